@@ -12,17 +12,17 @@ import (
 	"github.com/hashicorp/go-hclog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/cluster/consensusmanager"
 	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/cluster/session"
-	"github.com/goverse/goverse/internal/consensus"
-	"github.com/goverse/goverse/internal/core"
-	"github.com/goverse/goverse/internal/crashdetector"
-	"github.com/goverse/goverse/internal/etcdsession"
+	"github.com/goverse/goverse/internal/crash"
+	"github.com/goverse/goverse/internal/etcd/connect"
+	"github.com/goverse/goverse/internal/etcd/etcdsession"
+	"github.com/goverse/goverse/internal/etcd/watchcache"
 	"github.com/goverse/goverse/internal/eventlog"
 	"github.com/goverse/goverse/internal/lifecycle"
-	"github.com/goverse/goverse/internal/membership"
-	"github.com/goverse/goverse/internal/mirror"
-	"github.com/goverse/goverse/internal/reach"
+	"github.com/goverse/goverse/internal/member"
+	"github.com/goverse/goverse/internal/member/membership"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/node"
 )
@@ -56,9 +56,9 @@ type Cluster struct {
 	// lookup finds the addresses of a host; tests have their own.
 	lookup membership.LookupHost
 
-	view  atomic.Pointer[mirror.Mirror] // nil until Start has made one; also while it joins
-	parts atomic.Pointer[parts]         // nil before Start has returned, and after Stop
-	over  atomic.Bool                   // Stop has returned, or Start has failed
+	view  atomic.Pointer[watchcache.Mirror] // nil until Start has made one; also while it joins
+	parts atomic.Pointer[parts]             // nil before Start has returned, and after Stop
+	over  atomic.Bool                       // Stop has returned, or Start has failed
 
 	services []objects.Service // before Start: under mu; then they stay as they are
 
@@ -90,12 +90,12 @@ const (
 // parts is what runs between Start and Stop.
 type parts struct {
 	client   *clientv3.Client
-	core     *core.Core
-	mirror   *mirror.Mirror // the core's, as what follows
+	core     *member.Core
+	mirror   *watchcache.Mirror // the core's, as what follows
 	keeper   *etcdsession.Keeper
 	member   *membership.Membership
-	manager  *consensus.ConsensusManager
-	detector *crashdetector.Detector
+	manager  *consensusmanager.ConsensusManager
+	detector *crash.Detector
 	work     work
 	objects  *hosting
 	events   *eventlog.Log
@@ -188,7 +188,7 @@ func (c *Cluster) newRecord() state.Record {
 func (c *Cluster) assemble(ctx context.Context, client *clientv3.Client) (*parts, error) {
 	p := &parts{client: client}
 	nodes := dialer{node: c.node, opts: c.cfg.DialOptions}
-	config := core.Config{Client: client, Keys: c.keys, TTL: ttlOf(c.cfg), RequestTimeout: c.cfg.RequestTimeout,
+	config := member.Config{Client: client, Keys: c.keys, TTL: ttlOf(c.cfg), RequestTimeout: c.cfg.RequestTimeout,
 		WorkTimeout: c.cfg.WorkTimeout, Address: c.node.AdvertiseAddress(), Record: c.newRecord(), Observer: c.cfg.Observer,
 		Fallback: c.cfg.Fallback == FallbackByName, Detection: c.cfg.CrashDetection.settings(), Dialer: nodes,
 		WatcherLost: c.node.WatcherLost(), Identify: nodes.identify, Planning: c.cfg.Sharding.planning(),
@@ -197,11 +197,11 @@ func (c *Cluster) assemble(ctx context.Context, client *clientv3.Client) (*parts
 			p.events.SessionLost(int64(s.ID()), s.Deadline(), lost)
 		},
 		Explain: func(err error) error {
-			return c.cfg.reach(reach.WordsOf(ctx)).Explain(context.WithoutCancel(ctx), err, c.needs())
+			return c.cfg.reach(connect.WordsOf(ctx)).Explain(context.WithoutCancel(ctx), err, c.needs())
 		},
 		Logger: c.log}
 	var err error
-	if p.core, err = core.New(config); err != nil {
+	if p.core, err = member.New(config); err != nil {
 		return nil, err
 	}
 	p.mirror, p.keeper, p.member = p.core.Mirror, p.core.Keeper, p.core.Member

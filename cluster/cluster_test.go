@@ -14,10 +14,10 @@ import (
 	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/embedetcd"
-	"github.com/goverse/goverse/internal/request"
+	"github.com/goverse/goverse/internal/member/request"
 	"github.com/goverse/goverse/internal/state"
-	"github.com/goverse/goverse/internal/testkit/etcdtest"
-	"github.com/goverse/goverse/internal/testkit/logtest"
+	"github.com/goverse/goverse/internal/test/etcdtest"
+	"github.com/goverse/goverse/internal/test/logtest"
 	"github.com/goverse/goverse/node"
 )
 

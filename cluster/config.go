@@ -13,8 +13,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 
-	"github.com/goverse/goverse/internal/core"
-	"github.com/goverse/goverse/internal/logqueue"
+	"github.com/goverse/goverse/internal/logs/logqueue"
+	"github.com/goverse/goverse/internal/member"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -139,10 +139,10 @@ func (c Config) withDefaults() Config {
 		c.DialTimeout = 2 * time.Second
 	}
 	if c.RequestTimeout == 0 {
-		c.RequestTimeout = core.DefaultRequestTimeout
+		c.RequestTimeout = member.DefaultRequestTimeout
 	}
 	if c.WorkTimeout == 0 {
-		c.WorkTimeout = core.DefaultWorkTimeout
+		c.WorkTimeout = member.DefaultWorkTimeout
 	}
 	if c.PreferAfter == 0 {
 		c.PreferAfter = 5 * time.Second

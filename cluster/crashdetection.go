@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/goverse/goverse/internal/crashdetector"
-	"github.com/goverse/goverse/internal/suspicion"
+	"github.com/goverse/goverse/internal/crash"
+	"github.com/goverse/goverse/internal/crash/suspicion"
 )
 
 // CrashDetection says how the death of another node's process is noticed before its lease has run out:
@@ -33,8 +33,8 @@ type CrashDetection struct {
 }
 
 // settings are those of the detector.
-func (d CrashDetection) settings() crashdetector.Settings {
-	return crashdetector.Settings(d).WithDefaults()
+func (d CrashDetection) settings() crash.Settings {
+	return crash.Settings(d).WithDefaults()
 }
 
 func (d CrashDetection) validate(ttl time.Duration) error {

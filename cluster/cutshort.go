@@ -10,7 +10,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
-	"github.com/goverse/goverse/internal/reach"
+	"github.com/goverse/goverse/internal/etcd/connect"
 	"github.com/goverse/goverse/node"
 )
 
@@ -61,7 +61,7 @@ func (e *CutShortError) Error() string {
 	var texts []string
 	if e.Left != nil {
 		silent := "did not answer"
-		if reach.Refuses(e.Left) || errors.Is(e.Left, rpctypes.ErrAuthFailed) {
+		if connect.Refuses(e.Left) || errors.Is(e.Left, rpctypes.ErrAuthFailed) {
 			silent = "refused to revoke the lease"
 		}
 		texts = append(texts, fmt.Sprintf("%s %s: this node's keys stay there until its lease ends (%v)",

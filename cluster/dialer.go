@@ -7,7 +7,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/goverse/goverse/internal/crashdetector"
+	"github.com/goverse/goverse/internal/crash"
 	"github.com/goverse/goverse/node"
 )
 
@@ -18,11 +18,11 @@ type dialer struct {
 }
 
 // Watch implements crashdetector.Dialer.
-func (d dialer) Watch(ctx context.Context, address string) (crashdetector.Watch, error) {
+func (d dialer) Watch(ctx context.Context, address string) (crash.Watch, error) {
 	w, err := d.node.OpenWatch(ctx, address, d.opts...)
 	switch {
 	case errors.Is(err, node.ErrRefused):
-		return nil, fmt.Errorf("%w: %w", crashdetector.ErrRefused, err)
+		return nil, fmt.Errorf("%w: %w", crash.ErrRefused, err)
 	case err != nil:
 		return nil, err
 	}

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/goverse/goverse/internal/request"
-	"github.com/goverse/goverse/internal/shardview"
+	"github.com/goverse/goverse/internal/member/request"
+	"github.com/goverse/goverse/internal/sharding/shardview"
 	"github.com/goverse/goverse/internal/wait"
 )
 

@@ -12,11 +12,11 @@ import (
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/clustertest"
-	"github.com/goverse/goverse/internal/inspect"
-	"github.com/goverse/goverse/internal/request"
+	"github.com/goverse/goverse/internal/member/inspect"
+	"github.com/goverse/goverse/internal/member/request"
 	"github.com/goverse/goverse/internal/state"
-	"github.com/goverse/goverse/internal/testkit/etcdtest"
-	"github.com/goverse/goverse/internal/testkit/nodetest"
+	"github.com/goverse/goverse/internal/test/etcdtest"
+	"github.com/goverse/goverse/internal/test/nodetest"
 )
 
 // operatorsLease is one of somebody who is no member.

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/goverse/goverse/cluster/once"
-	"github.com/goverse/goverse/internal/effects"
+	"github.com/goverse/goverse/internal/leasequeue/effects"
 )
 
 // Effects are what runs at most once in the whole cluster; see package once. All methods are safe for

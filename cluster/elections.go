@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"github.com/goverse/goverse/cluster/election"
-	"github.com/goverse/goverse/internal/elections"
+	"github.com/goverse/goverse/internal/leasequeue/elections"
 	"github.com/goverse/goverse/internal/wait"
 )
 

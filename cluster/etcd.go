@@ -5,9 +5,9 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/internal/etcdversion"
-	"github.com/goverse/goverse/internal/logqueue"
-	"github.com/goverse/goverse/internal/reach"
+	"github.com/goverse/goverse/internal/etcd/connect"
+	"github.com/goverse/goverse/internal/etcd/etcdversion"
+	"github.com/goverse/goverse/internal/logs/logqueue"
 )
 
 // The errors of Start and NewEtcdClient where etcd is not available, to test for with errors.Is. Their text
@@ -15,11 +15,11 @@ import (
 var (
 	// ErrEtcdUnreachable: etcd did not answer before the context of Start ended, or one side's
 	// certificate is refused.
-	ErrEtcdUnreachable = reach.ErrUnreachable
+	ErrEtcdUnreachable = connect.ErrUnreachable
 	// ErrEtcdDenied: etcd answered and refused the user, or Credentials failed.
-	ErrEtcdDenied = reach.ErrDenied
+	ErrEtcdDenied = connect.ErrDenied
 	// ErrNotEtcd: another server answered where etcd should.
-	ErrNotEtcd = reach.ErrNotEtcd
+	ErrNotEtcd = connect.ErrNotEtcd
 )
 
 // NewEtcdClient makes a client as a cluster with this configuration makes it: for programs that look at a
@@ -32,15 +32,15 @@ func NewEtcdClient(cfg Config) (*clientv3.Client, error) {
 		return nil, err
 	}
 	cfg.Client = nil
-	return cfg.reach(reach.Fields).Connect(context.Background())
+	return cfg.reach(connect.Fields).Connect(context.Background())
 }
 
 // reach is how this configuration reaches etcd, which w has words for.
-func (c Config) reach(w reach.Words) reach.Config {
+func (c Config) reach(w connect.Words) connect.Config {
 	if c.Client != nil {
-		return reach.Through(c.Client, c.Logger)
+		return connect.Through(c.Client, c.Logger)
 	}
-	return reach.Config{Address: c.EtcdAddress, TLS: c.TLS, CurrentTLS: c.CurrentTLS,
+	return connect.Config{Address: c.EtcdAddress, TLS: c.TLS, CurrentTLS: c.CurrentTLS,
 		FixedEndpoints: c.FixedEndpoints, Username: c.Username, Password: c.Password,
 		Credentials: c.Credentials, DialTimeout: c.DialTimeout, Logger: logqueue.New(c.Logger), Words: w}
 }
@@ -48,7 +48,7 @@ func (c Config) reach(w reach.Words) reach.Config {
 // connect makes the client, waits until etcd answers, and warns of servers that
 // are too old.
 func (c *Cluster) connect(ctx context.Context) (*clientv3.Client, error) {
-	client, err := c.cfg.reach(reach.WordsOf(ctx)).Await(ctx, reach.Question{
+	client, err := c.cfg.reach(connect.WordsOf(ctx)).Await(ctx, connect.Question{
 		Ask: func(ctx context.Context, client *clientv3.Client) error {
 			_, err := client.Get(ctx, c.keys.RangeStart(), clientv3.WithRange(c.keys.RangeEnd()), clientv3.WithCountOnly())
 			return err

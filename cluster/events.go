@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cluster/event"
+	"github.com/goverse/goverse/internal/etcd/watchcache"
 	"github.com/goverse/goverse/internal/eventlog"
-	"github.com/goverse/goverse/internal/mirror"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/wait"
 )
@@ -123,7 +123,7 @@ func (e *Events) Follow(ctx context.Context, seq int64, each func(event.Event) e
 
 // untilRebuilt is a context that ends with ctx, when the mirror has read the cluster anew, or when stop is called,
 // which joins what waits for that.
-func untilRebuilt(ctx context.Context, m *mirror.Mirror) (_ context.Context, stop func()) {
+func untilRebuilt(ctx context.Context, m *watchcache.Mirror) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	rebuilds, done := m.Rebuilds(), make(chan struct{})
 	go func() {

@@ -16,8 +16,8 @@ import (
 	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/event"
 	"github.com/goverse/goverse/clustertest"
-	"github.com/goverse/goverse/internal/testkit/etcdtest"
-	"github.com/goverse/goverse/internal/testkit/nodetest"
+	"github.com/goverse/goverse/internal/test/etcdtest"
+	"github.com/goverse/goverse/internal/test/nodetest"
 )
 
 // eventLog waits until the log, as a node reads it, has an event that is, and returns that one and the whole log.

@@ -12,7 +12,7 @@ import (
 	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/clustertest"
-	"github.com/goverse/goverse/internal/testkit/etcdtest"
+	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
 // few has shards move at once, and waits for nobody.

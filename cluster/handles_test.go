@@ -22,7 +22,7 @@ import (
 	"github.com/goverse/goverse/cluster/lock"
 	"github.com/goverse/goverse/cluster/once"
 	"github.com/goverse/goverse/cluster/processor"
-	"github.com/goverse/goverse/internal/testkit/etcdtest"
+	"github.com/goverse/goverse/internal/test/etcdtest"
 	"github.com/goverse/goverse/node"
 )
 

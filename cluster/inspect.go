@@ -1,9 +1,9 @@
 package cluster
 
 import (
-	"github.com/goverse/goverse/internal/etcdsession"
-	"github.com/goverse/goverse/internal/inspect"
-	"github.com/goverse/goverse/internal/leaderelection"
+	"github.com/goverse/goverse/cluster/leaderelection"
+	"github.com/goverse/goverse/internal/etcd/etcdsession"
+	"github.com/goverse/goverse/internal/member/inspect"
 	"github.com/goverse/goverse/internal/state"
 )
 

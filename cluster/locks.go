@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/goverse/goverse/cluster/lock"
-	"github.com/goverse/goverse/internal/etcdlock"
+	"github.com/goverse/goverse/internal/leasequeue/etcdlock"
 )
 
 // Locks are the locks of the cluster's nodes, by name, on this node's session. It is never nil: until

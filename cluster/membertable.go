@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/goverse/goverse/internal/mirror"
-	"github.com/goverse/goverse/internal/shardview"
+	"github.com/goverse/goverse/internal/etcd/watchcache"
+	"github.com/goverse/goverse/internal/sharding/shardview"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/wait"
 )
@@ -99,7 +99,7 @@ type sightings struct {
 }
 
 // follow keeps them until ctx ends.
-func (l *sightings) follow(ctx context.Context, view *mirror.Mirror) {
+func (l *sightings) follow(ctx context.Context, view *watchcache.Mirror) {
 	sub := view.Subscribe(membersChanged)
 	defer sub.Close()
 	wait.Each(ctx, sub.C, func() {

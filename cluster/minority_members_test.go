@@ -12,10 +12,10 @@ import (
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/embedetcd"
-	"github.com/goverse/goverse/internal/history"
-	"github.com/goverse/goverse/internal/inspect"
-	"github.com/goverse/goverse/internal/testkit/etcdtest"
-	"github.com/goverse/goverse/internal/testkit/logtest"
+	"github.com/goverse/goverse/internal/member/inspect"
+	"github.com/goverse/goverse/internal/test/etcdtest"
+	"github.com/goverse/goverse/internal/test/history"
+	"github.com/goverse/goverse/internal/test/logtest"
 	"github.com/goverse/goverse/node"
 )
 

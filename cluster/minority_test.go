@@ -12,11 +12,11 @@ import (
 
 	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/session"
-	"github.com/goverse/goverse/internal/etcdsession"
-	"github.com/goverse/goverse/internal/history"
-	"github.com/goverse/goverse/internal/inspect"
-	"github.com/goverse/goverse/internal/testkit/etcdtest"
-	"github.com/goverse/goverse/internal/testkit/pace"
+	"github.com/goverse/goverse/internal/etcd/etcdsession"
+	"github.com/goverse/goverse/internal/member/inspect"
+	"github.com/goverse/goverse/internal/test/etcdtest"
+	"github.com/goverse/goverse/internal/test/history"
+	"github.com/goverse/goverse/internal/test/pace"
 )
 
 // minorityTTL is one that the sessions on the larger side outlive.

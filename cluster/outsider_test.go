@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/goverse/goverse/clustertest"
-	"github.com/goverse/goverse/internal/testkit/nodetest"
+	"github.com/goverse/goverse/internal/test/nodetest"
 	nodepb "github.com/goverse/goverse/proto/goverse/node/v1"
 )
 

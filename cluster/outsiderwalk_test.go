@@ -24,7 +24,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/httpapi"
 	"github.com/goverse/goverse/clustertest"
-	"github.com/goverse/goverse/internal/testkit/nodetest"
+	"github.com/goverse/goverse/internal/test/nodetest"
 	nodepb "github.com/goverse/goverse/proto/goverse/node/v1"
 	objectspb "github.com/goverse/goverse/proto/goverse/objects/v1"
 )

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cluster/shard"
-	"github.com/goverse/goverse/internal/mirror"
+	"github.com/goverse/goverse/internal/etcd/watchcache"
 	"github.com/goverse/goverse/internal/objects/route"
 	"github.com/goverse/goverse/internal/sharding"
 	"github.com/goverse/goverse/internal/state"
@@ -17,7 +17,7 @@ import (
 // routes are who owns what, from the node's own snapshot. It implements route.Map and gateway.Routes.
 type routes struct {
 	c    *Cluster
-	view *mirror.Mirror
+	view *watchcache.Mirror
 
 	mu      sync.Mutex
 	seen    *state.Snapshot
@@ -26,7 +26,7 @@ type routes struct {
 	changed chan struct{}                  // closed when there is something else to be seen
 }
 
-func newRoutes(c *Cluster, view *mirror.Mirror) *routes {
+func newRoutes(c *Cluster, view *watchcache.Mirror) *routes {
 	return &routes{c: c, view: view, changed: make(chan struct{})}
 }
 

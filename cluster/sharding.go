@@ -5,18 +5,18 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/goverse/goverse/cluster/consensusmanager"
 	"github.com/goverse/goverse/cluster/shard"
-	"github.com/goverse/goverse/internal/consensus"
-	"github.com/goverse/goverse/internal/core"
-	"github.com/goverse/goverse/internal/shardplan"
+	"github.com/goverse/goverse/internal/member"
+	"github.com/goverse/goverse/internal/sharding/shardplan"
 )
 
 // ErrShardCount: the cluster works with another number of shards. It is fixed for the
 // life of a cluster: with another one nearly every key belongs elsewhere.
-var ErrShardCount = core.ErrShardCount
+var ErrShardCount = member.ErrShardCount
 
 // A ShardCountError has the cluster's number and this node's. It matches ErrShardCount.
-type ShardCountError = core.ShardCountError
+type ShardCountError = member.ShardCountError
 
 // defaultMaxAcquiring keeps a node that gets thousands of shards from asking for thousands of things at
 // once, and is more than most stores answer at a time.
@@ -126,10 +126,10 @@ func (s Sharding) planning() shardplan.Settings {
 }
 
 // part is this node's own, nil if it takes none.
-func (s Sharding) part() *consensus.ShardsConfig {
+func (s Sharding) part() *consensusmanager.ShardsConfig {
 	if s.Off {
 		return nil
 	}
-	return &consensus.ShardsConfig{Shards: s.Shards, DrainTimeout: s.DrainTimeout, OnAcquire: s.OnAcquire,
+	return &consensusmanager.ShardsConfig{Shards: s.Shards, DrainTimeout: s.DrainTimeout, OnAcquire: s.OnAcquire,
 		MaxAcquiring: s.MaxAcquiring, OnRelease: s.OnRelease}
 }

@@ -6,10 +6,10 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/cluster/consensusmanager"
 	"github.com/goverse/goverse/cluster/shard"
-	"github.com/goverse/goverse/internal/consensus"
 	"github.com/goverse/goverse/internal/lifecycle"
-	"github.com/goverse/goverse/internal/shardview"
+	"github.com/goverse/goverse/internal/sharding/shardview"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -26,7 +26,7 @@ type Shards struct{ c *Cluster }
 func (c *Cluster) Shards() *Shards { return &c.shards }
 
 // running is the part of a node that runs.
-func (h *Shards) running() (*consensus.Shards, error) {
+func (h *Shards) running() (*consensusmanager.Shards, error) {
 	if h.c.cfg.Sharding.Off {
 		return nil, ErrShardingOff
 	}
@@ -171,7 +171,7 @@ func (h *Shards) Txn(ctx context.Context, number int, epoch int64) (clientv3.Txn
 }
 
 // part is running for a shard that there is.
-func (h *Shards) part(number int) (*consensus.Shards, error) {
+func (h *Shards) part(number int) (*consensusmanager.Shards, error) {
 	s, err := h.running()
 	if err == nil && (number < 0 || number >= h.Count()) {
 		return nil, fmt.Errorf("%w: %d is none of the %d", shard.ErrNotOwner, number, h.Count())

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/goverse/goverse/internal/mirror"
+	"github.com/goverse/goverse/internal/etcd/watchcache"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/wait"
 )
@@ -24,7 +24,7 @@ type silenceSaid struct {
 }
 
 // follow keeps them until ctx ends.
-func (l *silences) follow(ctx context.Context, view *mirror.Mirror) {
+func (l *silences) follow(ctx context.Context, view *watchcache.Mirror) {
 	sub := view.Subscribe(func(before, now *state.Snapshot) bool { return !state.Same(before.Silences, now.Silences) })
 	defer sub.Close()
 	wait.Each(ctx, sub.C, func() {

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cluster/event"
-	"github.com/goverse/goverse/internal/membership"
-	"github.com/goverse/goverse/internal/reach"
+	"github.com/goverse/goverse/internal/etcd/connect"
+	"github.com/goverse/goverse/internal/member/membership"
 	"github.com/goverse/goverse/internal/wait"
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
@@ -132,8 +132,8 @@ func (c *Cluster) joinError(ctx context.Context, p *parts, err error) error {
 	if trouble == nil || errors.Is(err, trouble) {
 		return fmt.Errorf("join the cluster under %s: %w", c.cfg.EtcdPrefix, err)
 	}
-	if reach.Refuses(trouble) {
-		trouble = c.cfg.reach(reach.WordsOf(ctx)).Explain(ctx, trouble, c.needs())
+	if connect.Refuses(trouble) {
+		trouble = c.cfg.reach(connect.WordsOf(ctx)).Explain(ctx, trouble, c.needs())
 	}
 	return fmt.Errorf("join the cluster under %s: %w: %w", c.cfg.EtcdPrefix, err, trouble)
 }

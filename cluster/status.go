@@ -11,7 +11,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/shard"
-	"github.com/goverse/goverse/internal/logqueue"
+	"github.com/goverse/goverse/internal/logs/logqueue"
 )
 
 // NodeState is what a node is in its cluster.

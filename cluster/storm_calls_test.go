@@ -9,9 +9,9 @@ import (
 	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/lock"
 	"github.com/goverse/goverse/cluster/processor"
-	"github.com/goverse/goverse/internal/inspect"
-	"github.com/goverse/goverse/internal/request"
-	"github.com/goverse/goverse/internal/testkit/nodetest"
+	"github.com/goverse/goverse/internal/member/inspect"
+	"github.com/goverse/goverse/internal/member/request"
+	"github.com/goverse/goverse/internal/test/nodetest"
 )
 
 const stormProcessor = "storm"

@@ -22,7 +22,7 @@ import (
 	"github.com/goverse/goverse/cluster/httpapi"
 	"github.com/goverse/goverse/cluster/leaderonly"
 	"github.com/goverse/goverse/clustertest"
-	"github.com/goverse/goverse/internal/testkit/leak"
+	"github.com/goverse/goverse/internal/test/leak"
 	"github.com/goverse/goverse/node"
 )
 

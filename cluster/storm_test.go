@@ -17,9 +17,9 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/clustertest"
-	"github.com/goverse/goverse/internal/testkit/etcdtest"
-	"github.com/goverse/goverse/internal/testkit/leak"
-	"github.com/goverse/goverse/internal/testkit/nodetest"
+	"github.com/goverse/goverse/internal/test/etcdtest"
+	"github.com/goverse/goverse/internal/test/leak"
+	"github.com/goverse/goverse/internal/test/nodetest"
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )

@@ -9,12 +9,12 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/processor"
-	"github.com/goverse/goverse/internal/effects"
-	"github.com/goverse/goverse/internal/elections"
-	"github.com/goverse/goverse/internal/etcdlock"
-	"github.com/goverse/goverse/internal/etcdsession"
+	"github.com/goverse/goverse/internal/etcd/etcdsession"
+	"github.com/goverse/goverse/internal/etcd/watchcache"
 	"github.com/goverse/goverse/internal/leasequeue"
-	"github.com/goverse/goverse/internal/mirror"
+	"github.com/goverse/goverse/internal/leasequeue/effects"
+	"github.com/goverse/goverse/internal/leasequeue/elections"
+	"github.com/goverse/goverse/internal/leasequeue/etcdlock"
 )
 
 // work is what only one may do at a time, or once: all on the node's one session, and on one engine of queues.
@@ -26,7 +26,7 @@ type work struct {
 	checkpoints *processor.Etcd
 }
 
-func (c *Cluster) newWork(client *clientv3.Client, view *mirror.Mirror, keeper *etcdsession.Keeper) (work, error) {
+func (c *Cluster) newWork(client *clientv3.Client, view *watchcache.Mirror, keeper *etcdsession.Keeper) (work, error) {
 	queues, err := leasequeue.New(leasequeue.Config{Client: client, Keeper: keeper, View: view,
 		RequestTimeout: c.cfg.RequestTimeout, Logger: c.log.Named("queues")}, c.keys.Locks())
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/internal/testkit/leak"
+	"github.com/goverse/goverse/internal/test/leak"
 )
 
 // leaving is how long goroutines may take to end after what they served ended.

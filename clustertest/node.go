@@ -9,7 +9,7 @@ import (
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/clustertest/fault"
-	"github.com/goverse/goverse/internal/testkit/leak"
+	"github.com/goverse/goverse/internal/test/leak"
 	"github.com/goverse/goverse/node"
 )
 

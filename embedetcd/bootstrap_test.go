@@ -15,8 +15,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/membership"
 
-	"github.com/goverse/goverse/internal/testkit/certtest"
-	"github.com/goverse/goverse/internal/testkit/logtest"
+	"github.com/goverse/goverse/internal/test/certtest"
+	"github.com/goverse/goverse/internal/test/logtest"
 )
 
 // trio is the configuration of three members on free ports, by name.

@@ -8,7 +8,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/goverse/goverse/internal/zaplog"
+	"github.com/goverse/goverse/internal/etcd/zaplog"
 )
 
 // etcdLogger adapts the user's logger for one server. serving and closing are closed

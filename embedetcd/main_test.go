@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goverse/goverse/internal/testkit/leaktest"
+	"github.com/goverse/goverse/internal/test/leaktest"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"

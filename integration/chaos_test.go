@@ -19,7 +19,7 @@ import (
 
 	"github.com/goverse/goverse/integration/internal/chaos"
 	"github.com/goverse/goverse/integration/internal/procs"
-	"github.com/goverse/goverse/internal/history"
+	"github.com/goverse/goverse/internal/test/history"
 )
 
 var (

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/integration/internal/procs"
-	"github.com/goverse/goverse/internal/testkit/browser"
+	"github.com/goverse/goverse/internal/test/browser"
 )
 
 // shows is an expression for the leader that a page shows.

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/integration/internal/chaos"
-	"github.com/goverse/goverse/internal/history"
+	"github.com/goverse/goverse/internal/test/history"
 )
 
 // exemptTTL is so long that the deadline is no explanation for what ends an overlap.

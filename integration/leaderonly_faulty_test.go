@@ -23,7 +23,7 @@ import (
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/httpapi"
 	"github.com/goverse/goverse/integration/internal/procs"
-	"github.com/goverse/goverse/internal/testkit/etcdtest"
+	"github.com/goverse/goverse/internal/test/etcdtest"
 	"github.com/goverse/goverse/node"
 )
 

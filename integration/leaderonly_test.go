@@ -16,10 +16,10 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/integration/internal/procs"
-	"github.com/goverse/goverse/internal/leaderelection"
-	"github.com/goverse/goverse/internal/testkit/basetest"
-	"github.com/goverse/goverse/internal/testkit/etcdtest"
+	"github.com/goverse/goverse/internal/test/basetest"
+	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
 // unnoticed is for how long a connection that was kept open may not know that its other end was killed: what is sent

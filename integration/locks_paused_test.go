@@ -13,7 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/integration/internal/procs"
-	"github.com/goverse/goverse/internal/testkit/pgserver"
+	"github.com/goverse/goverse/internal/test/pgserver"
 )
 
 // A process that holds a lock and writes under it stands still for longer than its TTL.

@@ -13,10 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/integration/internal/procs"
-	"github.com/goverse/goverse/internal/etcdlock"
 	"github.com/goverse/goverse/internal/leasequeue"
+	"github.com/goverse/goverse/internal/leasequeue/etcdlock"
 	"github.com/goverse/goverse/internal/state"
-	"github.com/goverse/goverse/internal/testkit/processtest"
+	"github.com/goverse/goverse/internal/test/processtest"
 )
 
 // What is wanted at once goes in transactions inside of transactions: every etcd takes them.

@@ -15,7 +15,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/integration/internal/procs"
-	"github.com/goverse/goverse/internal/etcdsession"
+	"github.com/goverse/goverse/internal/etcd/etcdsession"
 )
 
 var leaderMoves = flag.Int("moveleader.moves", 6, "how often etcd's leader changes in TestEtcdsLeaderMoves")

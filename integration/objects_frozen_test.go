@@ -21,8 +21,8 @@ import (
 	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/cluster/objects/client"
 	"github.com/goverse/goverse/integration/internal/procs"
-	"github.com/goverse/goverse/internal/inspect"
-	"github.com/goverse/goverse/internal/testkit/probepb"
+	"github.com/goverse/goverse/internal/member/inspect"
+	"github.com/goverse/goverse/internal/test/probepb"
 )
 
 var (

@@ -26,7 +26,7 @@ import (
 	"github.com/goverse/goverse/cluster/objects/state"
 	"github.com/goverse/goverse/cluster/objects/state/postgres"
 	"github.com/goverse/goverse/integration/internal/procs"
-	"github.com/goverse/goverse/internal/testkit/probepb"
+	"github.com/goverse/goverse/internal/test/probepb"
 	"github.com/goverse/goverse/node"
 )
 

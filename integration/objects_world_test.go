@@ -18,10 +18,10 @@ import (
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/objects/state/postgres"
 	"github.com/goverse/goverse/integration/internal/procs"
-	"github.com/goverse/goverse/internal/inspect"
+	"github.com/goverse/goverse/internal/member/inspect"
 	"github.com/goverse/goverse/internal/sharding"
-	"github.com/goverse/goverse/internal/testkit/pace"
-	"github.com/goverse/goverse/internal/testkit/probepb"
+	"github.com/goverse/goverse/internal/test/pace"
+	"github.com/goverse/goverse/internal/test/probepb"
 	"github.com/goverse/goverse/node"
 )
 

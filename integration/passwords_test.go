@@ -20,7 +20,7 @@ import (
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/integration/internal/procs"
-	"github.com/goverse/goverse/internal/etcdsession"
+	"github.com/goverse/goverse/internal/etcd/etcdsession"
 )
 
 var (

@@ -19,7 +19,7 @@ import (
 
 	"github.com/goverse/goverse/integration/internal/procs"
 	"github.com/goverse/goverse/internal/state"
-	"github.com/goverse/goverse/internal/testkit/etcdtest"
+	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
 var processorCycles = flag.Int("processor.cycles", 50,

@@ -20,7 +20,7 @@ import (
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/integration/internal/procs"
-	"github.com/goverse/goverse/internal/testkit/certtest"
+	"github.com/goverse/goverse/internal/test/certtest"
 	"github.com/goverse/goverse/node"
 	"github.com/goverse/goverse/node/mtls"
 )

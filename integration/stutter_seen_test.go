@@ -12,7 +12,7 @@ import (
 
 	"github.com/goverse/goverse/integration/internal/leases"
 	"github.com/goverse/goverse/integration/internal/procs"
-	"github.com/goverse/goverse/internal/history"
+	"github.com/goverse/goverse/internal/test/history"
 )
 
 const (

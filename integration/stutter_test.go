@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/integration/internal/procs"
-	"github.com/goverse/goverse/internal/history"
+	"github.com/goverse/goverse/internal/test/history"
 )
 
 var (

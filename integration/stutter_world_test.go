@@ -21,8 +21,8 @@ import (
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/integration/internal/leases"
 	"github.com/goverse/goverse/integration/internal/procs"
-	"github.com/goverse/goverse/internal/history"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/test/history"
 )
 
 const (

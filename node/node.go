@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 
-	"github.com/goverse/goverse/internal/logqueue"
+	"github.com/goverse/goverse/internal/logs/logqueue"
 	nodepb "github.com/goverse/goverse/proto/goverse/node/v1"
 )
 

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
 
-	"github.com/goverse/goverse/internal/heartbeat"
+	"github.com/goverse/goverse/internal/crash/heartbeat"
 	nodepb "github.com/goverse/goverse/proto/goverse/node/v1"
 )
 

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
-	"github.com/goverse/goverse/internal/heartbeat"
+	"github.com/goverse/goverse/internal/crash/heartbeat"
 	nodepb "github.com/goverse/goverse/proto/goverse/node/v1"
 )
 

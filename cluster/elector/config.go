@@ -10,7 +10,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/goverse/goverse/internal/logqueue"
+	"github.com/goverse/goverse/internal/logs/logqueue"
 )
 
 // ErrBadConfig is matched by every error of [Config.Validate] and [EtcdConfig.Validate], and by those of the

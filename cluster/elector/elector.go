@@ -12,9 +12,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/goverse/goverse/internal/callback"
-	"github.com/goverse/goverse/internal/clock"
-	"github.com/goverse/goverse/internal/deadline"
-	"github.com/goverse/goverse/internal/logqueue"
+	"github.com/goverse/goverse/internal/etcd/deadline"
+	"github.com/goverse/goverse/internal/logs/logqueue"
 )
 
 // The errors of an [Elector], to test for with errors.Is. The first two are causes of the
@@ -50,7 +49,7 @@ func New(cfg Config) (*Elector, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	e := &Elector{cfg: cfg, log: cfg.Logger.With("candidate", cfg.CandidateID), instance: rand.Text(), now: clock.Now,
+	e := &Elector{cfg: cfg, log: cfg.Logger.With("candidate", cfg.CandidateID), instance: rand.Text(), now: deadline.Now,
 		period: cfg.RetryPeriod - mathrand.N(cfg.RetryPeriod/8)}
 	e.seen.Store(&standing{})
 	return e, nil

@@ -8,8 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/internal/clock"
-	"github.com/goverse/goverse/internal/deadline"
+	"github.com/goverse/goverse/internal/etcd/deadline"
 )
 
 // A write whose answer is lost wins nothing: it is looked for, and a term begins with the next
@@ -235,9 +234,9 @@ func TestClocksThatDisagree(t *testing.T) {
 			bubble(t, func(t *testing.T, store *Memory) {
 				e, err := New(Config{LeaseStore: store, CandidateID: "a", LeaseDuration: 10 * time.Second})
 				require.NoError(t, err)
-				sent := clock.Now()
+				sent := deadline.Now()
 				e.now = func() deadline.Instant {
-					at := clock.Now()
+					at := deadline.Now()
 					if at.Mono > sent.Mono {
 						at = deadline.Instant{Mono: at.Mono + int64(c.mono), Wall: at.Wall + int64(c.wall)}
 					}

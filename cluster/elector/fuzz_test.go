@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/internal/deadline"
+	"github.com/goverse/goverse/internal/etcd/deadline"
 )
 
 // Whatever record lies in etcd, an elector that reads it waits, or asks for a lease with a greater token.

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/goverse/goverse/internal/deadline"
+	"github.com/goverse/goverse/internal/etcd/deadline"
 )
 
 // turn is what the shell does in one turn.

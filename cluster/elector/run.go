@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/internal/callback"
-	"github.com/goverse/goverse/internal/deadline"
-	"github.com/goverse/goverse/internal/oneline"
+	"github.com/goverse/goverse/internal/etcd/deadline"
+	"github.com/goverse/goverse/internal/logs/logtext"
 )
 
 // run is the shell of one call of Run: it carries out what the standing decides, one request
@@ -177,7 +177,7 @@ func (r *run) trouble() []any {
 	if r.err == nil {
 		return nil
 	}
-	return []any{"error", oneline.Of(r.err)}
+	return []any{"error", logtext.OneLine(r.err)}
 }
 
 // stop waits until the functions of the term have returned, and leaves the lease.

@@ -4,7 +4,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/goverse/goverse/internal/deadline"
+	"github.com/goverse/goverse/internal/etcd/deadline"
 )
 
 // standing is what one elector knows and holds: a value without clock or I/O, whose methods

@@ -16,7 +16,7 @@ import (
 	"github.com/goverse/goverse/embedetcd"
 	"github.com/goverse/goverse/internal/lifecycle"
 	"github.com/goverse/goverse/internal/state"
-	"github.com/goverse/goverse/internal/testkit/etcdtest"
+	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
 func TestMemoryConforms(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/callback"
-	"github.com/goverse/goverse/internal/deadline"
+	"github.com/goverse/goverse/internal/etcd/deadline"
 	"github.com/goverse/goverse/internal/wait"
 )
 

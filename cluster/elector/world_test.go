@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/goverse/goverse/internal/deadline"
+	"github.com/goverse/goverse/internal/etcd/deadline"
 )
 
 // The model: standings of several processes, a store that carries requests out at any time,

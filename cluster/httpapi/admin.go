@@ -8,7 +8,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/time/rate"
 
-	"github.com/goverse/goverse/internal/logqueue"
+	"github.com/goverse/goverse/internal/logs/logqueue"
 )
 
 // Admin switches on the calls below /cluster/admin/, which change something. Authorize is required: a nil one refuses

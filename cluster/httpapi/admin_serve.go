@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/internal/oneline"
+	"github.com/goverse/goverse/internal/logs/logtext"
 )
 
 // maxBody is how many bytes the body of an admin call may have: once.MaxValue in base64, and the rest.
@@ -90,7 +90,7 @@ func (a *admin) serve(w http.ResponseWriter, r *http.Request, name string,
 func (a *admin) authorize(w http.ResponseWriter, r *http.Request) (caller string, ok bool) {
 	refuse := func(k kind, detail string, err error) {
 		a.opts.Logger.Warn("admin call refused", "call", r.URL.EscapedPath(), "from", r.RemoteAddr, "status", k.status,
-			"error", oneline.Of(err))
+			"error", logtext.OneLine(err))
 		writeProblem(w, k, detail)
 	}
 	if err := a.origin.Check(r); err != nil {
@@ -132,7 +132,7 @@ func (a *admin) carryOut(w http.ResponseWriter, r *http.Request, asked *adminReq
 		writeError(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes", maxBody))
 		return
 	} else if err != nil {
-		writeError(w, http.StatusBadRequest, "the body cannot be read: "+oneline.Of(err))
+		writeError(w, http.StatusBadRequest, "the body cannot be read: "+logtext.OneLine(err))
 		return
 	}
 	c := a.api.cluster(w, "cluster")
@@ -144,9 +144,9 @@ func (a *admin) carryOut(w http.ResponseWriter, r *http.Request, asked *adminReq
 	answer, err := call(&admins{c, a.opts.Processors}, ctx, asked)
 	switch {
 	case errors.Is(err, errBody):
-		writeError(w, http.StatusBadRequest, oneline.Of(err))
+		writeError(w, http.StatusBadRequest, logtext.OneLine(err))
 	case err != nil && ctx.Err() != nil && problemOf(err) == etcdFailed:
-		writeProblem(w, notDone, oneline.Of(err))
+		writeProblem(w, notDone, logtext.OneLine(err))
 	case err != nil:
 		fail(w, err)
 	default:

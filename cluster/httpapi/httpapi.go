@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/httpapi/internal/dashboard"
 	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/internal/callback"
-	"github.com/goverse/goverse/internal/dashboard"
 )
 
 // Source is what the handler shows; *cluster.Cluster is one. All methods are

@@ -13,10 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/internal/problem"
 	"github.com/goverse/goverse/cluster/lock"
 	"github.com/goverse/goverse/clustertest"
-	"github.com/goverse/goverse/internal/problem"
-	"github.com/goverse/goverse/internal/testkit/etcdtest"
+	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
 // read fills into with the answer of a page.

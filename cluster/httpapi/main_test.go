@@ -14,13 +14,13 @@ import (
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/internal/problem"
 	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/cluster/stats"
-	"github.com/goverse/goverse/internal/problem"
 	"github.com/goverse/goverse/internal/sharding"
-	"github.com/goverse/goverse/internal/shardview"
+	"github.com/goverse/goverse/internal/sharding/shardview"
 	"github.com/goverse/goverse/internal/state"
-	"github.com/goverse/goverse/internal/testkit/leaktest"
+	"github.com/goverse/goverse/internal/test/leaktest"
 )
 
 func TestMain(m *testing.M) {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/internal/problem"
+	"github.com/goverse/goverse/cluster/internal/problem"
 )
 
 // Below a prefix, in a mux with other routes, all is as it is at the root, names in paths included.

@@ -10,7 +10,7 @@ import (
 	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/cluster/stats"
-	"github.com/goverse/goverse/internal/oneline"
+	"github.com/goverse/goverse/internal/logs/logtext"
 )
 
 // ObjectSource is a Source that also has objects to show; *cluster.Cluster is one.
@@ -115,7 +115,7 @@ func (a *api) objectsPage(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, notShown, "this program shows no objects: ask a node that hosts them")
 		return
 	case err != nil:
-		writeError(w, http.StatusBadRequest, "write the query as ?key=NAME, percent-encoded: "+oneline.Of(err))
+		writeError(w, http.StatusBadRequest, "write the query as ?key=NAME, percent-encoded: "+logtext.OneLine(err))
 		return
 	case asked && (key == "" || len(key) > objects.MaxKey):
 		writeError(w, http.StatusBadRequest, fmt.Sprintf("a key has 1 to %d bytes, and this one %d: write ?key=NAME",

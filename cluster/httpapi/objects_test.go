@@ -16,12 +16,12 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/internal/problem"
 	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/cluster/stats"
 	"github.com/goverse/goverse/clustertest"
-	"github.com/goverse/goverse/internal/problem"
-	"github.com/goverse/goverse/internal/testkit/probepb"
+	"github.com/goverse/goverse/internal/test/probepb"
 )
 
 var _ ObjectSource = (*cluster.Cluster)(nil)

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goverse/goverse/internal/problem"
+	"github.com/goverse/goverse/cluster/internal/problem"
 )
 
 // operation is what the description says of one route.

@@ -14,10 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/internal/problem"
 	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/cluster/once"
 	"github.com/goverse/goverse/cluster/shard"
-	"github.com/goverse/goverse/internal/problem"
 )
 
 // object is a JSON object.
@@ -63,7 +63,7 @@ type schemas struct {
 func newSchemas(t *testing.T) *schemas {
 	t.Helper()
 	s := &schemas{comments: map[string]string{}, made: object{}, responses: object{}}
-	for _, dir := range []string{".", "../shard", "../../internal/problem"} {
+	for _, dir := range []string{".", "../shard", "../../cluster/internal/problem"} {
 		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		require.NoError(t, err)
 		for _, file := range files {

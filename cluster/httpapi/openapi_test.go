@@ -17,7 +17,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/internal/problem"
+	"github.com/goverse/goverse/cluster/internal/problem"
 )
 
 var update = flag.Bool("update", false, "write openapi.json anew")

@@ -7,10 +7,10 @@ import (
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/internal/problem"
 	"github.com/goverse/goverse/cluster/once"
 	"github.com/goverse/goverse/cluster/processor"
-	"github.com/goverse/goverse/internal/oneline"
-	"github.com/goverse/goverse/internal/problem"
+	"github.com/goverse/goverse/internal/logs/logtext"
 )
 
 // problemTypes is where the types of problems are described; each is an anchor there.
@@ -87,10 +87,10 @@ func writeProblem(w http.ResponseWriter, k kind, detail string) {
 // fail answers with what went wrong.
 func fail(w http.ResponseWriter, err error) {
 	if errors.Is(err, election.ErrBadName) || errors.Is(err, once.ErrValueTooLong) {
-		writeError(w, http.StatusBadRequest, oneline.Of(err))
+		writeError(w, http.StatusBadRequest, logtext.OneLine(err))
 		return
 	}
-	writeProblem(w, problemOf(err), oneline.Of(err))
+	writeProblem(w, problemOf(err), logtext.OneLine(err))
 }
 
 // writeError answers with a problem that is no more than its status says.
@@ -102,5 +102,5 @@ func writeError(w http.ResponseWriter, code int, detail string) {
 func unavailable(w http.ResponseWriter, err error) {
 	k := problemOf(err)
 	k.status, k.retry = http.StatusServiceUnavailable, true
-	writeProblem(w, k, oneline.Of(err))
+	writeProblem(w, k, logtext.OneLine(err))
 }

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/goverse/goverse/internal/oneline"
+	"github.com/goverse/goverse/internal/logs/logtext"
 )
 
 const (
@@ -40,7 +40,7 @@ func readQuery(w http.ResponseWriter, r *http.Request, example string, known map
 	}
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return bad("write the query as %s, percent-encoded: %s", example, oneline.Of(err))
+		return bad("write the query as %s, percent-encoded: %s", example, logtext.OneLine(err))
 	}
 	for name, all := range values {
 		read, there := known[name]

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/internal/problem"
+	"github.com/goverse/goverse/cluster/internal/problem"
 )
 
 // allMethods are those of RFC 9110, PATCH, and one that nobody has heard of.

@@ -4,7 +4,7 @@ import (
 	"net/http"
 
 	"github.com/goverse/goverse/cluster/shard"
-	"github.com/goverse/goverse/internal/oneline"
+	"github.com/goverse/goverse/internal/logs/logtext"
 )
 
 // Shards is the body of /cluster/shards: the shard map, and this node's part in it.
@@ -35,7 +35,7 @@ func (a *api) shards(w http.ResponseWriter, _ *http.Request) {
 	}
 	table, err := a.source.ShardTable()
 	if err != nil { // also one that cannot be read
-		writeProblem(w, noShardMap, oneline.Of(err))
+		writeProblem(w, noShardMap, logtext.OneLine(err))
 		return
 	}
 	writeJSON(w, http.StatusOK, Shards{NodeID: st.NodeID, Waiting: st.Shards.Waiting, Table: table,

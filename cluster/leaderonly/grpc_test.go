@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/goverse/goverse/cluster/objects"
-	"github.com/goverse/goverse/internal/testkit/probepb"
+	"github.com/goverse/goverse/internal/test/probepb"
 )
 
 // probe answers with the token that it runs under.

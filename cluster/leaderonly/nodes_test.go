@@ -17,7 +17,7 @@ import (
 	"github.com/goverse/goverse/cluster/elector"
 	"github.com/goverse/goverse/cluster/leaderonly"
 	"github.com/goverse/goverse/clustertest"
-	"github.com/goverse/goverse/internal/testkit/etcdtest"
+	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
 const patience = 20 * time.Second

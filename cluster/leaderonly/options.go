@@ -8,7 +8,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/goverse/goverse/internal/logqueue"
+	"github.com/goverse/goverse/internal/logs/logqueue"
 )
 
 // Elsewhere is how a node answers that does not lead.

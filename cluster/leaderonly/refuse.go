@@ -3,7 +3,7 @@ package leaderonly
 import (
 	"net/http"
 
-	"github.com/goverse/goverse/internal/problem"
+	"github.com/goverse/goverse/cluster/internal/problem"
 )
 
 // The headers of this package.

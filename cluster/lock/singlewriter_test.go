@@ -12,7 +12,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/lock"
 	"github.com/goverse/goverse/internal/lifecycle"
-	"github.com/goverse/goverse/internal/testkit/testbed"
+	"github.com/goverse/goverse/internal/test/testbed"
 )
 
 type command struct {

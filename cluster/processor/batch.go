@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/internal/callback"
-	"github.com/goverse/goverse/internal/oneline"
+	"github.com/goverse/goverse/internal/logs/logtext"
 )
 
 // advance handles the events, or gives the only one up, and stores that.
@@ -111,7 +111,7 @@ func judge(err error) verdict {
 // retry takes note of events that failed.
 func (t *term[E]) retry(now trouble, what string) {
 	if now.failures == 1 && !now.poison { // that it is parked is logged then
-		t.log.Warn(what, "token", t.at.Token, "after", t.at.Position, "position", now.at, "error", oneline.Of(now.err))
+		t.log.Warn(what, "token", t.at.Token, "after", t.at.Position, "position", now.at, "error", logtext.OneLine(now.err))
 	}
 	t.trouble = now
 	t.p.report.retries(now.err, now.attempts)
@@ -142,7 +142,7 @@ func (t *term[E]) count(events []Event[E], park bool) {
 	}
 	if park {
 		t.log.Error("an event was parked: it is not handled", "token", t.at.Token, "position", t.at.Position,
-			"attempts", t.trouble.attempts, "error", oneline.Of(t.trouble.err))
+			"attempts", t.trouble.attempts, "error", logtext.OneLine(t.trouble.err))
 	} else if t.trouble.at != "" && t.trouble.at == events[0].Position {
 		t.log.Info("the event that failed is handled", "token", t.at.Token, "position", t.trouble.at,
 			"failures", t.trouble.failures)

@@ -11,7 +11,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/goverse/goverse/internal/lifecycle"
-	"github.com/goverse/goverse/internal/logqueue"
+	"github.com/goverse/goverse/internal/logs/logqueue"
 	"github.com/goverse/goverse/internal/state"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/clustertest"
-	"github.com/goverse/goverse/internal/testkit/etcdtest"
+	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
 const checkpoints = "/goverse/work/checkpoints/"

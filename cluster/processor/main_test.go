@@ -14,12 +14,12 @@ import (
 	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/cluster/processor/checkpointtest"
 	"github.com/goverse/goverse/clustertest"
-	"github.com/goverse/goverse/internal/elections"
+	"github.com/goverse/goverse/internal/leasequeue/elections"
 	"github.com/goverse/goverse/internal/state"
-	"github.com/goverse/goverse/internal/testkit/etcdtest"
-	"github.com/goverse/goverse/internal/testkit/leaktest"
-	"github.com/goverse/goverse/internal/testkit/processtest"
-	"github.com/goverse/goverse/internal/testkit/testbed"
+	"github.com/goverse/goverse/internal/test/etcdtest"
+	"github.com/goverse/goverse/internal/test/leaktest"
+	"github.com/goverse/goverse/internal/test/processtest"
+	"github.com/goverse/goverse/internal/test/testbed"
 	"github.com/goverse/goverse/internal/wait"
 )
 

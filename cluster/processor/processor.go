@@ -7,8 +7,8 @@ import (
 	"math/rand/v2"
 	"sync"
 
-	"github.com/goverse/goverse/internal/logqueue"
-	"github.com/goverse/goverse/internal/oneline"
+	"github.com/goverse/goverse/internal/logs/logqueue"
+	"github.com/goverse/goverse/internal/logs/logtext"
 	"github.com/goverse/goverse/internal/wait"
 )
 
@@ -58,7 +58,7 @@ func (p *Processor[E]) Run(ctx context.Context) error {
 		case t == nil && err != nil:
 			p.report.failed(err)
 			if failures == 0 {
-				p.cfg.Logger.Warn("could not get the leader lock, retrying", "processor", p.cfg.Name, "error", oneline.Of(err))
+				p.cfg.Logger.Warn("could not get the leader lock, retrying", "processor", p.cfg.Name, "error", logtext.OneLine(err))
 			}
 		}
 		failures++

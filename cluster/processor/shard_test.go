@@ -13,7 +13,7 @@ import (
 	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/internal/lifecycle"
-	"github.com/goverse/goverse/internal/testkit/etcdtest"
+	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
 // The handler's context ends when the shard is to move, not when the drain time-out has passed;

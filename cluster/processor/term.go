@@ -10,7 +10,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/goverse/goverse/internal/callback"
-	"github.com/goverse/goverse/internal/oneline"
+	"github.com/goverse/goverse/internal/logs/logtext"
 )
 
 // term is one unbroken period in which this process processes.
@@ -30,7 +30,7 @@ type term[E any] struct {
 func (t *term[E]) run(ctx context.Context, token int64) error {
 	if err := t.claim(ctx, token); err != nil {
 		if t.fenced {
-			t.log.Warn("processing does not begin", "error", oneline.Of(err))
+			t.log.Warn("processing does not begin", "error", logtext.OneLine(err))
 		}
 		return err
 	}
@@ -152,7 +152,7 @@ func (t *term[E]) wait(ctx context.Context, what string, err error) bool {
 	}
 	t.outage++
 	if t.outage == 1 {
-		t.log.Warn(what, "position", t.at.Position, "error", oneline.Of(err))
+		t.log.Warn(what, "position", t.at.Position, "error", logtext.OneLine(err))
 	}
 	t.p.report.failed(err)
 	return t.p.delay(ctx, t.outage)

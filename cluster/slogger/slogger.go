@@ -23,7 +23,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/goverse/goverse/internal/loglines"
+	"github.com/goverse/goverse/internal/logs/logtext"
 )
 
 // LevelTrace is what Goverse's finest lines have: below slog.LevelDebug.
@@ -155,8 +155,8 @@ func (l *logger) GetLevel() hclog.Level {
 }
 
 func (l *logger) StandardLogger(opts *hclog.StandardLoggerOptions) *log.Logger {
-	return loglines.Logger(l, opts)
+	return logtext.Logger(l, opts)
 }
 func (l *logger) StandardWriter(opts *hclog.StandardLoggerOptions) io.Writer {
-	return loglines.Writer(l, opts)
+	return logtext.Writer(l, opts)
 }

@@ -10,7 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/goverse/goverse/embedetcd"
-	"github.com/goverse/goverse/internal/testkit/etcdtest"
+	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
 // etcd starts a server for the test. Nothing may be left of it, and of what the test

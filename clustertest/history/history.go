@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/internal/history"
+	"github.com/goverse/goverse/internal/test/history"
 )
 
 // Names of faults that can excuse an overlap, if Limits say so: what the design does not promise. Any other name

@@ -17,10 +17,10 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/internal/cli"
-	"github.com/goverse/goverse/internal/testkit/certtest"
-	"github.com/goverse/goverse/internal/testkit/etcdtest"
-	"github.com/goverse/goverse/internal/testkit/logtest"
+	"github.com/goverse/goverse/cmd/goversed/internal/cli"
+	"github.com/goverse/goverse/internal/test/certtest"
+	"github.com/goverse/goverse/internal/test/etcdtest"
+	"github.com/goverse/goverse/internal/test/logtest"
 )
 
 // Secrets of the node and of its operator that could be found anywhere below.

@@ -7,10 +7,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverse/goverse/cmd/goversed/internal/cli"
+	"github.com/goverse/goverse/cmd/goversed/internal/supervise"
 	"github.com/goverse/goverse/embedetcd"
-	"github.com/goverse/goverse/internal/cli"
-	"github.com/goverse/goverse/internal/supervise"
-	"github.com/goverse/goverse/internal/testkit/certtest"
+	"github.com/goverse/goverse/internal/test/certtest"
 )
 
 // A certificate that has expired is named, by who has it: nobody looks for it behind a time-out.

@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/goverse/goverse/internal/cli"
-	"github.com/goverse/goverse/internal/dev"
+	"github.com/goverse/goverse/cmd/goversed/internal/cli"
+	"github.com/goverse/goverse/cmd/goversed/internal/dev"
 )
 
 func newDev() *cobra.Command {

@@ -12,8 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/internal/cli"
-	"github.com/goverse/goverse/internal/reaper"
+	"github.com/goverse/goverse/cmd/goversed/internal/cli"
+	"github.com/goverse/goverse/cmd/goversed/internal/reaper"
 )
 
 // asGoversed in the environment makes this test binary be goversed: dev starts its

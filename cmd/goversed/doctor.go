@@ -9,11 +9,11 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/internal/access"
-	"github.com/goverse/goverse/internal/cli"
-	"github.com/goverse/goverse/internal/doctor"
-	"github.com/goverse/goverse/internal/doctor/diagnosis"
-	"github.com/goverse/goverse/internal/operator"
+	"github.com/goverse/goverse/cmd/goversed/internal/cli"
+	"github.com/goverse/goverse/cmd/goversed/internal/doctor"
+	"github.com/goverse/goverse/cmd/goversed/internal/doctor/diagnosis"
+	"github.com/goverse/goverse/cmd/goversed/internal/operator"
+	"github.com/goverse/goverse/internal/etcd/access"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/node/mtls"
 )

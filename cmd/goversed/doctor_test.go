@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/clustertest"
-	"github.com/goverse/goverse/internal/cli"
-	"github.com/goverse/goverse/internal/doctor/diagnosis"
+	"github.com/goverse/goverse/cmd/goversed/internal/cli"
+	"github.com/goverse/goverse/cmd/goversed/internal/doctor/diagnosis"
 )
 
 func TestDoctorCommand(t *testing.T) {

@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/goverse/goverse/internal/cli"
-	"github.com/goverse/goverse/internal/operator"
-	"github.com/goverse/goverse/internal/shardview"
+	"github.com/goverse/goverse/cmd/goversed/internal/cli"
+	"github.com/goverse/goverse/cmd/goversed/internal/operator"
+	"github.com/goverse/goverse/internal/sharding/shardview"
 )
 
 func newDrain() *cobra.Command {

@@ -12,9 +12,9 @@ import (
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/clustertest"
-	"github.com/goverse/goverse/internal/cli"
-	"github.com/goverse/goverse/internal/operator"
-	"github.com/goverse/goverse/internal/testkit/logtest"
+	"github.com/goverse/goverse/cmd/goversed/internal/cli"
+	"github.com/goverse/goverse/cmd/goversed/internal/operator"
+	"github.com/goverse/goverse/internal/test/logtest"
 )
 
 // shared is a cluster of two nodes with four shards each.

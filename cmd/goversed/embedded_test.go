@@ -6,9 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverse/goverse/cmd/goversed/internal/cli"
 	"github.com/goverse/goverse/embedetcd"
-	"github.com/goverse/goverse/internal/cli"
-	"github.com/goverse/goverse/internal/testkit/certtest"
+	"github.com/goverse/goverse/internal/test/certtest"
 )
 
 // Every slip about the embedded etcd is one line that names the remedy.

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/internal/daemon"
-	"github.com/goverse/goverse/internal/login"
+	"github.com/goverse/goverse/cmd/goversed/internal/daemon"
+	"github.com/goverse/goverse/internal/etcd/login"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/node/mtls"
 )

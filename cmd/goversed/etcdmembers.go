@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/goverse/goverse/internal/operator"
+	"github.com/goverse/goverse/cmd/goversed/internal/operator"
 )
 
 func newEtcd() *cobra.Command {

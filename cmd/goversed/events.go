@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/goverse/goverse/cluster/event"
-	"github.com/goverse/goverse/internal/operator"
+	"github.com/goverse/goverse/cmd/goversed/internal/operator"
 )
 
 func newEvents() *cobra.Command {

@@ -13,8 +13,8 @@ import (
 
 	"github.com/goverse/goverse/cluster/event"
 	"github.com/goverse/goverse/clustertest"
-	"github.com/goverse/goverse/internal/cli"
-	"github.com/goverse/goverse/internal/testkit/etcdtest"
+	"github.com/goverse/goverse/cmd/goversed/internal/cli"
+	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
 func TestEventsCommand(t *testing.T) {

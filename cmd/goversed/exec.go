@@ -16,11 +16,11 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/internal/cli"
-	"github.com/goverse/goverse/internal/logqueue"
-	"github.com/goverse/goverse/internal/operator"
+	"github.com/goverse/goverse/cmd/goversed/internal/cli"
+	"github.com/goverse/goverse/cmd/goversed/internal/operator"
+	"github.com/goverse/goverse/cmd/goversed/internal/supervise"
+	"github.com/goverse/goverse/internal/logs/logqueue"
 	"github.com/goverse/goverse/internal/state"
-	"github.com/goverse/goverse/internal/supervise"
 )
 
 // superviseFlags are the flags that exec and lock share.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/internal/cli"
-	"github.com/goverse/goverse/internal/supervise"
+	"github.com/goverse/goverse/cmd/goversed/internal/cli"
+	"github.com/goverse/goverse/cmd/goversed/internal/supervise"
 )
 
 func TestBadCommandLinesOfExecAndLock(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/internal/logqueue"
+	"github.com/goverse/goverse/internal/logs/logqueue"
 )
 
 func TestJSONLogWritesTimesForPeople(t *testing.T) {

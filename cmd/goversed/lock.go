@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/goverse/goverse/internal/cli"
-	"github.com/goverse/goverse/internal/supervise"
+	"github.com/goverse/goverse/cmd/goversed/internal/cli"
+	"github.com/goverse/goverse/cmd/goversed/internal/supervise"
 )
 
 func newLock() *cobra.Command {

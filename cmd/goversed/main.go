@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goverse/goverse/internal/cli"
-	"github.com/goverse/goverse/internal/reaper"
+	"github.com/goverse/goverse/cmd/goversed/internal/cli"
+	"github.com/goverse/goverse/cmd/goversed/internal/reaper"
 )
 
 func main() {

@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/goverse/goverse/internal/cli"
-	"github.com/goverse/goverse/internal/testkit/leaktest"
-	"github.com/goverse/goverse/internal/testkit/logtest"
+	"github.com/goverse/goverse/cmd/goversed/internal/cli"
+	"github.com/goverse/goverse/internal/test/leaktest"
+	"github.com/goverse/goverse/internal/test/logtest"
 )
 
 func TestMain(m *testing.M) {

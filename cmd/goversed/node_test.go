@@ -15,8 +15,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/internal/cli"
-	"github.com/goverse/goverse/internal/testkit/logtest"
+	"github.com/goverse/goverse/cmd/goversed/internal/cli"
+	"github.com/goverse/goverse/internal/test/logtest"
 )
 
 // terminate sends this process what an operator would send; the program under test

@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/pflag"
 
-	"github.com/goverse/goverse/internal/daemon"
+	"github.com/goverse/goverse/cmd/goversed/internal/daemon"
 	"github.com/goverse/goverse/node/mtls"
 )
 

@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/internal/cli"
-	"github.com/goverse/goverse/internal/testkit/certtest"
+	"github.com/goverse/goverse/cmd/goversed/internal/cli"
+	"github.com/goverse/goverse/internal/test/certtest"
 )
 
 func TestNodeCertificates(t *testing.T) {

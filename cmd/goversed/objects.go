@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/goverse/goverse/cluster/objects"
-	"github.com/goverse/goverse/internal/cli"
-	"github.com/goverse/goverse/internal/operator"
+	"github.com/goverse/goverse/cmd/goversed/internal/cli"
+	"github.com/goverse/goverse/cmd/goversed/internal/operator"
 	"github.com/goverse/goverse/node/mtls"
 )
 

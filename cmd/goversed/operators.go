@@ -12,9 +12,9 @@ import (
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/election"
-	"github.com/goverse/goverse/internal/cli"
-	"github.com/goverse/goverse/internal/logqueue"
-	"github.com/goverse/goverse/internal/operator"
+	"github.com/goverse/goverse/cmd/goversed/internal/cli"
+	"github.com/goverse/goverse/cmd/goversed/internal/operator"
+	"github.com/goverse/goverse/internal/logs/logqueue"
 )
 
 // operatorFlags are the flags that all operators' commands share.

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/clustertest"
-	"github.com/goverse/goverse/internal/cli"
-	"github.com/goverse/goverse/internal/testkit/logtest"
+	"github.com/goverse/goverse/cmd/goversed/internal/cli"
+	"github.com/goverse/goverse/internal/test/logtest"
 )
 
 func TestOperatorsCommands(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/goverse/goverse/internal/cli"
+	"github.com/goverse/goverse/cmd/goversed/internal/cli"
 )
 
 // probeBody is how much of a refusal's body is shown.

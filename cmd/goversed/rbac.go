@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/goverse/goverse/internal/access"
-	"github.com/goverse/goverse/internal/cli"
+	"github.com/goverse/goverse/cmd/goversed/internal/cli"
+	"github.com/goverse/goverse/internal/etcd/access"
 	"github.com/goverse/goverse/internal/state"
 )
 

@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/internal/testkit/etcdtest"
-	"github.com/goverse/goverse/internal/testkit/logtest"
-	"github.com/goverse/goverse/internal/testkit/needed"
+	"github.com/goverse/goverse/internal/test/etcdtest"
+	"github.com/goverse/goverse/internal/test/logtest"
+	"github.com/goverse/goverse/internal/test/needed"
 )
 
 // Started as process 1 of a container, goversed leaves no zombies: neither of a command's descendants, nor of what was

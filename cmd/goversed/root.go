@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/goverse/goverse/internal/cli"
+	"github.com/goverse/goverse/cmd/goversed/internal/cli"
 )
 
 // otherVariables have a meaning without being a flag's: what exec and lock tell COMMAND, and a secret.

@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/goverse/goverse/cluster/shard"
-	"github.com/goverse/goverse/internal/operator"
-	"github.com/goverse/goverse/internal/shardview"
+	"github.com/goverse/goverse/cmd/goversed/internal/operator"
+	"github.com/goverse/goverse/internal/sharding/shardview"
 )
 
 func newShards() *cobra.Command {

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/goverse/goverse/internal/cli"
+	"github.com/goverse/goverse/cmd/goversed/internal/cli"
 )
 
 // withSignals returns a context that the first SIGINT or SIGTERM ends, and one that

@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/internal/cli"
+	"github.com/goverse/goverse/cmd/goversed/internal/cli"
 )
 
 func TestSignals(t *testing.T) {

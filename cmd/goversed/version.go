@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/goverse/goverse/internal/cli"
+	"github.com/goverse/goverse/cmd/goversed/internal/cli"
 )
 
 // versionInfo is what goversed version -o json prints.

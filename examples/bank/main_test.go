@@ -18,8 +18,8 @@ import (
 	"github.com/goverse/goverse/examples/bank/bankpb"
 	"github.com/goverse/goverse/examples/internal/trial"
 	"github.com/goverse/goverse/internal/port"
-	"github.com/goverse/goverse/internal/testkit/etcdtest"
-	"github.com/goverse/goverse/internal/testkit/pgserver"
+	"github.com/goverse/goverse/internal/test/etcdtest"
+	"github.com/goverse/goverse/internal/test/pgserver"
 )
 
 const patience = 20 * time.Second

@@ -27,7 +27,7 @@ import (
 	"github.com/goverse/goverse/examples/chat/chatpb"
 	"github.com/goverse/goverse/examples/internal/trial"
 	"github.com/goverse/goverse/internal/port"
-	"github.com/goverse/goverse/internal/testkit/etcdtest"
+	"github.com/goverse/goverse/internal/test/etcdtest"
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 

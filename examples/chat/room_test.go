@@ -18,7 +18,7 @@ import (
 	"github.com/goverse/goverse/cluster/objects/state"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/examples/chat/chatpb"
-	"github.com/goverse/goverse/internal/testkit/etcdtest"
+	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
 // silent is a store that does not answer some saves: it carries out every second one of them.

@@ -20,7 +20,7 @@ import (
 	"github.com/goverse/goverse/clustertest/fault"
 	"github.com/goverse/goverse/examples/internal/trial"
 	"github.com/goverse/goverse/internal/port"
-	"github.com/goverse/goverse/internal/testkit/etcdtest"
+	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
 // TestMain: with the variable, this is the program.

@@ -18,7 +18,7 @@ import (
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/examples/counter/counterpb"
-	"github.com/goverse/goverse/internal/testkit/etcdtest"
+	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
 // atMost is how many lines the counters may have.

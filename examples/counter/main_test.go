@@ -27,8 +27,8 @@ import (
 	"github.com/goverse/goverse/examples/counter/counterpb"
 	"github.com/goverse/goverse/examples/internal/trial"
 	"github.com/goverse/goverse/internal/port"
-	"github.com/goverse/goverse/internal/testkit/etcdtest"
-	"github.com/goverse/goverse/internal/testkit/needed"
+	"github.com/goverse/goverse/internal/test/etcdtest"
+	"github.com/goverse/goverse/internal/test/needed"
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 

@@ -19,7 +19,7 @@ import (
 
 	"github.com/goverse/goverse/clustertest/fault"
 	"github.com/goverse/goverse/embedetcd"
-	"github.com/goverse/goverse/internal/testkit/etcdtest"
+	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
 // record is what every command does first: "$0" is where.

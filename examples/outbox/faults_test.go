@@ -22,7 +22,7 @@ import (
 
 	"github.com/goverse/goverse/clustertest/fault"
 	"github.com/goverse/goverse/examples/internal/trial"
-	"github.com/goverse/goverse/internal/testkit/etcdtest"
+	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
 // Three publishers; writers write; requests and answers are lost; the sink dies; who publishes

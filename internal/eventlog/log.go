@@ -28,7 +28,7 @@ import (
 	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/event"
 	"github.com/goverse/goverse/cluster/session"
-	"github.com/goverse/goverse/internal/mirror"
+	"github.com/goverse/goverse/internal/etcd/watchcache"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -42,7 +42,7 @@ type Election interface {
 type Config struct {
 	Client   *clientv3.Client
 	Keys     state.Keys
-	Mirror   *mirror.Mirror
+	Mirror   *watchcache.Mirror
 	Election Election
 	// Address is this node's.
 	Address string
@@ -64,7 +64,7 @@ const maxRecent = 256
 // Log is one node's part in the event log. All methods are safe for concurrent use.
 type Log struct {
 	cfg    Config
-	sub    *mirror.Subscription
+	sub    *watchcache.Subscription
 	seen   transitions
 	writer *writer
 	look   chan struct{}

@@ -3,7 +3,7 @@ package eventlog
 import (
 	"testing"
 
-	"github.com/goverse/goverse/internal/testkit/leaktest"
+	"github.com/goverse/goverse/internal/test/leaktest"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/event"
 	"github.com/goverse/goverse/internal/state"
-	"github.com/goverse/goverse/internal/testkit/etcdtest"
+	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
 func keysUnder(t *testing.T, prefix string) state.Keys {

@@ -7,7 +7,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/internal/etcdsession"
+	"github.com/goverse/goverse/internal/etcd/etcdsession"
 )
 
 // Config is what an engine needs. Client and Keeper are required.
@@ -18,7 +18,7 @@ type Config struct {
 	Keeper *etcdsession.Keeper
 	// View, if set, is a member's mirror of its cluster. With it, a key that went with another member's
 	// lease is not taken over from before that member must know of it: etcd may have ended the lease too
-	// early (see package linger). Default: what is gone from etcd was given up.
+	// early (see package lingering). Default: what is gone from etcd was given up.
 	View View
 	// RequestTimeout bounds each request to etcd. Default 2 s.
 	RequestTimeout time.Duration

@@ -15,7 +15,7 @@
 //
 // # Inside
 //
-// What becomes of an entry is decided by package place, and who is first in a queue by package
+// What becomes of an entry is decided by package entrystate, and who is first in a queue by package
 // order, both without state or lock. An engine has one mutex, and everything that changes is
 // written under it; what readers need at any moment ([Entry.Valid]) is read without it. Nobody is
 // called back, and no other lock of ours taken, while it is held: callbacks and ended contexts are notices,

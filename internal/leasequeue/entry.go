@@ -9,8 +9,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/session"
-	"github.com/goverse/goverse/internal/etcdsession"
-	"github.com/goverse/goverse/internal/leasequeue/place"
+	"github.com/goverse/goverse/internal/etcd/etcdsession"
+	"github.com/goverse/goverse/internal/leasequeue/entrystate"
 	"github.com/goverse/goverse/internal/lifecycle"
 	"github.com/goverse/goverse/internal/wait"
 )
@@ -19,13 +19,13 @@ import (
 var (
 	// ErrAgain: the place is lost, with the session or out of band; the one that still
 	// wants it queues anew.
-	ErrAgain = place.ErrAgain
+	ErrAgain = entrystate.ErrAgain
 	// ErrTaken: who only tries does not wait.
-	ErrTaken = place.ErrTaken
+	ErrTaken = entrystate.ErrTaken
 	// ErrKeyGone: the key was deleted out of band.
-	ErrKeyGone = place.ErrKeyGone
+	ErrKeyGone = entrystate.ErrKeyGone
 	// ErrLeft is the cause of an entry's context after Leave.
-	ErrLeft = place.ErrLeft
+	ErrLeft = entrystate.ErrLeft
 )
 
 // Entry is one place in a queue, from the request to the end. All methods are safe for concurrent
@@ -51,7 +51,7 @@ type Entry struct {
 
 // snapshot is what an entry is at a time. It is never changed.
 type snapshot struct {
-	place.Place
+	entrystate.Place
 	period *etcdsession.Period // in which it came first
 }
 
@@ -95,7 +95,7 @@ func (x *Entry) Lease() int64 { return int64(x.run.s.ID()) }
 // refused; nil if it is or was.
 func (x *Entry) Err() error {
 	now := x.now()
-	if now.Claim == place.First {
+	if now.Claim == entrystate.First {
 		return nil
 	}
 	return now.Err
@@ -220,7 +220,7 @@ func (x *Entry) Leave(ctx context.Context) (lost, err error) {
 	}
 	lost = x.leave()
 	err = x.Gone(ctx)
-	if now := x.now(); errors.Is(lost, lifecycle.ErrStopped) && (now.Key == place.Gone || now.Refused != nil) {
+	if now := x.now(); errors.Is(lost, lifecycle.ErrStopped) && (now.Key == entrystate.Gone || now.Refused != nil) {
 		lost = nil // it was asked to end, and has, in time
 	}
 	return lost, err
@@ -235,7 +235,7 @@ func (x *Entry) leave() (lost error) {
 		if cause == nil {
 			cause = &session.LostError{Reason: session.ReasonExpired} // and its own loop has not looked yet
 		}
-		x.turn(x.now().Lapse(cause), place.Orders{})
+		x.turn(x.now().Lapse(cause), entrystate.Orders{})
 	}
 	lost = x.now().Err
 	x.turn(x.now().Abandon())
@@ -261,7 +261,7 @@ func (x *Entry) whenGone() <-chan struct{} {
 	x.q.e.mu.Lock()
 	defer x.q.e.mu.Unlock()
 	switch now := x.now(); {
-	case now.Key == place.Gone || now.Refused != nil:
+	case now.Key == entrystate.Gone || now.Refused != nil:
 		return closed
 	case x.gone == nil:
 		x.gone = make(chan struct{})
@@ -270,16 +270,16 @@ func (x *Entry) whenGone() <-chan struct{} {
 }
 
 // turn has an entry be what it is now, and carries out what that takes. The lock is held.
-func (x *Entry) turn(p place.Place, o place.Orders) { x.turnIn(x.now().period, p, o) }
+func (x *Entry) turn(p entrystate.Place, o entrystate.Orders) { x.turnIn(x.now().period, p, o) }
 
 // turnIn is turn of one that may come first, in that validity period.
-func (x *Entry) turnIn(period *etcdsession.Period, p place.Place, o place.Orders) {
+func (x *Entry) turnIn(period *etcdsession.Period, p entrystate.Place, o entrystate.Orders) {
 	before := x.now()
-	if o == (place.Orders{}) && before.Same(p) {
+	if o == (entrystate.Orders{}) && before.Same(p) {
 		return
 	}
 	now := &snapshot{Place: p, period: before.period}
-	if p.Claim == place.First && now.period == nil {
+	if p.Claim == entrystate.First && now.period == nil {
 		now.period = period
 	}
 	x.snapshot.Store(now)
@@ -287,15 +287,15 @@ func (x *Entry) turnIn(period *etcdsession.Period, p place.Place, o place.Orders
 }
 
 // inSession is turn of one that may come first, if its session can be acted on.
-func (x *Entry) inSession(decide func(place.Session) (place.Place, place.Orders)) {
+func (x *Entry) inSession(decide func(entrystate.Session) (entrystate.Place, entrystate.Orders)) {
 	r := x.run
 	period := r.s.Period()
-	p, o := decide(place.Session{Usable: period.Valid() && !r.s.Suspected(), Fresh: r.fresh()})
+	p, o := decide(entrystate.Session{Usable: period.Valid() && !r.s.Suspected(), Fresh: r.fresh()})
 	x.turnIn(period, p, o)
 }
 
 // carryOut does what is ordered. The lock is held.
-func (x *Entry) carryOut(o place.Orders) {
+func (x *Entry) carryOut(o entrystate.Orders) {
 	r := x.run
 	if o.List {
 		r.list(x)
@@ -353,17 +353,19 @@ func (x *Entry) delete() { x.run.outbox.add(op{entry: x}) }
 
 // created: its key was, at that revision, first in its queue or not. The lock is held.
 func (x *Entry) created(revision int64, first bool) {
-	x.inSession(func(s place.Session) (place.Place, place.Orders) { return x.now().Created(revision, first, s) })
+	x.inSession(func(s entrystate.Session) (entrystate.Place, entrystate.Orders) {
+		return x.now().Created(revision, first, s)
+	})
 }
 
 // atHead: it is the first in its queue. The lock is held.
 func (x *Entry) atHead() {
-	x.inSession(func(s place.Session) (place.Place, place.Orders) { return x.now().AtHead(s) })
+	x.inSession(func(s entrystate.Session) (entrystate.Place, entrystate.Orders) { return x.now().AtHead(s) })
 }
 
 // confirmed: nobody counts on being first still who was before it; or somebody may. The lock is held.
 func (x *Entry) confirmed(clear bool) {
-	x.inSession(func(s place.Session) (place.Place, place.Orders) { return x.now().Confirmed(clear, s) })
+	x.inSession(func(s entrystate.Session) (entrystate.Place, entrystate.Orders) { return x.now().Confirmed(clear, s) })
 }
 
 // end settles an entry that is not first. The lock is held.

@@ -14,7 +14,7 @@ import (
 	"github.com/goverse/goverse/internal/leasequeue/order"
 	"github.com/goverse/goverse/internal/lifecycle"
 	"github.com/goverse/goverse/internal/state"
-	"github.com/goverse/goverse/internal/testkit/etcdtest"
+	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
 // Whatever the pages are: every queue is found once, with its first entries, and nothing that is none.

@@ -14,9 +14,9 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/internal/etcdsession"
+	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/state"
-	"github.com/goverse/goverse/internal/testkit/modeletcd"
+	"github.com/goverse/goverse/internal/test/modeletcd"
 )
 
 // testBed is a model of etcd, in virtual time.

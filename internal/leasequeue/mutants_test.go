@@ -3,7 +3,7 @@ package leasequeue
 import (
 	"testing"
 
-	"github.com/goverse/goverse/internal/testkit/mutants"
+	"github.com/goverse/goverse/internal/test/mutants"
 )
 
 // What finds nothing proves nothing: each mutant is found by the schedules.

@@ -19,7 +19,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"github.com/goverse/goverse/internal/testkit/modeletcd"
+	"github.com/goverse/goverse/internal/test/modeletcd"
 )
 
 // settles fails the test unless the entry is first within d.

@@ -7,9 +7,9 @@ import (
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 
-	"github.com/goverse/goverse/internal/etcdsession"
+	"github.com/goverse/goverse/internal/etcd/etcdsession"
+	"github.com/goverse/goverse/internal/leasequeue/entrystate"
 	"github.com/goverse/goverse/internal/leasequeue/order"
-	"github.com/goverse/goverse/internal/leasequeue/place"
 )
 
 // lanes is how many batches may be under way at a time: few, for etcd's work and ours is less by
@@ -109,7 +109,7 @@ func (r *run) enter(x *Entry) {
 	}
 	x.run = r
 	x.key, x.queue = r.free(x)
-	x.snapshot.Store(&snapshot{Place: place.Place{Try: x.Try}})
+	x.snapshot.Store(&snapshot{Place: entrystate.Place{Try: x.Try}})
 	r.entries[x.key] = x
 	x.q.entries++
 	r.outbox.add(op{entry: x, enter: true})

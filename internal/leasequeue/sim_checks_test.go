@@ -10,8 +10,8 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
-	"github.com/goverse/goverse/internal/leasequeue/place"
-	"github.com/goverse/goverse/internal/testkit/modeletcd"
+	"github.com/goverse/goverse/internal/leasequeue/entrystate"
+	"github.com/goverse/goverse/internal/test/modeletcd"
 )
 
 // checks are the promises, and what was seen. What was changed out of band is exempt: the
@@ -248,7 +248,7 @@ func (c *checks) created(x *Entry) {
 // notified reports whether somebody was notified that the entry's key is gone.
 func (x *Entry) notified() bool {
 	now := x.now()
-	return now.Key == place.Gone || now.Refused != nil
+	return now.Key == entrystate.Gone || now.Refused != nil
 }
 
 // quiet looks at what is left when nobody wants anything.

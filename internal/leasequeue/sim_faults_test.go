@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/goverse/goverse/internal/testkit/modeletcd"
+	"github.com/goverse/goverse/internal/test/modeletcd"
 )
 
 // weather is how often what happens to a host's requests, in a thousand.

@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/goverse/goverse/internal/etcdsession"
+	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/state"
-	"github.com/goverse/goverse/internal/testkit/modeletcd"
+	"github.com/goverse/goverse/internal/test/modeletcd"
 )
 
 const (

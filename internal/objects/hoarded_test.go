@@ -26,7 +26,7 @@ import (
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/clustertest"
-	"github.com/goverse/goverse/internal/testkit/probepb"
+	"github.com/goverse/goverse/internal/test/probepb"
 )
 
 var hoardProfile = flag.String("objects.hoardprofile", "", "file for a profile of the processor time of the nodes "+

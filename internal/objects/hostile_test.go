@@ -16,7 +16,7 @@ import (
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/clustertest"
-	"github.com/goverse/goverse/internal/testkit/probepb"
+	"github.com/goverse/goverse/internal/test/probepb"
 	"github.com/goverse/goverse/proto/goverse/node/v1"
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 
-	"github.com/goverse/goverse/internal/testkit/race"
+	"github.com/goverse/goverse/internal/test/race"
 )
 
 // hoardFor is how long each load of TestMemoryThatOneConnectionTakes lasts.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/internal/objects/route"
-	"github.com/goverse/goverse/internal/testkit/probepb"
+	"github.com/goverse/goverse/internal/test/probepb"
 )
 
 // A node that has the address of one of another cluster refuses what is meant for that one, as a link does.

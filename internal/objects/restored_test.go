@@ -23,7 +23,7 @@ import (
 	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/embedetcd"
 	"github.com/goverse/goverse/internal/port"
-	"github.com/goverse/goverse/internal/testkit/probepb"
+	"github.com/goverse/goverse/internal/test/probepb"
 )
 
 // restore replaces the data of an etcd by a backup, and starts it again. Revisions go back, of which docs/operations.md

@@ -13,8 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/internal/testkit/certtest"
-	"github.com/goverse/goverse/internal/testkit/logtest"
+	"github.com/goverse/goverse/internal/test/certtest"
+	"github.com/goverse/goverse/internal/test/logtest"
 	"github.com/goverse/goverse/node/mtls"
 )
 

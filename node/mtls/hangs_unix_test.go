@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/internal/testkit/certtest"
+	"github.com/goverse/goverse/internal/test/certtest"
 	"github.com/goverse/goverse/node/mtls"
 )
 

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
-	"github.com/goverse/goverse/internal/testkit/certtest"
+	"github.com/goverse/goverse/internal/test/certtest"
 	"github.com/goverse/goverse/node/mtls"
 )
 

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/goverse/goverse/internal/callback"
-	"github.com/goverse/goverse/internal/logqueue"
+	"github.com/goverse/goverse/internal/logs/logqueue"
 )
 
 // Certificates are what the files hold, kept current. New makes them; all methods are safe for concurrent use.

@@ -16,8 +16,8 @@ import (
 	"google.golang.org/grpc"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
-	"github.com/goverse/goverse/internal/testkit/certtest"
-	"github.com/goverse/goverse/internal/testkit/logtest"
+	"github.com/goverse/goverse/internal/test/certtest"
+	"github.com/goverse/goverse/internal/test/logtest"
 	"github.com/goverse/goverse/node"
 	"github.com/goverse/goverse/node/mtls"
 )

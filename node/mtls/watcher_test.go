@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/internal/testkit/logtest"
+	"github.com/goverse/goverse/internal/test/logtest"
 )
 
 // What is seen once may be half of a rotation; what stays so is logged once.

@@ -12,7 +12,7 @@ import (
 	"github.com/goverse/goverse/bench/internal/reexec"
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/objects"
-	"github.com/goverse/goverse/internal/testkit/probepb"
+	"github.com/goverse/goverse/internal/test/probepb"
 	"github.com/goverse/goverse/node"
 )
 

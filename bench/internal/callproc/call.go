@@ -12,7 +12,7 @@ import (
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/objects"
-	"github.com/goverse/goverse/internal/testkit/probepb"
+	"github.com/goverse/goverse/internal/test/probepb"
 )
 
 // StartGRPCCaller starts a gRPC client of a server, or, with a [Load] that has keys, of objects through any node.

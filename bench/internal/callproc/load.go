@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/goverse/goverse/internal/testkit/probepb"
+	"github.com/goverse/goverse/internal/test/probepb"
 )
 
 // Kind is of what kind calls are.

@@ -10,7 +10,7 @@ import (
 	"github.com/asynkron/protoactor-go/remote"
 
 	"github.com/goverse/goverse/bench/internal/reexec"
-	"github.com/goverse/goverse/internal/testkit/probepb"
+	"github.com/goverse/goverse/internal/test/probepb"
 )
 
 const (

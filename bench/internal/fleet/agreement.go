@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/goverse/goverse/internal/inspect"
+	"github.com/goverse/goverse/internal/member/inspect"
 )
 
 // Agreement follows whom each node of a fleet names as the leader, and takes the

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/goverse/goverse/internal/inspect"
+	"github.com/goverse/goverse/internal/member/inspect"
 	"github.com/goverse/goverse/internal/sharding"
 	"github.com/goverse/goverse/internal/state"
 )

@@ -11,9 +11,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/election"
-	"github.com/goverse/goverse/internal/etcdsession"
-	"github.com/goverse/goverse/internal/leaderelection"
-	"github.com/goverse/goverse/internal/mirror"
+	"github.com/goverse/goverse/cluster/leaderelection"
+	"github.com/goverse/goverse/internal/etcd/etcdsession"
+	"github.com/goverse/goverse/internal/etcd/watchcache"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -25,7 +25,7 @@ const queueTTL = 60 * time.Second
 // of its own, as a process of its own has.
 type candidate struct {
 	election *leaderelection.LeaderElection
-	mirror   *mirror.Mirror
+	mirror   *watchcache.Mirror
 	address  string
 	stop     context.CancelFunc // of the session
 	stopRest context.CancelFunc
@@ -40,7 +40,7 @@ func newCandidate(ctx context.Context, client *clientv3.Client, prefix, address 
 		return nil, err
 	}
 	c := &candidate{address: address, kept: make(chan struct{})}
-	c.mirror = mirror.New(mirror.Config{Client: client, Keys: keys, LagTimeout: queueTTL / 3})
+	c.mirror = watchcache.New(watchcache.Config{Client: client, Keys: keys, LagTimeout: queueTTL / 3})
 	keeper, err := etcdsession.NewKeeper(etcdsession.KeeperConfig{Config: etcdsession.Config{Client: client,
 		TTL: queueTTL}})
 	if err != nil {

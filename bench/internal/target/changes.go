@@ -13,7 +13,7 @@ import (
 	"github.com/goverse/goverse/bench/internal/fleet"
 	"github.com/goverse/goverse/bench/internal/sample"
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/internal/inspect"
+	"github.com/goverse/goverse/internal/member/inspect"
 	"github.com/goverse/goverse/internal/sharding"
 	"github.com/goverse/goverse/internal/state"
 )

@@ -11,7 +11,7 @@ import (
 
 	"github.com/goverse/goverse/bench/internal/etcdproc"
 	"github.com/goverse/goverse/bench/internal/fleet"
-	"github.com/goverse/goverse/internal/inspect"
+	"github.com/goverse/goverse/internal/member/inspect"
 	"github.com/goverse/goverse/internal/state"
 )
 

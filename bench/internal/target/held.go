@@ -13,7 +13,7 @@ import (
 	"github.com/goverse/goverse/bench/internal/report"
 	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/lock"
-	"github.com/goverse/goverse/internal/elections"
+	"github.com/goverse/goverse/internal/leasequeue/elections"
 )
 
 // heldGoal is how much of the heap one of them may take.

@@ -13,8 +13,8 @@ import (
 	"github.com/goverse/goverse/bench/internal/report"
 	"github.com/goverse/goverse/bench/internal/testkit/redisproc"
 	"github.com/goverse/goverse/cluster/lock"
-	"github.com/goverse/goverse/internal/testkit/needed"
-	"github.com/goverse/goverse/internal/testkit/pgserver"
+	"github.com/goverse/goverse/internal/test/needed"
+	"github.com/goverse/goverse/internal/test/pgserver"
 )
 
 // library is a way to take locks: ours, or a peer's.

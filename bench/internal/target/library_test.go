@@ -12,7 +12,7 @@ import (
 	"github.com/goverse/goverse/bench/internal/etcdproc"
 	"github.com/goverse/goverse/bench/internal/report"
 	"github.com/goverse/goverse/bench/internal/testkit/redisproc"
-	"github.com/goverse/goverse/internal/testkit/needed"
+	"github.com/goverse/goverse/internal/test/needed"
 )
 
 // TestMain makes this very binary the etcd that a test starts, and checks that no goroutine is

@@ -8,10 +8,10 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/internal/elections"
-	"github.com/goverse/goverse/internal/etcdlock"
-	"github.com/goverse/goverse/internal/etcdsession"
+	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/leasequeue"
+	"github.com/goverse/goverse/internal/leasequeue/elections"
+	"github.com/goverse/goverse/internal/leasequeue/etcdlock"
 	"github.com/goverse/goverse/internal/state"
 )
 

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/internal/inspect"
+	"github.com/goverse/goverse/internal/member/inspect"
 	"github.com/goverse/goverse/node"
 )
 

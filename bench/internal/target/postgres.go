@@ -5,7 +5,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/goverse/goverse/internal/testkit/pgserver"
+	"github.com/goverse/goverse/internal/test/pgserver"
 )
 
 const (

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/goverse/goverse/cluster/elector"
-	"github.com/goverse/goverse/internal/pg"
+	"github.com/goverse/goverse/cluster/internal/pg"
 )
 
 // Store is a lease store: one row of a table. It is as safe for concurrent use as its DB.

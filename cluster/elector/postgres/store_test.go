@@ -20,7 +20,7 @@ import (
 	"github.com/goverse/goverse/cluster/elector"
 	"github.com/goverse/goverse/cluster/elector/electortest"
 	"github.com/goverse/goverse/cluster/elector/postgres"
-	"github.com/goverse/goverse/internal/testkit/pgserver"
+	"github.com/goverse/goverse/internal/test/pgserver"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

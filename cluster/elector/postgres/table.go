@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/goverse/goverse/cluster/elector"
-	"github.com/goverse/goverse/internal/pg"
+	"github.com/goverse/goverse/cluster/internal/pg"
 )
 
 // DB is what a store needs of pgx: a *pgxpool.Pool, a *pgx.Conn or a pgx.Tx is one. A pool is

@@ -16,9 +16,9 @@ import (
 	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/cluster/objects/client"
 	"github.com/goverse/goverse/clustertest"
-	"github.com/goverse/goverse/internal/testkit/logtest"
-	"github.com/goverse/goverse/internal/testkit/pace"
-	"github.com/goverse/goverse/internal/testkit/probepb"
+	"github.com/goverse/goverse/internal/test/logtest"
+	"github.com/goverse/goverse/internal/test/pace"
+	"github.com/goverse/goverse/internal/test/probepb"
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/goverse/goverse/cluster/objects"
-	"github.com/goverse/goverse/internal/oneline"
+	"github.com/goverse/goverse/internal/logs/logtext"
 )
 
 // The errors, to test for with errors.Is.
@@ -30,9 +30,9 @@ type askError struct {
 // Error is one line.
 func (e *askError) Error() string {
 	if s, ok := status.FromError(e.err); ok {
-		return e.address + ": " + oneline.Of(errors.New(s.Message()))
+		return e.address + ": " + logtext.OneLine(errors.New(s.Message()))
 	}
-	return e.address + ": " + oneline.Of(e.err)
+	return e.address + ": " + logtext.OneLine(e.err)
 }
 
 // Unwrap implements errors.Unwrap.

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cluster/objects/client"
-	"github.com/goverse/goverse/internal/testkit/leaktest"
+	"github.com/goverse/goverse/internal/test/leaktest"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }

@@ -16,8 +16,8 @@ import (
 	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/cluster/objects/client"
 	"github.com/goverse/goverse/internal/objects/link"
-	"github.com/goverse/goverse/internal/testkit/logtest"
-	"github.com/goverse/goverse/internal/testkit/probepb"
+	"github.com/goverse/goverse/internal/test/logtest"
+	"github.com/goverse/goverse/internal/test/probepb"
 	nodepb "github.com/goverse/goverse/proto/goverse/node/v1"
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )

@@ -13,9 +13,9 @@ import (
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/objects/client"
-	"github.com/goverse/goverse/internal/testkit/certtest"
-	"github.com/goverse/goverse/internal/testkit/etcdtest"
-	"github.com/goverse/goverse/internal/testkit/probepb"
+	"github.com/goverse/goverse/internal/test/certtest"
+	"github.com/goverse/goverse/internal/test/etcdtest"
+	"github.com/goverse/goverse/internal/test/probepb"
 	"github.com/goverse/goverse/node"
 	"github.com/goverse/goverse/node/mtls"
 )

@@ -23,7 +23,7 @@ import (
 	"github.com/goverse/goverse/cluster/objects/client"
 	"github.com/goverse/goverse/cluster/objects/tracing"
 	"github.com/goverse/goverse/clustertest"
-	"github.com/goverse/goverse/internal/testkit/probepb"
+	"github.com/goverse/goverse/internal/test/probepb"
 )
 
 // site is two nodes whose calls are traced.

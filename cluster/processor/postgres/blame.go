@@ -7,8 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/goverse/goverse/cluster/internal/pg"
 	"github.com/goverse/goverse/cluster/processor"
-	"github.com/goverse/goverse/internal/pg"
 )
 
 // Codes of PostgreSQL's, where the class does not say enough.

@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/goverse/goverse/cluster/internal/pg"
 	"github.com/goverse/goverse/cluster/processor"
-	"github.com/goverse/goverse/internal/pg"
 )
 
 // DB is where the checkpoints lie: a *pgxpool.Pool. A *pgx.Conn serves one processor at a time, and

@@ -14,8 +14,8 @@ import (
 
 	"github.com/goverse/goverse/cluster/processor/checkpointtest"
 	"github.com/goverse/goverse/cluster/processor/postgres"
-	"github.com/goverse/goverse/internal/testkit/etcdtest"
-	"github.com/goverse/goverse/internal/testkit/pgserver"
+	"github.com/goverse/goverse/internal/test/etcdtest"
+	"github.com/goverse/goverse/internal/test/pgserver"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -14,9 +14,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/goverse/goverse/cluster/internal/pg"
 	"github.com/goverse/goverse/cluster/processor"
-	"github.com/goverse/goverse/internal/logqueue"
-	"github.com/goverse/goverse/internal/pg"
+	"github.com/goverse/goverse/internal/logs/logqueue"
 )
 
 // SourceConfig says which table has the events. DB and Table are required. Names are in small

@@ -21,8 +21,8 @@ import (
 	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/cluster/processor/postgres"
 	"github.com/goverse/goverse/clustertest/fault"
-	"github.com/goverse/goverse/internal/testkit/etcdtest"
-	"github.com/goverse/goverse/internal/testkit/logtest"
+	"github.com/goverse/goverse/internal/test/etcdtest"
+	"github.com/goverse/goverse/internal/test/logtest"
 )
 
 // table is a new table of events, as Source's comment tells to make it.

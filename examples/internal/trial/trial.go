@@ -16,8 +16,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/goverse/goverse/clustertest/fault"
-	"github.com/goverse/goverse/internal/testkit/etcdtest"
-	"github.com/goverse/goverse/internal/testkit/leaktest"
+	"github.com/goverse/goverse/internal/test/etcdtest"
+	"github.com/goverse/goverse/internal/test/leaktest"
 )
 
 // programEnv makes the test's binary the example itself.

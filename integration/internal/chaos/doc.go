@@ -30,11 +30,11 @@
 // than half of those that can hit one node hit the leader of the moment. A fault has
 // an effect that is observed at etcd or at the process; without it, it is not counted.
 // Every node records what it claims, leadership and shards (package
-// internal/history); the checker judges all of it together. After each deck all must
+// internal/test/history); the checker judges all of it together. After each deck all must
 // be well again, every shard served by exactly the owner that an even map names, every lock to
 // be had by every node, every effect have taken place, and every object answer through every node.
 //
-// To see it find something, run it with one of the mutants of package internal/testkit/mutants, by
+// To see it find something, run it with one of the mutants of package internal/test/mutants, by
 // its command try.
 //
 // # What is not promised

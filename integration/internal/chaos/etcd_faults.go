@@ -14,9 +14,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/clustertest/fault"
-	"github.com/goverse/goverse/internal/history"
 	"github.com/goverse/goverse/internal/state"
-	"github.com/goverse/goverse/internal/testkit/faults"
+	"github.com/goverse/goverse/internal/test/faults"
+	"github.com/goverse/goverse/internal/test/history"
 )
 
 // leaseRevoked: somebody revokes the session's lease.

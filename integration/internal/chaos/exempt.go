@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/goverse/goverse/internal/history"
-	"github.com/goverse/goverse/internal/testkit/faults"
+	"github.com/goverse/goverse/internal/test/faults"
+	"github.com/goverse/goverse/internal/test/history"
 )
 
 // RemoveAlive makes happen what crash detection does not exclude: a leader that lives

@@ -19,7 +19,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/goverse/goverse/cluster/objects"
-	"github.com/goverse/goverse/internal/testkit/probepb"
+	"github.com/goverse/goverse/internal/test/probepb"
 	nodepb "github.com/goverse/goverse/proto/goverse/node/v1"
 	objectspb "github.com/goverse/goverse/proto/goverse/objects/v1"
 )

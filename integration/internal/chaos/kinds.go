@@ -6,7 +6,7 @@ import (
 	"context"
 	"math/rand/v2"
 
-	"github.com/goverse/goverse/internal/testkit/faults"
+	"github.com/goverse/goverse/internal/test/faults"
 )
 
 // kind is one kind of fault. do does one, holds it, sees its effect, and undoes it; it

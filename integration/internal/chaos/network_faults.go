@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/clustertest/fault"
-	"github.com/goverse/goverse/internal/history"
 	"github.com/goverse/goverse/internal/state"
-	"github.com/goverse/goverse/internal/testkit/faults"
+	"github.com/goverse/goverse/internal/test/faults"
+	"github.com/goverse/goverse/internal/test/history"
 	"github.com/goverse/goverse/node"
 )
 

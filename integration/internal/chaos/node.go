@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/clustertest/fault"
-	"github.com/goverse/goverse/internal/testkit/faults"
+	"github.com/goverse/goverse/internal/test/faults"
 )
 
 const answerPatience = 10 * time.Second

@@ -21,8 +21,8 @@ import (
 	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/cluster/objects/state"
 	"github.com/goverse/goverse/cluster/objects/state/etcd"
-	"github.com/goverse/goverse/internal/history"
-	"github.com/goverse/goverse/internal/testkit/probepb"
+	"github.com/goverse/goverse/internal/test/history"
+	"github.com/goverse/goverse/internal/test/probepb"
 )
 
 const (

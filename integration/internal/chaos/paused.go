@@ -10,8 +10,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/internal/history"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/test/history"
 )
 
 // RevokePaused makes happen what a deposed leader of etcd does at times, and at the worst moment: the lease of

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/goverse/goverse/internal/history"
+	"github.com/goverse/goverse/internal/test/history"
 )
 
 const (

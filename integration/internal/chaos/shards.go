@@ -11,9 +11,9 @@ import (
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/shard"
-	"github.com/goverse/goverse/internal/history"
 	"github.com/goverse/goverse/internal/sharding"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/test/history"
 )
 
 const (

@@ -21,9 +21,9 @@ import (
 
 	"github.com/goverse/goverse/clustertest/fault"
 	"github.com/goverse/goverse/integration/internal/leases"
-	"github.com/goverse/goverse/internal/history"
-	"github.com/goverse/goverse/internal/mirror"
+	"github.com/goverse/goverse/internal/etcd/watchcache"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/test/history"
 )
 
 const (
@@ -68,8 +68,8 @@ type world struct {
 	dir     string
 	members []*member
 	nodes   []*chaosNode
-	client  *clientv3.Client // which avoids the members to which something is done
-	mirror  *mirror.Mirror   // by that client
+	client  *clientv3.Client   // which avoids the members to which something is done
+	mirror  *watchcache.Mirror // by that client
 	keys    state.Keys
 	rec     *history.Recorder
 	began   history.Instant
@@ -103,7 +103,7 @@ func newWorld(ctx context.Context, cfg Config) (_ *world, err error) {
 	}
 	life, cancel := context.WithCancel(context.Background())
 	w.cancel = cancel
-	w.mirror = mirror.New(mirror.Config{Client: w.client, Keys: w.keys})
+	w.mirror = watchcache.New(watchcache.Config{Client: w.client, Keys: w.keys})
 	w.wg.Go(func() { _ = w.mirror.Run(life) })
 	if w.file, err = os.Create(filepath.Join(w.dir, "faults.jsonl")); err != nil {
 		return w, err

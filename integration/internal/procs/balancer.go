@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/internal/testkit/needed"
+	"github.com/goverse/goverse/internal/test/needed"
 )
 
 // ControllerPath is the program of examples/controller, built from this checkout.

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/goverse/goverse/internal/testkit/race"
+	"github.com/goverse/goverse/internal/test/race"
 )
 
 const (

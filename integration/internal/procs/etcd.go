@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/internal/testkit/needed"
+	"github.com/goverse/goverse/internal/test/needed"
 )
 
 // Flavour is which etcd a test runs against.

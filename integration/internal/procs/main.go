@@ -11,7 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/goverse/goverse/internal/testkit/pace"
+	"github.com/goverse/goverse/internal/test/pace"
 )
 
 // Kit starts processes. It is safe for concurrent use.

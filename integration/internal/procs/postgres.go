@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/internal/testkit/needed"
-	"github.com/goverse/goverse/internal/testkit/pgserver"
+	"github.com/goverse/goverse/internal/test/needed"
+	"github.com/goverse/goverse/internal/test/pgserver"
 )
 
 // databaseStart bounds the making of a database.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goverse/goverse/internal/history"
+	"github.com/goverse/goverse/internal/test/history"
 )
 
 const (

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/internal/history"
+	"github.com/goverse/goverse/internal/test/history"
 )
 
 var epoch = time.Unix(0, 0)

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/protoadapt"
 
 	"github.com/goverse/goverse/cluster/objects"
-	"github.com/goverse/goverse/internal/oneline"
+	"github.com/goverse/goverse/internal/logs/logtext"
 )
 
 // activate makes the implementation of an object for the calls that wait. The lock of the shard is held.
@@ -99,7 +99,7 @@ func (h *Host) warnActivation(o *object, err error) {
 		return
 	}
 	h.cfg.Logger.Warn("could not activate an object; the next call of it tries again", "service", o.service.name,
-		"key", logged(o.key), "error", oneline.Of(err), "failures", f.unwarned.Swap(0))
+		"key", logged(o.key), "error", logtext.OneLine(err), "failures", f.unwarned.Swap(0))
 }
 
 // construct calls the factory and Activated.

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/goverse/goverse/cluster/objects"
-	"github.com/goverse/goverse/internal/oneline"
+	"github.com/goverse/goverse/internal/logs/logtext"
 )
 
 // Call is one unary call to an object of this node.
@@ -240,7 +240,7 @@ func asStatus(err error) error {
 	}
 	if strings.ContainsRune(s.Message(), '\n') { // joined errors, and some of the network's
 		p := s.Proto()
-		p.Message = oneline.Of(errors.New(p.Message))
+		p.Message = logtext.OneLine(errors.New(p.Message))
 		s = status.FromProto(p)
 	}
 	if objects.ReasonOf(s.Err()) == "" {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/objects"
 	cshard "github.com/goverse/goverse/cluster/shard"
-	"github.com/goverse/goverse/internal/testkit/probepb"
+	"github.com/goverse/goverse/internal/test/probepb"
 )
 
 // fragile is a service of which each callback can break, once.

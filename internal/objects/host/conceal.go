@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/goverse/goverse/internal/oneline"
+	"github.com/goverse/goverse/internal/logs/logtext"
 )
 
 // storeError is an error of a store of states. Its status says all that a caller needs; the errors that wrap it have
@@ -118,7 +118,7 @@ func (h *Host) shown(method, key string, err error) error {
 	id, fresh := h.references.of(kind{method, code}, time.Now())
 	if fresh {
 		h.cfg.Logger.Warn("calls fail; callers get the code and the reference", "method", method, "key", logged(key),
-			"code", code.String(), "reference", id, "error", oneline.Of(err))
+			"code", code.String(), "reference", id, "error", logtext.OneLine(err))
 	}
 	return status.Error(code, fmt.Sprintf("%s (reference %s in the log of the object's node)", callers, id))
 }

@@ -23,8 +23,8 @@ import (
 	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/cluster/objects/state"
 	"github.com/goverse/goverse/cluster/objects/state/postgres"
-	"github.com/goverse/goverse/internal/testkit/logtest"
-	"github.com/goverse/goverse/internal/testkit/probepb"
+	"github.com/goverse/goverse/internal/test/logtest"
+	"github.com/goverse/goverse/internal/test/probepb"
 )
 
 type aRef struct{}

@@ -17,7 +17,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/objects"
 	cshard "github.com/goverse/goverse/cluster/shard"
-	"github.com/goverse/goverse/internal/testkit/probepb"
+	"github.com/goverse/goverse/internal/test/probepb"
 )
 
 // reply is an action that does nothing.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/objects"
 	cshard "github.com/goverse/goverse/cluster/shard"
-	"github.com/goverse/goverse/internal/testkit/probepb"
+	"github.com/goverse/goverse/internal/test/probepb"
 )
 
 func TestOneAtATimeInTheOrderOfArrival(t *testing.T) {

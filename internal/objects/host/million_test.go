@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/goverse/goverse/cluster/objects"
-	"github.com/goverse/goverse/internal/testkit/probepb"
+	"github.com/goverse/goverse/internal/test/probepb"
 )
 
 var many = flag.Int("host.objects", 20_000, "how many objects TestManyObjects activates")

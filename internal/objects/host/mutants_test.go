@@ -3,7 +3,7 @@ package host
 import (
 	"testing"
 
-	"github.com/goverse/goverse/internal/testkit/mutants"
+	"github.com/goverse/goverse/internal/test/mutants"
 )
 
 // What finds nothing proves nothing: the mutant is found by the test that it names.

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/goverse/goverse/cluster/objects"
-	"github.com/goverse/goverse/internal/testkit/probepb"
+	"github.com/goverse/goverse/internal/test/probepb"
 )
 
 // A method, or a factory, returns the error of a call that it has made: that the other call was not started, or may

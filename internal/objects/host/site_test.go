@@ -12,7 +12,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/objects"
 	cshard "github.com/goverse/goverse/cluster/shard"
-	"github.com/goverse/goverse/internal/testkit/probepb"
+	"github.com/goverse/goverse/internal/test/probepb"
 )
 
 // site is a host under test, and what its objects have in common.

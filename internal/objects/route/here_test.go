@@ -12,7 +12,7 @@ import (
 	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/internal/objects/host"
 	"github.com/goverse/goverse/internal/objects/link"
-	"github.com/goverse/goverse/internal/testkit/probepb"
+	"github.com/goverse/goverse/internal/test/probepb"
 )
 
 // part is a node's part in one shard, which by its map, of generation 5, is always its own. It implements Map and

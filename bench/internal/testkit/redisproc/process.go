@@ -22,7 +22,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/goverse/goverse/clustertest/fault"
-	"github.com/goverse/goverse/internal/testkit/server"
+	"github.com/goverse/goverse/internal/test/server"
 )
 
 // ErrNotInstalled: there is no Redis server on this machine.

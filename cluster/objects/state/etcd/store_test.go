@@ -20,7 +20,7 @@ import (
 	"github.com/goverse/goverse/cluster/objects/state/etcd"
 	"github.com/goverse/goverse/cluster/objects/state/statetest"
 	"github.com/goverse/goverse/clustertest"
-	"github.com/goverse/goverse/internal/testkit/etcdtest"
+	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

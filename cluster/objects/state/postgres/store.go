@@ -12,9 +12,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/goverse/goverse/cluster/internal/pg"
 	"github.com/goverse/goverse/cluster/objects/state"
-	"github.com/goverse/goverse/internal/logqueue"
-	"github.com/goverse/goverse/internal/pg"
+	"github.com/goverse/goverse/internal/logs/logqueue"
 )
 
 // DB is where the states lie: a *pgxpool.Pool. A *pgx.Conn serves one caller at a time, and pgx closes it when

@@ -21,7 +21,7 @@ import (
 	"github.com/goverse/goverse/cluster/objects/state"
 	"github.com/goverse/goverse/cluster/objects/state/postgres"
 	"github.com/goverse/goverse/cluster/objects/state/statetest"
-	"github.com/goverse/goverse/internal/testkit/pgserver"
+	"github.com/goverse/goverse/internal/test/pgserver"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

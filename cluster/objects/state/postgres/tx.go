@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/goverse/goverse/cluster/internal/pg"
 	"github.com/goverse/goverse/cluster/objects/state"
-	"github.com/goverse/goverse/internal/pg"
 )
 
 // rollbackTimeout is for a rollback, whose caller may be gone.

@@ -1,0 +1,133 @@
+package consensusmanager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/internal/sharding"
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/state/txn"
+	"github.com/goverse/goverse/internal/wait"
+)
+
+// Guard are comparisons that hold at etcd only while this node owns shard n under that epoch; they
+// also fail once when another map, or another report of this node, has been written that leaves the
+// shard alone.
+//
+// Why they suffice: nobody else serves the shard while the map at etcd names this process as its
+// owner, or as the one that a move of it comes from, and this process is registered and its report
+// does not say that it released the shard. So the map, the node key and the report are compared with
+// those by which the shard is this node's; and what has changed since is not what was compared.
+func (h *Shards) Guard(n int, epoch int64) ([]clientv3.Cmp, error) {
+	_, guard, err := h.guard(n, epoch)
+	return guard, err
+}
+
+// seen is what a guard compares: revisions of the map, the own node key and the own report, 0 where
+// there is none.
+type seen struct{ shardMap, incarnation, report int64 }
+
+func seenOf(snap *state.Snapshot, address string) (s seen) {
+	if snap.ShardMap != nil {
+		s.shardMap = snap.ShardMap.ModRevision
+	}
+	if m := snap.Member(address); m != nil {
+		s.incarnation = m.Incarnation
+	}
+	if r := snap.ReleasedBy(address); r != nil {
+		s.report = r.ModRevision
+	}
+	return s
+}
+
+// guard is Guard, and what it is about.
+func (h *Shards) guard(n int, epoch int64) (seen, []clientv3.Cmp, error) {
+	snap := h.cfg.Mirror.Snapshot()
+	s := h.cfg.Keeper.Current()
+	if s == nil || !h.slots[n].stands(epoch) || !ours(snap, h.cfg.Address, int64(s.ID()), n, epoch) {
+		return seen{}, nil, h.refusal(n)
+	}
+	seen := seenOf(snap, h.cfg.Address)
+	return seen, []clientv3.Cmp{
+		clientv3.Compare(clientv3.ModRevision(h.cfg.Keys.ShardMap()), "=", seen.shardMap),
+		clientv3.Compare(clientv3.CreateRevision(h.cfg.Keys.Node(h.cfg.Address)), "=", seen.incarnation),
+		clientv3.Compare(clientv3.ModRevision(h.cfg.Keys.Released(h.cfg.Address)), "=", seen.report),
+	}, nil
+}
+
+// ours reports whether the map of a snapshot assigns shard n to the process that is registered at address
+// on that lease, under that epoch, or moves it away from there.
+func ours(snap *state.Snapshot, address string, lease int64, n int, epoch int64) bool {
+	m := snap.Map()
+	if m == nil || n >= m.Shards() {
+		return false
+	}
+	member := snap.Member(address)
+	if member == nil || member.KeyLease != lease { // another process may have the address by now
+		return false
+	}
+	own := sharding.Owner{Address: address, Incarnation: member.Incarnation}
+	if owner, ok := m.Owner(n); ok && owner == own && m.Epoch(n) == epoch {
+		return true
+	}
+	move, moving := m.Move(n)
+	return moving && move.From == own && epoch < move.Since // it may be on its way back already
+}
+
+// Txn is a transaction that etcd commits only under Guard. Where another map has been written
+// that leaves the shard alone, it is sent again under that one.
+func (h *Shards) Txn(ctx context.Context, n int, epoch int64) clientv3.Txn {
+	return &shardTxn{h: h, ctx: ctx, n: n, epoch: epoch}
+}
+
+type shardTxn struct {
+	h     *Shards
+	ctx   context.Context
+	n     int
+	epoch int64
+
+	cmps      []clientv3.Cmp
+	then, els []clientv3.Op
+}
+
+func (t *shardTxn) If(cmps ...clientv3.Cmp) clientv3.Txn {
+	t.cmps = append(t.cmps, cmps...)
+	return t
+}
+
+func (t *shardTxn) Then(ops ...clientv3.Op) clientv3.Txn {
+	t.then = append(t.then, ops...)
+	return t
+}
+
+func (t *shardTxn) Else(ops ...clientv3.Op) clientv3.Txn {
+	t.els = append(t.els, ops...)
+	return t
+}
+
+// errOtherMap: what the guard compares has changed; nothing was done.
+var errOtherMap = errors.New("the shard map is another one")
+
+func (t *shardTxn) Commit() (*clientv3.TxnResponse, error) {
+	for {
+		was, guard, err := t.h.guard(t.n, t.epoch)
+		if err != nil {
+			return nil, err
+		}
+		resp, err := txn.Fenced(t.ctx, t.h.cfg.Client, txn.Fence{Guards: guard, Over: func() error { return nil },
+			Refused: func() error { return errOtherMap }}).If(t.cmps...).Then(t.then...).Else(t.els...).Commit()
+		if !errors.Is(err, errOtherMap) {
+			return resp, err
+		}
+		// What the map says now is known here in a moment.
+		ctx, stop := wait.Within(t.ctx, t.h.patience)
+		_, err = t.h.cfg.Mirror.Wait(ctx, func(s *state.Snapshot) bool { return seenOf(s, t.h.cfg.Address) != was })
+		stop()
+		if err != nil {
+			return nil, fmt.Errorf("shard %d: %w: %w", t.n, errOtherMap, err)
+		}
+	}
+}

@@ -1,0 +1,187 @@
+package consensusmanager
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/cluster/shard"
+	"github.com/goverse/goverse/internal/etcd/etcdsession"
+	"github.com/goverse/goverse/internal/etcd/watchcache"
+	"github.com/goverse/goverse/internal/lifecycle"
+	"github.com/goverse/goverse/internal/sharding/ownership"
+	"github.com/goverse/goverse/internal/test/etcdtest"
+)
+
+const patience = 20 * time.Second
+
+// part is a node's part in the shards on a real session; the test acquires and releases.
+func part(t testing.TB, cfg ShardsConfig) (*Shards, *etcdsession.Session) {
+	t.Helper()
+	ctx := etcdtest.Context(t)
+	client := etcdtest.Client(t)
+	s, err := etcdsession.Open(ctx, etcdsession.Config{Client: client, TTL: time.Hour})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close(etcdtest.Context(t))) })
+	cfg.Client, cfg.Shards, cfg.Mirror = client, 4, watchcache.New(watchcache.Config{Client: client}) // it has no snapshot
+	return newShards(cfg), s
+}
+
+// inside is a call that stays in a number until its context has ended.
+type inside struct {
+	epoch  chan int64 // when it runs, under which
+	ending chan error // when its context has ended, why
+	leave  chan struct{}
+	result chan error // of Hold or Serve
+}
+
+// stays begins a call by way of Hold or Serve.
+func stays(t *testing.T, enter func(ctx context.Context, key string, fn func(ctx context.Context,
+	epoch int64) error) error) *inside {
+	t.Helper()
+	in := &inside{make(chan int64, 1), make(chan error, 1), make(chan struct{}), make(chan error, 1)}
+	bound := etcdtest.Context(t)
+	go func() {
+		in.result <- enter(bound, "it", func(ctx context.Context, epoch int64) error {
+			in.epoch <- epoch
+			<-ctx.Done()
+			in.ending <- context.Cause(ctx)
+			select {
+			case <-in.leave:
+			case <-bound.Done():
+			}
+			return errLeft
+		})
+	}()
+	return in
+}
+
+var errLeft = errors.New("it has left")
+
+// waitsFor blocks until somebody waits for the number.
+func waitsFor(t *testing.T, slot *slot) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		slot.mu.Lock()
+		defer slot.mu.Unlock()
+		return slot.awaited != nil
+	}, patience, time.Millisecond)
+}
+
+// Who holds a shard is notified at once when it is to be handed over, who serves it may go on; the
+// number stays until both have left, and who asks meanwhile waits for the next time.
+func TestHold(t *testing.T) {
+	t.Parallel()
+	acquiring, acquired := make(chan struct{}), make(chan struct{})
+	h, s := part(t, ShardsConfig{DrainTimeout: time.Hour, OnAcquire: func(context.Context, int, int64) {
+		acquiring <- struct{}{}
+		<-acquired
+	}})
+	number := h.Shard("it")
+	slot := &h.slots[number]
+	defer h.work.Wait()
+
+	first, second := stays(t, h.Hold), stays(t, h.Hold)
+	waitsFor(t, slot)
+	h.acquire(ownership.Grant{Shard: number, Epoch: 5}, s.Period())
+	<-acquiring
+	require.Empty(t, first.epoch, "it is not served yet")
+	acquired <- struct{}{}
+	require.EqualValues(t, 5, <-first.epoch)
+	require.EqualValues(t, 5, <-second.epoch)
+	serves := stays(t, h.Serve)
+	require.EqualValues(t, 5, <-serves.epoch)
+
+	h.release(number)
+	require.ErrorIs(t, <-first.ending, shard.ErrNotOwner)
+	require.ErrorIs(t, <-second.ending, shard.ErrNotOwner)
+	require.Empty(t, serves.ending, "it has the drain time-out")
+	third := stays(t, h.Hold)
+	waitsFor(t, slot)
+	close(first.leave)
+	close(second.leave)
+	require.ErrorIs(t, <-first.result, errLeft)
+	require.ErrorIs(t, <-second.result, errLeft)
+	require.Equal(t, 1, h.Held())
+	h.hurry()
+	require.ErrorIs(t, <-serves.ending, shard.ErrNotOwner)
+	require.ErrorIs(t, <-third.result, lifecycle.ErrStopped)
+	close(serves.leave)
+	require.ErrorIs(t, <-serves.result, errLeft)
+	require.NoError(t, h.idle(context.Background()))
+}
+
+// A number that comes back, in another session, is held anew; one that goes before it has come is
+// not held, and who does not want to wait any longer need not.
+func TestHoldAgain(t *testing.T) {
+	t.Parallel()
+	var keep atomic.Bool
+	var h *Shards
+	h, s := part(t, ShardsConfig{DrainTimeout: time.Hour, OnAcquire: func(ctx context.Context, number int, _ int64) {
+		if !keep.Load() {
+			h.release(number)
+		}
+	}})
+	number := h.Shard("it")
+	slot := &h.slots[number]
+	free := func() { require.NoError(t, h.idle(etcdtest.Context(t))) }
+
+	first := stays(t, h.Hold)
+	waitsFor(t, slot)
+	h.acquire(ownership.Grant{Shard: number, Epoch: 5}, s.Period())
+	free()
+	require.Empty(t, first.epoch)
+	keep.Store(true)
+	h.acquire(ownership.Grant{Shard: number, Epoch: 6}, s.Period())
+	require.EqualValues(t, 6, <-first.epoch)
+	s.Lose(session.ReasonExpired, nil)
+	var lost *session.LostError
+	require.ErrorAs(t, <-first.ending, &lost)
+	second := stays(t, h.Hold)
+	waitsFor(t, slot)
+	require.Empty(t, second.epoch, "nobody has released it yet, and it is served no more")
+	h.release(number)
+	close(first.leave)
+	free()
+
+	other, err := etcdsession.Open(etcdtest.Context(t), etcdsession.Config{Client: h.cfg.Client, TTL: time.Hour})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, other.Close(etcdtest.Context(t))) }()
+	h.acquire(ownership.Grant{Shard: number, Epoch: 7}, other.Period())
+	require.EqualValues(t, 7, <-second.epoch)
+	h.release(number)
+	require.ErrorIs(t, <-second.ending, shard.ErrNotOwner)
+	close(second.leave)
+	free()
+
+	ctx, cancel := context.WithCancelCause(context.Background())
+	result := make(chan error)
+	go func() { result <- h.Hold(ctx, "it", nil) }()
+	waitsFor(t, slot)
+	cancel(errLeft)
+	require.ErrorIs(t, <-result, errLeft)
+	h.work.Wait()
+}
+
+// What runs for each call.
+func BenchmarkServing(b *testing.B) {
+	h, s := part(b, ShardsConfig{})
+	h.acquire(ownership.Grant{Shard: h.Shard("it"), Epoch: 5}, s.Period())
+	b.Run("Serve", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			_ = h.Serve(context.Background(), "it", func(context.Context, int64) error { return nil })
+		}
+	})
+	b.Run("Serves", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			_, _ = h.Serves(h.Shard("it"))
+		}
+	})
+}

@@ -1,0 +1,75 @@
+package consensusmanager
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/internal/sharding/ownership"
+	"github.com/goverse/goverse/internal/test/etcdtest"
+	"github.com/goverse/goverse/internal/test/logtest"
+)
+
+// A hook that panics, or leaves its goroutine, has failed: OnAcquire is called again, and the shard is not served
+// before; OnRelease is not waited for. Each is said once it happens.
+func TestHooksThatDoNotReturn(t *testing.T) {
+	t.Parallel()
+	for name, leave := range map[string]func(){
+		"goexit": runtime.Goexit,
+		"panic":  func() { panic(errors.New("at the disco")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var log logtest.Buffer
+			var acquires, releases atomic.Int64
+			h, s := part(t, ShardsConfig{DrainTimeout: time.Hour, MaxAcquiring: 1, Logger: log.Logger(),
+				OnAcquire: func(context.Context, int, int64) {
+					if acquires.Add(1) <= 2 {
+						leave()
+					}
+				},
+				OnRelease: func(context.Context, int) {
+					releases.Add(1)
+					leave()
+				}})
+			for shard := range 2 {
+				h.acquire(ownership.Grant{Shard: shard, Epoch: 5}, s.Period())
+			}
+			log.Await(t, "OnAcquire failed, calling it again: the shard is not served before")
+			require.Eventually(t, func() bool { return h.phases[serving].Load() == 2 }, patience, time.Millisecond)
+			require.EqualValues(t, 4, acquires.Load(), "two that failed, and each shard's own")
+			for shard := range 2 {
+				h.release(shard)
+			}
+			require.NoError(t, h.idle(etcdtest.Context(t)))
+			require.EqualValues(t, 2, releases.Load())
+			h.work.Wait()
+			require.Equal(t, 2, log.Count("OnRelease failed, releasing the shard all the same"))
+			if name == "panic" {
+				require.Contains(t, log.String(), "hooks_test.go", "where it panicked")
+			} else {
+				require.Contains(t, log.String(), "runtime.Goexit")
+			}
+		})
+	}
+}
+
+// A shard that is lost while its OnAcquire fails is not called for any more.
+func TestAShardIsLostWhileItsHookFails(t *testing.T) {
+	t.Parallel()
+	var acquires, releases atomic.Int64
+	h, s := part(t, ShardsConfig{DrainTimeout: time.Hour, MaxAcquiring: 1,
+		OnAcquire: func(context.Context, int, int64) { acquires.Add(1); runtime.Goexit() },
+		OnRelease: func(context.Context, int) { releases.Add(1) }})
+	h.acquire(ownership.Grant{Shard: 1, Epoch: 5}, s.Period())
+	require.Eventually(t, func() bool { return acquires.Load() > 1 }, patience, time.Millisecond)
+	h.release(1)
+	require.NoError(t, h.idle(etcdtest.Context(t)))
+	require.EqualValues(t, 1, releases.Load(), "what it has done is undone")
+	h.work.Wait()
+}

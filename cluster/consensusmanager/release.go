@@ -1,0 +1,91 @@
+package consensusmanager
+
+import (
+	"context"
+	"errors"
+
+	"github.com/goverse/goverse/internal/backoff"
+	"github.com/goverse/goverse/internal/sharding"
+	"github.com/goverse/goverse/internal/sharding/ownership"
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/state/txn"
+	"github.com/goverse/goverse/internal/wait"
+)
+
+// errOvertaken: the report, or this member's registration, changed meanwhile.
+var errOvertaken = errors.New("the report or this node's registration changed meanwhile")
+
+// report writes what others wait for, until ctx ends: one report a map, and one for each
+// batch of stragglers.
+func (h *Shards) report(ctx context.Context) {
+	var about int64 // generation of the last report
+	pause := backoff.Backoff{Policy: ownership.ReportAgain, Random: h.cfg.Random}
+	retry := backoff.Backoff{Policy: ownership.ReportRetry, Random: h.cfg.Random}
+	for {
+		select {
+		case <-h.reported:
+		case <-ctx.Done():
+			return
+		}
+		r := h.wanted.Load()
+		if r == nil {
+			continue
+		}
+		if r.Generation != about {
+			about = r.Generation
+			pause.Reset()
+			if len(r.Busy) > 0 && !wait.For(ctx, ownership.FirstReport) {
+				return
+			}
+		} else if !wait.For(ctx, pause.Next()) {
+			return
+		}
+		if r = h.wanted.Load(); r == nil {
+			continue
+		}
+		err := h.write(ctx, r)
+		if err == nil {
+			retry.Reset()
+			continue
+		}
+		if retry.Failures() == 0 && ctx.Err() == nil {
+			h.cfg.Logger.Warn("could not report which shards were released, retrying", "error", err)
+		}
+		if !wait.For(ctx, retry.Next()) {
+			return
+		}
+		h.poke() // it is looked again at what is wanted
+	}
+}
+
+// write sends a report, and waits until the snapshot shows it, so that the next look does
+// not want it again.
+func (h *Shards) write(ctx context.Context, r *sharding.Report) error {
+	s, snap := h.cfg.Keeper.Current(), h.cfg.Mirror.Snapshot()
+	if s == nil || snap == nil {
+		return nil // the next session has nothing to say about this incarnation
+	}
+	over := int64(0)
+	if old := snap.ReleasedBy(h.cfg.Address); old != nil {
+		if old.Equal(*r) {
+			return nil // it was written, and nobody has looked since at what is wanted
+		}
+		over = old.ModRevision
+	}
+	attempt, cancel := context.WithTimeout(ctx, h.cfg.Timeout)
+	defer cancel()
+	known := h.cfg.Mirror.Known()
+	resp, err := txn.Commit(attempt, h.cfg.Client, txn.Release(h.cfg.Keys, h.cfg.Address, int64(s.ID()), *r, over))
+	if err != nil {
+		return err
+	}
+	h.cfg.Mirror.Saw(resp.Header, known)
+	if !resp.Succeeded {
+		return errOvertaken
+	}
+	_, err = h.cfg.Mirror.Wait(attempt, func(s *state.Snapshot) bool {
+		now := s.ReleasedBy(h.cfg.Address)
+		return s.Revision >= resp.Header.Revision || now != nil && now.Equal(*r)
+	})
+	return err
+}

@@ -1,0 +1,88 @@
+package consensusmanager
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/cluster/shard"
+	"github.com/goverse/goverse/internal/sharding/ownership"
+	"github.com/goverse/goverse/internal/test/etcdtest"
+)
+
+// Contexts of a shard that is not held have ended, and leave nothing behind for the next time.
+func TestContextsOfAFreeShard(t *testing.T) {
+	h, s := part(t, ShardsConfig{DrainTimeout: time.Second})
+	require.Error(t, h.Drained(0).Err())
+	require.Error(t, h.Staying(0).Err())
+	h.acquire(ownership.Grant{Shard: 0, Epoch: 5}, s.Period())
+	require.NoError(t, h.Drained(0).Err())
+	require.NoError(t, h.Staying(0).Err())
+	require.True(t, h.Holds(0, 5))
+	require.False(t, h.Holds(0, 4))
+	h.release(0)
+	require.Error(t, h.Drained(0).Err())
+	require.False(t, h.Holds(0, 5))
+}
+
+// What waits for a shard whose session is confirmed in the very moment in which it asks.
+func TestConfirmedMeanwhile(t *testing.T) {
+	h, s := part(t, ShardsConfig{DrainTimeout: time.Second})
+	h.acquire(ownership.Grant{Shard: 0, Epoch: 5}, s.Period())
+	require.True(t, h.slots[0].confirm(etcdtest.Context(t)), "it is confirmed, though nothing was waited for")
+}
+
+// Who is waited for before a shard is handed over may enter again; nobody else, and nobody afterwards.
+func TestReenter(t *testing.T) {
+	h, s := part(t, ShardsConfig{DrainTimeout: time.Minute})
+	_, ok := h.Reenter(0)
+	require.False(t, ok)
+	h.acquire(ownership.Grant{Shard: 0, Epoch: 5}, s.Period())
+	_, ok = h.Reenter(0)
+	require.False(t, ok, "nothing runs in it")
+	_, ok = h.Enter(0)
+	require.True(t, ok)
+	h.release(0)
+	_, ok = h.Enter(0)
+	require.False(t, ok)
+	require.True(t, h.Holds(0, 5))
+	epoch, ok := h.Reenter(0)
+	require.True(t, ok)
+	require.EqualValues(t, 5, epoch)
+	h.Exit(0)
+	h.Exit(0)
+	_, ok = h.Reenter(0)
+	require.False(t, ok)
+	h.work.Wait()
+	require.False(t, h.Holds(0, 5))
+}
+
+// Nobody waits for a shard at a node that leaves, and has it no more: no map may follow.
+func TestAwaitAtANodeThatLeaves(t *testing.T) {
+	h, _ := part(t, ShardsConfig{DrainTimeout: time.Second})
+	awaited := make(chan error, 1)
+	await := func() error {
+		generation, err := h.Await(etcdtest.Context(t), 0, h.Generation())
+		assert.EqualValues(t, NoMap, generation)
+		return err
+	}
+	go func() { awaited <- await() }()
+	h.leave()
+	require.ErrorIs(t, <-awaited, shard.ErrNotOwner)
+	require.ErrorIs(t, await(), shard.ErrNotOwner)
+}
+
+// Who gives up waiting for a shard is told whether it is another node's by the map, or to be served here.
+func TestAwaitIsGivenUp(t *testing.T) {
+	for address, want := range map[string]int64{"here": 0, "": Coming} { // "" owns all while there is no map
+		h, _ := part(t, ShardsConfig{Address: address})
+		ctx, cancel := context.WithTimeout(etcdtest.Context(t), 10*time.Millisecond)
+		generation, err := h.Await(ctx, 0, h.Generation())
+		cancel()
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, want, generation)
+	}
+}

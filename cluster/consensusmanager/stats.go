@@ -1,0 +1,80 @@
+package consensusmanager
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/goverse/goverse/cluster/shard"
+	"github.com/goverse/goverse/cluster/stats"
+	"github.com/goverse/goverse/internal/sharding"
+)
+
+// pauseBounds are close together where handoffs should be, and reach as far as a straggler.
+var pauseBounds = []time.Duration{time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond,
+	20 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond,
+	500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute}
+
+// ShardStats does not block, and asks nobody.
+func (m *ConsensusManager) ShardStats() shard.Stats {
+	var st shard.Stats
+	if m.shards != nil {
+		m.shards.stats(&st)
+	}
+	m.planner.stats.read(&st)
+	return st
+}
+
+func (h *Shards) stats(st *shard.Stats) {
+	st.Shards, st.Waiting = h.cfg.Shards, h.Waiting()
+	// A shard on its way from one phase to the next may be counted out before it is counted in.
+	now := func(p phase) int64 { return max(h.phases[p].Load(), 0) }
+	st.Acquiring, st.Serving, st.Releasing = now(acquiring), now(serving), now(releasing)
+	if s := h.cfg.Keeper.Current(); s == nil || !s.Valid() {
+		st.Serving = 0
+	}
+	st.Pauses = h.pauses.read()
+}
+
+// planStats counts what a planner wrote.
+type planStats struct {
+	plans, assigned, drained, rebalanced, took atomic.Int64
+}
+
+func (p *planStats) wrote(plan sharding.Result, took time.Duration) {
+	p.took.Store(int64(took))
+	p.assigned.Add(int64(plan.Assigned))
+	p.drained.Add(int64(plan.Drained))
+	p.rebalanced.Add(int64(plan.Rebalanced))
+	p.plans.Add(1)
+}
+
+func (p *planStats) read(st *shard.Stats) {
+	st.Plans, st.Assigned, st.Drained, st.Rebalanced = p.plans.Load(), p.assigned.Load(), p.drained.Load(),
+		p.rebalanced.Load()
+	st.PlanTime = time.Duration(p.took.Load())
+}
+
+// pauses is written by all who acquire shards. The zero value is ready.
+type pauses struct {
+	mu  sync.Mutex
+	all stats.Durations
+}
+
+func (p *pauses) observe(pause time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.all.Buckets == nil {
+		p.all = stats.NewDurations(pauseBounds...)
+	}
+	p.all.Observe(pause)
+}
+
+func (p *pauses) read() stats.Durations {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.all.Buckets == nil {
+		return stats.NewDurations(pauseBounds...)
+	}
+	return p.all.Clone()
+}

@@ -1,0 +1,72 @@
+package dashboard_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/internal/test/browser"
+	"github.com/goverse/goverse/internal/test/needed"
+)
+
+// axeEnv names the file axe.min.js of the npm package axe-core.
+const axeEnv = "GOVERSE_AXE"
+
+// violation is one finding of axe.
+type violation struct {
+	ID, Impact, Help string
+	Nodes            []struct {
+		HTML           string
+		FailureSummary string
+	}
+}
+
+// axe are the findings that are serious or critical, a line each.
+func axe(t *testing.T, p *browser.Page) (out []string) {
+	t.Helper()
+	for _, v := range browser.Eval[[]violation](t, p, `axe.run().then((r) => r.violations)`) {
+		if v.Impact != "serious" && v.Impact != "critical" {
+			t.Logf("%s: %s: %s", v.Impact, v.ID, v.Help)
+			continue
+		}
+		for _, n := range v.Nodes {
+			out = append(out, fmt.Sprintf("%s %s: %s\n\t%s", v.Impact, v.ID, n.HTML,
+				strings.ReplaceAll(n.FailureSummary, "\n", " ")))
+		}
+	}
+	return out
+}
+
+// What axe-core looks for is not there, with and without a token, with a dialog open, light and dark, on a desk and on
+// a phone.
+func TestAxe(t *testing.T) {
+	t.Parallel()
+	b := browser.Start(t)
+	text, err := os.ReadFile(os.Getenv(axeEnv))
+	if err != nil {
+		needed.Missing(t, "axe", "this needs axe-core: npm install axe-core@4.14.1, and "+axeEnv+
+			" names its axe.min.js: "+err.Error())
+	}
+	c := three(t)
+	origin := serve(t, handler(c, 1))
+	p := b.Open(t, desk, origin+"/")
+	browser.Eval[*string](t, p, string(text)+";null")
+	p.Await(t, count("#nodes tbody tr", 3)+" && "+count("#legend li", 3))
+
+	browser.Eval[bool](t, p, `(document.body.insertAdjacentHTML("beforeend", "<button id=bad></button>"), true)`)
+	require.NotEmpty(t, axe(t, p), "a button without a name is found")
+	browser.Eval[bool](t, p, `(document.querySelector("#bad").remove(), true)`)
+	for _, view := range []browser.View{desk, dark, phone} {
+		p.View(t, view)
+		require.Empty(t, axe(t, p), "%+v", view)
+	}
+	p.Await(t, withToken(token))
+	p.Await(t, `document.querySelector("[data-act=drain]")`)
+	p.View(t, dark)
+	require.Empty(t, axe(t, p), "with buttons")
+	p.Await(t, `(document.querySelector("[data-act=transfer]").click(), document.querySelector("#dialog").open)`)
+	require.Empty(t, axe(t, p), "with a dialog")
+}

@@ -1,0 +1,87 @@
+package dashboard_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/cluster/httpapi"
+	"github.com/goverse/goverse/cluster/once"
+	"github.com/goverse/goverse/cluster/processor"
+	"github.com/goverse/goverse/internal/test/browser"
+)
+
+type noEvents struct{}
+
+func (noEvents) Read(context.Context, processor.Position, int) ([]processor.Event[int], error) {
+	return nil, nil
+}
+
+// act presses a button, confirms, and waits for what the dialog says then; fields are filled in before.
+func act(t *testing.T, p *browser.Page, button, fields, says string) {
+	t.Helper()
+	p.Await(t, `document.querySelector('`+button+`')`)
+	p.Await(t, do(`document.querySelector('`+button+`').click()`)+` && document.querySelector("#dialog").open`)
+	if fields != "" {
+		require.True(t, browser.Eval[bool](t, p, do(fields)))
+	}
+	p.Await(t, do(`document.querySelector("#dialog-confirm").click()`))
+	p.Await(t, answered)
+	require.Contains(t, browser.Eval[string](t, p, `document.querySelector("#dialog-outcome").textContent`), says)
+	require.True(t, browser.Eval[bool](t, p, do(`document.querySelector("#dialog-cancel").click()`)))
+}
+
+// Work of each kind is shown, the unknown effect first; and what its buttons say is done is done.
+func TestWork(t *testing.T) {
+	t.Parallel()
+	b := browser.Start(t)
+	c := busy(t)
+	one, err := processor.New(processor.Config[int]{Name: "views/a", Source: noEvents{}, Checkpoint: &processor.Memory{},
+		Handler: func(context.Context, processor.Event[int]) error { return nil }})
+	require.NoError(t, err)
+	group := processor.Group{one}
+	node := c.Node(2)
+	origin := serve(t, httpapi.New(node.Cluster(), httpapi.Options{Processors: group.Status,
+		Admin: &httpapi.Admin{Authorize: httpapi.BearerToken("ops", token), Processors: group}}))
+	p := b.Open(t, desk, origin+"/")
+	p.Await(t, withToken(token))
+	p.Await(t, `document.querySelector("#token-outcome").textContent.includes("accepts")`)
+
+	tab := func(name string, rows int) {
+		t.Helper()
+		p.Await(t, do(`document.querySelector("#tab-`+name+`").click()`)+" && "+count("#panel tbody tr", rows))
+	}
+	tab("locks", 2)
+	tab("elections", 2)
+	e, err := node.Cluster().Elections().Look(t.Context(), "outbox")
+	require.NoError(t, err)
+	act(t, p, `[data-act=transferElection][data-name=outbox]`, "", "lead")
+	c.Eventually(func() bool {
+		after, err := node.Cluster().Elections().Look(t.Context(), "outbox")
+		return err == nil && after.Leader.Address != e.Leader.Address
+	}, "another one leads it")
+
+	tab("effects", 3)
+	p.Await(t, `/^mail.4711unknown/.test(document.querySelector("#panel tbody tr").textContent)`)
+	p.Await(t, `document.querySelector("#tab-effects").textContent.includes("1 unknown")`)
+	act(t, p, `[data-act=resolve]`, `document.querySelector("[name=outcome][value=done]").checked = true`, "done")
+	look, err := node.Cluster().Effects().Look(t.Context(), "mail/4711")
+	require.NoError(t, err)
+	require.Equal(t, once.Done, look.State)
+	p.Await(t, `!document.querySelector("#tab-effects").textContent.includes("unknown")`)
+
+	tab("processors", 1)
+	act(t, p, `[data-act=pause]`, "", "paused")
+	require.True(t, one.Status().Paused)
+	act(t, p, `[data-act=resume]`, "", "goes on")
+	require.False(t, one.Status().Paused)
+
+	draining := `[data-act=drain][data-node="` + c.Node(3).Address() + `"]`
+	act(t, p, draining, "", "drain")
+	p.Await(t, `document.querySelector("#nodes tbody").textContent.includes("draining")`)
+	p.Await(t, `document.querySelector("#events").textContent.includes(" drains")`)
+	act(t, p, `[data-act=undrain]`, "", "may have shards again")
+	p.Await(t, `!document.querySelector("#nodes tbody").textContent.includes("draining")`)
+	p.Clean(t, origin)
+}

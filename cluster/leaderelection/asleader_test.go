@@ -1,0 +1,144 @@
+package leaderelection
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/internal/test/etcdtest"
+)
+
+// inside has le do something as the leader: goOn lets it, and result is what came of it.
+func inside(t *testing.T, le *one, do func(ctx context.Context, term election.Term) error) (goOn func(),
+	result <-chan error) {
+	t.Helper()
+	in, out, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		done <- le.AsLeader(t.Context(), func(ctx context.Context, term election.Term) error {
+			close(in)
+			<-out
+			return do(ctx, term)
+		})
+	}()
+	<-in
+	return func() { close(out) }, done
+}
+
+// put writes by the term.
+func put(key string) func(ctx context.Context, term election.Term) error {
+	return func(ctx context.Context, term election.Term) error {
+		_, err := term.Txn(ctx).Then(clientv3.OpPut(key, "done")).Commit()
+		return err
+	}
+}
+
+// A leader that gives way waits for what runs as the leader: that still writes, though the flag is
+// down, and nobody else leads before it has returned.
+func TestAsLeaderOutlastsTheFlag(t *testing.T) {
+	client := etcdtest.Client(t)
+	ctx := etcdtest.Context(t)
+	for name, give := range map[string]func(le *one) error{
+		"resign": func(le *one) error { return le.Resign(ctx) },
+		"stop":   func(le *one) error { return le.Stop(ctx) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			prefix := func(c *Config) { c.Prefix = "/" + name }
+			a := start(t, client, "a:1", prefix)
+			awaitLeads(t, a)
+			b := start(t, client, "b:1", prefix)
+			require.ErrorIs(t, b.AsLeader(ctx, func(context.Context, election.Term) error {
+				t.Error("it does not lead")
+				return nil
+			}), election.ErrNotLeader)
+			goOn, result := inside(t, a, func(ctx context.Context, term election.Term) error {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				return put("/written/"+name)(ctx, term)
+			})
+			gone := make(chan error, 1)
+			go func() { gone <- give(a) }()
+			require.NoError(t, a.await(ctx, func() bool { return !a.IsLeader() }))
+			require.ErrorIs(t, a.AsLeader(ctx, nil), election.ErrNotLeader, "nothing begins any more")
+			require.False(t, b.IsLeader())
+			require.Empty(t, gone)
+			goOn()
+			require.NoError(t, <-result)
+			require.NoError(t, <-gone)
+			second := awaitLeads(t, b)
+			got, err := client.Get(ctx, "/written/"+name)
+			require.NoError(t, err)
+			require.Len(t, got.Kvs, 1)
+			require.NotZero(t, second.Token())
+		})
+	}
+}
+
+// What goes on for longer than WorkTimeout is broken off, and its write refused.
+func TestAsLeaderEndsWithWorkTimeout(t *testing.T) {
+	client := etcdtest.Client(t)
+	ctx := etcdtest.Context(t)
+	a := start(t, client, "a:1", func(c *Config) { c.WorkTimeout = 50 * time.Millisecond })
+	awaitLeads(t, a)
+	b := start(t, client, "b:1")
+	goOn, result := inside(t, a, func(ctx context.Context, term election.Term) error {
+		<-ctx.Done()
+		require.Equal(t, election.ReasonResigned, election.ReasonOf(context.Cause(ctx)))
+		require.ErrorIs(t, put("/late")(context.WithoutCancel(ctx), term), election.ErrTermOver)
+		return ctx.Err()
+	})
+	goOn()
+	require.NoError(t, a.Resign(ctx))
+	require.ErrorIs(t, <-result, election.ErrTermOver)
+	awaitLeads(t, b)
+}
+
+// It ends at once when the key that leads is deleted, and when the session is lost.
+func TestAsLeaderEndsWithTheTerm(t *testing.T) {
+	client := etcdtest.Client(t)
+	ctx := etcdtest.Context(t)
+	a := start(t, client, "a:1")
+	until := func(ctx context.Context, _ election.Term) error { <-ctx.Done(); return ctx.Err() }
+	for _, fault := range []func() error{
+		func() error {
+			_, err := client.Delete(ctx, a.keys.Queue(), clientv3.WithPrefix())
+			return err
+		},
+		func() error {
+			_, err := client.Revoke(ctx, a.keeper.Current().ID())
+			return err
+		},
+	} {
+		awaitLeads(t, a)
+		goOn, result := inside(t, a, until)
+		goOn()
+		require.NoError(t, fault())
+		err := <-result
+		require.ErrorIs(t, err, election.ErrTermOver)
+		require.Contains(t, []election.Reason{election.ReasonSessionLost, election.ReasonKeyLost}, election.ReasonOf(err))
+	}
+}
+
+// It ends when the key that leads is deleted while the leader that gives way waits for it: the next one leads at once.
+func TestAsLeaderEndsWithTheKey(t *testing.T) {
+	client := etcdtest.Client(t)
+	ctx := etcdtest.Context(t)
+	a := start(t, client, "a:1", func(c *Config) { c.WorkTimeout = time.Hour })
+	key := a.keys.Candidate(int64(a.keeper.Current().ID()))
+	awaitLeads(t, a)
+	b := start(t, client, "b:1")
+	goOn, result := inside(t, a, func(ctx context.Context, _ election.Term) error { <-ctx.Done(); return ctx.Err() })
+	goOn()
+	gone := make(chan error, 1)
+	go func() { gone <- a.Resign(ctx) }()
+	require.NoError(t, a.await(ctx, func() bool { return !a.IsLeader() }))
+	_, err := client.Delete(ctx, key)
+	require.NoError(t, err)
+	require.ErrorIs(t, <-result, election.ErrTermOver)
+	require.NoError(t, <-gone)
+	awaitLeads(t, b)
+}

@@ -1,0 +1,247 @@
+package leaderelection_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/internal/member/inspect"
+	"github.com/goverse/goverse/internal/test/etcdtest"
+	"github.com/goverse/goverse/internal/test/nodetest"
+)
+
+var errUnavailable = status.Error(codes.Unavailable, "etcd has no time")
+
+// createRevision is of the node's candidate key in etcd, 0 without one.
+func createRevision(t *testing.T, c *clustertest.Cluster, n *clustertest.Node) int64 {
+	t.Helper()
+	resp, err := c.Client().Get(etcdtest.Context(t), nodetest.Keys.Candidate(int64(n.Lease())))
+	require.NoError(t, err)
+	if len(resp.Kvs) == 0 {
+		return 0
+	}
+	return resp.Kvs[0].CreateRevision
+}
+
+// Guards: look and decide queue anew when the key of a running campaign is gone.
+// concurrency.Election.Campaign would wait for the others, and then win without
+// a key.
+func TestKeyLostWhileWaiting(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 3)
+	c.WaitQueue(addresses(c.Nodes())...)
+	c.DeleteCandidateKey(c.Node(1))
+	c.WaitQueue(c.Node(0).Address(), c.Node(2).Address(), c.Node(1).Address())
+	c.Node(0).Stop()
+	c.WaitLeaderIs(c.Node(2).Address())
+	require.False(t, c.Node(1).IsLeader())
+	c.Node(2).Stop()
+	c.WaitLeaderIs(c.Node(1).Address())
+}
+
+// Guards: decide leads by the key that the snapshot shows, not by what Campaign
+// returned: here its key was created and it then failed, which leaves the key.
+func TestCampaignThatFailsLeavesNoGhost(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 1)
+	n := c.NewNode()
+	n.Faults().FailNext(clustertest.OpGet, errUnavailable, clustertest.Getting(nodetest.Keys.Queue()))
+	require.NoError(t, n.Start(etcdtest.Context(t)))
+	c.WaitQueue(c.Node(0).Address(), n.Address())
+	third := c.AddNode()
+	c.Node(0).Stop()
+	c.WaitLeaderIs(n.Address())
+	n.Stop()
+	c.WaitLeaderIs(third.Address())
+}
+
+// Guards: the same, for a key that was created by a request that timed out: the
+// node adopts it, and neither waits in vain nor leaves it behind.
+func TestCampaignWhoseAnswerIsLostQueuesOnce(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 1, clustertest.WithConfig(brief))
+	n := c.NewNode()
+	n.Faults().LoseAnswer(clustertest.OpTxn, clustertest.Putting(nodetest.Keys.Queue()))
+	require.NoError(t, n.Start(etcdtest.Context(t)))
+	c.WaitQueue(c.Node(0).Address(), n.Address())
+	c.Node(0).Stop()
+	c.WaitLeaderIs(n.Address())
+}
+
+// Guards: round.resign through ResumeElection, retried by decide until gone is
+// confirmed; Resign of the election that campaigned would do nothing the second
+// time.
+func TestResignIsRetriedUntilConfirmed(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 2, clustertest.WithConfig(brief))
+	leader := c.Node(0)
+	c.WaitLeaderIs(leader.Address())
+	before := createRevision(t, c, leader)
+	key := nodetest.Keys.Candidate(int64(leader.Lease()))
+	leader.Faults().FailNext(clustertest.OpTxn, errUnavailable, clustertest.Deleting(key))
+	never := leader.Faults().HoldNext(clustertest.OpTxn, clustertest.Deleting(key)) // times out, and is never carried out
+	leader.Faults().FailNext(clustertest.OpTxn, errUnavailable, clustertest.Deleting(key))
+
+	resigned := make(chan error, 1)
+	go func() { resigned <- leader.Cluster().Resign(etcdtest.Context(t)) }()
+	nodetest.Caught(t, never)
+	require.Equal(t, before, createRevision(t, c, leader), "nothing has reached etcd so far")
+	require.False(t, leader.IsLeader(), "the flag is lowered first")
+	select {
+	case err := <-resigned:
+		t.Fatalf("Resign returned %v before etcd confirmed it", err)
+	default:
+	}
+	require.NoError(t, <-resigned)
+	require.NotEqual(t, before, createRevision(t, c, leader))
+	c.WaitQueue(c.Node(1).Address(), leader.Address())
+	c.WaitLeaderIs(c.Node(1).Address())
+}
+
+// Guards: every delete compares the CreateRevision (round.resign), so that one
+// that arrives after the node queued again finds another key; and barred, so that
+// the old key is not adopted while its delete is under way.
+func TestLateDeleteLeavesTheNewCandidacyAlone(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 2, clustertest.WithConfig(brief))
+	leader := c.Node(0)
+	c.WaitLeaderIs(leader.Address())
+	key := nodetest.Keys.Candidate(int64(leader.Lease()))
+	late := leader.Faults().HoldNext(clustertest.OpTxn, clustertest.Deleting(key))
+	require.NoError(t, leader.Cluster().Resign(etcdtest.Context(t)))
+	nodetest.Caught(t, late)
+	c.WaitQueue(c.Node(1).Address(), leader.Address())
+	requeued := createRevision(t, c, leader)
+	require.NoError(t, late.Release(etcdtest.Context(t)))
+	require.Equal(t, requeued, createRevision(t, c, leader), "the late delete meant the key before")
+	c.Node(1).Stop()
+	c.WaitLeaderIs(leader.Address())
+}
+
+// Guards: rewrite, guarded by the ModRevision: what others alter is put right.
+func TestAlteredCandidateKeyIsPutRight(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 2)
+	c.WaitLeaderIs(c.Node(0).Address())
+	for _, n := range c.Nodes() {
+		before := createRevision(t, c, n)
+		_, err := c.Client().Put(etcdtest.Context(t), nodetest.Keys.Candidate(int64(n.Lease())), "somebody:1")
+		require.NoError(t, err) // another value, and no lease
+		c.Within(time.Second, func() bool {
+			resp, err := c.Client().Get(etcdtest.Context(t), nodetest.Keys.Candidate(int64(n.Lease())))
+			return err == nil && len(resp.Kvs) == 1 && string(resp.Kvs[0].Value) == n.Address() &&
+				clientv3.LeaseID(resp.Kvs[0].Lease) == n.Lease() && resp.Kvs[0].CreateRevision == before
+		}, "the key of %s is right again, at its place", n.Address())
+	}
+}
+
+// Guards: Keys.Parse takes every key below the queue for a candidate, as
+// concurrency.Election does, and decide leads only from place 0.
+func TestStrayKeyIsAnOutsideCandidate(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 0)
+	remove := c.PutStrayKey(nodetest.Keys.Queue()+"x/y", "outside:1")
+	c.AddNode()
+	c.AddNode()
+	c.WaitLeaderIs("outside:1")
+	c.WaitQueue("outside:1", c.Node(0).Address(), c.Node(1).Address())
+	for _, n := range c.Nodes() {
+		require.False(t, n.IsLeader())
+		require.Equal(t, election.ModeElection, n.Cluster().Status().Mode)
+		require.False(t, inspect.Snapshot(n.Cluster()).Leader().Member)
+	}
+	remove()
+	c.WaitLeaderIs(c.Node(0).Address())
+}
+
+// Guards: LeaderElection.Watch, which follows the snapshot and is no
+// concurrency.Election.Observe: that says nothing when there is no leader, and
+// closes when its watch breaks.
+func TestObservationSaysNoLeaderAndStaysOpen(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 2, clustertest.WithConfig(func(i int, cfg *cluster.Config) { cfg.Observer = i == 1 }))
+	first, observer := c.Node(0), c.Node(1)
+	c.WaitLeaderIs(first.Address())
+	ctx, cancel := context.WithCancel(etcdtest.Context(t))
+	defer cancel()
+	seen, err := observer.Cluster().WatchLeader(ctx)
+	require.NoError(t, err)
+	next := func() election.Leader {
+		select {
+		case l, ok := <-seen:
+			require.True(t, ok, "the observation closed")
+			return l
+		case <-time.After(5 * time.Second):
+			t.Fatal("the observation says nothing")
+			return election.Leader{}
+		}
+	}
+	require.Equal(t, first.Address(), next().Address)
+	first.Stop()
+	require.Equal(t, election.Leader{}, next(), "no leader is said explicitly")
+	second := c.AddNode()
+	require.Equal(t, second.Address(), next().Address)
+	// Losing the session does not end it either. Without one this node cannot say,
+	// and then it can again; a moment that short may be overtaken unsaid.
+	lost := observer.Lease()
+	c.RevokeLease(observer)
+	c.Eventually(func() bool {
+		return observer.Lease() != lost && observer.Cluster().GetLeaderNode() == second.Address()
+	}, "the observer has another session and names the leader")
+	second.Stop()
+	third := c.AddNode()
+	for l := next(); l.Address != third.Address(); l = next() {
+		require.Contains(t, []string{"", second.Address()}, l.Address)
+	}
+	cancel()
+	for range seen { //nolint:revive // it closes with its context
+	}
+}
+
+// Guards: etcdsession.Open takes Start's context (through the keeper);
+// concurrency.NewSession grants without a bound.
+func TestStartIsBoundedWhenTheGrantHangs(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 0)
+	n := c.NewNode()
+	hung := n.Faults().HoldNext(clustertest.OpGrant)
+	for range 100 {
+		n.Faults().HoldNext(clustertest.OpGrant)
+	}
+	ctx, cancel := context.WithTimeout(etcdtest.Context(t), 500*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	started := make(chan error, 1)
+	go func() { started <- n.Start(ctx) }()
+	select {
+	case err := <-started:
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	case <-time.After(5 * time.Second):
+		n.Kill()
+		<-started
+		t.Fatal("Start hangs with the grant")
+	}
+	nodetest.Caught(t, hung)
+	require.Less(t, time.Since(began), 1500*time.Millisecond)
+}
+
+// Guards: reach.Await ends with Start's context.
+func TestStartIsBoundedWhenEtcdIsSilent(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 0)
+	n := c.NewNode()
+	n.Faults().CutOff()
+	ctx, cancel := context.WithTimeout(etcdtest.Context(t), 500*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	require.ErrorIs(t, n.Start(ctx), cluster.ErrEtcdUnreachable)
+	require.Less(t, time.Since(began), 1500*time.Millisecond)
+}

@@ -1,0 +1,36 @@
+package leaderelection_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/internal/test/etcdtest"
+	"github.com/goverse/goverse/internal/test/nodetest"
+)
+
+// Guards: fallback asks for an election that failed, not for a leader that is
+// unknown (decide's entitledToAct, ConsensusManager.Mode): between two terms
+// there is none.
+func TestLeaderChangesAreNeverFallback(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 3)
+	c.WaitLeaderIs(c.Node(0).Address())
+	s := nodetest.Sample(c)
+	var last int64
+	for range *changes {
+		var term election.Term
+		leader := c.Node(0)
+		c.Eventually(func() bool {
+			leader = c.WaitLeader()
+			term = leader.Cluster().Term()
+			return term != nil && term.Token() > last
+		}, "the next leads, with a greater token than %d", last)
+		last = term.Token()
+		require.NoError(t, leader.Cluster().Resign(etcdtest.Context(t)))
+	}
+	s.End(t)
+	require.Zero(t, s.Fallback, "reports of fallback in %d samples", s.Samples)
+}

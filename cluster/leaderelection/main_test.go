@@ -1,0 +1,86 @@
+package leaderelection
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/goleak"
+
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/test/basetest"
+	"github.com/goverse/goverse/internal/test/etcdtest"
+	"github.com/goverse/goverse/internal/test/leaktest"
+)
+
+func TestMain(m *testing.M) {
+	leaktest.RunMore()
+	goleak.VerifyTestMain(m)
+}
+
+// one is an election with what it stands on, which ends when the election is stopped.
+type one struct {
+	*LeaderElection
+	base *basetest.Base
+}
+
+// Stop stops the election, and ends its session.
+func (o *one) Stop(ctx context.Context) error {
+	defer o.base.Stop()
+	return o.LeaderElection.Stop(ctx)
+}
+
+// stands is an election at address that was not started.
+func stands(t *testing.T, client *clientv3.Client, address string, change ...func(*Config)) *one {
+	t.Helper()
+	cfg := Config{Client: client, Prefix: "/goverse", Address: address}
+	for _, c := range change {
+		c(&cfg)
+	}
+	base := basetest.Start(t, client, cfg.Prefix, 2*time.Second)
+	cfg.Mirror, cfg.Keeper = base.Mirror, base.Keeper
+	le, err := New(cfg)
+	require.NoError(t, err)
+	return &one{le, base}
+}
+
+// start is a started election at address, stopped at the test's end.
+func start(t *testing.T, client *clientv3.Client, address string, change ...func(*Config)) *one {
+	t.Helper()
+	o := stands(t, client, address, change...)
+	require.NoError(t, o.Start(etcdtest.Context(t)))
+	t.Cleanup(func() { require.NoError(t, o.Stop(etcdtest.Context(t))) })
+	return o
+}
+
+func awaitLeads(t *testing.T, le *one) *Term {
+	t.Helper()
+	require.NoError(t, le.await(etcdtest.Context(t), le.IsLeader))
+	return le.Term()
+}
+
+// awaitLeader waits until le names the leader at address.
+func awaitLeader(t *testing.T, le *one, address string) {
+	t.Helper()
+	ctx := etcdtest.Context(t)
+	sub := le.Subscribe()
+	defer sub.Close()
+	for le.Leader().Address != address {
+		select {
+		case <-sub.C:
+		case <-ctx.Done():
+			require.FailNow(t, "not the leader named", "want %q, have %q", address, le.Leader().Address)
+		}
+	}
+}
+
+// awaitTail waits until le sees the candidate at address last in the queue.
+func awaitTail(t *testing.T, le *one, address string) {
+	t.Helper()
+	_, err := le.mirror.Wait(etcdtest.Context(t), func(s *state.Snapshot) bool {
+		return len(s.Queue) > 0 && s.Queue[len(s.Queue)-1].Address == address
+	})
+	require.NoError(t, err)
+}

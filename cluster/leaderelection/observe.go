@@ -1,0 +1,134 @@
+package leaderelection
+
+import (
+	"context"
+
+	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/internal/etcd/watchcache"
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/state/txn"
+	"github.com/goverse/goverse/internal/wait"
+)
+
+// Leader is who leads as far as this node may say: the zero value, no leader,
+// while its own session is not valid, for then it is cut off and the cluster may
+// have moved on. It names this node if and only if IsLeader is true. It does not
+// block.
+func (le *LeaderElection) Leader() election.Leader {
+	return le.leaderOf(le.mirror.Snapshot())
+}
+
+func (le *LeaderElection) leaderOf(snap *state.Snapshot) election.Leader {
+	s := le.keeper.Current()
+	if snap == nil || s == nil || !s.Valid() {
+		return election.Leader{}
+	}
+	l := snap.Leader()
+	t := le.Term()
+	switch {
+	case l.Address == "":
+		return election.Leader{}
+	case t != nil:
+		return election.Leader{Address: le.cfg.Address, Token: t.token, Mode: t.mode, Member: l.Member, Lease: int64(s.ID())}
+	case l.Lease == int64(s.ID()):
+		return election.Leader{} // the own key stands for a moment after the term, or before it
+	}
+	return l
+}
+
+// Duty is what holds exactly while planning is this node's duty, for a transaction to
+// compare; false if it is not. The leader plans; while an outside candidate leads, the
+// first member in the queue does. It does not block.
+func (le *LeaderElection) Duty() ([]txn.Guard, bool) {
+	if t := le.Term(); t != nil {
+		return txn.TermGuards(le.keys, t.mode, t.lease, t.token), true
+	}
+	snap, s := le.mirror.Snapshot(), le.keeper.Current()
+	if snap == nil || s == nil || !s.Valid() {
+		return nil, false
+	}
+	if l := snap.Leader(); l.Address == "" || l.Member {
+		return nil, false
+	}
+	lease := int64(s.ID())
+	own, _ := snap.Candidate(lease)
+	if first := snap.Planner(); own == nil || first == nil || first.Lease != lease {
+		return nil, false
+	}
+	return txn.TermGuards(le.keys, election.ModeElection, lease, own.CreateRevision), true
+}
+
+// Subscription is a coalescing signal that this election's answers changed.
+type Subscription struct {
+	// C receives after a change of who leads, of this node's term, or of whether
+	// its election failed; several changes may make one signal. It has its first
+	// one already: receive, then ask.
+	C <-chan struct{}
+
+	le  *LeaderElection
+	sub *watchcache.Subscription
+}
+
+// Subscribe returns a new subscription. It does not block.
+func (le *LeaderElection) Subscribe() *Subscription {
+	sub := le.mirror.Subscribe(func(before, now *state.Snapshot) bool { return before.Leader() != now.Leader() })
+	s := &Subscription{C: sub.C, le: le, sub: sub}
+	le.mu.Lock()
+	le.subs[s] = struct{}{}
+	le.mu.Unlock()
+	return s
+}
+
+// Close ends the subscription. C is not closed.
+func (s *Subscription) Close() {
+	s.sub.Close()
+	s.le.mu.Lock()
+	delete(s.le.subs, s)
+	s.le.mu.Unlock()
+}
+
+// WaitForLeader blocks until there is a leader, or ctx ends, or the election is
+// stopped.
+func (le *LeaderElection) WaitForLeader(ctx context.Context) (election.Leader, error) {
+	sub := le.Subscribe()
+	defer sub.Close()
+	for {
+		if l := le.Leader(); l.Address != "" {
+			return l, nil
+		}
+		select {
+		case <-sub.C:
+		case <-ctx.Done():
+			return election.Leader{}, context.Cause(ctx)
+		case <-le.ctx.Done():
+			return election.Leader{}, election.ErrStopped
+		}
+	}
+}
+
+// Watch delivers the present leader, and then every change of it; the zero Leader says
+// that there is none. A slow receiver misses what was overtaken and always gets
+// the newest. The channel closes when ctx ends or the election is stopped, never
+// else. The error is ErrStopped.
+func (le *LeaderElection) Watch(ctx context.Context) (<-chan election.Leader, error) {
+	out := make(chan election.Leader)
+	le.mu.Lock()
+	defer le.mu.Unlock()
+	if le.stopped {
+		return nil, election.ErrStopped
+	}
+	le.wg.Go(func() {
+		defer close(out)
+		le.forward(ctx, out)
+	})
+	return out, nil
+}
+
+// forward sends each new leader.
+func (le *LeaderElection) forward(ctx context.Context, out chan<- election.Leader) {
+	ctx, stop := wait.Within(ctx, le.ctx)
+	defer stop()
+	sub := le.Subscribe()
+	defer sub.Close()
+	wait.Forward(ctx, out, sub.C, le.Leader)
+}

@@ -1,0 +1,162 @@
+package leaderelection_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/internal/member/inspect"
+	"github.com/goverse/goverse/internal/test/etcdtest"
+	"github.com/goverse/goverse/internal/test/nodetest"
+	"github.com/goverse/goverse/internal/test/race"
+)
+
+// places are the candidates that a fault hits in a queue of five.
+var places = map[string]int{"head": 0, "middle": 2, "tail": 4}
+
+// eachPlace does the fault to head, middle and tail of a queue of five nodes,
+// -faults.rounds times each, with sessions of ttl seconds. After each, nobody may
+// be a phantom.
+func eachPlace(t *testing.T, ttl int, fault func(t *testing.T, c *clustertest.Cluster, victim *clustertest.Node)) {
+	t.Parallel()
+	c := clustertest.New(t, 5, clustertest.WithTTL(ttl))
+	for place, i := range places {
+		for range *rounds {
+			c.Eventually(func() bool { return len(queueKeys(t, c)) == 5 && len(c.Node(0).Cluster().Status().Queue) == 5 },
+				"all are queued")
+			c.WaitAgreed()
+			victim := c.NodeAt(queued(t, c)[i])
+			fault(t, c, victim)
+			if t.Failed() {
+				t.Fatalf("struck: the %s", place)
+			}
+			noPhantom(t, c)
+		}
+	}
+}
+
+// noPhantom makes each node renew once more, and then fails if another than
+// etcd's first says that it leads.
+func noPhantom(t *testing.T, c *clustertest.Cluster) {
+	t.Helper()
+	since := time.Now()
+	for _, n := range c.Nodes() {
+		if s := inspect.Session(n.Cluster()); s != nil {
+			s.Check()
+		}
+	}
+	c.Eventually(func() bool {
+		for _, n := range c.Nodes() {
+			if !n.Cluster().Session().Renewed().After(since) {
+				return false
+			}
+		}
+		return true
+	}, "every node has renewed")
+	for _, n := range c.Nodes() {
+		before := queueKeys(t, c)
+		if n.IsLeader() && before[0] != nodetest.Keys.Candidate(int64(n.Lease())) &&
+			queueKeys(t, c)[0] == before[0] && n.IsLeader() {
+			t.Fatalf("%s says that it leads, and etcd's first is %s\n%s", n.Address(), before[0], c.Describe())
+		}
+	}
+}
+
+// requeued waits until the node is queued behind all others, by a key other than
+// at that revision. It fails after five seconds: by then a node that notices at
+// once has come back even on a machine of busy cores, and one that never notices,
+// or by its next renewal of a long TTL only, has not.
+func requeued(t *testing.T, c *clustertest.Cluster, n *clustertest.Node) {
+	t.Helper()
+	c.Within(5*time.Second, func() bool {
+		q := queueKeys(t, c)
+		return len(q) == 5 && q[4] == nodetest.Keys.Candidate(int64(n.Lease()))
+	}, "%s is queued again, at the tail", n.Address())
+}
+
+// Guards: the keeper opens a new session when one is lost (etcdsession.Keeper.Run),
+// and membership.reconcile asks for a renewal when its record is gone: without it
+// the node notices at its next renewal only, which may be ten seconds away.
+func TestLeaseRevokedFromOutside(t *testing.T) {
+	eachPlace(t, 30, func(t *testing.T, c *clustertest.Cluster, victim *clustertest.Node) {
+		c.RevokeLease(victim)
+		requeued(t, c, victim)
+	})
+}
+
+// Guards: candidacy bars a campaign whose key is gone, so that decide joins
+// anew; concurrency.Election alone waits on forever, or wins without a key.
+func TestOnlyTheCandidateKeyDeleted(t *testing.T) {
+	eachPlace(t, 2, func(t *testing.T, c *clustertest.Cluster, victim *clustertest.Node) {
+		lease := victim.Lease()
+		c.DeleteCandidateKey(victim)
+		requeued(t, c, victim)
+		require.Equal(t, lease, victim.Lease(), "the session is as good as before")
+	})
+}
+
+// Guards: the mirror and its lag timer: a node whose watch is silent reads
+// anew when its renewals show that etcd has moved on.
+func TestOnlyTheWatchFrozen(t *testing.T) {
+	const ttl = 2
+	eachPlace(t, ttl, func(t *testing.T, c *clustertest.Cluster, victim *clustertest.Node) {
+		victim.Faults().FreezeWatch()
+		defer victim.Faults().ThawWatch()
+		within := ttl * time.Second // two thirds of it, and what the requests take
+		if race.Enabled {
+			within *= 2
+		}
+		for range 2 {
+			leader := c.NodeAt(queued(t, c)[0])
+			c.Eventually(leader.IsLeader, "%s leads", leader.Address())
+			require.NoError(t, leader.Cluster().Resign(etcdtest.Context(t)))
+			noPhantom(t, c)
+			c.Within(within, func() bool { return victim.Cluster().GetLeaderNode() == queued(t, c)[0] },
+				"%s, whose watch is frozen, names the new leader", victim.Address())
+		}
+	})
+}
+
+// Guards: Session.Protect of the candidate's key: the renewal's read finds it
+// gone although the watch still shows it.
+func TestWatchFrozenAndCandidateKeyDeleted(t *testing.T) {
+	eachPlace(t, 2, func(t *testing.T, c *clustertest.Cluster, victim *clustertest.Node) {
+		victim.Faults().FreezeWatch()
+		led := victim.IsLeader()
+		c.DeleteCandidateKey(victim)
+		deleted := time.Now() // a renewal under way may have read before
+		c.Eventually(func() bool { return victim.Cluster().Session().Renewed().After(deleted) }, "the next renewal")
+		// The deadline moves only after the read was looked at.
+		if led {
+			require.False(t, victim.IsLeader(), "a leader that lost its key says so by its next renewal")
+		}
+		requeued(t, c, victim)
+		victim.Faults().ThawWatch()
+	})
+}
+
+// Guards: decide's leave for a key that is not wanted (here: not standing).
+func TestLateKeyOfANodeThatWithdrewIsCleared(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 3)
+	c.WaitLeaderIs(c.Node(0).Address())
+	for _, n := range []*clustertest.Node{c.Node(2), c.Node(0)} {
+		require.NoError(t, inspect.Election(n.Cluster()).Withdraw(etcdtest.Context(t)))
+		for range *rounds {
+			c.PutLateCandidateKey(n)
+			c.Within(5*time.Second, func() bool { return len(queueKeys(t, c)) == 2-boolInt(n == c.Node(0)) },
+				"the late key of %s is cleared", n.Address())
+			require.False(t, n.IsLeader())
+		}
+	}
+	c.WaitLeaderIs(c.Node(1).Address())
+}
+
+func boolInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,266 @@
+package leaderelection
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/event"
+	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/internal/etcd/etcdsession"
+	"github.com/goverse/goverse/internal/member/candidacy"
+	"github.com/goverse/goverse/internal/state"
+)
+
+// round carries out what this node's candidacy orders while one session lasts. Its
+// fields are guarded by le.mu. What happens to a round that is over changes nothing
+// any more.
+type round struct {
+	le      *LeaderElection
+	s       *etcdsession.Session
+	history int
+	active  *campaign // the call under way, nil when none
+
+	settled   atomic.Pointer[state.Candidate] // the own key as the last step left it; nil when it has none
+	place     state.Place                     // of that
+	candidacy guard                           // of the own candidate's key
+	acting    guard                           // of the own acting key
+}
+
+// run serves one session after the other until the election is stopped.
+func (le *LeaderElection) run() {
+	var old *etcdsession.Session
+	for {
+		s, err := le.keeper.Wait(le.ctx, old)
+		if err != nil {
+			return
+		}
+		le.serve(s)
+		old = s
+		if le.ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// serve looks at every new snapshot, and whenever it is poked or a wait is over,
+// until the session or the election ends.
+func (le *LeaderElection) serve(s *etcdsession.Session) {
+	r := &round{le: le, s: s}
+	if snap := le.mirror.Snapshot(); snap != nil {
+		r.history = snap.History
+	}
+	le.mu.Lock()
+	le.round = r
+	le.part = le.part.On(int64(s.ID()), s.TTL())
+	le.mu.Unlock()
+	sub := le.mirror.Subscribe(r.concerns)
+	defer sub.Close()
+	defer s.OnChange(le.poke)()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-sub.C:
+		case <-le.wake:
+		case <-timer.C:
+		case <-s.Done():
+			r.close(election.ReasonSessionLost, s.Err())
+			return
+		case <-le.ctx.Done():
+			r.close(election.ReasonStopped, nil)
+			return
+		}
+		if wait := r.step(); wait > 0 {
+			timer.Reset(wait)
+		}
+	}
+}
+
+// step looks once and carries the orders out. It returns after which time to look
+// again even if nothing happens; 0 is never.
+func (r *round) step() time.Duration {
+	le := r.le
+	snap := le.mirror.Snapshot()
+	if snap == nil {
+		return 0
+	}
+	if snap.History != r.history {
+		r.s.Lose(session.ReasonOtherHistory, nil)
+		return 0
+	}
+	le.mu.Lock()
+	defer le.mu.Unlock()
+	now := time.Now()
+	t := le.term.Load()
+	period := r.s.Period()
+	if t != nil {
+		period = t.period // it ends with that, though there may be another one by now
+	}
+	var orders candidacy.Orders
+	le.part, orders = le.part.Look(candidacy.Seen{Snapshot: snap, Now: now, Valid: period.Stands(),
+		Suspected: r.s.Suspected(),
+		Inside:    t != nil && t.work > 0, Working: le.ended != nil && le.ended.work > 0})
+	r.protect()
+	if orders.Recovered {
+		le.log.Info("the election works again for this node")
+		le.failed = nil
+	}
+	if orders.GaveUp {
+		e := le.ended
+		e.cut(context.Cause(e.ctx))
+		le.ended = nil
+		le.log.Warn("work of the last term goes on after its context ended; not waiting for it any longer",
+			"token", e.token, "functions", e.work)
+	}
+	if e := le.ended; e != nil && e.work > 0 && le.part.Over(e.token, snap) {
+		// The key was deleted while its work was waited for: somebody else may lead already.
+		e.cut(&election.TermOverError{Token: e.token, Reason: election.ReasonKeyLost, Err: election.ErrKeyLost})
+	}
+	le.endTerm(orders.Ended, behind(orders.Ended, period))
+	r.beginTerm(orders.Began, period, now)
+	if orders.Do.Kind != candidacy.None {
+		r.start(orders.Do)
+	}
+	le.notifyLocked()
+	r.settled.Store(le.part.Settled(snap))
+	if le.mirror.Snapshot() != snap || r.s.Period() != period {
+		le.poke() // concerns may have judged the newer one by what was settled before
+	}
+	return orders.Again
+}
+
+// concerns reports whether a change can matter to this round. It runs in the
+// mirror's goroutine, at every change of the cluster on every node.
+func (r *round) concerns(before, now *state.Snapshot) bool {
+	return candidacy.Concerns(r.settled.Load(), &r.place, before, now)
+}
+
+// beginTerm starts to lead, if there is a term to lead by.
+func (r *round) beginTerm(began candidacy.Term, period *etcdsession.Period, now time.Time) {
+	if began.Token == 0 {
+		return
+	}
+	le := r.le
+	t := &Term{token: began.Token, mode: began.Mode, acquired: now, period: period, lease: int64(r.s.ID()), le: le}
+	t.ctx, t.cancel = context.WithCancelCause(period.Context())
+	t.tail, t.cut = context.WithCancelCause(period.Context())
+	le.terms++
+	le.term.Store(t)
+	le.log.Info("this node leads", "token", t.token, "mode", string(t.mode), event.Field, string(event.LeaderElected))
+	le.notifyLocked()
+}
+
+// endTerm lowers the flag, then ends the context, if a term has ended. The lock is
+// held.
+func (le *LeaderElection) endTerm(ended candidacy.Ending, err error) {
+	if ended.Token == 0 {
+		return
+	}
+	t := le.term.Swap(nil)
+	over := &election.TermOverError{Token: t.token, Reason: election.Reason(ended.Reason), Err: err}
+	le.lastEnd = over
+	le.lasted.Observe(time.Since(t.acquired))
+	le.ended = t
+	t.cancel(over)
+	t.tailEnds(over)
+	level, why := hclog.Info, string(ended.Reason)
+	switch ended.Reason {
+	case election.ReasonKeyLost:
+		level = hclog.Warn // by somebody's hand
+	case election.ReasonRequested:
+		why = err.Error()
+	}
+	le.log.Log(level, "this node no longer leads", "token", t.token, "reason", why, event.Field, string(event.LeaderLost))
+	le.notifyLocked()
+}
+
+// behind is the error behind the end of a term in period, nil if there is none.
+func behind(e candidacy.Ending, period *etcdsession.Period) error {
+	if e.Reason == election.ReasonSessionLost {
+		return context.Cause(period.Context())
+	}
+	return requested(e.Request)
+}
+
+// requested is what the request that ended a term asked for, nil if none did.
+func requested(r *state.Request) error {
+	switch {
+	case r == nil:
+		return nil
+	case r.Kind == state.RequestTransfer:
+		return fmt.Errorf("transfer to %s requested", r.Target)
+	}
+	return fmt.Errorf("%s requested", r.Kind)
+}
+
+// guard makes the session's renewals look for a key.
+type guard struct {
+	protection *etcdsession.Protection
+	revision   int64 // the key's CreateRevision; 0 when there is no protection
+}
+
+// protect makes the session's renewals look for the keys under which this node
+// queues and acts, and for no others. The lock is held.
+func (r *round) protect() {
+	keys, part := r.le.keys, r.le.part
+	if queued := part.Queued(); queued != r.candidacy.revision {
+		r.hold(&r.candidacy, keys.Candidate(int64(r.s.ID())), queued)
+	}
+	if acts := part.Acts(); acts != r.acting.revision {
+		r.hold(&r.acting, keys.Acting(), acts)
+	}
+}
+
+// hold replaces what g protects. A renewal that misses the key ends the candidacy
+// or term under it alone.
+func (r *round) hold(g *guard, key string, revision int64) {
+	g.release()
+	if revision == 0 {
+		return
+	}
+	g.revision = revision
+	g.protection = r.s.Protect(key, revision, func() {
+		le := r.le
+		le.mu.Lock()
+		if le.round == r {
+			part, ended := le.part.Missed(revision, time.Now())
+			le.part = part
+			le.endTerm(ended, nil)
+		}
+		le.mu.Unlock()
+		le.poke()
+		le.mirror.Rebuild("a renewal found the own key gone that the watch still shows")
+	})
+}
+
+func (g *guard) release() {
+	if g.protection != nil {
+		g.protection.Release()
+		*g = guard{}
+	}
+}
+
+// close ends the round.
+func (r *round) close(reason election.Reason, err error) {
+	le := r.le
+	le.mu.Lock()
+	part, ended := le.part.Close(reason, time.Now())
+	le.part = part
+	le.endTerm(ended, err)
+	r.candidacy.release()
+	r.acting.release()
+	if r.active != nil {
+		r.active.cancel()
+	}
+	if le.ended != nil {
+		le.ended.cut(context.Cause(le.ended.ctx)) // nobody waits for its work any longer
+	}
+	le.round = nil
+	le.notifyLocked()
+	le.mu.Unlock()
+}

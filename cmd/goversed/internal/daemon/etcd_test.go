@@ -1,0 +1,97 @@
+package daemon
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/port"
+	"github.com/goverse/goverse/internal/test/certtest"
+	"github.com/goverse/goverse/internal/test/etcdtest"
+	"github.com/goverse/goverse/internal/test/logtest"
+)
+
+// The node logs in at its own etcd, over TLS, once etcd has users.
+func TestEmbeddedEtcdWithUsersAndTLS(t *testing.T) {
+	t.Parallel()
+	ca, files := certtest.NewAuthority(t), certtest.NewFiles(t)
+	files.Write(t, ca.Issue(t, []string{"127.0.0.1"}))
+	files.Trust(t, ca)
+	cfg := embedded(t)
+	cfg.Etcd.ClientTLS = embedetcd.TLS{CertFile: files.Cert, KeyFile: files.Key, CAFile: files.CA}
+	first, log := logged(t, cfg)
+	first.ready(t)
+	require.Contains(t, log.String(), "etcd=https://127.0.0.1:")
+	etcdtest.EnableAuth(t, first.etcd.Client(), "secret")
+	first.cut()
+	first.stop()
+	first.end(t) // etcd refuses it by now
+
+	cfg.Cluster.Username, cfg.Cluster.Password = "root", "wrong"
+	require.ErrorIs(t, run(t, cfg).end(t), cluster.ErrEtcdDenied)
+	cfg.Cluster.Password = "secret"
+	second := run(t, cfg)
+	require.Eventually(t, func() bool { // the first one's session has to end
+		return second.ready(t).LeaderID == second.NodeAddress()
+	}, eventually, tick)
+	second.stop()
+	require.NoError(t, second.end(t))
+}
+
+// trio are the configurations of three nodes with a member of etcd each.
+func trio(t *testing.T) []Config {
+	t.Helper()
+	addresses, err := port.Restarted.Loopback(6)
+	require.NoError(t, err)
+	peers, out := map[string]string{}, make([]Config, 3)
+	for i := range out {
+		peers[fmt.Sprint("m", i)] = addresses[2*i]
+		out[i] = embedded(t)
+		out[i].Etcd.Name, out[i].Etcd.Peers = fmt.Sprint("m", i), peers
+		out[i].Etcd.ListenClient = addresses[2*i+1]
+	}
+	return out
+}
+
+// All members stop at once, and none waits for long for the others to take etcd's leadership.
+func TestThreeNodesWithAnEtcdOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	configs := trio(t)
+	var running []*running
+	var logs []*logtest.Buffer
+	for _, cfg := range configs {
+		d, log := logged(t, cfg)
+		running, logs = append(running, d), append(logs, log)
+	}
+	for _, d := range running {
+		require.Eventually(t, func() bool { return len(d.ready(t).Nodes) == 3 }, eventually, tick)
+	}
+	require.Eventually(t, func() bool { return len(running[0].dialled.Endpoints()) == 3 }, eventually, tick)
+	require.Contains(t, logs[0].String(), "embedded etcd serves as one of several members")
+
+	running[2].stop()
+	_ = running[2].end(t) // a request may get no answer while etcd changes its leader
+	require.NoError(t, os.RemoveAll(configs[2].Etcd.DataDir))
+	configs[2].StartTimeout = 3 * time.Second
+	lost, log := logged(t, configs[2])
+	err := lost.end(t)
+	require.ErrorIs(t, err, embedetcd.ErrMemberLost)
+	require.NotContains(t, err.Error(), "\n")
+	require.Contains(t, err.Error(), "replace the member by goversed etcd replace m2")
+	require.Equal(t, 1, strings.Count(log.String(), "this member of etcd cannot start"), "it tries again quietly")
+
+	began := time.Now()
+	for _, d := range running[:2] {
+		d.stop()
+	}
+	for _, d := range running[:2] {
+		_ = d.end(t) // of two, the last has no majority
+	}
+	t.Logf("two of two stopped within %v", time.Since(began))
+}

@@ -1,0 +1,125 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/httpapi"
+	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/test/leaktest"
+	"github.com/goverse/goverse/internal/test/logtest"
+)
+
+func TestMain(m *testing.M) {
+	leaktest.RunMore()
+	leaktest.Main(m)
+}
+
+// embedded is the configuration of a node with its own etcd, on free ports.
+func embedded(t *testing.T) Config {
+	t.Helper()
+	return Config{
+		Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0",
+		Cluster:      cluster.Config{LeaderElectionTTL: 2, RequestTimeout: 500 * time.Millisecond, Version: "v1"},
+		Etcd:         embedetcd.TestTiming(embedetcd.Config{DataDir: filepath.Join(t.TempDir(), "etcd")}),
+		StartTimeout: 20 * time.Second, StopTimeout: 20 * time.Second,
+	}
+}
+
+// joining is the configuration of a node that joins the etcd at address.
+func joining(t *testing.T, address string) Config {
+	t.Helper()
+	cfg := embedded(t)
+	cfg.Cluster.EtcdAddress = address
+	return cfg
+}
+
+// running is a daemon under Run.
+type running struct {
+	*Daemon
+	stop, cut context.CancelFunc
+	result    chan error
+}
+
+// run starts a daemon; it is stopped with the test if it was not before.
+func run(t *testing.T, cfg Config) *running {
+	t.Helper()
+	d, err := New(cfg)
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(context.Background())
+	cutCtx, cut := context.WithCancel(context.Background())
+	r := &running{Daemon: d, stop: stop, cut: cut, result: make(chan error, 1)}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.result <- d.Run(ctx, cutCtx)
+	}()
+	t.Cleanup(func() {
+		stop()
+		cut()
+		<-done
+	})
+	return r
+}
+
+// logged is run with a log that can be read.
+func logged(t *testing.T, cfg Config) (*running, *logtest.Buffer) {
+	t.Helper()
+	log := &logtest.Buffer{}
+	cfg.Logger = log.Logger().Named("goversed")
+	return run(t, cfg), log
+}
+
+// end waits for the result of Run.
+func (r *running) end(t *testing.T) error {
+	t.Helper()
+	select {
+	case err := <-r.result:
+		return err
+	case <-time.After(30 * time.Second):
+		require.FailNow(t, "Run did not return")
+		return nil
+	}
+}
+
+// ready waits until the node says that a leader is known.
+func (r *running) ready(t *testing.T) httpapi.Status {
+	t.Helper()
+	var st httpapi.Status
+	require.Eventually(t, func() bool {
+		return get(t, r.HTTPAddress(), "/cluster/status", &st) == http.StatusOK && st.ClusterReady
+	}, 20*time.Second, 5*time.Millisecond)
+	return st
+}
+
+var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
+
+// get returns the code and fills into with the JSON; 0 if nobody answers.
+func get(t *testing.T, address, path string, into any) int {
+	t.Helper()
+	resp, err := client.Get("http://" + address + path)
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = resp.Body.Close() }()
+	require.NoError(t, json.NewDecoder(resp.Body).Decode(into))
+	return resp.StatusCode
+}
+
+// requireFree fails unless the address can be bound again.
+func requireFree(t *testing.T, addresses ...string) {
+	t.Helper()
+	for _, address := range addresses {
+		l, err := net.Listen("tcp", address)
+		require.NoError(t, err, "the port must be free")
+		require.NoError(t, l.Close())
+	}
+}

@@ -1,0 +1,135 @@
+package dev
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/etcd/watchcache"
+	"github.com/goverse/goverse/internal/state"
+)
+
+const startTimeout = 30 * time.Second // of etcd and the first snapshot
+
+// Run runs the cluster until ctx or cfg.For ends, or cfg.Stdout is closed, and
+// returns nil then. Whatever it returns, all that it started has ended. Errors are
+// one line: of cfg (matching [ErrConfig]), of etcd, or of nodes that cannot start.
+func Run(ctx context.Context, cfg Config) error {
+	if err := cfg.Validate(); err != nil {
+		return err
+	}
+	if cfg.Program == "" {
+		cfg.Program = cfg.Command[0]
+	}
+	begun := time.Now()
+	screen := newScreen(cfg.Stdout, cfg.Terminal != nil)
+	defer screen.close()
+	logs := screen.sayLine
+	if cfg.Stderr != nil {
+		logs = toWriter(cfg.Stderr)
+	}
+
+	dir, err := makeTempDir(os.TempDir())
+	if err != nil {
+		return fmt.Errorf("dev: %w", err)
+	}
+	// A new etcd warns of what is so with every new etcd.
+	etcdLog := &kept{}
+	etcdSays := etcdLog.add
+	if cfg.Verbose {
+		etcdSays = logs
+	}
+	server, err := startEtcd(ctx, dir, etcdSays)
+	if err != nil {
+		if ctx.Err() != nil {
+			return dir.release() // ended before it began
+		}
+		etcdLog.pass(logs)
+		return errors.Join(err, dir.release())
+	}
+	err = withEtcd(ctx, cfg, begun, server, screen, logs)
+	if server.Err() != nil {
+		etcdLog.pass(logs)
+	}
+	return errors.Join(err, server.Close(), dir.release())
+}
+
+func startEtcd(ctx context.Context, dir *tempDir, logs func(string)) (*embedetcd.Server, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	// The data is thrown away, so it need not reach the disk.
+	return embedetcd.Start(ctx, embedetcd.TestTiming(embedetcd.Config{
+		DataDir: filepath.Join(dir.path, "etcd"),
+		Logger:  warnings("etcd", logs),
+	}))
+}
+
+func warnings(name string, logs func(string)) hclog.Logger {
+	return hclog.New(&hclog.LoggerOptions{Level: hclog.Warn, Output: &lineWriter{name: name, emit: logs}})
+}
+
+// withEtcd runs everything that needs etcd, and returns when it has ended.
+func withEtcd(ctx context.Context, cfg Config, begun time.Time, server *embedetcd.Server, screen *screen,
+	logs func(string)) error {
+	keys, err := state.NewKeys(prefix)
+	if err != nil {
+		return err
+	}
+	m := watchcache.New(watchcache.Config{Client: server.Client(), Keys: keys, Logger: warnings("dev", logs)})
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	mirrorCtx, stopMirror := context.WithCancel(context.Background())
+	defer stopMirror()
+	wg.Go(func() { _ = m.Run(mirrorCtx) }) // ends with its context only
+
+	ready := time.NewTimer(startTimeout)
+	defer ready.Stop()
+	select {
+	case <-m.Ready():
+	case <-ctx.Done():
+		return nil
+	case <-ready.C:
+		return errors.New("dev: the embedded etcd did not answer in time: is this machine out of memory or disk?")
+	}
+
+	l, err := newLoop(cfg, begun, server.Endpoint(), m.Snapshot, screen, logs)
+	if err != nil {
+		return fmt.Errorf("dev: %w", err)
+	}
+	screen.say(greeting(cfg, server.Endpoint(), l.slots[0].http)...)
+	sub := m.Subscribe(nil)
+	defer sub.Close()
+	err = l.run(ctx, sub.C, server)
+	screen.show(nil)
+	if cfg.KillEvery > 0 {
+		screen.say(summary(l.samples, l.open()))
+	}
+	return err
+}
+
+// greeting says what runs and how to try things in another shell.
+func greeting(cfg Config, endpoint, http string) []string {
+	at := " --etcd " + endpoint
+	lines := []string{
+		fmt.Sprintf("etcd at %s, %s under %s with a TTL of %v",
+			endpoint, count(cfg.Nodes, "node process", "node processes"), prefix, cfg.TTL),
+		"try in another shell:",
+		"  " + cfg.Program + " status" + at,
+		"  " + cfg.Program + " shards" + at,
+		"  " + cfg.Program + " resign" + at,
+		"  " + cfg.Program + " node" + at,
+		"  curl http://" + http + "/cluster/status",
+		"and in a browser: " + dashboardAt(http),
+	}
+	if cfg.KillEvery > 0 {
+		lines = append(lines, fmt.Sprintf("the leader's process is killed every %v", cfg.KillEvery))
+	}
+	return lines
+}

@@ -1,0 +1,212 @@
+package dev
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/goverse/goverse/cluster/shard"
+	"github.com/goverse/goverse/internal/sharding/shardview"
+	"github.com/goverse/goverse/internal/state"
+)
+
+// slotState is one of our node processes as the table needs it.
+type slotState struct {
+	address, http string
+	pid           int           // 0 while no process runs
+	age           time.Duration // of the process
+	joined        bool          // the process was registered once
+	gone          int64         // the incarnation that died with the last process
+}
+
+// row is one line of the table.
+type row struct {
+	address, http, pid, state, term, queue, shards, age string
+	leads                                               bool
+}
+
+// rows makes the table of a snapshot: our nodes in their order, then other members,
+// then candidates that are no members. Snapshot is nil before the first one.
+func rows(s *state.Snapshot, slots []slotState) []row {
+	if s == nil {
+		s = &state.Snapshot{}
+	}
+	shards, _ := shardview.New(s) // empty without a map
+	var out []row
+	ours := map[string]bool{}
+	for _, at := range slots {
+		ours[at.address] = true
+		r := row{address: at.address, http: beside(at.address, at.http), pid: "-", state: "down", age: "-"}
+		if at.pid != 0 {
+			r.pid, r.state, r.age = strconv.Itoa(at.pid), "starting", short(at.age)
+			if at.joined { // it stands still, or ends
+				r.state = "not registered"
+			}
+		}
+		switch m := s.Member(at.address); {
+		case m != nil && m.Incarnation == at.gone:
+			if at.pid != 0 {
+				r.state = "taking over"
+			} else {
+				r.state = "dead"
+			}
+		case m != nil && at.pid != 0:
+			describe(&r, s, m, shards)
+		}
+		out = append(out, r)
+	}
+	for _, m := range s.Members {
+		if !ours[m.Address] {
+			r := row{address: m.Address, http: beside(m.Address, m.HTTPAddress), pid: "-", age: "-"}
+			describe(&r, s, m, shards)
+			out = append(out, r)
+		}
+	}
+	leader := s.Leader()
+	for i, c := range s.Queue {
+		if s.MemberOf(c) == nil {
+			r := row{address: c.Address, http: "not a node", pid: "-", state: "candidate", queue: strconv.Itoa(i + 1), age: "-"}
+			if c.CreateRevision == leader.Token {
+				r.state, r.term, r.leads = "leader", strconv.FormatInt(leader.Token, 10), true
+			}
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// beside is an HTTP address without the host if that is the node's, so that a row fits
+// into 80 columns.
+func beside(node, http string) string {
+	host, _, err := net.SplitHostPort(node)
+	if same, port, herr := net.SplitHostPort(http); err == nil && herr == nil && same == host {
+		return ":" + port
+	}
+	return http
+}
+
+// describe fills in what the snapshot says of a member.
+func describe(r *row, s *state.Snapshot, m *state.Member, shards shard.Table) {
+	if own := shards.Owner(m.Address, m.Incarnation); own.Address != "" {
+		r.shards = strconv.Itoa(own.MayServe)
+	}
+	r.state = "follower"
+	if c, place := s.Candidate(m.Lease); c != nil {
+		r.state, r.queue = "candidate", strconv.Itoa(place+1)
+	}
+	if l := s.Leader(); l.Member && l.Lease == m.Lease {
+		r.state, r.term, r.leads = "leader", strconv.FormatInt(l.Token, 10), true
+	}
+	if m.Stopping {
+		r.state = "stopping"
+	}
+}
+
+// view is everything the live table shows.
+type view struct {
+	endpoint string
+	leader   string // "" while there is none
+	ledFor   time.Duration
+	up       time.Duration
+	kills    int
+	killing  bool // the user has asked for kills
+	last     time.Duration
+	served   int
+	shards   int // 0 while there is no map
+	// dashboard is the address of one that is open now, "" while no node's process runs.
+	dashboard string
+	rows      []row
+}
+
+// dashboardLines is how high a window is at the least that also shows where a dashboard is.
+const dashboardLines = 16
+
+// render lays the view out in at most the given columns and rows of a terminal.
+func (v view) render(columns, lines int) []string {
+	const bold, plain = "\x1b[1m", "\x1b[0m"
+	leader := "no leader"
+	if v.leader != "" {
+		leader = fmt.Sprintf("leader %s for %s", v.leader, short(v.ledFor))
+	}
+	out := []string{"", clip(fmt.Sprintf("%s, up %s", leader, short(v.up)), columns)}
+	if v.killing {
+		kills := fmt.Sprintf(", %s", count(v.kills, "kill", "kills"))
+		if v.last > 0 {
+			kills += ", last gap " + short(v.last)
+		}
+		out[1] = clip(out[1]+kills, columns)
+	}
+	all := append([]row{{"NODE", "HTTP", "PID", "STATE", "TERM", "QUEUE", "SHARDS", "AGE", false}}, v.rows...)
+	// Two lines above, one below, the one where the cursor stands, and a third of the
+	// window for the last events.
+	left, link := 0, 0
+	if v.dashboard != "" && lines >= dashboardLines {
+		link = 1
+	}
+	if room := max(lines-4-link-lines/3, 3); len(all) > room {
+		left = len(all) - (room - 1)
+		all = all[:room-1]
+	}
+	wide := make([]int, 8)
+	for _, r := range all {
+		for i, cell := range r.cells() {
+			wide[i] = max(wide[i], utf8.RuneCountInString(cell))
+		}
+	}
+	for _, r := range all {
+		var b strings.Builder
+		for i, cell := range r.cells() {
+			if i > 0 {
+				b.WriteString("  ")
+			}
+			fmt.Fprintf(&b, "%-*s", wide[i], cell)
+		}
+		line := clip(strings.TrimRight(b.String(), " "), columns)
+		if r.leads {
+			line = bold + line + plain
+		}
+		out = append(out, line)
+	}
+	if left > 0 {
+		out = append(out, clip(fmt.Sprintf("and %d more: make the window higher", left), columns))
+	}
+	if link > 0 {
+		out = append(out, clip("dashboard "+v.dashboard, columns))
+	}
+	last := "etcd " + v.endpoint + ", Ctrl-C ends"
+	if v.shards > 0 {
+		last = fmt.Sprintf("%d of %d shards served, %s", v.served, v.shards, last)
+	}
+	return append(out, clip(last, columns))
+}
+
+func (r row) cells() []string {
+	return []string{r.address, r.http, r.pid, r.state, r.term, r.queue, r.shards, r.age}
+}
+
+// clip cuts a line that would wrap: a wrapped line cannot be redrawn in place.
+func clip(line string, columns int) string {
+	runes := []rune(line)
+	if len(runes) <= columns {
+		return line
+	}
+	return string(runes[:max(columns, 0)])
+}
+
+// wrap breaks a line between words so that none is longer than columns, where the
+// words allow it; further lines are indented.
+func wrap(line string, columns, indent int) []string {
+	var out []string
+	for len(line) > columns {
+		at := strings.LastIndexByte(line[:columns+1], ' ')
+		if at <= indent {
+			break
+		}
+		out = append(out, line[:at])
+		line = strings.Repeat(" ", indent) + line[at+1:]
+	}
+	return append(out, line)
+}

@@ -1,0 +1,177 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cmd/goversed/internal/doctor/diagnosis"
+	"github.com/goverse/goverse/internal/etcd/access"
+	"github.com/goverse/goverse/internal/etcd/connect"
+)
+
+// access tries every range that the program needs.
+func (x *examiner) access(ctx context.Context, client *clientv3.Client) []diagnosis.Access {
+	ranges := access.Ranges(x.Keys, x.Program)
+	out := make([]diagnosis.Access, len(ranges))
+	var wg sync.WaitGroup
+	for i, r := range ranges {
+		wg.Go(func() { out[i] = try(ctx, client, r) })
+	}
+	wg.Wait()
+	return out
+}
+
+// try reads one key of the range, watches it, and has etcd check writes.
+func try(ctx context.Context, client *clientv3.Client, r access.Range) diagnosis.Access {
+	ctx, cancel := context.WithTimeout(ctx, 2*stepTimeout)
+	defer cancel()
+	a := diagnosis.Access{Range: r}
+	read := []clientv3.OpOption{clientv3.WithKeysOnly(), clientv3.WithLimit(1)}
+	watch := []clientv3.OpOption{clientv3.WithCreatedNotify()}
+	if r.End != "" {
+		read, watch = append(read, clientv3.WithRange(r.End)), append(watch, clientv3.WithRange(r.End))
+	}
+	_, err := client.Get(ctx, r.Start, read...)
+	if a.NoRead = connect.Refuses(err); err != nil && !a.NoRead {
+		a.Failed = why(err)
+		return a
+	}
+	if !a.NoRead {
+		if a.NoWatch, err = watchRefused(ctx, client, r.Start, watch); err != nil {
+			a.Failed = why(err)
+			return a
+		}
+	}
+	if r.Right != access.ReadWrite {
+		return a
+	}
+	for _, parts := range append([][]access.Part{r.Parts}, singly(r.Parts)...) {
+		refused, err := writeRefused(ctx, client, parts)
+		switch {
+		case err != nil:
+			a.Failed = why(err)
+			return a
+		case !refused && len(parts) == len(r.Parts):
+			return a
+		case refused && len(parts) == 1:
+			a.NoWrite = append(a.NoWrite, parts...)
+		}
+		if len(r.Parts) == 1 {
+			return a
+		}
+	}
+	return a
+}
+
+func singly(parts []access.Part) (out [][]access.Part) {
+	for i := range parts {
+		out = append(out, parts[i:i+1])
+	}
+	return out
+}
+
+// probe is the last part of keys that are never written.
+const probe = "goversed-doctor"
+
+// writeRefused has etcd check whether the user may write in all of the parts. The writes are what the transaction
+// does if its condition does not hold; it has none, which always holds.
+func writeRefused(ctx context.Context, client *clientv3.Client, parts []access.Part) (bool, error) {
+	var never []clientv3.Op
+	for _, p := range parts {
+		key := p.Key
+		if strings.HasSuffix(key, "/") {
+			key += probe
+		}
+		never = append(never, clientv3.OpPut(key, ""))
+	}
+	_, err := client.Txn(ctx).Else(never...).Commit()
+	switch {
+	case connect.Refuses(err):
+		return true, nil
+	case errors.Is(err, rpctypes.ErrNoSpace):
+		return false, nil // it refuses everybody, and there is an alarm
+	}
+	return false, err
+}
+
+// watchRefused reports whether etcd refuses a watch.
+func watchRefused(ctx context.Context, client *clientv3.Client, key string, opts []clientv3.OpOption) (bool, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	first, ok := <-client.Watch(ctx, key, opts...)
+	switch {
+	case !ok:
+		return false, ctx.Err()
+	case !first.Canceled:
+		return false, nil
+	case connect.Refuses(first.Err()):
+		return true, nil
+	}
+	return false, fmt.Errorf("the watch was cancelled: %w", first.Err())
+}
+
+// mayWrite reports whether nothing was refused in the range of the key.
+func mayWrite(all []diagnosis.Access, key string) bool {
+	for _, a := range all {
+		if a.Start <= key && key < a.End && a.Right == access.ReadWrite {
+			return a.Failed == "" && !a.NoRead && !a.NoWatch && len(a.NoWrite) == 0
+		}
+	}
+	return false
+}
+
+// ownTTL is that of the key that round writes: longer than it takes.
+const ownTTL = 10
+
+// round writes a key of its own on a lease, waits until a watch shows it, and deletes it.
+func (x *examiner) round(ctx context.Context, client *clientv3.Client) diagnosis.Round {
+	ctx, cancel := context.WithTimeout(ctx, 2*stepTimeout)
+	defer cancel()
+	out := diagnosis.Round{Tried: true}
+	lease, err := client.Grant(ctx, ownTTL)
+	if err != nil {
+		out.Failed = why(err)
+		return out
+	}
+	err = x.ownKey(ctx, client, lease.ID, &out)
+	// With the lease goes the key, wherever this ended.
+	if err = errors.Join(err, revoke(ctx, client, lease.ID)); err != nil {
+		out.Failed = why(err)
+	}
+	return out
+}
+
+func (x *examiner) ownKey(ctx context.Context, client *clientv3.Client, lease clientv3.LeaseID,
+	out *diagnosis.Round) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	key := x.Keys.Doctor(fmt.Sprintf("%x", lease))
+	watch := client.Watch(ctx, key, clientv3.WithCreatedNotify())
+	if first, ok := <-watch; !ok || first.Err() != nil {
+		return errors.Join(ctx.Err(), first.Err())
+	}
+	began := time.Now()
+	put, err := client.Put(ctx, key, "", clientv3.WithLease(lease))
+	if err != nil {
+		return err
+	}
+	out.Written = time.Since(began)
+	for seen := range watch {
+		if err := seen.Err(); err != nil {
+			return err
+		}
+		if len(seen.Events) > 0 && seen.Events[0].Kv.ModRevision >= put.Header.Revision {
+			out.Seen = time.Since(began)
+			_, err := client.Delete(ctx, key)
+			return err
+		}
+	}
+	return ctx.Err()
+}

@@ -1,0 +1,87 @@
+package doctor
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+
+	"github.com/goverse/goverse/cmd/goversed/internal/doctor/diagnosis"
+	"github.com/goverse/goverse/internal/state"
+)
+
+// certificates collects those that servers show.
+type certificates struct {
+	mu  sync.Mutex
+	all []diagnosis.Certificate
+}
+
+func (c *certificates) add(one diagnosis.Certificate, err error) {
+	if err != nil {
+		return // what does not answer is found elsewhere
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all = append(c.all, one)
+}
+
+// shown is the certificate that a server at address shows, however far the handshake comes. config may have one for
+// the server to see.
+func shown(ctx context.Context, what, address string, config *tls.Config) (out diagnosis.Certificate, err error) {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	own := &tls.Config{MinVersion: tls.VersionTLS12}
+	if config != nil {
+		own = config.Clone()
+	}
+	err = errors.New("no certificate")
+	own.InsecureSkipVerify = true //nolint:gosec // nothing is sent: it is looked at when the certificate expires
+	own.VerifyPeerCertificate = func(raw [][]byte, _ [][]*x509.Certificate) error {
+		var leaf *x509.Certificate
+		if leaf, err = x509.ParseCertificate(raw[0]); err == nil {
+			out = diagnosis.Certificate{Of: what + " at " + address, NotBefore: leaf.NotBefore, NotAfter: leaf.NotAfter}
+		}
+		return err
+	}
+	dialer := tls.Dialer{NetDialer: &net.Dialer{Timeout: stepTimeout}, Config: own}
+	conn, refused := dialer.DialContext(ctx, "tcp", address)
+	if refused == nil {
+		_ = conn.Close() // nothing was written
+	}
+	return out, err
+}
+
+// ofEtcd looks at the certificates of etcd's endpoints.
+func (x *examiner) ofEtcd(ctx context.Context, found *certificates) {
+	config, err := x.Etcd.NowTLS()
+	if err != nil {
+		return
+	}
+	all := addresses(x.Etcd)
+	each(len(all), func(i int) {
+		hostPort, secure := all[i], config != nil
+		if scheme, rest, ok := strings.Cut(hostPort, "://"); ok {
+			hostPort, secure = strings.TrimSuffix(rest, "/"), scheme == "https"
+		}
+		if secure {
+			found.add(shown(ctx, "etcd", hostPort, config))
+		}
+	})
+}
+
+// ofNodes looks at those of nodes, where they are called over TLS, and of their status APIs.
+func (x *examiner) ofNodes(ctx context.Context, members []*state.Member, found *certificates) {
+	members = members[:min(len(members), mostNodes)]
+	each(len(members), func(i int) {
+		if len(x.Options) > 0 {
+			found.add(shown(ctx, "the node", members[i].Address, nil))
+		}
+		if page, ok := strings.CutPrefix(members[i].HTTPAddress, "https://"); ok {
+			host, _, _ := strings.Cut(page, "/")
+			found.add(shown(ctx, "the status API", host, nil))
+		}
+	})
+}

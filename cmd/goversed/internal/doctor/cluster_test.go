@@ -1,0 +1,316 @@
+package doctor
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/cmd/goversed/internal/doctor/diagnosis"
+	"github.com/goverse/goverse/cmd/goversed/internal/prefixes"
+	"github.com/goverse/goverse/internal/etcd/access"
+	"github.com/goverse/goverse/internal/test/etcdtest"
+	"github.com/goverse/goverse/node"
+)
+
+// unwatched has nobody removed on evidence, so that what was left behind stays; and few shards.
+func unwatched() clustertest.Option {
+	return clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
+		cfg.CrashDetection.Off, cfg.LeaderElectionTTL = true, 60
+		cfg.Sharding.Shards, cfg.Sharding.Window = 16, 10*time.Millisecond
+	})
+}
+
+// endpoint is where the cluster's etcd is.
+func endpoint(c *clustertest.Cluster) string { return c.Etcd().Endpoint() }
+
+func TestAddressThatRefuses(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 2, unwatched(), clustertest.WithEntrances())
+	requireAtMost(t, look(t, endpoint(c)), diagnosis.Note, diagnosis.CheckAddresses, diagnosis.CheckLeases,
+		diagnosis.CheckLeader)
+	c.Node(1).Refuse()
+	requireFound(t, look(t, endpoint(c)), diagnosis.CheckAddresses, diagnosis.Problem, c.Node(1).Address(), "nobody "+
+		"listens",
+		"correct its --advertise")
+	c.Node(1).Accept()
+	requireAtMost(t, look(t, endpoint(c)), diagnosis.Note, diagnosis.CheckAddresses, diagnosis.CheckLeases)
+}
+
+// A process that was killed, whose lease goes on; and another one at its address.
+func TestStaleLeaseAndAnotherInstance(t *testing.T) {
+	t.Parallel()
+	// Without shards, which nobody would take over from the other one, for the leader is gone.
+	c := clustertest.New(t, 2, unwatched(), clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
+		cfg.Sharding.Off = true
+	}))
+	gone := c.Node(0)
+	lease := gone.Lease()
+	gone.Kill()
+	stale := []string{fmt.Sprintf("lease %x of the node %s", lease, gone.Address()), "etcdctl lease revoke"}
+	found := look(t, endpoint(c))
+	requireFound(t, found, diagnosis.CheckLeases, diagnosis.Warning, stale...)
+	requireFound(t, found, diagnosis.CheckAddresses, diagnosis.Problem, gone.Address(), "nobody listens")
+
+	other, err := node.NewNode(node.Config{ListenAddress: gone.Address()})
+	require.NoError(t, err)
+	defer func() { _ = other.Close() }() // always nil
+	require.NoError(t, other.Start())
+	found = look(t, endpoint(c))
+	requireFound(t, found, diagnosis.CheckAddresses, diagnosis.Problem, gone.Address(), "another process answers",
+		other.InstanceID(), "an --advertise of its own")
+	requireFound(t, found, diagnosis.CheckLeases, diagnosis.Warning, stale...)
+}
+
+// register writes a record of a node that is none, as one that goes wrong would.
+func register(t *testing.T, c *clustertest.Cluster, address, http string, more ...string) {
+	t.Helper()
+	lease, err := c.Client().Grant(etcdtest.Context(t), 60)
+	require.NoError(t, err)
+	t.Cleanup(func() { _, _ = c.Client().Revoke(etcdtest.Context(t), lease.ID) })
+	_, err = c.Client().Put(etcdtest.Context(t), keys(t).Node(address), "{"+strings.Join(append(more,
+		fmt.Sprintf(`"instance_id":"x","lease":%d,"ttl":60,"http_address":%q`, lease.ID, http)), ",")+"}",
+		clientv3.WithLease(lease.ID))
+	require.NoError(t, err)
+}
+
+func TestAddressesOfOthers(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 1, unwatched())
+	mute, err := net.Listen("tcp", "127.0.0.1:0") // accepts, and says nothing
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = mute.Close() })
+	etcd := strings.TrimPrefix(endpoint(c), "http://")
+	register(t, c, "no-such-host.invalid:47001", "")
+	register(t, c, mute.Addr().String(), "")
+	register(t, c, etcd, "")
+	found := look(t, endpoint(c))
+	requireFound(t, found, diagnosis.CheckAddresses, diagnosis.Problem, "no-such-host.invalid", "is unknown here",
+		"a name that resolves")
+	requireFound(t, found, diagnosis.CheckAddresses, diagnosis.Warning, mute.Addr().String(), "does not answer from here",
+		"--node-cert")
+	requireFound(t, found, diagnosis.CheckAddresses, diagnosis.Problem, etcd, "is no node", "correct its --advertise")
+}
+
+func TestForeignHeadOfTheQueue(t *testing.T) {
+	t.Parallel()
+	t.Run("without a lease", func(t *testing.T) {
+		t.Parallel()
+		c := clustertest.New(t, 0, unwatched())
+		remove := c.PutStrayKey(keys(t).Queue()+"stray", "somebody")
+		defer remove()
+		found := look(t, endpoint(c))
+		requireFound(t, found, diagnosis.CheckLeader, diagnosis.Problem, "/leader/stray", "has no lease", "no node leads",
+			"etcdctl del")
+	})
+	t.Run("with the lease of a program that died", func(t *testing.T) {
+		t.Parallel()
+		c := clustertest.New(t, 0, unwatched())
+		ctx := etcdtest.Context(t)
+		outside, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint(c)}})
+		require.NoError(t, err)
+		defer func() { _ = outside.Close() }()
+		session, err := concurrency.NewSession(outside, concurrency.WithTTL(60))
+		require.NoError(t, err)
+		require.NoError(t, concurrency.NewElection(session, keys(t).Election()).Campaign(ctx, "outside"))
+		session.Orphan() // as SIGKILL would leave it
+		defer func() { _, _ = c.Client().Revoke(ctx, session.Lease()) }()
+		requireFound(t, look(t, endpoint(c)), diagnosis.CheckLeader, diagnosis.Warning, `"outside"`, "which is no node's, "+
+			"leads",
+			"its lease of 1m0s has", fmt.Sprintf("etcdctl lease revoke %x", session.Lease()))
+	})
+}
+
+func TestUnreadableValues(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 1, unwatched())
+	mapped := keys(t).ShardMap()
+	c.Eventually(func() bool { return has(t, c, mapped) }, "the shards are assigned")
+	requireAtMost(t, look(t, endpoint(c)), diagnosis.Note, diagnosis.CheckValues)
+	defer c.PutStrayKey(keys(t).Node("a:1"), "no JSON")()
+	defer c.PutStrayKey(keys(t).Node("b:1"), "{}")()
+	defer c.PutStrayKey(clustertest.Prefix+"/nodes-else", "x")()
+	c.Node(0).Stop() // it would write a map of its own over this one
+	_, err := c.Client().Put(etcdtest.Context(t), mapped, "no map")
+	require.NoError(t, err)
+	found := look(t, endpoint(c))
+	requireFound(t, found, diagnosis.CheckValues, diagnosis.Problem, mapped, "no shard is assigned", "etcdctl del "+mapped)
+	requireFound(t, found, diagnosis.CheckValues, diagnosis.Problem, keys(t).Node("a:1"), "keeps its address", "etcdctl "+
+		"del")
+	requireFound(t, found, diagnosis.CheckValues, diagnosis.Problem, keys(t).Node("b:1"), "it names no process")
+	requireFound(t, found, diagnosis.CheckValues, diagnosis.Note, "/nodes-else")
+	requireFound(t, found, diagnosis.CheckLeases, diagnosis.Problem, "the node a:1 has no lease", "etcdctl del")
+}
+
+func has(t *testing.T, c *clustertest.Cluster, key string) bool {
+	t.Helper()
+	resp, err := c.Client().Get(etcdtest.Context(t), key)
+	require.NoError(t, err)
+	return len(resp.Kvs) > 0
+}
+
+// Nodes refuse to start with another number than the others have, unless they start at one instant.
+func TestNumbersOfShards(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 1, unwatched())
+	register(t, c, "a:1", "", `"shards":17`)
+	requireFound(t, look(t, endpoint(c)), diagnosis.CheckShards, diagnosis.Problem, "16 at "+c.Node(0).Address(),
+		"17 at a:1", "the same --shards")
+}
+
+func TestPrefixThatIsMistaken(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 2, unwatched())
+	for key, value := range map[string]string{"/goverse/elections/00/x/1-1": "", "/goverse/work/locks/00/x/1-1": "",
+		"/registry/nodes/a": "of another program", "/a": "", "/z": ""} {
+		defer c.PutStrayKey(key, value)()
+	}
+	mistaken := func(cfg *Config) { cfg.Keys = prefixed(t, "/gouverse") }
+	requireFound(t, look(t, endpoint(c), mistaken), diagnosis.CheckPrefix, diagnosis.Warning,
+		"no node is registered under /gouverse", "other clusters in this etcd: /goverse (2 nodes)", "check --prefix")
+	found := look(t, endpoint(c))
+	requireFound(t, found, diagnosis.CheckPrefix, diagnosis.OK, "2 nodes under /goverse")
+	require.NotContains(t, found.String(), "/registry")
+}
+
+// More keys than are looked at do not hide a cluster behind them if they are of a cluster's queues.
+func TestOthersAreLookedForInBounds(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 1, unwatched())
+	ctx := etcdtest.Context(t)
+	many := func(prefix string) {
+		for from := 0; from < prefixes.MostKeys+100; from += 100 {
+			var ops []clientv3.Op
+			for i := range 100 {
+				ops = append(ops, clientv3.OpPut(fmt.Sprintf("%s%06d", prefix, from+i), ""))
+			}
+			_, err := c.Client().Txn(ctx).Then(ops...).Commit()
+			require.NoError(t, err)
+		}
+	}
+	many("/a/elections/00/x/")
+	elsewhere := func(cfg *Config) { cfg.Keys = prefixed(t, "/else") }
+	requireFound(t, look(t, endpoint(c), elsewhere), diagnosis.CheckPrefix, diagnosis.Warning, "/goverse (1 node)")
+	many("/b/")
+	requireFound(t, look(t, endpoint(c), elsewhere), diagnosis.CheckPrefix, diagnosis.Note, "no node is registered "+
+		"under /else",
+		"not all of etcd's keys were looked at")
+	for _, prefix := range []string{"/a/", "/b/"} {
+		_, err := c.Client().Delete(ctx, prefix, clientv3.WithPrefix())
+		require.NoError(t, err)
+	}
+}
+
+func TestNobodyStands(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 0, unwatched(), clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
+		cfg.Observer = true
+	}))
+	c.AddNode()
+	requireFound(t, look(t, endpoint(c)), diagnosis.CheckLeader, diagnosis.Warning, "nobody leads: every node is an "+
+		"observer",
+		"without --observer")
+}
+
+// A clock is what the date of an HTTP answer says: here of a status page.
+func TestClockThatIsOff(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 1, unwatched())
+	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Date", time.Now().Add(-time.Minute).UTC().Format(http.TimeFormat))
+	}))
+	t.Cleanup(page.Close)
+	register(t, c, "127.0.0.1:1", strings.TrimPrefix(page.URL, "http://"))
+	requireFound(t, look(t, endpoint(c)), diagnosis.CheckClocks, diagnosis.Warning, "ahead of that of the node "+
+		"127.0.0.1:1",
+		"NTP")
+}
+
+// Each right that a user lacks is named, with the command that grants it.
+func TestRightsThatAreMissing(t *testing.T) {
+	t.Parallel()
+	etcd := etcdtest.Start(t)
+	open := etcdtest.Dial(t, etcd.Endpoint())
+	etcdtest.EnableAuth(t, open, "p", "u")
+	root, err := clientv3.New(clientv3.Config{Endpoints: []string{etcd.Endpoint()}, Username: "root", Password: "p"})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = root.Close() })
+	ctx := etcdtest.Context(t)
+	grant := func(start, end string, right clientv3.PermissionType) {
+		_, err := root.RoleGrantPermission(ctx, "u", start, end, right)
+		require.NoError(t, err)
+	}
+	all := access.Ranges(keys(t), access.Node)
+	for _, r := range all {
+		grant(r.Start, r.End, clientv3.PermissionType(clientv3.PermReadWrite))
+	}
+	found := look(t, etcd.Endpoint(), user("u", "p"))
+	requireAtMost(t, found, diagnosis.Note)
+	require.Contains(t, found.String(), "this user may not look for other clusters")
+	for _, r := range all {
+		severity := diagnosis.Warning
+		if r.Always {
+			severity = diagnosis.Problem
+		}
+		_, err := root.RoleRevokePermission(ctx, "u", r.Start, r.End)
+		require.NoError(t, err)
+		requireFound(t, look(t, etcd.Endpoint(), user("u", "p")), diagnosis.CheckAccess, severity,
+			"READ and WRITE on "+r.String(), r.For, r.Grant("ROLE"))
+		grant(r.Start, r.End, clientv3.PermissionType(clientv3.PermRead))
+		requireFound(t, look(t, etcd.Endpoint(), user("u", "p")), diagnosis.CheckAccess, severity,
+			`denies the user "u" WRITE on `+r.String(), r.Grant("ROLE"))
+		grant(r.Start, r.End, clientv3.PermissionType(clientv3.PermReadWrite))
+	}
+	// All but the candidates' keys, as in the fallback.
+	own := all[2]
+	require.True(t, own.Always)
+	_, err = root.RoleRevokePermission(ctx, "u", own.Start, own.End)
+	require.NoError(t, err)
+	grant(own.Start, own.End, clientv3.PermissionType(clientv3.PermRead))
+	grant(own.Start, keys(t).Queue(), clientv3.PermissionType(clientv3.PermWrite))
+	grant(keys(t).QueueEnd(), own.End, clientv3.PermissionType(clientv3.PermWrite))
+	requireFound(t, look(t, etcd.Endpoint(), user("u", "p")), diagnosis.CheckAccess, diagnosis.Problem,
+		"WRITE ("+keys(t).Queue()+" for candidacy) on")
+
+	n, err := node.NewNode(node.Config{ListenAddress: "127.0.0.1:0"})
+	require.NoError(t, err)
+	c, err := cluster.NewClusterWithNode(cluster.Config{EtcdAddress: etcd.Endpoint(), EtcdPrefix: clustertest.Prefix,
+		Username: "u", Password: "p"}, n)
+	require.NoError(t, err)
+	require.NoError(t, c.Start(ctx))
+	require.Eventually(t, c.IsLeader, patience, time.Millisecond)
+	found = look(t, etcd.Endpoint(), user("u", "p"))
+	requireFound(t, found, diagnosis.CheckFallback, diagnosis.Problem, "the election of "+n.AdvertiseAddress()+" does "+
+		"not work",
+		"permission denied", "grant WRITE on "+keys(t).Queue())
+	requireFound(t, found, diagnosis.CheckFallback, diagnosis.Problem, "leads in fallback")
+	require.NoError(t, c.Stop(ctx))
+}
+
+// A user that may do nothing learns that, and what etcd says of itself.
+func TestEverythingIsDenied(t *testing.T) {
+	t.Parallel()
+	etcd := etcdtest.Start(t)
+	etcdtest.EnableAuth(t, etcdtest.Dial(t, etcd.Endpoint()), "p", "u")
+	found := look(t, etcd.Endpoint(), user("u", "p"))
+	for _, r := range access.Ranges(keys(t), access.Node) {
+		severity := diagnosis.Warning
+		if r.Always {
+			severity = diagnosis.Problem
+		}
+		requireFound(t, found, diagnosis.CheckAccess, severity, "READ and WRITE on "+r.String())
+	}
+	for _, check := range []string{diagnosis.CheckEndpoints, diagnosis.CheckQuorum, diagnosis.CheckLatency,
+		diagnosis.CheckTTL, diagnosis.CheckAlarms} {
+		requireFound(t, found, check, diagnosis.OK)
+	}
+}

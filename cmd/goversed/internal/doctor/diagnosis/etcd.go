@@ -1,0 +1,284 @@
+package diagnosis
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/goverse/goverse/internal/etcd/etcdversion"
+)
+
+// endpoints judges whether each endpoint answers, and lets the user in.
+func endpoints(f Facts) []Finding {
+	answering := slices.ContainsFunc(f.Endpoints, func(e Endpoint) bool { return e.Failure == nil })
+	var out []Finding
+	for _, e := range f.Endpoints {
+		found := Finding{Check: CheckEndpoints, Severity: OK, Says: e.Address + " answers"}
+		switch {
+		case e.Failure != nil:
+			found.Severity, found.Says, found.Remedy = Problem, e.Failure.Says, e.Failure.Remedy
+			if e.Failure.Kind == Denied {
+				found.Check = CheckLogin
+			} else if answering {
+				found.Severity = Warning
+				found.Remedy += "; the other endpoints are used meanwhile"
+			}
+		case e.Status != nil:
+			found.Says = fmt.Sprintf("%s answers: etcd %s", e.Address, e.Status.Version)
+			if e.Status.Leader == e.Status.MemberID && e.Status.Leader != 0 {
+				found.Says += ", etcd's leader"
+			}
+		}
+		out = append(out, found)
+	}
+	return append(out, partly(f)...)
+}
+
+// partly says how many endpoints do not answer where some do, and what to write instead of them.
+func partly(f Facts) []Finding {
+	c := findings{check: CheckEndpoints}
+	silent := 0
+	for _, e := range f.Endpoints {
+		if e.Failure != nil {
+			silent++
+		}
+	}
+	if silent == 0 || silent == len(f.Endpoints) || len(f.Endpoints) < 2 {
+		return nil
+	}
+	remedy := "start those members again"
+	if named := advertised(f); len(named) > 0 {
+		remedy += "; or if they are at other addresses now, name these: etcd's members advertise " + listed(named)
+	}
+	c.add(Warning, remedy, "%d of %d endpoints do not answer", silent, len(f.Endpoints))
+	return c.all
+}
+
+// advertised are the addresses that the members of etcd advertise to clients.
+func advertised(f Facts) (out []string) {
+	for _, m := range f.Members {
+		if !m.Learner {
+			out = append(out, m.Clients...)
+		}
+	}
+	return out
+}
+
+// voters are the voting members of etcd, and how many of them answered at an endpoint.
+func (f Facts) voters() (all, answering int) {
+	for _, m := range f.Members {
+		if m.Learner {
+			continue
+		}
+		all++
+		if slices.ContainsFunc(f.Endpoints, func(e Endpoint) bool { return e.Status != nil && e.Status.MemberID == m.ID }) {
+			answering++
+		}
+	}
+	return all, answering
+}
+
+// quorum judges whether etcd can decide anything, and what it stands beyond that.
+func quorum(f Facts) []Finding {
+	c := findings{check: CheckQuorum}
+	all, answering := f.voters()
+	needed := all/2 + 1
+	heard := slices.ContainsFunc(f.Endpoints, func(e Endpoint) bool { return e.Status != nil || e.Health != "" })
+	served := slices.ContainsFunc(f.Endpoints, Endpoint.served)
+	failed := slices.ContainsFunc(f.Endpoints, func(e Endpoint) bool { return e.Failure != nil })
+	switch {
+	case !heard:
+		return nil // which the endpoints say
+	case !served && all > 0 && answering < needed:
+		c.add(Problem, fmt.Sprintf("start the members that are down, or repair the network between them: %d must run",
+			needed),
+			"etcd has no quorum: %s, so that it decides nothing", share(answering, all))
+		return c.all
+	case !served && f.leaderless():
+		c.add(Problem, "start the members that are down, or repair the network between them: more than half must run",
+			"etcd has no leader: too few of its members reach each other, so that it decides nothing")
+		return c.all
+	case !served:
+		return nil // which latency says
+	case all > 0 && answering < all && failed:
+		c.add(Warning, "start the missing members again", "of etcd, %s; %s", share(answering, all), spare(answering-needed))
+	case all > 0 && answering < all:
+		c.add(Note, "name all members in --etcd", "--etcd reaches %d of etcd's %d voting members: when those stop, nodes "+
+			"do not reach the others", answering, all)
+	case all == 2:
+		c.add(Note, "run three members", "etcd has two members, and stands the loss of neither")
+	}
+	leaders := map[uint64]bool{}
+	for _, e := range f.Endpoints {
+		if e.Status == nil {
+			continue
+		}
+		if e.Status.Leader == 0 {
+			c.add(Warning, "repair the network between the members of etcd, or leave this one out of --etcd",
+				"the member of etcd at %s sees no leader, and others do: it is cut off", e.Address)
+			continue
+		}
+		leaders[e.Status.Leader] = true
+	}
+	if len(leaders) > 1 {
+		c.add(Warning, "look again in some seconds: if it stays so, repair the network between the members of etcd",
+			"the members of etcd do not agree on their leader")
+	}
+	name := ""
+	for _, m := range f.Members {
+		if leaders[m.ID] && m.Name != "" {
+			name = ": " + m.Name
+		}
+	}
+	if all == 0 {
+		return c.orOK("etcd has a leader%s", name)
+	}
+	return c.orOK("etcd has a leader%s; %s", name, share(answering, all))
+}
+
+func share(answering, all int) string {
+	return fmt.Sprintf("%d of %d voting members answer here", answering, all)
+}
+
+// leaderless reports whether an endpoint says that there is no leader.
+func (f Facts) leaderless() bool {
+	return slices.ContainsFunc(f.Endpoints, func(e Endpoint) bool {
+		return e.Status != nil && e.Status.Leader == 0 || strings.Contains(e.Health, "NO LEADER")
+	})
+}
+
+func spare(n int) string {
+	if n <= 0 {
+		return "it stands no further loss"
+	}
+	return fmt.Sprintf("it stands the loss of %d more", n)
+}
+
+// learners judges whether an endpoint is a member that serves no nodes.
+func learners(f Facts) []Finding {
+	c := findings{check: CheckLearners}
+	for _, e := range f.Endpoints {
+		if e.Status != nil && e.Status.Learner {
+			c.add(Warning, "leave it out of --etcd until etcdctl member promote has made it a voting member",
+				"the member of etcd at %s is a learner: it serves no reads that nodes need", e.Address)
+		}
+	}
+	return c.all
+}
+
+// alarms judges whether etcd refuses writes.
+func alarms(f Facts) []Finding {
+	c := findings{check: CheckAlarms}
+	heard := false
+	for _, e := range f.Endpoints {
+		said := e.Health
+		if e.Status != nil {
+			heard = true
+			said += " " + strings.Join(e.Status.Errors, " ")
+		}
+		if strings.Contains(said, "NOSPACE") {
+			c.add(Problem, "make space (etcdctl compact, then etcdctl defrag, or a larger --quota-backend-bytes), then "+
+				"etcdctl alarm disarm", "etcd has the alarm NOSPACE: it refuses every write, and so each new session")
+		}
+		if strings.Contains(said, "CORRUPT") {
+			c.add(Problem, "replace the damaged member from a healthy one's data, then etcdctl alarm disarm",
+				"etcd has the alarm CORRUPT: its members do not hold the same data")
+		}
+	}
+	if !heard {
+		return c.all
+	}
+	return c.orOK("etcd has no alarm")
+}
+
+const (
+	// defaultQuota is etcd's, where an old one does not say its own.
+	defaultQuota = 2 << 30
+	mebibyte     = 1 << 20
+)
+
+// space judges whether etcd's database nears its limit.
+func space(f Facts) []Finding {
+	c := findings{check: CheckSpace}
+	var largest Status
+	for _, e := range f.Endpoints {
+		if e.Status == nil {
+			continue
+		}
+		s := *e.Status
+		if s.Size > largest.Size {
+			largest = s
+		}
+		quota, known := s.Quota, "its quota"
+		if quota <= 0 {
+			quota, known = defaultQuota, "etcd's default quota, for this version does not say its own"
+		}
+		if s.Size > quota/5*4 {
+			c.add(Warning, "etcdctl compact and etcdctl defrag, or a larger --quota-backend-bytes of etcd",
+				"the database of etcd at %s has %d MiB, of which %d are in use, of the %d MiB that are %s: when it is full, etcd "+
+					"refuses writes", e.Address, s.Size/mebibyte, s.InUse/mebibyte, quota/mebibyte, known)
+		}
+	}
+	if largest.Size == 0 {
+		return c.all
+	}
+	if largest.Quota <= 0 {
+		return c.orOK("etcd's database has %d MiB; this version does not say its quota", largest.Size/mebibyte)
+	}
+	return c.orOK("etcd's database has %d MiB of %d", largest.Size/mebibyte, largest.Quota/mebibyte)
+}
+
+// versions judges etcd's versions, and those of the nodes.
+func versions(f Facts) []Finding {
+	c := findings{check: CheckVersions}
+	var etcd []string
+	for _, e := range f.Endpoints {
+		if e.Status == nil {
+			continue
+		}
+		if !slices.Contains(etcd, e.Status.Version) {
+			etcd = append(etcd, e.Status.Version)
+		}
+		if etcdversion.RevokesRenewed(e.Status.Version) {
+			c.add(Warning, etcdversion.Upgrade, "etcd %s at %s can revoke leases that were renewed (etcd's issue 15247), so "+
+				"that two nodes may lead for a moment", e.Status.Version, e.Address)
+		}
+	}
+	if len(etcd) > 1 {
+		c.add(Note, "finish the upgrade of etcd", "the members of etcd have different versions: %s", listed(etcd))
+	}
+	if f.State != nil {
+		var nodes []string
+		for _, m := range f.State.Snapshot.Members {
+			if m.Version != "" && !slices.Contains(nodes, m.Version) {
+				nodes = append(nodes, m.Version)
+			}
+		}
+		if len(nodes) > 1 {
+			c.add(Note, "finish the upgrade of the nodes", "nodes run different versions: %s", listed(nodes))
+		}
+	}
+	if len(etcd) == 0 {
+		return c.all
+	}
+	if len(f.Members) > 1 {
+		return c.orOK("etcd %s; a leader of it that stood still for most of a TTL can revoke leases that were renewed, for "+
+			"which there are tokens", listed(etcd))
+	}
+	return c.orOK("etcd %s", listed(etcd))
+}
+
+// unread says that there is more that nobody looked at.
+func unread(f Facts) []Finding {
+	if f.Unread == "" {
+		return nil
+	}
+	c := findings{check: CheckUnread}
+	if slices.ContainsFunc(f.Endpoints, Endpoint.served) {
+		c.add(Warning, "run goversed doctor again; if it stays so, etcd is too busy", "the cluster itself was not looked "+
+			"at, although etcd answers: %s", f.Unread)
+		return c.all
+	}
+	c.add(Note, "run goversed doctor again when that is repaired", "the cluster itself was not looked at: %s", f.Unread)
+	return c.all
+}

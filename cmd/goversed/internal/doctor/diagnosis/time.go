@@ -1,0 +1,165 @@
+package diagnosis
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/goverse/goverse/internal/crash/suspicion"
+	"github.com/goverse/goverse/internal/state"
+)
+
+// roundShare is the part of the TTL that one request of a session's round has.
+const roundShare = 5
+
+// latency judges whether etcd answers fast enough for sessions of that TTL, and for crash detection.
+func latency(f Facts) []Finding {
+	c := findings{check: CheckLatency}
+	bound := f.TTL / roundShare
+	var slowest time.Duration
+	for _, e := range f.Endpoints {
+		if e.Failure != nil || e.Status != nil && e.Status.Learner {
+			continue
+		}
+		if e.ReadError != "" {
+			severity := Warning
+			if !slices.ContainsFunc(f.Endpoints, Endpoint.served) {
+				severity = Problem
+			}
+			c.add(severity, "look at etcd's log and quorum, and at the network", "etcd at %s answers no linearizable read: %s",
+				e.Address, e.ReadError)
+			continue
+		}
+		if e.WriteError != "" {
+			c.add(Problem, "look at etcd's log, its alarms and its disk", "etcd at %s creates no lease: %s", e.Address,
+				e.WriteError)
+		}
+		if e.RenewError != "" {
+			c.add(Problem, "name etcd's members as endpoints, if a proxy such as etcd grpc-proxy is between: etcd with access "+
+				"control on refuses its renewals; else look at etcd's log", "etcd at %s does not renew a lease: %s", e.Address,
+				e.RenewError)
+		}
+		read, write := median(e.Reads), median(e.Writes)
+		slowest = max(slowest, read, write)
+		far := suspicion.At(f.TTL, suspicion.Trips(0, e.Reads...)...).RoundTrip()
+		needed := func(d time.Duration) time.Duration {
+			return (roundShare*d + time.Second - 1).Truncate(time.Second)
+		}
+		remedy := func(d time.Duration) string {
+			return fmt.Sprintf("raise --ttl to %v or more, run the nodes nearer to etcd, or give it a faster disk", needed(d))
+		}
+		switch {
+		case read > bound || write > bound:
+			c.add(Problem, remedy(max(read, write)), "etcd at %s is too slow for a TTL of %v: a read takes %s and a write %s, "+
+				"and a session gives a request %s", e.Address, f.TTL, short(read), short(write), short(bound))
+		case slices.Max(e.Reads) > bound || len(e.Writes) > 0 && slices.Max(e.Writes) > bound:
+			c.add(Warning, remedy(slices.Max(append(slices.Clone(e.Writes), e.Reads...))), "etcd at %s was too slow once for "+
+				"a TTL of %v: up to %s for a read and %s for a write, and a session gives a request %s", e.Address, f.TTL,
+				short(slices.Max(e.Reads)), short(maxOf(e.Writes)), short(bound))
+		case suspicion.LeftToLease(&state.Member{Record: state.Record{TTL: int64(f.TTL / time.Second),
+			RoundTripMS: far.Milliseconds()}}):
+			c.add(Warning, fmt.Sprintf("raise --ttl to %v, or run the nodes nearer to etcd", suspicion.TTLFor(far)),
+				"etcd at %s is so far (%s) that crash detection leaves a node here to its lease", e.Address, short(read))
+		}
+	}
+	if slowest == 0 {
+		return c.all
+	}
+	return c.orOK("etcd answers within %s, and a session with a TTL of %v gives it %s", short(slowest), f.TTL,
+		short(bound))
+}
+
+func maxOf(all []time.Duration) time.Duration {
+	var most time.Duration
+	for _, d := range all {
+		most = max(most, d)
+	}
+	return most
+}
+
+func median(all []time.Duration) time.Duration {
+	if len(all) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(all))
+	return sorted[len(sorted)/2]
+}
+
+// ttl judges whether etcd grants what a node asks for.
+func ttl(f Facts) []Finding {
+	c := findings{check: CheckTTL}
+	granted := false
+	for _, e := range f.Endpoints {
+		granted = granted || e.Granted > 0
+		if e.Granted > f.TTL {
+			c.add(Warning, fmt.Sprintf("set --ttl %v, or a shorter --election-timeout of etcd, of which 1.5 times is the "+
+				"least TTL",
+				e.Granted),
+				"etcd grants a TTL of %v where %v are asked for: that is how long the others wait for a node that vanished",
+				e.Granted, f.TTL)
+		}
+	}
+	if !granted {
+		return c.all
+	}
+	if f.State != nil {
+		for _, m := range f.State.Snapshot.Members {
+			if has := time.Duration(m.TTL) * time.Second; m.TTL > 0 && has != f.granted() {
+				c.add(Note, "give all nodes, and goversed doctor, the same --ttl", "the node %s has a TTL of %v, and etcd is "+
+					"judged here by %v", m.Address, has, f.TTL)
+				break
+			}
+		}
+	}
+	return c.orOK("etcd grants the TTL that is asked for, %v", f.TTL)
+}
+
+// granted is the TTL that a node with the flags of the doctor would have.
+func (f Facts) granted() time.Duration {
+	most := f.TTL
+	for _, e := range f.Endpoints {
+		most = max(most, e.Granted)
+	}
+	return most
+}
+
+// certain is by how much two clocks have to differ before it is said. HTTP dates are exact to a second.
+const certain = 2 * time.Second
+
+// clocks judges how far apart the clocks are, of etcd's members, of nodes, and of this machine.
+func clocks(f Facts) []Finding {
+	c := findings{check: CheckClocks}
+	type clock struct {
+		name string
+		Clock
+	}
+	all := []clock{{name: "this machine"}}
+	for _, e := range f.Endpoints {
+		if e.Clock != nil {
+			all = append(all, clock{"etcd at " + e.Address, *e.Clock})
+		}
+	}
+	for _, n := range f.Nodes {
+		if n.HTTP != nil && n.HTTP.Clock != nil {
+			all = append(all, clock{"the node " + n.Address, *n.HTTP.Clock})
+		}
+	}
+	if len(all) == 1 {
+		return nil
+	}
+	first, last := all[0], all[0]
+	for _, one := range all {
+		if one.AtMost < first.AtMost {
+			first = one
+		}
+		if one.AtLeast > last.AtLeast {
+			last = one
+		}
+	}
+	if apart := last.AtLeast - first.AtMost; apart > certain {
+		c.add(Warning, "synchronise the clocks, with NTP: no term and no lease counts by them, but certificates, tokens of "+
+			"etcd's access control and every log do",
+			"the clock of %s is at least %s ahead of that of %s", last.name, short(apart), first.name)
+	}
+	return c.orOK("the clocks of %d processes agree, as far as the dates of HTTP show", len(all))
+}

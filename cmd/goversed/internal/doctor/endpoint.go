@@ -1,0 +1,181 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cmd/goversed/internal/doctor/diagnosis"
+	"github.com/goverse/goverse/internal/etcd/connect"
+)
+
+const (
+	// reads and leases are how many of them measure how fast an endpoint is.
+	reads  = 6
+	leases = 2
+)
+
+// endpoints looks at each endpoint, all at once. Members are etcd's, nil if none says.
+func (x *examiner) endpoints(ctx context.Context) (out []diagnosis.Endpoint, members []diagnosis.Member) {
+	all := addresses(x.Etcd)
+	out = make([]diagnosis.Endpoint, len(all))
+	said := make([][]diagnosis.Member, len(all))
+	var wg sync.WaitGroup
+	for i, address := range all {
+		wg.Go(func() { out[i], said[i] = x.endpoint(ctx, address) })
+	}
+	wg.Wait()
+	for _, m := range said {
+		if len(m) > len(members) {
+			members = m
+		}
+	}
+	return out, members
+}
+
+func (x *examiner) endpoint(ctx context.Context, address string) (e diagnosis.Endpoint, members []diagnosis.Member) {
+	e.Address = address
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { e.Health, e.Clock = x.health(ctx, address) })
+	one := x.Etcd
+	one.Address, one.DialTimeout = address, stepTimeout
+	client, err := one.Connect(ctx)
+	if err == nil {
+		defer func() { _ = client.Close() }() // what was written is revoked
+		asking, cancel := context.WithTimeout(ctx, stepTimeout)
+		defer cancel()
+		err = one.Ask(asking, "", func(ctx context.Context) error {
+			said, err := client.Status(ctx, address)
+			if err == nil {
+				e.Status = &diagnosis.Status{Version: said.Version, MemberID: said.Header.GetMemberId(), Leader: said.Leader,
+					Learner: said.IsLearner, Size: said.DbSize, InUse: said.DbSizeInUse, Quota: said.DbSizeQuota, Errors: said.Errors}
+			}
+			return err
+		})
+	}
+	if e.Failure = failure(err); e.Failure != nil {
+		return e, nil
+	}
+	members = membersOf(ctx, client)
+	x.measure(ctx, client, &e)
+	return e, members
+}
+
+// failure is what err means for an endpoint.
+func failure(err error) *diagnosis.Failure {
+	if err == nil {
+		return nil
+	}
+	f := &diagnosis.Failure{Kind: diagnosis.Unreachable}
+	switch {
+	case errors.Is(err, connect.ErrNotEtcd):
+		f.Kind = diagnosis.NotEtcd
+	case errors.Is(err, connect.ErrDenied):
+		f.Kind = diagnosis.Denied
+	}
+	var ok bool
+	if f.Says, f.Remedy, ok = connect.Parts(err); !ok {
+		f.Says = why(err)
+	}
+	if f.Remedy == "" {
+		f.Remedy = "check --etcd and that etcd runs there"
+	}
+	return f
+}
+
+// membersOf asks for etcd's members, which takes no quorum from 3.5 on.
+func membersOf(ctx context.Context, client *clientv3.Client) (out []diagnosis.Member) {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	said, err := client.MemberList(ctx, clientv3.WithSerializable())
+	if err != nil {
+		return nil
+	}
+	for _, m := range said.Members {
+		out = append(out, diagnosis.Member{ID: m.ID, Name: m.Name, Learner: m.IsLearner, Clients: m.ClientURLs})
+	}
+	return out
+}
+
+// measure reads, and creates and revokes leases, and says how long each took, or why the first one failed, or that one
+// was not renewed: a proxy may pass everything else on. The
+// connection is made before, and those of a kind are sent at once, so that they take no longer than one.
+func (x *examiner) measure(ctx context.Context, client *clientv3.Client, e *diagnosis.Endpoint) {
+	read := func(ctx context.Context) error {
+		_, err := client.Get(clientv3.WithRequireLeader(ctx), x.Keys.RangeStart(), clientv3.WithKeysOnly())
+		if connect.Refuses(err) {
+			return nil // it is refused only when it was read
+		}
+		return err
+	}
+	if _, err := timed(ctx, 1, func(ctx context.Context, _ int) error { return read(ctx) }); err != nil {
+		e.ReadError = why(err)
+		return
+	}
+	took, err := timed(ctx, reads, func(ctx context.Context, _ int) error { return read(ctx) })
+	if err != nil {
+		e.ReadError = why(err)
+		return
+	}
+	e.Reads = took
+	var granted [leases]*clientv3.LeaseGrantResponse
+	took, err = timed(ctx, leases, func(ctx context.Context, i int) (err error) {
+		granted[i], err = client.Grant(ctx, int64(x.TTL/time.Second))
+		return err
+	})
+	if err != nil {
+		e.WriteError = why(err)
+	} else {
+		e.Writes, e.Granted = took, time.Duration(granted[0].TTL)*time.Second
+		if _, err := timed(ctx, 1, func(ctx context.Context, _ int) error {
+			_, err := client.KeepAliveOnce(clientv3.WithRequireLeader(ctx), granted[0].ID)
+			return err
+		}); err != nil {
+			e.RenewError = why(err)
+		}
+	}
+	took, err = timed(context.WithoutCancel(ctx), leases, func(ctx context.Context, i int) error {
+		if granted[i] == nil {
+			return nil
+		}
+		return revoke(ctx, client, granted[i].ID)
+	})
+	if err == nil && e.WriteError == "" {
+		e.Writes = append(e.Writes, took...)
+	}
+}
+
+// timed does something n times at once, each with the time-out of a step, and returns how long each took, or an
+// error.
+func timed(ctx context.Context, n int, do func(ctx context.Context, i int) error) ([]time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	took, errs := make([]time.Duration, n), make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			began := time.Now()
+			errs[i] = do(ctx, i)
+			took[i] = time.Since(began)
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return took, nil
+}
+
+// revoke ends a lease, also when ctx has ended.
+func revoke(ctx context.Context, client *clientv3.Client, lease clientv3.LeaseID) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepTimeout)
+	defer cancel()
+	_, err := client.Revoke(ctx, lease)
+	return err
+}

@@ -1,0 +1,71 @@
+package doctor
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cmd/goversed/internal/doctor/diagnosis"
+	"github.com/goverse/goverse/internal/etcd/connect"
+	"github.com/goverse/goverse/internal/state"
+)
+
+const (
+	// mostLeases is how many of the cluster's are looked at, and mostStrange how many of others.
+	mostLeases  = 1024
+	mostStrange = 256
+)
+
+// leases looks at those that keys of the cluster's range are on, and at some others.
+func (x *examiner) leases(ctx context.Context, client *clientv3.Client, kvs []state.KV) diagnosis.Leases {
+	ctx, cancel := context.WithTimeout(ctx, 4*stepTimeout)
+	defer cancel()
+	out := diagnosis.Leases{Of: map[int64]diagnosis.Lease{}, Total: -1}
+	var own []int64
+	for _, kv := range kvs {
+		if kv.Lease != 0 {
+			own = append(own, kv.Lease)
+		}
+	}
+	slices.Sort(own)
+	own = slices.Compact(own)
+	own = own[:min(len(own), mostLeases)]
+	var mu sync.Mutex
+	each(len(own), func(i int) {
+		said, err := client.TimeToLive(ctx, clientv3.LeaseID(own[i]))
+		if err != nil || said.TTL < 0 {
+			return // it has ended meanwhile
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		out.Of[own[i]] = diagnosis.Lease{Left: time.Duration(said.TTL) * time.Second,
+			Granted: time.Duration(said.GrantedTTL) * time.Second}
+	})
+	all, err := client.Leases(ctx)
+	if err != nil {
+		return out
+	}
+	out.Total = len(all.Leases)
+	var strange []clientv3.LeaseID
+	for _, l := range all.Leases {
+		if _, known := slices.BinarySearch(own, int64(l.ID)); !known && len(strange) < mostStrange {
+			strange = append(strange, l.ID)
+		}
+	}
+	each(len(strange), func(i int) {
+		said, err := client.TimeToLive(ctx, strange[i], clientv3.WithAttachedKeys())
+		if err != nil && !connect.Refuses(err) || err == nil && said.TTL < 0 {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		out.Looked++
+		if err == nil && len(said.Keys) == 0 {
+			out.Empty++
+		}
+	})
+	return out
+}

@@ -1,0 +1,118 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/cmd/goversed/internal/doctor/diagnosis"
+	"github.com/goverse/goverse/internal/etcd/access"
+	"github.com/goverse/goverse/internal/etcd/connect"
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/test/etcdtest"
+	"github.com/goverse/goverse/internal/test/leaktest"
+)
+
+func TestMain(m *testing.M) {
+	leaktest.RunMore()
+	leaktest.Main(m)
+}
+
+const patience = 20 * time.Second
+
+// keys are those of the clusters under test.
+func keys(t *testing.T) state.Keys {
+	t.Helper()
+	return prefixed(t, clustertest.Prefix)
+}
+
+// prefixed are those under another prefix.
+func prefixed(t *testing.T, prefix string) state.Keys {
+	t.Helper()
+	k, err := state.NewKeys(prefix)
+	require.NoError(t, err)
+	return k
+}
+
+// seen is what the doctor finds, and what it finds when it looks again: on a machine that is busy, etcd can take too
+// long to answer.
+type seen struct {
+	found []diagnosis.Finding
+	again func() []diagnosis.Finding
+}
+
+// look is what the doctor finds at these endpoints, with a TTL of 10 s unless alter changes that.
+func look(t *testing.T, endpoints string, alter ...func(*Config)) *seen {
+	t.Helper()
+	cfg := Config{Etcd: connect.Config{Address: endpoints, Words: connect.Flags}, Keys: keys(t), TTL: 10 * time.Second,
+		Program: access.Node, Timeout: patience}
+	for _, change := range alter {
+		change(&cfg)
+	}
+	s := &seen{again: func() []diagnosis.Finding { return diagnosis.Diagnose(Examine(etcdtest.Context(t), cfg)) }}
+	s.found = s.again()
+	return s
+}
+
+// until looks again and again until enough is true, and fails if it never is.
+func (s *seen) until(t *testing.T, enough func() bool, format string, args ...any) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !enough(); s.found = s.again() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s in:\n%s", fmt.Sprintf(format, args...), s)
+		}
+	}
+}
+
+// String is the findings as people see them.
+func (s *seen) String() string {
+	var out strings.Builder
+	_ = Print(&out, s.found, false) // it cannot fail
+	return out.String()
+}
+
+// user has the doctor log in.
+func user(name, password string) func(*Config) {
+	return func(c *Config) { c.Etcd.Username, c.Etcd.Password = name, password }
+}
+
+func ttl(d time.Duration) func(*Config) { return func(c *Config) { c.TTL = d } }
+
+// finds reports whether there is a finding of that check and severity that says all of it, in what is so or in its
+// remedy, which it must have.
+func (s *seen) finds(check string, severity diagnosis.Severity, says ...string) bool {
+	for _, f := range s.found {
+		has := f.Check == check && f.Severity == severity && (f.Remedy != "" || severity <= diagnosis.Note)
+		for _, one := range says {
+			has = has && (strings.Contains(f.Says, one) || strings.Contains(f.Remedy, one))
+		}
+		if has {
+			return true
+		}
+	}
+	return false
+}
+
+// requireFound fails unless there is such a finding, with a remedy.
+func requireFound(t *testing.T, s *seen, check string, severity diagnosis.Severity, says ...string) {
+	t.Helper()
+	s.until(t, func() bool { return s.finds(check, severity, says...) }, "no %v of %s that says %q", severity, check, says)
+}
+
+// requireAtMost fails if something is worse than that; with checks, something of theirs.
+func requireAtMost(t *testing.T, s *seen, severity diagnosis.Severity, checks ...string) {
+	t.Helper()
+	s.until(t, func() bool {
+		for _, f := range s.found {
+			if f.Severity > severity && (len(checks) == 0 || slices.Contains(checks, f.Check)) {
+				return false
+			}
+		}
+		return true
+	}, "worse than %v", severity)
+}

@@ -1,0 +1,203 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/goverse/goverse/cluster/once"
+	"github.com/goverse/goverse/internal/leasequeue"
+	"github.com/goverse/goverse/internal/leasequeue/effects"
+	"github.com/goverse/goverse/internal/lifecycle"
+)
+
+// The errors of Resolve, beside once.ErrNotUnknown.
+var (
+	// ErrRuns: the attempt is under way, and says itself what became of it.
+	ErrRuns = errors.New("that attempt still runs")
+	// ErrNotConfirmed: it may have been resolved, or not.
+	ErrNotConfirmed = errors.New("etcd did not confirm that it is resolved")
+)
+
+// Effect is an effect that runs at most once, as etcd has it.
+type Effect struct {
+	Name    string     `json:"name"`
+	Key     string     `json:"key"`   // of its mark in etcd: plain text, whatever the name is
+	State   once.State `json:"state"` // running, unknown, done, failed or unreadable
+	Attempt int        `json:"attempt"`
+	Token   int64      `json:"token"` // of that attempt
+	By      string     `json:"by"`    // who made it
+	// At is since when it is so, by the clock of who wrote it.
+	At       time.Time `json:"at,omitzero"`
+	Error    string    `json:"error,omitempty"`
+	Resolved string    `json:"resolved_by,omitempty"`
+	Size     int       `json:"result_bytes"`
+	// Dropped: the result was too long to keep; it had Size bytes.
+	Dropped bool   `json:"result_dropped,omitempty"`
+	Result  []byte `json:"result,omitempty"` // base64 in JSON; not in lists
+}
+
+// Effects are those that a list found.
+type Effects struct {
+	Effects []Effect `json:"effects"` // never nil
+	More    bool     `json:"more"`    // there are others behind the last
+	// After is where the list was cut short by ctx's deadline: those up to that name are in it.
+	After string `json:"after,omitempty"`
+}
+
+func (o *Operator) effect(s once.Standing) Effect {
+	return Effect{Name: s.Name, Key: o.keys.EffectMark(s.Name), State: s.State, Attempt: s.Attempt, Token: s.Token,
+		By: s.By,
+		At: s.At, Error: s.Error, Resolved: s.Resolved, Size: max(len(s.Value), s.Dropped),
+		Dropped: s.Dropped > 0, Result: s.Value}
+}
+
+// Effects reads how effects stand, as effects.List does, without what they returned. It takes as long as it needs,
+// until ctx ends: timeout bounds one step, in which etcd has to answer something. Errors are those of Read.
+func (o *Operator) Effects(ctx context.Context, timeout time.Duration, q once.Query) (Effects, error) {
+	all := Effects{Effects: []Effect{}}
+	limit := q.Limit
+	for {
+		q.Limit = limit - len(all.Effects)
+		var found []once.Standing
+		after, err := o.step(ctx, timeout, "READ"+o.onEffects(), func(ctx context.Context) (err error) {
+			found, all.More, err = effects.List(ctx, o.client, o.keys, q)
+			return err
+		})
+		if err != nil {
+			return Effects{}, err
+		}
+		for _, s := range found {
+			e := o.effect(s)
+			e.Result = nil
+			all.Effects = append(all.Effects, e)
+		}
+		switch {
+		case after == "":
+			return all, nil
+		case errors.Is(ctx.Err(), context.DeadlineExceeded):
+			all.After = after
+			return all, nil
+		}
+		q.After = after
+	}
+}
+
+// step reads on in a list for a time, and returns behind which name that goes on, "" if it is complete. Errors are
+// those of Read: nothing was read.
+func (o *Operator) step(ctx context.Context, timeout time.Duration, needs string,
+	list func(context.Context) error) (after string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	err = o.etcd.Ask(ctx, needs, func(ctx context.Context) error {
+		err := list(ctx)
+		if unfinished, ok := errors.AsType[*lifecycle.UnfinishedError](err); ok {
+			after = unfinished.After
+			return nil
+		}
+		return err
+	})
+	return after, err
+}
+
+// Effect reads how one effect stands. Errors are those of Read and effects.Look.
+func (o *Operator) Effect(ctx context.Context, name string) (Effect, error) {
+	s, err := o.look(ctx, name)
+	return o.effect(s), err
+}
+
+func (o *Operator) look(ctx context.Context, name string) (once.Standing, error) {
+	var s once.Standing
+	err := o.etcd.Ask(ctx, "READ"+o.onEffects(), func(ctx context.Context) (err error) {
+		s, err = effects.Look(ctx, o.client, o.keys, name)
+		return err
+	})
+	if errors.Is(err, once.ErrNoMark) {
+		return s, fmt.Errorf("effect %s: %w; check --prefix; goversed effects shows those that are known",
+			shown(name), once.ErrNoMark)
+	}
+	return s, err
+}
+
+// Resolve says what is true of the attempt with that token, whose outcome is unknown, as
+// effects.Effects.Resolve does, and returns how the effect stands then. It is remembered for as
+// long as those who tried it would. An attempt that etcd takes for alive is refused with ErrRuns,
+// and another one than that with the token with once.ErrNotUnknown. Other errors are those of
+// Effect, once.ErrValueTooLong, and ErrNotConfirmed when timeout has passed.
+func (o *Operator) Resolve(ctx context.Context, timeout time.Duration, name string, token int64, tookPlace bool,
+	result []byte) (Effect, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	looking, looked := context.WithTimeout(ctx, connectTimeout)
+	defer looked()
+	s, err := o.look(looking, name)
+	if err != nil {
+		return Effect{}, err
+	}
+	if err := resolvable(s, token); err != nil {
+		return Effect{}, err
+	}
+	err = o.resolve(ctx, s, tookPlace, result)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return Effect{}, fmt.Errorf("effect %s: %w: goversed effects show says whether it is (%w)", shown(name),
+			ErrNotConfirmed, err)
+	case errors.Is(err, once.ErrNotUnknown):
+		return Effect{}, fmt.Errorf("effect %s was resolved by somebody else meanwhile: %w", shown(name), err)
+	case err != nil:
+		return Effect{}, o.etcd.Explain(ctx, err, "READ and WRITE"+o.onEffects())
+	}
+	// As it was written: somebody may run it again already.
+	s.State, s.Value, s.Resolved, s.At = once.Failed, nil, operatorsName, time.Time{}
+	if tookPlace {
+		s.State, s.Value = once.Done, result
+	}
+	return o.effect(s), nil
+}
+
+// resolvable is nil if the outcome of the attempt with that token is unknown.
+func resolvable(s once.Standing, token int64) error {
+	attempt := fmt.Sprintf("effect %s, attempt %d by %s, token %d", shown(s.Name), s.Attempt, shown(s.By), s.Token)
+	switch {
+	case s.State == once.Unreadable:
+		return fmt.Errorf("effect %s: its mark cannot be read: %s", shown(s.Name), s.Error)
+	case s.Token != token:
+		return fmt.Errorf("%s, is %s: it is not the attempt with token %d; look at it anew: %w",
+			attempt, s.State, token, once.ErrNotUnknown)
+	case s.State == once.Running:
+		return fmt.Errorf("%s: %w: its session lives, and it says itself what became of it; wait until it has ended",
+			attempt, ErrRuns)
+	case s.State != once.Unknown:
+		return fmt.Errorf("%s, is %s: %w", attempt, s.State, once.ErrNotUnknown)
+	}
+	return nil
+}
+
+// resolve does it on a session of its own.
+func (o *Operator) resolve(ctx context.Context, s once.Standing, tookPlace bool, result []byte) error {
+	keeper, err := o.newKeeper(o.keys.EffectMark(s.Name))
+	if err != nil {
+		return err
+	}
+	queues, err := leasequeue.New(leasequeue.Config{Client: o.client, Keeper: keeper}, o.keys.Effects())
+	if err != nil {
+		return err
+	}
+	cfg := effects.Config{Queues: queues.Queues(o.keys.Effects()), Keys: o.keys, Owner: operatorsName}
+	if s.Retention >= time.Minute { // or it was written by a version that does not say
+		cfg.Retention = s.Retention
+	}
+	all, err := effects.New(cfg)
+	if err != nil {
+		return err
+	}
+	return onSession(ctx, keeper, queues.Run, func() error {
+		return all.Resolve(ctx, s.Name, s.Token, tookPlace, result)
+	})
+}
+
+// onEffects is where effects lie, which is outside the range that every node watches.
+func (o *Operator) onEffects() string {
+	return " on the prefixes " + o.keys.EffectMarks() + " and " + o.keys.Effects().Root()
+}

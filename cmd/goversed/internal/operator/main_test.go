@@ -1,0 +1,57 @@
+package operator
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/internal/test/leaktest"
+	"github.com/goverse/goverse/internal/test/nodetest"
+)
+
+func TestMain(m *testing.M) {
+	leaktest.RunMore()
+	leaktest.Main(m)
+}
+
+const patience = 10 * time.Second
+
+// patient returns a context that only ends if a test hangs.
+func patient(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// open is an operator of the cluster, over TCP as in life.
+func open(t *testing.T, c *clustertest.Cluster) *Operator {
+	t.Helper()
+	return openAt(t, c.Etcd().Endpoint())
+}
+
+func openAt(t *testing.T, address string) *Operator {
+	t.Helper()
+	o, err := Open(cluster.Config{EtcdAddress: address, EtcdPrefix: "/goverse"}, patience)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, o.Close()) })
+	return o
+}
+
+// requireNothingLeft fails if a request or its lease is still in etcd. Only leases
+// of members remain.
+func requireNothingLeft(t *testing.T, c *clustertest.Cluster) {
+	t.Helper()
+	resp, err := c.Client().Get(patient(t), nodetest.Keys.Request())
+	require.NoError(t, err)
+	require.Empty(t, resp.Kvs)
+	leases, err := c.Client().Leases(patient(t))
+	require.NoError(t, err)
+	d, err := open(t, c).Read(patient(t))
+	require.NoError(t, err)
+	require.Len(t, leases.Leases, len(d.Members))
+}

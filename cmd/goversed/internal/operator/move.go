@@ -1,0 +1,62 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/internal/member/request"
+	"github.com/goverse/goverse/internal/state"
+)
+
+// Outcome is who leads after a request, and who led before.
+type Outcome struct {
+	LeaderID         string `json:"leader_id"`
+	Term             int64  `json:"term"` // the same number as Token
+	Token            int64  `json:"token"`
+	PreviousLeaderID string `json:"previous_leader_id"`
+	PreviousToken    int64  `json:"previous_token"`
+	Moved            bool   `json:"moved"` // to another node
+}
+
+// Resign asks the leader to give way to the next in the queue, and waits until
+// somebody leads under a new token: the same node again if it is alone. Errors are
+// ErrNobody and those of Read and request.AwaitHandover; the wait ends after timeout with
+// election.ErrNotMoved, and the request is withdrawn.
+func (o *Operator) Resign(ctx context.Context, timeout time.Duration) (Outcome, error) {
+	return o.ask(ctx, timeout, state.RequestResign, "")
+}
+
+// Transfer asks for the leadership to go to the node at address, and waits until it
+// leads; that it led already is no error. Errors are those of Resign.
+func (o *Operator) Transfer(ctx context.Context, timeout time.Duration, address string) (Outcome, error) {
+	return o.ask(ctx, timeout, state.RequestTransfer, address)
+}
+
+func (o *Operator) ask(ctx context.Context, timeout time.Duration, kind state.RequestKind,
+	address string) (Outcome, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	m, end, err := o.begin(ctx)
+	if err != nil {
+		return Outcome{}, err
+	}
+	defer end()
+	s := m.Snapshot()
+	if len(s.Members) == 0 && len(s.Queue) == 0 {
+		return Outcome{}, o.nobody(ctx)
+	}
+	before := s.Leader()
+	after, err := request.AwaitHandover(ctx, o.client, m, kind, address)
+	switch {
+	case errors.Is(err, election.ErrNotMoved) && ctx.Err() != nil:
+		return Outcome{}, fmt.Errorf("%w; no request is left behind, look at goversed status or give more --timeout than %v",
+			err, timeout)
+	case err != nil:
+		return Outcome{}, o.explain(ctx, err)
+	}
+	return Outcome{LeaderID: after.Address, Term: after.Token, Token: after.Token,
+		PreviousLeaderID: before.Address, PreviousToken: before.Token, Moved: after.Address != before.Address}, nil
+}

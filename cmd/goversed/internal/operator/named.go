@@ -1,0 +1,154 @@
+package operator
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/internal/leasequeue"
+	"github.com/goverse/goverse/internal/leasequeue/elections"
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/wait"
+)
+
+// NamedElection is an election other than the cluster's own, as etcd has it.
+type NamedElection struct {
+	Name       string           `json:"name"`
+	LeaderID   string           `json:"leader_id"`
+	Token      int64            `json:"token"`
+	Candidates []NamedCandidate `json:"candidates"` // the leader first
+}
+
+// NamedCandidate is one that stands in a named election.
+type NamedCandidate struct {
+	Address  string `json:"address"`
+	Priority int    `json:"priority"`
+	Member   bool   `json:"member"` // false if it is no Goverse node
+}
+
+// electionsAtOnce is how many are read between two questions whether there are more.
+const electionsAtOnce = 1000
+
+// Elections reads which named elections somebody stands in, by name. It takes as long as it needs, until ctx ends:
+// timeout bounds one step, in which etcd has to answer something. Errors are those of Read.
+func (o *Operator) Elections(ctx context.Context, timeout time.Duration) ([]NamedElection, error) {
+	out := []NamedElection{}
+	q := election.Query{Limit: electionsAtOnce}
+	for more := true; more; {
+		var found []election.Standing
+		after, err := o.step(ctx, timeout, "READ on the prefix "+o.keys.Elections().Root(),
+			func(ctx context.Context) (err error) {
+				found, more, err = elections.List(ctx, o.client, o.keys, q)
+				return err
+			})
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range found {
+			out = append(out, namedElection(s))
+			q.After = s.Name
+		}
+		if after != "" {
+			q.After = after
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return nil, fmt.Errorf("there are more elections than were read in time: give a longer --timeout, or none: %w",
+					ctx.Err())
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b NamedElection) int { return cmp.Compare(a.Name, b.Name) })
+	return out, nil
+}
+
+func namedElection(s election.Standing) NamedElection {
+	e := NamedElection{Name: s.Name, LeaderID: s.Leader.Address, Token: s.Leader.Token}
+	for _, c := range s.Candidates {
+		e.Candidates = append(e.Candidates, NamedCandidate(c))
+	}
+	return e
+}
+
+// TransferElection asks for a named election to be led by the candidate at address, and waits
+// until it is; that it led already is no error. Errors are those of Read and
+// elections.Election.Transfer; the wait ends after timeout with election.ErrNotMoved, and the
+// request is withdrawn.
+func (o *Operator) TransferElection(ctx context.Context, timeout time.Duration, name, address string) (Outcome, error) {
+	return o.askNamed(ctx, timeout, name, func(ctx context.Context, e *elections.Election) error {
+		return e.Transfer(ctx, address)
+	})
+}
+
+// ResignElection asks the leader of a named election to give way to the next, as
+// TransferElection does.
+func (o *Operator) ResignElection(ctx context.Context, timeout time.Duration, name string) (Outcome, error) {
+	return o.askNamed(ctx, timeout, name, func(ctx context.Context, e *elections.Election) error {
+		return e.RequestResign(ctx)
+	})
+}
+
+// askNamed has ask done by one that follows the election, on a session of its own, and reads
+// who leads before and after.
+func (o *Operator) askNamed(ctx context.Context, timeout time.Duration, name string,
+	ask func(context.Context, *elections.Election) error) (Outcome, error) {
+	if err := state.CheckName("election", name); err != nil {
+		return Outcome{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	before, err := o.leads(ctx, name)
+	if err != nil {
+		return Outcome{}, err
+	}
+	if err := o.follow(ctx, name, ask); err != nil {
+		return Outcome{}, err
+	}
+	now, err := o.leads(ctx, name)
+	if err != nil {
+		return Outcome{}, err
+	}
+	return Outcome{LeaderID: now.Address, Term: now.Token, Token: now.Token,
+		PreviousLeaderID: before.Address, PreviousToken: before.Token, Moved: now.Address != before.Address}, nil
+}
+
+// leads reads who leads one election.
+func (o *Operator) leads(ctx context.Context, name string) (election.Leader, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	var e election.Standing
+	err := o.etcd.Ask(ctx, "READ on the prefix "+o.keys.Elections().Root(), func(ctx context.Context) (err error) {
+		e, err = elections.Look(ctx, o.client, o.keys, name)
+		return err
+	})
+	if errors.Is(err, election.ErrNoLeader) {
+		err = fmt.Errorf("election %s: %w; goversed elections shows those that somebody leads",
+			shown(name), election.ErrNoLeader)
+	}
+	return e.Leader, err
+}
+
+// follow has do done with an election that is followed, and ends the session.
+func (o *Operator) follow(ctx context.Context, name string, do func(context.Context, *elections.Election) error) error {
+	keeper, err := o.newKeeper(o.keys.Elections().Bucket(name))
+	if err != nil {
+		return err
+	}
+	queues, err := leasequeue.New(leasequeue.Config{Client: o.client, Keeper: keeper}, o.keys.Elections())
+	if err != nil {
+		return err
+	}
+	all, err := elections.New(elections.Config{Queues: queues.Queues(o.keys.Elections()), Address: operatorsName})
+	if err != nil {
+		return err
+	}
+	return onSession(ctx, keeper, wait.All(queues.Run, all.Run), func() error {
+		e, err := all.Observe(name)
+		if err != nil {
+			return err
+		}
+		return do(ctx, e)
+	})
+}

@@ -1,0 +1,100 @@
+package operator
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/test/nodetest"
+)
+
+func TestNamedElections(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 3)
+	o := open(t, c)
+	all, err := o.Elections(patient(t), time.Minute)
+	require.NoError(t, err)
+	require.Empty(t, all)
+	stand := func(i int, name string, opts ...election.StandOption) *cluster.Candidate {
+		e, err := c.Node(i).Cluster().Elections().Stand(name, opts...)
+		require.NoError(t, err)
+		c.Eventually(func() bool { return strings.Contains(strings.Join(e.Queue(), " "), c.Node(i).Address()) }, "it stands")
+		return e
+	}
+	a, b, third := c.Node(0).Address(), c.Node(1).Address(), c.Node(2).Address()
+	first := stand(0, "outbox")
+	second := stand(1, "outbox")
+	stand(2, "outbox", election.Priority(-1))
+	stand(1, "a name/with, all")
+	c.Eventually(first.IsLeader, "it leads")
+
+	all, err = o.Elections(patient(t), time.Minute)
+	require.NoError(t, err)
+	require.Len(t, all, 2)
+	require.Equal(t, NamedElection{Name: "outbox", LeaderID: a, Token: first.Term().Token(),
+		Candidates: []NamedCandidate{{a, 0, true}, {b, 0, true}, {third, -1, true}}}, all[1])
+
+	before := first.Term().Token()
+	out, err := o.TransferElection(patient(t), patience, "outbox", b)
+	require.NoError(t, err)
+	c.Eventually(second.IsLeader, "it leads")
+	require.Equal(t, Outcome{LeaderID: b, Term: out.Token, Token: second.Term().Token(), PreviousLeaderID: a,
+		PreviousToken: before, Moved: true}, out)
+	out, err = o.TransferElection(patient(t), patience, "outbox", b)
+	require.NoError(t, err)
+	require.False(t, out.Moved)
+	_, err = o.TransferElection(patient(t), patience, "outbox", third)
+	require.ErrorIs(t, err, election.ErrPreferred)
+	_, err = o.TransferElection(patient(t), patience, "outbox", "127.0.0.1:1")
+	require.ErrorIs(t, err, election.ErrNotCandidate)
+	_, err = o.TransferElection(patient(t), patience, "nothing", b)
+	require.ErrorIs(t, err, election.ErrNoLeader)
+	require.ErrorContains(t, err, "goversed elections shows")
+
+	out, err = o.ResignElection(patient(t), patience, "a name/with, all")
+	require.NoError(t, err)
+	require.False(t, out.Moved)
+	require.Greater(t, out.Token, out.PreviousToken)
+
+	// A leader of a version that knows no requests is not waited for forever, and nothing is left.
+	_, err = c.Client().Put(patient(t), nodetest.Keys.Elections().Entry("old", 1, 1, state.Traits{}), "old:1")
+	require.NoError(t, err)
+	stand(0, "old")
+	_, err = o.TransferElection(patient(t), time.Second, "old", a)
+	require.ErrorIs(t, err, election.ErrNotMoved)
+	requests, err := c.Client().Get(patient(t), nodetest.Keys.Elections().Requests().Root(), clientv3.WithPrefix())
+	require.NoError(t, err)
+	for _, kv := range requests.Kvs {
+		require.NotContains(t, string(kv.Key), "!")
+	}
+	requireNothingLeft(t, c)
+}
+
+func TestPrintElections(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	all := []NamedElection{
+		{Name: "a name", LeaderID: "a:1", Token: 7, Candidates: []NamedCandidate{{"a:1", 0, true}}},
+		{Name: "b", LeaderID: "elsewhere", Token: 8, Candidates: []NamedCandidate{{"elsewhere", 0, false}, {"b:1", 2, true},
+			{"c:1", 0, true}}},
+	}
+	require.NoError(t, PrintElections(&out, "/p", all, false))
+	require.Equal(t, `ELECTION  LEADER                          TOKEN  NEXT
+"a name"  a:1                             7      -
+b         elsewhere (not a Goverse node)  8      b:1 (priority 2), c:1
+`, out.String())
+	out.Reset()
+	require.NoError(t, PrintElections(&out, "/p", nil, false))
+	require.Equal(t, "nobody stands in a named election under /p\n", out.String())
+	out.Reset()
+	require.NoError(t, PrintElections(&out, "/p", all[:1], true))
+	require.JSONEq(t, `[{"name": "a name", "leader_id": "a:1", "token": 7,
+		"candidates": [{"address": "a:1", "priority": 0, "member": true}]}]`, out.String())
+}

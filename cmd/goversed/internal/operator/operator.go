@@ -1,0 +1,131 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cmd/goversed/internal/prefixes"
+	"github.com/goverse/goverse/internal/etcd/connect"
+	"github.com/goverse/goverse/internal/etcd/watchcache"
+	"github.com/goverse/goverse/internal/state"
+)
+
+// connectTimeout bounds the first question to etcd in what may then take longer.
+const connectTimeout = 5 * time.Second
+
+// ErrNobody: no node is registered, which is most often a wrong prefix.
+var ErrNobody = errors.New("no node is registered")
+
+func nobody(prefix string) error { return fmt.Errorf("%w under %s: check --prefix", ErrNobody, prefix) }
+
+// nobody says that no node is registered, and under which other prefixes there are some.
+func (o *Operator) nobody(ctx context.Context) error {
+	return elsewhere(o.keys.Prefix(), prefixes.Find(ctx, o.client, o.keys.Prefix()).Prefixes)
+}
+
+// elsewhere says that no node is registered, and where there are some.
+func elsewhere(prefix string, others []prefixes.Prefix) error {
+	if len(others) == 0 {
+		return nobody(prefix)
+	}
+	names := make([]string, 0, len(others))
+	for _, p := range others {
+		names = append(names, p.String())
+	}
+	return fmt.Errorf("%w; in this etcd there is %s", nobody(prefix), strings.Join(names, ", "))
+}
+
+// someone fails if nobody is registered.
+func (o *Operator) someone(ctx context.Context, s *state.Snapshot) error {
+	if len(s.Members) == 0 {
+		return o.nobody(ctx)
+	}
+	return nil
+}
+
+// Operator is a connection to the etcd of one cluster. Its methods are safe for
+// concurrent use.
+type Operator struct {
+	client *clientv3.Client
+	etcd   connect.Config
+	keys   state.Keys
+}
+
+// Etcd is how goversed reaches the etcd of cfg: errors name flags.
+func Etcd(cfg cluster.Config) connect.Config {
+	return connect.Config{Address: cfg.EtcdAddress, TLS: cfg.TLS, CurrentTLS: cfg.CurrentTLS,
+		FixedEndpoints: cfg.FixedEndpoints, Username: cfg.Username, Password: cfg.Password,
+		Credentials: cfg.Credentials, DialTimeout: cfg.DialTimeout, Logger: cfg.Logger, Words: connect.Flags}
+}
+
+// Open checks the configuration and makes the client; with a user it also asks etcd,
+// within timeout. Errors about the configuration match those of cluster.Config;
+// others match cluster.ErrEtcdUnreachable, cluster.ErrEtcdDenied or cluster.ErrNotEtcd.
+func Open(cfg cluster.Config, timeout time.Duration) (*Operator, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	keys, err := state.NewKeys(cfg.EtcdPrefix)
+	if err != nil {
+		return nil, err
+	}
+	cfg.DialTimeout = timeout
+	o := &Operator{etcd: Etcd(cfg), keys: keys}
+	if o.client, err = o.etcd.Connect(context.Background()); err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+// Close ends the connection.
+func (o *Operator) Close() error {
+	if err := o.client.Close(); err != nil && !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("close the connection to etcd: %w", err)
+	}
+	return nil
+}
+
+// Read reads the cluster once, until ctx ends, or soon if what is there can never be etcd. Where there is no node but
+// other prefixes have some, it fails with ErrNobody, and names them. Other errors
+// match cluster.ErrEtcdUnreachable, cluster.ErrEtcdDenied or cluster.ErrNotEtcd where that is the
+// reason.
+func (o *Operator) Read(ctx context.Context) (Details, error) {
+	snap, err := o.read(ctx)
+	if err != nil {
+		return Details{}, err
+	}
+	if len(snap.Members) == 0 && len(snap.Queue) == 0 {
+		if others := prefixes.Find(ctx, o.client, o.keys.Prefix()).Prefixes; len(others) > 0 {
+			return Details{}, elsewhere(o.keys.Prefix(), others)
+		}
+	}
+	return newDetails(snap), nil
+}
+
+func (o *Operator) read(ctx context.Context) (*state.Snapshot, error) {
+	var snap *state.Snapshot
+	err := o.etcd.Ask(ctx, "READ"+o.onRange(), func(ctx context.Context) (err error) {
+		snap, err = watchcache.Read(ctx, o.client, o.keys)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return snap, nil
+}
+
+// explain turns etcd's answer to a request, or silence, into an error with a remedy.
+func (o *Operator) explain(ctx context.Context, err error) error {
+	return o.etcd.Explain(ctx, err, "READ and WRITE"+o.onRange())
+}
+
+// onRange is where the cluster's own keys lie.
+func (o *Operator) onRange() string {
+	return " on the range " + o.keys.RangeStart() + " to " + o.keys.RangeEnd()
+}

@@ -1,0 +1,56 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/goverse/goverse/cluster/shard"
+	"github.com/goverse/goverse/internal/sharding/shardview"
+)
+
+// Shards reads the shard map once, and how far its moves have come. Errors are those of
+// Read, ErrNobody, and those of shardview.New.
+func (o *Operator) Shards(ctx context.Context) (shard.Table, error) {
+	snap, err := o.read(ctx)
+	if err != nil {
+		return shard.Table{}, err
+	}
+	v, err := shardview.New(snap)
+	if errors.Is(err, shardview.ErrNoMap) {
+		if err := o.someone(ctx, snap); err != nil {
+			return v, err
+		}
+		return v, fmt.Errorf("%w; goversed shards plan shows what it waits for", err)
+	}
+	return v, err
+}
+
+// DryRun reads the cluster once and says what its planner would do. Errors are those of
+// Read, ErrNobody, and those of shardview.DryRun.
+func (o *Operator) DryRun(ctx context.Context, cfg shardview.Settings,
+	suppose shardview.Change) (shardview.Preview, error) {
+	snap, err := o.read(ctx)
+	if err != nil {
+		return shardview.Preview{}, err
+	}
+	if snap.ShardMap == nil {
+		if err := o.someone(ctx, snap); err != nil {
+			return shardview.Preview{}, err
+		}
+	}
+	f, err := shardview.DryRun(snap, cfg, suppose)
+	switch {
+	case errors.Is(err, shardview.ErrUnknownNode):
+		return f, fmt.Errorf("--without: %w; goversed nodes shows them", err)
+	case errors.Is(err, shardview.ErrKnownNode):
+		return f, fmt.Errorf("--with: %w: give the address of one that is not there", err)
+	}
+	if err == nil && snap.Planner() == nil && len(suppose.Join) == 0 {
+		f.Steps, f.Remark = []shardview.Step{}, "nobody leads: no shard moves until a node does"
+		for i, n := range f.Nodes {
+			f.Nodes[i].Then = n.Now
+		}
+	}
+	return f, err
+}

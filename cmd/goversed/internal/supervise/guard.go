@@ -1,0 +1,239 @@
+//go:build linux || darwin || freebsd || openbsd || dragonfly
+
+package supervise
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/goverse/goverse/cmd/goversed/internal/supervise/ending"
+	"github.com/goverse/goverse/internal/child"
+)
+
+// The files that the holder hands the guard.
+const ordersFile, reportsFile = 3, 4
+
+// ErrNoHolder: the guard was not started by Run.
+var ErrNoHolder = errors.New("this is what goversed exec and goversed lock run beside the command: run these")
+
+// Guard is the guard's whole life. It returns when nothing is left to guard and the holder
+// has released what it held; or, when the holder is gone, has called free with the lease to
+// revoke. free's error is returned.
+func Guard(free func(lease int64) error) error {
+	for _, fd := range []int{ordersFile, reportsFile} {
+		var st unix.Stat_t
+		if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO {
+			return ErrNoHolder
+		}
+		unix.CloseOnExec(fd) // the command must not have them: their end reports who is gone
+	}
+	// Nothing that is sent to a group, or by hand, ends the guard before the command. Caught,
+	// not ignored: the command inherits what is ignored.
+	caught := make(chan os.Signal, 1)
+	for _, sig := range []os.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2,
+		unix.SIGPIPE,
+		unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU} {
+		if !signal.Ignored(sig) {
+			signal.Notify(caught, sig)
+		}
+	}
+	children := make(chan os.Signal, 1)
+	signal.Notify(children, unix.SIGCHLD)
+	if err := adoptOrphans(); err != nil {
+		return err
+	}
+	g := &guard{children: children, caught: caught, orders: make(chan order), reports: os.NewFile(reportsFile, "reports")}
+	in := json.NewDecoder(os.NewFile(ordersFile, "orders"))
+	var s spec
+	if in.Decode(&s) != nil {
+		return nil // the holder is gone before anything began
+	}
+	go func() { // as long as the process
+		defer close(g.orders)
+		for {
+			var o order
+			if in.Decode(&o) != nil {
+				return
+			}
+			g.orders <- o
+		}
+	}()
+	return g.run(s, free)
+}
+
+// guard is the parent of one command.
+type guard struct {
+	group
+	spec     spec
+	children <-chan os.Signal // SIGCHLD
+	caught   <-chan os.Signal // what is not for the guard
+	orders   chan order       // closed: the holder is gone; nil: that is known
+	reports  *os.File
+
+	view   ending.View
+	done   bool // the holder has released
+	status syscall.WaitStatus
+}
+
+func (g *guard) run(s spec, free func(lease int64) error) error {
+	g.spec, g.cgroup, g.view.Until = s, string(s.Cgroup), s.Until
+	g.view.Now = now()
+	if step := s.Times.Guard(g.view); step.Do != ending.Nothing {
+		g.report(report{Gone: true, Why: step.Why}) // it took too long to come here
+	} else if err := g.start(); err != nil {
+		code, why := notRunnable(string(s.Args[0]), err)
+		g.report(report{Gone: true, Refused: []byte(why), Code: code})
+	} else {
+		g.report(report{Pid: g.pid})
+		g.watch()
+		g.report(report{Gone: true, Code: exitCode(g.status), Why: g.view.Why})
+	}
+	for !g.done && g.orders != nil {
+		select {
+		case o, ok := <-g.orders:
+			g.obey(o, ok)
+		case <-g.caught:
+		}
+	}
+	if g.done {
+		return nil
+	}
+	if g.cgroup != "" {
+		removeCgroup(g.cgroup)
+	}
+	return free(s.Lease)
+}
+
+// start starts the command, from a thread that lives as long as this process: on Linux the
+// command dies with it.
+func (g *guard) start() error {
+	cmd := &exec.Cmd{Path: string(g.spec.Path), Args: texts(g.spec.Args), Env: texts(g.spec.Env), Stdin: os.Stdin,
+		Stdout: os.Stdout, Stderr: os.Stderr,
+		SysProcAttr: &syscall.SysProcAttr{}}
+	if g.cgroup != "" {
+		dir, err := os.Open(g.cgroup)
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrNoCgroup, err)
+		}
+		defer dir.Close() // nothing was written
+		intoCgroup(cmd.SysProcAttr, dir)
+	}
+	if err := child.NewStarter().Start(cmd); err != nil {
+		return err
+	}
+	g.pid = cmd.Process.Pid // reaped by collect, with all others
+	return nil
+}
+
+// watch goes on until nothing of the command is left.
+func (g *guard) watch() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		g.collect()
+		g.view.Gone = g.view.Exited && g.gone()
+		g.view.Now = now()
+		step := g.spec.Times.Guard(g.view)
+		g.view.Why = step.Why
+		switch step.Do {
+		case ending.Leave:
+			return
+		case ending.Ask:
+			g.view.Asked = g.view.Now
+			g.ask()
+		case ending.Kill:
+			g.kill()
+		}
+		timer.Reset(step.Within)
+		select {
+		case <-timer.C:
+		case <-g.children:
+		case <-g.caught:
+		case o, ok := <-g.orders:
+			g.obey(o, ok)
+		}
+	}
+}
+
+func (g *guard) obey(o order, ok bool) {
+	switch {
+	case !ok:
+		g.orders, g.view.Alone = nil, true
+	case o.Until != nil:
+		g.view.Until = *o.Until
+	case o.End:
+		g.view.Ordered = true
+	case o.Hurry:
+		g.view.Hurry = true
+	case o.Done:
+		g.done = true
+	case o.Signal != 0 && !g.view.Gone:
+		g.signal(syscall.Signal(o.Signal))
+	}
+}
+
+// collect reaps all children that have ended: the command, and orphans of its group.
+func (g *guard) collect() {
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG|syscall.WUNTRACED, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+			continue
+		case err != nil || pid <= 0:
+			return
+		case pid != g.pid:
+		case !status.Stopped():
+			g.view.Exited, g.status = true, status
+		case g.spec.Terminal && status.StopSignal() == syscall.SIGTSTP:
+			// Ctrl-Z: what is stopped would go on holding, and nobody could bring it back.
+			g.signal(syscall.SIGCONT)
+		}
+	}
+}
+
+func (g *guard) report(r report) {
+	// Where the holder is gone, nobody has to know.
+	_ = json.NewEncoder(g.reports).Encode(r)
+}
+
+func exitCode(status syscall.WaitStatus) int {
+	if status.Signaled() {
+		return exitSignal + int(status.Signal())
+	}
+	return status.ExitStatus()
+}
+
+// notRunnable is what shells say and return of a command that cannot be run.
+func notRunnable(name string, err error) (code int, why string) {
+	switch {
+	case errors.Is(err, ErrNoCgroup):
+		return ExitFailed, err.Error()
+	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
+		return ExitNotFound, fmt.Sprintf("%s: there is no such command (%v)", name, err)
+	}
+	return ExitRefused, fmt.Sprintf("%s cannot be run: %v", name, err)
+}
+
+// Free returns what revokes a lease for Guard, by revoke, which is called once and may try for as
+// long as its context lasts.
+func Free(revoke func(ctx context.Context, lease int64) error) func(lease int64) error {
+	return func(lease int64) error {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*requestTimeout)
+		defer cancel()
+		if err := revoke(ctx, lease); err != nil {
+			return fmt.Errorf("goversed was killed; its command has ended, but its lease stays until it runs out: %w", err)
+		}
+		return nil
+	}
+}

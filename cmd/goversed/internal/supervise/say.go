@@ -1,0 +1,101 @@
+//go:build linux || darwin || freebsd || openbsd || dragonfly
+
+package supervise
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/goverse/goverse/internal/leasequeue/elections"
+)
+
+// sayAfter is how long something is waited for before that is said.
+const sayAfter = time.Second / 5
+
+// discreet has elections and locks say for those who look for faults what this package says for
+// everybody, in words of its own.
+type discreet struct{ hclog.Logger }
+
+// Info is of hclog.Logger.
+func (d discreet) Info(msg string, about ...any) { d.Debug(msg, about...) }
+
+// sayWaiting says, once it takes long, that it is waited for, and for whom; it returns then, or
+// when ctx ends. While etcd does not answer it waits for that: the keeper says so.
+func (c *claim) sayWaiting(ctx context.Context) {
+	kind, name := c.cfg.kind()
+	for {
+		s, err := c.keeper.Wait(ctx, nil)
+		if err != nil {
+			return
+		}
+		select {
+		case <-time.After(sayAfter):
+		case <-ctx.Done():
+			return
+		}
+		asking, cancel := context.WithTimeout(ctx, requestTimeout)
+		resp, err := c.first(asking)
+		cancel()
+		switch {
+		case err != nil:
+			continue
+		case len(resp.Kvs) == 0:
+			c.cfg.Logger.Info("waiting for the "+kind, kind, name)
+		case resp.Kvs[0].Lease != int64(s.ID()): // or it has come
+			c.cfg.Logger.Info("waiting for the "+kind, kind, name, "held_by", string(resp.Kvs[0].Value))
+		}
+		return
+	}
+}
+
+func (r *runner) sayHeld(h *held) {
+	verb := "holds"
+	if r.cfg.Election != "" {
+		verb = "leads"
+	}
+	kind, name := r.cfg.kind()
+	r.cfg.Logger.Info(verb+" the "+kind+", starting the command", kind, name, "token", h.token,
+		"command", r.cfg.Command[0])
+}
+
+// sayUnresponsive says that the command has not ended although it was asked to.
+func (r *runner) sayUnresponsive() {
+	var about []any
+	if r.cfg.GracePeriod > 0 {
+		about = []any{"grace_period", r.cfg.GracePeriod.String()}
+	}
+	r.cfg.Logger.Warn("the command has not ended after the signal, waiting for it: a second SIGINT or SIGTERM kills it",
+		about...)
+}
+
+func (r *runner) sayHurry(w request) {
+	if w.again {
+		r.cfg.Logger.Warn("killing the command: it has not ended, and a second signal came")
+		return
+	}
+	r.cfg.Logger.Warn("killing the command: it has not ended within its grace period",
+		"grace_period", r.cfg.GracePeriod.String())
+}
+
+// sayEnd says what became of the command; again: it is tried anew. What result says is left to
+// that.
+func (r *runner) sayEnd(h *held, j *job, again bool) {
+	kind, name := r.cfg.kind()
+	about := []any{kind, name, "token", h.token}
+	switch {
+	case again && errors.Is(j.reason, elections.ErrGaveWay):
+		r.cfg.Logger.Info("leadership goes to another candidate as was asked for, and the command was ended; campaigning "+
+			"again", about...)
+	case again && !j.begun:
+		r.cfg.Logger.Warn("leadership was lost before the command began, campaigning again",
+			append(about, "reason", j.reason)...)
+	case again:
+		r.cfg.Logger.Warn("leadership was lost and the command ended, campaigning again",
+			append(about, "reason", j.reason)...)
+	case j.begun && len(j.end.Refused) == 0 && (!j.lost() || r.requested):
+		r.cfg.Logger.Info("the command ended", append(about, "code", j.end.Code)...)
+	}
+}

@@ -1,0 +1,75 @@
+//go:build linux || darwin || freebsd || openbsd || dragonfly
+
+package supervise
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/cmd/goversed/internal/cli"
+	"github.com/goverse/goverse/cmd/goversed/internal/supervise/ending"
+	"github.com/goverse/goverse/internal/leasequeue/elections"
+)
+
+func TestSecondSignal(t *testing.T) {
+	t.Parallel()
+	at := now()
+	w := request{}.heard(at)
+	require.Equal(t, request{asked: at}, w)
+	require.Equal(t, w, w.heard(at.Add(cli.SecondAfter-1)), "the same request")
+	w = w.heard(at.Add(cli.SecondAfter))
+	require.Equal(t, request{asked: at, again: true}, w)
+	require.Equal(t, w, w.heard(at))
+}
+
+func TestReasonForTheEnd(t *testing.T) {
+	t.Parallel()
+	const ttl = 8 * time.Second
+	lost := &session.LostError{Reason: session.ReasonRevoked}
+	require.Equal(t, elections.ErrGaveWay, reasonFor(&election.TermOverError{Election: "e", Token: 3,
+		Err: elections.ErrGaveWay}, 0, ttl, false))
+	require.Equal(t, lost, reasonFor(lost, time.Hour, ttl, true))
+	require.Equal(t, errUnconfirmed, reasonFor(nil, ttl/8-1, ttl, false))
+	require.Equal(t, errStood, reasonFor(nil, ttl/8, ttl, false))
+	require.Equal(t, errGuardStood, reasonFor(nil, time.Hour, ttl, true))
+}
+
+// Each end is one line, at the level it deserves, or is left to the last word.
+func TestWhatIsSaidOfTheEnd(t *testing.T) {
+	t.Parallel()
+	self, lost := report{Gone: true, Code: 3}, report{Gone: true, Code: 143, Why: ending.Ordered}
+	for name, c := range map[string]struct {
+		job       job
+		again     bool
+		requested bool
+		says      string
+	}{
+		"by itself": {job{begun: true, end: self}, false, false,
+			"[INFO]  the command ended: election=e token=7 code=3\n"},
+		"by a signal": {job{begun: true, end: lost}, false, true,
+			"[INFO]  the command ended: election=e token=7 code=143\n"},
+		"lost": {job{begun: true, end: lost, reason: errUnconfirmed}, true, false,
+			"[WARN]  leadership was lost and the command ended, campaigning again: election=e token=7 reason=\"etcd has not " +
+				"confirmed the session in time\"\n"},
+		"lost before": {job{end: lostBefore, reason: errors.New("x")}, true, false,
+			"[WARN]  leadership was lost before the command began, campaigning again: election=e token=7 reason=x\n"},
+		"transferred": {job{begun: true, end: lost, reason: elections.ErrGaveWay}, true, false,
+			"[INFO]  leadership goes to another candidate as was asked for, and the command was ended; campaigning again: " +
+				"election=e token=7\n"},
+		"a lock was lost": {job{begun: true, end: lost}, false, false, ""},
+		"refused":         {job{begun: true, end: report{Gone: true, Code: 126, Refused: []byte("no")}}, false, false, ""},
+	} {
+		var log bytes.Buffer
+		r := &runner{cfg: Config{Election: "e", Logger: hclog.New(&hclog.LoggerOptions{Output: &log, DisableTime: true})},
+			requested: c.requested}
+		r.sayEnd(&held{token: 7}, &c.job, c.again)
+		require.Equal(t, c.says, log.String(), name)
+	}
+}

@@ -1,0 +1,79 @@
+//go:build linux || darwin || freebsd || openbsd || dragonfly
+
+package supervise
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/clustertest/fault"
+	"github.com/goverse/goverse/cmd/goversed/internal/cli"
+)
+
+func TestTimeoutWithoutEtcd(t *testing.T) {
+	t.Parallel()
+	for _, change := range []func(*Config){ // whether it is free is not known
+		func(*Config) {},
+		func(c *Config) { c.BusyCode = 9 },
+		func(c *Config) { c.Try = true },
+	} {
+		cfg := valid()
+		cfg.Timeout = 50 * time.Millisecond
+		change(&cfg)
+		err := Run(cfg, nil)
+		require.Equal(t, ExitFailed, cli.ExitCode(err), err)
+		require.ErrorContains(t, err, "within 50ms")
+		require.ErrorContains(t, err, "etcd cannot be reached")
+		require.ErrorContains(t, err, "check --etcd and that etcd runs there")
+	}
+}
+
+// The time that it took to reach etcd is not had again to wait for the lock.
+func TestTimeoutCountsOnce(t *testing.T) {
+	ctx, server, keys := startEtcd(t)
+	cfg := valid()
+	cfg.Keys = keys
+	cfg.GuardEnv = []string{testGuard + "=" + dies} // one would show that the lock was taken
+	cfg.Timeout = 2 * time.Second                   // enough to get a lock that is free
+	relay, err := fault.NewRelay(strings.TrimPrefix(server.Endpoint(), "http://"))
+	require.NoError(t, err)
+	t.Cleanup(relay.Close)
+	relay.Blackhole(fault.Both)
+	healed := make(chan struct{})
+	time.AfterFunc(cfg.Timeout+50*time.Millisecond, func() {
+		defer close(healed)
+		relay.Heal()
+	})
+	cfg.Etcd.Address = relay.Address()
+	err = Run(cfg, nil)
+	<-healed
+	require.Equal(t, ExitFailed, cli.ExitCode(err), err)
+	left, err := server.Client().Get(ctx, cfg.Keys.Locks().Root(), clientv3.WithPrefix(), clientv3.WithCountOnly())
+	require.NoError(t, err)
+	require.Zero(t, left.Count)
+}
+
+// Whether others had the lock is asked of etcd: a session goes on for a while without it.
+func TestWaitedForOthers(t *testing.T) {
+	ctx, server, keys := startEtcd(t)
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint()}})
+	require.NoError(t, err)
+	cfg := Config{Lock: "it", Keys: keys, TTL: time.Hour, Timeout: time.Minute}
+	r := &runner{cfg: cfg.withDefaults()}
+	r.cfg.Etcd.Address = server.Endpoint()
+	r.claim, err = newClaim(r.cfg, client)
+	require.NoError(t, err)
+	defer r.claim.close()
+	_, err = r.claim.keeper.Wait(ctx, nil)
+	require.NoError(t, err)
+	require.Equal(t, ExitBusy, cli.ExitCode(r.ended(errLate)))
+	require.NoError(t, server.Close())
+	require.NotNil(t, r.claim.keeper.Current())
+	err = r.ended(errLate)
+	require.Equal(t, ExitFailed, cli.ExitCode(err))
+	require.ErrorContains(t, err, "nothing listens there")
+}

@@ -1,0 +1,192 @@
+package crash_test
+
+import (
+	"flag"
+	"fmt"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/internal/crash"
+	"github.com/goverse/goverse/internal/crash/suspicion"
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/test/etcdtest"
+	"github.com/goverse/goverse/internal/test/logtest"
+	"github.com/goverse/goverse/internal/test/nodetest"
+	"github.com/goverse/goverse/internal/test/race"
+)
+
+var (
+	farAccusations = flag.Int("far.accusations", 8, "how many accusations a living node refutes at each distance from "+
+		"etcd; 100 is the full run")
+	farKills = flag.Int("far.kills", 1, "how many nodes are killed at each distance from etcd; 20 is the full run")
+)
+
+// first puts node 0 at distance d, and leaves the others where etcd is.
+func first(d time.Duration) clustertest.Option {
+	return clustertest.WithDistance(func(i int) time.Duration {
+		if i == 0 {
+			return d
+		}
+		return 0
+	})
+}
+
+// distances from etcd, one way.
+var distances = []time.Duration{0, 20 * time.Millisecond, 80 * time.Millisecond, 200 * time.Millisecond}
+
+// recorded is the round trip that the record of a node says, -1 while it has none.
+func recorded(t *testing.T, c *clustertest.Cluster, n *clustertest.Node) time.Duration {
+	t.Helper()
+	resp, err := c.Client().Get(etcdtest.Context(t), nodetest.Keys.Node(n.Address()))
+	require.NoError(t, err)
+	if len(resp.Kvs) == 0 {
+		return -1
+	}
+	record, err := state.DecodeRecord(resp.Kvs[0].Value)
+	require.NoError(t, err)
+	return record.RoundTrip()
+}
+
+// A node that lives and reaches etcd, and whose advertised port refuses, stays, however far
+// from etcd it is. Each accusation is one of its own: the port is open again in between, and
+// the watchers rest until no refutation is under way that could answer the next one as well.
+func TestLivingNodeFarFromEtcdStays(t *testing.T) {
+	t.Parallel()
+	for _, d := range distances {
+		t.Run(d.String(), func(t *testing.T) {
+			t.Parallel()
+			// With a TTL for which it is not too far when the machine is busy.
+			c := clustertest.New(t, 3, clustertest.WithTTL(30), clustertest.WithPatience(time.Minute), first(d),
+				clustertest.WithEntrances(), nodetest.Detection(cluster.CrashDetection{Rest: 50*time.Millisecond + 4*d}))
+			nodetest.AwaitWatched(t, c, 3, 2)
+			accused := c.Node(0)
+			c.WaitLeaderIs(accused.Address())
+			lease := accused.Lease()
+			began := time.Now()
+			for nodetest.Crashes(c).Refuted < int64(*farAccusations) {
+				before := nodetest.Crashes(c).Refuted
+				accused.Refuse()
+				c.Eventually(func() bool {
+					st := nodetest.Crashes(c)
+					return st.Removals > 0 || st.Refuted >= before+2
+				}, "both watchers accuse it, and are refuted")
+				require.Zero(t, nodetest.Crashes(c).Removals, "it lives; after %d refutations", before)
+				accused.Accept()
+				nodetest.AwaitWatched(t, c, 3, 2)
+			}
+			t.Logf("recorded %v; after %v %+v", recorded(t, c, accused), time.Since(began).Round(time.Millisecond),
+				nodetest.Crashes(c))
+			require.Zero(t, accused.Cluster().Status().SessionsLost)
+			require.Equal(t, lease, accused.Lease())
+		})
+	}
+}
+
+// nearDetection is ample for what it takes, beside the grace period, to remove a node whose
+// watchers are near etcd (refusals, an accusation, another look, a removal), on a machine
+// that is busy. It is far from the TTL. The race detector makes the machine busier than that.
+func nearDetection() time.Duration {
+	if race.Enabled {
+		return 10 * time.Second
+	}
+	return 2 * time.Second
+}
+
+// A node that is killed is removed on evidence, after five of its round trips as recorded, or
+// after the least grace period. (That this is 12.5 times its distance at most, where etcd
+// answers at once, is shown in package suspicion.)
+func TestNodeKilledFarFromEtcdIsRemovedInTime(t *testing.T) {
+	t.Parallel()
+	for _, d := range distances {
+		t.Run(d.String(), func(t *testing.T) {
+			t.Parallel()
+			c := clustertest.New(t, 0, clustertest.WithTTL(nodetest.LongTTL),
+				clustertest.WithDistance(func(i int) time.Duration {
+					if i < 2 {
+						return 0
+					}
+					return d
+				}))
+			c.AddNode()
+			c.AddNode()
+			for range *farKills {
+				far := c.AddNode()
+				nodetest.AwaitWatched(t, c, 3, 2)
+				gracePeriod := max(crash.DefaultGracePeriod, 5*recorded(t, c, far))
+				began := time.Now()
+				far.Kill()
+				c.Within(gracePeriod+nearDetection(), func() bool { return recorded(t, c, far) < 0 },
+					"a node %v from etcd is removed", d)
+				t.Logf("removed after %v, of which %v are its grace period", time.Since(began).Round(time.Millisecond),
+					gracePeriod)
+				nodetest.AwaitWatched(t, c, 2, 1)
+			}
+		})
+	}
+}
+
+// One that has gone away from etcd since it was registered says so.
+func TestDistanceThatGrowsIsRecorded(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 3, clustertest.WithTTL(5), clustertest.WithPatience(time.Minute), first(0),
+		nodetest.Detection(cluster.CrashDetection{Rest: time.Millisecond}))
+	nodetest.AwaitWatched(t, c, 3, 2)
+	accused := c.Node(0)
+	c.WaitLeaderIs(accused.Address())
+	accused.SetDistance(100 * time.Millisecond)
+	c.Within(10*time.Second, func() bool { return recorded(t, c, accused) >= 200*time.Millisecond },
+		"it is recorded within two TTLs")
+	require.NoError(t, accused.Cluster().Node().Close())
+	c.Eventually(func() bool { return nodetest.Crashes(c).Removals > 0 || nodetest.Crashes(c).Refuted >= 4 },
+		"accusations are refuted")
+	require.Zero(t, nodetest.Crashes(c).Removals)
+}
+
+// One that is too far for its TTL is said so once, and left to its lease.
+func TestNodeTooFarFromEtcdIsLeftToItsLease(t *testing.T) {
+	t.Parallel()
+	const warning, refuses = "crash detection leaves it to its lease", "cannot watch a member"
+	log := &logtest.Buffer{}
+	// Twice as long as it needs to be: a busy machine must not cost the leader its session before it is killed.
+	c := clustertest.New(t, 3, clustertest.WithTTL(6), clustertest.WithPatience(time.Minute), first(220*time.Millisecond),
+		clustertest.WithLogger(hclog.New(&hclog.LoggerOptions{Output: log})))
+	nodetest.AwaitWatched(t, c, 3, 2)
+	far := c.Node(0)
+	c.WaitLeaderIs(far.Address())
+	require.Equal(t, 1, log.Count(warning), "at its start")
+	require.NoError(t, far.Cluster().Node().Close())
+	c.Eventually(func() bool { return log.Count(refuses) >= 2 }, "both watchers have tried often")
+	require.Zero(t, nodetest.Crashes(c).Accusations, "it is not accused")
+	require.True(t, far.IsLeader(), "it has lost nothing so far")
+	deadline := far.Cluster().Session().Deadline()
+	far.Kill()
+	c.WaitLeaderIs(c.Node(1).Address())
+	require.True(t, time.Now().After(deadline), "its lease has run out")
+	require.Zero(t, nodetest.Crashes(c).Accusations)
+	require.Equal(t, 1, log.Count(warning), "once")
+}
+
+// One that becomes too far is warned then.
+func TestNodeThatGoesTooFarIsWarned(t *testing.T) {
+	t.Parallel()
+	const warning = "crash detection leaves it to its lease"
+	log := &logtest.Buffer{}
+	c := clustertest.New(t, 1, clustertest.WithTTL(3), first(0),
+		clustertest.WithLogger(hclog.New(&hclog.LoggerOptions{Output: log})))
+	require.Zero(t, log.Count(warning))
+	c.Node(0).SetDistance(110 * time.Millisecond)
+	c.Eventually(func() bool { return log.Count(warning) == 1 }, "it is warned")
+	// How long the round trip was measured depends on how busy the machine is.
+	said := regexp.MustCompile(warning + `.*round_trip=(\S+) ttl=3s ttl_needed=(\S+)`).FindStringSubmatch(fmt.Sprint(log))
+	require.NotNil(t, said, fmt.Sprint(log))
+	measured, err := time.ParseDuration(said[1])
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, measured, 220*time.Millisecond)
+	require.Equal(t, suspicion.TTLFor(measured).String(), said[2])
+}

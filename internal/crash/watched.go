@@ -1,0 +1,298 @@
+package crash
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/goverse/goverse/cluster/event"
+	"github.com/goverse/goverse/internal/crash/suspicion"
+	"github.com/goverse/goverse/internal/etcd/etcdsession"
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/wait"
+)
+
+const (
+	// openTimeout bounds one attempt to open a watch: silence is no evidence, however
+	// long.
+	openTimeout = 2 * time.Second
+	// requestTimeout bounds one request to etcd. An accusation that takes longer says
+	// little about the present.
+	requestTimeout = 2 * time.Second
+)
+
+// leaveTimeout bounds how long Stop waits until those who are watched have taken note of
+// the goodbye. Where this node only watches others from now on, there is more time, and a
+// goodbye that is not heard would alarm them.
+const leaveTimeout, dropTimeout = 200 * time.Millisecond, 5 * time.Second
+
+// mostRemembered bounds how many of those removed are remembered, to know one that
+// lives when it comes back.
+const mostRemembered = 1000
+
+// briefWatch is how long a watch must have stood for its break to be news: one that is
+// cut again and again is opened again ever more rarely.
+const briefWatch = time.Second
+
+// watched is one member that is watched, in a goroutine of its own: it carries out
+// what suspicion.Case asks for.
+type watched struct {
+	d           *Detector
+	address     string
+	incarnation int64
+	removed     int // how often its process was removed here before
+	// kept ends when this node is to watch others instead: see drop.
+	kept context.Context
+	drop context.CancelFunc
+
+	suspected atomic.Bool // it does not count among those who are watched
+	pulse     pulse       // for how long it has been silent
+
+	// of run
+	member   *state.Member // of this incarnation, as it was last seen
+	watch    Watch
+	opened   time.Time
+	broke    time.Time // when the first sign of the present suspicion was seen
+	session  *etcdsession.Session
+	accuser  Accuser
+	written  int64         // revision of the accusation
+	took     time.Duration // one request, when it was written: see Accuser.leastTook
+	evidence string
+
+	acknowledged time.Time // when etcd had it
+	gracePeriod  time.Duration
+}
+
+// newWatched begins a case. Calling its drop ends it at the next moment at which
+// nothing of it stands in etcd.
+func newWatched(d *Detector, m *state.Member, removed int) *watched {
+	w := &watched{d: d, address: m.Address, incarnation: m.Incarnation, removed: removed, member: m}
+	w.kept, w.drop = context.WithCancel(d.ctx)
+	return w
+}
+
+// run goes from action to event to action until the case is over or given up.
+func (w *watched) run() {
+	defer w.drop()
+	defer w.closeWatch()
+	settings := suspicion.Settings{Confirmations: w.d.cfg.Settings.Confirmations,
+		GracePeriod: w.d.cfg.Settings.GracePeriod, Rest: w.d.cfg.Settings.Rest}
+	c, a := suspicion.Again(w.removed, settings)
+	for a.Do != suspicion.Nothing {
+		ctx := w.d.ctx
+		if c.Interruptible() {
+			ctx = w.kept
+		}
+		e, ok := w.do(ctx, a)
+		if !ok {
+			return
+		}
+		c, a = c.On(e, settings)
+		if c.Unreachable() {
+			w.d.log.Warn("cannot watch a member: if its process dies, its lease must run out; check the network, its "+
+				"advertise address, and Config.DialOptions if nodes serve TLS",
+				"address", w.address)
+		}
+		if w.suspected.Swap(!c.Counts()) == c.Counts() {
+			w.d.lookAgain()
+		}
+	}
+	w.awaitGone()
+}
+
+// awaitGone waits until the snapshot shows what etcd confirmed, so that no other case
+// begins about what is gone.
+func (w *watched) awaitGone() {
+	_, _ = w.d.cfg.Mirror.Wait(w.kept, func(s *state.Snapshot) bool {
+		m := s.Member(w.address)
+		return m == nil || m.Incarnation != w.incarnation
+	}) // it ends with the case at the latest
+}
+
+// do carries a out and returns what came of it; false: ctx ended first.
+func (w *watched) do(ctx context.Context, a suspicion.Action) (suspicion.Event, bool) {
+	if a.Do == suspicion.Wait {
+		return w.await(ctx, a.After), ctx.Err() == nil
+	}
+	if a.After > 0 && !wait.For(ctx, a.After) {
+		return 0, false
+	}
+	var e suspicion.Event
+	switch a.Do {
+	case suspicion.Open:
+		e = w.open(ctx)
+	case suspicion.Listen:
+		e = w.listen(ctx)
+	case suspicion.Accuse:
+		e = w.accuse(ctx, a.Evidence)
+	case suspicion.Remove:
+		e = w.remove(ctx)
+	}
+	return e, ctx.Err() == nil
+}
+
+func (w *watched) open(ctx context.Context) suspicion.Event {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	// Its record may have been written anew.
+	if m := w.d.cfg.Mirror.Snapshot().Member(w.address); m != nil && m.Incarnation == w.incarnation {
+		w.member = m
+	}
+	watch, err := w.d.cfg.Dialer.Watch(ctx, w.address)
+	switch {
+	case errors.Is(err, ErrRefused):
+		w.sign()
+		return suspicion.Refused
+	case err != nil:
+		w.d.log.Debug("could not watch a member", "address", w.address, "error", err)
+		return suspicion.Silence
+	case w.member.InstanceID != "" && watch.Instance() != w.member.InstanceID:
+		watch.Close(ctx)
+		w.sign()
+		return suspicion.Other
+	}
+	w.watch, w.opened, w.broke = watch, time.Now(), time.Time{}
+	w.pulse.opened(watch)
+	w.d.watching.Add(1)
+	w.d.log.Debug("watching a member", "address", w.address)
+	return suspicion.Opened
+}
+
+// sign notes when the first sign was seen, for the log.
+func (w *watched) sign() {
+	if w.broke.IsZero() {
+		w.broke = time.Now()
+	}
+}
+
+func (w *watched) listen(ctx context.Context) suspicion.Event {
+	err := w.watch.Wait(ctx)
+	if ctx.Err() == nil {
+		w.closeWatch()
+	}
+	if err == nil {
+		w.pulse.goodbye()
+		return suspicion.Goodbye
+	}
+	w.sign()
+	if time.Since(w.opened) < briefWatch {
+		return suspicion.Flapped
+	}
+	return suspicion.Broke
+}
+
+func (w *watched) closeWatch() {
+	if w.watch != nil {
+		ctx, cancel := context.WithTimeout(w.d.leave, dropTimeout)
+		w.watch.Close(ctx)
+		cancel()
+		w.watch = nil
+		w.d.watching.Add(-1)
+	}
+}
+
+func (w *watched) accuse(ctx context.Context, evidence string) suspicion.Event {
+	s := w.d.cfg.Keeper.Current()
+	if s == nil || !s.Valid() {
+		return suspicion.NotAccused // who is cut off itself is no judge
+	}
+	if suspicion.LeftToLease(w.member) {
+		return suspicion.NotAccused
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	defer context.AfterFunc(s.Context(), cancel)()
+	w.evidence, w.session = evidence, s
+	w.accuser = Accuser{Client: w.d.cfg.Client, Keys: w.d.cfg.Mirror.Snapshot().Keys, ID: w.d.cfg.InstanceID,
+		Lease:    s.ID(),
+		Snapshot: w.d.cfg.Mirror.Snapshot}
+	began := time.Now()
+	written, err := w.accuser.accuse(ctx, w.member, evidence)
+	w.took, w.acknowledged = time.Since(began), time.Now()
+	switch {
+	case errors.Is(err, ErrChanged):
+		return suspicion.Unregistered
+	case err != nil:
+		w.d.log.Warn("could not accuse a member, looking at it again", "address", w.address, "evidence", evidence,
+			"error", err)
+		return suspicion.NotAccused
+	}
+	w.written = written
+	w.d.accusations.Add(1)
+	w.took = w.accuser.leastTook(ctx, w.member, w.d.cfg.Settings.GracePeriod, w.took)
+	w.gracePeriod = suspicion.GracePeriod(w.d.cfg.Settings.GracePeriod, w.took, w.member)
+	w.d.log.Info("accused a member: it is removed unless it answers", "address", w.address,
+		"evidence", evidence, "grace_period", w.gracePeriod.String(), event.Field, string(event.NodeAccused))
+	return suspicion.Accused
+}
+
+// await gives the accused what is left of its grace period, and ends it as soon as the accusation is seen
+// answered.
+func (w *watched) await(ctx context.Context, gracePeriod time.Duration) suspicion.Event {
+	gracePeriod = suspicion.GracePeriod(gracePeriod, w.took, w.member)
+	ctx, cancel := context.WithDeadline(ctx, w.acknowledged.Add(gracePeriod))
+	defer cancel()
+	s, err := w.d.cfg.Mirror.Wait(ctx, func(s *state.Snapshot) bool {
+		return s.Revision >= w.written && !s.Accused(w.address, w.accuser.ID, w.written)
+	})
+	switch {
+	case err != nil:
+		return suspicion.GracePeriodOver
+	case s.Member(w.address) == nil || s.Member(w.address).Incarnation != w.incarnation:
+		return suspicion.Unregistered
+	case !w.session.Valid():
+		return suspicion.NotRemoved
+	}
+	w.wasRefuted()
+	return suspicion.Refuted
+}
+
+func (w *watched) wasRefuted() {
+	w.d.refuted.Add(1)
+	w.d.log.Log(refutedLevel(w.d.cfg.Mirror.Snapshot(), w.address),
+		"a member refuted an accusation: it lives, but its address does not answer here; check the network and its "+
+			"advertise address",
+		"address", w.address, "evidence", w.evidence, event.Field, string(event.NodeRefuted))
+}
+
+// refutedLevel is that of a line about a refutation: a member on its way out closes its
+// port before it leaves, which is nobody's fault.
+func refutedLevel(s *state.Snapshot, address string) hclog.Level {
+	if m := s.Member(address); m != nil && m.Stopping {
+		return hclog.Debug
+	}
+	return hclog.Warn
+}
+
+func (w *watched) remove(ctx context.Context) suspicion.Event {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	err := w.accuser.removeAccused(ctx, w.member, w.written)
+	switch {
+	case err == nil:
+		w.d.removals.Add(1)
+		w.d.lastGracePeriod.Store(int64(w.gracePeriod))
+		w.d.mu.Lock()
+		if len(w.d.removed) >= mostRemembered {
+			clear(w.d.removed)
+		}
+		w.d.removed[w.member.InstanceID]++
+		w.d.mu.Unlock()
+		w.d.log.Warn("removed a member whose process is gone", "address", w.address, "evidence", w.evidence,
+			"after", time.Since(w.broke).Round(time.Millisecond).String(), "grace_period", w.gracePeriod.String(),
+			event.Field, string(event.NodeRemoved))
+		return suspicion.Removed
+	case errors.Is(err, ErrChanged):
+		return suspicion.Unregistered
+	case errors.Is(err, ErrRefuted) && !w.session.Valid():
+		// The accusation went with the own lease.
+	case errors.Is(err, ErrRefuted):
+		w.wasRefuted()
+		return suspicion.Refuted
+	}
+	w.d.log.Warn("could not remove a member, looking at it again", "address", w.address, "error", err)
+	return suspicion.NotRemoved
+}

@@ -1,0 +1,103 @@
+package access
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/goverse/goverse/internal/state"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func keys(t *testing.T, prefix string) state.Keys {
+	t.Helper()
+	k, err := state.NewKeys(prefix)
+	require.NoError(t, err)
+	return k
+}
+
+// Every key that a node writes lies in one of its ranges, and every part in its own.
+func TestRangesHoldTheKeys(t *testing.T) {
+	k := keys(t, "/goverse")
+	holds := func(r Range, key string) bool {
+		return r.Start <= key && (key < r.End || r.End == "" && key == r.Start)
+	}
+	for _, key := range []string{k.Candidate(1), k.Acting(), k.Request(), k.Node("a:1"), k.Accusation("a:1", "b"),
+		k.Drain("a:1"), k.ShardMap(), k.Released("a:1"), k.Doctor("1"), k.Locks().Entry("x", 1, 1, state.Traits{}),
+		k.Elections().Entry("x", 1, 1, state.Traits{}), k.Effects().Entry("x", 1, 1, state.Traits{}), k.EffectMark("x"),
+		k.Checkpoint("x"), k.Silence("a:1", "b"), k.ParkedEvent("x", "1"), k.LeaseRecord("x"), "/goverse/events/1"} {
+		n := 0
+		for _, r := range Ranges(k, Node) {
+			if holds(r, key) {
+				n++
+			}
+		}
+		require.Equal(t, 1, n, key)
+	}
+	for _, p := range Programs() {
+		for _, r := range Ranges(k, p) {
+			require.NotEmpty(t, r.For)
+			require.Equal(t, r.Right == ReadWrite, len(r.Parts) > 0, r)
+			for _, part := range r.Parts {
+				require.True(t, holds(r, part.Key), part.Key)
+				require.NotEmpty(t, part.For)
+			}
+			if r.Prefix {
+				require.True(t, holds(r, r.Start+"\xff") && !holds(r, r.End), r)
+			}
+		}
+	}
+}
+
+func TestPrograms(t *testing.T) {
+	for _, p := range Programs() {
+		read, err := ParseProgram(string(p))
+		require.NoError(t, err)
+		require.Equal(t, p, read)
+	}
+	_, err := ParseProgram("x")
+	require.ErrorIs(t, err, ErrBadProgram)
+	require.EqualError(t, err, `unknown program "x": give node, exec, lock or operator`)
+}
+
+// The README has the same commands.
+func TestReadmeHasTheRanges(t *testing.T) {
+	readme, err := os.ReadFile("../../../README.md")
+	require.NoError(t, err)
+	_, after, found := strings.Cut(string(readme), "With etcd's access control")
+	require.True(t, found)
+	section, _, _ := strings.Cut(after, "Over HTTP")
+	for _, r := range Ranges(keys(t, "/goverse"), Node) {
+		require.Contains(t, section, "    "+r.Grant("ROLE")+"\n")
+	}
+	require.Equal(t, len(Ranges(keys(t, "/goverse"), Node)), strings.Count(section, "grant-permission"))
+	for _, p := range []Program{Exec, Lock} {
+		for _, r := range Ranges(keys(t, "/goverse"), p) {
+			require.Contains(t, section, "`<prefix>"+strings.TrimPrefix(r.Start, "/goverse")+"`")
+		}
+	}
+}
+
+// Whatever the names are, a shell reads them as they are.
+func TestQuoting(t *testing.T) {
+	role := Role{Keys: keys(t, "/it's;$(a)"), Program: Lock, Name: "a b", User: `"u"`, PasswordFile: "*"}
+	var lines []string
+	for _, c := range role.Commands() {
+		lines = append(lines, c.Line)
+	}
+	require.Equal(t, []string{`etcdctl role add 'a b'`,
+		`etcdctl role grant-permission 'a b' readwrite --prefix '/it'\''s;$(a)/work/locks/'`,
+		`etcdctl user add '"u"' --interactive=false <'*'`, `etcdctl user grant-role '"u"' 'a b'`}, lines)
+	sh, err := exec.LookPath("sh")
+	if err != nil {
+		t.Skip("no shell")
+	}
+	out, err := exec.Command(sh, "-c", strings.Replace(lines[1], "etcdctl role", `printf '%s\n'`, 1)).Output()
+	require.NoError(t, err)
+	require.Equal(t, "grant-permission\na b\nreadwrite\n--prefix\n/it's;$(a)/work/locks/\n", string(out))
+}

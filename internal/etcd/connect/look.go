@@ -1,0 +1,117 @@
+package connect
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"syscall"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+)
+
+// stepTimeout bounds each of the four steps of a look at one address.
+const stepTimeout = 500 * time.Millisecond
+
+// look finds out why etcd does not answer, of which etcd's client says no more than err: at the first address
+// of which the reason may pass, and if there is none at the last. It looks also where ctx has passed its
+// deadline; where ctx was called off it finds nothing.
+func (c Config) look(ctx context.Context, err error) *problem {
+	last := c.problem(unknown, "", err)
+	if _, ok := errors.AsType[rpctypes.EtcdError](err); ok || errors.Is(ctx.Err(), context.Canceled) {
+		return last // etcd itself says that it cannot serve
+	}
+	looking, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	defer context.AfterFunc(ctx, func() {
+		if errors.Is(ctx.Err(), context.Canceled) {
+			stop()
+		}
+	})()
+	for _, address := range c.addresses() {
+		why, found := c.lookAt(looking, address)
+		if looking.Err() != nil || why == unknown && found == nil {
+			return c.problem(unknown, "", err)
+		}
+		if found == nil {
+			found = err
+		}
+		if last = c.problem(why, address, found); !last.lasts() {
+			return last
+		}
+	}
+	return last
+}
+
+// lookAt connects to address once or twice, and sends nothing but a greeting. The error is what was said
+// there, if that adds anything.
+func (c Config) lookAt(ctx context.Context, address string) (cause, error) {
+	hostPort := address
+	if scheme, rest, ok := strings.Cut(address, "://"); ok {
+		if scheme != "http" && scheme != "https" {
+			return unknown, nil
+		}
+		hostPort = strings.TrimSuffix(rest, "/")
+	}
+	if _, _, err := net.SplitHostPort(hostPort); err != nil {
+		return unknown, nil
+	}
+	conn, err := connect(ctx, hostPort)
+	if err != nil {
+		return causeOfDial(err), err
+	}
+	defer func() { _ = conn.Close() }() // nothing was written
+	switch {
+	case c.given != nil:
+		return unknown, nil
+	case c.secure():
+		config, err := c.NowTLS()
+		if err != nil {
+			return unknown, err
+		}
+		return causeOverTLS(ctx, conn, hostPort, config)
+	}
+	return causeWithoutTLS(ctx, conn, hostPort), nil
+}
+
+// secure reports whether the client speaks TLS: the first address decides for all.
+func (c Config) secure() bool {
+	first := c.addresses()[0]
+	configured := c.TLS != nil || c.CurrentTLS != nil
+	return strings.HasPrefix(first, "https://") || configured && !strings.HasPrefix(first, "http://")
+}
+
+// connect connects to hostPort, and has the connection closed when ctx ends.
+func connect(ctx context.Context, hostPort string) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: stepTimeout}
+	conn, err := dialer.DialContext(ctx, "tcp", hostPort)
+	if err != nil {
+		return nil, err
+	}
+	detach := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	return &watched{conn, detach}, nil
+}
+
+// watched is a connection that its context closes.
+type watched struct {
+	net.Conn
+	detach func() bool
+}
+
+// Close closes the connection.
+func (w *watched) Close() error {
+	w.detach()
+	return w.Conn.Close()
+}
+
+// causeOfDial is why no connection was made.
+func causeOfDial(err error) cause {
+	if name, ok := errors.AsType[*net.DNSError](err); ok && name.IsNotFound {
+		return unknownName
+	}
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return refusedConnection
+	}
+	return unknown
+}

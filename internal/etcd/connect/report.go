@@ -1,0 +1,46 @@
+package connect
+
+import (
+	"context"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// report says in the log whether etcd answers.
+type report struct {
+	log    hclog.Logger
+	until  time.Time // it is tried; zero forever
+	last   *problem  // nil if etcd was not seen to be away
+	warned time.Time
+}
+
+// report is what is said of attempts that end with ctx.
+func (c Config) report(ctx context.Context) *report {
+	said := &report{log: c.Logger}
+	if deadline, ok := ctx.Deadline(); ok {
+		said.until = deadline
+	}
+	return said
+}
+
+// away is called again and again while etcd does not answer.
+func (r *report) away(p *problem) {
+	r.last = p
+	if !r.warned.IsZero() && time.Since(r.warned) < remindEvery {
+		return
+	}
+	r.warned = time.Now()
+	var about []any
+	if !r.until.IsZero() {
+		about = append(about, "at_most", time.Until(r.until).Round(time.Second/10).String())
+	}
+	r.log.Warn("etcd does not answer, retrying", append(about, "error", p)...)
+}
+
+// answered is called in the end.
+func (r *report) answered() {
+	if !r.warned.IsZero() {
+		r.log.Info("etcd answers")
+	}
+}

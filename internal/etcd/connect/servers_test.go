@@ -1,0 +1,140 @@
+package connect
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+
+	"github.com/goverse/goverse/internal/test/leaktest"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	leaktest.RunMore()
+	goleak.VerifyTestMain(m)
+}
+
+// nowhere is an address of 127.0.0.1 at which nothing listens.
+const nowhere = "127.0.0.1:1"
+
+// serveTCP has answer talk to each connection, and returns the address.
+func serveTCP(t *testing.T, answer func(conn net.Conn)) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	serve(t, l, answer)
+	return l.Addr().String()
+}
+
+// serve has answer talk to each connection until the test ends, which closes those that are left.
+func serve(t *testing.T, l net.Listener, answer func(conn net.Conn)) {
+	var serving sync.WaitGroup
+	var mu sync.Mutex
+	open := map[net.Conn]bool{}
+	ended := false
+	serving.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			if ended {
+				_ = conn.Close()
+			}
+			open[conn] = true
+			mu.Unlock()
+			serving.Go(func() {
+				answer(conn)
+				_ = conn.Close()
+				mu.Lock()
+				delete(open, conn)
+				mu.Unlock()
+			})
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		mu.Lock()
+		ended = true
+		for conn := range open {
+			_ = conn.Close()
+		}
+		mu.Unlock()
+		serving.Wait()
+	})
+}
+
+// startWeb is a web server.
+func startWeb(t *testing.T) string {
+	t.Helper()
+	web := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(web.Close)
+	return web.Listener.Addr().String()
+}
+
+// startSecureWeb is a web server that speaks HTTP/1 over TLS.
+func startSecureWeb(t *testing.T, certificate tls.Certificate) string {
+	t.Helper()
+	web := httptest.NewUnstartedServer(http.NotFoundHandler())
+	web.Config.ErrorLog = log.New(io.Discard, "", 0) // of handshakes that fail
+	web.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
+	web.StartTLS()
+	t.Cleanup(web.Close)
+	return web.Listener.Addr().String()
+}
+
+// newCertificate is one for 127.0.0.1, with its authority.
+func newCertificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
+	t.Helper()
+	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
+	secure.StartTLS()
+	defer secure.Close()
+	authority := x509.NewCertPool()
+	authority.AddCert(secure.Certificate())
+	return secure.TLS.Certificates[0], authority
+}
+
+func serverTLS(certificate tls.Certificate) *tls.Config {
+	return &tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: []string{"h2"},
+		MinVersion: tls.VersionTLS12}
+}
+
+// startTLS has the server at target speak TLS, and returns the address where.
+func startTLS(t *testing.T, target string, config *tls.Config) string {
+	t.Helper()
+	config.NextProtos = []string{"h2"}
+	l, err := tls.Listen("tcp", "127.0.0.1:0", config)
+	require.NoError(t, err)
+	serve(t, l, func(conn net.Conn) {
+		if conn.(*tls.Conn).HandshakeContext(t.Context()) != nil {
+			return
+		}
+		relay(conn, target)
+	})
+	return l.Addr().String()
+}
+
+// relay copies both ways between a connection and target until either end closes.
+func relay(conn net.Conn, target string) {
+	behind, err := net.Dial("tcp", target)
+	if err != nil {
+		return
+	}
+	var back sync.WaitGroup
+	back.Go(func() {
+		_, _ = io.Copy(conn, behind)
+		_ = conn.Close()
+	})
+	_, _ = io.Copy(behind, conn)
+	_ = behind.Close()
+	back.Wait()
+}

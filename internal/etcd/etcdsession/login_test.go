@@ -1,0 +1,119 @@
+package etcdsession
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+
+	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/internal/test/etcdtest"
+	"github.com/goverse/goverse/internal/test/logtest"
+)
+
+// guarded is a client of an etcd with access control on, as the user root, that counts its log-ins.
+func guarded(t *testing.T, endpoint string) (client *clientv3.Client, logins *atomic.Int64) {
+	t.Helper()
+	etcdtest.EnableAuth(t, etcdtest.Dial(t, endpoint), "secret")
+	logins = &atomic.Int64{}
+	count := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker,
+		opts ...grpc.CallOption) error {
+		if method == "/etcdserverpb.Auth/Authenticate" {
+			logins.Add(1)
+		}
+		return invoke(ctx, method, req, reply, cc, opts...)
+	}
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Username: "root", Password: "secret",
+		Logger:      zap.NewNop(),
+		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(count)}})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	return client, logins
+}
+
+// etcd's client logs in before it opens a stream: a stream for each renewal was a log-in for each.
+func TestRenewalsOfAUserAreNoLogIns(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Start(t)
+	client, logins := guarded(t, server.Endpoint())
+	ctx := etcdtest.Context(t)
+	var sessions []*Session
+	for range 5 {
+		s, err := Open(ctx, Config{Client: client, TTL: time.Second})
+		require.NoError(t, err)
+		defer func() { _ = s.Close(ctx) }()
+		sessions = append(sessions, s)
+	}
+	const rounds = 5
+	for _, s := range sessions {
+		for range rounds {
+			last := s.Renewed()
+			require.Eventually(t, func() bool { return s.Renewed().After(last) }, 10*time.Second, time.Millisecond)
+		}
+		require.NoError(t, s.Err())
+	}
+	// One for the client, one for its stream; more only if etcd was too slow for a stream.
+	require.Less(t, logins.Load(), int64(rounds*len(sessions)/4))
+
+	// A token that etcd forgot, with all others: one log-in more, and no session is lost.
+	before := logins.Load()
+	_, err := client.UserChangePassword(ctx, "root", "secret")
+	require.NoError(t, err)
+	changed := time.Now()
+	for _, s := range sessions {
+		require.Eventually(t, func() bool { return s.Renewed().After(changed) }, 10*time.Second, 5*time.Millisecond)
+		require.NoError(t, s.Err())
+	}
+	require.LessOrEqual(t, logins.Load()-before, int64(len(sessions)+2))
+}
+
+// etcd's access control is turned on while processes run that have no user: they lose their sessions, say why and
+// what helps, and do not ask again and again for a revocation that is refused.
+func TestAccessControlIsTurnedOn(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Start(t)
+	admin := etcdtest.Dial(t, server.Endpoint())
+	var revocations atomic.Int64
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint()}, Logger: zap.NewNop(),
+		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req,
+			reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			if method == "/etcdserverpb.Lease/LeaseRevoke" {
+				revocations.Add(1)
+			}
+			return invoke(ctx, method, req, reply, cc, opts...)
+		})}})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	log, lost := &logtest.Buffer{}, make(chan *session.LostError, 1)
+	k, err := NewKeeper(KeeperConfig{Config: Config{Client: client, TTL: time.Second, Logger: log.Logger()},
+		OnLost:  func(_ *Session, why *session.LostError) { lost <- why },
+		Explain: func(err error) error { return fmt.Errorf("give it a user: %w", err) }})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(etcdtest.Context(t))
+	ended := make(chan error)
+	go func() { ended <- k.Run(ctx) }()
+	_, err = k.Wait(ctx, nil)
+	require.NoError(t, err)
+
+	etcdtest.EnableAuth(t, admin, "secret")
+	require.Equal(t, session.ReasonPermission, (<-lost).Reason)
+	log.Await(t, "could not open a session, trying again until it works: error=\"give it a user: ")
+	require.LessOrEqual(t, revocations.Load(), int64(1))
+
+	root, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint()}, Username: "root",
+		Password: "secret", Logger: zap.NewNop()})
+	require.NoError(t, err)
+	defer root.Close()
+	_, err = root.AuthDisable(ctx)
+	require.NoError(t, err)
+	_, err = k.Wait(ctx, nil)
+	require.NoError(t, err)
+	cancel()
+	require.NoError(t, <-ended)
+}

@@ -1,0 +1,12 @@
+package etcdsession
+
+import (
+	"testing"
+
+	"github.com/goverse/goverse/internal/test/mutants"
+)
+
+// What finds nothing proves nothing: each mutant is found by the schedules, or the test that it names.
+func TestMutants(t *testing.T) {
+	mutants.Found(t, "internal/etcd/etcdsession", "-session.schedules=1000")
+}

@@ -1,0 +1,264 @@
+package etcdsession
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/internal/etcd/deadline"
+)
+
+// suspendedTimeout bounds a round while a session is suspended: the sooner it counts again
+// the better.
+const suspendedTimeout = 5 * time.Second
+
+// pausedBound bounds a request of a round after a pause, for an etcd that is near. It is doubled each time that
+// proves to be too little.
+const pausedBound = 250 * time.Millisecond
+
+// Slowdown is how many times as long as the last round took a suspicion gives at least, see [Session.Suspect].
+const Slowdown = 5
+
+var (
+	// errSuspected ends a round that was sent before a suspicion.
+	errSuspected = errors.New("sent before a suspicion")
+	// errOtherTerm: etcd's leader changed between the renewal and the read, so that nobody can tell
+	// which of the two renewed.
+	errOtherTerm = errors.New("etcd's raft term changed")
+	// errUnread: the session's keys could not be read.
+	errUnread = errors.New("read the session's keys")
+)
+
+// renewLoop renews every third of the TTL and, while renewals fail, again after
+// a thirtieth: as often from the first failure to the deadline, by which one of them must work.
+func (s *Session) renewLoop() {
+	defer s.endRenewals() // also of a session that is lost and never closed
+	// Counted from when the grant was sent: its answer may have taken long.
+	timer := time.NewTimer(s.ttl/3 - time.Duration(s.cfg.Clock().Mono-s.claim.Load().RenewedAt().Mono))
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-s.check:
+		case <-s.ctx.Done():
+			return
+		}
+		started := time.Now()
+		err := s.renew()
+		s.cfg.Renewals.observe(time.Since(started), err)
+		if s.ctx.Err() != nil {
+			return
+		}
+		if errors.Is(err, errSuspected) {
+			continue // a check was asked for
+		}
+		s.mu.Lock()
+		again := s.lastErr != nil
+		s.lastErr = err
+		if err != nil {
+			s.missed++
+		}
+		retry := s.ttl / 30
+		if claim := s.claim.Load(); claim.Suspected() || s.pauses.Load().Unsure() {
+			if retry = min(retry, deadline.SuspendedRetry); claim.Valid(s.cfg.Clock()) {
+				retry = min(retry, deadline.SuspectedRetry)
+			}
+		}
+		s.mu.Unlock()
+		switch {
+		case err == nil:
+			timer.Reset(s.ttl/3 - time.Since(started))
+			if again {
+				s.cfg.Logger.Info("the session is renewed again", "lease", leaseName(s.id))
+			}
+		default:
+			timer.Reset(retry)
+			if !again {
+				s.cfg.Logger.Warn("could not renew the session, trying again until its deadline",
+					"lease", leaseName(s.id), "left", time.Until(s.Deadline()).Round(time.Millisecond).String(), "error", err)
+			}
+		}
+	}
+}
+
+// renew makes a round, and another one at once if etcd's leader changed meanwhile. A member of
+// etcd that is cut off from the others refuses what it is asked, rather than let it wait.
+func (s *Session) renew() error {
+	round, endRound := context.WithCancelCause(clientv3.WithRequireLeader(s.ctx))
+	defer endRound(nil)
+	s.mu.Lock()
+	s.endRound, s.roundSent = endRound, s.cfg.Clock()
+	protected := s.protected
+	known := s.revision
+	s.mu.Unlock()
+	if s.cfg.KnownRevision != nil {
+		known = max(known, s.cfg.KnownRevision())
+	}
+
+	err := s.round(round, protected, known)
+	if errors.Is(err, errOtherTerm) {
+		// etcd's leader has changed: the next renewal is made by the present one.
+		err = s.round(round, protected, known)
+	}
+	return err
+}
+
+// round makes a renewal and then the read, each bounded, and counts from when the renewal was sent if
+// the read confirms it.
+func (s *Session) round(round context.Context, protected []*Protection, known int64) error {
+	bound, began := s.bound(), s.cfg.Clock()
+	ctx, cancel := context.WithTimeout(round, bound)
+	defer cancel()
+	answer, err := s.extend(ctx)
+	// A refusal is an end of the stream when it comes before the request was written.
+	if errors.Is(err, rpctypes.ErrNoLeader) || errors.Is(err, io.EOF) {
+		answer, err = s.extend(ctx) // by the next endpoint
+	}
+	switch {
+	case errors.Is(err, rpctypes.ErrLeaseNotFound):
+		s.Lose(session.ReasonRevoked, err)
+		return err
+	case errors.Is(err, rpctypes.ErrPermissionDenied):
+		s.Lose(session.ReasonPermission, err)
+		return err
+	case errors.Is(context.Cause(ctx), errSuspected):
+		return errSuspected
+	case err != nil:
+		return fmt.Errorf("renew: %w", err)
+	}
+	s.mu.Lock()
+	s.answered = true
+	s.mu.Unlock()
+	renewed := answer.term
+	err = s.read(ctx, renewed, protected, known)
+	if errors.Is(err, errUnread) {
+		// The client's endpoints get its requests in turn. With a bad one of two, a
+		// round begun anew would ask the bad one for the read again, forever.
+		ctx, cancel := context.WithTimeout(round, bound)
+		defer cancel()
+		err = s.read(ctx, renewed, protected, known)
+	}
+	if err != nil {
+		return err
+	}
+
+	if s.renewed(began, answer) {
+		s.cfg.Logger.Info("etcd has confirmed the session; it counts again", "lease", leaseName(s.id))
+	}
+	return nil
+}
+
+// bound is how long a request of a round may take: one endpoint that swallows requests must not use up the
+// whole TTL, nor what is left in a suspicion.
+func (s *Session) bound() time.Duration {
+	bound, claim := s.ttl/5, s.claim.Load()
+	if !s.awake(s.cfg.Clock()) {
+		// A connection may be dead since the pause: another one is tried soon.
+		s.mu.Lock()
+		bound = min(bound, max(pausedBound, Slowdown*s.lastRead)<<min(s.missed, 5))
+		s.mu.Unlock()
+	}
+	if !claim.Suspected() {
+		return bound
+	}
+	bound = min(bound, suspendedTimeout)
+	if claim.Valid(s.cfg.Clock()) {
+		bound = min(bound, max(s.cfg.Clock().Until(claim.Until())/2, deadline.SuspectedRetry))
+	}
+	return bound
+}
+
+// renewed counts a round that began then and is answered by now. It reports whether the session counts again.
+func (s *Session) renewed(began deadline.Instant, by extension) (again bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	answered := s.cfg.Clock()
+	s.lastRound, s.missed = time.Duration(answered.Mono-began.Mono), 0
+	s.confirmed(began, answered)
+	if claim := s.claim.Load().Remaining(by.sent, by.left, answered); s.lost == nil && claim != *s.claim.Load() {
+		return s.count(claim)
+	}
+	return false
+}
+
+// read confirms a renewal that etcd answered in that raft term, by a linearizable read: it looks for the
+// protected keys, and calls out those that are gone.
+func (s *Session) read(ctx context.Context, term uint64, protected []*Protection, known int64) error {
+	gets := make([]clientv3.Op, 0, max(1, len(protected)))
+	for _, p := range protected {
+		gets = append(gets, clientv3.OpGet(p.key, clientv3.WithKeysOnly()))
+	}
+	if len(gets) == 0 { // a transaction of nothing is answered without asking anybody
+		gets = append(gets, clientv3.OpGet(s.cfg.ReadKey, clientv3.WithKeysOnly()))
+	}
+	asked := s.cfg.Clock()
+	resp, err := s.cfg.Client.Txn(ctx).Then(gets...).Commit()
+	if errors.Is(err, rpctypes.ErrPermissionDenied) {
+		if len(protected) == 0 {
+			err = fmt.Errorf("read %s: grant that, or have the session read another key (%w)", s.cfg.ReadKey, err)
+		}
+		s.Lose(session.ReasonPermission, err)
+		return err
+	}
+	if errors.Is(context.Cause(ctx), errSuspected) {
+		return errSuspected
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", errUnread, err)
+	}
+	if resp.Header.ClusterId != s.clusterID || resp.Header.Revision < known {
+		err := fmt.Errorf("cluster %x at revision %d, expected cluster %x at %d or later",
+			resp.Header.ClusterId, resp.Header.Revision, s.clusterID, known)
+		s.Lose(session.ReasonOtherHistory, err)
+		return err
+	}
+	s.mu.Lock()
+	s.revision = resp.Header.Revision
+	s.lastRead, s.readBy = time.Duration(s.cfg.Clock().Mono-asked.Mono), resp.Header.GetMemberId()
+	s.mu.Unlock()
+	for i, p := range protected {
+		kvs := resp.Responses[i].GetResponseRange().Kvs
+		found := int64(0)
+		if len(kvs) == 1 {
+			found = kvs[0].CreateRevision
+		}
+		if deadline.Shown(p.create, found) {
+			continue
+		}
+		if p.lost == nil {
+			err := fmt.Errorf("%s is gone or was replaced", p.key)
+			s.Lose(session.ReasonKeyLost, err)
+			return err
+		}
+		if s.stillProtected(p) {
+			p.lost()
+		}
+	}
+	if s.cfg.OnRead != nil {
+		s.cfg.OnRead(resp.Header, known)
+	}
+	s.newest.Store(max(resp.Header.GetRaftTerm(), s.newest.Load())) // nobody else stores it
+	if !deadline.Confirmed(term, resp.Header.GetRaftTerm()) {
+		return fmt.Errorf("%w: renewed in %d, read in %d", errOtherTerm, term, resp.Header.GetRaftTerm())
+	}
+	return nil
+}
+
+func (s *Session) stillProtected(p *Protection) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, q := range s.protected {
+		if q == p {
+			return true
+		}
+	}
+	return false
+}
+
+func leaseName(id clientv3.LeaseID) string { return fmt.Sprintf("%x", int64(id)) }

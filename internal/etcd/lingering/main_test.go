@@ -1,0 +1,9 @@
+package lingering_test
+
+import (
+	"testing"
+
+	"github.com/goverse/goverse/internal/test/leaktest"
+)
+
+func TestMain(m *testing.M) { leaktest.Main(m) }

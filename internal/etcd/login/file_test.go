@@ -1,0 +1,89 @@
+package login
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/goverse/goverse/internal/test/etcdtest"
+	"github.com/goverse/goverse/internal/test/logtest"
+)
+
+// A password is read again each time; what cannot be used leaves the former in use, and is said once.
+func TestPasswordFile(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(t.TempDir(), "password")
+	_, err := OpenPassword(name)
+	require.ErrorContains(t, err, "name a file that this user may read")
+	write := func(text string) { require.NoError(t, os.WriteFile(name, []byte(text), 0o600)) }
+	write("\nlater")
+	_, err = OpenPassword(name)
+	require.ErrorContains(t, err, "begins with an empty line")
+	write("first\r\nsecond")
+	f, err := OpenPassword(name)
+	require.NoError(t, err)
+	var log logtest.Buffer
+	f.Log(log.Logger())
+	reads := func(want string) {
+		t.Helper()
+		password, err := f.Password()
+		require.NoError(t, err)
+		require.Equal(t, want, password)
+	}
+	reads("first")
+	require.Empty(t, log.String())
+	write("") // it is being written
+	reads("first")
+	reads("first")
+	require.Equal(t, 1, log.Count("\n"), log.String())
+	require.Contains(t, log.String(), "the former password stays in use")
+	write("new")
+	reads("new")
+	reads("new")
+	require.Equal(t, 2, log.Count("\n"), log.String())
+	require.NoError(t, os.Remove(name))
+	reads("new")
+	require.Equal(t, 3, log.Count("\n"), log.String())
+	require.NotContains(t, log.String(), "first")
+	// As Kubernetes turns a link to a new directory.
+	next := filepath.Join(t.TempDir(), "next")
+	require.NoError(t, os.WriteFile(next, []byte("linked"), 0o600))
+	require.NoError(t, os.Symlink(next, name))
+	reads("linked")
+}
+
+// A password that etcd refuses may have been replaced meanwhile: it is asked for once more, and no oftener.
+func TestARefusedPasswordIsAskedForOnceMore(t *testing.T) {
+	server := etcdtest.Start(t)
+	etcdtest.EnableAuth(t, etcdtest.Dial(t, server.Endpoint()), "secret")
+	cfg := clientv3.Config{Endpoints: []string{server.Endpoint()}, Username: "root", Password: "secret",
+		Logger: zap.NewNop()}
+	client, err := clientv3.New(cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	var answers []string
+	asked := 0
+	Attach(client, cfg, func() (string, string, error) {
+		asked++
+		return "root", answers[min(asked, len(answers))-1], nil
+	})
+	for _, c := range []struct {
+		answers []string
+		asked   int
+		fails   bool
+	}{
+		{[]string{"secret"}, 1, false},
+		{[]string{"old", "secret"}, 2, false},
+		{[]string{"old", "old"}, 2, true},
+		{[]string{"old", "older", "secret"}, 2, true},
+	} {
+		answers, asked = c.answers, 0
+		_, err := client.Authenticate(etcdtest.Context(t), "", "")
+		require.Equal(t, c.fails, err != nil, "%v: %v", c.answers, err)
+		require.Equal(t, c.asked, asked, c.answers)
+	}
+}

@@ -1,0 +1,103 @@
+package login
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"github.com/goverse/goverse/internal/test/etcdtest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// user is a client of an etcd with access control on, as its user root.
+func user(t *testing.T) *clientv3.Client {
+	t.Helper()
+	server := etcdtest.Start(t)
+	etcdtest.EnableAuth(t, etcdtest.Dial(t, server.Endpoint()), "secret")
+	cfg := clientv3.Config{Endpoints: []string{server.Endpoint()}, Username: "root", Password: "secret",
+		Logger: zap.NewNop()}
+	client, err := clientv3.New(cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	Attach(client, cfg, nil)
+	return client
+}
+
+func TestOneLogInServesAllWhoWantOne(t *testing.T) {
+	client := user(t)
+	a, ok := client.Auth.(*auth)
+	require.True(t, ok)
+	under, own := a.join()
+	require.True(t, own)
+	tokens := make([]string, 10)
+	var wg sync.WaitGroup
+	for i := range tokens {
+		wg.Go(func() {
+			resp, err := client.Authenticate(etcdtest.Context(t), "root", "secret")
+			require.NoError(t, err)
+			tokens[i] = resp.Token
+		})
+	}
+	called, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err := client.Authenticate(called, "root", "secret")
+	require.ErrorIs(t, err, context.Canceled, "who is called off does not wait")
+
+	under.err, under.calledOff = context.Canceled, true // another one makes it
+	a.mu.Lock()
+	a.current = nil
+	a.mu.Unlock()
+	close(under.done)
+	wg.Wait()
+	require.NotEmpty(t, tokens[0])
+}
+
+func TestTokenThatEtcdForgotIsReplaced(t *testing.T) {
+	client := user(t)
+	ctx := etcdtest.Context(t)
+	_, err := client.Put(ctx, "k", "v")
+	require.NoError(t, err)
+	_, err = client.UserChangePassword(ctx, "root", "secret") // its tokens are void
+	require.NoError(t, err)
+	_, err = client.Put(ctx, "k", "v")
+	require.NoError(t, err)
+	_, err = client.Authenticate(ctx, "root", "wrong")
+	require.ErrorIs(t, err, rpctypes.ErrAuthFailed)
+}
+
+func TestPasswordThatChangesIsAskedForAtEachLogIn(t *testing.T) {
+	client := user(t)
+	ctx := etcdtest.Context(t)
+	password := "secret"
+	a := client.Auth.(*auth)
+	a.credentials = func() (string, string, error) {
+		if password == "" {
+			return "", "", errors.New("unreadable")
+		}
+		return "root", password, nil
+	}
+	_, err := client.Put(ctx, "k", "v")
+	require.NoError(t, err)
+	_, err = client.UserChangePassword(ctx, "root", "changed")
+	require.NoError(t, err)
+	password = ""
+	_, err = client.Put(ctx, "k", "v")
+	require.ErrorContains(t, err, "unreadable")
+	password = "changed"
+	_, err = client.Put(ctx, "k", "v")
+	require.NoError(t, err)
+}
+
+func TestClientWithoutAUserIsLeftAlone(t *testing.T) {
+	client := clientv3.NewCtxClient(context.Background())
+	Attach(client, clientv3.Config{}, nil)
+	require.Nil(t, client.Auth)
+}

@@ -1,0 +1,59 @@
+package watchcache
+
+import (
+	"context"
+	"fmt"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/internal/state"
+)
+
+// comparison is what etcd has in the range at a revision, as far as it takes to find out whether
+// a snapshot lacks anything.
+type comparison struct {
+	header    *etcdserverpb.ResponseHeader
+	revision  int64
+	clusterID uint64
+	total     int
+	newest    int64 // when the last written of the keys was written
+	err       error
+}
+
+// compare asks etcd, with a small answer, what the range looked like at a revision, that is some time
+// ago, so that what was on its way has arrived; or what it looks like now, at revision 0. A member of
+// etcd that is cut off from the others refuses, with rpctypes.ErrNoLeader.
+func (m *Mirror) compare(ctx context.Context, revision int64) comparison {
+	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), m.cfg.ReadTimeout)
+	defer cancel()
+	c := comparison{revision: revision}
+	resp, err := m.cfg.Client.Get(ctx, m.cfg.Keys.RangeStart(), clientv3.WithRange(m.cfg.Keys.RangeEnd()),
+		clientv3.WithRev(revision),
+		clientv3.WithSort(clientv3.SortByModRevision, clientv3.SortDescend), clientv3.WithLimit(1), clientv3.WithKeysOnly())
+	if err != nil {
+		c.err = fmt.Errorf("compare with etcd at revision %d: %w", revision, err)
+		return c
+	}
+	c.header, c.clusterID, c.total = resp.Header, resp.Header.ClusterId, int(resp.Count)
+	if revision == 0 {
+		c.revision = resp.Header.Revision
+	}
+	for _, kv := range resp.Kvs {
+		c.newest = kv.ModRevision
+	}
+	return c
+}
+
+// with is nil if a snapshot that has not reached the revision lacks nothing.
+func (c comparison) with(s *state.Snapshot) error {
+	switch {
+	case c.err != nil:
+		return c.err
+	case c.clusterID != s.ClusterID:
+		return fmt.Errorf("etcd is another one: cluster %x, before %x", c.clusterID, s.ClusterID)
+	case s.Lacks(c.newest, c.total):
+		return fmt.Errorf("the watch has brought nothing since revision %d and should be at %d", s.Revision, c.revision)
+	}
+	return nil
+}

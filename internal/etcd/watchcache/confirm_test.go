@@ -1,0 +1,101 @@
+package watchcache
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/test/etcdtest"
+)
+
+// A view is fresh while no lease in it is older than etcd's raft term. Where it is not, Confirm finds
+// out what the watch has not brought, and waits for who lingers if it is to.
+func TestFreshAndConfirm(t *testing.T) {
+	plain, keys := etcdtest.Client(t), testKeys(t)
+	ctx := etcdtest.Context(t)
+	register := func(term uint64) {
+		t.Helper()
+		_, err := plain.Put(ctx, keys.Node("a:1"), state.Record{Term: term, TTL: 3600}.Encode())
+		require.NoError(t, err)
+	}
+	now, err := plain.Get(ctx, "nothing")
+	require.NoError(t, err)
+	term := now.Header.RaftTerm
+	register(term)
+	client, watch := gateWatches(plain)
+	m := New(Config{Client: client, Keys: keys, Member: "me:1", LagTimeout: 300 * time.Millisecond})
+	run(t, m)
+	require.True(t, m.Fresh(term))
+	require.True(t, m.Fresh(0), "the mirror knows the term itself")
+	clear, err := m.Confirm(ctx, false)
+	require.NoError(t, err)
+	require.True(t, clear)
+	require.False(t, m.Fresh(term+1), "a's lease is older")
+	require.False(t, m.Fresh(0), "and terms only grow")
+
+	watch.freeze(true)
+	_, err = plain.Delete(ctx, keys.Node("a:1"))
+	require.NoError(t, err)
+	require.NotNil(t, m.Snapshot().Member("a:1"), "the watch reports nothing")
+	clear, err = m.Confirm(ctx, false)
+	require.NoError(t, err)
+	require.False(t, clear, "it is gone, and may not know it")
+	require.Len(t, m.Snapshot().Lingering, 1)
+	watch.freeze(false)
+
+	brief, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer cancel()
+	_, err = m.Confirm(brief, true)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	register(term + 1)
+	clear, err = m.Confirm(ctx, true)
+	require.NoError(t, err)
+	require.True(t, clear, "it has heard of it")
+	require.True(t, m.Fresh(0))
+}
+
+// What was written before is in the snapshot after; writes of others outside of the range are no reason
+// to wait.
+func TestConfirmIsCurrent(t *testing.T) {
+	client, keys := etcdtest.Client(t), testKeys(t)
+	ctx := etcdtest.Context(t)
+	m := New(Config{Client: client, Keys: keys, Member: "me:1", LagTimeout: time.Hour})
+	run(t, m)
+	for i := range 20 {
+		_, err := client.Put(ctx, keys.Candidate(int64(i+1)), "")
+		require.NoError(t, err)
+		_, err = client.Put(ctx, keys.Locks().Root()+"x", "")
+		require.NoError(t, err)
+		clear, err := m.Confirm(ctx, true)
+		require.NoError(t, err)
+		require.True(t, clear)
+		require.Len(t, m.Snapshot().Queue, i+1)
+	}
+}
+
+// cutOff is a member of etcd that knows of no leader: it refuses who asks for one, and
+// lets others wait.
+type cutOff struct{ clientv3.KV }
+
+func (cutOff) Get(ctx context.Context, _ string, _ ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	if md, _ := metadata.FromOutgoingContext(ctx); len(md[rpctypes.MetadataRequireLeaderKey]) == 1 {
+		return nil, rpctypes.ErrNoLeader
+	}
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// A member of etcd that is cut off refuses to confirm, instead of using the whole time-out up.
+func TestConfirmIsRefusedWithoutALeader(t *testing.T) {
+	client := clientv3.NewCtxClient(t.Context())
+	client.KV = cutOff{}
+	m := New(Config{Client: client, Keys: testKeys(t), ReadTimeout: 5 * time.Second})
+	_, err := m.Confirm(t.Context(), false)
+	require.ErrorIs(t, err, rpctypes.ErrNoLeader)
+}

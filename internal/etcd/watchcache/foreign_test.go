@@ -1,0 +1,49 @@
+package watchcache
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/test/etcdtest"
+	"github.com/goverse/goverse/internal/test/logtest"
+)
+
+// What is not ours below our prefix is passed over, and said once each, of a few.
+func TestForeignKeysAreReported(t *testing.T) {
+	client, keys, ctx := etcdtest.Client(t), testKeys(t), etcdtest.Context(t)
+	put := func(key, value string) int64 {
+		resp, err := client.Put(ctx, key, value)
+		require.NoError(t, err)
+		return resp.Header.Revision
+	}
+	put(keys.Node("a:1"), "no record")
+	log := &logtest.Buffer{}
+	m := New(Config{Client: client, Keys: keys, Logger: log.Logger()})
+	run(t, m)
+	at := func(revision int64) *state.Snapshot {
+		s, err := m.Wait(ctx, func(s *state.Snapshot) bool { return s.Revision >= revision })
+		require.NoError(t, err)
+		return s
+	}
+	const says = "a key among the cluster's is passed over"
+	log.Await(t, says)
+	require.NotNil(t, m.Snapshot().Member("a:1"), "a member all the same: it holds its address")
+	at(put(keys.RangeStart()+"x", "1"))
+	at(put(keys.RangeStart()+"x", "2"))
+	log.Await(t, "key=/goverse/leader-x error=\"it is no key of a Goverse cluster\"")
+	s := at(put(keys.Node("a:1"), state.Record{}.Encode()))
+	require.Len(t, s.Foreign, 1, "the record can be read now")
+	require.Equal(t, 2, strings.Count(log.String(), says), log.String())
+	_, err := client.Delete(ctx, keys.RangeStart()+"x")
+	require.NoError(t, err)
+	for i := range 2 * mostForeign {
+		at(put(fmt.Sprintf("%sy%d", keys.RangeStart(), i), ""))
+	}
+	require.Equal(t, mostForeign, strings.Count(log.String(), says))
+	require.Len(t, at(put(keys.Doctor("1"), "")).Foreign, 2*mostForeign, "goversed doctor's is none")
+	require.NotContains(t, log.String(), keys.Doctor("1"))
+}

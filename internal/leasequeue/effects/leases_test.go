@@ -1,0 +1,132 @@
+package effects
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/internal/etcd/deadline"
+	"github.com/goverse/goverse/internal/test/etcdtest"
+)
+
+const day, patience = 24 * time.Hour, 10 * time.Second
+
+func TestLeaseTakesMarks(t *testing.T) {
+	t.Parallel()
+	end := deadline.Instant{Mono: 100, Wall: 1000}
+	early := deadline.Instant{Mono: 99, Wall: 999}
+	for what, c := range map[string]struct {
+		room int
+		now  deadline.Instant
+		ok   bool
+	}{
+		"room for one":                        {1, early, true},
+		"room for many":                       {7, early, true},
+		"no room":                             {0, early, false},
+		"the time is over":                    {7, end, false},
+		"over by the clock that can be set":   {7, deadline.Instant{Mono: 0, Wall: 1000}, false},
+		"over by the one that stands still":   {7, deadline.Instant{Mono: 100, Wall: 0}, false},
+		"both clocks say that there is time":  {7, deadline.Instant{}, true},
+		"neither room, nor is there any time": {0, end, false},
+	} {
+		was := lease{3, end, c.room}
+		next, ok := was.take(c.now)
+		require.Equal(t, c.ok, ok, what)
+		if ok {
+			require.Equal(t, lease{3, end, c.room - 1}, next, what)
+		}
+	}
+	_, ok := lease{}.take(deadline.Instant{})
+	require.False(t, ok, "there is none at the beginning")
+}
+
+func TestSpare(t *testing.T) {
+	t.Parallel()
+	for drawn, want := range map[float64]time.Duration{0: 90 * time.Minute, 0.5: 7*time.Hour +
+		30*time.Minute, 0.9999999: 13*time.Hour + 30*time.Minute} {
+		require.InDelta(t, want, spare(day, drawn), float64(time.Second), "%v", drawn)
+	}
+	require.EqualValues(t, 60, seconds(time.Minute))
+	require.EqualValues(t, 61, seconds(time.Minute+1))
+}
+
+// Leases last for long enough, and do not end together.
+func TestLeasesEndApart(t *testing.T) {
+	t.Parallel()
+	const many = 40
+	ctx, client := etcdtest.Context(t), etcdtest.Client(t)
+	l := newLeases(client, day, patience)
+	on, ttls := map[clientv3.LeaseID]int{}, map[int64]bool{}
+	for range many * marksPerLease {
+		id, err := l.take(ctx)
+		require.NoError(t, err)
+		on[id]++
+	}
+	require.Len(t, on, many)
+	for id, n := range on {
+		require.Equal(t, marksPerLease, n)
+		resp, err := client.TimeToLive(ctx, id)
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, resp.GrantedTTL, seconds(day+day/16+patience))
+		require.LessOrEqual(t, resp.GrantedTTL, seconds(day+9*day/16+patience))
+		ttls[resp.GrantedTTL] = true
+	}
+	require.Greater(t, len(ttls), many*3/4, "of so many seconds few are drawn twice")
+}
+
+// A lease that is shared has the retention left for the one that comes last, by either clock: one
+// that was set back, or stood still, does not make it last.
+func TestEitherClockEndsTheUseOfALease(t *testing.T) {
+	t.Parallel()
+	ctx, client := etcdtest.Context(t), etcdtest.Client(t)
+	for what, later := range map[string]deadline.Instant{
+		"the wall clock was set back": {Mono: int64(14 * time.Hour), Wall: int64(-time.Hour)},
+		"the machine was suspended":   {Mono: 0, Wall: int64(14 * time.Hour)},
+	} {
+		began := deadline.Now()
+		l := newLeases(client, day, patience)
+		l.now = func() deadline.Instant { return began }
+		first, err := l.take(ctx)
+		require.NoError(t, err)
+		same, err := l.take(ctx)
+		require.NoError(t, err)
+		require.Equal(t, first, same, what)
+		l.now = func() deadline.Instant {
+			return deadline.Instant{Mono: began.Mono + later.Mono, Wall: began.Wall + later.Wall}
+		}
+		next, err := l.take(ctx)
+		require.NoError(t, err)
+		require.NotEqual(t, first, next, what)
+	}
+}
+
+func TestLostLease(t *testing.T) {
+	t.Parallel()
+	ctx, l := etcdtest.Context(t), newLeases(etcdtest.Client(t), day, patience)
+	first, err := l.take(ctx)
+	require.NoError(t, err)
+	l.lost(first)
+	next, err := l.take(ctx)
+	require.NoError(t, err)
+	require.NotEqual(t, first, next)
+	l.lost(first) // another one says so later
+	same, err := l.take(ctx)
+	require.NoError(t, err)
+	require.Equal(t, next, same)
+}
+
+// Who waits while a lease is granted waits no longer than it wants to.
+func TestTakingALeaseEndsWithTheContext(t *testing.T) {
+	t.Parallel()
+	l := newLeases(nil, day, patience)
+	<-l.current
+	over := errors.New("over")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(over)
+	_, err := l.take(ctx)
+	require.ErrorIs(t, err, over)
+}

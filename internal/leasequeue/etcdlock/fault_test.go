@@ -1,0 +1,369 @@
+package etcdlock_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/lock"
+	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/internal/leasequeue/etcdlock"
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/test/testbed"
+)
+
+// testBed is two processes and a client that no fault touches.
+type testBed struct {
+	*testbed.TestBed
+	ctx               context.Context
+	a, b              *process
+	client            *clientv3.Client
+	locks             state.Queues
+	entering, leaving clustertest.Match // the queue
+}
+
+func newTestBed(t *testing.T) *testBed {
+	t.Parallel()
+	s := &testBed{TestBed: testbed.New(t, testbed.Short)}
+	s.ctx, s.client, s.locks = s.Ctx, s.Client, s.Keys.Locks()
+	s.a, s.b = start(s.TestBed), start(s.TestBed)
+	s.entering, s.leaving = clustertest.Putting(s.locks.Queue("it")), clustertest.Deleting(s.locks.Queue("it"))
+	return s
+}
+
+func (s *testBed) acquire(p *process) lock.Held {
+	s.Helper()
+	h, err := p.Acquire(s.ctx, "it")
+	require.NoError(s, err)
+	return h
+}
+
+// wait has a process wait for the lock, and returns when it is in the queue.
+func (s *testBed) wait(p *process) <-chan lock.Held {
+	s.Helper()
+	before := len(s.queue())
+	got := make(chan lock.Held, 1)
+	go func() {
+		defer close(got)
+		if h, err := p.Acquire(s.ctx, "it"); err == nil {
+			got <- h
+		}
+	}()
+	require.Eventually(s, func() bool { return len(s.queue()) > before }, 10*time.Second, time.Millisecond)
+	return got
+}
+
+// queue are the keys of the lock's queue, the first first.
+func (s *testBed) queue() []string { s.Helper(); return s.Under(s.locks.Queue("it")) }
+
+func TestAnswerToAcquireIsLost(t *testing.T) {
+	s := newTestBed(t)
+	s.a.Faults.LoseAnswer(clustertest.OpTxn, s.entering)
+	h := s.acquire(s.a)
+	require.Len(t, s.queue(), 1, "it was made once")
+	next := s.wait(s.b)
+	require.NoError(t, h.Release(s.ctx))
+	require.NoError(t, (<-next).Release(s.ctx))
+	require.Empty(t, s.queue())
+}
+
+// A request that was given up reaches etcd later, when the lock was long acquired by another
+// request: it must not leave a key behind, for that would block the queue.
+func TestLateAcquireIsRefused(t *testing.T) {
+	s := newTestBed(t)
+	late := s.a.Faults.HoldNext(clustertest.OpTxn, s.entering)
+	h := s.acquire(s.a)
+	require.NoError(t, late.Release(s.ctx))
+	require.Len(t, s.queue(), 1)
+	require.NoError(t, h.Release(s.ctx))
+	require.Empty(t, s.queue())
+}
+
+func TestAnswerToReleaseIsLost(t *testing.T) {
+	s := newTestBed(t)
+	h := s.acquire(s.a)
+	next := s.wait(s.b)
+	for range 2 { // to the first attempt, and to the one after it
+		s.a.Faults.LoseAnswer(clustertest.OpWrite, s.leaving)
+	}
+	require.NoError(t, h.Release(s.ctx))
+	require.NoError(t, (<-next).Release(s.ctx))
+}
+
+// A release whose context has ended is made all the same, as soon as etcd answers; and asking for
+// it again waits for that.
+func TestReleaseIsNotTakenBack(t *testing.T) {
+	s := newTestBed(t)
+	h := s.acquire(s.a)
+	next := s.wait(s.b)
+	held := s.a.Faults.HoldNext(clustertest.OpWrite, s.leaving)
+	ctx, cancel := context.WithCancel(s.ctx)
+	cancel()
+	require.ErrorIs(t, h.Release(ctx), context.Canceled)
+	require.False(t, h.Valid())
+	<-held.Caught()
+	require.Len(t, s.queue(), 2)
+	require.NoError(t, h.Release(s.ctx))
+	require.Len(t, s.queue(), 1)
+	require.NoError(t, (<-next).Release(s.ctx))
+	require.NoError(t, held.Release(s.ctx))
+}
+
+// Who gave up waiting before etcd had answered leaves nothing behind.
+func TestGivenUpBeforeTheAnswer(t *testing.T) {
+	s := newTestBed(t)
+	late := s.a.Faults.HoldNext(clustertest.OpTxn, s.entering)
+	ctx, cancel := context.WithCancel(s.ctx)
+	failed := make(chan error, 1)
+	go func() {
+		_, err := s.a.Acquire(ctx, "it")
+		failed <- err
+	}()
+	<-late.Caught()
+	cancel()
+	require.ErrorIs(t, <-failed, context.Canceled)
+	require.NoError(t, s.acquire(s.b).Release(s.ctx))
+	require.NoError(t, late.Release(s.ctx))
+	require.Eventually(t, func() bool { return len(s.queue()) == 0 }, 10*time.Second, 5*time.Millisecond)
+}
+
+// Who tried in vain is in nobody's way when it is notified.
+func TestTriedInVain(t *testing.T) {
+	s := newTestBed(t)
+	h := s.acquire(s.b)
+	late := s.a.Faults.HoldNext(clustertest.OpWrite, s.leaving)
+	_, ok, err := s.a.TryAcquire(s.ctx, "it")
+	require.NoError(t, err)
+	require.False(t, ok)
+	require.NoError(t, h.Release(s.ctx))
+	h, ok, err = s.b.TryAcquire(s.ctx, "it")
+	require.NoError(t, err)
+	require.True(t, ok, "it is free, and nobody waits")
+	<-late.Caught()
+	require.NoError(t, late.Release(s.ctx))
+	require.NoError(t, h.Release(s.ctx))
+}
+
+func TestLostSessionLosesTheLockAndThePlace(t *testing.T) {
+	s := newTestBed(t)
+	h, next := s.acquire(s.a), s.wait(s.b)
+	first := s.b.Keeper.Current()
+	for _, p := range []*process{s.b, s.a} {
+		old := p.Keeper.Current()
+		_, err := s.client.Revoke(s.ctx, old.ID())
+		require.NoError(t, err)
+		old.Check()
+		<-old.Done()
+	}
+	<-h.Context().Done()
+	require.False(t, h.Valid())
+	_, lost := context.Cause(h.Context()).(*session.LostError)
+	require.True(t, lost)
+	err := h.Release(s.ctx)
+	require.ErrorIs(t, err, lock.ErrLost)
+	got := <-next
+	require.NotNil(t, got, "queued again on the next session")
+	require.NotSame(t, first, s.b.Keeper.Current())
+	require.Greater(t, got.Token(), h.Token())
+	require.NoError(t, got.Release(s.ctx))
+}
+
+// A holder that stands still for longer than its TTL is not the holder any more when it wakes,
+// and cannot write under its token.
+func TestPausedHolderCannotWrite(t *testing.T) {
+	s := newTestBed(t)
+	h, next := s.acquire(s.a), s.wait(s.b)
+	s.a.Faults.CutOff()
+	got := <-next
+	require.NotNil(t, got)
+	require.False(t, h.Valid(), "its deadline was before etcd's")
+	require.Error(t, h.Context().Err())
+	write := func(h lock.Held) bool {
+		resp, err := s.client.Txn(s.ctx).If(h.Guard()...).Then(clientv3.OpPut("/written", "")).Commit()
+		require.NoError(t, err)
+		return resp.Succeeded
+	}
+	require.False(t, write(h))
+	require.True(t, write(got))
+	require.NoError(t, got.Release(s.ctx))
+	require.False(t, write(got))
+	s.a.Faults.Reconnect()
+	require.ErrorIs(t, h.Release(s.ctx), lock.ErrLost)
+}
+
+func TestKeyOfTheHolderIsDeleted(t *testing.T) {
+	s := newTestBed(t)
+	h := s.acquire(s.a)
+	_, err := s.client.Delete(s.ctx, s.queue()[0])
+	require.NoError(t, err)
+	<-h.Context().Done()
+	require.ErrorIs(t, context.Cause(h.Context()), lock.ErrKeyLost)
+	require.False(t, h.Valid())
+	require.ErrorIs(t, h.Release(s.ctx), lock.ErrLost)
+	require.NoError(t, s.acquire(s.a).Release(s.ctx))
+}
+
+func TestKeyOfOneWhoWaitsIsDeleted(t *testing.T) {
+	s := newTestBed(t)
+	h, next := s.acquire(s.a), s.wait(s.b)
+	gone, err := s.client.Delete(s.ctx, s.queue()[1])
+	require.NoError(t, err)
+	require.EqualValues(t, 1, gone.Deleted)
+	require.Eventually(t, func() bool { return len(s.queue()) == 2 }, 10*time.Second, time.Millisecond, "it queues again")
+	require.NoError(t, h.Release(s.ctx))
+	require.NoError(t, (<-next).Release(s.ctx))
+}
+
+// A watch that reports nothing does not keep a lock from who is next.
+func TestWatchThatIsSilent(t *testing.T) {
+	s := newTestBed(t)
+	h, next := s.acquire(s.a), s.wait(s.b)
+	s.b.Faults.FreezeWatch()
+	require.NoError(t, h.Release(s.ctx))
+	got := <-next
+	require.NotNil(t, got)
+	s.b.Faults.ThawWatch()
+	require.NoError(t, got.Release(s.ctx))
+}
+
+// A key among the locks that stands on this process's lease and that nobody asked for.
+func TestKeyThatNobodyAskedFor(t *testing.T) {
+	s := newTestBed(t)
+	require.NoError(t, s.acquire(s.a).Release(s.ctx))
+	_, err := s.client.Put(s.ctx, s.locks.Queue("it")+"x", "", clientv3.WithLease(s.a.Keeper.Current().ID()))
+	require.NoError(t, err)
+	h := s.acquire(s.b)
+	require.NoError(t, h.Release(s.ctx))
+}
+
+// A session that is suspended for a moment costs the locks; their keys stay until the one that held
+// them has ended its work.
+func TestSuspendedSession(t *testing.T) {
+	s := newTestBed(t)
+	h, next := s.acquire(s.a), s.wait(s.b)
+	mine := s.queue()[0]
+	s.a.Faults.CutOff()
+	s.a.Keeper.Current().Suspect(20 * time.Millisecond)
+	<-h.Context().Done()
+	require.False(t, h.Valid())
+	s.a.Faults.Reconnect()
+	require.Eventually(t, func() bool { return s.a.Keeper.Current().Valid() }, 10*time.Second, time.Millisecond)
+	require.False(t, h.Valid(), "not again")
+	require.Equal(t, mine, s.queue()[0])
+	require.ErrorIs(t, h.Release(s.ctx), lock.ErrLost)
+	require.NoError(t, (<-next).Release(s.ctx))
+}
+
+// Neither the answer to the request came, nor one to the question what became of it: it was
+// made all the same, once, and the token is that of the key that stands.
+func TestNothingIsHeardOfAcquire(t *testing.T) {
+	s := newTestBed(t)
+	counting := clustertest.Putting(s.locks.Root() + "batches/")
+	s.a.Faults.LoseAnswer(clustertest.OpTxn, s.entering)
+	s.a.Faults.FailNext(clustertest.OpTxn, rpctypes.ErrTimeout, counting,
+		func(r clustertest.Request) bool { return !s.entering(r) })
+	h := s.acquire(s.a)
+	resp, err := s.client.Get(s.ctx, s.queue()[0])
+	require.NoError(t, err)
+	require.Equal(t, resp.Kvs[0].CreateRevision, h.Token())
+	require.EqualValues(t, 1, resp.Kvs[0].Version, "written once")
+	require.Equal(t, s.queue()[0], h.(etcdlock.Held).Key())
+	txn, err := s.client.Txn(s.ctx).If(h.Guard()...).Commit()
+	require.NoError(t, err)
+	require.True(t, txn.Succeeded)
+	require.NoError(t, h.Release(s.ctx))
+	require.Empty(t, s.queue())
+}
+
+// What etcd refuses is refused to whom it concerns, and is no end of the others.
+func TestRefused(t *testing.T) {
+	s := newTestBed(t)
+	s.a.Faults.FailNext(clustertest.OpTxn, rpctypes.ErrPermissionDenied, s.entering)
+	_, err := s.a.Acquire(s.ctx, "it")
+	require.ErrorIs(t, err, rpctypes.ErrPermissionDenied)
+	require.NoError(t, s.acquire(s.a).Release(s.ctx))
+}
+
+// A holder whose release etcd refuses is notified. The lock is free as soon as etcd allows it.
+func TestReleaseRefused(t *testing.T) {
+	s := newTestBed(t)
+	h := s.acquire(s.a)
+	next := s.wait(s.b)
+	s.a.Faults.FailNext(clustertest.OpWrite, rpctypes.ErrPermissionDenied, s.leaving)
+	err := h.Release(s.ctx)
+	require.ErrorIs(t, err, rpctypes.ErrPermissionDenied)
+	require.NotErrorIs(t, err, lock.ErrLost, "nobody else can have had it")
+	require.NoError(t, (<-next).Release(s.ctx))
+	require.Eventually(t, func() bool { return h.Release(s.ctx) == nil }, 10*time.Second, time.Millisecond, "it is by now")
+}
+
+// etcd has no space left: what is held can be released.
+func TestNoSpaceLeft(t *testing.T) {
+	s := newTestBed(t)
+	h := s.acquire(s.a)
+	next := s.wait(s.b)
+	for range 20 {
+		s.a.Faults.FailNext(clustertest.OpTxn, rpctypes.ErrNoSpace, clustertest.Putting(s.locks.Root()))
+	}
+	require.NoError(t, h.Release(s.ctx))
+	require.NoError(t, (<-next).Release(s.ctx))
+}
+
+// etcd has no space left, and others want to enter: that holds up nobody who leaves.
+func TestNoSpaceLeftAndManyWantIn(t *testing.T) {
+	s := newTestBed(t)
+	h := s.acquire(s.a)
+	next := s.wait(s.b)
+	ctx, cancel := context.WithCancel(s.ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	for i := range 6 { // more than can be under way
+		name := fmt.Sprint("other ", i)
+		putting := clustertest.Putting(s.locks.Queue(name))
+		tried := make(chan struct{})
+		once := sync.OnceFunc(func() { close(tried) })
+		for range 1000 {
+			s.a.Faults.FailNext(clustertest.OpTxn, rpctypes.ErrNoSpace, func(r clustertest.Request) bool {
+				if putting(r) {
+					once()
+				}
+				return putting(r)
+			})
+		}
+		wg.Go(func() { _, _ = s.a.Acquire(ctx, name) })
+		if i < 3 {
+			<-tried // and is tried again by the same lane
+		}
+	}
+	require.NoError(t, h.Release(s.ctx))
+	require.NoError(t, (<-next).Release(s.ctx))
+}
+
+// The requests that give a lock up, the first alone and the next in a batch, reach etcd late, when
+// the lock was given up by another one and taken again: they do not delete the new key.
+func TestLateReleaseFindsAnotherKey(t *testing.T) {
+	s := newTestBed(t)
+	h := s.acquire(s.a)
+	before := s.queue()
+	alone, batch := s.a.Faults.HoldNext(clustertest.OpWrite, s.leaving), s.a.Faults.HoldNext(clustertest.OpWrite,
+		s.leaving)
+	for range 3 { // the look what came of it, the next attempt, and the look at that
+		s.a.Faults.FailNext(clustertest.OpTxn, rpctypes.ErrNoSpace, clustertest.Putting(s.locks.Root()))
+	}
+	require.NoError(t, h.Release(s.ctx))
+	require.Empty(t, s.queue())
+	again := s.acquire(s.a)
+	require.NoError(t, alone.Release(s.ctx))
+	require.NoError(t, batch.Release(s.ctx))
+	require.Len(t, s.queue(), 1)
+	require.NotEqual(t, before, s.queue(), "nobody gets a key that a late batch may delete")
+	require.NoError(t, again.Release(s.ctx))
+}

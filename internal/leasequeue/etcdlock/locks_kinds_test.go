@@ -1,0 +1,268 @@
+package etcdlock_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/clustertest/fault"
+	"github.com/goverse/goverse/internal/test/faults"
+	"github.com/goverse/goverse/internal/test/history"
+)
+
+// lockFault is one kind of fault. do does one to a node and undoes it; it reports whether it
+// had an effect.
+type lockFault struct {
+	name string
+	do   func(ctx context.Context, bed *lockTestBed, n *lockNode, rnd *rand.Rand) (bool, error)
+}
+
+// lockFaults are all kinds. Those on the way to etcd are of the catalogue in package faults.
+func lockFaults() []lockFault {
+	return []lockFault{
+		untilSessionLost(faults.CutOff),
+		untilSessionLost(faults.RequestsDropped),
+		untilSessionLost(faults.AnswersDropped),
+		untilSessionLost(faults.RenewalsStuck),
+		briefly(faults.RequestsDropped),
+		briefly(faults.AnswersDropped),
+		{faults.Refused.Name, refused},
+		briefly(faults.Reset),
+		briefly(faults.Delayed),
+		{"session suspended", suspended},
+		{faults.WatchFrozen.Name, watchFrozen},
+		{"answers lost", answersLost},
+		{"requests carried out late", carriedOutLate},
+		{"requests refused", requestsRefused},
+		{"lease revoked out of band", leaseRevoked},
+		{"lock's key deleted out of band", lockDeleted},
+		{"etcd restarted", etcdRestarted},
+		{"compaction under load", compacted},
+	}
+}
+
+// last lets a fault last.
+func last(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+func between(rnd *rand.Rand, least, most time.Duration) time.Duration {
+	return least + time.Duration(rnd.Int64N(int64(most-least)))
+}
+
+// untilSessionLost lasts until the node has lost its session, and a moment more.
+func untilSessionLost(f faults.Fault) lockFault {
+	name := f.Name + " until the session is lost"
+	return lockFault{name, func(ctx context.Context, bed *lockTestBed, n *lockNode, rnd *rand.Rand) (bool, error) {
+		s, err := n.keeper.Wait(ctx, nil)
+		if err != nil {
+			return false, err
+		}
+		defer bed.rec.Begin(n.name, name, "")()
+		f.Do(n.toEtcd(), rnd)
+		select {
+		case <-s.Done():
+		case <-ctx.Done():
+		}
+		last(ctx, between(rnd, 0, time.Second))
+		return ctx.Err() == nil, n.toEtcd().Undo()
+	}}
+}
+
+// briefly lasts for less than the session.
+func briefly(f faults.Fault) lockFault {
+	name := f.Name + " for a moment"
+	return lockFault{name, func(ctx context.Context, bed *lockTestBed, n *lockNode, rnd *rand.Rand) (bool, error) {
+		defer bed.rec.Begin(n.name, name, "")()
+		before := n.toEtcd().Traffic()
+		f.Do(n.toEtcd(), rnd)
+		last(ctx, between(rnd, 50*time.Millisecond, lockTTL/2))
+		err := n.toEtcd().Undo()
+		last(ctx, 50*time.Millisecond)
+		return n.toEtcd().Traffic() > before, err
+	}}
+}
+
+// refused: its connections break, and no new one is taken.
+func refused(ctx context.Context, bed *lockTestBed, n *lockNode, rnd *rand.Rand) (bool, error) {
+	defer bed.rec.Begin(n.name, faults.Refused.Name, "")()
+	had := n.toEtcd().Connections()
+	faults.Refused.Do(n.toEtcd(), rnd)
+	last(ctx, between(rnd, 50*time.Millisecond, lockTTL/2))
+	return had > 0, n.toEtcd().Undo()
+}
+
+// suspended: etcd does not confirm the session for a moment, in which nothing may be claimed.
+func suspended(ctx context.Context, bed *lockTestBed, n *lockNode, rnd *rand.Rand) (bool, error) {
+	s, err := n.keeper.Wait(ctx, nil)
+	if err != nil {
+		return false, err
+	}
+	defer bed.rec.Begin(n.name, "suspended", "")()
+	faults.RequestsStuck.Do(n.toEtcd(), rnd)
+	s.Suspect(10 * time.Millisecond)
+	last(ctx, between(rnd, 20*time.Millisecond, lockTTL/2))
+	effect := !s.Valid()
+	return effect, n.toEtcd().Undo()
+}
+
+func watchFrozen(ctx context.Context, bed *lockTestBed, n *lockNode, rnd *rand.Rand) (bool, error) {
+	defer bed.rec.Begin(n.name, faults.WatchFrozen.Name, "")()
+	faults.WatchFrozen.Do(n.toEtcd(), rnd)
+	last(ctx, between(rnd, lockTTL/4, lockTTL))
+	return true, n.toEtcd().Undo()
+}
+
+// answersLost: what is written for locks and effects is carried out, and nobody says so.
+func answersLost(ctx context.Context, bed *lockTestBed, n *lockNode, rnd *rand.Rand) (bool, error) {
+	defer bed.rec.Begin(n.name, "answers lost", "")()
+	for range 4 {
+		n.faults.LoseAnswer(clustertest.OpWrite, bed.some(rnd))
+	}
+	last(ctx, between(rnd, 500*time.Millisecond, lockTTL))
+	return true, n.toEtcd().Undo()
+}
+
+// carriedOutLate: requests that were long given up reach etcd after others that were sent
+// later.
+func carriedOutLate(ctx context.Context, bed *lockTestBed, n *lockNode, rnd *rand.Rand) (bool, error) {
+	defer bed.rec.Begin(n.name, "carried out late", "")()
+	var late []*clustertest.Held
+	for range 4 {
+		late = append(late, n.faults.HoldNext(clustertest.OpWrite, bed.some(rnd)))
+	}
+	last(ctx, between(rnd, 500*time.Millisecond, lockTTL))
+	err := n.toEtcd().Undo()
+	effect := false
+	for _, h := range late {
+		select {
+		case <-h.Caught():
+			effect = true
+			attempt, cancel := context.WithTimeout(ctx, time.Second)
+			_ = h.Release(attempt) // its session may have ended
+			cancel()
+		default:
+		}
+	}
+	return effect, err
+}
+
+// requestsRefused: etcd has no time.
+func requestsRefused(ctx context.Context, bed *lockTestBed, n *lockNode, rnd *rand.Rand) (bool, error) {
+	defer bed.rec.Begin(n.name, "refused", "")()
+	for range 6 {
+		n.faults.FailNext(clustertest.OpWrite, []error{rpctypes.ErrTimeout, rpctypes.ErrNoSpace,
+			rpctypes.ErrTooManyRequests}[rnd.IntN(3)], bed.some(rnd))
+	}
+	last(ctx, between(rnd, 300*time.Millisecond, lockTTL/2))
+	return true, n.toEtcd().Undo()
+}
+
+// some are the requests of one sort that locks and effects make.
+func (bed *lockTestBed) some(rnd *rand.Rand) clustertest.Match {
+	switch name := lockNames[rnd.IntN(len(lockNames))]; rnd.IntN(6) {
+	case 0:
+		return clustertest.Putting(bed.keys.Locks().Queue(name))
+	case 1:
+		return clustertest.Deleting(bed.keys.Locks().Queue(name))
+	case 2:
+		return clustertest.Putting(bed.keys.Effects().Root())
+	case 3:
+		return clustertest.Deleting(bed.keys.Effects().Root())
+	case 4:
+		return clustertest.Putting(counterAt)
+	default:
+		return clustertest.Putting(bed.keys.EffectMark(""))
+	}
+}
+
+func leaseRevoked(ctx context.Context, bed *lockTestBed, n *lockNode, _ *rand.Rand) (bool, error) {
+	s, err := n.keeper.Wait(ctx, nil)
+	if err != nil {
+		return false, err
+	}
+	bed.busy.RLock()
+	defer bed.busy.RUnlock()
+	err = bed.rec.Do(n.name, history.LeaseRevoked, func() error {
+		_, err := bed.client.Revoke(ctx, s.ID())
+		return err
+	})
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		return false, nil // it was lost just then
+	}
+	if err == nil {
+		_, err = n.keeper.Wait(ctx, s)
+	}
+	return err == nil, err
+}
+
+// lockDeleted: somebody deletes a key by which the node holds a lock or waits for it.
+func lockDeleted(ctx context.Context, bed *lockTestBed, n *lockNode, _ *rand.Rand) (bool, error) {
+	bed.busy.RLock()
+	defer bed.busy.RUnlock()
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	for ctx.Err() == nil {
+		s, err := n.keeper.Wait(ctx, nil)
+		if err != nil {
+			return false, nil // etcd is away
+		}
+		found, err := bed.client.Get(ctx, bed.keys.Locks().Root(), clientv3.WithPrefix(),
+			clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+		if err != nil {
+			return false, nil
+		}
+		for _, kv := range found.Kvs {
+			if _, queued := bed.keys.Locks().QueueOf(string(kv.Key)); !queued || clientv3.LeaseID(kv.Lease) != s.ID() {
+				continue
+			}
+			deleted := int64(0)
+			err := bed.rec.Do(n.name, history.LockDeleted, func() error {
+				resp, err := bed.client.Delete(ctx, string(kv.Key))
+				if err == nil {
+					deleted = resp.Deleted
+				}
+				return err
+			})
+			if err != nil || deleted > 0 {
+				return err == nil, nil
+			}
+		}
+		last(ctx, 5*time.Millisecond)
+	}
+	return false, nil
+}
+
+// etcdRestarted: etcd ends, stays away for a while, and returns on its data.
+func etcdRestarted(ctx context.Context, bed *lockTestBed, _ *lockNode, rnd *rand.Rand) (bool, error) {
+	bed.busy.Lock()
+	defer bed.busy.Unlock()
+	defer bed.rec.Begin("", "etcd restarted", "")()
+	if err := bed.etcd.Close(); err != nil {
+		return false, err
+	}
+	last(ctx, between(rnd, 0, lockTTL+time.Second))
+	return true, bed.startEtcd(ctx)
+}
+
+// compacted: many writes, and everything before them compacted away.
+func compacted(ctx context.Context, bed *lockTestBed, _ *lockNode, rnd *rand.Rand) (bool, error) {
+	bed.busy.RLock()
+	defer bed.busy.RUnlock()
+	defer bed.rec.Begin("", "compaction", "")()
+	churn, err := fault.StartChurn(ctx, bed.client, fault.ChurnConfig{Prefix: "/load/", WritesPerSecond: 200})
+	if err != nil {
+		return false, err
+	}
+	last(ctx, between(rnd, 500*time.Millisecond, 1500*time.Millisecond))
+	err = churn.Stop(ctx)
+	return churn.Stats().Compactions > 0, err
+}

@@ -1,0 +1,38 @@
+package etcdlock_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/goverse/goverse/cluster/lock"
+	"github.com/goverse/goverse/cluster/lock/locktest"
+	"github.com/goverse/goverse/internal/test/leaktest"
+	"github.com/goverse/goverse/internal/test/testbed"
+)
+
+func TestMain(m *testing.M) {
+	leaktest.RunMore()
+	goleak.VerifyTestMain(m)
+}
+
+// process is what one process has.
+type process = testbed.Locks
+
+// start starts one.
+var start = testbed.StartLocks
+
+func TestEtcdConforms(t *testing.T) {
+	s := testbed.New(t, testbed.Short)
+	locktest.Run(t, func(t *testing.T) (a, b lock.LockRegistry) {
+		return start(s.In(t)), start(s.In(t))
+	})
+}
+
+func TestOneProcessConforms(t *testing.T) {
+	s := testbed.New(t, testbed.Short)
+	locktest.Run(t, func(t *testing.T) (a, b lock.LockRegistry) {
+		one := start(s.In(t))
+		return one, one
+	})
+}

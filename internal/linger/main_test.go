@@ -1,9 +1,0 @@
-package linger_test
-
-import (
-	"testing"
-
-	"github.com/goverse/goverse/internal/testkit/leaktest"
-)
-
-func TestMain(m *testing.M) { leaktest.Main(m) }

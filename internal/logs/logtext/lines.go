@@ -1,0 +1,39 @@
+// Package logtext turns text into log lines: errors into one line each, and the output of foreign loggers
+// into lines of an hclog.Logger.
+package logtext
+
+import (
+	"io"
+	"log"
+	"strings"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// Logger returns a logger of the standard library that logs to l.
+func Logger(l hclog.Logger, opts *hclog.StandardLoggerOptions) *log.Logger {
+	return log.New(Writer(l, opts), "", 0)
+}
+
+// Writer returns a writer that logs each line of what is written to l, at the level that opts force, or else at
+// hclog.Info. It infers no levels from the text. It is safe for concurrent use if l is.
+func Writer(l hclog.Logger, opts *hclog.StandardLoggerOptions) io.Writer {
+	level := hclog.Info
+	if opts != nil && opts.ForceLevel != hclog.NoLevel {
+		level = opts.ForceLevel
+	}
+	return writer{l, level}
+}
+
+type writer struct {
+	to    hclog.Logger
+	level hclog.Level
+}
+
+// Write is of io.Writer.
+func (w writer) Write(p []byte) (int, error) {
+	for text := range strings.Lines(string(p)) {
+		w.to.Log(w.level, strings.TrimRight(text, "\r\n"))
+	}
+	return len(p), nil
+}

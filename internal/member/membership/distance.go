@@ -1,0 +1,110 @@
+package membership
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/internal/crash/suspicion"
+	"github.com/goverse/goverse/internal/state"
+)
+
+// probes is how many requests measure a node's distance from etcd before it registers. They
+// are sent at once, so that they take no longer than one; etcd's client spreads them over
+// its endpoints.
+const probes = 6
+
+// distance is how far this node is from etcd, as its record says it.
+type distance struct {
+	suspicion.Distance
+	renewed time.Time // the renewal round that was measured last
+	far     bool      // it is left to its lease, and the log says so
+	logged  suspicion.Logged
+}
+
+// measure finds how far this node is from etcd and puts it into the record, before the
+// node is registered under key. It fails if etcd answers no request.
+func (m *Membership) measure(ctx context.Context, key string) error {
+	var trips [probes]suspicion.Trip
+	var errs [probes]error
+	var wg sync.WaitGroup
+	for i := range probes {
+		wg.Go(func() {
+			began := time.Now()
+			resp, err := m.cfg.Client.Get(clientv3.WithRequireLeader(ctx), key, clientv3.WithKeysOnly())
+			if errs[i] = err; err == nil {
+				trips[i] = suspicion.Trip{Member: resp.Header.GetMemberId(), Took: time.Since(began)}
+			}
+		})
+	}
+	wg.Wait()
+	var answered []suspicion.Trip
+	for i, err := range errs {
+		if err == nil {
+			answered = append(answered, trips[i])
+		}
+	}
+	if len(answered) == 0 {
+		return errs[0]
+	}
+	m.mu.Lock()
+	warn := m.setDistance(suspicion.At(m.session.TTL(), answered...))
+	m.distance.logged.RoundTrip = m.distance.RoundTrip()
+	m.mu.Unlock()
+	warn()
+	return nil
+}
+
+// remeasure looks at the session's last read, if there was a renewal round since.
+func (m *Membership) remeasure() {
+	m.mu.Lock()
+	if m.incarnation == 0 {
+		m.mu.Unlock()
+		return
+	}
+	// Not both at one instant; then one round is measured as another, or next time.
+	renewed, trip := m.session.Renewed(), suspicion.Trip{}
+	trip.Member, trip.Took = m.session.RoundTrip()
+	if renewed.Equal(m.distance.renewed) || trip.Took == 0 {
+		m.mu.Unlock()
+		return
+	}
+	m.distance.renewed = renewed
+	before := m.record.RoundTrip()
+	at := time.Now()
+	warn := m.setDistance(m.distance.Measured(at, trip))
+	now, logged := m.record.RoundTrip(), m.distance.logged
+	outdated := logged.Outdated(at, now)
+	if outdated {
+		m.distance.logged = suspicion.Logged{RoundTrip: now, At: at}
+	}
+	m.mu.Unlock()
+	warn()
+	if outdated {
+		m.log.Info("this node's distance from etcd has changed, and with it how long it has to refute an accusation",
+			"round_trip", now.String(), "before", logged.RoundTrip.String())
+	}
+	if now != before {
+		m.poke()
+	}
+}
+
+// setDistance makes d what the record says. The lock is held; warn is to be called without it, and warns when
+// the node has become too far from etcd.
+func (m *Membership) setDistance(d suspicion.Distance) (warn func()) {
+	m.distance.Distance = d
+	m.record.RoundTripMS = d.RoundTrip().Milliseconds()
+	was, ttl := m.distance.far, time.Duration(m.record.TTL)*time.Second
+	m.distance.far = suspicion.LeftToLease(&state.Member{Record: m.record})
+	if !m.distance.far || was || !m.cfg.RemovePredecessor {
+		return func() {}
+	}
+	return func() {
+		m.log.Warn("this node is so far from etcd that crash detection leaves it to its lease: if its process dies, the "+
+			"others wait until that has run out; run it nearer to etcd, or raise the TTL",
+			"round_trip", d.RoundTrip().String(), "ttl", ttl.String(),
+			"ttl_needed", suspicion.TTLFor(d.RoundTrip()).String())
+	}
+}

@@ -1,0 +1,127 @@
+package membership
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/internal/etcd/etcdsession"
+	"github.com/goverse/goverse/internal/etcd/watchcache"
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/test/etcdtest"
+	"github.com/goverse/goverse/internal/test/logtest"
+	"github.com/goverse/goverse/node"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// register is a registered member whose address answers, and its session.
+func register(t *testing.T) (*Membership, *etcdsession.Session, *logtest.Buffer) {
+	t.Helper()
+	ctx, client := etcdtest.Context(t), etcdtest.Start(t).Client()
+	n, err := node.NewNode(node.Config{AdvertiseAddress: "127.0.0.1:0"})
+	require.NoError(t, err)
+	require.NoError(t, n.Start())
+	t.Cleanup(func() { require.NoError(t, n.Close()) })
+	keys, err := state.NewKeys("/membership")
+	require.NoError(t, err)
+	log := &logtest.Buffer{}
+	view := watchcache.New(watchcache.Config{Client: client, Keys: keys, Member: n.AdvertiseAddress(),
+		LagTimeout:  time.Second,
+		ReadTimeout: time.Second, Logger: log.Logger()})
+	m := New(Config{Client: client, Keys: keys, Mirror: view, Address: n.AdvertiseAddress(),
+		Identify: func(ctx context.Context, address string) (string, error) {
+			identity, err := node.Identify(ctx, address)
+			return identity.InstanceID, err
+		},
+		Record: state.Record{InstanceID: n.InstanceID()}, RemovePredecessor: true, RequestTimeout: 5 * time.Second,
+		MeasureEvery: time.Second, Logger: log.Logger()})
+	running, stop := context.WithCancel(context.Background())
+	done := make(chan struct{}, 2)
+	go func() { _ = view.Run(running); done <- struct{}{} }() // ends with its context only
+	go func() { m.Run(running); done <- struct{}{} }()
+	t.Cleanup(func() {
+		stop()
+		<-done
+		<-done
+	})
+	s, err := etcdsession.Open(ctx, etcdsession.Config{Client: client, TTL: 10 * time.Second})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close(context.Background())) })
+	require.NoError(t, m.Register(ctx, s))
+	require.NoError(t, m.Recorded(ctx))
+	return m, s, log
+}
+
+// A node that is stopped while it takes its address over has nothing to complain of.
+func TestTakeoverThatIsCancelledIsNotLogged(t *testing.T) {
+	t.Parallel()
+	m, s, log := register(t)
+	ctx, cancel := context.WithCancel(etcdtest.Context(t))
+	cancel()
+	free, err := m.removePredecessor(ctx, s, &state.Member{Address: m.cfg.Address})
+	require.False(t, free)
+	require.ErrorIs(t, err, context.Canceled)
+	require.NotContains(t, log.String(), "could not take the address over")
+}
+
+// A predecessor that was too far from etcd for its TTL is not removed: its lease decides.
+func TestPredecessorThatWasTooFarIsLeftToItsLease(t *testing.T) {
+	t.Parallel()
+	m, s, log := register(t)
+	warned := false
+	far := state.Record{InstanceID: "another", TTL: 10, RoundTripMS: 800}
+	_, err := m.free(etcdtest.Context(t), s, &state.Member{Address: m.cfg.Address, Incarnation: 1, Record: far}, &warned)
+	require.NoError(t, err)
+	require.Contains(t, log.String(), errFar.Error())
+	near := far
+	near.RoundTripMS = 0
+	free, err := m.free(etcdtest.Context(t), s, &state.Member{Address: m.cfg.Address, Incarnation: 1, Record: near},
+		&warned)
+	require.NoError(t, err)
+	require.True(t, free, "one that was near is accused, and found to be gone")
+	require.Equal(t, 1, strings.Count(log.String(), errFar.Error()))
+}
+
+// The record follows what the node says of itself.
+func TestRecordIsWritten(t *testing.T) {
+	t.Parallel()
+	m, _, _ := register(t)
+	ctx := etcdtest.Context(t)
+	m.SetElectionFailed(context.DeadlineExceeded)
+	require.NoError(t, m.Recorded(ctx))
+	own := m.cfg.Mirror.Snapshot().Member(m.cfg.Address)
+	require.True(t, own.ElectionFailed)
+	require.Equal(t, context.DeadlineExceeded.Error(), own.Reason)
+	m.SetElectionFailed(nil)
+	m.MarkStopping()
+	m.MarkLeft()
+	require.NoError(t, m.Recorded(ctx))
+	own = m.cfg.Mirror.Snapshot().Member(m.cfg.Address)
+	require.False(t, own.ElectionFailed)
+	require.True(t, own.Stopping && own.Draining && own.Left)
+}
+
+// Where etcd revokes leases that were renewed, others have to know of one of them. Its member may miss its key first,
+// if that went between a renewal and the read that confirms it.
+func TestWhatIsReportedOfALostSession(t *testing.T) {
+	t.Parallel()
+	m, s, _ := register(t)
+	s.Lose(session.ReasonRevoked, nil)
+	for reason, early := range map[session.Reason]bool{session.ReasonRevoked: true, session.ReasonKeyLost: true,
+		session.ReasonUnreachable: false, session.ReasonPermission: false, session.ReasonClosed: false} {
+		m.SessionLost(s, &session.LostError{Reason: reason})
+		require.NoError(t, m.Register(etcdtest.Context(t), s))
+		require.Equal(t, early, m.Record().RevokedEarly, reason)
+	}
+	s.Suspect(0) // its deadline is now; its lease has most of its TTL left
+	require.Eventually(t, func() bool { return time.Now().After(s.Deadline()) }, 10*time.Second, time.Millisecond)
+	m.SessionLost(s, &session.LostError{Reason: session.ReasonRevoked})
+	require.NoError(t, m.Register(etcdtest.Context(t), s))
+	require.True(t, m.Record().RevokedEarly)
+}

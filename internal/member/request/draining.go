@@ -1,0 +1,128 @@
+package request
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/goverse/goverse/internal/sharding"
+	"github.com/goverse/goverse/internal/sharding/shardview"
+	"github.com/goverse/goverse/internal/state"
+)
+
+// ErrRefused: the drain could not be done.
+var ErrRefused = errors.New("refused")
+
+// mostNamed is how many nodes an error names.
+const mostNamed = 8
+
+// drainRequest is one request about a node's shards and what has come of it. It is not safe for
+// concurrent use.
+type drainRequest struct {
+	asked    *state.Member
+	undo     bool
+	before   int // shards that it had when it was asked
+	left     int // of all that is or was its, what it has not released
+	answered bool
+	stuck    bool // nobody else can take them any more
+}
+
+// newDrainRequest is the request about the member at address, unless it makes no sense at s: what is
+// asked for could not end.
+func newDrainRequest(s *state.Snapshot, address string, undo bool) (*drainRequest, error) {
+	m := s.Member(address)
+	switch {
+	case m == nil:
+		return nil, fmt.Errorf("%w: %s; there are %s", shardview.ErrUnknownNode, address, named(s.Members))
+	case m.Stopping:
+		return nil, fmt.Errorf("%w: %s is stopping, and hands its shards over by itself", ErrRefused, address)
+	case m.Shards == 0:
+		return nil, fmt.Errorf("%w: %s runs without sharding, and has no shards to give up", ErrRefused, address)
+	}
+	w := &drainRequest{asked: m, undo: undo}
+	if undo {
+		return w, nil
+	}
+	if _, err := shardview.Map(s); err != nil {
+		return nil, fmt.Errorf("%w; goversed shards plan shows what it waits for", err)
+	}
+	w.left, w.answered = left(s, m), m.Draining
+	w.before = w.left
+	switch {
+	case w.left == 0: // there is nothing to wait for
+	case !taken(s, m, shardsOf(s)):
+		return nil, fmt.Errorf("%w: no other node could take the shards of %s: start one, or end the drain of one with "+
+			"goversed drain --undo", ErrRefused, address)
+	case s.Planner() == nil:
+		return nil, fmt.Errorf("%w: nobody leads, so nobody deals the shards of %s out anew: goversed status shows the "+
+			"queue", ErrRefused, address)
+	}
+	return w, nil
+}
+
+// look takes s in, and reports whether the request is fulfilled.
+func (w *drainRequest) look(s *state.Snapshot) (done bool, err error) {
+	m := s.Member(w.asked.Address)
+	switch {
+	case m == nil || m.Incarnation != w.asked.Incarnation:
+		return false, fmt.Errorf("%s: %w; goversed nodes shows whether it is there and drains",
+			w.asked.Address, ErrMemberGone)
+	case w.undo && m.Stopping:
+		return false, fmt.Errorf("%w: %s is stopping", ErrRefused, m.Address)
+	case w.undo:
+		return !m.Draining, nil
+	case w.answered && !m.Draining:
+		return false, fmt.Errorf("%s: %w: it may have shards again", m.Address, ErrUndone)
+	}
+	w.answered = m.Draining
+	w.left, w.stuck = left(s, m), !taken(s, m, shardsOf(s))
+	return w.answered && w.left == 0, nil
+}
+
+// left counts the shards that the map gives m, and those that others have to wait for
+// until m releases them.
+func left(s *state.Snapshot, m *state.Member) int {
+	me := sharding.Owner{Address: m.Address, Incarnation: m.Incarnation}
+	n := 0
+	for shard := range shardsOf(s) {
+		owner, _ := s.ShardMap.Owner(shard)
+		move, open := s.ShardMap.Move(shard)
+		if owner == me || open && move.From == me && !s.MoveDone(move) {
+			n++
+		}
+	}
+	return n
+}
+
+// shardsOf is how many shards the map has, 0 without one.
+func shardsOf(s *state.Snapshot) int {
+	m, err := shardview.Map(s)
+	if err != nil {
+		return 0
+	}
+	return m.Shards()
+}
+
+// taken reports whether another member takes part in that many shards and may have some.
+// Which labels the planner excludes is not in etcd.
+func taken(s *state.Snapshot, m *state.Member, shards int) bool {
+	for _, other := range s.Members {
+		if other != m && !other.Draining && other.Shards == shards {
+			return true
+		}
+	}
+	return false
+}
+
+// named lists addresses.
+func named(members []*state.Member) string {
+	var out []string
+	for i, m := range members {
+		if i == mostNamed {
+			out = append(out, fmt.Sprintf("%d more, which goversed nodes shows", len(members)-i))
+			break
+		}
+		out = append(out, m.Address)
+	}
+	return strings.Join(out, ", ")
+}

@@ -1,0 +1,143 @@
+package request
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/internal/etcd/watchcache"
+	"github.com/goverse/goverse/internal/member/candidacy"
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/state/txn"
+	"github.com/goverse/goverse/internal/wait"
+)
+
+// AwaitHandover requests a handover of leadership, on a lease of the request's own, and waits for
+// the outcome: who leads then. The request names the present term, so it can never move a later
+// one; it is withdrawn when AwaitHandover returns. With RequestResign, address is not used, and a leader
+// that is alone in the queue follows itself with a new token. With RequestTransfer a member that
+// is about to queue, as one that has just given way is, is waited for.
+//
+// AwaitHandover blocks until there is an outcome, which m shows, or ctx ends or that lease is lost: give it a
+// deadline. The error is ErrNotMoved then, and matches the cause. Others are election.ErrNoLeader, ErrFallback,
+// ErrOutsider, ErrNotMember and ErrNotCandidate, and etcd's.
+func AwaitHandover(ctx context.Context, client *clientv3.Client, m *watchcache.Mirror, kind state.RequestKind,
+	address string) (election.Leader, error) {
+	snap := m.Snapshot()
+	if snap == nil {
+		return election.Leader{}, election.ErrNoLeader
+	}
+	leader := snap.Leader()
+	if err := movable(leader); err != nil {
+		return leader, err
+	}
+	req := state.RequestRecord{Kind: kind, Target: address}
+	if kind == state.RequestTransfer {
+		place, now, err := awaitTarget(ctx, m, address)
+		if err != nil {
+			return leader, fmt.Errorf("transfer to %s: %w", address, err)
+		}
+		snap, leader = now, now.Leader()
+		if err := movable(leader); err != nil {
+			return leader, err
+		}
+		if place == 0 {
+			return leader, nil
+		}
+		req.Incarnation = snap.Member(address).Incarnation
+	}
+	req.Token = leader.Token
+
+	session, withdraw, err := open(ctx, client, snap.Keys)
+	if err != nil {
+		return leader, unmade(ctx, err, election.ErrNotMoved)
+	}
+	defer withdraw()
+	ctx, stop := wait.Within(ctx, session.Context())
+	defer stop()
+	resp, err := txn.Commit(ctx, client, txn.Ask(snap.Keys, int64(session.ID()), snap.Queue[0].Key, req))
+	if err != nil {
+		return leader, unmade(ctx, fmt.Errorf("ask the leader: %w", err), election.ErrNotMoved)
+	}
+	if !resp.Succeeded {
+		return leader, fmt.Errorf("the leader changed meanwhile: %w", election.ErrNoLeader)
+	}
+	return awaitOutcome(ctx, m, leader, req)
+}
+
+// movable is why l cannot be asked to give way, nil if it can.
+func movable(l election.Leader) error {
+	switch {
+	case l.Address == "":
+		return election.ErrNoLeader
+	case l.Mode == election.ModeFallback:
+		return election.ErrFallback
+	case !l.Member:
+		return election.ErrOutsider
+	}
+	return nil
+}
+
+// awaitTarget is the place in the queue of the member at address, and the snapshot
+// that says so. After a member gave way it stands in no queue for a moment: so one
+// that does not stand and may is waited for.
+func awaitTarget(ctx context.Context, m *watchcache.Mirror, address string) (int, *state.Snapshot, error) {
+	snap, err := m.Wait(ctx, func(s *state.Snapshot) bool {
+		_, err := candidacy.TransferTarget(s, address, 0)
+		return !errors.Is(err, election.ErrNotCandidate) || whyNotStanding(s.Member(address)) != nil ||
+			s.Leader().Mode == election.ModeFallback
+	})
+	if err != nil {
+		return 0, nil, fmt.Errorf("%w: that member is not in the queue yet: %w", election.ErrNotMoved, err)
+	}
+	place, err := candidacy.TransferTarget(snap, address, 0)
+	if errors.Is(err, election.ErrNotCandidate) {
+		if why := whyNotStanding(snap.Member(address)); why != nil {
+			err = why
+		}
+	}
+	return place, snap, err
+}
+
+// whyNotStanding is why m, which is not in the queue, will not be; nil if it may.
+func whyNotStanding(m *state.Member) error {
+	why := ""
+	switch {
+	case m.Observer:
+		why = "an observer"
+	case m.Stopping:
+		why = "it is stopping"
+	case m.ElectionFailed:
+		why = "its election failed"
+	default:
+		return nil
+	}
+	return fmt.Errorf("%w (%s): choose a candidate; goversed nodes shows them", election.ErrNotCandidate, why)
+}
+
+func awaitOutcome(ctx context.Context, m *watchcache.Mirror, before election.Leader,
+	req state.RequestRecord) (election.Leader, error) {
+	snap, err := m.Wait(ctx, func(s *state.Snapshot) bool {
+		if req.Kind == state.RequestTransfer {
+			if t := s.Member(req.Target); t == nil || t.Incarnation != req.Incarnation {
+				return true
+			}
+		}
+		l := s.Leader()
+		return l.Address != "" && l.Token != before.Token
+	})
+	if err != nil {
+		return before, fmt.Errorf("%w: %w", election.ErrNotMoved, err)
+	}
+	l := snap.Leader()
+	switch {
+	case req.Kind == state.RequestResign || l.Address == req.Target:
+		return l, nil
+	case snap.Member(req.Target) == nil:
+		return l, fmt.Errorf("%s is gone: %w", req.Target, election.ErrNotMember)
+	}
+	return l, fmt.Errorf("%s leads instead: %w", l.Address, election.ErrNotMoved)
+}

@@ -1,0 +1,79 @@
+package shardview
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/goverse/goverse/cluster/shard"
+	"github.com/goverse/goverse/internal/sharding"
+	"github.com/goverse/goverse/internal/sharding/shardplan"
+	"github.com/goverse/goverse/internal/state"
+)
+
+// mostSteps is more than a planner takes to come to rest: a repair, a rebalancing, and
+// waits between them.
+const mostSteps = 16
+
+// DryRun runs the planner on a snapshot, with changes supposed, until it has nothing to
+// do any more. Errors match ErrUnknownNode, ErrKnownNode, sharding.ErrBadMap or
+// sharding.ErrBadInput.
+func DryRun(s *state.Snapshot, cfg Settings, suppose Change) (Preview, error) {
+	now, err := supposed(s, suppose)
+	if err != nil {
+		return Preview{}, err
+	}
+	f := Preview{Count: count(now), Steps: []Step{}, Nodes: []Load{}}
+	var before *sharding.Map
+	if s.ShardMap != nil {
+		v, err := New(s)
+		if err != nil {
+			return Preview{}, err
+		}
+		before, f.Generation, f.OpenMoves = s.Map(), v.Generation, v.OpenMoves
+	}
+	settings := shardplan.Settings{Shards: f.Count, Window: cfg.Window, MinMembers: cfg.MinMembers, Exclude: cfg.Exclude,
+		Budget: 2 * f.Count}
+	began := time.Unix(0, 0)
+	planner, at := shardplan.New(settings), began
+	for range mostSteps {
+		next, orders := planner.Look(now, at)
+		if orders.Err != nil {
+			return Preview{}, orders.Err
+		}
+		planner = next
+		if orders.Plan.Moved() > 0 {
+			f.Steps = append(f.Steps, step(at.Sub(began), now, settings, orders.Plan))
+			planner = planner.Wrote(orders.Plan, at)
+			now = carriedOut(now, orders.Plan.Map)
+			continue
+		}
+		if orders.Again == 0 {
+			break
+		}
+		at = at.Add(orders.Again)
+	}
+	f.Nodes = loads(before, now.Map(), now)
+	f.Remark = remark(now, settings)
+	return f, nil
+}
+
+// remark says why shards have no owner that stays, if that is so.
+func remark(s *state.Snapshot, cfg shardplan.Settings) string {
+	takers, owned := 0, false
+	for _, m := range shardplan.Members(s, cfg) {
+		if !m.Excluded {
+			takers++
+		}
+	}
+	if v, err := New(s); err == nil {
+		owned = slices.ContainsFunc(v.Owners, func(o shard.OwnerRow) bool { return o.State != shard.Gone && o.Count > 0 })
+	}
+	switch {
+	case takers == 0:
+		return "no node can take shards: all of them leave, are excluded, or run without sharding"
+	case !owned:
+		return fmt.Sprintf("nothing is assigned before %d nodes can take shards; there are %d", cfg.MinMembers, takers)
+	}
+	return ""
+}

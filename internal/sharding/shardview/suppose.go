@@ -1,0 +1,54 @@
+package shardview
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/goverse/goverse/cluster/shard"
+	"github.com/goverse/goverse/internal/sharding"
+	"github.com/goverse/goverse/internal/sharding/shardplan"
+	"github.com/goverse/goverse/internal/state"
+)
+
+// supposed is the snapshot with the changes made.
+func supposed(s *state.Snapshot, suppose Change) (*state.Snapshot, error) {
+	now := *s
+	now.Members = slices.Clone(s.Members)
+	for _, address := range suppose.Leave {
+		i := slices.IndexFunc(now.Members, func(m *state.Member) bool { return m.Address == address })
+		if i < 0 {
+			return nil, fmt.Errorf("%w: %s", ErrUnknownNode, address)
+		}
+		leaving := *now.Members[i]
+		leaving.Draining = true
+		now.Members[i] = &leaving
+	}
+	for i, j := range suppose.Join {
+		if now.Member(j.Address) != nil {
+			return nil, fmt.Errorf("%w: %s", ErrKnownNode, j.Address)
+		}
+		m := &state.Member{Address: j.Address, Incarnation: s.Revision + int64(i) + 1}
+		m.Shards, m.Weight = count(s), j.Weight
+		now.Members = append(now.Members, m)
+		slices.SortFunc(now.Members, func(a, b *state.Member) int { return strings.Compare(a.Address, b.Address) })
+	}
+	return &now, nil
+}
+
+// count is how many shards there are, or would be by default.
+func count(s *state.Snapshot) int { return cmp.Or(shardplan.Count(s, 0), shard.DefaultCount) }
+
+// carriedOut is the snapshot once a map was written and all its moves are done.
+func carriedOut(s *state.Snapshot, m *sharding.Map) *state.Snapshot {
+	next := *s
+	next.Revision = max(s.Revision, m.Generation()) + 1
+	next.ShardMap = &state.ShardMap{Map: m, ModRevision: next.Revision}
+	next.Released = nil
+	for _, member := range s.Members {
+		next.Released = append(next.Released, &state.Released{Address: member.Address,
+			Report: sharding.Report{Incarnation: member.Incarnation, Generation: m.Generation()}})
+	}
+	return &next
+}

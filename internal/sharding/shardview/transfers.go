@@ -1,0 +1,78 @@
+package shardview
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/goverse/goverse/internal/sharding"
+	"github.com/goverse/goverse/internal/sharding/shardplan"
+	"github.com/goverse/goverse/internal/state"
+)
+
+// step says what a plan moves, and why.
+func step(after time.Duration, s *state.Snapshot, cfg shardplan.Settings, plan sharding.Result) Step {
+	st := Step{AfterSeconds: after.Seconds(), Assigned: plan.Assigned, Drained: plan.Drained, Rebalanced: plan.Rebalanced,
+		Transfers: []Transfer{}}
+	excluded := map[sharding.Owner]bool{} // of those who live
+	for _, m := range shardplan.Members(s, cfg) {
+		excluded[m.Owner] = m.Excluded
+	}
+	groups := map[Transfer][]int{}
+	for shard := range plan.Map.Shards() {
+		if plan.Map.Epoch(shard) != plan.Map.Generation() {
+			continue
+		}
+		to, _ := plan.Map.Owner(shard)
+		t := Transfer{Why: Assigned, To: to.Address}
+		if m := s.Map(); m != nil {
+			if from, owned := m.Owner(shard); owned {
+				t.From = from.Address
+				if out, lives := excluded[from]; lives && out {
+					t.Why = Drained
+				} else if lives {
+					t.Why = Rebalanced
+				}
+			}
+		}
+		groups[t] = append(groups[t], shard)
+	}
+	for t, shards := range groups {
+		t.Count, t.Shards = len(shards), sharding.FormatRanges(shards)
+		st.Transfers = append(st.Transfers, t)
+	}
+	slices.SortFunc(st.Transfers, func(a, b Transfer) int {
+		return strings.Compare(string(a.Why)+"\x00"+a.From+"\x00"+a.To, string(b.Why)+"\x00"+b.From+"\x00"+b.To)
+	})
+	return st
+}
+
+// loads are those of all who have shards, will have, or take part.
+func loads(before, after *sharding.Map, s *state.Snapshot) []Load {
+	byAddress := map[string]Load{}
+	add := func(address string, now, then int) {
+		l := byAddress[address]
+		byAddress[address] = Load{address, l.Now + now, l.Then + then}
+	}
+	for _, m := range s.Members {
+		if m.Shards > 0 {
+			add(m.Address, 0, 0)
+		}
+	}
+	if before != nil {
+		for _, l := range before.Loads() {
+			add(l.Owner.Address, l.Shards, 0)
+		}
+	}
+	if after != nil {
+		for _, l := range after.Loads() {
+			add(l.Owner.Address, 0, l.Shards)
+		}
+	}
+	out := make([]Load, 0, len(byAddress))
+	for _, l := range byAddress {
+		out = append(out, l)
+	}
+	slices.SortFunc(out, func(a, b Load) int { return strings.Compare(a.Address, b.Address) })
+	return out
+}

@@ -1,0 +1,249 @@
+package history
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
+)
+
+// paper is what a recorder writes to, in view of the test.
+type paper struct {
+	mu     sync.Mutex
+	text   bytes.Buffer
+	pieces int
+}
+
+func (p *paper) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pieces++
+	return p.text.Write(b)
+}
+
+func (p *paper) read(t *testing.T) History {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	h, err := Read(bytes.NewReader(p.text.Bytes()))
+	require.NoError(t, err)
+	return h
+}
+
+// actor is a node that says what it is asked to, and reports when it was asked.
+type actor struct {
+	mu      sync.Mutex
+	leads   bool
+	token   int64
+	state   State
+	changed chan struct{}
+}
+
+func (a *actor) say(leads bool, token int64, s State) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.leads, a.token, a.state = leads, token, s
+	select {
+	case a.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (a *actor) node(name string) Node {
+	return Node{Name: name,
+		Leads:     func() (bool, int64) { a.mu.Lock(); defer a.mu.Unlock(); return a.leads, a.token },
+		State:     func() State { a.mu.Lock(); defer a.mu.Unlock(); return a.state },
+		Subscribe: func() (<-chan struct{}, func()) { return a.changed, func() {} }}
+}
+
+func newActor() *actor { return &actor{state: Candidate, changed: make(chan struct{}, 1)} }
+
+// said waits until the newest run is like that.
+func said(t *testing.T, p *paper, leads bool, token int64, s State) Run {
+	t.Helper()
+	var last Run
+	require.Eventually(t, func() bool {
+		runs := p.read(t).Runs
+		if len(runs) == 0 {
+			return false
+		}
+		last = runs[len(runs)-1]
+		return last.Leads == leads && last.Token == token && last.State == s && last.Count > 30
+	}, 20*time.Second, 5*time.Millisecond)
+	return last
+}
+
+func TestRecorderWritesChangesAtOnceAndEqualSamplesTogether(t *testing.T) {
+	p, a := &paper{}, newActor()
+	rec := NewRecorder(p, "test")
+	begun := Now()
+	rec.Add(a.node("a"))
+	first := said(t, p, false, 0, Candidate)
+	a.say(true, 7, Leader)
+	said(t, p, true, 7, Leader)
+	a.say(true, 7, Candidate)
+	said(t, p, true, 7, Candidate)
+	a.say(false, 7, Follower) // a token without leading is none
+	said(t, p, false, 0, Follower)
+	require.NoError(t, rec.Stop())
+	require.NoError(t, rec.Stop())
+	ended := Now()
+	rec.Add(a.node("b"))
+
+	h := p.read(t)
+	require.Len(t, h.Processes, 1)
+	require.Regexp(t, `^test/\d+$`, h.Processes[0].Name)
+	runs := h.lives()[0]
+	require.Len(t, h.lives(), 1, "nothing is sampled after Stop")
+	require.Equal(t, Who{Process: h.Processes[0].Name, Node: "a"}, first.Who)
+	at, samples := begun, 0
+	for _, r := range runs {
+		for _, i := range []Instant{r.First.Before, r.First.After, r.Last.After, ended} {
+			require.LessOrEqual(t, at, i)
+			at = min(i, r.Last.After)
+		}
+		samples += r.Count
+	}
+	terms := termsOf(runs)
+	require.Len(t, terms, 1)
+	require.Less(t, p.pieces, samples/2, "equal samples share a line")
+}
+
+// The end of a run is written with the beginning of the next one.
+func TestEndOfARunIsNotLost(t *testing.T) {
+	a, p := newActor(), &paper{}
+	s := &sampler{node: a.node("a"), write: NewRecorder(p, "test").write}
+	for range 3 {
+		s.sample()
+	}
+	a.say(true, 7, Leader)
+	s.sample()
+	no, yes := 0, 0
+	for _, r := range p.read(t).Runs { // more than two if the machine stood still
+		if r.Leads {
+			yes += r.Count
+		} else {
+			no += r.Count
+		}
+	}
+	require.Equal(t, 3, no)
+	require.Equal(t, 1, yes)
+}
+
+// A signal is followed by a sample, and is not waited for.
+func TestSignalledChangeIsSampledAtOnce(t *testing.T) {
+	asked, changed, stop, cancelled := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
+	s := &sampler{every: time.Hour, write: func(...line) {}, stop: stop, node: Node{
+		Leads:     func() (bool, int64) { asked <- struct{}{}; return false, 0 },
+		Subscribe: func() (<-chan struct{}, func()) { return changed, func() { close(cancelled) } }}}
+	var wg sync.WaitGroup
+	wg.Go(s.run)
+	<-asked
+	changed <- struct{}{}
+	<-asked
+	close(stop)
+	wg.Wait()
+	<-cancelled
+}
+
+func TestMarks(t *testing.T) {
+	p := &paper{}
+	rec := NewRecorder(p, "test")
+	begun := Now()
+	end := rec.Begin("a", "cut off", "both ways")
+	open := p.read(t).Marks[0]
+	require.Zero(t, open.To, "it is written as it begins")
+	failed := errors.New("failed")
+	require.ErrorIs(t, rec.Do("b", LeaseRevoked, func() error { return failed }), failed)
+	end()
+	rec.Mark(Mark{Node: "c", Name: RemovedAlive, From: 5, To: 6})
+	require.NoError(t, rec.Stop())
+
+	marks := p.read(t).Marks
+	require.Len(t, marks, 3)
+	require.Equal(t, []string{"a", "b", "c"}, []string{marks[0].Node, marks[1].Node, marks[2].Node})
+	require.Equal(t, "cut off", marks[0].Name)
+	require.Equal(t, "both ways", marks[0].Text)
+	require.LessOrEqual(t, begun, marks[0].From)
+	require.LessOrEqual(t, marks[0].From, marks[1].From)
+	require.LessOrEqual(t, marks[1].To, marks[0].To)
+	require.Equal(t, []Instant{5, 6}, []Instant{marks[2].From, marks[2].To})
+}
+
+func TestNameUsedAgainIsAnotherLife(t *testing.T) {
+	p := &paper{}
+	rec := NewRecorder(p, "test")
+	rec.Add(newActor().node("a"))
+	rec.Add(newActor().node("a"))
+	require.NoError(t, rec.Stop())
+	require.Len(t, p.read(t).lives(), 2)
+}
+
+// broken cannot be written to any more after a while.
+type broken struct{ left int }
+
+func (b *broken) Write(p []byte) (int, error) {
+	if b.left--; b.left < 0 {
+		return 0, io.ErrShortWrite
+	}
+	return len(p), nil
+}
+
+func TestErrorOfWritingIsTold(t *testing.T) {
+	rec := NewRecorder(&broken{left: 1}, "test")
+	rec.Add(newActor().node("a"))
+	require.ErrorIs(t, rec.Stop(), io.ErrShortWrite)
+}
+
+func TestReading(t *testing.T) {
+	p := &paper{}
+	rec := NewRecorder(p, "test")
+	rec.Begin("a", "cut off", "")
+	whole := p.text.String()
+	for cut := range len(whole) {
+		h, err := Read(strings.NewReader(whole[:cut]))
+		require.NoError(t, err, "what a crash leaves can be read")
+		require.Empty(t, h.Marks)
+	}
+	for _, bad := range []string{"{}\n", "hello\n", whole + "\n" + whole} {
+		_, err := Read(strings.NewReader(bad))
+		require.ErrorIs(t, err, ErrBadLine)
+	}
+	_, err := ReadFiles("/nonexistent")
+	require.Error(t, err)
+}
+
+func TestLeadsIsAboutOneInstant(t *testing.T) {
+	one, two := &leaderelection.Term{}, &leaderelection.Term{}
+	for name, test := range map[string]struct {
+		terms []election.Term // answers to Term, the last one again and again
+		yes   []bool          // to IsLeader
+		want  bool
+		asked int // IsLeader
+	}{
+		"leads":                  {[]election.Term{one}, []bool{true}, true, 1},
+		"does not":               {[]election.Term{nil}, []bool{false}, false, 1},
+		"begins meanwhile":       {[]election.Term{nil, one}, []bool{true}, true, 2},
+		"ends meanwhile":         {[]election.Term{one, nil}, []bool{true, false}, false, 2},
+		"another term meanwhile": {[]election.Term{one, two}, []bool{true}, true, 2},
+		"yes without a term":     {[]election.Term{nil}, []bool{true}, true, 10},
+	} {
+		next, asked := 0, 0
+		yes, _ := leads(func() bool {
+			asked++
+			return test.yes[min(asked, len(test.yes))-1]
+		}, func() election.Term {
+			next++
+			return test.terms[min(next, len(test.terms))-1]
+		})
+		require.Equal(t, test.want, yes, name)
+		require.Equal(t, test.asked, asked, name)
+	}
+}

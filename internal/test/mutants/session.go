@@ -1,0 +1,78 @@
+package mutants
+
+// Sessions and their deadlines.
+var ofSessions = []Mutant{{
+	Name: "deadline-from-receipt",
+	What: "a session's deadline counts from when the renewal's answer came, not from when it was sent",
+	In:   []string{simulation, sessions},
+	Edits: []Edit{{"internal/etcd/deadline/deadline.go",
+		`c.until, c.renewed = counts.Add(c.ttl-margin(c.ttl)), counts`,
+		`c.until, c.renewed = answered.Add(c.ttl-margin(c.ttl)), answered`}},
+}, {
+	Name: "late-answer-counts",
+	What: "a renewal that was answered after the deadline brings the session back",
+	In:   []string{simulation},
+	Edits: []Edit{
+		{"internal/etcd/deadline/deadline.go", `case c.Ended(answered):`, `case false:`},
+		{"internal/etcd/deadline/deadline.go",
+			`suspended := !c.Valid(answered)`, `suspended := !c.Valid(answered) && !c.Ended(answered)`},
+	},
+}, {
+	Name: "suspicion-ignored",
+	What: "a member goes on as before when a watcher's stream broke and etcd does not answer",
+	In:   []string{simulation},
+	Edits: []Edit{{"internal/etcd/deadline/deadline.go",
+		`if !c.suspected {`,
+		`return c
+	if !c.suspected {`}},
+}, {
+	Name: "period-goes-on",
+	What: "a session that was suspended counts again as if it had all the time, and its term goes on",
+	In:   []string{simulation},
+	Edits: []Edit{
+		{"internal/etcd/deadline/deadline.go", `if suspended && c.Valid(answered) {`, `if suspended && false {`},
+		{"internal/member/candidacy/decide.go",
+			`			return v.valid
+		}`,
+			`			return true
+		}`},
+	},
+}, {
+	Name:  "term-unchecked",
+	What:  "a renewal counts whose read was answered in another term of etcd's leader",
+	In:    []string{sessions},
+	Edits: []Edit{{"internal/etcd/deadline/term.go", `return renewed == read`, `return true`}},
+}, {
+	Name:  "keys-not-checked",
+	What:  "a renewal succeeds whose read missed the own keys",
+	In:    []string{simulation},
+	Edits: []Edit{{"internal/etcd/deadline/deadline.go", `return found == created`, `return true`}},
+}, {
+	Name: "early-revocation-unreported",
+	What: "a member that missed its node key before its lease does not report that etcd revoked that early",
+	In:   []string{simulation},
+	Edits: []Edit{{"internal/member/membership/membership.go",
+		`lost.Reason == session.ReasonRevoked || lost.Reason == session.ReasonKeyLost`,
+		`lost.Reason == session.ReasonRevoked`}},
+}, {
+	Name: "pause-trusted",
+	What: "a process that stood still claims on what it had, though etcd may have revoked its lease early",
+	In:   []string{sessions},
+	Test: "TestPauseIsConfirmed",
+	Edits: []Edit{{"internal/etcd/deadline/pauses.go",
+		`return p.began && (p.unsure ||`,
+		`return false && p.began && (p.unsure ||`}},
+}, {
+	Name:  "pauses-starve",
+	What:  "a process that is paused in each round keeps a lease that etcd cannot confirm, forever",
+	In:    []string{sessions},
+	Test:  "TestPausesAtAnyRate",
+	Edits: []Edit{{"internal/etcd/deadline/pauses.go", `return p.wasted > max(`, `return false && p.wasted > max(`}},
+}, {
+	Name: "pauses-begin-nothing",
+	What: "a process that is paused in each round begins nothing, forever, on a lease that nobody can take",
+	In:   []string{sessions},
+	Test: "TestPausesAtAnyRate",
+	Edits: []Edit{{"internal/etcd/deadline/pauses.go",
+		`return !p.Stood(now) || !now.Reached(p.calm)`, `return !p.Stood(now)`}},
+}}

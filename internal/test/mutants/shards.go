@@ -1,0 +1,63 @@
+package mutants
+
+// The shard map, and the handoff of shards.
+var ofShards = []Mutant{{
+	Name:  "takeover-unreleased",
+	What:  "a shard is served without waiting for the one before to release it",
+	In:    []string{simulation},
+	Edits: []Edit{{"internal/sharding/ownership/ownership.go", `&& !in.Done(move)`, `&& false`}},
+}, {
+	Name: "owner-by-address",
+	What: "a member takes an owner at its own address for itself, whatever the incarnation",
+	In:   []string{simulation},
+	Edits: []Edit{{"internal/sharding/ownership/ownership.go",
+		`return ok && owner == in.Own`, `return ok && owner.Address == in.Own.Address`}},
+}, {
+	Name: "stale-report-accepted",
+	What: "a report about an older map is taken for one about this",
+	In:   []string{simulation},
+	Edits: []Edit{{"internal/state/shards.go",
+		`report = r.Report`,
+		`report = r.Report
+		if report.Generation > 0 {
+			report.Generation = max(report.Generation, move.Since)
+		}`}},
+}, {
+	Name: "epoch-ignored",
+	What: "a shard that was assigned to its owner anew is kept under the old epoch",
+	In:   []string{simulation},
+	Edits: []Edit{{"internal/sharding/ownership/ownership.go",
+		`case held != 0 && (!mine || held != epoch):`,
+		`case held > 0 && mine:
+		case held != 0 && (!mine || held != epoch):`}},
+}, {
+	Name: "map-unfenced",
+	What: "the shard map is written without the planner's fence",
+	In:   []string{simulation},
+	Edits: []Edit{{"internal/state/txn/shards.go",
+		`append([]Guard{unmodified(key, over)}, fence...)`, `[]Guard{unmodified(key, over)}`}},
+}, {
+	Name: "lapsed-kept",
+	What: "a shard is kept that was acquired before the session was suspended",
+	In:   []string{simulation},
+	Edits: []Edit{{"internal/sharding/ownership/ownership.go",
+		`case held != 0 && (!mine || held != epoch):`,
+		`case held == Lapsed && mine:
+		case held != 0 && (!mine || held != epoch):`}},
+}}
+
+// What lives in a shard.
+var ofObjects = []Mutant{{
+	Name: "activation-stays",
+	What: "the objects of a shard that leaves stay, until it comes back",
+	In:   []string{hosts},
+	Test: "TestShardLeaves",
+	Edits: []Edit{{"internal/objects/host/shard.go",
+		`s := &h.shards[n]
+	s.mu.Lock()
+	var all []*object`,
+		`return
+	s := &h.shards[n]
+	s.mu.Lock()
+	var all []*object`}},
+}}

@@ -1,0 +1,54 @@
+// Command try runs go test with one mutant in everything that is tested, and in what the tests build. Without
+// arguments it lists the mutants.
+//
+//	go run ./internal/test/mutants/try takeover-unreleased ./integration -run 'TestChaos$' -v
+//
+// Not promised: that the tests find it.
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+
+	"github.com/goverse/goverse/internal/test/mutants"
+)
+
+func main() {
+	if len(os.Args) < 2 {
+		for _, m := range mutants.All() {
+			fmt.Printf("%-28s %s\n", m.Name, m.What)
+		}
+		return
+	}
+	if err := try(os.Args[1], os.Args[2:]); err != nil {
+		fmt.Fprintln(os.Stderr, "try:", err)
+		os.Exit(1)
+	}
+}
+
+func try(name string, args []string) error {
+	if !slices.ContainsFunc(mutants.All(), func(m mutants.Mutant) bool { return m.Name == name }) {
+		return fmt.Errorf("%s is not the name of a mutant: without arguments all are listed", name)
+	}
+	root, err := mutants.Root()
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "mutants")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	overlay, err := mutants.Overlay(root, dir, mutants.All())
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command("go", append([]string{"test", "-count=1"}, args...)...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	// By the environment, for what the tests build and start. go vet does not know packages of overlays alone.
+	cmd.Env = append(os.Environ(), mutants.Variable+"="+name,
+		"GOFLAGS="+os.Getenv("GOFLAGS")+" -vet=off -overlay="+overlay)
+	return cmd.Run()
+}

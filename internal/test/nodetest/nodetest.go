@@ -1,0 +1,63 @@
+// Package nodetest is what Goverse's own tests ask of the nodes of a clustertest.Cluster beyond what that kit
+// offers to everybody: the keys in etcd, crash detection, shards, and whether two nodes ever led at once.
+package nodetest
+
+import (
+	"testing"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/internal/crash"
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/test/etcdtest"
+)
+
+// LongTTL is a TTL in seconds that makes a lease that runs out no explanation for anything.
+const LongTTL = 60
+
+// Keys are the keys of every clustertest.Cluster in its etcd.
+var Keys = keys()
+
+func keys() state.Keys {
+	k, err := state.NewKeys(clustertest.Prefix)
+	if err != nil {
+		panic(err) // the prefix is a constant
+	}
+	return k
+}
+
+// Caught waits until a request was caught.
+func Caught(t testing.TB, h *clustertest.Held) {
+	t.Helper()
+	select {
+	case <-h.Caught():
+	case <-etcdtest.Context(t).Done():
+		t.Fatal("no such request was made")
+	}
+}
+
+// Detection sets every node's crash detection.
+func Detection(d cluster.CrashDetection) clustertest.Option {
+	return clustertest.WithConfig(func(_ int, cfg *cluster.Config) { cfg.CrashDetection = d })
+}
+
+// Crashes adds up what the crash detection of the live nodes saw and did.
+func Crashes(c *clustertest.Cluster) crash.Stats {
+	var sum crash.Stats
+	for _, n := range c.Live() {
+		st := n.Cluster().Status().Crashes
+		sum.Watching += st.Watching
+		sum.Accusations += st.Accusations
+		sum.Removals += st.Removals
+		sum.Refuted += st.Refuted
+		sum.Refutations += st.Refutations
+		sum.WatchersLost += st.WatchersLost
+	}
+	return sum
+}
+
+// AwaitWatched waits until every one of the n nodes watches k others.
+func AwaitWatched(t testing.TB, c *clustertest.Cluster, n, k int) {
+	t.Helper()
+	c.Eventually(func() bool { return Crashes(c).Watching == int64(n*k) }, "%d nodes watch %d each", n, k)
+}

@@ -1,0 +1,91 @@
+//go:build unix
+
+package pgserver
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/goverse/goverse/clustertest/fault"
+	"github.com/goverse/goverse/internal/test/needed"
+	"github.com/goverse/goverse/internal/test/server"
+)
+
+// PooledForTest starts pgbouncer before the server, which pools transactions on a few connections, and returns the
+// URL by which it is reached. Where pgbouncer is not installed the test is skipped, or fails if GOVERSE_REQUIRE names
+// pgbouncer.
+func (s *Server) PooledForTest(t testing.TB) string {
+	t.Helper()
+	path, err := exec.LookPath("pgbouncer")
+	if err != nil {
+		if path, err = exec.LookPath("/usr/sbin/pgbouncer"); err != nil {
+			needed.Missing(t, "pgbouncer", "pgbouncer is not installed: apt-get install pgbouncer")
+		}
+	}
+	var url string
+	var run *fault.Process
+	dir, err := os.MkdirTemp("", "goverse-pgbouncer-")
+	if err == nil && s.who != nil {
+		err = os.Chown(dir, int(s.who.Uid), int(s.who.Gid))
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "users"), []byte("\"postgres\" \"\"\n"), 0o644)
+	}
+	if err == nil {
+		err = server.Draw(func(port string) (err error) {
+			url = "postgres://postgres@" + net.JoinHostPort(server.Host, port) + "/postgres?sslmode=disable"
+			run, err = s.pool(path, dir, port, url)
+			return err
+		})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_, _ = run.Signal(syscall.SIGKILL) // gone already: fine
+		<-run.Done()
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return url
+}
+
+func (s *Server) pool(path, dir, port, url string) (*fault.Process, error) {
+	config := fmt.Sprintf(`[databases]
+postgres = host=%s port=%s
+[pgbouncer]
+listen_addr = %s
+listen_port = %s
+unix_socket_dir =
+auth_type = trust
+auth_file = %s/users
+pool_mode = transaction
+default_pool_size = 3
+server_round_robin = 1
+`, server.Host, s.port, server.Host, port, dir)
+	file := filepath.Join(dir, "pgbouncer.ini")
+	if err := os.WriteFile(file, []byte(config), 0o644); err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(path, file)
+	cmd.Dir = dir
+	if s.who != nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.who}
+	}
+	return server.Start(context.Background(), cmd, func(ctx context.Context) error {
+		conn, err := pgx.Connect(ctx, url)
+		if err != nil {
+			return err
+		}
+		return conn.Close(ctx)
+	})
+}

@@ -1,0 +1,166 @@
+//go:build unix
+
+package pgserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/goverse/goverse/clustertest/fault"
+	"github.com/goverse/goverse/internal/test/server"
+)
+
+// ErrNotInstalled: there is no PostgreSQL server on this machine.
+var ErrNotInstalled = errors.New("PostgreSQL's server is not installed: apt-get install postgresql")
+
+// restartTimeout is how long Restart keeps trying.
+const restartTimeout = 20 * time.Second
+
+// Server is one PostgreSQL server with an empty database. Its methods are to be called by one
+// goroutine at a time.
+type Server struct {
+	bin, dir, port string
+	args           []string
+	who            *syscall.Credential // nil: this process's own
+	run            *fault.Process
+}
+
+// Start makes a server and returns when it answers. args are further arguments of the
+// program postgres, whenever it is started. Errors are ErrNotInstalled, or what the server said.
+func Start(args ...string) (*Server, error) {
+	bin, err := installed()
+	if err != nil {
+		return nil, err
+	}
+	who, err := identity()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "goverse-postgres-")
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{bin: bin, dir: dir, args: args, who: who}
+	if err := s.create(); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// create makes the directory and starts the server at a port that is free.
+func (s *Server) create() error {
+	if s.who != nil {
+		if err := os.Chown(s.dir, int(s.who.Uid), int(s.who.Gid)); err != nil {
+			return err
+		}
+	}
+	made := s.command("initdb", "--pgdata="+s.data(), "--username=postgres", "--auth=trust", "--encoding=UTF8",
+		"--locale=C", "--no-sync")
+	if out, err := made.CombinedOutput(); err != nil {
+		return fmt.Errorf("initdb: %w\n%s", err, out)
+	}
+	return server.Draw(func(port string) error {
+		s.port = port
+		return s.start()
+	})
+}
+
+// URL is how clients reach the server.
+func (s *Server) URL() string {
+	return "postgres://postgres@" + s.Address() + "/postgres?sslmode=disable"
+}
+
+// Address is the host:port at which the server listens.
+func (s *Server) Address() string { return net.JoinHostPort(server.Host, s.port) }
+
+// Restart starts the server, again on its data and its port, after Kill. It returns when it
+// answers. The server refuses to start while a process of the one before is not gone yet: it
+// is then started once more.
+func (s *Server) Restart() error {
+	deadline := time.Now().Add(restartTimeout)
+	for again := time.NewTicker(10 * time.Millisecond); ; <-again.C {
+		if err := s.start(); err == nil || time.Now().After(deadline) {
+			again.Stop()
+			return err
+		}
+	}
+}
+
+// SetEpoch stops the server in order, and starts it again with transactions that are numbered from
+// epoch times 2^32 on, as after years of work.
+func (s *Server) SetEpoch(epoch int) error {
+	s.end(syscall.SIGINT)
+	if out, err := s.command("pg_resetwal", "--epoch="+strconv.Itoa(epoch), s.data()).CombinedOutput(); err != nil {
+		return fmt.Errorf("pg_resetwal: %w\n%s", err, out)
+	}
+	return s.start()
+}
+
+func (s *Server) start() (err error) {
+	cmd := s.command("postgres", slices.Concat([]string{"-D", s.data(), "-h", server.Host, "-p", s.port,
+		"-k", "", "-c", "max_connections=300"}, s.args)...)
+	s.run, err = server.Start(context.Background(), cmd, func(context.Context) error {
+		return s.command("pg_isready", "--quiet", "--host="+server.Host, "--port="+s.port).Run()
+	})
+	return err
+}
+
+// Kill ends the server by SIGKILL; the processes it has started end when they notice.
+func (s *Server) Kill() { s.end(syscall.SIGKILL) }
+
+func (s *Server) end(how syscall.Signal) {
+	if s.run == nil {
+		return
+	}
+	_, _ = s.run.Signal(how) // gone already: fine
+	<-s.run.Done()
+	s.run = nil
+}
+
+// Close ends the server at once, with all of its processes, and removes its data.
+func (s *Server) Close() error {
+	s.end(syscall.SIGQUIT)
+	return os.RemoveAll(s.dir)
+}
+
+func (s *Server) data() string { return filepath.Join(s.dir, "data") }
+
+// command is one of PostgreSQL's programs.
+func (s *Server) command(name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(filepath.Join(s.bin, name), args...)
+	cmd.Dir = s.dir
+	if s.who != nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.who}
+	}
+	return cmd
+}
+
+// installed is the directory of the newest server's programs.
+func installed() (string, error) {
+	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
+	if err != nil {
+		return "", err
+	}
+	newest := slices.MaxFunc(append(found, ""), func(a, b string) int { return version(a) - version(b) })
+	if newest != "" {
+		return filepath.Dir(newest), nil
+	}
+	if path, err := exec.LookPath("postgres"); err == nil {
+		return filepath.Dir(path), nil
+	}
+	return "", ErrNotInstalled
+}
+
+func version(path string) int {
+	n, _ := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(path)))) // 0: not Debian's
+	return n
+}

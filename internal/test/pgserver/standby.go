@@ -1,0 +1,85 @@
+//go:build unix
+
+package pgserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/goverse/goverse/internal/test/server"
+)
+
+// StartStandby makes a hot standby of the server, which follows it until Promote. args are as for [Start].
+func (s *Server) StartStandby(args ...string) (*Server, error) {
+	dir, err := os.MkdirTemp("", "goverse-postgres-")
+	if err != nil {
+		return nil, err
+	}
+	b := &Server{bin: s.bin, dir: dir, args: args, who: s.who}
+	if err := b.copyOf(s); err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return b, nil
+}
+
+func (s *Server) copyOf(primary *Server) error {
+	if s.who != nil {
+		if err := os.Chown(s.dir, int(s.who.Uid), int(s.who.Gid)); err != nil {
+			return err
+		}
+	}
+	made := s.command("pg_basebackup", "--pgdata="+s.data(), "--host="+server.Host, "--port="+primary.port,
+		"--username=postgres", "--write-recovery-conf", "--checkpoint=fast", "--no-sync")
+	if out, err := made.CombinedOutput(); err != nil {
+		return fmt.Errorf("pg_basebackup: %w\n%s", err, out)
+	}
+	return server.Draw(func(port string) error {
+		s.port = port
+		return s.start()
+	})
+}
+
+// Promote makes a primary of a standby, once that has all that the former primary has committed, and returns when it
+// takes writes. The former primary should take none any more.
+func (s *Server) Promote(ctx context.Context, former *Server) error {
+	var end string
+	if err := ask(ctx, former, "select pg_current_wal_flush_lsn()::text", &end); err != nil {
+		return err
+	}
+	for again := time.NewTicker(10 * time.Millisecond); ; {
+		var complete bool
+		err := ask(ctx, s, "select coalesce(pg_last_wal_replay_lsn() >= '"+end+"', false)", &complete)
+		if complete || err != nil {
+			again.Stop()
+			if err != nil {
+				return err
+			}
+			break
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			again.Stop()
+			return fmt.Errorf("the standby has not reached %s: %w", end, context.Cause(ctx))
+		}
+	}
+	if out, err := s.command("pg_ctl", "promote", "--pgdata="+s.data(), "--wait").CombinedOutput(); err != nil {
+		return fmt.Errorf("pg_ctl promote: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// ask asks a server one question.
+func ask(ctx context.Context, s *Server, question string, answer any) error {
+	conn, err := pgx.Connect(ctx, s.URL())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(ctx) }() // it has answered
+	return conn.QueryRow(ctx, question).Scan(answer)
+}

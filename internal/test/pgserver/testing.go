@@ -1,0 +1,30 @@
+//go:build unix
+
+package pgserver
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/goverse/goverse/internal/test/needed"
+)
+
+// ForTest is Start for a test, at whose end the server is closed. Where PostgreSQL is not
+// installed the test is skipped, or fails if GOVERSE_REQUIRE names postgres. fsync is off: what
+// such a test judges is not what the disk does. So is autovacuum, whose transactions come at any time.
+func ForTest(t testing.TB) *Server {
+	t.Helper()
+	s, err := Start("-c", "fsync=off", "-c", "autovacuum=off")
+	if errors.Is(err, ErrNotInstalled) {
+		needed.Missing(t, "postgres", err.Error())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}

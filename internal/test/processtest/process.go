@@ -1,0 +1,55 @@
+// Package processtest is what tests have of a process that is no node: a connection to etcd whose
+// requests can fail, a session, and what stands on it.
+//
+// Not promised: that a process stops as a node does, in order. Stop only ends it.
+package processtest
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/internal/etcd/etcdsession"
+	"github.com/goverse/goverse/internal/test/etcdtest"
+)
+
+// Process is what one process has.
+type Process struct {
+	Client *clientv3.Client
+	Keeper *etcdsession.Keeper
+	Faults *clustertest.Faults // of Client
+
+	stop func()
+}
+
+// Start starts a process with a connection of its own to the etcd at endpoint, and sessions of that
+// TTL. wire makes what it runs, until ctx ends. It is stopped with the test.
+func Start(t testing.TB, endpoint string, ttl time.Duration,
+	wire func(p *Process) (run func(ctx context.Context), err error)) *Process {
+	t.Helper()
+	client := etcdtest.Dial(t, endpoint)
+	p := &Process{Client: client, Faults: clustertest.Inject(client)}
+	var err error
+	p.Keeper, err = etcdsession.NewKeeper(etcdsession.KeeperConfig{Config: etcdsession.Config{Client: client, TTL: ttl}})
+	require.NoError(t, err)
+	run, err := wire(p)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = p.Keeper.Run(ctx) })
+	wg.Go(func() { run(ctx) })
+	p.stop = func() {
+		cancel()
+		wg.Wait()
+	}
+	t.Cleanup(p.stop)
+	return p
+}
+
+// Stop ends the process and its session. Stopping it again is harmless.
+func (p *Process) Stop() { p.stop() }

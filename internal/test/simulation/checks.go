@@ -1,0 +1,265 @@
+package simulation
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/internal/etcd/etcdsession"
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/test/modeletcd"
+)
+
+// checks hold the promises against what happens. They know the truth: what etcd holds,
+// who lives, what the time is. They hear of it from wherever it happens, and ask nobody anything then.
+type checks struct {
+	w *world
+
+	mu        sync.Mutex
+	failure   *Failure
+	seen      Seen
+	truth     truth
+	processes map[*modeletcd.Conn]*process
+	author    by // of what is changed out of band at this instant
+
+	taken       []taken
+	taints      []int64        // incarnations of members whose records a hand altered
+	ended       map[int64]bool // leases
+	accusations []accusation
+	requests    int
+	resigned    []int64 // tokens of terms whose leader had to give its key up
+	begun       int64   // the largest token of a term
+	written     int64   // the largest token of a guarded write
+
+	owners
+
+	keyless []*process    // leaders that go on without their key, excused
+	beside  time.Duration // since when two lead at once, excused; 0: they do not
+	outside time.Duration // since when one acts beside an outside candidate; 0: none does
+}
+
+func newChecks(w *world) checks {
+	return checks{w: w, truth: newTruth(w.keys), processes: map[*modeletcd.Conn]*process{}, ended: map[int64]bool{},
+		owners: newOwners(w.shards), seen: newSeen(len(w.catalogue))}
+}
+
+// known is what the checks know of one process.
+type known struct {
+	incarnation int64
+	lease       int64                        // that it registered on last
+	last        *etcdsession.Session         // that was seen to be the present one
+	roundBegan  map[int64]time.Duration      // by lease: when the round under way did
+	confirmed   map[int64]time.Duration      // by lease: when the newest round began that etcd answered in full
+	shown       map[int64]time.Duration      // by key's revision: the same, of those that found it
+	periods     map[*etcdsession.Period]bool // that have lapsed
+	lost        []lostWatch
+	denied      bool
+	blind       int           // watches that have to be opened before one reports what happens
+	waits       time.Duration // until when for an answer that does not come
+	mayAct      bool          // its election had failed when it last asked for the acting leader's key
+	failures    int           // requests of campaigns without an answer, since it last had one
+	round       time.Duration // how long the last one took that was answered, with those before it that were not
+	tries       time.Duration // since when it tries to make the next one; -1: it does not
+
+	token int64 // of the present term, or the last one
+	mode  election.Mode
+	over  time.Duration // when it ended; -1: it has not
+
+	serves []int64 // by shard: the epoch under which it was last seen to
+	stops  handedOver
+	sleeps sleeps
+}
+
+func newKnown(w *world) known {
+	return known{roundBegan: map[int64]time.Duration{}, confirmed: map[int64]time.Duration{},
+		shown: map[int64]time.Duration{}, periods: map[*etcdsession.Period]bool{},
+		over: -1, tries: -1, serves: make([]int64, w.shards)}
+}
+
+// Failure is a promise that was broken.
+type Failure struct {
+	Promise string // a short name
+	What    string
+	At      time.Duration
+}
+
+// String says it in one line.
+func (f *Failure) String() string {
+	return fmt.Sprintf("%s broken after %v: %s", f.Promise, f.At.Round(time.Microsecond), f.What)
+}
+
+// fail notes that a promise was broken. Only the first counts, and ends the run soon. The lock is held.
+func (c *checks) fail(promise, format string, args ...any) {
+	if c.failure == nil {
+		c.failure = &Failure{Promise: promise, What: fmt.Sprintf(format, args...), At: c.w.now()}
+		c.w.log.say("BROKEN: %s: %s", promise, c.failure.What)
+		c.w.look()
+	}
+}
+
+// count notes that something happened.
+func (c *checks) count(o Occurrence) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seen.Count[o]++
+}
+
+func (c *checks) began(p *process) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.processes[p.conn] = p
+}
+
+// claim is what a process claims at this instant.
+type claim struct {
+	p      *process
+	s      *etcdsession.Session // nil: none
+	valid  bool
+	period *etcdsession.Period
+	stands bool
+	token  int64 // of the term by which it leads; 0: it does not
+	mode   election.Mode
+	view   *state.Snapshot
+	shards []int64 // by shard: the epoch under which it holds it; 0: it does not
+	served []bool
+}
+
+// look looks at everybody's claims. The world's lock is held.
+func (c *checks) look(w *world) {
+	w.judging.Store(true)
+	claims := make([]claim, 0, len(w.hosts))
+	for _, h := range w.hosts {
+		if p := h.process; p != nil {
+			claims = append(claims, p.claims())
+		}
+	}
+	w.judging.Store(false)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var leaders []*claim
+	for i := range claims {
+		x := &claims[i]
+		c.period(x)
+		c.recovers(x)
+		if x.s != nil {
+			x.p.known.last = x.s
+		}
+		if x.valid {
+			c.counts(x)
+			c.hold(x)
+		}
+		if x.token == 0 {
+			c.keyless = without(c.keyless, x.p)
+			continue
+		}
+		c.leads(x)
+		c.awake(x)
+		leaders = append(leaders, x)
+	}
+	c.held()
+	c.overlap(leaders)
+	c.besideOutside(leaders)
+	if c.failure != nil {
+		w.finish()
+	}
+}
+
+// claims asks a process what it claims.
+func (p *process) claims() claim {
+	x := claim{p: p, s: p.session()}
+	if p.looks == 0 && p.core.Mirror.Snapshot() != nil {
+		p.w.alter(func() { p.looks = p.w.now() })
+	}
+	if x.s == nil {
+		return x
+	}
+	x.valid, x.period = x.s.Valid(), x.s.Period()
+	x.stands = x.period.Stands()
+	x.view = p.core.Mirror.Snapshot()
+	if t := p.core.Manager.Election().Term(); t != nil {
+		x.token, x.mode = t.Token(), t.Mode()
+	}
+	shards := p.core.Manager.Shards()
+	if shards == nil {
+		return x
+	}
+	x.shards, x.served = make([]int64, shards.Count()), make([]bool, shards.Count())
+	for n := range x.shards {
+		if epoch, ok := shards.Serves(n); ok {
+			x.shards[n], x.served[n] = epoch, true
+		} else if epoch := p.known.serves[n]; epoch != 0 && shards.Holds(n, epoch) {
+			x.shards[n] = epoch
+		} else if x.valid {
+			x.shards[n] = p.use.acquiring(n)
+		}
+	}
+	return x
+}
+
+// changed is called with every change in etcd, at that instant.
+func (c *checks) changed(now, before *mvccpb.KeyValue, conn *modeletcd.Conn) {
+	kv := now
+	if now == nil {
+		kv = before
+	}
+	parsed := c.w.keys.Parse(string(kv.Key))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.truth.changed(now, before, parsed)
+	p := c.processes[conn]
+	if now == nil {
+		c.deleted(p, parsed, before)
+	} else {
+		c.put(p, parsed, now, before)
+	}
+	c.w.look()
+}
+
+// put: a key was written.
+func (c *checks) put(p *process, parsed state.ParsedKey, now, before *mvccpb.KeyValue) {
+	switch parsed.Kind {
+	case state.KindReleased:
+		c.reported(parsed.Address, now.ModRevision)
+	case state.KindNode:
+		switch {
+		case p == nil || p.host.address != parsed.Address:
+		case before == nil:
+			c.reports(p, now)
+			p.known.incarnation, p.known.lease = now.CreateRevision, now.Lease
+		case before.Lease != now.Lease && before.Lease != 0 && !slices.Contains(c.taints, now.CreateRevision):
+			c.fail("P6", "%s registered over the one at %d", p.id, now.CreateRevision)
+		}
+	}
+}
+
+// deleted: a key was deleted, by a process or by nobody.
+func (c *checks) deleted(p *process, parsed state.ParsedKey, kv *mvccpb.KeyValue) {
+	if parsed.Kind == state.KindReleased {
+		c.reported(parsed.Address, c.truth.revision+1)
+	}
+	switch {
+	case p == nil && c.author != nobody:
+		c.taken = append(c.taken, taken{token: kv.CreateRevision, at: c.w.now(), by: c.author})
+	case p == nil && parsed.Kind == state.KindNode: // its lease has ended
+		c.ended[kv.Lease] = true
+	case p == nil:
+	case parsed.Kind == state.KindNode && parsed.Address != p.host.address, parsed.Kind == state.KindNode &&
+		kv.CreateRevision != p.known.incarnation, kv.Lease != 0 && kv.Lease != p.known.lease &&
+		parsed.Kind == state.KindCandidate:
+		// A removal on evidence, and the revocation that follows.
+		c.taken = append(c.taken, taken{token: kv.CreateRevision, lease: kv.Lease, at: c.w.now(), by: removal})
+	case parsed.Kind == state.KindCandidate:
+		c.gaveUp(p, kv)
+	}
+}
+
+// queued reports whether a candidate's key stands on a lease.
+func (c *checks) queued(lease int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.truth.get(c.w.keys.Candidate(lease)) != nil
+}

@@ -1,0 +1,196 @@
+package simulation
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/goverse/goverse/internal/crash"
+	"github.com/goverse/goverse/internal/crash/suspicion"
+	"github.com/goverse/goverse/internal/state"
+)
+
+// bound is how long after everything was healed the cluster may take to be right.
+func (w *world) bound() time.Duration { return 4*w.ttl + 15*time.Second }
+
+// awaitEnd looks again and again whether all is as it should be in the end.
+func (w *world) awaitEnd(healed time.Duration) {
+	w.tidy()
+	wrong := w.wrong()
+	switch {
+	case wrong == "":
+		w.checks.look(w)
+		w.finish()
+	case w.now()-healed > w.bound():
+		w.checks.broken("P6", "%v after everything was healed: %s", (w.now() - healed).Round(time.Millisecond), wrong)
+		if w.log.on {
+			w.log.truth()
+		}
+		w.finish()
+	default:
+		w.after(w.ttl/8, func() { w.awaitEnd(healed) })
+	}
+}
+
+// broken is fail for who has not the lock.
+func (c *checks) broken(promise, format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fail(promise, format, args...)
+}
+
+// snapshot is the truth as a member would see it.
+func (w *world) snapshot() *state.Snapshot {
+	var kvs []state.KV
+	for _, kv := range w.etcd.Keys(w.keys.Prefix()) {
+		if key := string(kv.Key); key >= w.keys.RangeStart() && key < w.keys.RangeEnd() {
+			kvs = append(kvs, state.KV{Key: key, Value: kv.Value, CreateRevision: kv.CreateRevision,
+				ModRevision: kv.ModRevision, Lease: kv.Lease})
+		}
+	}
+	return state.Build(w.keys, 0, w.etcd.Revision(), kvs)
+}
+
+// wrong is what is not yet as it should be, "" if all is.
+func (w *world) wrong() string {
+	s := w.snapshot()
+	leaders, standing := 0, 0
+	for _, h := range w.hosts {
+		p := h.process
+		if p == nil {
+			continue // it was asked to stop, and has
+		}
+		if why := w.wrongWith(s, p); why != "" {
+			return p.id + " " + why
+		}
+		if p.stands() {
+			standing++
+		}
+		if p.leads() {
+			leaders++
+		}
+	}
+	switch {
+	case len(s.Queue) != standing:
+		return fmt.Sprintf("%d members stand for election, the queue has %d entries", standing, len(s.Queue))
+	case s.Acting != nil:
+		return "there is an acting leader"
+	case len(s.Accusations) > 0:
+		return fmt.Sprintf("an accusation of %s is left", s.Accusations[0].Address)
+	case len(s.Silences) > 0:
+		return fmt.Sprintf("%s is said to be silent", s.Silences[0].Address)
+	case standing > 0 && leaders != 1:
+		return fmt.Sprintf("%d lead", leaders)
+	}
+	for _, l := range w.etcd.Leases() {
+		if !w.inUse(l.ID) {
+			return fmt.Sprintf("lease %x is nobody's", l.ID)
+		}
+	}
+	return w.wrongShards(s)
+}
+
+// stands reports whether the process stands for election.
+func (p *process) stands() bool { return !p.host.roles.observer && !p.leaves }
+
+// wrongWith is what is wrong with one process.
+func (w *world) wrongWith(s *state.Snapshot, p *process) string {
+	session := p.session()
+	if session == nil || !session.Valid() {
+		return "has no session"
+	}
+	lease := int64(session.ID())
+	m := s.Member(p.host.address)
+	switch {
+	case m == nil || m.InstanceID != p.id || m.Lease != lease || m.KeyLease != lease:
+		return "is not registered"
+	case p.stands() && (p.core.Manager.Election().Failed() != nil || m.ElectionFailed):
+		return "says that its election failed"
+	}
+	queued := 0
+	for _, c := range s.Queue {
+		if c.KeyLease == lease && c.Lease == lease && c.Address == p.host.address {
+			queued++
+		}
+	}
+	switch {
+	case p.stands() && queued != 1:
+		return fmt.Sprintf("stands for election and queues %d times", queued)
+	case !p.stands() && queued != 0:
+		return "does not stand for election, and queues"
+	case p.stands() && p.leads() != (s.Queue[0].KeyLease == lease):
+		return fmt.Sprintf("leads: %t, and the first in the queue is %s", p.leads(), s.Queue[0].Address)
+	}
+	if why := w.unwatched(s, p); why != "" {
+		return why
+	}
+	return differs(s, p.core.Mirror.Snapshot())
+}
+
+// unwatched is whom a process does not watch, though it should and can.
+func (w *world) unwatched(s *state.Snapshot, p *process) string {
+	if !w.detect || p.leaves {
+		return ""
+	}
+	me := suspicion.Self{Address: p.host.address, InstanceID: p.id, Lease: int64(p.session().ID())}
+	for _, m := range suspicion.Targets(s, me, crash.DefaultWatchers, func(*state.Member) bool { return true }) {
+		if there := w.host(m.Address).process; there != nil && !there.leaves && !p.node.watches(there) {
+			return fmt.Sprintf("does not watch %s", m.Address)
+		}
+	}
+	return ""
+}
+
+// differs is in what a process's snapshot differs from the truth.
+func differs(truth, s *state.Snapshot) string {
+	if s.Stale {
+		return "has a stale snapshot"
+	}
+	same := len(s.Queue) == len(truth.Queue) && len(s.Members) == len(truth.Members) &&
+		(s.Acting == nil) == (truth.Acting == nil) && len(s.Accusations) == len(truth.Accusations) &&
+		len(s.Released) == len(truth.Released) && (s.ShardMap == nil) == (truth.ShardMap == nil) &&
+		(s.ShardMap == nil || s.ShardMap.ModRevision == truth.ShardMap.ModRevision)
+	for i := 0; same && i < len(s.Queue); i++ {
+		same = *s.Queue[i] == *truth.Queue[i]
+	}
+	for i := 0; same && i < len(s.Members); i++ {
+		a, b := s.Members[i], truth.Members[i]
+		same = a.Address == b.Address && a.Incarnation == b.Incarnation && a.ModRevision == b.ModRevision
+	}
+	if !same {
+		return fmt.Sprintf("has a snapshot of revision %d that differs from the truth", s.Revision)
+	}
+	return ""
+}
+
+// tidy takes away what was taken off its lease out of band, and whose process
+// is not there to put it right: nobody else may.
+func (w *world) tidy() {
+	w.deleteMap()
+	for _, kv := range w.etcd.Keys(w.keys.Prefix()) {
+		if key := string(kv.Key); kv.Lease == 0 && key != w.keys.ShardMap() && !w.cared(key, kv.CreateRevision) {
+			w.out(nobody, remove(key))
+		}
+	}
+}
+
+// cared reports whether a process stands on a key, and so will put it right.
+func (w *world) cared(key string, created int64) bool {
+	parsed := w.keys.Parse(key)
+	if parsed.Kind != state.KindNode {
+		return parsed.Kind == state.KindCandidate && w.inUse(parsed.Lease)
+	}
+	p := w.host(parsed.Address).process
+	return p != nil && w.checks.incarnation(p) == created && p.session() != nil && p.session().Err() == nil
+}
+
+// inUse reports whether a lease is that of a session that stands.
+func (w *world) inUse(id int64) bool {
+	for _, h := range w.hosts {
+		if p := h.process; p != nil {
+			if s := p.session(); s != nil && int64(s.ID()) == id && s.Err() == nil {
+				return true
+			}
+		}
+	}
+	return false
+}

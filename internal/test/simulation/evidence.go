@@ -1,0 +1,193 @@
+package simulation
+
+import (
+	"slices"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/goverse/goverse/internal/crash"
+	"github.com/goverse/goverse/internal/crash/suspicion"
+	"github.com/goverse/goverse/internal/etcd/etcdsession"
+	"github.com/goverse/goverse/internal/state"
+)
+
+// accusation is one that etcd acknowledged.
+type accusation struct {
+	address, accuser string
+	at               time.Duration
+}
+
+// evidenceAge is how long the refusals may have been before the accusation they led to.
+const evidenceAge = 3 * time.Second
+
+// lives is the process at an address whose node key has that revision, nil if it is gone.
+func (c *checks) lives(address string, incarnation int64) *process {
+	h := c.w.host(address)
+	if h == nil || h.process == nil || h.process.known.incarnation != incarnation {
+		return nil
+	}
+	return h.process
+}
+
+// accused is called with every accusation that was written. Silence leads to none.
+func (c *checks) accused(accuser *process, r *pb.TxnRequest) {
+	c.seen.Count[Accused]++
+	parsed, value := c.w.puts(r, state.KindAccusation)
+	c.accusations = append(c.accusations, accusation{parsed.Address, parsed.Accuser, c.w.now()})
+	said, err := state.DecodeAccusation(value)
+	if err != nil {
+		c.fail("P4", "%s wrote an accusation that nobody can read: %v", accuser.id, err)
+		return
+	}
+	if kv := c.truth.get(c.w.keys.Node(parsed.Address)); kv != nil {
+		if record, err := state.DecodeRecord(kv.Value); err == nil && record.RoundTripMS > 0 {
+			c.seen.Count[FarAccused]++
+		}
+	}
+	// Who comes to an address that another one holds accuses that one, which may be what a hand made of its own record.
+	if p := c.lives(parsed.Address, said.Incarnation); p != nil && p != accuser && p.host.refused < 0 {
+		c.fail("P4", "%s was accused, though it lives and its address refused nobody", p.id)
+	}
+}
+
+// removed is called with every removal that was carried out. A member that lives can only
+// be removed if it refused connections, and could not answer the accusation.
+func (c *checks) removed(accuser *process, r *pb.TxnRequest) {
+	node := c.w.deletes(r, state.KindNode)
+	incarnation := int64(0)
+	for _, cmp := range r.Compare {
+		if string(cmp.Key) == c.w.keys.Node(node.Address) {
+			incarnation = cmp.GetCreateRevision()
+		}
+	}
+	p := c.lives(node.Address, incarnation)
+	if p == nil || p == accuser {
+		c.seen.Count[DeadRemoved]++
+		return
+	}
+	c.seen.Count[LivingRemoved]++
+	at := time.Duration(-1)
+	for _, a := range c.accusations {
+		if a.address == node.Address && a.accuser == accuser.id {
+			at = a.at
+		}
+	}
+	switch h := p.host; {
+	case at < 0 || !h.hindered(at):
+		c.fail("P4", "%s was removed, though it lives and reaches etcd", p.id)
+	case h.refused < at-evidenceAge:
+		c.fail("P4", "%s was removed, though its address refused nobody", p.id)
+	}
+}
+
+// lostWatch is the loss of a watcher, for which etcd has to answer.
+type lostWatch struct {
+	s  *etcdsession.Session
+	at time.Duration // by what is sent from then on
+	by time.Duration // before that
+}
+
+// lostWatcher is called when a process has heard that it lost a watcher: its session has to be confirmed in time.
+func (c *checks) lostWatcher(p *process) {
+	s, view := p.session(), p.core.Mirror.Snapshot()
+	if s == nil || view == nil {
+		return
+	}
+	within := suspicion.ConfirmWithin(crash.DefaultGracePeriod, view.Member(p.host.address))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	within = max(within, etcdsession.Slowdown*p.known.round) // a session gives a slow round more time
+	c.seen.Count[Suspected]++
+	if h := p.host; h.wentOn >= 0 && c.w.now()-h.wentOn < c.w.ttl {
+		return // by its own clocks the last round took as long as it stood still
+	}
+	d := lostWatch{s: s, at: c.w.now(), by: c.w.now() + slower(within)}
+	p.known.lost = append(p.known.lost, d)
+	c.w.after(d.by-d.at, func() {}) // it is looked at then
+}
+
+// confirmed is called when etcd answered a renewal round in full, which began then.
+func (c *checks) confirmed(p *process, began time.Duration) {
+	p.known.lost = slices.DeleteFunc(p.known.lost, func(d lostWatch) bool { return began >= d.at })
+	if n := len(p.known.lost); n > 1 {
+		p.known.lost = p.known.lost[n-1:] // a claim that was confirmed meanwhile remembers the last one
+	}
+}
+
+// blinds is called before a process's watch reports nothing any more, or the next one does not.
+func (c *checks) blinds(p *process, next bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.known.blind = 1
+	if next {
+		p.known.blind = 2 // that one, and the one after it
+	}
+}
+
+// opens is called when a process opens a watch, which takes so long, or gets lost on its way.
+func (c *checks) opens(p *process, takes time.Duration, lost bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p.known.blind = max(0, p.known.blind-1); lost {
+		p.known.blind = max(1, p.known.blind)
+	}
+	p.known.waits = max(p.known.waits, c.w.now()+takes)
+}
+
+// stoodFor is how long a watch must have stood to count: one that broke again and again is opened ever more rarely.
+const stoodFor = 2 * time.Second
+
+// dials is more than a few connections that are refused take, and all that lies between them.
+const dials = 100 * time.Millisecond
+
+// crashes is called before a process is killed, whose kernel goes on: one that watches it, and that nothing keeps from
+// it, has it removed in time. The world's lock is held.
+func (c *checks) crashes(p *process) {
+	w, view := c.w, p.core.Mirror.Snapshot()
+	if !w.detect || view == nil || w.faults.slow > 0 {
+		return
+	}
+	m := view.Member(p.host.address)
+	began, incarnation, born := w.now(), c.incarnation(p), p.host.born
+	if m == nil || m.Incarnation != incarnation || suspicion.LeftToLease(m) || !p.host.link().well() {
+		return
+	}
+	for _, s := range p.node.watchers {
+		watcher, session, trip := s.from, s.from.session(), 2*s.from.host.distance+2*mostHop
+		if began-s.opened < stoodFor || session == nil || !watcher.mayRemove(p, session, began) {
+			continue
+		}
+		within := dials + 2*trip + suspicion.GracePeriod(crash.DefaultGracePeriod, trip, m)
+		w.after(within, func() {
+			// What has befallen the watcher meanwhile makes it another case, and so does another process at the
+			// address, which has time to take it over itself.
+			swift := w.faults.slow == 0 && w.faults.slowUntil < began
+			if p.host.born == born && swift && watcher.mayRemove(p, session, began) {
+				c.noticed(p, watcher, incarnation, began)
+			}
+		})
+	}
+}
+
+// mayRemove reports whether nothing keeps a process from having another one removed, on that session, nor did since
+// then. Where it may not delete the key of a candidate, the lease decides.
+func (p *process) mayRemove(other *process, session *etcdsession.Session, since time.Duration) bool {
+	denied := p.host.link().denied || p.host.allowed > since
+	return !p.dead.Load() && !p.leaves && p.host.reaches(other.host) && session.Valid() && !denied
+}
+
+// noticed: a process that was killed then is registered no longer.
+func (c *checks) noticed(p, watcher *process, incarnation int64, killed time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if watcher.host.hindered(killed-stoodFor) || slices.Contains(c.taints, incarnation) ||
+		slices.ContainsFunc(c.taken, func(t taken) bool { return t.lease == watcher.known.lease }) {
+		return
+	}
+	if c.truth.created(c.w.keys.Node(p.host.address), incarnation) {
+		c.fail("P4", "%s was killed %v ago, %s watched it, and it is registered still", p.id, c.w.now()-killed, watcher.id)
+		return
+	}
+	c.seen.Count[CrashNoticed]++
+}

@@ -1,0 +1,190 @@
+package simulation
+
+import (
+	"time"
+)
+
+// fault is one way for something to go wrong, or for somebody to want something.
+type fault struct {
+	weight int
+	name   string
+	begin  func(w *world, h *host)
+}
+
+// drawFault draws one by its weight: its place among all.
+func (w *world) drawFault() int {
+	sum := 0
+	for _, f := range w.catalogue {
+		sum += f.weight
+	}
+	n := w.rand.IntN(sum)
+	for i, f := range w.catalogue {
+		if n -= f.weight; n < 0 {
+			return i
+		}
+	}
+	panic("simulation: the weights do not add up")
+}
+
+// everyFault is all that there are.
+func everyFault() []fault {
+	return []fault{
+		{8, "one request is lost, is not answered, or comes late", doomed},
+		{4, "the same for two requests in a row", func(w *world, h *host) { doomed(w, h); doomed(w, h) }},
+		{6, "cut off from etcd", cutOff},
+		{4, "requests or answers of etcd lost", loseSome},
+		{3, "slow way to etcd", slowLink},
+		{5, "frozen watch", freezeWatch},
+		{4, "dead watch", deadWatch},
+		{3, "watch ended by etcd", func(_ *world, h *host) {
+			if p := h.process; p != nil {
+				p.conn.Abort()
+			}
+		}},
+		{3, "broken watch", func(w *world, h *host) {
+			if p := h.process; p != nil {
+				p.conn.Break()
+			}
+		}},
+		{2, "compaction", func(w *world, _ *host) { w.etcd.Compact() }},
+		{3, "compaction behind a frozen watch", func(w *world, h *host) {
+			d := w.duration(h)
+			w.freezeFor(h, d)
+			w.after(d*9/10, func() { w.etcd.Compact() })
+		}},
+		{6, "paused process", pauseProcess},
+		{2, "paused in a renewal", pauseInRenewal},
+		{2, "paused in the renewal that a lost watcher asks for", pauseInSuspicion},
+		{2, "suspended machine", suspendMachine},
+		{2, "stepped wall clock", stepWall},
+		{2, "busy machine", busyMachine},
+		{6, "crash", crashProcess},
+		{2, "lost host", loseHost},
+		{4, "stop", stopAndStart},
+		{2, "stop, and cut off from etcd", func(w *world, h *host) {
+			stopAndStart(w, h)
+			w.after(w.between(0, 20*time.Millisecond), func() { w.cutFor(h, w.duration(h)) })
+		}},
+		{5, "resignation", func(_ *world, h *host) {
+			if h.process != nil {
+				h.process.resign()
+			}
+		}},
+		{3, "resignation that comes late", func(w *world, h *host) {
+			w.doomNext(h, toLeave, late)
+			w.doomNext(h, toChange, late)
+			if h.process != nil {
+				h.process.resign()
+			}
+		}},
+		{5, "request", askLeader},
+		{3, "request, and those who give way are late", func(w *world, h *host) {
+			for range 1 + w.rand.IntN(2) {
+				w.doomNext(nil, toLeave, late)
+			}
+			askLeader(w, h)
+			if l := w.leader(); l != nil && w.chance(2) { // the request is void then
+				w.after(w.between(0, 20*time.Millisecond), func() { crashProcess(w, l.host) })
+			}
+		}},
+		{3, "etcd elects another leader", electEtcd},
+		{3, "etcd is away", etcdAway},
+		{3, "a member of etcd stands still", stopMember},
+		{3, "the member that leads etcd stutters", stutter},
+		{3, "a member of etcd is cut off from the others", cutMember},
+		{2, "etcd's lead moves", moveLead},
+		{4, "etcd revokes leases that were renewed", revokeEarly},
+		{5, "hand", handFrom},
+		{4, "hand, and the watch frozen", func(w *world, h *host) {
+			w.freezeFor(h, w.between(0, w.ttl))
+			handFrom(w, h)
+		}},
+		{5, "hand on the shards", handOnShards},
+		{3, "hand on the shards, and the watch frozen", func(w *world, h *host) {
+			w.freezeFor(h, w.between(0, w.ttl))
+			handOnShards(w, h)
+		}},
+		{3, "paused in the middle of planning", pauseInPlanning},
+		{3, "network between two hosts cut one way", cutBetween},
+		{2, "slow network between nodes", slowNetwork},
+		{2, "shard map or report that comes late", func(w *world, h *host) {
+			w.doomNext(nil, pick(w, []kind{toPlan, toReport}), late)
+			if w.chance(2) {
+				stopAndStart(w, h)
+			}
+		}},
+		{6, "denied candidacy", deny},
+		{3, "outside candidate", outsider},
+		{2, "outside candidate, and the watch frozen", func(w *world, h *host) {
+			w.freezeFor(h, w.between(0, w.ttl))
+			outsider(w, h)
+		}},
+		{4, "refusing address", refuse},
+		{3, "broken streams", breakStreams},
+		{2, "silent address", silence},
+		{3, "slow, then cut off", slowThenCut},
+		{3, "refusing and cut off", func(w *world, h *host) {
+			d := w.duration(h)
+			w.refuseFor(h, d)
+			w.cutFor(h, d)
+		}},
+		{2, "refusing, and the others' watches frozen", func(w *world, h *host) {
+			d := w.duration(h)
+			w.refuseFor(h, d)
+			for _, x := range w.hosts {
+				if x != h {
+					w.freezeFor(x, min(d, w.between(0, w.ttl/3)))
+				}
+			}
+		}},
+		{2, "refusing, and cut off in a renewal", func(w *world, h *host) {
+			w.faults.at(trigger{moment: carriedOut + moment(toCheck), host: h, begin: func() {
+				w.refuseFor(h, w.ttl)
+				w.loseFor(h, w.duration(h), true, false)
+			}})
+		}},
+		{2, "refusing and paused", func(w *world, h *host) {
+			d := w.duration(h)
+			w.refuseFor(h, d)
+			w.pauseFor(h, d)
+		}},
+	}
+}
+
+// duration draws how long something lasts: a moment, long, or until just around an
+// instant that matters to the host.
+func (w *world) duration(h *host) time.Duration {
+	switch w.rand.IntN(6) {
+	case 0:
+		return w.between(0, 50*time.Millisecond)
+	case 1, 2:
+		return w.between(0, w.ttl/2)
+	case 3:
+		return w.between(w.ttl/2, 2*w.ttl)
+	}
+	if h.process == nil || h.process.session() == nil {
+		return w.between(0, w.ttl)
+	}
+	s := h.process.session()
+	around := s.Left() // until its deadline
+	if w.chance(2) {
+		for _, l := range w.etcd.Leases() {
+			if l.ID == int64(s.ID()) {
+				around = time.Until(l.Ends)
+			}
+		}
+	}
+	return max(around+w.between(-20*time.Millisecond, 20*time.Millisecond), 0)
+}
+
+// note says in the transcript what goes wrong with a host, or with nobody in particular.
+func (w *world) note(h *host, format string, args ...any) {
+	switch {
+	case h == nil:
+		w.log.say("FAULT "+format, args...)
+	case h.process != nil:
+		w.log.of(h.process, "FAULT "+format, args...)
+	default:
+		w.log.line(h.address, "FAULT "+format, args...)
+	}
+}

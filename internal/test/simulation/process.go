@@ -1,0 +1,200 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/consensusmanager"
+	"github.com/goverse/goverse/internal/crash"
+	"github.com/goverse/goverse/internal/etcd/etcdsession"
+	"github.com/goverse/goverse/internal/member"
+	"github.com/goverse/goverse/internal/sharding/shardplan"
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/test/modeletcd"
+	"github.com/goverse/goverse/internal/wait"
+)
+
+// process is one process with one node: a core as it is, with its own way to etcd and to others.
+type process struct {
+	w    *world
+	host *host
+	id   string // the instance
+	conn *modeletcd.Conn
+	core *member.Core
+
+	client *clientv3.Client
+	node   *node // what others reach
+
+	ctx    context.Context // ends when it dies
+	cancel context.CancelFunc
+	wg     sync.WaitGroup // what it does beside its core
+	dead   atomic.Bool
+	leaves bool          // it was asked to stop
+	looks  time.Duration // since when it has a view; 0: it has none
+
+	draws sync.Mutex
+	rand  *rand.Rand    // of retries
+	asked [kinds]uint64 // requests so far
+
+	use   use
+	known known
+}
+
+// start runs a new process on the host.
+func (h *host) start() {
+	w := h.w
+	h.born++
+	p := &process{w: w, host: h, id: fmt.Sprintf("%s#%d", h.address, h.born)}
+	p.rand = newRand(w.seed, streamOf("retries", p.id))
+	p.use, p.known = newUse(p), newKnown(w)
+	p.node = &node{p: p, watcherLost: make(chan struct{}, 1)}
+	p.conn = w.etcd.ConnectTo(h.asks, p.id, p.delivery)
+	p.conn.Proxied(h.roles.proxied)
+	p.conn.Freeze(h.link().frozen)
+	p.conn.Hold(h.link().held || h.standsStill())
+	p.client = p.conn.Client()
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	var err error
+	if p.core, err = member.New(p.config()); err != nil {
+		panic(err) // a good configuration
+	}
+	w.checks.began(p)
+	w.alter(func() { h.process = p })
+	w.log.of(p, "starts")
+	w.wg.Go(p.run)
+}
+
+func (p *process) config() member.Config {
+	w, r := p.w, p.host.roles
+	c := member.Config{Client: p.client, Keys: w.keys, TTL: w.ttl, RequestTimeout: member.DefaultRequestTimeout,
+		WorkTimeout: member.DefaultWorkTimeout, Address: p.host.address,
+		Record:   state.Record{InstanceID: p.id, Shards: r.shards, Observer: r.observer},
+		Observer: r.observer, Fallback: r.fallback,
+		Detection: crash.Settings{Off: !w.detect}.WithDefaults(), Dialer: p.node,
+		WatcherLost: p.node.watcherLost, Identify: p.node.identify, Planning: w.planning(r.shards),
+		Clock: p.host.now, Random: p.random, Logger: logger{Logger: hclog.NewNullLogger(), p: p}}
+	if r.excluded {
+		c.Record.Labels = excluded
+	}
+	if r.shards > 0 {
+		c.Shards = &consensusmanager.ShardsConfig{Shards: r.shards, DrainTimeout: w.ttl, OnRelease: p.use.release}
+		if r.asked {
+			c.Shards.OnAcquire = p.use.acquire
+		}
+	}
+	return c
+}
+
+// excluded is the label whose members get no shards.
+var excluded = map[string]string{"role": "gateway"}
+
+func (w *world) planning(shards int) shardplan.Settings {
+	return shardplan.Settings{Shards: shards, Window: w.window, MinMembers: 1, Exclude: excluded, Budget: 20 * w.shards}
+}
+
+func (p *process) random() float64 {
+	p.draws.Lock()
+	defer p.draws.Unlock()
+	return p.rand.Float64()
+}
+
+// run is the process's life.
+func (p *process) run() {
+	p.core.Start()
+	err := p.core.Join(p.ctx)
+	if err == nil {
+		p.wg.Go(func() { p.core.Manager.Run(p.ctx) })
+		p.wg.Go(p.use.run)
+		<-p.ctx.Done()
+	}
+	if err != nil && p.ctx.Err() == nil { // it cannot join, as at an address that another one has
+		p.w.log.of(p, "gives up: %v", err)
+		p.core.Detector.Stop(p.ctx)
+		_ = p.core.Leave() // else its lease runs out
+	}
+	if p.dead.CompareAndSwap(false, true) {
+		p.w.mu.Lock()
+		p.node.close(false)
+		p.w.alter(func() { p.host.process = nil })
+		p.w.startAgain(p.host)
+		p.w.mu.Unlock()
+	}
+	p.cancel()
+	p.core.Detector.Stop(p.ctx)
+	_ = p.core.Leave() // if it is dead, nothing of that reaches etcd
+	_ = p.core.Manager.Stop(p.ctx)
+	p.core.Close()
+	p.wg.Wait()
+}
+
+// stop is Cluster.Stop: the steps are the core's, and in the same order.
+func (p *process) stop() {
+	if p.leaves {
+		return
+	}
+	p.w.alter(func() { p.leaves = true })
+	p.w.log.of(p, "begins to stop")
+	p.wg.Go(func() {
+		ctx, checks := p.ctx, &p.w.checks
+		marked := p.core.MarkStopping(ctx)
+		cut := p.core.Manager.Withdraw(ctx)
+		if marked {
+			cut = errors.Join(cut, checks.handedOver(p, p.core.HandOver(ctx)))
+		} else {
+			checks.count(StopCut)
+		}
+		cut = errors.Join(cut, p.core.Relinquish(ctx))
+		p.core.Detector.Stop(ctx)
+		p.w.mu.Lock()
+		p.node.close(true)
+		p.w.mu.Unlock()
+		if p.host.roles.drains {
+			<-ctx.Done() // there is a call that takes forever
+		}
+		wait.For(ctx, p.draw("serves to the end", 200*time.Millisecond))
+		if cut == nil {
+			p.core.MarkLeft(ctx)
+		}
+		last := p.session()
+		if p.core.Leave() != nil || ctx.Err() != nil {
+			checks.count(StopSilent)
+		} else {
+			checks.stoppedWell(p, last)
+		}
+		p.w.mu.Lock()
+		defer p.w.mu.Unlock()
+		p.die(false)
+	})
+}
+
+// die ends the process at once, as SIGKILL does. Its kernel closes its sockets, unless
+// the host goes with it. The lock is held.
+func (p *process) die(withHost bool) {
+	if p.dead.Swap(true) {
+		return
+	}
+	p.w.log.of(p, "is gone")
+	p.node.die(withHost)
+	p.w.alter(func() { p.host.process = nil })
+	p.conn.Freeze(true)
+	p.cancel()
+}
+
+// leads is LeaderElection.IsLeader.
+func (p *process) leads() bool { return p.core.Manager.IsLeader() }
+
+// session is the present one, nil between two.
+func (p *process) session() *etcdsession.Session { return p.core.Keeper.Current() }
+
+// draw draws a duration for something that the process does, up to d.
+func (p *process) draw(what string, d time.Duration) time.Duration {
+	return between(newRand(p.w.seed, streamOf(what, p.id)), 0, d)
+}

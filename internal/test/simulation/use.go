@@ -1,0 +1,159 @@
+package simulation
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/internal/member"
+	"github.com/goverse/goverse/internal/wait"
+)
+
+// registerKey is the key that leaders write to, outside the cluster's range.
+const registerKey = "/register"
+
+// use is what a process's user does with its node: functions in Lead, writes under the fence, calls in shards.
+type use struct {
+	p *process
+
+	mu     sync.Mutex
+	rand   *rand.Rand
+	inside map[int64]int // functions in Lead, by token
+	asks   map[int]ask   // shards that are being acquired
+}
+
+func newUse(p *process) use {
+	return use{p: p, rand: newRand(p.w.seed, streamOf("use", p.id)), inside: map[int64]int{}, asks: map[int]ask{}}
+}
+
+// between draws a duration, chance whether something happens that does in one of n cases.
+func (u *use) between(a, b time.Duration) time.Duration {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return between(u.rand, a, b)
+}
+
+func (u *use) chance(n int) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.rand.IntN(n) == 0
+}
+
+// run goes on until the process ends.
+func (u *use) run() {
+	if u.p.host.roles.shards > 0 {
+		u.p.wg.Go(u.call)
+	}
+	for u.p.ctx.Err() == nil {
+		_ = u.p.core.Manager.Election().Lead(u.p.ctx, u.lead) // else its context has ended
+	}
+}
+
+// lead is work of a term: some of it returns late.
+func (u *use) lead(ctx context.Context, t election.Term) error {
+	u.enter(t.Token(), 1)
+	defer u.enter(t.Token(), -1)
+	u.p.w.faults.moment(u.p, termBegan)
+	u.write(ctx, t)
+	if u.chance(2) {
+		return nil
+	}
+	d := u.between(0, 20*time.Millisecond)
+	if u.chance(4) {
+		d = u.between(0, 2*member.DefaultWorkTimeout)
+	}
+	wait.For(u.p.ctx, d)
+	return nil
+}
+
+func (u *use) enter(token int64, n int) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.inside[token] += n
+}
+
+// works reports whether a function of a term runs.
+func (u *use) works(token int64) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.inside[token] > 0
+}
+
+// write writes under the term's fence until it is over.
+func (u *use) write(ctx context.Context, t election.Term) {
+	for {
+		wait.For(ctx, u.between(0, u.p.w.ttl))
+		if ctx.Err() != nil {
+			return
+		}
+		attempt, cancel := context.WithTimeout(ctx, member.DefaultRequestTimeout)
+		_, _ = t.Txn(attempt).Then(clientv3.OpPut(registerKey, u.p.id)).Commit() // the checks see what came of it
+		cancel()
+	}
+}
+
+// takes is how long something takes that a user does in a shard.
+func (u *use) takes() time.Duration {
+	if u.chance(8) {
+		return u.between(0, u.p.w.ttl)
+	}
+	return u.between(0, 20*time.Millisecond)
+}
+
+// ask is one call of OnAcquire: the shard is lost when its context has ended.
+type ask struct {
+	ctx   context.Context
+	epoch int64
+}
+
+// acquire is called when a shard comes.
+func (u *use) acquire(ctx context.Context, shard int, epoch int64) {
+	u.mu.Lock()
+	u.asks[shard] = ask{ctx, epoch}
+	u.mu.Unlock()
+	u.p.w.look()
+	wait.For(u.p.ctx, u.takes())
+	u.mu.Lock()
+	delete(u.asks, shard)
+	u.mu.Unlock()
+	u.p.w.look()
+}
+
+// acquiring is the epoch under which a shard is being acquired, 0 if it is not.
+func (u *use) acquiring(shard int) int64 {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if a, asked := u.asks[shard]; asked && a.ctx.Err() == nil {
+		return a.epoch
+	}
+	return 0
+}
+
+// release is called when a shard goes.
+func (u *use) release(context.Context, int) {
+	if u.chance(2) {
+		wait.For(u.p.ctx, u.takes())
+	}
+	u.p.w.look()
+}
+
+// call has calls run in shards.
+func (u *use) call() {
+	shards := u.p.core.Manager.Shards()
+	for u.p.ctx.Err() == nil {
+		wait.For(u.p.ctx, u.between(0, u.p.w.ttl/4))
+		u.mu.Lock()
+		n := u.rand.IntN(shards.Count())
+		u.mu.Unlock()
+		if _, ok := shards.Enter(n); !ok {
+			continue
+		}
+		ctx := shards.Drained(n)
+		wait.For(ctx, u.takes())
+		shards.Exit(n)
+	}
+}

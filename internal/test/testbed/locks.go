@@ -1,0 +1,29 @@
+package testbed
+
+import (
+	"context"
+
+	"github.com/goverse/goverse/internal/leasequeue/etcdlock"
+)
+
+// Locks is a process that has locks.
+type Locks struct {
+	*Process
+	*etcdlock.Etcd
+}
+
+// StartLocks starts one, with a session and a connection of its own; it is stopped with the
+// test.
+func StartLocks(s *TestBed) *Locks {
+	s.Helper()
+	p := &Locks{}
+	p.Process = s.Start(func(q *Process) (func(context.Context), error) {
+		queues, err := Queues(q, s.Keys.Locks())
+		if err != nil {
+			return nil, err
+		}
+		p.Etcd = etcdlock.NewEtcd(queues.Queues(s.Keys.Locks()), s.Name())
+		return queues.Run, nil
+	})
+	return p
+}
