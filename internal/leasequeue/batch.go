@@ -8,22 +8,20 @@ import (
 )
 
 const (
-	// levelOps is how many operations etcd takes in a transaction unless it was configured
-	// otherwise. What a transaction inside of it contains counts on from the outer ones, but its
-	// neighbours' do not.
+	// levelOps is etcd's default limit of operations in a transaction. A nested transaction counts together
+	// with the outer ones, but not with its neighbours.
 	levelOps = 128
-	// groups is how many such transactions a large batch is parted into: etcd's and our own work
-	// is less by the operation the more of them go together, but all others wait for so long as
-	// etcd carries one out.
+	// groups is the number of nested transactions in a large batch. The larger a batch, the less work per
+	// operation for etcd and this process, but everything else waits while etcd carries one out.
 	groups   = 4
 	groupOps = levelOps - 1 - groups
-	// mostOps is how many operations go together; one more is the batch's own.
+	// mostOps limits the operations of a batch, beside the one for its counter.
 	mostOps = groups * groupOps
 )
 
-// composer makes etcd's operations of batches. What it returns is good until it is asked again.
+// composer builds etcd operations for batches. Its result is valid until the next call.
 type composer struct {
-	enter, look, leave clientv3.Op // without a key
+	enter, look, leave clientv3.Op // templates without a key
 	ops, outer         []clientv3.Op
 }
 
@@ -35,7 +33,7 @@ func newComposer(lease clientv3.LeaseID) *composer {
 	}
 }
 
-// compose is the batch with that number, which the counter says.
+// compose returns the operations of the batch, which set counter to number.
 func (c *composer) compose(counter string, number int64, batch []op) []clientv3.Op {
 	c.ops = append(c.ops[:0], c.put(counter, strconv.FormatInt(number, 10)))
 	for _, o := range batch {
@@ -59,7 +57,7 @@ func (c *composer) compose(counter string, number int64, batch []op) []clientv3.
 	return c.outer
 }
 
-// forget drops the last batch's keys, but not the memory for so many.
+// forget drops the keys of the last batch but keeps the memory.
 func (c *composer) forget() { clear(c.ops); clear(c.outer) }
 
 func (c *composer) put(key, value string) clientv3.Op {
@@ -69,7 +67,7 @@ func (c *composer) put(key, value string) clientv3.Op {
 	return put
 }
 
-// readQueue reads who is first; for who would share, all.
+// readQueue returns a read of the first entry, or of the whole queue for a shared entry.
 func readQueue(x *Entry) clientv3.Op {
 	opts := []clientv3.OpOption{clientv3.WithPrefix(),
 		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend)}
@@ -79,8 +77,8 @@ func readQueue(x *Entry) clientv3.Op {
 	return clientv3.OpGet(x.queue, opts...)
 }
 
-// lookAtOnce is readQueue in the transaction that enters: all others in the queue came before, so to
-// count them is enough; for who would share, it is not.
+// lookAtOnce is readQueue for the transaction that creates the entry. All other entries came before, so a count
+// is enough, except for a shared entry.
 func (c *composer) lookAtOnce(x *Entry) clientv3.Op {
 	if x.Shared {
 		return readQueue(x)
@@ -88,15 +86,15 @@ func (c *composer) lookAtOnce(x *Entry) clientv3.Op {
 	count, both := c.look, make([]byte, 0, 2*len(x.queue))
 	both = append(append(both, x.queue...), x.queue...)
 	from, end := both[:len(x.queue)], both[len(x.queue):]
-	end[len(end)-1]++ // it is a slash
+	end[len(end)-1]++ // the last byte is a slash
 	count.WithKeyBytes(from)
 	count.WithRangeBytes(end)
 	return count
 }
 
-// answers are those to a batch's operations, as compose was given them.
+// answers returns the responses to a batch's operations, in the order in which compose received them.
 func answers(resp *clientv3.TxnResponse) []*pb.ResponseOp {
-	all := resp.Responses[1:] // after the counter
+	all := resp.Responses[1:] // skips the counter
 	if len(all) == 0 || all[0].GetResponseTxn() == nil {
 		return all
 	}

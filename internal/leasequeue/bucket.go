@@ -13,35 +13,35 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// idleAfter is how long a watch is kept that nobody waits by.
+// idleAfter is the time for which an unused watch is kept.
 const idleAfter = 10 * time.Second
 
-// bucket is the part of all queues of one root in which somebody here waits. It watches them while that is
-// so, and for a while after: see watch.go.
+// bucket is the part of a root's queues that shares one watch. The watch runs while an entry here waits or a
+// follower listens, and for idleAfter longer: see watch.go.
 type bucket struct {
 	r        *run
 	prefix   string
-	requests string // the prefix of all requests in it, which are followed together
+	requests string // prefix of all requests in the bucket, which are followed together
 	wake     chan struct{}
 
-	// With the engine's lock held:
+	// Guarded by Engine.mu:
 
 	queues map[string]*followed // by prefix
-	// reported is the revision of the last answer of the watch; it should be missed, at the least,
-	// by the next tick, for a read has shown what the watch had not reported.
+	// reported is the revision of the watch's last answer. When a read shows a change that the watch has not
+	// reported, missed is set to the least revision that the watch must have reported by the next tick.
 	reported, missed int64
 }
 
-// followed is a queue in which somebody here waits, or that somebody follows, or was a moment
+// followed is a queue of interest: an entry of this process waits in it or a follower listens, or did a moment
 // ago.
 type followed struct {
 	queue       order.Queue
-	waiting     map[string]*Entry // by key; made for the first
+	waiting     map[string]*Entry // by key; made on demand
 	followers   []*Follower
-	delivered   *order.Queue // what they were
-	news        bool         // somebody is to be notified, perhaps
-	unconfirmed []*Entry     // of those who wait: their keys may be gone
-	since       time.Time    // when nobody was interested any more, as of the last tick
+	delivered   *order.Queue // last queue that the followers received
+	news        bool         // entries or followers may have to be notified
+	unconfirmed []*Entry     // waiting entries that may have lost their keys
+	since       time.Time    // tick at which the queue was first found unused; zero while in use
 }
 
 func (f *followed) wanted() bool { return len(f.waiting) > 0 || len(f.followers) > 0 }
@@ -51,7 +51,7 @@ func newBucket(r *run, prefix, requests string) *bucket {
 		queues: map[string]*followed{}}
 }
 
-// add has the entry notified when it is first. The lock is held.
+// add registers the entry for a notification when it is first. The caller holds Engine.mu.
 func (b *bucket) add(x *Entry) {
 	f := b.at(x.queue)
 	if f.waiting == nil {
@@ -62,14 +62,14 @@ func (b *bucket) add(x *Entry) {
 	poke(b.wake)
 }
 
-// remove is the end of that. The lock is held.
+// remove undoes add. The caller holds Engine.mu.
 func (b *bucket) remove(x *Entry) {
 	if f := b.queues[x.queue]; f != nil && f.waiting[x.key] == x {
 		delete(f.waiting, x.key)
 	}
 }
 
-// at is the queue with that prefix, which is wanted from now on. The lock is held.
+// at returns the queue with that prefix, and adds it if needed. The caller holds Engine.mu.
 func (b *bucket) at(queue string) *followed {
 	f := b.queues[queue]
 	if f == nil {
@@ -80,7 +80,8 @@ func (b *bucket) at(queue string) *followed {
 	return f
 }
 
-// again has all who wait be looked at: the session may be acted on again. The lock is held.
+// again makes all waiting entries be checked, because the session may have become usable. The caller holds
+// Engine.mu.
 func (b *bucket) again() {
 	for _, f := range b.queues {
 		f.news = true
@@ -88,8 +89,7 @@ func (b *bucket) again() {
 	poke(b.wake)
 }
 
-// idle drops the queues in which nobody has waited for a while, and reports whether none
-// is left. The lock is held.
+// idle drops queues that were unused for a while, and reports whether none is left. The caller holds Engine.mu.
 func (b *bucket) idle(now time.Time) bool {
 	for prefix, f := range b.queues {
 		switch {
@@ -104,14 +104,14 @@ func (b *bucket) idle(now time.Time) bool {
 	return len(b.queues) == 0
 }
 
-// forget: without a watch nothing is known. The lock is held.
+// forget drops the content of all queues, which is unknown without a watch. The caller holds Engine.mu.
 func (b *bucket) forget() {
 	for _, f := range b.queues {
 		f.queue = order.Queue{}
 	}
 }
 
-// fold takes over what the watch reports. The lock is held.
+// fold applies the changes that the watch reports. The caller holds Engine.mu.
 func (b *bucket) fold(changes []order.Change) {
 	touched := map[*followed][]order.Change{}
 	for _, c := range changes {
@@ -133,7 +133,8 @@ func (b *bucket) fold(changes []order.Change) {
 	}
 }
 
-// about are the queues that a key lies in: its own, and if it is one, all requests. The lock is held.
+// about returns the queues that a key lies in: its own and, for a request, that of all requests. The caller
+// holds Engine.mu.
 func (b *bucket) about(key string) (both [2]*followed) {
 	if end := strings.IndexByte(key[len(b.prefix):], '/'); end >= 0 {
 		both[0] = b.queues[key[:len(b.prefix)+end+1]]
@@ -144,7 +145,8 @@ func (b *bucket) about(key string) (both [2]*followed) {
 	return both
 }
 
-// unread are the queues that are not known yet; again: those too that somebody wants to know. The lock is held.
+// unread returns the prefixes of queues that were not read yet, and with again also of those in use. The caller
+// holds Engine.mu.
 func (b *bucket) unread(again bool) []string {
 	var unread []string
 	for prefix, f := range b.queues {
@@ -155,7 +157,7 @@ func (b *bucket) unread(again bool) []string {
 	return unread
 }
 
-// readAs takes over a queue as it was read. The lock is held.
+// readAs applies a read of a queue. The caller holds Engine.mu.
 func (b *bucket) readAs(prefix string, read order.Queue) {
 	f := b.queues[prefix]
 	if f == nil {
@@ -163,7 +165,7 @@ func (b *bucket) readAs(prefix string, read order.Queue) {
 	}
 	entries := read.Entries()
 	for i := range entries {
-		b.r.share(&entries[i]) // nobody else has them yet
+		b.r.share(&entries[i]) // nothing else refers to them yet
 	}
 	before := f.queue
 	f.queue = before.Newest(read)
@@ -173,8 +175,8 @@ func (b *bucket) readAs(prefix string, read order.Queue) {
 	}
 }
 
-// grant tells those who wait and are first, those whose key is gone, and those who follow. It
-// looks at what is new alone: thousands may wait here. The lock is held.
+// grant notifies entries that are first, entries without their key, and followers. It looks only at what has
+// changed, because thousands of entries may wait here. The caller holds Engine.mu.
 func (b *bucket) grant() {
 	for prefix, f := range b.queues {
 		if !f.news || !f.queue.Known() {

@@ -6,30 +6,30 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// View is what this process knows of the processes whose places others may take over.
+// View is this process's view of the members from which other members may take over.
 type View interface {
-	// Fresh reports whether nobody can count on a place that is gone from etcd, now or soon, in
-	// that raft term of etcd's. It does not block, and takes no lock.
+	// Fresh reports whether it is certain that no member can rely on a key that etcd has removed, now or soon.
+	// term is etcd's present raft term. Fresh does not block and takes no lock.
 	Fresh(term uint64) bool
-	// Confirm blocks until the view lacks nothing that etcd had done before the call, and reports
-	// whether nobody can count on a place that was gone then; with wait it blocks until nobody can.
+	// Confirm blocks until the view contains all that etcd had committed before the call. It then reports
+	// whether no member can rely on a key that was gone at that time. With wait it blocks until none can.
 	Confirm(ctx context.Context, wait bool) (clear bool, err error)
 }
 
-// clearing holds entries that are first until nobody can count on one that was before them and is gone
-// from etcd, but perhaps too early. One request asks for all that have come since the one before.
+// clearing holds back entries that are first while a former holder may still rely on a key that etcd removed
+// too early. One request serves all entries that arrived since the one before.
 type clearing struct {
 	r    *run
-	wait bool // for those who may still count on theirs; else they are taken to be there
+	wait bool // wait for such holders; otherwise assume that they are still there
 	wake chan struct{}
-	held []*Entry // with the engine's lock held
+	held []*Entry // guarded by Engine.mu
 }
 
 func newClearing(r *run, wait bool) *clearing {
 	return &clearing{r: r, wait: wait, wake: make(chan struct{}, 1)}
 }
 
-// add holds an entry. The lock is held.
+// add holds back an entry. The caller holds Engine.mu.
 func (c *clearing) add(x *Entry) {
 	c.held = append(c.held, x)
 	poke(c.wake)
@@ -53,7 +53,7 @@ func (c *clearing) run() {
 		}
 		held := c.take()
 		if len(held) == 0 {
-			continue // they went with those before
+			continue // an earlier round served them
 		}
 		clear, ok := c.confirm()
 		if !ok {
@@ -67,7 +67,7 @@ func (c *clearing) run() {
 	}
 }
 
-// confirm asks until there is an answer. It returns ok = false when the session is lost.
+// confirm asks the view until it answers. It returns ok = false when the session is lost.
 func (c *clearing) confirm() (clear, ok bool) {
 	retry := c.r.e.retry(watchRetry)
 	for {

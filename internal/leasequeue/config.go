@@ -10,26 +10,26 @@ import (
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 )
 
-// Config is what an engine needs. Client and Keeper are required.
+// Config configures an [Engine]. Client and Keeper are required.
 type Config struct {
-	// Client reaches etcd. It is never closed.
+	// Client reaches etcd. The engine never closes it.
 	Client *clientv3.Client
-	// Keeper has the session that all entries stand on.
+	// Keeper provides the sessions. The entries are on their leases.
 	Keeper *etcdsession.Keeper
-	// View, if set, is a member's mirror of its cluster. With it, a key that went with another member's
-	// lease is not taken over from before that member must know of it: etcd may have ended the lease too
-	// early (see package lingering). Default: what is gone from etcd was given up.
+	// View, if set, is a member's mirror of its cluster. etcd may have ended another member's lease too early
+	// (see package lingering); with a View, an entry that went with that lease is not replaced before its owner
+	// must know that it is gone. Default: a key that is gone from etcd counts as released.
 	View View
-	// RequestTimeout bounds each request to etcd. Default 2 s.
+	// RequestTimeout limits each request to etcd. Default 2 s.
 	RequestTimeout time.Duration
-	// Logger gets one line per event an operator cares about. Default: none.
+	// Logger receives one line per event of interest to an operator. Default: none.
 	Logger hclog.Logger
-	// Random draws the numbers in [0, 1) by which retries get out of step, for a simulation that is to
-	// come out the same again. It must be safe for concurrent use. Default: math/rand's.
+	// Random returns numbers in [0, 1) that spread retries in time. A simulation sets it to be reproducible. It
+	// must be safe for concurrent use. Default: math/rand's.
 	Random func() float64
 }
 
-// validate reports what is wrong with the configuration.
+// validate reports the first required field that is missing.
 func (c Config) validate() error {
 	switch {
 	case c.Client == nil:

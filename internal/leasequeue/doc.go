@@ -1,30 +1,31 @@
-// Package leasequeue keeps entries in queues at etcd: many queues, each with a name, on one
-// session at a time, for many callers in a process. The first entry has what the queue is
-// about: a lock, or a leadership; packages etcdlock, elections and effects make that of it. One
-// [Engine] serves all of them, each with [Queues] under a root of its own.
+// Package leasequeue keeps entries in lease queues in etcd. It serves many named queues and many callers of one
+// process, on one session at a time. The first entry of a queue is granted; packages etcdlock, elections and
+// effects build locks, leadership and effects on that. One [Engine] serves all of them; each has [Queues] under
+// a root of its own.
 //
-// Each entry is a key on the session's lease, and the key with the smallest CreateRevision is
-// the first. Many operations go in one transaction (group commit): what arrives while all lanes
-// have one in flight goes with the next. A transaction carries a number that only the one before it
-// allows, so that one whose answer was lost is known to have been committed, or never to be
-// committed any more; and a request that reaches etcd late leaves nothing behind.
+// Each entry is a key on the session's lease. The key with the smallest CreateRevision is the first. Many
+// operations share one transaction (group commit): operations that arrive while every lane has a transaction in
+// flight go with the next one. Each transaction writes a batch number and is conditional on the number before
+// it. So if its answer is lost, the engine can still find out whether it was committed, or make sure that it
+// never will be. A request that reaches etcd late changes nothing.
 //
-// Waiting entries are notified by a standing watch of the part of all queues that they lie in,
-// one watch for all that wait there, never by one watch each. It is opened before the queue is
-// read, so that etcd notifies at once, and not when it next looks at watchers that lag.
+// A standing watch notifies the waiting entries. All entries of one bucket share a watch. The watch is opened
+// before the queue is read, because etcd serves such a watch at once; a watch that continues from an older
+// revision is served only when etcd next looks at watchers that lag.
 //
 // # Inside
 //
-// What becomes of an entry is decided by package entrystate, and who is first in a queue by package
-// order, both without state or lock. An engine has one mutex, and everything that changes is
-// written under it; what readers need at any moment ([Entry.Valid]) is read without it. Nobody is
-// called back, and no other lock of ours taken, while it is held: callbacks and ended contexts are notices,
-// delivered after it was released (see [Engine.unlock]).
+// Package entrystate decides the state of an entry, and package order the order in a queue; both are pure. An
+// engine has one mutex, and all mutable state is written under it. Readers that may not block, such as
+// [Entry.Valid], use atomics instead. While the mutex is held, no callback runs, no context is cancelled, and
+// no other lock of this module is taken: these are queued as notices and delivered once the mutex is released
+// (see [Engine.unlock]).
 //
-//	Entry ──► outbox ──► lane ──► etcd        an operation, and what came of it
+//	Entry ──► outbox ──► lane ──► etcd        an operation and its outcome
 //	  ▲                    │
 //	  └── place ◄──────────┴── bucket ◄── watch   first in its queue, or gone from it
 //
-// Not promised: that a key which was deleted out of band is missed at once; it takes a
-// third of the TTL.
+// # What is not promised
+//
+// A key that was deleted out of band is not noticed at once, but up to a third of the TTL later.
 package leasequeue

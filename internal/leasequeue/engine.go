@@ -11,24 +11,24 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// Engine is all entries of this process on its session. All methods are safe for concurrent use.
+// Engine serves all entries of this process, on its session. All methods are safe for concurrent use.
 type Engine struct {
 	cfg      Config
-	counters state.Queues // where the numbers of batches lie
-	stream   atomic.Int64 // of watches; counts those that etcd refuses watches on
+	counters state.Queues // root of the batch counters
+	stream   atomic.Int64 // number of the watch stream; grows when etcd refuses watches on it
 
-	// mu is the only lock of the package. Nothing is called with it held that takes another one, but for
-	// context.Cause, or that is not known here.
+	// mu is the only lock of the package. While it is held no unknown code is called, and nothing that takes
+	// another lock, except context.Cause.
 	mu      sync.Mutex
-	notices []func() // to be called when it was released
+	notices []func() // called once mu is released
 	queues  []*Queues
-	run     *run          // on the present session, nil between two
-	changed chan struct{} // closed when run or ended changes, or whether the session may be acted on
+	run     *run          // on the present session; nil between two sessions
+	changed chan struct{} // closed when run, ended, or the usability of the session changes
 	ended   bool
 }
 
-// New makes an engine whose batches are numbered by keys under that root; [Engine.Run] makes it live. One
-// engine to a keeper and root. The error says what is wrong with the configuration.
+// New returns an engine that keeps its batch counters under the given root. It does nothing until [Engine.Run].
+// Use one engine for each keeper and root. The error describes a mistake in the configuration.
 func New(cfg Config, counters state.Queues) (*Engine, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("leasequeue: %w", err)
@@ -36,7 +36,7 @@ func New(cfg Config, counters state.Queues) (*Engine, error) {
 	return &Engine{cfg: cfg.withDefaults(), counters: counters, changed: make(chan struct{})}, nil
 }
 
-// unlock releases the lock, and delivers what came up under it.
+// unlock releases mu and delivers the queued notices.
 func (e *Engine) unlock() {
 	notices := e.notices
 	e.notices = nil
@@ -46,27 +46,27 @@ func (e *Engine) unlock() {
 	}
 }
 
-// with does something with the lock held.
+// with calls do with mu held.
 func (e *Engine) with(do func()) {
 	e.mu.Lock()
 	defer e.unlock()
 	do()
 }
 
-// later has something called when the lock was released, in the order of the calls. The lock is held.
+// later queues a call for the moment when mu is released. Calls run in order. The caller holds mu.
 func (e *Engine) later(call func()) {
 	if call != nil {
 		e.notices = append(e.notices, call)
 	}
 }
 
-// retry is the back-off of one loop.
+// retry returns the back-off of one loop.
 func (e *Engine) retry(p backoff.Policy) backoff.Backoff {
 	return backoff.Backoff{Policy: p, Random: e.cfg.Random}
 }
 
-// Run serves on one session after the other until ctx ends, and returns when all it started
-// has ended. It does not leave the queues: the session's end does.
+// Run serves one session after the other until ctx ends. It returns when all its goroutines have ended. It does
+// not release the entries; they go with the session.
 func (e *Engine) Run(ctx context.Context) {
 	var old *etcdsession.Session
 	for {
@@ -86,7 +86,7 @@ func (e *Engine) Run(ctx context.Context) {
 	e.change()
 }
 
-// begin has entries made on a session.
+// begin lets entries be added on r's session.
 func (e *Engine) begin(r *run) {
 	e.mu.Lock()
 	defer e.unlock()
@@ -100,8 +100,8 @@ func (e *Engine) begin(r *run) {
 	e.change()
 }
 
-// finish lets nothing begin on a session any more, and returns when nothing goes on. Without a session nothing is
-// known.
+// finish stops accepting entries on r's session, waits until its goroutines have ended, and settles what is
+// left. Followers know nothing until the next session.
 func (e *Engine) finish(r *run) {
 	e.mu.Lock()
 	e.run, r.ended = nil, true
@@ -120,11 +120,11 @@ func (e *Engine) finish(r *run) {
 	}
 }
 
-// change notifies all who wait for one. The lock is held.
+// change wakes all that wait for a change. The caller holds mu.
 func (e *Engine) change() {
 	close(e.changed)
 	e.changed = make(chan struct{})
 }
 
-// ready reports whether there is a session. The lock is held.
+// ready reports whether there is a session. The caller holds mu.
 func (e *Engine) ready() bool { return e.run != nil && e.run.ctx.Err() == nil }

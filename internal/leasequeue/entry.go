@@ -15,21 +15,21 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// Why an entry is not first, or not any more.
+// These errors tell why an entry is not granted, or no longer.
 var (
-	// ErrAgain: the place is lost, with the session or out of band; the one that still
-	// wants it queues anew.
+	// ErrAgain is returned when the entry is lost with its session or by an out-of-band change. A caller that
+	// still wants one must enter again.
 	ErrAgain = entrystate.ErrAgain
-	// ErrTaken: who only tries does not wait.
+	// ErrTaken is returned when an entry with Try is not first in its queue.
 	ErrTaken = entrystate.ErrTaken
-	// ErrKeyGone: the key was deleted out of band.
+	// ErrKeyGone reports that the key was deleted out of band.
 	ErrKeyGone = entrystate.ErrKeyGone
-	// ErrLeft is the cause of an entry's context after Leave.
+	// ErrLeft is the cause of an entry's context after Abandon or Leave.
 	ErrLeft = entrystate.ErrLeft
 )
 
-// Entry is one place in a queue, from the request to the end. All methods are safe for concurrent
-// use.
+// Entry represents one entry in a queue, from the request until its key is gone. All methods are safe for
+// concurrent use.
 type Entry struct {
 	Want
 	q     *Queues
@@ -37,30 +37,30 @@ type Entry struct {
 	key   string
 	queue string
 
-	// snapshot is what it is. It is replaced with the engine's lock held.
+	// snapshot is the entry's present state. It is replaced under Engine.mu.
 	snapshot atomic.Pointer[snapshot]
 
-	// With the engine's lock held:
+	// Guarded by Engine.mu:
 
-	settled chan struct{}   // closed when it settles; made when somebody waits for that
-	gone    chan struct{}   // closed when the key is deleted, or etcd refuses that; made when somebody waits for it
-	ctx     context.Context // made when first asked for
+	settled chan struct{}   // closed when the entry settles; made on demand
+	gone    chan struct{}   // closed when the key is deleted, or etcd refuses to delete it; made on demand
+	ctx     context.Context // made on demand
 	cancel  context.CancelCauseFunc
 	uses    []*use
 }
 
-// snapshot is what an entry is at a time. It is never changed.
+// snapshot is the state of an entry at one instant. It is immutable.
 type snapshot struct {
 	entrystate.Place
-	period *etcdsession.Period // in which it came first
+	period *etcdsession.Period // the validity period in which the entry was granted
 }
 
-// use is a context in which somebody works because the entry is first.
+// use is a context that Within has returned and that must end with the grant.
 type use struct{ end context.CancelCauseFunc }
 
 func (x *Entry) now() *snapshot { return x.snapshot.Load() }
 
-// Settled is closed when the entry is first, or never will be: Err says which.
+// Settled returns a channel that is closed once the entry is granted, or never will be. Err tells them apart.
 func (x *Entry) Settled() <-chan struct{} {
 	x.q.e.mu.Lock()
 	defer x.q.e.mu.Unlock()
@@ -73,7 +73,7 @@ func (x *Entry) Settled() <-chan struct{} {
 	return x.settled
 }
 
-// IsSettled reports whether Settled is closed. It reads an atomic alone.
+// IsSettled reports whether the channel of Settled is closed. It reads one atomic.
 func (x *Entry) IsSettled() bool { return x.now().Settled() }
 
 var closed = func() chan struct{} {
@@ -82,17 +82,17 @@ var closed = func() chan struct{} {
 	return c
 }()
 
-// Lost is closed when the session is lost, and with it every place on it.
+// Lost returns a channel that is closed when the session is lost, and the entry with it.
 func (x *Entry) Lost() <-chan struct{} { return x.run.ctx.Done() }
 
-// Session is a context that ends when Lost is closed. The key can stand for so long.
+// Session returns a context that ends when Lost is closed. Until then the key may stand.
 func (x *Entry) Session() context.Context { return x.run.ctx }
 
-// Lease is the id of the lease that its key is on.
+// Lease returns the id of the lease that holds the key.
 func (x *Entry) Lease() int64 { return int64(x.run.s.ID()) }
 
-// Err is why a settled entry is not first, and was never: ErrAgain, ErrTaken, or what etcd
-// refused; nil if it is or was.
+// Err returns the reason why a settled entry was never granted: ErrAgain, ErrTaken, or etcd's error. It returns
+// nil if the entry is or was granted.
 func (x *Entry) Err() error {
 	now := x.now()
 	if now.Claim == entrystate.First {
@@ -101,12 +101,12 @@ func (x *Entry) Err() error {
 	return now.Err
 }
 
-// Token is the CreateRevision of the key of an entry that is first, and larger than that of
-// all who were before.
+// Token returns the CreateRevision of the entry's key, and 0 while it is unknown. The token of a granted entry
+// is larger than those of all former holders.
 func (x *Entry) Token() int64 { return x.now().Create }
 
-// Context is that of an entry which is first: it ends when it is not any more, at the
-// session's deadline at the latest, with ErrLeft, ErrKeyGone or a session.LostError.
+// Context returns the context of a granted entry. It ends when the entry may no longer be acted on, at the
+// session's deadline at the latest, with ErrLeft, ErrKeyGone or a session.LostError as its cause.
 func (x *Entry) Context() context.Context {
 	x.q.e.mu.Lock()
 	made := x.ctx
@@ -124,7 +124,7 @@ func (x *Entry) Context() context.Context {
 	}
 	x.q.e.mu.Unlock()
 	switch {
-	case made != nil: // by another caller, meanwhile
+	case made != nil: // another caller made it meanwhile
 		own.end(nil)
 		return made
 	case over != nil:
@@ -133,8 +133,8 @@ func (x *Entry) Context() context.Context {
 	return ctx
 }
 
-// Within is wait.Within of ctx and Context, for many entries: nothing of it stays with the entry
-// after stop.
+// Within is like wait.Within of ctx and Context. It suits many calls on one entry: stop releases everything
+// that it added to the entry.
 func (x *Entry) Within(ctx context.Context) (_ context.Context, stop func()) {
 	ctx, end := wait.WithinCause(ctx, x.Period())
 	u := &use{end}
@@ -155,9 +155,9 @@ func (x *Entry) Within(ctx context.Context) (_ context.Context, stop func()) {
 	}
 }
 
-// Over is why an entry that came first may not be acted on any more; nil while it may. Where the
-// session was lost before the entry was revoked, it is what it was revoked with, and the cause of
-// its contexts the session's.
+// Over returns the reason why a granted entry may no longer be acted on, or nil while it may. If the session
+// was lost first and the entry revoked later, Over returns the cause of the revocation, but the cause of the
+// contexts is the session's.
 func (x *Entry) Over() error { return x.now().over() }
 
 func (s *snapshot) over() error {
@@ -167,73 +167,72 @@ func (s *snapshot) over() error {
 	return context.Cause(s.period.Context())
 }
 
-// Valid reports whether an entry that came first may be acted on at this instant. It reads atomics and the clock
-// alone.
+// Valid reports whether a granted entry may be acted on at this instant. It reads atomics and the clock, and
+// takes no lock.
 func (x *Entry) Valid() bool {
 	now := x.now()
 	return now.MayAct() && now.period.Valid()
 }
 
-// Stands is Valid, but for a process that stood still for a moment; see [etcdsession.Period.Stands].
+// Stands is like Valid, but stays true over a short pause of the process; see [etcdsession.Period.Stands].
 func (x *Entry) Stands() bool {
 	now := x.now()
 	return now.MayAct() && now.period.Stands()
 }
 
-// Kept is Stands, but for a place that was revoked: it reports whether its key is to stand still.
+// Kept is like Stands, but also true for a revoked entry: it reports whether the key must still exist.
 func (x *Entry) Kept() bool {
 	now := x.now()
 	return now.Kept() && now.period.Stands()
 }
 
-// Period is the context of the validity period in which an entry came first: Revoke does not end it.
+// Period returns the context of the validity period in which the entry was granted. Revoke does not end it.
 func (x *Entry) Period() context.Context { return x.now().period.Context() }
 
-// Key is the entry's in etcd; while the entry is first, its CreateRevision is the token.
+// Key returns the entry's key in etcd. Its CreateRevision is the token.
 func (x *Entry) Key() string { return x.key }
 
-// Guard holds in a transaction exactly while the entry's key stands.
+// Guard returns a condition that holds in a transaction if and only if the entry's key still stands.
 func (x *Entry) Guard() clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(x.key), "=", x.Token())
 }
 
-// Revoke ends what is done in a place that is first, with that cause. The key stands until the
-// place is abandoned.
+// Revoke ends the contexts of a granted entry with cause. The key stands until the entry is abandoned.
 func (x *Entry) Revoke(cause error) {
 	x.q.e.mu.Lock()
 	defer x.q.e.unlock()
 	x.turn(x.now().Revoke(cause))
 }
 
-// Abandon gives the place up, wherever it is, and does not block.
+// Abandon releases the entry in any state. It does not block.
 func (x *Entry) Abandon() {
 	x.q.e.mu.Lock()
 	defer x.q.e.unlock()
 	x.turn(x.now().Abandon())
 }
 
-// Leave gives up a place that is first, and blocks as Gone does, with its error. If the place was
-// lost before it was given up, lost is why.
+// Leave releases a granted entry and blocks until its key is gone, like Gone, with the same errors. If the
+// entry was lost before, the result lost holds the reason.
 func (x *Entry) Leave(ctx context.Context) (lost, err error) {
 	if now := x.now(); now.MayAct() && !now.period.Valid() {
-		now.period.Confirm(ctx) // whether it was lost while the process stood still
+		now.period.Confirm(ctx) // asks etcd whether the entry was lost while the process was paused
 	}
 	lost = x.leave()
 	err = x.Gone(ctx)
 	if now := x.now(); errors.Is(lost, lifecycle.ErrStopped) && (now.Key == entrystate.Gone || now.Refused != nil) {
-		lost = nil // it was asked to end, and has, in time
+		lost = nil // the entry was asked to end, and did so in time
 	}
 	return lost, err
 }
 
-// leave gives a place that is first up, and says how it was lost before; nil: it was not.
+// leave releases a granted entry. It returns the reason if the entry was lost before, otherwise nil.
 func (x *Entry) leave() (lost error) {
 	x.q.e.mu.Lock()
 	defer x.q.e.unlock()
 	if now := x.now(); now.MayAct() && !now.period.Stands() {
 		cause := context.Cause(now.period.Context())
 		if cause == nil {
-			cause = &session.LostError{Reason: session.ReasonExpired} // and its own loop has not looked yet
+			cause = &session.LostError{Reason: session.ReasonExpired} // the session's own loop has not noticed yet
 		}
 		x.turn(x.now().Lapse(cause), entrystate.Orders{})
 	}
@@ -242,15 +241,15 @@ func (x *Entry) leave() (lost error) {
 	return lost
 }
 
-// Gone blocks until the key of an abandoned place is deleted, or the session is lost, and with it the
-// key. It ends before with ctx's cause: the key is then deleted as soon as etcd answers; or with what
-// etcd refused: the place is then in everybody's way until etcd allows it, which is asked every third
-// of a TTL, or the session ends.
+// Gone blocks until the key of an abandoned entry is deleted, or goes with its session. If ctx ends first, it
+// returns ctx's cause, and the key is deleted as soon as etcd answers. If etcd refuses the deletion, it returns
+// etcd's error; the entry then blocks its queue until the session ends or etcd allows the deletion, which is
+// retried every third of a TTL.
 func (x *Entry) Gone(ctx context.Context) error {
 	select {
 	case <-x.whenGone():
 		return x.now().Refused
-	case <-x.run.ctx.Done(): // the lease ends, or has
+	case <-x.run.ctx.Done(): // the lease ends, or has ended
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -269,10 +268,10 @@ func (x *Entry) whenGone() <-chan struct{} {
 	return x.gone
 }
 
-// turn has an entry be what it is now, and carries out what that takes. The lock is held.
+// turn stores the entry's new state and carries out the orders. The caller holds Engine.mu.
 func (x *Entry) turn(p entrystate.Place, o entrystate.Orders) { x.turnIn(x.now().period, p, o) }
 
-// turnIn is turn of one that may come first, in that validity period.
+// turnIn is like turn, for an entry that may be granted in the given validity period.
 func (x *Entry) turnIn(period *etcdsession.Period, p entrystate.Place, o entrystate.Orders) {
 	before := x.now()
 	if o == (entrystate.Orders{}) && before.Same(p) {
@@ -286,7 +285,7 @@ func (x *Entry) turnIn(period *etcdsession.Period, p entrystate.Place, o entryst
 	x.carryOut(o)
 }
 
-// inSession is turn of one that may come first, if its session can be acted on.
+// inSession is like turn, for a decision that depends on the state of the session.
 func (x *Entry) inSession(decide func(entrystate.Session) (entrystate.Place, entrystate.Orders)) {
 	r := x.run
 	period := r.s.Period()
@@ -294,7 +293,7 @@ func (x *Entry) inSession(decide func(entrystate.Session) (entrystate.Place, ent
 	x.turnIn(period, p, o)
 }
 
-// carryOut does what is ordered. The lock is held.
+// carryOut carries out the orders. The caller holds Engine.mu.
 func (x *Entry) carryOut(o entrystate.Orders) {
 	r := x.run
 	if o.List {
@@ -310,7 +309,7 @@ func (x *Entry) carryOut(o entrystate.Orders) {
 	switch {
 	case stops && o.Delete:
 		x.stop()
-		r.e.later(func() { r.e.with(x.delete) }) // only then
+		r.e.later(func() { r.e.with(x.delete) }) // after the contexts have ended
 	case stops:
 		x.stop()
 	case o.Delete:
@@ -332,7 +331,7 @@ func (x *Entry) carryOut(o entrystate.Orders) {
 	}
 }
 
-// stop ends what is done because the entry is first, when the lock was released. The lock is held.
+// stop ends the contexts of the grant once Engine.mu is released. The caller holds Engine.mu.
 func (x *Entry) stop() {
 	ends := make([]context.CancelCauseFunc, 0, 1+len(x.uses))
 	if x.cancel != nil {
@@ -343,30 +342,32 @@ func (x *Entry) stop() {
 	}
 	x.q.e.later(func() {
 		for _, end := range ends {
-			end(x.now().Why()) // the first reason, in whatever order such notices are delivered
+			end(x.now().Why()) // all end with the first reason, in whatever order the notices are delivered
 		}
 	})
 }
 
-// delete has the key deleted. The lock is held.
+// delete requests the deletion of the key. The caller holds Engine.mu.
 func (x *Entry) delete() { x.run.outbox.add(op{entry: x}) }
 
-// created: its key was, at that revision, first in its queue or not. The lock is held.
+// created records that the key was created at revision, and whether it was first in its queue. The caller holds
+// Engine.mu.
 func (x *Entry) created(revision int64, first bool) {
 	x.inSession(func(s entrystate.Session) (entrystate.Place, entrystate.Orders) {
 		return x.now().Created(revision, first, s)
 	})
 }
 
-// atHead: it is the first in its queue. The lock is held.
+// atHead records that the entry is first in its queue. The caller holds Engine.mu.
 func (x *Entry) atHead() {
 	x.inSession(func(s entrystate.Session) (entrystate.Place, entrystate.Orders) { return x.now().AtHead(s) })
 }
 
-// confirmed: nobody counts on being first still who was before it; or somebody may. The lock is held.
+// confirmed records whether it is certain that no former holder still relies on its entry. The caller holds
+// Engine.mu.
 func (x *Entry) confirmed(clear bool) {
 	x.inSession(func(s entrystate.Session) (entrystate.Place, entrystate.Orders) { return x.now().Confirmed(clear, s) })
 }
 
-// end settles an entry that is not first. The lock is held.
+// end settles an entry that was not granted. The caller holds Engine.mu.
 func (x *Entry) end(err error) { x.turn(x.now().End(err)) }

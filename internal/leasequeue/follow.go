@@ -8,31 +8,31 @@ import (
 	"github.com/goverse/goverse/internal/leasequeue/order"
 )
 
-// part is what of a queue is followed.
+// part is one of the two things that a Follower follows.
 type part int8
 
 const (
-	ofQueue    part = iota // who stands in it
-	ofRequests             // what is requested about it, and about all others in the bucket: it is little
+	ofQueue    part = iota // the entries of the queue
+	ofRequests             // the requests in its bucket, about this queue and all others: there are few
 	parts
 )
 
-// Follower knows one queue and the requests about it, on one session after the other, until it is
-// stopped.
+// Follower keeps the content of one queue and of the requests about it up to date, over all sessions, until
+// Stop.
 type Follower struct {
 	q       *Queues
 	queue   string
 	changed func()
-	known   [parts]atomic.Pointer[order.Queue] // replaced with the engine's lock held
+	known   [parts]atomic.Pointer[order.Queue] // replaced under Engine.mu
 	stopped atomic.Bool
 
-	// With the engine's lock held:
+	// Guarded by Engine.mu:
 
-	delivered [parts]bool // by the present bucket
+	delivered [parts]bool // whether the present bucket has delivered that part
 }
 
-// Follow has the queue of that name followed. changed is called after every change of what the
-// follower knows; it must not block.
+// Follow returns a follower of the queue with that name. changed is called after each change that the follower
+// learns of. It must not block.
 func (q *Queues) Follow(name string, changed func()) *Follower {
 	f := &Follower{q: q, queue: q.keys.Queue(name), changed: changed}
 	q.e.mu.Lock()
@@ -44,8 +44,8 @@ func (q *Queues) Follow(name string, changed func()) *Follower {
 	return f
 }
 
-// Queue is who stands in the queue as far as this process knows; it is not Known before the
-// first read, without a session, and after Stop.
+// Queue returns the queue as far as this process knows it. It is not Known before the first read, without a
+// session, and after Stop.
 func (f *Follower) Queue() order.Queue {
 	if q := f.known[ofQueue].Load(); q != nil && !f.stopped.Load() {
 		return *q
@@ -53,8 +53,8 @@ func (f *Follower) Queue() order.Queue {
 	return order.Queue{}
 }
 
-// Requests are those about the queue as far as this process knows, the first made first; none
-// where Queue would not be Known.
+// Requests returns the known requests about the queue, the oldest first. It returns none while Queue is not
+// Known.
 func (f *Follower) Requests() []order.Entry {
 	q := f.known[ofRequests].Load()
 	if q == nil || len(q.Entries()) == 0 || f.stopped.Load() {
@@ -66,7 +66,7 @@ func (f *Follower) Requests() []order.Entry {
 		func(x order.Entry) bool { return !strings.HasPrefix(x.Key, ours) })
 }
 
-// Stop ends the following. changed may still be called once.
+// Stop ends the follower. changed may still be called once.
 func (f *Follower) Stop() {
 	f.stopped.Store(true)
 	f.q.e.mu.Lock()
@@ -77,7 +77,7 @@ func (f *Follower) Stop() {
 	}
 }
 
-// forget: nothing is known any more. The lock is held.
+// forget drops all that is known. The caller holds Engine.mu.
 func (f *Follower) forget() {
 	for p := range parts {
 		f.known[p].Store(nil)
@@ -85,7 +85,7 @@ func (f *Follower) forget() {
 	f.q.e.later(f.changed)
 }
 
-// follow has the bucket tell the follower. The lock is held.
+// follow subscribes the follower to its bucket. The caller holds Engine.mu.
 func (r *run) follow(f *Follower) {
 	b := r.bucket(f.q, f.queue)
 	if b == nil {
@@ -99,7 +99,7 @@ func (r *run) follow(f *Follower) {
 	poke(b.wake)
 }
 
-// unfollow is the end of that. The lock is held.
+// unfollow undoes follow. The caller holds Engine.mu.
 func (r *run) unfollow(f *Follower) {
 	b := r.buckets[f.q.keys.BucketOf(f.queue)]
 	if b == nil {
@@ -112,7 +112,7 @@ func (r *run) unfollow(f *Follower) {
 	}
 }
 
-// deliver tells those who follow a queue what is new to them. The lock is held.
+// deliver passes changes of a queue on to its followers. The caller holds Engine.mu.
 func (b *bucket) deliver(prefix string, at *followed) {
 	if len(at.followers) == 0 {
 		return

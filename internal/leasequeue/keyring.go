@@ -6,22 +6,23 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// keyring knows which keys nobody gets at present though no entry has them. All with the engine's lock held.
+// keyring chooses keys for new entries, and knows those that are reserved though no entry uses them. The caller
+// of each method holds Engine.mu.
 type keyring struct {
-	number int64          // the last that was drawn, where the least were not free
-	barred map[string]int // by how many requests may still write or delete them
-	// unconfirmed are barred keys that stand or do not, and will not be put any more.
+	number int64          // last number used beyond sameName
+	barred map[string]int // number of requests in flight that may still write or delete the key
+	// unconfirmed holds barred keys that may exist in etcd and will not be put any more.
 	unconfirmed []string
 }
 
 func newKeyring() keyring { return keyring{barred: map[string]int{}} }
 
-// sameName is up to how many entries of one name use the least numbers that are free.
+// sameName limits the entries of one name that reuse the smallest free numbers.
 const sameName = 64
 
-// free is a key that no entry has, and its queue. Those that were used before are preferred: etcd keeps a
-// trace of each key that ever was, until it compacts, and steps over them when it reads a
-// queue. A key is free when it is known that etcd has it no more. The lock is held.
+// free returns a key that is free, and its queue. It prefers keys used before: etcd keeps a trace of each key
+// until it compacts, and steps over all traces when it reads a queue. A key is free once it is known to be
+// absent from etcd. The caller holds Engine.mu.
 func (r *run) free(x *Entry) (key, queue string) {
 	keys, traits := x.q.keysOf(x.Request), state.Traits{Shared: x.Shared, Priority: x.Priority}
 	for number := int64(1); ; number++ {
@@ -36,11 +37,11 @@ func (r *run) free(x *Entry) (key, queue string) {
 	}
 }
 
-// bar keeps a key from being given out, until unbar.
+// bar reserves the key until it is unbarred.
 func (k *keyring) bar(key string) { k.barred[key]++ }
 
-// unbar: no request is under way any more that writes or deletes these keys. One that was to be
-// put may have been, unknown to us: it is free when it was seen that it was not.
+// unbar records that no request in flight can write or delete these keys any more. A key that was to be put may
+// exist; it stays reserved until a read shows that it is absent.
 func (k *keyring) unbar(resolved []op) {
 	for _, o := range resolved {
 		if o.enter {
@@ -51,21 +52,21 @@ func (k *keyring) unbar(resolved []op) {
 	}
 }
 
-// unbarOne is unbar for one reason out of all.
+// unbarOne removes one of the reasons for which the key is barred.
 func (k *keyring) unbarOne(key string) {
 	if k.barred[key]--; k.barred[key] == 0 {
 		delete(k.barred, key)
 	}
 }
 
-// takeUnconfirmed are the unconfirmed ones, which are confirmed now, or put back.
+// takeUnconfirmed removes and returns the unconfirmed keys. The caller must pass each to confirmed.
 func (k *keyring) takeUnconfirmed() []string {
 	keys := k.unconfirmed
 	k.unconfirmed = nil
 	return keys
 }
 
-// confirmed: the key is not in etcd, or that is not known.
+// confirmed records whether the key is known to be absent from etcd.
 func (k *keyring) confirmed(key string, gone bool) {
 	if gone {
 		k.unbarOne(key)

@@ -14,33 +14,33 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// laneRetry is how long to wait after a batch, or a read of who is first, that etcd did not answer.
+// laneRetry is the pause after a batch, or a read of queues, that failed.
 var laneRetry = backoff.Policy{First: 10 * time.Millisecond, Last: time.Second}
 
-// lane sends batches of operations one after the other. Each batch is committed under the
-// condition that the one before it is the last that was committed, and puts down its own number. So a
-// batch without an answer is resolved for good by another one: either its number is there, or it can
-// never be any more.
+// lane sends batches of operations one after the other. Each batch writes its number to the lane's counter, on
+// the condition that the counter is as the batch before left it. If an answer is lost, a later transaction
+// resolves the outcome for good: either the counter holds the batch's number, or the batch can never be
+// committed any more.
 type lane struct {
 	r        *run
-	counter  string // the key that has the number of the last batch
+	counter  string // key that holds the number of the last batch
 	composer *composer
-	limit    int // of operations in a batch
+	limit    int // limits the operations in a batch
 
-	number   int64 // of the last batch that was committed, or tried
-	modified int64 // ModRevision of the counter; 0: it is not there
-	open     bool  // an attempt of that number may still be committed
+	number   int64 // of the last batch that was committed or attempted
+	modified int64 // ModRevision of the counter; 0 means that it does not exist
+	open     bool  // an attempt with that number may still be committed
 
-	delayed  []op // who leaves, taken beside a batch that cannot be committed at present
-	finished []op // of which the outbox is to be notified
-	barred   []op // whose keys such an attempt may still write or delete
+	delayed  []op // deletions taken beside a batch that cannot be committed at present
+	finished []op // not yet reported to the outbox
+	barred   []op // their keys may still be written or deleted by such an attempt
 }
 
 func newLane(r *run, i int) *lane {
 	return &lane{r: r, counter: r.e.counters.Batches(int64(r.s.ID()), i), composer: newComposer(r.s.ID()), limit: mostOps}
 }
 
-// run sends what there is, until the session is lost.
+// run sends batches until the session is lost.
 func (l *lane) run() {
 	for {
 		batch := l.take()
@@ -55,14 +55,13 @@ func (l *lane) run() {
 		if !l.remove(batch) && !l.commit(batch) {
 			return
 		}
-		// Who was notified may want something at once: it goes with the next batch, if it may
-		// run before that is taken.
+		// Let the notified goroutines run first: what they request at once can go with the next batch.
 		runtime.Gosched()
 		l.done()
 	}
 }
 
-// take is the next batch.
+// take returns the next batch.
 func (l *lane) take() []op {
 	l.r.e.mu.Lock()
 	defer l.r.e.mu.Unlock()
@@ -71,7 +70,7 @@ func (l *lane) take() []op {
 	return l.r.outbox.take(l.limit, delayed...)
 }
 
-// done lets those follow who wait for what is finished.
+// done reports finished operations to the outbox, which releases those that wait for them.
 func (l *lane) done() {
 	l.r.e.mu.Lock()
 	defer l.r.e.mu.Unlock()
@@ -79,8 +78,8 @@ func (l *lane) done() {
 	l.finished = l.finished[:0]
 }
 
-// remove sends a batch that is one deletion without a number, which is less work for etcd: under the
-// key's own condition it may be committed late, or twice. It reports whether that resolved it.
+// remove sends a batch that is a single deletion. It needs no number, which saves etcd work: its condition is
+// on the key itself, so it may be committed late or twice. remove reports whether the outcome is resolved.
 func (l *lane) remove(batch []op) bool {
 	if len(batch) != 1 || batch[0].enter {
 		return false
@@ -100,7 +99,7 @@ func (l *lane) remove(batch []op) bool {
 	return true
 }
 
-// commit commits the batch, and notifies its entries. It returns false when the session is lost.
+// commit commits the batch and notifies its entries. It returns false when the session is lost.
 func (l *lane) commit(batch []op) bool {
 	retry := l.r.e.retry(laneRetry)
 	l.number++
@@ -112,8 +111,8 @@ func (l *lane) commit(batch []op) bool {
 			l.notify(batch, resp)
 			return true
 		case err == nil:
-			// The counter is not as it was left. An earlier attempt was committed, though nobody
-			// said so; or it was changed out of band.
+			// The counter has changed. Either an earlier attempt was committed and its answer lost, or it was
+			// changed out of band.
 			if l.acknowledged(resp) {
 				return l.complete(batch)
 			}
@@ -129,9 +128,9 @@ func (l *lane) commit(batch []op) bool {
 		tooMuch := errors.Is(err, rpctypes.ErrTooManyOps) || tooLarge(err)
 		switch {
 		case denied && l.open && !errors.Is(unresolved, rpctypes.ErrPermissionDenied), tooMuch && l.open:
-			// First it must be known what came of the attempts before.
+			// The outcome of earlier attempts must be known first.
 		case denied && l.open:
-			// Not even that may be asked: all is denied to all.
+			// Even that question is denied, so everything is denied.
 			l.r.e.with(func() {
 				for _, o := range batch {
 					l.refuse(o, err)
@@ -139,7 +138,7 @@ func (l *lane) commit(batch []op) bool {
 			})
 			return true
 		case (denied || tooMuch) && len(batch) > 1:
-			// What was refused is refused to those alone whom it concerns.
+			// Halve, so that a refusal affects only the entries that cause it.
 			half := len(batch) / 2
 			if tooMuch {
 				l.limit = max(2, l.limit/2)
@@ -149,7 +148,7 @@ func (l *lane) commit(batch []op) bool {
 			l.r.e.with(func() { l.refuse(batch[0], err) })
 			return true
 		case errors.Is(err, rpctypes.ErrLeaseNotFound):
-			l.r.s.Check() // it finds out why
+			l.r.s.Check() // it finds out the reason
 		case errors.Is(err, rpctypes.ErrNoSpace):
 			if batch = l.drainBatch(batch); len(batch) == 0 {
 				return true
@@ -161,7 +160,7 @@ func (l *lane) commit(batch []op) bool {
 	}
 }
 
-// send makes one attempt.
+// send makes one attempt to commit the batch.
 func (l *lane) send(batch []op) (*clientv3.TxnResponse, error) {
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(l.r.ctx), l.r.e.cfg.RequestTimeout)
 	defer cancel()
@@ -170,10 +169,11 @@ func (l *lane) send(batch []op) (*clientv3.TxnResponse, error) {
 		Then(l.composer.compose(l.counter, l.number, batch)...).Else(clientv3.OpGet(l.counter)).Commit()
 }
 
-// apart is how many conditions of their own etcd takes in a transaction, with room to spare.
+// apart limits the nested transactions with a condition of their own in one transaction. It leaves room to
+// etcd's limit.
 const apart = levelOps / 2
 
-// drainBatch releases who leaves, in the batch and behind it, while nobody can enter. It returns
+// drainBatch releases leaving entries of the batch and of the outbox while no key can be created. It returns
 // the rest of the batch.
 func (l *lane) drainBatch(batch []op) []op {
 	l.r.e.with(func() {
@@ -183,8 +183,8 @@ func (l *lane) drainBatch(batch []op) []op {
 	return l.release(batch)
 }
 
-// release deletes the keys of those who leave, without a number, so each under its own
-// condition: it may be committed late. It returns the rest of the batch.
+// release deletes the keys of leaving entries in batch. The deletions carry no number, but each has its own
+// key's condition, so they may be committed late. release returns the rest of the batch.
 func (l *lane) release(batch []op) []op {
 	var leaving, rest []op
 	limit := min(apart, max(1, l.limit/2))
@@ -201,7 +201,7 @@ func (l *lane) release(batch []op) []op {
 	return append(l.releaseAll(leaving), rest...)
 }
 
-// releaseAll is release of those who leave, in one transaction. It returns those that have to be tried again.
+// releaseAll deletes the keys in one transaction. It returns the operations that must be tried again.
 func (l *lane) releaseAll(leaving []op) []op {
 	ops := make([]clientv3.Op, len(leaving))
 	for i, o := range leaving {
@@ -231,15 +231,15 @@ func (l *lane) releaseAll(leaving []op) []op {
 	return leaving
 }
 
-// left: the key was deleted. The lock is held.
+// left records that the key was deleted. The caller holds Engine.mu.
 func (l *lane) left(o op) {
 	o.entry.q.denied = false
 	l.finish(o)
 	o.entry.turn(o.entry.now().Deleted())
 }
 
-// finish: the operation is done with. If an attempt may still be committed that puts or deletes the key,
-// nobody gets it until that is resolved. The lock is held.
+// finish records that the operation is finished. If an attempt that puts or deletes the key may still be
+// committed, the key stays reserved until that is resolved. The caller holds Engine.mu.
 func (l *lane) finish(o op) {
 	l.finished = append(l.finished, o)
 	if l.open {
@@ -248,14 +248,14 @@ func (l *lane) finish(o op) {
 	}
 }
 
-// entered: the key was created at that revision. The lock is held.
+// entered records that the key was created at revision. The caller holds Engine.mu.
 func (l *lane) entered(o op, revision int64, first bool) {
 	o.entry.q.denied = false
 	l.finished = append(l.finished, o)
 	o.entry.created(revision, first)
 }
 
-// notify reports to the entries what came of a batch that was committed.
+// notify passes the results of a committed batch on to its entries.
 func (l *lane) notify(batch []op, resp *clientv3.TxnResponse) {
 	l.r.saw(resp.Header)
 	all := answers(resp)
@@ -272,8 +272,8 @@ func (l *lane) notify(batch []op, resp *clientv3.TxnResponse) {
 	})
 }
 
-// refuse ends an entry that etcd refuses to write, or puts off to delete it; its key is not
-// free, then. The lock is held.
+// refuse handles a refusal by etcd: it ends an entry that cannot be created, and schedules a deletion for
+// later. The key stays in use then. The caller holds Engine.mu.
 func (l *lane) refuse(o op, err error) {
 	l.finish(o)
 	x := o.entry
@@ -292,7 +292,7 @@ func (l *lane) refuse(o op, err error) {
 	l.r.putOff(x)
 }
 
-// ahead reports whether the entry is first, as its own transaction has seen it.
+// ahead reports whether the entry is granted by its queue as read.
 func ahead(x *Entry, found *clientv3.GetResponse) bool {
 	if !x.Shared {
 		return len(found.Kvs) > 0 && string(found.Kvs[0].Key) == x.key

@@ -12,36 +12,37 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// Query says which queues List is to find.
+// Query selects the queues that [List] returns.
 type Query struct {
-	// After leaves out the queues up to that name, in List's order.
+	// After skips all queues up to and including that name, in the order of List.
 	After string
-	// Limit is how many to find at most, from 1 up.
+	// Limit limits the number of queues. It must be at least 1.
 	Limit int
-	// Entries is how many entries of each to read at most; 0: all.
+	// Entries limits the entries read of each queue; 0 means all.
 	Entries int
 }
 
-// Found is one queue as it stood at one revision.
+// Found is one queue at one revision.
 type Found struct {
 	Name string
-	// Entries are the first in it, the first first: all, or as many as the query asked for.
+	// Entries holds the first entries in order: all, or as many as the query allows.
 	Entries []order.Entry
-	// Length is how many stand in it.
+	// Length counts all entries of the queue.
 	Length int
 }
 
 const (
-	// keysAtOnce is how many keys a request reads to find names, without their values.
+	// keysAtOnce limits the keys, without values, that one request reads to find names.
 	keysAtOnce = 1000
-	// queuesAtOnce is how many queues a transaction reads; etcd takes 128.
+	// queuesAtOnce limits the queues that one transaction reads. etcd allows 128.
 	queuesAtOnce = 50
 )
 
-// List reads which queues somebody stands in, in the order of their keys in etcd, and changes nothing; more
-// says that there are others behind the last. Each is read at one revision, and not all at the same: what
-// changes meanwhile may be missed. It costs a request for a thousand keys, and one for fifty queues. Errors
-// are etcd's, and a lifecycle.UnfinishedError with what was found until ctx's deadline.
+// List returns the queues that have entries, in the order of their keys in etcd. It changes nothing. more
+// reports whether others follow the last one. Each queue is read at one revision, but not all at the same:
+// changes made meanwhile may be missed. It costs one request for a thousand keys and one for fifty queues. It
+// returns etcd's errors, and a lifecycle.UnfinishedError with the queues found so far if ctx's deadline passes
+// first.
 func List(ctx context.Context, client *clientv3.Client, queues state.Queues, q Query) (found []Found, more bool,
 	err error) {
 	ctx = clientv3.WithRequireLeader(ctx)
@@ -49,7 +50,7 @@ func List(ctx context.Context, client *clientv3.Client, queues state.Queues, q Q
 	if q.After != "" {
 		from = clientv3.GetPrefixRangeEnd(queues.Queue(q.After))
 	}
-	after := "" // up to which name everything was read
+	after := "" // the last name that was read
 	for {
 		names, next, err := names(ctx, client, queues, from, end)
 		if err != nil {
@@ -74,8 +75,9 @@ func List(ctx context.Context, client *clientv3.Client, queues state.Queues, q Q
 	}
 }
 
-// names reads one page of keys: the names of the queues in it, and where the next one begins, "" if there is
-// none. The rest of a queue, or of what is none, that does not end within the page is passed over.
+// names reads one page of keys. It returns the names of the queues in it and the key at which the next page
+// begins, or "" if there is none. The rest of a queue that does not end within the page is skipped, as is any
+// other key's.
 func names(ctx context.Context, client *clientv3.Client, queues state.Queues, from, end string) (found []string,
 	next string, err error) {
 	resp, err := client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithKeysOnly(),
@@ -96,7 +98,7 @@ func names(ctx context.Context, client *clientv3.Client, queues state.Queues, fr
 	return found, clientv3.GetPrefixRangeEnd(last[:strings.LastIndexByte(last, '/')+1]), nil
 }
 
-// readAll reads queues at one revision. Those in which nobody stands any more are left out.
+// readAll reads queues at one revision. It leaves out empty ones.
 func readAll(ctx context.Context, client *clientv3.Client, queues state.Queues, names []string, limit int) (
 	found []Found, err error) {
 	var reads []clientv3.Op
@@ -122,7 +124,7 @@ func readAll(ctx context.Context, client *clientv3.Client, queues state.Queues, 
 	return found, nil
 }
 
-// Read reads one queue as List does; one in which nobody stands has no entries.
+// Read reads one queue, as List does. An empty queue has no entries.
 func Read(ctx context.Context, client *clientv3.Client, queues state.Queues, name string, limit int) (Found, error) {
 	found, err := readAll(clientv3.WithRequireLeader(ctx), client, queues, []string{name}, limit)
 	if err != nil || len(found) == 0 {

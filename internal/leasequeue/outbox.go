@@ -2,13 +2,13 @@ package leasequeue
 
 import "slices"
 
-// op creates the key of an entry, or deletes it.
+// op creates or deletes the key of an entry.
 type op struct {
 	entry *Entry
 	enter bool
 }
 
-// cost is how many of etcd's operations it takes.
+// cost returns the number of etcd operations that it takes.
 func (o op) cost() int {
 	if o.enter {
 		return 2
@@ -16,8 +16,8 @@ func (o op) cost() int {
 	return 1
 }
 
-// apart are its queues if it is not to go with those of others: etcd denies them, and it is found out one by one
-// which of a batch are, for which the others would wait.
+// apart returns the op's queues if it must not share a batch with others, or nil. etcd has denied these queues.
+// It takes a search by halves to find the denied operations in a batch, and the others would wait for that.
 func (o op) apart() *Queues {
 	if o.entry.q.denied {
 		return o.entry.q
@@ -25,29 +25,29 @@ func (o op) apart() *Queues {
 	return nil
 }
 
-// outbox is what is to be sent; the lanes take from it. A lane that has nothing under way begins
-// at once, so that nobody waits for an answer that is not his own while another lane is free.
+// outbox holds the operations to be sent. The lanes take batches from it. A lane with nothing in flight starts
+// at once, so no operation waits for another one's answer while a lane is free.
 //
-// Of one queue at most one who enters is under way: those of one transaction would be equally
-// first. And nobody enters while another one's deletion is under way, except with it in one
-// transaction: who has left is not there for those who come later.
+// At most one creation per queue is in flight, because two keys created in one transaction would be equally
+// first. No key is created in a queue while a deletion in that queue is in flight in another batch: a later
+// entry must not find one that has left.
 //
-// All methods are called with the engine's lock held.
+// The caller of each method holds Engine.mu.
 type outbox struct {
-	wake chan struct{} // there may be something to take
+	wake chan struct{} // receives when there may be something to take
 
-	underway int // etcd's operations that were taken and are not done
+	underway int // etcd operations that were taken and are not done
 	leaving  []op
-	ready    []op            // to enter, of each queue at most one
-	lines    map[string]line // by queue; none that says nothing
-	peak     int             // of them since there were none
+	ready    []op            // creations, at most one per queue
+	lines    map[string]line // by queue; queues without restrictions have none
+	peak     int             // most lines since there were none
 }
 
-// line is what stands between those who want to enter a queue and the next batch.
+// line holds the state of one queue that delays its next creation.
 type line struct {
-	leaving  int  // deletions under way
-	entering bool // one is ready, or under way
-	behind   []op // who enters then, in order
+	leaving  int  // deletions in flight
+	entering bool // a creation is ready or in flight
+	behind   []op // creations that follow, in order
 }
 
 func newOutbox() *outbox {
@@ -70,12 +70,12 @@ func (b *outbox) add(o op) {
 	poke(b.wake)
 }
 
-// take is the next batch of at most that many of etcd's operations, for done to be called with
-// when it is finished. It begins with those that were taken before and are not finished. Who leaves
-// goes first: others wait for that.
+// take returns the next batch, of at most limit etcd operations. The caller must call done for each operation
+// once it is finished. The batch begins with again, operations that were taken before and are not finished.
+// Deletions go first, because others wait for them.
 func (b *outbox) take(limit int, again ...op) []op {
 	limit = min(limit, b.share())
-	own := map[string]int{} // who leaves in this very batch is in nobody's way
+	own := map[string]int{} // deletions in this batch do not block its creations
 	apart := b.apart(again)
 	batch := append(again, b.leave(limit-len(again), apart)...)
 	for _, o := range batch {
@@ -92,20 +92,20 @@ func (b *outbox) take(limit int, again ...op) []op {
 		return true
 	})
 	if len(batch) > 0 && len(b.leaving)+len(b.ready) > 0 {
-		poke(b.wake) // another lane; where that finds nothing, the one that calls done looks again
+		poke(b.wake) // another lane; if it finds nothing, the caller of done takes again
 	}
 	return batch
 }
 
-// share is how many operations a batch takes of many: all would else be under way together, and
-// then nothing, while etcd, its disk and this process wait for each other in turn.
+// share returns the share of the waiting operations that one batch takes. If one batch took all, then etcd, its
+// disk and this process would wait for each other in turn.
 func (b *outbox) share() int {
 	all := b.underway + len(b.leaving) + 2*len(b.ready)
 	return max(levelOps-1, (all+lanes-1)/lanes)
 }
 
-// apart says which queues the next batch is about, after what was taken before: those of one root that is denied, or
-// nil: all others.
+// apart returns the queues that the next batch must be limited to because they are denied, or nil for all
+// others. The first operation decides.
 func (b *outbox) apart(again []op) *Queues {
 	switch {
 	case len(again) > 0:
@@ -118,7 +118,7 @@ func (b *outbox) apart(again []op) *Queues {
 	return nil
 }
 
-// leave takes at most so many of those who leave.
+// leave takes at most limit deletions.
 func (b *outbox) leave(limit int, apart *Queues) (leaving []op) {
 	b.leaving = slices.DeleteFunc(b.leaving, func(o op) bool {
 		if len(leaving) >= limit || o.apart() != apart {
@@ -136,7 +136,7 @@ func (b *outbox) leave(limit int, apart *Queues) (leaving []op) {
 	return leaving
 }
 
-// done lets those enter who come behind the batch. The one that calls it takes again.
+// done finishes operations and makes the creations behind them ready. Its caller takes again.
 func (b *outbox) done(batch []op) {
 	for _, o := range batch {
 		b.underway -= o.cost()
@@ -158,6 +158,6 @@ func (b *outbox) done(batch []op) {
 		}
 	}
 	if len(b.lines) == 0 && b.peak > 4*mostOps {
-		b.lines, b.ready, b.peak = map[string]line{}, nil, 0 // the memory for so many is seldom needed
+		b.lines, b.ready, b.peak = map[string]line{}, nil, 0 // so much memory is seldom needed
 	}
 }

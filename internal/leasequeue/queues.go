@@ -15,21 +15,21 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// Queues are those under one root, as an engine serves them. All methods are safe for concurrent use.
+// Queues represents the queues under one root, served by one engine. All methods are safe for concurrent use.
 type Queues struct {
 	e    *Engine
 	keys state.Queues
 
-	// With the engine's lock held:
+	// Guarded by Engine.mu:
 
 	closed    bool
-	denied    bool          // etcd has denied something, and nothing was done since: see outbox.take
-	entries   int           // on the present session
-	empty     chan struct{} // closed when there are none, if anybody asked
+	denied    bool          // etcd has denied an operation, and none has succeeded since: see outbox.take
+	entries   int           // entries on the present session
+	empty     chan struct{} // closed when no entry is left; made on demand
 	followers map[*Follower]struct{}
 }
 
-// Queues makes those that lie there. Once for each root of an engine.
+// Queues returns the queues under the root of keys. Call it once for each root of an engine.
 func (e *Engine) Queues(keys state.Queues) *Queues {
 	q := &Queues{e: e, keys: keys, followers: map[*Follower]struct{}{}}
 	e.mu.Lock()
@@ -38,23 +38,24 @@ func (e *Engine) Queues(keys state.Queues) *Queues {
 	return q
 }
 
-// shut reports whether nobody enters any more. The lock is held.
+// shut reports whether no entry may be added any more. The caller holds Engine.mu.
 func (q *Queues) shut() bool { return q.closed || q.e.ended }
 
-// Client is the engine's, for what is written under the guard of an entry.
+// Client returns the engine's etcd client, for writes under the guard of an entry.
 func (q *Queues) Client() *clientv3.Client { return q.e.cfg.Client }
 
-// RequestTimeout bounds each of the engine's requests to etcd.
+// RequestTimeout returns the limit of each of the engine's requests to etcd.
 func (q *Queues) RequestTimeout() time.Duration { return q.e.cfg.RequestTimeout }
 
-// Closed reports whether nobody enters any more: [Queues.Close] was called, or [Engine.Run] has returned.
+// Closed reports whether no entry may be added any more, because [Queues.Close] was called or [Engine.Run]
+// returned.
 func (q *Queues) Closed() bool {
 	q.e.mu.Lock()
 	defer q.e.mu.Unlock()
 	return q.shut()
 }
 
-// keysOf are those of the queues, or of the requests about them.
+// keysOf returns the key names of the queues, or of the requests about them.
 func (q *Queues) keysOf(requests bool) state.Queues {
 	if requests {
 		return q.keys.Requests()
@@ -62,36 +63,36 @@ func (q *Queues) keysOf(requests bool) state.Queues {
 	return q.keys
 }
 
-// Changed is closed at the next change of the session that entries stand on, or of whether it may
-// be acted on.
+// Changed returns a channel that is closed at the next change of the engine's session: another session, a
+// change of whether the session may be acted on, or the end of the queues or the engine.
 func (q *Queues) Changed() <-chan struct{} {
 	q.e.mu.Lock()
 	defer q.e.mu.Unlock()
 	return q.e.changed
 }
 
-// Want is what somebody wants of a queue.
+// Want describes an entry that a caller wants in a queue.
 type Want struct {
-	// Name is the queue's.
+	// Name names the queue.
 	Name string
-	// Value is what the key says, for others.
+	// Value is the value of the key. Other processes can read it.
 	Value string
-	// Priority is seen by others, who may let the entry pass: see order.Queue.Target.
+	// Priority is part of the key. Other processes may let a higher priority pass: see order.Queue.Target.
 	Priority int
-	// Shared: to be first among those who do not share is enough.
+	// Shared entries are granted together, as soon as no exclusive entry is ahead of them.
 	Shared bool
-	// Request: it is an entry in the queue of the requests about that name.
+	// Request puts the entry in the queue of requests about that name instead.
 	Request bool
-	// Try: not to wait.
+	// Try makes the entry fail with ErrTaken instead of waiting.
 	Try bool
-	// Notify, if set, is called when the entry has its token, when it settles, and when one that is first is revoked
-	// or its key gone; not when the session ends what stands on it: see [Queues.Changed]. It must not block. It
-	// may be called once more when all is over.
+	// Notify, if set, is called when the entry has its token, when it settles, and when a granted entry is
+	// revoked or its key is gone. It is not called when the session ends: see [Queues.Changed]. It must not
+	// block. It may be called once more after the entry has ended.
 	Notify func()
 }
 
-// Enter queues on the present session, for which it waits until ctx ends; the entry settles
-// later. Errors are ctx's cause and lifecycle.ErrStopped.
+// Enter adds an entry on the present session, and blocks until there is one or ctx ends. It does not wait for
+// the entry to settle. It returns ctx's cause or lifecycle.ErrStopped.
 func (q *Queues) Enter(ctx context.Context, want Want) (*Entry, error) {
 	for {
 		changed := q.Changed()
@@ -109,7 +110,7 @@ func (q *Queues) Enter(ctx context.Context, want Want) (*Entry, error) {
 	}
 }
 
-// TryEnter is Enter without waiting for a session: it returns nil where there is none.
+// TryEnter is like Enter, but returns nil if there is no session.
 func (q *Queues) TryEnter(want Want) *Entry {
 	x := &Entry{Want: want, q: q}
 	q.e.mu.Lock()
@@ -121,8 +122,8 @@ func (q *Queues) TryEnter(want Want) *Entry {
 	return x
 }
 
-// Take queues, on one session after the other, until the entry is first, or ctx ends. Errors
-// are ctx's cause, lifecycle.ErrStopped, ErrTaken, and what etcd refused.
+// Take adds an entry and blocks until it is granted or ctx ends. If the session is lost, it starts again on the
+// next one. It returns ctx's cause, lifecycle.ErrStopped, ErrTaken, or etcd's error if etcd refuses the entry.
 func (q *Queues) Take(ctx context.Context, want Want) (*Entry, error) {
 	for ctx.Err() == nil {
 		x, err := q.Enter(ctx, want)
@@ -132,7 +133,7 @@ func (q *Queues) Take(ctx context.Context, want Want) (*Entry, error) {
 		select {
 		case <-x.Settled():
 		case <-x.Lost():
-			continue // the session, and with it the entry
+			continue // the entry is lost with the session
 		case <-ctx.Done():
 			x.Abandon()
 			return nil, context.Cause(ctx)
@@ -141,7 +142,7 @@ func (q *Queues) Take(ctx context.Context, want Want) (*Entry, error) {
 		case err == nil:
 			return x, nil
 		case errors.Is(err, ErrTaken):
-			_ = x.Gone(ctx) // until then it is in the way of others who try
+			_ = x.Gone(ctx) // until the key is gone it blocks other entries with Try
 			return nil, err
 		case !errors.Is(err, ErrAgain):
 			return nil, err
@@ -150,8 +151,8 @@ func (q *Queues) Take(ctx context.Context, want Want) (*Entry, error) {
 	return nil, context.Cause(ctx)
 }
 
-// Close lets nobody enter any more, ends the contexts of all who are first, with lifecycle.ErrStopped,
-// and has those who wait leave. It blocks until all have left, or ctx ends; the error is then
+// Close stops accepting entries, ends the contexts of granted entries with lifecycle.ErrStopped, and removes
+// the waiting ones. It blocks until all entries have left or ctx ends. It then returns an error that wraps
 // ctx's cause.
 func (q *Queues) Close(ctx context.Context) error {
 	r, empty := q.expel()
@@ -167,7 +168,8 @@ func (q *Queues) Close(ctx context.Context) error {
 	return nil
 }
 
-// expel has all entries leave. empty is closed when they have; nil if there are none.
+// expel makes all entries leave. It returns a channel that is closed when they have left, or nil if there are
+// none.
 func (q *Queues) expel() (r *run, empty <-chan struct{}) {
 	q.e.mu.Lock()
 	defer q.e.unlock()
@@ -188,7 +190,7 @@ func (q *Queues) expel() (r *run, empty <-chan struct{}) {
 	return r, q.empty
 }
 
-// left: an entry of these has no key any more. The lock is held.
+// left records that an entry's key is gone. The caller holds Engine.mu.
 func (q *Queues) left() {
 	if q.entries--; q.entries == 0 && q.empty != nil {
 		close(q.empty)
@@ -196,7 +198,7 @@ func (q *Queues) left() {
 	}
 }
 
-// names are those of the entries, a few of them, for people.
+// names returns the names of a few entries, for an error text.
 func (q *Queues) names() string {
 	const most = 3
 	var names []string

@@ -15,9 +15,10 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// learn finds out what came of an attempt that has failed, as far as that can be known now. err is why it cannot.
+// learn determines whether a failed attempt was committed, as far as that can be known now. err is set if it
+// cannot.
 func (l *lane) learn(failure error) (committed bool, err error) {
-	if errors.Is(failure, rpctypes.ErrNoSpace) { // nothing can be put, but etcd answers what is asked
+	if errors.Is(failure, rpctypes.ErrNoSpace) { // nothing can be put, but reads are answered
 		return l.look()
 	}
 	l.open = l.open || !refused(failure)
@@ -27,8 +28,8 @@ func (l *lane) learn(failure error) (committed bool, err error) {
 	return l.resolve()
 }
 
-// refused reports whether the error says that the attempt was not committed, and never will be. ErrNoSpace does not:
-// etcd carries out what was on its way when its space was used up, and says so all the same.
+// refused reports whether the error proves that the attempt was not committed and never will be. ErrNoSpace
+// proves nothing: etcd may return it and still commit requests that were in flight when its space ran out.
 func refused(err error) bool {
 	for _, refusal := range []error{rpctypes.ErrPermissionDenied, rpctypes.ErrTooManyOps, rpctypes.ErrLeaseNotFound,
 		rpctypes.ErrRequestTooLarge} {
@@ -39,8 +40,8 @@ func refused(err error) bool {
 	return false
 }
 
-// tooLarge reports whether etcd takes no request so long, or whether its client does not send it or its server not
-// read it. It may also be the answer that is too long for the client, to an attempt that was committed.
+// tooLarge reports whether a request or an answer is too long for etcd or for either end of the connection. If
+// it is the answer, the attempt was committed.
 func tooLarge(err error) bool {
 	if errors.As(err, new(rpctypes.EtcdError)) {
 		return errors.Is(err, rpctypes.ErrRequestTooLarge)
@@ -48,7 +49,7 @@ func tooLarge(err error) bool {
 	return status.Code(err) == codes.ResourceExhausted
 }
 
-// resolve finds out whether the last batch was committed; if it was not, it never will be.
+// resolve determines whether the last batch was committed. If it was not, it never will be.
 func (l *lane) resolve() (committed bool, err error) {
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(l.r.ctx), l.r.e.cfg.RequestTimeout)
 	defer cancel()
@@ -64,15 +65,14 @@ func (l *lane) resolve() (committed bool, err error) {
 	return l.acknowledged(resp), nil
 }
 
-// look finds out whether the last batch has been committed. If it was not, an attempt that was not answered still may
-// be.
+// look determines whether the last batch has been committed. If it was not, an unanswered attempt still may be.
 func (l *lane) look() (committed bool, err error) {
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(l.r.ctx), l.r.e.cfg.RequestTimeout)
 	defer cancel()
 	resp, err := l.r.e.cfg.Client.Get(ctx, l.counter)
 	switch {
 	case err != nil:
-		l.open = true // for all that is known
+		l.open = true // it has to be assumed
 		return false, err
 	case len(resp.Kvs) == 0 && l.modified == 0, len(resp.Kvs) > 0 && resp.Kvs[0].ModRevision == l.modified:
 		return false, nil
@@ -80,8 +80,7 @@ func (l *lane) look() (committed bool, err error) {
 	return l.counts(resp.Kvs), nil
 }
 
-// resolved: the counter was written at that revision, so that no attempt of before is committed
-// any more.
+// resolved records the counter's new ModRevision. No earlier attempt can be committed any more.
 func (l *lane) resolved(modified int64) {
 	l.modified, l.open = modified, false
 	if len(l.barred) > 0 {
@@ -90,13 +89,13 @@ func (l *lane) resolved(modified int64) {
 	}
 }
 
-// acknowledged takes over what the counter is, as a transaction found it that was not committed, and
-// reports whether it says that the last batch was.
+// acknowledged adopts the counter as a failed transaction returned it, and reports whether the last batch was
+// committed.
 func (l *lane) acknowledged(resp *clientv3.TxnResponse) bool {
 	return l.counts(resp.Responses[0].GetResponseRange().Kvs)
 }
 
-// counts is acknowledged of the counter as it was read, which is not as it was left.
+// counts is acknowledged for a counter that was read and differs from the last known one.
 func (l *lane) counts(kvs []*mvccpb.KeyValue) bool {
 	if len(kvs) == 0 {
 		l.resolved(0)
@@ -106,8 +105,8 @@ func (l *lane) counts(kvs []*mvccpb.KeyValue) bool {
 	return string(kvs[0].Value) == strconv.FormatInt(l.number, 10)
 }
 
-// complete notifies the entries of a batch that was committed and whose answer was lost. It returns
-// false when the session is lost.
+// complete notifies the entries of a committed batch if its answer was lost. It returns false when the session
+// is lost.
 func (l *lane) complete(batch []op) bool {
 	var trying []op
 	l.r.e.with(func() {
@@ -117,7 +116,7 @@ func (l *lane) complete(batch []op) bool {
 				l.left(o)
 			case o.entry.Try:
 				trying = append(trying, o)
-			default: // it is notified when it is first, if it is already
+			default: // its watch notifies it when it is first, even if it already is
 				l.entered(o, l.modified, false)
 			}
 		}
@@ -130,8 +129,8 @@ func (l *lane) complete(batch []op) bool {
 	return true
 }
 
-// find notifies entries that were created, and would not wait, whether they are first. It returns false when the
-// session is lost.
+// find determines for created entries with Try whether they are first, and notifies them. It returns false when
+// the session is lost.
 func (l *lane) find(created []op) bool {
 	ops := make([]clientv3.Op, len(created))
 	for i, o := range created {
@@ -154,7 +153,7 @@ func (l *lane) find(created []op) bool {
 			return true
 		case half > 0 && (denied || errors.Is(err, rpctypes.ErrTooManyOps)):
 			return l.find(created[:half]) && l.find(created[half:])
-		case denied: // its watch has to report it, then
+		case denied: // its watch has to report it instead
 			l.r.e.with(func() { l.entered(created[0], l.modified, false) })
 			return true
 		case !wait.For(l.r.ctx, retry.Next()):

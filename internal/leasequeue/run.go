@@ -12,35 +12,34 @@ import (
 	"github.com/goverse/goverse/internal/leasequeue/order"
 )
 
-// lanes is how many batches may be under way at a time: few, for etcd's work and ours is less by
-// the operation the more of them go together; more than one, so that one can be on its way while
-// another is written to the disk.
+// lanes limits the batches in flight. Few lanes make large batches, and the larger a batch, the less work per
+// operation for etcd and this process. With more than one, a batch can travel while another is written to disk.
 const lanes = 3
 
-// run is all that stands on one session.
+// run holds all that belongs to one session.
 type run struct {
 	e           *Engine
 	s           *etcdsession.Session
 	ctx         context.Context
 	cancel      context.CancelFunc
 	unsubscribe func()        // from changes of the session
-	poked       chan struct{} // the session has changed
+	poked       chan struct{} // receives when the session has changed
 	wg          sync.WaitGroup
-	term        atomic.Uint64 // of raft at etcd, the newest that an answer was of
+	term        atomic.Uint64 // newest raft term of etcd seen in an answer
 	lanes       [lanes]*lane
-	denied      bool // etcd denied to list the keys on the lease; of the one that serves
+	denied      bool // etcd denied listing the keys on the lease; used by tend alone
 
-	// With the engine's lock held:
+	// Guarded by Engine.mu:
 
 	outbox  *outbox
 	keyring keyring
 	entries map[string]*Entry // by key
 	buckets map[string]*bucket
-	// patient are held for who waits, hasty for who only tries.
+	// patient serves entries that wait, hasty those with Try.
 	patient, hasty *clearing
-	used           bool // somebody has entered: there are lanes, and something to look after
+	used           bool // an entry was added, so the lanes run
 	ended          bool
-	stuck          []*Entry // whose deletion etcd has refused since the last tick
+	stuck          []*Entry // entries that etcd has refused to delete since the last tick
 }
 
 func newRun(e *Engine, s *etcdsession.Session) *run {
@@ -55,7 +54,7 @@ func newRun(e *Engine, s *etcdsession.Session) *run {
 	return r
 }
 
-// poke wakes the one that waits for it, now or the next time.
+// poke wakes the receiver of wake, now or at its next receive.
 func poke(wake chan<- struct{}) {
 	select {
 	case wake <- struct{}{}:
@@ -63,7 +62,7 @@ func poke(wake chan<- struct{}) {
 	}
 }
 
-// serve follows the session until it is lost, or ctx ends.
+// serve follows the session until it is lost or ctx ends.
 func (r *run) serve(ctx context.Context) {
 	defer context.AfterFunc(ctx, r.cancel)()
 	r.wg.Go(r.tend)
@@ -77,15 +76,15 @@ func (r *run) serve(ctx context.Context) {
 	}
 }
 
-// join ends all that was started, and waits for that.
+// join ends all goroutines of the run and waits for them.
 func (r *run) join() {
 	r.unsubscribe()
 	r.cancel()
 	r.wg.Wait()
 }
 
-// again makes all who wait look whether they hold: the session may be acted on again, or not any
-// more.
+// again makes all waiting entries check again whether they can be granted. It is called when the usability of
+// the session has changed.
 func (r *run) again() {
 	r.e.mu.Lock()
 	defer r.e.unlock()
@@ -95,7 +94,7 @@ func (r *run) again() {
 	r.e.change()
 }
 
-// enter queues; the entry settles later. The lock is held, and the session not lost.
+// enter adds the entry, which settles later. The caller holds Engine.mu, and the session is not lost.
 func (r *run) enter(x *Entry) {
 	if !r.used {
 		r.used = true
@@ -115,14 +114,14 @@ func (r *run) enter(x *Entry) {
 	r.outbox.add(op{entry: x, enter: true})
 }
 
-// forget: the entry has no key, and gets none. The lock is held.
+// forget removes an entry once its key is gone or will never be created. The caller holds Engine.mu.
 func (r *run) forget(x *Entry) {
 	delete(r.entries, x.key)
 	x.q.left()
 }
 
-// share has an entry that this process has made itself name its key with its own string: for
-// as long as both are known it is kept once. The lock is held.
+// share makes e use the key and value strings of this process's own entry, so that each is kept in memory once.
+// The caller holds Engine.mu.
 func (r *run) share(e *order.Entry) {
 	if x := r.entries[e.Key]; x != nil {
 		e.Key = x.key
@@ -132,22 +131,22 @@ func (r *run) share(e *order.Entry) {
 	}
 }
 
-// list has the entry notified when it is first in its queue. The lock is held.
+// list registers the entry for a notification when it is first in its queue. The caller holds Engine.mu.
 func (r *run) list(x *Entry) {
 	if b := r.bucket(x.q, x.key); b != nil {
 		b.add(x)
 	}
 }
 
-// unlist is the end of that. The lock is held.
+// unlist undoes list. The caller holds Engine.mu.
 func (r *run) unlist(x *Entry) {
 	if b := r.buckets[x.q.keys.BucketOf(x.key)]; b != nil {
 		b.remove(x)
 	}
 }
 
-// bucket is the one that a queue or an entry's key lies in, watched from now on; nil if the
-// session is lost. The lock is held.
+// bucket returns the bucket of a queue or of an entry's key, and starts its watch if needed. It returns nil if
+// the session is lost. The caller holds Engine.mu.
 func (r *run) bucket(q *Queues, key string) *bucket {
 	if r.ended {
 		return nil
@@ -162,17 +161,18 @@ func (r *run) bucket(q *Queues, key string) *bucket {
 	return b
 }
 
-// saw takes note of the raft term of an answer of etcd's.
+// saw records the raft term of an answer from etcd.
 func (r *run) saw(header *etcdserverpb.ResponseHeader) {
 	term := header.GetRaftTerm()
 	for old := r.term.Load(); term > old && !r.term.CompareAndSwap(old, term); old = r.term.Load() {
 	}
 }
 
-// fresh reports whether nobody can count on a place that is gone.
+// fresh reports whether it is certain that no former holder relies on a key that is gone.
 func (r *run) fresh() bool { return r.e.cfg.View == nil || r.e.cfg.View.Fresh(r.term.Load()) }
 
-// clear holds an entry that is first until nobody counts on being so still. The lock is held.
+// clear holds back an entry that is first until no former holder can rely on its own any more. The caller holds
+// Engine.mu.
 func (r *run) clear(x *Entry) {
 	if x.Try {
 		r.hasty.add(x)

@@ -14,7 +14,7 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// tend looks after what stands on the session, now and then.
+// tend repairs the state of the session's keys, every third of a TTL.
 func (r *run) tend() {
 	for wait.For(r.ctx, r.s.TTL()/3) {
 		r.leaveAgain()
@@ -23,11 +23,11 @@ func (r *run) tend() {
 	}
 }
 
-// putOff has the entry's key deleted later: who may not do it now may when access control was repaired,
-// and until then the place is in everybody's way. The lock is held.
+// putOff schedules another attempt to delete the entry's key. Access control may be repaired meanwhile, and
+// until the key is gone it blocks its queue. The caller holds Engine.mu.
 func (r *run) putOff(x *Entry) { r.stuck = append(r.stuck, x) }
 
-// leaveAgain tries once more what was put off.
+// leaveAgain retries the deletions that were put off.
 func (r *run) leaveAgain() {
 	r.e.mu.Lock()
 	defer r.e.unlock()
@@ -38,7 +38,7 @@ func (r *run) leaveAgain() {
 	}
 }
 
-// sweep looks for keys that may have been put unknown to us, and gives them free when they are gone.
+// sweep deletes keys that may have been put without our knowledge, and frees those that are gone.
 func (r *run) sweep() {
 	r.e.mu.Lock()
 	unconfirmed := r.keyring.takeUnconfirmed()
@@ -54,9 +54,8 @@ func (r *run) sweep() {
 	}
 }
 
-// compare looks whether etcd has the keys that it should have on this session's lease: one
-// that is missing was deleted out of band, one that is too much was written by
-// them.
+// compare compares the keys on this session's lease with those that should be there. A missing key was deleted
+// out of band. An unexpected key was written out of band.
 func (r *run) compare() {
 	r.e.mu.Lock()
 	known, used := maps.Clone(r.entries), r.used
@@ -74,7 +73,7 @@ func (r *run) compare() {
 			"is not noticed; grant READ on all of "+strings.Join(r.e.roots(), " and "), "error", err)
 	}
 	if err != nil || resp.TTL < 0 {
-		return // the renewal has the word about that
+		return // the renewal detects lost leases
 	}
 	var unknown []string
 	for _, key := range resp.Keys {
@@ -84,7 +83,7 @@ func (r *run) compare() {
 		delete(known, string(key))
 	}
 	r.unknown(unknown)
-	// What etcd says of a lease can be older than what it says of a key.
+	// A lease's list of keys may be older than a read of a key.
 	for key, created := range r.created(slices.Collect(maps.Keys(known))) {
 		if created == 0 {
 			r.vanished(known[key])
@@ -92,8 +91,8 @@ func (r *run) compare() {
 	}
 }
 
-// created is at which revisions etcd says that keys were created, 0 for one that is not there. Of some it may say
-// nothing.
+// created returns the CreateRevision of each key, and 0 for a key that does not exist. Keys that could not be
+// read are left out.
 func (r *run) created(keys []string) map[string]int64 {
 	out := make(map[string]int64, len(keys))
 	ops := make([]clientv3.Op, len(keys))
@@ -109,14 +108,14 @@ func (r *run) created(keys []string) map[string]int64 {
 	return out
 }
 
-// each has etcd carry out operations, many together, and calls done for each that it has.
+// each sends operations in large transactions, and calls done for each that was carried out.
 func (r *run) each(ops []clientv3.Op, done func(i int, resp *etcdserverpb.ResponseOp)) {
 	for from := 0; from < len(ops); from += mostReads {
 		r.some(ops, from, min(from+mostReads, len(ops)), done)
 	}
 }
 
-// some is each of those from one to before another.
+// some is each for the operations in [from, to).
 func (r *run) some(ops []clientv3.Op, from, to int, done func(i int, resp *etcdserverpb.ResponseOp)) {
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(r.ctx), r.e.cfg.RequestTimeout)
 	defer cancel()
@@ -127,14 +126,14 @@ func (r *run) some(ops []clientv3.Op, from, to int, done func(i int, resp *etcds
 			done(from+i, answer)
 		}
 	case to-from > 1 && (errors.Is(err, rpctypes.ErrTooManyOps) || errors.Is(err, rpctypes.ErrPermissionDenied)):
-		// What is denied is denied for those alone whom it concerns.
+		// Halve, so that a denial affects only the denied keys.
 		half := (from + to) / 2
 		r.some(ops, from, half, done)
 		r.some(ops, half, to, done)
 	}
 }
 
-// vanished: etcd does not have the entry's key, which it should have.
+// vanished handles an entry if its key should exist but does not.
 func (r *run) vanished(x *Entry) {
 	r.e.mu.Lock()
 	defer r.e.unlock()
@@ -147,8 +146,8 @@ func (r *run) vanished(x *Entry) {
 	}
 }
 
-// unknown deletes keys on this session's lease that lie among the queues and are nobody's. It returns those of which
-// etcd has said that they are not there. What fails is tried again the next time.
+// unknown deletes those of the given keys on this session's lease that lie in a served queue and belong to no
+// entry. It returns the keys that etcd has confirmed to be gone. Failures are retried at the next tick.
 func (r *run) unknown(keys []string) (gone map[string]bool) {
 	gone = map[string]bool{}
 	keys = slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return r.ours(key) || !r.e.queued(key) })
@@ -157,7 +156,7 @@ func (r *run) unknown(keys []string) (gone map[string]bool) {
 	for key, created := range r.created(keys) {
 		switch {
 		case created == 0:
-			gone[key] = true // one of ours that was given up since
+			gone[key] = true // it was an entry of ours, released meanwhile
 		case !r.ours(key):
 			r.e.cfg.Logger.Warn("deleting a key on this process's lease that it did not ask for", "key", key)
 			left = append(left, key)
@@ -169,14 +168,14 @@ func (r *run) unknown(keys []string) (gone map[string]bool) {
 	return gone
 }
 
-// ours reports whether an entry has the key.
+// ours reports whether an entry uses the key.
 func (r *run) ours(key string) bool {
 	r.e.mu.Lock()
 	defer r.e.mu.Unlock()
 	return r.entries[key] != nil
 }
 
-// queued reports whether a key lies in a queue that this engine serves.
+// queued reports whether the key lies in a queue that this engine serves.
 func (e *Engine) queued(key string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -188,7 +187,7 @@ func (e *Engine) queued(key string) bool {
 	return false
 }
 
-// roots are those of the queues that this engine serves.
+// roots returns the roots of the queues that this engine serves.
 func (e *Engine) roots() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()

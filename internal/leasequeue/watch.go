@@ -18,15 +18,15 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// mostReads is how many queues are read in one transaction.
+// mostReads limits the queues read in one transaction.
 const mostReads = 64
 
-// watchRetry is how long to wait after a watch that was lost, and after a question that all wait for.
-// It begins anew after a watch that stood for longer than it can grow.
+// watchRetry is the pause after a lost watch, and after a failed confirmation by the View. It starts over after
+// a watch that lasted longer than the longest pause.
 var watchRetry = backoff.Policy{First: 20 * time.Millisecond, Last: time.Second}
 
-// tokenRetry is for how long a watch that is refused is tried on the same stream. Each other one is a log-in, and most
-// of what is refused is refused to the user, whatever the token.
+// tokenRetry spaces the moves to another stream after refused watches. Each new stream is a log-in, and most refusals
+// concern the user, whatever the token.
 var tokenRetry = backoff.Policy{First: time.Second, Last: 5 * time.Minute}
 
 var (
@@ -35,7 +35,7 @@ var (
 	errSilent  = errors.New("the watch does not tell what a read shows")
 )
 
-// run watches until nobody has waited for a while, or the session is lost.
+// run watches until the bucket has been idle for a while or the session is lost.
 func (b *bucket) run() {
 	retry, tokens, asked := b.r.e.retry(watchRetry), b.r.e.retry(tokenRetry), time.Time{}
 	for {
@@ -52,10 +52,11 @@ func (b *bucket) run() {
 			b.r.e.stream.CompareAndSwap(stream, stream+1)
 			asked = time.Now().Add(tokens.Next())
 		}
-		if !errors.Is(err, errIdle) && retry.Failures() == 0 { // the others in a row say the same
+		if !errors.Is(err, errIdle) && retry.Failures() == 0 { // the failures that follow in a row look alike
 			b.r.e.cfg.Logger.Info("lost a watch of queues, opening it anew", "error", err)
 		}
-		// Where etcd answers requests and opens no watch, who waits is notified by reads alone, of what may be read.
+		// If etcd answers requests but opens no watch, this read alone notifies the waiting entries, where it
+		// is allowed.
 		_ = b.read(b.r.ctx, true)
 		idle := false
 		b.r.e.with(func() {
@@ -72,7 +73,7 @@ func (b *bucket) run() {
 	}
 }
 
-// retire takes the bucket out of use, unless somebody has come meanwhile.
+// retire removes the bucket from the run, and reports whether it did: not if the bucket is in use again.
 func (b *bucket) retire() (retired bool) {
 	b.r.e.with(func() {
 		if retired = len(b.queues) == 0; retired {
@@ -82,17 +83,17 @@ func (b *bucket) retire() (retired bool) {
 	return retired
 }
 
-// watch opens the watch, reads what is waited for, and follows it.
+// watch opens the watch, reads the queues of interest, and applies the events.
 func (b *bucket) watch(ctx context.Context, stream int64) error {
-	// All watches of an engine share a stream. etcd asks whether one is allowed with the token that the stream was
-	// opened with: where that is valid no more, another stream has another.
+	// All watches of an engine share a stream. etcd checks permission with the token that opened the stream. If
+	// that token has become invalid, another stream gets another one.
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(
 		metadata.AppendToOutgoingContext(ctx, "goverse-queues", fmt.Sprintf("%p-%d", b.r.e, stream))))
 	defer cancel()
 	b.r.e.with(func() { b.reported, b.missed = 0, 0 })
 	opening := time.AfterFunc(b.r.e.cfg.RequestTimeout, cancel)
-	// From what comes next on, and read after it was opened: etcd reports to such a watch at
-	// once, and one that goes on from an older revision only when it looks at those that lag.
+	// Watch without a revision, and read once the watch is open: etcd serves such a watch at once. A watch from
+	// an older revision is served only when etcd next looks at watchers that lag.
 	events := b.r.e.cfg.Client.Watch(ctx, b.prefix, clientv3.WithPrefix(), clientv3.WithCreatedNotify())
 	if resp, ok := <-events; !ok || resp.Err() != nil || !resp.Created {
 		err := errors.Join(resp.Err(), context.Cause(ctx))
@@ -109,7 +110,7 @@ func (b *bucket) watch(ctx context.Context, stream int64) error {
 	}
 	tick := time.NewTicker(b.r.s.TTL() / 3)
 	defer tick.Stop()
-	again := false // read also what is known
+	again := false // read the known queues too
 	for {
 		if err := b.read(ctx, again); err != nil {
 			return err
@@ -137,7 +138,7 @@ func (b *bucket) watch(ctx context.Context, stream int64) error {
 	}
 }
 
-// heard takes over what the watch tells.
+// heard applies a response of the watch.
 func (b *bucket) heard(resp clientv3.WatchResponse) {
 	b.r.saw(resp.Header)
 	changes := make([]order.Change, len(resp.Events))
@@ -151,7 +152,8 @@ func (b *bucket) heard(resp clientv3.WatchResponse) {
 	})
 }
 
-// looksWell is errIdle if nobody needs the watch any more, and errSilent if it did not report what a read has shown.
+// looksWell returns errIdle if the watch is no longer needed, and errSilent if it has not reported a change
+// that a read has shown.
 func (b *bucket) looksWell(now time.Time) (err error) {
 	b.r.e.with(func() {
 		switch {
@@ -164,8 +166,8 @@ func (b *bucket) looksWell(now time.Time) (err error) {
 	return err
 }
 
-// read reads the queues that are not known yet; again: those too in which somebody waits. Those that it may not read
-// are in nobody's way.
+// read reads the queues that were not read yet, and with again also those in use. A queue that may not be read
+// does not keep the others from being read.
 func (b *bucket) read(ctx context.Context, again bool) error {
 	var unread []string
 	b.r.e.with(func() { unread = b.unread(again) })
@@ -190,7 +192,7 @@ func (b *bucket) readSome(ctx context.Context, prefixes []string) error {
 	resp, err := b.r.e.cfg.Client.Txn(timed).Then(ops...).Commit()
 	if half := len(prefixes) / 2; half > 0 &&
 		(errors.Is(err, rpctypes.ErrTooManyOps) || errors.Is(err, rpctypes.ErrPermissionDenied)) {
-		// What is denied is denied for those alone whom it concerns.
+		// Halve, so that a denial affects only the denied queues.
 		return errors.Join(b.readSome(ctx, prefixes[:half]), b.readSome(ctx, prefixes[half:]))
 	}
 	if err != nil {

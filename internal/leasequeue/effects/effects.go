@@ -1,6 +1,6 @@
-// Package effects runs the effects of package once, and keeps their marks in etcd.
+// Package effects runs the effects of package once and keeps their marks in etcd.
 //
-// Not promised: more than package once does.
+// Not promised: anything beyond the promises of package once.
 package effects
 
 import (
@@ -16,19 +16,19 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// Config is what effects need. Queues and Keys are required.
+// Config configures [Effects]. Queues and Keys are required.
 type Config struct {
-	// Queues are those at Keys.Effects. The effects are live while their engine runs, and their marks are written
-	// with its client.
+	// Queues holds the queues at Keys.Effects. The effects work while their engine runs. Its client also writes
+	// the marks.
 	Queues *leasequeue.Queues
-	// Keys is where marks lie.
+	// Keys names the marks.
 	Keys state.Keys
-	// Owner is written into the marks, for people: who made an attempt.
+	// Owner is stored in the marks, so that operators see the author of an attempt.
 	Owner string
-	// Retention is for how long a mark is kept after its last change, at the least. It is kept up to
-	// 9/16 longer, or anew from when etcd's leader changes. Marks take some 350 bytes each in etcd's
-	// database, beside what the effect returned: its default quota of 2 GiB holds some six million,
-	// those of 50 effects a second for a day. Default 24 h.
+	// Retention is the least time for which a mark is kept after its last change. It may be kept up to 9/16
+	// longer, and the time starts anew when etcd's leader changes. A mark takes some 350 bytes in etcd's
+	// database beside the result of the effect. etcd's default quota of 2 GiB holds some six million, a day of
+	// 50 effects a second. Default 24 h.
 	Retention time.Duration
 }
 
@@ -39,7 +39,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate reports what is wrong with the configuration.
+// Validate reports the first field that is missing or invalid.
 func (c Config) Validate() error {
 	var err error
 	switch {
@@ -62,7 +62,7 @@ type Effects struct {
 	marks *marks
 }
 
-// New checks the configuration.
+// New returns the effects. The error describes a mistake in the configuration.
 func New(cfg Config) (*Effects, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -71,31 +71,30 @@ func New(cfg Config) (*Effects, error) {
 	return &Effects{cfg: cfg, marks: newMarks(cfg)}, nil
 }
 
-// Once runs fn, unless the effect took place before: then it returns what fn returned at that
-// time. While another process runs it, Once waits. An error of fn is returned as it is, and
-// remembered: the next call runs fn again.
+// Once runs fn, unless the effect took place before: then it returns the earlier result. While another process
+// runs the effect, Once waits. An error of fn is returned unchanged and recorded; the next call runs fn again.
 //
-// fn gets a fencing token, larger than that of every attempt before, to give to the one that
-// receives the effect. Its context ends with ctx, and at the session's deadline. What it
-// returns is kept in etcd, if it is not longer than MaxValue; else every caller gets
-// ErrValueTooLong, and this call alone the value with it. fn must not call Once with the same name:
-// that would wait for itself.
+// fn receives a fencing token, larger than that of every earlier attempt, to pass to the receiver of the
+// effect. fn's context ends with ctx and at the session's deadline. fn's result is kept in etcd if it is not
+// longer than MaxValue. Otherwise every caller gets ErrValueTooLong, and only this call also gets the value. fn
+// must not call Once with the same name: it would wait for itself.
 //
-// Errors beside fn's, and that it is nil: a [once.UnknownError] if an attempt, this one or one before, left open
-// whether the effect took place; ErrValueTooLong if it did; lifecycle.ErrBadName; once.ErrStopped; ctx's cause, or
-// etcd's error, if fn did not run. When fn has returned, Once goes on until etcd has what came of it or the session is
-// lost, also if ctx has ended. A panic of fn leaves the outcome unknown.
+// Beside fn's error and the error for a nil fn, Once returns a [once.UnknownError] if this or an earlier
+// attempt left open whether the effect took place; ErrValueTooLong if it did take place; and
+// lifecycle.ErrBadName, once.ErrStopped, ctx's cause, or etcd's error if fn did not run. Once fn has returned,
+// Once continues, even if ctx has ended, until etcd has stored the outcome or the session is lost. A panic of
+// fn leaves the outcome unknown.
 func (e *Effects) Once(ctx context.Context, name string,
 	fn func(ctx context.Context, token int64) ([]byte, error)) (once.Result, error) {
 	switch err := state.CheckName("effect", name); {
 	case err != nil:
 		return once.Result{}, err
-	case fn == nil: // or the outcome would be unknown
+	case fn == nil: // calling it would leave the outcome unknown
 		return once.Result{}, fmt.Errorf("effect %q: the function is nil; give it the one that has the effect", name)
-	case e.cfg.Queues.Closed(): // a client may be closed by now, and would not say so for a while
+	case e.cfg.Queues.Closed(): // the client may be closed by now, which it would not report for a while
 		return once.Result{}, once.ErrStopped
 	}
-	// What took place long ago costs one read.
+	// An effect that took place long ago costs one read.
 	if m, err := e.marks.read(ctx, name); err != nil {
 		return once.Result{}, err
 	} else if m.State == once.Done {
@@ -112,8 +111,8 @@ func (e *Effects) Once(ctx context.Context, name string,
 	}
 }
 
-// first is what who is first in the effect's queue does, and leaves it. again says that the
-// place was lost before anything began, or the mark was changed out of band.
+// first runs an attempt with a granted entry, and releases it. again reports that the entry was lost before
+// anything began, or that the mark was changed out of band.
 func (e *Effects) first(ctx context.Context, place *leasequeue.Entry, name string,
 	fn func(context.Context, int64) ([]byte, error)) (_ once.Result, again bool, err error) {
 	defer e.leave(ctx, place)
@@ -125,7 +124,7 @@ func (e *Effects) first(ctx context.Context, place *leasequeue.Entry, name strin
 		r, err := m.result(name)
 		return r, false, err
 	case m.State == once.Running:
-		return once.Result{}, false, m.unknown(name, nil) // the one that ran it is not first any more
+		return once.Result{}, false, m.unknown(name, nil) // the node that ran it is no longer first
 	}
 	work, stop := place.Within(ctx)
 	defer stop()
@@ -133,14 +132,14 @@ func (e *Effects) first(ctx context.Context, place *leasequeue.Entry, name strin
 		Retention: int64(e.cfg.Retention / time.Second)}
 	err = e.marks.confirm(work, place.Guard(), name, &m)
 	if err == nil && !place.Valid() {
-		err = fmt.Errorf("effect %q: %w", name, errOvertaken) // whatever the timers say
+		err = fmt.Errorf("effect %q: %w", name, errOvertaken) // timers may be late
 	}
 	if err != nil {
 		if work.Err() != nil {
 			err = errors.Join(err, context.Cause(work))
 		}
 		again := ctx.Err() == nil && (!place.Valid() || errors.Is(err, errOvertaken))
-		// It did not run, and that is to be known: the mark may say that it does.
+		// fn did not run. Record that, because the mark may say Running.
 		return once.Result{}, again, errors.Join(err, e.unmark(place, name, m))
 	}
 	value, failure := fn(work, m.Token)
@@ -148,13 +147,13 @@ func (e *Effects) first(ctx context.Context, place *leasequeue.Entry, name strin
 	return r, false, err
 }
 
-// unmark takes back that an attempt runs which did not begin: its mark may stand, or be on its way
-// still, and then finds another. What cannot be taken back counts as unknown.
+// unmark records that an attempt did not begin. Its mark may stand, or may still be in flight and then finds
+// another mark. If unmark fails, the outcome counts as unknown.
 func (e *Effects) unmark(place *leasequeue.Entry, name string, m marked) error {
 	ctx, cancel := context.WithTimeout(place.Session(), e.cfg.Queues.RequestTimeout())
 	defer cancel()
 	var err error
-	for range 2 { // it may arrive between the two, once
+	for range 2 { // the mark may arrive between the read and the write, once
 		var now marked
 		now, err = e.marks.read(ctx, name)
 		if err != nil || now.modified != m.modified && (now.State != once.Running || now.Token != m.Token) {
@@ -169,8 +168,8 @@ func (e *Effects) unmark(place *leasequeue.Entry, name string, m marked) error {
 	return err
 }
 
-// ended writes down what came of an attempt. It is tried for as long as the session stands:
-// the guard reports if the place does not.
+// ended records the outcome of an attempt. It retries while the session stands; if the entry is gone, the guard
+// fails.
 func (e *Effects) ended(place *leasequeue.Entry, name string, m marked, value []byte,
 	failure error) (once.Result, error) {
 	switch {
@@ -192,7 +191,7 @@ func (e *Effects) ended(place *leasequeue.Entry, name string, m marked, value []
 	return r, err
 }
 
-// brief is an error's text as far as it is kept, for people.
+// brief returns the part of an error's text that is kept.
 func brief(err error) string {
 	const most = 1024
 	text := strings.ToValidUTF8(err.Error(), "?")
@@ -202,12 +201,11 @@ func brief(err error) string {
 	return text
 }
 
-// Resolve says what is true of the attempt with that token, whose outcome is unknown: that the
-// effect took place, with that value; or not, and the next call of Once runs it again. It
-// blocks until etcd has it, or ctx ends; a session that is lost meanwhile only costs time. The
-// error matches ErrNotUnknown if there is no such attempt, or it was resolved otherwise
-// meanwhile, and ErrValueTooLong if the value is; else it is one of lifecycle.ErrBadName, once.ErrStopped,
-// ctx's cause and etcd's error.
+// Resolve decides the outcome of the attempt with that token, which must be unknown. Either the effect took
+// place, with that value; or it did not, and the next call of Once runs it again. Resolve blocks until etcd has
+// stored the decision or ctx ends. A lost session only delays it. The error matches ErrNotUnknown if there is
+// no such attempt or it was resolved otherwise meanwhile, and ErrValueTooLong if the value is too long.
+// Otherwise it is lifecycle.ErrBadName, once.ErrStopped, ctx's cause, or etcd's error.
 func (e *Effects) Resolve(ctx context.Context, name string, token int64, tookPlace bool, value []byte) error {
 	if len(value) > once.MaxValue {
 		return fmt.Errorf("effect %q, %d bytes: %w", name, len(value), once.ErrValueTooLong)
@@ -227,17 +225,17 @@ func (e *Effects) Resolve(ctx context.Context, name string, token int64, tookPla
 	}
 }
 
-// resolution is what is to be said of an attempt.
+// resolution holds the decision about an attempt.
 type resolution struct {
 	name  string
 	token int64
 	state once.State
 	value []byte
-	at    time.Time // of the last try to write it; zero: there was none
+	at    time.Time // time of the last attempt to write it; zero if there was none
 }
 
-// resolve is Resolve of who is first in the effect's queue, and leaves it. again says that it, or
-// the mark, was not as it had been, or the session was lost.
+// resolve carries out Resolve with a granted entry, and releases it. again reports that the entry or the mark
+// had changed, or the session was lost.
 func (e *Effects) resolve(ctx context.Context, place *leasequeue.Entry, r *resolution) (again bool, err error) {
 	defer e.leave(ctx, place)
 	m, err := e.marks.read(ctx, r.name)
@@ -245,7 +243,7 @@ func (e *Effects) resolve(ctx context.Context, place *leasequeue.Entry, r *resol
 	case err != nil:
 		return false, err
 	case !r.at.IsZero() && m.At.Equal(r.at) && m.Token == r.token && m.Resolved == e.cfg.Owner:
-		return false, nil // the last try was committed, though nobody said so
+		return false, nil // the last attempt was committed, and its answer lost
 	case m.State != once.Running || m.Token != r.token:
 		return false, fmt.Errorf("effect %q, token %d: %w", r.name, r.token, once.ErrNotUnknown)
 	}
@@ -263,15 +261,15 @@ func (e *Effects) resolve(ctx context.Context, place *leasequeue.Entry, r *resol
 	return errors.Is(err, errOvertaken) || work.Err() != nil, err
 }
 
-// leave gives the place up. What is not confirmed in time is done later.
+// leave releases the entry. If etcd does not confirm in time, that happens later.
 func (e *Effects) leave(ctx context.Context, place *leasequeue.Entry) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.cfg.Queues.RequestTimeout())
 	defer cancel()
-	_, _ = place.Leave(ctx) // what was written was written under its guard
+	_, _ = place.Leave(ctx) // all writes were guarded by the entry
 }
 
-// Close runs no effect any more, ends the contexts of those that run, and has those who wait
-// leave. It blocks until what runs has ended, or ctx ends, with its cause for an error.
+// Close runs no further effects, ends the contexts of running ones, and makes the waiting calls fail. It blocks
+// until the running ones have ended or ctx ends. It then returns an error that wraps ctx's cause.
 func (e *Effects) Close(ctx context.Context) error {
 	return e.cfg.Queues.Close(ctx)
 }

@@ -11,22 +11,21 @@ import (
 	"github.com/goverse/goverse/internal/etcd/deadline"
 )
 
-// marksPerLease is how many marks share a lease at most. etcd deletes all keys of a lease in one
-// step, and carries nothing else out meanwhile: some 8 ms for a thousand keys, and about as long for
-// the lease itself, whose deletion 3.7 commits to the disk within the step. So many that share a
-// lease are a long step, and few that do are many steps.
+// marksPerLease limits the marks that share a lease. etcd deletes all keys of a lease in one step and does
+// nothing else meanwhile: some 8 ms for a thousand keys, and about as long for the lease itself, whose deletion
+// 3.7 commits to disk within the step. Many marks per lease make one step long; few make many steps.
 const marksPerLease = 1000
 
-// lease is one that keys which are kept for a while share.
+// lease is a lease that several marks share.
 type lease struct {
 	id    clientv3.LeaseID
-	until deadline.Instant // until then the retention is left
-	room  int              // for so many keys
+	until deadline.Instant // until then the full retention remains
+	room  int              // for that many more keys
 }
 
-// take is the lease after one more key was put on it; ok is false if another one is needed for that.
+// take returns the lease with one more key on it. ok is false if a new lease is needed.
 func (l lease) take(now deadline.Instant) (_ lease, ok bool) {
-	// By both clocks: one stands still while the machine is suspended, the other can be set.
+	// Both clocks count: one stands still while the machine is suspended, and the other can be set.
 	if l.room < 1 || now.Reached(l.until) {
 		return l, false
 	}
@@ -34,22 +33,21 @@ func (l lease) take(now deadline.Instant) (_ lease, ok bool) {
 	return l, true
 }
 
-// spare is how much longer than the retention a lease lasts, which is for how long keys are put on
-// it: from 1/16 to 9/16 of the retention, by a number from [0, 1) that is drawn for each lease. A
-// change of etcd's leader can have all leases begin anew at that moment; they still end within
-// half of the retention, and not together.
+// spare returns how much longer than the retention a lease lasts, which is also how long keys are put on it:
+// from 1/16 to 9/16 of the retention. drawn is a random number in [0, 1) for each lease. After a change of
+// etcd's leader all leases may start anew at one moment; they still end spread over half of the retention.
 func spare(retention time.Duration, drawn float64) time.Duration {
 	return retention/16 + time.Duration(drawn*float64(retention/2))
 }
 
-// seconds is a TTL that is not shorter.
+// seconds returns d in seconds, rounded up.
 func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
-// leases are those that the marks of one process end by. All methods are safe for concurrent use.
+// leases provides the leases on which the marks of one process expire. All methods are safe for concurrent use.
 type leases struct {
 	client             *clientv3.Client
 	retention, timeout time.Duration
-	current            chan lease // holds the one that is used, and is empty while it is replaced
+	current            chan lease // holds the present lease; empty while it is replaced
 	now                func() deadline.Instant
 }
 
@@ -59,7 +57,7 @@ func newLeases(client *clientv3.Client, retention, timeout time.Duration) *lease
 	return l
 }
 
-// take is a lease to put one key on, once: it lasts for the retention at least.
+// take returns a lease for one key. It lasts at least for the retention from now.
 func (l *leases) take(ctx context.Context) (clientv3.LeaseID, error) {
 	var current lease
 	select {
@@ -76,7 +74,7 @@ func (l *leases) take(ctx context.Context) (clientv3.LeaseID, error) {
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), l.timeout)
 	defer cancel()
 	more := spare(l.retention, rand.Float64())
-	// The last put is under way for up to the time-out.
+	// The last put may be in flight for up to the time-out.
 	resp, err := l.client.Grant(ctx, seconds(l.retention+more+l.timeout))
 	if err != nil {
 		return clientv3.NoLease, fmt.Errorf("grant a lease for the marks of effects: %w", err)
@@ -85,7 +83,7 @@ func (l *leases) take(ctx context.Context) (clientv3.LeaseID, error) {
 	return current.id, nil
 }
 
-// lost has no other key put on a lease that etcd does not know.
+// lost stops using a lease that etcd does not know.
 func (l *leases) lost(id clientv3.LeaseID) {
 	current := <-l.current
 	if current.id == id {

@@ -13,8 +13,8 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// Look reads how an effect stands, at one revision, and changes nothing. Errors are ErrNoMark,
-// lifecycle.ErrBadName, and etcd's.
+// Look reads the state of an effect at one revision. It changes nothing. It returns ErrNoMark,
+// lifecycle.ErrBadName, or etcd's error.
 func Look(ctx context.Context, client *clientv3.Client, keys state.Keys, name string) (once.Standing, error) {
 	if err := state.CheckName("effect", name); err != nil {
 		return once.Standing{}, err
@@ -30,17 +30,18 @@ func Look(ctx context.Context, client *clientv3.Client, keys state.Keys, name st
 }
 
 const (
-	// marksAtOnce and keysAtOnce are how many a request reads: with values of MaxValue, and without.
+	// marksAtOnce limits the marks of one request, with values up to MaxValue; keysAtOnce limits the keys
+	// without values.
 	marksAtOnce, keysAtOnce = 50, 1000
-	// looksAtOnce are two reads each; etcd takes 128 in a transaction.
+	// looksAtOnce limits the effects of one transaction: two reads each, of etcd's 128.
 	looksAtOnce = 50
 )
 
-// List reads how effects stand, in the order of their keys in etcd, and changes nothing; more
-// says that there are others behind the last. Each is read at one revision, and not all at the
-// same: what changes meanwhile may be missed or be shown as it was. Those that are unknown are
-// found without reading the others, so it is quick where nearly all are done. Errors are etcd's, and a
-// lifecycle.UnfinishedError with what was found until ctx's deadline.
+// List reads the state of effects in the order of their keys in etcd. It changes nothing. more reports whether
+// others follow the last one. Each effect is read at one revision, but not all at the same: changes made
+// meanwhile may be missed or shown as before. Unknown effects are found without reading the values of the
+// others, which is fast if nearly all are done. It returns etcd's errors, and a lifecycle.UnfinishedError with
+// the effects found so far if ctx's deadline passes first.
 func List(ctx context.Context, client *clientv3.Client, keys state.Keys,
 	q once.Query) (found []once.Standing, more bool, err error) {
 	root := keys.EffectMarks()
@@ -54,14 +55,14 @@ func List(ctx context.Context, client *clientv3.Client, keys state.Keys,
 		from = keys.EffectMark(q.After) + "\x00"
 	}
 	opts = append(opts, clientv3.WithLimit(int64(page)))
-	after, complete := "", 0 // up to which name everything was looked at, and how many were found there
+	after, complete := "", 0 // the last name that is complete, and the number of effects found up to there
 	for {
 		resp, err := client.Get(clientv3.WithRequireLeader(ctx), from, opts...)
 		if err != nil {
 			return lifecycle.Unfinished(ctx, found, after, fmt.Errorf("read the marks of effects: %w", err))
 		}
 		last := after
-		var open []string // those of which the mark alone does not tell
+		var open []string // effects that need more than their mark to tell the state
 		at := map[string]int{}
 		for _, kv := range resp.Kvs {
 			name, ok := keys.EffectOf(string(kv.Key))
@@ -69,7 +70,7 @@ func List(ctx context.Context, client *clientv3.Client, keys state.Keys,
 				last = name
 			}
 			switch {
-			case !ok || q.Unknown && kv.Lease != 0: // settled: only marks of attempts that run have no lease
+			case !ok || q.Unknown && kv.Lease != 0: // resolved: only marks of running attempts have no lease
 			case q.Unknown:
 				open = append(open, name)
 			default:
@@ -96,7 +97,7 @@ func List(ctx context.Context, client *clientv3.Client, keys state.Keys,
 			if len(found) > q.Limit {
 				break
 			}
-			if q.Unknown { // else all of the page are looked at together
+			if q.Unknown { // otherwise the page is completed as a whole
 				after, complete = some[len(some)-1], len(found)
 			}
 		}
@@ -111,8 +112,8 @@ func List(ctx context.Context, client *clientv3.Client, keys state.Keys,
 	}
 }
 
-// look reads marks, at most looksAtOnce, each together with who is first in the effect's queue. Names without a mark
-// are left out.
+// look reads at most looksAtOnce marks, each together with the first entry of the effect's queue. It leaves out
+// names without a mark.
 func look(ctx context.Context, client *clientv3.Client, keys state.Keys, names []string) ([]once.Standing, error) {
 	var reads []clientv3.Op
 	for _, name := range names {
@@ -131,7 +132,7 @@ func look(ctx context.Context, client *clientv3.Client, keys state.Keys, names [
 			continue
 		}
 		s := standing(name, mark[0].Value)
-		// The token is the CreateRevision of the attempt's place, which nobody gets a second time.
+		// The token is the CreateRevision of the attempt's entry, which is unique.
 		if s.State == once.Running && (len(first) == 0 || first[0].CreateRevision != s.Token) {
 			s.State = once.Unknown
 		}
@@ -140,7 +141,7 @@ func look(ctx context.Context, client *clientv3.Client, keys state.Keys, names [
 	return found, nil
 }
 
-// standing is what a mark says, which is not enough where an attempt runs.
+// standing returns the state by the mark alone, which does not suffice for a running attempt.
 func standing(name string, raw []byte) once.Standing {
 	m, err := decode(raw)
 	switch {

@@ -16,36 +16,36 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// errOvertaken: the place, or the mark, is not as it was.
+// errOvertaken reports that the entry or the mark has changed.
 var errOvertaken = errors.New("the place in the effect's queue was lost, or its mark was changed out of band")
 
-// mark is what is known of an effect, as it is stored. Its state is Running, Done or Failed, or
-// "" if the effect was never tried.
+// mark is the stored state of an effect. State is Running, Done or Failed, or "" if the effect was never
+// attempted.
 type mark struct {
 	State   once.State `json:"state"`
 	Attempt int        `json:"attempt"`
 	Token   int64      `json:"token"`
 	By      string     `json:"by"`
 	Value   []byte     `json:"value,omitempty"`
-	// Dropped is the length of a value that was too long to keep, in bytes. Versions that did not write it
-	// left such a value out as if there had been none.
+	// Dropped is the length in bytes of a value that was too long to keep. Versions that did not write it
+	// dropped such a value without a trace.
 	Dropped int `json:"value_dropped,omitempty"`
-	// For how long who tried it remembers it, in seconds.
+	// Retention is the retention of the node that made the attempt, in seconds.
 	Retention int64 `json:"retention,omitempty"`
-	// For people: why it failed, who resolved it, and when it came to be as it is.
+	// For operators: the error of the attempt, the node that resolved it, and the time of the last change.
 	Error    string    `json:"error,omitempty"`
 	Resolved string    `json:"resolved,omitempty"`
 	At       time.Time `json:"at,omitzero"`
 }
 
-// marked is a mark as it stands in etcd.
+// marked is a mark as read from etcd.
 type marked struct {
 	mark
 	raw      string
-	modified int64 // 0: there is none
+	modified int64 // ModRevision; 0 if there is no mark
 }
 
-// result is what every caller gets of an effect that took place, whether it ran the effect or asks later.
+// result returns the result of an effect that took place, the same for the call that ran it and for later ones.
 func (m marked) result(name string) (once.Result, error) {
 	r := once.Result{Value: m.Value, Attempt: m.Attempt, Token: m.Token}
 	if m.Dropped > 0 {
@@ -58,8 +58,8 @@ func (m marked) unknown(name string, err error) error {
 	return &once.UnknownError{Name: name, Attempt: m.Attempt, Token: m.Token, By: m.By, Err: err}
 }
 
-// marks reads and writes marks. One that runs stays until it is known what came of it; all
-// others expire, by leases that some of them share.
+// marks reads and writes marks. The mark of a running attempt stays until its outcome is known. All others
+// expire with leases that they share.
 type marks struct {
 	client  *clientv3.Client
 	keys    state.Keys
@@ -72,7 +72,7 @@ func newMarks(cfg Config) *marks {
 	return &marks{client: client, keys: cfg.Keys, timeout: timeout, leases: newLeases(client, cfg.Retention, timeout)}
 }
 
-// confirmRetry is how long to wait after a mark that could not be written.
+// confirmRetry is the pause after a failed write of a mark.
 var confirmRetry = backoff.Policy{First: 50 * time.Millisecond, Last: 250 * time.Millisecond}
 
 func (k *marks) read(ctx context.Context, name string) (marked, error) {
@@ -82,7 +82,7 @@ func (k *marks) read(ctx context.Context, name string) (marked, error) {
 	switch {
 	case ctx.Err() != nil && err != nil:
 		return marked{}, fmt.Errorf("read the mark of effect %q: %w", name, context.Cause(ctx))
-	case err != nil && brief.Err() != nil: // it is not the caller's time that is over
+	case err != nil && brief.Err() != nil: // k.timeout has passed, not the caller's context
 		return marked{}, fmt.Errorf("read the mark of effect %q: etcd did not answer within %v: %w", name, k.timeout, err)
 	case err != nil:
 		return marked{}, fmt.Errorf("read the mark of effect %q: %w", name, err)
@@ -102,8 +102,8 @@ func decode(raw []byte) (m mark, err error) {
 	return m, err
 }
 
-// write writes the mark over the one that was read, while guard holds. An answer that was lost
-// is looked for once.
+// write replaces the mark that was read, while guard holds. If the answer is lost, it reads the mark once to
+// find the outcome.
 func (k *marks) write(ctx context.Context, guard clientv3.Cmp, name string, m *marked) error {
 	lease := clientv3.NoLease
 	if m.State != once.Running {
@@ -129,21 +129,20 @@ func (k *marks) write(ctx context.Context, guard clientv3.Cmp, name string, m *m
 	switch {
 	case unread == nil && now.modified > m.modified && now.raw == string(value):
 		m.modified = now.modified
-		return nil // an answer that was lost
+		return nil // the answer was lost
 	case err == nil && unread != nil:
-		return unread // it may be the answer of an attempt before that was lost
+		return unread // an earlier attempt may have been committed and its answer lost
 	case err == nil:
 		err = errOvertaken
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
-		k.leases.lost(lease) // this process stood still for very long, or somebody revoked it
+		k.leases.lost(lease) // the process was paused for very long, or the lease was revoked out of band
 	}
 	return fmt.Errorf("write the mark of effect %q: %w", name, err)
 }
 
-// confirm writes the mark, again and again until it is known to stand, or never will, or ctx
-// ends.
+// confirm retries write until the mark is known to stand, or never will, or ctx ends.
 func (k *marks) confirm(ctx context.Context, guard clientv3.Cmp, name string, m *marked) error {
-	m.At = time.Now().UTC() // the same each time: by it a write is known again
+	m.At = time.Now().UTC() // the same for each attempt, which identifies the write
 	for retry := (backoff.Backoff{Policy: confirmRetry}); ; {
 		err := k.write(ctx, guard, name, m)
 		if err == nil || final(err) || !wait.For(ctx, retry.Next()) {
@@ -152,7 +151,7 @@ func (k *marks) confirm(ctx context.Context, guard clientv3.Cmp, name string, m 
 	}
 }
 
-// final reports whether another attempt would not do better.
+// final reports whether another attempt would be useless.
 func final(err error) bool {
 	return errors.Is(err, errOvertaken) || errors.Is(err, rpctypes.ErrPermissionDenied) ||
 		errors.Is(err, rpctypes.ErrRequestTooLarge)

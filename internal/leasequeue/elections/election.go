@@ -14,48 +14,48 @@ import (
 	"github.com/goverse/goverse/internal/leasequeue/order"
 )
 
-// deniedRetry is how long to wait before this node queues again when etcd has refused it.
+// deniedRetry is the pause before this node stands again after etcd has refused it.
 var deniedRetry = backoff.Policy{First: time.Second, Last: time.Second}
 
-// Election is this node's part in one election. All methods are safe for concurrent use.
+// Election represents this node's part in one election. All methods are safe for concurrent use.
 type Election struct {
 	all      *Elections
 	name     string
 	follower *leasequeue.Follower
-	notice   func()               // touch
-	term     atomic.Pointer[Term] // nil unless this node leads; written by the one that looks
+	notice   func()               // calls touch
+	term     atomic.Pointer[Term] // nil unless this node leads; written by look
 
-	// With the lock of all held:
+	// Guarded by Elections.mu:
 
 	candidate candidate.Candidate
-	place     *placing // nil: none. Written by the one that looks
-	over      *Term    // ended, and its functions have not all returned
-	wanted    bool     // asked for since Close was called
-	observers int      // calls of Observe that were not taken back
-	err       error    // why it cannot stand
+	place     *placing // nil means none; written by look
+	over      *Term    // ended term in which functions still run
+	wanted    bool     // requested since Close was called
+	observers int      // calls of Observe minus calls of Unfollow
+	err       error    // reason why the node cannot stand
 	subs      []*Subscription
-	released  bool                    // Close has released it
-	life      context.Context         // ends when it is closed; made when first needed
-	end       context.CancelCauseFunc // of life
+	released  bool                    // Close has released the election
+	life      context.Context         // ends when the election is closed; made on demand
+	end       context.CancelCauseFunc // cancels life
 
-	// Of the one that looks:
+	// Used by look alone:
 
-	later *time.Timer // looks again; made when first needed
-	late  *time.Timer // until when functions in a term that is over are waited for
+	later *time.Timer // looks again; made on demand
+	late  *time.Timer // limits the wait for functions of a term that is over
 }
 
-// placing is a place in the queue, from when it is to be asked for. It tells one place from the next.
+// placing identifies one stay in the queue, from the moment it is planned.
 type placing struct {
-	entry *leasequeue.Entry // nil: it is not asked for yet, or there was no session for that
+	entry *leasequeue.Entry // nil: not entered yet, or there was no session
 }
 
-// Name is the election's.
+// Name returns the name of the election.
 func (e *Election) Name() string { return e.name }
 
-// IsLeader reports whether this node leads at this instant, without the network.
+// IsLeader reports whether this node leads at this instant. It needs no network.
 func (e *Election) IsLeader() bool { return e.Term() != nil }
 
-// Term is the term that this node leads by at this instant, or nil.
+// Term returns the term by which this node leads at this instant, or nil.
 func (e *Election) Term() *Term {
 	if t := e.term.Load(); t != nil && t.Valid() {
 		return t
@@ -63,7 +63,7 @@ func (e *Election) Term() *Term {
 	return nil
 }
 
-// Err is what etcd refused the last time this node was to stand; nil if it has led since.
+// Err returns etcd's error if etcd refused this node's latest attempt to stand, and nil once it leads again.
 func (e *Election) Err() error {
 	e.all.mu.Lock()
 	defer e.all.mu.Unlock()
@@ -72,19 +72,19 @@ func (e *Election) Err() error {
 
 func (e *Election) touch() { e.all.touch(e) }
 
-// stand has this node be a candidate. The lock is held.
+// stand makes this node a candidate. The caller holds Elections.mu.
 func (e *Election) stand(o election.StandOptions) {
 	e.wanted = true
 	e.candidate = e.candidate.Stand(o.Priority)
 }
 
-// observe has the election followed. The lock is held.
+// observe counts an observer. The caller holds Elections.mu.
 func (e *Election) observe() {
 	e.wanted = true
 	e.observers++
 }
 
-// withdraw has this node stand no more, and returns the place that it has still.
+// withdraw ends the candidacy for the reason why, and returns the place that this node still has, or nil.
 func (e *Election) withdraw(why error) *placing {
 	e.all.mu.Lock()
 	defer e.all.mu.Unlock()
@@ -93,7 +93,7 @@ func (e *Election) withdraw(why error) *placing {
 	return e.place
 }
 
-// look brings this node's part in line with what is known and requested. One at a time.
+// look decides on the present view and carries out the decision. Only Run calls it, one election at a time.
 func (e *Election) look() {
 	view := e.view()
 	e.all.mu.Lock()
@@ -108,7 +108,7 @@ func (e *Election) look() {
 	var o candidate.Orders
 	e.candidate, o = e.candidate.Look(view)
 	if o.Lower != nil {
-		e.term.Store(nil) // the flag first
+		e.term.Store(nil) // the flag goes down first
 		e.over = t
 	}
 	if o.Abandon || o.Drop {
@@ -151,10 +151,10 @@ func (e *Election) look() {
 	e.notify()
 }
 
-// view is what is known, but for the work in the term.
+// view returns the known state, apart from the work in the term.
 func (e *Election) view() candidate.View {
 	if e.place == nil {
-		return candidate.View{} // and perhaps no follower yet: it can tell before it is known here
+		return candidate.View{} // the follower may not be set yet: it can notify before the election is registered
 	}
 	x := e.place.entry
 	v := candidate.View{Now: time.Now(), Queue: e.follower.Queue(), Requests: e.asked(),
@@ -172,7 +172,7 @@ func (e *Election) view() candidate.View {
 	return v
 }
 
-// endTerm does what is ordered about a term that is over, or is from now on.
+// endTerm carries out the orders about a term that is over or ends now.
 func (e *Election) endTerm(t *Term, o candidate.Orders) {
 	var over error
 	if o.Lower != nil {
@@ -202,7 +202,7 @@ func (e *Election) endTerm(t *Term, o candidate.Orders) {
 	}
 }
 
-// waited: what runs in a term that is over was waited for long enough.
+// waited records that WorkTimeout has passed since the term ended.
 func (e *Election) waited(t *Term) {
 	e.all.mu.Lock()
 	if e.over == t {
@@ -212,7 +212,7 @@ func (e *Election) waited(t *Term) {
 	e.touch()
 }
 
-// denied has etcd asked once more after a while; said: it has refused before.
+// denied logs etcd's refusal, unless said is set because it was logged before, and schedules another attempt.
 func (e *Election) denied(err error, said bool) {
 	if !said {
 		e.all.cfg.Logger.Warn("etcd refuses that this process stands in the election, retrying", "election", e.name,
@@ -226,7 +226,7 @@ func (e *Election) denied(err error, said bool) {
 	})
 }
 
-// begin begins a term with a place that came first.
+// begin starts a term on a granted entry.
 func (e *Election) begin(place *leasequeue.Entry) {
 	t := &Term{e: e, place: place, token: place.Token(), acquired: time.Now()}
 	t.tail, t.cut = context.WithCancelCause(place.Period())
@@ -234,7 +234,7 @@ func (e *Election) begin(place *leasequeue.Entry) {
 	e.all.cfg.Logger.Info("leads the election", "election", e.name, "token", t.token)
 }
 
-// lookAgain has it looked at after that time although nothing happens; 0: not.
+// lookAgain makes Run look again after that time, even if nothing changes. 0 means not to.
 func (e *Election) lookAgain(after time.Duration) {
 	switch {
 	case e.later == nil && after > 0:
@@ -246,7 +246,7 @@ func (e *Election) lookAgain(after time.Duration) {
 	}
 }
 
-// asked are the requests about this election, the first made first.
+// asked returns the requests about this election, the oldest first.
 func (e *Election) asked() []order.Request {
 	entries := e.follower.Requests()
 	if len(entries) == 0 {

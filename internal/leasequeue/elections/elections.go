@@ -17,24 +17,24 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// Config is what elections need. Queues and Address are required.
+// Config configures [Elections]. Queues and Address are required.
 type Config struct {
-	// Queues are those at state.Keys.Elections, of an engine that runs for as long as the elections do. The terms'
-	// transactions are made with its client.
+	// Queues holds the queues at state.Keys.Elections. Their engine must run as long as the elections do. Its
+	// client also carries the transactions of terms.
 	Queues *leasequeue.Queues
-	// Address is what others see when this node leads.
+	// Address is the address that other nodes see as the leader's.
 	Address string
-	// WorkTimeout bounds how long a leader that gives way waits for the functions in Lead to
-	// return after their context ended. Default 5 s.
+	// WorkTimeout limits how long a leader that gives way waits for the functions in Lead to return after their
+	// context has ended. Default 5 s.
 	WorkTimeout time.Duration
-	// PreferAfter is how long a candidate of a higher priority stands before the leadership is
-	// given to it: one that comes and goes all the time moves it no oftener. Default 5 s.
+	// PreferAfter is the time that a candidate of a higher priority must stand before it leads. One
+	// that comes and goes more often moves nothing. Default 5 s.
 	PreferAfter time.Duration
-	// Final reports whether what etcd refuses a candidate is the end of its candidacy: Lead returns
-	// the error, and the one that asks for the election again stands anew. Default: none is, it is tried
-	// again after about a second, and logged.
+	// Final reports whether an error by which etcd refuses a candidate ends the candidacy. Lead then returns
+	// the error, and a caller that calls Stand again starts anew. Default: no error does; it is logged and
+	// retried about a second later.
 	Final func(error) bool
-	// Logger gets one line per event an operator cares about. Default: none.
+	// Logger receives one line per event of interest to an operator. Default: none.
 	Logger hclog.Logger
 }
 
@@ -54,7 +54,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate reports what is wrong with the configuration.
+// Validate reports the first required field that is missing.
 func (c Config) Validate() error {
 	var err error
 	switch {
@@ -69,25 +69,25 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Elections are the named elections that this process takes part in. All methods are safe for
-// concurrent use.
+// Elections holds the named elections that this process takes part in. All methods are safe for concurrent use.
 type Elections struct {
 	cfg Config
 
 	life context.Context // ends when closed is set
 	end  context.CancelCauseFunc
-	wg   sync.WaitGroup // channels that are fed; nothing is added once closed is set
-	wake chan struct{}  // something is dirty
+	wg   sync.WaitGroup // goroutines that feed channels; none is added once closed is set
+	wake chan struct{}  // receives when an election is dirty
 
-	// mu is the only lock of the package. Nothing is called with it held that takes another one: what the
-	// queues notify takes this one, and would wait for itself.
+	// mu is the only lock of the package. While it is held, nothing that takes another lock is called: the
+	// queues' own notifications take mu, and would deadlock.
 	mu     sync.Mutex
 	closed bool
 	byName map[string]*Election
-	dirty  map[*Election]struct{} // to be looked at
+	dirty  map[*Election]struct{} // to be looked at by Run
 }
 
-// New checks the configuration; [Elections.Run] makes it live.
+// New returns elections that do nothing until [Elections.Run]. The error describes a mistake in the
+// configuration.
 func New(cfg Config) (*Elections, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -99,9 +99,9 @@ func New(cfg Config) (*Elections, error) {
 	return es, nil
 }
 
-// Stand makes this node a candidate in the election of that name from now on, also if it had
-// withdrawn or was refused. The same name gives the same election. It is followed until it is
-// closed, or the node stops. It does not block. Errors are election.ErrBadName and ErrStopped.
+// Stand makes this node a candidate in the election with that name, even if it has withdrawn or was refused
+// before. The same name returns the same election. The election is followed until it is closed or the node
+// stops. Stand does not block. It returns election.ErrBadName or ErrStopped.
 func (es *Elections) Stand(name string, opts ...election.StandOption) (*Election, error) {
 	var o election.StandOptions
 	for _, opt := range opts {
@@ -110,8 +110,7 @@ func (es *Elections) Stand(name string, opts ...election.StandOption) (*Election
 	return es.follow(name, func(e *Election) { e.stand(o) })
 }
 
-// Observe is Stand of a node that only follows the election. Where this node stands in it
-// already, it goes on to.
+// Observe is like Stand, but does not make this node a candidate. If it already is one, it stays one.
 func (es *Elections) Observe(name string) (*Election, error) {
 	return es.follow(name, (*Election).observe)
 }
@@ -133,7 +132,7 @@ func (es *Elections) follow(name string, want func(*Election)) (*Election, error
 	return e, err
 }
 
-// want is the election of that name as somebody wants it, or made if there is none.
+// want applies the request to the election with that name, or to made if there is none yet.
 func (es *Elections) want(name string, made *Election, want func(*Election)) (*Election, error) {
 	es.mu.Lock()
 	defer es.mu.Unlock()
@@ -153,7 +152,7 @@ func (es *Elections) want(name string, made *Election, want func(*Election)) (*E
 	return e, nil
 }
 
-// forget drops an election unless somebody has asked for it again.
+// forget drops an election unless it has been requested again.
 func (es *Elections) forget(e *Election) bool {
 	es.mu.Lock()
 	defer es.mu.Unlock()
@@ -164,7 +163,7 @@ func (es *Elections) forget(e *Election) bool {
 	return true
 }
 
-// start runs f until it returns, which Close and Run wait for. It does not when all is closed.
+// start runs f in a goroutine that Close and Run wait for. It returns false and does nothing if all is closed.
 func (es *Elections) start(f func()) bool {
 	es.mu.Lock()
 	defer es.mu.Unlock()
@@ -175,14 +174,14 @@ func (es *Elections) start(f func()) bool {
 	return true
 }
 
-// touch has the election looked at soon.
+// touch makes Run look at the election soon.
 func (es *Elections) touch(e *Election) {
 	es.mu.Lock()
 	defer es.mu.Unlock()
 	es.mark(e)
 }
 
-// mark is touch with the lock held.
+// mark is touch for a caller that holds mu.
 func (es *Elections) mark(e *Election) {
 	es.dirty[e] = struct{}{}
 	select {
@@ -191,8 +190,8 @@ func (es *Elections) mark(e *Election) {
 	}
 }
 
-// Run serves, beside the queues' engine, until ctx ends, and returns when all it started
-// has ended.
+// Run serves the elections until ctx ends. It must run beside the engine of the queues. It returns when all its
+// goroutines have ended.
 func (es *Elections) Run(ctx context.Context) {
 	changed := es.cfg.Queues.Changed()
 	for ctx.Err() == nil {
@@ -202,7 +201,7 @@ func (es *Elections) Run(ctx context.Context) {
 		select {
 		case <-es.wake:
 		case <-changed:
-			changed = es.cfg.Queues.Changed() // only now, so that none is missed
+			changed = es.cfg.Queues.Changed() // before the elections are looked at, so that no change is missed
 			es.touchAll()
 		case <-ctx.Done():
 		}
@@ -215,7 +214,7 @@ func (es *Elections) Run(ctx context.Context) {
 	es.wg.Wait()
 }
 
-// touchAll: there is another session, or none.
+// touchAll makes Run look at all elections, because the session has changed.
 func (es *Elections) touchAll() {
 	es.mu.Lock()
 	defer es.mu.Unlock()
@@ -232,7 +231,7 @@ func (es *Elections) touched() map[*Election]struct{} {
 	return touched
 }
 
-// shut lets nothing begin any more, and returns all elections.
+// shut accepts no further work, and returns all elections.
 func (es *Elections) shut() []*Election {
 	es.mu.Lock()
 	es.closed = true
@@ -242,9 +241,8 @@ func (es *Elections) shut() []*Election {
 	return all
 }
 
-// Close has this node withdraw from every election, each after the functions in its term have
-// returned, and stand in none any more. It blocks until that is done, or ctx ends, with its
-// cause for an error.
+// Close withdraws this node from all elections, each after the functions in its term have returned, and accepts
+// no further candidacies. It blocks until that is done or ctx ends. It then returns ctx's cause.
 func (es *Elections) Close(ctx context.Context) error {
 	var wg sync.WaitGroup
 	all := es.shut()
@@ -253,6 +251,6 @@ func (es *Elections) Close(ctx context.Context) error {
 		wg.Go(func() { errs[i] = e.leave(ctx, lifecycle.ErrStopped) })
 	}
 	wg.Wait()
-	es.wg.Wait() // its context has ended
+	es.wg.Wait() // their context has ended
 	return errors.Join(append(errs, es.cfg.Queues.Close(ctx))...)
 }

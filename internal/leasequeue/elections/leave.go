@@ -8,11 +8,11 @@ import (
 	"github.com/goverse/goverse/internal/leasequeue"
 )
 
-// Resign gives leadership up: the term ends, its functions are waited for, up to WorkTimeout,
-// and this node queues again at the tail. It blocks until the place is given up, or ctx ends;
-// it is then given up as soon as etcd answers. The error is ErrNotLeader if this node does not
-// lead, ctx's cause, or what etcd refused: nobody else leads then until etcd allows the place to be
-// given up, which it is asked for again every third of a TTL, or the session ends.
+// Resign ends this node's term. It waits for the term's functions, up to WorkTimeout, and queues the node again
+// at the tail. It blocks until the entry is released or ctx ends; the entry is then released as soon as etcd
+// answers. It returns ErrNotLeader if this node does not lead, ctx's cause, or etcd's error if etcd refuses the
+// release. In that case no other node leads until the session ends or etcd allows the release, which is retried
+// every third of a TTL.
 func (e *Election) Resign(ctx context.Context) error {
 	place := e.resign()
 	if place == nil {
@@ -21,7 +21,7 @@ func (e *Election) Resign(ctx context.Context) error {
 	return e.given(ctx, place)
 }
 
-// resign has the present term end, if there is one, and returns its place.
+// resign ends the present term and returns its place, or nil if there is none.
 func (e *Election) resign() *placing {
 	e.all.mu.Lock()
 	defer e.all.mu.Unlock()
@@ -34,16 +34,15 @@ func (e *Election) resign() *placing {
 	return e.place
 }
 
-// Withdraw leaves the election: a term ends as by Resign, and this node stands in it no more;
-// it goes on following it. It blocks as Resign does.
+// Withdraw ends this node's candidacy. A term ends as by Resign. The node continues to follow the election.
+// Withdraw blocks as Resign does.
 func (e *Election) Withdraw(ctx context.Context) error { return e.leave(ctx, election.ErrWithdrawn) }
 
-// Close lets the election go, for everyone in this process who has it: a term ends as by
-// Withdraw, and this node does not follow it any more: Leader says nobody, Watch's channels
-// close, and what blocks fails with election.ErrClosed, but Lead with ErrWithdrawn or ErrObserver, as
-// after Withdraw. Who wants it again asks for it by its name. If
-// anybody does that while Close waits, the election stays as that one wants it. It blocks as
-// Resign does; when that fails, nothing is closed, and this node has withdrawn.
+// Close closes the election for all its users in this process. A term ends as by Withdraw. Then the node stops
+// following the election: Leader is empty, the channels of Watch close, and blocked calls fail with
+// election.ErrClosed, except Lead, which fails with ErrWithdrawn or ErrObserver as after Withdraw. Call Stand
+// or Observe to use the election again. If that happens while Close waits, the election stays open as that call
+// requested. Close blocks as Resign does. If it fails, nothing is closed, but this node has withdrawn.
 func (e *Election) Close(ctx context.Context) error {
 	e.all.mu.Lock()
 	e.wanted = false
@@ -57,12 +56,12 @@ func (e *Election) Close(ctx context.Context) error {
 	return nil
 }
 
-// Unfollow takes one Observe back. After the last one the election is closed, unless this node
-// stands in it. It does not block.
+// Unfollow undoes one Observe. After the last one the election is closed, unless this node is a candidate. It
+// does not block.
 func (e *Election) Unfollow() {
 	e.all.mu.Lock()
 	e.observers--
-	if c := e.candidate; !c.Stands || c.Gone != nil { // or it is wanted by who stands
+	if c := e.candidate; !c.Stands || c.Gone != nil { // otherwise the candidacy keeps it open
 		e.wanted = false
 	}
 	e.all.mu.Unlock()
@@ -85,7 +84,7 @@ func (e *Election) unfollow() {
 
 func (e *Election) closed() error { return fmt.Errorf("election %q: %w", e.name, election.ErrClosed) }
 
-// lasts is a context that ends when the election is closed.
+// lasts returns a context that ends when the election is closed.
 func (e *Election) lasts() context.Context {
 	var own struct{ end context.CancelCauseFunc }
 	var life context.Context
@@ -110,7 +109,7 @@ func (e *Election) leave(ctx context.Context, why error) error {
 	return e.given(ctx, e.withdraw(why))
 }
 
-// given waits until a place is no more; nil is none.
+// given waits until the place is released. nil means that there is none.
 func (e *Election) given(ctx context.Context, place *placing) error {
 	if place == nil {
 		return nil
@@ -139,7 +138,7 @@ func (e *Election) given(ctx context.Context, place *placing) error {
 	}
 }
 
-// has reports whether this node has that place still, and which it is.
+// has returns the entry of the place, and reports whether this node still has the place.
 func (e *Election) has(place *placing) (x *leasequeue.Entry, still bool) {
 	e.all.mu.Lock()
 	defer e.all.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// List reads how the elections stand in which somebody does, as leasequeue.List does: more says that there are
-// others behind the last. Errors are those of leasequeue.List.
+// List reads the state of the elections that have candidates, as leasequeue.List does and with its errors. more
+// reports whether others follow the last one.
 func List(ctx context.Context, client *clientv3.Client, keys state.Keys, q election.Query) (
 	found []election.Standing, more bool, err error) {
 	read, more, err := leasequeue.List(ctx, client, keys.Elections(),
@@ -23,8 +23,8 @@ func List(ctx context.Context, client *clientv3.Client, keys state.Keys, q elect
 	return found, more, err
 }
 
-// Look reads how one election stands, with all its candidates. Errors are election.ErrNoLeader if nobody stands in it,
-// election.ErrBadName, and etcd's.
+// Look reads the state of one election with all its candidates. It returns election.ErrNoLeader if it has no
+// candidate, election.ErrBadName, or etcd's error.
 func Look(ctx context.Context, client *clientv3.Client, keys state.Keys, name string) (election.Standing, error) {
 	if err := state.CheckName("election", name); err != nil {
 		return election.Standing{}, err
@@ -39,7 +39,7 @@ func Look(ctx context.Context, client *clientv3.Client, keys state.Keys, name st
 	return standing(read), nil
 }
 
-// standing is how an election stands in whose queue somebody does.
+// standing returns the state of an election that has candidates.
 func standing(r leasequeue.Found) election.Standing {
 	s := election.Standing{Name: r.Name, Length: r.Length, Leader: leaderOf(r.Entries[0])}
 	for _, x := range r.Entries {

@@ -9,12 +9,12 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// Leader is who leads as far as this node knows: nobody between two leaders, and while this
-// node is cut off from etcd and cannot say. It is this node if and only if IsLeader is true. Another one that has just
-// come first may still wait for a former leader that may not know its lease is gone, before it leads. It does not
+// Leader returns the leader as far as this node knows. It is empty between two leaders and while this node is
+// cut off from etcd. It names this node if and only if IsLeader is true. Another node that has just become
+// first may not lead yet: it may still wait for a former leader whose lease ended too early. Leader does not
 // block.
 func (e *Election) Leader() election.Leader {
-	if t := e.Term(); t != nil { // also before the watch shows its place
+	if t := e.Term(); t != nil { // also before the watch shows its key
 		return election.Leader{Address: e.all.cfg.Address, Token: t.token, Mode: election.ModeElection, Member: true,
 			Lease: t.place.Lease()}
 	}
@@ -24,18 +24,18 @@ func (e *Election) Leader() election.Leader {
 	}
 	l := leaderOf(entries[0])
 	if l.Member && l.Address == e.all.cfg.Address {
-		return election.Leader{} // the own key stands for a moment after the term, or before it
+		return election.Leader{} // the own key stands for a moment before or after the term
 	}
 	return l
 }
 
-// leaderOf is the leader whose entry is the first.
+// leaderOf returns the leader that owns the first entry.
 func leaderOf(first order.Entry) election.Leader {
 	return election.Leader{Address: first.Value, Token: first.Create, Mode: election.ModeElection, Member: !first.Foreign,
 		Lease: first.Lease}
 }
 
-// Queue are the addresses of those who stand, who leads first, as far as this node knows.
+// Queue returns the addresses of all candidates as far as this node knows, the leader first.
 func (e *Election) Queue() []string {
 	entries := e.follower.Queue().Entries()
 	out := make([]string, len(entries))
@@ -45,10 +45,10 @@ func (e *Election) Queue() []string {
 	return out
 }
 
-// Subscription is a coalescing signal that an election's answers changed.
+// Subscription receives a signal when the state of an election has changed.
 type Subscription struct {
-	// C receives after a change of who leads, of the queue, or of this node's term; several
-	// changes may make one signal. It has its first one already: receive, then ask.
+	// C receives after a change of the leader, of the queue, or of this node's term. Several changes may share
+	// one signal. A first signal is there from the start: receive, then read the state.
 	C <-chan struct{}
 
 	e *Election
@@ -76,7 +76,7 @@ func (s *Subscription) Close() {
 	}
 }
 
-// notify wakes all who subscribed. The lock is held.
+// notify signals all subscriptions. The caller holds Elections.mu.
 func (e *Election) notify() {
 	for _, s := range e.subs {
 		select {
@@ -86,8 +86,8 @@ func (e *Election) notify() {
 	}
 }
 
-// WaitForLeader blocks until there is a leader, or ctx ends. Errors are ctx's cause, lifecycle.ErrStopped
-// and election.ErrClosed.
+// WaitForLeader blocks until there is a leader or ctx ends. It returns ctx's cause, lifecycle.ErrStopped or
+// election.ErrClosed.
 func (e *Election) WaitForLeader(ctx context.Context) (election.Leader, error) {
 	var l election.Leader
 	err := e.until(ctx, func() bool { l = e.Leader(); return l != election.Leader{} })
@@ -113,20 +113,19 @@ func (e *Election) until(ctx context.Context, done func() bool) error {
 	return err
 }
 
-// Watch delivers the present leader, and then every change of it; the zero Leader says that there
-// is none. A slow receiver misses what was overtaken and always gets the newest. The channel
-// closes when ctx ends, or the election or the node is closed, never else; one that is closed
-// already is an error.
+// Watch delivers the current leader, then changes; the zero Leader means none. Slow receivers skip intermediate
+// values and always get the newest. The channel closes when ctx ends or the election or the node is closed, and
+// only then. If it is closed already, Watch returns an error.
 func (e *Election) Watch(ctx context.Context) (<-chan election.Leader, error) {
 	return watch(ctx, e, e.Leader, func(a, b election.Leader) bool { return a == b })
 }
 
-// WatchErr delivers what Err returns, and then every change of it, as Watch does of the leader.
+// WatchErr delivers the result of Err, then changes, as Watch does for the leader.
 func (e *Election) WatchErr(ctx context.Context) (<-chan error, error) {
 	return watch(ctx, e, e.Err, func(a, b error) bool { return a == b || a != nil && b != nil && a.Error() == b.Error() })
 }
 
-// watch delivers what now returns, and then every change of it, until ctx ends or the election is closed.
+// watch delivers the result of now, then changes, until ctx ends or the election is closed.
 func watch[T any](ctx context.Context, e *Election, now func() T, equal func(a, b T) bool) (<-chan T, error) {
 	life := e.lasts()
 	if life.Err() != nil {

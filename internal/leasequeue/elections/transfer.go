@@ -13,17 +13,16 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// Transfer hands the leadership over to the candidate at that address: those who wait before
-// it go to the tail, the leader gives way when it is next, after its work, as by Resign. Any
-// node may ask, also one that only follows. It blocks until that candidate leads as far as
-// this node knows (then it returns nil, also if it did before), or it turns out to be
-// impossible, or ctx ends: the request is then taken back, and who acted on it already has. A
-// function in Lead must not wait for the end of its own term by it: the leader gives way when
-// that function has returned, or was waited for long enough.
+// Transfer requests that the candidate at that address lead, and blocks until this node sees it lead. The
+// candidates ahead of it move to the tail; the leader gives way after its work, as by Resign, once that
+// candidate is next. Any node may request it, including observers. Transfer returns nil if the candidate leads
+// already. If the request becomes impossible or ctx ends, the request is withdrawn, but candidates that have
+// acted on it stay where they are. A function in Lead must not call Transfer to end its own term: the leader
+// gives way only after that function has returned or WorkTimeout has passed.
 //
-// Errors are ErrNoLeader, ErrNotCandidate, ErrOutsider and ErrPreferred, by what is known here
-// and now; ErrNotMoved when another one leads, or ctx or this node's session ended; lifecycle.ErrStopped,
-// election.ErrClosed, and what etcd refused.
+// By what is known here and now, it returns ErrNoLeader, ErrNotCandidate, ErrOutsider or ErrPreferred. It
+// returns ErrNotMoved if another candidate leads, or ctx or this node's session ends; and lifecycle.ErrStopped,
+// election.ErrClosed, or etcd's error.
 func (e *Election) Transfer(ctx context.Context, address string) error {
 	if err := e.transfer(ctx, address); err != nil {
 		return fmt.Errorf("election %q: transfer to %s: %w", e.name, address, err)
@@ -40,7 +39,7 @@ func (e *Election) transfer(ctx context.Context, address string) error {
 	target := -1
 	for i, x := range entries {
 		if x.Value == address {
-			target = i // the last one, if an earlier process of that address has left its own behind
+			target = i // the last one: an earlier process at the address may have left an entry
 		}
 	}
 	switch {
@@ -55,8 +54,8 @@ func (e *Election) transfer(ctx context.Context, address string) error {
 		Create: entries[target].Create})
 }
 
-// RequestResign asks the leader to give way to the next, as by Resign; one that is alone leads
-// again, with a new token. It blocks, and fails, as Transfer does.
+// RequestResign requests that the leader give way to the next candidate, as by Resign. A leader without other
+// candidates leads again, with a new token. It blocks and fails as Transfer does.
 func (e *Election) RequestResign(ctx context.Context) error {
 	q, err := e.known(ctx)
 	if err == nil && len(q.Entries()) == 0 {
@@ -71,8 +70,8 @@ func (e *Election) RequestResign(ctx context.Context) error {
 	return nil
 }
 
-// ask puts the request down and waits for the outcome. It is a place in a queue of requests: it ends
-// with the session, and is never written late.
+// ask stores the request and waits for the outcome. The request is an entry in a queue of requests, so it ends
+// with the session and is never written late.
 func (e *Election) ask(ctx context.Context, q order.Queue, address string, request order.Request) error {
 	if err := q.Check(request); err != nil {
 		return err
@@ -117,7 +116,7 @@ func (e *Election) notMoved(err error) error {
 	return fmt.Errorf("%w: %w", election.ErrNotMoved, err)
 }
 
-// outcome is what came of a request, if that is known.
+// outcome returns the outcome of a request if it is known.
 func (e *Election) outcome(address string, request order.Request) (done bool, err error) {
 	q := e.follower.Queue()
 	if !q.Known() {
@@ -128,7 +127,7 @@ func (e *Election) outcome(address string, request order.Request) (done bool, er
 	case err == nil:
 		return false, nil
 	case request.Key == "" && errors.Is(err, order.ErrPassed):
-		return len(entries) > 0, nil // it queues again in a moment
+		return len(entries) > 0, nil // the leader queues again in a moment
 	case len(entries) > 0 && entries[0].Create == request.Create:
 		return true, nil
 	case !slices.ContainsFunc(entries, func(x order.Entry) bool { return x.Value == address }):
@@ -141,14 +140,14 @@ func (e *Election) outcome(address string, request order.Request) (done bool, er
 	return true, err
 }
 
-// takeBack also when ctx has ended. If etcd does not answer in time it is done when it does, or
-// with the session.
+// takeBack withdraws the request, even if ctx has ended. If etcd does not answer in time, the request is
+// withdrawn when it does, or ends with the session.
 func (e *Election) takeBack(ctx context.Context, place *leasequeue.Entry) {
 	place.Abandon()
 	select {
 	case <-place.Settled():
 		if place.Err() != nil {
-			return // there is none
+			return // there is no entry
 		}
 	default:
 	}
@@ -157,7 +156,7 @@ func (e *Election) takeBack(ctx context.Context, place *leasequeue.Entry) {
 	_ = place.Gone(ctx)
 }
 
-// known waits until this node knows the queue.
+// known blocks until this node knows the queue.
 func (e *Election) known(ctx context.Context) (order.Queue, error) {
 	var q order.Queue
 	if err := e.until(ctx, func() bool { q = e.follower.Queue(); return q.Known() }); err != nil {

@@ -10,13 +10,12 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// Lead waits until this node leads and runs fn. fn's context ends with the term, or with ctx;
-// fn must return soon after, for a leader that gives way waits for it (up to WorkTimeout)
-// before the next one can lead. Lead returns what fn returned; if that is the context's error
-// because the term ended, an error that matches ErrTermOver. It does not give leadership up
-// when fn returns (Resign does), and runs fn once: call it in a loop to serve every term. Where
-// fn did not run, and no later call would, the error is ErrObserver, ErrWithdrawn or lifecycle.ErrStopped;
-// else ctx's cause.
+// Lead blocks until this node leads, runs fn, and returns fn's error. fn's context ends with the term or with
+// ctx. fn must return soon after, because a leader that gives way waits for it, up to WorkTimeout, before the
+// next one can lead. If fn returns its context's error because the term ended, Lead returns an error that
+// matches ErrTermOver. The node keeps the leadership when fn returns (call Resign to end it). fn runs once:
+// call Lead in a loop to serve every term. If fn cannot run, now or later, Lead returns ErrObserver,
+// ErrWithdrawn or lifecycle.ErrStopped; if ctx ends first, its cause.
 func (e *Election) Lead(ctx context.Context, fn func(ctx context.Context, t election.Term) error) error {
 	t, err := e.enter(ctx)
 	if err != nil {
@@ -30,7 +29,7 @@ func (e *Election) Lead(ctx context.Context, fn func(ctx context.Context, t elec
 	if ctx.Err() != nil || cause == nil || err == nil {
 		return err
 	}
-	// The context's cause may be the reason alone, and what is known now say more.
+	// The context's cause may be only the reason. More may be known now.
 	said := errors.Is(err, election.ErrTermOver)
 	ofTheEnd := errors.Is(err, context.Canceled) || errors.Is(err, cause) || errors.Is(cause, err)
 	if said || !ofTheEnd {
@@ -39,13 +38,12 @@ func (e *Election) Lead(ctx context.Context, fn func(ctx context.Context, t elec
 	return t.over(cause)
 }
 
-// AsLeader runs fn at once if this node leads, as work of its term that is not broken off: a leader
-// that gives way waits for it, up to WorkTimeout, and until it has returned the term's Txn commits,
-// though IsLeader is false. fn's context ends with ctx, with the session, which includes its
-// suspension and deadline, when the leading key is lost, and when WorkTimeout has passed since the
-// leader gave way. AsLeader returns what fn returned; if that is the context's error because the
-// term ended, an error that matches ErrTermOver. If this node does not lead, the error is
-// ErrNotLeader, and fn did not run.
+// AsLeader runs fn at once if this node leads. If the leader gives way meanwhile, it waits for fn, up to
+// WorkTimeout, instead of cutting it off. Until fn has returned the term's Txn still commits, though IsLeader
+// is false. fn's context ends with ctx, with the session (also by its suspension or deadline), when the leading
+// key is lost, and when WorkTimeout has passed since the leader gave way. AsLeader returns fn's error. If that
+// is the context's error because the term ended, it returns an error that matches ErrTermOver. If this node
+// does not lead, it returns ErrNotLeader and does not run fn.
 func (e *Election) AsLeader(ctx context.Context, fn func(ctx context.Context, t election.Term) error) error {
 	t, _ := e.join()
 	if t == nil {
@@ -61,7 +59,7 @@ func (e *Election) AsLeader(ctx context.Context, fn func(ctx context.Context, t 
 	return err
 }
 
-// cutOff ends what goes on in a term that is over: nobody waits for it any longer.
+// cutOff ends the contexts of work in a term that is over and that no caller waits for any longer.
 func (e *Election) cutOff() {
 	e.all.mu.Lock()
 	t := e.over
@@ -71,7 +69,7 @@ func (e *Election) cutOff() {
 	}
 }
 
-// join counts the caller as work of the term that this node leads by, if there is one.
+// join counts the caller as work of the present term. The term is nil if this node does not lead.
 func (e *Election) join() (*Term, candidate.Candidate) {
 	e.all.mu.Lock()
 	defer e.all.mu.Unlock()
@@ -82,7 +80,7 @@ func (e *Election) join() (*Term, candidate.Candidate) {
 	return t, e.candidate
 }
 
-// enter waits for a term of this node and counts the caller as its work.
+// enter blocks until this node leads, and counts the caller as work of the term.
 func (e *Election) enter(ctx context.Context) (*Term, error) {
 	sub := e.Subscribe()
 	defer sub.Close()
@@ -113,7 +111,7 @@ func (e *Election) left(t *Term) {
 		e.all.mark(e)
 	}
 	e.all.mu.Unlock()
-	if why := t.place.Over(); over && why != nil { // or it is about to be cut by the one that looks
+	if why := t.place.Over(); over && why != nil { // otherwise look is about to cut it
 		t.cut(why)
 	}
 }

@@ -1,14 +1,16 @@
-// Package entrystate decides about one place in a queue: what becomes of it when something happens, and what is to be
-// done then. It is pure: package leasequeue tells it what happened and does what it orders.
+// Package entrystate decides the state of one entry in a queue and the actions that follow from each event. It
+// is pure: package leasequeue reports the events and carries out the actions.
 //
-//	what it is about to be            its key in etcd
+//	claim: granted or not             key in etcd
 //	Waiting ─► First                  Asked ─► Stands ─► Leaving ─► Gone
 //	  │  ▲ └──► Over                    │        ▲
 //	  ▼  │                              ▼        │
 //	Clearing ─► Cleared ─► First      Unwanted ──┘ to be deleted at once
 //
-// The two go together, but not in step: a place can be over while its key is on its way to etcd still, and first
-// while etcd has lost its key.
+// Both change together, but not in step: an entry can be Over while the request that creates its key is in
+// flight, and First while etcd has lost its key.
+//
+// Not promised: validity. Whether a First entry may be acted on also depends on its session.
 package entrystate
 
 import (
@@ -18,98 +20,99 @@ import (
 	"github.com/goverse/goverse/internal/lifecycle"
 )
 
-// Why a place is not first, or not any more.
+// These errors tell why an entry is not granted, or no longer.
 var (
-	// ErrAgain: the place is lost, with the session or out of band; the one that still wants it queues anew.
+	// ErrAgain is returned when the entry is lost with its session or by an out-of-band change. A caller that
+	// still wants one must enter again.
 	ErrAgain = errors.New("the place in the queue is lost")
-	// ErrTaken: who only tries does not wait.
+	// ErrTaken is returned when an entry with Try is not first.
 	ErrTaken = errors.New("another one is first")
-	// ErrKeyGone: the key was deleted out of band.
+	// ErrKeyGone reports that the key was deleted out of band.
 	ErrKeyGone = election.ErrKeyLost
-	// ErrLeft: it was left by the one that had it.
+	// ErrLeft reports that the holder released the entry.
 	ErrLeft = errors.New("it was given up")
 )
 
-// Claim is how far a place has come to being first.
+// Claim is the progress of an entry towards being granted.
 type Claim int8
 
 const (
-	Waiting  Claim = iota // not first yet
-	Clearing              // it is; it is being confirmed that nobody counts on being so still
-	Cleared               // that is confirmed
-	First                 // it is first, or was
-	Over                  // it never will be
+	Waiting  Claim = iota // not granted yet
+	Clearing              // first, but a former holder may still rely on its entry
+	Cleared               // first, and it is confirmed that none does
+	First                 // granted, now or before
+	Over                  // never granted
 )
 
-// Key is what is known of a place's key.
+// Key is the known state of an entry's key.
 type Key int8
 
 const (
-	Asked    Key = iota // it is to be created
-	Unwanted            // so it is, and then deleted
-	Stands              // in etcd
-	Leaving             // it is to be deleted
-	Gone                // it is deleted, or never was there
+	Asked    Key = iota // to be created
+	Unwanted            // to be created, and then deleted
+	Stands              // exists in etcd
+	Leaving             // to be deleted
+	Gone                // deleted, or never created
 )
 
-// Place is what a place is. The zero value was just asked for. It is a value: what happens to it makes another
+// Place is the state of one entry. The zero value was just requested. It is immutable: each event returns a new
 // one.
 type Place struct {
 	Claim Claim
 	Key   Key
-	// Try: it is not to wait.
+	// Try makes the entry fail instead of waiting.
 	Try bool
-	// Listed: it waits in its queue, and is notified when it is first.
+	// Listed is set while the entry waits in its queue, to be notified when it is first.
 	Listed bool
-	// Create is the CreateRevision of the key; 0: not known yet.
+	// Create is the CreateRevision of the key; 0 while unknown.
 	Create int64
-	// Err is why it is over; or why one that came first may not be acted on any more.
+	// Err is the reason why the entry is Over, or why a granted one may no longer be acted on.
 	Err error
-	// Refused is what etcd said when the key was to be deleted, the last time.
+	// Refused is etcd's error when it last refused to delete the key.
 	Refused error
 }
 
-// Session is how the session stands that the key is on.
+// Session is the state of the session that holds the key.
 type Session struct {
-	// Usable: it may be acted on at this instant.
+	// Usable is set if the session may be acted on at this instant.
 	Usable bool
-	// Fresh: nobody counts on a place that is gone from etcd.
+	// Fresh is set if it is certain that no former holder relies on a key that is gone.
 	Fresh bool
 }
 
-// Orders are what is to be done.
+// Orders lists the actions that the caller must carry out.
 type Orders struct {
-	Settle bool  // notify those who wait for that: it is first, or over
-	Notify bool  // have its owner look
-	Stop   error // end what is done because it is first, with that cause
-	List   bool  // have it notified when it is first
-	Unlist bool  // it need not be any more
-	Clear  bool  // confirm that nobody counts on being first still
-	Delete bool  // the key
-	Forget bool  // the key is another one's to use
-	Gone   bool  // notify those who wait for the key's end
+	Settle bool  // wake all that wait for the entry to settle
+	Notify bool  // notify the owner
+	Stop   error // end the contexts of the grant, with this cause
+	List   bool  // register for a notification when the entry is first
+	Unlist bool  // undo List
+	Clear  bool  // confirm that no former holder relies on its entry
+	Delete bool  // delete the key
+	Forget bool  // the key may be reused
+	Gone   bool  // wake all that wait for the key's end
 }
 
-// MayAct reports whether a place came first and nothing but its session's end can keep it from being acted on.
+// MayAct reports whether the entry is granted and only the end of its session can keep it from being acted on.
 func (p Place) MayAct() bool { return p.Claim == First && p.Err == nil && p.Key == Stands }
 
-// Kept reports whether the key of a place that came first is to stand.
+// Kept reports whether the key of a granted entry must still exist.
 func (p Place) Kept() bool { return p.Claim == First && p.Key == Stands }
 
-// Settled reports whether it is known if the place comes first.
+// Settled reports whether it is decided if the entry is granted.
 func (p Place) Settled() bool { return p.Claim == First || p.Claim == Over }
 
-// Expected reports whether etcd should have the key.
+// Expected reports whether the key should be in etcd.
 func (p Place) Expected() bool { return p.Key == Stands && p.Err == nil }
 
-// Same reports whether nothing has changed, but for which errors there are.
+// Same reports whether nothing differs. Of errors it compares only whether there are any.
 func (p Place) Same(as Place) bool {
 	return p.Claim == as.Claim && p.Key == as.Key && p.Try == as.Try && p.Listed == as.Listed &&
 		p.Create == as.Create && (p.Err == nil) == (as.Err == nil) && (p.Refused == nil) == (as.Refused == nil)
 }
 
-// Why is why a place that came first may not be acted on, as far as that is not its session's end; nil if there
-// is no reason.
+// Why returns the reason why a granted entry may no longer be acted on, apart from the end of its session, or
+// nil if there is none.
 func (p Place) Why() error {
 	switch {
 	case p.Err != nil:
@@ -120,7 +123,7 @@ func (p Place) Why() error {
 	return nil
 }
 
-// Created: the key was, at that revision; first in the queue, or not.
+// Created records that the key was created at revision create, and whether it was first in the queue.
 func (p Place) Created(create int64, first bool, s Session) (Place, Orders) {
 	unwanted := p.Key == Unwanted
 	p.Key, p.Create = Stands, create
@@ -140,7 +143,8 @@ func (p Place) Created(create int64, first bool, s Session) (Place, Orders) {
 	return p, o
 }
 
-// AtHead: it is first in the queue. Where the session may not be acted on it waits, unless it does not want to.
+// AtHead records that the entry is first in the queue. If the session may not be acted on, the entry waits, or
+// ends if it has Try.
 func (p Place) AtHead(s Session) (Place, Orders) {
 	switch {
 	case p.Key != Stands || p.Claim != Waiting && p.Claim != Cleared:
@@ -157,7 +161,7 @@ func (p Place) AtHead(s Session) (Place, Orders) {
 	return p, o
 }
 
-// Confirmed: nobody counts on being first still who was before it; or somebody may.
+// Confirmed records whether it is certain that no former holder still relies on its entry.
 func (p Place) Confirmed(clear bool, s Session) (Place, Orders) {
 	if p.Claim != Clearing {
 		return p, Orders{}
@@ -167,14 +171,14 @@ func (p Place) Confirmed(clear bool, s Session) (Place, Orders) {
 	case p.Key != Stands:
 		return p, Orders{}
 	case !clear:
-		p.Listed = false // what was new meanwhile was not looked at
+		p.Listed = false // list it anew, because changes during Clearing were not looked at
 		return p.behind()
 	}
 	p.Claim = Cleared
 	return p.AtHead(s)
 }
 
-// behind has a place wait, unless it does not want to.
+// behind makes the entry wait, or ends it if it has Try.
 func (p Place) behind() (Place, Orders) {
 	if p.Try {
 		p, over := p.End(ErrTaken)
@@ -186,7 +190,7 @@ func (p Place) behind() (Place, Orders) {
 	return p, Orders{List: !listed}
 }
 
-// End: it does not come first any more. What is known already stays.
+// End records that the entry will not be granted. A settled entry stays as it is.
 func (p Place) End(err error) (Place, Orders) {
 	if p.Settled() {
 		return p, Orders{}
@@ -197,7 +201,7 @@ func (p Place) End(err error) (Place, Orders) {
 	return p, o
 }
 
-// Revoke: it may not be acted on any more if it came first. The key stands.
+// Revoke ends a grant. The key stays.
 func (p Place) Revoke(cause error) (Place, Orders) {
 	if !p.MayAct() {
 		return p, Orders{}
@@ -206,7 +210,7 @@ func (p Place) Revoke(cause error) (Place, Orders) {
 	return p, Orders{Stop: cause, Notify: true}
 }
 
-// Lapse is Revoke by what its session came to, which has ended what stood on it by itself.
+// Lapse is like Revoke, but orders nothing: the session has already ended the contexts.
 func (p Place) Lapse(cause error) Place {
 	if p.MayAct() {
 		p.Err = cause
@@ -214,7 +218,7 @@ func (p Place) Lapse(cause error) Place {
 	return p
 }
 
-// Abandon gives it up, wherever it is.
+// Abandon releases the entry in any state.
 func (p Place) Abandon() (Place, Orders) {
 	switch p.Key {
 	case Asked:
@@ -229,7 +233,7 @@ func (p Place) Abandon() (Place, Orders) {
 	return p, Orders{}
 }
 
-// Expel ends what is done in a place that is first, and gives up any other: nobody may go on.
+// Expel revokes a granted entry and releases any other.
 func (p Place) Expel() (Place, Orders) {
 	if p.Claim == First {
 		return p.Revoke(lifecycle.ErrStopped)
@@ -239,8 +243,8 @@ func (p Place) Expel() (Place, Orders) {
 	return p, over.and(left)
 }
 
-// Vanished: etcd does not have the key any more, and nobody here has deleted it. The key of a place that came first
-// stays its own until it is given up.
+// Vanished records that the key is missing in etcd though this process did not delete it. A granted entry keeps
+// its key until it is abandoned.
 func (p Place) Vanished() (Place, Orders) {
 	switch {
 	case p.Key != Stands:
@@ -253,14 +257,14 @@ func (p Place) Vanished() (Place, Orders) {
 	return p, over.and(gone)
 }
 
-// NotCreated: etcd refuses that.
+// NotCreated records that etcd refused to create the key.
 func (p Place) NotCreated(err error) (Place, Orders) {
 	p, over := p.End(err)
 	p, gone := p.Deleted()
 	return p, over.and(gone)
 }
 
-// Deleted: the key is.
+// Deleted records that the key was deleted.
 func (p Place) Deleted() (Place, Orders) {
 	o := p.unlist()
 	o.Forget, o.Gone = true, true
@@ -268,7 +272,7 @@ func (p Place) Deleted() (Place, Orders) {
 	return p, o
 }
 
-// NotDeleted: etcd refuses that, for now.
+// NotDeleted records that etcd refused to delete the key for now.
 func (p Place) NotDeleted(err error) (Place, Orders) {
 	if p.Key != Leaving {
 		return p, Orders{}
@@ -283,7 +287,7 @@ func (p *Place) unlist() Orders {
 	return Orders{Unlist: listed}
 }
 
-// and is both, those first.
+// and returns both orders in one. The first Stop wins.
 func (o Orders) and(next Orders) Orders {
 	stop := o.Stop
 	if stop == nil {

@@ -1,7 +1,6 @@
-// Package etcdlock keeps the locks of package lock in etcd, on the sessions of one process.
+// Package etcdlock implements the locks of package lock in etcd, on the sessions of one process.
 //
-// Not promised: that what is held is released when Run ends; that is done by closing the
-// session.
+// Not promised: a release when the engine's Run ends. Closing the session releases what is held.
 package etcdlock
 
 import (
@@ -16,27 +15,27 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// Held is what every lock.Held of an [Etcd] is.
+// Held is implemented by every lock.Held of an [Etcd].
 type Held interface {
 	lock.Held
-	// Key is the key in etcd that this grant stands on: its CreateRevision is the token while
-	// the grant stands. Programs that cannot have Guard compare that.
+	// Key returns the key in etcd that the grant rests on. While the grant stands, the key's CreateRevision is
+	// the token. Programs that cannot use Guard compare that.
 	Key() string
 }
 
-// Etcd is a registry whose locks lie in etcd, on the sessions of an engine.
+// Etcd is a lock registry in etcd, on the sessions of an engine.
 type Etcd struct {
 	queues *leasequeue.Queues
 	owner  string
 }
 
-// NewEtcd makes a registry of the locks in these queues, which lie at state.Keys.Locks; it is live while their
-// engine runs. Owner is written down beside each lock, for people.
+// NewEtcd returns a registry of the locks in these queues, which must be those at state.Keys.Locks. It works
+// while their engine runs. owner is stored with each lock, for operators.
 func NewEtcd(queues *leasequeue.Queues, owner string) *Etcd {
 	return &Etcd{queues: queues, owner: owner}
 }
 
-// Acquire implements lock.LockRegistry.
+// Acquire implements [lock.LockRegistry].
 func (e *Etcd) Acquire(ctx context.Context, name string, opts ...lock.Option) (lock.Held, error) {
 	x, err := e.take(ctx, name, false, lock.NewOptions(opts...))
 	if err != nil {
@@ -45,7 +44,7 @@ func (e *Etcd) Acquire(ctx context.Context, name string, opts ...lock.Option) (l
 	return held{x}, nil
 }
 
-// TryAcquire implements lock.LockRegistry.
+// TryAcquire implements [lock.LockRegistry].
 func (e *Etcd) TryAcquire(ctx context.Context, name string, opts ...lock.Option) (lock.Held, bool, error) {
 	x, err := e.take(ctx, name, true, lock.NewOptions(opts...))
 	switch {
@@ -64,7 +63,7 @@ func (e *Etcd) take(ctx context.Context, name string, try bool, o lock.Options) 
 	return e.queues.Take(ctx, leasequeue.Want{Name: name, Value: e.owner, Shared: o.Shared, Try: try})
 }
 
-// held is the first place in a lock's queue.
+// held is a granted entry in the queue of a lock.
 type held struct{ *leasequeue.Entry }
 
 func (h held) Name() string { return h.Entry.Name }
@@ -83,7 +82,7 @@ func (h held) Release(ctx context.Context) error {
 	return err
 }
 
-// Close hands out no lock any more, ends the context of every lock that is held, with
-// lock.ErrStopped, and has those who wait leave with it. It blocks until all locks are
-// released, or ctx ends, with its cause for an error.
+// Close grants no further locks, ends the contexts of all held locks with lock.ErrStopped, and makes the
+// waiting calls fail with it. It blocks until all locks are released or ctx ends. It then returns an error that
+// wraps ctx's cause.
 func (e *Etcd) Close(ctx context.Context) error { return e.queues.Close(ctx) }

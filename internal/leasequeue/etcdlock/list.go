@@ -11,8 +11,8 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// List reads how the locks stand that somebody holds or waits for, as leasequeue.List does: more says that there
-// are others behind the last. Errors are those of leasequeue.List.
+// List reads the state of the locks that are held or waited for, as leasequeue.List does and with its errors.
+// more reports whether others follow the last one.
 func List(ctx context.Context, client *clientv3.Client, keys state.Keys, q lock.Query) (found []lock.Standing,
 	more bool, err error) {
 	read, more, err := leasequeue.List(ctx, client, keys.Locks(),

@@ -1,15 +1,12 @@
-// Package order is what one process knows of one lease queue, as values: who is first,
-// and whom the others let pass. No clock, no goroutine, no I/O; package leasequeue keeps
-// it current.
+// Package order models one lease queue as one process knows it, in immutable values: the order of the entries,
+// the holders, and the entry that others let pass. It is pure; package leasequeue keeps the values current.
 //
-// The entries stand in the order of their CreateRevision: first come, first served. An
-// exclusive entry holds the lock while it is the first of all; a shared one while no
-// exclusive one stands before it. Nobody passes another one: where one is preferred, those
-// before it go to the tail by themselves.
+// Entries are ordered by CreateRevision: first come, first served. An exclusive entry holds the lock while it
+// is first. A shared entry holds it while no exclusive entry is ahead. No entry passes another one. If one is
+// preferred, the entries ahead of it move to the tail by themselves.
 //
-// Not promised: that what is known is current. An entry that is first by an old state may be
-// gone by now, and only its session's deadline says that it is not; but an entry that was
-// first stays so while it stands, for all others come behind.
+// Not promised: freshness. An entry that is first in a value may be gone from etcd; only its session's deadline
+// excludes that. But an entry that was first stays first while it exists, because all others come behind it.
 package order
 
 import (
@@ -17,31 +14,29 @@ import (
 	"slices"
 )
 
-// Entry is one place in a queue.
+// Entry is one entry in a queue.
 type Entry struct {
 	Key      string
-	Create   int64 // CreateRevision
+	Create   int64 // CreateRevision of the key
 	Shared   bool
 	Priority int  // see Queue.Target
-	Foreign  bool // not written by a process of ours
+	Foreign  bool // not written by Goverse
 	Value    string
-	Lease    int64 // that its key is on
+	Lease    int64 // id of the lease that holds the key
 }
 
-// Queue is what is known of a queue at a revision. It is immutable; the zero value knows
-// nothing.
+// Queue is a queue as known at one revision. It is immutable. The zero value is an unknown queue.
 type Queue struct {
 	revision int64
 	entries  []Entry // by Create
 }
 
-// compare reports who comes first. Only an out-of-band change can create two at once.
+// compare orders entries by CreateRevision. Only an out-of-band change can create two at one revision.
 func compare(a, b Entry) int {
 	return cmp.Or(cmp.Compare(a.Create, b.Create), cmp.Compare(a.Key, b.Key))
 }
 
-// Read is the queue as a linearizable read found it at revision. An older one than is known
-// already changes nothing.
+// Read returns the queue as a linearizable read at revision found it. It returns q if q is newer.
 func (q Queue) Read(revision int64, entries []Entry) Queue {
 	if revision < q.revision {
 		return q
@@ -51,7 +46,7 @@ func (q Queue) Read(revision int64, entries []Entry) Queue {
 	return Queue{revision: revision, entries: sorted}
 }
 
-// Newest is that of two that is known as of a later revision; q, if there is none.
+// Newest returns the one that is known at the later revision, and other if both are equal.
 func (q Queue) Newest(other Queue) Queue {
 	if other.revision < q.revision {
 		return q
@@ -62,15 +57,15 @@ func (q Queue) Newest(other Queue) Queue {
 // Known reports whether the queue was ever read.
 func (q Queue) Known() bool { return q.revision > 0 }
 
-// Change is what happened to an entry at a revision: it was written, or deleted.
+// Change is a put or a deletion of an entry at a revision.
 type Change struct {
 	Revision int64
 	Deleted  bool
 	Entry    Entry
 }
 
-// Fold is the queue after these changes, which are in their order. Those that are older than what is known
-// change nothing.
+// Fold returns the queue after the changes, which must be in order. Changes that are not newer than q have no
+// effect.
 func (q Queue) Fold(changes ...Change) Queue {
 	last := map[string]Change{}
 	for _, c := range changes {
@@ -97,29 +92,29 @@ func (q Queue) Fold(changes ...Change) Queue {
 	return q
 }
 
-// Put is the queue after an entry was written at revision.
+// Put returns the queue after a put of the entry at revision.
 func (q Queue) Put(revision int64, e Entry) Queue {
 	return q.Fold(Change{Revision: revision, Entry: e})
 }
 
-// Delete is the queue after an entry was deleted at revision.
+// Delete returns the queue after the deletion of the entry at revision.
 func (q Queue) Delete(revision int64, key string) Queue {
 	return q.Fold(Change{Revision: revision, Deleted: true, Entry: Entry{Key: key}})
 }
 
-// Reached is the queue after all events up to revision were reported.
+// Reached returns the queue after all events up to revision were reported.
 func (q Queue) Reached(revision int64) Queue {
 	q.revision = max(q.revision, revision)
 	return q
 }
 
-// Has reports whether the entry stands that was created at that revision.
+// Has reports whether an entry stands with that key and CreateRevision.
 func (q Queue) Has(key string, create int64) bool {
 	_, has := slices.BinarySearchFunc(q.entries, Entry{Key: key, Create: create}, compare)
 	return has
 }
 
-// Holders are the entries that hold the lock, the first first.
+// Holders returns the entries that hold the lock, in order.
 func (q Queue) Holders() []Entry {
 	sharing := slices.IndexFunc(q.entries, func(x Entry) bool { return !x.Shared })
 	if sharing < 0 {
@@ -133,12 +128,12 @@ func (q Queue) Holds(key string) bool {
 	return slices.ContainsFunc(q.Holders(), func(x Entry) bool { return x.Key == key })
 }
 
-// Entries are all that stand, the first first.
+// Entries returns all entries in order. The caller must not change them.
 func (q Queue) Entries() []Entry { return q.entries }
 
 func (q Queue) index(key string) int {
 	return slices.IndexFunc(q.entries, func(x Entry) bool { return x.Key == key })
 }
 
-// After reports whether what is known is not older than revision.
+// After reports whether the queue is known at revision or later.
 func (q Queue) After(revision int64) bool { return q.revision >= revision }

@@ -10,25 +10,25 @@ import (
 	"github.com/goverse/goverse/cluster/election"
 )
 
-// ErrPassed: a request is void, because another one is first than when it was made. The other
-// reasons are errors of package election.
+// ErrPassed is returned when a request is void because the first entry is another one than when the request was
+// made. Package election has the errors for the other reasons.
 var ErrPassed = errors.New("another one leads than when it was asked for")
 
-// Request is somebody's request about who is first in a queue. It is void when who was first then is
-// not any more, or who was to be first is gone.
+// Request asks the first entry of a queue to give way. It is void if that entry is no longer first or the
+// target is gone.
 type Request struct {
-	Token  int64  `json:"token"`            // CreateRevision of who is first
-	Key    string `json:"key,omitempty"`    // of who is to be; empty: the next one
+	Token  int64  `json:"token"`            // CreateRevision of the first entry
+	Key    string `json:"key,omitempty"`    // the target's key; empty means the next entry
 	Create int64  `json:"create,omitempty"` // CreateRevision of Key
 }
 
-// Value is the request as it is written down.
+// Value returns the request as it is stored.
 func (w Request) Value() string {
-	value, _ := json.Marshal(w) // numbers and a string
+	value, _ := json.Marshal(w) // cannot fail for numbers and a string
 	return string(value)
 }
 
-// ParseRequest is the inverse of Value. What others have written wrong is void.
+// ParseRequest parses the result of Value. A malformed value gives a request that is void.
 func ParseRequest(value string) Request {
 	var w Request
 	if json.Unmarshal([]byte(value), &w) != nil {
@@ -37,12 +37,12 @@ func ParseRequest(value string) Request {
 	return w
 }
 
-// Check is why the request is void by what is known; nil if it stands.
+// Check returns the reason why the request is void, or nil if it is valid.
 func (q Queue) Check(w Request) error {
 	if len(q.entries) == 0 || q.entries[0].Create != w.Token {
 		return ErrPassed
 	}
-	target := 1 // the next one
+	target := 1 // the next entry
 	if w.Key != "" {
 		target = q.index(w.Key)
 		switch {
@@ -58,18 +58,19 @@ func (q Queue) Check(w Request) error {
 	return nil
 }
 
-// Target is the entry that those before it let pass: they go to the tail, and the first one
-// last, when it is next.
+// Target describes the entry that the entries ahead of it let pass. They move to the tail, and the first one
+// moves last, when the target is next.
 type Target struct {
-	At        int // its place; 0: there is none
+	At        int // index in the queue; 0 means none
 	Create    int64
-	Requested bool // somebody asked for it
-	First     bool // the first one lets it pass too, not only those who wait
-	Now       bool // somebody asked the first one to give way to the next one
+	Requested bool // by a request
+	First     bool // the first entry gives way too, not only the waiting ones
+	Now       bool // a request asks the first entry to give way to the next one
 }
 
-// Target is the one that the first request which stands is about; else the first of the highest
-// priority of those who wait. To that one the first gives way if it has a lower priority.
+// Target returns the target of the first valid request that names one. Without such a request it is the first
+// of the highest priority among the waiting entries; the first entry gives way to it only if its own priority
+// is lower.
 func (q Queue) Target(requests []Request) Target {
 	var t Target
 	for _, w := range requests {
@@ -92,15 +93,15 @@ func (q Queue) Target(requests []Request) Target {
 	return t
 }
 
-// Yielding is since when each one has stood that those before it may let pass, as far as this
-// process has seen. The zero value has seen none.
+// Yielding holds the time since which each preferred entry has stood, as far as this process has seen. The zero
+// value has seen none.
 type Yielding struct {
-	since map[int64]time.Time // by CreateRevision; never changed
+	since map[int64]time.Time // by CreateRevision; immutable
 }
 
-// see adds who is new, and drops who is gone.
+// see adds new preferred entries and drops those that are gone.
 func (y Yielding) see(q Queue, now time.Time) Yielding {
-	var seen map[int64]time.Time // in most queues nobody is preferred
+	var seen map[int64]time.Time // most queues have no preferred entry
 	lowest := math.MaxInt
 	for _, e := range q.entries {
 		if lowest = min(lowest, e.Priority); e.Priority > lowest {
@@ -117,10 +118,10 @@ func (y Yielding) see(q Queue, now time.Time) Yielding {
 	return Yielding{seen}
 }
 
-// Look reports whether the entry with that key is to go to the tail, or if it is the first, to
-// give way. A target that nobody asked for must have stood for as long as after, so that one
-// which comes and goes moves nobody, and keeps nobody else from being let pass either; again is
-// when to look then, 0 for when anything changes.
+// Look reports whether the entry with that key must give way: move to the tail, or, if it is first, hand over.
+// A target that was not requested must have stood for the duration after, so that one that comes and goes moves
+// no entry. If it has not stood that long, again is the time left. Otherwise again is 0: look at the next
+// change.
 func (y Yielding) Look(q Queue, key string, create int64, requests []Request, after time.Duration,
 	now time.Time) (_ Yielding, giveWay bool, again time.Duration) {
 	y = y.see(q, now)

@@ -1,11 +1,13 @@
-// Package candidate decides about one process's part in one named election: given what it wants and what is known, what
-// it is from now on and what is to be done. It is pure: package elections tells it what is known, and does what it
-// orders.
+// Package candidate decides one process's part in a named election: from the requests and the known state it
+// derives the next state and the actions that follow. It is pure: package elections passes in the known state
+// and carries out the actions.
 //
 //	no place ──Enter──► placed ──Begin──► leads ──Lower──► ends ──Abandon──► no place
 //
-// Who leads and is to stop lowers its flag at once, and gives its place up when what runs in the term has returned, or
-// was waited for long enough.
+// A leader that must stop lowers its flag at once. It releases its entry when the functions in its term have
+// returned or WorkTimeout has passed.
+//
+// Not promised: freshness. A decision is as good as the view it is based on.
 package candidate
 
 import (
@@ -20,45 +22,45 @@ import (
 	"github.com/goverse/goverse/internal/lifecycle"
 )
 
-// Why a term ended, beside the reasons that package election has.
+// These errors tell why a term ended, beside the reasons of package election.
 var (
-	// ErrResigned is why a term ended that was given up.
+	// ErrResigned is the reason of a term that ended by Resign.
 	ErrResigned = errors.New("it resigned")
-	// ErrGaveWay is why a term ended in favour of a candidate that is preferred or was asked
-	// for, or because this node's own priority changed.
+	// ErrGaveWay is the reason of a term that ended for a preferred or requested candidate, or because this
+	// node's own priority changed.
 	ErrGaveWay = errors.New("it gave way to another candidate")
 )
 
-// Standing is how far this process has come.
+// Standing is the progress of this process in the election.
 type Standing int8
 
 const (
-	None   Standing = iota // it has no place in the queue
-	Placed                 // it has, or asked for one
-	Leads                  // its place is the first
-	Ends                   // its term is over, and what runs in it is waited for
+	None   Standing = iota // no entry in the queue
+	Placed                 // has or requested an entry
+	Leads                  // its entry is granted
+	Ends                   // its term is over, and it waits for the functions in it
 )
 
-// Candidate is this process's part in an election. The zero value only follows, and stands by none. It is a value: what
-// is wanted of it and what it sees make another one.
+// Candidate is the state of this process's part in an election. The zero value only follows. It is immutable:
+// each request and each view returns a new one.
 type Candidate struct {
 	Standing Standing
-	// Stands: it wants to lead.
+	// Stands is set if the process wants to lead.
 	Stands bool
-	// Priority is what it wants to stand with, Placement what it does.
+	// Priority is the requested priority, Placement that of the present entry.
 	Priority, Placement int
-	// GiveUp is why the place is to be given up; nil: it is not.
+	// GiveUp is the reason why the entry must be released; nil means that it need not be.
 	GiveUp error
-	// Gone is why it stands no more though it wants to; nil: it does.
+	// Gone is the reason why the process is no candidate although Stands is set; nil if it is one.
 	Gone error
-	// Denied: etcd has refused it a moment ago.
+	// Denied is set for a while after etcd has refused the process.
 	Denied bool
-	// Expired: what runs in the term that is over was waited for long enough.
+	// Expired is set when the functions in a term that is over were waited for long enough.
 	Expired  bool
 	Yielding order.Yielding
 }
 
-// Stand has it be a candidate from now on.
+// Stand makes the process a candidate.
 func (c Candidate) Stand(priority *int) Candidate {
 	if priority != nil {
 		c.Priority = *priority
@@ -70,7 +72,7 @@ func (c Candidate) Stand(priority *int) Candidate {
 	return c
 }
 
-// Leave has it stand no more, and says why. The first reason stays.
+// Leave ends the candidacy. The first reason stays.
 func (c Candidate) Leave(why error) Candidate {
 	if c.Gone == nil {
 		c.Gone, c.GiveUp = why, why
@@ -78,82 +80,83 @@ func (c Candidate) Leave(why error) Candidate {
 	return c
 }
 
-// Resign has it give its term up and queue again.
+// Resign makes it end its term and queue again.
 func (c Candidate) Resign() Candidate {
 	c.GiveUp = ErrResigned
 	return c
 }
 
-// View is what is known.
+// View holds the known state.
 type View struct {
 	Now time.Time
-	// Queue and Requests are those of the election.
+	// Queue and Requests hold the entries of the election and the requests about it.
 	Queue    order.Queue
 	Requests []order.Request
-	// Place is this process's.
+	// Place is this process's entry.
 	Place Place
-	// Work is how many functions run in its term.
+	// Work counts the functions that run in its term.
 	Work int
-	// PreferAfter is how long a preferred candidate stands before others let it pass.
+	// PreferAfter is the time that a preferred candidate must stand before others let it pass.
 	PreferAfter time.Duration
 }
 
-// Place is what is known of this process's place in the queue.
+// Place is the known state of this process's entry in the queue.
 type Place struct {
 	Key    string
-	Create int64 // of the key; 0: not known yet
-	// SessionLost: the session is lost, and the place with it.
+	Create int64 // of the key; 0 while unknown
+	// SessionLost is set if the session is lost, and the entry with it.
 	SessionLost bool
 	Settled     bool
-	// Err is why a settled place did not come first; nil if it did.
+	// Err is the reason why a settled entry was not granted; nil if it was.
 	Err error
-	// Final: Err is the end of the candidacy.
+	// Final is set if Err ends the candidacy.
 	Final bool
-	// Stands: it came first and may be acted on.
+	// Stands is set if the entry was granted and may be acted on.
 	Stands bool
-	// Over is why a place that came first may not be any more; nil while it may.
+	// Over is the reason why a granted entry may no longer be acted on; nil while it may.
 	Over error
 }
 
-// vanished reports whether the watch shows that the place's key is gone.
+// vanished reports whether the watch shows that the entry's key is gone.
 func (v View) vanished() bool {
 	p := v.Place
 	return p.Create != 0 && v.Queue.After(p.Create) && !v.Queue.Has(p.Key, p.Create)
 }
 
-// Orders are what is to be done.
+// Orders lists the actions that the caller must carry out.
 type Orders struct {
-	// Lower ends the term, for that reason: its flag first.
+	// Lower ends the term for that reason. Its flag goes down first.
 	Lower error
-	// Wait for what runs in the term that is over, for as long as that may take.
+	// Wait starts the limited wait for the functions in the term that is over.
 	Wait bool
-	// Cut ends the contexts of what runs in the term that is over: why, or if that is ErrOver, what it ended by.
+	// Cut ends the contexts of the functions in the term that is over, with that reason. ErrOver stands for the
+	// reason of the term's end.
 	Cut error
-	// Overdue: what runs in it was waited for in vain.
+	// Overdue reports that functions in the term did not return in time.
 	Overdue bool
-	// Abandon gives the place up.
+	// Abandon releases the entry.
 	Abandon bool
-	// Drop forgets a place that is none any more.
+	// Drop forgets an entry that has ended.
 	Drop bool
-	// Refused is what etcd said to it. Final: for good.
+	// Refused is etcd's error for the entry. Final means that it ends the candidacy.
 	Refused error
 	Final   bool
-	// Begin begins a term.
+	// Begin starts a term.
 	Begin bool
-	// Enter queues, if there is a session.
+	// Enter adds an entry if there is a session.
 	Enter bool
-	// Again is when to look again although nothing happens; 0: not.
+	// Again is the time after which to look again even if nothing changes; 0 means not to.
 	Again time.Duration
 }
 
-// ErrOver as Orders.Cut stands for what the term ended by.
+// ErrOver in Orders.Cut stands for the reason of the term's end.
 var ErrOver = errors.New("the term is over")
 
-// Look is what it is from now on, and what is to be done.
+// Look returns the state that follows from the view, and the actions to carry out.
 func (c Candidate) Look(v View) (Candidate, Orders) {
 	var o Orders
 	if c.Standing != None && c.GiveUp == nil && v.vanished() {
-		c.GiveUp = election.ErrKeyLost // the watch may know it long before the session does
+		c.GiveUp = election.ErrKeyLost // the watch may report it long before the session does
 	}
 	c, o.Again = c.yield(v)
 	c = c.end(v, &o)
@@ -175,25 +178,25 @@ func (c Candidate) Look(v View) (Candidate, Orders) {
 	return c, o
 }
 
-// NotEntered: there was no session to queue on.
+// NotEntered records that there was no session for an entry.
 func (c Candidate) NotEntered() Candidate {
 	c.Standing = None
 	return c
 }
 
-// Waited: what runs in a term that is over was waited for long enough.
+// Waited records that the functions in a term that is over were waited for long enough.
 func (c Candidate) Waited() Candidate {
 	c.Expired = c.Expired || c.Standing == Ends
 	return c
 }
 
-// Allowed: etcd may be asked once more.
+// Allowed records that etcd may be asked again.
 func (c Candidate) Allowed() Candidate {
 	c.Denied = false
 	return c
 }
 
-// yield has the place given up where others are to pass.
+// yield decides to release the entry if others must pass it.
 func (c Candidate) yield(v View) (_ Candidate, again time.Duration) {
 	if c.Standing == None || c.GiveUp != nil {
 		return c, 0
@@ -208,8 +211,8 @@ func (c Candidate) yield(v View) (_ Candidate, again time.Duration) {
 	return c, again
 }
 
-// end ends a term that is over or to be given up, and then the place, when what runs in it has returned or was waited
-// for long enough.
+// end ends a term that is over or must end. It releases the entry when the functions in the term have returned
+// or were waited for long enough.
 func (c Candidate) end(v View, o *Orders) Candidate {
 	lost := v.Place.Over
 	if c.Standing == Leads && (c.GiveUp != nil || lost != nil) {
@@ -224,7 +227,7 @@ func (c Candidate) end(v View, o *Orders) Candidate {
 		return c
 	}
 	if v.Work > 0 && !c.Expired {
-		if o.Cut == nil && v.vanished() { // somebody else may lead already
+		if o.Cut == nil && v.vanished() { // another candidate may lead already
 			o.Cut = election.ErrKeyLost
 		}
 		return c
@@ -234,7 +237,7 @@ func (c Candidate) end(v View, o *Orders) Candidate {
 	return c
 }
 
-// settle begins a term if the place has come first, and drops it if it is lost.
+// settle starts a term if the entry was granted, and drops a lost one.
 func (c Candidate) settle(p Place, o *Orders) Candidate {
 	switch {
 	case !p.Settled && p.SessionLost:
@@ -251,7 +254,7 @@ func (c Candidate) settle(p Place, o *Orders) Candidate {
 		} else {
 			c.Denied = true
 		}
-	case !p.Stands: // over before it began
+	case !p.Stands: // over before the term began
 		c.Standing, o.Abandon = None, true
 	default:
 		c.Standing, o.Begin = Leads, true
@@ -259,7 +262,7 @@ func (c Candidate) settle(p Place, o *Orders) Candidate {
 	return c
 }
 
-// ReasonOf is why a term ended, in a word; "" if that is none of ours.
+// ReasonOf returns the reason of a term's end, or "" for an error of another kind.
 func ReasonOf(err error) election.Reason {
 	for sentinel, reason := range map[error]election.Reason{
 		ErrResigned:           election.ReasonResigned,
