@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// HoldAlone is Hold for what is to run once on this node: who calls it with the same key and name
-// as another waits until that one's fn has returned, as it would if another node served the shard.
-// Other names of the key do not wait for each other, nor does who calls Hold.
+// HoldAlone is like Hold, for a function that must run only once on this node. A second caller with the same
+// key and name waits until the first one's fn has returned, as it would if another node served the shard.
+// Callers with other names, and callers of Hold, do not wait for it.
 func (h *Shards) HoldAlone(ctx context.Context, key, name string,
 	fn func(ctx context.Context, epoch int64) error) error {
 	for {
@@ -27,16 +27,16 @@ func (h *Shards) HoldAlone(ctx context.Context, key, name string,
 	}
 }
 
-// turn is what one at a time has.
+// turn is the key of a mutual exclusion.
 type turn struct{ key, name string }
 
-// turns are those that somebody has. The zero value works.
+// turns holds the turns that are taken. The zero value is ready to use.
 type turns struct {
 	mu    sync.Mutex
-	taken map[turn]chan struct{} // closed when it is given back
+	taken map[turn]chan struct{} // closed when the turn is given back
 }
 
-// take waits until nobody has the turn, or ctx ends. Who has taken it calls done.
+// take blocks until the turn is free and taken, or ctx ends. The caller must call done.
 func (t *turns) take(ctx context.Context, its turn) (done func(), err error) {
 	for ctx.Err() == nil {
 		taken, ok := t.try(its)
@@ -51,7 +51,7 @@ func (t *turns) take(ctx context.Context, its turn) (done func(), err error) {
 	return nil, context.Cause(ctx)
 }
 
-// try takes the turn, or returns what is closed when it is given back.
+// try takes the turn, or returns a channel that is closed when the turn is given back.
 func (t *turns) try(its turn) (taken <-chan struct{}, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

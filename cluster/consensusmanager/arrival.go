@@ -6,21 +6,20 @@ import (
 	"github.com/goverse/goverse/internal/sharding"
 )
 
-// arrival is when this node first saw that a move gives it a shard. A move is timed once:
-// who acquires the shard again, after a suspension, does so for another reason.
+// arrival records when this node first saw that a move assigns it the shard. A move is timed once: if the node
+// acquires the shard again after a suspension, that is no move.
 type arrival struct {
-	epoch int64     // that the move gives, so that one move is not taken for another
-	since time.Time // zero: it has been timed
+	epoch int64     // epoch of the move, which identifies it
+	since time.Time // zero: already timed
 }
 
-// announced are the map, and whose moves were looked for in it.
+// announced identifies the last map, and the owner for which its moves were examined.
 type announced struct {
 	in  *sharding.Map
 	own sharding.Owner
 }
 
-// announce remembers which shards the moves of a new map bring here, and since when. Only
-// the goroutine that looks calls it.
+// announce records the time at which a new map moves shards to this node. Only look calls it.
 func (h *Shards) announce(m *sharding.Map, own sharding.Owner) {
 	seen := announced{m, own}
 	if m == nil || own == (sharding.Owner{}) || seen == h.announced || m.Shards() != h.cfg.Shards {
@@ -35,7 +34,7 @@ func (h *Shards) announce(m *sharding.Map, own sharding.Owner) {
 	}
 }
 
-// arrived times the move that brought a shard here, if it was one.
+// arrived records the duration of the move that brought a shard here, if there was one.
 func (h *Shards) arrived(slot *slot, epoch int64) {
 	if since := slot.arrived(epoch); !since.IsZero() {
 		h.pauses.observe(time.Since(since))
@@ -50,7 +49,7 @@ func (s *slot) announce(epoch int64, now time.Time) {
 	}
 }
 
-// arrived is since when a move under this epoch was known, zero if there was none.
+// arrived returns the time since which a move under this epoch was known, or zero if there was none.
 func (s *slot) arrived(epoch int64) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()

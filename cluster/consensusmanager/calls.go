@@ -8,23 +8,23 @@ import (
 	"github.com/goverse/goverse/internal/sharding/shardplan"
 )
 
-// Enter counts a call into a shard if this node serves it at this instant; Exit counts it out. The shard is not handed
-// over in between, unless the session is lost.
+// Enter admits a call into a shard if this node serves it at this instant. Exit ends the call. The shard is not
+// handed over in between, unless the session is lost.
 func (h *Shards) Enter(n int) (epoch int64, ok bool) { return h.slots[n].admit() }
 
-// Reenter is Enter for a call that something waits for which runs in the shard: it is let in also while that is waited
-// for before the shard is handed over.
+// Reenter is Enter for a call that another call in the shard waits for. It is also admitted while the shard
+// waits for its running calls before it is handed over.
 func (h *Shards) Reenter(n int) (epoch int64, ok bool) { return h.slots[n].readmit() }
 
-// Exit follows each Enter and Reenter that was ok.
+// Exit must follow each successful Enter and Reenter.
 func (h *Shards) Exit(n int) { h.slots[n].leave() }
 
-// Holds reports whether this node has the shard under that epoch at this instant: it serves it, or lets what runs in it
-// end. Nobody else has it then.
+// Holds reports whether this node has the shard under that epoch at this instant: it serves it, or lets its
+// running calls end. No other node has the shard then.
 func (h *Shards) Holds(n int, epoch int64) bool { return h.slots[n].holds(epoch) }
 
-// Drained is the context of what runs in a shard until it has to be cut off: it ends with [shard.ErrNotOwner] when the
-// drain time-out has passed, and with the session's deadline. It is for who has entered.
+// Drained returns the context for calls in a shard that must run to their end. It ends with [shard.ErrNotOwner]
+// when the drain time-out has passed, and at the session's deadline. Call it between Enter and Exit.
 func (h *Shards) Drained(n int) context.Context {
 	s := &h.slots[n]
 	s.mu.Lock()
@@ -32,7 +32,7 @@ func (h *Shards) Drained(n int) context.Context {
 	return s.context()
 }
 
-// Staying is Drained for what ends as soon as the shard is to be handed over.
+// Staying is like Drained, but its context ends as soon as the shard must be handed over.
 func (h *Shards) Staying(n int) context.Context {
 	s := &h.slots[n]
 	s.mu.Lock()
@@ -40,12 +40,12 @@ func (h *Shards) Staying(n int) context.Context {
 	return s.staying()
 }
 
-// Await blocks until this node serves the shard: nil; or does not, by a map of another generation than seen; or ctx
-// ends. It does not by a map that names another owner, or none, or this node as it was in a session that is over: after
-// such a session only another map makes anybody serve the shard, and this node may be the last to see it. The error
-// is a [shard.NotOwnerError] then, and generation that of the map; [NoMap] where this node leaves, so that no map makes
-// it serve the shard. Where ctx ends, generation is seen; or [Coming], if by the map it is this node that is to serve
-// the shard.
+// Await blocks until this node serves the shard, and then returns nil. It fails with a [shard.NotOwnerError]
+// when a map of a generation other than seen assigns the shard to another owner, to none, or to this node as
+// registered in a session that has ended. After such a session only a new map gives the shard an owner that
+// serves it, and this node may be the last one to see it. generation is then that of the map. If this node is
+// leaving, no map makes it serve the shard, and generation is [NoMap]. If ctx ends, Await returns its cause;
+// generation is seen, or [Coming] if the map assigns the shard to this node.
 func (h *Shards) Await(ctx context.Context, n int, seen int64) (generation int64, err error) {
 	slot := &h.slots[n]
 	sub := h.cfg.Mirror.Subscribe(shardplan.ShardsChanged)
@@ -58,7 +58,7 @@ func (h *Shards) Await(ctx context.Context, n int, seen int64) (generation int64
 		h.mu.Lock()
 		leaving, changed, over, lost := h.leaving, h.none, h.over, h.lost
 		h.mu.Unlock()
-		// In this order: a map that comes in between is seen at the next look.
+		// The generation before the owner: if a map arrives in between, the next iteration sees it.
 		generation := h.Generation()
 		owner, _, _ := h.OwnerOf(n)
 		elsewhere := owner.Address != h.cfg.Address || lost != sharding.Owner{} && owner == lost
@@ -67,7 +67,7 @@ func (h *Shards) Await(ctx context.Context, n int, seen int64) (generation int64
 			return generation, h.refusal(n)
 		case !leaving:
 			changed = h.left
-		case slot.free(): // nobody else may be there to make another map
+		case slot.free(): // there may be no node left to write another map
 			return NoMap, h.refusal(n)
 		}
 		select {
@@ -87,11 +87,11 @@ func (h *Shards) Await(ctx context.Context, n int, seen int64) (generation int64
 	}
 }
 
-// NoMap is a generation that no map has: later than all. Coming is one that is earlier than all.
+// NoMap is a generation later than that of any map. Coming is one earlier than that of any map.
 const NoMap, Coming = math.MaxInt64, -1
 
-// History counts how often this node has found etcd restored from a backup, or replaced: generations of maps of before
-// say nothing then.
+// History counts how often this node has seen etcd restored from a backup or replaced. Generations from before
+// the last time mean nothing.
 func (h *Shards) History() int {
 	if s := h.cfg.Mirror.Snapshot(); s != nil {
 		return s.History
@@ -99,7 +99,7 @@ func (h *Shards) History() int {
 	return 0
 }
 
-// Generation is the version of the shard map as far as this node knows, 0 without one.
+// Generation returns the generation of the shard map as far as this node knows, or 0 without a map.
 func (h *Shards) Generation() int64 {
 	if m := h.cfg.Mirror.Snapshot().Map(); m != nil {
 		return m.Generation()

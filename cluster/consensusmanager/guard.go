@@ -13,21 +13,20 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// Guard are comparisons that hold at etcd only while this node owns shard n under that epoch; they
-// also fail once when another map, or another report of this node, has been written that leaves the
-// shard alone.
+// Guard returns comparisons that hold in etcd only while this node owns shard n under that epoch. They also
+// fail after a change of the map or of this node's report that leaves the shard alone.
 //
-// Why they suffice: nobody else serves the shard while the map at etcd names this process as its
-// owner, or as the one that a move of it comes from, and this process is registered and its report
-// does not say that it released the shard. So the map, the node key and the report are compared with
-// those by which the shard is this node's; and what has changed since is not what was compared.
+// They suffice for this reason: no other node serves the shard while three things are true in etcd. The map
+// names this process as the shard's owner, or as the member that a move of it comes from. This process is
+// registered. Its report does not name the shard as released. Guard compares the map, the node key and the
+// report with the versions by which the shard is this node's, so none of the three has changed.
 func (h *Shards) Guard(n int, epoch int64) ([]clientv3.Cmp, error) {
 	_, guard, err := h.guard(n, epoch)
 	return guard, err
 }
 
-// seen is what a guard compares: revisions of the map, the own node key and the own report, 0 where
-// there is none.
+// seen holds the revisions that a guard compares: of the map, the own node key and the own report; 0 for one
+// that does not exist.
 type seen struct{ shardMap, incarnation, report int64 }
 
 func seenOf(snap *state.Snapshot, address string) (s seen) {
@@ -43,7 +42,7 @@ func seenOf(snap *state.Snapshot, address string) (s seen) {
 	return s
 }
 
-// guard is Guard, and what it is about.
+// guard returns the conditions of Guard, and the revisions that they compare.
 func (h *Shards) guard(n int, epoch int64) (seen, []clientv3.Cmp, error) {
 	snap := h.cfg.Mirror.Snapshot()
 	s := h.cfg.Keeper.Current()
@@ -58,8 +57,8 @@ func (h *Shards) guard(n int, epoch int64) (seen, []clientv3.Cmp, error) {
 	}, nil
 }
 
-// ours reports whether the map of a snapshot assigns shard n to the process that is registered at address
-// on that lease, under that epoch, or moves it away from there.
+// ours reports whether the snapshot's map assigns shard n, under that epoch, to the process registered at
+// address on that lease, or moves it away from there.
 func ours(snap *state.Snapshot, address string, lease int64, n int, epoch int64) bool {
 	m := snap.Map()
 	if m == nil || n >= m.Shards() {
@@ -74,11 +73,11 @@ func ours(snap *state.Snapshot, address string, lease int64, n int, epoch int64)
 		return true
 	}
 	move, moving := m.Move(n)
-	return moving && move.From == own && epoch < move.Since // it may be on its way back already
+	return moving && move.From == own && epoch < move.Since // the shard may be on its way back already
 }
 
-// Txn is a transaction that etcd commits only under Guard. Where another map has been written
-// that leaves the shard alone, it is sent again under that one.
+// Txn returns a transaction that etcd commits only under Guard. If it fails because of a new map that leaves
+// the shard alone, it is sent again under that map.
 func (h *Shards) Txn(ctx context.Context, n int, epoch int64) clientv3.Txn {
 	return &shardTxn{h: h, ctx: ctx, n: n, epoch: epoch}
 }
@@ -108,7 +107,7 @@ func (t *shardTxn) Else(ops ...clientv3.Op) clientv3.Txn {
 	return t
 }
 
-// errOtherMap: what the guard compares has changed; nothing was done.
+// errOtherMap reports that the compared revisions have changed and nothing was done.
 var errOtherMap = errors.New("the shard map is another one")
 
 func (t *shardTxn) Commit() (*clientv3.TxnResponse, error) {
@@ -122,7 +121,7 @@ func (t *shardTxn) Commit() (*clientv3.TxnResponse, error) {
 		if !errors.Is(err, errOtherMap) {
 			return resp, err
 		}
-		// What the map says now is known here in a moment.
+		// The mirror will show the new state in a moment.
 		ctx, stop := wait.Within(t.ctx, t.h.patience)
 		_, err = t.h.cfg.Mirror.Wait(ctx, func(s *state.Snapshot) bool { return seenOf(s, t.h.cfg.Address) != was })
 		stop()

@@ -14,11 +14,11 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// gatherLate is for how long shards whose calls take too long are gathered for one line in
-// the log.
+// gatherLate is the time in which shards with late calls are collected for one line in the log.
 const gatherLate = 20 * time.Millisecond
 
-// An OnAcquire that failed is called again after a time between these two, which doubles.
+// hookRetryFirst and hookRetryLast bound the pause before a failed OnAcquire is called again. The pause doubles
+// each time.
 const hookRetryFirst, hookRetryLast = time.Second / 4, 10 * time.Second
 
 func (h *Shards) acquire(g ownership.Grant, period *etcdsession.Period) {
@@ -59,8 +59,8 @@ func (h *Shards) acquire(g ownership.Grant, period *etcdsession.Period) {
 	})
 }
 
-// ask calls OnAcquire when it is the shard's turn, and again where that failed, by a panic or by leaving its
-// goroutine: what it has not prepared is not served. It reports false if ctx ended before.
+// ask calls OnAcquire when the shard's turn comes, and again if it fails by a panic or by ending its goroutine.
+// Until it succeeds the shard is not served. ask returns false if ctx ends before the first call.
 func (h *Shards) ask(ctx context.Context, g ownership.Grant) bool {
 	again := backoff.Policy{First: hookRetryFirst, Last: hookRetryLast}
 	for failures := 1; ; failures++ {
@@ -70,12 +70,12 @@ func (h *Shards) ask(ctx context.Context, g ownership.Grant) bool {
 		}
 		h.hookFailed("OnAcquire", g.Shard, err)
 		if !wait.For(ctx, again.Delay(failures, rand.Float64())) {
-			return true // and what it has done is for OnRelease
+			return true // OnRelease must undo the failed calls
 		}
 	}
 }
 
-// hookFailed says that a function of the user's has not returned.
+// hookFailed logs that a user's function has failed.
 func (h *Shards) hookFailed(hook string, shard int, err error) {
 	about := []any{"shard", shard, "error", err}
 	if stack := callback.Stack(err); stack != "" {
@@ -85,7 +85,7 @@ func (h *Shards) hookFailed(hook string, shard int, err error) {
 		"OnRelease": "releasing the shard all the same"}[hook], about...)
 }
 
-// askOnce calls OnAcquire when it is the shard's turn.
+// askOnce calls OnAcquire when the shard's turn comes.
 func (h *Shards) askOnce(ctx context.Context, g ownership.Grant) (asked bool, err error) {
 	if h.turn != nil {
 		select {
@@ -120,8 +120,8 @@ func (h *Shards) release(shard int) {
 	}
 }
 
-// finishRelease waits for what runs in a shard, cancels it when it takes too long, and frees the
-// shard when it has ended.
+// finishRelease waits for the calls in a shard, cancels them after the drain time-out, and frees the shard when
+// they have ended.
 func (h *Shards) finishRelease(slot *slot, shard int, drained <-chan struct{}) {
 	if drained != nil {
 		ctx, cancel := context.WithTimeout(h.patience, h.cfg.DrainTimeout)
@@ -147,14 +147,13 @@ func (h *Shards) finishRelease(slot *slot, shard int, drained <-chan struct{}) {
 	h.clear(slot)
 }
 
-// overdue says, in one line for all that are at about the same time, that calls in a shard
-// take too long.
+// overdue logs that calls in a shard take too long, in one line for all shards at about the same time.
 func (h *Shards) overdue(shard int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.late = append(h.late, shard)
 	if len(h.late) > 1 {
-		return // somebody is about to say it
+		return // the first caller logs it
 	}
 	h.work.Go(func() {
 		wait.For(context.Background(), gatherLate)
@@ -169,7 +168,7 @@ func (h *Shards) overdue(shard int) {
 	})
 }
 
-// clear makes a shard free: it may be acquired anew, or reported.
+// clear makes a shard free. It may then be acquired again, or reported as released.
 func (h *Shards) clear(slot *slot) {
 	slot.clear()
 	h.phases[releasing].Add(-1)

@@ -1,15 +1,13 @@
-// Package consensusmanager holds what the cluster agrees on: who leads, who is a
-// member, who waits in which order, who owns which shard. It starts the election with
-// the cluster and stops it with it; it deals the shards out while that is this node's
-// duty ([PlannerConfig]), and acquires and releases this node's own ([Shards]).
+// Package consensusmanager holds the state that the cluster agrees on: leader, members, queue, and the owners
+// of shards. It starts and stops the election. It also plans the shards while that is this node's duty
+// ([PlannerConfig]), and acquires and releases this node's own ([Shards]).
 //
-// Everything it answers comes from the node's own snapshot and session, without
-// a request to etcd.
+// All answers come from the node's own snapshot and session, without a request to etcd.
 //
 // # What is not promised
 //
-// Answers about others (leader, members, queue) are as old as the snapshot they
-// come from; only IsLeader, which is about this node, is exact.
+// Answers about other nodes (leader, members, queue) are as old as the snapshot they come from. Only IsLeader,
+// which concerns this node, is exact.
 package consensusmanager
 
 import (
@@ -21,24 +19,23 @@ import (
 	"github.com/goverse/goverse/internal/etcd/watchcache"
 )
 
-// ConsensusManager is one node's view of what is agreed. All methods are safe
-// for concurrent use.
+// ConsensusManager holds one node's view of the agreed state. All methods are safe for concurrent use.
 type ConsensusManager struct {
 	election *leaderelection.LeaderElection
 	mirror   *watchcache.Mirror
 	fallback bool
 	planner  *planner
-	shards   *Shards // nil with sharding off
+	shards   *Shards // nil if sharding is off
 }
 
-// Config is what a manager needs. Without Shards this node owns none.
+// Config configures a [ConsensusManager]. Without Shards this node owns no shards.
 type Config struct {
 	Election leaderelection.Config
 	Planner  PlannerConfig
 	Shards   *ShardsConfig
 }
 
-// New makes a manager over a running mirror; cfg.Election.Mirror must be set.
+// New returns a manager over a running mirror. cfg.Election.Mirror must be set.
 func New(cfg Config) (*ConsensusManager, error) {
 	election, err := leaderelection.New(cfg.Election)
 	if err != nil {
@@ -52,8 +49,7 @@ func New(cfg Config) (*ConsensusManager, error) {
 	return m, nil
 }
 
-// Run plans while that is this node's duty, and acquires and releases shards, until ctx
-// ends.
+// Run plans while that is this node's duty, and acquires and releases shards, until ctx ends.
 func (m *ConsensusManager) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { m.planner.run(ctx) })
@@ -63,14 +59,13 @@ func (m *ConsensusManager) Run(ctx context.Context) {
 	wg.Wait()
 }
 
-// Shards is this node's part in the shards, nil with sharding off.
+// Shards returns this node's part in the shards, or nil if sharding is off.
 func (m *ConsensusManager) Shards() *Shards {
 	return m.shards
 }
 
-// Relinquish releases all shards and acquires none any more. It blocks until that is
-// done, or ctx ends: the contexts of what runs in them have ended then, and nothing is
-// waited for any longer.
+// Relinquish releases all shards and acquires no more. It blocks until all are released. If ctx ends first, it
+// ends the contexts of the functions that run in them, stops waiting, and returns an error.
 func (m *ConsensusManager) Relinquish(ctx context.Context) error {
 	if m.shards == nil {
 		return nil
@@ -83,23 +78,21 @@ func (m *ConsensusManager) Relinquish(ctx context.Context) error {
 // Start joins the election; see [leaderelection.LeaderElection.Start].
 func (m *ConsensusManager) Start(ctx context.Context) error { return m.election.Start(ctx) }
 
-// Withdraw gives leadership up and leaves the queue for good, and goes on
-// observing; see [leaderelection.LeaderElection.Withdraw].
+// Withdraw ends this node's candidacy for good and continues to observe; see
+// [leaderelection.LeaderElection.Withdraw].
 func (m *ConsensusManager) Withdraw(ctx context.Context) error { return m.election.Withdraw(ctx) }
 
-// Stop withdraws and joins every goroutine.
+// Stop withdraws and waits for all goroutines.
 func (m *ConsensusManager) Stop(ctx context.Context) error { return m.election.Stop(ctx) }
 
-// Election is the election itself: terms, Lead, Watch, Resign, Transfer.
+// Election returns the election, with its terms, Lead, Watch, Resign and Transfer.
 func (m *ConsensusManager) Election() *leaderelection.LeaderElection { return m.election }
 
-// IsLeader reports whether this node leads at this instant: no lock, no
-// allocation, no network.
+// IsLeader reports whether this node leads at this instant. It needs no lock, allocation or network.
 func (m *ConsensusManager) IsLeader() bool { return m.election.IsLeader() }
 
-// Mode says by which rule leadership goes at present: fallback if an acting
-// leader leads, or if nobody does, this node's election failed and it takes part
-// in fallback.
+// Mode returns the rule by which leadership goes at present. It is fallback if an acting leader leads. It is
+// also fallback if there is no leader, this node's election has failed, and this node takes part in fallback.
 func (m *ConsensusManager) Mode() election.Mode {
 	if s := m.mirror.Snapshot(); s != nil && len(s.Queue) == 0 {
 		if s.Acting != nil || m.fallback && m.election.Failed() != nil {

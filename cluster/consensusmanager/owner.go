@@ -10,20 +10,20 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// Shard is the shard of a key.
+// Shard returns the shard of a key.
 func (h *Shards) Shard(key string) int { return shard.Of(key, h.cfg.Shards) }
 
-// Count is how many shards there are.
+// Count returns the number of shards.
 func (h *Shards) Count() int { return h.cfg.Shards }
 
-// Owner is the member that owns a key's shard as far as this node knows, and under which
-// epoch; false if nobody does. It does not block. The owner may not serve the shard yet,
-// or not any more: it knows best itself.
+// Owner returns the member that owns a key's shard, as far as this node knows, and the epoch. ok is false if
+// the shard has no owner. Owner does not block. The owner may not serve the shard yet or any more; only the
+// owner itself knows.
 func (h *Shards) Owner(key string) (owner sharding.Owner, epoch int64, ok bool) {
 	return h.OwnerOf(h.Shard(key))
 }
 
-// OwnerOf is Owner by the shard's number, from 0 to Count less one.
+// OwnerOf is like Owner, by the shard's number from 0 to Count-1.
 func (h *Shards) OwnerOf(shard int) (owner sharding.Owner, epoch int64, ok bool) {
 	m := h.cfg.Mirror.Snapshot().Map()
 	if m == nil || m.Shards() != h.cfg.Shards {
@@ -33,14 +33,13 @@ func (h *Shards) OwnerOf(shard int) (owner sharding.Owner, epoch int64, ok bool)
 	return owner, m.Epoch(shard), ok
 }
 
-// Serve runs fn while this node serves the key's shard, and returns what fn returned; or
-// at once a [shard.NotOwnerError] if this node does not serve it, which matches [lifecycle.ErrStopped] too when
-// the node has stopped. fn's context ends with ctx, when the shard was to be handed over and fn
-// took longer than the drain time-out, and at the session's deadline; its cause then is
-// [shard.ErrNotOwner] or the session's LostError. The shard is not handed over before fn has returned,
-// unless the session is lost: then the epoch alone guards what fn writes. epoch is a fencing
-// token: it grows with every owner of the shard; give it to whatever fn writes to. See
-// [Shards.Hold] for what goes on until the shard is to be handed over.
+// Serve runs fn if this node serves the key's shard, and returns fn's error. Otherwise it returns a
+// [shard.NotOwnerError] at once, which also matches [lifecycle.ErrStopped] if the node has stopped. fn's
+// context ends with ctx, at the session's deadline, and when the shard must be handed over and fn has run for
+// longer than the drain time-out; its cause is then [shard.ErrNotOwner] or the session's LostError. The shard
+// is not handed over before fn has returned, unless the session is lost; then only the epoch guards fn's
+// writes. epoch is a fencing token that grows with every owner of the shard: pass it with each write. For work
+// that lasts until the shard is handed over, see [Shards.Hold].
 func (h *Shards) Serve(ctx context.Context, key string, fn func(ctx context.Context, epoch int64) error) error {
 	shard := h.Shard(key)
 	slot := &h.slots[shard]
@@ -57,11 +56,11 @@ func (h *Shards) Serve(ctx context.Context, key string, fn func(ctx context.Cont
 	return fn(work, epoch)
 }
 
-// Hold waits until this node serves the key's shard, runs fn, and returns what fn returned. It is
-// for what goes on for as long as the shard is here, and would always use the drain time-out up:
-// fn's context ends as soon as the shard is to be handed over, with [shard.ErrNotOwner] as its cause;
-// all else is as with Serve. To go on when the shard comes back, call Hold again. If fn does not
-// run, the error is the cause of ctx, or one that matches [lifecycle.ErrStopped] and shard.ErrNotOwner.
+// Hold blocks until this node serves the key's shard, runs fn, and returns fn's error. It is for work that
+// lasts as long as the shard stays here and would always use up the drain time-out. fn's context therefore ends
+// as soon as the shard must be handed over, with [shard.ErrNotOwner] as its cause. The rest is as with Serve.
+// Call Hold again to continue when the shard comes back. If fn does not run, Hold returns ctx's cause, or an
+// error that matches [lifecycle.ErrStopped] and shard.ErrNotOwner.
 func (h *Shards) Hold(ctx context.Context, key string, fn func(ctx context.Context, epoch int64) error) error {
 	shard := h.Shard(key)
 	slot := &h.slots[shard]
@@ -86,13 +85,13 @@ func (h *Shards) Hold(ctx context.Context, key string, fn func(ctx context.Conte
 	}
 }
 
-// refusal says why nothing runs in a shard here.
+// refusal returns the error for work that this node refuses in shard n.
 func (h *Shards) refusal(n int) error {
 	owner, _, _ := h.OwnerOf(n)
 	err := &shard.NotOwnerError{Shard: n, Owner: owner.Address}
 	h.mu.Lock()
 	if h.leaving && owner.Address == h.cfg.Address {
-		err.Owner, err.Stopping = "", true // what is known is of before
+		err.Owner, err.Stopping = "", true // the known map is older than the stop
 	}
 	h.mu.Unlock()
 	if h.patience.Err() != nil {
@@ -101,14 +100,14 @@ func (h *Shards) refusal(n int) error {
 	return err
 }
 
-// Serves reports whether this node serves a shard at this instant, and under which epoch. It
-// panics if there is no such shard.
+// Serves reports whether this node serves a shard at this instant, and its epoch. It panics if there is no such
+// shard.
 func (h *Shards) Serves(shard int) (epoch int64, ok bool) { return h.slots[shard].serves() }
 
-// Held is how many shards this node holds: those that it acquires, serves, or releases.
+// Held returns the number of shards that this node acquires, serves or releases.
 func (h *Shards) Held() int { return int(h.held.Load()) }
 
-// Waiting is how many shards are this node's, and still somebody else's to release.
+// Waiting returns the number of shards that are assigned to this node but not yet released by another one.
 func (h *Shards) Waiting() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -16,19 +16,19 @@ import (
 	"github.com/goverse/goverse/internal/state/txn"
 )
 
-// PlannerConfig is what planning needs. Random and Logger may be nil.
+// PlannerConfig configures the planning of shards. Random and Logger may be nil.
 type PlannerConfig struct {
 	Client   *clientv3.Client
 	Keys     state.Keys
 	Mirror   *watchcache.Mirror
 	Settings shardplan.Settings
-	Timeout  time.Duration  // of one request to etcd
-	Random   func() float64 // by which retries get out of step; nil: math/rand's
+	Timeout  time.Duration  // limits one request to etcd
+	Random   func() float64 // spreads retries in time; nil: math/rand's
 	Logger   hclog.Logger
 }
 
-// planner writes the shard map while that is this node's duty: it carries out what
-// package shardplan decides.
+// planner writes the shard map while that is this node's duty. Package shardplan decides; planner carries it
+// out.
 type planner struct {
 	client   *clientv3.Client
 	keys     state.Keys
@@ -38,7 +38,7 @@ type planner struct {
 	timeout  time.Duration
 	log      hclog.Logger
 
-	bad   int64           // the map that was complained of, by its ModRevision; -1: none was
+	bad   int64           // ModRevision of the last map that was reported as unreadable; -1 means none
 	retry backoff.Backoff // after a map that could not be written
 	stats planStats
 }
@@ -52,7 +52,7 @@ func newPlanner(cfg PlannerConfig, election *leaderelection.LeaderElection) *pla
 		retry: backoff.Backoff{Policy: shardplan.Retry, Random: cfg.Random}}
 }
 
-// run looks whenever something changed that planning depends on, until ctx ends.
+// run plans after every change that planning depends on, until ctx ends.
 func (p *planner) run(ctx context.Context) {
 	sub := p.mirror.Subscribe(shardplan.Concerns)
 	defer sub.Close()
@@ -83,7 +83,7 @@ func (p *planner) look(ctx context.Context, part shardplan.Planner) (shardplan.P
 	case !mine:
 		return part.Off(), 0
 	case snap == nil || snap.Stale:
-		return part, 0 // it is notified when there is a newer one
+		return part, 0 // a newer snapshot wakes the loop
 	}
 	began := time.Now()
 	part, orders := part.Look(snap, began)
@@ -105,24 +105,23 @@ func (p *planner) look(ctx context.Context, part shardplan.Planner) (shardplan.P
 	p.retry.Reset()
 	p.mirror.Saw(resp.Header, known)
 	if !resp.Succeeded {
-		return part, shardplan.Again // another one planned, or this node's duty is over: the snapshot will show it
+		return part, shardplan.Again // another node planned, or this node's duty is over; the snapshot will show it
 	}
 	part = part.Wrote(orders.Plan, planned)
 	p.stats.wrote(orders.Plan, planned.Sub(began))
 	written := orders.Plan.Map
-	if orders.Over == 0 { // the first one: it counts from the revision at which its key was created
+	if orders.Over == 0 { // the first map counts from the revision at which its key was created
 		written = written.NotBefore(resp.Header.Revision)
 	}
 	p.log.Info("wrote the shard map", "generation", written.Generation(), "assigned", orders.Plan.Assigned,
 		"drained", orders.Plan.Drained, "rebalanced", orders.Plan.Rebalanced,
 		"planned_in", planned.Sub(began).Round(10*time.Microsecond).String(), event.Field, string(event.ShardsRebalanced))
-	// What follows is planned over this map, so not before it is seen.
+	// The next plan is based on this map, so wait until the snapshot shows it.
 	_, _ = p.mirror.Wait(attempt, func(s *state.Snapshot) bool { return s.Revision >= resp.Header.Revision })
 	return part, shardplan.Again
 }
 
-// failed says why a map could not be written, the first time, and returns when to try
-// again.
+// failed logs the first of several failures to write a map, and returns the pause before the next attempt.
 func (p *planner) failed(err error) time.Duration {
 	if p.retry.Failures() == 0 {
 		p.log.Warn("could not write the shard map, retrying", "error", err)
@@ -130,8 +129,7 @@ func (p *planner) failed(err error) time.Duration {
 	return p.retry.Next()
 }
 
-// complain says once that there is no planning over the map that was written at over, and
-// why.
+// complain logs, once for each map, that the map written at revision over cannot be planned over.
 func (p *planner) complain(over int64, err error) {
 	if err == nil || over == p.bad {
 		return

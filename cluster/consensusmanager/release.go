@@ -12,10 +12,10 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// errOvertaken: the report, or this member's registration, changed meanwhile.
+// errOvertaken reports that the report or this member's registration has changed meanwhile.
 var errOvertaken = errors.New("the report or this node's registration changed meanwhile")
 
-// report writes what others wait for, until ctx ends: one report a map, and one for each
+// report writes the reports that other members wait for, until ctx ends: one for each map, and one for each
 // batch of stragglers.
 func (h *Shards) report(ctx context.Context) {
 	var about int64 // generation of the last report
@@ -54,21 +54,20 @@ func (h *Shards) report(ctx context.Context) {
 		if !wait.For(ctx, retry.Next()) {
 			return
 		}
-		h.poke() // it is looked again at what is wanted
+		h.poke() // decide again which report is wanted
 	}
 }
 
-// write sends a report, and waits until the snapshot shows it, so that the next look does
-// not want it again.
+// write writes a report, and waits until the snapshot shows it, so that it is not written twice.
 func (h *Shards) write(ctx context.Context, r *sharding.Report) error {
 	s, snap := h.cfg.Keeper.Current(), h.cfg.Mirror.Snapshot()
 	if s == nil || snap == nil {
-		return nil // the next session has nothing to say about this incarnation
+		return nil // reports of this incarnation do not matter in the next session
 	}
 	over := int64(0)
 	if old := snap.ReleasedBy(h.cfg.Address); old != nil {
 		if old.Equal(*r) {
-			return nil // it was written, and nobody has looked since at what is wanted
+			return nil // already written; the wanted report was not updated since
 		}
 		over = old.ModRevision
 	}

@@ -2,22 +2,22 @@ package consensusmanager
 
 import "context"
 
-// Residents are what lives in shards from one call to the next, and has to leave before a shard is
-// handed over: objects.
+// Residents live in shards from one call to the next and must leave before a shard is handed over. Objects are
+// the only ones.
 type Residents interface {
-	// Leaving: no further call is let into the shard. It must not block.
+	// Leaving reports that the shard admits no further calls. It must not block.
 	Leaving(shard int)
-	// Occupied reports whether anything lives in a shard that no call is let into any more.
+	// Occupied reports whether residents remain in a shard that admits no more calls.
 	Occupied(shard int) bool
-	// Leave returns when nothing lives in the shard any more. What ran in it has ended; ctx ends after
-	// the drain time-out.
+	// Leave makes the residents leave the shard, and returns when none is left. All calls in the shard have
+	// ended. ctx ends after the drain time-out.
 	Leave(ctx context.Context, shard int)
 }
 
-// SetResidents must be called before Run.
+// SetResidents sets the residents. It must be called before Run.
 func (h *Shards) SetResidents(r Residents) { h.residents = r }
 
-// vacate lets the residents of a shard leave.
+// vacate makes the residents of a shard leave.
 func (h *Shards) vacate(n int) {
 	if h.residents == nil {
 		return
@@ -27,5 +27,5 @@ func (h *Shards) vacate(n int) {
 	h.residents.Leave(ctx, n)
 }
 
-// occupied reports whether residents have to leave a shard.
+// occupied reports whether residents must leave a shard.
 func (h *Shards) occupied(n int) bool { return h.residents != nil && h.residents.Occupied(n) }

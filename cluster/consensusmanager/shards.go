@@ -17,11 +17,10 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// leftBehind is how long what runs in shards has to end when all else has.
+// leftBehind is the last wait for functions in shards when everything else has ended.
 const leftBehind = time.Second
 
-// ShardsConfig is what a node's part in the shards needs. OnAcquire, OnRelease, Random and Logger
-// may be nil.
+// ShardsConfig configures a node's part in the shards. OnAcquire, OnRelease, Random and Logger may be nil.
 type ShardsConfig struct {
 	Client       *clientv3.Client
 	Keys         state.Keys
@@ -30,48 +29,48 @@ type ShardsConfig struct {
 	Address      string
 	Shards       int
 	DrainTimeout time.Duration
-	Timeout      time.Duration // of one request to etcd
+	Timeout      time.Duration // limits one request to etcd
 	OnAcquire    func(ctx context.Context, shard int, epoch int64)
-	MaxAcquiring int // calls of OnAcquire at a time; 0: any number
+	MaxAcquiring int // limits concurrent calls of OnAcquire; 0: no limit
 	OnRelease    func(ctx context.Context, shard int)
-	Random       func() float64 // by which retries get out of step; nil: math/rand's
+	Random       func() float64 // spreads retries in time; nil: math/rand's
 	Logger       hclog.Logger
 }
 
-// Shards is this node's part in the shards. All methods are safe for concurrent use.
+// Shards represents this node's part in the shards. All methods are safe for concurrent use.
 type Shards struct {
 	cfg   ShardsConfig
 	slots []slot
 
 	wake     chan struct{}
-	wanted   atomic.Pointer[sharding.Report] // to be written
-	reported chan struct{}                   // a report is wanted
-	work     sync.WaitGroup                  // shards on their way
-	turn     chan struct{}                   // held while OnAcquire runs; nil: any number may
+	wanted   atomic.Pointer[sharding.Report] // report to be written
+	reported chan struct{}                   // receives when a report is wanted
+	work     sync.WaitGroup                  // acquisitions and releases in progress
+	turn     chan struct{}                   // held while OnAcquire runs; nil: no limit
 
-	residents Residents // nil: none
+	residents Residents // may be nil
 
-	patience context.Context // ends when nothing is waited for any longer
+	patience context.Context // ends when all waiting must end
 	hurry    context.CancelFunc
 
 	turns     turns          // of HoldAlone
-	announced announced      // read and written by who looks
-	own       sharding.Owner // likewise: this member as it is registered, or was the last time
+	announced announced      // used by look alone
+	own       sharding.Owner // used by look alone: this member as registered now or last
 	phases    [releasing + 1]atomic.Int64
-	held      atomic.Int64 // shards that are not free
+	held      atomic.Int64 // number of shards that are not free
 	pauses    pauses
 
 	mu      sync.Mutex
 	leaving bool           // nothing is acquired any more
 	left    chan struct{}  // closed when leaving is set
-	late    []int          // shards whose calls take too long, to be said
-	waiting int            // shards that are this node's and still somebody else's to release
-	none    chan struct{}  // closed when no shard is held the next time
-	lost    sharding.Owner // this member as it was registered in the last session that is over; zero: none is
-	over    chan struct{}  // closed when a session is over the next time
+	late    []int          // shards with calls that take too long, to be logged
+	waiting int            // number of shards assigned to this node that another one has not released yet
+	none    chan struct{}  // closed and replaced when no shard is held
+	lost    sharding.Owner // this member as registered in the last session that ended; zero: none has
+	over    chan struct{}  // closed and replaced when a session ends
 }
 
-// newShards makes the part; run makes it live.
+// newShards returns a Shards that does nothing until run.
 func newShards(cfg ShardsConfig) *Shards {
 	if cfg.Logger == nil {
 		cfg.Logger = hclog.NewNullLogger()
@@ -85,9 +84,9 @@ func newShards(cfg ShardsConfig) *Shards {
 	return h
 }
 
-// run acquires and releases shards as the map says, on one session after the other,
-// until ctx ends; it then releases all that is left and returns when that is done. What
-// goes on for long after its context ended is left behind.
+// run acquires and releases shards by the map, on one session after the other, until ctx ends. It then releases
+// all that is left and returns when that is done. It does not wait longer than leftBehind for functions that
+// ignore the end of their context.
 func (h *Shards) run(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { h.report(ctx) })
@@ -119,7 +118,7 @@ func (h *Shards) run(ctx context.Context) {
 	}
 }
 
-// serve looks at every change that matters while a session lasts.
+// serve looks at every relevant change while the session lasts.
 func (h *Shards) serve(ctx context.Context, s *etcdsession.Session) {
 	sub := h.cfg.Mirror.Subscribe(shardplan.ShardsChanged)
 	defer sub.Close()
@@ -139,8 +138,8 @@ func (h *Shards) serve(ctx context.Context, s *etcdsession.Session) {
 	}
 }
 
-// lose takes note that this member's session is over: no map that names it as it was registered will have it serve
-// again.
+// lose records that this member's session has ended. A map that names it as it was registered there makes it
+// serve nothing any more.
 func (h *Shards) lose() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -149,8 +148,8 @@ func (h *Shards) lose() {
 	h.over = make(chan struct{})
 }
 
-// leave makes the node release all that it holds; nothing is acquired after it returned.
-// It does not block: see idle.
+// leave makes the node release all its shards. It acquires none after leave has returned. leave does not block:
+// see idle.
 func (h *Shards) leave() {
 	h.mu.Lock()
 	if !h.leaving {
@@ -168,11 +167,11 @@ func (h *Shards) poke() {
 	}
 }
 
-// look compares what is held with what should be; without a session that is nothing.
+// look compares the shards held with those that should be held, which are none without a session.
 func (h *Shards) look(s *etcdsession.Session) {
 	snap := h.cfg.Mirror.Snapshot()
 	if snap == nil {
-		return // and nothing is held
+		return // nothing is held either
 	}
 	h.mu.Lock()
 	leaving := h.leaving

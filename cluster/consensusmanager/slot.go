@@ -9,37 +9,37 @@ import (
 	"github.com/goverse/goverse/internal/sharding/ownership"
 )
 
-// phase is how far this node has come with a shard.
+// phase is the state of a shard on this node.
 type phase int8
 
 const (
 	idle      phase = iota
 	acquiring       // OnAcquire runs
 	serving
-	releasing // what runs in it is waited for, then OnRelease
+	releasing // waits for what runs in it, then calls OnRelease
 )
 
-// slot is one shard on this node.
+// slot holds the state of one shard on this node.
 type slot struct {
 	mu      sync.Mutex
 	phase   phase
-	dropped bool // while acquiring: it is to be released right after
+	dropped bool // while acquiring: release it right after
 	epoch   int64
-	running int                 // calls of Serve in it
-	period  *etcdsession.Period // of the session it was acquired on
-	drained chan struct{}       // closed when running is 0 while releasing; nil if nobody waits
-	awaited chan struct{}       // closed when it is served the next time; nil if nobody waits
+	running int                 // calls that run in it
+	period  *etcdsession.Period // validity period in which it was acquired
+	drained chan struct{}       // closed when running falls to 0 while releasing; nil if not waited for
+	awaited chan struct{}       // closed when the shard is served next; nil if not waited for
 	arrival arrival
 
-	ctx    context.Context // the owner's; made when first asked for, as the next one is
+	ctx    context.Context // the owner's context; made on demand, like stay
 	cancel context.CancelCauseFunc
 
-	stay    context.Context // ends as soon as the shard is not served any more
+	stay    context.Context // ends as soon as the shard is no longer served
 	endStay context.CancelCauseFunc
 }
 
-// held is the epoch under which the shard is held, 0 when it is free, and
-// ownership.Lapsed if it was acquired in another period.
+// held returns the epoch under which the shard is held, 0 if it is free, and ownership.Lapsed if it was
+// acquired in another period.
 func (s *slot) held(period *etcdsession.Period) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,8 +49,8 @@ func (s *slot) held(period *etcdsession.Period) int64 {
 	return s.epoch
 }
 
-// context is the owner's: it ends when the shard is released, and at the session's
-// deadline. The lock is held.
+// context returns the owner's context. It ends when the shard is released, and at the session's deadline. The
+// caller holds s.mu.
 func (s *slot) context() context.Context {
 	if s.phase == idle {
 		return released
@@ -61,7 +61,7 @@ func (s *slot) context() context.Context {
 	return s.ctx
 }
 
-// staying ends as soon as the shard is not served any more. The lock is held.
+// staying returns a context that ends as soon as the shard is no longer served. The caller holds s.mu.
 func (s *slot) staying() context.Context {
 	if s.phase == idle {
 		return released
@@ -82,7 +82,7 @@ var released = func() context.Context {
 	return ctx
 }()
 
-// end ends the owner's context. The lock is held.
+// end ends the owner's context. The caller holds s.mu.
 func (s *slot) end() {
 	if s.cancel != nil {
 		s.cancel(shard.ErrNotOwner)
@@ -94,12 +94,12 @@ func (s *slot) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.running > 0 {
-		s.context() // a caller that asks for it later finds it ended
+		s.context() // create the context so that later callers find it ended
 	}
 	s.end()
 }
 
-// enter counts a call in, if the shard is served at this instant.
+// enter admits a call if the shard is served at this instant.
 func (s *slot) enter() (ctx context.Context, epoch int64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,7 +121,8 @@ func (s *slot) admit() (epoch int64, ok bool) {
 	return s.epoch, true
 }
 
-// readmit is admit for what is waited for by what runs in the shard, also while that is waited for.
+// readmit is like admit, but also admits calls while the shard is being released, as long as other calls run in
+// it.
 func (s *slot) readmit() (epoch int64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,8 +133,8 @@ func (s *slot) readmit() (epoch int64, ok bool) {
 	return s.epoch, true
 }
 
-// join is enter for who stays until the shard is to be released: the context ends then. If
-// the shard is not served, it returns what is closed when it is.
+// join is enter for a function that stays until the shard must be released: the context ends then. If the shard
+// is not served, join returns a channel that is closed when it is.
 func (s *slot) join() (ctx context.Context, epoch int64, awaited <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,7 +145,7 @@ func (s *slot) join() (ctx context.Context, epoch int64, awaited <-chan struct{}
 	return s.staying(), s.epoch, nil
 }
 
-// await returns what is closed when the shard is served the next time; nil if it is served.
+// await returns a channel that is closed when the shard is served next, or nil if it is served.
 func (s *slot) await() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,7 +155,7 @@ func (s *slot) await() <-chan struct{} {
 	return s.served()
 }
 
-// served is closed when the shard is served the next time. The lock is held.
+// served returns the channel that is closed when the shard is served next. The caller holds s.mu.
 func (s *slot) served() <-chan struct{} {
 	if s.awaited == nil {
 		s.awaited = make(chan struct{})
@@ -162,8 +163,8 @@ func (s *slot) served() <-chan struct{} {
 	return s.awaited
 }
 
-// confirm waits for etcd's confirmation where the shard is served, and the process stood still a moment
-// ago. It reports whether there is one by now.
+// confirm asks etcd for confirmation if the shard is served and the process was paused a moment ago. It reports
+// whether the shard's period is confirmed.
 func (s *slot) confirm(ctx context.Context) bool {
 	s.mu.Lock()
 	period, serves := s.period, s.phase == serving
@@ -191,33 +192,34 @@ func (s *slot) serves() (epoch int64, ok bool) {
 	return s.epoch, true
 }
 
-// open reports whether the shard is served at this instant. The lock is held.
+// open reports whether the shard is served at this instant. The caller holds s.mu.
 func (s *slot) open() bool { return s.phase == serving && s.period.Valid() }
 
-// holds reports whether the shard is served at this instant under that epoch, or what runs in it may end.
+// holds reports whether the shard is served under that epoch at this instant, or its running calls may still
+// end.
 func (s *slot) holds(epoch int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return (s.phase == serving || s.phase == releasing) && s.epoch == epoch && s.period.Valid()
 }
 
-// stands reports whether the shard is this node's under that epoch as far as etcd is concerned, also while it is
-// acquired or released.
+// stands reports whether this node still has the shard under that epoch in etcd, including while it is acquired
+// or released.
 func (s *slot) stands(epoch int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.phase != idle && s.epoch == epoch && s.period.Stands()
 }
 
-// free reports whether the node has nothing of the shard.
+// free reports whether the node has no part in the shard.
 func (s *slot) free() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.phase == idle
 }
 
-// begin takes a free shard. It reports whether the shard is served at once: nobody has
-// to be asked.
+// begin takes a free shard. With ask, OnAcquire is called before the shard is served; otherwise it is served at
+// once.
 func (s *slot) begin(epoch int64, period *etcdsession.Period, ask bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -230,7 +232,7 @@ func (s *slot) begin(epoch int64, period *etcdsession.Period, ask bool) {
 	s.serve()
 }
 
-// serve lets calls in. The lock is held.
+// serve admits calls. The caller holds s.mu.
 func (s *slot) serve() {
 	s.phase = serving
 	if s.awaited != nil {
@@ -239,7 +241,7 @@ func (s *slot) serve() {
 	}
 }
 
-// acquired ends acquiring, and reports whether the shard is to be released at once.
+// acquired ends the acquiring phase, and reports whether the shard must be released at once.
 func (s *slot) acquired() (drop bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -251,8 +253,8 @@ func (s *slot) acquired() (drop bool) {
 	return false
 }
 
-// drop stops calls from coming in, and notifies those that stay. It reports whether the caller is the one to release
-// the shard, and what it has to wait for: nil is nothing.
+// drop stops admitting calls and ends the stay context. mine reports whether the caller must release the shard;
+// drained is closed when its calls have ended, or nil if none runs.
 func (s *slot) drop() (mine bool, drained <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -262,7 +264,7 @@ func (s *slot) drop() (mine bool, drained <-chan struct{}) {
 			s.dropped = true
 			s.end()
 		}
-		return false, nil // who acquires it releases it
+		return false, nil // the goroutine that acquires the shard releases it
 	case serving:
 		s.phase = releasing
 		if s.endStay != nil {

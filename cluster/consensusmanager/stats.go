@@ -10,12 +10,12 @@ import (
 	"github.com/goverse/goverse/internal/sharding"
 )
 
-// pauseBounds are close together where handoffs should be, and reach as far as a straggler.
+// pauseBounds are dense where handoffs usually are, and reach as far as stragglers.
 var pauseBounds = []time.Duration{time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond,
 	20 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond,
 	500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute}
 
-// ShardStats does not block, and asks nobody.
+// ShardStats returns statistics of the shards. It does not block and sends no request.
 func (m *ConsensusManager) ShardStats() shard.Stats {
 	var st shard.Stats
 	if m.shards != nil {
@@ -27,7 +27,7 @@ func (m *ConsensusManager) ShardStats() shard.Stats {
 
 func (h *Shards) stats(st *shard.Stats) {
 	st.Shards, st.Waiting = h.cfg.Shards, h.Waiting()
-	// A shard on its way from one phase to the next may be counted out before it is counted in.
+	// A shard between two phases may be subtracted from one before it is added to the next.
 	now := func(p phase) int64 { return max(h.phases[p].Load(), 0) }
 	st.Acquiring, st.Serving, st.Releasing = now(acquiring), now(serving), now(releasing)
 	if s := h.cfg.Keeper.Current(); s == nil || !s.Valid() {
@@ -36,7 +36,7 @@ func (h *Shards) stats(st *shard.Stats) {
 	st.Pauses = h.pauses.read()
 }
 
-// planStats counts what a planner wrote.
+// planStats counts the plans that were written.
 type planStats struct {
 	plans, assigned, drained, rebalanced, took atomic.Int64
 }
@@ -55,7 +55,7 @@ func (p *planStats) read(st *shard.Stats) {
 	st.PlanTime = time.Duration(p.took.Load())
 }
 
-// pauses is written by all who acquire shards. The zero value is ready.
+// pauses collects the durations of moves. The zero value is ready to use.
 type pauses struct {
 	mu  sync.Mutex
 	all stats.Durations

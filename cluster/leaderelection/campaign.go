@@ -14,17 +14,16 @@ import (
 	"github.com/goverse/goverse/internal/state/txn"
 )
 
-// campaign is one call of concurrency.Election.Campaign. It runs in a goroutine
-// of its own, for it blocks until it wins; that it won is not what makes this
-// node lead, the snapshot is.
+// campaign is one call of concurrency.Election.Campaign. It runs in its own goroutine because it blocks until
+// it wins. The win does not make this node lead; the snapshot does.
 type campaign struct {
 	cancel context.CancelFunc
 	done   chan struct{}
-	joined int64 // CreateRevision of the key it queues with; guarded by le.mu
+	joined int64 // CreateRevision of its key; guarded by le.mu
 }
 
-// derived is the client under concurrency.NewSession: the user's KV with every
-// request bounded, the session's lease, and the mirror as its watcher.
+// derived returns the session for concurrency.Election. Its client is the user's KV with a time-out on every
+// request, the session's lease, and the mirror as the watcher.
 func (r *round) derived(ctx context.Context, joined func(int64), leaving func()) (*concurrency.Session, error) {
 	client := clientv3.NewCtxClient(ctx)
 	client.KV = boundedKV{KV: r.le.cfg.Client.KV, timeout: r.le.cfg.RequestTimeout, mirror: r.le.mirror,
@@ -34,7 +33,7 @@ func (r *round) derived(ctx context.Context, joined func(int64), leaving func())
 	return concurrency.NewSession(client, concurrency.WithLease(r.s.ID()))
 }
 
-// start carries out a request in a goroutine of its own. The lock is held.
+// start carries out a request in its own goroutine. The caller holds le.mu.
 func (r *round) start(req candidacy.Request) {
 	le, old := r.le, r.active
 	le.wg.Go(func() {
@@ -80,7 +79,7 @@ func outcome(err error) candidacy.Outcome {
 	return candidacy.Failed
 }
 
-// join starts a campaign and returns when it is under way.
+// join starts a campaign and returns without waiting for its result.
 func (r *round) join() {
 	ctx, cancel := context.WithCancel(r.s.Context())
 	c := &campaign{cancel: cancel, done: make(chan struct{})}
@@ -98,7 +97,7 @@ func (r *round) join() {
 		defer stop()
 		err := r.compete(ctx, c)
 		if ctx.Err() != nil {
-			err = nil // it was cancelled
+			err = nil // cancelled
 		}
 		le.mu.Lock()
 		if r.active == c {
@@ -114,7 +113,7 @@ func (r *round) join() {
 }
 
 func (r *round) compete(ctx context.Context, c *campaign) error {
-	// Not ctx: a campaign that is cancelled still deletes its key.
+	// The base context is independent of ctx, because a cancelled campaign still has to delete its key.
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	cs, err := r.derived(base, func(revision int64) { r.joined(c, revision) }, func() { r.leaving(c) })
@@ -125,7 +124,7 @@ func (r *round) compete(ctx context.Context, c *campaign) error {
 	return concurrency.NewElection(cs, r.le.keys.Election()).Campaign(ctx, r.le.cfg.Address)
 }
 
-// joined notes the key that a campaign queues with as soon as etcd said it.
+// joined records the key of a campaign as soon as etcd has answered.
 func (r *round) joined(c *campaign, revision int64) {
 	le := r.le
 	le.mu.Lock()
@@ -137,8 +136,7 @@ func (r *round) joined(c *campaign, revision int64) {
 	le.poke()
 }
 
-// leaving is called before a campaign, as it does when it is cancelled, deletes its
-// key.
+// leaving is called before a cancelled campaign deletes its key.
 func (r *round) leaving(c *campaign) {
 	le := r.le
 	le.mu.Lock()
@@ -152,7 +150,7 @@ func (r *round) leaving(c *campaign) {
 	le.endTerm(ended, err)
 }
 
-// endCampaign cancels a campaign and waits for it. Cancelling deletes its key.
+// endCampaign cancels a campaign and waits for its end. The campaign deletes its key.
 func (r *round) endCampaign(c *campaign) {
 	if c == nil {
 		return
@@ -161,8 +159,8 @@ func (r *round) endCampaign(c *campaign) {
 	<-c.done
 }
 
-// campaignEnded says it when the election has failed for this node. The lock is
-// held.
+// campaignEnded records the result of a campaign, and logs it if the election has now failed for this node. The
+// caller holds le.mu.
 func (le *LeaderElection) campaignEnded(err error) {
 	how := outcome(err)
 	before := le.part.Failed()
@@ -173,7 +171,7 @@ func (le *LeaderElection) campaignEnded(err error) {
 	}
 }
 
-// failedFor is what to say of a failed election.
+// failedFor returns the log line for a failed election.
 func (le *LeaderElection) failedFor(denied bool) string {
 	text, then := "this node cannot be elected", "it goes on trying and does not lead until then"
 	if denied {
@@ -185,15 +183,15 @@ func (le *LeaderElection) failedFor(denied bool) string {
 	return text + "; " + then
 }
 
-// bounded makes one request.
+// bounded makes one request with a time-out.
 func (r *round) bounded(request func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(r.s.Context(), r.le.cfg.RequestTimeout)
 	defer cancel()
 	return request(ctx)
 }
 
-// resign deletes the candidate's key. ResumeElection rather than the election
-// that campaigned: a Resign that failed on that one cannot be tried again.
+// resign deletes the candidate's key. It uses ResumeElection instead of the campaign's own election, on which a
+// failed Resign cannot be retried.
 func (r *round) resign(ctx context.Context, rev int64) error {
 	cs, err := r.derived(r.s.Context(), nil, nil)
 	if err != nil {
@@ -203,7 +201,7 @@ func (r *round) resign(ctx context.Context, rev int64) error {
 	return concurrency.ResumeElection(cs, r.le.keys.Queue(), r.le.keys.Candidate(int64(r.s.ID())), rev).Resign(ctx)
 }
 
-// commit makes a change. Whether its guards held, the snapshot shows.
+// commit commits a change. The snapshot shows whether its guards held.
 func (r *round) commit(ctx context.Context, c txn.Txn) error {
 	_, err := txn.Commit(ctx, r.le.cfg.Client, c)
 	return err

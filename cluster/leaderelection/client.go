@@ -12,25 +12,25 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// boundedKV gives every request of concurrency.Election a time-out, which the
-// recipe leaves out, lets a member of etcd that is cut off from the others refuse it, and
-// reports what the recipe does with the candidate's key.
+// boundedKV adds a time-out to every request of concurrency.Election, which the recipe lacks. It makes a member
+// of etcd that is cut off from the others refuse requests, and it reports the recipe's changes of the
+// candidate's key.
 type boundedKV struct {
 	clientv3.KV
 	timeout time.Duration
 	mirror  *watchcache.Mirror
-	joined  func(createRevision int64) // the key is there; nil: nobody asks
-	leaving func()                     // a deletion of the key is about to be sent; nil: nobody asks
+	joined  func(createRevision int64) // the key exists; may be nil
+	leaving func()                     // the key is about to be deleted; may be nil
 }
 
-// Get bounds one range request.
+// Get sends one range request with a time-out.
 func (kv boundedKV) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, kv.timeout)
 	defer cancel()
 	return kv.KV.Get(clientv3.WithRequireLeader(ctx), key, opts...)
 }
 
-// Txn bounds one transaction, from here to its Commit.
+// Txn starts a transaction. Its time-out runs from here to Commit.
 func (kv boundedKV) Txn(ctx context.Context) clientv3.Txn {
 	ctx, cancel := context.WithTimeout(ctx, kv.timeout)
 	return &boundedTxn{Txn: kv.KV.Txn(clientv3.WithRequireLeader(ctx)), kv: kv, cancel: cancel}
@@ -88,18 +88,16 @@ func (t *boundedTxn) Commit() (*clientv3.TxnResponse, error) {
 	return resp, nil
 }
 
-// fedWatcher is the mirror as a clientv3.Watcher, enough of one for
-// concurrency.Election: it reports that a single key is gone. A watch of etcd's
-// would be one more a candidate, and 50 to 95 ms late when it is opened at a
-// revision that the store has reached already.
+// fedWatcher implements as much of clientv3.Watcher on the mirror as concurrency.Election needs: it reports
+// that a single key is gone. A watch in etcd would cost one per candidate, and its answer would be 50 to 95 ms
+// late if it is opened at a revision that the store has reached already.
 type fedWatcher struct{ mirror *watchcache.Mirror }
 
-// Watch reports one DELETE of key once the snapshot is at the given revision or
-// later and key is absent, or was created after it: then it went and came back.
+// Watch reports one DELETE of key once the snapshot is at the given revision or later and key is absent, or was
+// created again after that revision.
 func (w fedWatcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
 	from := clientv3.OpGet(key, opts...).Rev()
-	// The channel has room for the one answer, and the goroutine ends with ctx,
-	// which the recipe always cancels.
+	// The channel holds the one answer, and the goroutine ends with ctx, which the recipe always cancels.
 	ch := make(chan clientv3.WatchResponse, 1)
 	go func() {
 		defer close(ch)
@@ -115,8 +113,8 @@ func (w fedWatcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOp
 	return ch
 }
 
-// RequestProgress has nothing to ask: the mirror looks after its own watch.
+// RequestProgress does nothing: the mirror checks its own watch.
 func (w fedWatcher) RequestProgress(context.Context) error { return nil }
 
-// Close leaves the mirror to its owner.
+// Close does nothing: the mirror has another owner.
 func (w fedWatcher) Close() error { return nil }

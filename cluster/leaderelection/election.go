@@ -19,33 +19,30 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// Config is what an election needs. Client, Address, Mirror and Keeper are required.
+// Config configures a [LeaderElection]. Client, Address, Mirror and Keeper are required.
 type Config struct {
 	// Client reaches etcd. The election never closes it.
 	Client *clientv3.Client
-	// Prefix is the cluster's prefix; the queue lies under <Prefix>/leader/.
-	// Default /goverse.
+	// Prefix is the cluster's prefix; the queue lies under <Prefix>/leader/. Default /goverse.
 	Prefix string
-	// Address is the value of the candidate's key: what others see when
-	// this candidate leads.
+	// Address is the value of the candidate's key. Others see it as the leader's address.
 	Address string
-	// Observer only observes and never stands for election.
+	// Observer makes the node observe without ever standing for election.
 	Observer bool
-	// Fallback takes part in the choice by name when the election fails. It
-	// needs member records, which package cluster keeps; without them nobody
-	// qualifies.
+	// Fallback lets the node act as leader when the election fails. It needs the member records that package
+	// cluster keeps; without them no node qualifies.
 	Fallback bool
-	// RequestTimeout bounds each request to etcd. Default 2 s.
+	// RequestTimeout limits each request to etcd. Default 2 s.
 	RequestTimeout time.Duration
-	// WorkTimeout bounds how long a leader that gives way waits for the functions
-	// in Lead to return after their context ended. Default 5 s.
+	// WorkTimeout limits how long a leader that gives way waits for the functions in Lead to return after their
+	// context has ended. Default 5 s.
 	WorkTimeout time.Duration
-	// Mirror and Keeper are shared with the caller, who runs them, and
-	// who ends the session when the election is stopped: a request that timed out
-	// during Stop can still commit, and its key goes with the session only.
+	// Mirror and Keeper belong to the caller, which must run them. It must also end the session once the
+	// election is stopped: a request that timed out during Stop may still be committed, and its key then goes
+	// only with the session.
 	Mirror *watchcache.Mirror
 	Keeper *etcdsession.Keeper
-	// Logger gets one line per change of leadership of this node. Default: none.
+	// Logger receives one line per change of this node's leadership. Default: none.
 	Logger hclog.Logger
 }
 
@@ -65,7 +62,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate reports what is wrong with the configuration.
+// Validate reports the first required field that is missing.
 func (c Config) Validate() error {
 	if c.Client == nil {
 		return errors.New("leaderelection: Config.Client is nil; give it an etcd client")
@@ -79,8 +76,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// LeaderElection is one node's part in an election. All methods are safe for
-// concurrent use.
+// LeaderElection represents one node's part in the election. All methods are safe for concurrent use.
 type LeaderElection struct {
 	cfg    Config
 	keys   state.Keys
@@ -95,21 +91,22 @@ type LeaderElection struct {
 	wg     sync.WaitGroup // loop, operations, observers
 
 	mu      sync.Mutex
-	changed chan struct{} // closed and replaced at every change of the own part, if anybody asked
+	changed chan struct{} // closed and replaced at every change of the own part if asked is set
 	asked   bool
 	subs    map[*Subscription]struct{}
 	started bool
 	stopped bool
 	part    candidacy.Candidacy
-	round   *round // of the present session, nil between two
-	failed  error  // why the election cannot work for this member
-	ended   *Term  // the last term that ended, while its work may be running
+	round   *round // of the present session; nil between two sessions
+	failed  error  // reason why the election cannot work for this member
+	ended   *Term  // last ended term, until its work is no longer waited for
 	terms   int64
-	lasted  stats.Durations // the terms that ended
+	lasted  stats.Durations // durations of ended terms
 	lastEnd *election.TermOverError
 }
 
-// New checks the configuration. [LeaderElection.Start] makes it live.
+// New returns an election that does nothing until [LeaderElection.Start]. The error describes a mistake in the
+// configuration.
 func New(cfg Config) (*LeaderElection, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -128,9 +125,9 @@ func New(cfg Config) (*LeaderElection, error) {
 	return le, nil
 }
 
-// Start begins to observe and, unless an observer, to queue. It returns once
-// this node is queued, or its election has failed, or (an observer) sees the
-// cluster; not once it leads. If ctx ends before, everything is undone.
+// Start starts to observe and, unless the node is an observer, to queue. It returns once this node is queued or
+// its election has failed; for an observer, once it sees the cluster. It does not wait for leadership. If ctx
+// ends first, everything is undone and an error returned.
 func (le *LeaderElection) Start(ctx context.Context) error {
 	le.mu.Lock()
 	if le.started || le.stopped {
@@ -143,7 +140,7 @@ func (le *LeaderElection) Start(ctx context.Context) error {
 	if err := le.awaitQueued(ctx); err != nil {
 		stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), le.cfg.RequestTimeout)
 		defer cancel()
-		_ = le.Stop(stopCtx) // what it could not confirm ends with the lease
+		_ = le.Stop(stopCtx) // unconfirmed requests end with the lease
 		return fmt.Errorf("join the election under %s: %w", le.keys.Election(), err)
 	}
 	return nil
@@ -168,11 +165,11 @@ func (le *LeaderElection) awaitQueued(ctx context.Context) error {
 	return err
 }
 
-// Withdraw gives leadership up if this node leads, leaves the queue and does not
-// come back. The flag is down within microseconds; the call blocks until the work
-// in Lead has returned (for WorkTimeout) and etcd confirmed (for RequestTimeout, after
-// which it is still being tried, and the session's end does it in any case), the
-// session is gone, or ctx ends, which alone is an error. The election goes on observing.
+// Withdraw ends this node's leadership, if it leads, and its candidacy for good. The flag goes down within
+// microseconds. The call then blocks until the work in Lead has returned (at most WorkTimeout) and etcd has
+// confirmed the deletion of the key (at most RequestTimeout; after that it is still retried, and the end of the
+// session deletes the key in any case). It returns earlier if the session is lost or ctx ends; only the latter
+// is an error. The election continues to observe.
 func (le *LeaderElection) Withdraw(ctx context.Context) error {
 	le.mu.Lock()
 	part, ended := le.part.Withdraw(time.Now())
@@ -195,9 +192,8 @@ func (le *LeaderElection) Withdraw(ctx context.Context) error {
 	return err
 }
 
-// Stop withdraws, stops observing and joins every goroutine. If ctx ends before
-// the withdrawal is confirmed, the rest is done all the same and ctx's error
-// returned.
+// Stop withdraws, stops observing, and waits for all goroutines. If ctx ends before the withdrawal is
+// confirmed, Stop does the rest all the same and returns ctx's cause.
 func (le *LeaderElection) Stop(ctx context.Context) error {
 	le.mu.Lock()
 	if le.stopped {
@@ -217,14 +213,14 @@ func (le *LeaderElection) Stop(ctx context.Context) error {
 	return err
 }
 
-// IsLeader reports whether this node leads at this instant. It reads atomics and
-// the clock: no lock, no allocation, no network.
+// IsLeader reports whether this node leads at this instant. It reads atomics and the clock: no lock, no
+// allocation, no network.
 func (le *LeaderElection) IsLeader() bool {
 	t := le.term.Load()
 	return t != nil && t.period.Valid()
 }
 
-// Term is the term that this node leads by now, or nil.
+// Term returns the term by which this node leads at this instant, or nil.
 func (le *LeaderElection) Term() *Term {
 	if t := le.term.Load(); t != nil && t.period.Valid() {
 		return t
@@ -232,43 +228,42 @@ func (le *LeaderElection) Term() *Term {
 	return nil
 }
 
-// Failed is why this node's election cannot work at present, or nil.
+// Failed returns the reason why this node's election cannot work at present, or nil.
 func (le *LeaderElection) Failed() error {
 	le.mu.Lock()
 	defer le.mu.Unlock()
 	return le.failed
 }
 
-// termBounds reach from a term that was handed on at once to one of weeks.
+// termBounds range from a term that ended at once to one of weeks.
 var termBounds = []time.Duration{time.Second, 10 * time.Second, time.Minute, 10 * time.Minute, time.Hour,
 	6 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour, 30 * 24 * time.Hour}
 
-// Lasted is how long those of this node's terms lasted that ended.
+// Lasted returns the durations of this node's ended terms.
 func (le *LeaderElection) Lasted() stats.Durations {
 	le.mu.Lock()
 	defer le.mu.Unlock()
 	return le.lasted.Clone()
 }
 
-// Terms counts the terms that this node began.
+// Terms returns the number of terms that this node has begun.
 func (le *LeaderElection) Terms() int64 {
 	le.mu.Lock()
 	defer le.mu.Unlock()
 	return le.terms
 }
 
-// LastEnd says which term of this node ended last, and why; nil if none did.
+// LastEnd describes the end of this node's last ended term; nil if none has ended.
 func (le *LeaderElection) LastEnd() *election.TermOverError {
 	le.mu.Lock()
 	defer le.mu.Unlock()
 	return le.lastEnd
 }
 
-// Resign gives leadership up: the flag is lowered, the term's context ended and
-// its work awaited (for WorkTimeout) before etcd is notified; the node then queues
-// again at the tail. It blocks until etcd confirmed that the key is gone, or the
-// session is, or ctx ends; the resignation goes on in that case. It returns
-// ErrNotLeader if this node does not lead.
+// Resign ends this node's term. The flag goes down, the term's context ends, its work is waited for (at most
+// WorkTimeout), and only then is the key deleted in etcd; the node then queues again at the tail. Resign blocks
+// until etcd has confirmed the deletion, the session is lost, or ctx ends, in which case the resignation
+// continues. It returns ErrNotLeader if this node does not lead.
 func (le *LeaderElection) Resign(ctx context.Context) error {
 	le.mu.Lock()
 	t := le.term.Load()
@@ -285,8 +280,7 @@ func (le *LeaderElection) Resign(ctx context.Context) error {
 	return le.await(ctx, func() bool { return le.round != r || le.part.Over(t.token, le.mirror.Snapshot()) })
 }
 
-// await blocks until cond, which is about this node's own part, holds; it is
-// called with the lock held.
+// await blocks until cond holds or ctx ends. cond concerns this node's own part and is called with le.mu held.
 func (le *LeaderElection) await(ctx context.Context, cond func() bool) error {
 	for {
 		le.mu.Lock()
@@ -304,7 +298,7 @@ func (le *LeaderElection) await(ctx context.Context, cond func() bool) error {
 	}
 }
 
-// poke makes the loop look again.
+// poke wakes the loop.
 func (le *LeaderElection) poke() {
 	select {
 	case le.wake <- struct{}{}:
@@ -312,7 +306,7 @@ func (le *LeaderElection) poke() {
 	}
 }
 
-// notify wakes those who wait: something of the own part changed.
+// notify wakes all that wait for a change of the own part.
 func (le *LeaderElection) notify() {
 	le.mu.Lock()
 	le.notifyLocked()

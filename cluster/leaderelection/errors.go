@@ -2,5 +2,5 @@ package leaderelection
 
 import "errors"
 
-// ErrStarted: Start was called twice.
+// ErrStarted is returned when Start is called twice.
 var ErrStarted = errors.New("the election was started already; make a new one instead")

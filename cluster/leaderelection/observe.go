@@ -10,10 +10,9 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// Leader is who leads as far as this node may say: the zero value, no leader,
-// while its own session is not valid, for then it is cut off and the cluster may
-// have moved on. It names this node if and only if IsLeader is true. It does not
-// block.
+// Leader returns the leader as far as this node knows. It is the zero value while this node's own session is
+// not valid: the node is cut off then, and another one may lead. It names this node if and only if IsLeader is
+// true. It does not block.
 func (le *LeaderElection) Leader() election.Leader {
 	return le.leaderOf(le.mirror.Snapshot())
 }
@@ -31,14 +30,14 @@ func (le *LeaderElection) leaderOf(snap *state.Snapshot) election.Leader {
 	case t != nil:
 		return election.Leader{Address: le.cfg.Address, Token: t.token, Mode: t.mode, Member: l.Member, Lease: int64(s.ID())}
 	case l.Lease == int64(s.ID()):
-		return election.Leader{} // the own key stands for a moment after the term, or before it
+		return election.Leader{} // the own key stands for a moment before or after the term
 	}
 	return l
 }
 
-// Duty is what holds exactly while planning is this node's duty, for a transaction to
-// compare; false if it is not. The leader plans; while an outside candidate leads, the
-// first member in the queue does. It does not block.
+// Duty returns guards that hold only while planning is this node's duty, for use in a transaction. ok is false
+// if it is not its duty. The leader plans; while an outside candidate leads, the first member in the queue
+// does. Duty does not block.
 func (le *LeaderElection) Duty() ([]txn.Guard, bool) {
 	if t := le.Term(); t != nil {
 		return txn.TermGuards(le.keys, t.mode, t.lease, t.token), true
@@ -58,11 +57,10 @@ func (le *LeaderElection) Duty() ([]txn.Guard, bool) {
 	return txn.TermGuards(le.keys, election.ModeElection, lease, own.CreateRevision), true
 }
 
-// Subscription is a coalescing signal that this election's answers changed.
+// Subscription receives a signal when the state of the election has changed.
 type Subscription struct {
-	// C receives after a change of who leads, of this node's term, or of whether
-	// its election failed; several changes may make one signal. It has its first
-	// one already: receive, then ask.
+	// C receives after a change of the leader, of this node's term, or of the failure of its election. Several
+	// changes may share one signal. A first signal is there from the start: receive, then read the state.
 	C <-chan struct{}
 
 	le  *LeaderElection
@@ -87,8 +85,8 @@ func (s *Subscription) Close() {
 	s.le.mu.Unlock()
 }
 
-// WaitForLeader blocks until there is a leader, or ctx ends, or the election is
-// stopped.
+// WaitForLeader blocks until there is a leader, ctx ends, or the election is stopped. It then returns ctx's
+// cause or ErrStopped.
 func (le *LeaderElection) WaitForLeader(ctx context.Context) (election.Leader, error) {
 	sub := le.Subscribe()
 	defer sub.Close()
@@ -106,10 +104,9 @@ func (le *LeaderElection) WaitForLeader(ctx context.Context) (election.Leader, e
 	}
 }
 
-// Watch delivers the present leader, and then every change of it; the zero Leader says
-// that there is none. A slow receiver misses what was overtaken and always gets
-// the newest. The channel closes when ctx ends or the election is stopped, never
-// else. The error is ErrStopped.
+// Watch delivers the current leader, then changes; the zero Leader means none. Slow receivers skip intermediate
+// values and always get the newest. The channel closes when ctx ends or the election is stopped, and only then.
+// Watch returns ErrStopped if the election is stopped already.
 func (le *LeaderElection) Watch(ctx context.Context) (<-chan election.Leader, error) {
 	out := make(chan election.Leader)
 	le.mu.Lock()
@@ -124,7 +121,7 @@ func (le *LeaderElection) Watch(ctx context.Context) (<-chan election.Leader, er
 	return out, nil
 }
 
-// forward sends each new leader.
+// forward sends each new leader to out.
 func (le *LeaderElection) forward(ctx context.Context, out chan<- election.Leader) {
 	ctx, stop := wait.Within(ctx, le.ctx)
 	defer stop()

@@ -16,19 +16,18 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// round carries out what this node's candidacy orders while one session lasts. Its
-// fields are guarded by le.mu. What happens to a round that is over changes nothing
-// any more.
+// round carries out the orders of this node's candidacy for the duration of one session. Its fields are guarded
+// by le.mu. Results that arrive after its end have no effect.
 type round struct {
 	le      *LeaderElection
 	s       *etcdsession.Session
 	history int
-	active  *campaign // the call under way, nil when none
+	active  *campaign // campaign under way; nil if none
 
-	settled   atomic.Pointer[state.Candidate] // the own key as the last step left it; nil when it has none
-	place     state.Place                     // of that
-	candidacy guard                           // of the own candidate's key
-	acting    guard                           // of the own acting key
+	settled   atomic.Pointer[state.Candidate] // the own key as the last step left it; nil if there is none
+	place     state.Place                     // place of settled in the queue
+	candidacy guard                           // protects the own candidate's key
+	acting    guard                           // protects the own acting key
 }
 
 // run serves one session after the other until the election is stopped.
@@ -47,8 +46,7 @@ func (le *LeaderElection) run() {
 	}
 }
 
-// serve looks at every new snapshot, and whenever it is poked or a wait is over,
-// until the session or the election ends.
+// serve takes a step at every relevant change, poke and timer, until the session or the election ends.
 func (le *LeaderElection) serve(s *etcdsession.Session) {
 	r := &round{le: le, s: s}
 	if snap := le.mirror.Snapshot(); snap != nil {
@@ -81,8 +79,8 @@ func (le *LeaderElection) serve(s *etcdsession.Session) {
 	}
 }
 
-// step looks once and carries the orders out. It returns after which time to look
-// again even if nothing happens; 0 is never.
+// step decides on the present snapshot and carries out the orders. It returns the time after which to step
+// again even if nothing changes; 0 means never.
 func (r *round) step() time.Duration {
 	le := r.le
 	snap := le.mirror.Snapshot()
@@ -99,7 +97,7 @@ func (r *round) step() time.Duration {
 	t := le.term.Load()
 	period := r.s.Period()
 	if t != nil {
-		period = t.period // it ends with that, though there may be another one by now
+		period = t.period // the term ends with its own period, although the session may be in another one by now
 	}
 	var orders candidacy.Orders
 	le.part, orders = le.part.Look(candidacy.Seen{Snapshot: snap, Now: now, Valid: period.Stands(),
@@ -118,7 +116,7 @@ func (r *round) step() time.Duration {
 			"token", e.token, "functions", e.work)
 	}
 	if e := le.ended; e != nil && e.work > 0 && le.part.Over(e.token, snap) {
-		// The key was deleted while its work was waited for: somebody else may lead already.
+		// The key was deleted during the wait for the work, so another node may lead already.
 		e.cut(&election.TermOverError{Token: e.token, Reason: election.ReasonKeyLost, Err: election.ErrKeyLost})
 	}
 	le.endTerm(orders.Ended, behind(orders.Ended, period))
@@ -129,18 +127,18 @@ func (r *round) step() time.Duration {
 	le.notifyLocked()
 	r.settled.Store(le.part.Settled(snap))
 	if le.mirror.Snapshot() != snap || r.s.Period() != period {
-		le.poke() // concerns may have judged the newer one by what was settled before
+		le.poke() // concerns may have judged the newer snapshot by the old settled
 	}
 	return orders.Again
 }
 
-// concerns reports whether a change can matter to this round. It runs in the
-// mirror's goroutine, at every change of the cluster on every node.
+// concerns reports whether a change can matter to this round. The mirror's goroutine calls it for every change
+// of the cluster, on every node.
 func (r *round) concerns(before, now *state.Snapshot) bool {
 	return candidacy.Concerns(r.settled.Load(), &r.place, before, now)
 }
 
-// beginTerm starts to lead, if there is a term to lead by.
+// beginTerm starts the term, if began holds one.
 func (r *round) beginTerm(began candidacy.Term, period *etcdsession.Period, now time.Time) {
 	if began.Token == 0 {
 		return
@@ -155,8 +153,7 @@ func (r *round) beginTerm(began candidacy.Term, period *etcdsession.Period, now 
 	le.notifyLocked()
 }
 
-// endTerm lowers the flag, then ends the context, if a term has ended. The lock is
-// held.
+// endTerm lowers the flag and then ends the context, if a term has ended. The caller holds le.mu.
 func (le *LeaderElection) endTerm(ended candidacy.Ending, err error) {
 	if ended.Token == 0 {
 		return
@@ -171,7 +168,7 @@ func (le *LeaderElection) endTerm(ended candidacy.Ending, err error) {
 	level, why := hclog.Info, string(ended.Reason)
 	switch ended.Reason {
 	case election.ReasonKeyLost:
-		level = hclog.Warn // by somebody's hand
+		level = hclog.Warn // an out-of-band change
 	case election.ReasonRequested:
 		why = err.Error()
 	}
@@ -179,7 +176,7 @@ func (le *LeaderElection) endTerm(ended candidacy.Ending, err error) {
 	le.notifyLocked()
 }
 
-// behind is the error behind the end of a term in period, nil if there is none.
+// behind returns the underlying error of a term's end, or nil if there is none.
 func behind(e candidacy.Ending, period *etcdsession.Period) error {
 	if e.Reason == election.ReasonSessionLost {
 		return context.Cause(period.Context())
@@ -187,7 +184,7 @@ func behind(e candidacy.Ending, period *etcdsession.Period) error {
 	return requested(e.Request)
 }
 
-// requested is what the request that ended a term asked for, nil if none did.
+// requested describes the request that ended a term, or returns nil if none did.
 func requested(r *state.Request) error {
 	switch {
 	case r == nil:
@@ -198,14 +195,14 @@ func requested(r *state.Request) error {
 	return fmt.Errorf("%s requested", r.Kind)
 }
 
-// guard makes the session's renewals look for a key.
+// guard makes the session's renewals check that a key exists.
 type guard struct {
 	protection *etcdsession.Protection
-	revision   int64 // the key's CreateRevision; 0 when there is no protection
+	revision   int64 // the key's CreateRevision; 0 without protection
 }
 
-// protect makes the session's renewals look for the keys under which this node
-// queues and acts, and for no others. The lock is held.
+// protect makes the session's renewals check exactly the keys under which this node queues and acts. The caller
+// holds le.mu.
 func (r *round) protect() {
 	keys, part := r.le.keys, r.le.part
 	if queued := part.Queued(); queued != r.candidacy.revision {
@@ -216,8 +213,8 @@ func (r *round) protect() {
 	}
 }
 
-// hold replaces what g protects. A renewal that misses the key ends the candidacy
-// or term under it alone.
+// hold replaces the key that g protects. If a renewal does not find the key, only the candidacy or term under
+// that key ends.
 func (r *round) hold(g *guard, key string, revision int64) {
 	g.release()
 	if revision == 0 {
@@ -258,7 +255,7 @@ func (r *round) close(reason election.Reason, err error) {
 		r.active.cancel()
 	}
 	if le.ended != nil {
-		le.ended.cut(context.Cause(le.ended.ctx)) // nobody waits for its work any longer
+		le.ended.cut(context.Cause(le.ended.ctx)) // its work is no longer waited for
 	}
 	le.round = nil
 	le.notifyLocked()

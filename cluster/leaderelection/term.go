@@ -13,8 +13,7 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// Term is one unbroken period of this node's leadership. All methods are safe
-// for concurrent use.
+// Term represents one unbroken term of this node's leadership. All methods are safe for concurrent use.
 type Term struct {
 	token    int64
 	mode     election.Mode
@@ -24,41 +23,39 @@ type Term struct {
 	le       *LeaderElection
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
-	tail     context.Context // as ctx, but lasts while a leader that gives way waits for its work
+	tail     context.Context // like ctx, but lasts while a leader that gives way waits for its work
 	cut      context.CancelCauseFunc
-	work     int // functions in it; guarded by le.mu
+	work     int // number of functions that run in the term; guarded by le.mu
 }
 
-// Token is the fencing token: the CreateRevision of the key that leads. It only
-// grows from term to term of the cluster. Give it to whatever you write to
-// outside etcd, and let that refuse a smaller one than it has seen.
+// Token returns the fencing token, the CreateRevision of the leading key. It grows from term to term of the
+// cluster. Pass it with each write outside etcd, and let the store refuse a token smaller than the largest it
+// has seen.
 func (t *Term) Token() int64 { return t.token }
 
-// Mode says by which rule this term leads.
+// Mode returns the rule by which this term leads.
 func (t *Term) Mode() election.Mode { return t.mode }
 
-// AcquiredAt is when this node learned that it leads.
+// AcquiredAt returns the time at which this node learned that it leads.
 func (t *Term) AcquiredAt() time.Time { return t.acquired }
 
-// Context ends with the term, at the session's deadline at the latest, or when the
-// session is suspended; its cause is an [election.TermOverError] or a session.LostError.
+// Context returns a context that ends with the term, when the session is suspended, and at its deadline at the
+// latest. Its cause is an [election.TermOverError] or a session.LostError.
 func (t *Term) Context() context.Context { return t.ctx }
 
-// Valid reports whether the term may be acted on at this instant, without a
-// lock, an allocation or the network.
+// Valid reports whether the term may be acted on at this instant. It needs no lock, allocation or network.
 func (t *Term) Valid() bool {
 	return t.le.term.Load() == t && t.period.Valid()
 }
 
-// Txn is a transaction that etcd commits only while this term stands. Its Commit
-// returns an error that matches ErrTermOver, and writes nothing, if the term is
-// over; otherwise it answers as an ordinary transaction does: Succeeded tells of
-// the caller's own comparisons. One caller at a time.
+// Txn returns a transaction that etcd commits only while this term stands. If the term is over, Commit writes
+// nothing and returns an error that matches ErrTermOver. Otherwise it behaves like an ordinary transaction;
+// Succeeded concerns the caller's own comparisons. It is not safe for concurrent use.
 func (t *Term) Txn(ctx context.Context) clientv3.Txn {
 	return txn.Fenced(ctx, t.le.cfg.Client, txn.Fence{
 		Guards: t.Guard(),
 		Over: func() error {
-			// While work is waited for, the key stands, though the flag is down.
+			// While the leader waits for its work, the key stands although the flag is down.
 			if t.tail.Err() != nil || !t.period.Stands() {
 				return t.over(election.ReasonSessionLost, nil)
 			}
@@ -68,18 +65,16 @@ func (t *Term) Txn(ctx context.Context) clientv3.Txn {
 	})
 }
 
-// Guard holds in a transaction of etcd's exactly while this term's key stands.
+// Guard returns conditions that hold in an etcd transaction if and only if this term's key stands.
 func (t *Term) Guard() []clientv3.Cmp {
 	return txn.Cmps(txn.TermGuards(t.le.keys, t.mode, t.lease, t.token))
 }
 
-// Lead waits until this node leads and runs fn. fn's context ends with the term,
-// or with ctx; fn must return soon after, for a leader that gives way waits for
-// it (up to WorkTimeout) before the next one can lead. Lead returns what fn
-// returned; if that is the context's error because the term ended, an error that
-// matches ErrTermOver. It does not give leadership up when fn returns (Resign
-// does), and runs fn once: call it in a loop to serve every term, until ctx ends
-// or the error is ErrStopped. Where fn did not run the error is one of these two.
+// Lead blocks until this node leads, runs fn, and returns fn's error. fn's context ends with the term or with
+// ctx. fn must return soon after, because a leader that gives way waits for it, up to WorkTimeout, before the
+// next one can lead. If fn returns its context's error because the term ended, Lead returns an error that
+// matches ErrTermOver. The node keeps the leadership when fn returns (call Resign to end it). fn runs once:
+// call Lead in a loop to serve every term. If fn did not run, the error is ctx's cause or ErrStopped.
 func (le *LeaderElection) Lead(ctx context.Context, fn func(ctx context.Context, t election.Term) error) error {
 	t, err := le.enter(ctx)
 	if err != nil {
@@ -95,13 +90,12 @@ func (le *LeaderElection) Lead(ctx context.Context, fn func(ctx context.Context,
 	return err
 }
 
-// AsLeader runs fn at once if this node leads, as work of its term that is not broken off: a leader
-// that gives way (resigns, transfers, stops) waits for it, up to WorkTimeout, and until it has
-// returned the term's Txn commits, though IsLeader is false. fn's context ends with ctx, with the
-// session, which includes its suspension and deadline, when the leading key is lost, and when
-// WorkTimeout has passed since the leader gave way. AsLeader returns what fn returned; if that is
-// the context's error because the term ended, an error that matches ErrTermOver. If this node does
-// not lead, the error is ErrNotLeader, and fn did not run.
+// AsLeader runs fn at once if this node leads. If the leader gives way meanwhile (it resigns, transfers or
+// stops), it waits for fn, up to WorkTimeout, instead of cutting it off. Until fn has returned the term's Txn
+// still commits, though IsLeader is false. fn's context ends with ctx, with the session (also by its suspension
+// or deadline), when the leading key is lost, and when WorkTimeout has passed since the leader gave way.
+// AsLeader returns fn's error. If that is the context's error because the term ended, it returns an error that
+// matches ErrTermOver. If this node does not lead, it returns ErrNotLeader and does not run fn.
 func (le *LeaderElection) AsLeader(ctx context.Context, fn func(ctx context.Context, t election.Term) error) error {
 	t := le.enterNow()
 	if t == nil {
@@ -117,7 +111,7 @@ func (le *LeaderElection) AsLeader(ctx context.Context, fn func(ctx context.Cont
 	return err
 }
 
-// enterNow counts the caller as work of the present term; nil if there is none.
+// enterNow counts the caller as work of the present term. It returns nil if this node does not lead.
 func (le *LeaderElection) enterNow() *Term {
 	le.mu.Lock()
 	defer le.mu.Unlock()
@@ -128,27 +122,28 @@ func (le *LeaderElection) enterNow() *Term {
 	return t
 }
 
-// tailEnds ends what goes on in a term that is over, unless this node gave way and its work is
-// waited for. The lock is held.
+// tailEnds ends the tail context of a term that is over, unless this node gave way and waits for work. The
+// caller holds le.mu.
 func (t *Term) tailEnds(over *election.TermOverError) {
 	if t.work == 0 || over.Reason == election.ReasonKeyLost || over.Reason == election.ReasonSessionLost {
 		t.cut(over)
 	}
 }
 
-// over is why t ended. Where its context does not say so yet, it is the given reason.
+// over returns the error of the term. Its reason is the given one unless the term's context already has
+// another.
 func (t *Term) over(reason election.Reason, why error) *election.TermOverError {
 	cause := context.Cause(t.ctx)
 	if over, ok := errors.AsType[*election.TermOverError](cause); ok {
 		return over
 	}
-	if cause != nil { // only the session ends it but for endTerm
+	if cause != nil { // endTerm sets a TermOverError, so this is the session's end
 		reason, why = election.ReasonSessionLost, cause
 	}
 	return &election.TermOverError{Token: t.token, Reason: reason, Err: why}
 }
 
-// enter waits for a term of this node and counts the caller as its work.
+// enter blocks until this node leads, and counts the caller as work of the term.
 func (le *LeaderElection) enter(ctx context.Context) (*Term, error) {
 	var t *Term
 	err := le.await(ctx, func() bool {

@@ -9,18 +9,17 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// Transfer hands leadership over to the member at address: those ahead of it in
-// the queue let it pass, the leader last. Any member may ask. It blocks until
-// that member leads (then it returns nil, also if it did before), or it turns
-// out to be impossible, or ctx ends (ErrNotMoved) or the election is stopped
-// (ErrStopped); give ctx a deadline. A member that is about to queue, as one that
-// has just given way is, is waited for.
+// Transfer requests that the member at address lead, and blocks until it does. The candidates ahead of it let
+// it pass, the leader last. Any member may request it. Transfer returns nil if that member leads already. It
+// also returns when the transfer turns out to be impossible, with ErrNotMoved when ctx ends, and with
+// ErrStopped when the election is stopped. Set a deadline on ctx. A member that is about to queue, for example
+// because it has just given way, is waited for.
 func (le *LeaderElection) Transfer(ctx context.Context, address string) error {
 	return le.ask(ctx, state.RequestTransfer, address)
 }
 
-// RequestResign asks the leader to give way to the next in the queue, as by Resign; one that is alone leads
-// again, with a new token. Any member may ask. It blocks, and fails, as Transfer does.
+// RequestResign requests that the leader give way to the next candidate, as by Resign. A leader without other
+// candidates leads again, with a new token. Any member may request it. It blocks and fails as Transfer does.
 func (le *LeaderElection) RequestResign(ctx context.Context) error {
 	return le.ask(ctx, state.RequestResign, "")
 }
@@ -41,8 +40,8 @@ func (le *LeaderElection) ask(ctx context.Context, kind state.RequestKind, addre
 	return err
 }
 
-// join has Stop wait until the caller, which ends with le.ctx, calls left: so that a request is withdrawn. It does not
-// once the election is being stopped.
+// join makes Stop wait until left is called, so that the caller can withdraw its request. The caller must end
+// with le.ctx. ok is false once the election is being stopped.
 func (le *LeaderElection) join() (left func(), ok bool) {
 	le.mu.Lock()
 	defer le.mu.Unlock()
