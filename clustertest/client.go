@@ -7,7 +7,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// wrap puts the faults into a client.
+// wrap injects the faults into a client.
 func (f *Faults) wrap(client *clientv3.Client) {
 	client.KV = faultyKV{KV: client.KV, f: f}
 	client.Lease = faultyLease{Lease: client.Lease, f: f}
@@ -15,7 +15,7 @@ func (f *Faults) wrap(client *clientv3.Client) {
 	client.Maintenance = faultyMaintenance{Maintenance: client.Maintenance, f: f}
 }
 
-// do takes one request through the faults.
+// do sends one request through the faults.
 func do[T any](ctx context.Context, f *Faults, r Request, send func(context.Context) (T, error)) (T, error) {
 	var nothing T
 	rule := f.take(r)
@@ -49,7 +49,7 @@ func do[T any](ctx context.Context, f *Faults, r Request, send func(context.Cont
 	return v, err
 }
 
-// silence waits for an answer that does not come.
+// silence blocks until ctx ends or the node is killed, as a request does that gets no answer.
 func (f *Faults) silence(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -109,7 +109,7 @@ func (kv faultyKV) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse,
 
 func (kv faultyKV) Txn(ctx context.Context) clientv3.Txn { return &faultyTxn{kv: kv, ctx: ctx} }
 
-// faultyTxn gathers a transaction and sends it at Commit.
+// faultyTxn collects the parts of a transaction and sends it at Commit.
 type faultyTxn struct {
 	kv   faultyKV
 	ctx  context.Context
@@ -133,7 +133,7 @@ func (t *faultyTxn) Else(ops ...clientv3.Op) clientv3.Txn {
 	return t
 }
 
-// copied are operations to send later: the one that made them may use their memory again.
+// copied returns a deep copy of ops, because they are sent later and the caller may reuse its memory.
 func copied(ops []clientv3.Op) []clientv3.Op {
 	ops = slices.Clone(ops)
 	for i, op := range ops {

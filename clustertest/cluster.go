@@ -14,32 +14,31 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// Prefix is where the nodes' keys are in etcd. What follows it is in docs/protocols.md.
+// Prefix is the etcd prefix of the nodes' keys. docs/protocols.md lists the keys below it.
 const Prefix = "/goverse"
 
-// Cluster is a cluster under test. Its methods may be called concurrently; those
-// that can fail the test only from the test's own goroutine, as testing.TB asks.
+// Cluster is a cluster under test. Its methods are safe for concurrent use. As testing.TB requires, the methods
+// that can fail the test may only be called from the test's own goroutine.
 type Cluster struct {
 	t     testing.TB
 	opts  options
 	keys  state.Keys
 	etcd  *embedetcd.Server
-	label string // of the goroutines of its nodes
+	label string // labels the goroutines of its nodes
 
-	wg sync.WaitGroup // nodes that were killed, while they are taken down
+	wg sync.WaitGroup // the shutdown of killed nodes
 
 	mu    sync.Mutex
 	nodes []*Node
-	late  []string // keys put from outside, to be removed at the end
+	late  []string // keys from PutStrayKey, deleted at the end
 }
 
-// clusters numbers the clusters of this process, to tell their goroutines apart.
+// clusters counts the clusters of this process; the count tells their goroutines apart.
 var clusters atomic.Int64
 
-// New starts an etcd and n nodes, one after the other, so that they queue in the
-// order of their numbers; n may be 0. It returns when all of them are queued. The
-// test fails at once if that does not work, and at its end if something is left
-// behind. Everything is stopped then.
+// New starts an etcd and n nodes, one after the other, and returns when all of them are queued, in the order of
+// their numbers. n may be 0. If a start fails, the test fails at once. New registers a cleanup that stops
+// everything and fails the test if a goroutine or a key is left behind.
 func New(t testing.TB, n int, opts ...Option) *Cluster {
 	t.Helper()
 	c := &Cluster{t: t, opts: defaults(), label: fmt.Sprint("clustertest-", clusters.Add(1))}
@@ -62,28 +61,27 @@ func New(t testing.TB, n int, opts ...Option) *Cluster {
 	return c
 }
 
-// Etcd is the etcd that the nodes use.
+// Etcd returns the etcd that the nodes use.
 func (c *Cluster) Etcd() *embedetcd.Server { return c.etcd }
 
-// Client is a client of etcd that no fault touches. It is closed with the test.
+// Client returns an etcd client that no fault affects. It is closed when the test ends.
 func (c *Cluster) Client() *clientv3.Client { return c.etcd.Client() }
 
-// Nodes are all nodes ever added, those that were stopped or killed as well.
+// Nodes returns all nodes ever added, including those that were stopped or killed.
 func (c *Cluster) Nodes() []*Node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.nodes)
 }
 
-// Node is the node with that number, counted from 0 in the order of addition. A
-// number that does not exist panics.
+// Node returns the i-th node, counted from 0 in the order of addition. It panics if there is no such node.
 func (c *Cluster) Node(i int) *Node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.nodes[i]
 }
 
-// NodeAt is the newest node at that address, nil if there is none.
+// NodeAt returns the newest node at the address, or nil if there is none.
 func (c *Cluster) NodeAt(address string) *Node {
 	for _, n := range slices.Backward(c.Nodes()) {
 		if n.Address() == address {
@@ -93,7 +91,7 @@ func (c *Cluster) NodeAt(address string) *Node {
 	return nil
 }
 
-// AddNode makes a node, starts it, and returns when it is queued.
+// AddNode creates a node, starts it, and returns when it is queued.
 func (c *Cluster) AddNode() *Node {
 	c.t.Helper()
 	n := c.NewNode()
@@ -105,7 +103,7 @@ func (c *Cluster) AddNode() *Node {
 	return n
 }
 
-// Live are the nodes that run and are not cut off from etcd.
+// Live returns the nodes that run and are not cut off from etcd.
 func (c *Cluster) Live() []*Node {
 	return slices.DeleteFunc(c.Nodes(), func(n *Node) bool { return !n.running() || n.faults.cutOff() })
 }
@@ -114,7 +112,7 @@ func (c *Cluster) patience() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), c.opts.patience)
 }
 
-// cleanup stops everything and looks for what is left.
+// cleanup stops everything and fails the test if a key or a goroutine is left.
 func (c *Cluster) cleanup() {
 	var wg sync.WaitGroup
 	for _, n := range c.Nodes() {

@@ -7,15 +7,15 @@ import (
 	"github.com/goverse/goverse/clustertest/fault"
 )
 
-// WithDistance puts each node so far from etcd, one way, as far says for its number: all
-// that it sends arrives that much later, and so does all that etcd sends, answers and events
-// of watches alike. It begins with the connection. Node.SetDistance alters it.
+// WithDistance delays the traffic between each node and etcd by far(i), one way; i is the node's number.
+// Everything that the node sends arrives later by that much, and so does everything that etcd sends:
+// connections, answers and watch events. Node.SetDistance changes the delay.
 //
-// Nodes among themselves, and the test's own client, stay as near as they are.
+// The traffic among nodes, and the test's own client, are not delayed.
 func WithDistance(far func(i int) time.Duration) Option { return func(o *options) { o.distance = far } }
 
-// SetDistance puts the node so far from etcd, one way, from now on, also what is under way.
-// It needs WithDistance.
+// SetDistance sets the one-way delay between the node and etcd. It also applies to data that is under way. It
+// requires WithDistance.
 func (n *Node) SetDistance(d time.Duration) {
 	n.c.t.Helper()
 	if n.relay == nil {
@@ -24,7 +24,7 @@ func (n *Node) SetDistance(d time.Duration) {
 	n.relay.Delay(fault.Both, d)
 }
 
-// place puts the node at its distance, and makes cfg reach etcd from there.
+// place creates the relay that delays the node's traffic with etcd, and makes cfg connect through it.
 func (n *Node) place(cfg *cluster.Config) error {
 	if n.c.opts.distance == nil {
 		return nil
@@ -38,9 +38,9 @@ func (n *Node) place(cfg *cluster.Config) error {
 	return nil
 }
 
-// closeWays closes the node's ways to etcd and to other nodes.
+// closeWays closes the node's etcd client and its relays.
 func (n *Node) closeWays() {
-	_ = n.client.Close() // its error is that its context was cancelled
+	_ = n.client.Close() // always reports that its context was cancelled
 	for _, relay := range []*fault.Relay{n.relay, n.entrance} {
 		if relay != nil {
 			relay.Close()

@@ -11,20 +11,20 @@ import (
 	"github.com/goverse/goverse/node"
 )
 
-// WithEntrances puts a relay at each node's advertised address, so that it can refuse
-// connections while the node lives: see Node.Refuse. It needs 127.0.0.2, as Linux has it.
+// WithEntrances puts a relay at each node's advertise address, which can refuse connections while the node
+// lives; see Node.Refuse. It needs the address 127.0.0.2, which Linux has by default.
 func WithEntrances() Option { return func(o *options) { o.entrances = true } }
 
-// Refuse closes all connections that others have with the node, and refuses new ones, as a
-// host does whose process is gone. The node lives, reaches etcd and connects to others. It
-// needs WithEntrances, and lasts until Accept.
+// Refuse closes all connections that other processes have opened to the node, and refuses new ones, as a host
+// does after its process has ended. The node lives, reaches etcd and connects to others. Refuse requires
+// WithEntrances and lasts until Accept.
 func (n *Node) Refuse() {
 	n.c.t.Helper()
 	n.mustHaveEntrance()
 	n.entrance.Refuse()
 }
 
-// Accept ends Refuse.
+// Accept ends Refuse: the node's address accepts connections again.
 func (n *Node) Accept() {
 	n.c.t.Helper()
 	n.mustHaveEntrance()
@@ -40,10 +40,10 @@ func (n *Node) mustHaveEntrance() {
 	}
 }
 
-// entrances is how many ports are tried for one that is free at both addresses.
+// entrances limits the ports that enter tries to find one that is free at both addresses.
 const entrances = 20
 
-// enter gives the node a port and, with WithEntrances, a relay before it.
+// enter creates the node at a port of its own and, with WithEntrances, a relay in front of it.
 func (n *Node) enter(cfg node.Config) (err error) {
 	if !n.c.opts.entrances {
 		cfg.AdvertiseAddress = "127.0.0.1:0"
@@ -51,11 +51,11 @@ func (n *Node) enter(cfg node.Config) (err error) {
 		return err
 	}
 	for range entrances {
-		// The same port at both addresses: next to nobody asks for that one.
+		// The same port number at both addresses. Other programs rarely ask for a port of 127.0.0.2.
 		if cfg.ListenAddress, err = port.Servers.Draw("127.0.0.2"); err != nil {
 			return fmt.Errorf("WithEntrances: %w", err)
 		}
-		_, number, _ := net.SplitHostPort(cfg.ListenAddress) // it is an address
+		_, number, _ := net.SplitHostPort(cfg.ListenAddress) // ListenAddress is a valid address
 		relay, err := fault.NewRelayAt(net.JoinHostPort("127.0.0.1", number), cfg.ListenAddress)
 		if errors.Is(err, syscall.EADDRINUSE) {
 			continue

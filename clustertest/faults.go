@@ -10,9 +10,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Faults are what can be wrong between one node and etcd. All methods are safe
-// for concurrent use, take effect before they return, and do not block. Faults
-// add up, and switching one on twice is the same as once.
+// Faults controls the faults between one node and etcd. All methods are safe for concurrent use, take effect
+// before they return, and do not block. Faults add up; switching one on twice equals once.
 type Faults struct {
 	renewing *gate
 	watching *gate
@@ -24,13 +23,13 @@ type Faults struct {
 	rules []*rule
 }
 
-// rule is what to do with the next request that it matches; it serves one.
+// rule applies a fault to the next request that it matches, and is used up by it.
 type rule struct {
 	op    Op
 	where []Match
-	err   error // to answer with, if not nil
-	held  *Held // to catch it with, if not nil
-	lose  bool  // carry it out and lose the answer
+	err   error // returned to the caller, if not nil
+	held  *Held // catches the request, if not nil
+	lose  bool  // etcd executes the request and the answer is lost
 }
 
 var errKilled = errors.New("clustertest: the node was killed")
@@ -41,49 +40,46 @@ func newFaults() *Faults {
 	return f
 }
 
-// Inject puts faults between a client of etcd and what uses it from now on, for
-// nodes that are no part of a [Cluster], in processes of their own: give the client to
-// their Config. It must be called before the client is used.
+// Inject puts faults between an etcd client and its users, for nodes in processes of their own that belong to
+// no [Cluster]. Call it before the client is used, and set the client in the Config of the node.
 func Inject(client *clientv3.Client) *Faults {
 	f := newFaults()
 	f.wrap(client)
 	return f
 }
 
-// StopRenewing makes every renewal of a lease hang until its context ends. All
-// else works.
+// StopRenewing makes every renewal of a lease hang until its context ends. Other requests work.
 func (f *Faults) StopRenewing() { f.renewing.shut() }
 
-// ResumeRenewing ends StopRenewing; renewals that hang go on.
+// ResumeRenewing ends StopRenewing. Renewals that hang continue.
 func (f *Faults) ResumeRenewing() { f.renewing.open() }
 
-// FreezeWatch makes every watch, those under way and new ones, deliver nothing:
-// no event, no progress, no error, not even that it was created. Requests work.
+// FreezeWatch stops all deliveries of existing and new watches: no event, no progress, no error, not even the
+// confirmation that a watch was created. Requests work.
 func (f *Faults) FreezeWatch() { f.watching.shut() }
 
-// ThawWatch ends FreezeWatch: watches deliver what has gathered, then go on.
+// ThawWatch ends FreezeWatch. Watches deliver the responses that were held back, then go on.
 func (f *Faults) ThawWatch() { f.watching.open() }
 
-// CutOff makes every request hang until its context ends, and every watch deliver
-// nothing. The answer to a request that is under way does not arrive either.
+// CutOff makes every request hang until its context ends, and stops all deliveries of watches. The answers to
+// requests that are under way do not arrive either.
 func (f *Faults) CutOff() { f.linked.shut() }
 
-// Reconnect ends CutOff: what still hangs goes on.
+// Reconnect ends CutOff. Requests that still hang continue.
 func (f *Faults) Reconnect() { f.linked.open() }
 
-// FailNext answers the next request of this kind that matches with err, and does
-// not send it. Called several times, it is about as many requests.
+// FailNext answers the next request of the kind that matches with err, without sending it. Each call applies to
+// one request.
 func (f *Faults) FailNext(op Op, err error, where ...Match) {
 	f.add(&rule{op: op, where: where, err: err})
 }
 
-// LoseAnswer lets the next request of this kind that matches be carried out, and
-// its caller wait for an answer until its context ends.
+// LoseAnswer loses the answer to the next request of the kind that matches: etcd executes the request, and its
+// caller waits until its context ends.
 func (f *Faults) LoseAnswer(op Op, where ...Match) { f.add(&rule{op: op, where: where, lose: true}) }
 
-// HoldNext catches the next request of this kind that matches: its caller waits
-// for an answer until its context ends; the request itself reaches etcd when it
-// is released, however much later.
+// HoldNext catches the next request of the kind that matches. Its caller waits for an answer until its context
+// ends. The request reaches etcd when [Held.Release] is called, however much later.
 func (f *Faults) HoldNext(op Op, where ...Match) *Held {
 	h := &Held{caught: make(chan struct{})}
 	f.add(&rule{op: op, where: where, held: h})
@@ -96,7 +92,7 @@ func (f *Faults) add(r *rule) {
 	f.mu.Unlock()
 }
 
-// take finds the first rule about r and uses it up.
+// take removes and returns the first rule that matches r, or nil.
 func (f *Faults) take(r Request) *rule {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -111,8 +107,7 @@ func (f *Faults) take(r Request) *rule {
 	return x
 }
 
-// Heal ends all faults that are on, and forgets those that were to befall a request still to come. A node that
-// was killed stays so.
+// Heal ends all active faults and discards those that await a request. A node that was killed stays so.
 func (f *Faults) Heal() {
 	f.mu.Lock()
 	f.rules = nil
@@ -122,12 +117,12 @@ func (f *Faults) Heal() {
 	f.linked.open()
 }
 
-// die makes every request fail from now on, for good.
+// die makes every request fail from now on.
 func (f *Faults) die() { f.kill() }
 
 func (f *Faults) cutOff() bool { return f.linked.isShut() }
 
-// String names the faults that are on.
+// String lists the active faults.
 func (f *Faults) String() string {
 	var on []string
 	for name, g := range map[string]*gate{"renewing stopped": f.renewing, "watch frozen": f.watching,
@@ -140,19 +135,19 @@ func (f *Faults) String() string {
 	return strings.Join(on, ", ")
 }
 
-// Held is a request that was, or will be, caught on its way to etcd.
+// Held is a request that HoldNext has caught, or will catch, on its way to etcd.
 type Held struct {
 	caught chan struct{}
 	once   sync.Once
 	send   func(context.Context) error // set before caught is closed
 }
 
-// Caught is closed when a request was caught.
+// Caught returns a channel that is closed when a request has been caught.
 func (h *Held) Caught() <-chan struct{} { return h.caught }
 
-// Release sends the request that was caught to etcd, once, and returns what etcd
-// said. Its caller has long seen a time-out, or will. Without a request caught it
-// returns an error.
+// Release sends the caught request to etcd and returns etcd's error. The request's caller does not get the
+// answer; its wait ends with its own context. Release returns an error if no request was caught yet, or if it
+// was called before.
 func (h *Held) Release(ctx context.Context) error {
 	select {
 	case <-h.caught:

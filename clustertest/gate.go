@@ -5,10 +5,10 @@ import (
 	"sync"
 )
 
-// gate lets pass, or makes wait.
+// gate blocks its callers while it is shut.
 type gate struct {
 	mu     sync.Mutex
-	closed chan struct{} // nil while open; closed when it opens again
+	closed chan struct{} // nil while open; closed when the gate opens again
 }
 
 func newGate() *gate { return &gate{} }
@@ -36,7 +36,7 @@ func (g *gate) isShut() bool {
 	return g.closed != nil
 }
 
-// pass waits until the gate is open, ctx ends or the node is dead.
+// pass blocks until the gate is open, ctx ends or the node is killed.
 func (g *gate) pass(ctx context.Context, dead <-chan struct{}) error {
 	for {
 		g.mu.Lock()

@@ -8,11 +8,10 @@ import (
 	"github.com/goverse/goverse/internal/test/leak"
 )
 
-// leaving is how long goroutines may take to end after what they served ended.
+// leaving limits the wait for goroutines to end after the cluster was stopped.
 const leaving = 3 * time.Second
 
-// sweep removes what the test left on purpose: leases of killed nodes, keys that
-// were put from outside.
+// sweep removes what the test left behind on purpose: leases of killed nodes, and keys from PutStrayKey.
 func (c *Cluster) sweep() {
 	ctx, cancel := c.patience()
 	defer cancel()
@@ -21,14 +20,14 @@ func (c *Cluster) sweep() {
 		lease := n.lease
 		n.mu.Unlock()
 		if lease != 0 {
-			_, _ = c.Client().Revoke(ctx, lease) // it may have run out
+			_, _ = c.Client().Revoke(ctx, lease) // it may have expired
 		}
 	}
 	c.mu.Lock()
 	late := c.late
 	c.mu.Unlock()
 	for _, key := range late {
-		_, _ = c.Client().Delete(ctx, key) // what stays is reported
+		_, _ = c.Client().Delete(ctx, key) // checkKeys reports a key that stays
 	}
 }
 
@@ -43,13 +42,13 @@ func (c *Cluster) checkKeys() {
 	}
 	for _, kv := range resp.Kvs {
 		if string(kv.Key) == c.keys.ShardMap() {
-			continue // it outlives everybody
+			continue // it outlives all nodes
 		}
 		c.t.Errorf("clustertest: key left behind: %s = %q (lease %x)", kv.Key, kv.Value, kv.Lease)
 	}
 }
 
-// checkGoroutines fails the test if a goroutine that a node began still runs.
+// checkGoroutines fails the test if a goroutine that a node started still runs.
 func (c *Cluster) checkGoroutines() {
 	if left := leak.AwaitNone(func() string { return leak.Stacks(c.label) }, leaving); left != "" {
 		c.t.Errorf("clustertest: goroutines left behind:\n%s", left)

@@ -13,8 +13,7 @@ import (
 	"github.com/goverse/goverse/node"
 )
 
-// Node is one node of a cluster under test. All methods are safe for concurrent
-// use.
+// Node is one node of a cluster under test. All methods are safe for concurrent use.
 type Node struct {
 	c        *Cluster
 	index    int
@@ -22,18 +21,18 @@ type Node struct {
 	cluster  *cluster.Cluster
 	client   *clientv3.Client
 	faults   *Faults
-	relay    *fault.Relay // before etcd; nil without WithDistance
-	entrance *fault.Relay // before the node; nil without WithEntrances
+	relay    *fault.Relay // in front of etcd; nil without WithDistance
+	entrance *fault.Relay // in front of the node; nil without WithEntrances
 
 	mu      sync.Mutex
 	started bool
-	over    bool             // stopped or killed, or about to be
-	ended   chan struct{}    // closed when it is down
-	lease   clientv3.LeaseID // that a kill left behind
+	over    bool             // a stop or kill has begun
+	ended   chan struct{}    // closed when the node is down
+	lease   clientv3.LeaseID // left behind by a kill
 }
 
-// NewNode makes a node that is not started yet: for what is to be set up before
-// its Start. Most tests want AddNode.
+// NewNode creates a node without starting it, for tests that set something up before Start. Most tests use
+// AddNode.
 func (c *Cluster) NewNode() *Node {
 	c.t.Helper()
 	c.mu.Lock()
@@ -87,7 +86,7 @@ func (c *Cluster) makeNode(index int) (n *Node, err error) {
 	return n, nil
 }
 
-// Start starts a node that NewNode made; see [cluster.Cluster.Start].
+// Start starts a node that NewNode created; see [cluster.Cluster.Start].
 func (n *Node) Start(ctx context.Context) error {
 	var err error
 	leak.Labelled(n.c.label, func() { err = n.cluster.Start(ctx) })
@@ -97,19 +96,19 @@ func (n *Node) Start(ctx context.Context) error {
 	return err
 }
 
-// Cluster is the node's part in the cluster: what a program would hold.
+// Cluster returns the node's [cluster.Cluster], as a program would hold it.
 func (n *Node) Cluster() *cluster.Cluster { return n.cluster }
 
-// Address is the node's advertise address.
+// Address returns the node's advertise address.
 func (n *Node) Address() string { return n.node.AdvertiseAddress() }
 
-// Faults are the faults between this node and etcd.
+// Faults returns the faults between this node and etcd.
 func (n *Node) Faults() *Faults { return n.faults }
 
-// IsLeader reports whether the node says that it leads; false when it is down.
+// IsLeader reports whether the node claims to lead. It is false when the node is down.
 func (n *Node) IsLeader() bool { return n.running() && n.cluster.IsLeader() }
 
-// Lease is the lease of the node's present session, 0 between two of them.
+// Lease returns the lease of the node's present session, or 0 while the node has none.
 func (n *Node) Lease() clientv3.LeaseID { return n.cluster.Session().ID() }
 
 func (n *Node) running() bool {
@@ -118,8 +117,8 @@ func (n *Node) running() bool {
 	return n.started && !n.over
 }
 
-// Stop stops the node gracefully, and returns when it is down. It fails the test
-// if that does not work. A node that is down already stays so.
+// Stop stops the node gracefully and returns when it is down. It fails the test if that does not work. It does
+// nothing to a node that was stopped or killed before, but still waits until that node is down.
 func (n *Node) Stop() {
 	ctx, cancel := n.c.patience()
 	defer cancel()
@@ -128,8 +127,8 @@ func (n *Node) Stop() {
 	}
 }
 
-// StopContext is Stop for tests of a stop that is cut short: it takes until ctx ends, and returns what
-// [cluster.Cluster.Stop] does.
+// StopContext is Stop with a context, for tests of a stop that is cut short. It returns the error of
+// [cluster.Cluster.Stop], or nil if the node was stopped or killed before.
 func (n *Node) StopContext(ctx context.Context) error {
 	if !n.begin() {
 		<-n.ended
@@ -141,9 +140,9 @@ func (n *Node) StopContext(ctx context.Context) error {
 	return err
 }
 
-// Kill makes the node vanish as a crash would: its port refuses, etcd hears
-// nothing of it any more, and its lease is left to run out. What is left of it
-// inside this process ends in the background; it is joined with the test.
+// Kill makes the node vanish as a crash would. Its port refuses connections, nothing it sends reaches etcd any
+// more, and its lease is left to expire. The rest of the node inside this process ends in the background and is
+// joined when the test ends.
 func (n *Node) Kill() {
 	if !n.begin() {
 		<-n.ended
@@ -159,11 +158,11 @@ func (n *Node) Kill() {
 	_ = n.node.Close() // always nil
 	n.c.wg.Go(func() {
 		defer close(n.ended)
-		// A dead process takes no leave: without a context nothing is handed over,
-		// and nothing would reach etcd.
+		// A dead process resigns nothing. With an ended context Stop hands nothing over, and nothing would
+		// reach etcd.
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		_ = n.cluster.Stop(ctx) // says what was cut short
+		_ = n.cluster.Stop(ctx) // the error lists what was cut short
 		n.closeWays()
 	})
 }

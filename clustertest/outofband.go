@@ -4,8 +4,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// RevokeLease revokes the lease of a node's session from outside: its record,
-// its candidacy and all else on the lease vanish.
+// RevokeLease revokes the lease of a node's session out of band. The node's record, its candidate key and all
+// other keys on the lease vanish.
 func (c *Cluster) RevokeLease(n *Node) {
 	c.t.Helper()
 	ctx, cancel := c.patience()
@@ -15,8 +15,8 @@ func (c *Cluster) RevokeLease(n *Node) {
 	}
 }
 
-// DeleteCandidateKey deletes a node's place in the queue from outside; its lease
-// stays alive. The test fails if there was none.
+// DeleteCandidateKey deletes a node's candidate key out of band; its lease stays alive. The test fails if the
+// node was not queued.
 func (c *Cluster) DeleteCandidateKey(n *Node) {
 	c.t.Helper()
 	ctx, cancel := c.patience()
@@ -27,8 +27,8 @@ func (c *Cluster) DeleteCandidateKey(n *Node) {
 	}
 }
 
-// PutLateCandidateKey puts a node's candidate key, on its lease, as a request
-// would that timed out and is carried out late. It returns the key's revision.
+// PutLateCandidateKey puts a node's candidate key on its lease, as a delayed request would that its caller has
+// seen time out. It returns the revision of the write.
 func (c *Cluster) PutLateCandidateKey(n *Node) int64 {
 	c.t.Helper()
 	ctx, cancel := c.patience()
@@ -41,8 +41,8 @@ func (c *Cluster) PutLateCandidateKey(n *Node) int64 {
 	return resp.Header.Revision
 }
 
-// PutStrayKey puts a key that is no node's, on no lease, for example below the
-// queue. It is removed with the test. Remove ends it sooner.
+// PutStrayKey puts a key that belongs to no node and is on no lease, for example below the queue. The key is
+// deleted when the test ends, or earlier by remove.
 func (c *Cluster) PutStrayKey(key, value string) (remove func()) {
 	c.t.Helper()
 	ctx, cancel := c.patience()

@@ -21,37 +21,37 @@ const (
 	OpRevoke    Op = "revoke"
 	opOther     Op = "other"
 
-	// OpWrite is any of OpPut, OpDelete and OpTxn, for rules.
+	// OpWrite matches OpPut, OpDelete and OpTxn in rules.
 	OpWrite Op = "write"
 )
 
-// covers reports whether a rule about requests of kind o is about one of that kind.
+// covers reports whether a rule for requests of kind o applies to requests of the given kind.
 func (o Op) covers(kind Op) bool {
 	return o == kind || o == OpWrite && (kind == OpPut || kind == OpDelete || kind == OpTxn)
 }
 
-// Request is one request of a node to etcd, as far as rules look at it.
+// Request describes one request of a node to etcd, to the extent that rules examine it.
 type Request struct {
 	Op Op
-	// Gets, Puts and Deletes are the keys it may read, write and delete; those in
-	// both branches of a transaction.
+	// Gets, Puts and Deletes list the keys that the request may read, write and delete. Those of a transaction
+	// include the keys of both branches.
 	Gets, Puts, Deletes []string
 }
 
-// A Match says whether a rule is about a request.
+// Match reports whether a rule applies to a request.
 type Match func(Request) bool
 
-// Getting matches requests that read a key with this prefix.
+// Getting returns a Match for requests that may read a key with this prefix.
 func Getting(prefix string) Match {
 	return func(r Request) bool { return anyWith(r.Gets, prefix) }
 }
 
-// Putting matches requests that may write a key with this prefix.
+// Putting returns a Match for requests that may write a key with this prefix.
 func Putting(prefix string) Match {
 	return func(r Request) bool { return anyWith(r.Puts, prefix) }
 }
 
-// Deleting matches requests that may delete a key with this prefix.
+// Deleting returns a Match for requests that may delete a key with this prefix.
 func Deleting(prefix string) Match {
 	return func(r Request) bool { return anyWith(r.Deletes, prefix) }
 }

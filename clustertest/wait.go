@@ -12,13 +12,12 @@ import (
 	"github.com/goverse/goverse/cluster/election"
 )
 
-// glance is how often a wait looks again although no node reported a change: the
-// passing of a deadline, for one, is not an event.
+// glance is the interval at which a wait checks its condition even if no node reports a change. A deadline that
+// passes, for example, is not an event.
 const glance = 10 * time.Millisecond
 
-// Eventually waits until cond holds. It looks again after every change that a
-// node reports, and every few milliseconds. If it takes too long, the test fails
-// with the message and every node's status.
+// Eventually waits until cond holds. It checks cond after every change that a node reports, and every 10 ms. If
+// cond does not hold within the cluster's patience, the test fails with the message and every node's status.
 func (c *Cluster) Eventually(cond func() bool, format string, args ...any) {
 	c.t.Helper()
 	if !c.await(c.opts.patience, cond) {
@@ -26,7 +25,7 @@ func (c *Cluster) Eventually(cond func() bool, format string, args ...any) {
 	}
 }
 
-// Within is Eventually with a bound of its own, for what must happen in time.
+// Within is Eventually with its own time limit, for conditions that must hold in time.
 func (c *Cluster) Within(d time.Duration, cond func() bool, format string, args ...any) {
 	c.t.Helper()
 	if !c.await(d, cond) {
@@ -46,11 +45,11 @@ func (c *Cluster) await(d time.Duration, cond func() bool) bool {
 		cases := []reflect.SelectCase{
 			{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(bound.C)},
 			{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(tick.C)}}
-		for _, n := range c.Nodes() { // anew: nodes come, and start again
+		for _, n := range c.Nodes() { // each round, because nodes are added and started meanwhile
 			if changes[n] == nil {
 				changed, err := n.cluster.WatchLeader(ctx)
 				if err != nil {
-					continue // it is not started, or has stopped
+					continue // not started yet, or stopped
 				}
 				changes[n] = changed
 			}
@@ -69,7 +68,7 @@ func (c *Cluster) await(d time.Duration, cond func() bool) bool {
 	return true
 }
 
-// WaitLeader waits until a node says that it leads, and returns it.
+// WaitLeader waits until a node claims to lead, and returns it.
 func (c *Cluster) WaitLeader() *Node {
 	c.t.Helper()
 	var leader *Node
@@ -85,14 +84,13 @@ func (c *Cluster) WaitLeader() *Node {
 	return leader
 }
 
-// WaitLeaderIs waits until every live node names the leader at address; see [Cluster.Live].
+// WaitLeaderIs waits until every live node reports the leader at address; see [Cluster.Live].
 func (c *Cluster) WaitLeaderIs(address string) {
 	c.t.Helper()
 	c.Eventually(func() bool { return c.agreed() == address }, "all live nodes name %q as the leader", address)
 }
 
-// WaitAgreed waits until all live nodes name the same leader, and returns its
-// address.
+// WaitAgreed waits until all live nodes report the same leader, and returns its address.
 func (c *Cluster) WaitAgreed() string {
 	c.t.Helper()
 	var leader string
@@ -103,8 +101,7 @@ func (c *Cluster) WaitAgreed() string {
 	return leader
 }
 
-// agreed is the leader whom all live nodes name, "" while they differ. A leader
-// that is one of them must itself say so.
+// agreed returns the leader that all live nodes report, or "" while they differ.
 func (c *Cluster) agreed() string {
 	leader := ""
 	for _, n := range c.Live() {
@@ -117,8 +114,8 @@ func (c *Cluster) agreed() string {
 	return leader
 }
 
-// WaitQueue waits until every live node sees exactly these addresses queued, in
-// this order; the first is the leader's.
+// WaitQueue waits until every live node sees exactly these addresses queued, in this order. The first one is
+// the leader's.
 func (c *Cluster) WaitQueue(addresses ...string) {
 	c.t.Helper()
 	c.Eventually(func() bool {
@@ -131,13 +128,13 @@ func (c *Cluster) WaitQueue(addresses ...string) {
 	}, "the queue is %v", addresses)
 }
 
-// fail ends the test and shows what every node has to say.
+// fail ends the test with the message and every node's status.
 func (c *Cluster) fail(format string, args ...any) {
 	c.t.Helper()
 	c.t.Fatalf("clustertest: %s\n%s", fmt.Sprintf(format, args...), c.Describe())
 }
 
-// Describe is every node's status, a line each, for messages.
+// Describe returns every node's status, one line each, for messages.
 func (c *Cluster) Describe() string {
 	var b strings.Builder
 	for _, n := range c.Nodes() {

@@ -11,7 +11,7 @@ type faultyWatcher struct {
 	f *Faults
 }
 
-// pass waits until etcd's watches reach the node.
+// pass blocks until no fault keeps etcd's watches from the node.
 func (w faultyWatcher) pass(ctx context.Context) error {
 	if err := w.f.watching.pass(ctx, w.f.dead); err != nil {
 		return err
@@ -19,9 +19,9 @@ func (w faultyWatcher) pass(ctx context.Context) error {
 	return w.f.linked.pass(ctx, w.f.dead)
 }
 
-// Watch opens a watch and hands on what it delivers while nothing is frozen. As
-// etcd's own does, it blocks until etcd said that the watch stands: so not while
-// it is frozen. The goroutine ends with ctx or the watch.
+// Watch opens a watch and forwards its responses while watches are not frozen. Like the etcd client's Watch, it
+// blocks until etcd has created the watch; it therefore also blocks while watches are frozen. Its goroutine
+// ends with ctx or with the watch.
 func (w faultyWatcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
 	out := make(chan clientv3.WatchResponse)
 	if w.pass(ctx) != nil {
@@ -36,7 +36,7 @@ func (w faultyWatcher) Watch(ctx context.Context, key string, opts ...clientv3.O
 		defer cancel()
 		for {
 			resp, ok := <-in
-			// That a watch has ended is news as well, and does not come through.
+			// The end of a watch is news as well, and is held back too.
 			if w.pass(ctx) != nil {
 				<-ctx.Done()
 				return
@@ -54,7 +54,7 @@ func (w faultyWatcher) Watch(ctx context.Context, key string, opts ...clientv3.O
 	return out
 }
 
-// RequestProgress asks etcd, unless the node is cut off.
+// RequestProgress sends a progress request to etcd. It blocks while the node is cut off.
 func (w faultyWatcher) RequestProgress(ctx context.Context) error {
 	if err := w.f.linked.pass(ctx, w.f.dead); err != nil {
 		return err

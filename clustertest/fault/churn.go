@@ -12,27 +12,25 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// churnTimeout bounds each request of a churn: one that is cut off from etcd goes on
-// soon after.
+// churnTimeout limits each request of a churn, which therefore continues soon after it was cut off from etcd.
 const churnTimeout = time.Second
 
-// ErrChurnConfig matches what is wrong with a ChurnConfig.
+// ErrChurnConfig is returned for an invalid ChurnConfig.
 var ErrChurnConfig = errors.New("bad configuration of a churn")
 
-// ChurnConfig says how etcd is kept busy. The zero value has sensible defaults.
+// ChurnConfig configures a Churn. The zero value has sensible defaults.
 type ChurnConfig struct {
-	// Prefix is where the keys lie. It ends with a slash, must be outside of every
-	// cluster's range, and nothing may lie there at the start. Default
-	// "/goverse-churn/".
+	// Prefix is the etcd prefix of the keys. It must end with a slash, lie outside the range of every cluster,
+	// and contain no keys at the start. The default is "/goverse-churn/".
 	Prefix string
-	// Keys is how many there are, written one after the other. Default 100.
+	// Keys is the number of keys, which are written in turn. The default is 100.
 	Keys int
-	// ValueSize is how many bytes each holds. Default 1024.
+	// ValueSize is the size of each value in bytes. The default is 1024.
 	ValueSize int
-	// WritesPerSecond bounds the load. Default 500, at most 1e6.
+	// WritesPerSecond limits the load. The default is 500, the maximum 1e6.
 	WritesPerSecond int
-	// CompactEvery is how often the history up to the last write is compacted.
-	// Default 100 ms.
+	// CompactEvery is the interval at which the history up to the last write is compacted. The default is 100
+	// ms.
 	CompactEvery time.Duration
 }
 
@@ -55,7 +53,7 @@ func (c ChurnConfig) withDefaults() ChurnConfig {
 	return c
 }
 
-// Validate reports the first thing that is wrong; the error matches ErrChurnConfig.
+// Validate returns an error that matches ErrChurnConfig for the first invalid field, or nil.
 func (c ChurnConfig) Validate() error {
 	c = c.withDefaults()
 	bad := func(field string, value any, remedy string) error {
@@ -76,18 +74,18 @@ func (c ChurnConfig) Validate() error {
 	return nil
 }
 
-// ChurnStats is what a churn did so far.
+// ChurnStats holds the counters of a churn.
 type ChurnStats struct {
-	// Writes, Compactions and Failures count requests; what failed was tried on.
+	// Writes and Compactions count the requests that succeeded, Failures those that failed. A failure does not
+	// stop the churn.
 	Writes, Compactions, Failures int
-	// Compacted is the revision up to which history is gone, 0 before the first time.
+	// Compacted is the revision up to which history is gone, 0 before the first compaction.
 	Compacted int64
-	// LastError is why a request failed the last time.
+	// LastError is the error of the last request that failed.
 	LastError error
 }
 
-// Churn writes and compacts until it is stopped. Its methods are safe for concurrent
-// use.
+// Churn writes keys and compacts etcd's history until it is stopped. Its methods are safe for concurrent use.
 type Churn struct {
 	cfg    ChurnConfig
 	client *clientv3.Client
@@ -98,10 +96,9 @@ type Churn struct {
 	stats ChurnStats
 }
 
-// StartChurn begins to write and to compact with a client, which the caller closes
-// after Stop. It needs etcd to answer within ctx, to see that its prefix is empty;
-// later requests that fail are counted and go on. An error matches ErrChurnConfig or
-// is etcd's.
+// StartChurn starts a churn on the client, which the caller closes after Stop. It reads the prefix within ctx
+// and fails if there are keys below it, or if etcd does not answer. ctx does not bound the churn itself. Later
+// requests that fail are counted, and the churn continues. The error matches ErrChurnConfig or comes from etcd.
 func StartChurn(ctx context.Context, client *clientv3.Client, cfg ChurnConfig) (*Churn, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -115,21 +112,21 @@ func StartChurn(ctx context.Context, client *clientv3.Client, cfg ChurnConfig) (
 		return nil, fmt.Errorf("fault: %w: there are keys below %s, which Stop would delete: set Prefix to an empty place",
 			ErrChurnConfig, c.cfg.Prefix)
 	}
-	// Not the caller's context: that bounds this call, and Stop the rest.
+	// The caller's context bounds only this call; Stop ends the rest.
 	ctx, c.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	go c.run(ctx)
 	return c, nil
 }
 
-// Stats is what it did so far.
+// Stats returns the counters so far.
 func (c *Churn) Stats() ChurnStats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.stats
 }
 
-// Stop ends it, which takes a second if etcd does not answer, and deletes its keys
-// within ctx. It may be called again, to try again what failed.
+// Stop ends the churn and deletes its keys within ctx. It first waits for the request under way, at most a
+// second if etcd does not answer. Call it again to retry a deletion that failed.
 func (c *Churn) Stop(ctx context.Context) error {
 	c.cancel()
 	<-c.done
@@ -178,7 +175,7 @@ func (c *Churn) compact(ctx context.Context, revision int64) error {
 	defer cancel()
 	_, err := c.client.Compact(ctx, revision)
 	switch {
-	case errors.Is(err, rpctypes.ErrCompacted): // somebody else went further
+	case errors.Is(err, rpctypes.ErrCompacted): // another program compacted further
 		return nil
 	case err != nil:
 		return err
@@ -187,8 +184,8 @@ func (c *Churn) compact(ctx context.Context, revision int64) error {
 	return nil
 }
 
-// bounded is for one request. Stop does not interrupt it: what is interrupted may be
-// carried out later, and a key be written after Stop has deleted them.
+// bounded returns the context of one request. Stop does not cancel it, because etcd may execute a cancelled
+// request later and write a key after Stop has deleted the keys.
 func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), churnTimeout)
 }

@@ -1,19 +1,19 @@
 package fault
 
-// Direction says which way through a relay a fault works.
+// Direction selects the direction through a relay in which a fault works.
 type Direction int
 
-// The directions. A client is what connected to the relay.
+// The directions. A client is a program that is connected to the relay.
 const (
-	// ToTarget is what clients send.
+	// ToTarget is the direction from the clients to the target.
 	ToTarget Direction = 1 << iota
-	// FromTarget is what the target sends.
+	// FromTarget is the direction from the target to the clients.
 	FromTarget
-	// Both is one and the other.
+	// Both stands for both directions.
 	Both = ToTarget | FromTarget
 )
 
-// String names the direction.
+// String returns the direction as text.
 func (d Direction) String() string {
 	switch d {
 	case ToTarget:
@@ -27,8 +27,8 @@ func (d Direction) String() string {
 	}
 }
 
-// ways are the single directions in d. It panics if there is none: a fault that
-// works in no direction is a mistake of the caller's.
+// ways returns the single directions in d. It panics if there is none, because a fault without a direction is a
+// mistake of the caller.
 func (d Direction) ways() []Direction {
 	switch d {
 	case ToTarget, FromTarget:

@@ -8,24 +8,23 @@ import (
 	"time"
 )
 
-// acceptPause is between two attempts to accept when the system has no more files.
+// acceptPause is the pause between two attempts to accept after an error, such as a lack of file descriptors.
 const acceptPause = 10 * time.Millisecond
 
-// entrance is a relay's port from when it listens until it refuses, with all the
-// connections that came in meanwhile.
+// entrance is one period during which a relay's port listens, with all connections accepted in it.
 type entrance struct {
 	relay    *Relay
 	listener net.Listener
 	ctx      context.Context
 	cancel   context.CancelFunc
-	accepted chan struct{} // closed when no more come in
+	accepted chan struct{} // closed when accept has returned
 	wg       sync.WaitGroup
 
 	mu    sync.Mutex
 	links map[*link]struct{}
 }
 
-// enter accepts connections at a listener until close.
+// enter accepts connections from a listener until close.
 func enter(r *Relay, l net.Listener) *entrance {
 	e := &entrance{relay: r, listener: l, accepted: make(chan struct{}), links: map[*link]struct{}{}}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
@@ -81,9 +80,9 @@ func (e *entrance) count() int {
 	return len(e.links)
 }
 
-// close stops listening, closes every connection, and joins all goroutines.
+// close stops listening, closes every connection, and waits for all goroutines.
 func (e *entrance) close() {
-	_ = e.listener.Close() // what it says does not help
+	_ = e.listener.Close() // nothing can be done about an error
 	e.cancel()
 	<-e.accepted
 	e.each((*link).close)

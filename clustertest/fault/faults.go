@@ -2,23 +2,21 @@ package fault
 
 import "time"
 
-// Blackhole lets nothing through any more in this direction, as a network that drops
-// every packet: nothing is closed, what is sent from now on is not delivered, nor is
-// the end of a connection, and new connections stay silent. What was held back
-// arrives after Heal, as TCP's retransmission would bring it.
+// Blackhole stops all deliveries in this direction, as a network does that drops every packet. Nothing is
+// closed. Data sent from now on and the ends of connections are held back, and new connections stay silent.
+// After Heal everything that was held back arrives, as with TCP's retransmission.
 func (r *Relay) Blackhole(d Direction) { r.alter(d, func(w *way) { w.blackhole = true }) }
 
-// Delay makes everything arrive that much later in this direction, also the beginning
-// and the end of a connection, and does not make the line thinner. 0 lifts it.
+// Delay delays everything in this direction, including the start and the end of a connection. It does not
+// reduce the throughput. 0 ends the delay.
 func (r *Relay) Delay(d Direction, by time.Duration) { r.alter(d, func(w *way) { w.delay = by }) }
 
-// Throttle lets so many bytes a second through in this direction, of all connections
-// together. 0 lifts it.
+// Throttle limits the bytes per second in this direction, for all connections together. 0 ends the limit.
 func (r *Relay) Throttle(d Direction, bytesPerSecond int) {
 	r.alter(d, func(w *way) { w.rate = bytesPerSecond })
 }
 
-// alter changes the ways of d, and wakes those who wait for a change.
+// alter changes the ways of d and wakes the deliveries that wait for a change.
 func (r *Relay) alter(d Direction, change func(*way)) {
 	ways := d.ways()
 	r.mu.Lock()
@@ -31,12 +29,11 @@ func (r *Relay) alter(d Direction, change func(*way)) {
 	r.changed = make(chan struct{})
 }
 
-// Reset sends a RST on every connection under way: in direction ToTarget to the
-// target, FromTarget to the clients. An end that is not notified finds out as it would in
-// a network: it is reset when it sends something the next time. A connection that has
+// Reset sends a RST on every connection under way: with ToTarget to the target, with FromTarget to the clients.
+// As in a network, an end that gets no RST is reset only when it next sends something. A connection that has
 // not reached the target yet is reset as a whole. New connections work.
 func (r *Relay) Reset(d Direction) {
-	d.ways() // panics before anything happens
+	d.ways() // panics before anything is changed
 	r.mu.Lock()
 	e := r.entrance
 	r.mu.Unlock()
@@ -45,19 +42,18 @@ func (r *Relay) Reset(d Direction) {
 	}
 }
 
-// Refuse closes every connection and refuses new ones, as a host does whose process
-// ended: connecting fails with ECONNREFUSED. Both ends are notified, whatever else is wrong
-// with the lines, and what was held back is lost. The port stays reserved for Heal (see
-// the package comment for systems other than Unix).
+// Refuse closes every connection and refuses new ones, as a host does after its process has ended: connecting
+// fails with ECONNREFUSED. Both ends are closed despite all other faults, and data that was held back is lost.
+// The port stays reserved for Heal; the package comment describes the systems without that reservation.
 func (r *Relay) Refuse() {
 	r.turn.Lock()
 	defer r.turn.Unlock()
 	r.shut()
 }
 
-// Heal lifts all faults. Connections that are left go on with what was held back, and
-// new ones are accepted again, at the same port. It fails only if the port was
-// refusing and cannot be listened at; the other faults are lifted then too.
+// Heal ends all faults. Existing connections deliver the data that was held back, and new ones are accepted
+// again at the same port. It returns an error only if the port was refusing and cannot be listened on again;
+// the other faults are ended nevertheless.
 func (r *Relay) Heal() error {
 	r.turn.Lock()
 	defer r.turn.Unlock()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// link is one client's connection and the one to the target that belongs to it.
+// link is a client's connection together with its connection to the target.
 type link struct {
 	relay  *Relay
 	ctx    context.Context // ends with the link
@@ -16,7 +16,7 @@ type link struct {
 
 	mu     sync.Mutex
 	target *net.TCPConn // nil until it is connected
-	gone   Direction    // where nobody is any more
+	gone   Direction    // ends that were closed: ToTarget is the target, FromTarget the client
 }
 
 func newLink(ctx context.Context, r *Relay, client *net.TCPConn) *link {
@@ -28,7 +28,7 @@ func newLink(ctx context.Context, r *Relay, client *net.TCPConn) *link {
 // run relays until both directions have ended.
 func (l *link) run() {
 	defer l.close()
-	// The beginning of a connection is the first thing to be delivered.
+	// The start of a connection is the first thing to deliver.
 	if _, ok := l.pass(ToTarget, time.Now(), 0); !ok {
 		return
 	}
@@ -36,7 +36,7 @@ func (l *link) run() {
 	conn, err := dialer.DialContext(l.ctx, "tcp", l.relay.target)
 	if err != nil {
 		if _, ok := l.pass(FromTarget, time.Now(), 0); ok {
-			l.reset(Both) // as near to a refusal as one can come after accepting
+			l.reset(Both) // a client that was accepted cannot be refused any more
 		}
 		return
 	}
@@ -50,7 +50,7 @@ func (l *link) run() {
 	wg.Wait()
 }
 
-// connected takes the connection to the target in, or closes it if it is too late.
+// connected records the connection to the target, or closes it if the link was closed meanwhile.
 func (l *link) connected(target *net.TCPConn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -62,8 +62,8 @@ func (l *link) connected(target *net.TCPConn) bool {
 	return true
 }
 
-// pass waits until some of the bytes that wait may be delivered, and returns how
-// many; false when the link was closed.
+// pass blocks until some of the waiting bytes may be delivered, and returns their number. ok is false if the
+// link was closed.
 func (l *link) pass(d Direction, arrived time.Time, waiting int) (n int, ok bool) {
 	for {
 		n, wait, changed := l.relay.admit(d, arrived, waiting)
@@ -83,8 +83,8 @@ func (l *link) pass(d Direction, arrived time.Time, waiting int) (n int, ok bool
 	}
 }
 
-// reset sends a RST to the ends in direction d, and closes a link whose ends are both
-// gone. One that is not connected to the target yet has no ends to tell apart.
+// reset sends a RST to the ends in direction d, and closes the link once both ends are gone. A link that is not
+// connected to the target yet is closed as a whole.
 func (l *link) reset(d Direction) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,7 +115,7 @@ func (l *link) close() {
 	}
 }
 
-// abort closes a connection with a RST. What it still had to send is lost.
+// abort closes a connection with a RST. Unsent data is lost.
 func abort(c *net.TCPConn) {
 	_ = c.SetLinger(0) // it may be closed already, here and below
 	_ = c.Close()

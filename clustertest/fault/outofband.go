@@ -8,13 +8,12 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// ErrNotThere: the key that was to be harmed does not exist, or is on no lease.
+// ErrNotThere is returned when the key to delete or revoke does not exist, or is on no lease.
 var ErrNotThere = errors.New("no such key in etcd")
 
-// RevokeLease revokes the lease that a key is on, as an operator does with etcdctl: the key
-// and all others on the lease vanish. With the key of a node (docs/protocols.md has its
-// name) that is the node's session. Without such a key, or a lease on it, the error
-// matches ErrNotThere.
+// RevokeLease revokes the lease of a key out of band, as an operator does with etcdctl. The key and all other
+// keys on the lease vanish. Given a node's key, it revokes the node's session; docs/protocols.md has the names
+// of these keys. If the key does not exist or is on no lease, the error matches ErrNotThere.
 func RevokeLease(ctx context.Context, client *clientv3.Client, key string) error {
 	resp, err := client.Get(ctx, key)
 	if err != nil {
@@ -29,8 +28,8 @@ func RevokeLease(ctx context.Context, client *clientv3.Client, key string) error
 	return nil
 }
 
-// DeleteKey deletes a key whatever it holds by now, as an operator does with etcdctl. The
-// lease that it is on lives on. Without such a key the error matches ErrNotThere.
+// DeleteKey deletes a key out of band, whatever its value, as an operator does with etcdctl. The key's lease
+// stays alive. If the key does not exist, the error matches ErrNotThere.
 func DeleteKey(ctx context.Context, client *clientv3.Client, key string) error {
 	resp, err := client.Delete(ctx, key)
 	if err != nil {

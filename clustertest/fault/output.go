@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// output keeps all that a process says. It is safe for concurrent use.
+// output keeps everything that a process writes. It is safe for concurrent use.
 type output struct {
 	mu   sync.Mutex
 	said strings.Builder
@@ -20,7 +20,7 @@ func (o *output) Write(p []byte) (int, error) {
 	return o.said.Write(p)
 }
 
-// String is what was said so far.
+// String returns the output so far.
 func (o *output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -7,10 +7,10 @@ import (
 	"net/netip"
 )
 
-// port is a port that is ours while we listen at it.
+// port is a port that is reserved only while the relay listens on it.
 type port struct{ address string }
 
-// reserve chooses a port, a free one for port 0.
+// reserve chooses a port; port 0 stands for any free one.
 func reserve(at netip.AddrPort) (*port, error) {
 	l, err := net.Listen("tcp4", at.String())
 	if err != nil {
@@ -19,8 +19,8 @@ func reserve(at netip.AddrPort) (*port, error) {
 	return &port{address: l.Addr().String()}, l.Close()
 }
 
-// listen listens at the port, unless somebody was faster.
+// listen listens on the port. It fails if another program has taken the port.
 func (p *port) listen() (net.Listener, error) { return net.Listen("tcp4", p.address) }
 
-// release does nothing: the port went with the listener.
+// release does nothing, because the port was released with the listener.
 func (p *port) release() {}

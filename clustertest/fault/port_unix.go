@@ -13,16 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// port is a port that is ours from reserve to release, whether we listen at it or
-// not: a socket is bound to it that nobody listens on. The kernel refuses connections
-// to such a port, and refuses it to others. Only a socket that asks to share it may
-// listen there beside it, and that is ours.
+// port is a port that is reserved from reserve to release, whether the relay listens on it or not. A socket is
+// bound to it but does not listen. The kernel then refuses connections to the port and refuses the port to
+// other programs. Only a socket that asks to share the port can listen beside it, and the relay's listener does
+// so.
 type port struct {
 	address string
 	holder  int // a file descriptor
 }
 
-// reserve takes a port, a free one for port 0.
+// reserve takes a port; port 0 stands for any free one.
 func reserve(at netip.AddrPort) (_ *port, err error) {
 	syscall.ForkLock.RLock() // a process started meanwhile must not inherit it
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
@@ -44,9 +44,8 @@ func reserve(at netip.AddrPort) (_ *port, err error) {
 	if err := unix.Bind(fd, &unix.SockaddrInet4{Port: int(at.Port()), Addr: at.Addr().As4()}); err != nil {
 		return nil, os.NewSyscallError("bind", err)
 	}
-	// That was needed to bind beside what is left of old connections. From now on it
-	// would let anybody in who sets it too, as nearly everybody does; and the other
-	// option, set only now, lets in our listener.
+	// SO_REUSEADDR was needed to bind despite the remains of old connections. From now on it would admit any
+	// other socket that sets it, and most do. SO_REUSEPORT, set only now, admits the relay's own listener.
 	if err := errors.Join(set(fd, unix.SO_REUSEADDR, 0), set(fd, unix.SO_REUSEPORT, 1)); err != nil {
 		return nil, err
 	}
@@ -62,7 +61,7 @@ func set(fd, option, value int) error {
 	return os.NewSyscallError("setsockopt", unix.SetsockoptInt(fd, unix.SOL_SOCKET, option, value))
 }
 
-// listen listens at the port.
+// listen listens on the port.
 func (p *port) listen() (net.Listener, error) {
 	config := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
 		var err error
@@ -72,5 +71,5 @@ func (p *port) listen() (net.Listener, error) {
 	return config.Listen(context.Background(), "tcp4", p.address)
 }
 
-// release gives the port to others.
+// release frees the port.
 func (p *port) release() { _ = unix.Close(p.holder) } // nothing was written

@@ -17,34 +17,36 @@ import (
 )
 
 const (
-	// signalPatience bounds the wait for the effect of a signal that nothing can
-	// withstand, save a process that the kernel keeps in a system call.
+	// signalPatience limits the wait for the effect of a signal. A process cannot block these signals, but the
+	// kernel may keep it in a system call.
 	signalPatience = 10 * time.Second
-	// signalInterval is between two looks whether it has come.
+	// signalInterval is the interval of the checks for that effect.
 	signalInterval = time.Millisecond
-	// pipePatience bounds the wait for the output of a process that has ended, which
-	// a child of its own may keep open.
+	// pipePatience limits the wait for the output of a process that has ended, because a child of its own may
+	// keep the pipe open.
 	pipePatience = time.Second
 )
 
-// ErrNoEffect: a process has neither ended nor stopped ten seconds after the signal.
+// ErrNoEffect is returned when a process has neither ended nor stopped ten seconds after the signal.
 var ErrNoEffect = errors.New("the signal has had no effect so far")
 
-// Process is one child process, with all its threads and without children of its own.
-// All methods are safe for concurrent use. Methods that send a signal return the
-// instant just before it was sent, and an error that matches os.ErrProcessDone if the
-// process had ended before.
+// Process is one child process: all its threads, but not its own children. All methods are safe for concurrent
+// use. Methods that send a signal return the time just before it was sent. Their error matches
+// os.ErrProcessDone if the process had ended before.
 type Process struct {
 	cmd  *exec.Cmd
 	said output
 	done chan struct{}
 }
 
-// StartProcess starts a command. Its process gets no Ctrl-C of the terminal's own, and
-// on Linux dies with this process, however it ends; cmd.SysProcAttr is overwritten for
-// that. What it says is kept for Output, except for streams that cmd redirects. Kill,
-// Close or Exit wait for its end: one of them must be called. The process has the default signals, also where nohup or
-// a script's background had this one ignore some: this process ignores them no more, and does nothing about them.
+// StartProcess starts a command. The process does not get the terminal's Ctrl-C, and on Linux it dies with this
+// process, however this one ends. StartProcess overwrites cmd.SysProcAttr for that. The output is kept for
+// Output, except for streams that cmd redirects. Kill, Close and Exit wait for the process to end; call at
+// least one of them.
+//
+// The process starts with default signal handling, even if this process ignores some signals because of nohup
+// or a script's background job. From then on this process no longer ignores these signals: it catches them and
+// does nothing.
 func StartProcess(cmd *exec.Cmd) (*Process, error) {
 	defaultSignals()
 	p := &Process{cmd: cmd, done: make(chan struct{})}
@@ -64,14 +66,14 @@ func StartProcess(cmd *exec.Cmd) (*Process, error) {
 	}
 	go func() {
 		defer close(p.done)
-		_ = cmd.Wait() // how it ended is in its ProcessState
+		_ = cmd.Wait() // cmd.ProcessState holds the result
 		starter.Close()
 	}()
 	return p, nil
 }
 
-// defaultSignals has ignored signals caught, so that processes started from then on do not inherit that they are
-// ignored.
+// defaultSignals makes this process catch the signals it ignores, because child processes inherit ignored
+// signals but not caught ones.
 var defaultSignals = sync.OnceFunc(func() {
 	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGPIPE,
 		syscall.SIGUSR1, syscall.SIGUSR2} {
@@ -81,16 +83,16 @@ var defaultSignals = sync.OnceFunc(func() {
 	}
 })
 
-// Pid is the process's id.
+// Pid returns the process id.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
-// Output is all it said so far, on both streams.
+// Output returns the output so far, of both streams.
 func (p *Process) Output() string { return p.said.String() }
 
-// Done is closed when it has ended.
+// Done returns a channel that is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Running reports whether it has not ended; a frozen process runs.
+// Running reports whether the process has not ended. A frozen process is running.
 func (p *Process) Running() bool {
 	select {
 	case <-p.done:
@@ -100,7 +102,7 @@ func (p *Process) Running() bool {
 	}
 }
 
-// State is "running", or how it ended, for messages.
+// State returns "running", or a description of how the process ended, for messages.
 func (p *Process) State() string {
 	if p.Running() {
 		return "running"
@@ -108,7 +110,7 @@ func (p *Process) State() string {
 	return p.cmd.ProcessState.String()
 }
 
-// Signal sends a signal and does not wait for what comes of it.
+// Signal sends a signal and does not wait for its effect.
 func (p *Process) Signal(sig os.Signal) (time.Time, error) {
 	at := time.Now()
 	if err := p.cmd.Process.Signal(sig); err != nil {
@@ -117,8 +119,7 @@ func (p *Process) Signal(sig os.Signal) (time.Time, error) {
 	return at, nil
 }
 
-// Kill sends SIGKILL and returns when the process has ended. The kernel has closed
-// its sockets then.
+// Kill sends SIGKILL and returns when the process has ended. The kernel has closed its sockets by then.
 func (p *Process) Kill() (time.Time, error) {
 	at, err := p.Signal(syscall.SIGKILL)
 	if err != nil {
@@ -132,8 +133,8 @@ func (p *Process) Kill() (time.Time, error) {
 	}
 }
 
-// Freeze sends SIGSTOP and returns when all threads of the process stand still. Its
-// sockets stay open, and the kernel goes on accepting connections and data for it.
+// Freeze sends SIGSTOP and returns when all threads of the process stand still. Its sockets stay open, and the
+// kernel continues to accept connections and data for it.
 func (p *Process) Freeze() (time.Time, error) {
 	at, err := p.Signal(syscall.SIGSTOP)
 	if err != nil {
@@ -155,11 +156,11 @@ func (p *Process) Freeze() (time.Time, error) {
 	}
 }
 
-// Thaw lets a frozen process run on.
+// Thaw lets a frozen process continue.
 func (p *Process) Thaw() (time.Time, error) { return p.Signal(syscall.SIGCONT) }
 
-// Exit waits for the process's end and returns its exit code, -1 if a signal ended
-// it. If ctx ends first, its error is returned and the process goes on.
+// Exit waits for the process to end and returns its exit code, -1 if a signal ended it. If ctx ends first, Exit
+// returns the context's error and the process continues.
 func (p *Process) Exit(ctx context.Context) (int, error) {
 	select {
 	case <-p.done:
@@ -169,7 +170,7 @@ func (p *Process) Exit(ctx context.Context) (int, error) {
 	}
 }
 
-// Close kills the process, if it has not ended, and waits for it.
+// Close kills the process if it has not ended, and waits for its end.
 func (p *Process) Close() error {
 	if _, err := p.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err

@@ -2,11 +2,11 @@ package fault
 
 import "sync"
 
-// queueBytes bounds what a relay holds of one direction of a connection. Beyond that
-// the sender waits, as it does when TCP's window is full.
+// queueBytes limits the bytes that a relay holds for one direction of a connection. Beyond that the sender
+// blocks, as with a full TCP window.
 const queueBytes = 1 << 20
 
-// queue holds the pieces of one direction, between one that puts and one that takes.
+// queue holds the pieces of one direction between receive and deliver.
 type queue struct {
 	mu      sync.Mutex
 	changed sync.Cond
@@ -21,7 +21,7 @@ func newQueue() *queue {
 	return q
 }
 
-// put appends a piece as soon as there is room; false if the queue was closed.
+// put appends a piece as soon as there is room. It returns false if the queue was closed.
 func (q *queue) put(p piece) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -37,8 +37,7 @@ func (q *queue) put(p piece) bool {
 	return true
 }
 
-// take removes the first piece, as soon as there is one; false if the queue was
-// closed.
+// take removes and returns the first piece as soon as there is one. It returns false if the queue was closed.
 func (q *queue) take() (piece, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -55,7 +54,7 @@ func (q *queue) take() (piece, bool) {
 	return p, true
 }
 
-// close wakes both sides and drops what is held.
+// close wakes both sides and discards all pieces.
 func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

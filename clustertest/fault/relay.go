@@ -8,15 +8,14 @@ import (
 	"time"
 )
 
-// Relay is a TCP relay: it listens, and connects each of its clients to the target.
-// All methods are safe for concurrent use. Faults take effect before the call
-// returns, add up, and last until Heal; one that is switched on twice has the later
-// setting.
+// Relay is a TCP relay: it listens, and connects each of its clients to the target. All methods are safe for
+// concurrent use. Faults take effect before the call returns, add up, and last until Heal. A fault that is
+// switched on twice has the later setting.
 type Relay struct {
 	target string
 	port   *port
 
-	turn sync.Mutex // of those that open or shut the port; taken before mu
+	turn sync.Mutex // serializes open and shut; locked before mu
 
 	mu       sync.Mutex
 	entrance *entrance // nil while the port refuses
@@ -28,20 +27,20 @@ type Relay struct {
 // line is one direction of a relay, shared by all its connections.
 type line struct {
 	way
-	free    time.Time // when a throttled line has carried what it was given
+	free    time.Time // when a throttled line has carried everything admitted so far
 	traffic Traffic
 }
 
-// Traffic is what a relay has seen of one direction, in bytes. What was received and
-// not delivered is held back by a fault, or was lost with its connection.
+// Traffic counts the bytes of one direction of a relay. Bytes that were received and not delivered are held
+// back by a fault, or were lost with their connection.
 type Traffic struct{ Received, Delivered int64 }
 
-// NewRelay listens at a free port of 127.0.0.1 and relays to target, a host:port
-// that need not be there yet. End it with Close.
+// NewRelay listens on a free port of 127.0.0.1 and relays to target, a host:port that need not exist yet. Close
+// ends the relay.
 func NewRelay(target string) (*Relay, error) { return NewRelayAt("127.0.0.1:0", target) }
 
-// NewRelayAt is NewRelay with the address to listen at, an IPv4 address and a port.
-// Where the address is taken, the error matches syscall.EADDRINUSE.
+// NewRelayAt is NewRelay with the address to listen on, an IPv4 address and a port. If the address is in use,
+// the error matches syscall.EADDRINUSE.
 func NewRelayAt(address, target string) (*Relay, error) {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil || !at.Addr().Is4() {
@@ -65,14 +64,14 @@ func NewRelayAt(address, target string) (*Relay, error) {
 	return r, nil
 }
 
-// Address is the host:port to connect to instead of the target. It stays the same.
+// Address returns the host:port to connect to instead of the target. It never changes.
 func (r *Relay) Address() string { return r.port.address }
 
-// Target is the host:port that clients are connected to.
+// Target returns the host:port that clients are connected to.
 func (r *Relay) Target() string { return r.target }
 
-// Connections is how many connections are under way: also those that were not passed
-// on to the target yet, and those of which one end is gone and the other not notified.
+// Connections returns the number of connections under way. It includes those that have not reached the target
+// yet, and those with one end closed and the other not notified.
 func (r *Relay) Connections() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -82,7 +81,7 @@ func (r *Relay) Connections() int {
 	return r.entrance.count()
 }
 
-// Traffic is what went through since the relay was made: of both directions, the sum.
+// Traffic returns the traffic since the relay was created; for Both, the sum of both directions.
 func (r *Relay) Traffic(d Direction) Traffic {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -94,8 +93,8 @@ func (r *Relay) Traffic(d Direction) Traffic {
 	return sum
 }
 
-// Close closes every connection, frees the port, and returns when all goroutines have
-// ended. Nothing happens if it was closed before.
+// Close closes every connection, releases the port, and returns when all goroutines have ended. Closing again
+// does nothing.
 func (r *Relay) Close() {
 	r.turn.Lock()
 	defer r.turn.Unlock()
@@ -109,7 +108,7 @@ func (r *Relay) Close() {
 	}
 }
 
-// open listens, if the port refuses. Call it with turn.
+// open listens on the port unless the relay listens already. The caller holds turn.
 func (r *Relay) open() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -127,8 +126,7 @@ func (r *Relay) open() error {
 	return nil
 }
 
-// shut makes the port refuse and returns when nothing is left of its connections.
-// Call it with turn.
+// shut makes the port refuse and returns when all its connections have ended. The caller holds turn.
 func (r *Relay) shut() {
 	r.mu.Lock()
 	e := r.entrance
@@ -139,8 +137,8 @@ func (r *Relay) shut() {
 	}
 }
 
-// admit asks the line about bytes that wait (see way.admit), and charges it for those
-// that may go. changed is closed when the answer may be another one.
+// admit returns how many of the waiting bytes may be delivered now (see way.admit), and reserves the line's
+// time for them. changed is closed when the answer may have changed.
 func (r *Relay) admit(d Direction, arrived time.Time,
 	waiting int) (n int, wait time.Duration, changed <-chan struct{}) {
 	r.mu.Lock()
@@ -156,7 +154,7 @@ func (r *Relay) admit(d Direction, arrived time.Time,
 	return n, wait, r.changed
 }
 
-// count adds to what a direction has seen.
+// count adds to the traffic of a direction.
 func (r *Relay) count(d Direction, received, delivered int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

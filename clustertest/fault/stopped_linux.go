@@ -2,8 +2,8 @@ package fault
 
 import "golang.org/x/sys/unix"
 
-// stopped reports whether a child stands still: the kernel says so once the last of
-// its threads does. The answer is left for the next caller.
+// stopped reports whether a child stands still. The kernel reports it once the last thread has stopped. WNOWAIT
+// leaves the report for the next call.
 func stopped(pid int) (bool, error) {
 	var info unix.Siginfo
 	err := unix.Waitid(unix.P_PID, pid, &info, unix.WSTOPPED|unix.WNOHANG|unix.WNOWAIT, nil)

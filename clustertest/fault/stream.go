@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// readSize is the most that is read at once.
+// readSize is the size of the read buffer in bytes.
 const readSize = 32 << 10
 
-// piece is bytes that came in together, or how a connection ended.
+// piece is bytes that were read together, or the end of a connection.
 type piece struct {
 	arrived time.Time
 	data    []byte
-	end     error // io.EOF, net.ErrClosed if it was closed here, else a failure
+	end     error // io.EOF, net.ErrClosed if it was closed here, otherwise a failure
 }
 
-// stream carries one direction of a link until that ends. It reads ahead while
-// delivery waits, so that a delay is a delay and not a thin line.
+// stream carries one direction of a link until it ends. It reads ahead while a delivery waits; a delay
+// therefore does not reduce the throughput.
 func (l *link) stream(d Direction, from, to *net.TCPConn) {
 	q := newQueue()
 	var wg sync.WaitGroup
@@ -29,7 +29,7 @@ func (l *link) stream(d Direction, from, to *net.TCPConn) {
 	wg.Wait()
 }
 
-// receive puts what comes in into the queue until the connection or the queue ends.
+// receive puts the incoming bytes into the queue until the connection or the queue ends.
 func (l *link) receive(d Direction, q *queue, from *net.TCPConn) {
 	buf := make([]byte, readSize)
 	for {
@@ -48,7 +48,7 @@ func (l *link) receive(d Direction, q *queue, from *net.TCPConn) {
 	}
 }
 
-// deliver writes what is in the queue when its time has come, until the end of it.
+// deliver writes each piece of the queue when it is due, up to the end of the connection.
 func (l *link) deliver(d Direction, q *queue, to *net.TCPConn) {
 	for {
 		p, ok := q.take()
@@ -63,7 +63,7 @@ func (l *link) deliver(d Direction, q *queue, to *net.TCPConn) {
 			n, err := to.Write(p.data[:n])
 			l.relay.count(d, 0, n)
 			if err != nil {
-				l.reset(Both) // nobody is there any more: a host would answer with a RST
+				l.reset(Both) // the receiver is gone: a host would answer with a RST
 				return
 			}
 			p.data = p.data[n:]
@@ -78,12 +78,12 @@ func (l *link) deliver(d Direction, q *queue, to *net.TCPConn) {
 	}
 }
 
-// finish passes on how a direction ended.
+// finish passes on the end of a direction.
 func (l *link) finish(end error, to *net.TCPConn) {
 	switch {
 	case errors.Is(end, io.EOF):
 		_ = to.CloseWrite() // it may be closed already
-	case errors.Is(end, net.ErrClosed): // by a reset of one end: the other is not notified
+	case errors.Is(end, net.ErrClosed): // a reset closed one end; the other is not notified
 	default:
 		l.reset(Both)
 	}

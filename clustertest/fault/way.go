@@ -2,22 +2,21 @@ package fault
 
 import "time"
 
-// shares is how many pieces a throttled second is cut into, so that a thin line is
-// thin from the first bytes and not only on the average.
+// shares is the number of parts that a throttled second is cut into. A throttled line is thus slow from the
+// first bytes on, not only on average.
 const shares = 50
 
-// way is what is wrong with one direction. The zero value lets everything pass.
+// way holds the faults of one direction. The zero value lets everything pass.
 type way struct {
 	blackhole bool
 	delay     time.Duration
-	rate      int // bytes a second, 0 for as fast as it goes
+	rate      int // bytes a second, 0 for no limit
 }
 
-// admit decides about bytes that wait to be delivered: n of them may go now, the
-// rest is to be asked about again. If none may, wait says how long that is so,
-// negative: until something changes. Zero bytes are the beginning or the end of a
-// connection. arrived is when they came in, free is when a throttled line has
-// carried what went before.
+// admit decides about the bytes that wait to be delivered. n of them may go now; the caller asks again about
+// the rest. If none may go, wait is the time until the next attempt, negative for "until something changes".
+// Zero waiting bytes stand for the start or the end of a connection. arrived is the time when the bytes came
+// in; free is the time when a throttled line has carried everything before them.
 func (w way) admit(now, arrived, free time.Time, waiting int) (n int, wait time.Duration) {
 	if w.blackhole {
 		return 0, -1
@@ -35,7 +34,7 @@ func (w way) admit(now, arrived, free time.Time, waiting int) (n int, wait time.
 	return waiting, 0
 }
 
-// carry is how long n bytes occupy the line.
+// carry returns how long n bytes occupy the line.
 func (w way) carry(n int) time.Duration {
 	if w.rate <= 0 {
 		return 0

@@ -9,80 +9,82 @@ import (
 	"github.com/goverse/goverse/internal/test/history"
 )
 
-// Names of faults that can excuse an overlap, if Limits say so: what the design does not promise. Any other name
-// is that of a fault which excuses nothing.
+// Names of the faults that Limits can let excuse an overlap, because the design makes no promise about them. A
+// fault of any other name excuses nothing.
 const (
-	LeaseRevoked = history.LeaseRevoked // the lease of a node's session, by another process
-	KeyDeleted   = history.KeyDeleted   // a leader's key, by another process
-	RemovedAlive = history.RemovedAlive // a node, on evidence, though it lived
-	OutsideLeads = history.OutsideLeads // a candidate that is no node, while this node acts in fallback
+	LeaseRevoked = history.LeaseRevoked // another process revoked the lease of a node's session
+	KeyDeleted   = history.KeyDeleted   // another process deleted a leader's key
+	RemovedAlive = history.RemovedAlive // a living node was removed on evidence
+	OutsideLeads = history.OutsideLeads // a candidate that is no node led while this node acted in fallback
 )
 
-// Limits are what a history is judged by. The zero value is for a cluster to which nothing is done that the
-// design does not cover.
+// Limits configures the judgement of a history. The zero value suits a cluster with only those faults that the
+// design covers.
 type Limits struct {
-	// Exempt names the faults that excuse an overlap, such as LeaseRevoked, and how long after it each may
-	// last: until the old leader must have noticed. An overlap is excused if that was done to its older term's
-	// node in that term, and it lies wholly between the fault and the bound. Without an entry nothing is
-	// excused.
+	// Exempt maps the name of each fault that excuses an overlap, such as LeaseRevoked, to the longest time
+	// after it that such an overlap may last: the time by which the old leader must have noticed. An overlap is
+	// excused if the fault hit the node of its older term during that term, and the overlap lies entirely
+	// between the fault and the bound. A fault without an entry excuses nothing.
 	Exempt map[string]time.Duration
-	// Silent is how long a node to which nothing is being done may go without a session, or without a place in
-	// the queue if it stands for election. Default 30 s; it must be more than a node needs to come back.
+	// Silent limits the time that a node without a fault in progress may have no session, or no place in the
+	// queue if it stands for election. The default is 30 s. It must be longer than a node needs to recover.
 	Silent time.Duration
-	// Unserved is how long a shard may have nobody who serves it, while a node that can have shards has a
-	// session and no fault is being done to any node. Default 30 s. A cluster that rightly has nobody to serve
-	// (all its nodes are excluded, or too few) needs a fault that says so.
+	// Unserved limits the time that a shard may have no serving owner while a node that can own shards has a
+	// session and no node has a fault in progress. The default is 30 s. A cluster that rightly serves no
+	// shards, because all its nodes are excluded or there are too few, needs a fault begun for that period.
 	Unserved time.Duration
 }
 
-// Recorder records one process's part of a history. All methods are safe for concurrent use.
+// Recorder records the part of a history that one process sees. All methods are safe for concurrent use.
 type Recorder struct{ inner *history.Recorder }
 
-// Record records in the process of a test and judges it at the test's end: the test fails with the report if a
-// promise was broken. Call it after clustertest.New, so that it ends before the cluster does, and add the nodes
-// to it.
+// Record records in a test's process and judges the history when the test ends. It fails the test with a report
+// if a promise was broken. Call it after clustertest.New, so that it ends before the cluster does, and add the
+// nodes to it.
 func Record(t testing.TB, limits Limits) *Recorder {
 	t.Helper()
 	return &Recorder{history.Record(t, history.Limits(limits))}
 }
 
-// NewRecorder begins a recording for [Check]. Process names this process in reports. Each line goes to w in one
-// Write, at once. The recorder never closes w. An error of writing is returned by Stop; nothing is recorded
-// after it.
+// NewRecorder starts a recording for [Check]. process names this process in reports. Each line goes to w at
+// once, in a single Write. The recorder never closes w. After a write error nothing more is recorded; Stop
+// returns the error.
 func NewRecorder(w io.Writer, process string) *Recorder {
 	return &Recorder{history.NewRecorder(w, process)}
 }
 
-// Add samples a cluster's node, which may be started later, as to leadership, until Stop. A name may be used
-// again for a node that takes the place of one that ended; it is another life then. After Stop it does nothing.
+// Add samples the leadership of a cluster's node until Stop. The node may be started later. A name may be used
+// again for a node that replaces one that ended; the history then has two lives of that name. After Stop, Add
+// does nothing.
 func (r *Recorder) Add(name string, c *cluster.Cluster) { r.inner.Add(history.Of(name, c)) }
 
-// AddWithShards is Add for a node that is asked about each of its shards as well. Give the cluster some dozens,
-// not thousands, by cluster.Sharding.Shards.
+// AddWithShards is Add for a node that is also asked about each of its shards. Configure some dozens of shards,
+// not thousands, with cluster.Sharding.Shards.
 func (r *Recorder) AddWithShards(name string, c *cluster.Cluster) {
 	r.inner.Add(history.Of(name, c).WithShards(c))
 }
 
-// Do does a fault of that name, such as LeaseRevoked, to a node, and records between which instants that was. It
-// returns what f returned; a fault that failed is recorded as well, for it may have worked.
+// Do injects a fault into a node by calling f, and records the fault's name, such as LeaseRevoked, and its
+// start and end. It returns the error of f. A fault that failed is recorded as well, because it may have taken
+// effect.
 func (r *Recorder) Do(node, name string, f func() error) error { return r.inner.Do(node, name, f) }
 
-// Begin records that a fault begins: at a node, or, with node "", at all of them. It ends, and that is recorded,
-// when end is called, or never. Call Begin before the fault is done and end after it is undone. The text is for
-// people.
+// Begin records the start of a fault at a node, or at all nodes if node is "". The fault lasts until end is
+// called, which records its end. Call Begin before the fault is injected, and end after it is undone. text
+// describes the fault in reports.
 func (r *Recorder) Begin(node, name, text string) (end func()) {
 	return r.inner.Begin(node, name, text)
 }
 
-// Stop ends the sampling, waits until it has ended and all is written, and returns the first error of writing.
-// Stopping twice is harmless.
+// Stop ends the sampling, waits until everything is written, and returns the first write error. Stopping twice
+// is harmless.
 func (r *Recorder) Stop() error { return r.inner.Stop() }
 
-// Verdict is what a history proves.
+// Verdict is the judgement of a history.
 type Verdict struct{ inner history.Verdict }
 
-// Check judges what several processes recorded in files of their own. An unfinished last line, which a crash
-// leaves, is ignored. A recording of ten minutes of three nodes is judged in seconds.
+// Check judges the recordings of several processes together. An unfinished last line, which a crash leaves, is
+// ignored. Ten minutes of three nodes are judged in seconds.
 func Check(limits Limits, paths ...string) (Verdict, error) {
 	h, err := history.ReadFiles(paths...)
 	if err != nil {
@@ -94,9 +96,9 @@ func Check(limits Limits, paths ...string) (Verdict, error) {
 // OK reports whether no promise was broken.
 func (v Verdict) OK() bool { return v.inner.OK() }
 
-// Summary is the verdict in one line.
+// Summary returns the verdict in one line.
 func (v Verdict) Summary() string { return v.inner.Summary() }
 
-// String is the report as text: the verdict, what it rests on, and for each finding what the nodes said and what
-// was done to them around it, in time order.
+// String returns the full report: the verdict, the counts it rests on, and for each finding the surrounding
+// claims and faults in time order.
 func (v Verdict) String() string { return v.inner.String() }
