@@ -8,16 +8,15 @@ import (
 )
 
 const (
-	// margin is how much before and after a finding is reported.
+	// margin is the time before and after a finding that is reported with it.
 	margin = 250 * time.Millisecond
-	// aroundLines is how much is reported of one finding: half of it from its beginning,
-	// half from its end.
+	// aroundLines limits the lines reported around one finding: half from the start, half from the end.
 	aroundLines = 120
-	// wide is a window of a sample that is worth a word.
+	// wide is the length from which a sample's window is reported.
 	wide = 5 * time.Millisecond
 )
 
-// start is the first instant recorded.
+// start returns the first recorded instant.
 func (h History) start() Instant {
 	first := forever
 	for _, p := range h.Processes {
@@ -44,8 +43,8 @@ func (h History) start() Instant {
 	return first
 }
 
-// around is what was recorded around a finding, in time order: about its subject, and
-// about leadership.
+// around returns the records around a finding in time order: those about its subject and those about
+// leadership.
 func (h History) around(f Finding) []string {
 	from, to, start := f.From.Add(-margin), f.To.Add(margin), h.start()
 	type event struct {
@@ -122,7 +121,7 @@ func (w Who) String() string {
 	return fmt.Sprintf("%s (%s):", w.Node, w.Process)
 }
 
-// line tells a run without its beginning.
+// line describes a run without its start.
 func (r Run) line(start Instant) string {
 	s := r.claim()
 	if r.State != Unknown {
@@ -162,7 +161,7 @@ func (r Run) claim() string {
 	return fmt.Sprintf("does not serve %v", r.Subject)
 }
 
-// line tells a mark without its beginning.
+// line describes a mark without its start.
 func (m Mark) line(start Instant) string {
 	s := m.Name
 	if m.Text != "" {

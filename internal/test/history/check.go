@@ -6,21 +6,20 @@ import (
 	"time"
 )
 
-// Limits say what a history is judged by.
+// Limits configures the judgement of a history.
 type Limits struct {
-	// Exempt names the marks that excuse an overlap, such as LeaseRevoked, and how
-	// long after the mark each may last: until the old leader must have noticed. An
-	// overlap is excused if its older term's node was so marked in that term, and it
-	// lies wholly between the mark and the bound. Without an entry nothing is excused.
+	// Exempt maps the name of each mark that excuses an overlap, such as LeaseRevoked, to the longest time
+	// after the mark that such an overlap may last: the time by which the old leader must have noticed. An
+	// overlap is excused if the node of its older term was so marked during that term, and the overlap lies
+	// entirely between the mark and the bound. A mark without an entry excuses nothing.
 	Exempt map[string]time.Duration
-	// Silent is how long a node to which nothing is being done may go without a
-	// session, or without a place in the queue if it stands for election. Longer is a
-	// silent stop. Default 30 s; it must be more than a node needs to come back.
+	// Silent limits the time that a node without a fault in progress may have no session, or no place in the
+	// queue if it stands for election. A longer time is a silent stop. The default is 30 s. It must be longer
+	// than a node needs to recover.
 	Silent time.Duration
-	// Unserved is how long a shard may have nobody who serves it, while a node that can
-	// have shards has a session and no fault stands, at whatever node. Default 30 s. A
-	// cluster that rightly has nobody to serve (all its nodes are excluded, or too few)
-	// needs a mark.
+	// Unserved limits the time that a shard may have no serving owner while a node that can own shards has a
+	// session and no node has a fault in progress. The default is 30 s. A cluster that rightly serves no
+	// shards, because all its nodes are excluded or there are too few, needs a mark for that period.
 	Unserved time.Duration
 }
 
@@ -34,9 +33,8 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// Check judges a history. It is a pure function: it reads no clock and keeps nothing,
-// except that a search for a linear order that takes too long is given up, which is a
-// finding of its own. A recording of ten minutes of three nodes is judged in seconds.
+// Check judges a history. It is a pure function, with one exception: a search for a linear order that takes too
+// long is abandoned, and that is a finding of its own. Ten minutes of three nodes are judged in seconds.
 func Check(h History, limits Limits) Verdict {
 	limits = limits.withDefaults()
 	all := h.claims()

@@ -12,17 +12,17 @@ import (
 
 var errFenced = errors.New("the guard does not hold")
 
-// Counter is a register that counts: who holds a lock reads it and writes one more, on no
-// condition but that the lock's guard holds. Reads go through client. The key must be fresh,
-// and nobody else may write it.
+// Counter returns a register that counts. The holder of a lock reads it and writes the next number, on the
+// single condition that the lock's guard holds. Reads go through client. The key must be fresh, and no other
+// program may write it.
 func (r *Recorder) Counter(node string, client *clientv3.Client, key, lock string) *Register {
 	return &Register{rec: r, node: node, client: client, key: key, subject: Lock(lock)}
 }
 
-// Increment reads the counter and writes one more, in two requests, of which the second is
-// made on the condition guard alone; the token is that of the lock. It records both, and blocks until
-// etcd answered or ctx ends. The outcome is refused only if the guard did not hold; that of an
-// increment whose read failed is unknown, and it is not recorded, for nothing was sent.
+// Increment reads the counter and writes the next number, in two requests. guard is the only condition of the
+// second; token is the lock's token. Increment records both requests and blocks until etcd has answered or ctx
+// ends. The outcome is refused only if the guard did not hold. If the read failed, the outcome is unknown and
+// no write is recorded, because none was sent.
 func (g *Register) Increment(ctx context.Context, token int64, guard []clientv3.Cmp) Op {
 	base := g.Read(ctx)
 	op := g.op()
@@ -48,7 +48,7 @@ func (g *Register) Increment(ctx context.Context, token int64, guard []clientv3.
 	return op
 }
 
-// counted is how far a counter has come whose value that is.
+// counted returns the number in a counter's value.
 func counted(value string) int64 {
 	_, number, _ := strings.Cut(value, "=")
 	n, _ := strconv.ParseInt(number, 10, 64) // 0: never written

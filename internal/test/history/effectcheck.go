@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// effects judges what callers were answered of each effect by what stands in the ledger.
+// effects compares the answers that callers got about each effect with the ledger.
 func effects(h History) []Finding {
 	attempts := map[string][]Attempt{}
 	for _, a := range h.Attempts {
@@ -27,17 +27,18 @@ func effects(h History) []Finding {
 	return out
 }
 
-// effect judges one effect. One that is unknown may be tried again when the ledger was shut for
-// it and did not have it; so none can rightly stand there twice, whatever was reported.
+// effect judges one effect. An effect of unknown outcome may be tried again only after the ledger was closed to
+// that attempt without having it. Two entries of an effect are therefore wrong, whatever its callers were
+// answered.
 func effect(name string, attempts []Attempt, entered []Entered) (out []Finding) {
 	slices.SortFunc(attempts, func(a, b Attempt) int { return cmp.Compare(a.Call, b.Call) })
 	wrong := func(k Kind, from, to Instant, format string, args ...any) {
 		out = append(out, Finding{Kind: k, Subject: Effect(name), From: from, To: max(from, to),
 			Text: fmt.Sprintf("effect %q: ", name) + fmt.Sprintf(format, args...)})
 	}
-	unknown := map[int64]bool{} // tokens that some caller was answered
+	unknown := map[int64]bool{} // tokens with an answer of unknown
 	ran := map[int64]Attempt{}
-	by := map[string]Attempt{} // the attempt that made a value
+	by := map[string]Attempt{} // by the value that the attempt writes
 	for _, a := range attempts {
 		by[fmt.Sprintf("%s#%d", a.Process, a.ID)] = a
 		if a.Answer == AnswerUnknown {

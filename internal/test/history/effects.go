@@ -9,37 +9,37 @@ import (
 	"github.com/goverse/goverse/cluster/once"
 )
 
-// EffectRunner runs effects at most once, as a *cluster.Effects does.
+// EffectRunner runs effects at most once, as *cluster.Effects does.
 type EffectRunner interface {
 	Once(ctx context.Context, name string, fn func(ctx context.Context, token int64) ([]byte, error)) (once.Result, error)
 	Resolve(ctx context.Context, name string, token int64, tookPlace bool, value []byte) error
 }
 
-// Answer is what a call of Once said.
+// Answer classifies the result of a call of Once.
 type Answer string
 
 // The answers.
 const (
-	AnswerNone    Answer = ""        // it did not return
+	AnswerNone    Answer = ""        // the call did not return
 	AnswerDone    Answer = "done"    // the effect took place, now or before
-	AnswerFailed  Answer = "failed"  // the function's own error
-	AnswerUnknown Answer = "unknown" // it is not known whether an attempt took place
+	AnswerFailed  Answer = "failed"  // the function returned an error
+	AnswerUnknown Answer = "unknown" // the outcome of an attempt is unknown
 	AnswerNotRun  Answer = "not run" // another error: the function did not run
 )
 
 // Attempt is one call of Once.
 type Attempt struct {
 	Process string  `json:"proc"`
-	ID      int64   `json:"id"` // in that process
+	ID      int64   `json:"id"` // unique in that process
 	Node    string  `json:"node"`
 	Name    string  `json:"name"`
 	Call    Instant `json:"call"`
-	Began   Instant `json:"began,omitempty"` // when the function did; 0: it did not run
-	Token   int64   `json:"token,omitempty"` // that the function was given
+	Began   Instant `json:"began,omitempty"` // start of the function; 0 if it did not run
+	Token   int64   `json:"token,omitempty"` // passed to the function
 	Return  Instant `json:"return,omitempty"`
 	Answer  Answer  `json:"answer,omitempty"`
-	Of      int64   `json:"of,omitempty"`    // the token of the attempt that the answer is about
-	Value   string  `json:"value,omitempty"` // that was answered
+	Of      int64   `json:"of,omitempty"`    // token of the attempt that the answer concerns
+	Value   string  `json:"value,omitempty"` // the value answered
 	Error   string  `json:"error,omitempty"`
 }
 
@@ -68,8 +68,8 @@ func (a Attempt) String() string {
 // resolveEvery is the pause between two attempts of Resolve.
 const resolveEvery = 50 * time.Millisecond
 
-// Effects are effects as one node runs them: each of them is an entry in a ledger. All methods
-// are safe for concurrent use.
+// Effects runs effects as one node and records them. Each effect is an entry in a ledger. All methods are safe
+// for concurrent use.
 type Effects struct {
 	rec     *Recorder
 	node    string
@@ -77,16 +77,16 @@ type Effects struct {
 	ledger  *Ledger
 }
 
-// Effects records what a node does with effects.
+// Effects returns a recording Effects for one node.
 func (r *Recorder) Effects(node string, effects EffectRunner, ledger *Ledger) *Effects {
 	return &Effects{rec: r, node: node, effects: effects, ledger: ledger}
 }
 
 var errOnPurpose = errors.New("it fails before anything took place, on purpose")
 
-// Once runs the effect of that name unless it took place: its function takes that long,
-// without looking at its context, and then enters the effect into the ledger; or it fails
-// before that. Once records the attempt, and blocks as the runner's does.
+// Once runs the named effect unless it took place before, and records the attempt. The effect's function
+// ignores its context and takes the given time; then it enters the effect into the ledger, or, with fails set,
+// returns an error instead. Once blocks as the runner's Once does.
 func (e *Effects) Once(ctx context.Context, name string, takes time.Duration, fails bool) Attempt {
 	a := Attempt{Process: e.rec.process, ID: e.rec.ids.Add(1), Node: e.node, Name: name, Call: Now()}
 	value := fmt.Sprintf("%s#%d", a.Process, a.ID)
@@ -118,9 +118,9 @@ func (e *Effects) Once(ctx context.Context, name string, takes time.Duration, fa
 	return a
 }
 
-// Resolve tries the effect until it is known to have taken place. What is unknown it resolves,
-// as its user has to: it looks into the ledger, which takes nothing from that attempt any more.
-// It blocks until then or until ctx ends, and returns what kept it.
+// Resolve tries the effect until it is known to have taken place. It resolves an unknown outcome as a user
+// must: it closes the ledger to that attempt and reads the outcome from it. It blocks until then or until ctx
+// ends, and returns the last error in the latter case.
 func (e *Effects) Resolve(ctx context.Context, name string, takes time.Duration) error {
 	var kept error
 	for ctx.Err() == nil {

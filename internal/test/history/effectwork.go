@@ -10,29 +10,29 @@ import (
 	"time"
 )
 
-// EffectWork is how nodes run effects: a fresh one comes to be in each period, and all nodes
-// try it at that moment.
+// EffectWork configures the effects that nodes run: one new effect for each period, tried by all nodes at its
+// start.
 type EffectWork struct {
-	// From is when the first one comes to be; the same on all nodes.
+	// From is the start of the first period, the same on all nodes.
 	From Instant
-	// Every is the period.
+	// Every is the length of a period.
 	Every time.Duration
-	// Takes bounds how long the function of one takes.
+	// Takes limits the duration of an effect's function.
 	Takes time.Duration
 }
 
-// name is that of the effect of a period.
+// name returns the name of a period's effect.
 func (w EffectWork) name(period int) string { return fmt.Sprint("effect-", period) }
 
-// period is the present one.
+// period returns the number of the present period.
 func (w EffectWork) period() int { return int(Now().Sub(w.From) / w.Every) }
 
-// attemptsAtOnce is how many attempts of one node are under way at once, at the most.
+// attemptsAtOnce limits the attempts that one node has under way at once.
 const attemptsAtOnce = 8
 
-// Work tries the effect of each period once until ctx ends, not waiting for that of the one
-// before, unless many are under way; then it leaves some out. One of ten functions fails. It
-// blocks until all attempts have ended.
+// Work tries the effect of each period once until ctx ends. It does not wait for the effect of the period
+// before unless attemptsAtOnce are under way; then it skips periods. One of ten functions fails. Work blocks
+// until all attempts have ended.
 func (e *Effects) Work(ctx context.Context, w EffectWork, rnd *rand.Rand) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -55,8 +55,8 @@ func (e *Effects) Work(ctx context.Context, w EffectWork, rnd *rand.Rand) {
 	}
 }
 
-// ResolveAll resolves the effects of all periods so far; see [Effects.Resolve]. It blocks until
-// all have taken place, or ctx ends.
+// ResolveAll resolves the effects of all periods so far; see [Effects.Resolve]. It blocks until all have taken
+// place or ctx ends.
 func (e *Effects) ResolveAll(ctx context.Context, w EffectWork) error {
 	slots := make(chan struct{}, attemptsAtOnce)
 	last := w.period()

@@ -9,19 +9,18 @@ import (
 )
 
 const (
-	// catchUp bounds how long Follow goes on after its context ended.
+	// catchUp limits the time that Follow continues after its context has ended.
 	catchUp = 5 * time.Second
 	// watchAgain is the pause before a watch that ended is opened again.
 	watchAgain = 100 * time.Millisecond
 )
 
-// Follow records etcd's own history of the register, from that revision on; take one
-// from before the first write. One process of a recording does it. It blocks until
-// ctx ends, and then until it has seen what the register holds by then; it returns an
-// error if that took more than 5 s. A watch that ends is opened again where it was.
-// What etcd compacted before it was seen is recorded as a gap.
+// Follow records etcd's own history of the register, from revision from on; pass one from before the first
+// write. Only one process of a recording calls it. It blocks until ctx ends, and then until it has seen the
+// register's content at that time; it returns an error if that takes more than 5 s. A watch that ends is
+// reopened at its last position. Revisions that etcd compacted before they were seen are recorded as a gap.
 func (g *Register) Follow(ctx context.Context, from int64) error {
-	// What follows outlives ctx, by catchUp.
+	// own outlives ctx by catchUp.
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(catchUp, cancel) })()
@@ -55,13 +54,13 @@ func (g *Register) Follow(ctx context.Context, from int64) error {
 	return fmt.Errorf("follow the register %s: its history was seen only before revision %d: %w", g.key, f.next, own.Err())
 }
 
-// follower is how far the history was seen.
+// follower tracks how much of the history was seen.
 type follower struct {
 	g    *Register
-	next int64 // revision
+	next int64 // the first revision not seen yet
 }
 
-// take records what a watch delivered, and reports whether the watch is over.
+// take records the events of a watch response and reports whether the watch is over.
 func (f *follower) take(resp clientv3.WatchResponse) (over bool) {
 	if resp.CompactRevision > f.next {
 		f.g.rec.write(line{Gap: &Gap{Key: f.g.key, From: f.next, To: resp.CompactRevision}})

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// History is what was recorded, of one process or of several, merged. The order
-// within its slices carries no meaning.
+// History holds the records of one process or, merged, of several. The order within its slices has no meaning,
+// except for Effects.
 type History struct {
 	Processes []Process
 	Runs      []Run
@@ -15,84 +15,84 @@ type History struct {
 	Entries   []Entry
 	Gaps      []Gap
 	Attempts  []Attempt
-	Effects   []Entered // alone of all, in the ledger's order
+	Effects   []Entered // in the ledger's order
 	Calls     []ObjectCall
 }
 
-// Process is one that recorded.
+// Process describes one recording process.
 type Process struct {
 	Name string    `json:"name"`
 	PID  int       `json:"pid"`
-	At   Instant   `json:"at"`   // when the recording began
-	Wall time.Time `json:"wall"` // the same moment on the wall clock, for people
+	At   Instant   `json:"at"`   // start of the recording
+	Wall time.Time `json:"wall"` // the same moment on the wall clock, for readers
 }
 
-// Who names one life of a node: a name may be used again after a restart, in
-// another process or in the same.
+// Who identifies one life of a node. A name may be used again after a restart, in another process or in the
+// same one.
 type Who struct {
 	Process string `json:"proc"`
 	Node    string `json:"node"`
 	Life    int    `json:"life,omitempty"` // counted from 0 for each name in a process
 }
 
-// State is coarsely what a node does.
+// State is a coarse description of a node's activity.
 type State string
 
-// The states. Unknown is that of a node that is not asked for it.
+// The states. Unknown is the state of a node that is not asked for one.
 const (
 	Unknown   State = ""
 	Leader    State = "leader"
 	Candidate State = "candidate"  // waits in the queue
-	Observer  State = "observer"   // registered, and does not stand for election
-	Failed    State = "failed"     // registered, and says why its election fails
+	Observer  State = "observer"   // registered, does not stand for election
+	Failed    State = "failed"     // registered, reports that its election fails
 	Stopped   State = "stopped"    // not started yet, or stopped by its program
-	Follower  State = "follower"   // registered, stands for election, and is not queued
-	NoSession State = "no session" // runs, and has none
+	Follower  State = "follower"   // registered, stands for election, not queued
+	NoSession State = "no session" // runs without a session
 )
 
-// idle reports whether a node that stays so has stopped silently.
+// idle reports whether a node that remains in this state has stopped silently.
 func (s State) idle() bool { return s == Follower || s == NoSession }
 
-// Run is a row of equal samples of one node about one subject.
+// Run is a sequence of equal samples of one node about one subject.
 type Run struct {
 	Who
 	Subject Subject `json:"subject,omitempty"`
-	Leads   bool    `json:"leads,omitempty"`   // it claims the subject: leads, serves the shard, holds the lock, is active
-	Shared  bool    `json:"shared,omitempty"`  // it shares the lock
-	Token   int64   `json:"token,omitempty"`   // 0 while it claims nothing, or claims it by none
-	Session int64   `json:"session,omitempty"` // on which it leads, serves the shard, or has the object active
-	State   State   `json:"state,omitempty"`   // of runs about leadership only
+	Leads   bool    `json:"leads,omitempty"`   // claims the subject: leads, serves the shard, holds the lock, is active
+	Shared  bool    `json:"shared,omitempty"`  // shares the lock
+	Token   int64   `json:"token,omitempty"`   // 0 for no claim, or for a claim without a token
+	Session int64   `json:"session,omitempty"` // session on which it leads, serves the shard, or has the object active
+	State   State   `json:"state,omitempty"`   // only in runs about leadership
 	First   Window  `json:"first"`
 	Last    Window  `json:"last"`
 	Count   int     `json:"n"`
 }
 
-// The marks that can excuse an overlap, if [Limits] say so: what the design does not
-// promise. Any other name marks a fault.
+// Names of the marks that [Limits] can let excuse an overlap, because the design makes no promise about them. A
+// mark of any other name excuses nothing.
 const (
 	LeaseRevoked = "lease revoked" // out of band
-	KeyDeleted   = "key deleted"   // of a leader, out of band
-	LockDeleted  = "lock deleted"  // the key of one who holds a lock, out of band
-	RemovedAlive = "removed alive" // on evidence, though it lived
-	// RevokedByEtcd: etcd itself revoked a lease that was renewed: a leader of etcd that was
-	// deposed while it stood still takes the leases for run out by its own clock (etcd #15247).
+	KeyDeleted   = "key deleted"   // a leader's key, out of band
+	LockDeleted  = "lock deleted"  // the key of a lock's holder, out of band
+	RemovedAlive = "removed alive" // a living node, on evidence
+	// RevokedByEtcd marks that etcd itself revoked a renewed lease. A leader of etcd that was deposed while it
+	// stood still considers leases expired by its own clock (etcd #15247).
 	RevokedByEtcd = "revoked by etcd"
-	OutsideLeads  = "outside leads" // a candidate from outside, while this node acts in fallback
+	OutsideLeads  = "outside leads" // a candidate that is no node led while this node acted in fallback
 )
 
-// Mark is a fault or an intervention, done to a node or to all. An intervention took
-// place at some instant from From to To; a fault lasted that long.
+// Mark is a fault or an intervention at one node or at all. An intervention took place at some instant between
+// From and To; a fault lasted from From to To.
 type Mark struct {
-	Process string  `json:"proc"` // that recorded it
-	ID      int64   `json:"id"`   // in that process
+	Process string  `json:"proc"` // process that recorded it
+	ID      int64   `json:"id"`   // unique in that process
 	Node    string  `json:"node,omitempty"`
 	Name    string  `json:"name"`
 	Text    string  `json:"text,omitempty"`
 	From    Instant `json:"from"`
-	To      Instant `json:"to,omitempty"` // 0: it did not end
+	To      Instant `json:"to,omitempty"` // 0 if it did not end
 }
 
-// ended is To, or later than everything.
+// ended returns To, or forever if the mark did not end.
 func (m Mark) ended() Instant {
 	if m.To == 0 {
 		return forever
@@ -100,12 +100,12 @@ func (m Mark) ended() Instant {
 	return m.To
 }
 
-// concerns reports whether m was done to that node.
+// concerns reports whether m applies to the node.
 func (m Mark) concerns(node string) bool { return m.Node == "" || m.Node == node }
 
 const forever Instant = 1<<63 - 1
 
-// Outcome is what came of an operation.
+// Outcome classifies the result of an operation.
 type Outcome string
 
 // The outcomes.
@@ -115,23 +115,23 @@ const (
 	OutcomeRefused  Outcome = "refused"  // because the term was over
 )
 
-// Op is a guarded write to a register, or a read of it. A register that is written by
-// increments alone is a counter.
+// Op is a guarded write to a register, or a read of it. A register that is written only by increments is a
+// counter.
 type Op struct {
 	Process  string  `json:"proc"`
-	ID       int64   `json:"id"` // in that process
+	ID       int64   `json:"id"` // unique in that process
 	Node     string  `json:"node"`
-	Key      string  `json:"key"`               // the register
-	Subject  Subject `json:"subject,omitempty"` // whose claimant writes it
+	Key      string  `json:"key"`               // the register's key
+	Subject  Subject `json:"subject,omitempty"` // claimed by the writer
 	Write    bool    `json:"write,omitempty"`
-	Token    int64   `json:"token,omitempty"`  // of the write, or read
-	Value    string  `json:"value,omitempty"`  // no two writes have the same; "" reads a register never written
+	Token    int64   `json:"token,omitempty"`  // of the write, or read from the register
+	Value    string  `json:"value,omitempty"`  // unique among writes; "" for a read of a register never written
 	Counts   bool    `json:"counts,omitempty"` // the write is an increment: nothing else was written since Base
-	Base     string  `json:"base,omitempty"`   // what the increment had read
+	Base     string  `json:"base,omitempty"`   // value that the increment had read
 	Call     Instant `json:"call"`
-	Return   Instant `json:"return,omitempty"` // 0 if it did not
+	Return   Instant `json:"return,omitempty"` // 0 if it did not return
 	Outcome  Outcome `json:"outcome"`
-	Revision int64   `json:"rev,omitempty"` // etcd's, of the write accepted, or of the write that was read
+	Revision int64   `json:"rev,omitempty"` // etcd's, of the accepted write, or of the write that was read
 	Error    string  `json:"error,omitempty"`
 }
 
@@ -161,18 +161,18 @@ type Entry struct {
 	Token    int64   `json:"token,omitempty"`
 	Value    string  `json:"value,omitempty"`
 	Deleted  bool    `json:"deleted,omitempty"`
-	At       Instant `json:"at"` // when it was delivered
+	At       Instant `json:"at"` // time of delivery
 }
 
-// Gap says that a register's entries from From to before To are not known: etcd had
-// compacted them before the watch reached them.
+// Gap records that a register's entries with revisions from From up to, but not including, To are unknown,
+// because etcd had compacted them before the watch reached them.
 type Gap struct {
 	Key  string `json:"key"`
 	From int64  `json:"from"`
 	To   int64  `json:"to"`
 }
 
-// Merge is everything that was recorded in any of them.
+// Merge returns the union of the histories.
 func Merge(histories ...History) History {
 	var all History
 	for _, h := range histories {

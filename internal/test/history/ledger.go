@@ -9,24 +9,24 @@ import (
 	"os"
 )
 
-// Entered is one line of a ledger: that an effect took place; or Closed: that from there on
-// none counts whose token is not greater.
+// Entered is one line of a ledger. It records that an effect took place; or, with Closed set, that from this
+// line on entries of that effect with this token or a smaller one do not count.
 type Entered struct {
 	Name    string  `json:"name"`
 	Token   int64   `json:"token"`
-	Value   string  `json:"value,omitempty"` // what it returned: the attempt that made it
+	Value   string  `json:"value,omitempty"` // returned by the effect; identifies the attempt
 	Process string  `json:"proc,omitempty"`
 	Closed  bool    `json:"closed,omitempty"`
 	At      Instant `json:"at"`
 }
 
-// Ledger is where effects take place: a file that all processes of a recording append to, so
-// that its order is that of the effects. No fault at etcd or on the way to it reaches it. All
-// methods are safe for concurrent use.
+// Ledger is the place where effects take place: a file that all processes of a recording append to. The order
+// of its lines is the order of the effects. No fault at etcd or in the network reaches it. All methods are safe
+// for concurrent use.
 type Ledger struct{ file *os.File }
 
-// OpenLedger opens the ledger at path, a file of its own for [ReadFiles]; it is created if
-// missing. The caller closes it.
+// OpenLedger opens the ledger at path and creates it if it is missing. The ledger is a file of its own for
+// [ReadFiles]. The caller closes it.
 func OpenLedger(path string) (*Ledger, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o644)
 	if err != nil {
@@ -38,7 +38,7 @@ func OpenLedger(path string) (*Ledger, error) {
 // Close closes the file.
 func (l *Ledger) Close() error { return l.file.Close() }
 
-// Enter is the effect.
+// Enter appends a line, which is the effect.
 func (l *Ledger) Enter(e Entered) error {
 	e.At = Now()
 	text, err := json.Marshal(line{Effect: &e})
@@ -49,9 +49,9 @@ func (l *Ledger) Enter(e Entered) error {
 	return err
 }
 
-// Shut has no effect of that name count any more whose token is not greater, and returns the
-// one that did take place before; false if there was none. So what it says stays true, also if
-// the function of an attempt that was given up goes on.
+// Shut closes the ledger to the named effect under this token and all smaller ones, and returns the entry of
+// this token from before; false if there is none. The answer remains true even if the function of an abandoned
+// attempt continues.
 func (l *Ledger) Shut(name string, token int64) (Entered, bool, error) {
 	if err := l.Enter(Entered{Name: name, Token: token, Closed: true}); err != nil {
 		return Entered{}, false, err
@@ -73,7 +73,7 @@ func (l *Ledger) Shut(name string, token int64) (Entered, bool, error) {
 	return Entered{}, false, nil
 }
 
-// standing are the effects that count, by name, in order.
+// standing returns the entries that count, by name, in order.
 func standing(entered []Entered) map[string][]Entered {
 	shut := map[string]int64{}
 	out := map[string][]Entered{}

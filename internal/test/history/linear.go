@@ -10,37 +10,34 @@ import (
 )
 
 const (
-	// segmentOps is how many operations are searched at once, if they can be cut.
+	// segmentOps is the number of operations that are searched at once, if the history can be cut there.
 	segmentOps = 256
-	// searchTimeout bounds the search of one segment.
+	// searchTimeout limits the search of one segment.
 	searchTimeout = 20 * time.Second
 )
 
-// seen is an operation that had an effect or was answered, with bounds on when it
-// took place.
+// seen is an operation that had an effect or was answered, with bounds on the time when it took place.
 type seen struct {
 	op        Op
 	revision  int64
 	call, ret Instant
 }
 
-// linear reports whether the operations can have taken place one by one, each between
-// its call and its return, as operations of a fenced register.
+// linear reports whether the operations can have taken place one by one, each between its call and its return,
+// as operations of a fenced register.
 //
-// The search is porcupine's, which takes the more the more operations are open at
-// once. Three things keep that small, and lose nothing:
+// The search is porcupine's. Its cost grows with the number of operations that are open at once. Three
+// reductions keep that number small and lose nothing:
 //
-//   - A refused write changes nothing and may be refused at any time (the term ends
-//     before the next one writes), so it is left out. So is a write of unknown outcome
-//     that nobody ever saw.
-//   - One that was seen was carried out before it, or anything later, was seen: it is
-//     not open forever.
-//   - Where no operation is open the history is cut. etcd's revisions only grow, and
-//     say exactly which state stands at the cut: the newest seen before it.
+//   - A refused write changes nothing and may be refused at any time, because the term ends before the next one
+//     writes. It is left out. So is a write of unknown outcome if its value was never seen.
+//   - If the value of a write of unknown outcome was seen, the write took place before that value, or any later one,
+//     was seen. It is therefore not open forever.
+//   - The history is cut where no operation is open. etcd's revisions only grow, and determine the state at the cut:
+//     the newest one seen before it.
 //
-// So 400,000 operations of three clients in ten minutes take two seconds; many clients
-// that read at once can still make the search of a wrong history hopeless, and it is
-// given up then.
+// With these, 400,000 operations of three clients in ten minutes take two seconds. Many clients that read at
+// once can still make the search of a wrong history hopeless; it is then abandoned.
 func (r *register) linear(order []stored, timeout time.Duration) []Finding {
 	var out []Finding
 	var start state
@@ -61,7 +58,7 @@ func (r *register) linear(order []stored, timeout time.Duration) []Finding {
 	return out
 }
 
-// effective are the operations to search, by call.
+// effective returns the operations to search, ordered by call.
 func (r *register) effective(order []stored) []seen {
 	at := map[string]stored{} // by value
 	for _, s := range order {
@@ -77,7 +74,7 @@ func (r *register) effective(order []stored) []seen {
 			open = append(open, s)
 		}
 	}
-	// until[i] is when the first of the i answers with the greatest revisions was there.
+	// until[i] is the return of the earliest of the i answers with the greatest revisions.
 	slices.SortFunc(answered, func(a, b seen) int { return cmp.Compare(b.revision, a.revision) })
 	until := []Instant{forever}
 	for _, s := range answered {
@@ -97,8 +94,7 @@ func (r *register) effective(order []stored) []seen {
 	return out
 }
 
-// segment is how many of the operations are searched next: up to the first cut after
-// segmentOps, or all.
+// segment returns the number of operations to search next: up to the first cut after segmentOps, or all.
 func segment(ops []seen) int {
 	last := ops[0].ret
 	for i, s := range ops {
@@ -118,13 +114,13 @@ func operations(ops []seen) []porcupine.Operation {
 	return out
 }
 
-// state is a register's: what stands in it, and the greatest token that wrote it.
+// state is a register's state: its content, and the greatest token that wrote it.
 type state struct {
 	revision, newest int64
 	value            string
 }
 
-// after is the state that s leaves or was answered, whichever is newer.
+// after returns the state after s: the one that s leaves or was answered, if it is newer than x.
 func (x state) after(s seen) state {
 	if s.revision > x.revision {
 		x.revision, x.value = s.revision, s.op.Value
@@ -133,9 +129,9 @@ func (x state) after(s seen) state {
 	return x
 }
 
-// model is a register that starts in a state, whose revisions grow, and which, if
-// fenced, accepts no write with a smaller token than the greatest so far. An increment takes
-// place where stands what it has read.
+// model returns a register that starts in a state and has growing revisions. If fenced, it accepts no write
+// with a token smaller than the greatest so far. An increment is accepted only if the register holds the value
+// that it had read.
 func model(start state, fenced bool) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return start },
@@ -150,9 +146,8 @@ func model(start state, fenced bool) porcupine.Model {
 	}
 }
 
-// explain says what is wrong with operations that have no linear order: the first that
-// the longest beginning of one leaves out. What only the fence forbids is a stale
-// write, and found as that.
+// explain describes operations that have no linear order: it reports the first operation that the longest
+// partial order leaves out. A violation of the fence alone is a stale write, which is reported elsewhere.
 func (r *register) explain(start state, part []seen, timeout time.Duration) []Finding {
 	result, info := porcupine.CheckOperationsVerbose(model(start, false), operations(part), timeout)
 	switch result {

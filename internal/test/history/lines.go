@@ -9,12 +9,12 @@ import (
 	"os"
 )
 
-// ErrBadLine is matched by the error of reading something that is no recording.
+// ErrBadLine is returned for input that is not a recording.
 var ErrBadLine = errors.New("not a line of a recorded history; record with NewRecorder, one file a process")
 
-// line is one line of a recording: one of these. A line replaces the earlier one
-// about the same run, mark, operation or attempt, so that each can be written as soon as it
-// begins and again as it goes on.
+// line is one line of a recording; exactly one field is set. A line replaces an earlier one about the same run,
+// mark, operation or attempt. Each of these can therefore be written as soon as it begins and again as it
+// continues.
 type line struct {
 	Process *Process `json:"process,omitempty"`
 	Run     *Run     `json:"run,omitempty"`
@@ -28,8 +28,7 @@ type line struct {
 	ObjectCall *ObjectCall `json:"call,omitempty"`
 }
 
-// Read reads what one recorder wrote. An unfinished last line, which a crash leaves,
-// is ignored.
+// Read reads the output of one recorder. An unfinished last line, which a crash leaves, is ignored.
 func Read(r io.Reader) (History, error) {
 	in := bufio.NewReaderSize(r, 1<<16)
 	b := builder{runs: map[runKey]int{}, marks: map[opKey]int{}, ops: map[opKey]int{}, attempts: map[opKey]int{},
@@ -81,7 +80,7 @@ type opKey struct {
 	id      int64
 }
 
-// builder puts lines together; each map says where in the history a thing is.
+// builder assembles a history from lines. Each map holds the indexes of records in the history's slices.
 type builder struct {
 	history  History
 	runs     map[runKey]int

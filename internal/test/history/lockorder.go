@@ -9,23 +9,23 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// step is that a lock is taken, or was given up or lost.
+// step takes a lock, or ends a hold of it by release or loss.
 type step struct {
 	term Term
 	take bool
 }
 
-// holders is a lock: who holds it, and the greatest tokens so far.
+// holders is the state of a lock: its present holders, and the greatest tokens so far.
 type holders struct {
-	tokens            string // of those who hold it, " 5 7"
+	tokens            string // of the holders, such as " 5 7 "
 	shared            bool
 	newest, exclusive int64
 }
 
-// lockOrder reports whether the holds of a lock can have been taken and ended one by one, each
-// at an instant that its samples leave open: between when it was asked for and when it was
-// surely held, and between when it was surely still held and when it was seen not to be. Who
-// was robbed of it out of band may have lost it as soon as they were at work.
+// lockOrder reports whether the holds of a lock can have begun and ended one by one, each at an instant that
+// its samples allow. A hold begins between its request and the first sample that certainly found it held. It
+// ends between the last such sample and the one that found it over. A holder that lost the lock out of band may
+// have lost it as soon as the intervention began.
 func lockOrder(c claims, marks []Mark, exempt map[string]time.Duration, timeout time.Duration) []Finding {
 	var ops []porcupine.Operation
 	for _, t := range c.terms {
@@ -66,7 +66,7 @@ func lockOrder(c claims, marks []Mark, exempt map[string]time.Duration, timeout 
 	return []Finding{f}
 }
 
-// robbed is when a mark that exempts overlaps lets the term end at the earliest.
+// robbed returns the earliest instant at which an exempting mark may have ended the term.
 func (t Term) robbed(marks []Mark, exempt map[string]time.Duration) Instant {
 	at := forever
 	for _, m := range marks {
@@ -78,8 +78,9 @@ func (t Term) robbed(marks []Mark, exempt map[string]time.Duration) Instant {
 	return at
 }
 
-// lockModel is a lock that one holds, by a token greater than all before, or several share, by
-// tokens greater than those of all before who did not.
+// lockModel is a lock with either one holder or several that share it. The token of an exclusive holder must be
+// greater than all before. The token of a shared holder must be greater than those of all exclusive holders
+// before.
 var lockModel = porcupine.Model{
 	Init: func() any { return holders{} },
 	Step: func(at, input, _ any) (bool, any) {

@@ -6,27 +6,26 @@ import (
 	"github.com/goverse/goverse/cluster/lock"
 )
 
-// Locks is a registry of locks as one node uses it: each lock that it takes is asked every
-// millisecond whether it is valid, from when it was taken until it is released or says that it
-// is not. All methods are safe for concurrent use.
+// Locks uses a registry of locks as one node and records the holds. Each lock that it takes is asked every
+// millisecond whether it is valid, until it is released or answers no. All methods are safe for concurrent use.
 type Locks struct {
 	held     *sampledClaims
 	registry lock.LockRegistry
 }
 
-// Locks records what a node does with a registry, until Stop.
+// Locks returns a recording Locks for one node. It records until Stop.
 func (r *Recorder) Locks(node string, registry lock.LockRegistry) *Locks {
 	return &Locks{held: r.sample(node, nil), registry: registry}
 }
 
-// Wanted is how a lock is to be taken.
+// Wanted describes the lock to take.
 type Wanted struct {
 	Name        string
 	Shared, Try bool
 }
 
-// Take takes a lock; it blocks and fails as the registry's methods do. Without an error the
-// hold is nil if it was only tried, and is not free.
+// Take takes a lock. It blocks and fails as the registry's methods do. With Try, it returns nil and no error if
+// the lock is not free.
 func (l *Locks) Take(ctx context.Context, w Wanted) (*Hold, error) {
 	var opts []lock.Option
 	if w.Shared {
@@ -48,7 +47,7 @@ func (l *Locks) Take(ctx context.Context, w Wanted) (*Hold, error) {
 	})}, nil
 }
 
-// Hold is a lock that was taken; each counts as a life of its own.
+// Hold is a lock that was taken. Each hold counts as a life of its own.
 type Hold struct {
 	lock.Held
 	claim *claim

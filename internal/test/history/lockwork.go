@@ -13,32 +13,31 @@ import (
 )
 
 const (
-	// lockPatience bounds one wait for a lock.
+	// lockPatience limits one wait for a lock.
 	lockPatience = 10 * time.Second
-	// staleFor is how long a worker that lost its lock tries to write on, at the most: where its
-	// key still stands, nothing refuses it. It is longer than etcd takes to end a lease whose
-	// deadline has passed.
+	// staleFor limits the time that a worker that lost its lock tries to write on; nothing refuses it while its
+	// key exists. It is longer than etcd takes to end a lease after its deadline.
 	staleFor = 2 * time.Second
-	// longHolds is how many holds come to one that lasts ten times as long.
+	// longHolds is the average number of holds among which one lasts ten times as long.
 	longHolds = 8
 )
 
-// LockWork is how nodes work under locks.
+// LockWork configures the work of nodes under locks.
 type LockWork struct {
-	// Locks are their names.
+	// Locks lists the names of the locks.
 	Locks []string
-	// Counters are the registers of these locks, by name; see [Recorder.Counter].
+	// Counters maps the name of each lock to its register; see [Recorder.Counter].
 	Counters map[string]*Register
-	// Hold and Pause bound how long a lock is held, except for one of eight, which is held for
-	// up to ten times as long, and the time until the next one.
+	// Hold limits the time that a lock is held; one hold of eight may last ten times as long. Pause limits the
+	// time until the next lock is taken.
 	Hold, Pause time.Duration
-	// Shared is how many of ten are taken to be shared.
+	// Shared is the number of locks in ten that are taken to be shared.
 	Shared int
 	// Every is the time between two increments under a lock.
 	Every time.Duration
 }
 
-// NewLockWork is work under locks of these names, each with a counter below prefix.
+// NewLockWork returns work under locks of these names, each with a counter below prefix.
 func (r *Recorder) NewLockWork(node string, client *clientv3.Client, prefix string, names ...string) LockWork {
 	w := LockWork{Locks: names, Counters: map[string]*Register{}, Hold: 30 * time.Millisecond,
 		Pause: 100 * time.Millisecond, Shared: 3, Every: 5 * time.Millisecond}
@@ -48,11 +47,11 @@ func (r *Recorder) NewLockWork(node string, client *clientv3.Client, prefix stri
 	return w
 }
 
-// Work takes one lock after the other until ctx ends, at random: some to be shared, a quarter
-// only tried. Who has one to itself increments its counter, others read it. Who
-// loses one goes on until the guard refuses it, as a worker would that does not look at its
-// context, and tries at times to write when it has released. Who does not know what became of a
-// write gives the lock up. It blocks until all it took is released or lost.
+// Work takes one lock after the other, at random, until ctx ends: some shared, a quarter with Try. Under an
+// exclusive lock it increments the lock's counter, under a shared lock it reads it. After it lost a lock it
+// continues until the guard refuses its writes, as a worker would that ignores its context. At times it also
+// writes after it released the lock. After a write of unknown outcome it gives up the lock. Work blocks until
+// all its locks are released or lost.
 func (l *Locks) Work(ctx context.Context, w LockWork, rnd *rand.Rand) {
 	for ctx.Err() == nil {
 		wanted := Wanted{Name: w.Locks[rnd.IntN(len(w.Locks))], Shared: rnd.IntN(10) < w.Shared, Try: rnd.IntN(4) == 0}
@@ -83,8 +82,8 @@ func (w LockWork) under(ctx context.Context, h *Hold, shared bool, hold time.Dur
 		} else if op := increment(); op.Outcome == OutcomeRefused {
 			break
 		} else if op.Outcome == OutcomeUnknown && op.Value != "" {
-			// It was sent, and etcd may carry it out as long as the lock's key stands, also after
-			// what would be written next: a member of etcd that stood still had it.
+			// The write was sent, and etcd may execute it while the lock's key exists, even after a later
+			// write: a member of etcd that stood still once held such a write back.
 			goesOn = false
 			break
 		}
@@ -94,14 +93,14 @@ func (w LockWork) under(ctx context.Context, h *Hold, shared bool, hold time.Dur
 	}
 	attempt, cancel := context.WithTimeout(context.WithoutCancel(ctx), attemptTimeout)
 	defer cancel()
-	_ = h.Release(attempt) // one that was lost says so, and the history knows
+	_ = h.Release(attempt) // a lost lock returns an error, and the history records the loss
 	if goesOn && !shared {
 		increment()
 	}
 }
 
-// Obtain takes each of the locks for itself once and releases it. It blocks until it has, or
-// ctx ends, and returns what kept it; one that it had and lost with the session it had.
+// Obtain takes each of the locks exclusively, once, and releases it. It blocks until it has or ctx ends, and
+// returns the error. A lock that was taken and then lost with its session is no error.
 func (l *Locks) Obtain(ctx context.Context, names ...string) error {
 	for _, name := range names {
 		h, err := l.Take(ctx, Wanted{Name: name})

@@ -8,38 +8,35 @@ import (
 	"github.com/goverse/goverse/cluster/election"
 )
 
-// Node is how a recorder asks a node. Name and Leads are required, and Serves if there
-// is Shards. The functions are called from one goroutine of the recorder's, often, and
-// must not block.
+// Node holds the functions by which a recorder asks a node. Name and Leads are required; with Shards, so is
+// Serves. The functions are called often, from one goroutine of the recorder, and must not block.
 type Node struct {
-	// Name is the node's in reports and marks: its address, or anything as short.
+	// Name identifies the node in reports and marks: its address, or another short name.
 	Name string
-	// Leads reports whether the node says, at an instant within the call, that it
-	// leads, and by which token: both must be about the same instant. If it claims to
-	// lead without a term, the token is 0.
+	// Leads reports whether the node claims to lead, and its token. Both must be true of the same instant
+	// within the call. A node that claims to lead without a term returns token 0.
 	Leads func() (leads bool, token int64)
-	// Shards is how many shards there are, 0 while that is not known yet. Each is asked
-	// for every millisecond, so it should be some dozens. Without it nothing is known of
+	// Shards returns the number of shards, 0 while that is not known yet. Each shard is asked for every
+	// millisecond, so the number should be some dozens. Without Shards the history contains nothing about
 	// shards.
 	Shards func() int
-	// Serves reports whether the node says, at an instant within the call, that it serves
-	// a shard, and under which epoch: both must be about the same instant.
+	// Serves reports whether the node claims to serve a shard, and the epoch. Both must be true of the same
+	// instant within the call.
 	Serves func(shard int) (epoch int64, ok bool)
-	// Session names the session that it leads and serves shards on, 0 between two. An owner
-	// with another session is another owner: the epoch must be another one too. Without it all
-	// sessions of a node are taken for one.
+	// Session returns the id of the session on which the node leads and serves shards, 0 between two sessions.
+	// An owner with another session is another owner, and must have another epoch. Without Session, all
+	// sessions of a node count as one.
 	Session func() int64
-	// State is coarsely what the node does; without it silent stops are not found.
+	// State returns a coarse description of the node's activity. Without it silent stops are not found.
 	State func() State
-	// Subscribe returns a channel that signals changes of the answers and is never
-	// closed, and a function that ends the subscription. While that is not possible
-	// yet it returns nils, and is called again. Without it a change is seen by the
-	// next sample only.
+	// Subscribe returns a channel that signals changes of the answers and is never closed, and a function that
+	// ends the subscription. It returns nils while that is not possible yet, and is called again. Without
+	// Subscribe only the next sample sees a change.
 	Subscribe func() (changed <-chan struct{}, cancel func())
 }
 
-// Of asks a cluster's node, which may be started later, about leadership; see
-// [Node.WithShards].
+// Of returns a Node that asks a cluster's node about leadership. The cluster may be started later.
+// [Node.WithShards] adds its shards.
 func Of(name string, c *cluster.Cluster) Node {
 	return Node{
 		Name:    name,
@@ -71,8 +68,8 @@ func Of(name string, c *cluster.Cluster) Node {
 	}
 }
 
-// WithShards is n, asked about the shards of that cluster's node as well. Give the cluster
-// few of them, by Sharding.Shards.
+// WithShards returns a copy of n that is also asked about the shards of the cluster's node. Configure few
+// shards, with cluster.Sharding.Shards.
 func (n Node) WithShards(c *cluster.Cluster) Node {
 	n.Shards = func() int {
 		if !c.Status().State.Running() {
@@ -84,10 +81,9 @@ func (n Node) WithShards(c *cluster.Cluster) Node {
 	return n
 }
 
-// leads asks whether the node leads between two looks at its term. A term that was the
-// same before and after is the one that was answered for. If one begins or ends
-// meanwhile it asks again; but if there is none again and again, the answer is wrong,
-// and that must not be hidden.
+// leads asks for the term before and after it asks whether the node leads. If both terms are the same, the
+// answer was about that term. If a term begins or ends meanwhile, leads asks again. If there is no term each
+// time, the answer is wrong, and leads returns it with token 0, so that it is reported.
 func leads(isLeader func() bool, term func() election.Term) (bool, int64) {
 	for range 10 {
 		before, yes, after := term(), isLeader(), term()
@@ -123,7 +119,7 @@ func stateOf(c *cluster.Cluster) State {
 	return Follower
 }
 
-// TermOf is the term that a cluster's node leads by now, for [Register.Work].
+// TermOf returns a function that returns the present term of a cluster's node, for [Register.Work].
 func TermOf(c *cluster.Cluster) func() Fenced {
 	return func() Fenced {
 		if t := c.Term(); t != nil {

@@ -9,16 +9,16 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// ObjectCall is one call of an object that counts, until it was answered; its caller repeated it, by the same
-// request id, until then.
+// ObjectCall is one call of an object that counts. The caller repeats it with the same request id until it is
+// answered.
 type ObjectCall struct {
 	Process string  `json:"proc"`
-	ID      int64   `json:"id"` // in that process
+	ID      int64   `json:"id"` // unique in that process
 	Object  Subject `json:"object"`
-	Adds    bool    `json:"adds,omitempty"`  // 1 to what was counted; else it reads that
-	Value   int64   `json:"value,omitempty"` // what was counted then, as it was answered
+	Adds    bool    `json:"adds,omitempty"`  // adds 1 to the object's count; otherwise only reads it
+	Value   int64   `json:"value,omitempty"` // the count answered
 	Call    Instant `json:"call"`
-	Return  Instant `json:"return,omitempty"` // 0: it was not answered
+	Return  Instant `json:"return,omitempty"` // 0 if it was not answered
 }
 
 func (c ObjectCall) String() string {
@@ -32,7 +32,8 @@ func (c ObjectCall) String() string {
 	return fmt.Sprintf("%s, answered %d", what, c.Value)
 }
 
-// ObjectCall records that a call is made, of an object that counts; answered records what it has counted.
+// ObjectCall records the start of a call to an object that counts. answered records the count that was
+// returned.
 func (r *Recorder) ObjectCall(object Subject, adds bool) (answered func(value int64)) {
 	c := ObjectCall{Process: r.process, ID: r.ids.Add(1), Object: object, Adds: adds, Call: Now()}
 	r.write(line{ObjectCall: &c})
@@ -43,13 +44,14 @@ func (r *Recorder) ObjectCall(object Subject, adds bool) (answered func(value in
 	}
 }
 
-// objectOrders finds the objects whose calls can not have taken place one by one, each between its call and its
-// answer. While there may be two activations, as the limits exempt it, a read may be answered from the memory of
-// the older one, and is left out; nothing excuses an increment, for the store has the newer one's epoch.
+// objectOrders finds the objects with calls that cannot have taken place one by one, each between its call and
+// its answer. While the limits exempt a second activation, the older one may answer a read from its memory, so
+// such reads are left out. Nothing excuses an increment, because the store refuses epochs older than the
+// newest.
 func objectOrders(h History, exempt map[string]time.Duration, timeout time.Duration) []Finding {
 	of := map[Subject][]ObjectCall{}
 	for _, c := range h.Calls {
-		if c.Adds || c.Return != 0 && !c.excused(h.Marks, exempt) { // a read that was not answered says nothing
+		if c.Adds || c.Return != 0 && !c.excused(h.Marks, exempt) { // an unanswered read shows nothing
 			of[c.Object] = append(of[c.Object], c)
 		}
 	}
@@ -110,7 +112,7 @@ var countingModel = porcupine.Model{
 	},
 }
 
-// misfit is the first of n operations that the longest beginning of a linear order leaves out.
+// misfit returns the first of n operations that the longest partial linear order leaves out.
 func misfit(info porcupine.LinearizationInfo, n int) (at int, ok bool) {
 	placed := map[int]bool{}
 	for _, ids := range info.PartialLinearizations()[0] {

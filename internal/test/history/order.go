@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// register is what was recorded of one register.
+// register holds the records of one register.
 type register struct {
 	key     string
 	subject Subject
@@ -16,7 +16,7 @@ type register struct {
 	gaps    []Gap
 }
 
-// registers are all of them, by key.
+// registers returns all registers, ordered by key.
 func registers(h History) []*register {
 	of := map[string]*register{}
 	at := func(key string) *register {
@@ -42,8 +42,8 @@ func registers(h History) []*register {
 	return out
 }
 
-// check judges the register by the terms of those who write it: first the order that etcd itself gave to what was
-// written, and, if that is sound, whether what its clients saw agrees with it.
+// check judges the register against the terms of its writers. It first checks the order that etcd itself gave
+// to the writes. If that is sound, it checks whether the answers that clients got agree with it.
 func (r *register) check(terms []Term) []Finding {
 	order, found := r.order()
 	found = append(found, r.lost(order)...)
@@ -58,14 +58,14 @@ func (r *register) check(terms []Term) []Finding {
 	return found
 }
 
-// stored is one state of a register, and the write that made it.
+// stored is one state of a register with the write that made it.
 type stored struct {
 	Entry
 	by Op
 }
 
-// order puts together, from the watch and from what clients were answered, which states
-// the register had at which revision. What does not fit is a finding.
+// order combines the events of the watch with the answers to clients into the states of the register by
+// revision. Contradictions are findings.
 func (r *register) order() ([]stored, []Finding) {
 	writes := map[string]Op{} // by value
 	at := map[int64]Entry{}   // by revision
@@ -117,8 +117,8 @@ func (r *register) order() ([]stored, []Finding) {
 	return out, found
 }
 
-// lost finds writes that etcd accepted at a revision at which a watch that saw what
-// was before and after did not see them.
+// lost finds accepted writes that are missing in etcd's history although the watch saw revisions before and
+// after them.
 func (r *register) lost(order []stored) []Finding {
 	if len(r.entries) == 0 {
 		return nil
@@ -141,12 +141,12 @@ func (r *register) lost(order []stored) []Finding {
 	return out
 }
 
-// stale finds writes of lost terms that were accepted: those after a write with a
-// greater token, in etcd's own order, and those that were begun when a term with a
-// greater token surely had begun. The terms are in the order of Begun.
+// stale finds accepted writes of lost terms. These are writes that follow one with a greater token in etcd's
+// own order, and writes called after a term with a greater token had certainly begun. The terms are in the
+// order of Begun.
 func (r *register) stale(order []stored, terms []Term) []Finding {
 	var out []Finding
-	var newest stored // with the greatest token so far
+	var newest stored // the write with the greatest token so far
 	for _, s := range order {
 		f := Finding{Kind: Stale, From: s.by.Call, To: s.At, Ops: []Op{s.by}}
 		if s.Token < newest.Token {

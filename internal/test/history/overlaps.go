@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// sessionOf is a session of a node.
+// sessionOf identifies a session of a node.
 type sessionOf struct {
 	process, node string
 	session       int64
 }
 
-// sessions are those on which something was claimed, each with when it was seen first.
+// sessions returns the sessions on which something was claimed, each with the instant it was first seen.
 func (h History) sessions() map[sessionOf]Instant {
 	seen := map[sessionOf]Instant{}
 	for _, r := range h.Runs {
@@ -26,14 +26,14 @@ func (h History) sessions() map[sessionOf]Instant {
 	return seen
 }
 
-// overlaps finds the pairs of terms of a subject that surely stood at one instant and do not
-// share it, and tells those apart that the limits exempt. The terms are in the order of Begun.
+// overlaps finds the pairs of terms of a subject that certainly existed at one instant and do not share it. It
+// returns those that the limits exempt separately. The terms are in the order of Begun.
 func overlaps(terms []Term, sessions map[sessionOf]Instant, marks []Mark,
 	exempt map[string]time.Duration) (found, excused []Finding) {
 	for i, x := range terms {
 		for _, y := range terms[i+1:] {
 			if y.Begun() >= x.Ended() {
-				break // as have all that follow
+				break // all that follow have begun even later
 			}
 			if !x.surely(y) || x.Shared && y.Shared {
 				continue
@@ -50,7 +50,7 @@ func overlaps(terms []Term, sessions map[sessionOf]Instant, marks []Mark,
 	return found, excused
 }
 
-// overlap describes one: the older term, by its token, first.
+// overlap describes an overlap, with the older term, by token, first.
 func overlap(x, y Term) Finding {
 	if y.Token < x.Token {
 		x, y = y, x
@@ -58,17 +58,18 @@ func overlap(x, y Term) Finding {
 	f := Finding{Kind: Overlap, Subject: x.Subject, Terms: []Term{x, y},
 		From: max(x.Begun(), y.Begun()), To: min(x.Ended(), y.Ended())}
 	if f.From > f.To {
-		// One of them was seen once, within the other: at some instant in between.
+		// One term was seen only once, within the other: the overlap was at some instant in between.
 		f.From, f.To, f.instant = f.To, f.From, true
 	}
 	f.Text = fmt.Sprintf("%s: %v, and %v", x.Subject.several(), x, y)
 	return f
 }
 
-// excuse is the mark that exempts an overlap: its name is one that the limits give a bound to and that can
-// excuse one about the subject, it was done to the node of the older term while that term can have stood, or the
-// session on which it stood, or if it was done to the key alone, while that can have stood: a node can begin to lead
-// by a view in which its key stands still. And the overlap lies between it and the bound.
+// excuse returns the mark that exempts an overlap. The limits must have a bound for the mark, the mark must be
+// able to excuse an overlap about the subject, and it must apply to the node of the older term. The mark must
+// end after the older term, or the session it is on, may have begun. A deletion of the key counts from when the
+// key may have existed, because a node can begin to lead by a view that still shows its deleted key. The
+// overlap must lie between the mark and the bound.
 func excuse(f Finding, sessions map[sessionOf]Instant, marks []Mark, exempt map[string]time.Duration) (Mark, bool) {
 	older := f.Terms[0]
 	since := older.notBefore
@@ -77,7 +78,7 @@ func excuse(f Finding, sessions map[sessionOf]Instant, marks []Mark, exempt map[
 	}
 	for _, m := range marks {
 		bound, named := exempt[m.Name]
-		done := max(m.From, m.To) // an intervention whose end is not known excuses no longer for it
+		done := max(m.From, m.To) // an intervention without a known end gets no longer bound
 		began := since
 		if m.Name == KeyDeleted {
 			began = min(began, older.queued)
@@ -87,7 +88,7 @@ func excuse(f Finding, sessions map[sessionOf]Instant, marks []Mark, exempt map[
 		}
 		within := m.From <= f.From && f.To <= done.Add(bound)
 		if f.instant {
-			within = m.From <= f.To && f.From <= done.Add(bound) // it can have been
+			within = m.From <= f.To && f.From <= done.Add(bound) // it is possible
 		}
 		if within {
 			return m, true

@@ -5,18 +5,17 @@ import (
 	"time"
 )
 
-// Pauses sums up for how long nobody claimed a subject.
+// Pauses summarizes the times during which no node claimed a subject.
 type Pauses struct {
 	Count           int
 	Median, Longest time.Duration // 0 without any
 }
 
-// Pauses are the times between the terms of a subject, in time order: from when the last
-// claim surely still stood to when the next one surely did, so that none was longer. It is
-// 0 where they overlap.
+// Pauses returns the pauses between the terms of a subject, in time order. Each is the longest that it can have
+// been: from the certain end of the last claim to the certain start of the next. It is 0 where terms overlap.
 func (v Verdict) Pauses(s Subject) []time.Duration { return slices.Clone(v.pauses[s]) }
 
-// pauses are those between terms, which are in the order of Begun.
+// pauses returns the pauses between terms, which are in the order of Begun.
 func pauses(terms []Term) []time.Duration {
 	var out []time.Duration
 	var until Instant

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Recorder writes one process's part of a history, a JSON line for each thing. All
-// methods are safe for concurrent use.
+// Recorder records the part of a history that one process sees, as JSON lines. All methods are safe for
+// concurrent use.
 type Recorder struct {
 	process string
 	ids     atomic.Int64
@@ -20,15 +20,14 @@ type Recorder struct {
 
 	mu      sync.Mutex
 	w       io.Writer
-	err     error // the first of writing
+	err     error // the first write error
 	lives   map[string]int
 	stopped bool
 }
 
-// NewRecorder begins a recording. Process names this process in reports; its id is
-// added, so that a process that is started again is another one. Each line goes to w
-// in one Write, at once. The recorder never closes w. An error of writing is reported by
-// Stop; nothing is recorded after it.
+// NewRecorder starts a recording. process names this process in reports; its pid is appended, so a restarted
+// process is another one. Each line goes to w at once, in a single Write. The recorder never closes w. After a
+// write error nothing more is recorded; Stop returns the error.
 func NewRecorder(w io.Writer, process string) *Recorder {
 	r := &Recorder{process: fmt.Sprintf("%s/%d", process, os.Getpid()), w: w,
 		stop: make(chan struct{}), lives: map[string]int{}}
@@ -36,9 +35,9 @@ func NewRecorder(w io.Writer, process string) *Recorder {
 	return r
 }
 
-// Add samples a node every millisecond, at once when it signals a change, until
-// Stop. A name may be used again for a node that takes the place of one that ended;
-// it is another life then. After Stop it does nothing.
+// Add samples a node every millisecond, and at once when it signals a change, until Stop. A name may be used
+// again for a node that replaces one that ended; the history then has two lives of that name. After Stop, Add
+// does nothing.
 func (r *Recorder) Add(n Node) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -51,9 +50,8 @@ func (r *Recorder) Add(n Node) {
 	r.wg.Go(s.run)
 }
 
-// Stop ends the sampling, waits until it has ended and all is written, and returns
-// the first error of writing. Marks and operations are still recorded. Stopping
-// twice is harmless.
+// Stop ends the sampling, waits until everything is written, and returns the first write error. Marks and
+// operations are still recorded afterwards. Stopping twice is harmless.
 func (r *Recorder) Stop() error {
 	r.mu.Lock()
 	if !r.stopped {
@@ -67,9 +65,9 @@ func (r *Recorder) Stop() error {
 	return r.err
 }
 
-// Begin records that a fault begins: at a node, or, with node "", at all of them.
-// It ends, and that is recorded, when end is called, or never. Call Begin before
-// the fault is done and end after it is undone: the marked time is to cover it.
+// Begin records the start of a fault at a node, or at all nodes if node is "". The fault lasts until end is
+// called, which records its end. Call Begin before the fault is injected, and end after it is undone, because
+// the mark must cover it.
 func (r *Recorder) Begin(node, name, text string) (end func()) {
 	m := Mark{Process: r.process, ID: r.ids.Add(1), Node: node, Name: name, Text: text, From: Now()}
 	r.write(line{Mark: &m})
@@ -80,29 +78,28 @@ func (r *Recorder) Begin(node, name, text string) (end func()) {
 	}
 }
 
-// Do does an intervention and records between which instants that was. It returns
-// what f returned; one that failed is recorded as well, for it may have worked.
+// Do makes an intervention by calling f, and records its start and end. It returns the error of f. A failed
+// intervention is recorded as well, because it may have taken effect.
 func (r *Recorder) Do(node, name string, f func() error) error {
 	end := r.Begin(node, name, "")
 	defer end()
 	return f()
 }
 
-// Mark records an intervention after the fact, such as one that was found in a log.
-// Process and ID are set by the recorder.
+// Mark records an intervention after the fact, for example one found in a log. The recorder sets Process and
+// ID.
 func (r *Recorder) Mark(m Mark) {
 	m.Process, m.ID = r.process, r.ids.Add(1)
 	r.write(line{Mark: &m})
 }
 
-// write hands lines to the writer, in one piece: a crash then leaves at most half of
-// the last one.
+// write passes lines to the writer in one piece. A crash then leaves at most one unfinished line.
 func (r *Recorder) write(lines ...line) {
 	var text []byte
 	for _, l := range lines {
 		one, err := json.Marshal(l)
 		if err != nil {
-			panic("history: " + err.Error()) // plain structs always can be
+			panic("history: " + err.Error()) // plain structs can always be encoded
 		}
 		text = append(append(text, one...), '\n')
 	}

@@ -13,19 +13,18 @@ import (
 	"github.com/goverse/goverse/cluster/election"
 )
 
-// attemptTimeout bounds one operation of Work.
+// attemptTimeout limits one operation of Work.
 const attemptTimeout = 2 * time.Second
 
-// Fenced is a term whose transactions etcd refuses when it is over: a
-// [election.Term], or what a test puts in its place.
+// Fenced is a term with transactions that etcd refuses once the term is over: an [election.Term], or a test's
+// substitute.
 type Fenced interface {
 	Token() int64
 	Txn(ctx context.Context) clientv3.Txn
 }
 
-// Register is one key that the leader of the moment writes, or a shard's owner, each time
-// something that was never written before, and that anybody reads. All methods are safe
-// for concurrent use.
+// Register is one key that the present leader, or a shard's owner, writes with a new value each time, and that
+// all nodes read. All methods are safe for concurrent use.
 type Register struct {
 	rec     *Recorder
 	node    string
@@ -34,25 +33,23 @@ type Register struct {
 	subject Subject
 }
 
-// Register is the register at key as a node uses it: reads go through client, writes
-// through the terms given to Write. The key must be fresh, and nobody else may write
-// it: whatever else is found there is reported.
+// Register returns the register at key for one node. Reads go through client, writes through the terms passed
+// to Write. The key must be fresh, and no other program may write it: any other value found there is reported.
 func (r *Recorder) Register(node string, client *clientv3.Client, key string) *Register {
 	return &Register{rec: r, node: node, client: client, key: key}
 }
 
-// ShardRegister is a register that a shard's owner writes, under its epoch. An epoch is
-// what the store compares: Fenced has to let etcd refuse a write whose epoch is smaller
-// than one that the register has seen, and every owner has to write before it serves.
-// Only then does a write that was accepted after the next owner had begun to serve, which
-// is reported, break a promise.
+// ShardRegister returns a register that a shard's owner writes under its epoch. The Fenced passed to Write must
+// let etcd refuse a write under an epoch smaller than one that the register has seen, and every owner must
+// write before it serves. Only under these conditions does a write break a promise if it is accepted after the
+// next owner has begun to serve; such writes are reported.
 func (r *Recorder) ShardRegister(node string, client *clientv3.Client, key string, shard int) *Register {
 	return &Register{rec: r, node: node, client: client, key: key, subject: Shard(shard)}
 }
 
-// Write makes one guarded write and records it, before it is sent and when it is
-// answered. It blocks until etcd answered or ctx ends. The outcome is refused only if
-// the error matches election.ErrTermOver; any other error leaves it open.
+// Write makes one guarded write and records it, before it is sent and when it is answered. It blocks until etcd
+// has answered or ctx ends. The outcome is refused only if the error matches election.ErrTermOver; after any
+// other error it is unknown.
 func (g *Register) Write(ctx context.Context, term Fenced) Op {
 	op := g.op()
 	op.Write, op.Token = true, term.Token()
@@ -72,8 +69,8 @@ func (g *Register) Write(ctx context.Context, term Fenced) Op {
 	return op
 }
 
-// Read makes one linearizable read and records it when it is answered; one that
-// fails says nothing. It blocks until etcd answered or ctx ends.
+// Read makes one linearizable read and records it when it is answered. A read that fails is not recorded. Read
+// blocks until etcd has answered or ctx ends.
 func (g *Register) Read(ctx context.Context) Op {
 	op := g.op()
 	resp, err := g.client.Get(ctx, g.key)
@@ -91,9 +88,9 @@ func (g *Register) Read(ctx context.Context) Op {
 	return op
 }
 
-// Work reads, and writes while term says that this node leads, once in every until
-// ctx ends. It goes on with a term that is over until etcd or the term refuses it: that is
-// what the fence is for. An operation without an answer is given up after 2 s.
+// Work reads once in every period until ctx ends, and also writes while term returns a term. It continues with
+// a term that is over until etcd or the term refuses a write, in order to test the fence. An operation without
+// an answer is abandoned after 2 s.
 func (g *Register) Work(ctx context.Context, every time.Duration, term func() Fenced) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -127,11 +124,10 @@ func (g *Register) op() Op {
 		Outcome: OutcomeUnknown}
 }
 
-// encode puts the token in front, so that etcd's own history of the key shows it.
+// encode puts the token in front of the value; etcd's own history of the key then shows it.
 func encode(token int64, value string) string { return fmt.Sprintf("%d %s", token, value) }
 
-// decode is the opposite; what it cannot take apart is a value with token 0, which
-// nobody wrote.
+// decode reverses encode. It returns text of another form as a value with token 0, which no recorder writes.
 func decode(stored []byte) (token int64, value string) {
 	first, rest, ok := strings.Cut(string(stored), " ")
 	token, err := strconv.ParseInt(first, 10, 64)

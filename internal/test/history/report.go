@@ -8,20 +8,19 @@ import (
 )
 
 const (
-	fullFindings = 10  // reported with what was around them
-	listed       = 100 // reported in a line
+	fullFindings = 10  // reported with their surroundings
+	listed       = 100 // reported in one line
 )
 
-// String is the report as text.
+// String returns the full report as text.
 func (v Verdict) String() string {
 	var b strings.Builder
 	v.report(&b)
 	return b.String()
 }
 
-// WriteTo writes the report: the verdict in a line, what it rests on, and for each
-// finding what the nodes said, what was done to them and what was written around it,
-// in time order. Times are in seconds since the recording began.
+// WriteTo writes the report: the verdict in one line, the counts it rests on, and for each finding the
+// surrounding claims, marks and writes in time order. Times are in seconds since the start of the recording.
 func (v Verdict) WriteTo(w io.Writer) (int64, error) {
 	n, err := io.WriteString(w, v.String())
 	return int64(n), err
@@ -57,7 +56,7 @@ func (v Verdict) report(b *strings.Builder) {
 	}
 }
 
-// Summary is the verdict in one line.
+// Summary returns the verdict in one line.
 func (v Verdict) Summary() string {
 	var parts []string
 	for _, k := range []Kind{Overlap, Token, Stale, NotLinearizable, Doubled, Lost, Unreported, Silent, Unserved,
@@ -77,7 +76,7 @@ func (v Verdict) Summary() string {
 	return s
 }
 
-// LongestExempt is the length of the longest exempt overlap, 0 without any.
+// LongestExempt returns the length of the longest exempt overlap, 0 without any.
 func (v Verdict) LongestExempt() time.Duration {
 	var longest time.Duration
 	for _, f := range v.Exempt {

@@ -5,18 +5,19 @@ import (
 	"time"
 )
 
-// sampledClaims are the claims of one node that come and go, such as locks that it holds: each is asked every
-// millisecond whether it is valid, from when it began until it is over or says that it is not.
+// sampledClaims samples the claims of one node that come and go, such as its locks. Each claim is asked every
+// millisecond whether it is valid, from its start until it is over or answers no.
 type sampledClaims struct {
 	rec     *Recorder
 	node    string
 	session func() int64
 
 	mu  sync.Mutex
-	all map[*claim]struct{} // not over, as far as is known
+	all map[*claim]struct{} // claims not known to be over
 }
 
-// sample makes the claims of a node, which are asked until Stop. Those without a session are not about one.
+// sample returns a sampler of a node's claims, which are asked until Stop. With a nil session the claims are on
+// no session.
 func (r *Recorder) sample(node string, session func() int64) *sampledClaims {
 	if session == nil {
 		session = func() int64 { return 0 }
@@ -55,7 +56,7 @@ func (s *sampledClaims) run() {
 	}
 }
 
-// claim is one of them; each counts as a life of its own.
+// claim is one sampled claim. Each counts as a life of its own.
 type claim struct {
 	in     *sampledClaims
 	who    Who
@@ -64,10 +65,10 @@ type claim struct {
 
 	mu    sync.Mutex
 	track track
-	over  bool // it was given up, or said that it is not valid
+	over  bool // given up, or answered that it is not valid
 }
 
-// begin asks about a claim to a subject that has not stood before that instant, from now on.
+// begin starts sampling a claim to a subject. The claim did not exist at the instant before.
 func (s *sampledClaims) begin(subject Subject, shared bool, before Instant,
 	valid func() (token int64, ok bool)) *claim {
 	c := &claim{in: s, shared: shared, valid: valid, who: Who{Process: s.rec.process, Node: s.node,
@@ -80,7 +81,7 @@ func (s *sampledClaims) begin(subject Subject, shared bool, before Instant,
 	return c
 }
 
-// look asks once.
+// look samples the claim once.
 func (c *claim) look() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,7 +95,7 @@ func (c *claim) look() {
 	}
 }
 
-// giveUp asks a last time, and reports whether the claim is valid until now.
+// giveUp samples the claim a last time and reports whether it was valid until now.
 func (c *claim) giveUp() bool {
 	c.look()
 	c.mu.Lock()
@@ -104,14 +105,14 @@ func (c *claim) giveUp() bool {
 	return valid
 }
 
-// ended records that a claim that was given up did not stand any more at some instant within w.
+// ended records that a claim that was given up did not exist at some instant within w.
 func (c *claim) ended(w Window) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stoodNot(w)
 }
 
-// flush writes what was not written yet.
+// flush writes the part of the current run that is not written yet.
 func (c *claim) flush() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -120,26 +121,27 @@ func (c *claim) flush() {
 	}
 }
 
-// sample is one, without an answer yet.
+// sample returns a sample without an answer.
 func (c *claim) sample() Run {
 	return Run{Who: c.who, Subject: c.track.subject, Shared: c.shared, Count: 1}
 }
 
-// stoodNot records that the claim did not stand at some instant within w. The lock is held, or nobody else knows c yet.
+// stoodNot records that the claim did not exist at some instant within w. The caller holds c.mu, or has not
+// published c yet.
 func (c *claim) stoodNot(w Window) {
 	one := c.sample()
 	one.First = w
 	c.add(one)
 }
 
-// add records one sample. The lock is held, or nobody else knows c yet.
+// add records one sample. The caller holds c.mu, or has not published c yet.
 func (c *claim) add(one Run) {
 	if lines := c.track.add(one, one.Leads); len(lines) > 0 {
 		c.in.rec.write(lines...)
 	}
 }
 
-// forget: there is nothing more to ask. The lock is held.
+// forget ends the sampling of the claim. The caller holds c.mu.
 func (c *claim) forget() {
 	c.over = true
 	c.in.mu.Lock()

@@ -5,16 +5,16 @@ import "time"
 const (
 	// sampleEvery is the time between two samples of a node.
 	sampleEvery = time.Millisecond
-	// askEvery is the time between two looks at its state, while nothing changes.
+	// askEvery is the time between two queries of its state while nothing changes.
 	askEvery = 100 * time.Millisecond
-	// writeEvery bounds how much of a run that goes on a crash can lose.
+	// writeEvery limits the part of an unchanged run that a crash can lose.
 	writeEvery = 20 * time.Millisecond
-	// maxPause ends a run when nobody looked for so long: the process was paused, or
-	// starved, and what its node did not do meanwhile is not the node's fault.
+	// maxPause is the time without a sample that ends a run: the process was paused or starved, and the node is
+	// not to blame for its inactivity.
 	maxPause = 100 * time.Millisecond
 )
 
-// sampler samples one node. Only its goroutine touches it.
+// sampler samples one node. Only its own goroutine uses it.
 type sampler struct {
 	node  Node
 	who   Who
@@ -24,18 +24,18 @@ type sampler struct {
 
 	changed <-chan struct{}
 	cancel  func()
-	asked   Instant // when state was last asked for
+	asked   Instant // when the state was last queried
 	state   State
 	leads   track
 	shards  []track // by number
 	round   []Run   // the answers of one round, by shard
 }
 
-// track is what is sampled of one subject.
+// track holds the samples of one subject.
 type track struct {
 	subject Subject
-	current Run // goes on; Count is 0 before the first sample
-	written Run // what of it is written
+	current Run // in progress; Count is 0 before the first sample
+	written Run // the part of it that is written
 }
 
 func (s *sampler) run() {
@@ -56,15 +56,16 @@ func (s *sampler) run() {
 	}
 }
 
-// sample asks the node once about everything.
+// sample asks the node all questions once.
 func (s *sampler) sample() {
 	one, before := s.leadership(), s.leads.current
 	if one.Leads != before.Leads || one.Token != before.Token || one.First.After.Sub(s.asked) >= askEvery {
 		s.ask()
 	}
 	if before.Leads && !one.Leads && s.state != NoSession {
-		// Its session may have been confirmed before the state was asked for, in which the sample does not tell why it
-		// did not lead. What leads on by the same term is asked again; a flag that is down for longer is seen.
+		// Its session may have been confirmed before the state was queried, which then does not explain the
+		// answer. If the node still leads by the same term, the new answer is used; a flag that is down for
+		// longer is seen.
 		if again := s.leadership(); again.Leads && again.Token == before.Token && again.Session == before.Session {
 			one = again
 		}
@@ -84,9 +85,9 @@ func (s *sampler) leadership() Run {
 	})
 }
 
-// ask is the run's first sample: whether something is claimed, by which token, and on which session. A claim during
-// which the session changed is asked for again: the process may have stood still between the two questions, and lost
-// its session meanwhile. If that never ends the answers are wrong, and that is not hidden.
+// ask fills in a run's first sample: whether there is a claim, its token, and its session. If the session
+// changed during the question, ask repeats it, because the process may have stood still in between and lost its
+// session. After ten attempts the answers are wrong, and ask returns the last one, so that it is reported.
 func (r Run) ask(session func() int64, claim func() (token int64, ok bool)) Run {
 	r.Session = session()
 	for range 10 {
@@ -105,9 +106,8 @@ func (r Run) ask(session func() int64, claim func() (token int64, ok bool)) Run 
 	return r
 }
 
-// sampleShards asks about one shard after the other: the end of one question is the
-// beginning of the next. Answers between which the session changed are left out: the
-// next round comes soon.
+// sampleShards asks about one shard after the other; the end of one question is the start of the next. If the
+// session changed during the round, its answers are dropped, because the next round follows soon.
 func (s *sampler) sampleShards() (lines []line) {
 	if s.node.Shards == nil {
 		return nil
@@ -132,7 +132,7 @@ func (s *sampler) sampleShards() (lines []line) {
 		return nil
 	}
 	for i, one := range s.round {
-		// That it goes on not serving need not be written: see unserved.
+		// A shard that remains unserved need not be written: see unserved.
 		lines = append(lines, s.shards[i].add(one, one.Leads)...)
 	}
 	return lines
@@ -145,8 +145,8 @@ func (s *sampler) session() int64 {
 	return s.node.Session()
 }
 
-// add makes one more sample part of the track, and returns what is to be written of it:
-// a change at once, and, if alive, that the run goes on.
+// add adds a sample to the track and returns the lines to write: a change at once and, if alive, regularly that
+// the run continues.
 func (t *track) add(one Run, alive bool) []line {
 	one.Last = one.First
 	before := t.current
@@ -166,7 +166,7 @@ func (t *track) add(one Run, alive bool) []line {
 
 func lineOf(r Run) line { return line{Run: &r} }
 
-// rest is what is not written yet.
+// rest returns the lines that are not written yet.
 func (s *sampler) rest() []line {
 	lines := []line{lineOf(s.leads.current)}
 	for i := range s.shards {
@@ -177,8 +177,8 @@ func (s *sampler) rest() []line {
 	return lines
 }
 
-// extend makes one more sample part of the run, or, if it is unlike it or came late,
-// the first of the next run.
+// extend adds a sample to the run. If the sample differs or came late, it becomes the first of the next run,
+// and extend returns false.
 func (r *Run) extend(one Run) bool {
 	if r.Count == 0 || r.Leads != one.Leads || r.Token != one.Token || r.Session != one.Session || r.State != one.State ||
 		one.First.Before.Sub(r.Last.Before) > maxPause {
@@ -190,7 +190,7 @@ func (r *Run) extend(one Run) bool {
 	return true
 }
 
-// ask asks for what need not be known every millisecond.
+// ask queries the state, which need not be known every millisecond, and subscribes to changes.
 func (s *sampler) ask() {
 	s.asked = Now()
 	if s.node.State != nil {

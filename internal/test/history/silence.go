@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// silences finds the nodes that stopped silently: for bound and longer one neither
-// led nor queued nor said why not, or had no session, while nothing was done to it.
-// Time counts only while its recorder looked at it.
+// silences finds the nodes that stopped silently: for at least bound, while no mark concerned it, a node
+// neither led nor was queued and gave no reason, or had no session. Time counts only while its recorder sampled
+// it.
 func silences(lives [][]Run, marks []Mark, bound time.Duration) []Finding {
 	var out []Finding
 	for _, runs := range lives {
@@ -31,8 +31,7 @@ func silences(lives [][]Run, marks []Mark, bound time.Duration) []Finding {
 	return out
 }
 
-// silent judges one period: the longest part of it in which no mark that concerns
-// the node stands.
+// silent judges one idle period by its longest part in which no mark concerns the node.
 func silent(period []Run, marks []Mark, bound time.Duration) []Finding {
 	who, state := period[0].Who, period[len(period)-1].State
 	from, to := leftAlone(period[0].First.After, period[len(period)-1].Last.Before, marks,
@@ -44,8 +43,8 @@ func silent(period []Run, marks []Mark, bound time.Duration) []Finding {
 		Text: fmt.Sprintf("silent stop: %s (%s) is left alone and stays %q", who.Node, who.Process, state)}}
 }
 
-// leftAlone is the longest part of the time from a to b in which none of the marks that
-// concern somebody stands.
+// leftAlone returns the longest part of the time from a to b in which none of the marks selected by concerns is
+// active.
 func leftAlone(a, b Instant, marks []Mark, concerns func(Mark) bool) (from, to Instant) {
 	healthy := func(a, b Instant) {
 		if b.Sub(a) > to.Sub(from) {

@@ -7,26 +7,25 @@ import (
 	"strings"
 )
 
-// Subject is what only one node at a time may claim, or what takes place only once.
+// Subject identifies something that only one node at a time may claim, or that takes place only once.
 type Subject string
 
-// Leadership of the cluster is the subject of whatever names none. The other subjects
-// are shards, where the token of a claim is its epoch, locks, effects and objects, whose token is the epoch
-// of their shard.
+// Leadership is leadership of the cluster, the default subject. The other subjects are shards, locks, effects
+// and objects. The token of a claim to a shard is its epoch; for an object it is the epoch of its shard.
 const Leadership Subject = ""
 
 const ofShard, ofLock, ofEffect, ofObject = "shard ", "lock ", "effect ", "object "
 
-// Shard is ownership of a shard, by its number.
+// Shard returns the subject for ownership of shard n.
 func Shard(n int) Subject { return Subject(fmt.Sprint(ofShard, n)) }
 
-// Lock is a lock, by its name. Several may claim it at once if all of them share it.
+// Lock returns the subject for the named lock. Several nodes may claim it at once if all of them share it.
 func Lock(name string) Subject { return Subject(ofLock + name) }
 
-// Effect is an effect, by its name.
+// Effect returns the subject for the named effect.
 func Effect(name string) Subject { return Subject(ofEffect + name) }
 
-// Object is an object, by its service and its key.
+// Object returns the subject for the object with this service and key.
 func Object(service, key string) Subject { return Subject(ofObject + service + " " + key) }
 
 // IsLock reports whether s is a lock.
@@ -41,7 +40,7 @@ func (s Subject) String() string {
 	return string(s)
 }
 
-// token is what the token of a claim to s is called.
+// token returns the name for the token of a claim to s.
 func (s Subject) token() string {
 	if s.is(ofShard) || s.is(ofObject) {
 		return "epoch"
@@ -49,7 +48,7 @@ func (s Subject) token() string {
 	return "token"
 }
 
-// several are two nodes that claim s at once.
+// several describes two nodes that claim s at once.
 func (s Subject) several() string {
 	switch {
 	case s == Leadership:
@@ -62,8 +61,8 @@ func (s Subject) several() string {
 	return fmt.Sprintf("two owners of %s", string(s))
 }
 
-// excused reports whether a mark of that name can excuse an overlap about s: what is
-// done to a place in one queue does nothing to who has what another one is about.
+// excused reports whether a mark of that name can excuse an overlap about s. A deleted key in one queue does
+// not affect the subjects of other queues.
 func (s Subject) excused(mark string) bool {
 	switch mark {
 	case KeyDeleted, OutsideLeads:
@@ -74,14 +73,14 @@ func (s Subject) excused(mark string) bool {
 	return true
 }
 
-// claims are what was recorded about one subject.
+// claims holds the records of one subject.
 type claims struct {
 	subject Subject
 	lives   [][]Run
 	terms   []Term
 }
 
-// claims are those about each subject, leadership first and always there.
+// claims returns the claims to each subject. Leadership comes first and is always included.
 func (h History) claims() []claims {
 	of := map[Subject][]Run{Leadership: nil}
 	for _, r := range h.Runs {
@@ -98,7 +97,7 @@ func (h History) claims() []claims {
 	return out
 }
 
-// livesOf are the runs of each life of a node, in time order. All are about one subject.
+// livesOf returns the runs of each life of a node, in time order. All runs are about one subject.
 func livesOf(runs []Run) [][]Run {
 	of := map[Who][]Run{}
 	for _, r := range runs {

@@ -6,35 +6,35 @@ import (
 	"slices"
 )
 
-// Term is one unbroken period of samples in which a node says that it leads, by the
-// same token; that it serves a shard, under the same epoch; or that it holds a lock.
+// Term is one unbroken sequence of samples in which a node claims a subject by the same token: it leads, serves
+// a shard under one epoch, holds a lock, or has an object active.
 type Term struct {
 	Who
 	Subject     Subject
 	Token       int64
 	Session     int64  // on which it led, served a shard, or had an object active
-	Shared      bool   // a lock
-	First, Last Window // of the samples, by which it surely stood
-	Count       int    // of samples
+	Shared      bool   // of a lock
+	First, Last Window // samples by which it certainly existed
+	Count       int    // number of samples
 
-	notBefore Instant // it began after this: the node was seen not to claim it, or not seen at all
-	queued    Instant // its key can have stood since then: the node waited in the queue, until it began
-	notAfter  Instant // it ended before this, or when the node was seen for the last time
-	resumed   bool    // it is the one before, between which and this one the node's session was not valid
+	notBefore Instant // it began later: the node was seen without the claim, or not seen at all
+	queued    Instant // its key may exist since then: the node waited in the queue until it began
+	notAfter  Instant // it ended earlier, or when the node was last seen
+	resumed   bool    // it continues the term before, after the node's session was not valid in between
 }
 
-// Begun is the instant by which the term surely had begun.
+// Begun returns the instant by which the term had certainly begun.
 func (t Term) Begun() Instant { return t.First.After }
 
-// Ended is the instant before which the term surely had not ended. It is before
-// Begun if the term was seen once.
+// Ended returns the instant before which the term had certainly not ended. It is before Begun if the term was
+// seen once.
 func (t Term) Ended() Instant { return t.Last.Before }
 
-// surely reports whether t and o stood at one instant, whenever in their windows the
-// samples were taken: t had begun before o ended, and o before t ended.
+// surely reports whether t and o certainly existed at one instant, for every choice of the sampled instants: t
+// had begun before o ended, and o before t ended.
 func (t Term) surely(o Term) bool { return t.Begun() < o.Ended() && o.Begun() < t.Ended() }
 
-// after reports whether every sample of t was taken after every one of o.
+// after reports whether every sample of t was taken after every sample of o.
 func (t Term) after(o Term) bool { return o.Last.After < t.First.Before }
 
 func (t Term) String() string {
@@ -56,7 +56,7 @@ func onSession(id int64) string {
 	return fmt.Sprintf(" on session %x", id)
 }
 
-// terms are all terms of a subject, in the order in which they surely had begun.
+// terms returns all terms of a subject in the order of Begun.
 func terms(lives [][]Run) []Term {
 	var out []Term
 	for _, runs := range lives {
@@ -66,13 +66,13 @@ func terms(lives [][]Run) []Term {
 	return out
 }
 
-// termsOf are the terms of one life of a node, whose runs are given in time order.
+// termsOf returns the terms of one life of a node from its runs in time order.
 func termsOf(runs []Run) []Term {
 	var out []Term
-	open := false   // the last term goes on
-	silent := false // since it ended its node had no valid session
+	open := false   // the last term continues
+	silent := false // the node had no valid session since that term ended
 	seen := -forever
-	waits, queued := false, -forever // in the queue, and since when
+	waits, queued := false, -forever // whether the node waits in the queue, and since when
 	for _, r := range runs {
 		switch {
 		case !r.Leads && r.State == Candidate && !waits:

@@ -5,12 +5,12 @@ import (
 	"testing"
 )
 
-// Record records in the process of a test and judges it at the test's end: the test
-// fails with the report if a promise was broken. Call it after clustertest.New, so
-// that it ends before the cluster does, and add the nodes to it.
+// Record records in a test's process and judges the history when the test ends. It fails the test with a report
+// if a promise was broken. Call it after clustertest.New, so that it ends before the cluster does, and add the
+// nodes to it.
 func Record(t testing.TB, limits Limits) *Recorder {
 	t.Helper()
-	var text bytes.Buffer // the recorder writes under its lock, and Stop takes it
+	var text bytes.Buffer // the recorder writes under its lock; Stop locks it too
 	rec := NewRecorder(&text, t.Name())
 	t.Cleanup(func() {
 		if err := rec.Stop(); err != nil {

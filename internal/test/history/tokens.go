@@ -6,19 +6,21 @@ import (
 	"slices"
 )
 
-// tokens finds the terms of a subject whose token is not greater than that of every term that was surely seen
-// before them, and claims by no token at all. Each is reported once, beside the greatest token before it. Those
-// who share a lock are not compared with each other. Terms that overlap are found as that. A shard's owner that
-// was suspended may go on under the epoch that it had, on the same session, as long as nobody has had it since;
-// so may a leader whose process stood still, by its token, when etcd has confirmed its session. An object may be
-// activated again on its node under the epoch of its shard.
+// tokens finds terms of a subject without a token, and terms with a token no greater than those of all terms
+// that certainly came before. Each is reported once, with the greatest token before it. Terms that share a lock
+// are not compared with each other. Overlaps are not reported here.
+//
+// Three cases may keep a token. The owner of a shard may continue under its epoch after a suspension, on the
+// same session, if no other node had a greater epoch meanwhile. A leader may continue by its token after its
+// process stood still, once etcd has confirmed its session. An object may be activated again on its node under
+// the epoch of its shard.
 func tokens(terms []Term) []Finding {
 	byEnd := slices.Clone(terms)
 	slices.SortFunc(byEnd, func(a, b Term) int { return cmp.Compare(a.Last.After, b.Last.After) })
 	byStart := slices.Clone(terms)
 	slices.SortFunc(byStart, func(a, b Term) int { return cmp.Compare(a.First.Before, b.First.Before) })
 	var out []Finding
-	var every, exclusive *Term // the greatest of those before y
+	var every, exclusive *Term // the greatest before y
 	greater := func(a, b *Term) *Term {
 		if a == nil || b.Token >= a.Token {
 			return b

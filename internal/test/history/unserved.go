@@ -7,10 +7,9 @@ import (
 	"time"
 )
 
-// unserved finds the times in which nobody can have served a shard, for bound and longer,
-// while a node that was asked for it had a session and no fault stood. That a node goes
-// on not serving a shard is not recorded again and again: its leadership, which was
-// sampled in the same breath, shows that it was there.
+// unserved finds the times of at least bound in which no node can have served a shard, although a node that was
+// asked about it had a session and no fault was in progress. That a node remains without the shard is not
+// recorded repeatedly; its samples of leadership, taken in the same round, show that it was running.
 func unserved(c claims, lead [][]Run, marks []Mark, bound time.Duration) []Finding {
 	terms := slices.Clone(c.terms)
 	slices.SortFunc(terms, func(a, b Term) int { return cmp.Compare(a.possible().Before, b.possible().Before) })
@@ -50,7 +49,7 @@ func unserved(c claims, lead [][]Run, marks []Mark, bound time.Duration) []Findi
 	return out
 }
 
-// possible is when the term can have stood, as far as its node was seen.
+// possible returns the longest time that the term can have lasted, as far as its node was seen.
 func (t Term) possible() Window {
 	if t.notBefore == -forever {
 		return Window{t.First.Before, t.notAfter}
@@ -58,8 +57,8 @@ func (t Term) possible() Window {
 	return Window{t.notBefore, t.notAfter}
 }
 
-// looked is when a node that was asked about a subject was seen with a session. Pauses
-// that are nobody's fault part it.
+// looked returns the times in which a node that was asked about a subject was seen with a session. Pauses of
+// the sampling separate them.
 func looked(lives, lead [][]Run) []Window {
 	asked := map[Who]bool{}
 	for _, runs := range lives {

@@ -2,52 +2,53 @@ package history
 
 import "time"
 
-// Kind is what is wrong.
+// Kind is a kind of finding.
 type Kind string
 
 // The kinds of findings.
 const (
-	// two nodes led, served one shard, held one lock unshared, or had one object active, at one instant
+	// Overlap reports that two nodes led, served one shard, held one lock unshared, or had one object active,
+	// at one instant.
 	Overlap         Kind = "overlap"
-	Token           Kind = "token"            // a token or an epoch that did not grow
+	Token           Kind = "token"            // a token or an epoch did not grow
 	Stale           Kind = "stale write"      // a write of a lost term was accepted
-	NotLinearizable Kind = "not linearizable" // a register, a counter, a lock or an object did not behave as one
-	Doubled         Kind = "effect doubled"   // it took place twice
-	// some caller was answered that it took place, and it did not, or with another result
+	NotLinearizable Kind = "not linearizable" // a register, counter, lock or object did not behave as one
+	Doubled         Kind = "effect doubled"   // the effect took place twice
+	// Lost reports that a caller was answered that an effect took place, but it did not, or had another result.
 	Lost       Kind = "effect lost"
-	Unreported Kind = "effect unreported" // it took place, and its caller was answered that it did not
+	Unreported Kind = "effect unreported" // it took place, but its caller was answered that it did not
 	Silent     Kind = "silent stop"
-	Unserved   Kind = "unserved"  // nobody served a shard, though nothing was done to anybody
+	Unserved   Kind = "unserved"  // no node served a shard although no fault was in progress
 	Undecided  Kind = "undecided" // the search for a linear order took too long
 	Empty      Kind = "empty"     // nothing was recorded
 )
 
-// Finding is one thing that is surely wrong.
+// Finding is one certain violation.
 type Finding struct {
 	Kind Kind
-	// Subject is what was claimed, or whose claimant writes the register; of a silent stop
-	// it is leadership.
+	// Subject is the subject claimed. For a register it is the subject of its writer's token, and for a silent
+	// stop it is leadership.
 	Subject Subject
-	// Text is one line about it.
+	// Text describes the finding in one line.
 	Text string
-	// From and To are between which instants it surely was so. For an overlap with a
-	// term that was seen once, it was so at some instant in between.
+	// From and To bound the time in which the violation certainly lasted. For an overlap with a term that was
+	// seen once, it happened at some instant in between.
 	From, To Instant
-	// Terms are those concerned: of an overlap the older, by its token, first; of a shard
-	// that nobody served, the owners before.
+	// Terms lists the terms concerned. For an overlap, the older one, by token, comes first. For an unserved
+	// shard, it has the last owner.
 	Terms []Term
-	// Runs are a silent node's samples.
+	// Runs holds the samples of a silent node.
 	Runs []Run
-	// Ops are the writes and reads concerned.
+	// Ops lists the writes and reads concerned.
 	Ops []Op
-	// Mark is what excuses an exempt overlap; else nil.
+	// Mark is the mark that excuses an exempt overlap, nil for other findings.
 	Mark *Mark
 
 	instant bool
 }
 
-// Length is how long it surely was so; 0 for what is only known to have been so at
-// some instant.
+// Length returns the time that the violation certainly lasted; 0 if it is only known to have happened at some
+// instant.
 func (f Finding) Length() time.Duration {
 	if f.instant {
 		return 0
@@ -55,13 +56,13 @@ func (f Finding) Length() time.Duration {
 	return f.To.Sub(f.From)
 }
 
-// Verdict is what a history proves.
+// Verdict is the judgement of a history.
 type Verdict struct {
-	// Findings break a promise.
+	// Findings lists the broken promises.
 	Findings []Finding
-	// Exempt are overlaps that the design does not exclude, within their bounds.
+	// Exempt lists overlaps that the design does not exclude and that stayed within their bounds.
 	Exempt []Finding
-	// Seen is what the verdict rests on.
+	// Seen holds the counts that the verdict rests on.
 	Seen Seen
 
 	history History
@@ -71,7 +72,7 @@ type Verdict struct {
 // OK reports whether no promise was broken.
 func (v Verdict) OK() bool { return len(v.Findings) == 0 }
 
-// Of are the findings of one kind.
+// Of returns the findings of one kind.
 func (v Verdict) Of(k Kind) []Finding {
 	var out []Finding
 	for _, f := range v.Findings {
@@ -82,25 +83,25 @@ func (v Verdict) Of(k Kind) []Finding {
 	return out
 }
 
-// Seen counts what was recorded.
+// Seen counts the records of a history.
 type Seen struct {
 	Span                       time.Duration // from the first sample to the last
-	Processes, Nodes           int           // nodes: each life of one counts
-	Samples, Terms, Marks      int           // samples: of all subjects at once; terms: of leadership
+	Processes, Nodes           int           // Nodes counts each life of a node
+	Samples, Terms, Marks      int           // Samples counts all subjects at once, Terms only leadership
 	Accepted, Refused, Unknown int           // writes
 	Reads, Entries             int
 
-	Shards     int    // that were sampled
+	Shards     int    // shards that were sampled
 	Ownerships int    // terms of shards
 	Pauses     Pauses // between the ownerships of a shard
 
-	Locks, Grants, Shared          int // names; how often they were taken, and of these, to be shared
-	Increments, Fenced, Unanswered int // of counters: accepted, refused, and of unknown outcome
-	Effects, Attempts, Ran         int // names; calls of Once, and of these, those that ran the function
-	Unclear                        int // effects whose callers were answered that it is unknown
-	Late                           int // effects that did not count, for the attempt had been given up
+	Locks, Grants, Shared          int // names; how often they were taken; how often of these shared
+	Increments, Fenced, Unanswered int // increments accepted, refused, and of unknown outcome
+	Effects, Attempts, Ran         int // names; calls of Once; calls that ran the function
+	Unclear                        int // effects with an answer of unknown
+	Late                           int // entries that did not count because the attempt had been abandoned
 
-	Activations, Calls, Answered int // of objects: how often they were activated; their calls, and those answered
+	Activations, Calls, Answered int // activations of objects; their calls; calls answered
 }
 
 func count(h History, all []claims) Seen {
