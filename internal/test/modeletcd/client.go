@@ -10,21 +10,21 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Client is etcd's client on the connection. It has no goroutines, and closing it is not needed.
+// Client returns an etcd client that uses the connection. It has no goroutines and need not be closed.
 func (c *Conn) Client() *clientv3.Client {
 	client := clientv3.NewCtxClient(context.Background())
 	client.KV = clientv3.NewKVFromKVClient(keys{c: c}, nil)
 	client.Lease = struct {
 		clientv3.Lease
-		leases // also for who opens streams of renewals itself
+		leases // also for callers that open streams of renewals themselves
 	}{clientv3.NewLeaseFromLeaseClient(leases{c: c}, nil, time.Second), leases{c: c}}
 	client.Watcher = watcher{c}
 	return client
 }
 
-// keys is etcd's service of that kind.
+// keys implements etcd's KV service.
 type keys struct {
-	pb.KVClient // what is not modelled
+	pb.KVClient // methods that are not modelled
 	c           *Conn
 }
 
@@ -64,9 +64,9 @@ func (k keys) Txn(ctx context.Context, r *pb.TxnRequest, _ ...grpc.CallOption) (
 	})
 }
 
-// leases is etcd's service of that kind.
+// leases implements etcd's lease service.
 type leases struct {
-	pb.LeaseClient // what is not modelled
+	pb.LeaseClient // methods that are not modelled
 	c              *Conn
 }
 
@@ -90,9 +90,9 @@ func (l leases) LeaseKeepAlive(ctx context.Context,
 	return &renewals{ctx: ctx, c: l.c, m: l.c.e.members[l.c.to()], sent: make(chan *pb.LeaseKeepAliveRequest, 100)}, nil
 }
 
-// renewals is a stream of them to one member, which answers one after the other.
+// renewals is a stream of renewals to one member, which answers them one after the other.
 type renewals struct {
-	grpc.ClientStream // what is not modelled
+	grpc.ClientStream // methods that are not modelled
 	ctx               context.Context
 	c                 *Conn
 	m                 *member

@@ -10,51 +10,51 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Delivery is what becomes of one request. Whatever its sender is answered meanwhile, a request arrives
-// once, after Out, unless it gets lost.
+// Delivery describes the delivery of one request and its answer. Unless the request is lost, it arrives once,
+// after Out, even if its sender has already got an error.
 type Delivery struct {
-	// Out is how long it takes to arrive, Back how long its answer does.
+	// Out is the time until the request arrives, Back the time until its answer does.
 	Out, Back time.Duration
-	// Lost: it never arrives. Unanswered: its answer does not.
+	// Lost drops the request, Unanswered drops its answer.
 	Lost, Unanswered bool
-	// Broken, if it is not 0, is when the connection breaks: the sender is notified that etcd is
+	// Broken, if not 0, is the time until the connection breaks. The sender then gets an error: etcd is
 	// unavailable.
 	Broken time.Duration
-	// Refused, if set, is etcd's answer, and the request is not carried out. Instead, if set, is the answer though it
-	// is.
+	// Refused, if set, is etcd's answer, and the request is not executed. Instead, if set, replaces the answer
+	// to an executed request.
 	Refused, Instead error
-	// CarriedOut and Answered, if set, are called when etcd has carried the request out, and when its sender
-	// gets the answer, which is one of etcd's protocol (*pb.TxnResponse and so on). They must not block,
+	// CarriedOut, if set, is called when etcd has executed the request; Answered, when its sender gets the
+	// answer. answer is a message of etcd's protocol (*pb.TxnResponse and so on). The functions must not block,
 	// nor call this package.
 	CarriedOut, Answered func(answer any, err error)
 }
 
-// Conn is one client's way to etcd. All methods are safe for concurrent use.
+// Conn is the connection of one client to etcd. All methods are safe for concurrent use.
 type Conn struct {
-	// Name is for reading what went on.
+	// Name identifies the connection in logs.
 	Name string
 
 	e        *Etcd
-	to       func() int // the member that the next request goes to
+	to       func() int // returns the member for the next request
 	delivery func(request any) Delivery
 	held     bool
-	waiting  []func() // with the lock held, when nothing is held up any more
+	waiting  []func() // called with the lock held when Hold ends
 	watches  []*watch
 	frozen   bool
 	proxied  bool
 
-	stillborn bool // the next watch
+	stillborn bool // the next watch to be opened delivers nothing
 }
 
-// Connect makes a connection. delivery is asked for every request, which is one of etcd's protocol
-// (*pb.TxnRequest and so on), when it is sent; for every opening of a watch, and for what a watch
-// tells (*pb.WatchResponse), of which Back alone counts. It must not block, nor call this package.
+// Connect creates a connection. delivery is called for every request when it is sent, with a message of etcd's
+// protocol (*pb.TxnRequest and so on). It is also called when a watch is opened, and for every response of a
+// watch (*pb.WatchResponse), of which only Back applies. It must not block, nor call this package.
 func (e *Etcd) Connect(name string, delivery func(request any) Delivery) *Conn {
 	return e.ConnectTo(func() int { return 0 }, name, delivery)
 }
 
-// ConnectTo is Connect for an etcd of several members: to says to which member the next request goes,
-// watch or stream of renewals is opened.
+// ConnectTo is Connect for an etcd of several members. to returns the member for the next request, watch or
+// stream of renewals.
 func (e *Etcd) ConnectTo(to func() int, name string, delivery func(request any) Delivery) *Conn {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -63,8 +63,8 @@ func (e *Etcd) ConnectTo(to func() int, name string, delivery func(request any) 
 	return c
 }
 
-// Hold keeps everything that is on its way, either way, where it is until it is called with
-// false: as where the network is cut, or the process stands still.
+// Hold stops everything under way in both directions until Hold(false), as when the network is cut or the
+// process stands still.
 func (c *Conn) Hold(on bool) {
 	c.e.mu.Lock()
 	defer c.e.mu.Unlock()
@@ -80,14 +80,14 @@ func (c *Conn) Hold(on bool) {
 	c.tell()
 }
 
-// Proxied has the watches report no progress, as through etcd grpc-proxy, or again.
+// Proxied controls whether the watches report no progress, as through etcd grpc-proxy.
 func (c *Conn) Proxied(on bool) {
 	c.e.mu.Lock()
 	defer c.e.mu.Unlock()
 	c.proxied = on
 }
 
-// pass has something go on when nothing is held up. The lock is held.
+// pass calls on now, or when Hold ends. The caller holds the lock.
 func (c *Conn) pass(on func()) {
 	if c.held {
 		c.waiting = append(c.waiting, on)
@@ -96,7 +96,7 @@ func (c *Conn) pass(on func()) {
 	}
 }
 
-// after has something done after d, with the lock held, or when nothing is held up.
+// after calls do with the lock held, after d or, if that is later, when Hold ends.
 func (c *Conn) after(d time.Duration, do func()) {
 	time.AfterFunc(d, func() {
 		c.e.mu.Lock()
@@ -105,10 +105,10 @@ func (c *Conn) after(d time.Duration, do func()) {
 	})
 }
 
-// errUnavailable is what etcd's client says of a connection that broke.
+// errUnavailable is the error that etcd's client returns when its connection breaks.
 var errUnavailable = status.Error(codes.Unavailable, "the connection broke")
 
-// call sends a request that a majority must agree to and waits for its answer, for as long as ctx lasts.
+// call sends a request that needs the consent of a majority, and waits for the answer until ctx ends.
 func call[T interface{ GetHeader() *pb.ResponseHeader }](ctx context.Context, c *Conn, request any,
 	execute func() (T, error)) (T, error) {
 	m := c.e.members[c.to()]
@@ -123,8 +123,8 @@ func call[T interface{ GetHeader() *pb.ResponseHeader }](ctx context.Context, c 
 	})
 }
 
-// ask sends a request to a member and waits for its answer, for as long as ctx lasts. The member carries it
-// out with the lock held, and answers then or later.
+// ask sends a request to a member and waits for the answer until ctx ends. The member executes it with the lock
+// held, and answers then or later.
 func ask[T any](ctx context.Context, c *Conn, m *member, request any, carryOut func(answer func(T, error))) (T, error) {
 	type answer struct {
 		resp T
@@ -175,5 +175,5 @@ func ask[T any](ctx context.Context, c *Conn, m *member, request any, carryOut f
 	}
 }
 
-// Denied is etcd's refusal by access control, for Delivery.
+// Denied is the error of etcd's access control, for use in a Delivery.
 var Denied = rpctypes.ErrGRPCPermissionDenied

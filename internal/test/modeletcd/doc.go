@@ -1,20 +1,21 @@
-// Package modeletcd is a model of etcd, of one member or several, and of the network before it, for tests in
-// virtual time (testing/synctest): what runs on etcd's client runs on it as it is, and everything can go wrong.
+// Package modeletcd is a model of etcd, of one member or several, and of the network in front of it, for tests
+// in virtual time (testing/synctest). Code that uses etcd's client runs on it unchanged, and every fault can be
+// injected.
 //
 //	client ──► Conn (Delivery, Hold) ──► Etcd: keys, leases, watches
 //	   ◄──────────────┘                        │
 //	   ◄───────────── watch (Break, Freeze) ◄──┘
 //
-// Requests are carried out one after the other, each at an instant, as etcd's own protocol has
-// them. What a client has sent and given up may be carried out later: no order holds between two
-// requests of one client, and none between an answer and a watch.
+// Requests are executed one after the other, each at one instant, and have the form of etcd's own protocol. A
+// request that its client has given up may still be executed later. There is no order between two requests of
+// one client, nor between an answer and a watch.
 //
-// Members stop, go on, are cut off from each other, and change their leader ([NewCluster]): one that was
-// deposed answers renewals until it hears of that.
+// Members stop, continue, are cut off from each other, and change their leader ([NewCluster]). A deposed leader
+// answers renewals until it learns that it was deposed.
 //
-// What is not modelled is refused as unimplemented: options of ranges and of writes that no package of this
-// module uses; fragments and filters of watches. A test compares the model with etcd itself.
+// Requests that are not modelled fail as unimplemented: options of ranges and writes that no package of this
+// module uses, and fragments and filters of watches. A test compares the model with etcd itself.
 //
-// Not promised: anything about etcd's client. Requests go past its retries, and watches past its
-// streams; a watch that breaks is resumed as that client does it.
+// Not promised: the behaviour of etcd's client. Requests bypass its retries, and watches bypass its streams. A
+// broken watch is resumed in the same way as that client resumes it.
 package modeletcd

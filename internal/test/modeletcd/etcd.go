@@ -11,14 +11,14 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// Etcd is one etcd, of one member or several. All methods are safe for concurrent use.
+// Etcd is a model of etcd, with one member or several. All methods are safe for concurrent use.
 type Etcd struct {
-	// MaxOps is how many operations a transaction may have at one level, inner ones counting on
-	// from the outer; as etcd's --max-txn-ops.
+	// MaxOps limits the operations of a transaction at one level, with the inner ones counted on top of the
+	// outer ones, as etcd's --max-txn-ops does.
 	MaxOps int
-	// Changed, if set, is called at the instant of every change, in order: with the key as it is
-	// now and as it was before, nil if it is not or was not there, and whose request it was: nil if a
-	// lease ran out or it was revoked out of band. It must not block, nor call this package.
+	// Changed, if set, is called at the instant of every change, in order. now and before are the key after and
+	// before the change, nil where it does not exist. by is the connection that requested the change, nil if a
+	// lease expired or the change was out of band. Changed must not block, nor call this package.
 	Changed func(now, before *mvccpb.KeyValue, by *Conn)
 
 	mu      sync.Mutex
@@ -26,20 +26,20 @@ type Etcd struct {
 	leases  map[int64]*lease
 	lastID  int64
 	conns   []*Conn
-	by      *Conn // whose request is being carried out
+	by      *Conn // connection of the request that is being executed
 	noSpace bool
-	full    int // so many transactions are carried out still, though it answers that it has no space
+	full    int // transactions that are still executed although etcd answers that it has no space
 
 	members  []*member
-	leader   *member // whom the others follow; nil: it gave up, and there is no other
+	leader   *member // nil: it gave up, and no other was elected
 	term     uint64
-	elected  int64       // the revision at which that began
-	election *time.Timer // while the members wait for a leader who is away
+	elected  int64       // revision at which its term began
+	election *time.Timer // runs while the members wait for an unreachable leader
 	pending  []waits
 	between  func(least, most time.Duration) time.Duration
 }
 
-// New is an etcd with no keys at revision 1, that takes 128 operations in a transaction.
+// New returns an etcd of one member, without keys, at revision 1, that takes 128 operations in a transaction.
 func New() *Etcd {
 	e := &Etcd{MaxOps: 128, leases: map[int64]*lease{}, term: 2}
 	e.leader = &member{leads: true, term: e.term}
@@ -49,12 +49,12 @@ func New() *Etcd {
 	return e
 }
 
-// beforeAlarm is how many transactions etcd carries out that were on their way when its space was used up, and answers
-// as if it had refused them: all until its alarm is raised.
+// beforeAlarm is the number of transactions that etcd still executes when its space is used up, while it
+// answers as if it had refused them: those before its alarm is raised.
 const beforeAlarm = 2
 
-// SetNoSpace has it refuse whatever takes space, or not any more. What deletes takes none. The first transactions are
-// carried out all the same, as etcd does, and answered with the same error.
+// SetNoSpace controls whether etcd refuses requests that take space; deletions take none. As in etcd, the first
+// transactions are executed nevertheless, and answered with the same error.
 func (e *Etcd) SetNoSpace(on bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -64,14 +64,14 @@ func (e *Etcd) SetNoSpace(on bool) {
 	}
 }
 
-// Compact forgets what happened up to now.
+// Compact compacts the history up to the present revision.
 func (e *Etcd) Compact() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	_ = e.store.compact(e.store.revision) // nothing happened since the last time
+	_ = e.store.compact(e.store.revision) // fails only if nothing has changed since the last time
 }
 
-// Keys are the keys with that prefix, by key.
+// Keys returns the keys with this prefix, ordered by key.
 func (e *Etcd) Keys(prefix string) []*mvccpb.KeyValue {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -87,14 +87,14 @@ func (e *Etcd) under(prefix string) []*mvccpb.KeyValue {
 	return e.store.keys[i:j]
 }
 
-// Revision is the newest.
+// Revision returns the present revision.
 func (e *Etcd) Revision() int64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.store.revision
 }
 
-// Do carries out an out-of-band transaction, at once.
+// Do executes an out-of-band transaction at once.
 func (e *Etcd) Do(r *pb.TxnRequest) (*pb.TxnResponse, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -107,7 +107,8 @@ func (e *Etcd) Delete(key string) {
 	_, _ = e.Do(&pb.TxnRequest{Success: []*pb.RequestOp{{Request: request}}})
 }
 
-// carryOut carries out a request of a connection's, and has the watches deliver it. The lock is held.
+// carryOut executes a request of a connection and lets the watches deliver its changes. The caller holds the
+// lock.
 func carryOut[T any](e *Etcd, by *Conn, request func() (T, error)) (T, error) {
 	e.by = by
 	before := e.store.revision
@@ -121,7 +122,7 @@ func carryOut[T any](e *Etcd, by *Conn, request func() (T, error)) (T, error) {
 	return resp, err
 }
 
-// changed keeps the leases' keys.
+// changed updates the keys of leases and calls Changed.
 func (e *Etcd) changed(ev *mvccpb.Event, before *mvccpb.KeyValue) {
 	key := string(ev.Kv.Key)
 	if before != nil && before.Lease != 0 {
@@ -139,7 +140,7 @@ func (e *Etcd) changed(ev *mvccpb.Event, before *mvccpb.KeyValue) {
 	}
 }
 
-// refusal is why etcd does not carry out a transaction that it was asked for.
+// refusal returns the error with which etcd refuses a transaction, or nil.
 func (e *Etcd) refusal(r *pb.TxnRequest) error {
 	if err := tooMany(r, e.MaxOps); err != nil {
 		return err
@@ -150,7 +151,7 @@ func (e *Etcd) refusal(r *pb.TxnRequest) error {
 	return nil
 }
 
-// afterwards is what etcd says all the same of a transaction that it has carried out.
+// afterwards returns the error with which etcd answers an executed transaction, or nil.
 func (e *Etcd) afterwards(r *pb.TxnRequest) error {
 	if !e.noSpace || !takesSpace(r) {
 		return nil
@@ -174,7 +175,7 @@ func tooMany(r *pb.TxnRequest, most int) error {
 	return nil
 }
 
-// takesSpace: whether it would or not in the end.
+// takesSpace reports whether a transaction contains a put, whether or not it would be executed.
 func takesSpace(r *pb.TxnRequest) bool {
 	return slices.ContainsFunc(slices.Concat(r.Success, r.Failure), func(op *pb.RequestOp) bool {
 		inner := op.GetRequestTxn()

@@ -9,10 +9,10 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// lease runs out exactly when its TTL has passed: etcd is never sooner.
+// lease expires exactly when its TTL has passed, because etcd never ends a lease earlier.
 type lease struct {
 	id, ttl int64
-	term    uint64 // in which it was granted
+	term    uint64 // raft term in which it was granted
 	keys    map[string]bool
 	ends    time.Time
 	timer   *time.Timer
@@ -48,14 +48,14 @@ func (e *Etcd) expire(l *lease) {
 	}
 }
 
-// endLease ends a lease that has run out, if it has.
+// endLease ends a lease if it has expired.
 func (e *Etcd) endLease(l *lease) {
 	if !time.Now().Before(l.ends) {
 		_, _ = carryOut(e, nil, func() (any, error) { return e.revoke(l.id) })
 	}
 }
 
-// endLeases ends those that ran out while the leader stood still.
+// endLeases ends the leases that expired while the leader stood still.
 func (e *Etcd) endLeases() {
 	for _, id := range slices.Sorted(maps.Keys(e.leases)) {
 		e.endLease(e.leases[id])
@@ -76,9 +76,9 @@ func (e *Etcd) revoke(id int64) (*pb.LeaseRevokeResponse, error) {
 	return &pb.LeaseRevokeResponse{Header: e.header()}, nil
 }
 
-// keepAlive has a member renew a lease, or pass that on to the leader. It answers with a TTL of nothing where
-// there is no such lease, and in the header with what it knew before, as etcd does. A member that was
-// deposed and does not know it renews the lease for itself: nobody hears of that.
+// keepAlive lets a member renew a lease, or pass the renewal on to the leader. As in etcd, it answers with TTL
+// 0 if the lease does not exist, and its header has the revision from before. A deposed leader that does not
+// know it yet renews the lease only in its own view; no other member learns of that.
 func (e *Etcd) keepAlive(m *member, r *pb.LeaseKeepAliveRequest, answer func(*pb.LeaseKeepAliveResponse, error)) {
 	resp := &pb.LeaseKeepAliveResponse{Header: e.header(), ID: r.ID}
 	resp.Header.RaftTerm = m.term
@@ -98,7 +98,7 @@ func (e *Etcd) keepAlive(m *member, r *pb.LeaseKeepAliveRequest, answer func(*pb
 	e.passOn(m, renew)
 }
 
-// passOn has the leader do something that a follower was asked, which may wait until there is one.
+// passOn lets the leader execute a request that a follower got. The request waits while there is no leader.
 func (e *Etcd) passOn(m *member, do func(by *member)) {
 	leader := e.leader
 	if m.cut || leader == nil || leader.cut {
@@ -129,14 +129,14 @@ func (e *Etcd) timeToLive(r *pb.LeaseTimeToLiveRequest) (*pb.LeaseTimeToLiveResp
 	return resp, nil
 }
 
-// Revoke ends a lease out of band.
+// Revoke revokes a lease out of band.
 func (e *Etcd) Revoke(id int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	_, _ = carryOut(e, nil, func() (any, error) { return e.revoke(id) })
 }
 
-// Grant grants a lease out of band, for so many seconds.
+// Grant grants a lease out of band, with a TTL in seconds.
 func (e *Etcd) Grant(ttl int64) (id int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -147,14 +147,14 @@ func (e *Etcd) Grant(ttl int64) (id int64) {
 	return resp.ID
 }
 
-// Lease is what etcd's leader knows of a lease.
+// Lease describes a lease as etcd's leader sees it.
 type Lease struct {
 	ID      int64
 	Granted uint64 // the raft term
 	Ends    time.Time
 }
 
-// Leases are all that stand, by id.
+// Leases returns all existing leases, by id.
 func (e *Etcd) Leases() []Lease {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -174,7 +174,7 @@ func (e *Etcd) Extend() {
 	}
 }
 
-// Close ends every lease's time: nothing runs out any more.
+// Close stops the timers of all leases; none expires any more.
 func (e *Etcd) Close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -2,38 +2,37 @@ package modeletcd
 
 import "time"
 
-// member is one member of etcd. What all of them agree on is in Etcd; a member has what it alone knows, or
-// does not know yet.
+// member is one member of etcd. The state that all members agree on is in Etcd; a member holds only its own
+// view.
 type member struct {
 	stopped bool     // its process stands still
-	cut     bool     // from the other members
-	leads   bool     // it takes itself for the leader
-	term    uint64   // of the last entry that it applied: what headers say
-	arrived []func() // while it is stopped
+	cut     bool     // cut off from the other members
+	leads   bool     // considers itself the leader
+	term    uint64   // of the last entry it applied; reported in headers
+	arrived []func() // requests that arrived while it is stopped
 	learns  *time.Timer
 }
 
 // up reports whether the member runs and reaches the others.
 func (m *member) up() bool { return !m.stopped && !m.cut }
 
-// How long members wait for their leader before they elect another, and how soon one that was deposed
-// hears of it once it can, at least and at most.
+// Bounds on the time that members wait for their leader before they elect another one, and on the time until a
+// deposed leader that can be reached learns of that.
 const (
 	leastElection, mostElection = time.Second, 2 * time.Second
 	leastNews, mostNews         = 0, 50 * time.Millisecond
 )
 
-// NewCluster is an etcd of n members, of which the first one leads, and that draws how long things
-// take from between.
+// NewCluster returns an etcd of n members, of which the first one leads. between draws the delays.
 //
-// Its leader alone renews leases and ends them. When a majority misses it, because it is stopped or cut
-// off, they elect another after an election time-out, which gives every lease its whole TTL. The one that
-// was deposed takes itself for the leader until it hears of that, and answers renewals all the while;
-// one that is cut off from the others gives up within an election time-out by itself. All that needs a
-// majority waits for a leader. A follower passes renewals on.
+// Only the leader renews leases and ends them. If it is stopped or cut off from a majority, the others elect
+// another one after an election time-out, which gives every lease its whole TTL again. The deposed leader
+// considers itself the leader until it learns of that, and answers renewals meanwhile. A leader that is cut off
+// from the others gives up by itself within an election time-out. Requests that need a majority wait for a
+// leader. A follower passes renewals on.
 //
-// Not modelled: a leader that was deposed and has leases revoked (etcd's issue 15247), learners, members that
-// answer reads of their own state alone, elections that nobody wins.
+// Not modelled: a deposed leader that has leases revoked (etcd's issue 15247), learners, members that answer
+// reads from their own state alone, elections without a winner.
 func NewCluster(n int, between func(least, most time.Duration) time.Duration) *Etcd {
 	e := New()
 	e.between = between
@@ -43,7 +42,7 @@ func NewCluster(n int, between func(least, most time.Duration) time.Duration) *E
 	return e
 }
 
-// Leader is which member leads, -1 while none does.
+// Leader returns the index of the member that leads, or -1 while none does.
 func (e *Etcd) Leader() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -55,8 +54,8 @@ func (e *Etcd) Leader() int {
 	return -1
 }
 
-// Stop has a member's process stand still, or go on. When it goes on, it first answers what came
-// meanwhile, knowing what it knew.
+// Stop stops a member's process, or lets it continue. When it continues, it first answers the requests that
+// arrived meanwhile, with the knowledge it had.
 func (e *Etcd) Stop(member int, on bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -72,8 +71,8 @@ func (e *Etcd) Stop(member int, on bool) {
 	e.reconsider()
 }
 
-// Away has all members stop, as where etcd is down, or start again: they elect one of them at once, which gives
-// every lease its whole TTL.
+// Away stops all members, as when etcd is down, or starts them again. On the start they elect one of them at
+// once, which gives every lease its whole TTL again.
 func (e *Etcd) Away(on bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -94,14 +93,15 @@ func (e *Etcd) Away(on bool) {
 	e.reconsider()
 }
 
-// Term is the raft term.
+// Term returns the raft term.
 func (e *Etcd) Term() uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.term
 }
 
-// Elect has a member that is up lead in another term, also the one that leads: as after an election that it won.
+// Elect lets a member that is up lead in a new term, as if it had won an election. It may be the present
+// leader.
 func (e *Etcd) Elect(member int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -114,7 +114,7 @@ func (e *Etcd) Elect(member int) {
 	}
 }
 
-// Cut cuts a member off from the others, or not any more. Clients reach it all the same.
+// Cut cuts a member off from the others, or reconnects it. Clients reach it in either case.
 func (e *Etcd) Cut(member int, on bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -122,7 +122,7 @@ func (e *Etcd) Cut(member int, on bool) {
 	e.reconsider()
 }
 
-// Transfer hands the leadership of etcd to another member that is up, as etcdctl move-leader does.
+// Transfer transfers etcd's leadership to another member that is up, as etcdctl move-leader does.
 func (e *Etcd) Transfer(to int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -133,8 +133,8 @@ func (e *Etcd) Transfer(to int) {
 	}
 }
 
-// reconsider is called when a member stopped, went on, was cut off or not any more. The lock is held, as in
-// all that follows.
+// reconsider applies the consequences of a member's stop, start, cut or reconnection. Its callers hold the
+// lock, as do those of all functions below.
 func (e *Etcd) reconsider() {
 	for _, m := range e.members {
 		e.learn(m)
@@ -167,7 +167,7 @@ func (e *Etcd) reconsider() {
 	}
 }
 
-// learn has a member learn in time that it leads no more.
+// learn schedules the moment when a member learns that it no longer leads.
 func (e *Etcd) learn(m *member) {
 	least, most := time.Duration(leastNews), mostNews
 	if m.cut {
@@ -181,7 +181,7 @@ func (e *Etcd) learn(m *member) {
 		return
 	}
 	if m.learns != nil && !m.cut {
-		m.learns.Stop() // it can learn sooner
+		m.learns.Stop() // it can learn sooner now
 		m.learns = nil
 	}
 	if m.learns == nil {
@@ -199,7 +199,7 @@ func (e *Etcd) learn(m *member) {
 	}
 }
 
-// majority is somebody who could lead, nil if too few members are up.
+// majority returns a member that could lead, or nil if too few members are up.
 func (e *Etcd) majority() *member {
 	var up []*member
 	for _, m := range e.members {
@@ -213,7 +213,7 @@ func (e *Etcd) majority() *member {
 	return up[int(e.between(0, time.Duration(len(up))))%len(up)]
 }
 
-// elect makes a member the leader: it begins a term, and gives every lease its whole TTL.
+// elect makes a member the leader of a new term, and gives every lease its whole TTL again.
 func (e *Etcd) elect(m *member) {
 	e.term++
 	e.leader, m.leads, m.term, e.elected = m, true, e.term, e.store.revision
@@ -222,7 +222,7 @@ func (e *Etcd) elect(m *member) {
 	}
 }
 
-// after does something later, with the lock held.
+// after calls do later, with the lock held.
 func (e *Etcd) after(least, most time.Duration, do func()) *time.Timer {
 	return time.AfterFunc(e.between(least, most), func() {
 		e.mu.Lock()
@@ -231,7 +231,7 @@ func (e *Etcd) after(least, most time.Duration, do func()) *time.Timer {
 	})
 }
 
-// arrive does something at a member, when it runs.
+// arrive calls do at a member, now or when the member runs again.
 func (e *Etcd) arrive(m *member, do func()) {
 	if m.stopped {
 		m.arrived = append(m.arrived, do)
@@ -240,14 +240,14 @@ func (e *Etcd) arrive(m *member, do func()) {
 	do()
 }
 
-// waits is a request that waits for a leader, at a member.
+// waits is a request at a member that waits for a leader.
 type waits struct {
 	m  *member
 	do func()
 }
 
-// consent does something that a majority must agree to, asked of a member: when there is a leader, that
-// the member is in touch with. What the member has applied then is of the present term.
+// consent calls do for a request to a member that needs a majority, as soon as there is a leader that the
+// member reaches. The member has then applied entries of the present term.
 func (e *Etcd) consent(m *member, do func()) {
 	if !m.up() || e.leader == nil || !e.leader.up() || m.leads && m != e.leader {
 		e.pending = append(e.pending, waits{m, do})

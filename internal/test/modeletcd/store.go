@@ -15,16 +15,16 @@ import (
 
 var errNotModelled = status.Error(codes.Unimplemented, "not modelled")
 
-// store is the keys and what happened to them since the compaction. It is no one's to lock.
+// store holds the keys and their history since the last compaction. Its owner synchronizes access.
 type store struct {
 	revision  int64
 	compacted int64
-	keys      []*mvccpb.KeyValue // by key; what was given out is never changed
+	keys      []*mvccpb.KeyValue // by key; returned values are never changed
 	history   []*mvccpb.Event
-	former    []*mvccpb.KeyValue // by event of the history: the key as it was before, nil if it was not there
+	former    []*mvccpb.KeyValue // by event of the history: the key before it, nil if it did not exist
 
 	granted func(lease int64) bool
-	// changed is notified of each change when it is made, and the key as it was before, if it was there.
+	// changed is called for each change, with the key before it, nil if it did not exist.
 	changed func(now *mvccpb.Event, before *mvccpb.KeyValue)
 }
 
@@ -34,8 +34,8 @@ func (s *store) find(key []byte) (int, bool) {
 	})
 }
 
-// within is the keys from key up to end, of which an empty one means key alone and a zero byte
-// all that come behind.
+// within returns the keys from key up to, but not including, end. An empty end means key alone, and a zero byte
+// all keys from key on.
 func (s *store) within(key, end []byte) []*mvccpb.KeyValue {
 	from, found := s.find(key)
 	switch {
@@ -62,7 +62,7 @@ func (s *store) read(r *pb.RangeRequest) (*pb.RangeResponse, error) {
 	if r.CountOnly {
 		return resp, nil
 	}
-	kvs = slices.DeleteFunc(kvs, func(kv *mvccpb.KeyValue) bool { // the count is of before
+	kvs = slices.DeleteFunc(kvs, func(kv *mvccpb.KeyValue) bool { // the count is from before this filter
 		return outside(kv.ModRevision, r.MinModRevision, r.MaxModRevision) ||
 			outside(kv.CreateRevision, r.MinCreateRevision, r.MaxCreateRevision)
 	})
@@ -96,7 +96,7 @@ func (s *store) read(r *pb.RangeRequest) (*pb.RangeResponse, error) {
 	return resp, nil
 }
 
-// outside reports whether a revision is less than the least or more than the most that is asked for, if that is not 0.
+// outside reports whether a revision is below the least or above the most; 0 means no bound.
 func outside(revision, least, most int64) bool {
 	return least != 0 && revision < least || most != 0 && revision > most
 }
@@ -141,7 +141,7 @@ func (s *store) happened(ev *mvccpb.Event, before *mvccpb.KeyValue) {
 	}
 }
 
-// txn carries out a transaction, or nothing of it.
+// txn executes a transaction, or nothing of it.
 func (s *store) txn(r *pb.TxnRequest) (*pb.TxnResponse, error) {
 	if err := checkKeys(r); err != nil {
 		return nil, err
@@ -158,8 +158,8 @@ func (s *store) txn(r *pb.TxnRequest) (*pb.TxnResponse, error) {
 	return resp, nil
 }
 
-// path is how the conditions turn out of the transaction and of those inside of the way it
-// takes, before anything is changed.
+// path returns the results of the conditions of the transaction and of the inner ones on the branch taken,
+// evaluated before anything is changed.
 func (s *store) path(r *pb.TxnRequest, path []bool) []bool {
 	held := !slices.ContainsFunc(r.Compare, func(c *pb.Compare) bool { return !s.holds(c) })
 	path = append(path, held)
@@ -178,7 +178,7 @@ func way(r *pb.TxnRequest, held bool) []*pb.RequestOp {
 	return r.Failure
 }
 
-// check is why the transaction cannot be carried out. at counts along the path.
+// check returns the error that prevents the transaction, or nil. at counts along the path.
 func (s *store) check(r *pb.TxnRequest, path []bool, at *int) error {
 	held := path[*at]
 	*at++
@@ -233,7 +233,7 @@ func (s *store) carryOut(r *pb.TxnRequest, path []bool, at *int, revision int64)
 	return resp, nil
 }
 
-// holds reports whether all keys of the condition's range meet it; if there are none, whether one
+// holds reports whether all keys of the condition's range meet it. If there are none, it reports whether a key
 // that was never written would.
 func (s *store) holds(c *pb.Compare) bool {
 	kvs := s.within(c.Key, c.RangeEnd)
@@ -281,8 +281,9 @@ func checkKeys(r *pb.TxnRequest) error {
 	return nil
 }
 
-// written is which keys the operations may put and which ranges they may delete; false if a key is
-// among them twice. As in etcd, what one inner transaction puts may be deleted by a later one.
+// written returns the keys that the operations may put and the ranges that they may delete. distinct is false
+// if a key is among them twice. As in etcd, a key that one inner transaction puts may be deleted by a later
+// one.
 func written(ops []*pb.RequestOp) (puts map[string]bool, removals []*pb.DeleteRangeRequest, distinct bool) {
 	puts = map[string]bool{}
 	put := func(key string) bool {
@@ -307,7 +308,7 @@ func written(ops []*pb.RequestOp) (puts map[string]bool, removals []*pb.DeleteRa
 		if !ok || !alsoOK {
 			return nil, nil, false
 		}
-		maps.Copy(either, or) // only one of them takes place
+		maps.Copy(either, or) // only one of them is executed
 		for key := range either {
 			if !put(key) {
 				return nil, nil, false
@@ -323,7 +324,7 @@ func written(ops []*pb.RequestOp) (puts map[string]bool, removals []*pb.DeleteRa
 	return puts, removals, true
 }
 
-// covers reports whether a request is about a key. A range that goes on to the last key is not modelled.
+// covers reports whether a request's range contains a key. A range up to the last key is not modelled.
 func covers(r interface {
 	GetKey() []byte
 	GetRangeEnd() []byte
@@ -334,7 +335,7 @@ func covers(r interface {
 	return string(r.GetKey()) <= key && key < string(r.GetRangeEnd())
 }
 
-// compact forgets what happened up to the revision.
+// compact discards the history up to the revision.
 func (s *store) compact(revision int64) error {
 	switch {
 	case revision <= s.compacted:
@@ -351,7 +352,7 @@ func (s *store) compact(revision int64) error {
 	return nil
 }
 
-// past is what the keys of a range were at a former revision, by key.
+// past returns the keys of a range as they were at an earlier revision, by key.
 func (s *store) past(r *pb.RangeRequest) ([]*mvccpb.KeyValue, error) {
 	switch {
 	case r.Revision < s.compacted:
@@ -377,8 +378,8 @@ func (s *store) past(r *pb.RangeRequest) ([]*mvccpb.KeyValue, error) {
 	return kvs, nil
 }
 
-// since is what happened to the keys of a range from one revision up to another, with that;
-// false if some of it is forgotten.
+// since returns the events on the keys of a range between two revisions, inclusive. It returns false if some of
+// them were compacted.
 func (s *store) since(r *pb.WatchCreateRequest, from, upTo int64) ([]*mvccpb.Event, bool) {
 	if from <= s.compacted {
 		return nil, false

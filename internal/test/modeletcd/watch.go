@@ -10,19 +10,19 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// watch is one of a range. What etcd has sent arrives in order; a watch that breaks is opened
-// anew by the client from where it had come to, and nobody is notified.
+// watch is a watch on a range. etcd's responses arrive in order. The client reopens a broken watch at its last
+// position, without notifying the watch's user.
 type watch struct {
 	c  *Conn
-	m  *member // that it was opened at
+	m  *member // member at which it was opened
 	of *pb.WatchCreateRequest
 
-	resume int64 // the revision to open it from; 0: from whatever comes next
-	stream int   // counts the streams that it was on
+	resume int64 // revision to reopen it from; 0 for the next change
+	stream int   // number of streams it was on
 	opened bool  // etcd has it, on this stream
 	next   int64 // the first revision that was not sent
 	onWay  []clientv3.WatchResponse
-	last   time.Time // when the newest of them arrives
+	last   time.Time // arrival of the newest of them
 
 	created   bool // the client knows that it was opened
 	over      bool // etcd has ended it
@@ -30,10 +30,10 @@ type watch struct {
 	wake      chan struct{}
 }
 
-// watcher is etcd's watches for clients. All of them tell when they are created.
+// watcher implements clientv3.Watcher. All its watches report their creation.
 type watcher struct{ c *Conn }
 
-// RequestProgress has the watches report how far they are, unless the connection is [Conn.Proxied].
+// RequestProgress makes the watches report their progress, unless the connection is [Conn.Proxied].
 func (w watcher) RequestProgress(context.Context) error {
 	c := w.c
 	c.e.mu.Lock()
@@ -70,7 +70,7 @@ func (w watcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOptio
 	return out
 }
 
-// run gives on what arrives until ctx or the watch ends.
+// run forwards responses until ctx or the watch ends.
 func (w *watch) run(ctx context.Context, out chan<- clientv3.WatchResponse) {
 	defer close(out)
 	defer w.close()
@@ -105,7 +105,7 @@ func (w *watch) close() {
 	w.c.watches = slices.DeleteFunc(w.c.watches, func(x *watch) bool { return x == w })
 }
 
-// open has etcd asked for it. The lock is held, as in all that follows.
+// open sends the request that creates the watch. Its callers hold the lock, as do those of all functions below.
 func (w *watch) open() {
 	w.stream++
 	w.opened, w.onWay, w.m = false, nil, w.c.e.members[w.c.to()]
@@ -126,7 +126,7 @@ func (w *watch) open() {
 	})
 }
 
-// begin: etcd has it from now on.
+// begin registers the watch with etcd.
 func (w *watch) begin() {
 	revision := w.c.e.store.revision
 	w.opened, w.next = true, w.resume
@@ -141,17 +141,17 @@ func (w *watch) begin() {
 	w.tell()
 }
 
-// tell sends what has happened since the last time, unless that is held up; it is sent later then.
+// tell sends the events since the last response, unless deliveries are stopped; they are then sent later.
 func (w *watch) tell() {
 	revision := w.c.e.store.revision
 	if !w.opened || w.c.held || w.c.frozen || !w.m.up() || w.next > revision {
 		return
 	}
 	if w.m.leads && w.m != w.c.e.leader {
-		return // it stops to lead before it applies what another leader had committed
+		return // it steps down before it applies entries that another leader committed
 	}
 	if revision > w.c.e.elected {
-		w.m.term = w.c.e.term // it has applied what was done in it
+		w.m.term = w.c.e.term // it has applied an entry of the present term
 	}
 	events, known := w.c.e.store.since(w.of, w.next, revision)
 	if !known {
@@ -171,19 +171,19 @@ func (w *watch) tell() {
 	w.send(resp)
 }
 
-// header is what etcd knows now.
+// header returns a header with etcd's present revision and the member's term.
 func (w *watch) header() *pb.ResponseHeader {
 	return &pb.ResponseHeader{Revision: w.c.e.store.revision, RaftTerm: w.m.term}
 }
 
-// report sends how far the watch is: all that had happened was sent before.
+// report sends the watch's progress if all events were sent before.
 func (w *watch) report() {
 	if w.opened && !w.c.frozen && w.m.up() && w.next > w.c.e.store.revision {
 		w.send(clientv3.WatchResponse{Header: w.header()})
 	}
 }
 
-// send puts a response on its way: none overtakes another.
+// send puts a response on its way; responses do not overtake each other.
 func (w *watch) send(resp clientv3.WatchResponse) {
 	now := time.Now()
 	what := &pb.WatchResponse{Header: resp.Header, Created: resp.Created, Canceled: resp.Canceled}
@@ -202,7 +202,7 @@ func (w *watch) send(resp clientv3.WatchResponse) {
 	})
 }
 
-// arrived: the oldest response that is on its way.
+// arrived delivers the oldest response that is under way.
 func (w *watch) arrived() {
 	resp := w.onWay[0]
 	w.onWay = w.onWay[1:]
@@ -214,7 +214,7 @@ func (w *watch) arrived() {
 	case !resp.Created:
 		w.resume = max(w.resume, resp.Header.Revision+1)
 	case w.created:
-		return // opened anew, which is not notified
+		return // reopened; the user is not notified
 	default:
 		w.created = true
 		if w.resume == 0 {
@@ -234,7 +234,7 @@ func (c *Conn) tell() {
 	}
 }
 
-// Freeze has the watches report nothing of what happens until it is called with false.
+// Freeze stops the watches from delivering events, until Freeze(false).
 func (c *Conn) Freeze(on bool) {
 	c.e.mu.Lock()
 	defer c.e.mu.Unlock()
@@ -242,7 +242,7 @@ func (c *Conn) Freeze(on bool) {
 	c.tell()
 }
 
-// Break breaks the streams that the watches are on; they are opened anew.
+// Break breaks the streams of the watches, which the client then reopens.
 func (c *Conn) Break() {
 	c.e.mu.Lock()
 	defer c.e.mu.Unlock()
@@ -251,8 +251,8 @@ func (c *Conn) Break() {
 	}
 }
 
-// Silence has nothing come any more through the watches that there are; or with next through the next ones that are
-// opened, of which the opening is the last that is heard. Nobody is notified. It does not end.
+// Silence stops all deliveries through the existing watches or, with next, through the next ones to be opened,
+// after the confirmation that they were created. Neither side gets an error. It cannot be undone.
 func (c *Conn) Silence(next bool) {
 	c.e.mu.Lock()
 	defer c.e.mu.Unlock()
@@ -267,7 +267,7 @@ func (c *Conn) Silence(next bool) {
 	}
 }
 
-// Abort has etcd end all watches, with an error.
+// Abort lets etcd end all watches with an error.
 func (c *Conn) Abort() {
 	c.e.mu.Lock()
 	defer c.e.mu.Unlock()
