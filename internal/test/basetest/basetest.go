@@ -1,7 +1,7 @@
-// Package basetest is what an election stands on, for tests of elections without a node: a mirror of the cluster and
-// sessions with etcd.
+// Package basetest provides the base of an election, for tests of elections without a node: a mirror of the
+// cluster and sessions with etcd.
 //
-// Not promised: what a node adds to it. Nobody is registered, so nobody is a member, and no member lingers.
+// Not promised: the rest of a node. No process is registered, so there are no members, and no member lingers.
 package basetest
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// Base is a mirror and a keeper that run.
+// Base is a running mirror and keeper.
 type Base struct {
 	Mirror *watchcache.Mirror
 	Keeper *etcdsession.Keeper
@@ -27,7 +27,7 @@ type Base struct {
 	stop func()
 }
 
-// Start starts them, with sessions of that TTL. They are stopped with the test.
+// Start starts a mirror and a keeper with sessions of the given TTL. They are stopped when the test ends.
 func Start(t testing.TB, client *clientv3.Client, prefix string, ttl time.Duration) *Base {
 	t.Helper()
 	keys, err := state.NewKeys(prefix)
@@ -64,5 +64,5 @@ func Start(t testing.TB, client *clientv3.Client, prefix string, ttl time.Durati
 	return b
 }
 
-// Stop ends the session, and both. Stopping them again is harmless.
+// Stop ends the session, the keeper and the mirror. Stopping again is harmless.
 func (b *Base) Stop() { b.stop() }

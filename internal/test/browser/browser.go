@@ -1,5 +1,5 @@
-// Package browser is Chromium for tests of pages: started without a window, looked at through its own protocol, ended
-// with the test.
+// Package browser runs Chromium for tests of pages: it starts without a window, is observed through its own
+// protocol, and ends with the test.
 //
 //	b := browser.Start(t)
 //	p := b.Open(t, browser.View{Width: 1280, Height: 900}, "http://"+address+"/")
@@ -10,8 +10,8 @@
 //
 // # What is not promised
 //
-// That other browsers show a page as this one does. A test binary that is killed leaves Chromium behind until it
-// notices that nobody is connected any more.
+// Other browsers may show a page differently. If a test binary is killed, Chromium remains until it notices
+// that no client is connected any more.
 package browser
 
 import (
@@ -26,16 +26,16 @@ import (
 	"github.com/goverse/goverse/internal/test/needed"
 )
 
-// Name is what GOVERSE_REQUIRE calls it.
+// Name is the name of Chromium in GOVERSE_REQUIRE.
 const Name = "chromium"
 
-// patience bounds each step of a browser; the machine may be busy.
+// patience limits each step of a browser. It is long because the machine may be busy.
 const patience = 20 * time.Second
 
-// Browser is a process of Chromium, with an empty profile.
+// Browser is a process of Chromium with an empty profile.
 type Browser struct{ ctx context.Context }
 
-// Start starts one, which ends with the test.
+// Start starts a browser, which ends with the test.
 func Start(t testing.TB) *Browser {
 	t.Helper()
 	path := ""
@@ -54,8 +54,8 @@ func Start(t testing.TB) *Browser {
 	ctx, end := chromedp.NewExecAllocator(context.Background(), opts...)
 	ctx, closeIt := chromedp.NewContext(ctx)
 	t.Cleanup(func() {
-		// In order: the browser is asked to close, then its process is waited for.
-		_ = chromedp.Cancel(ctx) // it may have ended, which is what is asked for
+		// First the browser is asked to close, then its process is awaited.
+		_ = chromedp.Cancel(ctx) // it may have ended already
 		closeIt()
 		end()
 		if c := chromedp.FromContext(ctx); c.Allocator != nil {

@@ -18,35 +18,35 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// View is how large a page is, and how it is to look.
+// View describes the size and the look of a page.
 type View struct {
 	Width, Height int64
 	Dark          bool
-	Scale         float64 // device pixels for one of the page; 0 is 1
+	Scale         float64 // device pixels per CSS pixel; 0 stands for 1
 	Calm          bool    // the reader prefers reduced motion
 }
 
-// Page is one tab. Its methods are for one goroutine.
+// Page is one tab. Its methods must be called from one goroutine.
 type Page struct {
 	ctx context.Context
 
 	mu       sync.Mutex
-	requests []string // addresses, data: apart
-	faults   []string // errors of the console, exceptions, violations of the policy
+	requests []string // addresses, without data: URLs
+	faults   []string // console errors and warnings, exceptions, policy violations
 }
 
-// Open opens an address in a tab of its own, which closes with the test.
+// Open opens an address in a new tab, which is closed when the test ends.
 func (b *Browser) Open(t testing.TB, view View, address string) *Page {
 	t.Helper()
 	ctx, closeIt := chromedp.NewContext(b.ctx)
 	p := &Page{ctx: ctx}
 	var readers sync.WaitGroup
 	t.Cleanup(func() {
-		_ = chromedp.Cancel(ctx) // it may be closed
+		_ = chromedp.Cancel(ctx) // it may be closed already
 		closeIt()
 		readers.Wait()
 	})
-	require.NoError(t, chromedp.Do(ctx), "open a tab") // without a deadline, which would be the tab's
+	require.NoError(t, chromedp.Do(ctx), "open a tab") // without a deadline, which would apply to the tab itself
 	listen(ctx, &readers, network.RequestWillBeSent, func(e network.EventRequestWillBeSent) {
 		if !strings.HasPrefix(e.Request.URL, "data:") {
 			p.note(&p.requests, e.Request.URL)
@@ -81,7 +81,7 @@ func (b *Browser) Open(t testing.TB, view View, address string) *Page {
 	return p
 }
 
-// listen passes events on until the tab closes.
+// listen passes events to take until the tab closes.
 func listen[E any](ctx context.Context, readers *sync.WaitGroup, event cdp.Event[E], take func(E)) {
 	events := chromedp.Events(ctx, event)
 	readers.Go(func() {
@@ -117,13 +117,13 @@ func call[P, R any](t testing.TB, p *Page, command cdp.Command[P, R], params P) 
 	})
 }
 
-// Go goes to another address.
+// Go navigates to another address.
 func (p *Page) Go(t testing.TB, address string) {
 	t.Helper()
 	run(t, p, chromedp.Navigate(address))
 }
 
-// View gives the page another size or look.
+// View changes the size and the look of the page.
 func (p *Page) View(t testing.TB, v View) {
 	t.Helper()
 	scale := v.Scale
@@ -143,13 +143,13 @@ func (p *Page) View(t testing.TB, v View) {
 		{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: motion}}})
 }
 
-// Eval is the value of an expression of JavaScript; a promise is waited for.
+// Eval returns the value of a JavaScript expression. It awaits promises.
 func Eval[T any](t testing.TB, p *Page, expression string) T {
 	t.Helper()
 	return run(t, p, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 }
 
-// Await waits until an expression is true, and returns how long that took.
+// Await waits until an expression is true, and returns the time that took.
 func (p *Page) Await(t testing.TB, expression string) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -164,7 +164,7 @@ func (p *Page) Await(t testing.TB, expression string) time.Duration {
 	}
 }
 
-// Press presses keys, one after the other, wherever the focus is: kb.Tab, kb.Enter, or text.
+// Press presses keys, one after the other, at the present focus: kb.Tab, kb.Enter, or text.
 func (p *Page) Press(t testing.TB, keys ...string) {
 	t.Helper()
 	for _, key := range keys {
@@ -172,13 +172,13 @@ func (p *Page) Press(t testing.TB, keys ...string) {
 	}
 }
 
-// Screenshot is a PNG of what is in view.
+// Screenshot returns a PNG of the visible part of the page.
 func (p *Page) Screenshot(t testing.TB) []byte {
 	t.Helper()
 	return call(t, p, page.CaptureScreenshot, page.CaptureScreenshotParams{Format: page.CaptureScreenshotFormatPng}).Data
 }
 
-// Elsewhere are the requests that went to another origin than this one: "http://127.0.0.1:8080".
+// Elsewhere returns the requests that went to another origin than this one, such as "http://127.0.0.1:8080".
 func (p *Page) Elsewhere(origin string) []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -191,14 +191,14 @@ func (p *Page) Elsewhere(origin string) []string {
 	return out
 }
 
-// Faults are the errors and warnings of the console, exceptions, and violations of the policy.
+// Faults returns the console's errors and warnings, exceptions, and policy violations.
 func (p *Page) Faults() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]string(nil), p.faults...)
 }
 
-// Clean fails the test if a request went to elsewhere, or something went wrong.
+// Clean fails the test if a request went to another origin, or if there are faults.
 func (p *Page) Clean(t testing.TB, origin string) {
 	t.Helper()
 	require.Empty(t, p.Elsewhere(origin), "requests to elsewhere")

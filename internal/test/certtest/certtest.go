@@ -1,4 +1,4 @@
-// Package certtest makes authorities and certificates for tests.
+// Package certtest creates certificate authorities and certificates for tests.
 package certtest
 
 import (
@@ -19,25 +19,25 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// serials numbers the certificates of this process.
+// serials is the serial number of the newest certificate of this process.
 var serials atomic.Int64
 
 // Authority signs certificates.
 type Authority struct {
-	// PEM is its own certificate, for those that trust it.
+	// PEM is its own certificate, for programs that trust it.
 	PEM  []byte
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
-// Certificate is one that an authority signed.
+// Certificate is a certificate that an authority signed, with its key.
 type Certificate struct {
 	Serial *big.Int
-	// Cert and Key are PEM.
+	// Cert and Key are PEM-encoded.
 	Cert, Key []byte
 }
 
-// NewAuthority makes an authority that signs itself.
+// NewAuthority creates a self-signed authority.
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{key: newKey(t)}
@@ -48,7 +48,7 @@ func NewAuthority(t testing.TB) *Authority {
 	return a
 }
 
-// Intermediate makes an authority that this one has signed.
+// Intermediate creates an authority signed by this one.
 func (a *Authority) Intermediate(t testing.TB) *Authority {
 	t.Helper()
 	under := &Authority{key: newKey(t)}
@@ -58,8 +58,8 @@ func (a *Authority) Intermediate(t testing.TB) *Authority {
 	return under
 }
 
-// Issue makes a certificate for hosts, which are names or IP addresses, for servers and for clients, valid from an hour
-// ago for two hours. Each alter may change that.
+// Issue issues a certificate for hosts, which are names or IP addresses, for servers and clients. It is valid
+// from an hour ago until an hour from now. Each alter function may change the certificate before it is signed.
 func (a *Authority) Issue(t testing.TB, hosts []string, alter ...func(*x509.Certificate)) Certificate {
 	t.Helper()
 	cert := template("node")
@@ -82,10 +82,10 @@ func (a *Authority) Issue(t testing.TB, hosts []string, alter ...func(*x509.Cert
 	return Certificate{Serial: cert.SerialNumber, Cert: text, Key: encode("PRIVATE KEY", der)}
 }
 
-// Files are those of one program, in a directory that goes with the test.
+// Files names the certificate files of one program, in a directory that is removed when the test ends.
 type Files struct{ Cert, Key, CA string }
 
-// NewFiles names files that do not exist yet.
+// NewFiles returns names of files that do not exist yet.
 func NewFiles(t testing.TB) Files {
 	t.Helper()
 	dir := t.TempDir()
@@ -93,14 +93,14 @@ func NewFiles(t testing.TB) Files {
 		CA: filepath.Join(dir, "ca.pem")}
 }
 
-// Write writes the certificate, and its key.
+// Write writes the certificate and its key.
 func (f Files) Write(t testing.TB, c Certificate) {
 	t.Helper()
 	Replace(t, f.Cert, c.Cert)
 	Replace(t, f.Key, c.Key)
 }
 
-// Trust writes the authorities.
+// Trust writes the authorities' certificates into the CA file.
 func (f Files) Trust(t testing.TB, authorities ...*Authority) {
 	t.Helper()
 	var all []byte
@@ -110,7 +110,7 @@ func (f Files) Trust(t testing.TB, authorities ...*Authority) {
 	Replace(t, f.CA, all)
 }
 
-// Replace writes a file so that readers see the former one or the new one, and nothing between.
+// Replace replaces a file atomically: readers see either the old content or the new one.
 func Replace(t testing.TB, file string, text []byte) {
 	t.Helper()
 	require.NoError(t, os.WriteFile(file+".new", text, 0o600))
@@ -142,7 +142,7 @@ func encode(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }
 
-// KeyPEM is the authority's own key.
+// KeyPEM returns the authority's own key, PEM-encoded.
 func (a *Authority) KeyPEM(t testing.TB) []byte {
 	t.Helper()
 	der, err := x509.MarshalPKCS8PrivateKey(a.key)

@@ -1,5 +1,5 @@
-// Package etcdtest is the etcd of one test: it runs in the test's process, as fast as it can
-// notice what happens, and ends with the test. Tests that need faults take clustertest.
+// Package etcdtest runs an etcd for one test. It runs in the test's process, as fast as it can notice changes,
+// and ends with the test. Tests that need faults use clustertest.
 package etcdtest
 
 import (
@@ -14,10 +14,10 @@ import (
 	"github.com/goverse/goverse/embedetcd"
 )
 
-// patience is longer than a test needs on a machine that is busy with others.
+// patience is longer than a test needs on a busy machine.
 const patience = time.Minute
 
-// Context ends only if the test hangs, and with the test.
+// Context returns a context that ends with the test, or earlier if the test hangs.
 func Context(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -34,13 +34,13 @@ func Start(t testing.TB) *embedetcd.Server {
 	return server
 }
 
-// Client is the client of an etcd that only this one is asked for.
+// Client returns the client of an etcd that has no other clients.
 func Client(t testing.TB) *clientv3.Client {
 	t.Helper()
 	return Dial(t, Start(t).Endpoint())
 }
 
-// Dial is a client over TCP, with a connection of its own.
+// Dial returns a client over TCP, with a connection of its own.
 func Dial(t testing.TB, endpoint string) *clientv3.Client {
 	t.Helper()
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Logger: zap.NewNop()})
@@ -49,8 +49,8 @@ func Dial(t testing.TB, endpoint string) *clientv3.Client {
 	return client
 }
 
-// EnableAuth turns etcd's access control on. root and the other users have the password, and each of these
-// has a role of its own name, without any right. A client without a user is refused from then on.
+// EnableAuth turns etcd's access control on. root and the other users have the password, and each of the others
+// has a role of the same name, without any permission. From then on etcd refuses a client without a user.
 func EnableAuth(t testing.TB, client *clientv3.Client, password string, users ...string) {
 	t.Helper()
 	ctx := Context(t)

@@ -11,9 +11,9 @@ import (
 	"github.com/goverse/goverse/embedetcd"
 )
 
-// User turns the access control of an etcd on, and returns clients of root and of another user, who may read and write
-// all keys. forget has etcd forget that one's tokens, as it does when a password is set: the client logs in again, but
-// etcd refuses each further watch on a stream that was opened before.
+// User turns on etcd's access control, and returns a client of root and one of another user that may read and
+// write all keys. forget makes etcd forget the other user's tokens, as it does when a password is set. The
+// client then logs in again, but etcd refuses each further watch on a stream that was opened before.
 func User(t testing.TB, server *embedetcd.Server) (root, client *clientv3.Client, forget func()) {
 	t.Helper()
 	const name, password = "u", "secret"
@@ -34,13 +34,14 @@ func User(t testing.TB, server *embedetcd.Server) (root, client *clientv3.Client
 	}
 }
 
-// Opened is a client's watches; Answered receives whenever etcd has answered the opening of one, which waits for that.
+// Opened reports a client's watches: Answered receives a value each time etcd has answered the opening of a
+// watch. Watch blocks until that value is received.
 type Opened struct {
 	clientv3.Watcher
 	Answered chan struct{}
 }
 
-// Watches has a client report its watches. It must be called before the client is used.
+// Watches wraps the watches of a client in an Opened. Call it before the client is used.
 func Watches(client *clientv3.Client) Opened {
 	o := Opened{client.Watcher, make(chan struct{})}
 	client.Watcher = o

@@ -1,10 +1,10 @@
-// Package faults is the catalogue of what tests do to the way between a process and etcd: the name that reports
-// and recordings have for each kind of fault, how it is done, and how it is undone. The random faults on whole
-// clusters (integration/internal/chaos), those on locks (internal/leasequeue/etcdlock) and the tests of deadlines
-// (cluster/leaderelection) take theirs from here; how long one lasts and what must come of it is theirs.
+// Package faults is the catalogue of the faults that tests inject between a process and etcd. For each kind it
+// has the name used in reports and recordings, and the means to begin and to end it. The random faults on whole
+// clusters (integration/internal/chaos), those on locks (internal/leasequeue/etcdlock) and the tests of
+// deadlines (cluster/leaderelection) use it. They decide how long a fault lasts and which effects to expect.
 //
-// It does not have what can be done to one kind of test bed only: to processes and members of etcd that are real
-// or simulated, and out-of-band changes. For these, see the users.
+// The catalogue leaves out the faults that only one kind of test bed supports: those of real or simulated
+// processes and members of etcd, and out-of-band changes. The users of this package implement these themselves.
 package faults
 
 import (
@@ -16,22 +16,22 @@ import (
 	"github.com/goverse/goverse/clustertest/fault"
 )
 
-// Target is one process's way to etcd. What a test has none of is left out; a fault of what is left out does
-// nothing.
+// Target is one process's connection to etcd. A test leaves out the parts that it does not have; faults of such
+// parts do nothing.
 type Target struct {
 	Relays []*fault.Relay      // on its connections
-	Client *clustertest.Faults // of its client, where that is in the process of the test
+	Client *clustertest.Faults // of its client, if the client is in the test's process
 }
 
-// Fault is one kind.
+// Fault is one kind of fault.
 type Fault struct {
-	// Name is what reports and recordings call it.
+	// Name identifies the fault in reports and recordings.
 	Name string
 
 	begin func(t Target, rnd *rand.Rand)
 }
 
-// The kinds at relays.
+// The kinds of faults at relays.
 var (
 	CutOff = atRelays("packets to and from etcd dropped", func(_ *rand.Rand) func(*fault.Relay) {
 		return func(r *fault.Relay) { r.Blackhole(fault.Both) }
@@ -61,7 +61,7 @@ var (
 	})
 )
 
-// The kinds at the client.
+// The kinds of faults at the client.
 var (
 	RequestsStuck = atClient("requests stuck", (*clustertest.Faults).CutOff)
 	RenewalsStuck = atClient("renewals stuck", (*clustertest.Faults).StopRenewing)
@@ -72,7 +72,7 @@ func delay(rnd *rand.Rand) time.Duration {
 	return time.Duration(rnd.Int64N(int64(300 * time.Millisecond)))
 }
 
-// atRelays is done to all relays alike.
+// atRelays returns a fault that applies to all relays alike.
 func atRelays(name string, draw func(rnd *rand.Rand) func(*fault.Relay)) Fault {
 	return Fault{name, func(t Target, rnd *rand.Rand) {
 		begin := draw(rnd)
@@ -90,8 +90,8 @@ func atClient(name string, begin func(*clustertest.Faults)) Fault {
 	}}
 }
 
-// Do begins the fault, which lasts until Undo; Reset is over when Do returns. What a kind leaves open, such as
-// how slow the packets become, is drawn; only Delayed and Throttled draw.
+// Do begins the fault, which lasts until Undo; Reset is over when Do returns. Delayed and Throttled draw their
+// delay and rate from rnd; the others draw nothing.
 func (f Fault) Do(t Target, rnd *rand.Rand) { f.begin(t, rnd) }
 
 // Undo ends every fault of the target.
@@ -106,7 +106,7 @@ func (t Target) Undo() error {
 	return errors.Join(errs...)
 }
 
-// Traffic is how many bytes the relays have received.
+// Traffic returns the number of bytes that the relays have received.
 func (t Target) Traffic() (sum int64) {
 	for _, r := range t.Relays {
 		sum += r.Traffic(fault.Both).Received
@@ -114,7 +114,7 @@ func (t Target) Traffic() (sum int64) {
 	return sum
 }
 
-// Connections is how many connections the relays have.
+// Connections returns the number of connections that the relays have.
 func (t Target) Connections() (sum int) {
 	for _, r := range t.Relays {
 		sum += r.Connections()

@@ -1,5 +1,5 @@
-// Package leak finds goroutines that outlive what began them: those of one label, and whatever runs when a
-// package's tests are over.
+// Package leak finds goroutines that outlive the code that started them: those of one label, and those that
+// still run after a package's tests.
 package leak
 
 import (
@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// labelKey is the pprof label that every goroutine begun in Labelled inherits.
+// labelKey is the pprof label that every goroutine started in Labelled inherits.
 const labelKey = "goverse-leak"
 
-// interval is between two looks.
+// interval is the time between two checks.
 const interval = 10 * time.Millisecond
 
-// Labelled runs f so that every goroutine begun in it can be found again by Stacks.
+// Labelled runs f in such a way that Stacks finds every goroutine started in it.
 func Labelled(label string, f func()) {
 	pprof.Do(context.Background(), pprof.Labels(labelKey, label), func(context.Context) { f() })
 }
 
-// Stacks are those of the goroutines with that label, "" if there are none.
+// Stacks returns the stacks of the goroutines with the label, or "" if there are none.
 func Stacks(label string) string {
 	var b bytes.Buffer
 	if err := pprof.Lookup("goroutine").WriteTo(&b, 1); err != nil {
@@ -37,7 +37,7 @@ func Stacks(label string) string {
 	return strings.Join(out, "\n\n")
 }
 
-// AwaitNone waits until look finds nothing, and returns what it found at the end of patience.
+// AwaitNone waits until look returns "". After patience it returns the last result of look.
 func AwaitNone(look func() string, patience time.Duration) string {
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()

@@ -1,4 +1,5 @@
-// Package leaktest is the TestMain of packages whose tests start several members of etcd, or wait a lot.
+// Package leaktest has the TestMain functions of packages with tests that start several members of etcd, or
+// wait a lot.
 package leaktest
 
 import (
@@ -17,12 +18,12 @@ import (
 // cluster end (see embedetcd.Cluster.Close).
 const patience = 10 * time.Second
 
-// Main runs the tests, and fails them if a goroutine outlives them by more than etcd's members need. It does
-// not return. It is goleak.VerifyTestMain with more patience.
+// Main runs the tests and fails them if a goroutine outlives them by more than etcd's members need. It does not
+// return. It is goleak.VerifyTestMain with more patience.
 func Main(m *testing.M) {
 	code := m.Run()
 	deadline := time.Now().Add(patience)
-	// goleak itself looks again and again for a while, and then gives up.
+	// goleak itself retries for a while and then gives up.
 	for code == 0 {
 		leak := goleak.Find()
 		if leak == nil {
@@ -36,9 +37,9 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// RunMore lets four parallel tests run at a time on a machine of fewer cores, unless it is a slow one: for packages
-// whose tests wait for leases and time-outs more than they compute. A flag -parallel counts instead. Call it first in
-// TestMain.
+// RunMore lets four parallel tests run at a time on a machine with fewer cores, unless the machine is slow. It
+// is for packages with tests that wait for leases and time-outs more than they compute. A -parallel flag takes
+// precedence. Call it first in TestMain.
 func RunMore() {
 	flag.Parse()
 	pace.RunMore(waiting)

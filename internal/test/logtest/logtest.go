@@ -1,4 +1,4 @@
-// Package logtest is a log, or another output, that a test reads while it is written.
+// Package logtest captures a log, or other output, that a test reads while it is written.
 package logtest
 
 import (
@@ -17,28 +17,28 @@ import (
 )
 
 const (
-	// patience is how long Await waits.
+	// patience limits the wait of Await.
 	patience = 30 * time.Second
-	// looks is how often String waits for lines that were said and not written yet, for a second at most each time:
-	// several times, since nothing but the time may have passed on a machine that is busy with something else.
+	// looks is the number of times that String waits, up to a second each, for lines that are queued but not
+	// written. It waits several times because a busy machine may make no progress in one of them.
 	looks = 3
 )
 
-// Buffer holds what was written. Its methods are safe for concurrent use; the zero value is empty.
+// Buffer holds written output. Its methods are safe for concurrent use; the zero value is empty.
 type Buffer struct {
 	mu   sync.Mutex
 	buf  bytes.Buffer
-	logs []hclog.Logger // those that write into it
+	logs []hclog.Logger // loggers that write into it
 }
 
-// Write adds p.
+// Write appends p.
 func (b *Buffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.buf.Write(p)
 }
 
-// String is all that was logged so far, also the lines of its loggers that others have queued.
+// String returns everything logged so far, including the queued lines of its loggers.
 func (b *Buffer) String() string {
 	b.mu.Lock()
 	logs := slices.Clone(b.logs)
@@ -53,13 +53,13 @@ func (b *Buffer) String() string {
 	return b.buf.String()
 }
 
-// Logger writes lines of level info and above into the buffer, without the time.
+// Logger returns a logger that writes lines of level info and above into the buffer, without the time.
 func (b *Buffer) Logger() hclog.Logger {
 	return b.LoggerOf(hclog.LoggerOptions{Level: hclog.Info, DisableTime: true})
 }
 
-// LoggerOf is a logger with these options that writes into the buffer. It has the queue that Goverse would put before
-// it, so that String knows of the lines in that.
+// LoggerOf returns a logger with these options that writes into the buffer. It has the queue that Goverse would
+// put in front of it, so that String includes the queued lines.
 func (b *Buffer) LoggerOf(options hclog.LoggerOptions) hclog.Logger {
 	options.Output = b
 	log := logqueue.New(hclog.New(&options))
@@ -76,10 +76,10 @@ func (b *Buffer) Await(t testing.TB, text string) {
 		"not written: %q", text)
 }
 
-// Count is how often text was written.
+// Count returns the number of times that text was written.
 func (b *Buffer) Count(text string) int { return strings.Count(b.String(), text) }
 
-// Line is the first line that has all of these in it, "" if there is none.
+// Line returns the first line that contains all parts, or "" if there is none.
 func (b *Buffer) Line(parts ...string) string {
 	for line := range strings.Lines(b.String()) {
 		found := true

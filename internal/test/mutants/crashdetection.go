@@ -1,6 +1,6 @@
 package mutants
 
-// Accusations, refutations and removals.
+// ofCrashDetection lists mutants of accusations, refutations and removals.
 var ofCrashDetection = []Mutant{{
 	Name: "remove-without-grace-period",
 	What: "an accused member is removed at once",

@@ -1,6 +1,6 @@
 package mutants
 
-// Candidates, terms and their writes.
+// ofElections lists mutants of candidates, terms and their writes.
 var ofElections = []Mutant{{
 	Name: "lead-without-session",
 	What: "a member leads because the own key is first, also when the session is not valid",

@@ -15,12 +15,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// failed is the line by which TestSchedules reports a schedule that broke a promise.
+// failed matches the line in which TestSchedules reports a schedule that broke a promise.
 var failed = regexp.MustCompile(`\bseed (\d+): (.+)`)
 
-// Found fails the test unless each mutant that the package has to find is found: by a schedule of its
-// TestSchedules, which runs with args, or by the test that the mutant names. The package is built anew, with
-// all mutants, and its tests run once for each, up to the first schedule that fails.
+// Found fails the test unless each mutant that the package has to find is found: by a schedule of the package's
+// TestSchedules, which runs with args, or by the test that the mutant names. It builds the package once, with
+// all mutants, and runs the tests once for each mutant, up to the first failed schedule.
 func Found(t *testing.T, pkg string, args ...string) {
 	t.Helper()
 	if testing.Short() {
@@ -43,7 +43,7 @@ func Found(t *testing.T, pkg string, args ...string) {
 	}
 }
 
-// build builds the tests of a package with the mutants in everything of ours.
+// build builds the tests of a package with the mutants in all packages of this module.
 func build(root, dir, pkg string, mutants []Mutant) (tests string, err error) {
 	overlay, err := Overlay(root, dir, mutants)
 	if err != nil {
@@ -58,7 +58,7 @@ func build(root, dir, pkg string, mutants []Mutant) (tests string, err error) {
 	return tests, nil
 }
 
-// find runs the tests with a mutant, and returns what found it, and how that failed.
+// find runs the tests with a mutant, and returns the test or seed that found it, and the failure.
 func find(ctx context.Context, tests, dir string, m Mutant, args ...string) (by, failure string, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -100,5 +100,5 @@ func find(ctx context.Context, tests, dir string, m Mutant, args ...string) (by,
 	return by, failure, nil
 }
 
-// enough is how much of the output of tests that find nothing is worth reading.
+// enough limits the reported output of tests that find nothing.
 const enough = 8 << 10

@@ -1,6 +1,6 @@
 package mutants
 
-// Lease queues: what locks, elections and effects are made of.
+// ofLeaseQueues lists mutants of lease queues, on which locks, elections and effects are built.
 var ofLeaseQueues = []Mutant{{
 	Name: "silence-not-committed",
 	What: "a batch whose answer was lost is sent again, as if it had not been committed",

@@ -1,6 +1,6 @@
 package mutants
 
-// The snapshot, and the watch that keeps it current.
+// ofMirrors lists mutants of the snapshot, and of the watch that keeps it current.
 var ofMirrors = []Mutant{{
 	Name:  "watch-from-now",
 	What:  "the watch begins at the next revision of all, 0 for etcd, not at the one after the read",

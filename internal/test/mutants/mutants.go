@@ -1,40 +1,40 @@
-// Package mutants has the known ways to get this wrong, as small changes of the source. Tests switch them on
-// one by one and show that each is found: a checker that never finds anything proves nothing.
+// Package mutants lists known bugs as small edits of the source. Tests switch them on one by one and show that
+// each is found, because a checker that never finds anything proves nothing.
 //
 //	Mutant ──► a copy of the source in which all of them are switched off ──► go test -overlay
 //	           (weave)                                                        GOVERSE_MUTANT=name
 //
-// A function that mutants change gets one more body for each of them, before its own, which runs where the
-// environment variable GOVERSE_MUTANT names the mutant. So one build has all mutants, and what is no test
-// knows of none: the copies, and the package that reads the variable, exist in the overlay alone.
+// A function that mutants edit gets an additional body for each of them, in front of its own. The body runs if
+// the environment variable GOVERSE_MUTANT names the mutant. One build therefore contains all mutants. Regular
+// builds contain none, because the copies, and the package that reads the variable, exist only in the overlay.
 //
-// To add one, write it into the table of its subject; TestMutants of the packages that it names has to find it.
-// Command try runs go test with one mutant in everything that is tested.
+// To add a mutant, enter it into the table of its subject. TestMutants of the packages that it names has to
+// find it. The command try runs go test with one mutant in all packages under test.
 //
-// Not promised: that these are all the ways.
+// Not promised: that the list is complete.
 package mutants
 
 import "slices"
 
-// Variable names the mutant that is on in a process of a build with the overlay.
+// Variable is the environment variable that names the active mutant in a process built with the overlay.
 const Variable = "GOVERSE_MUTANT"
 
 // Mutant is a known bug.
 type Mutant struct {
 	Name  string
-	What  string   // what it gets wrong, in one line
-	In    []string // the packages whose TestMutants has to find it
-	Test  string   // the test that fails with it; "": TestSchedules, which prints the seed that failed
+	What  string   // the error that it introduces, in one line
+	In    []string // packages with a TestMutants that has to find it
+	Test  string   // the test that it fails; "" for TestSchedules, which prints the failed seed
 	Edits []Edit
 }
 
 // Edit is one change that a mutant makes within a function.
 type Edit struct {
-	File     string // from the root of the module
-	Old, New string // Old is in the file exactly once
+	File     string // relative to the root of the module
+	Old, New string // Old must occur in the file exactly once
 }
 
-// The packages whose TestMutants finds mutants.
+// The packages with a TestMutants.
 const (
 	simulation = "internal/test/simulation"
 	sessions   = "internal/etcd/etcdsession"
@@ -42,12 +42,12 @@ const (
 	hosts      = "internal/objects/host"
 )
 
-// All are the mutants there are.
+// All returns all mutants.
 func All() []Mutant {
 	return slices.Concat(ofSessions, ofElections, ofCrashDetection, ofMirrors, ofShards, ofObjects, ofLeaseQueues)
 }
 
-// in are those that a package has to find.
+// in returns the mutants that a package has to find.
 func in(pkg string) (found []Mutant) {
 	for _, m := range All() {
 		if slices.Contains(m.In, pkg) {

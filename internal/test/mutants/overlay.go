@@ -10,10 +10,10 @@ import (
 	"strconv"
 )
 
-// module is the module whose source the mutants change.
+// module is the module that the mutants edit.
 const module = "github.com/goverse/goverse"
 
-// Root is the directory of the module that the working directory is in.
+// Root returns the root of the module that contains the working directory.
 func Root() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -31,9 +31,8 @@ func Root() (string, error) {
 	}
 }
 
-// Overlay writes the source at root with the mutants in it into dir, and returns the file to build it with:
-// go build -overlay. All are off where GOVERSE_MUTANT names none. An edit that does not fit the source is an
-// error.
+// Overlay writes the edited source files into dir, and returns the file for go build -overlay. No mutant is
+// active unless GOVERSE_MUTANT names it. An edit that does not fit the source is an error.
 func Overlay(root, dir string, mutants []Mutant) (string, error) {
 	if err := check(mutants); err != nil {
 		return "", err
@@ -69,7 +68,7 @@ func Overlay(root, dir string, mutants []Mutant) (string, error) {
 	return path, os.WriteFile(path, text, 0o600)
 }
 
-// files are those that the mutants change.
+// files returns the files that the mutants edit.
 func files(mutants []Mutant) (names []string) {
 	for _, m := range mutants {
 		for _, e := range m.Edits {

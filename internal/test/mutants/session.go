@@ -1,6 +1,6 @@
 package mutants
 
-// Sessions and their deadlines.
+// ofSessions lists mutants of sessions and their deadlines.
 var ofSessions = []Mutant{{
 	Name: "deadline-from-receipt",
 	What: "a session's deadline counts from when the renewal's answer came, not from when it was sent",

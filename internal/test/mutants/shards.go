@@ -1,6 +1,6 @@
 package mutants
 
-// The shard map, and the handoff of shards.
+// ofShards lists mutants of the shard map, and of the handoff of shards.
 var ofShards = []Mutant{{
 	Name:  "takeover-unreleased",
 	What:  "a shard is served without waiting for the one before to release it",
@@ -46,7 +46,7 @@ var ofShards = []Mutant{{
 		case held != 0 && (!mine || held != epoch):`}},
 }}
 
-// What lives in a shard.
+// ofObjects lists mutants of the objects that live in a shard.
 var ofObjects = []Mutant{{
 	Name: "activation-stays",
 	What: "the objects of a shard that leaves stay, until it comes back",

@@ -11,10 +11,11 @@ import (
 	"strings"
 )
 
-// switchPath is the package that says which mutant is on.
+// switchPath is the package that selects the active mutant.
 const switchPath = "internal/mutant"
 
-// switchSource is its source, which is nowhere but in the overlay; the names of all mutants are filled in.
+// switchSource is the source of that package, which exists only in the overlay. The names of all mutants are
+// filled in.
 const switchSource = `package mutant
 
 import "os"
@@ -33,14 +34,14 @@ func init() {
 func Is(name string) bool { return on == name }
 `
 
-// span is a part of a source, and what replaces it.
+// span is a part of a source, and its replacement.
 type span struct {
 	from, to int
 	text     string
 }
 
-// weave is the source of a file, which is at path, with the mutants that change it. They are off unless the
-// switch says otherwise. The lines keep their numbers.
+// weave returns the source of a file with the mutants that edit it; path is the file's path. A mutant is active
+// only if the switch selects it. The lines keep their numbers.
 func weave(module, file, path string, src []byte, mutants []Mutant) ([]byte, error) {
 	fset := token.NewFileSet()
 	parsed, err := parser.ParseFile(fset, path, src, parser.SkipObjectResolution)
@@ -72,7 +73,7 @@ func weave(module, file, path string, src []byte, mutants []Mutant) ([]byte, err
 	return replace(src, 0, len(src), woven), nil
 }
 
-// place finds the functions that a mutant changes in a file, and what it changes in each.
+// place finds the functions that a mutant edits in a file, and the edits in each.
 func place(parsed *ast.File, offset func(token.Pos) int, file string, src []byte, m Mutant) (
 	map[*ast.FuncDecl][]span, error,
 ) {
@@ -104,7 +105,7 @@ func place(parsed *ast.File, offset func(token.Pos) int, file string, src []byte
 	return spans, nil
 }
 
-// replace is a part of the source with the changes in it.
+// replace returns a part of the source with the changes applied.
 func replace(src []byte, from, to int, changes []span) []byte {
 	slices.SortFunc(changes, func(a, b span) int { return a.from - b.from })
 	var out []byte
@@ -115,12 +116,12 @@ func replace(src []byte, from, to int, changes []span) []byte {
 	return append(out, src[from:to]...)
 }
 
-// line has the compiler take what comes next for what was there.
+// line returns a directive that sets the compiler's position to p.
 func line(p token.Position) string {
 	return fmt.Sprintf("/*line %s:%d:%d*/", p.Filename, p.Line, p.Column)
 }
 
-// check fails if two mutants share a name, or if one changes nothing.
+// check returns an error if two mutants share a name, or if an edit changes nothing.
 func check(mutants []Mutant) error {
 	seen := map[string]bool{}
 	for _, m := range mutants {
@@ -137,7 +138,7 @@ func check(mutants []Mutant) error {
 	return nil
 }
 
-// theSwitch is the source of the switch between these mutants.
+// theSwitch returns the source of the switch between these mutants.
 func theSwitch(mutants []Mutant) []byte {
 	var names []string
 	for _, m := range mutants {

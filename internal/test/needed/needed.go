@@ -1,8 +1,8 @@
-// Package needed is for tests and benchmarks that need a program which may not be installed.
+// Package needed skips or fails tests and benchmarks that need a program which is not installed.
 //
-//	GOVERSE_REQUIRE=etcd34,postgres go test ./...   fails where it would skip for want of them
+//	GOVERSE_REQUIRE=etcd34,postgres go test ./...   fails a test instead of skipping it if one of them is missing
 //
-// Not promised: that what is there works.
+// Not promised: that an installed program works.
 package needed
 
 import (
@@ -12,16 +12,16 @@ import (
 	"testing"
 )
 
-// Env names, with commas between, what must not be missing.
+// Env is the environment variable that lists, separated by commas, the programs that must not be missing.
 const Env = "GOVERSE_REQUIRE"
 
-// Required reports whether GOVERSE_REQUIRE names what.
+// Required reports whether GOVERSE_REQUIRE names the program.
 func Required(what string) bool {
 	return slices.Contains(strings.Split(os.Getenv(Env), ","), what)
 }
 
-// Missing ends a test that needs what is not there: it skips it, or fails it if GOVERSE_REQUIRE
-// names it. problem says what is missing and how to come by it.
+// Missing ends a test that needs a missing program: it skips the test, or fails it if GOVERSE_REQUIRE names the
+// program. problem describes the missing program and how to install it.
 func Missing(t testing.TB, what, problem string) {
 	t.Helper()
 	if Required(what) {

@@ -1,5 +1,5 @@
-// Package nodetest is what Goverse's own tests ask of the nodes of a clustertest.Cluster beyond what that kit
-// offers to everybody: the keys in etcd, crash detection, shards, and whether two nodes ever led at once.
+// Package nodetest extends clustertest.Cluster for Goverse's own tests: it reads the keys in etcd, crash
+// detection and shards, and checks whether two nodes ever led at once.
 package nodetest
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
-// LongTTL is a TTL in seconds that makes a lease that runs out no explanation for anything.
+// LongTTL is a TTL in seconds that is so long that no lease expires during a test.
 const LongTTL = 60
 
 // Keys are the keys of every clustertest.Cluster in its etcd.
@@ -36,12 +36,12 @@ func Caught(t testing.TB, h *clustertest.Held) {
 	}
 }
 
-// Detection sets every node's crash detection.
+// Detection configures every node's crash detection.
 func Detection(d cluster.CrashDetection) clustertest.Option {
 	return clustertest.WithConfig(func(_ int, cfg *cluster.Config) { cfg.CrashDetection = d })
 }
 
-// Crashes adds up what the crash detection of the live nodes saw and did.
+// Crashes returns the sum of the live nodes' crash detection counters.
 func Crashes(c *clustertest.Cluster) crash.Stats {
 	var sum crash.Stats
 	for _, n := range c.Live() {
@@ -56,7 +56,7 @@ func Crashes(c *clustertest.Cluster) crash.Stats {
 	return sum
 }
 
-// AwaitWatched waits until every one of the n nodes watches k others.
+// AwaitWatched waits until each of the n nodes watches k others.
 func AwaitWatched(t testing.TB, c *clustertest.Cluster, n, k int) {
 	t.Helper()
 	c.Eventually(func() bool { return Crashes(c).Watching == int64(n*k) }, "%d nodes watch %d each", n, k)

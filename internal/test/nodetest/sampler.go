@@ -9,12 +9,11 @@ import (
 	"github.com/goverse/goverse/clustertest"
 )
 
-// Sampler asks all nodes many times a millisecond which of them leads, and notes overlaps: two nodes that lead
-// at the same time. It is faster than package history, and keeps nothing else. The numbers are to be read after
-// End.
+// Sampler asks all nodes many times a millisecond which of them leads, and records overlaps: two nodes that
+// lead at once. It is faster than package history and records nothing else. Read its counters only after End.
 type Sampler struct {
-	Fallback int   // times that a node reported fallback
-	Samples  int64 // passes
+	Fallback int   // the number of reports of fallback
+	Samples  int64 // the number of passes
 
 	c        *clustertest.Cluster
 	stop     chan struct{}
@@ -22,12 +21,12 @@ type Sampler struct {
 	overlaps []string
 }
 
-// Sample samples the nodes that c has now, until End.
+// Sample samples the present nodes of c until End.
 func Sample(c *clustertest.Cluster) *Sampler {
 	s, nodes := &Sampler{c: c, stop: make(chan struct{})}, c.Nodes()
 	s.wg.Go(func() {
-		// Less than a tenth of the shortest hand-over; without any pause one of few
-		// processors would do nothing else.
+		// Less than a tenth of the shortest handover. Without a pause, the loop would occupy one of few
+		// processors.
 		tick := time.NewTicker(50 * time.Microsecond)
 		defer tick.Stop()
 		for {
@@ -42,7 +41,7 @@ func Sample(c *clustertest.Cluster) *Sampler {
 	return s
 }
 
-// token is of the term that n leads by at this instant, 0 if it does not.
+// token returns the token of the term that n leads by at this instant, or 0 if n does not lead.
 func token(n *clustertest.Node) int64 {
 	if m := n.Cluster().GetConsensusManager(); m != nil && m.IsLeader() {
 		if t := n.Cluster().Term(); t != nil {
@@ -52,8 +51,8 @@ func token(n *clustertest.Node) int64 {
 	return 0
 }
 
-// pass proves an overlap by order alone: a leads, then b is seen to lead, then a
-// still leads by the same term, which it cannot have left in between.
+// pass proves an overlap by order alone: a leads, then b is seen to lead, then a still leads by the same term,
+// which it cannot have left in between.
 func (s *Sampler) pass(nodes []*clustertest.Node) {
 	s.Samples++
 	for i, a := range nodes {

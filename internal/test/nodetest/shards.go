@@ -5,12 +5,12 @@ import (
 	"github.com/goverse/goverse/clustertest"
 )
 
-// Sharded sets every node's sharding.
+// Sharded configures every node's sharding.
 func Sharded(s cluster.Sharding) clustertest.Option {
 	return clustertest.WithConfig(func(_ int, cfg *cluster.Config) { cfg.Sharding = s })
 }
 
-// Served counts how many live nodes serve each shard at this instant.
+// Served counts the shards that one, none, or several of the live nodes serve at this instant.
 func Served(c *clustertest.Cluster) (once, none, twice int) {
 	nodes := c.Live()
 	for shard := range nodes[0].Cluster().Shards().Count() {
@@ -32,8 +32,8 @@ func Served(c *clustertest.Cluster) (once, none, twice int) {
 	return once, none, twice
 }
 
-// Balanced reports, when called, whether so many nodes live, each shard is served by one of them, and none has
-// two more than another.
+// Balanced returns a function that reports whether that many nodes live, each shard is served by exactly one of
+// them, and the shard counts of any two nodes differ by at most one.
 func Balanced(c *clustertest.Cluster, nodes int) func() bool {
 	return func() bool {
 		once, none, twice := Served(c)

@@ -1,10 +1,11 @@
-// Package pace tells how many tests that mostly wait a machine can run at a time, and how short their sessions may be.
+// Package pace determines the number of mostly waiting tests that a machine can run at a time, and the shortest
+// TTL of their sessions.
 //
-// There are virtual machines on which whatever asks the kernel for something costs several times what it should, and
-// most of all a process that starts: two cores are busy with half of what they do elsewhere, and leases run out because
-// nobody gets round to renewing them.
+// On some virtual machines every request to the kernel costs several times the usual time, above all the start
+// of a process. Two cores are then busy with half of their usual work, and leases expire because their holders
+// are not scheduled in time to renew them.
 //
-// Not promised: anything about how fast the machine computes, or how busy it is.
+// Not promised: a measure of the machine's computing speed or its present load.
 package pace
 
 import (
@@ -15,13 +16,15 @@ import (
 	"time"
 )
 
-// slowFault is several times what the first touch of a page takes on a machine of its own, and on most virtual ones.
+// slowFault is several times the duration of the first touch of a page on a real machine, and on most virtual
+// ones.
 const slowFault = 5 * time.Microsecond
 
-// Slow reports whether this machine is one of those.
+// Slow reports whether this machine is such a slow virtual machine.
 func Slow() bool { return Fault() > slowFault }
 
-// AtOnce is how many parallel tests to run at a time: most, and half of that on a slow machine.
+// AtOnce returns the number of parallel tests to run at a time: most, or half of it on a slow machine, but at
+// least GOMAXPROCS.
 func AtOnce(most int) int {
 	if Slow() {
 		most /= 2
@@ -29,8 +32,8 @@ func AtOnce(most int) int {
 	return max(most, runtime.GOMAXPROCS(0))
 }
 
-// TTL is that of sessions that are short, and all the same to outlive whatever runs beside them: on a slow machine
-// twice what it is elsewhere.
+// TTL returns the TTL of sessions that are short but must outlive the load of other tests: elsewhere, or twice
+// that on a slow machine.
 func TTL(elsewhere time.Duration) time.Duration {
 	if Slow() {
 		return 2 * elsewhere
@@ -38,20 +41,21 @@ func TTL(elsewhere time.Duration) time.Duration {
 	return elsewhere
 }
 
-// RunMore sets the flag -parallel to AtOnce(most), unless the command line gives it: for packages whose tests wait, for
-// leases and processes, more than they compute. Call it in TestMain, after flag.Parse.
+// RunMore sets the flag -parallel to AtOnce(most), unless the command line sets it. It is for packages with
+// tests that wait for leases and processes more than they compute. Call it in TestMain, after flag.Parse.
 func RunMore(most int) {
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
 	if !given {
-		_ = flag.Set("test.parallel", strconv.Itoa(AtOnce(most))) // it is registered
+		_ = flag.Set("test.parallel", strconv.Itoa(AtOnce(most))) // the flag is registered
 	}
 }
 
-// Fault is what the first touch of a page of memory takes. It is measured once, in a few milliseconds.
+// Fault returns the duration of the first touch of a page of memory. It is measured once, in a few
+// milliseconds.
 var Fault = sync.OnceValue(func() time.Duration {
 	const page, pages = 4096, 1024
-	var rounds [5][]byte // all are kept: what is freed is given out again, and has been touched
+	var rounds [5][]byte // all are kept, because freed memory is reused and has been touched
 	best := time.Hour
 	for i := range rounds {
 		rounds[i] = make([]byte, pages*page)

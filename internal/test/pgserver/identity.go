@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// identity is who the server runs as: PostgreSQL refuses to run as root, so there it is the
-// user that its package made.
+// identity returns the user that the server runs as, nil for this process's own. PostgreSQL refuses to run as
+// root; there it is the user that PostgreSQL's package has created.
 func identity() (*syscall.Credential, error) {
 	if os.Getuid() != 0 {
 		return nil, nil

@@ -19,8 +19,8 @@ import (
 	"github.com/goverse/goverse/internal/test/server"
 )
 
-// PooledForTest starts pgbouncer before the server, which pools transactions on a few connections, and returns the
-// URL by which it is reached. Where pgbouncer is not installed the test is skipped, or fails if GOVERSE_REQUIRE names
+// PooledForTest starts a pgbouncer in front of the server, which pools transactions on a few connections, and
+// returns its URL. Where pgbouncer is not installed the test is skipped, or fails if GOVERSE_REQUIRE names
 // pgbouncer.
 func (s *Server) PooledForTest(t testing.TB) string {
 	t.Helper()
@@ -50,7 +50,7 @@ func (s *Server) PooledForTest(t testing.TB) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_, _ = run.Signal(syscall.SIGKILL) // gone already: fine
+		_, _ = run.Signal(syscall.SIGKILL) // it may have ended already
 		<-run.Done()
 		if err := os.RemoveAll(dir); err != nil {
 			t.Error(err)

@@ -19,23 +19,22 @@ import (
 	"github.com/goverse/goverse/internal/test/server"
 )
 
-// ErrNotInstalled: there is no PostgreSQL server on this machine.
+// ErrNotInstalled is returned when no PostgreSQL server is installed on this machine.
 var ErrNotInstalled = errors.New("PostgreSQL's server is not installed: apt-get install postgresql")
 
-// restartTimeout is how long Restart keeps trying.
+// restartTimeout limits the retries of Restart.
 const restartTimeout = 20 * time.Second
 
-// Server is one PostgreSQL server with an empty database. Its methods are to be called by one
-// goroutine at a time.
+// Server is one PostgreSQL server with an empty database. Its methods must not be called concurrently.
 type Server struct {
 	bin, dir, port string
 	args           []string
-	who            *syscall.Credential // nil: this process's own
+	who            *syscall.Credential // nil for this process's own
 	run            *fault.Process
 }
 
-// Start makes a server and returns when it answers. args are further arguments of the
-// program postgres, whenever it is started. Errors are ErrNotInstalled, or what the server said.
+// Start creates a server and returns when it answers. args are passed to the program postgres at every start.
+// The error is ErrNotInstalled or contains the server's output.
 func Start(args ...string) (*Server, error) {
 	bin, err := installed()
 	if err != nil {
@@ -56,7 +55,7 @@ func Start(args ...string) (*Server, error) {
 	return s, nil
 }
 
-// create makes the directory and starts the server at a port that is free.
+// create initializes the directory and starts the server on a free port.
 func (s *Server) create() error {
 	if s.who != nil {
 		if err := os.Chown(s.dir, int(s.who.Uid), int(s.who.Gid)); err != nil {
@@ -74,17 +73,16 @@ func (s *Server) create() error {
 	})
 }
 
-// URL is how clients reach the server.
+// URL returns the URL of the server's database.
 func (s *Server) URL() string {
 	return "postgres://postgres@" + s.Address() + "/postgres?sslmode=disable"
 }
 
-// Address is the host:port at which the server listens.
+// Address returns the host:port that the server listens on.
 func (s *Server) Address() string { return net.JoinHostPort(server.Host, s.port) }
 
-// Restart starts the server, again on its data and its port, after Kill. It returns when it
-// answers. The server refuses to start while a process of the one before is not gone yet: it
-// is then started once more.
+// Restart starts the server after Kill, on the same data and port, and returns when it answers. The server
+// refuses to start while a process of its predecessor remains; Restart then tries again, for up to 20 s.
 func (s *Server) Restart() error {
 	deadline := time.Now().Add(restartTimeout)
 	for again := time.NewTicker(10 * time.Millisecond); ; <-again.C {
@@ -95,8 +93,8 @@ func (s *Server) Restart() error {
 	}
 }
 
-// SetEpoch stops the server in order, and starts it again with transactions that are numbered from
-// epoch times 2^32 on, as after years of work.
+// SetEpoch stops the server in order and starts it again with transaction numbers from epoch times 2^32 on, as
+// after years of work.
 func (s *Server) SetEpoch(epoch int) error {
 	s.end(syscall.SIGINT)
 	if out, err := s.command("pg_resetwal", "--epoch="+strconv.Itoa(epoch), s.data()).CombinedOutput(); err != nil {
@@ -114,19 +112,19 @@ func (s *Server) start() (err error) {
 	return err
 }
 
-// Kill ends the server by SIGKILL; the processes it has started end when they notice.
+// Kill ends the server with SIGKILL. Its child processes end when they notice.
 func (s *Server) Kill() { s.end(syscall.SIGKILL) }
 
 func (s *Server) end(how syscall.Signal) {
 	if s.run == nil {
 		return
 	}
-	_, _ = s.run.Signal(how) // gone already: fine
+	_, _ = s.run.Signal(how) // it may have ended already
 	<-s.run.Done()
 	s.run = nil
 }
 
-// Close ends the server at once, with all of its processes, and removes its data.
+// Close ends the server and all its processes at once, and removes its data.
 func (s *Server) Close() error {
 	s.end(syscall.SIGQUIT)
 	return os.RemoveAll(s.dir)
@@ -134,7 +132,7 @@ func (s *Server) Close() error {
 
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
-// command is one of PostgreSQL's programs.
+// command returns a command that runs one of PostgreSQL's programs.
 func (s *Server) command(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(s.bin, name), args...)
 	cmd.Dir = s.dir
@@ -144,7 +142,7 @@ func (s *Server) command(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// installed is the directory of the newest server's programs.
+// installed returns the program directory of the newest installed server.
 func installed() (string, error) {
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
 	if err != nil {
@@ -161,6 +159,6 @@ func installed() (string, error) {
 }
 
 func version(path string) int {
-	n, _ := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(path)))) // 0: not Debian's
+	n, _ := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(path)))) // 0: not Debian's layout
 	return n
 }

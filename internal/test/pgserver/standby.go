@@ -14,7 +14,7 @@ import (
 	"github.com/goverse/goverse/internal/test/server"
 )
 
-// StartStandby makes a hot standby of the server, which follows it until Promote. args are as for [Start].
+// StartStandby creates a hot standby of the server, which follows it until Promote. args are as for [Start].
 func (s *Server) StartStandby(args ...string) (*Server, error) {
 	dir, err := os.MkdirTemp("", "goverse-postgres-")
 	if err != nil {
@@ -44,8 +44,8 @@ func (s *Server) copyOf(primary *Server) error {
 	})
 }
 
-// Promote makes a primary of a standby, once that has all that the former primary has committed, and returns when it
-// takes writes. The former primary should take none any more.
+// Promote makes the standby a primary and returns when it accepts writes. It first waits until the standby has
+// everything that the former primary has committed; the former primary should accept no writes any more.
 func (s *Server) Promote(ctx context.Context, former *Server) error {
 	var end string
 	if err := ask(ctx, former, "select pg_current_wal_flush_lsn()::text", &end); err != nil {
@@ -74,12 +74,12 @@ func (s *Server) Promote(ctx context.Context, former *Server) error {
 	return nil
 }
 
-// ask asks a server one question.
+// ask runs a query that returns one value.
 func ask(ctx context.Context, s *Server, question string, answer any) error {
 	conn, err := pgx.Connect(ctx, s.URL())
 	if err != nil {
 		return err
 	}
-	defer func() { _ = conn.Close(ctx) }() // it has answered
+	defer func() { _ = conn.Close(ctx) }() // the answer has arrived
 	return conn.QueryRow(ctx, question).Scan(answer)
 }

@@ -13,24 +13,24 @@ import (
 	"github.com/goverse/goverse/cluster/objects"
 )
 
-// Action is what a test arranges for the method Do and its like.
+// Action implements Do and the methods like it for a test.
 type Action func(ctx context.Context, p *Probe, req *DoRequest) (*DoResponse, error)
 
-// World is what the objects of a test have in common. All methods are safe for concurrent use.
+// World holds the state that the objects of a test share. All methods are safe for concurrent use.
 type World struct {
 	mu      sync.Mutex
 	actions map[string]Action
 	events  []Event
 	active  map[string]int // activations by key
 
-	// Make, if set, is called by the factory; Factory's error is that of the factory.
+	// Make, if set, is called by the factory, which returns its error.
 	Make func(ctx context.Context, o *objects.Object) error
-	// Leave, if set, is called by Deactivated; End, too.
+	// Leave and End, if set, are called by Deactivated.
 	Leave func()
 	End   func(ctx context.Context, p *Probe, reason objects.Reason)
 }
 
-// Event is an activation or its end.
+// Event is an activation of an object, or the end of one.
 type Event struct {
 	Key    string
 	Node   string
@@ -47,7 +47,7 @@ type Probe struct {
 	sum    int64
 }
 
-// Arrange sets what Do does under a name.
+// Arrange sets the action that Do runs under a name.
 func (w *World) Arrange(what string, action Action) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -57,14 +57,14 @@ func (w *World) Arrange(what string, action Action) {
 	w.actions[what] = action
 }
 
-// Events are those up to now, in order.
+// Events returns the events so far, in order.
 func (w *World) Events() []Event {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return append([]Event(nil), w.events...)
 }
 
-// Active is how many activations of a key there are.
+// Active returns the number of activations of a key.
 func (w *World) Active(key string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -85,7 +85,7 @@ func (w *World) saw(e Event) {
 	}
 }
 
-// Register hosts the service on a node.
+// Register registers the service on a node.
 func (w *World) Register(c objects.Registrar, node string, options ...objects.Option) {
 	objects.Register(c, RegisterProbeServer, func(ctx context.Context, o *objects.Object) (ProbeServer, error) {
 		if w.Make != nil {
@@ -181,7 +181,7 @@ func (p *Probe) Upload(stream grpc.ClientStreamingServer[Blob, AddResponse]) err
 // Chat implements ProbeServer.
 func (p *Probe) Chat(stream grpc.BidiStreamingServer[Blob, Blob]) error { return EchoChat(stream) }
 
-// EchoChat sends back what it receives, until the caller sends no more.
+// EchoChat sends back everything it receives, until the caller stops sending.
 func EchoChat(stream grpc.BidiStreamingServer[Blob, Blob]) error {
 	for {
 		blob, err := stream.Recv()

@@ -1,7 +1,7 @@
-// Package processtest is what tests have of a process that is no node: a connection to etcd whose
-// requests can fail, a session, and what stands on it.
+// Package processtest provides tests with processes that are not nodes: a connection to etcd with requests that
+// can fail, a session, and the components that use it.
 //
-// Not promised: that a process stops as a node does, in order. Stop only ends it.
+// Not promised: a process does not stop in order, as a node does. Stop only ends it.
 package processtest
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
-// Process is what one process has.
+// Process holds the parts of one process.
 type Process struct {
 	Client *clientv3.Client
 	Keeper *etcdsession.Keeper
@@ -27,8 +27,9 @@ type Process struct {
 	stop func()
 }
 
-// Start starts a process with a connection of its own to the etcd at endpoint, and sessions of that
-// TTL. wire makes what it runs, until ctx ends. It is stopped with the test.
+// Start starts a process with its own connection to the etcd at endpoint, and sessions with the given TTL. wire
+// creates the components of the process; run runs them until its ctx ends. The process is stopped when the test
+// ends.
 func Start(t testing.TB, endpoint string, ttl time.Duration,
 	wire func(p *Process) (run func(ctx context.Context), err error)) *Process {
 	t.Helper()

@@ -1,3 +1,3 @@
-// Package race says whether the race detector is on, under which a program takes several times as long, and goroutines
-// that are to run at one instant run in an order that is drawn.
+// Package race reports whether the race detector is on. A program with it takes several times as long, and
+// goroutines that become runnable at one instant run in random order.
 package race

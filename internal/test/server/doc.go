@@ -1,5 +1,5 @@
-// Package server runs the servers of others, such as PostgreSQL and Redis, as processes of its
-// own at 127.0.0.1, for tests and benchmarks.
+// Package server runs servers such as PostgreSQL and Redis as child processes at 127.0.0.1, for tests and
+// benchmarks.
 //
-// Not promised: that a server ends with a process that is killed, on systems other than Linux.
+// Not promised: on systems other than Linux, a server does not end with a parent that is killed.
 package server

@@ -14,7 +14,7 @@ import (
 	"github.com/goverse/goverse/internal/port"
 )
 
-// Host is where all servers listen.
+// Host is the address that all servers listen on.
 const Host = "127.0.0.1"
 
 const (
@@ -24,16 +24,16 @@ const (
 	interval     = 5 * time.Millisecond
 )
 
-// Draw calls start with ports that were free a moment ago, until it succeeds, or fails although
-// the port is free.
+// Draw calls start with ports that were free a moment ago, until it succeeds, or fails although the port is
+// free.
 func Draw(start func(port string) error) (err error) {
 	for range drawings {
 		address, none := port.Servers.Draw(Host)
 		if none != nil {
 			return fmt.Errorf("found no free port of %s: %w", Host, errors.Join(none, err))
 		}
-		_, number, _ := net.SplitHostPort(address) // it is one
-		// Another program may be faster.
+		_, number, _ := net.SplitHostPort(address) // address is valid
+		// Another program may have taken the port meanwhile.
 		if err = start(number); err == nil || port.Probe(address) == nil {
 			return err
 		}
@@ -41,9 +41,9 @@ func Draw(start func(port string) error) (err error) {
 	return fmt.Errorf("every port of %d was taken before the server had it: %w", drawings, err)
 }
 
-// Start starts a server's program and returns when answers does without an error; it is called
-// again and again. A server that has not answered after 20 s, or when ctx ends, is killed, and one
-// that ends has failed, whichever server answers; the error reports what it said.
+// Start starts a server's program and calls answers repeatedly until it returns no error. A server that has not
+// answered after 20 s, or when ctx ends, is killed. If the program ends, Start fails, even if another server
+// answers. The error contains the program's output.
 func Start(ctx context.Context, cmd *exec.Cmd, answers func(ctx context.Context) error) (*fault.Process, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()

@@ -6,14 +6,13 @@ import (
 	"github.com/goverse/goverse/internal/leasequeue/etcdlock"
 )
 
-// Locks is a process that has locks.
+// Locks is a process that uses locks.
 type Locks struct {
 	*Process
 	*etcdlock.Etcd
 }
 
-// StartLocks starts one, with a session and a connection of its own; it is stopped with the
-// test.
+// StartLocks starts a process with its own session and connection. It is stopped when the test ends.
 func StartLocks(s *TestBed) *Locks {
 	s.Helper()
 	p := &Locks{}

@@ -1,5 +1,5 @@
-// Package testbed is what the tests of locks, elections and effects play in: an etcd, and
-// processes with a session each whose connection can fail. Each test has its own.
+// Package testbed provides the test bed for tests of locks, elections and effects: an etcd, and processes that
+// each have a session and a connection that can fail. Each test has its own.
 package testbed
 
 import (
@@ -17,22 +17,22 @@ import (
 )
 
 const (
-	// Short is a TTL for tests in which sessions are lost; on a machine that is busy others are
-	// lost too.
+	// Short is a TTL for tests in which sessions are lost; on a busy machine other sessions may be lost as
+	// well.
 	Short = 2 * time.Second
-	// Long is a TTL for tests in which none should be.
+	// Long is a TTL for tests in which no session should be lost.
 	Long = 30 * time.Second
-	// RequestTimeout is what a process is to give its requests: with less, those of a busy
-	// machine fail that are meant to succeed.
+	// RequestTimeout is the time limit for a process's requests. With less, requests that should succeed fail
+	// on a busy machine.
 	RequestTimeout = time.Second
 
 	patience = time.Minute
 )
 
-// TestBed is an etcd and a client of it that no fault touches.
+// TestBed is an etcd with a client that no fault affects.
 type TestBed struct {
 	*testing.T
-	Ctx    context.Context // ends only if the test hangs
+	Ctx    context.Context // ends early only if the test hangs
 	Keys   state.Keys
 	Client *clientv3.Client
 
@@ -40,7 +40,7 @@ type TestBed struct {
 	endpoint string
 }
 
-// New starts an etcd, which ends with the test. ttl is that of the processes' sessions.
+// New starts an etcd, which ends with the test. ttl is the TTL of the processes' sessions.
 func New(t *testing.T, ttl time.Duration) *TestBed {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
@@ -52,33 +52,33 @@ func New(t *testing.T, ttl time.Duration) *TestBed {
 		endpoint: server.Endpoint()}
 }
 
-// In is the same test bed, for a part of the test: what starts in it ends with that.
+// In returns the same test bed for a subtest. Processes that are started with it end with the subtest.
 func (s *TestBed) In(t *testing.T) *TestBed {
 	part := *s
 	part.T = t
 	return &part
 }
 
-// Process is one of the test bed.
+// Process is a process of the test bed.
 type Process = processtest.Process
 
-// Start starts a process with a connection and a session of its own; see processtest.Start.
+// Start starts a process with its own connection and session; see processtest.Start.
 func (s *TestBed) Start(wire func(p *Process) (run func(ctx context.Context), err error)) *Process {
 	s.Helper()
 	return processtest.Start(s.T, s.endpoint, s.ttl, wire)
 }
 
-// Queues is an engine of queues of a process.
+// Queues returns an engine of lease queues for a process.
 func Queues(p *Process, counters state.Queues) (*leasequeue.Engine, error) {
 	return QueuesWithin(RequestTimeout, p, counters)
 }
 
-// QueuesWithin is Queues whose requests to etcd take that long at most.
+// QueuesWithin is Queues with a time limit for the requests to etcd.
 func QueuesWithin(timeout time.Duration, p *Process, counters state.Queues) (*leasequeue.Engine, error) {
 	return leasequeue.New(leasequeue.Config{Client: p.Client, Keeper: p.Keeper, RequestTimeout: timeout}, counters)
 }
 
-// Under are the keys with that prefix, the first to be created first.
+// Under returns the keys with this prefix in the order of their creation.
 func (s *TestBed) Under(prefix string) []string {
 	s.Helper()
 	resp, err := s.Client.Get(s.Ctx, prefix, clientv3.WithPrefix(),

@@ -1,9 +1,9 @@
-// Command try runs go test with one mutant in everything that is tested, and in what the tests build. Without
-// arguments it lists the mutants.
+// Command try runs go test with one mutant in all packages under test, and in the programs that the tests
+// build. Without arguments it lists the mutants.
 //
 //	go run ./internal/test/mutants/try takeover-unreleased ./integration -run 'TestChaos$' -v
 //
-// Not promised: that the tests find it.
+// Not promised: that the tests find the mutant.
 package main
 
 import (
@@ -47,7 +47,8 @@ func try(name string, args []string) error {
 	}
 	cmd := exec.Command("go", append([]string{"test", "-count=1"}, args...)...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	// By the environment, for what the tests build and start. go vet does not know packages of overlays alone.
+	// The environment also reaches the programs that the tests build and start. go vet does not see packages
+	// that exist only in an overlay.
 	cmd.Env = append(os.Environ(), mutants.Variable+"="+name,
 		"GOFLAGS="+os.Getenv("GOFLAGS")+" -vet=off -overlay="+overlay)
 	return cmd.Run()

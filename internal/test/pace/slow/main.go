@@ -1,4 +1,4 @@
-// Command slow ends with 0 on a machine that is slow as package pace means it, and with 1 on another one.
+// Command slow exits with 0 on a slow machine, as package pace defines it, and with 1 on any other.
 package main
 
 import (
