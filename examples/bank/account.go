@@ -16,8 +16,8 @@ import (
 	"github.com/goverse/goverse/examples/bank/bankpb"
 )
 
-// most is the most that is opened with or transferred at once: a balance overflows only after millions of that. longest
-// is that of the name of an account.
+// most limits an opening balance and the amount of a transfer, so that a balance overflows only after millions
+// of them. longest limits the bytes in an account's name.
 const most, longest = 1e12, 100
 
 func checkAmount(amount, least int64) error {
@@ -35,7 +35,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// account is one account.
+// account implements the Account service for one account, named by its object's key.
 type account struct {
 	bankpb.UnimplementedAccountServer
 	object *objects.Object
@@ -43,7 +43,8 @@ type account struct {
 	state  *state.State[*bankpb.AccountState]
 }
 
-// registerAccounts hosts the accounts. Any call may be sent anew: those that change something have request ids.
+// registerAccounts hosts the accounts. Calls that change an account have request ids, so any call may be
+// repeated.
 func registerAccounts(c *cluster.Cluster, store *postgres.Store) {
 	objects.Register(c, bankpb.RegisterAccountServer,
 		func(ctx context.Context, o *objects.Object) (bankpb.AccountServer, error) {
@@ -105,9 +106,10 @@ func (a *account) Deposit(ctx context.Context, req *bankpb.DepositRequest) (*ban
 	})
 }
 
-// once changes the balance, if decide's outcome is DONE, once for each request id. The balance, the row of the ledger
-// and the receipt are one transaction. A refusal is a receipt, too, and not an error: an error would not be remembered,
-// and a call that is still in flight, from a caller who is gone, could withdraw what the transfer no longer expects.
+// once applies change to the balance if decide returns DONE. It does so once for each request id: the balance,
+// the row of the ledger and the receipt are stored in one transaction. A refusal is stored as a receipt as
+// well, not returned as an error, because an error would not be remembered: a delayed call of a killed node
+// could then withdraw money after its transfer was refused.
 func (a *account) once(ctx context.Context, change int64, decide func() bankpb.Outcome) (*bankpb.Receipt, error) {
 	id, ok := state.RequestID(ctx)
 	if !ok {
@@ -124,7 +126,7 @@ func (a *account) once(ctx context.Context, change int64, decide func() bankpb.O
 					a.object.Key(), change); err != nil {
 					return nil, err
 				}
-			case !a.state.Exists(): // it is not to exist because a receipt was stored
+			case !a.state.Exists(): // storing the receipt must not create the account
 				if err := a.state.Delete(ctx); err != nil {
 					return nil, err
 				}

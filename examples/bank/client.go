@@ -20,18 +20,18 @@ import (
 	"github.com/goverse/goverse/examples/bank/bankpb"
 )
 
-// attemptTimeout is for how long a call waits for its answer before it is repeated, and pause how long it takes to
-// another node.
+// attemptTimeout limits how long a call waits for its answer before it is repeated. pause separates the
+// attempts.
 const attemptTimeout, pause = 5 * time.Second, 20 * time.Millisecond
 
-// client calls the bank through whichever of its nodes answers. It is no node itself.
+// client calls the bank through any of its nodes. It is not a node itself.
 type client struct {
 	conns []*grpc.ClientConn
-	now   atomic.Int64 // the connection that answered last, modulo their number
+	now   atomic.Int64 // index of the connection that answered last, modulo their number
 	log   *slog.Logger
 }
 
-// dial makes a client of nodes, whose addresses have commas between. close is to be called.
+// dial returns a client of the given nodes, a comma-separated list of addresses. The caller must call close.
 func dial(nodes string, log *slog.Logger) (*client, error) {
 	b := &client{log: log}
 	for address := range strings.SplitSeq(nodes, ",") {
@@ -51,7 +51,7 @@ func (b *client) close() (err error) {
 	return err
 }
 
-// open opens an account, once.
+// open opens an account. It takes effect once, however often the call is repeated.
 func (b *client) open(ctx context.Context, name string, balance int64) (outcome bankpb.Outcome, err error) {
 	ctx = state.WithRequestID(ctx, rand.Text())
 	err = b.call(ctx, name, func(ctx context.Context, conn *grpc.ClientConn) error {
@@ -62,7 +62,7 @@ func (b *client) open(ctx context.Context, name string, balance int64) (outcome 
 	return outcome, err
 }
 
-// balance fails with NOT_FOUND if there is no such account.
+// balance returns the balance of an account, or an error with code NOT_FOUND if there is no such account.
 func (b *client) balance(ctx context.Context, name string) (balance int64, err error) {
 	err = b.call(ctx, name, func(ctx context.Context, conn *grpc.ClientConn) error {
 		reply, err := bankpb.NewAccountClient(conn).Balance(ctx, &bankpb.BalanceRequest{})
@@ -82,8 +82,8 @@ func (b *client) transfer(ctx context.Context, id string, req *bankpb.RunRequest
 	return outcome, err
 }
 
-// call makes a call to the objects with that key, and repeats it, by one node after the other, until one has an answer
-// or ctx ends.
+// call calls the objects with the given key. It tries one node after the other until one of them answers or ctx
+// ends.
 func (b *client) call(ctx context.Context, key string, do func(context.Context, *grpc.ClientConn) error) error {
 	ctx = metadata.AppendToOutgoingContext(ctx, objects.BinaryKeyHeader, key)
 	again := time.NewTimer(pause)

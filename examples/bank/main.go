@@ -1,5 +1,5 @@
-// Command bank moves money between accounts that are on different nodes, and neither makes nor loses any, whichever
-// process is killed at whichever moment.
+// Command bank moves money between accounts that may be on different nodes. It neither creates nor loses money,
+// whichever process is killed at whichever moment.
 //
 //	go run ./examples/bank -postgres postgres://user:password@host/name
 //	go run ./examples/bank open ann 100
@@ -7,11 +7,12 @@
 //	go run ./examples/bank transfer ann bob 30
 //	go run ./examples/bank balance bob
 //
-// The first is a node, with an etcd of its own; the others call it. With -etcd and a -listen of its own, further
-// processes join it, and -nodes a,b,c names those that are called.
+// The first command runs a node with an etcd of its own; the others call it. Further nodes join it with -etcd
+// and a -listen address of their own. The flag -nodes a,b,c names the nodes to call.
 //
-// An account is an object with its balance in PostgreSQL; so is a transfer, and its key is the id that its caller
-// chose. There is no transaction over two objects. In its place a transfer takes steps, each of which may be repeated:
+// An account is an object with its balance in PostgreSQL. A transfer is an object too, and its key is an id
+// that the caller chose. There is no transaction over two objects. Instead a transfer proceeds in steps, each
+// of which may be repeated:
 //
 //	Transfer "t1"                    Account "ann"               Account "bob"
 //	  ├─ is there a bob? ──────────────────────────────────────► yes
@@ -24,26 +25,26 @@
 //
 //   - Each half takes effect once. The account stores its balance, a row of the ledger and its receipt under the
 //     request's id in one transaction, guarded by the epoch of its shard. A repeated call gets the stored receipt.
-//   - A refusal is a receipt, too. A call that a killed node sent, and that arrives after a repeated one was
-//     refused, is refused as well, though there may be money by then.
-//   - After the withdrawal nothing can be refused any more: bob was there before the intent was recorded, and
+//   - A refusal is stored as a receipt, too. If a killed node's call arrives after a repeated call was refused, it is
+//     refused as well, even if the account has enough money by then.
+//   - Nothing can be refused after the withdrawal: the destination existed before the intent was recorded, and
 //     accounts are never closed.
-//   - The intent is recorded before anything is changed, with a row in the table of unfinished transfers, which is
-//     deleted with the record of the outcome. A transfer that was interrupted goes on when its caller repeats the
-//     call; if nobody does, the leader of the cluster finds the row and resumes it. Where it stood does not matter:
-//     the steps that were done are answered by their receipts.
+//   - The intent is recorded before anything changes, together with a row in the table of unfinished transfers. The
+//     row is deleted with the record of the outcome. An interrupted transfer continues when its caller repeats the
+//     call; otherwise the leader of the cluster finds the row and resumes it. It may resume at any step, because the
+//     receipts answer the steps that were done.
 //
-// So every transfer that was recorded comes to an end, and what its caller was answered does not change.
+// So every recorded transfer is completed, and the outcome reported to its caller never changes.
 //
 // Not promised:
 //
-//   - Isolation. Between its halves a transfer's money is in neither balance: the total is the balances and what is
-//     in flight, which the rows of the ledger show. A reader of two balances may see one of them before and the
-//     other one after the same transfer.
-//   - That a transfer is finished which was interrupted for as long as receipts are kept, 30 days. What it repeats
-//     then may have no receipt any more; the ledger's primary key refuses it, and a person has to look.
-//   - That only transfers withdraw: any client of a node's port may call the accounts. A real bank has node/mtls, and
-//     an interceptor that lets Withdraw and Deposit come from nodes alone.
+//   - Isolation. Between its halves a transfer's money is in neither balance: the total is the sum of the balances and
+//     of the amounts in flight, which the rows of the ledger show. A reader of two balances may see one of them from
+//     before a transfer and the other from after it.
+//   - Completion of a transfer that stays interrupted for 30 days, the time that receipts are kept. A repeated step may
+//     have no receipt by then; the primary key of the ledger refuses it, and an operator has to look into it.
+//   - Access control. Any client that reaches a node's port may withdraw from the accounts. A real bank uses node/mtls
+//     and an interceptor that accepts Withdraw and Deposit from nodes alone.
 package main
 
 import (
@@ -70,12 +71,13 @@ import (
 
 const (
 	startTimeout, stopTimeout = 30 * time.Second, 15 * time.Second
-	// retention is for how long receipts are kept.
+	// retention is the time that receipts are kept.
 	retention = 30 * 24 * time.Hour
-	// idleAfter is how long a transfer stays in memory.
+	// idleAfter is the time that an idle transfer stays in memory.
 	idleAfter = 10 * time.Second
-	// idleTimeout is for how long a process that stands still, or whose host is gone, holds the rows that its transaction
-	// has locked: a transaction is a few statements, with nothing between them.
+	// idleTimeout limits how long PostgreSQL keeps the locks of a transaction that sends no statement, because
+	// its process is paused or its host is gone. Transactions here are a few statements with nothing between
+	// them.
 	idleTimeout = 5 * time.Second
 )
 
@@ -118,7 +120,7 @@ const usage = `usage: bank [flags]                           a node, until it is
 Flags:
 `
 
-// serve is one node, until ctx ends.
+// serve runs a node until ctx ends.
 func serve(ctx context.Context, cfg config, log *slog.Logger) (err error) {
 	starting, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -126,7 +128,7 @@ func serve(ctx context.Context, cfg config, log *slog.Logger) (err error) {
 	if err != nil {
 		return err
 	}
-	// The pool is left to the end of the process: Close would wait for a server that does not answer any more.
+	// The pool is not closed: Close would wait for a server that does not respond any more.
 	if cfg.etcd == "" {
 		server, err := embedetcd.Start(ctx, embedetcd.Config{ListenClient: cfg.etcdListen})
 		if err != nil {
@@ -165,7 +167,7 @@ func serve(ctx context.Context, cfg config, log *slog.Logger) (err error) {
 	return errors.Join(n.Err(), c.Stop(stopping))
 }
 
-// openDatabase connects, and makes the tables where they do not exist.
+// openDatabase connects to the database and creates the tables that do not exist.
 func openDatabase(ctx context.Context, url string) (*pgxpool.Pool, *postgres.Store, error) {
 	if url == "" {
 		return nil, nil, errors.New("which database? give -postgres postgres://user:password@host/name")

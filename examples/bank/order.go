@@ -13,7 +13,7 @@ import (
 	"github.com/goverse/goverse/examples/bank/bankpb"
 )
 
-// order carries out what the command line asks the bank for.
+// order carries out the command in the program's arguments.
 func order(ctx context.Context, cfg config, log *slog.Logger) (err error) {
 	b, err := dial(cfg.nodes, log)
 	if err != nil {

@@ -15,22 +15,22 @@ import (
 )
 
 const (
-	// resumeEvery is how often the leader looks for transfers that are left, and resumeAfter how old those are: of the
-	// younger ones most are just being carried out.
+	// resumeEvery is the interval at which the leader looks for unfinished transfers. It skips those younger
+	// than resumeAfter, because most of them are still running.
 	resumeEvery, resumeAfter = time.Second, 2 * time.Second
-	// resumeTimeout is for one of them. Others wait meanwhile, and those that fail are called again.
+	// resumeTimeout limits the call of one transfer. The others wait meanwhile; failed ones are called again.
 	resumeTimeout = 5 * time.Second
 )
 
-// resumer calls the transfers whose callers do not, whenever this node leads. That one node does it saves work; were
-// it two, no transfer would be carried out twice.
+// resumer resumes interrupted transfers while this node leads. One node does it only to save work: two of them
+// would still carry out no transfer twice.
 type resumer struct {
 	cluster *cluster.Cluster
 	db      *pgxpool.Pool
 	log     *slog.Logger
 }
 
-// run returns when ctx has ended, or the cluster has stopped.
+// run returns when ctx ends or the cluster stops.
 func (r *resumer) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := r.cluster.Lead(ctx, r.lead); errors.Is(err, cluster.ErrStopped) {
@@ -39,7 +39,7 @@ func (r *resumer) run(ctx context.Context) {
 	}
 }
 
-// lead is one term.
+// lead resumes transfers during one term.
 func (r *resumer) lead(ctx context.Context, _ election.Term) error {
 	again := time.NewTicker(resumeEvery)
 	defer again.Stop()

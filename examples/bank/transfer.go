@@ -15,7 +15,7 @@ import (
 	"github.com/goverse/goverse/examples/bank/bankpb"
 )
 
-// transfer is one transfer, whose key is its id.
+// transfer implements the Transfer service for one transfer. Its object's key is the id of the transfer.
 type transfer struct {
 	bankpb.UnimplementedTransferServer
 	object *objects.Object
@@ -23,7 +23,7 @@ type transfer struct {
 	state  *state.State[*bankpb.TransferState]
 }
 
-// registerTransfers hosts the transfers. A transfer is called once or twice, so it is not kept in memory for long.
+// registerTransfers hosts the transfers. Each is called once or twice, so it stays in memory only briefly.
 func registerTransfers(c *cluster.Cluster, store *postgres.Store) {
 	objects.Register(c, bankpb.RegisterTransferServer,
 		func(ctx context.Context, o *objects.Object) (bankpb.TransferServer, error) {
@@ -53,7 +53,7 @@ func (t *transfer) Run(ctx context.Context, req *bankpb.RunRequest) (*bankpb.Run
 	return t.finish(ctx)
 }
 
-// check refuses what could never be carried out, so that what is recorded comes to an end.
+// check refuses a transfer that could never be carried out, so every recorded transfer can be completed.
 func (t *transfer) check(req *bankpb.RunRequest) error {
 	if err := state.CheckRequestID(t.object.Key()); err != nil {
 		return err
@@ -69,8 +69,9 @@ func (t *transfer) check(req *bankpb.RunRequest) error {
 	return checkAmount(req.GetAmount(), 1)
 }
 
-// destination is how a transfer to that account begins: unfinished, or refused. It is recorded, and nobody asks again:
-// reads are not fenced, so that a former owner of the account could say that it does not exist, after the withdrawal.
+// destination returns the initial outcome of a transfer to the named account: UNFINISHED, or UNKNOWN_ACCOUNT.
+// The caller records it and never asks again: reads are not fenced, so a former owner of the account could
+// still answer, after the withdrawal, that the account does not exist.
 func (t *transfer) destination(ctx context.Context, name string) (bankpb.Outcome, error) {
 	_, err := bankpb.NewAccountClient(t.object.At(name)).Balance(ctx, &bankpb.BalanceRequest{})
 	if status.Code(err) == codes.NotFound {
@@ -87,9 +88,10 @@ func (t *transfer) Resume(ctx context.Context, _ *bankpb.ResumeRequest) (*bankpb
 	return t.finish(ctx)
 }
 
-// finish carries the transfer out, unless that is done, and records the outcome. Where it stood does not matter: the
-// accounts know which of their halves are done. Its errors are its own, without the details of the errors of the calls
-// that it makes: those say that a call was not started, which is not true of this one.
+// finish carries the transfer out if that is not done yet, and records the outcome. It may continue at any
+// step, because the accounts store a receipt for each half. It returns errors of its own, without the status
+// details of the calls it makes: those details may report that a call was not started, which does not hold for
+// this one.
 func (t *transfer) finish(ctx context.Context) (*bankpb.RunResponse, error) {
 	now := t.state.Value()
 	if now.GetOutcome() == bankpb.Outcome_UNFINISHED {
@@ -104,8 +106,8 @@ func (t *transfer) finish(ctx context.Context) (*bankpb.RunResponse, error) {
 	return &bankpb.RunResponse{Outcome: now.GetOutcome()}, nil
 }
 
-// move withdraws and deposits, each half under the transfer's id. The deposit is not refused: the account was there
-// when the intent was recorded, and accounts are never closed. So nothing is ever to be returned.
+// move withdraws and deposits, both under the transfer's id. The deposit cannot be refused: the account existed
+// when the intent was recorded, and accounts are never closed. So no withdrawal ever has to be undone.
 func (t *transfer) move(ctx context.Context, intent *bankpb.RunRequest) (bankpb.Outcome, error) {
 	ctx = state.WithRequestID(ctx, t.object.Key())
 	receipt, err := bankpb.NewAccountClient(t.object.At(intent.GetFrom())).
@@ -121,7 +123,7 @@ func (t *transfer) move(ctx context.Context, intent *bankpb.RunRequest) (bankpb.
 	return receipt.GetOutcome(), err
 }
 
-// save stores the state and, in the same transaction, whether the transfer is among the unfinished ones.
+// save stores the state and, in the same transaction, adds the transfer to the unfinished ones or removes it.
 func (t *transfer) save(ctx context.Context, next *bankpb.TransferState) error {
 	mark := "insert into bank_unfinished (transfer) values ($1)"
 	if next.GetOutcome() != bankpb.Outcome_UNFINISHED {

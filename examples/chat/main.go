@@ -1,21 +1,22 @@
-// Command chat has rooms that are objects: each room is on one node, which orders its messages and sends them to those
-// who subscribe, through whichever node they call.
+// Command chat serves chat rooms as objects. Each room is on one node, which orders its messages and sends them
+// to the subscribers; clients may call any node.
 //
 //	go run ./examples/chat
 //	go run ./examples/chat -join lobby -name ann
 //	go run ./examples/chat -join lobby -name bob
 //
-// The first is a node, with an etcd of its own; the others are in a room, each in a terminal of its own, and end with
-// Ctrl-D. README.md has several nodes, and how to kill one.
+// The first command runs a node with an etcd of its own. The others each join a room, in a terminal of their
+// own, and end with Ctrl-D. README.md shows several nodes, and how to kill one.
 //
-// A room survives its node: a message is stored, in etcd, before its post is acknowledged and before anybody sees it,
-// with the room's epoch, so that a former owner stores nothing. A post that was not answered is repeated under its
-// request id and stored once; a visitor whose subscription ends subscribes again from the last number that came. So
-// everybody sees each message once, and all of them in the same order. A room keeps its last 100 messages; a visitor
-// who was away for longer is notified of how many are missing.
+// A room survives its node. A message is stored in etcd before its post is acknowledged and before any
+// subscriber sees it; the write is guarded by the room's epoch, so a former owner stores nothing. A post
+// without an answer is repeated under the same request id and stored once. If a visitor's subscription ends,
+// it subscribes again after the last number it received. So every visitor sees each message once, and all visitors
+// see the same order. A room keeps its last 100 messages; a visitor that was away for longer is notified of the
+// number it missed.
 //
-// Not promised: that rooms outlive the etcd of the first node, which is for trying; and many rooms that are written
-// to all the time, for which etcd is no store: package cluster/objects/state/postgres has one.
+// Not promised: that rooms outlive the first node's etcd, which is for trials only; and many rooms with
+// constant writes, because etcd is no store for those. Package cluster/objects/state/postgres has one.
 package main
 
 import (
@@ -66,7 +67,7 @@ func main() {
 	}
 }
 
-// serve is one node, until ctx ends.
+// serve runs a node until ctx ends.
 func serve(ctx context.Context, cfg config, log *slog.Logger) (err error) {
 	if cfg.etcd == "" {
 		server, err := embedetcd.Start(ctx, embedetcd.Config{ListenClient: cfg.etcdListen})
@@ -110,7 +111,7 @@ func serve(ctx context.Context, cfg config, log *slog.Logger) (err error) {
 	return errors.Join(n.Err(), c.Stop(stopping))
 }
 
-// join is a terminal in a room, until the input or ctx ends.
+// join connects the terminal to a room until the input or ctx ends.
 func join(ctx context.Context, cfg config, log *slog.Logger) (err error) {
 	v, err := visit(cfg.nodes, cfg.join, cfg.name, log)
 	if err != nil {
@@ -123,7 +124,7 @@ func join(ctx context.Context, cfg config, log *slog.Logger) (err error) {
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
 	watching.Go(func() { ended <- v.subscribe(ctx, show) })
-	go func() { ended <- talk(ctx, v, os.Stdin) }() // a read of a terminal cannot be cut off: it ends with the process
+	go func() { ended <- talk(ctx, v, os.Stdin) }() // cannot be cancelled while it reads; ends with the process
 	err = <-ended
 	if errors.Is(err, context.Canceled) {
 		return nil

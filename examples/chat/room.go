@@ -18,22 +18,23 @@ import (
 	"github.com/goverse/goverse/examples/chat/chatpb"
 )
 
-// kept is how many messages a room keeps, and longest how many bytes each may have, with its sender: a room is written
-// anew with each message.
+// kept limits the messages in a room. longest limits the bytes of each message with its sender. Both are small
+// because each message rewrites the whole room.
 const kept, longest = 100, 1000
 
-// room is one room. Posts take turns; subscriptions run beside them, on what they share under the lock.
+// room implements the Room service for one room. Posts take turns. Subscriptions run concurrently with them and
+// read only the fields below mu.
 type room struct {
 	chatpb.UnimplementedRoomServer
-	state *state.State[*chatpb.History] // for turns alone
+	state *state.State[*chatpb.History] // used in turns only
 
 	mu       sync.Mutex
-	messages []*chatpb.Message // those that are stored; neither the slice nor a message is changed any more
-	last     int64             // the number of the last one
-	changed  chan struct{}     // closed when there are others
+	messages []*chatpb.Message // the stored messages; the slice and its elements are immutable
+	last     int64             // the number of the last message
+	changed  chan struct{}     // closed, and replaced, when messages is replaced
 }
 
-// register hosts the rooms, whose messages are in the store.
+// register hosts the rooms, which keep their messages in store.
 func register(c *cluster.Cluster, store state.Store) {
 	objects.Register(c, chatpb.RegisterRoomServer,
 		func(ctx context.Context, o *objects.Object) (chatpb.RoomServer, error) {
@@ -63,14 +64,14 @@ func (r *room) Post(ctx context.Context, req *chatpb.PostRequest) (*chatpb.PostR
 		h.Messages = slices.Delete(h.Messages, 0, max(0, len(h.Messages)-kept))
 		return &chatpb.PostResponse{Number: h.Last}, nil
 	})
-	if err != nil { // if it is not known whether it was stored, the next activation sees that
+	if err != nil { // if the outcome of the write is unknown, the next activation reads it
 		return nil, err
 	}
 	r.publish()
 	return reply, nil
 }
 
-// publish shows what is stored to the subscriptions. It is called in turns alone.
+// publish shows the stored messages to the subscriptions. It must be called in turns only.
 func (r *room) publish() {
 	stored := r.state.Value()
 	r.mu.Lock()
@@ -80,14 +81,14 @@ func (r *room) publish() {
 	}
 	var all []*chatpb.Message
 	for _, m := range stored.GetMessages() {
-		all = append(all, proto.CloneOf(m)) // what the state has is its own
+		all = append(all, proto.CloneOf(m)) // the state owns its messages
 	}
 	r.messages, r.last = all, stored.GetLast()
 	close(r.changed)
 	r.changed = make(chan struct{})
 }
 
-// look is what the room has now, and what is closed when it has something else.
+// look returns the current messages, the number of the last one, and a channel that is closed when they change.
 func (r *room) look() (messages []*chatpb.Message, last int64, changed <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

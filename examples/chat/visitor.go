@@ -24,23 +24,25 @@ import (
 )
 
 const (
-	// attemptTimeout is for how long a post waits for its answer before it is repeated.
+	// attemptTimeout limits how long a post waits for its answer before it is repeated.
 	attemptTimeout = 5 * time.Second
-	// pause is before the next node is asked.
+	// pause separates the attempts at one node and the next.
 	pause = 50 * time.Millisecond
-	// silence is after how long a connection is probed.
+	// silence is the idle time after which a connection is probed.
 	silence = 5 * time.Second
 )
 
-// visitor is in one room, by whichever node answers. It is no node: any program, in any language, can do what it does.
+// visitor is a client in one room, through any of the nodes. It is not a node: a program in any language can do
+// the same.
 type visitor struct {
 	room, name string
 	conns      []*grpc.ClientConn
-	now        atomic.Int64 // the connection that answered last, modulo their number
+	now        atomic.Int64 // index of the connection that answered last, modulo their number
 	log        *slog.Logger
 }
 
-// visit connects to nodes, whose addresses have commas between. close is to be called.
+// visit returns a visitor that uses the given nodes, a comma-separated list of addresses. The caller must call
+// close.
 func visit(nodes, room, name string, log *slog.Logger) (*visitor, error) {
 	v := &visitor{room: room, name: name, log: log}
 	for address := range strings.SplitSeq(nodes, ",") {
@@ -62,8 +64,8 @@ func (v *visitor) close() error {
 	return errors.Join(errs...)
 }
 
-// post says something, once, and returns the number of the message. Whatever becomes of the nodes, it repeats the
-// call under the same request id until there is an answer.
+// post posts a message and returns its number. It repeats the call under the same request id until it gets an
+// answer, so the message is stored once, even if nodes fail.
 func (v *visitor) post(ctx context.Context, text string) (number int64, err error) {
 	ctx = state.WithRequestID(ctx, rand.Text())
 	err = v.untilAnswered(ctx, func(ctx context.Context, room chatpb.RoomClient) error {
@@ -76,8 +78,8 @@ func (v *visitor) post(ctx context.Context, text string) (number int64, err erro
 	return number, err
 }
 
-// subscribe calls show with each message of the room, once and in order: those that the room has, and those to come.
-// It returns when ctx ends, or with an error that repeating the call would not change.
+// subscribe calls show with each message of the room, once and in order: first the stored ones, then new ones
+// as they come. It returns when ctx ends, or with an error that repeating the call would not change.
 func (v *visitor) subscribe(ctx context.Context, show func(m *chatpb.Message)) error {
 	after := int64(0)
 	return v.untilAnswered(ctx, func(ctx context.Context, room chatpb.RoomClient) error {
@@ -93,7 +95,7 @@ func (v *visitor) subscribe(ctx context.Context, show func(m *chatpb.Message)) e
 			if err != nil {
 				return err
 			}
-			if after != 0 && m.GetNumber() != after+1 { // it was away for longer than the room keeps messages
+			if after != 0 && m.GetNumber() != after+1 { // away for longer than the room keeps messages
 				show(&chatpb.Message{From: "chat", Text: fmt.Sprintf("%d messages are missing", m.GetNumber()-after-1)})
 			}
 			show(m)
@@ -102,7 +104,8 @@ func (v *visitor) subscribe(ctx context.Context, show func(m *chatpb.Message)) e
 	})
 }
 
-// untilAnswered calls the node that answered last, and then the others in turn, until one has an answer.
+// untilAnswered calls the node that answered last, then the others in turn, until one of them answers or ctx
+// ends.
 func (v *visitor) untilAnswered(ctx context.Context, call func(context.Context, chatpb.RoomClient) error) error {
 	calling := metadata.AppendToOutgoingContext(ctx, objects.BinaryKeyHeader, v.room)
 	again := time.NewTimer(pause)

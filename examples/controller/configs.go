@@ -20,20 +20,21 @@ import (
 	"github.com/goverse/goverse/cluster/leaderonly"
 )
 
-// IDHeader has the id of a write, chosen by the client: the same one when it is sent again.
+// IDHeader names the header with the id of a write. The client chooses the id and repeats a write under the
+// same one.
 const IDHeader = "Idempotency-Key"
 
-// maxValue is the largest value, in bytes.
+// maxValue limits the size of a document, in bytes.
 const maxValue = 64 << 10
 
-// etcdTimeout bounds a write or read of etcd's.
+// etcdTimeout limits a read or write of etcd.
 const etcdTimeout = 5 * time.Second
 
-// configs are documents with names, kept in etcd.
+// configs serves named documents, which it keeps in etcd.
 //
 //	GET    /configs/{name}   the document
 //	PUT    /configs/{name}   the body, a JSON document, replaces it
-//	POST   /configs/{name}   the same, where there is none yet; else 409
+//	POST   /configs/{name}   the same if there is none yet; otherwise 409
 //	DELETE /configs/{name}
 type configs struct {
 	etcd     *clientv3.Client
@@ -42,18 +43,18 @@ type configs struct {
 	remember time.Duration
 
 	mu    sync.Mutex
-	lease clientv3.LeaseID // that ids are kept with
+	lease clientv3.LeaseID // attached to the stored ids
 	since time.Time        // when it was granted
 }
 
-// answer is what a write is answered with, and remembered as.
+// answer is the response to a write. It is stored under the write's id, so that a repeated write gets it again.
 type answer struct {
 	ID      string `json:"id"`
 	Name    string `json:"name"`
 	Done    string `json:"done"`    // put, created or deleted
-	Node    string `json:"node"`    // which carried it out
+	Node    string `json:"node"`    // the node that carried it out
 	Token   int64  `json:"token"`   // of its term
-	Request string `json:"request"` // the digest of what was asked for
+	Request string `json:"request"` // a digest of the request
 }
 
 func (c *configs) routes() http.Handler {
@@ -82,7 +83,7 @@ func (c *configs) get(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// write is called on the leader only, in its term.
+// write handles the writes. It runs on the leader only, within its term.
 func (c *configs) write(done string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		value, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxValue))
@@ -102,7 +103,7 @@ func (c *configs) write(done string) http.HandlerFunc {
 		a := answer{ID: r.Header.Get(IDHeader), Name: r.PathValue("name"), Done: done, Node: c.node,
 			Token: leaderonly.TokenFrom(r.Context()), Request: hex.EncodeToString(sum[:8])}
 		if a.ID == "" {
-			a.ID = rand.Text() // it is not recognised when it comes again
+			a.ID = rand.Text() // without an id, a repeated request is not recognised
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), etcdTimeout)
 		defer cancel()
@@ -128,8 +129,8 @@ func (c *configs) write(done string) http.HandlerFunc {
 	}
 }
 
-// commit writes the document and the answer in one transaction of the term, unless an answer to that id
-// is there: it is returned then, and nothing written.
+// commit writes the document and the answer in one transaction of the term. If there is an answer under that id
+// already, commit returns it as before and writes nothing.
 func (c *configs) commit(ctx context.Context, a answer, value []byte) (before *answer, conflict bool, err error) {
 	lease, err := c.leaseOfIDs(ctx)
 	if err != nil {
@@ -139,7 +140,7 @@ func (c *configs) commit(ctx context.Context, a answer, value []byte) (before *a
 	if !errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		return before, conflict, err
 	}
-	// Somebody has revoked it. Nothing was written.
+	// The lease was revoked out of band. Nothing was written.
 	c.forget(lease)
 	if lease, err = c.leaseOfIDs(ctx); err != nil {
 		return nil, false, err
@@ -176,7 +177,7 @@ func (c *configs) commitWith(ctx context.Context, lease clientv3.LeaseID, a answ
 	return before, false, json.Unmarshal(kvs[0].Value, before)
 }
 
-// leaseOfIDs is a lease that lasts for -remember at least. One serves many ids.
+// leaseOfIDs returns a lease that lasts for at least -remember. One lease serves many ids.
 func (c *configs) leaseOfIDs(ctx context.Context) (clientv3.LeaseID, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -192,7 +193,7 @@ func (c *configs) leaseOfIDs(ctx context.Context) (clientv3.LeaseID, error) {
 	return c.lease, nil
 }
 
-// forget has a new lease granted, unless that was done already.
+// forget makes leaseOfIDs grant a new lease, unless it has already replaced the given one.
 func (c *configs) forget(lease clientv3.LeaseID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,6 +1,6 @@
-// Command controller is a service with a JSON API that runs in several copies behind a load balancer:
-// any copy answers reads, and the leader alone writes, by transactions that etcd commits only while it
-// leads. A write has an id, so that one that is sent again takes effect once.
+// Command controller is a service with a JSON API that runs in several copies behind a load balancer. Any copy
+// answers reads. Only the leader writes, in transactions that etcd commits only while it leads. Each write has
+// an id, so a repeated write takes effect once.
 //
 //	go run ./examples/controller -etcd localhost:2379 -listen localhost:47001 -http localhost:48001
 //
@@ -30,7 +30,7 @@ import (
 
 const startTimeout, stopTimeout = 30 * time.Second, 15 * time.Second
 
-// ways are what -elsewhere may say.
+// ways maps the values of -elsewhere to their options.
 var ways = map[string]leaderonly.Elsewhere{"refuse": leaderonly.Refuse, "redirect": leaderonly.Redirect,
 	"forward": leaderonly.Forward}
 
@@ -50,7 +50,7 @@ func main() {
 		os.Exit(2)
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	// The first signal stops in order; a second one ends the process.
+	// The first signal stops the program in order; a second one ends the process.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	if err := run(ctx, cfg, log); err != nil {
@@ -83,7 +83,7 @@ func parse(args []string) (config, error) {
 	return cfg, nil
 }
 
-// run is one copy, until ctx ends.
+// run runs one copy until ctx ends.
 func run(ctx context.Context, cfg config, log *slog.Logger) (err error) {
 	n, err := node.NewNode(node.Config{AdvertiseAddress: cfg.listen, Logger: slogger.New(log)})
 	if err != nil {
@@ -121,8 +121,8 @@ func run(ctx context.Context, cfg config, log *slog.Logger) (err error) {
 	case <-n.Done(): // its listener failed
 		log.Error("stopping", "error", n.Err())
 	}
-	// In this order: writes that run are waited for before another copy leads, and those that come
-	// meanwhile are sent there.
+	// The order matters: the cluster waits for running writes before another copy leads, and the server still
+	// refuses or passes on the writes that arrive meanwhile.
 	stopping, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
 	return errors.Join(n.Err(), c.Stop(stopping), web.Stop(stopping))

@@ -1,16 +1,16 @@
-// Command counter is the smallest program with objects: a counter for each key, on one of the nodes, called with
-// the generated client through any of them.
+// Command counter is the smallest program with objects. It has a counter for each key, on one of the nodes; a
+// client calls it with the generated code through any node.
 //
 //	go run ./examples/counter
 //	go run ./examples/counter -listen 127.0.0.1:47002 -etcd 127.0.0.1:2379
 //	go run ./examples/counter -listen 127.0.0.1:47003 -etcd 127.0.0.1:2379
 //
-// The first node runs an etcd, too, which ends with it. counter.go has the counters; README.md says how
-// to call them from other languages.
+// The first node also runs an etcd, which ends with it. counter.go has the counters; README.md shows how to
+// call them from other languages.
 //
-// The counters are in memory alone: a counter begins again at 0 when its node is killed or stops, when its shard
-// moves to a node that was started, and when nobody has called it for ten minutes. Package cluster/objects/state
-// keeps what is to be kept; examples/chat has it.
+// The counters are in memory alone. A counter starts again at 0 when its node stops or is killed, when its
+// shard moves to a node that has joined, and when it was not called for ten minutes. Package
+// cluster/objects/state stores what must survive; examples/chat uses it.
 package main
 
 import (
@@ -48,7 +48,7 @@ func main() {
 	}
 }
 
-// run is one node, until ctx ends.
+// run runs one node until ctx ends.
 func run(ctx context.Context, cfg config, log *slog.Logger) (err error) {
 	if cfg.etcd == "" {
 		server, err := embedetcd.Start(ctx, embedetcd.Config{ListenClient: cfg.etcdListen})

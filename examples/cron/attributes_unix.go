@@ -4,5 +4,5 @@ package main
 
 import "syscall"
 
-// attributes: a group of its own.
+// attributes puts the command into a process group of its own.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -11,16 +11,16 @@ import (
 	"github.com/goverse/goverse/cluster/election"
 )
 
-// The last time that a leader began is kept in etcd: a run that outlasts its leader is found
-// there however long it takes, and what was due before the job existed is nobody's business.
-// Only the leader writes it, within its term.
+// The last time that a leader began is kept in etcd. A new leader thereby finds a run that outlasted its
+// leader, however long it took, and serves no times from before the job existed. Only the leader writes it,
+// within its term.
 
 const etcdTimeout = 2 * time.Second
 
-// begunKey is beside what the cluster itself keeps under the prefix.
+// begunKey returns the key of the last time begun, under the prefix but apart from the cluster's own keys.
 func begunKey(prefix, job string) string { return prefix + "/cron-begun/" + url.PathEscape(job) }
 
-// begin writes down that due is begun, before it is.
+// begin records that the run for due begins. It is called before the run.
 func (j job) begin(ctx context.Context, term election.Term, due time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, etcdTimeout)
 	defer cancel()
@@ -28,7 +28,8 @@ func (j job) begin(ctx context.Context, term election.Term, due time.Time) error
 	return err
 }
 
-// lastBegun is the last time that was begun. The job's very first leader begins now.
+// lastBegun returns the last time recorded by begin. For the job's very first leader it records and returns
+// now.
 func (j job) lastBegun(ctx context.Context, term election.Term, now time.Time) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, etcdTimeout)
 	defer cancel()

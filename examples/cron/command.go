@@ -11,21 +11,21 @@ import (
 )
 
 var (
-	// errNotStarted: nothing was done.
+	// errNotStarted reports that the command did nothing.
 	errNotStarted = errors.New("the command was not started")
-	// errEnded: the command may have done a part of its work.
+	// errEnded reports that the command was ended and may have done part of its work.
 	errEnded = errors.New("the command was ended, because this copy leads no more")
 )
 
-// killAfter is how long a command that was asked to end has for it.
+// killAfter is the time a command has to end after SIGTERM, before it is killed.
 const killAfter = time.Second
 
-// run is one run of the command, from its start to its end. It is asked to end when ctx ends:
-// the error matches errEnded, unless it says by its exit status that it did its work. Any
-// other error that does not match errNotStarted is that of the command itself.
+// run runs the command and waits for its end. When ctx ends, run asks the command to end; the error then
+// matches errEnded, unless the command still exits with status 0. Any other error that does not match
+// errNotStarted is the command's own.
 func (j job) run(ctx context.Context, due time.Time, token int64) error {
-	// On Linux the command is killed when the thread that started it ends, so that it does not
-	// outlive a cron that was killed: the thread has to be there for as long as the command is.
+	// On Linux the command is killed when the thread that started it ends, so that it does not outlive a killed
+	// cron. The thread must therefore exist for as long as the command does.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd := exec.CommandContext(ctx, j.command[0], j.command[1:]...)
@@ -41,7 +41,7 @@ func (j job) run(ctx context.Context, due time.Time, token int64) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("%w: %w", errNotStarted, err)
 	}
-	err := cmd.Wait() // which waits for Cancel
+	err := cmd.Wait() // waits for Cancel, too
 	switch state := cmd.ProcessState; {
 	case err == nil, state != nil && state.Success():
 		return nil

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// end asks the command, and what it has started in its group, to end.
+// end sends SIGTERM to the command's process group.
 func end(p *os.Process) error {
 	err := syscall.Kill(-p.Pid, syscall.SIGTERM)
 	if err == syscall.ESRCH {

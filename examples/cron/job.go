@@ -16,27 +16,28 @@ import (
 
 type job struct {
 	name     string
-	begun    string // the key in etcd of the last time that was begun
+	begun    string // the etcd key of the last time begun
 	schedule cron.Schedule
 	catchUp  time.Duration
 	command  []string
 }
 
-// errLate: nobody served the time while -catch-up allowed it.
+// errLate reports that no copy served the time while -catch-up allowed it.
 var errLate = errors.New("it is later than -catch-up allows")
 
-// retryAfter is how long a leader waits when etcd did not do what it was asked.
+// retryAfter is the pause before a request that etcd did not carry out is repeated.
 const retryAfter = time.Second
 
-// late says that a time may not be begun any more.
+// late reports whether it is too late to begin the run for due.
 func (j job) late(due, now time.Time) bool { return now.Sub(due) > j.catchUp }
 
-// first is the first time that is due from then on, itself included.
+// first returns the first due time that is not before from.
 func (j job) first(from time.Time) time.Time {
 	return j.schedule.Next(from.UTC().Add(-time.Nanosecond))
 }
 
-// after is the time to be served after due; those between that are late by now are left out.
+// after returns the next time to serve after due. It leaves out the times that are late by now, and reports
+// whether there were any.
 func (j job) after(due, now time.Time) (next time.Time, skipped bool) {
 	next = j.schedule.Next(due.UTC())
 	if j.late(next, now) {
@@ -45,7 +46,7 @@ func (j job) after(due, now time.Time) (next time.Time, skipped bool) {
 	return next, false
 }
 
-// serve leads the job's election, one term after the other, until ctx ends.
+// serve stands for the job's election and leads one term after the other, until ctx ends.
 func serve(ctx context.Context, c *cluster.Cluster, j job, log hclog.Logger) error {
 	candidate, err := c.Elections().Stand(j.name)
 	if err != nil {
@@ -62,8 +63,8 @@ func serve(ctx context.Context, c *cluster.Cluster, j job, log hclog.Logger) err
 	}
 }
 
-// lead serves what is due until ctx ends, from the last time that a leader began: it was cut
-// off there, or is known to be done, and that costs a read.
+// lead serves the due times until ctx ends. It starts with the last time that a leader began: that run was
+// either cut off, or is known to be done, which costs one read.
 func (j job) lead(ctx context.Context, c *cluster.Cluster, term election.Term, log hclog.Logger) error {
 	var from time.Time
 	for {
@@ -91,7 +92,7 @@ func (j job) lead(ctx context.Context, c *cluster.Cluster, term election.Term, l
 	return errors.New("the schedule has no time to come")
 }
 
-// serveTime serves one time, and says in the log what came of it. The error is that ctx has ended.
+// serveTime serves one due time and logs the outcome. It returns an error only if ctx has ended.
 func (j job) serveTime(ctx context.Context, c *cluster.Cluster, term election.Term, due time.Time,
 	log hclog.Logger) error {
 	name := fmt.Sprintf("cron/%s/%s", j.name, due.Format(time.RFC3339))
@@ -109,10 +110,10 @@ func (j job) serveTime(ctx context.Context, c *cluster.Cluster, term election.Te
 				if outcome == nil || errors.Is(outcome, errNotStarted) {
 					return nil, outcome
 				}
-				return []byte(outcome.Error()), nil // it ran, and does not run again
+				return []byte(outcome.Error()), nil // it ran, and must not run again
 			})
 		}
-		// What is known is said first, also if ctx has ended.
+		// Known outcomes are logged first, even if ctx has ended.
 		switch {
 		case errors.Is(err, once.ErrUnknown):
 			log.Error("it is not known whether the command did its work. It is never run again for this time, and its mark "+
@@ -136,7 +137,7 @@ func (j job) serveTime(ctx context.Context, c *cluster.Cluster, term election.Te
 	}
 }
 
-// again waits before the same is tried again. The error is that ctx has ended.
+// again logs the error and waits before the next attempt. It returns an error only if ctx has ended.
 func (j job) again(ctx context.Context, log hclog.Logger, what string, err error) error {
 	if ctx.Err() == nil {
 		log.Warn(what+"; it is tried again", "in", retryAfter, "error", err)

@@ -1,35 +1,33 @@
-// Command cron runs a command on a schedule, once for each time that is due, however many
-// copies of it run.
+// Command cron runs a command on a schedule, once for each due time, however many copies of it run.
 //
 //	go run ./examples/cron -etcd localhost:2379 -name report -schedule '0 3 * * *' -- ./report.sh
 //
-// Start it on as many machines as you like. One of them leads and runs the command; when it
-// stops, the next one goes on within milliseconds, when its process dies within a tenth of a
-// second, and serves what became due meanwhile (-catch-up). Each time is an effect of its own
-// (Cluster.Once): its command is started once at most, by whichever copy.
+// Start it on as many machines as you like. One copy leads and runs the command. If the leader stops, the next
+// copy takes over within milliseconds; if its process dies, within a tenth of a second. The new leader serves
+// the times that became due meanwhile, within the limit of -catch-up. Each due time is an effect of its own
+// (Cluster.Once), so its command is started at most once, by any copy.
 //
-//   - A command that fails (its exit status is not 0) is not run again for that time; the log
-//     says so, and when the next time is.
-//   - When the copy that leads is stopped, or loses its session, the command gets SIGTERM, and a
-//     second later SIGKILL. If it does not end with exit status 0, it may have done a part of its
-//     work; it is not run again, and that copy's log says so.
-//   - When the copy that leads is killed, or its machine is gone, nobody knows whether the command
-//     did its work. The next leader's log says which time it was, however long ago; nothing runs
-//     it again, and a person looks.
-//   - What has not begun, because etcd was away, or the command could not be started, is tried
-//     again until it is later than -catch-up allows. So is what a long run has kept waiting.
+//   - A command that fails (its exit status is not 0) is not run again for that time. The log reports the failure and
+//     the next due time.
+//   - If the leading copy is stopped or loses its session, the command gets SIGTERM and, a second later, SIGKILL. If
+//     it does not end with exit status 0, it may have done part of its work. It is not run again, and the log of that
+//     copy reports it.
+//   - If the leading copy is killed or its machine fails, it is unknown whether the command did its work. The next
+//     leader's log names the due time, however long ago it was. The command is not run again; the operator has to look.
+//   - A run that could not begin, because etcd was unavailable or the command could not be started, is retried until
+//     it is later than -catch-up allows. The same holds for a time that had to wait for a long run before it.
 //   - The times before the job's very first leader are not served.
 //
-// Where the command is to be run again until it succeeds, let it do that itself: it knows what
-// may be done twice.
+// If a command should run again until it succeeds, let it retry by itself: only the command knows which of its
+// steps may be repeated.
 //
-// On Linux the command is killed when its cron is killed; what the command itself has started is
-// not (so in a script, exec the last one). Elsewhere it runs on, beside what the next leader
-// runs: it has to compare CRON_TOKEN with what it last saw, or to be run by a supervisor that
-// ends a whole group.
+// On Linux the command is killed when its cron is killed, but processes that the command has started are not:
+// in a script, exec the last program. On other systems the command continues, possibly beside the run of the
+// next leader. There it must compare CRON_TOKEN with the largest one it has seen, or run under a supervisor
+// that ends its whole process group.
 //
-// The command finds in its environment: CRON_DUE, the time that is served (RFC 3339, UTC), and
-// CRON_TOKEN, the fencing token of the attempt.
+// The command's environment has CRON_DUE, the due time (RFC 3339, UTC), and CRON_TOKEN, the fencing token of
+// the attempt.
 package main
 
 import (
@@ -91,7 +89,7 @@ The command finds in its environment:
 Flags:
 `
 
-// parse reads the command line. The error is flag.ErrHelp if help was asked for, and written.
+// parse reads the command line. If it asks for help, parse writes the help and returns flag.ErrHelp.
 func parse(args []string, help io.Writer) (config, error) {
 	var cfg config
 	flags := flag.NewFlagSet("cron", flag.ContinueOnError)
@@ -104,7 +102,7 @@ func parse(args []string, help io.Writer) (config, error) {
 		"how late a time may still be served, because nobody led, etcd was away, or the run before took long")
 	schedule := flags.String("schedule", "", "`times` that are due: five fields as in crontab(5), or six with the "+
 		"seconds first; in UTC, unless CRON_TZ=ZONE and a space come first")
-	flags.SetOutput(io.Discard) // an error is one line, and main's
+	flags.SetOutput(io.Discard) // main prints errors, on one line
 	flags.Usage = func() {}
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -136,11 +134,11 @@ func parse(args []string, help io.Writer) (config, error) {
 	return cfg, nil
 }
 
-// parseSchedule reads a schedule, which is in the time zone of the times that it is asked for if
-// it names none. There is no "@every 1m": its times depend on when the process started, so that
-// two copies would serve different ones.
+// parseSchedule parses a schedule. A schedule that names no time zone uses the zone of the times passed to
+// Next. It does not accept "@every 1m": those times depend on the start of the process, so two copies would
+// serve different ones.
 func parseSchedule(spec string) (cron.Schedule, error) {
-	if strings.Contains(spec, "TZ=") && !strings.Contains(spec, " ") { // the parser panics
+	if strings.Contains(spec, "TZ=") && !strings.Contains(spec, " ") { // the parser would panic
 		return nil, errors.New("there is nothing after the time zone")
 	}
 	schedule, err := cron.NewParser(
@@ -154,11 +152,11 @@ func parseSchedule(spec string) (cron.Schedule, error) {
 	return schedule, nil
 }
 
-// retention is for how long the marks of what was served are kept: for longer than a time may
-// still be served, also by a machine whose clock is a day behind.
+// retention returns the time that the marks of served times are kept. It is longer than a time may still be
+// served, even by a machine with its clock a day behind.
 func retention(catchUp time.Duration) time.Duration { return 2*catchUp + 24*time.Hour }
 
-// run is one copy, until ctx ends.
+// run runs one copy until ctx ends.
 func run(ctx context.Context, cfg config, log hclog.Logger) error {
 	n, err := node.NewNode(node.Config{AdvertiseAddress: cfg.listen})
 	if err != nil {

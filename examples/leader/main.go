@@ -1,5 +1,5 @@
-// Command leader is the smallest program of which one copy leads, as README.md shows it: the leader writes its address
-// to etcd, which refuses that to a copy that leads no more.
+// Command leader is the smallest program with one leading copy; README.md shows it. The leader writes its
+// address to etcd, which refuses the write of a copy that no longer leads.
 //
 //	go run ./examples/leader -listen localhost:47011
 package main

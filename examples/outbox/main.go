@@ -1,20 +1,20 @@
-// Command outbox publishes what transactions have left in a table, each row once and in order,
+// Command outbox publishes the events that transactions have left in a table, each row once and in order,
 // however many copies run and however they die.
 //
-//	outbox create  -postgres URL                     the tables
-//	outbox sink    -postgres URL -listen ADDRESS     receives: it stands for the rest of the world
-//	outbox publish -postgres URL -etcd ADDRESS -sink URL    as many copies as you like
-//	outbox order   -postgres URL -n 1000             writes orders, some of them rolled back
+//	outbox create  -postgres URL                             creates the tables
+//	outbox sink    -postgres URL -listen ADDRESS             receives events: it stands for the rest of the world
+//	outbox publish -postgres URL -etcd ADDRESS -sink URL     publishes; as many copies as you like
+//	outbox order   -postgres URL -n 1000                     writes orders and rolls some of them back
 //
-// One of the publishers leads; when it stops, the next one goes on within milliseconds, when its
-// process dies within a tenth of a second. How far it has come is in etcd. The next one sends
-// again what was sent but not noted; the sink knows each event by its name (its place in the
-// outbox), and refuses who has a smaller fencing token than it has seen. All three are needed:
-// a sender alone can deliver at least once or at most once, not exactly once.
+// One of the publishers leads. If it stops, the next one takes over within milliseconds; if its process dies,
+// within a tenth of a second. The checkpoint is in etcd. A new leader sends events again that were sent but not
+// yet noted in the checkpoint. The sink recognises each event by its name (its position in the outbox), and
+// refuses a fencing token smaller than the largest one it has seen. All three are needed: a sender alone can
+// deliver at least once or at most once, not exactly once.
 //
-// The outbox is not read by its serial number, or it would miss rows: postgres.Source says why.
+// The outbox is not read by its serial number, because that would miss rows: see postgres.Source.
 //
-// Not promised: order, between transactions that ran at the same time; see there.
+// Not promised: the order of transactions that ran at the same time; see postgres.Source.
 package main
 
 import (
@@ -37,7 +37,7 @@ import (
 //go:embed schema.sql
 var tables string
 
-// config is a command line.
+// config holds the parsed command line.
 type config struct {
 	verb, postgres, listen string
 
@@ -123,13 +123,13 @@ func parse(args []string) (config, error) {
 	return cfg, nil
 }
 
-// run carries the command line out, until it is done or ctx ends.
+// run carries out the command line until it is done or ctx ends.
 func run(ctx context.Context, cfg config, log hclog.Logger) error {
 	db, err := pgxpool.New(ctx, cfg.postgres)
 	if err != nil {
 		return fmt.Errorf("-postgres: %w", err)
 	}
-	// The pool is left to the end of the process: Close would wait for a server that says nothing any more.
+	// The pool is not closed: Close would wait for a server that does not respond any more.
 	switch cfg.verb {
 	case "create":
 		_, err = db.Exec(ctx, tables)

@@ -10,8 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// place writes an order, and what the world is to know of it, in the caller's transaction: both
-// come to be, or neither.
+// place writes an order and its event in the caller's transaction: either both are committed, or neither.
 func place(ctx context.Context, tx pgx.Tx, customer string, cents int64) error {
 	var id int64
 	if err := tx.QueryRow(ctx, "insert into orders (customer, cents) values ($1, $2) returning id", customer,
@@ -23,10 +22,10 @@ func place(ctx context.Context, tx pgx.Tx, customer string, cents int64) error {
 	return err
 }
 
-// errChanged: the customer has thought again.
+// errChanged makes order roll a transaction back, as if the customer had cancelled the order.
 var errChanged = errors.New("the order is not placed after all")
 
-// order places so many orders; about every fifth is rolled back.
+// order places n orders; about a fifth of them are rolled back.
 func order(ctx context.Context, db *pgxpool.Pool, n int) error {
 	placed := 0
 	for i := range n {

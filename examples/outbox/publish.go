@@ -26,7 +26,7 @@ const (
 	cleanEvery  = time.Minute
 )
 
-// publish is one publisher, until ctx ends.
+// publish runs one publisher until ctx ends.
 func publish(ctx context.Context, cfg config, db *pgxpool.Pool, log hclog.Logger) error {
 	if _, err := db.Exec(ctx, "select from outbox limit 0"); err != nil {
 		return fmt.Errorf("cannot read the outbox: %w; if there is none, make it with outbox create", err)
@@ -51,7 +51,7 @@ func publish(ctx context.Context, cfg config, db *pgxpool.Pool, log hclog.Logger
 	return errors.Join(err, c.Stop(stopping))
 }
 
-// process publishes whenever this copy leads.
+// process publishes events while this copy leads, until ctx ends.
 func process(ctx context.Context, cfg config, c *cluster.Cluster, db *pgxpool.Pool, log hclog.Logger) error {
 	source, err := newOutbox(db, log)
 	if err != nil {
@@ -66,7 +66,7 @@ func process(ctx context.Context, cfg config, c *cluster.Cluster, db *pgxpool.Po
 		Checkpoint:   c.Checkpoints(),
 		LeaderLock:   processor.Election(c.Elections(), "outbox"),
 		PollInterval: cfg.poll,
-		Backoff:      processor.Backoff{Max: 5 * time.Second}, // a sink that is back need not wait for long
+		Backoff:      processor.Backoff{Max: 5 * time.Second}, // short, to continue soon after the sink is back
 		OnPark:       source.park,
 		Logger:       log,
 	})
@@ -82,7 +82,7 @@ func process(ctx context.Context, cfg config, c *cluster.Cluster, db *pgxpool.Po
 	return p.Run(ctx)
 }
 
-// cleaning deletes now and then what was published long ago.
+// cleaning deletes rows that were published long ago, once in every cleanEvery, until ctx ends.
 func cleaning(ctx context.Context, o *outbox, p *processor.Processor[[]byte], keep time.Duration, log hclog.Logger) {
 	again := time.NewTicker(cleanEvery)
 	defer again.Stop()
@@ -104,10 +104,9 @@ func cleaning(ctx context.Context, o *outbox, p *processor.Processor[[]byte], ke
 	}
 }
 
-// sinkClient sends messages to the sink. A message whose answer was lost, or that the former
-// leader had sent but not yet noted in the checkpoint, is sent again: the sink knows it by
-// its address. One that a former leader sent long ago, and that arrives only now, has a smaller token than
-// the sink has seen: it is refused.
+// sinkClient sends events to the sink. An event is sent again if its answer was lost, or if the former leader
+// had sent it but not yet noted it in the checkpoint; the sink recognises it by its URL. A delayed request of a
+// former leader has a smaller token than the sink has seen, so the sink refuses it.
 type sinkClient struct {
 	url    string
 	client *http.Client
@@ -126,12 +125,12 @@ func (s sinkClient) put(ctx context.Context, e processor.Event[[]byte]) error {
 		return fmt.Errorf("%w: %w", processor.ErrUnavailable, err)
 	}
 	defer func() { _ = answer.Body.Close() }()
-	said, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<10)) // for the message, and so that the connection is used again
+	said, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<10)) // for the message, and to reuse the connection
 	return verdict(answer.StatusCode, string(bytes.TrimSpace(said)))
 }
 
-// verdict says what the sink's answer means: only what it finds wrong with the message itself
-// may have it parked.
+// verdict returns the error for the sink's answer. Only an answer that blames the event itself may park the
+// event.
 func verdict(code int, said string) error {
 	switch {
 	case code >= 200 && code < 300:

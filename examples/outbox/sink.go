@@ -18,7 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// tokenHeader carries the fencing token of who publishes.
+// tokenHeader names the header with the fencing token of the publisher.
 const tokenHeader = "Fencing-Token"
 
 const maxBody = 1 << 20
@@ -26,18 +26,18 @@ const maxBody = 1 << 20
 //go:embed sink.sql
 var sinkTables string
 
-// sink receives events over HTTP, each once: it stands for whatever is at the other end. It has
-// to do its half, for no sender alone can deliver exactly once:
+// sink receives events over HTTP, each once. It stands for the system at the other end, which has to do its
+// part, because a sender alone cannot deliver exactly once:
 //
-//   - PUT /events/XID/ID again, and it is there already: fine, and nothing happens.
-//   - A smaller Fencing-Token than one seen before: 409, from somebody who no longer leads.
+//   - A repeated PUT /events/XID/ID changes nothing and succeeds.
+//   - A Fencing-Token smaller than one seen before gets 409: its publisher no longer leads.
 //
 // Both are decided in the transaction that stores the event.
 type sink struct {
 	db *pgxpool.Pool
 }
 
-// serveSink is a sink at the address, until ctx ends.
+// serveSink runs a sink at the address until ctx ends.
 func serveSink(ctx context.Context, db *pgxpool.Pool, address string, log hclog.Logger) error {
 	if _, err := db.Exec(ctx, sinkTables); err != nil {
 		return fmt.Errorf("create the sink's tables: %w", err)
@@ -54,7 +54,7 @@ func serveSink(ctx context.Context, db *pgxpool.Pool, address string, log hclog.
 		<-ctx.Done()
 		stopping, cancel := context.WithTimeout(context.Background(), stopTimeout)
 		defer cancel()
-		_ = server.Shutdown(stopping) // publishers send again what is cut off
+		_ = server.Shutdown(stopping) // publishers repeat requests that are cut off
 	})
 	err = server.Serve(l)
 	cancel()
@@ -104,9 +104,9 @@ func (s sink) put(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// store reports what became of the event: received, repeated or refused. The only row of
-// received_from is locked first, so events are stored one after the other, and none with a
-// smaller token after one with a larger.
+// store stores the event and returns "received", "repeated" or "refused". It first locks the only row of
+// received_from, so events are stored one after the other, and none with a smaller token after one with a
+// larger.
 func (s sink) store(ctx context.Context, event string, token int64, body []byte) (became string, err error) {
 	err = pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		var largest int64
@@ -132,13 +132,13 @@ repeated = repeated + ($2 = 'repeated')::int, refused = refused + ($2 = 'refused
 	return became, err
 }
 
-// status is what the sink has received so far.
+// status describes the events that the sink has received so far.
 type status struct {
 	Received int64  `json:"received"`
-	Repeated int64  `json:"repeated"` // came again, and were there already
-	Refused  int64  `json:"refused"`  // came from somebody who no longer led
+	Repeated int64  `json:"repeated"` // received again
+	Refused  int64  `json:"refused"`  // sent by a publisher that no longer led
 	Token    int64  `json:"token"`    // the largest seen
-	Last     string `json:"last"`     // event
+	Last     string `json:"last"`     // the event stored last
 }
 
 func (s sink) status(w http.ResponseWriter, r *http.Request) {

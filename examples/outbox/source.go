@@ -11,7 +11,7 @@ import (
 	"github.com/goverse/goverse/cluster/processor/postgres"
 )
 
-// outbox is the table as a processor's source, and what else is done to its rows.
+// outbox is the table as a processor's source, with the operations that clean and park its rows.
 type outbox struct {
 	*postgres.Source
 	db *pgxpool.Pool
@@ -23,17 +23,16 @@ func newOutbox(db *pgxpool.Pool, log hclog.Logger) (*outbox, error) {
 }
 
 const (
-	// cleanTimeout bounds one cleaning; what takes longer has deleted nothing. So cleanRows bounds
-	// it too: it is more than a copy publishes in a minute, one request after the other.
+	// cleanTimeout limits one call of clean; a call that takes longer deletes nothing. cleanRows limits its
+	// work for that reason. It is more than one copy publishes in a minute, with one request after the other.
 	cleanTimeout = 30 * time.Second
 	cleanRows    = 100_000
 	parkTimeout  = 5 * time.Second
 )
 
-// clean deletes what was published, up to the position, and is older than keep: the oldest
-// cleanRows of it. It may be called by any process at any time with a position that was ever
-// stored: what is published stays published. It blocks until that is done, or cleanTimeout has
-// passed.
+// clean deletes rows that were published, up to the position upTo, and that are older than keep: at most the
+// oldest cleanRows of them. It blocks until that is done or cleanTimeout has passed. Any process may call it at
+// any time, with any position that was ever stored, because published rows stay published.
 func (o *outbox) clean(ctx context.Context, upTo processor.Position, keep time.Duration) (int64, error) {
 	xid, id, err := postgres.Place(upTo)
 	if err != nil {
@@ -47,7 +46,7 @@ order by xid, id limit $4)`, xid, id, keep, cleanRows)
 	return tag.RowsAffected(), err
 }
 
-// park marks a row that is not published, so that it stays.
+// park marks a row that could not be published, so that clean does not delete it.
 func (o *outbox) park(ctx context.Context, e processor.Event[[]byte], why error) error {
 	xid, id, err := postgres.Place(e.Position)
 	if err != nil {

@@ -17,15 +17,15 @@ import (
 	"github.com/goverse/goverse/examples/service/countspb"
 )
 
-// counts is the gRPC service. Each key is counted by the node that owns its shard, so that the
-// count is read and written in one place, and kept in etcd.
+// counts implements the Counts service. The node that owns a key's shard counts that key, so each count is read
+// and written in one place. The counts are stored in etcd.
 type counts struct {
 	countspb.UnimplementedCountsServer
 	shards *cluster.Shards
 	etcd   *clientv3.Client
 	prefix string
 
-	turns sync.Map // key → *sync.Mutex: calls of one key take turns
+	turns sync.Map // key → *sync.Mutex: serialises the calls of one key
 }
 
 // Add implements countspb.CountsServer.
@@ -47,13 +47,13 @@ func (s *counts) Add(ctx context.Context, r *countspb.AddRequest) (*countspb.Add
 		return &countspb.AddResponse{Count: count}, nil
 	case elsewhere && other.Owner != "":
 		return &countspb.AddResponse{Ask: other.Owner}, nil
-	default: // it is on its way to a node, this one starts or stops, or etcd is away
+	default: // the shard is moving, this node starts or stops, or etcd is unavailable
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}
 }
 
-// add reads the count and writes it in a transaction that etcd commits only while the key's shard is
-// this node's under that epoch: whatever happens in between, nothing is lost.
+// add reads the count and writes the new one in a transaction that etcd commits only while this node owns the
+// key's shard under that epoch. So no addition is lost, whatever happens between the two.
 func (s *counts) add(ctx context.Context, key string, n, epoch int64) (int64, error) {
 	at := s.prefix + url.PathEscape(key)
 	got, err := s.etcd.Get(ctx, at)

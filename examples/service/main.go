@@ -1,11 +1,10 @@
-// Command service is a whole service on Goverse: a gRPC service of its own whose keys are spread
-// over the nodes, its status over HTTP, a route and a job that only the leader serves, and a stop
-// that hands everything over.
+// Command service is a complete service on Goverse: a gRPC service with its keys spread over the nodes, its
+// status over HTTP, a route and a job that only the leader serves, and a stop that hands everything over.
 //
 //	go run ./examples/service -etcd localhost:2379 -listen localhost:47001 -http localhost:48001
 //
-// Start it as often as you like, each copy at addresses of its own. counts.go has the gRPC
-// service, report.go what the leader does; this file puts the parts together.
+// Start as many copies as you like, each at addresses of its own. counts.go has the gRPC service and report.go
+// the leader's job; this file puts the parts together.
 package main
 
 import (
@@ -48,7 +47,7 @@ func main() {
 	flag.DurationVar(&cfg.every, "every", 10*time.Second, "how often the leader makes a report")
 	flag.Parse()
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	// The first signal stops in order; a second one ends the process.
+	// The first signal stops the program in order; a second one ends the process.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	if err := run(ctx, cfg, log); err != nil {
@@ -57,7 +56,7 @@ func main() {
 	}
 }
 
-// run is one copy, until ctx ends.
+// run runs one copy until ctx ends.
 func run(ctx context.Context, cfg config, log *slog.Logger) (err error) {
 	n, err := node.NewNode(node.Config{AdvertiseAddress: cfg.listen, Logger: slogger.New(log)})
 	if err != nil {
@@ -77,7 +76,7 @@ func run(ctx context.Context, cfg config, log *slog.Logger) (err error) {
 	counts := &counts{shards: c.Shards(), etcd: etcd, prefix: cfg.prefix + "-counts/"}
 	report := &report{cluster: c, counts: counts, key: cfg.prefix + "-report", log: log}
 
-	// It answers from now on, also while the node joins and leaves: the handles say so then.
+	// The service answers from now on. While the node joins or leaves, the cluster's handles return errors.
 	countspb.RegisterCountsServer(n.Server(), counts)
 	l, err := net.Listen("tcp", cfg.http)
 	if err != nil {
@@ -106,8 +105,8 @@ func run(ctx context.Context, cfg config, log *slog.Logger) (err error) {
 		stop()
 	}
 
-	// In this order: what leads has ended before another node leads, calls end before their shards
-	// move, and the status can be read to the end.
+	// The order matters: the leader's job ends before another node leads, calls end before their shards move,
+	// and the status stays readable until the end.
 	jobs.Wait()
 	stopping, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()

@@ -15,7 +15,7 @@ import (
 	"github.com/goverse/goverse/cluster/election"
 )
 
-// report is what the leader alone does: it sums up all counts now and then, and shows the sum.
+// report is the leader's job: it sums up all counts at intervals and serves the sum over HTTP.
 type report struct {
 	cluster *cluster.Cluster
 	counts  *counts
@@ -23,7 +23,7 @@ type report struct {
 	log     *slog.Logger
 }
 
-// run makes reports whenever this node leads, until ctx ends.
+// run makes reports while this node leads, until ctx ends or the cluster stops.
 func (r *report) run(ctx context.Context, every time.Duration) {
 	for ctx.Err() == nil {
 		err := r.cluster.Lead(ctx, func(ctx context.Context, t election.Term) error { return r.lead(ctx, t, every) })
@@ -33,7 +33,7 @@ func (r *report) run(ctx context.Context, every time.Duration) {
 	}
 }
 
-// lead makes reports until ctx, which is the term's, ends.
+// lead makes reports until the term's context ends.
 func (r *report) lead(ctx context.Context, t election.Term, every time.Duration) error {
 	due := time.NewTicker(every)
 	defer due.Stop()
@@ -49,7 +49,7 @@ func (r *report) lead(ctx context.Context, t election.Term, every time.Duration)
 	}
 }
 
-// make writes the sum, by a transaction that etcd refuses once the term is over.
+// make writes the sum in a transaction that etcd refuses once the term is over.
 func (r *report) make(ctx context.Context, t election.Term) error {
 	all, err := r.counts.etcd.Get(ctx, r.counts.prefix, clientv3.WithPrefix())
 	if err != nil {
@@ -67,7 +67,7 @@ func (r *report) make(ctx context.Context, t election.Term) error {
 	return err
 }
 
-// ServeHTTP shows the last report. It is called on the leader.
+// ServeHTTP serves the last report. It is called on the leader only.
 func (r *report) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	got, err := r.counts.etcd.Get(req.Context(), r.key)
 	switch {

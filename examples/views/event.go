@@ -19,7 +19,7 @@ const (
 	returned = "returned"
 )
 
-// purchase is an event's body.
+// purchase is the body of an event.
 type purchase struct {
 	Kind     string `json:"kind"`
 	Customer string `json:"customer"`
@@ -28,8 +28,8 @@ type purchase struct {
 	Cents    int64  `json:"cents"` // of each piece
 }
 
-// decode reads a body. What it cannot make sense of matches processor.ErrPoison: it will not do
-// better the next time.
+// decode parses a body. Its errors match processor.ErrPoison, because a malformed body does not improve with a
+// retry.
 func decode(body []byte) (p purchase, err error) {
 	strict := json.NewDecoder(bytes.NewReader(body))
 	strict.DisallowUnknownFields()
@@ -44,7 +44,7 @@ func decode(body []byte) (p purchase, err error) {
 	return p, nil
 }
 
-// sign is -1 for what was returned.
+// sign returns -1 for a return and 1 for a purchase.
 func (p purchase) sign() int64 {
 	if p.Kind == returned {
 		return -1
@@ -62,7 +62,7 @@ func add(ctx context.Context, tx pgx.Tx, p purchase) error {
 	return err
 }
 
-// somePurchase is any one.
+// somePurchase returns a random event.
 func somePurchase() purchase {
 	products := []string{"apples", "bread", "coffee", "tea", "wine"}
 	p := purchase{bought, fmt.Sprintf("customer %d", rand.IntN(10)), products[rand.IntN(len(products))], 1 +
@@ -73,7 +73,7 @@ func somePurchase() purchase {
 	return p
 }
 
-// buy writes so many events, each in a transaction of its own.
+// buy writes n events, each in a transaction of its own.
 func buy(ctx context.Context, db *pgxpool.Pool, n int) error {
 	for range n {
 		if err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error { return add(ctx, tx, somePurchase()) }); err != nil {

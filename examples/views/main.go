@@ -1,20 +1,20 @@
-// Command views keeps a read model: tables that are made from a table of events, each event in
-// each of them once, however many copies run and however they die.
+// Command views keeps a read model: tables derived from a table of events. Each event takes effect once in each
+// of them, however many copies run and however they die.
 //
-//	views create  -postgres URL                  the tables
-//	views serve   -postgres URL -etcd ADDRESS    as many copies as you like
+//	views create  -postgres URL                  creates the tables
+//	views serve   -postgres URL -etcd ADDRESS    keeps the views; as many copies as you like
 //	views buy     -postgres URL -n 1000          writes events
 //	views rebuild -postgres URL totals           makes a view again from the first event
 //
-// Each view is a processor with an election of its own. The first copy leads them all, until
-// it stops or dies; with -views a copy stands for some of them only, so that they spread. (To
-// spread them by themselves, process by shards: processor.Shard.)
+// Each view is a processor with an election of its own. The first copy leads all of them until it stops or
+// dies. With -views a copy stands only for some of them, which spreads the load by hand; processing by shards
+// spreads it automatically, see processor.Shard.
 //
-// How far a view has come is stored in the transaction that changes the view. So a leader that
-// dies loses and doubles nothing, and one that is overtaken changes nothing. An event that
-// cannot be handled is parked: /cluster/processors counts them, /views/NAME/parked shows them.
+// A view's checkpoint is stored in the transaction that changes the view. So no event is lost or applied twice
+// when a leader dies, and a former leader changes nothing. An event that cannot be handled is
+// parked: /cluster/processors counts parked events, /views/NAME/parked shows them.
 //
-// Not promised: that two views show the same instant. Each is as far as it is.
+// Not promised: that two views show the same instant. Each view progresses at its own pace.
 package main
 
 import (
@@ -39,7 +39,7 @@ import (
 //go:embed schema.sql
 var tables string
 
-// config is a command line.
+// config holds the parsed command line.
 type config struct {
 	verb, postgres string
 
@@ -140,13 +140,13 @@ func parse(args []string) (config, error) {
 	return cfg, nil
 }
 
-// run carries the command line out, until it is done or ctx ends.
+// run carries out the command line until it is done or ctx ends.
 func run(ctx context.Context, cfg config, log hclog.Logger) error {
 	db, err := pgxpool.New(ctx, cfg.postgres)
 	if err != nil {
 		return fmt.Errorf("-postgres: %w", err)
 	}
-	// The pool is left to the end of the process: Close would wait for a server that says nothing any more.
+	// The pool is not closed: Close would wait for a server that does not respond any more.
 	switch cfg.verb {
 	case "create":
 		return create(ctx, db)
@@ -163,7 +163,7 @@ func run(ctx context.Context, cfg config, log hclog.Logger) error {
 	return serve(ctx, cfg, db, log)
 }
 
-// create makes the tables, of the checkpoints too.
+// create creates the tables, including those of the checkpoints.
 func create(ctx context.Context, db *pgxpool.Pool) error {
 	if _, err := db.Exec(ctx, tables); err != nil {
 		return err

@@ -23,12 +23,13 @@ import (
 
 const (
 	stopTimeout = 10 * time.Second
-	// A process that stands still in a transaction keeps its rows locked for so long, and the
-	// next leader waits.
+	// idleTimeout limits how long a process that is paused in a transaction keeps its rows locked, and thereby
+	// delays the next leader.
 	idleTimeout = 5 * time.Second
 )
 
-// serve is one copy, until ctx ends: it keeps the views of which it leads the elections, and shows all.
+// serve runs one copy until ctx ends. It keeps a view while it leads that view's election, and serves all views
+// over HTTP.
 func serve(ctx context.Context, cfg config, db *pgxpool.Pool, log hclog.Logger) error {
 	if _, err := db.Exec(ctx, "select from events limit 0"); err != nil {
 		return fmt.Errorf("cannot read the events: %w; if there is no such table, make it with views create", err)
@@ -56,14 +57,14 @@ func serve(ctx context.Context, cfg config, db *pgxpool.Pool, log hclog.Logger) 
 	return errors.Join(err, c.Stop(stopping))
 }
 
-// keep runs the processors, and serves HTTP at l, which it takes over.
+// keep runs the processors and serves HTTP at l, which it closes.
 func keep(ctx context.Context, cfg config, c *cluster.Cluster, db *pgxpool.Pool, l net.Listener,
 	log hclog.Logger) error {
 	checkpoints, err := postgres.New(postgres.Config{DB: db, IdleTimeout: idleTimeout})
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
-	// The body is decoded by the handler: what cannot be decoded is then parked.
+	// The handler decodes the body, not the source, so that an event which cannot be decoded is parked.
 	source, err := postgres.NewSource(postgres.SourceConfig{DB: db, Table: "events", Channel: "events", Logger: log})
 	if err != nil {
 		return errors.Join(err, l.Close())
@@ -75,11 +76,11 @@ func keep(ctx context.Context, cfg config, c *cluster.Cluster, db *pgxpool.Pool,
 			Source:     source,
 			Handler:    v.handle,
 			Checkpoint: checkpoints,
-			// One election each. All stand on the process's one session, and one process may
-			// lead them all, or each another.
+			// Each view has an election of its own. All elections share the process's session; one process may
+			// lead all of them, or several processes some each.
 			LeaderLock:    processor.Election(c.Elections(), v.processor()),
 			PollInterval:  cfg.poll,
-			CheckInterval: time.Second, // a view that is made again begins to grow as soon
+			CheckInterval: time.Second, // a rebuilt view begins to grow within this time
 			Logger:        log,
 		})
 		if err != nil {
@@ -103,7 +104,7 @@ func keep(ctx context.Context, cfg config, c *cluster.Cluster, db *pgxpool.Pool,
 	log.Info("serving", "url", "http://"+server.Address(), "pid", os.Getpid())
 	beside.Go(func() {
 		select {
-		case <-server.Done(): // by itself
+		case <-server.Done(): // the server failed
 			cancel()
 		case <-ctx.Done():
 		}
@@ -114,7 +115,7 @@ func keep(ctx context.Context, cfg config, c *cluster.Cluster, db *pgxpool.Pool,
 	return errors.Join(err, server.Err(), server.Stop(stopping))
 }
 
-// show answers with a view's rows, whichever process keeps it.
+// show answers with the rows of a view, whichever process keeps it.
 func show(w http.ResponseWriter, r *http.Request, db *pgxpool.Pool) {
 	v, err := find(r.PathValue("view"))
 	if err != nil {
@@ -126,7 +127,7 @@ func show(w http.ResponseWriter, r *http.Request, db *pgxpool.Pool) {
 	answer(w, rows, err)
 }
 
-// parked answers with the events that a view's processor has given up.
+// parked answers with the events that a view's processor has parked.
 func parked(w http.ResponseWriter, r *http.Request, checkpoints *postgres.Checkpoint) {
 	v, err := find(r.PathValue("view"))
 	if err != nil {

@@ -16,12 +16,12 @@ import (
 	"github.com/goverse/goverse/cluster/processor/postgres"
 )
 
-// view is one table of the read model: what an event changes in it, and how it is shown.
+// view is one table of the read model.
 type view struct {
 	name   string
-	change string               // SQL
+	change string               // SQL that applies an event
 	args   func(purchase) []any // its arguments
-	show   string               // SQL
+	show   string               // SQL that selects the rows to show
 }
 
 var views = []view{
@@ -40,7 +40,7 @@ on conflict (product) do update set pieces = v.pieces + excluded.pieces`,
 		show: "select * from view_products order by pieces desc, product limit 10",
 	},
 	{
-		name: "latest", // what a customer did last: here the order counts
+		name: "latest", // a customer's last action; here the order of events matters
 		change: `insert into view_latest values ($1, $2, $3)
 on conflict (customer) do update set kind = excluded.kind, product = excluded.product`,
 		args: func(p purchase) []any { return []any{p.Customer, p.Kind, p.Product} },
@@ -48,13 +48,13 @@ on conflict (customer) do update set kind = excluded.kind, product = excluded.pr
 	},
 }
 
-// table is where the view lies.
+// table returns the name of the view's table.
 func (v view) table() string { return "view_" + v.name }
 
-// processor is the name of the view's processor, checkpoint and election.
+// processor returns the name of the view's processor, checkpoint and election.
 func (v view) processor() string { return "views/" + v.name }
 
-// find is the view of that name.
+// find returns the view with the given name.
 func find(name string) (view, error) {
 	var names []string
 	for _, v := range views {
@@ -66,11 +66,11 @@ func find(name string) (view, error) {
 	return view{}, fmt.Errorf("no view %q; there are %s", name, strings.Join(names, ", "))
 }
 
-// changeTimeout is for one event, and for waiting until nobody else has its rows locked.
+// changeTimeout limits the handling of one event, including the wait for locked rows.
 const changeTimeout = 5 * time.Second
 
-// handle puts one event into the view, in the transaction that moves the view's checkpoint:
-// no matter which copy dies when, each event is in it once.
+// handle applies one event to the view, in the transaction that advances the view's checkpoint. So each event
+// takes effect once, no matter which copy dies and when.
 func (v view) handle(ctx context.Context, e processor.Event[[]byte]) error {
 	p, err := decode(e.Value)
 	if err != nil {
@@ -82,39 +82,40 @@ func (v view) handle(ctx context.Context, e processor.Event[[]byte]) error {
 	return blame(err)
 }
 
-// blame distinguishes what is wrong with an event from what is wrong with the database.
+// blame classifies a database error: a fault of the event matches ErrPoison, a broken connection
+// ErrUnavailable.
 func blame(err error) error {
 	var refused *pgconn.PgError
 	switch {
 	case err == nil:
 		return nil
 	case !errors.As(err, &refused):
-		return fmt.Errorf("%w: %w", processor.ErrUnavailable, err) // the connection
-	case slices.Contains([]string{"22", "23"}, refused.Code[:2]): // such data, or such a row, is not possible
+		return fmt.Errorf("%w: %w", processor.ErrUnavailable, err) // the connection failed
+	case slices.Contains([]string{"22", "23"}, refused.Code[:2]): // the event's data violate a type or a constraint
 		return fmt.Errorf("%w: %w", processor.ErrPoison, err)
 	}
 	return err
 }
 
-// rebuild empties the view and has its processor begin with the first event, both at once. To
-// readers it grows again from nothing; where that will not do, build another one under
-// another name and switch.
+// rebuild empties the view and makes its processor start again with the first event, in one transaction.
+// Readers see the view grow again from nothing. If that is not acceptable, build a second view under another
+// name and switch to it.
 func (v view) rebuild(ctx context.Context, db *pgxpool.Pool) error {
 	conn, err := db.Acquire(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Release()
-	// On the connection that has the transaction, so the checkpoint is written in it.
+	// checkpoints uses the connection of the transaction, so Rewind takes part in it.
 	checkpoints, err := postgres.New(postgres.Config{DB: conn.Conn()})
 	if err != nil {
 		return err
 	}
 	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		// In the order in which the processor takes them, or the two might wait for each other.
+		// Lock the tables in the processor's order; otherwise the two could deadlock.
 		if _, err := tx.Exec(ctx, "truncate "+v.table()); err != nil {
 			return err
 		}
-		return checkpoints.Rewind(ctx, v.processor(), "") // the processor soon looks, see serve
+		return checkpoints.Rewind(ctx, v.processor(), "") // the processor soon notices, see CheckInterval in keep
 	})
 }

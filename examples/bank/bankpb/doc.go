@@ -1,5 +1,5 @@
-// Package bankpb is generated from bank.proto: the gRPC services of the example. All but this file is
-// generated; regenerate with
+// Package bankpb holds the gRPC services of the bank example, generated from bank.proto. All files but this one
+// are generated; regenerate them with
 //
 //	go generate ./examples/bank/...
 //

@@ -1,5 +1,5 @@
-// Package chatpb is generated from chat.proto: the gRPC service of the example. All but this file is
-// generated; regenerate with
+// Package chatpb holds the gRPC service of the chat example, generated from chat.proto. All files but this one
+// are generated; regenerate them with
 //
 //	go generate ./examples/chat/...
 //

@@ -1,5 +1,5 @@
-// Package counterpb is generated from counter.proto: the gRPC service of the example. All but this file is
-// generated; regenerate with
+// Package counterpb holds the gRPC service of the counter example, generated from counter.proto. All files but
+// this one are generated; regenerate them with
 //
 //	go generate ./examples/counter/...
 //

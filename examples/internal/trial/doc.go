@@ -1,5 +1,5 @@
-// Package trial is what the tests of the examples have in common: they start the example as
-// processes of its own, end those in order, and do something meanwhile.
+// Package trial helps the tests of the examples: it starts the example as separate processes, stops them in
+// order, and runs functions meanwhile.
 //
-// Not promised: that it works where there are no signals; it is for Unix.
+// Not promised: anything on systems without signals. The package is for Unix.
 package trial

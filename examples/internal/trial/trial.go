@@ -20,11 +20,11 @@ import (
 	"github.com/goverse/goverse/internal/test/leaktest"
 )
 
-// programEnv makes the test's binary the example itself.
+// programEnv names the environment variable that makes the test binary run the example itself.
 const programEnv = "GOVERSE_TEST_EXAMPLE"
 
-// Main is a TestMain: it runs the tests and looks for goroutines that they left, or is the
-// program if Program has started it.
+// Main is a TestMain. It runs the tests and checks for goroutines that they leaked. In a process started by
+// [Program] it runs program instead.
 func Main(m *testing.M, program func()) {
 	if os.Getenv(programEnv) != "" {
 		program()
@@ -34,8 +34,8 @@ func Main(m *testing.M, program func()) {
 	goleak.VerifyTestMain(m)
 }
 
-// Program starts the program once more, as a process of its own that ends with the test. If the
-// test has failed, what the process said is logged.
+// Program starts the example as a process of its own, which ends with the test. If the test fails, the output
+// of the process is logged.
 func Program(t *testing.T, args ...string) *fault.Process {
 	t.Helper()
 	self, err := os.Executable()
@@ -53,7 +53,7 @@ func Program(t *testing.T, args ...string) *fault.Process {
 	return p
 }
 
-// Stop has those that still run end in order.
+// Stop sends SIGTERM to those programs that still run and waits until each has exited with status 0.
 func Stop(t *testing.T, programs ...*fault.Process) {
 	t.Helper()
 	for _, p := range programs {
@@ -66,7 +66,7 @@ func Stop(t *testing.T, programs ...*fault.Process) {
 	}
 }
 
-// StopWithin has a program end in order, before the time is over.
+// StopWithin stops a program with SIGTERM and requires that it exits with status 0 within limit.
 func StopWithin(t *testing.T, limit time.Duration, p *fault.Process) {
 	t.Helper()
 	at, err := p.Signal(syscall.SIGTERM)
@@ -75,7 +75,7 @@ func StopWithin(t *testing.T, limit time.Duration, p *fault.Process) {
 	require.Less(t, time.Since(at), limit, "from SIGTERM to the end")
 }
 
-// Succeeds waits for the program's end, which is to be a good one.
+// Succeeds waits until the program exits and requires exit status 0.
 func Succeeds(t *testing.T, p *fault.Process) {
 	t.Helper()
 	code, err := p.Exit(etcdtest.Context(t))
@@ -83,8 +83,8 @@ func Succeeds(t *testing.T, p *fault.Process) {
 	require.Zero(t, code, p.Output())
 }
 
-// Meanwhile has n goroutines do something, each once in every interval, until end, which waits
-// for them.
+// Meanwhile runs do in n goroutines, each once in every interval. The returned function ends them and waits for
+// them.
 func Meanwhile(t *testing.T, n int, every time.Duration, do func(ctx context.Context) error) (end func()) {
 	t.Helper()
 	ctx, stop := etcdtest.Context(t), make(chan struct{})

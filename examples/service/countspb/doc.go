@@ -1,4 +1,4 @@
-// Package countspb is generated from counts.proto: the gRPC service of the example.
+// Package countspb holds the gRPC service of the service example, generated from counts.proto.
 package countspb
 
 //go:generate -command messages protoc --proto_path=. --go_out=. --go_opt=paths=source_relative
