@@ -10,47 +10,49 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver/api/membership"
 )
 
-// greeting is what a member without data says of itself to the others, and keeps in its directory.
+// greeting is the message of a member without data to the other members. The member also stores it in its
+// directory.
 type greeting struct {
-	// Members is the cluster as it is configured: its members and the token.
+	// Members holds the configured members and the token.
 	Members string `json:"members"`
-	// Nonce is random, and drawn once for a data directory.
+	// Nonce is a random text, drawn once for a data directory.
 	Nonce string `json:"nonce"`
-	// Agreed is set once the member has seen all others without data: the random part of the
-	// cluster's id. It never changes: the member then begins that cluster and no other.
+	// Agreed is the random part of the new cluster's id. It is set once the member has seen that no member has
+	// data, and never changes: from then on the member can begin that cluster and no other.
 	Agreed string `json:"agreed,omitempty"`
-	// Begun is set once the member has seen that all have agreed, or that one of them has begun: it starts etcd
-	// from then on, whether the others answer or not.
+	// Begun is set once the member has seen that all have agreed, or that one of them has begun. From then on
+	// the member starts etcd without asking the others.
 	Begun bool `json:"begun,omitempty"`
 }
 
-// answer is what another member answered: it has no data, or runs etcd, or neither.
+// answer is the result of asking another member. Exactly one field is set: the member has no data, or runs
+// etcd, or did not answer.
 type answer struct {
-	greeting *greeting            // not nil: it has no data yet
-	members  []*membership.Member // not nil: its etcd's members
-	err      error                // it did not answer so
+	greeting *greeting            // set if the member has no data
+	members  []*membership.Member // set if the member runs etcd: the members it knows
+	err      error                // set if it gave neither answer
 }
 
-// step is what a member without data does next.
+// step is the next action of a member without data.
 type step struct {
 	do      action
-	agree   string               // with doAgree: the random part to agree on
-	members []*membership.Member // with doJoin: those of the cluster, this one included
-	missing []string             // with doWait: the names of those whose answer is needed
+	agree   string               // for doAgree: the random part to agree on
+	members []*membership.Member // for doJoin: the members of the cluster, including this one
+	missing []string             // for doWait: the names of the members that have yet to answer
 }
 
 type action int
 
 const (
 	doWait  action = iota
-	doAgree        // keep the agreement, and say so
+	doAgree        // store the agreement and announce it
 	doBegin        // start as a member of a new cluster
 	doJoin         // start as a member that was added to a running one
 )
 
-// next is what the member c.Name, which has no data and says mine, does next, where the others
-// answered so. Members of a new cluster begin it when each has seen all others without data: only so
-// one that has lost its data can be told from one that is new. Errors match ErrMemberLost,
+// next returns the next step of member c.Name, which has no data and sends the greeting mine, given the other
+// members' answers. The members of a new cluster begin it only after each has seen that no other has data;
+// otherwise a member that lost its data could not be distinguished from a new one. Errors match ErrMemberLost,
 // ErrNotMember, ErrDataDir or ErrConfig.
 func next(c Config, mine greeting, others map[string]answer) (step, error) {
 	names := slices.Sorted(maps.Keys(others))
@@ -78,7 +80,7 @@ func next(c Config, mine greeting, others map[string]answer) (step, error) {
 		if at(others[running[0]].members, own) == nil {
 			return step{}, notMember(c, own)
 		}
-		return step{do: doBegin}, nil // one that has begun has seen that all agreed
+		return step{do: doBegin}, nil // a member that has begun saw that all agreed
 	case len(running) > 0:
 		return nextRunning(c, others, running, missing)
 	case len(agreed) > 1:
@@ -100,10 +102,10 @@ func next(c Config, mine greeting, others map[string]answer) (step, error) {
 	return step{do: doBegin}, nil
 }
 
-// proposal is what others have agreed on already, or else what the first member by name has drawn.
+// proposal returns the random part that others have agreed on; otherwise the nonce of the first member by name.
 func proposal(c Config, mine greeting, others map[string]answer, agreed map[string]bool) string {
 	for token := range agreed {
-		return token // there is no other
+		return token // next has checked that there is only one
 	}
 	first := slices.Min(slices.Collect(maps.Keys(c.Peers)))
 	if first == c.Name {
@@ -112,7 +114,7 @@ func proposal(c Config, mine greeting, others map[string]answer, agreed map[stri
 	return others[first].greeting.Nonce
 }
 
-// nextRunning is next where others run etcd already.
+// nextRunning is the part of next for the case that other members already run etcd.
 func nextRunning(c Config, others map[string]answer, running, missing []string) (step, error) {
 	own := c.PeerTLS.scheme() + "://" + c.Peers[c.Name]
 	var added *membership.Member
@@ -132,7 +134,7 @@ func nextRunning(c Config, others map[string]answer, running, missing []string) 
 	case unknown == len(running):
 		return step{}, notMember(c, own)
 	case unknown > 0 || !same:
-		return step{do: doWait, missing: running}, nil // one of them is behind
+		return step{do: doWait, missing: running}, nil // one of them lags behind
 	}
 	members := others[running[0]].members
 	voters := 0
@@ -142,12 +144,12 @@ func nextRunning(c Config, others map[string]answer, running, missing []string) 
 		}
 	}
 	if len(running) < voters/2+1 {
-		return step{do: doWait, missing: missing}, nil // a minority may not know what has become of this member
+		return step{do: doWait, missing: missing}, nil // a minority may have missed this member's removal
 	}
 	return step{do: doJoin, members: members}, nil
 }
 
-// at is the member with a peer URL.
+// at returns the member with the given peer URL, or nil.
 func at(members []*membership.Member, url string) *membership.Member {
 	for _, m := range members {
 		if slices.Contains(m.PeerURLs, url) {
@@ -168,8 +170,8 @@ func notMember(c Config, own string) error {
 		c.Name, own)
 }
 
-// withMembers writes the members of a running cluster as etcd wants them from one that joins it.
-// Those that have no name yet get one.
+// withMembers formats the members of a running cluster for a member that joins it, as etcd's initial-cluster
+// flag expects them. Members without a name get one.
 func withMembers(c Config, members []*membership.Member) string {
 	own := c.PeerTLS.scheme() + "://" + c.Peers[c.Name]
 	var all []string

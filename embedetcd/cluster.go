@@ -10,17 +10,17 @@ import (
 	"sync"
 )
 
-// ErrRunning: the member to restart is running.
+// ErrRunning is returned by RestartMember when the member is already running.
 var ErrRunning = errors.New("etcd member is running")
 
-// errClosed answers RestartMember after Close.
+// errClosed is returned by RestartMember after Close.
 var errClosed = errors.New("embedetcd: the cluster was closed: start another")
 
 // A Cluster is several etcd members in one process. Members are numbered from 0; a
 // number that does not exist panics, as an index does. Safe for concurrent use.
 type Cluster struct {
-	configs []Config // each with its own directory and ports
-	dir     string   // holds all of them, removed at Close
+	configs []Config // each with its own directory and port
+	dir     string   // parent of the members' directories, removed by Close
 	links   *links
 
 	mu      sync.Mutex
@@ -28,10 +28,10 @@ type Cluster struct {
 	closed  bool
 }
 
-// StartCluster runs n members on 127.0.0.1 with free ports and returns once all of
-// them serve clients. Of cfg, Name is the members' common prefix; DataDir, ListenClient,
-// Peers and Token are chosen here and must be empty: the cluster lives in a temporary
-// directory that Close removes. Errors are those of Start.
+// StartCluster runs n members on free ports of 127.0.0.1 and returns once all of them serve clients. Of cfg,
+// Name is the prefix of the members' names. DataDir, ListenClient, Peers and Token must be empty, because
+// StartCluster chooses them; the data is in a temporary directory that Close removes. It fails as Start
+// does.
 func StartCluster(ctx context.Context, n int, cfg Config) (*Cluster, error) {
 	if n < 1 {
 		return nil, badConfig("a cluster of %d members: use at least 1", n)
@@ -44,8 +44,8 @@ func StartCluster(ctx context.Context, n int, cfg Config) (*Cluster, error) {
 	}
 	for attempt := 1; ; attempt++ {
 		c, err := startCluster(ctx, n, cfg.withDefaults())
-		// All ports are known before the first member starts, so all are drawn
-		// again if somebody else was faster with one of them.
+		// The ports of all members are fixed before the first one starts. If another process takes one of them
+		// first, all are drawn again.
 		if err == nil || !errors.Is(err, ErrAddressInUse) || attempt == startAttempts || ctx.Err() != nil {
 			return c, err
 		}
@@ -58,7 +58,7 @@ func startCluster(ctx context.Context, n int, cfg Config) (*Cluster, error) {
 		return nil, noTemp(err)
 	}
 	c := &Cluster{dir: dir, links: newLinks(n), members: make([]*Server, n)}
-	// A token of its own: members of another cluster on reused ports stay away.
+	// A random token keeps out members of another cluster that used the same ports before.
 	peers, token := map[string]string{}, rand.Text()
 	for i := range n {
 		one := cfg
@@ -73,9 +73,9 @@ func startCluster(ctx context.Context, n int, cfg Config) (*Cluster, error) {
 		}
 		c.configs = append(c.configs, one)
 	}
-	// One after the other, because etcd first asks its peers whether the cluster is
-	// older than itself, and one that has bound its port without answering yet costs
-	// a second. None is waited for: they serve once more than half have started.
+	// Start the members one after the other. An etcd that starts asks its peers about the cluster, and a peer
+	// that has bound its port but does not answer yet costs a second. Do not wait for each: they serve once
+	// more than half of them have started.
 	for i := range n {
 		if c.members[i], err = begin(ctx, c.configs[i]); err != nil {
 			return nil, errors.Join(err, c.Close())
@@ -90,7 +90,7 @@ func startCluster(ctx context.Context, n int, cfg Config) (*Cluster, error) {
 	return c, nil
 }
 
-// Endpoints returns the client addresses of all members, also the stopped ones.
+// Endpoints returns the client addresses of all members, including stopped ones.
 func (c *Cluster) Endpoints() []string {
 	var out []string
 	for _, cfg := range c.configs {
@@ -99,17 +99,17 @@ func (c *Cluster) Endpoints() []string {
 	return out
 }
 
-// Member returns member i, nil while it is stopped.
+// Member returns member i, or nil while it is stopped.
 func (c *Cluster) Member(i int) *Server {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.members[i]
 }
 
-// StopMember stops member i as a crash would: without handing over etcd's leadership.
-// It answers nobody from the first moment; the call returns when its connections are
-// gone as well, up to a second later. Its data and its ports stay reserved for
-// RestartMember. Nothing happens if it is stopped already.
+// StopMember stops member i without handing over etcd's leadership, as a crash would. The member answers no
+// request from the first moment; the call returns when its connections are gone as well, up to a second later.
+// Its data and its ports stay reserved for RestartMember. StopMember does nothing if the member is stopped
+// already.
 func (c *Cluster) StopMember(i int) error {
 	c.mu.Lock()
 	s := c.members[i]
@@ -121,9 +121,9 @@ func (c *Cluster) StopMember(i int) error {
 	return s.shut(true)
 }
 
-// RestartMember starts a stopped member on its data and its ports, and returns once
-// it serves clients, which takes a majority: restart members at the same time when
-// fewer run. Fails with ErrRunning if it runs, else as Start does.
+// RestartMember starts a stopped member with its data and its ports, and returns once it serves clients. That
+// takes a majority: if fewer members run, restart several concurrently. It fails with ErrRunning if the member
+// runs, and otherwise like Start.
 func (c *Cluster) RestartMember(ctx context.Context, i int) error {
 	c.mu.Lock()
 	running, closed := c.members[i] != nil, c.closed
@@ -151,13 +151,12 @@ func (c *Cluster) RestartMember(ctx context.Context, i int) error {
 	return nil
 }
 
-// Close ends all members, within about a second, and frees their ports; their data is removed.
+// Close stops all members within about a second, frees their ports and removes their data.
 //
-// Where members of etcd talked within the last five seconds, goroutines of net/http
-// that served them can outlive this call, until etcd's read time-out of five seconds
-// ends them: a leak check sees (*persistConn).readLoop and writeLoop, (*conn).serve
-// with (*connReader).abortPendingRead, and (*connReader).backgroundRead. A single
-// Server has no such connections.
+// If the members exchanged requests within the last five seconds, goroutines of net/http that served them can
+// outlive this call, until etcd's read timeout of five seconds ends them. A leak check sees
+// (*persistConn).readLoop and writeLoop, (*conn).serve with (*connReader).abortPendingRead, and
+// (*connReader).backgroundRead. A single Server has no such connections.
 func (c *Cluster) Close() error {
 	c.mu.Lock()
 	c.closed = true
@@ -168,7 +167,7 @@ func (c *Cluster) Close() error {
 	var wg sync.WaitGroup
 	for i, s := range members {
 		if s != nil {
-			// Together, and without handing over to members that end as well.
+			// All at the same time, and without handing over leadership to members that stop as well.
 			wg.Go(func() { errs[i] = s.shut(true) })
 		}
 	}

@@ -15,121 +15,120 @@ import (
 	"github.com/goverse/goverse/internal/logs/logqueue"
 )
 
-// What Start can fail with, beside the end of its context. Compare with errors.Is;
-// the message is one line that names the remedy, and the cause is wrapped.
+// Errors of Start, besides the end of its context. Compare them with errors.Is. The message is one line that
+// names the remedy, and the cause is wrapped.
 var (
-	// ErrConfig: a field of Config is wrong.
+	// ErrConfig is returned when a field of Config is wrong.
 	ErrConfig = errors.New("bad etcd configuration")
-	// ErrDataDir: the data directory cannot be used, for the reason of one of the next
-	// two or because this user may not create, read and write it.
+	// ErrDataDir is returned when the data directory cannot be used: for the reason of one of the next two
+	// errors, or because this user may not create, read and write it.
 	ErrDataDir = errors.New("etcd data directory cannot be used")
-	// ErrDataDirInUse: another server uses the directory. It matches ErrDataDir.
+	// ErrDataDirInUse is returned when another server uses the directory. It matches ErrDataDir.
 	ErrDataDirInUse = fmt.Errorf("%w: another running server uses it", ErrDataDir)
-	// ErrDamaged: etcd's database in it is damaged. It matches ErrDataDir.
+	// ErrDamaged is returned when etcd's database in the directory is damaged. It matches ErrDataDir.
 	ErrDamaged = fmt.Errorf("%w: its database is damaged", ErrDataDir)
-	// ErrAddressInUse: another socket is bound to a wanted address.
+	// ErrAddressInUse is returned when another socket is bound to a configured address.
 	ErrAddressInUse = errors.New("address already in use")
-	// ErrMemberLost: the other members of the cluster know this one, and its data directory
-	// is empty: it would vote a second time on what it has confirmed already. See Start.
+	// ErrMemberLost is returned when the other members know this one but its data directory is empty. The
+	// member might vote a second time on entries that it has already confirmed. See Start.
 	ErrMemberLost = errors.New("the data of this member of etcd is lost")
-	// ErrPeerAddress: the data is of a member with another peer address than that in Peers. It
-	// matches ErrConfig.
+	// ErrPeerAddress is returned when the data belongs to a member with another peer address than that in
+	// Peers. It matches ErrConfig.
 	ErrPeerAddress = fmt.Errorf("%w: the member has another peer address", ErrConfig)
-	// ErrNotMember: the other members do not know this one.
+	// ErrNotMember is returned when the other members do not know this one.
 	ErrNotMember = errors.New("this is no member of the etcd cluster")
-	// ErrRemoved: they do not any more: it was removed, and its data is of no use. It matches ErrNotMember.
+	// ErrRemoved is returned when this member was removed from the cluster, so its data is useless. It matches
+	// ErrNotMember.
 	ErrRemoved = fmt.Errorf("%w any more", ErrNotMember)
 )
 
-// A DisagreeError is another member that was given other Peers or another Token. It matches ErrConfig.
+// A DisagreeError reports another member with a different configuration of Peers or Token. It matches
+// ErrConfig.
 type DisagreeError struct {
-	Member       string // its name, by the Peers here
-	Theirs, Ours string // the members, and the token
+	Member       string // name of the other member in this member's Peers
+	Theirs, Ours string // members and token
 }
 
-// Error names the member, and both configurations.
+// Error returns a message with the member and both configurations.
 func (e *DisagreeError) Error() string {
 	return fmt.Sprintf("embedetcd: %v: Peers and Token of %s are %s, and here %s: give all members the same", ErrConfig,
 		e.Member, e.Theirs, e.Ours)
 }
 
-// Unwrap is ErrConfig.
+// Unwrap returns ErrConfig.
 func (e *DisagreeError) Unwrap() error { return ErrConfig }
 
-// Config describes one etcd server. The zero value works: a free port of 127.0.0.1
-// and a temporary directory.
+// Config configures one etcd server. The zero value works: it uses a free port of 127.0.0.1 and a temporary
+// directory.
 type Config struct {
-	// DataDir keeps etcd's data across restarts; it is created if missing. Empty: a
-	// temporary directory that Close removes.
+	// DataDir holds etcd's data across restarts; it is created if missing. If it is empty, the server uses a
+	// temporary directory, which Close removes.
 	DataDir string
 
-	// ListenClient is the host:port where clients connect. The host is an IP address,
-	// "localhost", or empty for every interface. Port 0 picks a free port.
-	// Default 127.0.0.1:0.
+	// ListenClient is the host:port at which the server listens for clients. The host is an IP address,
+	// "localhost", or empty for every interface. Port 0 picks a free port. Default 127.0.0.1:0.
 	ListenClient string
 
 	// Name is the member's name in etcd's own cluster. Default "goverse".
 	Name string
 
-	// AdvertiseClient is the host:port at which clients of other machines reach this
-	// member; clients that ask any member for the addresses of all get it. Default:
-	// ListenClient, or this machine's own 127.0.0.1 if that is every interface.
+	// AdvertiseClient is the host:port at which clients on other machines reach this member. Clients that ask
+	// any member for the addresses of all get it. The default is ListenClient, or 127.0.0.1 if ListenClient is
+	// every interface.
 	AdvertiseClient string
 
-	// ClientTLS is for the connections of clients. With CAFile clients must show a
-	// certificate of one of its authorities. The zero value: plain text.
+	// ClientTLS secures the connections of clients. With CAFile, clients must present a certificate of one of
+	// its authorities. The zero value means plain text.
 	ClientTLS TLS
 
-	// Peers makes this server one member of an etcd cluster: the host:port for
-	// etcd's own traffic of every member, by member name, this one included. All
-	// members must be given the same. How the cluster begins, and what a member does
-	// whose data is lost, is described at Start. Empty: the only member, without a peer port.
+	// Peers makes this server one member of an etcd cluster. It maps the name of every member, including this
+	// one, to the host:port of its peer traffic. All members must have the same Peers. Start describes how the
+	// cluster begins, and what to do with a member that has lost its data. If Peers is empty, the server is the
+	// only member and opens no peer port.
 	Peers map[string]string
 
-	// ListenPeer is the host:port at which this member listens to the others. Default: its
-	// address in Peers.
+	// ListenPeer is the host:port at which this member listens for the others. The default is its address in
+	// Peers.
 	ListenPeer string
 
-	// PeerTLS is for the connections between the members: all three files, the certificate
-	// for both sides. Its hosts must be those of Peers. The zero value: plain text.
+	// PeerTLS secures the connections between the members. It needs all three files; the certificate serves
+	// both sides and must be valid for the hosts in Peers. The zero value means plain text.
 	PeerTLS TLS
 
-	// Token tells clusters apart, so that their members never mix. All members must be given
-	// the same. Default "goverse". Clusters that were built one after the other with the same
-	// Peers differ by themselves: a part of the cluster id is random.
+	// Token distinguishes clusters, so that members of different clusters never mix. All members must have the
+	// same Token. Default "goverse". Clusters built one after the other with the same Peers need no different
+	// tokens, because part of the cluster id is random.
 	Token string
 
-	// HeartbeatInterval is how often etcd's leader shows itself to its members, and
-	// the unit of etcd's internal clock, in whole milliseconds. Default 100 ms.
+	// HeartbeatInterval is the interval between heartbeats of etcd's leader and the tick of etcd's internal
+	// clock, in whole milliseconds. Default 100 ms.
 	HeartbeatInterval time.Duration
 
-	// ElectionTimeout is how long etcd's members wait for a heartbeat before they
-	// elect another, in whole milliseconds, from 5 heartbeats to 50 s. Default 1 s. It also
-	// sets the smallest lease TTL that etcd grants: 1.5 times this, rounded up to a
-	// whole second, so 2 s by default.
+	// ElectionTimeout is the time that etcd's members wait for a heartbeat before they elect another leader, in
+	// whole milliseconds, from 5 heartbeats to 50 s. Default 1 s. It also sets the smallest lease TTL that etcd
+	// grants: 1.5 times ElectionTimeout, rounded up to a whole second, so 2 s by default.
 	ElectionTimeout time.Duration
 
-	// UnsafeNoFsync leaves writes to the operating system's cache: much faster, and
-	// a crash of the machine (not of the process) can lose acknowledged data.
+	// UnsafeNoFsync leaves writes in the operating system's cache. That is much faster, but a crash of the
+	// machine (not of the process) can lose acknowledged data.
 	UnsafeNoFsync bool
 
-	// BcryptCost says how hard it is to check a password of etcd's access control, from
-	// 4 to 31; each one more doubles the work. Every client's is checked again after
-	// each change of a right. Default 10, as etcd's.
+	// BcryptCost is the cost of checking a password of etcd's access control, from 4 to 31; each step doubles
+	// the work. After each change of a right, etcd checks every client's password again. Default 10, like
+	// etcd's.
 	BcryptCost int
 
-	// Logger receives etcd's log, its info as debug. Nil: nothing is logged.
+	// Logger receives etcd's log, with etcd's info level as debug. If it is nil, nothing is logged.
 	Logger hclog.Logger
 
-	// together says that all members are new, and that nobody needs to be asked about it.
+	// together reports that all members are known to be new, so the members need not ask each other.
 	together bool
 }
 
-// TestTiming returns cfg with the timing that suits tests: heartbeats of 10 ms, an
-// election time-out of 100 ms, which lets leases have a TTL of 1 s, no fsync, and
-// passwords that are cheap to check. A
-// server with it serves within milliseconds; a machine too busy to schedule it for
-// 100 ms can make a cluster of several members change its leader.
+// TestTiming returns cfg with settings that suit tests: heartbeats of 10 ms, an election timeout of 100 ms,
+// which permits a lease TTL of 1 s, no fsync, and passwords that are cheap to check. Such a server serves
+// within milliseconds. On a machine too busy to schedule it for 100 ms, a cluster of several members may change
+// its leader.
 func TestTiming(cfg Config) Config {
 	cfg.HeartbeatInterval = 10 * time.Millisecond
 	cfg.ElectionTimeout = 100 * time.Millisecond
@@ -138,7 +137,7 @@ func TestTiming(cfg Config) Config {
 	return cfg
 }
 
-// withDefaults fills the fields left empty.
+// withDefaults returns c with its empty fields set to their defaults.
 func (c Config) withDefaults() Config {
 	if c.ListenClient == "" {
 		c.ListenClient = "127.0.0.1:0"
@@ -153,7 +152,7 @@ func (c Config) withDefaults() Config {
 		c.HeartbeatInterval = 100 * time.Millisecond
 	}
 	if c.ElectionTimeout == 0 {
-		// Keeps etcd's own proportion also when only the heartbeat was changed.
+		// Keep etcd's own ratio even if only the heartbeat was changed.
 		c.ElectionTimeout = 10 * c.HeartbeatInterval
 	}
 	if c.BcryptCost == 0 {
@@ -163,8 +162,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate checks the fields and how they relate, defaults filled in, and touches
-// nothing. Its errors match ErrConfig.
+// Validate checks the fields and how they relate, with defaults filled in. It accesses neither files nor the
+// network. Its errors match ErrConfig.
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	if err := checkListen("ListenClient", c.ListenClient); err != nil {
@@ -227,7 +226,7 @@ func (c Config) validatePeers() error {
 	return checkListen("Peers", c.Peers[c.Name])
 }
 
-// reachableFrom reports whether others can be given the address: it has a host and a fixed port.
+// reachableFrom reports whether other machines can use the address: it has a specific host and a fixed port.
 func reachableFrom(address string) bool {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || host == "" || !validPort(port) || port == "0" {
@@ -237,7 +236,7 @@ func reachableFrom(address string) bool {
 	return err != nil || !ip.Unmap().IsUnspecified()
 }
 
-// listenPeer is where this member listens to the others.
+// listenPeer returns the address at which this member listens for the others.
 func (c Config) listenPeer() string {
 	if c.ListenPeer != "" {
 		return c.ListenPeer
@@ -245,7 +244,7 @@ func (c Config) listenPeer() string {
 	return c.Peers[c.Name]
 }
 
-// checkListen accepts what etcd can bind: an IP address, localhost or no host.
+// checkListen accepts the addresses that etcd can bind: an IP address, localhost or no host.
 func checkListen(field, address string) error {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || !validPort(port) {

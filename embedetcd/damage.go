@@ -14,14 +14,14 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 )
 
-// dbPatience bounds the wait for another program that has the database open.
+// dbPatience limits the wait for another program that has the database open.
 const dbPatience = 250 * time.Millisecond
 
 var errCutShort = errors.New("the file is cut short")
 
-// check looks at the database before etcd does, which answers a damaged one with a
-// panic in a goroutine of its own, and one that another program has open by waiting
-// forever. It reads little: damage deep inside is still found by etcd only.
+// check inspects the database before etcd opens it. Etcd panics on a damaged database, in a goroutine of its
+// own, and waits forever for one that another program has open. check reads only a little of the file; etcd
+// alone finds damage deep inside.
 func (d *dataDir) check() error {
 	path := filepath.Join(d.path, "member", "snap", "db")
 	var system syscall.Errno
@@ -30,7 +30,7 @@ func (d *dataDir) check() error {
 		return nil
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return inUse(d.path, err)
-	case errors.As(err, &system): // no memory to map it, no locks on that file system: it may well be whole
+	case errors.As(err, &system): // no memory to map it, or no locks on that file system: it may be intact
 		return unusable(d.path, err)
 	default:
 		return fmt.Errorf("embedetcd: %w: restore a backup into %s, or move that directory away and start with an empty "+
@@ -39,9 +39,9 @@ func (d *dataDir) check() error {
 	}
 }
 
-// readable is why the database cannot be read, nil if it can.
+// readable returns the reason that the database cannot be read, or nil.
 func readable(path string) (err error) {
-	// Pages that are garbage make the library panic, or lead it astray.
+	// Garbage in pages can make the library panic or access invalid memory.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if p := recover(); p != nil {
@@ -53,8 +53,8 @@ func readable(path string) (err error) {
 		return err
 	}
 	if info.Size() == 0 {
-		// A crash in the first moment leaves that; etcd fills it from its log, unless
-		// the log begins at a snapshot.
+		// A crash right after the file's creation leaves it empty. Etcd fills it from its log, unless the log
+		// begins at a snapshot.
 		if snapshots, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "*.snap")); len(snapshots) > 0 {
 			return errCutShort
 		}
@@ -70,7 +70,7 @@ func readable(path string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, tx.Rollback()) }()
-	// Anew: who closed it meanwhile may have made it longer.
+	// Stat again: a program that has just closed the database may have extended it.
 	if info, err = os.Stat(path); err != nil {
 		return err
 	}

@@ -9,18 +9,18 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 )
 
-// lockName is the file that says a data directory is in use.
+// lockName is the file that marks a data directory as used.
 const lockName = "goverse.lock"
 
-// dataDir is a directory that this server alone uses until release.
+// dataDir is a directory that this server uses exclusively until release.
 type dataDir struct {
 	path      string
 	temporary bool
 	lock      *fileutil.LockedFile
 }
 
-// openDataDir creates the directory if needed and locks it. The lock is ours: etcd
-// itself waits forever, and silently, when another server has its database open.
+// openDataDir creates the directory if needed and locks it. It uses a lock of its own because etcd itself waits
+// silently, without a limit, if another server has its database open.
 func openDataDir(path string) (*dataDir, error) {
 	d := &dataDir{path: path}
 	if path == "" {

@@ -5,19 +5,20 @@
 //	client := s.Client()                                 // in process, or dial s.Endpoint()
 //	err = s.Close()                                      // port free, directory gone
 //
-// With Config.Peers it is one member of a cluster whose other members run in other processes, on
-// other machines; Start says how such a cluster begins and how a member is replaced.
-// StartCluster runs several members in one process for tests, stops and restarts them, and cuts
-// one off from the others.
+// With Config.Peers the server is one member of a cluster with other members in other processes, on other
+// machines. Start describes how such a cluster begins and how to replace a member. StartCluster runs several
+// members in one process for tests; it can stop and restart them, and isolate one from the others.
 //
-// Not promised: security without ClientTLS and PeerTLS. The one that reaches the client address can
-// then read and write everything, unless etcd's access control was turned on, and the one that
-// reaches the peer address always can; so leave both on a loopback address or in a network you
-// trust. A server in one process is as available as that process. Members are added and removed
-// by etcd's clients, not here. And damage of the
-// data that Start does not see, but etcd does, ends the whole process, after etcd has
-// said why.
+// Not promised:
 //
-// The package links etcd's server, some tens of megabytes: nothing but tests and
-// commands should import it.
+//   - Security without ClientTLS and PeerTLS. Any program that reaches the client address can then read and write
+//     everything, unless etcd's access control is on. Any program that reaches the peer address always can. Keep both
+//     addresses on a loopback interface or in a trusted network.
+//   - Availability beyond that of the process.
+//   - A way to add and remove members. Use an etcd client for that.
+//   - Survival of damaged data. Start detects some damage; if etcd alone detects it, etcd logs the reason and ends the
+//     whole process.
+//
+// The package links etcd's server, which takes some tens of megabytes, so only tests and commands should import
+// it.
 package embedetcd

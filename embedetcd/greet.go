@@ -20,15 +20,15 @@ import (
 )
 
 const (
-	// greetingPath is where a member without data says so, at its peer address.
+	// greetingPath is the HTTP path of a member's greeting, at its peer address.
 	greetingPath = "/goverse/bootstrap"
-	// askEvery is the pause between two rounds of questions to the others.
+	// askEvery is the interval between two rounds of questions to the others.
 	askEvery = 100 * time.Millisecond
-	// askTimeout bounds one question.
+	// askTimeout limits one question.
 	askTimeout = 2 * time.Second
-	// sayAfter is how long it is waited for others before it is said, and sayEvery how often then.
+	// sayAfter is the time until a wait for other members is first logged, sayEvery the interval after that.
 	sayAfter, sayEvery = time.Second, 30 * time.Second
-	// mostAnswer bounds the answer of another member, in bytes.
+	// mostAnswer limits another member's answer, in bytes.
 	mostAnswer = 1 << 20
 )
 
@@ -37,8 +37,8 @@ var (
 	errOther    = errors.New("it answered with an error")
 )
 
-// meet blocks until it is known how this member, which has no data, starts: it answers the others at
-// the peer address meanwhile, asks them, and keeps in dir what it agreed to.
+// meet blocks until it can determine how this member, which has no data, starts. Meanwhile it answers the other
+// members at the peer address and asks them. It stores its agreement in dir.
 func meet(ctx context.Context, c Config, dir *dataDir, mine greeting) (step, error) {
 	g, err := newGreeter(c, mine)
 	if err != nil {
@@ -65,7 +65,7 @@ func meet(ctx context.Context, c Config, dir *dataDir, mine greeting) (step, err
 			if err := dir.keep(mine); err != nil {
 				return step{}, err
 			}
-			agreed := mine // which nobody changes
+			agreed := mine // a copy that is never modified
 			g.mine.Store(&agreed)
 			said = newReminder(c.Logger)
 			c.Logger.Info("all members of etcd are here and have no data: a new cluster begins", "members", len(c.Peers))
@@ -108,20 +108,20 @@ func newGreeter(c Config, mine greeting) (*greeter, error) {
 	if err != nil {
 		return nil, errors.Join(badConfig("PeerTLS: %v", err), l.Close())
 	}
-	rt.DisableKeepAlives = true // etcd is to have the port
+	rt.DisableKeepAlives = true // etcd needs the port afterwards
 	g.client = &http.Client{Transport: rt, Timeout: askTimeout}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+greetingPath, func(w http.ResponseWriter, _ *http.Request) {
-		_ = json.NewEncoder(w).Encode(g.mine.Load()) // who went away asks again
+		_ = json.NewEncoder(w).Encode(g.mine.Load()) // a member that misses the answer asks again
 	})
 	g.server = &http.Server{Handler: mux, ReadHeaderTimeout: askTimeout,
 		ErrorLog: c.Logger.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug})}
 	g.server.SetKeepAlivesEnabled(false)
-	g.served.Go(func() { _ = g.server.Serve(l) }) // it ends by close alone
+	g.served.Go(func() { _ = g.server.Serve(l) }) // only close ends it
 	return g, nil
 }
 
-// close frees the port. Answers that are on their way may end for a moment.
+// close frees the port. It waits briefly for answers in flight.
 func (g *greeter) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 	defer cancel()
@@ -132,7 +132,7 @@ func (g *greeter) close() {
 	g.client.CloseIdleConnections()
 }
 
-// ask asks all others once, at the same time.
+// ask asks all other members once, concurrently.
 func (g *greeter) ask(ctx context.Context) map[string]answer {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -152,7 +152,7 @@ func (g *greeter) ask(ctx context.Context) map[string]answer {
 	return answers
 }
 
-// askPeer asks one member whether it has data: one that runs etcd does not know the first question.
+// askPeer asks one member whether it has data. A member that runs etcd does not serve the first request.
 func askPeer(ctx context.Context, client *http.Client, url string) answer {
 	var hello greeting
 	code, _, err := getJSON(ctx, client, url+greetingPath, &hello)
@@ -166,7 +166,7 @@ func askPeer(ctx context.Context, client *http.Client, url string) answer {
 	return answer{members: members, err: err}
 }
 
-// askMembers asks a running member of etcd for all members, as it knows them.
+// askMembers asks a running member of etcd for the members it knows.
 func askMembers(ctx context.Context, client *http.Client, url string) ([]*membership.Member, error) {
 	var members []*membership.Member
 	code, header, err := getJSON(ctx, client, url+"/members", &members)
@@ -179,7 +179,8 @@ func askMembers(ctx context.Context, client *http.Client, url string) ([]*member
 	return members, nil
 }
 
-// getJSON reads an answer into what into points to, unless its code is another than 200.
+// getJSON decodes a response with code 200 into the value that into points to. A response with code 404 is
+// returned without decoding; any other code is an error.
 func getJSON(ctx context.Context, client *http.Client, url string, into any) (int, http.Header, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -188,7 +189,7 @@ func getJSON(ctx context.Context, client *http.Client, url string, into any) (in
 	resp, err := client.Do(req)
 	if err != nil {
 		if failed, ok := errors.AsType[*neturl.Error](err); ok {
-			err = failed.Err // without the URL, which is known
+			err = failed.Err // drop the URL, which the caller knows
 		}
 		return 0, nil, err
 	}
@@ -205,7 +206,8 @@ func getJSON(ctx context.Context, client *http.Client, url string, into any) (in
 	return resp.StatusCode, resp.Header, nil
 }
 
-// reminder says for whom it is waited: when that has taken a while, when it changes, and again and again.
+// reminder logs the members that are still missing: first after sayAfter, then whenever they change, and every
+// sayEvery.
 type reminder struct {
 	log  hclog.Logger
 	at   time.Time

@@ -2,35 +2,31 @@ package embedetcd
 
 import "sync"
 
-// IsolateMember cuts member i off from the other members, as a network does that
-// still lets its clients through: from now on it neither hears nor is heard by them,
-// until RejoinMember. Stopping and restarting members changes nothing about that: an
-// isolated member that is restarted does not serve before it has rejoined. The call
-// returns at once, before anybody has noticed; repeating it does nothing.
+// IsolateMember isolates member i from the other members, like a network fault that still lets its clients
+// through. From now on no raft message passes between it and them, until RejoinMember. The isolation outlasts a
+// restart: an isolated member that is restarted does not serve before it has rejoined. The call returns at
+// once, before any member has noticed. Repeating it does nothing.
 //
-// What then happens is etcd's own doing. Within two election time-outs the member
-// knows of no leader any more. If it led itself, it renews leases until then, which
-// counts for nothing: the others elect another one, and that gives every lease a fresh
-// TTL and an election time-out. The member goes on answering reads that are not
-// linearizable, from a past that grows older. All else has to wait, for 5 s and two
-// election time-outs, and fails then. What asks for clientv3.WithRequireLeader is refused
-// at once, and an open watch that did so ends within another three election time-outs;
-// one that did not is just silent.
+// The consequences are etcd's own. Within two election timeouts the member has no leader any more. If it was
+// the leader, it renews leases until then, without effect: the others elect another leader, which extends every
+// lease by a fresh TTL and an election timeout. The isolated member still answers reads that are not
+// linearizable, from an increasingly old state. All other requests wait for 5 s and two election timeouts and
+// then fail. Requests with clientv3.WithRequireLeader fail at once; an open watch with it ends within another
+// three election timeouts, and one without it just stays silent.
 //
-// What is dropped are raft's messages, both ways. What members ask each other over
-// HTTP is not: so an isolated follower passes renewals on to the leader, and they do
-// count, for as long as it remembers that there is one. Nor are connections cut.
+// Only raft messages are dropped, in both directions. Requests between members over HTTP still pass, so an
+// isolated follower forwards lease renewals to the leader, with effect, for as long as it remembers one.
+// Connections are not closed.
 func (c *Cluster) IsolateMember(i int) { c.links.isolate(i, true) }
 
-// RejoinMember ends what IsolateMember began. The member follows the leader that the
-// others have, and catches up by itself; the call returns at once, before that. It does
-// nothing for a member that is not isolated.
+// RejoinMember ends the isolation of member i. The member then follows the others' leader and catches up by
+// itself; the call returns at once, before that. It does nothing if the member is not isolated.
 func (c *Cluster) RejoinMember(i int) { c.links.isolate(i, false) }
 
-// links are what members hear of each other by. Safe for concurrent use.
+// links holds the connectivity between members. It is safe for concurrent use.
 type links struct {
 	mu       sync.Mutex
-	servers  []*Server // the newest of each number, nil before the first; one that ended does not mind
+	servers  []*Server // the newest of each index, nil before the first; may have ended
 	isolated []bool
 }
 
@@ -38,7 +34,7 @@ func newLinks(members int) *links {
 	return &links{servers: make([]*Server, members), isolated: make([]bool, members)}
 }
 
-// began is notified of each new server before it is waited for.
+// began registers a new server, before the caller waits for it.
 func (l *links) began(i int, s *Server) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,8 +49,8 @@ func (l *links) isolate(i int, yes bool) {
 	l.apply()
 }
 
-// apply cuts and heals every link as it is to be. Both ends of one, so that neither
-// sends: what is sent over a connection of its own, the other end cannot drop.
+// apply cuts and restores the links. It cuts both ends of a link so that neither sends, because the receiving
+// end cannot drop messages that arrive over a connection of their own.
 func (l *links) apply() {
 	for i, s := range l.servers {
 		for j, peer := range l.servers {

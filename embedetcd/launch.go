@@ -14,11 +14,11 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 )
 
-// loneMember is the peer URL of a server without peers. etcd needs one to name the
-// member by; nothing listens there.
+// loneMember is the peer URL of a server without peers. Etcd needs one to identify the member; nothing listens
+// there.
 const loneMember = "127.0.0.1:2380"
 
-// etcdConfig translates a Config, with its defaults filled in, for etcd.
+// etcdConfig returns the etcd configuration for c, which must have its defaults filled in.
 func etcdConfig(c Config, s *Server, b boot, listen string) *embed.Config {
 	e := embed.NewConfig()
 	e.Dir = s.dir.path
@@ -42,17 +42,17 @@ func etcdConfig(c Config, s *Server, b boot, listen string) *embed.Config {
 	if b.joins {
 		e.ClusterState = embed.ClusterStateFlagExisting
 	}
-	// Watches and elections write without end; without compaction the database
-	// grows to etcd's quota and then refuses writes.
+	// Watches and elections write all the time. Without compaction the database grows to etcd's quota and then
+	// refuses writes.
 	e.AutoCompactionMode = embed.CompactorModePeriodic
 	e.AutoCompactionRetention = "1h"
-	e.EnableGRPCGateway = false // JSON over HTTP is of no use here and costs a connection
+	e.EnableGRPCGateway = false // JSON over HTTP is not needed here and costs a connection
 	e.ServiceRegister = s.served
 	e.ZapLoggerBuilder = embed.NewZapLoggerBuilder(etcdLogger(c.Logger, s.rpc, s.closing))
 	return e
 }
 
-// initialCluster writes the members the way etcd's flag wants them.
+// initialCluster formats the members as etcd's initial-cluster flag expects them.
 func initialCluster(c Config) string {
 	if len(c.Peers) == 0 {
 		return c.Name + "=http://" + loneMember
@@ -67,7 +67,7 @@ func initialCluster(c Config) string {
 
 func urlOf(t TLS, address string) url.URL { return url.URL{Scheme: t.scheme(), Host: address} }
 
-// listenURL is urlOf for a listener: etcd has no empty host.
+// listenURL is like urlOf, but for a listener: etcd does not accept an empty host.
 func listenURL(t TLS, address string) url.URL {
 	if host, port, _ := net.SplitHostPort(address); host == "" {
 		address = net.JoinHostPort("0.0.0.0", port)
@@ -75,7 +75,7 @@ func listenURL(t TLS, address string) url.URL {
 	return urlOf(t, address)
 }
 
-// advertised is the address that clients are given of a server that listens there.
+// advertised returns the client address to advertise for a server that listens at listen.
 func advertised(c Config, listen string) string {
 	if c.AdvertiseClient != "" {
 		return c.AdvertiseClient
@@ -83,7 +83,7 @@ func advertised(c Config, listen string) string {
 	return reachable(listen)
 }
 
-// startError says what went wrong while etcd started, and what to do.
+// startError returns the error for a failed start of etcd, with its cause and a remedy.
 func startError(c Config, dir, listen string, cause error) error {
 	var path *fs.PathError
 	switch {

@@ -11,8 +11,8 @@ import (
 	"github.com/goverse/goverse/internal/etcd/zaplog"
 )
 
-// etcdLogger adapts the user's logger for one server. serving and closing are closed
-// when it begins and ceases to serve.
+// etcdLogger adapts the user's logger for one server. The channel serving is closed when the server begins to
+// serve, closing when it begins to close.
 func etcdLogger(l hclog.Logger, serving, closing <-chan struct{}) *zap.Logger {
 	return zaplog.New(l.Named("etcd"),
 		zap.WithFatalHook(lastWords{silent: !l.IsError()}),
@@ -21,23 +21,22 @@ func etcdLogger(l hclog.Logger, serving, closing <-chan struct{}) *zap.Logger {
 		}))
 }
 
-// hushed lowers to info what is nothing to worry about. Before it serves, etcd warns
-// of its own defaults, and of peers that start at the same moment; if the start then
-// fails, the caller is notified. Once it is being closed, each of its listeners reports,
-// as an error, that it was closed. A member that has joined a moment ago says that it cannot note the version of its
-// storage yet.
+// hushed lowers harmless messages of etcd to info. Before it serves, etcd warns about its own defaults, and
+// about peers that start at the same moment; if the start then fails, the caller gets an error. While it
+// closes, each of its listeners reports as an error that it was closed. A member that has just joined reports
+// that it cannot store its storage version yet.
 type hushed struct {
 	zapcore.Core
 	serving, closing <-chan struct{}
 }
 
-// With keeps the wrapper around.
+// With keeps the wrapper around the new core.
 func (h hushed) With(fields []zapcore.Field) zapcore.Core {
 	h.Core = h.Core.With(fields)
 	return h
 }
 
-// Check lowers the level where it applies.
+// Check lowers the level of harmless messages.
 func (h hushed) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
 	if e.Level == zapcore.WarnLevel && (!closed(h.serving) || closed(h.closing)) ||
 		e.Level == zapcore.ErrorLevel && (closed(h.closing) || e.Message == "failed to update storage version") {
@@ -55,8 +54,8 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// lastWords keeps zap's contract for Fatal, that the process ends, but not in
-// silence: without a logger nobody would ever learn why.
+// lastWords ends the process on Fatal, as zap's contract demands. Without a logger it first prints the reason
+// to standard error.
 type lastWords struct{ silent bool }
 
 // OnWrite ends the process.

@@ -11,9 +11,9 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/types"
 )
 
-// Endpoints returns the URLs at which clients reach the members of the cluster, as this one knows
-// them: its own first, then the others' in order. Those that do not vote yet, and those that have not
-// served yet, are left out, as they do not answer; this member's own is always there.
+// Endpoints returns the URLs at which clients reach the members of the cluster, as this member knows them:
+// first its own, then the others' in order. It leaves out learners and members that have not served yet,
+// because they do not answer; this member's own URL is always included.
 func (s *Server) Endpoints() []string {
 	own := urlOf(s.cfg.ClientTLS, advertised(s.cfg, s.endpoint))
 	out := []string{own.String()}
@@ -30,8 +30,8 @@ func (s *Server) Endpoints() []string {
 // Leads reports whether this member is etcd's leader.
 func (s *Server) Leads() bool { return s.etcd.Server.Lead() == uint64(s.etcd.Server.MemberID()) }
 
-// handOver moves etcd's leadership to another member, if this one has it, and returns when that leads. It
-// reports whether this member leads no more. Each other member is tried once, for an election time-out.
+// handOver moves etcd's leadership to another member if this one has it, and returns when that one leads. It
+// reports whether this member does not lead any more. It tries each other member once, for an election timeout.
 func (s *Server) handOver() bool {
 	server := s.etcd.Server
 	own, began, tried := uint64(server.MemberID()), time.Now(), 0
@@ -58,8 +58,8 @@ func (s *Server) handOver() bool {
 	return true
 }
 
-// checkAddress fails if the cluster knows this member by another peer address than the configured one:
-// the others would not reach it.
+// checkAddress fails if the cluster knows this member by another peer address than the configured one, because
+// the others could not reach it.
 func (s *Server) checkAddress() error {
 	if len(s.cfg.Peers) == 0 {
 		return nil
@@ -73,7 +73,7 @@ func (s *Server) checkAddress() error {
 		"that it has, or another DataDir", ErrPeerAddress, own.String(), s.cfg.Name, s.cfg.DataDir, m.PeerURLs)
 }
 
-// removed reports whether the other members do not know this one any more. It asks them.
+// removed asks the other members and reports whether they do not know this one any more.
 func (s *Server) removed() bool {
 	id := s.etcd.Server.MemberID()
 	if len(s.cfg.Peers) < 2 {

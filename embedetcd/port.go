@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// A port is called taken only if it is so for this long: a server that just
-	// stopped in this process may need a moment to be gone.
+	// portPatience is the time that a port must stay taken before it counts as taken: a server of this process
+	// that has just stopped may need a moment to free it.
 	portPatience = 250 * time.Millisecond
 	portInterval = 10 * time.Millisecond
 )
 
-// choosePort returns address, with a free port in place of port 0, after it has seen
-// that it can be bound. Another program may still be faster: the caller tries again.
+// choosePort returns address, with a free port in place of port 0, after checking that the port can be bound.
+// Another program may still take it first; the caller then tries again.
 func choosePort(ctx context.Context, field, address string) (string, error) {
 	host, number, err := net.SplitHostPort(address)
 	if err != nil {
@@ -48,7 +48,7 @@ func choosePort(ctx context.Context, field, address string) (string, error) {
 	}
 }
 
-// listenError turns the failure to bind into an error with a remedy; nil stays nil.
+// listenError returns the error for a failed attempt to bind, with a remedy. It returns nil if cause is nil.
 func listenError(field, address string, cause error) error {
 	switch {
 	case cause == nil:

@@ -13,20 +13,20 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/wal"
 )
 
-// noteName is the file in which a member keeps its greeting until etcd has begun its log.
+// noteName is the file that stores a member's greeting until etcd has created its log.
 const noteName = "goverse.bootstrap"
 
-// boot is with what etcd starts on a directory that has no log yet.
+// boot describes how etcd starts in a directory without a log.
 type boot struct {
 	cluster, token string
-	joins          bool // a running cluster
+	joins          bool // the member joins a running cluster
 }
 
-// hasLog reports whether etcd has begun its log in the directory: it is a member then, and of which cluster
-// is written there.
+// hasLog reports whether etcd has created its log in the directory. If it has, the directory belongs to a
+// member, and the log identifies its cluster.
 func (d *dataDir) hasLog() bool { return wal.Exist(filepath.Join(d.path, "member", "wal")) }
 
-// note reads the greeting that was kept; there is none if it is not there or another cluster's.
+// note reads the stored greeting. It reports false if there is none or if it belongs to another cluster.
 func (d *dataDir) note(members string) (greeting, bool, error) {
 	text, err := os.ReadFile(filepath.Join(d.path, noteName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -36,14 +36,14 @@ func (d *dataDir) note(members string) (greeting, bool, error) {
 		return greeting{}, false, unusable(d.path, err)
 	}
 	var g greeting
-	// One that was cut off by a crash of the machine said nothing to anybody.
+	// A file cut off by a crash of the machine was never announced to other members, so it is ignored.
 	if json.Unmarshal(text, &g) != nil || g.Members != members {
 		return greeting{}, false, nil
 	}
 	return g, true, nil
 }
 
-// keep writes the greeting so that it survives a crash of the machine.
+// keep stores the greeting durably, so that it survives a crash of the machine.
 func (d *dataDir) keep(g greeting) error {
 	text, err := json.Marshal(g)
 	if err != nil {
@@ -68,7 +68,7 @@ func writeSynced(path string, text []byte) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// sync makes the names in the directory last.
+// sync makes the names in the directory durable.
 func (d *dataDir) sync() error {
 	f, err := os.Open(d.path)
 	if err == nil {
@@ -80,7 +80,7 @@ func (d *dataDir) sync() error {
 	return nil
 }
 
-// begun removes what only mattered until etcd had a log.
+// begun removes the file that is needed only until etcd has a log.
 func (d *dataDir) begun() error {
 	if err := os.Remove(filepath.Join(d.path, noteName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return unusable(d.path, err)
@@ -88,14 +88,14 @@ func (d *dataDir) begun() error {
 	return nil
 }
 
-// prepare finds out how etcd is to start in the directory. For a member of several that has no data it
-// blocks until the others have answered; see Start.
+// prepare determines how etcd starts in the directory. For a member of several without data it blocks until the
+// others have answered; see Start.
 func prepare(ctx context.Context, c Config, dir *dataDir) (boot, error) {
 	fresh := boot{cluster: initialCluster(c), token: c.Token}
 	switch {
 	case len(c.Peers) == 0:
-		// etcd derives the cluster id from the token. It must differ from one new
-		// data directory to the next, or clients cannot see that history was lost.
+		// Etcd derives the cluster id from the token. The token must differ between one new data directory and
+		// the next; otherwise clients could not detect that history was lost.
 		fresh.token = rand.Text()
 		return fresh, nil
 	case c.together:
@@ -135,8 +135,9 @@ func prepare(ctx context.Context, c Config, dir *dataDir) (boot, error) {
 	return fresh, nil
 }
 
-// clear removes what etcd left behind when it was ended before it had begun its log. Without a note of
-// ours it had, and the log is lost.
+// clear removes the remains of an etcd that was ended before it had created its log. If kept is false, this
+// member stored no greeting here, so etcd did create a log, and the log is lost: clear then fails if there is a
+// database.
 func (d *dataDir) clear(kept bool) error {
 	member := filepath.Join(d.path, "member")
 	if _, err := os.Stat(filepath.Join(member, "snap", "db")); err == nil && !kept {

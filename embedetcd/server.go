@@ -15,10 +15,10 @@ import (
 	"google.golang.org/grpc"
 )
 
-// ErrStopped is what Err reports when the server ended though nobody closed it.
+// ErrStopped is reported by Err when the server ended without a call of Close.
 var ErrStopped = errors.New("etcd stopped by itself")
 
-// startAttempts bounds how often another free port is tried.
+// startAttempts limits the attempts with another free port.
 const startAttempts = 10
 
 // A Server is one running etcd server. Its methods are safe for concurrent use.
@@ -30,7 +30,7 @@ type Server struct {
 	endpoint string
 	client   *clientv3.Client
 
-	rpc     chan struct{} // closed when grpcServer is set
+	rpc     chan struct{} // closed when grpc is set
 	rpcOnce sync.Once
 	grpc    *grpc.Server
 
@@ -41,21 +41,26 @@ type Server struct {
 	err       error
 }
 
-// Start runs an etcd server and returns once it serves clients. If ctx ends first,
-// what was started is ended again and the error wraps the cause; what etcd does with
-// its files before it can be interrupted (replaying a large log) is waited for. Other
-// errors match ErrConfig, ErrDataDir or ErrAddressInUse. ctx does not bound the
-// server's life: Close ends it.
+// Start runs an etcd server and returns once it serves clients. If ctx ends first, Start stops the server and
+// returns an error that wraps the cause; before that it waits for work on etcd's files that cannot be
+// interrupted, such as replaying a large log. Other errors match ErrConfig, ErrDataDir, ErrAddressInUse,
+// ErrMemberLost, ErrNotMember or ErrStopped, or wrap the error with which etcd failed to start. The life of the
+// server does not depend on ctx: Close ends it.
 //
-// One of several Peers starts in one of three ways. On its data it is the member that it was, and
-// serves once a majority runs. Without data it asks the others, until they have answered. If none of
-// them has data either, each waits until all agree on that, and a new cluster begins: so all must be
-// there once, started in any order. If the others run etcd, Start fails with ErrMemberLost where
-// they know this member as one that has served, for it must not vote a second time on what it has
-// confirmed before, and with ErrNotMember where they do not know it at all; the remedy is to remove the
-// member of that name from the cluster, if it is there, and to add one with this peer address, as a
-// learner. What was added so, and has not served yet, joins, and gets its data from the others.
-// Start may simply be called again until then.
+// With several Peers, a member starts in one of three ways.
+//
+// With its data, it continues as the member it was, and serves once a majority runs.
+//
+// Without data, it asks the others until they have answered. If none of them has data either, each waits until
+// all agree on that, and a new cluster begins. So all members must run at the same time once; they may start in
+// any order.
+//
+// If the others run etcd, a member without data joins them if it was added to the cluster and has not served
+// yet, and gets its data from them. Start fails with ErrMemberLost if the others know this member as one that
+// has served, because it must not vote a second time on entries that it confirmed before. It fails with
+// ErrNotMember if they do not know it at all. The remedy for both: remove the member of that name from the
+// cluster, if there is one, and add one with this peer address as a learner. Until then, Start may simply be
+// called again.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	s, err := begin(ctx, cfg)
 	if err != nil {
@@ -101,7 +106,7 @@ func begin(ctx context.Context, cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// launch starts etcd, with another free port if somebody was faster.
+// launch starts etcd. If another process takes the free port first, it tries another one.
 func launch(ctx context.Context, cfg Config, dir *dataDir, b boot) (*Server, error) {
 	for attempt := 1; ; attempt++ {
 		listen, err := choosePort(ctx, "ListenClient", cfg.ListenClient)
@@ -125,7 +130,7 @@ func launch(ctx context.Context, cfg Config, dir *dataDir, b boot) (*Server, err
 	}
 }
 
-// served is given etcd's gRPC server just before that serves.
+// served receives etcd's gRPC server just before that begins to serve.
 func (s *Server) served(g *grpc.Server) {
 	s.rpcOnce.Do(func() {
 		s.grpc = g
@@ -133,7 +138,7 @@ func (s *Server) served(g *grpc.Server) {
 	})
 }
 
-// waitReady waits until etcd has a leader and its client port is being served.
+// waitReady waits until etcd has a leader and serves its client port.
 func (s *Server) waitReady(ctx context.Context) error {
 	for _, ready := range []<-chan struct{}{s.etcd.Server.ReadyNotify(), s.rpc} {
 		if err := s.await(ctx, ready); err != nil {
@@ -147,7 +152,7 @@ func (s *Server) waitReady(ctx context.Context) error {
 	return nil
 }
 
-// await waits for ready, and says so now and then.
+// await waits for ready and logs at intervals that it waits.
 func (s *Server) await(ctx context.Context, ready <-chan struct{}) error {
 	again := time.NewTimer(sayAfter)
 	defer again.Stop()
@@ -173,7 +178,7 @@ func notReady(ctx context.Context) error {
 		"of the members (%w)", context.Cause(ctx))
 }
 
-// watch notices the end of the server, whatever caused it.
+// watch records the end of the server, whatever its cause.
 func (s *Server) watch() {
 	defer close(s.done)
 	var cause error
@@ -199,17 +204,16 @@ func (s *Server) watch() {
 // Endpoint returns the host:port at which clients on this machine connect.
 func (s *Server) Endpoint() string { return s.endpoint }
 
-// Client returns a client that calls the server in process, without a socket. It is
-// the same one each time, shares the server's life and is closed by Close; the one that
-// uses it must not close it. Its dialing methods, such as ActiveConnection, have
-// nothing to return.
+// Client returns a client that calls the server in process, without a socket. It returns the same client each
+// time. Close closes it; callers must not. Its dialing methods, such as ActiveConnection, have nothing to
+// return.
 func (s *Server) Client() *clientv3.Client { return s.client }
 
-// Done is closed when the server has ended, by Close or by itself. After a server
-// ended by itself, Err says why and Close is still to be called.
+// Done returns a channel that is closed when the server has ended, by Close or by itself. If it ended by
+// itself, Err returns the reason, and the caller must still call Close.
 func (s *Server) Done() <-chan struct{} { return s.done }
 
-// Err returns why the server ended by itself: nil while it runs and after Close.
+// Err returns the reason that the server ended by itself. It returns nil while the server runs and after Close.
 func (s *Server) Err() error {
 	select {
 	case <-s.done:
@@ -219,28 +223,27 @@ func (s *Server) Err() error {
 	}
 }
 
-// Close ends the server: a member of a cluster hands etcd's leadership over if it has it, clients
-// are cut off, the ports are free, and a temporary data directory is gone when
-// it returns. Acknowledged writes are kept. It may be called any number of times, and
-// waits for the first call.
+// Close ends the server. If it is etcd's leader and a member of several, it first hands over leadership. When
+// Close returns, clients are disconnected, the ports are free, and a temporary data directory is gone.
+// Acknowledged writes are kept. Further calls wait for the first one and return its result.
 func (s *Server) Close() error { return s.shut(false) }
 
-// shut is Close; crash leaves out what a crashed member would not have done.
+// shut implements Close. With crash it leaves out the steps that a crashed member would not take.
 func (s *Server) shut(crash bool) error {
 	s.closeOnce.Do(func() {
 		close(s.closing)
 		if !crash && s.client != nil {
-			crash = !s.handOver() // while clients can still be answered; etcd need not try again
+			crash = !s.handOver() // while clients are still served; etcd need not try again
 		}
 		if s.client != nil {
 			_ = s.client.Close()
 		}
 		select {
 		case <-s.rpc:
-			// etcd's own end is graceful and would wait seconds for open watches.
+			// Etcd's graceful end would wait seconds for open watches.
 			s.grpc.Stop()
 		default:
-			crash = true // not ready: etcd's own end would wait until it is
+			crash = true // not ready: etcd's graceful end would wait until it is
 		}
 		if crash {
 			s.etcd.Server.HardStop()

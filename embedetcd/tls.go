@@ -10,35 +10,35 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 )
 
-// TLS names the PEM files of one of etcd's two sorts of connections. Certificate and key are read
-// again at each handshake, so they can be replaced while the server runs; the authorities are
-// read at the start. Whose host a client's certificate names is not looked at: every certificate
-// of the authorities counts the same.
+// TLS names the PEM files for either client or peer connections of etcd. The certificate and the key are read
+// again at each handshake, so they can be replaced while the server runs; the authorities are read at the
+// start. The host names in a client's certificate are not checked: all certificates of the authorities count
+// the same.
 type TLS struct {
-	// CertFile and KeyFile are the server's certificate and its key. They belong together.
+	// CertFile and KeyFile are the server's certificate and its key, which must belong together.
 	CertFile, KeyFile string
-	// CAFile has the authorities that have signed the other side's certificates.
+	// CAFile holds the authorities that sign the other side's certificates.
 	CAFile string
 }
 
-// A FileError is a file of Config that cannot be used. It matches ErrConfig.
+// A FileError reports a file in Config that cannot be used. It matches ErrConfig.
 type FileError struct {
-	Field string // as in "PeerTLS.CAFile"
+	Field string // for example "PeerTLS.CAFile"
 	File  string
 	Err   error
 }
 
-// Error names the field and the file.
+// Error returns a message with the field and the file.
 func (e *FileError) Error() string {
 	return fmt.Sprintf("embedetcd: %v: %s %s: %v", ErrConfig, e.Field, e.File, e.Err)
 }
 
-// Unwrap is ErrConfig, and what is wrong.
+// Unwrap returns ErrConfig and the cause.
 func (e *FileError) Unwrap() []error { return []error{ErrConfig, e.Err} }
 
 var errNoCertificate = errors.New("it holds no PEM certificate: name the authorities' certificate file")
 
-// on reports whether there is to be TLS.
+// on reports whether TLS is configured.
 func (t TLS) on() bool { return t.CertFile != "" }
 
 func (t TLS) scheme() string {
@@ -48,7 +48,7 @@ func (t TLS) scheme() string {
 	return "http"
 }
 
-// info is the same for etcd.
+// info returns the settings in etcd's form.
 func (t TLS) info() transport.TLSInfo {
 	if !t.on() {
 		return transport.TLSInfo{}
@@ -57,7 +57,7 @@ func (t TLS) info() transport.TLSInfo {
 		ClientCertAuth: t.CAFile != "", SkipClientSANVerify: true}
 }
 
-// validateTLS reports what can be seen without reading the files.
+// validateTLS checks the settings without reading the files.
 func (c Config) validateTLS() error {
 	if t := c.ClientTLS; (t.CertFile == "") != (t.KeyFile == "") || t.CAFile != "" && t.CertFile == "" {
 		return badConfig("ClientTLS needs CertFile and KeyFile, and only with them CAFile: set both, or none of the three")
@@ -69,7 +69,7 @@ func (c Config) validateTLS() error {
 	return nil
 }
 
-// readTLS reports what is wrong with the files, which etcd would say in its log only.
+// readTLS checks the files. Etcd would report their faults in its log only.
 func (c Config) readTLS() error {
 	if err := c.ClientTLS.read("ClientTLS"); err != nil {
 		return err
