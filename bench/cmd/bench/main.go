@@ -1,12 +1,12 @@
-// Command bench measures Goverse against its targets and writes what it found: raw
-// samples and plots into a directory, tables into docs/benchmarks.md.
+// Command bench measures Goverse against its targets. It writes raw samples and plots into a directory, and
+// tables into docs/benchmarks.md.
 //
 //	go run ./cmd/bench                 # everything, about an hour
 //	go run ./cmd/bench -only T1,T2
-//	go run ./cmd/bench -quick          # shows that it works; judges nothing
+//	go run ./cmd/bench -quick          # a smoke test; judges nothing
 //
-// Run it inside the directory bench, on a machine that does nothing else. Quick
-// runs write into a temporary directory and leave the documentation alone.
+// Run it inside the directory bench, on an otherwise idle machine. Quick runs write into a temporary directory
+// and leave the documentation alone.
 package main
 
 import (
@@ -128,7 +128,7 @@ func run(ctx context.Context, o options) (err error) {
 }
 
 func (o options) withDefaults() (options, error) {
-	if o.doc == "" && !o.quick && o.out == "" { // a directory of one's own may lack the other results
+	if o.doc == "" && !o.quick && o.out == "" { // another directory may lack the other results
 		o.doc = filepath.Join("..", "docs", "benchmarks.md")
 	}
 	switch {
@@ -161,7 +161,7 @@ func choose(only string) ([]target.Benchmark, error) {
 	return out, nil
 }
 
-// command is what a reader types to repeat a result.
+// command returns the command line that repeats a result.
 func command(o options) string {
 	c := "go run ./cmd/bench"
 	if o.only != "" {
@@ -185,7 +185,7 @@ func document(o options) error {
 			results = append(results, r)
 		}
 	}
-	// Absolute first: Rel cannot tell what "..", seen from outside, is called.
+	// Rel needs absolute paths: it cannot name a directory that ".." stands for.
 	doc, err := filepath.Abs(o.doc)
 	if err != nil {
 		return err

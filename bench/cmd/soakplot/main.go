@@ -1,4 +1,4 @@
-// Command soakplot draws what a soak has measured:
+// Command soakplot plots the measurements of a soak test:
 //
 //	go test ./integration -run TestSoak -soak.for 1h -soak.out soak.csv -timeout 2h
 //	cd bench && go run ./cmd/soakplot -in ../soak.csv -out results/soak.png
@@ -29,7 +29,7 @@ func main() {
 	}
 }
 
-// panels are one below the other: a column of the file, and what it is called.
+// panels lists the plots from top to bottom, each with its column in the file and its title.
 var panels = []struct {
 	column, title string
 	unit          float64
@@ -72,7 +72,7 @@ func run(in, out string) error {
 	return w.Close()
 }
 
-// drawPanel draws one column over the first, which is in seconds.
+// drawPanel plots one column over the first one, which is a time in seconds.
 func drawPanel(rows [][]string, column, title string, unit float64) (*plot.Plot, error) {
 	at := -1
 	for i, name := range rows[0] {

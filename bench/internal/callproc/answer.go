@@ -18,7 +18,7 @@ import (
 
 const stopTimeout = 10 * time.Second
 
-// StartGRPC starts an ordinary gRPC server, which is at the address that Said is.
+// StartGRPC starts an ordinary gRPC server. The process's Said is its address.
 func StartGRPC() (*reexec.Process, error) { return reexec.Start(answerGRPCArg) }
 
 func answerGRPC(ctx context.Context, _ []string) error {
@@ -35,8 +35,8 @@ func answerGRPC(ctx context.Context, _ []string) error {
 	return <-ended
 }
 
-// StartObjects starts a node that hosts objects, of a cluster of two; the other one is a caller. It is at the address
-// that Said is.
+// StartObjects starts a node that hosts objects, the first of a cluster of two; the second is a caller. The
+// process's Said is its address.
 func StartObjects(etcd string) (*reexec.Process, error) { return reexec.Start(answerObjectsArg, etcd) }
 
 func answerObjects(ctx context.Context, args []string) error {
@@ -49,12 +49,12 @@ func answerObjects(ctx context.Context, args []string) error {
 	return StopNode(c)
 }
 
-// two is the configuration of two nodes: the first map has both, so that no shard moves after it.
+// two returns the configuration of two nodes. The first map includes both, so no shard moves after it.
 func two(etcd string) cluster.Config {
 	return cluster.Config{EtcdAddress: etcd, Sharding: cluster.Sharding{MinMembers: 2, Window: time.Millisecond}}
 }
 
-// StartNode starts a node that hosts objects in this process. Each of them is an [Echo].
+// StartNode starts a node that hosts objects in this process. Each object is an [Echo].
 func StartNode(ctx context.Context, cfg cluster.Config) (*cluster.Cluster, error) {
 	n, err := node.NewNode(node.Config{ListenAddress: "127.0.0.1:0"})
 	if err != nil {
@@ -73,7 +73,7 @@ func StartNode(ctx context.Context, cfg cluster.Config) (*cluster.Cluster, error
 	return c, nil
 }
 
-// StopNode stops it.
+// StopNode stops the node.
 func StopNode(c *cluster.Cluster) error {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()

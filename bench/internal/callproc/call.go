@@ -15,7 +15,8 @@ import (
 	"github.com/goverse/goverse/internal/test/probepb"
 )
 
-// StartGRPCCaller starts a gRPC client of a server, or, with a [Load] that has keys, of objects through any node.
+// StartGRPCCaller starts a gRPC client of a server. With a [Load] that has keys, it calls objects through any
+// node.
 func StartGRPCCaller(address string) (*Caller, error) { return startCaller(callGRPCArg, address) }
 
 func callGRPC(ctx context.Context, args []string) error {
@@ -33,8 +34,8 @@ func callGRPC(ctx context.Context, args []string) error {
 	return errors.Join(control(ctx, &service{caller: c}, ""), conn.Close())
 }
 
-// StartObjectsCaller starts the other node of a cluster of two, which calls objects of the one at owner. Its Address is
-// the node's own.
+// StartObjectsCaller starts the second node of a cluster of two. It calls objects of the node at owner. The
+// caller's Address is the node's own.
 func StartObjectsCaller(etcd, owner string) (*Caller, error) {
 	return startCaller(callObjectsArg, etcd, owner)
 }
@@ -53,7 +54,8 @@ func callObjects(ctx context.Context, args []string) error {
 	return errors.Join(control(ctx, s, c.Status().NodeID), StopNode(c))
 }
 
-// keysOf are keys of objects that are at another node, which is asked where it is.
+// keysOf returns n keys of objects that the map assigns to owner. It calls each object to check that it is
+// there.
 func keysOf(ctx context.Context, c *cluster.Cluster, owner string, n int) (keys []string, err error) {
 	if err := awaitMap(ctx, c); err != nil {
 		return nil, err
@@ -91,7 +93,8 @@ func awaitMap(ctx context.Context, c *cluster.Cluster) error {
 	return fmt.Errorf("wait for a map of the shards: %w", context.Cause(ctx))
 }
 
-// addresses are what a caller says when it is ready: its own for requests, and the node's if it is one.
+// addresses splits the Said of a caller into its address for requests and its node's address, "" if it is no
+// node.
 func addresses(said string) (own, node string) {
 	own, node, _ = strings.Cut(said, " ")
 	return own, node

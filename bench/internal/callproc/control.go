@@ -12,19 +12,19 @@ import (
 
 const serviceName = "Caller"
 
-// service is what a process that calls is asked for.
+// service serves the measuring program's requests in a calling process.
 type service struct {
 	caller *caller
-	keys   func(n int) ([]string, error) // nil: it is no node
+	keys   func(n int) ([]string, error) // nil if the process is no node
 }
 
-// Measure makes calls.
+// Measure makes the calls of a load.
 func (s *service) Measure(l Load, f *Figures) (err error) {
 	*f, err = s.caller.measure(&l)
 	return err
 }
 
-// Keys are those of objects at the other node.
+// Keys returns keys of n objects at the other node.
 func (s *service) Keys(n int, keys *[]string) (err error) {
 	if s.keys == nil {
 		return errors.New("this caller is no node")
@@ -33,7 +33,7 @@ func (s *service) Keys(n int, keys *[]string) (err error) {
 	return err
 }
 
-// control serves the program that measures until ctx ends.
+// control serves the measuring program until ctx ends.
 func control(ctx context.Context, s *service, node string) error {
 	server := rpc.NewServer()
 	if err := server.RegisterName(serviceName, s); err != nil {
@@ -44,7 +44,7 @@ func control(ctx context.Context, s *service, node string) error {
 		return err
 	}
 	defer func() { _ = listener.Close() }()
-	go func() { // ends with the connection, at the latest with the process
+	go func() { // ends with the connection, or with the process at the latest
 		conn, err := listener.Accept()
 		if err == nil {
 			server.ServeConn(conn)
@@ -55,9 +55,9 @@ func control(ctx context.Context, s *service, node string) error {
 	return nil
 }
 
-// Caller is a process that makes calls. End it with Stop.
+// Caller is a process that makes calls. Stop ends it.
 type Caller struct {
-	// Address is that of a node; "" if it is none.
+	// Address is the address of its node, or "" if it is no node.
 	Address string
 
 	*reexec.Process
@@ -77,13 +77,13 @@ func startCaller(args ...string) (*Caller, error) {
 	return &Caller{Address: node, Process: p, client: client}, nil
 }
 
-// Measure has the process make calls. After the end of ctx the process is to be stopped.
+// Measure makes the process execute the load. If ctx ends, the process must be stopped.
 func (c *Caller) Measure(ctx context.Context, l Load) (f Figures, err error) {
 	err = c.call(ctx, "Measure", l, &f)
 	return f, err
 }
 
-// Keys are those of n objects at the other node.
+// Keys returns keys of n objects at the other node.
 func (c *Caller) Keys(ctx context.Context, n int) (keys []string, err error) {
 	err = c.call(ctx, "Keys", n, &keys)
 	return keys, err

@@ -1,13 +1,13 @@
-// Package callproc has one process call another one: objects of Goverse, and what they are measured beside. Each
-// of the two is this very binary, started again, and does nothing else, so that the heap and the collector of one
-// arm of a measurement are not those of another.
+// Package callproc measures calls from one process to another: of objects of Goverse, and of the alternatives
+// that they are compared with. Each process is this very binary, started again, and has no other work. So no
+// arm of a measurement shares its heap or its garbage collector with another.
 //
-// Each kind of process has a function that starts it. One that calls makes the calls that a [Load] describes, when it
-// is asked to, and returns what they took.
+// Each kind of process has a function that starts it. A calling process makes the calls described by a [Load]
+// on request, and returns the time they took.
 //
 // # What is not promised
 //
-// That the processes are alone: they share the machine's cores with each other.
+// Exclusive use of the cores: the processes share them with each other.
 package callproc
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/goverse/goverse/bench/internal/reexec"
 )
 
-// The first arguments that make the binary one of these processes; see [Serve].
+// These first arguments make the binary one of these processes; see [Serve].
 const (
 	answerGRPCArg       = "answer-grpc"
 	answerProtoactorArg = "answer-protoactor"
@@ -26,8 +26,8 @@ const (
 	callObjectsArg      = "call-objects"
 )
 
-// Serve is what the started process does: it reports whether args, without the program's name, ask for anything
-// of this package, does that until standard input closes, and returns its error.
+// Serve runs a process of this package. It reports whether args, without the program's name, name one; if so,
+// it serves until standard input closes and returns the error.
 func Serve(args []string) (asked bool, err error) {
 	if len(args) == 0 {
 		return false, nil

@@ -10,14 +10,14 @@ import (
 	"github.com/goverse/goverse/internal/test/probepb"
 )
 
-// Echo is what is called, as an object and as an ordinary gRPC service.
+// Echo is the called service, both as an object and as an ordinary gRPC service.
 type Echo struct {
 	probepb.UnimplementedProbeServer
 	node string
 	sum  int64
 }
 
-// Add adds to a number, and returns the sum. It is for callers that come one at a time.
+// Add adds to a number and returns the sum. It is not safe for concurrent use.
 func (e *Echo) Add(_ context.Context, req *probepb.AddRequest) (*probepb.AddResponse, error) {
 	e.sum += req.GetAmount()
 	return &probepb.AddResponse{Sum: e.sum}, nil
@@ -31,7 +31,7 @@ func (e *Echo) Do(context.Context, *probepb.DoRequest) (*probepb.DoResponse, err
 	return &probepb.DoResponse{Said: e.node}, nil
 }
 
-// Download sends as many blobs as it is asked for.
+// Download sends the requested number of blobs.
 func (e *Echo) Download(req *probepb.DownloadRequest, stream grpc.ServerStreamingServer[probepb.Blob]) error {
 	blob := &probepb.Blob{Data: make([]byte, req.GetBytes())}
 	for range req.GetBlobs() {
@@ -42,7 +42,7 @@ func (e *Echo) Download(req *probepb.DownloadRequest, stream grpc.ServerStreamin
 	return nil
 }
 
-// Chat returns each blob that it is sent.
+// Chat returns each blob that it receives.
 func (e *Echo) Chat(stream grpc.BidiStreamingServer[probepb.Blob, probepb.Blob]) error {
 	for {
 		blob, err := stream.Recv()

@@ -12,31 +12,31 @@ import (
 	"github.com/goverse/goverse/internal/test/probepb"
 )
 
-// Kind is of what kind calls are.
+// Kind is a kind of calls.
 type Kind string
 
 // The kinds.
 const (
 	Unary    Kind = "unary"
 	Download Kind = "download" // one stream from the server
-	Chat     Kind = "chat"     // one stream both ways; each message is returned
+	Chat     Kind = "chat"     // one stream in both directions; each message is returned
 )
 
-// Load is calls that are made for a while.
+// Load describes calls that are made for a period of time.
 type Load struct {
 	Kind Kind
-	// Callers is how many goroutines make unary calls, one after the other each.
+	// Callers is the number of goroutines that make unary calls, each one after the other.
 	Callers int
-	// Bytes of a request and its response, or of a message.
+	// Bytes is the size of a request and of its response, or of a message.
 	Bytes int
 	Lasts time.Duration
-	// Keys are those of the objects, a caller each; none: what is called has no objects.
+	// Keys holds the key of an object for each goroutine. It is empty if the called service has no objects.
 	Keys []string
 }
 
-// Figures are what a Load took.
+// Figures holds the results of a Load.
 type Figures struct {
-	// Calls that were answered, or messages of a stream that were received.
+	// Calls counts the answered calls, or the received messages of a stream.
 	Calls int
 	Took  time.Duration
 	// P50 and P99 are quantiles of the latencies of unary calls.
@@ -45,15 +45,15 @@ type Figures struct {
 
 // caller makes calls.
 type caller struct {
-	// unary is a call that the i-th goroutine makes again and again.
+	// unary returns a function with which the i-th goroutine makes its calls.
 	unary func(ctx context.Context, l *Load, i int) func() error
-	// probes is the client of a stream, and the context for it; nil: there are no streams.
+	// probes returns the client of a stream and its context. It is nil if the caller has no streams.
 	probes func(ctx context.Context, l *Load, i int) (probepb.ProbeClient, context.Context)
 
-	times [][]time.Duration // by goroutines, kept for the next load
+	times [][]time.Duration // by goroutine; reused by the next load
 }
 
-// probing is a caller whose unary calls are those of a generated client.
+// probing returns a caller that makes unary calls with a generated client.
 func probing(probes func(ctx context.Context, l *Load, i int) (probepb.ProbeClient, context.Context)) *caller {
 	return &caller{probes: probes, unary: func(ctx context.Context, l *Load, i int) func() error {
 		client, ctx := probes(ctx, l, i)
@@ -65,7 +65,7 @@ func probing(probes func(ctx context.Context, l *Load, i int) (probepb.ProbeClie
 	}}
 }
 
-// checked is the error of a call, or of a response that is not what was sent.
+// checked returns the call's error, or an error if the response has another size than the request.
 func checked(reply *probepb.Blob, err error, l *Load) error {
 	if err == nil && len(reply.GetData()) != l.Bytes {
 		return fmt.Errorf("%d bytes came back, and %d were sent", len(reply.GetData()), l.Bytes)
@@ -74,7 +74,7 @@ func checked(reply *probepb.Blob, err error, l *Load) error {
 }
 
 func (c *caller) measure(l *Load) (Figures, error) {
-	// As in a handler: a context that can end, without a deadline.
+	// Like a handler's context, this one can end but has no deadline.
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	switch {
@@ -88,7 +88,7 @@ func (c *caller) measure(l *Load) (Figures, error) {
 	return c.chat(ctx, l)
 }
 
-// calls makes unary calls. Each goroutine reads the clock once a call.
+// calls makes unary calls. Each goroutine reads the clock once per call.
 func (c *caller) calls(ctx context.Context, l *Load) (Figures, error) {
 	for len(c.times) < l.Callers {
 		c.times = append(c.times, nil)
@@ -118,7 +118,7 @@ func (c *caller) calls(ctx context.Context, l *Load) (Figures, error) {
 	return Figures{Calls: len(all), Took: took, P50: quantile(all, 0.5), P99: quantile(all, 0.99)}, errors.Join(errs...)
 }
 
-// quantile is the nearest rank of sorted values.
+// quantile returns the nearest rank of sorted values, 0 if there are none.
 func quantile(sorted []time.Duration, q float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0
@@ -126,7 +126,7 @@ func quantile(sorted []time.Duration, q float64) time.Duration {
 	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))))-1)]
 }
 
-// download receives a stream that would not end by itself.
+// download receives from a stream that does not end by itself.
 func (c *caller) download(ctx context.Context, l *Load) (Figures, error) {
 	client, ctx := c.probes(ctx, l, 0)
 	stream, err := client.Download(ctx, &probepb.DownloadRequest{Blobs: math.MaxInt64, Bytes: int64(l.Bytes)})
@@ -136,7 +136,7 @@ func (c *caller) download(ctx context.Context, l *Load) (Figures, error) {
 	return l.receive(stream.Recv)
 }
 
-// chat sends as fast as the stream accepts it, and receives.
+// chat sends as fast as the stream accepts messages, and receives them.
 func (c *caller) chat(ctx context.Context, l *Load) (f Figures, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -149,13 +149,13 @@ func (c *caller) chat(ctx context.Context, l *Load) (f Figures, err error) {
 	}
 	wg.Go(func() {
 		blob := &probepb.Blob{Data: make([]byte, l.Bytes)}
-		for stream.Send(blob) == nil { // receiving says why not
+		for stream.Send(blob) == nil { // the receiver returns the error
 		}
 	})
 	return l.receive(stream.Recv)
 }
 
-// receive counts what comes for a while, from the first message on.
+// receive counts the messages of a period that begins with the first one.
 func (l *Load) receive(next func() (*probepb.Blob, error)) (Figures, error) {
 	blob, err := next()
 	if err := checked(blob, err, l); err != nil {

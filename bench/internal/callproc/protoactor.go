@@ -14,20 +14,20 @@ import (
 )
 
 const (
-	// actors is how many there are: the most that are called.
+	// actors is the number of actors, the largest number that a load calls.
 	actors = 512
-	// futureTimeout is how long a request waits for its reply; calls to objects have that deadline by default.
+	// futureTimeout limits the wait for a reply. It is the default deadline of calls to objects.
 	futureTimeout = 30 * time.Second
 )
 
-// NewActors is a system of actors without its log.
+// NewActors returns a system of actors that logs nothing.
 func NewActors() *actor.ActorSystem {
 	return actor.NewActorSystem(actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger {
 		return slog.New(slog.DiscardHandler)
 	}))
 }
 
-// EchoActor is an [Echo] as an actor.
+// EchoActor returns the properties of an actor that behaves like [Echo].
 func EchoActor() *actor.Props {
 	return actor.PropsFromProducer(func() actor.Actor { return &echoActor{} })
 }
@@ -55,7 +55,8 @@ func Ask[T any](system *actor.ActorSystem, pid *actor.PID, request any) (T, erro
 	return typed, err
 }
 
-// StartProtoactor starts actors of protoactor-go that are reached by its remote, at the address that Said is.
+// StartProtoactor starts a process with actors of protoactor-go, which are reached through its remote. The
+// process's Said is the address.
 func StartProtoactor() (*reexec.Process, error) { return reexec.Start(answerProtoactorArg) }
 
 func answerProtoactor(ctx context.Context, _ []string) error {
@@ -71,7 +72,7 @@ func answerProtoactor(ctx context.Context, _ []string) error {
 	return nil
 }
 
-// withRemote is a system that other processes reach, with the defaults of protoactor-go.
+// withRemote returns a system that other processes can reach, with the defaults of protoactor-go.
 func withRemote() (system *actor.ActorSystem, end func()) {
 	system = NewActors()
 	r := remote.NewRemote(system, remote.Configure("127.0.0.1", 0))

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Metrics reads the server's own counters once. A metric with labels is under its
-// name and labels as etcd writes them, and its sum under the name alone.
+// Metrics reads the server's own counters once. A metric with labels is stored under its name and labels, as
+// etcd writes them; the sum over its labels is stored under the name alone.
 func (p *Process) Metrics(ctx context.Context) (map[string]float64, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.Endpoint+"/metrics", nil)
 	if err != nil {

@@ -1,15 +1,14 @@
-// Package etcdproc runs the etcd under test as a process of its own, so that its
-// work is not counted as the work of the program that measures, and so that every
-// request crosses a TCP socket as it does in a real cluster.
+// Package etcdproc runs the measured etcd as a process of its own. So its work does not count as work of the
+// measuring program, and every request crosses a TCP socket, as in a real cluster.
 //
-// The process is this very binary, started again with [ServeArg]. It serves an
-// embedded etcd with etcd's default timing and with fsync, and ends when its
-// standard input closes: nothing is left behind if the parent dies.
+// The process is this very binary, started again with [ServeArg]. It serves an embedded etcd with etcd's
+// default timing and with fsync. It ends when its standard input closes, so nothing is left behind if the
+// parent dies.
 //
 // # What is not promised
 //
-// The two processes share the machine's cores. Figures from a machine with few of
-// them contain the scheduler.
+// The two processes share the machine's cores. Figures from a machine with few cores include the work of its
+// scheduler.
 package etcdproc
 
 import (
@@ -21,12 +20,12 @@ import (
 	"github.com/goverse/goverse/embedetcd"
 )
 
-// ServeArg as the only argument makes the binary an etcd server; see [Serve].
+// ServeArg, as the only argument, makes the binary an etcd server; see [Serve].
 const ServeArg = "serve-etcd"
 
 const startTimeout = 30 * time.Second
 
-// Serve runs etcd until standard input closes. It is what the started process does.
+// Serve runs etcd until standard input closes. The started process calls it.
 func Serve() error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
@@ -51,7 +50,7 @@ type Process struct {
 	*reexec.Process
 }
 
-// Start starts the process and returns once it serves. End it, its data included, with Stop.
+// Start starts the process and returns once it serves. Stop ends it and removes its data.
 func Start() (*Process, error) {
 	p, err := reexec.Start(ServeArg)
 	if err != nil {

@@ -6,39 +6,38 @@ import (
 	"time"
 )
 
-// Tally is what the server did over a window of time, by its own counters.
+// Tally counts the server's work in a period of time, by its own counters.
 type Tally struct {
-	// Requests are the messages that clients sent: calls, and those on streams
-	// (a renewal, the opening of a watch, a question for its progress).
+	// Requests counts the messages that clients sent: calls and messages on streams (renewals, watch creations,
+	// progress requests).
 	Requests float64
-	// Ranges are the Range calls among them. A read inside a Txn is none.
+	// Ranges counts the Range calls among them. It leaves out reads inside a Txn.
 	Ranges float64
-	// Txns are the transactions among them, those that only read included.
+	// Txns counts the transactions among them, including those that only read.
 	Txns float64
-	// Asked are those on watch streams: the opening and the end of a watch, and the
-	// question how far it has come.
+	// Asked counts the messages on watch streams: creations and cancellations of watches, and progress
+	// requests.
 	Asked float64
-	// Renewals of leases among them.
+	// Renewals counts the lease renewals among them.
 	Renewals float64
-	// Puts and Deletes are keys that were written and removed, by whatever request.
+	// Puts and Deletes count the keys that were written and removed, by any request.
 	Puts, Deletes float64
-	// Delivered are the messages sent to watches; one can carry several events.
+	// Delivered counts the messages sent to watches; one can carry several events.
 	Delivered float64
-	// Received and Sent are bytes of messages, without what HTTP/2, TCP and IP add.
+	// Received and Sent count the bytes of messages, without the overhead of HTTP/2, TCP and IP.
 	Received, Sent float64
 	// CPU is the processor time of the whole server.
 	CPU time.Duration
 }
 
-// The counters are those of go-grpc-middleware and of etcd itself.
+// These counters come from go-grpc-middleware and from etcd itself.
 const (
 	grpcLabels    = `{grpc_method=%q,grpc_service="etcdserverpb.%s",grpc_type=%q}`
 	countReceived = "grpc_server_msg_received_total"
 	countSent     = "grpc_server_msg_sent_total"
 )
 
-// Tally counts what the server does while f runs. Reading the counters is no
-// request in their sense.
+// Tally counts the server's work while f runs. Reading the counters does not count as a request.
 func (p *Process) Tally(ctx context.Context, f func() error) (Tally, error) {
 	before, err := p.Metrics(ctx)
 	if err != nil {
@@ -76,7 +75,7 @@ func (p *Process) Tally(ctx context.Context, f func() error) (Tally, error) {
 	return t, nil
 }
 
-// Add adds what another window counted.
+// Add adds the counts of another period.
 func (t *Tally) Add(o Tally) {
 	t.Requests += o.Requests
 	t.Ranges += o.Ranges

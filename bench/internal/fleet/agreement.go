@@ -8,25 +8,24 @@ import (
 	"github.com/goverse/goverse/internal/member/inspect"
 )
 
-// Agreement follows whom each node of a fleet names as the leader, and takes the
-// time at which the last one names whom it should. Nobody is asked in turns: one
-// goroutine per node waits for the node's own signal that its leader changed, asks
-// GetLeaderNode, and reads the clock. That is what a program does that follows the
-// leader; it adds to a failover one wake-up a node, of the same process.
+// Agreement follows each node of a fleet and records the time at which the last one names the expected leader.
+// It does not poll: one goroutine per node waits for the node's own signal that its leader changed, calls
+// GetLeaderNode, and reads the clock. A program that follows the leader does the same. This adds one wake-up
+// per node, in the same process, to a failover.
 type Agreement struct {
 	wg sync.WaitGroup
 
 	mu        sync.Mutex
 	followers map[*Node]*follower
 	wanted    string
-	missing   int // followers whose node names somebody else
+	missing   int // followers that name another leader
 	change    Change
-	all       chan struct{} // closed when none is missing
+	all       chan struct{} // closed when missing is 0
 }
 
-// Change is one change of the leader as the followed nodes saw it.
+// Change is one change of the leader as seen by the followed nodes.
 type Change struct {
-	// First and Last are when the first and the last node named the new leader.
+	// First and Last are the times at which the first and the last node named the new leader.
 	First, Last time.Time
 }
 
@@ -36,7 +35,7 @@ type follower struct {
 	done  chan struct{}
 }
 
-// Follow follows nodes. End it with Close.
+// Follow follows the nodes. Close ends it.
 func Follow(nodes ...*Node) *Agreement {
 	a := &Agreement{followers: map[*Node]*follower{}, all: make(chan struct{})}
 	for _, n := range nodes {
@@ -45,7 +44,7 @@ func Follow(nodes ...*Node) *Agreement {
 	return a
 }
 
-// Join begins to follow n, which has started.
+// Join begins to follow n, which must have started.
 func (a *Agreement) Join(n *Node) {
 	ctx, cancel := context.WithCancel(context.Background())
 	f := &follower{stop: cancel, done: make(chan struct{})}
@@ -69,7 +68,7 @@ func (a *Agreement) Join(n *Node) {
 	})
 }
 
-// Leave ends following n and returns when that has ended.
+// Leave ends following n and waits for its goroutine.
 func (a *Agreement) Leave(n *Node) {
 	a.mu.Lock()
 	f := a.followers[n]
@@ -79,15 +78,15 @@ func (a *Agreement) Leave(n *Node) {
 	<-f.done
 }
 
-// Expect begins to wait until every node that is followed names the one at address,
-// which no node may name yet.
+// Expect starts a new expectation: that every followed node names the leader at address, which none may name
+// yet.
 func (a *Agreement) Expect(address string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.wanted, a.missing, a.change, a.all = address, len(a.followers), Change{}, make(chan struct{})
 }
 
-// Await blocks until all of them do, or ctx ends.
+// Await blocks until the expectation is met or ctx ends.
 func (a *Agreement) Await(ctx context.Context) (Change, error) {
 	select {
 	case <-a.all:
@@ -107,7 +106,7 @@ func (a *Agreement) saw(f *follower, names string, at time.Time) {
 	switch {
 	case a.wanted == "" || before == names || a.missing == 0:
 	case before == a.wanted:
-		a.missing++ // it changed its mind: not yet agreed
+		a.missing++ // it changed again: not agreed yet
 	case names == a.wanted:
 		if a.missing--; a.change.First.IsZero() {
 			a.change.First = at
@@ -119,7 +118,7 @@ func (a *Agreement) saw(f *follower, names string, at time.Time) {
 	}
 }
 
-// Close ends following and returns when all of it has ended.
+// Close ends following all nodes and waits for the goroutines.
 func (a *Agreement) Close() {
 	a.mu.Lock()
 	for _, f := range a.followers {

@@ -10,11 +10,11 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// looking is how often it is looked whether all agree. Where a failover is measured,
-// that is not how; see [Agreement].
+// looking is the interval between two checks whether all nodes agree. Failovers are measured without polling;
+// see [Agreement].
 const looking = 10 * time.Millisecond
 
-// Leader is the node that the first one names; nil when it names none of them.
+// Leader returns the node that the first one names as leader, or nil if it names none of the fleet.
 func (f *Fleet) Leader() *Node {
 	address := f.Nodes[0].GetLeaderNode()
 	if i := slices.IndexFunc(f.Nodes, func(n *Node) bool { return n.Address == address }); i >= 0 {
@@ -23,8 +23,8 @@ func (f *Fleet) Leader() *Node {
 	return nil
 }
 
-// AwaitAgreement returns when every node names the same leader, and shows all of
-// them and nobody else as members and as candidates.
+// AwaitAgreement returns when every node names the same leader, and shows exactly the nodes of the fleet as
+// members and as candidates.
 func (f *Fleet) AwaitAgreement(ctx context.Context) error {
 	return f.await(ctx, func(n *Node, s *state.Snapshot) bool {
 		leader := n.GetLeaderNode()
@@ -33,8 +33,7 @@ func (f *Fleet) AwaitAgreement(ctx context.Context) error {
 	})
 }
 
-// AwaitRevision returns when every node but one, which may be nil, has seen
-// revision.
+// AwaitRevision returns when every node except but, which may be nil, has seen the revision.
 func (f *Fleet) AwaitRevision(ctx context.Context, revision int64, but *Node) error {
 	return f.await(ctx, func(n *Node, s *state.Snapshot) bool { return n == but || s != nil && s.Revision >= revision })
 }
@@ -43,9 +42,9 @@ func (f *Fleet) await(ctx context.Context, cond func(*Node, *state.Snapshot) boo
 	tick := time.NewTicker(looking)
 	defer tick.Stop()
 	for seen := 0; seen < len(f.Nodes); {
-		// From where the last look ended; who agreed is looked at again at the end.
+		// Continue with the node that did not agree. After a pause, all nodes are checked again from the start.
 		n := f.Nodes[seen]
-		if cond(n, inspect.Snapshot(n.Cluster)) { // nil of one that has stopped
+		if cond(n, inspect.Snapshot(n.Cluster)) { // the snapshot of a stopped node is nil
 			seen++
 			continue
 		}

@@ -9,18 +9,17 @@ import (
 	"github.com/goverse/goverse/cluster"
 )
 
-// The first OwnConns nodes have a connection to etcd each, the others share
-// SharedConns: a gRPC connection carries any number of watch streams, and each
-// node's mirror opens a stream of its own on it.
+// The first OwnConns nodes each have a connection to etcd of their own; the others share SharedConns. A gRPC
+// connection carries any number of watch streams, and each node's mirror opens a stream of its own on it.
 const (
 	OwnConns    = 100
 	SharedConns = 100
 )
 
-// Connections is how many connections n nodes have.
+// Connections returns the number of connections of n nodes.
 func Connections(n int) int { return min(n, OwnConns+SharedConns) }
 
-// connection is the one that node i uses, of count.
+// connection returns the index of node i's connection among count.
 func connection(i, count int) int {
 	if i < OwnConns {
 		return i
@@ -28,7 +27,7 @@ func connection(i, count int) int {
 	return OwnConns + (i-OwnConns)%(count-OwnConns)
 }
 
-// Connect makes n clients, each connected, as a cluster makes its own.
+// Connect returns n connected clients, with the same settings as a cluster's own client.
 func Connect(ctx context.Context, endpoint string, n int) ([]*clientv3.Client, error) {
 	var clients []*clientv3.Client
 	for range n {
@@ -48,6 +47,6 @@ func Connect(ctx context.Context, endpoint string, n int) ([]*clientv3.Client, e
 // Disconnect closes clients.
 func Disconnect(clients []*clientv3.Client) {
 	for _, c := range clients {
-		_ = c.Close() // its error is that its context was cancelled
+		_ = c.Close() // the error reports only the cancelled context
 	}
 }

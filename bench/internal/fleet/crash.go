@@ -10,8 +10,8 @@ import (
 	"github.com/goverse/goverse/cluster"
 )
 
-// Crash makes all nodes vanish at once as a power cut does: their connections end,
-// and what they have at etcd stays.
+// Crash makes all nodes vanish at the same time, like a power failure: their connections end, and their keys
+// and leases stay in etcd.
 func (f *Fleet) Crash() error {
 	Disconnect(f.clients)
 	f.clients = nil
@@ -20,10 +20,9 @@ func (f *Fleet) Crash() error {
 	return f.each(func(n *Node) error { return n.abandoned(n.Cluster.Stop(over)) })
 }
 
-// Kill makes n vanish as the death of its process does: all its connections end without
-// a goodbye, and what it has at etcd stays, for the others to notice. What is left of it
-// here ends by itself; join waits for that. It needs a connection to etcd of its own; there
-// is a new one afterwards for who takes its place.
+// Kill makes n vanish like the death of its process: all its connections end without a goodbye, and its keys
+// and lease stay in etcd for the others to notice. The rest of the node ends by itself; join waits for that.
+// The node must have a connection to etcd of its own. Kill opens a new one for its successor.
 func (f *Fleet) Kill(ctx context.Context, n *Node) (join func() error, err error) {
 	if n.place >= OwnConns {
 		return nil, fmt.Errorf("%s shares its connection to etcd with others: of a fleet the first %d can be killed",
@@ -37,7 +36,7 @@ func (f *Fleet) Kill(ctx context.Context, n *Node) (join func() error, err error
 	old := f.clients[at]
 	f.clients[at] = next[0]
 	Disconnect([]*clientv3.Client{old})
-	_ = n.server.Close() // always nil
+	_ = n.server.Close() // always returns nil
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
 	ended := make(chan error, 1)
@@ -45,7 +44,7 @@ func (f *Fleet) Kill(ctx context.Context, n *Node) (join func() error, err error
 	return func() error { return <-ended }, nil
 }
 
-// abandoned is nil if the stop that returned err has left n's keys to etcd.
+// abandoned returns nil if the stop that returned err has left n's keys in etcd.
 func (n *Node) abandoned(err error) error {
 	if cut, ok := errors.AsType[*cluster.CutShortError](err); ok && cut.Left != nil {
 		return nil
@@ -53,8 +52,7 @@ func (n *Node) abandoned(err error) error {
 	return errors.Join(fmt.Errorf("%s has crashed, and left etcd all the same", n.Address), err)
 }
 
-// Revive binds the nodes of a fleet that crashed to their addresses anew and
-// connects them; none is started.
+// Revive binds the nodes of a crashed fleet to their addresses again and connects them, without starting any.
 func (f *Fleet) Revive(ctx context.Context) (err error) {
 	if f.clients, err = Connect(ctx, f.endpoint, Connections(len(f.Nodes))); err != nil {
 		return err
@@ -67,9 +65,9 @@ func (f *Fleet) Revive(ctx context.Context) (err error) {
 	return nil
 }
 
-// Orphans revokes the leases on which no node's session stands, and returns how many
-// these were. They would run out by themselves: those of nodes that crashed, and those
-// whose grant was answered too late, so that the node asked for another.
+// Orphans revokes the leases that belong to no node's session, and returns their number. They would expire by
+// themselves: leases of crashed nodes, and leases that were granted so late that the node had requested
+// another.
 func (f *Fleet) Orphans(ctx context.Context, client *clientv3.Client) (n int, err error) {
 	resp, err := client.Leases(ctx)
 	if err != nil {

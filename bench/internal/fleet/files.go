@@ -5,15 +5,15 @@ import (
 	"syscall"
 )
 
-// Of open files a node has its listener and a connection to etcd, both ends of those
-// to the members that it watches and of those from the members that watch it.
+// A node has these open files: its listener, its connection to etcd, both ends of the connections to the
+// members that it watches, and both ends of those from the members that watch it.
 const (
 	filesPerNode = 6
 	filesBeside  = 500
 )
 
-// EnoughFiles checks that this process may open the files that n nodes need. etcd, a
-// process of its own, may open as many, and needs fewer.
+// EnoughFiles checks that this process may open the files that n nodes need. The etcd process may open as many,
+// and needs fewer.
 func EnoughFiles(n int) error {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

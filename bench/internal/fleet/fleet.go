@@ -14,12 +14,12 @@ import (
 	"github.com/goverse/goverse/node"
 )
 
-// requestTimeout is long, because here the answers of a thousand nodes that do
-// something at once wait for the same few cores. Who gave up after the default of 2 s
-// would send once more what etcd has done already, and so would all.
+// requestTimeout is long because the requests that a thousand nodes send at the same time share a few cores.
+// With the default of 2 s, nodes would time out and repeat requests that etcd has already served, which would
+// slow all of them further.
 const requestTimeout = time.Minute
 
-// Node is one of a fleet.
+// Node is one node of a fleet.
 type Node struct {
 	*cluster.Cluster
 	// Address is its advertise address.
@@ -27,20 +27,20 @@ type Node struct {
 
 	wire   *wire
 	server *node.Node
-	place  int // which connection it has
+	place  int // index of its connection
 }
 
-// Ranges counts the Range requests that n sent, over all its lives.
+// Ranges counts the Range requests that n has sent since it was created, including restarts.
 func (n *Node) Ranges() int64 { return n.wire.ranges.Load() }
 
-// Mute keeps all further requests of n from etcd until Unmute. It goes on receiving events
-// what happens: it is a node that can do nothing about it.
+// Mute blocks all further requests of n to etcd until Unmute. The node still receives watch events, but cannot
+// react to them.
 func (n *Node) Mute() { n.wire.mute() }
 
 // Unmute lets the requests through.
 func (n *Node) Unmute() { n.wire.unmute() }
 
-// Fleet is a cluster of nodes in this process. Its methods are for one goroutine.
+// Fleet is a cluster of nodes in this process. Its methods are not safe for concurrent use.
 type Fleet struct {
 	Nodes []*Node
 
@@ -49,11 +49,11 @@ type Fleet struct {
 	sharding cluster.Sharding
 	ports    *block
 	clients  []*clientv3.Client
-	free     []int // places of nodes that were removed
+	free     []int // places of removed nodes
 }
 
-// New binds n nodes to free ports and connects them to etcd; none is started. All have the
-// same part in the shards. On an error nothing is left.
+// New binds n nodes to free ports and connects them to etcd, without starting any. All have the same sharding
+// configuration. On an error it releases everything.
 func New(ctx context.Context, endpoint string, n int, ttl time.Duration, sharding cluster.Sharding) (*Fleet, error) {
 	ports, err := claimBlock()
 	if err != nil {
@@ -74,14 +74,14 @@ func New(ctx context.Context, endpoint string, n int, ttl time.Duration, shardin
 	return f, nil
 }
 
-// config is every node's, its client apart: what a cluster is by default, crash
-// detection included, but for the shards.
+// config returns the configuration of every node, without its client. Apart from the shards it has the defaults
+// of a cluster, including crash detection.
 func (f *Fleet) config() cluster.Config {
 	return cluster.Config{LeaderElectionTTL: int(f.ttl / time.Second), RequestTimeout: requestTimeout,
 		Sharding: f.sharding}
 }
 
-// drawn is a new node, bound to a free port, for a place.
+// drawn returns a new node for the place, bound to a free port.
 func (f *Fleet) drawn(place int) (*Node, error) {
 	for attempt := 1; ; attempt++ {
 		address, err := f.ports.Draw("127.0.0.1")
@@ -96,7 +96,7 @@ func (f *Fleet) drawn(place int) (*Node, error) {
 	}
 }
 
-// bind gives n a life: its first, or another one.
+// bind creates n's server and cluster, for the first time or again.
 func (f *Fleet) bind(n *Node) error {
 	server, err := node.NewNode(node.Config{ListenAddress: n.Address})
 	if err != nil {
@@ -113,14 +113,14 @@ func (f *Fleet) bind(n *Node) error {
 	return nil
 }
 
-// Start starts all nodes at once and returns when each is registered and queued.
+// Start starts all nodes concurrently and returns when each is registered and queued.
 func (f *Fleet) Start(ctx context.Context) error {
 	return f.each(func(n *Node) error { return n.Start(ctx) })
 }
 
-// Stop stops all nodes gracefully, one after the other, and closes their connections.
-// Not at once: a node that stops gives etcd a second to revoke its lease, and of a
-// thousand that share a few cores hardly one would have its answer by then.
+// Stop stops all nodes gracefully, one after the other, and closes their connections. It does not stop them
+// concurrently: a stopping node gives etcd one second to revoke its lease, and of a thousand nodes on a few
+// cores hardly any would get the answer in time.
 func (f *Fleet) Stop(ctx context.Context) error {
 	var err error
 	for i, n := range f.Nodes {
@@ -134,8 +134,7 @@ func (f *Fleet) Stop(ctx context.Context) error {
 	return err
 }
 
-// Replace gives the place of old, which has stopped, to a new node at another port,
-// and starts that.
+// Replace starts a new node at another port in the place of old, which has stopped.
 func (f *Fleet) Replace(ctx context.Context, old *Node) (*Node, error) {
 	n, err := f.drawn(old.place)
 	if err != nil {
@@ -145,7 +144,7 @@ func (f *Fleet) Replace(ctx context.Context, old *Node) (*Node, error) {
 	return n, n.Start(ctx)
 }
 
-// Remove takes n, which has stopped or was killed, out of the fleet.
+// Remove removes n, which has stopped or was killed, from the fleet.
 func (f *Fleet) Remove(n *Node) {
 	i := slices.Index(f.Nodes, n)
 	f.Nodes = slices.Delete(f.Nodes, i, i+1)
@@ -164,7 +163,7 @@ func (f *Fleet) Add(ctx context.Context) (*Node, error) {
 	return n, n.Start(ctx)
 }
 
-// each calls do for all nodes at once.
+// each calls do for all nodes concurrently.
 func (f *Fleet) each(do func(*Node) error) error {
 	errs := make([]error, len(f.Nodes))
 	var wg sync.WaitGroup

@@ -14,12 +14,11 @@ import (
 	"github.com/goverse/goverse/bench/internal/etcdproc"
 )
 
-// ErrLeft is wrapped by what reports that something was left behind.
+// ErrLeft is wrapped by errors that report leftovers.
 var ErrLeft = errors.New("left behind")
 
-// NothingAtEtcd waits until etcd has no key, no lease, no watch and no stream for
-// watches, and fails with ErrLeft if it still has one when ctx ends. The client's own
-// watches count too.
+// NothingAtEtcd waits until etcd has no key, no lease, no watch and no watch stream. It fails with ErrLeft if
+// there still is one when ctx ends. Watches of client count too.
 func NothingAtEtcd(ctx context.Context, p *etcdproc.Process, client *clientv3.Client) error {
 	tick := time.NewTicker(looking)
 	defer tick.Stop()
@@ -43,7 +42,7 @@ func atEtcd(ctx context.Context, p *etcdproc.Process, client *clientv3.Client) (
 	}
 	events, err := client.Get(ctx, "/goverse/events/", clientv3.WithPrefix(), clientv3.WithCountOnly())
 	if err != nil {
-		return nil, err // the event log is there to outlive the nodes
+		return nil, err // the event log is meant to outlive the nodes
 	}
 	leases, err := client.Leases(ctx)
 	if err != nil {
@@ -69,10 +68,10 @@ func atEtcd(ctx context.Context, p *etcdproc.Process, client *clientv3.Client) (
 	return left, nil
 }
 
-// Goroutines remembers those that run now. The function that it returns fails with
-// ErrLeft if others run when it is called, and after a moment of patience.
+// Goroutines records the running goroutines. The returned function waits a moment for the others to end, and
+// fails with ErrLeft if some still run.
 func Goroutines() func() error {
-	http.DefaultClient.CloseIdleConnections() // etcd's counters were read over it
+	http.DefaultClient.CloseIdleConnections() // it has read etcd's counters
 	before := goleak.IgnoreCurrent()
 	return func() error {
 		http.DefaultClient.CloseIdleConnections()

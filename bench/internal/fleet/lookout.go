@@ -10,28 +10,28 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Lookout is one bare watch of a prefix: what etcd reports, and when a client that
-// does nothing else with it has received it.
+// Lookout is one bare watch of a prefix. It records etcd's events and the times at which a client without other
+// work receives them.
 type Lookout struct {
 	client *clientv3.Client
-	ctx    context.Context // of the watch: its progress is asked for with the same
+	ctx    context.Context // the watch's; progress requests must use the same
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
-	news   chan struct{} // has room for one signal
+	news   chan struct{} // has a capacity of one signal
 
 	mu      sync.Mutex
 	seen    []Sighting
-	reached int64 // the revision up to which all events were reported
+	reached int64 // all events up to this revision were reported
 	broken  error
 }
 
-// Sighting is one event and when it was seen.
+// Sighting is one event and the time at which it was received.
 type Sighting struct {
 	*clientv3.Event
 	At time.Time
 }
 
-// Watch opens the watch. End it with Close.
+// Watch opens the watch. Close ends it.
 func Watch(ctx context.Context, client *clientv3.Client, prefix string) (*Lookout, error) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	l := &Lookout{client: client, ctx: ctx, cancel: cancel, news: make(chan struct{}, 1)}
@@ -64,15 +64,15 @@ func (l *Lookout) saw(resp clientv3.WatchResponse, at time.Time) {
 	}
 }
 
-// Forget forgets what was seen so far.
+// Forget discards the events recorded so far.
 func (l *Lookout) Forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.seen = nil
 }
 
-// Seen are the events since Forget, up to now: the watch may lag behind what others have seen
-// of, so it is waited for.
+// Seen returns the events since Forget. The watch may lag, so Seen first waits until it has reached etcd's
+// current revision.
 func (l *Lookout) Seen(ctx context.Context) ([]Sighting, error) {
 	resp, err := l.client.Get(ctx, "/", clientv3.WithCountOnly())
 	if err != nil {
@@ -101,7 +101,7 @@ func (l *Lookout) Seen(ctx context.Context) ([]Sighting, error) {
 	}
 }
 
-// Await blocks until an event was seen, since Forget, for which match holds.
+// Await blocks until there is an event since Forget for which match returns true.
 func (l *Lookout) Await(ctx context.Context, match func(*clientv3.Event) bool) (Sighting, error) {
 	for {
 		l.mu.Lock()
@@ -131,7 +131,7 @@ func Deleted(key string) func(*clientv3.Event) bool {
 	return func(ev *clientv3.Event) bool { return ev.Type == clientv3.EventTypeDelete && string(ev.Kv.Key) == key }
 }
 
-// Close ends the watch.
+// Close ends the watch and waits for its goroutine.
 func (l *Lookout) Close() {
 	l.cancel()
 	l.wg.Wait()

@@ -8,15 +8,15 @@ import (
 	"github.com/goverse/goverse/internal/port"
 )
 
-// Ports are drawn from a block that no other fleet draws from, of this process or
-// another: nobody may have taken one when its node starts again.
+// Ports are drawn from a block that no other fleet of any process uses, so that a node can bind its port again
+// when it restarts.
 const (
 	firstPort, lastPort = 10000, 20000
 	blockSize           = 2000
 	drawings            = 200
 )
 
-// block is a range of ports. Its first one is listened at to show that it is taken.
+// block is a range of ports. A listener on the first port marks the block as used.
 type block struct {
 	*port.Range
 	first int

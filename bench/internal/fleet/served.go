@@ -11,9 +11,8 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// AwaitServed returns when the nodes of the fleet, and nobody else, own the shards, no two
-// with loads that differ by more than one; every node shows the same map, and serves all
-// that this gives it.
+// AwaitServed returns the map when exactly the nodes of the fleet own the shards, with loads that differ by at
+// most one, and every node shows the same map and serves all its shards.
 func (f *Fleet) AwaitServed(ctx context.Context) (*sharding.Map, error) {
 	tick := time.NewTicker(looking)
 	defer tick.Stop()
@@ -59,8 +58,8 @@ func (f *Fleet) served() (*sharding.Map, error) {
 	return m, nil
 }
 
-// level reports whether the map of s gives all shards to the nodes of the fleet, as evenly
-// as can be.
+// level returns an error unless the map of s assigns all shards to the nodes of the fleet as evenly as
+// possible.
 func (f *Fleet) level(s *state.Snapshot) error {
 	if len(s.Members) != len(f.Nodes) {
 		return fmt.Errorf("%d members are registered", len(s.Members))

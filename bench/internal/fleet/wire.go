@@ -7,15 +7,14 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// wire is what one node's requests pass through on their way to a connection that it
-// may share: its Range requests are counted, and while it is mute none of them gets
-// through. Its watch always does.
+// wire wraps one node's requests on a connection that it may share. It counts the Range requests, and while the
+// node is muted it blocks all requests. Watches always pass.
 type wire struct {
 	ranges atomic.Int64
-	muted  atomic.Pointer[chan struct{}] // closed when it may speak again; nil: it may
+	muted  atomic.Pointer[chan struct{}] // closed by unmute; nil if not muted
 }
 
-// client is a client over base's connection.
+// client returns a client that uses base's connection through w.
 func (w *wire) client(base *clientv3.Client) *clientv3.Client {
 	c := clientv3.NewCtxClient(base.Ctx())
 	c.KV = wiredKV{KV: base.KV, wire: w}
@@ -35,7 +34,7 @@ func (w *wire) unmute() {
 	}
 }
 
-// pass blocks while the node is mute, or until ctx ends.
+// pass blocks while the node is muted, or until ctx ends.
 func (w *wire) pass(ctx context.Context) {
 	if c := w.muted.Load(); c != nil {
 		select {
@@ -45,7 +44,7 @@ func (w *wire) pass(ctx context.Context) {
 	}
 }
 
-// wiredKV has what a node uses: reads and transactions.
+// wiredKV wraps the requests that a node uses: reads and transactions.
 type wiredKV struct {
 	clientv3.KV
 	wire *wire
@@ -62,7 +61,7 @@ func (kv wiredKV) Txn(ctx context.Context) clientv3.Txn {
 	return kv.KV.Txn(ctx)
 }
 
-// wiredLease holds renewals back, and so all that a node does about a lost session.
+// wiredLease blocks renewals, and thereby everything a node does about a lost session.
 type wiredLease struct {
 	clientv3.Lease
 	wire *wire

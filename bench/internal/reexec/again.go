@@ -1,12 +1,11 @@
-// Package reexec starts this very binary once more, as something that is to be killed
-// or to be in the way, or as a server that the program which measures must not be.
+// Package reexec starts this very binary again in another role: as a process to be killed, as a disturbance, or
+// as a server that must not be part of the measuring process.
 //
-// The process ends when its standard input closes: nothing is left behind if the
-// parent dies.
+// The process ends when its standard input closes, so nothing is left behind if the parent dies.
 //
 // # What is not promised
 //
-// That a process which was killed left anything in order; that is what it is for.
+// A killed process leaves nothing in order; that is its purpose.
 package reexec
 
 import (
@@ -20,20 +19,19 @@ import (
 	"strings"
 )
 
-// The first arguments that make the binary something else; see [Serve].
+// These first arguments select another role of the binary; see [Serve].
 const (
-	// CampaignArg, followed by an etcd endpoint, an election's prefix and a TTL in
-	// seconds, is a candidate of concurrency.Election; Start returns when it leads.
+	// CampaignArg, followed by an etcd endpoint, an election's prefix and a TTL in seconds, makes the process a
+	// candidate of concurrency.Election. Start returns when it leads.
 	CampaignArg = "campaign"
-	// SpinArg keeps one thread busy.
+	// SpinArg makes the process keep one thread busy.
 	SpinArg = "spin"
 )
 
 const ready = "ready: "
 
-// Serve is what the started process does: it reports whether args, without the
-// program's name, ask for anything of this package, does that until standard input
-// closes, and returns its error.
+// Serve runs a role of this package. It reports whether args, without the program's name, name one; if so, it
+// serves until standard input closes and returns the error.
 func Serve(args []string) (asked bool, err error) {
 	var serve func(context.Context) error
 	switch {
@@ -47,30 +45,29 @@ func Serve(args []string) (asked bool, err error) {
 	return true, serve(UntilParentEnds())
 }
 
-// UntilParentEnds is for the started process: the context ends when its parent has ended or stopped it.
+// UntilParentEnds returns a context for the started process. It ends when the parent ends or calls Stop.
 func UntilParentEnds() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
-	go func() { // ends with the parent, at the latest with this process
+	go func() { // ends with the parent, or with this process at the latest
 		defer cancel()
 		_, _ = io.Copy(io.Discard, os.Stdin)
 	}()
 	return ctx
 }
 
-// Ready is for the started process: Start returns, and its Process has this to say.
+// Ready is called in the started process. It makes Start return a Process with the given Said.
 func Ready(said string) { fmt.Println(ready + said) }
 
-// Process is this binary once more.
+// Process is a started copy of this binary.
 type Process struct {
-	// Said is what the process gave to Ready.
+	// Said is the argument of the process's call of Ready.
 	Said string
 
 	cmd   *exec.Cmd
 	stdin io.Closer
 }
 
-// Start starts it with args and returns once it is what they ask for. End it with Stop
-// or Kill.
+// Start starts the binary with args and returns once the process calls Ready. End it with Stop or Kill.
 func Start(args ...string) (*Process, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -101,13 +98,13 @@ func Start(args ...string) (*Process, error) {
 
 // Stop ends the process and waits for it.
 func (p *Process) Stop() error {
-	_ = p.stdin.Close() // Wait returns what matters
+	_ = p.stdin.Close() // Wait returns the relevant error
 	return p.cmd.Wait()
 }
 
-// Kill sends SIGKILL and returns at once. Join what is left with Stop, which then
-// returns that it was killed.
+// Kill sends SIGKILL and returns at once. Call Stop to wait for the process; it then returns an error, because
+// the process was killed.
 func (p *Process) Kill() error { return p.cmd.Process.Kill() }
 
-// Pid is the process's id.
+// Pid returns the process id.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }

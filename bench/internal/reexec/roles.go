@@ -11,7 +11,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// campaign leads until ctx ends, and resigns only if it lives to do so.
+// campaign leads until ctx ends. It resigns only if the process lives long enough.
 func campaign(ctx context.Context, endpoint, prefix, ttl string) error {
 	seconds, err := strconv.Atoi(ttl)
 	if err != nil {
@@ -36,7 +36,7 @@ func campaign(ctx context.Context, endpoint, prefix, ttl string) error {
 	return nil
 }
 
-// spin never sleeps.
+// spin keeps a thread busy until ctx ends.
 func spin(ctx context.Context) error {
 	Ready("")
 	for ctx.Err() == nil {

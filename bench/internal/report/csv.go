@@ -8,7 +8,7 @@ import (
 	"github.com/goverse/goverse/bench/internal/sample"
 )
 
-// MaxRows is how many samples of one series are written at most: the first ones.
+// MaxRows limits the samples written per series; the first ones are written.
 const MaxRows = 1000
 
 func writeCSV(path string, series []*sample.Series) (err error) {

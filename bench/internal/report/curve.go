@@ -9,9 +9,9 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Curve is one picture: how some things grow with another, both axes logarithmic.
+// Curve is one plot of lines with both axes logarithmic.
 type Curve struct {
-	// Name is the file's, without its ending.
+	// Name is the file name without its extension.
 	Name  string
 	Title string
 	// X and Y are the axes' labels.
@@ -19,15 +19,15 @@ type Curve struct {
 	Lines []Line
 }
 
-// Line is one thing.
+// Line is one line of a Curve.
 type Line struct {
-	// Name is for the legend.
+	// Name is the label in the legend.
 	Name   string
 	Points []Point
 }
 
-// Point is one measurement. One that is not greater than 0 has no place on these axes
-// and is left out.
+// Point is one measurement. Points with a coordinate that is not positive are left out, because the axes are
+// logarithmic.
 type Point struct{ X, Y float64 }
 
 func (c Curve) save(path string) error {
@@ -62,8 +62,7 @@ func (c Curve) save(path string) error {
 	return pl.Save(16*vg.Centimeter, 9*vg.Centimeter, path)
 }
 
-// decades widens a range to whole powers of ten, at least one, which are what the axes
-// label.
+// decades widens a range to whole powers of ten, at least one, because the axes label those.
 func decades(low, high float64) (float64, float64) {
 	from, to := math.Floor(math.Log10(low)), math.Ceil(math.Log10(high))
 	return math.Pow(10, from), math.Pow(10, max(to, from+1))

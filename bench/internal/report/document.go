@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// The markers between which the documentation is generated.
+// These markers enclose the generated part of the documentation.
 const (
 	begin = "<!-- bench:begin, written by bench/cmd/bench -->"
 	end   = "<!-- bench:end -->"
 )
 
-// ErrMarkers: the document lacks the place to write to.
+// ErrMarkers is returned when the document lacks the markers.
 var ErrMarkers = errors.New("the document has no place for the tables: give it a line " + begin +
 	" and after it a line " + end)
 
-// Markdown writes the tables; pictures are linked below pictureDir.
+// Markdown returns the tables of the results. Its links to pictures point into pictureDir.
 func Markdown(results []*Result, pictureDir string) string {
 	var b strings.Builder
 	for i, r := range results {
@@ -30,7 +30,7 @@ func Markdown(results []*Result, pictureDir string) string {
 	return b.String()
 }
 
-// Markdown writes one target's table.
+// Markdown returns one target's table.
 func (r *Result) Markdown(pictureDir string) string {
 	b := &strings.Builder{}
 	fmt.Fprintf(b, "### %s: %s\n\n", r.Target, r.Title)
@@ -57,7 +57,7 @@ func (r *Result) Markdown(pictureDir string) string {
 
 func cell(s string) string { return strings.ReplaceAll(s, "|", `\|`) }
 
-// UpdateDocument replaces what is between the markers of the file at path.
+// UpdateDocument replaces the text between the markers of the file at path.
 func UpdateDocument(path, section string) error {
 	data, err := os.ReadFile(path)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Machine is what figures depend on; nothing in it names the machine.
+// Machine describes the machine, as far as figures depend on it, without identifying it.
 type Machine struct {
 	Cores  int
 	CPU    string
@@ -17,13 +17,13 @@ type Machine struct {
 	OS     string
 }
 
-// ThisMachine looks around.
+// ThisMachine returns the description of this machine.
 func ThisMachine() Machine {
 	return Machine{Cores: runtime.NumCPU(), CPU: cpuModel(), Kernel: kernel(), Go: runtime.Version(),
 		OS: runtime.GOOS + "/" + runtime.GOARCH}
 }
 
-// String is one line.
+// String returns a description in one line.
 func (m Machine) String() string {
 	return fmt.Sprintf("%d cores (%s), %s, Linux %s, %s", m.Cores, m.CPU, m.OS, m.Kernel, m.Go)
 }
@@ -43,7 +43,7 @@ func cpuModel() string {
 	return "unknown"
 }
 
-// kernel is the version without the part that a builder appended.
+// kernel returns the kernel's version without the suffix of its distributor.
 func kernel() string {
 	data, err := os.ReadFile("/proc/sys/kernel/osrelease")
 	if err != nil {

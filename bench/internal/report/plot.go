@@ -12,16 +12,16 @@ import (
 	"github.com/goverse/goverse/bench/internal/sample"
 )
 
-// colours are told apart by people with any colour vision too.
+// colours can be distinguished with any colour vision.
 var colours = []color.Color{
 	color.RGBA{R: 0x00, G: 0x72, B: 0xb2, A: 0xff}, color.RGBA{R: 0xd5, G: 0x5e, A: 0xff},
 	color.RGBA{G: 0x9e, B: 0x73, A: 0xff}, color.RGBA{R: 0xcc, G: 0x79, B: 0xa7, A: 0xff},
 }
 
-// maxPoints of one line: a picture needs no more.
+// maxPoints limits the points of one line.
 const maxPoints = 300
 
-// save draws which share of the samples was done within which time.
+// save draws the cumulative distribution of each series.
 func (p Plot) save(path string) error {
 	pl := plot.New()
 	pl.Title.Text = p.Title

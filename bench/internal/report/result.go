@@ -1,10 +1,10 @@
-// Package report keeps what the benchmarks found: as raw samples, as tables, as
-// plots, and as the generated part of the documentation.
+// Package report stores the results of benchmarks: raw samples, tables, plots, and the generated part of the
+// documentation.
 //
 // # What is not promised
 //
-// Raw samples are capped per file; see [MaxRows]. The tables are computed from all
-// of them before.
+// Completeness of the raw samples: they are capped per file, see [MaxRows]. The tables are computed from all
+// samples.
 package report
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/goverse/goverse/bench/internal/sample"
 )
 
-// Verdict says what a row shows.
+// Verdict is the judgement of a row.
 type Verdict string
 
 // The verdicts.
@@ -27,7 +27,7 @@ const (
 	Context Verdict = "" // no target: a floor or a peer
 )
 
-// Judge is Met if ok.
+// Judge returns Met if ok is true, and Missed otherwise.
 func Judge(ok bool) Verdict {
 	if ok {
 		return Met
@@ -43,15 +43,15 @@ type Row struct {
 	Verdict  Verdict
 }
 
-// Plot is one picture: the distribution of some of a result's series.
+// Plot is one plot: the distributions of some series of a result.
 type Plot struct {
-	// Name is the file's, without its ending.
+	// Name is the file name without its extension.
 	Name   string
 	Title  string
 	Series []*sample.Series
 }
 
-// Result is what one benchmark found.
+// Result holds the results of one benchmark.
 type Result struct {
 	Target  string // "T2"
 	Title   string
@@ -65,11 +65,11 @@ type Result struct {
 	Series []*sample.Series `json:"-"`
 	Plots  []Plot           `json:"-"`
 	Curves []Curve          `json:"-"`
-	// Pictures are the files that Save wrote for Curves and Plots.
+	// Pictures names the files that Save wrote for Curves and Plots.
 	Pictures []string
 }
 
-// Row appends one line.
+// Row appends one row to the table.
 func (r *Result) Row(what, wanted, measured string, v Verdict) {
 	r.Rows = append(r.Rows, Row{What: what, Wanted: wanted, Measured: measured, Verdict: v})
 }
@@ -79,7 +79,7 @@ func (r *Result) Note(format string, args ...any) {
 	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
 }
 
-// Keep appends series to the raw samples and returns nothing.
+// Keep appends series to the raw samples.
 func (r *Result) Keep(series ...*sample.Series) { r.Series = append(r.Series, series...) }
 
 // Save writes the result, its samples and its plots into dir.
@@ -110,7 +110,7 @@ func (r *Result) Save(dir string) error {
 	return os.WriteFile(filepath.Join(dir, r.Target+".json"), append(data, '\n'), 0o644)
 }
 
-// Load reads the result of target from dir; nil if there is none.
+// Load reads the result of target from dir. It returns nil if there is none.
 func Load(dir, target string) (*Result, error) {
 	data, err := os.ReadFile(filepath.Join(dir, target+".json"))
 	if os.IsNotExist(err) {

@@ -11,9 +11,9 @@ import (
 
 const bareName = "bare transactions"
 
-// bareQueues is the least that a lock in etcd takes: a transaction to queue, a deletion to
-// leave, and for each client a standing watch that reports who was waited for and is gone. It has no
-// session, survives no fault, and each wanter has a key of its own: it is a floor, not a peer.
+// bareQueues returns the minimum of a lock in etcd: a transaction to queue, a deletion to leave, and a standing
+// watch per client that reports the deletions a waiter waits for. It has no session and survives no fault, and
+// each wanter has a key of its own. It is a floor, not a peer.
 func bareQueues(ctx context.Context, clients []*clientv3.Client) (library, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -47,13 +47,13 @@ func bareQueues(ctx context.Context, clients []*clientv3.Client) (library, error
 
 const barePrefix = "/bare/"
 
-// bareSide is one client's.
+// bareSide is one client's part of bareQueues.
 type bareSide struct {
 	client *clientv3.Client
 
 	mu      sync.Mutex
-	gone    map[string]int64         // when each key was last deleted
-	waiting map[string]chan struct{} // by whom is waited for
+	gone    map[string]int64         // the revision of each key's last deletion
+	waiting map[string]chan struct{} // by the key waited for
 }
 
 func (s *bareSide) follow(events clientv3.WatchChan) {
@@ -74,7 +74,7 @@ func (s *bareSide) follow(events clientv3.WatchChan) {
 	}
 }
 
-// lock queues, and waits until the one that was last before is gone.
+// lock queues a key and waits until the key before it is deleted.
 func (s *bareSide) lock(ctx context.Context, prefix, key string) error {
 	resp, err := s.client.Txn(ctx).Then(clientv3.OpPut(key, ""),
 		clientv3.OpGet(prefix, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend),

@@ -12,7 +12,7 @@ import (
 	"github.com/goverse/goverse/bench/internal/reexec"
 )
 
-// spinners are processes of one busy thread each that keep the machine's cores busy.
+// spinners are processes with one busy thread each, which together keep all cores busy.
 type spinners struct {
 	processes []*reexec.Process
 	before    cpuTimes
@@ -45,13 +45,13 @@ func (s *spinners) stop() error {
 	return errors.Join(errs...)
 }
 
-// idle is the share of the cores' time, since the start, in which nothing ran.
+// idle returns the fraction of the cores' time since the start in which they were idle.
 func (s *spinners) idle() (float64, error) {
 	now, err := readCPU()
 	return (now.idle - s.before.idle) / (now.all - s.before.all), err
 }
 
-// cpuTimes are the kernel's, of all cores, in its own unit.
+// cpuTimes holds the kernel's times of all cores, in the kernel's unit.
 type cpuTimes struct{ idle, all float64 }
 
 func readCPU() (t cpuTimes, err error) {
@@ -64,8 +64,8 @@ func readCPU() (t cpuTimes, err error) {
 	if err != nil {
 		return t, err
 	}
-	// cpu user nice system idle iowait irq softirq steal, and two that are counted in
-	// user and nice too.
+	// The fields are: cpu user nice system idle iowait irq softirq steal, and two that are already included in
+	// user and nice.
 	fields := strings.Fields(line)
 	if len(fields) < 9 || fields[0] != "cpu" {
 		return t, fmt.Errorf("/proc/stat begins with %q", line)

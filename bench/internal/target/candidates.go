@@ -17,17 +17,17 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// queueTTL is long, so that the renewals of a thousand candidates, which a
-// graceful handover does not wait for, are few.
+// queueTTL is long, so that a thousand candidates send few renewals. A graceful handover does not wait for an
+// expiry.
 const queueTTL = 60 * time.Second
 
-// candidate is one LeaderElection with a mirror (that is: a watch) and a session
-// of its own, as a process of its own has.
+// candidate is one LeaderElection with a mirror (and so a watch) and a session of its own, as in a separate
+// process.
 type candidate struct {
 	election *leaderelection.LeaderElection
 	mirror   *watchcache.Mirror
 	address  string
-	stop     context.CancelFunc // of the session
+	stop     context.CancelFunc // ends the session
 	stopRest context.CancelFunc
 	kept     chan struct{}
 	wg       sync.WaitGroup
@@ -59,7 +59,7 @@ func newCandidate(ctx context.Context, client *clientv3.Client, prefix, address 
 		defer close(c.kept)
 		select {
 		case <-c.mirror.Ready():
-			_ = keeper.Run(keeperCtx) // without Register it only ends with its context
+			_ = keeper.Run(keeperCtx) // without Register it ends only with its context
 		case <-keeperCtx.Done():
 		}
 	}()
@@ -69,7 +69,7 @@ func newCandidate(ctx context.Context, client *clientv3.Client, prefix, address 
 	return c, nil
 }
 
-// close leaves the queue, as long as ctx lets it try, and joins everything.
+// close leaves the queue, if ctx permits, and waits for all goroutines.
 func (c *candidate) close(ctx context.Context) error {
 	err := c.election.Stop(ctx)
 	c.stop()
@@ -79,14 +79,14 @@ func (c *candidate) close(ctx context.Context) error {
 	return err
 }
 
-// armed is a candidate that is waited for: at receives the instant at which its
-// function in Lead was entered, IsLeader being true.
+// armed is a candidate that is expected to lead. The channel at receives the time at which its function in Lead
+// was entered while IsLeader was true.
 type armed struct {
 	at     chan time.Time
 	failed chan error
 }
 
-// arm waits, in a goroutine, for c to lead.
+// arm waits for c to lead, in a goroutine.
 func (c *candidate) arm(ctx context.Context) armed {
 	a := armed{at: make(chan time.Time, 1), failed: make(chan error, 1)}
 	go func() { // ends with ctx at the latest
@@ -116,7 +116,7 @@ func (a armed) wait(ctx context.Context) (time.Time, error) {
 	}
 }
 
-// line is the queue: its head leads.
+// line is the queue of candidates; its first one leads.
 type line []*candidate
 
 // newLine starts n candidates over the given connections.
@@ -133,9 +133,8 @@ func newLine(ctx context.Context, clients []*clientv3.Client, prefix string, n i
 	return l, err
 }
 
-// handOver makes the head resign and returns how long it took, from the call of
-// Resign, until the next one led. The old head is at the tail then, and every
-// candidate has seen that.
+// handOver makes the leader resign and returns the time from the call of Resign until the next candidate led.
+// It returns after the former leader is at the end of the queue and every candidate has seen that.
 func (l line) handOver(ctx context.Context) (time.Duration, error) {
 	old, next := l[0], l[1]
 	token := int64(0)
@@ -143,7 +142,7 @@ func (l line) handOver(ctx context.Context) (time.Duration, error) {
 		token = t.Token()
 	}
 	waiting := next.arm(ctx)
-	rest(ctx, pause) // it waits by now
+	rest(ctx, pause) // by now it waits
 	started := time.Now()
 	if err := old.election.Resign(ctx); err != nil {
 		return 0, err
@@ -170,8 +169,8 @@ func (l line) handOver(ctx context.Context) (time.Duration, error) {
 	return at.Sub(started), nil
 }
 
-// close joins everything and leaves the keys to etcd, which ends next: if each of a
-// thousand left the queue in order, all the others would follow that.
+// close ends all candidates and leaves their keys in etcd, which ends next: if a thousand candidates left the
+// queue in order, all the others would have to follow each deletion.
 func (l line) close() error {
 	for _, c := range l {
 		c.stopRest()

@@ -19,33 +19,34 @@ import (
 )
 
 const (
-	// plenty is a budget for moves that no benchmark uses up: its nodes come and go more
-	// often than anybody's should.
+	// plenty is a budget for moves that no benchmark uses up. Nodes come and go more often here than in
+	// practice.
 	plenty = 1 << 30
-	// straggling is for how long writes are counted after all shards are served: longer than
+	// straggling is the time for which writes are still counted after all shards are served. It is longer than
 	// the longest pause between two reports.
 	straggling = 300 * time.Millisecond
-	// changeTimeout bounds one change, its counting included.
+	// changeTimeout limits one change, including the counting.
 	changeTimeout = time.Minute
-	// fanSamples are taken of the floor.
+	// fanSamples is the number of samples of the floor.
 	fanSamples = 30
 )
 
-// change is one way in which the members change, measured a few times.
+// change holds the measurements of one kind of change of the members.
 type change struct {
 	name string
-	// maps is how many follow from one at most.
+	// maps limits the maps that follow from one change.
 	maps int
-	// leaves says that who loses shards is gone right after: its report is not waited for.
+	// leaves reports that the node which loses shards ends right after, so its report is not awaited.
 	leaves bool
-	// Of all times: the shards' keys as a bare watch showed them, and what had to be.
+	// These hold an entry for each change: the writes of the shards' keys that a bare watch saw, and the fewest
+	// moves possible.
 	seen           []dealings
 	fewest         []int
 	served         *sample.Series // from the call until all shards are served
 	counted, bared []etcdproc.Tally
 }
 
-// changes are those of a cluster of one size.
+// changes holds all kinds of changes of a cluster of one size.
 type changes struct {
 	nodes                                       int
 	bootstrap, alone, join, stop, stopLead, die *change
@@ -73,20 +74,18 @@ func (c *changes) all() []*change {
 	return []*change{c.bootstrap, c.alone, c.join, c.stop, c.stopLead, c.die, c.dieLead}
 }
 
-// testbed is a fleet whose members change, beside a bare watch of what is written about the
-// shards.
+// testbed is a fleet with changing members and a bare watch of the keys of the shards.
 type testbed struct {
 	process *etcdproc.Process
 	client  *clientv3.Client
 	keys    state.Keys
 	fleet   *fleet.Fleet
-	lookout *fleet.Lookout // nil: sharding is off
-	shards  *sharding.Map  // as it was before the next change
+	lookout *fleet.Lookout // nil if sharding is off
+	shards  *sharding.Map  // the map before the next change
 }
 
-// run makes all changes, with shards and with sharding off: the difference of the two is
-// what the shards cost. Clusters start that often, and one of each kind then sees the other
-// changes.
+// run makes all changes, with shards and with sharding off; the difference is the cost of the shards. It starts
+// each kind of cluster `starts` times, and makes the other changes in one cluster of each kind.
 func (c *changes) run(ctx context.Context, env Env, starts, rounds int) error {
 	for i := range starts {
 		for _, arm := range []struct {
@@ -114,12 +113,12 @@ func (c *changes) run(ctx context.Context, env Env, starts, rounds int) error {
 			}
 		}
 	}
-	c.bootstrap.bared = c.alone.bared // there is no map to wait for
+	c.bootstrap.bared = c.alone.bared // without shards there is no map to wait for
 	return nil
 }
 
-// live starts a fleet, which is the change called first, makes rounds of the others, stops
-// it, and sees that nothing is left.
+// live starts a fleet, which is the change first, makes rounds of the other changes, stops the fleet, and
+// checks that nothing is left.
 func (c *changes) live(ctx context.Context, p *etcdproc.Process, s cluster.Sharding, first *change, rounds int) error {
 	own, err := fleet.Connect(ctx, p.Endpoint, 2)
 	if err != nil {
@@ -143,7 +142,7 @@ func (c *changes) live(ctx context.Context, p *etcdproc.Process, s cluster.Shard
 	if err == nil && rounds > 0 {
 		err = c.rounds(ctx, t, rounds)
 	}
-	if err != nil { // only that is of interest: etcd ends next
+	if err != nil { // report only this error: etcd ends next
 		_ = t.fleet.Crash()
 		_ = t.fleet.Stop(ctx)
 		return err
@@ -162,7 +161,7 @@ func (c *changes) live(ctx context.Context, p *etcdproc.Process, s cluster.Shard
 	return fleet.NothingAtEtcd(patient, p, t.client)
 }
 
-// rounds makes the other changes n times. The floor goes before them where there are shards.
+// rounds makes the other changes n times. If there are shards, it measures the floor first.
 func (c *changes) rounds(ctx context.Context, t *testbed, n int) error {
 	if t.shards != nil {
 		if err := c.fan(ctx, t); err != nil {
@@ -191,7 +190,7 @@ func (c *changes) rounds(ctx context.Context, t *testbed, n int) error {
 	return nil
 }
 
-// replace makes one node go, which is one change, and another one join, which is the next.
+// replace ends one node, which is one change, and adds another one, which is the next.
 func (c *changes) replace(ctx context.Context, t *testbed, out *change, old *fleet.Node,
 	end func(*fleet.Node) (func() error, error)) error {
 	var join func() error
@@ -211,8 +210,8 @@ func (c *changes) replace(ctx context.Context, t *testbed, out *change, old *fle
 	})
 }
 
-// make makes one change and counts until all shards are served again, or with sharding off
-// until all nodes agree, and for a while after that.
+// make makes one change. It counts until all shards are served again, or, with sharding off, until all nodes
+// agree, and for the time straggling after that.
 func (t *testbed) make(ctx context.Context, c *change, do func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
@@ -266,8 +265,8 @@ func (t *testbed) make(ctx context.Context, c *change, do func() error) error {
 	return nil
 }
 
-// fan measures the floor: what a bare client needs for one put that is as long as the map,
-// until as many bare watchers as there are nodes have it.
+// fan measures the floor: the time from a bare client's put of a value as long as the map until as many bare
+// watchers as there are nodes have received it.
 func (c *changes) fan(ctx context.Context, t *testbed) error {
 	clients, closeAll, err := dial(ctx, t.process.Endpoint, fleet.Connections(c.nodes))
 	if err != nil {

@@ -13,14 +13,14 @@ import (
 
 const (
 	contendedGoal = 1.5
-	// sides is over how many sessions the contenders are spread: as many processes.
+	// sides is the number of sessions that the contenders are spread over, like as many processes.
 	sides = 2
-	// courtesy is how long one holds a lock for the others to notice that it is taken, where who
-	// gave it back would else have it again before them.
+	// courtesy is the time for which a contender holds a lock, so that the others notice that it is taken.
+	// Otherwise the contender that released it would often take it again before them.
 	courtesy = 2 * time.Millisecond
 )
 
-// contended measures the handover of one lock that several want all the time.
+// contended measures the handover of one lock under constant contention.
 func contended(ctx context.Context, env Env, r *report.Result) error {
 	servers, closeServers, err := withServers(ctx)
 	if err != nil {
@@ -66,7 +66,7 @@ func contended(ctx context.Context, env Env, r *report.Result) error {
 	return nil
 }
 
-// rival is what was measured of one library.
+// rival holds the measurements of one library.
 type rival struct {
 	library
 	all              []mutual
@@ -119,7 +119,7 @@ func contend(ctx context.Context, p *etcdproc.Process, servers []library, conten
 				return nil, fmt.Errorf("%s: %w", arm.name, err)
 			}
 			if round == 0 {
-				continue // it warms up
+				continue // the first round warms up
 			}
 			arm.rates.Values = append(arm.rates.Values, rate)
 			for _, d := range took {

@@ -6,22 +6,22 @@ import (
 	"time"
 )
 
-// contest is what the lock guards that all want, if it works.
+// contest is the state that the contested lock guards.
 type contest struct {
 	mu       sync.Mutex
-	changed  *sync.Cond // another one holds it, or it is over
-	n        int        // handovers wanted
-	last     int        // who held it last
-	released time.Time  // when that one began to give it back
+	changed  *sync.Cond // signals that another contender holds it, or that it is over
+	n        int        // number of handovers to measure
+	last     int        // the last holder
+	released time.Time  // when the last holder began to release
 	took     []time.Duration
 	locks    int
 	failed   bool
 }
 
-// over is true when it was handed over often enough. The mutex is held.
+// over reports whether there were enough handovers, or a failure. The caller holds mu.
 func (c *contest) over() bool { return c.failed || len(c.took) >= c.n }
 
-// holds counts who has the lock now.
+// holds records that the contender has acquired the lock.
 func (c *contest) holds(who int, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -46,7 +46,8 @@ func (c *contest) fails() {
 	c.changed.Broadcast()
 }
 
-// again reports whether who held it wants it again; after another one if it is polite.
+// again reports whether the contender should acquire the lock again. If polite, it first waits until another
+// one has held it.
 func (c *contest) again(who int, polite bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,9 +57,9 @@ func (c *contest) again(who int, polite bool) bool {
 	return !c.over()
 }
 
-// handoversOf has all want one lock, again and again, until it was handed to another that often,
-// and returns how long each handover took, and how often it was taken in a second. With courtesy
-// each holds it for so long, and then lets another one go first.
+// handoversOf has all contenders acquire one lock repeatedly until it was handed over n times. It returns the
+// durations of the handovers and the acquisitions per second. With courtesy, each contender holds the lock for
+// that time and then lets another one go first.
 func handoversOf(all []mutual, n int, courtesy time.Duration) ([]time.Duration, float64, error) {
 	c := &contest{n: n, last: -1}
 	c.changed = sync.NewCond(&c.mu)

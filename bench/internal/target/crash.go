@@ -16,7 +16,7 @@ const (
 	killP99Goal    = 300.0 // ms
 )
 
-// crash kills leaders' processes, of ours and of the peer's.
+// crash kills the processes of leaders, of Goverse and of the peer.
 func crash(ctx context.Context, env Env, r *report.Result) error {
 	g, err := buildGoversed(ctx)
 	if err != nil {
@@ -108,7 +108,7 @@ func tellKills(r *report.Result, idle, busy *killings, peer *sample.Series, busy
 		Series: []*sample.Series{idle.next, busy.next, peer, idle.socket}})
 }
 
-// tellPhases says what the time was spent on, each counted from the signal.
+// tellPhases reports the phases of a failover, each measured from the signal.
 func tellPhases(r *report.Result, prefix string, k *killings) {
 	for _, phase := range []struct {
 		what string
@@ -122,7 +122,7 @@ func tellPhases(r *report.Result, prefix string, k *killings) {
 	}
 }
 
-// tellHarm says what came to those who were not killed.
+// tellHarm reports the effects on processes that were not killed.
 func tellHarm(r *report.Result, prefix string, k *killings) {
 	r.Row(prefix+"living members removed", "0", fmt.Sprintf("%d; %d accusations of living ones, %d refuted",
 		k.hurt.removed, k.hurt.accused, k.refutations),

@@ -19,10 +19,10 @@ import (
 	"github.com/goverse/goverse/bench/internal/sample"
 )
 
-// busyGap is between two kills while the cores are busy.
+// busyGap is the time between two kills while the cores are busy.
 const busyGap = 3 * time.Second
 
-// killings is what a series of kills showed.
+// killings holds the results of a series of kills.
 type killings struct {
 	name                                    string
 	next, socket, accused, removed, unknown *sample.Series
@@ -30,7 +30,7 @@ type killings struct {
 	refutations                             int64
 	hurt                                    injuries
 	spinners                                int
-	idle                                    float64 // share of the cores' time
+	idle                                    float64 // fraction of the cores' time
 }
 
 func newKillings(name string) *killings {
@@ -39,7 +39,7 @@ func newKillings(name string) *killings {
 		removed: sample.Millis(name + ": removed"), unknown: sample.Millis(name + ": may have led before")}
 }
 
-// harmed reports whether anything came to a process that was not killed.
+// harmed reports whether a process that was not killed suffered anything.
 func (k *killings) harmed() bool {
 	return k.hurt != injuries{} || k.outOfTurn+k.usurped > 0 || k.refutations > 0
 }
@@ -48,19 +48,19 @@ func (i injuries) since(before injuries) injuries {
 	return injuries{i.accused - before.accused, i.removed - before.removed, i.unqueued - before.unqueued}
 }
 
-// crashes is a trio and what watches it.
+// crashes is a trio of nodes with its observers.
 type crashes struct {
-	name    string // of the target, for the log
+	name    string // name of the target, for the log
 	env     Env
 	client  *clientv3.Client
 	trio    *trio
 	witness *witness
 	harmed  bool
-	leader  *member // of the last round
+	leader  *member // the leader of the last round
 	token   int64
 }
 
-// with runs f beside a trio that is whole, and stops that.
+// with starts a trio, runs f, and stops the trio.
 func (c *crashes) with(ctx context.Context, g *goversed, p *etcdproc.Process, f func() error) (err error) {
 	clients, closeAll, err := dial(ctx, p.Endpoint, 1)
 	if err != nil {
@@ -76,7 +76,7 @@ func (c *crashes) with(ctx context.Context, g *goversed, p *etcdproc.Process, f 
 	if err == nil {
 		err = f()
 	}
-	c.witness.close() // before they leave
+	c.witness.close() // before the nodes leave
 	err = errors.Join(err, c.trio.stop(ctx))
 	warnings := c.trio.warnings()
 	for _, line := range slices.Sorted(maps.Keys(warnings)) {
@@ -90,7 +90,7 @@ func (c *crashes) with(ctx context.Context, g *goversed, p *etcdproc.Process, f 
 	return err
 }
 
-// keepLogs writes what the nodes said, a process after the other.
+// keepLogs writes the nodes' logs into a file, one process after the other.
 func (c *crashes) keepLogs() (path string, err error) {
 	dir, err := os.MkdirTemp("", "goverse-bench-"+c.name+"-")
 	if err != nil {
@@ -100,8 +100,8 @@ func (c *crashes) keepLogs() (path string, err error) {
 	return path, os.WriteFile(path, []byte(strings.Join(c.trio.logs, "\n")), 0o644)
 }
 
-// plant shows that the witness sees what must not happen: it deletes the leader's node
-// key. It returns what the witness has counted then.
+// plant checks that the witness detects forbidden events: it deletes the leader's node key. It returns the
+// witness's counts after that.
 func (c *crashes) plant(ctx context.Context) (injuries, error) {
 	ctx, cancel := context.WithTimeout(ctx, settling)
 	defer cancel()
@@ -128,10 +128,10 @@ func (c *crashes) plant(ctx context.Context) (injuries, error) {
 	}
 }
 
-// usurped reports whether another one leads than when the last round ended.
+// usurped reports whether the leader has changed since the end of the last round.
 func (c *crashes) usurped(queue []*member) bool { return queue[0] != c.leader }
 
-// kill is one round.
+// kill runs one round.
 func (c *crashes) kill(ctx context.Context, k *killings, pause time.Duration) error {
 	if _, err := c.trio.settled(ctx); err != nil {
 		return err
@@ -200,7 +200,7 @@ func (c *crashes) kill(ctx context.Context, k *killings, pause time.Duration) er
 	return c.trio.start(old)
 }
 
-// refutations are those that these members made since their start.
+// refutations returns the sum of the members' refutations since their start.
 func refutations(ctx context.Context, members []*member) (sum int64, err error) {
 	for _, m := range members {
 		st, err := m.status(ctx)
@@ -212,7 +212,7 @@ func refutations(ctx context.Context, members []*member) (sum int64, err error) 
 	return sum, nil
 }
 
-// whileBusy kills on for that long while nothing of the cores' time is left over.
+// whileBusy kills leaders for the given time while spinners keep all cores busy.
 func (c *crashes) whileBusy(ctx context.Context, k *killings, span time.Duration) (err error) {
 	c.env.Log(c.name+": leaders are killed for %v while the cores are busy", span)
 	if _, err := c.trio.settled(ctx); err != nil {
@@ -226,7 +226,7 @@ func (c *crashes) whileBusy(ctx context.Context, k *killings, span time.Duration
 	k.spinners = len(s.processes)
 	end := time.Now().Add(span)
 	for at := time.Now(); time.Now().Before(end); at = at.Add(busyGap) {
-		// At a random instant of each gap.
+		// Kill at a random time within each gap.
 		if err := c.kill(ctx, k, max(time.Until(at.Add(rand.N(busyGap))), pause)); err != nil {
 			return err
 		}

@@ -18,18 +18,18 @@ import (
 	"github.com/goverse/goverse/clustertest/fault"
 )
 
-// sampling is how often IsLeader is asked on both nodes.
+// sampling is the interval at which IsLeader is called on both nodes.
 const sampling = time.Millisecond
 
-// faultKind is one way to be cut off, and by when the next one must lead.
+// faultKind is one kind of network fault, with the limit for the time to the next leader.
 type faultKind struct {
 	name  string
-	lost  fault.Direction // of what passes between a node and etcd
+	lost  fault.Direction // direction of the dropped packets between a node and etcd
 	limit func(ttl time.Duration) time.Duration
 	rule  string
 }
 
-// cutOff cuts leaders off from an etcd that is well, and so the peer's.
+// cutOff disconnects leaders, of Goverse and of the peer, from a healthy etcd.
 func cutOff(ctx context.Context, env Env, r *report.Result) error {
 	ttl := time.Duration(env.pick(10, 2)) * time.Second
 	kinds := []faultKind{
@@ -58,7 +58,7 @@ func cutOff(ctx context.Context, env Env, r *report.Result) error {
 	})
 }
 
-// cut is what one run saw.
+// cut holds the results of one run.
 type cut struct {
 	toNext, distance         time.Duration
 	overlaps                 int
@@ -114,7 +114,7 @@ func cutMany(ctx context.Context, p *etcdproc.Process, kind faultKind, plot stri
 
 func seconds(millis float64) string { return fmt.Sprintf("%.2f s", millis/1000) }
 
-// cutOne is one pair of ours and one of the peer's, cut at the same instant.
+// cutOne runs one pair of Goverse nodes and one of the peer, and cuts both off at the same time.
 func cutOne(ctx context.Context, endpoint, prefix string, lost fault.Direction, ttl time.Duration) (c cut, err error) {
 	rel, err := fault.NewRelay(endpoint)
 	if err != nil {
@@ -127,7 +127,7 @@ func cutOne(ctx context.Context, endpoint, prefix string, lost fault.Direction, 
 		return c, err
 	}
 	defer func() { err = errors.Join(err, stopNode(ctx, old)) }()
-	defer func() { err = errors.Join(err, rel.Heal()) }() // before it is stopped
+	defer func() { err = errors.Join(err, rel.Heal()) }() // before the node is stopped
 	if err := awaitLead(ctx, old); err != nil {
 		return c, err
 	}
@@ -156,7 +156,7 @@ func cutOne(ctx context.Context, endpoint, prefix string, lost fault.Direction, 
 	return c, errors.Join(err, <-peerDone)
 }
 
-// followPair asks both until the old one has said no and the next one yes.
+// followPair polls both nodes until the next one leads, and for a second more.
 func followPair(ctx context.Context, old, next *cluster.Cluster, started time.Time, c *cut) error {
 	tick := time.NewTicker(sampling)
 	defer tick.Stop()
@@ -164,7 +164,7 @@ func followPair(ctx context.Context, old, next *cluster.Cluster, started time.Ti
 	var lastOld, firstNext time.Time
 	for firstNext.IsZero() || time.Since(firstNext) < time.Second {
 		before := time.Now()
-		// In this order: both can only be true if both are at this instant.
+		// In this order both can be true only if both nodes lead at the time between the calls.
 		isNext := nextManager.IsLeader()
 		isOld := oldManager.IsLeader()
 		if isOld {
@@ -186,7 +186,7 @@ func followPair(ctx context.Context, old, next *cluster.Cluster, started time.Ti
 	return nil
 }
 
-// peerPair is two contenders of the peer's, the leader behind a relay.
+// peerPair is two contenders of the peer; the leader is behind a relay.
 type peerPair struct {
 	relay     *fault.Relay
 	clients   []*clientv3.Client
@@ -234,7 +234,7 @@ func newPeerPair(ctx context.Context, endpoint, prefix string, ttl int) (p *peer
 	return p, nil
 }
 
-// follow waits for both the next one's win and the old one's Done.
+// follow waits for the next one to win and for the old one's Done.
 func (p *peerPair) follow(ctx context.Context, started time.Time, c *cut) error {
 	done := make(chan time.Time, 1)
 	go func() { // ends with ctx at the latest

@@ -11,22 +11,19 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// dealings are the writes to the shards' keys in some time, read from a bare watch and not
-// from who made them.
+// dealings counts the writes of the shards' keys in a period, as seen by a bare watch and not by the writers.
 type dealings struct {
-	// maps are the shard maps that were written, and moved how many shards they gave to
-	// another owner, all together.
+	// maps counts the shard maps written; moved counts the shards to which they assigned another owner.
 	maps, moved int
-	// reports are those that were written about what was released, and losing is how many
-	// there have to be: for each map one of every member that it takes shards from. further
-	// are those that a member made about the same map as its last one: batches of stragglers.
+	// reports counts the reports of releases. losing is the number required: for each map, one report of every
+	// member that loses shards by it. further counts the additional reports of a member about the same map, for
+	// batches of stragglers.
 	reports, further, losing int
 	// last is the newest map.
 	last *sharding.Map
 }
 
-// readDealings reads events in their order; before is the map at their beginning, nil if
-// there was none.
+// readDealings evaluates events in order. before is the map before the first event, or nil if there was none.
 func readDealings(keys state.Keys, before *sharding.Map, events []fleet.Sighting) (dealings, error) {
 	d := dealings{last: before}
 	about := map[string]int64{} // generation of a member's newest report
@@ -59,7 +56,7 @@ func readDealings(keys state.Keys, before *sharding.Map, events []fleet.Sighting
 	return d, nil
 }
 
-// moved is how many shards have another owner in now than in before, which may be nil.
+// moved returns the number of shards with another owner in now than in before, which may be nil.
 func moved(before, now *sharding.Map) int {
 	n := 0
 	for shard := range now.Shards() {
@@ -77,7 +74,7 @@ func moved(before, now *sharding.Map) int {
 	return n
 }
 
-// losing are the members from which m itself takes shards, not a map before it.
+// losing returns the members that lose shards by m itself, not by an earlier map.
 func losing(m *sharding.Map) []sharding.Owner {
 	var out []sharding.Owner
 	for move := range m.Moves() {
@@ -88,7 +85,7 @@ func losing(m *sharding.Map) []sharding.Owner {
 	return out
 }
 
-// spread is by how many shards the loads of m's owners differ at most.
+// spread returns the largest difference between the loads of m's owners, in shards.
 func spread(m *sharding.Map) int {
 	least, most := m.Shards(), 0
 	for _, l := range m.Loads() {
@@ -97,11 +94,11 @@ func spread(m *sharding.Map) int {
 	return most - least
 }
 
-// fewest is how many shards have to move at least from before, which may be nil, so that
-// takers of equal weight, and nobody else, own all of them and their loads differ by one at
-// most. Each taker has the quotient then, and as many as the remainder have one more. Who
-// has more than its part loses that; all that is nobody's, or of somebody who is no taker,
-// moves too. It is least if those have one more who have more than the quotient already.
+// fewest returns the smallest number of shards that must move from before, which may be nil, so that takers of
+// equal weight own all shards and their loads differ by at most one. Then each taker has the quotient, and as
+// many takers as the remainder have one more. A taker with more than its part loses the excess. All shards
+// without an owner, or with an owner that is not a taker, move too. The number is smallest if the takers that
+// already exceed the quotient keep one more.
 func fewest(before *sharding.Map, shards int, takers []sharding.Owner) int {
 	loads, orphans := make([]int, len(takers)), shards
 	if before != nil {

@@ -25,11 +25,11 @@ const (
 	writeGoal = 10
 )
 
-// leaderLine is a plain line of `goversed dev` that names a leader, as in
-// "0.116s  127.0.0.1:29402 leads (term 3), the first leader".
+// leaderLine matches a plain line of `goversed dev` that names a leader, for example "0.116s  127.0.0.1:29402
+// leads (term 3), the first leader".
 var leaderLine = regexp.MustCompile(`^\s*[0-9.]+s\s+\S+:[0-9]+ leads\b`)
 
-// Others tell where etcd is, that all shards are served, and that the end has come, as in
+// The other patterns match the lines with etcd's address, with all shards served, and at the end:
 //
 //	etcd at 127.0.0.1:30764, 3 node processes under /goverse with a TTL of 10s
 //	 1.173s  all 8192 shards are served, 6.0 ms later
@@ -40,11 +40,11 @@ var (
 	stoppingLine = regexp.MustCompile(`^\s*[0-9.]+s\s.*, stopping$`)
 )
 
-// devRun is what one `goversed dev` said, and when.
+// devRun holds the times of the lines that one `goversed dev` printed.
 type devRun struct {
 	mu                sync.Mutex
 	etcd              string
-	led, served, even time.Time // even: when all shards were served the last time before the end
+	led, served, even time.Time // even: when all shards were last served before the end
 	stopping          bool
 }
 
@@ -70,8 +70,8 @@ func (d *devRun) says(line string) {
 	}
 }
 
-// startDev measures `goversed dev`, from the start of its process: embedded etcd, three
-// node processes, a leader, and the shards.
+// startDev measures `goversed dev` from the start of its process: embedded etcd, three node processes, a
+// leader, and the shards.
 func startDev(ctx context.Context, env Env, r *report.Result) error {
 	g, err := buildGoversed(ctx)
 	if err != nil {
@@ -130,8 +130,8 @@ func startDev(ctx context.Context, env Env, r *report.Result) error {
 	return nil
 }
 
-// dealt is how often the shards' keys were written since they were created: they lie where
-// a cluster has just dealt them out evenly, and nobody has left it.
+// dealt returns the number of writes of the shards' keys since they were created. It returns an error unless
+// the shards are assigned evenly to all nodes.
 func dealt(ctx context.Context, etcd string) (writes int, err error) {
 	if etcd == "" {
 		return 0, errors.New("goversed dev did not say where its etcd is")

@@ -16,41 +16,41 @@ import (
 )
 
 const (
-	// failoverTimeout bounds one failover, its measuring included.
+	// failoverTimeout limits one failover, including its measurement.
 	failoverTimeout = time.Minute
-	// settle goes before one: who queued last sends a Range request more after all
+	// settle is the pause before a failover: the node that queued last sends one more Range request after all
 	// others have seen it.
 	settle = 100 * time.Millisecond
 )
 
-// arena is a fleet that agrees, and what measures its failovers.
+// arena is a fleet in agreement, with the tools that measure its failovers.
 type arena struct {
 	process   *etcdproc.Process
-	client    *clientv3.Client // neither a node's nor the lookout's
+	client    *clientv3.Client // not shared with a node or the lookout
 	keys      state.Keys
 	fleet     *fleet.Fleet
 	agreement *fleet.Agreement
 	lookout   *fleet.Lookout
-	newest    *fleet.Node // who queued last; nil at first
+	newest    *fleet.Node // the node that queued last; nil at first
 }
 
-// failover is what one showed.
+// failover holds the results of one failover.
 type failover struct {
-	// agreed is from when the leader's key was known to be gone, by the bare watch or
-	// by a node, whichever was first, until the last node named the next leader.
+	// agreed is the time from the first evidence, at the bare watch or at a node, that the leader's key is
+	// gone, until the last node names the next leader.
 	agreed time.Duration
-	// whole is the same from the call that made the leader go.
+	// whole is the time from the call that ends the leader until the last node names the next one.
 	whole time.Duration
-	// observed are the Range requests at etcd that were neither the next leader's nor
-	// of who queued last.
+	// observed counts the Range requests at etcd that were sent neither by the next leader nor by the node that
+	// queued last.
 	observed float64
-	// tally is what etcd did until all had seen all that followed from it.
+	// tally holds etcd's counts until all nodes have seen all consequences.
 	tally etcdproc.Tally
-	// cpu is the processor time that this process used meanwhile.
+	// cpu is the processor time of this process in that period.
 	cpu time.Duration
 }
 
-// stop makes the leader stop gracefully; a new node takes its place afterwards.
+// stop makes the leader stop gracefully. Afterwards a new node takes its place.
 func (a *arena) stop(ctx context.Context) (failover, error) {
 	ctx, cancel := context.WithTimeout(ctx, failoverTimeout)
 	defer cancel()
@@ -69,8 +69,8 @@ func (a *arena) stop(ctx context.Context) (failover, error) {
 	return f, a.fleet.AwaitAgreement(ctx)
 }
 
-// revoke revokes the leader's lease, as if it had crashed: it is mute meanwhile. It
-// registers anew and queues at the tail afterwards.
+// revoke revokes the leader's lease while the leader is muted, as if it had crashed. Afterwards the node
+// registers again and queues at the end.
 func (a *arena) revoke(ctx context.Context) (failover, error) {
 	ctx, cancel := context.WithTimeout(ctx, failoverTimeout)
 	defer cancel()
@@ -94,8 +94,7 @@ func (a *arena) revoke(ctx context.Context) (failover, error) {
 	return f, nil
 }
 
-// measure makes the leader go. What does that also says by which event all of it is
-// over.
+// measure measures the failover caused by do, which also returns a match for the last event that belongs to it.
 func (a *arena) measure(ctx context.Context, do func(old *fleet.Node) (over func(*clientv3.Event) bool, err error)) (
 	f failover, old *fleet.Node, err error) {
 	old = a.fleet.Leader()
@@ -143,7 +142,7 @@ func (a *arena) measure(ctx context.Context, do func(old *fleet.Node) (over func
 	return f, old, err
 }
 
-// ranges are the Range requests that were sent by next and by who queued last.
+// ranges returns the number of Range requests sent by next and by the node that queued last.
 func (a *arena) ranges(next *fleet.Node) int64 {
 	n := next.Ranges()
 	if a.newest != nil && a.newest != next {

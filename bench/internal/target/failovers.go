@@ -15,22 +15,22 @@ import (
 )
 
 const (
-	// failoverSamples are taken of each kind and size.
+	// failoverSamples is the number of samples of each kind and size.
 	failoverSamples = 30
-	// collectEvery so many rounds the heap is collected.
+	// collectEvery is the number of rounds between two garbage collections.
 	collectEvery = 10
 )
 
-// arm is one way in which leaders go.
+// arm holds the results for one way in which leaders end.
 type arm struct {
 	agreed, whole *sample.Series
-	observed      float64 // the most in one failover
+	observed      float64 // the largest number in one failover
 	tally         etcdproc.Tally
 	cpu           time.Duration
 }
 
-// failovers makes n leaders stop and revokes the leases of as many, in turns, and
-// between them removes a key that as many bare watchers watch.
+// failovers makes n leaders stop and revokes the leases of n others, in turns. Between them it removes a key
+// that as many bare watchers watch.
 func (s *population) failovers(ctx context.Context, p *etcdproc.Process, client *clientv3.Client, f *fleet.Fleet,
 	n int) error {
 	keys, err := state.NewKeys("/goverse")
@@ -59,8 +59,8 @@ func (s *population) failovers(ctx context.Context, p *etcdproc.Process, client 
 	defer lookout.Close()
 	agreement := fleet.Follow(f.Nodes...)
 	defer agreement.Close()
-	// The heap holds what would be in as many processes, and collecting it takes both
-	// cores for longer than a failover takes. So it waits for its turn.
+	// The heap holds the data of many processes, and its collection occupies both cores for longer than a
+	// failover. So it runs only between rounds.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	a := &arena{process: p, client: client, keys: keys, fleet: f, agreement: agreement, lookout: lookout}
 	for i := range n + 1 { // the first round warms up
@@ -98,8 +98,8 @@ func (s *population) failovers(ctx context.Context, p *etcdproc.Process, client 
 	return nil
 }
 
-// add takes one failover, and off it what etcd does while nothing happens: much of
-// its processor time then goes into telling its counters.
+// add records one failover, less etcd's work without load: much of its processor time then goes into serving
+// its metrics.
 func (a *arm) add(f failover, idle etcdproc.Tally) {
 	f.tally.CPU -= idle.CPU
 	a.agreed.Add(f.agreed)

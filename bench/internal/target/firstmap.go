@@ -12,9 +12,9 @@ import (
 	"github.com/goverse/goverse/cluster/shard"
 )
 
-// dealing measures what it takes to deal the shards out: to compute it, and to tell it.
+// dealing measures the assignment of the shards: computing it and distributing it.
 func dealing(ctx context.Context, env Env, r *report.Result) error {
-	// The heaps of a hundred nodes are one here; collecting it stops all of them.
+	// One heap holds the data of a hundred nodes; its collection stops all of them.
 	defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
 	w, rounds := newWalk(), env.pick(planRounds, 20)
 	env.Log("T10: %d rounds of plans", rounds)
@@ -113,7 +113,7 @@ func (c *changes) report(r *report.Result) {
 		r.Row(ch.name, wanted, fmt.Sprintf("%s maps (max %d), %s reports, %s of stragglers: average of %d", each(sum.maps),
 			most, each(sum.reports), each(sum.further), len(ch.seen)),
 			report.Judge(exact))
-		if ch.maps == 1 { // what an earlier map moved already is not in the least of a later one
+		if ch.maps == 1 { // the minimum of a later map ignores the moves of an earlier one
 			r.Row("… shards moved", "the fewest: "+each(needed), fmt.Sprintf("%s; spread %d", each(sum.moved), widest),
 				report.Judge(sum.moved == needed && widest <= 1))
 		}
@@ -132,7 +132,7 @@ func (c *changes) report(r *report.Result) {
 	r.Keep(c.floor)
 }
 
-// average is the mean of each count.
+// average returns the mean of each count.
 func average(all []etcdproc.Tally) (mean etcdproc.Tally) {
 	for _, t := range all {
 		mean.Add(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/goverse/goverse/bench/internal/sample"
 )
 
-// floors measures etcd and the disk under it, with one bare client.
+// floors measures etcd and its disk with one bare client.
 func floors(ctx context.Context, env Env, r *report.Result) error {
 	return withEtcd(func(p *etcdproc.Process) error {
 		clients, closeAll, err := dial(ctx, p.Endpoint, 1)
@@ -74,7 +74,7 @@ func floors(ctx context.Context, env Env, r *report.Result) error {
 	})
 }
 
-// bareTxn is the transaction that others are counted in.
+// bareTxn commits the transaction that serves as a unit for others.
 func bareTxn(ctx context.Context, c *clientv3.Client) error {
 	_, err := c.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision("/probe/none"), "=", 0)).
 		Then(clientv3.OpPut("/probe/txn", "127.0.0.1:47001")).Commit()
@@ -89,7 +89,7 @@ func timed(f func() error) func() (time.Duration, error) {
 	}
 }
 
-// disk is a file beside which etcd's own lies.
+// disk is a file on the same disk as etcd's files.
 type disk struct {
 	dir  string
 	file *os.File

@@ -17,10 +17,10 @@ import (
 	"github.com/goverse/goverse/internal/child"
 )
 
-// goversed is the daemon, built from the sources beside this module.
+// goversed is the daemon, built from the sources next to this module.
 type goversed struct {
 	dir, path string
-	starter   *child.Starter // so that none is left behind if this process dies
+	starter   *child.Starter // ends the daemons if this process dies
 }
 
 func buildGoversed(ctx context.Context) (*goversed, error) {
@@ -42,7 +42,7 @@ func buildGoversed(ctx context.Context) (*goversed, error) {
 	return g, nil
 }
 
-// remove goes after the end of all that it ran.
+// remove removes the binary. All daemons must have ended.
 func (g *goversed) remove() {
 	g.starter.Close()
 	_ = os.RemoveAll(g.dir)
@@ -52,11 +52,11 @@ func (g *goversed) remove() {
 type daemon struct {
 	cmd    *exec.Cmd
 	wg     sync.WaitGroup
-	ended  chan struct{} // closed when its output has ended
+	ended  chan struct{} // closed at the end of its output
 	errors bytes.Buffer
 }
 
-// run starts goversed and gives every line of its output to say.
+// run starts goversed and calls say with every line of its output.
 func (g *goversed) run(say func(line string), args ...string) (*daemon, error) {
 	d := &daemon{cmd: exec.Command(g.path, args...), ended: make(chan struct{})}
 	d.cmd.Dir = g.dir
@@ -65,7 +65,7 @@ func (g *goversed) run(say func(line string), args ...string) (*daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	// In a group of its own, to end with it whatever it started.
+	// The process group lets kill end its child processes, too.
 	if err := g.starter.Start(d.cmd); err != nil {
 		return nil, fmt.Errorf("start goversed: %w", err)
 	}
@@ -79,7 +79,7 @@ func (g *goversed) run(say func(line string), args ...string) (*daemon, error) {
 	return d, nil
 }
 
-// wait is for a goversed that ends by itself; when ctx ends first, it is killed.
+// wait waits for goversed to end by itself; when ctx ends first, wait kills it.
 func (d *daemon) wait(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, d.kill)
 	defer stop()
@@ -91,9 +91,9 @@ func (d *daemon) wait(ctx context.Context) error {
 	return nil
 }
 
-// stop asks it to stop gracefully and waits.
+// stop asks goversed to stop gracefully and waits.
 func (d *daemon) stop(ctx context.Context) error {
-	_ = d.cmd.Process.Signal(syscall.SIGTERM) // if it has ended already, wait says why
+	_ = d.cmd.Process.Signal(syscall.SIGTERM) // if it has ended already, wait returns the reason
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	return d.wait(ctx)
@@ -101,7 +101,7 @@ func (d *daemon) stop(ctx context.Context) error {
 
 func (d *daemon) kill() { _ = syscall.Kill(-d.cmd.Process.Pid, syscall.SIGKILL) }
 
-// memory is a value of the process's status file in MiB: VmRSS, RssAnon.
+// memory returns a field of the process's status file, such as VmRSS or RssAnon, in MiB.
 func (d *daemon) memory(field string) (float64, error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.cmd.Process.Pid))
 	if err != nil {

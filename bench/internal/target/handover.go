@@ -15,20 +15,18 @@ import (
 
 const (
 	handoverP50, handoverP99 = 1.3, 3.0
-	// maxConns is over how many connections the candidates of one queue, and as
-	// many bare watchers, are spread.
+	// maxConns limits the connections of the candidates of one queue, and of as many bare watchers.
 	maxConns = 100
 	// gcPercent is GOGC while all candidates and watchers share one heap.
 	gcPercent = 400
-	// unfresh is how long the peer's candidate must have waited so that etcd has
-	// caught up with its watch: etcd looks every 100 ms.
+	// unfresh is the time that the peer's candidate must have waited for etcd to have caught up with its watch,
+	// which etcd does every 100 ms.
 	unfresh = 150 * time.Millisecond
 )
 
-// handover measures queues of several lengths, and a queue whose next one has
-// only just joined.
+// handover measures queues of several lengths, and a queue with a next candidate that has only just joined.
 func handover(ctx context.Context, env Env, r *report.Result) error {
-	// The heaps of a thousand nodes are one here; collecting it stops all of them.
+	// One heap holds the data of a thousand nodes; its collection stops all of them.
 	defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
 	sizes := []struct{ candidates, samples int }{
 		{2, env.pick(400, 5)}, {100, env.pick(600, 5)}, {env.pick(1000, 200), env.pick(200, 3)},
@@ -65,7 +63,7 @@ func handover(ctx context.Context, env Env, r *report.Result) error {
 	return nil
 }
 
-// samples are the three arms of one queue.
+// samples holds the three arms of one queue.
 type samples struct {
 	name                   string
 	ours, floor, peer, age *sample.Series
@@ -77,7 +75,7 @@ func newSamples(name string) *samples {
 		peer:  sample.Millis("concurrency.Election, " + name), age: sample.Millis("age of the next one")}
 }
 
-// standing measures a queue that has been standing for a while.
+// standing measures a queue in which all candidates have waited for a while.
 func (q *samples) standing(ctx context.Context, p *etcdproc.Process, candidates, n int) (err error) {
 	clients, closeAll, err := dial(ctx, p.Endpoint, min(candidates, maxConns))
 	if err != nil {
@@ -131,7 +129,7 @@ func (q *samples) standing(ctx context.Context, p *etcdproc.Process, candidates,
 	return nil
 }
 
-// warmUp samples are thrown away.
+// warmUp is the number of first samples to discard.
 const warmUp = 3
 
 func (q *samples) removal(ctx context.Context, w *watchers, chosen int) (time.Duration, error) {
@@ -142,8 +140,8 @@ func (q *samples) removal(ctx context.Context, w *watchers, chosen int) (time.Du
 	return w.remove(ctx, chosen)
 }
 
-// fresh measures handovers to one that has joined a moment ago: the leader resigns
-// as soon as the new one is queued.
+// fresh measures handovers to a candidate that has just joined: the leader resigns as soon as the new candidate
+// is queued.
 func (q *samples) fresh(ctx context.Context, p *etcdproc.Process, n int) (err error) {
 	clients, closeAll, err := dial(ctx, p.Endpoint, 2)
 	if err != nil {
@@ -187,7 +185,7 @@ func (q *samples) fresh(ctx context.Context, p *etcdproc.Process, n int) (err er
 		if err != nil {
 			return err
 		}
-		// Or each round would end at the same place in etcd's 100 ms.
+		// Otherwise each round would end at the same point of etcd's 100 ms cycle.
 		rest(ctx, rand.N(100*time.Millisecond))
 		if err := others.join(ctx, i); err != nil {
 			return err

@@ -16,10 +16,10 @@ import (
 	"github.com/goverse/goverse/internal/leasequeue/elections"
 )
 
-// heldGoal is how much of the heap one of them may take.
+// heldGoal limits the heap of each lock or election, in bytes.
 const heldGoal = 2048
 
-// held measures what elections and locks cost while they are held, many in one process.
+// held measures the cost of many elections and locks while one process holds them.
 func held(ctx context.Context, env Env, r *report.Result) error {
 	n := env.pick(10000, 200)
 	return withEtcd(func(p *etcdproc.Process) error {
@@ -87,7 +87,7 @@ func held(ctx context.Context, env Env, r *report.Result) error {
 	})
 }
 
-// heldByPeers measures the same of the peers' locks, on as few connections as will do.
+// heldByPeers measures the same for the peers' locks, on as few connections as possible.
 func heldByPeers(ctx context.Context, n int, r *report.Result) error {
 	servers, closeServers, err := withServers(ctx)
 	if err != nil {
@@ -146,7 +146,7 @@ func holdElections(ctx context.Context, l *locker, n int) ([]*elections.Election
 		}
 	}
 	for _, e := range out {
-		if _, err := e.WaitForLeader(ctx); err != nil { // it knows its queue, too
+		if _, err := e.WaitForLeader(ctx); err != nil { // also waits until it has read its queue
 			return nil, err
 		}
 	}
@@ -156,20 +156,20 @@ func holdElections(ctx context.Context, l *locker, n int) ([]*elections.Election
 func heap() uint64 {
 	var m runtime.MemStats
 	runtime.GC()
-	runtime.GC() // what finalizers released
+	runtime.GC() // collects the memory that finalizers released
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
 }
 
-// leased is on how many leases how many keys stand.
+// leased returns the number of keys with a lease, and the number of their leases.
 func leased(ctx context.Context, c *clientv3.Client) (leases, keys int, err error) {
-	resp, err := c.Get(ctx, "/goverse/", clientv3.WithPrefix()) // keys alone would come without their leases
+	resp, err := c.Get(ctx, "/goverse/", clientv3.WithPrefix()) // a keys-only read would omit the leases
 	if err != nil {
 		return 0, 0, err
 	}
 	on := map[int64]bool{}
 	for _, kv := range resp.Kvs {
-		if !strings.HasPrefix(string(kv.Key), "/goverse/events/") { // those stand on none
+		if !strings.HasPrefix(string(kv.Key), "/goverse/events/") { // events have no lease
 			on[kv.Lease] = true
 			keys++
 		}

@@ -18,15 +18,15 @@ const (
 	residentGoal = 40.0 // MiB
 )
 
-// counters of etcd's that tell of writes, and what they count.
+// writeCounters lists etcd's counters of writes, with descriptions.
 var writeCounters = []struct{ metric, what string }{
 	{"etcd_mvcc_put_total", "puts"},
 	{"etcd_mvcc_delete_total", "deletes"},
 	{"etcd_server_proposals_applied_total", "entries of etcd's log (writes, grants and revocations)"},
 }
 
-// idle counts what three nodes that have nothing to do ask of etcd, and what
-// memory one takes. The nodes are processes, as goversed runs them.
+// idle counts the requests of three idle nodes at etcd and measures the memory of one. The nodes are goversed
+// processes.
 func idle(ctx context.Context, env Env, r *report.Result) error {
 	g, err := buildGoversed(ctx)
 	if err != nil {
@@ -51,7 +51,7 @@ func idle(ctx context.Context, env Env, r *report.Result) error {
 		if err := awaitQueue(ctx, clients[0], idleNodes); err != nil {
 			return err
 		}
-		rest(ctx, time.Second) // the last node writes down what it is
+		rest(ctx, time.Second) // the last node writes its record
 		span := time.Duration(env.pick(60, 5)) * time.Second
 		env.Log("T15: %d idle nodes for %v", idleNodes, span)
 		if err := countIdle(ctx, p, clients[0], span, r); err != nil {
@@ -61,7 +61,7 @@ func idle(ctx context.Context, env Env, r *report.Result) error {
 	})
 }
 
-// awaitQueue waits until n candidates queue under the default prefix.
+// awaitQueue waits until n candidates are queued under the default prefix.
 func awaitQueue(ctx context.Context, c *clientv3.Client, n int64) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()

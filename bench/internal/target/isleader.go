@@ -17,16 +17,16 @@ import (
 
 const isLeaderRatio = 1.5
 
-// initTesting gives testing.Benchmark the flags that it reads.
+// initTesting registers the flags that testing.Benchmark reads.
 var initTesting = sync.OnceFunc(testing.Init)
 
-// What the compiler must not optimise away.
+// The sinks keep the compiler from optimising the calls away.
 var (
 	sinkBool bool
 	sinkTime time.Time
 )
 
-// isLeader measures IsLeader on a node that leads, and time.Now in turns with it.
+// isLeader measures IsLeader on a leading node and, in turns with it, time.Now.
 func isLeader(ctx context.Context, env Env, r *report.Result) error {
 	initTesting()
 	benchtime := "500ms"

@@ -17,9 +17,9 @@ import (
 	"github.com/goverse/goverse/bench/internal/sample"
 )
 
-// killPeers kills n leaders of concurrency.Election, each in a process of its own and
-// at a random instant of the renewal cycle, all within a third of the TTL. The times
-// are from the signal to the return of the next one's Campaign.
+// killPeers kills n leaders of concurrency.Election within a third of the TTL, each in a process of its own and
+// at a random time of its renewal cycle. It returns the times from the signal until the next candidate's
+// Campaign returned.
 func killPeers(ctx context.Context, p *etcdproc.Process, n int, ttl time.Duration) (*sample.Series, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*ttl+30*time.Second)
 	defer cancel()
@@ -70,7 +70,7 @@ type win struct {
 	err error
 }
 
-// campaignNext returns when the campaign's key is in the queue.
+// campaignNext starts a campaign and returns when its key is in the queue.
 func campaignNext(ctx context.Context, client *clientv3.Client, prefix string, ttl int) (<-chan win, error) {
 	s, err := concurrency.NewSession(client, concurrency.WithTTL(ttl))
 	if err != nil {

@@ -17,23 +17,23 @@ import (
 	"github.com/goverse/goverse/internal/test/pgserver"
 )
 
-// library is a way to take locks: ours, or a peer's.
+// library is one implementation of locks: that of Goverse or of a peer.
 type library struct {
 	name string
-	// absent is why it cannot be measured here; the rest is not set then, but for close.
+	// absent is the reason that it cannot be measured here. If it is set, only name and close are.
 	absent error
-	// wanter is the i-th who wants the lock of that name, for one goroutine.
+	// wanter returns the i-th contender for the named lock, for use by one goroutine.
 	wanter func(ctx context.Context, name string, i int) (mutual, error)
-	// many is one process that takes many locks and holds them all until end.
+	// many returns a process that takes many locks and holds them all until end.
 	many func(ctx context.Context) (hold func(name string) error, end func(), err error)
-	// barges: who gives a lock back can have it again before those who wait have noticed.
+	// barges reports that a contender that releases a lock can acquire it again before the waiting ones notice.
 	barges bool
-	// slow: a handover takes so long that fewer have to do.
+	// slow reports that a handover takes so long that fewer samples must suffice.
 	slow  bool
 	close func()
 }
 
-// mutual is one lock as somebody takes it and gives it back.
+// mutual is a lock as used by one contender.
 type mutual struct {
 	lock   func() error
 	unlock func() error
@@ -46,7 +46,7 @@ func (m mutual) pair() error {
 	return m.unlock()
 }
 
-// wanters are the first n who want that lock.
+// wanters returns the first n contenders for the locks that which selects.
 func (l library) wanters(ctx context.Context, n int, which func(i int) (name string, who int)) ([]mutual, error) {
 	all := make([]mutual, n)
 	for i := range all {
@@ -59,21 +59,21 @@ func (l library) wanters(ctx context.Context, n int, which func(i int) (name str
 	return all, nil
 }
 
-// each: a lock for everybody.
+// each selects a lock of its own for every contender.
 func each(i int) (string, int) { return fmt.Sprintf("lock %d", i), 0 }
 
-// one: a lock for all.
+// one selects the same lock for all contenders.
 func one(i int) (string, int) { return "one", i }
 
 const (
 	oursName    = "goverse"
 	mutexesName = "concurrency.Mutex"
 
-	// peersNote stands where the peers have been described before.
+	// peersNote is the note for tables with peers that were described before.
 	peersNote = "The peers are those of T6, with the same options."
 )
 
-// ours is as many processes as there are clients.
+// ours returns Goverse's locks, with one process per client.
 func ours(ctx context.Context, clients []*clientv3.Client) (library, error) {
 	var all []*locker
 	closeAll := func() {
@@ -101,7 +101,7 @@ func ours(ctx context.Context, clients []*clientv3.Client) (library, error) {
 	}}, nil
 }
 
-// mutexes are concurrency's. All who want the same lock need a session each.
+// mutexes returns the mutexes of package concurrency. Contenders for the same lock need a session each.
 func mutexes(clients []*clientv3.Client) library {
 	var sessions []*concurrency.Session
 	return library{
@@ -125,7 +125,7 @@ func mutexes(clients []*clientv3.Client) library {
 	}
 }
 
-// inEtcd are ours, one process a client, and concurrency's mutexes, over as many connections.
+// inEtcd returns Goverse's locks, one process per client, and concurrency's mutexes, over as many connections.
 func inEtcd(ctx context.Context, mine, theirs []*clientv3.Client) ([]library, func(), error) {
 	l, err := ours(ctx, mine)
 	if err != nil {
@@ -135,8 +135,8 @@ func inEtcd(ctx context.Context, mine, theirs []*clientv3.Client) ([]library, fu
 	return []library{l, m}, func() { l.close(); m.close() }, nil
 }
 
-// withServers are the peers with a server of their own, each of which is started here. What is
-// not installed is absent, or an error if it is required.
+// withServers returns the peers with servers of their own, which it starts. A server that is not installed
+// makes its peer absent, or is an error if it is required.
 func withServers(ctx context.Context) (all []library, closeAll func(), err error) {
 	closeAll = func() {
 		for _, l := range all {
@@ -167,12 +167,12 @@ func withServers(ctx context.Context) (all []library, closeAll func(), err error
 	return all, closeAll, nil
 }
 
-// present are those that can be measured.
+// present returns the libraries that can be measured.
 func present(all []library) []library {
 	return slices.DeleteFunc(slices.Clone(all), func(l library) bool { return l.absent != nil })
 }
 
-// sayAbsent says in the table what was not measured, and why.
+// sayAbsent adds rows for the libraries that were not measured, with the reasons.
 func sayAbsent(all []library, r *report.Result) {
 	for _, l := range all {
 		if l.absent != nil {
@@ -190,7 +190,7 @@ func heldUntilNow(held bool) error {
 	return nil
 }
 
-// numbered is a lock's name as the number that some have instead.
+// numbered converts a lock's name to a number, for implementations that need one.
 func numbered(name string) int64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(name)) // never fails

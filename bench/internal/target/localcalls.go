@@ -22,22 +22,22 @@ const (
 	localGoal     = 600.0 // ns, one caller
 	localManyGoal = 2e6   // calls a second
 	localCallers  = 64
-	// localFor and localBriefly are how long one round of one arm lasts.
+	// localFor and localBriefly are the durations of one round of one arm.
 	localFor, localBriefly = 500 * time.Millisecond, 10 * time.Millisecond
-	// localBatch is how many calls are made between two looks at the clock.
+	// localBatch is the number of calls between two readings of the clock.
 	localBatch = 128
 
 	protoactorName = "protoactor-go"
 )
 
-// localArm is one way to have a request answered within the process. call is made by the i-th of the callers, to an
-// answerer of its own.
+// localArm is one way to get a response within the process. The i-th caller uses call, which calls a responder
+// of its own.
 type localArm struct {
 	name     string
 	ours     bool
 	call     func(i int, request *probepb.AddRequest) (*probepb.AddResponse, error)
-	one, all *sample.Series // one caller; all
-	allocs   float64        // of a call
+	one, all *sample.Series // with one caller, with all callers
+	allocs   float64        // per call
 }
 
 func newLocalArm(name string, ours bool,
@@ -46,7 +46,7 @@ func newLocalArm(name string, ours bool,
 		all: &sample.Series{Name: fmt.Sprintf("%s, %d callers", name, localCallers), Unit: "calls/s"}}
 }
 
-// localCalls measures calls of objects on the node itself, in turns with their peer and their floor.
+// localCalls measures calls of objects on the local node, in turns with a peer and the floor.
 func localCalls(ctx context.Context, env Env, r *report.Result) error {
 	lasts := localFor
 	if env.Quick {
@@ -79,7 +79,7 @@ func localCalls(ctx context.Context, env Env, r *report.Result) error {
 		for round := range rounds + 1 {
 			for _, arm := range arms {
 				rest(ctx, pause)
-				if err := arm.measure(lasts, round > 0); err != nil { // the first one warms up
+				if err := arm.measure(lasts, round > 0); err != nil { // the first round warms up
 					return fmt.Errorf("%s: %w", arm.name, err)
 				}
 			}
@@ -104,7 +104,7 @@ func localCalls(ctx context.Context, env Env, r *report.Result) error {
 	})
 }
 
-// withContext are calls of objects.
+// withContext returns a function that calls objects with ctx.
 func withContext(ctx context.Context,
 	clients []probepb.ProbeClient) func(int, *probepb.AddRequest) (*probepb.AddResponse, error) {
 	return func(i int, request *probepb.AddRequest) (*probepb.AddResponse, error) {
@@ -112,7 +112,7 @@ func withContext(ctx context.Context,
 	}
 }
 
-// localActors are requests to actors.
+// localActors returns a function that sends requests to actors.
 func localActors() (call func(int, *probepb.AddRequest) (*probepb.AddResponse, error), end func()) {
 	system, pids := callproc.NewActors(), []*actor.PID(nil)
 	for range localCallers {
@@ -122,13 +122,13 @@ func localActors() (call func(int, *probepb.AddRequest) (*probepb.AddResponse, e
 			return callproc.Ask[*probepb.AddResponse](system, pids[i], request)
 		}, func() {
 			for _, pid := range pids {
-				_ = system.Root.StopFuture(pid).Wait() // nothing is left to be done where it fails
+				_ = system.Root.StopFuture(pid).Wait() // a failure leaves nothing to do
 			}
 			system.Shutdown()
 		}
 }
 
-// overChannels is the least: another goroutine that answers.
+// overChannels returns the floor: another goroutine that responds.
 func overChannels() (call func(int, *probepb.AddRequest) (*probepb.AddResponse, error), end func()) {
 	var wg sync.WaitGroup
 	requests, replies := make([]chan *probepb.AddRequest, localCallers), make([]chan *probepb.AddResponse, localCallers)
@@ -153,7 +153,7 @@ func overChannels() (call func(int, *probepb.AddRequest) (*probepb.AddResponse, 
 		}
 }
 
-// measure takes one round, with one caller and with all.
+// measure runs one round, with one caller and with all callers.
 func (a *localArm) measure(lasts time.Duration, keep bool) error {
 	one, err := a.rate(1, lasts)
 	if err != nil {
@@ -168,7 +168,7 @@ func (a *localArm) measure(lasts time.Duration, keep bool) error {
 	return nil
 }
 
-// count counts a call's allocations, of which the few of the node's own work are rounded off.
+// count counts the allocations of a call. AllocsPerRun rounds off the few of the node's own work.
 func (a *localArm) count() error {
 	var failed error
 	a.allocs = testing.AllocsPerRun(1000, func() {
@@ -179,7 +179,7 @@ func (a *localArm) count() error {
 	return failed
 }
 
-// rate is how many calls a second so many callers make.
+// rate returns the calls per second of the given number of callers.
 func (a *localArm) rate(callers int, lasts time.Duration) (float64, error) {
 	batches, err := perSecond(callers, lasts, func(i int) error {
 		var last int64

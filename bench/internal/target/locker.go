@@ -15,10 +15,10 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// lockTTL is that of the sessions that locks stand on, ours and the peer's.
+// lockTTL is the TTL of the sessions that hold locks, of Goverse and of the peer.
 const lockTTL = 10 * time.Second
 
-// locker is one process's locks and named elections, on a session of its own.
+// locker has one process's locks and named elections, on a session of its own.
 type locker struct {
 	locks     *etcdlock.Etcd
 	elections *elections.Elections
@@ -26,7 +26,7 @@ type locker struct {
 	wg        sync.WaitGroup
 }
 
-// newLocker returns when there is a session; end it with close.
+// newLocker returns when the session is open. The caller must call close.
 func newLocker(ctx context.Context, client *clientv3.Client, address string) (*locker, error) {
 	keys, err := state.NewKeys("/goverse")
 	if err != nil {
@@ -64,7 +64,7 @@ func (l *locker) close() {
 	l.wg.Wait()
 }
 
-// pair takes a lock and gives it back.
+// pair acquires a lock and releases it.
 func (l *locker) pair(ctx context.Context, name string) error {
 	h, err := l.locks.Acquire(ctx, name)
 	if err != nil {

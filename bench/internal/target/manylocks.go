@@ -14,11 +14,11 @@ import (
 
 const (
 	manyGoal = 4.0
-	// manyFor and manyBriefly are how long one round of one arm lasts.
+	// manyFor and manyBriefly are the durations of one round of one arm.
 	manyFor, manyBriefly = time.Second, 50 * time.Millisecond
 )
 
-// many measures locks of distinct names, taken by many goroutines at once.
+// many measures locks with distinct names, taken by many goroutines concurrently.
 func many(ctx context.Context, env Env, r *report.Result) error {
 	lasts := manyFor
 	if env.Quick {
@@ -68,8 +68,8 @@ func many(ctx context.Context, env Env, r *report.Result) error {
 	return nil
 }
 
-// rounds has each library's locks taken for a while, in turns, and returns how often in a second,
-// ours first and then concurrency's.
+// rounds takes each library's locks for a period, in turns. It returns the pairs per second, first for Goverse,
+// then for package concurrency, then for the servers.
 func rounds(ctx context.Context, p *etcdproc.Process, servers []library, goroutines, n int,
 	lasts time.Duration) ([]*sample.Series, error) {
 	clients, closeAll, err := dial(ctx, p.Endpoint, 3)
@@ -114,7 +114,7 @@ func rounds(ctx context.Context, p *etcdproc.Process, servers []library, gorouti
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", s.Name, err)
 			}
-			if round > 0 { // the first one warms up
+			if round > 0 { // the first round warms up
 				s.Values = append(s.Values, v)
 			}
 		}
@@ -122,8 +122,8 @@ func rounds(ctx context.Context, p *etcdproc.Process, servers []library, gorouti
 	return rates, held.unlock()
 }
 
-// perSecond has goroutines do something again and again for a while, and returns how often
-// they did it in a second, all together.
+// perSecond runs do repeatedly in several goroutines for a period, and returns the total number of calls per
+// second.
 func perSecond(goroutines int, lasts time.Duration, do func(i int) error) (float64, error) {
 	var wg sync.WaitGroup
 	began, counts, errs := time.Now(), make([]int, goroutines), make([]error, goroutines)

@@ -23,12 +23,12 @@ const (
 	window = time.Second
 )
 
-// handoffs is what joins, or stops, showed.
+// handoffs holds the results of joins or of stops.
 type handoffs struct {
 	name         string
-	pauses, done *sample.Series // of shards; until all were served by who owns them
-	moved        []int          // each time
-	more         int            // pauses than shards that moved
+	pauses, done *sample.Series // of shards; until their owners served all of them
+	moved        []int          // by round
+	more         int            // number of pauses beyond the shards that moved
 }
 
 func newHandoffs(name string) *handoffs {
@@ -45,10 +45,10 @@ func (h *handoffs) add(took time.Duration, pauses []time.Duration, moved int) {
 	h.more += len(pauses) - moved
 }
 
-// couple is two nodes, or three.
+// couple is a cluster of two or three nodes.
 type couple struct {
 	cfg     cluster.Config
-	nodes   []*cluster.Cluster // the oldest first, which leads
+	nodes   []*cluster.Cluster // oldest first; that one leads
 	sampler *sampler
 	bare    *watchers
 
@@ -56,7 +56,7 @@ type couple struct {
 	floor                *sample.Series
 }
 
-// moving lets a third node come to two, and one of them go, again and again.
+// moving repeatedly adds a third node to two, and stops one of the three.
 func moving(ctx context.Context, env Env, r *report.Result) error {
 	c := &couple{sampler: newSampler(shard.DefaultCount), join: newHandoffs("a third node joins two"),
 		stop:     newHandoffs("a follower of three stops"),
@@ -101,7 +101,7 @@ func (c *couple) run(ctx context.Context, env Env, p *etcdproc.Process, cycles i
 		if err := c.comes(ctx); err != nil {
 			return fmt.Errorf("a third node joins: %w", err)
 		}
-		out, at := c.stop, 1+i/2%2 // of the followers the older and the newer one in turns
+		out, at := c.stop, 1+i/2%2 // the older and the newer follower in turns
 		if i%2 == 1 {
 			out, at = c.stopLead, 0
 		}
@@ -165,16 +165,15 @@ func (c *couple) goes(ctx context.Context, out *handoffs, at int) error {
 
 func (c *couple) shards() *sharding.Map { return inspect.Snapshot(c.nodes[0]).ShardMap.Map }
 
-// settle waits until every shard is served by who owns it, the nodes own an even share
-// each, and all of them see that; it returns the pauses until then.
+// settle waits until the owner of every shard serves it, the nodes own even shares, and all of them see that.
+// It returns the pauses until then.
 func (c *couple) settle(ctx context.Context) ([]time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, settling)
 	defer cancel()
 	return c.sampler.await(ctx, c.even)
 }
 
-// even returns each shard's owner, and false if the nodes do not agree or their shares are
-// not even.
+// even returns each shard's owner, and false if the nodes do not agree or their shares are uneven.
 func (c *couple) even() (owners []server, ok bool) {
 	var written int64
 	of := map[sharding.Owner]server{}

@@ -35,7 +35,7 @@ func stopNode(ctx context.Context, c *cluster.Cluster) error {
 	return c.Stop(ctx)
 }
 
-// awaitLead waits until c itself leads.
+// awaitLead waits until c leads.
 func awaitLead(ctx context.Context, c *cluster.Cluster) error {
 	sub := inspect.Election(c).Subscribe()
 	defer sub.Close()

@@ -12,7 +12,7 @@ import (
 
 const orphanedGoal = 300.0 // ms
 
-// orphan kills owners' processes, leaders and followers in turns.
+// orphan kills the processes of shard owners, leaders and followers in turns.
 func orphan(ctx context.Context, env Env, r *report.Result) error {
 	g, err := buildGoversed(ctx)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/goverse/goverse/internal/sharding"
 )
 
-// bereft is what kills of one kind of owners showed. The phases follow each other.
+// bereft holds the results of kills of one kind of owner. The phases follow each other.
 type bereft struct {
 	name                                string
 	served, removed, dealt, taken, late *sample.Series
@@ -31,17 +31,17 @@ func newBereft(who string) *bereft {
 		late: sample.Millis(who + " was killed: may have been served before")}
 }
 
-// orphans is a trio whose owners are killed.
+// orphans is a trio of nodes with kills of shard owners.
 type orphans struct {
 	crashes
 	lookout          *fleet.Lookout
 	bare             *watchers
-	shards           *sharding.Map // as it was before a kill
+	shards           *sharding.Map // the map before a kill
 	leader, follower *bereft
 	floor            *sample.Series
 
-	maps            int // the most that were written after a kill
-	moved, orphaned int // shards: by those maps, and of those who were killed
+	maps            int // the largest number written after a kill
+	moved, orphaned int // numbers of shards: moved by those maps, and owned by the killed nodes
 	expired         int // leases
 	hurt            injuries
 }
@@ -52,14 +52,14 @@ func newOrphans(env Env) *orphans {
 		floor:    sample.Millis("a put as long as the map sent to two bare watchers")}
 }
 
-// part is what a node says of the shards, as far as it is of interest here.
+// part is the relevant part of a node's answer about the shards.
 type part struct {
 	Held       httpapi.Held `json:"held"`
 	Generation int64        `json:"generation"`
 	OpenMoves  int          `json:"open_moves"`
 }
 
-// run kills the leader and a follower in turns, n owners in all.
+// run kills n owners, the leader and a follower in turns.
 func (o *orphans) run(ctx context.Context, p *etcdproc.Process, n int) error {
 	clients, closeAll, err := dial(ctx, p.Endpoint, 3)
 	if err != nil {
@@ -93,8 +93,7 @@ func (o *orphans) run(ctx context.Context, p *etcdproc.Process, n int) error {
 	return err
 }
 
-// even waits until the trio is whole and each of it serves its share, and returns its
-// queue.
+// even waits until all three nodes run and each serves its share. It returns them in the order of the queue.
 func (o *orphans) even(ctx context.Context) ([]*member, error) {
 	ctx, cancel := context.WithTimeout(ctx, settling)
 	defer cancel()
@@ -131,7 +130,7 @@ func (o *orphans) uneven(ctx context.Context) error {
 	return nil
 }
 
-// kill is one round: it kills who has that place in the queue.
+// kill runs one round: it kills the node at the given place in the queue.
 func (o *orphans) kill(ctx context.Context, a *bereft, place int) error {
 	if _, err := o.even(ctx); err != nil {
 		return err
@@ -181,9 +180,9 @@ func (o *orphans) kill(ctx context.Context, a *bereft, place int) error {
 	return o.trio.start(old)
 }
 
-// rescue waits until the survivors serve what the next map gives them. It returns when the
-// bare watch showed that map, when the last of them said so, and how much earlier that may
-// have been true.
+// rescue waits until the survivors serve the shards that the next map assigns to them. It returns the time at
+// which the bare watch showed that map, the time of the last survivor's confirmation, and how much earlier that
+// survivor may already have served all of its shards.
 func (o *orphans) rescue(ctx context.Context, victim *life,
 	survivors []*member) (dealt, last time.Time, late time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, settling)
@@ -211,7 +210,7 @@ func (o *orphans) rescue(ctx context.Context, victim *life,
 	}
 	answers := make(chan answer)
 	for _, m := range survivors {
-		go func() { // joined below
+		go func() { // received below
 			at, late, err := m.awaitServing(ctx, next, event.At)
 			answers <- answer{at, late, err}
 		}()
@@ -227,8 +226,8 @@ func (o *orphans) rescue(ctx context.Context, victim *life,
 	return event.At, last, late, errors.Join(errs...)
 }
 
-// awaitServing asks m until it serves all that next gives it, and returns when it said so
-// and since when that may have been so. At since it was not.
+// awaitServing polls m until it serves all shards that next assigns to it. It returns the time of the
+// confirmation, and how much earlier it may already have been true. It was not true at the time since.
 func (m *member) awaitServing(ctx context.Context, next *sharding.Map,
 	since time.Time) (at time.Time, late time.Duration, err error) {
 	wanted := 0
@@ -261,7 +260,7 @@ func owned(m *sharding.Map, by sharding.Owner) int {
 	return 0
 }
 
-// count reads what was written since the kill.
+// count evaluates the writes since the kill.
 func (o *orphans) count(ctx context.Context, victim *life) error {
 	events, err := o.lookout.Seen(ctx)
 	if err != nil {
@@ -277,7 +276,7 @@ func (o *orphans) count(ctx context.Context, victim *life) error {
 	return nil
 }
 
-// measureFloor takes one sample, and the map as it stands before a kill.
+// measureFloor takes one sample of the floor and records the map before a kill.
 func (o *orphans) measureFloor(ctx context.Context) error {
 	resp, err := o.client.Get(ctx, o.witness.keys.ShardMap())
 	if err != nil {

@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	// paperNodes is the size that is only computed.
+	// paperNodes is the number of nodes for which costs are only computed.
 	paperNodes = 10_000.0
-	// paperTTL is the default, in seconds; a session renews every third of it.
+	// paperTTL is the default TTL in seconds; a session renews after each third of it.
 	paperTTL = 10.0
-	// writesPerNode are made by a node that stops (its draining mark, its resignation,
-	// the revocation) and by one that starts (its record and its candidacy).
+	// writesPerNode is the sum of the writes of a stopping node (its draining mark, its resignation, the
+	// revocation) and of a starting node (its record and its candidacy).
 	writesPerNode = 5
 )
 
-// renew makes n renewals as a node makes them, one after the other: each is followed
-// by a read of the two keys that a candidate's session stands on.
+// renew makes n renewals like a node, one after the other. Each is followed by a read of the two keys on the
+// session of a candidate.
 func renew(ctx context.Context, p *etcdproc.Process, n int) (etcdproc.Tally, error) {
 	clients, closeAll, err := dial(ctx, p.Endpoint, 1)
 	if err != nil {
@@ -54,7 +54,7 @@ func renew(ctx context.Context, p *etcdproc.Process, n int) (etcdproc.Tally, err
 	})
 }
 
-// onPaper computes from the largest size what would break first with paperNodes.
+// onPaper extrapolates from the largest size to paperNodes, to show which resource would run out first.
 func onPaper(r *report.Result, all []*population, renewal etcdproc.Tally, renewals int) {
 	largest := all[len(all)-1]
 	times := paperNodes / float64(largest.nodes)
@@ -89,7 +89,7 @@ func onPaper(r *report.Result, all []*population, renewal etcdproc.Tally, renewa
 		u.etcdResident*times/mib/kib, u.etcdGoroutines*times/1000, perPeer(all)*paperNodes/mib), report.Context)
 }
 
-// perPeer is by how many bytes a node's heap grows with every other node.
+// perPeer returns the bytes by which a node's heap grows with every other node.
 func perPeer(all []*population) float64 {
 	small, large := all[len(all)-2], all[len(all)-1]
 	return (large.node.heap/float64(large.nodes) - small.node.heap/float64(small.nodes)) / float64(large.nodes-small.nodes)

@@ -11,20 +11,20 @@ import (
 )
 
 const (
-	// looking is between the beginnings of two looks at all shards.
+	// looking is the interval between two looks at all shards.
 	looking = 2 * time.Millisecond
-	// atOnce is for how many shards the clock is read once.
+	// atOnce is the number of shards per reading of the clock.
 	atOnce = 64
 )
 
-// server is a node's part in the shards, as far as it is asked here.
+// server is the part of a node that answers for the shards.
 type server interface {
 	Serves(shard int) (epoch int64, ok bool)
 }
 
-// sampler asks all nodes again and again, of each shard, whether they serve it. They are in
-// this process, so there is one clock, and asking is no request. A pause is from the last yes
-// of the one to the first yes of the other, so it is never taken for shorter than it was.
+// sampler repeatedly calls all nodes for each shard and records which one serves it. The nodes are in this
+// process, so there is one clock, and a call sends no request. A pause lasts from the last positive answer of
+// one node to the first of another, so it is never measured as too short.
 type sampler struct {
 	stop context.CancelFunc
 	wg   sync.WaitGroup
@@ -32,19 +32,19 @@ type sampler struct {
 	mu          sync.Mutex
 	nodes       []server
 	shards      []sampled
-	apart, took *sample.Series  // two looks, and one
-	pauses      []time.Duration // since await returned them
-	// nobody is how many shards nobody serves at present; twice is how often one node said
-	// that it serves a shard, then another one, and then the first again.
+	apart, took *sample.Series  // between two looks, duration of one
+	pauses      []time.Duration // since the last return of await
+	// nobody is the number of shards that no node serves at present. twice counts how often one node served a
+	// shard, then another one, and then the first one again.
 	nobody, twice int
-	news          chan struct{} // closed and replaced when a look has ended
+	news          chan struct{} // closed and replaced after each look
 }
 
-// sampled is one shard.
+// sampled is the state of one shard.
 type sampled struct {
-	by  server    // who served it when it was served last; nil before
-	yes time.Time // before it was asked when it said so last
-	out bool      // it does not any more
+	by  server    // the node that served it last; nil before the first
+	yes time.Time // before the call that last returned true
+	out bool      // by does not serve it any more
 }
 
 func newSampler(shards int) *sampler {
@@ -52,7 +52,7 @@ func newSampler(shards int) *sampler {
 		apart: sample.Millis("between two looks"), took: sample.Millis("a look")}
 }
 
-// start samples until close.
+// start samples until close is called.
 func (s *sampler) start(ctx context.Context) {
 	ctx, s.stop = context.WithCancel(ctx)
 	s.wg.Go(func() {
@@ -88,7 +88,7 @@ func (s *sampler) follow(n server) {
 	s.nodes = append(s.nodes, n)
 }
 
-// look asks about every shard once.
+// look calls the nodes for every shard once.
 func (s *sampler) look() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +126,7 @@ func (s *sampler) look() {
 	s.news = make(chan struct{})
 }
 
-// over ends a pause, if there is one.
+// over ends the pause, if there is one.
 func (at *sampled) over(s *sampler) {
 	if at.out {
 		at.out = false
@@ -140,14 +140,14 @@ func serves(n server, shard int) bool {
 	return ok
 }
 
-// await returns the pauses since the last call, once a look has found every shard served by
-// its owner, and owners are whom wanted gives then.
+// await blocks until a look has found every shard served by the owner that wanted returns. It returns the
+// pauses since its last return.
 func (s *sampler) await(ctx context.Context, wanted func() (owners []server, ok bool)) ([]time.Duration, error) {
 	for {
 		s.mu.Lock()
 		news := s.news
 		nobody := s.nobody
-		if nobody == 0 { // or it would be in the way of those who are about to serve
+		if nobody == 0 { // otherwise it would slow the nodes that are about to serve
 			if owners, ok := wanted(); ok && s.served(owners) {
 				out := s.pauses
 				s.pauses = nil
@@ -164,7 +164,7 @@ func (s *sampler) await(ctx context.Context, wanted func() (owners []server, ok 
 	}
 }
 
-// served reports whether the last look found each shard at its owner. The lock is held.
+// served reports whether the last look found each shard at its owner. The caller holds mu.
 func (s *sampler) served(owners []server) bool {
 	for shard, owner := range owners {
 		if at := s.shards[shard]; at.by != owner || at.out {
@@ -174,7 +174,7 @@ func (s *sampler) served(owners []server) bool {
 	return true
 }
 
-// forget drops a node that has stopped.
+// forget removes a node that has stopped.
 func (s *sampler) forget(n server) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,8 +9,7 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 )
 
-// contender is a candidate as concurrency.Election makes it, with a session of
-// its own: the peer.
+// contender is a candidate of concurrency.Election, the peer, with a session of its own.
 type contender struct {
 	session  *concurrency.Session
 	election *concurrency.Election
@@ -29,7 +28,7 @@ func newContender(ctx context.Context, client *clientv3.Client, prefix, value st
 	return c, c.campaign(ctx, client, prefix)
 }
 
-// campaign queues anew and returns when the key is there.
+// campaign queues again and returns when the key is in the queue.
 func (c *contender) campaign(ctx context.Context, client *clientv3.Client, prefix string) error {
 	c.election = concurrency.NewElection(c.session, prefix)
 	election := c.election
@@ -63,7 +62,7 @@ func (c *contender) wait(ctx context.Context) (time.Time, error) {
 	}
 }
 
-// peers is their queue: its head leads.
+// peers is the queue of contenders; its first one leads.
 type peers struct {
 	clients []*clientv3.Client
 	prefix  string
@@ -89,8 +88,8 @@ func (p *peers) join(ctx context.Context, i int) error {
 	return err
 }
 
-// handOver makes the head resign and returns how long it took, from the call of
-// Resign, until Campaign returned at the next one.
+// handOver makes the leader resign and returns the time from the call of Resign until the next contender's
+// Campaign returned.
 func (p *peers) handOver(ctx context.Context) (time.Duration, error) {
 	old, next := p.queue[0], p.queue[1]
 	started := time.Now()
@@ -102,13 +101,13 @@ func (p *peers) handOver(ctx context.Context) (time.Duration, error) {
 	return at.Sub(started), err
 }
 
-// requeue puts a contender that has led to the tail.
+// requeue puts a contender that has led at the end of the queue.
 func (p *peers) requeue(ctx context.Context, c *contender) error {
 	p.queue = append(p.queue, c)
 	return c.campaign(ctx, p.clients[0], p.prefix)
 }
 
-// close revokes the sessions, those of the queue's tail first: nobody wins then.
+// close revokes the sessions from the end of the queue, so that none of the contenders wins.
 func (p *peers) close() {
 	for i := len(p.queue) - 1; i >= 0; i-- {
 		_ = p.queue[i].session.Close()

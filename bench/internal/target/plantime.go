@@ -17,11 +17,11 @@ const (
 	planRounds  = 500
 )
 
-// planTimes are plans of one kind.
+// planTimes holds the results for plans of one kind.
 type planTimes struct {
 	took *sample.Series
-	// moved and fewest are over all plans, excess is the most in one that was not needed,
-	// and spread the largest.
+	// moved and fewest are sums over all plans. excess is the largest number of unnecessary moves in one plan,
+	// and spread the largest spread.
 	moved, fewest, excess, spread int
 }
 
@@ -29,9 +29,8 @@ func newPlanTimes(what string) *planTimes {
 	return &planTimes{took: sample.Millis("plan: " + what)}
 }
 
-// walk is a cluster that exists only as values: its members come and go at random, so that
-// its map is as uneven as one that has served for long. All handoffs are over before the
-// next plan.
+// walk simulates a cluster as values only. Its members come and go at random, so its map becomes as uneven as
+// one that has been in use for a long time. All handoffs are complete before the next plan.
 type walk struct {
 	generation int64
 	members    []sharding.Member
@@ -47,7 +46,7 @@ func newWalk() *walk {
 		encode: sample.Millis("encode the map"), decode: sample.Millis("decode the map")}
 }
 
-// round is a bootstrap, beside the walk, and of each other kind one or two plans.
+// round makes a plan for a bootstrap, which does not affect the walk, and one or two plans of each other kind.
 func (w *walk) round() error {
 	current := w.current
 	for len(w.members) < planMembers {
@@ -70,7 +69,7 @@ func (w *walk) round() error {
 		if err := w.plan(step.kind, sharding.Rebalance); err != nil {
 			return err
 		}
-		// Who was leaving is gone.
+		// The members that were leaving are gone now.
 		w.members = slices.DeleteFunc(w.members, func(m sharding.Member) bool { return m.Excluded })
 	}
 	started := time.Now()
@@ -97,8 +96,8 @@ func (w *walk) dies() {
 	w.members = slices.Delete(w.members, i, i+1)
 }
 
-// plan makes the next map as a leader does: first what must move, and only if that is
-// nothing, and the mode is Rebalance, what may. Both are timed together.
+// plan makes the next map like a leader: first the necessary moves, and only if there are none and the mode is
+// Rebalance, the optional ones. It times both together.
 func (w *walk) plan(kind *planTimes, mode sharding.Mode) error {
 	w.generation++
 	in := sharding.Input{Generation: w.generation, Shards: shard.DefaultCount, Current: w.current, Members: w.members,

@@ -12,23 +12,23 @@ import (
 )
 
 const (
-	// scaleTTL is so long that no renewal falls into a run: a session renews after a
-	// third of it. What is counted at etcd is the failover's own then.
+	// scaleTTL is so long that no renewal falls into a run, because a session renews after a third of it. So
+	// all requests counted at etcd belong to the failover.
 	scaleTTL = time.Hour
-	// leftPatience is how long etcd may take to notice that a connection has ended.
+	// leftPatience limits the time for etcd to notice that connections have ended.
 	leftPatience = 10 * time.Second
-	// stormRest lets what a storm set in motion come to rest before memory is read.
+	// stormRest is the pause after a storm before memory is read.
 	stormRest = time.Second
 )
 
-// population is one size's measurement.
+// population holds the measurements of one cluster size.
 type population struct {
 	nodes int
 
 	stopped, revoked  arm
 	floor, floorWhole *sample.Series
 	join, restart     storm
-	node              usage // of all nodes at rest, theirs and etcd's
+	node              usage // of all nodes at rest: their memory and etcd's
 }
 
 func newPopulation(n int) *population {
@@ -41,7 +41,7 @@ func newPopulation(n int) *population {
 			", as many bare watchers, from the call")}
 }
 
-// run takes one fleet through everything, and sees that nothing is left of it.
+// run takes one fleet through all measurements and checks that nothing is left of it.
 func (s *population) run(ctx context.Context, env Env, p *etcdproc.Process) (err error) {
 	own, err := fleet.Connect(ctx, p.Endpoint, 1)
 	if err != nil {
@@ -57,7 +57,7 @@ func (s *population) run(ctx context.Context, env Env, p *etcdproc.Process) (err
 	if err != nil {
 		return err
 	}
-	// After an error only that is of interest: etcd ends next.
+	// After an error, only that error is reported: etcd ends next.
 	defer func() {
 		if err != nil {
 			_ = f.Crash()

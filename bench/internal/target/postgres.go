@@ -10,8 +10,7 @@ import (
 
 const (
 	postgresName = "PostgreSQL advisory locks"
-	// postgresConnections is how many there are at the most: what a server allows that was
-	// not configured otherwise.
+	// postgresConnections limits the connections. It is the default limit of a server.
 	postgresConnections = 100
 
 	postgresNote = "PostgreSQL's are session-level advisory locks, taken with `pg_advisory_lock` through pgx over TCP. " +
@@ -20,7 +19,7 @@ const (
 		"server's memory; nothing is written to the disk."
 )
 
-// postgresLocks are advisory locks of a server of their own.
+// postgresLocks returns the advisory locks of a server that it starts.
 func postgresLocks(ctx context.Context) (library, error) {
 	server, err := pgserver.Start()
 	if err != nil {
@@ -71,7 +70,7 @@ func postgresLocks(ctx context.Context) (library, error) {
 				_, err := conn.Exec(ctx, "SELECT pg_advisory_lock($1)", numbered(name))
 				return err
 			}
-			return hold, func() { _ = conn.Hijack().Close(context.Background()) }, nil // and with it all locks
+			return hold, func() { _ = conn.Hijack().Close(context.Background()) }, nil // this also releases all locks
 		},
 		close: func() {
 			pool.Close()

@@ -20,16 +20,16 @@ import (
 	"github.com/goverse/goverse/clustertest/fault"
 )
 
-// What a service with a read model of its own may well run.
+// These numbers are realistic for a service with its own read model.
 const (
 	projections = 20
 	automations = 5
-	// lockCost is by how much a leader lock may change the throughput.
+	// lockCost limits the relative effect of a leader lock on the throughput.
 	lockCost = 0.05
 )
 
-// processors measures what the leader lock costs a processor, and what many processors in
-// one process ask of etcd.
+// processors measures the cost of the leader lock for a processor, and the connections and leases of many
+// processors in one process.
 func processors(ctx context.Context, env Env, r *report.Result) error {
 	return withEtcd(func(p *etcdproc.Process) (err error) {
 		if err := together(ctx, p, r); err != nil {
@@ -65,7 +65,7 @@ func processors(ctx context.Context, env Env, r *report.Result) error {
 	})
 }
 
-// numbers is a source without end: events are numbers, and come at once.
+// numbers is an infinite source of numbered events that are available at once.
 type numbers struct{}
 
 func (numbers) Read(_ context.Context, after processor.Position, limit int) ([]processor.Event[int64], error) {
@@ -84,7 +84,7 @@ func (numbers) Read(_ context.Context, after processor.Position, limit int) ([]p
 	return events, nil
 }
 
-// crew is processors that run in this process and count what they handle.
+// crew is a group of processors in this process that count the events they handle.
 type crew struct {
 	group   processor.Group
 	handled []atomic.Int64
@@ -92,8 +92,8 @@ type crew struct {
 	ended   chan error
 }
 
-// startCrew starts n processors of one source, named prefix and a number, each with the lock
-// that lockOf gives it, or none.
+// startCrew starts n processors of one source, named by prefix and a number. Each has the lock returned by
+// lockOf, or none if lockOf is nil.
 func startCrew(ctx context.Context, prefix string, n int, source processor.Source[int64],
 	checkpoints processor.Checkpoint, lockOf func(name string) processor.LeaderLock,
 	handle func(ctx context.Context, i int, e processor.Event[int64]) error) (*crew, error) {
@@ -122,7 +122,7 @@ func startCrew(ctx context.Context, prefix string, n int, source processor.Sourc
 	return c, nil
 }
 
-// all is how many events were handled.
+// all returns the number of handled events.
 func (c *crew) all() (n int64) {
 	for i := range c.handled {
 		n += c.handled[i].Load()
@@ -130,7 +130,7 @@ func (c *crew) all() (n int64) {
 	return n
 }
 
-// await waits until each processor has handled so many events.
+// await waits until each processor has handled n events.
 func (c *crew) await(ctx context.Context, n int64) error {
 	for !slices.ContainsFunc(c.group.Status(), func(s processor.Status) bool { return s.Failures > 0 }) {
 		if slices.IndexFunc(c.group.Status(), func(s processor.Status) bool { return s.Handled < n }) < 0 {
@@ -149,25 +149,24 @@ func (c *crew) stop() error {
 	return <-c.ended
 }
 
-// turnTime is how long a crew goes on until the other has its turn.
+// turnTime is the duration of a crew's turn.
 const turnTime = 50 * time.Millisecond
 
-// turns hands out events to one crew at a time: the copy that reads the events of a crew waits
-// for its lock, which is free while the crew has its turn.
+// turns is a source that gives events to one crew at a time: a read by a crew waits for the crew's lock, which
+// is free during its turn.
 type turns struct {
 	numbers
 	mine *sync.RWMutex
 }
 
 func (t turns) Read(ctx context.Context, after processor.Position, limit int) ([]processor.Event[int64], error) {
-	t.mine.RLock()   // blocks until it is this crew's turn
+	t.mine.RLock()   // blocks until this crew's turn
 	t.mine.RUnlock() //lint:ignore SA2001 it is only waited for
 	return t.numbers.Read(ctx, after, limit)
 }
 
-// lockOrNot measures a crew with leader locks beside one without. Both stand all the time,
-// but only one gets events, and turns are short: what the machine and its disk do meanwhile
-// they do to both.
+// lockOrNot compares a crew with leader locks to one without. Both run all the time, but only one of them gets
+// events, in short turns, so disturbances of the machine and its disk affect both.
 func lockOrNot(ctx context.Context, c *cluster.Cluster, r *report.Result, name string, n int,
 	checkpoints processor.Checkpoint, pairs, rounds int) (err error) {
 	var crews [2]*crew
@@ -219,8 +218,8 @@ func median(of []float64) float64 {
 	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
 }
 
-// together runs projections and automations in one process, and counts its connections to
-// etcd and the leases.
+// together runs projections and automations in one process, and counts the process's connections to etcd and
+// its leases.
 func together(ctx context.Context, p *etcdproc.Process, r *report.Result) (err error) {
 	relay, err := fault.NewRelay(p.Endpoint)
 	if err != nil {
@@ -265,7 +264,7 @@ func together(ctx context.Context, p *etcdproc.Process, r *report.Result) (err e
 	}
 	leases, keys := map[int64]bool{}, 0
 	for _, kv := range standing.Kvs {
-		// Marks of effects outlive the process, on a lease of their own.
+		// Marks of effects outlive the process on a lease of their own.
 		if kv.Lease != 0 && !strings.HasPrefix(string(kv.Key), "/goverse/work/marks/") {
 			leases[kv.Lease] = true
 			keys++

@@ -21,7 +21,7 @@ const (
 		"Redis answers before anything is on the disk. Neither peer gives a token."
 )
 
-// redisLocks are redsync's, on a server of their own.
+// redisLocks returns redsync's locks on a server that it starts.
 func redisLocks(ctx context.Context) (library, error) {
 	server, err := redisproc.Start(ctx)
 	if err != nil {
@@ -59,7 +59,7 @@ func redisLocks(ctx context.Context) (library, error) {
 				held = append(held, m)
 				return m.LockContext(ctx)
 			}
-			return hold, func() { held = nil }, nil // they end by themselves
+			return hold, func() { held = nil }, nil // they expire by themselves
 		},
 		close: func() {
 			_ = client.Close()

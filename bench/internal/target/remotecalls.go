@@ -19,7 +19,7 @@ const (
 	remote512Goal     = 4.5
 	outsideGoal       = 0.9
 	streamGoal        = 0.85
-	// remoteFor and remoteBriefly are how long one round of one arm lasts.
+	// remoteFor and remoteBriefly are the durations of one round of one arm.
 	remoteFor, remoteBriefly = time.Second, 30 * time.Millisecond
 	mostCallers              = 512
 	streamBytes              = kib
@@ -31,20 +31,20 @@ const (
 type remoteArm struct {
 	name   string
 	caller *callproc.Caller
-	// pids are of the processes that work for a call.
+	// pids are the ids of the processes that take part in a call.
 	pids []int
-	keys bool // there are objects
+	keys bool // the called service has objects
 }
 
-// remoteArms are all of them.
+// remoteArms holds all arms.
 type remoteArms struct {
 	raw, actors, ours, direct, through *remoteArm
 
-	keys  []string // of objects at the node that is called
+	keys  []string // of objects at the called node
 	close []func() error
 }
 
-// remoteCalls measures calls of objects at another node, in turns with their peers.
+// remoteCalls measures calls of objects at another node, in turns with the peers.
 func remoteCalls(ctx context.Context, env Env, r *report.Result) error {
 	lasts, rounds := remoteFor, env.pick(9, 1)
 	if env.Quick {
@@ -66,7 +66,7 @@ func remoteCalls(ctx context.Context, env Env, r *report.Result) error {
 				Lines: []report.Line{{Name: a.raw.name}, {Name: a.ours.name}, {Name: a.actors.name}}}
 			for _, callers := range []int{1, 64, mostCallers} {
 				env.Log("T13b: callers: %d, %s each", callers, sizeOf(bytes))
-				arms := []*remoteArm{a.raw, a.ours, a.actors} // the lines, in their order
+				arms := []*remoteArm{a.raw, a.ours, a.actors} // the lines, in the order of the curve
 				if callers == 64 {
 					arms = append(arms, a.direct, a.through)
 				}
@@ -94,7 +94,7 @@ func remoteCalls(ctx context.Context, env Env, r *report.Result) error {
 	})
 }
 
-// start starts the processes. Stop them also after an error.
+// start starts the processes. The caller must call stop, also after an error.
 func (a *remoteArms) start(ctx context.Context, etcd string) error {
 	server := func(start func() (*reexec.Process, error)) (*reexec.Process, error) {
 		p, err := start()
@@ -151,7 +151,7 @@ func (a *remoteArms) start(ctx context.Context, etcd string) error {
 	return err
 }
 
-// stop ends the processes, those that call before those that they call.
+// stop ends the processes, callers before the processes that they call.
 func (a *remoteArms) stop() error {
 	var errs []error
 	for i := len(a.close) - 1; i >= 0; i-- {
@@ -160,12 +160,12 @@ func (a *remoteArms) stop() error {
 	return errors.Join(errs...)
 }
 
-// taken is what one arm showed under one load.
+// taken holds the results of one arm under one load.
 type taken struct {
 	arm                 *remoteArm
 	rate, p50, p99      *sample.Series
-	cpu                 *sample.Series // of all its processes, a call
-	ratio, latencyRatio *sample.Series // to the first arm, in the same round
+	cpu                 *sample.Series // of all its processes, per call
+	ratio, latencyRatio *sample.Series // to the first arm in the same round
 }
 
 func newTaken(arm *remoteArm, l callproc.Load) *taken {
@@ -178,7 +178,7 @@ func newTaken(arm *remoteArm, l callproc.Load) *taken {
 		cpu: series(": processor", "µs"), ratio: series(": to "+rawName, "×"), latencyRatio: series(": p50 to "+rawName, "×")}
 }
 
-// inTurns puts one load on each arm, in turns, the first of them being what others are compared with.
+// inTurns puts one load on each arm in turns. The other arms are compared with the first one.
 func (a *remoteArms) inTurns(ctx context.Context, l callproc.Load, arms []*remoteArm, rounds int) ([]*taken, error) {
 	var all []*taken
 	for _, arm := range arms {
@@ -203,7 +203,7 @@ func (a *remoteArms) inTurns(ctx context.Context, l callproc.Load, arms []*remot
 			if err != nil {
 				return nil, err
 			}
-			if round > 0 { // the first one warms up
+			if round > 0 { // the first round warms up
 				t.add(f, after-before, all[0])
 			}
 		}
@@ -223,7 +223,7 @@ func (t *taken) add(f callproc.Figures, cpu time.Duration, first *taken) {
 	add(t.latencyRatio, t.p50.Values[last]/first.p50.Values[last])
 }
 
-// measured is a cell of the table.
+// measured returns a cell of the table.
 func (t *taken) measured(unit string, latencies bool) string {
 	s := fmt.Sprintf("%.0f %s", t.rate.Median(), unit)
 	if t.arm.name != rawName {
@@ -321,7 +321,7 @@ func (a *remoteArms) notes(r *report.Result, rounds int, lasts time.Duration) {
 		"fast as it accepts it.")
 }
 
-// sizeOf says how many bytes in words.
+// sizeOf formats a number of bytes.
 func sizeOf(bytes int) string {
 	if bytes < kib {
 		return fmt.Sprintf("%d B", bytes)

@@ -16,7 +16,7 @@ const agreeGoal = 100.0 // ms
 
 // scale measures clusters of several sizes.
 func scale(ctx context.Context, env Env, r *report.Result) error {
-	// The heaps of a thousand nodes are one here; collecting it stops all of them.
+	// One heap holds the data of a thousand nodes; its collection stops all of them.
 	defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
 	sizes := []int{10, 100, 1000}
 	if env.Quick {
@@ -54,7 +54,7 @@ func scale(ctx context.Context, env Env, r *report.Result) error {
 	return nil
 }
 
-// report writes what one size showed.
+// report writes the results of one size.
 func (s *population) report(r *report.Result) {
 	name := fmt.Sprintf("%d nodes", s.nodes)
 	r.Row(name+": a key's deletion sent to as many bare watchers", "", p50max(s.floor), report.Context)
@@ -88,8 +88,7 @@ func p50max(s *sample.Series) string {
 	return fmt.Sprintf("p50 %s, max %s", ms(s.Median()), ms(s.Max()))
 }
 
-// plotScale draws what grows with the number of nodes, and the largest size's
-// failovers.
+// plotScale plots the quantities that grow with the number of nodes, and the failovers of the largest size.
 func plotScale(r *report.Result, all []*population) {
 	line := func(name string, y func(*population) float64) report.Line {
 		l := report.Line{Name: name}

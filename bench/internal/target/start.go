@@ -19,7 +19,7 @@ const (
 	startTxns  = 6
 )
 
-// start measures how long a node takes to be part of a cluster.
+// start measures the time that a node needs to become part of a cluster.
 func start(ctx context.Context, env Env, r *report.Result) error {
 	n := env.pick(100, 5)
 	joining, first := sample.Millis("third node joins two"), sample.Millis("first node of a cluster")
@@ -75,7 +75,7 @@ func start(ctx context.Context, env Env, r *report.Result) error {
 	return startDev(ctx, env, r)
 }
 
-// timeStart starts and stops one node.
+// timeStart starts and stops one node, and returns the time its start took.
 func timeStart(ctx context.Context, cfg cluster.Config) (time.Duration, error) {
 	started := time.Now()
 	c, err := startNode(ctx, cfg)

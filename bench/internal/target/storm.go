@@ -11,18 +11,18 @@ import (
 	"github.com/goverse/goverse/bench/internal/fleet"
 )
 
-// stormTimeout bounds a join of all nodes at once.
+// stormTimeout limits a concurrent join of all nodes.
 const stormTimeout = 10 * time.Minute
 
-// storm is all nodes doing the same at once.
+// storm holds the results of an action that all nodes take at the same time.
 type storm struct {
 	took    time.Duration
 	tally   etcdproc.Tally
 	cpu     time.Duration // of this process
-	orphans int           // leases that it left to run out
+	orphans int           // leases left to expire
 }
 
-// joinAtOnce starts all nodes of f at the same time, until all agree.
+// joinAtOnce starts all nodes of f at the same time and waits until they agree.
 func joinAtOnce(ctx context.Context, p *etcdproc.Process, client *clientv3.Client,
 	f *fleet.Fleet) (s storm, err error) {
 	ctx, cancel := context.WithTimeout(ctx, stormTimeout)
@@ -45,8 +45,8 @@ func joinAtOnce(ctx context.Context, p *etcdproc.Process, client *clientv3.Clien
 	return s, err
 }
 
-// restartAtOnce makes all nodes crash, and starts them again at their addresses,
-// where all that they had at etcd still stands.
+// restartAtOnce makes all nodes crash and starts them again at their addresses, while their keys and leases are
+// still in etcd.
 func restartAtOnce(ctx context.Context, p *etcdproc.Process, client *clientv3.Client, f *fleet.Fleet) (storm, error) {
 	if err := f.Crash(); err != nil {
 		return storm{}, err

@@ -1,13 +1,11 @@
-// Package target measures Goverse against its targets. Every benchmark starts an
-// etcd of its own in a process of its own, and measures its floor, bare clients
-// of the same etcd, in the same run and interleaved with the thing itself: what
-// wanders on a machine wanders under both.
+// Package target measures Goverse against its targets. Every benchmark starts an etcd in a process of its own.
+// In the same run it measures a floor, with bare clients of the same etcd, interleaved with the measured
+// operation. So drifts of the machine affect both.
 //
 // # What is not promised
 //
-// Hundreds of candidates share one process here, where in a real cluster each has
-// its own. The work that all of them do at once on few cores is part of the
-// figures.
+// One process per candidate: hundreds of candidates share one process here. The figures include the work that
+// all of them do at the same time on few cores.
 package target
 
 import (
@@ -23,15 +21,15 @@ import (
 	"github.com/goverse/goverse/bench/internal/report"
 )
 
-// Env is what a benchmark is given.
+// Env holds the settings of a benchmark.
 type Env struct {
-	// Quick asks for so few samples that only the machinery is shown to work.
+	// Quick requests so few samples that they show only that the benchmark works.
 	Quick bool
-	// Log tells the person at the terminal how far it is.
+	// Log reports progress to the user at the terminal.
 	Log func(format string, args ...any)
 }
 
-// pick is how many samples to take.
+// pick returns the number of samples to take.
 func (e Env) pick(full, quick int) int {
 	if e.Quick {
 		return quick
@@ -39,15 +37,15 @@ func (e Env) pick(full, quick int) int {
 	return full
 }
 
-// Benchmark is one target's measurement.
+// Benchmark is the measurement of one target.
 type Benchmark struct {
 	Target string
 	Title  string
-	// Run measures; it fills in rows, notes, series and plots.
+	// Run takes the measurements and adds rows, notes, series and plots to r.
 	Run func(ctx context.Context, env Env, r *report.Result) error
 }
 
-// All are the benchmarks, in the order in which they run.
+// All returns the benchmarks in the order in which they run.
 func All() []Benchmark {
 	return []Benchmark{
 		{"floors", "what etcd itself costs a bare client", floors},
@@ -71,9 +69,8 @@ func All() []Benchmark {
 	}
 }
 
-// pause goes before every sample. It lets what the last one set in motion come to
-// rest, and is the same in every arm: on an idle machine a request takes longer
-// the longer the machine was idle, up to half as long again.
+// pause precedes every sample. In it, work caused by the last sample ends. It is the same in every arm, because
+// on an idle machine a request takes longer the longer the machine was idle, by up to one half.
 const pause = 20 * time.Millisecond
 
 func rest(ctx context.Context, d time.Duration) {
@@ -85,7 +82,7 @@ func rest(ctx context.Context, d time.Duration) {
 	}
 }
 
-// withEtcd runs f beside a fresh etcd.
+// withEtcd runs f with a new etcd.
 func withEtcd(f func(*etcdproc.Process) error) (err error) {
 	p, err := etcdproc.Start()
 	if err != nil {
@@ -95,7 +92,7 @@ func withEtcd(f func(*etcdproc.Process) error) (err error) {
 	return f(p)
 }
 
-// dial makes n bare clients, a connection each, and a function that closes them.
+// dial returns n bare clients with a connection each, and a function that closes them.
 func dial(ctx context.Context, endpoint string, n int) ([]*clientv3.Client, func(), error) {
 	var clients []*clientv3.Client
 	closeAll := func() {

@@ -18,26 +18,26 @@ import (
 
 const (
 	trioSize = 3
-	asking   = time.Millisecond // between two looks at a survivor's status
-	settling = 30 * time.Second // how long the trio may take to be whole again
+	asking   = time.Millisecond // interval between two polls of a survivor's status
+	settling = 30 * time.Second // limit for the trio to be complete again
 )
 
-// member is one `goversed node`, also after it was started anew at its address.
+// member is one `goversed node`, including its restarts at the same address.
 type member struct {
 	address, http string
 	daemon        *daemon // nil while it does not run
 	client        *http.Client
 }
 
-// trio is a cluster of three of them with default settings.
+// trio is a cluster of three members with default settings.
 type trio struct {
 	g       *goversed
 	etcd    string
 	members []*member
-	logs    []string // of processes that have ended
+	logs    []string // of ended processes
 }
 
-// startTrio returns a trio also with an error: stop what it has begun.
+// startTrio starts a trio. It returns the trio also with an error; the caller must stop it.
 func startTrio(ctx context.Context, g *goversed, etcd string) (*trio, error) {
 	t := &trio{g: g, etcd: etcd}
 	addresses, err := port.Servers.Loopback(2 * trioSize)
@@ -60,15 +60,15 @@ func (t *trio) start(m *member) (err error) {
 	return err
 }
 
-// bury joins a process that was killed.
+// bury waits for a process that was killed.
 func (t *trio) bury(ctx context.Context, m *member) {
-	_ = m.daemon.wait(ctx) // it was killed
+	_ = m.daemon.wait(ctx) // reports only that it was killed
 	m.client.CloseIdleConnections()
 	t.logs = append(t.logs, m.daemon.errors.String())
 	m.daemon = nil
 }
 
-// stop ends whatever runs.
+// stop stops all running members.
 func (t *trio) stop(ctx context.Context) error {
 	var errs []error
 	for _, m := range t.members {
@@ -87,7 +87,7 @@ func (m *member) status(ctx context.Context) (st httpapi.Status, err error) {
 	return st, err
 }
 
-// ask decodes what a page says into answer.
+// ask decodes the content of a page into answer.
 func (m *member) ask(ctx context.Context, page string, answer any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+m.http+page, nil)
 	if err != nil {
@@ -102,12 +102,12 @@ func (m *member) ask(ctx context.Context, page string, answer any) error {
 		return fmt.Errorf("%s answers %s", req.URL, resp.Status)
 	}
 	err = json.NewDecoder(resp.Body).Decode(answer)
-	_, _ = io.Copy(io.Discard, resp.Body) // so that the connection is kept
+	_, _ = io.Copy(io.Discard, resp.Body) // to reuse the connection
 	return err
 }
 
-// settled waits until all three are queued, agree on the queue, and watch each other,
-// and returns them in the order of the queue: the leader first.
+// settled waits until all three are queued, agree on the queue, and watch each other. It returns them in the
+// order of the queue, the leader first.
 func (t *trio) settled(ctx context.Context) ([]*member, error) {
 	ctx, cancel := context.WithTimeout(ctx, settling)
 	defer cancel()
@@ -150,13 +150,12 @@ type accession struct {
 	by     *member
 	status httpapi.Status
 	at     time.Time
-	// unknown is how much earlier it may have begun to lead: it is the time since a
-	// request was sent whose answer was still no.
+	// unknown is the possible error of at: the member may have begun to lead that much earlier. It is the time
+	// since the last request that got a negative answer was sent.
 	unknown time.Duration
 }
 
-// awaitLeader asks each of them again and again until one leads. At since none did. Two that
-// lead are an error.
+// awaitLeader polls the members until one leads. At the time since, none led. It returns an error if two lead.
 func awaitLeader(ctx context.Context, members []*member, since time.Time) (accession, error) {
 	ctx, cancel := context.WithTimeout(ctx, settling)
 	defer cancel()
@@ -166,7 +165,7 @@ func awaitLeader(ctx context.Context, members []*member, since time.Time) (acces
 	}
 	results := make(chan result)
 	for _, m := range members {
-		go func() { // joined below
+		go func() { // received below
 			a, err := m.awaitLead(ctx, since)
 			results <- result{a, err}
 		}()
@@ -178,7 +177,7 @@ func awaitLeader(ctx context.Context, members []*member, since time.Time) (acces
 		switch {
 		case first.by != nil && r.err == nil:
 			errs = append(errs, fmt.Errorf("%s and %s both say that they lead", first.by.address, r.by.address))
-		case first.by != nil: // it was asked to end
+		case first.by != nil: // cancelled above
 		case r.err != nil:
 			failed = append(failed, r.err)
 		default:
@@ -215,12 +214,12 @@ func (m *member) awaitLead(ctx context.Context, since time.Time) (accession, err
 	}
 }
 
-// logLine is a line of goversed's, as in
-// "2026-11-21T17:29:05.431Z [INFO]  goversed: serving http: address=127.0.0.1:48001".
+// logLine matches a warning or an error in goversed's log, in which a line looks like "2026-11-21T17:29:05.431Z
+// [INFO]  goversed: serving http: address=127.0.0.1:48001".
 var logLine = regexp.MustCompile(`^\S+ \[(WARN|ERROR)\]\s+(\S+: .*)$`)
 
-// warnings are the lines of level WARN and ERROR of processes that have ended, without
-// their time and the values in them, and how often they came.
+// warnings counts the lines of level WARN and ERROR in the logs of ended processes, without their times and
+// values.
 func (t *trio) warnings() map[string]int {
 	out := map[string]int{}
 	for _, log := range t.logs {

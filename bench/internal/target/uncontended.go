@@ -13,7 +13,7 @@ import (
 
 const pairGoal = 1.1
 
-// uncontended measures one lock that nobody else wants.
+// uncontended measures one lock without contention.
 func uncontended(ctx context.Context, env Env, r *report.Result) error {
 	servers, closeServers, err := withServers(ctx)
 	if err != nil {
@@ -76,8 +76,7 @@ func uncontended(ctx context.Context, env Env, r *report.Result) error {
 	return nil
 }
 
-// twoTxns is what a lock costs at the least: one transaction that takes it, one that gives it
-// back.
+// twoTxns makes the minimum of requests for a lock: one transaction that takes it and one that releases it.
 func twoTxns(ctx context.Context, c *clientv3.Client) error {
 	const key = "/floor/lock"
 	resp, err := c.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).Then(clientv3.OpPut(key,

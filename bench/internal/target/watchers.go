@@ -11,9 +11,8 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// watchers is the floor of every notification: bare clients that watch one
-// prefix, each on a watch stream of its own as separate processes would be, and
-// do nothing but take the time at which an event reaches them.
+// watchers is the floor of every notification: bare clients that watch one prefix and only record the times at
+// which events arrive. Each uses a watch stream of its own, as separate processes would.
 type watchers struct {
 	clients []*clientv3.Client
 	prefix  string
@@ -22,11 +21,11 @@ type watchers struct {
 	n       int
 
 	mu     sync.Mutex
-	seen   int       // watchers that saw the event of the present sample
-	chosen int       // whose time counts
-	at     time.Time // when it saw it
-	first  time.Time // when the first of all saw it
-	last   time.Time // when the last of all saw it
+	seen   int       // watchers that received the event of the current sample
+	chosen int       // index of the measured watcher
+	at     time.Time // when the measured watcher received it
+	first  time.Time // when the first watcher received it
+	last   time.Time // when the last watcher received it
 	all    chan struct{}
 	broken error
 }
@@ -36,7 +35,7 @@ func watch(ctx context.Context, clients []*clientv3.Client, prefix string, n int
 	ctx, cancel := context.WithCancel(ctx)
 	w := &watchers{clients: clients, prefix: prefix, cancel: cancel, n: n}
 	for i := range n {
-		// The client puts watches with the same metadata on one stream.
+		// The client combines watches with the same metadata on one stream.
 		sctx := metadata.AppendToOutgoingContext(ctx, "bench-watcher", strconv.Itoa(i))
 		ch := clients[i%len(clients)].Watch(clientv3.WithRequireLeader(sctx), prefix,
 			clientv3.WithPrefix(), clientv3.WithCreatedNotify())
@@ -73,14 +72,14 @@ func (w *watchers) follow(i int, ch clientv3.WatchChan) {
 	}
 }
 
-// sample makes one change with op and returns how long it took, from the call of
-// op, until the chosen watcher saw it. It returns when all of them have.
+// sample makes one change with op. It returns the time from the call of op until the chosen watcher received
+// the event, after all watchers have received it.
 func (w *watchers) sample(ctx context.Context, chosen int, op func(*clientv3.Client) error) (time.Duration, error) {
 	w.mu.Lock()
 	w.seen, w.chosen, w.all = 0, chosen, make(chan struct{})
 	all := w.all
 	w.mu.Unlock()
-	// From another connection than the chosen watcher's where there are several.
+	// If there are several connections, use another one than the chosen watcher's.
 	client := w.clients[(chosen+len(w.clients)-1)%len(w.clients)]
 	started := time.Now()
 	if err := op(client); err != nil {
@@ -96,7 +95,7 @@ func (w *watchers) sample(ctx context.Context, chosen int, op func(*clientv3.Cli
 	return w.at.Sub(started), w.broken
 }
 
-// put and remove are one sample each, of the same key.
+// put and remove take one sample each, with the same key.
 func (w *watchers) put(ctx context.Context, chosen int) (time.Duration, error) {
 	return w.sample(ctx, chosen, func(c *clientv3.Client) error {
 		_, err := c.Put(ctx, w.prefix+"key", "127.0.0.1:47001")
@@ -111,8 +110,7 @@ func (w *watchers) remove(ctx context.Context, chosen int) (time.Duration, error
 	})
 }
 
-// putForAll puts value and returns how long it took, from the call, until all watchers saw
-// that.
+// putForAll puts value and returns the time from the call until all watchers received it.
 func (w *watchers) putForAll(ctx context.Context, value string) (time.Duration, error) {
 	started := time.Now()
 	if _, err := w.sample(ctx, 0, func(c *clientv3.Client) error {
@@ -126,8 +124,8 @@ func (w *watchers) putForAll(ctx context.Context, value string) (time.Duration, 
 	return w.last.Sub(started), nil
 }
 
-// removeForAll removes the key and returns how long it took until all watchers saw
-// that: from when the first one did, and from the call.
+// removeForAll removes the key and returns the times until all watchers received that: from the first watcher's
+// receipt, and from the call.
 func (w *watchers) removeForAll(ctx context.Context, chosen int) (fromFirst, fromCall time.Duration, err error) {
 	started := time.Now()
 	if _, err := w.remove(ctx, chosen); err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// witness follows a cluster's keys as a bare client and knows which processes are
-// killed: what is removed of any other one is a fault.
+// witness follows a cluster's keys as a bare client. It records which processes were killed; the removal of any
+// other process's keys is a fault.
 type witness struct {
 	keys   state.Keys
 	log    func(format string, args ...any)
@@ -27,7 +27,7 @@ type witness struct {
 	seen    injuries
 }
 
-// injuries are what happened to processes that were not killed.
+// injuries counts the events that affected processes which were not killed.
 type injuries struct{ accused, removed, unqueued int }
 
 // life is one incarnation of a member.
@@ -36,11 +36,11 @@ type life struct {
 	incarnation int64
 	lease       int64
 	killed      bool
-	// When the bare watch reported that it was accused first, and removed.
+	// When the bare watch showed its first accusation, and its removal.
 	accused, removed time.Time
 }
 
-// newWitness watches from now on; end it with close.
+// newWitness watches from now on. The caller must call close.
 func newWitness(ctx context.Context, client *clientv3.Client, prefix string, log func(string,
 	...any)) (*witness, error) {
 	keys, err := state.NewKeys(prefix)
@@ -120,7 +120,7 @@ func (w *witness) event(e *clientv3.Event, now time.Time) {
 	}
 }
 
-// hurt counts what is done to a process that was not killed.
+// hurt counts an event if it affects a process that was not killed.
 func (w *witness) hurt(l *life, count *int, what string) {
 	if !l.killed {
 		*count++
@@ -128,7 +128,7 @@ func (w *witness) hurt(l *life, count *int, what string) {
 	}
 }
 
-// killing notes that the process at address is about to be killed.
+// killing records that the process at address is about to be killed.
 func (w *witness) killing(address string) (*life, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -140,8 +140,8 @@ func (w *witness) killing(address string) (*life, error) {
 	return l, w.broken
 }
 
-// removal waits until l's keys are gone and returns when the watch reported that it was
-// accused, zero if it was not, and removed.
+// removal waits until l's keys are gone. It returns the times at which the watch showed that it was accused,
+// zero if it was not, and removed.
 func (w *witness) removal(ctx context.Context, l *life) (accused, removed time.Time, err error) {
 	for {
 		w.mu.Lock()
@@ -159,7 +159,7 @@ func (w *witness) removal(ctx context.Context, l *life) (accused, removed time.T
 	}
 }
 
-// living is what happened so far to processes that were not killed.
+// living returns the counts so far of events that affected processes which were not killed.
 func (w *witness) living() injuries {
 	w.mu.Lock()
 	defer w.mu.Unlock()

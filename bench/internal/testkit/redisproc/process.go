@@ -1,12 +1,12 @@
-// Package redisproc runs a Redis server of its own, from the installed package, for a
-// benchmark to measure a lock library beside it.
+// Package redisproc starts a Redis server from the installed package, for benchmarks that compare with a lock
+// library on Redis.
 //
-// The server has its default configuration, so it answers before anything is on the disk. It
-// listens at a port of 127.0.0.1 only, and works in a directory that is removed at the end.
+// The server has its default configuration, so it answers before a write is on disk. It listens only at a port
+// of 127.0.0.1, and works in a directory that is removed at the end.
 //
 // # What is not promised
 //
-// That the server ends with a process that is killed, on systems other than Linux.
+// On systems other than Linux, the server may outlive a killed process.
 package redisproc
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/goverse/goverse/internal/test/server"
 )
 
-// ErrNotInstalled: there is no Redis server on this machine.
+// ErrNotInstalled is returned when there is no Redis server on this machine.
 var ErrNotInstalled = errors.New("redis-server is not installed: apt-get install redis-server")
 
 const stopTimeout = 5 * time.Second
@@ -39,8 +39,8 @@ type Server struct {
 	run *fault.Process
 }
 
-// Start starts a server and returns when it answers; end it with Close. Errors are
-// ErrNotInstalled, or what the server said.
+// Start starts a server and returns when it answers. Close ends it. Errors are ErrNotInstalled, or include the
+// server's output.
 func Start(ctx context.Context) (*Server, error) {
 	program, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -67,9 +67,9 @@ func Start(ctx context.Context) (*Server, error) {
 
 // Close ends the server, waits for it, and removes its directory.
 func (s *Server) Close() error {
-	_, _ = s.run.Signal(syscall.SIGTERM) // gone already: fine
+	_, _ = s.run.Signal(syscall.SIGTERM) // it may have ended already
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
-	_, _ = s.run.Exit(ctx) // else it is killed
+	_, _ = s.run.Exit(ctx) // otherwise Close kills it
 	return errors.Join(s.run.Close(), os.RemoveAll(s.dir))
 }
