@@ -23,12 +23,12 @@ const (
 	glance       = 20 * time.Millisecond
 )
 
-// member is one etcd process that keeps its data when it is killed.
+// member is one etcd process, which keeps its data when it is killed.
 type member struct {
 	endpoint, peer string
 	command        func() (*exec.Cmd, error)
-	ours           *fault.Relay  // before it, for the run's own client
-	id             atomic.Uint64 // etcd's, once it has joined
+	ours           *fault.Relay  // in front of it, for the run's own client
+	id             atomic.Uint64 // etcd's id of it, once it has joined
 
 	mu      sync.Mutex
 	process *fault.Process
@@ -60,7 +60,7 @@ func (m *member) proc() *fault.Process {
 	return m.process
 }
 
-// tell tells the process something about another member.
+// tell sends the process an instruction about another member.
 func (m *member) tell(what string, other *member) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -68,7 +68,7 @@ func (m *member) tell(what string, other *member) error {
 	return err
 }
 
-// moveLead has the member, which leads etcd, hand that over.
+// moveLead transfers etcd's leadership from this member, which must have it, to another one.
 func (m *member) moveLead(ctx context.Context, to *member) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -76,7 +76,7 @@ func (m *member) moveLead(ctx context.Context, to *member) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = own.Close() }() // its error is that its context was cancelled
+	defer func() { _ = own.Close() }() // the error reports only the cancelled context
 	_, err = own.MoveLeader(ctx, to.id.Load())
 	return err
 }
@@ -91,8 +91,7 @@ func (m *member) close() error {
 	return nil
 }
 
-// answers waits until etcd answers a linearizable read, which takes a majority and a
-// leader.
+// answers waits until etcd answers a linearizable read, which requires a majority and a leader.
 func (w *world) answers(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, etcdPatience)
 	defer cancel()
@@ -111,8 +110,8 @@ func (w *world) answers(ctx context.Context) error {
 	}
 }
 
-// joined waits until every member that runs answers by itself, so that no fault finds
-// a cluster that has not healed from the last one.
+// joined waits until every running member answers by itself, so that the cluster has recovered from one fault
+// before the next.
 func (w *world) joined(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, etcdPatience)
 	defer cancel()
@@ -135,7 +134,7 @@ func (w *world) joined(ctx context.Context) error {
 	return nil
 }
 
-// leading is the member that leads etcd, nil if none is known.
+// leading returns the member that leads etcd, or nil if none is known.
 func (w *world) leading(ctx context.Context) *member {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

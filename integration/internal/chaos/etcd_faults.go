@@ -19,7 +19,7 @@ import (
 	"github.com/goverse/goverse/internal/test/history"
 )
 
-// leaseRevoked: somebody revokes the session's lease.
+// leaseRevoked revokes the lease of a node's session.
 func leaseRevoked(ctx context.Context, w *world, n *chaosNode, _ *rand.Rand) error {
 	m := w.mirror.Snapshot().Member(n.address())
 	if m == nil {
@@ -28,7 +28,7 @@ func leaseRevoked(ctx context.Context, w *world, n *chaosNode, _ *rand.Rand) err
 	from := history.Now()
 	_, err := w.client.Revoke(ctx, clientv3.LeaseID(m.Lease))
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
-		return errNoEffect // it ended just now, by no hand: nothing is excused
+		return errNoEffect // it expired just now by itself: no exemption
 	}
 	w.rec.Mark(history.Mark{Node: n.address(), Name: history.LeaseRevoked, From: from, To: history.Now()})
 	if err != nil {
@@ -37,7 +37,7 @@ func leaseRevoked(ctx context.Context, w *world, n *chaosNode, _ *rand.Rand) err
 	return n.awaitBack(ctx, m.Incarnation)
 }
 
-// keyDeleted: somebody deletes the candidate's key; its lease lives.
+// keyDeleted deletes a candidate's key. Its lease lives on.
 func keyDeleted(ctx context.Context, w *world, n *chaosNode, _ *rand.Rand) error {
 	s := w.mirror.Snapshot()
 	m := s.Member(n.address())
@@ -68,9 +68,8 @@ func keyDeleted(ctx context.Context, w *world, n *chaosNode, _ *rand.Rand) error
 	return err
 }
 
-// watchFrozen: the watch delivers nothing any more while requests work, and the cluster's
-// state moves on, if only by a key that means nothing. The node must notice by itself that it
-// lags, and read anew.
+// watchFrozen freezes a node's watch, which then delivers no events while requests work and the cluster's state
+// changes, if only by an unused key. The node must detect by itself that its snapshot lags, and read again.
 func watchFrozen(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
 	end := w.rec.Begin(n.address(), faults.WatchFrozen.Name, "")
 	defer end()
@@ -105,7 +104,7 @@ func watchFrozen(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) er
 	}
 }
 
-// memberKilled: one member of etcd ends, more often than not the one that leads it.
+// memberKilled kills one member of etcd, usually the one that leads it.
 func memberKilled(ctx context.Context, w *world, _ *chaosNode, rnd *rand.Rand) error {
 	end := w.rec.Begin("", "etcd member killed", "")
 	defer end()
@@ -116,7 +115,7 @@ func memberKilled(ctx context.Context, w *world, _ *chaosNode, rnd *rand.Rand) e
 	if _, err := m.proc().Kill(); err != nil {
 		return err
 	}
-	if err := w.answers(ctx); err != nil { // by the others
+	if err := w.answers(ctx); err != nil { // the others answer
 		return err
 	}
 	hold(ctx, between(rnd, 0, 1500*time.Millisecond))
@@ -126,7 +125,7 @@ func memberKilled(ctx context.Context, w *world, _ *chaosNode, rnd *rand.Rand) e
 	return errors.Join(w.answers(ctx), w.joined(ctx))
 }
 
-// etcdRestarted: all of etcd ends, stays away for a while, and returns on its data.
+// etcdRestarted kills all of etcd and, after a while, starts it again with its data.
 func etcdRestarted(ctx context.Context, w *world, _ *chaosNode, rnd *rand.Rand) error {
 	end := w.rec.Begin("", "etcd restarted", "")
 	defer end()
@@ -148,7 +147,7 @@ func etcdRestarted(ctx context.Context, w *world, _ *chaosNode, rnd *rand.Rand) 
 	return errors.Join(w.answers(ctx), w.joined(ctx))
 }
 
-// etcdStopped: the only member of etcd stands still, at times for longer than the TTL.
+// etcdStopped freezes the only member of etcd, at times for longer than the TTL.
 func etcdStopped(ctx context.Context, w *world, _ *chaosNode, rnd *rand.Rand) error {
 	end := w.rec.Begin("", "etcd stopped", "")
 	defer end()
@@ -161,7 +160,7 @@ func etcdStopped(ctx context.Context, w *world, _ *chaosNode, rnd *rand.Rand) er
 	return errors.Join(err, w.answers(ctx), w.joined(ctx))
 }
 
-// compacted: many writes, and everything before them compacted away.
+// compacted makes many writes and compacts etcd's history meanwhile.
 func compacted(ctx context.Context, w *world, _ *chaosNode, rnd *rand.Rand) error {
 	end := w.rec.Begin("", "compaction", "")
 	defer end()

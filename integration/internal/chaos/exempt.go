@@ -12,11 +12,11 @@ import (
 	"github.com/goverse/goverse/internal/test/history"
 )
 
-// RemoveAlive makes happen what crash detection does not exclude: a leader that lives
-// stands still for a moment, and just then its port refuses and its packets to etcd are
-// dropped. It wakes before its deadline and believes that it still leads, until it finds
-// its watchers' connections broken and etcd silent for the grace period. It returns what the
-// history proves, and how long after the fault the next leader led.
+// RemoveAlive causes the overlap that crash detection does not exclude. A living leader pauses for a moment,
+// and just then its port refuses connections and its packets to etcd are dropped. It resumes before its
+// deadline and believes that it still leads, until it finds its watchers' connections broken and etcd silent
+// for the grace period. RemoveAlive returns the verdict on the history, and the time from the fault until the
+// leader was removed.
 func RemoveAlive(ctx context.Context, cfg Config) (v history.Verdict, took time.Duration, err error) {
 	w, err := newWorld(ctx, cfg)
 	if err != nil {
@@ -33,14 +33,14 @@ func RemoveAlive(ctx context.Context, cfg Config) (v history.Verdict, took time.
 		if _, err := n.proc().Freeze(); err != nil {
 			return err
 		}
-		faults.CutOff.Do(n.toEtcd(), nil) // which draws nothing
+		faults.CutOff.Do(n.toEtcd(), nil) // CutOff uses no random numbers
 		n.entrance.Refuse()
 		gone := n.awaitGone(ctx, before)
 		took = time.Since(began)
 		_, err := n.proc().Thaw()
 		return errors.Join(gone, err)
 	})
-	// Long enough for all that it may still believe to show.
+	// Wait long enough for any claim that it may still make.
 	hold(ctx, time.Duration(cfg.TTL)*time.Second)
 	err = errors.Join(err, n.heal())
 	if err == nil {

@@ -11,22 +11,21 @@ import (
 	"github.com/goverse/goverse/cluster/election"
 )
 
-// fence guards writes in a shard as any store could that keeps the greatest epoch it has
-// seen: here it is a key beside the register, written and compared in the same
-// transaction.
+// fence guards writes in a shard like a store that keeps the greatest epoch it has seen. The epoch is stored in
+// a key of its own, compared and written in the same transaction as the register.
 type fence struct {
 	client *clientv3.Client
 	shard  int
 	epoch  int64
 }
 
-// fenceKey is where the greatest epoch stands.
+// fenceKey returns the key of the greatest epoch seen.
 func fenceKey(shard int) string { return fmt.Sprintf("/chaos/epoch/%d", shard) }
 
-// ordered is an epoch as text that sorts like the number, because etcd compares bytes.
+// ordered formats an epoch as text that sorts like the number, because etcd compares bytes.
 func ordered(epoch int64) string { return fmt.Sprintf("%020d", epoch) }
 
-// openFences puts the fences that nobody has passed yet.
+// openFences creates the keys of the fences with epoch 0.
 func openFences(ctx context.Context, client *clientv3.Client) error {
 	for shard := range shards {
 		if _, err := client.Put(ctx, fenceKey(shard), ordered(0)); err != nil {
@@ -36,11 +35,11 @@ func openFences(ctx context.Context, client *clientv3.Client) error {
 	return nil
 }
 
-// Token is the epoch.
+// Token returns the epoch.
 func (f fence) Token() int64 { return f.epoch }
 
-// Txn is a transaction that fails with an error matching election.ErrTermOver if a
-// greater epoch has passed.
+// Txn returns a transaction that fails with an error matching election.ErrTermOver if the store has seen a
+// greater epoch.
 func (f fence) Txn(ctx context.Context) clientv3.Txn {
 	return &fencedTxn{fence: f, txn: f.client.Txn(ctx)}
 }
@@ -64,7 +63,7 @@ func (t *fencedTxn) Else(...clientv3.Op) clientv3.Txn {
 	panic("chaos: a fenced write does nothing else")
 }
 
-// Commit sends it.
+// Commit sends the transaction.
 func (t *fencedTxn) Commit() (*clientv3.TxnResponse, error) {
 	key := fenceKey(t.shard)
 	resp, err := t.txn.If(clientv3.Compare(clientv3.Value(key), "<", ordered(t.epoch+1))).

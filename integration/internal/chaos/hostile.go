@@ -24,28 +24,29 @@ import (
 	objectspb "github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-// The pace of each attack at each node. Together they are less than a caller without an evil mind may do.
+// These intervals set the pace of each attack at each node. Together the attacks are less load than a
+// well-behaved caller may cause.
 const (
 	forgeEvery = 100 * time.Millisecond
 	breakEvery = 250 * time.Millisecond
 	linkEvery  = 500 * time.Millisecond
-	// unreadStreams are kept open at each node, of so many messages of so many bytes.
+	// unreadStreams are kept open at each node, with unreadMessages messages of unreadBytes bytes each.
 	unreadStreams  = 8
 	unreadMessages = 64
 	unreadBytes    = 100_000
-	// unreadFor is how long such a stream is held until another one is opened.
+	// unreadFor is the time that such a stream is kept before another one replaces it.
 	unreadFor = 3 * time.Second
 )
 
-// hostile is an outsider that attacks every node as any program can that reaches its port: with forged headers, with
-// watches that it breaks, with streams that it does not read, and with links full of forged calls.
+// hostile is an outsider that attacks every node as any program can that reaches its port: with forged headers,
+// watches that it breaks, streams that it does not read, and links full of forged calls.
 type hostile struct {
 	nodes []*chaosNode
 
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	// What was done, so that a run in which nothing was is noticed.
+	// These count the attacks carried out, to detect a run without any.
 	forged, broken, unread, links atomic.Int64
 }
 
@@ -66,8 +67,8 @@ func newHostile(nodes []*chaosNode) *hostile {
 	return h
 }
 
-// repeat attacks one node at that pace, by a connection of its own, until ctx ends. It counts the attacks that reached
-// their aim.
+// repeat attacks one node at the given interval, on a connection of its own, until ctx ends. It counts the
+// attacks that were carried out.
 func (h *hostile) repeat(ctx context.Context, n *chaosNode, every time.Duration, done *atomic.Int64,
 	attack func(ctx context.Context, conn *grpc.ClientConn) error) {
 	h.wg.Go(func() {
@@ -75,9 +76,9 @@ func (h *hostile) repeat(ctx context.Context, n *chaosNode, every time.Duration,
 			grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: callTimeout,
 				Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, MaxDelay: 200 * time.Millisecond, Multiplier: 2}}))
 		if err != nil {
-			return // said by the count
+			return // idle then reports it
 		}
-		defer func() { _ = conn.Close() }() // nothing was kept in it
+		defer func() { _ = conn.Close() }() // it holds no data
 		for ctx.Err() == nil {
 			attempt, cancel := context.WithTimeout(ctx, callTimeout+unreadFor)
 			if attack(attempt, conn) == nil {
@@ -89,8 +90,8 @@ func (h *hostile) repeat(ctx context.Context, n *chaosNode, every time.Duration,
 	})
 }
 
-// forgeStream opens a stream to an object of the attacker's own, in some shard, whose headers say what only nodes know,
-// and disconnects in the middle.
+// forgeStream opens a stream to an object of the attacker's own, in some shard, with headers that only nodes
+// send, and disconnects before its end.
 func forgeStream(ctx context.Context, conn *grpc.ClientConn, rnd *rand.Rand) error {
 	headers := []string{
 		objects.KeyHeader, fmt.Sprint("hostile-", rnd.IntN(objectCount)),
@@ -113,7 +114,7 @@ func forgeStream(ctx context.Context, conn *grpc.ClientConn, rnd *rand.Rand) err
 	return nil
 }
 
-// forgedChain is a chain of turns that nobody has given out.
+// forgedChain returns a chain of turns that no node has issued.
 func forgedChain(rnd *rand.Rand) string {
 	chain := make([]byte, 8*16)
 	for i := range chain {
@@ -126,7 +127,7 @@ func forgedChain(rnd *rand.Rand) string {
 func (h *hostile) breakWatch(ctx context.Context, conn *grpc.ClientConn) error {
 	name := h.identify(ctx, h.nodes[rand.IntN(len(h.nodes))])
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // without a goodbye
+	defer cancel() // without sending a goodbye
 	stream, err := nodepb.NewNodeClient(conn).Watch(ctx)
 	if err != nil {
 		return err
@@ -137,14 +138,14 @@ func (h *hostile) breakWatch(ctx context.Context, conn *grpc.ClientConn) error {
 	if _, err := stream.Recv(); err != nil {
 		return err
 	}
-	if err := stream.Send(&nodepb.WatchRequest{InstanceId: name}); err != nil { // from here on it is missed
+	if err := stream.Send(&nodepb.WatchRequest{InstanceId: name}); err != nil { // now it is a watcher
 		return err
 	}
 	hold(ctx, glance)
 	return nil
 }
 
-// identify is the instance id of a node, which it says to anybody.
+// identify returns the instance id of a node, which any caller may request.
 func (h *hostile) identify(ctx context.Context, n *chaosNode) string {
 	conn, err := grpc.NewClient(n.address(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -160,7 +161,7 @@ func (h *hostile) identify(ctx context.Context, n *chaosNode) string {
 	return said.GetInstanceId()
 }
 
-// leaveUnread asks for many messages and reads none.
+// leaveUnread requests many messages and reads none.
 func leaveUnread(ctx context.Context, conn *grpc.ClientConn) error {
 	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(ctx, objects.KeyHeader,
 		fmt.Sprint("hostile-", rand.IntN(objectCount))))
@@ -199,13 +200,13 @@ func forgeLink(ctx context.Context, conn *grpc.ClientConn) error {
 	return nil
 }
 
-// stop ends the attacks.
+// stop ends the attacks and waits for them.
 func (h *hostile) stop() {
 	h.cancel()
 	h.wg.Wait()
 }
 
-// idle is an error if one of the attacks was never carried out.
+// idle returns an error if one of the attacks was never carried out.
 func (h *hostile) idle() error {
 	if min(h.forged.Load(), h.broken.Load(), h.unread.Load(), h.links.Load()) == 0 {
 		return errors.New("an attack of the hostile outsider was never carried out: " + h.String())

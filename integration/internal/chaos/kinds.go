@@ -9,23 +9,23 @@ import (
 	"github.com/goverse/goverse/internal/test/faults"
 )
 
-// kind is one kind of fault. do does one, holds it, sees its effect, and undoes it; it
-// returns an error if the effect was not what it must be. A fault without any effect
-// returns errNoEffect and is not counted.
+// kind is one kind of fault. Its function do causes the fault, keeps it for a while, observes its effect, and
+// undoes it. It returns an error if the effect is not the expected one. If there is no effect at all, it
+// returns errNoEffect and the fault is not counted.
 type kind struct {
 	name string
-	// atEtcd: it hits etcd and so every node; at most one of them is done at a time.
+	// atEtcd reports that it affects etcd and so every node; at most one such fault is active at a time.
 	atEtcd bool
-	// etcdWell: what is expected of it only holds while etcd answers.
+	// etcdWell reports that its expected effect requires etcd to answer.
 	etcdWell bool
-	// others: it takes members of etcd that go on; alone: it takes that there are none.
+	// others reports that it requires other members of etcd to continue; alone, that there must be none.
 	others, alone bool
-	// members: it is also done in worlds that are about etcd's members, so many times a deck.
+	// members is the number of times per deck that it occurs in worlds about etcd's members.
 	members int
 	do      func(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error
 }
 
-// kinds are all kinds of faults. Those on the way to etcd are of the catalogue in package faults.
+// kinds returns all kinds of faults. Those on the path to etcd come from the catalogue in package faults.
 func kinds() []kind {
 	return []kind{
 		{name: "process killed", members: 1, do: killed},
@@ -55,13 +55,13 @@ func kinds() []kind {
 	}
 }
 
-// alsoOfMembers is k, done in worlds that are about etcd's members as well.
+// alsoOfMembers returns k, which then also occurs in worlds about etcd's members.
 func alsoOfMembers(k kind) kind {
 	k.members = 1
 	return k
 }
 
-// deck are the faults of one deck, in order.
+// deck returns the faults of one deck, in order.
 func deck(cfg Config) (out []kind) {
 	for _, k := range kinds() {
 		if one := cfg.EtcdMembers == 1; one && k.others || !one && k.alone {

@@ -18,26 +18,26 @@ import (
 )
 
 const (
-	// counters is where the counters lie that locks guard.
+	// counters is the prefix of the counters that the locks guard.
 	counters = "/chaos/counter/"
-	// lockWorkers is how many of a node work under locks at once.
+	// lockWorkers is the number of a node's goroutines that work under locks.
 	lockWorkers = 2
-	// effectEvery is the pace of fresh effects, each of which all nodes try.
+	// effectEvery is the interval of new effects. All nodes try each of them.
 	effectEvery = 500 * time.Millisecond
-	// effectTakes bounds how long one takes.
+	// effectTakes limits the duration of one effect.
 	effectTakes = 300 * time.Millisecond
-	// settlePatience is by when every node has had every lock, and every effect has taken
-	// place, after the last fault.
+	// settlePatience limits the time, after the last fault, until every node has acquired every lock and every
+	// effect has taken place.
 	settlePatience = 40 * time.Second
 )
 
-// lockNames are the locks that all nodes want.
+// lockNames are the locks that all nodes compete for.
 var lockNames = []string{"one", "two", "with/slash"}
 
-// ledgerPath is where effects take place.
+// ledgerPath returns the file that effects write to.
 func ledgerPath(dir string) string { return filepath.Join(dir, "ledger.jsonl") }
 
-// locked is what one node does under locks, and its effects.
+// locked is one node's work under locks, and its effects.
 type locked struct {
 	locks   *history.Locks
 	work    history.LockWork
@@ -62,14 +62,14 @@ func (l *locked) run(ctx context.Context) {
 	wg.Wait()
 }
 
-// settle takes every lock once, and sees to it that every effect so far has taken place.
+// settle acquires every lock once, and ensures that every effect so far has taken place.
 func (l *locked) settle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, settlePatience)
 	defer cancel()
 	return errors.Join(l.locks.Obtain(ctx, lockNames...), l.effects.ResolveAll(ctx, l.fresh))
 }
 
-// settled has all nodes settle at once.
+// settled makes all nodes settle concurrently.
 func (w *world) settled(ctx context.Context) error {
 	errs := make([]error, len(w.nodes))
 	var wg sync.WaitGroup
@@ -86,8 +86,8 @@ func (w *world) settled(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// lockDeleted: somebody deletes a key by which the node holds a lock or waits for it. Who held
-// it must notice by itself.
+// lockDeleted deletes a key by which the node holds a lock or waits for one. A holder must notice that by
+// itself.
 func lockDeleted(ctx context.Context, w *world, n *chaosNode, _ *rand.Rand) error {
 	until := time.Now().Add(effectPatience)
 	for ; time.Now().Before(until) && ctx.Err() == nil; hold(ctx, time.Millisecond) {
@@ -116,7 +116,7 @@ func lockDeleted(ctx context.Context, w *world, n *chaosNode, _ *rand.Rand) erro
 				return err
 			}
 			if gone {
-				// It looks every third of the TTL; nothing else is to keep it from that.
+				// The node checks its key every third of the TTL. No other fault may prevent that check.
 				hold(ctx, time.Duration(w.cfg.TTL)*time.Second/3+500*time.Millisecond)
 				return nil
 			}

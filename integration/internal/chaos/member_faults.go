@@ -17,25 +17,25 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// electing is etcd's election time-out.
+// electing is etcd's election timeout.
 const electing = time.Second
 
-// revoking is by when a member that led etcd, and was deposed while it stood still, has had leases
-// revoked that it takes for run out, though they were renewed (etcd #15247): it looks every 500 ms.
-// Until then what comes of that is to be told from what another fault does.
+// revoking is the time within which a member that led etcd, and was deposed while it was paused, has leases
+// revoked that seem expired to it but were renewed (etcd #15247). It checks every 500 ms. Until then, the
+// effects of such revocations must be kept apart from those of another fault.
 const revoking = 1500 * time.Millisecond
 
-// nextLeads is by when another node leads where a member of etcd is gone and with it the node
-// that led: see "A member of etcd cut off from the others" in docs/protocols.md. That is a TTL, a
-// second, three election time-outs and two more for a split vote; and what the fault costs that
-// is done to another node meanwhile, another TTL and a second.
+// nextLeads returns the time within which another node leads, after a member of etcd and with it the leading
+// node are cut off: see "A member of etcd cut off from the others" in docs/protocols.md. It is a TTL, a second,
+// three election timeouts, and two more for a split vote. A fault that affects another node meanwhile can add
+// another TTL and a second.
 func (w *world) nextLeads() time.Duration {
 	ttl := time.Duration(w.cfg.TTL) * time.Second
 	return 2*(ttl+time.Second) + 5*electing
 }
 
-// hit chooses a member: three times of four the one that leads etcd. Where nodes are bound to one
-// member each, etcd's leadership is moved for that to the one that the leading node reaches.
+// hit chooses a member: with a probability of three quarters the one that leads etcd. If nodes are bound to one
+// member each, it first moves etcd's leadership to the member that the leading node reaches.
 func (w *world) hit(ctx context.Context, rnd *rand.Rand) (m *member, led bool) {
 	l := w.leading(ctx)
 	if l != nil && rnd.IntN(4) > 0 {
@@ -48,7 +48,7 @@ func (w *world) hit(ctx context.Context, rnd *rand.Rand) (m *member, led bool) {
 	return m, m == l
 }
 
-// avoid has the run's own client use the other members until back is called.
+// avoid makes the run's own client use the other members until back is called.
 func (w *world) avoid(m *member) (back func() error) {
 	w.aside.Store(m)
 	m.ours.Refuse()
@@ -58,8 +58,8 @@ func (w *world) avoid(m *member) (back func() error) {
 	}
 }
 
-// watchLeases records which leases etcd revokes, while something is done to a member, though they
-// were renewed. Hands revoke none then.
+// watchLeases records leases that etcd revokes although they were renewed, while a member is affected by a
+// fault. The run itself revokes no leases at that time.
 func (w *world) watchLeases() *leases.Watcher {
 	return leases.Watch(leases.Config{Client: w.client, Prefix: prefix, Found: w.rec.Mark, Leader: w.believed,
 		Counts: func() bool { return w.aside.Load() != nil },
@@ -73,8 +73,8 @@ func (w *world) watchLeases() *leases.Watcher {
 		}})
 }
 
-// believed is etcd's leader by what a member says to which nothing is done, unless it is the one
-// to which something is.
+// believed returns etcd's leader according to an unaffected member. It reports false if that leader is the
+// affected member.
 func (w *world) believed(ctx context.Context) (leader, term uint64, ok bool) {
 	aside := w.aside.Load()
 	for _, m := range w.members {
@@ -90,10 +90,10 @@ func (w *world) believed(ctx context.Context) (leader, term uint64, ok bool) {
 	return 0, 0, false
 }
 
-// awaitOthers waits until the others have a leader of etcd, and a node leads that reaches one
-// of them, each within the time that it may take. m leads etcd no longer for anybody but itself.
+// awaitOthers waits until the other members have a leader and a node leads that reaches one of them, each
+// within its limit. From then on only m itself can believe that m leads etcd.
 func (w *world) awaitOthers(ctx context.Context, m *member, within time.Duration) error {
-	if err := w.answers(ctx); err != nil { // by the others
+	if err := w.answers(ctx); err != nil { // the others answer
 		return err
 	}
 	_, err := w.await(ctx, within, fmt.Sprintf("a node leads that reaches a member other than %s", m.endpoint),
@@ -104,7 +104,7 @@ func (w *world) awaitOthers(ctx context.Context, m *member, within time.Duration
 	return err
 }
 
-// memberStopped: one member stands still for a while.
+// memberStopped freezes one member for a while.
 func memberStopped(ctx context.Context, w *world, _ *chaosNode, rnd *rand.Rand) error {
 	m, _ := w.hit(ctx, rnd)
 	end := w.rec.Begin("", "etcd member stopped", m.endpoint)
@@ -119,8 +119,8 @@ func memberStopped(ctx context.Context, w *world, _ *chaosNode, rnd *rand.Rand) 
 	return errors.Join(others, err, w.whole(ctx), back())
 }
 
-// memberStutters: one member stands still for most of a TTL, goes on for a moment, and stands
-// still again until everything that it said has run out.
+// memberStutters freezes one member for most of a TTL, lets it run for a moment, and freezes it again until all
+// its promises have expired.
 func memberStutters(ctx context.Context, w *world, _ *chaosNode, rnd *rand.Rand) error {
 	m, _ := w.hit(ctx, rnd)
 	end := w.rec.Begin("", "etcd member stutters", m.endpoint)
@@ -142,14 +142,14 @@ func memberStutters(ctx context.Context, w *world, _ *chaosNode, rnd *rand.Rand)
 	hold(ctx, between(rnd, 50*time.Millisecond, ttl/3))
 	stop()
 	hold(ctx, between(rnd, ttl*3/4, ttl*3/2))
-	// The leases were granted anew for each leader of etcd that the moment in between brought.
+	// Each leader of etcd that was elected in that moment has extended the leases.
 	errs = append(errs, w.awaitOthers(ctx, m, w.nextLeads()))
 	goOn()
 	return errors.Join(append(errs, w.whole(ctx), back())...)
 }
 
-// membersCutOff: one member and the others, or one other, do not hear each other. Their clients
-// reach all of them.
+// membersCutOff cuts the connection between one member and all others, or one other. Clients still reach all
+// members.
 func membersCutOff(ctx context.Context, w *world, _ *chaosNode, rnd *rand.Rand) error {
 	m, led := w.hit(ctx, rnd)
 	var from []*member
@@ -182,7 +182,7 @@ func membersCutOff(ctx context.Context, w *world, _ *chaosNode, rnd *rand.Rand) 
 	return errors.Join(append(errs, w.whole(ctx), back())...)
 }
 
-// awaitDeposed waits until a member that led etcd knows that it does not any more.
+// awaitDeposed waits until a member that led etcd learns that it does not lead any more.
 func (w *world) awaitDeposed(ctx context.Context, m *member, led bool) error {
 	for until := time.Now().Add(effectPatience); led && time.Now().Before(until) && ctx.Err() == nil; hold(ctx, glance) {
 		attempt, cancel := context.WithTimeout(ctx, time.Second)
@@ -199,7 +199,8 @@ func (w *world) awaitDeposed(ctx context.Context, m *member, led bool) error {
 	return nil
 }
 
-// whole waits until etcd answers, all its members have joined, and who was deposed has revoked what it had to revoke.
+// whole waits until etcd answers, all its members have joined, and a deposed member has revoked any leases that
+// it will revoke.
 func (w *world) whole(ctx context.Context) error {
 	err := errors.Join(w.answers(ctx), w.joined(ctx))
 	hold(ctx, revoking)

@@ -16,8 +16,8 @@ import (
 	"github.com/goverse/goverse/node"
 )
 
-// untilSessionLost is a kind that lasts until etcd has seen the end of the node's session, and a
-// moment more.
+// untilSessionLost returns a kind of fault that lasts until etcd has removed the node's session, and a moment
+// longer.
 func untilSessionLost(f faults.Fault) kind {
 	return kind{name: f.Name, do: func(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
 		end := w.rec.Begin(n.address(), f.Name, "")
@@ -36,7 +36,7 @@ func untilSessionLost(f faults.Fault) kind {
 	}}
 }
 
-// forAWhile is a kind that makes the way to etcd slow, and sees that something went through.
+// forAWhile returns a kind of fault that slows the path to etcd down. It has an effect only if data passed.
 func forAWhile(f faults.Fault) kind {
 	return kind{name: f.Name, do: func(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
 		end := w.rec.Begin(n.address(), f.Name, "")
@@ -55,8 +55,8 @@ func forAWhile(f faults.Fault) kind {
 	}}
 }
 
-// reset: every connection to etcd breaks and may be opened anew. Until the node sees what
-// changes it is cut off, however short: who refuses connections just then is removed.
+// reset breaks every connection to etcd; new ones may be opened. Until the node sees changes again it counts as
+// cut off, even briefly: if its port refuses connections at that moment, it is removed.
 func reset(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
 	end := w.rec.Begin(n.address(), faults.Reset.Name, "")
 	defer end()
@@ -68,14 +68,14 @@ func reset(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
 	return n.awaitView(ctx)
 }
 
-// awaitView waits until the node has seen a change that is made now.
+// awaitView waits until the node has seen a change made after the call.
 func (n *chaosNode) awaitView(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, effectPatience)
 	defer cancel()
 	for made := int64(0); ; hold(ctx, glance) {
 		if made == 0 {
 			attempt, cancel := context.WithTimeout(ctx, time.Second)
-			// No key of the cluster's, but one that its watch covers.
+			// The key does not belong to the cluster, but its watch covers it.
 			if resp, err := n.w.client.Put(attempt, prefix+"/nodes-tick", ""); err == nil {
 				made = resp.Header.Revision
 			}
@@ -93,12 +93,12 @@ func (n *chaosNode) awaitView(ctx context.Context) error {
 	}
 }
 
-// refusing: the port refuses, but the node reaches etcd: it is accused, refutes, and
-// stays.
+// refusing makes the node's port refuse connections while the node reaches etcd. It must be accused, refute the
+// accusation, and stay.
 func refusing(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
 	end := w.rec.Begin(n.address(), "refusing", "")
 	defer end()
-	if err := n.awaitView(ctx); err != nil { // its watch may have been at a member that was away
+	if err := n.awaitView(ctx); err != nil { // its watch may have been at an unavailable member
 		return err
 	}
 	before := n.incarnation()
@@ -118,8 +118,8 @@ func refusing(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error
 	return nil
 }
 
-// awaitWatchers waits until the node's watchers are back, so that no accusation of now
-// comes in the midst of the next fault; for a while, for they may be down themselves.
+// awaitWatchers waits until the node's watchers are back, so that no accusation caused by this fault falls into
+// the next one. It gives up after a while, because the watchers may be down themselves.
 func (n *chaosNode) awaitWatchers(ctx context.Context) {
 	const watchers, patience = 2, 5 * time.Second
 	for until := time.Now().Add(patience); time.Now().Before(until) && n.entrance.Connections() < watchers; {
@@ -127,7 +127,7 @@ func (n *chaosNode) awaitWatchers(ctx context.Context) {
 	}
 }
 
-// unreachable: packets between the nodes are dropped. Silence is no evidence.
+// unreachable drops packets between the nodes. Silence is no evidence, so there must be no accusation.
 func unreachable(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
 	end := w.rec.Begin(n.address(), "unreachable", "")
 	defer end()
@@ -154,8 +154,8 @@ func unreachable(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) er
 	return nil
 }
 
-// outcast: it refuses connections and is cut off from etcd at the same moment. It is
-// removed, though it lives: the case that the design exempts.
+// outcast makes the node refuse connections and cuts it off from etcd at the same moment. The node is removed
+// although it lives: the design's exempt case.
 func outcast(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
 	end := w.rec.Begin(n.address(), "outcast", "")
 	defer end()

@@ -22,31 +22,30 @@ import (
 
 const answerPatience = 10 * time.Second
 
-// chaosNode is one node with the relays around it. Faults of it are done one at a
-// time.
+// chaosNode is one node with the relays around it. At most one fault affects it at a time.
 type chaosNode struct {
 	w        *world
 	index    int
 	listen   string
-	entrance *fault.Relay   // in front of the node: its advertise address
-	members  []*member      // of etcd, those that it reaches
+	entrance *fault.Relay   // in front of the node, at its advertise address
+	members  []*member      // the members of etcd that it reaches
 	links    []*fault.Relay // to each of them
 
-	busy sync.Mutex // held by the fault that is done to it
+	busy sync.Mutex // held by the fault that affects it
 
 	mu      sync.Mutex
 	process *fault.Process
 	in      io.WriteCloser
 	answers chan string
-	said    []string // of processes that ended
+	said    []string // output of ended processes
 
-	processes int // that were started
+	processes int // number of processes started
 }
 
 func (n *chaosNode) address() string { return n.entrance.Address() }
 
-// recordPath is where the next process is to record: each one in a file of its own, for one that is
-// killed may leave half a line.
+// recordPath returns the file for the next process's record. Each process has a file of its own, because a
+// killed one may leave an incomplete line.
 func (n *chaosNode) recordPath() string {
 	n.processes++
 	return filepath.Join(n.w.dir, fmt.Sprintf("node%d-%d.jsonl", n.index, n.processes))
@@ -80,7 +79,7 @@ func (n *chaosNode) start(ctx context.Context) error {
 	}
 	cmd.Stdout = outWriter
 	p, err := fault.StartProcess(cmd)
-	_ = outWriter.Close() // the process has its own
+	_ = outWriter.Close() // the process has its own copy
 	if err != nil {
 		_ = out.Close()
 		return err
@@ -103,7 +102,7 @@ func (n *chaosNode) start(ctx context.Context) error {
 	return err
 }
 
-// answer waits for the next line that the process says.
+// answer waits for the next line of the process's standard output.
 func (n *chaosNode) answer(ctx context.Context) (string, error) {
 	n.mu.Lock()
 	answers := n.answers
@@ -119,7 +118,7 @@ func (n *chaosNode) answer(ctx context.Context) (string, error) {
 	}
 }
 
-// ask asks the process, which must not stand still.
+// ask sends a question to the process, which must not be frozen, and returns its answer.
 func (n *chaosNode) ask(ctx context.Context, question string) (string, error) {
 	return n.askWithin(ctx, answerPatience, question)
 }
@@ -145,8 +144,8 @@ func (n *chaosNode) status(ctx context.Context) (status, error) {
 	return st, err
 }
 
-// well reports whether the node has a session, is queued by it, and knows a leader, and
-// etcd shows the same; and how many shards it serves.
+// well reports whether the node has a session, is queued and sees a leader, and etcd shows the same. It also
+// returns the number of shards that the node serves.
 func (n *chaosNode) well(ctx context.Context) (serves int, ok bool) {
 	st, err := n.status(ctx)
 	if err != nil || !st.Ready || st.State == "follower" {
@@ -174,7 +173,7 @@ func (n *chaosNode) state() string {
 	return "not started"
 }
 
-// output is all that its processes said.
+// output returns the output of all its processes.
 func (n *chaosNode) output() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -185,10 +184,10 @@ func (n *chaosNode) output() string {
 	return said
 }
 
-// toEtcd is its way to etcd.
+// toEtcd returns its path to etcd, as a target for faults.
 func (n *chaosNode) toEtcd() faults.Target { return faults.Target{Relays: n.links} }
 
-// heal lifts every fault of the network around it.
+// heal removes all network faults around the node.
 func (n *chaosNode) heal() error { return errors.Join(n.entrance.Heal(), n.toEtcd().Undo()) }
 
 // close ends the process and the relays.

@@ -26,32 +26,34 @@ import (
 )
 
 const (
-	// states is where the objects keep what they have counted.
+	// states is the prefix of the objects' stored counts.
 	states = "/chaos/objects"
-	// objectCount is how many objects there are. The last ones are called so seldom that they idle out.
+	// objectCount is the number of objects. The last ones are called so rarely that they are deactivated when
+	// idle.
 	objectCount = 16
 	idleAfter   = 300 * time.Millisecond
 
-	// callers is how many call at once, from outside of the cluster, and callEvery the pace of each.
+	// callers is the number of concurrent callers outside of the cluster, callEvery the interval of each one's
+	// calls.
 	callers   = 4
 	callEvery = 20 * time.Millisecond
-	// callTimeout is that of one attempt; the next one goes to another node.
+	// callTimeout limits one attempt; the next attempt goes to another node.
 	callTimeout = 2 * time.Second
-	// answerWithin is by when every object answers through every node, after the last fault.
+	// answerWithin limits the time, after the last fault, until every object answers through every node.
 	answerWithin = 30 * time.Second
 )
 
-// subjectOf is an object in the history.
+// subjectOf returns the subject of an object in the history.
 func subjectOf(key string) history.Subject {
 	return history.Object(probepb.Probe_ServiceDesc.ServiceName, key)
 }
 
 func objectKey(n int) string { return fmt.Sprint("object-", n) }
 
-// objectsConfig makes objects idle out, and not wait for each other for long.
+// objectsConfig deactivates idle objects soon.
 func objectsConfig() cluster.ObjectsConfig { return cluster.ObjectsConfig{IdleAfter: idleAfter} }
 
-// host makes a node host objects that count.
+// host makes a node host counting objects.
 func host(c *cluster.Cluster, client *clientv3.Client, of *history.Objects) error {
 	store, err := etcd.New(etcd.Config{Client: client, Prefix: states})
 	if err != nil {
@@ -69,7 +71,7 @@ func host(c *cluster.Cluster, client *clientv3.Client, of *history.Objects) erro
 	return nil
 }
 
-// counting is an object that keeps a number in etcd.
+// counting is an object that stores a number in etcd.
 type counting struct {
 	probepb.UnimplementedProbeServer
 	object     *objects.Object
@@ -77,8 +79,8 @@ type counting struct {
 	state      *state.State[*wrapperspb.Int64Value]
 }
 
-// Add implements probepb.ProbeServer: it adds under the request's id, or reads what it has in memory if there is
-// nothing to add.
+// Add implements probepb.ProbeServer. It adds the amount under the request's id; with amount 0 it returns the
+// value in memory.
 func (n *counting) Add(ctx context.Context, req *probepb.AddRequest) (*probepb.AddResponse, error) {
 	if req.GetAmount() == 0 {
 		return &probepb.AddResponse{Sum: n.state.Value().GetValue()}, n.state.Err()
@@ -93,12 +95,12 @@ func (n *counting) Add(ctx context.Context, req *probepb.AddRequest) (*probepb.A
 	return reply, err
 }
 
-// Chat implements probepb.ProbeServer for the hostile outsider, who leaves in the middle.
+// Chat implements probepb.ProbeServer for the hostile outsider, which leaves before the end.
 func (n *counting) Chat(stream grpc.BidiStreamingServer[probepb.Blob, probepb.Blob]) error {
 	return probepb.EchoChat(stream)
 }
 
-// Download implements probepb.ProbeServer for the hostile outsider, who reads nothing.
+// Download implements probepb.ProbeServer for the hostile outsider, which reads nothing.
 func (n *counting) Download(req *probepb.DownloadRequest, stream grpc.ServerStreamingServer[probepb.Blob]) error {
 	if err := stream.SendHeader(nil); err != nil {
 		return err
@@ -116,7 +118,7 @@ func (n *counting) Download(req *probepb.DownloadRequest, stream grpc.ServerStre
 // Deactivated implements objects.Deactivator.
 func (n *counting) Deactivated(context.Context, objects.Reason) { n.activation.Deactivated() }
 
-// outside calls the cluster's objects as any gRPC client can, through each of its nodes.
+// outside calls the cluster's objects like any gRPC client, through each of the nodes.
 type outside struct {
 	rec   *history.Recorder
 	conns []*grpc.ClientConn
@@ -144,7 +146,7 @@ func newOutside(rec *history.Recorder, nodes []*chaosNode) (*outside, error) {
 	return o, nil
 }
 
-// work makes one call after the other until ctx ends; the last one is waited for no longer.
+// work makes one call after the other until ctx ends. It does not wait for the last one then.
 func (o *outside) work(ctx context.Context, rnd *rand.Rand) {
 	tick := time.NewTicker(callEvery)
 	defer tick.Stop()
@@ -159,7 +161,7 @@ func (o *outside) work(ctx context.Context, rnd *rand.Rand) {
 	}
 }
 
-// call makes one call, again and again through one node after the other until it is answered, or ctx ends.
+// call repeats one call through one node after the other until it is answered or ctx ends.
 func (o *outside) call(ctx context.Context, key string, adds bool, through int, timeout time.Duration) error {
 	req := &probepb.AddRequest{}
 	if adds {
@@ -200,7 +202,7 @@ func (o *outside) answers(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// stop ends the calls.
+// stop ends the calls and waits for the callers.
 func (o *outside) stop() {
 	if o.cancel != nil {
 		o.cancel()

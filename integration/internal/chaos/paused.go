@@ -14,10 +14,10 @@ import (
 	"github.com/goverse/goverse/internal/test/history"
 )
 
-// RevokePaused makes happen what a deposed leader of etcd does at times, and at the worst moment: the lease of
-// the leader, which is older than etcd's raft term, is revoked while the leader's process stands still, for longer
-// than others wait for it. It goes on long before its deadline, and has heard of nothing. That is done the given
-// number of times. It returns what the history proves.
+// RevokePaused causes, at the worst moment, a fault that a deposed leader of etcd can cause. While the leading
+// node's process is paused for longer than the others wait for it, its lease, which is older than etcd's raft
+// term, is revoked. The process resumes long before its deadline and has not learned of it. RevokePaused does
+// that rounds times and returns the verdict on the history.
 func RevokePaused(ctx context.Context, cfg Config, rounds int) (v history.Verdict, err error) {
 	w, err := newWorld(ctx, cfg)
 	if err != nil {
@@ -38,7 +38,7 @@ func RevokePaused(ctx context.Context, cfg Config, rounds int) (v history.Verdic
 }
 
 func (w *world) revokePaused(ctx context.Context) error {
-	// All leases become older than etcd's raft term, and their sessions know it by the next renewal.
+	// This makes all leases older than etcd's raft term; their sessions learn of it with the next renewal.
 	if err := w.moveLead(ctx); err != nil {
 		return err
 	}
@@ -63,17 +63,17 @@ func (w *world) revokePaused(ctx context.Context) error {
 			return l.Address != "" && l.Token != leader.Token
 		})
 	}
-	hold(ctx, 300*time.Millisecond) // the others give it 200 ms
+	hold(ctx, 300*time.Millisecond) // the others wait for 200 ms
 	_, thawed := n.proc().Thaw()
 	if err := errors.Join(err, thawed); err != nil {
 		return err
 	}
-	hold(ctx, 200*time.Millisecond) // long enough for all that it may still believe to show
+	hold(ctx, 200*time.Millisecond) // long enough for any claim that it may still make
 	end()
 	return errors.Join(n.awaitBack(ctx, own.Incarnation), w.calm(ctx))
 }
 
-// moveLead has etcd's leader hand over to another member.
+// moveLead transfers etcd's leadership to another member.
 func (w *world) moveLead(ctx context.Context) error {
 	if err := w.joined(ctx); err != nil {
 		return err

@@ -13,14 +13,14 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// errNoEffect: the fault was done and nothing came of it.
+// errNoEffect is returned when a fault had no observable effect.
 var errNoEffect = errors.New("no effect was seen")
 
-// effectPatience bounds the wait for an effect. It covers leases of the longest TTL that etcd
-// grants anew because its own leader changed meanwhile, twice where that stutters.
+// effectPatience limits the wait for an effect. It covers a lease of the longest TTL that etcd extends because
+// its own leader changed, twice if that leader stutters.
 const effectPatience = 40 * time.Second
 
-// hold lets a fault last.
+// hold waits for d, or until ctx ends, while a fault lasts.
 func hold(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -30,12 +30,12 @@ func hold(ctx context.Context, d time.Duration) {
 	}
 }
 
-// between is a random time.
+// between returns a random duration from least up to most.
 func between(rnd *rand.Rand, least, most time.Duration) time.Duration {
 	return least + time.Duration(rnd.Int64N(int64(most-least)))
 }
 
-// incarnation is the present one of the node at etcd, 0 if it is not registered.
+// incarnation returns the node's current incarnation in etcd, or 0 if it is not registered.
 func (n *chaosNode) incarnation() int64 {
 	if m := n.w.mirror.Snapshot().Member(n.address()); m != nil {
 		return m.Incarnation
@@ -43,7 +43,7 @@ func (n *chaosNode) incarnation() int64 {
 	return 0
 }
 
-// awaitGone waits until that incarnation is registered no longer.
+// awaitGone waits until that incarnation is not registered any more.
 func (n *chaosNode) awaitGone(ctx context.Context, incarnation int64) error {
 	_, err := n.w.await(ctx, effectPatience, fmt.Sprintf("incarnation %d of node %d is gone", incarnation, n.index),
 		func(s *state.Snapshot) bool {
@@ -53,7 +53,7 @@ func (n *chaosNode) awaitGone(ctx context.Context, incarnation int64) error {
 	return err
 }
 
-// awaitBack waits until the node is registered by another incarnation, and queued.
+// awaitBack waits until the node is registered with another incarnation, and queued.
 func (n *chaosNode) awaitBack(ctx context.Context, incarnation int64) error {
 	_, err := n.w.await(ctx, effectPatience, fmt.Sprintf("node %d is back after incarnation %d", n.index, incarnation),
 		func(s *state.Snapshot) bool {
@@ -67,8 +67,8 @@ func (n *chaosNode) awaitBack(ctx context.Context, incarnation int64) error {
 	return err
 }
 
-// killed: the process ends, its port refuses. It is started again, at times so soon
-// that the new process finds what the old one left.
+// killed kills the process and makes its port refuse. Then it starts the process again, at times so soon that
+// the new process finds its predecessor's keys.
 func killed(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
 	end := w.rec.Begin(n.address(), "killed", "")
 	defer end()
@@ -93,7 +93,7 @@ func killed(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
 	return n.awaitBack(ctx, before)
 }
 
-// terminate stops the process in good order.
+// terminate stops the process gracefully.
 func (n *chaosNode) terminate(ctx context.Context) error {
 	p := n.proc()
 	if p == nil {
@@ -106,7 +106,7 @@ func (n *chaosNode) terminate(ctx context.Context) error {
 	defer cancel()
 	code, err := p.Exit(ctx)
 	if err == nil && code != 0 {
-		// A stop while etcd is away leaves the keys to the lease, and says so.
+		// A stop while etcd is unavailable leaves the keys to the lease and reports an error.
 		n.w.cfg.Log("node %d: %s", n.index, p.State())
 	}
 	return err
@@ -133,8 +133,8 @@ func stopped(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error 
 	return n.awaitBack(ctx, before)
 }
 
-// frozen past the TTL: its lease ends while it stands still; its connections stay, so
-// nobody may accuse it. It wakes and finds itself replaced.
+// frozen freezes the process until its lease has expired. Its connections stay open, so no node may accuse it.
+// It resumes and finds itself replaced.
 func frozen(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
 	end := w.rec.Begin(n.address(), "frozen", "")
 	defer end()
@@ -154,7 +154,7 @@ func frozen(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
 	return n.awaitBack(ctx, before)
 }
 
-// accusedUntil reports whether the node was accused at any moment while f ran.
+// accusedUntil reports whether the node was accused at any time while f ran.
 func (n *chaosNode) accusedUntil(ctx context.Context, f func() error) (bool, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	seen := make(chan bool, 1)
@@ -167,8 +167,8 @@ func (n *chaosNode) accusedUntil(ctx context.Context, f func() error) (bool, err
 	return <-seen, err
 }
 
-// accusations are those of the incarnation that is registered: one of a former one can
-// stand for as long as who wrote it is cut off.
+// accusations returns the number of accusations against the registered incarnation. One against a former
+// incarnation can exist for as long as its writer is cut off.
 func (n *chaosNode) accusations(s *state.Snapshot) int {
 	m := s.Member(n.address())
 	count := 0
@@ -180,11 +180,11 @@ func (n *chaosNode) accusations(s *state.Snapshot) int {
 	return count
 }
 
-// paused for less than a TTL, as by a collector of garbage or a busy host.
+// paused freezes the process for less than a TTL, like a garbage collection or a busy host.
 func paused(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
 	end := w.rec.Begin(n.address(), "paused", "")
 	defer end()
-	if _, err := n.proc().Freeze(); err != nil { // returns when it stands still
+	if _, err := n.proc().Freeze(); err != nil { // returns when all threads have stopped
 		return err
 	}
 	hold(ctx, between(rnd, 50*time.Millisecond, time.Duration(w.cfg.TTL)*time.Second/2))

@@ -24,7 +24,8 @@ import (
 	"github.com/goverse/goverse/node"
 )
 
-// ProgramEnv makes a copy of the test binary a node; it holds its configuration.
+// ProgramEnv names the environment variable that makes a copy of the test binary a node. It holds the
+// configuration.
 const ProgramEnv = "GOVERSE_INTEGRATION_CHAOS_NODE"
 
 const (
@@ -32,24 +33,24 @@ const (
 	register = "/chaos/register"
 	prefix   = "/chaos/cluster"
 	tick     = prefix + "/nothing" // in the range that every node watches
-	// writeEvery is the pace of guarded writes and reads of each node.
+	// writeEvery is the interval of each node's guarded writes and reads.
 	writeEvery = 25 * time.Millisecond
 
 	startPatience = 2 * time.Minute
 	stopPatience  = 10 * time.Second
 )
 
-// programConfig is what a node is given.
+// programConfig is the configuration of a node.
 type programConfig struct {
 	Advertise, Listen, Etcd string
 	TTL                     int
-	Record                  string          // the file to append what it claims to
-	Ledger                  string          // the file in which effects take place
-	Began                   history.Instant // when the world did
+	Record                  string          // the file for its recorded claims
+	Ledger                  string          // the file that effects write to
+	Began                   history.Instant // start of the world
 	DetectionOff            bool
 }
 
-// What a node can be asked on its standard input, a line each; it answers with a line.
+// These are the requests that a node accepts on its standard input, one per line; it answers with a line.
 const (
 	askFreezeWatch = "freeze-watch"
 	askThawWatch   = "thaw-watch"
@@ -58,7 +59,7 @@ const (
 	saidSettled    = "settled"
 )
 
-// Program is one node of a world: it runs until SIGTERM, or for as long as it lives.
+// Program runs one node of a world until SIGTERM. It returns the exit code.
 func Program(encoded string) int {
 	if err := program(encoded); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -88,7 +89,7 @@ func program(encoded string) (err error) {
 	if ccfg.Client, err = cluster.NewEtcdClient(ccfg); err != nil {
 		return errors.Join(err, n.Close())
 	}
-	defer func() { _ = ccfg.Client.Close() }() // its error is that its context was cancelled
+	defer func() { _ = ccfg.Client.Close() }() // the error reports only the cancelled context
 	faults := clustertest.Inject(ccfg.Client)
 	rec := history.NewRecorder(file, cfg.Advertise)
 	defer func() { err = errors.Join(err, rec.Stop()) }()
@@ -122,7 +123,7 @@ func program(encoded string) (err error) {
 	wg.Go(func() { owner.work(ctx, c.Shards()) })
 	under := newLocked(rec, cfg.Advertise, c, ccfg.Client, ledger, cfg.Began)
 	wg.Go(func() { under.run(ctx) })
-	go answer(os.Stdin, os.Stdout, c, faults, under) // ends with the process, for it waits for input
+	go answer(os.Stdin, os.Stdout, c, faults, under) // ends with the process, because it waits for input
 	fmt.Println("started")
 	<-ctx.Done()
 	wg.Wait()
@@ -131,7 +132,7 @@ func program(encoded string) (err error) {
 	return c.Stop(stopCtx)
 }
 
-// answer serves the parent's questions.
+// answer serves the parent's requests.
 func answer(in io.Reader, out io.Writer, c *cluster.Cluster, faults *clustertest.Faults, under *locked) {
 	for lines := bufio.NewScanner(in); lines.Scan(); {
 		switch lines.Text() {
@@ -160,13 +161,13 @@ func answer(in io.Reader, out io.Writer, c *cluster.Cluster, faults *clustertest
 	}
 }
 
-// status is what a node says of itself.
+// status is a node's view of itself and its cluster.
 type status struct {
 	State, LeaderID string
 	Nodes, Queue    []string
 	Ready           bool
 	Rebuilds        int64
-	Revision        int64         // of the newest change that it has seen
+	Revision        int64         // of the newest change it has seen
 	Lease           int64         // of its session, 0 without one
-	Serves          map[int]int64 // shards, and under which epochs
+	Serves          map[int]int64 // served shards with their epochs
 }

@@ -16,49 +16,47 @@ import (
 )
 
 const (
-	// atOnce is how many faults are done at the same time, each to another node.
+	// atOnce is the number of concurrent faults, each at another node.
 	atOnce = 2
-	// leaderPatience bounds the wait for a leader to do something to.
+	// leaderPatience limits the wait for a leader to affect.
 	leaderPatience = 10 * time.Second
-	// silent is how long a node to which nothing is done may be without a place, and a
-	// shard without anybody while nothing is done to anybody.
+	// silent limits the time that an unaffected node may be without a place, and that a shard may be unserved
+	// while no node is affected.
 	silent = 20 * time.Second
 )
 
-// limits are what a history is judged by: out-of-band changes must be noticed by the
-// next renewal, a removal on evidence by the end of the grace period, or at the latest by the
-// deadline.
+// limits returns the limits for the verdict on a history. A node must notice an out-of-band change at its next
+// renewal, and a removal on evidence by the end of the grace period, or at its deadline at the latest.
 func limits(ttl time.Duration) history.Limits {
 	return history.Limits{Silent: silent, Unserved: silent, Exempt: map[string]time.Duration{
 		history.LeaseRevoked: ttl/3 + time.Second, history.KeyDeleted: ttl/3 + time.Second,
 		history.LockDeleted: ttl/3 + time.Second, history.RemovedAlive: ttl}}
 }
 
-// Count is what came of one kind of fault.
+// Count holds the numbers of one kind of fault.
 type Count struct {
 	Kind string
-	// Done to a node or to etcd; Counted, because an effect was seen; of those counted,
-	// OnLeader at the leader of the moment, and AtOwner at a node that served shards.
+	// Done counts the faults at nodes or at etcd, and Counted those with an observed effect. Of the counted
+	// ones, OnLeader affected the current leader, and AtOwner a node that served shards.
 	Done, Counted, OnLeader, AtOwner int
 }
 
-// Result is what one world was put through, and what its history proves.
+// Result describes the faults of one world and the verdict on its history.
 type Result struct {
 	Seed    uint64
 	Took    time.Duration
 	Counts  []Count
 	Verdict history.Verdict
-	// Err is why the run was broken off, nil if it was not: a node that did not come
-	// back, or a fault whose effect was not what it must be.
+	// Err is the reason that the run was aborted, or nil: a node that did not come back, or a fault without the
+	// expected effect.
 	Err error
-	// Faults is what was done when, a line each; Output what the nodes said.
+	// Faults lists the faults with their times, one line each. Output holds the output of the nodes.
 	Faults []string
 	Output map[string]string
 }
 
-// Run puts one world through random faults and judges it. It blocks until everything
-// has ended; ctx ends it early, and Err says so. The error is of what the run itself
-// needs.
+// Run puts one world through random faults and judges it. It blocks until everything has ended. If ctx ends,
+// the run ends early and Err reports it. Run returns an error if the run's own equipment fails.
 func Run(ctx context.Context, cfg Config, seed uint64) (*Result, error) {
 	w, err := newWorld(ctx, cfg)
 	if err != nil {
@@ -88,7 +86,7 @@ func Run(ctx context.Context, cfg Config, seed uint64) (*Result, error) {
 	return res, nil
 }
 
-// judge reads what all processes recorded. To be called when they have ended.
+// judge checks the records of all processes, which must have ended.
 func (w *world) judge() (history.Verdict, error) {
 	paths, err := filepath.Glob(filepath.Join(w.dir, "*.jsonl"))
 	if err != nil {
@@ -118,7 +116,7 @@ type runner struct {
 	err               error
 }
 
-// run deals the decks out, a few faults at a time, and waits for calm after each.
+// run executes the decks, a few faults at a time, and waits for calm after each deck.
 func (r *runner) run(ctx context.Context) error {
 	for range r.w.cfg.Decks {
 		deck := deck(r.w.cfg)
@@ -131,7 +129,7 @@ func (r *runner) run(ctx context.Context) error {
 				break
 			}
 			n, owns, release := r.choose(ctx, k)
-			rnd := rand.New(rand.NewPCG(r.rnd.Uint64(), 0)) // of its own, for it runs beside others
+			rnd := rand.New(rand.NewPCG(r.rnd.Uint64(), 0)) // its own, because faults run concurrently
 			wg.Go(func() {
 				defer func() { <-slots }()
 				defer release()
@@ -149,8 +147,8 @@ func (r *runner) run(ctx context.Context) error {
 	return nil
 }
 
-// choose waits until the fault may be done, and says to whom, and whether that node
-// serves shards: nobody has two faults at a time, nor has etcd.
+// choose waits until the fault may begin. It returns the node to affect and whether that serves shards. No node
+// is affected by two faults at a time, nor is etcd.
 func (r *runner) choose(ctx context.Context, k kind) (n *chaosNode, owns bool, done func()) {
 	w := r.w
 	if k.atEtcd {
@@ -162,8 +160,8 @@ func (r *runner) choose(ctx context.Context, k kind) (n *chaosNode, owns bool, d
 		w.etcdBusy.RLock()
 		release = w.etcdBusy.RUnlock
 	}
-	// Three of four hit the leader, so that with etcd's own faults it is more than half;
-	// between two leaders there is a moment without one, which is waited out.
+	// Three of four affect the leader, so that including etcd's own faults it is more than half. Between two
+	// leaders there is a moment without one, which is waited for.
 	r.mu.Lock()
 	wantLeader := 4*r.atLeader <= 3*r.atNodes
 	r.mu.Unlock()
@@ -174,8 +172,8 @@ func (r *runner) choose(ctx context.Context, k kind) (n *chaosNode, owns bool, d
 			n = w.nodes[r.rnd.IntN(len(w.nodes))]
 		}
 		if n != nil && n.busy.TryLock() {
-			// An effect is seen only of one that has come back from the last fault, and
-			// from etcd's absence.
+			// An effect can be observed only at a node that has recovered from the last fault, and from an
+			// outage of etcd.
 			serves, well := n.well(ctx)
 			if !well {
 				n.busy.Unlock()
@@ -244,7 +242,7 @@ func (r *runner) failed() error {
 	return r.err
 }
 
-// Add adds up the counts of several worlds, in the order of kinds.
+// Add returns the sums of the counts of several worlds, in the order of kinds.
 func Add(counts ...[]Count) []Count {
 	sum := map[string]Count{}
 	for _, c := range slices.Concat(counts...) {

@@ -18,16 +18,16 @@ import (
 
 const (
 	shards = 24
-	// guardedTimeout bounds one guarded write in a shard.
+	// guardedTimeout limits one guarded write in a shard.
 	guardedTimeout = 2 * time.Second
-	// readEvery is how many looks at a shard come to one read of its register.
+	// readEvery is the number of visits to a shard per read of its register.
 	readEvery = 4
 )
 
-// shardRegister is the key that the owners of a shard write.
+// shardRegister returns the key that the owners of a shard write.
 func shardRegister(shard int) string { return fmt.Sprintf("/chaos/shard/%d", shard) }
 
-// keyIn is a key that belongs to a shard.
+// keyIn returns a key that belongs to shard n.
 func keyIn(n int) string {
 	for i := 0; ; i++ {
 		if key := fmt.Sprint(i); shard.Of(key, shards) == n {
@@ -36,8 +36,7 @@ func keyIn(n int) string {
 	}
 }
 
-// guarded is the work of one node in its shards: writes that the store refuses when it
-// has seen a greater epoch.
+// guarded is one node's work in its shards: writes that the store refuses if it has seen a greater epoch.
 type guarded struct {
 	client    *clientv3.Client
 	registers [shards]*history.Register
@@ -53,43 +52,41 @@ func newGuarded(rec *history.Recorder, name string, client *clientv3.Client) *gu
 	return g
 }
 
-// sharding says how the node takes part. Every fault moves shards, so the budget is out of
-// the way.
+// sharding returns the node's configuration of shards. The budget is large, because every fault moves shards.
 func (g *guarded) sharding() cluster.Sharding {
 	return cluster.Sharding{Shards: shards, Window: 200 * time.Millisecond, DrainTimeout: time.Second,
 		MovesPerMinute: 1 << 20, OnAcquire: g.acquire}
 }
 
-// acquire makes the store know the epoch before the shard is served: from then on no
-// owner before it can write.
+// acquire makes the store record the epoch before the shard is served. From then on no earlier owner can write.
 func (g *guarded) acquire(ctx context.Context, shard int, epoch int64) {
 	for ctx.Err() == nil {
 		switch g.write(ctx, shard, epoch) {
 		case history.OutcomeAccepted:
 			return
 		case history.OutcomeRefused:
-			<-ctx.Done() // another one owns it by now
+			<-ctx.Done() // another node owns it by now
 		default:
 			hold(ctx, glance)
 		}
 	}
 }
 
-// work looks at one shard after the other until ctx ends: it writes in those that the node
-// serves, and where it lost one it keeps trying under the old epoch until that is refused,
-// as a worker would that does not hear of it.
+// work visits one shard after the other until ctx ends. It writes in the shards that the node serves. After
+// losing one, it continues to write under the old epoch until a write is refused, like a worker that does not
+// learn of the loss.
 func (g *guarded) work(ctx context.Context, owned *cluster.Shards) {
 	tick := time.NewTicker(writeEvery)
 	defer tick.Stop()
 	var last [shards]int64 // epochs not refused yet
 	for i := 0; ; i++ {
 		shard := i % shards
-		// A guest that does not look at its own context.
+		// The function ignores its own context.
 		_ = owned.Serve(ctx, g.keys[shard], func(_ context.Context, epoch int64) error {
 			last[shard] = epoch
 			g.write(ctx, shard, epoch)
 			return nil
-		}) // its error is that the shard is another's
+		}) // it fails if another node owns the shard
 		if _, serves := owned.Serves(shard); !serves && last[shard] != 0 {
 			if g.write(ctx, shard, last[shard]) == history.OutcomeRefused {
 				last[shard] = 0
@@ -118,7 +115,7 @@ func (g *guarded) bounded(ctx context.Context, attempt func(context.Context) his
 	return attempt(ctx)
 }
 
-// serving are the shards that a node serves now, with their epochs.
+// serving returns the shards that a node serves now, with their epochs.
 func serving(owned *cluster.Shards) map[int]int64 {
 	out := map[int]int64{}
 	for shard := range owned.Count() {
@@ -129,8 +126,8 @@ func serving(owned *cluster.Shards) map[int]int64 {
 	return out
 }
 
-// atRest reports whether every shard has an owner that is registered, no move is left to
-// be done, and no node has two shards more than another.
+// atRest reports whether every shard has a registered owner, all moves are complete, and the nodes' numbers of
+// shards differ by at most one.
 func atRest(s *state.Snapshot) bool {
 	if s.ShardMap == nil || s.ShardMap.Map == nil || s.ShardMap.Shards() != shards {
 		return false
@@ -148,8 +145,7 @@ func atRest(s *state.Snapshot) bool {
 	return sum == shards && most-least <= 1
 }
 
-// owned are the shards that the map gives to the present incarnation at an address, with
-// their epochs.
+// owned returns the shards that the map assigns to the current incarnation at an address, with their epochs.
 func owned(s *state.Snapshot, address string) map[int]int64 {
 	out := map[int]int64{}
 	m := s.Member(address)

@@ -28,48 +28,48 @@ import (
 
 const (
 	nodes = 5
-	// calmPatience is by when all is well again after the last fault.
+	// calmPatience limits the time, after the last fault, until the cluster has recovered.
 	calmPatience = 30 * time.Second
 )
 
-// Config is what a world is made of.
+// Config configures a world.
 type Config struct {
-	// TTL of the sessions in seconds.
+	// TTL is the TTL of the sessions, in seconds.
 	TTL int
-	// EtcdMembers is how many members etcd has: 1 or 3. Default: 3.
+	// EtcdMembers is the number of etcd's members, 1 or 3. Default: 3.
 	EtcdMembers int
-	// Hostile has an outsider attack every node beside the faults.
+	// Hostile adds an outsider that attacks every node.
 	Hostile bool
-	// Decks is how often each kind of fault comes.
+	// Decks is the number of decks. Each kind of fault occurs once in a deck, unless Members is set.
 	Decks int
-	// Bound binds each node to one member of etcd; otherwise each reaches all of them.
+	// Bound makes each node reach one member of etcd; otherwise each reaches all of them.
 	Bound bool
-	// Members leaves most kinds of faults out, and has those at etcd's members come more often.
+	// Members leaves out most kinds of faults, and makes faults at etcd's members more frequent.
 	Members bool
-	// RevokedApart tells overlaps apart that come of leases which etcd itself has revoked though
-	// they were renewed; otherwise they are findings.
+	// RevokedApart exempts overlaps caused by leases that etcd itself has revoked although they were renewed;
+	// otherwise they are failures.
 	RevokedApart bool
 	// DetectionOff turns crash detection off on every node.
 	DetectionOff bool
-	// Addresses draws n addresses that nothing listens at.
+	// Addresses returns n unused addresses.
 	Addresses func(n int) []string
-	// Etcd is the command of one member of an etcd cluster: its data directory, the
-	// addresses for clients and peers, and the peers' addresses of all.
+	// Etcd returns the command that runs one member of an etcd cluster, given its data directory, its client
+	// and peer addresses, and the peer addresses of all members.
 	Etcd func(dir, client, peer string, peers []string) (*exec.Cmd, error)
-	// Dir is where everything is recorded.
+	// Dir is the directory for all data and records.
 	Dir string
-	// Log tells the person who waits.
+	// Log reports progress to the user.
 	Log func(format string, args ...any)
 }
 
-// world is a running cluster with everything around it.
+// world is a running cluster with its relays, clients and recorders.
 type world struct {
 	cfg     Config
 	dir     string
 	members []*member
 	nodes   []*chaosNode
-	client  *clientv3.Client   // which avoids the members to which something is done
-	mirror  *watchcache.Mirror // by that client
+	client  *clientv3.Client   // avoids the affected members
+	mirror  *watchcache.Mirror // uses that client
 	keys    state.Keys
 	rec     *history.Recorder
 	began   history.Instant
@@ -77,16 +77,16 @@ type world struct {
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup
 
-	aside  atomic.Pointer[member] // to which something is done
+	aside  atomic.Pointer[member] // the affected member of etcd
 	leases *leases.Watcher
 
-	outside *outside // who calls objects; nil before there are nodes
-	hostile *hostile // the outsider that attacks; nil without one
+	outside *outside // the callers of objects; nil before there are nodes
+	hostile *hostile // the attacker; nil without one
 
-	etcdBusy sync.RWMutex // held by a fault at etcd; shared by what needs etcd well
+	etcdBusy sync.RWMutex // held by a fault at etcd; shared by faults that need etcd
 }
 
-// newWorld starts everything and waits until all nodes are queued.
+// newWorld starts everything and waits until the cluster is calm.
 func newWorld(ctx context.Context, cfg Config) (_ *world, err error) {
 	cfg.EtcdMembers = cmp.Or(cfg.EtcdMembers, 3)
 	w := &world{cfg: cfg, dir: cfg.Dir, began: history.Now()}
@@ -202,7 +202,7 @@ func (w *world) startNodes(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// await waits until etcd's state, as the parent sees it, satisfies cond.
+// await waits until etcd's state, as seen by the parent, satisfies cond.
 func (w *world) await(ctx context.Context, within time.Duration, what string,
 	cond func(*state.Snapshot) bool) (*state.Snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
@@ -214,7 +214,7 @@ func (w *world) await(ctx context.Context, within time.Duration, what string,
 	return s, nil
 }
 
-// leader is the node that leads at etcd, nil if there is none.
+// leader returns the node that leads according to etcd, or nil.
 func (w *world) leader() *chaosNode {
 	s := w.mirror.Snapshot()
 	if s == nil {
@@ -231,10 +231,10 @@ func (w *world) at(address string) *chaosNode {
 	return w.nodes[i]
 }
 
-// calm waits until all is as it should be: every node registered and queued once, one of
-// them leads, the shards are assigned evenly, every node sees it so and serves exactly
-// those that are its own; and then until each had every lock, every effect has taken place, and every object
-// has answered through every node.
+// calm waits until the cluster has recovered: every node is registered and queued once, one of them leads, the
+// shards are assigned evenly, and every node sees that and serves exactly its own shards. Then it waits until
+// each node has acquired every lock, every effect has taken place, and every object has answered through every
+// node.
 func (w *world) calm(ctx context.Context) error {
 	if err := w.atEase(ctx); err != nil {
 		return err
@@ -273,8 +273,8 @@ func (w *world) atEase(ctx context.Context) error {
 	return nil
 }
 
-// complete reports whether each node is registered, and queued by its present session,
-// and the shards are at rest.
+// complete reports whether each node is registered, and queued with its current session, and the shards are at
+// rest.
 func (w *world) complete(s *state.Snapshot) bool {
 	if len(s.Members) != nodes || len(s.Queue) != nodes || s.Acting != nil || len(s.Accusations) != 0 {
 		return false
@@ -291,7 +291,7 @@ func (w *world) complete(s *state.Snapshot) bool {
 	return atRest(s)
 }
 
-// describe is one line about etcd's state and the processes.
+// describe returns one line about etcd's state and the processes.
 func (w *world) describe() string {
 	out := "etcd shows nothing"
 	if s := w.mirror.Snapshot(); s != nil {
@@ -314,7 +314,7 @@ func (w *world) describe() string {
 	return out
 }
 
-// stop ends the calls, and then the nodes gracefully, beside the attacks.
+// stop ends the calls, then stops the nodes gracefully while the attacks continue.
 func (w *world) stop(ctx context.Context) error {
 	w.outside.stop()
 	errs := make([]error, len(w.nodes), len(w.nodes)+1)
@@ -330,7 +330,7 @@ func (w *world) stop(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// close ends everything that is left.
+// close ends everything that still runs.
 func (w *world) close() error {
 	var errs []error
 	if w.hostile != nil {
@@ -358,7 +358,7 @@ func (w *world) close() error {
 		errs = append(errs, w.file.Close())
 	}
 	if w.client != nil {
-		_ = w.client.Close() // its error is that its context was cancelled
+		_ = w.client.Close() // the error reports only the cancelled context
 	}
 	for _, m := range w.members {
 		errs = append(errs, m.close())

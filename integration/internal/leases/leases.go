@@ -1,15 +1,15 @@
-// Package leases looks for leases of etcd's that are gone while its leader still counted on them:
-// a leader of etcd that was deposed while it stood still takes them for run out by its own clock,
-// and has them revoked, though its successor had renewed them (etcd #15247).
+// Package leases detects leases that etcd removed while its leader still counted on them. A leader of etcd that
+// was deposed while it was paused considers leases expired by its own clock and revokes them, although its
+// successor had renewed them (etcd #15247).
 //
 //	w := leases.Watch(leases.Config{Client: client, Prefix: "/it", Leader: leader, Owner: owner})
 //	marks := w.End()    // one for each lease, for history.Check
 //
 // # What is not promised
 //
-// That the lease was etcd's to revoke: who lost a session, or closes it, revokes its lease itself.
-// A mark excuses an overlap only if who had the lease went on claiming something, and who does
-// that has not revoked it. Where others revoke leases as well, see Config.Counts.
+// That etcd revoked the lease: a program that loses or closes its session revokes the lease itself. A mark
+// excuses an overlap only if the owner of the lease continued to claim something, and such an owner has not
+// revoked it. If others revoke leases as well, see Config.Counts.
 package leases
 
 import (
@@ -24,51 +24,51 @@ import (
 )
 
 const (
-	// every is the time between two looks.
+	// every is the interval between two looks.
 	every = 200 * time.Millisecond
-	// patience bounds one look.
+	// patience limits one look.
 	patience = time.Second
-	// slack is by how much etcd's own count may be off: it says whole seconds.
+	// slack is the error of etcd's own count, which is in whole seconds.
 	slack = 500 * time.Millisecond
 )
 
-// Config is what a watcher looks at. All fields are required, except Counts and Found. The
-// functions are called from one goroutine.
+// Config configures a Watcher. All fields except Counts and Found are required. The functions are called from
+// one goroutine.
 type Config struct {
-	// Client reaches members to which nothing is done, and those alone.
+	// Client must reach only members that are not affected by a fault.
 	Client *clientv3.Client
-	// Prefix is where all keys lie whose leases count.
+	// Prefix selects the keys with the leases to watch.
 	Prefix string
-	// Leader is who leads etcd by now, in which term of raft. It is not ok while that is one that
-	// may have been deposed and not know it: what it counts is not believed.
+	// Leader returns etcd's current leader and raft term. It must report false while that leader may have been
+	// deposed without knowing it, because its counts cannot be trusted.
 	Leader func(ctx context.Context) (leader, term uint64, ok bool)
-	// Owner says who has the lease of a key, by the name in the history; "" if the key does not show it.
+	// Owner returns the owner of a key's lease, by its name in the history, or "" if the key does not show it.
 	Owner func(key, value string) string
-	// Counts reports whether a lease that is gone by now counts. Default: each does.
+	// Counts reports whether a lease that disappears now counts. If it is nil, every lease counts.
 	Counts func() bool
-	// Found is called with each mark. Default: nothing is.
+	// Found, if it is not nil, is called with each mark.
 	Found func(history.Mark)
 }
 
-// Watcher looks at the leases until End.
+// Watcher watches the leases until End.
 type Watcher struct {
 	cfg    Config
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
-	known  map[clientv3.LeaseID]counted // the goroutine's own
+	known  map[clientv3.LeaseID]counted // used only by the goroutine
 
 	mu    sync.Mutex
-	of    map[clientv3.LeaseID]string // whose it is
+	of    map[clientv3.LeaseID]string // the owner of each lease
 	marks []history.Mark
 }
 
-// counted is until when etcd's leader counted on a lease.
+// counted is the time until which etcd's leader counted on a lease.
 type counted struct {
-	seen  history.Instant // the lease was there
-	until history.Instant // 0: not known
+	seen  history.Instant // the lease existed then
+	until history.Instant // 0 if unknown
 }
 
-// Watch begins to look.
+// Watch starts a watcher.
 func Watch(cfg Config) *Watcher {
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &Watcher{cfg: cfg, cancel: cancel, known: map[clientv3.LeaseID]counted{}, of: map[clientv3.LeaseID]string{}}
@@ -76,15 +76,15 @@ func Watch(cfg Config) *Watcher {
 	return w
 }
 
-// Belongs says whose a lease is, where its keys do not.
+// Belongs sets the owner of a lease with keys that do not show it.
 func (w *Watcher) Belongs(id clientv3.LeaseID, name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.of[id] = name
 }
 
-// End ends the watch and returns a mark, named history.RevokedByEtcd, for each lease that was
-// gone too early. Ending it again is harmless.
+// End ends the watch and returns a mark, named history.RevokedByEtcd, for each lease that disappeared too
+// early. Calling it again is harmless.
 func (w *Watcher) End() []history.Mark {
 	w.cancel()
 	w.wg.Wait()
@@ -103,7 +103,7 @@ func (w *Watcher) run(ctx context.Context) {
 	}
 }
 
-// look compares the leases of now with those that were known.
+// look compares the current leases with the known ones.
 func (w *Watcher) look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -139,7 +139,7 @@ func (w *Watcher) look(ctx context.Context) {
 	}
 }
 
-// gone notes a lease that was there and is not any more.
+// gone records a mark if the lease disappeared too early.
 func (w *Watcher) gone(id clientv3.LeaseID, c counted, now history.Instant) {
 	left := c.until.Sub(now)
 	if c.until == 0 || left <= slack || w.cfg.Counts != nil && !w.cfg.Counts() {
@@ -155,8 +155,8 @@ func (w *Watcher) gone(id clientv3.LeaseID, c counted, now history.Instant) {
 	}
 }
 
-// left is until when etcd's leader counts on a lease, if it is one to believe and remained the
-// leader while it was asked.
+// left returns the time until which etcd's leader counts on a lease. It reports false if the leader cannot be
+// trusted or changed during the request.
 func (w *Watcher) left(ctx context.Context, id clientv3.LeaseID) (until history.Instant, ok bool) {
 	leader, term, ok := w.cfg.Leader(ctx)
 	if !ok {

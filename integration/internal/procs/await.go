@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// interval is between two looks at what is awaited.
+// interval is the shortest time between two calls of look.
 const interval = 2 * time.Millisecond
 
-// Await looks every few milliseconds, and less often where a look takes long, until look returns nil, and returns how
-// long that took. After within it fails the test with what look said last.
+// Await calls look every few milliseconds, or less often if look takes long, until it returns nil. It returns
+// the time that took. After within it fails the test with look's last error.
 func Await(t testing.TB, within time.Duration, what string, look func() error) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -29,6 +29,6 @@ func Await(t testing.TB, within time.Duration, what string, look func() error) t
 	}
 }
 
-// Until returns at the given instant: for scenarios that name a span of time, never
-// for waiting on something that can be observed.
+// Until blocks until the given time. It is for scenarios that name a period of time, never for waiting for
+// something observable.
 func Until(instant time.Time) { <-time.After(time.Until(instant)) }

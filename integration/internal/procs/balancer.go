@@ -14,7 +14,7 @@ import (
 	"github.com/goverse/goverse/internal/test/needed"
 )
 
-// ControllerPath is the program of examples/controller, built from this checkout.
+// ControllerPath returns the path of the program in examples/controller, built from this checkout.
 func (k *Kit) ControllerPath(t testing.TB) string {
 	t.Helper()
 	path, err := k.controller()
@@ -22,16 +22,16 @@ func (k *Kit) ControllerPath(t testing.TB) string {
 	return path
 }
 
-// Nginx starts nginx with one of deploy's configurations, in which replace puts other addresses in the
-// place of the documented ones, and returns when it is to serve. Where nginx is not installed the test is
-// skipped, or fails if GOVERSE_REQUIRE names nginx.
+// Nginx starts nginx with one of deploy's configurations, after replacing its documented addresses according to
+// replace. It returns without waiting until nginx serves. If nginx is not installed the test is skipped, or
+// fails if GOVERSE_REQUIRE names nginx.
 func (k *Kit) Nginx(t testing.TB, config string, replace map[string]string) *Process {
 	t.Helper()
 	path := installed(t, "nginx", "nginx-light", "/usr/sbin/nginx")
 	dir := t.TempDir()
 	included := filepath.Join(dir, "goverse.conf")
 	require.NoError(t, os.WriteFile(included, []byte(replaced(t, config, replace)), 0o600))
-	// One process, so that none is left behind when the test's is killed.
+	// Run a single process, so that none is left behind if the test's process is killed.
 	whole := `daemon off; master_process off; worker_rlimit_nofile 4096;
 pid ` + dir + `/pid; error_log stderr warn;
 events { worker_connections 2048; }
@@ -48,7 +48,7 @@ http {
 	return k.Start(t, "nginx", path, []string{"-c", main}, nil)
 }
 
-// Haproxy is Nginx with HAProxy.
+// Haproxy is like Nginx, but for HAProxy.
 func (k *Kit) Haproxy(t testing.TB, config string, replace map[string]string) *Process {
 	t.Helper()
 	path := installed(t, "haproxy", "haproxy", "/usr/sbin/haproxy")
@@ -58,12 +58,12 @@ func (k *Kit) Haproxy(t testing.TB, config string, replace map[string]string) *P
 	return k.Start(t, "haproxy", path, []string{"-db", "-f", file}, nil)
 }
 
-// installed is where a program is.
+// installed returns the path of a program.
 func installed(t testing.TB, name, pkg, otherwise string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil {
-		path = otherwise // no user's path need have it
+		path = otherwise // a user's PATH may lack it
 	}
 	if _, err := os.Stat(path); err != nil {
 		needed.Missing(t, name, name+" is not installed: apt-get install "+pkg)
@@ -71,7 +71,7 @@ func installed(t testing.TB, name, pkg, otherwise string) string {
 	return path
 }
 
-// replaced is a file's text with other addresses, each of which has to be there.
+// replaced returns a file's text with other addresses. Each address to replace must occur in it.
 func replaced(t testing.TB, file string, replace map[string]string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -84,7 +84,7 @@ func replaced(t testing.TB, file string, replace map[string]string) string {
 	return out
 }
 
-// check runs a program that has nothing against its configuration.
+// check runs a program's check of its configuration, which must succeed.
 func check(t testing.TB, path string, args ...string) {
 	t.Helper()
 	out, err := exec.Command(path, args...).CombinedOutput()

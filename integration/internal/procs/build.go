@@ -18,9 +18,8 @@ const (
 	controllerPackage = "github.com/goverse/goverse/examples/controller"
 )
 
-// build builds a program from this checkout into dir. To be called from a test: go
-// test notes which files a test looks at, and the test is run again, not answered
-// from the cache, when one of them has changed.
+// build builds a program from this checkout into dir. It must be called within a test: go test records the
+// files that a test opens, and does not use a cached result after one of them has changed.
 func build(dir, program string) (string, error) {
 	sources, err := goCommand("list", "-deps", "-f", "{{with .Module}}{{if .Main}}{{$.Dir}}{{end}}{{end}}", program)
 	if err != nil {
@@ -32,8 +31,8 @@ func build(dir, program string) (string, error) {
 		}
 	}
 	path := filepath.Join(dir, filepath.Base(program))
-	// Without what debuggers want, which takes the linker as long again. A test that looks for races wants them found
-	// in the processes too.
+	// Without debug information the linker takes half the time. If this test detects races, the processes do
+	// too.
 	_, err = goCommand("build", "-ldflags=-w", "-race="+strconv.FormatBool(race.Enabled), "-o", path, program)
 	return path, err
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/goverse/goverse/internal/test/needed"
 )
 
-// Flavour is which etcd a test runs against.
+// Flavour selects the etcd that a test runs against.
 type Flavour string
 
 // The flavours.
@@ -33,10 +33,10 @@ const (
 	Etcd34 Flavour = "etcd34"
 )
 
-// Flavours are all of them.
+// Flavours returns all flavours.
 func Flavours() []Flavour { return []Flavour{Etcd37, Etcd34} }
 
-// Where the packages etcd-server and etcd-client install.
+// The packages etcd-server and etcd-client install their programs here.
 const (
 	etcdPath    = "/usr/bin/etcd"
 	etcdctlPath = "/usr/bin/etcdctl"
@@ -44,12 +44,11 @@ const (
 
 const etcdStart = 20 * time.Second
 
-// Etcd is one etcd server, the only member of its cluster, that keeps its data when
-// it is killed.
+// Etcd is one etcd server, the only member of its cluster. It keeps its data when it is killed.
 type Etcd struct {
-	// Endpoint is the host:port at which clients connect, also after a restart.
+	// Endpoint is the host:port for clients. It stays the same after a restart.
 	Endpoint string
-	// Process is the present one.
+	// Process is the current process.
 	*Process
 
 	kit       *Kit
@@ -59,21 +58,20 @@ type Etcd struct {
 	tls       *Certificates // nil without TLS
 }
 
-// Passwords is how a server checks its users. The zero value is as cheap as can be.
+// Passwords configures a server's password checks. The zero value makes them as cheap as possible.
 type Passwords struct {
-	BcryptCost int // 0: the least
-	TokenTTL   int // seconds that a token lasts without use; 0: etcd's default, 300
+	BcryptCost int // 0 means the minimum
+	TokenTTL   int // seconds that an unused token lasts; 0 means etcd's default, 300
 }
 
-// StartEtcd starts a server with etcd's default timing and returns once it answers.
-// Where the flavour is not installed, the test is skipped, or fails if GOVERSE_REQUIRE
-// names the flavour.
+// StartEtcd starts a server with etcd's default timing and returns once it answers. If the flavour is not
+// installed the test is skipped, or fails if GOVERSE_REQUIRE names the flavour.
 func (k *Kit) StartEtcd(t testing.TB, flavour Flavour) *Etcd {
 	t.Helper()
 	return k.StartEtcdWith(t, flavour, Passwords{})
 }
 
-// StartEtcdWith is StartEtcd with another way to check passwords.
+// StartEtcdWith is like StartEtcd, with the given password checks.
 func (k *Kit) StartEtcdWith(t testing.TB, flavour Flavour, passwords Passwords) *Etcd {
 	t.Helper()
 	if flavour == Etcd34 {
@@ -86,8 +84,8 @@ func (k *Kit) StartEtcdWith(t testing.TB, flavour Flavour, passwords Passwords) 
 	return e
 }
 
-// StartSecureEtcd starts etcd 3.7 that talks over TLS to clients with a certificate of this authority only. It reads
-// the files again when it is started again, and its own certificate at each handshake.
+// StartSecureEtcd starts etcd 3.7 with TLS for clients. It accepts only clients with a certificate of this
+// authority. It reads the files again when it is restarted, and its own certificate at each handshake.
 func (k *Kit) StartSecureEtcd(t testing.TB, c Certificates) *Etcd {
 	t.Helper()
 	addresses := k.Addresses(t, 2)
@@ -96,7 +94,7 @@ func (k *Kit) StartSecureEtcd(t testing.TB, c Certificates) *Etcd {
 	return e
 }
 
-// need34 skips the test, or fails it, unless the program is there and of etcd 3.4.
+// need34 skips or fails the test unless the program is installed and belongs to etcd 3.4.
 func need34(t testing.TB, path, want, pkg string, args ...string) {
 	t.Helper()
 	cmd := exec.Command(path, args...)
@@ -109,8 +107,8 @@ func need34(t testing.TB, path, want, pkg string, args ...string) {
 		fmt.Sprintf("this needs etcd 3.4's %s: apt-get install %s (said %q, %v)", path, pkg, out, err))
 }
 
-// Restart starts the server, again on its data and its port, after Kill. It returns
-// the instant from which it answers.
+// Restart starts the server, again with its data and its port after Kill. It returns the time from which the
+// server answers.
 func (e *Etcd) Restart(t testing.TB) time.Time {
 	t.Helper()
 	switch e.flavour {
@@ -137,7 +135,7 @@ func (e *Etcd) Restart(t testing.TB) time.Time {
 	return time.Now()
 }
 
-// awaitHealth waits until the server says at its client address that it is healthy.
+// awaitHealth waits until the server reports at its client address that it is healthy.
 func awaitHealth(t testing.TB, who string, p *Process, endpoint string) {
 	t.Helper()
 	awaitHealthAt(t, who, p, "http://"+endpoint, nil)
@@ -145,7 +143,7 @@ func awaitHealth(t testing.TB, who string, p *Process, endpoint string) {
 
 func awaitHealthAt(t testing.TB, who string, p *Process, url string, config *tls.Config) {
 	t.Helper()
-	// Not by a client of etcd's: its back-off would see the return late.
+	// An etcd client would notice the return late, because of its backoff.
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: config},
 		Timeout: time.Second}
 	Await(t, etcdStart, who+" answers", func() error {
@@ -164,8 +162,8 @@ func awaitHealthAt(t testing.TB, who string, p *Process, url string, config *tls
 	})
 }
 
-// Client is an ordinary client of etcd's, over TCP, closed with the test. User and
-// password may be empty.
+// Client returns an ordinary etcd client over TCP, which is closed with the test. User and password may be
+// empty.
 func (e *Etcd) Client(t testing.TB, user, password string) *clientv3.Client {
 	t.Helper()
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{e.Endpoint}, DialTimeout: 5 * time.Second,
@@ -175,7 +173,8 @@ func (e *Etcd) Client(t testing.TB, user, password string) *clientv3.Client {
 	return client
 }
 
-// Keys returns the keys below a prefix and their values, those of the event log apart, which is nobody's.
+// Keys returns the keys below a prefix with their values, without those of the event log, which belong to no
+// node.
 func Keys(t testing.TB, client *clientv3.Client, prefix string) map[string]string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -191,8 +190,8 @@ func Keys(t testing.TB, client *clientv3.Client, prefix string) map[string]strin
 	return out
 }
 
-// StartEtcdctl starts etcd 3.4's etcdctl against a server of either flavour. Where
-// it is not installed, the test is skipped, or fails as with StartEtcd.
+// StartEtcdctl starts the etcdctl of etcd 3.4 against a server of either flavour. If it is not installed, the
+// test is skipped or fails as with StartEtcd.
 func (k *Kit) StartEtcdctl(t testing.TB, e *Etcd, args ...string) *Process {
 	t.Helper()
 	need34(t, etcdctlPath, "etcdctl version: 3.4.", "etcd-client", "version")

@@ -17,7 +17,7 @@ import (
 // Kit starts processes. It is safe for concurrent use.
 type Kit struct {
 	goversed   func() (path string, err error) // builds it at the first call
-	controller func() (path string, err error) // the same
+	controller func() (path string, err error) // likewise
 
 	postgres postgres
 
@@ -25,8 +25,8 @@ type Kit struct {
 	running map[*Process]bool
 }
 
-// Main is a TestMain: it makes the kit and runs the tests. It does not return. In a
-// copy of the test binary that was started to be an etcd server or its proxy, it is that.
+// Main is a TestMain. It creates the kit, runs the tests, and does not return. In a copy of the test binary
+// that was started as an etcd server or as its proxy, it runs that.
 func Main(m *testing.M, kit **Kit) {
 	if config, asked := os.LookupEnv(serveEnv); asked {
 		os.Exit(serve(config))
@@ -39,8 +39,8 @@ func Main(m *testing.M, kit **Kit) {
 	os.Exit(run(m, kit))
 }
 
-// atOnce is how many parallel tests run at a time: they mostly wait, for leases to run out and for
-// processes to start, so that two cores do for more than two. It is half of that on a slow machine.
+// atOnce is the number of tests that run in parallel. They mostly wait, for leases to expire and processes to
+// start, so two cores suffice for more than two. On a slow machine it is half of that.
 const atOnce = 8
 
 func run(m *testing.M, kit **Kit) int {

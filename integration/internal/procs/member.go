@@ -11,23 +11,23 @@ import (
 	"time"
 )
 
-// heartbeats is how many heartbeats come to an election time-out, as by etcd's defaults.
+// heartbeats is the number of heartbeats per election timeout, as in etcd's defaults.
 const heartbeats = 10
 
-// Member is how one member of an etcd cluster is started.
+// Member configures one member of an etcd cluster.
 type Member struct {
-	// Dir is its data directory.
+	// Dir is the data directory.
 	Dir string
-	// Client and Peer are the host:port at which it listens to clients and to the other members.
+	// Client and Peer are the host:port for clients and for the other members.
 	Client, Peer string
-	// Peers are the peer addresses of all members.
+	// Peers holds the peer addresses of all members.
 	Peers []string
-	// Election is etcd's election time-out; 0 is etcd's default, one second. Heartbeats come ten
-	// times as often.
+	// Election is etcd's election timeout; 0 means etcd's default, one second. Heartbeats are ten times as
+	// frequent.
 	Election time.Duration
 }
 
-// Command is the command that runs the member, as a process of its own.
+// Command returns the command that runs the member as a process of its own.
 func (m Member) Command(flavour Flavour) (*exec.Cmd, error) {
 	path, args, env, err := m.program(flavour)
 	if err != nil {
@@ -38,7 +38,7 @@ func (m Member) Command(flavour Flavour) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// program is what Command runs.
+// program returns the parts of Command's command.
 func (m Member) program(flavour Flavour) (path string, args, env []string, err error) {
 	election := int(m.Election / time.Millisecond)
 	if flavour == Etcd34 {

@@ -21,25 +21,24 @@ import (
 )
 
 const (
-	// askMember bounds one question to one member.
+	// askMember limits one request to one member.
 	askMember = time.Second
-	// membersPatience bounds what takes all members, on a machine that may be busy.
+	// membersPatience limits an operation of all members, on a machine that may be busy.
 	membersPatience = time.Minute
 )
 
-// Members is an etcd cluster whose members are processes of their own.
+// Members is an etcd cluster with each member in a process of its own.
 type Members struct {
-	// Endpoints are the host:port of each member for its clients.
+	// Endpoints holds the host:port of each member for its clients.
 	Endpoints []string
-	// Processes are the members.
+	// Processes holds the members' processes.
 	Processes []*Process
 
-	clients []*clientv3.Client // of each member alone
+	clients []*clientv3.Client // one per member, connected to that member only
 }
 
-// StartMembers starts an etcd cluster of n members and returns once all of them answer. An
-// election time-out of 0 is etcd's default. Where the flavour is not installed, the test is
-// skipped, or fails as with StartEtcd.
+// StartMembers starts an etcd cluster of n members and returns once all of them answer. An election timeout of
+// 0 means etcd's default. If the flavour is not installed, the test is skipped or fails as with StartEtcd.
 func (k *Kit) StartMembers(t testing.TB, flavour Flavour, n int, election time.Duration) *Members {
 	t.Helper()
 	if flavour == Etcd34 {
@@ -58,24 +57,24 @@ func (k *Kit) StartMembers(t testing.TB, flavour Flavour, n int, election time.D
 		client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, DialTimeout: 5 * time.Second,
 			Logger: zap.NewNop()})
 		require.NoError(t, err)
-		t.Cleanup(func() { _ = client.Close() }) // its error is that its context was cancelled
+		t.Cleanup(func() { _ = client.Close() }) // the error reports only the cancelled context
 		m.clients = append(m.clients, client)
 	}
 	m.AwaitWell(t)
 	return m
 }
 
-// Client is a client of one member alone, closed with the test.
+// Client returns a client of member i alone, which is closed with the test.
 func (m *Members) Client(i int) *clientv3.Client { return m.clients[i] }
 
-// Status is what a member says of etcd, within a second.
+// Status returns member i's view of etcd. It waits for a second at most.
 func (m *Members) Status(ctx context.Context, i int) (*clientv3.StatusResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, askMember)
 	defer cancel()
 	return m.clients[i].Status(ctx, m.Endpoints[i])
 }
 
-// AwaitWell waits until all members are of one mind about who leads them.
+// AwaitWell waits until all members agree on their leader.
 func (m *Members) AwaitWell(t testing.TB) {
 	t.Helper()
 	Await(t, membersPatience, "all members of etcd agree who leads them", func() error {
@@ -94,7 +93,7 @@ func (m *Members) AwaitWell(t testing.TB) {
 	})
 }
 
-// Lead makes a member etcd's leader, and returns when all members know that.
+// Lead makes member i etcd's leader, and returns when all members agree on that.
 func (m *Members) Lead(t testing.TB, i int) {
 	t.Helper()
 	m.AwaitWell(t)
@@ -119,8 +118,9 @@ func (m *Members) Lead(t testing.TB, i int) {
 	m.AwaitWell(t)
 }
 
-// Replace adds a member at new addresses, and when it serves removes member i, whose place it takes here, and kills it.
-// It returns when all are of one mind again. It is for etcd 3.7.
+// Replace adds a member at new addresses. When that serves, it takes the place of member i in m, and member i
+// is removed from the cluster and killed. Replace returns when all members agree on their leader again. It
+// requires etcd 3.7.
 func (m *Members) Replace(t testing.TB, k *Kit, i int) {
 	t.Helper()
 	old, err := m.Status(context.Background(), i)
@@ -134,11 +134,11 @@ func (m *Members) Replace(t testing.TB, k *Kit, i int) {
 			return do(ctx)
 		})
 	}
-	// etcd takes no change while one of its members has only just connected.
+	// etcd refuses a change while one of its members has only just connected.
 	change("a member is added", func(ctx context.Context) error {
 		_, err := asking.MemberAdd(ctx, []string{"http://" + peer})
 		if errors.Is(err, rpctypes.ErrPeerURLExist) {
-			return nil // by a request whose answer was lost
+			return nil // by a request that lost its answer
 		}
 		return err
 	})
@@ -164,7 +164,7 @@ func (m *Members) Replace(t testing.TB, k *Kit, i int) {
 	own, err := clientv3.New(clientv3.Config{Endpoints: []string{client}, DialTimeout: 5 * time.Second,
 		Logger: zap.NewNop()})
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = own.Close() }) // its error is that its context was cancelled
+	t.Cleanup(func() { _ = own.Close() }) // the error reports only the cancelled context
 	m.clients[i] = own
 	m.AwaitWell(t)
 	change("a member is removed", func(ctx context.Context) error {

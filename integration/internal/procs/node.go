@@ -15,28 +15,28 @@ import (
 	"time"
 )
 
-// Prefix is where the nodes' cluster lies in etcd.
+// Prefix is the nodes' prefix in etcd.
 const Prefix = "/it"
 
-// NodeConfig is what differs between nodes. Etcd is required.
+// NodeConfig configures a node. Etcd is required.
 type NodeConfig struct {
 	Etcd string
 	// Listen defaults to a free address.
 	Listen string
-	// HTTP is where its status API listens; it defaults to a free address.
+	// HTTP is the address of the status API; it defaults to a free address.
 	HTTP string
-	// TTL defaults to 2 s, the least that etcd grants with its default timing.
+	// TTL defaults to 2 s, the smallest TTL that etcd grants with its default timing.
 	TTL time.Duration
 	// User and Password are for etcd's access control.
 	User, Password string
-	// Flags come after all others.
+	// Flags holds additional flags, which follow all others.
 	Flags []string
 }
 
 // Node is a goversed node.
 type Node struct {
 	*Process
-	// Address is its advertise address, its name in the cluster.
+	// Address is the advertise address, the node's name in the cluster.
 	Address string
 
 	http   string
@@ -68,20 +68,20 @@ func (k *Kit) StartNode(t testing.TB, cfg NodeConfig) *Node {
 	return n
 }
 
-// newClient is one that leaves nothing open when the test ends.
+// newClient returns a client that leaves no connection open when the test ends.
 func newClient(t testing.TB) *http.Client {
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport}
 }
 
-// Serving is a node in a process of the test's own that serves the status API at http.
+// Serving returns a Node for a node in a process that the test itself started, with the status API at http.
 func (k *Kit) Serving(t testing.TB, p *Process, address, http string) *Node {
 	t.Helper()
 	return &Node{Process: p, Address: address, http: http, client: newClient(t)}
 }
 
-// Goversed starts goversed with any command line.
+// Goversed starts goversed with the given arguments.
 func (k *Kit) Goversed(t testing.TB, args ...string) *Process {
 	t.Helper()
 	return k.goversedProcess(t, "goversed "+args[0], args, nil)
@@ -92,7 +92,7 @@ func (k *Kit) goversedProcess(t testing.TB, name string, args, env []string) *Pr
 	return k.Start(t, name, k.GoversedPath(t), args, env)
 }
 
-// GoversedPath is where goversed lies, for what starts it in a way of its own.
+// GoversedPath returns the path of goversed, for tests that start it in another way.
 func (k *Kit) GoversedPath(t testing.TB) string {
 	t.Helper()
 	path, err := k.goversed()
@@ -102,7 +102,7 @@ func (k *Kit) GoversedPath(t testing.TB) string {
 	return path
 }
 
-// Status is /cluster/status.
+// Status is the response to /cluster/status.
 type Status struct {
 	NodeID       string   `json:"node_id"`
 	State        string   `json:"state"`
@@ -119,7 +119,7 @@ type Status struct {
 	Revision     int64    `json:"revision"`
 }
 
-// Leader is /cluster/leader, as far as tests use it.
+// Leader is the part of the response to /cluster/leader that tests use.
 type Leader struct {
 	LeaderID  string    `json:"leader_id"`
 	Token     int64     `json:"token"`
@@ -127,34 +127,32 @@ type Leader struct {
 	Estimated bool      `json:"estimated"`
 }
 
-// ErrAnswer is an answer other than 200.
+// ErrAnswer is returned for a response other than 200.
 var ErrAnswer = errors.New("the node answered")
 
-// Status asks the node how it sees its cluster.
+// Status requests the node's view of its cluster.
 func (n *Node) Status(ctx context.Context) (Status, error) {
 	var st Status
 	err := n.get(ctx, "/cluster/status", &st)
 	return st, err
 }
 
-// Leader asks the node about the leader. Where there is none the error matches
-// ErrAnswer.
+// Leader requests the leader from the node. If there is none, the error matches ErrAnswer.
 func (n *Node) Leader(ctx context.Context) (Leader, error) {
 	var l Leader
 	err := n.get(ctx, "/cluster/leader", &l)
 	return l, err
 }
 
-// Origin is where its status API and its dashboard are: "http://127.0.0.1:48001".
+// Origin returns the origin of the status API and the dashboard, for example "http://127.0.0.1:48001".
 func (n *Node) Origin() string { return "http://" + n.http }
 
-// Ready asks the node whether it is ready. If it answers that it is not, the error
-// matches ErrAnswer.
+// Ready requests the node's readiness. If the node is not ready, the error matches ErrAnswer.
 func (n *Node) Ready(ctx context.Context) error {
 	return n.get(ctx, "/readyz", &struct{}{})
 }
 
-// Metric asks the node for one of its metrics, named with its labels.
+// Metric returns one of the node's metrics, named with its labels.
 func (n *Node) Metric(ctx context.Context, name string) (float64, error) {
 	text, err := n.read(ctx, "/metrics")
 	if err != nil {
@@ -192,8 +190,7 @@ func (n *Node) read(ctx context.Context, path string) ([]byte, error) {
 	return io.ReadAll(resp.Body)
 }
 
-// AwaitStatus waits until the node's status is as check wants it, and returns that
-// status and how long it took.
+// AwaitStatus waits until check accepts the node's status. It returns that status and the time that took.
 func (n *Node) AwaitStatus(t testing.TB, within time.Duration, what string,
 	check func(Status) error) (Status, time.Duration) {
 	t.Helper()
@@ -202,7 +199,7 @@ func (n *Node) AwaitStatus(t testing.TB, within time.Duration, what string,
 		if !n.Running() {
 			t.Fatalf("%s ended (%s): %s", n.name, n.State(), what)
 		}
-		// Bounded, for a node may be frozen; and a request that hangs is no answer.
+		// The request is bounded because the node may be frozen.
 		ctx, cancel := context.WithTimeout(context.Background(), within)
 		defer cancel()
 		var err error

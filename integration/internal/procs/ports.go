@@ -10,8 +10,7 @@ import (
 	"github.com/goverse/goverse/internal/port"
 )
 
-// Addresses returns n different addresses of 127.0.0.1, in order, that nothing
-// listens at and that the kit has given to nobody else.
+// Addresses returns n different unused addresses of 127.0.0.1, in order, which the kit has not returned before.
 func (k *Kit) Addresses(t testing.TB, n int) []string {
 	t.Helper()
 	addresses, err := port.Restarted.Loopback(n)

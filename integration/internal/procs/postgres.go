@@ -17,24 +17,24 @@ import (
 	"github.com/goverse/goverse/internal/test/pgserver"
 )
 
-// databaseStart bounds the making of a database.
+// databaseStart limits the creation of a database.
 const databaseStart = 20 * time.Second
 
-// postgres is one server for all tests that do nothing to the server itself: to make one takes
-// longer than some of them.
+// postgres is one server for all tests that leave the server itself alone, because creating a server takes
+// longer than some of the tests.
 type postgres struct {
 	mu        sync.Mutex
-	server    *pgserver.Server // made at the first call
+	server    *pgserver.Server // created by the first call
 	err       error
 	databases int
 }
 
-// create is the URL of a new database.
+// create creates a database and returns its URL.
 func (p *postgres) create(ctx context.Context) (string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.server == nil && p.err == nil {
-		p.server, p.err = pgserver.Start("-c", "fsync=off") // what the disk does is not judged
+		p.server, p.err = pgserver.Start("-c", "fsync=off") // durability is not tested
 	}
 	if p.err != nil {
 		return "", p.err
@@ -43,7 +43,7 @@ func (p *postgres) create(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = conn.Close(ctx) }() // nothing is under way
+	defer func() { _ = conn.Close(ctx) }() // no request is in flight
 	p.databases++
 	name := fmt.Sprintf("test%d", p.databases)
 	_, err = conn.Exec(ctx, "create database "+name)
@@ -57,9 +57,8 @@ func (p *postgres) close() error {
 	return p.server.Close()
 }
 
-// Database is an empty database of a PostgreSQL server that other tests use as well, and how to
-// reach it. Where PostgreSQL is not installed the test is skipped, or fails if GOVERSE_REQUIRE
-// names postgres.
+// Database creates an empty database on a PostgreSQL server that other tests share, and returns its URL. If
+// PostgreSQL is not installed the test is skipped, or fails if GOVERSE_REQUIRE names postgres.
 func (k *Kit) Database(t testing.TB) (url string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), databaseStart)

@@ -16,11 +16,11 @@ import (
 	"github.com/goverse/goverse/clustertest/fault"
 )
 
-// raceReport is how the race detector begins.
+// raceReport is the first line of a race detector's report.
 const raceReport = "WARNING: DATA RACE"
 
-// Process is one process, whose test fails where a method would return an error. It
-// ends with the test that started it.
+// Process is one process. Its methods fail the test instead of returning an error. The process ends with the
+// test that started it.
 type Process struct {
 	*fault.Process
 	name string
@@ -57,8 +57,7 @@ func (k *Kit) Start(t testing.TB, name, path string, args, env []string) *Proces
 	return p
 }
 
-// environment is this process's own without what would configure the programs
-// under test behind our back.
+// environment returns this process's environment without variables that would configure the tested programs.
 func environment() []string {
 	var out []string
 	for _, entry := range os.Environ() {
@@ -69,7 +68,7 @@ func environment() []string {
 	return out
 }
 
-// sent is the instant of a signal, which must have had its effect.
+// sent returns the time of a signal, or fails the test if the signal had no effect.
 func (p *Process) sent(t testing.TB, at time.Time, err error) time.Time {
 	t.Helper()
 	if err != nil {
@@ -78,36 +77,36 @@ func (p *Process) sent(t testing.TB, at time.Time, err error) time.Time {
 	return at
 }
 
-// Signal sends a signal to a running process and returns the instant before.
+// Signal sends a signal to a running process and returns the time just before.
 func (p *Process) Signal(t testing.TB, sig syscall.Signal) time.Time {
 	t.Helper()
 	at, err := p.Process.Signal(sig)
 	return p.sent(t, at, err)
 }
 
-// Kill ends it with SIGKILL and returns the instant of the signal when it is reaped.
+// Kill kills the process with SIGKILL, waits for its end, and returns the time of the signal.
 func (p *Process) Kill(t testing.TB) time.Time {
 	t.Helper()
 	at, err := p.Process.Kill()
 	return p.sent(t, at, err)
 }
 
-// Freeze stops it with SIGSTOP and returns the instant of the signal when no thread
-// of it runs any more.
+// Freeze stops the process with SIGSTOP, waits until none of its threads runs, and returns the time of the
+// signal.
 func (p *Process) Freeze(t testing.TB) time.Time {
 	t.Helper()
 	at, err := p.Process.Freeze()
 	return p.sent(t, at, err)
 }
 
-// Thaw lets it run on and returns the instant before.
+// Thaw lets the process continue and returns the time just before.
 func (p *Process) Thaw(t testing.TB) time.Time {
 	t.Helper()
 	at, err := p.Process.Thaw()
 	return p.sent(t, at, err)
 }
 
-// Exit waits for its end and returns the exit code, -1 if a signal ended it.
+// Exit waits for the process to end and returns its exit code, or -1 if a signal ended it.
 func (p *Process) Exit(t testing.TB, within time.Duration) int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), within)
@@ -119,7 +118,7 @@ func (p *Process) Exit(t testing.TB, within time.Duration) int {
 	return code
 }
 
-// AwaitOutput waits until it has said text.
+// AwaitOutput waits until the output of the process contains text.
 func (p *Process) AwaitOutput(t testing.TB, within time.Duration, text string) {
 	t.Helper()
 	Await(t, within, fmt.Sprintf("%s says %q", p.name, text), func() error {

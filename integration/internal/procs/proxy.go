@@ -10,7 +10,8 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdmain"
 )
 
-// proxyEnv makes a copy of the test binary an `etcd grpc-proxy`; it holds its arguments.
+// proxyEnv names the environment variable that makes a copy of the test binary an `etcd grpc-proxy`. It holds
+// the arguments.
 const proxyEnv = "GOVERSE_INTEGRATION_GRPC_PROXY"
 
 // Proxy is a running `etcd grpc-proxy`.
@@ -20,9 +21,8 @@ type Proxy struct {
 	*Process
 }
 
-// StartProxy starts the grpc-proxy of that flavour before an etcd and returns once it passes
-// requests on. Where the flavour is not installed, the test is skipped, or fails if
-// GOVERSE_REQUIRE names the flavour.
+// StartProxy starts the grpc-proxy of that flavour in front of an etcd and returns once it forwards requests.
+// If the flavour is not installed the test is skipped, or fails if GOVERSE_REQUIRE names the flavour.
 func (k *Kit) StartProxy(t testing.TB, flavour Flavour, e *Etcd) *Proxy {
 	t.Helper()
 	p := &Proxy{Endpoint: k.Addresses(t, 1)[0]}
@@ -47,13 +47,13 @@ func (k *Kit) StartProxy(t testing.TB, flavour Flavour, e *Etcd) *Proxy {
 	return p
 }
 
-// proxy is a grpc-proxy as a process of its own: it runs until it is killed.
+// proxy runs a grpc-proxy until the process is killed.
 func proxy(encoded string) int {
 	var args []string
 	if err := json.Unmarshal([]byte(encoded), &args); err != nil {
 		return complain(err)
 	}
-	os.Args = append([]string{"etcd"}, args...) // which it looks at itself
+	os.Args = append([]string{"etcd"}, args...) // etcdmain reads it too
 	etcdmain.Main(os.Args)
 	return 0
 }

@@ -17,28 +17,29 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver"
 )
 
-// serveEnv makes a copy of the test binary an etcd server; it holds serveConfig.
+// serveEnv names the environment variable that makes a copy of the test binary an etcd server. It holds a
+// serveConfig.
 const serveEnv = "GOVERSE_INTEGRATION_SERVE_ETCD"
 
-// leastBcryptCost is the least that bcrypt allows. Checking a password is hard work on
-// purpose, and on a busy machine takes longer than anybody waits for the answer.
+// leastBcryptCost is the minimum that bcrypt allows. A password check is expensive by design, and on a busy
+// machine it takes longer than clients wait.
 const leastBcryptCost = 4
 
-// serveConfig is all that differs from etcd's own defaults. Peers are all members'
-// addresses for each other; none: the only member. Election is the election time-out in
-// milliseconds, 0 for etcd's default; heartbeats come ten times as often.
+// serveConfig holds the differences from etcd's own defaults. Peers holds the peer addresses of all members; if
+// it is empty, the server is the only member. Election is the election timeout in milliseconds, 0 for etcd's
+// default; heartbeats are ten times as frequent.
 type serveConfig struct {
 	DataDir, Client, Peer string
 	Peers                 []string
 	Passwords             Passwords
 	Election              int
-	// TLS is for the client port, whose clients must show a certificate of its authority; nil: plain text.
+	// TLS secures the client port; clients must present a certificate of its authority. nil means plain text.
 	TLS *Certificates
-	// Joins are the members of a cluster that is there already, as etcd's flag wants them; "": it begins.
+	// Joins names the members of an existing cluster, in the form of etcd's flag; "" means a new cluster.
 	Joins string
 }
 
-// serve is an etcd server as a process of its own: it runs until it is killed.
+// serve runs an etcd server until the process is killed.
 func serve(encoded string) int {
 	var config serveConfig
 	if err := json.Unmarshal([]byte(encoded), &config); err != nil {
@@ -77,18 +78,18 @@ func serve(encoded string) int {
 	if err != nil {
 		return complain(err)
 	}
-	go obey(os.Stdin, server.Server) // ends with the process, for it waits for input
+	go obey(os.Stdin, server.Server) // ends with the process, because it waits for input
 	return complain(fmt.Errorf("etcd ended: %w", <-server.Err()))
 }
 
-// What a member of etcd 3.7 is sent on its standard input, a line each: to drop what raft says
-// to another member and hears from it, or to do so no longer. The peer's address follows.
+// These are the instructions that a member of etcd 3.7 accepts on its standard input, one per line: to drop
+// raft's messages to and from another member, or to stop dropping them. The peer's address follows.
 const (
 	CutPeer  = "cut "
 	MendPeer = "connect "
 )
 
-// obey does what in says. What members ask each other over HTTP is not dropped; see
+// obey carries out the instructions read from in. Requests between members over HTTP are not dropped; see
 // embedetcd.Cluster.IsolateMember.
 func obey(in io.Reader, server *etcdserver.EtcdServer) {
 	for lines := bufio.NewScanner(in); lines.Scan(); {

@@ -22,11 +22,11 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Certificates are the PEM files of an authority, and of one certificate that it
-// signed, for 127.0.0.1 as a server and for clients.
+// Certificates names the PEM files of an authority and of one certificate that it signed. The certificate is
+// valid for clients and for a server at 127.0.0.1.
 type Certificates struct{ CA, Cert, Key string }
 
-// NewCertificates makes an authority and a certificate, in files that go with the test.
+// NewCertificates creates an authority and a certificate in files that are removed with the test.
 func NewCertificates(t testing.TB) Certificates {
 	t.Helper()
 	dir := t.TempDir()
@@ -61,7 +61,7 @@ func NewCertificates(t testing.TB) Certificates {
 	}
 }
 
-// Config is what a client that shows the certificate, and trusts the authority, uses.
+// Config returns the configuration of a client that presents the certificate and trusts the authority.
 func (c Certificates) Config(t testing.TB) *tls.Config {
 	t.Helper()
 	authority, err := os.ReadFile(c.CA)
@@ -73,9 +73,9 @@ func (c Certificates) Config(t testing.TB) *tls.Config {
 	return &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 }
 
-// StartTLSEtcd starts etcd 3.4, skipped or failed as with StartEtcd where it is not
-// installed, that talks to clients with a certificate of this authority only, and
-// returns its host:port once it answers one.
+// StartTLSEtcd starts etcd 3.4 with TLS for clients. It accepts only clients with a certificate of this
+// authority. StartTLSEtcd returns the server's host:port once it answers. If etcd 3.4 is not installed, the
+// test is skipped or fails as with StartEtcd.
 func (k *Kit) StartTLSEtcd(t testing.TB, c Certificates) string {
 	t.Helper()
 	need34(t, etcdPath, "etcd Version: 3.4.", "etcd-server", "--version")

@@ -18,7 +18,7 @@ const (
 	sampleTimeout = 30 * time.Second
 )
 
-// Sample is one answer of one node, made at some instant between Sent and Got.
+// Sample is one answer of one node. The node produced it at some time between Sent and Got.
 type Sample struct {
 	Node      string
 	Pid       int
@@ -26,9 +26,8 @@ type Sample struct {
 	Status    Status
 }
 
-// Watcher samples the status of nodes until its test ends, and then fails the test
-// if the samples prove that two nodes led at one instant, or that a later term had
-// no greater token.
+// Watcher samples the status of nodes until its test ends. It then fails the test if the samples prove that two
+// nodes led at the same time, or that a later term did not have a greater token.
 type Watcher struct {
 	ctx   context.Context
 	began time.Time
@@ -38,7 +37,7 @@ type Watcher struct {
 	samples []Sample
 }
 
-// Watch starts to sample; Add takes further nodes in.
+// Watch starts sampling; Add adds further nodes.
 func Watch(t testing.TB, nodes ...*Node) *Watcher {
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &Watcher{ctx: ctx, began: time.Now()}
@@ -57,7 +56,7 @@ func Watch(t testing.TB, nodes ...*Node) *Watcher {
 	return w
 }
 
-// Add samples one more node, until it ends.
+// Add samples one more node until that ends.
 func (w *Watcher) Add(n *Node) {
 	w.wg.Go(func() {
 		for w.ctx.Err() == nil && n.Running() {
@@ -80,15 +79,14 @@ func (w *Watcher) Add(n *Node) {
 	})
 }
 
-// Samples are those taken so far.
+// Samples returns the samples taken so far.
 func (w *Watcher) Samples() []Sample {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return append([]Sample(nil), w.samples...)
 }
 
-// Leading are the samples, surely made between the two instants, in which a node
-// says that it leads.
+// Leading returns the samples of leading nodes that were certainly produced between the two times.
 func (w *Watcher) Leading(from, to time.Time) []Sample {
 	var out []Sample
 	for _, s := range w.Samples() {
@@ -99,7 +97,7 @@ func (w *Watcher) Leading(from, to time.Time) []Sample {
 	return out
 }
 
-// recorded are the samples as a history, whose times count from a moment.
+// recorded converts the samples to a history, with times relative to from.
 func recorded(samples []Sample, from time.Time) history.History {
 	var h history.History
 	for _, s := range samples {
@@ -109,13 +107,13 @@ func recorded(samples []Sample, from time.Time) history.History {
 	return h
 }
 
-// Run is the status as what a node said once, asked in the window.
+// Run converts the status to a run of one sample, requested in the given window.
 func (st Status) Run(who history.Who, asked history.Window) history.Run {
 	r := history.Run{Who: who, First: asked, Last: asked, Count: 1}
 	switch {
 	case st.IsLeader:
 		r.Leads, r.Token = true, st.Token
-	case !st.Ready && st.LeaderID == "": // as while a process that stood still has its session confirmed
+	case !st.Ready && st.LeaderID == "": // for example while a paused process has its session confirmed
 		r.State = history.NoSession
 	}
 	return r
