@@ -1,5 +1,5 @@
-// Package goverse is the module's root and holds no code: see package cluster
-// for the library, cmd/goversed for the daemon, and README.md for both.
+// Package goverse is the root of the module and has no code. See package cluster for the library, cmd/goversed
+// for the daemon, and README.md for both.
 //
-// It promises nothing by itself; each package says what it does not promise.
+// It promises nothing; each package documents what it does not promise.
 package goverse

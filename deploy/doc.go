@@ -1,8 +1,9 @@
-// Package deploy has no code: its tests hold true what is in the directories beside it, by the libraries of the
-// programs that read it. Alerts are evaluated by Prometheus' rule engine, the dashboard's expressions are parsed by it,
-// the manifests for Kubernetes are built by kustomize and validated by what its API server validates with, and so on.
-// It is a module of its own, so that a program that links Goverse depends on none of that.
+// Package deploy has no code. Its tests check the files in the directories next to it, with the libraries of
+// the programs that read them: Prometheus' rule engine evaluates the alerts and parses the dashboard's
+// expressions, kustomize builds the Kubernetes manifests, the validation of the Kubernetes API server checks
+// them, and so on. The package is in a module of its own, so that programs which link Goverse do not depend on
+// those libraries.
 //
-// What is not shown here: that a Grafana, a cluster of Kubernetes or a Docker engine does with the files what is
-// expected. The tests need none of them.
+// Not promised: that a running Grafana, Kubernetes cluster or Docker engine handles the files as expected. The
+// tests use none of them.
 package deploy
