@@ -10,7 +10,7 @@ import (
 	"github.com/goverse/goverse/cmd/goversed/internal/supervise/ending"
 )
 
-// self is this program.
+// self returns the path of this program.
 func self() string {
 	path, err := os.Executable()
 	if err != nil {
@@ -19,13 +19,13 @@ func self() string {
 	return path
 }
 
-// now reads clocks that every process of this machine reads alike.
+// now reads two clocks that all processes of this machine share.
 func now() ending.Instant {
 	return ending.Instant{Boot: clock(unix.CLOCK_MONOTONIC), Wall: clock(unix.CLOCK_REALTIME)}
 }
 
-// adoptOrphans: the system's first process reaps them here.
+// adoptOrphans does nothing: on these systems the first process of the system reaps orphans.
 func adoptOrphans() error { return nil }
 
-// orphans: see adoptOrphans.
+// orphans returns none; see adoptOrphans.
 func orphans() ([]process, error) { return nil, nil }

@@ -15,16 +15,16 @@ import (
 	"github.com/goverse/goverse/cmd/goversed/internal/supervise/ending"
 )
 
-// self is this program, also when its file was replaced since.
+// self returns a path of this program that is valid even if its file was replaced since.
 func self() string { return "/proc/self/exe" }
 
-// now reads clocks that every process of this machine reads alike.
+// now reads two clocks that all processes of this machine share.
 func now() ending.Instant {
 	return ending.Instant{Boot: clock(unix.CLOCK_BOOTTIME), Wall: clock(unix.CLOCK_REALTIME)}
 }
 
-// adoptOrphans makes this process the parent of descendants whose parent ends: who is to see
-// them gone must be the one to reap them.
+// adoptOrphans makes this process the parent of descendants that lose their parent. A process must reap them
+// itself to be sure that they are gone.
 func adoptOrphans() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("become the reaper of the command's descendants: %w", err)
@@ -32,11 +32,11 @@ func adoptOrphans() error {
 	return nil
 }
 
-// orphans are the children of this process. With an error they are those that could be seen.
+// orphans returns the children of this process. With an error it returns those it could see.
 func orphans() ([]process, error) {
 	err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
 	if errors.Is(err, unix.ECHILD) {
-		return nil, nil // where others' processes cannot be looked at, too
+		return nil, nil // decided without /proc, which may hide other users' processes
 	}
 	return childrenOf(os.Getpid(), "/proc")
 }
@@ -51,13 +51,14 @@ func childrenOf(parent int, proc string) ([]process, error) {
 	for _, dir := range dirs {
 		pid, err := strconv.Atoi(dir.Name())
 		if err != nil {
-			continue // it is no process
+			continue // not a process
 		}
 		text, err := os.ReadFile(filepath.Join(proc, dir.Name(), "stat"))
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
-			continue // it has gone
+			continue // it has ended
 		}
-		// pid (name, which may hold anything) state parent …, and as the 22nd when it began
+		// The format is: pid (name, which may contain anything) state parent …, with the start time as field
+		// 22.
 		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 		switch {
 		case err != nil:

@@ -12,7 +12,7 @@ func newCgroup() (string, error) {
 	return "", fmt.Errorf("%w: only Linux has cgroups; leave --cgroup out", ErrNoCgroup)
 }
 
-// There is never a cgroup to do these with.
+// The functions below do nothing, because newCgroup never returns a cgroup.
 
 func intoCgroup(*syscall.SysProcAttr, *os.File) {}
 func removeCgroup(string)                       {}

@@ -12,12 +12,12 @@ import (
 	"syscall"
 )
 
-// intoCgroup has a process begin in the cgroup.
+// intoCgroup makes a process start in the cgroup.
 func intoCgroup(attr *syscall.SysProcAttr, dir *os.File) {
 	attr.UseCgroupFD, attr.CgroupFD = true, int(dir.Fd())
 }
 
-// newCgroup makes a cgroup (v2) below that of this process.
+// newCgroup creates a cgroup (v2) below that of this process.
 func newCgroup() (string, error) {
 	parent, err := ownCgroup()
 	if err != nil {
@@ -35,7 +35,7 @@ func newCgroup() (string, error) {
 	return dir, nil
 }
 
-// ownCgroup is the directory of this process's own.
+// ownCgroup returns the directory of this process's own cgroup.
 func ownCgroup() (string, error) {
 	own, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -51,9 +51,9 @@ func ownCgroup() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer mounts.Close() // nothing was written
+	defer mounts.Close() // it was only read
 	for lines := bufio.NewScanner(mounts); path != "" && lines.Scan(); {
-		// … root mountpoint … - type …
+		// The format is: … root mountpoint … - type …
 		before, after, _ := strings.Cut(lines.Text(), " - ")
 		fields := strings.Fields(before)
 		if !strings.HasPrefix(after, "cgroup2 ") || len(fields) < 5 {
@@ -67,29 +67,28 @@ func ownCgroup() (string, error) {
 }
 
 func removeCgroup(dir string) {
-	_ = os.Remove(dir) // if anything is left in it, it stays
+	_ = os.Remove(dir) // the kernel refuses if a process is left in it
 }
 
-// killCgroup kills all in it; "" has nobody in it.
+// killCgroup kills all processes in the cgroup. It does nothing if dir is "".
 func killCgroup(dir string) {
 	if dir != "" {
-		_ = os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0) // tried again until it is empty
+		_ = os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0) // the caller repeats it until it is empty
 	}
 }
 
-// cgroupPopulated reports whether anybody may be left in it, or below it.
+// cgroupPopulated reports whether a process may be left in the cgroup, or below it.
 func cgroupPopulated(dir string) bool {
 	if dir == "" {
 		return false
 	}
 	events, err := os.ReadFile(filepath.Join(dir, "cgroup.events"))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) {
-		return false // the cgroup is gone, and only an empty one goes
+		return false // the cgroup was removed, which requires that it is empty
 	}
-	return err != nil || !strings.Contains(string(events), "populated 0") // not to know is no reason to release
+	return err != nil || !strings.Contains(string(events), "populated 0") // an unreadable state counts as populated
 }
 
-// cgroupMembers are the processes in it.
 func cgroupMembers(dir string) []int {
 	if dir == "" {
 		return nil

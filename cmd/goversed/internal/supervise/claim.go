@@ -21,20 +21,20 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// errBusy: the lock is not free.
+// errBusy is returned when the lock is not free.
 var errBusy = errors.New("held by another")
 
 const (
-	// requestTimeout bounds each request to etcd.
+	// requestTimeout limits each request to etcd.
 	requestTimeout = 2 * time.Second
-	// lastAsk bounds the one that shows, when the time for a lock is over, whether others have it.
+	// lastAsk limits the request that checks, after the time for a lock is over, whether others hold it.
 	lastAsk = time.Second / 2
 )
 
-// forever is how long a term that is over is waited for: until nothing of the command is left.
+// forever is the work time-out of elections: a term that is over waits until nothing of the command is left.
 const forever = 100 * 365 * 24 * time.Hour
 
-// claim is this process's part at etcd: one session after the other, and what stands on it.
+// claim is this process's part in etcd: its sessions, one after the other, and the queue entries on them.
 type claim struct {
 	cfg    Config
 	client *clientv3.Client
@@ -46,21 +46,21 @@ type claim struct {
 	closed bool
 
 	mu   sync.Mutex
-	busy chan struct{} // closed when nothing of the present command is left; nil: there is none
+	busy chan struct{} // closed when nothing of the current command is left; nil without a command
 }
 
-// held is a term or lock that is held.
+// held is a term or lock that this process holds.
 type held struct {
-	ctx     context.Context // ends when it is lost
+	ctx     context.Context // ends when the term or lock is lost
 	session *etcdsession.Session
 	key     string
 	token   int64
-	// idle says that nothing is done under it any more; then giveUp can release it.
+	// idle declares that no work runs under it any more. Only then can giveUp release it.
 	idle   func()
 	giveUp func(ctx context.Context) error
 }
 
-// newClaim begins to live on client, which is closed in the end.
+// newClaim starts the sessions and queues on client, which close closes.
 func newClaim(cfg Config, client *clientv3.Client) (*claim, error) {
 	c := &claim{cfg: cfg, client: client}
 	root, name := cfg.Keys.Locks(), cfg.Lock
@@ -70,7 +70,7 @@ func newClaim(cfg Config, client *clientv3.Client) (*claim, error) {
 	var err error
 	c.keeper, err = etcdsession.NewKeeper(etcdsession.KeeperConfig{
 		Config: etcdsession.Config{Client: client, TTL: cfg.TTL, Logger: cfg.Logger, ReadKey: root.Bucket(name)},
-		// What ran under the session is seen to be gone before anything is revoked.
+		// Wait until nothing that ran under the session is left. Only then is its lease revoked.
 		OnLost: func(*etcdsession.Session, *session.LostError) { c.idle() },
 	})
 	if err != nil {
@@ -94,13 +94,12 @@ func newClaim(cfg Config, client *clientv3.Client) (*claim, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	c.cancel = cancel
-	c.wg.Go(func() { _ = c.keeper.Run(ctx) }) // nothing is registered, so nothing can fail for good
+	c.wg.Go(func() { _ = c.keeper.Run(ctx) }) // without a registration it never fails for good
 	c.wg.Go(func() { run(ctx) })
 	return c, nil
 }
 
-// close revokes the session's lease, and so gives up all that stands on it.
-// Closing again is harmless.
+// close revokes the session's lease, which releases everything on it. It may be called again.
 func (c *claim) close() {
 	if c.closed {
 		return
@@ -108,11 +107,10 @@ func (c *claim) close() {
 	c.closed = true
 	c.cancel()
 	c.wg.Wait()
-	_ = c.client.Close() // nothing is sent any more
+	_ = c.client.Close() // no more requests are sent
 }
 
-// begin says that a command is about to run, and returns what to call when nothing of it is
-// left.
+// begin records that a command is about to run. The caller must call end when nothing of the command is left.
 func (c *claim) begin() (end func()) {
 	done := make(chan struct{})
 	c.mu.Lock()
@@ -131,8 +129,8 @@ func (c *claim) idle() {
 	}
 }
 
-// take blocks until it is held, or ctx ends. Errors are ctx's cause, errBusy, and what etcd
-// refused.
+// take blocks until the term or lock is held, or ctx ends. Errors are ctx's cause, errBusy, and refusals by
+// etcd.
 func (c *claim) take(ctx context.Context) (*held, error) {
 	if !c.cfg.Try {
 		waiting, taken := context.WithCancel(ctx)
@@ -146,7 +144,7 @@ func (c *claim) take(ctx context.Context) (*held, error) {
 		if err != nil {
 			return nil, err
 		}
-		// Sessions come one after the other: while it stands, the present one is its own.
+		// There is one session at a time, so while h is held it belongs to the current one.
 		h.session = c.keeper.Current()
 		if h.session != nil && h.ctx.Err() == nil {
 			return h, nil
@@ -158,9 +156,9 @@ func (c *claim) take(ctx context.Context) (*held, error) {
 	}
 }
 
-// others reports whether it was for others that a lock was waited for in vain: etcd answers, and
-// has somebody in the queue, or this one could queue. That it could is not enough: a session
-// outlives an etcd that has gone for a while.
+// others reports whether a wait was in vain because of other processes: etcd answers, and either the queue has
+// an entry or this process has a session. A session alone is no proof, because it outlives a short outage of
+// etcd.
 func (c *claim) others() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), lastAsk)
 	defer cancel()
@@ -168,7 +166,7 @@ func (c *claim) others() bool {
 	return err == nil && (len(resp.Kvs) > 0 || c.keeper.Current() != nil)
 }
 
-// first asks etcd for who has it: who is first in the queue.
+// first reads the first entry of the queue, which holds the lock or leads.
 func (c *claim) first(ctx context.Context) (*clientv3.GetResponse, error) {
 	_, name := c.cfg.kind()
 	return c.client.Get(ctx, c.cfg.queues().Queue(name), clientv3.WithPrefix(), clientv3.WithLimit(1),
@@ -199,17 +197,17 @@ func (c *claim) takeOnce(ctx context.Context) (*held, error) {
 	return &held{ctx: h.Context(), key: h.(etcdlock.Held).Key(), token: h.Token(), idle: func() {}, giveUp: h.Release}, nil
 }
 
-// lead waits for a term, which lasts until it is given up or lost: the election waits for the
-// function in it.
+// lead waits for a term, which lasts until it is given up or lost. The election waits for the function passed
+// to Lead, which returns when idle is called.
 func (c *claim) lead(ctx context.Context) (*held, error) {
 	e, err := c.all.Stand(c.cfg.Election)
 	if err != nil {
 		return nil, err
 	}
 	terms, over, left := make(chan *elections.Term, 1), make(chan struct{}), make(chan error, 1)
-	go func() { // ends by ctx, or by idle
+	go func() { // ends with ctx, or after idle
 		left <- e.Lead(ctx, func(_ context.Context, t election.Term) error {
-			terms <- t.(*elections.Term) // which has a key to show the guard
+			terms <- t.(*elections.Term) // it has the key, which the command needs
 			<-over
 			return nil
 		})

@@ -13,55 +13,54 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// The errors to test for with errors.Is.
+// Errors to test for with errors.Is.
 var (
-	// ErrUnsupported: this operating system lacks what it takes.
+	// ErrUnsupported is returned on operating systems that lack what this package needs.
 	ErrUnsupported = errors.New("goversed exec and lock work on Linux, macOS, FreeBSD, OpenBSD and DragonFly only: run " +
 		"them there")
-	// ErrNoCgroup: there is no cgroup to be had; it names the remedy.
+	// ErrNoCgroup is returned when no cgroup can be made. The error names the remedy.
 	ErrNoCgroup = errors.New("no cgroup for the command")
-	// ErrBadStop: the stop time does not fit into the TTL, or the grace period is negative.
+	// ErrBadStop is returned when the stop time does not fit into the TTL, or the grace period is negative.
 	ErrBadStop = errors.New("bad stop time")
 )
 
-// Config is what is run, and while what is held. Etcd, Keys, one of Election and Lock,
-// Command and Guard are required.
+// Config configures Run: the command, and the election or lock under which it runs. Etcd, Keys, Command, Guard
+// and one of Election and Lock are required.
 type Config struct {
-	// Etcd is how etcd is reached. It is tried until that works, or is seen never to work. Its
-	// Logger is the one below unless it has one.
+	// Etcd configures the connection to etcd. Run retries until it succeeds, or fails with an error that
+	// retrying cannot cure. Its Logger defaults to the one below.
 	Etcd connect.Config
-	// Keys are those of the cluster.
+	// Keys are the keys of the cluster.
 	Keys state.Keys
-	// Election or Lock is the name of what is to be held.
+	// Election or Lock names the election to lead or the lock to hold.
 	Election, Lock string
-	// Shared shares the lock with others who share it.
+	// Shared acquires the lock in shared mode, together with other shared holders.
 	Shared bool
-	// Try gives up at once where the lock is not free; etcd then has to answer within Timeout,
-	// or 5 s.
+	// Try makes Run return immediately if the lock is not free. Etcd must answer within Timeout, or 5 s if that
+	// is 0.
 	Try bool
-	// Timeout bounds the wait for the lock, from the call of Run and with that for etcd; 0 is for
-	// ever. Where etcd does not answer at its end, that is a failure: whether another holds the lock
-	// is not known. To see that, and why, can take half a second and two per address more.
+	// Timeout limits the wait for the lock, including the wait for etcd, from the call of Run. 0 means no
+	// limit. If etcd does not answer at its end, Run fails, because it is not known whether another process
+	// holds the lock. Finding that out, and why, can take another half second plus two seconds per address.
 	Timeout time.Duration
-	// BusyCode is the exit code where another held the lock. Default ExitBusy.
+	// BusyCode is the exit code if another process held the lock. Default ExitBusy.
 	BusyCode int
-	// TTL is the session's: whole seconds. Default 10 s.
+	// TTL is the session's TTL in whole seconds. Default 10 s.
 	TTL time.Duration
-	// Stop is how long the command has between SIGTERM and SIGKILL when it must end: up to
-	// half of the TTL. Default a quarter of it.
+	// Stop is the time between SIGTERM and SIGKILL when the command must end, at most half of the TTL. Default
+	// a quarter of the TTL.
 	Stop time.Duration
-	// GracePeriod is how long the command has after the first SIGINT or SIGTERM that was passed to it;
-	// then it is killed. Default: as long as it likes.
+	// GracePeriod is the time the command has after the first SIGINT or SIGTERM that was passed to it; then it
+	// is killed. 0 means no limit.
 	GracePeriod time.Duration
 	// Cgroup runs the command in a cgroup of its own, so that no descendant escapes.
 	Cgroup bool
-	// Command is the program and its arguments, Env its environment; what concerns the term or
-	// lock is added to it. By what a Run around this one added it is seen that this one would wait
-	// for that one.
+	// Command is the program and its arguments, and Env its environment. Run adds variables that describe the
+	// term or lock. A Run inside the command uses these to detect that it would wait for the outer one.
 	Command, Env []string
-	// Guard are the arguments by which this program calls Guard, GuardEnv is its environment.
+	// Guard holds the arguments with which this program calls Guard, and GuardEnv is its environment.
 	Guard, GuardEnv []string
-	// Logger gets one line per event an operator cares about. Default: none.
+	// Logger receives one line per event that matters to an operator. Nil disables logging.
 	Logger hclog.Logger
 }
 
@@ -85,8 +84,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate reports what is wrong with the configuration; errors match lifecycle.ErrBadName and
-// ErrBadStop.
+// Validate checks the configuration. Errors match lifecycle.ErrBadName and ErrBadStop.
 func (c Config) Validate() error {
 	kind, name := c.kind()
 	switch {
@@ -101,13 +99,13 @@ func (c Config) Validate() error {
 	return state.CheckName(kind, name)
 }
 
-// what is held, for people.
+// what names the election or lock in messages.
 func (c Config) what() string {
 	kind, name := c.kind()
 	return fmt.Sprintf("%s %q", kind, name)
 }
 
-// kind is whether it is an election or a lock, in a word, and its name.
+// kind returns the word election or lock, and the name.
 func (c Config) kind() (kind, name string) {
 	if c.Election != "" {
 		return "election", c.Election
@@ -115,7 +113,7 @@ func (c Config) kind() (kind, name string) {
 	return "lock", c.Lock
 }
 
-// queues is where it lies in etcd.
+// queues returns the part of etcd's keys in which the election or lock lies.
 func (c Config) queues() state.Queues {
 	if c.Election != "" {
 		return c.Keys.Elections()
@@ -123,7 +121,7 @@ func (c Config) queues() state.Queues {
 	return c.Keys.Locks()
 }
 
-// owner says who holds it, for people.
+// owner names this process in the values that other candidates see.
 func owner() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -132,7 +130,7 @@ func owner() string {
 	return fmt.Sprintf("%s:%d", host, os.Getpid())
 }
 
-// margin is how long before the deadline SIGKILL is sent.
+// margin returns the time before the deadline at which SIGKILL is sent.
 func margin(ttl time.Duration) time.Duration {
 	return min(max(ttl/20, 50*time.Millisecond), time.Second)
 }

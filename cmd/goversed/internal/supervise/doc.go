@@ -1,37 +1,35 @@
-// Package supervise runs a command only while this process leads an election or holds a lock:
-// what goversed exec and goversed lock do.
+// Package supervise runs a command only while this process leads an election or holds a lock. It implements
+// goversed exec and goversed lock.
 //
 //	goversed (holder) ── the deadline, again and again ──► goversed guard ── starts ──► command
 //	   session at etcd ◄────── the command is gone ──────      its parent            a group of its own
 //
-// The holder has the session at etcd. The guard is a small process of its own, the parent of
-// the command; it knows the deadline on clocks that both read, and ends the command's process
-// group, SIGTERM and then SIGKILL, so that it is gone before the deadline unless the holder
-// sent it a later one. It does the same at once when ordered to, and when the holder is gone,
-// which the end of a pipe shows. It revokes the lease itself then, so that the next one need
-// not wait for the TTL. If the guard is killed, the kernel kills the command with it (on
-// Linux), and the holder ends what is left of the group. Nothing is given up at etcd before
-// all of that is seen to be gone. [ending] decides; this package is the shell around it.
+// The holder owns the session in etcd. The guard is a small separate process and the parent of the command. The
+// holder sends it the deadline, on clocks that both processes read. Unless a later deadline arrives, the guard
+// ends the command's process group, with SIGTERM and then SIGKILL, so that it is gone before the deadline. The
+// guard does the same immediately when the holder orders it, and when the holder is gone, which the end of a
+// pipe shows. In the last case the guard revokes the lease itself, so that the next candidate need not wait for
+// the TTL. If the guard is killed, the kernel kills the command with it (on Linux), and the holder ends the
+// rest of the group. Nothing is released in etcd before all these processes are gone. [ending] decides; this
+// package is the shell around it.
 //
 // # What is not promised
 //
-//   - Descendants that leave the command's process group or session are not ended, except with
-//     Config.Cgroup.
-//   - When holder and guard are killed at the same moment, the kernel kills the command, and
-//     its children go on, with Cgroup too. On systems other than Linux the command goes on as
-//     well. A command that is setuid does also on Linux.
-//   - When holder and guard are both stopped and the command is not, nobody ends it.
-//   - When goversed is killed before the command has begun, others wait for the TTL.
-//   - The command does not inherit the file descriptors 3 and 4: the guard has them.
-//   - A command that the kernel cannot kill (it waits for a disk or NFS, say), or that this
-//     user may not kill, outlives the deadline; it is not released before it ends.
-//   - A guard that the kernel cannot kill, and that does not run, keeps the holder from
-//     touching the command's group, so that the command can outlive the deadline; nothing is
-//     released before that guard is gone, too.
-//   - Where the guard is killed before it has said what the command is, the holder kills all
-//     children that it has got since it started the guard. As the first process of a container
-//     these can be orphans of others.
+//   - Descendants that leave the command's process group or session are not ended, except with Config.Cgroup.
+//   - If holder and guard are killed at the same moment, the kernel kills the command, but its children
+//     continue, with Cgroup too. The command continues as well on systems other than Linux, and on Linux if it
+//     is setuid.
+//   - If holder and guard are both stopped and the command is not, no process ends it.
+//   - If goversed is killed before the command has started, other candidates wait for the TTL.
+//   - The command does not inherit the file descriptors 3 and 4, because the guard uses them.
+//   - A command that the kernel cannot kill (because it waits for a disk or NFS, say), or that this user may
+//     not kill, outlives the deadline. The election or lock is not released before the command ends.
+//   - A guard that the kernel cannot kill, and that does not run, keeps the holder from touching the command's
+//     group, so the command can outlive the deadline. Nothing is released before that guard is gone, too.
+//   - If the guard is killed before it has reported the command's process id, the holder kills all children
+//     that it got since it started the guard. In the first process of a container, these can be unrelated
+//     orphans.
 //
-// Against all of these, and any pause just before a write, the token helps: see GOVERSE_KEY
-// and GOVERSE_TOKEN.
+// The token protects against all of these cases, and against a pause just before a write: see GOVERSE_KEY and
+// GOVERSE_TOKEN.
 package supervise

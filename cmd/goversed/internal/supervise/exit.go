@@ -2,16 +2,16 @@ package supervise
 
 import "github.com/goverse/goverse/cmd/goversed/internal/cli"
 
-// The exit codes of goversed exec and lock that are not the command's own; as far as there
-// are usual ones, those that env(1), timeout(1) and shells have.
+// Exit codes of goversed exec and lock that are not the command's own. They follow env(1), timeout(1) and
+// shells where these have conventions.
 const (
-	ExitLost     = 123 // the lock was lost and the command ended for it
-	ExitBusy     = 124 // another held the lock, all the time that was waited
+	ExitLost     = 123 // the lock was lost, and the command was ended for it
+	ExitBusy     = 124 // another process held the lock for all of the wait
 	ExitFailed   = 125 // goversed itself failed, or etcd refused it or did not answer in time
-	ExitRefused  = 126 // the command is there and cannot be run
-	ExitNotFound = 127 // there is no such command
-	exitSignal   = 128 // plus the number: a signal ended it
+	ExitRefused  = 126 // the command exists but cannot be run
+	ExitNotFound = 127 // the command does not exist
+	exitSignal   = 128 // plus the number of the signal that ended the command
 )
 
-// failed is the end by an error of goversed's own.
+// failed wraps an error of goversed's own.
 func failed(err error) error { return &cli.CodeError{Code: ExitFailed, Err: err} }

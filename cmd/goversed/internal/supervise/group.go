@@ -8,53 +8,52 @@ import (
 	"syscall"
 )
 
-// group is the command, its process group, and its cgroup where it has one.
+// group is the command with its process group, and its cgroup if it has one.
 type group struct {
-	pid    int    // of the command, which leads the group; 0: not known
+	pid    int    // of the command, which leads the group; 0: unknown
 	cgroup string // its directory, or ""
-	// others are children that this process had before there was a guard.
+	// others holds the children that this process had before it started the guard.
 	others []process
 }
 
-// process is one, distinguished from a later one that has its number.
+// process identifies a process, also if its number is used again later.
 type process struct {
 	pid   int
-	began string // in the kernel's words
+	began string // start time in the kernel's unit
 }
 
-// signal sends a signal to the group.
 func (g group) signal(sig syscall.Signal) {
 	if g.pid != 0 {
-		_ = syscall.Kill(-g.pid, sig) // a process that is gone needs none
+		_ = syscall.Kill(-g.pid, sig) // it fails if the group is gone
 	}
 }
 
-// ask asks all to end.
+// ask asks all processes of the group to end.
 func (g group) ask() {
 	g.signal(syscall.SIGTERM)
 	for _, pid := range cgroupMembers(g.cgroup) {
-		if member, err := syscall.Getpgid(pid); err == nil && member != g.pid { // the group has it already
+		if member, err := syscall.Getpgid(pid); err == nil && member != g.pid { // otherwise signalled with the group
 			_ = syscall.Kill(pid, syscall.SIGTERM)
 		}
 	}
-	g.signal(syscall.SIGCONT) // who is stopped cannot end in order
+	g.signal(syscall.SIGCONT) // a stopped process cannot handle SIGTERM
 }
 
-// kill ends all. Where the group is not known, everything that this process has become the
-// parent of belongs to it.
+// kill kills all processes of the group. If the command's process id is unknown, every child that this process
+// adopted since belongs to it.
 func (g group) kill() {
 	killCgroup(g.cgroup)
 	g.signal(syscall.SIGKILL)
 	if g.pid == 0 {
-		all, _ := g.adopted() // those that cannot be seen now are tried again
+		all, _ := g.adopted() // kill is repeated for those not seen now
 		for _, p := range all {
 			_ = syscall.Kill(p.pid, syscall.SIGKILL)
 		}
 	}
 }
 
-// reap collects those of the group that are children of this process and have ended: a zombie
-// counts as one of a group, too.
+// reap reaps the ended processes of the group that are children of this process. Without that, zombies still
+// count as members of a group.
 func (g group) reap() {
 	if g.pid == 0 {
 		reapAll()
@@ -63,7 +62,7 @@ func (g group) reap() {
 	reapThose(-g.pid)
 }
 
-// gone reports whether nothing is left.
+// gone reports whether no process of the group is left.
 func (g group) gone() bool {
 	if cgroupPopulated(g.cgroup) {
 		return false
@@ -75,14 +74,14 @@ func (g group) gone() bool {
 	return errors.Is(syscall.Kill(-g.pid, 0), syscall.ESRCH)
 }
 
-// adopted are the children that this process has now and had not before. With an error they
-// are those that could be seen.
+// adopted returns the children that this process did not have before. With an error it returns those it could
+// see.
 func (g group) adopted() ([]process, error) {
 	all, err := orphans()
 	return slices.DeleteFunc(all, func(p process) bool { return slices.Contains(g.others, p) }), err
 }
 
-// reapAll collects all children that have ended. There must be none that others wait for.
+// reapAll reaps all children that have ended. No other goroutine may wait for a child.
 func reapAll() { reapThose(-1) }
 
 func reapThose(which int) {

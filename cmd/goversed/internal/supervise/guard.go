@@ -20,25 +20,25 @@ import (
 	"github.com/goverse/goverse/internal/child"
 )
 
-// The files that the holder hands the guard.
+// The file descriptors that the holder passes to the guard.
 const ordersFile, reportsFile = 3, 4
 
-// ErrNoHolder: the guard was not started by Run.
+// ErrNoHolder is returned when the guard was not started by Run.
 var ErrNoHolder = errors.New("this is what goversed exec and goversed lock run beside the command: run these")
 
-// Guard is the guard's whole life. It returns when nothing is left to guard and the holder
-// has released what it held; or, when the holder is gone, has called free with the lease to
-// revoke. free's error is returned.
+// Guard runs the guard of one command. It blocks until nothing of the command is left and the holder has
+// released the election or lock. If the holder is gone instead, Guard calls free with the lease to revoke, and
+// returns free's error.
 func Guard(free func(lease int64) error) error {
 	for _, fd := range []int{ordersFile, reportsFile} {
 		var st unix.Stat_t
 		if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO {
 			return ErrNoHolder
 		}
-		unix.CloseOnExec(fd) // the command must not have them: their end reports who is gone
+		unix.CloseOnExec(fd) // not for the command: their end shows that a process is gone
 	}
-	// Nothing that is sent to a group, or by hand, ends the guard before the command. Caught,
-	// not ignored: the command inherits what is ignored.
+	// No signal sent to a group, or by hand, ends the guard before the command. The signals are caught, not
+	// ignored, because the command would inherit ignored ones.
 	caught := make(chan os.Signal, 1)
 	for _, sig := range []os.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2,
 		unix.SIGPIPE,
@@ -56,9 +56,9 @@ func Guard(free func(lease int64) error) error {
 	in := json.NewDecoder(os.NewFile(ordersFile, "orders"))
 	var s spec
 	if in.Decode(&s) != nil {
-		return nil // the holder is gone before anything began
+		return nil // the holder ended before anything began
 	}
-	go func() { // as long as the process
+	go func() { // lives as long as the process
 		defer close(g.orders)
 		for {
 			var o order
@@ -76,8 +76,8 @@ type guard struct {
 	group
 	spec     spec
 	children <-chan os.Signal // SIGCHLD
-	caught   <-chan os.Signal // what is not for the guard
-	orders   chan order       // closed: the holder is gone; nil: that is known
+	caught   <-chan os.Signal // signals that the guard ignores
+	orders   chan order       // closed when the holder is gone; nil once that is handled
 	reports  *os.File
 
 	view   ending.View
@@ -89,7 +89,7 @@ func (g *guard) run(s spec, free func(lease int64) error) error {
 	g.spec, g.cgroup, g.view.Until = s, string(s.Cgroup), s.Until
 	g.view.Now = now()
 	if step := s.Times.Guard(g.view); step.Do != ending.Nothing {
-		g.report(report{Gone: true, Why: step.Why}) // it took too long to come here
+		g.report(report{Gone: true, Why: step.Why}) // starting the guard took too long
 	} else if err := g.start(); err != nil {
 		code, why := notRunnable(string(s.Args[0]), err)
 		g.report(report{Gone: true, Refused: []byte(why), Code: code})
@@ -114,8 +114,8 @@ func (g *guard) run(s spec, free func(lease int64) error) error {
 	return free(s.Lease)
 }
 
-// start starts the command, from a thread that lives as long as this process: on Linux the
-// command dies with it.
+// start starts the command from a thread that lives as long as this process. On Linux, the command dies with
+// it.
 func (g *guard) start() error {
 	cmd := &exec.Cmd{Path: string(g.spec.Path), Args: texts(g.spec.Args), Env: texts(g.spec.Env), Stdin: os.Stdin,
 		Stdout: os.Stdout, Stderr: os.Stderr,
@@ -125,17 +125,17 @@ func (g *guard) start() error {
 		if err != nil {
 			return fmt.Errorf("%w: %w", ErrNoCgroup, err)
 		}
-		defer dir.Close() // nothing was written
+		defer dir.Close() // it was only read
 		intoCgroup(cmd.SysProcAttr, dir)
 	}
 	if err := child.NewStarter().Start(cmd); err != nil {
 		return err
 	}
-	g.pid = cmd.Process.Pid // reaped by collect, with all others
+	g.pid = cmd.Process.Pid // collect reaps it, with all others
 	return nil
 }
 
-// watch goes on until nothing of the command is left.
+// watch returns when nothing of the command is left.
 func (g *guard) watch() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -196,14 +196,14 @@ func (g *guard) collect() {
 		case !status.Stopped():
 			g.view.Exited, g.status = true, status
 		case g.spec.Terminal && status.StopSignal() == syscall.SIGTSTP:
-			// Ctrl-Z: what is stopped would go on holding, and nobody could bring it back.
+			// Ctrl-Z: a stopped command would keep the lock, and the user could not continue it.
 			g.signal(syscall.SIGCONT)
 		}
 	}
 }
 
 func (g *guard) report(r report) {
-	// Where the holder is gone, nobody has to know.
+	// An error means that the holder is gone; no process needs the report then.
 	_ = json.NewEncoder(g.reports).Encode(r)
 }
 
@@ -214,7 +214,7 @@ func exitCode(status syscall.WaitStatus) int {
 	return status.ExitStatus()
 }
 
-// notRunnable is what shells say and return of a command that cannot be run.
+// notRunnable returns the exit code and message of a command that cannot be run, as shells do.
 func notRunnable(name string, err error) (code int, why string) {
 	switch {
 	case errors.Is(err, ErrNoCgroup):
@@ -225,8 +225,8 @@ func notRunnable(name string, err error) (code int, why string) {
 	return ExitRefused, fmt.Sprintf("%s cannot be run: %v", name, err)
 }
 
-// Free returns what revokes a lease for Guard, by revoke, which is called once and may try for as
-// long as its context lasts.
+// Free returns a function for Guard that revokes a lease by calling revoke once. Revoke may retry until its
+// context ends.
 func Free(revoke func(ctx context.Context, lease int64) error) func(lease int64) error {
 	return func(lease int64) error {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*requestTimeout)

@@ -19,56 +19,57 @@ import (
 )
 
 const (
-	// orderTimeout bounds the wait for a guard that does not read.
+	// orderTimeout limits the wait for a guard that does not read.
 	orderTimeout = 20 * time.Millisecond
-	// specTimeout bounds the wait for a guard to start and take in what it is to run.
+	// specTimeout limits the wait for a guard to start and read its spec.
 	specTimeout = 10 * time.Second
-	// stuckAfter the deadline it is said that the command is still there.
+	// stuckAfter is the time after the deadline at which a log line reports that the command still exists.
 	stuckAfter = time.Second
-	// doneTimeout bounds the wait for a guard to take in that it can go: not to hear it would
-	// be to take the end of the pipe for the end of the holder.
+	// doneTimeout limits the wait for a guard to read that it can leave. A guard that does not read it would
+	// take the end of the pipe for the end of the holder.
 	doneTimeout = 3 * time.Second
-	// dismissTimeout bounds the wait for a guard that has nothing to do any more.
+	// dismissTimeout limits the wait for a guard that has nothing left to do.
 	dismissTimeout = time.Second
-	// unresponsiveAfter the first signal that asks for the end it is said that the command still runs, and what ends it.
+	// unresponsiveAfter is the time after the first signal that asks for the end at which a log line reports
+	// that the command still runs, and how to kill it.
 	unresponsiveAfter = 2 * time.Second
 )
 
-// job is one run of the command under its guard, as the holder sees it.
+// job is one run of the command under its guard, as seen by the holder.
 type job struct {
 	r       *runner
 	times   ending.Times
 	guard   *exec.Cmd
 	ended   chan struct{} // closed when the guard is reaped
 	orders  *os.File
-	reports chan report // closed when there are no more: the guard is gone
+	reports chan report // closed when the guard is gone and all its reports are read
 
-	others    []process // the children of this process before the guard was
-	begun     bool      // the guard was given what to run
-	pid       int       // of the command; 0: not known
+	others    []process // children of this process before it started the guard
+	begun     bool      // the guard has received its spec
+	pid       int       // of the command; 0: unknown
 	until     ending.Instant
-	ordered   bool    // the guard, that it is to end the command
-	late      bool    // and was killed for not having ended the command in time
+	ordered   bool    // the guard has the order to end the command
+	late      bool    // the guard was killed because it did not end the command in time
 	unguarded bool    // the guard is gone
-	stuck     bool    // it was said that the command does not end
-	end       report  // the last one; Gone: nothing of the command is left
-	terminal  bool    // it was given to the command
-	reason    error   // why what was held might not be held any more
-	request   request // of those who signal this process, that the command ends
-	hurried   bool    // the guard knows that it is to kill the command
+	stuck     bool    // the log says that the command does not end
+	end       report  // the last report; Gone: nothing of the command is left
+	terminal  bool    // the command gets the terminal
+	reason    error   // why the term or lock was lost, or might be
+	request   request // for the command's end, by signals to this process
+	hurried   bool    // the guard has the order to kill the command
 	looked    ending.Instant
-	stood     time.Duration // the longest between two looks
-	// unresponsive reports that unresponsiveAfter is over; nil: there is no request yet.
+	stood     time.Duration // the longest time between two rounds of watch
+	// unresponsive fires when unresponsiveAfter is over; nil means that no signal has asked for the end yet.
 	unresponsive <-chan time.Time
 }
 
-// request is what signals have said of the command's end.
+// request records the signals that asked for the command's end.
 type request struct {
-	asked ending.Instant // zero: nobody asked for it
-	again bool           // and asked again
+	asked ending.Instant // when the first one arrived; zero: none did
+	again bool           // another one arrived at least cli.SecondAfter later
 }
 
-// heard is the request after another signal that asks for the end.
+// heard returns the request after another signal that asks for the end.
 func (w request) heard(at ending.Instant) request {
 	if w.asked == (ending.Instant{}) {
 		return request{asked: at}
@@ -77,8 +78,8 @@ func (w request) heard(at ending.Instant) request {
 	return w
 }
 
-// attend runs the command while h is held, and returns when nothing of it is left. An error
-// means that it was not started.
+// attend runs the command while h is held, and returns when nothing of it is left. An error means that the
+// command was not started.
 func (r *runner) attend(h *held) (*job, error) {
 	end := r.claim.begin()
 	defer end()
@@ -96,10 +97,10 @@ func (r *runner) attend(h *held) (*job, error) {
 	return j, nil
 }
 
-// lostBefore is the end of a command that never began.
+// lostBefore is the report about a command that never started.
 var lostBefore = report{Gone: true, Why: ending.Ordered}
 
-// ready waits until there is enough time before the deadline to begin; false: it is lost.
+// ready waits until there is enough time before the deadline to start. It returns false if h is lost.
 func (j *job) ready(h *held) bool {
 	for h.ctx.Err() == nil {
 		if h.session.Left() > j.times.Stop+2*j.times.Margin {
@@ -114,8 +115,8 @@ func (j *job) ready(h *held) bool {
 	return false
 }
 
-// deadline is the present one on clocks that the guard reads too: these are read first, so
-// that it is not too late. False: there is none any more.
+// deadline returns the current deadline on clocks that the guard reads, too. It reads these clocks first, so
+// that the result errs on the early side. It returns false if h is lost or its deadline is over.
 func deadline(h *held) (ending.Instant, bool) {
 	at := now()
 	left := h.session.Left()
@@ -137,12 +138,13 @@ func (j *job) launch() error {
 	j.guard.Args[0], j.guard.Env = os.Args[0], j.r.cfg.GuardEnv
 	j.guard.Stdin, j.guard.Stdout, j.guard.Stderr = os.Stdin, os.Stdout, os.Stderr
 	j.guard.ExtraFiles = []*os.File{hear, tell}
-	// Neither Ctrl-C nor what else is sent to this process's group is for the guard.
+	// Signals to this process's group, such as that of Ctrl-C, must not reach the guard.
 	j.guard.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	// Inherited by exec, or left to the first process of a container: the command's are none.
-	j.others, _ = orphans() // whose kind this user may not see is not killed either
+	// Children that exist now were inherited through exec, or adopted as the first process of a container. They
+	// are not the command's.
+	j.others, _ = orphans() // processes hidden from this user are not killed either
 	err = j.guard.Start()
-	_ = errors.Join(hear.Close(), tell.Close()) // they are the guard's
+	_ = errors.Join(hear.Close(), tell.Close()) // the guard has its own copies
 	if err != nil {
 		_ = errors.Join(orders.Close(), reports.Close()) // unused
 		return fmt.Errorf("start the guard: %w", err)
@@ -150,11 +152,11 @@ func (j *job) launch() error {
 	j.orders, j.reports, j.ended = orders, make(chan report), make(chan struct{})
 	go func() {
 		defer close(j.ended)
-		_ = j.guard.Wait() // how it ended does not matter
+		_ = j.guard.Wait() // its exit status does not matter
 	}()
-	go func() { // until the guard is gone, which dismiss sees to
+	go func() { // ends when the guard is gone, which dismiss ensures
 		defer close(j.reports)
-		defer reports.Close() // nothing was written
+		defer reports.Close() // it was only read
 		for in := json.NewDecoder(reports); ; {
 			var said report
 			if in.Decode(&said) != nil {
@@ -166,7 +168,7 @@ func (j *job) launch() error {
 	return nil
 }
 
-// start starts the guard and tells it what to run.
+// start starts the guard and sends it the spec of the command.
 func (j *job) start(h *held) error {
 	if err := j.launch(); err != nil {
 		return err
@@ -187,7 +189,6 @@ func (j *job) start(h *held) error {
 	return nil
 }
 
-// environment is the command's.
 func (r *runner) environment(h *held) []string {
 	kind, name := r.cfg.kind()
 	return append(r.cfg.Env[:len(r.cfg.Env):len(r.cfg.Env)], "GOVERSE_"+strings.ToUpper(kind)+"="+name,
@@ -195,18 +196,18 @@ func (r *runner) environment(h *held) []string {
 		keysEnv+"="+strings.TrimSpace(lookup(r.cfg.Env, keysEnv)+" "+h.key))
 }
 
-// send tells the guard something. It fails where the guard is gone or does not read.
+// send sends the guard a message. It returns false if the guard is gone or does not read in time.
 func (j *job) send(what any, within time.Duration) bool {
 	line, err := json.Marshal(what)
 	if err != nil {
-		panic("supervise: " + err.Error()) // plain structs
+		panic("supervise: " + err.Error()) // the messages are plain structs
 	}
-	_ = j.orders.SetWriteDeadline(time.Now().Add(within)) // a pipe has deadlines
+	_ = j.orders.SetWriteDeadline(time.Now().Add(within)) // pipes support deadlines
 	_, err = j.orders.Write(line)
 	return err == nil
 }
 
-// watch goes on until nothing of the command is left.
+// watch returns when nothing of the command is left.
 func (j *job) watch(h *held) {
 	again := time.NewTicker(h.session.TTL() / 40)
 	defer again.Stop()
@@ -242,7 +243,7 @@ func (j *job) watch(h *held) {
 				j.until = until
 			}
 		case <-lost:
-			lost = nil // once is enough
+			lost = nil // handle it once
 		case s := <-j.r.signals:
 			j.pass(s)
 		case <-j.unresponsive:
@@ -255,7 +256,7 @@ func (j *job) watch(h *held) {
 	}
 }
 
-// hear takes a report in, or that there are no more.
+// hear handles a report, or the end of the reports if ok is false.
 func (j *job) hear(said report, ok bool) {
 	switch {
 	case !ok:
@@ -272,15 +273,15 @@ func (j *job) hear(said report, ok bool) {
 	}
 }
 
-// kill ends the guard; and when all it said is heard and it is gone, what it left.
+// kill kills the guard. Once the guard is gone and all its reports are read, kill ends the processes it left.
 //
-// The command's group is never killed beside a living guard: it may have gone long ago, and
-// its number be another's. What the guard leaves are orphans that this process adopts, so
-// that their numbers stand until it reaps them.
+// The command's group is never killed while the guard lives, because the group may be gone and its number in
+// use again. Processes that a dead guard leaves are orphans that this process adopts, so their numbers stay
+// taken until it reaps them.
 func (j *job) kill() {
 	if !j.unguarded {
 		j.late = true
-		_ = j.guard.Process.Kill() // it is gone already, or goes now
+		_ = j.guard.Process.Kill() // an error means that it has ended
 		return
 	}
 	g := group{pid: j.pid, cgroup: j.r.cgroup, others: j.others}
@@ -297,7 +298,7 @@ func (j *job) kill() {
 	}
 }
 
-// pass passes a signal to the command's group.
+// pass passes a signal on to the command's group.
 func (j *job) pass(s os.Signal) {
 	sig, ok := s.(syscall.Signal)
 	if !ok {
@@ -320,18 +321,18 @@ func (j *job) pass(s os.Signal) {
 	}
 }
 
-// dismiss lets the guard go and joins it. What was held is released then.
+// dismiss ends the guard and joins it. The lock or leadership must be released before.
 func (j *job) dismiss() {
 	if j.guard == nil {
 		return
 	}
 	if j.begun && !j.send(order{Done: true}, doneTimeout) {
-		// It guards nothing any more. The end of the orders would have it revoke the lease, on
-		// which this process may lead again.
+		// It guards nothing any more. At the end of its orders it would revoke the lease, with which this
+		// process may lead again.
 		_ = j.guard.Process.Kill()
 		<-j.ended
 	}
-	_ = j.orders.Close() // nothing was kept
+	_ = j.orders.Close() // nothing is buffered
 	for timeout := time.After(dismissTimeout); ; {
 		select {
 		case _, ok := <-j.reports:
@@ -343,10 +344,10 @@ func (j *job) dismiss() {
 				for range j.reports { // until it is closed
 				}
 			}
-			reapAll() // those who left the group
+			reapAll() // including descendants that left the group
 			return
 		case <-timeout:
-			_ = j.guard.Process.Kill() // it is stopped, say
+			_ = j.guard.Process.Kill() // it is stopped, for example
 		}
 	}
 }

@@ -10,14 +10,13 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// errNested: it would wait for one that waits for it.
+// errNested is returned when this process would wait for one that waits for it.
 var errNested = errors.New("it would wait for itself forever")
 
-// keysEnv has the keys of all goversed exec and lock that a command runs under, the last one's
-// last.
+// keysEnv names the variable with the keys of all goversed exec and lock around a command, the innermost last.
 const keysEnv = "GOVERSE_KEYS"
 
-// around are the keys of those around this process for which it would wait as they wait for it.
+// around returns the keys, held by processes around this one, that this process would wait for in vain.
 func (c Config) around() []string {
 	if c.Try {
 		return nil // it does not wait
@@ -32,7 +31,7 @@ func (c Config) around() []string {
 	return out
 }
 
-// lookup is a variable's value; the last one counts.
+// lookup returns the value of a variable. The last definition counts.
 func lookup(env []string, name string) (value string) {
 	for _, e := range env {
 		if v, ok := strings.CutPrefix(e, name+"="); ok {

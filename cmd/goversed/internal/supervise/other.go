@@ -13,8 +13,8 @@ func Run(Config, <-chan os.Signal) error { return failed(ErrUnsupported) }
 // Guard returns ErrUnsupported.
 func Guard(func(lease int64) error) error { return ErrUnsupported }
 
-// Free is for Guard, which calls it nowhere here.
+// Free returns nil, because Guard never calls it on these systems.
 func Free(func(ctx context.Context, lease int64) error) func(lease int64) error { return nil }
 
-// Signals are none.
+// Signals returns none.
 func Signals() []os.Signal { return nil }

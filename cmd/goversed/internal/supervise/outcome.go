@@ -11,7 +11,7 @@ import (
 	"github.com/goverse/goverse/cmd/goversed/internal/cli"
 )
 
-// ended is the end of a wait that came to nothing.
+// ended returns the error of a wait that did not succeed.
 func (r *runner) ended(err error) error {
 	switch {
 	case r.asked != 0:
@@ -20,20 +20,20 @@ func (r *runner) ended(err error) error {
 		return r.busy(fmt.Errorf("%s is held by another: leave --nonblock out to wait for it", r.cfg.what()))
 	case errors.Is(err, errLate) && !r.cfg.Try && r.claim != nil && r.claim.others():
 		return r.busy(fmt.Errorf("%s was not available within %v: give a longer --timeout", r.cfg.what(), r.cfg.Timeout))
-	case errors.Is(err, errLate): // whether another holds it is not known
+	case errors.Is(err, errLate): // it is not known whether another process holds it
 		return failed(fmt.Errorf("%s was not available within %v: %w", r.cfg.what(), r.cfg.Timeout, r.silence()))
 	}
 	return failed(err)
 }
 
-// busy is the end where another holds the lock.
+// busy wraps the error if another process holds the lock.
 func (r *runner) busy(err error) error { return &cli.CodeError{Code: r.cfg.BusyCode, Err: err} }
 
-// reasonFor is why what was held might not be held any more: what ended it, or if nothing has
-// yet, why the command was ended before that. stood is the longest that this process stood still.
+// reasonFor returns the reason why the term or lock was lost. If it is still held, it returns the reason why
+// the command had to end before. Stood is the longest time that this process stood still.
 func reasonFor(cause error, stood, ttl time.Duration, guardStood bool) error {
 	if over, ok := errors.AsType[*election.TermOverError](cause); ok {
-		return over.Err // what is over is said beside it
+		return over.Err // the caller names the election itself
 	}
 	switch {
 	case cause != nil:
@@ -46,7 +46,7 @@ func reasonFor(cause error, stood, ttl time.Duration, guardStood bool) error {
 	return errUnconfirmed
 }
 
-// Why a command is ended while what it needs is still held.
+// Reasons to end a command while its lock is still held.
 var (
 	errUnconfirmed = errors.New("etcd has not confirmed the session in time")
 	errStood       = errors.New("goversed or its machine stood still, so that the guard was not notified in time that " +

@@ -11,11 +11,10 @@ import (
 	"github.com/goverse/goverse/internal/etcd/connect"
 )
 
-// errLate: the time for the wait is over.
+// errLate is returned when the time for the wait is over.
 var errLate = errors.New("not free in time")
 
-// bounded is the context of all that is waited for: what is to be had within Timeout is to be
-// had from now on, whatever of it takes how long.
+// bounded returns the context for all waiting. Timeout covers all of it, from now on.
 func (r *runner) bounded() (context.Context, context.CancelFunc) {
 	if r.cfg.Lock == "" || r.cfg.Timeout == 0 {
 		return context.WithCancel(context.Background())
@@ -23,8 +22,8 @@ func (r *runner) bounded() (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(context.Background(), r.cfg.Timeout, errLate)
 }
 
-// reach tries until etcd has answered a client, or ctx ends. Errors are ctx's cause, and those
-// that stay however often it is tried.
+// reach retries until etcd has answered a client, or ctx ends. Errors are ctx's cause, and errors that retrying
+// cannot cure.
 func (r *runner) reach(ctx context.Context) (*clientv3.Client, error) {
 	var nested error
 	client, err := r.cfg.Etcd.Await(ctx, connect.Question{
@@ -44,7 +43,8 @@ func (r *runner) reach(ctx context.Context) (*clientv3.Client, error) {
 	return client, err
 }
 
-// ask asks etcd something that all who queue ask it, too. nested: this one would wait for itself.
+// ask sends etcd a read that every candidate needs the right to do. Nested is not nil if this process would
+// wait for itself.
 func (r *runner) ask(ctx context.Context, client *clientv3.Client) (nested, err error) {
 	_, name := r.cfg.kind()
 	if _, err := client.Get(ctx, r.cfg.queues().Bucket(name), clientv3.WithPrefix(),
@@ -52,7 +52,7 @@ func (r *runner) ask(ctx context.Context, client *clientv3.Client) (nested, err 
 		return nil, err
 	}
 	for _, key := range r.cfg.around() {
-		// It is there as long as who runs this process has it, and has it in this etcd.
+		// The key exists if the process around this one still holds it, and holds it in this etcd.
 		if resp, err := client.Get(ctx, key, clientv3.WithCountOnly()); err != nil {
 			return nil, err
 		} else if resp.Count > 0 {
@@ -62,7 +62,7 @@ func (r *runner) ask(ctx context.Context, client *clientv3.Client) (nested, err 
 	return nil, nil
 }
 
-// silence is why etcd did not answer in time.
+// silence returns the reason why etcd did not answer in time.
 func (r *runner) silence() error {
 	if r.unanswered != nil {
 		return r.unanswered
@@ -70,10 +70,10 @@ func (r *runner) silence() error {
 	return r.explain(context.Background(), context.DeadlineExceeded)
 }
 
-// explain names the remedy for what etcd refused, or its silence.
+// explain adds the remedy to an error of etcd, or to its silence.
 func (r *runner) explain(ctx context.Context, err error) error {
 	return r.cfg.Etcd.Explain(ctx, err, r.needs())
 }
 
-// needs are the rights that etcd's user needs.
+// needs names the rights that etcd's user needs.
 func (r *runner) needs() string { return "READ and WRITE on all of " + r.cfg.queues().Root() }

@@ -18,14 +18,16 @@ import (
 	"github.com/goverse/goverse/internal/logs/logqueue"
 )
 
-// Run waits until the lock is held or the election led, runs the command, releases when
-// nothing of it is left, and returns nil or a cli.CodeError with the exit code. It blocks
-// until then. An election is campaigned in again when leadership was lost. Signals that
-// arrive are passed to the command's group; SIGINT, SIGTERM, SIGHUP and SIGQUIT end the wait
-// for the lock or election, and SIGINT and SIGTERM have it run no further command. A second one
-// of these two, half a second after the first one or later, kills the command's group, and so
-// does the end of the grace period after the first.
-// Run changes how this process gets orphaned descendants: one at a time.
+// Run waits until this process holds the lock or leads the election, and runs the command. It releases the lock
+// or leadership when nothing of the command is left, and returns nil or a cli.CodeError with the exit code. It
+// blocks until then. If leadership is lost, Run campaigns again.
+//
+// Run passes signals on to the command's group. While it waits for the lock or election, SIGINT, SIGTERM,
+// SIGHUP and SIGQUIT end the wait. After SIGINT or SIGTERM, Run starts no further command. A second of these
+// two signals, at least half a second after the first, kills the command's group, and so does the end of the
+// grace period after the first.
+//
+// Only one Run may run at a time, because it changes how this process adopts orphaned descendants.
 func Run(cfg Config, signals <-chan os.Signal) error {
 	if err := cfg.Validate(); err != nil {
 		return failed(err)
@@ -42,9 +44,9 @@ type runner struct {
 	path      string // of the command
 	cgroup    string // its directory, or ""
 	claim     *claim
-	asked     syscall.Signal // that ended the wait
-	requested bool           // a signal that asks for the end was passed to the command
-	// unanswered is why etcd could not be reached the last time.
+	asked     syscall.Signal // the signal that ended the wait; 0: none
+	requested bool           // a signal that asks for the end was passed on to the command
+	// unanswered is the error of the last attempt to reach etcd.
 	unanswered error
 }
 
@@ -79,7 +81,7 @@ func (r *runner) run() (err error) {
 	for {
 		h, err := await(ctx, r, r.claim.take)
 		if err == nil && r.asked != 0 {
-			h.idle() // too late for the command
+			h.idle() // too late to run the command
 		}
 		if err != nil || r.asked != 0 {
 			return r.ended(r.explain(ctx, err))
@@ -93,7 +95,7 @@ func (r *runner) run() (err error) {
 		again := r.cfg.Election != "" && j.lost() && !r.requested
 		r.sayEnd(h, j, again)
 		if !again {
-			r.claim.close() // the lease, and with it what is held
+			r.claim.close() // revokes the lease, which releases the lock or leadership
 			j.dismiss()
 			return r.result(j)
 		}
@@ -102,8 +104,8 @@ func (r *runner) run() (err error) {
 	}
 }
 
-// giveUp releases what may still be held; if etcd does not answer, it is given up as soon as
-// it does. Where it was lost anyway that is nothing to act on.
+// giveUp releases leadership if it is still held. If etcd does not answer, leadership is released as soon as it
+// does. The log only warns of that if another candidate requested the leadership.
 func (r *runner) giveUp(h *held, j *job) {
 	level := hclog.Debug
 	if errors.Is(j.reason, elections.ErrGaveWay) {
@@ -116,7 +118,7 @@ func (r *runner) giveUp(h *held, j *job) {
 	}
 }
 
-// result is what the command came to.
+// result returns the error of Run after the command's end.
 func (r *runner) result(j *job) error {
 	switch {
 	case len(j.end.Refused) > 0:
@@ -131,7 +133,7 @@ func (r *runner) result(j *job) error {
 	return &cli.CodeError{Code: j.end.Code}
 }
 
-// await calls wait; a signal that asks for the end ends its context, and is noted.
+// await calls wait. A signal that asks for the end cancels wait's context and is stored in r.asked.
 func await[T any](ctx context.Context, r *runner, wait func(context.Context) (T, error)) (T, error) {
 	type answer struct {
 		value T
@@ -158,7 +160,7 @@ func await[T any](ctx context.Context, r *runner, wait func(context.Context) (T,
 	}
 }
 
-// endsWait: who waits is not there for other signals.
+// endsWait reports whether a signal ends the wait. Other signals are ignored while waiting.
 func endsWait(sig syscall.Signal) bool {
 	switch sig {
 	case syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT:
@@ -167,5 +169,5 @@ func endsWait(sig syscall.Signal) bool {
 	return false
 }
 
-// lost reports whether the command was ended because it might not run any more.
+// lost reports whether the command was ended because it was no longer allowed to run.
 func (j *job) lost() bool { return j.end.Why == ending.Ordered || j.end.Why == ending.Deadline }

@@ -12,18 +12,18 @@ import (
 	"github.com/goverse/goverse/internal/leasequeue/elections"
 )
 
-// sayAfter is how long something is waited for before that is said.
+// sayAfter is the duration of a wait after which it is logged.
 const sayAfter = time.Second / 5
 
-// discreet has elections and locks say for those who look for faults what this package says for
-// everybody, in words of its own.
+// discreet logs the info lines of elections and locks at level debug, because this package logs the same events
+// in its own words.
 type discreet struct{ hclog.Logger }
 
-// Info is of hclog.Logger.
+// Info implements hclog.Logger.
 func (d discreet) Info(msg string, about ...any) { d.Debug(msg, about...) }
 
-// sayWaiting says, once it takes long, that it is waited for, and for whom; it returns then, or
-// when ctx ends. While etcd does not answer it waits for that: the keeper says so.
+// sayWaiting logs that the wait takes long, and the name of the holder, once. It returns after that, or when
+// ctx ends. While etcd does not answer it logs nothing, because the keeper does.
 func (c *claim) sayWaiting(ctx context.Context) {
 	kind, name := c.cfg.kind()
 	for {
@@ -44,7 +44,7 @@ func (c *claim) sayWaiting(ctx context.Context) {
 			continue
 		case len(resp.Kvs) == 0:
 			c.cfg.Logger.Info("waiting for the "+kind, kind, name)
-		case resp.Kvs[0].Lease != int64(s.ID()): // or it has come
+		case resp.Kvs[0].Lease != int64(s.ID()): // otherwise the lock was granted meanwhile
 			c.cfg.Logger.Info("waiting for the "+kind, kind, name, "held_by", string(resp.Kvs[0].Value))
 		}
 		return
@@ -61,7 +61,7 @@ func (r *runner) sayHeld(h *held) {
 		"command", r.cfg.Command[0])
 }
 
-// sayUnresponsive says that the command has not ended although it was asked to.
+// sayUnresponsive logs that the command has not ended after a signal.
 func (r *runner) sayUnresponsive() {
 	var about []any
 	if r.cfg.GracePeriod > 0 {
@@ -80,8 +80,8 @@ func (r *runner) sayHurry(w request) {
 		"grace_period", r.cfg.GracePeriod.String())
 }
 
-// sayEnd says what became of the command; again: it is tried anew. What result says is left to
-// that.
+// sayEnd logs the command's end, except where the error from result reports it. Again means that this process
+// campaigns again.
 func (r *runner) sayEnd(h *held, j *job, again bool) {
 	kind, name := r.cfg.kind()
 	about := []any{kind, name, "token", h.token}

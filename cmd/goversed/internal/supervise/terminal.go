@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// holdsTerminal reports whether this process's group is the one that the terminal serves, and
-// it is not one of several in a pipe: these would lose the terminal with it.
+// holdsTerminal reports whether this process's group is in the foreground of the terminal, on both standard
+// input and output. In a pipe it returns false, because the other programs of the pipe would lose the terminal.
 func holdsTerminal() bool {
 	for _, fd := range []int{0, 1} {
 		foreground, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
@@ -22,29 +22,29 @@ func holdsTerminal() bool {
 	return true
 }
 
-// giveTerminal lets the command's group have the terminal: it can read from it, and Ctrl-C is
-// the command's.
+// giveTerminal puts the command's group in the foreground, so that the command can read from the terminal and
+// receives Ctrl-C.
 func (j *job) giveTerminal() {
 	if !j.terminal {
 		return
 	}
 	if unix.IoctlSetPointerInt(0, unix.TIOCSPGRP, j.pid) == nil {
-		j.send(order{Signal: int(syscall.SIGCONT)}, orderTimeout) // it may have read too early, and been stopped for that
+		j.send(order{Signal: int(syscall.SIGCONT)}, orderTimeout) // it may have read too early and been stopped
 	}
 }
 
-// takeTerminal takes it back.
+// takeTerminal puts this process's group in the foreground again.
 func (j *job) takeTerminal() {
 	if !j.terminal {
 		return
 	}
-	signal.Ignore(syscall.SIGTTOU) // or it would stop this process, which is in the background
+	signal.Ignore(syscall.SIGTTOU) // it would stop this process, which is in the background
 	defer signal.Reset(syscall.SIGTTOU)
-	_ = unix.IoctlSetPointerInt(0, unix.TIOCSPGRP, syscall.Getpgrp()) // it was hung up, say
+	_ = unix.IoctlSetPointerInt(0, unix.TIOCSPGRP, syscall.Getpgrp()) // fails if the terminal was hung up
 }
 
-// passOn has the Ctrl-C that ended the command reach this process's group: a script that this
-// is a line of would have got it, had the terminal been left to it.
+// passOn sends the signal that ended the command, if it came from the terminal, to this process's group. A
+// script that runs goversed would have received it had the terminal stayed with its group.
 func (j *job) passOn() {
 	sig := syscall.Signal(j.end.Code - exitSignal)
 	if !j.terminal || sig != syscall.SIGINT && sig != syscall.SIGQUIT {
@@ -54,8 +54,8 @@ func (j *job) passOn() {
 	_ = syscall.Kill(0, sig) // to the group of this process
 }
 
-// Signals are those that goversed exec and lock pass on, without those that the process that started
-// this process wants ignored.
+// Signals returns the signals that goversed exec and lock pass on. It leaves out those that the parent of this
+// process set to be ignored.
 func Signals() []os.Signal {
 	var out []os.Signal
 	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1,

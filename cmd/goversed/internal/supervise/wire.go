@@ -2,10 +2,9 @@ package supervise
 
 import "github.com/goverse/goverse/cmd/goversed/internal/supervise/ending"
 
-// What the operating system calls strings are bytes, which need not be UTF-8. A string of JSON
-// must be, and would have others in their place; a []byte keeps them.
+// Strings of the operating system are bytes that need not be UTF-8. JSON strings must be, so encoding/json
+// would replace invalid bytes; it preserves a []byte.
 
-// raw has the bytes of the strings.
 func raw(all []string) [][]byte {
 	out := make([][]byte, len(all))
 	for i, s := range all {
@@ -14,7 +13,6 @@ func raw(all []string) [][]byte {
 	return out
 }
 
-// texts undoes raw.
 func texts(all [][]byte) []string {
 	out := make([]string, len(all))
 	for i, b := range all {
@@ -23,38 +21,39 @@ func texts(all [][]byte) []string {
 	return out
 }
 
-// spec is the first thing the holder tells the guard: what to run, and until when.
+// spec is the first message of the holder to the guard: the command, and its deadline.
 type spec struct {
 	Path  []byte         `json:"path"`
 	Args  [][]byte       `json:"args"` // with the command's name
 	Env   [][]byte       `json:"env"`
 	Times ending.Times   `json:"times"`
 	Until ending.Instant `json:"until"`
-	// Cgroup is the directory of the cgroup to run in, or "".
+	// Cgroup is the directory of the command's cgroup, or "".
 	Cgroup []byte `json:"cgroup,omitempty"`
-	// Terminal: the command gets the terminal, so that Ctrl-Z would leave it held by somebody
-	// who is stopped.
+	// Terminal reports that the command gets the terminal. Ctrl-Z would then leave the lock with a stopped
+	// process.
 	Terminal bool `json:"terminal,omitempty"`
-	// Lease is what to revoke when the holder is gone.
+	// Lease is the lease to revoke when the holder is gone.
 	Lease int64 `json:"lease"`
 }
 
-// order is what the holder tells the guard after that, one field at a time.
+// order is a later message of the holder to the guard. One field is set.
 type order struct {
 	Until  *ending.Instant `json:"until,omitempty"`
 	Signal int             `json:"signal,omitempty"` // to the command's group
-	End    bool            `json:"end,omitempty"`    // the command
-	Hurry  bool            `json:"hurry,omitempty"`  // kill it
-	Done   bool            `json:"done,omitempty"`   // released: the guard can go
+	End    bool            `json:"end,omitempty"`    // end the command
+	Hurry  bool            `json:"hurry,omitempty"`  // kill the command
+	Done   bool            `json:"done,omitempty"`   // the lock is released, and the guard can leave
 }
 
-// report is what the guard tells the holder: first how the start went, and in the end Gone.
+// report is a message of the guard to the holder. The first one reports the start; the last one has Gone set.
 type report struct {
 	Pid int `json:"pid,omitempty"` // of the command, and its group
-	// Refused is why it could not be started, and Code the exit code that shells have for that.
+	// Refused is the reason why the command could not be started. Code is then the exit code that shells use
+	// for it.
 	Refused []byte `json:"refused,omitempty"`
 	Gone    bool   `json:"gone,omitempty"`
-	// Code is the command's exit code, or 128 plus the signal that ended it.
+	// Code is the command's exit code, or 128 plus the number of the signal that ended it.
 	Code int        `json:"code,omitempty"`
 	Why  ending.Why `json:"why,omitempty"`
 }

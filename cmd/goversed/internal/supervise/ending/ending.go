@@ -1,6 +1,6 @@
-// Package ending decides when a command that may run only for a while is ended, and how, as
-// values: no clock, no process, no I/O. The guard of a command runs it, and so does the
-// holder of the leadership or lock, as the second line behind the guard.
+// Package ending decides when and how a command that may run only for a limited time is ended. It works on
+// values alone: it has no clock, process or I/O. The guard of a command follows its decisions, and so does the
+// holder of the leadership or lock, as a second line of defence behind the guard.
 //
 //	            ordered, alone, deadline near,
 //	            or the command has exited                Stop later, or no time left
@@ -8,105 +8,104 @@
 //	                                  (SIGTERM)                            (SIGKILL, again and again)
 //	                       all gone: leave ◄─────┴───────────────────────────────┘
 //
-// Who is hurried kills at once.
+// A guard that is hurried kills at once.
 //
-// Not promised: that what is killed is gone; the kernel can keep a process. Who decides goes
-// on until it is seen to be gone, and nothing is released before.
+// Not promised: a killed process may still exist, because the kernel can keep it. Guard and holder repeat
+// SIGKILL until it is gone, and release nothing before.
 package ending
 
 import "time"
 
-// Instant is one moment on two clocks, in nanoseconds: as another process on this machine
-// reads them too.
+// Instant is one moment on two clocks, in nanoseconds. All processes of this machine share these clocks.
 type Instant struct {
-	Boot int64 `json:"boot"` // runs on while the machine is suspended, where the system has such a clock
+	Boot int64 `json:"boot"` // advances while the machine is suspended, where the system has such a clock
 	Wall int64 `json:"wall"` // since 1970; can be stepped
 }
 
-// Add is the moment d later.
+// Add returns the moment d later.
 func (i Instant) Add(d time.Duration) Instant {
 	return Instant{Boot: i.Boot + int64(d), Wall: i.Wall + int64(d)}
 }
 
-// Until is the time left on the clock that has less of it.
+// Until returns the time left until t, on the clock that has less of it.
 func (i Instant) Until(t Instant) time.Duration {
 	return time.Duration(min(t.Boot-i.Boot, t.Wall-i.Wall))
 }
 
-// Times are how long things take.
+// Times configures the decisions.
 type Times struct {
-	// Stop is how long the command has between SIGTERM and SIGKILL.
+	// Stop is the time between SIGTERM and SIGKILL.
 	Stop time.Duration `json:"stop"`
-	// Margin is how long before the deadline SIGKILL is sent: for the kernel to carry it out.
+	// Margin is the time before the deadline at which SIGKILL is sent, to let the kernel carry it out.
 	Margin time.Duration `json:"margin"`
-	// GracePeriod is how long the command has after a signal that asked for the end and was passed to
-	// it; 0: as long as it likes. It is the holder's alone.
+	// GracePeriod is the time the command has after a signal that asks for the end was passed to it; 0 means no
+	// limit. Only the holder uses it.
 	GracePeriod time.Duration `json:"-"`
 }
 
-// Why is the reason for which a command is ended.
+// Why is the reason to end a command.
 type Why string
 
-// The reasons. The first one that holds stays the reason.
+// Reasons to end a command. The first one that applies is kept.
 const (
-	// Exited: the command ended by itself, and left others of its group behind.
+	// Exited means that the command ended by itself and left processes of its group behind.
 	Exited Why = "exited"
-	// Ordered: the holder said so.
+	// Ordered means that the holder gave the order.
 	Ordered Why = "ordered"
-	// Alone: the holder is gone.
+	// Alone means that the holder is gone.
 	Alone Why = "alone"
-	// Deadline: no later deadline came in time.
+	// Deadline means that no later deadline came in time.
 	Deadline Why = "deadline"
-	// Hurried: who asked for the end does not wait for it any longer.
+	// Hurried means that the end was requested and is no longer waited for.
 	Hurried Why = "hurried"
 )
 
-// Do is what to do at one instant.
+// Do is the action to take at one instant.
 type Do int
 
-// What there is to do.
+// Actions to take.
 const (
 	Nothing Do = iota
-	Ask        // SIGTERM; of the holder: tell the guard to end the command
-	Kill       // SIGKILL
+	Ask        // send SIGTERM; as the holder: order the guard to end the command
+	Kill       // send SIGKILL
 	Leave      // nothing is left to guard
-	Hurry      // of the holder: tell the guard to send SIGKILL at once
+	Hurry      // as the holder: order the guard to send SIGKILL at once
 )
 
-// Step is what to do now, and after how long to look again at the latest.
+// Step is the action to take now, and the longest time until the next decision.
 type Step struct {
 	Do     Do
-	Why    Why // of Ask and of Kill
+	Why    Why // set with Ask and Kill
 	Within time.Duration
 }
 
 const (
-	// look is how often the clocks are read when nothing is to be done: timers stand still
-	// in a suspended machine.
+	// look is the interval at which the clocks are read while there is nothing to do. It is short because
+	// timers stop in a suspended machine.
 	look = 250 * time.Millisecond
-	// soon is how often it is looked whether what is being ended is gone.
+	// soon is the interval of checks while a command is being ended.
 	soon = 5 * time.Millisecond
 )
 
-// View is what a guard knows at one instant.
+// View is the state a guard sees at one instant.
 type View struct {
 	Now     Instant
-	Until   Instant // the last deadline that was sent
-	Ordered bool    // to end the command
-	Hurry   bool    // ordered to kill it
+	Until   Instant // the last deadline received
+	Ordered bool    // the holder ordered the end of the command
+	Hurry   bool    // the holder ordered to kill it
 	Alone   bool    // the holder is gone
-	Exited  bool    // the command itself
-	Gone    bool    // the command, and all of its group
-	Asked   Instant // when SIGTERM was sent; zero: it was not
-	Why     Why     // and why
+	Exited  bool    // the command itself has exited
+	Gone    bool    // nothing of the command and its group is left
+	Asked   Instant // when SIGTERM was sent; zero: not yet
+	Why     Why     // reason of the last step
 }
 
-// Guard is the step of a guard.
+// Guard returns the next step of a guard.
 func (t Times) Guard(v View) Step {
 	if v.Gone {
 		return Step{Do: Leave, Why: v.Why}
 	}
-	left := v.Now.Until(v.Until) - t.Margin // until SIGKILL at the latest
+	left := v.Now.Until(v.Until) - t.Margin // time until the last moment for SIGKILL
 	why := v.Why
 	switch {
 	case why != "":
@@ -136,23 +135,23 @@ func (t Times) Guard(v View) Step {
 	return Step{Why: why, Within: min(left, soon)}
 }
 
-// Hold is what the holder knows at one instant.
+// Hold is the state the holder sees at one instant.
 type Hold struct {
 	Now       Instant
-	Until     Instant // the last deadline it sent the guard
-	Lost      bool    // what it held
-	Ordered   bool    // the guard knows that
-	Asked     Instant // when a signal that asks for the end was passed on first; zero: none was
-	Again     bool    // another one came: not to wait any longer
-	Hurried   bool    // the guard knows that
+	Until     Instant // the last deadline sent to the guard
+	Lost      bool    // the term or lock is lost
+	Ordered   bool    // the guard has the order to end the command
+	Asked     Instant // when the first signal that asks for the end was passed on; zero: none was
+	Again     bool    // another such signal came: kill without waiting
+	Hurried   bool    // the guard has the order to kill the command
 	Unguarded bool    // the guard is gone
-	Gone      bool    // the command, and all of its group
+	Gone      bool    // nothing of the command and its group is left
 }
 
-// Holder is the step of the holder: it tells the guard to end the command when what it held is
-// lost, and to kill it when it was asked to end twice, or once and the grace period is over. It ends
-// the command itself, by Kill, when the guard is gone, or has not done it when half of the margin
-// is left.
+// Holder returns the next step of the holder. The holder orders the guard to end the command when the term or
+// lock is lost. It orders the guard to kill the command after a second signal, or when the grace period after
+// the first is over. It kills by itself when the guard is gone, or has not ended the command when half of the
+// margin is left.
 func (t Times) Holder(v Hold) Step {
 	left := v.Now.Until(v.Until) - t.Margin/2
 	switch {
