@@ -10,26 +10,28 @@ import (
 	"github.com/goverse/goverse/cluster/httpapi"
 )
 
-// Admin says who may make admin calls over HTTP.
+// Admin configures which clients may make admin calls over HTTP.
 type Admin struct {
-	// TokenFile has bearer tokens, one a line. It is read again at each call that shows one.
+	// TokenFile names a file of bearer tokens, one per line. It is read again at each call that presents a
+	// token.
 	TokenFile string
-	// Token is a bearer token itself. Not both.
+	// Token is a single bearer token. It excludes TokenFile.
 	Token string
-	// Clients are the common or DNS names of the client certificates that may; empty: all that an authority in the
-	// CAFile of Config.HTTPTLS has signed.
+	// Clients lists the common names or DNS names of the client certificates that are accepted. If it is empty,
+	// every certificate signed by an authority in the CAFile of Config.HTTPTLS is accepted.
 	Clients []string
 }
 
-// tokenVariable is where goversed gets Admin.Token from: not from a flag, which process lists show.
+// tokenVariable names the environment variable from which goversed takes Admin.Token. There is no flag for it,
+// because process lists show flags.
 const tokenVariable = "GOVERSE_ADMIN_TOKEN"
 
-// hasAdmin reports whether somebody may make admin calls.
+// hasAdmin reports whether any client may make admin calls.
 func (c Config) hasAdmin() bool {
 	return c.Admin.TokenFile != "" || c.Admin.Token != "" || c.HTTPTLS.CAFile != ""
 }
 
-// validateHTTP reports what can be seen without reading the files.
+// validateHTTP checks what can be checked without reading the files.
 func (c Config) validateHTTP() error {
 	tls := c.HTTPTLS
 	switch {
@@ -51,8 +53,8 @@ func (c Config) validateHTTP() error {
 	return nil
 }
 
-// admin is how admin calls are served; nil if they are off. It reads the file of tokens, so that one which cannot be
-// used is noticed at the start.
+// admin returns the configuration of admin calls, nil if they are off. It reads the file of tokens once, so
+// that an unusable file is noticed at the start.
 func (d *Daemon) admin() (*httpapi.Admin, error) {
 	if !d.cfg.hasAdmin() {
 		return nil, nil
@@ -77,7 +79,7 @@ func (d *Daemon) admin() (*httpapi.Admin, error) {
 	return &httpapi.Admin{Authorize: httpapi.AnyOf(all...), Logger: d.log.Named("http")}, nil
 }
 
-// readTokens are the tokens in a file, by what the log calls them. Its errors show none.
+// readTokens returns the tokens in a file, keyed by their names in the log. Its errors contain no token.
 func readTokens(file string) (map[string]string, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -102,7 +104,7 @@ func readTokens(file string) (map[string]string, error) {
 	return tokens, nil
 }
 
-// loopback reports whether a listener is reached from this machine alone.
+// loopback reports whether the listener is only reachable from this machine.
 func loopback(l net.Listener) bool {
 	address, ok := l.Addr().(*net.TCPAddr)
 	return ok && address.IP.IsLoopback()

@@ -13,54 +13,56 @@ import (
 	"github.com/goverse/goverse/node/mtls"
 )
 
-// Config says what to run. Listen is required.
+// Config configures a Daemon. Listen is required.
 type Config struct {
-	// Listen is the host:port of the node's gRPC; port 0 picks a free one.
+	// Listen is the host:port on which the node serves gRPC; port 0 picks a free one.
 	Listen string
-	// Advertise is the host:port under which others reach the node, and its name.
-	// Empty: Listen.
+	// Advertise is the host:port under which other nodes reach this one, and its name in the cluster. Empty
+	// means Listen.
 	Advertise string
-	// HTTP is the host:port of the status API; port 0 picks a free one. Empty: none.
+	// HTTP is the host:port of the status API; port 0 picks a free one. Empty turns the API off.
 	HTTP string
 
-	// TLS names the files with which the node serves its gRPC and calls other nodes; see
-	// package mtls. Host and Logger are set here. The zero value: plain text.
+	// TLS names the files with which the node serves gRPC and calls other nodes; see package mtls. Host and
+	// Logger are set here. The zero value means plain text.
 	TLS mtls.Config
 
-	// HTTPTLS names the files with which the status API is served as HTTPS: CAFile, which may be empty, has the
-	// authorities whose certificates may make admin calls. ServerOnly and Logger are set here. The zero value: HTTP.
+	// HTTPTLS names the files with which the status API is served over HTTPS. CAFile may be empty; it holds the
+	// authorities for client certificates that may make admin calls. ServerOnly and Logger are set here. The
+	// zero value means HTTP.
 	HTTPTLS mtls.Config
-	// Admin says who may make admin calls over HTTP. The zero value: nobody, unless HTTPTLS has a CAFile.
+	// Admin configures which clients may make admin calls over HTTP. With the zero value, admin calls are off
+	// unless HTTPTLS has a CAFile.
 	Admin Admin
 
-	// EtcdTLS names the files for the connections to etcd; ForEtcd and Logger are set here. Default: those of the embedded
-	// etcd, if one is run, and with an etcd elsewhere none.
+	// EtcdTLS names the files for the connections to etcd. ForEtcd and Logger are set here. Default: the files
+	// of the embedded etcd if one runs, otherwise none.
 	EtcdTLS mtls.Config
 
-	// Cluster is the node's part in the cluster. With an empty EtcdAddress and no
-	// Client an embedded etcd is run, which Etcd describes, and used: in process if it is the
-	// only member and no user is given, and else over TCP, at the addresses of all members.
-	// HTTPAddress and Logger are set here.
+	// Cluster configures the node's part in the cluster. If it has neither an EtcdAddress nor a Client, the
+	// daemon runs and uses an embedded etcd, configured by Etcd. It uses that etcd in process if it is the only
+	// member and there are no credentials, and otherwise over TCP, at the addresses of all members. HTTPAddress
+	// and Logger are set here.
 	Cluster cluster.Config
-	// Etcd is the embedded etcd, or this process's member of it. Unused unless one is run.
+	// Etcd configures the embedded etcd, or this process's member of an etcd cluster. It is ignored unless one
+	// runs.
 	Etcd embedetcd.Config
 
-	// StartTimeout bounds how long the start may try. 0: forever.
+	// StartTimeout limits how long the start may take. 0 means no limit.
 	StartTimeout time.Duration
-	// StopTimeout bounds a graceful stop; after it what is left is cut short. 0: no
-	// bound.
+	// StopTimeout limits a graceful stop; what still runs after it is cut short. 0 means no limit.
 	StopTimeout time.Duration
-	// Logger receives one line per event an operator cares about. Nil: none.
+	// Logger receives one line per event that matters to an operator. Nil disables logging.
 	Logger hclog.Logger
 }
 
-// Validate checks everything that can be checked without binding a port, reading a
-// file or asking etcd. Its errors are one line and name goversed's flags.
+// Validate checks what can be checked without binding a port, reading a file or asking etcd. Its errors are one
+// line and name goversed's flags.
 func (c Config) Validate() error {
 	if c.Listen == "" {
 		return errors.New("--listen is empty: give the host:port of this node's gRPC, for example 127.0.0.1:47001")
 	}
-	// Each flag apart, so that the error names the one at fault.
+	// Check each flag separately, so that the error names the right one.
 	if err := (node.Config{AdvertiseAddress: "localhost:1", ListenAddress: c.Listen}).Validate(); err != nil {
 		return sayAnew(err, "--listen %s: write host:port, like 127.0.0.1:47001, with a port from 0 to 65535", c.Listen)
 	}
@@ -98,8 +100,8 @@ func (c Config) Validate() error {
 
 func (c Config) embedded() bool { return c.Cluster.EtcdAddress == "" && c.Cluster.Client == nil }
 
-// dials reports whether the node reaches the embedded etcd over TCP: with all members as endpoints it
-// goes on when its own member is cut off from the others, and only so it can log in.
+// dials reports whether the node reaches the embedded etcd over TCP. With all members as endpoints, the node
+// keeps working when its own member is cut off from the others. Logging in also requires TCP.
 func (c Config) dials() bool {
 	return len(c.Etcd.Peers) > 0 || c.Cluster.Username != "" || c.Cluster.Credentials != nil
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/goverse/goverse/node/mtls"
 )
 
-// A Daemon is one node process. New makes it, Run runs it once.
+// A Daemon is one node process. New creates it, and Run runs it once.
 type Daemon struct {
 	cfg    Config
 	log    hclog.Logger
@@ -36,12 +36,12 @@ type Daemon struct {
 
 	server  *httpapi.Server
 	etcd    *embedetcd.Server
-	dialled *clientv3.Client // of the embedded etcd, nil where it is used in process
+	dialled *clientv3.Client // connection to the embedded etcd over TCP, nil if it is used in process
 	cluster *cluster.Cluster
 }
 
-// New checks the configuration, reads the certificates and binds the ports. Run frees them.
-// Errors are one line and name goversed's flags.
+// New checks the configuration, reads the certificates and binds the ports, which Run frees. Errors are one
+// line and name goversed's flags.
 func New(cfg Config) (*Daemon, error) {
 	cfg.Logger = logqueue.New(cfg.Logger)
 	if err := cfg.Validate(); err != nil {
@@ -51,7 +51,7 @@ func New(cfg Config) (*Daemon, error) {
 	if err := d.bind(); err != nil {
 		d.closeCertificates()
 		if d.http != nil {
-			_ = d.http.Close() // nothing can be done about it
+			_ = d.http.Close() // nothing can be done about an error
 		}
 		return nil, err
 	}
@@ -91,11 +91,11 @@ func (d *Daemon) bind() error {
 	return nil
 }
 
-// NodeAddress is the node's advertise address, its name in the cluster.
+// NodeAddress returns the node's advertise address, which is its name in the cluster.
 func (d *Daemon) NodeAddress() string { return d.node.AdvertiseAddress() }
 
-// HTTPAddress is where others reach the status API, with the port that was really
-// bound; "" without HTTP.
+// HTTPAddress returns the address at which other machines reach the status API, with the port that was actually
+// bound. It returns "" without HTTP.
 func (d *Daemon) HTTPAddress() string {
 	if d.http == nil {
 		return ""
@@ -103,7 +103,8 @@ func (d *Daemon) HTTPAddress() string {
 	return reachable(d.http.Addr().String(), d.NodeAddress())
 }
 
-// httpURL is what other nodes know of the status API: host:port, or with HTTPS a URL.
+// httpURL returns the address of the status API that the node publishes in the cluster: host:port, or a URL
+// with HTTPS.
 func (d *Daemon) httpURL() string {
 	if d.httpCerts == nil {
 		return d.HTTPAddress()
@@ -111,8 +112,8 @@ func (d *Daemon) httpURL() string {
 	return "https://" + d.HTTPAddress()
 }
 
-// reachable is a bound address as others can use it. One bound on every interface
-// takes the host by which the node is known, which means this machine to others.
+// reachable returns the form of a bound address that other machines can use. If the address is bound on every
+// interface, its host is replaced by the host of the advertise address.
 func reachable(bound, advertise string) string {
 	host, port, err := net.SplitHostPort(bound)
 	if ip, perr := netip.ParseAddr(host); err != nil || perr != nil || !ip.IsUnspecified() {
@@ -125,13 +126,13 @@ func reachable(bound, advertise string) string {
 	return net.JoinHostPort(named, port)
 }
 
-// Run runs everything until ctx ends, a part fails, or the start fails; then it
-// stops what runs, in order, and returns when nothing of it is left. The end of
-// ctx asks for a graceful stop, and the end of cut for one without waiting. The
-// result is nil after a complete graceful stop, also one that was asked for during
-// the start; it matches ErrCut if the stop was cut short, ErrStartTimeout if the start
-// took too long though etcd answered, and cluster.CutShortError if etcd did not
-// confirm that this node's keys are gone.
+// Run starts all parts and blocks until ctx ends, a part fails, or the start fails. It then stops the running
+// parts in order and returns after all of them have ended. When ctx ends, Run stops gracefully; when cut ends,
+// it stops without waiting.
+//
+// Run returns nil after a complete graceful stop, even if the stop was requested during the start. Its error
+// matches ErrCut if the stop was cut short, ErrStartTimeout if the start took too long although etcd answered,
+// and cluster.CutShortError if etcd did not confirm that this node's keys are deleted.
 func (d *Daemon) Run(ctx, cut context.Context) error {
 	defer logqueue.Flush(cut, d.log)
 	run, fail := context.WithCancelCause(ctx)
@@ -150,15 +151,15 @@ func (d *Daemon) Run(ctx, cut context.Context) error {
 		err = context.Cause(run)
 	}
 	if ctx.Err() != nil {
-		err = nil // asked for
+		err = nil // the stop was requested
 	}
 	fail(nil)
 	joined()
 	return errors.Join(err, d.stop(ctx, cut))
 }
 
-// start brings the parts up. The function it returns joins what watches them, once
-// run has ended.
+// start starts the parts. The function it returns joins the goroutines that watch them; call it after run has
+// ended.
 func (d *Daemon) start(run context.Context, fail context.CancelCauseFunc) (joined func(), err error) {
 	guards := newGuards(run, fail)
 	joined = guards.wait
@@ -199,7 +200,7 @@ func (d *Daemon) start(run context.Context, fail context.CancelCauseFunc) (joine
 	d.source.set(c)
 	if err := c.Start(connect.WithWords(starting, connect.Flags)); err != nil {
 		if cause := context.Cause(run); cause != nil {
-			return joined, cause // a part failed meanwhile, or it was asked for
+			return joined, cause // a part failed meanwhile, or the stop was requested
 		}
 		return joined, joinError(cfg, err)
 	}

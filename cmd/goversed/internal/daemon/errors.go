@@ -13,30 +13,29 @@ import (
 	"github.com/goverse/goverse/node"
 )
 
-// The errors to test for with errors.Is, beside those of cluster.Start, node.NewNode
-// and embedetcd.Start.
+// Errors to test for with errors.Is, besides those of cluster.Start, node.NewNode and embedetcd.Start.
 var (
-	// ErrHTTPAddress: the address for HTTP is malformed or cannot be bound.
+	// ErrHTTPAddress is returned when the HTTP address is malformed or cannot be bound.
 	ErrHTTPAddress = errors.New("bad http address")
-	// ErrCut: the stop was cut short, by the time-out or because it was asked for.
+	// ErrCut is returned when the stop was cut short, by the time-out or on request.
 	ErrCut = errors.New("the stop is incomplete, what is left in etcd ends with the session's lease")
-	// ErrStartTimeout: the node was not part of the cluster in time.
+	// ErrStartTimeout is returned when the node did not join the cluster in time.
 	ErrStartTimeout = errors.New("the start took too long; see the log for what it waited for, or raise --start-timeout")
 )
 
 var errEnded = errors.New("a part of this node ended by itself; see the log, then start it again")
 
-// flagError is an error whose text is said anew: the packages below name their own
-// fields, and one another's errors, where an operator knows flags.
+// flagError replaces the text of an error. The packages below name their configuration fields, and quote one
+// another's errors; an operator needs the names of flags.
 type flagError struct {
 	text  string
 	cause error
 }
 
-// Error is the text alone.
+// Error returns the text alone.
 func (e *flagError) Error() string { return e.text }
 
-// Unwrap is what the package below said.
+// Unwrap returns the error of the package below.
 func (e *flagError) Unwrap() error { return e.cause }
 
 func sayAnew(cause error, format string, args ...any) error {
@@ -57,8 +56,8 @@ func httpError(address string, err error) error {
 	return notBound("--http", address, errors.Join(ErrHTTPAddress, err))
 }
 
-// inUse does not speak of listening: a connection out of this machine can have the
-// port, too.
+// inUse does not claim that a process listens on the port, because an outgoing connection of this machine can
+// occupy it, too.
 func inUse(flag, address string, err error) error {
 	return sayAnew(err, "%s %s is in use: stop the process that uses it (ss -tanp shows it), or give another address; "+
 		"if none listens there, a connection out of this machine had that port, and it is free within a minute", flag,
@@ -111,14 +110,14 @@ func etcdError(cfg embedetcd.Config, err error) error {
 	return fmt.Errorf("embedded etcd: %w", err)
 }
 
-// etcdFiles are the flags of the files of embedetcd.Config.
+// etcdFiles maps the file fields of embedetcd.Config to flags.
 var etcdFiles = map[string]string{
 	"ClientTLS.CertFile": "--etcd-serve-cert", "ClientTLS.KeyFile": "--etcd-serve-key",
 	"ClientTLS.CAFile": "--etcd-serve-ca",
 	"PeerTLS.CertFile": "--etcd-peer-cert", "PeerTLS.KeyFile": "--etcd-peer-key", "PeerTLS.CAFile": "--etcd-peer-ca",
 }
 
-// memberError says what keeps a member of etcd from its cluster.
+// memberError rewrites an error that keeps a member of etcd from its cluster. It reports whether err is one.
 func memberError(cfg embedetcd.Config, err error) (error, bool) {
 	if wrong, ok := errors.AsType[*embedetcd.FileError](err); ok {
 		return sayAnew(err, "%s %s: %v", etcdFiles[wrong.Field], wrong.File, wrong.Err), true
@@ -161,7 +160,7 @@ func peerListen(cfg embedetcd.Config) string {
 
 func joinError(cfg cluster.Config, err error) error {
 	switch {
-	case errors.Is(err, cluster.ErrEtcdUnreachable) && !connect.Lasts(err): // else it would still be trying
+	case errors.Is(err, cluster.ErrEtcdUnreachable) && !connect.Lasts(err): // otherwise it would still be retrying
 		return fmt.Errorf("%w; --start-timeout 0 waits forever", err)
 	}
 	if wrong, ok := errors.AsType[*cluster.ShardCountError](err); ok {

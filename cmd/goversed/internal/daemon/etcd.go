@@ -17,17 +17,18 @@ import (
 )
 
 const (
-	// lostRetry is the pause before a member whose data is lost looks again whether it may join, and lostSay how
-	// often it says so.
+	// lostRetry is the pause before a member of etcd that cannot join its cluster tries again. lostSay is the
+	// interval between its log lines.
 	lostRetry, lostSay = time.Second, 30 * time.Second
-	// dialRetry is the pause before another attempt to log in at the embedded etcd.
+	// dialRetry is the pause between attempts to log in to the embedded etcd.
 	dialRetry = 500 * time.Millisecond
-	// followEvery is the time between two looks whether the members of etcd have changed: in memory.
+	// followEvery is the interval at which the members of etcd, known in memory, are compared with the
+	// endpoints.
 	followEvery = time.Second
 )
 
-// startEtcd starts the embedded etcd. A member that the others do not let in waits until somebody has
-// replaced it, and says how.
+// startEtcd starts the embedded etcd. If the other members do not admit this one, it logs the remedy and
+// retries until the operator has replaced the member, or ctx ends.
 func (d *Daemon) startEtcd(ctx context.Context) (err error) {
 	etcd := d.cfg.Etcd
 	etcd.Logger = d.log
@@ -54,10 +55,10 @@ func (d *Daemon) startEtcd(ctx context.Context) (err error) {
 	}
 }
 
-// dial makes the node's client of the embedded etcd, which logs in if there is a user.
+// dial creates the node's client of the embedded etcd, and logs in if a user is configured.
 func (d *Daemon) dial(ctx context.Context, cfg cluster.Config) (*clientv3.Client, error) {
 	cfg.Client, cfg.EtcdAddress = nil, strings.Join(d.etcd.Endpoints(), ",")
-	cfg.FixedEndpoints = true // the embedded member knows the others: see followMembers
+	cfg.FixedEndpoints = true // followMembers takes them from the embedded member
 	for {
 		client, err := cluster.NewEtcdClient(cfg)
 		if err == nil || !errors.Is(err, cluster.ErrEtcdUnreachable) {
@@ -71,12 +72,12 @@ func (d *Daemon) dial(ctx context.Context, cfg cluster.Config) (*clientv3.Client
 	}
 }
 
-// followMembers keeps the endpoints of the node's client those of etcd's members, until ctx ends. The own member
-// answers also where it is cut off from the others, so these are used as well, and not only when it does not answer.
+// followMembers sets the endpoints of the node's client to the members of etcd, until ctx ends. The client uses
+// all members at all times, because the node's own member still answers when it is cut off from the others.
 func (d *Daemon) followMembers(ctx context.Context) {
 	again := time.NewTicker(followEvery)
 	defer again.Stop()
-	connected := false // once: the client's first connecting and SetEndpoints, at the same time, are a data race in it
+	connected := false // set once: SetEndpoints races with the client's first connection attempt
 	for {
 		connected = connected || d.dialled.ActiveConnection().GetState() == connectivity.Ready
 		if now := d.etcd.Endpoints(); connected && !slices.Equal(now, d.dialled.Endpoints()) {
@@ -91,7 +92,7 @@ func (d *Daemon) followMembers(ctx context.Context) {
 	}
 }
 
-// warnPlain warns of members that talk over a network without TLS.
+// warnPlain logs a warning if members of etcd communicate over a network without TLS.
 func (d *Daemon) warnPlain() {
 	etcd := d.cfg.Etcd
 	if etcd.PeerTLS.CertFile != "" {
@@ -106,14 +107,14 @@ func (d *Daemon) warnPlain() {
 	}
 }
 
-// loopbackHost reports whether a host is reached from this machine alone.
+// loopbackHost reports whether the host is only reachable from this machine.
 func loopbackHost(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
-// sayEtcd says where further nodes find the embedded etcd. Served on every interface,
-// it is known here by an address that only means this machine.
+// sayEtcd logs the address at which further nodes reach the embedded etcd. If etcd listens on every interface,
+// the only address known here is a loopback address, so the line has the port alone.
 func (d *Daemon) sayEtcd() {
 	endpoint, dir := d.etcd.Endpoint(), d.cfg.Etcd.DataDir
 	if len(d.cfg.Etcd.Peers) > 0 {

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// guards are the goroutines that live until run ends: they notice a part that ended
-// by itself, and end run with its reason.
+// guards holds the goroutines that live until run ends. If a part ends by itself, they end run with the part's
+// error as its cause.
 type guards struct {
 	ctx  context.Context
 	fail context.CancelCauseFunc
@@ -17,7 +17,7 @@ func newGuards(run context.Context, fail context.CancelCauseFunc) *guards {
 	return &guards{ctx: run, fail: fail}
 }
 
-// watch ends run when done is closed before it.
+// watch ends run if done is closed first.
 func (g *guards) watch(done <-chan struct{}, reason func() error) {
 	g.goes(func() {
 		select {
@@ -32,8 +32,8 @@ func (g *guards) watch(done <-chan struct{}, reason func() error) {
 	})
 }
 
-// goes runs f, which must return when run has ended.
+// goes starts a goroutine for f, which must return when run has ended.
 func (g *guards) goes(f func()) { g.wg.Go(f) }
 
-// wait joins them all; run must have ended or be about to.
+// wait joins all goroutines. Run must have ended, or be about to.
 func (g *guards) wait() { g.wg.Wait() }

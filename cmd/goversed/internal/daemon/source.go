@@ -9,8 +9,8 @@ import (
 	"github.com/goverse/goverse/cluster/shard"
 )
 
-// source is what http shows: the cluster, and before there is one a node that is
-// not part of anything.
+// source provides the state that the status API shows: that of the cluster, or of a starting node as long as
+// there is no cluster.
 type source struct {
 	before  cluster.Status
 	cluster atomic.Pointer[cluster.Cluster]
@@ -54,7 +54,7 @@ func (s *source) Stats() cluster.Stats {
 	return cluster.Stats{}
 }
 
-// Objects implements httpapi.ObjectSource: a node of goversed hosts none, and knows where keys live.
+// Objects implements httpapi.ObjectSource. A goversed node hosts no objects, but can locate their keys.
 func (s *source) Objects() *cluster.Objects {
 	if c := s.cluster.Load(); c != nil {
 		return c.Objects()

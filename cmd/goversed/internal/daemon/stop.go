@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// stop ends everything. The order: the cluster first, while etcd is still there to
-// hand over to and http to be asked; http next; etcd last, when nobody needs it.
+// stop stops all parts, in this order: the cluster, while etcd can still hand over and HTTP still answers; then
+// HTTP; and etcd last, when no other part needs it.
 func (d *Daemon) stop(ctx, cut context.Context) error {
 	stopping, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
@@ -20,7 +20,7 @@ func (d *Daemon) stop(ctx, cut context.Context) error {
 		defer expire()
 	}
 
-	others := d.others() // asked while the cluster runs
+	others := d.others() // read while the cluster runs
 	var errs []error
 	if d.cluster != nil {
 		errs = append(errs, d.cluster.Stop(stopping))
@@ -32,7 +32,7 @@ func (d *Daemon) stop(ctx, cut context.Context) error {
 		errs = append(errs, d.server.Stop(stopping))
 	}
 	if d.dialled != nil {
-		_ = d.dialled.Close() // its error is that its context was cancelled
+		_ = d.dialled.Close() // its only error is that its context was cancelled
 	}
 	if d.etcd != nil {
 		if others > 0 && len(d.cfg.Etcd.Peers) < 2 {
@@ -45,14 +45,14 @@ func (d *Daemon) stop(ctx, cut context.Context) error {
 	case err == nil:
 		return nil
 	case stopping.Err() != nil:
-		// Each step that was cut short says so too; once is enough.
+		// Each step that was cut short reports the same cause; one mention is enough.
 		why := context.Cause(stopping)
 		return sayAnew(errors.Join(ErrCut, why, err), "%v: %v", ErrCut, why)
 	}
 	return fmt.Errorf("stopped, but %w", err)
 }
 
-// others counts the registered nodes besides this one, as last seen.
+// others returns the number of registered nodes besides this one, as last seen.
 func (d *Daemon) others() (n int) {
 	if d.cluster == nil {
 		return 0

@@ -10,18 +10,19 @@ import (
 	"github.com/goverse/goverse/node/mtls"
 )
 
-// tlsFlags are the flags of the fields of mtls.Config; httpTLSFlags are those for HTTP.
+// tlsFlags maps the fields of mtls.Config to the flags of the node's certificates; httpTLSFlags, serveFlags and
+// peerFlags do so for the status API and for the clients and peers of the embedded etcd.
 var (
 	tlsFlags     = map[string]string{"CertFile": "--node-cert", "KeyFile": "--node-key", "CAFile": "--node-ca"}
 	httpTLSFlags = map[string]string{"CertFile": "--http-cert", "KeyFile": "--http-key", "CAFile": "--http-client-ca"}
 	serveFlags   = map[string]string{"CertFile": "--etcd-serve-cert", "KeyFile": "--etcd-serve-key",
 		"CAFile": "--etcd-serve-ca"}
 	peerFlags = map[string]string{"CertFile": "--etcd-peer-cert", "KeyFile": "--etcd-peer-key", "CAFile": "--etcd-peer-ca"}
-	// EtcdTLSFlags are those for connections to etcd.
+	// EtcdTLSFlags maps the fields of mtls.Config to the flags for connections to etcd.
 	EtcdTLSFlags = map[string]string{"CertFile": "--etcd-cert", "KeyFile": "--etcd-key", "CAFile": "--etcd-cacert"}
 )
 
-// validateTLS reports what can be seen without reading the files.
+// validateTLS checks what can be checked without reading the files.
 func (c Config) validateTLS() error {
 	if named := c.TLS.CertFile != "" || c.TLS.KeyFile != "" || c.TLS.CAFile != ""; !named {
 		return nil
@@ -32,7 +33,7 @@ func (c Config) validateTLS() error {
 	return nil
 }
 
-// secure reads the certificates, if there are any, and returns the node's configuration with them.
+// secure reads the node's certificates, if there are any, and returns the node's configuration with them.
 func (d *Daemon) secure(cfg node.Config) (node.Config, error) {
 	if d.cfg.TLS.CertFile == "" {
 		return cfg, nil
@@ -44,7 +45,7 @@ func (d *Daemon) secure(cfg node.Config) (node.Config, error) {
 	}
 	host, _, err := net.SplitHostPort(known)
 	if err != nil {
-		return cfg, err // Validate would have found it
+		return cfg, err // Validate rejects such an address
 	}
 	tls.Host = host
 	if d.certs, err = d.open("node", "tls", tls, tlsFlags); err != nil {
@@ -65,8 +66,8 @@ func (d *Daemon) secureHTTP() (err error) {
 	return err
 }
 
-// secureEtcd reads the certificates for the connections to etcd, if there are any: by default those of the embedded
-// etcd, which knows its own certificate.
+// secureEtcd reads the certificates for the connections to etcd, if there are any. By default these are the
+// files of the embedded etcd, and its own certificate serves as the client's.
 func (d *Daemon) secureEtcd() error {
 	files, flags, use := d.cfg.EtcdTLS, EtcdTLSFlags, "etcd-client"
 	if none := files.CertFile == "" && files.CAFile == ""; none && d.cfg.embedded() {
@@ -89,7 +90,8 @@ func (d *Daemon) secureEtcd() error {
 	return nil
 }
 
-// watchEmbedded looks at the files of the embedded etcd that nobody else here looks at.
+// watchEmbedded opens the peer certificates of the embedded etcd, so that their changes are noticed. Nothing
+// else in this process watches them.
 func (d *Daemon) watchEmbedded() error {
 	if !d.cfg.embedded() {
 		return nil
@@ -104,8 +106,8 @@ func (d *Daemon) watchEmbedded() error {
 	return nil
 }
 
-// replaced is for files of the embedded etcd, which reads its certificate at each handshake, and its authorities only
-// when it starts.
+// replaced returns a callback for certificate files of the embedded etcd. That etcd reads its certificate at
+// each handshake, but its authorities only when it starts.
 func (d *Daemon) replaced(flags map[string]string) func(authorities bool) {
 	return func(authorities bool) {
 		if authorities {
@@ -115,14 +117,14 @@ func (d *Daemon) replaced(flags map[string]string) func(authorities bool) {
 	}
 }
 
-// opened are certificates that are kept current while the daemon runs.
+// opened holds certificates that are kept current while the daemon runs.
 type opened struct {
 	use   string
 	certs *mtls.Certificates
 	flags map[string]string
 }
 
-// open reads certificates, and keeps them current.
+// open reads certificates and starts to watch their files.
 func (d *Daemon) open(use, log string, cfg mtls.Config, flags map[string]string) (*mtls.Certificates, error) {
 	cfg.Logger = d.log.Named(log)
 	certs, err := mtls.New(cfg)
@@ -133,9 +135,9 @@ func (d *Daemon) open(use, log string, cfg mtls.Config, flags map[string]string)
 	return certs, nil
 }
 
-// Reload reads the certificates and the password again now, as it happens by itself when their files change. What
-// cannot be used leaves the former in use, and makes a line in the log. It does not block for longer than reading
-// takes, and may be called at any time.
+// Reload reads the certificates and the password again now. This also happens by itself when their files
+// change. If new files cannot be used, the former certificates stay in use and a line is logged. Reload only
+// blocks while it reads, and may be called at any time.
 func (d *Daemon) Reload() {
 	for _, o := range d.opened {
 		if err := o.certs.Reload(); err != nil {
@@ -151,7 +153,7 @@ func (d *Daemon) Reload() {
 	d.log.Info("files of certificates and passwords were read again, as was asked for")
 }
 
-// expiries are those of all certificates in use, for the metrics.
+// expiries returns the expiry times of all certificates in use, for the metrics.
 func (d *Daemon) expiries() (out []httpapi.Certificate) {
 	for _, o := range d.opened {
 		for _, e := range o.certs.Expiries() {

@@ -11,48 +11,45 @@ import (
 var ErrConfig = errors.New("bad setting")
 
 const (
-	maxNodes = 50 // a process each
+	maxNodes = 50 // each is a process
 	prefix   = "/goverse"
 )
 
-// Config says what to run. Command, Stdout and the three of the first group are
-// required; [Config.Validate] checks them.
+// Config configures Run. Nodes, TTL, Command and Stdout are required; [Config.Validate] checks them.
 type Config struct {
-	// Nodes is how many node processes run, 1 to 50.
+	// Nodes is the number of node processes, from 1 to 50.
 	Nodes int
 	// TTL is the nodes' session TTL, in whole seconds.
 	TTL time.Duration
-	// Command starts a node: a program and its first arguments, for example
-	// {"/usr/bin/goversed", "node"}. The flags --listen, --http, --etcd, --prefix,
-	// --ttl and --log-level are added to it.
+	// Command starts a node. It is a program and its first arguments, for example {"/usr/bin/goversed",
+	// "node"}. Run appends the flags --listen, --http, --etcd, --prefix, --ttl and --log-level.
 	Command []string
 
-	// For is after how long Run ends by itself; 0: not.
+	// For limits how long Run runs. 0 means no limit.
 	For time.Duration
-	// KillEvery is how long after a kill the leader's process is killed again; 0:
-	// never. A kill waits until all nodes are queued, so that each one counts.
+	// KillEvery is the interval at which the leader's process is killed. 0 means never. A kill waits until all
+	// nodes are queued, so that each one measures a regular succession.
 	KillEvery time.Duration
-	// Verbose shows the nodes' log from level info on, not only from warn, and etcd's
-	// warnings, which otherwise only show when etcd fails.
+	// Verbose shows the nodes' log from level info, not warn. It also shows etcd's warnings, which otherwise
+	// appear only when etcd fails.
 	Verbose bool
 
-	// Program is how a person calls the program, for the hints at the start.
-	// Default: the first word of Command.
+	// Program is the name by which the user calls the program, for the hints at the start. Default: the first
+	// word of Command.
 	Program string
-	// Stdout gets the events, and the table if Terminal is set. A write that fails
-	// ends Run.
+	// Stdout receives the events, and the table if Terminal is set. A failed write ends Run.
 	Stdout io.Writer
-	// Terminal tells the size of the terminal that Stdout is, in columns and rows.
-	// Nil: Stdout is none, and gets plain lines only.
+	// Terminal returns the size of the terminal at Stdout, in columns and rows. If it is nil, Stdout is not a
+	// terminal and receives plain lines only.
 	Terminal func() (columns, rows int)
-	// Stderr gets the logs, line by line and each with the address of its node. Nil: they go to Stdout, between
-	// the events.
+	// Stderr receives the logs line by line, each with the address of its node. If it is nil, they go to
+	// Stdout, between the events.
 	Stderr io.Writer
-	// Hurry, once closed, cuts the stopping short: what still runs is killed.
+	// Hurry, once closed, cuts the stop short by killing the processes that still run.
 	Hurry <-chan struct{}
 }
 
-// Validate reports what is wrong, in one line that names the flag and the remedy.
+// Validate returns an error of one line that names the flag and the remedy.
 func (c Config) Validate() error {
 	switch {
 	case c.Nodes < 1 || c.Nodes > maxNodes:

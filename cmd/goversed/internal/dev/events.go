@@ -10,7 +10,7 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// what happened, as far as two snapshots tell.
+// what is the kind of an event, as derived from two snapshots.
 type what int
 
 const (
@@ -22,23 +22,23 @@ const (
 	leads
 	handedOver
 	noLeader
-	dealt  // shards, by a new map
-	served // all shards, which were not before
+	dealt  // shards were assigned by a new map
+	served // all shards are served, and were not before
 )
 
-// event is one thing that happened between two snapshots.
+// event is a change between two snapshots.
 type event struct {
 	what    what
-	address string // whom it is about
-	token   int64  // leads, handedOver
+	address string // of the node concerned
+	token   int64  // set for leads and handedOver
 	mode    election.Mode
-	outside bool   // the leader is no member: another program on the same election
-	shards  int    // served: how many there are
-	when    string // leads, served: as the loop measured it, "" if it did not
+	outside bool   // the leader is not a member, but another program in the same election
+	shards  int    // set for served: the number of shards
+	when    string // set for leads and served: the time the loop measured, "" if none
 	why     string
 }
 
-// line tells it to a person.
+// line describes the event in words.
 func (h event) line() string {
 	name := h.address
 	if h.outside {
@@ -79,8 +79,8 @@ func (h event) line() string {
 	return line
 }
 
-// differences reports what happened between two snapshots, in an order in which it
-// can have happened. Before is nil for the first snapshot.
+// differences returns the events between two snapshots, in an order in which they can have happened. Before is
+// nil for the first snapshot.
 func differences(before, after *state.Snapshot) []event {
 	if before == nil {
 		before = &state.Snapshot{Keys: after.Keys}
@@ -93,7 +93,7 @@ func differences(before, after *state.Snapshot) []event {
 		case now == nil || now.Incarnation != m.Incarnation:
 			if m.Stopping {
 				out = append(out, event{what: left, address: m.Address})
-			} else if m.Lease != ledBefore.Lease || !ledBefore.Member { // a leader's end is reported with what follows from it
+			} else if m.Lease != ledBefore.Lease || !ledBefore.Member { // a leader's end is reported by leaderChange
 				out = append(out, event{what: gone, address: m.Address, why: whyGone(before, after, m)})
 			}
 		case now.Stopping && !m.Stopping:
@@ -133,7 +133,7 @@ func leaderChange(before, after *state.Snapshot) (event, bool) {
 	return h, true
 }
 
-// whyEnded says why a term ended, and whether its leader gave way and lives.
+// whyEnded returns the reason why a term ended, and reports whether its leader gave way and still lives.
 func whyEnded(before, after *state.Snapshot, was election.Leader) (why string, voluntary bool) {
 	m := before.Member(was.Address)
 	if m == nil || m.Lease != was.Lease {
@@ -152,7 +152,7 @@ func whyEnded(before, after *state.Snapshot, was election.Leader) (why string, v
 	return whyGone(before, after, m), false
 }
 
-// whyGone reports how the keys of a member that did not say goodbye came to go.
+// whyGone returns the reason why the keys of a member that sent no goodbye were deleted.
 func whyGone(before, after *state.Snapshot, m *state.Member) string {
 	a := remover(before, after, m)
 	if a == nil {
@@ -162,7 +162,7 @@ func whyGone(before, after *state.Snapshot, m *state.Member) string {
 		cmp.Or(after.AccuserAddress(a), before.AccuserAddress(a), "its replacement"))
 }
 
-// accused is the accusation that stands against this incarnation, nil if none does.
+// accused returns the accusation against this incarnation, or nil.
 func accused(s *state.Snapshot, m *state.Member) *state.Accusation {
 	for _, a := range s.Accusations {
 		if a.Address == m.Address && a.Incarnation == m.Incarnation {
@@ -172,8 +172,8 @@ func accused(s *state.Snapshot, m *state.Member) *state.Accusation {
 	return nil
 }
 
-// remover is the accusation by which m was removed, of several the one that went with m; nil if nobody
-// accused it.
+// remover returns the accusation by which m was removed, or nil if there was none. Of several, it is the one
+// that was deleted together with m.
 func remover(before, after *state.Snapshot, m *state.Member) *state.Accusation {
 	for _, a := range before.Accusations {
 		still := slices.ContainsFunc(after.Accusations, func(b *state.Accusation) bool {

@@ -7,8 +7,7 @@ import (
 	"sync"
 )
 
-// lineWriter passes what is written on line by line, each behind a name. Safe for
-// concurrent use.
+// lineWriter emits its input line by line, each with a name in front. It is safe for concurrent use.
 type lineWriter struct {
 	name string
 	emit func(line string)
@@ -18,7 +17,7 @@ type lineWriter struct {
 	last string
 }
 
-// longestLine bounds what is kept of a line without an end.
+// longestLine limits the bytes kept of an unfinished line.
 const longestLine = 64 << 10
 
 func (w *lineWriter) Write(p []byte) (int, error) {
@@ -35,7 +34,7 @@ func (w *lineWriter) Write(p []byte) (int, error) {
 	}
 }
 
-// flush passes on a last line that was not ended, and returns the last line said.
+// flush emits an unfinished last line, and returns the last line emitted.
 func (w *lineWriter) flush() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -55,17 +54,17 @@ func (w *lineWriter) pass(line []byte) {
 	w.emit("[" + w.name + "] " + text)
 }
 
-// toWriter emits whole lines to out, one at a time.
+// toWriter returns a function that writes whole lines to out, one at a time.
 func toWriter(out io.Writer) func(string) {
 	var mu sync.Mutex
 	return func(line string) {
 		mu.Lock()
 		defer mu.Unlock()
-		_, _ = io.WriteString(out, line+"\n") // a log that cannot be written is not worth ending for
+		_, _ = io.WriteString(out, line+"\n") // a failed write to the log does not end the cluster
 	}
 }
 
-// kept holds the last lines of a log that is only worth reading after a failure.
+// kept holds the last lines of a log that matters only after a failure.
 type kept struct {
 	mu    sync.Mutex
 	lines []string
@@ -82,7 +81,7 @@ func (k *kept) add(line string) {
 	}
 }
 
-// pass hands the lines on to emit.
+// pass emits the lines and forgets them.
 func (k *kept) pass(emit func(string)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// stopPatience is how long nodes may take to leave before they are killed. A
-	// node's own steps are bounded, and together shorter.
+	// stopPatience limits how long nodes may take to leave before they are killed. The steps of a node's own
+	// stop have limits that add up to less.
 	stopPatience = 10 * time.Second
-	// redrawEvery keeps the ages in the table going.
+	// redrawEvery is the interval at which the ages in the table are updated.
 	redrawEvery = time.Second
 )
 
-// loop owns everything that changes. Only run's goroutine touches its fields.
+// loop owns all state that changes. Only run's goroutine accesses its fields.
 type loop struct {
 	cfg      Config
 	begun    time.Time
@@ -32,26 +32,26 @@ type loop struct {
 	logs     func(string)
 
 	starter *child.Starter
-	waiters sync.WaitGroup // one for each process
+	waiters sync.WaitGroup // one per process
 	slots   []*nodeSlot
 	exits   chan exit
-	err     error // ends run
+	err     error // ends run if set
 
 	seen     *state.Snapshot
-	led      time.Time // when the present leader was first seen
-	dealt    time.Time // when the present shard map was; zero: all shards were served since
-	nextKill time.Time // zero before the first leader
+	led      time.Time // when the current leader was first seen
+	dealt    time.Time // when the current shard map was first seen; zero once all shards are served
+	nextKill time.Time // zero until there is a leader
 	pending  *kill
 	samples  []time.Duration
 	kills    int
-	foreign  int64 // the leader's token of which was said that it cannot be killed
+	foreign  int64 // token of the last leader reported as not started here
 
 	stopping   bool
-	killAt     time.Time // while stopping
+	killAt     time.Time // set while stopping
 	firstFound bool
 }
 
-// kill is a leader killed and not yet followed by another.
+// kill is the kill of a leader that has no successor yet.
 type kill struct {
 	token int64
 	at    time.Time
@@ -60,7 +60,7 @@ type kill struct {
 func newLoop(cfg Config, begun time.Time, endpoint string, newest func() *state.Snapshot, screen *screen,
 	logs func(string)) (*loop, error) {
 	l := &loop{cfg: cfg, begun: begun, endpoint: endpoint, newest: newest, screen: screen, logs: logs,
-		exits: make(chan exit, cfg.Nodes)} // one process a slot: an exit never waits
+		exits: make(chan exit, cfg.Nodes)} // a slot has one process, so sending never blocks
 	addresses, err := port.Servers.Loopback(2 * cfg.Nodes)
 	if err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func (l *loop) run(ctx context.Context, changed <-chan struct{}, server *embedet
 			l.stop("stopping")
 		case <-broken:
 			broken = nil
-			l.stop("") // nobody reads what is said
+			l.stop("") // no process reads the output
 		case <-hurry:
 			hurry = nil
 			l.stop("stopping")
@@ -114,7 +114,7 @@ func (l *loop) run(ctx context.Context, changed <-chan struct{}, server *embedet
 	}
 }
 
-// say prints one event with the time since the start.
+// say prints one event line that begins with the time since the start.
 func (l *loop) say(format string, args ...any) {
 	line := fmt.Sprintf("%8.3fs  ", time.Since(l.begun).Seconds()) + fmt.Sprintf(format, args...)
 	if l.cfg.Terminal == nil {
@@ -125,7 +125,7 @@ func (l *loop) say(format string, args ...any) {
 	l.screen.say(wrap(line, columns, len("   1.234s  "))...)
 }
 
-// due does what the clock asks for.
+// due performs the actions that are due now.
 func (l *loop) due(now time.Time) {
 	if l.stopping {
 		if now.After(l.killAt) && l.running() > 0 {
@@ -149,7 +149,7 @@ func (l *loop) due(now time.Time) {
 	}
 }
 
-// untilNext is when due has something to do again, whatever else happens.
+// untilNext returns the time until due must run again.
 func (l *loop) untilNext(now time.Time) time.Duration {
 	next := now.Add(time.Hour)
 	sooner := func(t time.Time) {
@@ -176,7 +176,7 @@ func (l *loop) untilNext(now time.Time) time.Duration {
 	return next.Sub(now)
 }
 
-// see takes in a snapshot.
+// see applies a snapshot and prints the events it brings.
 func (l *loop) see(s *state.Snapshot, now time.Time) {
 	for _, h := range differences(l.seen, s) {
 		if h.what == leads || h.what == handedOver {
@@ -213,7 +213,7 @@ func (l *loop) see(s *state.Snapshot, now time.Time) {
 	}
 }
 
-// stop asks every node to leave; run ends when they have.
+// stop asks every node to leave. Run ends when they have left.
 func (l *loop) stop(why string) {
 	if l.stopping {
 		return
@@ -222,7 +222,7 @@ func (l *loop) stop(why string) {
 		l.say("%s", why)
 	}
 	l.stopping, l.killAt = true, time.Now().Add(stopPatience)
-	l.pending = nil // who leads from now on does so because others leave
+	l.pending = nil // the next leader follows the stop, not the kill
 	for _, c := range l.slots {
 		if c.run != nil {
 			c.run.signal(syscall.SIGTERM)
@@ -230,7 +230,7 @@ func (l *loop) stop(why string) {
 	}
 }
 
-// fail stops for a reason that Run returns.
+// fail stops the loop with an error that Run returns.
 func (l *loop) fail(err error) {
 	if l.err == nil {
 		l.err = err

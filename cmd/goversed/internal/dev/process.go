@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// pipePatience bounds the wait for a dead process's output, which something it
-// started might hold open.
+// pipePatience limits the wait for a dead process's output, which a child of the process may hold open.
 const pipePatience = time.Second
 
 // process is one run of a node.
@@ -17,27 +16,26 @@ type process struct {
 	cmd     *exec.Cmd
 	log     *lineWriter
 	started time.Time
-	killed  bool // by us, as a leader
-	joined  bool // it was registered once
+	killed  bool // by killLeader
+	joined  bool // it was registered at some time
 }
 
 // exit is the end of a process, reported to the loop.
 type exit struct {
 	slot *nodeSlot
-	how  string // "exit status 1", with the last line it said
+	how  string // for example "exit status 1", with the last line of output
 }
 
 func (p *process) pid() int { return p.cmd.Process.Pid }
 
-// signal ignores its error: it says that the process has ended, and that comes as
-// an exit.
+// signal ignores errors: an error means that the process has ended, which arrives as an exit.
 func (p *process) signal(sig os.Signal) {
 	if p.cmd.Process.Signal(sig) != nil && sig != os.Kill && runtime.GOOS == "windows" {
-		_ = p.cmd.Process.Kill() // there is no signal to ask with
+		_ = p.cmd.Process.Kill() // Windows has no signal that asks a process to end
 	}
 }
 
-// wait blocks until the process has ended and all it said was passed on.
+// wait blocks until the process has ended and all its output was passed on.
 func (p *process) wait() (how string) {
 	err := p.cmd.Wait()
 	last := p.log.flush()
@@ -51,8 +49,7 @@ func (p *process) wait() (how string) {
 	return how
 }
 
-// environment is this process's own without what would configure a node behind
-// our back.
+// environment returns this process's environment without GOVERSE_ variables, which would configure the nodes.
 func environment() []string {
 	var out []string
 	for _, entry := range os.Environ() {

@@ -16,11 +16,11 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-const startTimeout = 30 * time.Second // of etcd and the first snapshot
+const startTimeout = 30 * time.Second // for etcd, and again for the first snapshot
 
-// Run runs the cluster until ctx or cfg.For ends, or cfg.Stdout is closed, and
-// returns nil then. Whatever it returns, all that it started has ended. Errors are
-// one line: of cfg (matching [ErrConfig]), of etcd, or of nodes that cannot start.
+// Run runs the cluster until ctx ends, cfg.For is over, or a write to cfg.Stdout fails; it returns nil in these
+// cases. All that it started has ended when it returns. Errors are one line: of cfg (matching [ErrConfig]), of
+// etcd, or of nodes that cannot start.
 func Run(ctx context.Context, cfg Config) error {
 	if err := cfg.Validate(); err != nil {
 		return err
@@ -40,7 +40,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("dev: %w", err)
 	}
-	// A new etcd warns of what is so with every new etcd.
+	// A new etcd always logs the same warnings, so they are shown only if it fails.
 	etcdLog := &kept{}
 	etcdSays := etcdLog.add
 	if cfg.Verbose {
@@ -49,7 +49,7 @@ func Run(ctx context.Context, cfg Config) error {
 	server, err := startEtcd(ctx, dir, etcdSays)
 	if err != nil {
 		if ctx.Err() != nil {
-			return dir.release() // ended before it began
+			return dir.release() // ctx ended during the start
 		}
 		etcdLog.pass(logs)
 		return errors.Join(err, dir.release())
@@ -64,7 +64,7 @@ func Run(ctx context.Context, cfg Config) error {
 func startEtcd(ctx context.Context, dir *tempDir, logs func(string)) (*embedetcd.Server, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	// The data is thrown away, so it need not reach the disk.
+	// The data is temporary, so it need not reach the disk.
 	return embedetcd.Start(ctx, embedetcd.TestTiming(embedetcd.Config{
 		DataDir: filepath.Join(dir.path, "etcd"),
 		Logger:  warnings("etcd", logs),
@@ -75,7 +75,7 @@ func warnings(name string, logs func(string)) hclog.Logger {
 	return hclog.New(&hclog.LoggerOptions{Level: hclog.Warn, Output: &lineWriter{name: name, emit: logs}})
 }
 
-// withEtcd runs everything that needs etcd, and returns when it has ended.
+// withEtcd runs everything that needs etcd, and returns when all of it has ended.
 func withEtcd(ctx context.Context, cfg Config, begun time.Time, server *embedetcd.Server, screen *screen,
 	logs func(string)) error {
 	keys, err := state.NewKeys(prefix)
@@ -87,7 +87,7 @@ func withEtcd(ctx context.Context, cfg Config, begun time.Time, server *embedetc
 	defer wg.Wait()
 	mirrorCtx, stopMirror := context.WithCancel(context.Background())
 	defer stopMirror()
-	wg.Go(func() { _ = m.Run(mirrorCtx) }) // ends with its context only
+	wg.Go(func() { _ = m.Run(mirrorCtx) }) // fails only when its context ends
 
 	ready := time.NewTimer(startTimeout)
 	defer ready.Stop()
@@ -114,7 +114,7 @@ func withEtcd(ctx context.Context, cfg Config, begun time.Time, server *embedetc
 	return err
 }
 
-// greeting says what runs and how to try things in another shell.
+// greeting returns the lines that show what runs and which commands to try in another shell.
 func greeting(cfg Config, endpoint, http string) []string {
 	at := " --etcd " + endpoint
 	lines := []string{

@@ -13,14 +13,13 @@ const (
 	clearBelow = "\x1b[J"
 )
 
-// screen is where everything is said. In a terminal, lines scroll away above a
-// block that is redrawn in place; elsewhere there are only lines. Its methods are
-// safe for concurrent use.
+// screen prints all output. In a terminal, lines scroll away above a block that is redrawn in place; otherwise
+// there are only lines. Its methods are safe for concurrent use.
 type screen struct {
 	mu       sync.Mutex
 	out      io.Writer
 	terminal bool
-	block    []string // as it stands on the terminal now
+	block    []string // as drawn on the terminal now
 	broken   chan struct{}
 	failed   bool
 }
@@ -33,7 +32,7 @@ func newScreen(out io.Writer, terminal bool) *screen {
 	return s
 }
 
-// say prints lines that stay.
+// say prints lines above the block.
 func (s *screen) say(lines ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,7 +45,7 @@ func (s *screen) say(lines ...string) {
 	s.write(b.String())
 }
 
-// show replaces the block; without a terminal it does nothing.
+// show replaces the block. Without a terminal it does nothing.
 func (s *screen) show(block []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,7 +57,7 @@ func (s *screen) show(block []string) {
 	s.write(erase + s.draw())
 }
 
-// close takes the block away and gives the cursor back.
+// close removes the block and shows the cursor again.
 func (s *screen) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,7 +67,7 @@ func (s *screen) close() {
 	}
 }
 
-// erase goes to where the block begins; the cursor stands below its last line.
+// erase returns the text that clears the block. The cursor must be below the block's last line.
 func (s *screen) erase() string {
 	switch {
 	case !s.terminal:
@@ -86,7 +85,7 @@ func (s *screen) draw() string {
 	return strings.Join(s.block, "\n") + "\n"
 }
 
-// write goes out in one piece, so that a terminal does not flicker.
+// write writes text in one piece, so that the terminal does not flicker.
 func (s *screen) write(text string) {
 	if s.failed || text == "" {
 		return

@@ -7,7 +7,7 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// shardChanges reports what happened to the shards between two snapshots.
+// shardChanges returns the events that concern shards between two snapshots.
 func shardChanges(before, after *state.Snapshot) []event {
 	now, err := shardview.New(after)
 	if err != nil {
@@ -26,7 +26,7 @@ func shardChanges(before, after *state.Snapshot) []event {
 	return out
 }
 
-// assignment says which shards the map of after gives to whom.
+// assignment describes the shards that the map of after assigns or moves, and to which nodes.
 func assignment(before, after *state.Snapshot) string {
 	m, old := after.Map(), before.Map()
 	var given, moved transfer
@@ -61,7 +61,7 @@ func assignment(before, after *state.Snapshot) string {
 	return strings.Join(parts, ", ")
 }
 
-// transfer sums shards up that go the same way.
+// transfer counts the shards that are assigned, or moved, in one new map.
 type transfer struct {
 	shards   int
 	from, to addresses
@@ -85,7 +85,7 @@ func (a *addresses) add(address string) {
 	(*a)[address] = true
 }
 
-// names is the only one, or how many there are.
+// names returns the only address, or the number of addresses.
 func (a addresses) names() string {
 	for address := range a {
 		if len(a) == 1 {

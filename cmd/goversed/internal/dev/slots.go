@@ -12,27 +12,27 @@ import (
 )
 
 const (
-	// Ports were free and are not reserved: somebody may be faster than a node.
+	// startAttempts limits the starts of a node that never registered. Its ports were free when they were
+	// picked, but are not reserved, so another process may take them.
 	startAttempts = 5
-	// steady is how long a process must have run for its end to count as the first.
+	// steady is the running time after which the count of a slot's failures starts anew.
 	steady = 10 * time.Second
 )
 
-// restart is how long a node that ended by itself, more than once, is not replaced.
+// restart is the pause before a node that ended by itself more than once is replaced.
 var restart = backoff.Policy{First: 200 * time.Millisecond, Last: 5 * time.Second}
 
-// nodeSlot is one node's place, in which one process after another runs.
+// nodeSlot is the place of one node, in which one process runs after the other.
 type nodeSlot struct {
 	address, http string
 	run           *process  // nil while none runs
-	proven        bool      // some process has registered here
-	gone          int64     // the incarnation that died with the last process, 0 if it had none
-	failures      int       // in a row
-	restart       time.Time // while none runs
+	proven        bool      // a process has registered at this address
+	gone          int64     // incarnation that died with the last process, 0 if none
+	failures      int       // consecutive
+	restart       time.Time // when to start the next process, while none runs
 }
 
-// member is the registration of the process that runs here now, nil if there is
-// none, or none yet.
+// member returns the registration of the process that runs in the slot, or nil if there is none yet.
 func (c *nodeSlot) member(s *state.Snapshot) *state.Member {
 	if s == nil || c.run == nil {
 		return nil
@@ -43,7 +43,7 @@ func (c *nodeSlot) member(s *state.Snapshot) *state.Member {
 	return nil
 }
 
-// start starts a process in a slot; that it cannot is treated as its end.
+// start starts a process in a slot. A failure is handled like the end of a process.
 func (l *loop) start(c *nodeSlot) {
 	level := "warn"
 	if l.cfg.Verbose {
@@ -71,7 +71,7 @@ func (l *loop) start(c *nodeSlot) {
 	l.say("%s started: process %d, dashboard %s", c.address, p.pid(), dashboardAt(c.http))
 }
 
-// dashboardAt is where a node that serves at this address shows its dashboard.
+// dashboardAt returns the URL of the dashboard of a node that serves HTTP at this address.
 func dashboardAt(http string) string { return "http://" + http + "/" }
 
 func (l *loop) exited(e exit, now time.Time) {
@@ -83,9 +83,8 @@ func (l *loop) exited(e exit, now time.Time) {
 	l.ended(e.slot, p, e.how, now)
 }
 
-// ended decides what follows the end of a process: nothing while stopping, a
-// replacement at once after our kill, and otherwise one too, though a process that
-// ends again and again gets more and more time.
+// ended decides what follows the end of a process. While stopping, nothing follows. After a kill of ours it is
+// replaced at once. Otherwise it is replaced, too, after a pause that grows with each consecutive failure.
 func (l *loop) ended(c *nodeSlot, p *process, how string, now time.Time) {
 	switch {
 	case l.stopping:
@@ -105,14 +104,14 @@ func (l *loop) ended(c *nodeSlot, p *process, how string, now time.Time) {
 	}
 	wait, when := time.Duration(0), "at once"
 	if c.failures > 1 {
-		wait = restart.Delay(c.failures-1, backoff.NoJitter) // a person reads it, and etcd is not waited for
+		wait = restart.Delay(c.failures-1, backoff.NoJitter) // no jitter, because the log shows it
 		when = "in " + short(wait)
 	}
 	c.restart = now.Add(wait)
 	l.say("%s ended by itself (%s), to be replaced %s", c.address, how, when)
 }
 
-// restartElsewhere gives a node that never was one another try, at other ports.
+// restartElsewhere starts a node that never registered again, at other ports.
 func (l *loop) restartElsewhere(c *nodeSlot, how string, now time.Time) {
 	if c.failures >= startAttempts {
 		l.fail(fmt.Errorf("dev: a node could not be started, see what it said: %s", how))
@@ -127,7 +126,7 @@ func (l *loop) restartElsewhere(c *nodeSlot, how string, now time.Time) {
 	c.address, c.http, c.gone, c.restart = addresses[0], addresses[1], 0, now
 }
 
-// running counts the processes.
+// running returns the number of running processes.
 func (l *loop) running() int {
 	n := 0
 	for _, c := range l.slots {
@@ -146,8 +145,8 @@ func (l *loop) killAll() {
 	}
 }
 
-// killLeader kills the leader's process if all nodes stand in the queue; if not,
-// the change that brings it about comes here again.
+// killLeader kills the leader's process if all nodes are queued. If not, the next change of the snapshot leads
+// here again.
 func (l *loop) killLeader() {
 	if l.seen == nil || l.pending != nil {
 		return
@@ -184,5 +183,5 @@ func (l *loop) killLeader() {
 	l.say("%s killed: the leader with token %d, process %d", chosen.address, leader.Token, chosen.run.pid())
 }
 
-// open is how many kills no leader followed.
+// open returns the number of kills that no leader followed yet.
 func (l *loop) open() int { return l.kills - len(l.samples) }

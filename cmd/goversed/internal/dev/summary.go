@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// percentile is the nearest-rank percentile: the smallest sample that at least p
-// percent of all do not exceed. Samples must be sorted and not empty.
+// percentile returns the nearest-rank percentile: the smallest sample that at least p percent of all samples do
+// not exceed. Samples must be sorted and not empty.
 func percentile(sorted []time.Duration, p float64) time.Duration {
 	rank := int(math.Ceil(p / 100 * float64(len(sorted))))
 	return sorted[min(max(rank, 1), len(sorted))-1]
 }
 
-// summary is the last line: the times from a kill to the next leader. Open is how
-// many kills were not followed by a leader before the end. A p99 of less than a
-// hundred samples would be their maximum under another name, and is left out.
+// summary returns the last line: the times from a kill to the next leader. Open is the number of kills that no
+// leader followed before the end. The p99 is left out below a hundred samples, because it would equal their
+// maximum.
 func summary(samples []time.Duration, open int) string {
 	kills := count(len(samples)+open, "leader killed", "leaders killed")
 	if len(samples) == 0 {
@@ -42,8 +42,7 @@ func count(n int, one, more string) string {
 	return fmt.Sprintf("%d %s", n, more)
 }
 
-// short is a duration as a person reads it: three digits or so, never more than
-// eight characters up to 999 hours.
+// short formats a duration for reading: about three digits, and at most eight characters up to 999 hours.
 func short(d time.Duration) string {
 	switch {
 	case d < 0:

@@ -13,13 +13,13 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// slotState is one of our node processes as the table needs it.
+// slotState is the part of a nodeSlot that the table shows.
 type slotState struct {
 	address, http string
 	pid           int           // 0 while no process runs
 	age           time.Duration // of the process
-	joined        bool          // the process was registered once
-	gone          int64         // the incarnation that died with the last process
+	joined        bool          // the process was registered at some time
+	gone          int64         // incarnation that died with the last process
 }
 
 // row is one line of the table.
@@ -28,8 +28,8 @@ type row struct {
 	leads                                               bool
 }
 
-// rows makes the table of a snapshot: our nodes in their order, then other members,
-// then candidates that are no members. Snapshot is nil before the first one.
+// rows returns the table of a snapshot: our nodes in their order, then other members, then candidates that are
+// not members. S is nil before the first snapshot.
 func rows(s *state.Snapshot, slots []slotState) []row {
 	if s == nil {
 		s = &state.Snapshot{}
@@ -42,7 +42,7 @@ func rows(s *state.Snapshot, slots []slotState) []row {
 		r := row{address: at.address, http: beside(at.address, at.http), pid: "-", state: "down", age: "-"}
 		if at.pid != 0 {
 			r.pid, r.state, r.age = strconv.Itoa(at.pid), "starting", short(at.age)
-			if at.joined { // it stands still, or ends
+			if at.joined { // it is paused, or ending
 				r.state = "not registered"
 			}
 		}
@@ -78,8 +78,8 @@ func rows(s *state.Snapshot, slots []slotState) []row {
 	return out
 }
 
-// beside is an HTTP address without the host if that is the node's, so that a row fits
-// into 80 columns.
+// beside returns an HTTP address without its host if that is also the node's, so that a row fits into 80
+// columns.
 func beside(node, http string) string {
 	host, _, err := net.SplitHostPort(node)
 	if same, port, herr := net.SplitHostPort(http); err == nil && herr == nil && same == host {
@@ -88,7 +88,7 @@ func beside(node, http string) string {
 	return http
 }
 
-// describe fills in what the snapshot says of a member.
+// describe fills in a member's columns from the snapshot.
 func describe(r *row, s *state.Snapshot, m *state.Member, shards shard.Table) {
 	if own := shards.Owner(m.Address, m.Incarnation); own.Address != "" {
 		r.shards = strconv.Itoa(own.MayServe)
@@ -105,23 +105,23 @@ func describe(r *row, s *state.Snapshot, m *state.Member, shards shard.Table) {
 	}
 }
 
-// view is everything the live table shows.
+// view holds everything the live table shows.
 type view struct {
 	endpoint string
 	leader   string // "" while there is none
 	ledFor   time.Duration
 	up       time.Duration
 	kills    int
-	killing  bool // the user has asked for kills
+	killing  bool // the user asked for kills
 	last     time.Duration
 	served   int
 	shards   int // 0 while there is no map
-	// dashboard is the address of one that is open now, "" while no node's process runs.
+	// dashboard is the URL of a running node's dashboard, "" while no node's process runs.
 	dashboard string
 	rows      []row
 }
 
-// dashboardLines is how high a window is at the least that also shows where a dashboard is.
+// dashboardLines is the least height of a window that also shows a dashboard's URL.
 const dashboardLines = 16
 
 // render lays the view out in at most the given columns and rows of a terminal.
@@ -140,8 +140,8 @@ func (v view) render(columns, lines int) []string {
 		out[1] = clip(out[1]+kills, columns)
 	}
 	all := append([]row{{"NODE", "HTTP", "PID", "STATE", "TERM", "QUEUE", "SHARDS", "AGE", false}}, v.rows...)
-	// Two lines above, one below, the one where the cursor stands, and a third of the
-	// window for the last events.
+	// Reserve two lines above the table, one below, the cursor's line, and a third of the window for the last
+	// events.
 	left, link := 0, 0
 	if v.dashboard != "" && lines >= dashboardLines {
 		link = 1
@@ -187,7 +187,7 @@ func (r row) cells() []string {
 	return []string{r.address, r.http, r.pid, r.state, r.term, r.queue, r.shards, r.age}
 }
 
-// clip cuts a line that would wrap: a wrapped line cannot be redrawn in place.
+// clip shortens a line to the width of the terminal, because a wrapped line cannot be redrawn in place.
 func clip(line string, columns int) string {
 	runes := []rune(line)
 	if len(runes) <= columns {
@@ -196,8 +196,8 @@ func clip(line string, columns int) string {
 	return string(runes[:max(columns, 0)])
 }
 
-// wrap breaks a line between words so that none is longer than columns, where the
-// words allow it; further lines are indented.
+// wrap breaks a line between words so that no part is longer than columns, if the words allow it. Further lines
+// are indented.
 func wrap(line string, columns, indent int) []string {
 	var out []string
 	for len(line) > columns {

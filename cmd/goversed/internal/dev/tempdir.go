@@ -14,19 +14,19 @@ const (
 	tempPattern = "goverse-dev-"
 	tempLock    = "lock"
 
-	// tempAge keeps the sweep away from a directory whose owner is about to lock it.
+	// tempAge is the age below which sweep spares a directory, because its owner may be about to lock it.
 	tempAge = time.Minute
 )
 
-// tempDir is a directory that is gone after release; the lock in it, which the
-// system drops with the process, shows that its owner lives.
+// tempDir is a directory that release removes. It contains a lock that the system releases when the process
+// ends, so a held lock shows that the owner lives.
 type tempDir struct {
 	path string
 	lock *fileutil.LockedFile
 }
 
-// makeTempDir makes one in parent, and removes those that killed predecessors of
-// ours left there: etcd's files are some hundred megabytes.
+// makeTempDir creates a directory in parent. It also removes directories that killed processes left there,
+// because etcd's files take some hundred megabytes.
 func makeTempDir(parent string) (*tempDir, error) {
 	sweep(parent, time.Now().Add(-tempAge))
 	path, err := os.MkdirTemp(parent, tempPattern)
@@ -45,10 +45,10 @@ func (t *tempDir) release() error {
 	return errors.Join(os.RemoveAll(t.path), t.lock.Close())
 }
 
-// sweep removes what nobody holds and what was made before then. What cannot be
-// removed (another user's) stays: it is in nobody's way.
+// sweep removes unlocked directories that were made before the given time. Directories that cannot be removed,
+// such as another user's, stay and do no harm.
 func sweep(parent string, before time.Time) {
-	locks, _ := filepath.Glob(filepath.Join(parent, tempPattern+"*", tempLock)) // the pattern is a good one
+	locks, _ := filepath.Glob(filepath.Join(parent, tempPattern+"*", tempLock)) // the pattern is well-formed
 	for _, name := range locks {
 		info, err := os.Stat(name)
 		if err != nil || info.ModTime().After(before) {
