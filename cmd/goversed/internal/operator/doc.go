@@ -1,10 +1,8 @@
-// Package operator looks at a cluster from outside and asks it to move its
-// leadership, that of a named election, or a node's shards, or says what became of an effect:
-// what goversed's operators' commands do. It asks etcd, and the nodes for their objects. It is no
-// member: it leaves nothing in etcd but what it says of an effect and, while a request is under
-// way, the request on a lease of its own.
+// Package operator reads a cluster from outside. It also asks the cluster to move its leadership, that of a
+// named election, or a node's shards, and records the outcome of an effect. It implements goversed's operator
+// commands. It asks etcd, and asks the nodes for their objects. It is not a member: it leaves nothing in etcd
+// except the outcome of an effect and, while a request is pending, that request on a lease of its own.
 //
-// Not promised: that a view is still true when it is read, or that etcd's view is
-// what every node sees already. An operator sees who leads according to etcd; only
-// the leader itself knows whether it still may act on it.
+// Not promised: a view may be outdated when it is read, and nodes may not have seen yet what etcd shows. An
+// operator sees the leader according to etcd; only the leader itself can tell if it may still act as such.
 package operator

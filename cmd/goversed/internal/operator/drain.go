@@ -8,7 +8,7 @@ import (
 	"github.com/goverse/goverse/internal/member/request"
 )
 
-// The errors of a drain that began, and of one that could not be done.
+// Errors of a drain; see package request.
 var (
 	ErrNotEmpty = request.ErrNotEmpty
 	ErrNoAnswer = request.ErrNoAnswer
@@ -16,37 +16,35 @@ var (
 	ErrRefused  = request.ErrRefused
 )
 
-// Drained is a node that was drained, or may have shards again.
+// Drained is the result of a drain, or of its undoing.
 type Drained struct {
 	Address     string  `json:"address"`
 	Incarnation int64   `json:"incarnation"`
 	Draining    bool    `json:"draining"`  // false after an undo
-	Changed     bool    `json:"changed"`   // false if it was draining, or not, before
-	Released    int     `json:"released"`  // shards that it had when it was asked
-	Seconds     float64 `json:"seconds"`   // that it took
-	Leader      bool    `json:"is_leader"` // which a drain does not alter
+	Changed     bool    `json:"changed"`   // false if there was nothing to change
+	Released    int     `json:"released"`  // shards the node had at the request
+	Seconds     float64 `json:"seconds"`   // that the drain took
+	Leader      bool    `json:"is_leader"` // a drain does not change it
 }
 
-// Drain asks the node at address to give its shards up, and waits until the map names it
-// no more and it has released all that was its. It calls show at the beginning, and
-// whenever the number of shards that are left changes. The node keeps to it until Undrain
-// or its end; it stays a member, and leads if it did.
+// Drain asks the node at address to give up its shards. It blocks until the map no longer names the node and
+// the node has released all its shards. It calls show at the beginning, and whenever the number of remaining
+// shards changes. The node drains until Undrain or its end. It remains a member, and leader if it was.
 //
-// Refused, with ErrRefused, what would never end. When timeout has passed, or ctx ends, the
-// error is ErrNotEmpty if the node goes on draining, or ErrNoAnswer. Others are
-// shardview.ErrUnknownNode, shardview.ErrNoMap, request.ErrMemberGone, ErrUndone, and those
-// of Read.
+// A drain that could never end is refused with ErrRefused. When timeout has passed, or ctx ends, the error is
+// ErrNotEmpty if the node continues to drain, and otherwise ErrNoAnswer. Other errors are
+// shardview.ErrUnknownNode, shardview.ErrNoMap, request.ErrMemberGone, ErrUndone, and those of Read.
 //
-// Not promised: that a plan which was on its way already gives the node nothing. The next
-// plan, at once, takes that away again.
+// Not promised: a plan that was being written at the request may still assign shards to the node. The next
+// plan, which follows immediately, takes them away again.
 func (o *Operator) Drain(ctx context.Context, timeout time.Duration, address string,
 	show func(left, before int)) (Drained, error) {
 	return o.drain(ctx, timeout, address, false, show)
 }
 
-// Undrain asks the node at address to take shards again, and waits until it says so: when
-// the load is rebalanced it gets its share. That it was not drained is no error. Errors are
-// those of Drain.
+// Undrain asks the node at address to accept shards again, and blocks until it has confirmed. The node gets its
+// share when the load is rebalanced. It is no error if the node was not drained. It returns the errors of
+// Drain.
 func (o *Operator) Undrain(ctx context.Context, timeout time.Duration, address string) (Drained, error) {
 	return o.drain(ctx, timeout, address, true, func(int, int) {})
 }
@@ -67,7 +65,7 @@ func (o *Operator) drain(ctx context.Context, timeout time.Duration, address str
 	d, err := request.AwaitDrain(ctx, o.client, m, address, undo, show)
 	switch {
 	case errors.Is(err, ErrNotEmpty), errors.Is(err, ErrNoAnswer):
-		return Drained{}, err // it matches ctx's cause too, and yet it is not etcd that did not answer
+		return Drained{}, err // it also matches ctx's cause, but etcd did answer
 	case err != nil:
 		return Drained{}, o.explain(ctx, err)
 	}

@@ -12,37 +12,37 @@ import (
 	"github.com/goverse/goverse/internal/lifecycle"
 )
 
-// The errors of Resolve, beside once.ErrNotUnknown.
+// Errors of Resolve, besides once.ErrNotUnknown.
 var (
-	// ErrRuns: the attempt is under way, and says itself what became of it.
+	// ErrRuns is returned when the attempt still runs and will record its outcome itself.
 	ErrRuns = errors.New("that attempt still runs")
-	// ErrNotConfirmed: it may have been resolved, or not.
+	// ErrNotConfirmed is returned when the effect may have been resolved, or not.
 	ErrNotConfirmed = errors.New("etcd did not confirm that it is resolved")
 )
 
-// Effect is an effect that runs at most once, as etcd has it.
+// Effect is the state of one effect in etcd.
 type Effect struct {
 	Name    string     `json:"name"`
-	Key     string     `json:"key"`   // of its mark in etcd: plain text, whatever the name is
+	Key     string     `json:"key"`   // of its mark in etcd, in plain text for any name
 	State   once.State `json:"state"` // running, unknown, done, failed or unreadable
 	Attempt int        `json:"attempt"`
 	Token   int64      `json:"token"` // of that attempt
-	By      string     `json:"by"`    // who made it
-	// At is since when it is so, by the clock of who wrote it.
+	By      string     `json:"by"`    // owner of that attempt
+	// At is the time of the last change, by the clock of the process that wrote it.
 	At       time.Time `json:"at,omitzero"`
 	Error    string    `json:"error,omitempty"`
 	Resolved string    `json:"resolved_by,omitempty"`
 	Size     int       `json:"result_bytes"`
-	// Dropped: the result was too long to keep; it had Size bytes.
+	// Dropped reports that the result was too long to keep; it had Size bytes.
 	Dropped bool   `json:"result_dropped,omitempty"`
 	Result  []byte `json:"result,omitempty"` // base64 in JSON; not in lists
 }
 
-// Effects are those that a list found.
+// Effects is a list of effects.
 type Effects struct {
 	Effects []Effect `json:"effects"` // never nil
-	More    bool     `json:"more"`    // there are others behind the last
-	// After is where the list was cut short by ctx's deadline: those up to that name are in it.
+	More    bool     `json:"more"`    // there are others after the last one
+	// After is set if ctx's deadline cut the list short. The list then covers the names up to it.
 	After string `json:"after,omitempty"`
 }
 
@@ -53,8 +53,8 @@ func (o *Operator) effect(s once.Standing) Effect {
 		Dropped: s.Dropped > 0, Result: s.Value}
 }
 
-// Effects reads how effects stand, as effects.List does, without what they returned. It takes as long as it needs,
-// until ctx ends: timeout bounds one step, in which etcd has to answer something. Errors are those of Read.
+// Effects lists effects like effects.List, without their results. It may take until ctx ends: timeout only
+// limits one step, in which etcd must answer something. It returns the errors of Read.
 func (o *Operator) Effects(ctx context.Context, timeout time.Duration, q once.Query) (Effects, error) {
 	all := Effects{Effects: []Effect{}}
 	limit := q.Limit
@@ -84,8 +84,8 @@ func (o *Operator) Effects(ctx context.Context, timeout time.Duration, q once.Qu
 	}
 }
 
-// step reads on in a list for a time, and returns behind which name that goes on, "" if it is complete. Errors are
-// those of Read: nothing was read.
+// step continues a list for the given time. It returns the name after which the list must be continued, "" if
+// it is complete. After an error, which is one of Read, nothing was read.
 func (o *Operator) step(ctx context.Context, timeout time.Duration, needs string,
 	list func(context.Context) error) (after string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -101,7 +101,7 @@ func (o *Operator) step(ctx context.Context, timeout time.Duration, needs string
 	return after, err
 }
 
-// Effect reads how one effect stands. Errors are those of Read and effects.Look.
+// Effect reads the state of one effect. It returns the errors of Read and effects.Look.
 func (o *Operator) Effect(ctx context.Context, name string) (Effect, error) {
 	s, err := o.look(ctx, name)
 	return o.effect(s), err
@@ -120,11 +120,13 @@ func (o *Operator) look(ctx context.Context, name string) (once.Standing, error)
 	return s, err
 }
 
-// Resolve says what is true of the attempt with that token, whose outcome is unknown, as
-// effects.Effects.Resolve does, and returns how the effect stands then. It is remembered for as
-// long as those who tried it would. An attempt that etcd takes for alive is refused with ErrRuns,
-// and another one than that with the token with once.ErrNotUnknown. Other errors are those of
-// Effect, once.ErrValueTooLong, and ErrNotConfirmed when timeout has passed.
+// Resolve records the outcome of the attempt with that token, like effects.Effects.Resolve. The outcome must
+// have been unknown. It returns the effect as resolved. The outcome is kept for the same time as one that the
+// effect's own processes recorded.
+//
+// An attempt that is still alive according to etcd is refused with ErrRuns, and an attempt with another token
+// with once.ErrNotUnknown. Resolve also returns the errors of Effect, once.ErrValueTooLong, and, when timeout
+// has passed, ErrNotConfirmed.
 func (o *Operator) Resolve(ctx context.Context, timeout time.Duration, name string, token int64, tookPlace bool,
 	result []byte) (Effect, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -148,7 +150,7 @@ func (o *Operator) Resolve(ctx context.Context, timeout time.Duration, name stri
 	case err != nil:
 		return Effect{}, o.etcd.Explain(ctx, err, "READ and WRITE"+o.onEffects())
 	}
-	// As it was written: somebody may run it again already.
+	// Return the state as written, because another process may run the effect again already.
 	s.State, s.Value, s.Resolved, s.At = once.Failed, nil, operatorsName, time.Time{}
 	if tookPlace {
 		s.State, s.Value = once.Done, result
@@ -156,7 +158,7 @@ func (o *Operator) Resolve(ctx context.Context, timeout time.Duration, name stri
 	return o.effect(s), nil
 }
 
-// resolvable is nil if the outcome of the attempt with that token is unknown.
+// resolvable returns nil if the attempt with that token has an unknown outcome.
 func resolvable(s once.Standing, token int64) error {
 	attempt := fmt.Sprintf("effect %s, attempt %d by %s, token %d", shown(s.Name), s.Attempt, shown(s.By), s.Token)
 	switch {
@@ -174,7 +176,7 @@ func resolvable(s once.Standing, token int64) error {
 	return nil
 }
 
-// resolve does it on a session of its own.
+// resolve records the outcome, on a session of its own.
 func (o *Operator) resolve(ctx context.Context, s once.Standing, tookPlace bool, result []byte) error {
 	keeper, err := o.newKeeper(o.keys.EffectMark(s.Name))
 	if err != nil {
@@ -185,7 +187,7 @@ func (o *Operator) resolve(ctx context.Context, s once.Standing, tookPlace bool,
 		return err
 	}
 	cfg := effects.Config{Queues: queues.Queues(o.keys.Effects()), Keys: o.keys, Owner: operatorsName}
-	if s.Retention >= time.Minute { // or it was written by a version that does not say
+	if s.Retention >= time.Minute { // versions before Retention was stored left it out
 		cfg.Retention = s.Retention
 	}
 	all, err := effects.New(cfg)
@@ -197,7 +199,7 @@ func (o *Operator) resolve(ctx context.Context, s once.Standing, tookPlace bool,
 	})
 }
 
-// onEffects is where effects lie, which is outside the range that every node watches.
+// onEffects names the prefixes of effects, which lie outside the range that every node watches.
 func (o *Operator) onEffects() string {
 	return " on the prefixes " + o.keys.EffectMarks() + " and " + o.keys.Effects().Root()
 }

@@ -15,10 +15,10 @@ import (
 	"github.com/goverse/goverse/cluster"
 )
 
-// askMember bounds the question to one member of etcd whether it lives.
+// askMember limits the status request to one member of etcd.
 const askMember = 2 * time.Second
 
-// What a member of etcd is doing.
+// States of a member of etcd.
 const (
 	EtcdLeader     = "leader"
 	EtcdFollower   = "follower"
@@ -27,7 +27,7 @@ const (
 	EtcdNoAnswer   = "no answer"
 )
 
-// ErrNoMajority: members of etcd answer, but too few to read or change anything.
+// ErrNoMajority is returned when members of etcd answer, but too few to read or change anything.
 var ErrNoMajority = errors.New("etcd has no leader")
 
 // EtcdMember is a member of etcd's own cluster.
@@ -38,15 +38,15 @@ type EtcdMember struct {
 	Learner    bool     `json:"is_learner"`
 	PeerURLs   []string `json:"peer_urls"`
 	ClientURLs []string `json:"client_urls"`
-	RaftIndex  uint64   `json:"raft_index"` // 0 where it does not answer
+	RaftIndex  uint64   `json:"raft_index"` // 0 if it does not answer
 	number     uint64
 }
 
-// answers reports whether the member answered for itself.
+// answers reports whether the member answered a status request.
 func (m EtcdMember) answers() bool { return m.State != EtcdNotStarted && m.State != EtcdNoAnswer }
 
-// EtcdMembers lists the members of etcd by name, and asks each what it is doing. Errors are ErrNoMajority
-// and those of Read.
+// EtcdMembers lists the members of etcd by name, and asks each for its status. It returns ErrNoMajority and the
+// errors of Read.
 func (o *Operator) EtcdMembers(ctx context.Context) ([]EtcdMember, error) {
 	var listed []*etcdserverpb.Member
 	err := o.etcd.Ask(ctx, "a role", func(ctx context.Context) error {
@@ -71,7 +71,7 @@ func (o *Operator) EtcdMembers(ctx context.Context) ([]EtcdMember, error) {
 	return all, nil
 }
 
-// noMajority is err, or ErrNoMajority if a member answers that it knows of no leader.
+// noMajority returns ErrNoMajority if a member answers that it has no leader, and otherwise err.
 func (o *Operator) noMajority(ctx context.Context, err error) error {
 	if !errors.Is(err, cluster.ErrEtcdUnreachable) {
 		return err
@@ -99,7 +99,7 @@ func (o *Operator) askMember(ctx context.Context, m *etcdserverpb.Member) EtcdMe
 	defer cancel()
 	for _, url := range m.ClientURLs {
 		st, err := o.client.Status(ctx, url)
-		if err != nil || st.Header.MemberId != m.ID { // another one has its address by now
+		if err != nil || st.Header.MemberId != m.ID { // another member may have the address now
 			continue
 		}
 		out.RaftIndex = st.RaftIndex

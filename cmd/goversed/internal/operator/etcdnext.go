@@ -7,51 +7,54 @@ import (
 	"strings"
 )
 
-// The errors of ReplaceEtcdMember that change nothing.
+// Errors of ReplaceEtcdMember. In these cases nothing was changed.
 var (
-	// ErrNoSuchMember: etcd has no member of that name, and none is being replaced.
+	// ErrNoSuchMember is returned when etcd has no member of that name and none of that name is being replaced.
 	ErrNoSuchMember = errors.New("no such member of etcd")
-	// ErrMemberLives: the member answers.
+	// ErrMemberLives is returned when the member answers.
 	ErrMemberLives = errors.New("the member of etcd lives")
-	// ErrTooFew: without the member, too few others would be left to serve.
+	// ErrTooFew is returned when too few other members would be left to serve.
 	ErrTooFew = errors.New("too few other members of etcd answer")
-	// ErrOtherReplacement: the member is being replaced by one with another peer URL.
+	// ErrOtherReplacement is returned when the member is being replaced by one with another peer URL.
 	ErrOtherReplacement = errors.New("the member is being replaced by another one")
 )
 
-// replacement is what is kept in etcd while a member is replaced, so that the same command, repeated, goes on.
+// replacement is stored in etcd while a member is replaced, so that repeating the command continues it.
 type replacement struct {
-	Removed string `json:"removed"` // the id of the member that is replaced, in hex
-	Peer    string `json:"peer"`    // the peer URL of the one that comes in its place
+	Removed string `json:"removed"` // id of the member to be replaced, in hex
+	Peer    string `json:"peer"`    // peer URL of the new member
 
-	modified int64 // of its key, as it was read: it is written over and deleted only as such
+	modified int64 // revision of the key as read; a write requires that it is unchanged
 }
 
-// replaceStep is what is to be done next.
+// replaceStep is the next step of a replacement.
 type replaceStep struct {
 	do     replaceAction
-	member EtcdMember  // with doRemove, doPromote and doneReplacing
-	keep   replacement // with doKeep
+	member EtcdMember  // set with doRemove, doPromote and doneReplacing
+	keep   replacement // set with doKeep
 }
 
 type replaceAction int
 
 const (
-	doKeep        replaceAction = iota // keep that the member is replaced
-	doRemove                           // remove the old one
-	doAdd                              // add the new one, as a learner
-	doAwaitStart                       // it was added, and does not serve yet
-	doPromote                          // it serves: give it its vote
-	doForget                           // a replacement from before is complete: forget it, and look again
-	doneReplacing                      // and forget it
+	doKeep        replaceAction = iota // store the replacement
+	doRemove                           // remove the old member
+	doAdd                              // add the new member as a learner
+	doAwaitStart                       // wait for the new member, which does not serve yet
+	doPromote                          // make the serving learner a voter
+	doForget                           // delete the record of an earlier, complete replacement and continue
+	doneReplacing                      // complete: delete the record
 )
 
-// nextReplace is the next step of replacing the member name by one at peer ("": the same peer URL), with what
-// is kept of it, nil if nothing is. First removed, then added: so a cluster of three never has four voters, of
-// which three would have to answer. Added as a learner: so it has no vote while it has no data.
+// nextReplace returns the next step of replacing the member name by one at peer; "" means the same peer URL.
+// Kept is the stored replacement, or nil.
 //
-// first: the command has just been given. A new member that has served, and does not answer then, has lost its data,
-// too, as far as the operator is concerned: it is the next one to be replaced.
+// The old member is removed before the new one is added, so that a cluster of three never has four voters, of
+// which three would have to answer. The new member is added as a learner, so that it has no vote while it has
+// no data.
+//
+// First reports that the command has just been started. A learner that has served and does not answer then is
+// taken to have lost its data as well, and becomes the next member to be replaced.
 func nextReplace(name, peer string, kept *replacement, members []EtcdMember, first bool) (replaceStep, error) {
 	if kept == nil {
 		return beginReplace(name, peer, members)
@@ -110,7 +113,7 @@ func beginReplace(name, peer string, members []EtcdMember) (replaceStep, error) 
 	return replaceStep{do: doKeep, keep: replacement{Removed: old.ID, Peer: peer}}, nil
 }
 
-// mayRemove looks whether the member is dead, and the others serve without it.
+// mayRemove returns an error unless the member is dead and enough others serve without it.
 func mayRemove(old EtcdMember, members []EtcdMember) error {
 	if old.answers() {
 		return fmt.Errorf("%w: %s answers at %s; stop it first, if it is to be replaced", ErrMemberLives, old.Name,

@@ -13,33 +13,35 @@ import (
 )
 
 const (
-	// replaceRetry is the pause between two looks at the members of etcd.
+	// replaceRetry is the pause between two reads of the members of etcd.
 	replaceRetry = 500 * time.Millisecond
-	// readMembers bounds one look.
+	// readMembers limits one read.
 	readMembers = 10 * time.Second
 )
 
-// ErrNotReplaced: the time was up before the new member had its vote. The same command goes on.
+// ErrNotReplaced is returned when the time was over before the new member had its vote. Repeating the command
+// continues.
 var ErrNotReplaced = errors.New("the member of etcd is not replaced yet")
 
-// Replaced is a member of etcd that has come in another's place.
+// Replaced describes a member of etcd that has replaced another one.
 type Replaced struct {
 	Name    string  `json:"name"`
-	Removed string  `json:"removed"` // the id of the former one; "" if it was replaced before
+	Removed string  `json:"removed"` // id of the former member; "" if it was removed before
 	ID      string  `json:"id"`
 	Peer    string  `json:"peer_url"`
 	Seconds float64 `json:"seconds"`
 }
 
-// ReplaceEtcdMember removes the member of etcd of that name, which must not answer, adds one at the peer URL
-// ("": the same) as a learner, waits until it serves and gives it its vote; it calls show with a line for each
-// step. How far it has come is kept in etcd, so that a call that was interrupted anywhere can be repeated.
-// It changes nothing where the error matches ErrNoSuchMember, ErrMemberLives, ErrTooFew or ErrOtherReplacement.
-// When timeout has passed the error is ErrNotReplaced; others are those of Read. With etcd's access
-// control, the user must be one of role root.
+// ReplaceEtcdMember removes the member of etcd of that name, which must not answer. It adds one at the peer URL
+// as a learner ("" means the same URL), waits until that serves, and gives it its vote. It calls show with a
+// line for each step. Its progress is stored in etcd, so that a call that was interrupted anywhere can be
+// repeated.
 //
-// Not promised: that a member which does not answer here is dead. One that lives after all ends when it
-// hears that it was removed.
+// Nothing was changed if the error matches ErrNoSuchMember, ErrMemberLives, ErrTooFew or ErrOtherReplacement.
+// When timeout has passed the error is ErrNotReplaced; otherwise it is an error of Read. With access control in
+// etcd, the user must have the role root.
+//
+// Not promised: a member that does not answer here may be alive. It ends when it learns that it was removed.
 func (o *Operator) ReplaceEtcdMember(ctx context.Context, timeout time.Duration, name, peer string,
 	show func(string)) (Replaced, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -84,7 +86,7 @@ func unfinished(name, waits string) error {
 	return fmt.Errorf("%w: %s; repeat goversed etcd replace %s to go on", ErrNotReplaced, waits, name)
 }
 
-// lookReplace reads how far the replacement is.
+// lookReplace reads the progress of the replacement.
 func (o *Operator) lookReplace(ctx context.Context, name, peer string, first bool) (replaceStep, *replacement,
 	error) {
 	ctx, cancel := context.WithTimeout(ctx, readMembers)
@@ -112,13 +114,13 @@ func (o *Operator) lookReplace(ctx context.Context, name, peer string, first boo
 
 const rightsToReplace = "the role root"
 
-// carryOut does one step. again reports whether it changed something; said is what an operator is to read,
-// about what was done or what it waits for.
+// carryOut performs one step. Again reports whether it changed something. Said is a line for the operator about
+// the change, or about the reason to wait.
 func (o *Operator) carryOut(ctx context.Context, name string, step replaceStep,
 	kept *replacement) (again bool, said string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readMembers)
 	defer cancel()
-	// Another command may be at it, too: then this one looks anew.
+	// If another command writes meanwhile, the transaction fails and the next round reads again.
 	key, modified := o.keys.EtcdReplace(name), int64(0)
 	if kept != nil {
 		modified = kept.modified
@@ -154,8 +156,8 @@ func (o *Operator) carryOut(ctx context.Context, name string, step replaceStep,
 	return false, "", o.etcd.Explain(ctx, err, rightsToReplace)
 }
 
-// etcdWaits is what etcd wants to have been so for a while before it lets members change, "" if err is not
-// about that.
+// etcdWaits returns the condition that etcd requires before it lets members change, "" if err is not about
+// that.
 func etcdWaits(err error) string {
 	switch {
 	case errors.Is(err, rpctypes.ErrMemberLearnerNotReady):
@@ -168,12 +170,12 @@ func etcdWaits(err error) string {
 		return "waiting for etcd: " + rpctypes.ErrorDesc(err)
 	case errors.Is(err, rpctypes.ErrMemberNotFound), errors.Is(err, rpctypes.ErrPeerURLExist),
 		errors.Is(err, rpctypes.ErrMemberNotLearner):
-		return "waiting for etcd's members to agree" // another one is at it, or an answer was lost
+		return "waiting for etcd's members to agree" // another command works too, or an answer was lost
 	}
 	return ""
 }
 
-// PrintReplaced writes that the member was replaced.
+// PrintReplaced writes that the member was replaced, as text or JSON.
 func PrintReplaced(out io.Writer, r Replaced, asJSON bool) error {
 	if asJSON {
 		return printJSON(out, r)

@@ -8,9 +8,10 @@ import (
 	"github.com/goverse/goverse/internal/eventlog"
 )
 
-// Events calls show with each event of the log that happened at since or later, oldest first, of at most limit the
-// newest; 0: all. With follow it goes on with those that are recorded from then on, until ctx ends. timeout bounds
-// the first read. skipped is how many values in the log were no events. Errors are those of Read, and show's.
+// Events calls show with each event of the log that happened at since or later, oldest first. Limit restricts
+// the result to the newest events; 0 means all. With follow, Events goes on with new events until ctx ends.
+// Timeout limits the first read. Skipped counts values in the log that were not events. It returns the errors
+// of Read and of show.
 func (o *Operator) Events(ctx context.Context, timeout time.Duration, since time.Time, limit int, follow bool,
 	show func(event.Event) error) (skipped int, err error) {
 	var events []event.Event

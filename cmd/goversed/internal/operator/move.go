@@ -11,26 +11,26 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// Outcome is who leads after a request, and who led before.
+// Outcome holds the leaders after and before a request.
 type Outcome struct {
 	LeaderID         string `json:"leader_id"`
 	Term             int64  `json:"term"` // the same number as Token
 	Token            int64  `json:"token"`
 	PreviousLeaderID string `json:"previous_leader_id"`
 	PreviousToken    int64  `json:"previous_token"`
-	Moved            bool   `json:"moved"` // to another node
+	Moved            bool   `json:"moved"` // whether another node leads
 }
 
-// Resign asks the leader to give way to the next in the queue, and waits until
-// somebody leads under a new token: the same node again if it is alone. Errors are
-// ErrNobody and those of Read and request.AwaitHandover; the wait ends after timeout with
-// election.ErrNotMoved, and the request is withdrawn.
+// Resign asks the leader to give way to the next candidate, and blocks until there is a leader with a new
+// token. That is the same node again if it is alone. It returns ErrNobody and the errors of Read and
+// request.AwaitHandover. When timeout has passed, the error is election.ErrNotMoved, and the request is
+// withdrawn.
 func (o *Operator) Resign(ctx context.Context, timeout time.Duration) (Outcome, error) {
 	return o.ask(ctx, timeout, state.RequestResign, "")
 }
 
-// Transfer asks for the leadership to go to the node at address, and waits until it
-// leads; that it led already is no error. Errors are those of Resign.
+// Transfer asks for the leadership to move to the node at address, and blocks until that node leads. It is no
+// error if it leads already. It returns the errors of Resign.
 func (o *Operator) Transfer(ctx context.Context, timeout time.Duration, address string) (Outcome, error) {
 	return o.ask(ctx, timeout, state.RequestTransfer, address)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// NamedElection is an election other than the cluster's own, as etcd has it.
+// NamedElection is the state of a named election in etcd.
 type NamedElection struct {
 	Name       string           `json:"name"`
 	LeaderID   string           `json:"leader_id"`
@@ -23,18 +23,18 @@ type NamedElection struct {
 	Candidates []NamedCandidate `json:"candidates"` // the leader first
 }
 
-// NamedCandidate is one that stands in a named election.
+// NamedCandidate is a candidate of a named election.
 type NamedCandidate struct {
 	Address  string `json:"address"`
 	Priority int    `json:"priority"`
-	Member   bool   `json:"member"` // false if it is no Goverse node
+	Member   bool   `json:"member"` // false if it is not a Goverse node
 }
 
-// electionsAtOnce is how many are read between two questions whether there are more.
+// electionsAtOnce limits the elections read in one step.
 const electionsAtOnce = 1000
 
-// Elections reads which named elections somebody stands in, by name. It takes as long as it needs, until ctx ends:
-// timeout bounds one step, in which etcd has to answer something. Errors are those of Read.
+// Elections lists the named elections that have candidates, by name. It may take until ctx ends: timeout only
+// limits one step, in which etcd must answer something. It returns the errors of Read.
 func (o *Operator) Elections(ctx context.Context, timeout time.Duration) ([]NamedElection, error) {
 	out := []NamedElection{}
 	q := election.Query{Limit: electionsAtOnce}
@@ -72,26 +72,25 @@ func namedElection(s election.Standing) NamedElection {
 	return e
 }
 
-// TransferElection asks for a named election to be led by the candidate at address, and waits
-// until it is; that it led already is no error. Errors are those of Read and
-// elections.Election.Transfer; the wait ends after timeout with election.ErrNotMoved, and the
-// request is withdrawn.
+// TransferElection asks for a named election to be led by the candidate at address, and blocks until it is. It
+// is no error if the candidate leads already. It returns the errors of Read and elections.Election.Transfer.
+// When timeout has passed, the error is election.ErrNotMoved, and the request is withdrawn.
 func (o *Operator) TransferElection(ctx context.Context, timeout time.Duration, name, address string) (Outcome, error) {
 	return o.askNamed(ctx, timeout, name, func(ctx context.Context, e *elections.Election) error {
 		return e.Transfer(ctx, address)
 	})
 }
 
-// ResignElection asks the leader of a named election to give way to the next, as
-// TransferElection does.
+// ResignElection asks the leader of a named election to give way to the next candidate. It waits and fails like
+// TransferElection.
 func (o *Operator) ResignElection(ctx context.Context, timeout time.Duration, name string) (Outcome, error) {
 	return o.askNamed(ctx, timeout, name, func(ctx context.Context, e *elections.Election) error {
 		return e.RequestResign(ctx)
 	})
 }
 
-// askNamed has ask done by one that follows the election, on a session of its own, and reads
-// who leads before and after.
+// askNamed calls ask with an observer of the election, on a session of its own, and reads the leaders before
+// and after.
 func (o *Operator) askNamed(ctx context.Context, timeout time.Duration, name string,
 	ask func(context.Context, *elections.Election) error) (Outcome, error) {
 	if err := state.CheckName("election", name); err != nil {
@@ -114,7 +113,7 @@ func (o *Operator) askNamed(ctx context.Context, timeout time.Duration, name str
 		PreviousLeaderID: before.Address, PreviousToken: before.Token, Moved: now.Address != before.Address}, nil
 }
 
-// leads reads who leads one election.
+// leads reads the leader of one election.
 func (o *Operator) leads(ctx context.Context, name string) (election.Leader, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
@@ -130,7 +129,7 @@ func (o *Operator) leads(ctx context.Context, name string) (election.Leader, err
 	return e.Leader, err
 }
 
-// follow has do done with an election that is followed, and ends the session.
+// follow calls do with an observer of the election, and ends the observer's session.
 func (o *Operator) follow(ctx context.Context, name string, do func(context.Context, *elections.Election) error) error {
 	keeper, err := o.newKeeper(o.keys.Elections().Bucket(name))
 	if err != nil {

@@ -24,38 +24,38 @@ import (
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-// Objects is what the nodes say of their objects. Lists are never nil.
+// Objects holds the objects that nodes report. Lists are never nil.
 type Objects struct {
-	Nodes []NodeObjects `json:"nodes"`         // all that are registered, by address
-	Key   *KeyObjects   `json:"key,omitempty"` // the one that was asked for
+	Nodes []NodeObjects `json:"nodes"`         // all registered nodes, by address
+	Key   *KeyObjects   `json:"key,omitempty"` // the requested key
 }
 
-// NodeObjects are the objects of one node.
+// NodeObjects holds the objects of one node.
 type NodeObjects struct {
 	Address string `json:"address"`
-	// Error is why the node said nothing, in one line; "" if it answered.
+	// Error is the reason why the node did not answer, in one line; "" if it did.
 	Error    string           `json:"error,omitempty"`
 	Services []ServiceObjects `json:"services"` // by name
-	found    []Object         // those of the key
+	found    []Object         // those with the requested key
 }
 
-// ServiceObjects are the objects of one service on one node.
+// ServiceObjects counts the objects of one service on one node.
 type ServiceObjects struct {
 	Service string `json:"service"`
 	Active  int64  `json:"active"`
 	Waiting int64  `json:"waiting"` // calls
-	Calls   int64  `json:"calls"`   // that have run there since its start
+	Calls   int64  `json:"calls"`   // calls run on the node since its start
 }
 
-// KeyObjects is where a key lives according to etcd, and its objects according to the nodes.
+// KeyObjects describes a key: its shard according to etcd, and its objects according to the nodes.
 type KeyObjects struct {
 	Key   string `json:"key"`
 	Shard int    `json:"shard"`
-	Owner string `json:"owner"` // of the shard; "" if nobody owns it
-	// State is the owner's, and Epoch that of its ownership.
+	Owner string `json:"owner"` // of the shard; "" if it has none
+	// State is the owner's state, and Epoch the epoch of its ownership.
 	State shard.OwnerState `json:"owner_state,omitempty"`
 	Epoch int64            `json:"epoch"`
-	// WaitsFor is the address of the former owner that has not released the shard.
+	// WaitsFor is the address of the former owner if that has not released the shard.
 	WaitsFor string   `json:"waits_for,omitempty"`
 	Objects  []Object `json:"objects"` // by node and service
 }
@@ -64,16 +64,17 @@ type KeyObjects struct {
 type Object struct {
 	Node    string  `json:"node"`
 	Service string  `json:"service"`
-	State   string  `json:"state"` // activating, active, deactivating; waiting: calls wait for the shard
+	State   string  `json:"state"` // activating, active, deactivating, or waiting for the shard
 	Epoch   int64   `json:"epoch"`
 	Waiting int64   `json:"waiting"`     // calls
 	Running int64   `json:"running"`     // calls
 	Age     float64 `json:"age_seconds"` // since it was activated
 }
 
-// Objects reads the members from etcd and asks each of them for its objects, and for those of key if it is not empty.
-// A node that does not answer within wait, or not well, is in the list with its error. The nodes are dialed with opts;
-// without any, in plain text. Errors are those of Read, ErrNobody, and with a key those of shardview.Map.
+// Objects reads the members from etcd and asks each for its objects, and for those with the key if it is not
+// empty. A node that does not answer within wait, or answers with an error, is listed with that error. Nodes
+// are dialed with opts, without any in plain text. It returns the errors of Read, ErrNobody, and with a key the
+// errors of shardview.Map.
 func (o *Operator) Objects(ctx context.Context, wait time.Duration, key string,
 	opts ...grpc.DialOption) (Objects, error) {
 	snap, err := o.read(ctx)
@@ -106,7 +107,7 @@ func (o *Operator) Objects(ctx context.Context, wait time.Duration, key string,
 	return all, nil
 }
 
-// keyObjects is where a key lives.
+// keyObjects locates a key.
 func keyObjects(s *state.Snapshot, key string) (*KeyObjects, error) {
 	m, err := shardview.Map(s)
 	if errors.Is(err, shardview.ErrNoMap) {
@@ -136,7 +137,7 @@ func ownerState(s *state.Snapshot, owner sharding.Owner) shard.OwnerState {
 	return shard.Alive
 }
 
-// describe asks one node.
+// describe asks one node for its objects.
 func (o *Operator) describe(ctx context.Context, wait time.Duration, address, key string,
 	opts []grpc.DialOption) NodeObjects {
 	n := NodeObjects{Address: address, Services: []ServiceObjects{}}
@@ -158,13 +159,13 @@ func (o *Operator) describe(ctx context.Context, wait time.Duration, address, ke
 	return n
 }
 
-// askNode makes the call. Its errors are for people.
+// askNode makes the call. The texts of its errors are for the operator.
 func (o *Operator) askNode(ctx context.Context, address, key string,
 	opts []grpc.DialOption) (*objectspb.DescribeResponse, error) {
 	var dial dialError
 	all := append([]grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}, opts...)
 	all = append(all, grpc.WithNoProxy(), grpc.WithContextDialer(dial.dial))
-	// passthrough: the dialer gets the address as it is, and resolves it itself.
+	// With passthrough, the dialer receives the address unchanged and resolves it itself.
 	conn, err := grpc.NewClient("passthrough:///"+address, all...)
 	if err != nil {
 		return nil, err
@@ -189,7 +190,7 @@ func (o *Operator) askNode(ctx context.Context, address, key string,
 	return nil, errors.New(said)
 }
 
-// dialError dials, and keeps why that failed: gRPC only says so in the midst of a longer text.
+// dialError dials and stores the error. GRPC only quotes it within a longer text.
 type dialError struct{ err atomic.Pointer[error] }
 
 func (d *dialError) dial(ctx context.Context, address string) (net.Conn, error) {
@@ -201,7 +202,7 @@ func (d *dialError) dial(ctx context.Context, address string) (net.Conn, error) 
 	return conn, err
 }
 
-// Answered is how many nodes answered, and how many objects are active on them.
+// Answered returns the number of nodes that answered, and of active objects on them.
 func (o Objects) Answered() (nodes int, active int64) {
 	for _, n := range o.Nodes {
 		if n.Error == "" {
@@ -214,7 +215,7 @@ func (o Objects) Answered() (nodes int, active int64) {
 	return nodes, active
 }
 
-// silent are the nodes that did not answer.
+// silent returns the nodes that did not answer.
 func (o Objects) silent() []NodeObjects {
 	return slices.DeleteFunc(slices.Clone(o.Nodes), func(n NodeObjects) bool { return n.Error == "" })
 }

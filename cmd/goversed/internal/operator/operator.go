@@ -16,20 +16,19 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// connectTimeout bounds the first question to etcd in what may then take longer.
+// connectTimeout limits the first request to etcd of an operation that may take longer.
 const connectTimeout = 5 * time.Second
 
-// ErrNobody: no node is registered, which is most often a wrong prefix.
+// ErrNobody is returned when no node is registered, most often because of a wrong prefix.
 var ErrNobody = errors.New("no node is registered")
 
 func nobody(prefix string) error { return fmt.Errorf("%w under %s: check --prefix", ErrNobody, prefix) }
 
-// nobody says that no node is registered, and under which other prefixes there are some.
 func (o *Operator) nobody(ctx context.Context) error {
 	return elsewhere(o.keys.Prefix(), prefixes.Find(ctx, o.client, o.keys.Prefix()).Prefixes)
 }
 
-// elsewhere says that no node is registered, and where there are some.
+// elsewhere returns ErrNobody, and names the other prefixes that have nodes.
 func elsewhere(prefix string, others []prefixes.Prefix) error {
 	if len(others) == 0 {
 		return nobody(prefix)
@@ -41,7 +40,6 @@ func elsewhere(prefix string, others []prefixes.Prefix) error {
 	return fmt.Errorf("%w; in this etcd there is %s", nobody(prefix), strings.Join(names, ", "))
 }
 
-// someone fails if nobody is registered.
 func (o *Operator) someone(ctx context.Context, s *state.Snapshot) error {
 	if len(s.Members) == 0 {
 		return o.nobody(ctx)
@@ -49,24 +47,23 @@ func (o *Operator) someone(ctx context.Context, s *state.Snapshot) error {
 	return nil
 }
 
-// Operator is a connection to the etcd of one cluster. Its methods are safe for
-// concurrent use.
+// Operator is a connection to the etcd of one cluster. Its methods are safe for concurrent use.
 type Operator struct {
 	client *clientv3.Client
 	etcd   connect.Config
 	keys   state.Keys
 }
 
-// Etcd is how goversed reaches the etcd of cfg: errors name flags.
+// Etcd returns the configuration with which goversed connects to the etcd of cfg. Errors name flags.
 func Etcd(cfg cluster.Config) connect.Config {
 	return connect.Config{Address: cfg.EtcdAddress, TLS: cfg.TLS, CurrentTLS: cfg.CurrentTLS,
 		FixedEndpoints: cfg.FixedEndpoints, Username: cfg.Username, Password: cfg.Password,
 		Credentials: cfg.Credentials, DialTimeout: cfg.DialTimeout, Logger: cfg.Logger, Words: connect.Flags}
 }
 
-// Open checks the configuration and makes the client; with a user it also asks etcd,
-// within timeout. Errors about the configuration match those of cluster.Config;
-// others match cluster.ErrEtcdUnreachable, cluster.ErrEtcdDenied or cluster.ErrNotEtcd.
+// Open checks the configuration and creates the client. With a user it also logs in to etcd, within timeout.
+// Errors about the configuration match those of cluster.Config; others match cluster.ErrEtcdUnreachable,
+// cluster.ErrEtcdDenied or cluster.ErrNotEtcd.
 func Open(cfg cluster.Config, timeout time.Duration) (*Operator, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -91,10 +88,9 @@ func (o *Operator) Close() error {
 	return nil
 }
 
-// Read reads the cluster once, until ctx ends, or soon if what is there can never be etcd. Where there is no node but
-// other prefixes have some, it fails with ErrNobody, and names them. Other errors
-// match cluster.ErrEtcdUnreachable, cluster.ErrEtcdDenied or cluster.ErrNotEtcd where that is the
-// reason.
+// Read reads the cluster once. It retries until ctx ends, but fails early if the server cannot be etcd. If
+// there is no node but other prefixes have nodes, it fails with ErrNobody and names them. Other errors match
+// cluster.ErrEtcdUnreachable, cluster.ErrEtcdDenied or cluster.ErrNotEtcd if that is the reason.
 func (o *Operator) Read(ctx context.Context) (Details, error) {
 	snap, err := o.read(ctx)
 	if err != nil {
@@ -120,12 +116,12 @@ func (o *Operator) read(ctx context.Context) (*state.Snapshot, error) {
 	return snap, nil
 }
 
-// explain turns etcd's answer to a request, or silence, into an error with a remedy.
+// explain adds a remedy to an error from etcd, or to its silence.
 func (o *Operator) explain(ctx context.Context, err error) error {
 	return o.etcd.Explain(ctx, err, "READ and WRITE"+o.onRange())
 }
 
-// onRange is where the cluster's own keys lie.
+// onRange names the range of the cluster's own keys.
 func (o *Operator) onRange() string {
 	return " on the range " + o.keys.RangeStart() + " to " + o.keys.RangeEnd()
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/goverse/goverse/cluster/election"
 )
 
-// The printers write text for people, or one JSON value and a line break.
+// The printers write text, or one JSON value and a line break.
 
-// PrintStatus writes leader, queue and nodes.
+// PrintStatus writes the leader, the queue and the nodes.
 func PrintStatus(out io.Writer, d Details, asJSON bool) error {
 	if asJSON {
 		return printJSON(out, d)
@@ -84,7 +84,7 @@ func (n Node) notes() string {
 	return orDash(strings.Join(notes, ", "))
 }
 
-// notAnswering says of a silent node for how long, and to whom.
+// notAnswering describes how long a silent node has not answered, and how many nodes report that.
 func notAnswering(n Node) string {
 	by := fmt.Sprintf("%d nodes", n.SilentTo)
 	if n.SilentTo == 1 {
@@ -93,7 +93,7 @@ func notAnswering(n Node) string {
 	return fmt.Sprintf("not answering for %d s, seen by %s", n.SilentSeconds, by)
 }
 
-// leaderSilence says the same of the leader, "" if it answers.
+// leaderSilence does the same for the leader, and returns "" if the leader answers.
 func (d Details) leaderSilence() string {
 	for _, n := range d.Members {
 		if n.Address == d.LeaderID && n.SilentTo > 0 {
@@ -103,13 +103,13 @@ func (d Details) leaderSilence() string {
 	return ""
 }
 
-// change is a View at the time it was seen.
+// change is a View and the time at which it was seen.
 type change struct {
 	Time time.Time `json:"time"`
 	View
 }
 
-// PrintChange writes one line about the cluster as it is at the time at.
+// PrintChange writes one line about the cluster at the given time.
 func PrintChange(out io.Writer, at time.Time, v View, asJSON bool) error {
 	if asJSON {
 		return printJSON(out, change{Time: at.UTC(), View: v})
@@ -127,7 +127,7 @@ func PrintChange(out io.Writer, at time.Time, v View, asJSON bool) error {
 	return err
 }
 
-// PrintOutcome writes who leads after a request.
+// PrintOutcome writes the leader after a request.
 func PrintOutcome(out io.Writer, o Outcome, asJSON bool) error {
 	if asJSON {
 		return printJSON(out, o)
@@ -148,7 +148,7 @@ func PrintOutcome(out io.Writer, o Outcome, asJSON bool) error {
 
 func printJSON(out io.Writer, v any) error { return json.NewEncoder(out).Encode(v) }
 
-// outside marks a leader that is no Goverse node.
+// outside marks a leader that is not a Goverse node.
 func outside(v View) string {
 	if v.LeaderID == "" || v.Member {
 		return ""

@@ -13,18 +13,18 @@ const (
 	eraseLine   = "\r\x1b[K"
 )
 
-// DrainProgress shows how far a drain is: in a terminal a bar that is redrawn in place,
-// elsewhere one line at the beginning. What cannot be written is left out: the drain goes
-// on. It is not safe for concurrent use.
+// DrainProgress shows the progress of a drain. In a terminal it redraws a bar in place; otherwise it writes one
+// line at the beginning. It ignores failed writes, because the drain continues. It is not safe for concurrent
+// use.
 type DrainProgress struct {
 	Out     io.Writer
 	Address string     // of the node
-	Columns func() int // of the terminal; nil: it is none
+	Columns func() int // of the terminal; nil: not a terminal
 
 	begun bool
 }
 
-// Show is called with how many shards are left of those at the beginning.
+// Show shows how many of the shards before are left.
 func (p *DrainProgress) Show(left, before int) {
 	switch {
 	case p.Columns != nil:
@@ -35,14 +35,14 @@ func (p *DrainProgress) Show(left, before int) {
 	p.begun = true
 }
 
-// End takes the bar away.
+// End erases the bar.
 func (p *DrainProgress) End() {
 	if p.begun && p.Columns != nil {
 		_, _ = io.WriteString(p.Out, eraseLine)
 	}
 }
 
-// bar is one line shorter than columns: one that wraps cannot be redrawn.
+// bar returns a line of less than the given columns, because a line that wraps cannot be redrawn.
 func bar(address string, left, before, columns int) string {
 	given := max(before-left, 0)
 	head, tail := "draining "+address, fmt.Sprintf("%d of %s left", left, counted(before))
@@ -57,7 +57,7 @@ func bar(address string, left, before, columns int) string {
 	return line[:min(len(line), max(columns-1, 0))]
 }
 
-// PrintDrained writes what became of a drain, or of its end.
+// PrintDrained writes the result of a drain, or of its undoing.
 func PrintDrained(out io.Writer, d Drained, asJSON bool) error {
 	if asJSON {
 		return printJSON(out, d)

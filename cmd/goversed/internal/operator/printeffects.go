@@ -10,10 +10,10 @@ import (
 	"github.com/goverse/goverse/cluster/once"
 )
 
-// mostShown is how many bytes of a result are shown to people.
+// mostShown limits the bytes of a result in text output.
 const mostShown = 256
 
-// PrintEffects writes a table of the effects that were found under prefix.
+// PrintEffects writes a table of the effects found under prefix.
 func PrintEffects(out io.Writer, prefix string, all Effects, asJSON bool) error {
 	switch {
 	case asJSON:
@@ -39,7 +39,7 @@ func PrintEffects(out io.Writer, prefix string, all Effects, asJSON bool) error 
 	return w.flush()
 }
 
-// PrintEffect writes all that is known of an effect, and what can be done.
+// PrintEffect writes the state of an effect, and the operator's options.
 func PrintEffect(out io.Writer, e Effect, asJSON bool) error {
 	if asJSON {
 		return printJSON(out, e)
@@ -71,7 +71,7 @@ func PrintEffect(out io.Writer, e Effect, asJSON bool) error {
 	return w.flush()
 }
 
-// PrintResolved writes how an effect stands that was resolved.
+// PrintResolved writes the state of an effect after Resolve.
 func PrintResolved(out io.Writer, e Effect, asJSON bool) error {
 	if asJSON {
 		return printJSON(out, e)
@@ -84,7 +84,7 @@ func PrintResolved(out io.Writer, e Effect, asJSON bool) error {
 	return err
 }
 
-// notes is one line, whatever is in it.
+// notes returns a single line for any content.
 func (e Effect) notes() string {
 	switch {
 	case e.Error != "":
@@ -107,7 +107,7 @@ func (e Effect) result() string {
 	return shown(string(e.Result))
 }
 
-// said is one line of text for people, quoted if it is none.
+// said returns the text, quoted if it is not one line of plain text.
 func said(s string) string {
 	if quoted := strconv.Quote(s); quoted != `"`+s+`"` {
 		return quoted
@@ -115,7 +115,7 @@ func said(s string) string {
 	return s
 }
 
-// short leaves out what would make a row too wide.
+// short cuts off text that would make a row too wide.
 func short(s string) string {
 	if len(s) <= widest {
 		return s

@@ -25,7 +25,7 @@ func PrintEvent(out io.Writer, e event.Event, asJSON bool) error {
 	return err
 }
 
-// about is what an event says beside its type, each thing apart.
+// about returns the details of an event besides its type.
 func about(e event.Event) []string {
 	var out []string
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
@@ -53,7 +53,7 @@ func about(e event.Event) []string {
 	return out
 }
 
-// lasted says what the seconds of an event are.
+// lasted labels the seconds of an event.
 var lasted = map[event.Type]string{
 	event.LeaderElected:    "nobody led for",
 	event.ClusterRecovered: "nobody led for",

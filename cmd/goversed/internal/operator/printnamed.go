@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// PrintElections writes a table of the named elections that were found under prefix.
+// PrintElections writes a table of the named elections found under prefix.
 func PrintElections(out io.Writer, prefix string, all []NamedElection, asJSON bool) error {
 	switch {
 	case asJSON:
@@ -38,7 +38,7 @@ func (c NamedCandidate) shown() string {
 	return shown(c.Address)
 }
 
-// shown is what users or other programs have written, quoted if it could be mistaken.
+// shown returns text written by users or other programs, quoted if it could be misread.
 func shown(s string) string {
 	if quoted := strconv.Quote(s); quoted != `"`+s+`"` || s == "" || strings.ContainsAny(s, " ,") {
 		return quoted

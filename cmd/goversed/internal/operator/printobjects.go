@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// PrintObjects writes how many objects of which service are on which node; or, if a key was asked for, where that
-// lives and what its objects do.
+// PrintObjects writes the number of objects per node and service. If a key was requested, it writes the key's
+// shard and the state of its objects instead.
 func PrintObjects(out io.Writer, o Objects, asJSON bool) error {
 	switch {
 	case asJSON:
@@ -76,7 +76,7 @@ func answers(answered, all int) string {
 	return fmt.Sprintf("%d, of which %d did not answer", all, all-answered)
 }
 
-// age is a time for people: to the second, or the millisecond where it is less than one.
+// age formats a time, to the second, or to the millisecond if it is below a second.
 func age(seconds float64) string {
 	d := time.Duration(seconds * float64(time.Second))
 	if d < time.Second {

@@ -9,10 +9,10 @@ import (
 	"github.com/goverse/goverse/internal/sharding/shardview"
 )
 
-// widest is how much of a list of ranges a table shows. JSON has all of it.
+// widest limits the length of a list of ranges in a table. JSON has all of it.
 const widest = 40
 
-// PrintShards writes who owns which shards, and the moves.
+// PrintShards writes the owners of all shards, and the moves.
 func PrintShards(out io.Writer, v shard.Table, asJSON bool) error {
 	if asJSON {
 		return printJSON(out, v)
@@ -45,7 +45,7 @@ func PrintShards(out io.Writer, v shard.Table, asJSON bool) error {
 	return w.flush()
 }
 
-// PrintPreview writes what the planner would do.
+// PrintPreview writes the actions that the planner would take.
 func PrintPreview(out io.Writer, f shardview.Preview, asJSON bool) error {
 	if asJSON {
 		return printJSON(out, f)
@@ -86,7 +86,7 @@ func PrintPreview(out io.Writer, f shardview.Preview, asJSON bool) error {
 	return w.flush()
 }
 
-// reasons says how many shards move, and why.
+// reasons describes how many shards move, and why.
 func reasons(s shardview.Step) string {
 	var parts []string
 	for _, part := range []struct {
@@ -102,7 +102,7 @@ func reasons(s shardview.Step) string {
 	return strings.Join(parts, ", ")
 }
 
-// clip leaves out ranges that would make a row too wide, and says how many.
+// clip cuts off ranges that would make a row too wide, and adds their number.
 func clip(ranges string) string {
 	if len(ranges) <= widest {
 		return ranges

@@ -6,8 +6,8 @@ import (
 	"github.com/goverse/goverse/internal/etcd/watchcache"
 )
 
-// begin sees that etcd answers, soon, and gets what a request to the cluster needs: a mirror that has
-// read the cluster, until stop.
+// begin checks that etcd answers soon, and returns a mirror that has read the cluster. It runs until stop is
+// called.
 func (o *Operator) begin(ctx context.Context) (m *watchcache.Mirror, stop func(), err error) {
 	soon, cancel := context.WithTimeout(ctx, connectTimeout)
 	_, err = o.read(soon)

@@ -8,24 +8,24 @@ import (
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 )
 
-// askingTTL is that of the session on which an operator asks for something.
+// askingTTL is the TTL of the session that carries an operator's request.
 const askingTTL = 5 * time.Second
 
-// operatorsName is who asks, for those who read it at etcd.
+// operatorsName is the owner that requests of operators show in etcd.
 const operatorsName = "an operator"
 
-// newKeeper keeps a session of this operator's own, while onSession lasts. readKey is one that its
-// user may read.
+// newKeeper returns a keeper of an operator's session, which onSession runs. ReadKey is a key that its user may
+// read.
 func (o *Operator) newKeeper(readKey string) (*etcdsession.Keeper, error) {
 	return etcdsession.NewKeeper(etcdsession.KeeperConfig{Config: etcdsession.Config{Client: o.client, TTL: askingTTL,
 		ReadKey: readKey}})
 }
 
-// onSession does something on the keeper's session, while run runs; it ends both, and the session.
+// onSession calls do while the keeper and run are running. It ends both and the session before it returns.
 func onSession(ctx context.Context, keeper *etcdsession.Keeper, run func(context.Context), do func() error) error {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
-	wg.Go(func() { _ = keeper.Run(life) }) // nothing is registered that could fail
+	wg.Go(func() { _ = keeper.Run(life) }) // without a registration it never fails for good
 	wg.Go(func() { run(life) })
 	defer wg.Wait()
 	defer end()

@@ -7,8 +7,7 @@ import (
 	"text/tabwriter"
 )
 
-// table writes lines and, between them, rows whose columns stand below each other. The
-// first write that fails ends it.
+// table writes lines and, between them, rows with aligned columns. It writes nothing after a failed write.
 type table struct {
 	out  io.Writer
 	rows *tabwriter.Writer
@@ -19,7 +18,7 @@ func (t *table) row(columns ...string) {
 	if t.rows == nil {
 		t.rows = tabwriter.NewWriter(t.out, 0, 0, 2, ' ', 0)
 	}
-	_, _ = fmt.Fprintln(t.rows, strings.Join(columns, "\t")) // Flush tells
+	_, _ = fmt.Fprintln(t.rows, strings.Join(columns, "\t")) // Flush returns the error
 }
 
 func (t *table) line(format string, args ...any) {

@@ -4,24 +4,25 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// View is the cluster as etcd has it. Lists are never nil.
+// View is the cluster as etcd shows it. Lists are never nil.
 type View struct {
-	LeaderID    string   `json:"leader_id"` // "" when there is none
+	LeaderID    string   `json:"leader_id"` // "" if there is none
 	Term        int64    `json:"term"`      // the same number as Token
 	Token       int64    `json:"token"`
 	Mode        string   `json:"mode"`          // election or fallback
-	Member      bool     `json:"leader_member"` // false for a leader that is no Goverse node
+	Member      bool     `json:"leader_member"` // false for a leader that is not a Goverse node
 	ClusterSize int      `json:"cluster_size"`
-	Queue       []string `json:"queue"` // addresses, first come first
+	Queue       []string `json:"queue"` // addresses, first to come first
 	Nodes       []string `json:"nodes"` // addresses in order
 	Revision    int64    `json:"revision"`
-	// Stale: etcd does not answer; this is how things were at Revision.
+	// Stale reports that etcd does not answer. The view is then that of Revision.
 	Stale bool `json:"stale,omitempty"`
-	// LeaderSilentSeconds is for how long the leader has not answered, at least; absent if it does.
+	// LeaderSilentSeconds is the least time for which the leader has not answered. It is absent if the leader
+	// answers.
 	LeaderSilentSeconds int64 `json:"leader_silent_seconds,omitempty"`
 }
 
-// Details is a View with all that the nodes say of themselves.
+// Details is a View with the records of all nodes.
 type Details struct {
 	View
 	Members []Node `json:"members"` // by address, never nil
@@ -32,7 +33,7 @@ type Details struct {
 type Node struct {
 	Address        string            `json:"address"`
 	State          string            `json:"state"` // follower, candidate or leader
-	Place          int               `json:"place"` // in the queue from 1 up, 0 when not queued
+	Place          int               `json:"place"` // in the queue from 1, 0 if not queued
 	Incarnation    int64             `json:"incarnation"`
 	InstanceID     string            `json:"instance_id"`
 	Hostname       string            `json:"hostname"`
@@ -43,18 +44,19 @@ type Node struct {
 	Labels         map[string]string `json:"labels,omitempty"`
 	Observer       bool              `json:"observer"`
 	Draining       bool              `json:"draining"` // gives its shards up, and gets none
-	Stopping       bool              `json:"stopping"` // is on its way out
+	Stopping       bool              `json:"stopping"` // is about to leave
 	ElectionFailed bool              `json:"election_failed"`
 	Reason         string            `json:"reason,omitempty"` // why its election failed
-	// RoundTripMS is how long its requests to etcd take, in milliseconds, if it is far.
+	// RoundTripMS is the time its requests to etcd take, in milliseconds, if etcd is far.
 	RoundTripMS int64 `json:"round_trip_ms,omitempty"`
-	// SilentSeconds is for how long it has not answered the nodes that watch it, as they said last: it may be half as
-	// long again. SilentTo is how many say so. Both are absent while it answers.
+	// SilentSeconds is the time for which it has not answered the nodes that watch it, as last reported. The
+	// actual time may be half as long again. SilentTo is the number of these nodes. Both are absent while it
+	// answers.
 	SilentSeconds int64 `json:"silent_seconds,omitempty"`
 	SilentTo      int   `json:"silent_to,omitempty"`
 }
 
-// Leader is the leader's own entry in the View and what its record adds.
+// Leader is the leader's part of the View with the additions of its record.
 type Leader struct {
 	LeaderID string `json:"leader_id"`
 	Term     int64  `json:"term"`
@@ -103,7 +105,7 @@ func newDetails(s *state.Snapshot) Details {
 	return d
 }
 
-// Leader is who leads; LeaderID is "" when nobody does.
+// Leader returns the leader. Its LeaderID is "" if there is none.
 func (d Details) Leader() Leader {
 	l := Leader{LeaderID: d.LeaderID, Term: d.Term, Token: d.Token, Mode: d.Mode, Member: d.Member}
 	for _, n := range d.Members {
@@ -114,7 +116,7 @@ func (d Details) Leader() Leader {
 	return l
 }
 
-// silence is for how long m has not answered, as the nodes that watch it said last, and how many say so.
+// silence returns how long m has not answered, as last reported by the nodes that watch it, and their number.
 func silence(s *state.Snapshot, m *state.Member) (seconds int64, to int) {
 	for _, x := range s.SilencesOf(m) {
 		seconds, to = max(seconds, int64(x.Silent().Seconds())), to+1

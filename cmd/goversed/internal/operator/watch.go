@@ -16,15 +16,15 @@ const (
 	checkEvery   = time.Second
 	checkTimeout = 2 * time.Second
 
-	// A watch that is opened anew is stale for a moment, also when etcd has just
-	// come back; only what lasts is etcd's silence.
+	// staleFor is the time after which a stale view is shown. A watch that is being reopened is stale for a
+	// moment, too, also when etcd has just come back.
 	staleFor = time.Second
 )
 
-// Watch calls show with the cluster as it is, and again at every change of leader,
-// queue or nodes, and when etcd falls silent for a second or answers again. Changes
-// that follow each other quickly may be shown as one. It blocks until ctx ends, and returns nil
-// then, or until show fails. The first read is bounded by timeout and fails as Read.
+// Watch calls show with the cluster as it is, and again at every change of leader, queue or nodes. It also
+// calls show when etcd has not answered for a second, or answers again. Changes in quick succession may be
+// shown as one. Watch blocks until ctx ends, and then returns nil, or until show fails. Timeout limits the
+// first read, which fails like Read.
 func (o *Operator) Watch(ctx context.Context, timeout time.Duration, show func(View) error) error {
 	first, cancel := context.WithTimeout(ctx, timeout)
 	_, err := o.read(first)
@@ -47,13 +47,13 @@ func (o *Operator) Watch(ctx context.Context, timeout time.Duration, show func(V
 	return follow(ctx, sub.C, m.Snapshot, show)
 }
 
-// follow shows what newest has when changed says so, until ctx ends or show fails.
+// follow shows the newest snapshot at each change, until ctx ends or show fails.
 func follow(ctx context.Context, changed <-chan struct{}, newest func() *state.Snapshot, show func(View) error) error {
 	var last *View
 	lasting := time.NewTimer(staleFor)
 	defer lasting.Stop()
 	lasting.Stop()
-	stale := false // and the timer runs, or has run out
+	stale := false // if set, the timer runs or has fired
 	for {
 		ranOut := false
 		select {
@@ -89,7 +89,7 @@ func follow(ctx context.Context, changed <-chan struct{}, newest func() *state.S
 	}
 }
 
-// check asks etcd again and again: the watch alone stays silent when etcd is gone.
+// check asks etcd periodically, because the watch reports nothing when etcd is gone.
 func (o *Operator) check(ctx context.Context, m *watchcache.Mirror) {
 	again := time.NewTicker(checkEvery)
 	defer again.Stop()
@@ -112,19 +112,19 @@ func (o *Operator) check(ctx context.Context, m *watchcache.Mirror) {
 	}
 }
 
-// same leaves the revision out, which also moves with what is not shown.
+// same compares all but the revision, which also advances with changes that are not shown.
 func same(a, b View) bool {
 	return a.LeaderID == b.LeaderID && a.Token == b.Token && a.Mode == b.Mode && a.Member == b.Member &&
 		a.Stale == b.Stale && a.LeaderSilentSeconds == b.LeaderSilentSeconds &&
 		slices.Equal(a.Queue, b.Queue) && slices.Equal(a.Nodes, b.Nodes)
 }
 
-// mirror runs a mirror until stop, which joins it.
+// mirror runs a mirror until stop is called, which joins it.
 func (o *Operator) mirror(ctx context.Context) (m *watchcache.Mirror, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	m = watchcache.New(watchcache.Config{Client: o.client, Keys: o.keys})
 	var wg sync.WaitGroup
-	wg.Go(func() { _ = m.Run(ctx) }) // ends with its context only
+	wg.Go(func() { _ = m.Run(ctx) }) // fails only when its context ends
 	return m, func() {
 		cancel()
 		wg.Wait()
