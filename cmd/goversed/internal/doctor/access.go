@@ -16,7 +16,7 @@ import (
 	"github.com/goverse/goverse/internal/etcd/connect"
 )
 
-// access tries every range that the program needs.
+// access tests the user's rights in each range that the program needs.
 func (x *examiner) access(ctx context.Context, client *clientv3.Client) []diagnosis.Access {
 	ranges := access.Ranges(x.Keys, x.Program)
 	out := make([]diagnosis.Access, len(ranges))
@@ -80,8 +80,8 @@ func singly(parts []access.Part) (out [][]access.Part) {
 // probe is the last part of keys that are never written.
 const probe = "goversed-doctor"
 
-// writeRefused has etcd check whether the user may write in all of the parts. The writes are what the transaction
-// does if its condition does not hold; it has none, which always holds.
+// writeRefused reports whether etcd refuses the user a write in any of the parts. The writes are in the branch
+// for a failed condition, and the transaction has no condition, so they are never carried out.
 func writeRefused(ctx context.Context, client *clientv3.Client, parts []access.Part) (bool, error) {
 	var never []clientv3.Op
 	for _, p := range parts {
@@ -96,7 +96,7 @@ func writeRefused(ctx context.Context, client *clientv3.Client, parts []access.P
 	case connect.Refuses(err):
 		return true, nil
 	case errors.Is(err, rpctypes.ErrNoSpace):
-		return false, nil // it refuses everybody, and there is an alarm
+		return false, nil // it refuses all users, and there is an alarm for it
 	}
 	return false, err
 }
@@ -117,7 +117,7 @@ func watchRefused(ctx context.Context, client *clientv3.Client, key string, opts
 	return false, fmt.Errorf("the watch was cancelled: %w", first.Err())
 }
 
-// mayWrite reports whether nothing was refused in the range of the key.
+// mayWrite reports whether etcd refused nothing in the range of the key.
 func mayWrite(all []diagnosis.Access, key string) bool {
 	for _, a := range all {
 		if a.Start <= key && key < a.End && a.Right == access.ReadWrite {
@@ -127,7 +127,7 @@ func mayWrite(all []diagnosis.Access, key string) bool {
 	return false
 }
 
-// ownTTL is that of the key that round writes: longer than it takes.
+// ownTTL is the TTL of the key that round writes, in seconds. It exceeds the duration of round.
 const ownTTL = 10
 
 // round writes a key of its own on a lease, waits until a watch shows it, and deletes it.
@@ -141,7 +141,7 @@ func (x *examiner) round(ctx context.Context, client *clientv3.Client) diagnosis
 		return out
 	}
 	err = x.ownKey(ctx, client, lease.ID, &out)
-	// With the lease goes the key, wherever this ended.
+	// Revoking the lease deletes the key, wherever ownKey returned.
 	if err = errors.Join(err, revoke(ctx, client, lease.ID)); err != nil {
 		out.Failed = why(err)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// certificates collects those that servers show.
+// certificates collects the certificates that files hold and servers present.
 type certificates struct {
 	mu  sync.Mutex
 	all []diagnosis.Certificate
@@ -21,15 +21,15 @@ type certificates struct {
 
 func (c *certificates) add(one diagnosis.Certificate, err error) {
 	if err != nil {
-		return // what does not answer is found elsewhere
+		return // other checks report a server that does not answer
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.all = append(c.all, one)
 }
 
-// shown is the certificate that a server at address shows, however far the handshake comes. config may have one for
-// the server to see.
+// shown returns the certificate that the server at address presents, even if the handshake fails later. Config
+// may have a client certificate.
 func shown(ctx context.Context, what, address string, config *tls.Config) (out diagnosis.Certificate, err error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
@@ -54,7 +54,7 @@ func shown(ctx context.Context, what, address string, config *tls.Config) (out d
 	return out, err
 }
 
-// ofEtcd looks at the certificates of etcd's endpoints.
+// ofEtcd collects the certificates of etcd's endpoints.
 func (x *examiner) ofEtcd(ctx context.Context, found *certificates) {
 	config, err := x.Etcd.NowTLS()
 	if err != nil {
@@ -72,7 +72,7 @@ func (x *examiner) ofEtcd(ctx context.Context, found *certificates) {
 	})
 }
 
-// ofNodes looks at those of nodes, where they are called over TLS, and of their status APIs.
+// ofNodes collects the certificates of nodes, if they are called over TLS, and of their status APIs.
 func (x *examiner) ofNodes(ctx context.Context, members []*state.Member, found *certificates) {
 	members = members[:min(len(members), mostNodes)]
 	each(len(members), func(i int) {

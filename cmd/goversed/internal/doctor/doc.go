@@ -1,13 +1,13 @@
-// Package doctor looks at etcd and at a cluster as a node would, for goversed doctor: Examine gathers what there is
-// to see, package diagnosis below it judges that, and Print writes it down.
+// Package doctor examines etcd and a cluster as a node would, for goversed doctor. Examine gathers facts,
+// package diagnosis judges them, and Print writes the findings.
 //
-// It changes nothing that stays. It creates leases and revokes them, and writes one key of its own on one of them,
-// below <prefix>/nodes-doctor/, of which nodes hear and make nothing. Whether the user may write elsewhere is
-// learned from transactions whose writes stand where they are never carried out: etcd checks the rights of every
-// operation of a transaction first.
+// Package doctor makes no lasting change. It creates leases and revokes them, and writes one key of its own, on
+// one of these leases, below <prefix>/nodes-doctor/. Nodes see that key and ignore it. To learn whether the
+// user may write elsewhere, it sends transactions with writes that are never carried out: etcd first checks the
+// rights for every operation of a transaction.
 //
-// Every question has a time-out, and all together that of the configuration. How much is looked at is bounded:
-// nodes, leases, and the keys in which other clusters are looked for.
+// Each request has a time-out, and the examination has that of the configuration. It examines a limited number
+// of nodes, of leases, and of keys in which it searches for other clusters.
 //
-// Not promised: that what is seen from here is what the nodes see. Run it where a node runs, as its user.
+// Not promised: nodes may see something else. Run the doctor where a node runs, as the node's user.
 package doctor

@@ -20,38 +20,39 @@ import (
 )
 
 const (
-	// stepTimeout bounds one question.
+	// stepTimeout limits one request.
 	stepTimeout = 2 * time.Second
-	// loginTimeout bounds the last log-in, after which etcd is known to answer: a busy one takes long to check a
-	// password.
+	// loginTimeout limits the last log-in, at an etcd that has answered before. A busy etcd needs long to check
+	// a password.
 	loginTimeout = 5 * time.Second
 )
 
-// Config says what to look at. All but Options and HTTP are required.
+// Config configures Examine. All but Options, HTTP and Certificates are required.
 type Config struct {
-	// Etcd is how etcd is reached.
+	// Etcd configures the connection to etcd.
 	Etcd connect.Config
-	// Keys are those of the cluster.
+	// Keys are the keys of the cluster.
 	Keys state.Keys
-	// TTL is the one that nodes have.
+	// TTL is the session TTL that the nodes use.
 	TTL time.Duration
-	// Program is whose rights are tried.
+	// Program is the program for which the user's rights are tested.
 	Program access.Program
-	// Timeout bounds it all, apart from the revocation of leases, which has two seconds.
+	// Timeout limits the examination, except for the revocation of leases, which may take two more seconds.
 	Timeout time.Duration
-	// Options are those with which nodes are called.
+	// Options are the options with which nodes are called.
 	Options []grpc.DialOption
-	// HTTP is how their status is asked for over HTTPS; nil: as this machine trusts.
+	// HTTP is the TLS configuration for status APIs over HTTPS. Nil means the authorities that this machine
+	// trusts.
 	HTTP *tls.Config
-	// Certificates are those of the doctor's own files.
+	// Certificates are the certificates in the doctor's own files.
 	Certificates []diagnosis.Certificate
 }
 
-// examiner carries an examination out.
+// examiner carries out an examination.
 type examiner struct{ Config }
 
-// Examine looks at etcd and the cluster. It blocks for Timeout at most, and less if ctx ends; then what it has not
-// seen is missing in the facts.
+// Examine examines etcd and the cluster. It blocks for at most Timeout, or until ctx ends. The facts lack
+// everything that it could not see by then.
 func Examine(ctx context.Context, cfg Config) (f diagnosis.Facts) {
 	ctx, cancel := context.WithTimeout(ctx, cfg.Timeout)
 	defer cancel()
@@ -83,12 +84,12 @@ func Examine(ctx context.Context, cfg Config) (f diagnosis.Facts) {
 		f.Unread = why(err)
 		return f
 	}
-	defer func() { _ = client.Close() }() // what was written is revoked
+	defer func() { _ = client.Close() }() // everything written is revoked
 	x.cluster(ctx, client, &f, seen)
 	return f
 }
 
-// cluster looks at what lies in etcd, and at the nodes.
+// cluster examines the keys in etcd, and the nodes.
 func (x *examiner) cluster(ctx context.Context, client *clientv3.Client, f *diagnosis.Facts, seen *certificates) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -115,7 +116,7 @@ func (x *examiner) cluster(ctx context.Context, client *clientv3.Client, f *diag
 	wg.Wait()
 }
 
-// state reads the cluster's range as a node does.
+// state reads the cluster's range, like a node.
 func (x *examiner) state(ctx context.Context, client *clientv3.Client) (*diagnosis.State, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*stepTimeout)
 	defer cancel()
@@ -132,8 +133,8 @@ func (x *examiner) state(ctx context.Context, client *clientv3.Client) (*diagnos
 		Snapshot: state.Build(x.Keys, resp.Header.ClusterId, resp.Header.Revision, kvs)}, nil
 }
 
-// addresses are the endpoints, each so that it is reached alone as it is among the others, where the first one
-// decides whether all speak TLS.
+// addresses returns the endpoints. Each has the scheme it would have among the others, because the first one
+// determines whether all use TLS.
 func addresses(cfg connect.Config) []string {
 	var out []string
 	for address := range strings.SplitSeq(cfg.Address, ",") {
@@ -151,7 +152,7 @@ func addresses(cfg connect.Config) []string {
 	return out
 }
 
-// why is err for a finding: without what etcd's client puts around it.
+// why returns the text of err for a finding, without the text that etcd's client adds.
 func why(err error) string {
 	if says, _, ok := connect.Parts(err); ok {
 		return says

@@ -13,12 +13,13 @@ import (
 )
 
 const (
-	// reads and leases are how many of them measure how fast an endpoint is.
+	// reads and leases are the numbers of requests with which the speed of an endpoint is measured.
 	reads  = 6
 	leases = 2
 )
 
-// endpoints looks at each endpoint, all at once. Members are etcd's, nil if none says.
+// endpoints examines all endpoints concurrently. Members are the members of etcd, nil if no endpoint named
+// them.
 func (x *examiner) endpoints(ctx context.Context) (out []diagnosis.Endpoint, members []diagnosis.Member) {
 	all := addresses(x.Etcd)
 	out = make([]diagnosis.Endpoint, len(all))
@@ -45,7 +46,7 @@ func (x *examiner) endpoint(ctx context.Context, address string) (e diagnosis.En
 	one.Address, one.DialTimeout = address, stepTimeout
 	client, err := one.Connect(ctx)
 	if err == nil {
-		defer func() { _ = client.Close() }() // what was written is revoked
+		defer func() { _ = client.Close() }() // everything written is revoked
 		asking, cancel := context.WithTimeout(ctx, stepTimeout)
 		defer cancel()
 		err = one.Ask(asking, "", func(ctx context.Context) error {
@@ -65,7 +66,7 @@ func (x *examiner) endpoint(ctx context.Context, address string) (e diagnosis.En
 	return e, members
 }
 
-// failure is what err means for an endpoint.
+// failure classifies an error of an endpoint.
 func failure(err error) *diagnosis.Failure {
 	if err == nil {
 		return nil
@@ -87,7 +88,7 @@ func failure(err error) *diagnosis.Failure {
 	return f
 }
 
-// membersOf asks for etcd's members, which takes no quorum from 3.5 on.
+// membersOf returns the members of etcd. From etcd 3.5 on, this needs no quorum.
 func membersOf(ctx context.Context, client *clientv3.Client) (out []diagnosis.Member) {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
@@ -101,14 +102,15 @@ func membersOf(ctx context.Context, client *clientv3.Client) (out []diagnosis.Me
 	return out
 }
 
-// measure reads, and creates and revokes leases, and says how long each took, or why the first one failed, or that one
-// was not renewed: a proxy may pass everything else on. The
-// connection is made before, and those of a kind are sent at once, so that they take no longer than one.
+// measure records how long reads take, and how long creating and revoking leases takes, or the error of the
+// first that fails. It also records whether a lease could be renewed, because a proxy may pass on everything
+// except renewals. The connection is opened before. Requests of one kind are sent concurrently, so that all
+// take no longer than one.
 func (x *examiner) measure(ctx context.Context, client *clientv3.Client, e *diagnosis.Endpoint) {
 	read := func(ctx context.Context) error {
 		_, err := client.Get(clientv3.WithRequireLeader(ctx), x.Keys.RangeStart(), clientv3.WithKeysOnly())
 		if connect.Refuses(err) {
-			return nil // it is refused only when it was read
+			return nil // etcd refuses only after the linearizable read
 		}
 		return err
 	}
@@ -149,8 +151,7 @@ func (x *examiner) measure(ctx context.Context, client *clientv3.Client, e *diag
 	}
 }
 
-// timed does something n times at once, each with the time-out of a step, and returns how long each took, or an
-// error.
+// timed calls do n times concurrently, each with the time-out of a step. It returns the durations, or an error.
 func timed(ctx context.Context, n int, do func(ctx context.Context, i int) error) ([]time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
@@ -172,7 +173,7 @@ func timed(ctx context.Context, n int, do func(ctx context.Context, i int) error
 	return took, nil
 }
 
-// revoke ends a lease, also when ctx has ended.
+// revoke revokes a lease, even if ctx has ended.
 func revoke(ctx context.Context, client *clientv3.Client, lease clientv3.LeaseID) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepTimeout)
 	defer cancel()

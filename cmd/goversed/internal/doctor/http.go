@@ -13,17 +13,17 @@ import (
 	"github.com/goverse/goverse/cmd/goversed/internal/doctor/diagnosis"
 )
 
-// largestPage is more than any page has that is read here, but for the names of many nodes.
+// largestPage limits the size of a page. Only a status with the names of very many nodes is larger.
 const largestPage = 4 << 20
 
-// page is what an HTTP server answered.
+// page is the answer of an HTTP server.
 type page struct {
 	status int
 	body   []byte
 	clock  *diagnosis.Clock
 }
 
-// get asks for a page, over a connection of its own.
+// get requests a page over a connection of its own.
 func get(ctx context.Context, url string, config *tls.Config) (page, error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
@@ -38,14 +38,14 @@ func get(ctx context.Context, url string, config *tls.Config) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	defer func() { _ = resp.Body.Close() }() // nothing was written
+	defer func() { _ = resp.Body.Close() }() // it was only read
 	p := page{status: resp.StatusCode, clock: clock(resp.Header.Get("Date"), sent, time.Now())}
 	p.body, err = io.ReadAll(io.LimitReader(resp.Body, largestPage))
 	return p, err
 }
 
-// clock is what the date of an answer says of the other machine's clock: the date was cut to a second at some
-// instant between the two. Nil if there is none.
+// clock returns the offset of the other machine's clock according to the date of an answer. The server
+// truncated that date to a second at some time between sent and got. The result is nil without a date.
 func clock(date string, sent, got time.Time) *diagnosis.Clock {
 	at, err := http.ParseTime(date)
 	if err != nil {
@@ -54,7 +54,8 @@ func clock(date string, sent, got time.Time) *diagnosis.Clock {
 	return &diagnosis.Clock{AtLeast: at.Sub(got.Round(0)), AtMost: at.Add(time.Second).Sub(sent.Round(0))}
 }
 
-// health asks etcd's client port over HTTP how it is, which takes no user: "" if it is well, or does not say.
+// health requests /health from etcd's client port, which needs no user. The text is "" if etcd is healthy, or
+// if there is no answer.
 func (x *examiner) health(ctx context.Context, address string) (string, *diagnosis.Clock) {
 	url := address
 	config, err := x.Etcd.NowTLS()
@@ -79,7 +80,7 @@ func (x *examiner) health(ctx context.Context, address string) (string, *diagnos
 		Reason string `json:"reason"`
 	}
 	if json.Unmarshal(p.body, &said) != nil || said.Health == "" {
-		return "", nil // another server's
+		return "", nil // not etcd's answer
 	}
 	if said.Health == "true" {
 		return "", p.clock
@@ -90,7 +91,7 @@ func (x *examiner) health(ctx context.Context, address string) (string, *diagnos
 	return said.Reason, p.clock
 }
 
-// http is a configuration for one connection.
+// http returns a TLS configuration for one connection.
 func (x *examiner) http() *tls.Config {
 	if x.HTTP == nil {
 		return nil
@@ -98,7 +99,7 @@ func (x *examiner) http() *tls.Config {
 	return x.HTTP.Clone()
 }
 
-// status asks a node's status API.
+// status reads a node's status API.
 func (x *examiner) status(ctx context.Context, address string) *diagnosis.HTTP {
 	out := &diagnosis.HTTP{Address: address, Watches: -1, Watchers: -1}
 	base := address

@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	// mostLeases is how many of the cluster's are looked at, and mostStrange how many of others.
+	// mostLeases limits the leases of the cluster that are read, and mostStrange the other leases.
 	mostLeases  = 1024
 	mostStrange = 256
 )
 
-// leases looks at those that keys of the cluster's range are on, and at some others.
+// leases reads the leases of keys in the cluster's range, and some others.
 func (x *examiner) leases(ctx context.Context, client *clientv3.Client, kvs []state.KV) diagnosis.Leases {
 	ctx, cancel := context.WithTimeout(ctx, 4*stepTimeout)
 	defer cancel()

@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	// mostNodes is how many are asked, atOnce of them at a time.
+	// mostNodes limits the nodes that are asked, and atOnce the concurrent requests.
 	mostNodes = 256
 	atOnce    = 16
 )
 
-// nodes asks each member who it is, and how it is. left is how many were not asked.
+// nodes asks each member for its identity and status. Left is the number of members that were not asked.
 func (x *examiner) nodes(ctx context.Context, members []*state.Member) (out []diagnosis.Node, left int) {
 	if left = max(0, len(members)-mostNodes); left > 0 {
 		members = members[:mostNodes]
@@ -27,7 +27,8 @@ func (x *examiner) nodes(ctx context.Context, members []*state.Member) (out []di
 	return out, left
 }
 
-// each calls do with the numbers below n, atOnce of them at a time, and returns when all have returned.
+// each calls do with the numbers from 0 to n-1, at most atOnce at a time. It returns when all calls have
+// returned.
 func each(n int, do func(i int)) {
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, atOnce)
@@ -62,7 +63,7 @@ func (x *examiner) node(ctx context.Context, m *state.Member) (out diagnosis.Nod
 	return out
 }
 
-// answer is what the error of Identify means.
+// answer classifies an error of Identify.
 func answer(err error) diagnosis.Answer {
 	name, unknown := errors.AsType[*net.DNSError](err)
 	switch {
@@ -78,7 +79,8 @@ func answer(err error) diagnosis.Answer {
 	return diagnosis.Silent
 }
 
-// cause is the innermost reason, without the advice of package node, which findings have their own of.
+// cause returns the innermost error, without the advice of package node, because findings have their own
+// remedies.
 func cause(err error) string {
 	for {
 		many, ok := err.(interface{ Unwrap() []error })

@@ -9,7 +9,7 @@ import (
 	"github.com/goverse/goverse/cmd/goversed/internal/prefixes"
 )
 
-// others looks for clusters under other prefixes.
+// others searches for clusters under other prefixes.
 func (x *examiner) others(ctx context.Context, client *clientv3.Client) diagnosis.Others {
 	found := prefixes.Find(ctx, client, x.Keys.Prefix())
 	out := diagnosis.Others{Denied: found.Denied, More: found.More}

@@ -9,14 +9,14 @@ import (
 	"github.com/goverse/goverse/cmd/goversed/internal/doctor/diagnosis"
 )
 
-// report is what is printed as JSON.
+// report is the output in JSON.
 type report struct {
 	Worst    diagnosis.Severity  `json:"worst"`
 	Findings []diagnosis.Finding `json:"findings"`
 }
 
-// Print writes the findings, a line each with the remedy below it, and how many there are of which severity; or one
-// JSON value.
+// Print writes one line per finding, with its remedy below, and the number of findings of each severity. With
+// asJSON it writes one JSON value.
 func Print(out io.Writer, all []diagnosis.Finding, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(out).Encode(report{diagnosis.Worst(all), all})

@@ -7,7 +7,7 @@ import (
 	"github.com/goverse/goverse/internal/etcd/access"
 )
 
-// permissions judges whether etcd lets the user do what the program needs.
+// permissions checks that etcd allows the user everything that the program needs.
 func permissions(f Facts) []Finding {
 	c := findings{check: CheckAccess}
 	for _, a := range f.Access {
@@ -41,7 +41,7 @@ func permissions(f Facts) []Finding {
 	return c.orOK("etcd allows %severything that is needed", f.user())
 }
 
-// denied is what etcd refused of the right, "" if nothing.
+// denied names the rights that etcd refused, "" if none.
 func (a Access) denied() string {
 	var out []string
 	if a.NoRead {
@@ -67,7 +67,7 @@ func parts(all []access.Part) string {
 	return listed(out)
 }
 
-// user is the user's name in a sentence, with a space behind it.
+// user returns the user's name in quotes with a space after it, or "".
 func (f Facts) user() string {
 	if f.User == "" {
 		return ""

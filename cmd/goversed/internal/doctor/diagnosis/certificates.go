@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// soon is how long before its end a certificate should have been renewed; of one that is valid for a short time, a
-// third of that.
+// soon is the time before its end at which a certificate should have been renewed. For a short-lived
+// certificate, a third of its lifetime counts instead.
 const soon = 14 * 24 * time.Hour
 
-// certificates judges whether one has expired, or will soon.
+// certificates checks that no certificate has expired, or will expire soon.
 func certificates(f Facts) []Finding {
 	c := findings{check: CheckCerts}
 	var first Certificate
@@ -36,7 +36,7 @@ func certificates(f Facts) []Finding {
 		days(first.NotAfter.Sub(f.Now)))
 }
 
-// days are a time as people count it that plan renewals.
+// days formats a time for planning renewals.
 func days(d time.Duration) string {
 	if d >= 48*time.Hour {
 		return fmt.Sprintf("%d days", int(d/(24*time.Hour)))

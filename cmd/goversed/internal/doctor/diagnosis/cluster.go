@@ -14,7 +14,7 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// prefix judges whether this is the prefix that is meant.
+// prefix checks that this is the intended prefix.
 func prefix(f Facts) []Finding {
 	if f.State == nil {
 		return nil
@@ -43,10 +43,10 @@ func prefix(f Facts) []Finding {
 	return c.orOK("%s under %s%s", count(members, "node"), f.Prefix, more)
 }
 
-// errNoProcess: a record could be any JSON.
+// errNoProcess is returned for JSON that is a record without an instance id.
 var errNoProcess = errors.New("it names no process")
 
-// unreadable is why a value in the range means nothing to a node, nil if it does.
+// unreadable returns the reason why a node cannot decode a value in the range, or nil.
 func unreadable(parsed state.ParsedKey, value []byte) (err error) {
 	switch parsed.Kind {
 	case state.KindNode:
@@ -70,7 +70,7 @@ func unreadable(parsed state.ParsedKey, value []byte) (err error) {
 	return err
 }
 
-// values judges whether all that lies in the range is Goverse's, and can be read.
+// values checks that all keys in the range are Goverse's, and can be decoded.
 func values(f Facts) []Finding {
 	if f.State == nil {
 		return nil
@@ -110,7 +110,7 @@ func values(f Facts) []Finding {
 	return c.orOK("every key of the cluster can be read")
 }
 
-// leader judges whether somebody leads, and a node does.
+// leader checks that there is a leader, and that it is a node.
 func leader(f Facts) []Finding {
 	if f.State == nil {
 		return nil
@@ -152,7 +152,7 @@ func leader(f Facts) []Finding {
 	return c.orOK("%s leads by token %d; %d in the queue", l.Address, l.Token, len(s.Queue))
 }
 
-// left says for how long a lease goes on, if that is known.
+// left describes the remaining time of a lease, if it is known.
 func (f Facts) left(lease int64) string {
 	l, ok := f.Leases.Of[lease]
 	if !ok {
@@ -161,7 +161,7 @@ func (f Facts) left(lease int64) string {
 	return fmt.Sprintf("; its lease of %v has %v left", l.Granted, l.Left)
 }
 
-// fallback judges whether the election itself works for every node.
+// fallback checks that the election works for every node.
 func fallback(f Facts) []Finding {
 	if f.State == nil || len(f.State.Snapshot.Members) == 0 {
 		return nil
@@ -181,7 +181,7 @@ func fallback(f Facts) []Finding {
 	return c.orOK("the election works for every node")
 }
 
-// shards judges whether all nodes mean the same shards.
+// shards checks that all nodes have the same number of shards.
 func shards(f Facts) []Finding {
 	if f.State == nil {
 		return nil
@@ -220,10 +220,10 @@ func shards(f Facts) []Finding {
 	return c.orOK("the shard map and the nodes have the same number of shards")
 }
 
-// long is a lease that no node asks for.
+// long is longer than the TTL of any node's lease.
 const long = 24 * time.Hour
 
-// leases judges whether leases end when their holders do.
+// leases checks that leases end when their holders do.
 func leases(f Facts) []Finding {
 	if f.State == nil {
 		return nil

@@ -1,8 +1,8 @@
-// Package diagnosis judges what goversed doctor has seen. Facts are one immutable value, gathered by package
-// doctor; Diagnose maps it to findings, and nothing here has a clock, a goroutine or I/O.
+// Package diagnosis judges the facts that goversed doctor has gathered. Facts is one immutable value; Diagnose
+// maps it to findings. Nothing in this package has a clock, a goroutine or I/O.
 //
 //	package doctor:  etcd, nodes ──► Facts ──► Diagnose ──► []Finding   ──► a line each, or JSON
 //
-// Not promised: that a cluster without findings is well, for nobody looks at what no rule here is about; nor the
-// texts, which are for people. Check and Severity are for programs.
+// Not promised: a cluster without findings may still be unhealthy in a way that no check covers. Texts may
+// change; they are for users. Programs can rely on Check and Severity.
 package diagnosis

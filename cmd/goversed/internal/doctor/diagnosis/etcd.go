@@ -8,7 +8,7 @@ import (
 	"github.com/goverse/goverse/internal/etcd/etcdversion"
 )
 
-// endpoints judges whether each endpoint answers, and lets the user in.
+// endpoints checks that each endpoint answers, and admits the user.
 func endpoints(f Facts) []Finding {
 	answering := slices.ContainsFunc(f.Endpoints, func(e Endpoint) bool { return e.Failure == nil })
 	var out []Finding
@@ -34,7 +34,7 @@ func endpoints(f Facts) []Finding {
 	return append(out, partly(f)...)
 }
 
-// partly says how many endpoints do not answer where some do, and what to write instead of them.
+// partly counts the endpoints that do not answer if others do, and suggests addresses to use instead.
 func partly(f Facts) []Finding {
 	c := findings{check: CheckEndpoints}
 	silent := 0
@@ -54,7 +54,7 @@ func partly(f Facts) []Finding {
 	return c.all
 }
 
-// advertised are the addresses that the members of etcd advertise to clients.
+// advertised returns the addresses that the members of etcd advertise to clients.
 func advertised(f Facts) (out []string) {
 	for _, m := range f.Members {
 		if !m.Learner {
@@ -64,7 +64,7 @@ func advertised(f Facts) (out []string) {
 	return out
 }
 
-// voters are the voting members of etcd, and how many of them answered at an endpoint.
+// voters returns the number of voting members of etcd, and of those that answered at an endpoint.
 func (f Facts) voters() (all, answering int) {
 	for _, m := range f.Members {
 		if m.Learner {
@@ -78,7 +78,7 @@ func (f Facts) voters() (all, answering int) {
 	return all, answering
 }
 
-// quorum judges whether etcd can decide anything, and what it stands beyond that.
+// quorum checks that etcd has a quorum, and how many more failures it tolerates.
 func quorum(f Facts) []Finding {
 	c := findings{check: CheckQuorum}
 	all, answering := f.voters()
@@ -88,7 +88,7 @@ func quorum(f Facts) []Finding {
 	failed := slices.ContainsFunc(f.Endpoints, func(e Endpoint) bool { return e.Failure != nil })
 	switch {
 	case !heard:
-		return nil // which the endpoints say
+		return nil // endpoints reports it
 	case !served && all > 0 && answering < needed:
 		c.add(Problem, fmt.Sprintf("start the members that are down, or repair the network between them: %d must run",
 			needed),
@@ -99,7 +99,7 @@ func quorum(f Facts) []Finding {
 			"etcd has no leader: too few of its members reach each other, so that it decides nothing")
 		return c.all
 	case !served:
-		return nil // which latency says
+		return nil // latency reports it
 	case all > 0 && answering < all && failed:
 		c.add(Warning, "start the missing members again", "of etcd, %s; %s", share(answering, all), spare(answering-needed))
 	case all > 0 && answering < all:
@@ -140,7 +140,7 @@ func share(answering, all int) string {
 	return fmt.Sprintf("%d of %d voting members answer here", answering, all)
 }
 
-// leaderless reports whether an endpoint says that there is no leader.
+// leaderless reports whether an endpoint sees no leader of etcd.
 func (f Facts) leaderless() bool {
 	return slices.ContainsFunc(f.Endpoints, func(e Endpoint) bool {
 		return e.Status != nil && e.Status.Leader == 0 || strings.Contains(e.Health, "NO LEADER")
@@ -154,7 +154,7 @@ func spare(n int) string {
 	return fmt.Sprintf("it stands the loss of %d more", n)
 }
 
-// learners judges whether an endpoint is a member that serves no nodes.
+// learners checks that no endpoint is a learner, which does not serve the reads of nodes.
 func learners(f Facts) []Finding {
 	c := findings{check: CheckLearners}
 	for _, e := range f.Endpoints {
@@ -166,7 +166,7 @@ func learners(f Facts) []Finding {
 	return c.all
 }
 
-// alarms judges whether etcd refuses writes.
+// alarms checks that etcd has no alarm, because of which it would refuse writes.
 func alarms(f Facts) []Finding {
 	c := findings{check: CheckAlarms}
 	heard := false
@@ -192,12 +192,12 @@ func alarms(f Facts) []Finding {
 }
 
 const (
-	// defaultQuota is etcd's, where an old one does not say its own.
+	// defaultQuota is the default of etcd, for versions that do not report their quota.
 	defaultQuota = 2 << 30
 	mebibyte     = 1 << 20
 )
 
-// space judges whether etcd's database nears its limit.
+// space checks that etcd's database is not close to its limit.
 func space(f Facts) []Finding {
 	c := findings{check: CheckSpace}
 	var largest Status
@@ -228,7 +228,7 @@ func space(f Facts) []Finding {
 	return c.orOK("etcd's database has %d MiB of %d", largest.Size/mebibyte, largest.Quota/mebibyte)
 }
 
-// versions judges etcd's versions, and those of the nodes.
+// versions checks the versions of etcd and of the nodes.
 func versions(f Facts) []Finding {
 	c := findings{check: CheckVersions}
 	var etcd []string
@@ -268,7 +268,7 @@ func versions(f Facts) []Finding {
 	return c.orOK("etcd %s", listed(etcd))
 }
 
-// unread says that there is more that nobody looked at.
+// unread reports that most checks lack facts.
 func unread(f Facts) []Finding {
 	if f.Unread == "" {
 		return nil

@@ -7,49 +7,49 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// Facts are what was seen. Nobody alters them once they are made.
+// Facts holds everything that the doctor saw. It is not changed after it was gathered.
 type Facts struct {
-	// Prefix, User and TTL are as a node would have them; User is "" for none.
+	// Prefix, User and TTL are the settings of a node; User is "" without a user.
 	Prefix, User string
 	TTL          time.Duration
-	// Endpoints are those of --etcd, each looked at by itself.
+	// Endpoints describes the endpoints of --etcd, each on its own.
 	Endpoints []Endpoint
-	// Certificates are those that were seen, and Now is when.
+	// Certificates lists the certificates seen, and Now is the time they were seen.
 	Certificates []Certificate
 	Now          time.Time
-	// Members are etcd's own; nil if no endpoint named them.
+	// Members lists the members of etcd; nil if no endpoint named them.
 	Members []Member
-	// Unread is why nothing but the endpoints was looked at, "" if more was.
+	// Unread is the reason why only endpoints were examined, "" if more was.
 	Unread string
-	// Access is what etcd lets the user do.
+	// Access holds the rights of the user in each range.
 	Access []Access
-	// Round is what became of a key of the doctor's own.
+	// Round is the test with a key of the doctor's own.
 	Round Round
-	// State is what the cluster's range holds; nil if it could not be read.
+	// State is the content of the cluster's range; nil if it could not be read.
 	State *State
-	// Others are clusters under other prefixes.
+	// Others describes clusters under other prefixes.
 	Others Others
-	// Nodes are the registered ones, as they answered; in the order of State's members.
+	// Nodes holds the answers of registered nodes, in the order of State's members.
 	Nodes []Node
-	// NodesLeft is how many more there are that were not asked.
+	// NodesLeft is the number of nodes that were not asked.
 	NodesLeft int
 	Leases    Leases
 }
 
-// FailureKind is why an endpoint is of no use.
+// FailureKind classifies the failure of an endpoint.
 type FailureKind int
 
-// The kinds.
+// Kinds of failures.
 const (
-	// Unreachable: it does not answer, or one side's certificate is refused.
+	// Unreachable means no answer, or that one side refuses the other's certificate.
 	Unreachable FailureKind = iota
-	// NotEtcd: another server does.
+	// NotEtcd means that another server answers.
 	NotEtcd
-	// Denied: it refuses the user.
+	// Denied means that etcd refuses the user.
 	Denied
 )
 
-// Failure is why an endpoint is of no use.
+// Failure describes the reason why an endpoint cannot be used.
 type Failure struct {
 	Kind         FailureKind
 	Says, Remedy string
@@ -58,41 +58,42 @@ type Failure struct {
 // Endpoint is one address of etcd.
 type Endpoint struct {
 	Address string
-	// Failure is nil if it answers as etcd does.
+	// Failure is nil if the endpoint answers as etcd does.
 	Failure *Failure
-	// Health is what its /health says is wrong; "" if nothing, or there is none.
+	// Health is the problem that its /health reports; "" if none, or without an answer.
 	Health string
-	// Status is what it says of itself, nil if it did not.
+	// Status is its status, nil if it did not answer.
 	Status *Status
-	// Reads are how long linearizable reads took, and Writes the creation and revocation of a lease.
+	// Reads holds the durations of linearizable reads; Writes holds those of creating and revoking leases.
 	Reads, Writes []time.Duration
-	// ReadError and WriteError are why the first one failed, "" if none did.
+	// ReadError and WriteError are the errors of the first one that failed, "" if none did.
 	ReadError, WriteError string
-	// RenewError is why a lease was not renewed, "" if it was, or none was granted.
+	// RenewError is the error of renewing a lease, "" if it was renewed or none was granted.
 	RenewError string
-	// Granted is the TTL that it granted; 0 if it did not.
+	// Granted is the TTL of the lease that was granted; 0 without one.
 	Granted time.Duration
 	Clock   *Clock
 }
 
-// Certificate is one that a file holds or a server shows.
+// Certificate is a certificate in a file, or one that a server presents.
 type Certificate struct {
-	// Of says whose it is: a file with its flag, or an address.
+	// Of names its owner: a file with its flag, or an address.
 	Of                  string
 	NotBefore, NotAfter time.Time
 }
 
-// served reports whether it answered linearizable reads, which takes a quorum.
+// served reports whether the endpoint answered linearizable reads, which requires a quorum.
 func (e Endpoint) served() bool { return len(e.Reads) > 0 }
 
-// Status is what a member of etcd says of itself.
+// Status is the status that a member of etcd reports.
 type Status struct {
 	Version          string
 	MemberID, Leader uint64
 	Learner          bool
-	// Size is that of the database in bytes, InUse what of it holds data, and Quota its limit; 0: not known.
+	// Size is the size of the database in bytes, InUse the part of it that holds data, and Quota its limit; 0
+	// means unknown.
 	Size, InUse, Quota int64
-	// Errors are its alarms, and that it has no leader.
+	// Errors lists its alarms, and the lack of a leader.
 	Errors []string
 }
 
@@ -101,100 +102,102 @@ type Member struct {
 	ID      uint64
 	Name    string
 	Learner bool
-	Clients []string // the addresses for clients
+	Clients []string // addresses for clients
 }
 
-// Access is what etcd lets the user do in a range.
+// Access holds the rights of the user in one range.
 type Access struct {
 	access.Range
-	// NoRead and NoWatch: it refused that.
+	// NoRead and NoWatch report that etcd refused a read or a watch.
 	NoRead, NoWatch bool
-	// NoWrite are the parts where it refused a write.
+	// NoWrite lists the parts where etcd refused a write.
 	NoWrite []access.Part
-	// Failed is why it could not be tried, "" if it could.
+	// Failed is the reason why the rights could not be tested, "" if they were.
 	Failed string
 }
 
-// Round is a key of the doctor's own: written on a lease, seen by a watch, deleted.
+// Round is the test with a key of the doctor's own: write it on a lease, see it in a watch, delete it.
 type Round struct {
 	Tried bool
-	// Written and Seen are how long it took until the write was acknowledged, and the watch showed it.
+	// Written is the time until the write was acknowledged, and Seen the time until the watch showed it.
 	Written, Seen time.Duration
-	// Failed is why it did not work, "" if it did.
+	// Failed is the reason why the test failed, "" if it did not.
 	Failed string
 }
 
-// State is what the cluster's range holds.
+// State is the content of the cluster's range.
 type State struct {
 	Snapshot *state.Snapshot
 	KVs      []state.KV
 }
 
-// Others are clusters in the same etcd.
+// Others describes other clusters in the same etcd.
 type Others struct {
-	// Prefixes are those below which there is a node, and how many keys of nodes were seen there.
+	// Prefixes lists the prefixes that have nodes.
 	Prefixes []Prefix
-	// Denied: the user may not look for them. More: not all keys were looked at.
+	// Denied reports that the user may not search for other clusters. More reports that not all keys were
+	// searched.
 	Denied, More bool
 }
 
-// Prefix is one of another cluster.
+// Prefix is the prefix of another cluster, with the number of keys of nodes seen under it.
 type Prefix struct {
 	Prefix string
 	Nodes  int
 }
 
-// Answer is what came of asking a node who it is.
+// Answer classifies the answer of a node to a request for its identity.
 type Answer int
 
-// The answers.
+// Kinds of answers.
 const (
-	Expected   Answer = iota // the process that is registered
-	Another                  // another process
-	Refused                  // nobody listens
+	Expected   Answer = iota // from the process that is registered
+	Another                  // from another process
+	Refused                  // no process listens
 	Silent                   // no answer, which proves nothing
-	NotNode                  // another server
-	Unresolved               // its name is unknown
+	NotNode                  // from another server
+	Unresolved               // the host name is unknown
 )
 
-// Node is a registered node as it was found from here.
+// Node holds the answers of one registered node.
 type Node struct {
 	Address string
 	Answer  Answer
-	// Instance is the id of the process that answered, Detail what was said where none did.
+	// Instance is the id of the process that answered. Detail is the error if none did.
 	Instance, Detail string
-	// HTTP is nil if it serves none.
+	// HTTP is nil if the node does not serve it.
 	HTTP *HTTP
 }
 
-// HTTP is a node's status over HTTP.
+// HTTP is the status of a node over HTTP.
 type HTTP struct {
 	Address string
-	// Failed is why there was no answer, "" if there was.
+	// Failed is the reason why there was no answer, "" if there was one.
 	Failed string
-	// Untrusted: its certificate is of no authority that is trusted here.
+	// Untrusted reports that no authority trusted here signed its certificate.
 	Untrusted bool
-	// Ready is what /readyz says, and Watches and Watchers are of its crash detection; -1: it does not say.
+	// Ready is the answer of /readyz. Watches and Watchers are numbers of its crash detection; -1 means
+	// unknown.
 	Ready             bool
 	Watches, Watchers int
 	Clock             *Clock
 }
 
-// Clock is how far another machine's clock is ahead of this one's, as certain as the date of an HTTP answer: between
-// the two.
+// Clock is the range in which the lead of another machine's clock over this one's lies. It is as exact as the
+// date of an HTTP answer allows.
 type Clock struct{ AtLeast, AtMost time.Duration }
 
-// Leases are those that matter to the cluster.
+// Leases describes the leases that matter to the cluster.
 type Leases struct {
-	// Of are those that keys of the cluster's range are on.
+	// Of holds the leases that keys of the cluster's range are on, by id.
 	Of map[int64]Lease
-	// Total is how many etcd has, and Empty how many of those that were looked at have no key; Total is -1 where
-	// the user may not know.
+	// Total is the number of leases in etcd, or -1 if the user may not see it. Looked is the number of other
+	// leases that were read, and Empty the number of those without a key.
 	Total, Looked, Empty int
 }
 
 // Lease is one lease.
 type Lease struct {
-	// Left is for how long it goes on unless it is renewed.
+	// Left is the remaining time unless the lease is renewed. Granted is its TTL.
 	Left, Granted time.Duration
 }

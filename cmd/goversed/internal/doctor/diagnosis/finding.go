@@ -7,26 +7,26 @@ import (
 	"time"
 )
 
-// Severity says what a finding asks for.
+// Severity ranks a finding.
 type Severity int
 
-// The severities, in their order.
+// Severities in ascending order.
 const (
 	OK      Severity = iota // as it should be
 	Note                    // worth knowing
-	Warning                 // works, and will not when something else fails
+	Warning                 // works, but not after another failure
 	Problem                 // does not work
 )
 
-// String is the severity in one word.
+// String returns the severity as one word.
 func (s Severity) String() string {
 	return [...]string{"ok", "note", "warning", "problem"}[s]
 }
 
-// MarshalText is String.
+// MarshalText returns the word of String.
 func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText reads what MarshalText wrote.
+// UnmarshalText parses the word of MarshalText.
 func (s *Severity) UnmarshalText(text []byte) error {
 	for one := OK; one <= Problem; one++ {
 		if one.String() == string(text) {
@@ -37,7 +37,7 @@ func (s *Severity) UnmarshalText(text []byte) error {
 	return fmt.Errorf("no severity: %q", text)
 }
 
-// The checks, by which a program knows what a finding is about.
+// Names of checks, by which programs can tell findings apart.
 const (
 	CheckEndpoints = "endpoints"
 	CheckLogin     = "login"
@@ -63,17 +63,17 @@ const (
 	CheckUnread    = "unread"
 )
 
-// Finding is one thing that was found.
+// Finding is one result of a check.
 type Finding struct {
 	Check    string   `json:"check"`
 	Severity Severity `json:"severity"`
-	// Says is what is so, in one line.
+	// Says describes the finding in one line.
 	Says string `json:"says"`
-	// Remedy is what to do about it: never empty above Note.
+	// Remedy is the recommended action. It is never empty above Note.
 	Remedy string `json:"remedy,omitempty"`
 }
 
-// Worst is the greatest severity among the findings.
+// Worst returns the greatest severity of the findings.
 func Worst(all []Finding) Severity {
 	worst := OK
 	for _, f := range all {
@@ -82,7 +82,7 @@ func Worst(all []Finding) Severity {
 	return worst
 }
 
-// Diagnose judges the facts, check by check. It returns at least one finding, and none twice.
+// Diagnose runs all checks on the facts. It returns at least one finding, and no duplicates.
 func Diagnose(f Facts) []Finding {
 	var out []Finding
 	for _, check := range []func(Facts) []Finding{endpoints, certificates, quorum, learners, alarms, space,
@@ -97,7 +97,7 @@ func Diagnose(f Facts) []Finding {
 	return out
 }
 
-// findings collects those of one check.
+// findings collects the findings of one check.
 type findings struct {
 	check string
 	all   []Finding
@@ -107,7 +107,7 @@ func (c *findings) add(s Severity, remedy, format string, args ...any) {
 	c.all = append(c.all, Finding{Check: c.check, Severity: s, Says: fmt.Sprintf(format, args...), Remedy: remedy})
 }
 
-// orOK is what was found, or that all is well.
+// orOK returns the findings, or a single OK finding if there are none.
 func (c *findings) orOK(format string, args ...any) []Finding {
 	if len(c.all) == 0 {
 		c.add(OK, "", format, args...)
@@ -115,7 +115,7 @@ func (c *findings) orOK(format string, args ...any) []Finding {
 	return c.all
 }
 
-// listed is at most five of the names, and how many more there are.
+// listed joins at most five names, and adds the number of the others.
 func listed(names []string) string {
 	const limit = 5
 	if more := len(names) - limit; more > 0 {
@@ -124,7 +124,7 @@ func listed(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// short is a duration with three digits.
+// short formats a duration with about three digits.
 func short(d time.Duration) string {
 	switch {
 	case d >= 10*time.Second:
@@ -135,7 +135,7 @@ func short(d time.Duration) string {
 	return d.Round(10 * time.Microsecond).String()
 }
 
-// count is a number and what it counts: "1 node", "2 nodes".
+// count formats a number with a noun: "1 node", "2 nodes".
 func count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what

@@ -10,7 +10,7 @@ import (
 	"github.com/goverse/goverse/internal/crash/suspicion"
 )
 
-// addresses judges whether each node answers at the address that the others reach it by.
+// addresses checks that each node answers at its advertised address.
 func addresses(f Facts) []Finding {
 	if f.State == nil || len(f.Nodes) == 0 {
 		return nil
@@ -59,7 +59,7 @@ func answer(n int) string {
 	return fmt.Sprintf("%d nodes answer", n)
 }
 
-// status judges what the nodes show over HTTP.
+// status checks the status that nodes report over HTTP.
 func status(f Facts) []Finding {
 	c := findings{check: CheckHTTP}
 	asked := 0
@@ -90,7 +90,7 @@ func status(f Facts) []Finding {
 	return c.orOK("%s over HTTP, and ready", answer(asked))
 }
 
-// everywhere reports whether an HTTP address names no host: every interface.
+// everywhere reports whether an HTTP address names no host, but every interface.
 func everywhere(address string) bool {
 	if _, after, ok := strings.Cut(address, "://"); ok {
 		address = after
@@ -99,7 +99,7 @@ func everywhere(address string) bool {
 	return strings.HasPrefix(address, ":") || err == nil && at.Addr().IsUnspecified()
 }
 
-// crashes judges whether the others would notice that a node's process is gone.
+// crashes checks that the other nodes would notice the crash of each node.
 func crashes(f Facts) []Finding {
 	if f.State == nil || len(f.State.Snapshot.Members) < 2 {
 		return nil
@@ -127,7 +127,7 @@ func crashes(f Facts) []Finding {
 	return c.orOK("each node is near enough to etcd that a crash can be noticed before its lease runs out")
 }
 
-// silent judges whether each node answers those that watch it.
+// silent checks that each node answers the nodes that watch it.
 func silent(f Facts, c *findings) {
 	s := f.State.Snapshot
 	leader := s.Leader()

@@ -9,10 +9,10 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// roundShare is the part of the TTL that one request of a session's round has.
+// roundShare is the divisor of the TTL that yields the time for one request of a session's round.
 const roundShare = 5
 
-// latency judges whether etcd answers fast enough for sessions of that TTL, and for crash detection.
+// latency checks that etcd answers fast enough for sessions with that TTL, and for crash detection.
 func latency(f Facts) []Finding {
 	c := findings{check: CheckLatency}
 	bound := f.TTL / roundShare
@@ -85,7 +85,7 @@ func median(all []time.Duration) time.Duration {
 	return sorted[len(sorted)/2]
 }
 
-// ttl judges whether etcd grants what a node asks for.
+// ttl checks that etcd grants the TTL that nodes request.
 func ttl(f Facts) []Finding {
 	c := findings{check: CheckTTL}
 	granted := false
@@ -114,7 +114,7 @@ func ttl(f Facts) []Finding {
 	return c.orOK("etcd grants the TTL that is asked for, %v", f.TTL)
 }
 
-// granted is the TTL that a node with the flags of the doctor would have.
+// granted returns the TTL that a node with the doctor's flags would get.
 func (f Facts) granted() time.Duration {
 	most := f.TTL
 	for _, e := range f.Endpoints {
@@ -123,10 +123,10 @@ func (f Facts) granted() time.Duration {
 	return most
 }
 
-// certain is by how much two clocks have to differ before it is said. HTTP dates are exact to a second.
+// certain is the difference between two clocks above which it is reported. HTTP dates are exact to a second.
 const certain = 2 * time.Second
 
-// clocks judges how far apart the clocks are, of etcd's members, of nodes, and of this machine.
+// clocks checks that the clocks of etcd's members, of nodes, and of this machine agree.
 func clocks(f Facts) []Finding {
 	c := findings{check: CheckClocks}
 	type clock struct {
