@@ -57,7 +57,7 @@ func runDev(cmd *cobra.Command, cfg dev.Config) error {
 	if columns, ok := terminal(cfg.Stdout, os.Getenv("TERM")); ok {
 		cfg.Terminal = columns
 		if _, same := terminal(cfg.Stderr, os.Getenv("TERM")); same {
-			cfg.Stderr = nil // a log written across the table would spoil it
+			cfg.Stderr = nil // log lines would overwrite the table
 		}
 	}
 	if err := cfg.Validate(); err != nil {
@@ -66,13 +66,13 @@ func runDev(cmd *cobra.Command, cfg dev.Config) error {
 
 	ctx, cut, release := withSignals(cmd.Context())
 	defer release()
-	if !signal.Ignored(syscall.SIGHUP) { // it is under nohup
+	if !signal.Ignored(syscall.SIGHUP) { // ignored under nohup
 		var stop context.CancelFunc
 		ctx, stop = signal.NotifyContext(ctx, syscall.SIGHUP) // the terminal was closed
 		defer stop()
 	}
-	// With a reader that went away (`| head`), writes are to fail instead of ending
-	// this process on the spot: there is something to clean up.
+	// If the reader of a pipe goes away (`| head`), a write must fail instead of ending the process, which has
+	// to clean up.
 	pipe := make(chan os.Signal, 1)
 	signal.Notify(pipe, syscall.SIGPIPE)
 	defer signal.Stop(pipe)
@@ -81,11 +81,11 @@ func runDev(cmd *cobra.Command, cfg dev.Config) error {
 	return dev.Run(ctx, cfg)
 }
 
-// cached is the directory of a program in Go's build cache, wherever that is: `go run` keeps it there.
+// cached matches the directory in Go's build cache in which `go run` keeps a program.
 var cached = regexp.MustCompile(`^[0-9a-f]{64}-d$`)
 
-// programName is how a person calls this program again from another shell. `go run` runs a file that goes
-// away, or one of Go's cache.
+// programName returns the command with which the user can call this program from another shell. The file that
+// `go run` executes is temporary or in Go's cache, so that is not returned.
 func programName(executable, called string) string {
 	if strings.Contains(executable, "go-build") || cached.MatchString(filepath.Base(filepath.Dir(executable))) {
 		return "go run ./cmd/goversed"
@@ -93,8 +93,8 @@ func programName(executable, called string) string {
 	return called
 }
 
-// terminal reports whether w is a terminal in which lines can be redrawn, and how to
-// learn its size.
+// terminal reports whether w is a terminal in which lines can be redrawn, and returns a function that reads its
+// size.
 func terminal(w io.Writer, kind string) (size func() (columns, rows int), ok bool) {
 	f, isFile := w.(*os.File)
 	if !isFile || kind == "dumb" || !isatty.IsTerminal(f.Fd()) {

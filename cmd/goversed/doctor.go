@@ -67,7 +67,7 @@ func runDoctor(cmd *cobra.Command, f *doctorFlags) error {
 	if errors.Is(err, mtls.ErrExpired) {
 		return errors.Join(doctor.Print(cmd.OutOrStdout(), []diagnosis.Finding{{Check: diagnosis.CheckCerts,
 			Severity: diagnosis.Problem, Says: err.Error(), Remedy: "write a new one into its file"}}, f.output == "json"),
-			&cli.CodeError{Code: cli.ExitFailure}) // all is said
+			&cli.CodeError{Code: cli.ExitFailure}) // everything was printed
 	}
 	if err != nil {
 		return cli.Usage(cmd.CommandPath(), err)
@@ -83,7 +83,7 @@ func runDoctor(cmd *cobra.Command, f *doctorFlags) error {
 		return err
 	}
 	if diagnosis.Worst(found) == diagnosis.Problem {
-		return &cli.CodeError{Code: cli.ExitFailure} // all is said
+		return &cli.CodeError{Code: cli.ExitFailure} // everything was printed
 	}
 	return nil
 }
@@ -108,7 +108,7 @@ func (f *doctorFlags) config(cmd *cobra.Command) (cfg doctor.Config, release fun
 	if err != nil {
 		return cfg, nil, err
 	}
-	etcd.Logger = nil // what it would say is a finding
+	etcd.Logger = nil // findings replace its log
 	cfg = doctor.Config{HTTP: trusted, Etcd: operator.Etcd(etcd), Keys: keysOf(etcd), TTL: f.ttl, Program: program,
 		Timeout: f.timeout}
 	for _, certs := range []*mtls.Certificates{f.etcd.certs, nodes} {
@@ -126,7 +126,7 @@ func (f *doctorFlags) config(cmd *cobra.Command) (cfg doctor.Config, release fun
 	return cfg, release, nil
 }
 
-// keysOf are the keys of a configuration that was validated.
+// keysOf returns the keys of a validated configuration.
 func keysOf(cfg cluster.Config) state.Keys {
 	keys, err := state.NewKeys(cfg.EtcdPrefix)
 	if err != nil {

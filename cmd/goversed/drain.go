@@ -71,7 +71,7 @@ never end: where no other node can take the shards, or nobody leads.`,
 	return cmd
 }
 
-// drain shows on its way how far it is, unless the result alone is wanted.
+// drain drains the node, or ends its drain. It shows the progress unless only the result is wanted.
 func drain(ctx context.Context, o *operator.Operator, out io.Writer, timeout time.Duration, address string,
 	undo, json bool) (operator.Drained, error) {
 	switch {

@@ -128,12 +128,12 @@ runs, with a session that lives, is refused.`,
 	return cmd
 }
 
-// effectArguments wants exactly the arguments named.
+// effectArguments requires exactly the named arguments.
 func effectArguments(names ...string) cobra.PositionalArgs {
 	return exactly("goversed effects shows names and tokens", "one effect at a time", names...)
 }
 
-// effectName reads a name as it is, or quoted as the commands show it. what says which it is.
+// effectName parses a name, plain or quoted as the commands show it. What names the argument in errors.
 func effectName(what, s string) (string, error) {
 	name, err := unquoted(what, s, "goversed effects")
 	if err != nil {
@@ -145,7 +145,7 @@ func effectName(what, s string) (string, error) {
 	return name, nil
 }
 
-// unquoted reads a word as it is, or quoted as the command shower shows it.
+// unquoted parses a word, plain or quoted as the command shower shows it.
 func unquoted(what, s, shower string) (string, error) {
 	if !strings.HasPrefix(s, `"`) {
 		return s, nil

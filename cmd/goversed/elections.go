@@ -60,7 +60,7 @@ seconds later.`,
 	}, "NAME")
 }
 
-// newElectionsAsk makes a command that moves a named election, with the arguments named.
+// newElectionsAsk returns a command that moves a named election, with the named arguments.
 func newElectionsAsk(base *cobra.Command,
 	ask func(context.Context, *operator.Operator, time.Duration, []string) (operator.Outcome, error),
 	names ...string) *cobra.Command {

@@ -16,7 +16,7 @@ import (
 	"github.com/goverse/goverse/embedetcd"
 )
 
-// embeddedFlags are the flags about the embedded etcd.
+// embeddedFlags holds the flags of the embedded etcd.
 type embeddedFlags struct {
 	dataDir, listen, advertise string
 	name, cluster, peerListen  string
@@ -45,7 +45,7 @@ func (f *embeddedFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.peer.CAFile, "etcd-peer-ca", "", "PEM `file` with the authorities that sign the members' certificates")
 }
 
-// embeddedNames are the names of these flags.
+// embeddedNames returns the names of these flags.
 func embeddedNames() (names []string) {
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	(&embeddedFlags{}).register(fs)
@@ -88,7 +88,7 @@ func (f *embeddedFlags) config() (embedetcd.Config, error) {
 	return cfg, f.checkAddresses(cfg)
 }
 
-// peers reads --etcd-cluster.
+// peers parses --etcd-cluster.
 func (f *embeddedFlags) peers() (map[string]string, error) {
 	peers, scheme := map[string]string{}, "http"
 	if f.peer.CertFile != "" {
@@ -129,7 +129,7 @@ func (f *embeddedFlags) peers() (map[string]string, error) {
 	return peers, nil
 }
 
-// checkAddresses looks whether the others can reach this member.
+// checkAddresses checks that the other members and nodes can reach this member.
 func (f *embeddedFlags) checkAddresses(cfg embedetcd.Config) error {
 	listen, own := cmp.Or(f.peerListen, cfg.Peers[f.name]), cfg.Peers[f.name]
 	if host, port, err := net.SplitHostPort(listen); err != nil || port == "0" || !bindable(host) || !isPort(port) {
@@ -142,7 +142,7 @@ func (f *embeddedFlags) checkAddresses(cfg embedetcd.Config) error {
 	}
 	host, _, err := net.SplitHostPort(f.listen)
 	if err != nil || len(cfg.Peers) == 1 {
-		return nil // the first is reported with what else can be wrong with it
+		return nil // config reports an invalid listen address
 	}
 	ip, _ := netip.ParseAddr(host)
 	peer, _, _ := net.SplitHostPort(own)
@@ -157,7 +157,7 @@ func (f *embeddedFlags) checkAddresses(cfg embedetcd.Config) error {
 	return nil
 }
 
-// fixed reports whether others can be given the address.
+// fixed reports whether an address is complete, so that other machines can use it.
 func fixed(address string) bool {
 	host, port, err := net.SplitHostPort(address)
 	ip, perr := netip.ParseAddr(host)

@@ -15,7 +15,7 @@ import (
 	"github.com/goverse/goverse/node/mtls"
 )
 
-// etcdFlags holds the flags that say where etcd is and how to talk to it.
+// etcdFlags holds the flags for the connection to etcd.
 type etcdFlags struct {
 	address, prefix   string
 	user, password    string
@@ -23,11 +23,10 @@ type etcdFlags struct {
 	caCert, cert, key string
 	fixed             bool
 	file              *login.PasswordFile // nil without one
-	certs             *mtls.Certificates  // of apply; nil without one
+	certs             *mtls.Certificates  // set by apply; nil without one
 }
 
-// register adds the flags to fs; address is the default of --etcd, and usage its
-// help.
+// register adds the flags to fs. Address is the default of --etcd, and usage its help.
 func (e *etcdFlags) register(fs *pflag.FlagSet, address, usage string) {
 	fs.StringVar(&e.address, "etcd", address, usage)
 	fs.StringVar(&e.prefix, "prefix", "/goverse", "where the cluster lies in etcd; the same for all its nodes")
@@ -44,11 +43,11 @@ func (e *etcdFlags) register(fs *pflag.FlagSet, address, usage string) {
 		"(default: while one does not answer, those that etcd's members advertise, too)")
 }
 
-// certFlags are the names of the flags that only matter for an etcd with TLS.
+// certFlags returns the names of the flags that only matter with TLS.
 func certFlags() []string { return []string{"etcd-cacert", "etcd-cert", "etcd-key"} }
 
-// apply puts the flags into cfg. It reads the certificate files, and keeps what they hold current until the
-// function that it returns is called.
+// apply copies the flags into cfg. It reads the certificate files, and keeps their content current until the
+// returned function is called.
 func (e *etcdFlags) apply(cfg *cluster.Config) (release func(), err error) {
 	if err := e.applyNames(cfg); err != nil {
 		return nil, err
@@ -64,7 +63,7 @@ func (e *etcdFlags) apply(cfg *cluster.Config) (release func(), err error) {
 	return certs.Close, nil
 }
 
-// applyNames is apply without the certificate files: errors are of the command line.
+// applyNames is apply without the certificate files. Its errors concern the command line.
 func (e *etcdFlags) applyNames(cfg *cluster.Config) error {
 	if e.prefix == "" {
 		return errors.New("--prefix is empty: use something like /goverse")
@@ -82,7 +81,7 @@ func (e *etcdFlags) applyNames(cfg *cluster.Config) error {
 	if (e.cert == "") != (e.key == "") {
 		return errors.New("--etcd-cert and --etcd-key belong together: give both")
 	}
-	// The client would leave TLS out for such an address, without a word.
+	// For such an address the client would silently use no TLS.
 	if (e.caCert != "" || e.cert != "") && strings.Contains(e.address, "http://") {
 		return fmt.Errorf("--etcd %s would not be encrypted although certificates are given: write https://", e.address)
 	}
@@ -98,7 +97,7 @@ func (e *etcdFlags) applyNames(cfg *cluster.Config) error {
 	return nil
 }
 
-// checkUser reports what is wrong with the user and password.
+// checkUser checks the flags for user and password.
 func (e *etcdFlags) checkUser() error {
 	switch {
 	case e.password != "" && e.passwordFile != "":
@@ -112,19 +111,20 @@ func (e *etcdFlags) checkUser() error {
 		if e.file, err = login.OpenPassword(e.passwordFile); err != nil {
 			return fmt.Errorf("--etcd-password-file: %w", err)
 		}
-	case e.user != "" && e.password == "": // etcd's client would go on as nobody
+	case e.user != "" && e.password == "": // etcd's client would silently not log in
 		return errors.New("--etcd-user is given without a password: give it as GOVERSE_ETCD_PASSWORD, or " +
 			"--etcd-password-file")
 	}
 	return nil
 }
 
-// files are those of the certificates.
+// files returns the configuration of the certificate files.
 func (e *etcdFlags) files() mtls.Config {
 	return mtls.Config{CertFile: e.cert, KeyFile: e.key, CAFile: e.caCert, ForEtcd: true}
 }
 
-// certificates are what the certificate files hold, kept current until they are closed; nil unless one was named.
+// certificates reads the certificate files and keeps their content current until it is closed. It returns nil
+// if no file is named.
 func (e *etcdFlags) certificates(log hclog.Logger) (*mtls.Certificates, error) {
 	cfg := e.files()
 	if cfg.CertFile == "" && cfg.CAFile == "" {
@@ -140,8 +140,7 @@ func (e *etcdFlags) certificates(log hclog.Logger) (*mtls.Certificates, error) {
 	return certs, err
 }
 
-// nameFlag says which flag a configuration error is about: packages name their
-// fields, an operator knows flags.
+// nameFlag rewrites a configuration error, which names a field, so that it names the flag.
 func (e *etcdFlags) nameFlag(err error) error {
 	switch {
 	case errors.Is(err, cluster.ErrBadEtcdAddress):
@@ -161,6 +160,6 @@ func (e *etcdFlags) reload(certs *mtls.Certificates, log hclog.Logger) {
 		}
 	}
 	if e.file != nil {
-		_, _ = e.file.Password() // which says what is new
+		_, _ = e.file.Password() // logs changes and errors itself
 	}
 }

@@ -44,7 +44,7 @@ yet), or no answer.`,
 			return o.EtcdMembers(ctx)
 		}, operator.PrintEtcdMembers), nil
 	})
-	_ = cmd.Flags().MarkHidden("prefix") // it is there; nothing of the cluster's is asked for
+	_ = cmd.Flags().MarkHidden("prefix") // the command reads nothing of the cluster
 	return cmd
 }
 
@@ -72,7 +72,7 @@ Refused, and nothing is changed, while the member answers, or if too few others 
 		}
 		return func(ctx context.Context, o *operator.Operator, out io.Writer, json bool) error {
 			done, err := o.ReplaceEtcdMember(ctx, f.timeout, name, strings.TrimSuffix(peer, "/"), func(line string) {
-				_, _ = fmt.Fprintln(cmd.ErrOrStderr(), line) // the outcome is what counts
+				_, _ = fmt.Fprintln(cmd.ErrOrStderr(), line) // only the outcome matters
 			})
 			if err != nil {
 				return err

@@ -55,7 +55,7 @@ The nodes keep the newest thousand events, for a week.`,
 	return cmd
 }
 
-// readSince reads a --since: the zero time if there is none.
+// readSince parses --since. It returns the zero time if that is empty.
 func readSince(s string, now time.Time) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil

@@ -23,7 +23,7 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// superviseFlags are the flags that exec and lock share.
+// superviseFlags holds the flags that exec and lock share.
 type superviseFlags struct {
 	etcd                   etcdFlags
 	ttl, stop, gracePeriod time.Duration
@@ -116,7 +116,7 @@ goversed failed or was refused, 126 COMMAND cannot be run, 127 it is not there, 
 	return dashFirst(cmd, 0)
 }
 
-// aCommand wants this many words, then -- and at least one more.
+// aCommand requires the given number of words, then -- and at least one more.
 func aCommand(words int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		at := cmd.ArgsLenAtDash()
@@ -134,8 +134,8 @@ func aCommand(words int) cobra.PositionalArgs {
 	}
 }
 
-// dashFirst has a flag that is none of ours, behind a word that is the command's, answered as that
-// word would be.
+// dashFirst handles an unknown flag after a word that belongs to the command. It returns the error that points
+// out the missing --, as that word alone would.
 func dashFirst(cmd *cobra.Command, words int) *cobra.Command {
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if args := cmd.Flags().Args(); len(args) > words && cmd.ArgsLenAtDash() < 0 {
@@ -146,7 +146,7 @@ func dashFirst(cmd *cobra.Command, words int) *cobra.Command {
 	return cmd
 }
 
-// run carries the command line out; cfg has what is particular to the verb.
+// run executes the command line. Cfg has the settings of the particular verb.
 func (f *superviseFlags) run(cmd *cobra.Command, cfg supervise.Config) error {
 	etcd, err := f.config(cmd, &cfg)
 	if err != nil {
@@ -160,17 +160,17 @@ func (f *superviseFlags) run(cmd *cobra.Command, cfg supervise.Config) error {
 		etcd.CurrentTLS = certs.EtcdTLS
 		defer certs.Close()
 	}
-	defer onHangup(func() { f.etcd.reload(certs, etcd.Logger) })() // which is the command's, too
+	defer onHangup(func() { f.etcd.reload(certs, etcd.Logger) })() // the command gets SIGHUP, too
 	cfg.Etcd = operator.Etcd(etcd)
 	signals := make(chan os.Signal, 16)
-	if caught := supervise.Signals(); len(caught) > 0 { // none would be all
+	if caught := supervise.Signals(); len(caught) > 0 { // Notify without signals would catch all
 		signal.Notify(signals, caught...)
 		defer signal.Stop(signals)
 	}
 	return supervise.Run(cfg, signals)
 }
 
-// config is what the flags say; the certificate files are not read.
+// config reads the flags, but not the certificate files.
 func (f *superviseFlags) config(cmd *cobra.Command, cfg *supervise.Config) (etcd cluster.Config, err error) {
 	if f.etcd.address == "" {
 		return etcd, errors.New("--etcd is missing: give etcd's host:port, for example 127.0.0.1:2379")
@@ -215,12 +215,12 @@ func (f *superviseFlags) config(cmd *cobra.Command, cfg *supervise.Config) (etcd
 	return etcd, nil
 }
 
-// environment is this process's own, with where etcd is: another goversed finds it there.
+// environment returns this process's environment, with the address of etcd for a nested goversed.
 func (f *superviseFlags) environment() []string {
 	return append(os.Environ(), "GOVERSE_ETCD="+f.etcd.address, "GOVERSE_PREFIX="+f.etcd.prefix)
 }
 
-// guard is the command line and environment of the guard: it can reach etcd, too.
+// guard returns the command line and environment of the guard, with the settings to reach etcd.
 func (f *superviseFlags) guard() (args, env []string) {
 	args = []string{guardName, "--etcd=" + f.etcd.address, "--prefix=" + f.etcd.prefix}
 	for flag, value := range map[string]string{"etcd-user": f.etcd.user, "etcd-password-file": f.etcd.passwordFile,
@@ -234,7 +234,7 @@ func (f *superviseFlags) guard() (args, env []string) {
 	}
 	env = os.Environ()
 	if f.etcd.password != "" {
-		env = append(env, cli.EnvName("etcd-password")+"="+f.etcd.password) // the last one counts
+		env = append(env, cli.EnvName("etcd-password")+"="+f.etcd.password) // the last definition counts
 	}
 	return args, env
 }
@@ -260,9 +260,9 @@ func newGuard() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				defer client.Close() // what matters has been answered
+				defer client.Close() // everything that matters was answered
 				if _, err = client.Revoke(ctx, clientv3.LeaseID(lease)); errors.Is(err, rpctypes.ErrLeaseNotFound) {
-					return nil // it has run out
+					return nil // the lease has expired
 				}
 				return err
 			}))
@@ -272,10 +272,10 @@ func newGuard() *cobra.Command {
 	return cmd
 }
 
-// seconds reads a time, which may be a bare number of seconds as flock(1) takes it.
+// seconds is a flag for a duration that also accepts a bare number of seconds, like flock(1).
 type seconds time.Duration
 
-// Set is of pflag.Value.
+// Set implements pflag.Value.
 func (s *seconds) Set(text string) error {
 	d, err := time.ParseDuration(text)
 	if err != nil && !strings.ContainsAny(text, "hmnsuµ") {
@@ -285,8 +285,8 @@ func (s *seconds) Set(text string) error {
 	return err
 }
 
-// String is of pflag.Value.
+// String implements pflag.Value.
 func (s *seconds) String() string { return time.Duration(*s).String() }
 
-// Type is of pflag.Value.
+// Type implements pflag.Value.
 func (s *seconds) Type() string { return "duration" }

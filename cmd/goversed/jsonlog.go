@@ -7,8 +7,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// jsonLog writes times as the text log does: JSON itself makes bare nanoseconds of
-// them.
+// jsonLog writes durations like the text log does. In JSON they would be bare numbers of nanoseconds.
 type jsonLog struct{ hclog.Logger }
 
 func readable(args []any) []any {

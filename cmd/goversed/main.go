@@ -1,8 +1,7 @@
-// Command goversed is a Goverse node as a process, and the operators' tool beside
-// it: see goversed --help.
+// Command goversed runs a Goverse node as a process. It is also the operators' tool: see goversed --help.
 //
-// Not promised: that what is printed for people stays as it is. Scripts use
-// -o json, the exit code, and the HTTP API.
+// Not promised: the output for reading may change. Scripts can rely on -o json, the exit code, and the HTTP
+// API.
 package main
 
 import (
@@ -17,13 +16,13 @@ import (
 )
 
 func main() {
-	if status, done := reaper.Run(); done { // this was process 1, and started the program again
+	if status, done := reaper.Run(); done { // this was process 1, and ran the program as its child
 		os.Exit(status)
 	}
 	os.Exit(run(context.Background(), os.Args[1:], os.LookupEnv, os.Stdout, os.Stderr, variables(os.Environ())...))
 }
 
-// variables are the names in an environment.
+// variables returns the names in an environment.
 func variables(environ []string) []string {
 	names := make([]string, len(environ))
 	for i, entry := range environ {
@@ -32,8 +31,8 @@ func variables(environ []string) []string {
 	return names
 }
 
-// run carries one command line out. It is the only place that prints errors and
-// chooses the exit code. The names are those of the environment's variables.
+// run executes one command line. No other function prints errors or chooses the exit code. Names lists the
+// variables of the environment.
 func run(ctx context.Context, args []string, env func(string) (string, bool), stdout, stderr io.Writer,
 	names ...string) int {
 	root := newRoot(env, names...)
@@ -45,10 +44,10 @@ func run(ctx context.Context, args []string, env func(string) (string, bool), st
 	return cli.ExitCode(err)
 }
 
-// reportTimeout bounds the wait for somebody who reads a line.
+// reportTimeout limits the wait for a reader of the standard error.
 const reportTimeout = time.Second
 
-// report writes a line, and waits for that no longer than reportTimeout: nobody may read it.
+// report calls write, but waits for at most reportTimeout, because a pipe may have no reader.
 func report(write func()) {
 	reported := make(chan struct{})
 	go func() {

@@ -15,7 +15,7 @@ import (
 	"github.com/goverse/goverse/internal/logs/logqueue"
 )
 
-// nodeFlags are the flags of goversed node as they were given.
+// nodeFlags holds the flags of goversed node as given.
 type nodeFlags struct {
 	etcd                      etcdFlags
 	listen, advertise, http   string
@@ -88,7 +88,7 @@ and passwords are read again when their files change, and at SIGHUP.`,
 		"how many refused connections in a row are taken for a death")
 	f.shards.register(fs)
 	fs.StringToStringVar(&f.labels, "label", nil, "`key=value` sent to the other nodes; can be repeated")
-	fs.Lookup("label").DefValue = "" // not [], in the help
+	fs.Lookup("label").DefValue = "" // the help would show []
 	fs.IntVar(&f.weight, "weight", 1, "this node's share of the shards relative to others")
 	fs.DurationVar(&f.startTimeout, "start-timeout", 30*time.Second, "how long the start may try; 0 is forever, which "+
 		"is the default with --etcd-cluster")
@@ -116,7 +116,7 @@ func runNode(cmd *cobra.Command, f *nodeFlags) error {
 	return d.Run(ctx, cut)
 }
 
-// config checks what only the command line knows and leaves the rest to Validate.
+// config checks what only the command line shows, and leaves the rest to Validate.
 func (f *nodeFlags) config(cmd *cobra.Command) (daemon.Config, error) {
 	embedded := f.etcd.address == ""
 	var without []string
@@ -141,7 +141,7 @@ func (f *nodeFlags) config(cmd *cobra.Command) (daemon.Config, error) {
 	}
 	startTimeout := f.startTimeout
 	if len(etcd.Peers) > 1 && !cmd.Flags().Changed("start-timeout") {
-		startTimeout = 0 // it waits for the others
+		startTimeout = 0 // it waits for the other members
 	}
 	switch {
 	case f.weight < 1:
@@ -191,7 +191,7 @@ func (f *nodeFlags) config(cmd *cobra.Command) (daemon.Config, error) {
 	return cfg, nil
 }
 
-// checkCrash takes no zeros: they are the library's way to ask for a default.
+// checkCrash rejects zeros, because in the library they select the defaults.
 func (f *nodeFlags) checkCrash() error {
 	switch {
 	case f.crashDetection != "on" && f.crashDetection != "off":
@@ -224,7 +224,7 @@ func (f *nodeFlags) logger(cmd *cobra.Command) (hclog.Logger, error) {
 	return logqueue.New(log), nil
 }
 
-// checkTTL checks a --ttl that etcd can grant.
+// checkTTL checks that etcd can grant the --ttl.
 func checkTTL(ttl time.Duration) error {
 	if ttl < time.Second || ttl > 24*time.Hour || ttl%time.Second != 0 {
 		return fmt.Errorf("--ttl %v: give whole seconds from 1s to 24h; 10s is a good one", ttl)
@@ -232,7 +232,7 @@ func checkTTL(ttl time.Duration) error {
 	return nil
 }
 
-// readLevel reads a --log-level.
+// readLevel parses --log-level.
 func readLevel(name string) (hclog.Level, error) {
 	level := hclog.LevelFromString(name)
 	if level == hclog.NoLevel {

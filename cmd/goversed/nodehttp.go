@@ -7,10 +7,11 @@ import (
 	"github.com/goverse/goverse/node/mtls"
 )
 
-// adminTokenVariable has a bearer token. There is no flag for it: process lists show flags.
+// adminTokenVariable names the variable with a bearer token. There is no flag for it, because process lists
+// show flags.
 const adminTokenVariable = "GOVERSE_ADMIN_TOKEN"
 
-// nodeHTTPFlags are the flags about TLS of the status API, and about who may make admin calls there.
+// nodeHTTPFlags holds the flags for the status API's TLS and for the clients that may make admin calls.
 type nodeHTTPFlags struct {
 	cert, key, clientCA string
 	tokenFile           string

@@ -6,7 +6,7 @@ import (
 	"github.com/goverse/goverse/node/mtls"
 )
 
-// nodeTLSFlags are the flags about TLS between nodes, and to nodes.
+// nodeTLSFlags holds the flags for TLS between nodes, and to nodes.
 type nodeTLSFlags struct{ cert, key, ca string }
 
 func (f *nodeTLSFlags) register(fs *pflag.FlagSet) {

@@ -15,7 +15,7 @@ import (
 	"github.com/goverse/goverse/node/mtls"
 )
 
-// answerTimeout is how long one node has to say what objects it has.
+// answerTimeout limits the wait for one node's answer.
 const answerTimeout = 2 * time.Second
 
 func newObjects() *cobra.Command {
@@ -63,7 +63,7 @@ so that it can have any bytes: '"\x00\xff"'. One that begins with a dash stands 
 	return cmd
 }
 
-// dialOptions are those for calls of nodes by this process, none without certificates. It reads the files.
+// dialOptions reads the files and returns the options for calls of nodes, none without certificates.
 func (f *nodeTLSFlags) dialOptions() ([]grpc.DialOption, error) {
 	certs, err := f.certificates()
 	if err != nil || certs == nil {
@@ -72,7 +72,8 @@ func (f *nodeTLSFlags) dialOptions() ([]grpc.DialOption, error) {
 	return []grpc.DialOption{certs.DialOption()}, nil
 }
 
-// certificates are what the files hold now, which is enough for a command; nil without files.
+// certificates returns the content of the files, which it reads once, as a command is short. It returns nil
+// without files.
 func (f *nodeTLSFlags) certificates() (*mtls.Certificates, error) {
 	if *f == (nodeTLSFlags{}) {
 		return nil, nil
@@ -94,7 +95,7 @@ func (f *nodeTLSFlags) certificates() (*mtls.Certificates, error) {
 	return certs, nil
 }
 
-// objectKey reads a key as it is, or quoted as the command shows it.
+// objectKey parses a key, plain or quoted as the command shows it.
 func objectKey(s string) (string, error) {
 	key, err := unquoted("KEY", s, "goversed objects")
 	if err == nil && (key == "" || len(key) > objects.MaxKey) {

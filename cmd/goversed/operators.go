@@ -17,7 +17,7 @@ import (
 	"github.com/goverse/goverse/internal/logs/logqueue"
 )
 
-// operatorFlags are the flags that all operators' commands share.
+// operatorFlags holds the flags that all operator commands share.
 type operatorFlags struct {
 	etcd    etcdFlags
 	timeout time.Duration
@@ -25,10 +25,10 @@ type operatorFlags struct {
 	output  string
 }
 
-// verb carries a command out; json says how to print.
+// verb executes a command. With json it prints JSON.
 type verb func(ctx context.Context, o *operator.Operator, out io.Writer, json bool) error
 
-// newOperator makes a command that talks to the cluster from outside.
+// newOperator returns a command that accesses the cluster from outside.
 func newOperator(cmd *cobra.Command, timeout time.Duration,
 	prepare func(f *operatorFlags) (verb, error)) *cobra.Command {
 	f := &operatorFlags{}
@@ -59,7 +59,7 @@ func newOperator(cmd *cobra.Command, timeout time.Duration,
 	return cmd
 }
 
-// interrupted says so of a verb that failed because ctx ended: a signal came.
+// interrupted rewrites the error of a verb that failed because a signal ended ctx.
 func interrupted(ctx context.Context, err error) error {
 	switch {
 	case err == nil || ctx.Err() == nil:
@@ -72,7 +72,7 @@ func interrupted(ctx context.Context, err error) error {
 	return errors.New("interrupted")
 }
 
-// config is what the flags say, to be released in the end. Warnings go to the standard error of cmd.
+// config reads the flags. The caller must call release in the end. Warnings go to the standard error of cmd.
 func (f *operatorFlags) config(cmd *cobra.Command) (cfg cluster.Config, release func(), err error) {
 	switch {
 	case f.timeout <= 0:
@@ -100,7 +100,7 @@ func (f *operatorFlags) config(cmd *cobra.Command) (cfg cluster.Config, release 
 	return cfg, release, nil
 }
 
-// showing is the verb that shows what get brings.
+// showing returns a verb that shows the result of get.
 func showing[T any](get func(ctx context.Context, o *operator.Operator) (T, error),
 	show func(out io.Writer, what T, json bool) error) verb {
 	return func(ctx context.Context, o *operator.Operator, out io.Writer, json bool) error {
@@ -112,7 +112,7 @@ func showing[T any](get func(ctx context.Context, o *operator.Operator) (T, erro
 	}
 }
 
-// reading is showing, with the --timeout for get.
+// reading is like showing, with the --timeout for get.
 func reading[T any](f *operatorFlags, get func(ctx context.Context, o *operator.Operator) (T, error),
 	show func(out io.Writer, what T, json bool) error) verb {
 	return showing(func(ctx context.Context, o *operator.Operator) (T, error) {
@@ -122,7 +122,8 @@ func reading[T any](f *operatorFlags, get func(ctx context.Context, o *operator.
 	}, show)
 }
 
-// listing is showing, for what may need many requests to etcd: get bounds each, and a --timeout that was given all.
+// listing is like showing, for a get that may need many requests to etcd. Get limits each of them; a --timeout
+// on the command line limits all of them.
 func listing[T any](f *operatorFlags, get func(ctx context.Context, o *operator.Operator) (T, error),
 	show func(out io.Writer, what T, json bool) error) verb {
 	if f.bounded {
@@ -131,7 +132,7 @@ func listing[T any](f *operatorFlags, get func(ctx context.Context, o *operator.
 	return showing(get, show)
 }
 
-// details prepares a verb that shows all that one read of the cluster found.
+// details prepares a verb that shows the result of one read of the cluster.
 func details(show func(out io.Writer, d operator.Details, json bool) error) func(*operatorFlags) (verb, error) {
 	return func(f *operatorFlags) (verb, error) {
 		read := func(ctx context.Context, o *operator.Operator) (operator.Details, error) { return o.Read(ctx) }
@@ -208,7 +209,7 @@ func newTransfer() *cobra.Command {
 is the node's own, as goversed nodes shows it.`,
 		Example: "  goversed transfer --to 127.0.0.1:47002",
 		Args: func(cmd *cobra.Command, args []string) error {
-			if to == "" && len(args) == 1 { // as goversed elections transfer takes it
+			if to == "" && len(args) == 1 { // the syntax of goversed elections transfer
 				return unexpected(cmd, args[0], "write --to "+args[0])
 			}
 			return noArguments(cmd, args)

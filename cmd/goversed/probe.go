@@ -18,7 +18,7 @@ import (
 	"github.com/goverse/goverse/cmd/goversed/internal/cli"
 )
 
-// probeBody is how much of a refusal's body is shown.
+// probeBody limits how much of a refusal's body is shown.
 const probeBody = 512
 
 func newProbe() *cobra.Command {
@@ -52,7 +52,7 @@ are not used, and redirects are not followed: they are no 2xx.`,
 	return cmd
 }
 
-// checkProbe reports what is wrong with the command line.
+// checkProbe checks the command line.
 func checkProbe(page string, timeout time.Duration) error {
 	u, err := url.Parse(page)
 	switch {
@@ -64,7 +64,7 @@ func checkProbe(page string, timeout time.Duration) error {
 	return nil
 }
 
-// probeClient asks directly, once, and keeps no connection.
+// probeClient returns a client that makes one request without a proxy, and keeps no connection.
 func probeClient(caCert string) (*http.Client, error) {
 	trusted, err := authorities("--cacert", caCert)
 	if err != nil {
@@ -76,7 +76,7 @@ func probeClient(caCert string) (*http.Client, error) {
 	}}, nil
 }
 
-// authorities is a client's configuration that trusts those of a file; nil without one.
+// authorities returns a client's configuration that trusts the authorities in a file, or nil without a file.
 func authorities(flag, file string) (*tls.Config, error) {
 	if file == "" {
 		return nil, nil
@@ -92,7 +92,7 @@ func authorities(flag, file string) (*tls.Config, error) {
 	return trusted, nil
 }
 
-// probe is nil if the answer is 2xx.
+// probe returns nil if the answer is 2xx.
 func probe(ctx context.Context, client *http.Client, page string) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, page, nil)
 	if err != nil {
@@ -112,6 +112,6 @@ func probe(ctx context.Context, client *http.Client, page string) error {
 	if answer.StatusCode/100 == 2 {
 		return nil
 	}
-	body, _ := io.ReadAll(io.LimitReader(answer.Body, probeBody)) // the status is what matters
+	body, _ := io.ReadAll(io.LimitReader(answer.Body, probeBody)) // only the status matters
 	return fmt.Errorf("%s: %s: %s", page, answer.Status, strings.ToValidUTF8(strings.TrimSpace(string(body)), "?"))
 }

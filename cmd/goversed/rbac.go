@@ -14,7 +14,7 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// rbacFlags are the flags of goversed rbac.
+// rbacFlags holds the flags of goversed rbac.
 type rbacFlags struct {
 	prefix, program          string
 	role, user, passwordFile string
@@ -69,7 +69,7 @@ func (f *rbacFlags) config() (access.Role, error) {
 	case role.User == "none":
 		role.User = ""
 	}
-	if role.Name == "" { // another one for each user: a role that is there already cannot be made
+	if role.Name == "" { // a name per user, because creating an existing role fails
 		role.Name = cmp.Or(role.User, "goverse") + "-" + string(program)
 	}
 	for flag, name := range map[string]string{"--role": role.Name, "--user": role.User,

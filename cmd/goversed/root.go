@@ -9,12 +9,13 @@ import (
 	"github.com/goverse/goverse/cmd/goversed/internal/cli"
 )
 
-// otherVariables have a meaning without being a flag's: what exec and lock tell COMMAND, and a secret.
+// otherVariables lists variables that have a meaning but no flag: those that exec and lock set for COMMAND, and
+// a secret.
 var otherVariables = []string{"GOVERSE_ADMIN_TOKEN", "GOVERSE_ELECTION", "GOVERSE_KEY", "GOVERSE_KEYS", "GOVERSE_LOCK",
 	"GOVERSE_TOKEN"}
 
-// newRoot makes the whole command tree. env looks environment variables up; those in names that have no meaning make a
-// warning.
+// newRoot returns the whole command tree. Env looks up environment variables. Each variable in names that looks
+// like one of ours but has no meaning causes a warning.
 func newRoot(env func(string) (string, bool), names ...string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "goversed",
@@ -72,7 +73,7 @@ the flag wins. Exit codes: 0 done, 1 failed, 2 the command line is wrong.`,
 			return cli.Usage(cmd.CommandPath(), cli.ApplyEnv(cmd, env))
 		},
 	}
-	root.SetVersionTemplate(versionLine()) // nothing in it is a template's
+	root.SetVersionTemplate(versionLine()) // it contains no template syntax
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return cli.Usage(cmd.CommandPath(), cli.BadFlag(cmd, err))
 	})
@@ -94,7 +95,7 @@ the flag wins. Exit codes: 0 done, 1 failed, 2 the command line is wrong.`,
 	return root
 }
 
-// warnUnknown warns of variables that are of no flag; that a guard has them, too, was said by who runs it.
+// warnUnknown warns about variables that belong to no flag. A guard does not warn, because its parent has.
 func warnUnknown(cmd *cobra.Command, names []string) {
 	unknown, meant := cli.Unknown(cmd.Root(), names, otherVariables...)
 	if len(unknown) == 0 || cmd.Name() == guardName {
@@ -108,11 +109,11 @@ func warnUnknown(cmd *cobra.Command, names []string) {
 	program, out := cmd.Root().Name(), cmd.ErrOrStderr()
 	report(func() {
 		_, _ = fmt.Fprintf(out, "%s: warning: no command has a flag for the environment variables %s: correct "+
-			"them, or take them out\n", program, strings.Join(unknown, ", ")) // a warning is lost with its reader
+			"them, or take them out\n", program, strings.Join(unknown, ", ")) // a failed write of a warning is ignored
 	})
 }
 
-// noArguments: nearly everything is a flag here, so a word that stands alone is a slip.
+// noArguments rejects arguments. Most commands take only flags, so a single word is a mistake.
 func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -120,8 +121,8 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	return unexpected(cmd, args[0], "everything is given as --flag value")
 }
 
-// unexpected is the error for a word of which cmd knows nothing: it names the verbs that cmd has, or
-// else says how.
+// unexpected returns the error for a word that cmd does not expect. It names the verbs of cmd, or contains how
+// if there are none.
 func unexpected(cmd *cobra.Command, word, how string) error {
 	var verbs []string
 	for _, sub := range cmd.Commands() {
@@ -133,8 +134,8 @@ func unexpected(cmd *cobra.Command, word, how string) error {
 	return cli.Usage(cmd.CommandPath(), fmt.Errorf("unexpected argument %q: %s", word, how))
 }
 
-// exactly wants the arguments named: hint says where to find one that is missing, and limit why there
-// are too many.
+// exactly requires the named arguments. Hint is part of the error about a missing one, and limit of the error
+// about too many.
 func exactly(hint, limit string, names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
@@ -156,7 +157,7 @@ func unknownCommand(root *cobra.Command, name string) error {
 	return cli.Usage(root.Name(), err)
 }
 
-// newHelp replaces cobra's own, which answers an unknown topic with a usage dump.
+// newHelp replaces cobra's help command, which prints the usage for an unknown topic.
 func newHelp(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [command]",

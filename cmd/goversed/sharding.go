@@ -10,7 +10,7 @@ import (
 	"github.com/goverse/goverse/cluster/shard"
 )
 
-// shardFlags are the flags of goversed node about shards as they were given.
+// shardFlags holds the flags of goversed node about shards as given.
 type shardFlags struct {
 	sharding     string
 	shards       int
@@ -19,7 +19,7 @@ type shardFlags struct {
 	planner      plannerFlags
 }
 
-// plannerFlags are what only the planner needs, and what shows beforehand what it does.
+// plannerFlags holds the flags that only the planner uses, and the command that previews its actions.
 type plannerFlags struct {
 	window     time.Duration
 	minMembers int
@@ -43,10 +43,10 @@ func (f *plannerFlags) register(fs *pflag.FlagSet) {
 	fs.IntVar(&f.minMembers, "shard-min-members", 1, "how many nodes must be there before shards are assigned at all")
 	fs.StringToStringVar(&f.exclude, "shard-exclude", nil,
 		"`key=value`: nodes with this label get no shards; can be repeated")
-	fs.Lookup("shard-exclude").DefValue = "" // not [], in the help
+	fs.Lookup("shard-exclude").DefValue = "" // the help would show []
 }
 
-// config takes no zeros: they are the library's way to ask for a default.
+// config rejects zeros, because in the library they select the defaults.
 func (f *shardFlags) config() (cluster.Sharding, error) {
 	switch {
 	case f.sharding != "on" && f.sharding != "off":

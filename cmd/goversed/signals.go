@@ -11,11 +11,11 @@ import (
 	"github.com/goverse/goverse/cmd/goversed/internal/cli"
 )
 
-// withSignals returns a context that the first SIGINT or SIGTERM ends, and one that
-// the second ends. A third kills the process, as without us. release undoes it.
+// withSignals returns a context that ends with the first SIGINT or SIGTERM, and one that ends with the second.
+// A third signal kills the process, as by default. Release undoes the effect on signals.
 func withSignals(parent context.Context) (ctx, cut context.Context, release func()) {
 	ctx, stop := context.WithCancel(parent)
-	// Not below parent: its end asks for a graceful stop, too.
+	// Not derived from parent, because the end of parent asks for a graceful stop, too.
 	cut, stopAtOnce := context.WithCancel(context.WithoutCancel(parent))
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
@@ -33,8 +33,8 @@ func withSignals(parent context.Context) (ctx, cut context.Context, release func
 	}
 }
 
-// relay calls first at the first signal and second at the second, and returns after
-// that, or once released is closed.
+// relay calls first at the first signal and second at the second, and then returns. It also returns when
+// released is closed.
 func relay(signals <-chan os.Signal, released <-chan struct{}, now func() time.Time, first, second func()) {
 	var asked time.Time // zero: not yet
 	for {
@@ -54,12 +54,12 @@ func relay(signals <-chan os.Signal, released <-chan struct{}, now func() time.T
 	}
 }
 
-// reloadTimeout bounds the wait for a reload that is under way.
+// reloadTimeout limits the wait for a reload in progress.
 const reloadTimeout = time.Second
 
-// onHangup calls reload at each SIGHUP, which then does not end the process, until it is released. Under nohup it does
-// nothing: SIGHUP is ignored there, and stays so. The release waits for a reload that is under way, for a second at
-// most: its file system may hang.
+// onHangup calls reload at each SIGHUP, which then does not end the process, until release is called. Under
+// nohup SIGHUP stays ignored, and onHangup does nothing. Release waits at most a second for a reload in
+// progress, because its file system may hang.
 func onHangup(reload func()) (release func()) {
 	if signal.Ignored(syscall.SIGHUP) {
 		return func() {}

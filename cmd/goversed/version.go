@@ -11,7 +11,7 @@ import (
 	"github.com/goverse/goverse/cmd/goversed/internal/cli"
 )
 
-// versionInfo is what goversed version -o json prints.
+// versionInfo is the output of goversed version -o json.
 type versionInfo struct {
 	Version string `json:"version"`
 	Go      string `json:"go"`
@@ -41,13 +41,13 @@ func newVersion() *cobra.Command {
 	return cmd
 }
 
-// versionLine is what version and --version print.
+// versionLine returns the output of version and --version.
 func versionLine() string {
 	return fmt.Sprintf("goversed %s %s %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-// version is what the Go tool stamped into the binary: a release, or a commit and
-// its time; "(devel)" where it knew neither.
+// version returns the version that the Go tool recorded in the binary: a release, or a commit and its time. It
+// returns "(devel)" if neither was known.
 func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		return info.Main.Version

@@ -1,6 +1,5 @@
-// Package cli is what goversed's commands share: flags that are environment
-// variables too, errors of one line with an exit code, and when a second signal counts as one.
+// Package cli holds the parts that goversed's commands share: flags that can be set by environment variables,
+// errors of one line with an exit code, and the time after which a signal counts as a second one.
 //
-// Not promised: anything about other programs' flags. The rules here are those of
-// goversed's own command line.
+// Not promised: it serves goversed's command line alone, and may change with it.
 package cli

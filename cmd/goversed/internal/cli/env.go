@@ -10,14 +10,13 @@ import (
 
 const envPrefix = "GOVERSE_"
 
-// EnvName is the environment variable of a flag: GOVERSE_ETCD_LISTEN for
-// --etcd-listen.
+// EnvName returns the environment variable of a flag: GOVERSE_ETCD_LISTEN for --etcd-listen.
 func EnvName(flag string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// ShowEnv writes each flag's variable into its help, for cmd and all below it.
-// Call it once, when all flags are there.
+// ShowEnv adds each flag's variable to its help, for cmd and all commands below it. Call it once, after all
+// flags are defined.
 func ShowEnv(cmd *cobra.Command) {
 	show := func(f *pflag.Flag) {
 		if fromEnv(f) {
@@ -31,15 +30,15 @@ func ShowEnv(cmd *cobra.Command) {
 	}
 }
 
-// ApplyEnv sets every flag of cmd that was not given from its variable, if that is
-// set and not empty. A flag that was set so counts as given.
+// ApplyEnv sets each flag of cmd that is not on the command line from its variable, if that is set and not
+// empty. Such a flag counts as given.
 func ApplyEnv(cmd *cobra.Command, lookup func(string) (string, bool)) error {
 	var first error
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if first != nil || f.Changed || !fromEnv(f) {
 			return
 		}
-		// Empty is unset: compose files and unit files pass variables on that way.
+		// Empty means unset, because compose files and unit files pass on unset variables as empty.
 		value, ok := lookup(EnvName(f.Name))
 		if !ok || value == "" {
 			return
@@ -52,5 +51,6 @@ func ApplyEnv(cmd *cobra.Command, lookup func(string) (string, bool)) error {
 	return first
 }
 
-// fromEnv leaves out the flags that cobra adds, which ask instead of configure.
+// fromEnv reports whether a flag has a variable. The flags that cobra adds have none, because they do not
+// configure anything.
 func fromEnv(f *pflag.Flag) bool { return f.Name != "help" && f.Name != "version" }

@@ -13,25 +13,25 @@ import (
 // Exit codes of goversed.
 const (
 	ExitOK      = 0
-	ExitFailure = 1 // it was tried, and failed
-	ExitUsage   = 2 // it was not tried: the command line is wrong
+	ExitFailure = 1 // the command failed
+	ExitUsage   = 2 // the command did not start, because the command line is wrong
 )
 
-// UsageError is a command line that cannot be carried out.
+// UsageError is an error in the command line.
 type UsageError struct {
 	Err     error
-	Command string // whose help tells more, as in "goversed node"
+	Command string // the command with the relevant help, as in "goversed node"
 }
 
-// Error is the message with a pointer to the help.
+// Error returns the message with a pointer to the help.
 func (e *UsageError) Error() string {
 	return fmt.Sprintf("%v; see %s --help", e.Err, e.Command)
 }
 
-// Unwrap is what is wrong.
+// Unwrap returns the error without that pointer.
 func (e *UsageError) Unwrap() error { return e.Err }
 
-// Usage makes a UsageError; nil stays nil.
+// Usage wraps err in a UsageError, unless it is nil or has one already.
 func Usage(command string, err error) error {
 	if err == nil {
 		return nil
@@ -42,8 +42,8 @@ func Usage(command string, err error) error {
 	return &UsageError{Err: err, Command: command}
 }
 
-// BadValue says how to write a value that could not be read, where err tells: a time
-// has a unit. given is the value as it was given, with its flag or variable.
+// BadValue rewrites the error of a value that could not be parsed, so that it shows the right form: a duration
+// needs a unit, for example. Given is the value as given, with its flag or variable.
 func BadValue(err error, given string) error {
 	bad, ok := errors.AsType[*pflag.InvalidValueError](err)
 	if !ok {
@@ -51,20 +51,20 @@ func BadValue(err error, given string) error {
 	}
 	how := map[string]string{"duration": "it like 10s", "int": "a whole number, like 3",
 		"bool": "true or false"}[bad.GetFlag().Value.Type()]
-	if how == "" { // others say so themselves
+	if how == "" { // errors of other types show it already
 		return err
 	}
 	return fmt.Errorf("%s: write %s", given, how)
 }
 
-// BadFlag is BadValue for a flag on the command line of cmd, and says of a flag of cmd's that was
-// written with one dash that it has two.
+// BadFlag is BadValue for a flag on the command line of cmd. It also points out a flag of cmd that was written
+// with one dash instead of two.
 func BadFlag(cmd *cobra.Command, err error) error {
 	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		flag, value := bad.GetFlag(), bad.GetValue()
 		between := " "
 		switch {
-		case flag.Value.Type() == "bool": // what stands apart would not be its value
+		case flag.Value.Type() == "bool": // a bool takes no separate argument
 			between = "="
 		case value == "":
 			value = `""`
@@ -80,14 +80,14 @@ func BadFlag(cmd *cobra.Command, err error) error {
 	return err
 }
 
-// CodeError is the end of a command with an exit code of its own: of a program that it ran,
-// for example. Without Err nothing is reported: all is said.
+// CodeError ends a command with a particular exit code, such as that of a program it ran. Without Err nothing
+// is printed, because everything was reported already.
 type CodeError struct {
 	Code int
 	Err  error
 }
 
-// Error is the message, "" if there is none.
+// Error returns the message, "" if there is none.
 func (e *CodeError) Error() string {
 	if e.Err == nil {
 		return ""
@@ -95,10 +95,10 @@ func (e *CodeError) Error() string {
 	return e.Err.Error()
 }
 
-// Unwrap is what went wrong, or nil.
+// Unwrap returns Err, which may be nil.
 func (e *CodeError) Unwrap() error { return e.Err }
 
-// ExitCode is the exit code for an error of a command.
+// ExitCode returns the exit code for an error of a command.
 func ExitCode(err error) int {
 	if err == nil {
 		return ExitOK
@@ -112,7 +112,7 @@ func ExitCode(err error) int {
 	return ExitFailure
 }
 
-// Report writes err in one line, if there is one, and it says anything.
+// Report writes err in one line. It writes nothing if err is nil or a CodeError without Err.
 func Report(w io.Writer, program string, err error) {
 	if code, ok := errors.AsType[*CodeError](err); ok && code.Err == nil {
 		return
@@ -122,8 +122,8 @@ func Report(w io.Writer, program string, err error) {
 	}
 }
 
-// OneLine is err's message without line breaks: joined errors have a line each,
-// and what an operator greps for must be in one.
+// OneLine returns the message of err without line breaks. Joined errors have one line each, but operators
+// search for messages line by line.
 func OneLine(err error) string {
 	fields := strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' })
 	for i := range fields {

@@ -8,9 +8,10 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Unknown are those of the environment variables in names that look like a flag's, and are of no flag of root and the
-// commands below, each with the one that may be meant, "" if none is like it. Known are others that have a meaning.
-// Those that Kubernetes makes up of a service's name are left out.
+// Unknown returns the variables in names that look like a flag's variable but belong to no flag of root or the
+// commands below it. For each, meant has the most similar variable of a flag, or "" if none is similar. Known
+// lists other variables to leave out. Variables that Kubernetes derives from the name of a service are left out
+// as well.
 func Unknown(root *cobra.Command, names []string, known ...string) (unknown, meant []string) {
 	flags := flagVariables(root)
 	for _, name := range names {
@@ -29,7 +30,7 @@ func Unknown(root *cobra.Command, names []string, known ...string) (unknown, mea
 	return unknown, meant
 }
 
-// flagVariables are those of all flags, in order.
+// flagVariables returns the sorted variables of all flags.
 func flagVariables(cmd *cobra.Command) (out []string) {
 	add := func(f *pflag.Flag) {
 		if fromEnv(f) {
@@ -44,8 +45,8 @@ func flagVariables(cmd *cobra.Command) (out []string) {
 	return slices.Compact(out)
 }
 
-// ofService reports whether a variable is one of those that Kubernetes sets for a service: NAME_SERVICE_HOST is always
-// among them.
+// ofService reports whether Kubernetes set the variable for a service. Such variables always include
+// NAME_SERVICE_HOST.
 func ofService(name string, names []string) bool {
 	return slices.ContainsFunc(names, func(host string) bool {
 		service, ok := strings.CutSuffix(host, "_SERVICE_HOST")
@@ -54,7 +55,7 @@ func ofService(name string, names []string) bool {
 	})
 }
 
-// distance is how many letters have to be put in, taken out or changed to make b of a.
+// distance returns the number of letters to insert, delete or change to turn a into b.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

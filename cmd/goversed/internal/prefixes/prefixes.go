@@ -1,6 +1,6 @@
-// Package prefixes finds the clusters that lie in one etcd, for those who have given the wrong prefix.
+// Package prefixes finds the clusters in one etcd, to help operators that gave the wrong prefix.
 //
-// Not promised: that all are found. It looks at a bounded number of keys, and at those that its user may read.
+// Not promised: it may miss clusters. It reads a limited number of keys, and only those that its user may read.
 package prefixes
 
 import (
@@ -18,33 +18,32 @@ import (
 )
 
 const (
-	// MostKeys is how many keys are looked at for clusters.
+	// MostKeys limits the keys that are searched for clusters.
 	MostKeys = pages * pageSize
-	// pages and pageSize bound how many keys are looked at for other clusters, and mostOthers how many of these are
-	// found.
+	// pages and pageSize limit the requests of a search, and mostOthers the clusters it finds.
 	pages      = 25
 	pageSize   = 200
 	mostOthers = 20
 )
 
-// timeout bounds a search.
+// timeout limits a search.
 const timeout = 8 * time.Second
 
-// Found are the clusters that were found.
+// Found is the result of a search.
 type Found struct {
-	// Prefixes are those below which there is a node, in order.
+	// Prefixes lists the prefixes that have nodes, in order.
 	Prefixes []Prefix
-	// Denied: the user may not look for them. More: not all keys were looked at.
+	// Denied reports that the user may not search for them. More reports that not all keys were searched.
 	Denied, More bool
 }
 
-// Prefix is that of one cluster, and how many keys of nodes were seen there.
+// Prefix is the prefix of one cluster, with the number of keys of nodes seen under it.
 type Prefix struct {
 	Prefix string
 	Nodes  int
 }
 
-// String is the prefix, and how many nodes are there.
+// String returns the prefix and the number of nodes.
 func (p Prefix) String() string {
 	if p.Nodes == 1 {
 		return p.Prefix + " (1 node)"
@@ -52,8 +51,8 @@ func (p Prefix) String() string {
 	return fmt.Sprintf("%s (%d nodes)", p.Prefix, p.Nodes)
 }
 
-// Find looks for clusters under other prefixes than own: at a bounded number of keys, and not at those that lie in
-// the long queues of a cluster. It blocks for eight seconds at most, and less if ctx ends.
+// Find searches for clusters under prefixes other than own. It reads a limited number of keys, and skips the
+// long queues of clusters. It blocks for at most eight seconds, or until ctx ends.
 func Find(ctx context.Context, client *clientv3.Client, own string) (out Found) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -70,7 +69,7 @@ func Find(ctx context.Context, client *clientv3.Client, own string) (out Found) 
 				continue
 			}
 			prefix, behind := clusterOf(key)
-			if behind == "" { // one of its nodes, or no key of a cluster's
+			if behind == "" { // a key of a node, or of no cluster
 				from = key + "\x00"
 			} else {
 				from = behind
@@ -94,12 +93,12 @@ func Find(ctx context.Context, client *clientv3.Client, own string) (out Found) 
 	return out
 }
 
-// refuses reports whether err is etcd's refusal of what a user may not do, or that there is no user.
+// refuses reports whether etcd denied the request, because of missing rights or a missing user.
 func refuses(err error) bool {
 	return errors.Is(err, rpctypes.ErrPermissionDenied) || errors.Is(err, rpctypes.ErrUserEmpty)
 }
 
-// isNode reports whether the value of a key is the record of a node: other programs have nodes, too.
+// isNode reports whether the value of a key is the record of a node. Other programs have keys with nodes, too.
 func isNode(ctx context.Context, client *clientv3.Client, key string) bool {
 	resp, err := client.Get(ctx, key)
 	if err != nil || len(resp.Kvs) == 0 {
@@ -109,11 +108,11 @@ func isNode(ctx context.Context, client *clientv3.Client, key string) bool {
 	return err == nil && record.InstanceID != ""
 }
 
-// queues are where a cluster may have very many keys, all before or behind those of its nodes.
+// queues lists the parts of a cluster's keys that may be very long. None of them contains keys of nodes.
 var queues = []string{"/elections/", "/events/", "/leader/", "/shards/", "/work/"}
 
-// clusterOf is the prefix of the cluster that has this key of a node, "" if it looks like no such key; behind is
-// what comes after the keys among which it lies, if they are a cluster's and none is of a node.
+// clusterOf returns the prefix of the cluster if key looks like the key of a node. If the key lies in a long
+// part of a cluster's keys without nodes, behind is the key after that part.
 func clusterOf(key string) (prefix, behind string) {
 	if before, address, ok := strings.Cut(key, "/nodes/"); ok && address != "" && !strings.Contains(address, "/") {
 		if _, err := state.NewKeys(before); err == nil {

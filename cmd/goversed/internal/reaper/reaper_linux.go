@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Run starts this program again as a child and collects whatever ends, until that child has: where this is process 1.
-// Elsewhere, or where the program cannot be started again, it returns at once and done is false. Call it first of
-// all, before there are other children.
+// Run starts this program again as a child if this is process 1, and reaps all children until that one has
+// ended. In any other process, or if the program cannot be started again, it returns immediately with done set
+// to false. Call it first in main, before there are other children.
 func Run() (status int, done bool) {
 	if os.Getpid() != 1 {
 		return 0, false
@@ -19,11 +19,12 @@ func Run() (status int, done bool) {
 	return supervise("/proc/self/exe", os.Args, os.Environ())
 }
 
-// supervise starts a program, passes signals on to it and collects all children of this process until the program
-// has ended. One goroutine does both, so that no signal reaches a process that got the number of one collected.
+// supervise starts a program, passes signals on to it, and reaps all children of this process until the program
+// has ended. One goroutine does both, so that no signal is sent to a reaped process: its number may be in use
+// again.
 func supervise(path string, args, env []string) (status int, done bool) {
 	ended, signals := make(chan os.Signal, 1), make(chan os.Signal, 64)
-	signal.Notify(ended, unix.SIGCHLD) // one is enough: it stands for all that have ended
+	signal.Notify(ended, unix.SIGCHLD) // one is enough for any number of ended children
 	signal.Notify(signals, passedOn()...)
 	defer signal.Stop(ended)
 	defer signal.Stop(signals)
@@ -35,7 +36,7 @@ func supervise(path string, args, env []string) (status int, done bool) {
 	for {
 		select {
 		case s := <-signals:
-			_ = syscall.Kill(program, s.(syscall.Signal)) // it may have ended, and is collected next
+			_ = syscall.Kill(program, s.(syscall.Signal)) // an error means that it has ended
 		case <-ended:
 			if status, done := collect(program); done {
 				return status, true
@@ -44,7 +45,8 @@ func supervise(path string, args, env []string) (status int, done bool) {
 	}
 }
 
-// collect collects the children that have ended, and returns the program's exit status if it is one of them.
+// collect reaps the children that have ended. It returns the program's exit status if the program is one of
+// them.
 func collect(program int) (status int, done bool) {
 	for {
 		var ws unix.WaitStatus
@@ -60,7 +62,7 @@ func collect(program int) (status int, done bool) {
 	}
 }
 
-// attributes puts the program into a process group of its own; in the foreground, where this one is.
+// attributes puts the program into a process group of its own, in the foreground if this process is.
 func attributes() *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{Setpgid: true}
 	if group, err := unix.IoctlGetInt(0, unix.TIOCGPGRP); err == nil && group == unix.Getpgrp() {
@@ -69,14 +71,14 @@ func attributes() *syscall.SysProcAttr {
 	return attr
 }
 
-// passedOn lists the signals that others send. One that is ignored stays so, for the program too.
+// passedOn lists the signals that other processes send. An ignored signal stays ignored, also in the program.
 func passedOn() (all []os.Signal) {
 	for s := unix.Signal(1); s <= 64; s++ {
 		switch s {
-		case unix.SIGKILL, unix.SIGSTOP, unix.SIGCHLD, // cannot be caught; or is for collect
-			unix.SIGURG, unix.SIGPIPE, unix.SIGTTIN, unix.SIGTTOU, // this process's own
+		case unix.SIGKILL, unix.SIGSTOP, unix.SIGCHLD, // cannot be caught, or is handled by collect
+			unix.SIGURG, unix.SIGPIPE, unix.SIGTTIN, unix.SIGTTOU, // meant for this process
 			unix.SIGSEGV, unix.SIGBUS, unix.SIGFPE, unix.SIGILL, unix.SIGTRAP, unix.SIGSYS, // faults
-			32, 33: // the C library's
+			32, 33: // used by the C library
 			continue
 		}
 		if !signal.Ignored(s) {

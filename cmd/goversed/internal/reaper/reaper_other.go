@@ -2,5 +2,5 @@
 
 package reaper
 
-// Run reports that there is nothing to be done here.
+// Run does nothing on this system and returns false.
 func Run() (status int, done bool) { return 0, false }
