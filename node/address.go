@@ -10,17 +10,17 @@ import (
 	"syscall"
 )
 
-// Errors about addresses. Compare with errors.Is; the message names the field to
-// change, and the cause, where there is one, is wrapped.
+// Errors about addresses. Compare with errors.Is. The message names the field to change; the cause, if there is
+// one, is wrapped.
 var (
-	// ErrBadAddress: the address is malformed, cannot be advertised, or cannot be
-	// bound on this machine.
+	// ErrBadAddress is returned when the address is malformed, cannot be advertised, or cannot be bound on this
+	// machine.
 	ErrBadAddress = errors.New("bad address")
-	// ErrAddressInUse: another socket is already bound to the address.
+	// ErrAddressInUse is returned when another socket is bound to the address.
 	ErrAddressInUse = errors.New("address already in use")
 )
 
-// badAddress builds the error for one address: which field, its value, what to do.
+// badAddress returns the error for one address, with its field, its value, and the remedy.
 func badAddress(field, address, problem string) error {
 	if address == "" {
 		return fmt.Errorf("node: %w: %s %s", ErrBadAddress, field, problem)
@@ -34,8 +34,8 @@ func checkAddress(field, address string) error {
 	if err != nil {
 		return badAddress(field, address, `is not host:port: write it like "localhost:47001" or "[::1]:47001"`)
 	}
-	// ParseUint takes neither signs nor names: a name is looked up differently on
-	// each machine, and two spellings of a port would be two node names.
+	// ParseUint accepts neither signs nor names. A named port may differ between machines, and two spellings of
+	// one port would be two node names.
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil || (len(port) > 1 && port[0] == '0') {
 		return badAddress(field, address, "has no valid port: use a number from 0 to 65535")
 	}
@@ -46,9 +46,8 @@ func checkAddress(field, address string) error {
 	return nil
 }
 
-// validHost accepts IP addresses and host names. It is strict because the address
-// becomes a key in etcd, a label of metrics and a line in logs: whitespace, control
-// characters and slashes must never get in.
+// validHost accepts IP addresses and host names. It is strict because the address becomes a key in etcd, a
+// label of metrics and a part of log lines, where whitespace, control characters and slashes must not appear.
 func validHost(host string) bool {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return strings.IndexFunc(ip.Zone(), notNameRune) < 0
@@ -56,8 +55,8 @@ func validHost(host string) bool {
 	if len(host) > 253 || strings.IndexFunc(host, notNameRune) >= 0 {
 		return false
 	}
-	// A name that ends in a number, like 127.1 or 256.0.0.1, is a broken IP address,
-	// which some resolvers silently turn into a different one.
+	// A name that ends in a number, like 127.1 or 256.0.0.1, is a malformed IP address, which some resolvers
+	// silently turn into a different one.
 	labels := strings.Split(strings.TrimSuffix(host, "."), ".")
 	for _, l := range labels {
 		if l == "" {
@@ -68,7 +67,7 @@ func validHost(host string) bool {
 	return err != nil
 }
 
-// notNameRune reports runes that no host name has.
+// notNameRune reports whether a rune cannot be part of a host name.
 func notNameRune(r rune) bool {
 	switch {
 	case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9':
@@ -77,8 +76,8 @@ func notNameRune(r rune) bool {
 	return r != '-' && r != '_' && r != '.'
 }
 
-// checkReachable refuses hosts that mean "here" on every machine. The address must
-// have passed checkAddress.
+// checkReachable rejects hosts that mean the local machine everywhere. The address must have passed
+// checkAddress.
 func checkReachable(field, address string) error {
 	host, _, _ := net.SplitHostPort(address)
 	if host == "" {
@@ -92,7 +91,7 @@ func checkReachable(field, address string) error {
 	return nil
 }
 
-// listenError says why an address could not be bound, and what to do about it.
+// listenError returns the error for an address that could not be bound, with the remedy.
 func listenError(field, address string, cause error) error {
 	if errors.Is(cause, syscall.EADDRINUSE) {
 		return fmt.Errorf("node: %w: stop the process that uses %s (ss -tanp shows it) or set %s to another port; if none "+
@@ -103,7 +102,7 @@ func listenError(field, address string, cause error) error {
 		ErrBadAddress, address, field, cause)
 }
 
-// withPort replaces port 0 of an address by the port that was bound.
+// withPort replaces port 0 of an address by the bound port.
 func withPort(address string, bound net.Addr) string {
 	host, port, err := net.SplitHostPort(address)
 	if tcp, ok := bound.(*net.TCPAddr); ok && err == nil && port == "0" {

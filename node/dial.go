@@ -15,15 +15,15 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// attempt is one attempt to talk to the node at address.
+// attempt is one attempt to call the node at address.
 type attempt struct {
 	address string
 	conn    *grpc.ClientConn
 	dial    *dialOnce
 }
 
-// connect prepares an attempt; the first call on conn makes it. ctx bounds the
-// dialing, opts are the user's. Errors match ErrBadAddress or ErrNoAnswer.
+// connect prepares an attempt; the first call on conn dials. Ctx limits the dialing, and opts are the caller's.
+// Errors match ErrBadAddress or ErrNoAnswer.
 func connect(ctx context.Context, address string, opts []grpc.DialOption) (*attempt, error) {
 	if err := checkAddress("address", address); err != nil {
 		return nil, err
@@ -31,7 +31,7 @@ func connect(ctx context.Context, address string, opts []grpc.DialOption) (*atte
 	dial := &dialOnce{ctx: ctx, done: make(chan struct{})}
 	all := append([]grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}, opts...)
 	all = append(all, grpc.WithNoProxy(), grpc.WithContextDialer(dial.dial))
-	// passthrough: the dialer gets the address as it is, and resolves it itself.
+	// With passthrough, the dialer receives the address unchanged and resolves it itself.
 	conn, err := grpc.NewClient("passthrough:///"+address, all...)
 	if err != nil {
 		return nil, noAnswer(address, err)
@@ -44,8 +44,8 @@ func (a *attempt) close() {
 	a.dial.join()
 }
 
-// failed says what a call that ended with err means: an error that matches exactly
-// one of ErrRefused, ErrNotNode and ErrNoAnswer.
+// failed converts the error of a call into one that matches exactly one of ErrRefused, ErrNotNode and
+// ErrNoAnswer.
 func (a *attempt) failed(ctx context.Context, err error) error {
 	if status.Code(err) == codes.Unimplemented {
 		return fmt.Errorf("node: %w: the server at %s does not know this call: check the address", ErrNotNode, a.address)
@@ -63,28 +63,27 @@ func (a *attempt) failed(ctx context.Context, err error) error {
 	return noAnswer(a.address, err)
 }
 
-// anonymous is the error for a server that does not say who it is.
+// anonymous returns the error for a server that has no instance id.
 func (a *attempt) anonymous() error {
 	return fmt.Errorf("node: %w: the server at %s has no instance id: check the address", ErrNotNode, a.address)
 }
 
-// noAnswer is the error for everything that proves nothing.
+// noAnswer returns the error for all cases that prove nothing.
 func noAnswer(address string, cause error) error {
 	return fmt.Errorf("node: %w from %s: check the address, the network and the TLS settings (%w)",
 		ErrNoAnswer, address, cause)
 }
 
-// dialOnce dials the first time it is asked to and remembers what came of it. grpc
-// tries again by itself, which would turn one attempt into many.
+// dialOnce dials once and stores the result. GRPC retries by itself, which would turn one attempt into many.
 type dialOnce struct {
-	ctx   context.Context // the caller's, which grpc's own does not follow
+	ctx   context.Context // the caller's; grpc's dial context does not follow it
 	tried atomic.Bool
 	done  chan struct{} // closed when the attempt has ended
 	mu    sync.Mutex
 	err   error
 }
 
-// errTried answers all attempts but the first.
+// errTried is returned by all attempts but the first.
 var errTried = errors.New("only one attempt is made")
 
 // dial is the dialer for grpc.
@@ -103,24 +102,23 @@ func (d *dialOnce) dial(ctx context.Context, address string) (net.Conn, error) {
 	return conn, err
 }
 
-// join makes sure that no attempt runs any more and none begins.
+// join makes sure that no attempt is running, and that none starts later.
 func (d *dialOnce) join() {
 	if d.tried.Swap(true) {
 		<-d.done
 	}
 }
 
-// result returns the error of the attempt, nil if it succeeded, is under way or was
-// never made.
+// result returns the error of the attempt. It is nil if the attempt succeeded, is in progress, or was never
+// made.
 func (d *dialOnce) result() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.err
 }
 
-// dialEvery connects to address. Where the host is a name with several IP addresses,
-// the net package reports the first failure only; a refusal counts as one only if
-// every address refused, so a second look is taken at each of them.
+// dialEvery connects to address. If the host name has several IP addresses, package net reports only the first
+// failure. A refusal counts only if every address refuses, so after a refusal dialEvery tries each address.
 func dialEvery(ctx context.Context, address string) (net.Conn, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", address)
@@ -145,7 +143,7 @@ func dialEvery(ctx context.Context, address string) (net.Conn, error) {
 			return conn, nil
 		case errors.Is(other, syscall.ECONNREFUSED):
 		case errors.Is(other, syscall.EADDRNOTAVAIL), errors.Is(other, syscall.EAFNOSUPPORT):
-			// This machine has no such protocol, usually IPv6: nobody there to ask.
+			// This machine lacks the protocol, usually IPv6, so the address has no process to ask.
 		default:
 			return nil, other
 		}

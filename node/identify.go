@@ -9,35 +9,35 @@ import (
 	nodepb "github.com/goverse/goverse/proto/goverse/node/v1"
 )
 
-// What Identify can fail with, beside ErrBadAddress. Compare with errors.Is.
+// Errors of Identify, besides ErrBadAddress. Compare with errors.Is.
 var (
-	// ErrRefused: the connection was refused. Evidence that nobody listens there.
+	// ErrRefused is returned when the connection was refused. It is evidence that no process listens there.
 	ErrRefused = errors.New("connection refused")
-	// ErrNotNode: a gRPC server answered, but it is not a Goverse node.
+	// ErrNotNode is returned when a gRPC server answered that is not a Goverse node.
 	ErrNotNode = errors.New("not a Goverse node")
-	// ErrNoAnswer: silence, a time-out, an unreachable or unknown host, a broken
-	// connection, a peer that speaks something else. Evidence of nothing.
+	// ErrNoAnswer is returned after silence, a time-out, a broken connection, for an unreachable or unknown
+	// host, and for a peer with another protocol. It is evidence of nothing.
 	ErrNoAnswer = errors.New("no answer")
 )
 
-// Identity is what a node says of itself.
+// Identity describes the process that answered Identify.
 type Identity struct {
-	// InstanceID is the random id of the process that answered; never empty.
+	// InstanceID is the random id of the process. It is never empty.
 	InstanceID string
-	// AdvertiseAddress is where that process wants to be reached, which may be
-	// spelled differently from the address that was asked.
+	// AdvertiseAddress is the address that the process advertises. It may be spelled differently from the
+	// address that was dialed.
 	AdvertiseAddress string
-	// Stopping: the process is alive and about to stop.
+	// Stopping reports that the process is alive and about to stop.
 	Stopping bool
 }
 
-// Identify asks the node at address (host:port) who it is. It makes one attempt,
-// blocks no longer than ctx allows, and closes the connection. Errors match exactly
-// one of ErrRefused, ErrNotNode, ErrNoAnswer and ErrBadAddress, and wrap the cause.
+// Identify asks the node at address (host:port) for its identity. It makes one attempt, blocks at most until
+// ctx ends, and closes the connection. Errors match exactly one of ErrRefused, ErrNotNode, ErrNoAnswer and
+// ErrBadAddress, and wrap the cause.
 //
-// opts configure the connection, for example transport credentials; without any, it
-// is plain text. Proxies are never used, and a dialer among opts is not: whether a
-// connection was refused can only be learned from a dialer of its own.
+// Opts configure the connection, for example with transport credentials; without any, it is plain text.
+// Identify never uses a proxy, nor a dialer among opts, because only its own dialer can detect a refused
+// connection.
 func Identify(ctx context.Context, address string, opts ...grpc.DialOption) (Identity, error) {
 	c, err := connect(ctx, address, opts)
 	if err != nil {

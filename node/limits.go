@@ -15,23 +15,24 @@ import (
 )
 
 const (
-	// maxReading is how many requests of unary calls are received from one connection at a time, of up to 4 MiB each;
-	// further ones wait until one is there in whole. How long it is shows only then. Of each that waits, a window
-	// may have come already, so that not more than maxUnread wait while few are received.
+	// maxReading limits the unary requests, of up to 4 MiB each, that are received from one connection at a
+	// time. Further ones wait until one has arrived completely, because its size is only known then. Up to a
+	// window of each waiting request may have arrived already, so requests beyond maxUnread are refused while
+	// few are received.
 	maxReading, maxUnread = 6, 96
-	// maxOwn is how many streams of the node's own services one connection may have: watches of the node, of its
+	// maxOwn limits the streams of the node's own services on one connection: watches of the node, of its
 	// health and of the routes, reflection, and links.
 	maxOwn = 32
 )
 
-// limits bounds what one connection may do at a time.
+// limits restricts the concurrent requests and streams of one connection.
 type limits struct{ reading, own *budget.Gate }
 
 func newLimits() limits {
 	return limits{reading: budget.NewGate(maxReading, maxUnread), own: budget.NewGate(maxOwn, 0)}
 }
 
-// connectionOf is the connection of a call.
+// connectionOf returns the connection of a call.
 func connectionOf(ctx context.Context) any {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -40,7 +41,7 @@ func connectionOf(ctx context.Context) any {
 	return budget.Connection(p.Addr)
 }
 
-// limited is a service whose unary calls are received as the limits have it.
+// limited returns the service with unary calls that are received within the limits.
 func (l limits) limited(desc *grpc.ServiceDesc) *grpc.ServiceDesc {
 	out := *desc
 	out.Methods = slices.Clone(desc.Methods)
@@ -67,7 +68,7 @@ func (l limits) read(ctx context.Context, decode func(any) error, request any) e
 	return decode(request)
 }
 
-// limitOwn is an interceptor that refuses a connection more than its share of streams of the node's own services.
+// limitOwn is an interceptor that refuses a connection more than maxOwn streams of the node's own services.
 func (l limits) limitOwn(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
 	handler grpc.StreamHandler) error {
 	if !slices.ContainsFunc(ownServices, func(prefix string) bool { return strings.HasPrefix(info.FullMethod, prefix) }) {
@@ -82,11 +83,11 @@ func (l limits) limitOwn(srv any, stream grpc.ServerStream, info *grpc.StreamSer
 	return handler(srv, stream)
 }
 
-// ownServices are those whose streams a connection needs few of.
+// ownServices lists the services of which a connection needs only few streams.
 var ownServices = []string{"/grpc.health.v1.Health/", "/grpc.reflection.", "/goverse.node.v1.Node/",
 	"/goverse.objects.v1.Objects/"}
 
-// limitedRegistrar registers services with the limits.
+// limitedRegistrar registers services with the limits applied.
 type limitedRegistrar struct {
 	grpc.ServiceRegistrar
 	limits limits

@@ -7,23 +7,22 @@ import (
 	"time"
 )
 
-// conns is a listener that remembers its open connections. grpc waits, in its
-// graceful and its hard stop alike, for connections whose handshake is under way
-// (TLS, then HTTP/2's preface and settings): without this, one that stays silent, or
-// stops in the middle of it, delays a stop by two minutes.
+// conns is a listener that keeps track of its open connections. Both the graceful and the hard stop of grpc
+// wait for connections with a handshake (TLS, then HTTP/2's preface and settings) in progress. Without conns, a
+// connection that is silent, or stalls during the handshake, would delay a stop by two minutes.
 type conns struct {
 	net.Listener
 	mu   sync.Mutex
 	open map[*conn]struct{}
-	shut bool            // no further connection is taken
+	shut bool            // further connections are closed
 	left map[string]bool // remote addresses of watchers that received a goodbye
 }
 
-// conn is one accepted connection.
+// conn is an accepted connection.
 type conn struct {
 	net.Conn
 	owner   *conns
-	greeted atomic.Bool // its handshake is done
+	greeted atomic.Bool // the handshake is done
 }
 
 func newConns(l net.Listener) *conns {
@@ -47,7 +46,7 @@ func (l *conns) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// leaving notes that a watcher's connection has served its purpose.
+// leaving records that a watcher's connection is no longer needed.
 func (l *conns) leaving(remote net.Addr) {
 	l.mu.Lock()
 	l.left[remote.String()] = true
@@ -69,8 +68,8 @@ func (l *conns) closeLeft() {
 	}
 }
 
-// closeConns closes the connections whose handshake is not done, on which no call can run
-// yet, or all of them.
+// closeConns closes the connections with an unfinished handshake, on which no call can run yet. With all it
+// closes every connection.
 func (l *conns) closeConns(all bool) {
 	l.mu.Lock()
 	l.shut = true
@@ -86,8 +85,8 @@ func (l *conns) closeConns(all bool) {
 	}
 }
 
-// SetDeadline is called by grpc with a deadline before the handshake, and with none as soon
-// as that is done.
+// SetDeadline detects the end of the handshake: grpc sets a deadline before it and clears the deadline after
+// it.
 func (c *conn) SetDeadline(t time.Time) error {
 	if t.IsZero() {
 		c.greeted.Store(true)
@@ -95,7 +94,7 @@ func (c *conn) SetDeadline(t time.Time) error {
 	return c.Conn.SetDeadline(t)
 }
 
-// Close closes the connection and forgets it.
+// Close closes the connection and removes it from the listener.
 func (c *conn) Close() error {
 	c.owner.mu.Lock()
 	delete(c.owner.open, c)

@@ -22,19 +22,18 @@ import (
 	nodepb "github.com/goverse/goverse/proto/goverse/node/v1"
 )
 
-// Errors about a node's life. Compare with errors.Is.
+// Errors about the life cycle of a node. Compare with errors.Is.
 var (
-	// ErrStarted: Start was called before.
+	// ErrStarted is returned when Start was called before.
 	ErrStarted = errors.New("the node was already started")
-	// ErrStopped: Stop or Close was called before; make a new node.
+	// ErrStopped is returned when Stop or Close was called before. Create a new node instead.
 	ErrStopped = errors.New("the node was stopped")
-	// ErrCallsCut: Stop's context ended before the node had come to rest, so its
-	// connections were closed and the contexts of running calls cancelled.
+	// ErrCallsCut is returned when Stop's context ended while calls were running. Their connections were closed
+	// and their contexts cancelled.
 	ErrCallsCut = errors.New("running calls were cut off")
 )
 
-// A Node is one process's gRPC server. NewNode makes it; all methods are safe for
-// concurrent use.
+// A Node is the gRPC server of one process. NewNode creates it. All methods are safe for concurrent use.
 type Node struct {
 	log        hclog.Logger
 	instanceID string
@@ -52,7 +51,7 @@ type Node struct {
 	watcherLost  chan struct{}
 	watchers     watchers
 	roster       atomic.Pointer[Roster]
-	key          ed25519.PrivateKey // proves that a watch is this node's
+	key          ed25519.PrivateKey // proves that a watch comes from this node
 	drain        func()             // starts grpc's graceful stop, once
 	drained      chan struct{}      // closed when that stop ended, handlers included
 	served       chan struct{}      // closed when Serve returned, or will never be called
@@ -64,9 +63,9 @@ type Node struct {
 	serveErr error
 }
 
-// NewNode checks the configuration, binds the port and registers the services that
-// every node has; it serves nothing before Start. A node that is not wanted after
-// all must be freed with Close. Errors match ErrBadAddress or ErrAddressInUse.
+// NewNode checks the configuration, binds the port and registers the services that every node has. It serves
+// nothing before Start. A node that is not started must be closed with Close. Errors match ErrBadAddress or
+// ErrAddressInUse.
 func NewNode(cfg Config) (*Node, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -74,7 +73,7 @@ func NewNode(cfg Config) (*Node, error) {
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // never fails: crypto/rand ends the program instead
 	field, address := cfg.listen()
-	_, key, _ := ed25519.GenerateKey(nil) // never fails, as Read
+	_, key, _ := ed25519.GenerateKey(nil) // never fails, like Read
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, listenError(field, address, err)
@@ -97,18 +96,18 @@ func NewNode(cfg Config) (*Node, error) {
 	}
 	n.markStopping = sync.OnceFunc(func() {
 		close(n.stopping)
-		n.health.Shutdown() // from here on NOT_SERVING, whatever SetReady says
+		n.health.Shutdown() // permanently NOT_SERVING, even after SetReady
 	})
 	n.sayGoodbye = sync.OnceFunc(func() { close(n.goodbye) })
 	n.end = sync.OnceFunc(func() { close(n.endStreams) })
 	n.drain = sync.OnceFunc(func() {
 		go func() {
 			defer close(n.drained)
-			// The listener is shut. Where grpc is asked to stop before its Serve has noticed,
-			// that returns only when the last call has, and Done would wait for it.
+			// The listener is closed. If grpc is told to stop before its Serve has noticed that, Serve returns
+			// only after the last call, and Done would wait for it.
 			<-n.served
-			// grpc waits five seconds for each connection's acknowledgement; that of a
-			// watcher that stands still does not come.
+			// grpc waits five seconds for each connection's acknowledgement, which a watcher that stands still
+			// does not send.
 			patience := time.AfterFunc(goodbyePatience, n.listener.closeLeft)
 			defer patience.Stop()
 			n.server.GracefulStop()
@@ -116,8 +115,8 @@ func NewNode(cfg Config) (*Node, error) {
 		}()
 	})
 	n.server = grpc.NewServer(append([]grpc.ServerOption{
-		// Members watch each other with keepalives much shorter than the five
-		// minutes below which grpc would otherwise cut the connection as abuse.
+		// Members watch each other with keepalives much shorter than five minutes, the interval below which
+		// grpc would otherwise close the connection as abuse.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.ChainStreamInterceptor(n.limits.limitOwn, n.endWatches),
 		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeader),
@@ -127,24 +126,24 @@ func NewNode(cfg Config) (*Node, error) {
 	n.health.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
 	own := limitedRegistrar{n.server, n.limits}
 	healthpb.RegisterHealthServer(own, n.health)
-	reflection.Register(n.server) // it has streams alone
+	reflection.Register(n.server) // it has streams only
 	nodepb.RegisterNodeServer(own, identity{node: n})
 	return n, nil
 }
 
-// AdvertiseAddress returns the host:port under which others reach this node, with
-// the port that was really bound.
+// AdvertiseAddress returns the host:port under which other processes reach this node, with the port that was
+// actually bound.
 func (n *Node) AdvertiseAddress() string { return n.advertise }
 
-// ListenAddress returns the IP address and port that are bound, as the kernel has them.
+// ListenAddress returns the bound IP address and port, as reported by the kernel.
 func (n *Node) ListenAddress() string { return n.listener.Addr().String() }
 
-// InstanceID returns 128 random bits in hex, new for each Node, by which others
-// tell it from an earlier process at the same address.
+// InstanceID returns 128 random bits in hex, new for each Node. It tells this process from an earlier one at
+// the same address.
 func (n *Node) InstanceID() string { return n.instanceID }
 
-// SetReady sets what the health service answers for the whole server (service ""):
-// SERVING or NOT_SERVING. Once the node is stopping it has no effect.
+// SetReady sets the answer of the health service for the whole server (service ""): SERVING or NOT_SERVING. It
+// has no effect once the node is stopping.
 func (n *Node) SetReady(ready bool) {
 	status := healthpb.HealthCheckResponse_NOT_SERVING
 	if ready {
@@ -153,8 +152,8 @@ func (n *Node) SetReady(ready bool) {
 	n.health.SetServingStatus("", status)
 }
 
-// Start begins to serve in a goroutine that Stop and Close wait for, and returns at
-// once. It fails with ErrStarted the second time and with ErrStopped after Stop.
+// Start serves in a new goroutine, which Stop and Close join, and returns immediately. It returns ErrStarted
+// the second time and ErrStopped after Stop.
 func (n *Node) Start() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -176,7 +175,7 @@ func errStarted() error {
 	return fmt.Errorf("node: %w: a cluster's Start starts its node itself, and one node is for one cluster", ErrStarted)
 }
 
-// serve runs until the listener is closed, by Stop or by a fault.
+// serve runs until the listener is closed by Stop, or fails.
 func (n *Node) serve() {
 	defer close(n.served)
 	err := n.server.Serve(n.listener)
@@ -188,12 +187,12 @@ func (n *Node) serve() {
 	}
 }
 
-// Done is closed when the node no longer serves: after Stop or Close, or after a
-// fault of its listener, which Err then returns.
+// Done returns a channel that is closed when the node no longer serves: after Stop or Close, or after a failure
+// of its listener, which Err then returns.
 func (n *Node) Done() <-chan struct{} { return n.served }
 
-// Err returns why the node ceased to serve by itself, and nil while it serves and
-// after a Stop or Close.
+// Err returns the error because of which the node stopped serving by itself. It returns nil while the node
+// serves, and after Stop or Close.
 func (n *Node) Err() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

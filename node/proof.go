@@ -5,24 +5,24 @@ import (
 	"crypto/rand"
 )
 
-// A Roster reports whether the process with that instance id is a member of this node's cluster that may watch this
-// node, and the public key in its member record: nil if the record has none, so that it can prove nothing. It must not
-// block.
+// A Roster reports whether the process with that instance id is a member of this node's cluster that may watch
+// this node. It returns the public key in the process's member record, or nil if the record has none, so that
+// the process can prove nothing. It must not block.
 type Roster func(instanceID string) (key []byte, member bool)
 
-// SetRoster has this node miss those watchers alone that are members of its cluster and prove it: they sign a random
-// challenge with the key whose public half stands in their member record. Anybody else's watch tells its watcher
-// whether this process lives, and is worth nothing to this node. Without a roster every watcher is missed. Call it
-// before Start.
+// SetRoster makes this node ignore the loss of watchers that do not prove to be members of its cluster. Members
+// prove it by signing a random challenge with the private key that matches the public key in their member
+// record. Other watchers still learn whether this process lives. Without a roster the loss of any watcher
+// counts. Call SetRoster before Start.
 func (n *Node) SetRoster(r Roster) { n.roster.Store(&r) }
 
-// WatchKey returns the public key by which others recognize the watches of this node.
+// WatchKey returns the public key by which other nodes recognize the watches of this node.
 func (n *Node) WatchKey() []byte { return n.key.Public().(ed25519.PublicKey) }
 
-// proofOf is followed by what a watcher signs, so that its signature means nothing elsewhere.
+// proofOf is the beginning of the text that a watcher signs, so that its signature means nothing elsewhere.
 const proofOf = "goverse.node.v1.Watch\x00"
 
-// challengeSize is that of a challenge in bytes.
+// challengeSize is the size of a challenge in bytes.
 const challengeSize = 32
 
 func newChallenge() []byte {
@@ -31,16 +31,18 @@ func newChallenge() []byte {
 	return c
 }
 
-// watched is what a proof names: the node's instance id, as it says itself, and the address at which it was dialed. So
-// a challenge that is passed on by whatever answers at another address yields no proof.
+// watched returns the part of a proof that names the watched node: its instance id as it answered, and the
+// address at which it was dialed. A process at another address that passes on a challenge therefore gets no
+// valid proof.
 func watched(instanceID, address string) string { return instanceID + "\x00" + address }
 
-// sign proves to the node watched that the watch with that challenge is the key's holder's.
+// sign returns the proof, for the watched node, that the watch with that challenge belongs to the holder of the
+// key.
 func sign(key ed25519.PrivateKey, challenge []byte, watched string) []byte {
 	return ed25519.Sign(key, signed(challenge, watched))
 }
 
-// proves reports whether proof is the key's holder's.
+// proves reports whether the proof is from the holder of the key.
 func proves(key, challenge []byte, watched string, proof []byte) bool {
 	return len(key) == ed25519.PublicKeySize && len(challenge) == challengeSize &&
 		ed25519.Verify(key, signed(challenge, watched), proof)

@@ -10,16 +10,15 @@ import (
 	nodepb "github.com/goverse/goverse/proto/goverse/node/v1"
 )
 
-// Server returns where users register their own gRPC services, before Start.
-// Registering after Start or Stop, or a service that is already there (health,
-// reflection and goverse.node.v1.Node always are), is a mistake in the program and
-// panics, as http.Handle does; grpc itself would end the process.
+// Server returns the registrar for the user's own gRPC services, for use before Start. It panics, like
+// http.Handle, if a service is registered after Start or Stop, or twice. The services health, reflection and
+// goverse.node.v1.Node are registered already. Grpc itself would end the process.
 func (n *Node) Server() grpc.ServiceRegistrar { return registrar{node: n} }
 
-// registrar guards grpc's own registration, which calls os.Exit on misuse.
+// registrar guards grpc's registration, which calls os.Exit on misuse.
 type registrar struct{ node *Node }
 
-// RegisterService registers a service of the user's.
+// RegisterService registers a service of the user.
 func (r registrar) RegisterService(desc *grpc.ServiceDesc, impl any) {
 	n := r.node
 	n.mu.Lock()
@@ -34,8 +33,7 @@ func (r registrar) RegisterService(desc *grpc.ServiceDesc, impl any) {
 	n.server.RegisterService(n.limits.limited(desc), impl)
 }
 
-// Register registers a service of the program's own, as Server does, and reports ErrStarted or ErrStopped
-// where it is too late.
+// Register registers a service like Server, but returns ErrStarted or ErrStopped if it is too late.
 func (n *Node) Register(desc *grpc.ServiceDesc, impl any) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -46,19 +44,19 @@ func (n *Node) Register(desc *grpc.ServiceDesc, impl any) error {
 		return errStarted()
 	}
 	if _, ok := n.server.GetServiceInfo()[desc.ServiceName]; ok {
-		return errStarted() // another cluster is about to start it
+		return errStarted() // another cluster is about to start the node
 	}
 	n.server.RegisterService(n.limits.limited(desc), impl)
 	return nil
 }
 
-// identity answers who this node is.
+// identity implements the service goverse.node.v1.Node.
 type identity struct {
 	nodepb.UnimplementedNodeServer
 	node *Node
 }
 
-// Identify answers from memory, so it is right also while all else is stuck.
+// Identify answers from memory, so it answers correctly even if everything else is stuck.
 func (i identity) Identify(context.Context, *nodepb.IdentifyRequest) (*nodepb.IdentifyResponse, error) {
 	resp := &nodepb.IdentifyResponse{InstanceId: i.node.instanceID, AdvertiseAddress: i.node.advertise}
 	select {
@@ -69,8 +67,8 @@ func (i identity) Identify(context.Context, *nodepb.IdentifyRequest) (*nodepb.Id
 	return resp, nil
 }
 
-// endWatches ends health watches when the node stops. They run for as long as the
-// client wants, so a graceful stop would otherwise always take its whole time.
+// endWatches ends health watches when the node stops. They last as long as the client wants, so a graceful stop
+// would otherwise always take all of its time.
 func (n *Node) endWatches(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
 	handler grpc.StreamHandler) error {
 	if !strings.HasPrefix(info.FullMethod, "/grpc.health.v1.Health/") {
@@ -93,11 +91,11 @@ func (n *Node) endWatches(srv any, stream grpc.ServerStream, info *grpc.StreamSe
 	return handler(srv, endingStream{ServerStream: stream, ctx: ctx})
 }
 
-// endingStream is a stream with a context that also ends with the node.
+// endingStream is a stream with a context that also ends when the node stops.
 type endingStream struct {
 	grpc.ServerStream
 	ctx context.Context
 }
 
-// Context returns the context that ends with the node.
+// Context returns the context that ends when the node stops.
 func (s endingStream) Context() context.Context { return s.ctx }

@@ -6,34 +6,36 @@ import (
 	"time"
 )
 
-// handlerGrace is how long a stop that was cut short waits for handlers to notice
-// that their contexts are cancelled. Those that ignore it are left behind.
+// handlerGrace is the time that a stop, once cut short, waits for handlers to return after their contexts were
+// cancelled. Handlers that do not return are left behind.
 const handlerGrace = time.Second
 
-// goodbyePatience is how long a watcher has to take note of a goodbye.
+// goodbyePatience is the time that a watcher has to acknowledge a goodbye.
 const goodbyePatience = 200 * time.Millisecond
 
-// drainMoment is how long draining takes when nothing is running.
+// drainMoment is the time that draining takes if no call is running.
 const drainMoment = 20 * time.Millisecond
 
-// MarkStopping says that this node is about to stop: Identify answers so, health
-// turns to NOT_SERVING for good and the channel Stopping is closed. Calls are still
-// served. A node that has duties to hand over first calls this at their beginning;
-// Stop and Close imply it. It does not block and may be called any number of times.
+// MarkStopping announces that this node is about to stop: Identify reports it, health becomes NOT_SERVING
+// permanently, and the channel Stopping is closed. Calls are still served. A node that must hand over duties
+// calls it before doing so. Stop and Close imply it. It does not block and may be called any number of times.
 func (n *Node) MarkStopping() { n.markStopping() }
 
-// Stopping is closed once MarkStopping, Stop or Close was called. Long streams of a
-// user's own services should end then, or Stop has to wait for them.
+// Stopping returns a channel that is closed once MarkStopping, Stop or Close was called. Long streams of a
+// user's own services should end then, because Stop waits for them.
 func (n *Node) Stopping() <-chan struct{} { return n.stopping }
 
-// Stop ends the node gracefully: watchers are sent a goodbye, health says NOT_SERVING, the port is freed, no
-// new call is taken, running calls may finish. When ctx ends first, connections are closed and the contexts of
-// running calls cancelled, and the error matches ErrCallsCut and the cause of ctx's end. Connections whose
-// handshake is not done are closed at once. It returns when every goroutine of the node has ended; only a
-// handler that ignores its cancelled context for a second is left behind. Of each connection gRPC has one
-// goroutine, keepalive, that it gives no way to wait for: it waits for nothing but the end of its connection,
-// and has that when Stop returns. Stop may be called at any time, also before Start, again (nil if all is
-// already down), and concurrently: the context that ends first decides.
+// Stop stops the node gracefully. Watchers are sent a goodbye, health becomes NOT_SERVING, the port is freed,
+// new calls are refused, and running calls may finish. Connections with an unfinished handshake are closed
+// immediately.
+//
+// If ctx ends first, Stop closes all connections and cancels the contexts of running calls. The error then
+// matches ErrCallsCut and the cause of ctx's end.
+//
+// Stop returns when every goroutine of the node has ended, except for a handler that ignores its cancelled
+// context for a second. GRPC also has one goroutine per connection, keepalive, that cannot be joined; it ends
+// by itself, because its connection is closed when Stop returns. Stop may be called at any time: before Start,
+// again (it returns nil if everything has ended), and concurrently, where the context that ends first decides.
 func (n *Node) Stop(ctx context.Context) error {
 	n.sayGoodbye()
 	n.shutListener()
@@ -44,8 +46,8 @@ func (n *Node) Stop(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
-	// A node without running calls is drained in a moment, also when the time was
-	// up before: then nothing is cut off.
+	// A node without running calls drains within a moment. If ctx ended before the call, that must not count as
+	// cut off.
 	moment := time.NewTimer(drainMoment)
 	defer moment.Stop()
 	select {
@@ -62,10 +64,9 @@ func (n *Node) Stop(ctx context.Context) error {
 		n.advertise, ErrCallsCut, context.Cause(ctx))
 }
 
-// Close ends the node at once, as the end of its process would: running calls are cut
-// off, and watchers are sent no goodbye. It frees the port also of
-// a node that was never started, and hurries a Stop that is under way. Like Stop it
-// waits for the node's goroutines. It always returns nil.
+// Close stops the node immediately, as the end of its process would: running calls are cut off, and watchers
+// get no goodbye. It also frees the port of a node that was never started, and cuts short a Stop in progress.
+// Like Stop it waits for the node's goroutines. It always returns nil.
 func (n *Node) Close() error {
 	n.shutListener()
 	n.drain()
@@ -85,16 +86,15 @@ func (n *Node) shutListener() {
 	if !first {
 		return
 	}
-	n.log.Debug("stopping", "address", n.advertise) // who stops it says so
-	_ = n.listener.Close()                          // grpc closes it too; a second close only reports that
+	n.log.Debug("stopping", "address", n.advertise) // the caller logs the stop
+	_ = n.listener.Close()                          // grpc closes it too, and then gets an error
 	n.listener.closeConns(false)
 	if never {
 		close(n.served)
 	}
 }
 
-// cut closes all connections and waits for what ran on them. It reports whether
-// anything was still running.
+// cut closes all connections and waits for the calls on them. It reports whether a call was still running.
 func (n *Node) cut() bool {
 	select {
 	case <-n.drained:
@@ -102,7 +102,7 @@ func (n *Node) cut() bool {
 		return false
 	default:
 	}
-	n.listener.closeConns(true) // or grpc waits for half a handshake
+	n.listener.closeConns(true) // otherwise grpc waits for unfinished handshakes
 	n.server.Stop()
 	<-n.served
 	patience := time.NewTimer(handlerGrace)

@@ -17,48 +17,48 @@ import (
 	nodepb "github.com/goverse/goverse/proto/goverse/node/v1"
 )
 
-// ErrBroken: a watch ended without the node's goodbye. The process may have died, or
-// something between. Compare with errors.Is.
+// ErrBroken is returned when a watch ended without the node's goodbye. The process may have died, or the
+// connection may have failed. Compare with errors.Is.
 var ErrBroken = errors.New("the watch broke")
 
 const (
-	// A connection on which nothing is ever said is asked from time to time whether it
-	// still stands: after a reboot of the other side nobody else would say.
+	// watchPing is the idle time after which a connection is probed, and watchPingTimeout the time it has to
+	// answer. Without probes the reboot of the other machine would go unnoticed.
 	watchPing, watchPingTimeout = 10 * time.Second, 5 * time.Second
-	// watchBuffer is enough for a connection that carries two messages.
+	// watchBuffer is large enough for the few small messages of a watch.
 	watchBuffer = 1 << 10
 )
 
-// A Watch is a stream to a node that stays open for as long as both processes live:
-// when one dies, its kernel closes the connection, and the other learns it at once.
-// All methods are safe for concurrent use.
+// A Watch is a stream to a node that stays open as long as both processes live. When one dies, its kernel
+// closes the connection, and the other notices immediately. All methods are safe for concurrent use.
 type Watch struct {
-	// InstanceID is of the process that answered; never empty.
+	// InstanceID is the id of the process that answered. It is never empty.
 	InstanceID string
 
 	a      *attempt
 	stream grpc.BidiStreamingClient[nodepb.WatchRequest, nodepb.WatchResponse]
 	cancel context.CancelFunc
 	ended  chan struct{}
-	err    error // read after ended
+	err    error // valid once ended is closed
 
-	beats bool // the node sends heartbeats, and takes them
+	beats bool // the node sends and accepts heartbeats
 	heard atomic.Uint64
-	send  sync.Mutex // held to send; gRPC has one at a time do so
-	said  bool       // goodbye; with send held
+	send  sync.Mutex // held while sending, which gRPC allows one goroutine at a time
+	said  bool       // goodbye was sent; guarded by send
 	wg    sync.WaitGroup
 }
 
-// OpenWatch opens a watch on the node at address (host:port) in the name of the
-// process instanceID. It makes one attempt and blocks no longer than ctx allows; the
-// watch outlives ctx and must be ended with Close. Errors and opts are as with
-// Identify. The node does not miss a watcher that is no member of its cluster: members
-// open theirs with Node.OpenWatch.
+// OpenWatch opens a watch on the node at address (host:port) in the name of the process instanceID. It makes
+// one attempt and blocks at most until ctx ends. The watch outlives ctx and must be ended with Close. Errors
+// and opts are like those of Identify.
+//
+// The node ignores the loss of a watcher that is not a member of its cluster. Members open their watches with
+// Node.OpenWatch.
 func OpenWatch(ctx context.Context, address, instanceID string, opts ...grpc.DialOption) (*Watch, error) {
 	return watchAs(ctx, address, instanceID, nil, opts)
 }
 
-// OpenWatch is the function of that name, in the name of this node, and proves it.
+// OpenWatch is like the function OpenWatch, but in the name of this node, with a proof of it.
 func (n *Node) OpenWatch(ctx context.Context, address string, opts ...grpc.DialOption) (*Watch, error) {
 	return watchAs(ctx, address, n.instanceID, n.key, opts)
 }
@@ -72,7 +72,7 @@ func watchAs(ctx context.Context, address, instanceID string, key ed25519.Privat
 		return nil, err
 	}
 	w := &Watch{a: a, ended: make(chan struct{})}
-	// Not ctx's: the stream outlives it.
+	// The stream outlives ctx, so its context does not end with ctx.
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	w.cancel = cancel
 	opening := context.AfterFunc(ctx, cancel)
@@ -108,7 +108,7 @@ func (w *Watch) open(ctx context.Context, instanceID string, key ed25519.Private
 	hello := &nodepb.WatchRequest{InstanceId: instanceID, Heartbeats: true}
 	if err := stream.Send(hello); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
-	} // after io.EOF Recv says why
+	} // after io.EOF, Recv returns the reason
 	first, err := stream.Recv()
 	if err != nil {
 		return nil, err
@@ -117,10 +117,10 @@ func (w *Watch) open(ctx context.Context, instanceID string, key ed25519.Private
 	if key != nil && len(first.GetChallenge()) == challengeSize {
 		answer.Proof = sign(key, first.GetChallenge(), watched(first.GetInstanceId(), w.a.address))
 	}
-	return first, stream.Send(answer) // from here on it is missed if it ends
+	return first, stream.Send(answer) // from now on the node notices its loss
 }
 
-// listen waits for the end; Close joins it.
+// listen waits for the end of the watch. Close joins it.
 func (w *Watch) listen() {
 	defer close(w.ended)
 	for {
@@ -136,7 +136,7 @@ func (w *Watch) listen() {
 	}
 }
 
-// beat sends heartbeats until the watch ends; Close joins it.
+// beat sends heartbeats until the watch ends. Close joins it.
 func (w *Watch) beat() {
 	ticker := time.NewTicker(heartbeat.Every)
 	defer ticker.Stop()
@@ -152,8 +152,8 @@ func (w *Watch) beat() {
 			continue
 		}
 		w.send.Lock()
-		if !w.said { // gRPC would abort the stream, and the goodbye with it
-			_ = w.stream.Send(&nodepb.WatchRequest{}) // if the watch has ended, listen says why
+		if !w.said { // sending after goodbye would make gRPC abort the stream
+			_ = w.stream.Send(&nodepb.WatchRequest{}) // listen reports the error if the watch has ended
 		}
 		w.send.Unlock()
 	}
@@ -162,12 +162,11 @@ func (w *Watch) beat() {
 // Heartbeats reports whether the node sends heartbeats, which older versions do not.
 func (w *Watch) Heartbeats() bool { return w.beats }
 
-// Heard returns the number of heartbeats that have come.
+// Heard returns the number of heartbeats received.
 func (w *Watch) Heard() uint64 { return w.heard.Load() }
 
-// Wait blocks until the watch has ended, and returns nil if the node said goodbye, an
-// error that matches ErrBroken if not, also after Close; or until ctx ends, and returns
-// its cause.
+// Wait blocks until the watch has ended, or ctx ends. After a goodbye of the node it returns nil, and otherwise
+// an error that matches ErrBroken, also after Close. If ctx ends first, it returns ctx's cause.
 func (w *Watch) Wait(ctx context.Context) error {
 	select {
 	case <-w.ended:
@@ -177,9 +176,9 @@ func (w *Watch) Wait(ctx context.Context) error {
 	}
 }
 
-// Close says goodbye to the node, unless the watch or ctx has ended already, waits
-// until the node has taken note or ctx ends, and frees what the watch holds. A node that
-// has not taken note by then misses its watcher.
+// Close says goodbye to the node, waits until the node acknowledges it or ctx ends, and frees the resources of
+// the watch. It says no goodbye if the watch or ctx has ended already. Without an acknowledged goodbye the node
+// treats the watcher as lost.
 func (w *Watch) Close(ctx context.Context) {
 	if ctx.Err() == nil {
 		w.closeSend()
@@ -194,10 +193,10 @@ func (w *Watch) Close(ctx context.Context) {
 	w.a.close()
 }
 
-// closeSend says goodbye: nothing is sent after it.
+// closeSend says goodbye. Nothing may be sent after it.
 func (w *Watch) closeSend() {
 	w.send.Lock()
 	defer w.send.Unlock()
 	w.said = true
-	_ = w.stream.CloseSend() // of a stream that has ended it does nothing
+	_ = w.stream.CloseSend() // has no effect on a stream that has ended
 }

@@ -15,13 +15,13 @@ import (
 	nodepb "github.com/goverse/goverse/proto/goverse/node/v1"
 )
 
-// errEvicted ends the watch of a stranger.
+// errEvicted ends the watch of a watcher that has not proved to be a member.
 var errEvicted = status.Error(codes.ResourceExhausted,
 	"this node does not know the watcher, and made room for another one")
 
 type watchStream = grpc.BidiStreamingServer[nodepb.WatchRequest, nodepb.WatchResponse]
 
-// Watch tells a watcher who this is, and stays until one of both ends.
+// Watch answers a watcher with this node's identity, and blocks until one of the two ends.
 func (i identity) Watch(stream watchStream) error {
 	n := i.node
 	w := &watcher{opened: time.Now(), challenge: newChallenge(), evicted: make(chan struct{})}
@@ -33,10 +33,9 @@ func (i identity) Watch(stream watchStream) error {
 	}
 	defer n.watchers.remove(w)
 
-	// A goroutine that hears the watcher. It ends when the stream does, which the return
-	// from here sees to.
+	// A goroutine receives from the watcher. It ends with the stream, and the stream ends when Watch returns.
 	first, gone := make(chan *nodepb.WatchRequest, 1), make(chan error, 1)
-	var heard atomic.Uint64 // heartbeats
+	var heard atomic.Uint64 // counts heartbeats
 	n.watchers.wg.Go(func() {
 		req, err := stream.Recv()
 		if err == nil {
@@ -45,7 +44,7 @@ func (i identity) Watch(stream watchStream) error {
 		}
 		if err == nil {
 			w.answered(req.GetProof())
-			n.proved(w) // now, for it may be a member no longer when it breaks
+			n.proved(w) // check now, because it may have left the cluster when the watch breaks
 		}
 		for err == nil {
 			heard.Add(1)
@@ -76,7 +75,7 @@ func (i identity) Watch(stream watchStream) error {
 	}
 	err, ended := n.attend(stream, w, beats, gone, &heard)
 	if ended {
-		if !errors.Is(err, io.EOF) { // it did not say goodbye
+		if !errors.Is(err, io.EOF) { // without a goodbye
 			n.lostWatcher(w)
 		}
 		return nil
@@ -84,8 +83,8 @@ func (i identity) Watch(stream watchStream) error {
 	return err
 }
 
-// attend sends heartbeats to a watcher that takes them, until one of both ends. ended: the watcher did, with that
-// error.
+// attend sends heartbeats to a watcher that accepts them, until one of the two ends. Ended reports that the
+// watcher ended the watch, with err.
 func (n *Node) attend(stream watchStream, w *watcher, beats bool, gone <-chan error,
 	heard *atomic.Uint64) (err error, ended bool) {
 	ticker := time.NewTicker(heartbeat.Every)
@@ -128,7 +127,7 @@ func (n *Node) proved(w *watcher) bool {
 	return w.proved(watched(n.instanceID, n.advertise), n.roster.Load())
 }
 
-// Watchers returns how many members of the cluster watch this node now.
+// Watchers returns the number of cluster members that watch this node now.
 func (n *Node) Watchers() int {
 	count := 0
 	for _, w := range n.watchers.list() {
@@ -139,8 +138,8 @@ func (n *Node) Watchers() int {
 	return count
 }
 
-// lostWatcher signals that a member's watch broke. That of a stranger is no concern of this node's: anybody could
-// cost it its leadership otherwise.
+// lostWatcher signals that a member's watch broke. It ignores other watchers; otherwise any client could make
+// this node give up its leadership.
 func (n *Node) lostWatcher(w *watcher) {
 	if !n.proved(w) {
 		return
@@ -152,7 +151,7 @@ func (n *Node) lostWatcher(w *watcher) {
 	}
 }
 
-// WatcherLost receives after a watcher's stream has ended without a goodbye: the
-// watcher died, or cannot reach this node any more and may take it for dead. Several
-// losses can make one signal. Watchers that are no members do not count: see SetRoster.
+// WatcherLost returns a channel that receives after a watcher's stream has ended without a goodbye. The watcher
+// died, or cannot reach this node any more and may consider it dead. Several losses can result in one signal.
+// Watchers that are not members are ignored: see SetRoster.
 func (n *Node) WatcherLost() <-chan struct{} { return n.watcherLost }

@@ -12,32 +12,34 @@ import (
 )
 
 const (
-	// watchesPerConn bounds the watches on one connection. A node opens one on each.
+	// watchesPerConn limits the watches on one connection. A node opens one connection per watch.
 	watchesPerConn = 4
-	// maxStrangers bounds the watches of those who have not proved to be members.
+	// maxStrangers limits the watches by processes that have not proved to be members.
 	maxStrangers = 256
-	// introduction is how long a stranger is left alone: by then a member has proved to be one.
+	// introduction is the time a stranger has before it can be evicted. It is enough for a member to prove to
+	// be one.
 	introduction = time.Second
-	// maxInstanceID bounds what a watcher calls itself.
+	// maxInstanceID limits the length of a watcher's instance id.
 	maxInstanceID = 128
 )
 
-// watcher is the other end of one watch on this node.
+// watcher is the remote end of one watch on this node.
 type watcher struct {
 	connection string // its remote address
 	opened     time.Time
 	challenge  []byte
-	evicted    chan struct{} // closed to make room for another one
+	evicted    chan struct{} // closed to make room for another watcher
 
 	mu       sync.Mutex
-	instance string // what it says it is; "" before
+	instance string // as the watcher claims; "" before it has
 	proof    []byte
-	watching bool   // it has answered
-	refuted  []byte // the key that its proof does not fit to
-	member   bool   // it was a member that may watch this node, and proved it
+	watching bool   // it has answered the challenge
+	refuted  []byte // the key that its proof does not match
+	member   bool   // it has proved that it was a member that may watch this node
 }
 
-// proved reports whether the watcher is, or was at some instant of its watch, a member that may watch this node.
+// proved reports whether the watcher is, or was at some time during its watch, a member that may watch this
+// node.
 func (w *watcher) proved(self string, roster *Roster) bool {
 	w.mu.Lock()
 	instance, proof, refuted, member := w.instance, w.proof, w.refuted, w.member
@@ -65,31 +67,31 @@ func (w *watcher) proved(self string, roster *Roster) bool {
 	return true
 }
 
-// answered notes that the watcher has read who this is: from here on it watches.
+// answered records that the watcher has received this node's answer. From now on it is watching.
 func (w *watcher) answered(proof []byte) {
 	if len(proof) != ed25519.SignatureSize {
-		proof = nil // and is not kept: anybody can send it
+		proof = nil // not stored, because any client can send it
 	}
 	w.mu.Lock()
 	w.proof, w.watching = bytes.Clone(proof), true
 	w.mu.Unlock()
 }
 
-// watchers are those of one node, in the order in which they came. Those who have not proved to be members are
-// strangers: they are bounded, and one who comes late pushes out one who has had the time to prove it.
+// watchers holds the watchers of one node in the order of their arrival. Watchers that have not proved to be
+// members are strangers. Their number is limited; a new stranger evicts one that had enough time for a proof.
 type watchers struct {
-	wg sync.WaitGroup // of the goroutines that listen to them
+	wg sync.WaitGroup // waits for the goroutines that receive from watchers
 
 	mu  sync.Mutex
 	all []*watcher
 }
 
-// admit takes a watcher in, if there is room.
+// admit adds a watcher if there is room.
 func (w *watchers) admit(x *watcher, proved func(*watcher) bool) error {
 	if err := w.add(x); err == nil {
 		return nil
 	}
-	// It may have been proved since, as of a member that has just joined.
+	// Check again, because a member may have joined since, and its proof is valid now.
 	strangers := slices.DeleteFunc(w.list(), proved)
 	for _, s := range strangers {
 		if x.opened.Sub(s.opened) >= introduction && w.remove(s) {
@@ -125,7 +127,7 @@ func (w *watcher) stranger() bool {
 	return !w.member
 }
 
-// remove reports whether x was there.
+// remove removes x, and reports whether it was there.
 func (w *watchers) remove(x *watcher) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -136,7 +138,7 @@ func (w *watchers) remove(x *watcher) bool {
 	return i >= 0
 }
 
-// list is a copy of them.
+// list returns a copy of all watchers.
 func (w *watchers) list() []*watcher {
 	w.mu.Lock()
 	defer w.mu.Unlock()

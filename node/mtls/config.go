@@ -8,43 +8,44 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// DefaultInterval is how often the files are looked at. What a renewal waits for is often a server that restarts at
-// once, so it is short.
+// DefaultInterval is the default interval at which the files are read. It is short because servers are often
+// restarted right after a renewal, and their clients need the new files then.
 const DefaultInterval = time.Second
 
-// Config names the files, which are PEM. The first three fields are required, but for CAFile with ServerOnly, and each
-// with ForEtcd.
+// Config names the PEM files. The first three fields are required, except that CAFile is optional with
+// ServerOnly, and all are optional with ForEtcd.
 type Config struct {
-	// CertFile has the certificate to show to others, and after it the intermediate ones, if there are any.
+	// CertFile has the certificate to present, followed by intermediate certificates if there are any.
 	CertFile string
 	// KeyFile has the private key of the certificate. It may be the same file.
 	KeyFile string
-	// CAFile has the authorities that may have signed the certificates of others. Those of this one's own are
-	// among them: a node calls itself, too.
+	// CAFile has the authorities that may sign the certificates of other nodes and programs. It must include
+	// the authority of this node's own certificate, because a node also calls itself.
 	CAFile string
 
-	// Host, if set, is a name or IP address that the certificate must be for: the host of the node's advertise
-	// address. Certificates for others are refused as broken files are.
+	// Host, if set, is a name or IP address for which the certificate must be valid: the host of the node's
+	// advertise address. Certificates for other hosts are rejected like broken files.
 	Host string
-	// ClientOnly is for a program that only calls nodes: its certificate need not be one for servers.
+	// ClientOnly is for a program that only calls nodes. Its certificate need not be valid for servers.
 	ClientOnly bool
-	// ServerOnly is for another server than a node's, such as one for HTTP: see Certificates.ServerTLS. Its certificate
-	// may be of any authority, and need not be one for clients. CAFile has the authorities of its clients: those that
-	// show a certificate are verified, and those that show none are served, too. Without CAFile none is asked for.
+	// ServerOnly is for a server other than a node's, such as an HTTP server: see Certificates.ServerTLS. Its
+	// certificate may be signed by any authority, and need not be valid for clients. CAFile has the authorities
+	// of its clients. A client certificate is verified if presented, but clients without one are served, too.
+	// Without CAFile the server requests no certificate.
 	ServerOnly bool
-	// ForEtcd is for connections to etcd alone: see Certificates.EtcdTLS. Each file may be left out, CertFile and KeyFile
-	// together. Without CertFile no certificate is shown, and without CAFile the authorities of this machine count. The
-	// certificate may be of any authority.
+	// ForEtcd is for connections to etcd alone: see Certificates.EtcdTLS. Each file is optional, CertFile and
+	// KeyFile together. Without CertFile no certificate is presented, and without CAFile the authorities of
+	// this machine are trusted. The certificate may be signed by any authority.
 	ForEtcd bool
 
-	// Replaced, if set, is called when what the files hold has been replaced and is in use; authorities says whether
-	// these changed. It must return soon: the files are not looked at meanwhile. Nil: nothing is called.
+	// Replaced, if set, is called when new content of the files is in use. Authorities reports whether the
+	// authorities changed. It must return soon, because the files are not read meanwhile.
 	Replaced func(authorities bool)
 
-	// Interval is how often the files are looked at for changes. Default: DefaultInterval.
+	// Interval is the interval at which the files are read. Default: DefaultInterval.
 	Interval time.Duration
-	// Logger gets a line when certificates were replaced, when they could not be, and when one is about to
-	// expire; at level debug also one per connection that was refused. Nil: nothing is logged.
+	// Logger receives a line when certificates were replaced, when new ones cannot be used, and when one is
+	// about to expire. At level debug it also receives one line per refused connection. Nil disables logging.
 	Logger hclog.Logger
 }
 
@@ -74,21 +75,21 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// ErrExpired: a certificate has expired. A FileError wraps it.
+// ErrExpired is returned when a certificate has expired, wrapped in a FileError.
 var ErrExpired = errors.New("it expired")
 
-// FileError says what is wrong with a file.
+// FileError describes a problem with a file.
 type FileError struct {
-	// Field is that of Config: CertFile, KeyFile or CAFile.
+	// Field is the field of Config: CertFile, KeyFile or CAFile.
 	Field string
-	// File is the file's name.
+	// File is the name of the file.
 	File string
-	// Err is what is wrong, and the remedy.
+	// Err describes the problem and the remedy.
 	Err error
 }
 
-// Error is one line.
+// Error returns one line.
 func (e *FileError) Error() string { return fmt.Sprintf("mtls: %s %s: %v", e.Field, e.File, e.Err) }
 
-// Unwrap is what is wrong.
+// Unwrap returns Err.
 func (e *FileError) Unwrap() error { return e.Err }

@@ -1,15 +1,16 @@
-// Package mtls is mutual TLS between nodes, and between nodes and the programs that call them, from three PEM files
-// that are read again when they change. Three lines set it up:
+// Package mtls provides mutual TLS between nodes, and between nodes and the programs that call them. It uses
+// three PEM files, which it reads again when they change. Three lines set it up:
 //
 //	certs, err := mtls.New(mtls.Config{CertFile: "node.pem", KeyFile: "node-key.pem", CAFile: "ca.pem"})
 //	node.Config{…, ServerOptions: []grpc.ServerOption{certs.ServerOption()}}
 //	cluster.Config{…, DialOptions: []grpc.DialOption{certs.DialOption()}}
 //
-// A node is then served to callers that show a certificate of one of the authorities in CAFile, and to nobody else, on
-// every service: Identify, health and reflection as well. It calls nodes that show such a certificate for the host
-// that it dials, which is that of their advertise address: a DNS name or an IP address among the certificate's
-// subject alternative names. A node's certificate is needed for both roles, so where it has extended key usages at all,
-// serverAuth and clientAuth must be among them. The protocol is TLS 1.3.
+// A node then serves only callers that present a certificate signed by an authority in CAFile. This applies to
+// every service, including Identify, health and reflection. The node calls other nodes only if they present
+// such a certificate, valid for the host that it dials. That is the host of their advertise address: a DNS name
+// or an IP address among the certificate's subject alternative names. A node uses its certificate in both
+// roles, so if the certificate has extended key usages, they must include serverAuth and clientAuth. The
+// protocol is TLS 1.3.
 //
 // To replace a certificate, write the new CertFile and KeyFile. To replace the authority:
 //
@@ -17,14 +18,14 @@
 //  2. on every node, a certificate of the new one;
 //  3. on every node, CAFile with the new authority alone.
 //
-// New connections use what the files hold, at the latest after Config.Interval; those that are open stay as they are.
-// Files that are broken, do not belong together, or hold a certificate that the authorities in CAFile would refuse
-// change nothing, and make one line in the log: so the files can be written one after the other.
+// New connections use the new content after at most Config.Interval; open connections stay as they are. Files
+// are ignored, with one line in the log, if they are broken, do not belong together, or hold a certificate that
+// the authorities in CAFile have not signed. The files can therefore be written one after the other.
 //
-// Not promised: who may do what. Every certificate of the authority counts the same, as a node and as a caller, so
-// take an authority of the cluster's own. A connection outlives the certificate it was made with, also one that has
-// expired, or whose authority was taken out: restart the node to be rid of it. Revocation lists are not read. The
-// connections to etcd are not meant here: they have cluster.Config.TLS.
+// Not promised: there is no authorization. Every certificate of the authority is accepted for every purpose,
+// both of nodes and of callers, so use an authority of the cluster's own. A connection outlives its
+// certificate, even after it has expired or its authority was removed; restart the node to end it. Revocation
+// lists are not read. Connections to etcd are configured elsewhere, by cluster.Config.TLS or CurrentTLS.
 //
-// With Config.ServerOnly the same machinery serves another server, such as that of a node's HTTP.
+// With Config.ServerOnly the package also serves other servers, such as a node's HTTP server.
 package mtls

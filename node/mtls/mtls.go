@@ -19,18 +19,19 @@ import (
 	"github.com/goverse/goverse/internal/logs/logqueue"
 )
 
-// Certificates are what the files hold, kept current. New makes them; all methods are safe for concurrent use.
+// Certificates holds the content of the files and keeps it current. New creates it. All methods are safe for
+// concurrent use.
 type Certificates struct {
 	cfg     Config
 	log     hclog.Logger
 	current atomic.Pointer[generation]
 	stop    context.CancelFunc
 	done    chan struct{}
-	reading sync.Mutex // one at a time reads the files
+	reading sync.Mutex // held while the files are read
 }
 
-// New reads the files, and looks at them from then on, until Close. Errors are one line; where a file is at fault
-// they are a *FileError.
+// New reads the files, and continues to read them periodically until Close. Errors are one line; if a file is
+// at fault, they are a *FileError.
 func New(cfg Config) (*Certificates, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -48,18 +49,18 @@ func New(cfg Config) (*Certificates, error) {
 	return c, nil
 }
 
-// ServerOption is for node.Config.ServerOptions, or any other gRPC server: it is served to callers with a certificate
-// of the authorities only.
+// ServerOption returns an option for node.Config.ServerOptions, or any other gRPC server. The server accepts
+// only callers with a certificate signed by the authorities.
 func (c *Certificates) ServerOption() grpc.ServerOption { return grpc.Creds(transport{c}) }
 
-// DialOption is for cluster.Config.DialOptions, node.Identify, or any other gRPC client: it verifies the server and
-// shows the certificate.
+// DialOption returns an option for cluster.Config.DialOptions, node.Identify, or any other gRPC client. The
+// client verifies the server and presents the certificate.
 func (c *Certificates) DialOption() grpc.DialOption {
 	return grpc.WithTransportCredentials(transport{c})
 }
 
-// ServerTLS is for another server than a node's, with Config.ServerOnly: an HTTP server behind tls.NewListener, which
-// it has speak HTTP/1.1. Each handshake is made with the certificates of that moment.
+// ServerTLS returns the configuration of a server other than a node's, with Config.ServerOnly: an HTTP server
+// behind tls.NewListener, which it restricts to HTTP/1.1. Each handshake uses the current certificates.
 func (c *Certificates) ServerTLS() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS13,
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
@@ -70,8 +71,8 @@ func (c *Certificates) ServerTLS() *tls.Config {
 		}}
 }
 
-// EtcdTLS is for cluster.Config.CurrentTLS, with Config.ForEtcd: each connection to etcd is made with the certificates
-// of that moment. It reads no file, and does not block.
+// EtcdTLS returns a configuration for cluster.Config.CurrentTLS, with Config.ForEtcd: each new connection to
+// etcd uses the current certificates. It reads no file and does not block.
 func (c *Certificates) EtcdTLS() (*tls.Config, error) {
 	if now := c.current.Load().etcd; now != nil {
 		return now, nil
@@ -79,16 +80,16 @@ func (c *Certificates) EtcdTLS() (*tls.Config, error) {
 	return nil, errors.New("mtls: EtcdTLS is for certificates with Config.ForEtcd")
 }
 
-// Expiry is when what a file holds expires.
+// Expiry is the validity of the certificates in a file.
 type Expiry struct {
-	// File is the file's name.
+	// File is the name of the file.
 	File string
-	// NotBefore and NotAfter are those of the certificate shown, or among authorities of the one that expires last.
+	// NotBefore and NotAfter belong to the certificate presented, or to the authority that expires last.
 	NotBefore, NotAfter time.Time
 }
 
-// Expiries are those of the certificate and of the authorities that are in use, as far as there are files for them: one
-// for each file, that of the certificate where it has both.
+// Expiries returns the validity of the certificate and of the authorities in use, one entry per file. If one
+// file has both, its entry is that of the certificate.
 func (c *Certificates) Expiries() []Expiry { return c.current.Load().expiries(c.cfg) }
 
 func (g *generation) expiries(cfg Config) (out []Expiry) {
@@ -102,19 +103,18 @@ func (g *generation) expiries(cfg Config) (out []Expiry) {
 	return out
 }
 
-// Leaf is the certificate that new connections show now, nil if none is shown. It must not be altered.
+// Leaf returns the certificate that new connections present, nil if they present none. It must not be modified.
 func (c *Certificates) Leaf() *x509.Certificate { return c.current.Load().leaf }
 
-// Reload reads the files now: on a signal, for example. Where it fails, what was in use stays so; the error is as
-// with New.
+// Reload reads the files now, on a signal for example. If it fails, the former content stays in use; errors are
+// as with New.
 func (c *Certificates) Reload() error {
 	_, err := c.look()
 	return err
 }
 
-// Close ends looking at the files, and returns when it has ended; a file that has not been read for a second by then,
-// because its file system hangs, is left behind. The options go on working with the certificates as they were last. It
-// may be called again.
+// Close stops reading the files, and waits for a read in progress. It waits for at most a second, in case a
+// file system hangs. The options continue to work with the last certificates. Close may be called again.
 func (c *Certificates) Close() {
 	c.stop()
 	patience := time.NewTimer(closePatience)
@@ -125,11 +125,11 @@ func (c *Certificates) Close() {
 	}
 }
 
-// closePatience is how long Close waits for a file that is being read.
+// closePatience limits the time that Close waits for a file that is being read.
 const closePatience = time.Second
 
-// look reads the files and, if they have changed, takes what they hold. seen identifies what was seen, also where it
-// is broken.
+// look reads the files and, if they have changed, starts to use their content. Seen identifies the content,
+// even if it is broken.
 func (c *Certificates) look() (seen string, err error) {
 	c.reading.Lock()
 	seen, former, now, err := c.read()
@@ -140,7 +140,7 @@ func (c *Certificates) look() (seen string, err error) {
 	return seen, err
 }
 
-// read is look without a word; now is nil unless there is something new.
+// read is look without log lines and callbacks. Now is nil unless the content is new.
 func (c *Certificates) read() (seen string, former, now *generation, err error) {
 	held, err := c.cfg.read()
 	if err != nil {
@@ -158,11 +158,11 @@ func (c *Certificates) read() (seen string, former, now *generation, err error) 
 	return seen, former, now, nil
 }
 
-// sayReplaced says that there is a new generation.
+// sayReplaced logs a new generation and calls Replaced.
 func (c *Certificates) sayReplaced(former, now *generation) {
 	if former == nil {
 		level := hclog.Info
-		if c.cfg.ForEtcd { // a client says what is wrong with it, and nothing else
+		if c.cfg.ForEtcd { // a client only logs failures
 			level = hclog.Debug
 		}
 		c.log.Log(level, "certificates loaded", now.about(c.cfg)...)
@@ -185,7 +185,7 @@ func (c *Certificates) sayReplaced(former, now *generation) {
 	}
 }
 
-// about is what the log says of what is in use.
+// about returns the fields of log lines about a generation.
 func (g *generation) about(cfg Config) []any {
 	if g.leaf == nil {
 		if len(g.authorities) == 0 {
@@ -201,7 +201,7 @@ func (g *generation) about(cfg Config) []any {
 	return about
 }
 
-// run looks at the files until ctx ends.
+// run reads the files periodically until ctx ends.
 func (c *Certificates) run(ctx context.Context) {
 	defer close(c.done)
 	ticker := time.NewTicker(c.cfg.Interval)
@@ -215,20 +215,20 @@ func (c *Certificates) run(ctx context.Context) {
 		case <-ticker.C:
 		}
 		if ctx.Err() != nil {
-			return // both were so
+			return // the select may have chosen the tick
 		}
 		seen, err := c.look()
 		w.report(seen, err, c.log)
 	}
 }
 
-// watcher remembers what was logged.
+// watcher remembers the content that was logged.
 type watcher struct {
-	broken, logged string // what was seen that could not be used
+	broken, logged string // identify content that could not be used
 	ending         *x509.Certificate
 }
 
-// report logs what cannot be used once, and only when it was seen twice: half of the files may have been written.
+// report logs unusable content once, and only after it was seen twice, because the files may be half written.
 func (w *watcher) report(seen string, err error, log hclog.Logger) {
 	if err == nil {
 		w.broken, w.logged = "", ""
@@ -241,7 +241,7 @@ func (w *watcher) report(seen string, err error, log hclog.Logger) {
 	w.broken = seen
 }
 
-// remind logs once that a certificate has less than a tenth of its time left.
+// remind logs once that a certificate has less than a tenth of its validity left.
 func (w *watcher) remind(leaf *x509.Certificate, now time.Time, log hclog.Logger) {
 	if leaf == nil || w.ending == leaf || leaf.NotAfter.Sub(now) > leaf.NotAfter.Sub(leaf.NotBefore)/10 {
 		return
@@ -254,7 +254,7 @@ func (w *watcher) remind(leaf *x509.Certificate, now time.Time, log hclog.Logger
 var errNoNode = errors.New("mtls: certificates with Config.ServerOnly are for ServerTLS, and those with ForEtcd for " +
 	"EtcdTLS, and not for the gRPC of nodes")
 
-// transport are credentials that make each handshake with the certificates of that moment.
+// transport implements credentials that use the current certificates in each handshake.
 type transport struct{ certs *Certificates }
 
 // ClientHandshake implements credentials.TransportCredentials.

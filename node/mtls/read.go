@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// contents are the files as they were read.
+// contents holds the files as read.
 type contents struct{ cert, key, authorities []byte }
 
 // read reads the files.
@@ -31,7 +31,7 @@ func (c Config) read() (contents, error) {
 		{"CAFile", c.CAFile, &held.authorities},
 	} {
 		if f.file == "" {
-			continue // Validate has seen that it may be
+			continue // Validate accepts that it is missing
 		}
 		var err error
 		if *f.into, err = os.ReadFile(f.file); err != nil {
@@ -42,7 +42,7 @@ func (c Config) read() (contents, error) {
 	return held, nil
 }
 
-// sum tells contents apart.
+// sum returns a hash of the contents.
 func (h contents) sum() [sha256.Size]byte {
 	var sums []byte
 	for _, part := range [][]byte{h.cert, h.key, h.authorities} {
@@ -52,17 +52,17 @@ func (h contents) sum() [sha256.Size]byte {
 	return sha256.Sum256(sums)
 }
 
-// generation is what one version of the files makes.
+// generation is the result of one version of the files.
 type generation struct {
 	sum            [sha256.Size]byte
-	leaf           *x509.Certificate // nil if none is shown
+	leaf           *x509.Certificate // nil if no certificate is presented
 	authorities    []*x509.Certificate
 	server, client credentials.TransportCredentials
-	other          *tls.Config // of a server that is no node's
-	etcd           *tls.Config // of a client of etcd's
+	other          *tls.Config // for servers other than a node's
+	etcd           *tls.Config // for clients of etcd
 }
 
-// generation makes the credentials, and refuses those that others would refuse.
+// generation creates the credentials. It rejects a certificate that other nodes would reject.
 func (c Config) generation(held contents, now time.Time) (*generation, error) {
 	var authorities []*x509.Certificate
 	if c.CAFile != "" {
@@ -102,27 +102,28 @@ func (c Config) generation(held contents, now time.Time) (*generation, error) {
 		}
 		return &generation{sum: held.sum(), leaf: leaf, authorities: authorities, other: config}, nil
 	}
-	// Without tickets every connection is a whole handshake, which looks at the certificates as they are.
+	// Without tickets every connection makes a full handshake, which verifies the current certificates.
 	config := &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair}, RootCAs: pool,
 		ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert, SessionTicketsDisabled: true}
 	return &generation{sum: held.sum(), leaf: leaf, authorities: authorities, server: credentials.NewTLS(config),
 		client: credentials.NewTLS(config)}, nil
 }
 
-// etcdTLS is for one connection to etcd, which speaks TLS 1.2, too, where it is old.
+// etcdTLS returns the configuration of a connection to etcd. It allows TLS 1.2, because old versions of etcd
+// need it.
 func etcdTLS(pool *x509.CertPool, authorities []*x509.Certificate, shown ...tls.Certificate) *tls.Config {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if len(authorities) > 0 {
 		config.RootCAs = pool
 	}
 	if len(shown) > 0 {
-		// Whatever authorities etcd names: it is to say itself that it refuses this one.
+		// Present the certificate even if etcd does not name its authority, so that etcd reports the refusal.
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &shown[0], nil }
 	}
 	return config
 }
 
-// check verifies the certificate as others do.
+// check verifies the certificate like other nodes do.
 func (c Config) check(chain []*x509.Certificate, authorities *x509.CertPool, now time.Time) error {
 	leaf := chain[0]
 	switch {
@@ -131,10 +132,10 @@ func (c Config) check(chain []*x509.Certificate, authorities *x509.CertPool, now
 	case now.Before(leaf.NotBefore):
 		return c.wrong("CertFile", "it is not valid before %s: wait, or set this machine's clock", utc(leaf.NotBefore))
 	}
-	if c.ForEtcd { // etcd knows its authority, or does not
+	if c.ForEtcd { // only etcd can verify it
 		return nil
 	}
-	if c.ServerOnly { // who calls knows its authority, or does not
+	if c.ServerOnly { // only clients can verify it
 		if c.Host != "" {
 			if err := leaf.VerifyHostname(c.Host); err != nil {
 				return c.wrong("CertFile", notForHost, c.Host, err)
@@ -176,7 +177,8 @@ func (c Config) check(chain []*x509.Certificate, authorities *x509.CertPool, now
 const notForHost = "it is not for %s, at which others call: issue one that has this among its subject alternative " +
 	"names (%w)"
 
-// forServers reports whether a certificate may be a server's by its extended key usages. Without any it may be.
+// forServers reports whether the extended key usages of a certificate allow a server. A certificate without any
+// does.
 func forServers(leaf *x509.Certificate) bool {
 	return len(leaf.ExtKeyUsage)+len(leaf.UnknownExtKeyUsage) == 0 ||
 		slices.ContainsFunc(leaf.ExtKeyUsage, func(use x509.ExtKeyUsage) bool {
@@ -186,14 +188,14 @@ func forServers(leaf *x509.Certificate) bool {
 
 func utc(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// wrong is the error about a file.
+// wrong returns a FileError about the file of a field.
 func (c Config) wrong(field, format string, args ...any) error {
 	file := map[string]string{"CertFile": c.CertFile, "KeyFile": c.KeyFile, "CAFile": c.CAFile}[field]
 	return &FileError{Field: field, File: file, Err: fmt.Errorf(format, args...)}
 }
 
-// certificates are those in a file, at least one. Unlike x509.CertPool and tls.X509KeyPair it passes over none that is
-// broken or cut off, which could be the one that matters.
+// certificates returns the certificates in a file, at least one. Unlike x509.CertPool and tls.X509KeyPair it
+// does not skip one that is broken or cut off, because that may be the one that matters.
 func certificates(text []byte) (all []*x509.Certificate, err error) {
 	for {
 		block, rest := pem.Decode(text)
@@ -202,7 +204,7 @@ func certificates(text []byte) (all []*x509.Certificate, err error) {
 		}
 		text = rest
 		if block.Type != "CERTIFICATE" {
-			continue // a key, where one file has both
+			continue // a key, if one file has both
 		}
 		cert, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
@@ -219,7 +221,7 @@ func certificates(text []byte) (all []*x509.Certificate, err error) {
 	return all, nil
 }
 
-// names are what a certificate is for.
+// names returns the hosts for which a certificate is valid.
 func names(cert *x509.Certificate) string {
 	all := append([]string{}, cert.DNSNames...)
 	for _, ip := range cert.IPAddresses {
