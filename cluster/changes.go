@@ -2,9 +2,9 @@ package cluster
 
 import "context"
 
-// WatchChanges signals each time when what this node sees of the cluster has changed: its leader, members, queue,
-// shards or requests. Several changes may make one signal. The channel closes when ctx ends or the node stops, never
-// else. Errors are ErrNotStarted and ErrStopped.
+// WatchChanges returns a channel that signals changes in this node's view of the cluster: its leader, members,
+// queue, shards and requests. One signal may stand for several changes. The channel closes when ctx ends or the
+// node stops, and never otherwise. Errors are ErrNotStarted and ErrStopped.
 func (c *Cluster) WatchChanges(ctx context.Context) (<-chan struct{}, error) {
 	p, err := c.running()
 	if err != nil {
@@ -28,7 +28,7 @@ func (c *Cluster) WatchChanges(ctx context.Context) (<-chan struct{}, error) {
 			}
 			select {
 			case out <- struct{}{}:
-			default: // there is a signal that was not received yet
+			default: // the last signal has not been received yet
 			}
 		}
 	})

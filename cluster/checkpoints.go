@@ -6,13 +6,13 @@ import (
 	"github.com/goverse/goverse/cluster/processor"
 )
 
-// Checkpoints keep in etcd how far the cluster's processors have come, as processor.Etcd does: a
-// processor.Checkpoint. All methods are safe for concurrent use and block until etcd has answered,
-// Config.RequestTimeout has passed, or ctx ends. Until Start has returned their error is ErrNotStarted,
-// after Stop ErrStopped.
+// Checkpoints implements processor.Checkpoint: it stores the positions of the cluster's processors in etcd, as
+// processor.Etcd does. All methods are safe for concurrent use. They block until etcd has answered,
+// Config.RequestTimeout has passed, or ctx ends. Their error is ErrNotStarted until Start has returned, and
+// ErrStopped after Stop.
 type Checkpoints struct{ c *Cluster }
 
-// Checkpoints keep in etcd how far the cluster's processors have come. It is never nil.
+// Checkpoints returns the checkpoints of the cluster's processors. It is never nil.
 func (c *Cluster) Checkpoints() *Checkpoints { return &c.checkpoints }
 
 var _ processor.Checkpoint = (*Checkpoints)(nil)
@@ -36,7 +36,7 @@ func (k *Checkpoints) Advance(ctx context.Context, name string, at processor.Mar
 	return p.work.checkpoints.Advance(ctx, name, at, work)
 }
 
-// Parked are the events that the processor of that name has given up; see [processor.Etcd.Parked].
+// Parked returns the events that the named processor has given up; see [processor.Etcd.Parked].
 func (k *Checkpoints) Parked(ctx context.Context, name string) ([]processor.Parked, error) {
 	p, err := k.c.running()
 	if err != nil {
@@ -45,7 +45,7 @@ func (k *Checkpoints) Parked(ctx context.Context, name string) ([]processor.Park
 	return p.work.checkpoints.Parked(ctx, name)
 }
 
-// Forget is [processor.Etcd.Forget].
+// Forget removes a parked event; see [processor.Etcd.Forget].
 func (k *Checkpoints) Forget(ctx context.Context, name string, at processor.Position) error {
 	p, err := k.c.running()
 	if err != nil {
@@ -54,7 +54,7 @@ func (k *Checkpoints) Forget(ctx context.Context, name string, at processor.Posi
 	return p.work.checkpoints.Forget(ctx, name, at)
 }
 
-// Rewind is [processor.Etcd.Rewind].
+// Rewind sets the processor's position; see [processor.Etcd.Rewind].
 func (k *Checkpoints) Rewind(ctx context.Context, name string, to processor.Position) error {
 	p, err := k.c.running()
 	if err != nil {
@@ -63,7 +63,7 @@ func (k *Checkpoints) Rewind(ctx context.Context, name string, to processor.Posi
 	return p.work.checkpoints.Rewind(ctx, name, to)
 }
 
-// Unfence is [processor.Etcd.Unfence].
+// Unfence clears the processor's fence; see [processor.Etcd.Unfence].
 func (k *Checkpoints) Unfence(ctx context.Context, name string) error {
 	p, err := k.c.running()
 	if err != nil {

@@ -27,40 +27,41 @@ import (
 	"github.com/goverse/goverse/node"
 )
 
-// The errors of a cluster that does not run, to test for with errors.Is.
+// Errors returned while a cluster does not run. Test for them with errors.Is.
 var (
-	// ErrNotStarted: the method needs a started cluster, and Start has not returned yet.
+	// ErrNotStarted is returned by methods that need a started cluster until Start has returned.
 	ErrNotStarted = lifecycle.ErrNotStarted
-	// ErrStarted: a cluster starts once.
+	// ErrStarted is returned by a second Start: a cluster starts once.
 	ErrStarted = errors.New("a cluster starts once; make a new one with NewClusterWithNode")
-	// ErrStopped: the node stops or has stopped, or its Start has failed.
+	// ErrStopped is returned once the node stops or has stopped, or after its Start has failed.
 	ErrStopped = lifecycle.ErrStopped
-	// ErrAddressTaken: another living node is registered at this address.
+	// ErrAddressTaken is returned by Start when another living node is registered at the node's address.
 	ErrAddressTaken = membership.ErrAddressTaken
 )
 
-// UnfinishedError is the error of a list (of elections, locks or effects) whose ctx reached its deadline before
-// everything was read. What was found until then is returned with it, and the next Query's After is that of the error.
+// UnfinishedError is returned by a list (of elections, locks or effects) if ctx reached its deadline before
+// everything was read. The items read until then are returned with it. To go on, set the next Query's After to
+// the error's.
 type UnfinishedError = lifecycle.UnfinishedError
 
-// Cluster is one node's membership, and the way to all that is built on it. All methods are safe for
-// concurrent use, at any time: what needs a running node answers with [ErrNotStarted] until Start has
-// returned, and with [ErrStopped] once Stop has; methods without an error answer with nobody and nothing.
-// Its handles ([Cluster.Shards], [Cluster.Locks], ...) are never nil, and can be kept from
-// NewClusterWithNode on.
+// Cluster is one node's membership in a cluster, and gives access to everything built on it. All methods are safe
+// for concurrent use, at any time. Methods that need a running node return [ErrNotStarted] until Start has
+// returned, and [ErrStopped] after Stop; those without an error return zero values. The handles
+// ([Cluster.Shards], [Cluster.Locks], ...) are never nil. They can be obtained and kept as soon as
+// NewClusterWithNode has returned.
 type Cluster struct {
 	cfg  Config
 	keys state.Keys
 	node *node.Node
 	log  hclog.Logger
-	// lookup finds the addresses of a host; tests have their own.
+	// lookup resolves a host to its addresses; tests replace it.
 	lookup membership.LookupHost
 
-	view  atomic.Pointer[watchcache.Mirror] // nil until Start has made one; also while it joins
+	view  atomic.Pointer[watchcache.Mirror] // nil until Start has created it; already set while the node joins
 	parts atomic.Pointer[parts]             // nil before Start has returned, and after Stop
 	over  atomic.Bool                       // Stop has returned, or Start has failed
 
-	services []objects.Service // before Start: under mu; then they stay as they are
+	services []objects.Service // guarded by mu before Start, constant afterwards
 
 	consensus   ConsensusManager
 	shards      Shards
@@ -87,11 +88,11 @@ const (
 	ended
 )
 
-// parts is what runs between Start and Stop.
+// parts holds the pieces of a running node.
 type parts struct {
 	client   *clientv3.Client
 	core     *member.Core
-	mirror   *watchcache.Mirror // the core's, as what follows
+	mirror   *watchcache.Mirror // the core's, like the following
 	keeper   *etcdsession.Keeper
 	member   *membership.Membership
 	manager  *consensusmanager.ConsensusManager
@@ -100,19 +101,20 @@ type parts struct {
 	objects  *hosting
 	events   *eventlog.Log
 
-	restCtx  context.Context         // ends with ErrStopped
-	stopRest context.CancelCauseFunc // what is built on the core
+	restCtx  context.Context         // ends when the parts built on the core must stop, with ErrStopped as its cause
+	stopRest context.CancelCauseFunc // ends restCtx
 	rest     sync.WaitGroup
 
 	mu     sync.Mutex
-	closed bool // nothing is added to rest any more
+	closed bool // set once nothing more may join rest
 
 	leaders   leaderTimes
 	sightings sightings
 	silences  silences
 }
 
-// goRest runs f, which ends with its context, among the rest; it does not when that is being stopped.
+// goRest runs f in a goroutine that closeRest waits for. f must return when its context ends. goRest reports
+// false, and does not run f, once closeRest was called.
 func (p *parts) goRest(f func(ctx context.Context)) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -123,8 +125,8 @@ func (p *parts) goRest(f func(ctx context.Context)) bool {
 	return true
 }
 
-// joinRest makes the caller one of the rest, that ends with restCtx, until it calls left; it does not when that is
-// being stopped.
+// joinRest makes closeRest wait for the caller until it calls left. The caller must do so soon after restCtx has
+// ended. ok is false once closeRest was called.
 func (p *parts) joinRest() (left func(), ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -135,7 +137,7 @@ func (p *parts) joinRest() (left func(), ok bool) {
 	return p.rest.Done, true
 }
 
-// closeRest ends all the rest and waits for it.
+// closeRest ends restCtx, waits for everything that joined rest, and closes the core.
 func (p *parts) closeRest() {
 	p.mu.Lock()
 	p.closed = true
@@ -145,8 +147,8 @@ func (p *parts) closeRest() {
 	p.core.Close()
 }
 
-// NewClusterWithNode checks the configuration and binds it to a node that is not
-// started yet, and that no other cluster has. Nothing runs before Start, which starts the node, too.
+// NewClusterWithNode checks the configuration and returns a cluster for the node. The node must not be started,
+// nor belong to another cluster. Nothing runs before Start, which also starts the node.
 func NewClusterWithNode(cfg Config, n *node.Node) (*Cluster, error) {
 	if n == nil {
 		return nil, fmt.Errorf("%w: the node is nil; make one with node.NewNode", ErrBadConfig)
@@ -168,7 +170,7 @@ func NewClusterWithNode(cfg Config, n *node.Node) (*Cluster, error) {
 	return c, nil
 }
 
-// Node is the node that was given.
+// Node returns the node that the cluster was created with.
 func (c *Cluster) Node() *node.Node { return c.node }
 
 // sessionValid reports whether this node's session is valid now.
@@ -177,14 +179,14 @@ func (p *parts) sessionValid() bool {
 	return s != nil && s.Valid()
 }
 
-// newRecord is what this node says of itself.
+// newRecord returns the record that this node registers in etcd.
 func (c *Cluster) newRecord() state.Record {
 	return state.Record{InstanceID: c.node.InstanceID(), WatchKey: c.node.WatchKey(), HTTPAddress: c.cfg.HTTPAddress,
 		Version: c.cfg.Version,
 		Labels:  c.cfg.Labels, Shards: c.cfg.Sharding.count(), Weight: c.cfg.Weight, Observer: c.cfg.Observer}
 }
 
-// assemble makes the parts; nothing runs yet. ctx is of who starts them.
+// assemble creates the parts and starts none of them. Of ctx, which is Start's, only values are used.
 func (c *Cluster) assemble(ctx context.Context, client *clientv3.Client) (*parts, error) {
 	p := &parts{client: client}
 	nodes := dialer{node: c.node, opts: c.cfg.DialOptions}
@@ -217,7 +219,7 @@ func (c *Cluster) assemble(ctx context.Context, client *clientv3.Client) (*parts
 	return p, err
 }
 
-// running are the parts of a node that runs; the error is ErrNotStarted or ErrStopped.
+// running returns the parts of a running node. The error is ErrNotStarted or ErrStopped.
 func (c *Cluster) running() (*parts, error) {
 	switch p := c.parts.Load(); {
 	case p != nil:

@@ -18,7 +18,7 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// The errors of Config.Validate, to test for with errors.Is.
+// Errors returned by Config.Validate. Test for them with errors.Is.
 var (
 	ErrBadTTL         = errors.New("bad LeaderElectionTTL")
 	ErrBadEtcdAddress = errors.New("bad EtcdAddress")
@@ -26,102 +26,98 @@ var (
 	ErrBadConfig      = errors.New("bad configuration")
 )
 
-// FallbackMode says what to do when the election itself cannot work.
+// FallbackMode selects what the nodes do while the election itself cannot work.
 type FallbackMode string
 
 // The fallback modes.
 const (
-	// FallbackByName: the smallest address among the nodes whose election failed
-	// leads. The default.
+	// FallbackByName, the default, makes the node with the smallest address lead, among those with a failed
+	// election.
 	FallbackByName FallbackMode = ""
-	// FallbackNone: nobody leads until the election works again.
+	// FallbackNone leaves the cluster without a leader until the election works again.
 	FallbackNone FallbackMode = "none"
 )
 
-// Config configures a node's part in a cluster. The zero value works with an
-// etcd at localhost:2379.
+// Config configures a node's part in a cluster. The zero value works with an etcd at localhost:2379.
 type Config struct {
-	// EtcdAddress is one address of etcd, or several with commas between:
-	// host:port, or http(s)://host:port. Default localhost:2379. Unused with
-	// Client.
+	// EtcdAddress is one address of etcd, or several separated by commas: host:port, or http(s)://host:port.
+	// Default localhost:2379. It is unused with Client.
 	EtcdAddress string
-	// EtcdPrefix is where the cluster lies in etcd. All its nodes have the same.
+	// EtcdPrefix is the prefix of the cluster's keys in etcd. It must be the same on all nodes of a cluster.
 	// Default /goverse.
 	EtcdPrefix string
-	// LeaderElectionTTL is the session's time-to-live in seconds: how long others
-	// wait for a node that vanished. Default 10. etcd grants no less than 1.5
-	// times its election time-out (2 s by default); what it granted counts.
+	// LeaderElectionTTL is the session's time-to-live in seconds. It limits how long others wait for a node that
+	// vanished. Default 10. etcd grants at least 1.5 times its own election time-out (2 s by default); the
+	// granted TTL applies.
 	LeaderElectionTTL int
 
-	// Client is a client of your own, for example that of an embedded etcd. The
-	// cluster does not close it. Default: one is made from the fields here.
+	// Client is an etcd client to use instead of one made from the fields below, for example that of an embedded
+	// etcd. The cluster does not close it.
 	Client *clientv3.Client
-	// TLS is for the connections to etcd. Default: none, unless an address says
-	// https.
+	// TLS configures the connections to etcd. Default: no TLS, unless an address says https.
 	TLS *tls.Config
-	// CurrentTLS, if set, is asked at each handshake with etcd, in place of TLS: for certificates that are
-	// replaced while the node runs, as EtcdTLS of package mtls. It must not block.
+	// CurrentTLS, if set, replaces TLS and is called at each handshake with etcd. Use it for certificates that
+	// change while the node runs, as with EtcdTLS of package mtls. It must not block.
 	CurrentTLS func() (*tls.Config, error)
-	// FixedEndpoints has EtcdAddress be the only addresses of etcd that are used, for etcd behind a proxy or a
-	// load balancer. Otherwise, while one of them does not answer, the members of etcd are used at the addresses
-	// that they advertise to clients, where they answer there.
+	// FixedEndpoints restricts the client to the addresses in EtcdAddress, for an etcd behind a proxy or a load
+	// balancer. Otherwise, while one of those addresses does not answer, the client also uses the addresses that
+	// the members of etcd advertise, where they answer.
 	FixedEndpoints bool
-	// Username and Password are for etcd's access control.
+	// Username and Password are the credentials for etcd's access control.
 	Username, Password string
-	// Credentials, if set, is asked at each log-in at etcd for the user and password, in place of
-	// Username and Password: for passwords that change while the node runs. etcd forgets a user's
-	// tokens when the password changes, so the new one must be there well before a TTL has passed.
-	// It must not block.
+	// Credentials, if set, replaces Username and Password and is called at each log-in at etcd. Use it for
+	// passwords that change while the node runs. etcd invalidates a user's tokens when the password changes, so
+	// Credentials must return the new one well before a TTL has passed. It must not block.
 	Credentials func() (username, password string, err error)
-	// DialTimeout bounds one attempt to connect to etcd. Default 2 s.
+	// DialTimeout limits one attempt to connect to etcd. Default 2 s.
 	DialTimeout time.Duration
-	// RequestTimeout bounds one request to etcd. Default 2 s.
+	// RequestTimeout limits one request to etcd. Default 2 s.
 	RequestTimeout time.Duration
-	// WorkTimeout bounds how long a leader that gives way waits for the functions
-	// in Lead to return. Default 5 s.
+	// WorkTimeout limits how long a leader that gives way waits for the functions in Lead to return. Default 5 s.
 	WorkTimeout time.Duration
-	// PreferAfter is how long a candidate of a higher priority stands in a named election
-	// before the leadership is given to it; see election.Priority. Each who lets it pass goes
-	// by its own. Default 5 s.
+	// PreferAfter is the time that a candidate of a higher priority must wait in the queue of a named election
+	// before others let it pass; see election.Priority. Each candidate that lets it pass applies its own
+	// PreferAfter. Default 5 s.
 	PreferAfter time.Duration
-	// OnceRetention is for how long it is remembered what became of an effect (see Once),
-	// at the least; a mark takes some 350 bytes in etcd's database. Default 24 h; a minute or more.
+	// OnceRetention is the minimum time for which the outcome of an effect (see Once) is remembered. Each outcome
+	// takes some 350 bytes in etcd's database. Default 24 h; at least a minute.
 	OnceRetention time.Duration
-	// CrashDetection says how the death of another node's process is noticed before
-	// its lease has run out. On by default.
+	// CrashDetection configures how the death of another node's process is detected before its lease has run out.
+	// It is on by default.
 	CrashDetection CrashDetection
-	// DialOptions are for the connections to other nodes: where their servers use
-	// TLS (node.Config.ServerOptions), the matching transport credentials.
+	// DialOptions apply to connections to other nodes. If their servers use TLS (node.Config.ServerOptions), they
+	// must include matching transport credentials.
 	DialOptions []grpc.DialOption
 
-	// Sharding says how this node takes part in the shards. It does by default.
+	// Sharding configures this node's part in the shards. By default the node takes part.
 	Sharding Sharding
 
-	// Objects says how this node hosts objects, and calls them.
+	// Objects configures how this node hosts and calls objects.
 	Objects ObjectsConfig
 
-	// Events says what this node does for the event log.
+	// Events configures what this node records in the event log.
 	Events EventLog
 
-	// Observer registers this node without standing for election.
+	// Observer registers this node without making it a candidate for leadership.
 	Observer bool
-	// Fallback says what to do when the election itself cannot work.
+	// Fallback selects what this node does while the election itself cannot work.
 	Fallback FallbackMode
 
-	// HTTPAddress is where this node serves HTTP, for others to know, and where package leaderonly sends
-	// requests that are the leader's: host:port or a URL, with a host that others reach.
+	// HTTPAddress is the address at which this node serves HTTP: host:port or a URL, with a host that other nodes
+	// can reach. Other nodes see it, and package leaderonly forwards to it requests that only the leader may
+	// answer.
 	HTTPAddress string
-	// Labels and Weight are sent to the other nodes. Weight 0 is 1. Every node keeps the labels of all others:
-	// together they have at most MaxLabels bytes.
+	// Labels and Weight are published to the other nodes. Weight 0 means 1. Every node keeps the labels of all
+	// others in memory; those of one node may have MaxLabels bytes together.
 	Labels map[string]string
 	Weight int
-	// Version is the program's, for people.
+	// Version is the version of the program, for display.
 	Version string
 
-	// Logger receives one line per event an operator cares about, and etcd's own
-	// warnings. Default: none. It is called in one goroutine, for which nothing waits: where it does not
-	// return, lines wait, up to a megabyte, then are lost; see Status.Log. Stop waits up to a second for the
-	// last lines. A goroutine stays for as long as a call of it hangs.
+	// Logger receives one line per event of interest to an operator, and etcd's own warnings. Default: none. It
+	// is called from one goroutine that nothing waits for. If a call hangs, up to a megabyte of lines waits, and
+	// further lines are lost; see Status.Log. Stop waits up to a second for the last lines. The goroutine stays
+	// for as long as a call hangs.
 	Logger hclog.Logger
 }
 
@@ -154,8 +150,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate reports what is wrong with the configuration, in one line that names
-// the remedy. Zero values are fine.
+// Validate checks the configuration and returns a one-line error that names the remedy. Zero values are valid.
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	if _, err := state.NewKeys(c.EtcdPrefix); err != nil {
@@ -198,7 +193,7 @@ func (c Config) Validate() error {
 	if c.TLS != nil && c.CurrentTLS != nil {
 		return fmt.Errorf("%w: TLS and CurrentTLS are both set: give one of them", ErrBadConfig)
 	}
-	switch { // etcd's client would go on as nobody
+	switch { // etcd's client would connect without a user
 	case c.Username != "" && c.Password == "" && c.Credentials == nil:
 		return fmt.Errorf("%w: Username is %q and there is no Password: give both, or Credentials",
 			ErrBadConfig, c.Username)
@@ -214,7 +209,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// MaxLabels is the length of all labels of a node, names and values together, in bytes.
+// MaxLabels limits the length of all labels of a node in bytes, names and values together.
 const MaxLabels = 64 << 10
 
 func sizeOf(labels map[string]string) (size int) {
@@ -224,7 +219,7 @@ func sizeOf(labels map[string]string) (size int) {
 	return size
 }
 
-// checkAddresses reports what is wrong with the addresses of etcd.
+// checkAddresses checks the syntax of a list of etcd addresses.
 func checkAddresses(addresses string) error {
 	for address := range strings.SplitSeq(addresses, ",") {
 		address = strings.TrimSpace(address)

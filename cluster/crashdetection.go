@@ -8,31 +8,32 @@ import (
 	"github.com/goverse/goverse/internal/crash/suspicion"
 )
 
-// CrashDetection says how the death of another node's process is noticed before its lease has run out:
-// each node keeps a connection to some others; where it breaks and the kernel refuses a new one, the node
-// is accused in etcd, and removed if it does not refute that within the grace period. The zero value is
-// the default.
+// CrashDetection configures how the death of another node's process is detected before its lease has run out.
+// Each node keeps a connection to some others. If that connection breaks and the kernel refuses a new one, the
+// node is accused in etcd. It is removed unless it refutes the accusation within the grace period. The zero value
+// is the default.
 type CrashDetection struct {
-	// Off: this node accuses nobody. It still refutes, and it still notifies the nodes that watch it
-	// when it stops. Give all nodes the same: with detection off everywhere a lease that runs out is the
-	// only way in which a member is lost.
+	// Off disables accusations by this node. The node still refutes accusations, and still notifies its watchers
+	// when it stops. Use the same value on all nodes. With detection off everywhere, a member is lost only when
+	// its lease expires.
 	Off bool
-	// Watchers is how many others each member watches, and so how many watch it. Default 2.
+	// Watchers is the number of members that each member watches, and that watch it. Default 2.
 	Watchers int
-	// GracePeriod is how long an accused member has to refute, at least: five times as long as the
-	// accuser's requests to etcd take, or as the accused's own do by its record, if that is longer.
-	// Records say it from 20 ms on, so a smaller one than the default is for members that are all nearer. A
-	// member that lost a watcher goes on for its grace period and two of these without an answer from etcd.
-	// At most a third of LeaderElectionTTL. Default 100 ms.
+	// GracePeriod is the minimum time that an accused member has to refute. The actual time is five times the
+	// duration of the accuser's requests to etcd, or of the accused member's own as given in its record, if that
+	// is longer. Records give durations from 20 ms up, so a value below the default suits only members that are
+	// all nearer to etcd than that. A member that lost a watcher goes on without an answer from etcd for its own
+	// grace period plus two of these. At most a third of LeaderElectionTTL. Default 100 ms.
 	GracePeriod time.Duration
-	// Confirmations is how many refused connections in a row, 5 ms apart, are evidence. Default 3.
+	// Confirmations is the number of consecutive refused connections, 5 ms apart, that count as evidence. Default
+	// 3.
 	Confirmations int
-	// Rest is how long a member that refuted is left to its lease; each time in a row doubles it, up to
-	// 60 times as long. Default 1 s.
+	// Rest is the time for which a member that refuted an accusation is not accused again, and only its lease can
+	// end its membership. It doubles with each refutation in a row, up to 60 times this value. Default 1 s.
 	Rest time.Duration
 }
 
-// settings are those of the detector.
+// settings returns the detector's settings, with defaults filled in.
 func (d CrashDetection) settings() crash.Settings {
 	return crash.Settings(d).WithDefaults()
 }
@@ -50,7 +51,8 @@ func (d CrashDetection) validate(ttl time.Duration) error {
 	return nil
 }
 
-// watcherKey is the node's roster: which processes are members that may watch this node, and prove it by which key.
+// watcherKey implements the node's roster. It reports whether the instance is a member that may watch this node,
+// and returns the key by which it proves that.
 func (c *Cluster) watcherKey(instanceID string) (key []byte, member bool) {
 	view := c.view.Load()
 	if view == nil {
@@ -63,16 +65,19 @@ func (c *Cluster) watcherKey(instanceID string) (key []byte, member bool) {
 	return suspicion.WatcherKey(s, c.node.AdvertiseAddress(), instanceID, c.cfg.CrashDetection.settings().Watchers)
 }
 
-// CrashStats are what crash detection saw and did on a node.
+// CrashStats counts what crash detection observed and did on a node.
 type CrashStats struct {
-	// Watching is how many watches on other members stand now.
+	// Watching is the number of open watches on other members.
 	Watching int64
-	// Accusations that this node wrote; Removals that followed; Refuted by the accused.
+	// Accusations counts those written by this node, Removals those that led to a removal, and Refuted those that
+	// the accused member refuted.
 	Accusations, Removals, Refuted int64
-	// Refutations by this node of accusations against itself, and WatchersLost.
+	// Refutations counts refutations by this node of accusations against itself. WatchersLost counts the watchers
+	// it lost.
 	Refutations, WatchersLost int64
-	// Silent is how many of those that this node watches do not answer it now.
+	// Silent is the number of members watched by this node that currently do not answer it.
 	Silent int64
-	// LastGracePeriod is what the node had that this one removed last, to refute the accusation; 0: it has removed none.
+	// LastGracePeriod is the time that the member last removed by this node had to refute; 0 if it has removed
+	// none.
 	LastGracePeriod time.Duration
 }

@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// currency tells whether this node's view of the cluster may be out of date: others ask it where objects are, and can
-// ask another node.
+// currency detects that this node's view of the cluster may be out of date. Clients ask nodes where objects are;
+// when the view may be out of date, they can ask another node.
 type currency struct {
 	ttl   time.Duration
-	valid func() bool      // whether the session is valid
-	known func() time.Time // the latest time of which the view lacks nothing
+	valid func() bool      // reports whether the session is valid
+	known func() time.Time // returns the latest time up to which the view is known to be complete
 
 	now atomic.Pointer[currentPeriod]
 }
 
-// currentPeriod is a time in which the view is current.
+// currentPeriod is a period during which the view is current.
 type currentPeriod struct {
 	ctx context.Context
 	end context.CancelCauseFunc
@@ -35,7 +35,8 @@ func (c *currency) begin() {
 	c.now.Store(p)
 }
 
-// context ends, with the reason as its cause, when the view may be out of date, and has ended as long as it may be.
+// context returns the context of the current period. It ends, with the reason as its cause, once the view may be
+// out of date. While it may be, the returned context has already ended.
 func (c *currency) context() context.Context { return c.now.Load().ctx }
 
 // run keeps context up to date until ctx ends.
@@ -51,16 +52,17 @@ func (c *currency) run(ctx context.Context) {
 		err := outOfDate(c.valid(), c.known(), time.Now(), c.ttl)
 		switch p := c.now.Load(); {
 		case err != nil:
-			p.end(err) // the first time counts
+			p.end(err) // only the first call has an effect
 		case p.ctx.Err() != nil:
 			c.begin()
 		}
 	}
 }
 
-// outOfDate returns why a view that is known to have lacked nothing at that time may be out of date, nil if it is not.
-// With a valid session it is not: etcd has answered within the TTL. Without one it is once it is older than a TTL, for
-// others may own then what this node owned. A session that is suspended for a moment, or opened anew, concerns nobody.
+// outOfDate returns the reason why a view last known to be complete at the given time may be out of date, or nil
+// if it is current. With a valid session the view is current, because etcd has answered within the TTL. Without
+// one it may be out of date once it is older than a TTL, because other nodes may then own what this node owned. A
+// session that is briefly suspended, or reopened, does not make it out of date.
 func outOfDate(valid bool, known, now time.Time, ttl time.Duration) error {
 	if age := now.Sub(known); !valid && age > ttl {
 		return fmt.Errorf("this node has had no answer from etcd for %v, and does not know what the others do",

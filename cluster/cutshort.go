@@ -14,22 +14,22 @@ import (
 	"github.com/goverse/goverse/node"
 )
 
-// CutShortError is what Stop returns when steps of it were cut short, or etcd did
-// not answer: one line, and each step's error to be found with errors.Is and As.
+// CutShortError is returned by Stop when some of its steps were cut short, or etcd did not answer. Its text is
+// one line. errors.Is and errors.As find the error of each step.
 type CutShortError struct {
-	// Steps are the errors of the steps that were cut short, in their order.
+	// Steps holds the errors of the steps that were cut short, in order.
 	Steps []error
-	// Cause is why the context given to Stop ended, nil if it did not.
+	// Cause is the cause with which the context of Stop ended, nil if it did not end.
 	Cause error
-	// Left is why etcd did not confirm that this node's keys are gone; they stay
-	// there until its lease ends. Nil if it did.
+	// Left is the error because of which etcd did not confirm that this node's keys are gone. They stay until its
+	// lease ends. It is nil if etcd confirmed.
 	Left error
-	// Etcd is where it was asked, TTL how long its lease lasts.
+	// Etcd lists the addresses of etcd that were used, and TTL is the time-to-live of the lease.
 	Etcd string
 	TTL  time.Duration
 }
 
-// stepError is one step of a stop.
+// stepError wraps the error of one step of a stop.
 type stepError struct {
 	what string
 	err  error
@@ -39,8 +39,8 @@ func (e *stepError) Error() string { return e.what + ": " + e.err.Error() }
 
 func (e *stepError) Unwrap() error { return e.err }
 
-// Error says what is left in etcd, and names the steps that were cut short for
-// another reason than etcd's silence. The cause is said once.
+// Error describes the keys left in etcd, and names the steps that were cut short for another reason than etcd's
+// silence. The cause appears once.
 func (e *CutShortError) Error() string {
 	var steps []string
 	for _, err := range e.Steps {
@@ -84,7 +84,7 @@ func at(place string) string {
 	return "at " + place
 }
 
-// Unwrap gives each step's error, and Left.
+// Unwrap returns each step's error, and Left.
 func (e *CutShortError) Unwrap() []error {
 	if e.Left == nil {
 		return e.Steps

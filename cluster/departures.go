@@ -10,31 +10,32 @@ import (
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-// lastReplies is for how long a node that has stopped in order keeps its connections here. All that it was asked it
-// has answered before its key went, but who waits for that may not have been running since.
+// lastReplies is the time for which connections to a node that stopped in order are kept open. The node answered
+// all its calls before it deleted its key, but their callers may not have had a chance to run since.
 const lastReplies = 2 * time.Second
 
-// departures decide to which nodes the connections are closed, because they are gone. It is a value: a look makes the
-// next one.
+// departures decides which connections to close because the node at their other end is gone. It is a value: look
+// returns its successor.
 type departures struct {
-	members map[string]presence // those of the last snapshot
-	stopped map[string]parting  // those that have stopped since
+	members map[string]presence // the members of the last snapshot
+	stopped map[string]parting  // members that have stopped since
 }
 
-// presence is a member.
+// presence is one registered member.
 type presence struct {
 	incarnation int64
-	stopping    bool // it was seen to stop
+	stopping    bool // it was seen stopping
 }
 
-// parting is a member that has stopped.
+// parting is one member that has stopped.
 type parting struct {
 	incarnation int64
-	until       time.Time // when its connections are closed
+	until       time.Time // the time to close its connections
 }
 
-// look takes a snapshot in, and who was stopping in those that were not looked at. It returns the addresses whose
-// connections are to be closed now, and after how long to look again, 0 for at the next change.
+// look applies a snapshot. stopping names the members that were stopping in snapshots that look has not seen. It
+// returns the addresses to which connections must be closed now, and the delay after which to call look again, 0
+// for at the next change.
 func (d departures) look(s *state.Snapshot, stopping map[string]bool, now time.Time) (next departures, gone []string,
 	again time.Duration) {
 	next = departures{members: map[string]presence{}, stopped: map[string]parting{}}
@@ -47,14 +48,14 @@ func (d departures) look(s *state.Snapshot, stopping map[string]bool, now time.T
 		case here && is.incarnation == was.incarnation:
 		case !here && (was.stopping || stopping[address]):
 			next.stopped[address] = parting{was.incarnation, now.Add(lastReplies)}
-		default: // a process that stands still keeps its connections, and answers nothing
+		default: // a process that stands still keeps its connections, but does not answer
 			gone = append(gone, address)
 		}
 	}
 	for address, p := range d.stopped {
 		_, here := next.members[address]
 		switch left := p.until.Sub(now); {
-		case here: // another process has the address, and the kernel has closed the connections to the one before
+		case here: // another process has the address; the kernel closed the connections to its predecessor
 		case left <= 0:
 			gone = append(gone, address)
 		default:
@@ -69,7 +70,7 @@ func (d departures) look(s *state.Snapshot, stopping map[string]bool, now time.T
 	return next, gone, again
 }
 
-// nodes are those to which connections are kept, by address.
+// nodes returns the nodes to which connections are kept, by address.
 func (d departures) nodes() []*objectspb.WatchRoutesResponse_Node {
 	out := make([]*objectspb.WatchRoutesResponse_Node, 0, len(d.members)+len(d.stopped))
 	for address, p := range d.members {
@@ -84,14 +85,14 @@ func (d departures) nodes() []*objectspb.WatchRoutesResponse_Node {
 	return out
 }
 
-// stoppingNodes are those that were seen to stop, in whatever snapshot: of what is published while nobody looks, only
-// the last one is looked at.
+// stoppingNodes collects the members that were seen stopping in any snapshot. The consumer reads only the last of
+// several snapshots published in quick succession, so it could miss that one of them was stopping.
 type stoppingNodes struct {
 	mu   sync.Mutex
 	seen map[string]bool
 }
 
-// concerns reports whether the members changed, and takes note of those that are stopping. It runs in the mirror's
+// concerns reports whether the members changed, and records those that are stopping. It runs in the mirror's
 // goroutine.
 func (s *stoppingNodes) concerns(before, now *state.Snapshot) bool {
 	if state.Same(before.Members, now.Members) {
@@ -111,7 +112,7 @@ func (s *stoppingNodes) concerns(before, now *state.Snapshot) bool {
 	return true
 }
 
-// take are those that were seen since the last time.
+// take returns the members collected since the last call.
 func (s *stoppingNodes) take() map[string]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

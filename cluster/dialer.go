@@ -13,7 +13,7 @@ import (
 
 // dialer opens watches on other nodes for the crash detector.
 type dialer struct {
-	node *node.Node // in whose name
+	node *node.Node // opens watches in this node's name
 	opts []grpc.DialOption
 }
 
@@ -29,7 +29,7 @@ func (d dialer) Watch(ctx context.Context, address string) (crash.Watch, error) 
 	return nodeWatch{w}, nil
 }
 
-// identify is the instance id of the node that answers at address.
+// identify returns the instance id of the node that answers at address.
 func (d dialer) identify(ctx context.Context, address string) (instance string, err error) {
 	identity, err := node.Identify(ctx, address, d.opts...)
 	return identity.InstanceID, err

@@ -9,49 +9,51 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// The errors of Drain and Undrain, to test for with errors.Is.
+// Errors returned by Drain and Undrain. Test for them with errors.Is.
 var (
-	// ErrUnknownNode: no node is registered at that address.
+	// ErrUnknownNode is returned when no node is registered at the address.
 	ErrUnknownNode = shardview.ErrUnknownNode
-	// ErrNoShardMap: no node has dealt the shards out yet.
+	// ErrNoShardMap is returned when the shards have not been assigned for the first time yet.
 	ErrNoShardMap = shardview.ErrNoMap
-	// ErrDrainRefused: what is asked for would never end.
+	// ErrDrainRefused is returned for a drain that would never end.
 	ErrDrainRefused = request.ErrRefused
-	// ErrMemberGone: the node left, or registered anew, meanwhile.
+	// ErrMemberGone is returned when the node left, or registered anew, during the call.
 	ErrMemberGone = request.ErrMemberGone
-	// ErrNotEmpty: the node has shards still. It goes on draining.
+	// ErrNotEmpty is returned when the node still has shards. It goes on draining.
 	ErrNotEmpty = request.ErrNotEmpty
-	// ErrNoAnswer: the node did not say that it does what was asked. No request is left behind.
+	// ErrNoAnswer is returned when the node did not confirm the request. The request is withdrawn.
 	ErrNoAnswer = request.ErrNoAnswer
-	// ErrUndone: somebody else ended the drain.
+	// ErrUndone is returned by Drain when another request ended the drain.
 	ErrUndone = request.ErrUndone
 )
 
-// Drained is how far a drain has come, or one that was undone.
+// Drained describes the progress of a drain, or a drain that was undone.
 type Drained struct {
 	Address     string
 	Incarnation int64
-	Draining    bool // false after an undo
-	Changed     bool // false if it was draining, or not, before
-	Before      int  // shards that it had when it was asked; 0 for an undo
-	Left        int  // what it has not released yet
-	Leader      bool // it leads, which a drain does not alter
+	Draining    bool // false after Undrain
+	Changed     bool // false if the node was already draining, or for Undrain, already was not
+	Before      int  // shards that it had at the time of the request; 0 for Undrain
+	Left        int  // shards that it has not released yet
+	Leader      bool // the node leads; a drain does not change that
 }
 
-// Drain asks the node at address to give its shards up, and waits until it has: the map names it no more and it has
-// released all that was its. Any node may ask for any. The node keeps to it until Undrain or its end; it stays a
-// member, and leads if it did.
+// Drain asks the node at address to give up its shards, and waits until the shard map no longer names it and it
+// has released all of them. Any node may drain any other, or itself. The node keeps draining until Undrain or its
+// end. It stays a member, and stays the leader if it was.
 //
-// It blocks until that is done, or ctx ends or this node stops: the error is then ErrNotEmpty if the node at address
-// goes on draining, and Drained says how far it has come, or else ErrNoAnswer; and it matches ctx's cause, or
-// ErrStopped. Refused, with ErrDrainRefused, is what would never end. Others are ErrUnknownNode, ErrNoShardMap,
-// ErrMemberGone, ErrUndone, ErrNotStarted, ErrStopped and ctx's cause alone, and etcd's.
+// Drain blocks until the drain is done, ctx ends, or this node stops. In the last two cases the error is
+// ErrNotEmpty if the node goes on draining, with its progress in Drained, and ErrNoAnswer otherwise. It also
+// matches ctx's cause or ErrStopped. Drain returns ErrDrainRefused for a drain that would never end. Other errors
+// are ErrUnknownNode, ErrNoShardMap, ErrMemberGone, ErrUndone, ErrNotStarted, ErrStopped, ctx's cause alone, and
+// etcd's.
 func (c *Cluster) Drain(ctx context.Context, address string) (Drained, error) {
 	return c.drain(ctx, address, false)
 }
 
-// Undrain asks the node at address to take shards again, and waits until it says so: when the load is rebalanced it
-// gets its share. That it was not drained is no error. It blocks, and fails, as Drain does.
+// Undrain asks the node at address to take shards again, and waits until it has confirmed that. The node gets its
+// share at the next rebalance. Undrain of a node that is not draining is not an error. It blocks, and fails, like
+// Drain.
 func (c *Cluster) Undrain(ctx context.Context, address string) (Drained, error) {
 	return c.drain(ctx, address, true)
 }
@@ -61,14 +63,14 @@ func (c *Cluster) drain(ctx context.Context, address string, undo bool) (Drained
 	if err != nil {
 		return Drained{}, err
 	}
-	left, ok := p.joinRest() // a stop leaves time to withdraw the request
+	left, ok := p.joinRest() // makes a stop leave time to withdraw the request
 	if !ok {
 		return Drained{}, ErrStopped
 	}
 	defer left()
-	ctx, stop := wait.Within(ctx, p.restCtx) // the mirror shows nothing more, and no session comes, once that has ended
+	ctx, stop := wait.Within(ctx, p.restCtx) // once restCtx has ended the mirror is not updated and no session opens
 	defer stop()
-	if _, err := p.keeper.Wait(ctx, nil); err != nil { // while there is none etcd does not answer
+	if _, err := p.keeper.Wait(ctx, nil); err != nil { // without a session etcd is not answering
 		return Drained{}, fmt.Errorf("wait for a session with etcd: %w", err)
 	}
 	d, err := request.AwaitDrain(ctx, p.client, p.mirror, address, undo, func(int, int) {})

@@ -10,22 +10,22 @@ import (
 	"github.com/goverse/goverse/internal/logs/logqueue"
 )
 
-// The errors of Start and NewEtcdClient where etcd is not available, to test for with errors.Is. Their text
-// names the reason and the remedy.
+// Errors of Start and NewEtcdClient while etcd is not available. Test for them with errors.Is. Their text names
+// the reason and the remedy.
 var (
-	// ErrEtcdUnreachable: etcd did not answer before the context of Start ended, or one side's
-	// certificate is refused.
+	// ErrEtcdUnreachable is returned when etcd did not answer before the context of Start ended, or when one side
+	// refused the other's certificate.
 	ErrEtcdUnreachable = connect.ErrUnreachable
-	// ErrEtcdDenied: etcd answered and refused the user, or Credentials failed.
+	// ErrEtcdDenied is returned when etcd answered and refused the user, or when Credentials failed.
 	ErrEtcdDenied = connect.ErrDenied
-	// ErrNotEtcd: another server answered where etcd should.
+	// ErrNotEtcd is returned when a server that is not etcd answered at the address.
 	ErrNotEtcd = connect.ErrNotEtcd
 )
 
-// NewEtcdClient makes a client as a cluster with this configuration makes it: for programs that look at a
-// cluster from outside, which close it. Without a user it does not connect yet. With one it logs in: it
-// blocks for DialTimeout at most, and if etcd does not answer for up to two seconds per address more, to see
-// why. Errors match ErrBadEtcdAddress, ErrEtcdUnreachable, ErrEtcdDenied or ErrNotEtcd.
+// NewEtcdClient returns an etcd client as a cluster with this configuration creates it, for programs outside of
+// the cluster. The caller must close it. Without a user it does not connect yet. With one it logs in and blocks
+// for at most DialTimeout; if etcd does not answer, it blocks up to two more seconds per address to find out the
+// reason. Errors match ErrBadEtcdAddress, ErrEtcdUnreachable, ErrEtcdDenied or ErrNotEtcd.
 func NewEtcdClient(cfg Config) (*clientv3.Client, error) {
 	cfg = cfg.withDefaults()
 	if err := checkAddresses(cfg.EtcdAddress); err != nil {
@@ -35,7 +35,7 @@ func NewEtcdClient(cfg Config) (*clientv3.Client, error) {
 	return cfg.reach(connect.Fields).Connect(context.Background())
 }
 
-// reach is how this configuration reaches etcd, which w has words for.
+// reach returns the settings for reaching etcd; w supplies the words for its errors.
 func (c Config) reach(w connect.Words) connect.Config {
 	if c.Client != nil {
 		return connect.Through(c.Client, c.Logger)
@@ -45,8 +45,7 @@ func (c Config) reach(w connect.Words) connect.Config {
 		Credentials: c.Credentials, DialTimeout: c.DialTimeout, Logger: logqueue.New(c.Logger), Words: w}
 }
 
-// connect makes the client, waits until etcd answers, and warns of servers that
-// are too old.
+// connect creates the client, waits until etcd answers, and warns of servers that are too old.
 func (c *Cluster) connect(ctx context.Context) (*clientv3.Client, error) {
 	client, err := c.cfg.reach(connect.WordsOf(ctx)).Await(ctx, connect.Question{
 		Ask: func(ctx context.Context, client *clientv3.Client) error {
@@ -60,13 +59,13 @@ func (c *Cluster) connect(ctx context.Context) (*clientv3.Client, error) {
 	return client, err
 }
 
-// needs are the rights of a node's user.
+// needs describes the rights that a node's etcd user needs.
 func (c *Cluster) needs() string {
 	return "READ and WRITE on the range " + c.keys.RangeStart() + " to " + c.keys.RangeEnd()
 }
 
-// warnOldServers says which servers can revoke a lease although it was renewed (etcd's issue 15247): those
-// before 3.4.31 and 3.5.13 easily, and of several members later ones, too. P1 does not hold then.
+// warnOldServers logs a warning if a server can revoke leases that were renewed (etcd's issue 15247). Servers
+// before 3.4.31 and 3.5.13 do so easily, later ones only in clusters of several members. P1 does not hold then.
 func warnOldServers(ctx context.Context, cfg Config, client *clientv3.Client) {
 	newest := ""
 	for _, endpoint := range client.Endpoints() {
@@ -74,7 +73,7 @@ func warnOldServers(ctx context.Context, cfg Config, client *clientv3.Client) {
 		status, err := client.Status(attempt, endpoint)
 		cancel()
 		if err != nil {
-			continue // another one answered, or nothing would have come so far
+			continue // at least one endpoint has answered before
 		}
 		newest = max(newest, status.Version)
 		if etcdversion.RevokesRenewed(status.Version) {
@@ -85,7 +84,7 @@ func warnOldServers(ctx context.Context, cfg Config, client *clientv3.Client) {
 		}
 	}
 	if client.Cluster == nil {
-		return // a client that was put together of parts
+		return // a client assembled from parts, without a Cluster
 	}
 	attempt, cancel := context.WithTimeout(ctx, cfg.RequestTimeout)
 	defer cancel()

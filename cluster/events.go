@@ -12,13 +12,14 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// EventLog says what this node does for the cluster's event log. The zero value works; give all nodes the same.
+// EventLog configures what this node does for the cluster's event log. The zero value works. Use the same values
+// on all nodes.
 type EventLog struct {
-	// Off records nothing from this node. It can still read what others record.
+	// Off stops this node from recording events. It can still read those recorded by others.
 	Off bool
-	// Max is how many events are kept in etcd. Default 1000, of about 200 bytes each.
+	// Max limits the number of events kept in etcd. Default 1000, of about 200 bytes each.
 	Max int
-	// MaxAge is for how long they are kept, at the most. Default 7 days.
+	// MaxAge limits the age of the events kept. Default 7 days.
 	MaxAge time.Duration
 }
 
@@ -32,7 +33,7 @@ func (e EventLog) withDefaults() EventLog {
 	return e
 }
 
-// mostEvents is how many etcd delivers in one answer without trouble.
+// mostEvents is the number of events that etcd can deliver in one response without trouble.
 const mostEvents = 5000
 
 func (e EventLog) validate() error {
@@ -46,15 +47,16 @@ func (e EventLog) validate() error {
 	return nil
 }
 
-// Events is the cluster's event log: what happened to its leader, its nodes and its shards. All methods are safe for
+// Events is the cluster's event log: the history of its leaders, nodes and shards. All methods are safe for
 // concurrent use.
 type Events struct{ c *Cluster }
 
-// Events is the cluster's event log. It is never nil.
+// Events returns the cluster's event log. It is never nil.
 func (c *Cluster) Events() *Events { return &c.events }
 
-// Recent are the newest events that this node itself saw, oldest first, whether they are in the log or not: also
-// while etcd is away. It does not block. It is nil before Start has returned and after Stop.
+// Recent returns the newest events that this node itself observed, oldest first, whether or not they are in the
+// log. It also works while etcd is away. It does not block. It returns nil before Start has returned and after
+// Stop.
 func (e *Events) Recent() []event.Event {
 	p := e.c.parts.Load()
 	if p == nil {
@@ -63,16 +65,16 @@ func (e *Events) Recent() []event.Event {
 	return p.events.Recent()
 }
 
-// EventQuery says which events to list. The zero value: all.
+// EventQuery selects the events to list. The zero value selects all.
 type EventQuery struct {
-	// Since leaves out what happened before.
+	// Since excludes events before this time.
 	Since time.Time
-	// Limit leaves out all but the newest, so many; 0: none.
+	// Limit keeps only this many of the newest events; 0 means no limit.
 	Limit int
 }
 
-// List reads the log, oldest first. It blocks for one request to etcd. Errors are etcd's, ctx's, ErrNotStarted and
-// ErrStopped.
+// List reads the log, oldest first. It blocks for one request to etcd. Errors are etcd's, ctx's, ErrNotStarted
+// and ErrStopped.
 func (e *Events) List(ctx context.Context, q EventQuery) ([]event.Event, error) {
 	p, err := e.c.running()
 	if err != nil {
@@ -87,13 +89,13 @@ func (e *Events) List(ctx context.Context, q EventQuery) ([]event.Event, error) 
 	return events, nil
 }
 
-// Follow calls each with every event of the log that was recorded after seq (see event.Event.Seq), and then with
-// those to come, in the order in which they were recorded; 0 is from the beginning. It blocks until ctx ends, the
-// node stops, or each returns an error, which it returns; ErrStopped if the node stops, else nil. While etcd is away
-// nothing comes. Each call costs etcd one watch, however many nodes there are.
+// Follow calls each with every event recorded in the log after seq (see event.Event.Seq), then with new events,
+// in the order in which they were recorded. A seq of 0 starts from the beginning. Follow blocks until ctx ends,
+// the node stops, or each returns an error. It returns that error, ErrStopped if the node stops, and nil
+// otherwise. While etcd is away no events arrive. Each call costs etcd one watch, whatever the number of nodes.
 //
-// Events that were recorded in one transaction have the same Seq, and all but the last have More. To lose none, keep as
-// the seq to go on after that of an event without More; what comes twice then is known by its ID.
+// Events recorded in one transaction have the same Seq, and all but the last have More set. To lose none, resume
+// after the Seq of an event without More; recognise events that arrive twice by their ID.
 func (e *Events) Follow(ctx context.Context, seq int64, each func(event.Event) error) error {
 	p, err := e.c.running()
 	if err != nil {
@@ -102,7 +104,7 @@ func (e *Events) Follow(ctx context.Context, seq int64, each func(event.Event) e
 	ctx, cancel := wait.Within(ctx, p.restCtx)
 	defer cancel()
 	for ctx.Err() == nil {
-		// A watch whose etcd was replaced, or that a proxy has lost, says nothing; the mirror finds that out.
+		// A watch is silent if its etcd was replaced, or if a proxy has lost it. The mirror detects both.
 		begun, stop := untilRebuilt(ctx, p.mirror)
 		err := eventlog.Follow(begun, p.client, e.c.keys, seq, func(e event.Event) error {
 			if !e.More {
@@ -121,8 +123,8 @@ func (e *Events) Follow(ctx context.Context, seq int64, each func(event.Event) e
 	return nil
 }
 
-// untilRebuilt is a context that ends with ctx, when the mirror has read the cluster anew, or when stop is called,
-// which joins what waits for that.
+// untilRebuilt returns a context that ends with ctx, when the mirror has read the cluster anew, or when stop is
+// called. stop also waits for the goroutine that watches for that.
 func untilRebuilt(ctx context.Context, m *watchcache.Mirror) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	rebuilds, done := m.Rebuilds(), make(chan struct{})

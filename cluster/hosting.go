@@ -15,7 +15,7 @@ import (
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-// hosting is a node's part in the objects.
+// hosting holds a node's part in the objects.
 type hosting struct {
 	services *host.Services
 	host     *host.Host // nil with sharding off
@@ -28,7 +28,7 @@ type hosting struct {
 	budget   *budget.Budget
 }
 
-// newHosting makes what runs objects and calls them. Shards of the manager must not run yet.
+// newHosting creates the parts that run and call objects. The manager's shards must not run yet.
 func (c *Cluster) newHosting(p *parts) (*hosting, error) {
 	cfg, log := c.cfg.Objects, c.log.Named("objects")
 	services := host.NewServices(c.services)
@@ -64,7 +64,7 @@ func (c *Cluster) newHosting(p *parts) (*hosting, error) {
 	return h, nil
 }
 
-// stats is all of it as figures.
+// stats returns figures about all of it.
 func (h *hosting) stats() objects.Stats {
 	f, waits := h.router.Figures(), h.budget.Figures()
 	st := objects.Stats{Services: h.services.Stats(), Local: f.Local.Load(), Remote: f.Remote.Load(),
@@ -76,22 +76,23 @@ func (h *hosting) stats() objects.Stats {
 	return st
 }
 
-// markStopping: what is deactivated from here on is because the node stops.
+// markStopping makes deactivations from now on count as caused by the node's stop.
 func (h *hosting) markStopping() {
 	if h.host != nil {
 		h.host.MarkStopping()
 	}
 }
 
-// closeIncoming lets no further call in, and waits for those of other nodes that run, until ctx ends. This node has no
-// shard any more; who waits for another one to have it may wait for long.
+// closeIncoming accepts no further calls, and waits until those of other nodes have ended or ctx ends. It is
+// called when this node has no shard any more. Calls that wait for another node to own a shard could wait for
+// long.
 func (h *hosting) closeIncoming(ctx context.Context) error {
 	h.router.Leave()
 	h.gateway.Close()
 	return h.links.Close(ctx)
 }
 
-// close ends the rest: no shard is held any more, and nobody calls.
+// close closes the remaining parts. At that point this node holds no shard and no caller is left.
 func (h *hosting) close() {
 	h.pool.Close()
 	if h.host != nil {
@@ -100,7 +101,7 @@ func (h *hosting) close() {
 	h.router.Close()
 }
 
-// objectsServer is what the node serves to other nodes, and to programs that are none.
+// objectsServer is the gRPC service for other nodes and for clients outside of the cluster.
 type objectsServer struct {
 	objectspb.UnimplementedObjectsServer
 	c *Cluster

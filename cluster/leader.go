@@ -6,19 +6,19 @@ import (
 	"github.com/goverse/goverse/cluster/election"
 )
 
-// GetLeaderNode is the leader's advertise address; "" when there is none, while this node is cut
-// off from etcd and cannot say, before Start has returned and after Stop. It does not block.
+// GetLeaderNode returns the leader's advertise address. It returns "" if there is no leader, while this node is
+// cut off from etcd, before Start has returned and after Stop. It does not block.
 func (c *Cluster) GetLeaderNode() string { return c.Leader().Address }
 
-// IsLeader reports whether this node leads at this instant: no lock, no allocation, no network.
-// It is false before Start has returned and after Stop.
+// IsLeader reports whether this node leads at this instant. It takes no lock, allocates nothing and does not use
+// the network. It is false before Start has returned and after Stop.
 func (c *Cluster) IsLeader() bool {
 	p := c.parts.Load()
 	return p != nil && p.manager.Election().IsLeader()
 }
 
-// Leader is the present leader; the zero Leader when there is none, while this node is cut off
-// from etcd and cannot say, before Start has returned and after Stop. It does not block.
+// Leader returns the current leader. It returns the zero Leader if there is none, while this node is cut off from
+// etcd, before Start has returned and after Stop. It does not block.
 func (c *Cluster) Leader() election.Leader {
 	p := c.parts.Load()
 	if p == nil {
@@ -27,7 +27,7 @@ func (c *Cluster) Leader() election.Leader {
 	return p.manager.Election().Leader()
 }
 
-// Term is the term that this node leads by at this instant, or nil.
+// Term returns this node's current term, or nil if it does not lead at this instant.
 func (c *Cluster) Term() election.Term {
 	p := c.parts.Load()
 	if p == nil {
@@ -39,9 +39,9 @@ func (c *Cluster) Term() election.Term {
 	return nil
 }
 
-// WatchLeader delivers the present leader, and then every change of it; the zero Leader says that
-// there is none. A slow receiver misses what was overtaken and always gets the newest. The channel
-// closes when ctx ends or the node stops, never else. Errors are ErrNotStarted and ErrStopped.
+// WatchLeader returns a channel that delivers the current leader, then every change; the zero Leader means that
+// there is none. A slow receiver skips intermediate values and always gets the newest. The channel closes when
+// ctx ends or the node stops, and never otherwise. Errors are ErrNotStarted and ErrStopped.
 func (c *Cluster) WatchLeader(ctx context.Context) (<-chan election.Leader, error) {
 	p, err := c.running()
 	if err != nil {
@@ -50,8 +50,7 @@ func (c *Cluster) WatchLeader(ctx context.Context) (<-chan election.Leader, erro
 	return p.manager.Election().Watch(ctx)
 }
 
-// WaitForLeader blocks until there is a leader. Errors are ctx's cause, ErrNotStarted and
-// ErrStopped.
+// WaitForLeader blocks until there is a leader. Errors are ctx's cause, ErrNotStarted and ErrStopped.
 func (c *Cluster) WaitForLeader(ctx context.Context) (election.Leader, error) {
 	p, err := c.running()
 	if err != nil {
@@ -60,14 +59,14 @@ func (c *Cluster) WaitForLeader(ctx context.Context) (election.Leader, error) {
 	return p.manager.Election().WaitForLeader(ctx)
 }
 
-// Lead waits until this node leads and runs fn. fn's context ends with the term, or with ctx; fn
-// must return soon after, for a leader that gives way waits for it (up to Config.WorkTimeout)
-// before the next one can lead. Lead returns what fn returned; if that is the context's error
-// because the term ended, an error that matches election.ErrTermOver. It does not give leadership
-// up when fn returns (Resign does), and runs fn once: call it in a loop to serve every term, until
-// ctx ends or the error is ErrStopped. A node leads whether or not anything runs in Lead.
+// Lead waits until this node leads, then runs fn once. fn's context ends with the term, or with ctx. fn must
+// return soon after that, because a leader that gives way waits for it (up to Config.WorkTimeout) before the next
+// one can lead. Lead returns fn's error; if that is the context's error because the term ended, it returns an
+// error that matches election.ErrTermOver. Leadership does not end when fn returns; use Resign for that. To serve
+// every term, call Lead in a loop until ctx ends or the error is ErrStopped. A node can lead without any function
+// in Lead.
 //
-// Where fn did not run the error is ctx's cause, ErrNotStarted or ErrStopped.
+// If fn did not run, the error is ctx's cause, ErrNotStarted or ErrStopped.
 func (c *Cluster) Lead(ctx context.Context, fn func(ctx context.Context, t election.Term) error) error {
 	p, err := c.running()
 	if err != nil {
@@ -76,16 +75,16 @@ func (c *Cluster) Lead(ctx context.Context, fn func(ctx context.Context, t elect
 	return p.manager.Election().Lead(ctx, fn)
 }
 
-// AsLeader runs fn at once if this node leads: for a request that only the leader may answer. It is work
-// of the term, as with Lead, but is not broken off: a leader that gives way (Resign, Transfer, Stop) waits
-// for it, up to Config.WorkTimeout, before another node can lead, and until then fn's context goes on and
-// the term's Txn commits, while IsLeader is false already. The context ends with ctx, with the session,
-// which includes its suspension and its deadline, when the leading key is lost, and when WorkTimeout has
-// passed. AsLeader returns what fn returned; if that is the context's error because the term ended, an
-// error that matches election.ErrTermOver.
+// AsLeader runs fn at once if this node leads. Use it for requests that only the leader may answer. Like a
+// function in Lead, fn is work of the term, but a handover does not interrupt it: a leader that gives way
+// (Resign, Transfer, Stop) waits for fn, up to Config.WorkTimeout, before another node can lead. Until then fn's
+// context goes on and the term's Txn commits, although IsLeader is already false. The context ends with ctx; with
+// the session, including its suspension and its deadline; when the leading key is lost; and when WorkTimeout has
+// passed. AsLeader returns fn's error; if that is the context's error because the term ended, it returns an error
+// that matches election.ErrTermOver.
 //
-// Where fn did not run the error is election.ErrNotLeader, ErrNotStarted or ErrStopped. It does not block
-// but for fn. A function in AsLeader must not wait for this node to resign, transfer or stop.
+// If fn did not run, the error is election.ErrNotLeader, ErrNotStarted or ErrStopped. AsLeader itself does not
+// block. fn must not wait for this node to resign, transfer or stop.
 func (c *Cluster) AsLeader(ctx context.Context, fn func(ctx context.Context, t election.Term) error) error {
 	p, err := c.running()
 	if err != nil {
@@ -94,10 +93,10 @@ func (c *Cluster) AsLeader(ctx context.Context, fn func(ctx context.Context, t e
 	return p.manager.Election().AsLeader(ctx, fn)
 }
 
-// Resign gives leadership up: the term's context ends and its work is waited for, up to
-// Config.WorkTimeout, before etcd is notified; the node then queues again at the tail. It blocks
-// until etcd confirmed that, the session is gone, or ctx ends; the resignation goes on in that
-// case. Errors are election.ErrNotLeader, ctx's cause, ErrNotStarted and ErrStopped.
+// Resign gives up leadership. It ends the term's context and waits for the term's work, up to Config.WorkTimeout,
+// before it updates etcd; the node then queues again at the tail. Resign blocks until etcd has confirmed that,
+// the session is gone, or ctx ends; in the last case the resignation goes on. Errors are election.ErrNotLeader,
+// ctx's cause, ErrNotStarted and ErrStopped.
 func (c *Cluster) Resign(ctx context.Context) error {
 	p, err := c.running()
 	if err != nil {
@@ -106,11 +105,11 @@ func (c *Cluster) Resign(ctx context.Context) error {
 	return p.manager.Election().Resign(ctx)
 }
 
-// Transfer hands leadership over to the member at address, which must be a candidate: those that
-// wait before it queue again at the tail, and the leader resigns when it is next. Any node may ask
-// for it. It blocks until that member leads, it turns out to be impossible, or ctx ends; the
-// request is then taken back. Errors match election.ErrNoLeader, ErrNotMember, ErrNotCandidate,
-// ErrOutsider, ErrFallback or ErrNotMoved of that package, ErrNotStarted or ErrStopped.
+// Transfer hands leadership over to the member at address, which must be a candidate. The candidates before it
+// queue again at the tail. When the target is next, the leader resigns. Any node may call it. Transfer blocks
+// until the target leads, the transfer turns out to be impossible, or ctx ends; in the last case the request is
+// withdrawn. Errors match election.ErrNoLeader, ErrNotMember, ErrNotCandidate, ErrOutsider, ErrFallback or
+// ErrNotMoved of that package, ErrNotStarted or ErrStopped.
 func (c *Cluster) Transfer(ctx context.Context, address string) error {
 	p, err := c.running()
 	if err != nil {
@@ -119,8 +118,8 @@ func (c *Cluster) Transfer(ctx context.Context, address string) error {
 	return p.manager.Election().Transfer(ctx, address)
 }
 
-// RequestResign asks the leader to give way to the next in the queue, as by Resign; one that is alone leads again,
-// with a new token. Any node may ask for it. It blocks, and fails, as Transfer does.
+// RequestResign asks the leader to give way to the next candidate, as Resign does. A leader without other
+// candidates leads again, with a new token. Any node may call it. RequestResign blocks, and fails, like Transfer.
 func (c *Cluster) RequestResign(ctx context.Context) error {
 	p, err := c.running()
 	if err != nil {
@@ -129,24 +128,25 @@ func (c *Cluster) RequestResign(ctx context.Context) error {
 	return p.manager.Election().RequestResign(ctx)
 }
 
-// ConsensusManager is this node's view of what the cluster agrees on. All methods are safe for
-// concurrent use and none blocks. Before Start has returned and after Stop nobody leads.
+// ConsensusManager is this node's view of what the cluster agrees on. All methods are safe for concurrent use and
+// none blocks. Before Start has returned and after Stop there is no leader.
 type ConsensusManager struct{ c *Cluster }
 
-// GetConsensusManager is this node's view of what the cluster agrees on. It is never nil.
+// GetConsensusManager returns this node's view of what the cluster agrees on. It is never nil.
 func (c *Cluster) GetConsensusManager() *ConsensusManager { return &c.consensus }
 
-// GetLeaderNode is [Cluster.GetLeaderNode].
+// GetLeaderNode returns the leader's advertise address; see [Cluster.GetLeaderNode].
 func (m *ConsensusManager) GetLeaderNode() string { return m.c.GetLeaderNode() }
 
-// IsLeader is [Cluster.IsLeader]: no lock, no allocation, no network.
+// IsLeader reports whether this node leads at this instant, without lock, allocation or network; see
+// [Cluster.IsLeader].
 func (m *ConsensusManager) IsLeader() bool { return m.c.IsLeader() }
 
-// Leader is [Cluster.Leader].
+// Leader returns the current leader; see [Cluster.Leader].
 func (m *ConsensusManager) Leader() election.Leader { return m.c.Leader() }
 
-// Mode is the rule by which leadership goes at present: fallback if an acting leader leads, or if
-// nobody does, this node's election failed and it takes part in fallback.
+// Mode returns the rule that currently decides leadership. It is fallback if an acting leader leads, or if there
+// is no leader, this node's election failed and it takes part in fallback.
 func (m *ConsensusManager) Mode() election.Mode {
 	p := m.c.parts.Load()
 	if p == nil {

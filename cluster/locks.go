@@ -7,9 +7,9 @@ import (
 	"github.com/goverse/goverse/internal/leasequeue/etcdlock"
 )
 
-// Locks are the locks of the cluster's nodes, by name, on this node's session. It is never nil: until
-// Start has returned its error is ErrNotStarted, after Stop ErrStopped. Stop ends the contexts of those
-// that are held, and waits for them as long as Config.WorkTimeout.
+// Locks returns the registry of the cluster's named locks, on this node's session. It is never nil. Its error is
+// ErrNotStarted until Start has returned, and ErrStopped after Stop. Stop ends the contexts of held locks, and
+// waits up to Config.WorkTimeout for their release.
 func (c *Cluster) Locks() lock.LockRegistry { return c.locks }
 
 type locks struct{ c *Cluster }
@@ -32,8 +32,8 @@ func (l locks) TryAcquire(ctx context.Context, name string, opts ...lock.Option)
 	return p.work.locks.TryAcquire(ctx, name, opts...)
 }
 
-// ListLocks reads how the locks stand that somebody holds or waits for, in the whole cluster; more says that there
-// are others behind the last. Each is read at one revision, and not all at the same. It blocks until etcd has
+// ListLocks reads the states of all locks in the cluster that are held or waited for; more reports whether others
+// follow the last one. Each is read at one revision, but not all at the same one. ListLocks blocks until etcd has
 // answered, or ctx ends. Errors are ErrNotStarted, ErrStopped, an [UnfinishedError], and etcd's.
 func (c *Cluster) ListLocks(ctx context.Context, q lock.Query) (found []lock.Standing, more bool, err error) {
 	p, err := c.running()

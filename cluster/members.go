@@ -10,29 +10,29 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// Member is a registered node, as its record in etcd says it.
+// Member is a registered node, as described by its record in etcd.
 type Member struct {
 	Address string // where other nodes reach it
-	// Incarnation distinguishes this process from another one at the same address: the CreateRevision
-	// of its node key. It only grows.
+	// Incarnation is the CreateRevision of the member's node key. It only grows, and distinguishes this process
+	// from another one at the same address.
 	Incarnation int64
-	InstanceID  string // random, per process
-	Hostname    string // for people
-	HTTPAddress string // where it serves its status, "" if nowhere
-	Version     string // the program's
+	InstanceID  string // random, one per process
+	Hostname    string // for display
+	HTTPAddress string // where it serves HTTP, "" if nowhere
+	Version     string // of the program
 	Labels      map[string]string
 	Weight      int
-	// Shards is how many shards it works with, 0 if it takes no part in them.
+	// Shards is the number of shards it works with, 0 if it takes no part in them.
 	Shards int
 	// Observer members never stand for election.
 	Observer bool
-	// Draining members give their shards up and get none.
+	// Draining members give up their shards and get none.
 	Draining bool
 	// Stopping members are about to leave.
 	Stopping bool
-	// ElectionFailed is why it cannot stand for election, "" if it can.
+	// ElectionFailed is the reason why the member cannot be a candidate, "" if it can.
 	ElectionFailed string
-	// RoundTrip is how long its requests to etcd take, in coarse steps.
+	// RoundTrip is the duration of its requests to etcd, in coarse steps.
 	RoundTrip time.Duration
 }
 
@@ -56,8 +56,8 @@ func membersOf(s *state.Snapshot) []Member {
 	return out
 }
 
-// Members are the registered nodes as far as this node knows, by address: a copy, the caller's own.
-// It is nil before Start has returned and after Stop. It does not block.
+// Members returns the registered nodes as far as this node knows, by address. The caller owns the slice. It is
+// nil before Start has returned and after Stop. Members does not block.
 func (c *Cluster) Members() []Member {
 	p := c.parts.Load()
 	if p == nil {
@@ -66,8 +66,8 @@ func (c *Cluster) Members() []Member {
 	return membersOf(p.mirror.Snapshot())
 }
 
-// Member is the registered node at that address, as far as this node knows; false if there is none, before
-// Start has returned and after Stop. It does not block.
+// Member returns the registered node at that address, as far as this node knows. It returns false if there is
+// none, before Start has returned and after Stop. It does not block.
 func (c *Cluster) Member(address string) (Member, bool) {
 	p := c.parts.Load()
 	if p == nil {
@@ -81,10 +81,10 @@ func (c *Cluster) Member(address string) (Member, bool) {
 	return memberOf(m), true
 }
 
-// WatchMembers delivers the members, by address, and then again after every change: who joined, left
-// or was lost, and what a record says. A slow receiver misses what was overtaken and always gets the
-// newest. The channel closes when ctx ends or the node stops, never else. Errors are ErrNotStarted and
-// ErrStopped.
+// WatchMembers returns a channel that delivers the members, by address, then again after every change: when a
+// member joins, leaves or is lost, or its record changes. A slow receiver skips intermediate values and always
+// gets the newest. The channel closes when ctx ends or the node stops, and never otherwise. Errors are
+// ErrNotStarted and ErrStopped.
 func (c *Cluster) WatchMembers(ctx context.Context) (<-chan []Member, error) {
 	p, err := c.running()
 	if err != nil {
@@ -98,8 +98,9 @@ func membersChanged(before, now *state.Snapshot) bool {
 	return !state.Same(before.Members, now.Members) || !state.Same(before.Lingering, now.Lingering)
 }
 
-// watch delivers what now returns, and again after each change of the snapshot that concerns it,
-// until ctx ends or the node stops. A receiver that is slow gets the newest.
+// watch delivers the result of now, and again after each change of the snapshot that concerns it, until ctx ends
+// or the node stops. A slow receiver gets the newest value. Values that are equal to the one delivered last are
+// skipped.
 func watch[T any](ctx context.Context, p *parts, concerns func(before, now *state.Snapshot) bool, now func() T,
 	equal func(a, b T) bool) (<-chan T, error) {
 	out := make(chan T)

@@ -23,33 +23,37 @@ const (
 	MemberObserver  MemberState = "observer" // never stands for election
 )
 
-// MemberTable is the members as this node sees them, at one revision.
+// MemberTable lists the members as this node sees them, at one revision.
 type MemberTable struct {
 	Revision int64
 	Members  []MemberRow // by address
 }
 
-// MemberRow is a member, and what others know of it.
+// MemberRow is a member, with what other nodes know about it.
 type MemberRow struct {
 	Member
 	State MemberState
-	// Place is its place in the queue from 1 up, 0 when it is not queued.
+	// Place is the member's place in the queue, counted from 1; 0 if it is not queued.
 	Place int
-	// SeenSince is when this node first saw this incarnation registered, by this node's clock; zero if it has just
-	// come. etcd keeps no time of registration: of one that was there before this node, it is when this node came.
+	// SeenSince is the time, by this node's clock, at which this node first saw this incarnation registered; zero
+	// if it has just joined. etcd keeps no time of registration: for a member older than this node, SeenSince is
+	// the time at which this node joined.
 	SeenSince time.Time
-	// Owned is how many shards the map gives it.
+	// Owned is the number of shards that the map assigns to the member.
 	Owned int
-	// Suspected: another member says that its process is gone, and it has not refuted that.
+	// Suspected is set while an accusation says that the member's process is gone and the member has not refuted
+	// it.
 	Suspected bool
-	// Silent is for how long it has not answered those that watch it, as far as they have said so, and SilentTo how many
-	// say so; both 0 while it answers. Its process may stand still. It is counted by this node's clock from when it
-	// learned of that, and what the others said then.
+	// Silent is the time for which the member has not answered its watchers, according to them; its process may
+	// stand still. SilentTo is the number of watchers that report it. Both are 0 while the member answers. Silent
+	// is the time that a watcher reported, plus the time since this node learned of that report, by this node's
+	// clock.
 	Silent   time.Duration
 	SilentTo int
 }
 
-// MemberTable is this node's view of the members. It does not block. Errors are ErrNotStarted and ErrStopped.
+// MemberTable returns this node's view of the members. It does not block. Errors are ErrNotStarted and
+// ErrStopped.
 func (c *Cluster) MemberTable() (MemberTable, error) {
 	p, err := c.running()
 	if err != nil {
@@ -58,11 +62,12 @@ func (c *Cluster) MemberTable() (MemberTable, error) {
 	return memberTable(p.mirror.Snapshot(), p.sightings.since, p.silences.of), nil
 }
 
-// memberTable is that of a snapshot; since is when a member was first seen, silent for how long it has been so.
+// memberTable builds the table of a snapshot. since returns when a member was first seen, silent how long it has
+// not answered and to how many watchers.
 func memberTable(s *state.Snapshot, since func(sighted) time.Time,
 	silent func(*state.Snapshot, *state.Member) (time.Duration, int)) MemberTable {
 	t := MemberTable{Revision: s.Revision, Members: []MemberRow{}}
-	shards, _ := shardview.New(s) // without a map nobody owns any
+	shards, _ := shardview.New(s) // without a map no member owns a shard
 	leader := s.Leader()
 	for _, m := range s.Registered() {
 		row := MemberRow{Member: memberOf(m), State: MemberFollower,
@@ -86,19 +91,19 @@ func memberTable(s *state.Snapshot, since func(sighted) time.Time,
 	return t
 }
 
-// sighted is one incarnation of a member.
+// sighted identifies one incarnation of a member.
 type sighted struct {
 	address     string
 	incarnation int64
 }
 
-// sightings are when the members that are registered were first seen. The zero value is ready.
+// sightings remembers when each registered member was first seen. The zero value is ready.
 type sightings struct {
 	mu    sync.Mutex
 	first map[sighted]time.Time
 }
 
-// follow keeps them until ctx ends.
+// follow keeps the sightings current until ctx ends.
 func (l *sightings) follow(ctx context.Context, view *watchcache.Mirror) {
 	sub := view.Subscribe(membersChanged)
 	defer sub.Close()
@@ -109,7 +114,7 @@ func (l *sightings) follow(ctx context.Context, view *watchcache.Mirror) {
 	})
 }
 
-// saw forgets who is gone.
+// saw adds new members and forgets those that are gone.
 func (l *sightings) saw(s *state.Snapshot, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

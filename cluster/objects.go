@@ -15,23 +15,24 @@ import (
 // concurrent use.
 type Objects struct{ c *Cluster }
 
-// Objects is the way to the cluster's objects. It is never nil.
+// Objects returns the handle for calling the cluster's objects. It is never nil.
 func (c *Cluster) Objects() *Objects { return &c.objects }
 
-// At is the connection to the objects with that key, one of each service, for a generated client:
+// At returns a connection to the objects with that key, one for each service, to pass to a generated client:
 //
 //	counterpb.NewCounterClient(c.Objects().At("alice"))
 //
-// It takes no connection of its own and need not be closed; it can be kept, from NewClusterWithNode on. Keys have 1 to
-// [objects.MaxKey] bytes. A call goes to the node that owns the key's shard; while the shard moves, or has no
-// owner yet, the call waits, until its deadline, or Config.Objects.CallTimeout where it has none. Its errors are
-// gRPC statuses, of which [objects.NotStarted] says whether the call had certainly no effect; those of a node that
-// does not run are UNAVAILABLE and match ErrNotStarted or ErrStopped. Any node may call, also one without shards of
-// its own. Of the call options, those about headers, trailers and the call's end have an effect.
+// The connection opens no network connection of its own and need not be closed. It can be obtained and kept as
+// soon as NewClusterWithNode has returned. Keys have 1 to [objects.MaxKey] bytes. A call goes to the node that
+// owns the key's shard. While the shard moves, or has no owner yet, the call waits until its deadline, or for
+// Config.Objects.CallTimeout if it has none. Errors are gRPC statuses; [objects.NotStarted] reports whether the
+// call certainly had no effect. Errors of a node that does not run are UNAVAILABLE and match ErrNotStarted or
+// ErrStopped. Any node may call objects, even one without shards of its own. Only the call options for headers,
+// trailers and the call's end have an effect.
 func (o *Objects) At(key string) grpc.ClientConnInterface { return &objectConn{o.c, key} }
 
-// Stats is this node's part in the objects, as figures; all of them are zero while it does not run. It asks
-// nobody.
+// Stats returns figures about this node's part in the objects. They are zero while the node does not run. Stats
+// does not use the network.
 func (o *Objects) Stats() objects.Stats {
 	p, err := o.c.running()
 	if err != nil {
@@ -40,8 +41,8 @@ func (o *Objects) Stats() objects.Stats {
 	return p.objects.stats()
 }
 
-// Find is the address of the node that owns the objects with that key, as far as this node knows, "" if nobody does,
-// and those of them that are on this node.
+// Find returns the address of the node that owns the objects with that key, as far as this node knows, "" if no
+// node does, and the activations of those objects on this node.
 func (o *Objects) Find(key string) (owner string, here []objects.Activity) {
 	p, err := o.c.running()
 	if err != nil {
@@ -84,7 +85,7 @@ func (o *objectConn) NewStream(ctx context.Context, desc *grpc.StreamDesc, metho
 	return p.objects.router.NewStream(ctx, o.key, desc, method, opts...)
 }
 
-// notRunningError is ErrNotStarted or ErrStopped as the error of a call.
+// notRunningError is ErrNotStarted or ErrStopped, returned as the error of a call.
 type notRunningError struct{ err error }
 
 // Error implements error.
@@ -93,13 +94,13 @@ func (e *notRunningError) Error() string { return e.err.Error() }
 // Unwrap implements errors.Unwrap.
 func (e *notRunningError) Unwrap() error { return e.err }
 
-// GRPCStatus makes the error a status.
+// GRPCStatus converts the error to a status.
 func (e *notRunningError) GRPCStatus() *status.Status {
 	return status.Convert(objects.Error(codes.Unavailable, objects.ReasonNotStarted, e.err.Error()))
 }
 
-// RegisterObjects hosts a service as objects, before Start: it is what [objects.Register] calls. It panics after
-// Start, and where the node has a service of that name.
+// RegisterObjects hosts a service as objects. [objects.Register] calls it, before Start. It panics after Start,
+// or if the node already has a service of that name.
 func (c *Cluster) RegisterObjects(s objects.Service) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -111,7 +112,7 @@ func (c *Cluster) RegisterObjects(s objects.Service) {
 	c.services = append(c.services, s)
 }
 
-// gateway is the running one.
+// gateway returns the gateway of the running node.
 func (c *Cluster) gateway() (*gateway.Gateway, error) {
 	p, err := c.running()
 	if err != nil {

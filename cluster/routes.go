@@ -14,23 +14,23 @@ import (
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-// routes are who owns what, from the node's own snapshot. It implements route.Map and gateway.Routes.
+// routes maps shards to their owners, from the node's own snapshot. It implements route.Map and gateway.Routes.
 type routes struct {
 	c    *Cluster
 	view *watchcache.Mirror
 
 	mu      sync.Mutex
 	seen    *state.Snapshot
-	nodes   departures                     // as of that
-	now     *objectspb.WatchRoutesResponse // made of both when it is asked for; nil: it was not
-	changed chan struct{}                  // closed when there is something else to be seen
+	nodes   departures                     // as of seen
+	now     *objectspb.WatchRoutesResponse // built from both on demand; nil: not built yet
+	changed chan struct{}                  // closed when Routes would return something else
 }
 
 func newRoutes(c *Cluster, view *watchcache.Mirror) *routes {
 	return &routes{c: c, view: view, changed: make(chan struct{})}
 }
 
-// shardMap is the map as this node knows it, nil without one.
+// shardMap returns the map as this node knows it, nil without one.
 func (r *routes) shardMap() *sharding.Map {
 	return r.view.Snapshot().Map()
 }
@@ -52,8 +52,9 @@ func (r *routes) Owner(n int) (address string, generation int64) {
 	return ownerIn(r.view.Snapshot(), n)
 }
 
-// ownerIn is the owner of a shard that calls go to: none if it is gone, though the map names it still. The next map
-// comes at once; a connection to a process that stands still would be accepted meanwhile, and not answered.
+// ownerIn returns the owner of a shard to which calls go. It returns none if the owner is gone, even if the map
+// still names it: the next map comes soon, and a process that stands still would accept a connection but not
+// answer.
 func ownerIn(s *state.Snapshot, n int) (address string, generation int64) {
 	shards := s.Map()
 	if shards == nil || n >= shards.Shards() {
@@ -89,7 +90,7 @@ func (r *routes) AwaitChange(ctx context.Context, n int, seen route.Seen) error 
 	return err
 }
 
-// present reports whether there is a member at an address.
+// present reports whether a member is registered at the address.
 func (r *routes) present(address string) bool { return r.view.Snapshot().Member(address) != nil }
 
 // Routes implements gateway.Routes.
@@ -102,8 +103,8 @@ func (r *routes) Routes() (*objectspb.WatchRoutesResponse, <-chan struct{}) {
 	return r.now, r.changed
 }
 
-// run keeps what Routes returns current until ctx ends, and calls drop for addresses whose processes are gone: a call
-// to one that stands still would otherwise wait for its deadline.
+// run keeps the result of Routes current until ctx ends. It calls drop with the address of each process that is
+// gone: otherwise a call to a process that stands still would wait for its deadline.
 func (r *routes) run(ctx context.Context, drop func(address string)) {
 	var seen stoppingNodes
 	sub := r.view.Subscribe(func(before, now *state.Snapshot) bool {
@@ -123,7 +124,7 @@ func (r *routes) run(ctx context.Context, drop func(address string)) {
 		}
 		s := r.view.Snapshot()
 		if s == nil {
-			continue // the first one is on its way
+			continue // the first one is still to come
 		}
 		next, gone, again := known.look(s, seen.take(), time.Now())
 		known = next
@@ -137,7 +138,7 @@ func (r *routes) run(ctx context.Context, drop func(address string)) {
 	}
 }
 
-// publish has Routes return what follows from a snapshot.
+// publish makes Routes return the routes of a snapshot.
 func (r *routes) publish(s *state.Snapshot, nodes departures) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -146,7 +147,7 @@ func (r *routes) publish(s *state.Snapshot, nodes departures) {
 	r.changed = make(chan struct{})
 }
 
-// routesOf is a snapshot for who is no node; nil while there is no map.
+// routesOf converts a snapshot for clients that are no nodes; it returns nil while there is no map.
 func routesOf(s *state.Snapshot, prefix string, seen departures) *objectspb.WatchRoutesResponse {
 	m := s.Map()
 	if m == nil {

@@ -10,19 +10,19 @@ import (
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 )
 
-// ErrNoSession: this node has no session at the moment; it opens one as soon as etcd answers.
+// ErrNoSession is returned while this node has no session. It opens one as soon as etcd answers.
 var ErrNoSession = errors.New("this node has no session at the moment")
 
-// Session is one session of this node: an etcd lease with its safe deadline, to attach keys of your own
-// to. A session that is lost does not come back; the node opens another one. All methods are safe for
-// concurrent use, and none blocks.
+// Session is one session of this node: an etcd lease with its safe deadline. Programs can attach their own keys
+// to it. A lost session does not come back; the node opens a new one. All methods are safe for concurrent use,
+// and none blocks.
 type Session struct {
-	s   *etcdsession.Session // nil: there is none
-	err error                // why
+	s   *etcdsession.Session // nil if there is none
+	err error                // the reason why there is none
 }
 
-// Session is the node's session at this instant. It is never nil: while there is none, its ID is 0, it is
-// not valid, its context has ended, and Err says why: ErrNotStarted, ErrStopped or ErrNoSession.
+// Session returns the node's session at this instant. It is never nil. While there is none, its ID is 0, it is
+// not valid, its context has ended, and Err returns the reason: ErrNotStarted, ErrStopped or ErrNoSession.
 func (c *Cluster) Session() *Session {
 	p, err := c.running()
 	if err != nil {
@@ -34,8 +34,7 @@ func (c *Cluster) Session() *Session {
 	return &Session{err: ErrNoSession}
 }
 
-// WaitForSession blocks until the node has a session that is valid. Errors are ctx's cause, ErrNotStarted
-// and ErrStopped.
+// WaitForSession blocks until the node has a valid session. Errors are ctx's cause, ErrNotStarted and ErrStopped.
 func (c *Cluster) WaitForSession(ctx context.Context) (*Session, error) {
 	p, err := c.running()
 	if err != nil {
@@ -71,7 +70,8 @@ func (c *Cluster) WaitForSession(ctx context.Context) (*Session, error) {
 	}
 }
 
-// ID is the lease's id, 0 if there is no session. Keys that are put on it vanish with the session.
+// ID returns the lease's id, 0 if there is no session. etcd deletes keys attached to the lease when the session
+// ends.
 func (s *Session) ID() clientv3.LeaseID {
 	if s.s == nil {
 		return 0
@@ -79,7 +79,7 @@ func (s *Session) ID() clientv3.LeaseID {
 	return s.s.ID()
 }
 
-// TTL is the time-to-live that etcd granted, 0 if there is no session.
+// TTL returns the time-to-live that etcd granted, 0 if there is no session.
 func (s *Session) TTL() time.Duration {
 	if s.s == nil {
 		return 0
@@ -87,11 +87,12 @@ func (s *Session) TTL() time.Duration {
 	return s.s.TTL()
 }
 
-// Valid reports whether the session may be acted on at this instant: no lock, no allocation, no network.
-// It can turn true again after a suspension: others may have acted since.
+// Valid reports whether the caller may act on the session at this instant. It takes no lock, allocates nothing
+// and does not use the network. It can become true again after a suspension; other nodes may have acted in the
+// meantime.
 func (s *Session) Valid() bool { return s.s != nil && s.s.Valid() }
 
-// Deadline is the instant at which Valid turns false unless a renewal comes; zero if there is no session.
+// Deadline returns the time at which Valid turns false unless a renewal comes; zero if there is no session.
 func (s *Session) Deadline() time.Time {
 	if s.s == nil {
 		return time.Time{}
@@ -99,7 +100,7 @@ func (s *Session) Deadline() time.Time {
 	return s.s.Deadline()
 }
 
-// Renewed is when the renewal that counts was sent; zero if there is no session.
+// Renewed returns the time at which the last successful renewal was sent; zero if there is no session.
 func (s *Session) Renewed() time.Time {
 	if s.s == nil {
 		return time.Time{}
@@ -107,8 +108,8 @@ func (s *Session) Renewed() time.Time {
 	return s.s.Renewed()
 }
 
-// Left is how long Valid stays true from now on unless a renewal comes, by the clock that has less of it:
-// for passing the deadline on to another process, which has clocks of its own.
+// Left returns the time for which Valid stays true unless a renewal comes, by whichever of the host's clocks
+// leaves less. Use it to pass the deadline on to another process, which has its own clocks.
 func (s *Session) Left() time.Duration {
 	if s.s == nil {
 		return 0
@@ -116,8 +117,8 @@ func (s *Session) Left() time.Duration {
 	return s.s.Left()
 }
 
-// Context ends when the session is lost or closed, with a session.LostError as its cause. If there is no
-// session it has ended, with Err as its cause.
+// Context returns a context that ends when the session is lost or closed, with a session.LostError as its cause.
+// If there is no session the context has already ended, with Err as its cause.
 func (s *Session) Context() context.Context {
 	if s.s == nil {
 		ctx, cancel := context.WithCancelCause(context.Background())
@@ -127,8 +128,8 @@ func (s *Session) Context() context.Context {
 	return s.s.Context()
 }
 
-// Err is nil while the session stands, and else why it does not: a session.LostError, ErrNoSession,
-// ErrNotStarted or ErrStopped.
+// Err returns nil while the session lasts. Otherwise it returns the reason for its end: a session.LostError,
+// ErrNoSession, ErrNotStarted or ErrStopped.
 func (s *Session) Err() error {
 	if s.s == nil {
 		return s.err

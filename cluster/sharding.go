@@ -11,60 +11,57 @@ import (
 	"github.com/goverse/goverse/internal/sharding/shardplan"
 )
 
-// ErrShardCount: the cluster works with another number of shards. It is fixed for the
-// life of a cluster: with another one nearly every key belongs elsewhere.
+// ErrShardCount is returned by Start when the cluster works with another number of shards. The number is fixed
+// for the life of a cluster, because a change would assign nearly every key to another shard.
 var ErrShardCount = member.ErrShardCount
 
-// A ShardCountError has the cluster's number and this node's. It matches ErrShardCount.
+// ShardCountError holds the cluster's number of shards and this node's. It matches ErrShardCount.
 type ShardCountError = member.ShardCountError
 
-// defaultMaxAcquiring keeps a node that gets thousands of shards from asking for thousands of things at
-// once, and is more than most stores answer at a time.
+// defaultMaxAcquiring keeps a node that gets thousands of shards from sending as many requests at once. It is
+// more than most stores answer at a time.
 const defaultMaxAcquiring = 256
 
-// Sharding says how this node takes part in the shards. The zero value works. All nodes
-// of a cluster need the same Shards, and should have the same Window, MinMembers, Exclude
-// and MovesPerMinute: the leader goes by its own.
+// Sharding configures this node's part in the shards. The zero value works. All nodes of a cluster must have the
+// same Shards, and should have the same Window, MinMembers, Exclude and MovesPerMinute, because the leader
+// applies its own.
 type Sharding struct {
-	// Off: this node owns no shards. While it leads it deals them out to the others, as
-	// many as those work with.
+	// Off makes this node own no shards. While it leads it assigns them to the other nodes, with the number of
+	// shards that those work with.
 	Off bool
-	// Shards is how many shards there are. Default 8192.
+	// Shards is the number of shards. Default 8192.
 	Shards int
-	// OnAcquire is called when a shard becomes this node's, before it is served here. ctx
-	// is the owner's: it ends when the shard is handed over, and at the session's deadline
-	// at the latest. epoch is a fencing token: it grows with every owner of the shard. The
-	// shard is served when OnAcquire has returned; if it cannot do its work, it keeps trying
-	// until ctx ends. Calls for different shards run at the same time, up to MaxAcquiring; one whose
-	// shard is lost before its turn is not made, nor is OnRelease then. A call that panics, or leaves its
-	// goroutine by runtime.Goexit, is logged with its stack and made again, after a quarter of a second
-	// that grows to ten seconds; the shard is not served before.
+	// OnAcquire is called when this node becomes the owner of a shard, before it serves the shard. ctx ends when
+	// the shard is handed over, and at the session's deadline at the latest. epoch is a fencing token that grows
+	// with every owner of the shard. The node serves the shard once OnAcquire has returned. If OnAcquire cannot
+	// do its work, it should retry until ctx ends. Calls for different shards run concurrently, up to
+	// MaxAcquiring. If a shard is lost before its call began, neither OnAcquire nor OnRelease is called for it.
+	// If a call panics, or exits its goroutine with runtime.Goexit, it is logged with its stack and repeated
+	// after a quarter of a second, a pause that grows to ten seconds; the shard is not served before.
 	OnAcquire func(ctx context.Context, shard int, epoch int64)
-	// MaxAcquiring is how many calls of OnAcquire run at a time: where so many do not return, no other
+	// MaxAcquiring limits the concurrent calls of OnAcquire. While that many calls do not return, no further
 	// shard is served. Default 256.
 	MaxAcquiring int
-	// OnRelease is called when the shard is handed over or lost: what ran in it has ended,
-	// and the ctx of OnAcquire with it. The next owner begins when it has returned, if the
-	// session still stands. So a goroutine that OnAcquire began is waited for here. ctx ends
-	// after another drain time-out. A call that panics, or leaves its goroutine, is logged with its stack,
-	// and counts as one that has returned.
+	// OnRelease is called when the shard is handed over or lost, after everything that ran in it has ended, and
+	// after the ctx of OnAcquire has. If the session is still alive, the next owner begins only when OnRelease
+	// has returned. Wait here for goroutines that OnAcquire started. ctx ends after another DrainTimeout. A call
+	// that panics, or exits its goroutine, is logged with its stack and counts as returned.
 	OnRelease func(ctx context.Context, shard int)
-	// DrainTimeout is how long a shard that is handed over waits for what runs in it,
-	// before its context is cancelled; the shard then still waits until it has ended. What
-	// Shards.Hold and HoldAlone run is cancelled at once. Default 10 s.
+	// DrainTimeout is the time for which the handover of a shard waits for functions running in it before it
+	// cancels their context. The handover still waits for them after that. Functions in Shards.Hold and HoldAlone
+	// are cancelled at once. Default 10 s.
 	DrainTimeout time.Duration
 
-	// Window is for how long the members must have been the same before the leader rebalances
-	// the load, and, up to a second, before it deals the shards out the first time. Shards of a node
-	// that is gone, or leaves, move at once. Default 1 s.
+	// Window is the time for which the membership must not have changed before the leader rebalances the load.
+	// Before the leader assigns the shards for the first time it waits for this too, but at most a second. Shards
+	// of a node that is gone, or leaves, move at once. Default 1 s.
 	Window time.Duration
-	// MinMembers is how many must be there before shards are assigned at all. Default 1.
+	// MinMembers is the number of members needed before shards are assigned at all. Default 1.
 	MinMembers int
-	// Exclude are labels (see Config.Labels): a node that carries one of them gets no
-	// shards. It can still lead.
+	// Exclude lists labels (see Config.Labels). Nodes that have one of them get no shards, but can lead.
 	Exclude map[string]string
-	// MovesPerMinute bounds how many shards move only to rebalance the load, so that a node
-	// that comes and goes cannot keep the others busy. Default twice the shards.
+	// MovesPerMinute limits the shards that move only to rebalance the load, so that a node that keeps joining
+	// and leaving does not keep the others busy. Default twice the shards.
 	MovesPerMinute int
 }
 
@@ -112,7 +109,7 @@ func (s Sharding) validate() error {
 	return nil
 }
 
-// count is what the member's record says: 0 if it takes no part.
+// count returns the number of shards for the member's record, 0 if it takes no part.
 func (s Sharding) count() int {
 	if s.Off {
 		return 0
@@ -125,7 +122,7 @@ func (s Sharding) planning() shardplan.Settings {
 		Budget: s.MovesPerMinute}
 }
 
-// part is this node's own, nil if it takes none.
+// part configures this node's own shards; it returns nil if the node takes no part.
 func (s Sharding) part() *consensusmanager.ShardsConfig {
 	if s.Off {
 		return nil

@@ -13,19 +13,19 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// ErrShardingOff: this node takes no part in the shards; see Sharding.Off.
+// ErrShardingOff is returned when this node takes no part in the shards; see Sharding.Off.
 var ErrShardingOff = lifecycle.ErrShardingOff
 
-// Shards is this node's part in the shards: who owns a key, and what runs only on its owner. All
-// methods are safe for concurrent use. Where this node cannot say, because it is not started, has
-// stopped or takes no part in the shards, the error is ErrNotStarted, ErrStopped or ErrShardingOff,
-// and methods without an error answer that nobody owns anything.
+// Shards is this node's part in the shards. It finds the owners of keys, and runs functions only on the owner.
+// All methods are safe for concurrent use. On a node that is not started, has stopped, or takes no part in the
+// shards, the error is ErrNotStarted, ErrStopped or ErrShardingOff, and methods without an error report that no
+// node owns any shard.
 type Shards struct{ c *Cluster }
 
-// Shards is this node's part in the shards. It is never nil.
+// Shards returns this node's part in the shards. It is never nil.
 func (c *Cluster) Shards() *Shards { return &c.shards }
 
-// running is the part of a node that runs.
+// running returns the shards of a running node.
 func (h *Shards) running() (*consensusmanager.Shards, error) {
 	if h.c.cfg.Sharding.Off {
 		return nil, ErrShardingOff
@@ -37,17 +37,17 @@ func (h *Shards) running() (*consensusmanager.Shards, error) {
 	return p.manager.Shards(), nil
 }
 
-// Count is how many shards there are by this node's configuration.
+// Count returns the number of shards in this node's configuration.
 func (h *Shards) Count() int { return h.c.cfg.Sharding.Shards }
 
-// Shard is the shard of a key, from 0 to Count less one.
+// Shard returns the shard of a key, from 0 to Count less one.
 func (h *Shards) Shard(key string) int { return shard.Of(key, h.Count()) }
 
-// Owner is the node that owns a key's shard as far as this node knows; false if nobody does. It
-// does not block. The owner may not serve the shard yet, or not any more: only it knows.
+// Owner returns the node that owns a key's shard as far as this node knows, or false if no node does. It does not
+// block. The owner may not serve the shard yet, or may have ceased to; only the owner itself knows.
 func (h *Shards) Owner(key string) (shard.Owner, bool) { return h.OwnerOf(h.Shard(key)) }
 
-// OwnerOf is Owner by the shard's number.
+// OwnerOf returns the owner of a shard by its number; see Owner.
 func (h *Shards) OwnerOf(number int) (shard.Owner, bool) {
 	s, err := h.part(number)
 	if err != nil {
@@ -60,9 +60,9 @@ func (h *Shards) OwnerOf(number int) (shard.Owner, bool) {
 	return shard.Owner{Address: owner.Address, Incarnation: owner.Incarnation, Epoch: epoch}, true
 }
 
-// WatchOwner delivers the owner of a key's shard as far as this node knows, and then every change of
-// it; the zero Owner says that nobody does. A slow receiver misses what was overtaken and always gets
-// the newest. The channel closes when ctx ends or the node stops, never else.
+// WatchOwner returns a channel that delivers the owner of a key's shard as far as this node knows, then every
+// change; the zero Owner means that there is none. A slow receiver skips intermediate values and always gets the
+// newest. The channel closes when ctx ends or the node stops, and never otherwise.
 func (h *Shards) WatchOwner(ctx context.Context, key string) (<-chan shard.Owner, error) {
 	s, err := h.running()
 	if err != nil {
@@ -85,14 +85,16 @@ func (h *Shards) WatchOwner(ctx context.Context, key string) (<-chan shard.Owner
 
 func mapChanged(before, now *state.Snapshot) bool { return before.ShardMap != now.ShardMap }
 
-// Serve runs fn while this node serves the key's shard, and returns what fn returned; or at once a
-// shard.NotOwnerError if this node does not serve it, which matches ErrStopped too while the node stops; after
-// Stop it is ErrStopped alone. fn's context ends with ctx, when the shard was to be handed over and fn took
-// longer than the drain time-out, and at the session's deadline; its cause then is shard.ErrNotOwner or a
-// session.LostError. The shard is not handed over before fn has returned, unless the session is lost: then the
-// epoch alone guards what fn writes. epoch is a fencing token: it grows with every owner of the shard; give it
-// to whatever fn writes to outside etcd, and in etcd use [Shards.Txn]. See [Shards.Hold] for what goes on until
-// the shard is to be handed over.
+// Serve runs fn if this node serves the key's shard, and returns fn's error. If this node does not serve the
+// shard, it returns a shard.NotOwnerError at once; while the node stops that also matches ErrStopped. After Stop
+// the error is ErrStopped alone.
+//
+// fn's context ends with ctx, when the shard is to be handed over and fn takes longer than the drain time-out,
+// and at the session's deadline. Its cause in the latter two cases is shard.ErrNotOwner or a session.LostError.
+// The shard is not handed over before fn has returned, unless the session is lost. After that only the epoch
+// protects the writes of fn. epoch is a fencing token that grows with every owner of the shard. Pass it to the
+// systems outside of etcd that fn writes to; in etcd, use [Shards.Txn]. For work that goes on until the shard is
+// handed over, see [Shards.Hold].
 func (h *Shards) Serve(ctx context.Context, key string, fn func(ctx context.Context, epoch int64) error) error {
 	s, err := h.running()
 	if err != nil {
@@ -101,11 +103,11 @@ func (h *Shards) Serve(ctx context.Context, key string, fn func(ctx context.Cont
 	return s.Serve(ctx, key, fn)
 }
 
-// Hold waits until this node serves the key's shard, runs fn, and returns what fn returned. It is for
-// what goes on for as long as the shard is here, and would always use the drain time-out up: fn's
-// context ends as soon as the shard is to be handed over, with shard.ErrNotOwner as its cause; all else
-// is as with Serve. To go on when the shard comes back, call Hold again. If fn does not run, the error
-// is the cause of ctx, or one that matches ErrStopped, ErrNotStarted or ErrShardingOff.
+// Hold waits until this node serves the key's shard, runs fn, and returns fn's error. Use it for work that goes
+// on for as long as the shard is here, and that would always use up the drain time-out in Serve. fn's context
+// ends as soon as the shard is to be handed over, with shard.ErrNotOwner as its cause. Everything else is as with
+// Serve. To go on when the shard comes back, call Hold again. If fn does not run, the error is the cause of ctx,
+// or one that matches ErrStopped, ErrNotStarted or ErrShardingOff.
 func (h *Shards) Hold(ctx context.Context, key string, fn func(ctx context.Context, epoch int64) error) error {
 	s, err := h.running()
 	if err != nil {
@@ -114,9 +116,9 @@ func (h *Shards) Hold(ctx context.Context, key string, fn func(ctx context.Conte
 	return s.Hold(ctx, key, fn)
 }
 
-// HoldAlone is Hold for what is to run once on this node: a caller with the same key and name as another
-// one waits until that one's fn has returned, as it would if another node served the shard. Other names
-// of the key do not wait for each other, nor do callers of Hold.
+// HoldAlone is like Hold, but lets one caller at a time run for each key and name on this node. A second caller
+// waits until the first one's fn has returned, as it would if another node served the shard. It does not wait for
+// callers with other names of the key, nor for callers of Hold.
 func (h *Shards) HoldAlone(ctx context.Context, key, name string,
 	fn func(ctx context.Context, epoch int64) error) error {
 	s, err := h.running()
@@ -126,8 +128,8 @@ func (h *Shards) HoldAlone(ctx context.Context, key, name string,
 	return s.HoldAlone(ctx, key, name, fn)
 }
 
-// Serves reports whether this node serves the shard of that number at this instant, and under which
-// epoch. It does not block.
+// Serves reports whether this node serves the shard of that number at this instant, and under which epoch. It
+// does not block.
 func (h *Shards) Serves(number int) (epoch int64, ok bool) {
 	s, err := h.part(number)
 	if err != nil {
@@ -136,7 +138,7 @@ func (h *Shards) Serves(number int) (epoch int64, ok bool) {
 	return s.Serves(number)
 }
 
-// Held is how many shards this node holds: those that it acquires, serves or releases.
+// Held returns the number of shards that this node is acquiring, serves or is releasing.
 func (h *Shards) Held() int {
 	s, err := h.running()
 	if err != nil {
@@ -145,11 +147,11 @@ func (h *Shards) Held() int {
 	return s.Held()
 }
 
-// Guard are comparisons that hold in an etcd transaction only while the shard of that number is this node's
-// under that epoch, from OnAcquire until OnRelease has returned, for transactions of your own, as in
-// client.Txn(ctx).If(guard...). They are about the whole shard map at etcd, and all that this node has
-// released, so they also fail once after a rebalance that left this shard alone: take them anew then, which
-// fails with a shard.NotOwnerError if the shard is lost. [Shards.Txn] does so by itself. It does not block.
+// Guard returns comparisons that hold in an etcd transaction only while this node owns the shard of that number
+// under that epoch, from OnAcquire until OnRelease has returned. Use them in transactions of your own, as in
+// client.Txn(ctx).If(guard...). They compare the whole shard map and everything that this node has released. They
+// therefore also fail once after a rebalance that left this shard alone; call Guard again in that case. It fails
+// with a shard.NotOwnerError if the shard is lost. [Shards.Txn] does this by itself. Guard does not block.
 func (h *Shards) Guard(number int, epoch int64) ([]clientv3.Cmp, error) {
 	s, err := h.part(number)
 	if err != nil {
@@ -158,10 +160,10 @@ func (h *Shards) Guard(number int, epoch int64) ([]clientv3.Cmp, error) {
 	return s.Guard(number, epoch)
 }
 
-// Txn is a transaction that etcd commits only while the shard of that number is this node's under that epoch,
-// as Guard has it. Its Commit returns a shard.NotOwnerError and writes nothing if it does not; otherwise it
-// answers as an ordinary transaction does: Succeeded is about the caller's own comparisons. It is for one
-// goroutine at a time.
+// Txn returns a transaction that etcd commits only while this node owns the shard of that number under that
+// epoch, as with Guard. If it does not, Commit writes nothing and returns a shard.NotOwnerError. Otherwise Commit
+// behaves as in an ordinary transaction: Succeeded concerns the caller's own comparisons. The transaction must
+// not be used concurrently.
 func (h *Shards) Txn(ctx context.Context, number int, epoch int64) (clientv3.Txn, error) {
 	s, err := h.part(number)
 	if err != nil {
@@ -170,7 +172,7 @@ func (h *Shards) Txn(ctx context.Context, number int, epoch int64) (clientv3.Txn
 	return s.Txn(ctx, number, epoch), nil
 }
 
-// part is running for a shard that there is.
+// part is running, with a check that the shard exists.
 func (h *Shards) part(number int) (*consensusmanager.Shards, error) {
 	s, err := h.running()
 	if err == nil && (number < 0 || number >= h.Count()) {
@@ -179,9 +181,9 @@ func (h *Shards) part(number int) (*consensusmanager.Shards, error) {
 	return s, err
 }
 
-// ShardTable is the shard map and how far its moves have come, as far as this node knows. Errors are
-// ErrShardingOff, ErrNotStarted, ErrStopped, and one that says why there is no map. It does not block;
-// with 8192 shards it takes about a millisecond.
+// ShardTable returns the shard map and the progress of its moves, as far as this node knows. Errors are
+// ErrShardingOff, ErrNotStarted, ErrStopped, and one that gives the reason if there is no map. ShardTable does
+// not block; with 8192 shards it takes about a millisecond.
 func (c *Cluster) ShardTable() (shard.Table, error) {
 	if c.cfg.Sharding.Off {
 		return shard.Table{}, ErrShardingOff

@@ -10,20 +10,20 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// silences are when this node learned of what watchers say of members that do not answer them: clocks of different
-// hosts are not compared. The zero value is ready.
+// silences remembers when this node learned of each watcher's report that a member does not answer. It uses only
+// this node's clock, because clocks of different hosts cannot be compared. The zero value is ready.
 type silences struct {
 	mu   sync.Mutex
 	seen map[silenceSaid]time.Time
 }
 
-// silenceSaid is one thing that was said.
+// silenceSaid identifies one report.
 type silenceSaid struct {
 	address, watcher string
 	revision         int64
 }
 
-// follow keeps them until ctx ends.
+// follow keeps the reports current until ctx ends.
 func (l *silences) follow(ctx context.Context, view *watchcache.Mirror) {
 	sub := view.Subscribe(func(before, now *state.Snapshot) bool { return !state.Same(before.Silences, now.Silences) })
 	defer sub.Close()
@@ -34,7 +34,7 @@ func (l *silences) follow(ctx context.Context, view *watchcache.Mirror) {
 	})
 }
 
-// saw forgets what is said no more.
+// saw adds new reports and forgets those that were withdrawn.
 func (l *silences) saw(s *state.Snapshot, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -49,7 +49,7 @@ func (l *silences) saw(s *state.Snapshot, now time.Time) {
 	l.seen = seen
 }
 
-// of is for how long m has not answered, at most, and to how many watchers.
+// of returns the longest time for which m has not answered a watcher, and the number of such watchers.
 func (l *silences) of(s *state.Snapshot, m *state.Member) (silent time.Duration, to int) {
 	return l.at(s, m, time.Now())
 }

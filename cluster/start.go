@@ -13,20 +13,20 @@ import (
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-// undoTimeout bounds the clean-up of a Start that failed.
+// undoTimeout limits the clean-up of a Start that failed.
 const undoTimeout = 3 * time.Second
 
 func ttlOf(cfg Config) time.Duration { return time.Duration(cfg.LeaderElectionTTL) * time.Second }
 
-// Start serves the node's gRPC and joins the cluster. It returns once the node
-// is registered, has a first snapshot, and is queued for leadership (or in
-// fallback, or an observer); not once it leads. While etcd cannot be reached it
-// keeps trying, until ctx ends; so give it a deadline. What stays however often it is
-// tried ends it at once: another server at etcd's address, a user or a certificate
-// that is refused. After an error everything is undone and the node closed, unless
-// it had been started before: that is node.ErrStarted, or node.ErrStopped, and the node is left
-// alone. A cluster cannot be started again: the error is ErrStarted then, and ErrStopped too once
-// it has stopped.
+// Start serves the node's gRPC and joins the cluster. It returns once the node is registered, has a first
+// snapshot, and is queued for leadership, takes part in fallback, or is an observer. It does not wait until the
+// node leads.
+//
+// While etcd cannot be reached Start keeps trying until ctx ends, so give ctx a deadline. Errors that a retry
+// cannot change end it at once: another server at etcd's address, or a refused user or certificate. After an
+// error everything is undone and the node is closed. The exception is a node that had been started before: the
+// error is node.ErrStarted or node.ErrStopped, and the node is left alone. A cluster starts once: a second Start
+// returns ErrStarted, which also matches ErrStopped once the cluster has stopped.
 func (c *Cluster) Start(ctx context.Context) error {
 	c.mu.Lock()
 	if phase := c.phase; phase != fresh {
@@ -48,14 +48,14 @@ func (c *Cluster) Start(ctx context.Context) error {
 	}
 	c.parts.Store(p)
 	c.phase = running
-	// From here on OnAcquire can be called, and what it may ask for is there.
+	// From here on OnAcquire can be called. Everything it may use is in place.
 	p.rest.Go(func() { p.manager.Run(p.restCtx) })
 	return nil
 }
 
 func (c *Cluster) start(ctx context.Context) (_ *parts, err error) {
 	if err := c.serve(); err != nil {
-		return nil, err // somebody else started the node, who may be using it
+		return nil, err // another caller started the node and may be using it
 	}
 	defer func() {
 		if err != nil {
@@ -84,7 +84,7 @@ func (c *Cluster) start(ctx context.Context) (_ *parts, err error) {
 	return p, nil
 }
 
-// serve starts the node, with what it serves for the objects.
+// serve registers the services for objects and starts the node.
 func (c *Cluster) serve() error {
 	if err := c.node.Register(&objectspb.Objects_ServiceDesc, &objectsServer{c: c}); err != nil {
 		return err
@@ -115,7 +115,7 @@ func (c *Cluster) run(p *parts) {
 	}
 }
 
-// join waits for the registration and queues.
+// join waits until the node is registered and queued.
 func (c *Cluster) join(ctx context.Context, p *parts) error {
 	if err := p.core.Join(ctx); err != nil {
 		return c.joinError(ctx, p, err)
@@ -123,7 +123,7 @@ func (c *Cluster) join(ctx context.Context, p *parts) error {
 	return nil
 }
 
-// joinError adds what kept the node from joining to the end of its patience.
+// joinError adds the last failure to the error of a node that could not join in time.
 func (c *Cluster) joinError(ctx context.Context, p *parts, err error) error {
 	trouble := p.member.LastError()
 	if trouble == nil {

@@ -6,26 +6,26 @@ import (
 	"github.com/goverse/goverse/cluster/stats"
 )
 
-// Stats are figures that a node counts since its start, beside those of its [Status]. Its shards and objects have
-// theirs: shard.Stats and objects.Stats.
+// Stats holds figures that a node counts from its start on, in addition to its [Status]. Figures about shards and
+// objects are in shard.Stats and objects.Stats.
 type Stats struct {
-	// Elected are the leaders that this node saw elected after another one, and for how long nobody led: from the first
-	// sign in etcd that the former one was gone, which was its accusation or the end of its key. How long a lease
-	// outlived a host that was gone is not in it.
+	// Elected counts the leaders that this node saw elected after another one, with the time without a leader.
+	// That time begins with the first sign in etcd that the former leader was gone: its accusation, or the end of
+	// its key. It does not include the time for which a lease outlived its host.
 	Elected stats.Durations
-	// Lost is how many terms of the cluster's leaders this node saw end, by reason: see event.LeaderLost.
+	// Lost counts the terms of the cluster's leaders that this node saw end, by reason; see event.LeaderLost.
 	Lost map[string]int64
-	// Terms are this node's own terms that ended, and how long they lasted.
+	// Terms counts this node's own terms that ended, with their durations.
 	Terms stats.Durations
-	// TermBegan is when this node learned that it leads, zero while it does not.
+	// TermBegan is the time at which this node learned that it leads, zero while it does not.
 	TermBegan time.Time
-	// Renewals are the renewals of this node's sessions that counted, and how long they took: a renewal at etcd, and
-	// the read that confirms it. RenewalsFailed are the others.
+	// Renewals counts the successful renewals of this node's sessions, with their durations; each consists of a
+	// renewal at etcd and a read that confirms it. RenewalsFailed counts the others.
 	Renewals       stats.Durations
 	RenewalsFailed int64
 }
 
-// Stats does not block. It is zero before Start has returned and after Stop.
+// Stats returns the node's figures. It does not block. It is zero before Start has returned and after Stop.
 func (c *Cluster) Stats() Stats {
 	p := c.parts.Load()
 	if p == nil {

@@ -14,16 +14,16 @@ import (
 	"github.com/goverse/goverse/internal/logs/logqueue"
 )
 
-// NodeState is what a node is in its cluster.
+// NodeState is the state of a node in its cluster.
 type NodeState string
 
 // The node states.
 const (
-	StateStarting  NodeState = "starting"  // Start has not returned yet, or was not called
+	StateStarting  NodeState = "starting"  // Start was not called, or has not returned yet
 	StateFollower  NodeState = "follower"  // registered, not queued
 	StateCandidate NodeState = "candidate" // waits in the queue
 	StateLeader    NodeState = "leader"
-	StateStopped   NodeState = "stopped" // or its Start has failed
+	StateStopped   NodeState = "stopped" // Stop has returned, or Start has failed
 )
 
 // Running reports whether the node is part of its cluster: Start has returned, and Stop has not.
@@ -34,22 +34,21 @@ type Status struct {
 	NodeID   string // advertise address
 	State    NodeState
 	IsLeader bool
-	LeaderID string // "" when there is none, or this node is cut off
-	Token    int64  // the leader's term; 0 when there is none
+	LeaderID string // "" if there is no leader, or this node is cut off
+	Token    int64  // the leader's; 0 if there is none
 	Mode     election.Mode
-	// Ready: this node can be given work. It is a member, its session is valid and its view of
-	// the cluster fresh, and it does not stop. It does not matter whether anybody leads.
+	// Ready reports whether this node can take on work: it is a member, its session is valid, its view of the
+	// cluster is fresh, and it is not stopping. It does not require a leader.
 	Ready bool
-	// Stopping: Stop was called, and has not returned.
+	// Stopping reports whether Stop was called and has not returned.
 	Stopping bool
-	// ClusterReady: Ready, and a leader is known.
+	// ClusterReady reports whether the node is Ready and knows a leader.
 	ClusterReady bool
 	Queue        []string
 	Nodes        []string
 	Revision     int64
-	// ViewSeen is the latest time of which this node knows that its view of the cluster lacks nothing that
-	// etcd had done until then; zero before it has one. It is renewed every third of the TTL, and stands
-	// still while etcd is away.
+	// ViewSeen is the latest time up to which this node's view is known to include every change in etcd; zero
+	// before the first view. It advances every third of the TTL, and not while etcd is away.
 	ViewSeen time.Time
 
 	SessionValid bool
@@ -58,37 +57,37 @@ type Status struct {
 	// Counters since Start.
 	Terms        int64 // that this node began
 	SessionsLost int64
-	Rebuilds     int64 // of the snapshot, after a lost or lagging watch
-	// Watchers is how many other nodes would notice the death of this process.
+	Rebuilds     int64 // reads of the whole cluster after a lost or lagging watch
+	// Watchers is the number of other nodes that would notice the death of this process.
 	Watchers int
-	// SilentNodes is how many registered nodes do not answer those that watch them, as these say; and LeaderSilent is
-	// for how long the leader has not, 0 if it answers. See MemberRow.
+	// SilentNodes is the number of registered nodes that do not answer their watchers, according to these.
+	// LeaderSilent is the time for which the leader has not answered, 0 if it does. See MemberRow.
 	SilentNodes  int
 	LeaderSilent time.Duration
-	// Crashes is what crash detection saw and did here.
+	// Crashes counts what crash detection observed and did on this node.
 	Crashes CrashStats
-	// Shards is this node's part in the shards. All of it is zero with Sharding.Off.
+	// Shards holds the figures of this node's part in the shards. They are zero with Sharding.Off.
 	Shards shard.Stats
-	// LastEnd is why this node's last term ended; nil if none did.
+	// LastEnd is the reason for the end of this node's last term; nil if none has ended.
 	LastEnd *election.TermOverError
-	// ElectionFailed is why this node cannot campaign, "" if it can.
+	// ElectionFailed is the reason why this node cannot campaign, "" if it can.
 	ElectionFailed string
-	// Log is how the writing of Config.Logger stands, which nothing waits for.
+	// Log is the state of the queue in front of Config.Logger.
 	Log LogStatus
 }
 
-// LogStatus is how the writing of a log stands.
+// LogStatus is the state of a queue of log lines.
 type LogStatus struct {
-	// Waiting is how many lines wait to be written.
+	// Waiting is the number of lines waiting to be written.
 	Waiting int
-	// Lost is how many lines were never written, because too many waited.
+	// Lost counts the lines never written because too many waited.
 	Lost uint64
-	// StalledFor is how long the line that is being written has taken so far; 0 when none is.
+	// StalledFor is the time that the write in progress has taken so far; 0 if there is none.
 	StalledFor time.Duration
 }
 
-// Status never blocks and asks nobody. Lists are in order: the queue first come
-// first, the nodes by address.
+// Status returns this node's view of the cluster. It never blocks and does not use the network. The queue is in
+// order of arrival, the nodes by address.
 func (c *Cluster) Status() Status {
 	st := Status{NodeID: c.node.AdvertiseAddress(), State: StateStarting, Mode: election.ModeElection,
 		Queue: []string{}, Nodes: []string{}, Log: LogStatus(logqueue.Look(c.log))}
@@ -105,7 +104,7 @@ func (c *Cluster) Status() Status {
 	e := p.manager.Election()
 	snap := p.mirror.Snapshot()
 	s := p.keeper.Current()
-	valid := s != nil && s.Valid() // before and after: there is no leader while it is not
+	valid := s != nil && s.Valid() // checked before and after: without a valid session there is no leader
 	leader := e.Leader()
 	st.Mode = p.manager.Mode()
 	st.LeaderID, st.Token = leader.Address, leader.Token
@@ -148,22 +147,21 @@ func (c *Cluster) Status() Status {
 	return st
 }
 
-// LeaderInfo says more about the present leader.
+// LeaderInfo holds details about the current leader.
 type LeaderInfo struct {
 	election.Leader
 	Hostname    string
 	HTTPAddress string
-	AcquiredAt  time.Time // elsewhere than on the leader: when this node first saw it lead
+	AcquiredAt  time.Time // on other nodes than the leader: when this node first saw it lead
 	RenewedAt   time.Time
 	ExpiresAt   time.Time
-	// Estimated is false on the leader itself. Elsewhere the times come from what
-	// etcd says of the lease, to the second.
+	// Estimated is false on the leader itself. On other nodes the times are derived from etcd's answer about the
+	// lease, to the second.
 	Estimated bool
 }
 
-// LeaderInfo is exact on the leader; elsewhere it asks etcd for the leader's
-// lease, at most once a second. It returns election.ErrNoLeader when there
-// is none.
+// LeaderInfo returns details about the leader. On the leader they are exact; on other nodes it asks etcd for the
+// leader's lease, at most once a second. It returns election.ErrNoLeader if there is no leader.
 func (c *Cluster) LeaderInfo(ctx context.Context) (LeaderInfo, error) {
 	p, err := c.running()
 	if err != nil {
@@ -187,7 +185,7 @@ func (c *Cluster) LeaderInfo(ctx context.Context) (LeaderInfo, error) {
 	info.Estimated = true
 	info.AcquiredAt = p.leaders.since(info.Token)
 	if info.Lease == 0 {
-		return info, nil // a candidate from outside, on no lease
+		return info, nil // an outside candidate without a lease
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.RequestTimeout)
 	defer cancel()
@@ -205,8 +203,8 @@ func (c *Cluster) LeaderInfo(ctx context.Context) (LeaderInfo, error) {
 	return info, nil
 }
 
-// leaderTimes remembers when a leader was first seen, and what etcd last said of
-// its lease. The zero value is ready.
+// leaderTimes remembers when the leader was first seen, and etcd's last answer about its lease. The zero value is
+// ready.
 type leaderTimes struct {
 	mu      sync.Mutex
 	token   int64
@@ -215,8 +213,8 @@ type leaderTimes struct {
 	asked   time.Time
 	renewed time.Time
 	expires time.Time
-	failed  error         // instead
-	asking  chan struct{} // nil while nobody asks, closed when it was answered
+	failed  error         // the error, if there was no answer
+	asking  chan struct{} // closed when the request in progress was answered; nil if there is none
 }
 
 func (l *leaderTimes) saw(leader election.Leader, now time.Time) {
@@ -236,8 +234,9 @@ func (l *leaderTimes) since(token int64) time.Time {
 	return l.first
 }
 
-// lease asks etcd once a second at most, for all that want to know, for it is asked for from outside; start begins what
-// asks, which ends with its context. That is not ctx, so that nobody who goes away takes the answer from others.
+// lease returns the times of the leader's lease. All callers share one request a second at most, because programs
+// outside of the cluster can trigger it. start runs the request in a goroutine with a context of its own. That
+// context is not ctx, so a caller that goes away does not take the answer from the others.
 func (l *leaderTimes) lease(ctx context.Context, client *clientv3.Client, id clientv3.LeaseID,
 	start func(ask func(ctx context.Context)) bool) (renewed, expires time.Time, err error) {
 	for {

@@ -13,20 +13,22 @@ import (
 	"github.com/goverse/goverse/internal/logs/logqueue"
 )
 
-// Stop hands everything over and leaves, in this order: it marks the node as
-// stopping; resigns and leaves the queue; waits until its shards are others', and releases
-// them; ends what is done under locks and effects that run; says goodbye to those it watches and to its
-// watchers and serves running calls to their end; revokes the session, so that nothing of the node is left in
-// etcd; joins every goroutine. When ctx ends, what is left is done at once: calls
-// are cut off and the session revoked. The error is a [CutShortError] then, and
-// also if work went on, or a lock was held, for Config.WorkTimeout after its context had
-// ended, or if etcd did not answer, so that the node's keys stay for a TTL.
-// Stopping a cluster that was never started closes its node. A Stop beside another one waits
-// for that, or until its own context ends; one after it returns what that returned.
+// Stop hands everything over and leaves the cluster. It takes these steps in order:
 //
-// When Stop has returned, what is still on its way out is gRPC's and the etcd client's own
-// and waits for nothing any more but its turn to run; connections that others hold open to
-// the node are closed.
+//   - It marks the node as stopping, resigns and leaves the queue.
+//   - It waits until other nodes own its shards, and releases them.
+//   - It ends the work under locks and the running effects.
+//   - It says goodbye to the nodes that it watches and to its watchers, and serves running calls to their end.
+//   - It revokes the session, so that nothing of the node is left in etcd, and waits for every goroutine.
+//
+// If ctx ends first, Stop cancels running calls and revokes the session immediately. The error is then a
+// [CutShortError]. It is also one if work went on, or a lock was held, for Config.WorkTimeout after its context
+// had ended, or if etcd did not answer, so that the node's keys stay for a TTL. Stopping a cluster that was never
+// started closes its node. A concurrent second Stop waits for the first one, or until its own context ends; a
+// later one returns the result of the first.
+//
+// After Stop has returned, some goroutines of gRPC and of the etcd client may still be about to exit; they wait
+// only to be scheduled. Connections that others hold open to the node are closed.
 func (c *Cluster) Stop(ctx context.Context) error {
 	c.mu.Lock()
 	switch c.phase {
@@ -54,14 +56,14 @@ func (c *Cluster) Stop(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	select {
-	case <-c.stopped: // also where ctx had ended before
+	case <-c.stopped: // also if ctx had already ended
 		return c.stopErr
 	default:
 		return context.Cause(ctx)
 	}
 }
 
-// ended: the node runs no more, or never will. The lock is held.
+// ended records that the node does not run any more, or never will. The caller holds the lock.
 func (c *Cluster) ended(err error) {
 	c.phase, c.stopErr = ended, err
 	c.over.Store(true)
@@ -69,7 +71,7 @@ func (c *Cluster) ended(err error) {
 	close(c.stopped)
 }
 
-// end is the order of stopping.
+// end stops the parts in order.
 func (c *Cluster) end(ctx context.Context, p *parts) error {
 	cut := &CutShortError{Etcd: strings.Join(p.client.Endpoints(), ","), TTL: ttlOf(c.cfg)}
 	step := func(what string, err error) {
@@ -85,19 +87,19 @@ func (c *Cluster) end(ctx context.Context, p *parts) error {
 	if stands {
 		cut.TTL = s.TTL()
 	}
-	marked := p.core.MarkStopping(ctx) // and etcd answers, so that others can take over
+	marked := p.core.MarkStopping(ctx) // reports also that etcd answers, so other nodes can take over
 	if stands && !marked && ctx.Err() != nil {
 		step("mark stopping", context.Cause(ctx))
 	}
-	// Without a session there is nothing to leave, and the next one is not to
-	// queue: so in any case.
+	// Without a session there is nothing to leave, but a new session must not queue again. So withdraw in any
+	// case.
 	step("leave the election", p.manager.Withdraw(ctx))
 	if marked {
 		step("hand the shards over", p.core.HandOver(ctx))
 	}
 	step("release the shards", p.core.Relinquish(ctx))
 	c.closeWork(ctx, p.work, step)
-	p.detector.Stop(ctx) // says goodbye to those watched, as node.Stop to the watchers
+	p.detector.Stop(ctx) // says goodbye to the watched nodes, as node.Stop does to the watchers
 	step("end the calls of other nodes", p.objects.closeIncoming(ctx))
 	step("stop serving", c.node.Stop(ctx))
 	p.objects.close()
@@ -107,12 +109,12 @@ func (c *Cluster) end(ctx context.Context, p *parts) error {
 	leaving, left := context.WithTimeout(ctx, p.core.MarkTimeout())
 	p.events.Leave(leaving)
 	left()
-	cut.Left = p.core.Leave() // revokes
+	cut.Left = p.core.Leave() // revokes the session
 	step("stop the election", ignoreOver(p.manager.Stop(ctx)))
 	p.closeRest()
 	c.closeClient(p.client)
 	about := []any{"address", c.node.AdvertiseAddress()}
-	// Else its Start has failed, or the others see it until its lease ends.
+	// Otherwise Start has failed, or other nodes see this one until its lease ends.
 	if c.parts.Load() == p && cut.Left == nil {
 		about = append(about, event.Field, string(event.NodeLeft))
 	}
@@ -125,7 +127,7 @@ func (c *Cluster) end(ctx context.Context, p *parts) error {
 	return cut
 }
 
-// ignoreOver: without a session there is nothing to withdraw from.
+// ignoreOver drops election.ErrStopped: without a session there is nothing to withdraw from.
 func ignoreOver(err error) error {
 	if errors.Is(err, election.ErrStopped) {
 		return nil
@@ -135,6 +137,6 @@ func ignoreOver(err error) error {
 
 func (c *Cluster) closeClient(client *clientv3.Client) {
 	if c.cfg.Client == nil {
-		_ = client.Close() // its error is that its context was cancelled
+		_ = client.Close() // its error only says that its context was cancelled
 	}
 }

@@ -17,7 +17,8 @@ import (
 	"github.com/goverse/goverse/internal/leasequeue/etcdlock"
 )
 
-// work is what only one may do at a time, or once: all on the node's one session, and on one engine of queues.
+// work holds what only one node may do at a time, or once. All of it uses the node's one session and one queue
+// engine.
 type work struct {
 	queues      *leasequeue.Engine
 	locks       *etcdlock.Etcd
@@ -49,9 +50,9 @@ func (c *Cluster) newWork(client *clientv3.Client, view *watchcache.Mirror, keep
 	return work{queues, locks, once, named, checkpoints}, err
 }
 
-// closeWork gives every leadership up, hands out no more locks, and waits for what is done under
-// them, and for effects that run, as long as a leader waits for its work: their contexts have
-// ended. What of that does not end in time is a step that was cut short.
+// closeWork gives up all leaderships, grants no further locks, and waits for work under locks and for running
+// effects, for as long as a leader waits for its work. The contexts of all these have ended. Work that does not
+// end in time is reported as a step that was cut short.
 func (c *Cluster) closeWork(ctx context.Context, w work, step func(what string, err error)) {
 	within := func(timeout time.Duration, end func(context.Context) error) error {
 		brief, cancel := context.WithTimeout(ctx, timeout)
@@ -64,7 +65,7 @@ func (c *Cluster) closeWork(ctx context.Context, w work, step func(what string, 
 	}
 	var elections, locks, effects error
 	var wg sync.WaitGroup
-	// Elections wait for their work themselves; then there is a request to be made.
+	// Elections wait for their work themselves; one request to etcd follows.
 	wg.Go(func() { elections = within(c.cfg.WorkTimeout+c.cfg.RequestTimeout, w.elections.Close) })
 	wg.Go(func() { locks = within(c.cfg.WorkTimeout, w.locks.Close) })
 	wg.Go(func() { effects = within(c.cfg.WorkTimeout, w.effects.Close) })
