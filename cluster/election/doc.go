@@ -1,11 +1,10 @@
-// Package election is the vocabulary of elections, the cluster's own and named ones: who
-// leads, one term of it, why a term ended, and the errors to test for. Package cluster has
-// the elections themselves.
+// Package election defines the vocabulary of elections, of the cluster's own and of named ones: the leader, one
+// term of it, the reasons for a term's end, and the errors to test for. The elections themselves are in package
+// cluster.
 //
 // # What is not promised
 //
-//   - That a Leader is current: it is as old as the snapshot or event that it was read from.
-//     Only what a node says of itself, [Term.Valid], is exact.
-//   - That work ends with its term. Its context ends; what goes on after that is stopped by the
-//     token alone.
+//   - A Leader may be out of date. It is as old as the snapshot or event from which it was read. Only a node's
+//     statement about itself, [Term.Valid], is exact.
+//   - Work may outlive its term. The term's context ends; after that only the token stops work that goes on.
 package election

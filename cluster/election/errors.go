@@ -8,72 +8,72 @@ import (
 	"github.com/goverse/goverse/internal/lifecycle"
 )
 
-// The errors to test for with errors.Is.
+// Errors to test for with errors.Is.
 var (
-	// ErrNotLeader: this node does not lead the election now.
+	// ErrNotLeader is returned when this node does not currently lead the election.
 	ErrNotLeader = errors.New("this node is not the leader")
-	// ErrNoLeader: the election has no leader now.
+	// ErrNoLeader is returned when the election currently has no leader.
 	ErrNoLeader = errors.New("there is no leader at the moment")
-	// ErrTermOver: the term has ended; nothing was written under it.
+	// ErrTermOver is returned when the term has ended; nothing was written under it.
 	ErrTermOver = errors.New("the term is over")
-	// ErrBadName: a name of an election is from 1 to 512 bytes long.
+	// ErrBadName is returned for a name of an election that is not from 1 to 512 bytes long.
 	ErrBadName = lifecycle.ErrBadName
-	// ErrNotStarted: the cluster has not started yet.
+	// ErrNotStarted is returned when the cluster has not started yet.
 	ErrNotStarted = lifecycle.ErrNotStarted
-	// ErrStopped: this node stops, or has stopped.
+	// ErrStopped is returned when this node stops, or has stopped.
 	ErrStopped = lifecycle.ErrStopped
-	// ErrWithdrawn: this node stood in the election and does not any more.
+	// ErrWithdrawn is returned when this node has withdrawn its candidacy.
 	ErrWithdrawn = errors.New("this node has withdrawn from the election")
-	// ErrClosed: the handle of the election was closed.
+	// ErrClosed is returned when the handle of the election was closed.
 	ErrClosed = errors.New("this view of the election was closed; ask for it again by its name")
-	// ErrKeyLost: an out-of-band change: somebody deleted or replaced the key that leads.
+	// ErrKeyLost reports an out-of-band change: another process deleted or replaced the leading key.
 	ErrKeyLost = errors.New("its key in etcd is gone, and this process did not delete it")
-	// ErrNotMember: the node named is not a member of the cluster.
+	// ErrNotMember is returned when the named node is not a member of the cluster.
 	ErrNotMember = errors.New("no such member; the members are shown by: goversed nodes")
-	// ErrNotCandidate: the node named does not stand in the election, or not any more.
+	// ErrNotCandidate is returned when the named node is not a candidate in the election, or not any more.
 	ErrNotCandidate = errors.New("it does not stand in the election")
-	// ErrOutsider: a candidate that is no Goverse node leads, or waits before the target; it
-	// cannot be asked to give way.
+	// ErrOutsider is returned when an outside candidate leads, or waits before the target. It cannot be asked to
+	// give way.
 	ErrOutsider = errors.New("a program that is no Goverse node leads, or stands before it, and lets nobody pass")
-	// ErrPreferred: another candidate has a higher priority than the target.
+	// ErrPreferred is returned when another candidate has a higher priority than the target.
 	ErrPreferred = errors.New("another candidate has a higher priority and would take it back; alter the priorities")
-	// ErrFallback: in fallback the leader is chosen by name; it cannot be moved.
+	// ErrFallback is returned in fallback, where the leader is chosen by address and cannot be moved.
 	ErrFallback = errors.New("the cluster is in fallback, where the smallest address leads; " +
 		"repair the election first: goversed status shows why it fails")
-	// ErrNotMoved: the leadership did not go where it was asked to in time.
+	// ErrNotMoved is returned when leadership did not reach the requested node in time.
 	ErrNotMoved = errors.New("the leadership was not handed over in time")
 )
 
-// Reason is why a term ended.
+// Reason is the reason for the end of a term.
 type Reason string
 
 // The reasons.
 const (
-	// ReasonResigned: the node gave the leadership up.
+	// ReasonResigned means that the node resigned.
 	ReasonResigned Reason = "resigned"
-	// ReasonRequested: another node, or an operator, requested it.
+	// ReasonRequested means that another node, or an operator, requested the resignation.
 	ReasonRequested Reason = "asked to give way"
-	// ReasonGaveWay: in a named election, it gave way to a candidate that is preferred or was
-	// asked for, or this node's own priority changed.
+	// ReasonGaveWay means that in a named election the node gave way to a preferred candidate or to the target of
+	// a transfer, or that its own priority changed.
 	ReasonGaveWay Reason = "gave way to another candidate"
-	// ReasonWithdrawn: the node withdrew from the election.
+	// ReasonWithdrawn means that the node withdrew from the election.
 	ReasonWithdrawn Reason = "withdrawn"
-	// ReasonStopped: the node stops.
+	// ReasonStopped means that the node stops.
 	ReasonStopped Reason = "stopped"
-	// ReasonKeyLost: an out-of-band change: somebody deleted or replaced the leading key.
+	// ReasonKeyLost means an out-of-band change: another process deleted or replaced the leading key.
 	ReasonKeyLost Reason = "candidate key lost"
-	// ReasonSessionLost: the session was lost or suspended.
+	// ReasonSessionLost means that the session was lost or suspended.
 	ReasonSessionLost Reason = "session lost"
-	// ReasonSuperseded: in fallback, a candidate or a smaller address has appeared.
+	// ReasonSuperseded means that in fallback a candidate, or a smaller address, has appeared.
 	ReasonSuperseded Reason = "fallback superseded"
 )
 
-// TermOverError says why a term ended. It matches [ErrTermOver].
+// TermOverError describes the end of a term. It matches [ErrTermOver].
 type TermOverError struct {
-	Election string // its name, "" for the cluster's own
+	Election string // the election's name, "" for the cluster's own
 	Token    int64
 	Reason   Reason
-	Err      error // what Reason stands for in full, as a session.LostError; or nil
+	Err      error // details behind Reason, for example a session.LostError; may be nil
 }
 
 // Error names the election, the token and the reason.
@@ -91,11 +91,11 @@ func (e *TermOverError) Error() string {
 // Is makes a TermOverError match ErrTermOver.
 func (e *TermOverError) Is(target error) bool { return target == ErrTermOver }
 
-// Unwrap is Err.
+// Unwrap returns Err.
 func (e *TermOverError) Unwrap() error { return e.Err }
 
-// ReasonOf is why the term ended whose context has err as its cause, or whose Lead returned it;
-// "" if err does not say that a term ended.
+// ReasonOf returns the reason for the end of a term. err is the cause of the term's context, or the error of its
+// Lead. It returns "" if err does not report the end of a term.
 func ReasonOf(err error) Reason {
 	switch over, ok := errors.AsType[*TermOverError](err); {
 	case ok:

@@ -5,25 +5,24 @@ type Mode string
 
 // The modes.
 const (
-	// ModeElection: first come, first served.
+	// ModeElection chooses the candidate that queued first.
 	ModeElection Mode = "election"
-	// ModeFallback: the election of the cluster cannot work, and the smallest address among the
-	// nodes whose election failed leads. Named elections have no fallback.
+	// ModeFallback chooses the smallest address among the nodes with a failed election, while the election of the
+	// cluster cannot work. Named elections have no fallback.
 	ModeFallback Mode = "fallback"
 )
 
 // Leader is the leader of an election. The zero Leader means that there is none.
 type Leader struct {
-	// Address is the leader's advertise address, "" when there is no leader.
+	// Address is the leader's advertise address, "" if there is no leader.
 	Address string
-	// Token is the fencing token of its term: an etcd CreateRevision, which only grows from
-	// term to term.
+	// Token is the fencing token of the leader's term: an etcd CreateRevision, which grows from term to term.
 	Token int64
-	// Mode is the rule by which it was chosen.
+	// Mode is the rule by which the leader was chosen.
 	Mode Mode
 	// Member is false for an outside candidate: a program that queues with
 	// concurrency.Election on the same prefix, or etcdctl elect.
 	Member bool
-	// Lease is the id of the lease that the leadership stands on, 0 if it stands on none.
+	// Lease is the id of the lease of the leading key, 0 if the key has none.
 	Lease int64
 }

@@ -1,20 +1,19 @@
 package election
 
-// StandOption changes how a node stands in a named election.
+// StandOption configures a node's candidacy in a named election.
 type StandOption func(*StandOptions)
 
-// StandOptions are what the options of one call say.
+// StandOptions holds the options of one call.
 type StandOptions struct {
-	Priority *int // nil: as it was
+	Priority *int // nil leaves it unchanged
 }
 
-// Priority has the node stand with that priority; 0 is what the others have. A candidate of a
-// higher priority than the leader's is given the leadership once it has stood for
-// Config.PreferAfter: those that wait before it queue again at the tail, then the leader gives
-// way, as by Resign. Equal ones never take it from each other; so while a new priority is rolled
-// out over all nodes it is handed over once at most. First come is not first served any more in
-// this election, and in no other.
+// Priority sets the candidate's priority; the default is 0. A candidate of a higher priority than the leader's
+// becomes the leader once it has waited for Config.PreferAfter: the candidates before it queue again at the tail,
+// then the leader gives way as with Resign. Candidates of equal priority never replace each other, so the rollout
+// of a new priority to all nodes causes at most one handover. Priorities replace first come, first served in this
+// election, and in no other.
 //
-// A node that stands again with another priority queues anew, and gives way if it leads; without
-// the option its priority stays as it was.
+// A node that stands again with another priority queues again at the tail, and gives way if it leads. Without the
+// option its priority stays the same.
 func Priority(n int) StandOption { return func(o *StandOptions) { o.Priority = &n } }

@@ -1,30 +1,30 @@
 package election
 
-// Standing is how one named election stands, as etcd has it.
+// Standing describes the state of one named election, as read from etcd.
 type Standing struct {
 	Name string
-	// Leader is the candidate that came first. It may still wait for a former leader that may not know that its
-	// lease is gone, before it leads.
+	// Leader is the candidate that is first in the queue. It may not lead yet, while it waits for a former leader
+	// that may not have noticed the loss of its lease.
 	Leader Leader
-	// Candidates are those that stand, the leader first: all, or the first Query.Candidates of them.
+	// Candidates lists the candidates, the leader first: all, or the first Query.Candidates of them.
 	Candidates []Standby
-	// Length is how many stand, the leader included.
+	// Length is the number of candidates, including the leader.
 	Length int
 }
 
-// Standby is one that stands in a named election.
+// Standby is one candidate in a named election.
 type Standby struct {
 	Address  string
 	Priority int
-	Member   bool // false if it is no Goverse node
+	Member   bool // false for an outside candidate
 }
 
-// Query says which elections Elections.List of package cluster is to find.
+// Query selects the elections that Elections.List of package cluster returns.
 type Query struct {
-	// After leaves out the elections up to that name, in List's order.
+	// After excludes elections up to this name, in List's order.
 	After string
-	// Limit is how many to find at most, from 1 up.
+	// Limit is the maximum number of elections to return, at least 1.
 	Limit int
-	// Candidates is how many of each to name at most; 0: all.
+	// Candidates limits the candidates listed for each election; 0 lists all.
 	Candidates int
 }

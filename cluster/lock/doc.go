@@ -1,19 +1,19 @@
-// Package lock gives locks to the processes of a cluster: each lock has a name, and one
-// holder at a time, or several that share it.
+// Package lock provides locks for the processes of a cluster. Each lock has a name, and one holder at a time or
+// several that share it.
 //
-// Who came first gets the lock first, whichever process it is in. Every grant has a token of
-// its own that grows with each grant of that name: what a holder writes to should refuse a
-// smaller token than it has seen ([Held.Token]).
+// Locks are granted first come, first served, across all processes. Every grant has a token that grows with each
+// grant of the same name. Systems that a holder writes to should refuse a smaller token than they have seen
+// ([Held.Token]).
 //
-// Cluster.Locks keeps the locks in etcd, on the node's session; [Memory] keeps them in the
-// process, for tests and for programs that run alone. Both are a [LockRegistry].
+// Cluster.Locks keeps the locks in etcd, on the node's session. [Memory] keeps them in the process, for tests and
+// for programs that run alone. Both implement [LockRegistry].
 //
 // # What is not promised
 //
-//   - That a holder ends when its lock does. The context of [Held] ends at the session's
-//     deadline; what goes on after that is stopped by the token alone.
-//   - That a lock whose key was deleted out of band is known to be lost at once: it
-//     takes a third of the TTL at most. The next holder does not wait for that.
-//   - That a lock outlives its session. After a pause longer than the TTL all of the locks are
-//     lost; callers that waited queue again, at the tail.
+//   - A holder's work may outlive its lock. The context of [Held] ends at the session's deadline; after that only
+//     the token stops work that goes on.
+//   - A key deleted out of band is noticed at the next renewal, at most a third of the TTL later. The next holder
+//     does not wait for that.
+//   - A lock does not outlive its session. After a pause longer than the TTL all locks are lost, and waiting
+//     callers queue again, at the tail.
 package lock

@@ -20,7 +20,7 @@ type Memory struct {
 
 type memoryQueue struct {
 	queue   order.Queue
-	waiting map[string]chan struct{} // closed when the entry holds
+	waiting map[string]chan struct{} // closed when the entry holds the lock
 }
 
 // Acquire implements [LockRegistry].
@@ -59,7 +59,7 @@ func (m *Memory) TryAcquire(ctx context.Context, name string, opts ...Option) (H
 	}
 }
 
-// enter queues, and returns what is closed when the entry holds the lock.
+// enter queues an entry, and returns a channel that closes when the entry holds the lock.
 func (m *Memory) enter(name string, o Options) (*memoryHeld, <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -7,24 +7,22 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// SingleWriter is middleware: what it returns hands commands on to next, of each key one at a
-// time in the whole cluster, first come, first served. Commands of different keys do not wait
-// for each other. The lock's name is the key; one of no bytes is refused with
-// ErrBadName.
+// SingleWriter is middleware. It returns a function that passes commands to next, those of the same key one at a
+// time in the whole cluster, first come, first served. Commands of different keys do not wait for each other. The
+// key is the name of the lock; an empty one is refused with ErrBadName.
 //
 //	book := lock.SingleWriter(c.Locks(), func(cmd Book) string { return "seat/" + cmd.Seat }, store.Book)
 //
 // With R and C of type any, next may be the handler that a gRPC interceptor gets.
 //
-// next's context ends with the caller's, and when the lock is lost; [FromContext] has the
-// lock in it, with the token that a store can check. If the lock was lost before next
-// returned, the command may have been carried out beside another one: the error then matches
-// [ErrLost], beside next's own, and the result is still next's. Where the lock could not be
-// had, next did not run and the error is that of [LockRegistry.Acquire].
+// next's context ends with the caller's, and when the lock is lost. [FromContext] returns the lock from it, with
+// the token that a store can check. If the lock was lost before next returned, the command may have overlapped
+// with another one. In that case the error matches [ErrLost] as well as next's own error, and the result is still
+// next's. If the lock could not be acquired, next did not run and the error is that of [LockRegistry.Acquire].
 //
-// It blocks until next has returned and the lock is released, or ctx ends; the lock is then
-// released as soon as possible. next must not hand on a command of the same key, and wait for
-// it: that would wait for itself.
+// The returned function blocks until next has returned and the lock is released, or ctx ends; the lock is then
+// released as soon as possible. next must not pass on a command of the same key and wait for it, because it would
+// wait for itself.
 func SingleWriter[C, R any](locks LockRegistry, key func(C) string,
 	next func(context.Context, C) (R, error)) func(context.Context, C) (R, error) {
 	return func(ctx context.Context, command C) (result R, err error) {
@@ -38,7 +36,7 @@ func SingleWriter[C, R any](locks LockRegistry, key func(C) string,
 		defer func() {
 			if lost := held.Release(ctx); errors.Is(lost, ErrLost) {
 				err = errors.Join(err, lost)
-			} // else it is released later at the worst
+			} // otherwise it is released later, at the latest when the session ends
 		}()
 		work, stop := wait.Within(ctx, held.Context())
 		defer stop()
@@ -48,8 +46,8 @@ func SingleWriter[C, R any](locks LockRegistry, key func(C) string,
 
 type heldKey struct{}
 
-// FromContext is the lock that [SingleWriter] runs a command under, nil if it runs none in
-// this context. It is the middleware's to release.
+// FromContext returns the lock under which [SingleWriter] runs a command, or nil if ctx is not that of a command.
+// The middleware releases it.
 func FromContext(ctx context.Context) Held {
 	held, _ := ctx.Value(heldKey{}).(Held)
 	return held

@@ -1,32 +1,32 @@
 package lock
 
-// Standing is how one lock stands, as etcd has it. Since when it is held is not in etcd: leases have no such
-// time, and no clock of a holder's is asked.
+// Standing describes the state of one lock, as read from etcd. It has no time of acquisition: leases have none,
+// and the holders' clocks are not used.
 type Standing struct {
 	Name string
-	// Shared: those that hold it share it.
+	// Shared reports whether the holders share the lock.
 	Shared bool
-	// Holders are those that hold it, the first first: more than one only if it is shared, and no more than
+	// Holders lists the holders, the first one first: more than one only if the lock is shared, and at most
 	// Query.Holders.
 	Holders []Holder
-	// Length is how many hold it or wait for it.
+	// Length is the number of holders and waiting callers.
 	Length int
 }
 
-// Holder is one that holds a lock.
+// Holder is one holder of a lock.
 type Holder struct {
-	// Owner is the node's advertise address, or what another process calls itself.
+	// Owner is the node's advertise address, or the name that another process gave itself.
 	Owner string
 	// Token is the fencing token of the grant.
 	Token int64
 }
 
-// Query says which locks Cluster.ListLocks of package cluster is to find.
+// Query selects the locks that Cluster.ListLocks of package cluster returns.
 type Query struct {
-	// After leaves out the locks up to that name, in ListLocks' order.
+	// After excludes locks up to this name, in ListLocks' order.
 	After string
-	// Limit is how many to find at most, from 1 up.
+	// Limit is the maximum number of locks to return, at least 1.
 	Limit int
-	// Holders is how many of each to name at most; 0: all.
+	// Holders limits the holders listed for each lock; 0 lists all.
 	Holders int
 }

@@ -2,54 +2,54 @@ package once
 
 import "time"
 
-// State is how an effect stands.
+// State is the state of an effect.
 type State string
 
 // The states of an effect.
 const (
-	// Running: an attempt is under way, as far as etcd knows: its session's lease lives.
+	// Running means that an attempt is in progress as far as etcd knows: the lease of its session is alive.
 	Running State = "running"
-	// Unknown: the attempt has left, by a crash or otherwise, and has not said whether the effect
-	// took place. It stays so until somebody resolves it.
+	// Unknown means that the attempt ended, by a crash or otherwise, without recording whether the effect took
+	// place. It lasts until Resolve records the outcome.
 	Unknown State = "unknown"
-	// Done: the effect took place.
+	// Done means that the effect took place.
 	Done State = "done"
-	// Failed: it did not, and the next one to ask runs it again.
+	// Failed means that the effect did not take place. The next call runs it again.
 	Failed State = "failed"
-	// Unreadable: its mark is not one of ours. Once fails with an error that names the key.
+	// Unreadable means that the mark was not written by Goverse. Once fails with an error that names the key.
 	Unreadable State = "unreadable"
 )
 
-// Standing is how one effect stands, and of which attempt that is.
+// Standing describes the state of one effect, and the attempt that it belongs to.
 type Standing struct {
 	Name  string
 	State State
-	// Attempt counts from 1 up, Token is its fencing token, and By who made it.
+	// Attempt is the attempt's number from 1, Token its fencing token, and By the node that made it.
 	Attempt int
 	Token   int64
 	By      string
-	// At is when it came to be so, or began, by the clock of who wrote it; zero if it was written
-	// by a version that did not say.
+	// At is the time at which the state was written, or a running attempt began, by the writer's clock. It is
+	// zero if the writer's version did not record it.
 	At time.Time
-	// Value is what the effect returned.
+	// Value is the value that the effect returned.
 	Value []byte
-	// Dropped is the length of a value that was too long to keep, in bytes; Value is empty then.
+	// Dropped is the length in bytes of a value that was too long to store; Value is empty then.
 	Dropped int
-	// Error is why it failed, or why its mark cannot be read.
+	// Error is the reason why the effect failed, or why its mark cannot be read.
 	Error string
-	// Resolved is who said what is true, "" if the attempt itself did.
+	// Resolved names the node that resolved the outcome, "" if the attempt itself recorded it.
 	Resolved string
-	// Retention is for how long those who try the effect remember it, 0 if it is not known. Who
-	// resolves it should remember it for as long.
+	// Retention is the time for which the nodes that run this effect remember its outcome, 0 if unknown. A
+	// program that resolves the outcome should remember it for as long.
 	Retention time.Duration
 }
 
-// Query says which effects Effects.List of package cluster is to find.
+// Query selects the effects that Effects.List of package cluster returns.
 type Query struct {
-	// After leaves out the effects up to that name, in List's order.
+	// After excludes effects up to this name, in List's order.
 	After string
-	// Limit is how many to find at most, from 1 up.
+	// Limit is the maximum number of effects to return, at least 1.
 	Limit int
-	// Unknown: only those whose outcome is unknown.
+	// Unknown restricts the list to effects with an unknown outcome.
 	Unknown bool
 }

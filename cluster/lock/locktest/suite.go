@@ -1,7 +1,7 @@
-// Package locktest is the conformance suite of lock registries: what every
-// lock.LockRegistry has to do, whatever keeps its locks.
+// Package locktest is the conformance suite for every implementation of lock.LockRegistry.
 //
-// Not covered: what happens when that fails; faults are each implementation's own to test.
+// Not promised: the suite does not test faults of the store that keeps the locks. Each implementation tests its
+// own.
 package locktest
 
 import (
@@ -21,8 +21,8 @@ import (
 
 const patience = 20 * time.Second
 
-// Run checks the registries that open returns: two with the same locks, as two processes
-// have them. They may be one and the same.
+// Run checks the registries that open returns: two views of the same locks, as of two processes. They may be the
+// same.
 func Run(t *testing.T, open func(t *testing.T) (a, b lock.LockRegistry)) {
 	for _, test := range []struct {
 		name string
@@ -67,7 +67,7 @@ func (s *suite) release(h lock.Held) {
 	require.NoError(s, h.Release(s.ctx))
 }
 
-// free reports whether a lock could be had.
+// free reports whether a lock can be acquired.
 func (s *suite) free(r lock.LockRegistry, name string, opts ...lock.Option) bool {
 	s.Helper()
 	h, ok, err := r.TryAcquire(s.ctx, name, opts...)
@@ -78,7 +78,7 @@ func (s *suite) free(r lock.LockRegistry, name string, opts ...lock.Option) bool
 	return ok
 }
 
-// queue has a caller wait for a lock.
+// queue starts a caller that waits for a lock.
 func (s *suite) queue(r lock.LockRegistry, name string, opts ...lock.Option) <-chan lock.Held {
 	s.Helper()
 	got := make(chan lock.Held, 1)
@@ -114,7 +114,7 @@ func oneAtATime(s *suite) {
 	require.Equal(s, 80, count)
 }
 
-// The token of a grant is its place in the queue; who is granted later has a larger one.
+// The token of a grant is its place in the queue: later grants have larger ones.
 func firstComeFirstServed(s *suite) {
 	first := s.acquire(s.a, "fifo")
 	const waiters = 12
