@@ -24,19 +24,19 @@ type forwarder struct {
 	proxy      *httputil.ReverseProxy
 	opts       Options
 	said       rate.Sometimes
-	under      chan struct{} // has room for those that may be on their way
+	under      chan struct{} // limits the forwarded requests in progress
 }
 
-// errRefused: the node that was taken for the leader has refused the request.
+// errRefused is returned when the presumed leader refused the request.
 var errRefused = errors.New("the node that was taken for the leader refused the request")
 
-// errReplaced: the node that a request was forwarded to leads no more, and does not answer.
+// errReplaced is returned when the node that got a request no longer leads and does not answer.
 var errReplaced = errors.New("another node leads, and the former leader does not answer")
 
 const (
-	// prompt is how long a forwarded request is under way before anything is done about who leads: most are answered.
+	// prompt is the time after which a forwarder checks for a new leader. Most requests are answered sooner.
 	prompt = time.Second
-	// lastAnswers is how long a former leader's answer may be under way when another node leads: what it works on as the
+	// lastAnswers is the time that a former leader has for its answer once another node leads. Its work as the
 	// leader has ended by then.
 	lastAnswers = 2 * time.Second
 )
@@ -54,29 +54,29 @@ func newForwarder(l Leadership, opts Options) *forwarder {
 				}
 				return nil
 			},
-			// It is answered when the proxy has returned.
+			// The response is sent after the proxy has returned.
 			ErrorHandler: func(_ http.ResponseWriter, r *http.Request, err error) { passageOf(r.Context()).err = err },
 			ErrorLog:     opts.Logger.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
 		}}
 }
 
-// passage is one request on its way to one leader.
+// passage is one request forwarded to one leader.
 type passage struct {
 	to   Leader
 	body *wholeBody
-	sent atomic.Bool     // something of it may have been sent: also if a connection failed afterwards
+	sent atomic.Bool     // part of it may have been sent, even if a connection failed afterwards
 	err  error           // why it was not answered
-	ctx  context.Context // of the request, as it came
+	ctx  context.Context // of the original request
 }
 
-// ownTrace hides from a transport that the proxy listens, too: the leader says 100 to the Expect of rewrite, and the
-// proxy would pass that on to a client that has not asked for it.
+// ownTrace hides the proxy's client trace from the transport. The leader answers the Expect header set by rewrite
+// with 100 Continue, and the proxy would pass that on to a client that did not ask for it.
 type ownTrace struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
 func (t ownTrace) RoundTrip(r *http.Request) (*http.Response, error) {
 	p := passageOf(r.Context())
-	// A transport may try again by itself, on another connection.
+	// A transport may retry by itself, on another connection.
 	ctx := httptrace.WithClientTrace(valuesOf{r.Context(), p.ctx},
 		&httptrace.ClientTrace{WroteHeaders: func() { p.sent.Store(true) }})
 	return t.RoundTripper.RoundTrip(r.WithContext(ctx))
@@ -91,7 +91,7 @@ type valuesOf struct {
 // Value implements context.Context.
 func (c valuesOf) Value(key any) any { return c.values.Value(key) }
 
-// notReached: no connection came to be.
+// notReached reports whether no connection was established.
 func (p *passage) notReached() bool {
 	op, ok := errors.AsType[*net.OpError](p.err)
 	return ok && op.Op == "dial" && !p.sent.Load()
@@ -101,8 +101,8 @@ type passageKey struct{}
 
 func passageOf(ctx context.Context) *passage { return ctx.Value(passageKey{}).(*passage) }
 
-// forward sends a request to the leader, and its answer back. It returns false if the request has
-// certainly not begun there and can be sent anew; otherwise it was answered.
+// forward sends a request to the leader and returns its response. It reports false if the request has certainly
+// not begun there and can be sent again; otherwise it has answered the request.
 func (f *forwarder) forward(w http.ResponseWriter, r *http.Request, to refusal) (answered bool) {
 	select {
 	case f.under <- struct{}{}:
@@ -131,14 +131,14 @@ func (f *forwarder) forward(w http.ResponseWriter, r *http.Request, to refusal) 
 		return true
 	case p.body.whole() && (errors.Is(p.err, errRefused) || p.notReached()):
 		return false
-	case errors.Is(p.err, errRefused): // the body is on its way, and another node cannot have it
+	case errors.Is(p.err, errRefused): // the body has been read, so another node cannot get it
 		to.detail = "the node that was taken for the leader refused the request; nothing was done; try again"
 		refuse(w, to)
 	case p.notReached():
 		to.detail = "the leader could not be reached; nothing was done; try again"
 		refuse(w, to)
 	default:
-		f.said.Do(func() { // a client that disconnects is one, and can do so often
+		f.said.Do(func() { // a client that disconnects causes this too, and may do so often
 			f.opts.Logger.Warn("it is not known whether the leader has carried a forwarded request out",
 				"leader", to.leader.Name, "method", r.Method, "path", r.URL.Path, "error", p.err)
 		})
@@ -149,8 +149,8 @@ func (f *forwarder) forward(w http.ResponseWriter, r *http.Request, to refusal) 
 	return true
 }
 
-// watch calls end with errReplaced when another node leads, and the answer of the former leader, which may stand still,
-// has not come. It does so no more when stop has returned.
+// watch calls end with errReplaced if another node leads and the former leader, which may stand still, has not
+// answered. It calls end for that reason only until stop has returned.
 func (f *forwarder) watch(ctx context.Context, to Leader, end context.CancelCauseFunc) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -177,7 +177,7 @@ func rewrite(p *httputil.ProxyRequest) {
 		p.Out.URL = u
 	}
 	p.Out.Host = p.In.Host
-	// What a proxy before this node has said stays, and this node's peer is added.
+	// Values set by a proxy before this node are kept, and this node's peer is added.
 	p.Out.Header["X-Forwarded-For"] = p.In.Header["X-Forwarded-For"]
 	p.SetXForwarded()
 	for _, name := range []string{"X-Forwarded-Host", "X-Forwarded-Proto"} {
@@ -188,11 +188,11 @@ func rewrite(p *httputil.ProxyRequest) {
 	p.Out.Header.Del(RetryHeader)
 	p.Out.Header.Set(ForwardedHeader, strconv.FormatInt(to.Token, 10))
 	if p.Out.Body != nil && p.Out.Body != http.NoBody {
-		p.Out.Header.Set("Expect", "100-continue") // so that the body is still whole if it is refused
+		p.Out.Header.Set("Expect", "100-continue") // keeps the body unread if the request is refused
 	}
 }
 
-// wholeBody is a request's body, which stays open until something of it is read.
+// wholeBody is a request's body that stays open until some of it has been read.
 type wholeBody struct {
 	io.ReadCloser
 	begun atomic.Bool
@@ -204,7 +204,7 @@ func (b *wholeBody) Read(p []byte) (int, error) {
 	return b.ReadCloser.Read(p)
 }
 
-// Close closes a body that was begun; the server closes the others.
+// Close closes the body if reading has begun. The server closes the others.
 func (b *wholeBody) Close() error {
 	if !b.begun.Load() {
 		return nil

@@ -8,38 +8,38 @@ import (
 	"github.com/goverse/goverse/cluster/election"
 )
 
-// gate lets requests in on the leader, and has others wait for one.
+// gate admits requests on the leader, and makes others wait for a leader.
 type gate struct {
 	leadership Leadership
 	wait       time.Duration
-	waiting    chan struct{} // has room for those that may wait
+	waiting    chan struct{} // limits the waiting requests
 }
 
 func newGate(l Leadership, wait time.Duration, most int) *gate {
 	return &gate{leadership: l, wait: wait, waiting: make(chan struct{}, most)}
 }
 
-// refusal is why a request was not answered here.
+// refusal describes why a request was not answered here.
 type refusal struct {
 	leader Leader
 	reason Reason
 	detail string
 }
 
-// attempt is one request's way through the gate.
+// attempt is the passage of one request through the gate.
 type attempt struct {
 	*gate
 	hint  hint
-	until time.Time // it waits no longer than that
-	tried Leader    // that was not reached, or refused it; zero: none
+	until time.Time // it waits no longer
+	tried Leader    // the leader that was not reached, or refused it; zero if none
 }
 
 func (g *gate) attempt(h hint) *attempt {
 	return &attempt{gate: g, hint: h, until: time.Now().Add(g.wait)}
 }
 
-// pass runs fn if this process leads, or comes to while the request waits. Otherwise it says who leads, or
-// why nobody is known to.
+// pass runs fn if this process leads, or begins to lead while the request waits. Otherwise it returns the known
+// leader, or the reason why none is known.
 func (a *attempt) pass(ctx context.Context, fn func(ctx context.Context)) (done bool, _ refusal) {
 	held, lingered := false, false
 	for {
@@ -53,7 +53,7 @@ func (a *attempt) pass(ctx context.Context, fn func(ctx context.Context)) (done 
 		switch {
 		case ran:
 			return true, refusal{}
-		case outside && a.hint.retry && !lingered: // else a load balancer would use its retries up in a moment
+		case outside && a.hint.retry && !lingered: // otherwise a load balancer would use up its retries at once
 			lingered = true
 			a.pause(ctx)
 			continue
@@ -77,7 +77,7 @@ func (a *attempt) pass(ctx context.Context, fn func(ctx context.Context)) (done 
 			return false, *refused
 		default:
 			if l = a.leadership.Leader(); l.Leads {
-				continue // just now
+				continue // it has just begun to lead
 			}
 			return false, refusal{leader: l, reason: reasonOf(l), detail: refused.detail}
 		}
@@ -86,7 +86,7 @@ func (a *attempt) pass(ctx context.Context, fn func(ctx context.Context)) (done 
 
 var notReady = refusal{reason: NotReady, detail: "this node is starting, or stops; nothing was done; ask another node"}
 
-// pause waits for settle.
+// pause waits for settle, or until ctx ends.
 func (a *attempt) pause(ctx context.Context) {
 	t := time.NewTimer(settle)
 	defer t.Stop()
@@ -103,7 +103,8 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// await waits until something else than l is known, and returns nil then; else why it is not.
+// await waits until the known leader differs from l, and returns nil. Otherwise it returns the reason for the
+// failure.
 func (a *attempt) await(ctx context.Context, l Leader, until time.Time) *refusal {
 	if !time.Now().Before(until) {
 		return &refusal{detail: inVain}
@@ -126,7 +127,7 @@ func (a *attempt) await(ctx context.Context, l Leader, until time.Time) *refusal
 	case ctx.Err() != nil:
 		return &refusal{detail: inVain}
 	}
-	return &notReady // there will be no news here
+	return &notReady // this node will learn nothing new
 }
 
 const inVain = "there was no leader to answer the request in time; nothing was done; try again"

@@ -16,7 +16,7 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// The reasons in the google.rpc.ErrorInfo of a refused call, whose domain is objects.Domain.
+// Reasons in the google.rpc.ErrorInfo of a refused call. Its domain is objects.Domain.
 const (
 	ReasonNotLeader   = "NOT_LEADER"
 	ReasonNoLeader    = "NO_LEADER"
@@ -24,30 +24,31 @@ const (
 	ReasonHandingOver = "HANDING_OVER"
 )
 
-// The trailers of a refused call: the leader's address, its URL if it has one, and the [Reason].
+// Trailers of a refused call: the leader's address, its URL if it has one, and the [Reason].
 const (
 	LeaderTrailer    = "goverse-leader"
 	LeaderURLTrailer = "goverse-leader-url"
 	RefusedTrailer   = "goverse-refused"
 )
 
-// RetryMetadata, in the metadata of a call, is what [RetryHeader] is in a request.
+// RetryMetadata in the metadata of a call has the meaning of [RetryHeader] in a request.
 const RetryMetadata = "goverse-retry"
 
 var grpcReasons = map[Reason]string{NotLeader: ReasonNotLeader, NoLeader: ReasonNoLeader,
 	NotReady: ReasonNotReady, HandingOver: ReasonHandingOver}
 
-// GRPCOptions are what the interceptors do. The zero value works.
+// GRPCOptions configures the interceptors. The zero value works.
 type GRPCOptions struct {
-	// Applies says which calls are the leader's alone, by /package.Service/Method. Default: all. See
-	// [FullMethods].
+	// Applies reports whether only the leader may answer the method /package.Service/Method. Default: all
+	// methods. See [FullMethods].
 	Applies func(fullMethod string) bool
-	// Wait and MaxWaiting are those of [Options].
+	// Wait and MaxWaiting are as in [Options].
 	Wait       time.Duration
 	MaxWaiting int
 }
 
-// FullMethods is for GRPCOptions.Applies: the methods with these names, /package.Service/Method each.
+// FullMethods returns a function for GRPCOptions.Applies that selects these methods, each as
+// /package.Service/Method.
 func FullMethods(names ...string) func(fullMethod string) bool {
 	names = slices.Clone(names)
 	return func(fullMethod string) bool { return slices.Contains(names, fullMethod) }
@@ -61,8 +62,8 @@ func (o GRPCOptions) gate(l Leadership) (*gate, func(string) bool) {
 	return newGate(l, wait, most), o.Applies
 }
 
-// UnaryServerInterceptor lets only the leader answer unary calls. Elsewhere they are UNAVAILABLE, and
-// nothing has run: the status has a google.rpc.ErrorInfo and a RetryInfo, and the trailers say who leads.
+// UnaryServerInterceptor lets only the leader answer unary calls. On other nodes calls fail with UNAVAILABLE, and
+// nothing has run. The status has a google.rpc.ErrorInfo and a RetryInfo, and the trailers name the leader.
 func UnaryServerInterceptor(l Leadership, opts GRPCOptions) grpc.UnaryServerInterceptor {
 	gate, applies := opts.gate(l)
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
@@ -73,15 +74,15 @@ func UnaryServerInterceptor(l Leadership, opts GRPCOptions) grpc.UnaryServerInte
 		if done {
 			return resp, err
 		}
-		_ = grpc.SetTrailer(ctx, trailer(refused)) // fails only where there is no call
+		_ = grpc.SetTrailer(ctx, trailer(refused)) // fails only outside of a call
 		return nil, callRefused(refused)
 	}
 }
 
-// StreamServerInterceptor is UnaryServerInterceptor for streams, of which it is decided at the beginning. A stream may
-// last, so it is not waited for as a call is: its context ends as soon as the leader gives way, and its handler must
-// return soon after, for the handover waits for it up to WorkTimeout. A handler that waits for a message of its client
-// does not notice: have it wait for its context beside that.
+// StreamServerInterceptor does the same as UnaryServerInterceptor for streams, and decides when a stream begins.
+// Streams may last long, so their contexts end as soon as the leader gives way. The handler must return soon
+// after, because the handover waits for it up to WorkTimeout. A handler blocked on a message from its client does
+// not notice the end; let it wait for its context as well.
 func StreamServerInterceptor(l Leadership, opts GRPCOptions) grpc.StreamServerInterceptor {
 	gate, applies := opts.gate(l)
 	return func(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
@@ -104,7 +105,7 @@ func StreamServerInterceptor(l Leadership, opts GRPCOptions) grpc.StreamServerIn
 	}
 }
 
-// stream is a stream within the term.
+// stream gives a stream a context that ends with the term.
 type stream struct {
 	grpc.ServerStream
 	ctx context.Context
@@ -136,7 +137,7 @@ func callRefused(r refusal) error {
 	}
 	s, err := status.New(codes.Unavailable, r.detail).WithDetails(info,
 		&errdetails.RetryInfo{RetryDelay: durationpb.New(time.Second)})
-	if err != nil { // it is no OK
+	if err != nil { // impossible, because the code is not OK
 		return status.Error(codes.Unavailable, r.detail)
 	}
 	return s.Err()

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Handler has next answer a request only while this process leads; see the package comment. It starts
-// no goroutine. What it forwards keeps connections open; they close when they are idle, or by
-// CloseIdleConnections of Options.Transport.
+// Handler returns a handler that lets next answer a request only while this process leads; see the package
+// comment. It starts no goroutine of its own. Forwarded requests leave connections open, which close when idle,
+// or when CloseIdleConnections of Options.Transport is called.
 func Handler(l Leadership, next http.Handler, opts Options) http.Handler {
 	opts = opts.withDefaults()
 	h := &handler{gate: newGate(l, opts.Wait, opts.MaxWaiting), next: next, opts: opts}
@@ -24,7 +24,7 @@ type handler struct {
 	gate      *gate
 	next      http.Handler
 	opts      Options
-	forwarder *forwarder // nil: nothing is forwarded
+	forwarder *forwarder // nil if nothing is forwarded
 	said      atomic.Bool
 }
 
@@ -37,9 +37,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a := h.gate.attempt(hint)
 	for {
 		done, refused := a.pass(r.Context(), func(ctx context.Context) {
-			// Reading a body does not end with a context: a client that sends none would keep the work going.
+			// Reading a body does not end with a context: a client that sends none would keep the work running.
 			stop := context.AfterFunc(ctx, func() {
-				_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // a server that cannot has its own limits
+				_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // a server without this has limits of its own
 			})
 			defer stop()
 			h.next.ServeHTTP(w, r.WithContext(ctx))
@@ -56,7 +56,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			if h.forwarder.forward(w, r, refused) {
 				return
 			}
-			a.tried = refused.leader // it was not reached, or has refused it: wait for another one
+			a.tried = refused.leader // the leader was not reached, or refused it: wait for another one
 		default:
 			if refused.reason == NotLeader && refused.leader.URL == "" {
 				refused.detail = h.unknown(refused.leader)
@@ -67,7 +67,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// unknown is why a request is refused with nowhere to send it to.
+// unknown returns the detail of a refusal for which the leader's URL is unknown, and logs that once.
 func (h *handler) unknown(leader Leader) string {
 	if h.opts.Elsewhere != Refuse && !h.said.Swap(true) {
 		h.opts.Logger.Warn("requests are refused instead of redirected or forwarded: the leader does not say where others "+
@@ -81,7 +81,7 @@ func hintOf(r *http.Request) hint {
 	retry := r.Header.Get(RetryHeader)
 	h := hint{retry: retry != "" && retry != "0"}
 	if _, h.forwarded = r.Header[ForwardedHeader]; h.forwarded {
-		h.token, _ = strconv.ParseInt(r.Header.Get(ForwardedHeader), 10, 64) // 0: not known
+		h.token, _ = strconv.ParseInt(r.Header.Get(ForwardedHeader), 10, 64) // 0 means unknown
 	}
 	return h
 }

@@ -10,67 +10,68 @@ import (
 	"github.com/goverse/goverse/cluster/elector"
 )
 
-// Leadership is what requests are decided by: [Cluster], [Election] and [Elector] make one. All methods
-// are called from many goroutines at once.
+// Leadership decides which process may answer a request. [Cluster], [Election] and [Elector] return
+// implementations. All methods are safe for concurrent use.
 type Leadership interface {
-	// AsLeader runs fn if this process leads at this instant, as work that a leader which gives way
-	// waits for. The error matches election.ErrNotLeader, ErrNotStarted or ErrStopped if fn did not
-	// run; else it is fn's. The tenure is the present term's.
+	// AsLeader runs fn if this process leads at this instant, as work that a leader that gives way waits for. If
+	// fn did not run, the error matches election.ErrNotLeader, ErrNotStarted or ErrStopped; otherwise it is fn's.
+	// t is the current term's.
 	AsLeader(ctx context.Context, fn func(ctx context.Context, t Tenure) error) error
-	// Leader is the leader as far as this process knows. It does not block, and asks nobody.
+	// Leader returns the leader as far as this process knows. It does not block or use the network.
 	Leader() Leader
 	// Next reports whether this process is the next to lead, as far as it knows. It does not block.
 	Next() bool
-	// Await blocks until done returns true, which is asked again whenever the answers of the others may
-	// be new, or until ctx ends, or there will be no more news. The error is then ctx's cause, or
-	// ErrStopped or ErrNotStarted.
+	// Await blocks until done returns true, ctx ends, or this process no longer follows the leader. It calls done
+	// again whenever the results of the other methods may have changed. The error is nil, ctx's cause,
+	// ErrStopped, ErrNotStarted, or one that reports that this process no longer follows the leader.
 	Await(ctx context.Context, done func() bool) error
 }
 
-// Leader is what a process knows of the leader. The zero Leader: nobody leads, or it cannot say.
+// Leader is a process's view of the leader. The zero Leader means that there is none, or that the process is cut
+// off.
 type Leader struct {
 	// Name is the leader's address, or CandidateID.
 	Name string
-	// URL is where it serves HTTP, as scheme://host:port; "" if that is not known.
+	// URL is the base URL of its HTTP server, as scheme://host:port; "" if unknown.
 	URL string
-	// Token is of its term; 0 if that is not known here.
+	// Token is the token of its term; 0 if unknown here.
 	Token int64
-	// Own: this process leads, or is about to, or gives way and works the rest of its term off.
+	// Own reports whether this process leads, is about to lead, or gives way and finishes the work of its term.
 	Own bool
-	// Leads: this process leads at this instant.
+	// Leads reports whether this process leads at this instant.
 	Leads bool
 }
 
-// Tenure is the term that a request is handled in.
+// Tenure is the term in which a request is handled.
 type Tenure struct {
 	// Token is the term's fencing token.
 	Token int64
-	// Term is nil with an elector, which has none.
+	// Term is nil with an elector, which has no terms.
 	Term election.Term
 }
 
-// same: it is the same leader, in the same term and the same part of it.
+// same reports whether both are the same leader, in the same phase of the same term.
 func (l Leader) same(other Leader) bool {
 	return l.Name == other.Name && l.Token == other.Token && l.Own == other.Own && l.Leads == other.Leads
 }
 
 type tenureKey struct{}
 
-// TermFrom is the term that a handler's context belongs to: write by its Txn. It is not there where
-// no election of a cluster decides, but an elector; and in contexts of other origin.
+// TermFrom returns the term that a handler's context belongs to; write with its Txn. It reports false with an
+// elector, and for contexts that do not come from this package.
 func TermFrom(ctx context.Context) (election.Term, bool) {
 	t, _ := ctx.Value(tenureKey{}).(Tenure)
 	return t.Term, t.Term != nil
 }
 
-// TokenFrom is the fencing token of the term that a handler's context belongs to, above 0; 0: it belongs
-// to none.
+// TokenFrom returns the fencing token of the term that a handler's context belongs to. Tokens are above 0; it
+// returns 0 if the context belongs to no term.
 func TokenFrom(ctx context.Context) int64 {
 	t, _ := ctx.Value(tenureKey{}).(Tenure)
 	return t.Token
 }
 
-// Cluster is the leadership of the cluster itself. The leader's URL is its Config.HTTPAddress.
+// Cluster returns the leadership of the cluster itself. The leader's URL is its Config.HTTPAddress.
 func Cluster(c *cluster.Cluster) Leadership { return ofCluster{c} }
 
 type ofCluster struct{ c *cluster.Cluster }
@@ -84,7 +85,7 @@ func (l ofCluster) AsLeader(ctx context.Context, fn func(context.Context, Tenure
 func (l ofCluster) Leader() Leader {
 	known, url := reached(l.c.Leader, func(known election.Leader) string { return urlOf(l.c, known) })
 	if known.Address == "" {
-		// The own key stands for a moment before the term, and after it.
+		// This node's key exists for a moment before the term, and after it.
 		st := l.c.Status()
 		return Leader{Own: st.SessionValid && first(st.Queue, l.c)}
 	}
@@ -92,8 +93,8 @@ func (l ofCluster) Leader() Leader {
 	return Leader{Name: known.Address, URL: url, Token: known.Token, Own: own, Leads: own && l.c.IsLeader()}
 }
 
-// reached is who leads, and where. One that has just left is no member any more when its URL is asked for: then
-// somebody else leads by now, or nobody does.
+// reached returns the leader and its URL. A leader that has just left may no longer be a member when its URL is
+// looked up. By then another node leads, or none does.
 func reached(leader func() election.Leader, url func(election.Leader) string) (election.Leader, string) {
 	known := leader()
 	for {
@@ -121,12 +122,12 @@ func (l ofCluster) Await(ctx context.Context, done func() bool) error {
 	return await(ctx, changes, nil, done)
 }
 
-// first: this node is the first in the queue.
+// first reports whether this node is first in the queue.
 func first(queue []string, c *cluster.Cluster) bool {
 	return len(queue) > 0 && queue[0] == c.Node().AdvertiseAddress()
 }
 
-// second: this node follows the one that is first in the queue.
+// second reports whether this node is second in the queue.
 func second(queue []string, c *cluster.Cluster) bool {
 	return len(queue) > 1 && queue[1] == c.Node().AdvertiseAddress()
 }
@@ -146,14 +147,14 @@ type Named interface {
 	Watch(ctx context.Context) (<-chan election.Leader, error)
 }
 
-// candidate is what a *cluster.Candidate has beyond that.
+// candidate has the methods that *cluster.Candidate adds to Named.
 type candidate interface {
 	IsLeader() bool
 	AsLeader(ctx context.Context, fn func(ctx context.Context, t election.Term) error) error
 }
 
-// Election is the leadership of a named election of c's. With a handle that only observes, this node
-// answers nothing itself.
+// Election returns the leadership of a named election of c. With a handle that only observes, this node answers
+// no request itself.
 func Election(c *cluster.Cluster, e Named) Leadership {
 	l := ofElection{c: c, e: e}
 	l.candidate, _ = e.(candidate)
@@ -163,7 +164,7 @@ func Election(c *cluster.Cluster, e Named) Leadership {
 type ofElection struct {
 	c         *cluster.Cluster
 	e         Named
-	candidate candidate // nil: it only observes
+	candidate candidate // nil if it only observes
 }
 
 func (l ofElection) AsLeader(ctx context.Context, fn func(context.Context, Tenure) error) error {
@@ -197,11 +198,11 @@ func (l ofElection) Await(ctx context.Context, done func() bool) error {
 	return await(ctx, changes, nil, done)
 }
 
-// pollEvery is how often a request that waits looks, where nothing signals what it waits for.
+// pollEvery is the interval at which a waiting request checks again if nothing signals changes.
 const pollEvery = 10 * time.Millisecond
 
-// Elector is the leadership of an elector, whose CandidateID is self. url is where a candidate serves
-// HTTP, as host:port or as a URL; "" if that is not known.
+// Elector returns the leadership of an elector with self as its CandidateID. url returns the address at which a
+// candidate serves HTTP, as host:port or as a URL; "" if unknown.
 func Elector(e *elector.Elector, self string, url func(candidateID string) string) Leadership {
 	return ofElector{e: e, self: self, url: url}
 }
@@ -227,7 +228,7 @@ func (l ofElector) Leader() Leader {
 	return Leader{Name: name, URL: URL(l.url(name)), Own: name == l.self}
 }
 
-// Next is false: whichever writes first leads.
+// Next returns false: any candidate may write first and so become the leader.
 func (l ofElector) Next() bool { return false }
 
 func (l ofElector) Await(ctx context.Context, done func() bool) error {

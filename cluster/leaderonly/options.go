@@ -11,52 +11,52 @@ import (
 	"github.com/goverse/goverse/internal/logs/logqueue"
 )
 
-// Elsewhere is how a node answers that does not lead.
+// Elsewhere selects the response of a node that does not lead.
 type Elsewhere int
 
-// The ways to answer elsewhere.
+// The responses of a node that does not lead.
 const (
-	// Refuse: 503, which says who leads. A load balancer sends the request to the next node.
+	// Refuse answers 503 and names the leader. A load balancer sends the request to the next node.
 	Refuse Elsewhere = iota
-	// Redirect: 307 to the leader, with path and query as the client sent them (whatever http.StripPrefix
-	// and the like have done since), which keeps method and body. The client must reach the leader, and
-	// follow.
+	// Redirect answers 307 with the leader's URL. Path and query are as the client sent them, before middleware
+	// like http.StripPrefix changed them; method and body are preserved. The client must be able to reach the
+	// leader, and must follow redirects.
 	Redirect
-	// Forward: this node sends the request to the leader, and the answer back. Nodes must reach each
-	// other by HTTP.
+	// Forward makes this node send the request to the leader, and return the response. Nodes must be able to
+	// reach each other by HTTP.
 	Forward
 )
 
-// Options are what a [Handler] does. The zero value works: 503 elsewhere, for whatever may change
-// something.
+// Options configures a [Handler]. The zero value works: it answers 503 on other nodes than the leader, to
+// requests that may change something.
 type Options struct {
-	// Applies says which requests are the leader's alone; the others are handled wherever they come
-	// in. Default: [Writes]. See [Methods].
+	// Applies reports whether only the leader may answer a request; others are handled on every node. Default:
+	// [Writes]. See [Methods].
 	Applies func(*http.Request) bool
-	// Elsewhere is how it is answered where this node does not lead, and another one does. Where the
-	// leader's URL is not known it is Refuse. Default: Refuse.
+	// Elsewhere selects the response of this node while another one leads. If the leader's URL is unknown, the
+	// response is that of Refuse. Default: Refuse.
 	Elsewhere Elsewhere
-	// Wait is how long a request waits for a leader while there is none, or while this node gives way;
-	// and for another one, when the leader could not be reached to forward it. Negative: not at all.
+	// Wait limits how long a request waits while there is no leader, or while this node gives way. It also limits
+	// the wait for another leader when the request could not be forwarded to the known one. Negative: no wait.
 	// Default 2 s.
 	Wait time.Duration
-	// MaxWaiting is how many requests may wait at a time; what comes then is refused. Default 1024.
+	// MaxWaiting limits the requests waiting at a time; further ones are refused. Default 1024.
 	MaxWaiting int
 
-	// Transport sends what is forwarded: set its TLSClientConfig for nodes that serve TLS. A body can be
-	// sent anew only if it was not sent yet, so it should wait for 100 Continue, by
-	// http.Transport.ExpectContinueTimeout. Default: a transport of the handler's own, which dials for
-	// a second at most, and uses no proxy.
+	// Transport sends forwarded requests. Set its TLSClientConfig for nodes that serve TLS. A request can be sent
+	// again only if its body has not been sent, so the transport should wait for 100 Continue; see
+	// http.Transport.ExpectContinueTimeout. The default is a transport of the handler's own that dials for at
+	// most a second and uses no proxy.
 	Transport http.RoundTripper
-	// ForwardTimeout bounds a forwarded request, from the beginning to the end of its answer. A leader that another
-	// one has replaced has 2 s for its answer, whatever is left of that: it may stand still. With Wait it
-	// should be less than the server's WriteTimeout, after which nobody hears the outcome. Default 25 s.
+	// ForwardTimeout limits a forwarded request, up to the end of its response. Once another leader has replaced
+	// the leader, that one has 2 s for its response, whatever remains of the timeout, because it may stand still.
+	// Together with Wait the timeout should be below the server's WriteTimeout, after which no client learns the
+	// outcome. Default 25 s.
 	ForwardTimeout time.Duration
-	// MaxForwarded is how many requests may be on their way to the leader at a time; what comes then is
-	// refused. Default 1024.
+	// MaxForwarded limits the requests being forwarded at a time; further ones are refused. Default 1024.
 	MaxForwarded int
-	// Logger gets a line for each forwarded request whose outcome is not known, and one if a leader's URL is
-	// not known that is needed. Default: none.
+	// Logger receives a line for each forwarded request with an unknown outcome, and one when a required URL of
+	// the leader is unknown. Default: none.
 	Logger hclog.Logger
 }
 
@@ -92,8 +92,7 @@ func waits(wait time.Duration, most int) (time.Duration, int) {
 	return max(wait, 0), most
 }
 
-// Writes reports whether a request may change something by its method: it is none of GET, HEAD, OPTIONS
-// and TRACE.
+// Writes reports whether a request's method may change something: it is none of GET, HEAD, OPTIONS and TRACE.
 func Writes(r *http.Request) bool {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
@@ -102,11 +101,11 @@ func Writes(r *http.Request) bool {
 	return true
 }
 
-// Methods is for Options.Applies: the requests with these methods.
+// Methods returns a function for Options.Applies that selects requests with these methods.
 func Methods(methods ...string) func(*http.Request) bool {
 	methods = slices.Clone(methods)
 	return func(r *http.Request) bool { return slices.Contains(methods, r.Method) }
 }
 
-// All is for Options.Applies: every request.
+// All selects every request. Use it for Options.Applies.
 func All(*http.Request) bool { return true }

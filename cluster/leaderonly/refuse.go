@@ -6,34 +6,34 @@ import (
 	"github.com/goverse/goverse/cluster/internal/problem"
 )
 
-// The headers of this package.
+// Headers of this package.
 const (
-	// LeaderHeader has the leader's URL, in an answer that is not the leader's.
+	// LeaderHeader holds the leader's URL, in a response of another node.
 	LeaderHeader = "Goverse-Leader"
-	// RefusedHeader has the [Reason] why a request was refused, of which nothing has run.
+	// RefusedHeader holds the [Reason] for refusing a request. Nothing of the request has run.
 	RefusedHeader = "Goverse-Refused"
-	// RetryHeader, in a request, says that all nodes have refused it or could not be reached: see the
-	// package comment. Any value but "" and 0 counts.
+	// RetryHeader in a request means that every node before has refused it or could not be reached; see the
+	// package comment. Any value except "" and 0 sets it.
 	RetryHeader = "Goverse-Retry"
-	// ForwardedHeader, in a request, says that another node has forwarded it: it is not forwarded again.
-	// Its value is the token of the leader that node knew.
+	// ForwardedHeader in a request means that another node has forwarded it; it is not forwarded again. Its value
+	// is the token of the leader known to that node.
 	ForwardedHeader = "Goverse-Forwarded"
 )
 
-// retryAfter is in seconds: one is the least that the header can say.
+// retryAfter is in seconds; one is the minimum of the header.
 const retryAfter = "1"
 
-// Problem is the body of what this package answers itself, as RFC 9457 has it.
+// Problem is the body of this package's own responses, as defined in RFC 9457.
 type Problem struct {
 	Type   string `json:"type"`
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail"`
 	Reason Reason `json:"reason"`
-	Leader string `json:"leader,omitempty"` // its URL
+	Leader string `json:"leader,omitempty"` // the leader's URL
 }
 
-// OutcomeUnknown is the reason of a 502: a forwarded request may have been carried out.
+// OutcomeUnknown is the reason given in a 502: a forwarded request may have been carried out.
 const OutcomeUnknown Reason = "outcome-unknown"
 
 var titles = map[Reason]string{

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// URL is the base URL of an HTTP address as nodes give it: host:port, or a URL with http or https, of
-// which scheme and host are taken; "" if it is neither, or names no host.
+// URL returns the base URL of an HTTP address in the form that nodes use: host:port, or a URL with http or https,
+// reduced to its scheme and host. It returns "" if the address is neither, or names no host.
 func URL(address string) string {
 	if address == "" {
 		return ""
@@ -21,13 +21,13 @@ func URL(address string) string {
 		return ""
 	}
 	if ip, err := netip.ParseAddr(u.Hostname()); u.Hostname() == "" || err == nil && ip.IsUnspecified() {
-		return "" // it means another machine to everybody
+		return "" // every process would take it for its own machine
 	}
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host}).String()
 }
 
-// at is what a request asked for, at a base URL of URL's. It is put together field by field: a path like
-// //elsewhere must not become the host.
+// at returns the requested URL at a base URL returned by URL. It is assembled field by field, so that a path like
+// //elsewhere cannot become the host.
 func at(base string, r *http.Request) (*url.URL, bool) {
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" {
@@ -38,8 +38,8 @@ func at(base string, r *http.Request) (*url.URL, bool) {
 	return u, true
 }
 
-// asSent is the URL that the client sent: a middleware like http.StripPrefix may have changed r's, and the leader has
-// the same middleware.
+// asSent returns the URL that the client sent. Middleware like http.StripPrefix may have changed r's, and the
+// leader has the same middleware.
 func asSent(r *http.Request) *url.URL {
 	if sent, err := url.ParseRequestURI(r.RequestURI); err == nil {
 		return sent

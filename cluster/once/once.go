@@ -38,7 +38,7 @@ type UnknownError struct {
 	Attempt int
 	Token   int64  // the attempt's token, for Resolve
 	By      string // the node that made the attempt
-	Err     error  // the error that kept this call's own attempt from being resolved; nil for an attempt of another call
+	Err     error  // why this call's own attempt is unresolved; nil for another call's attempt
 }
 
 // Error names the effect, the attempt, and what to do.
