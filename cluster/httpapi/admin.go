@@ -11,25 +11,27 @@ import (
 	"github.com/goverse/goverse/internal/logs/logqueue"
 )
 
-// Admin switches on the calls below /cluster/admin/, which change something. Authorize is required: a nil one refuses
-// everybody.
+// Admin enables the calls below /cluster/admin/, which change something. Authorize is required; a nil one refuses
+// every caller.
 type Admin struct {
-	// Authorize decides who may: BearerToken, ClientCertificate, AnyOf several, or a function of the program's own.
+	// Authorize decides which requests are permitted: BearerToken, ClientCertificate, AnyOf several, or a
+	// function of the program.
 	Authorize Authorizer
-	// Processors are those that can be paused: a processor.Group, for example. Nil: there are none.
+	// Processors pauses processors: a processor.Group, for example. Nil means that there are none.
 	Processors ProcessorPauser
-	// Timeout bounds one call, beside the end of its request. Default 20 s, which is less than Serve gives an
-	// answer; a drain that takes longer goes on.
+	// Timeout limits one call, in addition to the end of its request. Default 20 s, which is less than the time
+	// that Serve allows for a response. A drain that takes longer goes on.
 	Timeout time.Duration
-	// Failures is how many failed authentications a second are looked at from one IP address, after ten at once; more
-	// are refused unseen, with those of the same address that would not fail. Default 1.
+	// Failures is the rate per second of failed authentications that are checked for one IP address, after a
+	// burst of ten. Further requests of that address are refused unchecked, including those with valid
+	// credentials. Default 1.
 	Failures rate.Limit
-	// Logger gets a line for each call: who made it, and what came of it; and one for each that was refused, but for
+	// Logger receives a line for each call, with its caller and status, and one for each refused call, except
 	// those over Failures. Nil: none.
 	Logger hclog.Logger
 }
 
-// ProcessorPauser pauses processors; processor.Group is one.
+// ProcessorPauser pauses processors; processor.Group implements it.
 type ProcessorPauser interface {
 	Pause(ctx context.Context, name string) error
 	Resume(name string) error
@@ -49,10 +51,11 @@ func (o Admin) withDefaults() Admin {
 	return o
 }
 
-// adminPrefix is below what all admin calls are.
+// adminPrefix is the prefix of the paths of all admin calls.
 const adminPrefix = "/cluster/admin/"
 
-// adminRoutes are there also while they are off: they say how they are switched on.
+// adminRoutes returns the routes of admin calls. They exist while admin calls are off, and then explain how to
+// enable them.
 func (a *api) adminRoutes() []route {
 	var admin *admin
 	if a.opts.Admin != nil {

@@ -11,14 +11,14 @@ import (
 	"github.com/goverse/goverse/cluster/processor"
 )
 
-// TransferRequest is the body of the calls that transfer a leadership.
+// TransferRequest is the body of calls that transfer leadership.
 type TransferRequest struct {
-	To string `json:"to"` // advertise address of the node that is to lead
+	To string `json:"to"` // advertise address of the new leader
 }
 
-// Moved is the answer to a resignation or a transfer: who leads, and who led before.
+// Moved is the response to a resignation or a transfer: the current and the previous leader.
 type Moved struct {
-	LeaderID         string `json:"leader_id"` // "" if nobody did when the time was up
+	LeaderID         string `json:"leader_id"` // "" if there was none when the call's time was up
 	Token            int64  `json:"token"`
 	PreviousLeaderID string `json:"previous_leader_id"`
 	PreviousToken    int64  `json:"previous_token"`
@@ -30,13 +30,13 @@ func moved(before, now election.Leader) Moved {
 		Moved: now.Address != before.Address}
 }
 
-// Checked is the answer to a caller that may make admin calls.
+// Checked is the response to a caller that may make admin calls.
 type Checked struct {
 	NodeID string `json:"node_id"` // advertise address of this node
-	Caller string `json:"caller"`  // what the log calls it
+	Caller string `json:"caller"`  // the caller's name in the log
 }
 
-// check changes nothing: a caller learns whether its credentials do.
+// check changes nothing. It lets a caller verify its credentials.
 func (s *admins) check(_ context.Context, r *adminRequest) (any, error) {
 	if err := r.read(&struct{}{}); err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (s *admins) resign(ctx context.Context, r *adminRequest) (any, error) {
 	return s.afterwards(ctx, before, s.c.RequestResign(ctx))
 }
 
-// afterwards is what came of a request. One that was fulfilled a moment ago may have this node lead in a moment.
+// afterwards returns the result of a request. The new leader may be about to lead, so afterwards waits for it.
 func (s *admins) afterwards(ctx context.Context, before election.Leader, err error) (any, error) {
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (s *admins) afterwards(ctx context.Context, before election.Leader, err err
 	return moved(before, now), nil
 }
 
-// target reads which node is to lead.
+// target reads the requested new leader from the body.
 func target(r *adminRequest) (to string, err error) {
 	var body TransferRequest
 	if err = r.read(&body); err == nil && body.To == "" {
@@ -97,7 +97,7 @@ func (s *admins) transferElection(ctx context.Context, r *adminRequest) (any, er
 	return s.named(ctx, r.name, func(e *cluster.Election) error { return e.Transfer(ctx, to) })
 }
 
-// named has ask done with a named election.
+// named calls ask with a named election, and reports its leaders before and after.
 func (s *admins) named(ctx context.Context, name string, ask func(*cluster.Election) error) (any, error) {
 	before, err := s.c.Elections().Look(ctx, name)
 	if err != nil {
@@ -123,16 +123,16 @@ type DrainRequest struct {
 	Node string `json:"node"` // advertise address
 }
 
-// Drained is the answer to drain and undrain. With status 202 the node goes on draining, for so long as it has
-// shards: /cluster/nodes shows how far it has come.
+// Drained is the response to drain and undrain. With status 202 the node goes on draining while it has shards;
+// /cluster/nodes shows the progress.
 type Drained struct {
 	Address      string `json:"address"`
 	Incarnation  int64  `json:"incarnation"`
 	Draining     bool   `json:"draining"`      // false after an undrain
-	Changed      bool   `json:"changed"`       // false if it was draining, or not, before
-	ShardsBefore int    `json:"shards_before"` // that it had when it was asked; 0 for an undrain
-	ShardsLeft   int    `json:"shards_left"`   // that it has not released yet
-	IsLeader     bool   `json:"is_leader"`     // which a drain does not alter
+	Changed      bool   `json:"changed"`       // false if nothing changed: it was draining, or not, before
+	ShardsBefore int    `json:"shards_before"` // shards that it had at the time of the request; 0 for an undrain
+	ShardsLeft   int    `json:"shards_left"`   // shards that it has not released yet
+	IsLeader     bool   `json:"is_leader"`     // the node leads; a drain does not change that
 }
 
 func (s *admins) drain(ctx context.Context, r *adminRequest) (any, error) {
@@ -160,12 +160,13 @@ func (s *admins) drainOrUndo(ctx context.Context, r *adminRequest,
 		ShardsBefore: d.Before, ShardsLeft: d.Left, IsLeader: d.Leader}, nil
 }
 
-// ResolveRequest is the body of the call that says what became of an effect whose outcome is unknown.
+// ResolveRequest is the body of the call that records the unknown outcome of an effect.
 type ResolveRequest struct {
-	Token int64 `json:"token"` // of the attempt that was looked into, as /cluster/effects has it
-	// Outcome is done, the effect took place; or failed, it did not, and the next one to try runs it again.
+	Token int64 `json:"token"` // of the attempt, as shown by /cluster/effects
+	// Outcome is done if the effect took place, and failed if it did not; the next call of Once runs a failed
+	// effect again.
 	Outcome once.State `json:"outcome"`
-	Result  []byte     `json:"result,omitempty"` // what it returned, in base64, if it took place
+	Result  []byte     `json:"result,omitempty"` // the value it returned, in base64, if it took place
 }
 
 func (s *admins) resolve(ctx context.Context, r *adminRequest) (any, error) {
@@ -192,14 +193,14 @@ func (s *admins) resolve(ctx context.Context, r *adminRequest) (any, error) {
 	if err := s.c.Effects().Resolve(ctx, r.name, body.Token, body.Outcome == once.Done, body.Result); err != nil {
 		return nil, err
 	}
-	// As it was written: somebody may run it again already.
+	// Return the outcome as it was written: another process may already be running the effect again.
 	before.State, before.Value, before.Resolved = body.Outcome, body.Result, s.c.Node().AdvertiseAddress()
 	return effectOf(before), nil
 }
 
-// Paused is the answer to pause and resume: what has become of the processor of this node.
+// Paused is the response to pause and resume: the new state of the processor on this node.
 type Paused struct {
-	NodeID    string `json:"node_id"` // advertise address of this node, which alone is concerned
+	NodeID    string `json:"node_id"` // advertise address of this node, the only one affected
 	Processor string `json:"processor"`
 	Paused    bool   `json:"paused"`
 }

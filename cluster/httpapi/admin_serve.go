@@ -15,10 +15,10 @@ import (
 	"github.com/goverse/goverse/internal/logs/logtext"
 )
 
-// maxBody is how many bytes the body of an admin call may have: once.MaxValue in base64, and the rest.
+// maxBody limits the body of an admin call in bytes: once.MaxValue in base64, and the rest.
 const maxBody = 128 << 10
 
-// admin serves the admin calls. A nil one says that they are off.
+// admin serves the admin calls. A nil admin refuses them as disabled.
 type admin struct {
 	api      *api
 	opts     Admin
@@ -30,23 +30,23 @@ func newAdmin(a *api, opts Admin) *admin {
 	return &admin{api: a, opts: opts, failures: newFailures(opts.Failures), origin: http.NewCrossOriginProtection()}
 }
 
-// admins carry admin calls out, in a cluster that runs.
+// admins carries out admin calls, in a running cluster.
 type admins struct {
 	c          *cluster.Cluster
 	processors ProcessorPauser
 }
 
-// adminRequest is what an admin call was asked for.
+// adminRequest is one request for an admin call.
 type adminRequest struct {
-	name   string // in the path
+	name   string // from the path
 	caller string
 	body   []byte
 }
 
-// errBody is wrapped by what is wrong with a body.
+// errBody is wrapped by errors about a request's body.
 var errBody = errors.New("bad body")
 
-// read reads the body into what the call has fields for. An empty one has none of them.
+// read decodes the body into the fields of the call. An empty body sets none of them.
 func (r *adminRequest) read(into any) error {
 	if len(r.body) == 0 {
 		return nil
@@ -62,12 +62,12 @@ func (r *adminRequest) read(into any) error {
 	return nil
 }
 
-// missing is the error for a field that is to be there.
+// missing returns the error for a missing field.
 func missing(field, what string) error {
 	return fmt.Errorf("%w: %q is missing: give %s", errBody, field, what)
 }
 
-// serve checks that a request is one of somebody who may, carries it out and logs it.
+// serve authorizes a request, carries it out and logs it.
 func (a *admin) serve(w http.ResponseWriter, r *http.Request, name string,
 	call func(s *admins, ctx context.Context, r *adminRequest) (any, error)) {
 	if a == nil {
@@ -86,7 +86,7 @@ func (a *admin) serve(w http.ResponseWriter, r *http.Request, name string,
 		"status", seen.status, "took", time.Since(began).Round(time.Millisecond))
 }
 
-// authorize answers a request that may not be carried out.
+// authorize returns the caller of a request, or answers a request that it refuses.
 func (a *admin) authorize(w http.ResponseWriter, r *http.Request) (caller string, ok bool) {
 	refuse := func(k kind, detail string, err error) {
 		a.opts.Logger.Warn("admin call refused", "call", r.URL.EscapedPath(), "from", r.RemoteAddr, "status", k.status,
@@ -94,7 +94,7 @@ func (a *admin) authorize(w http.ResponseWriter, r *http.Request) (caller string
 		writeProblem(w, k, detail)
 	}
 	if err := a.origin.Check(r); err != nil {
-		// A page can send as many as it likes: neither the log nor the failures of the address are its to fill.
+		// A page can send any number of these, so they must fill neither the log nor the failures of the address.
 		a.opts.Logger.Debug("cross-site request refused", "call", r.URL.EscapedPath(), "from", r.RemoteAddr)
 		writeProblem(w, crossSite, "a browser sent this from a page of another origin")
 		return "", false
@@ -109,7 +109,7 @@ func (a *admin) authorize(w http.ResponseWriter, r *http.Request) (caller string
 	case err == nil:
 		return caller, true
 	case errors.Is(err, ErrUnauthenticated):
-		// The only way of HTTP's own; a certificate is a matter of TLS.
+		// Bearer is the only scheme of HTTP itself; certificates are part of TLS.
 		w.Header().Set("WWW-Authenticate", `Bearer realm="goverse"`)
 		refuse(unauthenticated, "give a token, as Authorization: Bearer TOKEN, or show a client certificate", err)
 	default:
@@ -119,7 +119,7 @@ func (a *admin) authorize(w http.ResponseWriter, r *http.Request) (caller string
 	return "", false
 }
 
-// carryOut does what a caller that may asks for.
+// carryOut executes an authorized request.
 func (a *admin) carryOut(w http.ResponseWriter, r *http.Request, asked *adminRequest,
 	call func(s *admins, ctx context.Context, r *adminRequest) (any, error)) {
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
@@ -154,7 +154,7 @@ func (a *admin) carryOut(w http.ResponseWriter, r *http.Request, asked *adminReq
 	}
 }
 
-// answerStatus is 202 for what goes on after the answer.
+// answerStatus returns 202 for work that goes on after the response.
 func answerStatus(answer any) int {
 	if d, ok := answer.(Drained); ok && d.Draining && d.ShardsLeft > 0 {
 		return http.StatusAccepted
@@ -162,7 +162,7 @@ func answerStatus(answer any) int {
 	return http.StatusOK
 }
 
-// recorder remembers the status that was answered, for the log.
+// recorder remembers the response's status for the log.
 type recorder struct {
 	http.ResponseWriter
 	status int

@@ -10,21 +10,21 @@ import (
 	"strings"
 )
 
-// The errors of an Authorizer, to test for with errors.Is. Any other is answered as ErrForbidden is.
+// Errors of an Authorizer, to test for with errors.Is. Any other error is answered like ErrForbidden.
 var (
-	// ErrUnauthenticated: the request has no credentials that the authorizer looks at.
+	// ErrUnauthenticated is returned for a request without credentials that the authorizer checks.
 	ErrUnauthenticated = errors.New("credentials are required")
-	// ErrForbidden: it has, and they do not do.
+	// ErrForbidden is returned for a request with insufficient credentials.
 	ErrForbidden = errors.New("these credentials may not do this")
 )
 
-// An Authorizer decides whether a request may change something. caller names who makes it, for the log; it must not be
-// a secret. It is called from many goroutines at once. The text of its error goes to the log and not into the answer.
+// Authorizer decides whether a request may change something. caller names the client for the log and must not be
+// a secret. An Authorizer is called concurrently. The text of its error goes to the log, not into the response.
 type Authorizer func(r *http.Request) (caller string, err error)
 
-// BearerToken lets requests through that have the token in their header, "Authorization: Bearer TOKEN"; the log calls
-// a caller that has it by name. Tokens are compared in a time that says nothing about them. It panics if the token is
-// shorter than MinToken, which could be guessed.
+// BearerToken accepts requests with the token in their header, "Authorization: Bearer TOKEN". name identifies the
+// caller in the log. The time of the comparison does not depend on the tokens. BearerToken panics if the token is
+// shorter than MinToken and could be guessed.
 func BearerToken(name, token string) Authorizer {
 	if len(token) < MinToken {
 		panic(fmt.Sprintf("httpapi: the token %q has %d bytes: give %d at least", name, len(token), MinToken))
@@ -32,11 +32,11 @@ func BearerToken(name, token string) Authorizer {
 	return BearerTokens(func() (map[string]string, error) { return map[string]string{name: token}, nil })
 }
 
-// MinToken is how many bytes a bearer token has at the least. 32 random ones, in base64 or hex, are good.
+// MinToken is the minimum length of a bearer token in bytes. A good token has 32 random bytes, in base64 or hex.
 const MinToken = 16
 
-// BearerTokens is BearerToken for tokens that change: it asks for them, by name, at each request that has one. Those
-// that are shorter than MinToken let nobody through.
+// BearerTokens is like BearerToken for tokens that change. It calls tokens for the current ones, by name, at each
+// request that has a token. Tokens shorter than MinToken are never accepted.
 func BearerTokens(tokens func() (byName map[string]string, err error)) Authorizer {
 	return func(r *http.Request) (string, error) {
 		scheme, given, found := strings.Cut(r.Header.Get("Authorization"), " ")
@@ -47,7 +47,7 @@ func BearerTokens(tokens func() (byName map[string]string, err error)) Authorize
 		if err != nil {
 			return "", fmt.Errorf("%w: the tokens cannot be read: %w", ErrForbidden, err)
 		}
-		// Hashes are of one length, and all of them are compared: neither tells anything.
+		// Hashes have one length, and all are compared, so the time reveals neither length nor content.
 		have, caller := sha256.Sum256([]byte(strings.TrimSpace(given))), ""
 		for name, token := range all {
 			want := sha256.Sum256([]byte(token))
@@ -62,9 +62,9 @@ func BearerTokens(tokens func() (byName map[string]string, err error)) Authorize
 	}
 }
 
-// ClientCertificate lets requests through on a connection whose client has shown a certificate that the server has
-// verified, and that is for one of the names: its common name, or one of its DNS names. Without names every verified
-// certificate will do. The server's tls.Config must ask for client certificates and verify them, as with
+// ClientCertificate accepts requests on connections with a client certificate that the server has verified and
+// that is for one of the names: its common name, or one of its DNS names. Without names it accepts every verified
+// certificate. The server's tls.Config must request and verify client certificates, for example with
 // tls.VerifyClientCertIfGiven.
 func ClientCertificate(names ...string) Authorizer {
 	names = slices.Clone(names)
@@ -87,13 +87,13 @@ func ClientCertificate(names ...string) Authorizer {
 	}
 }
 
-// AuthorizeFunc is an Authorizer of the program's own check, which the log calls name.
+// AuthorizeFunc returns an Authorizer that uses check. name identifies its callers in the log.
 func AuthorizeFunc(name string, check func(r *http.Request) error) Authorizer {
 	return func(r *http.Request) (string, error) { return name, check(r) }
 }
 
-// AnyOf lets through what one of the authorizers does, asked in their order. If none does, the error is the first that
-// is not ErrUnauthenticated, or that.
+// AnyOf accepts requests that one of the authorizers accepts, in order. If none does, it returns the first error
+// other than ErrUnauthenticated, or ErrUnauthenticated if there is no other.
 func AnyOf(all ...Authorizer) Authorizer {
 	all = slices.Clone(all)
 	return func(r *http.Request) (string, error) {

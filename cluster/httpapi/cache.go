@@ -11,27 +11,27 @@ import (
 )
 
 const (
-	// listTTL is for how long an answer from etcd serves others that ask the same.
+	// listTTL is the time for which a response from etcd serves further requests for the same.
 	listTTL = time.Second
-	// mostCached is how many different questions are remembered: a question comes from outside.
+	// mostCached limits the questions remembered, because clients choose them.
 	mostCached = 64
-	// mostReads is how many different questions etcd is asked at a time.
+	// mostReads limits the concurrent reads of etcd.
 	mostReads = 8
-	// readsPerSecond is how many different questions etcd is asked a second, after readsAtOnce: a client that asks for
+	// readsPerSecond limits the reads of etcd per second, after a burst of readsAtOnce. A client that requests
 	// another page of a list each time asks another question.
 	readsPerSecond, readsAtOnce = 32, 64
 )
 
-// errTooOften refuses a question.
+// errTooOften is returned when a read would exceed the rate limit.
 var errTooOften = errors.New("etcd is asked as often as this node does for HTTP: try again")
 
-// cache answers a question from etcd once for all that ask it at a time, and for a while. Failures are remembered,
-// too: an etcd that is in trouble is not asked more often. It is safe for concurrent use.
+// cache reads the answer to a question from etcd once for all concurrent callers, and remembers it for a while.
+// It remembers failures too, so that an etcd in trouble is not asked more often. It is safe for concurrent use.
 type cache struct {
 	ttl    time.Duration
 	flight singleflight.Group
-	reads  chan struct{} // has room for those that read; nil: for all
-	pace   *rate.Limiter // of reads; nil: none
+	reads  chan struct{} // limits concurrent reads; nil: no limit
+	pace   *rate.Limiter // limits the rate of reads; nil: no limit
 
 	mu      sync.Mutex
 	answers map[string]answer
@@ -43,7 +43,7 @@ type answer struct {
 	at   time.Time
 }
 
-// newCache makes a cache in which most questions are read at a time; 0: all.
+// newCache returns a cache that limits concurrent reads to most; 0 means no limit.
 func newCache(ttl time.Duration, most int) *cache {
 	c := &cache{ttl: ttl, answers: map[string]answer{}}
 	if most > 0 {
@@ -53,15 +53,15 @@ func newCache(ttl time.Duration, most int) *cache {
 	return c
 }
 
-// get is the answer to a question, which read finds out within timeout. It blocks until there is one: what it waits
-// for is not its own, so the end of ctx does not end it, and timeout does.
+// get returns the answer to a question, from read if necessary. It blocks until there is one. Callers share one
+// read, so the end of ctx does not end it; timeout does.
 func (c *cache) get(ctx context.Context, question string, timeout time.Duration,
 	read func(ctx context.Context) (any, error)) (any, error) {
 	if a, ok := c.remembered(question, time.Now()); ok {
 		return a.body, a.err
 	}
 	body, err, _ := c.flight.Do(question, func() (any, error) {
-		if a, ok := c.remembered(question, time.Now()); ok { // since we looked
+		if a, ok := c.remembered(question, time.Now()); ok { // remembered since the check above
 			return a.body, a.err
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
@@ -95,7 +95,8 @@ func (c *cache) remembered(question string, now time.Time) (answer, bool) {
 	return a, ok && now.Sub(a.at) < c.ttl
 }
 
-// remember makes room by what is over. If there is none left, the next one asks anew.
+// remember first removes outdated answers. If the cache is still full, the answer is not kept and the next caller
+// reads.
 func (c *cache) remember(question string, a answer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

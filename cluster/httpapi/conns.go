@@ -8,25 +8,25 @@ import (
 	"time"
 )
 
-// arrival is how long the first request may take to come on a connection, when the server stops: one that a
-// load balancer has just opened has it on the way, and would take a closed one for a request whose outcome
-// is not known.
+// arrival is the time that a connection has for its first request when the server stops. A load balancer that has
+// just opened the connection may have sent the request, and would treat a closed connection as an unknown
+// outcome.
 const arrival = 100 * time.Millisecond
 
-// conns are the connections of a server, whose goroutines net/http does not wait for. On
-// one that no request came yet on, its Shutdown waits for five seconds.
+// conns tracks a server's connections, because net/http does not wait for their goroutines, and its Shutdown
+// waits five seconds for a connection without a request.
 type conns struct {
 	open sync.WaitGroup // grows only while the server accepts
 
 	mu     sync.Mutex
-	silent map[net.Conn]time.Time // no request came yet; since when
-	shut   bool                   // no further connection is waited for
+	silent map[net.Conn]time.Time // connections without a request yet, and when they were opened
+	shut   bool                   // further connections are closed at once
 }
 
 func newConns() *conns { return &conns{silent: map[net.Conn]time.Time{}} }
 
-// changed is the server's ConnState hook. StateNew comes from the goroutine that accepts,
-// the end from the connection's own, as the last that this does.
+// changed is the server's ConnState hook. StateNew comes from the accepting goroutine; the final states come from
+// the connection's own goroutine, as its last action.
 func (l *conns) changed(c net.Conn, state http.ConnState) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -34,7 +34,7 @@ func (l *conns) changed(c net.Conn, state http.ConnState) {
 	case http.StateNew:
 		l.open.Add(1)
 		l.silent[c] = time.Now()
-		if l.shut { // Shutdown and Close may have dealt with all that they knew of
+		if l.shut { // Shutdown and Close may have run before and missed it
 			_ = c.Close()
 		}
 	case http.StateClosed, http.StateHijacked:
@@ -45,7 +45,7 @@ func (l *conns) changed(c net.Conn, state http.ConnState) {
 	}
 }
 
-// await waits until a request has come on each connection, for so long at most, or until ctx ends.
+// await waits until each connection has had a request, at most for the given time, or until ctx ends.
 func (l *conns) await(ctx context.Context, most time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
@@ -66,8 +66,8 @@ func (l *conns) anySilent() bool {
 	return len(l.silent) > 0
 }
 
-// shutSilent closes the connections that no request came on for so long; with 0 all of them, and those to
-// come.
+// shutSilent closes the connections that have been without a request for the given time; with 0, all of them, and
+// those still to come.
 func (l *conns) shutSilent(since time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

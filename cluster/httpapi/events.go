@@ -15,26 +15,27 @@ import (
 
 // Events is the body of /cluster/events: the newest events of the cluster's event log, oldest first.
 type Events struct {
-	// Source is log where they are those of etcd, and memory where etcd does not answer and they are what this node saw
-	// itself.
+	// Source is log if the events come from etcd. It is memory if etcd does not answer; the events are then the
+	// ones that this node observed itself.
 	Source string        `json:"source"`
 	ReadAt time.Time     `json:"read_at"`
 	Events []event.Event `json:"events"`
 }
 
-// What Events.Source says.
+// Values of Events.Source.
 const (
 	EventsOfLog    = "log"
 	EventsOfMemory = "memory"
 )
 
-// eventQuery is what the events were asked for.
+// eventQuery holds the parameters of a request for events.
 type eventQuery struct {
 	since time.Time
 	limit int
 }
 
-// readEvents reads ?limit=N&since=TIME, where TIME is RFC 3339 or how long ago. It answers where something is wrong.
+// readEvents reads ?limit=N&since=TIME, with TIME in RFC 3339 or as an age. It answers a request with a bad
+// query.
 func readEvents(w http.ResponseWriter, r *http.Request, now time.Time) (q eventQuery, ok bool) {
 	ok = readQuery(w, r, "?limit=N&since=TIME", map[string]parameter{"limit": limitOf(&q.limit),
 		"since": func(value string) (err error) {
@@ -48,7 +49,7 @@ func readEvents(w http.ResponseWriter, r *http.Request, now time.Time) (q eventQ
 	return q, ok
 }
 
-// events reads the log once a second for all that ask.
+// events serves the event log, which is read once a second for all requests.
 func (a *api) events(w http.ResponseWriter, r *http.Request) {
 	q, ok := readEvents(w, r, time.Now())
 	if !ok {
@@ -70,7 +71,7 @@ func (a *api) events(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, body)
 }
 
-// readLog reads the whole log, once a second for all that ask.
+// readLog reads the whole log, once a second for all requests.
 func (a *api) readLog(ctx context.Context, c *cluster.Cluster) (Events, error) {
 	found, err := a.lists.get(ctx, "events", a.opts.LeaderTimeout, func(ctx context.Context) (any, error) {
 		events, err := c.Events().List(ctx, cluster.EventQuery{})
@@ -80,7 +81,7 @@ func (a *api) readLog(ctx context.Context, c *cluster.Cluster) (Events, error) {
 	return body, err
 }
 
-// newest are the events that were asked for: a list of its own.
+// newest returns the requested events in a new slice.
 func newest(all []event.Event, q eventQuery) []event.Event {
 	out := []event.Event{}
 	for _, e := range all {
@@ -91,9 +92,10 @@ func newest(all []event.Event, q eventQuery) []event.Event {
 	return out[max(0, len(out)-q.limit):]
 }
 
-// eventStream sends each event of the log, as it is recorded: those after the Last-Event-ID of a client that comes
-// back, else those to come. The id of the stream is up to which Seq a client has all: it comes with the last event of
-// those recorded in one transaction, so a client that lost its connection before that gets the first of them twice.
+// eventStream sends each event of the log as it is recorded. A client that returns with a Last-Event-ID gets the
+// events after it; others get new events only. The id of the stream is the Seq up to which the client has
+// everything. It comes with the last event of a transaction. A client that loses its connection before that gets
+// the earlier events of the transaction twice.
 func (a *api) eventStream(w http.ResponseWriter, r *http.Request) {
 	c := a.cluster(w, "events")
 	if c == nil {
@@ -116,17 +118,17 @@ func (a *api) eventStream(w http.ResponseWriter, r *http.Request) {
 			after = max(after, e.Seq)
 		}
 	}
-	if !a.lists.pace.Allow() { // to follow the log is to watch it in etcd
+	if !a.lists.pace.Allow() { // following the log costs a watch in etcd
 		fail(w, errTooOften)
 		return
 	}
 	s := newStream(w, r)
 	defer s.close()
 	id := func(seq int64) string { return strconv.FormatInt(seq, 10) }
-	if s.send(id(after), "beat", []byte("{}")) != nil { // so that it can also come back before the first event
+	if s.send(id(after), "beat", []byte("{}")) != nil { // lets the client return even before the first event
 		return
 	}
-	_ = c.Events().Follow(s.ctx, after, func(e event.Event) error { // the client has gone, or the node stops
+	_ = c.Events().Follow(s.ctx, after, func(e event.Event) error { // ends when the client has gone, or the node stops
 		data, err := json.Marshal(e)
 		if err != nil {
 			return err

@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	// failuresAtOnce is how many authentications may fail in a row before they are limited.
+	// failuresAtOnce is the number of consecutive failures allowed before the limit applies.
 	failuresAtOnce = 10
-	// mostAddresses is how many addresses are told apart; further ones share a limit.
+	// mostAddresses limits the addresses with a limit of their own; further ones share one.
 	mostAddresses = 1024
 )
 
-// failures limits how many authentications fail, for each address apart, so that nobody keeps others out. It is safe
-// for concurrent use.
+// failures limits failed authentications. Each address has its own limit, so that no client locks out others. It
+// is safe for concurrent use.
 type failures struct {
 	limit rate.Limit
 
@@ -29,7 +29,7 @@ func newFailures(limit rate.Limit) *failures {
 	return &failures{limit: limit, byAddress: map[string]*rate.Limiter{}, shared: rate.NewLimiter(limit, failuresAtOnce)}
 }
 
-// exceeded reports whether too many have failed from there lately.
+// exceeded reports whether the address has exceeded its limit.
 func (f *failures) exceeded(remote string, now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -40,7 +40,7 @@ func (f *failures) exceeded(remote string, now time.Time) bool {
 	return l != nil && l.TokensAt(now) < 1
 }
 
-// failed takes note of one.
+// failed counts one failure.
 func (f *failures) failed(remote string, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -56,7 +56,7 @@ func (f *failures) failed(remote string, now time.Time) {
 	l.AllowN(now, 1)
 }
 
-// forget makes room, if there is none, by the addresses whose failures are long past.
+// forget removes addresses with old failures if the table is full.
 func (f *failures) forget(now time.Time) {
 	if len(f.byAddress) < mostAddresses {
 		return
@@ -68,7 +68,8 @@ func (f *failures) forget(now time.Time) {
 	}
 }
 
-// hostOf is the IP address of a remote address. An IPv6 host has a whole /64.
+// hostOf returns the IP address of a remote address. For IPv6 it returns the /64 prefix, which one host may own
+// whole.
 func hostOf(remote string) string {
 	host, _, err := net.SplitHostPort(remote)
 	if err != nil {

@@ -13,40 +13,37 @@ import (
 	"github.com/goverse/goverse/internal/callback"
 )
 
-// Source is what the handler shows; *cluster.Cluster is one. All methods are
-// called from many goroutines at once. One that also is an ObjectSource shows its objects.
+// Source supplies the data that the handler serves; *cluster.Cluster implements it. All methods are called
+// concurrently. A Source that is also an ObjectSource shows its objects.
 type Source interface {
-	// Status is the node's view. It must not block.
+	// Status returns the node's view. It must not block.
 	Status() cluster.Status
-	// LeaderInfo says more about the leader, and fails when there is none. It may
-	// ask etcd.
+	// LeaderInfo returns details about the leader, and an error if there is none. It may ask etcd.
 	LeaderInfo(ctx context.Context) (cluster.LeaderInfo, error)
-	// ShardTable is the node's view of the shards, and fails when there is no map. It must
-	// not block.
+	// ShardTable returns the node's view of the shards, and an error if there is no map. It must not block.
 	ShardTable() (shard.Table, error)
 }
 
-// Options are what the handler cannot get from its source. The zero value works.
+// Options configures what the handler does not get from its source. The zero value works.
 type Options struct {
-	// Version is the program's, shown in /cluster/health and in the metrics.
+	// Version is the program's version, shown in /cluster/health and in the metrics.
 	Version string
-	// LeaderTimeout bounds the questions to etcd behind /cluster/leader and the cluster-wide lists; a list that would
-	// take longer is cut short. Default 2 s.
+	// LeaderTimeout limits the requests to etcd behind /cluster/leader and the cluster-wide lists. A list that
+	// would take longer is cut short. Default 2 s.
 	LeaderTimeout time.Duration
-	// Processors are the program's, for /cluster/processors and the metrics: the Status of a
-	// processor.Group, for example. It must not block, and no two may have one name. Default: none.
+	// Processors returns the program's processors, for /cluster/processors and the metrics: for example, the
+	// Status of a processor.Group. It must not block, and names must be unique. Default: none.
 	Processors func() []processor.Status
-	// Certificates are those in use, for the metrics: the Expiries of mtls.Certificates, for example. It must not
-	// block, and no two may have one Use and one File. Default: none.
+	// Certificates returns the certificates in use, for the metrics: for example, the Expiries of
+	// mtls.Certificates. It must not block, and pairs of Use and File must be unique. Default: none.
 	Certificates func() []Certificate
-	// MaxRequests is how many requests are served at a time; the probes are not among them, and are always
-	// answered. Default 64.
+	// MaxRequests limits the concurrent requests. Probes do not count and are always answered. Default 64.
 	MaxRequests int
-	// MaxStreams is how many streams are served at a time. Default 64.
+	// MaxStreams limits the concurrent streams. Default 64.
 	MaxStreams int
-	// Admin switches the calls on that change something. Nil: they are off.
+	// Admin enables the calls that change something. Nil disables them.
 	Admin *Admin
-	// NoDashboard: there is no page for people at "/".
+	// NoDashboard disables the dashboard at "/".
 	NoDashboard bool
 }
 
@@ -73,8 +70,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// heard is what a function of the program's says; nothing if it panics or leaves its goroutine: a scrape ends all the
-// same.
+// heard returns the result of one of the program's functions, or nothing if it panics or exits its goroutine. A
+// scrape ends all the same.
 func heard[T any](ask func() []T) (all []T) {
 	if callback.Run(func() error { all = ask(); return nil }) != nil {
 		return nil
@@ -82,16 +79,16 @@ func heard[T any](ask func() []T) (all []T) {
 	return all
 }
 
-// Certificate is one that the program uses.
+// Certificate is a certificate that the program uses.
 type Certificate struct {
-	// Use says what for, in a word, and File is where it is from.
+	// Use names its purpose in one word, and File the file that it was read from.
 	Use, File string
-	// NotAfter is when it expires.
+	// NotAfter is the time at which it expires.
 	NotAfter time.Time
 }
 
-// New makes the handler of every route named in the package comment. Other paths are answered with 404, and methods
-// that a route has not with 405. It can be mounted below a prefix with http.StripPrefix. It starts no goroutine.
+// New returns a handler for every route named in the package comment. It answers other paths with 404, and
+// unsupported methods with 405. It can be mounted below a prefix with http.StripPrefix. It starts no goroutine.
 func New(source Source, opts Options) http.Handler {
 	return newHandler(source, func() objectView { return objectsOf(source) }, opts)
 }
@@ -107,7 +104,7 @@ func newHandler(source Source, view func() objectView, opts Options) *router {
 	return rt
 }
 
-// routes in the order in which they are named to a caller that asks for something else.
+// routes returns the routes in the order in which a 404 lists them.
 func (a *api) routes() []route {
 	return append([]route{
 		probed("/livez", a.livez),
@@ -139,7 +136,7 @@ type api struct {
 	lists   *cache
 }
 
-// writeJSON answers with what was asked for.
+// writeJSON sends a response with a JSON body.
 func writeJSON(w http.ResponseWriter, code int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)

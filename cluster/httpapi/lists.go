@@ -14,85 +14,86 @@ import (
 	"github.com/goverse/goverse/cluster/once"
 )
 
-// Page is what all lists that are read from etcd say of themselves.
+// Page has the fields common to all lists that are read from etcd.
 type Page struct {
-	// ReadAt is when etcd was asked, by this node's clock: an answer serves others for a second.
+	// ReadAt is the time of the read from etcd, by this node's clock. An answer serves further requests for a second.
 	ReadAt time.Time `json:"read_at"`
-	// Truncated: there may be others behind the last; ?after= with Next, as it is, gives those. A list that would take
-	// longer than a time-out is cut short: it has fewer than were asked for, or none, and goes on in the same way.
+	// Truncated reports whether there may be more behind the last item; request it with Next, unchanged, as
+	// ?after=. A list that would take longer than a time-out is cut short: it has fewer items than requested, or
+	// none, and is continued in the same way.
 	Truncated bool   `json:"truncated"`
 	Next      string `json:"next,omitempty"`
 }
 
-// Elections is the body of /cluster/elections: the named elections in which somebody stands, in the whole cluster.
+// Elections is the body of /cluster/elections: the named elections with candidates, in the whole cluster.
 type Elections struct {
 	Page
 	Elections []Election `json:"elections"` // in the order of their keys in etcd
 }
 
-// Election is one named election. Bytes of a name that are no UTF-8 are shown as U+FFFD, here and in the other lists.
+// Election is one named election. Bytes of a name that are not UTF-8 are shown as U+FFFD, as in the other lists.
 type Election struct {
 	Name       string      `json:"name"`
 	LeaderID   string      `json:"leader_id"`
 	Token      int64       `json:"token"`
-	Length     int         `json:"length"`     // how many stand, the leader included
-	Candidates []Candidate `json:"candidates"` // the leader first; 20 at most
+	Length     int         `json:"length"`     // number of candidates, including the leader
+	Candidates []Candidate `json:"candidates"` // the leader first; at most 20
 }
 
-// Candidate is one that stands in an election.
+// Candidate is one candidate in an election.
 type Candidate struct {
 	Address  string `json:"address"`
 	Priority int    `json:"priority"`
-	Member   bool   `json:"member"` // false if it is no Goverse node
+	Member   bool   `json:"member"` // false for an outside candidate
 }
 
-// Locks is the body of /cluster/locks: the locks that somebody holds or waits for, in the whole cluster.
+// Locks is the body of /cluster/locks: the locks that are held or waited for, in the whole cluster.
 type Locks struct {
 	Page
 	Locks []Lock `json:"locks"` // in the order of their keys in etcd
 }
 
-// Lock is one lock. Since when it is held nobody knows: etcd does not keep it.
+// Lock is one lock. It has no time of acquisition, because etcd does not keep it.
 type Lock struct {
 	Name string `json:"name"`
-	// Mode is exclusive, or shared by several that hold it together.
+	// Mode is exclusive, or shared for a lock that several may hold together.
 	Mode    string       `json:"mode"`
-	Holders []LockHolder `json:"holders"` // the first first; 20 at most
-	Length  int          `json:"length"`  // how many hold it or wait for it
+	Holders []LockHolder `json:"holders"` // the first one first; at most 20
+	Length  int          `json:"length"`  // number of holders and waiting callers
 }
 
-// What Lock.Mode says.
+// Values of Lock.Mode.
 const (
 	LockExclusive = "exclusive"
 	LockShared    = "shared"
 )
 
-// LockHolder is one that holds a lock.
+// LockHolder is one holder of a lock.
 type LockHolder struct {
-	Owner string `json:"owner"` // advertise address of a node, or what another process calls itself
+	Owner string `json:"owner"` // advertise address of a node, or the name that another process gave itself
 	Token int64  `json:"token"` // fencing token of the grant
 }
 
 // Effects is the body of /cluster/effects: the effects that run at most once, in the whole cluster; with
-// ?unknown=true those whose outcome is unknown.
+// ?unknown=true, only those with an unknown outcome.
 type Effects struct {
 	Page
 	Effects []Effect `json:"effects"` // in the order of their keys in etcd
 }
 
-// Effect is one effect, without what it returned.
+// Effect is one effect, without the value that it returned.
 type Effect struct {
 	Name    string     `json:"name"`
 	State   once.State `json:"state"` // running, unknown, done, failed or unreadable
 	Attempt int        `json:"attempt"`
 	Token   int64      `json:"token"` // of that attempt
-	By      string     `json:"by"`    // the process that made it
-	// At is since when it is so, by the clock of the process that wrote it.
+	By      string     `json:"by"`    // the node that made it
+	// At is the time of the state's last change, by the clock of its writer.
 	At          *time.Time `json:"at,omitempty"`
 	Error       string     `json:"error,omitempty"`
 	ResolvedBy  string     `json:"resolved_by,omitempty"`
 	ResultBytes int        `json:"result_bytes"`
-	// ResultDropped: the result was too long to keep.
+	// ResultDropped reports whether the result was too long to store.
 	ResultDropped bool `json:"result_dropped,omitempty"`
 }
 
@@ -167,7 +168,7 @@ func effectOf(s once.Standing) Effect {
 		ResultDropped: s.Dropped > 0}
 }
 
-// list answers with what read finds in etcd, or was found within the last second.
+// list answers with the result of read, or with one from the last second.
 func (a *api) list(w http.ResponseWriter, r *http.Request, what string, q listQuery,
 	read func(ctx context.Context, c *cluster.Cluster) (any, error)) {
 	c := a.cluster(w, what)
@@ -183,7 +184,7 @@ func (a *api) list(w http.ResponseWriter, r *http.Request, what string, q listQu
 	writeJSON(w, http.StatusOK, body)
 }
 
-// newPage says what a list found, also one that was cut short by its time-out: that goes on where it was.
+// newPage describes a list. One that was cut short by its time-out continues after the last item read.
 func newPage[T any](found []T, more bool, err error, name func(T) string) (Page, error) {
 	p := Page{ReadAt: time.Now().UTC(), Truncated: more}
 	unfinished, cut := errors.AsType[*cluster.UnfinishedError](err)

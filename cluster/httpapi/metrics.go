@@ -110,7 +110,7 @@ func metrics() []metric {
 	}
 }
 
-// statusCollector takes all figures of a scrape from one Status, so they agree.
+// statusCollector takes all figures of a scrape from one Status, so that they are consistent.
 type statusCollector struct {
 	source  Source
 	build   *prometheus.Desc
@@ -161,14 +161,14 @@ func (c *statusCollector) Collect(ch chan<- prometheus.Metric) {
 	c.ofObjects.collect(c.objects(), st, ch)
 	for _, cert := range c.certificates() {
 		ch <- prometheus.MustNewConstMetric(expiryDesc, prometheus.GaugeValue, float64(cert.NotAfter.Unix()),
-			strings.ToValidUTF8(cert.File, "\uFFFD"), cert.Use) // the name of a file may have any bytes
+			strings.ToValidUTF8(cert.File, "\uFFFD"), cert.Use) // a file's name may have any bytes
 	}
 }
 
-// NewCollector collects the metrics of a node, for a registry of the program's own, where /metrics of
-// [New] has one of its own beside those of Go and of the process. A registry takes one of them: wrap the
-// others with prometheus.WrapRegistererWith where several nodes run in one process. It starts no
-// goroutine, and a scrape does not block.
+// NewCollector returns a collector of a node's metrics, for a registry of the program's own. The /metrics of
+// [New] has its own registry, which also has the metrics of Go and of the process. A registry takes one
+// collector; if several nodes run in one process, wrap the others with prometheus.WrapRegistererWith.
+// NewCollector starts no goroutine, and a scrape does not block.
 func NewCollector(source Source, opts Options) prometheus.Collector {
 	return newCollector(source, func() objectView { return objectsOf(source) }, opts.withDefaults())
 }
@@ -181,8 +181,8 @@ func newCollector(source Source, view func() objectView, opts Options) *statusCo
 		certificates: opts.Certificates}
 }
 
-// metricsHandler serves a registry of its own: two nodes in one process do not
-// collide, and the program's own registry stays as it is.
+// metricsHandler serves a registry of its own, so that two nodes in one process do not collide and the program's
+// own registry is not changed.
 func (a *api) metricsHandler() http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(newCollector(a.source, a.objects, a.opts), collectors.NewGoCollector(),

@@ -7,14 +7,14 @@ import (
 	"github.com/goverse/goverse/cluster/objects"
 )
 
-// serviceMetric is one figure of each service of objects.
+// serviceMetric is one metric with a value for each service of objects.
 type serviceMetric struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType
 	value func(objects.ServiceStats) int64
 }
 
-// nodeMetric is one figure of all objects of the node.
+// nodeMetric is one metric of all objects of the node.
 type nodeMetric struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType
@@ -25,7 +25,7 @@ func objectDesc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("goverse_objects_"+name, help, labels, nil)
 }
 
-// callsMade is the figure of the calls to objects at one place.
+// callsMade returns the metric of the calls to objects on this node, or on others.
 func callsMade(to string, value func(objects.Stats) int64) nodeMetric {
 	const help = "Unary calls that this node sent to objects: local, on this node, or remote. Calls from outside that " +
 		"came in here are among them; one that was sent anew is counted each time."
@@ -33,7 +33,7 @@ func callsMade(to string, value func(objects.Stats) int64) nodeMetric {
 		prometheus.CounterValue, value}
 }
 
-// objectMetrics are those of a node's objects. Counters are since its start.
+// objectMetrics holds the metrics of a node's objects. Counters start with the node.
 type objectMetrics struct {
 	ofNode                      []nodeMetric
 	ofService                   []serviceMetric
@@ -97,7 +97,7 @@ func (m objectMetrics) describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// collect adds nothing for a node that does not run, or has no objects to show.
+// collect sends nothing for a node that does not run, or has no objects to show.
 func (m objectMetrics) collect(view objectView, st cluster.Status, ch chan<- prometheus.Metric) {
 	if view == nil || !st.State.Running() {
 		return

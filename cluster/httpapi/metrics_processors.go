@@ -6,7 +6,7 @@ import (
 	"github.com/goverse/goverse/cluster/processor"
 )
 
-// processorMetric is one figure of each processor, told apart by a label.
+// processorMetric is one metric with a value for each processor, distinguished by a label.
 type processorMetric struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType

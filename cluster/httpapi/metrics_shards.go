@@ -7,8 +7,7 @@ import (
 	"github.com/goverse/goverse/cluster/shard"
 )
 
-// shardFigures are what the metrics about shards are taken from. The table is empty while
-// there is no map that can be read.
+// shardFigures holds the sources of the metrics about shards. The table is empty while there is no readable map.
 type shardFigures struct {
 	shard.Stats
 	table shard.Table
@@ -65,13 +64,13 @@ var pauseDesc = prometheus.NewDesc("goverse_shards_handoff_pause_seconds",
 	"For each shard that a move brought to this node, the time from when the node saw the move until it served the "+
 		"shard.", nil, nil)
 
-// collectShards adds nothing for a node without sharding.
+// collectShards sends nothing for a node without sharding.
 func collectShards(source Source, st cluster.Status, metrics []shardMetric, ch chan<- prometheus.Metric) {
 	if st.Shards.Shards == 0 {
 		return
 	}
 	f := shardFigures{Stats: st.Shards}
-	if table, err := source.ShardTable(); err == nil { // the page says what is wrong with it
+	if table, err := source.ShardTable(); err == nil { // the page /cluster/shards shows the error
 		f.table = table
 		for _, o := range table.Owners {
 			if o.Address == st.NodeID && o.State != shard.Gone {

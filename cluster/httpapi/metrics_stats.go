@@ -7,13 +7,14 @@ import (
 	"github.com/goverse/goverse/cluster/stats"
 )
 
-// StatsSource is a Source that also counts; *cluster.Cluster is one. Without it the metrics of this file are missing.
+// StatsSource is a Source with counters; *cluster.Cluster implements it. Without it the metrics in this file are
+// missing.
 type StatsSource interface {
-	// Stats must not block.
+	// Stats returns the counters. It must not block.
 	Stats() cluster.Stats
 }
 
-// The metrics that are taken from Stats.
+// Metrics taken from Stats.
 var (
 	leadersLostDesc = prometheus.NewDesc("goverse_leaders_lost_total",
 		"Terms of the cluster's leaders that this node saw end, by reason.", []string{"reason"}, nil)

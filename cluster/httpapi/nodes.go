@@ -13,48 +13,51 @@ import (
 type Nodes struct {
 	NodeID    string `json:"node_id"` // advertise address of this node
 	Revision  int64  `json:"revision"`
-	Truncated bool   `json:"truncated"`      // there are others behind the last
-	Next      string `json:"next,omitempty"` // what to give as ?after= for them, as it is
+	Truncated bool   `json:"truncated"`      // there are more behind the last
+	Next      string `json:"next,omitempty"` // the value of ?after= for those, unchanged
 	Nodes     []Node `json:"nodes"`          // by address
 }
 
 // Node is one registered node.
 type Node struct {
 	Address string `json:"address"` // advertise address: its name in the cluster
-	// Incarnation distinguishes this process from others at the address: a revision of etcd, which only grows.
+	// Incarnation is a revision of etcd that distinguishes this process from others at the address. It only
+	// grows.
 	Incarnation int64  `json:"incarnation"`
-	InstanceID  string `json:"instance_id"` // random, per process
+	InstanceID  string `json:"instance_id"` // random, one per process
 	Hostname    string `json:"hostname"`
-	APIURL      string `json:"api_url"` // "" when it serves none
+	APIURL      string `json:"api_url"` // "" if it serves none
 	// State is its part in the election: leader, candidate, follower or observer.
 	State    cluster.MemberState `json:"state"`
-	Place    int                 `json:"place"`    // in the queue from 1 up, 0 when it is not queued
-	Draining bool                `json:"draining"` // it gives its shards up, and gets none
-	Stopping bool                `json:"stopping"` // it is on its way out
-	// SeenSince is when the answering node first saw this incarnation, by its own clock: etcd keeps no time of
-	// registration. Of nodes that were there before it, it is when it joined.
+	Place    int                 `json:"place"`    // in the queue, counted from 1; 0 if it is not queued
+	Draining bool                `json:"draining"` // it gives up its shards, and gets none
+	Stopping bool                `json:"stopping"` // it is about to leave
+	// SeenSince is the time at which the responding node first saw this incarnation, by its own clock. etcd keeps
+	// no time of registration. For nodes that registered before the responding node, it is the time at which that
+	// one joined.
 	SeenSince *time.Time `json:"seen_since,omitempty"`
-	// Health is healthy, degraded (it cannot stand for election), silent (it does not answer the nodes that watch it:
-	// its process may stand still) or suspected (another node says that its process is gone).
+	// Health is healthy, degraded (it cannot be a candidate), silent (it does not answer the nodes that watch it;
+	// its process may stand still) or suspected (another node reports that its process is gone).
 	Health         string            `json:"health"`
-	ElectionFailed string            `json:"election_failed,omitempty"` // why it cannot stand for election
+	ElectionFailed string            `json:"election_failed,omitempty"` // why it cannot be a candidate
 	Version        string            `json:"version"`
 	Labels         map[string]string `json:"labels"`
 	Weight         int               `json:"weight"`
-	// RoundTripMS is how long its requests to etcd take, in milliseconds, in coarse steps; 0: it is near.
+	// RoundTripMS is the duration of its requests to etcd in milliseconds, in coarse steps; 0 means that it is
+	// near.
 	RoundTripMS int64 `json:"round_trip_ms"`
-	Shards      int   `json:"shards"` // that the map gives it
-	// SilentSeconds is for how long it has not answered the nodes that watch it, and SilentTo how many say so; both are
-	// absent while it answers.
+	Shards      int   `json:"shards"` // assigned to it by the map
+	// SilentSeconds is the time for which it has not answered the nodes that watch it, and SilentTo the number of
+	// nodes that report this. Both are absent while it answers.
 	SilentSeconds int64 `json:"silent_seconds,omitempty"`
 	SilentTo      int   `json:"silent_to,omitempty"`
 }
 
-// HealthSuspected is what Node.Health says, beside HealthHealthy and HealthDegraded, of a node that another one takes
-// for gone.
+// HealthSuspected is the Node.Health of a node that another one accuses of being gone. HealthHealthy and
+// HealthDegraded are further values.
 const HealthSuspected = "suspected"
 
-// HealthSilent is what Node.Health says of a node that does not answer those that watch it.
+// HealthSilent is the Node.Health of a node that does not answer its watchers.
 const HealthSilent = "silent"
 
 func (a *api) nodes(w http.ResponseWriter, r *http.Request) {

@@ -13,19 +13,19 @@ import (
 	"github.com/goverse/goverse/internal/logs/logtext"
 )
 
-// ObjectSource is a Source that also has objects to show; *cluster.Cluster is one.
+// ObjectSource is a Source with objects to show; *cluster.Cluster implements it.
 type ObjectSource interface {
-	// Objects are asked for figures and for keys; nil while there is nobody to ask.
+	// Objects returns the handle for figures and keys, or nil while there is none.
 	Objects() *cluster.Objects
 }
 
-// objectView is what is seen of a node's objects. It must not block.
+// objectView gives access to a node's objects. It must not block.
 type objectView interface {
 	Stats() objects.Stats
 	Find(key string) (owner string, here []objects.Activity)
 }
 
-// objectsOf are those of a source, nil if it has none to show.
+// objectsOf returns the objects of a source, nil if it has none to show.
 func objectsOf(source Source) objectView {
 	if s, ok := source.(ObjectSource); ok {
 		if o := s.Objects(); o != nil {
@@ -35,23 +35,23 @@ func objectsOf(source Source) objectView {
 	return nil
 }
 
-// Objects is the body of /cluster/objects: this node's part in the objects. Counters are since its start.
+// Objects is the body of /cluster/objects: this node's part in the objects. Counters start with the node.
 type Objects struct {
 	NodeID   string          `json:"node_id"` // advertise address
 	Running  int             `json:"running"` // turns
 	Calls    ObjectCalls     `json:"calls"`
 	Services []ObjectService `json:"services"`      // registered on this node, by name
-	Key      *ObjectKey      `json:"key,omitempty"` // the one that was asked for
+	Key      *ObjectKey      `json:"key,omitempty"` // the requested one
 }
 
-// ObjectCalls are the unary calls that this node sent to objects, and those from outside that came in here. One that
-// was sent anew is in it each time.
+// ObjectCalls counts the unary calls that this node sent to objects, including those from outside that it
+// received. A call that was retried is counted each time.
 type ObjectCalls struct {
 	Local  int64 `json:"local"`  // to objects on this node
 	Remote int64 `json:"remote"` // to objects on other nodes
-	// Retried is how often a call was tried anew: nobody owned the shard, or it had moved, or its node was gone.
+	// Retried counts retries: no node owned the shard, or the shard had moved, or its node was gone.
 	Retried int64 `json:"retried"`
-	Lost    int64 `json:"lost"` // their connection was: they may have run, or run still
+	Lost    int64 `json:"lost"` // calls that lost their connection: they may have run, or still run
 }
 
 // ObjectService is one service on this node.
@@ -60,23 +60,23 @@ type ObjectService struct {
 	Active  int64          `json:"active"`  // objects
 	Waiting int64          `json:"waiting"` // calls
 	Methods []ObjectMethod `json:"methods"`
-	// Deactivations by reason.
+	// Deactivations counts deactivations by reason.
 	Deactivations map[objects.Reason]int64 `json:"deactivations"`
 	Panics        int64                    `json:"panics"`
-	// Latency is for how long methods ran, of one call in eight. Queued is for how long calls waited for their turn,
-	// of those that had to wait and were started.
+	// Latency is the duration of methods, of one call in eight. Queued is the time that calls waited for their
+	// turn, of those that had to wait and were started.
 	Latency ObjectTimes `json:"latency"`
 	Queued  ObjectTimes `json:"queued"`
 }
 
-// ObjectMethod is how the calls of a method ended that ran on this node.
+// ObjectMethod counts the calls of a method that ran on this node, by result.
 type ObjectMethod struct {
-	Name  string           `json:"name"`  // without the service's
-	Calls map[string]int64 `json:"calls"` // by gRPC's code: OK, NotFound, ...
+	Name  string           `json:"name"`  // without the service's name
+	Calls map[string]int64 `json:"calls"` // by gRPC code: OK, NotFound, ...
 }
 
-// ObjectTimes sums a histogram up. Of a quantile it is known below which bound of the histogram it is; it is
-// absent where there is nothing to sum up, and above the last bound.
+// ObjectTimes summarizes a histogram. A quantile is given as the bound of the histogram that it does not exceed.
+// It is absent without data, and above the last bound.
 type ObjectTimes struct {
 	Count     int64    `json:"count"`
 	Mean      float64  `json:"mean_seconds"`
@@ -84,12 +84,12 @@ type ObjectTimes struct {
 	P99AtMost *float64 `json:"p99_at_most_seconds,omitempty"`
 }
 
-// ObjectKey is where the objects of one key live. Bytes of the key that are no UTF-8 are shown as U+FFFD.
+// ObjectKey locates the objects of one key. Bytes of the key that are not UTF-8 are shown as U+FFFD.
 type ObjectKey struct {
 	Key   string `json:"key"`
 	Shard *int   `json:"shard,omitempty"` // absent with sharding off
-	Owner string `json:"owner"`           // advertise address as far as this node knows, "" if nobody owns the shard
-	// Here are those that are on this node, by service.
+	Owner string `json:"owner"`           // advertise address as far as this node knows, "" if no node owns the shard
+	// Here lists the key's objects on this node, by service.
 	Here []ObjectActivity `json:"here"`
 }
 
@@ -169,7 +169,7 @@ func sumUp(d stats.Durations) ObjectTimes {
 	return t
 }
 
-// quantile is the bound, in seconds, that so many in a hundred durations do not exceed.
+// quantile returns the bound, in seconds, that the given percentage of durations does not exceed.
 func quantile(d stats.Durations, percent int64) *float64 {
 	if d.Count == 0 {
 		return nil

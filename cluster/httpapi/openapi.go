@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// openAPIText describes every route, answer and problem; tests hold it true. It is written anew with
+// openAPIText describes every route, response and problem; tests verify it. Regenerate it with
 //
 //	go test ./cluster/httpapi -run TestOpenAPIIsCurrent -update
 //

@@ -12,43 +12,43 @@ import (
 // Status is the body of /cluster/status.
 type Status struct {
 	NodeID       string   `json:"node_id"`       // advertise address
-	State        string   `json:"state"`         // follower, candidate, leader or stopped
-	IsLeader     bool     `json:"is_leader"`     // of this node, at this instant
-	LeaderID     string   `json:"leader_id"`     // "" when there is none
+	State        string   `json:"state"`         // starting, follower, candidate, leader or stopped
+	IsLeader     bool     `json:"is_leader"`     // at this instant
+	LeaderID     string   `json:"leader_id"`     // "" if there is none
 	Term         int64    `json:"term"`          // the same number as Token
-	Token        int64    `json:"token"`         // fencing token of the leader's term, 0 when there is none
+	Token        int64    `json:"token"`         // fencing token of the leader's term, 0 if there is none
 	Mode         string   `json:"mode"`          // election or fallback
 	ClusterSize  int      `json:"cluster_size"`  // registered nodes
-	Ready        bool     `json:"ready"`         // this node can be given work
-	ClusterReady bool     `json:"cluster_ready"` // and a leader is known
+	Ready        bool     `json:"ready"`         // this node can take on work
+	ClusterReady bool     `json:"cluster_ready"` // this node is ready and a leader is known
 	Queue        []string `json:"queue"`         // addresses, first come first
 	Nodes        []string `json:"nodes"`         // addresses in order
 	Revision     int64    `json:"revision"`
-	AdminCalls   bool     `json:"admin_calls"`  // this node takes them, from who may make them
-	SilentNodes  int      `json:"silent_nodes"` // registered nodes that do not answer those that watch them
-	// LeaderSilentSeconds is for how long the leader has not answered, 0 if it does.
+	AdminCalls   bool     `json:"admin_calls"`  // this node accepts them, from authorized callers
+	SilentNodes  int      `json:"silent_nodes"` // registered nodes that do not answer their watchers
+	// LeaderSilentSeconds is the time for which the leader has not answered, 0 if it does.
 	LeaderSilentSeconds int64   `json:"leader_silent_seconds"`
 	Crashes             Crashes `json:"crashes"`
 	Log                 Log     `json:"log"`
 }
 
-// Log is how the writing of the node's log stands, for which nothing waits.
+// Log is the state of the queue in front of the node's log.
 type Log struct {
 	Waiting           int     `json:"waiting"`             // lines
 	Lost              int64   `json:"lost"`                // lines, because too many waited
-	StalledForSeconds float64 `json:"stalled_for_seconds"` // what the line that is being written has taken
+	StalledForSeconds float64 `json:"stalled_for_seconds"` // time that the line being written has taken so far
 }
 
-// Crashes is what crash detection saw and did on this node since its start.
+// Crashes counts what crash detection observed and did on this node since its start.
 type Crashes struct {
-	Watches      int64 `json:"watches"`       // other nodes that it watches now
-	Watchers     int   `json:"watchers"`      // other nodes that watch it now
+	Watches      int64 `json:"watches"`       // other nodes that this node currently watches
+	Watchers     int   `json:"watchers"`      // other nodes that currently watch this node
 	Accusations  int64 `json:"accusations"`   // by this node
-	Removals     int64 `json:"removals"`      // that followed
-	Refuted      int64 `json:"refuted"`       // by the accused, who live
-	Refutations  int64 `json:"refutations"`   // by this node, accused itself
-	WatchersLost int64 `json:"watchers_lost"` // watchers of this node that were lost
-	// LastGracePeriodSeconds is what the node had that this one removed last, to refute the accusation.
+	Removals     int64 `json:"removals"`      // of accused nodes
+	Refuted      int64 `json:"refuted"`       // by the accused nodes, which are alive
+	Refutations  int64 `json:"refutations"`   // by this node, when it was accused
+	WatchersLost int64 `json:"watchers_lost"` // watchers that this node lost
+	// LastGracePeriodSeconds is the time that the node last removed by this one had to refute the accusation.
 	LastGracePeriodSeconds float64 `json:"last_grace_period_seconds"`
 }
 
@@ -57,13 +57,13 @@ type Leader struct {
 	LeaderID   string     `json:"leader_id"`
 	Term       int64      `json:"term"` // the same number as Token
 	Token      int64      `json:"token"`
-	AcquiredAt *time.Time `json:"acquired_at,omitempty"` // absent where it is not known
+	AcquiredAt *time.Time `json:"acquired_at,omitempty"` // absent if unknown
 	RenewedAt  *time.Time `json:"renewed_at,omitempty"`
 	ExpiresAt  *time.Time `json:"expires_at,omitempty"`
 	Hostname   string     `json:"hostname"`
-	APIURL     string     `json:"api_url"` // "" when the leader serves none
-	// Estimated: the times come from etcd's lease, to the second, and may be a
-	// second old. Absent on the leader itself, which is exact.
+	APIURL     string     `json:"api_url"` // "" if the leader serves none
+	// Estimated reports whether the times come from etcd's lease, to the second, and may be a second old. Absent
+	// on the leader itself, which is exact.
 	Estimated bool `json:"estimated,omitempty"`
 }
 
@@ -81,24 +81,24 @@ type Health struct {
 	Version      string    `json:"version"`
 }
 
-// What Health.Status says.
+// Values of Health.Status.
 const (
-	// HealthHealthy: a leader is known, the view is fresh, and the election works.
+	// HealthHealthy means that a leader is known, the view is fresh, and the election works.
 	HealthHealthy = "healthy"
-	// HealthDegraded: anything else; /cluster/status shows what.
+	// HealthDegraded means anything else; /cluster/status has the details.
 	HealthDegraded = "degraded"
 )
 
 type probe struct {
 	Status string `json:"status"`
-	Log    string `json:"log,omitempty"` // of /livez: how long its log has not taken a line
+	Log    string `json:"log,omitempty"` // of /livez: how long the log has not accepted a line
 }
 
-// stalledAfter is how long a line of the log may take until that is said.
+// stalledAfter is the time that writing a line of the log may take before /livez reports it.
 const stalledAfter = time.Second
 
-// livez is 200 also while nobody reads the log, for which the node does not wait: to start it again would bring it
-// before the same log.
+// livez also answers 200 while the log is not read. The node does not wait for its log, and a restarted node
+// would have the same one.
 func (a *api) livez(w http.ResponseWriter, _ *http.Request) {
 	says := probe{Status: "ok"}
 	if st := a.source.Status().Log; st.StalledFor >= stalledAfter {
@@ -116,7 +116,7 @@ func (a *api) readyz(w http.ResponseWriter, _ *http.Request) {
 	writeError(w, http.StatusServiceUnavailable, "not ready: "+unready(st).Error())
 }
 
-// notRunning is what is said of a node that is no part of its cluster.
+// notRunning returns the error for a node that is not part of its cluster.
 func notRunning(st cluster.Status) error {
 	if st.State == cluster.StateStopped {
 		return cluster.ErrStopped
@@ -164,7 +164,7 @@ func (a *api) leader(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// known is nil for a time that nobody knows: year 1 would be a lie.
+// known returns nil for an unknown time, which would otherwise be shown as year 1.
 func known(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
@@ -173,7 +173,7 @@ func known(t time.Time) *time.Time {
 	return &t
 }
 
-// health answers 200 also when degraded: it is the report that is asked for.
+// health also answers 200 when degraded, because the report itself is the result.
 func (a *api) health(w http.ResponseWriter, _ *http.Request) {
 	st := a.source.Status()
 	body := Health{

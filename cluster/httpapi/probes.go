@@ -10,23 +10,22 @@ import (
 	"github.com/goverse/goverse/cluster/election"
 )
 
-// retryAfter is in seconds. One is enough for a hand-over and is the least that
-// the header can say.
+// retryAfter is in seconds. One is enough for a handover, and is the minimum of the header.
 const retryAfter = "1"
 
-// ViewAgeHeader is how old the node's view of the cluster may be, in whole seconds, rounded up.
+// ViewAgeHeader holds the maximum age of the node's view of the cluster, in whole seconds, rounded up.
 const ViewAgeHeader = "Goverse-View-Age"
 
 // Reads is the body of /readyz/reads.
 type Reads struct {
 	Status string `json:"status"`
-	// ViewAgeSeconds is how old the view is at most: what etcd had done so long ago, it has.
+	// ViewAgeSeconds is the maximum age of the view: the view has every change that is older.
 	ViewAgeSeconds float64 `json:"view_age_seconds"`
 	// Current is false while the watch is lost, or this node has no session with etcd.
 	Current bool `json:"current"`
 }
 
-// leaderz is for load balancers that ask which node leads: the code alone says it.
+// leaderz is for load balancers that look for the leader: the status code alone is the result.
 func (a *api) leaderz(w http.ResponseWriter, _ *http.Request) {
 	st := a.source.Status()
 	if st.IsLeader {
@@ -37,8 +36,8 @@ func (a *api) leaderz(w http.ResponseWriter, _ *http.Request) {
 	writeError(w, http.StatusServiceUnavailable, "this node does not lead")
 }
 
-// readyReads is for load balancers that send reads here, which the node answers from its view: also
-// while etcd is away. With ?max_age=30s an older view is refused.
+// readyReads is for load balancers that send reads to this node. The node answers them from its view, also while
+// etcd is away. With ?max_age=30s an older view is refused.
 func (a *api) readyReads(w http.ResponseWriter, r *http.Request) {
 	st := a.source.Status()
 	switch {
@@ -80,7 +79,7 @@ func (a *api) readyWrites(w http.ResponseWriter, _ *http.Request) {
 	writeError(w, http.StatusServiceUnavailable, "not ready: "+unready(st).Error())
 }
 
-// unready is why a node cannot be given writes.
+// unready returns the reason why a node cannot take writes.
 func unready(st cluster.Status) error {
 	switch {
 	case !st.State.Running():

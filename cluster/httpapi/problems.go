@@ -13,17 +13,17 @@ import (
 	"github.com/goverse/goverse/internal/logs/logtext"
 )
 
-// problemTypes is where the types of problems are described; each is an anchor there.
+// problemTypes is the address of the documentation of problem types; each is an anchor there.
 const problemTypes = "https://github.com/goverse/goverse/blob/main/docs/http.md#"
 
 // kind is a type of problem.
 type kind struct {
 	name, title string
 	status      int
-	retry       bool // trying again may do: the answer has Retry-After
+	retry       bool // a retry may succeed: the response has Retry-After
 }
 
-// The kinds of problems. Others are about:blank: no more than their status says.
+// Kinds of problems. Errors of no kind are about:blank and say no more than their status.
 var (
 	notRunningKind = kind{"not-running", "The node is no part of its cluster", http.StatusServiceUnavailable, true}
 	noLeader       = kind{"no-leader", "Nobody leads", http.StatusServiceUnavailable, true}
@@ -44,14 +44,14 @@ var (
 	unauthenticated = kind{"unauthenticated", "Credentials are required", http.StatusUnauthorized, false}
 )
 
-// kinds are all of them; docs/http.md and the OpenAPI description name each.
+// kinds lists all of them; docs/http.md and the OpenAPI document describe each.
 var kinds = [...]kind{notRunningKind, noLeader, noShardMap, etcdFailed, busy, shardingOff, notShown, unknown, adminOff,
 	forbidden, crossSite, tooManyFailed, notDone, refused, unauthenticated}
 
-// errStarting is of a node that is no part of its cluster yet.
+// errStarting is the error of a node that is not part of its cluster yet.
 var errStarting = errors.New("this node is starting")
 
-// kindOf are the errors of the cluster, by the kind of problem that they are here.
+// kindOf assigns the cluster's errors to kinds of problems.
 var kindOf = []struct {
 	kind kind
 	errs []error
@@ -66,7 +66,7 @@ var kindOf = []struct {
 	{busy, []error{errTooOften}},
 }
 
-// problemOf is the kind of an error; what is none of ours is etcd's.
+// problemOf returns the kind of an error. An unknown error is etcd's.
 func problemOf(err error) kind {
 	for _, k := range kindOf {
 		if slices.ContainsFunc(k.errs, func(target error) bool { return errors.Is(err, target) }) {
@@ -84,7 +84,7 @@ func writeProblem(w http.ResponseWriter, k kind, detail string) {
 	problem.Write(w, problem.Problem{Type: problemTypes + k.name, Title: k.title, Status: k.status, Detail: detail})
 }
 
-// fail answers with what went wrong.
+// fail answers with the problem for an error.
 func fail(w http.ResponseWriter, err error) {
 	if errors.Is(err, election.ErrBadName) || errors.Is(err, once.ErrValueTooLong) {
 		writeError(w, http.StatusBadRequest, logtext.OneLine(err))
@@ -93,12 +93,12 @@ func fail(w http.ResponseWriter, err error) {
 	writeProblem(w, problemOf(err), logtext.OneLine(err))
 }
 
-// writeError answers with a problem that is no more than its status says.
+// writeError answers with a problem that says no more than its status.
 func writeError(w http.ResponseWriter, code int, detail string) {
 	problem.Write(w, problem.Problem{Status: code, Detail: detail})
 }
 
-// unavailable is the answer for what will be there later.
+// unavailable answers with 503 for something that will be there later.
 func unavailable(w http.ResponseWriter, err error) {
 	k := problemOf(err)
 	k.status, k.retry = http.StatusServiceUnavailable, true

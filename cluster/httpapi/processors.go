@@ -7,7 +7,7 @@ import (
 	"github.com/goverse/goverse/cluster/processor"
 )
 
-// Processors is the body of /cluster/processors: those of the program, on this node.
+// Processors is the body of /cluster/processors: the program's processors on this node.
 type Processors struct {
 	NodeID     string          `json:"node_id"` // advertise address
 	Processors []ProcessorView `json:"processors"`
@@ -16,14 +16,14 @@ type Processors struct {
 // ProcessorView is one processor on this node.
 type ProcessorView struct {
 	Name     string     `json:"name"`
-	Leading  bool       `json:"leading"` // it processes here
+	Leading  bool       `json:"leading"` // it processes events here
 	Paused   bool       `json:"paused"`  // it handles no further event here until it is resumed
 	Token    int64      `json:"token"`   // of the last term here, 0 before the first
 	Since    *time.Time `json:"since,omitempty"`
 	Position string     `json:"position"`      // as far as this node knows
-	Lag      *int64     `json:"lag,omitempty"` // only where it is known
+	Lag      *int64     `json:"lag,omitempty"` // absent if unknown
 
-	Handled   int64      `json:"handled"` // events, since the program started
+	Handled   int64      `json:"handled"` // events since the program started
 	PerSecond float64    `json:"per_second"`
 	HandledAt *time.Time `json:"handled_at,omitempty"`
 	Batches   int64      `json:"batches"`
@@ -31,7 +31,7 @@ type ProcessorView struct {
 	Parked    int64      `json:"parked"`
 	Failures  int64      `json:"failures"`
 
-	Attempts    int        `json:"attempts"` // how often the event that is next has failed
+	Attempts    int        `json:"attempts"` // failed attempts at the next event
 	LastError   string     `json:"last_error,omitempty"`
 	LastErrorAt *time.Time `json:"last_error_at,omitempty"`
 }

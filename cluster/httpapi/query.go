@@ -14,25 +14,25 @@ import (
 const (
 	defaultLimit = 100
 	mostListed   = 1000
-	// mostNamed is how many candidates or holders are named of each thing in a list.
+	// mostNamed limits the candidates or holders listed for each item.
 	mostNamed = 20
-	// maxAfter is as long as a name may be, which is in bytes.
+	// maxAfter is the maximum length of a name in bytes.
 	maxAfter = 512
 )
 
-// listQuery is what a list was asked for.
+// listQuery holds the parameters of a request for a list.
 type listQuery struct {
 	limit   int
-	after   string // "" for the beginning
-	unknown bool   // of effects
+	after   string // "" means from the beginning
+	unknown bool   // only effects with an unknown outcome
 }
 
-// parameter reads the value of one parameter of a query. Its error says what to give instead.
+// parameter reads the value of one parameter of a query. Its error names valid values.
 type parameter func(value string) error
 
-// readQuery reads a query of which each parameter may be there once; example is a whole one. What it does not know it
-// refuses: a list that is not filtered as it was asked to be would be a wrong answer. It answers where something is
-// wrong.
+// readQuery reads a query in which each known parameter may occur once; example shows a complete query. It
+// refuses unknown parameters, because a list without the requested filter would be wrong. It answers a request
+// with a bad query.
 func readQuery(w http.ResponseWriter, r *http.Request, example string, known map[string]parameter) (ok bool) {
 	bad := func(format string, args ...any) bool {
 		writeError(w, http.StatusBadRequest, fmt.Sprintf(format, args...))
@@ -68,7 +68,7 @@ func limitOf(limit *int) parameter {
 	}
 }
 
-// readList reads ?limit=N&after=NAME and what more there is. It answers where something is wrong.
+// readList reads ?limit=N&after=NAME and the parameters in more. It answers a request with a bad query.
 func readList(w http.ResponseWriter, r *http.Request, q *listQuery, more map[string]parameter) (ok bool) {
 	known := map[string]parameter{"limit": limitOf(&q.limit), "after": func(value string) error {
 		if value == "" || len(value) > maxAfter {
@@ -81,10 +81,11 @@ func readList(w http.ResponseWriter, r *http.Request, q *listQuery, more map[str
 	return readQuery(w, r, "?limit=N&after=NAME", known)
 }
 
-// question distinguishes what was asked for from everything else.
+// question returns the cache's key for this query of a list.
 func (q listQuery) question(what string) string {
 	return fmt.Sprintf("%s %d %t %s", what, q.limit, q.unknown, q.after)
 }
 
-// next is what follows ?after= for the rest of a list: the last name, percent-encoded, so that any bytes pass.
+// next returns the value of ?after= for the rest of a list: the last name, percent-encoded because it may have
+// any bytes.
 func next(last string) string { return url.QueryEscape(last) }

@@ -6,52 +6,52 @@ import (
 	"strings"
 )
 
-// route is one path, and what answers there.
+// route is one path and its handler.
 type route struct {
-	// path is matched segment by segment; {name} stands for any one segment, percent-encoded as it may be.
+	// path is matched segment by segment; {name} matches any one segment, percent-encoded or not.
 	path string
-	// method is GET, which stands for HEAD too, or POST.
+	// method is GET, which includes HEAD, or POST.
 	method string
-	// handle gets what {name} stood for.
+	// handle receives the segment that {name} matched.
 	handle func(w http.ResponseWriter, r *http.Request, name string)
-	// probe: it is answered however many requests run. It must not block.
+	// probe exempts the route from the limit of requests. Its handler must not block.
 	probe bool
-	// pushed: /cluster/stream can have it.
+	// pushed allows the route in /cluster/stream.
 	pushed bool
-	// stream: it is answered for as long as the client likes.
+	// stream marks a response that lasts for as long as the client stays.
 	stream bool
 }
 
-// page is a route that reads, and has no name in it.
+// page returns a route that reads, without a name in its path.
 func page(path string, handle http.HandlerFunc) route {
 	return route{path: path, method: http.MethodGet,
 		handle: func(w http.ResponseWriter, r *http.Request, _ string) { handle(w, r) }}
 }
 
-// probed is a page for supervisors and load balancers.
+// probed returns a page for supervisors and load balancers.
 func probed(path string, handle http.HandlerFunc) route {
 	p := page(path, handle)
 	p.probe = true
 	return p
 }
 
-// live is a page that /cluster/stream can have.
+// live returns a page that /cluster/stream can push.
 func live(path string, handle http.HandlerFunc) route {
 	p := page(path, handle)
 	p.pushed = true
 	return p
 }
 
-// streaming is a page that is answered for as long as the client likes.
+// streaming returns a page with a response that lasts for as long as the client stays.
 func streaming(path string, handle http.HandlerFunc) route {
 	p := page(path, handle)
 	p.stream = true
 	return p
 }
 
-// match reports whether an escaped path is the route's, and what {name} stands for in it. It is done on the escaped
-// path, as http.ServeMux does not: a name may have slashes and dots, and nobody is redirected to a cleaner path, which
-// would be wrong below a prefix that was stripped.
+// match reports whether an escaped path matches the route, and returns the segment for {name}. Unlike
+// http.ServeMux it matches the escaped path: a name may have slashes and dots, and no client is redirected to a
+// cleaned path, which would be wrong below a stripped prefix.
 func (r route) match(escaped string) (name string, ok bool) {
 	want, have := strings.Split(r.path, "/"), strings.Split(escaped, "/")
 	if len(want) != len(have) {
@@ -72,7 +72,7 @@ func (r route) match(escaped string) (name string, ok bool) {
 	return name, true
 }
 
-// allowed are the methods, as the header Allow has them.
+// allowed returns the methods for the header Allow.
 func (r route) allowed() string {
 	if r.method == http.MethodGet {
 		return "GET, HEAD"
@@ -80,7 +80,7 @@ func (r route) allowed() string {
 	return r.method
 }
 
-// takes reports whether the method is the route's.
+// takes reports whether the route accepts the method.
 func (r route) takes(method string) bool {
 	return method == r.method || r.method == http.MethodGet && method == http.MethodHead
 }
@@ -88,9 +88,9 @@ func (r route) takes(method string) bool {
 // router finds the route of a request.
 type router struct {
 	routes []route
-	// slots has one place for each request that may run at a time, probes and streams apart, which have theirs.
+	// slots limits the concurrent requests, except probes, and streams the concurrent streams.
 	slots, streams chan struct{}
-	// What streams look at.
+	// For streams.
 	source Source
 	pages  *cache
 }
@@ -137,7 +137,7 @@ func (rt *router) find(escaped string) (found route, name string, ok bool) {
 	return route{}, "", false
 }
 
-// paths are those that there are, in the order in which a caller that asks for something else reads them.
+// paths lists all paths in the order of the routes, for a 404.
 func (rt *router) paths() string {
 	all := make([]string, len(rt.routes))
 	for i, r := range rt.routes {
@@ -146,8 +146,8 @@ func (rt *router) paths() string {
 	return strings.Join(all, ", ")
 }
 
-// secure sets what every answer says to browsers: they are to keep it, frame it, run or pass on nothing of it. All
-// answers are data but the dashboard, which has a policy of its own.
+// secure sets headers that forbid browsers to keep, frame, run or share the response. All responses are data
+// except the dashboard, which sets its own policy.
 func secure(h http.Header) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")

@@ -15,8 +15,7 @@ import (
 	"github.com/goverse/goverse/internal/logs/logqueue"
 )
 
-// Time limits of a served connection: a client that is slow or silent must not
-// hold a node's file descriptors.
+// Time limits of a connection: a slow or silent client must not hold a node's file descriptors.
 const (
 	headerTimeout = 5 * time.Second
 	readTimeout   = 10 * time.Second
@@ -25,15 +24,13 @@ const (
 	headerBytes   = 16 << 10
 )
 
-// handlerGrace is how long a stop waits for handlers to notice that their contexts have
-// ended.
+// handlerGrace is the time that a stop waits for handlers to notice the end of their contexts.
 const handlerGrace = time.Second
 
-// stoppingKey is that of a channel in a request's context, which is closed when the server is to stop: streams end
-// then.
+// stoppingKey is the context key of a channel that closes when the server begins to stop, which ends streams.
 type stoppingKey struct{}
 
-// Server is an HTTP server that runs. Its methods are safe for concurrent use.
+// Server is a running HTTP server. Its methods are safe for concurrent use.
 type Server struct {
 	server  *http.Server
 	address string
@@ -45,12 +42,12 @@ type Server struct {
 	listener net.Listener
 	stopping atomic.Bool
 	done     chan struct{}
-	err      error         // read after done
+	err      error         // valid once done is closed
 	ended    chan struct{} // closed after done, when no connection is left
 }
 
-// Serve serves h on l, with time limits, in a goroutine that Stop joins. It takes
-// l over. log receives what goes wrong in a connection; nil logs nothing.
+// Serve serves h on l, with time limits, in a goroutine that Stop waits for. It takes ownership of l. log
+// receives errors of connections; nil logs nothing.
 func Serve(l net.Listener, h http.Handler, log hclog.Logger) *Server {
 	log = logqueue.New(log)
 	stopping := make(chan struct{})
@@ -86,14 +83,14 @@ func Serve(l net.Listener, h http.Handler, log hclog.Logger) *Server {
 	return s
 }
 
-// Address is the IP address and port that are bound.
+// Address returns the IP address and port that the server listens on.
 func (s *Server) Address() string { return s.address }
 
-// Done is closed when the server no longer accepts: after Stop, or after a fault
-// that Err returns.
+// Done returns a channel that is closed when the server no longer accepts connections: after Stop, or after an
+// error that Err returns.
 func (s *Server) Done() <-chan struct{} { return s.done }
 
-// Err is why the server ended by itself; nil while it runs and after Stop.
+// Err returns the error that ended the server; nil while it runs and after Stop.
 func (s *Server) Err() error {
 	select {
 	case <-s.done:
@@ -103,22 +100,22 @@ func (s *Server) Err() error {
 	}
 }
 
-// Stop frees the port and lets running requests finish, but for streams, which end; connections on which no request
-// came yet are closed, those that were opened just now a moment later. When ctx ends it
-// cuts the requests off and says so. It returns when the server's goroutines have ended,
-// those of its connections included; only a handler that ignores for a second that its
-// request's context has ended is left behind. It may be called again, and concurrently.
+// Stop frees the port and waits for running requests, but ends streams. It closes connections without a request,
+// and gives those that were just opened a moment to send one. If ctx ends first, Stop cuts off the requests and
+// returns an error. It returns when the server's goroutines, including those of its connections, have ended. Only
+// a handler that ignores the end of its request's context for a second is left behind. Stop may be called again,
+// and concurrently.
 func (s *Server) Stop(ctx context.Context) error {
 	s.halt()
 	s.stopping.Store(true)
 	_ = s.listener.Close() // it may be closed already
 	<-s.done
 	s.conns.shutSilent(s.arrival)
-	s.conns.await(ctx, s.arrival) // before Shutdown, which has the server drop the requests that come
+	s.conns.await(ctx, s.arrival) // before Shutdown, after which the server drops new requests
 	s.conns.shutSilent(0)
 	err := s.server.Shutdown(ctx)
 	if err != nil {
-		_ = s.server.Close() // its error is the listener's, which is closed already
+		_ = s.server.Close() // its error is that of the listener, which is already closed
 		err = fmt.Errorf("http: requests at %s were cut off: %w", s.address, err)
 	}
 	patience := time.NewTimer(handlerGrace)

@@ -11,16 +11,16 @@ import (
 type Shards struct {
 	NodeID string `json:"node_id"` // advertise address
 	Held   Held   `json:"held"`    // by this node
-	// Waiting is how many shards are this node's, and still somebody else's to release.
+	// Waiting is the number of this node's shards that the former owner has not released.
 	Waiting int `json:"waiting"`
 	shard.Table
 }
 
-// Held is how many shards a node holds, by how far it has come with them.
+// Held is the number of shards that a node holds, by progress.
 type Held struct {
 	Acquiring int64 `json:"acquiring"` // OnAcquire runs
 	Serving   int64 `json:"serving"`   // 0 while the session is not valid
-	Releasing int64 `json:"releasing"` // what runs in them is waited for
+	Releasing int64 `json:"releasing"` // waits for running calls
 }
 
 func (a *api) shards(w http.ResponseWriter, _ *http.Request) {
@@ -34,7 +34,7 @@ func (a *api) shards(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	table, err := a.source.ShardTable()
-	if err != nil { // also one that cannot be read
+	if err != nil { // also if it cannot be read
 		writeProblem(w, noShardMap, logtext.OneLine(err))
 		return
 	}

@@ -6,14 +6,14 @@ import (
 	"github.com/goverse/goverse/cluster"
 )
 
-// ClusterSource is a Source that stands for a cluster: what is read from etcd, and what changes something, goes
-// through it. A Source that is a *cluster.Cluster need not be one.
+// ClusterSource is a Source that provides a cluster. Requests that read etcd, or change something, use that
+// cluster. A Source that is a *cluster.Cluster need not implement it.
 type ClusterSource interface {
-	// Cluster is nil while there is none yet.
+	// Cluster returns the cluster, nil while there is none yet.
 	Cluster() *cluster.Cluster
 }
 
-// clusterOf is the cluster of a source. known is false for a source that has none to show.
+// clusterOf returns the cluster of a source. known is false if the source has none to show.
 func clusterOf(source Source) (c *cluster.Cluster, known bool) {
 	switch s := source.(type) {
 	case *cluster.Cluster:
@@ -24,7 +24,7 @@ func clusterOf(source Source) (c *cluster.Cluster, known bool) {
 	return nil, false
 }
 
-// cluster is the cluster if it runs; else the request is answered.
+// cluster returns the cluster if it runs; otherwise it answers the request and returns nil.
 func (a *api) cluster(w http.ResponseWriter, what string) *cluster.Cluster {
 	c, known := clusterOf(a.source)
 	switch st := a.source.Status(); {

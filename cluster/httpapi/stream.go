@@ -13,19 +13,19 @@ import (
 )
 
 const (
-	// beatEvery is how often a stream sends an event "beat", by which a client can tell that it lives.
+	// beatEvery is the interval of a stream's "beat" events, by which a client can tell that it is alive.
 	beatEvery = 2 * time.Second
-	// sendTimeout is how long a client may take to receive something: one that does not is cut off.
+	// sendTimeout limits the time for a client to receive an event; slower clients are cut off.
 	sendTimeout = 10 * time.Second
-	// pushEvery is how often the pages of a stream are looked at, however often the cluster changes.
+	// pushEvery is the minimum interval at which a stream reads its pages, however often the cluster changes.
 	pushEvery = 100 * time.Millisecond
-	// mostPages is how many pages one stream may have.
+	// mostPages limits the pages of one stream.
 	mostPages = 16
 )
 
-// stream sends server-sent events, as the HTML standard describes them. Its methods are safe for concurrent use.
+// stream sends server-sent events as defined by the HTML standard. Its methods are safe for concurrent use.
 type stream struct {
-	ctx  context.Context // ends with the request, and when the server is to stop
+	ctx  context.Context // ends with the request, and when the server begins to stop
 	end  context.CancelFunc
 	beat sync.WaitGroup
 
@@ -34,7 +34,7 @@ type stream struct {
 	control *http.ResponseController
 }
 
-// newStream begins the answer, and beats until close.
+// newStream begins the response, and sends beats until close.
 func newStream(w http.ResponseWriter, r *http.Request) *stream {
 	ctx, end := context.WithCancel(r.Context())
 	s := &stream{ctx: ctx, end: end, w: w, control: http.NewResponseController(w)}
@@ -43,13 +43,13 @@ func newStream(w http.ResponseWriter, r *http.Request) *stream {
 			select {
 			case <-stopping:
 				end()
-				_ = s.control.SetWriteDeadline(time.Now()) // a client that does not read is not waited for
+				_ = s.control.SetWriteDeadline(time.Now()) // does not wait for a client that does not read
 			case <-ctx.Done():
 			}
 		})
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("X-Accel-Buffering", "no") // nginx passes it on as it comes
+	w.Header().Set("X-Accel-Buffering", "no") // nginx passes events on without buffering
 	w.WriteHeader(http.StatusOK)
 	s.beat.Go(func() {
 		again := time.NewTicker(beatEvery)
@@ -65,13 +65,13 @@ func newStream(w http.ResponseWriter, r *http.Request) *stream {
 	return s
 }
 
-// close ends what runs for the stream. The answer ends when the handler returns.
+// close waits for the stream's goroutines. The response ends when the handler returns.
 func (s *stream) close() {
 	s.end()
 	s.beat.Wait()
 }
 
-// send sends one event. id may be empty. data has no line breaks, as JSON has none.
+// send sends one event. id may be empty. data must have no line breaks, like JSON.
 func (s *stream) send(id, name string, data []byte) error {
 	var b bytes.Buffer
 	if id != "" {
@@ -81,16 +81,16 @@ func (s *stream) send(id, name string, data []byte) error {
 	return s.write(b.Bytes())
 }
 
-// write sends bytes at once. After a failure the stream is over.
+// write sends bytes at once. A failure ends the stream.
 func (s *stream) write(b []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.ctx.Err(); err != nil {
 		return err
 	}
-	// A server that cannot has its own time-out, or none.
+	// A server without write deadlines has its own time-out, or none.
 	_ = s.control.SetWriteDeadline(time.Now().Add(sendTimeout))
-	if err := s.ctx.Err(); err != nil { // and the deadline that came with it was put off just now
+	if err := s.ctx.Err(); err != nil { // it may have ended just now, and its deadline was overwritten
 		return err
 	}
 	_, err := s.w.Write(b)
@@ -103,8 +103,8 @@ func (s *stream) write(b []byte) error {
 	return err
 }
 
-// pageStream sends pages again whenever they change: ?page=/cluster/nodes&page=/cluster/leader. The name of each event
-// is the page as it was asked for, and its data Push.
+// pageStream sends pages again whenever they change: ?page=/cluster/nodes&page=/cluster/leader. The name of an
+// event is the page as requested, and its data is a Push.
 func (rt *router) pageStream(w http.ResponseWriter, r *http.Request) {
 	pages, err := rt.streamed(r)
 	if err != nil {
@@ -115,7 +115,7 @@ func (rt *router) pageStream(w http.ResponseWriter, r *http.Request) {
 	defer s.close()
 	var changed <-chan struct{}
 	if c, _ := clusterOf(rt.source); c != nil {
-		changed, _ = c.WatchChanges(s.ctx) // of a node that does not run nothing changes but by its start
+		changed, _ = c.WatchChanges(s.ctx) // fails for a node that does not run, which changes only by starting
 	}
 	sent := make([][]byte, len(pages))
 	var looks sync.WaitGroup
@@ -123,7 +123,7 @@ func (rt *router) pageStream(w http.ResponseWriter, r *http.Request) {
 	look := time.NewTicker(time.Second)
 	defer look.Stop()
 	for {
-		// Side by side: several pages that ask an etcd that does not answer take no longer than one.
+		// Render pages concurrently, so that several that wait for an unresponsive etcd take no longer than one.
 		pushes := make([]chan []byte, len(pages))
 		for i, page := range pages {
 			pushes[i] = make(chan []byte, 1)
@@ -149,7 +149,7 @@ func (rt *router) pageStream(w http.ResponseWriter, r *http.Request) {
 		select {
 		case _, ok := <-changed:
 			if !ok {
-				changed = nil // the node stops: the pages say so
+				changed = nil // the node stops, as the pages show
 			}
 		case <-look.C:
 			if c, _ := clusterOf(rt.source); changed == nil && c != nil {
@@ -161,7 +161,7 @@ func (rt *router) pageStream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// streamed are the pages that a stream was asked for.
+// streamed returns the requested pages of a stream.
 func (rt *router) streamed(r *http.Request) ([]string, error) {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	pages := values["page"]
@@ -178,14 +178,14 @@ func (rt *router) streamed(r *http.Request) ([]string, error) {
 		switch asked, err := url.ParseQuery(query); {
 		case !ok || !found.pushed || strings.ContainsAny(page, "\r\n"):
 			return nil, fmt.Errorf("page=%q: there are %s", page, strings.Join(rt.pushed(), ", "))
-		case err == nil && asked.Has("after"): // each would be another read of etcd's, once a second
+		case err == nil && asked.Has("after"): // each would be another read of etcd, once a second
 			return nil, fmt.Errorf("page=%q: a stream has lists from their beginning, without ?after=", page)
 		}
 	}
 	return pages, nil
 }
 
-// pushed are the pages that a stream can have.
+// pushed lists the pages that a stream can have.
 func (rt *router) pushed() (paths []string) {
 	for _, r := range rt.routes {
 		if r.pushed {
@@ -195,13 +195,13 @@ func (rt *router) pushed() (paths []string) {
 	return paths
 }
 
-// Push is the data of an event of /cluster/stream: a page, as it would be answered.
+// Push is the data of an event of /cluster/stream: a page as it would be served.
 type Push struct {
-	Status int             `json:"status"` // the code of HTTP
-	Body   json.RawMessage `json:"body"`   // also where it is a problem
+	Status int             `json:"status"` // HTTP status code
+	Body   json.RawMessage `json:"body"`   // also of a problem
 }
 
-// render is a page as the data of an event: made once for all streams that look at it at a time.
+// render returns a page as the data of an event. It is made once for all streams that need it at the same time.
 func (rt *router) render(page string) []byte {
 	answered, err := rt.pages.get(context.Background(), page, time.Minute, func(ctx context.Context) (any, error) {
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, page, nil)
@@ -213,14 +213,15 @@ func (rt *router) render(page string) []byte {
 		recovered(w, func() { found.handle(w, r, name) })
 		return json.Marshal(Push{Status: w.status, Body: bytes.TrimSpace(w.body.Bytes())})
 	})
-	if err != nil { // a page that cannot be asked for: streamed found it, so it is no JSON
+	if err != nil { // impossible: streamed checked the page, and the body is JSON
 		return nil
 	}
 	push, _ := answered.([]byte)
 	return push
 }
 
-// recovered answers for a page that panics, as net/http does for a request: the program's own functions may be called.
+// recovered answers for a page that panics, as net/http does for a request: pages may call the program's own
+// functions.
 func recovered(w http.ResponseWriter, handle func()) {
 	defer func() {
 		if recover() != nil {
@@ -230,7 +231,7 @@ func recovered(w http.ResponseWriter, handle func()) {
 	handle()
 }
 
-// rendered is a page that nobody has asked for over the network.
+// rendered collects the response for a page that was not requested over the network.
 type rendered struct {
 	header http.Header
 	status int

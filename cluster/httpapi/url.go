@@ -2,7 +2,7 @@ package httpapi
 
 import "strings"
 
-// apiURL is the URL of an HTTP address as nodes tell it: host:port or a URL.
+// apiURL returns the URL of an HTTP address in the form that nodes use: host:port or a URL.
 func apiURL(address string) string {
 	if address == "" || strings.Contains(address, "://") {
 		return address

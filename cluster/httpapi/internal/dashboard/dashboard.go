@@ -8,7 +8,7 @@ import (
 	"net/http"
 )
 
-// What the page is made of. page.html has an empty style and an empty script element for the others.
+// Parts of the page. page.html has an empty style and an empty script element for the others.
 var (
 	//go:embed page.html
 	pageHTML []byte
@@ -21,7 +21,7 @@ var (
 // page and policy never change.
 var page, policy = assemble(pageHTML, styleCSS, appJS)
 
-// assemble puts style and script into the page, and makes the policy under which nothing else runs.
+// assemble inserts style and script into the page, and returns the policy that permits only these.
 func assemble(html, style, script []byte) (page []byte, policy string) {
 	page = bytes.Replace(html, []byte("<style></style>"), inside("style", style), 1)
 	page = bytes.Replace(page, []byte("<script></script>"), inside("script", script), 1)
@@ -34,13 +34,14 @@ func inside(element string, text []byte) []byte {
 	return []byte("<" + element + ">" + string(text) + "</" + element + ">")
 }
 
-// hash is that of an inline element, as policies have it.
+// hash returns the hash of an inline element in the form used by policies.
 func hash(text []byte) string {
 	sum := sha256.Sum256(text)
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// Serve answers a request for the page. It replaces the policy of the answer's headers, and leaves the others.
+// Serve answers a request for the page. It replaces the policy in the response's headers and leaves the other
+// headers.
 func Serve(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Content-Security-Policy", policy)
