@@ -14,8 +14,8 @@ import (
 	"github.com/goverse/goverse/internal/test/modeletcd"
 )
 
-// checks hold the promises against what happens. They know the truth: what etcd holds,
-// who lives, what the time is. They hear of it from wherever it happens, and ask nobody anything then.
+// checks compares the promises with the events. It knows the truth: the content of etcd, the living processes,
+// the time. It is notified from the places where events happen, and calls no process then.
 type checks struct {
 	w *world
 
@@ -24,22 +24,22 @@ type checks struct {
 	seen      Seen
 	truth     truth
 	processes map[*modeletcd.Conn]*process
-	author    by // of what is changed out of band at this instant
+	author    by // of the out-of-band change in progress
 
 	taken       []taken
-	taints      []int64        // incarnations of members whose records a hand altered
+	taints      []int64        // incarnations of members with altered records
 	ended       map[int64]bool // leases
 	accusations []accusation
 	requests    int
-	resigned    []int64 // tokens of terms whose leader had to give its key up
+	resigned    []int64 // tokens of terms that ended by giving up the key
 	begun       int64   // the largest token of a term
 	written     int64   // the largest token of a guarded write
 
 	owners
 
-	keyless []*process    // leaders that go on without their key, excused
-	beside  time.Duration // since when two lead at once, excused; 0: they do not
-	outside time.Duration // since when one acts beside an outside candidate; 0: none does
+	keyless []*process    // leaders that continue without their key, excused
+	beside  time.Duration // since when two lead at once, excused; 0 if they do not
+	outside time.Duration // since when one acts beside an outside candidate; 0 if none does
 }
 
 func newChecks(w *world) checks {
@@ -47,29 +47,29 @@ func newChecks(w *world) checks {
 		owners: newOwners(w.shards), seen: newSeen(len(w.catalogue))}
 }
 
-// known is what the checks know of one process.
+// known holds the checks' knowledge of one process.
 type known struct {
 	incarnation int64
-	lease       int64                        // that it registered on last
-	last        *etcdsession.Session         // that was seen to be the present one
-	roundBegan  map[int64]time.Duration      // by lease: when the round under way did
-	confirmed   map[int64]time.Duration      // by lease: when the newest round began that etcd answered in full
-	shown       map[int64]time.Duration      // by key's revision: the same, of those that found it
-	periods     map[*etcdsession.Period]bool // that have lapsed
+	lease       int64                        // on which it last registered
+	last        *etcdsession.Session         // the session last seen as its present one
+	roundBegan  map[int64]time.Duration      // by lease: start of the round under way
+	confirmed   map[int64]time.Duration      // by lease: start of the newest round that etcd answered in full
+	shown       map[int64]time.Duration      // by revision of a key: start of the newest round that found it
+	periods     map[*etcdsession.Period]bool // lapsed periods
 	lost        []lostWatch
 	denied      bool
-	blind       int           // watches that have to be opened before one reports what happens
-	waits       time.Duration // until when for an answer that does not come
-	mayAct      bool          // its election had failed when it last asked for the acting leader's key
-	failures    int           // requests of campaigns without an answer, since it last had one
-	round       time.Duration // how long the last one took that was answered, with those before it that were not
-	tries       time.Duration // since when it tries to make the next one; -1: it does not
+	blind       int           // watches to open until one reports events
+	waits       time.Duration // until when it waits for an answer that does not come
+	mayAct      bool          // its election had failed when it last requested the acting leader's key
+	failures    int           // unanswered campaign requests since the last answer
+	round       time.Duration // duration of the last answered round, with the unanswered ones before it
+	tries       time.Duration // since when it tries the next round; -1 if it does not
 
 	token int64 // of the present term, or the last one
 	mode  election.Mode
-	over  time.Duration // when it ended; -1: it has not
+	over  time.Duration // end of that term; -1 if it has not ended
 
-	serves []int64 // by shard: the epoch under which it was last seen to
+	serves []int64 // by shard: the epoch under which it was last seen to serve
 	stops  handedOver
 	sleeps sleeps
 }
@@ -80,19 +80,20 @@ func newKnown(w *world) known {
 		over: -1, tries: -1, serves: make([]int64, w.shards)}
 }
 
-// Failure is a promise that was broken.
+// Failure describes a broken promise.
 type Failure struct {
 	Promise string // a short name
 	What    string
 	At      time.Duration
 }
 
-// String says it in one line.
+// String returns the failure in one line.
 func (f *Failure) String() string {
 	return fmt.Sprintf("%s broken after %v: %s", f.Promise, f.At.Round(time.Microsecond), f.What)
 }
 
-// fail notes that a promise was broken. Only the first counts, and ends the run soon. The lock is held.
+// fail records that a promise was broken. Only the first failure counts; it ends the run soon. The caller holds
+// c.mu.
 func (c *checks) fail(promise, format string, args ...any) {
 	if c.failure == nil {
 		c.failure = &Failure{Promise: promise, What: fmt.Sprintf(format, args...), At: c.w.now()}
@@ -101,7 +102,7 @@ func (c *checks) fail(promise, format string, args ...any) {
 	}
 }
 
-// count notes that something happened.
+// count counts an occurrence.
 func (c *checks) count(o Occurrence) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,21 +115,21 @@ func (c *checks) began(p *process) {
 	c.processes[p.conn] = p
 }
 
-// claim is what a process claims at this instant.
+// claim holds the claims of a process at this instant.
 type claim struct {
 	p      *process
-	s      *etcdsession.Session // nil: none
+	s      *etcdsession.Session // nil if it has none
 	valid  bool
 	period *etcdsession.Period
 	stands bool
-	token  int64 // of the term by which it leads; 0: it does not
+	token  int64 // of the term by which it leads; 0 if it does not lead
 	mode   election.Mode
 	view   *state.Snapshot
-	shards []int64 // by shard: the epoch under which it holds it; 0: it does not
+	shards []int64 // by shard: the epoch under which it holds it; 0 if it does not
 	served []bool
 }
 
-// look looks at everybody's claims. The world's lock is held.
+// look checks the claims of all processes. The caller holds w.mu.
 func (c *checks) look(w *world) {
 	w.judging.Store(true)
 	claims := make([]claim, 0, len(w.hosts))
@@ -168,7 +169,7 @@ func (c *checks) look(w *world) {
 	}
 }
 
-// claims asks a process what it claims.
+// claims asks a process for its claims.
 func (p *process) claims() claim {
 	x := claim{p: p, s: p.session()}
 	if p.looks == 0 && p.core.Mirror.Snapshot() != nil {
@@ -219,7 +220,7 @@ func (c *checks) changed(now, before *mvccpb.KeyValue, conn *modeletcd.Conn) {
 	c.w.look()
 }
 
-// put: a key was written.
+// put handles the write of a key.
 func (c *checks) put(p *process, parsed state.ParsedKey, now, before *mvccpb.KeyValue) {
 	switch parsed.Kind {
 	case state.KindReleased:
@@ -236,7 +237,7 @@ func (c *checks) put(p *process, parsed state.ParsedKey, now, before *mvccpb.Key
 	}
 }
 
-// deleted: a key was deleted, by a process or by nobody.
+// deleted handles the deletion of a key. p is the process that requested it, or nil.
 func (c *checks) deleted(p *process, parsed state.ParsedKey, kv *mvccpb.KeyValue) {
 	if parsed.Kind == state.KindReleased {
 		c.reported(parsed.Address, c.truth.revision+1)
@@ -250,14 +251,14 @@ func (c *checks) deleted(p *process, parsed state.ParsedKey, kv *mvccpb.KeyValue
 	case parsed.Kind == state.KindNode && parsed.Address != p.host.address, parsed.Kind == state.KindNode &&
 		kv.CreateRevision != p.known.incarnation, kv.Lease != 0 && kv.Lease != p.known.lease &&
 		parsed.Kind == state.KindCandidate:
-		// A removal on evidence, and the revocation that follows.
+		// A removal on evidence, and the revocation that follows it.
 		c.taken = append(c.taken, taken{token: kv.CreateRevision, lease: kv.Lease, at: c.w.now(), by: removal})
 	case parsed.Kind == state.KindCandidate:
 		c.gaveUp(p, kv)
 	}
 }
 
-// queued reports whether a candidate's key stands on a lease.
+// queued reports whether a candidate's key exists on a lease.
 func (c *checks) queued(lease int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,33 +12,32 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// by is whose doing it is that something was taken from a living member.
+// by is the originator of the loss of a living member's key or lease.
 type by int
 
 const (
 	nobody           by = iota
-	hand                // out of band
+	hand                // an out-of-band change
 	removal             // on evidence
-	early               // etcd's: a leader of it that was deposed has all leases revoked
-	partly              // the same, but it steps down in the middle of it
-	outsideCandidate    // who leads beside an acting leader
+	early               // etcd: a deposed leader of etcd has all leases revoked
+	partly              // the same, but it steps down before it has revoked all
+	outsideCandidate    // leads beside an acting leader
 	exempts
 )
 
-// taken is something that was taken from a living member, out of band or
-// on evidence.
+// taken is a key or a lease that a living member lost out of band or by a removal on evidence.
 type taken struct {
 	token int64 // of a key; 0 for a lease
 	lease int64
 	at    time.Duration
 	by    by
-	from  *process // on whose present session it was a lease; nil: on nobody's, or it was a key
+	from  *process // the process with its present session on the lease; nil if none, or for a key
 }
 
 // byEtcd reports whether etcd itself took it.
 func (t taken) byEtcd() bool { return t.by == early || t.by == partly }
 
-// period checks that nobody claims anew in a period that has lapsed.
+// period checks that a process does not claim again in a period that has lapsed.
 func (c *checks) period(x *claim) {
 	if x.s == nil || x.p.host.stepped {
 		return
@@ -59,7 +58,7 @@ func (c *checks) period(x *claim) {
 	}
 }
 
-// counts checks what a session that is valid counts on.
+// counts checks that a valid session is still entitled to be valid.
 func (c *checks) counts(x *claim) {
 	lease := int64(x.s.ID())
 	if c.ended[lease] && c.excuse(x.p, x.s, 0) == nil {
@@ -72,7 +71,7 @@ func (c *checks) counts(x *claim) {
 	}
 }
 
-// leads checks that a leader's key stands, and nobody's before it.
+// leads checks that a leader's key exists and is the first.
 func (c *checks) leads(x *claim) {
 	why := c.stands(x)
 	if why == "" {
@@ -92,7 +91,7 @@ func (c *checks) leads(x *claim) {
 	e.LongestKeyless = max(e.LongestKeyless, c.w.now()-t.at)
 }
 
-// stands is why a term's key does not entitle to lead, "" if it does.
+// stands returns the reason why a term's key does not entitle to lead, or "" if it does.
 func (c *checks) stands(x *claim) string {
 	keys := c.w.keys
 	if x.mode == election.ModeFallback {
@@ -113,8 +112,8 @@ func (c *checks) stands(x *claim) string {
 	return ""
 }
 
-// excuse is what was taken from the session: the key with that token, or the lease. It
-// excuses until a renewal round that was sent later has been answered.
+// excuse returns the loss of the key with that token, or of the session's lease, if there was one. It excuses
+// until a renewal round that was sent later has been answered.
 func (c *checks) excuse(p *process, s *etcdsession.Session, token int64) *taken {
 	lease := int64(s.ID())
 	confirmed, any := p.known.confirmed[lease]
@@ -128,8 +127,8 @@ func (c *checks) excuse(p *process, s *etcdsession.Session, token int64) *taken 
 	return nil
 }
 
-// reports checks that a member that registers anew says so where etcd revoked its lease while that counted: by that
-// the others know how long to wait for those who do not say anything.
+// reports checks that a member that registers anew reports the early revocation of its lease by etcd, if that
+// still counted. From such reports the others learn how long to wait for members that report nothing.
 func (c *checks) reports(p *process, node *mvccpb.KeyValue) {
 	s := p.known.last
 	if s == nil || s.Ended() || p.host.stepped || !slices.ContainsFunc(c.taken, func(t taken) bool {
@@ -144,11 +143,12 @@ func (c *checks) reports(p *process, node *mvccpb.KeyValue) {
 	c.seen.Count[EarlyReported]++
 }
 
-// excuses reports whether what was taken from p excuses that other claims the same. What etcd itself
-// took does only if a process has begun to look since, which cannot know who was there before, and may
-// lead and deal out shards; if other's watch or process stood still just then; or if a hand made p
-// look like no member. Where etcd took some leases only, and nobody reports that, it does too if p was cut off from it,
-// for others wait for a grace period only; or had not heard that etcd had another leader when it stood still.
+// excuses reports whether the loss of p's key or lease excuses that other makes the same claim. Most losses do.
+// A loss by etcd itself does so only in these cases: a process has since started to observe, which cannot know
+// the earlier claims and may lead and assign shards; other's watch or process stood still at that time; or an
+// out-of-band change made p look like no member. If etcd took only some leases and no member reports that, the
+// loss also excuses if p was cut off from etcd, because others wait only for a grace period, or if p had not
+// seen etcd's new leader when it stood still.
 func (c *checks) excuses(t *taken, p, other *process) bool {
 	if !t.byEtcd() {
 		return true
@@ -164,8 +164,8 @@ func (c *checks) excuses(t *taken, p, other *process) bool {
 		slices.ContainsFunc(c.taken, func(y taken) bool { return y.by == hand && y.token == p.known.incarnation })
 }
 
-// isReported reports whether another member lost its lease with t's, or within a TTL before, and nothing kept it from
-// registering anew, with a report of that, while others waited for a grace period.
+// isReported reports whether another member lost its lease together with t's, or within a TTL before, and could
+// register anew with a report of that while others waited for a grace period.
 func (c *checks) isReported(t *taken) bool {
 	return slices.ContainsFunc(c.taken, func(o taken) bool {
 		return o.byEtcd() && o.lease != t.lease && o.at > t.at-c.w.ttl && o.at <= t.at+mostApart &&
@@ -173,7 +173,7 @@ func (c *checks) isReported(t *taken) bool {
 	})
 }
 
-// overlap checks that no two lead at once.
+// overlap checks that no two processes lead at once.
 func (c *checks) overlap(leaders []*claim) {
 	if len(leaders) < 2 {
 		c.beside = 0
@@ -195,8 +195,8 @@ func (c *checks) overlap(leaders []*claim) {
 	c.fail("P1", "%s leads with token %d, and %s with %d", a.p.id, a.token, b.p.id, b.token)
 }
 
-// besideOutside counts how long an acting leader goes on when an outside candidate
-// came, who leads at once.
+// besideOutside measures for how long an acting leader continues after an outside candidate came, which leads
+// at once.
 func (c *checks) besideOutside(leaders []*claim) {
 	head := c.truth.head()
 	if len(leaders) == 0 || leaders[0].mode != election.ModeFallback || head == nil ||

@@ -15,8 +15,8 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// dealt is called with every map that etcd accepted from a process: planning was its duty at
-// that revision.
+// dealt checks every map that etcd accepted from a process: planning must have been the process's duty at that
+// revision.
 func (c *checks) dealt(p *process, d duty, r *pb.TxnRequest) {
 	c.seen.Count[PlanAccepted]++
 	if d.mode == election.ModeFallback {
@@ -48,7 +48,7 @@ func (c *checks) dealt(p *process, d duty, r *pb.TxnRequest) {
 	}
 }
 
-// refused is called with every map that etcd refused.
+// refused counts every map that etcd refused.
 func (c *checks) refused(d duty) {
 	if c.notPlanner(d) != "" {
 		c.seen.Count[PlanTooLate]++
@@ -57,8 +57,8 @@ func (c *checks) refused(d duty) {
 	}
 }
 
-// notPlanner is why planning is not the duty of who has that key, "" if it is: the
-// leader's, or beside an outside candidate who leads the first member's in the queue.
+// notPlanner returns the reason why planning is not the duty of the process with that key, or "" if it is. It
+// is the duty of the leader or, beside a leading outside candidate, of the first member in the queue.
 func (c *checks) notPlanner(d duty) string {
 	keys := c.w.keys
 	if d.mode == election.ModeFallback {
@@ -87,14 +87,14 @@ func (c *checks) notPlanner(d duty) string {
 	return ""
 }
 
-// sleeps is since when a leader has something to plan for, and has not written a map over what it sees.
+// sleeps tracks since when a leader has had shards to move and has not written a map over the one it sees.
 type sleeps struct {
 	view  *state.Snapshot
-	since time.Duration // 0: it has nothing to plan for
+	since time.Duration // 0 if it has nothing to plan
 }
 
-// awake checks that a leader does not sleep over shards that must move: unless something keeps it from it, it has
-// written a map before it would try again after many failures.
+// awake checks that a leader does not leave shards unmoved. Unless it is hindered, it must have written a map
+// by the time of its slowest retry.
 func (c *checks) awake(x *claim) {
 	p, k := x.p, &x.p.known.sleeps
 	if x.view == nil || x.view.Stale || p.host.hindered(c.w.now()) {
@@ -118,7 +118,7 @@ func (c *checks) awake(x *claim) {
 	}
 }
 
-// onLease is the process that registered on a lease last, nil if it is nobody's.
+// onLease returns the process that last registered on a lease, or nil.
 func (c *checks) onLease(lease int64) *process {
 	for _, h := range c.w.hosts {
 		if p := h.process; p != nil && p.known.lease == lease {
@@ -128,21 +128,21 @@ func (c *checks) onLease(lease int64) *process {
 	return nil
 }
 
-// straggled is called with every report that was written.
+// straggled counts the written reports that name stragglers.
 func (c *checks) straggled(value []byte) {
 	if r, err := sharding.DecodeReport(value); err == nil && len(r.Busy) > 0 {
 		c.seen.Count[Straggled]++
 	}
 }
 
-// handedOver is what a process had handed over when it stopped.
+// handedOver records the handover of a stopping process's shards.
 type handedOver struct {
 	drained     bool
-	incarnation int64 // of its own
-	generation  int64 // of the map that it saw last
+	incarnation int64 // the process's own
+	generation  int64 // of the map it saw last
 }
 
-// handedOver is called when a process that stops has waited for its shards to be others'.
+// handedOver is called when a stopping process has waited for other owners to take its shards.
 func (c *checks) handedOver(p *process, err error) error {
 	s := p.core.Mirror.Snapshot()
 	c.mu.Lock()
@@ -163,9 +163,9 @@ func (c *checks) handedOver(p *process, err error) error {
 	return err
 }
 
-// stoppedWell is called when a process has stopped. Of the shards that it had when it had
-// handed them over none is its; what a planner gave it later, that had not seen it leave,
-// is assigned anew.
+// stoppedWell is called when a process has stopped. It checks that the process owns none of the shards it
+// handed over. A planner that had not seen it leave may have assigned it a shard later; that shard is
+// reassigned.
 func (c *checks) stoppedWell(p *process, last *etcdsession.Session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

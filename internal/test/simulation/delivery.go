@@ -10,8 +10,8 @@ import (
 	"github.com/goverse/goverse/internal/test/modeletcd"
 )
 
-// delivery is what becomes of a request of the process. It depends on what is asked for, and for the how manieth
-// time, and not on the order in which a process happens to ask.
+// delivery draws the delivery of a request of the process. It depends on the kind of request and on the number
+// of such requests before it, not on the order in which a process happens to send requests of different kinds.
 func (p *process) delivery(request any) modeletcd.Delivery {
 	w, h, l, k := p.w, p.host, p.host.link(), p.w.kindOf(request)
 	p.draws.Lock()
@@ -64,14 +64,14 @@ func (p *process) delivery(request any) modeletcd.Delivery {
 	return d
 }
 
-// delay is how long one way to etcd or back takes.
+// delay draws the duration of one way to etcd or back.
 func (h *host) delay(r *rand.Rand, l link) time.Duration {
 	return h.distance + between(r, leastHop, mostHop) + between(r, 0, l.slow) +
 		between(r, 0, l.busy)
 }
 
-// refused reports whether etcd's access control refuses a request: to write to the queue, and to renew a lease on
-// which a key of it stands.
+// refused reports whether etcd's access control refuses a request: a write to the queue, or the renewal or
+// revocation of a lease with a key in it.
 func (p *process) refused(request any, l link) bool {
 	switch r := request.(type) {
 	case *pb.TxnRequest:
@@ -84,7 +84,7 @@ func (p *process) refused(request any, l link) bool {
 	return false
 }
 
-// carriedOut notes what etcd did.
+// carriedOut notes etcd's execution of a request.
 func (t *transcript) carriedOut(p *process, k kind, answer any, err error) {
 	if !t.on || err == nil && (k == toRenew || k == toCheck || k == toMeasure) {
 		return

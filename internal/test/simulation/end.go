@@ -9,10 +9,10 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// bound is how long after everything was healed the cluster may take to be right.
+// bound returns the time that the cluster may take to recover after everything was healed.
 func (w *world) bound() time.Duration { return 4*w.ttl + 15*time.Second }
 
-// awaitEnd looks again and again whether all is as it should be in the end.
+// awaitEnd checks repeatedly whether the cluster has recovered, and ends the run.
 func (w *world) awaitEnd(healed time.Duration) {
 	w.tidy()
 	wrong := w.wrong()
@@ -31,14 +31,14 @@ func (w *world) awaitEnd(healed time.Duration) {
 	}
 }
 
-// broken is fail for who has not the lock.
+// broken is fail for callers that do not hold c.mu.
 func (c *checks) broken(promise, format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.fail(promise, format, args...)
 }
 
-// snapshot is the truth as a member would see it.
+// snapshot returns the truth in the form of a member's snapshot.
 func (w *world) snapshot() *state.Snapshot {
 	var kvs []state.KV
 	for _, kv := range w.etcd.Keys(w.keys.Prefix()) {
@@ -50,14 +50,14 @@ func (w *world) snapshot() *state.Snapshot {
 	return state.Build(w.keys, 0, w.etcd.Revision(), kvs)
 }
 
-// wrong is what is not yet as it should be, "" if all is.
+// wrong returns the first deviation from a recovered cluster, or "" if there is none.
 func (w *world) wrong() string {
 	s := w.snapshot()
 	leaders, standing := 0, 0
 	for _, h := range w.hosts {
 		p := h.process
 		if p == nil {
-			continue // it was asked to stop, and has
+			continue // it was asked to stop, and has stopped
 		}
 		if why := w.wrongWith(s, p); why != "" {
 			return p.id + " " + why
@@ -92,7 +92,7 @@ func (w *world) wrong() string {
 // stands reports whether the process stands for election.
 func (p *process) stands() bool { return !p.host.roles.observer && !p.leaves }
 
-// wrongWith is what is wrong with one process.
+// wrongWith returns the first deviation at one process.
 func (w *world) wrongWith(s *state.Snapshot, p *process) string {
 	session := p.session()
 	if session == nil || !session.Valid() {
@@ -126,7 +126,7 @@ func (w *world) wrongWith(s *state.Snapshot, p *process) string {
 	return differs(s, p.core.Mirror.Snapshot())
 }
 
-// unwatched is whom a process does not watch, though it should and can.
+// unwatched returns a member that a process should and can watch but does not.
 func (w *world) unwatched(s *state.Snapshot, p *process) string {
 	if !w.detect || p.leaves {
 		return ""
@@ -140,7 +140,7 @@ func (w *world) unwatched(s *state.Snapshot, p *process) string {
 	return ""
 }
 
-// differs is in what a process's snapshot differs from the truth.
+// differs returns the difference between a process's snapshot and the truth.
 func differs(truth, s *state.Snapshot) string {
 	if s.Stale {
 		return "has a stale snapshot"
@@ -162,8 +162,8 @@ func differs(truth, s *state.Snapshot) string {
 	return ""
 }
 
-// tidy takes away what was taken off its lease out of band, and whose process
-// is not there to put it right: nobody else may.
+// tidy deletes keys that an out-of-band change took off their lease, if their own process cannot repair them.
+// No other process may delete them.
 func (w *world) tidy() {
 	w.deleteMap()
 	for _, kv := range w.etcd.Keys(w.keys.Prefix()) {
@@ -173,7 +173,7 @@ func (w *world) tidy() {
 	}
 }
 
-// cared reports whether a process stands on a key, and so will put it right.
+// cared reports whether a living process owns a key, and will therefore repair it.
 func (w *world) cared(key string, created int64) bool {
 	parsed := w.keys.Parse(key)
 	if parsed.Kind != state.KindNode {
@@ -183,7 +183,7 @@ func (w *world) cared(key string, created int64) bool {
 	return p != nil && w.checks.incarnation(p) == created && p.session() != nil && p.session().Err() == nil
 }
 
-// inUse reports whether a lease is that of a session that stands.
+// inUse reports whether a lease belongs to a session that has not ended.
 func (w *world) inUse(id int64) bool {
 	for _, h := range w.hosts {
 		if p := h.process; p != nil {

@@ -19,7 +19,7 @@ func electEtcd(w *world, _ *host) {
 
 func etcdAway(w *world, h *host) { w.goAway(w.duration(h)) }
 
-// goAway: etcd answers nobody; no lease runs out meanwhile, and each has a new TTL after.
+// goAway makes etcd unavailable for d. No lease expires meanwhile, and each has a whole TTL afterwards.
 func (w *world) goAway(d time.Duration) {
 	if w.faults.away {
 		return
@@ -37,7 +37,7 @@ func (w *world) goAway(d time.Duration) {
 	})
 }
 
-// sickFor has something be wrong with a member of etcd for d, of several: the others go on, once they have a leader.
+// sickFor applies a fault to one of several members of etcd for d. The others continue once they have a leader.
 func (w *world) sickFor(d time.Duration, index int, set func(member int, on bool)) {
 	w.alter(func() { w.faults.sick++ })
 	set(index, true)
@@ -45,13 +45,13 @@ func (w *world) sickFor(d time.Duration, index int, set func(member int, on bool
 		w.note(nil, "member %d of etcd is well again", index)
 		set(index, false)
 		w.alter(func() { w.faults.sick-- })
-		for _, h := range w.hosts { // who asked it may wait still
+		for _, h := range w.hosts { // requests to it may still be waiting
 			h.hinderUntil(w.now() + member.DefaultRequestTimeout)
 		}
 	})
 }
 
-// leading is the member that leads etcd, or any if none does.
+// leading returns the member that leads etcd, or a random one if none does.
 func (w *world) leading() int {
 	if l := w.etcd.Leader(); l >= 0 {
 		return l
@@ -67,8 +67,8 @@ func stopMember(w *world, h *host) {
 	w.stopFor(member, w.duration(h))
 }
 
-// stopFor has a member of etcd stand still. When it goes on it answers what has come meanwhile, before it learns that
-// another one leads.
+// stopFor stops a member of etcd for d. When it continues, it answers the requests that arrived meanwhile
+// before it learns that another member leads.
 func (w *world) stopFor(member int, d time.Duration) {
 	if w.members == 1 {
 		w.goAway(d)
@@ -78,8 +78,7 @@ func (w *world) stopFor(member int, d time.Duration) {
 	w.sickFor(d, member, w.etcd.Stop)
 }
 
-// stutter: the one that leads stands still until another one has been elected, and once more when it has
-// hardly gone on.
+// stutter stops the leader of etcd until another one has been elected, and again shortly after it continues.
 func stutter(w *world, _ *host) {
 	member, first := w.leading(), w.between(time.Second, 2*w.ttl)
 	w.stopFor(member, first)
@@ -108,7 +107,7 @@ func moveLead(w *world, _ *host) {
 	w.etcd.Transfer(w.rand.IntN(w.members))
 }
 
-// deny has etcd refuse the candidates' keys of one host, of some or of all.
+// deny lets etcd refuse the candidates' keys of one host, of some or of all.
 func deny(w *world, h *host) {
 	d := w.duration(h)
 	others := w.rand.IntN(3)

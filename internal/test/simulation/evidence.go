@@ -12,16 +12,16 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// accusation is one that etcd acknowledged.
+// accusation is an accusation that etcd acknowledged.
 type accusation struct {
 	address, accuser string
 	at               time.Duration
 }
 
-// evidenceAge is how long the refusals may have been before the accusation they led to.
+// evidenceAge limits the age of the refusals at the time of the accusation.
 const evidenceAge = 3 * time.Second
 
-// lives is the process at an address whose node key has that revision, nil if it is gone.
+// lives returns the process at an address with that incarnation, or nil if it is gone.
 func (c *checks) lives(address string, incarnation int64) *process {
 	h := c.w.host(address)
 	if h == nil || h.process == nil || h.process.known.incarnation != incarnation {
@@ -30,7 +30,7 @@ func (c *checks) lives(address string, incarnation int64) *process {
 	return h.process
 }
 
-// accused is called with every accusation that was written. Silence leads to none.
+// accused checks every accusation that was written. Silence must not lead to one.
 func (c *checks) accused(accuser *process, r *pb.TxnRequest) {
 	c.seen.Count[Accused]++
 	parsed, value := c.w.puts(r, state.KindAccusation)
@@ -45,14 +45,15 @@ func (c *checks) accused(accuser *process, r *pb.TxnRequest) {
 			c.seen.Count[FarAccused]++
 		}
 	}
-	// Who comes to an address that another one holds accuses that one, which may be what a hand made of its own record.
+	// A process that starts at an occupied address accuses the occupant, which may be its own record after an
+	// out-of-band change.
 	if p := c.lives(parsed.Address, said.Incarnation); p != nil && p != accuser && p.host.refused < 0 {
 		c.fail("P4", "%s was accused, though it lives and its address refused nobody", p.id)
 	}
 }
 
-// removed is called with every removal that was carried out. A member that lives can only
-// be removed if it refused connections, and could not answer the accusation.
+// removed checks every removal that was executed. A living member may be removed only if it refused connections
+// and could not answer the accusation.
 func (c *checks) removed(accuser *process, r *pb.TxnRequest) {
 	node := c.w.deletes(r, state.KindNode)
 	incarnation := int64(0)
@@ -81,14 +82,15 @@ func (c *checks) removed(accuser *process, r *pb.TxnRequest) {
 	}
 }
 
-// lostWatch is the loss of a watcher, for which etcd has to answer.
+// lostWatch is the loss of a watcher, after which etcd has to confirm the session.
 type lostWatch struct {
 	s  *etcdsession.Session
-	at time.Duration // by what is sent from then on
-	by time.Duration // before that
+	at time.Duration // requests sent from then on can confirm it
+	by time.Duration // the deadline for that
 }
 
-// lostWatcher is called when a process has heard that it lost a watcher: its session has to be confirmed in time.
+// lostWatcher is called when a process learns that it lost a watcher. Its session must then be confirmed in
+// time.
 func (c *checks) lostWatcher(p *process) {
 	s, view := p.session(), p.core.Mirror.Snapshot()
 	if s == nil || view == nil {
@@ -104,10 +106,10 @@ func (c *checks) lostWatcher(p *process) {
 	}
 	d := lostWatch{s: s, at: c.w.now(), by: c.w.now() + slower(within)}
 	p.known.lost = append(p.known.lost, d)
-	c.w.after(d.by-d.at, func() {}) // it is looked at then
+	c.w.after(d.by-d.at, func() {}) // its claims are checked at that time
 }
 
-// confirmed is called when etcd answered a renewal round in full, which began then.
+// confirmed is called when etcd has answered in full a renewal round that began at began.
 func (c *checks) confirmed(p *process, began time.Duration) {
 	p.known.lost = slices.DeleteFunc(p.known.lost, func(d lostWatch) bool { return began >= d.at })
 	if n := len(p.known.lost); n > 1 {
@@ -115,7 +117,7 @@ func (c *checks) confirmed(p *process, began time.Duration) {
 	}
 }
 
-// blinds is called before a process's watch reports nothing any more, or the next one does not.
+// blinds is called before a process's watch, or with next the one after it, stops reporting anything.
 func (c *checks) blinds(p *process, next bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,7 +127,7 @@ func (c *checks) blinds(p *process, next bool) {
 	}
 }
 
-// opens is called when a process opens a watch, which takes so long, or gets lost on its way.
+// opens is called when a process opens a watch. The opening takes the given time, or is lost.
 func (c *checks) opens(p *process, takes time.Duration, lost bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -135,14 +137,15 @@ func (c *checks) opens(p *process, takes time.Duration, lost bool) {
 	p.known.waits = max(p.known.waits, c.w.now()+takes)
 }
 
-// stoodFor is how long a watch must have stood to count: one that broke again and again is opened ever more rarely.
+// stoodFor is the least age of a stream that counts, because a stream that breaks often is reopened with
+// growing delays.
 const stoodFor = 2 * time.Second
 
-// dials is more than a few connections that are refused take, and all that lies between them.
+// dials is longer than a few refused connections take, with the pauses between them.
 const dials = 100 * time.Millisecond
 
-// crashes is called before a process is killed, whose kernel goes on: one that watches it, and that nothing keeps from
-// it, has it removed in time. The world's lock is held.
+// crashes is called before a process is killed while its kernel survives. It checks later that an unhindered
+// watcher had the process removed in time. The caller holds w.mu.
 func (c *checks) crashes(p *process) {
 	w, view := c.w, p.core.Mirror.Snapshot()
 	if !w.detect || view == nil || w.faults.slow > 0 {
@@ -160,8 +163,8 @@ func (c *checks) crashes(p *process) {
 		}
 		within := dials + 2*trip + suspicion.GracePeriod(crash.DefaultGracePeriod, trip, m)
 		w.after(within, func() {
-			// What has befallen the watcher meanwhile makes it another case, and so does another process at the
-			// address, which has time to take it over itself.
+			// If the watcher was hindered meanwhile, the check does not apply. Nor does it if another process
+			// started at the address, which has time to take it over itself.
 			swift := w.faults.slow == 0 && w.faults.slowUntil < began
 			if p.host.born == born && swift && watcher.mayRemove(p, session, began) {
 				c.noticed(p, watcher, incarnation, began)
@@ -170,14 +173,14 @@ func (c *checks) crashes(p *process) {
 	}
 }
 
-// mayRemove reports whether nothing keeps a process from having another one removed, on that session, nor did since
-// then. Where it may not delete the key of a candidate, the lease decides.
+// mayRemove reports whether nothing keeps the process, now or since then, from having other removed on that
+// session. If etcd denies it the deletion of a candidate's key, the lease decides.
 func (p *process) mayRemove(other *process, session *etcdsession.Session, since time.Duration) bool {
 	denied := p.host.link().denied || p.host.allowed > since
 	return !p.dead.Load() && !p.leaves && p.host.reaches(other.host) && session.Valid() && !denied
 }
 
-// noticed: a process that was killed then is registered no longer.
+// noticed checks that a process killed at that time is no longer registered.
 func (c *checks) noticed(p, watcher *process, incarnation int64, killed time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -4,14 +4,14 @@ import (
 	"time"
 )
 
-// fault is one way for something to go wrong, or for somebody to want something.
+// fault is one kind of fault, or of request by a user.
 type fault struct {
 	weight int
 	name   string
 	begin  func(w *world, h *host)
 }
 
-// drawFault draws one by its weight: its place among all.
+// drawFault draws a fault by its weight, and returns its index.
 func (w *world) drawFault() int {
 	sum := 0
 	for _, f := range w.catalogue {
@@ -26,7 +26,7 @@ func (w *world) drawFault() int {
 	panic("simulation: the weights do not add up")
 }
 
-// everyFault is all that there are.
+// everyFault returns all kinds of faults.
 func everyFault() []fault {
 	return []fault{
 		{8, "one request is lost, is not answered, or comes late", doomed},
@@ -151,8 +151,8 @@ func everyFault() []fault {
 	}
 }
 
-// duration draws how long something lasts: a moment, long, or until just around an
-// instant that matters to the host.
+// duration draws the duration of a fault: a moment, a long time, or a time that ends around an instant that
+// matters to the host.
 func (w *world) duration(h *host) time.Duration {
 	switch w.rand.IntN(6) {
 	case 0:
@@ -177,7 +177,7 @@ func (w *world) duration(h *host) time.Duration {
 	return max(around+w.between(-20*time.Millisecond, 20*time.Millisecond), 0)
 }
 
-// note says in the transcript what goes wrong with a host, or with nobody in particular.
+// note writes to the transcript a fault of a host, or with nil a fault of no particular host.
 func (w *world) note(h *host, format string, args ...any) {
 	switch {
 	case h == nil:

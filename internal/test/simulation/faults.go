@@ -5,47 +5,47 @@ import (
 	"time"
 )
 
-// faults are those that are to come, and those that last.
+// faults holds the future faults and the active ones.
 type faults struct {
 	w    *world
-	away bool          // etcd is; changed by alter
-	sick int           // members of etcd that stand still, or are cut off; the same
-	slow time.Duration // how much longer ways between nodes take, at most; the world's lock is held
-	// slowUntil is when they took longer last; the world's lock is held.
+	away bool          // etcd is away; changed by alter
+	sick int           // members of etcd that stand still or are cut off; changed by alter
+	slow time.Duration // extra delay of ways between nodes, at most; guarded by w.mu
+	// slowUntil is the time until which there last was such a delay; guarded by w.mu.
 	slowUntil time.Duration
 
-	lasting []func() // what ends those that last; the world's lock is held
+	lasting []func() // functions that end the active faults; guarded by w.mu
 
 	mu         sync.Mutex
-	over       bool // everything is healed: none comes any more
+	over       bool // everything is healed: no further fault begins
 	deliveries []doom
 	waiting    []trigger
 }
 
-// outcome is what becomes of one request.
+// outcome is the outcome of one request.
 type outcome int
 
 const (
 	arrives    outcome = iota
 	lost               // on its way
-	unanswered         // it is carried out, and the answer is lost
-	late               // it is carried out long after its sender gave up
+	unanswered         // executed, but the answer is lost
+	late               // executed long after its sender gave up
 )
 
 func (f outcome) String() string {
 	return [...]string{"arrives", "is lost", "will not be answered", "comes late"}[f]
 }
 
-// doom is what is to become of one request.
+// doom determines the outcome of one future request.
 type doom struct {
 	kind    kind
-	host    *host // nil: anybody's
-	skip    int   // so many before it are spared
+	host    *host // nil for any host
+	skip    int   // matching requests to spare before it
 	outcome outcome
-	after   time.Duration // how late, if it is to be late
+	after   time.Duration // the delay, if the outcome is late
 }
 
-// trigger lets a fault begin at a moment that matters.
+// trigger starts a fault at a moment of interest.
 type trigger struct {
 	moment moment
 	host   *host
@@ -54,19 +54,19 @@ type trigger struct {
 	begin  func()
 }
 
-// moment is one of those around which faults are interesting: when a request of a kind
-// is sent, was carried out, was answered; when a term begins or ends.
+// moment is a moment at which faults are interesting: when a request of a kind is sent, executed or answered,
+// or when a term begins or ends.
 type moment int
 
 const (
 	sent       moment = moment(iota) * moment(kinds)
-	carriedOut        // by etcd
-	gotAnswer         // by its sender
+	carriedOut        // executed by etcd
+	gotAnswer         // received by the sender
 	termBegan         // from here on not about requests
 	termEnded  = termBegan + 1
 )
 
-// sends decides what becomes of a request that is about to be sent.
+// sends returns the outcome of a request that is about to be sent.
 func (f *faults) sends(p *process, k kind) (outcome, time.Duration) {
 	f.moment(p, sent+moment(k))
 	f.mu.Lock()
@@ -87,7 +87,7 @@ func (f *faults) sends(p *process, k kind) (outcome, time.Duration) {
 	return arrives, 0
 }
 
-// doom settles what becomes of a request.
+// doom adds a rule for the outcome of a future request.
 func (f *faults) doom(d doom) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -96,7 +96,7 @@ func (f *faults) doom(d doom) {
 	}
 }
 
-// at lets a fault begin at a moment.
+// at registers a fault that begins at a moment.
 func (f *faults) at(t trigger) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -105,7 +105,8 @@ func (f *faults) at(t trigger) {
 	}
 }
 
-// moment lets begin what waits for it. It is called from wherever it is, and begins nothing itself.
+// moment schedules the faults that wait for the moment m. It is called in any context, and runs no fault
+// itself.
 func (f *faults) moment(p *process, m moment) {
 	if p.dead.Load() {
 		return
@@ -128,14 +129,14 @@ func (f *faults) moment(p *process, m moment) {
 	}
 }
 
-// ended reports whether all faults are over.
+// ended reports whether everything is healed.
 func (f *faults) ended() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.over
 }
 
-// last makes a fault end after d, or when everything is healed. end is called once. The world's lock is held.
+// last ends a fault after d, or when everything is healed. end is called once. The caller holds w.mu.
 func (f *faults) last(d time.Duration, end func()) {
 	done := false
 	once := func() {
@@ -152,7 +153,7 @@ func (f *faults) last(d time.Duration, end func()) {
 	f.w.after(d, once)
 }
 
-// heal ends everything. The world's lock is held.
+// heal ends all faults. The caller holds w.mu.
 func (f *faults) heal() {
 	f.mu.Lock()
 	f.over, f.deliveries, f.waiting = true, nil, nil

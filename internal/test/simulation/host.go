@@ -7,65 +7,65 @@ import (
 	"github.com/goverse/goverse/internal/etcd/deadline"
 )
 
-// host is a place at which processes run, one after the other, at the same address:
-// its clocks, its way to etcd, and what others meet who connect to it.
+// host is the place where processes run, one after the other, at the same address. It has the clocks, the
+// connection to etcd, and the address's behaviour towards others.
 type host struct {
 	w       *world
 	address string
 	roles   roles
-	process *process // the one that runs, nil when none does
-	born    int      // processes so far
+	process *process // nil when none runs
+	born    int      // number of processes so far
 
 	clocks    atomic.Pointer[clocks]
 	paused    bool          // its process stands still
-	suspended bool          // so does the machine
-	stepped   bool          // the wall clock was
-	setBack   bool          // backwards
-	resumed   chan struct{} // closed when it goes on; nil while nothing stands still
+	suspended bool          // its machine stands still
+	stepped   bool          // the wall clock was stepped
+	setBack   bool          // the wall clock was stepped back
+	resumed   chan struct{} // closed when it continues; nil while nothing stands still
 
 	distance time.Duration // from etcd, one way
-	member   int           // of etcd, which it asks
-	roams    bool          // it asks one after the other
+	member   int           // the member of etcd that it uses
+	roams    bool          // it uses the members of etcd in turn
 	turns    atomic.Int64
 	way      atomic.Pointer[link]
-	refuses  bool           // nobody can connect, the answer is a refusal
-	silent   bool           // nobody can connect, there is no answer; nor can it connect to others
-	apart    time.Duration  // the last instant at which it was hindered, and not by standing still; see hinder
-	lagged   time.Duration  // or stood still
-	refused  time.Duration  // the last instant at which it refused a connection; -1: it never did
-	wentOn   time.Duration  // when it last did after it stood still; -1: it never did
-	allowed  time.Duration  // since when etcd denies it nothing, if it ever did
-	cut      map[*host]bool // whom it does not reach; the others reach it
+	refuses  bool           // its address refuses connections
+	silent   bool           // its address gives no answer, and it reaches no other host
+	apart    time.Duration  // the last instant at which it was hindered other than by standing still; see hinder
+	lagged   time.Duration  // the last instant at which it was hindered or stood still
+	refused  time.Duration  // the last instant at which it refused a connection; -1 if never
+	wentOn   time.Duration  // when it last continued after standing still; -1 if never
+	allowed  time.Duration  // when etcd last ended a denial of its candidacy
+	cut      map[*host]bool // hosts that it does not reach, although they reach it
 }
 
-// roles are what the processes of a host are like.
+// roles configures the processes of a host.
 type roles struct {
 	observer bool
 	fallback bool
-	drains   bool // when it stops it goes on serving for long
-	shards   int  // it works with so many; 0: with none
-	excluded bool // by its label: it gets no shards
-	proxied  bool // its way to etcd goes through a proxy, whose watches report no progress
-	asked    bool // its user does something when a shard comes
+	drains   bool // its calls go on for long when it stops
+	shards   int  // the number of shards it is configured with; 0 for none
+	excluded bool // its label excludes it from getting shards
+	proxied  bool // it reaches etcd through a proxy; its watches report no progress
+	asked    bool // its user has an OnAcquire function
 }
 
-// link is one host's way to etcd, and what it meets there. It never changes.
+// link is the state of one host's connection to etcd. It is immutable.
 type link struct {
-	noRequests, noAnswers bool          // what is lost while so
-	slow                  time.Duration // how much longer each way takes, at most
-	held                  bool          // what is on its way waits: the network is cut, and nothing is lost
+	noRequests, noAnswers bool          // requests or answers are lost
+	slow                  time.Duration // extra delay of each way, at most
+	held                  bool          // messages wait: the network is cut, and nothing is lost
 	frozen                bool          // watches deliver nothing
 	denied                bool          // etcd's access control refuses its candidate's key
-	busy                  time.Duration // how long goroutines of its host wait for their turn, at most
+	busy                  time.Duration // scheduling delay of the host's goroutines, at most
 }
 
-// well reports whether nothing is wrong with it; a denied candidacy holds nobody up.
+// well reports whether the link has no fault. A denied candidacy does not count, because it delays nothing.
 func (l link) well() bool {
 	l.denied = false
 	return l == link{}
 }
 
-// asks is the member of etcd that the next request goes to.
+// asks returns the member of etcd that the next request goes to.
 func (h *host) asks() int {
 	if h.roams {
 		return int(h.turns.Add(1)) % h.w.members
@@ -73,10 +73,10 @@ func (h *host) asks() int {
 	return h.member
 }
 
-// link is its present way to etcd.
+// link returns the present state of its connection to etcd.
 func (h *host) link() link { return *h.way.Load() }
 
-// set changes its way to etcd. The lock is held.
+// set changes its connection to etcd. The caller holds w.mu.
 func (h *host) set(change func(*link)) {
 	l := h.link()
 	change(&l)
@@ -94,20 +94,20 @@ func newHost(w *world, address string) *host {
 	return h
 }
 
-// mostDrift is by how many parts per million a clock runs fast or slow at most.
+// mostDrift is the largest drift of a clock in parts per million.
 const mostDrift = 3000
 
-// clocks are how a host's clocks come from the true time. They never change.
+// clocks relates a host's clocks to the true time. It is immutable.
 type clocks struct {
 	rate      int64         // parts per million by which they run fast
-	stood     time.Duration // how long the monotonic clock has stood still so far
-	ahead     time.Duration // how much the wall clock was stepped
-	frozen    time.Duration // since when the process stands still: it reads them no more; -1: it does not
-	suspended time.Duration // since when the machine is, and the monotonic clock stands still; -1: it is not
+	stood     time.Duration // total time that the monotonic clock has stood still
+	ahead     time.Duration // total step of the wall clock
+	frozen    time.Duration // since when the process stands still and reads no clock; -1 if it does not
+	suspended time.Duration // since when the machine and its monotonic clock stand still; -1 if they do not
 }
 
-// now is what both clocks show to the process. A process that stands still reads none; what goes on in it all the
-// same, for that is how it is simulated, finds no time passed.
+// now returns the readings of both clocks. A stopped process reads no clock. In the simulation its goroutines
+// may still run; for them no time has passed.
 func (h *host) now() deadline.Instant {
 	c, ran := h.clocks.Load(), h.w.now()
 	if c.frozen >= 0 && !h.w.judging.Load() {
@@ -121,7 +121,7 @@ func (h *host) now() deadline.Instant {
 		Wall: h.w.began.UnixNano() + int64(ran) + int64(ran)*c.rate/1e6 + int64(c.ahead)}
 }
 
-// slower is d on the slowest clock that there is, and a moment more.
+// slower returns the longest true time that a clock can take to show d, plus a millisecond.
 func slower(d time.Duration) time.Duration {
 	return d + d*mostDrift/1e6 + time.Millisecond
 }
@@ -132,13 +132,13 @@ func (h *host) pause() {
 	h.standStill()
 }
 
-// unpause lets it go on.
+// unpause lets the process continue.
 func (h *host) unpause() {
 	h.w.alter(func() { h.paused = false })
 	h.goOn()
 }
 
-// suspend stops the machine, and its monotonic clock.
+// suspend stops the machine and its monotonic clock.
 func (h *host) suspend() {
 	h.w.alter(func() { h.suspended = true })
 	h.standStill()
@@ -147,7 +147,7 @@ func (h *host) suspend() {
 	h.clocks.Store(&c)
 }
 
-// resume lets it go on.
+// resume lets the machine continue.
 func (h *host) resume() {
 	h.w.alter(func() { h.suspended = false })
 	c := *h.clocks.Load()
@@ -176,7 +176,7 @@ func (h *host) goOn() {
 	}
 	h.wentOn = h.w.now()
 	h.w.alter(func() { h.lagged = max(h.lagged, h.wentOn) })
-	h.w.checks.look(h.w) // what it claims at this instant, before it knows anything new
+	h.w.checks.look(h.w) // check its claims at this instant, before it learns anything new
 	c := *h.clocks.Load()
 	c.frozen = -1
 	h.clocks.Store(&c)
@@ -195,24 +195,25 @@ func (h *host) step(by time.Duration) {
 	h.clocks.Store(&c)
 }
 
-// standsStill reports whether the process or the machine does.
+// standsStill reports whether the process or the machine stands still.
 func (h *host) standsStill() bool { return h.paused || h.suspended }
 
-// hinder notes that something keeps the host, now, from answering as fast as one that
-// is well: its way to etcd is cut, for example. Who is not hindered must not be taken for dead.
+// hinder records that a fault, such as a cut connection to etcd, now keeps the host from answering as fast as a
+// healthy one. A host that is not hindered must not be considered dead.
 func (h *host) hinder() { h.hinderUntil(h.w.now()) }
 
 func (h *host) hinderUntil(t time.Duration) {
 	h.w.alter(func() { h.apart, h.lagged = max(h.apart, t), max(h.lagged, t) })
 }
 
-// hindered reports whether it was at any time since, or stood still. The checks' lock is held.
+// hindered reports whether the host was hindered or stood still at any time since then. The caller holds the
+// checks' mu.
 func (h *host) hindered(since time.Duration) bool {
 	return h.lagged >= since || h.standsStill() || h.cutOff(since)
 }
 
-// cutOff reports whether at any time since it could not hear of what happens at etcd at once, and not because it
-// stood still. The checks' lock is held.
+// cutOff reports whether at any time since then, for another reason than standing still, the host could not
+// learn of etcd's events immediately. The caller holds the checks' mu.
 func (h *host) cutOff(since time.Duration) bool {
 	if h.apart >= since || !h.link().well() || h.w.faults.away || h.w.faults.sick > 0 {
 		return true

@@ -9,34 +9,34 @@ import (
 	"github.com/goverse/goverse/cluster/event"
 )
 
-// logger is where a process's log goes: into the transcript; and the checks hear of the events that lines are about.
+// logger writes a process's log into the transcript, and notifies the checks of the events in it.
 type logger struct {
 	hclog.Logger
 	p    *process
 	name string
 }
 
-// Named is of hclog.Logger.
+// Named implements hclog.Logger.
 func (l logger) Named(name string) hclog.Logger { return logger{l.Logger, l.p, name} }
 
-// Log is of hclog.Logger.
+// Log implements hclog.Logger.
 func (l logger) Log(_ hclog.Level, msg string, args ...any) { l.said(msg, args) }
 
-// Debug is of hclog.Logger.
+// Debug implements hclog.Logger.
 func (l logger) Debug(msg string, args ...any) { l.said(msg, args) }
 
-// Info is of hclog.Logger.
+// Info implements hclog.Logger.
 func (l logger) Info(msg string, args ...any) { l.said(msg, args) }
 
-// Warn is of hclog.Logger.
+// Warn implements hclog.Logger.
 func (l logger) Warn(msg string, args ...any) { l.said(msg, args) }
 
-// Error is of hclog.Logger.
+// Error implements hclog.Logger.
 func (l logger) Error(msg string, args ...any) { l.said(msg, args) }
 
 func (l logger) said(msg string, args []any) {
 	if l.p.dead.Load() {
-		return // what ends in it then, nobody hears of
+		return // a dead process logs nothing
 	}
 	fields := fields(args)
 	if what := fields.text(event.Field); what != "" {
@@ -47,7 +47,7 @@ func (l logger) said(msg string, args []any) {
 	}
 }
 
-// fields are those of a line of the log: names and values by turns.
+// fields holds the fields of a log line: names and values in turn.
 type fields []any
 
 func (f fields) value(name string) any {
@@ -69,7 +69,7 @@ func (f fields) number(name string) int64 {
 	return n
 }
 
-// String is how a transcript shows them.
+// String returns the fields as a transcript shows them.
 func (f fields) String() string {
 	var b strings.Builder
 	for i := 0; i+1 < len(f); i += 2 {

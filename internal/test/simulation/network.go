@@ -10,17 +10,18 @@ import (
 	"github.com/goverse/goverse/internal/crash/heartbeat"
 )
 
-// node is what others reach of a process, and how it reaches them: it stands for package node's streams.
+// node is the network side of a process: its connections from and to others. It replaces package node's
+// streams.
 type node struct {
 	p           *process
 	watcherLost chan struct{}
-	closed      bool      // it listens no more
-	watchers    []*stream // those of others that stand
-	watching    []*stream // its own that stand
+	closed      bool      // it does not listen any more
+	watchers    []*stream // open streams from others
+	watching    []*stream // its own open streams
 }
 
-// How soon a closed socket is noticed, at least and at most; how long a way takes where nobody is far; and how long
-// it takes until one notices that nothing comes through a connection any more.
+// Bounds on the time until a closed socket is noticed; on the duration of one way between nodes at no distance;
+// and on the time until a silent connection is noticed.
 const (
 	leastNotice, mostNotice   = 500 * time.Microsecond, time.Millisecond
 	leastHop, mostHop         = 100 * time.Microsecond, 1500 * time.Microsecond
@@ -32,25 +33,24 @@ var (
 	errSilence = errors.New("no answer")
 )
 
-// stream is a watch: it stands as long as both processes live and the network
-// between them does not break it.
+// stream is a watch. It stays open while both processes live and the network between them does not break it.
 type stream struct {
 	from, to *process
 	opened   time.Duration
 	heard    uint64        // heartbeats
-	over     bool          // nothing comes through it any more
-	ended    chan struct{} // closed when the watcher knows that it has ended
-	err      error         // nil: by a goodbye; read after ended
+	over     bool          // it carries nothing any more
+	ended    chan struct{} // closed when the watcher learns of the end
+	err      error         // nil after a goodbye; read after ended
 }
 
-// Instance is of crashdetector.Watch.
+// Instance implements crash.Watch.
 func (s *stream) Instance() string { return s.to.id }
 
-// Heartbeats is of crashdetector.Watch.
+// Heartbeats implements crash.Watch.
 func (s *stream) Heartbeats() bool { return true }
 
-// Heard is of crashdetector.Watch: what has come since the last call has been heard, if anything could come. A process
-// that stands still itself does not look.
+// Heard implements crash.Watch. Heartbeats since the last call count as heard if they could arrive, or if the
+// watcher itself stands still.
 func (s *stream) Heard() uint64 {
 	w := s.from.w
 	w.mu.Lock()
@@ -62,7 +62,7 @@ func (s *stream) Heard() uint64 {
 	return s.heard
 }
 
-// Wait is of crashdetector.Watch.
+// Wait implements crash.Watch.
 func (s *stream) Wait(ctx context.Context) error {
 	select {
 	case <-s.ended:
@@ -72,7 +72,7 @@ func (s *stream) Wait(ctx context.Context) error {
 	}
 }
 
-// Close is of crashdetector.Watch.
+// Close implements crash.Watch.
 func (s *stream) Close(ctx context.Context) {
 	w := s.from.w
 	w.mu.Lock()
@@ -82,8 +82,9 @@ func (s *stream) Close(ctx context.Context) {
 	}
 }
 
-// end ends a stream: the one that is watched hears a goodbye, or that it lost a watcher; and so does the watcher,
-// unless it is its own doing. With an own goodbye neither is alarmed. The lock is held.
+// end ends a stream. After a goodbye neither side suspects a crash. Otherwise the watched process learns that
+// it lost a watcher, and the watcher that the stream broke. A watcher that ended the stream itself is not
+// notified. The caller holds w.mu.
 func (s *stream) end(goodbye, silently, byWatcher bool) {
 	if s.over {
 		return
@@ -115,7 +116,8 @@ func (s *stream) end(goodbye, silently, byWatcher bool) {
 	}
 }
 
-// hear lets a process know of something after d, if it lives then, or as soon as it goes on. The lock is held.
+// hear calls do at a process after d if the process lives then. If it stands still, do is called when it
+// continues. The caller holds w.mu.
 func (p *process) hear(d time.Duration, do func()) {
 	p.w.after(d, func() {
 		switch {
@@ -135,12 +137,13 @@ func (p *process) hear(d time.Duration, do func()) {
 	})
 }
 
-// reaches reports whether what one host sends to another comes to somebody who could answer.
+// reaches reports whether a message of one host arrives at a host that could answer it.
 func (h *host) reaches(there *host) bool {
 	return !h.silent && !there.silent && !there.standsStill() && !h.cut[there] && !there.cut[h]
 }
 
-// dial calls answered within d with who listens at an address, nil if nobody does; or never if there is no answer.
+// dial calls answered within d with the process that listens at an address, or with nil if none does. Without
+// an answer it never calls it.
 func (n *node) dial(address string, answered func(there *process)) {
 	p, there := n.p, n.p.w.host(address)
 	hop := p.w.between(leastHop, mostHop) + p.w.between(0, p.w.faults.slow) + p.host.lag() + there.lag()
@@ -157,7 +160,7 @@ func (n *node) dial(address string, answered func(there *process)) {
 	})
 }
 
-// await is dial for who waits.
+// await is dial for callers that wait for the answer.
 func await[T any](n *node, ctx context.Context, address string, use func(there *process) T) (none T, err error) {
 	answers := make(chan *T, 1)
 	n.p.w.mu.Lock()
@@ -184,7 +187,7 @@ func await[T any](n *node, ctx context.Context, address string, use func(there *
 	}
 }
 
-// Watch is of crashdetector.Dialer.
+// Watch implements crash.Dialer.
 func (n *node) Watch(ctx context.Context, address string) (crash.Watch, error) {
 	s, err := await(n, ctx, address, func(there *process) *stream {
 		s := &stream{from: n.p, to: there, opened: n.p.w.now(), ended: make(chan struct{})}
@@ -203,12 +206,12 @@ func (n *node) Watch(ctx context.Context, address string) (crash.Watch, error) {
 	return s, nil
 }
 
-// identify is who answers at an address.
+// identify returns the instance id of the process at an address.
 func (n *node) identify(ctx context.Context, address string) (string, error) {
 	return await(n, ctx, address, func(there *process) string { return there.id })
 }
 
-// close ends the streams, with a goodbye or without, and listens no more. The lock is held.
+// close ends the streams, with or without a goodbye, and stops listening. The caller holds w.mu.
 func (n *node) close(goodbye bool) {
 	n.closed = true
 	for _, s := range slices.Clone(n.watchers) {
@@ -216,8 +219,8 @@ func (n *node) close(goodbye bool) {
 	}
 }
 
-// die is what happens to the streams of a process that died: its kernel closes
-// them, or the host is gone and nobody hears of it for long.
+// die ends the streams of a process that died. Its kernel closes them, unless the host is gone; the others then
+// notice only after a long silence.
 func (n *node) die(withHost bool) {
 	n.closed = true
 	for _, s := range slices.Clone(n.watching) {
@@ -228,7 +231,7 @@ func (n *node) die(withHost bool) {
 	}
 }
 
-// watches reports whether a stream stands to the process that is at an address now.
+// watches reports whether a stream is open to the process that is at an address now.
 func (n *node) watches(there *process) bool {
 	return slices.ContainsFunc(n.watching, func(s *stream) bool { return s.to == there })
 }
@@ -237,7 +240,7 @@ func without[T comparable](s []T, v T) []T {
 	return slices.DeleteFunc(slices.Clone(s), func(x T) bool { return x == v })
 }
 
-// lag is by how much a busy host keeps what reaches it waiting.
+// lag draws the delay of messages that arrive at a busy host.
 func (h *host) lag() time.Duration {
 	return h.w.between(0, h.link().busy)
 }

@@ -22,7 +22,7 @@ func doomed(w *world, h *host) {
 	w.faults.doom(d)
 }
 
-// doomNext settles what becomes of the next request of that kind.
+// doomNext sets the outcome of the next request of that kind.
 func (w *world) doomNext(h *host, k kind, f outcome) {
 	w.faults.doom(doom{kind: k, host: h, outcome: f, after: w.between(0, w.ttl)})
 	w.note(h, "the next %s %s", k, f)
@@ -30,7 +30,7 @@ func (w *world) doomNext(h *host, k kind, f outcome) {
 
 func cutOff(w *world, h *host) { w.cutFor(h, w.duration(h)) }
 
-// cutFor cuts the way to etcd: what is on it waits, until it comes after all. Some watches break at once.
+// cutFor cuts the connection to etcd. Messages wait and arrive afterwards. Some watches break at once.
 func (w *world) cutFor(h *host, d time.Duration) {
 	w.note(h, "is cut off from etcd for %v", d)
 	h.set(func(l *link) { l.held = true })
@@ -48,7 +48,7 @@ func loseSome(w *world, h *host) {
 	w.loseFor(h, w.duration(h), how != 1, how != 2)
 }
 
-// loseFor loses requests, or answers, or both.
+// loseFor loses requests, answers, or both.
 func (w *world) loseFor(h *host, d time.Duration, requests, answers bool) {
 	w.note(h, "loses requests (%t) or answers (%t) of etcd for %v", requests, answers, d)
 	h.set(func(l *link) { l.noRequests, l.noAnswers = requests, answers })
@@ -57,9 +57,9 @@ func (w *world) loseFor(h *host, d time.Duration, requests, answers bool) {
 	})
 }
 
-// repaired: what is wrong with the way to etcd is over.
+// repaired ends a fault of the connection to etcd.
 func (w *world) repaired(h *host, change func(*link)) {
-	// What is on its way takes its time still.
+	// Messages that are under way still take their time.
 	h.hinderUntil(w.now() + 2*h.link().slow + h.link().busy)
 	w.note(h, "is over")
 	h.set(change)
@@ -72,7 +72,7 @@ func slowLink(w *world, h *host) {
 	w.faults.last(d, func() { w.repaired(h, func(l *link) { l.slow = 0 }) })
 }
 
-// slowThenCut: etcd's answers to a renewal take their time, and are the last for long.
+// slowThenCut delays etcd's answers until a renewal has been answered, and then cuts the connection for long.
 func slowThenCut(w *world, h *host) {
 	slow := w.between(0, w.ttl/5)
 	w.note(h, "its way to etcd takes up to %v longer, and is cut at its next renewal", slow)
@@ -90,8 +90,7 @@ func (w *world) freezeFor(h *host, d time.Duration) {
 	w.faults.last(d, func() { w.repaired(h, func(l *link) { l.frozen = false }) })
 }
 
-// deadWatch: nothing comes through a watch any more, and nobody says so; or through the
-// next one, once it was opened.
+// deadWatch lets a watch deliver nothing any more without any error; or the next one, after it was opened.
 func deadWatch(w *world, h *host) {
 	p := h.process
 	if p == nil {
@@ -113,7 +112,7 @@ func (w *world) refuseFor(h *host, d time.Duration) {
 	w.faults.last(d, func() { h.refuses = false })
 }
 
-// breakStreams resets the connections between this host and others.
+// breakStreams resets the connections between this host and its watchers.
 func breakStreams(w *world, h *host) {
 	if p := h.process; p != nil {
 		w.note(h, "the connections of its watchers break")
@@ -131,7 +130,7 @@ func silence(w *world, h *host) {
 	w.faults.last(d, func() { h.silent = false })
 }
 
-// cutBetween: one host does not reach another one, and may be reached by it.
+// cutBetween keeps one host from reaching another one, which may still reach it.
 func cutBetween(w *world, h *host) {
 	there, d := pick(w, w.hosts), w.duration(h)
 	if there == h {

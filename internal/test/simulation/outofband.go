@@ -22,10 +22,10 @@ func remove(key string) *pb.RequestOp {
 		RequestDeleteRange: &pb.DeleteRangeRequest{Key: []byte(key)}}}
 }
 
-// out is one change out of band, and whose doing it is that a key is gone.
+// out makes one out-of-band change; author is the originator of a deletion.
 func (w *world) out(author by, op *pb.RequestOp) {
 	w.checks.as(author)
-	_, _ = w.etcd.Do(&pb.TxnRequest{Success: []*pb.RequestOp{op}}) // a lease that is gone is one
+	_, _ = w.etcd.Do(&pb.TxnRequest{Success: []*pb.RequestOp{op}}) // the lease may be gone
 	w.checks.as(nobody)
 }
 
@@ -37,14 +37,14 @@ func (w *world) revoke(author by, lease int64) {
 	w.checks.as(nobody)
 }
 
-// as says whose doing it is what happens out of band.
+// as sets the originator of the out-of-band changes that follow.
 func (c *checks) as(author by) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.author = author
 }
 
-// take notes that a lease is taken from somebody.
+// take records that a lease is taken from its owner.
 func (c *checks) take(author by, lease int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -67,7 +67,7 @@ func (c *checks) faultBegan(n int) {
 	c.seen.Faults[n]++
 }
 
-// handFrom is somebody who writes to etcd past everybody.
+// handFrom changes or deletes a key of a host, or revokes its lease, out of band.
 func handFrom(w *world, h *host) {
 	p := h.process
 	if p == nil || p.session() == nil || w.faults.away {
@@ -99,7 +99,7 @@ func handFrom(w *world, h *host) {
 	}
 }
 
-// handOnShards is somebody who writes to the keys of the shards past everybody.
+// handOnShards changes or deletes the shard map or a report out of band.
 func handOnShards(w *world, h *host) {
 	if w.faults.away {
 		return
@@ -121,7 +121,7 @@ func handOnShards(w *world, h *host) {
 	}
 }
 
-// deleteMap is the operator, who deletes a map that nobody can read.
+// deleteMap deletes an unreadable shard map, as an operator would.
 func (w *world) deleteMap() {
 	kv := w.checks.key(w.keys.ShardMap())
 	if kv == nil {
@@ -135,7 +135,7 @@ func (w *world) deleteMap() {
 	w.checks.mapTaken()
 }
 
-// handOnReport deletes what a member has said it released, or makes something else of it.
+// handOnReport deletes or overwrites a member's report of released shards.
 func handOnReport(w *world, h *host) {
 	key := w.keys.Released(h.address)
 	kv := w.checks.key(key)
@@ -162,8 +162,8 @@ func handOnReport(w *world, h *host) {
 	}
 }
 
-// revokeEarly: a leader of etcd that stood still, and was deposed meanwhile, goes on and has leases
-// revoked that its successor has renewed. Some processes are cut off just then.
+// revokeEarly simulates a leader of etcd that stood still and was deposed. When it continues, it has leases
+// revoked that its successor has renewed. Some processes are cut off at that time.
 func revokeEarly(w *world, h *host) {
 	if w.faults.away {
 		return
@@ -171,21 +171,21 @@ func revokeEarly(w *world, h *host) {
 	w.note(nil, "etcd elects another leader, the old one stands still")
 	known := w.etcd.Term()
 	if w.etcd.Elect(w.rand.IntN(w.members)); w.etcd.Term() == known {
-		return // that one is not up
+		return // that member is not up
 	}
 	if w.chance(2) {
 		w.cutFor(h, w.duration(h))
 	}
 	again := pick(w, w.hosts)
 	w.after(w.between(0, w.ttl), func() {
-		if w.chance(2) { // it cannot know who was there before
+		if w.chance(2) { // a new process cannot know the earlier claims
 			w.restart(again)
 		}
 		if w.faults.away || w.faults.ended() {
 			return
 		}
 		w.note(nil, "the old leader of etcd goes on")
-		if l := w.leader(); l != nil && w.chance(2) { // it hears nothing of that
+		if l := w.leader(); l != nil && w.chance(2) { // it learns nothing of that
 			w.pauseFor(l.host, w.between(100*time.Millisecond, w.ttl))
 		}
 		by, leases := early, w.etcd.Leases()
@@ -195,7 +195,7 @@ func revokeEarly(w *world, h *host) {
 		}
 		for _, l := range leases {
 			if l.Granted > known || time.Until(l.Ends) > w.ttl {
-				continue // granted since; or an outside candidate's
+				continue // granted since then, or an outside candidate's
 			}
 			if by == partly && w.chance(2) {
 				break
@@ -205,7 +205,8 @@ func revokeEarly(w *world, h *host) {
 	})
 }
 
-// mostApart is how far apart a deposed leader of etcd has leases revoked that have all run out for it.
+// mostApart limits the time between the revocations of leases that have all expired for a deposed leader of
+// etcd.
 const mostApart = 5 * time.Millisecond
 
 func (w *world) dropEarly(lease int64, author by) {
@@ -216,14 +217,13 @@ func (w *world) dropEarly(lease int64, author by) {
 	w.revoke(author, lease)
 }
 
-// outsider is a program that is no node and queues with concurrency.Election, or an
-// operator's etcdctl elect: it is no member, leads when it is first, and leaves, or
-// dies.
+// outsider adds an outside candidate: a program that is no node and queues with concurrency.Election, or an
+// operator's etcdctl elect. It is no member, leads when it is first, and leaves or dies.
 func outsider(w *world, _ *host) {
 	if w.faults.away {
 		return
 	}
-	lease := w.etcd.Grant(int64(1000 * w.ttl / time.Second)) // it renews
+	lease := w.etcd.Grant(int64(1000 * w.ttl / time.Second)) // so long because it would renew it
 	key := w.keys.Candidate(lease)
 	if w.chance(4) {
 		key = w.keys.Queue() + fmt.Sprintf("stray/%d", lease)
@@ -261,7 +261,7 @@ func (c *checks) mapTaken() {
 	c.handed = append(c.handed, at)
 }
 
-// incarnation is a process's as it registered last, 0 if it never did.
+// incarnation returns the incarnation of a process's last registration, or 0 if it never registered.
 func (c *checks) incarnation(p *process) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -271,7 +271,7 @@ func (c *checks) incarnation(p *process) int64 {
 	return p.known.incarnation
 }
 
-// key is a key as etcd has it now, nil if it is not there.
+// key returns the present value of a key in etcd, or nil if it does not exist.
 func (c *checks) key(key string) *mvccpb.KeyValue {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -5,26 +5,26 @@ import (
 	"time"
 )
 
-// owners is what the checks know of who served shards.
+// owners holds the checks' knowledge of the serving of shards.
 type owners struct {
 	holds  []*claim        // by shard, at this instant
-	since  []time.Duration // by shard: since when two hold it at once, excused; 0: they do not
-	two    []bool          // by shard: two do, at this instant
-	epochs []int64         // by shard: the largest under which it was served
-	last   []*process      // by shard: by whom
+	since  []time.Duration // by shard: since when two hold it at once, excused; 0 if they do not
+	two    []bool          // by shard: two hold it at this instant
+	epochs []int64         // by shard: the largest epoch under which it was served
+	last   []*process      // by shard: the process that served it under that epoch
 
 	granted    []int64 // by shard: the epoch in the newest map that a process wrote
 	generation int64   // the largest of a map
 
-	handed []int64  // revisions at which a hand altered or deleted the map
-	forged []forged // reports that a hand wrote
+	handed []int64  // revisions of out-of-band changes of the map
+	forged []forged // out-of-band reports
 }
 
-// forged is a report that a hand wrote in a member's name: that it has released all.
+// forged is a report that was written out of band in a member's name: that it has released all shards.
 type forged struct {
 	address     string
 	incarnation int64
-	until       int64 // the revision at which it was written over or deleted; 0: it stands
+	until       int64 // revision at which it was overwritten or deleted; 0 if it still exists
 }
 
 func newOwners(shards int) owners {
@@ -32,9 +32,8 @@ func newOwners(shards int) owners {
 		epochs: make([]int64, shards), last: make([]*process, shards), granted: make([]int64, shards)}
 }
 
-// hold checks that nobody else holds what a process holds whose session is valid. Holding
-// is more than serving: it begins before the shard is served, and ends when the last call
-// has left.
+// hold checks that no other process holds a shard that a process with a valid session holds. A process holds a
+// shard from before it serves it until the last call has left.
 func (c *checks) hold(x *claim) {
 	for n, epoch := range x.shards {
 		if epoch == 0 {
@@ -72,9 +71,9 @@ func (c *checks) heldTwice(n int, a, b *claim) {
 	e.Longest = max(e.Longest, c.w.now()-c.since[n])
 }
 
-// excusedBoth is what the design leaves out: the older owner's session was taken; or a
-// hand took the map, and with it whom the newer one had to wait for; or said in the older
-// one's name that it has released.
+// excusedBoth returns the exempt case in which two processes may hold a shard, if there is one. The older
+// owner's session was taken. Or the map was changed out of band, and no longer named the owner that the newer
+// one had to wait for. Or an out-of-band report claimed that the older owner had released its shards.
 func (c *checks) excusedBoth(a, b *process, older, newer int64) (besideBy, bool) {
 	for i, p := range [2]*process{a, b} {
 		s := p.session()
@@ -97,8 +96,8 @@ func (c *checks) excusedBoth(a, b *process, older, newer int64) (besideBy, bool)
 	return 0, false
 }
 
-// reported is called with every report that was written or deleted: the one before counts no
-// more for maps that come later.
+// reported is called with every report that was written or deleted. The report before it no longer counts for
+// later maps.
 func (c *checks) reported(address string, revision int64) {
 	for i := range c.forged {
 		if f := &c.forged[i]; f.address == address && f.until == 0 {
@@ -107,7 +106,7 @@ func (c *checks) reported(address string, revision int64) {
 	}
 }
 
-// held ends the look at who holds what.
+// held resets the holders after all claims were checked.
 func (c *checks) held() {
 	for n := range c.holds {
 		if !c.two[n] {
@@ -117,8 +116,7 @@ func (c *checks) held() {
 	}
 }
 
-// serves is called whenever a process begins to serve a shard. Its epoch is one that nobody
-// had before, or the process's own still.
+// serves checks a process that begins to serve a shard. Its epoch must be new, or still the process's own.
 func (c *checks) serves(p *process, x *claim, n int) {
 	epoch := x.shards[n]
 	c.w.log.of(p, "serves shard %d under epoch %d", n, epoch)

@@ -22,26 +22,26 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// process is one process with one node: a core as it is, with its own way to etcd and to others.
+// process is one process with one node: a real core with its own connections to etcd and to others.
 type process struct {
 	w    *world
 	host *host
-	id   string // the instance
+	id   string // the instance id
 	conn *modeletcd.Conn
 	core *member.Core
 
 	client *clientv3.Client
-	node   *node // what others reach
+	node   *node // the network side
 
-	ctx    context.Context // ends when it dies
+	ctx    context.Context // ends when the process dies
 	cancel context.CancelFunc
-	wg     sync.WaitGroup // what it does beside its core
+	wg     sync.WaitGroup // goroutines beside its core
 	dead   atomic.Bool
 	leaves bool          // it was asked to stop
-	looks  time.Duration // since when it has a view; 0: it has none
+	looks  time.Duration // since when it has a view; 0 if it has none
 
 	draws sync.Mutex
-	rand  *rand.Rand    // of retries
+	rand  *rand.Rand    // for retries
 	asked [kinds]uint64 // requests so far
 
 	use   use
@@ -64,7 +64,7 @@ func (h *host) start() {
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	var err error
 	if p.core, err = member.New(p.config()); err != nil {
-		panic(err) // a good configuration
+		panic(err) // the configuration is valid
 	}
 	w.checks.began(p)
 	w.alter(func() { h.process = p })
@@ -93,7 +93,7 @@ func (p *process) config() member.Config {
 	return c
 }
 
-// excluded is the label whose members get no shards.
+// excluded are the labels of members that get no shards.
 var excluded = map[string]string{"role": "gateway"}
 
 func (w *world) planning(shards int) shardplan.Settings {
@@ -106,7 +106,7 @@ func (p *process) random() float64 {
 	return p.rand.Float64()
 }
 
-// run is the process's life.
+// run runs the process until it has ended.
 func (p *process) run() {
 	p.core.Start()
 	err := p.core.Join(p.ctx)
@@ -115,10 +115,10 @@ func (p *process) run() {
 		p.wg.Go(p.use.run)
 		<-p.ctx.Done()
 	}
-	if err != nil && p.ctx.Err() == nil { // it cannot join, as at an address that another one has
+	if err != nil && p.ctx.Err() == nil { // it cannot join, for example at an occupied address
 		p.w.log.of(p, "gives up: %v", err)
 		p.core.Detector.Stop(p.ctx)
-		_ = p.core.Leave() // else its lease runs out
+		_ = p.core.Leave() // otherwise its lease expires
 	}
 	if p.dead.CompareAndSwap(false, true) {
 		p.w.mu.Lock()
@@ -129,13 +129,13 @@ func (p *process) run() {
 	}
 	p.cancel()
 	p.core.Detector.Stop(p.ctx)
-	_ = p.core.Leave() // if it is dead, nothing of that reaches etcd
+	_ = p.core.Leave() // nothing of it reaches etcd if the process is dead
 	_ = p.core.Manager.Stop(p.ctx)
 	p.core.Close()
 	p.wg.Wait()
 }
 
-// stop is Cluster.Stop: the steps are the core's, and in the same order.
+// stop does the steps of Cluster.Stop with the core, in the same order.
 func (p *process) stop() {
 	if p.leaves {
 		return
@@ -157,7 +157,7 @@ func (p *process) stop() {
 		p.node.close(true)
 		p.w.mu.Unlock()
 		if p.host.roles.drains {
-			<-ctx.Done() // there is a call that takes forever
+			<-ctx.Done() // a call takes forever
 		}
 		wait.For(ctx, p.draw("serves to the end", 200*time.Millisecond))
 		if cut == nil {
@@ -175,8 +175,8 @@ func (p *process) stop() {
 	})
 }
 
-// die ends the process at once, as SIGKILL does. Its kernel closes its sockets, unless
-// the host goes with it. The lock is held.
+// die ends the process at once, as SIGKILL does. Its kernel closes its sockets unless the host is lost too. The
+// caller holds w.mu.
 func (p *process) die(withHost bool) {
 	if p.dead.Swap(true) {
 		return
@@ -188,13 +188,13 @@ func (p *process) die(withHost bool) {
 	p.cancel()
 }
 
-// leads is LeaderElection.IsLeader.
+// leads reports whether the process leads, as LeaderElection.IsLeader does.
 func (p *process) leads() bool { return p.core.Manager.IsLeader() }
 
-// session is the present one, nil between two.
+// session returns the present session, or nil between two.
 func (p *process) session() *etcdsession.Session { return p.core.Keeper.Current() }
 
-// draw draws a duration for something that the process does, up to d.
+// draw draws a duration up to d for an activity of the process.
 func (p *process) draw(what string, d time.Duration) time.Duration {
 	return between(newRand(p.w.seed, streamOf(what, p.id)), 0, d)
 }

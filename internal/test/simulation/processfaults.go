@@ -9,8 +9,7 @@ import (
 
 func pauseProcess(w *world, h *host) { w.pauseFor(h, w.duration(h)) }
 
-// pauseInRenewal stops the process while a renewal's answer is on its way, until about
-// its deadline.
+// pauseInRenewal stops the process while a renewal's answer is under way, until about the session's deadline.
 func pauseInRenewal(w *world, h *host) {
 	w.faults.at(trigger{moment: carriedOut + moment(pick(w, []kind{toRenew, toCheck})), host: h,
 		begin: func() {
@@ -20,8 +19,8 @@ func pauseInRenewal(w *world, h *host) {
 		}})
 }
 
-// pauseInSuspicion has a process lose its watchers, and stand still while the answer is on its way that would clear
-// the suspicion: when it goes on, that comes too late, or too late for what it claimed.
+// pauseInSuspicion makes a process lose its watchers, and stops it while the answer is under way that would
+// clear the suspicion. When it continues, the answer is too late, or too late for its claims.
 func pauseInSuspicion(w *world, h *host) {
 	breakStreams(w, h)
 	w.after(mostNotice/2, func() {
@@ -30,7 +29,7 @@ func pauseInSuspicion(w *world, h *host) {
 	})
 }
 
-// pauseFor is SIGSTOP and SIGCONT.
+// pauseFor stops a process for d, as SIGSTOP and SIGCONT do.
 func (w *world) pauseFor(h *host, d time.Duration) {
 	p := h.process
 	if p == nil || h.paused {
@@ -60,7 +59,7 @@ func suspendMachine(w *world, h *host) {
 func stepWall(w *world, h *host) {
 	by := w.between(-2*w.ttl, 2*w.ttl)
 	if c := h.clocks.Load(); c.stood > 0 || h.suspended {
-		by = by.Abs() // set back around a suspension, neither clock shows the time that passed
+		by = by.Abs() // set back around a suspension, neither clock would show the time that passed
 	}
 	w.note(h, "its wall clock is stepped by %v", by)
 	h.step(by)
@@ -83,7 +82,7 @@ func crashProcess(w *world, h *host) {
 	w.startAgain(h)
 }
 
-// restart has a host's process crash, and the next one start at once.
+// restart lets a host's process crash, and starts the next one at once.
 func (w *world) restart(h *host) {
 	if h.process != nil && !h.standsStill() {
 		w.note(h, "crashes, and starts again")
@@ -92,7 +91,7 @@ func (w *world) restart(h *host) {
 	}
 }
 
-// loseHost: nobody hears of the end of its processes, nor is anybody refused.
+// loseHost loses a host with its process. Others get no notice of the end, and no refusal.
 func loseHost(w *world, h *host) {
 	if h.process == nil {
 		return
@@ -106,7 +105,7 @@ func loseHost(w *world, h *host) {
 
 func (w *world) startAgain(h *host) {
 	if w.chance(2) {
-		return // when everything is healed
+		return // it starts when everything is healed
 	}
 	d := w.duration(h)
 	if w.chance(3) {
@@ -151,14 +150,14 @@ func askLeader(w *world, h *host) {
 	})
 }
 
-// asked is called before somebody asks the leader to give way.
+// asked is called before the leader is asked to give way.
 func (c *checks) asked() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.requests++
 }
 
-// resign has the process give its leadership up, if it leads.
+// resign lets the process give up its leadership, if it leads.
 func (p *process) resign() {
 	t := p.core.Manager.Election().Term()
 	if t == nil {
@@ -168,14 +167,14 @@ func (p *process) resign() {
 	p.wg.Go(func() { _ = p.core.Manager.Election().Resign(p.ctx) })
 }
 
-// resigns is called with a term whose leader is to give its key up.
+// resigns is called with a term that is about to end by giving up its key.
 func (c *checks) resigns(token int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.resigned = append(c.resigned, token)
 }
 
-// pauseInPlanning stops a process that has made a plan and not sent it yet, or whose plan is on its way.
+// pauseInPlanning stops the leader when it has made a plan but not sent it, or while the plan is under way.
 func pauseInPlanning(w *world, h *host) {
 	t := trigger{moment: pick(w, []moment{sent, carriedOut}) + moment(toPlan), skip: w.rand.IntN(2)}
 	t.begin = func() {
@@ -184,7 +183,7 @@ func pauseInPlanning(w *world, h *host) {
 		}
 	}
 	w.faults.at(t)
-	if w.chance(2) { // something to plan for
+	if w.chance(2) { // the crash gives it something to plan
 		w.after(w.between(0, 50*time.Millisecond), func() { crashProcess(w, h) })
 	}
 }

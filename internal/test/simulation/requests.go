@@ -8,7 +8,7 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// kind is what a request is about. Faults choose by it.
+// kind is the kind of a request. Faults select requests by it.
 type kind int
 
 const (
@@ -22,19 +22,19 @@ const (
 	toRegister
 	toRecord
 	toCampaign
-	toLookAhead // the campaign's read of who queues before it
-	toLeave     // deleting the own candidate's key
+	toLookAhead // a campaign's read of the candidates before it
+	toLeave     // deletes the own candidate's key
 	toChange    // the other requests to the own election keys
 	toWrite     // under a term's fence
 	toAccuse
 	toRemove
-	toRefute // and what takes own accusations back
+	toRefute // or withdraws own accusations
 	toAsk
-	toPlan   // the shard map
-	toReport // what was released
+	toPlan   // writes the shard map
+	toReport // reports released shards
 	toWatch
-	toProgress // of a watch, to be reported
-	toHear     // what a watch reports
+	toProgress // requests the progress of a watch
+	toHear     // a response of a watch
 	kinds
 )
 
@@ -45,7 +45,7 @@ func (k kind) String() string {
 		"report of a watch"}[k]
 }
 
-// kindOf is what a request of etcd's protocol is about.
+// kindOf returns the kind of a request of etcd's protocol.
 func (w *world) kindOf(request any) kind {
 	switch r := request.(type) {
 	case *pb.RangeRequest:
@@ -81,7 +81,7 @@ func (w *world) kindOfTxn(r *pb.TxnRequest) kind {
 	k := toCheck // it only reads
 	for _, op := range r.Success {
 		if op.GetRequestTxn() != nil {
-			return toWrite // whose fence is around what its user writes
+			return toWrite // the fence wraps the user's transaction
 		}
 		key, puts := string(op.GetRequestPut().GetKey()), true
 		if d := op.GetRequestDeleteRange(); d != nil {
@@ -118,7 +118,7 @@ func (w *world) kindOfTxn(r *pb.TxnRequest) kind {
 	return k
 }
 
-// creates reports whether a transaction is carried out only where a key does not exist.
+// creates reports whether a transaction requires that a key does not exist.
 func creates(r *pb.TxnRequest, key string) bool {
 	for _, c := range r.Compare {
 		if string(c.Key) == key && c.Target == pb.Compare_CREATE && c.GetCreateRevision() == 0 {
@@ -128,7 +128,7 @@ func creates(r *pb.TxnRequest, key string) bool {
 	return false
 }
 
-// puts is the value that a transaction writes to keys of a kind, and the key.
+// puts returns the first key of a kind that a transaction writes, and its value.
 func (w *world) puts(r *pb.TxnRequest, kind state.Kind) (parsed state.ParsedKey, value []byte) {
 	for _, op := range r.Success {
 		if put := op.GetRequestPut(); put != nil {
@@ -140,7 +140,7 @@ func (w *world) puts(r *pb.TxnRequest, kind state.Kind) (parsed state.ParsedKey,
 	return state.ParsedKey{}, nil
 }
 
-// deletes is the key of a kind that a transaction deletes.
+// deletes returns the first key of a kind that a transaction deletes.
 func (w *world) deletes(r *pb.TxnRequest, kind state.Kind) state.ParsedKey {
 	for _, op := range r.Success {
 		if d := op.GetRequestDeleteRange(); d != nil {
@@ -152,7 +152,7 @@ func (w *world) deletes(r *pb.TxnRequest, kind state.Kind) state.ParsedKey {
 	return state.ParsedKey{}
 }
 
-// touchesQueue reports whether a transaction would write the key of a candidate.
+// touchesQueue reports whether a transaction would write or delete a candidate's key.
 func (w *world) touchesQueue(r *pb.TxnRequest) bool {
 	for _, ops := range [][]*pb.RequestOp{r.Success, r.Failure} {
 		for _, op := range ops {

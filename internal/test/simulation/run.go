@@ -6,18 +6,18 @@ import (
 	"testing/synctest"
 )
 
-// Result is what came of one schedule.
+// Result is the result of one schedule.
 type Result struct {
 	Seed       uint64
-	Failure    *Failure // nil: every promise was kept
+	Failure    *Failure // nil if every promise was kept
 	Seen       Seen
-	Transcript string // if it was asked for
+	Transcript string // empty unless requested
 }
 
-// Run runs the schedule of a seed, in virtual time.
+// Run runs the schedule of a seed in virtual time.
 func Run(t *testing.T, seed uint64, transcript bool) (r Result) {
 	defer func() {
-		if p := recover(); p != nil { // a goroutine that is left is a panic
+		if p := recover(); p != nil { // a leaked goroutine panics
 			panic(fmt.Sprintf("seed %d: %v", seed, p))
 		}
 	}()

@@ -8,7 +8,7 @@ import (
 	"github.com/goverse/goverse/internal/test/modeletcd"
 )
 
-// newWorld draws a schedule: who there is, what goes wrong, and when. It begins now.
+// newWorld draws a schedule: the hosts, the faults, and their times. It begins now.
 func newWorld(seed uint64, log bool) *world {
 	w := &world{seed: seed, began: time.Now(), keys: keys, rand: newRand(seed, 0x60765e), catalogue: everyFault(),
 		wake: make(chan struct{}, 1), ended: make(chan struct{})}
@@ -44,7 +44,7 @@ func newWorld(seed uint64, log bool) *world {
 		}
 		w.after(begin, h.begin)
 	}
-	if fallback && w.chance(6) { // nobody can be elected at first
+	if fallback && w.chance(6) { // at first no node can be elected
 		for _, h := range w.hosts {
 			if !w.chance(5) {
 				w.after(0, func() { w.denyFor(h, w.between(0, 2*w.ttl)) })
@@ -64,10 +64,10 @@ func newWorld(seed uint64, log bool) *world {
 	return w
 }
 
-// etcdDelays draws how long things take among the members of etcd.
+// etcdDelays returns a function that draws delays among the members of etcd.
 func etcdDelays(seed uint64) func(least, most time.Duration) time.Duration {
 	r := newRand(seed, streamOf("etcd"))
-	return func(least, most time.Duration) time.Duration { return between(r, least, most) } // etcd has a lock of its own
+	return func(least, most time.Duration) time.Duration { return between(r, least, most) } // etcd holds its lock
 }
 
 // begin starts a process if none runs.
@@ -77,8 +77,8 @@ func (h *host) begin() {
 	}
 }
 
-// drawDistance draws how far a host is from etcd, one way: not so far that no renewal round
-// could succeed. Behind a proxy that is one request longer, and up to a second of the lease is lost.
+// drawDistance draws a host's distance from etcd, one way, such that renewal rounds can still succeed. A proxy
+// adds a request to each round and takes up to a second off the lease.
 func (w *world) drawDistance(proxied bool) time.Duration {
 	d, ways, ttl := pick(w, []time.Duration{0, 0, 20 * time.Millisecond, 80 * time.Millisecond, 200 * time.Millisecond}),
 		time.Duration(4), w.ttl
@@ -91,17 +91,16 @@ func (w *world) drawDistance(proxied bool) time.Duration {
 	return d
 }
 
-// keys are the cluster's.
+// keys are the keys of the cluster.
 var keys = func() state.Keys {
 	k, err := state.NewKeys("/g")
 	if err != nil {
-		panic(err) // it is a good prefix
+		panic(err) // the prefix is valid
 	}
 	return k
 }()
 
-// plan draws one fault and when it begins: at any instant, or at a moment that
-// matters.
+// plan draws one fault and its start: at any instant, or at a moment of interest.
 func (w *world) plan(end time.Duration) {
 	n := w.drawFault()
 	h := pick(w, w.hosts)
@@ -135,7 +134,7 @@ func (w *world) plan(end time.Duration) {
 	w.after(w.between(0, end), func() { w.faults.at(t) })
 }
 
-// drawMoment prefers what happens seldom and matters much.
+// drawMoment draws a moment, and prefers rare and important ones.
 func (w *world) drawMoment() moment {
 	if w.chance(4) {
 		return termBegan + moment(w.rand.IntN(2))
@@ -146,8 +145,7 @@ func (w *world) drawMoment() moment {
 	return moment(w.rand.IntN(3))*moment(kinds) + moment(k)
 }
 
-// heal ends all faults, starts what was not running, and waits for the cluster to be
-// right again.
+// heal ends all faults, starts the missing processes, and waits for the cluster to recover.
 func (w *world) heal() {
 	w.log.say("everything is healed")
 	w.faults.heal()
@@ -160,7 +158,7 @@ func (w *world) heal() {
 	w.after(w.ttl/4+time.Millisecond, func() { w.awaitEnd(healed) })
 }
 
-// writeElsewhere has somebody write keys that are none of the cluster's, again and again.
+// writeElsewhere repeatedly writes a key outside the cluster's range.
 func (w *world) writeElsewhere() {
 	w.after(w.between(1, w.ttl/10), func() {
 		w.out(nobody, put("/elsewhere", "", 0))

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// Occurrence is something that can happen in a run, and that a run must be able to
-// bring about to be worth anything.
+// Occurrence is an event that a run can have. The runs together must have all of them to be worth anything.
 type Occurrence int
 
 // The occurrences that are counted.
@@ -90,42 +89,43 @@ func (o Occurrence) String() string {
 		"reports taken by a hand", "registrations that say that etcd revoked the lease early"}[o]
 }
 
-// Exempt is what the design leaves out: a leader whose key or lease was taken.
+// Exempt counts cases that the design excludes from its promises: a leader lost its key or lease to another
+// process.
 type Exempt struct {
-	Keyless        int           // went on leading until it noticed
-	LongestKeyless time.Duration // since it was taken
-	Overlaps       int           // and another one led as well
-	Longest        time.Duration // how long both did
+	Keyless        int           // leaders that continued until they noticed
+	LongestKeyless time.Duration // since the loss
+	Overlaps       int           // cases in which another process led as well
+	Longest        time.Duration // duration of such an overlap
 }
 
-// besideBy is why two may hold one shard.
+// besideBy is the reason why two processes may hold one shard.
 type besideBy int
 
 const (
-	afterHand    besideBy = iota // on the older one's session or node key
-	afterRemoval                 // of the older one
-	afterMapHand                 // on the map, or on the older one's report
+	afterHand    besideBy = iota // an out-of-band change of the older one's session or node key
+	afterRemoval                 // a removal of the older one
+	afterMapHand                 // an out-of-band change of the map, or of the older one's report
 	besides
 )
 
-// Beside is what the design leaves out of the shards: one that two held at once.
+// Beside counts shards that two processes held at once in cases that the design excludes from its promises.
 type Beside struct {
 	Overlaps int
 	Longest  time.Duration
-	Late     int // began to be served by the older one after the newer one
+	Late     int // cases in which the older one began to serve after the newer one
 }
 
-// Seen counts what happened in a run, or in many.
+// Seen counts the events of one run or of many.
 type Seen struct {
-	Faults []int // by kind
+	Faults []int // by index in the catalogue
 	Count  [occurrences]int
-	Exempt [exempts]Exempt // by hand, by removal, and in fallback by an outside candidate
-	Beside [besides]Beside // by hand, by removal, by a hand on the map
+	Exempt [exempts]Exempt // by originator
+	Beside [besides]Beside // by reason
 }
 
 func newSeen(faults int) Seen { return Seen{Faults: make([]int, faults)} }
 
-// Add adds what another run has seen.
+// Add adds the counts of another run.
 func (s *Seen) Add(o Seen) {
 	if s.Faults == nil {
 		*s = newSeen(len(o.Faults))
@@ -150,7 +150,7 @@ func (s *Seen) Add(o Seen) {
 	}
 }
 
-// String is a table.
+// String returns the counts as a table.
 func (s Seen) String() string {
 	var b strings.Builder
 	for i, f := range everyFault() {

@@ -9,8 +9,9 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// wrongShards is what is not yet right with the shards in the end, "" if all is: each is
-// served by its owner and by nobody else, the load is even, nobody is waited for.
+// wrongShards returns the first deviation of the shards from a recovered cluster, or "" if there is none. Each
+// shard must be served by its owner and by no other node, the load must be even, and no owner may wait for
+// another one.
 func (w *world) wrongShards(s *state.Snapshot) string {
 	var takers []sharding.Owner
 	for _, m := range shardplan.Members(s, w.planning(w.shards)) {
@@ -22,7 +23,7 @@ func (w *world) wrongShards(s *state.Snapshot) string {
 	case s.Planner() == nil:
 		return "" // all are observers
 	case len(takers) == 0:
-		return "" // nobody can take a shard
+		return "" // no node can take a shard
 	case s.Map() == nil:
 		return "there is no shard map"
 	}
@@ -47,7 +48,7 @@ func (w *world) wrongShards(s *state.Snapshot) string {
 	return overstated(s)
 }
 
-// owned is how many shards a map gives to an owner.
+// owned returns the number of shards that a map assigns to an owner.
 func owned(m *sharding.Map, o sharding.Owner) int {
 	for _, load := range m.Loads() {
 		if load.Owner == o {
@@ -57,7 +58,7 @@ func owned(m *sharding.Map, o sharding.Owner) int {
 	return 0
 }
 
-// overstated is a report that stands and says more than its author would, "" if none does.
+// overstated describes a report of a generation newer than the map, or returns "" if there is none.
 func overstated(s *state.Snapshot) string {
 	for _, r := range s.Released {
 		if m := s.Member(r.Address); m != nil && m.Incarnation == r.Incarnation && r.Generation > s.ShardMap.Generation() {
@@ -68,7 +69,7 @@ func overstated(s *state.Snapshot) string {
 	return ""
 }
 
-// wrongOwner is what is wrong with who serves a shard.
+// wrongOwner returns the first deviation in the serving of a shard.
 func (w *world) wrongOwner(n int, owner sharding.Owner, epoch int64) string {
 	for _, h := range w.hosts {
 		p := h.process

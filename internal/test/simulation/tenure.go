@@ -16,7 +16,7 @@ import (
 	"github.com/goverse/goverse/internal/test/modeletcd"
 )
 
-// event is called with every line of a process's log that is about an event.
+// event is called with every event in a process's log.
 func (c *checks) event(p *process, what event.Type, f fields) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -44,11 +44,11 @@ var sessionEnds = map[session.Reason]Occurrence{session.ReasonExpired: SessionEx
 	session.ReasonUnreachable: SessionExpired, session.ReasonPaused: SessionPaused, session.ReasonRevoked: SessionRevoked,
 	session.ReasonPermission: SessionPermission, session.ReasonKeyLost: SessionKeyLost}
 
-// shardMoves are the fields of a line about a new shard map, and what they count.
+// shardMoves maps the fields of a log line about a new shard map to the occurrences that they count.
 var shardMoves = map[string]Occurrence{"assigned": ShardAssigned, "drained": ShardDrained,
 	"rebalanced": ShardRebalanced}
 
-// termBegan is called with every term.
+// termBegan checks every new term.
 func (c *checks) termBegan(p *process, token int64, mode election.Mode) {
 	c.seen.Count[TermBegan]++
 	k := &p.known
@@ -68,7 +68,7 @@ func (c *checks) termBegan(p *process, token int64, mode election.Mode) {
 	}
 }
 
-// recovers: the election works again for a process that sees itself in the queue.
+// recovers records that the election works again for a process that sees itself in the queue.
 func (c *checks) recovers(x *claim) {
 	if x.s == nil || x.view == nil {
 		return
@@ -78,21 +78,20 @@ func (c *checks) recovers(x *claim) {
 	}
 }
 
-// works reports whether work of a process's last term is running, and is waited for.
+// works reports whether work of a process's last term still runs and must be waited for.
 func (c *checks) works(p *process, token int64) bool {
 	k := &p.known
 	return k.token == token && k.over >= 0 && c.w.now() < k.over+member.DefaultWorkTimeout && p.use.works(token)
 }
 
-// termEnded is called with every term that ended. None is taken away from a member that has
-// its key.
+// termEnded checks every ended term. No member may lose its term while it has its key.
 func (c *checks) termEnded(p *process, token int64, reason string) {
 	k := &p.known
 	k.over = c.w.now()
 	if o, counted := termEnds[election.Reason(reason)]; counted {
 		c.seen.Count[o]++
 	} else if reason != "" {
-		c.seen.Count[GaveWay]++ // it says what was requested
+		c.seen.Count[GaveWay]++ // the reason is the requester's own text
 	}
 	if p.use.works(token) {
 		c.seen.Count[WorkAwaited]++
@@ -116,8 +115,8 @@ var termEnds = map[election.Reason]Occurrence{election.ReasonResigned: Resigned,
 	election.ReasonKeyLost: KeyLost, election.ReasonSessionLost: SessionLost, election.ReasonSuperseded: Superseded,
 	election.ReasonStopped: Withdrawn}
 
-// sent is called with every request that is about to be sent. It returns the duty that one goes by which plans, or
-// writes under the fence.
+// sent is called with every request that is about to be sent. For a shard map or a guarded write it returns the
+// duty under which it is sent.
 func (c *checks) sent(p *process, k kind, request any) (by duty) {
 	switch k {
 	case toPlan, toWrite:
@@ -148,11 +147,11 @@ func (c *checks) sent(p *process, k kind, request any) (by duty) {
 	return by
 }
 
-// doomed is called with a request that gets lost, or whose answer does.
+// doomed is called with a request that is lost, or that has its answer lost.
 func (c *checks) doomed(p *process, k kind, f outcome) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// It waits in vain, and some of it waits for that.
+	// The process waits in vain until a time-out.
 	p.known.waits = max(p.known.waits, c.w.now()+member.DefaultRequestTimeout)
 	if k == toCampaign || k == toLookAhead {
 		p.known.failures++
@@ -166,14 +165,14 @@ func (c *checks) doomed(p *process, k kind, f outcome) {
 	}
 }
 
-// carriedOut is called with every request that etcd has carried out, or refused.
+// carriedOut is called with every request that etcd has executed or refused.
 func (c *checks) carriedOut(p *process, k kind, request any, by duty, answer any, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r, _ := request.(*pb.TxnRequest)
 	a, _ := answer.(*pb.TxnResponse)
 	if err != nil {
-		p.known.denied = p.known.denied || errors.Is(err, modeletcd.Denied) // of all else nothing is denied
+		p.known.denied = p.known.denied || errors.Is(err, modeletcd.Denied) // only candidacies are ever denied
 		return
 	}
 	held := a != nil && a.Succeeded
@@ -236,7 +235,7 @@ func (c *checks) answered(p *process, k kind, answer any, err error) {
 	}
 }
 
-// wrote is called with every guarded write that etcd accepted.
+// wrote checks every guarded write that etcd accepted.
 func (c *checks) wrote(p *process, d duty) {
 	c.seen.Count[WriteAccepted]++
 	why := ""
@@ -257,7 +256,7 @@ func (c *checks) wrote(p *process, d duty) {
 	c.written = max(c.written, d.token)
 }
 
-// candidate reports whether a candidate's key stands that was created at a revision.
+// candidate reports whether a candidate's key with that CreateRevision exists.
 func (c *checks) candidate(token int64) bool {
 	for _, kv := range c.truth.queue {
 		if kv.CreateRevision == token {
@@ -267,7 +266,7 @@ func (c *checks) candidate(token int64) bool {
 	return false
 }
 
-// gaveUp: a member keeps its place in the queue, unless it stops, or was asked.
+// gaveUp checks that a member keeps its place in the queue unless it stops or was asked to give way.
 func (c *checks) gaveUp(p *process, kv *mvccpb.KeyValue) {
 	if p.dead.Load() {
 		return
@@ -285,14 +284,14 @@ func (c *checks) gaveUp(p *process, kv *mvccpb.KeyValue) {
 	c.fail("P3", "%s gave up its place in the queue (%d) without a reason", p.id, kv.CreateRevision)
 }
 
-// duty is by what a process plans.
+// duty identifies the key that entitles a process to plan.
 type duty struct {
 	mode  election.Mode
 	token int64
 	lease int64
 }
 
-// dutyOf is the duty that guards are about.
+// dutyOf returns the duty that the guards check.
 func (w *world) dutyOf(guards []txn.Guard) duty {
 	d := duty{mode: election.ModeElection, token: guards[0].Is}
 	if guards[0].Key == w.keys.Acting() {

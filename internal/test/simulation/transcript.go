@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// transcript is what happened, for people. A run is repeated with one when it failed. It is safe for concurrent use.
+// transcript is a readable record of a run. A failed run is repeated with one. It is safe for concurrent use.
 type transcript struct {
 	w  *world
 	on bool
@@ -16,10 +16,10 @@ type transcript struct {
 	lines []string
 }
 
-// say notes what happened to nobody in particular.
+// say records an event of no particular process.
 func (t *transcript) say(format string, args ...any) { t.line("", format, args...) }
 
-// of notes what a process did or met.
+// of records an event of a process.
 func (t *transcript) of(p *process, format string, args ...any) {
 	if !t.on {
 		return
@@ -41,7 +41,7 @@ func (t *transcript) line(who, format string, args ...any) {
 		fmt.Sprintf(format, args...)))
 }
 
-// truth notes what etcd holds.
+// truth records the content of etcd.
 func (t *transcript) truth() {
 	for _, kv := range t.w.etcd.Keys("") {
 		t.say("etcd has %s = %s on lease %x, created at %d, written at %d", kv.Key, kv.Value, kv.Lease, kv.CreateRevision,
@@ -49,5 +49,5 @@ func (t *transcript) truth() {
 	}
 }
 
-// String is the whole of it.
+// String returns the whole transcript.
 func (t *transcript) String() string { return strings.Join(t.lines, "\n") + "\n" }

@@ -6,11 +6,11 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// truth is what etcd holds, as the checks follow it change by change.
+// truth is the content of etcd, updated with every change.
 type truth struct {
 	keys     state.Keys
 	held     map[string]*mvccpb.KeyValue
-	queue    map[string]*mvccpb.KeyValue // those of them that queue
+	queue    map[string]*mvccpb.KeyValue // the candidates' keys among them
 	revision int64
 }
 
@@ -37,16 +37,16 @@ func (t *truth) changed(now, before *mvccpb.KeyValue, parsed state.ParsedKey) {
 	}
 }
 
-// get is a key, nil if it is not there.
+// get returns a key, or nil if it does not exist.
 func (t *truth) get(key string) *mvccpb.KeyValue { return t.held[key] }
 
-// created reports whether a key is there that was created at a revision.
+// created reports whether a key with that CreateRevision exists.
 func (t *truth) created(key string, revision int64) bool {
 	kv := t.held[key]
 	return kv != nil && kv.CreateRevision == revision
 }
 
-// head is the first candidate's key, nil when there is none.
+// head returns the first candidate's key, or nil if there is none.
 func (t *truth) head() *mvccpb.KeyValue {
 	var head *mvccpb.KeyValue
 	for _, kv := range t.queue {

@@ -13,10 +13,10 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// registerKey is the key that leaders write to, outside the cluster's range.
+// registerKey is the key that leaders write, outside the cluster's range.
 const registerKey = "/register"
 
-// use is what a process's user does with its node: functions in Lead, writes under the fence, calls in shards.
+// use simulates the user of a process's node: functions in Lead, guarded writes, calls in shards.
 type use struct {
 	p *process
 
@@ -30,7 +30,7 @@ func newUse(p *process) use {
 	return use{p: p, rand: newRand(p.w.seed, streamOf("use", p.id)), inside: map[int64]int{}, asks: map[int]ask{}}
 }
 
-// between draws a duration, chance whether something happens that does in one of n cases.
+// between draws a duration from a to b.
 func (u *use) between(a, b time.Duration) time.Duration {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -43,17 +43,17 @@ func (u *use) chance(n int) bool {
 	return u.rand.IntN(n) == 0
 }
 
-// run goes on until the process ends.
+// run acts until the process ends.
 func (u *use) run() {
 	if u.p.host.roles.shards > 0 {
 		u.p.wg.Go(u.call)
 	}
 	for u.p.ctx.Err() == nil {
-		_ = u.p.core.Manager.Election().Lead(u.p.ctx, u.lead) // else its context has ended
+		_ = u.p.core.Manager.Election().Lead(u.p.ctx, u.lead) // it fails only when its context has ended
 	}
 }
 
-// lead is work of a term: some of it returns late.
+// lead is the function of a term. Some of its runs return late.
 func (u *use) lead(ctx context.Context, t election.Term) error {
 	u.enter(t.Token(), 1)
 	defer u.enter(t.Token(), -1)
@@ -83,7 +83,7 @@ func (u *use) works(token int64) bool {
 	return u.inside[token] > 0
 }
 
-// write writes under the term's fence until it is over.
+// write writes under the term's fence until the term is over.
 func (u *use) write(ctx context.Context, t election.Term) {
 	for {
 		wait.For(ctx, u.between(0, u.p.w.ttl))
@@ -91,12 +91,12 @@ func (u *use) write(ctx context.Context, t election.Term) {
 			return
 		}
 		attempt, cancel := context.WithTimeout(ctx, member.DefaultRequestTimeout)
-		_, _ = t.Txn(attempt).Then(clientv3.OpPut(registerKey, u.p.id)).Commit() // the checks see what came of it
+		_, _ = t.Txn(attempt).Then(clientv3.OpPut(registerKey, u.p.id)).Commit() // the checks see the outcome
 		cancel()
 	}
 }
 
-// takes is how long something takes that a user does in a shard.
+// takes draws the duration of a user's activity in a shard.
 func (u *use) takes() time.Duration {
 	if u.chance(8) {
 		return u.between(0, u.p.w.ttl)
@@ -104,13 +104,13 @@ func (u *use) takes() time.Duration {
 	return u.between(0, 20*time.Millisecond)
 }
 
-// ask is one call of OnAcquire: the shard is lost when its context has ended.
+// ask is one call of OnAcquire. The shard is lost when ctx has ended.
 type ask struct {
 	ctx   context.Context
 	epoch int64
 }
 
-// acquire is called when a shard comes.
+// acquire implements OnAcquire.
 func (u *use) acquire(ctx context.Context, shard int, epoch int64) {
 	u.mu.Lock()
 	u.asks[shard] = ask{ctx, epoch}
@@ -123,7 +123,7 @@ func (u *use) acquire(ctx context.Context, shard int, epoch int64) {
 	u.p.w.look()
 }
 
-// acquiring is the epoch under which a shard is being acquired, 0 if it is not.
+// acquiring returns the epoch under which a shard is being acquired, or 0 if it is not.
 func (u *use) acquiring(shard int) int64 {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -133,7 +133,7 @@ func (u *use) acquiring(shard int) int64 {
 	return 0
 }
 
-// release is called when a shard goes.
+// release implements OnRelease.
 func (u *use) release(context.Context, int) {
 	if u.chance(2) {
 		wait.For(u.p.ctx, u.takes())
@@ -141,7 +141,7 @@ func (u *use) release(context.Context, int) {
 	u.p.w.look()
 }
 
-// call has calls run in shards.
+// call runs calls in shards.
 func (u *use) call() {
 	shards := u.p.core.Manager.Shards()
 	for u.p.ctx.Err() == nil {

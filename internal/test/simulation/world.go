@@ -13,8 +13,8 @@ import (
 	"github.com/goverse/goverse/internal/test/modeletcd"
 )
 
-// world is one run: everything there is. Events happen one after the other, with mu held; what the product calls
-// or etcd reports goes by the locks of faults and checks, which are taken after mu, and never before it.
+// world is one run with everything in it. Events happen one after the other, with mu held. Calls from the
+// product or from etcd use the locks of faults and checks, which are locked after mu and never before it.
 type world struct {
 	seed    uint64
 	began   time.Time
@@ -23,12 +23,12 @@ type world struct {
 	etcd    *modeletcd.Etcd
 	members int // of etcd
 	hosts   []*host
-	shards  int           // how many there are
+	shards  int           // number of shards
 	window  time.Duration // of the planner
 	detect  bool          // crash detection is on
 
-	judging atomic.Bool   // the clocks of who stands still are read as they would be if it went on now
-	wake    chan struct{} // something happened that the checks must look at
+	judging atomic.Bool   // stopped clocks are read as if their process continued now
+	wake    chan struct{} // signals an event that the checks must examine
 	ended   chan struct{}
 	wg      sync.WaitGroup // processes
 
@@ -42,10 +42,10 @@ type world struct {
 	log    transcript
 }
 
-// now is how long the run has lasted.
+// now returns the time since the run began.
 func (w *world) now() time.Duration { return time.Since(w.began) }
 
-// after makes an event happen after d.
+// after schedules an event after d.
 func (w *world) after(d time.Duration, do func()) {
 	time.AfterFunc(max(d, 0), func() {
 		w.mu.Lock()
@@ -57,14 +57,14 @@ func (w *world) after(d time.Duration, do func()) {
 	})
 }
 
-// alter changes what the checks look at too: with both locks held, so that either is enough to read it.
+// alter changes state that the checks read too. It holds both locks, so either one suffices for reading.
 func (w *world) alter(change func()) {
 	w.checks.mu.Lock()
 	defer w.checks.mu.Unlock()
 	change()
 }
 
-// look has the checks look at what is so now.
+// look signals the checks to examine the present state.
 func (w *world) look() {
 	select {
 	case w.wake <- struct{}{}:
@@ -72,7 +72,7 @@ func (w *world) look() {
 	}
 }
 
-// run lets things happen until the run is over, and has everything ended then.
+// run processes events until the run is over, and then ends everything.
 func (w *world) run() {
 	for {
 		select {
@@ -81,7 +81,7 @@ func (w *world) run() {
 			w.end()
 			return
 		}
-		synctest.Wait() // what happens at this instant has happened
+		synctest.Wait() // all events of this instant have happened
 		w.mu.Lock()
 		if !w.over {
 			w.checks.look(w)
@@ -90,7 +90,7 @@ func (w *world) run() {
 	}
 }
 
-// finish ends the run. The lock is held.
+// finish ends the run. The caller holds w.mu.
 func (w *world) finish() {
 	if !w.over {
 		w.over = true
@@ -98,7 +98,7 @@ func (w *world) finish() {
 	}
 }
 
-// end kills the processes that are left, and waits for them.
+// end kills the remaining processes and waits for them.
 func (w *world) end() {
 	w.mu.Lock()
 	for _, h := range w.hosts {
@@ -111,7 +111,7 @@ func (w *world) end() {
 	w.etcd.Close()
 }
 
-// between draws a duration from a to b, to the nanosecond: so that hardly two things happen at once.
+// between draws a duration from a to b, with nanosecond resolution so that events rarely coincide.
 func between(r *rand.Rand, a, b time.Duration) time.Duration {
 	if b <= a {
 		return a
@@ -121,13 +121,13 @@ func between(r *rand.Rand, a, b time.Duration) time.Duration {
 
 func (w *world) between(a, b time.Duration) time.Duration { return between(w.rand, a, b) }
 
-// chance is true in one of n cases.
+// chance returns true in one of n cases.
 func (w *world) chance(n int) bool { return w.rand.IntN(n) == 0 }
 
-// pick draws one of s.
+// pick draws one element of s.
 func pick[T any](w *world, s []T) T { return s[w.rand.IntN(len(s))] }
 
-// host is the one at address.
+// host returns the host at an address, or nil.
 func (w *world) host(address string) *host {
 	for _, h := range w.hosts {
 		if h.address == address {
@@ -137,7 +137,7 @@ func (w *world) host(address string) *host {
 	return nil
 }
 
-// leader is a process that leads, nil if none does.
+// leader returns a process that leads, or nil if none does.
 func (w *world) leader() *process {
 	for _, h := range w.hosts {
 		if p := h.process; p != nil && p.leads() {
@@ -147,10 +147,10 @@ func (w *world) leader() *process {
 	return nil
 }
 
-// newRand is a source of chance of the seed's, one for each stream of draws.
+// newRand returns a random source of the seed for one stream of draws.
 func newRand(seed, stream uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, stream)) }
 
-// streamOf numbers what is drawn for somebody, so that no draw depends on what others draw.
+// streamOf returns a stream number for the parts. Separate streams make draws independent of each other.
 func streamOf(parts ...any) uint64 {
 	h := fnv.New64a()
 	fmt.Fprint(h, parts...)
