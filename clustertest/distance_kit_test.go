@@ -10,7 +10,7 @@ import (
 	"github.com/goverse/goverse/cluster"
 )
 
-// watching waits until the nodes watch so many others, all together.
+// watching waits until the nodes together watch that many others.
 func watching(c *Cluster, watches int64) {
 	c.t.Helper()
 	c.Eventually(func() bool {
@@ -22,7 +22,7 @@ func watching(c *Cluster, watches int64) {
 	}, "%d watches", watches)
 }
 
-// first puts node 0 at distance d, and leaves the others where etcd is.
+// first puts node 0 at distance d and leaves the others at no distance.
 func first(d time.Duration) Option {
 	return WithDistance(func(i int) time.Duration {
 		if i == 0 {
@@ -32,7 +32,7 @@ func first(d time.Duration) Option {
 	})
 }
 
-// Requests take there and back; an event takes one way.
+// TestNodeAtADistance checks that requests take the distance twice, and events once.
 func TestNodeAtADistance(t *testing.T) {
 	t.Parallel()
 	const d = 100 * time.Millisecond
@@ -60,7 +60,7 @@ func TestNodeAtADistance(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Who refuses loses its connections, lives on, and is found again.
+// TestNodeThatRefuses checks that a refusing node loses its connections, lives on, and is connected to again.
 func TestNodeThatRefuses(t *testing.T) {
 	t.Parallel()
 	c := New(t, 2, WithEntrances(), detection(cluster.CrashDetection{GracePeriod: 500 * time.Millisecond}))

@@ -6,7 +6,7 @@ import (
 	"github.com/goverse/goverse/clustertest"
 )
 
-// In a test of your own, t is what the test function is given.
+// In a real test, t is the argument of the test function.
 func ExampleNew() {
 	t := newT()
 	defer t.end()

@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patient is a context that only ends if a test hangs.
+// patient returns a context that ends only if a test hangs.
 func patient(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -22,12 +22,12 @@ func patient(t *testing.T) context.Context {
 	return ctx
 }
 
-// detection sets the crash detection of every node.
+// detection configures the crash detection of every node.
 func detection(d cluster.CrashDetection) Option {
 	return WithConfig(func(_ int, cfg *cluster.Config) { cfg.CrashDetection = d })
 }
 
-// queueKeys are the keys of the queue as etcd holds them.
+// queueKeys returns the keys of the queue in etcd.
 func queueKeys(t *testing.T, c *Cluster) (out []string) {
 	t.Helper()
 	resp, err := c.Client().Get(patient(t), c.keys.Queue(), clientv3.WithPrefix())

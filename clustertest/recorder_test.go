@@ -14,8 +14,7 @@ import (
 	"github.com/goverse/goverse/clustertest"
 )
 
-// recorder is a testing.TB outside of a test: for the example, and to see the
-// kit fail a test.
+// recorder is a testing.TB outside a test, for the example, and for tests in which the kit fails a test.
 type recorder struct {
 	testing.TB
 	cleanups []func()
@@ -39,7 +38,7 @@ func (r *recorder) Fatalf(format string, args ...any) {
 	panic(failedNow{})
 }
 
-// end runs the cleanups, as the end of a test does.
+// end runs the cleanups, as at the end of a test.
 func (r *recorder) end() {
 	for _, f := range slices.Backward(r.cleanups) {
 		f()
@@ -47,7 +46,7 @@ func (r *recorder) end() {
 	r.cleanups = nil
 }
 
-// run runs f as a test and returns how it failed.
+// run runs f as a test and returns its failures.
 func run(f func(t *recorder)) []string {
 	r := newT()
 	func() {
@@ -85,7 +84,7 @@ func TestLeftKeyFailsTheTest(t *testing.T) {
 
 func TestLeftGoroutineFailsTheTest(t *testing.T) {
 	t.Parallel()
-	// A wait that a node's own code begins and the test never ends.
+	// A goroutine that a node's own code starts, and that the test never ends.
 	release := make(chan struct{})
 	defer close(release)
 	failures := run(func(t *recorder) {

@@ -14,7 +14,7 @@ func TestBlackholeOneWay(t *testing.T) {
 		t.Run(way.String(), func(t *testing.T) {
 			r, h := relayed(t)
 			client, target := pair(t, r, h)
-			from, to := client, target // along the fault
+			from, to := client, target // in the direction of the fault
 			if way == FromTarget {
 				from, to = target, client
 			}
@@ -71,7 +71,7 @@ func TestBlackholeKeepsNewConnectionsSilent(t *testing.T) {
 	require.NoError(t, r.Heal())
 	hears(t, h.accept(t), "hello")
 
-	// The other way the target hears of it, but nobody hears of the target.
+	// In the other direction the target gets the connection, but nothing from the target arrives.
 	r.Blackhole(FromTarget)
 	client = connect(t, r.Address())
 	target := h.accept(t)

@@ -52,12 +52,12 @@ func TestChurn(t *testing.T) {
 	busy, err = client.Get(patient(t), "", clientv3.WithFromKey())
 	require.NoError(t, err)
 	require.EqualValues(t, 1, busy.Count, "only what was there before")
-	// The first revision is 1; then two writes here and the deletion at the end.
+	// The first revision is 1; then come two writes here and the deletion at the end.
 	require.EqualValues(t, 1+2+end.Writes+1, busy.Header.Revision, "nothing else was written")
 	require.NoError(t, c.Stop(patient(t)))
 }
 
-// Etcd out of reach: requests fail, and go on when it is back.
+// TestChurnGoesOn checks that requests fail while etcd is unreachable, and that the churn continues afterwards.
 func TestChurnGoesOn(t *testing.T) {
 	t.Parallel()
 	r, client := through(t, etcd(t))
@@ -87,8 +87,8 @@ func TestChurnArguments(t *testing.T) {
 	require.NotNil(t, read(t, client, "/goverse-churn/mine"))
 }
 
-// What a churn is for: a node that comes back finds that its place in history is gone,
-// reads everything anew, and goes on as the same member.
+// TestNodeComesBackAfterACompaction shows the purpose of a churn: a returning node finds that the history from
+// its last revision on is gone, reads everything again, and continues as the same member.
 func TestNodeComesBackAfterACompaction(t *testing.T) {
 	s := etcd(t)
 	r, err := NewRelay(s.Endpoint())
@@ -108,7 +108,7 @@ func TestNodeComesBackAfterACompaction(t *testing.T) {
 	r.Refuse()
 	last, err := s.Client().Get(patient(t), "any")
 	require.NoError(t, err)
-	// Further than to where a watch goes on that has seen all: that revision is kept.
+	// Further than the revision from which an up-to-date watch continues, because that one is kept.
 	compacts(t, churn, last.Header.Revision+1)
 	require.NoError(t, churn.Stop(patient(t)))
 	require.NoError(t, r.Heal())

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// trip is how long a message takes.
+// trip returns the time that a message takes.
 func trip(t *testing.T, from, to *net.TCPConn) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -19,8 +19,8 @@ func trip(t *testing.T, from, to *net.TCPConn) time.Duration {
 	return time.Since(began)
 }
 
-// takesLess fails the test unless it can be done in less than that: at least once in a
-// while on a machine that is busy.
+// takesLess fails the test unless do takes less than that in at least one of several attempts, because the
+// machine may be busy.
 func takesLess(t *testing.T, than time.Duration, do func() time.Duration) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); do() >= than; {
@@ -34,7 +34,7 @@ func TestDelayOneWay(t *testing.T) {
 		t.Run(way.String(), func(t *testing.T) {
 			r, h := relayed(t)
 			client, target := pair(t, r, h)
-			from, to := client, target // along the fault
+			from, to := client, target // in the direction of the fault
 			if way == FromTarget {
 				from, to = target, client
 			}
@@ -48,7 +48,7 @@ func TestDelayOneWay(t *testing.T) {
 	}
 }
 
-// Messages are under way at the same time: the delay comes once, not once for each.
+// TestDelayIsNotAThinLine checks that messages are delayed at the same time, not one after the other.
 func TestDelayIsNotAThinLine(t *testing.T) {
 	const delay, messages = 200 * time.Millisecond, 100
 	r, h := relayed(t)
@@ -57,7 +57,7 @@ func TestDelayIsNotAThinLine(t *testing.T) {
 	began := time.Now()
 	for i := range messages {
 		send(t, client, "message")
-		// Each by itself.
+		// Each arrives separately.
 		require.Eventually(t, func() bool { return r.Traffic(ToTarget).Received == int64(i+1)*7 }, patience,
 			100*time.Microsecond)
 	}
@@ -80,7 +80,7 @@ func TestDelayOfTheEnd(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(began), delay)
 }
 
-// What waits for a long delay goes on at once when that is lifted.
+// TestHealEndsADelay checks that data with a long delay is delivered at once when the delay ends.
 func TestHealEndsADelay(t *testing.T) {
 	r, h := relayed(t)
 	client, target := pair(t, r, h)
@@ -91,7 +91,7 @@ func TestHealEndsADelay(t *testing.T) {
 	hears(t, target, "message")
 }
 
-// carry is how long so many bytes take.
+// carry returns the time that so many bytes take.
 func carry(t *testing.T, from, to *net.TCPConn, bytes int64) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -113,7 +113,7 @@ func TestThrottleOneWay(t *testing.T) {
 		t.Run(way.String(), func(t *testing.T) {
 			r, h := relayed(t)
 			client, target := pair(t, r, h)
-			from, to := client, target // along the fault
+			from, to := client, target // in the direction of the fault
 			if way == FromTarget {
 				from, to = target, client
 			}
@@ -127,7 +127,7 @@ func TestThrottleOneWay(t *testing.T) {
 	}
 }
 
-// Connections share the line.
+// TestThrottleOfAllTogether checks that connections share the rate.
 func TestThrottleOfAllTogether(t *testing.T) {
 	const bytes, rate, least = 50_000, 200_000, 450 * time.Millisecond
 	r, h := relayed(t)
@@ -136,7 +136,7 @@ func TestThrottleOfAllTogether(t *testing.T) {
 	r.Throttle(ToTarget, rate)
 	began := time.Now()
 	for _, conn := range []*net.TCPConn{first, second} {
-		send(t, conn, strings.Repeat("x", bytes)) // the relay takes it in
+		send(t, conn, strings.Repeat("x", bytes)) // the relay receives it
 	}
 	for _, conn := range []*net.TCPConn{firstTarget, secondTarget} {
 		hears(t, conn, strings.Repeat("x", bytes))

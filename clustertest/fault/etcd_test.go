@@ -13,15 +13,14 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
-// etcd starts a server for the test. Nothing may be left of it, and of what the test
-// starts.
+// etcd starts a server for the test. The test fails if goroutines of it, or of the test, are left.
 func etcd(t *testing.T) *embedetcd.Server {
 	t.Helper()
 	noLeaks(t)
 	return etcdtest.Start(t)
 }
 
-// through is a relay to a server, and a client that connects through it.
+// through returns a relay to a server, and a client that connects through it.
 func through(t *testing.T, s *embedetcd.Server) (*Relay, *clientv3.Client) {
 	t.Helper()
 	r, err := NewRelay(s.Endpoint())
@@ -34,7 +33,7 @@ func through(t *testing.T, s *embedetcd.Server) (*Relay, *clientv3.Client) {
 	return r, client
 }
 
-// read is the value of a key, nil if it is not there.
+// read returns the value of a key, or nil if it does not exist.
 func read(t *testing.T, client *clientv3.Client, key string) []byte {
 	t.Helper()
 	resp, err := client.Get(patient(t), key)

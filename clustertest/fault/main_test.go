@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// patience bounds what must happen; only a failure takes so long.
+	// patience limits the waits for events that must happen; only a failure takes so long.
 	patience = 20 * time.Second
-	// silence is how long is listened for what must not come. What it waits for has
-	// passed the relay before, so that nothing but the fault holds it up.
+	// silence is the time for which nothing may arrive. The data has passed the relay's receiver before, so
+	// only the fault holds it back.
 	silence = 100 * time.Millisecond
 )
 
-// patient is a context that only ends if a test hangs.
+// patient returns a context that ends only if a test hangs.
 func patient(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -28,14 +28,14 @@ func patient(t *testing.T) context.Context {
 	return ctx
 }
 
-// noLeaks fails the test, at its end, for every goroutine that it left.
+// noLeaks fails the test when it ends, for every goroutine that it left.
 func noLeaks(t *testing.T) {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, before) })
 }
 
-// host is what a relay relays to: it hands out the connections that it gets.
+// host is a relay's target. It passes on the connections that it accepts.
 type host struct {
 	address  string
 	accepted chan *net.TCPConn
@@ -67,7 +67,7 @@ func newHost(t *testing.T) *host {
 	return h
 }
 
-// relayed makes a relay and a host behind it. Nothing may be left of them.
+// relayed returns a relay and its target. The test fails if goroutines of them are left.
 func relayed(t *testing.T) (*Relay, *host) {
 	t.Helper()
 	noLeaks(t)
@@ -83,16 +83,16 @@ func connect(t *testing.T, address string) *net.TCPConn {
 	t.Helper()
 	conn, err := net.DialTimeout("tcp", address, patience)
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = conn.Close() }) // it may be closed
+	t.Cleanup(func() { _ = conn.Close() }) // it may be closed already
 	return conn.(*net.TCPConn)
 }
 
-// accept is the next connection that arrives at the host.
+// accept returns the next connection that arrives at the host.
 func (h *host) accept(t *testing.T) *net.TCPConn {
 	t.Helper()
 	select {
 	case conn := <-h.accepted:
-		t.Cleanup(func() { _ = conn.Close() }) // it may be closed
+		t.Cleanup(func() { _ = conn.Close() }) // it may be closed already
 		return conn
 	case <-patient(t).Done():
 		require.Fail(t, "no connection arrives")
@@ -100,8 +100,7 @@ func (h *host) accept(t *testing.T) *net.TCPConn {
 	}
 }
 
-// pair is a connection through the relay, seen from both ends, that has carried a
-// byte from the target.
+// pair returns both ends of a connection through the relay that has carried a byte from the target.
 func pair(t *testing.T, r *Relay, h *host) (client, target *net.TCPConn) {
 	t.Helper()
 	client = connect(t, r.Address())
@@ -117,7 +116,7 @@ func send(t *testing.T, c *net.TCPConn, text string) {
 	require.NoError(t, err)
 }
 
-// hears fails the test unless exactly this arrives next.
+// hears fails the test unless exactly this text arrives next.
 func hears(t *testing.T, c *net.TCPConn, text string) {
 	t.Helper()
 	require.NoError(t, c.SetReadDeadline(time.Now().Add(patience)))
@@ -127,7 +126,7 @@ func hears(t *testing.T, c *net.TCPConn, text string) {
 	require.Equal(t, text, string(buf))
 }
 
-// ends is how the connection ends, of which nothing more arrives.
+// ends returns the end of a connection on which nothing more arrives.
 func ends(t *testing.T, c *net.TCPConn) error {
 	t.Helper()
 	require.NoError(t, c.SetReadDeadline(time.Now().Add(patience)))
@@ -146,7 +145,7 @@ func quiet(t *testing.T, c *net.TCPConn) {
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 }
 
-// holds waits until the relay has taken so many bytes in that it does not deliver.
+// holds waits until the relay holds back that many received bytes.
 func holds(t *testing.T, r *Relay, d Direction, bytes int64) {
 	t.Helper()
 	require.Eventually(t, func() bool {

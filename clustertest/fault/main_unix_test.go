@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	// childEnv makes a copy of the test binary one of the children below.
+	// childEnv turns a copy of the test binary into one of the children below.
 	childEnv = "GOVERSE_TEST_FAULT_CHILD"
-	// exitCode is one that nothing else has.
+	// exitCode is used for nothing but the tests of Exit.
 	exitCode = 42
-	// threads is how many count.
+	// threads is the number of counting threads.
 	threads = 4
 )
 
@@ -63,7 +63,7 @@ func beChild(role string) {
 	}
 }
 
-// echo says where it listens, and sends everything back.
+// echo prints its address and sends everything back.
 func echo() {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -79,7 +79,7 @@ func echo() {
 	}
 }
 
-// count counts in a file, in as many threads.
+// count counts in a file, in several threads.
 func count(path string) {
 	counters, err := shared(path)
 	if err != nil {
@@ -95,14 +95,13 @@ func count(path string) {
 	select {}
 }
 
-// shared are the counters in a file, in memory that processes share. It stays mapped
-// until the process ends.
+// shared maps the counters in a file into shared memory. They stay mapped until the process ends.
 func shared(path string) (*[threads]int64, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() // the mapping needs it no more
+	defer f.Close() // the mapping does not need it any more
 	memory, err := unix.Mmap(int(f.Fd()), 0, threads*8, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return nil, err

@@ -51,7 +51,7 @@ func TestOutputOfTheCallersOwn(t *testing.T) {
 	require.Equal(t, "two\n", p.Output())
 }
 
-// listening starts a child that echoes, and returns where.
+// listening starts an echo child and returns its address.
 func listening(t *testing.T) (*Process, string) {
 	t.Helper()
 	p := start(t, "echo")
@@ -86,7 +86,7 @@ func TestFrozenProcessIsSilent(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, p.Running())
 	send(t, conn, "hello")
-	late := connect(t, address) // the kernel accepts
+	late := connect(t, address) // the kernel accepts it
 	send(t, late, "me too")
 	quiet(t, conn)
 	quiet(t, late)
@@ -101,7 +101,7 @@ func TestFrozenProcessIsSilent(t *testing.T) {
 	hears(t, late, "me too")
 }
 
-// Freeze returns when the last thread stands still: none counts any further.
+// TestFreezeStopsEveryThread checks that Freeze returns only when the last thread stands still.
 func TestFreezeStopsEveryThread(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "counters")
 	require.NoError(t, os.WriteFile(path, make([]byte, threads*8), 0o600))
@@ -130,7 +130,7 @@ func TestFreezeStopsEveryThread(t *testing.T) {
 		_, err := p.Freeze()
 		require.NoError(t, err)
 		still := read()
-		_, err = p.Freeze() // twice is as once
+		_, err = p.Freeze() // freezing twice equals once
 		require.NoError(t, err)
 		<-time.After(2 * time.Millisecond)
 		require.Equal(t, still, read())
@@ -140,6 +140,6 @@ func TestFreezeStopsEveryThread(t *testing.T) {
 	require.Eventually(t, moves(read()), patience, time.Millisecond)
 	_, err = p.Freeze()
 	require.NoError(t, err)
-	_, err = p.Kill() // a frozen one dies as well
+	_, err = p.Kill() // a frozen process dies as well
 	require.NoError(t, err)
 }

@@ -26,7 +26,7 @@ func TestRefuse(t *testing.T) {
 		}
 		_, err := net.Listen("tcp", address)
 		require.ErrorIs(t, err, syscall.EADDRINUSE, "nobody else gets the port meanwhile")
-		r.Refuse() // twice is as once
+		r.Refuse() // refusing twice equals once
 
 		require.NoError(t, r.Heal())
 		require.Equal(t, address, r.Address())
@@ -46,7 +46,7 @@ func TestRefuseIsOfOneRelayOnly(t *testing.T) {
 	hears(t, target, "still here")
 }
 
-// What is wrong with the lines does not end when the port refuses, only with Heal.
+// TestRefuseAmongOtherFaults checks that other faults last until Heal, even if the port refuses in between.
 func TestRefuseAmongOtherFaults(t *testing.T) {
 	r, h := relayed(t)
 	client, _ := pair(t, r, h)

@@ -16,7 +16,7 @@ import (
 func TestEverythingPassesBothWays(t *testing.T) {
 	r, h := relayed(t)
 	client, target := pair(t, r, h)
-	// More than the relay holds.
+	// More than the relay can hold.
 	there, back := make([]byte, 3*queueBytes), make([]byte, 3*queueBytes)
 	source := rand.NewChaCha8([32]byte{1})
 	_, _ = source.Read(there) // never fails
@@ -41,7 +41,7 @@ func TestEverythingPassesBothWays(t *testing.T) {
 		require.NoError(t, <-errs)
 	}
 	require.Eventually(t, func() bool { return r.Connections() == 0 }, patience, time.Millisecond, "both ends have closed")
-	sent, answered := int64(len(there)), int64(len(back)+1) // and what pair did
+	sent, answered := int64(len(there)), int64(len(back)+1) // with the bytes of pair
 	require.Equal(t, Traffic{sent, sent}, r.Traffic(ToTarget))
 	require.Equal(t, Traffic{answered, answered}, r.Traffic(FromTarget))
 	require.Equal(t, Traffic{sent + answered, sent + answered}, r.Traffic(Both))
@@ -72,7 +72,7 @@ func TestATargetThatIsNotThere(t *testing.T) {
 	nobody, err := NewRelay("127.0.0.1:1")
 	require.NoError(t, err)
 	defer nobody.Close()
-	nobody.Refuse() // a port at which certainly nobody listens
+	nobody.Refuse() // a port on which certainly no program listens
 	r, err := NewRelay(nobody.Address())
 	require.NoError(t, err)
 	defer r.Close()
@@ -106,7 +106,8 @@ func TestRelayArguments(t *testing.T) {
 	again.Close()
 }
 
-// Whatever a connection waits for, Close ends it and joins its goroutines.
+// TestCloseEndsWhatWaits checks that Close ends every connection, whatever it waits for, and joins its
+// goroutines.
 func TestCloseEndsWhatWaits(t *testing.T) {
 	for name, fault := range map[string]func(*Relay){
 		"nothing":         func(*Relay) {},

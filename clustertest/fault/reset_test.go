@@ -40,8 +40,8 @@ func TestResetOneWay(t *testing.T) {
 	}
 }
 
-// A reset is of the connections, not of the line: it takes effect also where nothing
-// is delivered, and nothing is left of them.
+// TestResetWhatIsHeldBack checks that a reset applies to the connections, not to the line. It takes effect even
+// if nothing is delivered, and leaves nothing behind.
 func TestResetWhatIsHeldBack(t *testing.T) {
 	r, h := relayed(t)
 	client, target := pair(t, r, h)

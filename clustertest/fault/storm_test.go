@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Faults of all kinds at the same time, on connections of which many are just being
-// made: none hangs, and nothing of them is left.
+// TestFaultsInTheWayOfEachOther injects faults of all kinds at once, while connections are made. No connection
+// may hang or leave anything behind.
 func TestFaultsInTheWayOfEachOther(t *testing.T) {
 	const rounds, breakers, clients = 100, 3, 3
 	r, h := relayed(t)
@@ -20,12 +20,12 @@ func TestFaultsInTheWayOfEachOther(t *testing.T) {
 		func(Direction) { r.Refuse() },
 		func(d Direction) { r.Delay(d, rand.N(time.Millisecond)) },
 		func(d Direction) { r.Throttle(d, 1000+rand.IntN(1000)) },
-		func(Direction) { _ = r.Heal() }, // the last one counts, below
+		func(Direction) { _ = r.Heal() }, // the last result is checked below
 		func(d Direction) { _, _ = r.Traffic(d), r.Connections() },
 	}
 	over, gone := make(chan struct{}), make(chan struct{})
 	var users, serving sync.WaitGroup
-	serving.Go(func() { // the host: sends everything back
+	serving.Go(func() { // the host, which sends everything back
 		for {
 			select {
 			case conn := <-h.accepted:
@@ -37,7 +37,7 @@ func TestFaultsInTheWayOfEachOther(t *testing.T) {
 						if err != nil {
 							return
 						}
-						_, _ = conn.Write(buf[:n]) // the next read says what is wrong
+						_, _ = conn.Write(buf[:n]) // the next read returns the error
 					}
 				})
 			case <-gone:
@@ -80,7 +80,7 @@ func TestFaultsInTheWayOfEachOther(t *testing.T) {
 	client := connect(t, r.Address())
 	send(t, client, "still works")
 	hears(t, client, "still works")
-	r.Reset(Both) // for those of which only one end was notified
+	r.Reset(Both) // for connections with only one end notified
 	require.Eventually(t, func() bool { return r.Connections() == 0 }, patience, time.Millisecond)
 	close(gone)
 	serving.Wait()

@@ -37,7 +37,7 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
-// A line that is always busy carries its rate.
+// TestCarry checks that a line that is always busy carries exactly its rate.
 func TestCarry(t *testing.T) {
 	for _, rate := range []int{1, 49, 50, 51, 1000, 1 << 30} {
 		w := way{rate: rate}

@@ -17,7 +17,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// What each process recorded in a file is judged together with the others'; here each node is one.
+// TestFilesOfSeveralProcesses checks that the files of several processes are judged together. Here each node
+// stands for a process.
 func TestFilesOfSeveralProcesses(t *testing.T) {
 	c := clustertest.New(t, 2, clustertest.WithConfig(func(_ int, cfg *cluster.Config) { cfg.Sharding.Shards = 8 }))
 	var paths []string

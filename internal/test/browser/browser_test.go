@@ -15,8 +15,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// What the tests of pages are to find is found: a request to elsewhere, a violation of the policy, an exception, and
-// what a page writes to the console.
+// TestFaultsAreFound checks that each fault of a page is found: a request to another origin, a violation of the
+// policy, an exception, and output of the console.
 func TestFaultsAreFound(t *testing.T) {
 	t.Parallel()
 	other := httptest.NewServer(http.NotFoundHandler())

@@ -7,7 +7,7 @@ import (
 	"github.com/goverse/goverse/internal/test/history"
 )
 
-// A recording would say: until 9 ms a leads, and from 5 ms on b does.
+// In this recording a leads until 9 ms, and b from 5 ms on.
 func ExampleCheck() {
 	at := func(before, after time.Duration) history.Window {
 		return history.Window{Before: history.Instant(before * time.Millisecond),

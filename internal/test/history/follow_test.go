@@ -56,7 +56,8 @@ func TestOperationsAreRecordedWithTheirOutcome(t *testing.T) {
 	}
 }
 
-// What is recorded before an attempt is sent is what a crash leaves of it.
+// TestAttemptIsRecordedBeforeItIsSent checks that an attempt is recorded before it is sent, because a crash
+// leaves only that.
 func TestAttemptIsRecordedBeforeItIsSent(t *testing.T) {
 	p := &paper{}
 	rec := NewRecorder(p, "test")
@@ -68,7 +69,7 @@ func TestAttemptIsRecordedBeforeItIsSent(t *testing.T) {
 	require.Equal(t, OutcomeRefused, p.read(t).Ops[0].Outcome)
 }
 
-// looking looks around before the transaction begins.
+// looking calls a function before the transaction begins.
 type looking struct {
 	denying
 	look func()
@@ -95,7 +96,7 @@ func TestFollowSeesAllAndSaysWhatWasCompacted(t *testing.T) {
 		}
 	})
 	require.Eventually(t, func() bool { return len(p.read(t).Entries) == 2 }, 20*time.Second, 5*time.Millisecond)
-	// It goes on until it has seen what is there when it is asked to end.
+	// Follow continues until it has seen the register's content at the time when it is asked to end.
 	for range 50 {
 		ops = append(ops, g.Write(t.Context(), unfenced{3, c.Client()}))
 	}
@@ -132,7 +133,7 @@ func TestFollowFindsForeignHands(t *testing.T) {
 	require.Equal(t, []Kind{NotLinearizable, NotLinearizable}, kinds(Check(h, Limits{}).Findings))
 }
 
-// A follower that cannot catch up says so.
+// TestFollowThatMissesTheEndSaysSo checks that Follow returns an error if it cannot catch up.
 func TestFollowThatMissesTheEndSaysSo(t *testing.T) {
 	etcd, err := embedetcd.Start(t.Context(), embedetcd.TestTiming(embedetcd.Config{}))
 	require.NoError(t, err)

@@ -61,7 +61,7 @@ func TestOverlapsAndTokensOnlyWhereProven(t *testing.T) {
 	}
 }
 
-// Two lives of one node are two nodes.
+// TestOldProcessBesideTheNew checks that two lives of one node count as two nodes.
 func TestOldProcessBesideTheNew(t *testing.T) {
 	old, next := yes("a", 1, window(0, 1), window(9, 10)), seenOnce("a", 2, window(5, 6))
 	next.Process = "restarted"
@@ -115,7 +115,7 @@ func TestExemptOverlaps(t *testing.T) {
 		require.Equal(t, test.mark, *v.Exempt[0].Mark, name)
 		require.Equal(t, 18*time.Millisecond, v.LongestExempt(), name)
 	}
-	// In the older term, but so long before the overlap that the bound is over.
+	// In the older term, but so long before the overlap that the bound has passed.
 	long := Limits{Exempt: map[string]time.Duration{KeyDeleted: time.Second}}
 	early := []Mark{mark("a", KeyDeleted, 5, 6)}
 	require.Empty(t, Check(History{Runs: runs, Marks: early}, long).Findings,

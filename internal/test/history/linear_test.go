@@ -12,14 +12,13 @@ import (
 	"pgregory.net/rapid"
 )
 
-// work is a true execution: clients do one operation after the other, each of which
-// takes place at an instant between its call and its return. Tokens grow now and then;
-// some writes come late and are refused, some are not answered, and of these some are
-// carried out. Watched says whether etcd's own history is there.
+// work returns a true execution. Clients do one operation after the other, and each takes place at an instant
+// between its call and its return. Tokens grow now and then. Some writes are delayed and refused. Some are not
+// answered, and some of these are executed. With watched, the history includes etcd's own.
 func work(r *rand.Rand, clients int, length Instant, watched bool) (h History) {
 	type due struct {
 		at Instant // when it takes place
-		op int     // which
+		op int     // index in the book
 	}
 	var later []due
 	b := &book{}
@@ -28,7 +27,7 @@ func work(r *rand.Rand, clients int, length Instant, watched bool) (h History) {
 		for at := upTo(r, ms(20)); at < length; {
 			slow := ms(3)
 			if r.IntN(50) == 0 {
-				slow = ms(300) // paused, or the network was
+				slow = ms(300) // the process or the network was paused
 			}
 			call := at
 			when := call + upTo(r, slow)
@@ -55,7 +54,7 @@ func work(r *rand.Rand, clients int, length Instant, watched bool) (h History) {
 		}
 		op.Token = token
 		if r.IntN(10) == 0 {
-			op.Token, op.Outcome = token-1, OutcomeRefused // of the one before
+			op.Token, op.Outcome = token-1, OutcomeRefused // of the term before
 			continue
 		}
 		carriedOut := true
@@ -84,9 +83,9 @@ func work(r *rand.Rand, clients int, length Instant, watched bool) (h History) {
 	return h
 }
 
-// inversion reports whether, of two operations one of which returned before the other
-// was called, the later one saw or wrote something older. That is all that can be
-// wrong with a register whose operations tell a revision each; it looks at every pair.
+// inversion reports whether some operation saw or wrote an older state than another one that had returned
+// before its call. With a revision for each operation, a register can have no other error. It compares every
+// pair.
 func inversion(ops []seen) bool {
 	for _, x := range ops {
 		for _, y := range ops {
@@ -109,8 +108,8 @@ func TestTrueExecutionsAreLinearizable(t *testing.T) {
 	})
 }
 
-// The search agrees with looking at every pair, on executions in which something was
-// altered and which may be right all the same.
+// TestSearchAgreesWithEveryPair checks that the search agrees with the comparison of every pair, on altered
+// executions that may still be right.
 func TestSearchAgreesWithEveryPair(t *testing.T) {
 	wrong, right := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -122,7 +121,7 @@ func TestSearchAgreesWithEveryPair(t *testing.T) {
 		for _, reg := range registers(h) {
 			order, found := reg.order()
 			if len(found) > 0 {
-				return // another kind of fault, which is not searched for
+				return // another kind of error, which the search does not cover
 			}
 			ops := reg.effective(order)
 			for _, s := range ops {
@@ -145,7 +144,7 @@ func TestSearchAgreesWithEveryPair(t *testing.T) {
 	require.Positive(t, right)
 }
 
-// alter makes a read tell what another one read, or shifts an operation in time.
+// alter gives a read the answer of another one, or moves an operation in time.
 func alter(r *rand.Rand, ops []Op) {
 	if len(ops) < 2 {
 		return

@@ -11,7 +11,8 @@ import (
 	"github.com/goverse/goverse/cluster/lock"
 )
 
-// Two nodes that hold locks of one registry, and of two that know nothing of each other.
+// TestHoldsAreSampled checks two nodes that hold locks of one registry, and two with registries that are
+// independent.
 func TestHoldsAreSampled(t *testing.T) {
 	for name, apart := range map[string]bool{"one registry": false, "two registries": true} {
 		t.Run(name, func(t *testing.T) {

@@ -6,11 +6,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A node that goes on serving a shard when it is another's already.
+// TestNodeThatServesTooLongIsFound checks that a node is found that still serves a shard of the next owner.
 func TestNodeThatServesTooLongIsFound(t *testing.T) {
 	l := newLive(t, func(n Node) Node {
 		honest := n.Serves
-		n.Session = nil // which would give it away at once
+		n.Session = nil // it would reveal the error at once
 		var last [liveShards]int64
 		n.Serves = func(shard int) (int64, bool) {
 			if epoch, yes := honest(shard); yes || n.Name != name(2) {
@@ -37,7 +37,7 @@ func TestNodeThatServesTooLongIsFound(t *testing.T) {
 	t.Log(v.Summary())
 }
 
-// serving is how many shards a node serves.
+// serving returns the number of shards that a node serves.
 func (l *live) serving(node int) (count int) {
 	for shard := range liveShards {
 		if _, yes := l.Node(node).Cluster().Shards().Serves(shard); yes {

@@ -21,8 +21,7 @@ const (
 	liveShards = 6
 )
 
-// live is three nodes with a few shards that are recorded while each of them works on one
-// register.
+// live is three nodes with a few shards, recorded while each of them works on one register.
 type live struct {
 	*clustertest.Cluster
 	t    *testing.T
@@ -31,10 +30,10 @@ type live struct {
 	end  context.CancelFunc
 	wg   sync.WaitGroup
 
-	asked []*atomic.Int64 // how often each node was
+	asked []*atomic.Int64 // by node: number of samples
 }
 
-// newLive starts it; alter may make nodes other than they are.
+// newLive starts the nodes; alter may replace the Node by which each is sampled.
 func newLive(t *testing.T, alter func(Node) Node) *live {
 	l := &live{Cluster: clustertest.New(t, 3, clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
 		cfg.Sharding = cluster.Sharding{Shards: liveShards, Window: 20 * time.Millisecond}
@@ -62,7 +61,7 @@ func newLive(t *testing.T, alter func(Node) Node) *live {
 	return l
 }
 
-// sample adds a node.
+// sample adds a node to the recording.
 func (l *live) sample(n Node) {
 	asked, leads := &atomic.Int64{}, n.Leads
 	n.Leads = func() (bool, int64) {
@@ -73,7 +72,7 @@ func (l *live) sample(n Node) {
 	l.rec.Add(n)
 }
 
-// see waits until every node was sampled a few times more.
+// see waits until every node was sampled a few more times.
 func (l *live) see() {
 	for _, asked := range l.asked {
 		before := asked.Load()
@@ -95,7 +94,7 @@ func (l *live) resign() {
 	}, "who resigned queues at the tail")
 }
 
-// waitServed waits until every shard is served, and that was sampled.
+// waitServed waits until every shard is served and that was sampled.
 func (l *live) waitServed() {
 	l.Eventually(func() bool {
 		served := 0
@@ -107,7 +106,7 @@ func (l *live) waitServed() {
 	l.see()
 }
 
-// finish ends the recording and returns what was recorded.
+// finish ends the recording and returns the history.
 func (l *live) finish() History {
 	l.end()
 	l.wg.Wait()
@@ -128,7 +127,7 @@ func TestLeaderChangesAreClean(t *testing.T) {
 	end := l.rec.Begin(first.Address(), "cut off", "")
 	first.Faults().CutOff()
 	l.Eventually(func() bool { return !first.IsLeader() }, "who is cut off stops leading")
-	// Its shards are served on another session then, whatever was sampled in between.
+	// Its shards are then served on another session, whatever was sampled in between.
 	l.Eventually(func() bool { return first.Lease() == 0 }, "and has no session any more")
 	first.Faults().Reconnect()
 	end()
@@ -147,7 +146,7 @@ func TestLeaderChangesAreClean(t *testing.T) {
 
 func asIs(n Node) Node { return n }
 
-// A node beside the true ones that says yes.
+// TestNodeThatAlwaysSaysYesIsFound adds a node that always claims to lead.
 func TestNodeThatAlwaysSaysYesIsFound(t *testing.T) {
 	l := newLive(t, asIs)
 	l.sample(Node{Name: "fake", Leads: func() (bool, int64) { return true, 1 }})
@@ -163,7 +162,7 @@ func TestNodeThatAlwaysSaysYesIsFound(t *testing.T) {
 	t.Log(v)
 }
 
-// A node that lowers its flag when the next one leads already.
+// TestNodeThatSaysYesTooLongIsFound checks a node that stops claiming to lead only when the next one leads.
 func TestNodeThatSaysYesTooLongIsFound(t *testing.T) {
 	var stubborn atomic.Bool
 	stubborn.Store(true)
@@ -190,8 +189,8 @@ func TestNodeThatSaysYesTooLongIsFound(t *testing.T) {
 	require.Equal(t, []Kind{Overlap}, kinds(v.Findings), v)
 }
 
-// An out-of-band change: the old leader, whose watch is frozen and whose renewals are
-// held up, goes on until its deadline. Its writes are refused meanwhile.
+// TestRevokedLeaseIsExempt checks an out-of-band change. The old leader has a frozen watch and no renewals, and
+// continues until its deadline. Its writes are refused meanwhile.
 func TestRevokedLeaseIsExempt(t *testing.T) {
 	t.Parallel()
 	l := newLive(t, asIs)
@@ -229,7 +228,7 @@ func TestRevokedLeaseIsExempt(t *testing.T) {
 	require.Len(t, strict.Findings, 1+owners)
 }
 
-// unfenced is a term whose transactions leave the fence out.
+// unfenced is a term with transactions that leave out the fence.
 type unfenced struct {
 	token int64
 	kv    clientv3.KV

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hold is a lock that a node held: asked for, and surely held from and to.
+// hold is a hold of a lock by a node: requested at asked, and certainly held between from and to.
 func hold(node string, token int64, asked, from, to int) []Run {
 	w := Who{Process: "p-" + node, Node: node, Life: int(token)}
 	run := func(leads bool, first, last Window) Run {
@@ -72,7 +72,7 @@ func TestTwoHolders(t *testing.T) {
 	}
 }
 
-// The lock was taken from its holder out of band: told apart, and no more.
+// TestRobbedHolder checks that the loss of a lock out of band is exempt, and nothing more.
 func TestRobbedHolder(t *testing.T) {
 	for _, by := range []string{LockDeleted, LeaseRevoked} {
 		h := held(hold("a", 5, 0, 10, 40), hold("b", 7, 5, 30, 60))
@@ -102,7 +102,7 @@ func TestTokenOfALockGoesBack(t *testing.T) {
 	require.True(t, v.OK(), "who shares may hear later than one who came later: %v", v)
 }
 
-// increment is one that was accepted, on top of another.
+// increment is an accepted increment on top of another one.
 func (b *book) increment(node string, on Op, token, revision int64, call, ret int) *Op {
 	op := b.write(node, token, revision, call, ret)
 	op.Subject, op.Counts, op.Base = Lock("it"), true, on.Value
@@ -115,7 +115,7 @@ func TestCounter(t *testing.T) {
 	first := *b.increment("a", Op{}, 5, 10, 0, 1)
 	second := *b.increment("a", first, 5, 11, 2, 3)
 	lost := b.increment("b", second, 7, 12, 4, 5).unknown()
-	fourth := *b.increment("b", lost, 7, 14, 6, 7) // it was carried out, as the next one saw
+	fourth := *b.increment("b", lost, 7, 14, 6, 7) // it was executed, as the next one saw
 	refused := b.increment("a", second, 5, 0, 5, 8)
 	refused.Outcome = OutcomeRefused
 	require.EqualValues(t, 4, counted(fourth.Value))
@@ -128,7 +128,7 @@ func TestCounter(t *testing.T) {
 	require.Equal(t, 1, v.Seen.Unanswered)
 }
 
-// An increment on top of something that was overwritten meanwhile: it was lost.
+// TestLostUpdate checks an increment on top of a value that was overwritten meanwhile: an increment was lost.
 func TestLostUpdate(t *testing.T) {
 	b := &book{}
 	first := *b.increment("a", Op{}, 5, 10, 0, 1)
@@ -138,7 +138,8 @@ func TestLostUpdate(t *testing.T) {
 	require.Equal(t, []Kind{NotLinearizable}, kinds(v.Findings), "%v", v)
 }
 
-// A write by a token that was lost is found by what was written, and by who held the lock.
+// TestStaleIncrement checks that a write by a lost token is found from the values written and from the holds of
+// the lock.
 func TestStaleIncrement(t *testing.T) {
 	b := &book{}
 	first := *b.increment("b", Op{}, 7, 10, 30, 31)

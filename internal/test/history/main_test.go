@@ -8,7 +8,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// childFile, in a process's environment, makes it a child that records there.
+// childFile is the environment variable that turns a process into a child that records into the named file.
 const childFile = "HISTORY_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -19,12 +19,12 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// child is a node that leads, until it is killed.
+// child is a node that leads until it is killed.
 func child(path string) {
 	f, err := os.Create(path)
 	if err != nil {
 		panic(err)
 	}
 	NewRecorder(f, "child").Add(Node{Name: "child", Leads: func() (bool, int64) { return true, 7 }})
-	<-time.After(time.Minute) // should its parent die first
+	<-time.After(time.Minute) // in case its parent dies first
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/goverse/goverse/cluster/objects"
 )
 
-// activation is one of the object "x": asked for the first time, and surely active from and to.
+// activation is an activation of the object "x": first asked at asked, and certainly active between from and
+// to.
 func activation(node string, life int, epoch int64, from, to int) []Run {
 	w := Who{Process: "p-" + node, Node: node, Life: life}
 	run := func(active bool, first, last Window) Run {
@@ -57,7 +58,7 @@ func TestTwoActivations(t *testing.T) {
 	}
 }
 
-// call is one that was made and answered at these times; not answered if that is 0.
+// call is a call made and answered at these times; 0 means not answered.
 type call struct {
 	adds       bool
 	value      int64
@@ -99,7 +100,8 @@ func TestCallsOfObjects(t *testing.T) {
 	}
 }
 
-// A read by the older of two activations that the limits exempt; what it adds is not exempt.
+// TestCallOfAnExemptActivation checks that a read by the older of two exempt activations is exempt, and an
+// increment is not.
 func TestCallOfAnExemptActivation(t *testing.T) {
 	h := History{Calls: calls(call{true, 1, 1, 2}, call{true, 2, 3, 4}, call{false, 1, 30, 40}),
 		Marks: []Mark{mark("a", LeaseRevoked, 25, 26)}}
@@ -112,7 +114,8 @@ func TestCallOfAnExemptActivation(t *testing.T) {
 	require.False(t, Check(h, robbers).OK())
 }
 
-// Many callers of one object: the search is quick, and finds a read of what was before.
+// TestManyCallsOfAnObject checks that the search is quick with many callers of one object, and finds a stale
+// read.
 func TestManyCallsOfAnObject(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	var all []call
@@ -130,7 +133,7 @@ func TestManyCallsOfAnObject(t *testing.T) {
 	require.False(t, Check(History{Calls: calls(all...)}, Limits{}).OK())
 }
 
-// fake is an activation that is valid when a test says so.
+// fake is an activation with a validity that the test sets.
 type fake struct {
 	objects.Activation
 	valid atomic.Bool

@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each subject is judged by itself, and ownership as strictly as leadership.
+// TestOwnershipOnlyWhereProven checks that each subject is judged by itself, and ownership as strictly as
+// leadership.
 func TestOwnershipOnlyWhereProven(t *testing.T) {
 	a := yes("a", 5, window(0, 1), window(9, 10)).of(3)
 	for name, test := range map[string]struct {
@@ -50,13 +51,14 @@ func TestOwnershipOnlyWhereProven(t *testing.T) {
 	}
 }
 
-// on makes a run one on a session.
+// on puts a run on a session.
 func on(session int64, r Run) Run {
 	r.Session = session
 	return r
 }
 
-// An old process that goes on under its epoch, beside the next one at its address.
+// TestOwnerOfAFormerProcess checks an old process that continues under its epoch beside the next one at its
+// address.
 func TestOwnerOfAFormerProcess(t *testing.T) {
 	old, next := seenOnce("a", 5, window(0, 1)).of(3), seenOnce("a", 5, window(5, 6)).of(3)
 	next.Process = "restarted"
@@ -73,7 +75,7 @@ func TestExemptOverlapsOfOwners(t *testing.T) {
 		limits.Exempt[name] = 30 * time.Millisecond
 	}
 	for name, excused := range map[string]bool{LeaseRevoked: true, RemovedAlive: true,
-		// What is done to a place in the queue is none of an owner's business.
+		// A change in the queue does not affect the owner of a shard.
 		KeyDeleted: false, OutsideLeads: false} {
 		v := Check(History{Runs: runs, Marks: []Mark{mark("a", name, 75, 76)}}, limits)
 		require.Equal(t, excused, v.OK(), name)
@@ -85,8 +87,8 @@ func TestExemptOverlapsOfOwners(t *testing.T) {
 	}
 }
 
-// An owner that is removed alive begins to serve one more shard before it knows: that is by the session that was taken
-// from it, not by one that it got afterwards.
+// TestExemptOwnerBeginsLate checks an owner that is removed alive and begins to serve one more shard before it
+// knows. Its claim is excused on the lost session, but not on a later one.
 func TestExemptOwnerBeginsLate(t *testing.T) {
 	limits := Limits{Exempt: map[string]time.Duration{RemovedAlive: 30 * time.Millisecond}}
 	for session, excused := range map[int64]bool{7: true, 8: false} {
@@ -100,7 +102,8 @@ func TestExemptOwnerBeginsLate(t *testing.T) {
 	}
 }
 
-// The same of a leader, which sees late that it is the first in the queue, and then that it is not in it any more.
+// TestExemptLeaderBeginsLate checks the same for a leader: it sees late that it is the first in the queue, and
+// later that it is no longer queued.
 func TestExemptLeaderBeginsLate(t *testing.T) {
 	limits := Limits{Exempt: map[string]time.Duration{RemovedAlive: 30 * time.Millisecond}}
 	for session, excused := range map[int64]bool{7: true, 8: false} {
@@ -115,7 +118,7 @@ func TestExemptLeaderBeginsLate(t *testing.T) {
 
 func TestUnserved(t *testing.T) {
 	alive := no("a", Candidate, 0, 5000)
-	asked := no("a", Unknown, 0, 1).of(3) // and is not served by it from then on
+	asked := no("a", Unknown, 0, 1).of(3) // and never serves it afterwards
 	served := yes("a", 5, window(0, 1), window(999, 1000)).of(3)
 	lost := no("a", Unknown, 1001, 1003).of(3)
 	for name, test := range map[string]struct {
@@ -186,7 +189,7 @@ func TestPausesBetweenOwners(t *testing.T) {
 	require.Equal(t, []time.Duration{0, 21 * time.Millisecond}, pauses(overlapping), "since the last of them ended")
 }
 
-// The registers of shards are judged by the epochs of their own shard's owners.
+// TestRegisterOfAShard checks that the register of a shard is judged by the epochs of that shard's owners.
 func TestRegisterOfAShard(t *testing.T) {
 	for name, test := range map[string]struct {
 		subject Subject

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// What histories are made of. Times are in milliseconds.
+// The parts of histories. Times are in milliseconds.
 
 func ms(n int) Instant { return Instant(n) * Instant(time.Millisecond) }
 
@@ -13,12 +13,12 @@ func window(b, a int) Window { return Window{ms(b), ms(a)} }
 
 func who(node string) Who { return Who{Process: "p-" + node, Node: node} }
 
-// yes is a run in which a node leads; the first sample and the last have windows.
+// yes is a run in which a node leads; the first and the last sample have windows.
 func yes(node string, token int64, first, last Window) Run {
 	return Run{Who: who(node), Leads: true, Token: token, State: Leader, First: first, Last: last, Count: 2}
 }
 
-// seenOnce is a node that is seen once to lead.
+// seenOnce is a run of one sample in which a node leads.
 func seenOnce(node string, token int64, w Window) Run {
 	r := yes(node, token, w, w)
 	r.Count = 1
@@ -30,12 +30,12 @@ func no(node string, s State, from, to int) Run {
 	return Run{Who: who(node), State: s, First: window(from, from+1), Last: window(to-1, to), Count: 2}
 }
 
-// mark is an intervention or fault; to 0 leaves it open.
+// mark is an intervention or fault; with to 0 it does not end.
 func mark(node, name string, from, to int) Mark {
 	return Mark{Process: "test", ID: int64(from), Node: node, Name: name, From: ms(from), To: ms(to)}
 }
 
-// book plants operations on one register.
+// book records operations on one register.
 type book struct{ ops []Op }
 
 func (b *book) op(node string, call, ret int) *Op {
@@ -44,35 +44,35 @@ func (b *book) op(node string, call, ret int) *Op {
 	return &b.ops[len(b.ops)-1]
 }
 
-// write is a write that was accepted at a revision; its value is made of its number.
+// write is a write accepted at a revision; its value is derived from its number.
 func (b *book) write(node string, token, revision int64, call, ret int) *Op {
 	op := b.op(node, call, ret)
 	op.Write, op.Token, op.Revision, op.Value = true, token, revision, fmt.Sprint("v", op.ID)
 	return op
 }
 
-// read is a read of what a write wrote.
+// read is a read of a write's value.
 func (b *book) read(node string, of Op, revision int64, call, ret int) *Op {
 	op := b.op(node, call, ret)
 	op.Token, op.Value, op.Revision = of.Token, of.Value, revision
 	return op
 }
 
-// unknown makes a write one without an answer.
+// unknown removes the answer to a write.
 func (o *Op) unknown() Op {
 	o.Outcome, o.Revision, o.Return = OutcomeUnknown, 0, 0
 	return *o
 }
 
-// entry is what a watch delivered of a write.
+// entry is the entry of a write, as a watch delivers it.
 func entry(op Op, revision int64, at int) Entry {
 	return Entry{Key: op.Key, Revision: revision, Token: op.Token, Value: op.Value, At: ms(at)}
 }
 
-// lives are the runs of each life of a node, about leadership.
+// lives returns the runs of each life of a node, about leadership.
 func (h History) lives() [][]Run { return h.claims()[0].lives }
 
-// of makes a run one about a shard.
+// of changes a run into one about a shard.
 func (r Run) of(shard int) Run {
 	r.Subject, r.State = Shard(shard), Unknown
 	return r

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A child is stopped, goes on, and is killed: its times are those of this process,
-// also across the stop, and its file shows what it said until then.
+// TestStoppedAndKilledProcess stops a child, continues it, and kills it. The child's times match those of this
+// process, also across the stop, and its file has its answers up to the end.
 func TestStoppedAndKilledProcess(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "child.jsonl")
 	cmd := exec.Command(os.Args[0])

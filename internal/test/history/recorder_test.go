@@ -15,7 +15,7 @@ import (
 	"github.com/goverse/goverse/cluster/leaderelection"
 )
 
-// paper is what a recorder writes to, in view of the test.
+// paper is a recorder's output that the test reads.
 type paper struct {
 	mu     sync.Mutex
 	text   bytes.Buffer
@@ -37,7 +37,7 @@ func (p *paper) read(t *testing.T) History {
 	return h
 }
 
-// actor is a node that says what it is asked to, and reports when it was asked.
+// actor is a node that answers as the test sets it, and reports when it was asked.
 type actor struct {
 	mu      sync.Mutex
 	leads   bool
@@ -65,7 +65,7 @@ func (a *actor) node(name string) Node {
 
 func newActor() *actor { return &actor{state: Candidate, changed: make(chan struct{}, 1)} }
 
-// said waits until the newest run is like that.
+// said waits until the newest run has these values.
 func said(t *testing.T, p *paper, leads bool, token int64, s State) Run {
 	t.Helper()
 	var last Run
@@ -90,7 +90,7 @@ func TestRecorderWritesChangesAtOnceAndEqualSamplesTogether(t *testing.T) {
 	said(t, p, true, 7, Leader)
 	a.say(true, 7, Candidate)
 	said(t, p, true, 7, Candidate)
-	a.say(false, 7, Follower) // a token without leading is none
+	a.say(false, 7, Follower) // a token without leadership is ignored
 	said(t, p, false, 0, Follower)
 	require.NoError(t, rec.Stop())
 	require.NoError(t, rec.Stop())
@@ -116,7 +116,7 @@ func TestRecorderWritesChangesAtOnceAndEqualSamplesTogether(t *testing.T) {
 	require.Less(t, p.pieces, samples/2, "equal samples share a line")
 }
 
-// The end of a run is written with the beginning of the next one.
+// TestEndOfARunIsNotLost checks that the end of a run is written with the start of the next one.
 func TestEndOfARunIsNotLost(t *testing.T) {
 	a, p := newActor(), &paper{}
 	s := &sampler{node: a.node("a"), write: NewRecorder(p, "test").write}
@@ -137,7 +137,8 @@ func TestEndOfARunIsNotLost(t *testing.T) {
 	require.Equal(t, 1, yes)
 }
 
-// A signal is followed by a sample, and is not waited for.
+// TestSignalledChangeIsSampledAtOnce checks that a signal causes a sample, and that the recorder does not wait
+// for one.
 func TestSignalledChangeIsSampledAtOnce(t *testing.T) {
 	asked, changed, stop, cancelled := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
 	s := &sampler{every: time.Hour, write: func(...line) {}, stop: stop, node: Node{
@@ -186,7 +187,7 @@ func TestNameUsedAgainIsAnotherLife(t *testing.T) {
 	require.Len(t, p.read(t).lives(), 2)
 }
 
-// broken cannot be written to any more after a while.
+// broken fails writes after a number of them.
 type broken struct{ left int }
 
 func (b *broken) Write(p []byte) (int, error) {
@@ -223,10 +224,10 @@ func TestReading(t *testing.T) {
 func TestLeadsIsAboutOneInstant(t *testing.T) {
 	one, two := &leaderelection.Term{}, &leaderelection.Term{}
 	for name, test := range map[string]struct {
-		terms []election.Term // answers to Term, the last one again and again
-		yes   []bool          // to IsLeader
+		terms []election.Term // answers to Term; the last one is repeated
+		yes   []bool          // answers to IsLeader
 		want  bool
-		asked int // IsLeader
+		asked int // calls of IsLeader
 	}{
 		"leads":                  {[]election.Term{one}, []bool{true}, true, 1},
 		"does not":               {[]election.Term{nil}, []bool{false}, false, 1},

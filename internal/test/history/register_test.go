@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// clean is what a register looks like through a change of leadership: one write of
-// unknown outcome that was carried out, one that was not, one that was refused.
+// clean is a correct register through a change of leadership. One write of unknown outcome was executed,
+// another one was not, and a third write was refused.
 func clean() (*book, []Entry) {
 	b := &book{}
 	first := *b.write("a", 1, 10, 0, 2)
@@ -113,7 +113,7 @@ func TestRegisterFindings(t *testing.T) {
 	}
 }
 
-// Registers are judged each by itself.
+// TestTwoRegisters checks that registers are judged separately.
 func TestTwoRegisters(t *testing.T) {
 	b, entries := clean()
 	for _, op := range b.ops {
@@ -125,8 +125,8 @@ func TestTwoRegisters(t *testing.T) {
 	require.True(t, Check(h, Limits{}).OK())
 }
 
-// What cannot be decided in time is no silence: many reads at once, and one before
-// them that fits nowhere, have more orders than anybody can try.
+// TestUndecidedIsAFinding checks that a search without a result is reported. Many reads at once, with one
+// before them that fits nowhere, have too many orders to try.
 func TestUndecidedIsAFinding(t *testing.T) {
 	b := &book{}
 	first := *b.write("a", 1, 10, 0, 1)

@@ -41,7 +41,7 @@ func TestReportIsATranscript(t *testing.T) {
 	require.Equal(t, "ok", Check(History{Runs: []Run{no("a", Candidate, 0, 1)}}, Limits{}).Summary())
 }
 
-// A history that is wrong all over is reported in a length that can be read.
+// TestReportIsBounded checks that the report on a history full of errors has a readable length.
 func TestReportIsBounded(t *testing.T) {
 	h := History{}
 	for i := range 5000 {
@@ -55,7 +55,7 @@ func TestReportIsBounded(t *testing.T) {
 	require.Less(t, strings.Count(text, "\n"), 2000)
 }
 
-// failing is a test that may fail.
+// failing is a testing.TB that may fail.
 type failing struct {
 	testing.TB
 	cleanup  func()

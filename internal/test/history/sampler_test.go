@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Shards are sampled as soon as it is known how many there are. What a node serves is written
-// again and again, what it does not serve when that changes.
+// TestSamplesOfShards checks that shards are sampled as soon as their number is known. A shard that a node
+// serves is written regularly, one that it does not serve only when that changes.
 func TestSamplesOfShards(t *testing.T) {
 	count, epoch, p := 0, int64(0), &paper{}
 	s := &sampler{write: NewRecorder(p, "test").write, node: Node{Leads: func() (bool, int64) { return false, 0 },
@@ -33,7 +33,7 @@ func TestSamplesOfShards(t *testing.T) {
 	samples(2)
 	epoch = 7
 	samples(3)
-	// It goes on until that is written, so that a crash loses little.
+	// It continues until that is written; a crash then loses little.
 	require.Eventually(t, func() bool { samples(1); return of(1)[len(of(1))-1].Count > 1 }, 20*time.Second,
 		time.Millisecond)
 	epoch = 8
@@ -63,9 +63,9 @@ func TestSamplesOfShards(t *testing.T) {
 	require.Equal(t, "serves shard 1 under epoch 7", of1[1].claim())
 }
 
-// What a node answers while its session changes is nobody's.
+// TestSamplesOfShardsAreOfOneSession checks that answers are dropped if the session changed meanwhile.
 func TestSamplesOfShardsAreOfOneSession(t *testing.T) {
-	sessions, p := []int64{8, 8, 8, 8, 8, 9, 9, 9, 9}, &paper{} // asked for once for leadership, twice for shards
+	sessions, p := []int64{8, 8, 8, 8, 8, 9, 9, 9, 9}, &paper{} // called once for leadership, twice for shards
 	s := &sampler{write: NewRecorder(p, "test").write, node: Node{Leads: func() (bool, int64) { return false, 0 },
 		Shards: func() int { return 1 }, Serves: func(int) (int64, bool) { return 5, true },
 		Session: func() (id int64) { id, sessions = sessions[0], sessions[1:]; return id }}}
@@ -78,7 +78,8 @@ func TestSamplesOfShardsAreOfOneSession(t *testing.T) {
 	require.Contains(t, p.text.String(), `"session":9`)
 }
 
-// A process that stands still between two questions may lose its session there: a claim is by the session that it had.
+// TestSamplesOfClaimsAreOfOneSession checks that a claim is recorded with the session it was made on. A process
+// that stands still between two questions may lose its session there.
 func TestSamplesOfClaimsAreOfOneSession(t *testing.T) {
 	for name, c := range map[string]struct {
 		sessions []int64
@@ -123,8 +124,9 @@ func TestSamplesOfClaimsAreOfOneSession(t *testing.T) {
 	require.Zero(t, held.track.current.Token)
 }
 
-// A node whose session is confirmed between the question whether it leads and the one for its state leads on; one that
-// says twice that it does not has lowered its flag.
+// TestSamplesOfALeaderThatResumes checks that a leader counts as leading on if its session is confirmed between
+// the question for leadership and the one for its state. If it denies twice that it leads, it has lowered its
+// flag.
 func TestSamplesOfALeaderThatResumes(t *testing.T) {
 	const yes, no = true, false
 	for name, c := range map[string]struct {

@@ -9,16 +9,16 @@ import (
 	"pgregory.net/rapid"
 )
 
-// stood is one true term: from its first instant to its last, both within.
+// stood is one true term, from its first to its last instant, inclusive.
 type stood struct {
 	node     string
 	token    int64
 	from, to Instant
 }
 
-// sampled is what a recorder writes of one node whose true terms are given: samples
-// that follow one another, each taken at some instant in its window. The time from
-// the Before of one to the After of the next is at most reach.
+// sampled returns the runs that a recorder writes of one node with these true terms. The samples follow one
+// another, and each is taken at some instant in its window. The time from the Before of one to the After of the
+// next is at most reach.
 func sampled(r *rand.Rand, node string, truth []stood, end, reach Instant) []Run {
 	var out []Run
 	var run Run
@@ -43,7 +43,7 @@ func sampled(r *rand.Rand, node string, truth []stood, end, reach Instant) []Run
 
 var nodes = []string{"a", "b", "c", "d"}
 
-// recorded is what recorders write of that truth, each sampling at its own pace.
+// recorded returns the runs of all nodes, each sampled at its own pace.
 func recorded(r *rand.Rand, truth []stood, end Instant) (h History, reach map[string]Instant) {
 	reach = map[string]Instant{}
 	for _, n := range nodes {
@@ -53,10 +53,10 @@ func recorded(r *rand.Rand, truth []stood, end Instant) (h History, reach map[st
 	return h, reach
 }
 
-// upTo is a time of at most d, as often a short one as a long one.
+// upTo draws a time of at most d, with short times as likely as long ones.
 func upTo(r *rand.Rand, d Instant) Instant { return Instant(r.Int64N(int64(d>>r.IntN(6)) + 1)) }
 
-// alone are terms that follow one another, whose tokens grow.
+// alone draws terms that follow one another, with growing tokens.
 func alone(r *rand.Rand) (truth []stood, end Instant) {
 	for i := range 1 + r.IntN(12) {
 		from := end + 1 + upTo(r, ms(200))
@@ -66,8 +66,8 @@ func alone(r *rand.Rand) (truth []stood, end Instant) {
 	return truth, end + ms(50)
 }
 
-// random draws everything from a seed that rapid finds and reports: thousands of
-// samples are not worth being shrunk one by one.
+// random returns a source seeded by rapid, which reports the seed. Thousands of samples are not worth shrinking
+// one by one.
 func random(t *rapid.T) *rand.Rand {
 	return rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 }
@@ -96,7 +96,7 @@ func TestOverlapsLongerThanTheWindowsAreFound(t *testing.T) {
 		truth = append(truth, second)
 		h, reach := recorded(r, truth, max(end, second.to+ms(50)))
 		length := min(old.to, second.to) - max(old.from, second.from)
-		// Each node was asked at least once in any reach of its own, at both ends.
+		// Each node was asked at least once within its reach, at both ends.
 		sure := length > reach[old.node]+reach[second.node]
 		overlaps := Check(h, Limits{}).Of(Overlap)
 		if sure {
@@ -116,8 +116,8 @@ func TestOverlapsLongerThanTheWindowsAreFound(t *testing.T) {
 	require.Positive(t, certain)
 }
 
-// trueOverlap reports whether two true terms with these tokens did overlap, at least
-// as long as the finding says.
+// trueOverlap reports whether two true terms with these tokens did overlap, for at least as long as the finding
+// states.
 func trueOverlap(truth []stood, f Finding) bool {
 	from, to := -forever, forever
 	for _, s := range truth {

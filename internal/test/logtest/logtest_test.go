@@ -10,7 +10,7 @@ import (
 	"github.com/goverse/goverse/internal/logs/logqueue"
 )
 
-// What was said is read at once, though it is written by another goroutine.
+// TestWhatWasSaidIsRead checks that a logged line is read at once, although another goroutine writes it.
 func TestWhatWasSaidIsRead(t *testing.T) {
 	var b Buffer
 	plain, named := logqueue.New(b.Logger()), logqueue.New(b.LoggerOf(hclog.LoggerOptions{Name: "x"})).With("a", 1)

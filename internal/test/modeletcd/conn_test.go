@@ -12,7 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// testBed is a model, and two connections, of which the first one's requests have a delivery.
+// testBed is a model with two connections. The requests of the first one have the delivery next.
 type testBed struct {
 	*testing.T
 	e           *Etcd
@@ -31,7 +31,7 @@ func play(t *testing.T, do func(s *testBed)) {
 	})
 }
 
-// put has a second to be answered.
+// put puts a key and waits at most a second for the answer.
 func (s *testBed) put(key string) error {
 	ctx, cancel := context.WithTimeout(s.Context(), time.Second)
 	defer cancel()
@@ -121,7 +121,8 @@ func TestLeases(t *testing.T) {
 	})
 }
 
-// A watch delivers everything once and in order, whatever breaks, until what it needs is forgotten.
+// TestWatch checks that a watch delivers everything once and in order, whatever breaks, until history it needs
+// is compacted.
 func TestWatch(t *testing.T) {
 	play(t, func(s *testBed) {
 		ctx, cancel := context.WithCancel(s.Context())

@@ -23,20 +23,20 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// asker draws requests. Leases that were granted are known by their place in the order, for etcd's
-// own ids are others than the model's.
+// asker draws requests. It identifies leases by their place in the order of grants, because etcd's ids and the
+// model's differ.
 type asker struct {
 	*rand.Rand
 	revision int64 // etcd's
 	leases   [][2]int64
-	said     map[string]int // how often etcd said no, by error
+	said     map[string]int // number of etcd's errors, by text
 }
 
 const ttl = 1000
 
 func (a *asker) key() []byte { return fmt.Appendf(nil, "k/%c/%d", 'a'+a.IntN(3), a.IntN(4)) }
 
-// span is one key, or all of a prefix.
+// span draws one key, or a range of keys.
 func (a *asker) span() (key, end []byte) {
 	switch a.IntN(4) {
 	case 0:
@@ -44,14 +44,14 @@ func (a *asker) span() (key, end []byte) {
 	case 1:
 		key = a.key()[:4]
 	case 2:
-		return a.key(), a.key() // which may be before it
+		return a.key(), a.key() // the end may be before the start
 	default:
 		return a.key(), nil
 	}
 	return key, []byte(clientv3.GetPrefixRangeEnd(string(key)))
 }
 
-// lease is none, one that was granted, or one that never was.
+// lease draws no lease, a granted one, or one that never existed.
 func (a *asker) lease() int {
 	if a.IntN(3) > 0 || len(a.leases) == 0 {
 		return -1
@@ -127,7 +127,7 @@ func (a *asker) condition() func(of int) *pb.Compare {
 		case 3:
 			c.Target, c.TargetUnion = pb.Compare_VALUE, &pb.Compare_Value{Value: value}
 		default:
-			// Of leases it is only known whether they are the same.
+			// Lease ids can only be compared for equality.
 			c.Target, c.Result, c.TargetUnion = pb.Compare_LEASE, pb.Compare_EQUAL, &pb.Compare_Lease{Lease: a.id(lease, of)}
 		}
 		return c
@@ -141,7 +141,7 @@ func (a *asker) transaction(depth int) func(of int) *pb.TxnRequest {
 	}
 	operations := func(n int) (ops []func(int) *pb.RequestOp) {
 		if a.IntN(12) == 0 {
-			n = 50 // one in the other has too many
+			n = 50 // nested in each other they are too many
 		}
 		for range n {
 			ops = append(ops, a.operation(depth))
@@ -164,13 +164,13 @@ func (a *asker) transaction(depth int) func(of int) *pb.TxnRequest {
 	}
 }
 
-// services is one of the two.
+// services are etcd's services, of the model or of etcd itself.
 type services struct {
 	pb.KVClient
 	pb.LeaseClient
 }
 
-// text is an answer, or the error, as text: without what only one of the two can know.
+// text returns an answer or error as text, without the parts that necessarily differ.
 func (a *asker) text(of int, resp proto.Message, err error) string {
 	if err != nil {
 		return rpctypes.Error(err).Error()
@@ -186,7 +186,7 @@ func (a *asker) text(of int, resp proto.Message, err error) string {
 		a.renamed(of, r)
 	case *pb.LeaseTimeToLiveResponse:
 		r.Header, r.ID, r.TTL = nil, 0, min(r.TTL, 0)
-		slices.SortFunc(r.Keys, bytes.Compare) // etcd's are in no order
+		slices.SortFunc(r.Keys, bytes.Compare) // etcd returns them in no particular order
 	case *pb.LeaseGrantResponse:
 		r.Header, r.ID = nil, 0
 	case *pb.LeaseRevokeResponse:
@@ -212,7 +212,7 @@ func (a *asker) bare(of int, r *pb.TxnResponse) {
 	}
 }
 
-// renamed has leases called by their place.
+// renamed replaces lease ids by their place.
 func (a *asker) renamed(of int, r *pb.RangeResponse) {
 	for _, kv := range r.Kvs {
 		for i, l := range a.leases {
@@ -223,7 +223,8 @@ func (a *asker) renamed(of int, r *pb.RangeResponse) {
 	}
 }
 
-// Whatever a client asks, the model answers as etcd does, and tells a watch the same.
+// TestAnswersAsEtcdDoes checks that the model gives the same answers as etcd to all requests, and the same
+// events to a watch.
 func TestAnswersAsEtcdDoes(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -282,7 +283,7 @@ func TestAnswersAsEtcdDoes(t *testing.T) {
 		case n < 9:
 			r := a.read()
 			if a.IntN(2) == 0 {
-				r.Revision = max(0, a.revision-int64(a.IntN(30)-1)) // it may still be to come
+				r.Revision = max(0, a.revision-int64(a.IntN(30)-1)) // it may be in the future
 			}
 			ask(prototext.Format(r), func(_ int, s services) (proto.Message, error) { return s.Range(ctx, r) })
 		default:

@@ -9,7 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// hears is whether a watch delivers anything at this instant.
+// hears reports whether a watch delivers a response at this instant, and returns it.
 func hears(watch clientv3.WatchChan) (resp clientv3.WatchResponse, heard bool) {
 	synctest.Wait()
 	select {
@@ -66,7 +66,7 @@ func TestWatchesFallSilent(t *testing.T) {
 	})
 }
 
-// Headers of watches say the term of what they deliver.
+// TestEtcdIsAwayAndBegins checks that headers of watches have the raft term of the events delivered.
 func TestEtcdIsAwayAndBegins(t *testing.T) {
 	play(t, func(s *testBed) {
 		watch := s.client.Watch(s.Context(), "k", clientv3.WithPrefix())

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every edit fits the source as it is, and what comes of it compiles.
+// TestMutantsFitTheSource checks that every edit fits the present source, and that the result compiles.
 func TestMutantsFitTheSource(t *testing.T) {
 	root, err := Root()
 	require.NoError(t, err)
@@ -28,7 +28,8 @@ func TestMutantsFitTheSource(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 }
 
-// Every mutant says what it is, and every package that it names has a test that looks for it.
+// TestMutantsAreLookedFor checks that every mutant is described, and that every package it names has a test
+// that finds it.
 func TestMutantsAreLookedFor(t *testing.T) {
 	root, err := Root()
 	require.NoError(t, err)

@@ -89,7 +89,8 @@ func TestEditsThatDoNotFit(t *testing.T) {
 	require.EqualError(t, err, "mutant first is there twice")
 }
 
-// Of the mutants of one build one at a time is on, and the lines are those of the source.
+// TestOneMutantIsOn checks that only one mutant of a build is active at a time, and that line numbers are the
+// source's.
 func TestOneMutantIsOn(t *testing.T) {
 	root, dir := program(t), t.TempDir()
 	overlay, err := Overlay(root, dir, smallMutants)
@@ -114,7 +115,8 @@ func TestOneMutantIsOn(t *testing.T) {
 	require.Contains(t, string(out), "GOVERSE_MUTANT is not the name of a mutant: other")
 }
 
-// A mutant is found by the seed that a schedule fails with, or by its own test; else that is an error.
+// TestFind checks that a mutant is found by the seed of a failed schedule, or by its own test, and that
+// otherwise find returns an error.
 func TestFind(t *testing.T) {
 	root := program(t)
 	tests, err := build(root, t.TempDir(), ".", smallMutants)

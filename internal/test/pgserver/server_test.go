@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// What was committed is there after a kill; what was started is gone after Close.
+// TestServer checks that committed data survives a kill, and that Close removes everything.
 func TestServer(t *testing.T) {
 	s := ForTest(t)
 	with := func(do func(*pgx.Conn)) {

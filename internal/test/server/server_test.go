@@ -33,7 +33,8 @@ func TestStart(t *testing.T) {
 	require.NoError(t, p.Close())
 }
 
-// A server that ends has not started, and one that does not answer is killed.
+// TestServerThatDoesNotStart checks that Start fails for a program that ends, and kills a server that does not
+// answer.
 func TestServerThatDoesNotStart(t *testing.T) {
 	never := func(context.Context) error { return errNotYet }
 	_, err := Start(t.Context(), exec.Command("sh", "-c", "echo no such option; exit 3"), never)
@@ -53,8 +54,7 @@ func TestServerThatDoesNotStart(t *testing.T) {
 	require.ErrorIs(t, syscall.Kill(cmd.Process.Pid, 0), syscall.ESRCH)
 }
 
-// A port that another program has taken meanwhile is not the last one; what fails with a port
-// that is free is notified.
+// TestDraw checks that Draw tries another port if a program has taken the first one, and returns other errors.
 func TestDraw(t *testing.T) {
 	drawn, listeners := 0, []net.Listener{}
 	err := Draw(func(number string) error {

@@ -19,10 +19,10 @@ var (
 	verbose   = flag.Bool("sim.verbose", false, "print what happened in the first schedule")
 )
 
-// enough is how many schedules bring everything about.
+// enough is a number of schedules that together have every occurrence.
 const enough = 3000
 
-// onOneCore has goroutines run one at a time, so that a seed comes out the same.
+// onOneCore makes goroutines run one at a time, so that a seed gives the same result each time.
 func onOneCore(t *testing.T) {
 	cores := runtime.GOMAXPROCS(1)
 	t.Cleanup(func() { runtime.GOMAXPROCS(cores) })
@@ -30,8 +30,7 @@ func onOneCore(t *testing.T) {
 
 func TestSchedules(t *testing.T) {
 	onOneCore(t)
-	// Next to nothing lives on from one schedule to the next: to look for it takes more time
-	// than it is worth.
+	// Almost nothing survives from one schedule to the next, so a garbage collection costs more than it saves.
 	defer debug.SetGCPercent(debug.SetGCPercent(800))
 	began := time.Now()
 	if *verbose {
@@ -75,7 +74,8 @@ func TestSchedules(t *testing.T) {
 	}
 }
 
-// A seed comes out the same, to the letter, but for the order in which Go runs what is to run at one instant.
+// TestTheSameSeedGivesTheSameEvents checks that a seed gives the same transcript, except for the order in which
+// Go runs goroutines at one instant.
 func TestTheSameSeedGivesTheSameEvents(t *testing.T) {
 	if race.Enabled {
 		t.Skip("a build with the race detector draws that order")
