@@ -126,7 +126,7 @@ type Op struct {
 	Write    bool    `json:"write,omitempty"`
 	Token    int64   `json:"token,omitempty"`  // of the write, or read from the register
 	Value    string  `json:"value,omitempty"`  // unique among writes; "" for a read of a register never written
-	Counts   bool    `json:"counts,omitempty"` // the write is an increment: nothing else was written since Base
+	Counts   bool    `json:"counts,omitempty"` // the write is an increment: no other write came since Base
 	Base     string  `json:"base,omitempty"`   // value that the increment had read
 	Call     Instant `json:"call"`
 	Return   Instant `json:"return,omitempty"` // 0 if it did not return

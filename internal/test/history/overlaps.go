@@ -27,7 +27,7 @@ func (h History) sessions() map[sessionOf]Instant {
 }
 
 // overlaps finds the pairs of terms of a subject that certainly existed at one instant and do not share it. It
-// returns those that the limits exempt separately. The terms are in the order of Begun.
+// returns the exempt pairs separately. The terms are in the order of Begun.
 func overlaps(terms []Term, sessions map[sessionOf]Instant, marks []Mark,
 	exempt map[string]time.Duration) (found, excused []Finding) {
 	for i, x := range terms {

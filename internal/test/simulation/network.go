@@ -142,8 +142,8 @@ func (h *host) reaches(there *host) bool {
 	return !h.silent && !there.silent && !there.standsStill() && !h.cut[there] && !there.cut[h]
 }
 
-// dial calls answered within d with the process that listens at an address, or with nil if none does. Without
-// an answer it never calls it.
+// dial calls answered, after the delays of the network, with the process that listens at an address, or with
+// nil if none does. If the address gives no answer, answered is never called.
 func (n *node) dial(address string, answered func(there *process)) {
 	p, there := n.p, n.p.w.host(address)
 	hop := p.w.between(leastHop, mostHop) + p.w.between(0, p.w.faults.slow) + p.host.lag() + there.lag()
