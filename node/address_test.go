@@ -79,7 +79,7 @@ func TestPortZeroGetsTheRealPort(t *testing.T) {
 		require.NoError(t, n.Close())
 	}
 
-	// A port that is given is advertised as it is, whatever is bound.
+	// A given port is advertised unchanged, whatever port is bound.
 	n, err := NewNode(Config{AdvertiseAddress: "example.org:7", ListenAddress: "127.0.0.1:0"})
 	require.NoError(t, err)
 	require.Equal(t, "example.org:7", n.AdvertiseAddress())

@@ -15,7 +15,7 @@ import (
 	nodepb "github.com/goverse/goverse/proto/goverse/node/v1"
 )
 
-// ending is how a call on a stream has ended: OK where it has brought something.
+// ending returns the status with which a call on a stream ended, or OK if a message came.
 func ending(stream grpc.ClientStream, m any) codes.Code { return status.Code(stream.RecvMsg(m)) }
 
 func TestStreamsOfTheNodesOwnServices(t *testing.T) {
@@ -45,7 +45,8 @@ func TestStreamsOfTheNodesOwnServices(t *testing.T) {
 	}, 20*time.Second, time.Millisecond, "one has ended")
 }
 
-// A connection of which many requests are not received in whole is refused further ones; others are not.
+// If many requests of one connection are not received completely, the connection is refused further ones. Other
+// connections are not affected.
 func TestRequestsThatAreNotReceived(t *testing.T) {
 	t.Parallel()
 	n := started(t)
@@ -75,7 +76,7 @@ func TestRequestsThatAreNotReceived(t *testing.T) {
 	}, 20*time.Second, time.Millisecond, "they have ended")
 }
 
-// Thousands of calls at once are no such crowd.
+// Thousands of concurrent small calls are not refused.
 func TestManySmallCallsAtOnce(t *testing.T) {
 	t.Parallel()
 	client, ctx := nodepb.NewNodeClient(dial(t, started(t))), patient(t)

@@ -22,8 +22,8 @@ type attempt struct {
 	dial    *dialOnce
 }
 
-// connect prepares an attempt; the first call on conn dials. Ctx limits the dialing, and opts are the caller's.
-// Errors match ErrBadAddress or ErrNoAnswer.
+// connect prepares an attempt; the first call on conn dials. The context limits the dialing, and opts are the
+// caller's. Errors match ErrBadAddress or ErrNoAnswer.
 func connect(ctx context.Context, address string, opts []grpc.DialOption) (*attempt, error) {
 	if err := checkAddress("address", address); err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func noAnswer(address string, cause error) error {
 		ErrNoAnswer, address, cause)
 }
 
-// dialOnce dials once and stores the result. GRPC retries by itself, which would turn one attempt into many.
+// dialOnce dials once and stores the result. Without it, gRPC's own retries would turn one attempt into many.
 type dialOnce struct {
 	ctx   context.Context // the caller's; grpc's dial context does not follow it
 	tried atomic.Bool

@@ -11,14 +11,14 @@ import (
 	"github.com/goverse/goverse/node"
 )
 
-// A node is one process's gRPC server, and its identity. A cluster starts and stops the node that
-// it is given; a program registers its own services before.
+// A node is the gRPC server of one process, with an identity. A cluster starts and stops its node; a program
+// registers its own services before.
 func Example() {
 	n, err := node.NewNode(node.Config{AdvertiseAddress: "127.0.0.1:0"})
 	if err != nil {
 		log.Fatal(err)
 	}
-	_ = func() { // yours, as generated from its .proto
+	_ = func() { // your service, generated from its .proto
 		grpc_health_v1.RegisterHealthServer(n.Server(), health.NewServer())
 	}
 	if err := n.Start(); err != nil { // cluster.Cluster.Start does it

@@ -35,8 +35,8 @@ type Identity struct {
 // ctx ends, and closes the connection. Errors match exactly one of ErrRefused, ErrNotNode, ErrNoAnswer and
 // ErrBadAddress, and wrap the cause.
 //
-// Opts configure the connection, for example with transport credentials; without any, it is plain text.
-// Identify never uses a proxy, nor a dialer among opts, because only its own dialer can detect a refused
+// The options opts configure the connection, for example with transport credentials; without any, it is plain
+// text. Identify never uses a proxy, nor a dialer among opts, because only its own dialer can detect a refused
 // connection.
 func Identify(ctx context.Context, address string, opts ...grpc.DialOption) (Identity, error) {
 	c, err := connect(ctx, address, opts)

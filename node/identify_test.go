@@ -68,7 +68,7 @@ func TestIdentifyRefused(t *testing.T) {
 }
 
 func TestIdentifySilence(t *testing.T) {
-	n := local(t) // bound, but never started: connections are taken and nothing is said
+	n := local(t) // bound, but never started: it accepts connections and does not answer
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
 	_, err := Identify(ctx, n.AdvertiseAddress())
@@ -108,7 +108,7 @@ func TestIdentifyConnectionDropped(t *testing.T) {
 	require.Equal(t, 1, accepted, "one attempt")
 }
 
-// serveOther serves a gRPC server that is no node, and returns its address.
+// serveOther serves a gRPC server that is not a node, and returns its address.
 func serveOther(t *testing.T, register func(*grpc.Server)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

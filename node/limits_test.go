@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// settingsOf are those that the server of a node begins an HTTP/2 connection with.
+// settingsOf returns the settings with which a node's server begins an HTTP/2 connection.
 func settingsOf(t *testing.T, cfg Config) map[uint16]uint32 {
 	cfg.ListenAddress = "127.0.0.1:0"
 	n, err := NewNode(cfg)

@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// local returns a node on a free port that is closed with the test.
+// local returns a node on a free port, which is closed at the end of the test.
 func local(t *testing.T, opts ...grpc.ServerOption) *Node {
 	t.Helper()
 	n, err := NewNode(Config{AdvertiseAddress: "127.0.0.1:0", ServerOptions: opts})
@@ -23,7 +23,7 @@ func local(t *testing.T, opts ...grpc.ServerOption) *Node {
 	return n
 }
 
-// started returns a node that serves.
+// started returns a serving node.
 func started(t *testing.T) *Node {
 	t.Helper()
 	n := local(t)
@@ -31,7 +31,7 @@ func started(t *testing.T) *Node {
 	return n
 }
 
-// patient returns a context that only ends if a test hangs.
+// patient returns a context that ends only if a test hangs.
 func patient(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)

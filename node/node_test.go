@@ -13,7 +13,7 @@ import (
 	nodepb "github.com/goverse/goverse/proto/goverse/node/v1"
 )
 
-// greeter is a user's own implementation of some generated service.
+// greeter implements a generated service of a user.
 type greeter struct {
 	healthpb.UnimplementedHealthServer
 }
@@ -25,7 +25,7 @@ func (greeter) Check(context.Context, *healthpb.HealthCheckRequest) (*healthpb.H
 func TestUsersRegisterServicesBeforeStart(t *testing.T) {
 	n := local(t)
 	desc := healthpb.Health_ServiceDesc
-	desc.ServiceName = "test.Greeter" // the health service by another name
+	desc.ServiceName = "test.Greeter" // the health service under another name
 	n.Server().RegisterService(&desc, greeter{})
 	require.PanicsWithValue(t, "node: service test.Greeter is already registered: register each service once",
 		func() { n.Server().RegisterService(&desc, greeter{}) })

@@ -10,7 +10,7 @@ import (
 // the process can prove nothing. It must not block.
 type Roster func(instanceID string) (key []byte, member bool)
 
-// SetRoster makes this node ignore the loss of watchers that do not prove to be members of its cluster. Members
+// SetRoster makes this node ignore the loss of watchers that do not prove membership in its cluster. Members
 // prove it by signing a random challenge with the private key that matches the public key in their member
 // record. Other watchers still learn whether this process lives. Without a roster the loss of any watcher
 // counts. Call SetRoster before Start.

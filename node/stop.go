@@ -33,9 +33,9 @@ func (n *Node) Stopping() <-chan struct{} { return n.stopping }
 // matches ErrCallsCut and the cause of ctx's end.
 //
 // Stop returns when every goroutine of the node has ended, except for a handler that ignores its cancelled
-// context for a second. GRPC also has one goroutine per connection, keepalive, that cannot be joined; it ends
-// by itself, because its connection is closed when Stop returns. Stop may be called at any time: before Start,
-// again (it returns nil if everything has ended), and concurrently, where the context that ends first decides.
+// context for a second. One goroutine of gRPC per connection, keepalive, cannot be joined; it ends by itself,
+// because its connection is closed when Stop returns. Stop may be called at any time: before Start, again (it
+// returns nil if everything has ended), and concurrently, where the context that ends first decides.
 func (n *Node) Stop(ctx context.Context) error {
 	n.sayGoodbye()
 	n.shutListener()

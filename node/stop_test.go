@@ -19,7 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// slow is a service whose calls run until they are released or cancelled.
+// slow is a service with calls that run until they are released or cancelled.
 type slow struct {
 	healthpb.UnimplementedHealthServer
 	entered chan struct{}
@@ -41,8 +41,7 @@ func (s *slow) Check(ctx context.Context, _ *healthpb.HealthCheckRequest) (*heal
 	}
 }
 
-// busy returns a serving node with one call of the slow service in flight, and
-// where the call's outcome arrives.
+// busy returns a serving node with one running call of the slow service, and a channel for the call's outcome.
 func busy(t *testing.T, ignores bool) (*Node, *slow, <-chan error) {
 	t.Helper()
 	n := local(t)
@@ -111,7 +110,7 @@ func TestACallThatIgnoresItsContextIsLeftBehind(t *testing.T) {
 	require.NoError(t, n.Close())
 	require.Less(t, time.Since(began), handlerGrace+5*time.Second)
 	require.Error(t, <-outcome)
-	close(s.release) // or the leak check would find it
+	close(s.release) // otherwise the leak check would find it
 	<-n.drained
 }
 
@@ -128,11 +127,11 @@ func TestHealthWatchDoesNotDelayStop(t *testing.T) {
 	require.Contains(t, []codes.Code{codes.Canceled, codes.Unavailable}, status.Code(err))
 }
 
-// hearing is a listener that counts what is read from its connections.
+// hearing is a listener that counts the bytes read from its connections.
 type hearing struct {
 	net.Listener
 	read  atomic.Int64
-	waits atomic.Bool // for more
+	waits atomic.Bool // a read for more is blocked
 }
 
 func (l *hearing) Accept() (net.Conn, error) {
@@ -153,8 +152,7 @@ func (c heardConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Connections whose handshake stopped in the middle are closed when the node stops: grpc
-// would wait two minutes for each.
+// A stop closes connections with an unfinished handshake. Grpc would wait two minutes for each.
 func TestHalfAHandshakeDoesNotDelayStop(t *testing.T) {
 	certs := httptest.NewUnstartedServer(http.NotFoundHandler())
 	certs.StartTLS()

@@ -58,7 +58,7 @@ func OpenWatch(ctx context.Context, address, instanceID string, opts ...grpc.Dia
 	return watchAs(ctx, address, instanceID, nil, opts)
 }
 
-// OpenWatch is like the function OpenWatch, but in the name of this node, with a proof of it.
+// OpenWatch is like the function OpenWatch, but in the name of this node, which it proves.
 func (n *Node) OpenWatch(ctx context.Context, address string, opts ...grpc.DialOption) (*Watch, error) {
 	return watchAs(ctx, address, n.instanceID, n.key, opts)
 }

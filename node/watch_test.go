@@ -21,7 +21,7 @@ func openWatch(t *testing.T, n *Node) *Watch {
 	return w
 }
 
-// requireWatched waits until the node knows of a watcher.
+// requireWatched waits until the node has a watcher.
 func requireWatched(t *testing.T, n *Node) {
 	t.Helper()
 	require.Eventually(t, func() bool { return n.Watchers() == 1 }, 20*time.Second, time.Millisecond)
@@ -83,7 +83,7 @@ func TestNodeNoticesWhetherAWatcherSaidGoodbye(t *testing.T) {
 	w.Close(over)
 	requireLost(t, n)
 
-	// A watcher whose process dies: its connection ends in the middle.
+	// The process of a watcher dies, and its connection breaks.
 	conns := make(chan net.Conn, 1)
 	relay, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -146,7 +146,7 @@ func TestWatchThatCannotBeOpened(t *testing.T) {
 
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	other := grpc.NewServer() // of something else
+	other := grpc.NewServer() // of another service
 	done := make(chan error, 1)
 	go func() { done <- other.Serve(l) }()
 	_, err = OpenWatch(patient(t), l.Addr().String(), "watcher")
@@ -155,10 +155,10 @@ func TestWatchThatCannotBeOpened(t *testing.T) {
 	require.NoError(t, <-done)
 }
 
-// A watcher that stands still, or never says a word, does not hold up a stop.
+// A watcher that stands still, or never sends anything, does not delay a stop.
 func TestSilentWatcherDoesNotDelayStop(t *testing.T) {
 	n := started(t)
-	// Its answers are not read, nor does it answer grpc's own pings.
+	// The node's answers are not read, and grpc's own pings not answered.
 	relay, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer func() { _ = relay.Close() }()
@@ -192,7 +192,7 @@ func TestSilentWatcherDoesNotDelayStop(t *testing.T) {
 	}()
 	w, err := OpenWatch(patient(t), relay.Addr().String(), "watcher")
 	require.NoError(t, err)
-	mute, err := nodepb.NewNodeClient(dial(t, n)).Watch(patient(t)) // and sends nothing
+	mute, err := nodepb.NewNodeClient(dial(t, n)).Watch(patient(t)) // it sends nothing
 	require.NoError(t, err)
 	require.NoError(t, mute.CloseSend())
 	mute, err = nodepb.NewNodeClient(dial(t, n)).Watch(patient(t))
@@ -204,7 +204,7 @@ func TestSilentWatcherDoesNotDelayStop(t *testing.T) {
 	require.NoError(t, n.Stop(patient(t)))
 	require.Less(t, time.Since(began), 4*time.Second, "grpc alone waits five seconds")
 	close(thawed)
-	require.NotErrorIs(t, w.Wait(patient(t)), context.DeadlineExceeded) // the goodbye may come after all
+	require.NotErrorIs(t, w.Wait(patient(t)), context.DeadlineExceeded) // the goodbye may still arrive
 	w.Close(patient(t))
 	<-piped
 	<-piped

@@ -15,7 +15,7 @@ import (
 	nodepb "github.com/goverse/goverse/proto/goverse/node/v1"
 )
 
-// errEvicted ends the watch of a watcher that has not proved to be a member.
+// errEvicted ends the watch of a watcher that has not proved membership.
 var errEvicted = status.Error(codes.ResourceExhausted,
 	"this node does not know the watcher, and made room for another one")
 

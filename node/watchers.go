@@ -14,10 +14,9 @@ import (
 const (
 	// watchesPerConn limits the watches on one connection. A node opens one connection per watch.
 	watchesPerConn = 4
-	// maxStrangers limits the watches by processes that have not proved to be members.
+	// maxStrangers limits the watches by processes that have not proved membership.
 	maxStrangers = 256
-	// introduction is the time a stranger has before it can be evicted. It is enough for a member to prove to
-	// be one.
+	// introduction is the time a stranger has before it can be evicted. It is enough for a member's proof.
 	introduction = time.Second
 	// maxInstanceID limits the length of a watcher's instance id.
 	maxInstanceID = 128
@@ -77,8 +76,9 @@ func (w *watcher) answered(proof []byte) {
 	w.mu.Unlock()
 }
 
-// watchers holds the watchers of one node in the order of their arrival. Watchers that have not proved to be
-// members are strangers. Their number is limited; a new stranger evicts one that had enough time for a proof.
+// watchers holds the watchers of one node in the order of their arrival. Watchers that have not proved
+// membership are strangers. Their number is limited; a new stranger evicts one that had enough time for a
+// proof.
 type watchers struct {
 	wg sync.WaitGroup // waits for the goroutines that receive from watchers
 

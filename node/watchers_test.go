@@ -17,7 +17,7 @@ import (
 	nodepb "github.com/goverse/goverse/proto/goverse/node/v1"
 )
 
-// watchedBy is a started node whose cluster has these members.
+// watchedBy returns a started node in a cluster with these members.
 func watchedBy(t *testing.T, members map[string][]byte) *Node {
 	t.Helper()
 	n := local(t)
@@ -29,13 +29,13 @@ func watchedBy(t *testing.T, members map[string][]byte) *Node {
 	return n
 }
 
-// requireUnnoticed breaks a watch and makes sure that the node has seen that and does not care.
+// requireUnnoticed breaks a watch, and requires that the node notices that and ignores it.
 func requireUnnoticed(t *testing.T, n *Node, w *Watch) {
 	t.Helper()
 	require.Zero(t, n.Watchers())
 	w.cancel()
 	require.Eventually(t, func() bool { return len(n.watchers.list()) == 0 }, 20*time.Second, time.Millisecond)
-	require.NoError(t, n.Stop(patient(t))) // it has joined what listened to the watcher
+	require.NoError(t, n.Stop(patient(t))) // it has joined the watcher's goroutine
 	require.False(t, lost(n))
 }
 
@@ -49,7 +49,7 @@ func TestStrangersAreNotMissed(t *testing.T) {
 	requireUnnoticed(t, n, w)
 }
 
-// Everybody is told the id of a node's process; its key nobody.
+// Any client learns the id of a node's process, but none its key.
 func TestWatcherInAMembersNameIsNotMissed(t *testing.T) {
 	t.Parallel()
 	member, stranger := local(t), local(t)
@@ -71,7 +71,7 @@ func TestWatcherInAMembersNameIsNotMissed(t *testing.T) {
 	}
 }
 
-// A proof is about one watch of one node.
+// A proof is valid for one watch of one node.
 func TestProofIsOfOneWatch(t *testing.T) {
 	member := local(t)
 	challenge := newChallenge()
@@ -101,8 +101,7 @@ func TestMembersAreMissed(t *testing.T) {
 	}
 }
 
-// A node can watch sooner than the one that it watches has seen its record; and it can be removed before its watch
-// breaks.
+// A node may watch before the watched one has seen its record, and may be removed before its watch breaks.
 func TestWatcherIsAMemberOnceIsEnough(t *testing.T) {
 	t.Parallel()
 	member := local(t)
@@ -135,7 +134,7 @@ func TestWatcherIsAMemberOnceIsEnough(t *testing.T) {
 	}
 }
 
-// However many watches strangers open, what they cost is bounded, and a member finds room.
+// The cost of strangers' watches is limited, however many they open, and a member finds room.
 func TestStrangersAreBounded(t *testing.T) {
 	t.Parallel()
 	member := local(t)
@@ -147,7 +146,7 @@ func TestStrangersAreBounded(t *testing.T) {
 		if err == nil {
 			err = stream.Send(&nodepb.WatchRequest{InstanceId: "stranger"})
 		}
-		if err == nil || errors.Is(err, io.EOF) { // it was refused already: receiving says why
+		if err == nil || errors.Is(err, io.EOF) { // it was refused already: receiving returns the reason
 			_, err = stream.Recv()
 		}
 		return err
@@ -184,7 +183,7 @@ func TestStrangersAreBounded(t *testing.T) {
 	t.Logf("%d of %d refused at first", refused, maxStrangers+2*watchesPerConn)
 }
 
-// relay answers as another node, and passes on what is said.
+// relay answers like another node, and passes messages on.
 type relay struct {
 	nodepb.UnimplementedNodeServer
 	to nodepb.NodeClient
@@ -213,7 +212,8 @@ func (r relay) Watch(from grpc.BidiStreamingServer[nodepb.WatchRequest, nodepb.W
 	return err
 }
 
-// What answers at another address, perhaps that of a member that is gone, has no proof by passing on what a node says.
+// A process at another address, perhaps that of a dead member, gets no valid proof by passing on a node's
+// messages.
 func TestProofIsNotPassedOn(t *testing.T) {
 	t.Parallel()
 	member := local(t)
@@ -244,7 +244,7 @@ func TestProofIsNotPassedOn(t *testing.T) {
 	requireUnnoticed(t, n, w)
 }
 
-// What is no proof is not kept, however long it is.
+// An invalid proof is not stored, whatever its length.
 func TestLongProofsAreNotKept(t *testing.T) {
 	t.Parallel()
 	n := watchedBy(t, nil)
@@ -263,7 +263,7 @@ func TestLongProofsAreNotKept(t *testing.T) {
 	}, 20*time.Second, time.Millisecond)
 }
 
-// What was proved counts no more among the strangers.
+// A watcher that has proved membership no longer counts as a stranger.
 func TestStrangersMakeRoom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -312,7 +312,7 @@ func TestHeartbeatsGoBothWays(t *testing.T) {
 	require.False(t, lost(n), "nor spoil its goodbye")
 }
 
-// Neither side sends heartbeats to an older version, which would take them for something else.
+// Neither side sends heartbeats to an older version, which would misinterpret them.
 func TestOlderVersionsHearNoHeartbeats(t *testing.T) {
 	t.Parallel()
 	n := started(t)

@@ -23,13 +23,13 @@ import (
 	"github.com/goverse/goverse/internal/test/logtest"
 )
 
-// Secrets of the node and of its operator that could be found anywhere below.
+// Secrets of the node and of its operator that could leak into any output below.
 const (
 	canaryPassword = "canary/password+of=this&test"
 	canaryToken    = "canary-token-of-this-test-0123456789"
 )
 
-// secrets are what must be found nowhere, in all forms in which it is written usually, by what it is.
+// secrets returns all usual encodings of the secrets, with a name for each.
 func secrets(keys ...[]byte) map[string]string {
 	out := map[string]string{}
 	for name, secret := range map[string]string{"the password": canaryPassword, "the token": canaryToken} {
@@ -46,7 +46,7 @@ func secrets(keys ...[]byte) map[string]string {
 	return out
 }
 
-// found are the secrets in a text.
+// found returns the names of the secrets in a text.
 func found(secrets map[string]string, text string) (names []string) {
 	for name, secret := range secrets {
 		if strings.Contains(text, secret) {
@@ -56,8 +56,8 @@ func found(secrets map[string]string, text string) (names []string) {
 	return names
 }
 
-// A node that has secrets, and everything that looks at it, at the most talkative level: no page, metric, log line,
-// error, help or key in etcd has one of them.
+// No page, metric, log line, error, help text or key in etcd contains a secret of a node, even with every
+// reader at the most verbose level.
 func TestSecretsAreNotShown(t *testing.T) {
 	t.Parallel()
 	server, a, f := etcdtest.Start(t), certtest.NewAuthority(t), certtest.NewFiles(t)
@@ -113,7 +113,7 @@ func TestSecretsAreNotShown(t *testing.T) {
 	for path, methods := range doc.Paths {
 		for method, described := range methods {
 			if strings.Contains(string(described), "text/event-stream") {
-				continue // it does not end, and has what the pages have
+				continue // it does not end, and shows the same as the pages
 			}
 			for _, token := range []string{canaryToken, canaryToken + "x"} {
 				_, text := ask(strings.ToUpper(method), strings.ReplaceAll(path, "{name}", "it"), token)
@@ -150,7 +150,7 @@ func TestSecretsAreNotShown(t *testing.T) {
 	require.Empty(t, found(hidden, stdout.String()+stderr.String()), "its log")
 }
 
-// clientOf is one that may read.
+// clientOf returns a client with the right to read.
 func clientOf(t *testing.T, endpoint string) *clientv3.Client {
 	t.Helper()
 	c, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Username: "root", Password: canaryPassword})

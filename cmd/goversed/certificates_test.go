@@ -13,7 +13,7 @@ import (
 	"github.com/goverse/goverse/internal/test/certtest"
 )
 
-// A certificate that has expired is named, by who has it: nobody looks for it behind a time-out.
+// The error for an expired certificate names its owner. It must not be hidden behind a time-out.
 func TestExpiredCertificates(t *testing.T) {
 	t.Parallel()
 	authority, own := certtest.NewAuthority(t), certtest.NewFiles(t)
@@ -30,7 +30,7 @@ func TestExpiredCertificates(t *testing.T) {
 	require.Regexp(t, `(?m)^problem +certificates +`+says, r.stdout)
 }
 
-// The doctor sees when certificates expire: its own, and those that servers show.
+// The doctor reports when its own certificates, and those of servers, expire.
 func TestDoctorSeesCertificates(t *testing.T) {
 	t.Parallel()
 	authority, server, own := certtest.NewAuthority(t), certtest.NewFiles(t), certtest.NewFiles(t)

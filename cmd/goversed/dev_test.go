@@ -16,8 +16,8 @@ import (
 	"github.com/goverse/goverse/cmd/goversed/internal/reaper"
 )
 
-// asGoversed in the environment makes this test binary be goversed: dev starts its
-// nodes from its own file.
+// asGoversed in the environment makes this test binary run as goversed, because dev starts its nodes from its
+// own file.
 const asGoversed = "GOTEST_AS_GOVERSED"
 
 func init() {
@@ -42,7 +42,7 @@ func devProcess(t *testing.T, env []string, args ...string) (stdout, stderr stri
 	cmd.Env = append(append(os.Environ(), asGoversed+"=1", "TMPDIR="+temp), env...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	_ = cmd.Run() // seen by its exit code
+	_ = cmd.Run() // the exit code shows the error
 	left, err := os.ReadDir(temp)
 	require.NoError(t, err)
 	require.Empty(t, left)
@@ -51,7 +51,7 @@ func devProcess(t *testing.T, env []string, args ...string) (stdout, stderr stri
 
 func TestDevRunsKillsMeasuresAndEnds(t *testing.T) {
 	t.Parallel()
-	// The first variables would spoil the nodes if they reached them.
+	// The first variables would break the nodes if they reached them.
 	stdout, stderr, code := devProcess(t, []string{"GOVERSE_ADVERTISE=127.0.0.1:1", "GOVERSE_WEIGHT=-1", "GOVERSE_FOR=3s"},
 		"dev", "--kill-leader-every", "500ms")
 	require.Zero(t, code, stderr)

@@ -17,7 +17,7 @@ import (
 	"github.com/goverse/goverse/internal/test/logtest"
 )
 
-// shared is a cluster of two nodes with four shards each.
+// shared returns a cluster of two nodes with four shards each.
 func shared(t *testing.T) (c *clustertest.Cluster, env map[string]string) {
 	t.Helper()
 	c = clustertest.New(t, 2, clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
@@ -27,7 +27,8 @@ func shared(t *testing.T) (c *clustertest.Cluster, env map[string]string) {
 	return c, map[string]string{"GOVERSE_ETCD": c.Etcd().Endpoint()}
 }
 
-// awaitShares waits until each of the two nodes serves its four shards. A node has released what the other serves.
+// awaitShares waits until each of the two nodes serves its four shards. A node has released all shards that the
+// other one serves.
 func awaitShares(c *clustertest.Cluster) {
 	c.Eventually(func() bool {
 		return c.Node(0).Cluster().Shards().Held() == 4 && c.Node(1).Cluster().Shards().Held() == 4
@@ -55,7 +56,7 @@ func TestDrainCommand(t *testing.T) {
 		"--undo", second))
 	require.Equal(t, second+" was not draining\n", ask("drain", second, "--undo"))
 
-	// With --self it is this host's node, which the variables of goversed node name; nothing is drained by default.
+	// With --self the variables of goversed node select the node. Without any argument nothing is drained.
 	awaitShares(c)
 	env["GOVERSE_LISTEN"] = second
 	env["GOVERSE_ADVERTISE"] = first
@@ -78,7 +79,7 @@ func TestDrainCommand(t *testing.T) {
 		"no node is registered under /other: check --prefix")
 }
 
-// A drain that takes too long, or is interrupted, says what goes on.
+// The error of a drain that takes too long, or is interrupted, names the part that continues.
 func TestInterruptedDrain(t *testing.T) {
 	t.Parallel()
 	c, env := shared(t)
@@ -121,7 +122,7 @@ func TestInterruptedDrain(t *testing.T) {
 	<-ended
 }
 
-// requireFailed fails unless one line says why something that began was not finished.
+// requireFailed fails unless a single line gives the reason why an operation did not finish.
 func requireFailed(t *testing.T, r result, says string) {
 	t.Helper()
 	require.Equal(t, cli.ExitFailure, r.code)
@@ -129,7 +130,7 @@ func requireFailed(t *testing.T, r result, says string) {
 	require.Equal(t, 1, strings.Count(r.stderr, "\n"), r.stderr)
 }
 
-// With --self, goversed drain means the node that goversed node would be.
+// With --self, goversed drain selects the node that goversed node would run.
 func TestDrainMeansTheNodeHere(t *testing.T) {
 	t.Parallel()
 	root := newRoot(lookup(nil))

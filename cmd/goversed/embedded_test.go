@@ -11,7 +11,7 @@ import (
 	"github.com/goverse/goverse/internal/test/certtest"
 )
 
-// Every slip about the embedded etcd is one line that names the remedy.
+// Each mistake in the flags of the embedded etcd yields one line that names the remedy.
 func TestBadEmbeddedEtcd(t *testing.T) {
 	t.Parallel()
 	const two = "node --etcd-name a --etcd-cluster a=http://10.0.0.1:1,b=http://10.0.0.2:1"

@@ -24,7 +24,7 @@ func TestEventsCommand(t *testing.T) {
 	c.WaitLeaderIs(first.Address())
 	env := map[string]string{"GOVERSE_ETCD": c.Etcd().Endpoint()}
 
-	// A follower sees what happened before, and then what happens.
+	// A follower sees past events first, and then new ones.
 	ctx, interrupt := context.WithCancel(t.Context())
 	out, in := io.Pipe()
 	ended := make(chan int)
@@ -52,9 +52,9 @@ func TestEventsCommand(t *testing.T) {
 	require.NoError(t, first.Cluster().Resign(etcdtest.Context(t)))
 	elected := until(event.LeaderElected, second.Address())
 	require.NotZero(t, elected.Token)
-	until(event.LeaderLost, first.Address()) // by that node itself, before or after
+	until(event.LeaderLost, first.Address()) // recorded by that node itself, before or after
 	interrupt()
-	for lines.Scan() { // what came in between
+	for lines.Scan() { // skip other events
 	}
 	require.Equal(t, cli.ExitOK, <-ended)
 
@@ -78,7 +78,7 @@ func TestEventsCommand(t *testing.T) {
 	requireOneLine(t, goversed(t, env, "events", "--limit", "-1"), cli.ExitUsage, "--limit -1")
 }
 
-// A user who may not read the log is told what to grant.
+// A user without the right to read the log learns which right to grant.
 func TestEventsWithoutTheRight(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t)

@@ -134,8 +134,8 @@ func aCommand(words int) cobra.PositionalArgs {
 	}
 }
 
-// dashFirst handles an unknown flag after a word that belongs to the command. It returns the error that points
-// out the missing --, as that word alone would.
+// dashFirst makes an unknown flag after the first word of the command report the missing --, like that word
+// alone.
 func dashFirst(cmd *cobra.Command, words int) *cobra.Command {
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if args := cmd.Flags().Args(); len(args) > words && cmd.ArgsLenAtDash() < 0 {

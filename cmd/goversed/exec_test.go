@@ -64,7 +64,7 @@ func TestBadCommandLinesOfExecAndLock(t *testing.T) {
 		"the NAME of the lock is empty")
 }
 
-// A file is not the command line: what is wrong with it is goversed's own failure, as in all that
+// An unusable file is not an error in the command line. It is a failure of goversed's own, like everything that
 // keeps the command from running.
 func TestCertificateFilesOfExecAndLock(t *testing.T) {
 	t.Parallel()

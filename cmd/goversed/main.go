@@ -1,7 +1,6 @@
 // Command goversed runs a Goverse node as a process. It is also the operators' tool: see goversed --help.
 //
-// Not promised: the output for reading may change. Scripts can rely on -o json, the exit code, and the HTTP
-// API.
+// Not promised: the text output may change. Scripts can rely on -o json, the exit code, and the HTTP API.
 package main
 
 import (

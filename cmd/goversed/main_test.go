@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// result is what a command line came to.
+// result is the outcome of a command line.
 type result struct {
 	code           int
 	stdout, stderr string
@@ -40,7 +40,7 @@ func lookup(env map[string]string) func(string) (string, bool) {
 	return func(name string) (string, bool) { v, ok := env[name]; return v, ok }
 }
 
-// requireOneLine fails unless the error is one line that says what is expected.
+// requireOneLine fails unless the error is one line that contains the texts.
 func requireOneLine(t *testing.T, r result, code int, says ...string) {
 	t.Helper()
 	require.Equal(t, code, r.code, r.stderr)

@@ -19,14 +19,13 @@ import (
 	"github.com/goverse/goverse/internal/test/logtest"
 )
 
-// terminate sends this process what an operator would send; the program under test
-// runs within it.
+// terminate sends this process the signal of an operator, because the program under test runs inside it.
 func terminate(t *testing.T) {
 	t.Helper()
 	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGTERM))
 }
 
-// Not parallel: the signal reaches every command that runs.
+// Not parallel, because the signal reaches every running command.
 func TestNodeRunsUntilASignal(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "etcd")
 	var stdout, stderr logtest.Buffer

@@ -72,7 +72,7 @@ func (f *nodeTLSFlags) dialOptions() ([]grpc.DialOption, error) {
 	return []grpc.DialOption{certs.DialOption()}, nil
 }
 
-// certificates returns the content of the files, which it reads once, as a command is short. It returns nil
+// certificates reads the files once, because a command is short, and returns their content. It returns nil
 // without files.
 func (f *nodeTLSFlags) certificates() (*mtls.Certificates, error) {
 	if *f == (nodeTLSFlags{}) {

@@ -81,7 +81,7 @@ func TestObjectsCommand(t *testing.T) {
 		"KEY has 1025 bytes")
 }
 
-// A node over mutual TLS says nothing to those without a certificate.
+// A node with mutual TLS answers no caller without a certificate.
 func TestObjectsOfNodesWithTLS(t *testing.T) {
 	t.Parallel()
 	authority, files := certtest.NewAuthority(t), certtest.NewFiles(t)

@@ -41,7 +41,7 @@ func TestOperatorsCommands(t *testing.T) {
 
 	require.Contains(t, ask("transfer", "--to", second), second+" leads now (token ")
 	require.Contains(t, ask("transfer", "--to", second), "leads already")
-	c.WaitQueue(second, first) // the one that gave way queues again a moment later
+	c.WaitQueue(second, first) // the former leader queues again a moment later
 	require.Contains(t, ask("resign"), first+" leads now (token ")
 	c.WaitQueue(first, second)
 	var outcome map[string]any
@@ -58,7 +58,7 @@ func TestOperatorsCommands(t *testing.T) {
 	}
 }
 
-// Nobody waits for long before it is said that nothing listens there.
+// Commands report soon that no server listens.
 func TestOperatorsSaySoonThatEtcdIsNotThere(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{"status", "leader", "nodes", "shards", "objects", "watch", "events", "resign",
@@ -89,7 +89,7 @@ func TestOperatorsWithoutEtcd(t *testing.T) {
 	}
 }
 
-// A server that is no etcd becomes none by waiting.
+// A server that is not etcd is not waited for.
 func TestOperatorsAtAnotherServer(t *testing.T) {
 	t.Parallel()
 	web := httptest.NewServer(http.NotFoundHandler())

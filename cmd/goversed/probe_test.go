@@ -15,7 +15,7 @@ import (
 	"github.com/goverse/goverse/cmd/goversed/internal/cli"
 )
 
-// pages are those that a probe can meet.
+// pages serves the answers that a probe may get.
 func pages() http.Handler {
 	mux := http.NewServeMux()
 	for path, code := range map[string]int{"/ok": 200, "/empty": 204, "/not-ready": 503, "/missing": 404} {
@@ -53,7 +53,7 @@ func TestProbe(t *testing.T) {
 func TestProbeHTTPS(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewUnstartedServer(pages())
-	server.Config.ErrorLog = log.New(io.Discard, "", 0) // of the handshake that is to fail
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // the handshake is expected to fail
 	server.StartTLS()
 	defer server.Close()
 	file := filepath.Join(t.TempDir(), "ca.pem")

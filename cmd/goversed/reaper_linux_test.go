@@ -18,7 +18,7 @@ import (
 	"github.com/goverse/goverse/internal/test/needed"
 )
 
-// Started as process 1 of a container, goversed leaves no zombies: neither of a command's descendants, nor of what was
+// As process 1 of a container, goversed leaves no zombies: neither descendants of a command, nor processes
 // started beside it (docker exec).
 func TestNoZombiesAsProcess1(t *testing.T) {
 	t.Parallel()
@@ -64,7 +64,7 @@ func TestNoZombiesAsProcess1(t *testing.T) {
 			}, 20*time.Second, 20*time.Millisecond)
 			t.Logf("%d zombies", zombies)
 			require.NoError(t, syscall.Kill(first(), syscall.SIGTERM))
-			_ = cmd.Wait() // with the status that the command chose
+			_ = cmd.Wait() // it exits with the command's status
 		})
 	}
 }
@@ -82,7 +82,8 @@ func childOf(t *testing.T, pid int) int {
 	return child
 }
 
-// inNamespace counts the processes in the namespace of a process that are zombies, or run the orphans' command.
+// inNamespace counts the zombies in the namespace of a process, and the processes that run the orphans'
+// command.
 func inNamespace(t *testing.T, pid int) (zombies, orphans int) {
 	t.Helper()
 	namespace, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(pid), "ns", "pid"))
@@ -94,7 +95,7 @@ func inNamespace(t *testing.T, pid int) (zombies, orphans int) {
 	for _, file := range stats {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			continue // it is gone
+			continue // it has ended
 		}
 		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 		id := filepath.Base(filepath.Dir(file))
@@ -106,7 +107,7 @@ func inNamespace(t *testing.T, pid int) (zombies, orphans int) {
 			}
 		}
 	}
-	for id, state := range states { // a zombie has no namespace any more, but ancestors
+	for id, state := range states { // a zombie has no namespace any more, but still has ancestors
 		if state != "Z" {
 			continue
 		}

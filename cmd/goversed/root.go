@@ -121,8 +121,8 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	return unexpected(cmd, args[0], "everything is given as --flag value")
 }
 
-// unexpected returns the error for a word that cmd does not expect. It names the verbs of cmd, or contains how
-// if there are none.
+// unexpected returns the error for a word that cmd does not expect. The error lists the verbs of cmd; without
+// any it ends in how.
 func unexpected(cmd *cobra.Command, word, how string) error {
 	var verbs []string
 	for _, sub := range cmd.Commands() {

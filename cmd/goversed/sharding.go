@@ -19,7 +19,7 @@ type shardFlags struct {
 	planner      plannerFlags
 }
 
-// plannerFlags holds the flags that only the planner uses, and the command that previews its actions.
+// plannerFlags holds the flags of the planner, shared with the command that previews its actions.
 type plannerFlags struct {
 	window     time.Duration
 	minMembers int

@@ -38,7 +38,7 @@ func TestShardsCommands(t *testing.T) {
 	var v shard.Table
 	require.Eventually(t, func() bool {
 		v = shard.Table{}
-		r := goversed(t, env, "shards", "-o", "json") // fails while there is no map
+		r := goversed(t, env, "shards", "-o", "json") // fails until there is a map
 		return r.code == cli.ExitOK && json.Unmarshal([]byte(r.stdout),
 			&v) == nil && len(v.Owners) == 2 && v.Balance.Least == 4096 && v.OpenMoves == 0
 	}, 20*time.Second, 10*time.Millisecond)

@@ -36,7 +36,7 @@ func TestSignals(t *testing.T) {
 	release()
 }
 
-// A reload that does not end, on a file system that hangs, keeps the process from its end for a second at most.
+// A reload that hangs, on a hanging file system, delays the end of the process by at most a second.
 func TestHangupWhileAFileDoesNotCome(t *testing.T) {
 	if signal.Ignored(syscall.SIGHUP) {
 		t.Skip("SIGHUP is ignored, as under nohup")
@@ -62,7 +62,7 @@ func TestSecondSignal(t *testing.T) {
 	cut, stopAtOnce := context.WithCancel(context.Background())
 	defer stop()
 	defer stopAtOnce()
-	// Without buffers: that one is taken shows that the one before was dealt with.
+	// Unbuffered: when a signal is received, the one before has been handled.
 	signals, times, done := make(chan os.Signal), make(chan time.Time), make(chan struct{})
 	go func() {
 		defer close(done)

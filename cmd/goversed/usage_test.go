@@ -14,7 +14,7 @@ import (
 	"github.com/goverse/goverse/internal/test/logtest"
 )
 
-// Every slip is one line that names the remedy, and exit code 2.
+// Every mistake yields one line that names the remedy, and exit code 2.
 func TestBadCommandLines(t *testing.T) {
 	t.Parallel()
 	for line, says := range map[string]string{
@@ -127,7 +127,7 @@ func TestBadCommandLines(t *testing.T) {
 			t.Parallel()
 			r := goversed(t, nil, strings.Fields(line)...)
 			requireOneLine(t, r, cli.ExitUsage, says)
-			// An operator knows flags, and neither packages nor their fields.
+			// Messages contain flags, but no packages or fields, which an operator does not know.
 			require.NotRegexp(t, `node: |embedetcd|[A-Z][a-z]+[A-Z]`, r.stderr)
 		})
 	}
@@ -151,7 +151,7 @@ func TestBadVariables(t *testing.T) {
 
 func TestHelpTeaches(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{}, {"--help"}, {"help"}} { // of nil cobra makes os.Args
+	for _, args := range [][]string{{}, {"--help"}, {"help"}} { // with nil cobra would use os.Args
 		r := goversed(t, nil, args...)
 		require.Equal(t, cli.ExitOK, r.code)
 		require.Empty(t, r.stderr)
@@ -171,7 +171,7 @@ func TestHelpTeaches(t *testing.T) {
 	}
 }
 
-// Every flag of every command can be given as a variable, and says so.
+// Every flag of every command can be given as a variable, and its help shows that.
 func TestEveryFlagShowsItsVariable(t *testing.T) {
 	t.Parallel()
 	for _, cmd := range newRoot(lookup(nil)).Commands() {
@@ -199,7 +199,7 @@ func TestVersion(t *testing.T) {
 	requireOneLine(t, goversed(t, nil, "version", "-o", "xml"), cli.ExitUsage, "give text or json")
 }
 
-// A variable that is misspelled would be without effect and without a word.
+// A misspelled variable would have no effect, so it causes a warning.
 func TestUnknownVariablesWarn(t *testing.T) {
 	t.Parallel()
 	names := variables([]string{"GOVERSE_TLL=5s", "GOVERSE_ETCD=a:1", "GOVERSE_TOKEN=1", "HOME=/", "GOVERSE_COLOUR=x=y"})

@@ -18,7 +18,7 @@ import (
 	"github.com/goverse/goverse/node/mtls"
 )
 
-// etcdLike is a server that wants certificates of an authority, and shows one for these hosts.
+// etcdLike runs a server that requires certificates of an authority, and presents one for these hosts.
 func etcdLike(t *testing.T, a *certtest.Authority, clients *certtest.Authority, hosts ...string) (address string) {
 	t.Helper()
 	cert := a.Issue(t, hosts)
@@ -36,7 +36,7 @@ func etcdLike(t *testing.T, a *certtest.Authority, clients *certtest.Authority, 
 			if err != nil {
 				return
 			}
-			_, _ = conn.Write([]byte{1}) // fails where the client is refused
+			_, _ = conn.Write([]byte{1}) // fails if the client is refused
 			_ = conn.Close()
 		}
 	}()
@@ -44,7 +44,7 @@ func etcdLike(t *testing.T, a *certtest.Authority, clients *certtest.Authority, 
 	return l.Addr().String()
 }
 
-// reach is what a client with the present files meets at a server that it knows by this name.
+// reach connects to a server by this name, with the current files, and returns the error.
 func reach(t *testing.T, certs *mtls.Certificates, address, name string) error {
 	t.Helper()
 	now, err := certs.EtcdTLS()
@@ -60,8 +60,8 @@ func reach(t *testing.T, certs *mtls.Certificates, address, name string) error {
 	return err
 }
 
-// A client of etcd's shows a certificate of one authority, and verifies those of another, with the names and addresses
-// in them; each connection by the files as they are then.
+// A client of etcd presents a certificate of one authority, and verifies that of another, including names and
+// addresses. Each connection uses the files of that moment.
 func TestForEtcd(t *testing.T) {
 	t.Parallel()
 	servers, clients, others := certtest.NewAuthority(t), certtest.NewAuthority(t), certtest.NewAuthority(t)
@@ -111,7 +111,8 @@ func TestForEtcdWithFewerFiles(t *testing.T) {
 	require.ErrorContains(t, err, "ForEtcd")
 }
 
-// One file may have the certificate, its key and the authorities: it expires once, for metrics name the file.
+// One file may have the certificate, its key and the authorities. It has a single expiry, because metrics name
+// the file.
 func TestAllInOneFile(t *testing.T) {
 	t.Parallel()
 	a := certtest.NewAuthority(t)
@@ -125,7 +126,7 @@ func TestAllInOneFile(t *testing.T) {
 	}
 }
 
-// A Replaced that does not return, in whatever way, does not end the looking at the files.
+// If Replaced does not return normally, the files are still read.
 func TestReplacedThatDoesNotReturn(t *testing.T) {
 	t.Parallel()
 	for how, leaves := range map[string]func(){"Goexit": runtime.Goexit, "at the disco": func() {
@@ -148,8 +149,8 @@ func TestReplacedThatDoesNotReturn(t *testing.T) {
 	}
 }
 
-// Files are replaced as Kubernetes does, by a link that is turned; half of a file, or one of two, changes nothing; and
-// what was replaced is told.
+// Files are replaced like in Kubernetes, by switching a link. Half a file, or one of two, changes nothing.
+// Replaced is called for each replacement.
 func TestLinksAndHalves(t *testing.T) {
 	t.Parallel()
 	a, b := certtest.NewAuthority(t), certtest.NewAuthority(t)
@@ -178,9 +179,9 @@ func TestLinksAndHalves(t *testing.T) {
 	require.Eventually(t, func() bool { return certs.Leaf().SerialNumber.Cmp(second.Serial) == 0 }, time.Minute,
 		time.Millisecond)
 	require.Eventually(t, func() bool { return told.Load() == 1 }, time.Minute, time.Millisecond)
-	// Half of the key, and it stays so for a while.
+	// Half of the key, which stays so for a while.
 	key := filepath.Join(dir, "two", "tls.key")
-	write := func(text []byte) { // at once: an empty file would be another thing that cannot be used
+	write := func(text []byte) { // in one step: an empty file would be another unusable content
 		require.NoError(t, os.WriteFile(key+".next", text, 0o600))
 		require.NoError(t, os.Rename(key+".next", key))
 	}

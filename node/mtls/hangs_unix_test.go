@@ -14,7 +14,7 @@ import (
 	"github.com/goverse/goverse/node/mtls"
 )
 
-// A file that does not come, as on a file system that hangs, keeps nobody from ending.
+// A file that cannot be read, on a hanging file system, does not prevent Close from returning.
 func TestCloseWhileAFileDoesNotCome(t *testing.T) {
 	t.Parallel()
 	f, cert := files(t, certtest.NewAuthority(t))
@@ -23,7 +23,7 @@ func TestCloseWhileAFileDoesNotCome(t *testing.T) {
 	require.NoError(t, os.Remove(f.Cert))
 	require.NoError(t, syscall.Mkfifo(f.Cert, 0o600))
 	var silent *os.File
-	require.Eventually(t, func() bool { // it can be opened once there is a reader
+	require.Eventually(t, func() bool { // opening it for writing succeeds once there is a reader
 		silent, err = os.OpenFile(f.Cert, os.O_WRONLY|syscall.O_NONBLOCK, 0)
 		return err == nil
 	}, 10*time.Second, time.Millisecond)

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patient ends only if a test hangs, and with the test.
+// patient returns a context that ends with the test, or if the test hangs.
 func patient(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -26,12 +26,12 @@ func patient(t *testing.T) context.Context {
 	return ctx
 }
 
-// config is that of the files, which are looked at when a test asks for it.
+// config returns a configuration with these files, which are only read when a test asks for it.
 func config(files certtest.Files) mtls.Config {
 	return mtls.Config{CertFile: files.Cert, KeyFile: files.Key, CAFile: files.CA, Interval: time.Hour}
 }
 
-// files are those with a certificate for hosts.
+// files writes a certificate for hosts and returns its files.
 func files(t *testing.T, a *certtest.Authority, hosts ...string) (certtest.Files, certtest.Certificate) {
 	t.Helper()
 	f, cert := certtest.NewFiles(t), a.Issue(t, hosts)
@@ -40,7 +40,7 @@ func files(t *testing.T, a *certtest.Authority, hosts ...string) (certtest.Files
 	return f, cert
 }
 
-// load is mtls.New, closed with the test.
+// load calls mtls.New, and closes the result at the end of the test.
 func load(t *testing.T, cfg mtls.Config) *mtls.Certificates {
 	t.Helper()
 	certs, err := mtls.New(cfg)
@@ -49,7 +49,7 @@ func load(t *testing.T, cfg mtls.Config) *mtls.Certificates {
 	return certs
 }
 
-// client is the TLS of a program without package mtls.
+// client returns the TLS configuration of a program without package mtls.
 func client(t *testing.T, trusted *certtest.Authority, shown ...certtest.Certificate) *tls.Config {
 	t.Helper()
 	cfg := &tls.Config{RootCAs: x509.NewCertPool(), NextProtos: []string{"h2"}}
@@ -57,7 +57,7 @@ func client(t *testing.T, trusted *certtest.Authority, shown ...certtest.Certifi
 	for _, cert := range shown {
 		pair, err := tls.X509KeyPair(cert.Cert, cert.Key)
 		require.NoError(t, err)
-		// Also where the server says that it knows another authority only.
+		// Present it even if the server names only another authority.
 		cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 	}
 	return cfg
@@ -67,7 +67,7 @@ func over(cfg *tls.Config) grpc.DialOption {
 	return grpc.WithTransportCredentials(credentials.NewTLS(cfg))
 }
 
-// dial is a connection that is closed with the test.
+// dial returns a connection that is closed at the end of the test.
 func dial(t *testing.T, address string, option grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///"+address, option)
@@ -76,7 +76,7 @@ func dial(t *testing.T, address string, option grpc.DialOption) *grpc.ClientConn
 	return conn
 }
 
-// shown is the certificate that a new connection to address shows.
+// shown returns the certificate that the server presents on a new connection to address.
 func shown(t *testing.T, address string, cfg *tls.Config) *x509.Certificate {
 	t.Helper()
 	conn, err := tls.Dial("tcp", address, cfg)

@@ -22,7 +22,7 @@ import (
 	"github.com/goverse/goverse/node/mtls"
 )
 
-// server is a node without a cluster that serves with the certificates.
+// server returns a node without a cluster that serves with the certificates.
 func server(t *testing.T, listen string, certs *mtls.Certificates) *node.Node {
 	t.Helper()
 	n, err := node.NewNode(node.Config{ListenAddress: listen, ServerOptions: options(certs)})
@@ -148,7 +148,7 @@ func TestIntermediateAuthorities(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// One file may have both, as some programs write it.
+// One file may have both, as some programs write them.
 func TestOneFileForCertificateAndKey(t *testing.T) {
 	a := certtest.NewAuthority(t)
 	f, cert := files(t, a, "127.0.0.1")
@@ -160,7 +160,7 @@ func TestOneFileForCertificateAndKey(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A node is called at its advertise address, and its certificate is for that host.
+// A node is called at its advertise address, and its certificate must be valid for that host.
 func TestHostsOfCertificates(t *testing.T) {
 	a := certtest.NewAuthority(t)
 	for _, c := range []struct {
@@ -199,7 +199,7 @@ func TestHostsOfCertificates(t *testing.T) {
 	}
 }
 
-// A program that reaches a node by another name than its own says which it is.
+// A program that reaches a node by another name than its own sets the authority.
 func TestAuthority(t *testing.T) {
 	a := certtest.NewAuthority(t)
 	f, _ := files(t, a, "node.example")
@@ -214,7 +214,7 @@ func TestAuthority(t *testing.T) {
 	}
 }
 
-// The files are replaced while a node serves, and looked at by themselves.
+// Files that are replaced while a node serves are read again without a request.
 func TestFilesAreReadAgain(t *testing.T) {
 	a := certtest.NewAuthority(t)
 	f, first := files(t, a, "127.0.0.1")
@@ -241,7 +241,7 @@ func TestFilesAreReadAgain(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, log.Count(broken), log.String())
 
-	// The directory as Kubernetes replaces it: the files are links.
+	// The directory is replaced like in Kubernetes: the files are links.
 	third, dir := a.Issue(t, []string{"127.0.0.1"}), t.TempDir()
 	elsewhere := certtest.Files{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem"),
 		CA: filepath.Join(dir, "ca.pem")}
@@ -262,7 +262,7 @@ func TestFilesAreReadAgain(t *testing.T) {
 	require.Equal(t, first.Serial, shown(t, n.AdvertiseAddress(), caller).SerialNumber)
 }
 
-// A client that keeps sessions would otherwise come back with one from before its authority was taken out.
+// Otherwise a client could resume a session from before its authority was removed.
 func TestSessionsAreNotResumed(t *testing.T) {
 	old, next := certtest.NewAuthority(t), certtest.NewAuthority(t)
 	f, cert := files(t, old, "127.0.0.1")
@@ -273,7 +273,7 @@ func TestSessionsAreNotResumed(t *testing.T) {
 	for range 2 {
 		conn, err := tls.Dial("tcp", n.AdvertiseAddress(), caller)
 		require.NoError(t, err)
-		_, err = conn.Read(make([]byte, 1)) // the server's settings, and a ticket if there were one
+		_, err = conn.Read(make([]byte, 1)) // the server's settings, and a session ticket if it sent any
 		require.NoError(t, err)
 		require.False(t, conn.ConnectionState().DidResume)
 		require.NoError(t, conn.Close())

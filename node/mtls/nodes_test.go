@@ -31,7 +31,7 @@ import (
 	"github.com/goverse/goverse/node/mtls"
 )
 
-// leaseTTL is longer than any test waits: what is noticed sooner was noticed by the crash detector.
+// leaseTTL exceeds the waits of all tests, so a node that is removed earlier was removed by crash detection.
 const leaseTTL = 120
 
 // member is a node of a cluster over TLS.
@@ -45,7 +45,7 @@ type member struct {
 	killed bool
 }
 
-// join starts a member whose objects are probes.
+// join starts a member with probe objects.
 func join(t *testing.T, etcd *embedetcd.Server, w *probepb.World, f certtest.Files) *member {
 	t.Helper()
 	m := &member{files: f, log: &logtest.Buffer{}, certs: load(t, config(f))}
@@ -77,7 +77,7 @@ func join(t *testing.T, etcd *embedetcd.Server, w *probepb.World, f certtest.Fil
 
 func (m *member) address() string { return m.node.AdvertiseAddress() }
 
-// kill makes the member vanish as a crash would.
+// kill makes the member vanish as in a crash.
 func (m *member) kill() {
 	m.killed = true
 	m.faults.CutOff()
@@ -95,12 +95,12 @@ func three(t *testing.T, a *certtest.Authority) (*embedetcd.Server, *probepb.Wor
 	return etcd, w, all
 }
 
-// add calls one object through the member, or from outside through conn.
+// add calls one object, through the member or from outside through conn.
 func add(ctx context.Context, from grpc.ClientConnInterface) (*probepb.AddResponse, error) {
 	return probepb.NewProbeClient(from).Add(ctx, &probepb.AddRequest{Amount: 1})
 }
 
-// callAll calls many objects from every member, and returns by which nodes they were served.
+// callAll calls many objects from every member, and returns the nodes that served them.
 func callAll(t *testing.T, members []*member) map[string]bool {
 	t.Helper()
 	served := map[string]bool{}
@@ -142,7 +142,7 @@ func TestACrashIsNoticedAndObjectsAreCalledOverTLS(t *testing.T) {
 	}
 }
 
-// methods are of every service that a node has.
+// methods lists methods of every service of a node.
 var methods = []string{
 	"/goverse.node.v1.Node/Identify", "/goverse.node.v1.Node/Watch",
 	"/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch", "/grpc.health.v1.Health/List",
@@ -152,7 +152,7 @@ var methods = []string{
 	probepb.Probe_Add_FullMethodName, probepb.Probe_Chat_FullMethodName,
 }
 
-// ask calls a method with an empty message, and returns the first that the server has to say: nil for a response.
+// ask calls a method with an empty message. It returns nil if the server responds, and otherwise the error.
 func ask(ctx context.Context, conn *grpc.ClientConn, method string) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -162,7 +162,7 @@ func ask(ctx context.Context, conn *grpc.ClientConn, method string) error {
 		return err
 	}
 	if err := stream.SendMsg(&emptypb.Empty{}); err != nil {
-		return stream.RecvMsg(&emptypb.Empty{}) // which has the reason
+		return stream.RecvMsg(&emptypb.Empty{}) // returns the reason
 	}
 	if err := stream.CloseSend(); err != nil {
 		return err
@@ -217,7 +217,7 @@ func TestStrangersAreAnsweredNothing(t *testing.T) {
 	callAll(t, all)
 }
 
-// traffic are calls that run without a pause: of each member, and from outside, each over a connection of its own.
+// traffic makes calls without pause: from each member, and from outside, each over its own connection.
 type traffic struct {
 	t     *testing.T
 	stop  context.CancelFunc
@@ -261,7 +261,7 @@ func (f *traffic) run(ctx context.Context, name string, call func(ctx context.Co
 	})
 }
 
-// more waits until everybody has made some more calls.
+// more waits until each caller has made some more calls.
 func (f *traffic) more() {
 	f.t.Helper()
 	for _, calls := range f.calls {
@@ -276,7 +276,7 @@ func (f *traffic) end() {
 	f.wg.Wait()
 }
 
-// Certificates, and then the authority, are replaced while calls run. No call fails.
+// The certificates, and then the authority, are replaced while calls run. No call fails.
 func TestCertificatesAreReplacedWhileCallsRun(t *testing.T) {
 	t.Parallel()
 	a, next := certtest.NewAuthority(t), certtest.NewAuthority(t)
@@ -288,7 +288,7 @@ func TestCertificatesAreReplacedWhileCallsRun(t *testing.T) {
 	calls.more()
 	looking := client(t, a, outsider)
 
-	// reload replaces the files of all programs, and lets each read them.
+	// reload replaces the files of all programs and makes each read them.
 	reload := func(write func(f certtest.Files)) {
 		t.Helper()
 		for _, m := range all {
@@ -315,7 +315,7 @@ func TestCertificatesAreReplacedWhileCallsRun(t *testing.T) {
 			require.Equal(t, serials[i], m.certs.Leaf().SerialNumber.String())
 		}
 	}
-	issue(a) // of the same authority
+	issue(a) // from the same authority
 
 	reload(func(f certtest.Files) { f.Trust(t, a, next) })
 	require.True(t, looking.RootCAs.AppendCertsFromPEM(next.PEM))
@@ -332,7 +332,7 @@ func TestCertificatesAreReplacedWhileCallsRun(t *testing.T) {
 	_, err = node.Identify(patient(t), n.AdvertiseAddress(), caller.DialOption())
 	require.ErrorContains(t, err, "certificate signed by unknown authority", "neither are servers with those called")
 
-	// Broken files on one node stop nothing, and one that joins now connects to all others.
+	// Broken files on one node stop nothing, and a node that joins now connects to all others.
 	certtest.Replace(t, all[0].files.Key, []byte("broken"))
 	require.ErrorContains(t, all[0].certs.Reload(), "mtls: KeyFile "+all[0].files.Key+": name the PEM file")
 	f, _ := files(t, next, "127.0.0.1")

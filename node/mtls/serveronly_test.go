@@ -15,7 +15,8 @@ import (
 	"github.com/goverse/goverse/node/mtls"
 )
 
-// An HTTP server with certificates that are replaced while it runs; who shows one is verified.
+// The certificates of an HTTP server are replaced while it runs. Clients that present a certificate are
+// verified.
 func TestServerOnly(t *testing.T) {
 	t.Parallel()
 	public, clients := certtest.NewAuthority(t), certtest.NewAuthority(t)

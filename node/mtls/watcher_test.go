@@ -12,7 +12,7 @@ import (
 	"github.com/goverse/goverse/internal/test/logtest"
 )
 
-// What is seen once may be half of a rotation; what stays so is logged once.
+// Content seen once may be half of a replacement. Lasting content is logged once.
 func TestBrokenFilesAreLoggedOnce(t *testing.T) {
 	var log logtest.Buffer
 	var w watcher

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// command has one flag of each sort, and the environment given.
+// command returns a command with one flag of each type, and the given environment.
 func command(env map[string]string,
 	args ...string) (cmd *cobra.Command, ttl *time.Duration, labels *map[string]string, err error) {
 	ttl, labels = new(time.Duration), new(map[string]string)
@@ -82,7 +82,7 @@ func TestBadNumbersAndSwitchesSayHowToWriteThem(t *testing.T) {
 	require.EqualError(t, err, "environment variable GOVERSE_REALLY=perhaps: write true or false")
 }
 
-// Other programs have one dash before a flag of many letters.
+// Other programs accept long flags with a single dash.
 func TestOneDash(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"-some-ttl", "3s"}, {"-some-ttl=3s"}} {

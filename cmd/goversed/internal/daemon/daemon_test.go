@@ -16,7 +16,7 @@ func TestNodeWithItsOwnEtcd(t *testing.T) {
 	t.Parallel()
 	cfg := embedded(t)
 	var before int64
-	for range 2 { // the second time on the data of the first
+	for range 2 { // the second run uses the data of the first
 		d := run(t, cfg)
 		st := d.ready(t)
 		require.Equal(t, d.NodeAddress(), st.NodeID)
@@ -60,7 +60,7 @@ func TestStopHandsOver(t *testing.T) {
 	require.Equal(t, []string{second.NodeAddress()}, st.Queue)
 }
 
-// The number of shards is the cluster's; one that has another gets an error that names the flag.
+// The number of shards belongs to the cluster. A node with another number gets an error that names the flag.
 func TestShards(t *testing.T) {
 	t.Parallel()
 	e := etcdtest.Start(t)
@@ -126,7 +126,7 @@ func TestStoppingTheEtcdOfOthersIsWarnedOf(t *testing.T) {
 	first, log := logged(t, embedded(t))
 	first.ready(t)
 	cfg := joining(t, first.etcd.Endpoint())
-	cfg.StopTimeout = time.Second // etcd is away by then
+	cfg.StopTimeout = time.Second // etcd is gone by then
 	second := run(t, cfg)
 	require.Eventually(t, func() bool { return len(first.ready(t).Nodes) == 2 }, eventually, tick)
 	second.ready(t)

@@ -17,7 +17,7 @@ import (
 	"github.com/goverse/goverse/internal/test/logtest"
 )
 
-// The node logs in at its own etcd, over TLS, once etcd has users.
+// The node logs in to its own etcd, over TLS, once etcd has users.
 func TestEmbeddedEtcdWithUsersAndTLS(t *testing.T) {
 	t.Parallel()
 	ca, files := certtest.NewAuthority(t), certtest.NewFiles(t)
@@ -37,14 +37,14 @@ func TestEmbeddedEtcdWithUsersAndTLS(t *testing.T) {
 	require.ErrorIs(t, run(t, cfg).end(t), cluster.ErrEtcdDenied)
 	cfg.Cluster.Password = "secret"
 	second := run(t, cfg)
-	require.Eventually(t, func() bool { // the first one's session has to end
+	require.Eventually(t, func() bool { // the first node's session must end
 		return second.ready(t).LeaderID == second.NodeAddress()
 	}, eventually, tick)
 	second.stop()
 	require.NoError(t, second.end(t))
 }
 
-// trio are the configurations of three nodes with a member of etcd each.
+// trio returns the configurations of three nodes with one member of etcd each.
 func trio(t *testing.T) []Config {
 	t.Helper()
 	addresses, err := port.Restarted.Loopback(6)
@@ -59,7 +59,7 @@ func trio(t *testing.T) []Config {
 	return out
 }
 
-// All members stop at once, and none waits for long for the others to take etcd's leadership.
+// If all members stop at once, none waits long for another to take over etcd's leadership.
 func TestThreeNodesWithAnEtcdOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	configs := trio(t)
@@ -91,7 +91,7 @@ func TestThreeNodesWithAnEtcdOfTheirOwn(t *testing.T) {
 		d.stop()
 	}
 	for _, d := range running[:2] {
-		_ = d.end(t) // of two, the last has no majority
+		_ = d.end(t) // the last of two has no majority
 	}
 	t.Logf("two of two stopped within %v", time.Since(began))
 }

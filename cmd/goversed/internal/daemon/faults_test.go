@@ -28,7 +28,7 @@ const (
 	tick       = 5 * time.Millisecond
 )
 
-// nobody is an address of 127.0.0.1 at which nobody listens.
+// nobody is a loopback address without a listener.
 const nobody = "127.0.0.1:1"
 
 func TestEtcdThatCannotBeReached(t *testing.T) {
@@ -174,7 +174,7 @@ func TestHTTPThatEndsEndsTheNode(t *testing.T) {
 	require.ErrorIs(t, d.end(t), net.ErrClosed)
 }
 
-// hold keeps a call to the node running, which a graceful stop waits for.
+// hold keeps a call to the node running, so that a graceful stop waits for it.
 func hold(t *testing.T, d *running) {
 	t.Helper()
 	conn, err := grpc.NewClient(d.NodeAddress(), grpc.WithTransportCredentials(insecure.NewCredentials()))

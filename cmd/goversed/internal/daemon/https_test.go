@@ -30,7 +30,7 @@ func tokens(t *testing.T, text string) string {
 	return file
 }
 
-// secured is a client that trusts an authority and shows a certificate.
+// secured returns a client that trusts an authority and presents a certificate.
 func secured(t *testing.T, trust *certtest.Authority, shows ...certtest.Certificate) *http.Client {
 	t.Helper()
 	config := &tls.Config{RootCAs: x509.NewCertPool()}
@@ -44,7 +44,7 @@ func secured(t *testing.T, trust *certtest.Authority, shows ...certtest.Certific
 		Timeout: 30 * time.Second}
 }
 
-// admin makes an admin call, and returns the answer.
+// admin makes an admin call and returns the answer.
 func admin(t *testing.T, c *http.Client, base, path, token, body string) (int, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, base+"/cluster/admin/"+path,
@@ -114,7 +114,7 @@ func TestHTTPSAndAdminCalls(t *testing.T) {
 	require.Contains(t, log.String(), `by="token of line 3"`)
 	require.Contains(t, log.String(), `by="certificate alice"`)
 
-	// Tokens and certificates are replaced while it runs.
+	// Tokens and certificates can be replaced while the daemon runs.
 	require.NoError(t, os.WriteFile(cfg.Admin.TokenFile, []byte("quite another token\n"), 0o600))
 	code, _ = admin(t, anybody, base, "undrain", canary, "{}")
 	require.Equal(t, http.StatusForbidden, code)
@@ -173,7 +173,7 @@ func TestAdminConfiguration(t *testing.T) {
 	}
 }
 
-// Tokens in plain text are for this machine alone; anything else is warned of.
+// Tokens in plain text are acceptable on the loopback interface only; otherwise a warning is logged.
 func TestTokensInPlainText(t *testing.T) {
 	t.Parallel()
 	for listen, warned := range map[string]bool{"127.0.0.1:0": false, "0.0.0.0:0": true} {
@@ -187,7 +187,7 @@ func TestTokensInPlainText(t *testing.T) {
 	}
 }
 
-// pages are the paths of an API, by method, as it describes itself.
+// pages returns the paths of an API by method, from its own description.
 func pages(t *testing.T, address string) map[string][]string {
 	t.Helper()
 	var doc struct {
@@ -198,7 +198,7 @@ func pages(t *testing.T, address string) map[string][]string {
 	for path, methods := range doc.Paths {
 		for method, described := range methods {
 			if bytes.Contains(described, []byte("text/event-stream")) {
-				continue // it does not end
+				continue // its response does not end
 			}
 			out[strings.ToUpper(method)] = append(out[strings.ToUpper(method)], path)
 		}

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	leaktest.Main(m)
 }
 
-// embedded is the configuration of a node with its own etcd, on free ports.
+// embedded returns the configuration of a node with its own etcd, on free ports.
 func embedded(t *testing.T) Config {
 	t.Helper()
 	return Config{
@@ -34,7 +34,7 @@ func embedded(t *testing.T) Config {
 	}
 }
 
-// joining is the configuration of a node that joins the etcd at address.
+// joining returns the configuration of a node that joins the etcd at address.
 func joining(t *testing.T, address string) Config {
 	t.Helper()
 	cfg := embedded(t)
@@ -49,7 +49,7 @@ type running struct {
 	result    chan error
 }
 
-// run starts a daemon; it is stopped with the test if it was not before.
+// run starts a daemon. It is stopped at the end of the test at the latest.
 func run(t *testing.T, cfg Config) *running {
 	t.Helper()
 	d, err := New(cfg)
@@ -70,7 +70,7 @@ func run(t *testing.T, cfg Config) *running {
 	return r
 }
 
-// logged is run with a log that can be read.
+// logged is like run, and also returns the log.
 func logged(t *testing.T, cfg Config) (*running, *logtest.Buffer) {
 	t.Helper()
 	log := &logtest.Buffer{}
@@ -90,7 +90,7 @@ func (r *running) end(t *testing.T) error {
 	}
 }
 
-// ready waits until the node says that a leader is known.
+// ready waits until the node reports that a leader is known.
 func (r *running) ready(t *testing.T) httpapi.Status {
 	t.Helper()
 	var st httpapi.Status
@@ -102,7 +102,7 @@ func (r *running) ready(t *testing.T) httpapi.Status {
 
 var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
 
-// get returns the code and fills into with the JSON; 0 if nobody answers.
+// get returns the status code and decodes the JSON into into. It returns 0 if no server answers.
 func get(t *testing.T, address, path string, into any) int {
 	t.Helper()
 	resp, err := client.Get("http://" + address + path)

@@ -14,8 +14,8 @@ import (
 	"github.com/goverse/goverse/node/mtls"
 )
 
-// Every file of a node is read again when it is asked for, by one line each: those of its gRPC, of HTTP, and of its
-// embedded etcd, whose authorities take another start. What cannot be used changes nothing.
+// On request every file of a node is read again, with one log line each: those of its gRPC, of HTTP, and of its
+// embedded etcd, which reads its authorities only at the next start. Unusable files change nothing.
 func TestReload(t *testing.T) {
 	t.Parallel()
 	a, b := certtest.NewAuthority(t), certtest.NewAuthority(t)

@@ -19,8 +19,8 @@ import (
 	"github.com/goverse/goverse/internal/port"
 )
 
-// What a restored backup does to a node that runs on: it notices, starts over, and tokens have grown with
-// the revisions that were bumped, and gone back without that.
+// A node that keeps running notices a restored backup and starts over. If the restore bumped the revisions,
+// tokens continue to grow; otherwise they go back.
 func TestNodesAndARestoredBackup(t *testing.T) {
 	t.Parallel()
 	for name, bump := range map[string]uint64{"bumped": 1_000_000, "not bumped": 0} {
@@ -36,7 +36,7 @@ func TestNodesAndARestoredBackup(t *testing.T) {
 			manager := snapshot.NewV3(zap.NewNop())
 			_, err = manager.Save(t.Context(), clientv3.Config{Endpoints: address}, backup)
 			require.NoError(t, err)
-			for range 100 { // what was written since the backup
+			for range 100 { // writes after the backup
 				_, err = first.etcd.Client().Put(t.Context(), "/other", "x")
 				require.NoError(t, err)
 			}
@@ -75,7 +75,7 @@ func TestNodesAndARestoredBackup(t *testing.T) {
 			first = run(t, cfg)
 			first.ready(t)
 			var after httpapi.Status
-			// The sessions of the backup are there again, until their leases run out; so is the leader of then.
+			// The sessions and the leader at the time of the backup reappear until their leases expire.
 			live := []string{first.NodeAddress(), other.NodeAddress()}
 			require.Eventually(t, func() bool {
 				return get(t, other.HTTPAddress(), "/cluster/status", &after) == 200 && slices.Contains(live, after.LeaderID) &&
@@ -92,7 +92,7 @@ func TestNodesAndARestoredBackup(t *testing.T) {
 	}
 }
 
-// lastOf takes from a channel until want comes.
+// lastOf receives from a channel until it gets want.
 func lastOf(t *testing.T, from <-chan int64, want int64) int64 {
 	t.Helper()
 	timeout := time.After(eventually)

@@ -15,7 +15,7 @@ import (
 	"github.com/goverse/goverse/node/mtls"
 )
 
-// certified writes a certificate for hosts, and returns the configuration that names it.
+// certified writes a certificate for hosts and returns the configuration with its files.
 func certified(t *testing.T, a *certtest.Authority, hosts ...string) (mtls.Config, certtest.Files) {
 	t.Helper()
 	f := certtest.NewFiles(t)
@@ -105,7 +105,7 @@ func TestCertificatesThatCannotBeUsed(t *testing.T) {
 	require.NoError(t, cfg.Validate(), "it reads no file")
 }
 
-// What New opened is closed where it fails later: goleak looks.
+// If New fails late, it closes the certificates it opened. Goleak checks that.
 func TestCertificatesAreClosedWhereAPortIsInUse(t *testing.T) {
 	t.Parallel()
 	a := certtest.NewAuthority(t)

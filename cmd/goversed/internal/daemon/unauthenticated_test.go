@@ -26,8 +26,9 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
-// grpcMethods are all that a node of goversed serves over gRPC, and what each could change in the cluster. With
-// --node-ca only those with a certificate of that authority reach any of them; without, everybody who reaches the port.
+// grpcMethods lists all gRPC methods of a goversed node with the changes they can make in the cluster. With
+// --node-ca only callers with a certificate of that authority reach them; without, every caller that reaches
+// the port.
 var grpcMethods = map[string]string{
 	"goverse.node.v1.Node/Identify":                                 "nothing",
 	"goverse.node.v1.Node/Watch":                                    "nothing: the node counts its watchers",
@@ -41,10 +42,10 @@ var grpcMethods = map[string]string{
 	"grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": "nothing",
 }
 
-// roundTrip is what a node says anew of itself whenever etcd becomes slower or faster for it.
+// roundTrip matches the part of a node's record that changes when etcd becomes slower or faster for it.
 var roundTrip = regexp.MustCompile(`,"round_trip_ms":\d+`)
 
-// contents is all that is in etcd, but for how far nodes are from it. Renewals of leases alter none of it.
+// contents returns the content of etcd without the nodes' distances. Lease renewals do not change it.
 func contents(t *testing.T, client *clientv3.Client) map[string]string {
 	t.Helper()
 	resp, err := client.Get(etcdtest.Context(t), "\x00", clientv3.WithFromKey())
@@ -61,7 +62,7 @@ func contents(t *testing.T, client *clientv3.Client) map[string]string {
 	return out
 }
 
-// atRest is what is in etcd when nothing is written any more for a while.
+// atRest returns the content of etcd once no writes occur for a while.
 func atRest(t *testing.T, client *clientv3.Client) map[string]string {
 	t.Helper()
 	last := contents(t, client)
@@ -75,13 +76,13 @@ func atRest(t *testing.T, client *clientv3.Client) map[string]string {
 	return last
 }
 
-// Without credentials, or with wrong ones, nobody changes anything: over HTTP every route with every method, over gRPC
-// every method that there is.
+// Without valid credentials no caller can change anything, with any method on any HTTP route, or with any gRPC
+// method.
 func TestUnauthenticatedChangesNothing(t *testing.T) {
 	t.Parallel()
 	e := etcdtest.Start(t)
 	cfg := joining(t, e.Endpoint())
-	// A busy machine is to change nothing, either.
+	// A busy machine must not cause changes, either.
 	cfg.Cluster.LeaderElectionTTL, cfg.Cluster.RequestTimeout, cfg.Cluster.CrashDetection.Off = 60, 10*time.Second, true
 	cfg.Cluster.Sharding = cluster.Sharding{Shards: 16, Window: 20 * time.Millisecond}
 	other := cfg
@@ -124,7 +125,8 @@ func TestUnauthenticatedChangesNothing(t *testing.T) {
 	callEverything(t, node)
 	require.Equal(t, before, atRest(t, e.Client()), "over gRPC")
 
-	// Who has the token does: what was compared can change. After a while its address is looked at again.
+	// With the token the same call changes the content, which shows that the comparison works. After a while
+	// its address is checked again.
 	require.Eventually(t, func() bool {
 		code, _ := admin(t, client, "http://"+d.HTTPAddress(), "drain", canary, `{"node":"`+node+`"}`)
 		return code == http.StatusOK
@@ -148,7 +150,7 @@ func try(t *testing.T, method, url, authorization, body string) int {
 	return resp.StatusCode
 }
 
-// rawCodec sends bytes as they are.
+// rawCodec sends bytes unchanged.
 type rawCodec struct{}
 
 func (rawCodec) Name() string { return "proto" }
@@ -162,7 +164,7 @@ func (rawCodec) Unmarshal(data []byte, v any) error {
 
 var _ encoding.Codec = rawCodec{}
 
-// callEverything calls every method that reflection shows, which must be those that are known, with several messages.
+// callEverything calls every method that reflection shows, with several messages. All of them must be known.
 func callEverything(t *testing.T, address string) {
 	t.Helper()
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -172,7 +174,7 @@ func callEverything(t *testing.T, address string) {
 	require.ElementsMatch(t, slices.Collect(maps.Keys(grpcMethods)), found,
 		"a method that is not known: say in grpcMethods what it changes, and who may call it")
 	for _, method := range found {
-		// Nothing; a string in the first field; that in the first two, and a number in the third.
+		// An empty message; a string in the first field; strings in the first two and a number in the third.
 		for _, message := range []string{"", "\x0a\x02it", "\x0a\x02it\x12\x02it\x18\x01"} {
 			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 			stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, "/"+method,
@@ -180,7 +182,7 @@ func callEverything(t *testing.T, address string) {
 			require.NoError(t, err)
 			said := []byte(message)
 			for range 2 {
-				_ = stream.SendMsg(&said) // a unary method takes one, and says so
+				_ = stream.SendMsg(&said) // a unary method accepts one message and returns an error
 			}
 			_ = stream.CloseSend()
 			for err == nil {
@@ -192,7 +194,7 @@ func callEverything(t *testing.T, address string) {
 	}
 }
 
-// methods are all that a server has, as reflection shows them.
+// methods returns all methods of a server according to reflection.
 func methods(t *testing.T, conn *grpc.ClientConn) (all []string) {
 	t.Helper()
 	stream, err := reflectionpb.NewServerReflectionClient(conn).ServerReflectionInfo(etcdtest.Context(t))

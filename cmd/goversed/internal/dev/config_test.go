@@ -42,7 +42,7 @@ func TestSweepLeavesTheLivingAndTheYoung(t *testing.T) {
 	require.NoError(t, err)
 	dead, err := makeTempDir(parent)
 	require.NoError(t, err)
-	require.NoError(t, dead.lock.Close()) // as its process would
+	require.NoError(t, dead.lock.Close()) // like the end of its process
 	require.NoError(t, os.Mkdir(filepath.Join(parent, "goverse-dev-of-somebody"), 0o700))
 
 	sweep(parent, time.Now().Add(-time.Minute))

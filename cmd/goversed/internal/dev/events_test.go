@@ -9,7 +9,7 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// member and candidate number their leases as their incarnations.
+// member and candidate use the incarnation as the lease, too.
 func member(address string, incarnation int64) *state.Member {
 	return &state.Member{Address: address, Incarnation: incarnation, Record: state.Record{InstanceID: "id-" +
 		address, Lease: incarnation}}

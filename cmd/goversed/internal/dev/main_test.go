@@ -17,7 +17,7 @@ import (
 	"github.com/goverse/goverse/node"
 )
 
-// TestMain lets this very binary be a node: Run needs processes to start.
+// TestMain lets this binary run as a node, because Run needs a program to start.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// beNode is the smallest node: no HTTP, no log.
+// beNode runs a minimal node, without HTTP and log.
 func beNode(args []string) error {
 	flags := map[string]string{}
 	for i := 0; i+1 < len(args); i += 2 {

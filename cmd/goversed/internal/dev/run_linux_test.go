@@ -21,7 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// recorder keeps what is said and lets a test wait for it.
+// recorder stores the output and lets a test wait for parts of it.
 type recorder struct {
 	mu      sync.Mutex
 	text    bytes.Buffer
@@ -46,7 +46,7 @@ func (r *recorder) String() string {
 	return r.text.String()
 }
 
-// await blocks until what was said matches, and returns the groups.
+// await blocks until the output matches, and returns the groups.
 func (r *recorder) await(t *testing.T, pattern string) []string {
 	t.Helper()
 	re := regexp.MustCompile(pattern)
@@ -107,7 +107,7 @@ func (r *running) end(t *testing.T) error {
 	}
 }
 
-// requireNothingLeft: no process, no port, no file.
+// requireNothingLeft fails if a process, port or file is left.
 func (r *running) requireNothingLeft(t *testing.T) {
 	t.Helper()
 	text := r.out.String()
@@ -136,10 +136,10 @@ func requireEmpty(t *testing.T, dir string) {
 	require.Empty(t, left)
 }
 
-// Three real kills: each is followed by another leader, said with its time, long
-// before the TTL, and the summary counts them.
+// After each of three real kills there is another leader long before the TTL is over. Its time is printed, and
+// the summary counts the kills.
 func TestRunKillsLeadersAndMeasures(t *testing.T) {
-	const bound = 5 * time.Second // of 10 s: the lease cannot have ended
+	const bound = 5 * time.Second // less than half of the TTL: the lease cannot have expired
 	r := run(t, Config{Nodes: 3, KillEvery: 100 * time.Millisecond})
 	r.out.await(t, `the first leader, \d+ ms after the start|the first leader, [012]\.\d+ s after the start`)
 	r.out.await(t, `(?s)(leads .*after the kill.*){3}`)
@@ -184,7 +184,7 @@ func TestRunEndsByItselfAndReplacesWhoEnds(t *testing.T) {
 	r.requireNothingLeft(t)
 }
 
-// A child's words come with its address, and only those of the level asked for.
+// The log lines of a node show its address, and respect the log level.
 func TestRunPassesLogsOn(t *testing.T) {
 	logs := newRecorder()
 	r := run(t, Config{Nodes: 1, Verbose: true, Stderr: logs})
@@ -215,7 +215,7 @@ func TestRunFailsWithTheNodesLastWords(t *testing.T) {
 	}
 }
 
-// A node that ignores the request to leave is killed when the user is in a hurry.
+// A node that ignores the request to leave is killed if the user is in a hurry.
 func TestRunHurries(t *testing.T) {
 	hurry := make(chan struct{})
 	r := run(t, Config{Nodes: 1, Hurry: hurry})
@@ -228,7 +228,7 @@ func TestRunHurries(t *testing.T) {
 	close(hurry)
 	require.NoError(t, r.end(t))
 	require.Contains(t, r.out.String(), "in a hurry: killing what still runs")
-	require.Contains(t, r.out.String(), "ended (signal: killed") // its last words may follow
+	require.Contains(t, r.out.String(), "ended (signal: killed") // its last line may follow
 	r.requireNothingLeft(t)
 }
 
@@ -240,7 +240,7 @@ func TestRunEndsWhenNobodyReads(t *testing.T) {
 		Stdout: brokenPipe{}, Stderr: io.Discard}))
 }
 
-// A killed parent takes its nodes with it.
+// If the parent is killed, its nodes die, too.
 func TestNodesDieWithTheirParent(t *testing.T) {
 	temp := t.TempDir()
 	self, err := os.Executable()
@@ -272,7 +272,7 @@ func TestNodesDieWithTheirParent(t *testing.T) {
 	requireEmpty(t, temp)
 }
 
-// dead reports a process that is gone, or a zombie whom nobody waits for.
+// dead reports whether a process is gone, or a zombie without a waiting parent.
 func dead(pid int) bool {
 	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 		return true

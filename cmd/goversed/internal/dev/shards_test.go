@@ -9,8 +9,8 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// shardMap is the map of ten shards that follows current and levels the load of owners,
-// each an address and an incarnation.
+// shardMap returns the successor of current with ten shards, rebalanced over owners, each an address and an
+// incarnation.
 func shardMap(t *testing.T, generation int64, current *state.ShardMap, owners ...any) *state.ShardMap {
 	t.Helper()
 	in := sharding.Input{Generation: generation, Shards: 10, Mode: sharding.Rebalance}

@@ -29,7 +29,7 @@ type row struct {
 }
 
 // rows returns the table of a snapshot: our nodes in their order, then other members, then candidates that are
-// not members. S is nil before the first snapshot.
+// not members. The snapshot is nil before the first one.
 func rows(s *state.Snapshot, slots []slotState) []row {
 	if s == nil {
 		s = &state.Snapshot{}

@@ -89,7 +89,7 @@ func TestRender(t *testing.T) {
 	require.Equal(t, "no leader, up 1m00s, 1 kill, last gap 120 ms", v.render(80, 24)[1])
 }
 
-// What would wrap or scroll cannot be redrawn in place: the block fits any window.
+// The block fits any window, because lines that wrap or scroll cannot be redrawn in place.
 func TestRenderFits(t *testing.T) {
 	t.Parallel()
 	v := view{endpoint: "127.0.0.1:20000", leader: strings.Repeat("é", 60), killing: true,

@@ -22,7 +22,7 @@ import (
 	"github.com/goverse/goverse/node"
 )
 
-// unwatched has nobody removed on evidence, so that what was left behind stays; and few shards.
+// unwatched turns crash detection off, so that leftovers of dead nodes stay, and uses few shards.
 func unwatched() clustertest.Option {
 	return clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
 		cfg.CrashDetection.Off, cfg.LeaderElectionTTL = true, 60
@@ -30,7 +30,7 @@ func unwatched() clustertest.Option {
 	})
 }
 
-// endpoint is where the cluster's etcd is.
+// endpoint returns the address of the cluster's etcd.
 func endpoint(c *clustertest.Cluster) string { return c.Etcd().Endpoint() }
 
 func TestAddressThatRefuses(t *testing.T) {
@@ -46,10 +46,10 @@ func TestAddressThatRefuses(t *testing.T) {
 	requireAtMost(t, look(t, endpoint(c)), diagnosis.Note, diagnosis.CheckAddresses, diagnosis.CheckLeases)
 }
 
-// A process that was killed, whose lease goes on; and another one at its address.
+// A killed process with a lease that still exists, and another process at its address.
 func TestStaleLeaseAndAnotherInstance(t *testing.T) {
 	t.Parallel()
-	// Without shards, which nobody would take over from the other one, for the leader is gone.
+	// Without shards, because no planner would reassign those of the dead leader.
 	c := clustertest.New(t, 2, unwatched(), clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
 		cfg.Sharding.Off = true
 	}))
@@ -71,7 +71,7 @@ func TestStaleLeaseAndAnotherInstance(t *testing.T) {
 	requireFound(t, found, diagnosis.CheckLeases, diagnosis.Warning, stale...)
 }
 
-// register writes a record of a node that is none, as one that goes wrong would.
+// register writes a bad record for a node that does not exist.
 func register(t *testing.T, c *clustertest.Cluster, address, http string, more ...string) {
 	t.Helper()
 	lease, err := c.Client().Grant(etcdtest.Context(t), 60)
@@ -86,7 +86,7 @@ func register(t *testing.T, c *clustertest.Cluster, address, http string, more .
 func TestAddressesOfOthers(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 1, unwatched())
-	mute, err := net.Listen("tcp", "127.0.0.1:0") // accepts, and says nothing
+	mute, err := net.Listen("tcp", "127.0.0.1:0") // accepts, but never answers
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = mute.Close() })
 	etcd := strings.TrimPrefix(endpoint(c), "http://")
@@ -122,7 +122,7 @@ func TestForeignHeadOfTheQueue(t *testing.T) {
 		session, err := concurrency.NewSession(outside, concurrency.WithTTL(60))
 		require.NoError(t, err)
 		require.NoError(t, concurrency.NewElection(session, keys(t).Election()).Campaign(ctx, "outside"))
-		session.Orphan() // as SIGKILL would leave it
+		session.Orphan() // like after SIGKILL
 		defer func() { _, _ = c.Client().Revoke(ctx, session.Lease()) }()
 		requireFound(t, look(t, endpoint(c)), diagnosis.CheckLeader, diagnosis.Warning, `"outside"`, "which is no node's, "+
 			"leads",
@@ -139,7 +139,7 @@ func TestUnreadableValues(t *testing.T) {
 	defer c.PutStrayKey(keys(t).Node("a:1"), "no JSON")()
 	defer c.PutStrayKey(keys(t).Node("b:1"), "{}")()
 	defer c.PutStrayKey(clustertest.Prefix+"/nodes-else", "x")()
-	c.Node(0).Stop() // it would write a map of its own over this one
+	c.Node(0).Stop() // it would replace this map by its own
 	_, err := c.Client().Put(etcdtest.Context(t), mapped, "no map")
 	require.NoError(t, err)
 	found := look(t, endpoint(c))
@@ -158,7 +158,8 @@ func has(t *testing.T, c *clustertest.Cluster, key string) bool {
 	return len(resp.Kvs) > 0
 }
 
-// Nodes refuse to start with another number than the others have, unless they start at one instant.
+// Nodes refuse to start with a number of shards that differs from the others', unless they start at the same
+// instant.
 func TestNumbersOfShards(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 1, unwatched())
@@ -182,7 +183,8 @@ func TestPrefixThatIsMistaken(t *testing.T) {
 	require.NotContains(t, found.String(), "/registry")
 }
 
-// More keys than are looked at do not hide a cluster behind them if they are of a cluster's queues.
+// Long queues of a cluster do not hide another cluster behind them, although the number of keys read is
+// limited.
 func TestOthersAreLookedForInBounds(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 1, unwatched())
@@ -221,7 +223,7 @@ func TestNobodyStands(t *testing.T) {
 		"without --observer")
 }
 
-// A clock is what the date of an HTTP answer says: here of a status page.
+// The offset of a clock is derived from the date of an HTTP answer, here of a status page.
 func TestClockThatIsOff(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 1, unwatched())
@@ -235,7 +237,7 @@ func TestClockThatIsOff(t *testing.T) {
 		"NTP")
 }
 
-// Each right that a user lacks is named, with the command that grants it.
+// Each missing right of a user is reported, with the command that grants it.
 func TestRightsThatAreMissing(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
@@ -270,7 +272,7 @@ func TestRightsThatAreMissing(t *testing.T) {
 			`denies the user "u" WRITE on `+r.String(), r.Grant("ROLE"))
 		grant(r.Start, r.End, clientv3.PermissionType(clientv3.PermReadWrite))
 	}
-	// All but the candidates' keys, as in the fallback.
+	// All rights except for the candidates' keys, as in fallback.
 	own := all[2]
 	require.True(t, own.Always)
 	_, err = root.RoleRevokePermission(ctx, "u", own.Start, own.End)
@@ -296,7 +298,7 @@ func TestRightsThatAreMissing(t *testing.T) {
 	require.NoError(t, c.Stop(ctx))
 }
 
-// A user that may do nothing learns that, and what etcd says of itself.
+// A user without any rights gets findings about that, and about the status of etcd.
 func TestEverythingIsDenied(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)

@@ -17,14 +17,14 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
-// embeddedEtcd is what package embedetcd has no field for. The zero value is one member.
+// embeddedEtcd configures features for which package embedetcd has no field. The zero value is one member.
 type embeddedEtcd struct {
 	members int
 	quota   int64           // 0: etcd's default
-	files   *certtest.Files // of the certificate that it shows to clients; nil: no TLS
+	files   *certtest.Files // of the certificate presented to clients; nil: no TLS
 }
 
-// tlsOf has etcd show a certificate of the authority, and ask for one.
+// tlsOf makes etcd present a certificate of the authority, and require one.
 func tlsOf(t *testing.T, a *certtest.Authority) embeddedEtcd {
 	t.Helper()
 	files := certtest.NewFiles(t)
@@ -33,14 +33,14 @@ func tlsOf(t *testing.T, a *certtest.Authority) embeddedEtcd {
 	return embeddedEtcd{files: &files}
 }
 
-// startEtcd starts it and returns its endpoints, with commas between, once it serves.
+// startEtcd starts etcd and returns its endpoints, separated by commas, once it serves.
 func startEtcd(t *testing.T, e embeddedEtcd) string {
 	t.Helper()
 	endpoints, _ := startMembers(t, e)
 	return endpoints
 }
 
-// startMembers is startEtcd, which also returns how etcd's flags name the members.
+// startMembers is like startEtcd, and also returns the members in the syntax of etcd's flags.
 func startMembers(t *testing.T, e embeddedEtcd) (endpoints, initial string) {
 	t.Helper()
 	n := max(e.members, 1)
@@ -60,7 +60,7 @@ func startMembers(t *testing.T, e embeddedEtcd) (endpoints, initial string) {
 	return strings.Join(clients, ","), initial
 }
 
-// addLearner adds a member that does not vote to an etcd, and returns its endpoint.
+// addLearner adds a learner to an etcd and returns its endpoint.
 func addLearner(t *testing.T, endpoints, initial string) string {
 	t.Helper()
 	client, peer := freeAddress(t), freeAddress(t)
@@ -87,7 +87,7 @@ func serves(t *testing.T, server *embed.Etcd) {
 	}
 }
 
-// start starts one member, until the test ends.
+// start starts one member, which runs until the test ends.
 func (e embeddedEtcd) start(t *testing.T, name, client, peer, initial, state string) *embed.Etcd {
 	t.Helper()
 	scheme := "http"

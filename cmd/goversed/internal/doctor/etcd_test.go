@@ -19,7 +19,7 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
-// nowhere is an address at which nothing listens: a port that a relay keeps and refuses.
+// nowhere returns an address without a listener: a relay holds the port and refuses connections.
 func nowhere(t *testing.T) string {
 	t.Helper()
 	relay, err := fault.NewRelay("127.0.0.1:1")
@@ -29,7 +29,7 @@ func nowhere(t *testing.T) string {
 	return relay.Address()
 }
 
-// three is an etcd of three members, and its endpoints with commas between.
+// three returns an etcd of three members, and its endpoints separated by commas.
 func three(t *testing.T) (*embedetcd.Cluster, string) {
 	t.Helper()
 	c, err := embedetcd.StartCluster(etcdtest.Context(t), 3, embedetcd.TestTiming(embedetcd.Config{}))
@@ -68,7 +68,7 @@ func TestMembersOfEtcdThatAreDown(t *testing.T) {
 	requireFound(t, found, diagnosis.CheckUnread, diagnosis.Note)
 }
 
-// A user cannot even log in without a quorum; /health says why.
+// Without a quorum a user cannot even log in, but /health still reports the reason.
 func TestNoQuorumForAUser(t *testing.T) {
 	t.Parallel()
 	etcd, endpoints := three(t)
@@ -115,7 +115,7 @@ func TestWhoTheUserIs(t *testing.T) {
 	requireFound(t, look(t, etcd.Endpoint()), diagnosis.CheckLogin, diagnosis.Problem, "none was given", "set --etcd-user")
 }
 
-// An etcd that is really full.
+// An etcd that is actually full.
 func TestNoSpace(t *testing.T) {
 	t.Parallel()
 	etcd := startEtcd(t, embeddedEtcd{quota: 4 << 20})
@@ -168,7 +168,7 @@ func TestFarFromEtcd(t *testing.T) {
 	}
 }
 
-// Nothing is left of what was tried, and the candidates' range was never touched.
+// The doctor leaves nothing behind, and never touches the candidates' range.
 func TestNothingIsLeft(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
@@ -201,7 +201,7 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 }
 
-// What cannot be looked at ends with the time-out of it all.
+// If nothing answers, the examination ends with the overall time-out.
 func TestItIsBounded(t *testing.T) {
 	t.Parallel()
 	relay, err := fault.NewRelay(etcdtest.Start(t).Endpoint())
@@ -214,7 +214,7 @@ func TestItIsBounded(t *testing.T) {
 	require.Less(t, time.Since(began), patience/2)
 }
 
-// A member that was added as a learner, and is named among the endpoints.
+// A learner is among the endpoints.
 func TestLearner(t *testing.T) {
 	t.Parallel()
 	first, peers := startMembers(t, embeddedEtcd{})

@@ -24,8 +24,8 @@ import (
 	"github.com/goverse/goverse/node/mtls"
 )
 
-// An etcd of three members that wants certificates and a password, three nodes with mutual TLS and a status page:
-// nothing is found. And what is found of it by a doctor that has no certificate for nodes.
+// There is no finding about an etcd of three members with certificates and a password, and three nodes with
+// mutual TLS and a status page. A doctor without a certificate for nodes finds only that.
 func TestHealthyCluster(t *testing.T) {
 	t.Parallel()
 	authority := certtest.NewAuthority(t)
@@ -53,7 +53,7 @@ func TestHealthyCluster(t *testing.T) {
 		}
 	}
 	found := look(t, "https://"+endpoints, through(certs.DialOption()))
-	requireAtMost(t, found, diagnosis.OK) // watches of crash detection may be on their way
+	requireAtMost(t, found, diagnosis.OK) // watches of crash detection may still be opening
 	for _, check := range []string{diagnosis.CheckEndpoints, diagnosis.CheckCerts, diagnosis.CheckQuorum,
 		diagnosis.CheckAlarms,
 		diagnosis.CheckSpace, diagnosis.CheckVersions, diagnosis.CheckLatency, diagnosis.CheckTTL, diagnosis.CheckAccess,
@@ -70,7 +70,7 @@ func TestHealthyCluster(t *testing.T) {
 		"--node-cert")
 }
 
-// oneUser turns access control on; u has the rights of a node.
+// oneUser turns access control on; the user u has the rights of a node.
 func oneUser(t *testing.T, endpoints string, config *tls.Config) {
 	t.Helper()
 	open, err := clientv3.New(clientv3.Config{Endpoints: strings.Split(endpoints, ","), TLS: config, Logger: zap.NewNop()})
@@ -93,7 +93,7 @@ func oneUser(t *testing.T, endpoints string, config *tls.Config) {
 	require.NoError(t, err)
 }
 
-// join starts a node with a status page, until the test ends.
+// join starts a node with a status page, which runs until the test ends.
 func join(t *testing.T, certs *mtls.Certificates, cfg cluster.Config) {
 	t.Helper()
 	n, err := node.NewNode(node.Config{ListenAddress: "127.0.0.1:0",

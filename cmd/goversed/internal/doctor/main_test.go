@@ -25,13 +25,13 @@ func TestMain(m *testing.M) {
 
 const patience = 20 * time.Second
 
-// keys are those of the clusters under test.
+// keys returns the keys of the cluster under test.
 func keys(t *testing.T) state.Keys {
 	t.Helper()
 	return prefixed(t, clustertest.Prefix)
 }
 
-// prefixed are those under another prefix.
+// prefixed returns the keys of a cluster under another prefix.
 func prefixed(t *testing.T, prefix string) state.Keys {
 	t.Helper()
 	k, err := state.NewKeys(prefix)
@@ -39,14 +39,14 @@ func prefixed(t *testing.T, prefix string) state.Keys {
 	return k
 }
 
-// seen is what the doctor finds, and what it finds when it looks again: on a machine that is busy, etcd can take too
-// long to answer.
+// seen holds the findings, and can repeat the examination, because etcd may take too long to answer on a busy
+// machine.
 type seen struct {
 	found []diagnosis.Finding
 	again func() []diagnosis.Finding
 }
 
-// look is what the doctor finds at these endpoints, with a TTL of 10 s unless alter changes that.
+// look returns the findings for these endpoints, with a TTL of 10 s unless alter changes that.
 func look(t *testing.T, endpoints string, alter ...func(*Config)) *seen {
 	t.Helper()
 	cfg := Config{Etcd: connect.Config{Address: endpoints, Words: connect.Flags}, Keys: keys(t), TTL: 10 * time.Second,
@@ -59,7 +59,7 @@ func look(t *testing.T, endpoints string, alter ...func(*Config)) *seen {
 	return s
 }
 
-// until looks again and again until enough is true, and fails if it never is.
+// until repeats the examination until enough returns true, and fails if it never does.
 func (s *seen) until(t *testing.T, enough func() bool, format string, args ...any) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !enough(); s.found = s.again() {
@@ -69,22 +69,22 @@ func (s *seen) until(t *testing.T, enough func() bool, format string, args ...an
 	}
 }
 
-// String is the findings as people see them.
+// String returns the findings as text.
 func (s *seen) String() string {
 	var out strings.Builder
 	_ = Print(&out, s.found, false) // it cannot fail
 	return out.String()
 }
 
-// user has the doctor log in.
+// user makes the doctor log in.
 func user(name, password string) func(*Config) {
 	return func(c *Config) { c.Etcd.Username, c.Etcd.Password = name, password }
 }
 
 func ttl(d time.Duration) func(*Config) { return func(c *Config) { c.TTL = d } }
 
-// finds reports whether there is a finding of that check and severity that says all of it, in what is so or in its
-// remedy, which it must have.
+// finds reports whether a finding of that check and severity contains all of the texts, in its description or
+// in its remedy, and has a remedy.
 func (s *seen) finds(check string, severity diagnosis.Severity, says ...string) bool {
 	for _, f := range s.found {
 		has := f.Check == check && f.Severity == severity && (f.Remedy != "" || severity <= diagnosis.Note)
@@ -104,7 +104,7 @@ func requireFound(t *testing.T, s *seen, check string, severity diagnosis.Severi
 	s.until(t, func() bool { return s.finds(check, severity, says...) }, "no %v of %s that says %q", severity, check, says)
 }
 
-// requireAtMost fails if something is worse than that; with checks, something of theirs.
+// requireAtMost fails if a finding exceeds that severity. With checks it considers only findings of these.
 func requireAtMost(t *testing.T, s *seen, severity diagnosis.Severity, checks ...string) {
 	t.Helper()
 	s.until(t, func() bool {

@@ -43,7 +43,7 @@ func (o *Operator) Drain(ctx context.Context, timeout time.Duration, address str
 }
 
 // Undrain asks the node at address to accept shards again, and blocks until it has confirmed. The node gets its
-// share when the load is rebalanced. It is no error if the node was not drained. It returns the errors of
+// share when the load is rebalanced. It is no error if the node was not drained. Undrain returns the errors of
 // Drain.
 func (o *Operator) Undrain(ctx context.Context, timeout time.Duration, address string) (Drained, error) {
 	return o.drain(ctx, timeout, address, true, func(int, int) {})

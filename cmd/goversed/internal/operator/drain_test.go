@@ -16,7 +16,7 @@ import (
 	"github.com/goverse/goverse/internal/test/nodetest"
 )
 
-// sharded is a cluster of which each node has its share.
+// sharded returns a cluster in which each node has its share of the shards.
 func sharded(t *testing.T, n, shards int) *clustertest.Cluster {
 	t.Helper()
 	c := clustertest.New(t, n, clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
@@ -33,7 +33,7 @@ func sharded(t *testing.T, n, shards int) *clustertest.Cluster {
 	return c
 }
 
-// drawn keeps what a drain showed.
+// drawn records the calls of show.
 type drawn struct{ left, before []int }
 
 func (d *drawn) show(left, before int) {
@@ -86,8 +86,8 @@ func TestDrain(t *testing.T) {
 	requireNoRequest(t, c)
 }
 
-// A call that does not end keeps the node from being empty: the operator is notified of how many
-// shards are left, and the node drains on by itself.
+// A call that does not end keeps the node from becoming empty. The error has the number of remaining shards,
+// and the node continues to drain.
 func TestDrainThatTakesTooLong(t *testing.T) {
 	t.Parallel()
 	c := sharded(t, 2, 8)
@@ -179,7 +179,7 @@ func TestDrainsThatAreImpossible(t *testing.T) {
 	require.True(t, errors.Is(err, shardview.ErrUnknownNode))
 }
 
-// requireNoRequest fails if a request is still in etcd.
+// requireNoRequest fails if a request is left in etcd.
 func requireNoRequest(t *testing.T, c *clustertest.Cluster) {
 	t.Helper()
 	for _, n := range c.Nodes() {

@@ -54,7 +54,7 @@ func (o *Operator) effect(s once.Standing) Effect {
 }
 
 // Effects lists effects like effects.List, without their results. It may take until ctx ends: timeout only
-// limits one step, in which etcd must answer something. It returns the errors of Read.
+// limits one step, in which etcd must answer something. Effects returns the errors of Read.
 func (o *Operator) Effects(ctx context.Context, timeout time.Duration, q once.Query) (Effects, error) {
 	all := Effects{Effects: []Effect{}}
 	limit := q.Limit

@@ -20,7 +20,7 @@ import (
 	"github.com/goverse/goverse/internal/test/nodetest"
 )
 
-// leaveOpen has an attempt of the effect end without saying what came of it.
+// leaveOpen makes an attempt of the effect end without a recorded outcome.
 func leaveOpen(t *testing.T, c *clustertest.Cluster, name string) {
 	t.Helper()
 	require.Panics(t, func() {
@@ -61,7 +61,7 @@ func TestEffects(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "number 7", string(mail.Result))
 
-	// Neither another attempt, nor what is known already.
+	// Neither another attempt nor a known outcome can be resolved.
 	_, err = o.Resolve(patient(t), patience, "a bill", bill.Token+1, true, nil)
 	require.ErrorIs(t, err, once.ErrNotUnknown)
 	require.ErrorContains(t, err, "look at it anew")
@@ -85,7 +85,7 @@ func TestEffects(t *testing.T) {
 	r, err := node.Once(patient(t), "a bill", func(context.Context, int64) ([]byte, error) { panic("it took place") })
 	require.NoError(t, err)
 	require.Equal(t, "paid", string(r.Value))
-	// It is remembered for as long as the nodes would, and no session is left.
+	// The outcome is kept as long as by the nodes, and no session is left.
 	mark, err := c.Client().Get(patient(t), nodetest.Keys.EffectMark("a bill"))
 	require.NoError(t, err)
 	ttl, err := c.Client().TimeToLive(patient(t), clientv3.LeaseID(mark.Kvs[0].Lease))
@@ -96,8 +96,8 @@ func TestEffects(t *testing.T) {
 	require.Len(t, leases.Leases, 3, "the node's session, and those of its marks and of this one")
 }
 
-// An attempt is refused for as long as its session stands at etcd, and can be resolved then,
-// whatever its process does.
+// An attempt is refused as long as its session exists in etcd. Then it can be resolved, even if its process
+// continues.
 func TestResolveOfOneThatRuns(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 2)
@@ -137,7 +137,7 @@ func TestResolveOfOneThatRuns(t *testing.T) {
 	require.Equal(t, 2, r.Attempt)
 }
 
-// openBill is an effect that was left open, as an operator sees it, in a cluster of its own.
+// openBill returns an effect with an unknown outcome as the operator sees it, in a cluster of its own.
 func openBill(t *testing.T) (*clustertest.Cluster, *Operator, Effect) {
 	t.Parallel()
 	c := clustertest.New(t, 1)
@@ -148,7 +148,7 @@ func openBill(t *testing.T) (*clustertest.Cluster, *Operator, Effect) {
 	return c, o, e
 }
 
-// Somebody is quicker: only one of two who saw the same is right.
+// Of two operators that saw the same attempt, only the first can resolve it.
 func TestResolveTwice(t *testing.T) {
 	_, o, e := openBill(t)
 	const both = 2
@@ -164,8 +164,8 @@ func TestResolveTwice(t *testing.T) {
 	require.ErrorIs(t, errors.Join(first, second), once.ErrNotUnknown)
 }
 
-// Somebody else stands in the queue and does not move: the answer does not come, and it is said
-// that it may have been written.
+// Another entry is first in the queue and stays there. No answer comes, and the error reports that the outcome
+// may have been written.
 func TestResolveIsNotConfirmed(t *testing.T) {
 	c, o, e := openBill(t)
 	_, err := c.Client().Put(patient(t), nodetest.Keys.Effects().Entry("bill", 1, 1, state.Traits{}), "another")
@@ -177,7 +177,7 @@ func TestResolveIsNotConfirmed(t *testing.T) {
 	require.Equal(t, e, now)
 }
 
-// hesitant answers some requests, and the others only when their context has ended.
+// hesitant answers some requests immediately, and the others only when their context has ended.
 type hesitant struct {
 	clientv3.KV
 	asked   atomic.Int64
@@ -192,8 +192,8 @@ func (s *hesitant) Get(ctx context.Context, key string, opts ...clientv3.OpOptio
 	return s.KV.Get(ctx, key, opts...)
 }
 
-// A list goes on for as long as etcd answers anything within the time-out; only the end of ctx cuts it short, and what
-// was found until then is shown.
+// A list continues as long as etcd answers something within the time-out. Only the end of ctx cuts it short,
+// and the effects found by then are returned.
 func TestEffectsTakeAsLongAsTheyNeed(t *testing.T) {
 	t.Parallel()
 	const timeout = 2 * time.Second

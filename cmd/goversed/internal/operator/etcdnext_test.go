@@ -61,7 +61,7 @@ func TestNextStepOfAReplacement(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, replacement{Removed: "3", Peer: "http://d"}, step.keep)
 
-	// The new one served, and has lost its data before it had its vote.
+	// The new member served, but lost its data before it had its vote.
 	gone := member("4", "c", EtcdNoAnswer)
 	gone.Learner = true
 	step, err = nextReplace("c", "", kept, []EtcdMember{a, b, gone}, true)

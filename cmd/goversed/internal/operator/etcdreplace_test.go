@@ -11,7 +11,7 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
-// Where too few members run, one line says so, and nothing is changed.
+// If too few members run, one line reports it, and nothing is changed.
 func TestMembersWithoutAMajority(t *testing.T) {
 	t.Parallel()
 	etcd, err := embedetcd.StartCluster(patient(t), 3, embedetcd.TestTiming(embedetcd.Config{}))
@@ -40,7 +40,7 @@ func TestMembersWithoutAMajority(t *testing.T) {
 	require.NotContains(t, err.Error(), "\n")
 }
 
-// A replacement that is interrupted after each step is completed by the same command.
+// Repeating the command completes a replacement that was interrupted after any step.
 func TestReplacementGoesOnAfterAnyStep(t *testing.T) {
 	t.Parallel()
 	etcd, err := embedetcd.StartCluster(patient(t), 3, embedetcd.TestTiming(embedetcd.Config{}))
@@ -55,7 +55,8 @@ func TestReplacementGoesOnAfterAnyStep(t *testing.T) {
 	}
 	require.NoError(t, etcd.StopMember(2))
 	var said []string
-	// Each call ends at the first thing that it says, as if it were killed there. etcd takes its time to trust members.
+	// Each call ends at its first output, as if it were killed there. Etcd needs time before it allows changes
+	// of members.
 	for began := time.Now(); time.Since(began) < time.Minute; {
 		ctx, interrupt := context.WithCancel(etcdtest.Context(t))
 		_, err := o.ReplaceEtcdMember(ctx, patience, "goverse-2", "", func(line string) {

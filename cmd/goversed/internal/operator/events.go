@@ -10,8 +10,8 @@ import (
 
 // Events calls show with each event of the log that happened at since or later, oldest first. Limit restricts
 // the result to the newest events; 0 means all. With follow, Events goes on with new events until ctx ends.
-// Timeout limits the first read. Skipped counts values in the log that were not events. It returns the errors
-// of Read and of show.
+// Timeout limits the first read. Skipped counts values in the log that were not events. Events returns the
+// errors of Read and of show.
 func (o *Operator) Events(ctx context.Context, timeout time.Duration, since time.Time, limit int, follow bool,
 	show func(event.Event) error) (skipped int, err error) {
 	var events []event.Event

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 
 const patience = 10 * time.Second
 
-// patient returns a context that only ends if a test hangs.
+// patient returns a context that ends only if a test hangs.
 func patient(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -28,7 +28,7 @@ func patient(t *testing.T) context.Context {
 	return ctx
 }
 
-// open is an operator of the cluster, over TCP as in life.
+// open returns an operator of the cluster, connected over TCP as in production.
 func open(t *testing.T, c *clustertest.Cluster) *Operator {
 	t.Helper()
 	return openAt(t, c.Etcd().Endpoint())
@@ -42,8 +42,7 @@ func openAt(t *testing.T, address string) *Operator {
 	return o
 }
 
-// requireNothingLeft fails if a request or its lease is still in etcd. Only leases
-// of members remain.
+// requireNothingLeft fails if a request or its lease is left in etcd. Only leases of members may remain.
 func requireNothingLeft(t *testing.T, c *clustertest.Cluster) {
 	t.Helper()
 	resp, err := c.Client().Get(patient(t), nodetest.Keys.Request())

@@ -22,7 +22,7 @@ type Outcome struct {
 }
 
 // Resign asks the leader to give way to the next candidate, and blocks until there is a leader with a new
-// token. That is the same node again if it is alone. It returns ErrNobody and the errors of Read and
+// token. That is the same node again if it is alone. Resign returns ErrNobody and the errors of Read and
 // request.AwaitHandover. When timeout has passed, the error is election.ErrNotMoved, and the request is
 // withdrawn.
 func (o *Operator) Resign(ctx context.Context, timeout time.Duration) (Outcome, error) {
@@ -30,7 +30,7 @@ func (o *Operator) Resign(ctx context.Context, timeout time.Duration) (Outcome, 
 }
 
 // Transfer asks for the leadership to move to the node at address, and blocks until that node leads. It is no
-// error if it leads already. It returns the errors of Resign.
+// error if it leads already. Transfer returns the errors of Resign.
 func (o *Operator) Transfer(ctx context.Context, timeout time.Duration, address string) (Outcome, error) {
 	return o.ask(ctx, timeout, state.RequestTransfer, address)
 }

@@ -74,8 +74,8 @@ func TestMovesThatAreImpossible(t *testing.T) {
 	requireNothingLeft(t, c)
 }
 
-// A leader that sees nothing cannot be asked: the wait is bounded, and the request
-// does not stay behind to surprise a later one.
+// A leader without a view cannot obey a request. The wait is limited, and the request does not stay behind to
+// affect a later leader.
 func TestMoveThatTakesTooLong(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 2, clustertest.WithTTL(10))

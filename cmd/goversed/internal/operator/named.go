@@ -34,7 +34,7 @@ type NamedCandidate struct {
 const electionsAtOnce = 1000
 
 // Elections lists the named elections that have candidates, by name. It may take until ctx ends: timeout only
-// limits one step, in which etcd must answer something. It returns the errors of Read.
+// limits one step, in which etcd must answer something. Elections returns the errors of Read.
 func (o *Operator) Elections(ctx context.Context, timeout time.Duration) ([]NamedElection, error) {
 	out := []NamedElection{}
 	q := election.Query{Limit: electionsAtOnce}
@@ -73,8 +73,9 @@ func namedElection(s election.Standing) NamedElection {
 }
 
 // TransferElection asks for a named election to be led by the candidate at address, and blocks until it is. It
-// is no error if the candidate leads already. It returns the errors of Read and elections.Election.Transfer.
-// When timeout has passed, the error is election.ErrNotMoved, and the request is withdrawn.
+// is no error if the candidate leads already. TransferElection returns the errors of Read and
+// elections.Election.Transfer. When timeout has passed, the error is election.ErrNotMoved, and the request is
+// withdrawn.
 func (o *Operator) TransferElection(ctx context.Context, timeout time.Duration, name, address string) (Outcome, error) {
 	return o.askNamed(ctx, timeout, name, func(ctx context.Context, e *elections.Election) error {
 		return e.Transfer(ctx, address)

@@ -63,7 +63,7 @@ func TestNamedElections(t *testing.T) {
 	require.False(t, out.Moved)
 	require.Greater(t, out.Token, out.PreviousToken)
 
-	// A leader of a version that knows no requests is not waited for forever, and nothing is left.
+	// The wait for a leader of a version without requests is limited, and nothing is left behind.
 	_, err = c.Client().Put(patient(t), nodetest.Keys.Elections().Entry("old", 1, 1, state.Traits{}), "old:1")
 	require.NoError(t, err)
 	stand(0, "old")

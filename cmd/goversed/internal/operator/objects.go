@@ -73,8 +73,8 @@ type Object struct {
 
 // Objects reads the members from etcd and asks each for its objects, and for those with the key if it is not
 // empty. A node that does not answer within wait, or answers with an error, is listed with that error. Nodes
-// are dialed with opts, without any in plain text. It returns the errors of Read, ErrNobody, and with a key the
-// errors of shardview.Map.
+// are dialed with opts, without any in plain text. Objects returns the errors of Read, ErrNobody, and with a
+// key the errors of shardview.Map.
 func (o *Operator) Objects(ctx context.Context, wait time.Duration, key string,
 	opts ...grpc.DialOption) (Objects, error) {
 	snap, err := o.read(ctx)
@@ -190,7 +190,7 @@ func (o *Operator) askNode(ctx context.Context, address, key string,
 	return nil, errors.New(said)
 }
 
-// dialError dials and stores the error. GRPC only quotes it within a longer text.
+// dialError dials and stores the error, which gRPC only quotes within a longer text.
 type dialError struct{ err atomic.Pointer[error] }
 
 func (d *dialError) dial(ctx context.Context, address string) (net.Conn, error) {

@@ -86,7 +86,7 @@ none of the nodes that answered has an object with this key
 	require.Error(t, PrintObjects(full{}, Objects{Nodes: nodes, Key: key}, false))
 }
 
-// Two nodes with objects, and one that says nothing.
+// Two nodes with objects, and one that does not answer.
 func TestObjects(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 0, clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
@@ -168,7 +168,7 @@ func TestObjects(t *testing.T) {
 	require.NoError(t, <-done)
 }
 
-// What a node that cannot say anything of its objects says instead is one line.
+// A node that cannot list its objects is shown with a one-line error.
 func TestNodesWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 1)
@@ -203,7 +203,7 @@ func TestNodesWithoutAnAnswer(t *testing.T) {
 	}
 	const old = "it runs a version without objects"
 	require.Equal(t, old, ask(serve(), ""))
-	web := httptest.NewTLSServer(http.NotFoundHandler()) // which has a certificate
+	web := httptest.NewTLSServer(http.NotFoundHandler()) // it has a certificate
 	defer web.Close()
 	encrypted := serve(grpc.Creds(credentials.NewServerTLSFromCert(&web.TLS.Certificates[0])))
 	require.Contains(t, ask(encrypted, ""), "no gRPC there, or other TLS settings: ")
@@ -221,7 +221,7 @@ func TestNodesWithoutAnAnswer(t *testing.T) {
 	require.ErrorIs(t, err, ErrNobody)
 }
 
-// Where a key lives needs a map, and how many objects there are does not.
+// Locating a key needs a shard map; counting objects does not.
 func TestObjectsWithoutShards(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 1, clustertest.WithConfig(func(_ int, cfg *cluster.Config) { cfg.Sharding.Off = true }))
@@ -243,11 +243,11 @@ func TestObjectsWithoutShards(t *testing.T) {
 	require.Error(t, err)
 }
 
-// The state of a key's shard comes from the map, the members and the reports of what was released.
+// The state of a key's shard is derived from the map, the members and the reports of released shards.
 func TestWhereAKeyLives(t *testing.T) {
 	t.Parallel()
 	snapshot := func(members ...state.KV) *state.Snapshot {
-		// One shard, which moves from a:1 to b:1.
+		// One shard that moves from a:1 to b:1.
 		value := `{"version":1,"shards":1,"generation":5,"grants":[{"address":"b:1","incarnation":4,"epoch":5,"shards":"0"}],
 			"moves":[{"address":"a:1","incarnation":2,"since":5,"shards":"0"}]}`
 		return state.Build(nodetest.Keys, 1, 9, append(members, state.KV{Key: nodetest.Keys.ShardMap(), Value: []byte(value),

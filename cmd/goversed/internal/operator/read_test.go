@@ -75,10 +75,10 @@ func TestRead(t *testing.T) {
 	require.Equal(t, d.Members, nodes)
 }
 
-// A leader that does not answer is shown as such, in the line of the leader and in its own.
+// A leader that does not answer is marked, in the line of the leader and in its own.
 func TestStatusOfASilentLeader(t *testing.T) {
 	t.Parallel()
-	c := clustertest.New(t, 2, clustertest.WithTTL(10)) // the mark is of one incarnation
+	c := clustertest.New(t, 2, clustertest.WithTTL(10)) // the key of the silence names one incarnation
 	leader, other := c.WaitLeader(), c.Node(1)
 	m, ok := leader.Cluster().Member(leader.Address())
 	require.True(t, ok)
@@ -125,7 +125,7 @@ func TestReadOfNothing(t *testing.T) {
 	}
 }
 
-// A program that only uses concurrency.Election may lead.
+// A program that uses only concurrency.Election may lead.
 func TestReadOfAnOutsideLeader(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 0)
@@ -184,16 +184,16 @@ func TestNotEtcd(t *testing.T) {
 	}
 }
 
-// slow is an answer that comes only when etcd is looked at already.
+// slow is an answer time after which the client starts to probe the address.
 const slow = time.Second / 2
 
-// A slow etcd is waited for, and so is what says nothing.
+// A slow etcd is waited for, and so is a server that sends nothing.
 func TestSlow(t *testing.T) {
 	t.Parallel()
 	relay, err := fault.NewRelay(strings.TrimPrefix(etcdtest.Start(t).Endpoint(), "http://"))
 	require.NoError(t, err)
 	t.Cleanup(relay.Close)
-	relay.Delay(fault.Both, slow) // a look at it sees nothing
+	relay.Delay(fault.Both, slow) // a probe gets no answer in time
 	_, err = openAt(t, relay.Address()).Read(patient(t))
 	require.NoError(t, err)
 
@@ -207,7 +207,7 @@ func TestSlow(t *testing.T) {
 		"it is no etcd or one that stands still: check --etcd and that etcd runs there")
 }
 
-// Where a password is checked first, it is said as well, and once.
+// With a user, the log-in fails first. The error is the same, and is reported only once.
 func TestUnreachableWithAUser(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
@@ -240,7 +240,7 @@ func TestDenied(t *testing.T) {
 	t.Parallel()
 	e := etcdtest.Start(t)
 	ctx := patient(t)
-	// Passwords are slow to hash, so there is only one.
+	// Hashing passwords is slow, so there is only one.
 	_, err := e.Client().UserAddWithOptions(ctx, "root", "", &clientv3.UserAddOptions{NoPassword: true})
 	require.NoError(t, err)
 	_, err = e.Client().UserGrantRole(ctx, "root", "root")

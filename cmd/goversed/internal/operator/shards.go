@@ -9,8 +9,8 @@ import (
 	"github.com/goverse/goverse/internal/sharding/shardview"
 )
 
-// Shards reads the shard map and the progress of its moves once. It returns the errors of Read, ErrNobody, and
-// the errors of shardview.New.
+// Shards reads the shard map and the progress of its moves once. Shards returns the errors of Read, ErrNobody,
+// and the errors of shardview.New.
 func (o *Operator) Shards(ctx context.Context) (shard.Table, error) {
 	snap, err := o.read(ctx)
 	if err != nil {
@@ -26,8 +26,8 @@ func (o *Operator) Shards(ctx context.Context) (shard.Table, error) {
 	return v, err
 }
 
-// DryRun reads the cluster once and returns the actions that its planner would take. It returns the errors of
-// Read, ErrNobody, and the errors of shardview.DryRun.
+// DryRun reads the cluster once and returns the actions that its planner would take. DryRun returns the errors
+// of Read, ErrNobody, and the errors of shardview.DryRun.
 func (o *Operator) DryRun(ctx context.Context, cfg shardview.Settings,
 	suppose shardview.Change) (shardview.Preview, error) {
 	snap, err := o.read(ctx)

@@ -51,7 +51,7 @@ b:1   a:1  1      7      waits for b:1  6
 	require.Error(t, PrintShards(full{}, v, false))
 }
 
-// full takes nothing.
+// full is a writer that fails.
 type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errors.New("full") }
@@ -82,7 +82,7 @@ a:1   4    8
 `, out.String())
 }
 
-// Nodes without sharding, and a map that cannot be read.
+// Nodes without sharding, and a map that cannot be decoded.
 func TestShardsThatAreNotThere(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 1, clustertest.WithConfig(func(_ int, cfg *cluster.Config) { cfg.Sharding.Off = true }))
@@ -103,7 +103,7 @@ func TestShardsThatAreNotThere(t *testing.T) {
 	require.ErrorIs(t, err, sharding.ErrBadMap)
 }
 
-// Where nobody leads, nobody moves a shard.
+// Without a leader no shard moves.
 func TestNothingMovesWhereNobodyLeads(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 1, clustertest.WithConfig(func(_ int, cfg *cluster.Config) { cfg.Observer = true }))

@@ -18,7 +18,7 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// watching runs Watch and delivers what it shows.
+// watching runs Watch and sends the views it shows.
 func watching(t *testing.T, o *Operator) (views <-chan View, stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -45,7 +45,7 @@ func watching(t *testing.T, o *Operator) (views <-chan View, stop func() error) 
 	return out, stop
 }
 
-// until receives views until one is as wanted.
+// until receives views until one matches.
 func until(t *testing.T, views <-chan View, wanted func(View) bool) View {
 	t.Helper()
 	end := time.After(20 * time.Second)
@@ -84,12 +84,12 @@ func TestWatchSaysThatEtcdIsSilent(t *testing.T) {
 	t.Parallel()
 	e, err := embedetcd.Start(patient(t), embedetcd.TestTiming(embedetcd.Config{}))
 	require.NoError(t, err)
-	defer func() { _ = e.Close() }() // again is fine
+	defer func() { _ = e.Close() }() // closing again is fine
 	views, _ := watching(t, openAt(t, e.Endpoint()))
 	require.False(t, (<-views).Stale)
 	_, err = e.Client().Put(patient(t), "/goverse/leader/123", "elsewhere")
 	require.NoError(t, err)
-	until(t, views, func(v View) bool { return v.LeaderID == "elsewhere" }) // so the watch stands
+	until(t, views, func(v View) bool { return v.LeaderID == "elsewhere" }) // now the watch is established
 	require.NoError(t, e.Close())
 	v := until(t, views, func(v View) bool { return v.Stale })
 
@@ -99,15 +99,15 @@ func TestWatchSaysThatEtcdIsSilent(t *testing.T) {
 	require.Contains(t, out.String(), "leader=elsewhere")
 }
 
-// A watch that is opened anew makes the view stale for a moment. Only the new state
-// is news, and silence that lasts.
+// A watch that is reopened makes the view stale for a moment. Only a changed state and lasting silence are
+// shown.
 func TestWatchLeavesMomentsOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		changed, done := make(chan struct{}), make(chan error, 1)
 		var now atomic.Pointer[state.Snapshot]
-		var mu sync.Mutex // a timer of the bubble orders nothing for the race detector
+		var mu sync.Mutex // timers of the bubble do not synchronise for the race detector
 		var shown []View
 		go func() {
 			done <- follow(ctx, changed, now.Load, func(v View) error {

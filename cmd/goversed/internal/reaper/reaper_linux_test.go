@@ -20,15 +20,15 @@ import (
 
 const (
 	programEnv = "GOVERSE_TEST_REAPER"
-	without    = "without" // no reaper: what is prevented
+	without    = "without" // no reaper: shows the problem
 	orphans    = 20
 )
 
-// TestMain: with the variable, and as process 1 of a namespace, this is a program with a reaper.
+// TestMain runs the program with a reaper if the variable is set and this is process 1 of a namespace.
 func TestMain(m *testing.M) {
 	what, ok := os.LookupEnv(programEnv)
 	if !ok {
-		// Where nohup has this process ignore the signal, the programs that it starts do not inherit that.
+		// Under nohup this process ignores the signal; the programs it starts must not inherit that.
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 		os.Exit(m.Run())
 	}
@@ -37,15 +37,15 @@ func TestMain(m *testing.M) {
 			os.Exit(status)
 		}
 	}
-	looks := 2000 // those that have ended a moment ago are collected a moment later
+	looks := 2000 // children that have just ended are reaped a moment later
 	if strings.HasPrefix(what, without) {
 		looks = 20
 	}
 	program(strings.TrimPrefix(what, without), looks)
 }
 
-// program makes orphans beside commands whose end it waits for, says how many zombies are left after so many looks, and
-// does as it is told.
+// program creates orphans beside commands that it waits for. After the given number of looks it prints how many
+// zombies are left, and then acts on what.
 func program(what string, looks int) {
 	for range orphans {
 		if err := exec.Command("sh", "-c", "sleep 0.02 & sleep 0.02 &").Run(); err != nil {
@@ -74,7 +74,7 @@ func program(what string, looks int) {
 	fmt.Println("got:", <-signals)
 }
 
-// processes counts the children of process 1, or of this one, apart from the program.
+// processes counts the children of process 1, or of this process, without the program.
 func processes() (alive, zombies int) {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, file := range stats {
@@ -95,7 +95,8 @@ func processes() (alive, zombies int) {
 	return alive, zombies
 }
 
-// start runs the program as process 1 of a namespace of its own, and returns its lines and its process id here.
+// start runs the program as process 1 of a namespace of its own. It returns the program's output and its
+// process id outside.
 func start(t *testing.T, what string) (cmd *exec.Cmd, lines *bufio.Scanner) {
 	t.Helper()
 	unshare, err := exec.LookPath("unshare")
@@ -132,7 +133,7 @@ func TestZombiesAreCollected(t *testing.T) {
 	require.Equal(t, 7, cmd.ProcessState.ExitCode())
 }
 
-// What the above prevents.
+// Without a reaper the zombies stay.
 func TestZombiesStayWithoutAReaper(t *testing.T) {
 	cmd, lines := start(t, without+"exit")
 	require.Equal(t, fmt.Sprintf("zombies: %d", 2*orphans), line(t, lines))
@@ -152,7 +153,7 @@ func TestSignalsArePassedOn(t *testing.T) {
 		require.Equal(t, "zombies: 0", line(t, lines))
 		children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", cmd.Process.Pid))
 		require.NoError(t, err)
-		reaper, err := strconv.Atoi(strings.Fields(string(children))[0]) // process 1 in there
+		reaper, err := strconv.Atoi(strings.Fields(string(children))[0]) // process 1 of the namespace
 		require.NoError(t, err)
 		require.NoError(t, syscall.Kill(reaper, s))
 		require.Equal(t, "got: "+s.String(), line(t, lines))

@@ -14,8 +14,8 @@ import (
 	"github.com/goverse/goverse/cluster/session"
 )
 
-// A lost session's lease may still stand at etcd. It is revoked when nothing is left of the
-// command that ran under it, not before: the next one would begin beside it.
+// The lease of a lost session may still exist in etcd. It is revoked only when nothing of the command that ran
+// under it is left; otherwise the next command would run beside it.
 func TestNothingIsRevokedBesideACommand(t *testing.T) {
 	ctx, server, keys := startEtcd(t)
 	for _, cfg := range []Config{{Lock: "it"}, {Election: "it"}} {
@@ -40,7 +40,7 @@ func TestNothingIsRevokedBesideACommand(t *testing.T) {
 		_, ok := deadline(h)
 		require.False(t, ok)
 		require.Eventually(t, func() bool { return c.keeper.Lost() == 1 }, 10*time.Second, time.Millisecond)
-		for range 100 { // time enough for a revocation
+		for range 100 { // enough time for a revocation
 			require.True(t, stands(), "it was revoked too early")
 		}
 		ended()

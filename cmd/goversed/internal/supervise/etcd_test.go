@@ -13,8 +13,8 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
-// startEtcd starts one for a test that runs beside others, with a context that ends only if the test
-// hangs. Both end with the test.
+// startEtcd starts an etcd for a parallel test, with a context that ends only if the test hangs. Both end with
+// the test.
 func startEtcd(t *testing.T) (context.Context, *embedetcd.Server, state.Keys) {
 	t.Helper()
 	t.Parallel()

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What cannot be read does not say that nobody is left.
+// An unreadable state is no proof that no process is left.
 func TestNotToKnowIsNotGone(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -19,13 +19,13 @@ func TestNotToKnowIsNotGone(t *testing.T) {
 		require.Equal(t, want, cgroupPopulated(dir), text)
 	}
 	require.NoError(t, os.Remove(events))
-	require.NoError(t, os.Mkdir(events, 0o700)) // there, and not to be read
+	require.NoError(t, os.Mkdir(events, 0o700)) // exists, but cannot be read
 	require.True(t, cgroupPopulated(dir))
 
 	proc := t.TempDir()
 	_, err := childrenOf(1, filepath.Join(proc, "none"))
 	require.Error(t, err)
-	require.NoError(t, os.MkdirAll(filepath.Join(proc, "12"), 0o700)) // it went meanwhile
+	require.NoError(t, os.MkdirAll(filepath.Join(proc, "12"), 0o700)) // the process ended meanwhile
 	require.NoError(t, os.MkdirAll(filepath.Join(proc, "sys", "stat"), 0o700))
 	require.NoError(t, os.MkdirAll(filepath.Join(proc, "13"), 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(proc, "13", "stat"),
@@ -33,7 +33,7 @@ func TestNotToKnowIsNotGone(t *testing.T) {
 	children, err := childrenOf(7, proc)
 	require.NoError(t, err)
 	require.Equal(t, []process{{pid: 13, began: "4711"}}, children)
-	require.NoError(t, os.MkdirAll(filepath.Join(proc, "14", "stat"), 0o700)) // there, and not to be read
+	require.NoError(t, os.MkdirAll(filepath.Join(proc, "14", "stat"), 0o700)) // exists, but cannot be read
 	children, err = childrenOf(7, proc)
 	require.Error(t, err)
 	require.Len(t, children, 1)

@@ -15,11 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A copy of this test binary with testGuard in its environment is a guard that does as that says.
+// A copy of this test binary with testGuard in its environment is a guard that behaves accordingly.
 const (
 	testGuard    = "SUPERVISE_TEST_GUARD"
 	dies         = "dies"          // before it has reported anything
-	unresponsive = "unresponsive:" // it reads no orders; at their end it makes the file named, and revokes nothing
+	unresponsive = "unresponsive:" // reads no orders; after their end it creates the named file, and revokes nothing
 )
 
 func init() {
@@ -28,9 +28,9 @@ func init() {
 	case how == "":
 		return
 	case len(how) > len(unresponsive) && how[:len(unresponsive)] == unresponsive:
-		orders := []unix.PollFd{{Fd: ordersFile}} // the end is reported unasked
+		orders := []unix.PollFd{{Fd: ordersFile}} // poll always reports the end
 		for orders[0].Revents&unix.POLLHUP == 0 {
-			_, _ = unix.Poll(orders, -1) // interrupted, say
+			_, _ = unix.Poll(orders, -1) // it may be interrupted
 		}
 		if err := os.WriteFile(how[len(unresponsive):], nil, 0o600); err != nil {
 			panic(err)
@@ -39,7 +39,7 @@ func init() {
 	os.Exit(0)
 }
 
-// aJob is one with a guard that behaves as it says.
+// aJob returns a job with a guard that behaves as given by how.
 func aJob(t *testing.T, how string) *job {
 	t.Helper()
 	cfg := valid()
@@ -50,8 +50,8 @@ func aJob(t *testing.T, how string) *job {
 	return j
 }
 
-// A guard that cannot be notified that it may go is ended before its orders are: it would revoke
-// the lease of a holder that lives, and may lead again.
+// If a guard does not read that it can leave, it is killed before its orders are closed. Otherwise it would
+// revoke the lease of a live holder, which may lead again.
 func TestDismissedGuardRevokesNothing(t *testing.T) {
 	t.Parallel()
 	revoked := filepath.Join(t.TempDir(), "revoked")
@@ -63,7 +63,7 @@ func TestDismissedGuardRevokesNothing(t *testing.T) {
 	require.NoFileExists(t, revoked)
 }
 
-// Where the guard went before it said what the command is, what it left is ended, and not the
+// If the guard ended before it reported the command's process id, the processes it left are killed, but not the
 // children that this process had before.
 func TestChildrenFromBeforeAreLeftAlone(t *testing.T) {
 	for name, made := range map[string]bool{"": false, "with what it left": true} {
@@ -80,7 +80,7 @@ func TestChildrenFromBeforeAreLeftAlone(t *testing.T) {
 			}
 			<-j.ended
 			j.unguarded = true
-			if made && runtime.GOOS == "linux" { // elsewhere the command's orphans are not adopted
+			if made && runtime.GOOS == "linux" { // on other systems orphans of the command are not adopted
 				left := sleep()
 				j.kill()
 				require.Error(t, left.Wait(), "it was killed, and may have been reaped")

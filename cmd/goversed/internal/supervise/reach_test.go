@@ -19,7 +19,7 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// That etcd does not answer is said once, with the reason; what lasts ends it.
+// A silent etcd is reported once, with the reason. A permanent error ends the attempts.
 func TestWhyEtcdDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	for _, user := range []string{"", "u"} {
@@ -95,7 +95,7 @@ func TestWhoIsAround(t *testing.T) {
 	}
 }
 
-// Who is around counts while it has its key, and in this etcd.
+// A surrounding process counts as long as it has its key, in this etcd.
 func TestNestedAtEtcd(t *testing.T) {
 	ctx, server, keys := startEtcd(t)
 	for _, cfg := range []Config{{Lock: "it"}, {Election: "it"}} {

@@ -41,7 +41,7 @@ func TestReasonForTheEnd(t *testing.T) {
 	require.Equal(t, errGuardStood, reasonFor(nil, time.Hour, ttl, true))
 }
 
-// Each end is one line, at the level it deserves, or is left to the last word.
+// Each kind of end is logged in one line at the right level, or left to the final error.
 func TestWhatIsSaidOfTheEnd(t *testing.T) {
 	t.Parallel()
 	self, lost := report{Gone: true, Code: 3}, report{Gone: true, Code: 143, Why: ending.Ordered}

@@ -18,13 +18,13 @@ import (
 	"github.com/goverse/goverse/internal/test/leaktest"
 )
 
-// What runs processes is shown in package integration.
+// Tests that run processes are in package integration.
 func TestMain(m *testing.M) {
 	leaktest.RunMore()
 	goleak.VerifyTestMain(m)
 }
 
-// valid is a Config with which etcd is never reached.
+// valid returns a Config with which etcd is never reached.
 func valid() Config {
 	return Config{Etcd: connect.Config{Address: "127.0.0.1:1", Words: connect.Flags}, Lock: "it",
 		Command: []string{"true"}, Guard: []string{"guard"}}
@@ -60,7 +60,7 @@ func TestThereIsTimeToEndTheCommand(t *testing.T) {
 	t.Parallel()
 	for _, ttl := range []time.Duration{time.Second, 2 * time.Second, 10 * time.Second, time.Hour} {
 		cfg := Config{TTL: ttl}.withDefaults()
-		// What is left just before a renewal, every third of the TTL, less a hundredth.
+		// The time left just before a renewal, which happens every third of the TTL, less a hundredth.
 		left := ttl*2/3 - ttl/50
 		require.Greater(t, left, cfg.Stop+2*margin(ttl), ttl)
 		require.Greater(t, left, ttl/2+2*margin(ttl), "the longest stop time, %v", ttl)
@@ -69,7 +69,7 @@ func TestThereIsTimeToEndTheCommand(t *testing.T) {
 
 func TestWaitIsEndedByASignal(t *testing.T) {
 	signals := make(chan os.Signal, 2)
-	signals <- syscall.SIGUSR1 // not by this one
+	signals <- syscall.SIGUSR1 // this process does not handle it
 	signals <- syscall.SIGTERM
 	err := Run(valid(), signals)
 	require.Equal(t, 143, cli.ExitCode(err))

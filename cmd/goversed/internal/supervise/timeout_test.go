@@ -16,7 +16,7 @@ import (
 
 func TestTimeoutWithoutEtcd(t *testing.T) {
 	t.Parallel()
-	for _, change := range []func(*Config){ // whether it is free is not known
+	for _, change := range []func(*Config){ // it is not known whether the lock is free
 		func(*Config) {},
 		func(c *Config) { c.BusyCode = 9 },
 		func(c *Config) { c.Try = true },
@@ -32,13 +32,13 @@ func TestTimeoutWithoutEtcd(t *testing.T) {
 	}
 }
 
-// The time that it took to reach etcd is not had again to wait for the lock.
+// The time that reaching etcd took is not available for the lock again.
 func TestTimeoutCountsOnce(t *testing.T) {
 	ctx, server, keys := startEtcd(t)
 	cfg := valid()
 	cfg.Keys = keys
-	cfg.GuardEnv = []string{testGuard + "=" + dies} // one would show that the lock was taken
-	cfg.Timeout = 2 * time.Second                   // enough to get a lock that is free
+	cfg.GuardEnv = []string{testGuard + "=" + dies} // a started guard would show that the lock was taken
+	cfg.Timeout = 2 * time.Second                   // enough for a free lock
 	relay, err := fault.NewRelay(strings.TrimPrefix(server.Endpoint(), "http://"))
 	require.NoError(t, err)
 	t.Cleanup(relay.Close)
@@ -57,7 +57,7 @@ func TestTimeoutCountsOnce(t *testing.T) {
 	require.Zero(t, left.Count)
 }
 
-// Whether others had the lock is asked of etcd: a session goes on for a while without it.
+// Etcd is asked whether others hold the lock, because a session survives for a while without etcd.
 func TestWaitedForOthers(t *testing.T) {
 	ctx, server, keys := startEtcd(t)
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint()}})

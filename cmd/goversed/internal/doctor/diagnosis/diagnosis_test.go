@@ -18,12 +18,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const second = time.Second
 
-// kv is a key on the lease 1, 2 or 3 of a node.
+// kv returns a key on lease 1, 2 or 3 of a node.
 func kv(key, value string, lease, revision int64) state.KV {
 	return state.KV{Key: key, Value: []byte(value), Lease: lease, CreateRevision: revision, ModRevision: revision}
 }
 
-// record is that of the node on a lease, with more fields in JSON.
+// record returns the record of the node on a lease, with more fields in JSON.
 func record(lease int, more string) string {
 	return fmt.Sprintf(`{"instance_id":"i%d","lease":%d,"ttl":10%s}`, lease, lease, more)
 }
@@ -32,8 +32,8 @@ func shardMap(version, shards int) string {
 	return fmt.Sprintf(`{"version":%d,"shards":%d,"generation":1,"grants":[],"moves":[]}`, version, shards)
 }
 
-// well are the facts of a cluster in which nothing is wrong: an etcd of three members, and two nodes. Each call makes
-// them anew.
+// well returns the facts of a healthy cluster: an etcd of three members, and two nodes. Each call returns new
+// values.
 func well(t *testing.T, kvs ...state.KV) Facts {
 	t.Helper()
 	keys, err := state.NewKeys("/goverse")
@@ -64,7 +64,7 @@ func well(t *testing.T, kvs ...state.KV) Facts {
 	return f
 }
 
-// certificate adds one that is valid between these times from now, beside one that is well.
+// certificate adds a certificate that is valid between these times from now, besides a good one.
 func certificate(from, to time.Duration) func(f *Facts) {
 	return func(f *Facts) {
 		f.Now = time.Now()
@@ -73,7 +73,7 @@ func certificate(from, to time.Duration) func(f *Facts) {
 	}
 }
 
-// Those that are renewed in time are one finding, and so are endpoints that do not answer.
+// Certificates that were renewed in time are one finding, and so are endpoints that do not answer.
 func TestCertificatesThatAreWell(t *testing.T) {
 	f := Facts{}
 	certificate(-time.Hour, 24*time.Hour)(&f)
@@ -94,7 +94,7 @@ func TestSomeEndpointsDoNotAnswer(t *testing.T) {
 	require.Empty(t, partly(Facts{Endpoints: []Endpoint{{}, {}}}))
 }
 
-// What is wrong is one change from what is well, and found by that check alone.
+// One change from the healthy facts is found by one check alone.
 func TestEachRule(t *testing.T) {
 	for name, c := range map[string]struct {
 		alter    func(f *Facts)
@@ -248,7 +248,7 @@ func TestNothingIsWrong(t *testing.T) {
 	require.Equal(t, Problem, Worst(append(all, Finding{Severity: Problem}, Finding{Severity: Note})))
 }
 
-// Facts of which nothing is known are no reason to fall over.
+// Diagnose does not panic on empty facts.
 func TestNoFacts(t *testing.T) {
 	require.Empty(t, Diagnose(Facts{}))
 	require.Equal(t, []Finding{{Check: CheckUnread, Severity: Note, Says: "the cluster itself was not looked at: why",

@@ -183,8 +183,8 @@ type HTTP struct {
 	Clock             *Clock
 }
 
-// Clock is the range in which the lead of another machine's clock over this one's lies. It is as exact as the
-// date of an HTTP answer allows.
+// Clock bounds the lead of another machine's clock over this one's, as exactly as the date of an HTTP answer
+// allows.
 type Clock struct{ AtLeast, AtMost time.Duration }
 
 // Leases describes the leases that matter to the cluster.

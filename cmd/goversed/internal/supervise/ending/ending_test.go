@@ -55,7 +55,7 @@ func TestGuard(t *testing.T) {
 		c.view.Until = until
 		require.Equal(t, c.want, times.Guard(c.view), name)
 	}
-	// One clock is enough: the other one stood still, or was set back.
+	// One clock is enough, because the other may stand still or be set back.
 	for _, now := range []Instant{{Boot: until.Boot}, {Wall: until.Wall}} {
 		require.Equal(t, Kill, times.Guard(View{Now: now, Until: until}).Do)
 	}
@@ -103,8 +103,8 @@ func TestGracePeriodOfTheHolder(t *testing.T) {
 	}
 }
 
-// Whatever the guard is sent and whenever it looks: once it asked it never goes back, it kills
-// when no more than the margin is left, and it never sleeps past that instant.
+// For any orders, and any times of its steps, a guard never goes back after it asked. It kills when no more
+// than the margin is left, and never sleeps past that instant.
 func TestGuardIsInTime(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
