@@ -86,7 +86,6 @@ type dialOnce struct {
 // errTried is returned by all attempts but the first.
 var errTried = errors.New("only one attempt is made")
 
-// dial is the dialer for grpc.
 func (d *dialOnce) dial(ctx context.Context, address string) (net.Conn, error) {
 	if d.tried.Swap(true) {
 		return nil, errTried

@@ -55,7 +55,6 @@ func (l limits) limited(desc *grpc.ServiceDesc) *grpc.ServiceDesc {
 	return &out
 }
 
-// read receives a request.
 func (l limits) read(ctx context.Context, decode func(any) error, request any) error {
 	connection := connectionOf(ctx)
 	switch err := l.reading.Enter(ctx, connection); {

@@ -18,7 +18,6 @@ type conns struct {
 	left map[string]bool // remote addresses of watchers that received a goodbye
 }
 
-// conn is an accepted connection.
 type conn struct {
 	net.Conn
 	owner   *conns

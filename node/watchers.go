@@ -138,7 +138,6 @@ func (w *watchers) remove(x *watcher) bool {
 	return i >= 0
 }
 
-// list returns a copy of all watchers.
 func (w *watchers) list() []*watcher {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -18,7 +18,6 @@ import (
 	"github.com/goverse/goverse/node/mtls"
 )
 
-// doctorFlags are the flags of goversed doctor.
 type doctorFlags struct {
 	operatorFlags
 	program string

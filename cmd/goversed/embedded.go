@@ -45,7 +45,6 @@ func (f *embeddedFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.peer.CAFile, "etcd-peer-ca", "", "PEM `file` with the authorities that sign the members' certificates")
 }
 
-// embeddedNames returns the names of these flags.
 func embeddedNames() (names []string) {
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	(&embeddedFlags{}).register(fs)
@@ -88,7 +87,6 @@ func (f *embeddedFlags) config() (embedetcd.Config, error) {
 	return cfg, f.checkAddresses(cfg)
 }
 
-// peers parses --etcd-cluster.
 func (f *embeddedFlags) peers() (map[string]string, error) {
 	peers, scheme := map[string]string{}, "http"
 	if f.peer.CertFile != "" {

@@ -97,7 +97,6 @@ func (e *etcdFlags) applyNames(cfg *cluster.Config) error {
 	return nil
 }
 
-// checkUser checks the flags for user and password.
 func (e *etcdFlags) checkUser() error {
 	switch {
 	case e.password != "" && e.passwordFile != "":
@@ -118,7 +117,6 @@ func (e *etcdFlags) checkUser() error {
 	return nil
 }
 
-// files returns the configuration of the certificate files.
 func (e *etcdFlags) files() mtls.Config {
 	return mtls.Config{CertFile: e.cert, KeyFile: e.key, CAFile: e.caCert, ForEtcd: true}
 }

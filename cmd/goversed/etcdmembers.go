@@ -86,7 +86,6 @@ Refused, and nothing is changed, while the member answers, or if too few others 
 	return cmd
 }
 
-// checkPeer checks a --peer.
 func checkPeer(peer string) error {
 	address, ok := strings.CutPrefix(peer, "https://")
 	if !ok {

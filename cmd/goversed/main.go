@@ -21,7 +21,6 @@ func main() {
 	os.Exit(run(context.Background(), os.Args[1:], os.LookupEnv, os.Stdout, os.Stderr, variables(os.Environ())...))
 }
 
-// variables returns the names in an environment.
 func variables(environ []string) []string {
 	names := make([]string, len(environ))
 	for i, entry := range environ {

@@ -232,7 +232,6 @@ func checkTTL(ttl time.Duration) error {
 	return nil
 }
 
-// readLevel parses --log-level.
 func readLevel(name string) (hclog.Level, error) {
 	level := hclog.LevelFromString(name)
 	if level == hclog.NoLevel {

@@ -52,7 +52,6 @@ are not used, and redirects are not followed: they are no 2xx.`,
 	return cmd
 }
 
-// checkProbe checks the command line.
 func checkProbe(page string, timeout time.Duration) error {
 	u, err := url.Parse(page)
 	switch {

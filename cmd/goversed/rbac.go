@@ -14,7 +14,6 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// rbacFlags holds the flags of goversed rbac.
 type rbacFlags struct {
 	prefix, program          string
 	role, user, passwordFile string
@@ -85,7 +84,6 @@ func (f *rbacFlags) config() (access.Role, error) {
 	return role, nil
 }
 
-// printCommands writes the script.
 func printCommands(out io.Writer, role access.Role) error {
 	text := &strings.Builder{}
 	fmt.Fprintf(text, "# For goversed %s under %s, by a user with etcd's role root. Access control itself is turned on\n"+

@@ -79,7 +79,6 @@ same here. The bound of --shard-moves-per-minute is left out: what moves is show
 	return cmd
 }
 
-// supposed parses --without and --with.
 func supposed(without, with []string) (shardview.Change, error) {
 	c := shardview.Change{Leave: without}
 	if slices.Contains(without, "") {

@@ -20,12 +20,13 @@
 //
 // New connections use the new content after at most Config.Interval; open connections stay as they are. Files
 // are ignored, with one line in the log, if they are broken, do not belong together, or hold a certificate that
-// the authorities in CAFile have not signed. The files can therefore be written one after the other.
+// other nodes would reject. The files can therefore be written one after the other.
 //
 // Not promised: there is no authorization. Every certificate of the authority is accepted for every purpose,
 // both of nodes and of callers, so use an authority of the cluster's own. A connection outlives its
 // certificate, even after it has expired or its authority was removed; restart the node to end it. Revocation
-// lists are not read. Connections to etcd are configured elsewhere, by cluster.Config.TLS or CurrentTLS.
+// lists are not read. Connections to etcd are separate: they use cluster.Config.TLS, or CurrentTLS with
+// Config.ForEtcd.
 //
 // With Config.ServerOnly the package also serves other servers, such as a node's HTTP server.
 package mtls

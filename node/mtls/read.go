@@ -19,7 +19,6 @@ import (
 // contents holds the files as read.
 type contents struct{ cert, key, authorities []byte }
 
-// read reads the files.
 func (c Config) read() (contents, error) {
 	var held contents
 	for _, f := range []struct {
@@ -188,7 +187,6 @@ func forServers(leaf *x509.Certificate) bool {
 
 func utc(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// wrong returns a FileError about the file of a field.
 func (c Config) wrong(field, format string, args ...any) error {
 	file := map[string]string{"CertFile": c.CertFile, "KeyFile": c.KeyFile, "CAFile": c.CAFile}[field]
 	return &FileError{Field: field, File: file, Err: fmt.Errorf(format, args...)}

@@ -58,7 +58,6 @@ func New(cfg Config) (*Daemon, error) {
 	return d, nil
 }
 
-// bind reads the certificates and binds the ports.
 func (d *Daemon) bind() error {
 	nodeConfig, err := d.secure(d.cfg.node())
 	if err != nil {

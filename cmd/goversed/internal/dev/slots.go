@@ -71,7 +71,6 @@ func (l *loop) start(c *nodeSlot) {
 	l.say("%s started: process %d, dashboard %s", c.address, p.pid(), dashboardAt(c.http))
 }
 
-// dashboardAt returns the URL of the dashboard of a node that serves HTTP at this address.
 func dashboardAt(http string) string { return "http://" + http + "/" }
 
 func (l *loop) exited(e exit, now time.Time) {
@@ -126,7 +125,6 @@ func (l *loop) restartElsewhere(c *nodeSlot, how string, now time.Time) {
 	c.address, c.http, c.gone, c.restart = addresses[0], addresses[1], 0, now
 }
 
-// running returns the number of running processes.
 func (l *loop) running() int {
 	n := 0
 	for _, c := range l.slots {

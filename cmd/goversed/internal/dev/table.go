@@ -22,7 +22,6 @@ type slotState struct {
 	gone          int64         // incarnation that died with the last process
 }
 
-// row is one line of the table.
 type row struct {
 	address, http, pid, state, term, queue, shards, age string
 	leads                                               bool

@@ -48,7 +48,6 @@ type Config struct {
 	Certificates []diagnosis.Certificate
 }
 
-// examiner carries out an examination.
 type examiner struct{ Config }
 
 // Examine examines etcd and the cluster. It blocks for at most Timeout, or until ctx ends. The facts lack

@@ -16,7 +16,6 @@ import (
 // largestPage limits the size of a page. Only a status with the names of very many nodes is larger.
 const largestPage = 4 << 20
 
-// page is the answer of an HTTP server.
 type page struct {
 	status int
 	body   []byte

@@ -9,7 +9,6 @@ import (
 	"github.com/goverse/goverse/cmd/goversed/internal/doctor/diagnosis"
 )
 
-// report is the output in JSON.
 type report struct {
 	Worst    diagnosis.Severity  `json:"worst"`
 	Findings []diagnosis.Finding `json:"findings"`

@@ -27,7 +27,6 @@ type replacement struct {
 	modified int64 // revision of the key as read; a write requires that it is unchanged
 }
 
-// replaceStep is the next step of a replacement.
 type replaceStep struct {
 	do     replaceAction
 	member EtcdMember  // set with doRemove, doPromote and doneReplacing

@@ -114,7 +114,6 @@ func (o *Operator) askNamed(ctx context.Context, timeout time.Duration, name str
 		PreviousLeaderID: before.Address, PreviousToken: before.Token, Moved: now.Address != before.Address}, nil
 }
 
-// leads reads the leader of one election.
 func (o *Operator) leads(ctx context.Context, name string) (election.Leader, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()

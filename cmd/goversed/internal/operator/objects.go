@@ -107,7 +107,6 @@ func (o *Operator) Objects(ctx context.Context, wait time.Duration, key string,
 	return all, nil
 }
 
-// keyObjects locates a key.
 func keyObjects(s *state.Snapshot, key string) (*KeyObjects, error) {
 	m, err := shardview.Map(s)
 	if errors.Is(err, shardview.ErrNoMap) {
@@ -137,7 +136,6 @@ func ownerState(s *state.Snapshot, owner sharding.Owner) shard.OwnerState {
 	return shard.Alive
 }
 
-// describe asks one node for its objects.
 func (o *Operator) describe(ctx context.Context, wait time.Duration, address, key string,
 	opts []grpc.DialOption) NodeObjects {
 	n := NodeObjects{Address: address, Services: []ServiceObjects{}}
@@ -215,7 +213,6 @@ func (o Objects) Answered() (nodes int, active int64) {
 	return nodes, active
 }
 
-// silent returns the nodes that did not answer.
 func (o Objects) silent() []NodeObjects {
 	return slices.DeleteFunc(slices.Clone(o.Nodes), func(n NodeObjects) bool { return n.Error == "" })
 }

@@ -24,7 +24,7 @@ type DrainProgress struct {
 	begun bool
 }
 
-// Show shows how many of the shards before are left.
+// Show displays the progress: left is the number of shards that remain of before.
 func (p *DrainProgress) Show(left, before int) {
 	switch {
 	case p.Columns != nil:

@@ -123,7 +123,6 @@ func deadline(h *held) (ending.Instant, bool) {
 	return at.Add(left), left > 0 && h.ctx.Err() == nil
 }
 
-// launch starts the guard.
 func (j *job) launch() error {
 	reports, tell, err := os.Pipe()
 	if err != nil {

@@ -61,7 +61,6 @@ func (r *runner) sayHeld(h *held) {
 		"command", r.cfg.Command[0])
 }
 
-// sayUnresponsive logs that the command has not ended after a signal.
 func (r *runner) sayUnresponsive() {
 	var about []any
 	if r.cfg.GracePeriod > 0 {

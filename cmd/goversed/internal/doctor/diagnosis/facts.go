@@ -196,7 +196,7 @@ type Leases struct {
 	Total, Looked, Empty int
 }
 
-// Lease is one lease.
+// Lease holds the times of one lease.
 type Lease struct {
 	// Left is the remaining time unless the lease is renewed. Granted is its TTL.
 	Left, Granted time.Duration

@@ -97,7 +97,6 @@ func Diagnose(f Facts) []Finding {
 	return out
 }
 
-// findings collects the findings of one check.
 type findings struct {
 	check string
 	all   []Finding
