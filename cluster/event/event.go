@@ -1,118 +1,126 @@
-// Package event is the vocabulary of a cluster's event log: what happened to its leader, its nodes and its shards,
-// when, and why. Package cluster records the events in etcd and delivers them; goversed events and /cluster/events
-// show them, as the JSON of [Event], and the same names are the field "event" of the nodes' log lines.
+// Package event defines the events of a cluster's event log: what happened to the leader, the nodes and the
+// shards, when, and why. Package cluster records the events in etcd and delivers them. The command goversed
+// events and the HTTP path /cluster/events show them in the JSON of [Event]. The log lines of the nodes carry
+// the type of an event in the field "event".
 //
 // # What is not promised
 //
-//   - That every event is recorded. Recording holds nothing up: what etcd refuses, or what happened while nobody
-//     could reach etcd for long, may be missing. Decide by what is so, with Cluster.Leader and the like; events are
-//     for people and for looking back.
-//   - That times can be compared to the millisecond. Each is by the clock of the node that recorded the event;
-//     revisions and tokens are etcd's, and order what they name.
+//   - Not every event is recorded. Recording delays nothing: events that etcd refuses are lost, and so may be
+//     events from a long time in which no node reached etcd. Do not base decisions on events; use Cluster.Leader
+//     and the like for the current state. Events are for people and for looking back.
+//   - Times cannot be compared to the millisecond. Each is taken from the clock of the node that recorded the
+//     event. Revisions and tokens come from etcd and can be compared.
 package event
 
 import "time"
 
-// Type is the kind of an event. The names are stable: a program may test for them. New ones can be added.
+// Type is the kind of an event. Programs may test for these names, which do not change. New types may be added.
 type Type string
 
 // The types of events.
 const (
-	// LeaderElected: Node leads, by the term with Token. Seconds is for how long nobody led before, as the node that
-	// recorded it saw it: from when the former leader did not answer any more, was accused, or had its term end.
+	// LeaderElected means that Node leads, in the term with Token. Seconds is the time without a leader before
+	// it, as seen by the node that recorded the event. That time begins when the former leader no longer
+	// answered, was accused, or lost its term.
 	LeaderElected Type = "leader_elected"
-	// LeaderLost: the term with Token, of Node, is over. Reason is why; Seconds is for how long Node had not answered
-	// then, where others watched it in vain.
+	// LeaderLost means that the term with Token, which was Node's, is over. Reason is the reason. If watchers
+	// got no answers from Node, Seconds is the length of its silence up to the end of the term.
 	LeaderLost Type = "leader_lost"
-	// ElectionStarted: nobody leads, and the next candidate will. Token is the last leader's, 0 if there was none.
+	// ElectionStarted means that no node leads and that the next candidate will. Token is that of the last
+	// leader, or 0 if there was none.
 	ElectionStarted Type = "election_started"
-	// NodeJoined: Node is registered.
+	// NodeJoined means that Node has registered.
 	NodeJoined Type = "node_joined"
-	// NodeLeft: Node has stopped, after it said that it would.
+	// NodeLeft means that Node has stopped, as it had announced.
 	NodeLeft Type = "node_left"
-	// NodeLost: Node's lease ran out or was revoked. It may be back with another session.
+	// NodeLost means that Node's lease expired or was revoked. Node may return with another session.
 	NodeLost Type = "node_lost"
-	// NodeAccused: Peer holds that Node's process is gone; Reason is its evidence.
+	// NodeAccused means that Peer accuses Node's process of being gone. Reason is the evidence.
 	NodeAccused Type = "node_accused"
-	// NodeRefuted: Node lives, though Peer could not reach it.
+	// NodeRefuted means that Node is alive although Peer could not reach it.
 	NodeRefuted Type = "node_refuted"
-	// NodeRemoved: Node was removed before its lease ran out; its process is gone. Peer accused it, Reason is its
-	// evidence; Seconds is how long Node had to refute it, its grace period and what the removal took.
+	// NodeRemoved means that Node was removed before its lease expired, because its process is gone. Peer
+	// accused it, and Reason is the evidence. Seconds is the time that Node had to refute the accusation: its
+	// grace period and the duration of the removal.
 	NodeRemoved Type = "node_removed"
-	// NodeSilent: Node is registered, and has not answered Peer, which watches it, for Seconds. Its process may stand
-	// still. Nothing follows from it.
+	// NodeSilent means that Node is registered but has not answered Peer, its watcher, for Seconds. Its process
+	// may stand still. Nothing follows from the event.
 	NodeSilent Type = "node_silent"
-	// NodeAnswering: Node, which was silent for about Seconds, answers again.
+	// NodeAnswering means that Node answers again after a silence of about Seconds.
 	NodeAnswering Type = "node_answering"
-	// DrainStarted: Node gives its shards up, and gets none.
+	// DrainStarted means that Node releases its shards and gets no new ones.
 	DrainStarted Type = "drain_started"
-	// DrainEnded: Node may have shards again.
+	// DrainEnded means that Node may get shards again.
 	DrainEnded Type = "drain_ended"
-	// SessionLost: Node's own session ended without being closed. Reason is why; Seconds is how long the node had none,
-	// from when the session counted no more, also where the node stood still then.
+	// SessionLost means that Node's own session ended without being closed. Reason is the reason. Seconds is
+	// the time that the node was without a session. It begins when the session was no longer valid, even if the
+	// node stood still then.
 	SessionLost Type = "session_lost"
-	// ClusterDegraded: nobody has led for a second or longer, from Time on; or in name alone, not answering those that
-	// watch it, until its term ended. Token is the last leader's.
+	// ClusterDegraded means that the cluster has had no working leader for a second or longer, beginning at
+	// Time: either no node led, or the leader did not answer its watchers until its term ended. Token is that
+	// of the last leader.
 	ClusterDegraded Type = "cluster_degraded"
-	// ClusterRecovered: somebody leads again. Seconds is for how long nobody did. Token is the new leader's.
+	// ClusterRecovered means that a node leads again. Seconds is the time without a leader. Token is that of
+	// the new leader.
 	ClusterRecovered Type = "cluster_recovered"
-	// ShardsRebalanced: the shard map has a new Generation, in which Moved shards have another owner than before;
-	// where Reason is [ReasonFirst] their first one.
+	// ShardsRebalanced means that the shard map has a new Generation, in which Moved shards have a new owner.
+	// If Reason is [ReasonFirst], it is their first owner.
 	ShardsRebalanced Type = "shards_rebalanced"
-	// FallbackEntered: the election cannot work, and Node leads by its name, with Token.
+	// FallbackEntered means that the election cannot work and that Node, which has the smallest address, leads
+	// in fallback with Token.
 	FallbackEntered Type = "fallback_entered"
-	// FallbackLeft: Node, with Token, leads by its name no more: the election works again, a smaller name has
-	// appeared, or the node is gone.
+	// FallbackLeft means that Node, with Token, no longer leads in fallback: the election works again, a member
+	// with a smaller address has appeared, or Node is gone.
 	FallbackLeft Type = "fallback_left"
 )
 
-// Types are all of them, in the order in which those of one instant are told: causes first.
+// Types returns all types. Their order is that of events which occur at the same instant: causes come first.
 func Types() []Type {
 	return []Type{SessionLost, NodeSilent, NodeAccused, NodeRefuted, NodeRemoved, NodeLost, NodeJoined, LeaderLost,
 		ElectionStarted, ClusterDegraded, FallbackLeft, FallbackEntered, LeaderElected, ClusterRecovered, NodeLeft,
 		NodeAnswering, DrainStarted, DrainEnded, ShardsRebalanced}
 }
 
-// Field is the field of a log line that says which type of event the line is about.
+// Field is the name of the log field that holds an event's type.
 const Field = "event"
 
-// Event is one event. Its JSON is how it lies in etcd, and how it is shown. What does not apply to its type is left
-// out.
+// Event is one event of the log. It has the same JSON form in etcd and where it is shown. Fields that do not
+// apply to its type are left out.
 type Event struct {
-	// ID names what happened: the same for every node that saw it, so that it is recorded once.
+	// ID identifies the event. All nodes that observe the event derive the same ID, so it is recorded once.
 	ID string `json:"id"`
-	// Seq is the etcd revision at which it was recorded; 0 if it is not. It never falls from event to event of the log:
-	// those that were recorded in one transaction have the same.
+	// Seq is the etcd revision at which the event was recorded; 0 if it was not. It never decreases from one
+	// event of the log to the next. Events that were recorded in one transaction have the same Seq.
 	Seq int64 `json:"seq,omitempty"`
-	// More, where the log is followed: others with the same Seq come behind it, which going on after that Seq would
-	// leave out.
+	// More is set while following the log: further events with the same Seq come next. Resuming after this Seq
+	// would skip them.
 	More bool `json:"-"`
 	Type Type `json:"type"`
-	// Time is when the node that recorded it saw it, by that node's clock.
+	// Time is the time at which the recording node observed the event, by that node's clock.
 	Time time.Time `json:"time"`
-	// Node is the advertise address of the node it is about.
+	// Node is the advertise address of the node that the event is about.
 	Node string `json:"node,omitempty"`
-	// Token is the fencing token of the term it is about.
+	// Token is the fencing token of the term that the event is about.
 	Token int64 `json:"token,omitempty"`
-	// Revision is etcd's when the node that recorded it saw it so.
+	// Revision is etcd's revision in the view in which the recording node observed the event.
 	Revision int64 `json:"revision,omitempty"`
-	// Reason is why, in the words of the log; of a term's end one of election.Reason, or [ReasonRemoved]; of a
-	// shard map [ReasonFirst], or none.
+	// Reason is the reason in the words of the log. For the end of a term it is one of election.Reason or
+	// [ReasonRemoved]; for a shard map it is [ReasonFirst] or empty.
 	Reason string `json:"reason,omitempty"`
-	// Peer is the advertise address of another node that took part: who accused.
+	// Peer is the advertise address of another node that took part, such as the accuser.
 	Peer string `json:"peer,omitempty"`
-	// Seconds is how long it took, or lasted; see the types.
+	// Seconds is a duration; its meaning depends on the type.
 	Seconds float64 `json:"seconds,omitempty"`
-	// Generation and Moved are of ShardsRebalanced.
+	// Generation and Moved are set for ShardsRebalanced only.
 	Generation int64 `json:"generation,omitempty"`
 	Moved      int   `json:"moved,omitempty"`
-	// RecordedBy is the advertise address of the node that wrote it down.
+	// RecordedBy is the advertise address of the node that recorded the event.
 	RecordedBy string `json:"recorded_by,omitempty"`
 }
 
 const (
-	// ReasonRemoved is the reason of a term that ended because its leader's process was found gone.
+	// ReasonRemoved is the reason of a term that ended because its leader's process was found to be gone.
 	ReasonRemoved = "its process is gone"
-	// ReasonFirst is the reason of a shard map that has none before it.
+	// ReasonFirst is the reason of the first shard map.
 	ReasonFirst = "the first map"
 )

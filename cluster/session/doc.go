@@ -1,13 +1,13 @@
-// Package session is the vocabulary of sessions: why one was lost, and the error to test
-// for. A node's session is one etcd lease and its safe deadline; package cluster shows it
-// as [github.com/goverse/goverse/cluster.Session].
+// Package session defines why a session was lost, as a [Reason] and as an error. The session of a node is one
+// etcd lease and the local deadline up to which the node may rely on it; package cluster exposes it as
+// [github.com/goverse/goverse/cluster.Session].
 //
-// Causes of contexts that end with a session match ErrLost:
+// The cause of a context that ends with a session matches ErrLost:
 //
 //	if errors.Is(context.Cause(ctx), session.ErrLost) { ... }
 //
 // # What is not promised
 //
-// That a lost session's reason is the first thing that went wrong: it is what this process
-// noticed first.
+// The reason of a lost session is the first problem that this process noticed. It need not be the first that
+// occurred.
 package session

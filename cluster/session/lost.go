@@ -8,48 +8,50 @@ import (
 // ErrLost is matched by every [LostError]: errors.Is(err, session.ErrLost).
 var ErrLost = errors.New("session lost")
 
-// ErrNotRenewed is in the error of a session that a node lost before any renewal of it was answered, as it did the one
-// before, though etcd granted both.
+// ErrNotRenewed is wrapped by the error of a session that was lost before etcd answered any of its renewals, if
+// that also happened to the session before it. etcd granted both leases.
 var ErrNotRenewed = errors.New("etcd grants leases, and answers no renewals; behind a proxy such as etcd grpc-proxy, " +
 	"which renews as no user, that stays so while access control is on: name etcd's members as endpoints")
 
-// Reason says why a session was lost.
+// Reason is the reason for the loss of a session.
 type Reason string
 
 // The reasons.
 const (
-	// ReasonExpired: the deadline passed while renewals were under way.
+	// ReasonExpired means that the deadline passed while renewals were in flight.
 	ReasonExpired Reason = "expired"
-	// ReasonRevoked: etcd does not know the lease, before the deadline: somebody
-	// revoked it.
+	// ReasonRevoked means that etcd did not know the lease although the deadline had not passed: another
+	// process revoked it.
 	ReasonRevoked Reason = "revoked"
-	// ReasonClosed: this process closed it.
+	// ReasonClosed means that this process closed the session.
 	ReasonClosed Reason = "closed"
-	// ReasonPaused: the process or machine stood still past the deadline.
+	// ReasonPaused means that the process or the machine stood still past the deadline.
 	ReasonPaused Reason = "paused past the deadline"
-	// ReasonStarved: the process has so little processor time that it stands still again and again, and etcd has had
-	// another leader since it granted the lease. It gave the session up, so that another can lead.
+	// ReasonStarved means that the process repeatedly stood still for want of processor time, and that etcd had
+	// elected another leader since it granted the lease. The process gave the session up so that another node
+	// can lead.
 	ReasonStarved Reason = "too little processor time"
-	// ReasonUnreachable: etcd did not answer until the deadline, or not to renewals; see [ErrNotRenewed].
+	// ReasonUnreachable means that etcd answered nothing up to the deadline, or answered no renewals; see
+	// [ErrNotRenewed].
 	ReasonUnreachable Reason = "etcd unreachable"
-	// ReasonUnconfirmed suspends the session, and does not end it: there was a sign that others
-	// may take this process for gone, and etcd did not confirm in time that they do not.
+	// ReasonUnconfirmed means that the session is suspended. The session does not end. There was a sign that
+	// other nodes may take this process for gone, and etcd did not confirm in time that it is still a member.
 	ReasonUnconfirmed Reason = "unconfirmed"
-	// ReasonPermission: etcd's access control refused the renewal, or the user.
+	// ReasonPermission means that etcd's access control refused the renewal or the user.
 	ReasonPermission Reason = "permission"
-	// ReasonKeyLost: a key that the session stands on was deleted or replaced.
+	// ReasonKeyLost means that a protected key of the session was deleted or replaced.
 	ReasonKeyLost Reason = "key lost"
-	// ReasonOtherHistory: etcd was restored from a backup, or replaced.
+	// ReasonOtherHistory means that etcd was restored from a backup or replaced.
 	ReasonOtherHistory Reason = "other history"
 )
 
-// LostError is why a session was lost. It matches [ErrLost].
+// LostError reports that a session was lost. It matches [ErrLost].
 type LostError struct {
 	Reason Reason
-	Err    error // the last error seen, or nil
+	Err    error // the last error seen; may be nil
 }
 
-// Error says the reason and, if there is one, the last error.
+// Error returns the reason and, if there is one, the last error.
 func (e *LostError) Error() string {
 	if e.Err == nil {
 		return fmt.Sprintf("%v: %s", ErrLost, e.Reason)
@@ -57,13 +59,13 @@ func (e *LostError) Error() string {
 	return fmt.Sprintf("%v: %s: %v", ErrLost, e.Reason, e.Err)
 }
 
-// Is makes a LostError match ErrLost.
+// Is reports whether target is ErrLost.
 func (e *LostError) Is(target error) bool { return target == ErrLost }
 
-// Unwrap is the last error seen.
+// Unwrap returns the last error seen, or nil.
 func (e *LostError) Unwrap() error { return e.Err }
 
-// ReasonOf is the reason in err's chain, "" when there is none.
+// ReasonOf returns the reason of the LostError in err's chain, or "" if there is none.
 func ReasonOf(err error) Reason {
 	if lost, ok := errors.AsType[*LostError](err); ok {
 		return lost.Reason

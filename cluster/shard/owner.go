@@ -5,27 +5,27 @@ import (
 	"fmt"
 )
 
-// Owner is the node that owns a shard. The zero Owner means that nobody does.
+// Owner identifies the node that owns a shard. The zero Owner means that no node does.
 type Owner struct {
 	Address string
-	// Incarnation distinguishes this process from another one at the same address: the CreateRevision
-	// of its node key.
+	// Incarnation distinguishes this process from others at the same address. It is the CreateRevision of the
+	// process's node key.
 	Incarnation int64
-	// Epoch is the owner's fencing token: it grows with every owner of the shard.
+	// Epoch is the owner's fencing token. It is larger than that of every earlier owner of the shard.
 	Epoch int64
 }
 
 // ErrNotOwner is matched by every [NotOwnerError].
 var ErrNotOwner = errors.New("this node does not serve the shard")
 
-// NotOwnerError says who owns a shard instead. It matches [ErrNotOwner].
+// NotOwnerError reports that this node does not serve a shard, and names the owner. It matches [ErrNotOwner].
 type NotOwnerError struct {
 	Shard int
-	// Owner is the address of the node that owns it as far as this node knows, "" when nobody
-	// does, or when it was this node, which stops, and the next one is not known yet. It may be
-	// this node's own: while the shard is on its way here.
+	// Owner is the address of the node that owns the shard, as far as this node knows. It is "" if the shard
+	// has no owner, or if this node was the owner, is stopping, and does not know the next owner yet. It is
+	// this node's own address while the shard is on its way here.
 	Owner string
-	// Stopping: this node owned it, and stops.
+	// Stopping reports that this node owned the shard and is stopping.
 	Stopping bool
 }
 
@@ -40,5 +40,5 @@ func (e *NotOwnerError) Error() string {
 	return fmt.Sprintf("%v: shard %d is %s's", ErrNotOwner, e.Shard, e.Owner)
 }
 
-// Is makes a NotOwnerError match ErrNotOwner.
+// Is reports whether target is ErrNotOwner.
 func (e *NotOwnerError) Is(target error) bool { return target == ErrNotOwner }

@@ -6,23 +6,23 @@ import (
 	"github.com/goverse/goverse/cluster/stats"
 )
 
-// Stats is a node's part in the shards, as figures. With sharding off all of them are zero.
+// Stats holds the figures of one node's shards. With sharding off, all of them are zero.
 type Stats struct {
-	// Shards is how many there are.
+	// Shards is the number of shards in the cluster.
 	Shards int
-	// What this node holds at present: shards that it acquires (OnAcquire runs), serves,
-	// and releases. Serving is 0 while the session is not valid.
+	// Acquiring, Serving and Releasing count the shards that this node holds now: those for which OnAcquire
+	// runs, those it serves, and those it releases. Serving is 0 while the session is not valid.
 	Acquiring, Serving, Releasing int64
-	// Waiting is how many are this node's, and still somebody else's to release.
+	// Waiting counts the shards that the map assigns to this node and that another node has yet to release.
 	Waiting int
 
-	// Counters since the start. Plans are the maps that this node wrote. Assigned are the
-	// shards in them that had no owner alive, Drained those that left a member on its way
-	// out, Rebalanced those that moved for an even load.
+	// The following counters start at 0 with the node. Plans counts the maps that this node wrote. In those
+	// maps, Assigned counts the shards that had no living owner, Drained those that left a member on its way
+	// out, and Rebalanced those that moved to even the load.
 	Plans, Assigned, Drained, Rebalanced int64
-	// PlanTime is how long the last of these maps took to compute, 0 before the first.
+	// PlanTime is the time that computing the latest of these maps took; 0 before the first.
 	PlanTime time.Duration
-	// Pauses are those of the shards that came to this node by a move: from when it first
-	// saw the move until it served the shard.
+	// Pauses measures, for each shard that moved to this node, the time from when the node first saw the move
+	// until it served the shard.
 	Pauses stats.Durations
 }

@@ -1,14 +1,13 @@
-// Package slogger lets Goverse log to a *slog.Logger of the program's own:
+// Package slogger sends Goverse's log to a *slog.Logger:
 //
 //	cfg.Logger = slogger.New(slog.Default())
 //
-// The fields that Goverse gives with a line become attributes; the part of the node that
-// writes, as "election" or "shards", is the attribute "logger". Which levels are written is the
-// handler's to say.
+// The fields of a log line become attributes. The name of the part of the node that writes the line, such as
+// "election" or "shards", is the attribute "logger". The handler decides which levels are written.
 //
 // # What is not promised
 //
-// Names of attributes and texts of lines: they are for people, and may change.
+// The names of attributes and the texts of lines are for people and may change.
 package slogger
 
 import (
@@ -26,11 +25,11 @@ import (
 	"github.com/goverse/goverse/internal/logs/logtext"
 )
 
-// LevelTrace is what Goverse's finest lines have: below slog.LevelDebug.
+// LevelTrace is the level of Goverse's finest lines, below slog.LevelDebug.
 const LevelTrace = slog.LevelDebug - 4
 
-// New is l as a logger for Goverse's configurations. A nil l is slog.Default(). It is safe for
-// concurrent use if l's handler is.
+// New returns a logger for Goverse's configurations that writes to l. A nil l means slog.Default(). The logger
+// is safe for concurrent use if l's handler is.
 func New(l *slog.Logger) hclog.Logger {
 	if l == nil {
 		l = slog.Default()
@@ -39,7 +38,7 @@ func New(l *slog.Logger) hclog.Logger {
 }
 
 type logger struct {
-	handler slog.Handler // with the implied attributes
+	handler slog.Handler // includes the implied attributes
 	name    string
 	implied []any
 }
@@ -59,7 +58,7 @@ func levelOf(level hclog.Level) slog.Level {
 	}
 }
 
-// write is called by the exported methods only, so the caller's place is two frames up.
+// write writes one line. Only the exported methods call it, so the caller's frame is two frames up.
 func (l *logger) write(level hclog.Level, msg string, args []any) {
 	at, ctx := levelOf(level), context.Background()
 	if level == hclog.Off || !l.handler.Enabled(ctx, at) {
@@ -72,10 +71,10 @@ func (l *logger) write(level hclog.Level, msg string, args []any) {
 		r.AddAttrs(slog.String("logger", l.name))
 	}
 	r.Add(values(args)...)
-	_ = l.handler.Handle(ctx, r) // as slog does
+	_ = l.handler.Handle(ctx, r) // slog ignores this error too
 }
 
-// values are the arguments with hclog's own kinds of values as text.
+// values returns the arguments with hclog's own kinds of values converted to text.
 func values(args []any) []any {
 	out := slices.Clone(args)
 	for i := 1; i < len(out); i += 2 {
@@ -142,7 +141,7 @@ func (l *logger) ResetNamed(name string) hclog.Logger {
 	return &other
 }
 
-// SetLevel does nothing: the level is the handler's.
+// SetLevel does nothing: the handler decides the level.
 func (l *logger) SetLevel(hclog.Level) {}
 
 func (l *logger) GetLevel() hclog.Level {

@@ -1,6 +1,6 @@
-// Package stats has the form of figures that are more than a number: how long things took.
+// Package stats defines [Durations], a histogram of how long something took.
 //
-// What is not promised: that figures of two moments add up. They count since the node's start, and begin anew with it.
+// Not promised: figures of different runs of a node do not add up. They start at 0 with the node.
 package stats
 
 import (
@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// Durations is a histogram. It is a value: a copy made by Clone does not change. The zero value has no buckets and
-// counts nothing but Count and Sum.
+// Durations is a histogram of durations. It is a value: Observe does not change a copy made by Clone. The zero
+// value has no buckets and records only Count and Sum.
 type Durations struct {
 	Count int64
 	Sum   time.Duration
-	// Buckets are by AtMost; what took longer than the last one is in Count and Sum alone.
+	// Buckets are sorted by AtMost. Durations above the last bound are in Count and Sum only.
 	Buckets []Bucket
 }
 
-// Bucket is how many took AtMost so long; shorter ones are counted in too.
+// Bucket counts the durations of at most AtMost. It includes those of all smaller buckets.
 type Bucket struct {
 	AtMost time.Duration
 	Count  int64
 }
 
-// NewDurations is an empty histogram with these bounds, which must grow.
+// NewDurations returns an empty histogram with the given bounds, which must be in increasing order.
 func NewDurations(bounds ...time.Duration) Durations {
 	d := Durations{Buckets: make([]Bucket, len(bounds))}
 	for i, bound := range bounds {
@@ -32,7 +32,7 @@ func NewDurations(bounds ...time.Duration) Durations {
 	return d
 }
 
-// Observe counts one more. It is not safe for concurrent use.
+// Observe adds one duration. It is not safe for concurrent use.
 func (d *Durations) Observe(took time.Duration) {
 	d.Count++
 	d.Sum += took
@@ -43,7 +43,7 @@ func (d *Durations) Observe(took time.Duration) {
 	}
 }
 
-// Clone is a copy that is not changed by Observe.
+// Clone returns a copy that Observe does not change.
 func (d Durations) Clone() Durations {
 	d.Buckets = slices.Clone(d.Buckets)
 	return d

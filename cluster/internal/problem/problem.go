@@ -1,6 +1,7 @@
-// Package problem is how an HTTP answer says what went wrong: an object of problem details, as RFC 9457 has it.
+// Package problem writes HTTP errors as problem details of RFC 9457.
 //
-// Not promised: that a type is a page. It identifies the kind of a problem, so that programs need not read its text.
+// Not promised: a problem's type need not be the address of a page. It identifies the kind of problem, so that
+// programs need not parse its text.
 package problem
 
 import (
@@ -11,22 +12,23 @@ import (
 // MediaType is the Content-Type of a problem.
 const MediaType = "application/problem+json"
 
-// Blank is the type of a problem that is no more than its status says.
+// Blank is the type of a problem that says no more than its status.
 const Blank = "about:blank"
 
-// Problem is what went wrong with a request. It is a value; Status is required.
+// Problem describes the failure of a request. It is a value; Status is required.
 type Problem struct {
-	// Type identifies the kind of problem: a URI. Empty is Blank.
+	// Type is a URI that identifies the kind of problem. Empty means Blank.
 	Type string `json:"type"`
-	// Title says what the type means, and is the same for all problems of it. Empty is the status's text.
+	// Title describes the type, and is the same for all problems of that type. Empty means the text of the
+	// status.
 	Title string `json:"title"`
-	// Status is the answer's HTTP status.
+	// Status is the HTTP status of the answer.
 	Status int `json:"status"`
-	// Detail is one line about this occurrence, with the remedy where there is one.
+	// Detail describes this occurrence in one line, with the remedy if there is one.
 	Detail string `json:"detail,omitempty"`
 }
 
-// withDefaults has the fields that may be left empty.
+// withDefaults returns p with its empty fields set to their defaults.
 func (p Problem) withDefaults() Problem {
 	if p.Type == "" {
 		p.Type = Blank
@@ -37,12 +39,12 @@ func (p Problem) withDefaults() Problem {
 	return p
 }
 
-// Write answers with the problem, which no cache keeps. Headers that w has already stay as they are.
+// Write answers with the problem and forbids caches to keep it. Headers that w already has are kept.
 func Write(w http.ResponseWriter, p Problem) {
 	Send(w, p.Status, p.withDefaults())
 }
 
-// Send is Write for a problem with members of its own, of which RFC 9457 allows any.
+// Send is like Write for a body that extends a problem with members of its own, which RFC 9457 allows.
 func Send(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", MediaType)
 	w.Header().Set("Cache-Control", "no-store")
