@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Codes of PostgreSQL that several stores know.
+// The SQLSTATE codes of PostgreSQL that several stores use.
 const (
 	readOnly          = "25006"
 	statementExists   = "42P05"
@@ -19,7 +19,7 @@ const (
 	protocolViolation = "08P01"
 )
 
-// CodeOf returns the SQLSTATE of an error, of five letters; "" if the server reported none.
+// CodeOf returns the SQLSTATE of an error, which has five characters, or "" if the server reported none.
 func CodeOf(err error) string {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok && len(e.Code) == 5 {
 		return e.Code
@@ -27,15 +27,15 @@ func CodeOf(err error) string {
 	return ""
 }
 
-// Refused reports whether the server refused a statement because the session is read-only: it was certainly not
-// carried out, and a session of the primary would take it.
+// Refused reports whether the server refused a statement because the session is read-only. The statement had no
+// effect, and a session of the primary would accept it.
 func Refused(err error) bool { return CodeOf(err) == readOnly }
 
-// useless reports whether an error says that the connection, and those beside it, are of no further use: the
-// session is read-only, or the server or what lies before it ends.
+// useless reports whether an error shows that the connection, and the others in its pool, are of no further
+// use: the session is read-only, or the server or a proxy before it is shutting down.
 func useless(err error) bool {
 	switch code := CodeOf(err); code {
-	case "", protocolViolation: // the latter is also the answer to a statement that a pooler has mixed up
+	case "", protocolViolation: // a pooler that mixes up statements causes protocolViolation, too
 		return false
 	case readOnly, "57P01", "57P02", "57P03", "57P04", "57P05":
 		return true
@@ -44,7 +44,7 @@ func useless(err error) bool {
 	}
 }
 
-// unreachable reports whether the database could not be asked, or went away.
+// unreachable reports whether the database could not be reached or went away.
 func unreachable(err error) bool {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return false
@@ -53,8 +53,7 @@ func unreachable(err error) bool {
 	return useless(err) || connecting || pgconn.SafeToRetry(err) || CodeOf(err) == "" && pgconn.Timeout(err)
 }
 
-// pooledError is an error of a statement that was prepared on another connection of the server than it is carried
-// out on.
+// pooledError is the error of a statement that was prepared on one server connection and executed on another.
 type pooledError struct{ error }
 
 func (e pooledError) Error() string {
@@ -64,7 +63,7 @@ func (e pooledError) Error() string {
 
 func (e pooledError) Unwrap() error { return e.error }
 
-// Explain adds the remedy to an error that has one, once.
+// Explain adds the remedy to an error that has one. It adds it only once.
 func Explain(err error) error {
 	switch CodeOf(err) {
 	case statementExists, noStatement, protocolViolation:

@@ -21,20 +21,20 @@ type Querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// DB carries statements out on what a store was configured with. All methods are safe for concurrent use where that
-// is.
+// DB runs statements on the connection, pool or transaction that a store was configured with. All methods are
+// safe for concurrent use if that is.
 type DB struct {
 	db      Querier
-	pool    *pgxpool.Pool // nil: there is one connection, a transaction, or a pool in a type of the user's
-	reset   func()        // closes the connections of a pool; nil: there is none
+	pool    *pgxpool.Pool // nil for a single connection, a transaction, or a pool wrapped in another type
+	reset   func()        // closes the connections of a pool; nil if there is no pool
 	log     hclog.Logger
-	failing atomic.Int32 // how the outage began that was logged: none, reading or writing
-	failed  atomic.Int64 // when a statement failed last, in nanoseconds of Unix time
-	resetAt atomic.Int64 // when the pool was reset last
+	failing atomic.Int32 // the kind of statement that began the logged outage: none, reading or writing
+	failed  atomic.Int64 // when a statement last failed, in nanoseconds of Unix time
+	resetAt atomic.Int64 // when the pool was last reset
 }
 
-// New makes a DB of a *pgxpool.Pool, a *pgx.Conn or a pgx.Tx. The log gets one line when an outage begins and one
-// when it ends; nil: none.
+// New returns a DB that uses a *pgxpool.Pool, a *pgx.Conn or a pgx.Tx. The log, which may be nil, gets one line
+// when an outage begins and one when it ends.
 func New(db Querier, log hclog.Logger) *DB {
 	d := &DB{db: db, log: logqueue.New(log)}
 	if pool, ok := db.(interface{ Reset() }); ok {
@@ -44,25 +44,25 @@ func New(db Querier, log hclog.Logger) *DB {
 	return d
 }
 
-// AcquireError reports that there was no connection: nothing was sent.
+// AcquireError reports that no connection could be acquired, so nothing was sent.
 type AcquireError struct{ Err error }
 
 func (e *AcquireError) Error() string { return e.Err.Error() }
 
-// Unwrap returns the reason.
+// Unwrap returns the cause.
 func (e *AcquireError) Unwrap() error { return e.Err }
 
-// attempts limits how often one call tries a connection: the first may be a stale one, and the second too where
-// the pool has just been filled.
+// attempts limits the connections that one call tries. The first may be stale, and so may the second if the
+// pool has just been filled.
 const attempts = 3
 
-// Write carries do out on one connection. It does so again on another one if the session was read-only, or nothing
-// was sent. All other errors are returned after the first attempt, since the outcome may be unknown. do must not
-// change anything but the database before it has succeeded.
+// Write runs do on one connection. It runs do again on another connection if the session was read-only or if
+// nothing was sent. All other errors are returned after the first attempt, because the outcome may be unknown.
+// Until it has succeeded, do must not change anything but the database.
 func (d *DB) Write(ctx context.Context, do func(Querier) error) error { return d.run(ctx, do, false) }
 
-// Read carries do out as Write does, and again also where the connection broke, or turned out to be read-only when
-// it was writable before: its answer may be out of date. do has to be harmless when repeated.
+// Read runs do as Write does. It also repeats do if the connection broke, or if a writable connection turned
+// out to be read-only, because its answer may then be out of date. do must be safe to repeat.
 func (d *DB) Read(ctx context.Context, do func(Querier) error) error { return d.run(ctx, do, true) }
 
 func (d *DB) run(ctx context.Context, do func(Querier) error, repeatable bool) (err error) {
@@ -105,7 +105,7 @@ func (d *DB) run(ctx context.Context, do func(Querier) error, repeatable bool) (
 	}
 }
 
-// plain is run where connections cannot be told apart.
+// plain runs do where a connection cannot be told from the others of its pool.
 func (d *DB) plain(ctx context.Context, do func(Querier) error) error {
 	err := do(d.db)
 	if d.reset == nil || !useless(err) {
@@ -118,11 +118,11 @@ func (d *DB) plain(ctx context.Context, do func(Querier) error) error {
 	return do(d.db)
 }
 
-// Begin begins a transaction on a connection whose session takes writes, as far as that is known without asking.
-// Give the errors of what is done in it to Ended.
+// Begin begins a transaction in a session that accepts writes, as far as that is known without a request. Pass
+// the transaction's error to Ended.
 func (d *DB) Begin(ctx context.Context, opts pgx.TxOptions) (tx pgx.Tx, err error) {
 	defer func() {
-		if err = Explain(err); err != nil { // a read-only session begins transactions, too
+		if err = Explain(err); err != nil { // a read-only session can begin transactions, too
 			d.note(writing, err)
 		}
 	}()
@@ -137,15 +137,15 @@ func (d *DB) Begin(ctx context.Context, opts pgx.TxOptions) (tx pgx.Tx, err erro
 			return tx, nil
 		case err == nil:
 			d.retire(tx.Conn())
-			_ = tx.Rollback(ctx) // its connection is closed
+			_ = tx.Rollback(ctx) // its connection is closed already
 		case last || !useless(err) && !pgconn.SafeToRetry(err):
 			return nil, err
 		}
 	}
 }
 
-// Ended reports what a transaction ended with, nil if it was committed, before it is rolled back: where its
-// connection is of no use, that is closed. It returns the error, with the remedy where there is one.
+// Ended reports the error that ends a transaction, nil if it was committed. Call it before the rollback. If the
+// connection is of no further use, Ended closes it. Ended returns err, with the remedy if there is one.
 func (d *DB) Ended(tx pgx.Tx, err error) error {
 	if d.reset != nil && useless(err) {
 		d.retire(tx.Conn())
@@ -154,14 +154,14 @@ func (d *DB) Ended(tx pgx.Tx, err error) error {
 	return Explain(err)
 }
 
-// QueryRow is [Querier]'s QueryRow by Read.
+// QueryRow is QueryRow of [Querier], run by Read.
 func (d *DB) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	return row(func(dest ...any) error {
 		return d.Read(ctx, func(q Querier) error { return q.QueryRow(ctx, sql, args...).Scan(dest...) })
 	})
 }
 
-// WriteRow is QueryRow by Write.
+// WriteRow is QueryRow run by Write.
 func (d *DB) WriteRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	return row(func(dest ...any) error {
 		return d.Write(ctx, func(q Querier) error { return q.QueryRow(ctx, sql, args...).Scan(dest...) })
@@ -172,14 +172,14 @@ type row func(dest ...any) error
 
 func (r row) Scan(dest ...any) error { return r(dest...) }
 
-// resetEvery limits how often the pool is reset, where new connections are no better.
+// resetEvery limits how often the pool is reset while new connections are no better.
 const resetEvery = time.Second
 
-// retire closes a connection, and those that the pool has beside it.
+// retire closes a connection and resets its pool.
 func (d *DB) retire(conn *pgx.Conn) {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
-	_ = conn.Close(ended) // at once: whether the server hears of it does not matter
+	_ = conn.Close(ended) // close at once; it does not matter whether the server notices
 	d.resetPool()
 }
 
@@ -196,10 +196,10 @@ const (
 	writing
 )
 
-// calm is how long nothing has failed where an outage is over: some connections may be in order before others.
+// calm is the time without failures after which an outage is over. Some connections recover before others.
 const calm = time.Second
 
-// note logs the first error of an outage, and its end: that of writing ends when something was written.
+// note logs the first error of an outage, and its end. An outage of writing ends when something was written.
 func (d *DB) note(doing int32, err error) {
 	began := d.failing.Load()
 	switch {
@@ -207,7 +207,7 @@ func (d *DB) note(doing int32, err error) {
 		d.failed.Store(time.Now().UnixNano())
 		if began < doing && d.failing.CompareAndSwap(began, doing) && began == none {
 			cause := err
-			if e, ok := errors.AsType[*pgconn.PgError](err); ok { // without what the caller makes of it
+			if e, ok := errors.AsType[*pgconn.PgError](err); ok { // without the text that the caller adds
 				cause = e
 			}
 			d.log.Warn("PostgreSQL cannot be reached or takes no writes, retrying on new connections",

@@ -1,10 +1,11 @@
-// Package pg gives the stores in PostgreSQL connections that take writes, and says in one line what is wrong where
-// there are none.
+// Package pg provides the stores in PostgreSQL with connections that accept writes. If there are none, its
+// errors tell the cause in one line.
 //
-// After a fail-over a pool may be full of connections to the server that was the primary. They stay open, and
-// their sessions are read-only; a pool keeps a connection for an hour. [DB] closes such a connection, and those
-// beside it in the pool, and tries the statement on a new one if it was certainly not carried out.
+// After a fail-over, a pool may be full of connections to the server that was the primary. They stay open with
+// read-only sessions, and a pool keeps a connection for an hour. [DB] closes such a connection and the others
+// in its pool. It repeats the statement on a new connection if the statement certainly had no effect.
 //
-// Not promised: that the new connection reaches the new primary, which is for the address, a proxy or
-// target_session_attrs=read-write to bring about; nor anything about what is done on the pool directly.
+// Not promised: pg does not make new connections reach the new primary. The address, a proxy or
+// target_session_attrs=read-write must do so. Statements that a program runs on the pool directly are not
+// covered.
 package pg

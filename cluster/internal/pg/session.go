@@ -6,21 +6,21 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// sinceKey is where a connection's custom data say since when it has been read-only; the zero time: it was writable
-// when it was last seen.
+// sinceKey is the key, in a connection's custom data, of the time since which the connection has been
+// read-only. The zero time means that it was writable when it was last checked.
 const sinceKey = "github.com/goverse/goverse/cluster/internal/pg"
 
-// staleAfter limits how long a connection is kept that was read-only from the beginning: a pool that only reads may
-// be meant for a replica, and one that was filled in the middle of a fail-over is not.
+// staleAfter limits how long a connection is kept that was read-only from the beginning. The pool may be meant
+// for a replica that is only read, or may have been filled in the middle of a fail-over.
 const staleAfter = 2 * time.Second
 
-// current reports whether what a connection answers is what the primary would. PostgreSQL 14 and later report with
-// each answer whether the session is read-only, so that this costs no request. A connection that was writable and no
-// longer is belongs to a server that was the primary.
+// current reports whether a connection answers as the primary would. It costs no request: PostgreSQL 14 and
+// later report with each answer whether the session is read-only. A connection that was writable and no longer
+// is belongs to a server that was the primary.
 func current(conn *pgx.Conn, now time.Time) bool {
 	c := conn.PgConn()
 	if conn.IsClosed() {
-		return true // the error says so
+		return true // the caller gets an error from the connection
 	}
 	if c.ParameterStatus("in_hot_standby") != "on" && c.ParameterStatus("default_transaction_read_only") != "on" {
 		c.CustomData()[sinceKey] = time.Time{}
