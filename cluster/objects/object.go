@@ -7,12 +7,12 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Object is one activation as its implementation sees it. All methods are safe for concurrent use; they
-// do not block.
+// Object is one activation, as seen by its implementation. All methods are safe for concurrent use and do not
+// block.
 type Object struct{ activation Activation }
 
-// Activation is what a host knows of an activation. It is for hosts and for tests of implementations,
-// which may have one of their own.
+// Activation is the host's side of an [Object]. It is for hosts, and for tests of implementations, which may
+// provide their own.
 type Activation interface {
 	Service() string
 	Key() string
@@ -26,76 +26,78 @@ type Activation interface {
 	Deactivate()
 }
 
-// Make is the Object of an activation.
+// Make returns the Object of an activation.
 func Make(a Activation) Object { return Object{a} }
 
-// Service is the full name of the service, as "package.Service".
+// Service returns the full name of the service, such as "package.Service".
 func (o *Object) Service() string { return o.activation.Service() }
 
-// Key is the object's key: 1 to [MaxKey] bytes.
+// Key returns the object's key, of 1 to [MaxKey] bytes.
 func (o *Object) Key() string { return o.activation.Key() }
 
-// Shard is the shard of the key.
+// Shard returns the shard of the key.
 func (o *Object) Shard() int { return o.activation.Shard() }
 
-// Epoch is a fencing token: it grows with every owner of the shard. Send it along with whatever the object
-// writes, and have the store refuse a smaller one than it has seen.
+// Epoch returns a fencing token that grows with every owner of the shard. Pass it along with everything that
+// the object writes, and have the store refuse epochs smaller than the largest it has seen.
 func (o *Object) Epoch() int64 { return o.activation.Epoch() }
 
-// Context ends when the activation is to end, before its Deactivated method is called; and at once when the
-// node's session is lost. It is for what the object starts and does not wait for.
+// Context returns a context that ends when the activation is about to end, before Deactivated is called, or at
+// once when the node's session is lost. Use it for work that the object starts and does not wait for.
 func (o *Object) Context() context.Context { return o.activation.Context() }
 
-// Valid reports, without asking anybody, whether this activation is the only one of its key in the cluster at an
-// instant within the call: it is not over, and the node has its shard by a session that has been valid all the time.
-// That holds from the factory until Deactivated has returned, but where the session is lost. What is done after it may
-// come late, for the process can be paused; so give stores the epoch.
+// Valid reports, without a network call, whether at an instant within the call this activation was the only one
+// of its key in the cluster. That is so if the activation is not over, and if the node has held its shard all
+// the time under a valid session. It holds from the factory until Deactivated has returned, unless the session
+// is lost. The process can be paused after Valid returns, so a later action may be too late: pass the epoch to
+// stores.
 func (o *Object) Valid() bool { return o.activation.Valid() }
 
-// At calls other objects: it is the connection of the object with that key, for a generated client. Give the calls
-// the context of the turn that makes them, so that a circle of calls is recognised.
+// At returns a connection to the objects with the given key, for a generated client. Use the context of the
+// turn that makes the calls, so that a circle of calls is recognised.
 func (o *Object) At(key string) grpc.ClientConnInterface { return o.activation.At(key) }
 
-// Every calls tick in turns of the object, first a period after Every was called, and then a period after each return;
-// ctx is that of the turn. It ends with the activation, or with stop, which does not wait
-// for a tick that runs. Ticks do not keep an object from being idle.
+// Every calls tick in turns of the object: first one period after the call of Every, and then one period after
+// each return of tick. ctx is the context of the turn. The ticks end with the activation or with stop, which
+// does not wait for a running tick. Ticks do not keep an object from being idle.
 func (o *Object) Every(period time.Duration, tick func(ctx context.Context)) (stop func()) {
 	return o.activation.Every(period, tick)
 }
 
-// After is Every for one tick.
+// After is like Every for a single tick.
 func (o *Object) After(delay time.Duration, tick func(ctx context.Context)) (stop func()) {
 	return o.activation.After(delay, tick)
 }
 
-// Deactivate drops the activation when the turn that runs has ended; the next call makes another
-// one. It is for an object that does not trust what it has in memory.
+// Deactivate ends the activation when the running turn has ended; the next call activates the object anew. Use
+// it if the object no longer trusts its state in memory.
 func (o *Object) Deactivate() { o.activation.Deactivate() }
 
-// Activator is an implementation that is notified of its activation. Activated runs after the factory,
-// under the same limits, and before the first call; an error is like one of the factory.
+// Activator is an implementation that is notified of its activation. Activated runs after the factory, under
+// the same limits, and before the first call. Its error is treated like an error of the factory.
 type Activator interface {
 	Activated(ctx context.Context) error
 }
 
-// Deactivator is an implementation that is notified of its end. Deactivated runs when the last call has ended,
-// unless the process dies; while the shard moves, its next owner waits for it. ctx ends after the
-// drain time-out. It may call objects, with ctx: those that are served. A call to one that is being deactivated itself,
-// or whose shard is on its way, fails at once as [NotStarted], and one to its own object with [ReasonCycle].
+// Deactivator is an implementation that is notified of its deactivation. Deactivated runs after the last call
+// has ended, unless the process dies. While the shard moves, the next owner waits for Deactivated to return.
+// ctx ends after the drain time-out. Deactivated may call other objects with ctx. A call to an object that is
+// itself being deactivated, or that is in a moving shard, fails at once as [NotStarted]. A call to its own
+// object fails with [ReasonCycle].
 type Deactivator interface {
 	Deactivated(ctx context.Context, reason Reason)
 }
 
-// Reason is why an activation ends.
+// Reason is the reason for the end of an activation.
 type Reason string
 
 // The reasons.
 const (
-	Idle      Reason = "idle"      // nobody called it for a while
-	Evicted   Reason = "evicted"   // the node had its limit of activations, and this was the least recently called
+	Idle      Reason = "idle"      // it was not called for a while
+	Evicted   Reason = "evicted"   // the node reached its limit of activations, and this one was the least recently called
 	Moved     Reason = "moved"     // the shard moves to another node
 	Stopping  Reason = "stopping"  // the node stops
-	Lost      Reason = "lost"      // the session was lost or suspended: what is written now is likely to be refused
+	Lost      Reason = "lost"      // the session was lost or suspended; stores will probably refuse further writes
 	Failed    Reason = "failed"    // a call or a tick panicked
 	Requested Reason = "requested" // by Object.Deactivate
 )

@@ -8,48 +8,50 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Options say how a service is hosted. The zero value is one call at a time, and the configuration's limits.
+// Options configures how a service is hosted. The zero value runs one call at a time, with the limits of the
+// cluster's configuration.
 type Options struct {
-	// Concurrent, Reentrant and Idempotent are names of methods, without the service's.
+	// Concurrent, Reentrant and Idempotent list methods, without the service's name.
 	Concurrent, Reentrant, Idempotent []string
-	// IdleAfter is after how long without a call an object is deactivated; 0 is the configuration's.
+	// IdleAfter is the time without a call after which an object is deactivated; 0 means the configuration's.
 	IdleAfter time.Duration
-	// MaxQueue is how many calls may wait for one object; 0 is the configuration's.
+	// MaxQueue limits the calls that wait for one object; 0 means the configuration's limit.
 	MaxQueue int
 }
 
 // Option is an option of [Register].
 type Option func(*Options)
 
-// Concurrent lets calls of these methods run beside all other calls of the object, as many as come; without
-// names, all methods. The implementation then guards what it shares itself. Streams that stay open,
-// such as subscriptions, are to be concurrent, or nobody else calls the object meanwhile.
+// Concurrent lets any number of calls of the given methods run beside all other calls of the object. Without
+// names it applies to all methods. The implementation must then guard its shared state. Make streams that stay
+// open, such as subscriptions, concurrent; otherwise they block all other calls of the object.
 func Concurrent(methods ...string) Option {
 	return func(o *Options) { o.Concurrent = append(o.Concurrent, orAll(methods)...) }
 }
 
-// Reentrant lets calls of these methods, without names all, into an object whose turn waits for them:
-// the call was made, directly or through other objects, by the call that has the turn. It runs
-// while that waits, so the implementation finds its state as that left it. Elsewhere such a call
-// fails with FAILED_PRECONDITION.
+// Reentrant lets calls of the given methods enter an object that waits for them: the call that has the turn
+// made them, directly or through other objects. Without names it applies to all methods. Such a call runs while
+// the turn waits, so it finds the implementation's state as the waiting call left it. Calls of other methods
+// fail with FAILED_PRECONDITION.
 func Reentrant(methods ...string) Option {
 	return func(o *Options) { o.Reentrant = append(o.Reentrant, orAll(methods)...) }
 }
 
-// Idempotent says that a call of these methods, without names all, may be repeated: one whose node
-// died is sent to the next owner within its deadline, although it may have run already.
+// Idempotent states that calls of the given methods may be repeated. Without names it applies to all methods.
+// If the node of such a call dies, the call is sent to the next owner within its deadline, although it may have
+// run already.
 func Idempotent(methods ...string) Option {
 	return func(o *Options) { o.Idempotent = append(o.Idempotent, orAll(methods)...) }
 }
 
-// IdleAfter is after how long without a call an object is deactivated, in place of the configuration's.
+// IdleAfter sets the time without a call after which an object is deactivated. It replaces the configuration's.
 func IdleAfter(d time.Duration) Option { return func(o *Options) { o.IdleAfter = d } }
 
-// MaxQueue is how many calls may wait for one object, in place of the configuration's; further
-// ones fail with RESOURCE_EXHAUSTED.
+// MaxQueue limits the calls that wait for one object. It replaces the configuration's limit. Further calls fail
+// with RESOURCE_EXHAUSTED.
 func MaxQueue(calls int) Option { return func(o *Options) { o.MaxQueue = calls } }
 
-// all stands for every method of a service.
+// all represents every method of a service.
 const all = "*"
 
 func orAll(methods []string) []string {
@@ -59,12 +61,12 @@ func orAll(methods []string) []string {
 	return methods
 }
 
-// Names reports whether a list of Options names a method.
+// Names reports whether a list of [Options] includes a method.
 func Names(list []string, method string) bool {
 	return slices.Contains(list, method) || slices.Contains(list, all)
 }
 
-// optionsOf applies the options, and panics where one is a mistake.
+// optionsOf applies the options. It panics if one of them is invalid.
 func optionsOf(desc *grpc.ServiceDesc, options []Option) Options {
 	var o Options
 	for _, option := range options {

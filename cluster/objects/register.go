@@ -9,31 +9,31 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Service is a gRPC service that is hosted as objects: what [Register] makes.
+// Service describes a gRPC service that is hosted as objects. [Register] creates it.
 type Service struct {
-	// Desc is the service as generated.
+	// Desc is the generated description of the service.
 	Desc *grpc.ServiceDesc
-	// New makes the implementation of one object: see [Register].
+	// New returns the implementation of one object; see [Register].
 	New func(ctx context.Context, o *Object) (any, error)
-	// Options are what the options of Register say.
+	// Options holds the options passed to Register.
 	Options Options
 }
 
-// Registrar is where services are registered: a *cluster.Cluster. RegisterObjects panics as Register does.
+// Registrar accepts services; a *cluster.Cluster is one. RegisterObjects panics as Register does.
 type Registrar interface {
 	RegisterObjects(Service)
 }
 
-// Register hosts a service as objects, before the cluster's Start. register is the function that
-// protoc-gen-go-grpc generated, Register...Server; factory makes the implementation for one key, and is called
-// at most once at a time for each key in the cluster, on the node that owns the key's shard, before the first
-// call. Its ctx ends after the activation time-out of the cluster's configuration, and when the shard is lost;
-// an error that is no gRPC status fails the calls that wait with UNAVAILABLE, and the next call tries again.
-// The implementation may have the methods of [Activator] and [Deactivator].
+// Register hosts a service as objects. Call it before the cluster's Start. register is the generated function
+// Register...Server of protoc-gen-go-grpc. factory returns the implementation for one key. It is called before
+// the first call of the object, on the node that owns the key's shard, and at most once at a time for each key
+// in the cluster. Its ctx ends after the activation time-out of the cluster's configuration, or when the shard
+// is lost. If factory returns an error, the waiting calls fail, and the next call tries again. An error that is
+// not a gRPC status becomes UNAVAILABLE. The implementation may implement [Activator] and [Deactivator].
 //
-// Every node of a cluster that takes part in the shards registers the same services. A mistake in the program
-// panics, as http.Handle does: a cluster that was started, a service registered twice, an option
-// that names a method which the service does not have.
+// Every node that takes part in the shards must register the same services. Like http.Handle, Register panics
+// on a mistake in the program: the cluster was started already, the service is registered twice, or an option
+// names a method that the service does not have.
 func Register[T any](c Registrar, register func(grpc.ServiceRegistrar, T),
 	factory func(ctx context.Context, o *Object) (T, error), options ...Option) {
 	if register == nil || factory == nil {
@@ -81,7 +81,7 @@ func (c *catcher) RegisterService(desc *grpc.ServiceDesc, _ any) {
 	c.desc = desc
 }
 
-// checkNotified refuses an implementation whose Activated or Deactivated would never be called.
+// checkNotified returns an error if Activated or Deactivated of an implementation would never be called.
 func checkNotified(desc *grpc.ServiceDesc, impl any) error {
 	v := reflect.ValueOf(impl)
 	if !v.IsValid() {

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// servedStream is a stream whose context has the span.
+// servedStream is a stream with a context that holds the span.
 type servedStream struct {
 	grpc.ServerStream
 	ctx context.Context
@@ -19,7 +19,7 @@ type servedStream struct {
 // Context implements grpc.ServerStream.
 func (s *servedStream) Context() context.Context { return s.ctx }
 
-// calledStream ends its span when its caller can know how the call has ended.
+// calledStream ends its span as soon as its caller can know the outcome of the call.
 type calledStream struct {
 	grpc.ClientStream
 	many    bool // the node may send several messages
@@ -32,7 +32,7 @@ func newCalledStream(ctx context.Context, stream grpc.ClientStream, desc *grpc.S
 	s := &calledStream{ClientStream: stream, many: desc.ServerStreams}
 	var once sync.Once
 	s.end = func(err error) { once.Do(func() { end(span, trace.SpanKindClient, err) }) }
-	// A caller that has what it wants ends its context, and receives no more.
+	// A caller that has received all it needs ends its context and receives no more.
 	s.release = context.AfterFunc(ctx, func() { s.end(ctx.Err()) })
 	return s
 }

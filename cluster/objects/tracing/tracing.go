@@ -20,12 +20,13 @@ import (
 // Option is an option of [Objects] and [Client].
 type Option func(*tracing)
 
-// Propagator has traces travel in the metadata as p puts them there. Default: W3C's trace context, and baggage.
+// Propagator makes traces travel in the metadata as p encodes them. The default is W3C's trace context and
+// baggage.
 func Propagator(p propagation.TextMapPropagator) Option {
 	return func(t *tracing) { t.propagator = p }
 }
 
-// Objects has a node's calls traced: those that it makes, and those of its objects. Provider makes the spans, and must
+// Objects traces the calls that a node makes and the calls of its objects. provider makes the spans and must
 // not be nil. The configuration must not be in use yet.
 func Objects(cfg *cluster.ObjectsConfig, provider trace.TracerProvider, options ...Option) {
 	t := newTracing(provider, options)
@@ -35,7 +36,7 @@ func Objects(cfg *cluster.ObjectsConfig, provider trace.TracerProvider, options 
 	cfg.StreamClientInterceptors = append(cfg.StreamClientInterceptors, t.streamClient)
 }
 
-// Client has the calls of a program traced that is no node; all else is as with [Objects].
+// Client traces the calls of a program that is not a node. Otherwise it is like [Objects].
 func Client(cfg *client.Config, provider trace.TracerProvider, options ...Option) {
 	t := newTracing(provider, options)
 	cfg.UnaryInterceptors = append(cfg.UnaryInterceptors, t.unaryClient)
@@ -57,7 +58,7 @@ func newTracing(provider trace.TracerProvider, options []Option) *tracing {
 	return t
 }
 
-// begin begins the span of a call, whose full method is "/package.Service/Method".
+// begin begins the span of a call. fullMethod is "/package.Service/Method".
 func (t *tracing) begin(ctx context.Context, fullMethod string, kind trace.SpanKind) (context.Context, trace.Span) {
 	name := strings.TrimPrefix(fullMethod, "/")
 	service, method, _ := strings.Cut(name, "/")
@@ -66,13 +67,13 @@ func (t *tracing) begin(ctx context.Context, fullMethod string, kind trace.SpanK
 		attribute.String("rpc.method", method)))
 }
 
-// serving begins the span of a call that is served, within that which the call's metadata names.
+// serving begins the span of a call that this process serves, as a child of the span in the call's metadata.
 func (t *tracing) serving(ctx context.Context, method string) (context.Context, trace.Span) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	return t.begin(t.propagator.Extract(ctx, carrier(md)), method, trace.SpanKindServer)
 }
 
-// calling begins the span of a call that is made, and puts it into the call's metadata.
+// calling begins the span of a call that this process makes, and writes the span to the call's metadata.
 func (t *tracing) calling(ctx context.Context, method string) (context.Context, trace.Span) {
 	ctx, span := t.begin(ctx, method, trace.SpanKindClient)
 	md, _ := metadata.FromOutgoingContext(ctx) // a copy
@@ -93,7 +94,7 @@ func end(span trace.Span, kind trace.SpanKind, err error) {
 	span.End()
 }
 
-// fault reports whether a code is a fault of who serves the call, not of its caller.
+// fault reports whether a code is a fault of the server, not of its caller.
 func fault(code codes.Code) bool {
 	switch code {
 	case codes.Unknown, codes.DeadlineExceeded, codes.Unimplemented, codes.Internal, codes.Unavailable, codes.DataLoss:
@@ -121,7 +122,7 @@ func (t *tracing) streamServer(server any, stream grpc.ServerStream, info *grpc.
 	return err
 }
 
-// errPanicked is how a method has ended that did not return.
+// errPanicked is the error recorded for a method that did not return.
 var errPanicked = status.Error(codes.Internal, "the method did not return")
 
 func (t *tracing) unaryClient(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn,
@@ -143,7 +144,7 @@ func (t *tracing) streamClient(ctx context.Context, desc *grpc.StreamDesc, conn 
 	return newCalledStream(ctx, stream, desc, span), nil
 }
 
-// carrier is metadata as OpenTelemetry reads and writes it.
+// carrier lets OpenTelemetry read and write gRPC metadata.
 type carrier metadata.MD
 
 // Get implements propagation.TextMapCarrier.
