@@ -27,20 +27,20 @@ type Client struct {
 	cancel context.CancelFunc
 	over   atomic.Bool
 
-	mu sync.Mutex // guards additions to wg against Close
+	mu sync.Mutex // makes additions to wg exclude Close
 	wg sync.WaitGroup
 
 	closing sync.Once
 }
 
-// Dial makes a client. It blocks until a node has reported the cluster's routes, so calls can be made at once; until
-// every one of Config.Addresses answers that it will not serve this client; or until ctx ends, so give ctx a deadline.
-// Addresses that cannot be reached, and nodes that have no routes yet, are asked again until then. The client does not
-// depend on ctx afterwards, and is to be closed.
+// Dial returns a client of a cluster. It blocks until a node has reported the cluster's routes, until every one
+// of Config.Addresses has refused to serve this client, or until ctx ends. Give ctx a deadline: addresses that
+// cannot be reached, and nodes that have no routes yet, are tried again until then. Calls can be made as soon
+// as Dial returns. The client does not depend on ctx afterwards. Close it when it is no longer needed.
 //
-// Errors are one line that says of each address why it did not answer. They match ErrBadConfig; ErrOtherCluster, if
-// a node is of another cluster than Config.Prefix; and the error and cause of ctx, if that has ended. The gRPC
-// statuses of the answers are in their chain.
+// Errors are one line that explains, for each address, why it did not answer. They match ErrBadConfig;
+// ErrOtherCluster if a node belongs to another cluster than Config.Prefix names; and the error and cause of ctx
+// if it has ended. Their chain contains the gRPC statuses of the answers.
 func Dial(ctx context.Context, cfg Config) (*Client, error) { return dial(ctx, cfg, usual) }
 
 func dial(ctx context.Context, cfg Config, t timing) (*Client, error) {
@@ -63,7 +63,7 @@ func dial(ctx context.Context, cfg Config, t timing) (*Client, error) {
 	return c, nil
 }
 
-// open makes what calls need, once it is known which cluster it is.
+// open creates the router and the pool of connections, once the cluster's prefix is known.
 func (c *Client) open(cfg Config) error {
 	idempotent := make(map[string]bool, len(cfg.Idempotent))
 	for _, m := range cfg.Idempotent {
@@ -81,21 +81,21 @@ func (c *Client) open(cfg Config) error {
 	return err
 }
 
-// ping finds connections whose other side is silent. Nodes accept pings as often as that.
+// ping finds connections with a silent other end. Nodes accept pings at this rate.
 var ping = keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}
 
-// dialOptions are those of the connections on which routes are watched.
+// dialOptions returns the options of the connections on which routes are watched.
 func dialOptions(cfg Config) []grpc.DialOption {
 	return append([]grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(),
 		grpc.WithKeepaliveParams(ping), grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig,
 			MinConnectTimeout: 2 * time.Second})}, cfg.DialOptions...)
 }
 
-// sweepEvery is how often connections are closed that are not needed any more.
+// sweepEvery is the interval at which unneeded connections are closed.
 const sweepEvery = 10 * time.Second
 
-// sweep closes connections to nodes that own no shards any more, until the client is closed. They stay for a while,
-// for the calls that were about to use them.
+// sweep closes connections to nodes that no longer own shards, until the client is closed. It keeps each for at
+// least one more interval, for calls that were about to use it.
 func (c *Client) sweep() {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
@@ -114,8 +114,8 @@ func (c *Client) sweep() {
 	}
 }
 
-// drop closes the connections to processes that are gone, until the client is closed: one that stands still answers
-// nothing, and keeps its connections.
+// drop closes the connections to processes that are gone, until the client is closed. A process that stands
+// still answers nothing but keeps its connections.
 func (c *Client) drop() {
 	before := c.table.current.Load()
 	for {
@@ -130,9 +130,10 @@ func (c *Client) drop() {
 	}
 }
 
-// Close ends the client, and returns when its goroutines have ended. Calls under way fail, with UNAVAILABLE; of
-// those that wait for an owner, objects.NotStarted then says so. Later calls fail with an error that is UNAVAILABLE
-// and matches ErrClosed. Connections made with Resolver stay where they are. It may be called again.
+// Close closes the client and waits for its goroutines to end. Calls in flight fail with UNAVAILABLE; of these,
+// objects.NotStarted reports the calls that were still waiting for an owner. Later calls fail with an
+// UNAVAILABLE error that matches ErrClosed. Connections made with Resolver keep their address. Close may be
+// called more than once.
 func (c *Client) Close() {
 	c.closing.Do(func() {
 		c.over.Store(true)
@@ -150,25 +151,26 @@ func (c *Client) Close() {
 	})
 }
 
-// At is the connection to the objects with that key, one of each service, for a generated client:
+// At returns a connection to the objects with the given key, one of each service, for a generated client:
 //
 //	counterpb.NewCounterClient(c.At("alice"))
 //
-// It takes no connection of its own and need not be closed; it can be kept for as long as the client. Keys have 1 to
-// objects.MaxKey bytes. A call goes to the node that owns the key's shard, directly; while the shard moves, or has no
-// owner, or its owner cannot be reached, the call waits, until its deadline, or Config.CallTimeout where it has none.
-// A stream without a deadline stays open for as long as it likes; CallTimeout is then for its opening alone.
+// The connection has no network connection of its own, need not be closed, and can be used as long as the
+// client. A key has 1 to objects.MaxKey bytes. A call goes directly to the node that owns the key's shard.
+// While the shard is moving, has no owner, or has an owner that cannot be reached, the call waits until its
+// deadline, or for Config.CallTimeout if it has none. A stream without a deadline may stay open forever;
+// CallTimeout limits only its opening.
 //
-// Errors are gRPC statuses, those of package objects where they do not come from the method: objects.NotStarted says
-// whether the call had certainly no effect. Calls that were certainly not started are sent anew within their deadline,
-// unseen; those that may have run, because the node or the connection was lost, only where Config.Idempotent names
-// their method, else they fail with UNAVAILABLE and objects.ReasonMayHaveStarted. A node that refuses the client, for
-// its certificate or because it is of another cluster now, is UNAVAILABLE, too. Calls of a client that was closed match
-// ErrClosed.
+// Errors are gRPC statuses: the method's own, or those of package objects. objects.NotStarted reports whether
+// the call certainly had no effect. Calls that were certainly not started are repeated within their deadline
+// without the caller noticing. Calls that may have run, because the node or the connection was lost, are
+// repeated only if Config.Idempotent names their method; otherwise they fail with UNAVAILABLE and
+// objects.ReasonMayHaveStarted. If a node refuses the client because of its certificate, or because the node
+// now belongs to another cluster, the code is UNAVAILABLE as well. Calls of a closed client match ErrClosed.
 //
-// Calls may be made concurrently, and are independent of each other. The outgoing metadata of ctx goes along. Of the
-// call options, those about headers, trailers and the call's end have an effect; credentials of single calls are
-// refused with UNIMPLEMENTED where the call is unary.
+// Calls may be made concurrently and are independent of each other. They carry the outgoing metadata of ctx. Of
+// the call options, those for headers, trailers and the end of the call have an effect. Unary calls with
+// per-call credentials fail with UNIMPLEMENTED.
 func (c *Client) At(key string) grpc.ClientConnInterface { return &objectConn{c, key} }
 
 // objectConn implements grpc.ClientConnInterface.

@@ -16,41 +16,44 @@ import (
 // ErrBadConfig is matched by the errors of Config.Validate.
 var ErrBadConfig = errors.New("client: bad configuration")
 
-// Config says which cluster to call, and how. Addresses are required; all else can be left out.
+// Config configures a [Client]. Addresses is required; all other fields are optional.
 type Config struct {
-	// Addresses are advertise addresses of nodes, as host:port: one that runs when Dial is called is enough, the
-	// others are learned from it. A name that resolves to several nodes will do as well. They are asked in random
-	// order.
+	// Addresses lists advertise addresses of nodes, as host:port. One node that runs when Dial is called is
+	// enough; the client learns the others from it. A name may resolve to several nodes. The addresses are
+	// tried in random order.
 	Addresses []string
-	// Prefix is the cluster's, as in cluster.Config.EtcdPrefix. Nodes of another one are not taken for the cluster's
-	// own. Default: that of the first node that answers; from then on it is the same.
+	// Prefix is the cluster's prefix, as in cluster.Config.EtcdPrefix. Nodes of other clusters are rejected.
+	// Default: the prefix of the first node that answers, which then stays the same.
 	Prefix string
-	// DialOptions are for the connections to the nodes: where these serve TLS, the matching transport credentials, as
-	// from package node/mtls. They come after the client's own, so they win. Default: plain text, and no proxies.
+	// DialOptions apply to the connections to the nodes. If the nodes serve TLS, they must contain matching
+	// transport credentials, for example from package node/mtls. They follow the client's own options and
+	// override them. Default: plain text and no proxies.
 	DialOptions []grpc.DialOption
 
-	// CallTimeout is the deadline of unary calls that have none, and for how long the opening of a stream without a
-	// deadline may take. Default 30 s.
+	// CallTimeout is the deadline of unary calls that have none, and limits the opening of a stream without a
+	// deadline. Default 30 s.
 	CallTimeout time.Duration
-	// MaxMessage is how many bytes the request or response of a unary call may have; a call with a longer one fails
-	// with RESOURCE_EXHAUSTED. It should be the nodes' cluster.ObjectsConfig.MaxMessage. Default 4 MiB.
+	// MaxMessage limits the size of the request and of the response of a unary call, in bytes. A call that
+	// exceeds it fails with RESOURCE_EXHAUSTED. It should equal the nodes' cluster.ObjectsConfig.MaxMessage.
+	// Default 4 MiB.
 	MaxMessage int
-	// Idempotent are full names of unary methods, as "/package.Service/Method", of which a call may be repeated
-	// although it may have run: one whose node was lost is sent to the next owner within its deadline.
+	// Idempotent lists the full names, as "/package.Service/Method", of unary methods that may be called again
+	// although the first call may have run. If the node of such a call is lost, the call is sent to the next
+	// owner within its deadline.
 	Idempotent []string
 
-	// UnaryInterceptors and StreamInterceptors are around each call made by Client.At, the first one outermost. The
-	// connection that they are given is not that of the call. Interceptors among DialOptions are around what the
-	// client sends, which is another matter: many calls are one stream.
+	// UnaryInterceptors and StreamInterceptors wrap each call made by Client.At; the first is outermost. The
+	// connection passed to them is not that of the call. Interceptors in DialOptions wrap the client's own
+	// streams instead, of which one carries many calls.
 	UnaryInterceptors  []grpc.UnaryClientInterceptor
 	StreamInterceptors []grpc.StreamClientInterceptor
 
-	// Logger gets a line when the routes come from another node, when no node answers, and when a connection to one
-	// was lost. Default: none.
+	// Logger gets a line when the routes come from another node, when no node answers, and when a connection to
+	// a node is lost. Default: none.
 	Logger hclog.Logger
 }
 
-// Validate checks what can be checked without asking a node. Its errors are one line, name the field, and match
+// Validate checks the configuration without asking a node. Its errors are one line, name the field, and match
 // ErrBadConfig.
 func (c Config) Validate() error {
 	bad := func(format string, args ...any) error {

@@ -13,21 +13,21 @@ import (
 	"github.com/goverse/goverse/internal/logs/logtext"
 )
 
-// The errors, to test for with errors.Is.
+// The errors of a client; test for them with errors.Is.
 var (
-	// ErrOtherCluster: a node that was asked is of another cluster than Config.Prefix says.
+	// ErrOtherCluster is returned if a node belongs to another cluster than Config.Prefix names.
 	ErrOtherCluster = errors.New("client: the node is of another cluster; check Addresses and Prefix")
-	// ErrClosed: the client was closed.
+	// ErrClosed is returned if the client was closed.
 	ErrClosed = errors.New("client: closed")
 )
 
-// askError is why a node did not report the routes.
+// askError reports why a node did not report the routes.
 type askError struct {
 	address string
 	err     error
 }
 
-// Error is one line.
+// Error returns one line.
 func (e *askError) Error() string {
 	if s, ok := status.FromError(e.err); ok {
 		return e.address + ": " + logtext.OneLine(errors.New(s.Message()))
@@ -43,7 +43,7 @@ func (e *askError) Unwrap() []error {
 	return []error{e.err}
 }
 
-// refused reports whether it is of no use to ask that node again before something is set right.
+// refused reports whether asking the node again is useless until something is corrected.
 func (e *askError) refused() bool {
 	switch status.Code(e.err) {
 	case codes.FailedPrecondition, codes.Unauthenticated, codes.PermissionDenied, codes.Unimplemented:
@@ -52,13 +52,13 @@ func (e *askError) refused() bool {
 	return errors.Is(e.err, errOptions)
 }
 
-// dialError is why Dial failed.
+// dialError reports why Dial failed.
 type dialError struct {
 	asked []*askError
-	cause error // the end of the context; nil if all nodes have refused
+	cause error // the error of the context; nil if all nodes have refused
 }
 
-// Error is one line.
+// Error returns one line.
 func (e *dialError) Error() string {
 	var b strings.Builder
 	b.WriteString("client: no node has reported the routes of the cluster: ")
@@ -93,12 +93,12 @@ func (closedError) Error() string { return ErrClosed.Error() }
 // Unwrap implements errors.Unwrap.
 func (closedError) Unwrap() error { return ErrClosed }
 
-// GRPCStatus makes the error a status.
+// GRPCStatus returns the error as a gRPC status.
 func (closedError) GRPCStatus() *status.Status {
 	return status.Convert(objects.Error(codes.Unavailable, objects.ReasonNotStarted, ErrClosed.Error()))
 }
 
-// endOf is why a context has ended: its error, and the cause if it has one of its own.
+// endOf returns the error of an ended context, with its cause if that is another error.
 func endOf(ctx context.Context) error {
 	if cause := context.Cause(ctx); !errors.Is(cause, ctx.Err()) {
 		return fmt.Errorf("%w (%w)", ctx.Err(), cause)

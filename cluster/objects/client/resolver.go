@@ -9,30 +9,31 @@ import (
 	"google.golang.org/grpc/resolver"
 )
 
-// scheme is that of the targets which Resolver resolves, and leaderEndpoint the only endpoint there is.
+// scheme is the scheme of the targets that Resolver resolves, and leaderEndpoint the only endpoint in it.
 const (
 	scheme         = "goverse"
 	leaderEndpoint = "leader"
 )
 
-// errNoLeader is reported to connections while nobody leads.
+// errNoLeader is reported to connections while no node leads.
 var errNoLeader = errors.New("goverse: the cluster has no leader at present; make calls with WaitForReady to wait " +
 	"for one")
 
-// Resolver resolves the target goverse:///leader to the address of the node that leads the cluster:
+// Resolver returns a resolver for the target goverse:///leader, which is the address of the cluster's leader:
 //
 //	conn, err := grpc.NewClient("goverse:///leader", grpc.WithResolvers(c.Resolver()), credentials)
 //
-// The connection follows the leader: when another node leads, the next calls go there. Calls that run go on at the
-// former one as long as they can: gRPC closes its connection when they have ended. As long as no leader has been
-// known, calls wait; where there was one and is none now, calls without grpc.WaitForReady fail with UNAVAILABLE,
-// and those with it wait. A former leader that stands still keeps the calls that run there: give them deadlines, or
-// the connection keepalive parameters. With TLS the certificate has to be for the host of the node's advertise
-// address, as elsewhere.
+// The connection follows the leader: when another node leads, further calls go there. Running calls continue at
+// the former leader as long as they can; gRPC closes that connection when they have ended. A former leader that
+// stands still keeps its running calls: give them deadlines, or the connection keepalive parameters.
 //
-// Any other target of the scheme is an error that calls on the connection get. The connection is the caller's to
-// close; one that outlives the client stays with the leader that was known then. The builder may be used for any
-// number of connections.
+// Until a first leader is known, calls wait. While there is no leader any more, calls without grpc.WaitForReady
+// fail with UNAVAILABLE, and calls with it wait. With TLS the certificate must be valid for the host of the
+// node's advertise address, as elsewhere.
+//
+// Other targets of the scheme make calls on the connection fail. The caller must close the connection. A
+// connection that outlives the client stays with the last known leader. The builder may be used for any number
+// of connections.
 func (c *Client) Resolver() resolver.Builder { return &builder{c} }
 
 // builder implements resolver.Builder.
@@ -70,7 +71,7 @@ type leaderResolver struct {
 	wg     sync.WaitGroup
 }
 
-// ResolveNow implements resolver.Resolver. There is nothing to ask: changes come by themselves.
+// ResolveNow implements resolver.Resolver. It does nothing, because changes are pushed.
 func (r *leaderResolver) ResolveNow(resolver.ResolveNowOptions) {}
 
 // Close implements resolver.Resolver.
@@ -79,7 +80,7 @@ func (r *leaderResolver) Close() {
 	r.wg.Wait()
 }
 
-// report reports the leader to a connection, and each other one, until ctx ends.
+// report reports the leader to a connection, first the current one and then each change, until ctx ends.
 func (t *table) report(ctx context.Context, conn resolver.ClientConn) {
 	reported := ""
 	for {
@@ -87,10 +88,10 @@ func (t *table) report(ctx context.Context, conn resolver.ClientConn) {
 		switch leader := r.leader; {
 		case leader == reported:
 		case leader == "":
-			_ = conn.UpdateState(resolver.State{}) // closes the connection to the former leader, and is an error by design
+			_ = conn.UpdateState(resolver.State{}) // closes the connection to the former leader; the error is expected
 			conn.ReportError(errNoLeader)
 		default:
-			// What the connection does with it is its own matter: it is not to be asked again.
+			// The error concerns the connection alone; it is not a reason to resolve again.
 			_ = conn.UpdateState(resolver.State{Addresses: []resolver.Address{{Addr: leader, ServerName: leader}}})
 		}
 		reported = r.leader

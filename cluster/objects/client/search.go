@@ -15,7 +15,7 @@ import (
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-// Why a node did not report the routes, where gRPC does not say.
+// The reasons why a node did not report the routes, in addition to gRPC's errors.
 var (
 	errNotAsked  = errors.New("not asked yet")
 	errNoAnswer  = errors.New("no answer yet")
@@ -24,7 +24,7 @@ var (
 	errOvertaken = errors.New("another node has answered")
 )
 
-// source is a stream of routes from one node, and the first that came.
+// source is a stream of routes from one node, with the first routes that came.
 type source struct {
 	address string
 	ctx     context.Context // of the stream
@@ -32,20 +32,20 @@ type source struct {
 	conn    *grpc.ClientConn
 	stream  grpc.ServerStreamingClient[objectspb.WatchRoutesResponse]
 	first   *routes
-	err     error // why there is none
+	err     error // why there are no routes
 }
 
 // close ends the stream.
 func (s *source) close() {
 	s.cancel()
 	if s.conn != nil {
-		_ = s.conn.Close() // it is closed once
+		_ = s.conn.Close() // the only call that closes it
 	}
 }
 
-// search asks the nodes one after the other, the next one when one has failed, or has not answered for a while. It
-// returns the first that reports routes that count, nil if none does in time; all that it began has ended then.
-// older says that routes count whatever their generation.
+// search asks the nodes one after the other. It asks the next node when one has failed or has not answered for
+// a while. It returns the first source with routes that count, or nil if there is none in time; all other
+// streams have ended by then. If older is set, routes of any generation count.
 func (w *watcher) search(ctx context.Context, addresses []string, older bool) *source {
 	round, end := context.WithTimeout(ctx, w.timing.round)
 	defer end()
@@ -56,7 +56,7 @@ func (w *watcher) search(ctx context.Context, addresses []string, older bool) *s
 	for asked, open, due := 0, 0, true; ; {
 		if due && won == nil && asked < len(addresses) && round.Err() == nil {
 			address := addresses[asked]
-			go func() { answers <- w.ask(ctx, round, address, older) }() // all of them are received below
+			go func() { answers <- w.ask(ctx, round, address, older) }() // every answer is received below
 			asked, open, due = asked+1, open+1, false
 		}
 		if open == 0 {
@@ -83,8 +83,8 @@ func (w *watcher) search(ctx context.Context, addresses []string, older bool) *s
 	}
 }
 
-// ask waits until a node reports routes that count; the stream then lasts until ctx ends, or it is closed. Before that
-// it ends with round.
+// ask waits until a node reports routes that count. The stream then lasts until ctx ends or it is closed.
+// Before that it also ends with round.
 func (w *watcher) ask(ctx, round context.Context, address string, older bool) *source {
 	s := &source{address: address}
 	s.ctx, s.cancel = context.WithCancel(ctx)
@@ -96,11 +96,11 @@ func (w *watcher) ask(ctx, round context.Context, address string, older bool) *s
 	return s
 }
 
-// enough is how many heartbeats a node has to send in a row for an older map to count: its view is current, and nothing
-// newer has come.
+// enough is the number of heartbeats in a row after which an older map counts: the node's view is current and
+// has not changed.
 const enough = 2
 
-// open opens the stream, and waits for its first routes that count.
+// open opens the stream and waits for the first routes that count.
 func (w *watcher) open(s *source, older bool) (err error) {
 	if s.conn, err = grpc.NewClient("passthrough:///"+s.address, w.dial...); err != nil {
 		return fmt.Errorf("%w: %w", errOptions, err)
@@ -130,7 +130,7 @@ func (w *watcher) open(s *source, older bool) (err error) {
 	return err
 }
 
-// unanswered is why a node had not reported routes that count when the round ended.
+// unanswered returns the reason why a node had reported no routes that count when the round ended.
 func (s *source) unanswered(ctx, round context.Context) error {
 	switch {
 	case ctx.Err() == nil && errors.Is(round.Err(), context.Canceled):

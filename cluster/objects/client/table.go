@@ -14,8 +14,8 @@ import (
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-// table has the routes as they were reported last. It implements route.Map. All methods are safe for concurrent use;
-// only one goroutine puts routes into it.
+// table holds the latest routes. It implements route.Map. All methods are safe for concurrent use, but only one
+// goroutine may call put.
 type table struct {
 	current atomic.Pointer[routes]
 	stall   time.Duration
@@ -24,26 +24,26 @@ type table struct {
 	closed  chan struct{}
 
 	mu          sync.Mutex
-	since, last time.Time // of the waiting that goes on: its begin, and when somebody was seen to wait
+	since, last time.Time // of the current period of waiting: its begin, and when a call last waited
 }
 
 // routes are immutable.
 type routes struct {
 	prefix     string
 	generation int64
-	addresses  []string // of nodes that own shards
+	addresses  []string // of the nodes that own shards
 	owners     []string // by shard
 	leader     string
-	nodes      map[string]int64 // incarnations of those to which connections are of use; nil: not known
-	silence    time.Duration    // after which without a message the node does not answer any more; 0: never
-	replaced   chan struct{}    // closed when there are others
+	nodes      map[string]int64 // incarnations of the nodes that may be connected to, by address; nil: not known
+	silence    time.Duration    // the node counts as silent after this long without a message; 0: never
+	replaced   chan struct{}    // closed when other routes replace these
 }
 
 func newTable(stall time.Duration) *table {
 	return &table{stall: stall, stalled: make(chan struct{}, 1), closed: make(chan struct{})}
 }
 
-// read makes routes of what a node reported. The error says why that cannot be.
+// read converts a node's report to routes. It returns an error if the report is invalid.
 func read(m *objectspb.WatchRoutesResponse) (*routes, error) {
 	if len(m.GetOwners()) == 0 || len(m.GetOwners()) > shard.MaxCount {
 		return nil, fmt.Errorf("it reports a map of %d shards", len(m.GetOwners()))
@@ -70,20 +70,20 @@ func read(m *objectspb.WatchRoutesResponse) (*routes, error) {
 	return r, nil
 }
 
-// same reports whether calls and the resolver would do the same by both.
+// same reports whether both routes are the same for calls and for the resolver.
 func (r *routes) same(other *routes) bool {
 	return other != nil && r.generation == other.generation && r.leader == other.leader &&
 		slices.Equal(r.owners, other.owners) && maps.Equal(r.nodes, other.nodes)
 }
 
-// present reports whether a process may be at an address.
+// present reports whether there may be a process at an address.
 func (r *routes) present(address string) bool {
 	_, ok := r.nodes[address]
 	return ok || r.nodes == nil
 }
 
-// gone reports whether the process at an address is not the one that was there before, or there is none. Of one that
-// none of the two knows nothing is known.
+// gone reports whether the process at an address is no longer the one in before, or is absent. It reports false
+// if neither report gives the incarnation.
 func (r *routes) gone(address string, before *routes) bool {
 	if !r.present(address) {
 		return true
@@ -92,7 +92,7 @@ func (r *routes) gone(address string, before *routes) bool {
 	return known && r.nodes != nil && r.nodes[address] != was
 }
 
-// put replaces the routes, and reports whether they were others.
+// put replaces the routes and reports whether they changed.
 func (t *table) put(next *routes) bool {
 	former := t.current.Load()
 	if next.same(former) {
@@ -119,13 +119,13 @@ func (t *table) Shard(key string) (int, bool) {
 func (t *table) Owner(n int) (address string, generation int64) { return t.current.Load().owner(n) }
 
 func (r *routes) owner(n int) (address string, generation int64) {
-	if n >= len(r.owners) { // a cluster that was made anew with fewer shards
+	if n >= len(r.owners) { // the cluster was created anew with fewer shards
 		return "", r.generation
 	}
 	return r.owners[n], r.generation
 }
 
-// Former implements route.Map. No turn waits for the calls of a process that is no node.
+// Former implements route.Map. No turn waits for the calls of a program that is not a node.
 func (t *table) Former(int) string { return "" }
 
 // AwaitChange implements route.Map.
@@ -149,8 +149,8 @@ func (t *table) AwaitChange(ctx context.Context, n int, seen route.Seen) error {
 	}
 }
 
-// wait takes note that a call waits for other routes, and signals if that goes on for too long. Calls that are
-// repeated without the routes having changed count as one that waits.
+// wait notes that a call waits for other routes, and signals if that has lasted too long. Repeated calls
+// between which the routes have not changed count as one that waits.
 func (t *table) wait() {
 	now := time.Now()
 	t.mu.Lock()

@@ -15,39 +15,39 @@ import (
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-// timing is how long the watcher waits for what.
+// timing holds the time limits of a watcher.
 type timing struct {
-	stagger time.Duration // for a node's answer, before the next one is asked as well
-	round   time.Duration // for any answer, before all are asked anew
-	stall   time.Duration // that calls wait for other routes, before another node is watched
-	rotate  time.Duration // at one node
-	older   time.Duration // without a node that knows as new a map, before an older one is taken
+	stagger time.Duration // the wait for a node's answer before the next node is asked as well
+	round   time.Duration // the wait for any answer before all nodes are asked again
+	stall   time.Duration // the time for which calls wait for other routes before another node is watched
+	rotate  time.Duration // the time at one node
+	older   time.Duration // the time without a node with as new a map before an older map is accepted
 }
 
 // usual is the timing of Dial.
 var usual = timing{stagger: 250 * time.Millisecond, round: 5 * time.Second, stall: time.Second, rotate: time.Minute,
 	older: 10 * time.Second}
 
-// again is how long to wait before the nodes are asked again, and restless before another node is watched because
-// the one before reported no other routes.
+// again is the pause before the nodes are asked again. restless is the pause before another node is watched
+// because the previous one reported no other routes.
 var (
 	again    = backoff.Policy{First: 10 * time.Millisecond, Last: time.Second}
 	restless = backoff.Policy{First: time.Second, Last: 30 * time.Second}
 )
 
-// watcher keeps the table current: it watches the routes at one node, and goes on with another one.
+// watcher keeps the table current. It watches the routes at one node and changes nodes when necessary.
 type watcher struct {
 	cfg     Config
 	timing  timing
 	table   *table
 	dial    []grpc.DialOption
 	ready   chan struct{} // closed with the first routes
-	refused chan struct{} // closed if all nodes refuse before that; then nothing is watched
+	refused chan struct{} // closed if all nodes refuse before the first routes; the watcher then ends
 
-	// Of the goroutine in run; failures also of Dial, after run has returned.
-	failures map[string]*askError // of the addresses of the configuration
-	switches backoff.Backoff      // of nodes for want of other routes
-	notYet   time.Time            // until when there is no further such switch
+	// The following belong to the goroutine in run. Dial uses failures, too, after run has returned.
+	failures map[string]*askError // by address of the configuration
+	switches backoff.Backoff      // of changes to another node because other routes did not come
+	notYet   time.Time            // no such change before this time
 }
 
 func newWatcher(cfg Config, t timing, table *table) *watcher {
@@ -59,8 +59,8 @@ func newWatcher(cfg Config, t timing, table *table) *watcher {
 func (w *watcher) run(ctx context.Context) {
 	pause := backoff.Backoff{Policy: again}
 	var last string       // the node watched last
-	var without time.Time // since when no node is watched
-	failed := 0           // rounds in a row
+	var without time.Time // since when no node is watched; zero while one is
+	failed := 0           // failed rounds in a row
 	log := w.cfg.Logger
 	for first := true; first || wait.For(ctx, pause.Next()); first = false {
 		older := !without.IsZero() && time.Since(without) >= w.timing.older
@@ -104,10 +104,10 @@ func (w *watcher) run(ctx context.Context) {
 	}
 }
 
-// errRefused: all nodes have refused to report the routes.
+// errRefused reports that all nodes have refused to report the routes.
 var errRefused = errors.New("all nodes refuse")
 
-// first blocks until the first routes are there. Its error is for explain, when run has returned.
+// first blocks until the first routes have come. Pass its error to explain when run has returned.
 func (w *watcher) first(ctx context.Context) error {
 	select {
 	case <-w.ready:
@@ -119,24 +119,24 @@ func (w *watcher) first(ctx context.Context) error {
 	}
 }
 
-// warnAfter is after how many rounds without an answer there is a line in the log.
+// warnAfter is the number of failed rounds after which a warning is logged.
 const warnAfter = 5
 
-// Why a node is watched no longer, although its stream stands.
+// The reasons to leave a node although its stream is still open.
 var (
 	errStalled = errors.New("calls wait for other routes than those that the node reports")
 	errRotate  = errors.New("it is time to watch another node")
 	errSilent  = errors.New("it does not answer any more")
 )
 
-// heartbeat is how often a node is to say that it is there, and silenceOf after how long without a message it is taken
-// for one that stands still.
+// heartbeat is the interval at which a node must report that it is alive. silenceOf returns the time without a
+// message after which the node counts as silent.
 const heartbeat = time.Second
 
 func silenceOf(heartbeat time.Duration) time.Duration { return 5 * heartbeat / 2 }
 
-// follow puts into the table what a node reports, until the stream ends, or there is a reason to watch another node.
-// The stream is closed when it returns.
+// follow stores a node's reports in the table until the stream ends or there is a reason to watch another node.
+// It closes the stream before it returns.
 func (w *watcher) follow(ctx context.Context, s *source) error {
 	messages, ended := make(chan *objectspb.WatchRoutesResponse), make(chan error, 1)
 	var wg sync.WaitGroup
@@ -159,7 +159,7 @@ func (w *watcher) follow(ctx context.Context, s *source) error {
 	rotate := time.NewTimer(w.timing.rotate/2 + rand.N(w.timing.rotate))
 	defer rotate.Stop()
 	w.put(s.first)
-	limit := s.first.silence // one node keeps to it
+	limit := s.first.silence // constant, because a node does not change its heartbeat
 	silence := time.NewTimer(limit)
 	defer silence.Stop()
 	if limit == 0 {
@@ -211,8 +211,8 @@ func (w *watcher) put(next *routes) {
 	}
 }
 
-// candidates are the nodes to ask, in order: those that the routes name and those of the configuration, each at random,
-// and at the end the one that was watched last.
+// candidates returns the nodes to ask, in order: first the nodes in the routes, then those of the
+// configuration, each in random order, and finally the one that was watched last.
 func (w *watcher) candidates(last string) []string {
 	var known []string
 	if r := w.table.current.Load(); r != nil {
@@ -245,7 +245,7 @@ func (w *watcher) allRefuse() bool {
 	})
 }
 
-// explain is why there are no routes, for the caller of Dial.
+// explain returns the error of Dial.
 func (w *watcher) explain(err error) error {
 	if errors.Is(err, errRefused) {
 		err = nil
@@ -253,7 +253,7 @@ func (w *watcher) explain(err error) error {
 	return w.failure(err)
 }
 
-// failure is why no address of the configuration has reported the routes.
+// failure returns an error that explains why no address of the configuration has reported the routes.
 func (w *watcher) failure(cause error) error {
 	e := &dialError{cause: cause}
 	for _, a := range w.cfg.Addresses {
