@@ -1,6 +1,6 @@
-// Package state keeps what virtual actors ("objects") know, beyond the process that they are in: loaded at
-// activation, saved at the end of a turn, and fenced by the epoch of the shard, so that a former owner which
-// was paused overwrites nothing.
+// Package state stores the state of objects outside their process. The state is loaded at activation and saved
+// at the end of a turn. The epoch of the shard fences every save, so that a former owner that was paused
+// overwrites nothing.
 //
 //	// The factory, for objects.Register:
 //	func(ctx context.Context, o *objects.Object) (pb.CounterServer, error) {
@@ -16,15 +16,15 @@
 //		})
 //	}
 //
-// The states lie in a [Store]: in PostgreSQL (package postgres), in etcd (package etcd, for small ones), in
-// this process ([Memory], for tests), or in one of your own, which package statetest checks.
+// A [Store] keeps the states: in PostgreSQL (package postgres), in etcd (package etcd, for small states), in
+// this process ([Memory], for tests), or in your own store, which package statetest checks.
 //
 // # Fencing
 //
-// [Load] claims the object for the epoch of its activation, and makes a new version of the record. A save
-// names the version that it replaces, and the store compares and writes in one step. So after a Load nothing
-// is stored that was begun before it, neither by a smaller epoch ([ErrFenced]) nor by the same one
-// ([ErrConflict]), also if the request is still in flight: what Load returns is final.
+// [Load] claims the object for the epoch of its activation and gives the record a new version. A save names the
+// version that it replaces, and the store compares and writes in one step. After a Load, the store therefore
+// refuses every save that was begun before it: saves of a smaller epoch with [ErrFenced], and saves of the same
+// epoch with [ErrConflict]. That includes requests still in flight, so the value that Load returns is final.
 //
 //	          ┌────────────── one turn after the other ──────────────┐
 //	Load ──► Value: read, change ──► Save, or Do: the state and the reply, in one write
@@ -33,8 +33,8 @@
 //
 // # Errors
 //
-// After any error of Save, Delete and Do the value is what it was when it was stored last: changes that were
-// not stored are gone. What else is to be done depends on the error:
+// After any error of Save, Delete or Do, the value is again as it was last stored: changes that were not stored
+// are gone. What to do next depends on the error:
 //
 //	error               stored?     the State         gRPC code          what to do
 //	ErrFenced           no          stale             UNAVAILABLE        another node has the object
@@ -48,26 +48,28 @@
 //	ErrBadRef           no          can be used       INVALID_ARGUMENT   use another key
 //	ErrUnreadable       no          can be used       INTERNAL           see to the record, or the program
 //
-// A method may return these errors as they are, or wrapped: gRPC sends the code and the text of the error above. What
-// else is in them, like a database's own words, callers do not see: they get a reference, and the log of the object's
-// node has the text. A State that becomes stale
-// deactivates its object, so that the next call activates and loads it anew (see [Load]); [State.Err] says so, and
-// [State.Reload] is for those who do not want that.
+// A method may return these errors as they are, or wrapped. gRPC then sends the code and the text of the error
+// above. Callers do not see the texts of other wrapped errors, such as a database's; they get a reference, and
+// the log of the object's node has the text.
+//
+// A State that becomes stale deactivates its object, so that the next call activates the object and loads its
+// state anew (see [Load]). [State.Err] reports a stale State. To keep the activation instead, use
+// [State.Reload].
 //
 // # Calls that are repeated
 //
 // A caller that got no answer does not know whether its call took effect. With a request id ([WithRequestID],
-// [RequestID], [Do]) it may repeat the call, on whichever node the object is by then: the reply is stored
-// with the state, and a call whose reply is there gets that one and changes nothing.
+// [RequestID], [Do]) it may repeat the call, no matter which node owns the object by then. The store keeps the
+// reply together with the state. A repeated call gets the stored reply and changes nothing.
 //
 // # What is not promised
 //
-//   - That a node which lost its shard notices it when it reads: Value does not ask the store. Only what is
-//     saved is fenced.
-//   - Anything about what fn of Do does elsewhere: it runs again when nothing was stored.
-//   - That a call is recognised after the store's retention of replies, 24 h by default.
-//   - That an error of fn is remembered: a refusal which has to stay one is a reply.
-//   - Transactions over several objects.
-//   - That objects can be loaded when epochs have begun anew, with an etcd that lost its data: every Load is an
+//   - A node that lost its shard does not notice this by reading: Value does not ask the store. Only saves are
+//     fenced.
+//   - Effects of Do's fn outside the state are not undone. fn runs again if nothing was stored.
+//   - A repeated call is not recognised after the store's retention of replies, 24 h by default.
+//   - Errors of fn are not stored. To make a refusal permanent, return it as a reply.
+//   - There are no transactions over several objects.
+//   - Objects cannot be loaded after epochs have started again because etcd lost its data: every Load returns
 //     ErrFenced until the epochs in the store are set to 0. First make sure that no former owner runs.
 package state

@@ -9,20 +9,21 @@ import (
 	"time"
 )
 
-// DefaultRetention is for how long stores keep replies if their configuration does not say.
+// DefaultRetention is the time for which stores keep replies unless their configuration sets another.
 const DefaultRetention = 24 * time.Hour
 
-// Memory is a [Store] within this process, for tests and toys. The zero value works. What it knows of an
-// object without a state, it keeps.
+// Memory is a [Store] in the memory of this process, for tests and toys. The zero value works. It never removes
+// the record of an object without a state.
 type Memory struct {
-	// Retention is for how long replies are kept; default DefaultRetention. It is not to be changed later.
+	// Retention is the time for which replies are kept; the default is DefaultRetention. Do not change it after
+	// the first use.
 	Retention time.Duration
 
 	mu      sync.Mutex
-	last    int64 // version
+	last    int64 // the last version
 	records map[Ref]remembered
 	replies map[request]reply
-	oldest  []request // of replies, in the order of their times; one may have a younger reply by now
+	oldest  []request // keys of replies by age; a key may have a younger reply by now
 	now     func() time.Time
 }
 
@@ -41,7 +42,7 @@ type reply struct {
 	at    time.Time
 }
 
-// begin locks the store if ctx has not ended.
+// begin locks the store unless ctx has ended.
 func (m *Memory) begin(ctx context.Context, ref Ref) (unlock func(), err error) {
 	if err := ref.Validate(); err != nil {
 		return nil, err
@@ -127,7 +128,7 @@ func (m *Memory) expired(r reply) bool {
 	return m.now().Sub(r.at) >= cmp.Or(m.Retention, DefaultRetention)
 }
 
-// expire removes replies whose time is over. The lock is held.
+// expire removes expired replies. The lock must be held.
 func (m *Memory) expire() {
 	for len(m.oldest) > 0 {
 		r, ok := m.replies[m.oldest[0]]

@@ -9,14 +9,14 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// RequestIDHeader is the gRPC metadata in which a call's request id travels.
+// RequestIDHeader is the gRPC metadata key of a call's request id.
 const RequestIDHeader = "goverse-request-id"
 
 // maxRequestID is in bytes.
 const maxRequestID = 200
 
-// RequestID returns the request id of the gRPC call that is served with ctx; ok is false if its metadata has
-// none. It does not check it: Do does.
+// RequestID returns the request id of the gRPC call that is served with ctx. ok is false if its metadata has
+// none. RequestID does not check the id; Do does.
 func RequestID(ctx context.Context) (id string, ok bool) {
 	values := metadata.ValueFromIncomingContext(ctx, RequestIDHeader)
 	if len(values) == 0 {
@@ -25,8 +25,8 @@ func RequestID(ctx context.Context) (id string, ok bool) {
 	return values[0], true
 }
 
-// WithRequestID returns a context whose gRPC calls carry the id: one for each call that is meant once, and the
-// same one for each time that it is repeated.
+// WithRequestID returns a context that adds the id to its gRPC calls. Use a new id for each call that is to
+// take effect once, and the same id for each repetition of the call.
 func WithRequestID(ctx context.Context, id string) context.Context {
 	md, _ := metadata.FromOutgoingContext(ctx) // a copy
 	if md == nil {
@@ -36,8 +36,8 @@ func WithRequestID(ctx context.Context, id string) context.Context {
 	return metadata.NewOutgoingContext(ctx, md)
 }
 
-// CheckRequestID reports whether an id can be used: 1 to 200 printable ASCII characters, which is what gRPC
-// metadata can carry. Errors match [ErrBadRequestID].
+// CheckRequestID returns an error that matches [ErrBadRequestID] unless the id has 1 to 200 printable ASCII
+// characters, which gRPC metadata can carry.
 func CheckRequestID(id string) error {
 	if id == "" || len(id) > maxRequestID {
 		return fmt.Errorf("%w: it has %d bytes", ErrBadRequestID, len(id))
@@ -50,20 +50,20 @@ func CheckRequestID(id string) error {
 	return nil
 }
 
-// Do carries out a call once for each request id. If the id's reply is stored, Do returns it and does nothing
-// else; else it runs fn, and stores the state and the reply that fn returned in one write. So a call that is
-// repeated, on this node or another one, takes effect once, for as long as the store keeps replies. With an
-// empty id, Do runs fn and saves.
+// Do carries out a call once for each request id. If the reply to the id is stored, Do returns it and does
+// nothing more. Otherwise it runs fn, and stores the state and the reply of fn in one write. A call that is
+// repeated, on this node or another one, thus takes effect once, for as long as the store keeps replies. With
+// an empty id, Do runs fn and saves.
 //
-// The value may be changed in fn alone, and fn calls neither Save nor Do; [State.Delete] it may call. If fn
-// fails or panics, or the save fails, the value is what it was when it was stored last, and Do returns the
-// error: fn's own as it is, or one of the package comment's. fn may then run again for the same id; what it
-// did elsewhere is not undone. fn gets ctx.
+// Change the value only in fn. fn must call neither Save nor Do, but may call [State.Delete]. If fn fails or
+// panics, or if the save fails, the value is again as it was last stored. Do then returns the error: fn's own
+// error unchanged, or one listed in the package comment. fn may run again for the same id; effects outside the
+// state are not undone. fn gets ctx.
 //
-// Ids are an object's own: another object does not know them. An id whose reply is of another type than R
-// belongs to another method: ErrRequestIDReused. R is a generated message's pointer type. Do blocks as the
-// store does, twice: for the reply, and for the save. It is a use of the State, so it is for one goroutine at
-// a time.
+// Request ids belong to one object; other objects do not know them. If the stored reply has another type than
+// R, the id belongs to another method, and the error is ErrRequestIDReused. R is the pointer type of a
+// generated message. Do blocks on the store twice: for the reply and for the save. Do uses the State, so only
+// one goroutine may call it at a time.
 func Do[T, R proto.Message](ctx context.Context, s *State[T], requestID string,
 	fn func(ctx context.Context) (R, error)) (reply R, err error) {
 	var none R
@@ -101,7 +101,7 @@ func Do[T, R proto.Message](ctx context.Context, s *State[T], requestID string,
 	return reply, nil
 }
 
-// turn runs fn, and reports whether it has deleted the state.
+// turn runs fn and reports whether it deleted the state.
 func turn[T, R proto.Message](ctx context.Context, s *State[T],
 	fn func(ctx context.Context) (R, error)) (reply R, remove bool, err error) {
 	s.doing, s.deleted = true, false
@@ -110,7 +110,7 @@ func turn[T, R proto.Message](ctx context.Context, s *State[T],
 	return reply, s.deleted, err
 }
 
-// stored is the reply to the id, if there is one.
+// stored returns the reply to the id, if there is one.
 func stored[T, R proto.Message](ctx context.Context, s *State[T], id string) (reply R, ok bool, err error) {
 	var none R
 	if err := CheckRequestID(id); err != nil {
@@ -138,7 +138,7 @@ func stored[T, R proto.Message](ctx context.Context, s *State[T], id string) (re
 	return reply, true, nil
 }
 
-// pack serializes a reply with the name of its type.
+// pack serializes a reply together with the name of its type.
 func pack(reply proto.Message) ([]byte, error) {
 	packed, err := anypb.New(reply)
 	if err != nil {

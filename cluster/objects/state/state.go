@@ -7,51 +7,53 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Holder is an activation of an object, as *objects.Object is: what it is called, and the epoch under which
-// this node owns its shard.
+// Holder provides the name of an object and the epoch under which this node owns its shard. An *objects.Object
+// is one.
 type Holder interface {
 	Service() string
 	Key() string
 	Epoch() int64
 }
 
-// State is the state of one activation. It and all of its methods, and Do, are for one goroutine at a time:
-// that of the object's turn. In a service whose calls run concurrently, hold a lock of your own for as long as
-// you use the State or its value. It keeps the value twice, as a message and serialized.
+// State holds the state of one activation. Only one goroutine at a time may use it, its methods, or Do: the
+// goroutine of the object's turn. If the service's calls run concurrently, hold your own lock while you use the
+// State or its value. A State keeps its value twice: as a message and serialized.
 type State[T proto.Message] struct {
 	store   Store
 	ref     Ref
 	epoch   int64
 	value   T
-	initial []byte // the value of an object without a state
+	initial []byte // the value of an object without a stored state
 	at      mark
 
 	doing   bool // fn of Do runs
 	deleted bool // by fn
 
-	tx     *transaction // not ended yet
-	before mark         // that transaction
+	tx     *transaction // has not ended yet
+	before mark         // the mark before the transaction
 
-	err  error  // why it is stale
-	drop func() // what follows from that
+	err  error  // the reason if it is stale
+	drop func() // deactivates the object when it becomes stale
 }
 
-// mark is what is stored, as far as the State knows.
+// mark holds the stored record, as far as the State knows.
 type mark struct {
 	version int64
 	exists  bool
 	value   []byte
 }
 
-// Load claims the object for its epoch and reads its state into value, or leaves value as it is if there is
-// none; from then on saves by former owners, and with former States of this object, are refused. Call it when
-// the object is activated, and once: each Load makes the States of before unusable.
+// Load claims the object for its epoch and reads its state into value. If there is no stored state, value keeps
+// its content. From then on, the store refuses saves by former owners and by former States of this object. Call
+// Load once, at activation: each Load makes earlier States unusable.
 //
-// When the State becomes stale (see [State.Err]), the activation is dropped after the turn: if o has a method
-// Deactivate, as *objects.Object has, it is called. To Reload instead, hide it: struct{ state.Holder }{o}.
+// When the State becomes stale (see [State.Err]), it calls o.Deactivate if o has that method, as *objects.Object
+// has. The activation then ends after the turn. To use Reload instead, pass a Holder without the method:
 //
-// value belongs to the State from then on. Errors match ErrFenced (an owner with a larger epoch has loaded the
-// object), ErrUnavailable, ErrBadRef or ErrUnreadable. It blocks as the store does.
+//	struct{ state.Holder }{o}
+//
+// value belongs to the State afterwards. Errors match ErrFenced (an owner with a larger epoch has loaded the
+// object), ErrUnavailable, ErrBadRef or ErrUnreadable. Load blocks while the store does.
 func Load[T proto.Message](ctx context.Context, store Store, o Holder, value T) (*State[T], error) {
 	s := &State[T]{store: store, ref: Ref{o.Service(), o.Key()}, epoch: o.Epoch(), value: value, drop: func() {}}
 	if d, ok := o.(interface{ Deactivate() }); ok {
@@ -89,40 +91,41 @@ func (s *State[T]) load(ctx context.Context) error {
 	return nil
 }
 
-// fill replaces all that a message has. A default may lack fields that proto2 requires.
+// fill replaces the content of a message. A default value may lack fields that proto2 requires.
 func fill(m proto.Message, b []byte) error {
 	return proto.UnmarshalOptions{AllowPartial: true}.Unmarshal(b, m)
 }
 
-// Value is the state: always the same message, to read and to change. What was changed counts once Save, or
-// Do, has returned nil. Where it is set back (see Revert) its fields are replaced, so keep no pointers to
-// messages, lists or maps inside it from turn to turn.
+// Value returns the state. It is always the same message, for reading and changing. Changes are stored once
+// Save or Do has returned nil. When the value is reset (see Revert), its fields are replaced; so do not keep
+// pointers to messages, lists or maps inside it from turn to turn.
 func (s *State[T]) Value() T { return s.value }
 
 // Exists reports whether there is a stored state.
 func (s *State[T]) Exists() bool { return s.at.exists }
 
-// Ref is the object's name.
+// Ref returns the object's name.
 func (s *State[T]) Ref() Ref { return s.ref }
 
-// Epoch is that under which the State was loaded.
+// Epoch returns the epoch under which the State was loaded.
 func (s *State[T]) Epoch() int64 { return s.epoch }
 
-// Err is nil while the value is the stored one as far as can be known, and the State can be saved. After a
-// save that was refused, or whose outcome is not known, it is an error that matches ErrStale and that save's:
-// the object is to be deactivated, which Load sees to, or Reload to be called.
+// Err returns nil if the value is the stored one, as far as is known, and the State can be saved. After a save
+// that was refused or has an unknown outcome, it returns an error that matches both ErrStale and the error of
+// that save. The object must then be deactivated, which Load arranges, or Reload must be called.
 func (s *State[T]) Err() error { return s.err }
 
-// Revert sets the value back to what was stored last, or to its default if nothing is: for a turn that fails
-// before it saves. After an error of Save, Delete or Do that has happened already. It asks the store nothing.
+// Revert resets the value to what was stored last, or to its default if nothing was. Use it in a turn that
+// fails before it saves. Save, Delete and Do revert the value themselves when they fail. Revert does not ask
+// the store.
 func (s *State[T]) Revert() {
 	if err := fill(s.value, s.at.value); err != nil {
 		panic(err) // it was a message when it was stored
 	}
 }
 
-// Reload does what Load did, in place: it makes a State that is stale usable again, and shows what was stored.
-// On an error the State is stale; ErrFenced then means that this activation is over. It is refused within a
+// Reload repeats Load in place. It makes a stale State usable again and reads the stored state. After an error
+// the State is stale; ErrFenced then means that this activation is over. Reload returns an error within a
 // transaction, which might undo it.
 func (s *State[T]) Reload(ctx context.Context) error {
 	switch {
@@ -144,9 +147,9 @@ func (s *State[T]) spoil(err error) {
 	s.drop()
 }
 
-// Save stores the value, in one write. After an error the value is what was stored last, and the State may be
-// stale: see the package comment. Any other State of this object is refused from then on. It blocks as the
-// store does.
+// Save stores the value in one write. After an error the value is again as it was last stored, and the State
+// may be stale; see the package comment. A successful Save makes any other State of this object unusable. Save
+// blocks while the store does.
 func (s *State[T]) Save(ctx context.Context) error {
 	if s.doing {
 		return errInDo
@@ -154,9 +157,9 @@ func (s *State[T]) Save(ctx context.Context) error {
 	return s.write(ctx, Write{})
 }
 
-// Delete removes the stored state, and sets the value to its default, as for an object that never had one.
-// The replies to its calls are kept for as long as others. Called by fn of Do, it takes effect when fn has
-// returned nil, with the reply; what fn changes after that is not stored. Errors are those of Save.
+// Delete removes the stored state and sets the value to its default, as for an object that never had a state.
+// Stored replies are kept as usual. If fn of Do calls Delete, it takes effect together with the reply when fn
+// has returned nil; later changes by fn are not stored. It returns the same errors as Save.
 func (s *State[T]) Delete(ctx context.Context) error {
 	if s.doing {
 		s.deleted = true
@@ -165,7 +168,7 @@ func (s *State[T]) Delete(ctx context.Context) error {
 	return s.write(ctx, Write{Delete: true})
 }
 
-// usable reports whether the State may be used with ctx.
+// usable returns an error if the State may not be used with ctx.
 func (s *State[T]) usable(ctx context.Context) error {
 	switch {
 	case s.err != nil:
@@ -176,7 +179,7 @@ func (s *State[T]) usable(ctx context.Context) error {
 	return nil
 }
 
-// write stores the value, or what else w says, and keeps account of what is stored.
+// write stores the value, or deletes it if w.Delete is set, and records what is stored.
 func (s *State[T]) write(ctx context.Context, w Write) error {
 	if err := s.prepare(ctx, &w); err != nil {
 		s.Revert()

@@ -5,20 +5,20 @@ import (
 	"fmt"
 )
 
-// Outcome is how a transaction ended.
+// Outcome is the outcome of a transaction.
 type Outcome int
 
 // The outcomes.
 const (
-	// Unknown: it may have been committed or not.
+	// Unknown means that the transaction may have been committed or not.
 	Unknown Outcome = iota
-	// Committed: what was saved in it is stored.
+	// Committed means that the saves in the transaction are stored.
 	Committed
-	// RolledBack: it was not committed, for certain.
+	// RolledBack means that the transaction was certainly not committed.
 	RolledBack
 )
 
-// transaction is one whose end a State has to know.
+// transaction holds the States that must be notified when a transaction ends.
 type transaction struct{ members []func(*transaction, Outcome) }
 
 type transactionKey struct{}
@@ -28,11 +28,13 @@ func transactionOf(ctx context.Context) *transaction {
 	return t
 }
 
-// InTransaction is for stores whose saves can be part of a transaction. It returns a context for what is done
-// in one, and a function that reports its end, to be called once. Until then a State that was saved with that
-// context can be used with it alone. Then, if it was committed, what was saved counts; if it was rolled back,
-// the State and its value are again what they were before; if that is not known, they are too, and the State is
-// stale. end is a use of those States.
+// InTransaction is for stores that can save as part of a transaction. It returns a context for the work in the
+// transaction, and a function to call once, when the transaction has ended. Until then, a State that was saved
+// with that context can be used with that context only.
+//
+// After a commit the saves count. After a rollback the State and its value are again as they were before the
+// transaction. If the outcome is unknown, that is so too, and the State is stale. Calling end uses those
+// States.
 func InTransaction(ctx context.Context) (inside context.Context, end func(Outcome)) {
 	t := &transaction{}
 	return context.WithValue(ctx, transactionKey{}, t), func(o Outcome) {
@@ -43,14 +45,14 @@ func InTransaction(ctx context.Context) (inside context.Context, end func(Outcom
 	}
 }
 
-// Member is a [State], of whatever message.
+// Member is a [State] of any message type.
 type Member interface {
-	// Join makes the State part of the transaction whose context this is, before anything is saved in it.
+	// Join makes the State part of the transaction of ctx before anything is saved in it.
 	Join(ctx context.Context) error
 }
 
-// Join implements [Member]: if the transaction is rolled back, the value is set back also if nothing was saved.
-// It returns the error of a State that cannot be used.
+// Join implements [Member]. If the transaction is rolled back, the value is reset even if nothing was saved.
+// Join returns an error if the State cannot be used.
 func (s *State[T]) Join(ctx context.Context) error {
 	switch {
 	case s.doing:
@@ -65,7 +67,7 @@ func (s *State[T]) Join(ctx context.Context) error {
 	return nil
 }
 
-// enlist has the State notified of the end of ctx's transaction, if it has one.
+// enlist registers the State with ctx's transaction, if there is one, to be notified of its end.
 func (s *State[T]) enlist(ctx context.Context) {
 	t := transactionOf(ctx)
 	if t == nil || s.tx == t {

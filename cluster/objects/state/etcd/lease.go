@@ -15,14 +15,14 @@ import (
 	"github.com/goverse/goverse/cluster/objects/state"
 )
 
-// shared is how much of the retention uses one lease, and keysPerLease how many keys: etcd deletes all of them
-// at once.
+// A lease is used for the retention divided by shared, or for keysPerLease keys: etcd deletes all keys of a
+// lease at once.
 const (
 	shared       = 8
 	keysPerLease = 4096
 )
 
-// leases are those that replies and claims end with, one after the other.
+// leases provides the leases of replies and claims, one after the other.
 type leases struct {
 	client    *clientv3.Client
 	retention time.Duration
@@ -33,7 +33,8 @@ type leases struct {
 	uses  int
 }
 
-// current is a lease that lasts for the retention at least. One caller at a time asks etcd for it.
+// current returns a lease that lasts at least for the retention. Only one caller at a time requests one from
+// etcd.
 func (l *leases) current(ctx context.Context) (clientv3.LeaseID, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -47,11 +48,11 @@ func (l *leases) current(ctx context.Context) (clientv3.LeaseID, error) {
 		}
 		l.now, l.until, l.uses = granted.ID, begun.Add(share), 0
 	}
-	l.uses += 2 // a reply and a claim at most
+	l.uses += 2 // at most one reply and one claim
 	return l.now, nil
 }
 
-// drop forgets a lease that is gone.
+// drop forgets a lease that no longer exists.
 func (l *leases) drop(id clientv3.LeaseID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -60,11 +61,11 @@ func (l *leases) drop(id clientv3.LeaseID) {
 	}
 }
 
-// errNoLease: the transaction was not sent.
+// errNoLease reports that no lease was granted, so the transaction was not sent.
 var errNoLease = errors.New("a lease was not granted")
 
-// commit sends a transaction, with a lease if it needs one; once more if the lease is gone, which etcd says
-// before it writes anything.
+// commit sends a transaction, with a lease if leased is set. If the lease no longer exists, which etcd reports
+// before it writes anything, commit tries again with a new lease, up to three times in all.
 func (s *Store) commit(ctx context.Context, leased bool,
 	txn func(clientv3.LeaseID) clientv3.Txn) (*clientv3.TxnResponse, error) {
 	if !leased {
@@ -83,17 +84,18 @@ func (s *Store) commit(ctx context.Context, leased bool,
 	}
 }
 
-// refusals are errors that etcd answers before it writes. ErrNoSpace is none: etcd carries out what was on its way
-// when its space was used up, and answers with it all the same.
+// refusals lists the errors that etcd returns before it writes. ErrNoSpace is not among them: when its space
+// runs out, etcd carries out the requests in flight and answers them with ErrNoSpace all the same.
 var refusals = []error{errNoLease, rpctypes.ErrNoLeader, rpctypes.ErrTooManyRequests, rpctypes.ErrPermissionDenied,
 	rpctypes.ErrLeaseNotFound, rpctypes.ErrInvalidAuthToken}
 
-// grpcRoom is by how much etcd's gRPC server takes longer messages than etcd takes requests.
+// grpcRoom is the difference between the message size that etcd's gRPC server accepts and the request size that
+// etcd accepts.
 const grpcRoom = 512 << 10
 
-// saveError says what became of a transaction that has failed, which was to write so many bytes.
+// saveError classifies the error of a failed transaction that was to write size bytes.
 func saveError(err error, size int) error {
-	// gRPC says of other resources, too, that they are exhausted, and of some when etcd has written.
+	// gRPC reports ResourceExhausted for other resources, too, in some cases after etcd has written.
 	tooLong := size > grpcRoom && status.Code(err) == codes.ResourceExhausted &&
 		!errors.As(err, new(rpctypes.EtcdError))
 	if tooLong || errors.Is(err, rpctypes.ErrRequestTooLarge) {

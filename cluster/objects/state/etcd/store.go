@@ -15,20 +15,20 @@ import (
 	"github.com/goverse/goverse/cluster/objects/state"
 )
 
-// Config is what a store in etcd needs. Client is required.
+// Config configures a [Store]. Client is required.
 type Config struct {
-	// Client reaches etcd. It is never closed.
+	// Client is the etcd client. The store never closes it.
 	Client *clientv3.Client
-	// Prefix is where the states lie, apart from that of any cluster, which watches all below its own. Default
-	// /goverse-objects.
+	// Prefix is the prefix of the store's keys. Keep it apart from the prefix of any cluster, because clusters
+	// watch all keys below their own. Default /goverse-objects.
 	Prefix string
-	// Retention is for how long replies are kept, and claims of objects without a state; at least 1 s, in
-	// whole seconds. Default 24 h.
+	// Retention is the time for which replies, and claims of objects without a state, are kept: at least 1 s,
+	// in whole seconds. Default 24 h.
 	Retention time.Duration
-	// RequestTimeout bounds each call, beside the caller's context. Default 5 s.
+	// RequestTimeout limits each call, in addition to the caller's context. Default 5 s.
 	RequestTimeout time.Duration
-	// MaxBytes is how large a state and a reply may be, together. etcd refuses requests of more than its
-	// --max-request-bytes, which is 1.5 MiB unless it is set. Default 1 MiB.
+	// MaxBytes limits the size of a state and a reply together. etcd refuses requests larger than its
+	// --max-request-bytes, 1.5 MiB by default. Default 1 MiB.
 	MaxBytes int
 }
 
@@ -40,7 +40,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate reports what is wrong with the configuration; errors match state.ErrBadConfig.
+// Validate returns an error that matches state.ErrBadConfig if the configuration is invalid.
 func (c Config) Validate() error {
 	d := c.withDefaults()
 	switch {
@@ -70,7 +70,7 @@ type Store struct {
 
 var _ state.Store = (*Store)(nil)
 
-// New checks the configuration. It asks etcd nothing.
+// New returns a store, or an error if the configuration is invalid. It sends no request to etcd.
 func New(cfg Config) (*Store, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -88,13 +88,14 @@ func (s *Store) reply(ref state.Ref, requestID string) string {
 		url.PathEscape(requestID)
 }
 
-// request bounds what is asked of etcd; a member that is cut off from the others refuses it.
+// request returns a context that limits a request. It makes a member of etcd that is cut off from the others
+// refuse the request.
 func (s *Store) request(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(clientv3.WithRequireLeader(ctx), s.cfg.RequestTimeout)
 }
 
-// header is before the state: the epoch, so that values are in the order of their epochs, and whether there is
-// a state.
+// header is the length of a record's prefix: the epoch, which sorts values by epoch, and one byte that is 1 if
+// there is a state.
 const header = 9
 
 func encode(epoch int64, found bool, value []byte) string {
@@ -114,13 +115,13 @@ func decode(key string, value []byte) (epoch int64, found bool, rest []byte, err
 	return int64(binary.BigEndian.Uint64(value)), value[header-1] == 1, value[header:], nil
 }
 
-// atMost compares the stored epoch: all values of a greater one are greater than this one.
+// atMost compares the stored epoch with epoch. Values of larger epochs sort after this one.
 func atMost(key string, epoch int64) clientv3.Cmp {
 	return clientv3.Compare(clientv3.Value(key), "<", encode(epoch+1, false, nil)[:header-1])
 }
 
-// Load implements [state.Store]: it reads the record and writes it anew, with the epoch, until nobody was
-// faster.
+// Load implements [state.Store]. It reads the record and writes it back with the epoch, until no other write
+// comes between.
 func (s *Store) Load(ctx context.Context, ref state.Ref, epoch int64) (state.Record, error) {
 	if err := checked(ref, epoch); err != nil {
 		return state.Record{}, err
@@ -161,7 +162,7 @@ func (s *Store) Load(ctx context.Context, ref state.Ref, epoch int64) (state.Rec
 	}
 }
 
-// checked: values are in the order of their epochs from 0 on.
+// checked validates ref and epoch. Values sort by their epochs only from 0 on.
 func checked(ref state.Ref, epoch int64) error {
 	if epoch < 0 {
 		return fmt.Errorf("%w: the epoch %d is negative", state.ErrBadRef, epoch)
@@ -223,7 +224,7 @@ func (s *Store) Save(ctx context.Context, ref state.Ref, w state.Write) (int64, 
 	return txn.Header.Revision, nil
 }
 
-// refused says why a save replaced nothing.
+// refused returns the error of a save that replaced nothing.
 func refused(key string, w state.Write, txn *clientv3.TxnResponse) error {
 	kvs := txn.Responses[0].GetResponseRange().Kvs
 	if len(kvs) == 0 {

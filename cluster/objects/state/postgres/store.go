@@ -17,35 +17,36 @@ import (
 	"github.com/goverse/goverse/internal/logs/logqueue"
 )
 
-// DB is where the states lie: a *pgxpool.Pool. A *pgx.Conn serves one caller at a time, and pgx closes it when
-// a context ends in the middle of a statement.
+// DB is the connection to the database: a *pgxpool.Pool. A *pgx.Conn serves one caller at a time, and pgx
+// closes it when a context ends during a statement.
 type DB interface {
 	BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error)
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// Config is what a store in PostgreSQL needs. DB is required.
+// Config configures a [Store]. DB is required.
 type Config struct {
-	// DB is never closed. Each call takes one connection of a pool for one statement.
+	// DB is never closed. Each call uses one connection of a pool for one statement.
 	DB DB
-	// Table is one that [CreateTables] made, with its schema or without: in small letters, digits and
-	// underscores, of at most 55 bytes. Replies are in a table of that name and _replies. Default
-	// goverse_objects.
+	// Table is a table created by [CreateTables], with or without its schema. Its name has lower-case letters,
+	// digits and underscores, at most 55 bytes. Replies are in a table of the same name with the suffix
+	// _replies. Default goverse_objects.
 	Table string
-	// Retention is for how long replies are kept, and claims of objects without a state. Default 24 h.
+	// Retention is the time for which replies, and claims of objects without a state, are kept. Default 24 h.
 	Retention time.Duration
-	// RequestTimeout bounds each statement, the wait for a connection of the pool and for the row's lock
-	// included, beside the caller's context. Default 5 s.
+	// RequestTimeout limits each statement, in addition to the caller's context. It includes the wait for a
+	// connection of the pool and for the row's lock. Default 5 s.
 	RequestTimeout time.Duration
-	// IdleTimeout is after how long without a statement PostgreSQL ends a transaction of [Store.InTx], so that a
-	// process that stands still, or whose host is gone, does not keep its locks forever: the next owner of its
-	// objects waits for them. It must be longer than what is done in fn between two statements. Default 10 s;
-	// negative: what the server is set to.
+	// IdleTimeout is the time without a statement after which PostgreSQL ends a transaction of [Store.InTx].
+	// Without it, a process that stands still, or that lost its host, would keep its locks forever, and the
+	// next owner of its objects would wait for them. It must be longer than fn takes between two statements.
+	// Default 10 s; if negative, the server's setting applies.
 	IdleTimeout time.Duration
-	// MaxBytes is how large a state and a reply may be, together. Default 64 MiB.
+	// MaxBytes limits the size of a state and a reply together. Default 64 MiB.
 	MaxBytes int
-	// Logger gets one line when the database is away, or takes no writes, and one when it is back. Default: none.
+	// Logger gets one line when the database cannot be reached or refuses writes, and one when it is back.
+	// Default: none.
 	Logger hclog.Logger
 }
 
@@ -59,7 +60,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate reports what is wrong with the configuration; errors match state.ErrBadConfig.
+// Validate returns an error that matches state.ErrBadConfig if the configuration is invalid.
 func (c Config) Validate() error {
 	d := c.withDefaults()
 	switch {
@@ -78,19 +79,19 @@ func (c Config) Validate() error {
 	return checkTable(d.Table)
 }
 
-// Store is a state.Store in PostgreSQL. All methods are safe for concurrent use, but those with a transaction's
-// context: a transaction is for one goroutine at a time.
+// Store is a state.Store in PostgreSQL. All methods are safe for concurrent use, except with the context of a
+// transaction: only one goroutine at a time may use a transaction.
 type Store struct {
 	cfg   Config
 	db    *pg.DB
 	begin pgx.TxOptions
 	sql   statements
-	saves atomic.Uint64 // with a reply
+	saves atomic.Uint64 // number of saves with a reply
 }
 
 var _ state.Store = (*Store)(nil)
 
-// New checks the configuration. It asks the database nothing.
+// New returns a store, or an error if the configuration is invalid. It sends no request to the database.
 func New(cfg Config) (*Store, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -104,8 +105,8 @@ func New(cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// Load implements [state.Store]. It is never part of a transaction: the claim has to stand whatever becomes of
-// that. It waits for one that has saved the object and has not ended.
+// Load implements [state.Store]. It is never part of a transaction, because the claim must stand whatever the
+// outcome of the transaction. It waits for a transaction that has saved the object and has not ended.
 func (s *Store) Load(ctx context.Context, ref state.Ref, epoch int64) (state.Record, error) {
 	if err := ref.Validate(); err != nil {
 		return state.Record{}, err
@@ -121,7 +122,7 @@ func (s *Store) Load(ctx context.Context, ref state.Ref, epoch int64) (state.Rec
 			return r, nil
 		case errors.Is(err, pgx.ErrNoRows):
 			return state.Record{}, fmt.Errorf("epoch %d: %w", epoch, state.ErrFenced)
-		case transient(err) && attempt < maxAttempts: // another one was faster, and the isolation says so
+		case transient(err) && attempt < maxAttempts: // another write was faster, with a stricter isolation level
 			continue
 		}
 		return state.Record{}, fmt.Errorf("%w: %w", state.ErrUnavailable, hinted(err))
@@ -171,7 +172,7 @@ func (s *Store) Save(ctx context.Context, ref state.Ref, w state.Write) (version
 	return version, err
 }
 
-// save is Save on one connection. It returns a version of 0 with any error.
+// save is Save on one connection. It returns version 0 with any error.
 func (s *Store) save(ctx context.Context, db querier, ref state.Ref, w state.Write) (version int64, err error) {
 	sql, args := s.statement(ref, w)
 	for attempt := 1; ; attempt++ {
@@ -184,7 +185,7 @@ func (s *Store) save(ctx context.Context, db querier, ref state.Ref, w state.Wri
 		case !transient(err) || s.tx(ctx) != nil:
 			return 0, lost(err)
 		}
-		// Another one was in the way, and the isolation says so: perhaps at this very record.
+		// Another write came between, with a stricter isolation level, perhaps to this very record.
 		if refused := s.refused(ctx, db, ref, w); refused != nil {
 			return 0, refused
 		}
@@ -194,10 +195,10 @@ func (s *Store) save(ctx context.Context, db querier, ref state.Ref, w state.Wri
 	}
 }
 
-// maxAttempts is how often a statement is tried that PostgreSQL has refused because of others.
+// maxAttempts limits the attempts of a statement that PostgreSQL refused because of concurrent transactions.
 const maxAttempts = 10
 
-// statement is what saves.
+// statement returns the statement of a save and its arguments.
 func (s *Store) statement(ref state.Ref, w state.Write) (sql string, args []any) {
 	args = []any{ref.Service, []byte(ref.Key), w.Epoch, w.Version, notNull(w.Value), w.Delete}
 	switch {
@@ -216,7 +217,7 @@ func notNull(b []byte) []byte {
 	return b
 }
 
-// refused says why a save replaced nothing; nil: the record would allow it.
+// refused returns the error of a save that replaced nothing, or nil if the record would allow the save.
 func (s *Store) refused(ctx context.Context, db querier, ref state.Ref, w state.Write) error {
 	var version, epoch int64
 	err := db.QueryRow(ctx, s.sql.read, ref.Service, []byte(ref.Key)).Scan(&version, &epoch)

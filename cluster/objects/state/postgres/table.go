@@ -14,7 +14,7 @@ import (
 
 const defaultTable = "goverse_objects"
 
-// plainName needs no quotes, so that what is written here and in psql is the same.
+// plainName matches names that need no quotes, so that the name here and in psql is the same.
 var plainName = regexp.MustCompile(`^([a-z_][a-z0-9_]{0,62}\.)?[a-z_][a-z0-9_]{0,54}$`)
 
 func checkTable(table string) error {
@@ -25,9 +25,9 @@ func checkTable(table string) error {
 	return nil
 }
 
-// CreateTables makes the tables where they do not exist; "" is the default name. Any number of processes may
-// do that at once, and again. It does not compare a table that is there with what it would make. It blocks
-// until PostgreSQL has answered or ctx ends.
+// CreateTables creates the tables unless they exist; "" means the default name. Any number of processes may
+// call it at once and repeatedly. It does not check the columns of existing tables. It blocks until PostgreSQL
+// has answered or ctx ends.
 func CreateTables(ctx context.Context, db DB, table string) error {
 	table = cmp.Or(table, defaultTable)
 	if err := checkTable(table); err != nil {
@@ -39,14 +39,14 @@ func CreateTables(ctx context.Context, db DB, table string) error {
 	return nil
 }
 
-// Every so many saves with a reply, up to expireBatch replies and claims whose time is over are removed: more
-// than are made meanwhile, and few enough that a save takes no longer.
+// Every expireEvery-th save with a reply removes up to expireBatch expired replies, and as many expired claims.
+// That is more than are added in the meantime, and few enough not to slow the save.
 const (
 	expireEvery = 16
 	expireBatch = 64
 )
 
-// statements are all that is asked of the database.
+// statements holds all statements that the store uses.
 type statements struct {
 	create, load, read, save, saveReply, saveExpire, reply string
 }
@@ -60,7 +60,8 @@ func statementsFor(table string) statements {
 		"{empty index}", quoted(name+"_empty"), "{age index}", quoted(name+"_age"),
 		"{batch}", fmt.Sprint(expireBatch))
 	of := names.Replace
-	// The state's row has no index on what a save changes, so that PostgreSQL can replace it in its page.
+	// The state's row has no index on a column that a save changes, so PostgreSQL can update the row in its
+	// page.
 	save := `update {table} set epoch = $3, version = version + 1, state = $5, updated_at = now(),
 empty_since = case when $6::bool then now() end
 where service = $1 and key = $2 and version = $4 and epoch <= $3
@@ -85,8 +86,8 @@ returning version`
 	delete from {table} t using old_claims o where t.service = o.service and t.key = o.key
 )`
 	return statements{
-		// Two that create a table at once get in each other's way, so they take turns. Statements that are
-		// sent together are one transaction.
+		// Concurrent creations of a table fail, so they take turns. Statements that are sent together form one
+		// transaction.
 		create: of(`select pg_advisory_xact_lock(hashtext('{table}'));
 create table if not exists {table} (
 	service text not null,
@@ -108,7 +109,7 @@ create table if not exists {replies} (
 	primary key (service, key, request_id)
 );
 create index if not exists {age index} on {replies} (created_at)`),
-		// A row that was removed and is made again begins at a version that it never had.
+		// A row that was removed and is created again starts at a version that it never had.
 		load: of(`insert into {table} as t (service, key, epoch, version, state, empty_since)
 values ($1, $2, $3, (extract(epoch from clock_timestamp()) * 1000000)::bigint, '', now())
 on conflict (service, key) do update set epoch = excluded.epoch, version = t.version + 1, updated_at = now(),
@@ -124,5 +125,5 @@ where service = $1 and key = $2 and request_id = $3 and created_at > now() - $4:
 	}
 }
 
-// quoted is a plain name as SQL may have it: it may be a word of SQL's.
+// quoted returns a plain name quoted for SQL, because it may be a keyword.
 func quoted(name string) string { return pgx.Identifier(strings.Split(name, ".")).Sanitize() }

@@ -13,11 +13,11 @@ import (
 	"github.com/goverse/goverse/cluster/objects/state"
 )
 
-// rollbackTimeout is for a rollback, whose caller may be gone.
+// rollbackTimeout limits a rollback, because its caller may be gone.
 const rollbackTimeout = 2 * time.Second
 
-// InTx runs fn in a transaction and commits it if fn returns nil: what is written there through tx, and what
-// of s is saved there (s.Save, s.Delete, state.Do) with fn's ctx, takes effect together or not at all.
+// InTx runs fn in a transaction and commits it if fn returns nil. The writes through tx, and the saves of m
+// (s.Save, s.Delete, state.Do) with fn's ctx, take effect together or not at all.
 //
 //	err := store.InTx(ctx, s, func(ctx context.Context, tx pgx.Tx) error {
 //		if _, err := tx.Exec(ctx, "insert into payments …"); err != nil {
@@ -27,11 +27,13 @@ const rollbackTimeout = 2 * time.Second
 //		return s.Save(ctx)
 //	})
 //
-// fn neither commits nor rolls back. If fn or the commit fails, or fn panics, s and its value are as before; if
-// the commit's outcome is not known (state.ErrOutcomeUnknown), s is stale, too. The error is fn's as it is, or
-// one of package state's. The row of s is locked from the save to the end, so save last; a process that stands still
-// loses it after Config.IdleTimeout. InTx blocks as fn does, and up to Config.RequestTimeout for the beginning and for
-// the commit. It is a use of s.
+// fn must neither commit nor roll back. If fn or the commit fails, or fn panics, m and its value are as before.
+// If the outcome of the commit is unknown (state.ErrOutcomeUnknown), m is stale as well. The error is fn's own
+// error unchanged, or one of package state.
+//
+// The row of m is locked from the save to the end of the transaction, so save last. A process that stands still
+// loses the lock after Config.IdleTimeout. InTx blocks while fn does, and for up to Config.RequestTimeout each
+// to begin and to commit. It uses m, so only one goroutine at a time may call it with m.
 func (s *Store) InTx(ctx context.Context, m state.Member, fn func(ctx context.Context, tx pgx.Tx) error) error {
 	tx, err := s.start(ctx)
 	if err != nil {
@@ -42,7 +44,7 @@ func (s *Store) InTx(ctx context.Context, m state.Member, fn func(ctx context.Co
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
 		defer cancel()
-		_ = tx.Rollback(ctx) // nothing, after a commit; or the connection is closed
+		_ = tx.Rollback(ctx) // has no effect after a commit or on a closed connection
 		end(outcome)
 	}()
 	if err := m.Join(inside); err != nil {
@@ -77,11 +79,13 @@ func (s *Store) commit(ctx context.Context, tx pgx.Tx) (state.Outcome, error) {
 
 type txKey struct{ store *Store }
 
-// WithTx is for a transaction that the caller has begun, in the same database, and ends itself: saves with the
-// returned context are part of it. When it has ended, call end with the error of tx.Commit, or with any other
-// one if it was rolled back: States that were saved are stale then, until they are reloaded, and their values
-// as before. Until end is called they can be used with that context alone. Prefer [Store.InTx], which knows
-// more of how it ended, and bounds how long a process that stands still keeps its locks.
+// WithTx lets saves be part of a transaction in the same database that the caller begins and ends itself. Saves
+// with the returned context belong to it. When it has ended, call end with the error of tx.Commit, or with any
+// error if it was rolled back. After an error, the States that were saved are stale until they are reloaded,
+// and their values are as before. Until end is called, they can be used with the returned context only.
+//
+// Prefer [Store.InTx]. It knows more about the outcome, and limits the time for which a process that stands
+// still keeps its locks.
 func (s *Store) WithTx(ctx context.Context, tx pgx.Tx) (inside context.Context, end func(commit error)) {
 	inside, ended := s.withTx(ctx, tx)
 	return inside, func(err error) {
@@ -97,7 +101,7 @@ func (s *Store) withTx(ctx context.Context, tx pgx.Tx) (context.Context, func(st
 	return state.InTransaction(context.WithValue(ctx, txKey{s}, tx))
 }
 
-// tx is the store's transaction in that context, or nil.
+// tx returns the store's transaction in ctx, or nil.
 func (s *Store) tx(ctx context.Context) pgx.Tx {
 	tx, _ := ctx.Value(txKey{s}).(pgx.Tx)
 	return tx
@@ -107,7 +111,7 @@ type querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// in is where to ask.
+// in returns the transaction of ctx, or the database.
 func (s *Store) in(ctx context.Context) querier {
 	if tx := s.tx(ctx); tx != nil {
 		return tx
@@ -115,7 +119,7 @@ func (s *Store) in(ctx context.Context) querier {
 	return s.db
 }
 
-// lost says what became of a save that failed.
+// lost classifies the error of a failed save.
 func lost(err error) error {
 	if notDone(err) {
 		return fmt.Errorf("%w: %w", state.ErrUnavailable, hinted(err))
@@ -123,8 +127,8 @@ func lost(err error) error {
 	return fmt.Errorf("%w: %w", state.ErrOutcomeUnknown, pg.Explain(err))
 }
 
-// notDone: PostgreSQL has refused it, or was not asked. It ends a session with an error that is FATAL: then a
-// commit may have come before.
+// notDone reports whether PostgreSQL refused the request or never got it. An error of severity FATAL ends the
+// session, and the commit may have come before it.
 func notDone(err error) bool {
 	if pgconn.SafeToRetry(err) {
 		return true
@@ -139,16 +143,16 @@ func notDone(err error) bool {
 	if !ok || refused.SeverityUnlocalized != "ERROR" {
 		return false
 	}
-	return refused.Code != pg.CompletionUnknown && refused.Code[:2] != "08" // of the connection
+	return refused.Code != pg.CompletionUnknown && refused.Code[:2] != "08" // class 08 concerns the connection
 }
 
-// transient: another one was in the way.
+// transient reports whether a concurrent transaction was in the way.
 func transient(err error) bool {
 	c := pg.CodeOf(err)
 	return c == pg.NotSerializing || c == pg.Deadlock
 }
 
-// hinted says what to do where there are no tables, or a pooler gets in the way.
+// hinted adds the remedy if the tables are missing or a pooler interferes.
 func hinted(err error) error {
 	if pg.CodeOf(err) == pg.NoTable {
 		return fmt.Errorf("%w; make the tables with CreateTables", err)

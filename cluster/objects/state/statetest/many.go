@@ -15,14 +15,14 @@ import (
 	"github.com/goverse/goverse/cluster/objects/state"
 )
 
-// rounds is how often many do something at once: a store that reads and then writes is found only now and
-// then.
+// rounds is the number of races: a store that reads and then writes fails only in some of them. many is the
+// number of participants.
 const (
 	rounds = 20
 	many   = 8
 )
 
-// together runs f many times at once.
+// together runs f many times concurrently.
 func together(f func(i int) error) (errs []error) {
 	errs = make([]error, many)
 	begin := make(chan struct{})
@@ -38,7 +38,7 @@ func together(f func(i int) error) (errs []error) {
 	return errs
 }
 
-// oneWins: of many saves with one version, one replaces it.
+// oneWins checks that of many saves with one version, exactly one succeeds.
 func oneWins(ctx context.Context, store state.Store) error {
 	for round := range rounds {
 		ref := state.Ref{Service: it.Service, Key: strconv.Itoa(round)}
@@ -70,7 +70,8 @@ func oneWins(ctx context.Context, store state.Store) error {
 	return nil
 }
 
-// largestWins: many owners load at once and save; when all have, only the largest epoch can.
+// largestWins lets many owners load and then save concurrently. After all loads, only the owner with the
+// largest epoch can save.
 func largestWins(ctx context.Context, store state.Store) error {
 	for round := range rounds {
 		ref := state.Ref{Service: it.Service, Key: strconv.Itoa(round)}
@@ -103,7 +104,7 @@ func largestWins(ctx context.Context, store state.Store) error {
 	return nil
 }
 
-// lossy carries every third save out and loses its answer.
+// lossy carries out each save, but loses the answer to every third.
 type lossy struct {
 	state.Store
 	saves atomic.Int64
@@ -134,11 +135,11 @@ const (
 	increments = 15
 )
 
-// onceEach: workers that take objects from each other add to them, by calls that they repeat until they get a
+// onceEach lets workers take objects from each other and increment them. Each repeats a call until it gets a
 // reply.
 func onceEach(ctx context.Context, store state.Store) error {
 	w := &world{store: &lossy{Store: store}}
-	replies := [many][]int64{} // of each worker, by object and then
+	replies := [many][]int64{} // by worker, then by call
 	for _, err := range together(func(i int) error {
 		r := rand.New(rand.NewPCG(1, uint64(i)))
 		for n := range increments {
@@ -180,14 +181,14 @@ func onceEach(ctx context.Context, store state.Store) error {
 	return nil
 }
 
-// world is where objects are now here and now there.
+// world holds the objects that move between the workers.
 type world struct {
 	store  state.Store
 	epoch  atomic.Int64
-	owners sync.Map // sync.Mutex by object
+	owners sync.Map // of sync.Mutex by object
 }
 
-// add calls until it gets a reply.
+// add calls the object until it gets a reply.
 func (w *world) add(ctx context.Context, ref state.Ref, r *rand.Rand, id string) (int64, error) {
 	epoch := w.epoch.Load()
 	for ctx.Err() == nil {
@@ -207,7 +208,7 @@ func (w *world) add(ctx context.Context, ref state.Ref, r *rand.Rand, id string)
 	return 0, context.Cause(ctx)
 }
 
-// try activates the object and calls it: as its one owner, or beside that.
+// try activates the object and calls it: as its only owner if alone is set, otherwise concurrently with it.
 func (w *world) try(ctx context.Context, ref state.Ref, epoch int64, alone bool,
 	id string) (*wrapperspb.Int64Value, error) {
 	if alone {
@@ -221,7 +222,7 @@ func (w *world) try(ctx context.Context, ref state.Ref, epoch int64, alone bool,
 	}
 	return state.Do(ctx, s, id, func(context.Context) (*wrapperspb.Int64Value, error) {
 		s.Value().Value++
-		runtime.Gosched() // others load meanwhile, as over a network
+		runtime.Gosched() // others load in the meantime, as over a network
 		return wrapperspb.Int64(s.Value().Value), nil
 	})
 }

@@ -41,7 +41,7 @@ func roundTrip(ctx context.Context, store state.Store) error {
 		}
 	}
 	if err == nil {
-		_, err = store.Save(ctx, it, state.Write{Version: version, Epoch: 1}) // nil is an empty state
+		_, err = store.Save(ctx, it, state.Write{Version: version, Epoch: 1}) // a nil value is an empty state
 	}
 	if err == nil {
 		_, err = loads(ctx, store, it, 1, []byte{})
@@ -49,7 +49,7 @@ func roundTrip(ctx context.Context, store state.Store) error {
 	return err
 }
 
-// fenced: the former owner was paused after it had loaded, and saved.
+// fenced simulates a former owner that was paused after it had loaded and saved.
 func fenced(ctx context.Context, store state.Store) error {
 	old, err := loads(ctx, store, it, 5, nil)
 	if err != nil {
@@ -79,7 +79,7 @@ func fenced(ctx context.Context, store state.Store) error {
 	return err
 }
 
-// fencedFirst: nothing was saved before either owner loaded.
+// fencedFirst simulates two owners that both load before anything was saved.
 func fencedFirst(ctx context.Context, store state.Store) error {
 	old, err := loads(ctx, store, it, 1, nil)
 	if err != nil {
@@ -103,7 +103,7 @@ func fencedFirst(ctx context.Context, store state.Store) error {
 }
 
 func claims(ctx context.Context, store state.Store) error {
-	const large = 1<<62 + 1 // not to be kept as a float
+	const large = 1<<62 + 1 // a float cannot hold it exactly
 	r, err := loads(ctx, store, it, large, nil)
 	if err != nil {
 		return err
@@ -121,7 +121,7 @@ func claims(ctx context.Context, store state.Store) error {
 	return err
 }
 
-// reclaimed: what was sent before a Load is refused after it, also from the same epoch.
+// reclaimed checks that a save sent before a Load is refused after it, even with the same epoch.
 func reclaimed(ctx context.Context, store state.Store) error {
 	before, err := loads(ctx, store, it, 3, nil)
 	if err != nil {
@@ -163,7 +163,7 @@ func replacedOnce(ctx context.Context, store state.Store) error {
 }
 
 func newVersions(ctx context.Context, store state.Store) error {
-	seen := map[int64]bool{0: true} // 0 is no record's
+	seen := map[int64]bool{0: true} // no record has version 0
 	is := func(version int64) error {
 		if seen[version] {
 			return fmt.Errorf("version %d was there before", version)
@@ -185,7 +185,7 @@ func newVersions(ctx context.Context, store state.Store) error {
 	return nil
 }
 
-// nothingChanged: neither the state nor the reply of a save that is refused.
+// nothingChanged checks that a refused save stores neither the state nor the reply.
 func nothingChanged(ctx context.Context, store state.Store) error {
 	old, err := loads(ctx, store, it, 1, nil)
 	if err != nil {
@@ -210,7 +210,7 @@ func nothingChanged(ctx context.Context, store state.Store) error {
 	return err
 }
 
-// names are apart from each other, whatever they are made of.
+// names checks that names of all kinds are kept apart.
 func names(ctx context.Context, store state.Store) error {
 	all := string(bytes.Join([][]byte{{0, 1, 2, '\n', '"', '\'', '\\', '%', '_', '/', 0xff, 0xfe, 0}}, nil))
 	refs := []state.Ref{{Service: "a", Key: "b/c"}, {Service: "a/b", Key: "c"}, {Service: "a", Key: "b"},
@@ -247,7 +247,7 @@ func names(ctx context.Context, store state.Store) error {
 	return nil
 }
 
-// slicesApart: the caller goes on to use what it has passed, and what it got.
+// slicesApart checks that the store shares no slices with its caller, neither arguments nor results.
 func slicesApart(ctx context.Context, store state.Store) error {
 	r, err := loads(ctx, store, it, 1, nil)
 	if err != nil {
@@ -272,7 +272,7 @@ func slicesApart(ctx context.Context, store state.Store) error {
 	return nil
 }
 
-// contextEnded: nothing waits, and nothing is written, for a caller that is gone.
+// contextEnded checks that calls with an ended context neither wait nor write.
 func contextEnded(ctx context.Context, store state.Store) error {
 	r, err := loads(ctx, store, it, 1, nil)
 	if err != nil {

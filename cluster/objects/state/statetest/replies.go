@@ -10,7 +10,7 @@ import (
 	"github.com/goverse/goverse/cluster/objects/state"
 )
 
-// replied reports a reply that is not the one that it should be.
+// replied returns an error unless the stored reply is want.
 func replied(ctx context.Context, store state.Store, ref state.Ref, id string, want []byte) error {
 	got, ok, err := store.Reply(ctx, ref, id)
 	switch {
@@ -24,7 +24,7 @@ func replied(ctx context.Context, store state.Store, ref state.Ref, id string, w
 	return nil
 }
 
-// noReply reports a reply that should not be there.
+// noReply returns an error if there is a reply.
 func noReply(ctx context.Context, store state.Store, ref state.Ref, id, what string) error {
 	_, ok, err := store.Reply(ctx, ref, id)
 	switch {
@@ -72,7 +72,7 @@ func replies(ctx context.Context, store state.Store) error {
 	if err := replied(ctx, store, it, "first", want["first"]); err != nil {
 		return err
 	}
-	// A reply that is there is replaced: it may be one whose time is over.
+	// A later save replaces the reply, which may have expired.
 	_, err = store.Save(ctx, it, state.Write{Version: r.Version, Epoch: 2, Value: text("v"), RequestID: "first",
 		Reply: text("done anew")})
 	if err != nil {

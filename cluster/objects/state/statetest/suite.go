@@ -1,12 +1,13 @@
-// Package statetest is the conformance suite of stores: what every state.Store has to do, whatever keeps its
-// records. With a store that passes, a former owner of an object stores nothing, and a call with a request id
-// takes effect once.
+// Package statetest is the conformance suite of stores. It checks that a store does all that [state.Store]
+// requires, whatever keeps its records. With a store that passes, a former owner of an object stores nothing,
+// and a call with a request id takes effect once.
 //
 //	func TestConforms(t *testing.T) {
 //		statetest.Run(t, func(t *testing.T) state.Store { return newStore(t) })
 //	}
 //
-// Not covered: that replies expire, which takes a clock; and what happens when a database fails over.
+// Not promised: the suite does not check that replies expire, which would take a clock, nor how a store behaves
+// when its database fails over.
 package statetest
 
 import (
@@ -22,8 +23,8 @@ import (
 
 const patience = time.Minute
 
-// Run checks the stores that newStore returns. Each has to be without a record of the objects of earlier ones,
-// and to take states of 256 KiB; newStore may have the test skip.
+// Run checks the stores that newStore returns. Each must be without records of the objects of earlier ones and
+// must accept states of 256 KiB. newStore may skip the test.
 func Run(t *testing.T, newStore func(t *testing.T) state.Store) {
 	for _, c := range checks {
 		t.Run(c.name, func(t *testing.T) {
@@ -36,7 +37,7 @@ func Run(t *testing.T, newStore func(t *testing.T) state.Store) {
 	}
 }
 
-// check is one thing that a store has to do; it returns what it did instead.
+// check checks one requirement. It returns an error that describes how the store deviates from it.
 type check struct {
 	name  string
 	check func(ctx context.Context, store state.Store) error
@@ -66,7 +67,7 @@ var checks = []check{
 
 var it = state.Ref{Service: "test.Service", Key: "it"}
 
-// is reports an error that is not the one that it should be.
+// is returns an error unless got matches want.
 func is(what string, got, want error) error {
 	switch {
 	case want == nil && got != nil:
@@ -77,7 +78,7 @@ func is(what string, got, want error) error {
 	return nil
 }
 
-// stands reports a record that is not the one that it should be; value nil: none.
+// stands returns an error unless the record has the given value; nil means that there is no state.
 func stands(what string, r state.Record, value []byte) error {
 	switch {
 	case r.Found != (value != nil):
@@ -88,7 +89,7 @@ func stands(what string, r state.Record, value []byte) error {
 	return nil
 }
 
-// loads claims and compares.
+// loads claims the object and compares its value.
 func loads(ctx context.Context, store state.Store, ref state.Ref, epoch int64, value []byte) (state.Record, error) {
 	r, err := store.Load(ctx, ref, epoch)
 	if err != nil {
