@@ -6,9 +6,9 @@ import (
 	"github.com/goverse/goverse/internal/backoff"
 )
 
-// Backoff is how long to wait after failures: Min after the first, twice as long after each
-// further one, up to Max; each wait is up to a fifth shorter or longer, at random, so that many
-// that failed together do not come back together. The zero value is from 100 ms to 30 s.
+// Backoff determines the pauses after failures. The first pause is Min, and each further one is twice as long,
+// up to Max. Each pause is randomly up to a fifth shorter or longer, so that processors that failed together do
+// not retry together. The zero value means 100 ms to 30 s.
 type Backoff struct {
 	Min, Max time.Duration
 }
@@ -36,5 +36,5 @@ func (b Backoff) validate(bad func(string) error) error {
 	return nil
 }
 
-// policy is what waits by it.
+// policy returns the policy that implements the backoff.
 func (b Backoff) policy() backoff.Policy { return backoff.Policy{First: b.Min, Last: b.Max} }

@@ -13,10 +13,10 @@ import (
 	"github.com/goverse/goverse/internal/logs/logtext"
 )
 
-// advance handles the events, or gives the only one up, and stores that.
+// advance handles the events and stores the progress. If park is set, it parks the only event instead.
 func (t *term[E]) advance(ctx context.Context, events []Event[E], park bool) error {
-	var failed Position // the event that did, if one did
-	var why error       // what the handler, or OnPark, returned
+	var failed Position // the event that failed; "" if none did
+	var why error       // the error of the handler or of OnPark
 	at, err := t.store(ctx, func(ctx context.Context) (Progress, error) {
 		ctx = withToken(ctx, t.at.Token)
 		if park {
@@ -25,16 +25,17 @@ func (t *term[E]) advance(ctx context.Context, events []Event[E], park bool) err
 			return progress, why
 		}
 		done := Progress{Position: t.at.Position}
-		// In a goroutine of its own, which a handler may leave: what was handled before is stored all the same.
+		// The handler may leave its goroutine, so it runs in one of its own. What was handled before is stored
+		// all the same.
 		err := callback.Run(func() error {
 			for _, e := range events {
 				if ctx.Err() != nil {
 					return context.Cause(ctx)
 				}
 				if shut, _ := t.p.gate.isShut(); shut && done.Position != t.at.Position {
-					return nil // what was handled is stored, the rest comes after the pause
+					return nil // store the events handled so far; the rest follows after the pause
 				}
-				failed, why = e.Position, callback.ErrExited // until it returns
+				failed, why = e.Position, callback.ErrExited // holds until the handler returns
 				if why = t.handle(ctx, e); why != nil {
 					return why
 				}
@@ -47,7 +48,8 @@ func (t *term[E]) advance(ctx context.Context, events []Event[E], park bool) err
 		}
 		return done, err
 	})
-	// What the checkpoint says: the handler may use another one, and say the same of that.
+	// says reports whether the checkpoint itself returned target. The handler may use another checkpoint and
+	// return the same error.
 	says := func(target error) bool { return errors.Is(err, target) && !errors.Is(why, target) }
 	switch {
 	case err == nil:
@@ -73,13 +75,14 @@ func (t *term[E]) advance(ctx context.Context, events []Event[E], park bool) err
 	return err
 }
 
-// handle calls the handler; a panic is an error.
+// handle calls the handler. A panic becomes an error.
 func (t *term[E]) handle(ctx context.Context, e Event[E]) (err error) {
 	defer catch(&err)
 	return t.cfg.Handler(ctx, e)
 }
 
-// store has the checkpoint store what handle says. It runs in a goroutine of its own: the handler may leave it.
+// store lets the checkpoint store the result of handle. It runs in a goroutine of its own, which the handler
+// may leave.
 func (t *term[E]) store(ctx context.Context, handle func(context.Context) (Progress, error)) (at Mark, err error) {
 	before := t.at
 	err = callback.Run(func() (err error) {
@@ -95,7 +98,7 @@ func catch(err *error) {
 	}
 }
 
-// PanicError is what a handler that panicked failed with.
+// PanicError is the error of a handler that panicked.
 type PanicError = callback.PanicError
 
 func judge(err error) verdict {
@@ -108,9 +111,9 @@ func judge(err error) verdict {
 	return itsFault
 }
 
-// retry takes note of events that failed.
+// retry records the failure of events.
 func (t *term[E]) retry(now trouble, what string) {
-	if now.failures == 1 && !now.poison { // that it is parked is logged then
+	if now.failures == 1 && !now.poison { // a poison event is logged when it is parked
 		t.log.Warn(what, "token", t.at.Token, "after", t.at.Position, "position", now.at, "error", logtext.OneLine(now.err))
 	}
 	t.trouble = now
@@ -133,7 +136,8 @@ func (t *term[E]) onPark(ctx context.Context, e Event[E]) (err error) {
 	return t.cfg.OnPark(ctx, e, t.trouble.err)
 }
 
-// count takes note of the events, first of those that were taken, that are done with by now.
+// count records how many of the events, which were passed to the handler or parked, are done according to the
+// checkpoint.
 func (t *term[E]) count(events []Event[E], park bool) {
 	n := slices.IndexFunc(events, func(e Event[E]) bool { return e.Position == t.at.Position }) + 1
 	if n == 0 {
@@ -151,7 +155,7 @@ func (t *term[E]) count(events []Event[E], park bool) {
 	t.p.report.passed(t.at, n, park, time.Now())
 }
 
-// keepable is what a database can take of an error's text.
+// keepable returns the part of an error's text that a database can store.
 func keepable(err error) string {
 	text := err.Error()
 	return strings.ReplaceAll(strings.ToValidUTF8(text[:min(len(text), maxError)], ""), "\x00", "")

@@ -15,54 +15,56 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// Config is what a processor needs. Name, Source, Handler and Checkpoint are required.
+// Config configures a [Processor]. Name, Source, Handler and Checkpoint are required.
 type Config[E any] struct {
-	// Name is the checkpoint's, and the processor's in logs and metrics: UTF-8 without NUL, from
-	// 1 to 512 bytes.
+	// Name names the checkpoint, and the processor in logs and metrics: 1 to 512 bytes of UTF-8 without NUL.
 	Name string
-	// Source is what events are read from.
+	// Source provides the events.
 	Source Source[E]
-	// Handler handles one event. It is called by one goroutine at a time, in the source's order. ctx ends when
-	// this process no longer leads; the handler must return soon after, for the next leader waits for it;
-	// TokenFrom(ctx) is the fencing token. An error has the event tried again, see MaxAttempts; one that matches
-	// ErrPoison parks it at once, one that matches ErrUnavailable does not count. A panic is an error.
+	// Handler handles one event. One goroutine at a time calls it, in the source's order. ctx ends when this
+	// process no longer leads. The handler must then return soon, because the next leader waits for it.
+	// TokenFrom(ctx) returns the fencing token.
+	//
+	// If the handler returns an error, the event is tried again; see MaxAttempts. An error that matches
+	// ErrPoison parks the event at once. An error that matches ErrUnavailable does not count as an attempt. A
+	// panic is an error.
 	Handler func(ctx context.Context, event Event[E]) error
-	// Checkpoint keeps how far the processor has come.
+	// Checkpoint stores the position that the processor has reached.
 	Checkpoint Checkpoint
-	// LeaderLock says when this process may process. Nil: at all times; this is for a processor
-	// that runs in one process alone. A second one then takes over, and they take turns.
+	// LeaderLock decides when this process may handle events. If nil, it always may; use that only for a
+	// processor that runs in a single process. A second process would take over, and the two would take turns.
 	LeaderLock LeaderLock
-	// BatchSize is how many events are read, and stored as done, at a time. Default 100.
+	// BatchSize is the number of events that are read, and stored as done, at a time. Default 100.
 	BatchSize int
-	// PollInterval is how long to wait when there is nothing to read, at most if the source is a
-	// Changer. Default 500 ms.
+	// PollInterval is the pause before the source is read again after it had no events. It is an upper limit if
+	// the source is a Changer. Default 500 ms.
 	PollInterval time.Duration
-	// Backoff is how long to wait after a failure.
+	// Backoff determines the pauses after failures.
 	Backoff Backoff
-	// MaxAttempts is how often an event is tried before it is parked. Default 10, which with the
-	// default Backoff takes about a minute; negative: forever, and all behind it waits.
+	// MaxAttempts limits the attempts before an event is parked. Default 10, which takes about a minute with
+	// the default Backoff. A negative value means no limit: all later events wait.
 	MaxAttempts int
-	// OnPark is called when an event is given up, with what it failed with last; in the
-	// checkpoint's transaction if it has one. If it fails, the event is not parked, and OnPark is
-	// called again after a while. It may be called again for the same event where the handler
-	// may. Default: none; the event is logged, and kept beside the checkpoint, either way.
+	// OnPark is called when an event is parked, with the error of its last attempt. It is called in the
+	// checkpoint's transaction if there is one. If it fails, the event is not parked, and OnPark is called
+	// again after a pause. Like the handler, it may be called more than once for an event. Default: none. The
+	// event is logged and recorded beside the checkpoint in any case.
 	OnPark func(ctx context.Context, event Event[E], err error) error
-	// LagInterval is how often a source that is a Lagger is asked, beside when there is nothing more
-	// to read. Default 10 s.
+	// LagInterval is the interval at which a source that is a Lagger is asked for the lag. It is also asked
+	// when there is nothing more to read. Default 10 s.
 	LagInterval time.Duration
-	// CheckInterval is how often a processor that finds nothing to read looks whether its checkpoint
-	// was rewound, with one small write; one that has events notices with the next. Default 10 s.
+	// CheckInterval is the interval at which an idle processor checks, with one small write, whether its
+	// checkpoint was rewound. A processor that has events notices with the next event. Default 10 s.
 	CheckInterval time.Duration
-	// Logger gets one line per event an operator cares about. Default: none.
+	// Logger gets one line per event that concerns an operator. Default: none.
 	Logger hclog.Logger
 }
 
-// The errors by which a handler says more than that it failed: wrap them.
+// The errors by which a handler classifies a failure; wrap them.
 var (
-	// ErrPoison: no further attempt will do better; the event is parked at once.
+	// ErrPoison means that no further attempt can succeed. The event is parked at once.
 	ErrPoison = errors.New("the event cannot be handled")
-	// ErrUnavailable: it is not the event's fault: what the handler needs is away. The attempt
-	// does not count, so nothing is parked for it.
+	// ErrUnavailable means that a system which the handler needs is unavailable, and that the event is not the
+	// cause. The attempt does not count, so no event is parked because of it.
 	ErrUnavailable = errors.New("what the handler needs is not available")
 )
 
@@ -90,16 +92,16 @@ func (c Config[E]) withDefaults() Config[E] {
 	return c
 }
 
-// ErrBadConfig is matched by the errors of Config.Validate, except for a bad name:
+// ErrBadConfig is matched by the errors of Config.Validate, except those of a bad name, which match
 // election.ErrBadName.
 var ErrBadConfig = errors.New("bad processor configuration")
 
-// Validate reports what is wrong with the configuration.
+// Validate returns an error if the configuration is invalid.
 func (c Config[E]) Validate() error {
 	if err := state.CheckName("processor", c.Name); err != nil {
 		return err
 	}
-	if !utf8.ValidString(c.Name) || strings.ContainsRune(c.Name, 0) { // not every checkpoint can keep it
+	if !utf8.ValidString(c.Name) || strings.ContainsRune(c.Name, 0) { // some checkpoints cannot store it
 		return fmt.Errorf("%w for the processor: %q is no UTF-8 text without NUL; write it in hex, for example",
 			lifecycle.ErrBadName, c.Name)
 	}

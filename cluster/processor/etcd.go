@@ -14,20 +14,20 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// EtcdConfig is what checkpoints in etcd need. Client is required.
+// EtcdConfig configures checkpoints in etcd. Client is required.
 type EtcdConfig struct {
-	// Client reaches etcd. It is never closed.
+	// Client is the etcd client. It is never closed.
 	Client *clientv3.Client
-	// Prefix is the cluster's, below which the checkpoints lie. Default /goverse.
+	// Prefix is the cluster's prefix, below which the checkpoints lie. Default /goverse.
 	Prefix string
-	// RequestTimeout bounds each request to etcd, beside the caller's context. Default 2 s.
+	// RequestTimeout limits each request to etcd, in addition to the caller's context. Default 2 s.
 	RequestTimeout time.Duration
 }
 
-// Etcd keeps checkpoints in etcd: one small write for each batch. What a batch did is not
-// undone when it fails in the middle; the progress before that is stored. All methods are safe for
-// concurrent use and block: each of their requests until etcd has answered, RequestTimeout has passed,
-// or ctx ends. A change that was cut short may have been made.
+// Etcd keeps checkpoints in etcd, with one small write per batch. It cannot undo a batch that fails in the
+// middle: the progress before the failure is stored. All methods are safe for concurrent use. They block: each
+// request lasts until etcd has answered, RequestTimeout has passed, or ctx ends. A change that was cut short
+// may have been made.
 type Etcd struct {
 	client  *clientv3.Client
 	keys    state.Keys
@@ -40,7 +40,7 @@ func (c EtcdConfig) withDefaults() EtcdConfig {
 	return c
 }
 
-// Validate reports what is wrong with the configuration; errors match [ErrBadConfig].
+// Validate returns an error that matches [ErrBadConfig] if the configuration is invalid.
 func (c EtcdConfig) Validate() error {
 	_, err := state.NewKeys(c.withDefaults().Prefix)
 	switch {
@@ -55,7 +55,8 @@ func (c EtcdConfig) Validate() error {
 	return nil
 }
 
-// NewEtcd checks the configuration. It asks etcd nothing.
+// NewEtcd returns checkpoints in etcd, or an error if the configuration is invalid. It sends no request to
+// etcd.
 func NewEtcd(cfg EtcdConfig) (*Etcd, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -68,19 +69,19 @@ func NewEtcd(cfg EtcdConfig) (*Etcd, error) {
 	return &Etcd{client: cfg.Client, keys: keys, timeout: cfg.RequestTimeout}, nil
 }
 
-// etcdRetry is how long to wait before a request whose answer was lost is looked for again.
+// etcdRetry is the pause before the next check of a request that got no answer.
 var etcdRetry = backoff.Policy{First: 50 * time.Millisecond, Last: 250 * time.Millisecond}
 
-// stored is a checkpoint as it stands in etcd.
+// stored is a checkpoint as stored in etcd.
 type stored struct {
 	Position Position `json:"position"`
 	Token    int64    `json:"token"`
-	revision int64    // of the last change; 0: there is none
+	revision int64    // etcd revision of the last change; 0: there is no checkpoint
 }
 
 func (s stored) mark() Mark { return Mark{s.Position, s.Token, s.revision} }
 
-// is reports whether what stands is what was to be written.
+// is reports whether the stored checkpoint equals the one that was to be written.
 func (s stored) is(want stored) bool { return s.Position == want.Position && s.Token == want.Token }
 
 func (e *Etcd) read(ctx context.Context, name string) (stored, error) {
@@ -101,8 +102,8 @@ func (e *Etcd) read(ctx context.Context, name string) (stored, error) {
 	return s, nil
 }
 
-// write replaces what stood at that revision, and writes and deletes what else there is with
-// it. It reports whether it did; with an error that is not known.
+// write replaces the checkpoint if its revision is still the given one, and applies the operations in also in
+// the same transaction. It reports whether it did; after an error that is unknown.
 func (e *Etcd) write(ctx context.Context, name string, revision int64, s *stored, also ...clientv3.Op) (bool, error) {
 	value, err := json.Marshal(s)
 	if err != nil {
@@ -120,8 +121,7 @@ func (e *Etcd) write(ctx context.Context, name string, revision int64, s *stored
 	return resp.Succeeded, nil
 }
 
-// Claim implements [Checkpoint]. It writes in any case, so that a request that is still under
-// way finds the checkpoint changed.
+// Claim implements [Checkpoint]. It always writes, so that a request in flight finds a changed checkpoint.
 func (e *Etcd) Claim(ctx context.Context, name string, token int64) (Mark, error) {
 	for {
 		s, err := e.read(ctx, name)
@@ -142,8 +142,8 @@ func (e *Etcd) Claim(ctx context.Context, name string, token int64) (Mark, error
 	}
 }
 
-// Advance implements [Checkpoint]. What was done is stored also if ctx has ended meanwhile; that
-// takes two request time-outs at most.
+// Advance implements [Checkpoint]. It stores the progress even if ctx has ended, which takes at most two
+// request time-outs.
 func (e *Etcd) Advance(ctx context.Context, name string, at Mark,
 	work func(ctx context.Context) (Progress, error)) (Mark, error) {
 	progress, failed := work(ctx)
@@ -159,8 +159,8 @@ func (e *Etcd) Advance(ctx context.Context, name string, at Mark,
 	return now, cmp.Or(failed, err)
 }
 
-// store writes the progress. An answer that was lost is looked for; if the request was not
-// carried out it is sent again: both compare the same revision, so one of them counts.
+// store writes the progress. If the answer is lost, it reads the checkpoint, and sends the request again if it
+// was not carried out. Both requests compare the same revision, so only one takes effect.
 func (e *Etcd) store(ctx context.Context, name string, at Mark, progress Progress) (Mark, error) {
 	next := stored{Position: progress.Position, Token: at.Token}
 	var also []clientv3.Op
@@ -179,7 +179,7 @@ func (e *Etcd) store(ctx context.Context, name string, at Mark, progress Progres
 		s, readErr := e.read(ctx, name)
 		switch {
 		case readErr == nil && s.revision != at.Version && s.is(next):
-			return s.mark(), nil // an answer that was lost
+			return s.mark(), nil // our write took effect and its answer was lost
 		case readErr == nil && s.Token > at.Token:
 			return at, fencedBy(name, at.Token, s.Token)
 		case readErr == nil && s.revision != at.Version:
@@ -193,7 +193,7 @@ func (e *Etcd) store(ctx context.Context, name string, at Mark, progress Progres
 	}
 }
 
-// Parked are the processor's events that were given up, the oldest first.
+// Parked returns the processor's parked events, oldest first.
 func (e *Etcd) Parked(ctx context.Context, name string) ([]Parked, error) {
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), e.timeout)
 	defer cancel()
@@ -211,8 +211,7 @@ func (e *Etcd) Parked(ctx context.Context, name string) ([]Parked, error) {
 	return parked, nil
 }
 
-// Forget drops what is known of a parked event that was dealt with. It is no error if there is
-// none.
+// Forget removes the record of a parked event. It returns no error if there is none.
 func (e *Etcd) Forget(ctx context.Context, name string, at Position) error {
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), e.timeout)
 	defer cancel()
@@ -222,8 +221,8 @@ func (e *Etcd) Forget(ctx context.Context, name string, at Position) error {
 	return nil
 }
 
-// Rewind has the processor go on after the position, "" for the beginning. Who was overtaken
-// stays so. A processor that runs notices with its next event, or after Config.CheckInterval.
+// Rewind makes the processor continue after the given position; "" is the beginning. Smaller tokens stay
+// fenced. A running processor notices with its next event, or after Config.CheckInterval.
 func (e *Etcd) Rewind(ctx context.Context, name string, to Position) error {
 	if err := to.Validate(); err != nil {
 		return fmt.Errorf("rewind processor %q: %w", name, err)
@@ -231,13 +230,13 @@ func (e *Etcd) Rewind(ctx context.Context, name string, to Position) error {
 	return e.change(ctx, name, func(s *stored) { s.Position = to })
 }
 
-// Unfence lets any token claim the checkpoint, where it stands: for tokens that have begun anew.
-// First make sure that nobody who had one of the old tokens goes on.
+// Unfence lets any token claim the checkpoint at its current position. It is for tokens that have started
+// again. First make sure that no process with an old token is still running.
 func (e *Etcd) Unfence(ctx context.Context, name string) error {
 	return e.change(ctx, name, func(s *stored) { s.Token = 0 })
 }
 
-// change writes the checkpoint with something else in it.
+// change applies f to the stored checkpoint.
 func (e *Etcd) change(ctx context.Context, name string, f func(s *stored)) error {
 	for {
 		s, err := e.read(ctx, name)

@@ -8,54 +8,53 @@ import (
 	"unicode/utf8"
 )
 
-// Position is the place of an event in its source. Only the source knows what it says and
-// which comes first; "" is before the first event. It is UTF-8 text without NUL, of at most
-// MaxPosition bytes.
+// Position is the place of an event in its source. Only the source can interpret and compare positions. ""
+// precedes the first event. A position is UTF-8 text without NUL, of at most MaxPosition bytes.
 type Position string
 
-// MaxPosition is how many bytes a position may have: with a processor's name beside it, it fits
-// into an index of PostgreSQL's, which takes 2704.
+// MaxPosition limits the length of a position, in bytes. Together with a processor's name it fits into an index
+// of PostgreSQL, which accepts 2704 bytes.
 const MaxPosition = 2048
 
 // Event is one event of a source.
 type Event[E any] struct {
-	// Position is this event's own; reading on after it gives the next one.
+	// Position is the event's own position. Reading after it returns the next event.
 	Position Position
 	Value    E
 }
 
-// Source is what events are read from. It is called by one goroutine at a time.
+// Source provides events. One goroutine at a time calls it.
 //
 // A source may also implement [Lagger] and [Changer].
 type Source[E any] interface {
-	// Read returns at most limit events that come after the position, in order; none if there
-	// are none at present. It may block until ctx ends, but need not wait for events. Each event
-	// has a position of its own.
+	// Read returns at most limit events that follow the position, in order, or none if there are none now. It
+	// may block until ctx ends, but need not wait for events. Each event has a position of its own.
 	//
-	// An event may be shown only if none that comes before it can appear later. A table that is
-	// read by its serial number breaks that: numbers are drawn before the transaction commits,
-	// so that one that commits late is passed by.
+	// An event may be returned only if no earlier event can appear afterwards. A table that is read by its
+	// serial number violates this: a number is drawn before its transaction commits, so the row of a
+	// transaction that commits late is missed.
 	Read(ctx context.Context, after Position, limit int) ([]Event[E], error)
 }
 
-// Lagger is a source that can tell how far behind a position is.
+// Lagger is a source that can count the events after a position.
 type Lagger interface {
-	// Lag is how many events come after the position. It is called beside Read, now and then.
+	// Lag returns the number of events after the position. It is called from time to time, concurrently with
+	// Read.
 	Lag(ctx context.Context, after Position) (int64, error)
 }
 
-// Changer is a source that can tell when to read: PollInterval is then only the upper bound.
+// Changer is a source that signals new events. PollInterval is then only an upper limit.
 type Changer interface {
-	// Changed returns a channel that is closed when there may be more to read than at the time
-	// of the call; see [Signal]. It is called by one goroutine, and must not block.
+	// Changed returns a channel that is closed when there may be more to read than at the time of the call; see
+	// [Signal]. One goroutine calls it, and it must not block.
 	Changed() <-chan struct{}
 }
 
-// ErrBadPosition: a position cannot be stored, or gone on from.
+// ErrBadPosition is returned for a position that cannot be stored, or from which the source cannot continue.
 var ErrBadPosition = errors.New("bad position")
 
-// Validate reports whether every checkpoint can store the position as it is; errors match [ErrBadPosition].
-// Checkpoints call it. "" is valid: it is the beginning.
+// Validate returns an error that matches [ErrBadPosition] if some checkpoint could not store the position as it
+// is. Checkpoints call it. "", the beginning, is valid.
 func (p Position) Validate() error {
 	switch {
 	case len(p) > MaxPosition:
@@ -66,7 +65,7 @@ func (p Position) Validate() error {
 	return nil
 }
 
-// checkPositions: an event must not be confused with the one before it.
+// checkPositions returns an error unless each event can be distinguished from the one before it.
 func checkPositions(after Position, next func(i int) Position, n int) error {
 	for i := range n {
 		at := next(i)

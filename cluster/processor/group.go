@@ -6,19 +6,19 @@ import (
 	"sync"
 )
 
-// Runner is a processor, whatever its events are.
+// Runner is a processor with any type of events.
 type Runner interface {
 	// Run blocks until ctx ends; see [Processor.Run].
 	Run(ctx context.Context) error
-	// Status does not block.
+	// Status returns the current status. It does not block.
 	Status() Status
 }
 
-// Group is processors that run together.
+// Group is a group of processors that run together.
 type Group []Runner
 
-// Run runs all of them until ctx ends, or one returns an error: the others are then ended. It
-// returns when all have, with their errors.
+// Run runs all processors until ctx ends or one returns an error, which ends the others. It returns their
+// errors when all have returned.
 func (g Group) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -35,7 +35,7 @@ func (g Group) Run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Status is that of each of them, in their order. It does not block.
+// Status returns the status of each processor, in their order. It does not block.
 func (g Group) Status() []Status {
 	all := make([]Status, len(g))
 	for i, r := range g {
@@ -44,10 +44,10 @@ func (g Group) Status() []Status {
 	return all
 }
 
-// Partitions makes a processor for each partition of a source, and has it run on the node that
-// serves the shard of the processor's name: so the partitions spread over the nodes, and move when
-// nodes come and go. set gives each its Source, and what else is its own; the name is
-// cfg.Name/partition if it gives no other, and Shard the LeaderLock. All nodes run the same group.
+// Partitions returns a processor for each partition of a source. By default, each runs on the node that serves
+// the shard of the processor's name, so the partitions spread over the nodes and move when nodes come and go.
+// set sets the Source of each processor, and other fields that differ. The default name is cfg.Name/partition,
+// and the default LeaderLock is [Shard]. All nodes run the same group.
 func Partitions[E any](cfg Config[E], in Shards, partitions []string,
 	set func(partition string, cfg *Config[E])) (Group, error) {
 	var g Group

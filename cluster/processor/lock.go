@@ -12,19 +12,19 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// LeaderLock says when this process may process. See Election, Lock, Shard and LockFunc.
+// LeaderLock decides when this process may handle events. See Election, Lock, Shard and LockFunc.
 type LeaderLock interface {
-	// Lead waits until this process leads, runs fn, and gives the lead up when fn has returned.
-	// fn's context ends with the lead, or with ctx; token is larger than that of all who led
-	// before, and never 0. Lead returns what fn returned, or why fn did not run: an error that
-	// matches ErrNoLock if it never will.
+	// Lead waits until this process leads, runs fn, and releases the lead when fn has returned. fn's context
+	// ends with the lead or with ctx. token is never 0, and larger than the tokens of all earlier leaders. Lead
+	// returns fn's error, or the reason why fn did not run. That error matches ErrNoLock if fn can never run.
 	Lead(ctx context.Context, fn func(ctx context.Context, token int64) error) error
 }
 
-// ErrNoLock: a leader lock cannot be had any more: the node has stopped, or is not started.
+// ErrNoLock is returned if a leader lock can never be acquired, because the node has stopped or was not
+// started.
 var ErrNoLock = errors.New("the leader lock cannot be had")
 
-// LockFunc is a LeaderLock made of its Lead.
+// LockFunc is a function that implements LeaderLock.
 type LockFunc func(ctx context.Context, fn func(ctx context.Context, token int64) error) error
 
 // Lead implements [LeaderLock].
@@ -32,35 +32,37 @@ func (f LockFunc) Lead(ctx context.Context, fn func(ctx context.Context, token i
 	return f(ctx, fn)
 }
 
-// alone runs at all times; the checkpoint finds the token.
+// alone always leads; token 0 lets the checkpoint choose the token.
 func alone(ctx context.Context, fn func(ctx context.Context, token int64) error) error {
 	return fn(ctx, 0)
 }
 
-// givingUp bounds how long it is waited that a place is given up; it is, as soon as etcd answers.
+// givingUp limits the wait for a place in the queue to be released. It is released as soon as etcd answers.
 const givingUp = 5 * time.Second
 
-// Candidate is a candidacy in an election that a process stands in, as a *cluster.Candidate is.
+// Candidate is this process's candidacy in an election; a *cluster.Candidate is one.
 type Candidate interface {
 	// Lead waits until this process leads and runs fn within the term.
 	Lead(ctx context.Context, fn func(ctx context.Context, t election.Term) error) error
-	// Close ends the candidacy, and whatever is kept for it.
+	// Close ends the candidacy and releases its resources.
 	Close(ctx context.Context) error
-	// WatchErr delivers why this process cannot stand, nil if it can; the error is that it is over.
+	// WatchErr delivers the reason why this process cannot stand, or nil if it can. It returns an error if the
+	// candidacy is over.
 	WatchErr(ctx context.Context) (<-chan error, error)
 }
 
-// Elections has elections by name, as Cluster.Elections does.
+// Elections provides elections by name; Cluster.Elections returns one.
 type Elections[C Candidate] interface {
 	// Stand makes this process a candidate.
 	Stand(name string, opts ...election.StandOption) (C, error)
 }
 
-// Election processes on the node that leads the election. This node stands in it while the
-// processor runs, and withdraws when it ends: the election should be about nothing else. The lead
-// is the node's, not the processor's: run one processor for an election in a process. A second one
-// of the same name would handle events beside the first, and that is what the checkpoint is left to
-// stop; [Lock] and [Shard] have it wait.
+// Election leads on the node that leads the election. This node is a candidate while the processor runs and
+// withdraws when it ends, so the election should serve no other purpose.
+//
+// The lead belongs to the node, not to the processor. Run only one processor per election in a process: a
+// second one of the same name would handle events concurrently, and only the checkpoint would stop it. With
+// [Lock] and [Shard], the second one waits.
 func Election[C Candidate](in Elections[C], name string) LeaderLock {
 	return LockFunc(func(ctx context.Context, fn func(ctx context.Context, token int64) error) error {
 		if in == nil {
@@ -84,10 +86,10 @@ func Election[C Candidate](in Elections[C], name string) LeaderLock {
 	})
 }
 
-// caller is who waits for a leader lock: a processor, or the zero caller.
+// caller identifies the processor that waits for a leader lock; the zero value means none.
 type caller struct {
 	name   string
-	report func(error) // why it waits; nil: nobody wants to know
+	report func(error) // receives the reasons for waiting; may be nil
 }
 
 type callerKey struct{}
@@ -97,8 +99,8 @@ func callerOf(ctx context.Context) caller {
 	return c
 }
 
-// reporting reports to the processor that waits what etcd refuses the election, each error once, until
-// end.
+// reporting reports to the waiting processor each error with which etcd refuses the candidacy, once per error,
+// until end is called.
 func reporting(ctx context.Context, c Candidate) (end func()) {
 	report := callerOf(ctx).report
 	if report == nil {
@@ -108,7 +110,7 @@ func reporting(ctx context.Context, c Candidate) (end func()) {
 	errs, err := c.WatchErr(ctx)
 	if err != nil {
 		cancel()
-		return func() {} // the election is over, as Lead will say
+		return func() {} // the candidacy is over, as Lead will report
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -124,8 +126,8 @@ func reporting(ctx context.Context, c Candidate) (end func()) {
 	}
 }
 
-// Lock processes on the node that holds the lock. Each processor stands in the lock's queue for
-// itself: a second one waits for the first, in this process as elsewhere.
+// Lock leads on the node that holds the lock. Each processor has its own place in the lock's queue: a second
+// processor waits for the first, in the same process or in another one.
 func Lock(in lock.LockRegistry, name string) LeaderLock {
 	return LockFunc(func(ctx context.Context, fn func(ctx context.Context, token int64) error) error {
 		if in == nil {
@@ -141,7 +143,7 @@ func Lock(in lock.LockRegistry, name string) LeaderLock {
 		defer func() {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), givingUp)
 			defer cancel()
-			_ = held.Release(ctx) // lost before, or done as soon as etcd answers
+			_ = held.Release(ctx) // lost before, or released as soon as etcd answers
 		}()
 		work, stop := wait.Within(ctx, held.Context())
 		defer stop()

@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// Memory is a checkpoint in this process, for tests. The zero value works.
+// Memory is a checkpoint in the memory of this process, for tests. The zero value works.
 type Memory struct {
 	mu     sync.Mutex
 	byName map[string]*remembered
@@ -25,7 +25,7 @@ type parkedAt struct {
 	version int64
 }
 
-// get is the processor's entry. The lock is held.
+// get returns the processor's entry. The lock must be held.
 func (m *Memory) get(name string) *remembered {
 	if m.byName == nil {
 		m.byName = map[string]*remembered{}
@@ -54,7 +54,7 @@ func (m *Memory) Claim(_ context.Context, name string, token int64) (Mark, error
 	return r.mark, nil
 }
 
-// Advance implements [Checkpoint]. It cannot undo what work did.
+// Advance implements [Checkpoint]. It cannot undo work's effects.
 func (m *Memory) Advance(ctx context.Context, name string, at Mark,
 	work func(ctx context.Context) (Progress, error)) (Mark, error) {
 	progress, failed := work(ctx)
@@ -75,7 +75,7 @@ func (m *Memory) Advance(ctx context.Context, name string, at Mark,
 	return r.mark, failed
 }
 
-// Parked are the processor's events that were given up, the oldest first.
+// Parked returns the processor's parked events, oldest first.
 func (m *Memory) Parked(_ context.Context, name string) ([]Parked, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -89,8 +89,7 @@ func (m *Memory) Parked(_ context.Context, name string) ([]Parked, error) {
 	return parked, nil
 }
 
-// Forget drops what is known of a parked event that was dealt with. It is no error if there is
-// none.
+// Forget removes the record of a parked event. It returns no error if there is none.
 func (m *Memory) Forget(_ context.Context, name string, at Position) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -98,8 +97,8 @@ func (m *Memory) Forget(_ context.Context, name string, at Position) error {
 	return nil
 }
 
-// Rewind has the processor go on after the position, "" for the beginning. Who was overtaken
-// stays so. A processor that runs notices with its next event, or after Config.CheckInterval.
+// Rewind makes the processor continue after the given position; "" is the beginning. Smaller tokens stay
+// fenced. A running processor notices with its next event, or after Config.CheckInterval.
 func (m *Memory) Rewind(_ context.Context, name string, to Position) error {
 	if err := to.Validate(); err != nil {
 		return fmt.Errorf("rewind processor %q: %w", name, err)
@@ -112,8 +111,8 @@ func (m *Memory) Rewind(_ context.Context, name string, to Position) error {
 	return nil
 }
 
-// Unfence lets any token claim the checkpoint, where it stands: for tokens that have begun anew.
-// First make sure that nobody who had one of the old tokens goes on.
+// Unfence lets any token claim the checkpoint at its current position. It is for tokens that have started
+// again. First make sure that no process with an old token is still running.
 func (m *Memory) Unfence(_ context.Context, name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

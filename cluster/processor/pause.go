@@ -8,26 +8,26 @@ import (
 	"time"
 )
 
-// ErrUnknown: this process has no processor of that name that can be paused.
+// ErrUnknown is returned if this process has no processor of the given name that can be paused.
 var ErrUnknown = errors.New("there is no such processor in this process")
 
 // Pauser is a processor that can be paused; every [Processor] is one.
 type Pauser interface {
-	// Pause has no further event handled in this process until Resume, and blocks until the one that is being
-	// handled is done with; see [Processor.Pause].
+	// Pause stops the handling of events in this process until Resume. It blocks until the event that is being
+	// handled is done; see [Processor.Pause].
 	Pause(ctx context.Context) error
-	// Resume ends that. It does not block.
+	// Resume ends a pause. It does not block.
 	Resume()
 }
 
-// Pause has no further event handled in this process until Resume. Where the processor processes here, it keeps its
-// lead and its claim on the checkpoint, so no other process handles events meanwhile either; where it does not, it
-// is paused when it comes to. A pause is of this process and in memory: it ends with the process, and another one
-// that leads then goes on.
+// Pause stops the handling of events in this process until Resume. If this process leads, the processor keeps
+// its lead and its claim on the checkpoint, so no other process handles events either. If it does not lead, it
+// will be paused when it does. A pause concerns this process only and is kept in memory: it ends with the
+// process, and the next leader continues.
 //
-// Pause blocks until the event that is being handled is done with and stored, so a handler must not call it. When
-// ctx ends before, the error is its cause, and the processor is paused all the same as soon as that event is. That it
-// was paused before is no error.
+// Pause blocks until the event that is being handled is done and stored, so a handler must not call it. If ctx
+// ends first, Pause returns its cause, and the processor still pauses as soon as that event is done. Pausing a
+// paused processor is not an error.
 func (p *Processor[E]) Pause(ctx context.Context) error {
 	if err := p.gate.shut(ctx); err != nil {
 		return fmt.Errorf("processor %q is paused, but for an event that is still being handled: %w", p.cfg.Name, err)
@@ -35,11 +35,10 @@ func (p *Processor[E]) Pause(ctx context.Context) error {
 	return nil
 }
 
-// Resume ends a pause. It does not block; that it was not paused is no error.
+// Resume ends a pause. It does not block. Resuming a processor that is not paused is not an error.
 func (p *Processor[E]) Resume() { p.gate.open() }
 
-// Pause pauses the processor of that name, as [Processor.Pause] does. The error is ErrUnknown if there is none, or
-// that of Pause.
+// Pause pauses the processor of that name, as [Processor.Pause] does. It returns ErrUnknown if there is none.
 func (g Group) Pause(ctx context.Context, name string) error {
 	p, err := g.pauser(name)
 	if err != nil {
@@ -48,7 +47,7 @@ func (g Group) Pause(ctx context.Context, name string) error {
 	return p.Pause(ctx)
 }
 
-// Resume ends the pause of the processor of that name. The error is ErrUnknown if there is none.
+// Resume ends the pause of the processor of that name. It returns ErrUnknown if there is none.
 func (g Group) Resume(name string) error {
 	p, err := g.pauser(name)
 	if err == nil {
@@ -70,11 +69,11 @@ func (g Group) pauser(name string) (Pauser, error) {
 type gate struct {
 	mu      sync.Mutex
 	paused  bool
-	inside  bool          // a batch is
-	changed chan struct{} // closed at the next change, if somebody waits for one
+	inside  bool          // a batch is inside
+	changed chan struct{} // closed at the next change, if a goroutine waits for one
 }
 
-// enter reports whether a batch may begin; leave must follow if it does.
+// enter reports whether a batch may begin. If it may, the caller must call leave.
 func (g *gate) enter() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -104,7 +103,8 @@ func (g *gate) shut(ctx context.Context) error {
 	}
 }
 
-// isShut reports whether no batch may begin, and what is closed when that may be otherwise.
+// isShut reports whether no batch may begin. It also returns a channel that is closed when that may have
+// changed.
 func (g *gate) isShut() (bool, <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -121,7 +121,7 @@ func (g *gate) change(do func()) {
 	}
 }
 
-// next is closed at the next change. The lock is held.
+// next returns a channel that is closed at the next change. The lock must be held.
 func (g *gate) next() <-chan struct{} {
 	if g.changed == nil {
 		g.changed = make(chan struct{})
@@ -129,8 +129,8 @@ func (g *gate) next() <-chan struct{} {
 	return g.changed
 }
 
-// hold waits while the processor is paused, until ctx ends. As idle does, it looks now and then at the checkpoint,
-// which may have been rewound, or claimed by another.
+// hold waits while the processor is paused, until ctx ends. Like idle, it claims the checkpoint at each
+// CheckInterval, because it may have been rewound or claimed by another process.
 func (t *term[E]) hold(ctx context.Context, token int64) error {
 	shut, changed := t.p.gate.isShut()
 	if !shut {

@@ -12,7 +12,7 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// ErrRunning: a processor runs once at a time.
+// ErrRunning is returned by Run if the processor is running already.
 var ErrRunning = errors.New("the processor runs already; make another one with New")
 
 // Processor handles the events of one source. All methods are safe for concurrent use.
@@ -23,7 +23,7 @@ type Processor[E any] struct {
 	gate    gate
 }
 
-// New checks the configuration; [Processor.Run] makes the processor live.
+// New returns a processor, or an error if the configuration is invalid. Call [Processor.Run] to run it.
 func New[E any](cfg Config[E]) (*Processor[E], error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -33,10 +33,9 @@ func New[E any](cfg Config[E]) (*Processor[E], error) {
 	return p, nil
 }
 
-// Run processes whenever this process leads, until ctx ends; it returns nil then, when the
-// handler has returned and the lead is given up. What etcd, the source or the checkpoint
-// refuse is tried again forever. Errors are ErrRunning, and ErrNoLock when the node has
-// stopped.
+// Run handles events whenever this process leads. It returns nil when ctx has ended, the handler has returned,
+// and the lead is released. It retries forever when etcd, the source or the checkpoint fails. It returns
+// ErrRunning if the processor is running already, and ErrNoLock when the node has stopped.
 func (p *Processor[E]) Run(ctx context.Context) error {
 	if !p.running.TryLock() {
 		return fmt.Errorf("processor %q: %w", p.cfg.Name, ErrRunning)
@@ -63,14 +62,15 @@ func (p *Processor[E]) Run(ctx context.Context) error {
 		}
 		failures++
 		if t != nil && !t.fenced {
-			failures = 1 // a term as any other
+			failures = 1 // count the pauses as after any other term
 		}
 		p.delay(ctx, failures)
 	}
 	return nil
 }
 
-// delay waits as long as is due after so many failures in a row. It reports whether ctx goes on.
+// delay waits for the pause that follows the given number of failures in a row. It reports whether ctx is still
+// valid.
 func (p *Processor[E]) delay(ctx context.Context, failures int) bool {
 	return wait.For(ctx, p.cfg.Backoff.policy().Delay(failures, rand.Float64()))
 }

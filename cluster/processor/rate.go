@@ -2,12 +2,12 @@ package processor
 
 import "time"
 
-// span is over how many seconds a rate is taken.
+// span is the number of seconds over which a rate is measured.
 const span = 10
 
-// rate counts what happened in the last seconds. The zero value is ready.
+// rate counts events of the last seconds. The zero value is ready to use.
 type rate struct {
-	seconds [span + 1]int64 // one for each second, by its number; the present one is not full
+	seconds [span + 1]int64 // by second modulo length; the current second is incomplete
 	latest  int64
 	first   time.Time
 }
@@ -20,7 +20,7 @@ func (r *rate) add(now time.Time, n int) {
 	r.seconds[r.latest%int64(len(r.seconds))] += int64(n)
 }
 
-// turn forgets the seconds that are too long ago.
+// turn clears the seconds that are too old.
 func (r *rate) turn(now time.Time) {
 	second := now.Unix()
 	for s := max(r.latest+1, second-span); s <= second; s++ {
@@ -29,8 +29,8 @@ func (r *rate) turn(now time.Time) {
 	r.latest = max(r.latest, second)
 }
 
-// perSecond is the rate over the last seconds, or since the first of all if that is less, but
-// not less than a second.
+// perSecond returns the rate over the last seconds, or since the first event if that is shorter, but over at
+// least one second.
 func (r *rate) perSecond(now time.Time) float64 {
 	if r.first.IsZero() {
 		return 0

@@ -8,18 +8,17 @@ import (
 	"github.com/goverse/goverse/internal/lifecycle"
 )
 
-// Shards is this node's part in the shards: what Cluster.Shards returns.
+// Shards gives access to the shards of this node; Cluster.Shards returns one.
 type Shards interface {
-	// HoldAlone waits until this node serves the key's shard, and nobody else runs here for that key
-	// and name, and runs fn; see Shards.HoldAlone of package cluster.
+	// HoldAlone waits until this node serves the key's shard and no other call for that key and name runs on
+	// it, and then runs fn. See Shards.HoldAlone of package cluster.
 	HoldAlone(ctx context.Context, key, name string, fn func(ctx context.Context, epoch int64) error) error
 }
 
-// Shard processes on the node that serves the key's shard, with the shard's epoch for a token.
-// When the shard is to be handed over, the handler's context ends at once, with
-// [shard.ErrNotOwner] as its cause, and the next owner begins when the handler has
-// returned. A second processor of the same name and key in this process waits until the first
-// gives up, as it would on another node; those of other names share the shard.
+// Shard leads on the node that serves the key's shard; the token is the shard's epoch. When the shard moves,
+// the handler's context ends at once, with [shard.ErrNotOwner] as its cause, and the next owner begins when the
+// handler has returned. A second processor of the same name and key in this process waits until the first
+// releases the lead, as it would on another node. Processors with other names share the shard.
 func Shard(in Shards, key string) LeaderLock {
 	return LockFunc(func(ctx context.Context, fn func(ctx context.Context, token int64) error) error {
 		if in == nil {
@@ -37,7 +36,7 @@ func Shard(in Shards, key string) LeaderLock {
 	})
 }
 
-// never: this process will never serve the shard.
+// never reports whether this process can never serve the shard.
 func never(err error) bool {
 	return errors.Is(err, lifecycle.ErrStopped) || errors.Is(err, lifecycle.ErrNotStarted) ||
 		errors.Is(err, lifecycle.ErrShardingOff)

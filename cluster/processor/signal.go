@@ -2,8 +2,8 @@ package processor
 
 import "sync"
 
-// Signal is what a source that is notified of new events can embed to be a [Changer]. The zero value
-// works; all methods are safe for concurrent use and do not block.
+// Signal makes a source a [Changer]. A source that is notified of new events can embed it. The zero value
+// works. All methods are safe for concurrent use and do not block.
 type Signal struct {
 	mu sync.Mutex
 	c  chan struct{}
@@ -19,7 +19,7 @@ func (s *Signal) Changed() <-chan struct{} {
 	return s.c
 }
 
-// Notify says that there may be more to read.
+// Notify signals that there may be more to read.
 func (s *Signal) Notify() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// Status is what a processor does at one instant. Counters are since New, of this process.
+// Status describes a processor at one instant. Counters count in this process since New.
 type Status struct {
 	Name    string
-	Leading bool      // this process processes
-	Paused  bool      // it handles no further event until Resume
+	Leading bool      // this process handles the events
+	Paused  bool      // no further event is handled until Resume
 	Token   int64     // of the last term
-	Since   time.Time // when it began
-	// Position is the last event that is known to be done with; "" before the first term.
+	Since   time.Time // when that term began
+	// Position is that of the last event known to be done; "" before the first term.
 	Position Position
-	// Lag is how many events come after, when the source was last asked; -1: it is not known.
+	// Lag is the number of events after Position when the source was last asked; -1 if unknown.
 	Lag int64
-	// Handled counts events, PerSecond is how many they were in the last seconds, and HandledAt
-	// when the last batch was stored.
+	// Handled counts events, PerSecond is their rate over the last seconds, and HandledAt is the time at which
+	// the last batch was stored.
 	Handled   int64
 	PerSecond float64
 	HandledAt time.Time
@@ -25,23 +25,23 @@ type Status struct {
 	Retries   int64 // failed attempts
 	Parked    int64
 	Failures  int64 // of the source, the checkpoint and the lock
-	// Attempts is how often the event that is next has failed; 0: nothing is wrong with it.
+	// Attempts counts the failures of the next event; 0 if it has not failed.
 	Attempts    int
-	LastError   string // "" if there was none
+	LastError   string // "" if there was no error
 	LastErrorAt time.Time
 }
 
-// report is the status as it is kept.
+// report holds the status and the values from which it is computed.
 type report struct {
 	mu    sync.Mutex
 	s     Status
 	rate  rate
-	asked Position // where the lag was asked for
+	asked Position // the position for which the lag was measured
 }
 
 func (r *report) begin(name string) { r.s.Name, r.s.Lag = name, -1 }
 
-// Status is what the processor does now. It does not block.
+// Status returns the current status. It does not block.
 func (p *Processor[E]) Status() Status {
 	r := &p.report
 	r.mu.Lock()
@@ -64,7 +64,7 @@ func (r *report) leads(at Mark) {
 	})
 }
 
-// ended: what is left to do is another's to know.
+// ended records the end of a term. The lag is then known only to the next leader.
 func (r *report) ended() {
 	r.do(func(s *Status) { s.Leading, s.Lag, s.Attempts = false, -1, 0 })
 }
@@ -76,7 +76,8 @@ func (r *report) position() (at Position) {
 	return at
 }
 
-// outdated reports whether there was a lag, or none was known, at another position than now.
+// outdated reports whether the lag is unknown or not 0, and was measured for another position than the current
+// one.
 func (r *report) outdated() (yes bool) {
 	r.do(func(s *Status) { yes = s.Lag != 0 && s.Position != r.asked })
 	return yes

@@ -13,20 +13,20 @@ import (
 	"github.com/goverse/goverse/internal/logs/logtext"
 )
 
-// term is one unbroken period in which this process processes.
+// term is one unbroken period in which this process handles events.
 type term[E any] struct {
 	p       *Processor[E]
 	cfg     *Config[E]
 	log     hclog.Logger
 	at      Mark
 	trouble trouble
-	claimed time.Time     // when last
-	outage  int           // how often in a row something failed that is no event's fault
-	fenced  bool          // it ended because another has claimed the checkpoint
-	ask     chan struct{} // has the lag measured now; nil: it cannot be
+	claimed time.Time     // when the checkpoint was last claimed
+	outage  int           // failures in a row that no event caused
+	fenced  bool          // another process has claimed the checkpoint, which ended the term
+	ask     chan struct{} // requests a measurement of the lag; nil if the source has none
 }
 
-// run processes until ctx ends or the checkpoint is another's, and returns why.
+// run handles events until ctx ends or another process claims the checkpoint. It returns the reason.
 func (t *term[E]) run(ctx context.Context, token int64) error {
 	if err := t.claim(ctx, token); err != nil {
 		if t.fenced {
@@ -72,7 +72,7 @@ func (t *term[E]) process(ctx context.Context, token int64) error {
 			break
 		}
 		if !t.p.gate.enter() {
-			continue // paused meanwhile
+			continue // paused in the meantime
 		}
 		err = t.advance(ctx, events[:do.take], do.park)
 		t.p.gate.leave()
@@ -85,7 +85,7 @@ func (t *term[E]) process(ctx context.Context, token int64) error {
 		if ctx.Err() != nil {
 			break
 		}
-		// Whatever became of it, what is stored counts.
+		// Whatever the outcome was, the stored checkpoint counts.
 		before := events[:do.take]
 		if err := t.claim(ctx, token); err != nil {
 			return err
@@ -95,7 +95,8 @@ func (t *term[E]) process(ctx context.Context, token int64) error {
 	return context.Cause(ctx)
 }
 
-// claim finds out where to go on, however long that takes.
+// claim claims the checkpoint, which determines where to continue. It retries until it succeeds, ctx ends, or
+// the token is fenced.
 func (t *term[E]) claim(ctx context.Context, token int64) error {
 	for {
 		var at Mark
@@ -116,7 +117,7 @@ func (t *term[E]) claim(ctx context.Context, token int64) error {
 	}
 }
 
-// overtaken takes note that another has claimed the checkpoint.
+// overtaken records that another process has claimed the checkpoint.
 func (t *term[E]) overtaken(err error) error {
 	t.fenced = true
 	t.p.report.failed(err)
@@ -139,8 +140,8 @@ func (t *term[E]) read(ctx context.Context) ([]Event[E], error) {
 	return events, checkPositions(t.at.Position, func(i int) Position { return events[i].Position }, len(events))
 }
 
-// failing takes note of a failure that is no event's fault, and waits. It reports whether ctx
-// goes on. What an event failed with meanwhile may have had the same cause.
+// failing records a failure that no event caused, and pauses. It reports whether ctx is still valid. A failure
+// of an event in the meantime may have had the same cause.
 func (t *term[E]) failing(ctx context.Context, what string, err error) bool {
 	t.trouble = t.trouble.spared()
 	return t.wait(ctx, what, err)
@@ -158,7 +159,7 @@ func (t *term[E]) wait(ctx context.Context, what string, err error) bool {
 	return t.p.delay(ctx, t.outage)
 }
 
-// fine: source and checkpoint answer.
+// fine records that source and checkpoint answer.
 func (t *term[E]) fine() {
 	if t.outage > 0 {
 		t.log.Info("source and checkpoint answer again", "position", t.at.Position, "failures", t.outage)
@@ -166,8 +167,8 @@ func (t *term[E]) fine() {
 	t.outage = 0
 }
 
-// changed is what wakes idle; it is asked for before the source is read, so that nothing is
-// missed.
+// changed returns the channel that wakes idle. It must be called before the source is read, so that no change
+// is missed.
 func (t *term[E]) changed() <-chan struct{} {
 	if c, ok := t.cfg.Source.(Changer); ok {
 		return c.Changed()
@@ -175,8 +176,8 @@ func (t *term[E]) changed() <-chan struct{} {
 	return nil
 }
 
-// idle waits until the source is to be read again. Now and then it looks at the checkpoint, which
-// may have been rewound, or claimed by another: with nothing to store, only a claim tells.
+// idle waits until the source should be read again. At each CheckInterval it claims the checkpoint, which may
+// have been rewound or claimed by another process: with nothing to store, only a claim shows that.
 func (t *term[E]) idle(ctx context.Context, changed <-chan struct{}, token int64) error {
 	poll, look := time.NewTimer(t.cfg.PollInterval), time.NewTimer(time.Until(t.claimed.Add(t.cfg.CheckInterval)))
 	defer poll.Stop()
@@ -200,7 +201,7 @@ func (t *term[E]) idle(ctx context.Context, changed <-chan struct{}, token int64
 	return nil
 }
 
-// drained: nothing can be read. Whether nothing is left, the source says.
+// drained requests the lag when no events can be read. Events may be left that the source cannot show yet.
 func (t *term[E]) drained() {
 	if !t.p.report.outdated() {
 		return
@@ -211,8 +212,8 @@ func (t *term[E]) drained() {
 	}
 }
 
-// measure asks the source for the lag now and then, until the term is over; what it returns
-// waits for that.
+// measure asks the source for the lag at intervals until the term is over. The returned function ends that and
+// waits for it.
 func (t *term[E]) measure(ctx context.Context) (end func()) {
 	l, ok := t.cfg.Source.(Lagger)
 	if !ok {

@@ -4,9 +4,9 @@ import "context"
 
 type tokenKey struct{}
 
-// TokenFrom is the fencing token under which a handler, or OnPark, is called with this ctx: that
-// of the term, as the checkpoint knows it. Give it to what the handler writes to, which is to
-// refuse a smaller one than it has seen. 0: the context is no handler's.
+// TokenFrom returns the fencing token under which ctx's handler or OnPark is called: the token of the term, as
+// stored in the checkpoint. Pass it to the systems that the handler writes to; they must refuse tokens smaller
+// than the largest they have seen. It returns 0 if ctx is not a handler's context.
 func TokenFrom(ctx context.Context) int64 {
 	token, _ := ctx.Value(tokenKey{}).(int64)
 	return token

@@ -2,26 +2,26 @@ package processor
 
 import "slices"
 
-// trouble is what went wrong with the events that come next. The zero value is: nothing.
+// trouble records what went wrong with the next events. The zero value means nothing.
 type trouble struct {
-	at       Position // the event that failed last; "": none, or it is not known which
-	failures int      // how often in a row, and how often of those it was its own fault
+	at       Position // the event that failed last; "" if none did, or if it is unknown which
+	failures int      // in a row; attempts counts those that the event caused
 	attempts int
-	poison   bool  // it will not get better
-	err      error // what it failed with
-	spare    bool  // it has one more attempt, whatever they were
-	limit    int   // how many events the next batch may have; 0: as many as there are
+	poison   bool  // further attempts are useless
+	err      error // the error of the last failure
+	spare    bool  // the event gets one more attempt, whatever their number
+	limit    int   // limits the events of the next batch; 0: no limit
 }
 
-// step is what to do with the events that were read.
+// step is the decision about the events that were read.
 type step struct {
-	take int  // handle so many
-	park bool // no: give the only one up
-	wait int  // but first wait, as after so many failures
+	take int  // the number of events to handle
+	park bool // park the only event instead of handling it
+	wait int  // first pause as after this many failures
 }
 
-// next decides what to do with events at these positions, of which there is at least one: an
-// event that failed is handled alone, after what comes before it.
+// next decides what to do with the events at these positions, of which there must be at least one. An event
+// that failed is handled alone, after those before it.
 func (t trouble) next(events []Position, maxAttempts int) step {
 	n := len(events)
 	if t.limit > 0 {
@@ -40,7 +40,7 @@ func (t trouble) next(events []Position, maxAttempts int) step {
 	return step{take: 1, wait: t.failures}
 }
 
-// verdict is what a failed attempt says about the event.
+// verdict classifies a failed attempt by its cause.
 type verdict int
 
 const (
@@ -49,7 +49,7 @@ const (
 	hopeless
 )
 
-// failed: the event at that position has failed.
+// failed returns the trouble after a failure of the event at a position.
 func (t trouble) failed(at Position, err error, v verdict) trouble {
 	if t.at != at {
 		t = trouble{at: at, limit: t.limit}
@@ -63,15 +63,15 @@ func (t trouble) failed(at Position, err error, v verdict) trouble {
 	return t
 }
 
-// spared: something else has failed meanwhile, and perhaps the event for that alone. It is not
-// given up without a further attempt.
+// spared returns the trouble after a failure that no event caused. That may also be why the event failed, so
+// the event is not parked without a further attempt.
 func (t trouble) spared() trouble {
 	t.spare = t.at != ""
 	return t
 }
 
-// refused: events at these positions have failed together, and it is not known which of them.
-// Fewer are tried at a time, until there is one left.
+// refused returns the trouble after events at these positions failed together, when it is unknown which of them
+// is the cause. The batches are halved until a single event is left.
 func (t trouble) refused(events []Position, err error) trouble {
 	if len(events) == 1 {
 		return t.failed(events[0], err, itsFault)
@@ -82,7 +82,7 @@ func (t trouble) refused(events []Position, err error) trouble {
 	return t
 }
 
-// passed: events at these positions, at least one, are done with.
+// passed returns the trouble after the events at these positions, at least one, are done.
 func (t trouble) passed(events []Position, batchSize int) trouble {
 	limit := 2 * t.limit
 	if limit >= batchSize {

@@ -1,7 +1,8 @@
-// Package checkpointtest is the conformance suite of checkpoints: what every
-// processor.Checkpoint has to do, whatever keeps it.
+// Package checkpointtest is the conformance suite of checkpoints. It checks that a checkpoint does all that
+// [processor.Checkpoint] requires, whatever stores it.
 //
-// Not covered: what happens when that fails; faults are each implementation's own to test.
+// Not promised: the suite does not check how a checkpoint behaves when its store fails. Each implementation
+// must test that itself.
 package checkpointtest
 
 import (
@@ -22,23 +23,23 @@ import (
 	"github.com/goverse/goverse/cluster/processor"
 )
 
-// Checkpoint is a processor.Checkpoint with what operators need.
+// Checkpoint is a processor.Checkpoint with the methods that operators need.
 type Checkpoint interface {
 	processor.Checkpoint
-	// Parked are the events that were given up, the oldest first.
+	// Parked returns the parked events, oldest first.
 	Parked(ctx context.Context, name string) ([]processor.Parked, error)
-	// Forget drops a parked event; it is no error if there is none.
+	// Forget removes a parked event. It returns no error if there is none.
 	Forget(ctx context.Context, name string, at processor.Position) error
-	// Rewind sets the position, and nothing else; marks of before are refused.
+	// Rewind sets the position and changes nothing else. Earlier marks are refused.
 	Rewind(ctx context.Context, name string, to processor.Position) error
-	// Unfence lets any token claim, and changes nothing else; marks of before are refused.
+	// Unfence lets any token claim and changes nothing else. Earlier marks are refused.
 	Unfence(ctx context.Context, name string) error
 }
 
 const patience = 20 * time.Second
 
-// Run checks the checkpoints that open returns: two of the same, as two processes have them. They
-// may be one. undoes says that what work did is undone when it fails.
+// Run checks the checkpoints that open returns: two handles of the same checkpoint, as two processes have them.
+// They may be the same value. undoes must be set if the checkpoint undoes the writes of work that fails.
 func Run(t *testing.T, undoes bool, open func(t *testing.T) (a, b Checkpoint)) {
 	for _, test := range []struct {
 		name string
@@ -99,7 +100,7 @@ func (s *suite) advance(c Checkpoint, name string, at processor.Mark, p processo
 	return m
 }
 
-// stands is where the processor goes on, as the next claim would find it.
+// stands returns the position at which the next claim would continue.
 func (s *suite) stands(name string, token int64) processor.Position {
 	s.Helper()
 	return s.claim(s.b, name, token).Position
@@ -140,7 +141,7 @@ func found(s *suite) {
 	require.EqualValues(s, 1001, s.claim(s.b, "it", 0).Token)
 }
 
-// What was sent before a claim is refused after it, also with the same token.
+// A request sent before a claim is refused after it, even with the same token.
 func marks(s *suite) {
 	before := s.claim(s.a, "it", 3)
 	after := s.claim(s.a, "it", 3)
@@ -174,7 +175,7 @@ func failing(s *suite) {
 	m = s.claim(s.a, "it", 3)
 	require.Equal(s, want, m.Position, "before anything was done")
 
-	// Who was overtaken while it worked is refused, whether that failed or not.
+	// A process that is overtaken while it works is refused, even if the work succeeds.
 	_, err = s.a.Advance(s.ctx, "it", m, func(context.Context) (processor.Progress, error) {
 		s.claim(s.b, "it", 4)
 		return processor.Progress{Position: "3"}, nil
@@ -183,7 +184,7 @@ func failing(s *suite) {
 	require.Equal(s, want, s.stands("it", 4))
 }
 
-// Of two with one mark, one wins; of two with two tokens, the larger.
+// together checks that of two requests with one mark one succeeds, and of two with different tokens the larger.
 func together(s *suite) {
 	for i := range rounds {
 		s.race(strconv.Itoa(i))
@@ -191,11 +192,10 @@ func together(s *suite) {
 	}
 }
 
-// rounds is how often those that advance at once do: who reads and then writes is caught out
-// only now and then.
+// rounds is the number of races: an implementation that reads and then writes fails only in some of them.
 const rounds = 25
 
-// crowd: of eight that advance with one mark, one does.
+// crowd checks that of eight requests with one mark, exactly one succeeds.
 func (s *suite) crowd(name string) {
 	m := s.claim(s.a, name, 3)
 	errs := make([]error, 8)
@@ -330,7 +330,8 @@ func names(s *suite) {
 	}
 }
 
-// random is text that cannot be compressed: an index takes more of what can.
+// random returns text that cannot be compressed, because an index accepts longer values if it can compress
+// them.
 func random(bytes int) string {
 	var text strings.Builder
 	for text.Len() < bytes {

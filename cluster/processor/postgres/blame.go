@@ -11,21 +11,21 @@ import (
 	"github.com/goverse/goverse/cluster/processor"
 )
 
-// Codes of PostgreSQL's, where the class does not say enough.
+// SQLSTATE codes that must be distinguished within their class.
 const (
-	onStandby   = "25006" // only reading
+	onStandby   = "25006" // the session is read-only
 	idleTooLong = "25P03"
 	locked      = "55P03"
-	canceled    = "57014" // by statement_timeout, or by hand
+	canceled    = "57014" // by statement_timeout, or by an operator
 )
 
-// inWork says whose fault it is that work failed: what the server has refused of an event that
-// is all right must not count against it.
+// inWork classifies an error of work. Errors of the server that the event did not cause must not count against
+// it.
 func inWork(ctx context.Context, tx pgx.Tx, name string, err error) error {
 	switch code := pg.CodeOf(err); {
-	case code == idleTooLong: // by all that is in the batch
+	case code == idleTooLong: // the whole batch caused it
 		return fmt.Errorf("processor %q: %w: %w", name, processor.ErrRefused, err)
-	case code == canceled: // it may be the event that takes so long
+	case code == canceled: // the event itself may take so long
 		return err
 	case transient(code):
 		return fmt.Errorf("%w: %w", processor.ErrUnavailable, err)
@@ -35,22 +35,22 @@ func inWork(ctx context.Context, tx pgx.Tx, name string, err error) error {
 	return err
 }
 
-// limited: the handler gave a statement less time than it has itself, which closes the connection.
-// If the database is away, the next transaction cannot begin, and that counts for nothing.
+// limited reports whether the handler gave a statement a shorter deadline than its own, which closes the
+// connection. If the database is unreachable instead, the next transaction cannot begin, and no attempt counts.
 func limited(ctx context.Context, err error) bool {
 	return ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled))
 }
 
-// blame distinguishes what the server refused to commit, which what the handler did brought about, from
-// a connection that failed.
+// blame distinguishes a commit that the server refused because of the handler's writes from a connection that
+// failed.
 func blame(name string, err error) error {
-	if code := pg.CodeOf(err); code != "" && !transient(code) && code[:2] != "XX" { // internal
+	if code := pg.CodeOf(err); code != "" && !transient(code) && code[:2] != "XX" { // class XX: internal errors
 		return fmt.Errorf("processor %q: %w: %w", name, processor.ErrRefused, err)
 	}
 	return fmt.Errorf("commit the transaction of processor %q: %w", name, err)
 }
 
-// transient: the server is not well, or somebody else was in the way.
+// transient reports whether the server is unwell or another transaction was in the way.
 func transient(code string) bool {
 	switch code {
 	case onStandby, pg.NotSerializing, pg.Deadlock, locked:

@@ -16,9 +16,9 @@ import (
 	"github.com/goverse/goverse/cluster/processor"
 )
 
-// DB is where the checkpoints lie: a *pgxpool.Pool. A *pgx.Conn serves one processor at a time, and
-// pgx closes it when a context ends in the middle of a statement, as it does when a lead is lost:
-// the processor then fails until the program ends.
+// DB is the connection to the database: a *pgxpool.Pool. A *pgx.Conn serves one processor at a time, and pgx
+// closes it when a context ends during a statement, for example when a lead is lost. From then on the processor
+// fails until the program ends.
 type DB interface {
 	BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error)
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
@@ -26,41 +26,40 @@ type DB interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// Config is what checkpoints in PostgreSQL need. DB is required.
+// Config configures a [Checkpoint]. DB is required.
 type Config struct {
-	// DB is never closed. Each processor uses one connection of a pool at a time, for a [Source] of the
-	// same pool too, and a second one while that counts the lag. A handler that takes another one of
-	// the same pool, beside Tx, may wait forever when as many processors as the pool has connections
-	// do so: give it a pool of its own.
+	// DB is never closed. Each processor uses one connection of a pool at a time, shared with a [Source] on the
+	// same pool, and a second one while the source counts the lag. If a handler takes another connection of the
+	// same pool in addition to Tx, it may wait forever when as many processors do so as the pool has
+	// connections. Give such handlers a pool of their own.
 	DB DB
-	// Table is the checkpoints' table, with its schema or without. What is parked is in a table
-	// of that name and _parked. Default goverse_checkpoints.
+	// Table is the checkpoints' table, with or without its schema. Parked events are in a table of the same
+	// name with the suffix _parked. Default goverse_checkpoints.
 	Table string
-	// IdleTimeout is after how long without a statement PostgreSQL ends a batch's transaction,
-	// so that a process that stands still does not keep its locks forever. It must be longer
-	// than what handlers do, one after the other, between two statements: a batch that takes
-	// longer is tried with half as many events, and at one event that is its fault. Default 30 s;
-	// negative: what the server is set to.
+	// IdleTimeout is the time without a statement after which PostgreSQL ends a batch's transaction. Without
+	// it, a process that stands still would keep its locks forever. It must be longer than the handlers of a
+	// batch take between two statements. A batch that exceeds it is retried with half as many events, and a
+	// single event that exceeds it has failed. Default 30 s; if negative, the server's setting applies.
 	IdleTimeout time.Duration
-	// RequestTimeout bounds each statement that the checkpoint makes for a processor, the commit among them, but
-	// not what the handler does: where a server says nothing any more, that waits as long as its own context lets
-	// it. So do Parked, Forget, Rewind, Unfence and CreateTables. Waiting for a connection of the pool is part of
-	// the first. It must be longer than a commit takes, with the constraints that are deferred to it. Default 5 s.
+	// RequestTimeout limits each statement, including the commit, that the checkpoint itself makes for a
+	// processor. The wait for a connection of the pool counts towards the first one. It does not limit the
+	// handler, nor Parked, Forget, Rewind, Unfence and CreateTables: if the server no longer answers, they wait
+	// until their own context ends. It must be longer than a commit with its deferred constraints. Default 5 s.
 	RequestTimeout time.Duration
-	// Logger gets one line when the database is away, or takes no writes, and one when it is back. Default: none,
-	// since the processor logs that it fails.
+	// Logger gets one line when the database cannot be reached or refuses writes, and one when it is back.
+	// Default: none, because the processor logs its failures.
 	Logger hclog.Logger
 }
 
-// ErrBadTable: the table's name cannot be used.
+// ErrBadTable is returned for an invalid name of a table.
 var ErrBadTable = errors.New("bad table name")
 
-// plainName needs no quotes, so that what is written here and in psql is the same.
+// plainName matches names that need no quotes, so that the name here and in psql is the same.
 var plainName = regexp.MustCompile(`^([a-z_][a-z0-9_]{0,62}\.)?[a-z_][a-z0-9_]{0,55}$`)
 
 // Checkpoint is a processor.Checkpoint in PostgreSQL. All methods are safe for concurrent use.
 type Checkpoint struct {
-	db      DB // as it was given
+	db      DB // as configured
 	pg      *pg.DB
 	begin   pgx.TxOptions
 	sql     statements
@@ -74,7 +73,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate reports what is wrong with the configuration; errors match processor.ErrBadConfig or [ErrBadTable].
+// Validate returns an error that matches processor.ErrBadConfig or [ErrBadTable] if the configuration is
+// invalid.
 func (c Config) Validate() error {
 	d := c.withDefaults()
 	switch {
@@ -90,7 +90,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// New checks the configuration. It asks the database nothing.
+// New returns a checkpoint, or an error if the configuration is invalid. It sends no request to the database.
 func New(cfg Config) (*Checkpoint, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -105,9 +105,8 @@ func New(cfg Config) (*Checkpoint, error) {
 	return c, nil
 }
 
-// CreateTables creates the tables where they do not exist. Any number of processes may do that
-// at once, and again. It blocks until PostgreSQL has answered or ctx ends, and has no time-out of its
-// own.
+// CreateTables creates the tables unless they exist. Any number of processes may call it at once and
+// repeatedly. It blocks until PostgreSQL has answered or ctx ends, and has no time-out of its own.
 func (c *Checkpoint) CreateTables(ctx context.Context) error {
 	if _, err := c.db.Exec(ctx, c.sql.create); err != nil {
 		return fmt.Errorf("create the tables of checkpoints: %w", err)
@@ -117,14 +116,14 @@ func (c *Checkpoint) CreateTables(ctx context.Context) error {
 
 type txKey struct{}
 
-// errNoTx is the program's fault, and no event's.
+// errNoTx reports a mistake in the program; no event causes it.
 var errNoTx = fmt.Errorf("%w: postgres.Tx: there is no transaction in this context; give it the handler's, of a "+
 	"processor whose Checkpoint is a *postgres.Checkpoint", processor.ErrUnavailable)
 
-// Tx is the transaction in which a handler, or OnPark, is called, with its ctx: what is written
-// there takes effect together with the new position. Neither commit it nor roll it back. It panics
-// for any other ctx, with an error that matches processor.ErrUnavailable: a processor whose
-// checkpoint is another one keeps trying, and parks nothing for it.
+// Tx returns the transaction of the handler or OnPark that is called with ctx. Writes in it take effect
+// together with the new position. Neither commit it nor roll it back. Tx panics for any other ctx, with an
+// error that matches processor.ErrUnavailable: a processor with another kind of checkpoint retries and parks
+// nothing because of it.
 func Tx(ctx context.Context) pgx.Tx {
 	tx, ok := ctx.Value(txKey{}).(pgx.Tx)
 	if !ok {
@@ -133,9 +132,9 @@ func Tx(ctx context.Context) pgx.Tx {
 	return tx
 }
 
-// Claim implements [processor.Checkpoint]. It waits for a transaction that is about to commit. With
-// token 0 it replaces the token that it has read, or begins again: a request that is carried out late,
-// after another one was sent, changes nothing.
+// Claim implements [processor.Checkpoint]. It waits for a transaction that is about to commit. With token 0 it
+// reads the token and replaces exactly that one, or starts again. A delayed request that is carried out after a
+// later one therefore changes nothing.
 func (c *Checkpoint) Claim(ctx context.Context, name string, token int64) (processor.Mark, error) {
 	if token != 0 {
 		m, err := c.claim(ctx, name, token, false)
@@ -150,14 +149,14 @@ func (c *Checkpoint) Claim(ctx context.Context, name string, token int64) (proce
 			return processor.Mark{}, err
 		}
 		m, err := c.claim(ctx, name, last+1, true)
-		if !errors.Is(err, pgx.ErrNoRows) { // else another was faster
+		if !errors.Is(err, pgx.ErrNoRows) { // otherwise another claim was faster
 			return m, err
 		}
 	}
 }
 
-// claim stores the token unless a larger one stands there, or, if it is to be the next, another one
-// than that before it: the error is pgx.ErrNoRows then.
+// claim stores the token unless the stored one is larger. If next is set, it stores the token only if it is the
+// stored one plus one. If it stores nothing, the error is pgx.ErrNoRows.
 func (c *Checkpoint) claim(ctx context.Context, name string, token int64, next bool) (m processor.Mark, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -168,7 +167,7 @@ func (c *Checkpoint) claim(ctx context.Context, name string, token int64, next b
 	return m, nil
 }
 
-// token is the one that stands there, 0 if none does.
+// token returns the stored token, 0 if there is none.
 func (c *Checkpoint) token(ctx context.Context, name string) (token int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -179,7 +178,7 @@ func (c *Checkpoint) token(ctx context.Context, name string) (token int64, err e
 	return token, nil
 }
 
-// hinted says what to do where there are no tables.
+// hinted adds the remedy if the tables are missing.
 func hinted(err error) error {
 	if pg.CodeOf(err) == pg.NoTable {
 		return fmt.Errorf("%w; make the tables with CreateTables", err)
@@ -187,7 +186,7 @@ func hinted(err error) error {
 	return err
 }
 
-// overtaken says why a checkpoint is not as it was.
+// overtaken returns the error for a checkpoint that has changed.
 func (c *Checkpoint) overtaken(ctx context.Context, name string, token int64) error {
 	now, err := c.token(ctx, name)
 	switch {
@@ -199,7 +198,7 @@ func (c *Checkpoint) overtaken(ctx context.Context, name string, token int64) er
 	return fmt.Errorf("processor %q: %w", name, processor.ErrMoved)
 }
 
-// Advance implements [processor.Checkpoint]. work's context has the transaction; see [Tx].
+// Advance implements [processor.Checkpoint]. The context of work holds the transaction; see [Tx].
 func (c *Checkpoint) Advance(ctx context.Context, name string, at processor.Mark,
 	work func(ctx context.Context) (processor.Progress, error)) (processor.Mark, error) {
 	tx, err := c.start(ctx)
@@ -209,7 +208,7 @@ func (c *Checkpoint) Advance(ctx context.Context, name string, at processor.Mark
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
 		defer cancel()
-		_ = tx.Rollback(ctx) // nothing, after a commit; or the connection is closed
+		_ = tx.Rollback(ctx) // has no effect after a commit or on a closed connection
 	}()
 	progress, err := work(context.WithValue(ctx, txKey{}, tx))
 	if err != nil {
@@ -245,8 +244,8 @@ func (c *Checkpoint) commit(ctx context.Context, tx pgx.Tx) error {
 
 const rollbackTimeout = 2 * time.Second
 
-// write puts the progress into the transaction, in one round trip, and reports whether the
-// checkpoint is as it was.
+// write adds the progress to the transaction, in one round trip. It reports whether the checkpoint was still as
+// in at.
 func (c *Checkpoint) write(ctx context.Context, tx pgx.Tx, name string, at processor.Mark,
 	progress processor.Progress) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
@@ -259,7 +258,7 @@ func (c *Checkpoint) write(ctx context.Context, tx pgx.Tx, name string, at proce
 	results := tx.SendBatch(ctx, batch)
 	tag, err := results.Exec()
 	err = errors.Join(err, results.Close())
-	if pg.CodeOf(err) == pg.NotSerializing { // it was changed meanwhile, and the isolation says so
+	if pg.CodeOf(err) == pg.NotSerializing { // another transaction changed it, with a stricter isolation level
 		return false, nil
 	}
 	return tag.RowsAffected() == 1, err

@@ -1,6 +1,5 @@
-// Package postgres keeps the checkpoints of processors in PostgreSQL, in the transaction of
-// what the handler writes: both take effect, or neither does. And it reads events from a table
-// there: see [Source].
+// Package postgres keeps the checkpoints of processors in PostgreSQL, in the transaction in which the handler
+// writes: both take effect, or neither does. It also reads events from a table; see [Source].
 //
 //	checkpoints, err := postgres.New(postgres.Config{DB: pool})
 //	err = checkpoints.CreateTables(ctx)
@@ -11,22 +10,22 @@
 //			return err
 //		}, …
 //
-// So each event takes effect once, wherever it is read from, however often processes die: the
-// transaction of one that another has overtaken finds a larger token in the checkpoint's row, and is
-// rolled back. The row is locked only for the moment in which it is written.
+// Each event thus takes effect once, whatever its source and however often processes die. A transaction that
+// another process has overtaken finds a larger token in the checkpoint's row and is rolled back. The row is
+// locked only while it is written.
 //
-// A handler's error that is PostgreSQL's and no fault of the event's (the connection, a server that
-// stops or is full, a deadlock, a lock that is not to be waited for) does not count as an attempt,
-// as if it matched processor.ErrUnavailable. Return such errors wrapped with %w.
+// If a handler fails with an error of PostgreSQL that the event did not cause, the attempt does not count, as
+// if the error matched processor.ErrUnavailable. Such errors are a broken connection, a server that stops or is
+// full, a deadlock, and a lock that is not available (NOWAIT, lock_timeout). Return them wrapped with %w.
 //
-// Give it a pool: after a fail-over, connections to the former primary, which may stay open and be read-only, are
-// closed with the first error that says so, and new ones are used. Behind pgbouncer or another pooler of
-// transactions, add default_query_exec_mode=cache_describe (or exec, or simple_protocol) to the connection string;
-// errors for want of it say so. docs/operations.md has more of both.
+// Use a pool. After a fail-over, connections to the former primary may stay open and be read-only. With the
+// first error that shows this, the checkpoint closes them and uses new ones. Behind pgbouncer or another pooler
+// that pools transactions, add default_query_exec_mode=cache_describe (or exec, or simple_protocol) to the
+// connection string; errors that come from its absence say so. See docs/operations.md for both.
 //
 // # What is not promised
 //
-//   - Anything about what a handler does outside that transaction.
-//   - That the next leader need not wait for a process that stands still in a transaction: what
-//     that has locked stays locked until PostgreSQL ends it, after Config.IdleTimeout.
+//   - Effects of a handler outside the transaction are not covered.
+//   - The next leader may have to wait for a process that stands still in a transaction. Its locks are held
+//     until PostgreSQL ends the transaction after Config.IdleTimeout.
 package postgres

@@ -12,14 +12,14 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// relisten is how long Listen waits before it tries again.
+// relisten is the pause before Listen tries again.
 var relisten = backoff.Policy{First: time.Second, Last: time.Second}
 
-// relistenAfter is how long nothing is heard before the server is asked whether it still takes writes: nobody
-// notifies on one that was the primary.
+// relistenAfter is the time without a notification after which the server is asked whether it still accepts
+// writes: a server that was the primary sends no notifications.
 const relistenAfter = 5 * time.Second
 
-// primary reports an error unless the connection's server answers, and takes writes.
+// primary returns an error unless the connection's server answers and accepts writes.
 func (s *Source) primary(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.RequestTimeout)
 	defer cancel()
@@ -31,11 +31,12 @@ func (s *Source) primary(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// Listen has the events read as soon as the transaction that wrote them is committed, until ctx
-// ends; without a Channel it returns at once. Run it once beside the processors. While it has no
-// connection, and tries again, they poll: nothing is missed, so its troubles are only logged. A
-// connection that is cut off without a word is noticed when TCP gives it up; through a proxy that
-// pools transactions nothing is heard at all.
+// Listen makes the processors read new events as soon as the transaction that wrote them commits, until ctx
+// ends. Without a Channel it returns at once. Run it once beside the processors. While it has no connection it
+// retries, and the processors poll. So nothing is missed, and its errors are only logged.
+//
+// A connection that breaks silently is noticed when TCP gives it up. Through a proxy that pools transactions,
+// no notifications arrive at all.
 func (s *Source) Listen(ctx context.Context) {
 	if s.cfg.Channel == "" {
 		return
@@ -56,7 +57,7 @@ func (s *Source) Listen(ctx context.Context) {
 	}
 }
 
-// listen listens on one connection, until that fails or ctx ends.
+// listen listens on one connection until that fails or ctx ends.
 func (s *Source) listen(ctx context.Context, listening func()) error {
 	starting, cancel := context.WithTimeout(ctx, s.cfg.RequestTimeout)
 	defer cancel()
@@ -64,7 +65,7 @@ func (s *Source) listen(ctx context.Context, listening func()) error {
 	if err != nil {
 		return err
 	}
-	conn := pooled.Hijack() // for good: the pool makes another one
+	conn := pooled.Hijack() // the pool opens another one
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
 		defer cancel()
@@ -75,7 +76,7 @@ func (s *Source) listen(ctx context.Context, listening func()) error {
 	}
 	listening()
 	for {
-		s.Notify() // also the first time: something may have come before
+		s.Notify() // also at the start: events may have come before
 		waiting, cancel := context.WithTimeout(ctx, relistenAfter)
 		_, err := conn.WaitForNotification(waiting)
 		cancel()

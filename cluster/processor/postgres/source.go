@@ -19,47 +19,46 @@ import (
 	"github.com/goverse/goverse/internal/logs/logqueue"
 )
 
-// SourceConfig says which table has the events. DB and Table are required. Names are in small
-// letters, digits and underscores; Table may have a schema before it, with a dot.
+// SourceConfig configures a [Source]. DB and Table are required. Names have lower-case letters, digits and
+// underscores; Table may be preceded by a schema and a dot.
 type SourceConfig struct {
-	// DB is never closed. Read and Lag take a connection each for as long as they last, and Listen takes
-	// one out of the pool for good, which replaces it. So a processor has two at most at a time, of the
-	// checkpoint's too where both use one pool: Read and the checkpoint take turns, Lag is beside them.
-	// With fewer for each processor they wait for one another, which is part of RequestTimeout. A
-	// connection that was given up in the middle of a statement counts until pgx has closed it, up to 15 s.
+	// DB is never closed. Read and Lag each use a connection while they run. Listen takes one connection out of
+	// the pool for good, and the pool replaces it. So a processor uses at most two connections at a time, also
+	// if its checkpoint uses the same pool: Read and the checkpoint alternate, and Lag runs beside them. With
+	// fewer connections, the processors wait for each other, which counts towards RequestTimeout. A connection
+	// that was abandoned during a statement occupies its place until pgx has closed it, up to 15 s.
 	//
-	// Pool.Close waits for those too: up to 15 s if the server says nothing any more, and a minute longer
-	// if a connection was being pinged and Config.PingTimeout of pgxpool is not set. A process that
-	// ends anyway need not call it.
+	// Pool.Close waits for abandoned connections, too: up to 15 s if the server no longer answers, and a minute
+	// longer if a connection was being pinged and Config.PingTimeout of pgxpool is not set. A process that is
+	// about to exit need not call it.
 	DB *pgxpool.Pool
-	// Table may also be a view, of one partition's events, say, or with a value made of several
+	// Table may also be a view, for example of one partition's events, or with a value composed of several
 	// columns.
 	Table string
-	// XID and ID are the columns that say in which order the events come; see Source. Default xid
-	// and id.
+	// XID and ID name the columns that determine the order of the events; see Source. Default xid and id.
 	XID, ID string
-	// Value is the column of what is handled, of type jsonb, json, text or bytea. Default body.
+	// Value names the column of the event's value, of type jsonb, json, text or bytea. Default body.
 	Value string
-	// Channel is what is notified when there are new events; see Source.Listen. Default: none, so
-	// the processor polls.
+	// Channel is notified when there are new events; see Source.Listen. Default: none, so the processor polls.
 	Channel string
-	// RequestTimeout bounds each Read and each Lag, and how long Listen waits until it listens; waiting
-	// for a connection of the pool is part of it. It must be longer than it takes to read a batch; where
-	// counting all that is behind takes longer, the lag is not known until there is less. Default 5 s.
+	// RequestTimeout limits each Read, each Lag, and the time until Listen listens, including the wait for a
+	// connection of the pool. It must be longer than it takes to read a batch. If counting the remaining events
+	// takes longer, the lag is unknown until fewer remain. Default 5 s.
 	RequestTimeout time.Duration
-	// Logger gets a line when Listen cannot listen or the table cannot be read, and when it can again. Default: none.
+	// Logger gets a line when Listen cannot listen or the table cannot be read, and when it can again. Default:
+	// none.
 	Logger hclog.Logger
 }
 
-// ErrForeignPosition: a position is not of a [Source].
+// ErrForeignPosition is returned for a position that does not come from a [Source].
 var ErrForeignPosition = errors.New("the position is not xid/id, so it is not of a table of events")
 
-// Source is a table of events as a processor.Source, in PostgreSQL 13 or later. An event's value
-// is the column's bytes: decode them in the handler, where what makes no sense is parked; here it
-// would hold up all that comes after. All methods are safe for concurrent use, so any number of
-// processors may have the same source.
+// Source is a table of events as a processor.Source, in PostgreSQL 13 or later. The value of an event is the
+// bytes of a column. Decode them in the handler, so that an event that cannot be decoded is parked; an error in
+// the source would block all later events. All methods are safe for concurrent use, so any number of processors
+// may share a source.
 //
-// The table needs the number of the transaction that wrote the row, beside one of its own:
+// Each row needs the number of the transaction that wrote it, in addition to a number of its own:
 //
 //	create table events (
 //		xid xid8 not null default pg_current_xact_id(),
@@ -68,11 +67,11 @@ var ErrForeignPosition = errors.New("the position is not xid/id, so it is not of
 //		primary key (xid, id)
 //	);
 //
-// No two rows may have the same (xid, id): of two at one place, the second may be passed by. A
-// primary key makes sure of that; a view, of several tables, say, does not by itself.
+// No two rows may have the same (xid, id); otherwise the second may be missed. A primary key ensures that. A
+// view, for example of several tables, does not ensure it by itself.
 //
-// Where a table is there already, add that column and a unique index on (xid, id); what it has then
-// comes in the order of id. And so that new events are seen at once:
+// To use an existing table, add that column and a unique index on (xid, id); its existing rows are then read in
+// the order of id. To read new events immediately, add a trigger:
 //
 //	create function events_written() returns trigger language plpgsql as $$
 //	begin
@@ -84,38 +83,37 @@ var ErrForeignPosition = errors.New("the position is not xid/id, so it is not of
 //
 // # Why not by id alone
 //
-// Events are read in the order (xid, id), up to the oldest transaction that still runs. By id
-// alone, or by a time, some are missed: a number is drawn before the transaction commits, so 7 may
-// be committed after 8, and a reader that has seen 8 has passed 7. It does not help to read by id
-// up to the oldest running transaction: a transaction gets its xid when it first writes, and may
-// have drawn the id before that, so 7 can have a later xid than 8.
+// Events are read in the order of (xid, id), up to the oldest transaction that still runs. Reading by id alone,
+// or by a time, misses events: a number is drawn before its transaction commits. So 7 may be committed after 8,
+// and a reader that has read 8 has passed 7. Reading by id up to the oldest running transaction does not help
+// either. A transaction gets its xid when it first writes, and may have drawn the id before, so 7 can have a
+// later xid than 8.
 //
-// Read this way none is missed. Each transaction below pg_snapshot_xmin is over: its rows are
-// visible or will never be, and none that comes later gets a number below. The xid is the whole
-// transaction's, within savepoints too, and as an xid8 it does not wrap around.
+// Reading by (xid, id) misses none. Each transaction below pg_snapshot_xmin is over: its rows are visible or
+// never will be, and no later transaction gets a smaller number. The xid is that of the whole transaction, also
+// within savepoints, and an xid8 does not wrap around.
 //
-// # What that costs
+// # Costs
 //
-// A transaction that has written something, anywhere on the server, and stays open holds up all
-// events that come after it: set idle_in_transaction_session_timeout. A prepared transaction
-// (prepare transaction) does so too, and no timeout ends it, nor does a restart: look at
-// pg_prepared_xacts. When one ends nobody is notified, so PollInterval is how long those events
-// may wait. Transactions that notify commit one at a time: where that is too slow, do without the
-// trigger, and poll.
+// A transaction that has written something, anywhere on the server, and stays open delays all later events; set
+// idle_in_transaction_session_timeout. So does a prepared transaction (prepare transaction), which neither a
+// timeout nor a restart ends; check pg_prepared_xacts. The end of such a transaction sends no notification, so
+// the delayed events may wait for up to PollInterval. Transactions that notify commit one at a time. If that is
+// too slow, omit the trigger and poll.
 //
 // # What is not promised
 //
-//   - The order of two transactions that change the same row, if the one that comes second there
-//     wrote something else before: it may have the smaller number. Where their order matters, let
-//     each lock the row first of all (select … for update); it has no number while it waits.
-//   - Anything about rows that are changed, or inserted with an xid of their own.
-//   - Anything about a server that has forgotten what it had committed (a backup, a replica that
-//     was behind when it was promoted, synchronous_commit off) if the checkpoint is elsewhere. It
-//     may be beyond numbers that are drawn again: rewind it to the last event that is there. A
-//     checkpoint in the same database has gone back by itself.
-//   - Anything about events that were restored from a dump: another server's numbers begin anew.
-//     Set xid to 0 in those that the checkpoint has passed, to 1 in the others, and rewind it to 1/0;
-//     where there are several checkpoints, let all of them come to the end before the dump.
+//   - The order of two transactions that change the same row is not kept if the second one wrote something
+//     else before: it may have the smaller number. If their order matters, let each lock the row first (select …
+//     for update); a transaction has no number while it waits for that.
+//   - Rows that are updated, or inserted with an xid of their own, may be missed.
+//   - If the checkpoint is kept elsewhere and the server loses committed transactions (a restored backup,
+//     promotion of a replica that lagged, synchronous_commit off), the checkpoint may be ahead of numbers that
+//     are drawn again. Rewind it to the last existing event. A checkpoint in the same database goes back by
+//     itself.
+//   - Events restored from a dump are not in order, because the numbers of another server start again. Set xid
+//     to 0 in the events that the checkpoint has passed and to 1 in the others, and rewind it to 1/0. If there
+//     are several checkpoints, let all of them reach the end before the dump.
 type Source struct {
 	processor.Signal
 	cfg       SourceConfig
@@ -136,7 +134,8 @@ func (c SourceConfig) withDefaults() SourceConfig {
 	return c
 }
 
-// Validate reports what is wrong with the configuration; errors match processor.ErrBadConfig or [ErrBadTable].
+// Validate returns an error that matches processor.ErrBadConfig or [ErrBadTable] if the configuration is
+// invalid.
 func (c SourceConfig) Validate() error {
 	d := c.withDefaults()
 	switch {
@@ -158,7 +157,7 @@ func (c SourceConfig) Validate() error {
 	return nil
 }
 
-// NewSource checks the configuration. It asks the database nothing.
+// NewSource returns a source, or an error if the configuration is invalid. It sends no request to the database.
 func NewSource(cfg SourceConfig) (*Source, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -176,7 +175,7 @@ order by {xid}, {id} limit $3`),
 	}, nil
 }
 
-// Like plainName, but of tables that have nothing beside them.
+// These are like plainName, for names without a suffix.
 var (
 	plainTable = regexp.MustCompile(`^([a-z_][a-z0-9_]{0,62}\.)?[a-z_][a-z0-9_]{0,62}$`)
 	plainWord  = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,62}$`)
@@ -213,7 +212,7 @@ type rower interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// Lag implements [processor.Lagger]. It counts also what cannot be shown yet.
+// Lag implements [processor.Lagger]. It includes events that cannot be shown yet.
 func (s *Source) Lag(ctx context.Context, after processor.Position) (n int64, err error) {
 	xid, id, err := Place(after)
 	if err != nil {
@@ -227,11 +226,11 @@ func (s *Source) Lag(ctx context.Context, after processor.Position) (n int64, er
 	return n, nil
 }
 
-// Place is where the event at a position of a [Source] lies, for statements of your own such as
+// Place returns the columns of the event at a position of a [Source], for statements of your own, such as
 //
 //	delete from events where (xid, id) <= ($1::text::xid8, $2::bigint)
 //
-// Errors match [ErrForeignPosition]. "" is before all.
+// The position "" precedes all events. Errors match [ErrForeignPosition].
 func Place(at processor.Position) (xid string, id int64, err error) {
 	if at == "" {
 		return "0", 0, nil

@@ -10,7 +10,7 @@ import (
 	"github.com/goverse/goverse/cluster/processor"
 )
 
-// statements are all that is asked of the database.
+// statements holds all statements that the checkpoint uses.
 type statements struct {
 	create, claim, token, advance, park, parked, forget, rewind, unfence string
 }
@@ -19,8 +19,8 @@ func statementsFor(table string) statements {
 	names := strings.NewReplacer("{parked}", quoted(table+"_parked"), "{table}", quoted(table))
 	of := names.Replace
 	return statements{
-		// Two that create a table at once get in each other's way, so they take turns. Statements
-		// that are sent together are one transaction, or part of the one that has begun.
+		// Concurrent creations of a table fail, so they take turns. Statements that are sent together form one
+		// transaction, or belong to the one that has begun.
 		create: of(`select pg_advisory_xact_lock(hashtext('{table}'));
 create table if not exists {table} (
 	name text primary key,
@@ -57,11 +57,11 @@ on conflict (name) do update set position = $2, version = t.version + 1, changed
 	}
 }
 
-// quoted is a plain name as SQL may have it: it may be a word of SQL's.
+// quoted returns a plain name quoted for SQL, because it may be a keyword.
 func quoted(name string) string { return pgx.Identifier(strings.Split(name, ".")).Sanitize() }
 
-// Parked are the processor's events that were given up, the oldest first. It blocks until PostgreSQL
-// has answered or ctx ends, and has no time-out of its own.
+// Parked returns the processor's parked events, oldest first. It blocks until PostgreSQL has answered or ctx
+// ends, and has no time-out of its own.
 func (c *Checkpoint) Parked(ctx context.Context, name string) ([]processor.Parked, error) {
 	rows, err := c.db.Query(ctx, c.sql.parked, name)
 	if err != nil {
@@ -74,9 +74,8 @@ func (c *Checkpoint) Parked(ctx context.Context, name string) ([]processor.Parke
 	return parked, nil
 }
 
-// Forget drops what is known of a parked event that was dealt with. It is no error if there is
-// none. It blocks until PostgreSQL has answered or ctx ends, and has no time-out of its own; if it was
-// cut short, it may have been done.
+// Forget removes the record of a parked event. It returns no error if there is none. It blocks until PostgreSQL
+// has answered or ctx ends, and has no time-out of its own. If it is cut short, it may have taken effect.
 func (c *Checkpoint) Forget(ctx context.Context, name string, at processor.Position) error {
 	if _, err := c.db.Exec(ctx, c.sql.forget, name, at); err != nil {
 		return fmt.Errorf("forget the parked event of processor %q at %q: %w", name, at, err)
@@ -84,9 +83,9 @@ func (c *Checkpoint) Forget(ctx context.Context, name string, at processor.Posit
 	return nil
 }
 
-// Rewind has the processor go on after the position, "" for the beginning. Who was overtaken
-// stays so. A processor that runs notices with its next event, or after Config.CheckInterval. It
-// blocks as Forget does.
+// Rewind makes the processor continue after the given position; "" is the beginning. Smaller tokens stay
+// fenced. A running processor notices with its next event, or after Config.CheckInterval. It blocks as Forget
+// does.
 func (c *Checkpoint) Rewind(ctx context.Context, name string, to processor.Position) error {
 	if err := to.Validate(); err != nil {
 		return fmt.Errorf("rewind processor %q: %w", name, err)
@@ -97,9 +96,8 @@ func (c *Checkpoint) Rewind(ctx context.Context, name string, to processor.Posit
 	return nil
 }
 
-// Unfence lets any token claim the checkpoint, where it stands: for tokens that have begun anew.
-// First make sure that nobody who had one of the old tokens goes on. It blocks as Forget
-// does.
+// Unfence lets any token claim the checkpoint at its current position. It is for tokens that have started
+// again. First make sure that no process with an old token is still running. It blocks as Forget does.
 func (c *Checkpoint) Unfence(ctx context.Context, name string) error {
 	if _, err := c.db.Exec(ctx, c.sql.unfence, name); err != nil {
 		return fmt.Errorf("unfence the checkpoint of processor %q: %w", name, err)
