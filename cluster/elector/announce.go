@@ -2,8 +2,8 @@ package elector
 
 import "sync"
 
-// announcer reports who leads, in order and one at a time, in a goroutine of its own: the one that is
-// notified may take long, and a renewal must not wait for that.
+// announcer reports the leader to a callback, in order and one call at a time. It uses a goroutine of its own,
+// because the callback may take long and a renewal must not wait for it.
 type announcer struct {
 	notify func(string)
 
@@ -20,7 +20,7 @@ func newAnnouncer(notify func(string)) *announcer {
 	return a
 }
 
-// say has a change reported; what is no change is not.
+// say enqueues the leader if it has changed.
 func (a *announcer) say(who string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -31,7 +31,7 @@ func (a *announcer) say(who string) {
 	}
 }
 
-// close: nothing more is said. What was said is still reported.
+// close ends the queue. Entries in it are still reported.
 func (a *announcer) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -39,7 +39,7 @@ func (a *announcer) close() {
 	a.more.Signal()
 }
 
-// run notifies, until close was called and all is reported.
+// run calls notify until close was called and the queue is empty.
 func (a *announcer) run() {
 	for {
 		a.mu.Lock()

@@ -13,45 +13,45 @@ import (
 	"github.com/goverse/goverse/internal/logs/logqueue"
 )
 
-// ErrBadConfig is matched by every error of [Config.Validate] and [EtcdConfig.Validate], and by those of the
-// configuration of package postgres.
+// ErrBadConfig is matched by every error of [Config.Validate] and [EtcdConfig.Validate], and by those of
+// package postgres's configuration.
 var ErrBadConfig = errors.New("bad elector configuration")
 
-// Config is what an elector needs. LeaseStore and CandidateID are required.
+// Config configures an [Elector]. LeaseStore and CandidateID are required.
 type Config struct {
 	// LeaseStore keeps the record that the candidates compete for.
 	LeaseStore LeaseStore
-	// CandidateID names this candidate to people and to OnNewLeader: any UTF-8 without zero
-	// bytes, of at most 512. Two processes with the same one do not lead together, but cannot be told apart.
+	// CandidateID names this candidate to people and to OnNewLeader. It is UTF-8 without zero bytes, of at most
+	// 512 bytes. Two processes with the same ID do not lead together, but cannot be told apart.
 	CandidateID string
-	// LeaseDuration is how long others wait for a leader that vanished. A leader that could
-	// not renew for that long, less 1 %, leads no more. Each holder's own counts, so they
-	// need not be the same. Default 15 s.
+	// LeaseDuration is the time that others wait for a leader that vanished. A leader that could not renew for
+	// that time, less 1 %, no longer leads. The duration of the current holder counts, so candidates may have
+	// different ones. Default 15 s.
 	LeaseDuration time.Duration
-	// RetryPeriod is how often the leader renews and the others look, at the least: half the
-	// LeaseDuration or less. Default 2 s, or LeaseDuration/5 if that is less.
+	// RetryPeriod is the longest interval between two renewals of the leader, or between two reads of the
+	// others. It is at most half the LeaseDuration. Default 2 s, or LeaseDuration/5 if that is less.
 	RetryPeriod time.Duration
-	// ReleaseOnCancel has a leader whose Run is cancelled give the lease back, once
-	// OnStartedLeading and OnStoppedLeading have returned. Otherwise it runs out.
+	// ReleaseOnCancel makes a leader release the lease when Run is cancelled, after OnStartedLeading and
+	// OnStoppedLeading have returned. Otherwise the lease expires.
 	ReleaseOnCancel bool
 
-	// OnStartedLeading runs in each term, in a goroutine of its own. Its context has the term's
-	// token (TokenFrom) and ends when the term does, and it must return soon after: until it has,
-	// this candidate neither releases the lease nor leads again. The term goes on when it returns
-	// by itself, also by runtime.Goexit; a panic ends the process, as it does in the other two. The
-	// context's cause is ErrExpired, ErrTaken, or the cause of Run's context.
+	// OnStartedLeading runs in each term, in a goroutine of its own. Its context holds the term's token
+	// (TokenFrom) and ends with the term. It must then return soon: until it has, this candidate neither
+	// releases the lease nor leads again. The term continues if OnStartedLeading returns early, even by
+	// runtime.Goexit. A panic in any of the three callbacks ends the process. The context's cause is
+	// ErrExpired, ErrTaken, or the cause of Run's context.
 	OnStartedLeading func(ctx context.Context)
-	// OnStoppedLeading runs once for each term, when the term is over and OnStartedLeading has
-	// returned, and before the lease is released. It should not end the process: nothing would
-	// be released; exit when Run has returned.
+	// OnStoppedLeading runs once for each term, after the term has ended and OnStartedLeading has returned, and
+	// before the lease is released. It should not end the process, because the lease would not be released;
+	// exit when Run has returned.
 	OnStoppedLeading func()
-	// OnNewLeader is notified of each change of who leads that this candidate observes, in order, one
-	// call at a time: a CandidateID, its own too, or "" for nobody. A term that follows one of
-	// the same CandidateID is no change, unless nobody was seen to lead between them. Each Run
-	// begins with nobody.
+	// OnNewLeader is called for each change of the leader that this candidate observes, in order and one call
+	// at a time. The identity is a CandidateID, possibly its own, or "" for no leader. Two successive terms of
+	// the same CandidateID are no change, unless this candidate observed a time without a leader between them.
+	// Each Run begins without a leader.
 	OnNewLeader func(identity string)
 
-	// Logger gets one line per event an operator cares about. Default: none.
+	// Logger gets one line per event that concerns an operator. Default: none.
 	Logger hclog.Logger
 }
 
@@ -60,7 +60,7 @@ const (
 	defaultRetry = 2 * time.Second
 	leastLease   = 10 * time.Millisecond
 	mostLease    = 365 * 24 * time.Hour
-	mostID       = 512 // bytes; every store takes as much
+	mostID       = 512 // bytes; every store accepts that many
 )
 
 func (c Config) withDefaults() Config {
@@ -83,12 +83,12 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// requestTimeout bounds each request to the store. It leaves time for several within a lease.
+// requestTimeout limits each request to the store. A lease has time for several requests.
 func (c Config) requestTimeout() time.Duration {
 	return max(c.RetryPeriod, c.LeaseDuration/5)
 }
 
-// Validate reports what is wrong with the configuration.
+// Validate returns an error that matches [ErrBadConfig] if the configuration is invalid.
 func (c Config) Validate() error {
 	d := c.withDefaults()
 	switch {

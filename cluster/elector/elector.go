@@ -16,17 +16,17 @@ import (
 	"github.com/goverse/goverse/internal/logs/logqueue"
 )
 
-// The errors of an [Elector], to test for with errors.Is. The first two are causes of the
-// context that OnStartedLeading gets.
+// The errors of an [Elector]; test for them with errors.Is. The first two are causes of the context of
+// OnStartedLeading.
 var (
-	// ErrExpired: the term ended because the lease was not renewed in time.
+	// ErrExpired reports that the term ended because the lease was not renewed in time.
 	ErrExpired = errors.New("the lease was not renewed in time")
-	// ErrTaken: the term ended because the lease is another's, or was removed.
+	// ErrTaken reports that the term ended because another holder has the lease, or it was removed.
 	ErrTaken = errors.New("the lease was taken by another holder or removed")
-	// ErrRunning: Run was called while it ran.
+	// ErrRunning is returned by Run if it is running already.
 	ErrRunning = errors.New("the elector runs already")
-	// ErrNotReleased: the store did not confirm that the lease is given back. If it was not,
-	// it runs out.
+	// ErrNotReleased is returned if the store did not confirm the release of the lease. If the lease was not
+	// released, it expires.
 	ErrNotReleased = errors.New("the store did not confirm that the lease is given back")
 )
 
@@ -35,15 +35,14 @@ type Elector struct {
 	cfg      Config
 	log      hclog.Logger
 	instance string
-	period   time.Duration // a little less than RetryPeriod, so that candidates get out of step
+	period   time.Duration // slightly less than RetryPeriod, so that candidates do not act in step
 	now      func() deadline.Instant
 	running  atomic.Bool
 	term     atomic.Pointer[term] // nil unless this candidate leads
 	seen     atomic.Pointer[standing]
 }
 
-// New checks the configuration; [Elector.Run] makes the candidate stand. The error wraps
-// ErrBadConfig.
+// New returns a candidate, or an error that matches ErrBadConfig. Call [Elector.Run] to campaign.
 func New(cfg Config) (*Elector, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -55,12 +54,13 @@ func New(cfg Config) (*Elector, error) {
 	return e, nil
 }
 
-// IsLeader reports whether this candidate leads at this instant. It reads atomics and the
-// clock: no lock, no network.
+// IsLeader reports whether this candidate leads at this instant. It reads atomics and the clock, and uses
+// neither locks nor the network.
 func (e *Elector) IsLeader() bool { return e.leading() != nil }
 
-// Token is the fencing token of the term that this candidate leads at this instant, above 0; 0
-// if it does not lead. While OnStartedLeading runs, it is that term's or 0, never a later one.
+// Token returns the fencing token of the term in which this candidate leads at this instant, or 0 if it does
+// not lead. A token is greater than 0. While OnStartedLeading runs, it is the token of that term or 0, never
+// that of a later term.
 func (e *Elector) Token() int64 {
 	if t := e.leading(); t != nil {
 		return t.token
@@ -75,8 +75,8 @@ func (e *Elector) leading() *term {
 	return nil
 }
 
-// Leader is the CandidateID of who leads, as far as this candidate knows: of itself exactly, of
-// others as of its last look. It is "" when nobody does, or the record was not seen to change for
+// Leader returns the CandidateID of the leader, as far as this candidate knows. It is exact for this candidate,
+// and as of the last read for others. It returns "" if no candidate leads, or if the record has not changed for
 // its LeaseDuration. It does not block.
 func (e *Elector) Leader() string {
 	if e.IsLeader() {
@@ -85,11 +85,10 @@ func (e *Elector) Leader() string {
 	return e.seen.Load().other(e.now())
 }
 
-// Run stands for leadership until ctx ends, in one term after the other. It blocks until every
-// function it called has returned, and with ReleaseOnCancel until the lease is given back, or
-// has run out; if the store does not answer then, for RetryPeriod or a fifth of LeaseDuration,
-// whichever is longer. It may be called again when it has returned. The error is nil, or matches
-// ErrNotReleased, or is ErrRunning.
+// Run campaigns until ctx ends, in one term after the other. It then waits until every callback has returned.
+// With ReleaseOnCancel it also waits until the lease is released. If the store does not answer, it waits until
+// the lease has expired, and at least for RetryPeriod or a fifth of LeaseDuration, whichever is longer. Run may
+// be called again after it has returned. It returns nil, an error that matches ErrNotReleased, or ErrRunning.
 func (e *Elector) Run(ctx context.Context) error {
 	if !e.running.CompareAndSwap(false, true) {
 		return ErrRunning

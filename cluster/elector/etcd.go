@@ -16,20 +16,20 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// Etcd is a lease store in etcd: a key without an etcd lease, compared by its ModRevision. It
-// is a [LeaseWatcher], and safe for concurrent use.
+// Etcd is a lease store in etcd: a key without an etcd lease, compared by its ModRevision. It is a
+// [LeaseWatcher] and safe for concurrent use.
 type Etcd struct {
 	client *clientv3.Client
 	key    string
 }
 
-// EtcdConfig is what a lease store in etcd needs. Client and Name are required.
+// EtcdConfig configures a lease store in etcd. Client and Name are required.
 type EtcdConfig struct {
-	// Client reaches etcd. It is never closed.
+	// Client is the etcd client. It is never closed.
 	Client *clientv3.Client
-	// Prefix is where the record lies in etcd. Default /goverse.
+	// Prefix is the prefix of the record's key. Default /goverse.
 	Prefix string
-	// Name is the record's, from 1 to 512 bytes: candidates with the same Prefix and Name compete.
+	// Name names the record, with 1 to 512 bytes: candidates with the same Prefix and Name compete.
 	Name string
 }
 
@@ -38,7 +38,7 @@ func (c EtcdConfig) withDefaults() EtcdConfig {
 	return c
 }
 
-// Validate reports what is wrong with the configuration.
+// Validate returns an error that matches [ErrBadConfig] if the configuration is invalid.
 func (c EtcdConfig) Validate() error {
 	if c.Client == nil {
 		return fmt.Errorf("%w: EtcdConfig.Client is nil; make one with clientv3.New", ErrBadConfig)
@@ -52,7 +52,7 @@ func (c EtcdConfig) Validate() error {
 	return nil
 }
 
-// NewEtcd checks the configuration. It asks etcd nothing.
+// NewEtcd returns a lease store, or an error if the configuration is invalid. It sends no request to etcd.
 func NewEtcd(cfg EtcdConfig) (*Etcd, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func NewEtcd(cfg EtcdConfig) (*Etcd, error) {
 	return &Etcd{client: cfg.Client, key: keys.LeaseRecord(cfg.Name)}, nil
 }
 
-// etcdRecord is a lease as etcd keeps it.
+// etcdRecord is the stored form of a lease.
 type etcdRecord struct {
 	HolderIdentity    string        `json:"holderIdentity"`
 	HolderInstance    string        `json:"holderInstance"`
@@ -104,7 +104,7 @@ func (e *Etcd) UpdateLease(ctx context.Context, lease Lease) (Lease, error) {
 	return e.write(ctx, modified, lease, ErrConflict)
 }
 
-// write writes the record if its ModRevision is the one given, or fails with other.
+// write writes the record if its ModRevision is the given one; otherwise it returns other.
 func (e *Etcd) write(ctx context.Context, modified int64, l Lease, other error) (Lease, error) {
 	r := etcdRecord{l.HolderIdentity, l.HolderInstance, l.LeaseDuration, l.AcquireTime, l.RenewTime, l.LeaderTransitions}
 	value, err := json.Marshal(r)
@@ -129,7 +129,7 @@ func lease(r etcdRecord, modified int64) Lease {
 		Version: strconv.FormatInt(modified, 16)}
 }
 
-// streams is how many watches this process has opened.
+// streams counts the watches that this process has opened.
 var streams atomic.Int64
 
 // WatchLease implements [LeaseWatcher].
@@ -138,8 +138,8 @@ func (e *Etcd) WatchLease(ctx context.Context, version string) error {
 	if err != nil {
 		return nil // no record has that version
 	}
-	// Each watch has a stream of its own. etcd asks whether one is allowed with the token that its stream was opened with:
-	// on an older one that may be valid no more, for as long as another watch keeps it open.
+	// Each watch has a stream of its own. etcd authorizes watches with the token with which their stream was
+	// opened. On an older stream that another watch keeps open, the token may have expired.
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(
 		metadata.AppendToOutgoingContext(ctx, "goverse-elector", strconv.FormatInt(streams.Add(1), 10))))
 	defer cancel()

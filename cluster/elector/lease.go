@@ -6,60 +6,58 @@ import (
 	"time"
 )
 
-// The errors of a [LeaseStore], to test for with errors.Is.
+// The errors of a [LeaseStore]; test for them with errors.Is.
 var (
-	// ErrNotFound: the store has no record.
+	// ErrNotFound is returned if the store has no record.
 	ErrNotFound = errors.New("there is no lease record")
-	// ErrExists: a record was to be created, and there is one.
+	// ErrExists is returned if a record was to be created and there is one.
 	ErrExists = errors.New("there is a lease record already")
-	// ErrConflict: the record is not the one that was to be replaced, or there is none.
+	// ErrConflict is returned if the record does not have the version to be replaced, or does not exist.
 	ErrConflict = errors.New("the lease record was changed meanwhile")
 )
 
-// Lease is the record that candidates compete for. What it says about time is what its writer
-// believed; no other process may judge by it.
+// Lease is the record that candidates compete for. Its times come from the clock of its writer, and no other
+// process may rely on them.
 type Lease struct {
-	// HolderIdentity is the CandidateID of who holds the lease; "" is nobody.
+	// HolderIdentity is the CandidateID of the holder; "" means that there is no holder.
 	HolderIdentity string
-	// HolderInstance distinguishes two processes that were given the same CandidateID. The elector
-	// draws it.
+	// HolderInstance distinguishes processes that have the same CandidateID. The elector generates it.
 	HolderInstance string
-	// LeaseDuration is how long others have to see the record unchanged, each by its own
-	// clock, before they may take it. A store keeps it exactly.
+	// LeaseDuration is the time for which other candidates must see the record unchanged, each by its own
+	// clock, before they may take the lease. A store keeps it exactly.
 	LeaseDuration time.Duration
-	// AcquireTime is when the term began and RenewTime when the record was last written, by
-	// the holder's wall clock, for people. A store keeps them to the microsecond at least.
+	// AcquireTime is the start of the term, and RenewTime the time of the last write, by the holder's wall
+	// clock. Both are for people. A store keeps them at least to the microsecond.
 	AcquireTime, RenewTime time.Time
-	// LeaderTransitions is the number of the term: larger than that of every term before,
-	// no matter which one led. It is the fencing token.
+	// LeaderTransitions is the number of the term. It is larger than that of every earlier term of any
+	// candidate, and is the fencing token.
 	LeaderTransitions int64
-	// Version is drawn by the store at each write, and never used again, not even for a
-	// record that was deleted and made anew. To others it is opaque.
+	// Version changes with each write. The store generates it and never uses it again, not even for a record
+	// that was deleted and created anew. Only the store interprets it.
 	Version string
 }
 
-// LeaseStore keeps one record. Its reads see every write that was confirmed before they began
-// (a replica that lags is no store), and its writes are each made whole or not at all.
+// LeaseStore keeps one record. Reads see every write that was confirmed before they began, so a replica that
+// lags is not a LeaseStore. Writes are atomic.
 //
-// All methods are safe for concurrent use and end when ctx does. What a write that failed with
-// any error but the named ones has done is open: it may even be made later. The conformance
-// suite is package electortest.
+// All methods are safe for concurrent use and return when ctx ends. If a write fails with an error other than
+// those above, its outcome is unknown; it may even take effect later. Package electortest has the conformance
+// suite.
 type LeaseStore interface {
 	// GetLease returns the record, or ErrNotFound.
 	GetLease(ctx context.Context) (Lease, error)
-	// CreateLease writes the first record, if there is none, and returns it with its Version;
-	// that of the argument does not count. ErrExists: there is one.
+	// CreateLease writes the first record and returns it with its Version; the argument's Version is ignored.
+	// It returns ErrExists if there is a record.
 	CreateLease(ctx context.Context, lease Lease) (Lease, error)
-	// UpdateLease writes the record if the one that the store has is of lease.Version,
-	// comparing and writing in one step, and returns it with its new Version. ErrConflict:
-	// the store has another one, or none.
+	// UpdateLease replaces the record if the stored one has lease.Version, in one step, and returns it with its
+	// new Version. It returns ErrConflict if the store has another version or no record.
 	UpdateLease(ctx context.Context, lease Lease) (Lease, error)
 }
 
-// LeaseWatcher is what a [LeaseStore] may be as well: a candidate then hears of a release at
-// once, instead of when it looks next. Nothing else depends on it.
+// LeaseWatcher is optionally implemented by a [LeaseStore]. Candidates then notice a release at once, instead
+// of at their next read. Nothing else depends on it.
 type LeaseWatcher interface {
-	// WatchLease returns nil when the store's record is of another version, or was deleted,
-	// as soon as it hears of that; or an error, when ctx ends or it cannot go on.
+	// WatchLease waits until the store's record has another version or was deleted, and returns nil. It returns
+	// an error if ctx ends or the watch fails.
 	WatchLease(ctx context.Context, version string) error
 }

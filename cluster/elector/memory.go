@@ -6,11 +6,11 @@ import (
 	"sync"
 )
 
-// Memory is a lease store within this process, for tests and for programs that run alone. It is
-// a [LeaseWatcher].
+// Memory is a lease store in the memory of this process, for tests and for programs that run alone. It is a
+// [LeaseWatcher].
 type Memory struct {
 	mu      sync.Mutex
-	lease   Lease // no Version: there is none
+	lease   Lease // without a Version if there is no record
 	writes  int64
 	changed chan struct{} // closed at the next write
 }
@@ -44,7 +44,7 @@ func (m *Memory) UpdateLease(ctx context.Context, lease Lease) (Lease, error) {
 	return m.swap(ctx, lease.Version, lease, ErrConflict)
 }
 
-// swap writes a lease over the one of that version, or fails with other.
+// swap replaces the lease of that version; if there is none, it returns other.
 func (m *Memory) swap(ctx context.Context, version string, lease Lease, other error) (Lease, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -11,17 +11,16 @@ import (
 	"github.com/goverse/goverse/internal/logs/logtext"
 )
 
-// run is the shell of one call of Run: it carries out what the standing decides, one request
-// at a time.
+// run is the shell of one call of Run. It carries out the decisions of standing, one request at a time.
 type run struct {
 	e    *Elector
 	s    standing
-	term *term // the one that goes on, or whose functions have not returned
+	term *term // the current term, or one with callbacks that have not returned
 	says *announcer
-	err  error // of the last request, nil if the store did what it was asked
+	err  error // of the last request, nil if the store carried it out
 }
 
-// turn does one thing: a request, or a rest.
+// turn performs one step: a request, or a rest.
 func (r *run) turn(ctx context.Context) {
 	now := r.e.now()
 	r.settle(now)
@@ -34,7 +33,7 @@ func (r *run) turn(ctx context.Context) {
 	}
 }
 
-// begin begins the term that was won.
+// begin starts the term that was won.
 func (r *run) begin(ctx context.Context) {
 	if r.term == nil && r.s.leading {
 		r.term = r.e.begin(ctx, r.s.token, r.s.claim)
@@ -42,7 +41,7 @@ func (r *run) begin(ctx context.Context) {
 	}
 }
 
-// settle ends a term that is over, and forgets it when its functions have returned.
+// settle ends a term that is over, and forgets it when its callbacks have returned.
 func (r *run) settle(now deadline.Instant) {
 	t := r.term
 	if t == nil {
@@ -67,7 +66,7 @@ func (r *run) settle(now deadline.Instant) {
 	}
 }
 
-// publish lets the others in this process know what is known.
+// publish makes the current state visible to IsLeader, Leader and OnNewLeader.
 func (r *run) publish(now deadline.Instant) {
 	s := r.s
 	r.e.seen.Store(&s)
@@ -78,7 +77,7 @@ func (r *run) publish(now deadline.Instant) {
 	}
 }
 
-// rest waits until an instant, or something happens that is to be looked at.
+// rest waits until an instant, or until something happens that requires a decision.
 func (r *run) rest(ctx context.Context, now deadline.Instant, until int64) {
 	timer := time.NewTimer(time.Duration(until - now.Mono))
 	defer timer.Stop()
@@ -100,7 +99,8 @@ func (r *run) rest(ctx context.Context, now deadline.Instant, until int64) {
 	}
 }
 
-// watch has a store that can tell say when the record is another one. stop ends and joins that.
+// watch watches the record if the store can. The channel is closed when the record changes. stop ends the watch
+// and waits for it.
 func (r *run) watch(ctx context.Context) (changed <-chan struct{}, stop func()) {
 	w, can := r.e.cfg.LeaseStore.(LeaseWatcher)
 	if !can || !r.s.sure || !r.s.found || r.s.leading || r.err != nil {
@@ -121,7 +121,7 @@ func (r *run) watch(ctx context.Context) (changed <-chan struct{}, stop func()) 
 	}
 }
 
-// ask carries a request out that was decided at an instant, from which what it brings counts.
+// ask sends the request of a step. sent is the instant of the decision, from which a granted lease counts.
 func (r *run) ask(run context.Context, step step, sent deadline.Instant) {
 	ctx, cancel := context.WithTimeout(run, r.e.cfg.requestTimeout())
 	defer cancel()
@@ -160,7 +160,7 @@ func (r *run) ask(run context.Context, step step, sent deadline.Instant) {
 	}
 }
 
-// heard writes down that the store fails, and that it works again.
+// heard logs when the store begins to fail and when it works again.
 func (r *run) heard(err error) {
 	before := r.err
 	r.err = err
@@ -172,7 +172,7 @@ func (r *run) heard(err error) {
 	}
 }
 
-// trouble is what the store failed with last, for the log, in one line; nothing if it works.
+// trouble returns log arguments with the store's last error in one line, or nothing if the store works.
 func (r *run) trouble() []any {
 	if r.err == nil {
 		return nil
@@ -180,7 +180,7 @@ func (r *run) trouble() []any {
 	return []any{"error", logtext.OneLine(r.err)}
 }
 
-// stop waits until the functions of the term have returned, and leaves the lease.
+// stop waits until the callbacks of the term have returned, and releases the lease if configured.
 func (r *run) stop(ctx context.Context) error {
 	if r.term != nil {
 		<-r.term.done
@@ -194,7 +194,7 @@ func (r *run) stop(ctx context.Context) error {
 	return r.release(ctx)
 }
 
-// release gives back what this candidate holds, or may hold because an answer did not come.
+// release releases the lease that this candidate holds, or may hold because an answer was lost.
 func (r *run) release(ctx context.Context) error {
 	now := r.e.now()
 	limit := r.e.cfg.requestTimeout()

@@ -7,35 +7,35 @@ import (
 	"github.com/goverse/goverse/internal/etcd/deadline"
 )
 
-// standing is what one elector knows and holds: a value without clock or I/O, whose methods
-// return the one that follows.
+// standing is the knowledge and the lease of one elector. It is a value without clock or I/O; its methods
+// return the next standing.
 //
-// Only a write that was answered begins a term or extends it, from when it was sent. A write
-// without an answer leaves the standing unsure; then the record is read, and what was read is
-// only what to compare with next. So it does not matter whether a write is carried out late.
+// Only an answered write begins or extends a term, and it counts from when it was sent. An unanswered write
+// leaves the standing unsure. The record is then read, and the result only serves as the version to compare
+// with next. So it does not matter whether a delayed write is carried out.
 type standing struct {
 	id, instance string
 	duration     time.Duration // of this elector's leases
-	period       time.Duration // between two looks or renewals
+	period       time.Duration // between two reads or renewals
 
-	record Lease            // as it was last seen
-	found  bool             // whether there is one
-	sure   bool             // nothing was written since of which it is not known what it did
-	since  deadline.Instant // when the record was first seen as it is
-	next   int64            // when the store is asked next, on the monotonic clock
+	record Lease            // as last seen
+	found  bool             // there is a record
+	sure   bool             // the outcome of every write since is known
+	since  deadline.Instant // when the current record was first seen
+	next   int64            // when to ask the store next, on the monotonic clock
 	last   int64            // the largest LeaderTransitions seen
-	asked  bool             // a lease was asked for
+	asked  bool             // a write was sent
 
-	unanswered bool   // the newest write was not answered: it may still be carried out over
-	over       string // the record of this version, "" for none
+	unanswered bool   // the newest write was not answered; it may still replace
+	over       string // the record of this version ("": create the first record)
 
 	leading bool
 	claim   deadline.Claim // of the term
 	token   int64          // of the term
-	working bool           // a term is over, and its functions have not returned
+	working bool           // a term is over, and its callbacks have not returned
 }
 
-// action is what to do with the store.
+// action is an action on the store.
 type action int
 
 const (
@@ -55,10 +55,10 @@ type step struct {
 // leads reports whether this elector leads at this instant.
 func (s standing) leads(now deadline.Instant) bool { return s.leading && s.claim.Valid(now) }
 
-// mine reports whether this very elector wrote the record and nobody else since.
+// mine reports whether this elector wrote the record and no other has written since.
 func (s standing) mine() bool { return s.found && s.record.HolderInstance == s.instance }
 
-// expiry is how long the record has to stay as it is.
+// expiry returns the time for which the record must remain unchanged before it may be taken.
 func (s standing) expiry() time.Duration {
 	if s.record.LeaseDuration > 0 {
 		return min(s.record.LeaseDuration, mostLease)
@@ -66,11 +66,10 @@ func (s standing) expiry() time.Duration {
 	return s.duration
 }
 
-// vacant reports whether the lease may be taken. That time passed is judged by the clock that
-// nobody can set, from when the record was seen here, not from when it says it was written. The
-// own lease is never in the way: this is not asked in a term or while one's functions run. A record
-// with the greatest number there is leaves no greater one for a term: no elector wrote it, and it has
-// to be deleted.
+// vacant reports whether the lease may be taken. Elapsed time is measured with the monotonic clock, from when
+// this elector saw the record, not from the record's own times. The elector's own lease does not block it,
+// because vacant is not called in a term or while its callbacks run. A record with the largest possible number
+// leaves no number for another term. No elector wrote it, and it must be deleted.
 func (s standing) vacant(now deadline.Instant) bool {
 	if s.last == math.MaxInt64 {
 		return false
@@ -78,7 +77,7 @@ func (s standing) vacant(now deadline.Instant) bool {
 	return !s.found || s.record.HolderIdentity == "" || s.mine() || now.Mono >= s.since.Mono+int64(s.expiry())
 }
 
-// decide is what to do now.
+// decide returns the next step.
 func (s standing) decide(now deadline.Instant) step {
 	idle := !s.leading && !s.working
 	switch {
@@ -106,7 +105,7 @@ func (s standing) acquire(now deadline.Instant) step {
 	return step{do: update, lease: l}
 }
 
-// leave is what to do to leave the lease to others, when no term's function runs.
+// leave returns the next step to release the lease. No callback of a term may be running.
 func (s standing) leave(now deadline.Instant) step {
 	switch {
 	case !s.asked, s.sure && !s.mine() && !s.inFlight():
@@ -124,16 +123,16 @@ func (s standing) leave(now deadline.Instant) step {
 	return step{do: update, lease: l}
 }
 
-// inFlight reports whether an own write may still be carried out, as far as was read: it took the lease, for that was
-// vacant, and is refused as soon as another one is carried out.
+// inFlight reports whether an own write may still be carried out, as far as was read. Such a write took the
+// lease when it was vacant, and is refused as soon as another write is carried out.
 func (s standing) inFlight() bool { return s.unanswered && s.record.Version == s.over }
 
-// stamp is an instant as it is written down: as precise as every store keeps it.
+// stamp returns an instant with the precision that every store keeps.
 func stamp(now deadline.Instant) time.Time {
 	return time.Unix(0, now.Wall).UTC().Truncate(time.Microsecond)
 }
 
-// sends is the standing from when a step is sent until it is answered.
+// sends returns the standing while a request is in flight.
 func (s standing) sends(do action) standing {
 	if do == create || do == update {
 		s.sure, s.asked, s.unanswered, s.over = false, true, true, s.record.Version
@@ -141,12 +140,12 @@ func (s standing) sends(do action) standing {
 	return s
 }
 
-// got is the standing after a read that was answered now.
+// got returns the standing after a read that was answered now.
 func (s standing) got(record Lease, found bool, now deadline.Instant) standing {
 	s = s.saw(record, found, now)
 	switch {
 	case s.leading && s.mine() && record.LeaderTransitions == s.token:
-		s.next = now.Mono // it was read because there was trouble: renew
+		s.next = now.Mono // read because a request had failed: renew
 	case s.leading:
 		s = s.ended()
 	default:
@@ -155,8 +154,8 @@ func (s standing) got(record Lease, found bool, now deadline.Instant) standing {
 	return s
 }
 
-// wrote is the standing after a write that was sent and answered at these instants, with the
-// record as it stands now.
+// wrote returns the standing after record was written by a request that was sent and answered at these
+// instants.
 func (s standing) wrote(record Lease, sent, answered deadline.Instant) standing {
 	s = s.saw(record, true, answered)
 	s.unanswered = false
@@ -180,8 +179,8 @@ func (s standing) saw(record Lease, found bool, now deadline.Instant) standing {
 	return s
 }
 
-// failed is the standing after a request that failed now. A conflict says that the record is
-// another one: it is read soon. A leader has no time to lose either.
+// failed returns the standing after a request that failed now. After a conflict the record has changed and is
+// read soon. A leader retries soon as well.
 func (s standing) failed(conflict bool, now deadline.Instant) standing {
 	pause := s.period
 	s.unanswered = s.unanswered && !conflict
@@ -195,13 +194,13 @@ func (s standing) failed(conflict bool, now deadline.Instant) standing {
 	return s
 }
 
-// prompted is the standing after a sign that the record may have changed.
+// prompted returns the standing after a sign that the record may have changed.
 func (s standing) prompted(now deadline.Instant) standing {
 	s.next = min(s.next, now.Mono)
 	return s
 }
 
-// ended is the standing when a term is over and its functions run; returned, when they have.
+// ended returns the standing after a term, while its callbacks run; returned, after they have returned.
 func (s standing) ended() standing {
 	s.leading, s.working = false, true
 	return s
@@ -212,8 +211,8 @@ func (s standing) returned() standing {
 	return s
 }
 
-// other is the identity of who leads, if it is another elector and known to this one; "" if
-// not. Here both clocks count: who was suspended does not know.
+// other returns the identity of the leader if it is another elector and known, otherwise "". It checks both
+// clocks, because an elector that was suspended cannot know the leader.
 func (s standing) other(now deadline.Instant) string {
 	if !s.found || s.mine() || now.Reached(s.since.Add(s.expiry())) {
 		return ""

@@ -20,17 +20,17 @@ type term struct {
 	over   atomic.Bool
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	done   chan struct{} // closed when all it called has returned, AsLeader's functions too
+	done   chan struct{} // closed when all callbacks have returned, including AsLeader's functions
 
-	tail context.Context // lasts while a leader that is stopped waits for AsLeader's functions
+	tail context.Context // outlasts ctx while a stopping leader waits for AsLeader's functions
 	cut  context.CancelCauseFunc
 	mu   sync.Mutex
-	work int           // AsLeader's functions that run
-	idle chan struct{} // closed when the term is over and none runs
+	work int           // number of AsLeader's functions that run
+	idle chan struct{} // closed when the term is over and none of them runs
 }
 
-// begin begins a term: it ends at the claim's deadline, or with run's context. Its goroutines
-// are joined by waiting for done.
+// begin begins a term, which ends at the claim's deadline or with run's context. Wait for done to join its
+// goroutines.
 func (e *Elector) begin(run context.Context, token int64, claim deadline.Claim) *term {
 	t := &term{e: e, token: token, done: make(chan struct{}), idle: make(chan struct{})}
 	t.claim.Store(&claim)
@@ -46,14 +46,14 @@ func (e *Elector) begin(run context.Context, token int64, claim deadline.Claim) 
 	go func() {
 		defer close(t.done)
 		e.left("OnStartedLeading", callback.Finish(func() { e.cfg.OnStartedLeading(t.ctx) }))
-		<-watched // the term is over
+		<-watched // until the term is over
 		<-t.idle
 		e.left("OnStoppedLeading", callback.Finish(e.cfg.OnStoppedLeading))
 	}()
 	return t
 }
 
-// left says that a function of the user's has left its goroutine: that counts as a return.
+// left logs that a callback left its goroutine without returning, which counts as a return.
 func (e *Elector) left(function string, err error) {
 	if err != nil {
 		e.log.Error(function+" did not return", "error", err)
@@ -62,18 +62,18 @@ func (e *Elector) left(function string, err error) {
 
 type tokenKey struct{}
 
-// TokenFrom is the fencing token of the term that a context belongs to, above 0: that which
-// OnStartedLeading got, or one made of it. It stays the same when the term is over, for who
-// receives it to refuse. 0: the context belongs to none.
+// TokenFrom returns the fencing token of the term that a context belongs to: the context of OnStartedLeading or
+// AsLeader, or one derived from it. The token is greater than 0. It stays the same after the term is over, so
+// that receivers can refuse it. TokenFrom returns 0 for other contexts.
 func TokenFrom(ctx context.Context) int64 {
 	token, _ := ctx.Value(tokenKey{}).(int64)
 	return token
 }
 
-// valid reports whether this candidate leads by this term at this instant.
+// valid reports whether this candidate leads in this term at this instant.
 func (t *term) valid() bool { return !t.over.Load() && t.claim.Load().Valid(t.e.now()) }
 
-// end lowers the flag first. Nothing else is broken off by it.
+// end ends the term: first its flag, then its context. Functions of AsLeader go on.
 func (t *term) end(cause error) {
 	t.mu.Lock()
 	if !t.over.Swap(true) && t.work == 0 {
@@ -83,12 +83,13 @@ func (t *term) end(cause error) {
 	t.cancel(cause)
 }
 
-// AsLeader runs fn at once if this candidate leads: for a request that only the leader may answer. It
-// is work of the term, but Run's end does not break it off: Run waits for fn before it calls
-// OnStoppedLeading and gives the lease back, and the lease is not renewed meanwhile. fn's context has
-// the term's token ([TokenFrom]) and ctx's values; it ends with ctx, at the lease's deadline, or when
-// the lease was taken, with ErrExpired or ErrTaken as its cause. AsLeader returns what fn returned; or
-// election.ErrNotLeader, and fn did not run.
+// AsLeader runs fn at once if this candidate leads, for example to answer a request that only the leader may
+// answer. Otherwise it returns election.ErrNotLeader without running fn.
+//
+// The end of Run does not interrupt fn. Run waits for fn before it calls OnStoppedLeading and releases the
+// lease; the lease is not renewed in the meantime. fn's context holds ctx's values and the term's token
+// ([TokenFrom]). It ends with ctx, at the lease's deadline, or when the lease is taken; in the latter two cases
+// its cause is ErrExpired or ErrTaken. AsLeader returns fn's error.
 func (e *Elector) AsLeader(ctx context.Context, fn func(ctx context.Context, token int64) error) error {
 	t := e.leading()
 	if t == nil || !t.enter() {
@@ -118,9 +119,9 @@ func (t *term) leave() {
 	}
 }
 
-// watch ends the term when it is time, and what runs in AsLeader. It does no I/O: nothing can hold it
-// up. It looks more often than needed, because timers do not know of a wall clock that was set or a
-// machine that was suspended.
+// watch ends the term and its AsLeader functions when they are due. It does no I/O, so nothing can delay it. It
+// checks more often than needed, because timers do not notice a wall clock that was set or a machine that was
+// suspended.
 func (t *term) watch(run context.Context, often time.Duration) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -131,7 +132,7 @@ func (t *term) watch(run context.Context, often time.Duration) {
 		case <-timer.C:
 		case <-stopped:
 			t.end(context.Cause(run))
-			stopped, over = nil, nil // the deadline is still to be kept by what goes on
+			stopped, over = nil, nil // functions that go on must still respect the deadline
 		case <-over:
 			return
 		case <-t.idle:

@@ -14,8 +14,8 @@ const (
 	rounds     = 25
 )
 
-// race has many candidates do the same at the same time, and returns how many succeeded, and
-// what is wrong with how the others failed, or the record that the last one has left.
+// race runs try for many candidates concurrently. It returns an error unless exactly one succeeds, the others
+// fail with lost, and the record is that of the winner.
 func race(ctx context.Context, store elector.LeaseStore, lost error,
 	try func(candidate int) (elector.Lease, error)) error {
 	begin := make(chan struct{})
@@ -48,7 +48,7 @@ func race(ctx context.Context, store elector.LeaseStore, lost error,
 	return errors.Join(append(wrong, err)...)
 }
 
-// oneWins has many candidates replace the same version, round after round.
+// oneWins lets many candidates replace the same version, round after round.
 func oneWins(ctx context.Context, store elector.LeaseStore) error {
 	if _, err := store.CreateLease(ctx, elector.Lease{}); err != nil {
 		return err
@@ -76,8 +76,8 @@ func oneCreates(ctx context.Context, store elector.LeaseStore) error {
 	})
 }
 
-// increments has many read the record and write it with a number that is larger by one, until
-// each has done so several times: none is lost.
+// increments lets many candidates read the record and increment its number several times. No increment may be
+// lost.
 func increments(ctx context.Context, store elector.LeaseStore) error {
 	if _, err := store.CreateLease(ctx, elector.Lease{}); err != nil {
 		return err
@@ -110,10 +110,10 @@ func increments(ctx context.Context, store elector.LeaseStore) error {
 	return errors.Join(append(failures, err)...)
 }
 
-// errNoWatch: there is nothing to check.
+// errNoWatch is returned if the store is no LeaseWatcher, so there is nothing to check.
 var errNoWatch = errors.New("the store is no elector.LeaseWatcher")
 
-// watched is for stores that can tell.
+// watched checks stores that are a LeaseWatcher.
 func watched(ctx context.Context, store elector.LeaseStore) error {
 	watcher, ok := store.(elector.LeaseWatcher)
 	if !ok {

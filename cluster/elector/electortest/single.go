@@ -10,7 +10,7 @@ import (
 	"github.com/goverse/goverse/cluster/elector"
 )
 
-// sample is a lease whose every field has something to lose.
+// sample returns a lease with values that are easily damaged in every field.
 func sample() elector.Lease {
 	return elector.Lease{
 		HolderIdentity: `ä "b" \ 'c'/%2F` + "\n", HolderInstance: "7", LeaseDuration: 1500*time.Millisecond + 1,
@@ -20,7 +20,7 @@ func sample() elector.Lease {
 	}
 }
 
-// differs says how got is not want, as far as a store has to keep it; nil if it is.
+// differs returns an error unless got equals want, as far as a store must preserve it.
 func differs(got, want elector.Lease) error {
 	var wrong []error
 	field := func(name string, same bool, got, want any) {
@@ -41,7 +41,7 @@ func differs(got, want elector.Lease) error {
 	return errors.Join(wrong...)
 }
 
-// is says what else than want an error is.
+// is returns an error unless err matches want.
 func is(what string, err, want error) error {
 	if !errors.Is(err, want) {
 		return fmt.Errorf("%s: the error is %w, not %w", what, orNil(err), want)
@@ -67,7 +67,7 @@ func noRecord(ctx context.Context, store elector.LeaseStore) error {
 		is("GetLease after that", again, elector.ErrNotFound))
 }
 
-// roundTrip writes and reads records with every kind of value, the zero ones too.
+// roundTrip writes and reads records with all kinds of values, including zero values.
 func roundTrip(ctx context.Context, store elector.LeaseStore) error {
 	long := sample()
 	long.HolderIdentity = strings.Repeat("長", 200)
@@ -117,8 +117,8 @@ func createdOnce(ctx context.Context, store elector.LeaseStore) error {
 		is("UpdateLease without a version", unnamed, elector.ErrConflict), differs(read, sample()))
 }
 
-// replacedOnce writes over versions that the record does not have any more, among them one
-// whose content it has again.
+// replacedOnce tries to replace versions that the record no longer has, among them one with the same content as
+// the current one.
 func replacedOnce(ctx context.Context, store elector.LeaseStore) error {
 	first, err := store.CreateLease(ctx, sample())
 	if err != nil {
@@ -166,7 +166,7 @@ func newVersions(ctx context.Context, store elector.LeaseStore) error {
 	return err
 }
 
-// contextEnded: nothing waits, and nothing is written, for a caller that is gone.
+// contextEnded checks that calls with an ended context neither wait nor write.
 func contextEnded(ctx context.Context, store elector.LeaseStore) error {
 	first, err := store.CreateLease(ctx, sample())
 	if err != nil {

@@ -1,8 +1,9 @@
-// Package electortest is the conformance suite of lease stores: what every elector.LeaseStore
-// has to do, whatever keeps its record. A store that passes lets one candidate win a vacancy.
+// Package electortest is the conformance suite of lease stores. It checks that a store does all that
+// [elector.LeaseStore] requires, whatever keeps its record. A store that passes lets one candidate win a
+// vacancy.
 //
-// Not covered: what happens when a database fails over or a request is carried out late, which
-// is for those who run the database, and for the elector.
+// Not promised: the suite does not check how a store behaves when its database fails over or a request is
+// delayed. The former concerns the operator of the database; the elector handles the latter.
 package electortest
 
 import (
@@ -16,9 +17,8 @@ import (
 
 const patience = 30 * time.Second
 
-// Run checks the stores that open returns. Each has to be without a record, and safe for
-// concurrent use; open may have the test skip. What only an elector.LeaseWatcher can do is skipped for
-// other stores.
+// Run checks the stores that open returns. Each must be without a record and safe for concurrent use. open may
+// skip the test. Stores that are not an elector.LeaseWatcher skip the checks that need one.
 func Run(t *testing.T, open func(t *testing.T) elector.LeaseStore) {
 	for _, c := range checks {
 		t.Run(c.name, func(t *testing.T) {
@@ -34,7 +34,7 @@ func Run(t *testing.T, open func(t *testing.T) elector.LeaseStore) {
 	}
 }
 
-// check is one thing that a store has to do; it returns what it did instead.
+// check checks one requirement. It returns an error that describes how the store deviates from it.
 type check struct {
 	name  string
 	check func(ctx context.Context, store elector.LeaseStore) error

@@ -16,7 +16,7 @@ import (
 	"github.com/goverse/goverse/cluster/internal/pg"
 )
 
-// Store is a lease store: one row of a table. It is as safe for concurrent use as its DB.
+// Store is a lease store in one row of a table. It is as safe for concurrent use as its DB.
 type Store struct {
 	db   *pg.DB
 	name string
@@ -24,21 +24,21 @@ type Store struct {
 	get, create, update string
 }
 
-// maxName is what the other stores allow, too. PostgreSQL's index takes rows of up to 2704 bytes.
+// maxName is the limit of the other stores, too. An index of PostgreSQL accepts rows of up to 2704 bytes.
 const maxName = 512
 
-// Config is what a lease store in PostgreSQL needs. DB and Name are required.
+// Config configures a [Store]. DB and Name are required.
 type Config struct {
 	// DB is a pool or a connection. It is never closed.
 	DB DB
-	// Table is one that [CreateTable] made. Default goverse_leases.
+	// Table is a table created by [CreateTable]. Default goverse_leases.
 	Table pgx.Identifier
-	// Name is the row's: candidates with the same Table and Name compete. Any UTF-8 without zero bytes, of at most
-	// 512 bytes.
+	// Name names the row: candidates with the same Table and Name compete. It is UTF-8 without zero bytes, of
+	// at most 512 bytes.
 	Name string
 }
 
-// Validate reports what is wrong with the configuration; errors match elector.ErrBadConfig.
+// Validate returns an error that matches elector.ErrBadConfig if the configuration is invalid.
 func (c Config) Validate() error {
 	switch _, err := quoted(c.Table); {
 	case err != nil:
@@ -55,7 +55,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// New checks the configuration. It asks the database nothing.
+// New returns a store, or an error if the configuration is invalid. It sends no request to the database.
 func New(cfg Config) (*Store, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -104,10 +104,11 @@ func (s *Store) UpdateLease(ctx context.Context, lease elector.Lease) (elector.L
 	return s.write(ctx, s.update, lease, elector.ErrConflict, lease.Version)
 }
 
-// write makes one statement that writes the record under a new version, or nothing: other.
+// write runs a statement that writes the record with a new version. It returns other if the statement writes
+// nothing.
 func (s *Store) write(ctx context.Context, statement string, l elector.Lease, other error,
 	more ...any) (elector.Lease, error) {
-	l.Version = rand.Text() // not a count: a row that was deleted must not come to the same one again
+	l.Version = rand.Text() // not a counter: a row that was deleted must not get the same version again
 	l.AcquireTime, l.RenewTime =
 		l.AcquireTime.UTC().Truncate(time.Microsecond), l.RenewTime.UTC().Truncate(time.Microsecond)
 	args := append([]any{s.name, l.Version, l.HolderIdentity, l.HolderInstance,
@@ -118,7 +119,7 @@ func (s *Store) write(ctx context.Context, statement string, l elector.Lease, ot
 		return err
 	})
 	switch {
-	case pg.CodeOf(err) == pg.NotSerializing: // another one was faster, and the isolation says so
+	case pg.CodeOf(err) == pg.NotSerializing: // another write was faster, with a stricter isolation level
 		return elector.Lease{}, other
 	case err != nil:
 		return elector.Lease{}, fmt.Errorf("write lease %q: %w", s.name, err)

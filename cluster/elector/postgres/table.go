@@ -12,18 +12,18 @@ import (
 	"github.com/goverse/goverse/cluster/internal/pg"
 )
 
-// DB is what a store needs of pgx: a *pgxpool.Pool, a *pgx.Conn or a pgx.Tx is one. A pool is
-// the one to take: a connection serves one caller at a time, and pgx closes it when a context
-// ends in the middle of a statement; in a transaction nothing that is written counts for others.
+// DB is the part of pgx that a store uses. A *pgxpool.Pool, a *pgx.Conn and a pgx.Tx implement it; use a pool.
+// A connection serves one caller at a time, and pgx closes it when a context ends during a statement. Writes in
+// a transaction do not count for other candidates.
 type DB interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// defaultTable is where the leases are if no table is named.
+// defaultTable is the table of leases if none is named.
 const defaultTable = "goverse_leases"
 
-// quoted is a table's name as it stands in statements.
+// quoted returns a table's name quoted for SQL.
 func quoted(table pgx.Identifier) (string, error) {
 	if len(table) == 0 {
 		return defaultTable, nil
@@ -37,9 +37,8 @@ func quoted(table pgx.Identifier) (string, error) {
 	return table.Sanitize(), nil
 }
 
-// CreateTable makes the table of leases if there is none of that name; nil is goverse_leases.
-// Any number of processes may call it at the same time. It does not compare a table that is
-// there with what it would make.
+// CreateTable creates the table of leases unless it exists; nil means goverse_leases. Any number of processes
+// may call it at the same time. It does not check the columns of an existing table.
 func CreateTable(ctx context.Context, db DB, table pgx.Identifier) error {
 	name, err := quoted(table)
 	if err != nil {
@@ -57,7 +56,7 @@ func CreateTable(ctx context.Context, db DB, table pgx.Identifier) error {
 )`
 	_, err = db.Exec(ctx, create)
 	for again := 0; again < 3 && slices.Contains(alreadyThere, pg.CodeOf(err)); again++ {
-		_, err = db.Exec(ctx, create) // another one made it at the same time: PostgreSQL does not wait and look again
+		_, err = db.Exec(ctx, create) // another process created it at the same time, and PostgreSQL does not check again
 	}
 	if err != nil {
 		return fmt.Errorf("create table %s: %w", name, err)
@@ -65,6 +64,6 @@ func CreateTable(ctx context.Context, db DB, table pgx.Identifier) error {
 	return nil
 }
 
-// alreadyThere are the conditions in which a table, or the type that goes with it, comes up
-// while it is being made: unique_violation, duplicate_object, duplicate_table.
+// alreadyThere lists the SQLSTATE codes for a table, or its type, that another process creates at the same
+// time: unique_violation, duplicate_object, duplicate_table.
 var alreadyThere = []string{"23505", "42710", "42P07"}
