@@ -11,8 +11,8 @@ import (
 	"github.com/goverse/goverse/cluster/election"
 )
 
-// What runs as the leader is waited for when Run is to end, and not broken off before the lease's
-// deadline; nobody else leads meanwhile.
+// Run waits for AsLeader's functions at its end. They are not interrupted before the lease's deadline, and no
+// other candidate leads in the meantime.
 func TestAsLeaderOutlastsRun(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
 		a := stand(t, "a", store)

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// bubble runs a test in fake time, over a store that cannot be watched but through it.
+// bubble runs a test in fake time, with a store that can be watched only through it.
 func bubble(t *testing.T, f func(t *testing.T, store *Memory)) {
 	synctest.Test(t, func(t *testing.T) { f(t, NewMemory()) })
 }
@@ -52,7 +52,7 @@ func TestATermFromItsBeginToItsEnd(t *testing.T) {
 	})
 }
 
-// A store that can tell hands over at once.
+// A store that can be watched hands over at once.
 func TestAWatchHandsOverAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
 		watched := func(_ *candidate, cfg *Config) { cfg.LeaseStore = store }
@@ -68,7 +68,7 @@ func TestAWatchHandsOverAtOnce(t *testing.T) {
 	})
 }
 
-// What the store fails with is one line of the log, and is not there when it works.
+// A failure of the store is one line of the log, and is absent while the store works.
 func TestTheLogOfAStoreThatFails(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
 		var logged strings.Builder // read when Run has returned
@@ -91,7 +91,7 @@ func TestTheLogOfAStoreThatFails(t *testing.T) {
 	})
 }
 
-// The model goes on claiming: IsLeader compares names.
+// Kubernetes' elector continues to claim leadership: its IsLeader compares names.
 func TestLeaderIsNoLeaderPastItsDeadline(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
 		a := stand(t, "a", store)
@@ -118,7 +118,7 @@ func TestLeaderIsNoLeaderPastItsDeadline(t *testing.T) {
 	})
 }
 
-// Others wait for as long as they saw the record unchanged, whatever the record says of time.
+// Other candidates wait for as long as they saw the record unchanged, whatever times the record contains.
 func TestAVanishedLeaderIsReplaced(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
 		a := stand(t, "a", store)
@@ -141,7 +141,7 @@ func TestAVanishedLeaderIsReplaced(t *testing.T) {
 	})
 }
 
-// The holder's duration counts, not that of who waits.
+// The holder's duration counts, not that of the waiting candidate.
 func TestTheHolderSaysHowLong(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
 		a := stand(t, "a", store, func(_ *candidate, cfg *Config) { cfg.LeaseDuration = time.Minute })
@@ -156,7 +156,7 @@ func TestTheHolderSaysHowLong(t *testing.T) {
 	})
 }
 
-// The model releases while its work runs.
+// Kubernetes' elector releases the lease while its work runs.
 func TestWorkIsAwaitedBeforeRelease(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
 		a := stand(t, "a", store, lingers)
@@ -202,7 +202,7 @@ func TestWorkThatDoesNotReturnIsNotReleased(t *testing.T) {
 	})
 }
 
-// A term whose functions still run is followed by no other in that process.
+// A process begins no further term while callbacks of the last one run.
 func TestWorkThatGoesOnHoldsTheNextTermBack(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
 		a := stand(t, "a", store, lingers)
@@ -237,8 +237,8 @@ func TestTheNextTermBeginsWhenWorkHasReturned(t *testing.T) {
 	})
 }
 
-// What the record says of its duration is no more than the holder's request: a senseless one is
-// not taken for vacancy, and a leader that finds it changed writes its own again.
+// The duration in the record is no more than the holder's request. A senseless one does not make the lease
+// vacant, and a leader that finds it changed writes its own again.
 func TestDurationChangedByHands(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
 		a := stand(t, "a", store)
@@ -263,7 +263,7 @@ func TestDurationChangedByHands(t *testing.T) {
 	})
 }
 
-// The one that raises the number in the record ends the term that has the smaller one.
+// A candidate that raises the number in the record ends the term with the smaller number.
 func TestNumberRaisedByHands(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
 		a := stand(t, "a", store)
@@ -289,13 +289,13 @@ func TestWithoutReleaseTheLeaseRunsOut(t *testing.T) {
 		require.NoError(t, <-a.done)
 		pass(8 * time.Second)
 		require.False(t, b.IsLeader())
-		a.run() // again, and it need not wait for itself
+		a.run() // again, and without waiting for its own lease
 		synctest.Wait()
 		require.EqualValues(t, 2, a.Token())
 	})
 }
 
-// The model calls the stop callback also where nothing had begun.
+// Kubernetes' elector calls the stop callback even if no term had begun.
 func TestWhoNeverLedNeverStops(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
 		a := stand(t, "a", store)
@@ -326,8 +326,8 @@ func TestATermGoesOnWhenItsFunctionReturns(t *testing.T) {
 	})
 }
 
-// Two processes with one name: the one that starts while the other leads does not take itself
-// for it, as the model does.
+// Two processes have the same name. The one that starts while the other leads does not mistake itself for the
+// leader, as Kubernetes' elector does.
 func TestTwoProcessesWithOneName(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
 		a := stand(t, "name", store)

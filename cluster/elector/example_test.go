@@ -8,8 +8,8 @@ import (
 	"github.com/goverse/goverse/cluster/elector"
 )
 
-// Two candidates and one record: when the first one is stopped, the second one leads, by a
-// larger token. Elsewhere the store would be elector.NewEtcd's, or that of package postgres.
+// Two candidates share one record. When the first one is stopped, the second one leads, with a larger token. A
+// real program would use elector.NewEtcd or package postgres.
 func Example() {
 	store := elector.NewMemory()
 	leads := make(chan string)

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A function that leaves its goroutine counts as one that returned: the term goes on, is ended in order, and the lease
-// is given back only when AsLeader's functions have returned.
+// A callback that leaves its goroutine counts as returned: the term goes on and is ended in order, and the
+// lease is released only when AsLeader's functions have returned.
 func TestFunctionsThatLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var stopped, told int
@@ -42,7 +42,7 @@ func TestFunctionsThatLeave(t *testing.T) {
 	})
 }
 
-// A store that panics, or leaves its goroutine, has failed, and is asked again.
+// A store that panics or leaves its goroutine has failed, and is asked again.
 func TestAStoreThatLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := stand(t, "a", NewMemory())

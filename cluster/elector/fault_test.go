@@ -11,8 +11,8 @@ import (
 	"github.com/goverse/goverse/internal/etcd/deadline"
 )
 
-// A write whose answer is lost wins nothing: it is looked for, and a term begins with the next
-// write that is answered.
+// A write with a lost answer wins nothing. The record is read, and a term begins with the next write that is
+// answered.
 func TestTheAnswerToTheFirstWriteIsLost(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
 		a := stand(t, "a", store, func(c *candidate, _ *Config) { c.loseAnswer(create) })
@@ -36,8 +36,8 @@ func TestTheAnswerToARenewalIsLost(t *testing.T) {
 	})
 }
 
-// A renewal that comes to the store when others were done since changes nothing, and one that
-// comes after the term ended gives nothing back.
+// A delayed renewal changes nothing if other writes came before it, and releases nothing if it comes after the
+// end of the term.
 func TestALateRenewal(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
 		a := stand(t, "a", store)
@@ -69,7 +69,7 @@ func TestALateRenewal(t *testing.T) {
 func TestAnAnswerThatTakesLong(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
 		slow := func(c *candidate, cfg *Config) {
-			cfg.RetryPeriod = 5 * time.Second // that long a request may take
+			cfg.RetryPeriod = 5 * time.Second // a request may take that long
 			c.delay(create, 4*time.Second)
 		}
 		began := time.Now()
@@ -84,14 +84,14 @@ func TestAnAnswerThatTakesLong(t *testing.T) {
 	})
 }
 
-// A record counts as seen from when it was shown, not from when it was asked for: it may have
-// been written between.
+// A record counts as seen from when it was received, not from when it was requested, because it may have been
+// written between.
 func TestAReadThatTakesLong(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
 		a := stand(t, "a", store)
 		synctest.Wait()
 		b := stand(t, "b", store, func(c *candidate, cfg *Config) {
-			cfg.RetryPeriod = 5 * time.Second // that long a request may take
+			cfg.RetryPeriod = 5 * time.Second // a request may take that long
 			c.slow(get, 4*time.Second)
 		})
 		pass(4 * time.Second)
@@ -103,7 +103,7 @@ func TestAReadThatTakesLong(t *testing.T) {
 	})
 }
 
-// Who never asked for the lease has nothing to look for when it is stopped.
+// A candidate that never requested the lease has nothing to release when it is stopped.
 func TestStoppedBeforeItAsks(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
 		a := stand(t, "a", store, func(c *candidate, _ *Config) { c.cutOff(true) })
@@ -115,7 +115,7 @@ func TestStoppedBeforeItAsks(t *testing.T) {
 	})
 }
 
-// An answer that comes when the lease has run out begins no term.
+// An answer that comes after the lease has expired begins no term.
 func TestAnAnswerThatComesTooLate(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
 		a := stand(t, "a", store, func(c *candidate, _ *Config) { c.delay(create, 9900*time.Millisecond) })
@@ -146,14 +146,14 @@ func TestTheAnswerToTheReleaseIsLost(t *testing.T) {
 	})
 }
 
-// The release is overtaken by a renewal that was under way when the candidate was stopped.
+// A renewal in flight when the candidate was stopped overtakes the release.
 func TestARenewalOvertakesTheRelease(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
 		a := stand(t, "a", store)
 		synctest.Wait()
 		late := a.hold(update)
 		pass(2500 * time.Millisecond)
-		blocked := a.hold(get) // the reading back
+		blocked := a.hold(get) // the read after the failed release
 		a.stop()
 		synctest.Wait()
 		_, err := late.carryOut()
@@ -167,7 +167,7 @@ func TestARenewalOvertakesTheRelease(t *testing.T) {
 	})
 }
 
-// Who is stopped while it asks for the lease does not leave a lease behind that nobody holds.
+// A candidate that is stopped while it requests the lease does not leave a lease without a living holder.
 func TestStoppedWhileItAsks(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
 		a := stand(t, "a", store, func(c *candidate, _ *Config) { c.loseAnswer(create) })
@@ -181,11 +181,11 @@ func TestStoppedWhileItAsks(t *testing.T) {
 	})
 }
 
-// Nor does what it asked for, and nobody answered, take the lease when it has gone.
+// An unanswered request does not take the lease after its sender has left, either.
 func TestARequestThatComesAfterItsSenderHasLeft(t *testing.T) {
 	for _, do := range []action{create, update} {
 		bubble(t, func(t *testing.T, store *Memory) {
-			if do == update { // the record of somebody who has left
+			if do == update { // the record of a candidate that has left
 				before := stand(t, "before", store)
 				pass(time.Second)
 				before.stop()
@@ -220,8 +220,7 @@ func TestAStoreThatIsAwayAtTheRelease(t *testing.T) {
 	})
 }
 
-// A machine that was suspended shows on its wall clock alone, and a wall clock that was set
-// back does not give time.
+// A suspended machine shows on its wall clock only, and setting the wall clock back does not extend a lease.
 func TestClocksThatDisagree(t *testing.T) {
 	for name, c := range map[string]struct{ mono, wall, valid time.Duration }{
 		"together":                    {0, 0, 9900 * time.Millisecond},
@@ -260,7 +259,7 @@ func TestClocksThatDisagree(t *testing.T) {
 	}
 }
 
-// A callback that takes long holds no renewal up, and receives all in order.
+// A slow callback delays no renewal and receives all changes in order.
 func TestACallbackThatTakesLong(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
 		a := stand(t, "a", store, func(c *candidate, cfg *Config) {
@@ -276,7 +275,7 @@ func TestACallbackThatTakesLong(t *testing.T) {
 	})
 }
 
-// Many stand, and each that leads is killed: there is one at a time, and the numbers grow.
+// Many candidates stand, and each leader is killed. There is one leader at a time, and the numbers grow.
 func TestOneAfterTheOther(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
 		all := map[*candidate]bool{}

@@ -10,7 +10,7 @@ import (
 	"github.com/goverse/goverse/internal/etcd/deadline"
 )
 
-// Whatever record lies in etcd, an elector that reads it waits, or asks for a lease with a greater token.
+// Whatever record is in etcd, an elector that reads it waits, or requests a lease with a larger token.
 func FuzzRecord(f *testing.F) {
 	f.Add([]byte(`{"holderIdentity":"a","holderInstance":"i","leaseDuration":15000000000,"leaderTransitions":3}`),
 		int64(1))

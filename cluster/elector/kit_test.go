@@ -16,8 +16,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var errAway = errors.New("the store is away")
 
-// link is what lies between one elector and the store: it can be cut, and lose or delay what
-// goes over it. It hides that the store can be watched.
+// link connects one elector and the store. It can be cut, and can lose or delay messages. It hides that the
+// store can be watched.
 type link struct {
 	LeaseStore
 	mu  sync.Mutex
@@ -32,7 +32,7 @@ func newLink(store LeaseStore) *link {
 		error){}}
 }
 
-// cutOff has every request hang until its context ends, or again not.
+// cutOff makes every request hang until its context ends, or ends that.
 func (l *link) cutOff(cut bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -45,7 +45,7 @@ func (l *link) requests() int {
 	return l.asked
 }
 
-// loseAnswer has the next request of a kind carried out, and its caller wait for an answer.
+// loseAnswer lets the next request of a kind be carried out and loses its answer.
 func (l *link) loseAnswer(do action) {
 	l.rule(do, func(ctx context.Context, ask func(context.Context) (Lease, error)) (Lease, error) {
 		_, _ = ask(ctx)
@@ -54,7 +54,7 @@ func (l *link) loseAnswer(do action) {
 	})
 }
 
-// held is a request that the store has not seen yet. Its caller waits.
+// held is a request that the store has not received yet. Its caller waits.
 type held struct {
 	caught chan struct{}
 	ask    func(context.Context) (Lease, error)
@@ -62,7 +62,7 @@ type held struct {
 
 func (h *held) wait() { <-h.caught }
 
-// carryOut has the store see it after all.
+// carryOut delivers the request to the store.
 func (h *held) carryOut() (Lease, error) {
 	h.wait()
 	return h.ask(context.Background())
@@ -80,7 +80,7 @@ func (l *link) hold(do action) *held {
 	return h
 }
 
-// slow has the next request of a kind come to the store late.
+// slow delays the next request of a kind before it is carried out.
 func (l *link) slow(do action, d time.Duration) {
 	l.rule(do, func(ctx context.Context, ask func(context.Context) (Lease, error)) (Lease, error) {
 		<-time.After(d)
@@ -88,7 +88,7 @@ func (l *link) slow(do action, d time.Duration) {
 	})
 }
 
-// delay has the next request of a kind carried out at once and answered late.
+// delay carries the next request of a kind out at once and delays its answer.
 func (l *link) delay(do action, d time.Duration) {
 	l.rule(do, func(ctx context.Context, ask func(context.Context) (Lease, error)) (Lease, error) {
 		lease, err := ask(ctx)
@@ -133,19 +133,19 @@ func (l *link) UpdateLease(ctx context.Context, lease Lease) (Lease, error) {
 	return l.pass(ctx, update, func(ctx context.Context) (Lease, error) { return l.LeaseStore.UpdateLease(ctx, lease) })
 }
 
-// candidate is an elector that runs, and what became of it.
+// candidate is a running elector and a record of its events.
 type candidate struct {
 	*Elector
 	t *testing.T
 	*link
 	stop context.CancelFunc
-	done chan error // what Run returned
+	done chan error // receives the result of Run
 
 	mu       sync.Mutex
 	events   []string      // of terms
-	notified []string      // who leads
-	inside   int           // functions of terms that run
-	work     chan struct{} // not nil: OnStartedLeading returns when it is closed, not before
+	notified []string      // the reported leaders
+	inside   int           // number of callbacks of terms that run
+	work     chan struct{} // if not nil, OnStartedLeading returns when it is closed, not before
 	finish   func()        // closes it
 }
 
@@ -155,7 +155,7 @@ func (c *candidate) note(event string) {
 	c.events = append(c.events, event)
 }
 
-// happened is what happened since it was asked last.
+// happened returns the events since its last call.
 func (c *candidate) happened() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -164,7 +164,7 @@ func (c *candidate) happened() []string {
 	return events
 }
 
-// leaders is who was said to lead since it was asked last.
+// leaders returns the leaders reported since its last call.
 func (c *candidate) leaders() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -173,8 +173,8 @@ func (c *candidate) leaders() []string {
 	return notified
 }
 
-// stand starts a candidate with a lease of 10 s that looks every 2 s. It is stopped with the
-// test, and checks that its functions come in order.
+// stand starts a candidate with a lease of 10 s and a RetryPeriod of 2 s. It is stopped with the test. stand
+// checks that its callbacks run in order.
 func stand(t *testing.T, id string, store LeaseStore, change ...func(*candidate, *Config)) *candidate {
 	t.Helper()
 	c := &candidate{t: t, link: newLink(store), finish: func() {}}
@@ -220,7 +220,7 @@ func stand(t *testing.T, id string, store LeaseStore, change ...func(*candidate,
 	return c
 }
 
-// lingers has the functions of a candidate's terms go on until finish is called.
+// lingers makes the callbacks of a candidate's terms run until finish is called.
 func lingers(c *candidate, _ *Config) {
 	c.work = make(chan struct{})
 	c.finish = sync.OnceFunc(func() { close(c.work) })
@@ -243,7 +243,7 @@ func (c *candidate) enter(n int) {
 	assert.LessOrEqual(c.t, c.inside, 1, "two terms at once in one process")
 }
 
-// crash stops a candidate as a killed process does: the store hears nothing more of it.
+// crash stops a candidate like a killed process: the store receives nothing more from it.
 func (c *candidate) crash() {
 	c.cutOff(true)
 	c.stop()

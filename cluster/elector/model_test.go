@@ -13,7 +13,7 @@ import (
 	"github.com/goverse/goverse/internal/etcd/deadline"
 )
 
-// turn is what the shell does in one turn.
+// turn performs one turn of the shell.
 func (w *world) turn(p *process) {
 	now := p.now()
 	if p.stopped > 0 {
@@ -23,7 +23,7 @@ func (w *world) turn(p *process) {
 		if now.Mono < p.since.Mono+int64(worldTimeout) {
 			return
 		}
-		p.awaits = nil // given up; it may be carried out all the same
+		p.awaits = nil // given up; it may still be carried out
 		p.s = p.s.failed(false, now)
 	}
 	if p.s.leading && (p.stopping || !w.leads(p)) {
@@ -55,7 +55,8 @@ func (w *world) turn(p *process) {
 	w.under = append(w.under, p.awaits)
 }
 
-// left: a process has left the lease to others, and nothing that it sent takes the lease later.
+// left checks, when a process has left, that it does not hold the lease and that none of its requests can take
+// it later.
 func (w *world) left(p *process) {
 	for _, r := range w.under {
 		if l := r.step.lease; l.HolderInstance == p.s.instance && l.Version == w.record.Version && w.fault != blindWrite {
@@ -67,7 +68,7 @@ func (w *world) left(p *process) {
 	}
 }
 
-// leads is what IsLeader says.
+// leads returns the result of IsLeader.
 func (w *world) leads(p *process) bool {
 	now, until := p.now(), p.s.claim.Until()
 	switch w.fault {
@@ -81,7 +82,7 @@ func (w *world) leads(p *process) bool {
 	return p.s.leads(now)
 }
 
-// carryOut has the store do what one of the requests under way asks for.
+// carryOut makes the store carry out one of the requests in flight.
 func (w *world) carryOut(i int) {
 	if i < 0 {
 		return
@@ -104,7 +105,7 @@ func (w *world) carryOut(i int) {
 	}
 }
 
-// answer has a process hear what came of its request.
+// answer delivers to a process the result of its request.
 func (w *world) answer(p *process) {
 	r, now := p.awaits, p.now()
 	if r == nil || !r.done || r.lost || p.stopped > 0 {
@@ -133,7 +134,7 @@ func (w *world) answer(p *process) {
 	}
 }
 
-// misread is what the mutants make of an answer to a read.
+// misread applies the mutants to the answer of a read.
 func (w *world) misread(p *process, before standing, r *request) {
 	switch {
 	case w.fault == fromAsking && p.s.record.Version != before.record.Version:
@@ -143,7 +144,7 @@ func (w *world) misread(p *process, before standing, r *request) {
 	}
 }
 
-// begins is notified of every term: each has a larger number than those before.
+// begins is called for every term. Each has a larger number than those before.
 func (w *world) begins(token int64) {
 	if token <= w.token {
 		w.wrong = fmt.Errorf("a term with token %d begins after one with token %d", token, w.token)
@@ -152,7 +153,7 @@ func (w *world) begins(token int64) {
 	w.token = token
 }
 
-// check: at most one leads.
+// check returns an error unless at most one process leads.
 func (w *world) check() error {
 	leaders := 0
 	for _, p := range w.all {
@@ -190,7 +191,7 @@ func TestOneLeadsWhateverIsDrawn(t *testing.T) {
 	})
 }
 
-// A model that finds nothing proves nothing.
+// A model that finds no mutants proves nothing.
 func TestTheModelFindsMutants(t *testing.T) {
 	for _, f := range faults {
 		t.Run(string(f), func(t *testing.T) {
@@ -205,7 +206,7 @@ func TestTheModelFindsMutants(t *testing.T) {
 	}
 }
 
-// The clocks of the model: either one that has passed the deadline ends a term.
+// Either clock of the model ends a term when it has passed the deadline.
 func TestEitherClockEndsATerm(t *testing.T) {
 	at := deadline.Instant{Mono: 1e9, Wall: 9e9}
 	s := standing{id: "a", instance: "i", duration: worldLease, period: worldPeriod, next: at.Mono}

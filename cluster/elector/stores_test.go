@@ -88,10 +88,10 @@ func TestEtcdKeepsNamesApart(t *testing.T) {
 	require.NoError(t, elector.EtcdConfig{Client: client, Name: "a"}.Validate())
 }
 
-// candidate is an elector of a process of its own.
+// candidate is an elector in a process of its own.
 type candidate struct {
 	*elector.Elector
-	starts chan time.Time // of its terms
+	starts chan time.Time // the starts of its terms
 	faults *clustertest.Faults
 	stop   func() error
 }
@@ -129,7 +129,7 @@ func (s *testBed) led(c *candidate) time.Time {
 	}
 }
 
-// The store can be watched, so who is next does not wait for the next look.
+// The store can be watched, so the next candidate does not wait for its next read.
 func TestHandoverOverEtcd(t *testing.T) {
 	t.Parallel()
 	s := newTestBed(t)
@@ -145,7 +145,7 @@ func TestHandoverOverEtcd(t *testing.T) {
 	require.Equal(t, token+1, b.Token())
 }
 
-// A leader that is cut off is silent before the next one speaks.
+// A leader that is cut off no longer leads before the next one does.
 func TestCutOffFromEtcd(t *testing.T) {
 	t.Parallel()
 	s := newTestBed(t)
@@ -166,7 +166,7 @@ func TestCutOffFromEtcd(t *testing.T) {
 	require.Greater(t, a.Token(), int64(2))
 }
 
-// Renewals that are lost, held back and carried out when another one leads.
+// Renewals are lost, held back, and carried out when another candidate leads.
 func TestLateRenewalAtEtcd(t *testing.T) {
 	t.Parallel()
 	s := newTestBed(t)

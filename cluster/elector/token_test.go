@@ -11,9 +11,9 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
-// etcd forgets the tokens of a user whose password is set, and refuses each further watch on a stream that was opened
-// with one: an elector that begins to watch then is notified of a change all the same, while the watch of another
-// elector with the same client goes on.
+// etcd invalidates the tokens of a user when the password is set, and refuses new watches on a stream that was
+// opened with one. An elector that then begins to watch is notified of a change all the same, while the watch
+// of another elector with the same client goes on.
 func TestWatchLeaseWhenTheTokenIsForgotten(t *testing.T) {
 	t.Parallel()
 	s := newTestBed(t)
@@ -24,7 +24,7 @@ func TestWatchLeaseWhenTheTokenIsForgotten(t *testing.T) {
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer stop()
-	// watch has an elector watch its record, and returns that, and how the watch ends.
+	// watch makes an elector watch its record. It returns the elector, its lease, and the result of the watch.
 	watch := func(name string) (*elector.Etcd, elector.Lease, <-chan error) {
 		store := s.store(client, name)
 		lease, err := store.CreateLease(s.ctx, elector.Lease{HolderIdentity: "a"})

@@ -9,9 +9,9 @@ import (
 	"github.com/goverse/goverse/internal/etcd/deadline"
 )
 
-// The model: standings of several processes, a store that carries requests out at any time,
-// answers that are lost, processes that stand still, clocks that disagree. What happens next is
-// drawn, so that one seed is one schedule.
+// The model has standings of several processes, a store that carries requests out at any time, lost answers,
+// processes that stand still, and clocks that disagree. The next event is drawn at random, so one seed is one
+// schedule.
 
 const (
 	worldLease   = 10 * time.Second
@@ -19,7 +19,7 @@ const (
 	worldTimeout = 2 * time.Second
 )
 
-// fault is a known way to get it wrong, which the model must find.
+// fault is a known mistake that the model must find.
 type fault string
 
 const (
@@ -41,13 +41,13 @@ var faults = []fault{fromReceipt, fromAsking, holdersClock, readBackExtends, one
 
 var errUnsafe = errors.New("a promise is broken")
 
-// host is the clocks of one process.
+// host holds the clocks of one process.
 type host struct {
-	mono, wall float64 // in ns
+	mono, wall float64 // in nanoseconds
 	rate       float64
-	suspends   bool // its wall clock is right, its monotonic one stands still at times
+	suspends   bool // its wall clock is right, and its monotonic clock stands still at times
 	asleep     time.Duration
-	stopped    time.Duration // the process stands still, its clocks go on
+	stopped    time.Duration // the process stands still while its clocks go on
 }
 
 func (h *host) now() deadline.Instant {
@@ -61,7 +61,7 @@ func (h *host) pass(d time.Duration) {
 	h.asleep, h.stopped = max(0, h.asleep-d), max(0, h.stopped-d)
 }
 
-// request is one that is under way. done: the store has carried it out; lost: nobody will hear.
+// request is a request in flight. done: the store has carried it out; lost: its answer will never come.
 type request struct {
 	step       step
 	sent       deadline.Instant
@@ -74,20 +74,20 @@ type process struct {
 	host
 	s        standing
 	awaits   *request
-	since    deadline.Instant // of awaits
+	since    deadline.Instant // start of awaits
 	stopping bool
 }
 
 type world struct {
 	draw     func(n int) int
 	fault    fault
-	record   Lease // no Version: there is none
+	record   Lease // without a Version if there is no record
 	writes   int
 	under    []*request
 	all      []*process
 	token    int64 // of the newest term
 	terms    int
-	wrong    error // what was not to happen
+	wrong    error // the violation that was found
 	instance int
 }
 
@@ -104,7 +104,7 @@ func newWorld(draw func(n int) int, f fault) *world {
 
 func (w *world) between(a, b int) int { return a + w.draw(b-a+1) }
 
-// restart is a new process in the place of one that died. Two have the same name.
+// restart replaces a process that died with a new one. Two processes have the same name.
 func (w *world) restart(p *process) {
 	w.instance++
 	instance := fmt.Sprint("instance ", w.instance)
@@ -116,8 +116,8 @@ func (w *world) restart(p *process) {
 		since: now, next: now.Mono}}
 }
 
-// run makes a number of things happen, and then leaves the processes alone until one leads. It
-// returns what went wrong.
+// run lets a number of events happen and then leaves the processes alone until one leads. It returns the
+// violation that was found.
 func (w *world) run(steps int) error {
 	for range steps {
 		passes := []time.Duration{0, 0, time.Millisecond, 30 * time.Millisecond, 200 * time.Millisecond,

@@ -15,7 +15,7 @@ import (
 	"github.com/goverse/goverse/cluster/processor"
 )
 
-// attempts counts how often each event was tried, and lets some fail.
+// attempts counts the attempts of each event and makes some events fail.
 type attempts struct {
 	handled
 	count map[int]int
@@ -42,8 +42,8 @@ func (a *attempts) of(e int) int {
 	return a.count[e]
 }
 
-// A sink that is away for long costs no event. A panic with an error counts as that error does: a
-// program that asks for what is not there loses no event by it.
+// A sink that is unavailable for long costs no event. A panic with an error counts as that error: a program
+// that asks for a transaction where there is none loses no event.
 func TestWhatIsNotTheEventsFaultDoesNotCount(t *testing.T) {
 	t.Parallel()
 	for what, trouble := range map[string]func() error{
@@ -69,8 +69,8 @@ func TestWhatIsNotTheEventsFaultDoesNotCount(t *testing.T) {
 	}
 }
 
-// An event is one line of the log, whatever its error says, and one that is parked at once is
-// not said to be tried again.
+// An event gets one line of the log, whatever its error says. The log does not announce a retry of an event
+// that is parked at once.
 func TestOneLineForAnEvent(t *testing.T) {
 	t.Parallel()
 	tries := &attempts{fail: func(e, attempt int) error {
@@ -82,7 +82,7 @@ func TestOneLineForAnEvent(t *testing.T) {
 		}
 		return nil
 	}}
-	var logged strings.Builder // read when all has ended
+	var logged strings.Builder // read after Run has returned
 	p, end := run(t, processor.Config[int]{Name: "it", Source: &numbers{last: 3}, Handler: tries.handle,
 		Checkpoint: &processor.Memory{},
 		Backoff:    processor.Backoff{Min: time.Microsecond}, Logger: hclog.New(&hclog.LoggerOptions{Output: &logged,
@@ -100,7 +100,7 @@ func TestOneLineForAnEvent(t *testing.T) {
 	require.Contains(t, lines[4], "processing ends")
 }
 
-// With MaxAttempts negative all waits for the event.
+// With a negative MaxAttempts, all later events wait.
 func TestNeverParked(t *testing.T) {
 	t.Parallel()
 	var repaired atomic.Bool
@@ -138,7 +138,7 @@ func (a *awayOnce) Advance(ctx context.Context, name string, at processor.Mark,
 	})
 }
 
-// What failed while the checkpoint failed too is not given up without one more attempt.
+// An event that failed while the checkpoint failed too gets one more attempt before it is parked.
 func TestOneMoreAttemptAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	tries := &attempts{fail: func(e, attempt int) error {

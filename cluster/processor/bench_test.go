@@ -10,8 +10,8 @@ import (
 	"github.com/goverse/goverse/cluster/processor"
 )
 
-// BenchmarkEvents is what one event costs, with a handler that does nothing and a checkpoint in
-// memory: with the leader lock and without it should be the same.
+// BenchmarkEvents measures one event with a handler that does nothing and a checkpoint in memory. The results
+// with and without a leader lock should be equal.
 func BenchmarkEvents(b *testing.B) {
 	for name, lead := range map[string]processor.LeaderLock{"alone": nil, "lock": processor.Lock(&lock.Memory{}, "it")} {
 		b.Run(name, func(b *testing.B) {
@@ -33,7 +33,7 @@ func BenchmarkEvents(b *testing.B) {
 	}
 }
 
-// endless is a source of the same events again and again.
+// endless is a source that repeats the same events.
 type endless struct{}
 
 var again = func() (events []processor.Event[int]) {

@@ -46,7 +46,7 @@ func TestValidate(t *testing.T) {
 	require.ErrorIs(t, err, processor.ErrBadConfig)
 }
 
-// The defaults work: a processor that nothing is said to.
+// A processor works with default settings.
 func TestDefaults(t *testing.T) {
 	t.Parallel()
 	done := &handled{}

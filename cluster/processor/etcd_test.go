@@ -28,7 +28,7 @@ func caught(t *testing.T, h *clustertest.Held) {
 	}
 }
 
-// What etcd has carried out counts, whether its answer came or not.
+// A write that etcd has carried out counts, with or without its answer.
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
 	p := connect(t, etcdtest.Start(t).Endpoint(), 1500*time.Millisecond)
@@ -51,7 +51,7 @@ func TestLostAnswers(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, "3", m.Position)
 
-	// What was done is stored also when the lead has just ended.
+	// Progress is stored even if the lead has just ended.
 	over, cancel := context.WithCancel(ctx)
 	m, err = p.etcd.Advance(over, "it", m, func(context.Context) (processor.Progress, error) {
 		cancel()
@@ -64,8 +64,8 @@ func TestLostAnswers(t *testing.T) {
 	require.EqualValues(t, "4", m.Position)
 }
 
-// A request that etcd carries out late, after the checkpoint was claimed, changes nothing: not
-// by another token, and not by the same one.
+// A request that etcd carries out after the checkpoint was claimed changes nothing, whether the claim has
+// another token or the same one.
 func TestLateRequest(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t)

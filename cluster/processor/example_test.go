@@ -14,9 +14,9 @@ import (
 	"github.com/goverse/goverse/node"
 )
 
-// orders is a source: a log of orders that others append to.
+// orders is a source: a log to which other goroutines append orders.
 type orders struct {
-	processor.Signal // so that new orders need not wait for the next poll
+	processor.Signal // new orders need not wait for the next poll
 
 	mu  sync.Mutex
 	all []string
@@ -40,12 +40,12 @@ func (o *orders) Read(_ context.Context, after processor.Position, limit int) ([
 	return events, nil
 }
 
-// A view is projected by one process of the cluster at a time. Start another process with the
-// same code, and it goes on when this one stops or dies.
+// One process of the cluster at a time projects a view. Another process with the same code continues when this
+// one stops or dies.
 func Example() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	etcd, err := embedetcd.Start(ctx, embedetcd.Config{}) // yours runs elsewhere
+	etcd, err := embedetcd.Start(ctx, embedetcd.Config{}) // a real program uses an existing etcd
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -89,10 +89,10 @@ func Example() {
 	go func() { ended <- views.Run(running) }()
 
 	source.append("apples")
-	source.append("") // is tried again, and then parked
+	source.append("") // it is tried again and then parked
 	source.append("pears")
 	<-handled
-	stop() // the next in the election's queue goes on after the pears
+	stop() // the next in the election's queue would continue after the pears
 	fmt.Println("ended:", <-ended)
 	parked, err := c.Checkpoints().Parked(ctx, "views")
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/goverse/goverse/cluster/processor"
 )
 
-// leaving is a source that leaves its goroutine, or panics, now and then.
+// leaving is a source that sometimes leaves its goroutine or panics.
 type leaving struct {
 	numbers
 	reads, lags atomic.Int64
@@ -34,8 +34,8 @@ func (l *leaving) Lag(context.Context, processor.Position) (int64, error) {
 	return 0, nil
 }
 
-// A handler that leaves its goroutine has failed at its event, as has one that panics, and is tried again; so is a
-// source that does.
+// A handler that leaves its goroutine or panics has failed, and its event is tried again. A source that does so
+// is read again.
 func TestFunctionsThatLeave(t *testing.T) {
 	t.Parallel()
 	tries := &attempts{fail: func(e, n int) error {

@@ -33,7 +33,7 @@ func (n *numbers) Read(_ context.Context, after processor.Position, limit int) (
 	return events, nil
 }
 
-// behind is how many come after.
+// behind returns the number of events after a position.
 func (n *numbers) behind(after processor.Position) int64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -49,7 +49,7 @@ func (n *numbers) grow(by int) {
 	n.Notify()
 }
 
-// handled is what a handler was called with.
+// handled records the calls of a handler.
 type handled struct {
 	mu     sync.Mutex
 	events []int
@@ -75,7 +75,7 @@ func upTo(n int) (want []int) {
 	return want
 }
 
-// run starts a processor, which end ends, and waits for it.
+// run starts a processor. end stops it and waits for it.
 func run(t *testing.T, cfg processor.Config[int]) (p *processor.Processor[int], end func()) {
 	t.Helper()
 	if cfg.Backoff == (processor.Backoff{}) {
@@ -99,8 +99,8 @@ func eventually(t *testing.T, cond func() bool, what string) {
 	require.Eventually(t, cond, patience, time.Millisecond, what)
 }
 
-// The second in the election's queue goes on where the first stopped: nothing is missed, and
-// after an orderly stop nothing is handled again.
+// The second processor in the election's queue continues after the first one: nothing is missed, and after an
+// orderly stop nothing is handled twice.
 func TestStandbyGoesOn(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t)

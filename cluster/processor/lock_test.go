@@ -20,7 +20,7 @@ import (
 	"github.com/goverse/goverse/node"
 )
 
-// led has lead run one function, and says what came of it.
+// led leads once with one function and returns its result.
 func led(lead processor.LeaderLock, fn func(ctx context.Context, token int64) error) <-chan error {
 	return ledWhile(context.Background(), lead, fn)
 }
@@ -32,8 +32,7 @@ func ledWhile(ctx context.Context, lead processor.LeaderLock, fn func(ctx contex
 	return ended
 }
 
-// Each lead has a larger token, and the lead is given up when the function has returned; so it
-// is when its context ends.
+// Each lead has a larger token. The lead is released when the function has returned, also if its context ended.
 func TestLead(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t)
@@ -81,7 +80,7 @@ func TestLead(t *testing.T) {
 	}
 }
 
-// served is a shard that is here under an epoch, or never if that is 0.
+// served is a shard that this node serves under an epoch, or never serves if the epoch is 0.
 type served struct{ epoch atomic.Int64 }
 
 func (s *served) HoldAlone(ctx context.Context, _, _ string, fn func(ctx context.Context, epoch int64) error) error {
@@ -92,7 +91,7 @@ func (s *served) HoldAlone(ctx context.Context, _, _ string, fn func(ctx context
 	return context.Cause(ctx)
 }
 
-// asked is which keys were asked for.
+// asked records the keys that were asked for.
 type asked struct {
 	served
 	keys chan string
@@ -104,7 +103,7 @@ func (a *asked) HoldAlone(ctx context.Context, key, name string, fn func(ctx con
 	return a.served.HoldAlone(ctx, key, name, fn)
 }
 
-// A partition that has another name has that name's shard; one that has a lock has no shard.
+// A partition with a name of its own uses that name's shard. A partition with a lock uses no shard.
 func TestPartitionsAsTheyWereSet(t *testing.T) {
 	t.Parallel()
 	in := &asked{keys: make(chan string, 1)}
@@ -132,7 +131,7 @@ func TestPartitionsAsTheyWereSet(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// What cannot be had ends the processor, and says so.
+// A lock that can never be acquired ends the processor with an error.
 func TestNoLock(t *testing.T) {
 	t.Parallel()
 	e, _ := stand(t, etcdtest.Start(t).Endpoint(), "a:1")
@@ -168,7 +167,7 @@ func TestNoLock(t *testing.T) {
 	}
 }
 
-// A lock that cannot be had at present is tried on, and the status says why.
+// A lock that cannot be acquired now is retried, and the status gives the reason.
 func TestLockThatFails(t *testing.T) {
 	t.Parallel()
 	var tries atomic.Int32
@@ -186,7 +185,7 @@ func TestLockThatFails(t *testing.T) {
 	require.Equal(t, "oops", p.Status().LastError)
 }
 
-// An election that etcd refuses is no secret while the processor waits.
+// If etcd refuses a candidacy, the status shows it while the processor waits.
 func TestRefusedElection(t *testing.T) {
 	t.Parallel()
 	e, faults := stand(t, etcdtest.Start(t).Endpoint(), "a:1")
@@ -201,7 +200,7 @@ func TestRefusedElection(t *testing.T) {
 	eventually(t, func() bool { return p.Status().Position == "3" }, "it leads in the end")
 }
 
-// Without a leader lock the one that began last goes on; the other is notified, and waits.
+// Without a leader lock, the processor that began last continues; the other is notified and waits.
 func TestTwoWithoutALock(t *testing.T) {
 	t.Parallel()
 	checkpoint, source, done := &processor.Memory{}, &numbers{last: 5}, &handled{}
@@ -218,7 +217,7 @@ func TestTwoWithoutALock(t *testing.T) {
 	require.True(t, second.Status().Leading)
 }
 
-// notStarted is a cluster that is never started.
+// notStarted returns a cluster that is never started.
 func notStarted(t *testing.T, shardingOff bool) *cluster.Cluster {
 	t.Helper()
 	n, err := node.NewNode(node.Config{AdvertiseAddress: "127.0.0.1:0"})

@@ -32,7 +32,7 @@ const patience = 20 * time.Second
 
 var errOops = errors.New("oops")
 
-// process is what one process has: a client of its own, whose requests can fail.
+// process is one process with a client of its own. Its requests can be made to fail.
 type process struct {
 	client  *clientv3.Client
 	faults  *clustertest.Faults
@@ -40,7 +40,7 @@ type process struct {
 	etcd    *processor.Etcd
 }
 
-// connect gives requests the time that a busy machine needs, or that timeout.
+// connect returns a process that allows requests the time a busy machine needs, or the given time-out.
 func connect(t *testing.T, endpoint string, timeout ...time.Duration) *process {
 	t.Helper()
 	client := etcdtest.Dial(t, endpoint)
@@ -49,7 +49,7 @@ func connect(t *testing.T, endpoint string, timeout ...time.Duration) *process {
 	return p
 }
 
-// in are the checkpoints under a prefix.
+// in returns the checkpoints under a prefix.
 func (p *process) in(t *testing.T, prefix string) *processor.Etcd {
 	t.Helper()
 	keys, err := state.NewKeys(prefix)
@@ -59,7 +59,7 @@ func (p *process) in(t *testing.T, prefix string) *processor.Etcd {
 	return e
 }
 
-// stand starts a process that stands in elections.
+// stand starts a process that can stand in elections.
 func stand(t *testing.T, endpoint, address string) (e *elections.Elections, faults *clustertest.Faults) {
 	t.Helper()
 	keys, err := state.NewKeys("/goverse")

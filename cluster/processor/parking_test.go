@@ -13,7 +13,7 @@ import (
 	"github.com/goverse/goverse/cluster/processor"
 )
 
-// parkings is what OnPark was called with.
+// parkings records the calls of OnPark.
 type parkings struct {
 	mu     sync.Mutex
 	events []int
@@ -76,7 +76,7 @@ func TestPoisonIsParked(t *testing.T) {
 	require.Contains(t, s.LastError, "oops")
 }
 
-// An event that could not be parked is not passed by.
+// An event that could not be parked is not skipped.
 func TestParkingThatFails(t *testing.T) {
 	t.Parallel()
 	tries := &attempts{fail: func(e, _ int) error {
@@ -106,8 +106,7 @@ func TestParkingThatFails(t *testing.T) {
 	require.EqualValues(t, 2, p.Status().Failures)
 }
 
-// A handler that uses a checkpoint of its own, and is refused there, has failed
-// as others do; the term goes on.
+// A handler that uses a checkpoint of its own and is refused by it has failed like any other. The term goes on.
 func TestHandlerThatIsFencedItself(t *testing.T) {
 	t.Parallel()
 	for _, wrong := range []error{processor.ErrFenced, processor.ErrRefused} {

@@ -12,7 +12,7 @@ import (
 	"github.com/goverse/goverse/cluster/processor"
 )
 
-// A paused processor finishes the event under way, stores what it has handled, and goes on where it was.
+// A paused processor finishes the current event, stores its progress, and later continues from there.
 func TestPause(t *testing.T) {
 	t.Parallel()
 	source, done, checkpoint := &numbers{last: 5}, &handled{}, &counted{}
@@ -51,7 +51,7 @@ func TestPause(t *testing.T) {
 	require.Equal(t, upTo(6), done.all())
 }
 
-// counted is a checkpoint that counts how often it is claimed.
+// counted is a checkpoint that counts its claims.
 type counted struct {
 	processor.Memory
 	claims atomic.Int64
@@ -62,8 +62,8 @@ func (c *counted) Claim(ctx context.Context, name string, token int64) (processo
 	return c.Memory.Claim(ctx, name, token)
 }
 
-// A pause holds through failures, before the first term, and until the end; another that claims the checkpoint ends
-// the term all the same.
+// A pause lasts through failures, before the first term, and until the end. If another process claims the
+// checkpoint, the term ends nevertheless.
 func TestPauseHolds(t *testing.T) {
 	t.Parallel()
 	checkpoint, fails := &processor.Memory{}, make(chan struct{}, 1000)

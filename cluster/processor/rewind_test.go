@@ -10,7 +10,7 @@ import (
 	"github.com/goverse/goverse/cluster/processor"
 )
 
-// Rewinding a processor that runs has it handle all again.
+// A running processor that is rewound handles all events again.
 func TestRewound(t *testing.T) {
 	t.Parallel()
 	source, done, checkpoint := &numbers{last: 5}, &handled{}, &processor.Memory{}
@@ -24,7 +24,7 @@ func TestRewound(t *testing.T) {
 	require.EqualValues(t, "6", p.Status().Position)
 }
 
-// So it does where nothing new comes.
+// It also does so if no new events come.
 func TestRewoundWhereNothingComes(t *testing.T) {
 	t.Parallel()
 	done, checkpoint := &handled{}, &processor.Memory{}

@@ -16,8 +16,8 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
-// The handler's context ends when the shard is to move, not when the drain time-out has passed;
-// then the other begins, which has waited for the shard.
+// The handler's context ends when the shard is to move, not when the drain time-out has passed. Then the other
+// processor begins, which has waited for the shard.
 func TestShardMoves(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 2, clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
@@ -49,7 +49,7 @@ func TestShardMoves(t *testing.T) {
 	require.ErrorIs(t, <-ended[second.node], context.Canceled)
 }
 
-// failingShards cannot say.
+// failingShards always fails.
 type failingShards struct{}
 
 func (*failingShards) HoldAlone(context.Context, string, string, func(context.Context, int64) error) error {
@@ -61,7 +61,7 @@ func TestShardThatFails(t *testing.T) {
 	require.ErrorIs(t, <-led(processor.Shard(&failingShards{}, "it"), nil), errOops)
 }
 
-// A node that has stopped does not send anybody to itself.
+// A node that has stopped sends no calls to itself.
 func TestShardOfAStoppedNode(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 1, clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
@@ -77,8 +77,8 @@ func TestShardOfAStoppedNode(t *testing.T) {
 	require.ErrorIs(t, err, lifecycle.ErrStopped)
 }
 
-// Of two processors of one name on one shard the second waits until the first ends, as if another
-// node had the shard; one of another name does not.
+// Of two processors with one name on one shard, the second waits until the first ends, as if another node had
+// the shard. A processor with another name does not wait.
 func TestTwoOnOneShard(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 1, clustertest.WithConfig(func(_ int, cfg *cluster.Config) {

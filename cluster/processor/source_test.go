@@ -12,7 +12,7 @@ import (
 	"github.com/goverse/goverse/cluster/processor"
 )
 
-// faulty is a source that fails when it is asked to.
+// faulty is a source that fails on request.
 type faulty struct {
 	numbers
 	fail atomic.Pointer[func(after processor.Position) ([]processor.Event[int], error)]
@@ -32,7 +32,7 @@ func (f *faulty) Lag(_ context.Context, after processor.Position) (int64, error)
 	return f.behind(after), nil
 }
 
-// What the source has wrong holds all up, is reported, and recovers.
+// A failing source blocks all events, is reported, and recovers.
 func TestSourceThatFails(t *testing.T) {
 	t.Parallel()
 	for says, fail := range map[string]func(processor.Position) ([]processor.Event[int], error){
@@ -58,7 +58,7 @@ func TestSourceThatFails(t *testing.T) {
 	}
 }
 
-// lagging is a source that can be read, and fails when it is asked for the lag, if it is to.
+// lagging is a source that can be read, and fails on request when it is asked for the lag.
 type lagging struct {
 	numbers
 	broken atomic.Bool
@@ -71,7 +71,7 @@ func (l *lagging) Lag(context.Context, processor.Position) (int64, error) {
 	return 42, nil
 }
 
-// A lag that cannot be had any more is not the last one that could.
+// If the lag can no longer be measured, the last known lag is not shown.
 func TestLagThatFails(t *testing.T) {
 	t.Parallel()
 	source, inside, goOn := &lagging{numbers: numbers{last: 1}}, make(chan struct{}), make(chan struct{})
@@ -92,7 +92,7 @@ func TestLagThatFails(t *testing.T) {
 	eventually(t, func() bool { return p.Status().Lag == 42 }, "it is known again")
 }
 
-// hiding is a source with events behind those that it shows yet.
+// hiding is a source with events that it cannot show yet.
 type hiding struct {
 	numbers
 	hidden       int64
@@ -109,8 +109,7 @@ func (h *hiding) Lag(_ context.Context, after processor.Position) (int64, error)
 	return h.behind(after) + h.hidden, nil
 }
 
-// Where there is nothing to read, the lag is what the source says, and known at once; it is not
-// asked again and again.
+// If there is nothing to read, the source is asked for the lag at once, and only once.
 func TestLagWhereNothingIsRead(t *testing.T) {
 	t.Parallel()
 	for _, hidden := range []int64{0, 7} {
@@ -133,7 +132,7 @@ func TestLagWhereNothingIsRead(t *testing.T) {
 	}
 }
 
-// A source that reports when there is more is read at once.
+// A source that signals new events is read at once.
 func TestWoken(t *testing.T) {
 	t.Parallel()
 	source, done := &numbers{}, &handled{}
@@ -146,7 +145,7 @@ func TestWoken(t *testing.T) {
 	require.Equal(t, upTo(100), done.all())
 }
 
-// silent is a source that never tells.
+// silent is a source that is not a Changer.
 type silent struct{ in *numbers }
 
 func (s silent) Read(ctx context.Context, after processor.Position, limit int) ([]processor.Event[int], error) {

@@ -9,7 +9,7 @@ import (
 	"github.com/goverse/goverse/cluster/processor"
 )
 
-// The handler and OnPark are given the token of the term, also one that the checkpoint found.
+// The handler and OnPark get the token of the term, also one that the checkpoint has chosen.
 func TestTokenFrom(t *testing.T) {
 	t.Parallel()
 	require.Zero(t, processor.TokenFrom(t.Context()))

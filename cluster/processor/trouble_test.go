@@ -59,17 +59,17 @@ func TestTroublePasses(t *testing.T) {
 	require.Equal(t, trouble{}, few.passed([]Position{"4"}, 10), "as many as ever")
 }
 
-// outcome is what becomes of an event when it is handled.
+// outcome determines the result of handling an event.
 type outcome struct {
-	fails   int     // for so many times
-	how     verdict // as which
-	refuses bool    // not by itself, but when it is to be committed
+	fails   int     // number of failures
+	how     verdict // their verdict
+	refuses bool    // fails when it is committed, not by itself
 }
 
 const ever = 1 << 30
 
-// Whatever fails, and however: each event takes effect once, in order, or is given up after as
-// many attempts as it was to have; and the run comes to an end.
+// Whatever fails, each event either takes effect once, in order, or is parked after the configured attempts,
+// and the run ends.
 func TestAllIsHandledOrGivenUp(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -83,7 +83,7 @@ func TestAllIsHandledOrGivenUp(t *testing.T) {
 		}), 0, 30).Draw(t, "outcomes")
 		for i, f := range outcomes {
 			if f.how == notItsFault && f.fails == ever {
-				outcomes[i].fails = 7 // else it blocks, as it should
+				outcomes[i].fails = 7 // more would block, as intended
 			}
 		}
 		effects, parked := simulate(t, outcomes, batch, attempts, undoes)
@@ -99,7 +99,7 @@ func TestAllIsHandledOrGivenUp(t *testing.T) {
 			case f.fails == 0, f.how == notItsFault && !f.refuses, (f.how != hopeless || f.refuses) && f.fails < attempts:
 				handled = true
 			case f.fails != ever && unclear:
-				continue // while one before it was looked for, it was tried more often
+				continue // it had more attempts while an earlier event was searched for
 			}
 			require.Equal(t, handled, slices.Contains(effects, at), at)
 		}
@@ -112,7 +112,7 @@ func byNumber(a, b string) int {
 	return x - y
 }
 
-// simulate goes through the events as term.process does.
+// simulate processes the events as term.process does.
 func simulate(t *rapid.T, outcomes []outcome, batch, attempts int, undoes bool) (effects, parked []string) {
 	fails := make([]int, len(outcomes))
 	at := 0

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What other languages are to compute too. See the file for where it is from.
+// Other languages must compute the same values. The origin of the examples is described in the file.
 func TestOfAgreesWithThePublishedExamples(t *testing.T) {
 	text, err := os.ReadFile("testdata/keys.txt")
 	require.NoError(t, err)

@@ -14,7 +14,7 @@ import (
 	"github.com/goverse/goverse/cluster/slogger"
 )
 
-// to is a logger that writes JSON, from that level on, and what it has written.
+// to returns a logger that writes JSON from that level on, and a function that returns the lines written.
 func to(level slog.Level) (hclog.Logger, func(t *testing.T) []map[string]any) {
 	var out bytes.Buffer
 	l := slogger.New(slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: level, AddSource: true})))

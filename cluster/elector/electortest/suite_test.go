@@ -21,10 +21,10 @@ type faulty struct {
 	*elector.Memory
 	readThenWrite  bool // compares in one step and writes in another
 	blind          bool // does not compare
-	overwrites     bool // creates what is there
+	overwrites     bool // replaces an existing record
 	precision      time.Duration
-	ignoresContext bool // goes on when the context ended
-	content        bool // its versions are what the record says
+	ignoresContext bool // continues after the context has ended
+	content        bool // derives versions from the content of the record
 	forgetful      bool // loses the number
 
 	mu sync.Mutex
@@ -76,7 +76,7 @@ func (f *faulty) UpdateLease(ctx context.Context, l elector.Lease) (elector.Leas
 			return elector.Lease{}, elector.ErrConflict
 		}
 		if f.readThenWrite {
-			<-time.After(time.Millisecond) // the others read meanwhile, as over a network
+			<-time.After(time.Millisecond) // the others read in the meantime, as over a network
 		}
 		return f.force(ctx, l)
 	}
@@ -110,7 +110,7 @@ func failing(t *testing.T, open func() elector.LeaseStore) []string {
 	return names
 }
 
-// A suite that finds nothing proves nothing.
+// A suite that finds no mutants proves nothing.
 func TestTheSuiteFindsMutants(t *testing.T) {
 	for name, f := range map[string]struct {
 		plant func(*faulty)
@@ -145,7 +145,7 @@ func TestTheSuiteFindsMutants(t *testing.T) {
 	}
 }
 
-// blindWatch says that every record has changed.
+// blindWatch reports that every record has changed.
 type blindWatch struct{ *elector.Memory }
 
 func (blindWatch) WatchLease(context.Context, string) error { return nil }
@@ -155,7 +155,7 @@ func TestTheSuiteFindsAWatchThatLies(t *testing.T) {
 		func() elector.LeaseStore { return blindWatch{elector.NewMemory()} }))
 }
 
-// A store that cannot watch has not passed the check of that: it is skipped.
+// A store that cannot watch skips that check; it does not pass it.
 func TestAStoreThatCannotWatch(t *testing.T) {
 	store := struct{ elector.LeaseStore }{elector.NewMemory()}
 	require.ErrorIs(t, watched(t.Context(), store), errNoWatch)

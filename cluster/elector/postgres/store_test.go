@@ -41,7 +41,7 @@ func (d database) pool(t *testing.T, options string) *pgxpool.Pool {
 	return pool
 }
 
-// stores makes stores without a record, in a table of that name.
+// stores returns a function that creates a store without a record, in a table of that name.
 func (d database) stores(table pgx.Identifier, options string) func(t *testing.T) elector.LeaseStore {
 	return func(t *testing.T) elector.LeaseStore {
 		pool := d.pool(t, options)
@@ -135,7 +135,7 @@ func (d database) madeAnew(t *testing.T) {
 	require.ErrorIs(t, err, elector.ErrConflict)
 }
 
-// candidate is an elector that reports when its terms begin.
+// candidate is an elector that reports the beginnings of its terms.
 type candidate struct {
 	*elector.Elector
 	starts chan time.Time
@@ -189,8 +189,8 @@ func (d database) handover(t *testing.T) {
 	require.Equal(t, token+1, b.Token())
 }
 
-// The row is locked while the leader renews: the renewal is given up, and the leader with it in
-// the end. PostgreSQL may carry out what it was asked to forget.
+// The row is locked while the leader renews. The renewal is abandoned, and finally the term. PostgreSQL may
+// still carry out the abandoned request.
 func (d database) lateWrite(t *testing.T) {
 	store := d.stores(nil, "")(t)
 	a := d.stand(t, store, "a")
@@ -207,8 +207,7 @@ func (d database) lateWrite(t *testing.T) {
 	require.Greater(t, a.Token(), int64(1))
 }
 
-// What a leader writes is refused when a later one has written: the statement of package
-// elector's comment.
+// A write of a leader is refused after a later leader has written: the statement in package elector's comment.
 func (d database) fence(t *testing.T) {
 	pool := d.pool(t, "")
 	_, err := pool.Exec(d.ctx, "CREATE TABLE reports (id int PRIMARY KEY, body text, token bigint NOT NULL DEFAULT 0)")
@@ -234,7 +233,7 @@ func (d database) fence(t *testing.T) {
 	require.False(t, write(a.Token(), "without leading"), "that is 0")
 }
 
-// The statement of this package's comment: no term begins while a transaction holds the row.
+// No term begins while a transaction holds the row: the statement in this package's comment.
 func (d database) rowFence(t *testing.T) {
 	store := d.stores(nil, "")(t)
 	lease, err := store.CreateLease(d.ctx, elector.Lease{LeaderTransitions: 3})

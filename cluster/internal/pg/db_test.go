@@ -18,10 +18,10 @@ import (
 	"github.com/goverse/goverse/internal/test/pgserver"
 )
 
-// wrapped is a pool in a type of the user's.
+// wrapped is a pool in a type of the user's own.
 type wrapped struct{ *pgxpool.Pool }
 
-// A statement is repeated where it was certainly not carried out, and not where that is open; either way the
+// A statement is repeated if it certainly had no effect, but not if its outcome is unknown. In both cases the
 // connection is not used again.
 func TestWhatIsRepeated(t *testing.T) {
 	db, ctx := pgserver.ForTest(t), t.Context()
@@ -96,7 +96,7 @@ func TestWhatIsRepeated(t *testing.T) {
 	}
 }
 
-// A log that nobody reads holds up no statement, though it is to have a line about the outage.
+// A log that is not read delays no statement, although it gets a line about the outage.
 func TestALogThatStalls(t *testing.T) {
 	gate, said := make(chan struct{}), make(chan struct{}, 10)
 	stalls := hclog.New(&hclog.LoggerOptions{Output: writerFunc(func(p []byte) (int, error) {

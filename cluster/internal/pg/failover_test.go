@@ -28,7 +28,7 @@ import (
 	"github.com/goverse/goverse/internal/test/pgserver"
 )
 
-// gap measures the longest time between two successes from when it was reset.
+// gap measures the longest time between two successes since the last reset.
 type gap struct {
 	mu            sync.Mutex
 	last          time.Time
@@ -58,7 +58,7 @@ func (g *gap) read() (longest time.Duration, times, failed int) {
 	return max(g.longest, time.Since(g.last)), g.times, g.failed
 }
 
-// each calls do again and again, from several goroutines, until ctx ends.
+// each calls do repeatedly, from several goroutines, until ctx ends.
 func each(ctx context.Context, wg *sync.WaitGroup, workers int, every time.Duration, do func(worker int)) {
 	for i := range workers {
 		wg.Go(func() {
@@ -81,9 +81,9 @@ func (object) Service() string { return "test.Counters" }
 func (o object) Key() string   { return o.key }
 func (object) Epoch() int64    { return 1 }
 
-// The standby is promoted and new connections reach it; the former primary lives on, read-only, with all its
-// connections open. Electors lead on, events are handled and states saved: after seconds, and with a few lines in
-// the log.
+// The standby is promoted, and new connections reach it. The former primary lives on, read-only, with all its
+// connections open. Electors keep leading, events are handled and states are saved, after seconds and with a
+// few lines in the log.
 func TestFailoverThatLeavesConnectionsOpen(t *testing.T) {
 	primary := pgserver.ForTest(t)
 	standby, err := primary.StartStandby("-c", "fsync=off")
@@ -105,7 +105,7 @@ func TestFailoverThatLeavesConnectionsOpen(t *testing.T) {
 		t.Cleanup(pool.Close)
 		return pool
 	}
-	pool, reader := connect(""), connect("") // the latter only reads: nothing there is ever refused
+	pool, reader := connect(""), connect("") // the latter only reads, so nothing is ever refused there
 	_, err = pool.Exec(ctx, `create table events (xid xid8 not null default pg_current_xact_id(), id bigserial,
 		body jsonb not null, primary key (xid, id)); create table handled (n bigserial)`)
 	require.NoError(t, err)

@@ -19,8 +19,8 @@ import (
 	"github.com/goverse/goverse/internal/test/pgserver"
 )
 
-// Behind pgbouncer that pools transactions, statements that pgx has prepared are missing, or there already, on the
-// server's connection: each error names the remedies, and with each of them nothing fails.
+// Behind a pgbouncer that pools transactions, statements that pgx has prepared are missing on the server's
+// connection, or exist there already. Each error names the remedies, and with each remedy nothing fails.
 func TestPoolerOfTransactions(t *testing.T) {
 	db := pgserver.ForTest(t)
 	url := db.PooledForTest(t)

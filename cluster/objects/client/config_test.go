@@ -33,12 +33,13 @@ func TestBadConfig(t *testing.T) {
 	require.NoError(t, client.Config{Addresses: good, Prefix: "/a/b", Idempotent: []string{"/a.B/Get"}}.Validate())
 }
 
-// A context that ends with a cause of its own is told from one that does not, and each node is named once.
+// The error distinguishes a context with a cause of its own from one without, and names each node once.
 func TestDialEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errOwn)
-	// Nodes that say nothing: of one that refuses its own reason may name the address, if it comes before the end.
+	// These nodes do not answer. A refusing node's own error may also name the address, if it comes before ctx
+	// ends.
 	first, second := silent(t), silent(t)
 	_, err := client.Dial(ctx, client.Config{Addresses: []string{first, second}})
 	require.ErrorIs(t, err, errOwn)

@@ -29,8 +29,8 @@ var (
 		"1s in the full run")
 )
 
-// A client has its routes from the node that owns its objects, and that node loses etcd. It says so, the client asks
-// another node, and its calls succeed there a TTL after the loss, without waiting for their deadlines.
+// The node that owns a client's objects and reports its routes loses etcd. It reports that, and the client asks
+// another node. Its calls succeed there one TTL after the loss, without waiting for their deadlines.
 func TestRoutesOfANodeThatIsCutOff(t *testing.T) {
 	t.Parallel()
 	ttl := *cutOffTTL
@@ -61,7 +61,7 @@ func TestRoutesOfANodeThatIsCutOff(t *testing.T) {
 	beating, plainly := watchRoutes(t, conn, int64(100*time.Millisecond)), watchRoutes(t, conn, 0)
 	running := make(chan error, 1)
 	runs := probepb.NewProbeClient(c.At(ownedBy(t, cut, "running")))
-	go func() { // a method that runs until its node loses its session
+	go func() { // this method runs until its node loses its session
 		_, err := runs.Do(ctx, &probepb.DoRequest{What: "wait"})
 		running <- err
 	}()
@@ -70,8 +70,8 @@ func TestRoutesOfANodeThatIsCutOff(t *testing.T) {
 	cut.Faults().CutOff()
 	var refused error
 	var heldOutside time.Duration
-	// Calls from outside are answered by the node that is cut off until it knows that it cannot. One that runs just then
-	// may have run; those that follow have not.
+	// The cut-off node answers calls from outside until it knows that it cannot. A call that runs at that
+	// moment may have run; later calls are not started.
 	wg.Go(func() {
 		for refused == nil || objects.ReasonOf(refused) == objects.ReasonMayHaveStarted {
 			began := time.Now()
@@ -117,7 +117,8 @@ func TestRoutesOfANodeThatIsCutOff(t *testing.T) {
 	require.True(t, objects.NotStarted(refused), "%v", refused)
 	require.Less(t, heldOutside, limit)
 
-	// So do other programs that watch the routes there, with heartbeats only where they want some.
+	// Other programs that watch the routes there are notified, too. They get heartbeats only if they ask for
+	// them.
 	first, beats, err := beating.end()
 	require.Equal(t, codes.Unavailable, status.Code(err), "%v", err)
 	require.ErrorContains(t, err, "no answer from etcd")
@@ -131,7 +132,7 @@ func TestRoutesOfANodeThatIsCutOff(t *testing.T) {
 	_, _, err = watchRoutes(t, conn, 0).end()
 	require.Equal(t, codes.Unavailable, status.Code(err), "%v", err)
 
-	// Calls from outside are refused there, as long as it knows nothing; and then are not.
+	// Calls from outside are refused there while the node has no current view, and accepted again afterwards.
 	_, err = outside.Add(at(ctx, keys[0]), &probepb.AddRequest{})
 	require.True(t, objects.NotStarted(err), "%v", err)
 	require.ErrorContains(t, err, "no answer from etcd")
@@ -147,12 +148,12 @@ func TestRoutesOfANodeThatIsCutOff(t *testing.T) {
 	}, 20*time.Second, 10*time.Millisecond)
 }
 
-// at names the object, for calls from outside.
+// at adds the object's key to ctx, for calls from outside.
 func at(ctx context.Context, key string) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, objects.KeyHeader, key)
 }
 
-// routesWatch is a stream of routes, as another program sees it.
+// routesWatch is a stream of routes, as seen by another program.
 type routesWatch struct {
 	t      *testing.T
 	stream objectspb.Objects_WatchRoutesClient
@@ -166,7 +167,8 @@ func watchRoutes(t *testing.T, conn *grpc.ClientConn, heartbeat int64) routesWat
 	return routesWatch{t, stream}
 }
 
-// end reads until the stream ends, and returns the first routes, how many heartbeats there were, and why it ended.
+// end reads until the stream ends. It returns the first routes, the number of heartbeats, and the reason of the
+// end.
 func (w routesWatch) end() (first *objectspb.WatchRoutesResponse, beats int, err error) {
 	for {
 		m, err := w.stream.Recv()

@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// patient ends only if a test hangs, and with the test.
+// patient returns a context that ends with the test, or earlier if the test hangs.
 func patient(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -21,7 +21,7 @@ func patient(t *testing.T) context.Context {
 	return ctx
 }
 
-// dial is a client that is closed with the test.
+// dial returns a client that is closed with the test.
 func dial(t *testing.T, cfg client.Config) *client.Client {
 	t.Helper()
 	c, err := client.Dial(patient(t), cfg)

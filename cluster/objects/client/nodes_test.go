@@ -27,7 +27,7 @@ import (
 
 var errOwn = errors.New("a cause of its own")
 
-// objectNodes is a cluster whose nodes host probes. When it returns, all of them serve shards.
+// objectNodes starts a cluster of nodes that host probes. When it returns, all of them serve shards.
 func objectNodes(t *testing.T, nodes int, opts ...clustertest.Option) (*clustertest.Cluster, *probepb.World) {
 	t.Helper()
 	c := clustertest.New(t, 0, append(opts, clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
@@ -58,7 +58,7 @@ func awaitServing(t *testing.T, n *clustertest.Node) {
 		time.Millisecond)
 }
 
-// ownedBy is a key whose object is on a node.
+// ownedBy returns the key of an object on a node.
 func ownedBy(t *testing.T, n *clustertest.Node, like string) string {
 	t.Helper()
 	for i := range 10000 {
@@ -71,7 +71,7 @@ func ownedBy(t *testing.T, n *clustertest.Node, like string) string {
 	return ""
 }
 
-// silent is an address that accepts connections, and answers nothing.
+// silent returns an address that accepts connections and answers nothing.
 func silent(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -80,7 +80,7 @@ func silent(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// refusing is an address where nobody listens.
+// refusing returns an address at which no process listens.
 func refusing(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -97,7 +97,8 @@ func TestCallsGoToTheOwners(t *testing.T) {
 		return &probepb.DoResponse{Said: md.Get("say")[0]}, grpc.SetHeader(ctx, metadata.Pairs("node", p.Node))
 	})
 	var unary, streams atomic.Int64
-	// Seeds that do not answer delay nothing for long; the other nodes are learned from the one that does.
+	// Seeds that do not answer delay Dial only briefly. The client learns the other nodes from the one that
+	// answers.
 	c := dial(t, client.Config{Addresses: []string{silent(t), refusing(t), nodes.Node(1).Address()},
 		UnaryInterceptors: []grpc.UnaryClientInterceptor{func(ctx context.Context, method string, req, reply any,
 			cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
@@ -176,7 +177,7 @@ func allStreams(t *testing.T, probe probepb.ProbeClient) {
 	require.ErrorIs(t, err, io.EOF)
 }
 
-// traffic are calls without a pause, until stop; of each it is an error to fail.
+// traffic makes calls without a pause until stop. Every failed call is an error.
 type traffic struct {
 	t     *testing.T
 	calls atomic.Int64
@@ -233,7 +234,7 @@ func TestMovesAreFollowed(t *testing.T) {
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
-		case objects.ReasonOf(err) == objects.ReasonMayHaveStarted: // streams end where their shard moves
+		case objects.ReasonOf(err) == objects.ReasonMayHaveStarted: // streams end when their shard moves
 			cut.Add(1)
 			return nil
 		}
@@ -251,7 +252,7 @@ func TestMovesAreFollowed(t *testing.T) {
 		n.Stop()
 		calls.more()
 	}
-	// The only seed stops: the other node is known.
+	// The only seed stops; the client knows the other node.
 	nodes.Node(0).Stop()
 	calls.more()
 	calls.stop()
@@ -281,7 +282,7 @@ func TestTheWatchedNodeIsKilled(t *testing.T) {
 		return log.Line("the routes come from another node", left[0].Address()) != "" ||
 			log.Line("the routes come from another node", left[1].Address()) != ""
 	}, 20*time.Second, time.Millisecond)
-	// Its objects are elsewhere soon.
+	// Another node soon has its objects.
 	sum, err := probepb.NewProbeClient(c.At(lost)).Add(patient(t), &probepb.AddRequest{Amount: 1})
 	require.NoError(t, err)
 	require.NotEqual(t, victim.Address(), sum.GetNode())
@@ -328,7 +329,7 @@ func TestAnotherClusterIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, address+`: objects: this node is of the cluster "/goverse", not of "/other"`)
 	require.NotContains(t, err.Error(), "\n")
 
-	// As long as a node does not answer, it may be one of the cluster.
+	// While a node does not answer, it may belong to the cluster.
 	down, mute := refusing(t), silent(t)
 	ctx, cancel := context.WithTimeout(patient(t), 500*time.Millisecond)
 	defer cancel()

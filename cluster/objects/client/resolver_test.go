@@ -13,7 +13,7 @@ import (
 	nodepb "github.com/goverse/goverse/proto/goverse/node/v1"
 )
 
-// connect is a connection to a target that the client resolves.
+// connect returns a connection to a target that the client resolves.
 func connect(t *testing.T, c *client.Client, target string, creds grpc.DialOption) nodepb.NodeClient {
 	t.Helper()
 	conn, err := grpc.NewClient(target, grpc.WithResolvers(c.Resolver()), creds)

@@ -22,7 +22,7 @@ import (
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-// scripted is a node that reports the routes which a test gives it, and answers every call well.
+// scripted is a node that reports the routes given by the test, and answers every call successfully.
 type scripted struct {
 	objectspb.UnimplementedObjectsServer
 	address string
@@ -32,9 +32,9 @@ type scripted struct {
 	mu      sync.Mutex
 	routes  *objectspb.WatchRoutesResponse
 	changed chan struct{}
-	beats   bool          // routes that were sent are not sent again, but a heartbeat is
-	refuses error         // for those that watch the routes
-	busy    chan struct{} // receives for each call, which is not answered then; nil: all are
+	beats   bool          // instead of routes that were sent before, a heartbeat is sent
+	refuses error         // the error for programs that watch the routes
+	busy    chan struct{} // receives for each call, which then gets no answer; nil: all calls are answered
 }
 
 func newScripted(t *testing.T) *scripted {
@@ -70,7 +70,7 @@ func (s *scripted) Link(stream grpc.BidiStreamingServer[objectspb.LinkRequest, o
 	return s.links.Link(stream)
 }
 
-// say has the node report one shard, of that owner.
+// say makes the node report one shard with that owner.
 func (s *scripted) say(generation int64, owner, leader string) {
 	r := &objectspb.WatchRoutesResponse{Prefix: "/scripted", Generation: generation, Owners: []uint32{0}, Leader: leader}
 	if owner != "" {
@@ -79,7 +79,7 @@ func (s *scripted) say(generation int64, owner, leader string) {
 	s.report(r)
 }
 
-// beat sends a heartbeat to those that watch the routes.
+// beat sends a heartbeat to the programs that watch the routes.
 func (s *scripted) beat() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,7 +96,7 @@ func (s *scripted) report(r *objectspb.WatchRoutesResponse) {
 	s.changed = make(chan struct{})
 }
 
-// refuse ends the watches of the routes, and refuses further ones.
+// refuse ends the watches of the routes and refuses new ones.
 func (s *scripted) refuse(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,7 +151,7 @@ func awaitGeneration(t *testing.T, c *client.Client, generation int64) {
 	require.Eventually(t, func() bool { return c.Generation() == generation }, 20*time.Second, time.Millisecond)
 }
 
-// A node that lags is not watched as long as another one may be found; then the cluster was made anew.
+// A lagging node is not watched while another one may be found. After that, the cluster counts as created anew.
 func TestOlderMapsCountOnlyAtLast(t *testing.T) {
 	t.Parallel()
 	first, lags, next := newScripted(t), newScripted(t), newScripted(t)
@@ -166,18 +166,18 @@ func TestOlderMapsCountOnlyAtLast(t *testing.T) {
 	awaitGeneration(t, c, 8)
 	next.stop()
 	awaitGeneration(t, c, 6)
-	// What one node says later replaces what it said before.
+	// Later reports of a node replace its earlier ones.
 	lags.say(5, lags.address, "")
 	awaitGeneration(t, c, 5)
 	_, err := probepb.NewProbeClient(c.At("key")).Echo(patient(t), &probepb.Blob{})
 	require.NoError(t, err)
 }
 
-// Calls wait for routes that the watched node does not know, and another one does.
+// Calls wait for routes that the watched node does not know, but another node does.
 func TestAnotherNodeIsWatchedIfCallsWait(t *testing.T) {
 	t.Parallel()
 	stale, fresh := newScripted(t), newScripted(t)
-	stale.say(3, "", fresh.address) // by which the client knows of it
+	stale.say(3, "", fresh.address) // the client learns of fresh from this
 	c := restless(t, stale)
 	fresh.say(4, fresh.address, fresh.address)
 	_, err := probepb.NewProbeClient(c.At("key")).Echo(patient(t), &probepb.Blob{})
@@ -203,7 +203,8 @@ func TestNoRoutesAndBrokenOnes(t *testing.T) {
 	dial("no address for it")
 }
 
-// Calls to a shard without an owner wait for one; their deadline says that they were not started.
+// Calls to a shard without an owner wait for one. If their deadline passes, the error reports that they were
+// not started.
 func TestWithoutOwnerAndLeader(t *testing.T) {
 	t.Parallel()
 	n := newScripted(t)
@@ -215,7 +216,7 @@ func TestWithoutOwnerAndLeader(t *testing.T) {
 	require.Equal(t, codes.DeadlineExceeded, status.Code(err), "%v", err)
 	require.ErrorContains(t, err, "no node owns the shard")
 
-	// Calls to the leader wait until there was one, whether or not they ask for that.
+	// Calls to the leader wait until there is a first one, with or without WaitForReady.
 	conn := connect(t, c, "goverse:///leader", plain)
 	identify := func(opts ...grpc.CallOption) <-chan error {
 		answer := make(chan error, 1)
@@ -240,7 +241,8 @@ func TestWithoutOwnerAndLeader(t *testing.T) {
 	require.Equal(t, codes.Unimplemented, status.Code(<-waits))
 }
 
-// A node that has announced heartbeats, and sends none, stands still: another one is watched, and the log says why.
+// A node that announced heartbeats and sends none counts as silent. The client watches another one and logs the
+// reason.
 func TestANodeThatFallsSilentIsLeft(t *testing.T) {
 	t.Parallel()
 	silent, other := newScripted(t), newScripted(t)
@@ -252,11 +254,11 @@ func TestANodeThatFallsSilentIsLeft(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	awaitGeneration(t, c, 8)
-	// Where the other one takes a while to answer, the silent one is asked, and lost, again.
+	// If the other node takes a while to answer, the silent node is asked, and lost, again.
 	require.NotEmpty(t, log.Line("the node that reported the routes is lost", silent.address, "does not answer"))
 }
 
-// A node whose view is out of date ends the stream and says why; it is not asked again before the others.
+// A node with an outdated view ends the stream and gives the reason. It is asked again only after the others.
 func TestANodeThatIsOutOfDateIsLeft(t *testing.T) {
 	t.Parallel()
 	stale, other := newScripted(t), newScripted(t)
@@ -272,8 +274,8 @@ func TestANodeThatIsOutOfDateIsLeft(t *testing.T) {
 	require.Equal(t, 1, log.Count("is lost"))
 }
 
-// Calls under way at a process that is gone end when the routes say so, and not by their deadlines; other connections
-// stand. Heartbeats change nothing.
+// Calls in flight at a process that is gone end when the routes report it, not at their deadlines. Other
+// connections stay open. Heartbeats change nothing.
 func TestCallsAtANodeThatIsGoneEnd(t *testing.T) {
 	t.Parallel()
 	source, gone, stays := newScripted(t), newScripted(t), newScripted(t)
@@ -315,7 +317,7 @@ func TestCallsAtANodeThatIsGoneEnd(t *testing.T) {
 	require.Equal(t, objects.ReasonMayHaveStarted, objects.ReasonOf(err), "%v", err)
 }
 
-// A cluster that was restored from a backup has an older map: calls that wait for a later one go by it.
+// A cluster that was restored from a backup has an older map. Calls that wait for a later map then use it.
 func TestCallsThatWaitGoByARestoredMap(t *testing.T) {
 	t.Parallel()
 	n := newScripted(t)
@@ -331,8 +333,8 @@ func TestCallsThatWaitGoByARestoredMap(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// The deadline of a call that waits for a connection to a node that accepts it, and says nothing, is that of a call
-// which was not started.
+// A call waits for a connection to a node that accepts it and then sends nothing. At the deadline, its error
+// reports that the call was not started.
 func TestCallsThatWereNotSentSaySo(t *testing.T) {
 	t.Parallel()
 	n := newScripted(t)
@@ -345,7 +347,8 @@ func TestCallsThatWereNotSentSaySo(t *testing.T) {
 	require.True(t, objects.NotStarted(err), "%v", err)
 }
 
-// After a restoration all nodes know older maps; one that says, again and again, that its view is current counts.
+// After a restoration all nodes know older maps. The map of a node that reports repeatedly that its view is
+// current is accepted.
 func TestOlderMapsOfACurrentNodeCount(t *testing.T) {
 	t.Parallel()
 	first, restored := newScripted(t), newScripted(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/goverse/goverse/cluster/objects/state"
 )
 
-// activation stands for the *objects.Object that an object is activated with.
+// activation replaces the *objects.Object of an activated object.
 type activation struct {
 	key   string
 	epoch int64
@@ -27,13 +27,13 @@ type Counter struct {
 	state *state.State[*wrapperspb.Int64Value]
 }
 
-// newCounter loads the number: it is what the factory given to objects.Register does.
+// newCounter loads the number. It does the work of the factory passed to objects.Register.
 func newCounter(ctx context.Context, store state.Store, o state.Holder) (*Counter, error) {
 	s, err := state.Load(ctx, store, o, &wrapperspb.Int64Value{})
 	return &Counter{state: s}, err
 }
 
-// Add is one of its methods: in a gRPC service the id would come from state.RequestID(ctx).
+// Add is one of its methods. In a gRPC service the id would come from state.RequestID(ctx).
 func (c *Counter) Add(ctx context.Context, id string, by int64) (*wrapperspb.Int64Value, error) {
 	return state.Do(ctx, c.state, id, func(context.Context) (*wrapperspb.Int64Value, error) {
 		c.state.Value().Value += by
@@ -41,11 +41,11 @@ func (c *Counter) Add(ctx context.Context, id string, by int64) (*wrapperspb.Int
 	})
 }
 
-// An object moves to another node, whose epoch is larger. A call that is repeated there takes effect once, and
+// An object moves to another node, under a larger epoch. A call that is repeated there takes effect once, and
 // the former owner stores nothing any more.
 func Example() {
 	ctx := context.Background()
-	store := &state.Memory{} // elsewhere that of package postgres, or of package etcd
+	store := &state.Memory{} // in production, a store of package postgres or etcd
 	here, err := newCounter(ctx, store, activation{"visits", 1})
 	if err != nil {
 		log.Fatal(err)
@@ -55,7 +55,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(there.Add(ctx, "request 1", 5)) // its reply was lost, say
+	fmt.Println(there.Add(ctx, "request 1", 5)) // suppose that its reply was lost
 	fmt.Println(there.Add(ctx, "request 2", 5))
 	_, err = here.Add(ctx, "request 3", 5)
 	fmt.Println(errors.Is(err, state.ErrFenced), status.Code(err))

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Replies are kept for as long as was asked for, and removed by the saves that come after that.
+// Replies are kept for the retention, and then removed by later saves.
 func TestMemoryRetention(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

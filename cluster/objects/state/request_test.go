@@ -14,7 +14,7 @@ import (
 	"github.com/goverse/goverse/cluster/objects/state"
 )
 
-// increment is a call that returns what it came to.
+// increment returns a call that returns the new value.
 func increment(s *counter) func(context.Context) (*wrapperspb.Int64Value, error) {
 	return func(context.Context) (*wrapperspb.Int64Value, error) {
 		s.Value().Value++
@@ -26,7 +26,7 @@ func TestDo(t *testing.T) {
 	t.Parallel()
 	store := &state.Memory{}
 	s := load(t, store, 1)
-	for epoch := range owner(3) { // here, and on other nodes
+	for epoch := range owner(3) { // on this node and on others
 		for _, id := range []string{"a", "b", "a"} {
 			reply, err := state.Do(t.Context(), s, id, increment(s))
 			require.NoError(t, err)
@@ -43,7 +43,7 @@ func TestDo(t *testing.T) {
 	require.EqualValues(t, 4, stored(t, store, 9))
 }
 
-// Nothing is left of a call that failed, and the same id may try again.
+// A failed call leaves nothing behind, and the same id may be used again.
 func TestDoFails(t *testing.T) {
 	t.Parallel()
 	store := &faulty{Store: &state.Memory{}}
@@ -76,7 +76,7 @@ func TestDoFails(t *testing.T) {
 	require.EqualValues(t, 6, stored(t, store, 1))
 }
 
-// The process dies when the call is carried out, and before its caller has the reply.
+// The process dies after the call was carried out and before its caller has the reply.
 func TestDoAfterALostAnswer(t *testing.T) {
 	t.Parallel()
 	store := &faulty{Store: &state.Memory{}, after: errOops}
@@ -93,7 +93,7 @@ func TestDoAfterALostAnswer(t *testing.T) {
 	require.EqualValues(t, 1, s.Value().Value)
 }
 
-// Another owner takes over while a call runs: it stores nothing, and the call may be repeated there.
+// Another owner takes over while a call runs. The call stores nothing, and may be repeated there.
 func TestDoIsOvertaken(t *testing.T) {
 	t.Parallel()
 	store := &faulty{Store: &state.Memory{}}
@@ -184,7 +184,7 @@ func TestRequestIDFromMetadata(t *testing.T) {
 	require.Equal(t, []string{"it"}, sent.Get(state.RequestIDHeader))
 }
 
-// A reply of nothing is one, too.
+// An empty reply is a reply.
 func TestNilReply(t *testing.T) {
 	t.Parallel()
 	s := load(t, &state.Memory{}, 1)

@@ -29,7 +29,7 @@ func (o owner) Epoch() int64  { return int64(o) }
 
 type counter = state.State[*wrapperspb.Int64Value]
 
-// faulty is a store whose next save fails, before or after it was carried out.
+// faulty is a store with a next save that fails, before or after it was carried out.
 type faulty struct {
 	state.Store
 	before, after error
@@ -60,7 +60,7 @@ type droppable struct {
 
 func (a droppable) Deactivate() { *a.deactivated++ }
 
-// A State that becomes stale has its object dropped, and one that can still be used has not.
+// A State that becomes stale deactivates its object. One that can still be used does not.
 func TestStaleStateDeactivates(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -90,7 +90,7 @@ func load(t *testing.T, store state.Store, epoch owner) *counter {
 	return s
 }
 
-// stored is what the next activation finds.
+// stored returns the value that the next activation would find.
 func stored(t *testing.T, store state.Store, epoch owner) int64 {
 	t.Helper()
 	return load(t, store, epoch).Value().Value
@@ -123,8 +123,8 @@ func TestSaveAndLoad(t *testing.T) {
 	require.False(t, load(t, store, 1).Exists())
 }
 
-// What an object without a state has, it has again when its state is deleted; what is stored is not merged
-// with that.
+// An object without a state has its default value, and has it again when its state is deleted. A stored state
+// is not merged with it.
 func TestDefault(t *testing.T) {
 	t.Parallel()
 	store := &state.Memory{}
@@ -150,7 +150,7 @@ func TestDefault(t *testing.T) {
 	require.True(t, proto.Equal(initial(), s.Value()))
 }
 
-// The owner with epoch 1 was paused while its shard moved, before it had ever saved, and after.
+// The owner with epoch 1 was paused while its shard moved, once before its first save and once after.
 func TestPausedOwner(t *testing.T) {
 	t.Parallel()
 	for _, saves := range []int64{0, 3} {
@@ -181,7 +181,7 @@ func TestPausedOwner(t *testing.T) {
 	}
 }
 
-// What became of a save says what becomes of the State.
+// The outcome of a save determines whether the State is stale.
 func TestSaveErrors(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -252,7 +252,7 @@ func TestLoadErrors(t *testing.T) {
 	require.ErrorIs(t, err, state.ErrUnreadable)
 	require.Equal(t, codes.Internal, status.Code(err))
 
-	// Text that is no UTF-8 cannot be stored; that is no reason to load anew.
+	// Text that is not UTF-8 cannot be stored. That is no reason to reload.
 	s, err := state.Load(t.Context(), &state.Memory{}, owner(1), &wrapperspb.StringValue{})
 	require.NoError(t, err)
 	s.Value().Value = "\xff"
@@ -263,7 +263,7 @@ func TestLoadErrors(t *testing.T) {
 	require.ErrorIs(t, err, state.ErrUnreadable)
 }
 
-// A record that cannot be read leaves the State as it was, and stale.
+// A record that cannot be read leaves the value as it was and makes the State stale.
 func TestUnreadableWhenReloaded(t *testing.T) {
 	t.Parallel()
 	store := &state.Memory{}

@@ -8,7 +8,7 @@ import (
 	"github.com/goverse/goverse/cluster/objects/state"
 )
 
-// What became of the transaction becomes of the State. The memory stores at once; a database would not.
+// The outcome of the transaction determines the State. The memory store writes at once; a database would not.
 func TestTransaction(t *testing.T) {
 	t.Parallel()
 	for outcome, want := range map[state.Outcome]int64{state.Committed: 3, state.RolledBack: 1, state.Unknown: 1} {
@@ -38,7 +38,7 @@ func TestTransaction(t *testing.T) {
 	}
 }
 
-// A State that has joined is set back also if nothing was saved; one that was reloaded is another one by then.
+// A State that has joined is reset even if nothing was saved. One that was reloaded is not reset.
 func TestJoin(t *testing.T) {
 	t.Parallel()
 	s := load(t, &state.Memory{}, 1)

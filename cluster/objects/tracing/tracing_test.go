@@ -26,7 +26,7 @@ import (
 	"github.com/goverse/goverse/internal/test/probepb"
 )
 
-// site is two nodes whose calls are traced.
+// site has two nodes and traces their calls.
 type site struct {
 	*clustertest.Cluster
 	t        *testing.T
@@ -57,7 +57,7 @@ func (s *site) ctx() context.Context {
 	return ctx
 }
 
-// keyAt is the key of an object at a node, "" if none is there.
+// keyAt returns the key of an object on a node, "" if there is none.
 func (s *site) keyAt(n int) string {
 	for _, key := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
 		if owner, _ := s.Node(0).Cluster().Objects().Find(key); owner == s.Node(n).Address() {
@@ -71,8 +71,8 @@ func (s *site) at(n int, key string) probepb.ProbeClient {
 	return probepb.NewProbeClient(s.Node(n).Cluster().Objects().At(key))
 }
 
-// chain waits until so many spans have ended, and requires that each is within the one before it, of one trace, by
-// turns of callers and of those that serve them.
+// chain waits until that many spans have ended. It requires that each is a child of the one before, in one
+// trace, and that client and server spans alternate.
 func (s *site) chain(parent trace.SpanContext, names ...string) []sdktrace.ReadOnlySpan {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool { return len(s.spans.Ended()) == len(names) }, 10*time.Second, time.Millisecond)
@@ -169,7 +169,7 @@ func TestSpansOfStreams(t *testing.T) {
 	}
 }
 
-// Who calls from outside has a trace of its own in the headers, or a client that is traced.
+// A caller from outside passes its own trace in the headers, or uses a traced client.
 func TestSpansOfCallsFromOutside(t *testing.T) {
 	s := newSite(t)
 	ctx, outer := s.outer()

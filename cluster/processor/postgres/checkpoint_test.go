@@ -35,7 +35,7 @@ func newTestBed(t *testing.T) *testBed {
 	return &testBed{server: db, pool: pool}
 }
 
-// One server serves all.
+// One server serves all parts.
 func TestPostgres(t *testing.T) {
 	t.Parallel()
 	s := newTestBed(t)
@@ -58,8 +58,7 @@ func TestPostgres(t *testing.T) {
 	t.Run("a database that is away", s.away)
 }
 
-// Another one, where no connection that was cut off is left with a transaction: it would hold up
-// what is read.
+// A second server, on which no interrupted connection has left a transaction open: it would delay the events.
 func TestSource(t *testing.T) {
 	t.Parallel()
 	s := newTestBed(t)
@@ -76,7 +75,7 @@ func TestSource(t *testing.T) {
 	t.Run("numbers past 32 bits", s.epochs)
 }
 
-// checkpoints are new, in a table of their own.
+// checkpoints returns a new checkpoint with a table of its own.
 func (s *testBed) checkpoints(t *testing.T, change ...func(*postgres.Config)) *postgres.Checkpoint {
 	t.Helper()
 	cfg := postgres.Config{DB: s.pool, Table: fmt.Sprintf("public.checkpoints_%d", s.last.Add(1))}
@@ -89,7 +88,7 @@ func (s *testBed) checkpoints(t *testing.T, change ...func(*postgres.Config)) *p
 	return c
 }
 
-// Also where transactions are isolated more than PostgreSQL does by itself.
+// The suite also passes with a stricter isolation level than PostgreSQL's default.
 func (s *testBed) isolated(t *testing.T) {
 	for _, level := range []string{"repeatable read", "serializable"} {
 		t.Run(level, func(t *testing.T) {

@@ -25,7 +25,7 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// process is one that stands in an election.
+// process is one process that stands in an election.
 type process struct {
 	*processtest.Process
 	p  *processor.Processor[int]
@@ -52,8 +52,8 @@ func startProcess(t *testing.T, endpoint, address string, cfg processor.Config[i
 	return q
 }
 
-// Leaders resign, again and again, and one is cut off from etcd, while events are handled:
-// each takes effect once, in order.
+// Leaders resign repeatedly and one is cut off from etcd while events are handled. Each event takes effect
+// once, in order.
 func (s *testBed) failover(t *testing.T) {
 	server := etcdtest.Start(t)
 	handler, all := s.effects(t)
@@ -80,10 +80,10 @@ func (s *testBed) failover(t *testing.T) {
 	for range 20 {
 		now := both[leader()]
 		terms[now.p.Status().Token] = true
-		source.grow(40) // and while some of that is under way
+		source.grow(40) // add events while others are handled
 		e, err := now.in.Stand("views")
 		require.NoError(t, err)
-		_ = e.Resign(etcdtest.Context(t)) // the lead may have changed meanwhile
+		_ = e.Resign(etcdtest.Context(t)) // the lead may have changed in the meantime
 	}
 	require.Greater(t, len(terms), 10, "leaders changed")
 	handled(10)
@@ -99,7 +99,7 @@ func (s *testBed) failover(t *testing.T) {
 	require.Equal(t, upTo(source.size()), all())
 }
 
-// growing is a source of numbers that more are added to.
+// growing is a source of numbers to which more can be added.
 type growing struct {
 	mu sync.Mutex
 	in numbers
@@ -123,8 +123,8 @@ func (g *growing) size() int {
 	return g.in.last
 }
 
-// The partitions of a source spread over the nodes by their shards; when a third node joins and
-// one leaves, they move, each is handled in order, and nothing is handled twice.
+// The partitions of a source spread over the nodes by their shards. They move when a third node joins and one
+// leaves. Each is handled in order, and no event is handled twice.
 func (s *testBed) partitions(t *testing.T) {
 	c := clustertest.New(t, 2, clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
 		cfg.Sharding = cluster.Sharding{Shards: 64, Window: 50 * time.Millisecond}

@@ -39,8 +39,8 @@ func (c careless) Advance(ctx context.Context, name string, at processor.Mark,
 	})
 }
 
-// paused has a process stand still in a handler, until another has taken over and done the same
-// work, and returns what took effect.
+// paused makes a process stand still in a handler until another process has taken over and done the same work.
+// It returns the events that took effect.
 func (s *testBed) paused(t *testing.T, plant func(c processor.Checkpoint, table string) processor.Checkpoint) []int {
 	handler, all := s.effects(t)
 	var table string
@@ -86,8 +86,8 @@ func (s *testBed) paused(t *testing.T, plant func(c processor.Checkpoint, table 
 	return all()
 }
 
-// A leader that was paused, and goes on without noticing that another has taken over, does
-// nothing. Without the check of the token the test notices.
+// A leader that was paused does nothing, even if it continues without noticing that another has taken over.
+// Without the check of the token the test fails.
 func (s *testBed) pausedLeader(t *testing.T) {
 	require.Equal(t, upTo(5), s.paused(t, func(c processor.Checkpoint, _ string) processor.Checkpoint { return c }))
 	require.Len(t, s.paused(t, func(c processor.Checkpoint,
@@ -96,8 +96,8 @@ func (s *testBed) pausedLeader(t *testing.T) {
 	}), 10, "each event twice")
 }
 
-// What only a commit refuses is found, event by event, and parked; so is a statement that
-// failed where the handler did not say so.
+// An event that only the commit refuses is found, one by one, and parked. So is an event with a failed
+// statement that the handler did not report.
 func (s *testBed) refused(t *testing.T) {
 	handler, all := s.effects(t)
 	ctx := etcdtest.Context(t)
@@ -140,7 +140,7 @@ func (s *testBed) refused(t *testing.T) {
 	require.WithinDuration(t, time.Now(), records[1].Time, patience)
 }
 
-// A text that PostgreSQL cannot take does not keep an event from being parked.
+// An event can be parked even if its error has text that PostgreSQL cannot store.
 func (s *testBed) badText(t *testing.T) {
 	checkpoint := s.checkpoints(t)
 	p, _ := run(t, processor.Config[int]{Name: "views", Source: &numbers{last: 1}, Checkpoint: checkpoint, MaxAttempts: 1,
@@ -150,8 +150,7 @@ func (s *testBed) badText(t *testing.T) {
 	require.Eventually(t, func() bool { return p.Status().Parked == 1 }, patience, time.Millisecond)
 }
 
-// A transaction in which nothing happens is ended, and its locks with it; the event is tried
-// again.
+// An idle transaction is ended together with its locks, and the event is tried again.
 func (s *testBed) idle(t *testing.T) {
 	checkpoint := s.checkpoints(t, func(c *postgres.Config) { c.IdleTimeout = 100 * time.Millisecond })
 	handler, all := s.effects(t)
@@ -179,8 +178,8 @@ func (s *testBed) idle(t *testing.T) {
 	require.Equal(t, upTo(2), all())
 }
 
-// A batch that does nothing in the transaction for too long is tried with fewer events; one event
-// that does so alone is parked.
+// A batch that leaves its transaction idle for too long is tried with fewer events. A single event that does so
+// is parked.
 func (s *testBed) slow(t *testing.T) {
 	checkpoint := s.checkpoints(t, func(c *postgres.Config) { c.IdleTimeout = 100 * time.Millisecond })
 	handler, all := s.effects(t)
@@ -201,7 +200,7 @@ func (s *testBed) slow(t *testing.T) {
 				gone(tx.Conn().PgConn().PID())
 			}
 			last = tx
-			if e.Value%2 == 0 { // who says nothing is found out by the checkpoint
+			if e.Value%2 == 0 { // a handler that does not report the error is detected by the checkpoint
 				return nil
 			}
 			return handler(ctx, e)
@@ -216,15 +215,15 @@ func (s *testBed) slow(t *testing.T) {
 	require.Equal(t, []int{6}, parked)
 }
 
-// What the server has trouble with, and what another has locked, is no event's fault; a statement
-// that takes longer than the handler gave it is.
+// Problems of the server, and locks of others, do not count against an event. A statement that takes longer
+// than the handler allowed it does.
 func (s *testBed) inHandler(t *testing.T) {
 	ctx := etcdtest.Context(t)
 	_, err := s.pool.Exec(ctx, "create table guarded (n int)")
 	require.NoError(t, err)
 	other, err := s.pool.Begin(ctx)
 	require.NoError(t, err)
-	defer func() { _ = other.Rollback(context.Background()) }() // nothing, when it was
+	defer func() { _ = other.Rollback(context.Background()) }() // has no effect if it was rolled back before
 	_, err = other.Exec(ctx, "lock table guarded")
 	require.NoError(t, err)
 	checkpoint := s.checkpoints(t)
@@ -245,7 +244,7 @@ func (s *testBed) inHandler(t *testing.T) {
 				_, err := tx.Exec(ctx, "select pg_terminate_backend(pg_backend_pid())")
 				return err
 			case e.Value == 3 && kills.Add(1) < 10:
-				_ = tx.Conn().Close(ctx) // as a network does
+				_ = tx.Conn().Close(ctx) // as a network failure does
 			case e.Value == 4:
 				little, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
 				defer cancel()
@@ -262,7 +261,7 @@ func (s *testBed) inHandler(t *testing.T) {
 	require.EqualValues(t, 1, p.Status().Parked)
 }
 
-// A database that does not answer holds up nobody forever; a handler may take its time.
+// A database that does not answer blocks no processor forever. A handler may take its time.
 func (s *testBed) silent(t *testing.T) {
 	ctx := etcdtest.Context(t)
 	const timeout = 300 * time.Millisecond
@@ -277,7 +276,7 @@ func (s *testBed) silent(t *testing.T) {
 	require.NoError(t, err)
 	other, err := s.pool.Begin(ctx)
 	require.NoError(t, err)
-	defer func() { _ = other.Rollback(context.Background()) }() // nothing, when it was
+	defer func() { _ = other.Rollback(context.Background()) }() // has no effect if it was rolled back before
 	_, err = other.Exec(ctx, "lock table "+table)
 	require.NoError(t, err)
 	_, err = checkpoint.Claim(ctx, "it", 1)
@@ -320,13 +319,13 @@ func (s *testBed) silent(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded, "the commit")
 }
 
-// A database that is away for a while costs nothing.
+// A database that is away for a while costs no event.
 func (s *testBed) away(t *testing.T) {
 	checkpoint := s.checkpoints(t)
 	insert, all := s.effects(t)
 	killed := make(chan struct{})
 	handler := func(ctx context.Context, e processor.Event[int]) error {
-		if e.Value == 200 { // it does not come to the end before
+		if e.Value == 200 { // the end is not reached before the outage
 			select {
 			case <-killed:
 			case <-ctx.Done():
@@ -344,13 +343,13 @@ func (s *testBed) away(t *testing.T) {
 	assert.Eventually(t, func() bool { return p.Status().Failures+p.Status().Retries > 3 }, patience, time.Millisecond)
 	require.NoError(t, s.server.Restart())
 	require.Eventually(t, func() bool { return p.Status().Position == "400" }, patience, time.Millisecond)
-	s.pool.Reset() // a connection that nobody has used since the kill would fail once more
+	s.pool.Reset() // a connection that was not used since the kill would fail once more
 	require.Equal(t, upTo(400), all())
 	require.Zero(t, p.Status().Parked)
 }
 
 func (s *testBed) misused(t *testing.T) {
-	// A program's fault parks nothing.
+	// A mistake in the program parks nothing.
 	func() {
 		defer func() {
 			err, _ := recover().(error)
@@ -369,7 +368,7 @@ func (s *testBed) misused(t *testing.T) {
 	require.NoError(t, err)
 	_, err = c.Claim(etcdtest.Context(t), "it", 1)
 	require.ErrorContains(t, err, "make the tables with CreateTables")
-	// A name that is a word of SQL's, and tables that come to be with a transaction of the caller's.
+	// A name that is an SQL keyword, and tables created within a transaction of the caller's.
 	conn, err := pgx.Connect(etcdtest.Context(t), s.server.URL())
 	require.NoError(t, err)
 	defer func() { _ = conn.Close(context.Background()) }()
@@ -390,7 +389,7 @@ func (s *testBed) misused(t *testing.T) {
 	require.NoError(t, conn.QueryRow(etcdtest.Context(t),
 		"select count(*) from pg_tables where tablename in ('order', 'user')").Scan(&n))
 	require.Zero(t, n)
-	// Many that create the tables at once do not get in each other's way.
+	// Many processes can create the tables at once.
 	c, err = postgres.New(postgres.Config{DB: s.pool})
 	require.NoError(t, err)
 	errs := make([]error, 8)

@@ -22,7 +22,7 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
-// lossy is a database that carries commits out, and whose answers to every second one are lost.
+// lossy is a database that carries commits out and loses the answer of every second one.
 type lossy struct {
 	*pgxpool.Pool
 	commits, lost atomic.Int64
@@ -47,7 +47,7 @@ func (t lossyTx) Commit(ctx context.Context) error {
 	return err
 }
 
-// forgetful does not ask for the checkpoint again when an answer was lost.
+// forgetful does not claim the checkpoint again after a lost answer.
 type forgetful struct {
 	processor.Checkpoint
 	at processor.Mark
@@ -74,7 +74,7 @@ func (f *forgetful) Advance(ctx context.Context, name string, _ processor.Mark,
 	return f.at, err
 }
 
-// lostAnswers handles eight events, of which one is parked, and returns what took effect.
+// lostAnswers handles eight events, of which one is parked, and returns the events that took effect.
 func (s *testBed) lostAnswers(t *testing.T, plant func(c processor.Checkpoint) processor.Checkpoint) []int {
 	t.Helper()
 	db := &lossy{Pool: s.pool}
@@ -101,8 +101,8 @@ func (s *testBed) lostAnswers(t *testing.T, plant func(c processor.Checkpoint) p
 	return all()
 }
 
-// A commit that was carried out counts, also when nobody was notified: of a batch, and of an event
-// that was given up. A checkpoint that is not asked again is noticed.
+// A commit that was carried out counts even if its answer was lost, for a batch and for a parked event. A
+// checkpoint that is not claimed again is noticed.
 func (s *testBed) lost(t *testing.T) {
 	require.Equal(t, []int{1, 2, 3, 4, -5, 6, 7, 8}, s.lostAnswers(t,
 		func(c processor.Checkpoint) processor.Checkpoint { return c }))
@@ -110,7 +110,7 @@ func (s *testBed) lost(t *testing.T) {
 	require.Greater(t, len(got), 8, "some twice")
 }
 
-// slow is a database that carries the first claim out when late is called, and says nothing of it.
+// slow is a database that carries the first claim out only when late is called, and sends no answer.
 type slow struct {
 	*pgxpool.Pool
 	late func() error
@@ -131,8 +131,8 @@ type silent struct{}
 
 func (silent) Scan(...any) error { return io.ErrUnexpectedEOF }
 
-// A claim that finds its token, and is carried out after it was sent again, fences nobody: neither
-// where it was the first, nor later.
+// A claim that chooses its token may be carried out after it was sent again. It then fences no process, whether
+// it was the first claim or a later one.
 func (s *testBed) lateClaim(t *testing.T) {
 	ctx := etcdtest.Context(t)
 	db := &slow{Pool: s.pool}
@@ -153,7 +153,7 @@ func (s *testBed) lateClaim(t *testing.T) {
 	}
 }
 
-// Of many that find a token at once no two find the same.
+// Of many concurrent claims that choose a token, no two choose the same.
 func (s *testBed) foundAtOnce(t *testing.T) {
 	ctx := etcdtest.Context(t)
 	checkpoint := s.checkpoints(t)

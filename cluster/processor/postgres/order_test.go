@@ -20,10 +20,10 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
-// reader is one way to read a table of events: it remembers how far it has come.
+// reader is a way to read a table of events. It remembers its position.
 type reader func(t *testing.T, table string) (next func() []string)
 
-// byID is what must not be done.
+// byID reads by the serial number, which is a mistake.
 func (s *testBed) byID(where string) reader {
 	return func(t *testing.T, table string) func() []string {
 		last := int64(0)
@@ -40,8 +40,8 @@ func (s *testBed) byID(where string) reader {
 	}
 }
 
-// A transaction that commits late, and one that even gets its number late, are missed by
-// readers that go by the serial number; not by a Source.
+// Readers that go by the serial number miss a transaction that commits late, and one that even gets its number
+// late. A Source misses neither.
 func (s *testBed) readers(t *testing.T) {
 	commitsLate := func(t *testing.T, table string, look func()) {
 		a, b := s.begin(t), s.begin(t)
@@ -53,7 +53,8 @@ func (s *testBed) readers(t *testing.T) {
 		look()
 	}
 	numberedLate := func(t *testing.T, table string, look func()) {
-		// The first number of a sequence is logged, which takes a transaction's number: not here.
+		// The first number of a sequence is logged, which takes a transaction number. Draw it before the
+		// transactions begin.
 		execute(t, s.pool, "select nextval('"+table+"_id_seq')")
 		a, b := s.begin(t), s.begin(t)
 		var id int64
@@ -96,7 +97,7 @@ func (s *testBed) readers(t *testing.T) {
 	}
 }
 
-// write is one transaction: quick or slow, committed or rolled back, in whole or in part.
+// write makes one transaction: quick or slow, committed or rolled back, as a whole or in part.
 func (s *testBed) write(ctx context.Context, table, other string) error {
 	tx, err := s.pool.Begin(ctx)
 	if err != nil {
@@ -107,7 +108,7 @@ func (s *testBed) write(ctx context.Context, table, other string) error {
 		_, err := tx.Exec(ctx, "insert into "+table+" (body) values ('1')")
 		return err
 	}
-	if rand.IntN(3) == 0 { // numbered long before it writes events
+	if rand.IntN(3) == 0 { // gets its number long before it writes events
 		if err := insert(tx, other); err != nil {
 			return err
 		}
@@ -145,8 +146,7 @@ func (s *testBed) write(ctx context.Context, table, other string) error {
 	return tx.Commit(ctx)
 }
 
-// While transactions of all kinds run, a source that is read again and again shows each event
-// once, in order.
+// While transactions of all kinds run, a source that is read repeatedly returns each event once, in order.
 func (s *testBed) allKinds(t *testing.T) {
 	table, other := s.table(t), s.table(t)
 	ctx, stop := etcdtest.Context(t), make(chan struct{})
@@ -183,8 +183,8 @@ func (s *testBed) allKinds(t *testing.T) {
 	t.Logf("%d events in %d readings", len(arrived), looks)
 }
 
-// Of two transactions that change one row, the second can come first among the events if it wrote
-// something else before. One that locks the row first of all has no number while it waits.
+// Of two transactions that change one row, the second can come first among the events if it wrote something
+// else before. One that first locks the row has no number while it waits.
 func (s *testBed) orderOfOneRow(t *testing.T) {
 	for _, c := range []struct {
 		wroteBefore bool

@@ -34,7 +34,7 @@ func (n *numbers) Read(_ context.Context, after processor.Position, limit int) (
 	return events, nil
 }
 
-// run starts a processor, which end ends, and waits for it.
+// run starts a processor. end stops it and waits for it.
 func run(t *testing.T, cfg processor.Config[int]) (p *processor.Processor[int], end func()) {
 	t.Helper()
 	p, err := processor.New(cfg)
@@ -50,7 +50,7 @@ func run(t *testing.T, cfg processor.Config[int]) (p *processor.Processor[int], 
 	return p, end
 }
 
-// effects is a table that has what a handler did.
+// effects creates a table that records the work of a handler.
 func (s *testBed) effects(t *testing.T) (
 	handler func(ctx context.Context, e processor.Event[int]) error, all func() []int) {
 	t.Helper()

@@ -25,7 +25,7 @@ import (
 	"github.com/goverse/goverse/internal/test/logtest"
 )
 
-// table is a new table of events, as Source's comment tells to make it.
+// table creates a table of events as described in Source's comment.
 func (s *testBed) table(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("source.go")
@@ -56,7 +56,7 @@ func (s *testBed) source(t *testing.T, table string, change ...func(*postgres.So
 	return source
 }
 
-// follow reads on, from where it has come.
+// follow returns a function that returns the events since its last call.
 func follow(t *testing.T, source *postgres.Source) (next func() []string) {
 	t.Helper()
 	at := processor.Position("")
@@ -80,7 +80,7 @@ func (s *testBed) column(t *testing.T, sql string) []string {
 	return all
 }
 
-// committed are the places of all events, in order.
+// committed returns the places of all events, in order.
 func (s *testBed) committed(t *testing.T, table string) []string {
 	t.Helper()
 	return s.column(t, "select xid::text || '/' || id from "+table+" order by xid, id")
@@ -94,7 +94,7 @@ func (s *testBed) begin(t *testing.T) pgx.Tx {
 	return tx
 }
 
-// execute is for a pool, and within a transaction.
+// execute runs a statement in a pool or in a transaction.
 func execute(t *testing.T, in interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }, sql string, args ...any) {
@@ -108,15 +108,15 @@ func commit(t *testing.T, tx pgx.Tx) {
 	require.NoError(t, tx.Commit(etcdtest.Context(t)))
 }
 
-// The one that writes wakes who reads, when it commits, and not before. A connection that is lost is
-// made again, and that is reason enough to look.
+// A writer wakes the readers when it commits, and not before. A lost connection is replaced, and the readers
+// are woken then, too.
 func (s *testBed) listens(t *testing.T) {
 	table := s.table(t)
 	var said logtest.Buffer
 	source := s.source(t, table, func(c *postgres.SourceConfig) {
 		c.Channel, c.Logger = c.Table, said.Logger()
 	})
-	s.source(t, table).Listen(context.Background()) // without a channel: nothing
+	s.source(t, table).Listen(context.Background()) // returns at once without a channel
 	ctx, cancel := context.WithCancel(etcdtest.Context(t))
 	var wg sync.WaitGroup
 	changed := source.Changed()
@@ -131,7 +131,7 @@ func (s *testBed) listens(t *testing.T) {
 			t.Fatal("nothing was noticed")
 		}
 	}
-	await() // it listens
+	await() // until it listens
 	write := func() {
 		changed = source.Changed()
 		tx := s.begin(t)
@@ -156,7 +156,7 @@ func (s *testBed) listens(t *testing.T) {
 	require.Zero(t, s.pool.Stat().AcquiredConns())
 }
 
-// What is not shown yet counts as lag.
+// Events that cannot be shown yet count as lag.
 func (s *testBed) lags(t *testing.T) {
 	table := s.table(t)
 	source := s.source(t, table)
@@ -175,8 +175,8 @@ func (s *testBed) lags(t *testing.T) {
 	require.Len(t, events, 1, "up to the transaction that runs")
 }
 
-// A database that falls silent is a failure that the processor sees and counts, again and again; when
-// it answers, everything goes on.
+// Each time a database falls silent, the processor notices and counts a failure. When the database answers
+// again, all processing continues.
 func (s *testBed) silentSource(t *testing.T) {
 	relay, err := fault.NewRelay(s.server.Address())
 	require.NoError(t, err)
@@ -223,7 +223,7 @@ func (s *testBed) silentSource(t *testing.T) {
 		time.Millisecond)
 }
 
-// Values come as they are, whatever type they have, also by other names and through a view.
+// Values of all types are returned unchanged, also with other column names and through a view.
 func (s *testBed) values(t *testing.T) {
 	for kind, value := range map[string]string{"jsonb": `{"a": 1}`, "json": `{"a":1}`, "text": "a", "bytea": "a"} {
 		name := "order_" + strconv.FormatInt(s.last.Add(1), 10)
@@ -241,8 +241,7 @@ func (s *testBed) values(t *testing.T) {
 	}
 }
 
-// A table that was there before is read in the order of its ids, from the first event to those
-// that come.
+// An existing table is read in the order of its ids, from the first event on to new ones.
 func (s *testBed) oldTable(t *testing.T) {
 	table := "events_" + strconv.FormatInt(s.last.Add(1), 10)
 	execute(t, s.pool, "create table "+table+" (id bigserial primary key, body jsonb)")
@@ -260,8 +259,8 @@ func (s *testBed) oldTable(t *testing.T) {
 	require.Equal(t, []string{"1", "2", "3", "4", "5", "6"}, ids)
 }
 
-// What was restored from a dump has numbers of another server. Source's comment says how it is read
-// on: what was handled is the beginning in the order (xid, id), and not in that of id.
+// Events restored from a dump have the numbers of another server. They are read as Source's comment describes:
+// the handled events come first in the order of (xid, id), and not in that of id.
 func (s *testBed) restored(t *testing.T) {
 	table := s.table(t)
 	execute(t, s.pool, "insert into "+table+" (xid, id, body) values ('1000000010', 1, '1'), ('1000000010', 3, '1'), "+
@@ -277,7 +276,7 @@ func (s *testBed) restored(t *testing.T) {
 	require.True(t, strings.HasSuffix(string(events[1].Position), "/4"), events[1].Position)
 }
 
-// Numbers do not wrap around where those of PostgreSQL's own rows do, and are the same when rows are frozen.
+// Numbers do not wrap around as those of PostgreSQL's own rows do, and stay the same when rows are frozen.
 func (s *testBed) epochs(t *testing.T) {
 	table := s.table(t)
 	next := follow(t, s.source(t, table))
@@ -292,7 +291,7 @@ func (s *testBed) epochs(t *testing.T) {
 	got = append(got, next()...)
 	require.NoError(t, s.server.SetEpoch(3))
 	s.pool.Reset()
-	write("'4294967290'") // before the first wrap
+	write("'4294967290'") // before the first wrap-around
 	got = append(got, next()...)
 	write("pg_current_xact_id()")
 	got = append(got, next()...)

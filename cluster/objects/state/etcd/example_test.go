@@ -10,7 +10,7 @@ import (
 	"github.com/goverse/goverse/cluster/objects/state/etcd"
 )
 
-// The store is one for all objects of a process; each object loads its state when it is activated.
+// All objects of a process share the store. Each object loads its state when it is activated.
 func Example() {
 	open := func(client *clientv3.Client) (*etcd.Store, error) {
 		return etcd.New(etcd.Config{Client: client, Prefix: "/shop/objects"})

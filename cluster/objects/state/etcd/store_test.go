@@ -59,7 +59,7 @@ func load(t *testing.T, store state.Store, epoch owner) *counter {
 	return s
 }
 
-// increment calls, and returns what it came to.
+// increment makes a call and returns the new value.
 func increment(t *testing.T, s *counter, id string) (int64, error) {
 	t.Helper()
 	reply, err := state.Do(etcdtest.Context(t), s, id, func(context.Context) (*wrapperspb.Int64Value, error) {
@@ -92,7 +92,7 @@ func TestConfigurations(t *testing.T) {
 	require.ErrorIs(t, err, state.ErrBadRef)
 }
 
-// An owner that was paused while its shard moved stores nothing; the same call takes effect at the new owner.
+// An owner that was paused while its shard moved stores nothing. The same call takes effect at the new owner.
 func TestPausedOwner(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Client(t)
@@ -106,7 +106,7 @@ func TestPausedOwner(t *testing.T) {
 	require.ErrorIs(t, old.Reload(etcdtest.Context(t)), state.ErrFenced)
 }
 
-// The largest state that is accepted is, and a larger one is refused for what it is, by the store and by etcd.
+// The largest allowed state is accepted. A larger one is refused because of its size, by the store and by etcd.
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
 	client, ctx := etcdtest.Client(t), etcdtest.Context(t)
@@ -141,7 +141,7 @@ func leaseOf(t *testing.T, client *clientv3.Client, key string) clientv3.LeaseID
 	return clientv3.LeaseID(resp.Kvs[0].Lease)
 }
 
-// Replies and claims share a lease, and go with it; a state has none.
+// Replies and claims share a lease and end with it. A state has no lease.
 func TestLeases(t *testing.T) {
 	t.Parallel()
 	client, ctx := etcdtest.Client(t), etcdtest.Context(t)
@@ -160,7 +160,7 @@ func TestLeases(t *testing.T) {
 	ttl, err := client.TimeToLive(ctx, lease)
 	require.NoError(t, err)
 	require.EqualValues(t, 90*60, ttl.GrantedTTL)
-	_, err = client.Revoke(ctx, lease) // as when its time is over
+	_, err = client.Revoke(ctx, lease) // as if it had expired
 	require.NoError(t, err)
 	reply, err := increment(t, s, "0")
 	require.NoError(t, err, "it takes another lease")
@@ -176,7 +176,7 @@ func TestLeases(t *testing.T) {
 	require.Zero(t, leaseOf(t, client, record))
 }
 
-// What etcd has carried out counts, whether its answer came or not.
+// A write that etcd has carried out counts, with or without its answer.
 func TestLostAnswer(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Client(t)
@@ -202,7 +202,7 @@ func TestLostAnswer(t *testing.T) {
 	require.EqualValues(t, 8, reply)
 }
 
-// A save that etcd carries out when its caller has left and the State was reloaded changes nothing.
+// A save changes nothing if etcd carries it out after its caller has left and the State was reloaded.
 func TestDelayedSave(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t)
@@ -220,14 +220,14 @@ func TestDelayedSave(t *testing.T) {
 	leave()
 	require.ErrorIs(t, <-saved, state.ErrOutcomeUnknown)
 	require.NoError(t, s.Reload(ctx))
-	_ = held.Release(ctx) // refused by its comparison
+	_ = held.Release(ctx) // its comparison refuses it
 	require.Zero(t, s.Value().Value)
 	s.Value().Value = 1
 	require.NoError(t, s.Save(ctx))
 	require.EqualValues(t, 1, load(t, open(t, etcdtest.Dial(t, server.Endpoint())), 1).Value().Value)
 }
 
-// What is no record is left alone, and named.
+// A key without a record is left alone, and the error names it.
 func TestForeignKey(t *testing.T) {
 	t.Parallel()
 	client, ctx := etcdtest.Client(t), etcdtest.Context(t)
@@ -244,7 +244,7 @@ func TestForeignKey(t *testing.T) {
 	}
 }
 
-// A client that was closed has written nothing.
+// A closed client has written nothing.
 func TestClosedClient(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t)
@@ -261,8 +261,8 @@ func TestClosedClient(t *testing.T) {
 	require.ErrorIs(t, err, state.ErrUnavailable, "no lease was granted")
 }
 
-// etcd may have carried out what it answers with "no space", and gRPC says that resources are exhausted of answers
-// too: nobody may conclude that nothing was stored.
+// etcd may have carried out a request that it answers with "no space", and gRPC may report exhausted resources
+// for an answer. Neither proves that nothing was stored.
 func TestRefusalsThatProveNothing(t *testing.T) {
 	t.Parallel()
 	client, ctx := etcdtest.Client(t), etcdtest.Context(t)

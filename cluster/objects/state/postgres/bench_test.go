@@ -14,8 +14,8 @@ import (
 	"github.com/goverse/goverse/cluster/objects/state"
 )
 
-// BenchmarkSave is what a save and a call take beside a bare update of a row with as many bytes, by one caller.
-// PostgreSQL does not wait for the disk here.
+// BenchmarkSave measures a save and a call by one caller, compared with a plain update of a row of the same
+// size. PostgreSQL does not wait for the disk here.
 func BenchmarkSave(b *testing.B) {
 	d := start(b)
 	text := strings.Repeat("x", 200)

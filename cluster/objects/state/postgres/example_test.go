@@ -11,7 +11,7 @@ import (
 	"github.com/goverse/goverse/cluster/objects/state/postgres"
 )
 
-// Open makes the store that all objects of a process share.
+// All objects of a process share the store.
 func Example() {
 	open := func(ctx context.Context, url string) (*postgres.Store, error) {
 		pool, err := pgxpool.New(ctx, url)
@@ -26,7 +26,7 @@ func Example() {
 	_ = open
 }
 
-// A payment is written in the transaction that saves the balance, and once for each request id.
+// A payment is written in the transaction that saves the balance, once for each request id.
 func ExampleStore_InTx() {
 	pay := func(ctx context.Context, store *postgres.Store, s *state.State[*wrapperspb.Int64Value], id string,
 		amount int64) (balance *wrapperspb.Int64Value, err error) {

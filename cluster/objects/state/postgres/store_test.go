@@ -93,7 +93,7 @@ func (d database) count(t testing.TB, from string) (n int) {
 	return n
 }
 
-// increment is a call that returns what it came to.
+// increment returns a call that returns the new value.
 func increment(s *counter) func(context.Context) (*wrapperspb.Int64Value, error) {
 	return func(context.Context) (*wrapperspb.Int64Value, error) {
 		s.Value().Value++
@@ -204,8 +204,7 @@ func (d database) pausedOwner(t *testing.T) {
 	require.EqualValues(t, 1, d.load(t, store, 2).Value().Value)
 }
 
-// Replies and claims whose time is over are as if they were not there, and go with later saves; what is not
-// over stays.
+// Expired replies and claims are invisible and are removed by later saves. Others stay.
 func (d database) retention(t *testing.T) {
 	var table string
 	store := d.store(t, func(c *postgres.Config) { table = c.Table; c.Retention = time.Hour })
@@ -241,7 +240,7 @@ func (d database) retention(t *testing.T) {
 	s = d.load(t, store, 1)
 	require.EqualValues(t, 106, s.Value().Value)
 
-	// A claim that was removed is noticed, and made again.
+	// A claim that was removed is noticed and made again.
 	require.NoError(t, s.Delete(d.ctx))
 	d.exec(t, "delete from "+table)
 	require.ErrorIs(t, s.Save(d.ctx), state.ErrConflict)

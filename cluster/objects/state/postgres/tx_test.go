@@ -21,7 +21,7 @@ import (
 
 var errOops = errors.New("oops")
 
-// rows is a table of the caller's.
+// rows creates a table of the caller's own.
 func (d database) rows(t *testing.T) string {
 	name := fmt.Sprintf("mine_%d", d.last.Add(1))
 	d.exec(t, "create table "+name+" (n bigint)")
@@ -78,7 +78,7 @@ func (d database) inTxFails(t *testing.T) {
 	require.EqualValues(t, 2, d.load(t, store, 1).Value().Value)
 }
 
-// What only a commit refuses was not stored, for certain.
+// Writes that only the commit refuses were certainly not stored.
 func (d database) commitRefused(t *testing.T) {
 	store, mine := d.store(t), d.rows(t)
 	d.exec(t, "alter table "+mine+" add unique (n) deferrable initially deferred")
@@ -114,7 +114,7 @@ func (d database) idleTx(t *testing.T) {
 	require.ErrorIs(t, s.Save(d.ctx), state.ErrStale)
 }
 
-// lossy is a database that carries a commit, or a save, out, and whose answer is lost.
+// lossy is a database that carries out a commit or a save and loses the answer.
 type lossy struct{ *pgxpool.Pool }
 
 func (l lossy) BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error) {
@@ -187,11 +187,11 @@ func (d database) withTx(t *testing.T) {
 	require.EqualValues(t, 3, d.load(t, store, 1).Value().Value)
 }
 
-// held keeps the rows of a table locked until it is released, and returns the session that waits for one.
+// held keeps the rows of a table locked until release. waits returns the session that waits for one of them.
 func (d database) held(t *testing.T, table string) (release func(), waits func() (pid int)) {
 	tx, err := d.pool.Begin(d.ctx)
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = tx.Rollback(d.ctx) }) // or the pool waits for its connection where a test fails
+	t.Cleanup(func() { _ = tx.Rollback(d.ctx) }) // otherwise the pool waits for its connection if a test fails
 	holder := tx.Conn().PgConn().PID()
 	_, err = tx.Exec(d.ctx, "select 1 from "+table+" for update")
 	require.NoError(t, err)
@@ -204,7 +204,7 @@ func (d database) held(t *testing.T, table string) (release func(), waits func()
 	}
 }
 
-// PostgreSQL ends the session while it saves: that is not known to have failed, until the State is reloaded.
+// PostgreSQL ends the session during a save. The outcome is unknown until the State is reloaded.
 func (d database) terminated(t *testing.T) {
 	var table string
 	store := d.store(t, func(c *postgres.Config) { table = c.Table })
@@ -263,8 +263,8 @@ func (d database) lostAnswer(t *testing.T) {
 	require.EqualValues(t, 1, s.Value().Value)
 }
 
-// PostgreSQL goes on with a statement whose caller has left. Once the State is reloaded, that has taken effect or
-// never will.
+// PostgreSQL continues a statement after its caller has left. Once the State is reloaded, the statement has
+// taken effect or never will.
 func (d database) delayed(t *testing.T) {
 	var table string
 	store := d.store(t, func(c *postgres.Config) { table = c.Table })
@@ -291,7 +291,7 @@ func (d database) delayed(t *testing.T) {
 		s.Value().Value += 10
 		require.NoError(t, s.Save(d.ctx))
 		require.Equal(t, s.Value().Value, d.load(t, store, 1).Value().Value)
-		require.Eventually(t, func() bool { // or the next round takes it for its own
+		require.Eventually(t, func() bool { // otherwise the next round mistakes it for its own
 			var there bool
 			err := d.pool.QueryRow(d.ctx, "select exists (select from pg_stat_activity where pid = $1)",
 				abandoned).Scan(&there)
@@ -300,7 +300,7 @@ func (d database) delayed(t *testing.T) {
 	}
 }
 
-// A save that gets no connection has written nothing, for certain.
+// A save that gets no connection has certainly written nothing.
 func (d database) noConnection(t *testing.T) {
 	pool := d.connect(t, "&pool_max_conns=1")
 	store := d.store(t, func(c *postgres.Config) { c.DB = pool })

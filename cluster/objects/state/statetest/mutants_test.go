@@ -13,7 +13,7 @@ import (
 	"github.com/goverse/goverse/cluster/objects/state"
 )
 
-// mutants are the known ways to get a store wrong, each with the checks that have to find it.
+// mutants lists known mistakes of stores, each with the checks that must find it.
 var mutants = map[string]struct {
 	open  func() *mutant
 	finds []string
@@ -40,7 +40,7 @@ var mutants = map[string]struct {
 		return rows(func(t *table, r *row, w state.Write) error {
 			err := sound(t, r, w)
 			t.mu.Unlock()
-			runtime.Gosched() // the others read meanwhile, as over a network
+			runtime.Gosched() // the others read in the meantime, as over a network
 			t.mu.Lock()
 			return err
 		})
@@ -167,10 +167,10 @@ var mutants = map[string]struct {
 	}, []string{"slices are not shared"}},
 }
 
-// table is a store over which a mutant has every step in its hands.
+// table is a store that lets a mutant replace every step.
 type table struct {
 	mu      sync.Mutex
-	shares  bool // clones nothing
+	shares  bool // clones no slices
 	last    int64
 	rows    map[state.Ref]*row
 	replies map[string][]byte
@@ -181,7 +181,7 @@ type row struct {
 	epoch int64
 }
 
-// rows is a mutant over a table, with a comparison of its own.
+// rows returns a mutant over a table, with a comparison of its own.
 func rows(compare func(*table, *row, state.Write) error) *mutant {
 	return &mutant{
 		rows: &table{rows: map[state.Ref]*row{}, replies: map[string][]byte{}},
@@ -297,7 +297,7 @@ func (t *table) reply(ref state.Ref, w state.Write) {
 	}
 }
 
-// anyReply is one to the id, of whatever object.
+// anyReply returns a reply to the id, of any object.
 func (t *table) anyReply(id string) ([]byte, bool, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -21,13 +21,13 @@ func TestMemoryConforms(t *testing.T) {
 type mutant struct {
 	*state.Memory // or rows
 	rows          *table
-	unchecked     bool // leaves names and contexts to its functions
+	unchecked     bool // leaves names and contexts to the functions
 	load          func(m *mutant, ctx context.Context, ref state.Ref, epoch int64) (state.Record, error)
 	save          func(m *mutant, ctx context.Context, ref state.Ref, w state.Write) (int64, error)
 	reply         func(m *mutant, ctx context.Context, ref state.Ref, id string) ([]byte, bool, error)
 }
 
-// check is what a mutant gets right.
+// check makes the checks that a mutant does correctly.
 func (m *mutant) check(ctx context.Context, ref state.Ref, w state.Write) error {
 	if m.unchecked {
 		return nil
@@ -79,7 +79,7 @@ func failing(t *testing.T, open func() state.Store) []string {
 	return names
 }
 
-// A suite that finds nothing proves nothing.
+// A suite that finds no mutants proves nothing.
 func TestTheSuiteFindsMutants(t *testing.T) {
 	for name, m := range mutants {
 		t.Run(name, func(t *testing.T) {
