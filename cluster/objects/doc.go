@@ -20,8 +20,8 @@
 //
 // The calls of an object run one at a time, in the order of their arrival. Each call is a *turn*, and so is
 // each tick of a timer. Methods named by [Concurrent] run beside the others. A call may come back, directly or
-// through other objects, to an object with a turn that waits for it. It then fails with FAILED_PRECONDITION
-// unless [Reentrant] allows it to enter.
+// through other objects, to an object that is waiting for it. It then fails with FAILED_PRECONDITION unless
+// [Reentrant] allows it to enter.
 //
 // # Failed calls
 //

@@ -29,8 +29,8 @@ const (
 	// ReasonQueueFull comes with RESOURCE_EXHAUSTED. Too many calls wait for the object; this one was not
 	// started.
 	ReasonQueueFull = "QUEUE_FULL"
-	// ReasonCycle comes with FAILED_PRECONDITION. The call came back to an object with a turn that waits for
-	// it. It was not started.
+	// ReasonCycle comes with FAILED_PRECONDITION. The call came back to an object that is waiting for it, and
+	// was not started.
 	ReasonCycle = "CYCLE"
 	// ReasonBadCall comes with INVALID_ARGUMENT or UNIMPLEMENTED. There is no such object or method; nothing
 	// was started.

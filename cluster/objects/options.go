@@ -29,10 +29,10 @@ func Concurrent(methods ...string) Option {
 	return func(o *Options) { o.Concurrent = append(o.Concurrent, orAll(methods)...) }
 }
 
-// Reentrant lets calls of the given methods enter an object that waits for them: the call that has the turn
-// made them, directly or through other objects. Without names it applies to all methods. Such a call runs while
-// the turn waits, so it finds the implementation's state as the waiting call left it. Calls of other methods
-// fail with FAILED_PRECONDITION.
+// Reentrant lets calls of the given methods enter an object that is waiting for them, because the call that has
+// the turn made them, directly or through other objects. Without names it applies to all methods. Such a call
+// runs while the turn waits, so it finds the implementation's state as the waiting call left it. Calls of other
+// methods fail with FAILED_PRECONDITION.
 func Reentrant(methods ...string) Option {
 	return func(o *Options) { o.Reentrant = append(o.Reentrant, orAll(methods)...) }
 }

@@ -37,8 +37,8 @@ type Config struct {
 	// exceeds it fails with RESOURCE_EXHAUSTED. It should equal the nodes' cluster.ObjectsConfig.MaxMessage.
 	// Default 4 MiB.
 	MaxMessage int
-	// Idempotent lists the full names, as "/package.Service/Method", of unary methods that may be called again
-	// although the first call may have run. If the node of such a call is lost, the call is sent to the next
+	// Idempotent lists unary methods that may be repeated although they may have run already, by their full
+	// names, as "/package.Service/Method". If the node of such a call is lost, the call is sent to the next
 	// owner within its deadline.
 	Idempotent []string
 

@@ -46,7 +46,7 @@
 //	ErrBadRequestID,
 //	ErrRequestIDReused  no          can be used       INVALID_ARGUMENT   it is the caller's mistake
 //	ErrBadRef           no          can be used       INVALID_ARGUMENT   use another key
-//	ErrUnreadable       no          can be used       INTERNAL           see to the record, or the program
+//	ErrUnreadable       no          can be used       INTERNAL           check the record, or the program
 //
 // A method may return these errors as they are, or wrapped. gRPC then sends the code and the text of the error
 // above. Callers do not see the texts of other wrapped errors, such as a database's; they get a reference, and

@@ -33,8 +33,8 @@ func transactionOf(ctx context.Context) *transaction {
 // with that context can be used with that context only.
 //
 // After a commit the saves count. After a rollback the State and its value are again as they were before the
-// transaction. If the outcome is unknown, that is so too, and the State is stale. Calling end uses those
-// States.
+// transaction. An unknown outcome has the same effect and also makes the State stale. Calling end uses those
+// States, so only one goroutine at a time may do so.
 func InTransaction(ctx context.Context) (inside context.Context, end func(Outcome)) {
 	t := &transaction{}
 	return context.WithValue(ctx, transactionKey{}, t), func(o Outcome) {
