@@ -57,8 +57,8 @@ type Elections[C Candidate] interface {
 	Stand(name string, opts ...election.StandOption) (C, error)
 }
 
-// Election leads on the node that leads the election. This node is a candidate while the processor runs and
-// withdraws when it ends, so the election should serve no other purpose.
+// Election returns a LeaderLock that leads on the node that leads the election. This node is a candidate while
+// the processor runs and withdraws when it ends, so the election should serve no other purpose.
 //
 // The lead belongs to the node, not to the processor. Run only one processor per election in a process: a
 // second one of the same name would handle events concurrently, and only the checkpoint would stop it. With
@@ -126,8 +126,8 @@ func reporting(ctx context.Context, c Candidate) (end func()) {
 	}
 }
 
-// Lock leads on the node that holds the lock. Each processor has its own place in the lock's queue: a second
-// processor waits for the first, in the same process or in another one.
+// Lock returns a LeaderLock that leads on the node that holds the lock. Each processor has its own place in the
+// lock's queue: a second processor waits for the first, in the same process or in another one.
 func Lock(in lock.LockRegistry, name string) LeaderLock {
 	return LockFunc(func(ctx context.Context, fn func(ctx context.Context, token int64) error) error {
 		if in == nil {

@@ -15,10 +15,11 @@ type Shards interface {
 	HoldAlone(ctx context.Context, key, name string, fn func(ctx context.Context, epoch int64) error) error
 }
 
-// Shard leads on the node that serves the key's shard; the token is the shard's epoch. When the shard moves,
-// the handler's context ends at once, with [shard.ErrNotOwner] as its cause, and the next owner begins when the
-// handler has returned. A second processor of the same name and key in this process waits until the first
-// releases the lead, as it would on another node. Processors with other names share the shard.
+// Shard returns a LeaderLock that leads on the node that serves the key's shard; the token is the shard's
+// epoch. When the shard moves, the handler's context ends at once, with [shard.ErrNotOwner] as its cause, and
+// the next owner begins when the handler has returned. A second processor of the same name and key in this
+// process waits until the first releases the lead, as it would on another node. Processors with other names
+// share the shard.
 func Shard(in Shards, key string) LeaderLock {
 	return LockFunc(func(ctx context.Context, fn func(ctx context.Context, token int64) error) error {
 		if in == nil {
