@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fixed lists the files and folders that keep their places, and the names that each declares: types, and functions,
-// methods or fields.
+// fixed lists the files and folders that keep their places, with the names that each must declare: types,
+// functions, methods or fields.
 var fixed = map[string][]string{
 	"go.mod":    nil,
 	"go.sum":    nil,
@@ -27,7 +27,7 @@ var fixed = map[string][]string{
 	"integration":              nil,
 }
 
-// Programs and scripts of others rely on these places and names; they do not move before or after v1.
+// Programs and scripts of users rely on these places and names, which do not move before or after v1.
 func TestFixedPlacesAndNames(t *testing.T) {
 	for place, names := range fixed {
 		_, err := os.Stat(place)

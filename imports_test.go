@@ -17,9 +17,9 @@ import (
 
 const module = "github.com/goverse/goverse"
 
-// floors are the floors of the house from the ground up, each a list of subtrees. A package belongs to the floor
-// with the longest subtree that holds it. It may import from its own floor and from those below. docs/design.md
-// describes the floors.
+// floors lists the floors of the tree from the bottom up, each as a list of subtrees. A package belongs to the
+// floor with the longest subtree that contains it. It may import from its own floor and from those below.
+// docs/design.md describes the floors.
 var floors = [][]string{
 	{"proto", "internal/backoff", "internal/callback", "internal/child", "internal/lifecycle", "internal/logs",
 		"internal/port", "internal/wait"},
@@ -37,7 +37,7 @@ var floors = [][]string{
 	{"", "clustertest", "examples", "integration", "internal/test"},
 }
 
-// equipment are the subtrees that only other equipment, and tests, may import.
+// equipment lists the subtrees that only other equipment and tests may import.
 var equipment = []string{"clustertest", "examples", "integration", "internal/test"}
 
 // floorOf returns the floor of a package, or -1 if it is on none.
@@ -95,7 +95,8 @@ func ourName(path string) (string, bool) {
 	return strings.CutPrefix(path, module+"/")
 }
 
-// A package imports downwards. Equipment for tests is imported by nothing else.
+// A package imports only from its own floor and from those below. Only tests and other equipment import
+// equipment.
 func TestFloors(t *testing.T) {
 	all := packages(t)
 	for name, p := range all {
@@ -125,7 +126,7 @@ func TestFloors(t *testing.T) {
 	require.True(t, isEquipment("internal/test/leak"), "the test tells equipment apart")
 }
 
-// mostInternal limits the folders directly in internal/, so that a reader can take them in at once.
+// mostInternal limits the folders directly in internal/, so that a reader can survey them.
 const mostInternal = 18
 
 func TestInternalStaysSmall(t *testing.T) {
@@ -134,7 +135,7 @@ func TestInternalStaysSmall(t *testing.T) {
 	require.LessOrEqual(t, len(entries), mostInternal, "put the package on the floor that it belongs to")
 }
 
-// docs/design.md describes every floor and subtree, and none that is not there.
+// docs/design.md describes every floor and subtree, and no others.
 func TestDesignNamesTheFloors(t *testing.T) {
 	design, err := os.ReadFile("docs/design.md")
 	require.NoError(t, err)
@@ -162,8 +163,7 @@ func TestDesignNamesTheFloors(t *testing.T) {
 	}
 }
 
-// Importing cluster brings neither etcd's server nor what only the daemon
-// and the tests need.
+// Importing cluster brings in neither etcd's server nor dependencies that only the daemon or the tests need.
 func TestClusterStaysLean(t *testing.T) {
 	all := packages(t)
 	for _, name := range []string{"cluster", "cluster/processor", "node"} {
@@ -179,8 +179,8 @@ func TestClusterStaysLean(t *testing.T) {
 	}
 }
 
-// The queues and the elections have one lock each, and call nothing with it held that takes another one: those who are
-// notified may take both. So there is no order of locks, and none to get wrong.
+// The queues and the elections have one mutex each, and while they hold it they call no function that takes
+// another, because a notified subscriber may take both. So there is no lock order to violate.
 func TestOneMutexEach(t *testing.T) {
 	for _, name := range []string{"internal/leasequeue", "internal/leasequeue/elections"} {
 		found := 0
@@ -200,7 +200,7 @@ func TestOneMutexEach(t *testing.T) {
 	}
 }
 
-// What decides has no goroutine, no lock and no I/O, so that a test can ask it anything.
+// Packages that decide have no goroutines, no locks and no I/O, so that tests can check any case.
 func TestWhatDecidesIsPure(t *testing.T) {
 	all := packages(t)
 	for _, name := range []string{"cluster/shard", "internal/etcd/access", "cmd/goversed/internal/doctor/diagnosis",
@@ -228,7 +228,7 @@ func TestEveryPackageHasAComment(t *testing.T) {
 	}
 }
 
-// Lines end at 120 columns, but for directives. Generated code is not ours.
+// Lines end at 120 columns, except directives. Generated code is exempt.
 func TestLinesEndAt120Columns(t *testing.T) {
 	out, err := exec.Command("git", "ls-files", "*.go").Output()
 	if err != nil {

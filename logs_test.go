@@ -12,13 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// passOn lists the packages that need no queue of their own: they hand a user's logger to others, which queue its
-// lines, or get one whose lines package cluster queues.
+// passOn lists the packages that need no queue of their own: they pass a user's logger to others that queue its
+// lines, or get a logger that package cluster has queued.
 var passOn = map[string]bool{"clustertest": true, "cluster/slogger": true, "cluster/leaderelection": true,
 	"cluster/consensusmanager": true}
 
-// Nothing waits for a log of the user's: every package that takes one hands it to logqueue, so that a line that is
-// logged under a lock, or before something urgent, costs a moment, whatever the log is written to.
+// No goroutine waits for a user's logger: every package that takes one wraps it with logqueue. So a line logged
+// under a lock, or before something urgent, costs little, whatever the log is written to.
 func TestLoggersOfUsersAreQueued(t *testing.T) {
 	t.Parallel()
 	takes, queues := map[string]bool{}, map[string]bool{}

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// readmeImports are what the README's programs import, the first one apart, which is whole.
+// readmeImports holds the imports of the README's programs, except the first one, which is complete.
 const readmeImports = `package readme
 
 import (
@@ -72,7 +72,7 @@ var (
 )
 `
 
-// readmeGiven are the parameters of each program of the README: what it uses, and a reader has.
+// readmeGiven holds the parameters of each program of the README: the values that it uses and a reader has.
 var readmeGiven = []string{
 	`c *cluster.Cluster, n *node.Node, err error, pb struct{ RegisterOrdersServer func(grpc.ServiceRegistrar, any) }`,
 	`c *cluster.Cluster`,
@@ -83,13 +83,13 @@ var readmeGiven = []string{
 	`pool *pgxpool.Pool, host string, publish func(context.Context, int64) error`,
 }
 
-// readmeTypes are declarations that a program needs.
+// readmeTypes holds declarations that a program needs.
 var readmeTypes = map[int]string{
 	0: `type orders struct{ cluster *cluster.Cluster }`,
 	1: `type counter struct { counterpb.UnimplementedCounterServer; key string }`,
 }
 
-// wholeProgram is where the README's first program lies.
+// wholeProgram is the file with the README's first program.
 const wholeProgram = "examples/leader/main.go"
 
 // The programs of the README compile; the first one is one of the examples.
@@ -119,7 +119,7 @@ func TestReadmeCompiles(t *testing.T) {
 	require.NotEmpty(t, check(readmeImports+"func program() { cluster.NoSuchName() }\n"), "the test finds errors")
 }
 
-// typeChecker returns what finds errors in a source file; variables that are not used are none.
+// typeChecker returns a function that returns the errors in a source file. Unused variables are not errors.
 func typeChecker(t *testing.T) func(source string) []error {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}", "./cluster/...",
@@ -142,7 +142,7 @@ func typeChecker(t *testing.T) func(source string) []error {
 				errs = append(errs, err)
 			}
 		}}
-		_, _ = cfg.Check("readme", set, []*ast.File{file}, nil) // each error is reported to Error
+		_, _ = cfg.Check("readme", set, []*ast.File{file}, nil) // Error receives each error
 		return errs
 	}
 }

@@ -11,24 +11,25 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// coined are words that this project once had names of its own for; CONTRIBUTING.md has the field's words
-// for them. What they also mean in plain English can be said in another way.
+// coined matches words that this project once used with meanings of its own; CONTRIBUTING.md has the field's
+// words. Where such a word has its plain meaning, another one must replace it.
 var coined = regexp.MustCompile(`(?i)\b(wish(es|ed|ing)?|hands? from outside|(let|lets|letting) go|letgo|` +
 	`comings|amiss|heed(s|ed|ing)?|foresee\w*|foresight|emptied|levell(ed|ing)|chairs?|towns?|happenings?|` +
 	`strikes?|relieved?|gated|fates?|doubt(s|ed|ful)?|stretch(es)?|deaf|whoever|untold|scenes?|` +
 	`for ever|tr(ies|y|ying) on|dealt out|mend(s|ed|ing)?|not to be had|of no account|shall)\b`)
 
-// coinedIn are those that a name in mixed case has.
+// coinedIn matches such words inside names in mixed case.
 var coinedIn = regexp.MustCompile(`Wish|LetGo|letGo|Comings|Foresee|Foresight|Emptied|Levelled|Happening|` +
 	`[a-z]Doubt|Doubted|Stretch([A-Z]|\b)`)
 
-// grace is short for the grace period. Where it is not, the flag of that name is meant: `--grace`, "grace".
+// grace matches the word when it stands for the grace period. notGrace matches its allowed uses, such as the
+// flag: `--grace`, "grace".
 var (
 	grace    = regexp.MustCompile(`(?i)\bgraces?\b`)
 	notGrace = regexp.MustCompile(`(?i)\bgrace[- ]periods?\b|--grace\b|"grace"`)
 )
 
-// wordsOf are the lines of a text that have coined words.
+// wordsOf returns the numbers of a text's lines with coined words.
 func wordsOf(text string) (lines []int) {
 	number := 0
 	for line := range strings.Lines(text) {
@@ -41,7 +42,7 @@ func wordsOf(text string) (lines []int) {
 	return lines
 }
 
-// Code, comments, documentation, flags, logs and JSON speak the field's English; see CONTRIBUTING.md.
+// Code, comments, documentation, flags, logs and JSON use the field's English; see CONTRIBUTING.md.
 func TestNoCoinedWords(t *testing.T) {
 	out, err := exec.Command("git", "ls-files").Output()
 	if err != nil {
@@ -52,7 +53,7 @@ func TestNoCoinedWords(t *testing.T) {
 		"// the grace period, --grace and handlerGrace\n"), "grace alone, too")
 	for _, name := range strings.Fields(string(out)) {
 		switch {
-		case name == "LICENSE", name == "words_test.go", name == "CONTRIBUTING.md", name == "CHANGELOG.md": // which list them
+		case name == "LICENSE", name == "words_test.go", name == "CONTRIBUTING.md", name == "CHANGELOG.md": // these list them
 			continue
 		case strings.HasSuffix(name, ".pb.go"), filepath.Ext(name) == ".sum", strings.HasSuffix(name, ".svg"),
 			strings.HasSuffix(name, ".png"):

@@ -25,7 +25,7 @@ import (
 
 const alertsFile = "prometheus/alerts.yaml"
 
-// alerts are the rules, which Prometheus' own parser has found nothing wrong with.
+// alerts returns the rules, which must pass Prometheus' own parser.
 func alerts(t *testing.T) (all []rulefmt.Rule) {
 	t.Helper()
 	groups, errs := rulefmt.ParseFile(alertsFile, false, model.UTF8Validation, parser.NewParser(parser.Options{}),
@@ -37,8 +37,8 @@ func alerts(t *testing.T) (all []rulefmt.Rule) {
 	return all
 }
 
-// Every alert says what is wrong, what to do about it and how bad it is, reads metrics that there are, and has its row
-// in docs/operations.md.
+// Every alert describes the problem, its remedy and its severity, reads existing metrics, and has a row in
+// docs/operations.md.
 func TestAlerts(t *testing.T) {
 	known, operations := documented(t), read(t, "..", "docs", "operations.md")
 	for _, rule := range alerts(t) {
@@ -51,7 +51,7 @@ func TestAlerts(t *testing.T) {
 	require.Equal(t, len(alerts(t)), strings.Count(operations, "\n| `Goverse"), "docs/operations.md has no others")
 }
 
-// The reasons that alerts select are those of the code.
+// The alerts select only reasons that the code uses.
 func TestReasonsOfAlerts(t *testing.T) {
 	code := read(t, "..", "cluster", "election", "errors.go") + read(t, "..", "cluster", "event", "event.go")
 	found := 0
@@ -64,14 +64,14 @@ func TestReasonsOfAlerts(t *testing.T) {
 	require.Positive(t, found)
 }
 
-// ruleTests is a file for `promtool test rules`, as far as ours uses that form.
+// ruleTests is the part of a file for `promtool test rules` that our tests use.
 type ruleTests struct {
 	RuleFiles          []string       `json:"rule_files"`
 	EvaluationInterval model.Duration `json:"evaluation_interval"`
 	Tests              []ruleTest     `json:"tests"`
 }
 
-// ruleTest has series, and what is so at certain times when the rules have been evaluated until then.
+// ruleTest holds series, and expectations at certain times after evaluating the rules up to them.
 type ruleTest struct {
 	Name        string         `json:"name"`
 	Interval    model.Duration `json:"interval"`
@@ -91,8 +91,8 @@ type exprTest struct {
 	} `json:"exp_samples"`
 }
 
-// evaluate loads the series of a test, and has Prometheus evaluate the rules each step, from 0 to the last of its
-// times.
+// evaluate loads the series of a test and makes Prometheus evaluate the rules at each step, from 0 to the last
+// of the test's times.
 func (rt ruleTest) evaluate(t *testing.T, step time.Duration, file string) *promqltest.LazyLoader {
 	t.Helper()
 	var load strings.Builder
@@ -113,7 +113,7 @@ func (rt ruleTest) evaluate(t *testing.T, step time.Duration, file string) *prom
 	require.Empty(t, errs)
 	for _, g := range groups {
 		for _, r := range g.AlertingRules() {
-			r.SetRestored(true) // so that ALERTS is written
+			r.SetRestored(true) // this makes it write ALERTS
 		}
 	}
 	var last model.Duration
@@ -134,7 +134,7 @@ func (rt ruleTest) evaluate(t *testing.T, step time.Duration, file string) *prom
 	return suite
 }
 
-// samples are what the expression is by then, and what it should be.
+// samples returns the values of the expression at that time, and the expected ones.
 func (q exprTest) samples(t *testing.T, suite *promqltest.LazyLoader) (got, want map[string]float64) {
 	t.Helper()
 	query, err := suite.QueryEngine().NewInstantQuery(suite.Context(), suite.Queryable(), nil, q.Expr,
@@ -162,8 +162,8 @@ func alertTests(t *testing.T) (file ruleTests) {
 	return file
 }
 
-// Every alert fires when it has to, and none in a healthy cluster: what alerts_test.yaml says is what Prometheus' rule
-// engine does, as `promtool test rules` does it.
+// Every alert fires when it must, and none fires in a healthy cluster. Prometheus' rule engine evaluates the
+// cases in alerts_test.yaml, as `promtool test rules` does.
 func TestWhenAlertsFire(t *testing.T) {
 	file, fired := alertTests(t), map[string]bool{}
 	for _, test := range file.Tests {
@@ -186,7 +186,7 @@ func TestWhenAlertsFire(t *testing.T) {
 
 var alertName = regexp.MustCompile(`alertname="(\w+)"`)
 
-// An alert that is late, or too sensitive, is not what alerts_test.yaml says.
+// The cases in alerts_test.yaml detect an alert that fires too late or too easily.
 func TestBadAlertsAreFound(t *testing.T) {
 	file := alertTests(t)
 	for _, change := range [][2]string{

@@ -15,7 +15,7 @@ import (
 
 const composeFile = "docker/compose.yaml"
 
-// compose loads a Compose file as docker compose does: checked against the schema, with everything filled in.
+// compose loads a Compose file like docker compose: it checks the schema and fills in all values.
 func compose(ctx context.Context, text string) (*types.Project, error) {
 	dir, err := filepath.Abs("docker")
 	if err != nil {
@@ -56,7 +56,7 @@ func TestCompose(t *testing.T) {
 	require.Len(t, nodes, 3)
 }
 
-// What is commented out, TLS and a user, is a Compose file too when it is not.
+// The file remains a valid Compose file when its commented-out settings, for TLS and a user, are enabled.
 func TestComposeWithTLS(t *testing.T) {
 	setting := regexp.MustCompile(`(?m)^( *)# ([A-Z_]+: |secrets:|  [a-z-]+: \{file)`)
 	variant := setting.ReplaceAllString(read(t, composeFile), "$1$2")

@@ -22,14 +22,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// buildImage is off by default: it compiles everything once more, as the image has it, which takes minutes the first
-// time.
+// buildImage is off by default, because it compiles everything again, in the image's way, which takes minutes
+// the first time.
 var buildImage = flag.Bool("image", false, "run the build steps of the Dockerfile, and the image's files in a root of "+
 	"their own; needs Linux and root")
 
 const dockerfile = "docker/Dockerfile"
 
-// stages are those of the Dockerfile, by name, as BuildKit's parser reads them. Its linter has found nothing.
+// stages returns the Dockerfile's stages by name, as parsed by BuildKit. The file must pass BuildKit's linter.
 func stages(t *testing.T) map[string]instructions.Stage {
 	t.Helper()
 	file, err := parser.Parse(strings.NewReader(read(t, dockerfile)))
@@ -47,7 +47,7 @@ func stages(t *testing.T) map[string]instructions.Stage {
 	return stages
 }
 
-// commands are the instructions of one kind in stages.
+// commands returns the instructions of one kind in the stages.
 func commands[C any](stages ...instructions.Stage) (all []C) {
 	for _, s := range stages {
 		for _, c := range s.Commands {
@@ -86,8 +86,8 @@ func TestDockerfile(t *testing.T) {
 	require.Equal(t, []string{"CMD", "/goversed", "probe", "http://127.0.0.1:48001/livez"}, health[0].Health.Test)
 }
 
-// image are the files of an image, made by the Dockerfile's own steps: those that run in the stage "build", in a copy
-// of the tree, and what the other stages copy out of it.
+// image creates the files of an image with the Dockerfile's own steps. It runs the stage "build" in a copy of
+// the tree and carries out the copies of the other stages.
 func image(t *testing.T, names ...string) (root string) {
 	t.Helper()
 	all, src, root := stages(t), filepath.Join(t.TempDir(), "src"), filepath.Join(t.TempDir(), "root")
@@ -136,9 +136,10 @@ func image(t *testing.T, names ...string) (root string) {
 	return root
 }
 
-// The image's files are all that the program needs. They are the root of a mount namespace, read-only but for a volume;
-// the program runs there as the image's user, in a network namespace of its own, so that the ports are the image's too.
-// It becomes ready with an etcd of its own, its health check says so, and it hands over on SIGTERM.
+// The image contains all files that the program needs. Its files are the root of a mount namespace, read-only
+// except for a volume. The program runs there as the image's user, in a network namespace of its own, so that
+// it uses the image's ports. It becomes ready with an etcd of its own, its health check succeeds, and it hands
+// over on SIGTERM.
 func TestImageRuns(t *testing.T) {
 	if !*buildImage {
 		t.Skip("without -image")
@@ -173,7 +174,7 @@ func TestImageRuns(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- program.Wait() }()
 	t.Cleanup(func() {
-		_ = program.Process.Kill() // it has ended, unless the test failed
+		_ = program.Process.Kill() // it has already ended unless the test failed
 		<-ended
 		if t.Failed() {
 			t.Log(log.String())

@@ -16,15 +16,16 @@ import (
 
 const dashboardFile = "grafana/goverse.json"
 
-// grafana decodes a dashboard by Grafana's own types, those of its panels included: what they do not have is an error.
+// grafana decodes a dashboard with Grafana's own types, including those of its panels. Unknown fields are
+// errors.
 //
 //lint:ignore SA1019 the classic form, which every Grafana imports; the newer one takes Grafana 12
 func grafana(text string) (board dashboard.Dashboard, err error) {
 	plugins.RegisterDefaultPlugins()
-	// UnmarshalJSONStrict finds errors, and leaves panels out.
+	// UnmarshalJSONStrict finds errors but leaves panels out.
 	//lint:ignore SA1019 as above
 	var strict dashboard.Dashboard
-	if err := strict.UnmarshalJSONStrict([]byte(text)); err != nil && err.Error() != "" { // a list of no errors is none
+	if err := strict.UnmarshalJSONStrict([]byte(text)); err != nil && err.Error() != "" { // an empty list is no error
 		return board, err
 	}
 	if err := json.Unmarshal([]byte(text), &board); err != nil {
@@ -33,7 +34,7 @@ func grafana(text string) (board dashboard.Dashboard, err error) {
 	return board, board.Validate()
 }
 
-// substituted is an expression with what Grafana puts in the place of variables.
+// substituted returns an expression with Grafana's variables replaced.
 func substituted(expr string) string {
 	return regexp.MustCompile(`\$\w+`).ReplaceAllStringFunc(expr, func(name string) string {
 		if name == "$__rate_interval" {
@@ -43,8 +44,8 @@ func substituted(expr string) string {
 	})
 }
 
-// Every expression of the dashboard is one that Prometheus can evaluate, by metrics that there are, of the cluster that
-// is selected; and nothing of importance is missing.
+// Prometheus can evaluate every expression of the dashboard. The expressions read existing metrics of the
+// selected cluster, and the important metrics are included.
 func TestGrafana(t *testing.T) {
 	board, err := grafana(read(t, dashboardFile))
 	require.NoError(t, err)

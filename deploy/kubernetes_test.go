@@ -46,7 +46,7 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
-// manifests are what `kubectl apply -k` sends: kustomize has built them.
+// manifests returns the output of `kubectl apply -k`, built by kustomize.
 func manifests(t *testing.T, dir string) []byte {
 	t.Helper()
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
@@ -56,14 +56,14 @@ func manifests(t *testing.T, dir string) []byte {
 	return text
 }
 
-// strategies are what the API server creates objects by.
+// strategies are the API server's strategies for creating objects.
 var strategies = map[string]rest.RESTCreateStrategy{"Namespace": namespace.Strategy, "ConfigMap": configmap.Strategy,
 	"Service": service.Strategy, "ServiceAccount": serviceaccount.Strategy, "StatefulSet": statefulset.Strategy,
 	"Deployment": deployment.Strategy, "NetworkPolicy": networkpolicy.Strategy,
 	"PodDisruptionBudget": poddisruptionbudget.Strategy}
 
-// create is what the API server makes of one object before it stores it: it decodes it strictly, sets the defaults, and
-// validates it. Warnings are errors here.
+// create processes one object as the API server does before it stores it: it decodes it strictly, sets the
+// defaults, and validates it. Warnings are errors here.
 func create(ctx context.Context, text []byte) (runtime.Object, error) {
 	var meta metav1.PartialObjectMetadata
 	if err := sigsyaml.Unmarshal(text, &meta); err != nil {
@@ -78,7 +78,7 @@ func create(ctx context.Context, text []byte) (runtime.Object, error) {
 	}
 	legacyscheme.Scheme.Default(object)
 	stored := object.DeepCopyObject()
-	if s, ok := stored.(*corev1.Service); ok { // these it allocates
+	if s, ok := stored.(*corev1.Service); ok { // the server allocates these
 		s.Spec.ClusterIP = cmp.Or(s.Spec.ClusterIP, "10.96.0.10")
 		s.Spec.ClusterIPs, s.Spec.IPFamilies = []string{s.Spec.ClusterIP}, []corev1.IPFamily{corev1.IPv4Protocol}
 		s.Spec.IPFamilyPolicy = new(corev1.IPFamilyPolicySingleStack)
@@ -126,7 +126,7 @@ func createAll(ctx context.Context, text []byte) (all []runtime.Object, err erro
 	}
 }
 
-// of are the objects of one type.
+// of returns the objects of one type.
 func of[T runtime.Object](all []runtime.Object) (found []T) {
 	for _, o := range all {
 		if o, ok := o.(T); ok {
@@ -136,7 +136,7 @@ func of[T runtime.Object](all []runtime.Object) (found []T) {
 	return found
 }
 
-// restricted is what the Pod Security Standard of that name has against pods.
+// restricted returns an error if the pods violate the Pod Security Standard of that name.
 func restricted(meta *metav1.ObjectMeta, spec *corev1.PodSpec) error {
 	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
 	if err != nil {
@@ -158,7 +158,7 @@ func TestKubernetes(t *testing.T) {
 	template := sets[0].Spec.Template
 	require.NoError(t, restricted(&template.ObjectMeta, &template.Spec))
 
-	// What selects pods selects these.
+	// The selectors of pods match these pods.
 	labelled := labels.Set(template.Labels)
 	services := of[*corev1.Service](all)
 	require.Len(t, services, 2)
@@ -176,7 +176,7 @@ func TestKubernetes(t *testing.T) {
 		require.True(t, matching.Matches(labelled), selector)
 	}
 
-	// A node's name resolves before it is ready.
+	// A node's name resolves before the node is ready.
 	require.Equal(t, sets[0].Spec.ServiceName, services[0].Name)
 	require.Equal(t, corev1.ClusterIPNone, services[0].Spec.ClusterIP)
 	require.True(t, services[0].Spec.PublishNotReadyAddresses)
@@ -202,7 +202,7 @@ func TestKubernetes(t *testing.T) {
 	}
 	require.True(t, strings.HasPrefix(env["GOVERSE_ETCD_PASSWORD_FILE"], container.VolumeMounts[0].MountPath+"/"))
 
-	// The drain and the stop fit into the time that the pod has.
+	// The drain and the stop fit into the pod's termination time.
 	drain := container.Lifecycle.PreStop.Exec.Command
 	draining, err := time.ParseDuration(drain[len(drain)-1])
 	require.NoError(t, err)
@@ -213,7 +213,7 @@ func TestKubernetes(t *testing.T) {
 	require.Greater(t, time.Duration(startup.PeriodSeconds*startup.FailureThreshold)*time.Second, 30*time.Second)
 }
 
-// The checks above see what is wrong.
+// The checks above detect faults.
 func TestBadManifestsAreRefused(t *testing.T) {
 	text := string(manifests(t, "kubernetes"))
 	for change, says := range map[[2]string]string{
@@ -234,7 +234,7 @@ func TestBadManifestsAreRefused(t *testing.T) {
 	}
 	all, err := createAll(t.Context(), []byte(strings.Replace(text, "readOnlyRootFilesystem: true",
 		"readOnlyRootFilesystem: true\n          privileged: true", 1)))
-	if err == nil { // the API server refuses it already, beside allowPrivilegeEscalation
+	if err == nil { // the API server rejects this together with allowPrivilegeEscalation
 		template := of[*appsv1.StatefulSet](all)[0].Spec.Template
 		err = restricted(&template.ObjectMeta, &template.Spec)
 	}

@@ -30,8 +30,8 @@ func TestLeaderService(t *testing.T) {
 	require.Contains(t, of[*corev1.ConfigMap](all)[0].Data["haproxy.cfg"], "goverse.goverse.svc.cluster.local:48001")
 }
 
-// nodes listen at one port of three addresses of this machine, as pods do. The leader answers with its number, and the
-// others 503, as package leaderonly and /leaderz do.
+// nodes starts servers at one port of three addresses of this machine, like pods. The leader answers with its
+// number and the others with 503, as package leaderonly and /leaderz do.
 func nodes(t *testing.T, leader *atomic.Int32) (port string, addresses []net.IP) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -40,7 +40,7 @@ func nodes(t *testing.T, leader *atomic.Int32) (port string, addresses []net.IP)
 		for i := range 3 {
 			ip := net.IPv4(127, 0, 0, byte(2+i))
 			l, err := net.Listen("tcp", net.JoinHostPort(ip.String(), port))
-			if err != nil { // taken there
+			if err != nil { // the port is taken there
 				for _, l := range listeners {
 					_ = l.Close() // nothing uses it
 				}
@@ -54,9 +54,9 @@ func nodes(t *testing.T, leader *atomic.Int32) (port string, addresses []net.IP)
 				if leader.Load() != int32(i) {
 					w.WriteHeader(http.StatusServiceUnavailable)
 				}
-				_, _ = fmt.Fprint(w, i) // the client may be gone
+				_, _ = fmt.Fprint(w, i) // the client may have gone
 			}))
-			_ = s.Listener.Close() // it has one of its own
+			_ = s.Listener.Close() // it has a listener of its own
 			s.Listener = l
 			s.Start()
 			t.Cleanup(s.Close)
@@ -66,7 +66,7 @@ func nodes(t *testing.T, leader *atomic.Int32) (port string, addresses []net.IP)
 	return port, addresses
 }
 
-// nameServer answers what the cluster's DNS answers for the headless Service.
+// nameServer answers like the cluster's DNS for the headless Service.
 func nameServer(t *testing.T, addresses []net.IP) (address string) {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -81,7 +81,7 @@ func nameServer(t *testing.T, addresses []net.IP) (address string) {
 						Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 5}})
 				}
 			}
-			_ = w.WriteMsg(reply) // it asks again
+			_ = w.WriteMsg(reply) // HAProxy asks again
 		})}
 	served := make(chan error, 1)
 	go func() { served <- s.ActivateAndServe() }()
@@ -93,8 +93,8 @@ func nameServer(t *testing.T, addresses []net.IP) (address string) {
 	return conn.LocalAddr().String()
 }
 
-// HAProxy, with the configuration that is in the ConfigMap, brings requests to the leader, follows it when it
-// changes, and refuses them while there is none.
+// HAProxy, configured by the ConfigMap, sends requests to the leader, follows it when it changes, and refuses
+// requests while there is none.
 func TestHAProxyFollowsTheLeader(t *testing.T) {
 	program, err := exec.LookPath("haproxy")
 	if err != nil {
@@ -108,7 +108,7 @@ func TestHAProxyFollowsTheLeader(t *testing.T) {
 	port, addresses := nodes(t, &leader)
 	front, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	frontFile, err := front.(*net.TCPListener).File() // inherited, so that no other program can have the port
+	frontFile, err := front.(*net.TCPListener).File() // inherited, so that no other program can take the port
 	require.NoError(t, err)
 	config := read(t, "kubernetes", "leader", "haproxy.cfg")
 	health := filepath.Join(t.TempDir(), "health")
@@ -126,10 +126,10 @@ func TestHAProxyFollowsTheLeader(t *testing.T) {
 	require.NoError(t, proxy.Start())
 	require.NoError(t, frontFile.Close())
 	address := front.Addr().String()
-	require.NoError(t, front.Close()) // the proxy has it
+	require.NoError(t, front.Close()) // the proxy has inherited it
 	t.Cleanup(func() {
 		require.NoError(t, proxy.Process.Kill())
-		_ = proxy.Wait() // it was killed
+		_ = proxy.Wait() // the error is that it was killed
 		if t.Failed() {
 			t.Log(log.String())
 		}
@@ -140,7 +140,7 @@ func TestHAProxyFollowsTheLeader(t *testing.T) {
 		if err != nil {
 			return 0, err.Error()
 		}
-		defer func() { _ = r.Body.Close() }() // it was read
+		defer func() { _ = r.Body.Close() }() // the body was read
 		text, _ := io.ReadAll(r.Body)
 		return r.StatusCode, string(text)
 	}

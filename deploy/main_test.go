@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// read is the text of a file below this directory.
+// read returns the text of a file below this directory.
 func read(t *testing.T, elem ...string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(elem...))
@@ -20,7 +20,7 @@ func read(t *testing.T, elem ...string) string {
 	return string(text)
 }
 
-// documented are the metrics that docs/metrics.md lists, with the suffixes that a histogram's series have.
+// documented returns the metrics listed in docs/metrics.md, with the suffixes of a histogram's series.
 func documented(t *testing.T) map[string]bool {
 	t.Helper()
 	text := read(t, "..", "docs", "metrics.md")
@@ -46,7 +46,7 @@ func documented(t *testing.T) map[string]bool {
 	return names
 }
 
-// isVariable reports whether goversed node has a flag of which this is the environment variable.
+// isVariable reports whether goversed node has a flag with this environment variable.
 func isVariable(t *testing.T, name string) bool {
 	t.Helper()
 	flag := strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, "GOVERSE_")), "_", "-")

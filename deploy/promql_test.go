@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// selectors are the time series that an expression reads.
+// selectors returns the time series that an expression reads.
 func selectors(expr string) (all []*parser.VectorSelector, err error) {
 	parsed, err := parser.NewParser(parser.Options{}).ParseExpr(expr)
 	if err != nil {
@@ -25,7 +25,8 @@ func selectors(expr string) (all []*parser.VectorSelector, err error) {
 	return all, nil
 }
 
-// undocumented is what an expression reads and docs/metrics.md does not have; `up` is Prometheus' own.
+// undocumented returns an error if an expression reads a metric that docs/metrics.md does not list; `up` is
+// Prometheus' own.
 func undocumented(expr string, known map[string]bool) error {
 	all, err := selectors(expr)
 	if err != nil {
@@ -39,7 +40,7 @@ func undocumented(expr string, known map[string]bool) error {
 	return nil
 }
 
-// reasons are the values that an expression wants the label `reason` to have.
+// reasons returns the values that an expression selects for the label `reason`.
 func reasons(t *testing.T, expr string) (all []string) {
 	t.Helper()
 	series, err := selectors(expr)

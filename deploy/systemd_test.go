@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// options are the settings of a unit, those that are given twice joined by a space.
+// options returns the settings of a unit; the values of repeated settings are joined by a space.
 func options(t *testing.T, text string) map[string]string {
 	t.Helper()
 	all, err := unit.DeserializeOptions(strings.NewReader(text))
@@ -49,7 +49,7 @@ func TestSystemdUnit(t *testing.T) {
 	}
 }
 
-// systemd itself finds nothing wrong with the unit and its drop-ins, and little that the service could do to the host.
+// systemd itself accepts the unit and its drop-ins, and rates the service's access to the host as low.
 func TestSystemdVerifies(t *testing.T) {
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		if strings.Contains(os.Getenv("GOVERSE_REQUIRE"), "systemd") {
@@ -73,7 +73,7 @@ func TestSystemdVerifies(t *testing.T) {
 		}
 		return string(out)
 	}
-	program, err := os.Executable() // that there is a program at all is checked too
+	program, err := os.Executable() // the check needs an existing program
 	require.NoError(t, err)
 	text := strings.Replace(read(t, "systemd", "goversed.service"), "/usr/local/bin/goversed", program, 1)
 	write("goversed.service", text)

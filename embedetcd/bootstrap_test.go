@@ -19,7 +19,7 @@ import (
 	"github.com/goverse/goverse/internal/test/logtest"
 )
 
-// trio is the configuration of three members on free ports, by name.
+// trio returns the configurations of three members on free ports, by name.
 func trio(t *testing.T, alter func(*Config)) map[string]Config {
 	t.Helper()
 	peers := map[string]string{}
@@ -39,7 +39,7 @@ func trio(t *testing.T, alter func(*Config)) map[string]Config {
 	return out
 }
 
-// startAll starts members at the same time, which are closed with the test.
+// startAll starts members at the same time. They are closed with the test.
 func startAll(t *testing.T, configs ...Config) []*Server {
 	t.Helper()
 	servers, errs := make([]*Server, len(configs)), make([]error, len(configs))
@@ -61,13 +61,14 @@ func startAll(t *testing.T, configs ...Config) []*Server {
 
 func clusterID(t *testing.T, s *Server) uint64 {
 	t.Helper()
-	// Serializable: it says that of itself, and asks no leader, who may be changing on a busy machine.
+	// The read is serializable: the member answers alone, because the leader may be changing on a busy machine.
 	got, err := s.Client().Get(patient(t), "x", clientv3.WithSerializable())
 	require.NoError(t, err)
 	return got.Header.ClusterId
 }
 
-// Members that are new agree on that, in any order, and two clusters with the same members differ.
+// New members agree that they are new, whichever starts first. Two clusters with the same members have
+// different ids.
 func TestNewMembersAgree(t *testing.T) {
 	t.Parallel()
 	cfg := trio(t, nil)
@@ -101,7 +102,8 @@ func TestNewMembersAgree(t *testing.T) {
 	require.NotEqual(t, first, clusterID(t, startAll(t, cfg["c"], cfg["b"], cfg["a"])[0]))
 }
 
-// One that has agreed, and is restarted before the others have, meets them again: it has not begun.
+// A member that has agreed, and is restarted before the others have, meets them again, because it has not
+// begun.
 func TestOneThatHasAgreedWaitsForTheOthers(t *testing.T) {
 	t.Parallel()
 	cfg := trio(t, nil)
@@ -118,8 +120,8 @@ func TestOneThatHasAgreedWaitsForTheOthers(t *testing.T) {
 	require.Equal(t, clusterID(t, servers[0]), clusterID(t, servers[2]))
 }
 
-// A member that has lost its data does not come back as if it were new: not while the others run, and not
-// beside one of them that it cannot reach.
+// A member that has lost its data does not rejoin as a new one: neither while the others run, nor next to one
+// of them that it cannot reach.
 func TestMemberThatLostItsData(t *testing.T) {
 	t.Parallel()
 	ca, files := certtest.NewAuthority(t), certtest.NewFiles(t)
@@ -150,7 +152,7 @@ func TestMemberThatLostItsData(t *testing.T) {
 	require.Equal(t, "before", value(t, a.Client(), "key"))
 
 	remove(t, a, lost)
-	require.Eventually(t, func() bool { // until both of the others have heard of it
+	require.Eventually(t, func() bool { // until both other members know it
 		_, err = Start(patient(t), cfg["c"])
 		return !errors.Is(err, ErrMemberLost)
 	}, 20*time.Second, 10*time.Millisecond)
@@ -162,7 +164,7 @@ func TestMemberThatLostItsData(t *testing.T) {
 		}
 		return err == nil
 	}, 20*time.Second, 10*time.Millisecond, "etcd takes a while to trust members that have just come")
-	require.Eventually(t, func() bool { // until both of the others have heard of it
+	require.Eventually(t, func() bool { // until both other members know it
 		c, err = Start(patient(t), cfg["c"])
 		return !errors.Is(err, ErrNotMember)
 	}, 20*time.Second, 10*time.Millisecond)
@@ -181,11 +183,11 @@ func TestMemberThatLostItsData(t *testing.T) {
 	require.Equal(t, "before", value(t, c.Client(), "key"), "it restarts as an ordinary member")
 }
 
-// remove removes a member that is dead.
+// remove removes a dead member.
 func remove(t *testing.T, by *Server, id types.ID) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		// A change that is lost with etcd's leader is answered when the request's time is over.
+		// A change that is lost with etcd's leader is answered only when the request times out.
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
 		_, err := by.Client().MemberRemove(ctx, uint64(id))
@@ -193,7 +195,7 @@ func remove(t *testing.T, by *Server, id types.ID) {
 	}, 60*time.Second, 10*time.Millisecond)
 }
 
-// A member that closes while it is etcd's leader has handed that over first.
+// A member that closes while it is etcd's leader first hands over leadership.
 func TestCloseHandsOver(t *testing.T) {
 	t.Parallel()
 	log := &logtest.Buffer{}
@@ -216,7 +218,7 @@ func TestRemovedMemberSaysSo(t *testing.T) {
 	require.NoError(t, servers[2].shut(true))
 	remove(t, servers[0], id)
 	s, err := Start(patient(t), cfg["c"])
-	if err == nil { // it served before it was notified
+	if err == nil { // it served before it learned of its removal
 		<-s.Done()
 		err = s.Err()
 		require.NoError(t, s.Close())

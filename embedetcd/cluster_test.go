@@ -31,8 +31,8 @@ func TestThreeMembersSurviveOneStopping(t *testing.T) {
 	require.Nil(t, c.Member(leader))
 	require.NoError(t, c.StopMember(leader), "stopped already")
 	other := c.Member((leader + 1) % 3).Client()
-	// Until etcd has elected anew, requests fail or, if they were on their way to the
-	// old leader, are lost: write only once a linearizable read was answered.
+	// Until etcd has elected another leader, requests fail, or are lost if they were on their way to the old
+	// one. So write only after a linearizable read was answered.
 	require.Eventually(t, func() bool {
 		got, err := other.Get(patient(t), "key")
 		return err == nil && len(got.Kvs) == 1 && string(got.Kvs[0].Value) == "before"
@@ -47,7 +47,7 @@ func TestThreeMembersSurviveOneStopping(t *testing.T) {
 	require.Equal(t, "meanwhile", value(t, c.Member(leader).Client(), "key"))
 }
 
-// leaderOf returns the number of the member that leads etcd's own cluster.
+// leaderOf returns the index of the member that leads etcd's own cluster.
 func leaderOf(t *testing.T, c *Cluster) int {
 	t.Helper()
 	for i := range c.Endpoints() {

@@ -12,7 +12,7 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// written is a data directory with some data, and its database file.
+// written returns a data directory with some data, and its database file.
 func written(t *testing.T) (dir, db string) {
 	t.Helper()
 	dir = t.TempDir()

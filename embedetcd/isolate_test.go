@@ -11,7 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// calm is a cluster of three that does not elect anew because the machine is busy.
+// calm returns a cluster of three that does not change its leader only because the machine is busy.
 func calm(t *testing.T) *Cluster {
 	t.Helper()
 	c, err := StartCluster(patient(t), 3, calmTiming(Config{}))
@@ -20,14 +20,15 @@ func calm(t *testing.T) *Cluster {
 	return c
 }
 
-// calmTiming is TestTiming for members that are not to elect anew because the machine is busy.
+// calmTiming is like TestTiming, for members that must not change their leader only because the machine is
+// busy.
 func calmTiming(c Config) Config {
 	cfg := TestTiming(c)
 	cfg.HeartbeatInterval, cfg.ElectionTimeout = 30*time.Millisecond, 300*time.Millisecond
 	return cfg
 }
 
-// soon returns a context for a request that is not to be answered.
+// soon returns a short context, for a request that should get no answer.
 func soon(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
@@ -35,7 +36,7 @@ func soon(t *testing.T) context.Context {
 	return ctx
 }
 
-// awaitCutOff waits until the member that the client reaches knows of no leader.
+// awaitCutOff waits until the client's member has no leader.
 func awaitCutOff(t *testing.T, alone *clientv3.Client) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -44,8 +45,8 @@ func awaitCutOff(t *testing.T, alone *clientv3.Client) {
 	}, 20*time.Second, 10*time.Millisecond)
 }
 
-// awaitPut writes through members that may still have to elect a leader: a request that
-// was on its way to the old one is lost, so each gets little time.
+// awaitPut writes through members that may still have to elect a leader. A request on its way to the old leader
+// is lost, so each attempt has a short timeout.
 func awaitPut(t *testing.T, client *clientv3.Client, key, val string) *clientv3.PutResponse {
 	t.Helper()
 	var resp *clientv3.PutResponse

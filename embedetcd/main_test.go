@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	leaktest.Main(m)
 }
 
-// patient returns a context that only ends if a test hangs.
+// patient returns a context that ends only if a test hangs.
 func patient(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -48,8 +48,8 @@ func dial(t *testing.T, endpoints ...string) *clientv3.Client {
 	return c
 }
 
-// value reads one key, "" if it is not there. A server's own client does not repeat what fails because etcd's leader
-// changed.
+// value reads one key and returns "" if there is none. A server's own client does not retry when etcd's leader
+// changes.
 func value(t *testing.T, c *clientv3.Client, key string) string {
 	t.Helper()
 	resp, err := c.Get(patient(t), key)

@@ -10,11 +10,11 @@ import (
 	"go.uber.org/zap"
 )
 
-// bump is by how much revisions are raised over those of the backup.
+// bump is the number added to the revisions of the backup.
 const bump = 1_000_000_000
 
-// A backup that any member gives is restored to three members, as docs/operations.md says: another cluster,
-// whose revisions do not go back.
+// A backup of any member is restored to three members, as in docs/operations.md. They form another cluster, and
+// its revisions do not go back.
 func TestBackupAndRestore(t *testing.T) {
 	t.Parallel()
 	cfg := trio(t, nil)

@@ -68,7 +68,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 	require.NoError(t, s.Err())
 	require.NoDirExists(t, dir)
 	requireFree(t, s.Endpoint())
-	for resp := range in { // it closes, be it after a word of farewell
+	for resp := range in { // it closes, perhaps after a final response
 		require.Empty(t, resp.Events)
 	}
 }

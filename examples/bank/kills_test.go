@@ -35,17 +35,18 @@ var (
 	bankSeed  = flag.Uint64("bank.seed", 0, "which, and when; 0 is another seed each time")
 )
 
-// There are so many accounts, opened with so much each, and callers that transfer between them.
+// accounts is the number of accounts, opening the opening balance of each, and callers the number of callers.
 const accounts, opening, callers = 20, 100, 8
 
-// attempt is a transfer that a caller has asked for.
+// attempt is a transfer requested by a caller.
 type attempt struct {
 	id      string
 	request *bankpb.RunRequest
-	outcome bankpb.Outcome // UNFINISHED: the caller has left before there was an answer
+	outcome bankpb.Outcome // UNFINISHED: the caller left before the answer
 }
 
-// caller makes one transfer after the other. It repeats what is not answered, but for those that it abandons.
+// caller makes one transfer after the other. It repeats unanswered calls, except those of transfers that it
+// abandons.
 type caller struct {
 	number   int
 	bank     *client
@@ -70,7 +71,7 @@ func (c *caller) next(ctx context.Context) error {
 		short, leave := context.WithTimeout(ctx, time.Duration(c.random.IntN(20_000))*time.Microsecond)
 		a.outcome, err = c.bank.transfer(short, a.id, a.request)
 		leave()
-		if err != nil && ctx.Err() == nil { // nobody asks again
+		if err != nil && ctx.Err() == nil { // the caller abandons this transfer
 			a.outcome, err = bankpb.Outcome_UNFINISHED, nil
 		}
 	case 1:
@@ -90,7 +91,7 @@ func (c *caller) next(ctx context.Context) error {
 	return err
 }
 
-// twice calls the same transfer twice at once.
+// twice makes two concurrent calls of the same transfer.
 func (c *caller) twice(ctx context.Context, a *attempt) error {
 	var other bankpb.Outcome
 	var failed error
@@ -110,9 +111,9 @@ func (c *caller) twice(ctx context.Context, a *attempt) error {
 
 func name(i int) string { return fmt.Sprint("account ", i) }
 
-// Three nodes are killed and started again, one or several at once, while there are transfers between all accounts:
-// those that were acknowledged are in the ledger once, those that were refused are not, all of them are finished,
-// and the money is what it was.
+// Three nodes are killed and started again, one or several at a time, during transfers between all accounts.
+// Acknowledged transfers are in the ledger once, refused ones are not, all are finished, and the total is
+// unchanged.
 func TestNoMoneyIsMadeOrLost(t *testing.T) {
 	t.Parallel()
 	seed := *bankSeed
@@ -146,7 +147,7 @@ func TestNoMoneyIsMadeOrLost(t *testing.T) {
 	all := make([]*caller, callers)
 	for i := range all {
 		c := &caller{number: i, bank: newClient(t, addresses...), random: rand.New(rand.NewPCG(seed, uint64(i+1)))}
-		c.bank.now.Store(int64(i)) // each begins with another node
+		c.bank.now.Store(int64(i)) // each starts with another node
 		all[i] = c
 		calling.Go(func() {
 			for !over.Load() {
@@ -197,7 +198,7 @@ func TestNoMoneyIsMadeOrLost(t *testing.T) {
 	t.Logf("%d transfers: %v; %d were abandoned, %d were resumed", len(attempts), outcomes, left, resumed)
 }
 
-// disturb kills nodes and starts them again, until the time is over.
+// disturb kills nodes and starts them again until the time is over.
 func disturb(t *testing.T, random *rand.Rand, nodes []*fault.Process, start func(i int) *fault.Process) {
 	t.Helper()
 	end := time.Now().Add(*bankFor)
@@ -226,7 +227,7 @@ func disturb(t *testing.T, random *rand.Rand, nodes []*fault.Process, start func
 	pause(max(time.Until(end), 0))
 }
 
-// outcomeOf is what is recorded of a transfer: UNFINISHED if nothing is.
+// outcomeOf returns the recorded outcome of a transfer, UNFINISHED if there is none.
 func outcomeOf(t *testing.T, b *client, id string) (outcome bankpb.Outcome) {
 	t.Helper()
 	err := b.call(etcdtest.Context(t), id, func(ctx context.Context, conn *grpc.ClientConn) error {
@@ -240,7 +241,7 @@ func outcomeOf(t *testing.T, b *client, id string) (outcome bankpb.Outcome) {
 	return outcome
 }
 
-// row is one of the ledger.
+// row is a row of the ledger.
 type row struct {
 	Request, Account string
 	Amount           int64
@@ -255,7 +256,7 @@ func ledgerOf(t *testing.T, db *pgxpool.Pool) []row {
 	return all
 }
 
-// judge says what is wrong with the ledger and the balances, after transfers with these outcomes.
+// judge returns the faults in the ledger and the balances, given the outcomes of the transfers.
 func judge(ledger []row, balances map[string]int64, attempts []attempt) error {
 	of := map[string][]row{} // by transfer
 	sums := map[string]int64{}

@@ -24,7 +24,7 @@ import (
 
 const patience = 20 * time.Second
 
-// TestMain: with the variable, this is the program.
+// TestMain runs the program itself in processes started by package trial.
 func TestMain(m *testing.M) { trial.Main(m, main) }
 
 func free(t *testing.T) string {
@@ -40,7 +40,7 @@ func launch(t *testing.T, address, database string, args ...string) *fault.Proce
 	return trial.Program(t, append([]string{"-listen", address, "-postgres", database}, args...)...)
 }
 
-// ready waits until a node takes part.
+// ready waits until a node is ready.
 func ready(t *testing.T, p *fault.Process) {
 	t.Helper()
 	require.Eventually(t, func() bool { return strings.Contains(p.Output(), "msg=ready") }, patience,
@@ -55,7 +55,7 @@ func newClient(t *testing.T, addresses ...string) *client {
 	return b
 }
 
-// connect is the database as the test reads it.
+// connect connects to the database, so that the test can read it.
 func connect(t *testing.T, url string) *pgxpool.Pool {
 	t.Helper()
 	db, err := pgxpool.New(context.Background(), url)
@@ -64,14 +64,14 @@ func connect(t *testing.T, url string) *pgxpool.Pool {
 	return db
 }
 
-// number is the answer of a query that has one.
+// number returns the single number that a query yields.
 func number(t *testing.T, db *pgxpool.Pool, sql string) (n int64) {
 	t.Helper()
 	require.NoError(t, db.QueryRow(etcdtest.Context(t), sql).Scan(&n))
 	return n
 }
 
-// One process is enough, and commands that call it.
+// One process is enough; commands call it.
 func TestOneCommand(t *testing.T) {
 	t.Parallel()
 	database := pgserver.ForTest(t).URL()
@@ -91,7 +91,7 @@ func TestOneCommand(t *testing.T) {
 		{"-id t4 transfer cid ann 1", "transfer t4\nUNKNOWN_ACCOUNT"},
 		{"open cid 9", "DONE"},
 		{"transfer cid ann 9", "DONE"},
-		{"-id t3 transfer ann cid 1", "transfer t3\nUNKNOWN_ACCOUNT"}, // what was answered does not change
+		{"-id t3 transfer ann cid 1", "transfer t3\nUNKNOWN_ACCOUNT"}, // an answer never changes
 		{"-id t4 transfer cid ann 1", "transfer t4\nUNKNOWN_ACCOUNT"},
 		{"balance ann", "79"},
 		{"balance cid", "0"},
@@ -122,7 +122,8 @@ func TestOneCommand(t *testing.T) {
 	trial.StopWithin(t, patience, p)
 }
 
-// A transfer's node is killed between the two halves, its caller is gone, and it is finished all the same.
+// A transfer's node is killed between the two halves and its caller is gone. The transfer is finished
+// nevertheless.
 func TestTransferIsResumed(t *testing.T) {
 	t.Parallel()
 	etcd, database := etcdtest.Start(t), pgserver.ForTest(t).URL()
@@ -136,7 +137,7 @@ func TestTransferIsResumed(t *testing.T) {
 		require.Equal(t, bankpb.Outcome_DONE, outcome)
 	}
 
-	// Nobody can change bob's account for now.
+	// The lock prevents changes of bob's account for now.
 	tx, err := db.Begin(etcdtest.Context(t))
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(context.Background()) }()

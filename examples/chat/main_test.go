@@ -33,7 +33,7 @@ import (
 
 const patience = 20 * time.Second
 
-// TestMain: with the variable, this is the program.
+// TestMain runs the program itself in processes started by package trial.
 func TestMain(m *testing.M) { trial.Main(m, main) }
 
 func free(t *testing.T) string {
@@ -52,7 +52,7 @@ func start(t *testing.T, address string, args ...string) *fault.Process {
 	return p
 }
 
-// enter makes a visitor who asks the nodes in this order.
+// enter returns a visitor that tries the nodes in this order.
 func enter(t *testing.T, name string, addresses ...string) *visitor {
 	t.Helper()
 	v, err := visit(strings.Join(addresses, ","), room1, name, slog.New(slog.DiscardHandler))
@@ -63,7 +63,7 @@ func enter(t *testing.T, name string, addresses ...string) *visitor {
 
 const room1 = "the first room, öffentlich" // any bytes are a key
 
-// seen is what a subscriber has seen.
+// seen holds the messages that a subscriber has received.
 type seen struct {
 	mu   sync.Mutex
 	all  []*chatpb.Message
@@ -77,8 +77,8 @@ func (s *seen) show(m *chatpb.Message) {
 	s.last.Store(m.GetNumber())
 }
 
-// The room's node is killed again and again, and stopped, while three post and three subscribe, each through another
-// node at first: every message that was acknowledged is seen once by everybody, in the same order.
+// The room's node is repeatedly killed or stopped, while three visitors post and three subscribe, each
+// initially through another node. All visitors see every acknowledged message once, in the same order.
 func TestRoomSurvivesItsNodes(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
@@ -92,7 +92,7 @@ func TestRoomSurvivesItsNodes(t *testing.T) {
 		t.Cleanup(func() { require.NoError(t, conn.Close()) })
 		lookers[address] = objectspb.NewObjectsClient(conn)
 	}
-	// owner is the node that the room is on, and its epoch, if it is later than another one.
+	// owner returns the room's node and epoch, once the epoch is later than the given one.
 	owner := func(after int64) (at string, epoch int64) {
 		require.Eventually(t, func() bool {
 			for address, looker := range lookers {
@@ -123,7 +123,7 @@ func TestRoomSurvivesItsNodes(t *testing.T) {
 	var posting sync.WaitGroup
 	var posted atomic.Int64
 	over := make(chan struct{})
-	acknowledged := make([]map[string]int64, 3) // each poster's, by text
+	acknowledged := make([]map[string]int64, 3) // by poster and text
 	for i := range acknowledged {
 		v := enter(t, fmt.Sprint("poster ", i), slices.Concat(addresses[i:], addresses[:i])...)
 		acknowledged[i] = map[string]int64{}
@@ -136,7 +136,7 @@ func TestRoomSurvivesItsNodes(t *testing.T) {
 				case <-over:
 					return
 				}
-				if posted.Load() > slowest()+kept/2 { // nobody is to miss what the room keeps no longer
+				if posted.Load() > slowest()+kept/2 { // no subscriber may miss messages that the room drops
 					continue
 				}
 				text := fmt.Sprint("message ", n, " of poster ", i)
@@ -145,7 +145,7 @@ func TestRoomSurvivesItsNodes(t *testing.T) {
 					return
 				}
 				acknowledged[i][text] = number
-				posted.Store(max(posted.Load(), number)) // others may be faster: it is for the pace alone
+				posted.Store(max(posted.Load(), number)) // others may be faster; this only sets the pace
 				n++
 			}
 		})
@@ -196,7 +196,7 @@ func TestRoomSurvivesItsNodes(t *testing.T) {
 	}
 	t.Logf("%d messages", last)
 
-	// Another one comes, and gets those that are kept.
+	// Another visitor subscribes and gets the messages that are kept.
 	ctx, leave := context.WithCancel(etcdtest.Context(t))
 	defer leave()
 	var delayed seen
@@ -217,7 +217,7 @@ func TestRoomSurvivesItsNodes(t *testing.T) {
 	})...)
 }
 
-// One process is enough, with two terminals.
+// One process is enough for two terminals.
 func TestOneCommand(t *testing.T) {
 	t.Parallel()
 	at := free(t)
@@ -245,7 +245,7 @@ func TestOneCommand(t *testing.T) {
 	trial.StopWithin(t, patience, p)
 }
 
-// terminal starts one, whose input is written to.
+// terminal starts a terminal of the chat and returns its input.
 func terminal(t *testing.T, node, name string) (*fault.Process, io.WriteCloser) {
 	t.Helper()
 	self, err := os.Executable()

@@ -21,7 +21,7 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
-// silent is a store that does not answer some saves: it carries out every second one of them.
+// silent is a store that does not answer some saves, and carries out half of those.
 type silent struct {
 	state.Store
 	saves atomic.Int64
@@ -39,8 +39,8 @@ func (s *silent) Save(ctx context.Context, ref state.Ref, w state.Write) (int64,
 	return s.Store.Save(ctx, ref, w)
 }
 
-// Whether a message was stored is not known: the room is opened anew, its subscribers come back, and the message is
-// there once.
+// When it is unknown whether a message was stored, the room is activated again, its subscribers come back, and
+// the message is there once.
 func TestStoreThatDoesNotAnswer(t *testing.T) {
 	c := clustertest.New(t, 0, clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
 		cfg.Sharding.Shards, cfg.Sharding.Window = 16, 20*time.Millisecond
@@ -72,7 +72,7 @@ func TestStoreThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// Who was away for longer than the room keeps messages is notified of how many are missing.
+// A visitor that was away for longer than the room keeps messages is notified of the number it missed.
 func TestMissingMessages(t *testing.T) {
 	c := clustertest.New(t, 0, clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
 		cfg.Sharding.Shards, cfg.Sharding.Window = 16, 20*time.Millisecond
@@ -90,11 +90,11 @@ func TestMissingMessages(t *testing.T) {
 	post(2)
 	ctx, stop := context.WithCancel(etcdtest.Context(t))
 	defer stop()
-	const more = 5 * kept // and more than gRPC has room for
+	const more = 5 * kept // also more than gRPC buffers
 	var all []*chatpb.Message
 	err := v.subscribe(ctx, func(m *chatpb.Message) {
 		switch all = append(all, m); m.GetNumber() {
-		case 2: // it is slow: the messages that came meanwhile are more than the room keeps
+		case 2: // it is slow: meanwhile more messages come than the room keeps
 			post(more)
 		case 2 + more:
 			stop()

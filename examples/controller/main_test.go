@@ -23,7 +23,7 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
-// TestMain: with the variable, this is the program.
+// TestMain runs the program itself in processes started by package trial.
 func TestMain(m *testing.M) { trial.Main(m, main) }
 
 func TestCommandLine(t *testing.T) {
@@ -68,7 +68,7 @@ func start(t *testing.T, etcd string, args ...string) *copyOf {
 
 var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
-// send returns 0 if there was no answer.
+// send sends a request. It returns code 0 if there was no answer.
 func send(ctx context.Context, method, url, id, body string) (code int, header http.Header, text string) {
 	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
@@ -89,8 +89,8 @@ func send(ctx context.Context, method, url, id, body string) (code int, header h
 	return resp.StatusCode, resp.Header, string(all)
 }
 
-// A write takes effect once however often it is sent, and wherever it is sent to the leader carries it
-// out; reads are answered by any copy.
+// A write takes effect once, however often it is sent. The leader carries it out, whichever copy receives it;
+// any copy answers reads.
 func TestController(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
@@ -132,7 +132,7 @@ func TestController(t *testing.T) {
 		code, _, text = send(ctx, refused.method, leader.url+"/configs/"+refused.name, refused.id, refused.body)
 		require.Equal(t, refused.code, code, text)
 	}
-	// The lease of the ids is revoked by somebody: the next write has another one.
+	// The lease of the ids is revoked out of band; the next write gets another one.
 	got, err := etcd.Client().Get(ctx, "/controller-data/writes/1")
 	require.NoError(t, err)
 	_, err = etcd.Client().Revoke(ctx, clientv3.LeaseID(got.Kvs[0].Lease))
@@ -146,8 +146,7 @@ func TestController(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, code)
 }
 
-// A copy that is stopped in order fails no write: not those that it carries out, nor those that are sent
-// to others.
+// A graceful stop of a copy fails no write, neither those that it carries out nor those sent to other copies.
 func TestStopInOrder(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)

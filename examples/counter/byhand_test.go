@@ -19,7 +19,7 @@ import (
 
 // From here to the end are the counters of counter.go by hand, on the shards: what objects save a program.
 
-// byHand is the counters of one node. One lock for all of them will do, as nothing waits under it.
+// byHand implements the counters of one node. One lock suffices, because nothing waits under it.
 type byHand struct {
 	counterpb.UnimplementedCounterServer
 	shards *cluster.Shards
@@ -52,7 +52,7 @@ func (b *byHand) Get(ctx context.Context, r *counterpb.GetRequest) (reply *count
 	return reply, err
 }
 
-// call does it here if the key's shard is this node's, or there, where it is; while it is on its way, it waits.
+// call runs the call here if this node owns the key's shard, otherwise at the owner. It waits for a moving shard.
 func (b *byHand) call(ctx context.Context, here func(sums map[string]int64, key string),
 	there func(context.Context, counterpb.CounterClient) error) error {
 	md, _ := metadata.FromIncomingContext(ctx)
@@ -99,7 +99,7 @@ func (b *byHand) call(ctx context.Context, here func(sums map[string]int64, key 
 	}
 }
 
-// conn is the connection to another node.
+// conn returns the connection to another node.
 func (b *byHand) conn(address string) (conn *grpc.ClientConn, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -112,14 +112,14 @@ func (b *byHand) conn(address string) (conn *grpc.ClientConn, err error) {
 	return conn, err
 }
 
-// release is Sharding.OnRelease.
+// release implements Sharding.OnRelease.
 func (b *byHand) release(_ context.Context, n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.sums, n)
 }
 
-// close is to be called when the node has stopped.
+// close closes the connections. The node must have stopped.
 func (b *byHand) close() error {
 	var errs []error
 	for _, conn := range b.conns {
@@ -128,7 +128,7 @@ func (b *byHand) close() error {
 	return errors.Join(errs...)
 }
 
-// byHandOn sharding makes the counters of a node; register is to be called before its Start.
+// byHandOn sets sharding up for the counters of a node; register must be called before the node's Start.
 func byHandOn(sharding *cluster.Sharding) (b *byHand, register func(c *cluster.Cluster)) {
 	b = &byHand{sums: map[int]map[string]int64{}, conns: map[string]*grpc.ClientConn{}}
 	sharding.OnRelease = b.release

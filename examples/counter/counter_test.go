@@ -21,10 +21,10 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
-// atMost is how many lines the counters may have.
+// atMost limits the lines of the counters' code.
 const atMost = 25
 
-// The counters, and the same ones by hand, do the same; and here is how many lines each takes.
+// The counters as objects and by hand behave the same. The test logs the number of lines of each.
 func TestCountersAndTheSameByHand(t *testing.T) {
 	for name, file := range map[string]string{"objects": "counter.go", "by hand": "byhand_test.go"} {
 		t.Run(name, func(t *testing.T) {
@@ -62,7 +62,8 @@ func TestCountersAndTheSameByHand(t *testing.T) {
 
 			stopped := c.Node(2).Address()
 			require.NoError(t, c.Node(2).Cluster().Stop(etcdtest.Context(t)))
-			// By hand, a call goes where the caller's node says, and that hears of the stop a moment later.
+			// By hand, a call goes to the node named by the caller's node, which learns of the stop a moment
+			// later.
 			require.Eventually(t, func() bool { return !owns(c.Node(0), stopped) && !owns(c.Node(1), stopped) },
 				10*time.Second, time.Millisecond, "nodes still name the one that has stopped")
 			kept := 0
@@ -89,7 +90,7 @@ func TestCountersAndTheSameByHand(t *testing.T) {
 	}
 }
 
-// owns reports whether a node says that another one owns a shard, or that nobody does.
+// owns reports whether, according to n, the node at address owns a shard, or a shard has no owner.
 func owns(n *clustertest.Node, address string) bool {
 	shards := n.Cluster().Shards()
 	for shard := range shards.Count() {
@@ -100,7 +101,7 @@ func owns(n *clustertest.Node, address string) bool {
 	return false
 }
 
-// lines counts those between the marks of a file, and of them those that are neither empty nor a comment.
+// lines counts the lines between a file's marks, and those among them that are neither empty nor comments.
 func lines(t *testing.T, file string) (all, code int) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -118,7 +119,7 @@ func lines(t *testing.T, file string) (all, code int) {
 	return all, code
 }
 
-// dial is a client that calls one node, whatever object it means.
+// dial returns a client that calls one node, for any object.
 func dial(t *testing.T, address string) counterpb.CounterClient {
 	return counterpb.NewCounterClient(connect(t, address))
 }
@@ -131,7 +132,7 @@ func connect(t *testing.T, address string) *grpc.ClientConn {
 	return conn
 }
 
-// at is the context of a call to a counter.
+// at returns the context of a call to a counter.
 func at(t *testing.T, key int) context.Context {
 	return metadata.AppendToOutgoingContext(etcdtest.Context(t), "goverse-key", fmt.Sprint("counter", key))
 }

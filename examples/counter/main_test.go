@@ -34,7 +34,7 @@ import (
 
 const patience = 20 * time.Second
 
-// TestMain: with the variable, this is the program.
+// TestMain runs the program itself in processes started by package trial.
 func TestMain(m *testing.M) { trial.Main(m, main) }
 
 // process is one node.
@@ -89,8 +89,8 @@ func TestOneCommand(t *testing.T) {
 	trial.StopWithin(t, patience, first.Process)
 }
 
-// Three nodes are called from outside, each of them for counters of all of them. One is killed, another one joins, and
-// one stops: the calls go on, and a counter begins again only where its node was lost, or its shard has moved.
+// Three nodes are called from outside, each for counters on all of them. One is killed, another one joins, and
+// one stops. The calls continue, and a counter restarts only if its node was lost or its shard has moved.
 func TestNodesComeAndGo(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
@@ -107,7 +107,7 @@ func TestNodesComeAndGo(t *testing.T) {
 		}
 		return n
 	}
-	require.Eventually(t, func() bool { // until the shards are on all three
+	require.Eventually(t, func() bool { // until all three own shards
 		for key := range keys {
 			_, err := nodes[key%3].client.Get(at(t, key), &counterpb.GetRequest{})
 			require.NoError(t, err)
@@ -132,7 +132,7 @@ func TestNodesComeAndGo(t *testing.T) {
 		require.Equal(t, 1, here, "a counter is on one node")
 	}
 
-	// From here on each counter is called all the time, by one caller, through the first two nodes.
+	// From here on one caller at a time calls each counter, through the first two nodes.
 	var calls, unknown atomic.Int64
 	var restarts [keys]atomic.Int64
 	next := make(chan int, keys)
@@ -153,7 +153,7 @@ func TestNodesComeAndGo(t *testing.T) {
 		case err == nil:
 			return fmt.Errorf("counter %d: %d after %d", key, reply.GetSum(), sums[key])
 		case status.Code(err) == codes.Unavailable && objects.ReasonOf(err) == objects.ReasonMayHaveStarted:
-			unknown.Add(1) // whether it was added is not known, but that it was on a node that is gone is
+			unknown.Add(1) // unknown whether it was added, but it was on a lost node
 			sums[key] = -1
 			return nil
 		default:
@@ -208,7 +208,7 @@ func TestNodesComeAndGo(t *testing.T) {
 	trial.Stop(t, nodes[0].Process, nodes[1].Process)
 }
 
-// The client in Python is one of gRPC's own, and calls the counters that others call.
+// The Python client uses plain gRPC and calls the same counters as other clients.
 func TestPython(t *testing.T) {
 	t.Parallel()
 	client := pythonClient(t)
@@ -222,8 +222,8 @@ func TestPython(t *testing.T) {
 	trial.Stop(t, p.Process)
 }
 
-// The client in Python calls a node that owns the counter neither before nor after its shard moves, while neither of
-// the two owners serves it.
+// The Python client calls a node that owns the counter neither before nor after its shard moves, at a time when
+// neither of the two owners serves it.
 func TestPythonWhileTheShardMoves(t *testing.T) {
 	client := pythonClient(t)
 	const key, shards = "alice", 64
@@ -272,7 +272,8 @@ func TestPythonWhileTheShardMoves(t *testing.T) {
 	require.NoError(t, <-stopped)
 }
 
-// pythonClient is the command that calls a counter: a node's address, a key and an amount.
+// pythonClient returns a function that builds the command to call a counter, given a node's address, a key and
+// an amount.
 func pythonClient(t *testing.T) func(args ...string) *exec.Cmd {
 	python := pythonWithGRPC(t)
 	dir := t.TempDir()
@@ -288,7 +289,7 @@ func pythonClient(t *testing.T) func(args ...string) *exec.Cmd {
 	}
 }
 
-// pythonWithGRPC is a Python that has gRPC and its generator.
+// pythonWithGRPC returns a Python interpreter with gRPC and its generator.
 func pythonWithGRPC(t *testing.T) string {
 	t.Helper()
 	for _, python := range []string{"python3", "/usr/bin/python3"} {

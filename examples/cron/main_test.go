@@ -15,7 +15,7 @@ import (
 	"github.com/goverse/goverse/internal/test/leaktest"
 )
 
-// TestMain: with the variable, this is the program.
+// TestMain runs the program itself if the environment variable is set.
 func TestMain(m *testing.M) {
 	if os.Getenv("CRON_TEST_PROGRAM") != "" {
 		main()
@@ -92,7 +92,7 @@ func TestWhatIsServedNext(t *testing.T) {
 		{at(3, 0), at(3, 1), at(4, 0), false},
 		{at(3, 0), at(9, 0), at(4, 0), false},
 		{at(3, 0), at(9, 1), at(5, 0), true},
-		{at(3, 0), at(1, 0), at(4, 0), false}, // this machine's clock is behind
+		{at(3, 0), at(1, 0), at(4, 0), false}, // this machine's clock is slow
 	} {
 		next, skipped := j.after(c.due, c.now)
 		require.Equal(t, c.want, next, c.now)

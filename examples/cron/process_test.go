@@ -22,17 +22,17 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
-// record is what every command does first: "$0" is where.
+// record is the start of every script; "$0" is the file that it writes.
 const record = `echo "$CRON_DUE $CRON_TOKEN $PPID $$" >> "$0"; `
 
-// served is one line that a command wrote.
+// served is a line that a command wrote.
 type served struct {
 	due           time.Time
 	token         int64
-	parent, child int // process ids: of the copy that ran it, and its own
+	parent, child int // process ids of the copy that ran it and of the command
 }
 
-// copies are processes of cron over one etcd.
+// copies are cron processes with one etcd.
 type copies struct {
 	t    *testing.T
 	etcd *embedetcd.Server
@@ -44,7 +44,7 @@ func newCopies(t *testing.T) *copies {
 	return &copies{t: t, etcd: etcdtest.Start(t), out: filepath.Join(t.TempDir(), "served"), all: map[int]*fault.Process{}}
 }
 
-// start starts one that serves every second with a shell's script.
+// start starts a copy that runs a shell script every second.
 func (c *copies) start(etcd, catchUp, script string) *fault.Process {
 	self, err := os.Executable()
 	require.NoError(c.t, err)
@@ -81,10 +81,10 @@ func (c *copies) served() (all []served) {
 	return all
 }
 
-// more waits until n more were served, and returns the last.
+// more waits until n more times were served, and returns the last one.
 func (c *copies) more(n int) served { return c.number(len(c.served()) + n) }
 
-// number waits until that many were served in all, and returns the last.
+// number waits until n times were served in all, and returns the last one.
 func (c *copies) number(n int) served {
 	c.t.Helper()
 	c.eventually(func() bool { return len(c.served()) >= n })
@@ -97,7 +97,7 @@ func (c *copies) eventually(cond func() bool) {
 	require.Eventually(c.t, cond, 20*time.Second, 5*time.Millisecond)
 }
 
-// says waits until the process has said all of these in one line, and returns the line.
+// says waits until the process has logged a line with all these words, and returns the line.
 func (c *copies) says(p *fault.Process, words ...string) (said string) {
 	c.t.Helper()
 	c.eventually(func() bool {
@@ -125,7 +125,7 @@ func (c *copies) requireNoneTwice() map[time.Time]bool {
 	return seen
 }
 
-// requireNoneLost: of those between that were not served, a leader said that it does not know.
+// requireNoneLost requires that every time without a run was reported by a leader as unknown.
 func (c *copies) requireNoneLost() {
 	unknown := ""
 	for _, p := range c.all {
@@ -145,8 +145,8 @@ func (c *copies) requireNoneLost() {
 
 func effect(due time.Time) string { return "cron/job/" + due.Format(time.RFC3339) }
 
-// Three copies serve every second; the one that serves is killed, three times. No time is served
-// twice, and those that are missing were named by the next leader.
+// Three copies serve every second, and the leading copy is killed three times. No time is served twice, and the
+// next leader reports each missing one.
 func TestEachTimeOnce(t *testing.T) {
 	t.Parallel()
 	c := newCopies(t)
@@ -157,7 +157,7 @@ func TestEachTimeOnce(t *testing.T) {
 	for range 3 {
 		leader := c.all[c.more(1).parent]
 		require.NotNil(t, leader, "the command's parent is a copy")
-		for !leader.Running() { // it was killed in the middle
+		for !leader.Running() { // it was killed during a run
 			leader = c.all[c.more(1).parent]
 		}
 		_, err := leader.Kill()
@@ -168,8 +168,8 @@ func TestEachTimeOnce(t *testing.T) {
 	c.requireNoneLost()
 }
 
-// A command that runs for longer than the next leader looks back is named by it, once its
-// leader is killed; and on Linux it is killed with it.
+// If a leader is killed, the next one reports a run that lasted longer than -catch-up. On Linux the command is
+// killed with its copy.
 func TestALongRunIsReported(t *testing.T) {
 	t.Parallel()
 	c := newCopies(t)
@@ -186,7 +186,7 @@ func TestALongRunIsReported(t *testing.T) {
 	c.requireNoneTwice()
 }
 
-// What fails by itself is told apart from what is ended with its copy; neither is run again.
+// A command that fails by itself is distinguished from one that is ended with its copy. Neither runs again.
 func TestFailedAndEnded(t *testing.T) {
 	t.Parallel()
 	c := newCopies(t)
@@ -205,8 +205,7 @@ func TestFailedAndEnded(t *testing.T) {
 	c.requireNoneTwice()
 }
 
-// etcd does not answer for longer than a request waits: what has not begun meanwhile is served
-// afterwards.
+// If etcd does not answer for longer than a request waits, the runs that could not begin are served afterwards.
 func TestWhatHasNotBegunIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	c := newCopies(t)
@@ -218,7 +217,7 @@ func TestWhatHasNotBegunIsTriedAgain(t *testing.T) {
 		c.says(p, "served", effect(c.more(1).due))
 		relay.Blackhole(fault.FromTarget)
 		c.eventually(func() bool {
-			// On a busy machine the next one may have begun before: then it is cut off.
+			// On a busy machine the next run may have begun before that; then it is cut off.
 			begun = !strings.Contains(p.Output(), "the command has not begun; it is tried again")
 			return !begun || strings.Contains(p.Output(), "it is not known")
 		})
@@ -228,8 +227,8 @@ func TestWhatHasNotBegunIsTriedAgain(t *testing.T) {
 	c.requireNoneLost()
 }
 
-// A job that nobody has led serves nothing of the past, and one that was led long ago leaves
-// out what is late, and says so.
+// A job without a former leader serves no past times. A job with a leader long ago leaves out the late times
+// and reports that.
 func TestThePast(t *testing.T) {
 	t.Parallel()
 	c := newCopies(t)

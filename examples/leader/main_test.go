@@ -14,10 +14,10 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
-// TestMain: with the variable, this is the program.
+// TestMain runs the program itself in processes started by package trial.
 func TestMain(m *testing.M) { trial.Main(m, main) }
 
-// The first copy leads; when it is killed, or stopped, the next one does.
+// The first copy leads. When it is killed or stopped, the next one leads.
 func TestLeader(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
@@ -39,7 +39,7 @@ func TestLeader(t *testing.T) {
 	first := trial.Program(t, "-etcd", etcd.Endpoint(), "-listen", addresses[0])
 	leads(addresses[0])
 	second := trial.Program(t, "-etcd", etcd.Endpoint(), "-listen", addresses[1])
-	require.Eventually(t, func() bool { // it queues
+	require.Eventually(t, func() bool { // until it is queued
 		got, err := etcd.Client().Get(ctx, "/example/nodes/", clientv3.WithPrefix())
 		require.NoError(t, err)
 		return len(got.Kvs) == 2

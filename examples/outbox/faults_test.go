@@ -25,10 +25,10 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
-// Three publishers; writers write; requests and answers are lost; the sink dies; who publishes
-// is killed when the sink has an event and the publisher does not know yet, or frozen until
-// another publishes, with a request of its under way that arrives then. Each committed row arrives
-// once, in order.
+// Three publishers run while writers write. Requests and answers are lost, and the sink dies. The leading
+// publisher is killed after the sink has received an event but before the publisher knows it, or it is frozen
+// until another one publishes, with a request of its own in flight that arrives then. Each committed row
+// arrives once, in order.
 func (s *testBed) faults(t *testing.T) {
 	db, url := s.database(t)
 	etcd := etcdtest.Start(t)
@@ -44,14 +44,14 @@ func (s *testBed) faults(t *testing.T) {
 		copies = append(copies, trial.Program(t, "publish", "-postgres", url, "-etcd", etcd.Endpoint(), "-sink", server.URL,
 			"-ttl", "1"))
 	}
-	// leading is the copy with that token.
+	// leading returns the copy with the given token.
 	leading := func(token int64) *fault.Process {
 		line := fmt.Sprintf("processing begins: processor=outbox token=%d ", token)
 		i := slices.IndexFunc(copies, func(p *fault.Process) bool { return strings.Contains(p.Output(), line) })
 		require.GreaterOrEqual(t, i, 0, "nobody said %q", line)
 		return copies[i]
 	}
-	// another waits until somebody with a larger token has published.
+	// another waits until a publisher with a larger token has published.
 	another := func(token int64) {
 		require.Eventually(t, func() (yes bool) {
 			way.do(func(p *proxy) { yes = p.largest > token })
@@ -106,7 +106,7 @@ func (s *testBed) faults(t *testing.T) {
 	}, patience, 20*time.Millisecond, "not all of it arrives")
 	rows := committed(t, db)
 	require.NoError(t, judge(rows, column(t, db, "select event from received order by number")))
-	// A sink that took whatever comes would have had some of it twice: the judge sees that.
+	// A sink that accepted every request would have stored some events twice; the judge detects that.
 	var passed []string
 	way.do(func(p *proxy) { passed = slices.Clone(p.passed) })
 	require.ErrorContains(t, judge(rows, passed), "arrived twice")
@@ -118,7 +118,7 @@ func (s *testBed) faults(t *testing.T) {
 	trial.Stop(t, append(copies, receiver)...)
 }
 
-// A database that falls silent is reported, and does not keep a publisher from ending.
+// A database that stops responding is reported, and does not keep a publisher from ending.
 func (s *testBed) silent(t *testing.T) {
 	_, url := s.database(t)
 	relay, err := fault.NewRelay(s.server.Address())
@@ -140,7 +140,7 @@ where state = 'idle' and query like '%from "outbox"%' and pid <> pg_backend_pid(
 	trial.StopWithin(t, patience/2, p)
 }
 
-// write is one transaction: quick or slow, committed or rolled back.
+// write runs one transaction: fast or slow, committed or rolled back.
 func write(ctx context.Context, db *pgxpool.Pool) error {
 	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		for range 1 + rand.IntN(3) {

@@ -15,7 +15,7 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
-// judge says what is wrong with what arrived, given what was committed, in order.
+// judge returns an error if the events that arrived differ from those committed, in order.
 func judge(committed, arrived []string) error {
 	place := map[string]int{}
 	for i, event := range committed {
@@ -56,8 +56,8 @@ func TestJudge(t *testing.T) {
 	require.NoError(t, judge(committed, committed))
 }
 
-// committed is what has to arrive. That each order has its message, and no message is without
-// an order, is checked here too.
+// committed returns the events that must arrive. It also checks that each order has its event, and each event
+// an order.
 func committed(t *testing.T, db *pgxpool.Pool) []string {
 	t.Helper()
 	var alone int

@@ -47,14 +47,14 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// testBed is a server; each part of the test has a schema of its own.
+// testBed is a database server. Each part of the test has a schema of its own.
 type testBed struct {
 	server *pgserver.Server
 	admin  *pgx.Conn
 	last   atomic.Int64
 }
 
-// One server serves all.
+// One server serves all parts.
 func TestOutbox(t *testing.T) {
 	server := pgserver.ForTest(t)
 	admin, err := pgx.Connect(context.Background(), server.URL())
@@ -67,7 +67,7 @@ func TestOutbox(t *testing.T) {
 	t.Run("publishers are killed and frozen", s.faults)
 }
 
-// database is an empty schema with the example's tables.
+// database creates a schema with the example's tables.
 func (s *testBed) database(t *testing.T) (db *pgxpool.Pool, url string) {
 	t.Helper()
 	ctx := etcdtest.Context(t)
@@ -78,7 +78,7 @@ func (s *testBed) database(t *testing.T) (db *pgxpool.Pool, url string) {
 	db, err = pgxpool.New(ctx, url)
 	require.NoError(t, err)
 	t.Cleanup(db.Close)
-	for _, sql := range []string{tables, tables, sinkTables, sinkTables} { // again is no harm
+	for _, sql := range []string{tables, tables, sinkTables, sinkTables} { // creating them again is harmless
 		_, err = db.Exec(ctx, sql)
 		require.NoError(t, err)
 	}

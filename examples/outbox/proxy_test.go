@@ -12,28 +12,28 @@ import (
 	"sync"
 )
 
-// proxy is between publishers and the sink: it writes down what passes, loses some, and holds
-// single requests up.
+// proxy is a proxy between the publishers and the sink. It records the events that pass, drops some requests
+// and answers, and delays single requests.
 type proxy struct {
 	client *http.Client
 
 	mu       sync.Mutex
-	sink     string   // its URL
+	sink     string   // the sink's URL
 	requests int      // so far
-	passed   []string // events that the sink took, also those that it had
-	largest  int64    // token of them
+	passed   []string // events that the sink accepted, including repeated ones
+	largest  int64    // largest token among them
 	next     *held    // takes the next request
 }
 
-// held is one request that is held up.
+// held is one delayed request.
 type held struct {
-	forwarded bool          // hold it after the sink has answered: the answer is on its way
-	token     chan int64    // when it is held: who sent it
-	release   chan struct{} // closed to let it go on
-	answer    chan int      // of the sink
+	forwarded bool          // delay the answer, after the sink has processed the request
+	token     chan int64    // receives the sender's token when the request is held
+	release   chan struct{} // closed to continue
+	answer    chan int      // the sink's answer
 }
 
-// hold takes hold of the next request.
+// hold delays the next request.
 func (p *proxy) hold(forwarded bool) *held {
 	h := &held{forwarded: forwarded, token: make(chan int64, 1), release: make(chan struct{}), answer: make(chan int, 1)}
 	p.mu.Lock()
@@ -71,12 +71,12 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if h == nil && n%200 == 120 {
-		code = http.StatusBadGateway // lost on the way back
+		code = http.StatusBadGateway // the answer is lost
 	}
 	w.WriteHeader(code)
 }
 
-// forward sends the request on, whatever has become of its sender.
+// forward forwards the request even if its sender has gone.
 func (p *proxy) forward(r *http.Request, sink string, token int64, body []byte) int {
 	req, err := http.NewRequestWithContext(context.WithoutCancel(r.Context()), r.Method, sink+r.URL.Path,
 		bytes.NewReader(body))

@@ -36,9 +36,9 @@ func (s *testBed) sink(t *testing.T) {
 		{"1/1", "5", `{"a": 1}`, http.StatusCreated},
 		{"1/1", "5", `{"a": 1}`, http.StatusOK},
 		{"1/2", "6", `{"a": 2}`, http.StatusCreated},
-		{"1/3", "5", `{"a": 3}`, http.StatusConflict}, // from before
+		{"1/3", "5", `{"a": 3}`, http.StatusConflict}, // from an earlier leader
 		{"1/1", "5", `{"a": 1}`, http.StatusConflict},
-		{"1/1", "7", `{"a": 1}`, http.StatusOK}, // is who leads, also with what is not new
+		{"1/1", "7", `{"a": 1}`, http.StatusOK}, // a repeated event with a larger token: the sender leads
 		{"1/3", "6", `{"a": 3}`, http.StatusConflict},
 		{"1/4", "7", `{`, http.StatusUnprocessableEntity},
 		{"1/4", "7", `"` + strings.Repeat("x", maxBody) + `"`, http.StatusRequestEntityTooLarge},
@@ -56,7 +56,7 @@ func (s *testBed) sink(t *testing.T) {
 	require.JSONEq(t, `{"received": 2, "repeated": 2, "refused": 3, "token": 7, "last": "1/2"}`, string(said))
 }
 
-// Only what the sink finds wrong with a message has it parked, not what is wrong with the sink.
+// Only an answer that blames the message parks it, not one that reports a fault of the sink.
 func TestVerdict(t *testing.T) {
 	for code, want := range map[int]error{
 		200: nil, 201: nil, 204: nil,

@@ -16,7 +16,7 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
-// What was published goes after a while; what was not, and what was parked, stays.
+// Published rows are deleted after a while; unpublished and parked ones stay.
 func (s *testBed) cleaning(t *testing.T) {
 	db, _ := s.database(t)
 	ctx := etcdtest.Context(t)
@@ -29,7 +29,7 @@ func (s *testBed) cleaning(t *testing.T) {
 	source.db = watched
 	n := len(events)
 	require.Greater(t, n, 10)
-	ctx = context.WithoutCancel(ctx) // and without its deadline
+	ctx = context.WithoutCancel(ctx) // drops the deadline, too
 	require.NoError(t, source.park(ctx, events[2], context.Canceled))
 	upTo := events[9].Position
 
@@ -50,7 +50,7 @@ func (s *testBed) cleaning(t *testing.T) {
 	require.Zero(t, patient(), "a database that falls silent would hold them up forever")
 }
 
-// bounded is a pool of the same database, and how many of its statements had no time-out.
+// bounded returns a pool of the same database, and a function that counts its statements without a timeout.
 func bounded(t *testing.T, db *pgxpool.Pool) (_ *pgxpool.Pool, patient func() int64) {
 	t.Helper()
 	var trace deadlines
@@ -62,7 +62,7 @@ func bounded(t *testing.T, db *pgxpool.Pool) (_ *pgxpool.Pool, patient func() in
 	return watched, trace.missing.Load
 }
 
-// deadlines counts statements whose context has no deadline.
+// deadlines counts statements with a context that has no deadline.
 type deadlines struct{ missing atomic.Int64 }
 
 func (d *deadlines) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {

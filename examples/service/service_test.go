@@ -22,7 +22,7 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
-// TestMain: with the variable, this is the program.
+// TestMain runs the program itself in processes started by package trial.
 func TestMain(m *testing.M) { trial.Main(m, main) }
 
 // copyOf is one copy of the service.
@@ -45,7 +45,7 @@ func free(t *testing.T) string {
 	return address
 }
 
-// add adds one, asking whom it is sent to, until it is done.
+// add adds one, following the answers' redirections until it succeeds.
 func add(ctx context.Context, conns map[string]countspb.CountsClient, first, key string) error {
 	at := first
 	for {
@@ -58,7 +58,7 @@ func add(ctx context.Context, conns map[string]countspb.CountsClient, first, key
 		case err == nil && conns[resp.GetAsk()] != nil:
 			at = resp.GetAsk()
 		default:
-			for at = range conns { // any other, in whatever order
+			for at = range conns { // any other, in any order
 				break
 			}
 		}
@@ -68,8 +68,8 @@ func add(ctx context.Context, conns map[string]countspb.CountsClient, first, key
 	}
 }
 
-// Copies come and go, in order, while all are asked to count: each request that was answered is
-// counted once at least, the leader reports it, and the others send to the leader.
+// Copies join and stop gracefully while all of them are asked to count. Each answered request is counted at
+// least once, the leader reports the sum, and the others redirect to the leader.
 func TestService(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
@@ -117,7 +117,7 @@ func sum(said string) (n int64) {
 	return n
 }
 
-// get is the body of the answer, "" if there is none that is good.
+// get returns the body of a successful response, otherwise "".
 func get(ctx context.Context, url string) string {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
-// aggregates are what each view must be: one statement over the events.
+// aggregates holds the correct content of each view, as one statement over the events.
 var aggregates = map[string]string{
 	"totals": `select customer, sum(sign * pieces)::bigint as pieces,
 		sum(sign * pieces * cents)::bigint as cents from purchases group by customer`,
@@ -23,14 +23,14 @@ var aggregates = map[string]string{
 		order by customer, xid desc, id desc`,
 }
 
-// purchases are the events that can be handled.
+// purchases selects the events that can be handled.
 const purchases = `with purchases as (
 	select xid, id, body->>'kind' as kind, body->>'customer' as customer, body->>'product' as product,
 		(body->>'pieces')::bigint as pieces, (body->>'cents')::bigint as cents,
 			case body->>'kind' when 'returned' then -1 else 1 end as sign
 	from events where body->>'kind' in ('bought', 'returned') and jsonb_typeof(body->'pieces') = 'number')`
 
-// judge says what is wrong with a view: which rows are, and which should be there.
+// judge returns an error if a view is wrong, with the surplus and the missing rows.
 func judge(ctx context.Context, db interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }, v view) error {
@@ -48,8 +48,7 @@ union all select 'but ' || t::text from (table want except table %s) t`,
 	return err
 }
 
-// The judge sees a row that is wrong, one that is missing, one that is too many, and an event
-// that was left out or handled twice.
+// The judge detects a wrong row, a missing one, a surplus one, and an event that was left out or applied twice.
 func judgeJudged(t *testing.T, db *pgxpool.Pool) {
 	ctx := etcdtest.Context(t)
 	plants := map[string][]string{

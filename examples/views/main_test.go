@@ -79,7 +79,7 @@ func TestDecode(t *testing.T) {
 
 var says = regexp.MustCompile(`serving: url=(\S+)`)
 
-// ask reads a page of a copy, if it serves.
+// ask reads a page of a copy, if the copy serves.
 func ask(p *fault.Process, path string, into any) error {
 	at := says.FindStringSubmatch(p.Output())
 	if at == nil {
@@ -93,7 +93,7 @@ func ask(p *fault.Process, path string, into any) error {
 	return json.NewDecoder(answer.Body).Decode(into)
 }
 
-// write is one transaction: quick or slow, committed or rolled back.
+// write runs one transaction: fast or slow, committed or rolled back.
 func write(ctx context.Context, db *pgxpool.Pool) error {
 	tx, err := db.Begin(ctx)
 	if err != nil {
@@ -116,14 +116,14 @@ func write(ctx context.Context, db *pgxpool.Pool) error {
 	return tx.Commit(ctx)
 }
 
-// stuck returns when the view's processor is in the middle of a batch, and waits for a row that
-// is locked until release.
+// stuck returns when the view's processor is in the middle of a batch and waits for a row, which is locked
+// until release.
 func stuck(t *testing.T, db *pgxpool.Pool, v view) (release func()) {
 	t.Helper()
 	ctx := etcdtest.Context(t)
 	var tx pgx.Tx
-	// Who locks a row has a number, and holds up all events that come after: if the row is not
-	// among those that the processor has read, it has to be tried again.
+	// A transaction that locks a row gets a number and thereby delays all later events. If the row is not among
+	// those that the processor has already read, the attempt must be repeated.
 	require.Eventually(t, func() (waits bool) {
 		var err error
 		tx, err = db.Begin(ctx)
@@ -142,9 +142,9 @@ func stuck(t *testing.T, db *pgxpool.Pool, v view) (release func()) {
 	return func() { require.NoError(t, tx.Rollback(ctx)) }
 }
 
-// Three copies keep the views while events are written; who keeps one is killed in the middle of a batch, twice
-// for each view; one view is spoilt and rebuilt, and an event is poison. At the end each view is what one
-// statement over the events says.
+// Three copies keep the views while events are written. The keeper of each view is killed in the middle of a
+// batch, twice. One view is corrupted and rebuilt, and one event is poison. At the end each view equals the
+// result of one statement over the events.
 func TestEachEventOnceInEachView(t *testing.T) {
 	t.Parallel()
 	server := pgserver.ForTest(t)
@@ -161,8 +161,8 @@ func TestEachEventOnceInEachView(t *testing.T) {
 		copies = append(copies, trial.Program(t, append([]string{"serve", "-postgres", server.URL(), "-etcd",
 			etcd.Endpoint(), "-ttl", "1"}, more...)...))
 	}
-	// keeper is the copy that keeps a view. Two may say so for a moment: the one with the larger
-	// token does.
+	// keeper returns the copy that keeps a view. Two may claim that for a moment; then it is the one with the
+	// larger token.
 	keeper := func(v view) (who *fault.Process, is httpapi.ProcessorView) {
 		for _, p := range copies {
 			var all httpapi.Processors
@@ -177,7 +177,7 @@ func TestEachEventOnceInEachView(t *testing.T) {
 		}
 		return who, is
 	}
-	// busy waits until somebody with a larger token keeps the view and has handled events.
+	// busy waits until a copy with a larger token keeps the view and has handled events.
 	busy := func(v view, after int64) (who *fault.Process, token int64) {
 		require.Eventually(t, func() bool {
 			p, s := keeper(v)
@@ -215,7 +215,7 @@ func TestEachEventOnceInEachView(t *testing.T) {
 			busy(v, token)
 		}
 	}
-	// A view is spoilt, and made again while it is kept; an event is poison.
+	// A view is corrupted and rebuilt while it is kept; an event is poison.
 	_, err = db.Exec(etcdtest.Context(t), "begin; lock table view_totals in exclusive mode; update view_totals set "+
 		"cents = -1; commit")
 	require.NoError(t, err)
@@ -227,7 +227,7 @@ func TestEachEventOnceInEachView(t *testing.T) {
 	settled()
 	judgeJudged(t, db)
 
-	// Nothing more is written: a view is made again nevertheless.
+	// Without further events, a view is rebuilt nevertheless.
 	_, err = db.Exec(etcdtest.Context(t), "update view_latest set kind = 'spoilt'")
 	require.NoError(t, err)
 	trial.Succeeds(t, trial.Program(t, "rebuild", "-postgres", server.URL(), "latest"))
@@ -258,7 +258,7 @@ func TestEachEventOnceInEachView(t *testing.T) {
 	trial.Stop(t, copies...)
 }
 
-// A database that falls silent while it changes a view is reported, and does not keep a copy from ending.
+// A database that stops responding during a change of a view is reported, and does not keep a copy from ending.
 func TestSilentDatabase(t *testing.T) {
 	t.Parallel()
 	server := pgserver.ForTest(t)
@@ -273,7 +273,7 @@ func TestSilentDatabase(t *testing.T) {
 	lock, err := db.Begin(etcdtest.Context(t))
 	require.NoError(t, err)
 	defer func() { _ = lock.Rollback(context.Background()) }()
-	// a stronger one has a number, and holds up what is read
+	// A stronger lock would get a transaction number and delay the reads.
 	_, err = lock.Exec(etcdtest.Context(t), "lock table view_totals in exclusive mode")
 	require.NoError(t, err)
 	require.NoError(t, buy(etcdtest.Context(t), db, 1))

@@ -19,14 +19,14 @@ func TestArgumentsOfOthersAreNotServed(t *testing.T) {
 	}
 }
 
-// What is measured is what it is said to be: calls that are answered, by another process, in every arm.
+// Every arm of the measurement makes calls that another process answers.
 func TestEveryCallerIsAnswered(t *testing.T) {
 	ctx := patient(t)
 	etcd := started[*etcdproc.Process](t)(etcdproc.Start())
 	owner := server(t)(StartObjects(etcd.Endpoint))
 	node := client(t)(StartObjectsCaller(etcd.Endpoint, owner.Said))
 	require.NotEqual(t, owner.Said, node.Address)
-	keys, err := node.Keys(ctx, 4) // each of which the owner has said that it has
+	keys, err := node.Keys(ctx, 4) // each owner has confirmed its key
 	require.NoError(t, err)
 	require.Len(t, keys, 4)
 

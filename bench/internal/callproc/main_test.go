@@ -14,7 +14,7 @@ import (
 	"github.com/goverse/goverse/bench/internal/reexec"
 )
 
-// TestMain makes this very binary the processes that a test starts, and checks that no goroutine is left.
+// TestMain makes this binary the processes that a test starts, and checks for leaked goroutines.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == etcdproc.ServeArg {
 		exit(etcdproc.Serve())
@@ -40,7 +40,7 @@ func patient(t *testing.T) context.Context {
 	return ctx
 }
 
-// started has the process end with the test, after those that were started later.
+// started stops the process at the end of the test, after those that were started later.
 func started[P interface{ Stop() error }](t *testing.T) func(p P, err error) P {
 	t.Helper()
 	return func(p P, err error) P {

@@ -22,7 +22,7 @@ func TestAgreementIsOfTheLast(t *testing.T) {
 	a.saw(one, "b:1", at(3))
 	_, err := a.Await(over)
 	require.ErrorIs(t, err, context.Canceled, "one says so twice, the other one not yet")
-	a.saw(one, "", at(4)) // it changed its mind
+	a.saw(one, "", at(4)) // it changed again
 	a.saw(two, "b:1", at(5))
 	_, err = a.Await(over)
 	require.ErrorIs(t, err, context.Canceled)
@@ -30,7 +30,7 @@ func TestAgreementIsOfTheLast(t *testing.T) {
 	change, err := a.Await(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, Change{First: at(2), Last: at(6)}, change)
-	a.saw(two, "c:1", at(7)) // after the agreement: of no interest
+	a.saw(two, "c:1", at(7)) // ignored after the agreement
 	change, err = a.Await(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, at(6), change.Last)

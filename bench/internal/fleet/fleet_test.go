@@ -61,7 +61,7 @@ func TestAFleetLeavesNothing(t *testing.T) {
 	require.NoError(t, f.Revive(ctx))
 	require.NoError(t, f.Start(ctx))
 	require.NoError(t, f.AwaitAgreement(ctx))
-	_, err = f.Orphans(ctx, client) // of the crash; mostly none
+	_, err = f.Orphans(ctx, client) // of the crash; usually none
 	require.NoError(t, err)
 	_, err = client.Grant(ctx, 600)
 	require.NoError(t, err)

@@ -14,8 +14,7 @@ import (
 	"github.com/goverse/goverse/bench/internal/etcdproc"
 )
 
-// TestMain makes this very binary the etcd that the tests start, and checks that no
-// goroutine is left.
+// TestMain makes this binary the etcd that the tests start, and checks for leaked goroutines.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == etcdproc.ServeArg {
 		if err := etcdproc.Serve(); err != nil {
@@ -27,7 +26,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// testEtcd is a fresh etcd and a client of it.
+// testEtcd returns a new etcd and a client of it.
 func testEtcd(t *testing.T) (*etcdproc.Process, *clientv3.Client) {
 	t.Helper()
 	p, err := etcdproc.Start()

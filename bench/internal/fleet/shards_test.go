@@ -11,7 +11,7 @@ import (
 	"github.com/goverse/goverse/internal/member/inspect"
 )
 
-// One node of a fleet is killed: the others find out by themselves, and take its shards.
+// One node of a fleet is killed. The others detect it by themselves and take over its shards.
 func TestOneOfAFleetIsKilled(t *testing.T) {
 	p, client := testEtcd(t)
 	ctx := patient(t)
@@ -52,7 +52,7 @@ func TestOneOfAFleetIsKilled(t *testing.T) {
 	lookout.Forget()
 	seen, err = lookout.Seen(ctx)
 	require.NoError(t, err)
-	for _, e := range seen { // the event log may be a moment later
+	for _, e := range seen { // the event log may be written a moment later
 		require.Greater(t, e.Kv.ModRevision, last)
 	}
 	lookout.Close()

@@ -35,7 +35,7 @@ func planFor(t *testing.T, generation int64, shards int, before *sharding.Map, m
 	return result.Map
 }
 
-// What fewest computes is compared with the best of all ways to deal six shards out.
+// The result of fewest equals the minimum over all assignments of six shards.
 func TestFewestIsTheLeastOfAllWays(t *testing.T) {
 	const shards = 6
 	all := owners(4)

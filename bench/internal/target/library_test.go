@@ -15,8 +15,7 @@ import (
 	"github.com/goverse/goverse/internal/test/needed"
 )
 
-// TestMain makes this very binary the etcd that a test starts, and checks that no goroutine is
-// left.
+// TestMain makes this binary the etcd that a test starts, and checks for leaked goroutines.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == etcdproc.ServeArg {
 		if err := etcdproc.Serve(); err != nil {
@@ -28,8 +27,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// What is measured are locks: two who want the same one exclude each other, and two who do not
-// do not.
+// The measured locks work: two contenders for the same lock exclude each other, and contenders for different
+// locks do not.
 func TestEveryLibraryExcludes(t *testing.T) {
 	require.NoError(t, withEtcd(func(p *etcdproc.Process) error {
 		clients, closeAll, err := dial(t.Context(), p.Endpoint, 4)

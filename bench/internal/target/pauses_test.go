@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fake is a node that serves these shards.
+// fake is a node that serves the shards in has.
 type fake struct{ has map[int]bool }
 
 func serving(shards ...int) *fake {
