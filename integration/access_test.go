@@ -12,21 +12,21 @@ import (
 	"github.com/goverse/goverse/integration/internal/procs"
 )
 
-// The users of an etcd with access control, each with its name as the password.
+// The users of an etcd with access control. Each user's password is its name.
 const (
 	administrator = "root"
 	nodeUser      = "node"
 	nodeRole      = "member"
 )
 
-// The range of the candidates' keys, and what lies beyond every key.
+// afterQueue ends the range of the candidates' keys; noEnd ends the range of all keys.
 const (
 	afterQueue = procs.Prefix + "/leader0"
 	noEnd      = "\x00"
 )
 
-// guarded turns etcd's access control on. The nodes' user may read all and write all
-// but the candidates' keys. The result is the administrator's client.
+// guarded turns etcd's access control on. The nodes' user may read everything and write everything except the
+// candidates' keys. guarded returns the administrator's client.
 func guarded(t *testing.T, etcd *procs.Etcd) *clientv3.Client {
 	t.Helper()
 	open := etcd.Client(t, "", "")
@@ -56,14 +56,14 @@ func guarded(t *testing.T, etcd *procs.Etcd) *clientv3.Client {
 	return etcd.Client(t, administrator, administrator)
 }
 
-// allowElection gives the nodes' user the right it lacks.
+// allowElection grants the nodes' user the missing right.
 func allowElection(t *testing.T, admin *clientv3.Client) {
 	t.Helper()
 	_, err := admin.RoleGrantPermission(soon(t), nodeRole, queue, afterQueue, clientv3.PermissionType(clientv3.PermWrite))
 	require.NoError(t, err)
 }
 
-// denyElection takes it away again.
+// denyElection revokes that right again.
 func denyElection(t *testing.T, admin *clientv3.Client) {
 	t.Helper()
 	_, err := admin.RoleRevokePermission(soon(t), nodeRole, queue, afterQueue)

@@ -35,9 +35,9 @@ var (
 		"temporary one")
 )
 
-// TestChaos puts whole clusters through random faults and judges what they recorded;
-// see package chaos. The full run: -run Chaos -chaos.for 40m -timeout 60m. It has no other test
-// beside it: a busy machine hides what a fault does.
+// TestChaos puts whole clusters through random faults and judges the histories they record; see package chaos.
+// The full run: -run Chaos -chaos.for 40m -timeout 60m. It runs alone, because a busy machine masks the effects
+// of faults.
 func TestChaos(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
@@ -47,18 +47,18 @@ func TestChaos(t *testing.T) {
 	runChaos(t, cfg)
 }
 
-// membersTTL is that of sessions in the worlds that are about etcd's members, membersElection
-// etcd's election time-out there. They are in the proportion of the defaults: with a shorter TTL
-// a leader of etcd that wakes finds hardly a session that is valid still, for another leader of
-// etcd has to be elected and grants each lease anew, and an election time-out more.
+// membersTTL is the TTL of sessions in the worlds about etcd's members, and membersElection etcd's election
+// timeout there. Their ratio is that of the defaults. With a shorter TTL, a leader of etcd that resumes would
+// find hardly any session still valid, because the election of another leader extends each lease and adds an
+// election timeout.
 const (
 	membersTTL      = 5
 	membersElection = 500 * time.Millisecond
 )
 
-// TestChaosMembers has etcd's members stop, stutter, be cut off from each other and be killed,
-// most often the one that leads etcd, with nodes that are bound to one member each. A world is one
-// deck and takes more than a minute. The full run: -run ChaosMembers -chaos.for 20m -timeout 60m.
+// TestChaosMembers stops, stutters, isolates and kills members of etcd, usually the one that leads, with nodes
+// that are bound to one member each. A world is one deck and takes more than a minute. The full run: -run
+// ChaosMembers -chaos.for 20m -timeout 60m.
 func TestChaosMembers(t *testing.T) {
 	if *chaosFor == 0 {
 		t.Skip("takes more than a minute: give -chaos.for")
@@ -72,7 +72,7 @@ func TestChaosMembers(t *testing.T) {
 	runChaos(t, cfg)
 }
 
-// runChaos runs one world after the other, until the time is over or one of them fails.
+// runChaos runs one world after the other until the time is over or one of them fails.
 func runChaos(t *testing.T, cfg chaos.Config) {
 	t.Helper()
 	began := time.Now()
@@ -87,7 +87,7 @@ func runChaos(t *testing.T, cfg chaos.Config) {
 		all.add(res.Verdict)
 		for _, f := range res.Verdict.Exempt {
 			if f.Mark.Name == history.RevokedByEtcd && !cfg.Bound && !f.Subject.IsLock() {
-				res.Verdict.Findings = append(res.Verdict.Findings, f) // others wait for who may not know it
+				res.Verdict.Findings = append(res.Verdict.Findings, f) // others wait for a node that may not know it
 				continue
 			}
 			of := exempt[f.Mark.Name]
@@ -122,16 +122,16 @@ func runChaos(t *testing.T, cfg chaos.Config) {
 	}
 	t.Logf("%d worlds, %d faults counted, %d of them at the leader, %d at an owner of shards, in %v; %v\n%s",
 		worlds, total(sum), onLeader, atOwner, time.Since(began).Round(time.Second), &all, table.String())
-	if failed != "" { // last, where a reader looks first
+	if failed != "" { // last, because readers look there first
 		t.Fatal(failed)
 	}
 	if !cfg.Members {
-		// Which of them are counted is not known when they are aimed.
+		// When a fault is aimed, it is unknown whether it will be counted.
 		require.GreaterOrEqual(t, 2*onLeader+2, total(sum), "half of the faults are to hit the leader")
 	}
 }
 
-// whatFailed says what was wrong with a world, in a few lines.
+// whatFailed describes the failures of a world in a few lines.
 func whatFailed(res *chaos.Result) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d failed: %s", res.Seed, res.Verdict.Summary())
@@ -144,10 +144,10 @@ func whatFailed(res *chaos.Result) string {
 	return b.String()
 }
 
-// seen is what all verdicts rest on.
+// seen holds the observations behind all verdicts.
 type seen struct {
 	sum     history.Seen
-	leaders []time.Duration // pauses between two
+	leaders []time.Duration // pauses between two leaders
 	owners  []time.Duration // of a shard
 }
 
@@ -200,7 +200,7 @@ func percentiles(pauses []time.Duration) string {
 	return fmt.Sprintf("pauses between two: p50 %v, p90 %v, longest %v", at(50), at(90), at(100))
 }
 
-// apart are the exempt overlaps of one kind, and the longest of them.
+// apart counts the exempt overlaps of one kind and holds the longest of them.
 type apart struct {
 	leaders, owners, holders                 int
 	longestLeader, longestOwn, longestHolder time.Duration
@@ -254,7 +254,7 @@ func total(counts []chaos.Count) int {
 	return sum
 }
 
-// keep leaves what a person needs to see what went wrong.
+// keep stores the data needed to analyse a failure.
 func keep(t *testing.T, res *chaos.Result) string {
 	t.Helper()
 	dir := *chaosKeep

@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// ttl is the nodes' session TTL unless a scenario says otherwise.
+	// ttl is the TTL of the nodes' sessions unless a scenario has another one.
 	ttl = 2 * time.Second
-	// patience bounds what has no bound of its own; only a failure takes so long.
+	// patience limits waits without a limit of their own; only a failure takes so long.
 	patience = 15 * time.Second
-	// back is how soon after etcd's return nodes are as before.
+	// back is the time within which nodes recover after etcd's return.
 	back     = 3 * time.Second
 	election = "election"
 	fallback = "fallback"
 )
 
-// queue is where candidates' keys lie.
+// queue is the prefix of the candidates' keys.
 const queue = procs.Prefix + "/leader/"
 
 var (
@@ -34,12 +34,12 @@ var (
 	errMismatch = errors.New("is otherwise")
 )
 
-// startNodes starts n nodes that queue in the order of the result, the first of
-// which leads, and samples them. None of them may report fallback until the test ends.
+// startNodes starts n nodes that queue in the returned order, with the first one leading, and samples them.
+// None of them may report fallback until the test ends.
 func startNodes(t *testing.T, cfg procs.NodeConfig, n int) ([]*procs.Node, *procs.Watcher) {
 	t.Helper()
 	var watch *procs.Watcher
-	t.Cleanup(func() { // when the sampling has ended
+	t.Cleanup(func() { // after the sampling has ended
 		for _, s := range watch.Samples() {
 			if s.Status.Mode != election {
 				t.Errorf("%s reports mode %s though the election works", s.Node, s.Status.Mode)
@@ -68,8 +68,8 @@ func addresses(nodes []*procs.Node) []string {
 	return out
 }
 
-// agree waits until every node says the same: who leads, of whom it is true, the
-// mode, and the members. The queue is looked at if given.
+// agree waits until every node reports the same leader, mode and members, and only the leader reports that it
+// leads. It also compares the queue if one is given.
 func agree(t *testing.T, within time.Duration, nodes []*procs.Node, leader, mode string, queue []string) procs.Status {
 	t.Helper()
 	members := addresses(nodes)
@@ -122,7 +122,7 @@ func equal[T any](what string, got, want T) error {
 	return fmt.Errorf("%s %w: %v, want %v", what, errMismatch, got, want)
 }
 
-// soon is a context for one question.
+// soon returns a context for one request.
 func soon(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -130,7 +130,7 @@ func soon(t *testing.T) context.Context {
 	return ctx
 }
 
-// leads is a check for AwaitStatus.
+// leads is a check for AwaitStatus that accepts a leader.
 func leads(st procs.Status) error {
 	if st.IsLeader {
 		return nil

@@ -14,7 +14,7 @@ import (
 	"github.com/goverse/goverse/internal/test/browser"
 )
 
-// shows is an expression for the leader that a page shows.
+// shows returns a JavaScript expression that is true if a page shows the leader.
 func shows(leader *procs.Node) string {
 	return fmt.Sprintf(`document.querySelector("#leader .who")?.textContent.includes(%q)`, leader.Address)
 }
@@ -24,9 +24,9 @@ const (
 	isStale = `document.documentElement.classList.contains("stale")`
 )
 
-// The leader's process is killed, and a page that is open on another node shows the next leader within a second, and
-// the event with the time in which nobody led. It asks for nothing elsewhere. On a machine that is busy with something
-// else one of three times has to do.
+// The leader's process is killed. A page that is open on another node shows the next leader within a second,
+// and the event with the time without a leader. It loads nothing from other servers. On a busy machine, one
+// success in three attempts suffices.
 func TestDashboardShowsTheNextLeader(t *testing.T) {
 	b := browser.Start(t)
 	etcd := kit.StartEtcd(t, procs.Etcd37)
@@ -48,8 +48,8 @@ func TestDashboardShowsTheNextLeader(t *testing.T) {
 	p.Clean(t, last.Origin())
 }
 
-// killLeader kills the process of the leader, and returns how long it took until the page shows the next one. That is
-// measured in the page: what a test asks it takes time too.
+// killLeader kills the leader's process and returns the time until the page shows the next leader. The page
+// itself measures it, because the test's own requests to it take time.
 func killLeader(t *testing.T, p *browser.Page, leader, next *procs.Node) time.Duration {
 	t.Helper()
 	watch := fmt.Sprintf(`(window.shown = 0, new MutationObserver(() => { if (%s) window.shown ||= Date.now(); })
@@ -64,8 +64,9 @@ func killLeader(t *testing.T, p *browser.Page, leader, next *procs.Node) time.Du
 	return took
 }
 
-// The page's node stops, and the page says so and is grey; the node starts again at its address, and the page is live
-// without being asked. So it is with a node that stands still. When etcd is gone, the page says that its view is old.
+// The page's node stops; the page reports that and turns grey. The node starts again at its address; the page
+// becomes live by itself. A frozen node has the same effects. When etcd is gone, the page reports that its view
+// is old.
 func TestDashboardSaysWhenItIsNotCurrent(t *testing.T) {
 	t.Parallel()
 	b := browser.Start(t)
@@ -87,8 +88,8 @@ func TestDashboardSaysWhenItIsNotCurrent(t *testing.T) {
 	took := p.Await(t, isLive+" && !"+isStale+" && "+shows(again))
 	t.Logf("the page is live %v after the node was started again", took.Round(time.Millisecond))
 
-	// A node that is there and silent is noticed by its beats, which fail to come. Its lease has run out by then, so that
-	// the page says for a moment, after it went on, that it is cut off from etcd.
+	// A silent node is detected by its missing heartbeats. Its lease has expired by then, so after resuming,
+	// the page reports for a moment that the node is cut off from etcd.
 	before, _ := again.AwaitStatus(t, patience, "leads", leads)
 	frozen := again.Freeze(t)
 	p.Await(t, isStale+` && document.querySelector("#live").textContent.startsWith("reconnecting…")`)
@@ -111,7 +112,7 @@ func TestDashboardSaysWhenItIsNotCurrent(t *testing.T) {
 	etcd.Restart(t)
 	t.Logf("and is live %v after etcd is back", p.Await(t, isLive+" && !"+isStale).Round(time.Millisecond))
 	require.Empty(t, p.Elsewhere(n.Origin()))
-	for _, fault := range p.Faults() { // that the node does not answer, the browser says too
+	for _, fault := range p.Faults() { // the browser also reports that the node does not answer
 		require.Regexp(t, "ERR_CONNECTION_REFUSED|ERR_INCOMPLETE", fault)
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/goverse/goverse/integration/internal/procs"
 )
 
-// documented is the command of docs/operations.md that begins so, as it stands there.
+// documented returns the command in docs/operations.md that begins so, word by word.
 func documented(t *testing.T, begins string) []string {
 	t.Helper()
 	text, err := os.ReadFile("../docs/operations.md")
@@ -36,12 +36,12 @@ func documented(t *testing.T, begins string) []string {
 	return nil
 }
 
-// embeddedCluster is three goversed processes, each with a member of etcd, by the documented commands.
+// embeddedCluster is three goversed processes, each with a member of etcd, started by the documented commands.
 type embeddedCluster struct {
-	here  map[string]string // the addresses of the documentation, and here
+	here  map[string]string // maps the documented addresses to those used here
 	dir   string
-	certs *procs.Certificates // nil: without TLS
-	nodes []*procs.Node       // of a, b, c
+	certs *procs.Certificates // nil without TLS
+	nodes []*procs.Node       // on the machines a, b, c
 }
 
 var memberNames = []string{"a", "b", "c"}
@@ -58,7 +58,7 @@ func newEmbeddedCluster(t *testing.T, certs *procs.Certificates) *embeddedCluste
 	return c
 }
 
-// command is a documented command, on the machine with that number.
+// command returns a documented command for the machine with that number.
 func (c *embeddedCluster) command(t *testing.T, begins string, machine int) []string {
 	t.Helper()
 	args := documented(t, begins)
@@ -105,7 +105,7 @@ func (c *embeddedCluster) start(t *testing.T, machine int) {
 	c.nodes[machine] = kit.Serving(t, p, c.address(machine), c.here[fmt.Sprintf("10.0.0.%d:48001", machine+1)])
 }
 
-// all waits until each of these nodes knows all of them, and returns the status of the first.
+// all waits until each of these nodes sees all of them, and returns the status of the first one.
 func (c *embeddedCluster) all(t *testing.T, machines ...int) procs.Status {
 	t.Helper()
 	var first procs.Status
@@ -122,7 +122,7 @@ func (c *embeddedCluster) all(t *testing.T, machines ...int) procs.Status {
 
 const longPatience = time.Minute
 
-// client is a client of the members of these machines.
+// client returns a client of these machines' members.
 func (c *embeddedCluster) client(t *testing.T, machines ...int) *clientv3.Client {
 	t.Helper()
 	cfg := clientv3.Config{DialTimeout: 5 * time.Second, Logger: zap.NewNop()}
@@ -138,8 +138,8 @@ func (c *embeddedCluster) client(t *testing.T, machines ...int) *clientv3.Client
 	return client
 }
 
-// writes writes one key after the other until stop is called, which returns how many were confirmed and the
-// longest time between two confirmations.
+// writes writes one key after the other until stop is called. stop returns the number of confirmed writes and
+// the longest time between two confirmations.
 func writes(t *testing.T, client *clientv3.Client) (stop func() (n int, longest time.Duration)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
@@ -172,9 +172,9 @@ func writes(t *testing.T, client *clientv3.Client) (stop func() (n int, longest 
 	return both
 }
 
-// Three goversed processes with an etcd of their own: one machine loses its data and is replaced while the others
-// serve, by the commands of docs/operations.md; all are killed, and come back by themselves; etcd's leader stops in
-// order.
+// Three goversed processes have an etcd of their own. One machine loses its data and is replaced while the
+// others serve, by the commands of docs/operations.md. Then all are killed and come back by themselves. Then
+// etcd's leader stops gracefully.
 func TestEmbeddedEtcdCluster(t *testing.T) {
 	t.Parallel()
 	t.Run("plain", func(t *testing.T) {
@@ -188,8 +188,8 @@ func TestEmbeddedEtcdCluster(t *testing.T) {
 	})
 }
 
-// loseOne loses c while etcd is led by the machine of that number. If that is c, etcd has to elect first, and
-// leadership of Goverse may move.
+// loseOne makes c lose its data while the given machine leads etcd. If that is c, etcd must first elect another
+// leader, and the leadership of Goverse may move.
 func loseOne(t *testing.T, c *embeddedCluster, etcdsLeader int) {
 	c.start(t, 2) // in any order
 	c.nodes[2].AwaitOutput(t, longPatience, "waiting for the other members of etcd")
@@ -245,7 +245,7 @@ func loseOne(t *testing.T, c *embeddedCluster, etcdsLeader int) {
 	}
 }
 
-// roll starts the process that was stopped, and then restarts the others one after the other: leadership of Goverse
+// roll starts the stopped process, then restarts the others one after the other. The leadership of Goverse
 // moves only when its process stops.
 func (c *embeddedCluster) roll(t *testing.T, stopped int) {
 	t.Helper()
@@ -276,7 +276,7 @@ func (c *embeddedCluster) roll(t *testing.T, stopped int) {
 		longest.Round(time.Millisecond), all[0].RaftTerm-term)
 }
 
-// statuses are those of all members.
+// statuses returns the statuses of all members, and the index of etcd's leader.
 func (c *embeddedCluster) statuses(t *testing.T) (all []*clientv3.StatusResponse, leader int) {
 	t.Helper()
 	leader = -1
@@ -317,12 +317,13 @@ func (c *embeddedCluster) lead(t *testing.T, machine int) procs.Status {
 	t.Helper()
 	args := c.command(t, "etcd members", 0)
 	transfer := kit.Goversed(t, append([]string{"transfer", "--to", c.address(machine)}, args[2:]...)...)
-	transfer.Exit(t, patience) // it may lead already
+	transfer.Exit(t, patience) // it fails if that node leads already
 	st, _ := c.nodes[machine].AwaitStatus(t, longPatience, "leads", leads)
 	return st
 }
 
-// stopEtcdsLeader stops the process whose member leads etcd, whose node leads Goverse too, and returns which.
+// stopEtcdsLeader makes the node next to etcd's leader lead Goverse, stops that process, and returns its
+// machine.
 func (c *embeddedCluster) stopEtcdsLeader(t *testing.T) int {
 	all, leader := c.statuses(t)
 	require.NotEqual(t, -1, leader)

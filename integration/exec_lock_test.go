@@ -19,7 +19,7 @@ import (
 
 func TestLockCommandLine(t *testing.T) {
 	t.Parallel()
-	kit.GoversedPath(t) // what it takes to build it is no subtest's
+	kit.GoversedPath(t) // built first, so that no subtest pays for it
 	etcd := kit.StartEtcd(t, procs.Etcd37)
 	b := newBench(t, etcd)
 
@@ -58,7 +58,7 @@ func TestLockCommandLine(t *testing.T) {
 	})
 	t.Run("one at a time", func(t *testing.T) {
 		log := filepath.Join(t.TempDir(), "log")
-		// Each fails if another is inside.
+		// A command fails if another one runs at the same time.
 		script := fmt.Sprintf(`flock -n 9 || exit 99; echo "$GOVERSE_TOKEN" >> %s`, log)
 		var all []*procs.Process
 		for range 8 {
@@ -112,7 +112,7 @@ func TestLockCommandLine(t *testing.T) {
 		p := nobody.lock([]string{"-n", "-w", "500ms"}, "true")
 		require.Equal(t, 125, p.Exit(t, patience))
 		require.Contains(t, p.Output(), "check --etcd and that etcd runs there")
-		// with one, etcd is asked at once
+		// with one, etcd is contacted at once
 		for _, user := range [][]string{nil, {"--etcd-user", "u", "--etcd-password", "p"}} {
 			p = nobody.lock(append(user, "-w", "500ms"), "true")
 			require.Equal(t, 125, p.Exit(t, patience))
@@ -133,7 +133,7 @@ func numbers(t *testing.T, text string) []int64 {
 	return out
 }
 
-// A lock that is lost ends its command, and goversed says so.
+// When a lock is lost, its command is ended and goversed reports it.
 func TestLockLost(t *testing.T) {
 	t.Parallel()
 	etcd := kit.StartEtcd(t, procs.Etcd37)
@@ -155,12 +155,12 @@ func TestLockLost(t *testing.T) {
 	require.Equal(t, 123, p.Exit(t, patience))
 }
 
-// What is known to be lost is ended then, not at the deadline.
+// A known loss ends the command at once, not at the deadline.
 func TestLockRevokedByHand(t *testing.T) {
 	t.Parallel()
 	etcd := kit.StartEtcd(t, procs.Etcd37)
 	b := newBench(t, etcd)
-	const ttl = 18 * time.Second // it shows at a renewal, within 6 s; the guard alone would wait for 12
+	const ttl = 18 * time.Second // noticed at a renewal, within 6 s; the guard alone would wait for 12
 	p := b.lock([]string{"--ttl", ttl.String()}, "sh", "-c", "echo inside; exec sleep 60")
 	p.AwaitOutput(t, patience, "inside")
 	client := etcd.Client(t, "", "")
@@ -173,13 +173,13 @@ func TestLockRevokedByHand(t *testing.T) {
 	require.Contains(t, p.Output(), "revoked")
 }
 
-// The example of the help: what is written under a token that is over is refused.
+// The example in the help works: a write under an old token is refused.
 func TestExecFencesWithEtcdctl(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, flavour procs.Flavour) {
 		t.Parallel()
 		etcd := kit.StartEtcd(t, flavour)
-		kit.StartEtcdctl(t, etcd, "version").Exit(t, patience) // or the test is skipped
+		kit.StartEtcdctl(t, etcd, "version").Exit(t, patience) // skips the test without etcdctl
 		b := newBench(t, etcd)
 		write := func(value string) string {
 			return fmt.Sprintf(`printf 'create("%%s") = "%%s"\n\nput pos %s\n\n\n' "$GOVERSE_KEY" "$GOVERSE_TOKEN" |
@@ -188,14 +188,14 @@ func TestExecFencesWithEtcdctl(t *testing.T) {
 		keep := filepath.Join(t.TempDir(), "environment")
 		require.Zero(t, b.lock(nil, "sh", "-c", "export -p > "+keep+"; "+write("first")).Exit(t, patience))
 		late := ". " + keep + "; " + write("late")
-		// With nobody in it, and with another one in it, who may.
+		// The delayed write fails both while the lock is free and while another holder has it.
 		require.Equal(t, 1, kit.Start(t, "late", "sh", []string{"-c", late}, nil).Exit(t, patience))
 		require.Zero(t, b.lock(nil, "sh", "-c", "! ( "+late+" ) && "+write("second")).Exit(t, patience))
 		require.Equal(t, "second", procs.Keys(t, etcd.Client(t, "", ""), "pos")["pos"])
 	})
 }
 
-// With access control the guard can do what goversed can.
+// With access control the guard can do the same as goversed.
 func TestExecKilledWithPassword(t *testing.T) {
 	t.Parallel()
 	etcd := kit.StartEtcd(t, procs.Etcd37)

@@ -21,7 +21,7 @@ import (
 	"github.com/goverse/goverse/integration/internal/procs"
 )
 
-// said are the lines of a log without their times.
+// said returns the lines of a log without their times.
 func said(t *testing.T, log string) []string {
 	t.Helper()
 	var out []string
@@ -33,17 +33,17 @@ func said(t *testing.T, log string) []string {
 	return out
 }
 
-// What happens is said in one line each, on the standard error; the other one is the command's.
+// goversed reports each event in one line on standard error. Standard output is the command's alone.
 func TestExecSaysWhatHappens(t *testing.T) {
 	t.Parallel()
 	etcd := kit.StartEtcd(t, procs.Etcd37)
 	files := t.TempDir()
-	// start runs goversed and gives the names of what its log and its standard output go to.
+	// start runs goversed, and returns functions that read its standard output and its log.
 	start := func(name, script string, flags ...string) (p *procs.Process, out, log func() string) {
 		read := func(kind string) func() string {
 			return func() string {
 				text, err := os.ReadFile(filepath.Join(files, name+kind))
-				require.True(t, err == nil || errors.Is(err, fs.ErrNotExist), err) // the shell is about to make it
+				require.True(t, err == nil || errors.Is(err, fs.ErrNotExist), err) // the shell is about to create it
 				return string(text)
 			}
 		}
@@ -99,7 +99,7 @@ func TestExecSaysWhatHappens(t *testing.T) {
 		}
 	}
 
-	// What was asked for is no warning.
+	// A requested change is no warning.
 	first, _, log := start("from", "exec sleep 60", "exec", "--election", "moved")
 	says(log, "starting the command")
 	second, _, after := start("to", "exec sleep 60", "exec", "--election", "moved")
@@ -119,8 +119,7 @@ func TestExecSaysWhatHappens(t *testing.T) {
 	require.Contains(t, log(), "a signal ends the wait: signal=terminated")
 }
 
-// An outage is reported in the words of who runs a command: each thing once, and nothing of what is
-// within.
+// An outage is reported in terms of the command: each fact once, and without internals.
 func TestExecSaysOfAnOutage(t *testing.T) {
 	t.Parallel()
 	etcd := kit.StartEtcd(t, procs.Etcd37)
@@ -136,8 +135,7 @@ func TestExecSaysOfAnOutage(t *testing.T) {
 	}
 }
 
-// A command that does not end when it is asked to is killed by a second signal, or when its grace period
-// is over.
+// A command that does not end on request is killed by a second signal, or at the end of its grace period.
 func TestExecDoesNotWaitForEver(t *testing.T) {
 	t.Parallel()
 	etcd := kit.StartEtcd(t, procs.Etcd37)
@@ -148,13 +146,13 @@ func TestExecDoesNotWaitForEver(t *testing.T) {
 		p.AwaitOutput(t, patience, "ready")
 		p.Signal(t, sig)
 		p.AwaitOutput(t, patience, "another one kills it")
-		procs.Until(time.Now().Add(500 * time.Millisecond)) // sooner it is an echo of the first one
+		procs.Until(time.Now().Add(500 * time.Millisecond)) // any sooner, it counts as an echo of the first one
 		require.True(t, p.Running(), "one signal does not end it")
 		p.Signal(t, sig)
 		require.Equal(t, 137, p.Exit(t, patience))
 		require.Contains(t, p.Output(), "[WARN]  goversed: killing the command: it has not ended, and a second signal came")
 	}
-	// At the default levels it is said what goes on when that takes long.
+	// At the default log levels, a long wait is reported.
 	for _, verb := range [][]string{{"exec", "--election", "stubborn"}, {"lock", "stubborn"}} {
 		p := kit.Goversed(t, append(verb, "--etcd", etcd.Endpoint, "--", "sh", "-c", deafScript)...)
 		p.AwaitOutput(t, patience, "ready")
@@ -168,7 +166,7 @@ func TestExecDoesNotWaitForEver(t *testing.T) {
 	}
 	p := b.lock([]string{"--grace", "200ms"}, "sh", "-c", deafScript)
 	p.AwaitOutput(t, patience, "ready")
-	p.Signal(t, syscall.SIGHUP) // asks for no end
+	p.Signal(t, syscall.SIGHUP) // this requests no end
 	p.Signal(t, syscall.SIGTERM)
 	require.Equal(t, 137, p.Exit(t, patience))
 	require.Contains(t, p.Output(), "killing the command: it has not ended within its grace period: grace_period=200ms")
@@ -176,7 +174,7 @@ func TestExecDoesNotWaitForEver(t *testing.T) {
 	require.Zero(t, b.lock([]string{"-n"}, "true").Exit(t, patience), "it is free")
 }
 
-// Who runs under the leader cannot wait for it.
+// A command under the leader's exec cannot wait for the same election.
 func TestExecWithinItself(t *testing.T) {
 	t.Parallel()
 	etcd := kit.StartEtcd(t, procs.Etcd37)
@@ -185,7 +183,7 @@ func TestExecWithinItself(t *testing.T) {
 		return kit.Goversed(t, append(append(flags, "--etcd", etcd.Endpoint, "--"), within...)...)
 	}
 	election, lock := []string{"exec", "--election", "it"}, []string{"lock", "it"}
-	p := run(election, goversed, "exec", "--", "true") // the name comes by the environment
+	p := run(election, goversed, "exec", "--", "true") // the environment names the election
 	require.Equal(t, 125, p.Exit(t, patience))
 	require.Contains(t, p.Output(), `election "it" is led by the goversed exec that this one runs under`)
 	p = run(lock, goversed, "exec", "--election", "it", "--", goversed, "lock", "it", "--", "true")
@@ -195,14 +193,14 @@ func TestExecWithinItself(t *testing.T) {
 		patience))
 	require.Zero(t, run([]string{"lock", "it", "--shared"}, goversed, "lock", "it", "--shared", "--", "true").Exit(t,
 		patience))
-	// What outlives it is not within it any more.
+	// A process that outlives the lock is no longer inside it.
 	keep := filepath.Join(t.TempDir(), "environment")
 	require.Zero(t, run(lock, "sh", "-c", "export -p > "+keep).Exit(t, patience))
 	require.Zero(t, kit.Start(t, "later", "sh", []string{"-c", ". " + keep + "; exec " + goversed +
 		" lock it -- true"}, nil).Exit(t, patience))
 }
 
-// What etcd refuses is one line that names the remedy, at once.
+// A refusal by etcd is reported at once, in one line that names the remedy.
 func TestExecRefusedByEtcd(t *testing.T) {
 	t.Parallel()
 	certs, strangers := procs.NewCertificates(t), procs.NewCertificates(t)
@@ -245,7 +243,7 @@ func TestExecRefusedByEtcd(t *testing.T) {
 			})
 		}
 	}
-	// What is refused only to who queues, and may be while another one waits, ends the wait, too.
+	// A refusal that affects only a queued candidate, possibly while another one waits, also ends the wait.
 	for _, verb := range [][]string{{"exec", "--election", "it"}, {"lock", "it"}} {
 		p := kit.Goversed(t, append(verb, "--etcd", etcd.Endpoint, "--etcd-user", reader, "--etcd-password", reader, "--",
 			"true")...)
@@ -256,7 +254,8 @@ func TestExecRefusedByEtcd(t *testing.T) {
 	}
 }
 
-// oneLine fails unless a refusal is one line, beside the one that a command waits, if etcd took its time to refuse it.
+// oneLine fails unless the output is one line. A line that a command waits may precede it, if etcd's refusal
+// took some time.
 func oneLine(t *testing.T, output string) {
 	t.Helper()
 	lines := slices.Collect(strings.Lines(output))

@@ -18,7 +18,7 @@ import (
 	"github.com/goverse/goverse/integration/internal/procs"
 )
 
-// terminal is a pseudo-terminal with a shell script at it.
+// terminal is a pseudo-terminal with a shell script on it.
 type terminal struct {
 	*testing.T
 	keyboard *os.File
@@ -51,7 +51,7 @@ func newTerminal(t *testing.T, script string) *terminal {
 		for buf := make([]byte, 1024); ; {
 			n, err := keyboard.Read(buf)
 			if err != nil {
-				return // nobody is at the terminal any more
+				return // the terminal has no processes any more
 			}
 			x.mu.Lock()
 			x.screen.Write(buf[:n])
@@ -59,7 +59,7 @@ func newTerminal(t *testing.T, script string) *terminal {
 		}
 	})
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // if it has not ended
+		_ = cmd.Process.Kill() // in case it has not ended
 		_ = cmd.Wait()
 		_ = keyboard.Close() // hangs the terminal up
 		wg.Wait()
@@ -94,8 +94,8 @@ func (x *terminal) press(keys string) {
 
 const ctrlC, ctrlZ = "\x03", "\x1a"
 
-// At a terminal the command reads, Ctrl-C is its own and reaches the script around goversed, too,
-// and Ctrl-Z does not leave the lock with somebody who is stopped.
+// On a terminal the command can read. Ctrl-C reaches both the command and the script around goversed. Ctrl-Z
+// does not leave the lock with a stopped command.
 func TestLockAtATerminal(t *testing.T) {
 	t.Parallel()
 	etcd := kit.StartEtcd(t, procs.Etcd37)
@@ -112,7 +112,7 @@ func TestLockAtATerminal(t *testing.T) {
 	x.await("got <two>")
 	x.await("code <4>")
 	x.press("three\n")
-	x.await("then <three>") // the terminal was given back
+	x.await("then <three>") // the script has the terminal again
 
 	x = newTerminal(t, `trap 'echo "outer <int>"' INT; `+strings.ReplaceAll("GOVERSED -- sh -c 'echo ready; exec sleep "+
 		"60'; echo \"code <$?>\"", "GOVERSED", goversed))
@@ -121,14 +121,14 @@ func TestLockAtATerminal(t *testing.T) {
 	x.await("code <130>")
 	x.await("outer <int>")
 
-	// In a pipe the terminal is left to the others; Ctrl-C comes by goversed.
+	// In a pipe, goversed leaves the terminal to the others; Ctrl-C reaches the command through goversed.
 	x = newTerminal(t, goversed+` -- sh -c 'trap "echo command int; exit 5" INT; echo ready; `+
 		`while :; do sleep 0.05; done' | (trap '' INT; cat)`)
 	x.await("ready")
 	x.press(ctrlC)
 	x.await("command int")
 
-	// While it waits, there is nobody else.
+	// While goversed waits, there is no command.
 	holder := newTerminal(t, goversed+` -- sh -c 'echo held; exec sleep 60'`)
 	holder.await("held")
 	x = newTerminal(t, `trap : INT; `+goversed+` --log-level debug -- true; echo "code <$?>"`)

@@ -14,20 +14,20 @@ import (
 	"github.com/goverse/goverse/integration/internal/procs"
 )
 
-// shortTTL is little more than the least that etcd grants with its default timing: a busy machine
-// must be able to keep it.
+// shortTTL is little more than the smallest TTL that etcd grants with its default timing, because sessions must
+// survive on a busy machine.
 const shortTTL = 3 * time.Second
 
-// Whichever of goversed, its guard and the command is killed: the next one works only when
-// nothing of this one is left, and soon.
+// Whether goversed, its guard or the command is killed: the next command works only after nothing of this one
+// is left, and soon.
 func TestExecKilled(t *testing.T) {
 	t.Parallel()
 	etcd := kit.StartEtcd(t, procs.Etcd37)
 	for name, c := range map[string]struct {
-		ttl  time.Duration // long: what comes of it is not the TTL's doing
+		ttl  time.Duration // if it is long, the TTL does not explain the result
 		how  []string
 		kill func(t *testing.T, a *procs.Process, worker stint)
-		code int // of goversed; -1: it was killed itself
+		code int // goversed's exit code; -1 if goversed itself was killed
 	}{
 		"goversed": {longTTL, nil, func(t *testing.T, a *procs.Process, _ stint) { a.Kill(t) }, -1},
 		"goversed of a stubborn one with children": {longTTL, []string{stubborn, forks},
@@ -47,7 +47,7 @@ func TestExecKilled(t *testing.T) {
 				require.NoError(t, syscall.Kill(w.parent, syscall.SIGKILL))
 			}, 137},
 		"goversed and guard": {shortTTL, []string{stubborn}, func(t *testing.T, a *procs.Process, w stint) {
-			a.Freeze(t) // it is not to see the end of its guard
+			a.Freeze(t) // so that it does not see the end of its guard
 			require.NoError(t, syscall.Kill(w.parent, syscall.SIGKILL))
 			a.Kill(t)
 		}, -1},
@@ -75,7 +75,7 @@ func TestExecKilled(t *testing.T) {
 	}
 }
 
-// While etcd is away nobody works after the deadline; when it is back, one does.
+// While etcd is unavailable, no command works after the deadline. When it is back, one does.
 func TestExecWithoutEtcd(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -112,7 +112,7 @@ func TestExecWithoutEtcd(t *testing.T) {
 	}
 }
 
-// alive is an error if the process is: for Await.
+// alive returns an error if the process exists, for Await.
 func alive(pid int) error {
 	if syscall.Kill(pid, 0) == nil {
 		return fmt.Errorf("process %d lives", pid)
@@ -120,7 +120,7 @@ func alive(pid int) error {
 	return nil
 }
 
-// goversed stands still for longer than its TTL: its guard does not.
+// goversed is paused for longer than its TTL, but its guard is not.
 func TestExecPaused(t *testing.T) {
 	t.Parallel()
 	etcd := kit.StartEtcd(t, procs.Etcd37)
@@ -138,13 +138,13 @@ func TestExecPaused(t *testing.T) {
 				require.True(t, s.token != at.token || s.to < next.from, "%+v, %+v", s, next)
 			}
 			first.Thaw(t)
-			b.queued(etcd, 2) // it queues again, and lets the other one work
+			b.queued(etcd, 2) // it queues again and leaves the other one working
 			require.Less(t, at.token, b.atWork(at.token, 1)[0].token)
 		})
 	}
 }
 
-// A guard that stands still is no guard: goversed ends the command itself.
+// While its guard is paused, goversed ends the command itself.
 func TestExecGuardPausedWithoutEtcd(t *testing.T) {
 	t.Parallel()
 	etcd := kit.StartEtcd(t, procs.Etcd37)
@@ -164,7 +164,7 @@ func TestExecGuardPausedWithoutEtcd(t *testing.T) {
 	b.atWork(at[0].token, 2)
 }
 
-// What the command leaves behind in its group is ended before the next one begins.
+// Processes that the command leaves in its group are ended before the next command begins.
 func TestExecLeftBehind(t *testing.T) {
 	t.Parallel()
 	etcd := kit.StartEtcd(t, procs.Etcd37)
@@ -176,8 +176,8 @@ func TestExecLeftBehind(t *testing.T) {
 	b.atWork(stints(t, b.dir)[0].token, 1)
 }
 
-// As the first process of a container goversed is the one who must reap what others leave: a
-// zombie is one of its group forever.
+// As the first process of a container, goversed itself must reap orphans: otherwise a zombie would stay in the
+// command's group forever.
 func TestExecAsTheFirstProcess(t *testing.T) {
 	t.Parallel()
 	contained := []string{"--pid", "--fork", "--mount-proc"}
@@ -191,13 +191,13 @@ func TestExecAsTheFirstProcess(t *testing.T) {
 	p := kit.Start(t, "goversed exec", "unshare", append(args, b.command(forks, leaves)...), nil)
 	require.Equal(t, 7, p.Exit(t, patience))
 
-	// And where the guard is killed, it is goversed that reaps.
+	// If the guard is killed, goversed reaps the processes.
 	p = kit.Start(t, "goversed exec", "unshare", append(args, "sh", "-c", "sleep 60 & sleep 60 & kill -KILL $PPID; wait"),
 		nil)
 	require.Equal(t, 137, p.Exit(t, patience))
 }
 
-// With a cgroup nobody escapes, no matter which process is killed.
+// With a cgroup no process escapes, whichever process is killed.
 func TestExecCgroup(t *testing.T) {
 	t.Parallel()
 	etcd := kit.StartEtcd(t, procs.Etcd37)
@@ -233,7 +233,7 @@ func TestExecCgroup(t *testing.T) {
 	}
 }
 
-// Without one, who leaves the group is not ended: the help says so.
+// Without a cgroup, a process that leaves the group is not ended, as the help documents.
 func TestExecEscapedWithoutCgroup(t *testing.T) {
 	t.Parallel()
 	etcd := kit.StartEtcd(t, procs.Etcd37)
@@ -241,7 +241,7 @@ func TestExecEscapedWithoutCgroup(t *testing.T) {
 	first := b.exec(longTTL, nil, escapes)
 	at := b.atWork(0, 2)
 	escaped := at[1]
-	if escaped.pid == at[0].parent { // it may have begun before
+	if escaped.pid == at[0].parent { // it may have started first
 		escaped = at[0]
 	}
 	t.Cleanup(func() { _ = syscall.Kill(escaped.pid, syscall.SIGKILL) })

@@ -24,22 +24,22 @@ import (
 	"github.com/goverse/goverse/integration/internal/procs"
 )
 
-// A worker is what goversed runs in these tests: a copy of the test binary that writes down,
-// every few milliseconds, that it is at work, and under which token.
+// A worker is the command that goversed runs in these tests: a copy of the test binary that records every few
+// milliseconds that it works, and under which token.
 const (
-	workerDir = "WORKER_DIR" // where it writes; set: this process is a worker
-	workerHow = "WORKER_HOW" // how it behaves, words with commas between
+	workerDir = "WORKER_DIR" // its output directory; makes the process a worker
+	workerHow = "WORKER_HOW" // its behaviour, as words separated by commas
 )
 
-// How a worker behaves.
+// The behaviours of a worker.
 const (
 	stubborn = "stubborn" // it ignores SIGTERM
-	forks    = "forks"    // it has a child in its group that works, and is stubborn, too
+	forks    = "forks"    // it has a stubborn child that works in its group
 	escapes  = "escapes"  // it has such a child in a session of its own
-	leaves   = "leaves"   // it ends with exit code 7 when that child works
+	leaves   = "leaves"   // it exits with code 7 once that child works
 )
 
-// beat is between two signs of life; line is how long one is.
+// beat is the interval between two records; line is the length of one.
 const (
 	beat = 3 * time.Millisecond
 	line = 20
@@ -51,7 +51,7 @@ func init() {
 	}
 }
 
-// monotonic is a clock that all processes read alike.
+// monotonic returns the time of a clock that all processes share.
 func monotonic() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
@@ -93,14 +93,14 @@ func work(dir string, how []string) int {
 	}
 }
 
-// stint is the time in which one worker was at work, as far as it wrote that down.
+// stint is the time during which one worker worked, according to its records.
 type stint struct {
 	token       int64
 	pid, parent int
 	from, to    time.Duration
 }
 
-// stints reads what the workers wrote.
+// stints reads the workers' records.
 func stints(t *testing.T, dir string) []stint {
 	t.Helper()
 	files, err := os.ReadDir(dir)
@@ -116,7 +116,7 @@ func stints(t *testing.T, dir string) []stint {
 		require.NoError(t, err)
 		if info.Size() < line {
 			require.NoError(t, f.Close())
-			continue // it has not begun
+			continue // it has not started
 		}
 		for at, into := range map[int64]*time.Duration{0: &s.from, info.Size()/line*line - line: &s.to} {
 			text := make([]byte, line-1)
@@ -135,8 +135,8 @@ func stints(t *testing.T, dir string) []stint {
 	return out
 }
 
-// together is the judge: it says which workers of different tokens were at work at the same
-// time. It knows nothing of goversed.
+// together is the judge: it returns the pairs of workers with different tokens that worked at the same time. It
+// is independent of goversed.
 func together(all []stint) []string {
 	var out []string
 	for i, a := range all {
@@ -149,14 +149,14 @@ func together(all []stint) []string {
 	return out
 }
 
-// bench is where the workers of one test write, and what they compete for.
+// bench holds the workers' output directory of one test, and the lock that they compete for.
 type bench struct {
 	*testing.T
 	etcd string
 	dir  string
 	name string
 
-	running *procs.Process // where a test keeps one
+	running *procs.Process // for tests that keep one process
 }
 
 func newBench(t *testing.T, etcd *procs.Etcd) *bench {
@@ -166,7 +166,7 @@ func newBench(t *testing.T, etcd *procs.Etcd) *bench {
 	return b
 }
 
-// command is the one that runs a worker.
+// command returns the command that runs a worker.
 func (b *bench) command(how ...string) []string {
 	self, err := os.Executable()
 	require.NoError(b, err)
@@ -211,7 +211,7 @@ func (b *bench) atWork(after int64, n int) []stint {
 	return found
 }
 
-// queued waits until so many stand in the election.
+// queued waits until n candidates are in the election's queue.
 func (b *bench) queued(etcd *procs.Etcd, n int) {
 	b.Helper()
 	client := etcd.Client(b.T, "", "")
@@ -226,7 +226,7 @@ func (b *bench) queued(etcd *procs.Etcd, n int) {
 	})
 }
 
-// The judge must be able to find what it looks for.
+// The judge must be able to detect an overlap.
 func TestTheJudgeSeesTwoAtWork(t *testing.T) {
 	t.Parallel()
 	b := &bench{T: t, dir: t.TempDir()}

@@ -14,16 +14,16 @@ import (
 	"github.com/goverse/goverse/internal/test/history"
 )
 
-// exemptTTL is so long that the deadline is no explanation for what ends an overlap.
+// exemptTTL is so long that a deadline cannot explain the end of an overlap.
 const exemptTTL = 5
 
 var pausedRounds = flag.Int("paused.rounds", 3, "how often a leader is paused and its lease revoked")
 
-// The case that crash detection does not exclude: a leader that lives is removed. The
-// overlaps, of leadership and of its shards, are found, short, and no stale write is
-// accepted; without crash detection there is none.
+// Crash detection does not exclude one case: the removal of a leader that lives. The overlaps, of leadership
+// and of its shards, are detected and short, and no stale write is accepted. Without crash detection there is
+// no overlap.
 func TestLeaderThatIsRemovedAlive(t *testing.T) {
-	// Not beside others: where etcd takes a second to answer, the grace period is five of them.
+	// Runs alone: if etcd takes a second to answer, the grace period is five of them.
 	if testing.Short() {
 		t.Skip("takes a quarter of a minute")
 	}
@@ -37,7 +37,7 @@ func TestLeaderThatIsRemovedAlive(t *testing.T) {
 			v, took, err := chaos.RemoveAlive(ctx, cfg)
 			require.NoError(t, err)
 			t.Logf("removed after %v; %v", took.Round(time.Millisecond), v.Seen)
-			require.Empty(t, v.Findings, "%v", v) // among them: no stale write, no overlap that is not exempt
+			require.Empty(t, v.Findings, "%v", v) // which include stale writes and overlaps that are not exempt
 			if off {
 				require.Empty(t, v.Exempt, "%v", v)
 				return
@@ -57,8 +57,8 @@ func TestLeaderThatIsRemovedAlive(t *testing.T) {
 	}
 }
 
-// A leader whose lease etcd revokes early while its process stands still, for longer than the others wait for
-// it: it claims nothing when it goes on, until etcd has confirmed that it may, which etcd does not.
+// etcd revokes a leader's lease early while the leader is paused for longer than the others wait for it. When
+// it resumes, it claims nothing until etcd has confirmed its session, which etcd does not do.
 func TestLeaderWhoseLeaseIsRevokedWhileItIsPaused(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute")

@@ -14,9 +14,8 @@ import (
 	"github.com/goverse/goverse/integration/internal/procs"
 )
 
-// regained bounds how long nodes take to notice that the election works again: they
-// try every third of the TTL, and in between etcd may refuse them once for an old
-// token.
+// regained limits the time until nodes notice that the election works again. They try every third of the TTL,
+// and in between etcd may refuse them once because of an old token.
 const regained = 2 * ttl
 
 func TestDeniedElectionFallsBackToTheSmallestAddress(t *testing.T) {
@@ -32,7 +31,7 @@ func TestDeniedElectionFallsBackToTheSmallestAddress(t *testing.T) {
 		require.Equal(t, map[string]string{procs.Prefix + "/leader-acting": nodes[0].Address},
 			procs.Keys(t, admin, procs.Prefix+"/leader"), "a choice by name, but of one key")
 
-		// A crash: the lease has to run out.
+		// A crash: the lease has to expire.
 		killed := nodes[0].Kill(t)
 		nodes = nodes[1:]
 		_, _ = nodes[0].AwaitStatus(t, patience, "leads", leads)
@@ -41,7 +40,7 @@ func TestDeniedElectionFallsBackToTheSmallestAddress(t *testing.T) {
 		require.LessOrEqual(t, took, ttl+time.Second)
 		token = grown(t, token, agree(t, patience, nodes, nodes[0].Address, fallback, []string{}))
 
-		// A graceful stop: no waiting.
+		// A graceful stop: no wait.
 		signalled := nodes[0].Signal(t, syscall.SIGTERM)
 		_, _ = nodes[1].AwaitStatus(t, patience, "leads", leads)
 		took = time.Since(signalled)
@@ -51,7 +50,7 @@ func TestDeniedElectionFallsBackToTheSmallestAddress(t *testing.T) {
 		nodes = nodes[1:]
 		token = grown(t, token, agree(t, patience, nodes, nodes[0].Address, fallback, []string{}))
 
-		// The right is granted: a leader by election, the first to queue.
+		// The right is granted: an elected node leads, the first one in the queue.
 		granted := time.Now()
 		allowElection(t, admin)
 		token = grown(t, token, awaitElected(t, nodes))
@@ -59,8 +58,8 @@ func TestDeniedElectionFallsBackToTheSmallestAddress(t *testing.T) {
 		require.LessOrEqual(t, time.Since(granted), regained)
 		require.NotContains(t, procs.Keys(t, admin, procs.Prefix+"/leader"), procs.Prefix+"/leader-acting")
 
-		// The right is withdrawn. 3.4 renews leases that hold a key which may not be
-		// written any more, so there the election that stands goes on.
+		// The right is revoked. etcd 3.4 renews leases even if they hold keys that may not be written any more,
+		// so there the present election continues.
 		withdrawn := time.Now()
 		denyElection(t, admin)
 		if flavour == procs.Etcd34 {
@@ -68,7 +67,8 @@ func TestDeniedElectionFallsBackToTheSmallestAddress(t *testing.T) {
 			agree(t, patience, nodes, leaderOf(t, nodes[0]), election, nil)
 			return
 		}
-		// The smallest that is there: one that is back a moment later takes over.
+		// The smallest address among the present nodes leads; a smaller one that returns a moment later takes
+		// over.
 		grown(t, token, agree(t, patience, nodes, nodes[0].Address, fallback, []string{}))
 		took = time.Since(withdrawn)
 		t.Logf("%v after the right was withdrawn the smallest address leads", took)
@@ -77,8 +77,8 @@ func TestDeniedElectionFallsBackToTheSmallestAddress(t *testing.T) {
 	})
 }
 
-// startInOrder starts n nodes whose addresses ascend, the greatest first, and samples
-// them. One after the other: etcd makes checking a password hard work on purpose.
+// startInOrder starts n nodes with ascending addresses, the greatest first, and samples them. It starts them
+// one after the other, because etcd's password checks are expensive by design.
 func startInOrder(t *testing.T, cfg procs.NodeConfig, n int) ([]*procs.Node, *procs.Watcher) {
 	t.Helper()
 	watch := procs.Watch(t)
@@ -107,7 +107,7 @@ func leaderOf(t *testing.T, n *procs.Node) string {
 	return st.LeaderID
 }
 
-// awaitElected waits until all nodes are ready and agree on who was elected.
+// awaitElected waits until all nodes are ready and agree on the elected leader.
 func awaitElected(t *testing.T, nodes []*procs.Node) procs.Status {
 	t.Helper()
 	var leader string

@@ -18,7 +18,7 @@ import (
 	"github.com/goverse/goverse/integration/internal/procs"
 )
 
-// eventsOf is a node's /cluster/events.
+// eventsOf returns the events of a node's /cluster/events.
 func eventsOf(n *procs.Node) ([]event.Event, error) {
 	resp, err := http.Get(n.Origin() + "/cluster/events")
 	if err != nil {
@@ -29,7 +29,7 @@ func eventsOf(n *procs.Node) ([]event.Event, error) {
 	return body.Events, errors.Join(err, resp.Body.Close())
 }
 
-// What the events say of a leader that stood still: how long it had been silent, for how long nobody led, and for how
+// The events about a frozen leader report how long it had been silent, how long there was no leader, and how
 // long it had no session. They are in the order of their times.
 func TestEventsOfAFrozenLeader(t *testing.T) {
 	t.Parallel()
@@ -65,8 +65,8 @@ func TestEventsOfAFrozenLeader(t *testing.T) {
 	for _, e := range all {
 		t.Logf("%+6.2fs %s %s %.2fs %s", e.Time.Sub(frozen).Seconds(), e.Type, e.Node, e.Seconds, e.Reason)
 	}
-	// A heartbeat is seen every half a second, and the lease may have been renewed just before; the rest is for a machine
-	// that is busy.
+	// A heartbeat is seen every half second, and the lease may have been renewed just before. The rest is
+	// tolerance for a busy machine.
 	seconds := func(e *event.Event, least, most time.Duration, what string) {
 		t.Helper()
 		require.NotNil(t, e, what)
@@ -84,7 +84,7 @@ func TestEventsOfAFrozenLeader(t *testing.T) {
 	seconds(elected, led-about, led+about, "nobody led")
 	seconds(of(event.ClusterRecovered, next.Address), led-about, led+about, "nobody led")
 	i := slices.IndexFunc(all, func(e event.Event) bool {
-		return e.Type == event.ClusterDegraded && e.Token == former // not for want of the first leader
+		return e.Type == event.ClusterDegraded && e.Token == former // excludes the time before the first leader
 	})
 	require.GreaterOrEqual(t, i, 0, "nobody led")
 	require.WithinDuration(t, frozen, all[i].Time, about, "from when it stood still")

@@ -17,13 +17,13 @@ import (
 	"github.com/goverse/goverse/integration/internal/procs"
 )
 
-// fullPipe is a pipe that nobody reads and that takes nothing more.
+// fullPipe returns a pipe that has no reader and is full.
 func fullPipe(t *testing.T) *os.File {
 	t.Helper()
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
 	t.Cleanup(func() { _, _ = r.Close(), w.Close() })
-	// What does not go in as a page goes in as bytes; twice, for this process may have stood still meanwhile.
+	// The rest of a page is filled with bytes. Twice, because this process may have been paused meanwhile.
 	for _, size := range []int{4096, 4096, 1, 1} {
 		for err = nil; err == nil; {
 			require.NoError(t, w.SetWriteDeadline(time.Now().Add(50*time.Millisecond)))
@@ -31,11 +31,11 @@ func fullPipe(t *testing.T) *os.File {
 		}
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 	}
-	require.NoError(t, syscall.SetNonblock(int(w.Fd()), false)) // who writes waits
+	require.NoError(t, syscall.SetNonblock(int(w.Fd()), false)) // writers block
 	return w
 }
 
-// speechless starts goversed with a pipe as its log that takes nothing.
+// speechless starts goversed with a full pipe as its log.
 func speechless(t *testing.T, args ...string) (p *os.Process, ended <-chan error) {
 	t.Helper()
 	cmd := exec.Command(kit.GoversedPath(t), args...)
@@ -47,7 +47,7 @@ func speechless(t *testing.T, args ...string) (p *os.Process, ended <-chan error
 	return cmd.Process, done
 }
 
-// A node behind a log that nobody reads joins, leads, says so, and ends as it is asked to.
+// A node with a blocked log joins, leads, reports its status, and stops on request.
 func TestANodeBehindAFullPipe(t *testing.T) {
 	t.Parallel()
 	etcd := kit.StartEtcd(t, procs.Etcd37)
@@ -80,14 +80,14 @@ func TestANodeBehindAFullPipe(t *testing.T) {
 	}
 }
 
-// What runs under exec gets the signal, its time to end, and exec's exit code, and gives its election back.
+// A command under exec gets the signal and its time to end. exec returns its exit code and resigns.
 func TestExecBehindAFullPipe(t *testing.T) {
 	t.Parallel()
 	etcd := kit.StartEtcd(t, procs.Etcd37)
 	for _, verb := range [][]string{{"exec", "--election", "it"}, {"lock", "it"}} {
 		dir := t.TempDir()
 		begun, gone := filepath.Join(dir, "begun"), filepath.Join(dir, "gone")
-		// A shell says which of its children a signal ended: not into the pipe.
+		// The shell must not report signalled children into the pipe.
 		script := fmt.Sprintf(`exec 2>&-; trap 'sleep 0.5; echo > %s; exit 7' TERM; echo > %s
 			while :; do sleep 0.05; done`, gone, begun)
 		exists := func(path string) func() error { return func() error { _, err := os.Stat(path); return err } }

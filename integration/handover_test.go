@@ -12,10 +12,10 @@ import (
 	"github.com/goverse/goverse/integration/internal/procs"
 )
 
-// handOver is how soon after SIGTERM to the leader the next one says that it leads.
+// handOver limits the time from the leader's SIGTERM until the next node reports that it leads.
 const handOver = 100 * time.Millisecond
 
-// Not beside others, as what it measures is short.
+// Runs alone, because it measures a short time.
 func TestSIGTERMHandsOverToTheNextInTheQueue(t *testing.T) {
 	onEach(t, func(t *testing.T, flavour procs.Flavour) {
 		etcd := kit.StartEtcd(t, flavour)
@@ -37,7 +37,7 @@ func TestSIGTERMHandsOverToTheNextInTheQueue(t *testing.T) {
 			agree(t, patience, nodes, next.Address, election, addresses(nodes))
 		}
 
-		// One that comes later queues and takes nothing away.
+		// A node that joins later queues and takes no leadership away.
 		late := kit.StartNode(t, procs.NodeConfig{Etcd: etcd.Endpoint})
 		watch.Add(late)
 		nodes = append(nodes, late)
@@ -62,7 +62,7 @@ func TestFrozenLeaderIsReplacedAndRequeues(t *testing.T) {
 		require.Greater(t, st.Token, token)
 		procs.Until(frozen.Add(ttl + ttl/2)) // longer than the TTL
 
-		// Asked while it stands still, it answers as soon as it wakes.
+		// A request sent while it is frozen is answered as soon as it resumes.
 		answered := make(chan procs.Status, 1)
 		go func() {
 			defer close(answered)

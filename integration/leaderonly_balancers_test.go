@@ -17,14 +17,14 @@ import (
 	"github.com/goverse/goverse/integration/internal/procs"
 )
 
-// backends are three servers in the place of nodes, each of which does with a write what it is set to.
+// backends are three servers in place of nodes, with configurable responses to writes.
 type backends struct {
 	t      *testing.T
 	server [3]*httptest.Server
 	does   [3]atomic.Pointer[http.HandlerFunc]
 	asked  [3]atomic.Int64
-	again  atomic.Int64 // of these with Goverse-Retry
-	bodies atomic.Int64 // of these with the whole body
+	again  atomic.Int64 // those with Goverse-Retry
+	bodies atomic.Int64 // those with the whole body
 }
 
 const sentBody = `{"sent": true}`
@@ -70,11 +70,11 @@ func refuses(w http.ResponseWriter, _ *http.Request) {
 
 func accepts(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "done") }
 
-// breaks cuts the connection when the request was read.
+// breaks closes the connection after the request was read.
 func breaks(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 
-// What deploy's configurations do with a write that is refused, whose node is down, and whose connection
-// breaks.
+// deploy's configurations handle a write that is refused, a write to a node that is down, and a write with a
+// broken connection.
 func TestBalancerConfigurations(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(b *backends, listen string){
@@ -93,7 +93,7 @@ func TestBalancerConfigurations(t *testing.T) {
 				replace[fmt.Sprintf("10.0.0.%d:48001", i+1)] = b.address(i)
 			}
 			p := kit.Haproxy(b.t, "../deploy/haproxy/goverse.cfg", replace)
-			for i := range b.server { // none says it leads, so that it goes by what they answer
+			for i := range b.server { // none reports that it leads, so HAProxy relies on their responses
 				p.AwaitOutput(b.t, patience, fmt.Sprintf("goverse_writes/node%d is DOWN", i+1))
 			}
 		},
@@ -149,7 +149,7 @@ func TestBalancerConfigurations(t *testing.T) {
 			b.set(0, refuses)
 			b.set(1, refuses)
 			b.set(2, accepts)
-			b.server[0].Close() // it is down: connections are refused
+			b.server[0].Close() // it is down and refuses connections
 			for range 10 {
 				code, _ := send("POST")
 				require.Equal(t, http.StatusOK, code)

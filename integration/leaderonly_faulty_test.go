@@ -27,14 +27,14 @@ import (
 	"github.com/goverse/goverse/node"
 )
 
-// faultyEnv makes a copy of the test binary a controller that gets it wrong; it holds its configuration.
+// faultyEnv makes a copy of the test binary a faulty controller. It holds the configuration.
 const faultyEnv = "GOVERSE_INTEGRATION_FAULTY_CONTROLLER"
 
-// faultyConfig says where the controller is, and what it gets wrong.
+// faultyConfig configures the controller's addresses and its fault.
 type faultyConfig struct {
 	Etcd, Listen, HTTP string
-	// Anywhere: whichever node is asked writes, with the leader's token; else the leader alone, but without
-	// its fence, and without looking whether it has carried the write out.
+	// Anywhere makes any node write, with the leader's token. Otherwise the leader alone writes, but without
+	// its fence and without checking whether it has already carried the write out.
 	Anywhere bool
 }
 
@@ -66,7 +66,7 @@ func runFaulty(encoded string) error {
 	if err != nil {
 		return err
 	}
-	defer etcd.Close() // it is read from no more
+	defer etcd.Close() // it is not read any more
 	l, err := net.Listen("tcp", cfg.HTTP)
 	if err != nil {
 		return err
@@ -82,7 +82,7 @@ func runFaulty(encoded string) error {
 		}
 		a := writeAnswer{ID: r.Header.Get("Idempotency-Key"), Name: r.PathValue("name"), Done: "put", Node: cfg.Listen,
 			Token: leader.Token}
-		record, _ := json.Marshal(a) // it can be
+		record, _ := json.Marshal(a) // cannot fail
 		data := controllerPrefix + "-data/"
 		if _, err := etcd.Txn(r.Context()).Then(clientv3.OpPut(data+"configs/"+url.PathEscape(a.Name), string(body)),
 			clientv3.OpPut(data+"writes/"+a.ID, string(record))).Commit(); err != nil {
@@ -100,8 +100,8 @@ func runFaulty(encoded string) error {
 	return errors.Join(c.Stop(stopping), web.Stop(stopping))
 }
 
-// What the other tests judge by finds a controller that writes where it does not lead, and one that
-// carries out twice what is sent twice.
+// The other tests' judge detects a controller that writes where it does not lead, and one that carries out a
+// repeated write twice.
 func TestLeaderOnlyFindsFaults(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{"anywhere": "the leader was", "again": "took effect twice"} {
@@ -130,7 +130,7 @@ func TestLeaderOnlyFindsFaults(t *testing.T) {
 				client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
 			for n := range 20 {
 				w.write(n)
-				w.write(n / 5) // what was sent before
+				w.write(n / 5) // an earlier write again
 			}
 			err = judgeWrites(c.history.upTo(t, client), c.history.queue, c.history.data, w.acknowledged)
 			require.ErrorContains(t, err, want)

@@ -20,7 +20,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// writeAnswer is what examples/controller answers a write with, and keeps in etcd in the same transaction.
+// writeAnswer is the answer of examples/controller to a write, which it also stores in etcd in the same
+// transaction.
 type writeAnswer struct {
 	ID    string `json:"id"`
 	Name  string `json:"name"`
@@ -29,13 +30,12 @@ type writeAnswer struct {
 	Token int64  `json:"token"`
 }
 
-// document is what the tests write: it names its write.
+// document is the value that the tests write: it names its write.
 type document struct {
 	ID string `json:"id"`
 }
 
-// writeHistory is what etcd has carried out since it was opened: of the queue of the election, and of
-// the data.
+// writeHistory records the changes in etcd since it was opened, of the election's queue and of the data.
 type writeHistory struct {
 	queue, data string
 	mu          sync.Mutex
@@ -43,7 +43,7 @@ type writeHistory struct {
 	revision    int64
 }
 
-// recordWrites begins to record. The history is that of all keys under queue and data.
+// recordWrites starts a history of all keys under queue and data.
 func recordWrites(t *testing.T, client *clientv3.Client, queue, data string) *writeHistory {
 	h := &writeHistory{queue: queue, data: data}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -63,10 +63,10 @@ func recordWrites(t *testing.T, client *clientv3.Client, queue, data string) *wr
 	return h
 }
 
-// upTo waits until the history has everything up to a revision.
+// upTo waits until the history includes the present, and returns it.
 func (h *writeHistory) upTo(t *testing.T, client *clientv3.Client) []*clientv3.Event {
 	t.Helper()
-	resp, err := client.Put(t.Context(), "/the-end", "") // so that there is an event to wait for
+	resp, err := client.Put(t.Context(), "/the-end", "") // the event to wait for
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		h.mu.Lock()
@@ -78,19 +78,19 @@ func (h *writeHistory) upTo(t *testing.T, client *clientv3.Client) []*clientv3.E
 	return slices.Clone(h.events)
 }
 
-// stay is a candidate's key's time in etcd.
+// stay is the period in which a candidate's key exists in etcd.
 type stay struct {
 	node        string
-	create, end int64 // end: 0, it is there
+	create, end int64 // end is 0 if the key still exists
 }
 
 func (s stay) at(revision int64) bool {
 	return s.create <= revision && (s.end == 0 || revision < s.end)
 }
 
-// judgeWrites says what is wrong with a history: acknowledged are the answers that clients got, by id.
-// Each write that was acknowledged was carried out, once, as it was answered; each that was carried out,
-// by the leader at that revision, under its token; and tokens grow.
+// judgeWrites returns the faults in a history. acknowledged holds the answers that clients got, by id. Each
+// acknowledged write must have been carried out once, as answered. Each write must have been carried out by the
+// leader at that revision, under its token. Tokens must grow.
 func judgeWrites(events []*clientv3.Event, queue, data string, acknowledged map[string]writeAnswer) error {
 	var wrong []error
 	say := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
@@ -162,7 +162,7 @@ func judgeWrites(events []*clientv3.Event, queue, data string, acknowledged map[
 	return errors.Join(wrong...)
 }
 
-// leaderAt is the candidate that was first in the queue just when a revision was written.
+// leaderAt returns the first candidate in the queue just before a revision was written, or nil.
 func leaderAt(stays []*stay, revision int64) *stay {
 	there := slices.DeleteFunc(slices.Clone(stays), func(s *stay) bool { return !s.at(revision) })
 	if len(there) == 0 {

@@ -22,8 +22,8 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
-// unnoticed is for how long a connection that was kept open may not know that its other end was killed: what is sent
-// on it meanwhile is lost, and nobody can tell.
+// unnoticed is the time in which an open connection may not notice that its other end was killed. Data sent on
+// it meanwhile is lost without notice.
 const unnoticed = time.Second
 
 var (
@@ -68,7 +68,7 @@ func startControllers(t *testing.T, elsewhere string) *controllers {
 	return c
 }
 
-// observe follows the controllers' election.
+// observe returns an observer of the controllers' election.
 func observe(t *testing.T, client *clientv3.Client) *leaderelection.LeaderElection {
 	t.Helper()
 	base := basetest.Start(t, client, controllerPrefix, 10*time.Second)
@@ -86,7 +86,7 @@ func (c *controllers) start(i int) {
 		"-prefix", controllerPrefix, "-listen", c.nodes[i], "-http", c.http[i], "-elsewhere", c.elsewhere}, nil)
 }
 
-// ready waits until a controller can be given writes.
+// ready waits until a controller accepts writes.
 func (c *controllers) ready(i int) {
 	c.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
@@ -103,7 +103,7 @@ func (c *controllers) ready(i int) {
 	})
 }
 
-// leader is the one that leads.
+// leader returns the index of the leading controller.
 func (c *controllers) leader() int {
 	c.Helper()
 	for {
@@ -123,15 +123,15 @@ func (c *controllers) transfer(to int) {
 	require.NoError(c.T, c.observer.Transfer(etcdtest.Context(c.T), c.nodes[to]))
 }
 
-// urls are those of the controllers themselves.
+// urls returns the URLs of the controllers.
 func (c *controllers) urls() []string {
 	return []string{"http://" + c.http[0], "http://" + c.http[1], "http://" + c.http[2]}
 }
 
-// ending is between the signal to a process and when it is gone.
+// ending is the period from the signal to a process until the process is gone.
 type ending struct{ from, to time.Time }
 
-// exercise transfers, stops and kills while writes come in, and judges them.
+// exercise transfers leadership and stops and kills leaders while writes come in, and judges the writes.
 func (c *controllers) exercise(what string, w *writers) {
 	c.Helper()
 	w.wrote(100)
@@ -159,7 +159,7 @@ func (c *controllers) exercise(what string, w *writers) {
 		c.processes[at].Kill(c.T)
 		e.to = time.Now().Add(unnoticed)
 		ends = append(ends, e)
-		w.wrote(100) // by the next leader
+		w.wrote(100) // carried out by the next leader
 		require.NotEqual(c.T, at, c.leader())
 		c.start(at)
 		c.ready(at)
@@ -175,7 +175,7 @@ func (c *controllers) exercise(what string, w *writers) {
 	require.NoError(c.T, judgeWrites(c.history.upTo(c.T, c.client), c.history.queue, c.history.data, w.acknowledged))
 }
 
-// Behind nginx, with the configuration of deploy.
+// The controllers run behind nginx with deploy's configuration.
 func TestLeaderOnlyBehindNginx(t *testing.T) {
 	t.Parallel()
 	c := startControllers(t, "refuse")
@@ -189,7 +189,7 @@ func TestLeaderOnlyBehindNginx(t *testing.T) {
 	c.behind("nginx", own[3])
 }
 
-// behind exercises what is reached through a load balancer at address.
+// behind exercises the controllers through a load balancer at address.
 func (c *controllers) behind(what, address string) {
 	c.Helper()
 	procs.Await(c.T, patience, what+" listens", func() error {
@@ -209,7 +209,7 @@ func portOf(t *testing.T, address string) string {
 	return port
 }
 
-// Clients know the nodes, and follow 307 to the leader.
+// Clients know the nodes and follow 307 to the leader.
 func TestLeaderOnlyRedirects(t *testing.T) {
 	t.Parallel()
 	c := startControllers(t, "redirect")
@@ -223,7 +223,7 @@ func TestLeaderOnlyForwards(t *testing.T) {
 	c.exercise("forward", startWriters(t, c.urls()...))
 }
 
-// Behind HAProxy, with the configuration of deploy.
+// The controllers run behind HAProxy with deploy's configuration.
 func TestLeaderOnlyBehindHAProxy(t *testing.T) {
 	t.Parallel()
 	c := startControllers(t, "refuse")

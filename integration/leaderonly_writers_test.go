@@ -21,31 +21,31 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// writersEvery is the time between two writes: 200 a second.
+// writersEvery is the interval of writes: 200 a second.
 const writersEvery = 5 * time.Millisecond
 
-// failure is an attempt to write that was not answered as it should be.
+// failure is an attempt to write without the correct answer.
 type failure struct {
 	id         string
 	from, to   time.Time
 	what       string
 	unknown    bool // it may have been carried out
-	repeatedAs int  // the status that it was answered with at last, when it was sent again
+	repeatedAs int  // the final status after repeating it
 }
 
-// writers send writes, each by one attempt; one that fails is noted, and sent again with the same id.
+// writers send each write in a single attempt. A failed write is recorded and repeated with the same id.
 type writers struct {
 	t      *testing.T
 	client *http.Client
-	urls   []string // tried in any order, where connections are refused the next
+	urls   []string // tried in any order; the next one if a connection is refused
 
 	mu           sync.Mutex
 	acknowledged map[string]writeAnswer
-	took         []time.Duration // of first attempts that were acknowledged
+	took         []time.Duration // of acknowledged first attempts
 	failures     []failure
-	refused      int // connections, before anything was sent
+	refused      int // connections refused before anything was sent
 	sent         int
-	replayed     int // answers to writes that had been carried out before
+	replayed     int // answers to writes that were already carried out
 
 	stop context.CancelFunc
 	wg   sync.WaitGroup
@@ -53,7 +53,7 @@ type writers struct {
 
 // startWriters writes until finish is called.
 func startWriters(t *testing.T, urls ...string) *writers {
-	transport := &http.Transport{DisableKeepAlives: true} // so that no attempt meets a connection that has ended
+	transport := &http.Transport{DisableKeepAlives: true} // so that no attempt uses a closed connection
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &writers{t: t, urls: urls, acknowledged: map[string]writeAnswer{}, stop: cancel,
 		client: &http.Client{Transport: transport, Timeout: 30 * time.Second}}
@@ -73,7 +73,7 @@ func startWriters(t *testing.T, urls ...string) *writers {
 	return w
 }
 
-// finish has all writes that were begun answered.
+// finish waits until all writes that were started are answered.
 func (w *writers) finish() {
 	w.stop()
 	w.wg.Wait()
@@ -127,7 +127,7 @@ func (w *writers) write(n int) {
 	}
 }
 
-// attempt is one attempt: what certainly was not sent does not count.
+// attempt makes one attempt. A request that was certainly not sent does not count.
 func (w *writers) attempt(method, name, id string) (a writeAnswer, status int, _ error) {
 	body, err := json.Marshal(document{ID: id})
 	if err != nil {
@@ -161,7 +161,7 @@ func (w *writers) attempt(method, name, id string) (a writeAnswer, status int, _
 		}
 		if resp.Header.Get("Goverse-Refused") == "not-ready" && time.Now().Before(deadline) {
 			w.mu.Lock()
-			w.refused++ // it listens already
+			w.refused++ // it already listens
 			w.mu.Unlock()
 			continue
 		}
@@ -185,14 +185,14 @@ func (w *writers) wrote(n int) {
 	require.Eventually(w.t, func() bool { return count() >= from+n }, 30*time.Second, 5*time.Millisecond)
 }
 
-// failed are the attempts that failed so far.
+// failed returns the attempts that have failed so far.
 func (w *writers) failed() []failure {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return append([]failure(nil), w.failures...)
 }
 
-// report logs what was measured.
+// report logs the measurements.
 func (w *writers) report(what string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -37,7 +37,7 @@ var (
 	littleLasts = flag.Duration("little.lasts", 15*time.Second, "how long they are looked at; a minute in the full run")
 )
 
-// busyEnv makes a copy of the test binary a node that is busy; it holds busyConfig.
+// busyEnv makes a copy of the test binary a busy node. It holds a busyConfig.
 const busyEnv = "GOVERSE_INTEGRATION_BUSY"
 
 type busyConfig struct {
@@ -55,7 +55,7 @@ func init() {
 	}
 }
 
-// runBusy is a node beside goroutines that compute all the time, until SIGTERM.
+// runBusy runs a node, next to goroutines that compute all the time, until SIGTERM.
 func runBusy(encoded string) error {
 	var cfg busyConfig
 	if err := json.Unmarshal([]byte(encoded), &cfg); err != nil {
@@ -99,12 +99,12 @@ func runBusy(encoded string) error {
 	return errors.Join(err, c.Stop(stopping))
 }
 
-// littleCPU leaves a process so many thousandths of a processor. Where the machine has no cgroup for that, it is
-// stopped and goes on by turns.
+// littleCPU limits a process to so many thousandths of a processor. On a machine without such a cgroup, it
+// alternately stops and continues the process.
 func littleCPU(t *testing.T, p *procs.Process, thousandths int) {
 	t.Helper()
 	set := func(file, text string) error {
-		f, err := os.OpenFile(file, os.O_WRONLY, 0) // one that is there
+		f, err := os.OpenFile(file, os.O_WRONLY, 0) // an existing one
 		if err != nil {
 			return err
 		}
@@ -153,9 +153,9 @@ func littleCPU(t *testing.T, p *procs.Process, thousandths int) {
 	}()
 }
 
-// A node has so little processor time that it stands still again and again, and etcd elects another leader within its
-// TTL: it does not hold its session in vain. It leads on, or gives the session up so that another can lead, or itself
-// anew.
+// A node has so little processor time that it is paused again and again, and etcd elects another leader within
+// its TTL. It does not hold its session without effect: it continues to lead, or gives the session up so that
+// another node, or it again, can lead.
 func TestLittleProcessorTimeAndAnotherTermOfRaft(t *testing.T) {
 	if *littleTTL == 0 {
 		t.Skip("takes half a minute, and a machine with nothing else to do: give -little.ttl")
@@ -170,7 +170,7 @@ func TestLittleProcessorTimeAndAnotherTermOfRaft(t *testing.T) {
 	}
 	all := []*little{{name: "300m", thousandths: 300}, {name: "200m", thousandths: 200},
 		{name: "100m and another", thousandths: 100, another: true}}
-	if *littleTTL >= 10 { // less is too little time for a renewal on a machine that is busy with other tests
+	if *littleTTL >= 10 { // less is too short for a renewal on a machine busy with other tests
 		all = append(all, &little{name: "100m", thousandths: 100})
 	}
 	client := &http.Client{Timeout: 2 * time.Second}
@@ -211,7 +211,7 @@ func TestLittleProcessorTimeAndAnotherTermOfRaft(t *testing.T) {
 	defer wg.Wait()
 	for _, l := range all {
 		wg.Go(func() {
-			// After one TTL; and if the session is given up, after another one.
+			// After one TTL, or after another one if the session is given up.
 			from, gaveUp, asked, led := restarted.Add(aTTL), false, 0, 0
 			for ; time.Now().Before(from.Add(*littleLasts)); procs.Until(time.Now().Add(50 * time.Millisecond)) {
 				var one sync.WaitGroup

@@ -26,13 +26,13 @@ import (
 	"github.com/goverse/goverse/node"
 )
 
-// holderEnv makes a copy of the test binary one that wants a lock; it holds holderConfig.
+// holderEnv makes a copy of the test binary a process that acquires a lock. It holds a holderConfig.
 const holderEnv = "GOVERSE_INTEGRATION_LOCK_HOLDER"
 
 type holderConfig struct {
 	Advertise, Etcd, SQL string
 	TTL                  int
-	Unfenced             bool // what is written is written under no condition
+	Unfenced             bool // writes have no condition
 }
 
 const (
@@ -40,35 +40,35 @@ const (
 	// written is the key that holders write.
 	written    = "/written"
 	writeEvery = 5 * time.Millisecond
-	// oneWrite bounds one write.
+	// oneWrite limits one write.
 	oneWrite = time.Second
 )
 
-// What a holder is asked on its standard input, a line each; it answers with a line.
+// These are the requests that a holder accepts on its standard input, one per line; it answers with a line.
 const (
 	askAcquire = "acquire" // and write from then on
 	askHolder  = "status"
 	askRelease = "release"
 )
 
-// holderStatus is what a holder says of its lock and of what it wrote.
+// holderStatus describes a holder's lock and its writes.
 type holderStatus struct {
 	Token     int64
 	Valid     bool
-	Ended     string // why the lock's context did; "" if it has not
-	Lost      bool   // it ended by the loss of the lock
+	Ended     string // the cause of the end of the lock's context; "" if it has not ended
+	Lost      bool   // the loss of the lock ended it
 	Accepted  map[string]int
 	Refused   map[string]int
 	Released  bool
-	ReleaseOf string // Release's error
+	ReleaseOf string // the error of Release
 }
 
-// holder is what runs in such a process: one who writes as long as it is not refused, and does
-// not look whether it still holds the lock.
+// holder runs in such a process. It writes until it is refused, and does not check whether it still holds the
+// lock.
 type holder struct {
 	cfg    holderConfig
 	client *clientv3.Client
-	conn   *pgx.Conn // of work alone, once that has begun
+	conn   *pgx.Conn // used only by work, once that has started
 	wg     sync.WaitGroup
 
 	mu     sync.Mutex
@@ -96,7 +96,7 @@ func holding(encoded string) (err error) {
 		return err
 	}
 	h.client = ccfg.Client
-	defer func() { _ = h.client.Close() }() // its error is that its context was cancelled
+	defer func() { _ = h.client.Close() }() // the error reports only the cancelled context
 	if h.conn, err = pgx.Connect(ctx, h.cfg.SQL); err != nil {
 		return err
 	}
@@ -170,10 +170,10 @@ func (h *holder) work(ctx context.Context, held lock.Held) {
 			cancel()
 			h.mu.Lock()
 			switch {
-			case err != nil && name == "sql": // the pause was in the middle of it
+			case err != nil && name == "sql": // it was paused during the write
 				fmt.Fprintln(os.Stderr, err)
 				h.reconnect(ctx)
-			case err != nil: // etcd's client tries again
+			case err != nil: // etcd's client retries
 			case accepted:
 				h.status.Accepted[name]++
 			default:
@@ -190,7 +190,7 @@ func (h *holder) work(ctx context.Context, held lock.Held) {
 	}
 }
 
-// reconnect replaces a connection that a request was broken off on: it is of no use any more.
+// reconnect replaces a connection with an interrupted request, which is unusable.
 func (h *holder) reconnect(ctx context.Context) {
 	_ = h.conn.Close(ctx)
 	if conn, err := pgx.Connect(ctx, h.cfg.SQL); err == nil {
@@ -215,7 +215,7 @@ const (
 	schema = `CREATE TABLE guarded (name text PRIMARY KEY, token bigint NOT NULL, value bigint NOT NULL);
 		CREATE TABLE written (n bigserial PRIMARY KEY, token bigint NOT NULL);
 		INSERT INTO guarded VALUES ('it', 0, 0)`
-	// fenced writes unless a greater token was seen, and puts down that it has.
+	// fenced writes unless a greater token was seen, and records the token.
 	fenced = `WITH done AS (UPDATE guarded SET value = value + 1, token = $1 WHERE name = 'it'
 		AND token <= $1 RETURNING token)
 		INSERT INTO written (token) SELECT token FROM done`
@@ -233,7 +233,7 @@ func (h *holder) toSQL(ctx context.Context, held lock.Held) (bool, error) {
 	return done.RowsAffected() == 1, err
 }
 
-// holderProcess is a holder as the test sees it.
+// holderProcess is a holder as seen by the test.
 type holderProcess struct {
 	*fault.Process
 	t       *testing.T
@@ -241,7 +241,7 @@ type holderProcess struct {
 	answers chan string
 }
 
-// startHolder starts one; it ends with the test.
+// startHolder starts a holder, which ends with the test.
 func startHolder(t *testing.T, cfg holderConfig) *holderProcess {
 	t.Helper()
 	encoded, err := json.Marshal(cfg)
@@ -256,7 +256,7 @@ func startHolder(t *testing.T, cfg holderConfig) *holderProcess {
 	require.NoError(t, err)
 	cmd.Stdin, cmd.Stdout = stdin, stdout
 	p, err := fault.StartProcess(cmd)
-	_, _ = stdin.Close(), stdout.Close() // the process has its own
+	_, _ = stdin.Close(), stdout.Close() // the process has its own copy
 	require.NoError(t, err)
 	h := &holderProcess{Process: p, t: t, in: in, answers: make(chan string, 10)}
 	read := make(chan struct{})
@@ -283,7 +283,7 @@ func startHolder(t *testing.T, cfg holderConfig) *holderProcess {
 	return h
 }
 
-// said is what the process says next.
+// said returns the next line of the process's output.
 func (h *holderProcess) said() string {
 	select {
 	case s := <-h.answers:

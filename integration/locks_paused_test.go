@@ -16,9 +16,9 @@ import (
 	"github.com/goverse/goverse/internal/test/pgserver"
 )
 
-// A process that holds a lock and writes under it stands still for longer than its TTL.
-// Another one gets the lock and writes. When the first one wakes it goes on writing, as it was:
-// etcd and PostgreSQL refuse it, by its token; its lock is not valid, and its context has ended.
+// A process that holds a lock and writes under it is paused for longer than its TTL. Another one acquires the
+// lock and writes. The first one resumes and continues to write: etcd and PostgreSQL refuse it by its token,
+// its lock is not valid, and its context has ended.
 func TestHolderPausedPastItsTTL(t *testing.T) {
 	t.Parallel()
 	db := pgserver.ForTest(t)
@@ -27,7 +27,7 @@ func TestHolderPausedPastItsTTL(t *testing.T) {
 		require.Zero(t, stale(etcd), "of %d", len(etcd))
 		require.Zero(t, stale(sql), "of %d", len(sql))
 	})
-	// What judges the writes finds those that nothing refused.
+	// The judge detects stale writes if nothing refuses them.
 	t.Run("unfenced", func(t *testing.T) {
 		etcd, sql := pausedHolder(t, procs.Etcd37, db, true)
 		require.NotZero(t, stale(etcd), "of %d", len(etcd))
@@ -35,7 +35,7 @@ func TestHolderPausedPastItsTTL(t *testing.T) {
 	})
 }
 
-// stale counts the tokens that are smaller than one before them.
+// stale counts the tokens that are smaller than an earlier one.
 func stale(tokens []int64) (count int) {
 	newest := int64(0)
 	for _, token := range tokens {
@@ -47,8 +47,8 @@ func stale(tokens []int64) (count int) {
 	return count
 }
 
-// pausedHolder pauses a holder and returns by which tokens etcd and PostgreSQL were written, in
-// their own order.
+// pausedHolder pauses a holder and returns the tokens of the writes to etcd and to PostgreSQL, in the order of
+// each store.
 func pausedHolder(t *testing.T, flavour procs.Flavour, db *pgserver.Server, unfenced bool) (etcd, sql []int64) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -127,7 +127,7 @@ func pausedHolder(t *testing.T, flavour procs.Flavour, db *pgserver.Server, unfe
 	return etcdTokens(ctx, t, client, before.Header.Revision+1), sqlTokens(ctx, t, conn)
 }
 
-// etcdTokens are those by which the key was written, in etcd's order.
+// etcdTokens returns the tokens of the writes of the key, in etcd's order.
 func etcdTokens(ctx context.Context, t *testing.T, client *clientv3.Client, from int64) (tokens []int64) {
 	now, err := client.Get(ctx, written)
 	require.NoError(t, err)
@@ -147,7 +147,7 @@ func etcdTokens(ctx context.Context, t *testing.T, client *clientv3.Client, from
 	return tokens
 }
 
-// sqlTokens are those by which the row was written, in the order of its writes.
+// sqlTokens returns the tokens of the writes of the row, in their order.
 func sqlTokens(ctx context.Context, t *testing.T, conn *pgx.Conn) []int64 {
 	rows, err := conn.Query(ctx, "SELECT token FROM written ORDER BY n")
 	require.NoError(t, err)

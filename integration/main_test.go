@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	procs.Main(m, &kit)
 }
 
-// onEach runs a scenario against every etcd.
+// onEach runs a scenario against each flavour of etcd.
 func onEach(t *testing.T, scenario func(t *testing.T, flavour procs.Flavour)) {
 	for _, flavour := range procs.Flavours() {
 		t.Run(string(flavour), func(t *testing.T) { scenario(t, flavour) })

@@ -19,7 +19,7 @@ import (
 	"github.com/goverse/goverse/internal/test/processtest"
 )
 
-// What is wanted at once goes in transactions inside of transactions: every etcd takes them.
+// Concurrent requests are combined into nested transactions. Every etcd accepts those.
 func TestManyLocksAtOnce(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, flavour procs.Flavour) {

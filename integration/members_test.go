@@ -17,8 +17,9 @@ import (
 	"github.com/goverse/goverse/integration/internal/procs"
 )
 
-// All members of etcd are replaced one by one, by others at other addresses, under a node and an exec that know the
-// first ones: no session is lost, and the log names what does not answer and what is used instead.
+// All members of etcd are replaced one by one by members at other addresses, while a node and an exec know only
+// the first addresses. No session is lost, and the log names the addresses that do not answer and their
+// replacements.
 func TestMembersOfEtcdMove(t *testing.T) {
 	t.Parallel()
 	etcd := kit.StartMembers(t, procs.Etcd37, 3, 0)

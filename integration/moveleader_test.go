@@ -22,14 +22,15 @@ var leaderMoves = flag.Int("moveleader.moves", 6, "how often etcd's leader chang
 
 const (
 	movedSessions = 50
-	// movedTTL is so long that this process, beside others on a busy machine, gives none up for want of processor time.
+	// movedTTL is so long that this process, on a machine busy with others, loses no session for lack of
+	// processor time.
 	movedTTL = 30 * time.Second
 )
 
-// In ordinary operation a change of etcd's leader costs nobody a session, and no node the leadership, though
-// renewals that it falls between count for nothing.
+// In ordinary operation a change of etcd's leader ends no session and no leadership, although renewals during
+// the change have no effect.
 func TestEtcdsLeaderMoves(t *testing.T) {
-	// Not beside others: the sessions are this process's, and one that stands still again and again loses them.
+	// Runs alone: the sessions belong to this process, and if it is paused again and again, it loses them.
 	members := kit.StartMembers(t, procs.Etcd37, 3, 0)
 	all := strings.Join(members.Endpoints, ",")
 	nodes, _ := startNodes(t, procs.NodeConfig{Etcd: all}, 2)
@@ -55,7 +56,7 @@ func TestEtcdsLeaderMoves(t *testing.T) {
 		members.Lead(t, move%3)
 		moved := time.Now()
 		for i, s := range sessions {
-			if i%10 == 0 { // some of them are renewed between two moves
+			if i%10 == 0 { // some are renewed between two moves
 				s.Check()
 				procs.Await(t, patience, "a renewal after the move", func() error {
 					if !s.Renewed().After(moved) {
@@ -80,7 +81,7 @@ func TestEtcdsLeaderMoves(t *testing.T) {
 	}
 }
 
-// load writes through every member until stop is called, which returns how many writes succeeded.
+// load writes through every member until stop is called. stop returns the number of successful writes.
 func load(t *testing.T, members *procs.Members) (stop func() int) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup

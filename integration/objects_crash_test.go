@@ -35,13 +35,13 @@ var (
 
 const (
 	crashedCounters = 90
-	// callPause is from one call of a counter to the next, repeatPause before one is repeated.
+	// callPause separates the calls of a counter; repeatPause precedes a repeated call.
 	callPause, repeatPause = 50 * time.Millisecond, 2 * time.Millisecond
-	// answeredBy is a generous bound of how long calls are unanswered when the caller knows the next owner.
+	// answeredBy is a generous limit for calls without an answer when the caller knows the next owner.
 	answeredBy = 2 * time.Second
 )
 
-// mayHaveRun reports whether a call is to be repeated under its name.
+// mayHaveRun reports whether a call must be repeated under its name.
 func mayHaveRun(err error) bool {
 	switch status.Code(err) {
 	case codes.Unavailable, codes.Unknown, codes.DeadlineExceeded:
@@ -50,31 +50,31 @@ func mayHaveRun(err error) bool {
 	return false
 }
 
-// caller increments one counter again and again, by calls that have names, each until it is acknowledged.
+// caller increments one counter again and again. Each call has a name and is repeated until it is acknowledged.
 type caller struct {
 	crashes   *crashes
 	key       string
-	client    probepb.ProbeClient           // nil: it calls from outside
-	victim    atomic.Pointer[objectsWorker] // it owns the counter, and is about to fail; nil: its node is not touched
+	client    probepb.ProbeClient           // nil for a caller outside of the cluster
+	victim    atomic.Pointer[objectsWorker] // the counter's owner, about to fail; nil if its node is unaffected
 	acked     atomic.Int64
-	elsewhere atomic.Int64 // when a node other than the victim has first replied, after its fault; 0: not yet
+	elsewhere atomic.Int64 // time of the first reply by another node after the victim's fault; 0 before
 }
 
-// crashes are the callers of a test, and what they have seen.
+// crashes holds the callers of a test and their observations.
 type crashes struct {
 	w       *objectWorld
 	ledger  ledger
 	callers []*caller
 	stopped atomic.Bool
 	outside map[*objectsWorker]probepb.ProbeClient
-	gates   atomic.Pointer[[]probepb.ProbeClient] // through which calls come from outside
+	gates   atomic.Pointer[[]probepb.ProbeClient] // for calls from outside
 
 	mu       sync.Mutex
-	repeated map[string]int // calls of victims' objects, by what they failed with
+	repeated map[string]int // calls of victims' objects, by error
 	others   int            // failed calls of other objects
 }
 
-// run increments until the test stops it.
+// run increments the counter until the test stops it.
 func (c *caller) run() {
 	pause := time.NewTicker(callPause)
 	defer pause.Stop()
@@ -87,11 +87,11 @@ func (c *caller) run() {
 		}
 		if c.victim.Load() == nil || c.elsewhere.Load() != 0 {
 			<-pause.C
-		} // else there is always a call under way, for the fault to hit
+		} // otherwise a call is always in flight, for the fault to hit
 	}
 }
 
-// attempt makes a call, and reports whether no other one is needed.
+// attempt makes a call and reports whether it need not be repeated.
 func (c *caller) attempt(request *probepb.AddRequest) bool {
 	victim, timeout := c.victim.Load(), workPatience
 	if victim != nil {
@@ -117,7 +117,7 @@ func (c *caller) attempt(request *probepb.AddRequest) bool {
 	return c.crashes.failed(c, victim, request, err)
 }
 
-// failed takes note of a call that failed, and reports whether it is not to be repeated.
+// failed records a failed call and reports whether it must not be repeated.
 func (c *crashes) failed(by *caller, victim *objectsWorker, request *probepb.AddRequest, err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,7 +134,7 @@ func (c *crashes) failed(by *caller, victim *objectsWorker, request *probepb.Add
 	return true
 }
 
-// open has calls from outside come through these workers.
+// open directs calls from outside to these workers.
 func (c *crashes) open(workers []*objectsWorker) {
 	var gates []probepb.ProbeClient
 	for _, worker := range workers {
@@ -146,7 +146,7 @@ func (c *crashes) open(workers []*objectsWorker) {
 	c.gates.Store(&gates)
 }
 
-// progress waits until each of these callers has had a further call acknowledged.
+// progress waits until each of these callers has another call acknowledged.
 func (c *crashes) progress(what string, callers []*caller) {
 	c.w.Helper()
 	before := make([]int64, len(callers))
@@ -155,7 +155,7 @@ func (c *crashes) progress(what string, callers []*caller) {
 	}
 	procs.Await(c.w.T, workPatience, what, func() error {
 		for i, one := range callers {
-			if now := one.acked.Load(); now <= before[i]+1 { // the first one may have been under way
+			if now := one.acked.Load(); now <= before[i]+1 { // the first one may have been in flight before
 				return fmt.Errorf("%s had %d calls acknowledged, and has %d", one.key, before[i], now)
 			}
 		}
@@ -163,13 +163,13 @@ func (c *crashes) progress(what string, callers []*caller) {
 	})
 }
 
-// faultKind is what happens to a worker.
+// faultKind is a kind of fault of a worker.
 type faultKind int
 
 const (
 	killOwner   faultKind = iota
 	pauseOwner            // for longer than its TTL
-	killArrival           // while the first shards are on their way to it
+	killArrival           // while the first shards move to it
 	faultKinds
 )
 
@@ -177,8 +177,8 @@ func (k faultKind) String() string {
 	return []string{"SIGKILL", "SIGSTOP", "SIGKILL of a node that has just joined"}[k]
 }
 
-// fail makes a worker fail, and returns for how long calls of its objects were unanswered, and after what time the
-// caller knew their next owners.
+// fail makes a worker fail. It returns the times for which calls of its objects were unanswered, and the time
+// after which the caller knew their next owners.
 func (c *crashes) fail(victim *objectsWorker, fault func() time.Time) (unanswered []time.Duration,
 	moved time.Duration) {
 	c.w.Helper()
@@ -217,8 +217,8 @@ func (c *crashes) fail(victim *objectsWorker, fault func() time.Time) (unanswere
 	return unanswered, moved
 }
 
-// killNewcomer starts a worker, and kills it when the first shards are its own, before they can all be there. Which
-// calls that hits is not known, so no call counts as one of another node's object.
+// killNewcomer starts a worker and kills it when it owns the first shards, before it can have all. It is
+// unknown which calls that hits, so no call counts as one of another node's object.
 func (c *crashes) killNewcomer() {
 	newcomer := startObjectsWorker(c.w.T, c.w.cfg)
 	for _, one := range c.callers {
@@ -235,8 +235,8 @@ func (c *crashes) killNewcomer() {
 	newcomer.Kill(c.w.T)
 }
 
-// Nodes are killed, or stand still for longer than their TTL, while counters are called, and calls that may have run
-// are repeated under their names: each increment takes effect once, and nothing happens to objects of other nodes.
+// Nodes are killed, or paused for longer than their TTL, while counters are called. Calls that may have run are
+// repeated under their names. Each increment takes effect once, and objects of other nodes are not affected.
 func TestObjectsOfCrashedNodes(t *testing.T) {
 	t.Parallel()
 	ttl := *objectsTTL
@@ -313,8 +313,9 @@ func TestObjectsOfCrashedNodes(t *testing.T) {
 		"nobody waits for the lease of a process that is gone")
 }
 
-// A process is killed when an increment is stored and its caller has no reply. Where the worker remembers the names of
-// calls it takes effect once; the mutant, which ignores them, doubles it, and the judge finds that.
+// A process is killed when an increment is stored but its caller has no reply yet. If the worker remembers the
+// names of calls, the increment takes effect once. The mutant ignores them and applies it twice, and the judge
+// detects that.
 func TestObjectsRepeatedCall(t *testing.T) {
 	t.Parallel()
 	for _, mutant := range []string{"", forgetful} {

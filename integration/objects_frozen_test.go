@@ -32,20 +32,20 @@ var (
 		"the full run")
 )
 
-// frozen is calls of the objects of a leader that is about to stand still.
+// frozen holds calls of the objects of a leader that is about to be frozen.
 type frozen struct {
 	w     *objectWorld
 	calls sync.WaitGroup
 	stop  context.Context
 
 	mu       sync.Mutex
-	longest  map[string]time.Duration // by the way that the calls take
+	longest  map[string]time.Duration // by the path of the calls
 	outcomes map[string]map[string]int
 	acked    map[string]int64 // by key
 	unsure   map[string]int64
 }
 
-// note takes down how a call ended that took so long.
+// note records the result and the duration of a call.
 func (f *frozen) note(way, key string, took time.Duration, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -69,7 +69,7 @@ func (f *frozen) note(way, key string, took time.Duration, err error) {
 	f.outcomes[way][outcome]++
 }
 
-// repeat makes one call after the other, each with a deadline that no call should need, until the test stops it.
+// repeat makes one call after the other until the test stops it. Each has a deadline that no call should need.
 func (f *frozen) repeat(way, key string, call func(ctx context.Context) error) {
 	f.calls.Go(func() {
 		for f.stop.Err() == nil {
@@ -88,7 +88,8 @@ func (f *frozen) repeat(way, key string, call func(ctx context.Context) error) {
 	})
 }
 
-// scatter begins a call every moment, whether or not those before have ended: some begin just when the objects move.
+// scatter starts calls at a fixed rate without waiting for earlier ones, so that some start just when the
+// objects move.
 func (f *frozen) scatter(way, key string, probe probepb.ProbeClient) {
 	f.calls.Go(func() {
 		for again := time.NewTicker(20 * time.Millisecond); ; {
@@ -109,7 +110,7 @@ func (f *frozen) scatter(way, key string, probe probepb.ProbeClient) {
 	})
 }
 
-// increment has a counter incremented again and again, and chat streams opened to another object.
+// increment increments a counter again and again.
 func (f *frozen) increment(way, key string, probe probepb.ProbeClient) {
 	f.repeat(way, key, func(ctx context.Context) error {
 		_, err := probe.Add(at(ctx, key), &probepb.AddRequest{Amount: 1})
@@ -126,7 +127,7 @@ func (f *frozen) chat(way, key string, probe probepb.ProbeClient) {
 			if err == nil {
 				err = stream.Send(&probepb.Blob{Data: []byte("hello")})
 			}
-			if err == nil || errors.Is(err, io.EOF) { // receiving says why sending ended
+			if err == nil || errors.Is(err, io.EOF) { // Recv returns the reason that Send failed
 				_, err = stream.Recv()
 			}
 		}
@@ -134,13 +135,13 @@ func (f *frozen) chat(way, key string, probe probepb.ProbeClient) {
 	})
 }
 
-// at names the object, for calls from outside.
+// at adds the object's key to the context of a call from outside.
 func at(ctx context.Context, key string) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, objects.KeyHeader, key)
 }
 
-// The leader, which owns objects, stands still for longer than its TTL. All that call its objects have an answer within
-// a TTL and a moment, whichever way their calls take, and no call takes effect twice.
+// The leader, which owns objects, is frozen for longer than its TTL. All callers of its objects get an answer
+// soon after a TTL, whichever path their calls take, and no call takes effect twice.
 func TestCallersOfAFrozenLeader(t *testing.T) {
 	t.Parallel()
 	ttl := *frozenTTL
@@ -209,14 +210,14 @@ func TestCallersOfAFrozenLeader(t *testing.T) {
 	}
 	t.Log("longest waits:", quantiles(all))
 	sums := w.stored()
-	for key, n := range acked { // also by chats, which store nothing
+	for key, n := range acked { // includes chats, which store nothing
 		if sum := sums[key]; counted[key] && (sum < n || sum > n+unsure[key]) {
 			t.Errorf("%s is %d, of %d increments that were acknowledged and %d that may have been", key, sum, n, unsure[key])
 		}
 	}
 }
 
-// progress waits until each of so many callers has had some more calls answered.
+// progress waits until each of the callers has the given number of further calls answered.
 func (f *frozen) progress(callers, calls int) {
 	f.w.Helper()
 	ended := func() map[string]int {
@@ -245,7 +246,7 @@ func (f *frozen) progress(callers, calls int) {
 	})
 }
 
-// leader is the worker that leads.
+// leader returns the worker that leads.
 func (w *objectWorld) leader(workers []*objectsWorker) (found *objectsWorker) {
 	w.Helper()
 	procs.Await(w.T, workPatience, "a worker leads", func() error {
@@ -260,7 +261,7 @@ func (w *objectWorld) leader(workers []*objectsWorker) (found *objectsWorker) {
 	return found
 }
 
-// ownedAll are so many keys that a worker owns, of that round alone.
+// ownedAll returns n keys owned by a worker, which only this round uses.
 func (w *objectWorld) ownedAll(worker *objectsWorker, n, round int) (keys []string) {
 	w.Helper()
 	for i := 0; len(keys) < n; i++ {
@@ -271,7 +272,7 @@ func (w *objectWorld) ownedAll(worker *objectsWorker, n, round int) (keys []stri
 	return keys
 }
 
-// dial is a client that knows these workers.
+// dial returns a client that knows these workers.
 func (w *objectWorld) dial(workers ...*objectsWorker) *client.Client {
 	w.Helper()
 	cfg := client.Config{Prefix: procs.Prefix}

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ledger is which increments by one were acknowledged: for each counter, the sums in the replies.
+// ledger records the acknowledged increments by one: for each counter, the sums in the replies.
 type ledger struct {
 	mu   sync.Mutex
 	sums map[string][]int64
@@ -37,8 +37,8 @@ func (l *ledger) increments() (n int) {
 	return n
 }
 
-// judge compares the acknowledged increments with what is stored: each took effect once, and nothing else did. All
-// increments must have been acknowledged.
+// judge compares the acknowledged increments with the stored sums: each took effect once, and nothing else did.
+// All increments must have been acknowledged.
 func (l *ledger) judge(stored map[string]int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -64,7 +64,7 @@ func (l *ledger) judge(stored map[string]int64) error {
 	return errors.Join(found...)
 }
 
-// The judge itself.
+// The judge detects faults.
 func TestObjectsJudge(t *testing.T) {
 	var l ledger
 	for sum := range int64(3) {
@@ -79,7 +79,7 @@ func TestObjectsJudge(t *testing.T) {
 	require.ErrorContains(t, l.judge(map[string]int64{"a": 4}), "two increments led to the sum 3")
 }
 
-// quantile is the value that a part of all does not exceed; they are put in order.
+// quantile returns a quantile of all, which it sorts.
 func quantile(all []time.Duration, part float64) time.Duration {
 	if len(all) == 0 {
 		return 0
@@ -88,7 +88,7 @@ func quantile(all []time.Duration, part float64) time.Duration {
 	return all[min(len(all)-1, int(part*float64(len(all))))]
 }
 
-// quantiles are durations in short.
+// quantiles summarises the durations.
 func quantiles(all []time.Duration) string {
 	return fmt.Sprintf("p50 %v, p99 %v, max %v of %d", brief(quantile(all, 0.5)), brief(quantile(all, 0.99)),
 		brief(quantile(all, 1)), len(all))

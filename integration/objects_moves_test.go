@@ -31,36 +31,37 @@ var (
 
 const (
 	movedCounters = 1000
-	// One call of so many comes from outside, and one of so many has a name.
+	// One in outsideEach calls comes from outside, and one in namedEach has a name.
 	outsideEach, namedEach = 8, 4
-	// concurrentCalls are under way at a time at most.
+	// concurrentCalls limits the calls in flight.
 	concurrentCalls = 256
-	// warmUp is for calls that activate their object first.
+	// warmUp is the time for calls that first activate their object.
 	warmUp = 700 * time.Millisecond
-	// movesP99 is a generous bound of what moves add; see the log for how much it was.
+	// movesP99 is a generous limit for the delay that moves cause; the log has the actual one.
 	movesP99 = 3 * time.Second
 )
 
-// call is one that has ended.
+// call is a call that has ended.
 type call struct {
-	due  time.Time // when it was to begin
+	due  time.Time // when it should start
 	took time.Duration
 }
 
-// steadyLoad is calls at a steady rate: one that is delayed delays no other, and counts from when it was due.
+// steadyLoad makes calls at a steady rate. A delayed call delays no other, and its duration counts from the
+// time it was due.
 type steadyLoad struct {
 	w       *objectWorld
 	ledger  ledger
 	keys    []string
 	clients []probepb.ProbeClient
-	staying map[string]probepb.ProbeClient // from outside, by the node that is called
+	staying map[string]probepb.ProbeClient // clients outside of the cluster, by the node that they call
 
 	forwarded, failed atomic.Int64
 	mu                sync.Mutex
 	calls             []call
 }
 
-// outside is plain gRPC to a worker.
+// outside returns a plain gRPC client of a worker.
 func (w *objectWorld) outside(worker *objectsWorker) probepb.ProbeClient {
 	conn, err := grpc.NewClient(worker.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(w, err)
@@ -68,7 +69,7 @@ func (w *objectWorld) outside(worker *objectsWorker) probepb.ProbeClient {
 	return probepb.NewProbeClient(conn)
 }
 
-// run makes calls until ctx ends, and waits for those under way.
+// run makes calls until ctx ends, and waits for those in flight.
 func (l *steadyLoad) run(ctx context.Context, rate int) {
 	type job struct {
 		number int
@@ -103,7 +104,7 @@ func (l *steadyLoad) run(ctx context.Context, rate int) {
 func (l *steadyLoad) make(n int, due time.Time) {
 	ctx, cancel := context.WithTimeout(context.Background(), workPatience)
 	defer cancel()
-	// 7919 is prime to the number of keys, and to what the kinds of calls go by.
+	// 7919 is coprime to the number of keys and to the numbers that select the kinds of calls.
 	i := n * 7919 % len(l.keys)
 	key, client := l.keys[i], l.clients[i]
 	if n%outsideEach == 0 {
@@ -135,7 +136,7 @@ func (l *steadyLoad) make(n int, due time.Time) {
 	l.calls = append(l.calls, call{due, took})
 }
 
-// during are the durations of the calls that were due in a span of time.
+// during returns the durations of the calls that were due in a period.
 func (l *steadyLoad) during(from, to time.Time) (all []time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -147,7 +148,7 @@ func (l *steadyLoad) during(from, to time.Time) (all []time.Duration) {
 	return all
 }
 
-// A third node joins two and leaves them, as nodes do that are deployed, while counters are called: no call fails, and
+// A third node joins two and leaves again, as in a deployment, while counters are called. No call fails, and
 // each increment takes effect once.
 func TestObjectsMoveUnderLoad(t *testing.T) {
 	t.Parallel()

@@ -14,9 +14,10 @@ import (
 	"github.com/goverse/goverse/internal/test/probepb"
 )
 
-// A method has begun, and its process stands still past its TTL; the next owner increments the counter. When the
-// process goes on, the method saves, whatever its context says, and is refused by its epoch: nothing of it is stored.
-// The mutant, which stores under no condition, overwrites what the next owner has stored, and the judge finds that.
+// A method has begun when its process is paused past its TTL, and the next owner increments the counter. When
+// the process resumes, the method saves regardless of its context and is refused by its epoch, so nothing of it
+// is stored. The mutant stores without a condition and overwrites the next owner's value, and the judge detects
+// that.
 func TestObjectOfPausedOwner(t *testing.T) {
 	t.Parallel()
 	for _, mutant := range []string{"", unfencedState} {
@@ -86,5 +87,5 @@ func pausedOwner(t *testing.T, mutant string) {
 	require.NoError(t, l.judge(w.stored()), "nothing of it is stored")
 	require.EqualValues(t, 4, add("blocked").GetSum(), "its caller repeats it")
 	require.NoError(t, l.judge(w.stored()))
-	w.awaitShared(workers) // the former owner is a node again
+	w.awaitShared(workers) // the former owner has joined again
 }

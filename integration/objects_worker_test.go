@@ -30,7 +30,7 @@ import (
 	"github.com/goverse/goverse/node"
 )
 
-// objectsWorkerEnv makes a copy of the test binary a node with counters; it holds objectsWorkerConfig.
+// objectsWorkerEnv makes a copy of the test binary a node with counters. It holds an objectsWorkerConfig.
 const objectsWorkerEnv = "GOVERSE_INTEGRATION_OBJECTS_WORKER"
 
 func init() {
@@ -39,31 +39,31 @@ func init() {
 	}
 }
 
-// objectShards are enough that each node has many, and a move of all that one has takes a while.
+// objectShards is so large that each node has many shards, and a move of all of a node's shards takes a while.
 const objectShards = 256
 
 // Mutants of the worker.
 const (
-	// forgetful ignores the names of requests, so that one that is repeated takes effect again.
+	// forgetful ignores the names of requests, so a repeated request takes effect again.
 	forgetful = "forgetful"
-	// unfenced stores under no condition.
+	// unfencedState stores without a condition.
 	unfencedState = "unfenced"
 )
 
-// objectsWorkerConfig is a worker's.
+// objectsWorkerConfig configures a worker.
 type objectsWorkerConfig struct {
 	Advertise, Etcd, Postgres string
-	// Dir is for files by which the test and the worker notify each other.
+	// Dir holds files by which the test and the worker notify each other.
 	Dir    string
 	TTL    int
 	Mutant string
 }
 
-// What the method Do of a counter does, with the request's name as its key.
+// These are the actions of a counter's method Do; the key of the request is its name.
 const (
-	// dieAfter adds 1, and kills the process when that is stored, unless it was done before.
+	// dieAfter adds 1, and kills the process after that is stored, unless it was done before.
 	dieAfter = "die"
-	// blockBefore adds 1, and stores that when the file resumeFile is there, whatever its context says.
+	// blockBefore adds 1, and stores that when the file resumeFile exists, regardless of its context.
 	blockBefore = "block"
 )
 
@@ -72,7 +72,7 @@ const (
 	resumeFile = "resume"
 )
 
-// What a worker says.
+// These are the messages of a worker.
 const (
 	saidBegun  = "the blocked method has begun"
 	saidFenced = "the blocked method was refused by its epoch"
@@ -88,7 +88,7 @@ func objectsWorkerProgram(encoded string) int {
 	return 0
 }
 
-// runObjectsWorker is a node that hosts counters until SIGTERM.
+// runObjectsWorker runs a node that hosts counters until SIGTERM.
 func runObjectsWorker(encoded string) error {
 	var cfg objectsWorkerConfig
 	if err := json.Unmarshal([]byte(encoded), &cfg); err != nil {
@@ -138,11 +138,11 @@ func runObjectsWorker(encoded string) error {
 	return c.Stop(stopping)
 }
 
-// poolSize is how many connections a worker has to PostgreSQL.
+// poolSize is the number of a worker's connections to PostgreSQL.
 const poolSize = 12
 
-// connect opens all connections of a pool before the node joins: it is given a share of the objects at once, and their
-// first calls would wait for the connections.
+// connect opens all connections of a pool before the node joins. The node gets a share of the objects at once,
+// and their first calls would otherwise wait for the connections.
 func connect(ctx context.Context, pool *pgxpool.Pool) (err error) {
 	for range poolSize {
 		conn, aerr := pool.Acquire(ctx)
@@ -155,13 +155,13 @@ func connect(ctx context.Context, pool *pgxpool.Pool) (err error) {
 	return err
 }
 
-// objectsConfig is the configuration that all nodes have in common.
+// objectsConfig returns the configuration that all nodes share.
 func objectsConfig(etcd string, ttl int, log hclog.Logger) cluster.Config {
 	return cluster.Config{EtcdAddress: etcd, EtcdPrefix: procs.Prefix, LeaderElectionTTL: ttl, Logger: log,
 		Sharding: cluster.Sharding{Shards: objectShards, Window: 200 * time.Millisecond, MovesPerMinute: 1 << 20}}
 }
 
-// counter is an object that keeps a sum in PostgreSQL.
+// counter is an object that stores a sum in PostgreSQL.
 type counter struct {
 	probepb.UnimplementedProbeServer
 	cfg    objectsWorkerConfig
@@ -174,7 +174,7 @@ func (c *counter) Add(ctx context.Context, in *probepb.AddRequest) (*probepb.Add
 	return c.add(ctx, in.GetRequest(), in.GetAmount(), func() {})
 }
 
-// add stores the new sum, and the reply with it if the request has a name. before runs when the state was read.
+// add stores the new sum, with the reply if the request has a name. It calls before after the state was read.
 func (c *counter) add(ctx context.Context, request string, amount int64, before func()) (*probepb.AddResponse, error) {
 	if c.cfg.Mutant == forgetful {
 		request = ""
@@ -233,7 +233,7 @@ func (c *counter) block() {
 	}
 }
 
-// unfencedStore is a mutant: it compares neither epochs nor versions.
+// unfencedStore is a mutant that compares neither epochs nor versions.
 type unfencedStore struct {
 	*postgres.Store
 	pool *pgxpool.Pool
@@ -246,13 +246,13 @@ func (s *unfencedStore) Save(ctx context.Context, ref state.Ref, w state.Write) 
 	return version, err
 }
 
-// objectsWorker is a worker as the test sees it.
+// objectsWorker is a worker as seen by the test.
 type objectsWorker struct {
 	*procs.Process
 	address string
 }
 
-// startObjectsWorker starts one at a new address. It does not wait for it.
+// startObjectsWorker starts a worker at a new address, without waiting for it.
 func startObjectsWorker(t *testing.T, cfg objectsWorkerConfig) *objectsWorker {
 	t.Helper()
 	self, err := os.Executable()
@@ -264,7 +264,7 @@ func startObjectsWorker(t *testing.T, cfg objectsWorkerConfig) *objectsWorker {
 	return &objectsWorker{p, cfg.Advertise}
 }
 
-// resume lets the blocked method go on.
+// resume lets the blocked method continue.
 func resume(t *testing.T, w *objectWorld) {
 	t.Helper()
 	require.NoError(t, os.WriteFile(filepath.Join(w.cfg.Dir, resumeFile), nil, 0o600))

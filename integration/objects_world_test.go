@@ -25,7 +25,7 @@ import (
 	"github.com/goverse/goverse/node"
 )
 
-// objectWorld is workers with counters, the database where their sums are, and a caller: a node of this process
+// objectWorld has workers with counters, the database with their sums, and a caller: a node of this process
 // that owns nothing.
 type objectWorld struct {
 	*testing.T
@@ -34,7 +34,7 @@ type objectWorld struct {
 	caller *cluster.Cluster
 }
 
-// briefTTL is a short TTL of workers, in seconds.
+// briefTTL returns a short TTL of workers, in seconds.
 func briefTTL() int { return int(pace.TTL(2*time.Second) / time.Second) }
 
 func newObjectWorld(t *testing.T, ttl int, mutant string) *objectWorld {
@@ -62,7 +62,7 @@ func newObjectWorld(t *testing.T, ttl int, mutant string) *objectWorld {
 	return w
 }
 
-// start starts so many workers and waits until they have all shards.
+// start starts the given number of workers and waits until they have all shards.
 func (w *objectWorld) start(workers int) (all []*objectsWorker) {
 	w.Helper()
 	for range workers {
@@ -72,7 +72,7 @@ func (w *objectWorld) start(workers int) (all []*objectsWorker) {
 	return all
 }
 
-// shardMap is the shard map as the caller knows it, or nil.
+// shardMap returns the shard map as seen by the caller, or nil.
 func (w *objectWorld) shardMap() *sharding.Map {
 	if s := inspect.Snapshot(w.caller); s != nil && s.ShardMap != nil {
 		return s.ShardMap.Map
@@ -80,7 +80,7 @@ func (w *objectWorld) shardMap() *sharding.Map {
 	return nil
 }
 
-// load is how many shards a worker owns.
+// load returns the number of shards that a worker owns.
 func (w *objectWorld) load(worker *objectsWorker) (owned int) {
 	if m := w.shardMap(); m != nil {
 		for _, l := range m.Loads() {
@@ -92,7 +92,7 @@ func (w *objectWorld) load(worker *objectsWorker) (owned int) {
 	return owned
 }
 
-// shared reports why the shards are not shared evenly among these workers, with no move open.
+// shared returns an error unless these workers share the shards evenly, with no open move.
 func (w *objectWorld) shared(workers []*objectsWorker) error {
 	m := w.shardMap()
 	if m == nil {
@@ -130,18 +130,18 @@ func (w *objectWorld) awaitShared(workers []*objectsWorker) time.Duration {
 	})
 }
 
-// owner is the address of a key's owner, as far as the caller knows.
+// owner returns the address of a key's owner, as seen by the caller.
 func (w *objectWorld) owner(key string) string {
 	address, _ := w.caller.Objects().Find(key)
 	return address
 }
 
-// client calls the counter with that key.
+// client returns a client of the counter with that key.
 func (w *objectWorld) client(key string) probepb.ProbeClient {
 	return probepb.NewProbeClient(w.caller.Objects().At(key))
 }
 
-// ownedBy is a key that a worker owns.
+// ownedBy returns a key that a worker owns.
 func (w *objectWorld) ownedBy(worker *objectsWorker) string {
 	w.Helper()
 	keys := counterKeys(1000)
@@ -150,7 +150,7 @@ func (w *objectWorld) ownedBy(worker *objectsWorker) string {
 	return keys[i]
 }
 
-// counterKeys are the keys of so many counters.
+// counterKeys returns the keys of n counters.
 func counterKeys(n int) (keys []string) {
 	for i := range n {
 		keys = append(keys, fmt.Sprint("counter-", i))
@@ -158,7 +158,7 @@ func counterKeys(n int) (keys []string) {
 	return keys
 }
 
-// stored are the sums in the database.
+// stored returns the sums in the database.
 func (w *objectWorld) stored() map[string]int64 {
 	w.Helper()
 	rows, err := w.pool.Query(w.Context(), "select key, state from goverse_objects")

@@ -14,8 +14,8 @@ import (
 	"github.com/goverse/goverse/integration/internal/procs"
 )
 
-// outage is more than two TTLs and a second by default: everything that nodes time
-// while etcd is away has run out when it returns.
+// outage is by default more than two TTLs and a second: everything that nodes time has expired when etcd
+// returns.
 var outage = flag.Duration("integration.outage", 8*time.Second,
 	"how long etcd is away, longer than twice the TTL of 2s")
 
@@ -48,7 +48,8 @@ func TestEtcdKilledAndRestarted(t *testing.T) {
 				members := addresses(nodes)
 				slices.Sort(members)
 				queued := slices.Sorted(slices.Values(st.Queue))
-				// Its own state tells a candidacy of now from a key that the outage left.
+				// The node's own state distinguishes a current candidacy from a key left from before the
+				// outage.
 				return errors.Join(equal("cluster_ready", st.ClusterReady, true), equal("nodes", st.Nodes, members),
 					equal("the candidates", queued, members), equal("queued again", st.State != "follower", true))
 			})
@@ -79,8 +80,7 @@ func TestEtcdKilledAndRestarted(t *testing.T) {
 	})
 }
 
-// lastDeadline is the latest deadline that a leader without etcd named until it
-// ceased to lead.
+// lastDeadline returns the latest deadline that a leader without etcd reported before it ceased to lead.
 func lastDeadline(t *testing.T, leader *procs.Node) time.Time {
 	t.Helper()
 	var deadline time.Time

@@ -15,7 +15,7 @@ import (
 	"github.com/goverse/goverse/integration/internal/procs"
 )
 
-// outsider is the name under which a program that knows nothing of Goverse stands.
+// outsider is the name of a candidate that is not a Goverse node.
 const outsider = "a plain program"
 
 func TestPlainElectionTakesPart(t *testing.T) {
@@ -40,7 +40,7 @@ func TestPlainElectionTakesPart(t *testing.T) {
 		queued := append(addresses(nodes), outsider)
 		agree(t, patience, nodes, nodes[0].Address, election, queued)
 
-		// One more node, behind it.
+		// One more node joins behind it.
 		last := kit.StartNode(t, procs.NodeConfig{Etcd: etcd.Endpoint})
 		watch.Add(last)
 		nodes = append(nodes, last)
@@ -80,9 +80,8 @@ func TestEtcdctlTakesPart(t *testing.T) {
 	})
 }
 
-// outsiderLeads ends the nodes before the outsider, which queues second to last,
-// waits by won until it leads, checks what the remaining node makes of that, and lets
-// it resign.
+// outsiderLeads stops the nodes before the outsider, which is second to last in the queue. It waits with won
+// until the outsider leads, checks the remaining node's view of that, and makes the outsider resign.
 func outsiderLeads(t *testing.T, nodes []*procs.Node, watch *procs.Watcher, won, resign func()) {
 	t.Helper()
 	last := nodes[len(nodes)-1]
@@ -96,7 +95,7 @@ func outsiderLeads(t *testing.T, nodes []*procs.Node, watch *procs.Watcher, won,
 	last.AwaitStatus(t, patience, "shows the outsider", func(st procs.Status) error {
 		return equal("leader_id", st.LeaderID, outsider)
 	})
-	// Long enough for every renewal and retry of the node to come round.
+	// Long enough for every renewal and retry of the node.
 	for time.Since(leading) < ttl {
 		st, err := last.Status(soon(t))
 		require.NoError(t, err)

@@ -29,12 +29,12 @@ var (
 	passwordFor      = flag.Duration("passwords.for", 6*time.Second, "how long each of its parts lasts")
 )
 
-// defaultBcryptCost is etcd's: checking one password takes a good part of a tenth of a second.
+// defaultBcryptCost is etcd's default: one password check takes most of a tenth of a second.
 const defaultBcryptCost = 10
 
 const passwordTTL = 10 * time.Second
 
-// users are sessions of one user of etcd's, and what they cost it.
+// users holds sessions of one user of etcd.
 type users struct {
 	sessions []*etcdsession.Session
 }
@@ -56,7 +56,7 @@ func (u *users) open(t *testing.T, endpoint string) {
 	}
 }
 
-// close ends the sessions side by side.
+// close ends the sessions concurrently.
 func (u *users) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), passwordTTL)
 	defer cancel()
@@ -67,8 +67,8 @@ func (u *users) close() {
 	wg.Wait()
 }
 
-// watch looks at the sessions for a while and fails if one is lost. It says what etcd's processor was
-// used for meanwhile.
+// watch observes the sessions for a while, and fails if one is lost. It logs etcd's processor time in that
+// period.
 func (u *users) watch(t *testing.T, part string, etcd *procs.Etcd) {
 	t.Helper()
 	began, used, logins := time.Now(), processorTime(t, etcd.Pid()), logIns(t, etcd)
@@ -94,13 +94,13 @@ func (u *users) watch(t *testing.T, part string, etcd *procs.Etcd) {
 	}
 }
 
-// logIns is how many passwords a server was asked to check since it started.
+// logIns returns the number of passwords that a server was asked to check since it started.
 func logIns(t *testing.T, etcd *procs.Etcd) int {
 	t.Helper()
 	return metricOf(t, etcd.Endpoint, "grpc_server_started_total", `grpc_method="Authenticate"`)
 }
 
-// metricOf is one of etcd's own counters, that with a label.
+// metricOf returns the value of one of etcd's counters with a label.
 func metricOf(t *testing.T, endpoint, name, label string) int {
 	t.Helper()
 	resp, err := http.Get("http://" + endpoint + "/metrics")
@@ -120,7 +120,7 @@ func metricOf(t *testing.T, endpoint, name, label string) int {
 	return 0
 }
 
-// processorTime is how long a process has run on processors.
+// processorTime returns the processor time that a process has used.
 func processorTime(t *testing.T, pid int) time.Duration {
 	t.Helper()
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -138,7 +138,7 @@ func processorTime(t *testing.T, pid int) time.Duration {
 	return time.Duration(ticks) * 10 * time.Millisecond
 }
 
-// Sessions of a user whose password etcd takes long to check stay, whatever becomes of the tokens.
+// Sessions of a user survive slow password checks, whatever happens to the tokens.
 func TestSessionsOfAUser(t *testing.T) {
 	t.Parallel()
 	for _, flavour := range procs.Flavours() {
@@ -151,7 +151,7 @@ func TestSessionsOfAUser(t *testing.T) {
 			defer u.close()
 			u.watch(t, "nothing happens", etcd)
 
-			admin := etcd.Client(t, administrator, administrator) // another one's token has run out
+			admin := etcd.Client(t, administrator, administrator) // the token of another client may have expired
 			_, err := admin.UserChangePassword(soon(t), nodeUser, nodeUser)
 			require.NoError(t, err)
 			u.watch(t, "etcd forgets the user's tokens", etcd)

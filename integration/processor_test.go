@@ -25,10 +25,10 @@ import (
 var processorCycles = flag.Int("processor.cycles", 50,
 	"how often the lead changes in TestProcessors/RapidCycles; 200 in the full run")
 
-// workPatience is longer than a standing worker keeps the database's locks.
+// workPatience is longer than a frozen worker keeps locks in the database.
 const workPatience = 30 * time.Second
 
-// factory is workers and what they share: an etcd, and a PostgreSQL that judges them.
+// factory holds workers and the etcd and PostgreSQL that they share. The database serves to judge them.
 type factory struct {
 	*testing.T
 	ctx  context.Context
@@ -37,7 +37,7 @@ type factory struct {
 	etcd *clientv3.Client
 
 	mu   sync.Mutex
-	last int64 // event written
+	last int64 // the last event written
 }
 
 func newFactory(t *testing.T) *factory {
@@ -64,7 +64,7 @@ func (f *factory) start() *procs.Process {
 	return startWorker(f.T, f.cfg)
 }
 
-// write adds events.
+// write adds n events.
 func (f *factory) write(n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -77,7 +77,7 @@ func (f *factory) write(n int) {
 	}
 }
 
-// pour adds an event every millisecond or so, until the returned function is called.
+// pour adds an event about every millisecond, until the returned function is called.
 func (f *factory) pour() (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -113,7 +113,7 @@ func (f *factory) await(what string, sql string, args ...any) time.Duration {
 	})
 }
 
-// awaitQueue waits until so many stand in the election.
+// awaitQueue waits until n candidates are in the election's queue.
 func (f *factory) awaitQueue(n int64) {
 	f.Helper()
 	keys, err := state.NewKeys(procs.Prefix)
@@ -127,13 +127,13 @@ func (f *factory) awaitQueue(n int64) {
 	})
 }
 
-// awaitAll waits until all events that were written have had their effect.
+// awaitAll waits until all events that were written have taken effect.
 func (f *factory) awaitAll() {
 	f.Helper()
 	f.await("every event has its effect", "select coalesce(max(seq), 0) >= $1 from effects", f.last)
 }
 
-// awaitBy waits for an effect of a process that comes after those that are there.
+// awaitBy waits for a new effect by the process.
 func (f *factory) awaitBy(p *procs.Process) time.Duration {
 	f.Helper()
 	after := f.number("select coalesce(max(seq), 0) from effects")
@@ -141,8 +141,8 @@ func (f *factory) awaitBy(p *procs.Process) time.Duration {
 		"select exists (select from effects where pid = $1 and seq > $2)", p.Pid(), after)
 }
 
-// judge looks, in one snapshot of the database, whether each event up to the checkpoint has
-// had its effect, once, in order and by tokens that grow, and none beyond.
+// judge checks, in one snapshot of the database, that each event up to the checkpoint has taken effect once, in
+// order and under tokens that grow, and that no later event has.
 func (f *factory) judge() error {
 	var position, count, distinct, last, back int64
 	err := f.pool.QueryRow(f.ctx, `select coalesce((select nullif(position, '')::bigint from goverse_checkpoints
@@ -165,7 +165,7 @@ func (f *factory) judge() error {
 	return nil
 }
 
-// leader is who handled the last event, and under which token.
+// leader returns the worker that handled the last event, and its token.
 func (f *factory) leader(workers []*procs.Process) (i int, token int64) {
 	f.Helper()
 	f.await("somebody leads", "select exists (select from effects)")
@@ -177,7 +177,7 @@ func (f *factory) leader(workers []*procs.Process) (i int, token int64) {
 	return i, token
 }
 
-// One after the other, beside other tests: each keeps a core busy for as long as it takes.
+// The subtests run one after the other, because each keeps a core busy. Other tests run in parallel.
 func TestProcessors(t *testing.T) {
 	t.Parallel()
 	t.Run("Judge", theJudge)
@@ -187,7 +187,7 @@ func TestProcessors(t *testing.T) {
 	t.Run("RapidCycles", rapidCycles)
 }
 
-// The judge itself: it sees an event that is missing, and one that is doubled.
+// The judge detects a missing event and a repeated one.
 func theJudge(t *testing.T) {
 	f := newFactory(t)
 	set := func(sql string) {
@@ -210,8 +210,8 @@ func theJudge(t *testing.T) {
 	require.ErrorContains(t, f.judge(), "the last of 4", "one is beyond the checkpoint")
 }
 
-// Two processes, one processes; the other stands by, and goes on from the checkpoint when the
-// first resigns, ends its processor, stops, or is killed.
+// Of two processes, one processes events. The other stands by, and continues from the checkpoint when the first
+// one resigns, ends its processor, stops, or is killed.
 func standby(t *testing.T) {
 	f := newFactory(t)
 	a := f.start()
@@ -252,8 +252,8 @@ func standby(t *testing.T) {
 	require.NoError(t, f.judge())
 }
 
-// With the checkpoint in etcd, beside the effects and not with them: nothing is missed, and
-// nothing is handled again but of the last batch that was not yet checkpointed.
+// With the checkpoint in etcd, apart from the effects, no event is missed. Only events of the last batch,
+// without a checkpoint yet, are handled again.
 func checkpointInEtcd(t *testing.T) {
 	f := newFactory(t)
 	f.cfg.InEtcd = true
@@ -277,7 +277,7 @@ func checkpointInEtcd(t *testing.T) {
 	t.Logf("%d kills, %d events, %d handled again", kills, f.last, again)
 }
 
-// Several attempt a side effect, and one executes.
+// Several workers attempt a side effect, and one executes it.
 func oneExecutes(t *testing.T) {
 	f := newFactory(t)
 	workers := []*procs.Process{f.start(), f.start()}
@@ -295,9 +295,8 @@ func oneExecutes(t *testing.T) {
 	require.EqualValues(t, 20, f.number("select count(*) from tries where ran"))
 }
 
-// The lead changes at a rapid pace: most leaders resign, some are killed, some stand still past
-// their TTL. After each change the checkpoint is where the effects are, and at the end each
-// event has had its effect once.
+// Leadership changes rapidly: most leaders resign, some are killed, and some are paused past their TTL. After
+// each change the checkpoint matches the effects. At the end each event has taken effect once.
 func rapidCycles(t *testing.T) {
 	f := newFactory(t)
 	workers := []*procs.Process{f.start(), f.start(), f.start()}

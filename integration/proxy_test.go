@@ -27,13 +27,13 @@ var proxyFor = flag.Duration("proxy.for", 12*time.Second,
 	"how long other keys are written behind each grpc-proxy, faults apart")
 
 const (
-	// proxyTTL leaves the proxy the half second that it may take over a renewal.
+	// proxyTTL allows for the half second that the proxy may add to a renewal.
 	proxyTTL = 6 * time.Second
-	// proxySaid is in the line by which a node says that it is behind a proxy.
+	// proxySaid is part of the line in which a node reports that it is behind a proxy.
 	proxySaid = "grpc-proxy"
 )
 
-// writeOthers writes keys that are none of the cluster's until the test ends.
+// writeOthers writes a key outside of the cluster until the test ends.
 func writeOthers(t *testing.T, client *clientv3.Client, key string, every time.Duration) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -58,8 +58,8 @@ func writeOthers(t *testing.T, client *clientv3.Client, key string, every time.D
 	return stop
 }
 
-// A proxy renews leases as no user, which etcd 3.7 refuses where access control is on: a node says why its sessions
-// end, and the doctor why they will.
+// A proxy renews leases without a user, which etcd 3.7 refuses if access control is on. A node reports why its
+// sessions end, and the doctor why they will.
 func TestGRPCProxyThatMayNotRenew(t *testing.T) {
 	t.Parallel()
 	etcd := kit.StartEtcd(t, procs.Etcd37)
@@ -76,7 +76,7 @@ func TestGRPCProxyThatMayNotRenew(t *testing.T) {
 
 var handledRanges = regexp.MustCompile(`^grpc_server_handled_total\{.*grpc_method="Range".*\} ([0-9.e+]+)$`)
 
-// ranges is how many Range requests etcd has answered.
+// ranges returns the number of Range requests that etcd has answered.
 func ranges(t *testing.T, etcd *procs.Etcd) (n float64) {
 	t.Helper()
 	resp, err := http.Get("http://" + etcd.Endpoint + "/metrics")
@@ -92,7 +92,7 @@ func ranges(t *testing.T, etcd *procs.Etcd) (n float64) {
 	return n
 }
 
-// rebuilds is how often the node has read the cluster again.
+// rebuilds returns the number of times that the node has read the cluster again.
 func rebuilds(t *testing.T, n *procs.Node) float64 {
 	t.Helper()
 	count, err := n.Metric(soon(t), "goverse_mirror_rebuilds_total")
@@ -100,8 +100,8 @@ func rebuilds(t *testing.T, n *procs.Node) float64 {
 	return count
 }
 
-// Nodes that reach etcd through its grpc-proxy elect, hand over and serve their shards as ever, and
-// do not read the cluster again and again while others write.
+// Nodes behind etcd's grpc-proxy elect, hand over and serve their shards as usual. They do not read the cluster
+// again and again while others write.
 func TestBehindGRPCProxy(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ etcd, proxy procs.Flavour }{
@@ -128,7 +128,7 @@ func behindProxy(t *testing.T, etcdFlavour, proxyFlavour procs.Flavour) {
 	agree(t, patience, nodes, nodes[0].Address, election, addresses(nodes))
 	served()
 
-	// While that goes on nobody has a reason to read the cluster again.
+	// During these writes no node has a reason to read the cluster again.
 	rest := func(what string) {
 		t.Helper()
 		before, began := make([]float64, len(nodes)), time.Now()
@@ -185,8 +185,8 @@ func behindProxy(t *testing.T, etcdFlavour, proxyFlavour procs.Flavour) {
 	}
 }
 
-// inQueue waits until one of the nodes leads and all stand in the queue, and returns them in its
-// order: on a busy machine one may have lost its session, and its place.
+// inQueue waits until one of the nodes leads and all are queued, and returns them in the order of the queue: on
+// a busy machine one may have lost its session, and its place.
 func inQueue(t *testing.T, nodes []*procs.Node) []*procs.Node {
 	t.Helper()
 	byAddress := map[string]*procs.Node{}
@@ -242,13 +242,13 @@ func lockBehind(t *testing.T, proxy *procs.Proxy, client *clientv3.Client) {
 	second.Exit(t, patience)
 }
 
-// etcd with access control forgets its tokens when it is restarted. The proxy then cannot open its
-// watches again, and notifies nobody of that: the nodes find out by themselves. (The proxy of 3.4
-// opens no watch for anybody from then on, until it is restarted itself.)
+// etcd with access control forgets its tokens when it is restarted. The proxy then cannot open its watches
+// again and reports that to no client, so the nodes must detect it themselves. (From then on the proxy of 3.4
+// opens no watch for any client until it is restarted itself.)
 func TestEtcdRestartedBehindGRPCProxy(t *testing.T) {
 	t.Parallel()
-	etcd := kit.StartEtcd(t, procs.Etcd34)         // which lets a proxy renew leases, see TestGRPCProxyThatMayNotRenew
-	proxy := kit.StartProxy(t, procs.Etcd37, etcd) // which says it is healthy as nobody only
+	etcd := kit.StartEtcd(t, procs.Etcd34)         // lets a proxy renew leases, see TestGRPCProxyThatMayNotRenew
+	proxy := kit.StartProxy(t, procs.Etcd37, etcd) // reports its health only without a user
 	guarded(t, etcd)
 	cfg := procs.NodeConfig{Etcd: proxy.Endpoint, TTL: proxyTTL, User: administrator, Password: administrator}
 	nodes, _ := startNodes(t, cfg, 3)
@@ -262,8 +262,8 @@ func TestEtcdRestartedBehindGRPCProxy(t *testing.T) {
 		nodes[0].AwaitStatus(t, patience, "leads", leads)
 		took := time.Since(signalled)
 		t.Logf("%v after SIGTERM to the leader the next one leads", took.Round(time.Millisecond))
-		// Nobody has seen that it stopped, and etcd's term has changed: it lingers for the grace period, for the others'
-		// leases are as old and stand.
+		// No node has seen that it stopped, and etcd's raft term has changed. So it lingers for the
+		// grace period, because the others' leases are as old and still exist.
 		require.Less(t, took, 2*proxyTTL, "a TTL until the silence is noticed, and what requests take")
 		gone.Exit(t, patience)
 		again := cfg

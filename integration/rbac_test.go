@@ -30,7 +30,7 @@ import (
 	"github.com/goverse/goverse/node"
 )
 
-// onlyRoot turns access control on: there is nobody but the administrator, whose client is returned.
+// onlyRoot turns access control on with the administrator as the only user, and returns its client.
 func onlyRoot(t *testing.T, etcd *procs.Etcd) *clientv3.Client {
 	t.Helper()
 	open := etcd.Client(t, "", "")
@@ -45,7 +45,7 @@ func onlyRoot(t *testing.T, etcd *procs.Etcd) *clientv3.Client {
 	return etcd.Client(t, administrator, administrator)
 }
 
-// rights are those of a user as goversed rbac prints them.
+// rights holds the rights of a user as printed by goversed rbac.
 type rights struct {
 	etcd    *procs.Etcd
 	admin   *clientv3.Client
@@ -53,7 +53,7 @@ type rights struct {
 	secret  string // the file with the password, which is the user's name
 }
 
-// grant makes the role, and a user of the program's name, with the printed script.
+// grant creates the role, and a user named after the program, with the printed script.
 func grant(t *testing.T, etcd *procs.Etcd, admin *clientv3.Client, program access.Program) *rights {
 	t.Helper()
 	r := &rights{etcd: etcd, admin: admin, program: program, secret: filepath.Join(t.TempDir(), "password")}
@@ -66,7 +66,7 @@ func grant(t *testing.T, etcd *procs.Etcd, admin *clientv3.Client, program acces
 	return r
 }
 
-// apply runs a script as an administrator would: by a shell if there is an etcdctl, and else by a client.
+// apply runs a script like an administrator: in a shell if there is an etcdctl, otherwise through a client.
 func (r *rights) apply(t *testing.T, script string) {
 	t.Helper()
 	if _, err := exec.LookPath("etcdctl"); err != nil {
@@ -81,7 +81,7 @@ func (r *rights) apply(t *testing.T, script string) {
 	require.NoError(t, err, "%s\n%s", script, out)
 }
 
-// byClient carries the same commands out without etcdctl.
+// byClient carries out the same commands without etcdctl.
 func (r *rights) byClient(t *testing.T, script string) {
 	t.Helper()
 	for line := range strings.Lines(script) {
@@ -125,7 +125,7 @@ func (r *rights) byClient(t *testing.T, script string) {
 	}
 }
 
-// goversed runs a verb as the user, and returns its exit code and what it said.
+// goversed runs a verb as the user, and returns its exit code and its output.
 func (r *rights) goversed(t *testing.T, args ...string) (int, string) {
 	t.Helper()
 	args = append([]string{args[0], "--etcd", r.etcd.Endpoint, "--prefix", procs.Prefix, "--etcd-user", string(r.program),
@@ -141,7 +141,7 @@ func (r *rights) must(t *testing.T, args ...string) string {
 	return out
 }
 
-// finding is one finding of goversed doctor, as a program reads it.
+// finding is one finding of goversed doctor in its JSON form.
 type finding struct {
 	Check    string `json:"check"`
 	Severity string `json:"severity"`
@@ -168,7 +168,8 @@ func (r *rights) doctor(t *testing.T) finding {
 	return said.Findings[i]
 }
 
-// finds waits until the doctor, which has time-outs and may be on a busy machine, says all of this of the rights.
+// finds waits until the doctor's finding about the rights contains all these texts. The doctor has timeouts and
+// may run on a busy machine.
 func (r *rights) finds(t *testing.T, least string, says ...string) {
 	t.Helper()
 	procs.Await(t, patience, "the doctor finds it", func() error {
@@ -186,7 +187,8 @@ func (r *rights) finds(t *testing.T, least string, says ...string) {
 	})
 }
 
-// eachIsMissed takes each right away, and whether it can be written alone, and has the doctor name it.
+// eachIsMissed revokes each right, and the write part of each alone if there is one, and checks that the doctor
+// names it.
 func (r *rights) eachIsMissed(t *testing.T) {
 	t.Helper()
 	keys, err := state.NewKeys(procs.Prefix)
@@ -196,7 +198,7 @@ func (r *rights) eachIsMissed(t *testing.T) {
 	all := access.Ranges(keys, r.program)
 	for _, one := range all {
 		denied := "READ"
-		for _, other := range all { // an operator may read a range in which it may write here and there
+		for _, other := range all { // a user may read a range in which it may write some parts
 			if other.String() != one.String() && other.Start <= one.Start && one.Start < other.End && one.End <= other.End {
 				denied = "WRITE"
 			}
@@ -230,7 +232,7 @@ func (r *rights) join(t *testing.T) *cluster.Cluster {
 	return c
 }
 
-// works has two nodes do all that nodes do in etcd.
+// works makes two nodes use everything that nodes use in etcd.
 func works(t *testing.T, first, second *cluster.Cluster) {
 	t.Helper()
 	ctx := soon(t)
@@ -283,7 +285,7 @@ func works(t *testing.T, first, second *cluster.Cluster) {
 	require.EqualValues(t, "7", mark.Position)
 }
 
-// The roles that goversed rbac prints are enough for each kind of program; and without any one of their rights the
+// The roles printed by goversed rbac suffice for each kind of program. Without any one of their rights, the
 // doctor names it. Neither leaves anything in etcd.
 func TestLeastRights(t *testing.T) {
 	t.Parallel()
@@ -341,7 +343,7 @@ func TestLeastRights(t *testing.T) {
 	})
 }
 
-// secretOf is a file with the password of a program's user.
+// secretOf returns a file with the password of a program's user.
 func secretOf(t *testing.T, program access.Program) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "password")
@@ -349,7 +351,7 @@ func secretOf(t *testing.T, program access.Program) string {
 	return path
 }
 
-// keysBelow are the names of the cluster's keys.
+// keysBelow returns the names of the cluster's keys.
 func keysBelow(t *testing.T, admin *clientv3.Client) string {
 	t.Helper()
 	resp, err := admin.Get(soon(t), procs.Prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())

@@ -21,18 +21,18 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// rollingPause is what the longest handoff is judged by. The promise is 50 ms; a machine
-// that does other things beside needs more.
+// rollingPause is the limit for the longest handoff. The promise is 50 ms; a machine with other work needs
+// more.
 var rollingPause = flag.Duration("rolling.pause", time.Second,
 	"how long a shard may have no owner while nodes are restarted; 50ms on a quiet machine")
 
 const (
 	rollingNodes = 5
-	// stopTogether is by when all nodes have ended that were asked to at once.
+	// stopTogether limits the time until all nodes have ended after concurrent requests to stop.
 	stopTogether = 2 * time.Second
 )
 
-// mapsSeen are all shard maps in the order of their writing.
+// mapsSeen holds all shard maps in the order in which they were written.
 type mapsSeen struct {
 	mu   sync.Mutex
 	maps []*sharding.Map
@@ -44,7 +44,7 @@ func watchMaps(t *testing.T, client *clientv3.Client) *mapsSeen {
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	w, done := &mapsSeen{}, make(chan struct{})
-	// From the beginning of this etcd.
+	// Watch from the beginning of this etcd.
 	events := client.Watch(ctx, keys.ShardMap(), clientv3.WithRev(1))
 	go func() {
 		defer close(done)
@@ -65,15 +65,15 @@ func watchMaps(t *testing.T, client *clientv3.Client) *mapsSeen {
 	return w
 }
 
-// count is how many were written so far.
+// count returns the number of maps written so far.
 func (w *mapsSeen) count() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.maps)
 }
 
-// since is how often each shard changed its owner from the map at first on, and the most
-// that one did.
+// since returns the number of owner changes from the map at index first on, and the largest number for one
+// shard.
 func (w *mapsSeen) since(first int) (moves, most int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -91,7 +91,7 @@ func (w *mapsSeen) since(first int) (moves, most int) {
 	return moves, most
 }
 
-// spread is nil when the nodes serve all shards, each its share.
+// spread returns nil when the nodes serve all shards, each node its share.
 func spread(t *testing.T, nodes []*procs.Node) error {
 	for _, n := range nodes {
 		serving, err := n.Metric(soon(t), "goverse_shards_serving")
@@ -105,9 +105,8 @@ func spread(t *testing.T, nodes []*procs.Node) error {
 	return nil
 }
 
-// Nodes are restarted one after the other, as a roll-out does it: each shard moves away
-// and back at most, and none is without an owner for long. Not beside other tests, for that is
-// measured.
+// Nodes are restarted one after the other, as in a roll-out. Each shard moves away and back at most, and none
+// is without an owner for long. The test runs alone, because it measures that time.
 func TestRollingRestart(t *testing.T) {
 	etcd := kit.StartEtcd(t, procs.Etcd37)
 	client := etcd.Client(t, "", "")
@@ -149,7 +148,7 @@ func TestRollingRestart(t *testing.T) {
 	require.Greater(t, handed, 0.0)
 	require.Equal(t, handed, quick, "a shard was nobody's for longer than %v", *rollingPause)
 
-	// All at once: nobody waits for anybody.
+	// All stop at the same time, and none waits for another.
 	began := time.Now()
 	for _, n := range nodes {
 		n.Signal(t, syscall.SIGTERM)

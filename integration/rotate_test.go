@@ -25,16 +25,16 @@ import (
 	"github.com/goverse/goverse/node/mtls"
 )
 
-// rotationTTL is long enough for what is done in a rotation while etcd cannot be reached, on a busy machine, too.
+// rotationTTL is long enough for a rotation's steps while etcd is unreachable, even on a busy machine.
 const rotationTTL = 20 * time.Second
 
-// rotation are the files with which programs reach an etcd, and what it serves with.
+// rotation holds the files with which programs connect to an etcd, and the server's own.
 type rotation struct {
 	server, client certtest.Files
-	password       string // the file
+	password       string // the file with the password
 }
 
-// renew replaces every file of some sides, all at once.
+// renew replaces all files of the given sides.
 func renew(t *testing.T, authority *certtest.Authority, sides ...certtest.Files) {
 	t.Helper()
 	for _, f := range sides {
@@ -43,7 +43,7 @@ func renew(t *testing.T, authority *certtest.Authority, sides ...certtest.Files)
 	}
 }
 
-// admin is a client of the present files.
+// admin returns a client that uses the present files.
 func (r rotation) admin(t *testing.T, etcd *procs.Etcd, password string) *clientv3.Client {
 	t.Helper()
 	config := procs.Certificates{CA: r.client.CA, Cert: r.client.Cert, Key: r.client.Key}.Config(t)
@@ -58,8 +58,8 @@ func (r rotation) admin(t *testing.T, etcd *procs.Etcd, password string) *client
 	return client
 }
 
-// Certificates, authorities and passwords are replaced three times, and etcd starts anew each time: no session is lost,
-// neither of goversed node, exec and lock, nor of a program with the library.
+// Certificates, authorities and passwords are replaced three times, and etcd is restarted each time. No session
+// is lost: not those of goversed node, exec and lock, nor that of a program with the library.
 func TestFilesAreReplaced(t *testing.T) {
 	t.Parallel()
 	r := rotation{server: certtest.NewFiles(t), client: certtest.NewFiles(t),
@@ -100,19 +100,19 @@ func TestFilesAreReplaced(t *testing.T) {
 		_, err := admin.UserChangePassword(soon(t), "root", fmt.Sprint("secret ", i))
 		require.NoError(t, err)
 		certtest.Replace(t, r.password, fmt.Appendf(nil, "secret %d\n", i))
-		authority := certtest.NewAuthority(t) // that nobody knows yet
+		authority := certtest.NewAuthority(t) // no program trusts it yet
 		renew(t, authority, r.server)
 		if i == 2 {
 			renew(t, authority, r.client)
 		}
-		if i == 2 { // looked at now, and nobody ends
+		if i == 2 { // the files are checked now, and no process ends
 			for _, p := range append([]*procs.Process{n.Process}, supervised...) {
 				p.Signal(t, syscall.SIGHUP)
 			}
 		}
 		etcd.Kill(t)
 		etcd.Restart(t)
-		if i == 1 || i == 3 { // the other side is late: who waits for it says for what, and goes on
+		if i == 1 || i == 3 { // the other side is late: a waiting process reports the reason and continues
 			for _, p := range append([]*procs.Process{n.Process}, supervised...) {
 				p.AwaitOutput(t, patience, "no connection to etcd because of a certificate, retrying")
 				p.AwaitOutput(t, patience, "a certificate is refused: check --etcd-cacert, --etcd-cert and --etcd-key")
@@ -154,7 +154,7 @@ func TestFilesAreReplaced(t *testing.T) {
 	}
 }
 
-// renewals are those of a node's session that counted.
+// renewals returns the number of effective renewals of a node's session.
 func renewals(t *testing.T, n *procs.Node) float64 {
 	t.Helper()
 	all, err := n.Metric(soon(t), "goverse_session_renewal_duration_seconds_count")
@@ -162,10 +162,10 @@ func renewals(t *testing.T, n *procs.Node) float64 {
 	return all
 }
 
-// program is one with the library, beside a load of writes by a client of its own.
+// program is a program with the library that also writes continuously through a client of its own.
 type program struct {
 	*cluster.Cluster
-	written func() int // writes that etcd has acknowledged
+	written func() int // number of acknowledged writes
 	end     func()
 }
 

@@ -23,7 +23,7 @@ var (
 		"does not answer; 3s in the full run, on a machine that does nothing else")
 )
 
-// nodesPage is what is read of /cluster/nodes.
+// nodesPage is the relevant part of /cluster/nodes.
 type nodesPage struct {
 	Nodes []struct {
 		Address, Health string
@@ -42,11 +42,12 @@ func page(ctx context.Context, n *procs.Node, path string, into any) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = resp.Body.Close() }() // it was read
+	defer func() { _ = resp.Body.Close() }() // the body was read
 	return json.NewDecoder(resp.Body).Decode(into)
 }
 
-// showsSilent is an error unless the node's pages and metrics show that the leader does not answer; or that all do.
+// showsSilent returns an error unless the node's pages and metrics show that the leader does not answer, or, if
+// silent is false, that all nodes do.
 func showsSilent(ctx context.Context, n *procs.Node, leader string, silent bool) error {
 	var all nodesPage
 	if err := page(ctx, n, "/cluster/nodes", &all); err != nil {
@@ -72,7 +73,7 @@ func showsSilent(ctx context.Context, n *procs.Node, leader string, silent bool)
 	return nil
 }
 
-// says is an error unless an event of that type about the node is in the log since.
+// says returns an error unless the log has an event of that type about the node since then.
 func says(ctx context.Context, n *procs.Node, kind, about string, since time.Time) error {
 	var all struct {
 		Events []struct {
@@ -92,13 +93,13 @@ func says(ctx context.Context, n *procs.Node, kind, about string, since time.Tim
 	return errors.New("no such event")
 }
 
-// A leader whose process stands still looks like any other in etcd for as long as its lease lasts.
+// In etcd, a leader with a frozen process looks like any other until its lease expires.
 func TestSilentLeaderIsShown(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, flavour procs.Flavour) {
 		t.Parallel()
 		etcd := kit.StartEtcd(t, flavour)
-		// The leader stands still for less than its TTL, however long this machine takes to look at it.
+		// The leader is frozen for less than its TTL, however long this machine takes to check it.
 		nodes, _ := startNodes(t, procs.NodeConfig{Etcd: etcd.Endpoint, TTL: time.Minute}, 3)
 		leader := nodes[0]
 		token := agree(t, patience, nodes, leader.Address, election, addresses(nodes)).Token

@@ -37,17 +37,17 @@ const (
 	soakToken = "a token for the soak alone"
 )
 
-// soaked is what a process has at an instant.
+// soaked holds a process's resources at one time.
 type soaked struct {
 	after                        time.Duration
 	resident, goroutines, opened float64
 }
 
-// soakMetrics are where they come from, in the order of the columns.
+// soakMetrics names the metrics, in the order of the columns.
 var soakMetrics = []string{"process_resident_memory_bytes", "go_goroutines", "process_open_fds"}
 
-// flat says what has grown from the first third of the samples, without the first twentieth, to the last third. The
-// medians are compared: faults come and go.
+// flat returns an error for resources that grew from the first third of the samples, without the first
+// twentieth, to the last third. It compares medians, because faults come and go.
 func flat(samples []soaked) error {
 	samples = samples[len(samples)/20:]
 	third := len(samples) / 3
@@ -65,7 +65,7 @@ func flat(samples []soaked) error {
 	for _, c := range []struct {
 		what string
 		of   func(soaked) float64
-		more float64 // that may come on top of a tenth
+		more float64 // allowed on top of a tenth
 	}{
 		{"resident memory", func(s soaked) float64 { return s.resident }, 8 << 20},
 		{"goroutines", func(s soaked) float64 { return s.goroutines }, 10},
@@ -100,8 +100,9 @@ func TestSoakFindsWhatGrows(t *testing.T) {
 	require.ErrorContains(t, flat(make([]soaked, 9)), "say nothing")
 }
 
-// Three nodes on three members of etcd live through random faults, are looked at all the while by streams, scrapes and
-// pages, and asked to resign, transfer and drain. What the node that is never killed has must stay flat.
+// Three nodes on three members of etcd go through random faults. Meanwhile streams, scrapes and page requests
+// read them, and requests to resign, transfer and drain arrive. The resources of the node that is never killed
+// must stay flat.
 func TestSoak(t *testing.T) {
 	if *soakFor == 0 {
 		t.Skip("takes as long as you like: -soak.for 1h")
@@ -158,7 +159,8 @@ func startSoak(t *testing.T) *soak {
 	return s
 }
 
-// faults breaks something, lets it be for a while, and goes on until ctx ends. It returns how often it did what.
+// faults causes one fault after the other, each for a while, until ctx ends. It returns a summary of the
+// numbers.
 func (s *soak) faults(ctx context.Context) string {
 	kinds := []string{"node killed", "node stopped", "node paused", "member of etcd paused", "resign", "drain"}
 	done := map[string]int{}
@@ -205,7 +207,7 @@ func (s *soak) restart(i int) {
 	s.nodes[i] = kit.StartNode(s.t, cfg)
 }
 
-// admin asks the first node to change something; in the middle of faults it may refuse.
+// admin sends a change to the first node, which may refuse it during a fault.
 func (s *soak) admin(ctx context.Context, call, body string) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.nodes[0].Origin()+"/cluster/admin/"+call,
 		strings.NewReader(body))
@@ -219,11 +221,11 @@ func (s *soak) admin(ctx context.Context, call, body string) {
 	}
 }
 
-// stream follows the pages of the first node as a dashboard does, and begins again when it is cut off.
+// stream follows the pages of the first node like a dashboard, and reconnects when it is disconnected.
 func (s *soak) stream(ctx context.Context) {
 	const pages = "/cluster/stream?page=/cluster/nodes&page=/cluster/leader&page=/cluster/shards&page=/cluster/events"
 	for ctx.Err() == nil {
-		some, end := context.WithTimeout(ctx, 20*time.Second) // a tab that is closed
+		some, end := context.WithTimeout(ctx, 20*time.Second) // like a tab that is closed
 		r, err := http.NewRequestWithContext(some, http.MethodGet, s.nodes[0].Origin()+pages, nil)
 		if err == nil {
 			if resp, err := s.client.Do(r); err == nil {
@@ -235,7 +237,7 @@ func (s *soak) stream(ctx context.Context) {
 	}
 }
 
-// browse asks for each page, again and again.
+// browse requests each page, again and again.
 func (s *soak) browse(ctx context.Context) {
 	pages := []string{"/", "/livez", "/leaderz", "/readyz/reads", "/metrics", "/cluster/locks", "/cluster/effects",
 		"/cluster/elections", "/cluster/objects?key=alice", "/no/such/page"}
@@ -251,8 +253,8 @@ func (s *soak) browse(ctx context.Context) {
 	}
 }
 
-// sample asks the first node what it has, until ctx ends. What it does not answer in time, because it is paused, is
-// missing.
+// sample samples the first node's resources until ctx ends. Samples that are not answered in time, because the
+// node is paused, are missing.
 func (s *soak) sample(ctx context.Context) (all []soaked) {
 	for ctx.Err() == nil {
 		brief, cancel := context.WithTimeout(ctx, soakEvery)
@@ -288,7 +290,7 @@ func writeSoak(path string, samples []soaked) error {
 		return err
 	}
 	w := csv.NewWriter(f)
-	_ = w.Write(append([]string{"seconds"}, soakMetrics...)) // Error tells
+	_ = w.Write(append([]string{"seconds"}, soakMetrics...)) // w.Error returns the error
 	for _, s := range samples {
 		number := func(v float64) string { return strconv.FormatFloat(v, 'f', 0, 64) }
 		_ = w.Write([]string{number(s.after.Seconds()), number(s.resident), number(s.goroutines), number(s.opened)})

@@ -17,11 +17,10 @@ import (
 	"github.com/goverse/goverse/integration/internal/procs"
 )
 
-// longTTL is one that no test waits for: what happens sooner is not its doing.
+// longTTL is a TTL that no test waits for: an earlier event has another cause.
 const longTTL = 30 * time.Second
 
-// refused waits until a process has failed, and returns the one line in which it
-// said why.
+// refused waits until a process has failed, and returns the one line with its reason.
 func refused(t *testing.T, p *procs.Process) string {
 	t.Helper()
 	require.Equal(t, 1, p.Exit(t, patience))
@@ -47,14 +46,13 @@ func TestSecondLivingNodeAtAnAddressIsRefused(t *testing.T) {
 		cfg := procs.NodeConfig{Etcd: etcd.Endpoint, TTL: longTTL}
 		nodes, watch := startNodes(t, cfg, 2)
 		token := agree(t, patience, nodes, nodes[0].Address, election, addresses(nodes)).Token
-		for _, first := range nodes { // the leader, and one that waits
+		for _, first := range nodes { // the leader and a waiting node
 			again := cfg
 			again.Flags = []string{"--advertise", first.Address}
 			second := kit.StartNode(t, again)
 			require.Contains(t, refused(t, second.Process), "give this one another advertise address, or stop that one")
 		}
-		// The first are not harmed: the same term, the same places in the queue, and
-		// not for a moment another.
+		// The first nodes are not affected: the term and the places in the queue stay the same throughout.
 		require.Equal(t, token, agree(t, patience, nodes, nodes[0].Address, election, addresses(nodes)).Token)
 		for _, s := range watch.Samples() {
 			if s.Status.Token > token {
@@ -63,7 +61,7 @@ func TestSecondLivingNodeAtAnAddressIsRefused(t *testing.T) {
 		}
 		client := etcd.Client(t, "", "")
 		left := procs.Keys(t, client, procs.Prefix)
-		// of those that live
+		// shard keys of the living nodes
 		maps.DeleteFunc(left, func(key, _ string) bool { return strings.HasPrefix(key, procs.Prefix+"/shards/") })
 		require.Len(t, left, 4, "nothing of the refused is left")
 		leases, err := client.Leases(soon(t))
@@ -99,10 +97,10 @@ func TestEtcdUnreachableAtStart(t *testing.T) {
 	t.Parallel()
 	const limit = 4 * time.Second
 	nowhere := kit.Addresses(t, 1)[0]
-	kit.GoversedPath(t) // built before the time counts
+	kit.GoversedPath(t) // built before the time starts
 	began := time.Now()
 	n := kit.StartNode(t, procs.NodeConfig{Etcd: nowhere, Flags: []string{"--start-timeout", limit.String()}})
-	// It lives, and says that it is not ready, and why.
+	// It lives, and reports that it is not ready, and why.
 	n.AwaitStatus(t, patience, "is not started",
 		func(st procs.Status) error { return equal("state", st.State, "starting") })
 	require.ErrorIs(t, n.Ready(soon(t)), procs.ErrAnswer)
@@ -151,7 +149,7 @@ func TestPortInUse(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	defer taken.Close() // nothing was accepted
+	defer taken.Close() // no connection was accepted
 	free := kit.Addresses(t, 2)
 	for flag, args := range map[string][]string{
 		"--listen": {"--listen", taken.Addr().String(), "--http", free[0]},
@@ -187,7 +185,7 @@ func TestDataDirectoryThatCannotBeUsed(t *testing.T) {
 		require.Contains(t, refused(t, start(readOnly)), readOnly)
 	}
 
-	// One that another node uses.
+	// A directory that another node uses is refused.
 	used := t.TempDir()
 	first := start(used)
 	first.AwaitOutput(t, patience, "this node leads")

@@ -16,12 +16,12 @@ import (
 )
 
 const (
-	// askEvery is the time between two questions to a node over HTTP; more often would keep
-	// the machine busy with nothing else. The workers are sampled each millisecond.
+	// askEvery is the interval between two requests to a node over HTTP; a shorter one would keep the machine
+	// busy. The workers are sampled every millisecond.
 	askEvery = 5 * time.Millisecond
 )
 
-// asked is what nodes said of their leadership over HTTP.
+// asked records the nodes' answers about their leadership over HTTP.
 type asked struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
@@ -30,7 +30,7 @@ type asked struct {
 	runs []history.Run
 }
 
-// ask asks nodes, by their names in the history, until end or the test's end.
+// ask polls nodes, by their names in the history, until end is called or the test ends.
 func ask(t testing.TB, nodes map[string]*procs.Node) *asked {
 	ctx, cancel := context.WithCancel(context.Background())
 	a := &asked{cancel: cancel}
@@ -66,19 +66,19 @@ func (a *asked) one(ctx context.Context, name string, n *procs.Node) {
 	}
 }
 
-// end ends the asking and returns what was said.
+// end stops the polling and returns the answers.
 func (a *asked) end() history.History {
 	a.cancel()
 	a.wg.Wait()
 	return history.History{Runs: a.runs}
 }
 
-// watchLeases looks for leases that etcd revokes though they were renewed. It believes what a
-// leader of etcd counts only while that is one of the members that do not stutter.
+// watchLeases detects leases that etcd revokes although they were renewed. It trusts the counts of etcd's
+// leader only while that is one of the members that do not stutter.
 func watchLeases(w *stutterWorld) *leases.Watcher {
 	l := leases.Watch(leases.Config{
 		Client: w.members.Client(stuttering + 1),
-		Prefix: procs.Prefix, // workPrefix begins with it
+		Prefix: procs.Prefix, // a prefix of workPrefix, too
 		Leader: func(ctx context.Context) (leader, term uint64, ok bool) {
 			st, err := w.members.Status(ctx, stuttering+1)
 			if err != nil || st.Leader == 0 || st.Leader == w.stutteringID {

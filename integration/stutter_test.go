@@ -30,16 +30,16 @@ var (
 		"the sessions' TTL; with less than 10s everything is shorter by as much, etcd's election time-out too")
 )
 
-// stutter is how etcd's leader stands still, goes on for a moment, and stands still again.
+// stutter is the timing with which etcd's leader is frozen, runs for a moment, and is frozen again.
 type stutter struct {
 	ttl                  time.Duration
 	first, awake, second time.Duration
-	election             time.Duration // etcd's election time-out
+	election             time.Duration // etcd's election timeout
 }
 
-// stutterOf is the stutter for a TTL: at 10 s and etcd's default timing the leader stands still
-// for 7 s, which is long enough for another one to be elected and short enough for the sessions
-// to be valid still; goes on for 1.5 s; and stands still until every deadline has passed.
+// stutterOf returns the stutter for a TTL. At 10 s and etcd's default timing the leader is frozen for 7 s,
+// which is long enough for another one to be elected and short enough for the sessions to remain valid. It then
+// runs for 1.5 s, and is frozen until every deadline has passed.
 func stutterOf(ttl time.Duration) stutter {
 	scaled := func(d time.Duration) time.Duration { return time.Duration(float64(d) * ttl.Seconds() / 10) }
 	first := *stutterFirst
@@ -50,12 +50,12 @@ func stutterOf(ttl time.Duration) stutter {
 		election: scaled(time.Second)}
 }
 
-// TestStutteringEtcd: the member that leads etcd stands still, goes on for a moment, and stands
-// still again, as a stuttering host or disk makes it. A node, a process that holds a lock and a
-// command under goversed lock reach etcd through that member alone, others like them through the
-// other two. Nobody may lead, own a shard or hold a lock that somebody else has by then.
+// TestStutteringEtcd freezes the member that leads etcd, lets it run for a moment, and freezes it again, like a
+// stuttering host or disk. A node, a process that holds a lock and a command under goversed lock reach etcd
+// only through that member; others like them use the other two. None of them may lead, own a shard or hold a
+// lock that another one already has.
 //
-// Where etcd itself has revoked a lease that was renewed, an overlap is told apart.
+// An overlap is exempt if etcd itself has revoked a lease that was renewed.
 //
 // The full run: -run Stuttering/etcd37 -stutter.ttl 10s -stutter.worlds 5 -stutter.rounds 20 -timeout 30m
 func TestStutteringEtcd(t *testing.T) {
@@ -70,7 +70,7 @@ func TestStutteringEtcd(t *testing.T) {
 		require.LessOrEqual(t, *stutterWorlds, n, "-stutter.worlds: give -parallel %d as well", *stutterWorlds)
 	}
 	require.GreaterOrEqual(t, *stutterTTL, 5*time.Second, "-stutter.ttl: less leaves etcd no time to elect another leader")
-	kit.GoversedPath(t) // what it takes to build it is nobody's round
+	kit.GoversedPath(t) // built first, so that no round pays for it
 	onEach(t, func(t *testing.T, flavour procs.Flavour) {
 		t.Parallel()
 		var mu sync.Mutex
@@ -98,24 +98,24 @@ func TestStutteringEtcd(t *testing.T) {
 	})
 }
 
-// tally is what came of some rounds.
+// tally holds the results of some rounds.
 type tally struct {
 	rounds   int
 	samples  int
-	revoked  int                        // sessions that were notified that their lease or key is gone
-	overlaps map[string][]time.Duration // by what was claimed twice
-	exempt   map[string][]time.Duration // the same, after a revocation by etcd
-	hit      map[string]int             // rounds in which it was
-	hits     map[string]bool            // rounds of worlds in which anything was
+	revoked  int                        // sessions notified of the loss of their lease or key
+	overlaps map[string][]time.Duration // by the kind of claim
+	exempt   map[string][]time.Duration // likewise, after a revocation by etcd
+	hit      map[string]int             // rounds with such an overlap
+	hits     map[string]bool            // rounds of worlds with any overlap
 	verdicts []history.Verdict
 }
 
-// take adds what one history of a world proves; what says whose it is, and rounds when each of
-// them began.
+// take adds the verdict on one history of a world. what names the history's owners, and rounds holds the start
+// of each round.
 func (a *tally) take(world, what string, v history.Verdict, rounds []history.Instant) {
 	a.verdicts = append(a.verdicts, v)
 	a.samples += v.Seen.Samples
-	in := map[string]map[int]time.Duration{} // of each round the longest
+	in := map[string]map[int]time.Duration{} // the longest of each round
 	for _, f := range v.Of(history.Overlap) {
 		name := what + claimed(f.Subject)
 		if in[name] == nil {
@@ -142,7 +142,7 @@ func newTally() tally {
 		hits: map[string]bool{}}
 }
 
-// claimed is what is claimed, without its name or number.
+// claimed returns the kind of a claim, without its name or number.
 func claimed(s history.Subject) string {
 	switch {
 	case s == history.Leadership:
@@ -178,7 +178,7 @@ func (a *tally) String() string {
 	return b.String()
 }
 
-// lengths writes the least, the median and the most of some.
+// lengths formats the minimum, the median and the maximum of durations.
 func lengths(of []time.Duration) string {
 	if len(of) == 0 {
 		return "none"

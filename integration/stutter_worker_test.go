@@ -23,13 +23,13 @@ import (
 	"github.com/goverse/goverse/node"
 )
 
-// stutterWorkerEnv makes a copy of the test binary a worker; it holds stutterWorkerConfig.
+// stutterWorkerEnv makes a copy of the test binary a worker. It holds a stutterWorkerConfig.
 const stutterWorkerEnv = "GOVERSE_INTEGRATION_STUTTER_WORKER"
 
 const (
 	workPrefix  = "/it-work"
 	workersLock = "workers"
-	// workShards is how many shards the workers have: each is asked about every millisecond.
+	// workShards is the number of the workers' shards: each is sampled every millisecond.
 	workShards = 8
 )
 
@@ -50,9 +50,9 @@ func (c stutterWorkerConfig) encode(t testing.TB) string {
 	return string(text)
 }
 
-// runStutterWorker is one node of a cluster that records, each millisecond, whether it leads,
-// which shards it serves, and whether it holds the lock that it wants all the time. SIGUSR1
-// makes it give the lock up and want it again, SIGTERM ends it.
+// runStutterWorker runs one node of a cluster. It records every millisecond whether it leads, which shards it
+// serves, and whether it holds the lock that it always tries to acquire. SIGUSR1 makes it release the lock and
+// acquire it again; SIGTERM ends it.
 func runStutterWorker(encoded string) int {
 	if err := stutterWorker(encoded); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -103,7 +103,7 @@ func stutterWorker(encoded string) (err error) {
 	return errors.Join(status.Stop(stopping), c.Stop(stopping))
 }
 
-// wantLock holds the lock for as long as it can, again and again, until ctx ends.
+// wantLock holds the lock for as long as possible, again and again, until ctx ends.
 func wantLock(ctx context.Context, locks *history.Locks, yield <-chan os.Signal) {
 	for ctx.Err() == nil {
 		h, err := locks.Take(ctx, history.Wanted{Name: workersLock})
@@ -120,7 +120,7 @@ func wantLock(ctx context.Context, locks *history.Locks, yield <-chan os.Signal)
 		case <-ctx.Done():
 		}
 		attempt, cancel := context.WithTimeout(context.Background(), patience)
-		_ = h.Release(attempt) // a lock that was lost says so, and the recording knows
+		_ = h.Release(attempt) // fails for a lost lock, which the recording shows
 		cancel()
 	}
 }

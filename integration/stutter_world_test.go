@@ -26,43 +26,43 @@ import (
 )
 
 const (
-	// stuttering is the member that leads etcd when a round begins.
+	// stuttering is the index of the member that leads etcd when a round begins.
 	stuttering = 0
 	// commandsLock is the lock of goversed lock.
 	commandsLock = "commands"
-	// stopTimeout is so short that the commands are not ended before etcd's leader goes on; by
-	// default they are.
+	// stopTimeout is so short that the commands still run when etcd's leader resumes; with the default they
+	// would have ended.
 	stopTimeout = "100ms"
-	// lostSession is what the log says of one.
+	// lostSession is the log's message about a lost session.
 	lostSession = "the session is lost"
-	// healing bounds what is to be well again after a round.
+	// healing limits the time until everything has recovered after a round.
 	healing = 45 * time.Second
 )
 
-// A side is what reaches etcd the same way: side a through the member that stutters, alone, side
-// b through the other two. Its processes' names in histories begin with what they are.
+// A side has the processes with the same path to etcd: side a through the stuttering member only, side b
+// through the other two. The names of its processes in histories begin with their kind.
 type side struct {
 	name   string
 	etcd   string
-	node   *procs.Node // goversed, with default settings
-	worker *procs.Node // of the workers' own cluster; it wants the lock
-	beats  *bench      // where the commands under goversed lock write
+	node   *procs.Node // goversed with default settings
+	worker *procs.Node // in the workers' own cluster; acquires the lock
+	beats  *bench      // output of the commands under goversed lock
 }
 
-// stutterWorld is three members of etcd, and two sides.
+// stutterWorld is three members of etcd and two sides.
 type stutterWorld struct {
 	*testing.T
 	stutter
 	members *procs.Members
 	a, b    *side
-	work    state.Keys // of the workers' cluster
-	nodes   state.Keys // of the goversed nodes' cluster
-	dir     string     // of the workers' recordings
-	asked   *asked     // the goversed nodes
+	work    state.Keys // keys of the workers' cluster
+	nodes   state.Keys // keys of the goversed nodes' cluster
+	dir     string     // for the workers' recordings
+	asked   *asked     // answers of the goversed nodes
 	leases  *leases.Watcher
-	rounds  []history.Instant // when each began
+	rounds  []history.Instant // start of each round
 
-	stutteringID uint64 // etcd's, of the member that stutters
+	stutteringID uint64 // etcd's id of the stuttering member
 }
 
 func newStutterWorld(t *testing.T, flavour procs.Flavour, s stutter) *stutterWorld {
@@ -107,10 +107,10 @@ func (w *stutterWorld) startWorker(s *side) *procs.Node {
 
 func ready(st procs.Status) error { return equal("cluster_ready", st.ClusterReady, true) }
 
-// round makes etcd's leader stutter once. All is well before.
+// round makes etcd's leader stutter once. Before that it waits until all is well.
 func (w *stutterWorld) round() {
 	w.well()
-	// The renewals of a come at any moment before it.
+	// The renewals of side a come at a random time before it.
 	procs.Until(time.Now().Add(time.Duration(rand.Int64N(int64(w.ttl / 3)))))
 	w.rounds = append(w.rounds, history.Now())
 	m := w.members.Processes[stuttering]
@@ -120,14 +120,14 @@ func (w *stutterWorld) round() {
 		procs.Until(began.Add(step.frozen))
 		procs.Until(m.Thaw(w).Add(step.awake))
 	}
-	// What the last step brings is seen while all becomes well again.
+	// The effects of the last step are seen while everything recovers.
 	w.endCommands()
 	w.members.AwaitWell(w)
 	w.bothThere()
 }
 
-// well brings about what a round begins with: the first member leads etcd, a leads both
-// clusters, owns shards and holds both locks, and b waits for all of it.
+// well establishes the start of a round: the first member leads etcd; side a leads both clusters, owns shards
+// and holds both locks; side b waits for all of them.
 func (w *stutterWorld) well() {
 	w.members.Lead(w, stuttering)
 	w.bothThere()
@@ -141,7 +141,7 @@ func (w *stutterWorld) well() {
 		of.a.AwaitStatus(w, healing, "leads", leads)
 	}
 	if w.holder(w.work) != w.a.worker.Address {
-		w.b.worker.Signal(w, syscall.SIGUSR1) // it gives the lock up
+		w.b.worker.Signal(w, syscall.SIGUSR1) // it releases the lock
 	}
 	procs.Await(w, healing, "a's worker holds the lock, b's waits", func() error {
 		return errors.Join(equal("holder", w.holder(w.work), w.a.worker.Address), equal("queued", len(w.queue(w.work)), 2))
@@ -156,7 +156,7 @@ func (w *stutterWorld) well() {
 	w.startCommands()
 }
 
-// bothThere waits until the nodes and the workers are all members and queue.
+// bothThere waits until the nodes and the workers are all members and queued.
 func (w *stutterWorld) bothThere() {
 	for _, n := range []*procs.Node{w.a.node, w.b.node, w.a.worker, w.b.worker} {
 		n.AwaitStatus(w, healing, "both are there", func(st procs.Status) error {
@@ -165,8 +165,8 @@ func (w *stutterWorld) bothThere() {
 	}
 }
 
-// startCommands starts a command under the lock for each side; a's runs, b's waits. Where the
-// machine is so busy that a session is lost meanwhile, they are started again.
+// startCommands starts a command under the lock on each side; that of a runs, that of b waits. If a session is
+// lost meanwhile on a busy machine, it starts them again.
 func (w *stutterWorld) startCommands() {
 	for began := time.Now(); ; {
 		if w.tryCommands() {
@@ -182,7 +182,7 @@ func (w *stutterWorld) startCommands() {
 	}
 }
 
-// tryCommands starts them, and reports whether both are there.
+// tryCommands starts the commands and reports whether both are there.
 func (w *stutterWorld) tryCommands() bool {
 	before := newest(stints(w.T, w.a.beats.dir))
 	for i, s := range []*side{w.a, w.b} {
@@ -202,19 +202,18 @@ func (w *stutterWorld) tryCommands() bool {
 	return w.a.beats.running.Running() && w.b.beats.running.Running()
 }
 
-// endCommands ends what startCommands started. That of b is at work by now, that of a has
-// lost the lock.
+// endCommands ends the commands. By then the command of b runs, and that of a has lost the lock.
 func (w *stutterWorld) endCommands() {
 	for _, s := range []*side{w.a, w.b} {
 		if p := s.beats.running; p != nil {
-			require.NoError(w, p.Close()) // its guard ends the command
+			require.NoError(w, p.Close()) // the guard ends the command
 		}
 	}
 	procs.Await(w, healing, "nothing is left of the commands",
 		func() error { return equal("queued", len(w.queue(w.nodes)), 0) })
 }
 
-// queue are those who want the lock of a cluster, in order.
+// queue returns the waiters for the lock of a cluster, in order.
 func (w *stutterWorld) queue(keys state.Keys) (out []queued) {
 	ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 	defer cancel()
@@ -231,13 +230,13 @@ func (w *stutterWorld) queue(keys state.Keys) (out []queued) {
 	return out
 }
 
-// queued is one who wants a lock.
+// queued is one place in the queue of a lock.
 type queued struct {
 	Owner string
 	Lease int64
 }
 
-// holder is who is first in the queue.
+// holder returns the owner of the first place in the queue.
 func (w *stutterWorld) holder(keys state.Keys) string {
 	if all := w.queue(keys); len(all) > 0 {
 		return all[0].Owner
@@ -245,7 +244,7 @@ func (w *stutterWorld) holder(keys state.Keys) string {
 	return ""
 }
 
-// newest is the largest token of some.
+// newest returns the largest token.
 func newest(of []stint) (token int64) {
 	for _, s := range of {
 		token = max(token, s.token)
@@ -253,7 +252,7 @@ func newest(of []stint) (token int64) {
 	return token
 }
 
-// judge ends the workers and says what everything that was seen proves.
+// judge ends the workers and returns the verdict on everything observed.
 func (w *stutterWorld) judge() tally {
 	for _, s := range []*side{w.a, w.b} {
 		s.worker.Signal(w, syscall.SIGTERM)
@@ -286,7 +285,7 @@ func (w *stutterWorld) judge() tally {
 		history.History
 	}{{ofNodes, nodes}, {ofWorkers, workers}, {ofCommands, commands}} {
 		h.Marks = append(h.Marks, marks...)
-		for i, from := range w.rounds { // what is silent or unserved in a round is not to be judged
+		for i, from := range w.rounds { // silence and unserved shards during a round are not judged
 			to := history.Instant(0)
 			if i+1 < len(w.rounds) {
 				to = w.rounds[i+1]
@@ -305,7 +304,7 @@ func (w *stutterWorld) judge() tally {
 	return out
 }
 
-// when says in which round an instant lies, and how long after its beginning.
+// when returns a description of a time: its round, and the time since the round began.
 func (w *stutterWorld) when(at history.Instant) string {
 	round, _ := slices.BinarySearch(w.rounds, at)
 	if round == 0 {
@@ -314,19 +313,19 @@ func (w *stutterWorld) when(at history.Instant) string {
 	return fmt.Sprintf("round %d, after %v: ", round, at.Sub(w.rounds[round-1]).Round(time.Millisecond))
 }
 
-// Whose claims are told apart.
+// These kinds of claims are distinguished.
 const (
 	ofNodes    = "goversed "
 	ofWorkers  = "worker "
 	ofCommands = "goversed lock "
 )
 
-// subjects is what two can claim at once.
+// subjects lists the things that two sides can claim at the same time.
 var subjects = []string{ofNodes + claimed(history.Leadership), ofWorkers + claimed(history.Leadership), ofWorkers +
 	claimed(history.Shard(0)),
 	ofWorkers + claimed(history.Lock("")), ofCommands + claimed(history.Lock(""))}
 
-// run is the time in which a command was at work as a claim to the lock.
+// run returns the time in which a command worked, as a claim to the lock.
 func (s stint) run(node string) history.Run {
 	from, to := history.Instant(s.from), history.Instant(s.to)
 	return history.Run{Who: history.Who{Process: fmt.Sprint(s.pid), Node: node}, Subject: history.Lock(commandsLock),

@@ -13,8 +13,8 @@ import (
 	"github.com/goverse/goverse/node"
 )
 
-// Processes by their flags, and a program by cluster.Config, over an etcd that wants
-// both sides' certificates; and what is said to who comes without them.
+// Processes with flags, and a program with cluster.Config, use an etcd that requires certificates on both
+// sides. Clients without them get a helpful error.
 func TestEtcdOverTLS(t *testing.T) {
 	t.Parallel()
 	certs, strangers := procs.NewCertificates(t), procs.NewCertificates(t)

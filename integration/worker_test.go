@@ -26,28 +26,28 @@ import (
 	"github.com/goverse/goverse/node"
 )
 
-// workerEnv makes a copy of the test binary a worker; it holds its configuration.
+// workerEnv makes a copy of the test binary a worker. It holds the configuration.
 const workerEnv = "GOVERSE_INTEGRATION_WORKER"
 
-// workerConfig is what a worker is given.
+// workerConfig configures a worker.
 type workerConfig struct {
 	Etcd, Postgres string
 	TTL            int
-	InEtcd         bool // the checkpoint lies in etcd, not in the handler's transaction
+	InEtcd         bool // the checkpoint is in etcd, not in the handler's transaction
 }
 
-// workerName is the election's and the processor's.
+// workerName names the election and the processor.
 const workerName = "orders"
 
-// Signals tell a worker what to do; what it did stands in the database.
+// These signals control a worker; its actions are recorded in the database.
 const (
-	resignSignal = syscall.SIGUSR1 // give the lead up, and queue again
-	cancelSignal = syscall.SIGUSR2 // end the processor, and nothing else
+	resignSignal = syscall.SIGUSR1 // resign, and queue again
+	cancelSignal = syscall.SIGUSR2 // end the processor only
 	effectSignal = syscall.SIGHUP  // try the effect "mail/<n>", n from 1 up
 )
 
-// What workers read and write. Each effect says which event it is of, and under whose token it
-// was written, by which process.
+// The tables of the workers. Each effect records its event, the token under which it was written, and the
+// process.
 const workerTables = `
 create table events (seq bigint primary key);
 create table effects (number bigserial, seq bigint not null, token bigint not null, pid int not null);
@@ -62,7 +62,7 @@ func workerProgram(encoded string) int {
 	return 0
 }
 
-// runWorker is one worker: a node that projects events into effects while it leads, until SIGTERM.
+// runWorker runs a worker until SIGTERM: a node that turns events into effects while it leads.
 func runWorker(encoded string) error {
 	var cfg workerConfig
 	if err := json.Unmarshal([]byte(encoded), &cfg); err != nil {
@@ -109,7 +109,7 @@ func runWorker(encoded string) error {
 			switch what {
 			case resignSignal:
 				if e, err := c.Elections().Stand(workerName); err == nil {
-					_ = e.Resign(ctx) // not the leader: nothing to do
+					_ = e.Resign(ctx) // nothing to do if it does not lead
 				}
 			case cancelSignal:
 				cancel()
@@ -128,7 +128,7 @@ func runWorker(encoded string) error {
 	return c.Stop(stopping)
 }
 
-// newOrders is the processor of a worker.
+// newOrders returns the processor of a worker.
 func newOrders(c *cluster.Cluster, cfg workerConfig, pool *pgxpool.Pool) (*processor.Processor[int64], error) {
 	inDatabase, err := newCheckpoints(pool)
 	if err != nil {
@@ -152,14 +152,14 @@ func newOrders(c *cluster.Cluster, cfg workerConfig, pool *pgxpool.Pool) (*proce
 	return processor.New(pc)
 }
 
-// newCheckpoints are those in the database. A worker that stands still keeps nobody from the
-// checkpoint for longer than its session would.
+// newCheckpoints returns the checkpoints in the database. A frozen worker blocks the checkpoint for no longer
+// than its session.
 func newCheckpoints(pool *pgxpool.Pool) (*postgres.Checkpoint, error) {
 	return postgres.New(postgres.Config{DB: pool, IdleTimeout: 2 * time.Second})
 }
 
-// eventsTable is the table of events. One writer fills it, in order, each in a transaction of
-// its own, so that none appears before another with a smaller number.
+// eventsTable is the table of events. One writer fills it in order, with a transaction for each event, so that
+// no event appears before another one with a smaller number.
 type eventsTable struct{ pool *pgxpool.Pool }
 
 func (s eventsTable) Read(ctx context.Context, after processor.Position, limit int) ([]processor.Event[int64], error) {
@@ -181,7 +181,7 @@ func (s eventsTable) Read(ctx context.Context, after processor.Position, limit i
 	})
 }
 
-// mail is an effect that must not take place twice.
+// mail is an effect that must take place only once.
 func mail(ctx context.Context, c *cluster.Cluster, pool *pgxpool.Pool, name string) error {
 	result, err := c.Once(ctx, name, func(ctx context.Context, _ int64) ([]byte, error) {
 		_, err := pool.Exec(ctx, "insert into mails values ($1, $2)", name, os.Getpid())
@@ -194,7 +194,7 @@ func mail(ctx context.Context, c *cluster.Cluster, pool *pgxpool.Pool, name stri
 	return err
 }
 
-// startWorker starts one as a process. It does not wait for it.
+// startWorker starts a worker process, without waiting for it.
 func startWorker(t *testing.T, cfg workerConfig) *procs.Process {
 	t.Helper()
 	self, err := os.Executable()

@@ -17,8 +17,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const patienceOfTest = 15 * time.Second
 
-// watched is a watcher over an etcd whose leader is believed or not, and a key under a lease of
-// each TTL.
+// watched returns a watcher of an etcd with a leader that is trusted or not, and a lease with a key for each
+// TTL.
 func watched(t *testing.T, believed bool, ttls ...int64) (*Watcher, *clientv3.Client, []clientv3.LeaseID) {
 	client := etcdtest.Client(t)
 	var ids []clientv3.LeaseID
@@ -35,7 +35,7 @@ func watched(t *testing.T, believed bool, ttls ...int64) (*Watcher, *clientv3.Cl
 	return w, client, ids
 }
 
-// sees waits until the watcher has looked often enough to have seen what is there by now.
+// sees waits until there is the given number of keys and the watcher has looked often enough to see that.
 func sees(t *testing.T, client *clientv3.Client, there int64) {
 	t.Helper()
 	for began := time.Now(); ; {
@@ -46,7 +46,7 @@ func sees(t *testing.T, client *clientv3.Client, there int64) {
 		}
 		require.Less(t, time.Since(began), patienceOfTest)
 	}
-	<-time.After(5 * every) // what is looked for is that nothing more comes of it
+	<-time.After(5 * every) // to check that nothing more happens
 }
 
 func TestALeaseThatEndsEarlyIsMarked(t *testing.T) {

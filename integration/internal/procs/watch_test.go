@@ -13,16 +13,16 @@ import (
 
 var epoch = time.Unix(0, 0)
 
-// says is an answer of process pid, sent and got at these milliseconds.
+// says returns an answer of process pid, sent and received at these milliseconds.
 func says(pid int, leads bool, token int64, sent, got int) Sample {
 	return Sample{Node: "n", Pid: pid, Sent: epoch.Add(time.Duration(sent) * time.Millisecond),
 		Got: epoch.Add(time.Duration(got) * time.Millisecond), Status: Status{IsLeader: leads, Token: token}}
 }
 
-// confirming is an answer of a leader that stood still, while its session is being confirmed.
+// confirming returns an answer of a paused leader while its session is being confirmed.
 func confirming(pid, sent, got int) Sample { return says(pid, false, 0, sent, got) }
 
-// follows is an answer of process pid while n:9 leads.
+// follows returns an answer of process pid while n:9 leads.
 func follows(pid, sent, got int) Sample {
 	s := says(pid, false, 9, sent, got)
 	s.Status.Ready, s.Status.LeaderID = true, "n:9"
