@@ -1,6 +1,9 @@
-// Package callback runs functions of others in goroutines of ours. Such a function may panic, or leave its goroutine
-// by runtime.Goexit, as t.FailNow does in tests: without care the goroutine is gone then, and with it what it was to
-// do next, and nobody hears of it.
+// Package callback runs functions that come from outside Goverse, such as the user's, in goroutines of its own.
+// Such a function may panic, or end its goroutine with runtime.Goexit, as t.FailNow does in tests. Run in a
+// goroutine of Goverse's, it would silently take the rest of that goroutine's work with it. Here both become
+// errors.
+//
+// Not promised: a function that does not return is not stopped.
 package callback
 
 import (
@@ -10,25 +13,25 @@ import (
 	"runtime/debug"
 )
 
-// ErrExited is the error of a function that has left its goroutine by runtime.Goexit.
+// ErrExited is returned for a function that ended its goroutine with runtime.Goexit.
 var ErrExited = errors.New("it left its goroutine (runtime.Goexit)")
 
-// PanicError is the error of a function that has panicked.
+// PanicError is returned for a function that panicked.
 type PanicError struct {
 	Value any
 	Stack []byte
 }
 
-// Error is what it panicked with.
+// Error returns the value of the panic as text.
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 
-// Unwrap is what it panicked with, if that is an error.
+// Unwrap returns the value of the panic if that is an error.
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err
 }
 
-// Stack is where the function of that error panicked, for the log; "" if it did not.
+// Stack returns the stack of the panic that err reports, for the log; "" if err reports none.
 func Stack(err error) string {
 	if p, ok := errors.AsType[*PanicError](err); ok {
 		return string(p.Stack)
@@ -36,8 +39,8 @@ func Stack(err error) string {
 	return ""
 }
 
-// Run runs f in a goroutine of its own, waits for its end, and returns what f returned: a *PanicError if it panicked,
-// ErrExited if it left.
+// Run runs f in a goroutine of its own, waits until it ends, and returns the error of f: a *PanicError if f
+// panicked, ErrExited if it ended its goroutine.
 func Run(f func() error) error {
 	return run(f, func(err *error) {
 		if v := recover(); v != nil {
@@ -46,12 +49,13 @@ func Run(f func() error) error {
 	})
 }
 
-// Finish is Run for what may not fail unseen: a panic ends the process.
+// Finish runs f like [Run], but lets a panic end the process. It is for functions that must not fail
+// unnoticed.
 func Finish(f func()) error {
 	return run(func() error { f(); return nil }, func(*error) {})
 }
 
-// Within is Run that waits no longer than ctx: f may go on then.
+// Within runs f like [Run], but returns the cause of ctx when ctx ends first. f may continue to run then.
 func Within(ctx context.Context, f func() error) error {
 	ended := make(chan error, 1)
 	go func() { ended <- Run(f) }()

@@ -1,6 +1,6 @@
 // Package child starts processes that end with this one.
 //
-// Not promised: that they end with it anywhere but on Linux, when it is killed.
+// Not promised: if this process is killed, its children end with it only on Linux.
 package child
 
 import (
@@ -9,11 +9,10 @@ import (
 	"syscall"
 )
 
-// Starter starts processes that get no Ctrl-C of the terminal's own (this process
-// stops them, in order), and on Linux die with this process, however it ends. There
-// the parent-death signal is tied to the thread that started a child, not to the
-// process, so one thread that lives as long as they do starts all of them. Start is
-// safe for concurrent use.
+// Starter starts processes that do not receive the terminal's Ctrl-C, because this process stops them in order.
+// On Linux they also die with this process, however it ends. There the parent-death signal is bound to the
+// thread that started the child, not to its process. One thread that lives as long as the children therefore
+// starts all of them. Start is safe for concurrent use.
 type Starter struct {
 	requests chan request
 	ended    chan struct{}
@@ -24,12 +23,12 @@ type request struct {
 	result chan error
 }
 
-// NewStarter starts that thread. End it with Close.
+// NewStarter starts that thread. Close ends it.
 func NewStarter() *Starter {
 	s := &Starter{requests: make(chan request), ended: make(chan struct{})}
 	go func() {
 		defer close(s.ended)
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		for r := range s.requests {
 			if r.cmd.SysProcAttr == nil {
 				r.cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -41,15 +40,14 @@ func NewStarter() *Starter {
 	return s
 }
 
-// Start is cmd.Start, on that thread; it sets what it needs in cmd.SysProcAttr.
+// Start calls cmd.Start on that thread. It sets the fields that it needs in cmd.SysProcAttr.
 func (s *Starter) Start(cmd *exec.Cmd) error {
 	r := request{cmd, make(chan error, 1)}
 	s.requests <- r
 	return <-r.result
 }
 
-// Close ends the thread. Call it once, when every process has ended: on Linux those
-// that have not are killed.
+// Close ends the thread. Call it once, when every process has ended: on Linux those that still run are killed.
 func (s *Starter) Close() {
 	close(s.requests)
 	<-s.ended

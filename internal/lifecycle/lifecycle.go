@@ -1,8 +1,8 @@
-// Package lifecycle holds errors that several public packages have in common, above all those
-// of a node that does not run: one value for each, whichever package returns it. Packages
-// cluster, election, lock and once show them under their own names.
+// Package lifecycle holds the errors that several public packages share, most of them about a node that does
+// not run. Each is one value, whichever package returns it. Packages cluster, election, lock and once export
+// them under their own names.
 //
-// Not promised: anything else. It has no state.
+// Not promised: anything else. The package has no state.
 package lifecycle
 
 import (
@@ -12,25 +12,26 @@ import (
 )
 
 var (
-	// ErrNotStarted: Start has not returned yet.
+	// ErrNotStarted is returned before Start has returned.
 	ErrNotStarted = errors.New("the cluster is not started: Start has to return first")
-	// ErrStopped: Stop was called.
+	// ErrStopped is returned once Stop was called.
 	ErrStopped = errors.New("the node has stopped, or is stopping")
-	// ErrShardingOff: the node takes no part in the shards.
+	// ErrShardingOff is returned by a node that takes no part in the shards.
 	ErrShardingOff = errors.New("this node takes no part in the shards, because Sharding.Off is set")
-	// ErrBadName: a name that keys in etcd cannot be made of.
+	// ErrBadName is returned for a name from which no key in etcd can be made.
 	ErrBadName = errors.New("bad name")
 )
 
-// UnfinishedError: the deadline of a context passed while a list was read. What was found until then is returned with
-// it, and the list goes on behind After, which may be behind the last that was found.
+// UnfinishedError reports that the deadline of a context passed while a list was read. The part that was read
+// is returned beside the error. The list continues after After, which may lie beyond the last element returned.
 type UnfinishedError struct {
 	After string
-	Err   error // why it was not read further
+	Err   error // the reason why reading stopped
 }
 
-// Unfinished is how a list ends that is complete up to the name after, and was not read further because of err. Where
-// nothing was read, or ctx's deadline is not the reason, it fails with err.
+// Unfinished returns the results of a list that is complete up to the name after, and that err kept from being
+// read further. It returns found and an UnfinishedError. If after is empty, or the deadline of ctx is not the
+// reason, it returns err alone.
 func Unfinished[T any](ctx context.Context, found []T, after string, err error) (_ []T, more bool, _ error) {
 	if after == "" || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return nil, false, err
@@ -38,10 +39,10 @@ func Unfinished[T any](ctx context.Context, found []T, after string, err error) 
 	return found, true, &UnfinishedError{After: after, Err: err}
 }
 
-// Error says where to go on.
+// Error names the place where the list continues.
 func (e *UnfinishedError) Error() string {
 	return fmt.Sprintf("there was no time for the whole list, go on after %q: %v", e.After, e.Err)
 }
 
-// Unwrap is the reason.
+// Unwrap returns the reason.
 func (e *UnfinishedError) Unwrap() error { return e.Err }

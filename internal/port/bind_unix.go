@@ -8,12 +8,12 @@ import (
 	"syscall"
 )
 
-// bind fails where somebody listens, and is in nobody's way, for all who listen set
+// bind fails if a program listens at addr. It does not disturb other programs, because listeners set
 // SO_REUSEADDR, as Go does.
 func bind(addr *net.TCPAddr) error {
 	v4, v6 := addr.IP.To4(), addr.IP.To16()
 	if v6 == nil || v4 == nil && addr.Zone != "" {
-		return listen(addr) // all addresses of the machine, or of an interface
+		return listen(addr) // all addresses of the machine or of an interface
 	}
 	family := syscall.AF_INET
 	if v4 == nil {

@@ -1,14 +1,14 @@
-// Package port draws free ports, and says whether an address is free.
+// Package port draws free ports and checks whether an address is free.
 //
-// Not promised: that it still is a moment later. Another program may be faster.
+// Not promised: another program may take the port before the caller does.
 package port
 
 import "net"
 
-// Probe reports whether a TCP address could be listened at: the error is that of bind, or of
-// what the address names. Nothing is listened at for that. A listener, however briefly it is
-// there, may live on in a process that another goroutine starts at that moment, until that gets
-// from fork to exec; and a caller that relies on it would find it taken.
+// Probe returns nil if a TCP address is free to listen at, and otherwise the error of bind or of resolving the
+// address. It does not listen there. A listener, however brief, may survive in a process that another goroutine
+// is starting, between its fork and its exec, and a caller that relies on the result would find the address
+// taken.
 func Probe(address string) error {
 	addr, err := net.ResolveTCPAddr("tcp", address)
 	if err != nil {
@@ -17,7 +17,7 @@ func Probe(address string) error {
 	return bind(addr)
 }
 
-// listen is bind where there is nothing better.
+// listen probes an address by listening at it, where a bare bind is not available.
 func listen(addr *net.TCPAddr) error {
 	l, err := net.ListenTCP("tcp", addr)
 	if err != nil {

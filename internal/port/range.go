@@ -11,17 +11,17 @@ import (
 	"syscall"
 )
 
-// The ranges lie below the ports that the usual systems give to outgoing connections: a server that restarts at
-// its address must not find that some client was given its port meanwhile.
+// The ranges lie below the ports that common systems assign to outgoing connections. A server that restarts at
+// its address would otherwise find its port assigned to a client meanwhile.
 var (
-	// Servers is what everything draws from that needs an address to listen at.
+	// Servers is the range for every program that needs an address to listen at.
 	Servers = NewRange(20000, 32000)
-	// Restarted is for tests that start processes again at the same address: what other programs draw from
-	// Servers while such a process is down is never its port.
+	// Restarted is the range for tests that restart processes at the same address. Programs that draw from
+	// Servers while such a process is down never get its port.
 	Restarted = NewRange(12000, 20000)
 )
 
-// drawings is how many ports are tried for one that is free.
+// drawings limits the ports that Draw tries.
 const drawings = 100
 
 // Range is a range of ports to draw from. It is safe for concurrent use.
@@ -29,15 +29,15 @@ type Range struct {
 	first, size int
 
 	mu           sync.Mutex
-	last, stride int // the last number drawn, counted from first, and the way to the next one; 0: none yet
+	last, stride int // the last number drawn, counted from first, and the step to the next; stride 0: none was drawn
 }
 
-// NewRange is the range of the ports from first, at least two, that are smaller than end.
+// NewRange returns the range of the ports from first up to end, without end. It must hold at least two ports.
 func NewRange(first, end int) *Range { return &Range{first: first, size: end - first} }
 
-// Draw returns an address of host, with a port at which nothing listens, and which this process draws again
-// only after all others of the range. Another program may still be faster to listen there: the caller draws
-// again. An error is that of binding the last address tried, which is returned with it.
+// Draw returns an address of host with a free port. This process draws that port again only after all others
+// of the range. Another program may take the port first; the caller then draws again. If Draw fails it returns
+// the error of binding the last address that it tried, and that address.
 func (r *Range) Draw(host string) (address string, err error) {
 	for range drawings {
 		address = net.JoinHostPort(host, strconv.Itoa(r.next()))
@@ -48,7 +48,7 @@ func (r *Range) Draw(host string) (address string, err error) {
 	return address, err
 }
 
-// Loopback draws n addresses of 127.0.0.1, in the order of their ports.
+// Loopback draws n addresses of 127.0.0.1, sorted by port.
 func (r *Range) Loopback(n int) ([]string, error) {
 	var out []string
 	for range n {
@@ -66,7 +66,7 @@ func (r *Range) Loopback(n int) ([]string, error) {
 	return out, nil
 }
 
-// next goes through the range in an order that is another one in each process.
+// next returns the next port of a walk through the whole range. Each process walks in a different order.
 func (r *Range) next() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -80,7 +80,7 @@ func (r *Range) next() int {
 	return r.first + r.last
 }
 
-// divisor is the greatest of both: 1 where steps of a go through all of b numbers.
+// divisor returns the greatest common divisor of a and b. If it is 1, steps of a visit all of b numbers.
 func divisor(a, b int) int {
 	for b != 0 {
 		a, b = b, a%b

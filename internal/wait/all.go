@@ -5,7 +5,8 @@ import (
 	"sync"
 )
 
-// All is what runs all of them beside each other until ctx ends, and returns when all have returned.
+// All returns a function that runs all runs concurrently until ctx ends, and returns when all of them have
+// returned.
 func All(runs ...func(ctx context.Context)) func(ctx context.Context) {
 	return func(ctx context.Context) {
 		var wg sync.WaitGroup

@@ -2,18 +2,17 @@ package wait
 
 import "context"
 
-// Forward sends what now returns, and then each other value as soon as it is another, until
-// ctx ends. changed signals that it may be. A slow receiver misses what was overtaken, and
-// always gets the newest.
+// Forward sends the value that now returns, and then each new value, until ctx ends. changed signals that the
+// value may have changed. A slow receiver misses intermediate values and always gets the newest one.
 func Forward[T comparable](ctx context.Context, out chan<- T, changed <-chan struct{}, now func() T) {
 	ForwardFunc(ctx, out, changed, now, func(a, b T) bool { return a == b })
 }
 
-// ForwardFunc is Forward for values that equal tells apart.
+// ForwardFunc is [Forward] for values that equal compares.
 func ForwardFunc[T any](ctx context.Context, out chan<- T, changed <-chan struct{}, now func() T,
 	equal func(a, b T) bool) {
 	var sent, value T
-	stale := true // value has to be asked for
+	stale := true // value is out of date
 	for first := true; ; {
 		if stale {
 			value, stale = now(), false
@@ -33,8 +32,8 @@ func ForwardFunc[T any](ctx context.Context, out chan<- T, changed <-chan struct
 	}
 }
 
-// Until blocks until done returns true, and asks again whenever changed signals; or until ctx
-// ends, and returns its cause.
+// Until blocks until done returns true and then returns nil. It calls done at once and after each signal of
+// changed. If ctx ends first, it returns the cause of ctx.
 func Until(ctx context.Context, changed <-chan struct{}, done func() bool) error {
 	for !done() {
 		select {

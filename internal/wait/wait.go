@@ -1,7 +1,7 @@
-// Package wait waits for a while or for a value to change, or for a context's end if that
-// comes first. And it has the context that ends with the first of two.
+// Package wait blocks for a time, or until a value changes, or until a context ends if that comes first. It
+// also has a context that ends with the first of two.
 //
-// Not promised: that a wait lasts no longer than it was to. The process may be paused.
+// Not promised: a wait may last longer than requested, because the process may be paused.
 package wait
 
 import (

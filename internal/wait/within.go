@@ -2,16 +2,17 @@ package wait
 
 import "context"
 
-// Within is ctx as long as other lasts: it ends with the first of the two to end, and has that
-// one's cause. Its values and its deadline are ctx's. If other has ended already, so has it; if
-// other ends later, it does so a moment after. stop ends it and releases both; call it when the
-// context is not needed any more. With the standard library's contexts no goroutine waits meanwhile.
+// Within returns a context that ends with the first of ctx and other, with the cause of that one. It has the
+// values and the deadline of ctx. If other has already ended, the context has too; if other ends later, the
+// context ends a moment after it. stop ends the context and releases its resources; call it when the context is
+// no longer needed. For contexts of the standard library no goroutine waits meanwhile.
 func Within(ctx, other context.Context) (_ context.Context, stop context.CancelFunc) {
 	ctx, end := WithinCause(ctx, other)
 	return ctx, func() { end(nil) }
 }
 
-// WithinCause is Within with a cause for the code that ends the context: end releases both, as stop does.
+// WithinCause is [Within] for callers that end the context with a cause of their own. end releases its
+// resources, as stop does.
 func WithinCause(ctx, other context.Context) (_ context.Context, end context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	if other.Err() != nil {

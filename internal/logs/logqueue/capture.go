@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// lineSize and argSize are what a line and an argument cost beside their text.
+	// lineSize and argSize are the bytes that a line and an argument cost beside their text.
 	lineSize, argSize = 160, 32
 )
 
-// capture returns the arguments of a line as they are now, since their owner may change them before they are written,
-// and about how many bytes they hold.
+// capture returns a copy of a line's arguments as they are now, because their owner may change them before they
+// are written. It also returns their approximate size in bytes.
 func capture(args []any) ([]any, int) {
 	size := lineSize + argSize*len(args)
-	out := make([]any, len(args), len(args)+2) // one may be added
+	out := make([]any, len(args), len(args)+2) // room for the argument "delayed", which write may add
 	for i, arg := range args {
 		out[i] = freeze(arg)
 		switch v := out[i].(type) {
@@ -34,7 +34,7 @@ func capture(args []any) ([]any, int) {
 	return out, size
 }
 
-// freeze returns a value that says the same as this one does now, forever.
+// freeze returns a value that always formats as arg does now.
 func freeze(arg any) any {
 	switch v := arg.(type) {
 	case nil, string, bool, int, int64, uint64, time.Duration, time.Time:
@@ -59,18 +59,18 @@ func freeze(arg any) any {
 	return fmt.Sprintf("%+v", arg)
 }
 
-// plain reports whether values of this kind cannot be changed by those who have them.
+// plain reports whether values of this kind are immutable.
 func plain(k reflect.Kind) bool {
 	return k >= reflect.Bool && k <= reflect.Complex128 || k == reflect.String
 }
 
-// said is an error with what it said when it was logged.
+// said is an error with the text that it had when it was logged.
 type said struct {
 	error
 	text string
 }
 
-// Error is of error.
+// Error implements error with that text.
 func (e said) Error() string { return e.text }
 
 // Unwrap returns the error itself.

@@ -11,8 +11,8 @@ import (
 	"github.com/goverse/goverse/internal/logs/logtext"
 )
 
-// New makes a logger that hands its lines to l, and returns at once. Of nil it makes one that writes nothing, and
-// one of its own it returns as it is.
+// New returns a logger that queues its lines for l and never blocks. If l is nil, the logger discards its
+// lines. If New made l, it returns l itself.
 func New(l hclog.Logger) hclog.Logger {
 	if _, ours := l.(*logger); ours {
 		return l
@@ -23,7 +23,8 @@ func New(l hclog.Logger) hclog.Logger {
 	return &logger{Logger: l, queue: &queue{root: l}}
 }
 
-// Look returns how the writing of l stands, which New has made.
+// Look returns the state of the queue behind l, a logger that New returned. For other loggers it returns the
+// zero value.
 func Look(l hclog.Logger) Standing {
 	if l, ours := l.(*logger); ours {
 		return l.queue.standing()
@@ -31,14 +32,16 @@ func Look(l hclog.Logger) Standing {
 	return Standing{}
 }
 
-// Flush waits until the lines of l, which New has made, are written; not beyond ctx, a second, or what hangs already.
+// Flush waits until the lines of l, a logger that New returned, are written. It returns early when ctx ends,
+// but not within the first 20 ms, and after a second at most. The time for which the line being written has
+// already been stalled counts towards that second.
 func Flush(ctx context.Context, l hclog.Logger) {
 	if l, ours := l.(*logger); ours {
 		l.queue.flush(ctx)
 	}
 }
 
-// logger is the hclog.Logger of others but for its lines, which go into the queue.
+// logger passes all calls to the user's hclog.Logger but those that write lines, which go into the queue.
 type logger struct {
 	hclog.Logger
 	queue *queue
@@ -60,7 +63,7 @@ func (l *logger) enabled(level hclog.Level) bool {
 	return l.IsInfo()
 }
 
-// Log is of hclog.Logger.
+// Log implements hclog.Logger.
 func (l *logger) Log(level hclog.Level, text string, args ...any) {
 	if !l.enabled(level) {
 		return
@@ -69,43 +72,43 @@ func (l *logger) Log(level hclog.Level, text string, args ...any) {
 	l.queue.add(line{to: l.Logger, level: level, text: text, args: args, at: time.Now(), size: size + len(text)})
 }
 
-// Trace is of hclog.Logger.
+// Trace implements hclog.Logger.
 func (l *logger) Trace(text string, args ...any) { l.Log(hclog.Trace, text, args...) }
 
-// Debug is of hclog.Logger.
+// Debug implements hclog.Logger.
 func (l *logger) Debug(text string, args ...any) { l.Log(hclog.Debug, text, args...) }
 
-// Info is of hclog.Logger.
+// Info implements hclog.Logger.
 func (l *logger) Info(text string, args ...any) { l.Log(hclog.Info, text, args...) }
 
-// Warn is of hclog.Logger.
+// Warn implements hclog.Logger.
 func (l *logger) Warn(text string, args ...any) { l.Log(hclog.Warn, text, args...) }
 
-// Error is of hclog.Logger.
+// Error implements hclog.Logger.
 func (l *logger) Error(text string, args ...any) { l.Log(hclog.Error, text, args...) }
 
-// With is of hclog.Logger.
+// With implements hclog.Logger.
 func (l *logger) With(args ...any) hclog.Logger {
 	args, _ = capture(args)
 	return &logger{Logger: l.Logger.With(args...), queue: l.queue}
 }
 
-// Named is of hclog.Logger.
+// Named implements hclog.Logger.
 func (l *logger) Named(name string) hclog.Logger {
 	return &logger{Logger: l.Logger.Named(name), queue: l.queue}
 }
 
-// ResetNamed is of hclog.Logger.
+// ResetNamed implements hclog.Logger.
 func (l *logger) ResetNamed(name string) hclog.Logger {
 	return &logger{Logger: l.Logger.ResetNamed(name), queue: l.queue}
 }
 
-// StandardLogger is of hclog.Logger.
+// StandardLogger implements hclog.Logger.
 func (l *logger) StandardLogger(opts *hclog.StandardLoggerOptions) *log.Logger {
 	return logtext.Logger(l, opts)
 }
 
-// StandardWriter is of hclog.Logger.
+// StandardWriter implements hclog.Logger.
 func (l *logger) StandardWriter(opts *hclog.StandardLoggerOptions) io.Writer {
 	return logtext.Writer(l, opts)
 }

@@ -1,11 +1,13 @@
-// Package logqueue makes a logger that its callers never wait for. What a log is written to belongs to somebody
-// else: a pipe that nobody reads, a full disk, a collector that hangs. A node whose duty waited for that would hold
-// its locks, and stand still with them.
+// Package logqueue provides a logger that never blocks its callers. The destination of a log is outside the
+// program's control: a pipe with no reader, a full disk, a collector that hangs. A node that waited for it
+// would hold its locks meanwhile and stand still.
 //
-// Lines go into a queue that is bounded in bytes, and one goroutine hands them to the logger of the user, in their
-// order. It runs while there are lines, so that nothing has to be closed. Beyond the bound lines are lost, counted,
-// and a line says how many as soon as the log is taken again. A goroutine outlives its node only while the user's
-// logger does not return.
+// Lines go into a queue that is bounded in bytes. One goroutine passes them to the user's logger, in order. It
+// runs only while lines are queued, so nothing has to be closed. Lines beyond the bound are dropped and
+// counted; the next line that is written is preceded by their number. A goroutine outlives its node only while
+// the user's logger does not return.
+//
+// Not promised: lines that still wait when the process ends are lost, unless [Flush] had time to write them.
 package logqueue
 
 import (
@@ -17,40 +19,40 @@ import (
 )
 
 const (
-	// maxBytes bounds what waits: several thousand lines.
+	// maxBytes bounds the queue to several thousand lines.
 	maxBytes = 1 << 20
-	// flushPatience bounds how long the end of a node waits for its last lines.
+	// flushPatience bounds the time for which a stopping node waits for its last lines.
 	flushPatience = time.Second
-	// leastPatience is given to the last lines by a stop whose time is over.
+	// leastPatience is the time that a stop gives the last lines even if its context has ended.
 	leastPatience = 20 * time.Millisecond
-	// delayedAfter a line says how long it has waited, for its time is that of the writing.
+	// delayedAfter is the delay from which on a line names it, because its timestamp is that of the writing.
 	delayedAfter = time.Second
 )
 
-// Standing is how the writing of a log stands.
+// Standing describes the state of a queue.
 type Standing struct {
-	// Waiting is how many lines wait to be written.
+	// Waiting is the number of lines that wait to be written.
 	Waiting int
-	// Lost is how many lines were never written, because too many waited.
+	// Lost counts the lines that were dropped because the queue was full.
 	Lost uint64
-	// StalledFor is how long the line that is being written has taken so far; 0 when none is.
+	// StalledFor is the time that the line being written has taken so far; 0 if none is being written.
 	StalledFor time.Duration
 }
 
-// queue is what waits to be written.
+// queue holds the lines that wait to be written.
 type queue struct {
-	root hclog.Logger // what was lost is said there
+	root hclog.Logger // logs the number of lost lines
 
 	mu      sync.Mutex
 	lines   []line
-	bytes   int           // of the lines, the one that is being written among them
-	unsaid  int           // lines lost since the last one that was taken
-	lost    uint64        // lines
-	since   time.Time     // the line that is being written was begun; zero: there is none
-	drained chan struct{} // closed when all is written; nil: all is
+	bytes   int           // of all lines, the one being written included
+	unsaid  int           // lines lost since the last one that was queued
+	lost    uint64        // lines, ever
+	since   time.Time     // when the writing of the current line began; zero: none is being written
+	drained chan struct{} // closed when all lines are written; nil: no line waits
 }
 
-// line is a line of the log as its caller said it.
+// line is one line of the log with the arguments that its caller passed.
 type line struct {
 	to    hclog.Logger
 	level hclog.Level
@@ -58,10 +60,10 @@ type line struct {
 	args  []any
 	at    time.Time
 	size  int
-	lost  int // lines before this one
+	lost  int // number of lines lost before this one
 }
 
-// add takes a line, or counts it where too many wait.
+// add queues a line, or drops and counts it if the queue is full.
 func (q *queue) add(l line) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -78,11 +80,11 @@ func (q *queue) add(l line) {
 	}
 }
 
-// drain writes until nothing waits.
+// drain writes lines until none waits.
 func (q *queue) drain() {
 	ended := false
 	defer func() {
-		if !ended { // the logger has left this goroutine, which costs the one line
+		if !ended { // the user's logger ended this goroutine; only the current line is lost
 			go q.drain()
 		}
 	}()
@@ -98,7 +100,8 @@ func (q *queue) drain() {
 	}
 }
 
-// next is the line after one that had this size. There are none any more where all is written.
+// next returns the next line to write, and false if there is none. written is the size of the line before, 0 at
+// first.
 func (q *queue) next(written int) (line, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -120,7 +123,7 @@ func (q *queue) next(written int) (line, bool) {
 	return line{}, false
 }
 
-// write hands the line to its logger, after what was lost before it.
+// write passes the line to its logger, after the number of lines lost before it.
 func (l line) write(root hclog.Logger) {
 	if l.lost > 0 {
 		root.Warn("lines of this log were lost: what it is written to has not taken them", "lines", l.lost)
@@ -157,7 +160,7 @@ func (q *queue) standing() Standing {
 	return s
 }
 
-// flush waits until all is written, for as long as that may be hoped for.
+// flush waits until all lines are written, within the bounds of [Flush].
 func (q *queue) flush(ctx context.Context) {
 	q.mu.Lock()
 	drained, since := q.drained, q.since
@@ -166,7 +169,7 @@ func (q *queue) flush(ctx context.Context) {
 		return
 	}
 	patience := flushPatience
-	if !since.IsZero() { // what it hangs at counts
+	if !since.IsZero() { // the time that the current line has taken counts
 		patience -= time.Since(since)
 	}
 	least, most := time.NewTimer(leastPatience), time.NewTimer(patience)

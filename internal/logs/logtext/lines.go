@@ -1,5 +1,7 @@
-// Package logtext turns text into log lines: errors into one line each, and the output of foreign loggers
-// into lines of an hclog.Logger.
+// Package logtext turns text into log lines: each error into one line, and the output of foreign loggers into
+// lines of an hclog.Logger.
+//
+// Not promised: a line that reaches the writer in two pieces becomes two lines.
 package logtext
 
 import (
@@ -15,7 +17,7 @@ func Logger(l hclog.Logger, opts *hclog.StandardLoggerOptions) *log.Logger {
 	return log.New(Writer(l, opts), "", 0)
 }
 
-// Writer returns a writer that logs each line of what is written to l, at the level that opts force, or else at
+// Writer returns a writer that logs each line written to it to l, at the level that opts force, or otherwise at
 // hclog.Info. It infers no levels from the text. It is safe for concurrent use if l is.
 func Writer(l hclog.Logger, opts *hclog.StandardLoggerOptions) io.Writer {
 	level := hclog.Info
@@ -30,7 +32,7 @@ type writer struct {
 	level hclog.Level
 }
 
-// Write is of io.Writer.
+// Write implements io.Writer.
 func (w writer) Write(p []byte) (int, error) {
 	for text := range strings.Lines(string(p)) {
 		w.to.Log(w.level, strings.TrimRight(text, "\r\n"))

@@ -1,12 +1,12 @@
-// Package nodepb holds the messages and the gRPC service by which a Goverse node
-// says who it is. All but this file is generated from node.proto; regenerate with
+// Package nodepb holds the messages and the gRPC service by which a Goverse node identifies itself and is
+// watched. Every file but this one is generated from node.proto; regenerate with
 //
 //	go generate ./proto/...
 //
 // which needs protoc, protoc-gen-go v1.36 and protoc-gen-go-grpc v1.6 in the PATH.
 //
-// Not promised: anything about leadership or membership. That a node answers here
-// says that its process lives, not that etcd still knows it.
+// Not promised: anything about leadership or membership. An answer proves that the node's process lives, not
+// that it is still registered in etcd.
 package nodepb
 
 //go:generate -command messages protoc --proto_path=../../.. --go_out=../../.. --go_opt=paths=source_relative

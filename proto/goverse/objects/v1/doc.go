@@ -1,12 +1,11 @@
-// Package objectspb holds the messages and the gRPC service by which calls to objects travel
-// between nodes, and from programs that are no nodes. All but this file is generated from
-// objects.proto; regenerate with
+// Package objectspb holds the messages and the gRPC service that carry calls to objects between nodes, and from
+// programs that are not nodes. Every file but this one is generated from objects.proto; regenerate with
 //
 //	go generate ./proto/...
 //
 // which needs protoc, protoc-gen-go v1.36 and protoc-gen-go-grpc v1.6 in the PATH.
 //
-// Not promised: that a program of one minor version of Goverse understands one of another before v1.
+// Not promised: before v1, programs of different minor versions of Goverse may not understand each other.
 package objectspb
 
 //go:generate -command messages protoc --proto_path=../../.. --go_out=../../.. --go_opt=paths=source_relative
