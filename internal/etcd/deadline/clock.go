@@ -2,11 +2,11 @@ package deadline
 
 import "time"
 
-// epoch anchors the monotonic clock. It is never changed.
+// epoch is the zero of the monotonic clock. It never changes.
 var epoch = time.Now()
 
-// Now reads both clocks. Instants of one process compare by the monotonic clock; those of two processes
-// compare by the wall clock alone.
+// Now reads both clocks. Instants of one process may be compared by the monotonic clock; those of two processes
+// only by the wall clock.
 func Now() Instant {
 	t := time.Now()
 	return Instant{Mono: int64(t.Sub(epoch)), Wall: t.UnixNano()}

@@ -2,35 +2,36 @@ package deadline
 
 import "time"
 
-// PauseLimit is how long a process may go without a beat before it counts as having stood still.
+// PauseLimit is the longest time between two beats of a process that is considered to be running.
 const PauseLimit = 150 * time.Millisecond
 
 const (
-	// calm is how long a round that was sent after a pause counts for what is begun, whatever pauses follow.
-	// A pause of this length ends it: it is one that nothing sent before it says anything about.
+	// calm is the time for which a round that was sent after a pause permits new work, regardless of further
+	// pauses. A pause of this length ends that: no request sent before it proves anything about the time after
+	// it.
 	calm = time.Second
-	// mostOnce bounds what a pause itself costs, and mostWasted the time from then until a round confirms or a further
-	// pause comes: a process that stood still once, however long, gives nothing up.
+	// mostOnce limits the cost of one pause. mostWasted limits the cost of the time until a round confirms or
+	// another pause comes. A process that stood still once, however long, therefore never gives anything up.
 	mostWasted, mostOnce = 500 * time.Millisecond, 250 * time.Millisecond
-	// regained is how long a process must run to make up for one part lost to pauses: one that loses less
-	// than a twentieth of its time goes on forever.
+	// regained is the running time that makes up for one part lost to pauses. A process that loses less than a
+	// twentieth of its time can continue indefinitely.
 	regained = 20
 )
 
-// Pauses is what the holder of a lease knows of the times at which its process stood still, of which it
-// hears afterwards, by beats that come too late. It is immutable: the methods return what follows. The zero
-// value is that of a process that has not had its first beat.
+// Pauses records when the process of a lease's holder stood still. The process notices a pause afterwards, by a
+// beat that is late. Pauses is immutable: the methods return the value that follows. The zero value belongs to
+// a process before its first beat.
 type Pauses struct {
-	last    Instant // beat
-	began   bool    // there was one
-	unsure  bool    // the process stood still, and no round confirms that nothing was taken from it
-	first   Instant // when the first of those pauses was noticed that no round was sent after; while unsure
-	noticed Instant // when the latest was; while unsure
-	calm    Instant // until when a round counts for what is begun
+	last    Instant // the time of the last beat
+	began   bool    // there was a beat
+	unsure  bool    // the process stood still, and no round has confirmed since that it still holds its keys
+	first   Instant // when the first pause was noticed that no confirming round was sent after; while unsure
+	noticed Instant // when the latest pause was noticed; while unsure
+	calm    Instant // until when a round permits new work
 	wasted  time.Duration
 }
 
-// Beat is what is known after a beat now, and how long the process stood still before it: 0 if it did not.
+// Beat returns the value after a beat at now, and the length of the pause before it, 0 if there was none.
 func (p *Pauses) Beat(now Instant) (after Pauses, stood time.Duration) {
 	after = *p
 	ran := time.Duration(now.Mono - p.last.Mono)
@@ -56,26 +57,28 @@ func (p *Pauses) Beat(now Instant) (after Pauses, stood time.Duration) {
 	return after, stood
 }
 
-// Stood reports whether the process stood still by now, and no round has confirmed since that nothing was
-// taken from it.
+// Stood reports whether the process stood still until now, or stood still before and no round has confirmed
+// since that it still holds its keys.
 func (p *Pauses) Stood(now Instant) bool {
 	return p.began && (p.unsure || now.Reached(p.last.Add(PauseLimit)))
 }
 
-// Unsure is Stood, as far as it was noticed.
+// Unsure is [Pauses.Stood] without a pause that is not noticed yet.
 func (p *Pauses) Unsure() bool { return p.unsure }
 
-// MayBegin reports whether something new may be begun now on a lease that etcd lets nobody have before its
-// time. It may not after a pause, for what a watch delivers first may be long past, until a round confirms.
-// A process that stands still again and again has no round without a pause in it; so one that was sent after a
-// pause counts for a second from its answer, whatever short pauses there were since. That is as if the thing had
-// been begun when the round was sent, and the process had stood still then: on such a lease what was begun goes on
-// over a pause.
+// MayBegin reports whether new work may begin now on a lease that etcd does not revoke before its time. After a
+// pause it may not until a round confirms the session, because the first events that a watch delivers then may
+// be long out of date.
+//
+// A process that stands still again and again has no round without a pause in it. For its sake a round that was
+// sent after a pause permits new work for a second from its answer, even if there were short pauses since. That
+// is equivalent to work that began when the round was sent, followed by a pause; on such a lease, work that has
+// begun continues over a pause.
 func (p *Pauses) MayBegin(now Instant) bool { return !p.Stood(now) || !now.Reached(p.calm) }
 
-// Confirmed is what is known after a round, sent and answered at these instants, that found all as it was.
-// It confirms what is claimed if the process ran all the time since: else the keys may have gone, after the round
-// was sent and unheard of.
+// Confirmed returns the value after a round, sent and answered at these instants, that found all keys as they
+// were. The round confirms existing claims only if the process ran all the time since it was sent: otherwise
+// the keys may have gone afterwards, unnoticed.
 func (p *Pauses) Confirmed(sent, answered Instant) Pauses {
 	after := *p
 	runs := !answered.Reached(p.last.Add(PauseLimit))
@@ -90,24 +93,24 @@ func (p *Pauses) Confirmed(sent, answered Instant) Pauses {
 	return after
 }
 
-// Proves reports whether a round that was sent before the last beat, which came too late by stood, still proves
-// something: for what is begun, if there was a shorter pause before it was sent.
+// Proves reports whether a round sent at the instant sent, and followed by a late beat, still permits new work:
+// it does if it was sent after the first of the unconfirmed pauses.
 func (p *Pauses) Proves(sent Instant) bool { return p.unsure && sent.Mono >= p.first.Mono }
 
-// Forgiven is what is known on a lease that etcd lets nobody have before its time: there no pause costs anything.
+// Forgiven returns the value on a lease that etcd does not revoke before its time. Pauses cost nothing there.
 func (p *Pauses) Forgiven() Pauses {
 	after := *p
 	after.wasted = 0
 	return after
 }
 
-// Starved reports whether so much of the time is lost to pauses, on a lease of that length that others may have
-// while the process stands still, that it should be given up. It is so after a fifth of the TTL, and never before a
-// second.
+// Starved reports whether so much time was lost to pauses that the lease should be given up. ttl is the length
+// of the lease, and etcd may revoke it early while the process stands still. Starved is true after a loss of a
+// fifth of the TTL, but never before a second.
 //
-// To give it up costs one handover, well below a second, and once for each of etcd's raft terms, since the next lease
-// is of the present one. To keep it costs what is counted here, without end. A fifth of the TTL is more than a machine
-// that is busy for a moment loses: five pauses in a row at least, none of which a round confirms, with a TTL of 10 s.
-// And where no round ever confirms, it is lost before half of the TTL is over, so another process leads sooner than it
-// would by the end of the lease.
+// Giving the lease up costs one handover, well below a second, and happens once per raft term of etcd, because
+// the next lease is of the present term. Keeping it costs the time counted here, without end. A fifth of the
+// TTL is more than a briefly busy machine loses: with a TTL of 10 s, at least five pauses in a row that no
+// round confirms. If no round ever confirms, the fifth is lost before half of the TTL is over, so another
+// process leads sooner than it would at the end of the lease.
 func (p *Pauses) Starved(ttl time.Duration) bool { return p.wasted > max(ttl/5, time.Second) }

@@ -7,14 +7,14 @@ import (
 )
 
 var (
-	// OpenRetry is how long to wait after a session that could not be opened.
+	// OpenRetry is the policy for the delay after a session could not be opened.
 	OpenRetry = backoff.Policy{First: 50 * time.Millisecond, Last: time.Second}
-	// RevokeRetry is how long to wait after a lease that could not be revoked. It does not grow: what
-	// stands on the lease is in the way of others.
+	// RevokeRetry is the policy for the delay after a lease could not be revoked. It does not grow, because the
+	// keys on the lease block other nodes.
 	RevokeRetry = backoff.Policy{First: 100 * time.Millisecond, Last: 100 * time.Millisecond}
 )
 
-// SuspectedRetry is the pause after a failed renewal while there is a suspicion to clear in time,
-// SuspendedRetry when it is too late for that. They neither grow nor have jitter: the one runs against
-// a deadline, and until a renewal ends the other nothing that stands on the session counts.
+// SuspectedRetry is the pause after a failed renewal while a suspicion can still be cleared in time,
+// SuspendedRetry the pause once it is too late. They neither grow nor have jitter. The first runs against a
+// deadline. During the second nothing on the session counts until a renewal succeeds.
 const SuspectedRetry, SuspendedRetry = 10 * time.Millisecond, 250 * time.Millisecond

@@ -1,16 +1,17 @@
-// Package etcdversion is what is known of versions of etcd. It is pure.
+// Package etcdversion records known faults of versions of etcd. It is pure.
 //
-// Not promised: that a version without a known fault has none.
+// Not promised: a version without a known fault may have faults.
 package etcdversion
 
 import "github.com/coreos/go-semver/semver"
 
-// Upgrade is the remedy where RevokesRenewed.
+// Upgrade is the remedy for versions for which RevokesRenewed is true.
 const Upgrade = "upgrade to 3.4.31, 3.5.13 or later"
 
 // RevokesRenewed reports whether an etcd of that version easily revokes leases that were renewed (etcd's issue
-// 15247), so that two nodes may lead for a moment. Later ones of several members still do when a leader of etcd's
-// stood still for most of a TTL. A version that cannot be read does not.
+// 15247), so that two nodes may lead for a moment. Later versions still do so if etcd has several members and
+// its leader stood still for most of a TTL; for them RevokesRenewed returns false. It also returns false for a
+// version that cannot be parsed.
 func RevokesRenewed(version string) bool {
 	v, err := semver.NewVersion(version)
 	if err != nil {

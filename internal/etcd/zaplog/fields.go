@@ -6,9 +6,9 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// appendPairs appends zap fields to hclog's key/value list, in their order. A
-// namespace, which hclog does not know, becomes a prefix of the keys after it;
-// the prefix that is open at the end is returned with the pairs.
+// appendPairs appends zap fields to hclog's list of keys and values, in their order. Hclog has no namespaces,
+// so a namespace becomes a prefix of the keys after it. appendPairs also returns the prefix that is open at the
+// end.
 func appendPairs(pairs []any, prefix string, fields []zapcore.Field) ([]any, string) {
 	for _, f := range fields {
 		switch f.Type {
@@ -18,8 +18,8 @@ func appendPairs(pairs []any, prefix string, fields []zapcore.Field) ([]any, str
 			prefix += f.Key + "."
 			continue
 		}
-		// zap's own encoder turns the field into plain values, and survives a
-		// Stringer or an error that panics on a nil receiver.
+		// zap's own encoder turns the field into plain values. It survives a Stringer or an error that panics
+		// on a nil receiver.
 		enc := zapcore.NewMapObjectEncoder()
 		f.AddTo(enc)
 		if f.Type == zapcore.ErrorType {

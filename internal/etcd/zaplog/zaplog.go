@@ -1,16 +1,14 @@
-// Package zaplog lets libraries that log through zap (etcd's client and server)
-// write into a user's hclog.Logger, so that a program has one log and one level.
+// Package zaplog connects libraries that log through zap, such as etcd's client and server, to a user's
+// hclog.Logger, so that a program has one log and one level.
 //
-// etcd reports at level info what belongs to its own daily life (every compaction,
-// every listener, every raft step). For a program that only uses etcd this is
-// detail, so every level below warn moves down by one:
+// etcd logs its own routine at level info: every compaction, every listener, every raft step. For a program
+// that only uses etcd this is detail, so every level below warn moves down by one:
 //
 //	zap    debug   info    warn   error, dpanic, panic, fatal
 //	hclog  trace   debug   warn   error
 //
-// Not promised: that a call of Fatal returns. What zap does after it wrote an
-// entry (Panic panics, Fatal exits, DPanic panics in development mode) is decided
-// by zap and its options, not here.
+// Not promised: a call of Fatal may not return. Zap and its options, not this package, decide what follows the
+// writing of an entry: Panic panics, Fatal exits, and DPanic panics in development mode.
 package zaplog
 
 import (
@@ -19,9 +17,9 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// New returns a zap logger that writes every entry to l. A nil l discards all.
-// The level is asked of l for each entry, so a later l.SetLevel takes effect at
-// once. opts are zap's own, for example zap.AddCaller. Safe for concurrent use.
+// New returns a zap logger that writes every entry to l, or discards all of them if l is nil. It asks l for its
+// level at each entry, so a later l.SetLevel takes effect at once. opts are zap's own, for example
+// zap.AddCaller. The logger is safe for concurrent use.
 func New(l hclog.Logger, opts ...zap.Option) *zap.Logger {
 	if l == nil {
 		l = hclog.NewNullLogger()
@@ -37,9 +35,9 @@ type core struct {
 	prefix string
 }
 
-// Enabled reports whether the logger below would write an entry of this level.
+// Enabled reports whether the underlying logger writes entries of this level.
 func (c *core) Enabled(l zapcore.Level) bool {
-	// The Is methods, unlike GetLevel, also know hclog's null logger.
+	// Unlike GetLevel, the Is methods work for hclog's null logger too.
 	switch level(l) {
 	case hclog.Trace:
 		return c.log.IsTrace()
@@ -66,7 +64,7 @@ func (c *core) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.Checked
 	return ce
 }
 
-// Write hands one entry to hclog, its fields as key/value pairs in their order.
+// Write passes one entry to hclog, with its fields as key/value pairs in their order.
 func (c *core) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	pairs, _ := appendPairs(c.fields[:len(c.fields):len(c.fields)], c.prefix, fields)
 	if e.LoggerName != "" {
@@ -82,7 +80,7 @@ func (c *core) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	return nil
 }
 
-// Sync has nothing to do: hclog writes each entry out before it returns.
+// Sync does nothing: hclog writes out each entry before it returns.
 func (c *core) Sync() error { return nil }
 
 // level maps zap's levels to hclog's, as the package comment shows.
