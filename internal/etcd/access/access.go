@@ -1,9 +1,9 @@
-// Package access is the one table of the ranges of keys in etcd that each kind of program needs rights on, and
-// what for: goversed rbac prints it as commands, goversed doctor tries each of them, and the README shows it.
-// It is pure.
+// Package access holds the table of the key ranges in etcd that each kind of program needs rights on, with
+// their purpose. goversed rbac prints the table as commands, goversed doctor tries each range, and the README
+// shows it. The package is pure.
 //
-// Not promised: rights for a program's own keys, such as those that the state of objects lies in, or what a
-// term's transactions write. No program here needs the role root.
+// Not promised: rights for a program's own keys, such as the stored state of objects or the keys that a term's
+// transactions write. No program here needs the role root.
 package access
 
 import (
@@ -28,14 +28,14 @@ const (
 	Exec Program = "exec"
 	// Lock is goversed lock.
 	Lock Program = "lock"
-	// Operator is what else goversed does from outside: status, transfer, drain, elections, effects.
+	// Operator is every other use of goversed from outside: status, transfer, drain, elections, effects.
 	Operator Program = "operator"
 )
 
-// Programs are all kinds.
+// Programs returns all kinds.
 func Programs() []Program { return []Program{Node, Exec, Lock, Operator} }
 
-// ParseProgram reads what String of a Program says. Errors match ErrBadProgram and name the choices.
+// ParseProgram returns the Program with the given name. Its errors match ErrBadProgram and list the choices.
 func ParseProgram(s string) (Program, error) {
 	var all []string
 	for _, p := range Programs() {
@@ -48,16 +48,16 @@ func ParseProgram(s string) (Program, error) {
 	return "", fmt.Errorf("%w %q: give %s or %s", ErrBadProgram, s, strings.Join(all[:last], ", "), all[last])
 }
 
-// Right is what a user may do with the keys of a range.
+// Right is a permission on the keys of a range.
 type Right int
 
-// The rights. A watch needs Read, and deletions need what writes do.
+// The rights. A watch needs Read; deletions need ReadWrite, as writes do.
 const (
 	Read Right = iota + 1
 	ReadWrite
 )
 
-// String is the right as etcdctl role grant-permission takes it.
+// String returns the right as etcdctl role grant-permission accepts it.
 func (r Right) String() string {
 	if r == Read {
 		return "read"
@@ -65,7 +65,7 @@ func (r Right) String() string {
 	return "readwrite"
 }
 
-// Words are the rights in a sentence.
+// Words returns the right as it is written in a sentence.
 func (r Right) Words() string {
 	if r == Read {
 		return "READ"
@@ -73,26 +73,27 @@ func (r Right) Words() string {
 	return "READ and WRITE"
 }
 
-// Part is a place in a range where a program writes.
+// Part is a place in a range that a program writes to.
 type Part struct {
-	// Key is one key, or all that begin with it if it ends with a slash.
+	// Key is a single key, or, if it ends with a slash, a prefix of keys.
 	Key string
-	// For is what is written there.
+	// For is the purpose of these keys.
 	For string
 }
 
-// Range is a range of keys, and the right on it that a program needs.
+// Range is a range of keys with the right that a program needs on it.
 type Range struct {
-	// Start is the first key and End what lies behind the last one; "" if it is the one key Start.
+	// Start is the first key. End is the end of the range, exclusive; "" if the range is the single key Start.
 	Start, End string
-	// Prefix says that it is all keys that begin with Start.
+	// Prefix means that the range is all keys that begin with Start.
 	Prefix bool
 	Right  Right
-	// For is what the program has there.
+	// For is the program's purpose for the range.
 	For string
-	// Always: each such program needs it; others only if they use what it is for.
+	// Always means that every program of this kind needs the range. Otherwise only programs that use the
+	// purpose do.
 	Always bool
-	// Parts are where the program writes; none with Read.
+	// Parts are the places that the program writes to; none with Read.
 	Parts []Part
 }
 
@@ -107,7 +108,7 @@ func (r Range) String() string {
 	return "the range " + r.Start + " to " + r.End
 }
 
-// Ranges are those that a program needs on a cluster with these keys, in the order of keys.
+// Ranges returns the ranges that a program needs in a cluster with these keys, in the order of the keys.
 func Ranges(keys state.Keys, p Program) []Range {
 	elections := prefix(keys.Elections().Root(), ReadWrite, "named elections")
 	switch p {
@@ -149,7 +150,7 @@ func operators(keys state.Keys, elections Range) []Range {
 		marks}
 }
 
-// prefix is the range of all keys that begin with start, which ends with a slash.
+// prefix returns the range of all keys that begin with start, which ends with a slash.
 func prefix(start string, right Right, what string) Range {
 	r := Range{Start: start, End: strings.TrimSuffix(start, "/") + "0", Prefix: true, Right: right, For: what}
 	if right == ReadWrite {

@@ -6,24 +6,24 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// Role says for whom Commands are.
+// Role describes the role, and the user, that Commands creates.
 type Role struct {
 	Keys    state.Keys
 	Program Program
-	// Name is the role's and User the user's that gets it; "" is no user.
+	// Name is the name of the role. User is the user that receives it; "" means no user.
 	Name, User string
-	// PasswordFile has the password of a user that is new; "" has etcdctl ask for it.
+	// PasswordFile holds the password of a new user; if it is "", etcdctl asks for the password.
 	PasswordFile string
 }
 
-// Command is one command of a shell, and what it is for.
+// Command is one shell command and its purpose.
 type Command struct {
 	Line string
-	For  string // "" if the line says it
+	For  string // "" if the line needs no explanation
 }
 
-// Commands make the role with etcdctl, and the user. They are lines for a POSIX shell, to be run by an
-// administrator of etcd, once: the first one fails where the role exists.
+// Commands returns the etcdctl commands that create the role and the user. They are lines for a POSIX shell, to
+// be run once by an administrator of etcd: the first one fails if the role exists.
 func (r Role) Commands() []Command {
 	out := []Command{{Line: line("etcdctl", "role", "add", r.Name)}}
 	for _, one := range Ranges(r.Keys, r.Program) {
@@ -39,12 +39,12 @@ func (r Role) Commands() []Command {
 	return append(out, Command{Line: add}, Command{Line: line("etcdctl", "user", "grant-role", r.User, r.Name)})
 }
 
-// Grant is the command that gives a role the right on the range.
+// Grant returns the command that grants a role the right on the range.
 func (r Range) Grant(role string) string {
 	return r.command("grant-permission", role, r.Right.String())
 }
 
-// Revoke is the command that takes it away.
+// Revoke returns the command that revokes it.
 func (r Range) Revoke(role string) string { return r.command("revoke-permission", role) }
 
 func (r Range) command(verb string, words ...string) string {
@@ -60,7 +60,7 @@ func (r Range) command(verb string, words ...string) string {
 	return line(words...)
 }
 
-// line is a command line of these words.
+// line returns a command line of these words.
 func line(words ...string) string {
 	for i, w := range words {
 		words[i] = quoted(w)
@@ -68,7 +68,7 @@ func line(words ...string) string {
 	return strings.Join(words, " ")
 }
 
-// quoted is a word as a shell reads it.
+// quoted returns a word quoted for a shell where necessary.
 func quoted(word string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/_.:-+@%,=", r)

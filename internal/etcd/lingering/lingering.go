@@ -1,28 +1,29 @@
-// Package lingering keeps members in view whose keys went with their lease, while they may not know
-// of it: nobody takes over from them meanwhile. It is pure; package watchcache runs it.
+// Package lingering keeps members in view after their keys went with their lease, as long as they may not have
+// noticed. Other nodes do not take over from them meanwhile. The package is pure; package watchcache runs it.
 //
-// A lease that ends by itself has outlived its member's deadline, so nobody would have to wait. But
-// etcd ends some too early. A leader of etcd that stood still, and was deposed meanwhile, takes the
-// leases for run out that its successor has renewed, and has all of them revoked when it goes on
-// (etcd's issue 15247). No watch distinguishes the one from the other. What tells them apart:
+// A lease that ends by itself has outlived its member's deadline, so waiting is unnecessary. But etcd revokes
+// some leases too early. A leader of etcd that stood still and was deposed meanwhile may consider leases
+// expired that its successor has renewed, and has all of them revoked when it continues (etcd's issue 15247).
+// No watch distinguishes the two cases. Two facts do:
 //
-//   - The lease was granted in an older raft term than the present one. A deposed leader knows no
-//     other leases, and without one there is nothing to fear: nobody lingers. A member's record says in
-//     which term its lease was granted.
-//   - Another member has a lease that is as old, and that stands: the deposed leader would have had it
-//     revoked too. Unless it steps down in the middle of that; then one of those whose leases are gone
-//     says so: it registers anew, and its record reports that its lease was revoked before its time.
+//   - A lease granted in the present raft term is not at risk, because a deposed leader knows only older
+//     leases; a member with such a lease does not linger. A member's record has the term of its lease.
+//   - If another lease that is as old still stands, the deposed leader was not at work: it would have had
+//     that one revoked too. The exception is a deposed leader that steps down in the middle. Then one of
+//     the members that lost their leases reports it: it registers anew, and its record says that its lease
+//     was revoked early.
 //
-// If another old lease stands, and nobody reports that, the lease has ended by itself, as far as anybody knows,
-// and the member lingers for a grace period, the longest of those that linger: in that time it hears of it, if it
-// is connected, and so do the others that could report it. Else it lingers for a whole TTL, after which nothing that
-// it claims is valid, or until it has heard of it and registers anew.
-// Nobody lingers who was removed on evidence, or had left, as its record says; who resigned or gave a shard up
-// before its lease ended has nothing more that others would wait for.
+// If another old lease stands and no member reports an early revocation, the lease most likely ended by itself,
+// and the member lingers for a grace period, the longest of all lingering members. In that time it learns of
+// the loss, if it is connected, and so do the others that could report it. Otherwise it lingers for a whole
+// TTL, after which none of its claims is valid. In both cases lingering ends as soon as the member registers
+// anew. A member does not linger if it was removed on evidence, or if its record says that it had left. A
+// member that resigned or released a shard before its lease ended holds nothing there that others would wait
+// for.
 //
-// Not promised: anything about a member that is cut off for longer than the grace period, while a
-// deposed leader has its lease alone revoked and leaves another; about what is no member, like
-// `etcdctl elect`; that a process which starts sees those who went before.
+// Not promised: the package does not cover a member that is cut off for longer than the grace period while a
+// deposed leader has that lease revoked and leaves another; candidates that are not members, such as `etcdctl
+// elect`; and members that were gone before this process started.
 package lingering
 
 import (
@@ -33,15 +34,15 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// gracePeriod is how long a member lingers at least; one far from etcd as long as it would have to refute an
-// accusation.
+// gracePeriod is the shortest time for which a member lingers. A member far from etcd lingers as long as it
+// would have to refute an accusation.
 const gracePeriod = 200 * time.Millisecond
 
-// Part is what one process keeps in view. It is immutable.
+// Part holds the lingering members in one process's view. It is immutable.
 type Part struct {
 	own   string
-	term  uint64    // of etcd's raft, the newest that is known
-	early time.Time // when a member last reported that its lease was revoked too early
+	term  uint64    // etcd's newest known raft term
+	early time.Time // when a member last reported an early revocation of its lease
 	kept  []kept
 }
 
@@ -50,17 +51,17 @@ type kept struct {
 	since time.Time
 }
 
-// New is the part of the member at own, of which nothing is kept: it knows of its keys, and of what it
-// claims. The zero Part keeps nobody.
+// New returns the part of the member at own, without lingering members. The member at own itself never lingers
+// in it, because it knows its own keys and claims. In the zero Part no member ever lingers.
 func New(own string) Part { return Part{own: own} }
 
-// Term is the part after an answer of etcd's in that raft term.
+// Term returns the part after an answer of etcd in the given raft term.
 func (p Part) Term(term uint64) Part {
 	p.term = max(p.term, term)
 	return p
 }
 
-// Apply folds events, as [state.Snapshot.Apply] does, and keeps those in view who linger from now on.
+// Apply folds events, as [state.Snapshot.Apply] does, and keeps members in view that begin to linger.
 func (p Part) Apply(s *state.Snapshot, revision int64, events []state.Event,
 	now time.Time) (Part, *state.Snapshot) {
 	if p.own == "" {
@@ -83,8 +84,8 @@ func (p Part) Apply(s *state.Snapshot, revision int64, events []state.Event,
 	return p, s.Apply(revision, nil)
 }
 
-// concerned reports whether somebody may linger after the events. It is asked at every change, on
-// every node.
+// concerned reports whether a member may begin to linger with these events. Every node calls it for every
+// change.
 func (p Part) concerned(s *state.Snapshot, events []state.Event) bool {
 	return slices.ContainsFunc(events, func(ev state.Event) bool {
 		if !ev.Deleted {
@@ -92,11 +93,11 @@ func (p Part) concerned(s *state.Snapshot, events []state.Event) bool {
 		}
 		k := s.Keys.Parse(ev.Key)
 		m := s.Member(k.Address)
-		return k.Kind == state.KindNode && (m == nil || p.mayLinger(s, m)) // m may come in the same events
+		return k.Kind == state.KindNode && (m == nil || p.mayLinger(s, m)) // m may be created by the same events
 	})
 }
 
-// listen takes note of what those say who have registered.
+// listen records the reports of members that registered in these events.
 func (p Part) listen(s *state.Snapshot, events []state.Event, now time.Time) Part {
 	for _, ev := range events {
 		if ev.Deleted || ev.CreateRevision != ev.ModRevision {
@@ -117,7 +118,7 @@ func (p Part) step(s *state.Snapshot, events []state.Event, now time.Time) (Part
 		if k.Kind != state.KindNode {
 			continue
 		}
-		if !ev.Deleted { // who lingered there has heard of it
+		if !ev.Deleted { // a member that lingered there has noticed
 			p, s = p.forget(s, func(x kept) bool { return x.Member.Address == k.Address })
 		} else if m := s.Member(k.Address); m != nil && p.mayLinger(s, m) && !removed(s, events, m) {
 			gone = append(gone, m)
@@ -128,7 +129,7 @@ func (p Part) step(s *state.Snapshot, events []state.Event, now time.Time) (Part
 	return p.listen(next, events, now), next
 }
 
-// keep keeps what is gone from s of these members in view of the next snapshot.
+// keep returns the part and the next snapshot with these members, which are gone from s, kept in view.
 func (p Part) keep(s, next *state.Snapshot, gone []*state.Member, now time.Time) (Part, *state.Snapshot) {
 	p.kept = slices.Clone(p.kept)
 	for _, m := range gone {
@@ -138,21 +139,21 @@ func (p Part) keep(s, next *state.Snapshot, gone []*state.Member, now time.Time)
 	return p, next
 }
 
-// mayLinger reports whether a member whose key is gone may not know it.
+// mayLinger reports whether a member without its key may not have noticed that.
 func (p Part) mayLinger(s *state.Snapshot, m *state.Member) bool {
 	return m.Term < p.term && m.Address != p.own && !m.Left && !s.Lingers(m)
 }
 
-// Fresh reports whether in that raft term of etcd's nobody lingers in the view of the member at own, and
-// nobody can begin to. Where own is "" nobody ever does.
+// Fresh reports whether, in the given raft term of etcd, no member lingers in the view of the member at own,
+// and none can begin to. If own is "", it always returns true.
 func Fresh(s *state.Snapshot, own string, term uint64) bool {
 	return own == "" || len(s.Lingering) == 0 && !slices.ContainsFunc(s.Members, func(m *state.Member) bool {
 		return m.Term < term && m.Address != own && !m.Left
 	})
 }
 
-// removed reports whether the events that deleted a member's key removed it on evidence: they deleted
-// an accusation too.
+// removed reports whether the events that deleted a member's key removed it on evidence, which means that they
+// deleted an accusation too.
 func removed(s *state.Snapshot, events []state.Event, m *state.Member) bool {
 	return slices.ContainsFunc(events, func(ev state.Event) bool {
 		k := s.Keys.Parse(ev.Key)
@@ -160,7 +161,7 @@ func removed(s *state.Snapshot, events []state.Event, m *state.Member) bool {
 	})
 }
 
-// reported takes note of what a member says that has registered.
+// reported records the report of a member that has registered.
 func (p Part) reported(m *state.Member, now time.Time) Part {
 	if m != nil && m.RevokedEarly {
 		p.early = now
@@ -168,7 +169,8 @@ func (p Part) reported(m *state.Member, now time.Time) Part {
 	return p
 }
 
-// Read is what a snapshot that was read anew shows after the one before, with those who linger.
+// Read returns the part and the view after the range was read anew: s with the members that linger, given the
+// view before.
 func (p Part) Read(before, s *state.Snapshot, now time.Time) (Part, *state.Snapshot) {
 	if p.own == "" || before == nil || before.History != s.History {
 		return New(p.own), s
@@ -195,8 +197,8 @@ func (p Part) Read(before, s *state.Snapshot, now time.Time) (Part, *state.Snaps
 	return p.keep(before, next, gone, now)
 }
 
-// Look lets those go who need not linger any longer, and says after which time to look again; 0 is
-// never. The snapshot is s itself if nobody goes.
+// Look removes the members from view that need not linger any longer. It returns the time after which to look
+// again, 0 for never. The snapshot is s itself if no member was removed.
 func (p Part) Look(s *state.Snapshot, now time.Time) (_ Part, _ *state.Snapshot, again time.Duration) {
 	before := s
 	p, s = p.forget(s, func(k kept) bool { return !now.Before(p.until(before, k)) })
@@ -208,7 +210,7 @@ func (p Part) Look(s *state.Snapshot, now time.Time) (_ Part, _ *state.Snapshot,
 	return p, s, again
 }
 
-// until is when nothing that the member claims is valid any more.
+// until returns the time from which no claim of the member is valid.
 func (p Part) until(s *state.Snapshot, k kept) time.Time {
 	ttl := time.Duration(k.Member.TTL) * time.Second
 	reported := !p.early.IsZero() && k.since.Sub(p.early) <= ttl
@@ -219,7 +221,8 @@ func (p Part) until(s *state.Snapshot, k kept) time.Time {
 		return k.since.Add(ttl)
 	}
 	var period time.Duration
-	for _, other := range p.kept { // a report of any of them counts for all, and takes as long as that one is far
+	// An early revocation that any of them reports concerns all, and the report of a far member takes longer.
+	for _, other := range p.kept {
 		period = max(period, suspicion.GracePeriod(gracePeriod, 0, other.Member))
 	}
 	return k.since.Add(min(ttl, period))

@@ -9,18 +9,18 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// PasswordFile is a file whose first line is a password, which may be replaced at any time. Its methods are safe for
-// concurrent use.
+// PasswordFile is a file with a password on its first line, which may be replaced at any time. Its methods are
+// safe for concurrent use.
 type PasswordFile struct {
 	name string
 	log  hclog.Logger
 
 	mu     sync.Mutex
 	last   string
-	broken bool // and it was said
+	broken bool // the file cannot be used, and the log has reported it
 }
 
-// OpenPassword reads a file for the first time. Errors say what is wrong with it.
+// OpenPassword reads a file for the first time. Its errors name the remedy.
 func OpenPassword(name string) (*PasswordFile, error) {
 	password, err := readPassword(name)
 	if err != nil {
@@ -29,16 +29,16 @@ func OpenPassword(name string) (*PasswordFile, error) {
 	return &PasswordFile{name: name, log: hclog.NewNullLogger(), last: password}, nil
 }
 
-// Log has log get a line when the password has changed, and when the file cannot be used. It must be called before
-// Password.
+// Log sets the logger that reports changes of the password and files that cannot be used. It must be called
+// before Password.
 func (f *PasswordFile) Log(log hclog.Logger) {
 	if log != nil {
 		f.log = log
 	}
 }
 
-// Password reads the file. One that cannot be used, such as one of which half is written, leaves the former password
-// in use.
+// Password reads the file. If the file cannot be used, for example because it is only half written, Password
+// returns the former password.
 func (f *PasswordFile) Password() (string, error) {
 	password, err := readPassword(f.name)
 	f.mu.Lock()
@@ -57,7 +57,7 @@ func (f *PasswordFile) Password() (string, error) {
 	return last, nil
 }
 
-// readPassword is the first line of a file.
+// readPassword returns the first line of a file.
 func readPassword(name string) (string, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {

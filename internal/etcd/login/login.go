@@ -1,11 +1,13 @@
-// Package login is how a client of etcd's with a user and a password gets its tokens.
+// Package login obtains the tokens of an etcd client that has a user and a password.
 //
-// etcd's client logs in when it is made, before it opens a stream, and when etcd does not know its token
-// any more. It sends the old token along, which etcd before 3.5 refuses before it looks at the password:
-// a client whose token was forgotten, because etcd restarted or the token was not used for a while, then
-// never gets another one. And each of its callers logs in by itself, while checking one password takes etcd
-// a good part of a tenth of a second. Here one log-in serves all who want one at that time, over a
-// connection of its own that has no token.
+// etcd's own client logs in when it is created, before it opens a stream, and when etcd no longer recognizes
+// its token. It sends the old token along, and etcd before 3.5 refuses that token before it checks the
+// password. So once etcd has forgotten a client's token, because etcd restarted or the token was idle for a
+// while, the client never obtains another one. Besides, each caller logs in on its own, while checking one
+// password costs etcd a good part of a tenth of a second. With this package one log-in serves all callers that
+// need one at that time. It uses a connection of its own, without a token.
+//
+// Not promised: it does not retry a log-in that failed; that is up to its callers.
 package login
 
 import (
@@ -19,8 +21,8 @@ import (
 	"github.com/goverse/goverse/internal/callback"
 )
 
-// Attach has client log in this way. cfg is what the client was made with; credentials, unless it is nil, is
-// asked at each log-in for the user and password. It must be called before anybody uses the client.
+// Attach makes client log in this way. cfg is the configuration that the client was made with. credentials,
+// unless nil, returns the user and password for each log-in. Attach must be called before the client is used.
 func Attach(client *clientv3.Client, cfg clientv3.Config, credentials func() (username, password string, err error)) {
 	if cfg.Username == "" {
 		return
@@ -29,27 +31,27 @@ func Attach(client *clientv3.Client, cfg clientv3.Config, credentials func() (us
 	client.Auth = &auth{Auth: client.Auth, nobody: cfg, credentials: credentials}
 }
 
-// auth is etcd's service of that name, with another way to log in.
+// auth is etcd's Auth service with another way to log in.
 type auth struct {
 	clientv3.Auth
-	nobody      clientv3.Config // the same etcd, without a user
+	nobody      clientv3.Config // reaches the same etcd without a user
 	credentials func() (username, password string, err error)
 
 	mu      sync.Mutex
 	current *attempt
 }
 
-// attempt is a log-in that is under way.
+// attempt is a log-in in progress.
 type attempt struct {
 	done chan struct{}
-	// When done:
+	// Valid once done is closed:
 	resp      *clientv3.AuthenticateResponse
 	err       error
-	calledOff bool // by who made it
+	calledOff bool // canceled by the caller that made it
 }
 
-// Authenticate logs in, or waits for a log-in that is under way. If that is called off with the context of
-// the caller who makes it, the next one makes it.
+// Authenticate logs in, or waits for a log-in in progress. If the caller that made that log-in cancels it, the
+// next waiting caller logs in.
 func (a *auth) Authenticate(ctx context.Context, name, password string) (*clientv3.AuthenticateResponse, error) {
 	for {
 		at, own := a.join()
@@ -68,9 +70,9 @@ func (a *auth) Authenticate(ctx context.Context, name, password string) (*client
 	}
 }
 
-// make makes an attempt for all who wait for it.
+// make logs in on behalf of all callers that wait for the attempt.
 func (a *auth) make(ctx context.Context, at *attempt, name, password string) {
-	at.calledOff = true // unless it ends
+	at.calledOff = true // until it ends
 	defer func() {
 		a.mu.Lock()
 		a.current = nil
@@ -81,7 +83,7 @@ func (a *auth) make(ctx context.Context, at *attempt, name, password string) {
 	at.calledOff = ctx.Err() != nil
 }
 
-// join is the attempt under way, or a new one of the caller's own.
+// join returns the attempt in progress, or a new one that the caller must make.
 func (a *auth) join() (at *attempt, own bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -92,14 +94,14 @@ func (a *auth) join() (at *attempt, own bool) {
 	return a.current, true
 }
 
-// logIn logs in with what credentials says. Where etcd refuses that it asks once more: the password may have been
-// replaced meanwhile.
+// logIn logs in with the user and password that credentials returns. If etcd refuses them, it asks credentials
+// once more, because the password may have been replaced meanwhile.
 func (a *auth) logIn(ctx context.Context, name, password string) (*clientv3.AuthenticateResponse, error) {
 	client, err := clientv3.New(a.nobody)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = client.Close() }() // nothing is sent any more
+	defer func() { _ = client.Close() }() // nothing is sent anymore
 	if a.credentials == nil {
 		return client.Authenticate(ctx, name, password)
 	}
@@ -116,7 +118,8 @@ func (a *auth) logIn(ctx context.Context, name, password string) (*clientv3.Auth
 	return resp, err
 }
 
-// Ask asks for the user and password, and waits no longer than ctx. What panics, or leaves its goroutine, has failed.
+// Ask calls credentials and returns the user and password, but waits no longer than ctx. If credentials panics
+// or ends its goroutine, Ask returns an error.
 func Ask(ctx context.Context, credentials func() (username, password string, err error)) (string, string, error) {
 	type pair struct{ username, password string }
 	said := make(chan pair, 1)
