@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// opening is a stream that is being opened: with a user and a password etcd's client logs in first.
+// opening is a stream that is being opened. With a user and a password, etcd's client logs in first.
 type opening struct {
 	began  time.Time
 	cancel context.CancelFunc
 	done   chan struct{}
-	s      *stream // when done
-	err    error   // the same
+	s      *stream // set when done is closed
+	err    error   // set when done is closed
 }
 
-// stream is the standing stream, opened if there is none.
+// stream returns the standing stream, and opens it if there is none.
 //
-// It waits for that for as long as ctx lasts, and then leaves the opening to the next caller: a
-// log-in that is broken off has cost etcd as much as one that is waited for, and where many log in
-// at a time none would ever succeed. If there are several endpoints, an opening that took longer
-// than its caller waited may be with one that hangs: a second one is begun beside it.
+// It waits until ctx ends, and then leaves the opening to the next caller. A log-in that is canceled costs etcd
+// as much as one that completes, and if many clients log in at a time, canceled log-ins would never succeed. If
+// there are several endpoints, an opening that has taken longer than its caller waited may be stuck at an
+// endpoint that hangs. A second one is then begun beside it.
 func (r *Renewer) stream(ctx context.Context) (*stream, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -37,7 +37,7 @@ func (r *Renewer) stream(ctx context.Context) (*stream, error) {
 	}
 }
 
-// leastPatience is how long an opening takes at least before it may be with an endpoint that hangs.
+// leastPatience is the shortest time after which an opening may be considered stuck at an endpoint that hangs.
 const leastPatience = time.Second
 
 func patience(ctx context.Context) time.Duration {
@@ -45,7 +45,7 @@ func patience(ctx context.Context) time.Duration {
 	return max(time.Until(deadline), leastPatience)
 }
 
-// standingOr is the standing stream, or else the opening to wait for, begun if need be.
+// standingOr returns the standing stream, or otherwise the opening to wait for, which it begins if necessary.
 func (r *Renewer) standingOr(patience time.Duration) (*stream, *opening) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -69,7 +69,7 @@ func (r *Renewer) standingOr(patience time.Duration) (*stream, *opening) {
 	return nil, o
 }
 
-// open opens a stream, and receives its answers until it ends.
+// open opens a stream and receives its answers until it ends.
 func (r *Renewer) open(ctx context.Context, o *opening) {
 	defer o.cancel()
 	opened, err := r.streams.LeaseKeepAlive(ctx)
@@ -81,7 +81,7 @@ func (r *Renewer) open(ctx context.Context, o *opening) {
 		o.err = err
 	case r.standing == nil:
 		o.s, r.standing = s, s
-	default: // another opening was quicker
+	default: // another opening was faster
 		o.s = r.standing
 		o.cancel()
 	}

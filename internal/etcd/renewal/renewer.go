@@ -12,17 +12,17 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Streams opens streams of renewals. A clientv3.Lease that is one is asked itself, and not the
-// client's connection: for tests that come between the two.
+// Streams opens streams of renewals. If a client's clientv3.Lease implements it, the Renewer uses that instead
+// of the client's connection, which lets tests intercept renewals.
 type Streams interface {
 	LeaseKeepAlive(ctx context.Context, opts ...grpc.CallOption) (pb.Lease_LeaseKeepAliveClient, error)
 }
 
 // Renewer renews leases over one standing stream. All methods are safe for concurrent use.
 type Renewer struct {
-	once    clientv3.Lease // asked for a renewal on a stream of its own, and where streams is nil
+	once    clientv3.Lease // for renewals on a stream of their own, and for all if streams is nil
 	streams Streams
-	hedged  bool // there are several endpoints, of which one may hang
+	hedged  bool // there are several endpoints, one of which may hang
 	ctx     context.Context
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup
@@ -30,12 +30,12 @@ type Renewer struct {
 	mu       sync.Mutex
 	standing *stream
 	openings []*opening
-	stalls   int // of standing streams, since one answered
-	singles  int // renewals left that get a stream of their own
+	stalls   int // standing streams that stalled since one last answered
+	singles  int // number of further renewals that get a stream of their own
 }
 
-// After maxStalls standing streams that stalled, each of which had answered when it was fresh, so
-// many renewals get a stream of their own before another is left standing.
+// After maxStalls standing streams that stalled although each had answered when it was fresh, the next singles
+// renewals get a stream of their own. Then another stream is left standing.
 const maxStalls, singles = 3, 300
 
 func newRenewer(client *clientv3.Client) *Renewer {
@@ -44,11 +44,11 @@ func newRenewer(client *clientv3.Client) *Renewer {
 	return r
 }
 
-// stock is the type of the Lease that etcd's client has if nobody replaced it.
+// stock is the type of the Lease of an unmodified etcd client.
 var stock = reflect.TypeOf(clientv3.NewLeaseFromLeaseClient(nil, nil, 0))
 
-// streamsOf is how a client opens streams, or nil if it has no way: it is in etcd's own process,
-// or its Lease comes from somebody who stands in between.
+// streamsOf returns the way to open streams on a client. It returns nil if there is none: the client is in
+// etcd's own process, or its Lease was replaced.
 func streamsOf(client *clientv3.Client) Streams {
 	if own, ok := client.Lease.(Streams); ok {
 		return own
@@ -59,9 +59,9 @@ func streamsOf(client *clientv3.Client) Streams {
 	return nil
 }
 
-// Renew renews a lease and returns etcd's answer to that very request, or an error of rpctypes:
-// ErrLeaseNotFound if there is no such lease. It blocks until etcd answers or ctx ends. A stream
-// that does not answer before the deadline of ctx is given up.
+// Renew renews a lease and returns etcd's answer to exactly that request. Its errors are of rpctypes,
+// ErrLeaseNotFound if there is no such lease. Renew blocks until etcd answers or ctx ends. It abandons a stream
+// that does not answer before the deadline of ctx.
 func (r *Renewer) Renew(ctx context.Context, id clientv3.LeaseID) (*pb.LeaseKeepAliveResponse, error) {
 	if r.streams == nil || r.single() {
 		return r.Alone(ctx, id)
@@ -79,9 +79,9 @@ func (r *Renewer) Renew(ctx context.Context, id clientv3.LeaseID) (*pb.LeaseKeep
 	return resp, nil
 }
 
-// Alone renews a lease over a stream of its own, as is best where a proxy answers in between: one like etcd
-// grpc-proxy answers a fresh stream soon, and a standing one in its own time. The answer may belong to a renewal
-// of the proxy's own that was sent before.
+// Alone renews a lease over a stream of its own, which is best through a proxy. A proxy like etcd grpc-proxy
+// answers a fresh stream soon, and a standing one at times of its own. The answer may belong to an earlier
+// renewal of the proxy's own.
 func (r *Renewer) Alone(ctx context.Context, id clientv3.LeaseID) (*pb.LeaseKeepAliveResponse, error) {
 	resp, err := r.once.KeepAliveOnce(ctx, id)
 	if err != nil {
@@ -90,7 +90,7 @@ func (r *Renewer) Alone(ctx context.Context, id clientv3.LeaseID) (*pb.LeaseKeep
 	return &pb.LeaseKeepAliveResponse{Header: resp.ResponseHeader, ID: int64(resp.ID), TTL: resp.TTL}, nil
 }
 
-// single reports whether the next renewal gets a stream of its own.
+// single reports whether the next renewal gets a stream of its own, and counts it.
 func (r *Renewer) single() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,11 +101,12 @@ func (r *Renewer) single() bool {
 	return true
 }
 
-// attempts is how often a request is sent at most that fails with its stream.
+// attempts limits how often a request is sent that fails with its stream.
 const attempts = 3
 
-// attempt sends one request. Again: it failed with a stream that had stood for a while, or by what etcd refused
-// another one, and may not on a fresh one, which is at the next endpoint, and after another log-in.
+// attempt sends one request. again reports whether to repeat it: it failed with a stream that had stood for a
+// while, or because etcd refused another request, and may succeed on a fresh stream, at the next endpoint and
+// after another log-in.
 func (r *Renewer) attempt(ctx context.Context,
 	id clientv3.LeaseID) (resp *pb.LeaseKeepAliveResponse, again bool, err error) {
 	s, err := r.stream(ctx)
@@ -125,7 +126,7 @@ func (r *Renewer) attempt(ctx context.Context,
 	return resp, again, err
 }
 
-// answered notes that a stream answered, to its first request or a later one.
+// answered records that a stream answered. first means that this was its first request.
 func (r *Renewer) answered(first bool) {
 	if first {
 		return
@@ -135,7 +136,8 @@ func (r *Renewer) answered(first bool) {
 	r.stalls = 0
 }
 
-// stalled gives up s, which did not answer in time. Of all that waited for it the first one counts.
+// stalled abandons s, which did not answer in time. If several requests waited for it, only the first one
+// counts.
 func (r *Renewer) stalled(s *stream, first bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -155,7 +157,7 @@ func (r *Renewer) discard(s *stream) {
 	r.forget(s)
 }
 
-// forget gives up s. The lock is held.
+// forget abandons s. The lock is held.
 func (r *Renewer) forget(s *stream) {
 	s.cancel()
 	if r.standing == s {
@@ -163,8 +165,7 @@ func (r *Renewer) forget(s *stream) {
 	}
 }
 
-// close ends the streams, and with them every renewal that is under way. It blocks until all has
-// ended.
+// close ends the streams, and with them all renewals in progress. It blocks until all goroutines have ended.
 func (r *Renewer) close() {
 	r.cancel()
 	r.wg.Wait()

@@ -6,8 +6,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// shared holds the renewer of each client that has sessions: the code that opens a session knows the
-// client and not who else uses it.
+// shared holds the renewer of each client that has sessions. The code that opens a session knows only the
+// client and not its other users.
 var shared = struct {
 	sync.Mutex
 	renewers map[*clientv3.Client]*counted
@@ -18,8 +18,8 @@ type counted struct {
 	users int
 }
 
-// Share is the renewer of all sessions on a client. Release gives it back, once; the last release
-// ends it, and blocks until its goroutines have ended.
+// Share returns the renewer of all sessions on a client. Each caller must call release once. The last release
+// closes the renewer, and blocks until its goroutines have ended.
 func Share(client *clientv3.Client) (r *Renewer, release func()) {
 	shared.Lock()
 	defer shared.Unlock()

@@ -11,7 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// errEnded is for requests that were on a stream when another one ended it.
+// errEnded is returned for requests on a stream that the refusal of another request ended.
 var errEnded = errors.New("the stream of renewals ended")
 
 // stream is one stream of renewals. etcd answers its requests one after the other, in order.
@@ -19,7 +19,7 @@ type stream struct {
 	grpc   pb.Lease_LeaseKeepAliveClient
 	cancel context.CancelFunc
 
-	send sync.Mutex // orders what is sent as waiting is
+	send sync.Mutex // keeps waiting in the order of sending
 
 	mu      sync.Mutex
 	waiting []*request
@@ -27,10 +27,10 @@ type stream struct {
 	ended   error
 }
 
-// request waits for its answer. One that was given up stays in the row until etcd has answered it.
+// request waits for its answer. An abandoned request stays in the queue until etcd has answered it.
 type request struct {
 	id     int64
-	answer chan answer // takes one
+	answer chan answer // has room for one
 }
 
 type answer struct {
@@ -42,7 +42,7 @@ func newStream(opened pb.Lease_LeaseKeepAliveClient, cancel context.CancelFunc) 
 	return &stream{grpc: opened, cancel: cancel}
 }
 
-// renew sends one request and waits for its answer. First: it was the first one of this stream.
+// renew sends one request and waits for its answer. first reports whether it was the first one of this stream.
 func (s *stream) renew(ctx context.Context,
 	id clientv3.LeaseID) (resp *pb.LeaseKeepAliveResponse, first bool, err error) {
 	r := &request{id: int64(id), answer: make(chan answer, 1)}
@@ -57,7 +57,7 @@ func (s *stream) renew(ctx context.Context,
 	s.used = true
 	s.waiting = append(s.waiting, r)
 	s.mu.Unlock()
-	// An error of Send is one of receive as well, which knows why.
+	// Recv reports the same error, with its reason.
 	_ = s.grpc.Send(&pb.LeaseKeepAliveRequest{ID: r.id})
 	s.send.Unlock()
 	select {
@@ -68,7 +68,7 @@ func (s *stream) renew(ctx context.Context,
 	}
 }
 
-// receive gives each answer to the request that it belongs to, until the stream ends.
+// receive delivers each answer to its request, until the stream ends.
 func (s *stream) receive() {
 	for {
 		resp, err := s.grpc.Recv()
@@ -82,7 +82,7 @@ func (s *stream) receive() {
 	}
 }
 
-// answered takes the oldest request for that lease out of the row.
+// answered removes the oldest request for that lease from the queue and returns it, nil if there is none.
 func (s *stream) answered(id int64) *request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,7 +95,8 @@ func (s *stream) answered(id int64) *request {
 	return r
 }
 
-// end fails all that wait. If it was a refusal, then of the first of them: etcd was at that one.
+// end fails all waiting requests. If etcd ended the stream by a refusal, the refusal concerns the first of
+// them.
 func (s *stream) end(err error) {
 	s.cancel()
 	s.mu.Lock()

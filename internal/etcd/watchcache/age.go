@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// age is when the snapshot was last known to lack nothing. The zero value is ready.
+// age records when the snapshot was last known to be complete. The zero value is ready to use.
 type age struct {
 	mu      sync.Mutex
-	current time.Time // the view lacked nothing that etcd had done then
-	awaited int64     // a revision that a read has shown, and the view has not reached
+	current time.Time // the snapshot contained everything that etcd had committed by then
+	awaited int64     // a revision that a read has shown and the snapshot has not reached; 0: none
 	since   time.Time // when that read was answered
 	reached int64
 }
 
-// read: the view is what a read showed that was sent at that time.
+// read records that the snapshot comes from a read sent at the instant sent.
 func (a *age) read(revision int64, sent time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.current, a.reached, a.awaited = sent, revision, 0
 }
 
-// saw: etcd has answered at that revision just now. The first of several that the view has not reached
-// counts, for a view that follows busy writers may never reach the last.
+// saw records that etcd has just answered at the given revision. Of several revisions that the snapshot has not
+// reached the first one counts, because a snapshot that follows busy writers may never reach the last.
 func (a *age) saw(revision int64, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -34,7 +34,7 @@ func (a *age) saw(revision int64, now time.Time) {
 	}
 }
 
-// reach: the view has come to that revision.
+// reach records that the snapshot has reached the given revision.
 func (a *age) reach(revision int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -47,9 +47,9 @@ func (a *age) reach(revision int64) {
 	}
 }
 
-// Current is the latest time of which it is known that the snapshot lacks nothing that etcd had done
-// until then, but for the time that etcd's answer was on its way; zero before the first read. While etcd
-// answers it is renewed with every round of the session, and does not go on while etcd is away.
+// Current returns the latest time at which the snapshot is known to have contained everything that etcd had
+// committed, to within the time that etcd's answer took to arrive; zero before the first read. Every round of
+// the session moves it forward while etcd answers. It stands still while etcd cannot be reached.
 func (m *Mirror) Current() time.Time {
 	m.age.mu.Lock()
 	defer m.age.mu.Unlock()

@@ -10,20 +10,19 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// comparison is what etcd has in the range at a revision, as far as it takes to find out whether
-// a snapshot lacks anything.
+// comparison holds the facts about etcd's range at a revision that show whether a snapshot lacks anything.
 type comparison struct {
 	header    *etcdserverpb.ResponseHeader
 	revision  int64
 	clusterID uint64
 	total     int
-	newest    int64 // when the last written of the keys was written
+	newest    int64 // the revision at which a key was last written
 	err       error
 }
 
-// compare asks etcd, with a small answer, what the range looked like at a revision, that is some time
-// ago, so that what was on its way has arrived; or what it looks like now, at revision 0. A member of
-// etcd that is cut off from the others refuses, with rpctypes.ErrNoLeader.
+// compare asks etcd, with a small answer, for the state of the range at a revision. The revision is some time
+// ago, so that changes on their way have arrived; 0 means the present one. A member of etcd that is cut off
+// from the others refuses, with rpctypes.ErrNoLeader.
 func (m *Mirror) compare(ctx context.Context, revision int64) comparison {
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), m.cfg.ReadTimeout)
 	defer cancel()
@@ -45,7 +44,7 @@ func (m *Mirror) compare(ctx context.Context, revision int64) comparison {
 	return c
 }
 
-// with is nil if a snapshot that has not reached the revision lacks nothing.
+// with returns nil if a snapshot that has not reached the revision lacks nothing.
 func (c comparison) with(s *state.Snapshot) error {
 	switch {
 	case c.err != nil:

@@ -8,17 +8,17 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// freshness is whether a snapshot was fresh in a raft term of etcd's.
+// freshness records whether a snapshot was fresh in a raft term of etcd.
 type freshness struct {
 	of    *state.Snapshot
 	term  uint64
 	fresh bool
 }
 
-// Fresh reports whether every other member that is or was in view has given up what is gone from
-// etcd, or knows that it is: the snapshot is not stale, nobody lingers, and nobody can begin to, for no
-// lease is older than etcd's raft term, as far as this process knows it. Term is the newest that the
-// caller has heard of. It does not block, and asks nobody. Without [Config.Member] it is true.
+// Fresh reports whether no other member can still rely on keys that are gone from etcd without noticing. That
+// is so if the snapshot is not stale, no member lingers, and none can begin to, because no lease is older than
+// etcd's newest raft term that this process knows. term is the newest one that the caller knows. Fresh does not
+// block and sends no request. Without [Config.Member] only the staleness of the snapshot counts.
 func (m *Mirror) Fresh(term uint64) bool {
 	m.inTerm(term)
 	s, term := m.Snapshot(), m.term.Load()
@@ -30,9 +30,9 @@ func (m *Mirror) Fresh(term uint64) bool {
 	return f.fresh
 }
 
-// Confirm blocks until the snapshot is known to lack nothing that etcd had done before the call, and
-// reports whether nobody lingers in it. With wait it blocks until none of those do any longer. It asks
-// etcd once. The error is etcd's, or ctx's cause.
+// Confirm blocks until the snapshot is known to contain everything that etcd had committed before the call, and
+// reports whether no member lingers in it. If wait is true, it then blocks until none of the lingering members
+// lingers any longer. It asks etcd once. It returns etcd's error or the cause of ctx.
 func (m *Mirror) Confirm(ctx context.Context, wait bool) (clear bool, err error) {
 	known := m.Known()
 	now := m.compare(ctx, 0)
@@ -43,7 +43,7 @@ func (m *Mirror) Confirm(ctx context.Context, wait bool) (clear bool, err error)
 		return s.ClusterID == now.clusterID && (s.Revision >= now.revision || !s.Lacks(now.newest, now.total))
 	}
 	if s := m.Snapshot(); s != nil && now.revision >= known && has(s) {
-		m.inTerm(now.header.GetRaftTerm()) // and the watch has nothing to bring
+		m.inTerm(now.header.GetRaftTerm()) // the watch has nothing to deliver
 	} else {
 		m.Saw(now.header, known)
 	}
@@ -51,7 +51,7 @@ func (m *Mirror) Confirm(ctx context.Context, wait bool) (clear bool, err error)
 	if err != nil || len(s.Lingering) == 0 || !wait {
 		return err == nil && len(s.Lingering) == 0, err
 	}
-	// Who begins to linger from now on lost its keys after the answer.
+	// A member that begins to linger later lost its keys after the answer.
 	_, err = m.Wait(ctx, func(later *state.Snapshot) bool {
 		return !slices.ContainsFunc(s.Lingering, func(k state.Kept) bool { return later.Lingers(k.Member) })
 	})

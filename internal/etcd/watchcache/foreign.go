@@ -7,11 +7,11 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// mostForeign is how many foreign keys are named in the log, in the life of a mirror.
+// mostForeign limits the foreign keys that a mirror names in the log in its lifetime.
 const mostForeign = 10
 
-// reportForeign says once of each key in the cluster's range that it is none of ours, or cannot be read. The mirror
-// has passed it over.
+// reportForeign logs, once for each key, that a key in the cluster's range was not written by Goverse or cannot
+// be read. The mirror ignores such keys.
 func (m *Mirror) reportForeign(before, now *state.Snapshot) {
 	if len(now.Foreign) == 0 || before != nil && len(before.Foreign) > 0 && &before.Foreign[0] == &now.Foreign[0] {
 		return

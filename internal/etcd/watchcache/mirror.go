@@ -18,28 +18,26 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// Config is what a mirror needs. Client and Keys are required.
+// Config configures a Mirror. Client and Keys are required.
 type Config struct {
 	// Client reaches etcd. The mirror never closes it.
 	Client *clientv3.Client
 	// Keys is the range to mirror.
 	Keys state.Keys
-	// ReadTimeout bounds one read of the range. Default 5 s.
+	// ReadTimeout limits one read of the range. Default 5 s.
 	ReadTimeout time.Duration
-	// LagTimeout is how long the watch may take to reach a revision that is
-	// known to exist (see Saw) before the mirror compares its snapshot with etcd, and
-	// the longest pause before it reads anew. Default 3 s; a third of the session's
-	// TTL is a good value.
+	// LagTimeout limits the time that the watch may take to reach a revision that is known to exist (see Saw).
+	// Then the mirror compares its snapshot with etcd. It is also the longest pause before the range is read
+	// anew. Default 3 s; a third of the session's TTL is a good value.
 	LagTimeout time.Duration
-	// Member is the address of the member whose view this is: with it, other members whose leases
-	// etcd may have ended too early are kept in view for a while; see package lingering. Default: what
-	// is gone from etcd is gone from the view.
+	// Member is the address of the member that uses this mirror. If it is set, other members stay in view for a
+	// while after etcd may have revoked their leases early; see package lingering. Default "": members that are
+	// gone from etcd are gone from the view.
 	Member string
-	// Random draws the numbers in [0, 1) by which retries get out of step, for a simulation that is to
-	// come out the same again. It must be safe for concurrent use. Default: math/rand's.
+	// Random returns a number in [0, 1), used to spread retries. Simulations set it to be reproducible. It must
+	// be safe for concurrent use. Default: math/rand's.
 	Random func() float64
-	// Logger gets one line when the watch is lost and one when it is back.
-	// Default: none.
+	// Logger receives one line when the watch is lost and one when it is restored. Default: none.
 	Logger hclog.Logger
 }
 
@@ -55,12 +53,12 @@ type Mirror struct {
 	rebuild  chan string
 	rebuilds atomic.Int64
 	trouble  atomic.Pointer[error]
-	way      watchprogress.Way // Run's alone
-	lingers  lingering.Part    // the same
-	term     atomic.Uint64     // of raft at etcd, the newest that is known
+	way      watchprogress.Way // used by Run alone
+	lingers  lingering.Part    // used by Run alone
+	term     atomic.Uint64     // etcd's newest known raft term
 	fresh    atomic.Pointer[freshness]
-	proxied  atomic.Bool // that was said
-	foreign  int         // keys that were reported; Run's alone
+	proxied  atomic.Bool // the proxy was reported in the log
+	foreign  int         // number of foreign keys reported; used by Run alone
 	age      age
 
 	mu      sync.Mutex
@@ -68,7 +66,7 @@ type Mirror struct {
 	waiters []*waiter
 }
 
-// New makes a mirror; [Mirror.Run] makes it live.
+// New returns a mirror, which [Mirror.Run] fills and keeps current.
 func New(cfg Config) *Mirror {
 	if cfg.ReadTimeout <= 0 {
 		cfg.ReadTimeout = 5 * time.Second
@@ -94,14 +92,13 @@ func New(cfg Config) *Mirror {
 	return m
 }
 
-// Snapshot is the newest snapshot, nil before the first read succeeded. It
-// never blocks.
+// Snapshot returns the newest snapshot, nil before the first read has succeeded. It never blocks.
 func (m *Mirror) Snapshot() *state.Snapshot { return m.snapshot.Load() }
 
-// Ready is closed once the first snapshot is published and its watch stands.
+// Ready returns a channel that is closed once the first snapshot is published and its watch is open.
 func (m *Mirror) Ready() <-chan struct{} { return m.ready }
 
-// Trouble is why the last read failed, nil if it did not.
+// Trouble returns the error of the last read, nil if it succeeded.
 func (m *Mirror) Trouble() error {
 	if err := m.trouble.Load(); err != nil {
 		return *err
@@ -109,18 +106,17 @@ func (m *Mirror) Trouble() error {
 	return nil
 }
 
-// Rebuilds counts the reads after the first: how often the watch was lost.
+// Rebuilds returns the number of reads after the first, each of which follows the loss of a watch.
 func (m *Mirror) Rebuilds() int64 { return m.rebuilds.Load() }
 
-// Known is the newest revision that this process knows to exist at etcd, from
-// whatever source. A linearizable answer to a request sent after this call can
-// only be older if etcd's history is another one.
+// Known returns the newest revision that any part of this process knows to exist in etcd. A linearizable answer
+// to a request sent after this call is older only if etcd has another history.
 func (m *Mirror) Known() int64 { return m.known.Load() }
 
-// Saw tells the header of a linearizable answer of etcd, and what Known was
-// before its request was sent. If neither an event nor a progress report reaches
-// its revision within LagTimeout and a change is missing, or if it belongs to another
-// history, the mirror reads anew. It does not block.
+// Saw reports the header of a linearizable answer of etcd, with the value of Known from before its request was
+// sent. The mirror reads the range anew if the answer belongs to another history. It also does so if neither an
+// event nor a progress report reaches the answer's revision within LagTimeout and a change is missing. Saw does
+// not block.
 func (m *Mirror) Saw(header *etcdserverpb.ResponseHeader, known int64) {
 	s := m.Snapshot()
 	if s != nil && (header.ClusterId != s.ClusterID || header.Revision < known) {
@@ -137,16 +133,16 @@ func (m *Mirror) Saw(header *etcdserverpb.ResponseHeader, known int64) {
 	}
 }
 
-// Term is etcd's raft term, the newest that this process knows.
+// Term returns etcd's newest raft term that this process knows.
 func (m *Mirror) Term() uint64 { return m.term.Load() }
 
-// inTerm takes note of etcd's raft term.
+// inTerm records etcd's raft term.
 func (m *Mirror) inTerm(term uint64) {
 	for old := m.term.Load(); term > old && !m.term.CompareAndSwap(old, term); old = m.term.Load() {
 	}
 }
 
-// learn reports whether revision was news.
+// learn records a revision and reports whether it was newer than all known before.
 func (m *Mirror) learn(revision int64) bool {
 	for {
 		old := m.known.Load()
@@ -159,8 +155,8 @@ func (m *Mirror) learn(revision int64) bool {
 	}
 }
 
-// Rebuild makes the mirror read anew, for the reason given: somebody saw etcd
-// contradict the snapshot. It does not block.
+// Rebuild makes the mirror read the range anew, because etcd has contradicted the snapshot; reason goes into
+// the log. It does not block.
 func (m *Mirror) Rebuild(reason string) {
 	select {
 	case m.rebuild <- reason:
@@ -168,14 +164,14 @@ func (m *Mirror) Rebuild(reason string) {
 	}
 }
 
-// Read reads the whole range once. A member of etcd that is cut off from the others
-// refuses that, and the client asks another one.
+// Read reads the whole range once. A member of etcd that is cut off from the others refuses the read, and the
+// client asks another one.
 func Read(ctx context.Context, client *clientv3.Client, keys state.Keys) (*state.Snapshot, error) {
 	s, _, err := read(ctx, client, keys)
 	return s, err
 }
 
-// read is Read, and etcd's raft term at that time.
+// read does the same as Read and also returns etcd's raft term.
 func read(ctx context.Context, client *clientv3.Client, keys state.Keys) (_ *state.Snapshot, term uint64, _ error) {
 	resp, err := client.Get(clientv3.WithRequireLeader(ctx), keys.RangeStart(), clientv3.WithRange(keys.RangeEnd()))
 	if err != nil {

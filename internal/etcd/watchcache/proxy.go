@@ -2,8 +2,9 @@ package watchcache
 
 import "crypto/rand"
 
-// start is where the range begins that is watched. No key is between that and the range's own
-// start, so the range differs from others' without having other keys in it.
+// start returns the beginning of the range to watch. Behind a proxy it lies between the range's own start and
+// the first key, where no keys are. So the watched range differs from that of every other watch without having
+// other keys in it.
 func (m *Mirror) start() string {
 	if m.way.Alone() {
 		return m.cfg.Keys.RangeStart() + "!" + rand.Text()
@@ -14,7 +15,7 @@ func (m *Mirror) start() string {
 // Proxied reports whether a watch has shown that etcd is reached through a proxy.
 func (m *Mirror) Proxied() bool { return m.proxied.Load() }
 
-// behindProxy says, once, what it means that etcd is behind a proxy.
+// behindProxy logs, once, the consequences of a proxy before etcd.
 func (m *Mirror) behindProxy() {
 	if m.proxied.Swap(true) {
 		return

@@ -13,12 +13,12 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// Run reads, watches and rebuilds until ctx ends, and returns then, with ctx's
-// error, when all it started has ended.
+// Run reads, watches and rebuilds until ctx ends. It returns the error of ctx once all its goroutines have
+// ended.
 func (m *Mirror) Run(ctx context.Context) error {
 	retry := backoff.Backoff{Policy: watchprogress.ReadRetry, Random: m.cfg.Random}
 	var pauses watchprogress.Pauses
-	quiet := false // the trouble was said already
+	quiet := false // the trouble was already logged
 	for ctx.Err() == nil {
 		s, err := m.read(ctx, &quiet)
 		var pause time.Duration
@@ -46,7 +46,8 @@ func (m *Mirror) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// rest waits for so long before the range is read anew, or until ctx ends. Who lingers goes meanwhile.
+// rest waits for the pause before the range is read anew, or until ctx ends. Meanwhile it removes members that
+// no longer linger.
 func (m *Mirror) rest(ctx context.Context, pause time.Duration) {
 	over := time.NewTimer(pause)
 	defer over.Stop()
@@ -70,7 +71,7 @@ func (m *Mirror) rest(ctx context.Context, pause time.Duration) {
 
 // read reads the range and publishes it.
 func (m *Mirror) read(ctx context.Context, quiet *bool) (*state.Snapshot, error) {
-	// What is asked for before this read is answered by it.
+	// This read answers all requests for a rebuild made before it.
 	select {
 	case <-m.rebuild:
 	default:
@@ -90,7 +91,7 @@ func (m *Mirror) read(ctx context.Context, quiet *bool) (*state.Snapshot, error)
 		next.History = old.History
 		if next.ClusterID != old.ClusterID || next.Revision < known {
 			next.History++
-			m.known.Store(next.Revision) // of the other history nothing is known
+			m.known.Store(next.Revision) // no revision of the other history is known yet
 			m.term.Store(term)
 			m.log.Error("etcd's history is not the one seen before: it was restored or replaced; starting over",
 				"cluster_id_before", fmt.Sprintf("%x", old.ClusterID), "cluster_id", fmt.Sprintf("%x", next.ClusterID),

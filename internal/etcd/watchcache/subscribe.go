@@ -7,10 +7,9 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// Subscription is a coalescing signal that the snapshot changed. Its methods are
-// safe for concurrent use.
+// Subscription is a coalescing signal that the snapshot has changed. Its methods are safe for concurrent use.
 type Subscription struct {
-	// C receives after a change; several changes may make one signal.
+	// C receives after a change. One signal may stand for several changes.
 	C <-chan struct{}
 
 	c        chan struct{}
@@ -18,12 +17,11 @@ type Subscription struct {
 	concerns func(before, now *state.Snapshot) bool
 }
 
-// Subscribe returns a subscription that has its first signal already. With a
-// thousand nodes in one process, waking those that need not look is most of the
-// work, so concerns may say which changes matter; nil takes all. It is called
-// with each snapshot and the one before, from the mirror's own goroutine: it
-// must be quick and must not block. Snapshots that are stale, or follow a stale
-// one, or are the first, are signalled without asking.
+// Subscribe returns a subscription with its first signal already pending. concerns selects the changes that
+// cause a signal; nil selects all. With a thousand nodes in one process most of the work would be waking
+// subscribers that a change does not concern. The mirror's own goroutine calls concerns with each snapshot and
+// the one before it, so concerns must be quick and must not block. The first snapshot, stale snapshots and
+// those after a stale one are always signalled.
 func (m *Mirror) Subscribe(concerns func(before, now *state.Snapshot) bool) *Subscription {
 	c := make(chan struct{}, 1)
 	s := &Subscription{C: c, c: c, m: m, concerns: concerns}
@@ -42,7 +40,7 @@ func (s *Subscription) Signal() {
 	}
 }
 
-// Close ends the subscription. C is not closed.
+// Close ends the subscription. It does not close C.
 func (s *Subscription) Close() {
 	s.m.mu.Lock()
 	s.m.subs = remove(s.m.subs, s)
@@ -55,10 +53,9 @@ type waiter struct {
 	c    chan *state.Snapshot // has room for the one answer
 }
 
-// Wait blocks until a snapshot satisfies cond, and returns that snapshot, or
-// until ctx ends. No snapshot is left out, however short it stood. cond is
-// called from the caller's goroutine and from the mirror's own, also at the same
-// time: it must be pure, quick, and must not block.
+// Wait blocks until a snapshot satisfies cond, and returns that snapshot, or until ctx ends. Every snapshot is
+// tried, however briefly it was current. cond is called from the caller's goroutine and from the mirror's own,
+// possibly at the same time. It must be pure and quick, and must not block.
 func (m *Mirror) Wait(ctx context.Context, cond func(*state.Snapshot) bool) (*state.Snapshot, error) {
 	w := &waiter{cond: cond, c: make(chan *state.Snapshot, 1)}
 	m.mu.Lock()
@@ -92,8 +89,8 @@ func (m *Mirror) publish(s *state.Snapshot) {
 		}
 		return met
 	})
-	// Last, because Go runs next whom a goroutine woke last: where thousands are
-	// runnable, the others wait behind them.
+	// Subscribers are signalled last, because Go next runs the goroutine that was woken last: where thousands
+	// are runnable, the others wait behind it.
 	for _, sub := range m.subs {
 		if before != nil && !before.Stale && !s.Stale && sub.concerns != nil && !sub.concerns(before, s) {
 			continue
@@ -102,7 +99,7 @@ func (m *Mirror) publish(s *state.Snapshot) {
 	}
 }
 
-// remove is s without v, in place.
+// remove returns s without v, in place.
 func remove[T comparable](s []T, v T) []T {
 	return slices.DeleteFunc(s, func(x T) bool { return x == v })
 }

@@ -18,7 +18,7 @@ const progressTimeout = 100 * time.Millisecond
 
 var errNotOpened = errors.New("etcd did not open the watch")
 
-// reopen ends a watch that another one can go on from: nothing is missing up to a revision.
+// reopen ends a watch that another one can continue, because nothing is missing up to a revision.
 type reopen struct {
 	upTo   int64
 	reason string
@@ -26,8 +26,8 @@ type reopen struct {
 
 func (r *reopen) Error() string { return r.reason }
 
-// follow watches after what was read, until that has to be read anew. It returns how long the
-// last watch stood.
+// follow watches from the revision of the snapshot that was read, until the range has to be read anew. It
+// returns how long the last watch stood.
 func (m *Mirror) follow(ctx context.Context, s *state.Snapshot) (stood time.Duration, err error) {
 	m.way = m.way.Read()
 	upTo, again := s.Revision, false
@@ -40,8 +40,8 @@ func (m *Mirror) follow(ctx context.Context, s *state.Snapshot) (stood time.Dura
 		case errors.As(err, &next):
 			upTo = next.upTo
 		case errors.Is(err, errNotOpened) && !again:
-			// The client's endpoints get its requests in turn. With a bad one of two, a watch
-			// after another read would be the bad one's again, forever.
+			// The client's endpoints receive its requests in turn. If one of two is bad, a watch that followed
+			// another read would always go to the bad one.
 			again = true
 		default:
 			return stood, err
@@ -49,12 +49,12 @@ func (m *Mirror) follow(ctx context.Context, s *state.Snapshot) (stood time.Dura
 	}
 }
 
-// watch folds the events after a revision into snapshots until the watch fails or lags. It returns
-// how long it stood.
+// watch folds the events after a revision into snapshots until the watch fails or lags. It returns how long it
+// stood.
 func (m *Mirror) watch(ctx context.Context, upTo int64) (stood time.Duration, err error) {
 	s := m.Snapshot()
-	// The stream is this mirror's own, so that its progress requests are not
-	// answered to every other mirror on the same client.
+	// The stream belongs to this mirror alone, so that its progress requests are not answered to every other
+	// mirror on the same client.
 	ctx = metadata.AppendToOutgoingContext(ctx, "goverse-mirror", m.stream)
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	var checks sync.WaitGroup
@@ -86,7 +86,7 @@ func (m *Mirror) watch(ctx context.Context, upTo int64) (stood time.Duration, er
 			if !m.way.Reports() {
 				return
 			}
-			// Short, because events wait meanwhile; no answer is what the timer is for.
+			// The timeout is short because events wait meanwhile. The timer covers a missing answer.
 			pctx, cancel := context.WithTimeout(ctx, progressTimeout)
 			_ = m.cfg.Client.RequestProgress(pctx)
 			cancel()
@@ -114,7 +114,7 @@ func (m *Mirror) watch(ctx context.Context, upTo int64) (stood time.Duration, er
 			}
 			switch resp.Header.ClusterId {
 			case s.ClusterID:
-			case 0: // a proxy has added this watch to another one that it has
+			case 0: // a proxy has joined this watch to one of its own
 				var again bool
 				if m.way, again = m.way.Joined(); again {
 					m.behindProxy()
@@ -179,8 +179,8 @@ func (m *Mirror) watch(ctx context.Context, upTo int64) (stood time.Duration, er
 	}
 }
 
-// look lets those members go out of view who need not linger any longer, and returns after which
-// time to look again; 0 is never.
+// look removes members from view that no longer linger. It returns the time after which to look again; 0 means
+// never.
 func (m *Mirror) look(s *state.Snapshot) (_ *state.Snapshot, again time.Duration) {
 	before := s
 	if m.lingers, s, again = m.lingers.Look(s, time.Now()); s != before {
