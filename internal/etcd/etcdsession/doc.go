@@ -1,18 +1,15 @@
-// Package etcdsession is one etcd lease and the safe deadline that comes with it.
+// Package etcdsession opens and renews sessions. A session is one etcd lease with a safe deadline.
 //
-// A [Session] may be trusted exactly as long as [Session.Valid] is true. The
-// deadline is computed here, from the instant before the renewal was sent, plus
-// the granted TTL, less a margin for clocks that run at different rates. etcd
-// counts from a later instant, so it cannot give the lease up before the
-// deadline; a caller that acts only while Valid acts alone. The deadline moves only
-// if the renewal succeeded and a linearizable read sent after its answer showed
-// every key that the session stands on ([Session.Protect]), in the same raft term:
-// a leader of etcd that was deposed and does not know it yet renews leases of which
-// its successor knows nothing.
+// A [Session] may be relied on exactly as long as [Session.Valid] is true. The deadline is computed in this
+// process: the instant before the renewal was sent, plus the granted TTL, less a margin for clocks that run at
+// different rates. etcd counts from a later instant, so it cannot end the lease before the deadline. A caller
+// that acts only while Valid is true therefore acts alone. The deadline moves only if the renewal succeeded and
+// a linearizable read sent after its answer showed every key that the session depends on ([Session.Protect]),
+// in the same raft term. Otherwise a deposed leader of etcd that is not yet aware of it could renew a lease
+// without its successor's knowledge.
 //
-// Both clocks are kept: the monotonic one, which no step of the wall clock can
-// deceive, and the wall clock, because the monotonic one stands still while a
-// machine is suspended. Valid is false once either has passed the deadline.
+// Both clocks are read. No step of the wall clock affects the monotonic one, but the monotonic clock stands
+// still while a machine is suspended. Valid is false once either clock has passed the deadline.
 //
 //	                suspicion not cleared in time
 //	open ──► valid ──────────────────────────► suspended
@@ -23,14 +20,12 @@
 //	        lost: expired, revoked, closed, paused, starved, unreachable,
 //	              permission, key lost, other history
 //
-// A lost session is never resumed. A [Keeper] revokes its lease as soon as etcd
-// answers and opens the next one.
+// A lost session is never resumed. A [Keeper] revokes its lease as soon as etcd answers and opens the next one.
 //
 // # What is not promised
 //
-// If somebody else revokes the lease or deletes its keys, etcd shows that at
-// once, and the session learns it from a watch or at its next renewal.
-// A caller that checked Valid and was then paused may act late: guard what must
-// not be late with a fencing token, in etcd's transaction or wherever the write
-// lands. A guest whose hypervisor stops both clocks notices nothing.
+// If another process revokes the lease or deletes its keys, etcd shows that at once, but the session learns of
+// it only from a watch or at its next renewal. A caller that checked Valid and was then paused may act too
+// late. Guard such writes with a fencing token, in etcd's transaction or wherever the write lands. In a guest
+// with both clocks stopped by its hypervisor, the session notices nothing.
 package etcdsession

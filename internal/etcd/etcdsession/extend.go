@@ -11,21 +11,21 @@ import (
 	"github.com/goverse/goverse/internal/etcd/deadline"
 )
 
-// errAlmostOver: the lease lasts for less than a second, though it was just renewed.
+// errAlmostOver is returned if the lease lasts for less than a second although it was just renewed.
 var errAlmostOver = errors.New("the lease was not renewed")
 
-// errForever: the lease is said to last longer than etcd's leader would ever let it.
+// errForever is returned if the lease is reported to last longer than etcd's leader would ever allow.
 var errForever = errors.New("a member of etcd that does not lead said how long the lease lasts")
 
-// extension is what etcd answered about how long the lease lasts.
+// extension holds etcd's answer about the remaining time of the lease.
 type extension struct {
-	sent deadline.Instant // the request
-	left time.Duration    // from then on, at least
-	term uint64           // in the answer's header
+	sent deadline.Instant // when the request was sent
+	left time.Duration    // the least time that the lease lasts from then on
+	term uint64           // raft term in the answer's header
 }
 
-// extend renews the lease. With a proxy in between it asks etcd afterwards how long the lease lasts: that
-// passes through.
+// extend renews the lease. Through a proxy it then asks etcd how long the lease lasts; the proxy passes that
+// request on.
 func (s *Session) extend(ctx context.Context) (extension, error) {
 	if s.cfg.Proxied != nil && s.cfg.Proxied() {
 		answer, err := s.renewals.Alone(ctx, s.id)
@@ -40,16 +40,16 @@ func (s *Session) extend(ctx context.Context) (extension, error) {
 		return extension{}, err
 	}
 	if answer.TTL < int64(s.ttl/time.Second) {
-		// Never seen from etcd, which renews to the granted TTL; safe all the same.
+		// etcd always renews to the granted TTL; this guards against any other answer.
 		return extension{}, fmt.Errorf("renewed to %d s only, %v was granted", answer.TTL, s.ttl)
 	}
 	e.term = answer.Header.GetRaftTerm()
 	return e, nil
 }
 
-// remaining is how long etcd's leader says that the lease lasts, after an answer to a renewal in that term. Its
-// own header is filled when the lease has been looked at, so it does not say in which term that was: it only
-// may not say another one.
+// remaining returns the time for which etcd's leader reports the lease to last, after a renewal that was
+// answered in the given raft term. The header of this answer is filled after the lease was looked at, so it
+// does not prove in which term that was. It only must not name another term.
 func (s *Session) remaining(ctx context.Context, term uint64) (extension, error) {
 	e := extension{sent: s.cfg.Clock(), term: term}
 	resp, err := s.cfg.Client.TimeToLive(ctx, s.id)
@@ -60,11 +60,12 @@ func (s *Session) remaining(ctx context.Context, term uint64) (extension, error)
 		return extension{}, rpctypes.ErrLeaseNotFound
 	case resp.TTL == 0:
 		return extension{}, errAlmostOver
-	case resp.TTL > 2*int64(s.ttl/time.Second)+60: // before 3.4.32 and 3.5.14 who leads no more says forever
+	// Before 3.4.32 and 3.5.14, a member that no longer leads answers "forever".
+	case resp.TTL > 2*int64(s.ttl/time.Second)+60:
 		return extension{}, errForever
 	case resp.GetRaftTerm() != term:
 		return extension{}, fmt.Errorf("%w: renewed in %d, looked at in %d", errOtherTerm, term, resp.GetRaftTerm())
 	}
-	e.left = min(s.ttl, time.Duration(resp.TTL)*time.Second) // etcd leaves fractions of seconds out
+	e.left = min(s.ttl, time.Duration(resp.TTL)*time.Second) // etcd truncates to whole seconds
 	return e, nil
 }

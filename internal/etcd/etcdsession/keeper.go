@@ -17,36 +17,34 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// KeeperConfig is what a keeper needs.
+// KeeperConfig configures a Keeper.
 type KeeperConfig struct {
 	Config
-	// Register, if set, is called with every new session before others see it.
-	// It puts down what stands on the session (a node key) and calls Protect for
-	// it. It blocks until that is done, the session is lost (the keeper opens
-	// another), or its context ends. An error while the session stands is final
-	// if no session of this keeper was registered before; after that it is tried
-	// again with a new session.
+	// Register, if set, is called with every new session before Current returns it. It creates the keys that
+	// depend on the session, such as a node key, and calls Protect for them. It blocks until that is done, the
+	// session is lost (the keeper then opens another), or its context ends. If Register fails while the session
+	// stands, and no earlier session of this keeper was registered, Run returns the error. After the first
+	// registration, failures are retried with a new session.
 	Register func(ctx context.Context, s *Session) error
-	// OnLost, if set, is called with every session that was lost without being
-	// closed, before its lease is revoked and the next one opened: while it blocks,
-	// both wait. It blocks, if at all, until what must end before others may go on
-	// has ended.
+	// OnLost, if set, is called with every session that was lost without being closed. The keeper revokes the
+	// lease and opens the next session only after OnLost returns. OnLost should block only until everything has
+	// ended that must end before other nodes may proceed.
 	OnLost func(s *Session, lost *session.LostError)
-	// Explain, if set, adds the remedy to etcd's refusal of this user, for the log. It must not block.
+	// Explain, if set, adds the remedy to errors that report that etcd refused this user, for the log. It must
+	// not block.
 	Explain func(err error) error
-	// Random draws the numbers in [0, 1) by which retries get out of step, for a simulation that is to
-	// come out the same again. It is called by one goroutine. Default: math/rand's.
+	// Random returns a number in [0, 1), used to spread retries. Simulations set it to be reproducible. It is
+	// called from one goroutine. Default: math/rand's.
 	Random func() float64
 }
 
-// Keeper keeps one session alive: when it is lost, its lease is revoked as soon
-// as etcd answers, and a new session is opened and registered, forever. All
-// methods are safe for concurrent use.
+// Keeper always maintains one session. When the session is lost, the keeper revokes its lease as soon as etcd
+// answers, and opens and registers a new one. All methods are safe for concurrent use.
 type Keeper struct {
 	cfg KeeperConfig
 	log hclog.Logger
 
-	outage outage // of Run's goroutine
+	outage outage // used by Run's goroutine alone
 
 	mu      sync.Mutex
 	current *Session
@@ -60,7 +58,7 @@ const (
 	closeTimeout = time.Second
 )
 
-// NewKeeper checks the configuration; [Keeper.Run] makes it live.
+// NewKeeper returns a keeper, which [Keeper.Run] starts. It returns an error if the configuration is invalid.
 func NewKeeper(cfg KeeperConfig) (*Keeper, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -72,40 +70,40 @@ func NewKeeper(cfg KeeperConfig) (*Keeper, error) {
 	return &Keeper{cfg: cfg, log: cfg.Logger, changed: make(chan struct{})}, nil
 }
 
-// Renewals are those of all its sessions so far.
+// Renewals returns the counts of all its sessions so far.
 func (k *Keeper) Renewals() *Renewals { return k.cfg.Renewals }
 
-// Current is the registered session, or nil between two of them. It may have
-// been lost already: ask Valid.
+// Current returns the registered session, or nil between two of them. The session may already be lost: check
+// Valid.
 func (k *Keeper) Current() *Session {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.current
 }
 
-// Changed is closed at the next change of Current.
+// Changed returns a channel that is closed at the next change of Current.
 func (k *Keeper) Changed() <-chan struct{} {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.changed
 }
 
-// Lost counts the sessions lost so far, those closed apart.
+// Lost returns the number of sessions lost so far. It does not count closed sessions.
 func (k *Keeper) Lost() int64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.lost
 }
 
-// Left is why Run, when its context ended, could not see the last lease off: its
-// keys stay until it runs out. Nil if etcd confirmed that it is gone.
+// Left returns the error because of which Run, after its context had ended, could not revoke the last lease.
+// The keys of that lease remain until it expires. Left returns nil if etcd confirmed that the lease is gone.
 func (k *Keeper) Left() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.left
 }
 
-// Wait blocks until a registered session other than old is there, or ctx ends.
+// Wait blocks until there is a registered session other than old, and returns it, or until ctx ends.
 func (k *Keeper) Wait(ctx context.Context, old *Session) (*Session, error) {
 	for {
 		k.mu.Lock()
@@ -122,14 +120,13 @@ func (k *Keeper) Wait(ctx context.Context, old *Session) (*Session, error) {
 	}
 }
 
-// Run opens, registers and replaces sessions until ctx ends; it then closes the
-// last one, which takes about a second longer when etcd does not answer, and
-// returns nil. It returns an error when the first registration
-// failed for good.
+// Run opens, registers and replaces sessions until ctx ends. It then closes the last one and returns nil. If
+// etcd does not answer, closing takes about a second longer. Run returns an error if the first registration
+// fails for good.
 func (k *Keeper) Run(ctx context.Context) error {
 	retry := backoff.Backoff{Policy: deadline.OpenRetry, Random: k.cfg.Random}
 	registered, said := false, false
-	unrenewed := false // the last session was
+	unrenewed := false // the last session ended before any renewal of it was answered
 	for ctx.Err() == nil {
 		s, err := k.open(ctx)
 		if err == nil {
@@ -170,7 +167,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 			k.mu.Unlock()
 			k.outage.begin(time.Now())
 			about := []any{"lease", leaseName(s.id), "reason", string(lost.Reason), event.Field, string(event.SessionLost)}
-			if lost.Err != nil { // none after a pause
+			if lost.Err != nil { // there is none after a pause
 				about = append(about, "error", lost.Err)
 			}
 			k.log.Error("the session is lost, opening a new one", about...)
@@ -184,13 +181,13 @@ func (k *Keeper) Run(ctx context.Context) error {
 	return nil
 }
 
-// refused reports whether etcd has answered that this user may not, or is none.
+// refused reports whether etcd has answered that there is no such user or that the user lacks the right.
 func refused(err error) bool {
 	return errors.Is(err, rpctypes.ErrPermissionDenied) || errors.Is(err, rpctypes.ErrUserEmpty) ||
 		errors.Is(err, rpctypes.ErrAuthFailed)
 }
 
-// explain is err for the log.
+// explain returns err for the log, with the remedy if etcd refused the user.
 func (k *Keeper) explain(err error) error {
 	if k.cfg.Explain == nil || !refused(err) {
 		return err
@@ -221,14 +218,13 @@ func (k *Keeper) register(ctx context.Context, s *Session) error {
 	return nil
 }
 
-// revoke ends s and its lease, trying until etcd answered: a lease does not run
-// while etcd is away, and gets a fresh TTL when etcd is back, so giving up early
-// would leave the old node key in the new session's way. When the keeper is being
-// stopped it tries for closeTimeout: a node must be able to stop while etcd is
-// away.
+// revoke ends s and its lease, and retries until etcd has answered. A lease does not run while etcd is away,
+// and gets a fresh TTL when etcd is back. If revoke gave up early, the old node key would block the new
+// session. While the keeper is being stopped, revoke retries for closeTimeout only, because a node must be able
+// to stop while etcd is away.
 func (k *Keeper) revoke(ctx context.Context, s *Session, lost *session.LostError) {
 	if lost != nil && lost.Reason == session.ReasonRevoked {
-		_ = s.Close(canceled) // only joins: there is no lease to revoke
+		_ = s.Close(canceled) // there is no lease to revoke; Close only waits for the goroutines
 		return
 	}
 	var stopBy time.Time
@@ -240,7 +236,7 @@ func (k *Keeper) revoke(ctx context.Context, s *Session, lost *session.LostError
 		if err == nil {
 			return
 		}
-		denied := refused(err) // trying soon again would not help: the next session's error says more
+		denied := refused(err) // an early retry would not help, and the next session's error is more specific
 		if !denied {
 			k.remind(err)
 		}
@@ -269,7 +265,7 @@ func (k *Keeper) set(s *Session) {
 	k.changed = make(chan struct{})
 }
 
-// canceled is a context that has ended: a revoke under it does no I/O.
+// canceled is a context that has ended; a revocation under it does no I/O.
 var canceled = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

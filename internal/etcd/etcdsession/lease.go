@@ -6,11 +6,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Lease is the session as a clientv3.Lease, to be put under
-// concurrency.NewSession(client, concurrency.WithLease(s.ID())): KeepAlive of
-// the session's own lease starts no renewal of its own, and its channel closes
-// when the session is lost, so that Done of the concurrency.Session follows the
-// safe deadline. Every other call goes to etcd.
+// Lease returns the session as a clientv3.Lease, for use under concurrency.NewSession(client,
+// concurrency.WithLease(s.ID())). KeepAlive of the session's own lease starts no further renewal. Its channel
+// closes when the session is lost, so Done of the concurrency.Session follows the safe deadline. All other
+// calls go to etcd.
 func (s *Session) Lease() clientv3.Lease { return heldLease{Lease: s.cfg.Client.Lease, s: s} }
 
 type heldLease struct {
@@ -26,7 +25,7 @@ func (l heldLease) KeepAlive(ctx context.Context,
 	if err := l.s.Err(); err != nil {
 		return nil, err
 	}
-	// Joined through the caller's context or the session's, whichever ends first.
+	// The goroutine ends with the caller's context or the session's, whichever ends first.
 	ch := make(chan *clientv3.LeaseKeepAliveResponse)
 	go func() {
 		defer close(ch)
@@ -38,5 +37,5 @@ func (l heldLease) KeepAlive(ctx context.Context,
 	return ch, nil
 }
 
-// Close does not close the user's client.
+// Close does nothing: the client belongs to the user.
 func (l heldLease) Close() error { return nil }

@@ -2,13 +2,12 @@ package etcdsession
 
 import "time"
 
-// remindEvery is how often a log reports that there is still no session.
+// remindEvery is the interval at which the log repeats that there is still no session.
 const remindEvery = 30 * time.Second
 
-// outage is a period of time without a session, for the log. The zero value is
-// none.
+// outage is a period of time without a session, for the log. The zero value means that there is a session.
 type outage struct {
-	since time.Time // zero: none
+	since time.Time // zero: there is a session
 	said  time.Time
 }
 
@@ -16,7 +15,7 @@ func (o *outage) begin(now time.Time) { o.since, o.said = now, now }
 
 func (o *outage) end() { *o = outage{} }
 
-// due reports, every remindEvery in an outage, that it is time to say so.
+// due reports whether the log should mention the outage again, which is the case every remindEvery.
 func (o *outage) due(now time.Time) bool {
 	if o.since.IsZero() || now.Sub(o.said) < remindEvery {
 		return false
@@ -25,12 +24,12 @@ func (o *outage) due(now time.Time) bool {
 	return true
 }
 
-// length is how long the outage has lasted, as people write it.
+// length returns the duration of the outage so far, formatted for a log.
 func (o *outage) length(now time.Time) string {
 	return now.Sub(o.since).Round(time.Millisecond).String()
 }
 
-// remind says from time to time that there is still no session, and why.
+// remind logs from time to time that there is still no session, and the reason.
 func (k *Keeper) remind(err error) {
 	if now := time.Now(); k.outage.due(now) {
 		k.log.Warn("this process still has no session with etcd, retrying", "away", k.outage.length(now),

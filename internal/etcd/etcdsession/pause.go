@@ -8,26 +8,27 @@ import (
 	"github.com/goverse/goverse/internal/etcd/deadline"
 )
 
-// A process that stood still hears of nothing meanwhile. That is what the deadline is for, as long as
-// etcd keeps to it; but a leader of etcd that was deposed may revoke leases before their time that were
-// granted in an earlier raft term (see package lingering). Others then take over after a grace period of
-// 200 ms, in which a member that runs is notified. So each session takes note of the time again and
-// again; one whose lease is from an earlier term than etcd's present one, and that finds that it stood
-// still for longer than deadline.PauseLimit, is not valid until a renewal round that was sent since, and over
-// which the process ran, has found its keys. The session, its lease and its period stand meanwhile: if the keys
-// are there, nobody else can have acted. Whatever the lease's term, nothing new begins on it until a round that
-// was sent since has found them: what the watch delivers first after a pause may be long past.
+// A process that stands still learns of nothing meanwhile. The deadline covers that as long as etcd respects
+// it. But a deposed leader of etcd may revoke leases early that were granted in an earlier raft term (see
+// package lingering). Other nodes then take over after a grace period of 200 ms, in which a running member is
+// notified. So each session reads the clock regularly. A session is not valid if its lease is from an earlier
+// raft term than etcd's present one and its process stood still for longer than deadline.PauseLimit. It becomes
+// valid again when a renewal round that was sent since, and during which the process ran, has found its keys.
+// The session, its lease and its period stand meanwhile: if the keys are there, no other node can have acted.
 //
-// A process with too little processor time may have no round without a pause in it. A lease of etcd's present term
-// needs none: see deadline.Pauses. One of an earlier term is given up, once it has cost a fifth of its TTL since it
-// is one: another can lead then, and the next lease is of the present term.
+// Whatever the lease's term, nothing new begins on it after a pause until such a round has found the keys,
+// because the first events that a watch delivers then may be long out of date.
+//
+// A process with too little processor time may have no round without a pause in it. A lease of etcd's present
+// term does not need one: see deadline.Pauses. A lease of an earlier term is given up once pauses have cost a
+// fifth of its TTL. Another node can lead then, and the next lease is of the present term.
 const (
 	beatEvery = 50 * time.Millisecond
-	// pauseLogged is the time between two lines of the log about pauses.
+	// pauseLogged is the minimum time between two log lines about pauses.
 	pauseLogged = time.Minute
 )
 
-// errStarved says why a session was given up that could not be confirmed.
+// errStarved is the reason for giving up a session that could not be confirmed.
 var errStarved = errors.New("this process stands still again and again, for more than " +
 	deadline.PauseLimit.String() + " each time, and etcd has elected another leader since it granted the lease: no " +
 	"answer of etcd's arrives in time to confirm the session, and nobody else can lead while it stands; give the " +
@@ -42,17 +43,17 @@ func (s *Session) risks() bool {
 	return newest > s.term
 }
 
-// awake reports whether the process did not stand still, as far as that matters to what is claimed.
+// awake reports whether no pause makes the existing claims invalid.
 func (s *Session) awake(now deadline.Instant) bool { return !s.pauses.Load().Stood(now) || !s.risks() }
 
-// mayBegin reports whether no pause keeps anything new from being begun.
+// mayBegin reports whether no pause prevents new work.
 func (s *Session) mayBegin(now deadline.Instant) bool {
 	p := s.pauses.Load()
 	return !p.Stood(now) || p.MayBegin(now) && !s.risks()
 }
 
-// beat takes note of the time. It is called every beatEvery while the session stands. It reports whether the
-// session should be given up.
+// beat records the time. deadlineLoop calls it at least every beatEvery while the session stands. It reports
+// whether the session should be given up.
 func (s *Session) beat() (starved bool) {
 	s.mu.Lock()
 	now := s.cfg.Clock()
@@ -81,7 +82,8 @@ func (s *Session) beat() (starved bool) {
 	return risks && p.Starved(s.ttl)
 }
 
-// confirmed notes a round that was sent then and has found the session's keys. The lock is held.
+// confirmed records a round, sent and answered at these instants, that has found the session's keys. The lock
+// is held.
 func (s *Session) confirmed(sent, answered deadline.Instant) {
 	before := s.pauses.Load()
 	if p := before.Confirmed(sent, answered); p != *before {
@@ -90,8 +92,8 @@ func (s *Session) confirmed(sent, answered deadline.Instant) {
 	}
 }
 
-// Confirm blocks while the process stood still and etcd has not confirmed yet that nothing was taken from
-// it, or until ctx ends, and reports whether the period is valid.
+// Confirm blocks while a pause of the process is not confirmed to be harmless, or until ctx or the period ends.
+// It reports whether the period is valid.
 func (t *Period) Confirm(ctx context.Context) bool {
 	changed := make(chan struct{}, 1)
 	defer t.s.OnChange(func() {

@@ -8,12 +8,11 @@ import (
 	"github.com/goverse/goverse/internal/etcd/deadline"
 )
 
-// Period is a time in which a session may be acted on without a break. A session has
-// one after the other: each ends when the session is suspended, because a suspicion was not
-// cleared in time (see [Session.Suspect]), or lost; the next one begins when etcd has
-// confirmed a suspended session. What acts on a session for longer than a moment, a term
-// of leadership for example, is bound to the period it began in: others may have
-// acted since. All methods are safe for concurrent use.
+// Period is a validity period: a time in which a session may be relied on without a break. A session has one
+// period after another. Each ends when the session is lost, or is suspended because a suspicion was not cleared
+// in time (see [Session.Suspect]). The next one begins when etcd has confirmed a suspended session. Work that
+// lasts longer than a moment, such as a term of leadership, is bound to the period in which it began, because
+// other nodes may have acted since. All methods are safe for concurrent use.
 type Period struct {
 	s      *Session
 	number int
@@ -21,30 +20,29 @@ type Period struct {
 	cancel context.CancelCauseFunc
 }
 
-// Period is the present period, or the last one while there is none.
+// Period returns the present period, or the last one while there is none.
 func (s *Session) Period() *Period { return s.period.Load() }
 
-// Valid reports whether the session may be acted on at this instant and could be ever
-// since the period began. It reads atomics and the clock: no lock, no allocation, no
-// network.
+// Valid reports whether the session may be relied on now and could be throughout the period so far. It reads
+// atomics and the clock: no lock, no allocation, no network.
 func (t *Period) Valid() bool {
 	claim, now := t.s.claim.Load(), t.s.cfg.Clock()
 	return !t.s.over.Load() && claim.Period() == t.number && claim.Valid(now) && t.s.awake(now)
 }
 
-// Stands is Valid, but for a process that stood still for a moment, of which etcd has not confirmed
-// yet that nothing was taken from it: what began in the period goes on if it does.
+// Stands reports the same as [Period.Valid], except that it ignores a pause that etcd has not confirmed to be
+// harmless yet. Work that began in the period continues if etcd does.
 func (t *Period) Stands() bool {
 	claim, now := t.s.claim.Load(), t.s.cfg.Clock()
 	return !t.s.over.Load() && claim.Period() == t.number && claim.Valid(now)
 }
 
-// Context ends with the period, with a [session.LostError] as its cause.
+// Context returns a context that ends with the period, with a [session.LostError] as its cause.
 func (t *Period) Context() context.Context { return t.ctx }
 
-// OnChange calls changed, until stop is called, whenever a period has ended or begun, or
-// a suspicion was cleared. It is called from the session's own goroutines and must not block;
-// a call may come late, after stop too.
+// OnChange registers changed to be called, until stop is called, whenever a period has ended or begun or a
+// suspicion was cleared. The session's own goroutines call changed, so it must not block. A call may be
+// delayed, even until after stop.
 func (s *Session) OnChange(changed func()) (stop func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,9 +57,8 @@ func (s *Session) OnChange(changed func()) (stop func()) {
 
 type listener struct{ changed func() }
 
-// count makes claim the present one, and begins a period if it is the first claim of
-// another: it reports whether the session counts again. The lock is held, or the session
-// is new.
+// count makes claim the present one. If claim belongs to a new period, count begins that period and reports
+// that the session is valid again. The lock is held, or the session is new.
 func (s *Session) count(claim deadline.Claim) (again bool) {
 	before := s.claim.Swap(&claim)
 	old := s.period.Load()
@@ -82,8 +79,8 @@ func (s *Session) count(claim deadline.Claim) (again bool) {
 	return true
 }
 
-// suspend ends the present period. It returns why, or nil if that has happened before.
-// The lock is held.
+// suspend ends the present period. It returns the reason, or nil if the period has ended before. The lock is
+// held.
 func (s *Session) suspend() *session.LostError {
 	t := s.period.Load()
 	if t.ctx.Err() != nil {

@@ -1,6 +1,6 @@
 package etcdsession
 
-// Protection is a key that a renewal's read must find as it was created.
+// Protection is a key that every read of a renewal must find as it was created.
 type Protection struct {
 	s      *Session
 	key    string
@@ -8,10 +8,9 @@ type Protection struct {
 	lost   func()
 }
 
-// Protect makes every renewal from now on look for key with the given
-// CreateRevision. If a read lacks it, lost is called, from the renewing
-// goroutine, before the deadline moves: it must not block. A nil lost means
-// that the session itself stands on the key and is lost with it.
+// Protect makes every renewal from now on check that key exists with the given CreateRevision. If a read does
+// not show that, the renewing goroutine calls lost before the deadline moves, so lost must not block. A nil
+// lost means that the session itself depends on the key and is lost with it.
 //
 // Only a read that was sent after Protect returned can call lost.
 func (s *Session) Protect(key string, createRevision int64, lost func()) *Protection {
@@ -22,13 +21,13 @@ func (s *Session) Protect(key string, createRevision int64, lost func()) *Protec
 	return p
 }
 
-// Release ends the protection. A round under way may still call lost.
+// Release ends the protection. A round in progress may still call lost.
 func (p *Protection) Release() {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
 	for i, q := range p.s.protected {
 		if q == p {
-			// A round under way reads the old slice.
+			// A round in progress reads the old slice.
 			rest := append([]*Protection(nil), p.s.protected[:i]...)
 			p.s.protected = append(rest, p.s.protected[i+1:]...)
 			return

@@ -14,32 +14,33 @@ import (
 	"github.com/goverse/goverse/internal/etcd/deadline"
 )
 
-// suspendedTimeout bounds a round while a session is suspended: the sooner it counts again
-// the better.
+// suspendedTimeout bounds a round while a session is suspended. It is short so that the session soon becomes
+// valid again.
 const suspendedTimeout = 5 * time.Second
 
-// pausedBound bounds a request of a round after a pause, for an etcd that is near. It is doubled each time that
-// proves to be too little.
+// pausedBound bounds a request of a round after a pause, for an etcd that is near. It is doubled each time it
+// proves too short.
 const pausedBound = 250 * time.Millisecond
 
-// Slowdown is how many times as long as the last round took a suspicion gives at least, see [Session.Suspect].
+// Slowdown is the least time that a suspicion allows, in multiples of the duration of the last round; see
+// [Session.Suspect].
 const Slowdown = 5
 
 var (
 	// errSuspected ends a round that was sent before a suspicion.
 	errSuspected = errors.New("sent before a suspicion")
-	// errOtherTerm: etcd's leader changed between the renewal and the read, so that nobody can tell
-	// which of the two renewed.
+	// errOtherTerm is returned if etcd's leader changed between the renewal and the read, so that it is unknown
+	// which leader renewed.
 	errOtherTerm = errors.New("etcd's raft term changed")
-	// errUnread: the session's keys could not be read.
+	// errUnread is returned if the session's keys could not be read.
 	errUnread = errors.New("read the session's keys")
 )
 
-// renewLoop renews every third of the TTL and, while renewals fail, again after
-// a thirtieth: as often from the first failure to the deadline, by which one of them must work.
+// renewLoop renews every third of the TTL. After a failure it retries every thirtieth of the TTL, because one
+// attempt must succeed before the deadline.
 func (s *Session) renewLoop() {
-	defer s.endRenewals() // also of a session that is lost and never closed
-	// Counted from when the grant was sent: its answer may have taken long.
+	defer s.endRenewals() // also for a session that is lost and never closed
+	// The TTL counts from when the grant was sent; its answer may have taken long.
 	timer := time.NewTimer(s.ttl/3 - time.Duration(s.cfg.Clock().Mono-s.claim.Load().RenewedAt().Mono))
 	defer timer.Stop()
 	for {
@@ -56,7 +57,7 @@ func (s *Session) renewLoop() {
 			return
 		}
 		if errors.Is(err, errSuspected) {
-			continue // a check was asked for
+			continue // a new check was requested
 		}
 		s.mu.Lock()
 		again := s.lastErr != nil
@@ -87,8 +88,8 @@ func (s *Session) renewLoop() {
 	}
 }
 
-// renew makes a round, and another one at once if etcd's leader changed meanwhile. A member of
-// etcd that is cut off from the others refuses what it is asked, rather than let it wait.
+// renew makes a round, and a second one immediately if etcd's leader changed during the first. A member of etcd
+// that is cut off from the others refuses the requests instead of letting them wait.
 func (s *Session) renew() error {
 	round, endRound := context.WithCancelCause(clientv3.WithRequireLeader(s.ctx))
 	defer endRound(nil)
@@ -103,22 +104,22 @@ func (s *Session) renew() error {
 
 	err := s.round(round, protected, known)
 	if errors.Is(err, errOtherTerm) {
-		// etcd's leader has changed: the next renewal is made by the present one.
+		// etcd's leader has changed; the present one makes the next renewal.
 		err = s.round(round, protected, known)
 	}
 	return err
 }
 
-// round makes a renewal and then the read, each bounded, and counts from when the renewal was sent if
-// the read confirms it.
+// round sends a renewal and then the read, each with a time limit. If the read confirms the renewal, the
+// deadline counts from when the renewal was sent.
 func (s *Session) round(round context.Context, protected []*Protection, known int64) error {
 	bound, began := s.bound(), s.cfg.Clock()
 	ctx, cancel := context.WithTimeout(round, bound)
 	defer cancel()
 	answer, err := s.extend(ctx)
-	// A refusal is an end of the stream when it comes before the request was written.
+	// A refusal appears as the end of the stream if it arrives before the request was written.
 	if errors.Is(err, rpctypes.ErrNoLeader) || errors.Is(err, io.EOF) {
-		answer, err = s.extend(ctx) // by the next endpoint
+		answer, err = s.extend(ctx) // at the next endpoint
 	}
 	switch {
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
@@ -138,8 +139,8 @@ func (s *Session) round(round context.Context, protected []*Protection, known in
 	renewed := answer.term
 	err = s.read(ctx, renewed, protected, known)
 	if errors.Is(err, errUnread) {
-		// The client's endpoints get its requests in turn. With a bad one of two, a
-		// round begun anew would ask the bad one for the read again, forever.
+		// The client's endpoints receive its requests in turn. If one of two is bad, a new round would always
+		// send the read to the bad one.
 		ctx, cancel := context.WithTimeout(round, bound)
 		defer cancel()
 		err = s.read(ctx, renewed, protected, known)
@@ -154,12 +155,12 @@ func (s *Session) round(round context.Context, protected []*Protection, known in
 	return nil
 }
 
-// bound is how long a request of a round may take: one endpoint that swallows requests must not use up the
-// whole TTL, nor what is left in a suspicion.
+// bound returns the time limit of a request in a round. One endpoint that swallows requests must not use up the
+// whole TTL, nor the time that a suspicion leaves.
 func (s *Session) bound() time.Duration {
 	bound, claim := s.ttl/5, s.claim.Load()
 	if !s.awake(s.cfg.Clock()) {
-		// A connection may be dead since the pause: another one is tried soon.
+		// A connection may have died during the pause; another one is tried soon.
 		s.mu.Lock()
 		bound = min(bound, max(pausedBound, Slowdown*s.lastRead)<<min(s.missed, 5))
 		s.mu.Unlock()
@@ -174,7 +175,8 @@ func (s *Session) bound() time.Duration {
 	return bound
 }
 
-// renewed counts a round that began then and is answered by now. It reports whether the session counts again.
+// renewed records a round that began at began and has now been answered. It reports whether the session is
+// valid again.
 func (s *Session) renewed(began deadline.Instant, by extension) (again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -187,14 +189,14 @@ func (s *Session) renewed(began deadline.Instant, by extension) (again bool) {
 	return false
 }
 
-// read confirms a renewal that etcd answered in that raft term, by a linearizable read: it looks for the
-// protected keys, and calls out those that are gone.
+// read confirms a renewal that etcd answered in the given raft term, by a linearizable read of the protected
+// keys. It calls lost for those that are gone.
 func (s *Session) read(ctx context.Context, term uint64, protected []*Protection, known int64) error {
 	gets := make([]clientv3.Op, 0, max(1, len(protected)))
 	for _, p := range protected {
 		gets = append(gets, clientv3.OpGet(p.key, clientv3.WithKeysOnly()))
 	}
-	if len(gets) == 0 { // a transaction of nothing is answered without asking anybody
+	if len(gets) == 0 { // etcd answers an empty transaction without asking other members
 		gets = append(gets, clientv3.OpGet(s.cfg.ReadKey, clientv3.WithKeysOnly()))
 	}
 	asked := s.cfg.Clock()
@@ -243,7 +245,7 @@ func (s *Session) read(ctx context.Context, term uint64, protected []*Protection
 	if s.cfg.OnRead != nil {
 		s.cfg.OnRead(resp.Header, known)
 	}
-	s.newest.Store(max(resp.Header.GetRaftTerm(), s.newest.Load())) // nobody else stores it
+	s.newest.Store(max(resp.Header.GetRaftTerm(), s.newest.Load())) // only this goroutine stores it
 	if !deadline.Confirmed(term, resp.Header.GetRaftTerm()) {
 		return fmt.Errorf("%w: renewed in %d, read in %d", errOtherTerm, term, resp.Header.GetRaftTerm())
 	}

@@ -9,23 +9,24 @@ import (
 	"github.com/goverse/goverse/cluster/stats"
 )
 
-// renewalBounds reach from an etcd next door to the time-out of a request of a long session.
+// renewalBounds range from an etcd next door to the request timeout of a session with a long TTL.
 var renewalBounds = []time.Duration{time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond,
 	10 * time.Millisecond, 25 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond,
 	250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2500 * time.Millisecond, 5 * time.Second}
 
-// Renewals counts the rounds of sessions: a renewal, and the read that confirms it. It is safe for concurrent use; the
-// nil one counts nothing.
+// Renewals counts the rounds of sessions. A round is a renewal and the read that confirms it. Renewals is safe
+// for concurrent use; a nil Renewals counts nothing.
 type Renewals struct {
 	mu     sync.Mutex
 	failed int64
-	took   stats.Durations // of those that counted
+	took   stats.Durations // durations of the rounds that succeeded
 }
 
-// NewRenewals has counted nothing.
+// NewRenewals returns a Renewals with all counts at zero.
 func NewRenewals() *Renewals { return &Renewals{took: stats.NewDurations(renewalBounds...)} }
 
-// observe counts a round. One that was given up, for another one or because the session was closed, is none.
+// observe counts a round. It ignores rounds that were abandoned for another one or because the session was
+// closed.
 func (r *Renewals) observe(took time.Duration, err error) {
 	if r == nil || errors.Is(err, errSuspected) || errors.Is(err, context.Canceled) {
 		return
@@ -39,7 +40,7 @@ func (r *Renewals) observe(took time.Duration, err error) {
 	r.took.Observe(took)
 }
 
-// Read is how long the rounds took that counted, and how many failed.
+// Read returns the durations of the rounds that succeeded and the number of those that failed.
 func (r *Renewals) Read() (took stats.Durations, failed int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -19,43 +19,41 @@ import (
 	"github.com/goverse/goverse/internal/etcd/renewal"
 )
 
-// ErrBadTTL is wrapped by [Config.Validate].
+// ErrBadTTL is wrapped by the errors of [Config.Validate] about the TTL.
 var ErrBadTTL = errors.New("bad session TTL")
 
-// Config is what a session needs. Client is required.
+// Config configures a Session. Client is required.
 type Config struct {
 	// Client reaches etcd. The session never closes it.
 	Client *clientv3.Client
-	// TTL is the lease's time-to-live: whole seconds, at least one. Default 10 s.
-	// etcd may grant more (its floor is 2 s at its default timing); the granted
-	// value counts.
+	// TTL is the lease's time to live: whole seconds, at least one. Default 10 s. etcd may grant more (its
+	// minimum is 2 s at its default timing); the granted value counts.
 	TTL time.Duration
-	// ReadKey is what a renewal's read asks for while no key is protected: any key that the user
-	// may read, whether it exists or not. Default "/goverse/leader-request".
+	// ReadKey is the key that a renewal reads while no key is protected. It may be any key that the user may
+	// read, and need not exist. Default "/goverse/leader-request".
 	ReadKey string
-	// KnownRevision, if set, is asked before each linearizable read for the
-	// newest etcd revision known to this process; an answer below it means that
-	// etcd's history is another one. It must not block.
+	// KnownRevision, if set, returns the newest etcd revision known to this process. It is called before each
+	// linearizable read. An answer at a smaller revision means that etcd has another history. It must not
+	// block.
 	KnownRevision func() int64
-	// KnownTerm, if set, is asked for the newest raft term of etcd's that this process knows of.
-	// It must not block.
+	// KnownTerm, if set, returns the newest raft term of etcd that this process knows. It must not block.
 	KnownTerm func() uint64
-	// OnRead, if set, gets the header of each renewal's read, and what
-	// KnownRevision was before it. It must not block.
+	// OnRead, if set, receives the header of each renewal's read, and the known revision from before the read.
+	// It must not block.
 	OnRead func(header *etcdserverpb.ResponseHeader, known int64)
-	// Proxied, if set, reports whether etcd is reached through a proxy that answers renewals itself, as
-	// etcd grpc-proxy: its answers may belong to renewals that were sent before, so it is etcd that is asked
-	// how long the lease lasts. That is reported in whole seconds: up to one of them is lost. It must not block.
+	// Proxied, if set, reports whether etcd is reached through a proxy that answers renewals itself, such as
+	// etcd grpc-proxy. Its answers may belong to earlier renewals, so the session asks etcd how long the lease
+	// lasts. etcd reports that in whole seconds, which costs up to a second. Proxied must not block.
 	Proxied func() bool
-	// Clock reads both clocks that the deadline is about. It must not block. Default: those of this machine.
+	// Clock reads both clocks of the deadline. It must not block. Default: the clocks of this machine.
 	Clock func() deadline.Instant
-	// Renewals, if set, counts the rounds of this session with those of others.
+	// Renewals, if set, counts the rounds of this session. Sessions may share it.
 	Renewals *Renewals
-	// Logger gets one line per event an operator cares about. Default: none.
+	// Logger receives one line for each event that concerns an operator. Default: none.
 	Logger hclog.Logger
 }
 
-// Validate reports what is wrong with the configuration.
+// Validate returns an error that describes the first invalid setting, or nil.
 func (c Config) Validate() error {
 	if c.Client == nil {
 		return errors.New("session: Config.Client is nil; give it an etcd client")
@@ -85,49 +83,49 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Session is one lease, renewed by goroutines of its own until it is lost or
-// closed. All methods are safe for concurrent use.
+// Session is one lease, renewed by its own goroutines until it is lost or closed. All methods are safe for
+// concurrent use.
 type Session struct {
 	cfg  Config
 	id   clientv3.LeaseID
-	ttl  time.Duration // as granted
-	term uint64        // of raft, in which that was
+	ttl  time.Duration // the granted one
+	term uint64        // raft term in which the lease was granted
 
 	renewals    *renewal.Renewer
-	endRenewals func()                         // once
+	endRenewals func()                         // may be called more than once
 	claim       atomic.Pointer[deadline.Claim] // changed with mu held
-	period      atomic.Pointer[Period]         // the same
+	period      atomic.Pointer[Period]         // changed with mu held
 	over        atomic.Bool
-	newest      atomic.Uint64                   // raft term that this session has seen
+	newest      atomic.Uint64                   // newest raft term that this session has seen
 	pauses      atomic.Pointer[deadline.Pauses] // changed with mu held
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	check  chan struct{}
-	nearer chan struct{} // the deadline moved forward
+	nearer chan struct{} // the deadline moved closer
 	wg     sync.WaitGroup
 
 	mu        sync.Mutex
 	lost      *session.LostError
-	lastRound time.Duration           // that succeeded
-	lastRead  time.Duration           // that was answered
-	readBy    uint64                  // the member of etcd that did
-	endRound  context.CancelCauseFunc // of the latest renewal, nil before the first
+	lastRound time.Duration           // duration of the last round that succeeded
+	lastRead  time.Duration           // duration of the last read that was answered
+	readBy    uint64                  // the member of etcd that answered it
+	endRound  context.CancelCauseFunc // cancels the latest renewal; nil before the first
 	roundSent deadline.Instant        // when that round began
-	missed    int                     // rounds since the last that counted
+	missed    int                     // failed rounds since the last one that succeeded
 	protected []*Protection
 	clusterID uint64
 	revision  int64 // newest revision seen by this session's own reads
-	lastErr   error // of the renewals since the last one that succeeded
-	unrenewed bool  // the session before it was lost before a renewal of its lease was answered
-	answered  bool  // a renewal of the lease was
+	lastErr   error // of the last round, nil if it succeeded
+	unrenewed bool  // the session before this one was lost before a renewal of its lease was answered
+	answered  bool  // a renewal of this lease was answered
 	listeners []*listener
 
-	pauseLogged time.Time // when a pause was logged last
+	pauseLogged time.Time // when a pause was last logged
 }
 
-// Open grants a lease and starts to renew it. It blocks until etcd answered or
-// ctx ends. The session outlives ctx; end it with [Session.Close].
+// Open grants a lease and starts to renew it. It blocks until etcd answers or ctx ends. The session outlives
+// ctx; end it with [Session.Close].
 func Open(ctx context.Context, cfg Config) (*Session, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -150,33 +148,33 @@ func Open(ctx context.Context, cfg Config) (*Session, error) {
 	return s, nil
 }
 
-// ID is the lease's id.
+// ID returns the lease's id.
 func (s *Session) ID() clientv3.LeaseID { return s.id }
 
-// TTL is the time-to-live that etcd granted.
+// TTL returns the time to live that etcd granted.
 func (s *Session) TTL() time.Duration { return s.ttl }
 
-// Term is etcd's raft term in which the lease was granted.
+// Term returns etcd's raft term in which the lease was granted.
 func (s *Session) Term() uint64 { return s.term }
 
-// Valid reports whether the session may be acted on at this instant. It reads
-// atomics and the clock: no lock, no allocation, no network. It can turn true again
-// after a suspension (see [Period]), and after the process stood still.
+// Valid reports whether the session may be relied on at this instant. It reads atomics and the clock: no lock,
+// no allocation, no network. It can become true again after a suspension (see [Period]) and after a pause of
+// the process.
 func (s *Session) Valid() bool {
 	now := s.cfg.Clock()
 	return !s.over.Load() && s.claim.Load().Valid(now) && s.awake(now)
 }
 
-// Deadline is the instant at which Valid turns false unless a renewal comes.
+// Deadline returns the instant at which Valid becomes false unless the session is renewed.
 func (s *Session) Deadline() time.Time { return time.Unix(0, s.claim.Load().Until().Wall) }
 
-// Ended reports whether the lease, as it was last renewed, has run out by now on either clock, whether or not
-// the session was lost or suspended before that.
+// Ended reports whether the lease, as last renewed, has run out on either clock, regardless of whether the
+// session was lost or suspended before.
 func (s *Session) Ended() bool { return s.claim.Load().Ended(s.cfg.Clock()) }
 
-// Left is how long Valid stays true from now on unless a renewal comes, by the clock that
-// has less of it: for telling the deadline to another process, which has clocks of its own.
-// Nothing or less: it is not true any more.
+// Left returns how long Valid stays true unless the session is renewed, on the clock that has less time left.
+// It is meant for passing the deadline to another process, which has clocks of its own. If Valid is no longer
+// true, Left is zero or negative.
 func (s *Session) Left() time.Duration {
 	if s.over.Load() {
 		return 0
@@ -184,17 +182,17 @@ func (s *Session) Left() time.Duration {
 	return s.cfg.Clock().Until(s.claim.Load().Until())
 }
 
-// Renewed is when the renewal that counts was sent.
+// Renewed returns the time at which the renewal that counts was sent.
 func (s *Session) Renewed() time.Time { return time.Unix(0, s.claim.Load().RenewedAt().Wall) }
 
-// Context ends when the session is lost or closed, with a
-// [session.LostError] as its cause.
+// Context returns a context that ends when the session is lost or closed, with a [session.LostError] as its
+// cause.
 func (s *Session) Context() context.Context { return s.ctx }
 
-// Done is closed when the session is lost or closed.
+// Done returns a channel that is closed when the session is lost or closed.
 func (s *Session) Done() <-chan struct{} { return s.ctx.Done() }
 
-// Err is nil while the session stands, and a [session.LostError] after.
+// Err returns nil while the session stands, and a [session.LostError] afterwards.
 func (s *Session) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -204,8 +202,8 @@ func (s *Session) Err() error {
 	return s.lost
 }
 
-// Lose ends the session without asking etcd: Valid is false when it returns.
-// Only the first call counts.
+// Lose ends the session without asking etcd. Valid is false when Lose returns. Only the first call has an
+// effect.
 func (s *Session) Lose(reason session.Reason, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -217,9 +215,9 @@ func (s *Session) Lose(reason session.Reason, err error) {
 	s.cancel(s.lost)
 }
 
-// Close ends the session and revokes its lease, so that its keys vanish at
-// once. It blocks until etcd confirmed, or ctx ends; the lease then ends by
-// itself. Closing twice is harmless.
+// Close ends the session and revokes its lease, which deletes its keys at once. It blocks until etcd has
+// confirmed that or ctx ends; in the latter case the lease expires by itself. Close may be called more than
+// once.
 func (s *Session) Close(ctx context.Context) error {
 	s.Lose(session.ReasonClosed, nil)
 	s.wg.Wait()
@@ -231,15 +229,14 @@ func (s *Session) Close(ctx context.Context) error {
 	return nil
 }
 
-// Suspected reports whether there is a sign that others may take this process for gone
-// which etcd has not cleared yet; see [Session.Suspect]. What is claimed goes on for a
-// while; nothing new should be claimed.
+// Suspected reports whether new claims on the session must wait: there is a sign that others may consider this
+// process gone, which etcd has not cleared yet (see [Session.Suspect]), or a pause prevents new work. Existing
+// claims continue for a while.
 func (s *Session) Suspected() bool {
 	return s.claim.Load().Suspected() || !s.mayBegin(s.cfg.Clock())
 }
 
-// Check asks for a renewal round now, because somebody saw a sign that the
-// session may be gone. It does not block.
+// Check requests a renewal round now, because of a sign that the session may be gone. It does not block.
 func (s *Session) Check() {
 	select {
 	case s.check <- struct{}{}:
@@ -247,21 +244,22 @@ func (s *Session) Check() {
 	}
 }
 
-// Suspect says that others may take this process for gone: the session is suspended after
-// within, or after five times as long as its last round took if that is longer, unless a
-// renewal round that is sent from now on succeeds. One is sent at once. A suspended
-// session is not valid, so nothing is claimed on it, and keeps its lease and its keys: it
-// counts again, in another [Period], as soon as a round succeeds. It does not block.
+// Suspect reports a sign that others may consider this process gone. It requests a renewal round at once. The
+// session is suspended after within, or after five times the duration of its last round if that is longer,
+// unless a round sent from now on succeeds first. A suspended session is not valid, so nothing is claimed on
+// it, but it keeps its lease and its keys. It becomes valid again, in another [Period], as soon as a round
+// succeeds. Suspect does not block.
 func (s *Session) Suspect(within time.Duration) { s.SuspectSince(0, within) }
 
-// SuspectSince is Suspect for a sign that may have been there for so long: that time is not given again.
+// SuspectSince is [Session.Suspect] for a sign that may have existed for the duration late already. That time
+// is deducted.
 func (s *Session) SuspectSince(late, within time.Duration) {
 	s.mu.Lock()
 	before := s.claim.Load()
 	s.count(before.Suspect(s.cfg.Clock(), max(within, Slowdown*s.lastRound)-late))
 	if s.endRound != nil && !before.Suspected() {
-		// It may take long, and would prove nothing. One that was sent since an earlier
-		// suspicion clears that.
+		// The round in progress may take long and would prove nothing. A round sent since an earlier suspicion
+		// continues, because it clears that one.
 		s.endRound(errSuspected)
 	}
 	s.mu.Unlock()
@@ -272,8 +270,8 @@ func (s *Session) SuspectSince(late, within time.Duration) {
 	s.Check()
 }
 
-// deadlineLoop turns the passing of the deadline into the loss of the session, and of
-// a suspicion's into its suspension. It does no I/O: nothing can hold it up.
+// deadlineLoop ends the session at its deadline, and suspends it when a suspicion's time has passed. It does no
+// I/O, so nothing can delay it.
 func (s *Session) deadlineLoop() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -294,8 +292,8 @@ func (s *Session) deadlineLoop() {
 			s.Lose(s.whyExpired(-left))
 			return
 		}
-		// Looked at more often than needed, for a wall clock that jumped or a
-		// machine that was suspended: timers run on the monotonic clock.
+		// The loop runs more often than the deadline requires, because timers run on the monotonic clock: the
+		// wall clock may jump, and the machine may be suspended.
 		if s.beat() {
 			s.Lose(session.ReasonStarved, errStarved)
 			return
@@ -304,8 +302,8 @@ func (s *Session) deadlineLoop() {
 	}
 }
 
-// look suspends the session if it is time, and returns how long it is until there is
-// something to do; nothing or less: it is over. If it did suspend it, why.
+// look suspends the session if a suspicion's time has passed, and returns the reason. left is the time until
+// the session needs attention; if it is zero or negative, the session has ended.
 func (s *Session) look() (left time.Duration, suspended *session.LostError) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -319,15 +317,15 @@ func (s *Session) look() (left time.Duration, suspended *session.LostError) {
 	return now.Until(claim.Ends()), suspended
 }
 
-// follows notes of a session that was granted when the one before was lost whether that was before a renewal of its
-// lease was answered.
+// follows records whether the session before this one was lost before a renewal of its lease was answered.
 func (s *Session) follows(unrenewed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.unrenewed = unrenewed
 }
 
-// wasUnrenewed reports whether the session was lost because etcd did not answer, and never answered a renewal.
+// wasUnrenewed reports whether the session was lost because etcd did not answer, without having answered any
+// renewal.
 func (s *Session) wasUnrenewed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -342,7 +340,7 @@ func (s *Session) whyExpired(late time.Duration) (session.Reason, error) {
 		return session.ReasonPaused, s.lastErr
 	case refused(s.lastErr):
 		return session.ReasonPermission, s.lastErr
-	case s.lastErr != nil && s.unrenewed && !s.answered: // though etcd granted this one
+	case s.lastErr != nil && s.unrenewed && !s.answered: // although etcd granted this lease
 		return session.ReasonUnreachable, fmt.Errorf("%w (%w)", s.lastErr, session.ErrNotRenewed)
 	case s.lastErr != nil:
 		return session.ReasonUnreachable, s.lastErr
