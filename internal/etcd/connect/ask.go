@@ -9,21 +9,22 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// lookAfter is how long etcd has to answer before it is looked at what is there: to say soon that it does
-// not.
+// lookAfter is the time that etcd has to answer before the addresses are examined for a cause. It is short so
+// that a cause is soon reported.
 const lookAfter = time.Second / 2
 
-// Ask puts a question to etcd, until ctx ends. Where there is no answer after half a second it looks at the
-// addresses meanwhile: what can never be etcd ends the question; of what may be slow the log warns. Errors are those
-// of Explain, which names the rights that the question needs. Beyond ctx it blocks as Explain does.
+// Ask calls question, which sends a request to etcd, until ctx ends. If there is no answer after half a second
+// it examines the addresses meanwhile. If a server there can never be etcd, Ask cancels the question; if etcd
+// may only be slow, it logs a warning. Errors are explained as by Explain, which names the rights in needs.
+// After ctx has ended, Ask blocks as long as Explain does.
 func (c Config) Ask(ctx context.Context, needs string, question func(ctx context.Context) error) error {
 	c = c.withDefaults()
 	said := c.report(ctx)
 	return c.explain(ctx, c.ask(ctx, question, said.away), needs)
 }
 
-// ask is Ask without an explanation of what etcd answers. It calls away, unless that is nil, when there is no
-// answer yet, with the reason if that may pass; not once it has returned.
+// ask does the same as Ask but does not explain etcd's answers. While there is no answer yet, it calls away,
+// unless that is nil, with a cause that may pass. It does not call away after it has returned.
 func (c Config) ask(ctx context.Context, question func(ctx context.Context) error, away func(*problem)) error {
 	asking, giveUp := context.WithCancel(ctx)
 	defer giveUp()
@@ -36,7 +37,7 @@ func (c Config) ask(ctx context.Context, question func(ctx context.Context) erro
 	})()
 	waiting, answered := context.WithCancel(looking)
 	defer answered()
-	var seen *problem // read after look
+	var seen *problem // read after look has ended
 	var look sync.WaitGroup
 	look.Go(func() {
 		if !wait.For(waiting, lookAfter) {
@@ -44,7 +45,7 @@ func (c Config) ask(ctx context.Context, question func(ctx context.Context) erro
 		}
 		p := c.look(looking, context.DeadlineExceeded)
 		if looking.Err() != nil {
-			return // what it saw is its own end
+			return // its finding is only that it was canceled
 		}
 		switch seen = p; {
 		case p.lasts():

@@ -13,28 +13,29 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// attendant looks after one client: it has it follow etcd's members, and says which addresses do not answer.
+// attendant looks after one client: it keeps the client's endpoints in line with etcd's members, and logs which
+// addresses do not answer.
 type attendant struct {
 	cfg    Config
 	client *clientv3.Client
 	links  *links
-	said   map[string]said // by address
+	said   map[string]said // what was logged, by address
 	given  []string
 
 	cluster uint64
-	members []member // as they were last known
+	members []member // from the last answer
 	adopted []string
-	asked   time.Time // etcd for its members
-	missing []string  // the addresses that did not answer then
+	asked   time.Time // when etcd was last asked for its members
+	missing []string  // the addresses that did not answer at that time
 }
 
-// said is what the log has of an address.
+// said records what the log has reported about an address.
 type said struct {
 	away    bool
-	refused time.Time // when it was last said that a certificate is refused; zero: it is not
+	refused time.Time // when a refused certificate was last reported; zero: none is refused
 }
 
-// attend looks after a client until it is closed; its Close waits for that.
+// attend looks after a client until it is closed. The client's Close waits until that has ended.
 func (c Config) attend(client *clientv3.Client, links *links) {
 	a := &attendant{cfg: c, client: client, links: links, said: map[string]said{}, given: c.addresses()}
 	done := make(chan struct{})
@@ -45,13 +46,13 @@ func (c Config) attend(client *clientv3.Client, links *links) {
 	client.Watcher = attended{client.Watcher, done}
 }
 
-// attended is closed with its client, whose context has ended by then.
+// attended is a Watcher that is closed with its client. The client's context has ended by then.
 type attended struct {
 	clientv3.Watcher
 	done <-chan struct{}
 }
 
-// Close closes the watches, and waits for the attendant.
+// Close waits for the attendant and closes the watches.
 func (w attended) Close() error {
 	<-w.done
 	return w.Watcher.Close()
@@ -60,7 +61,7 @@ func (w attended) Close() error {
 func (a *attendant) run(ctx context.Context) {
 	for wait.For(ctx, attendEvery) {
 		if !a.links.reached() {
-			continue // it has not reached etcd yet, which others say
+			continue // etcd was never reached, which other code reports
 		}
 		now := time.Now()
 		states := a.links.look(hostPorts(a.given), now)
@@ -80,7 +81,8 @@ func hostPorts(addresses []string) []string {
 	return out
 }
 
-// follow asks for etcd's members, and has the client use them where an address that was given does not answer.
+// follow asks for etcd's members. If a configured address does not answer, it makes the client use their
+// addresses too.
 func (a *attendant) follow(ctx context.Context, missing []string, now time.Time) {
 	pause := membersEvery
 	if len(missing) > 0 {
@@ -110,7 +112,7 @@ func (a *attendant) follow(ctx context.Context, missing []string, now time.Time)
 	a.cfg.Logger.Info("all given addresses of etcd answer again: no others are used")
 }
 
-// ask asks etcd for its members; without an answer those from before stay.
+// ask asks etcd for its members. If etcd does not answer, the former list stays.
 func (a *attendant) ask(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, memberTimeout)
 	defer cancel()
@@ -120,13 +122,13 @@ func (a *attendant) ask(ctx context.Context) {
 	}
 	a.cluster, a.members = resp.Header.GetClusterId(), nil
 	for _, m := range resp.Members {
-		if m.Name != "" && !m.IsLearner { // it was started, and serves
+		if m.Name != "" && !m.IsLearner { // it has started and is a voting member
 			a.members = append(a.members, member{m.ID, m.ClientURLs})
 		}
 	}
 }
 
-// answering are the candidates at which that very member of etcd answers.
+// answering returns the candidates at which the expected member of etcd answers.
 func (a *attendant) answering(ctx context.Context, all []candidate) (out []string) {
 	found := make([]bool, len(all))
 	var wg sync.WaitGroup
@@ -150,7 +152,8 @@ func (a *attendant) answering(ctx context.Context, all []candidate) (out []strin
 	return out
 }
 
-// say says, once for each event, which addresses do not answer, and where a certificate is refused.
+// say logs, once for each change, which addresses do not answer, and repeatedly which ones have a certificate
+// that is refused.
 func (a *attendant) say(states []link, missing []string, now time.Time) {
 	for i, address := range a.given {
 		s, before := states[i], a.said[address]

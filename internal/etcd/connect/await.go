@@ -11,37 +11,38 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// askRetry is the pause before etcd is asked again. To check a password costs etcd a good part of a second
-// of its time.
+// askRetry is the policy for the delay before etcd is asked again. Checking a password costs etcd a good part
+// of a tenth of a second.
 var askRetry = backoff.Policy{First: time.Second / 10, Last: time.Second}
 
-// certainAfter is how long what lasts has to be seen, where etcd itself did not say so.
+// certainAfter is the time for which a lasting cause must be seen before it counts, unless etcd itself reported
+// it.
 const certainAfter = 2 * time.Second
 
-// remindEvery is how often it is said that etcd still does not answer.
+// remindEvery is the interval at which the log repeats that etcd does not answer.
 const remindEvery = 30 * time.Second
 
-// Question is what etcd has to answer.
+// Question describes a question for etcd.
 type Question struct {
-	// Ask puts it. It is called again until it returns nil, or an error that lasts.
+	// Ask sends the question. It is called again until it returns nil or an error that lasts.
 	Ask func(ctx context.Context, client *clientv3.Client) error
 	// Timeout bounds each call of Ask.
 	Timeout time.Duration
-	// Needs are the rights that a user needs for it: "READ on ...".
+	// Needs names the rights that a user needs for the question: "READ on ...".
 	Needs string
 }
 
-// Await blocks until etcd has answered the question, and returns the client, which the caller closes unless
-// it was given. What lasts (see Lasts) ends it: at once where etcd itself refuses the user, and else when
-// it has lasted for two seconds. Otherwise it keeps trying until ctx ends, and warns once
-// etcd has not answered for half a second and every half minute. The error then is why etcd did not answer;
-// where that was not seen before the deadline of ctx, to see it takes up to two seconds per address more.
-// Errors match ErrUnreachable, ErrNotEtcd or ErrDenied.
+// Await blocks until etcd has answered the question, and returns the client. The caller closes that client,
+// unless the Config comes from Through. A cause that lasts (see Lasts) ends Await: immediately if etcd itself
+// refused the user, otherwise after two seconds. In all other cases Await retries until ctx ends. It warns when
+// etcd has not answered for half a second, and again every half minute. When ctx ends, Await returns the reason
+// why etcd did not answer; if that was not found before the deadline of ctx, finding it takes up to two more
+// seconds per address. Errors match ErrUnreachable, ErrNotEtcd or ErrDenied.
 func (c Config) Await(ctx context.Context, q Question) (*clientv3.Client, error) {
 	c = c.withDefaults()
 	client, said := c.given, c.report(ctx)
 	retry := backoff.Backoff{Policy: askRetry}
-	var lasting *problem // that was seen at every try since
+	var lasting *problem // a lasting cause, seen at every attempt since the time below
 	var since time.Time
 	for {
 		err := c.ask(ctx, func(ctx context.Context) (err error) {
@@ -74,7 +75,7 @@ func (c Config) Await(ctx context.Context, q Question) (*clientv3.Client, error)
 			}
 		}
 		if p.cause == unknown && said.last != nil {
-			p = said.last // the end of ctx is no better reason
+			p = said.last // the end of ctx does not explain more
 		}
 		if client != nil && c.given == nil {
 			_ = client.Close() // nothing was written
@@ -83,7 +84,7 @@ func (c Config) Await(ctx context.Context, q Question) (*clientv3.Client, error)
 	}
 }
 
-// asProblem is the explanation of err, which may be any.
+// asProblem explains err, which may be any error.
 func (c Config) asProblem(ctx context.Context, err error, needs string) *problem {
 	if p, ok := errors.AsType[*problem](c.explain(ctx, err, needs)); ok {
 		return p

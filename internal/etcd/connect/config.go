@@ -19,30 +19,30 @@ import (
 	"github.com/goverse/goverse/internal/etcd/zaplog"
 )
 
-// Config says where etcd is, and how it is reached. The fields are those of cluster.Config, which checks
-// them.
+// Config names etcd's addresses and the credentials to reach it with. Its fields mirror those of cluster.Config,
+// which validates them.
 type Config struct {
-	// Address is one address or several with commas between.
+	// Address is one address, or several separated by commas.
 	Address string
 	TLS     *tls.Config
-	// CurrentTLS, if set, is asked at each handshake, in place of TLS. It must not block.
+	// CurrentTLS, if set, replaces TLS: it is called at each handshake. It must not block.
 	CurrentTLS         func() (*tls.Config, error)
 	Username, Password string
 	Credentials        func() (username, password string, err error)
-	// FixedEndpoints: only these addresses are used, wherever etcd's members are.
+	// FixedEndpoints restricts the client to these addresses, wherever etcd's members are.
 	FixedEndpoints bool
-	// DialTimeout bounds one attempt to connect, and one log-in. Default 2 s.
+	// DialTimeout limits one attempt to connect, and one log-in. Default 2 s.
 	DialTimeout time.Duration
-	// Logger gets etcd's own warnings, and what Await has to say. Default: none.
+	// Logger receives etcd's own warnings and the messages of Await. Default: none.
 	Logger hclog.Logger
-	// Words are what errors and the log call these settings. Default Fields.
+	// Words names these settings in errors and in the log. Default Fields.
 	Words Words
 
-	// given is a client that is there already: how it speaks TLS is not to be seen.
+	// given is an existing client; its TLS configuration is not accessible.
 	given *clientv3.Client
 }
 
-// Through is a Config for a client that is there already, which Await does not close.
+// Through returns a Config for an existing client, which Await does not close.
 func Through(client *clientv3.Client, log hclog.Logger) Config {
 	return Config{Address: strings.Join(client.Endpoints(), ","), Username: client.Username, Logger: log,
 		Words: ofClient, given: client}
@@ -61,7 +61,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// addresses are etcd's, at least one unless a client within the process was given.
+// addresses returns etcd's addresses: at least one, except for a given client within the process.
 func (c Config) addresses() []string {
 	var out []string
 	for address := range strings.SplitSeq(c.Address, ",") {
@@ -72,9 +72,9 @@ func (c Config) addresses() []string {
 	return out
 }
 
-// Connect makes a client, which the caller closes. Without a user it does not connect yet. With one it logs
-// in, and blocks until then, for DialTimeout at most or until ctx ends; to see why etcd does not answer can
-// take two seconds per address more. Errors match ErrUnreachable, ErrNotEtcd or ErrDenied.
+// Connect returns a new client, which the caller closes. Without a user it does not connect yet. With a user it
+// logs in, and blocks until that is done, for DialTimeout at most or until ctx ends. Finding out why etcd does
+// not answer can take two more seconds per address. Errors match ErrUnreachable, ErrNotEtcd or ErrDenied.
 func (c Config) Connect(ctx context.Context) (*clientv3.Client, error) {
 	c = c.withDefaults()
 	var client *clientv3.Client
@@ -88,7 +88,7 @@ func (c Config) Connect(ctx context.Context) (*clientv3.Client, error) {
 	return client, nil
 }
 
-// currentTLS is what each handshake asks for its configuration, nil without TLS.
+// currentTLS returns the function that provides the configuration of each handshake, nil without TLS.
 func (c Config) currentTLS() func() (*tls.Config, error) {
 	if !c.secure() {
 		return nil
@@ -96,8 +96,9 @@ func (c Config) currentTLS() func() (*tls.Config, error) {
 	return c.NowTLS
 }
 
-// NowTLS is the configuration for a connection that is made now, nil without one. A CurrentTLS that panics, or leaves
-// its goroutine, has failed: gRPC makes no further attempt where that of its connection is gone.
+// NowTLS returns the TLS configuration for a connection that is made now, nil if there is none. It returns an
+// error if CurrentTLS panics or ends its goroutine: if gRPC's goroutine for the connection ended, gRPC would
+// never try again.
 func (c Config) NowTLS() (config *tls.Config, err error) {
 	if c.CurrentTLS == nil {
 		return c.TLS, nil
@@ -109,7 +110,8 @@ func (c Config) NowTLS() (config *tls.Config, err error) {
 	return config, err
 }
 
-// dial makes a client and logs in. Errors are problems with the user, and what etcd's client says.
+// dial makes a client and logs in. It returns a problem if the user is refused, and otherwise the error of
+// etcd's client.
 func (c Config) dial(ctx context.Context) (*clientv3.Client, error) {
 	if c.Credentials != nil {
 		var err error
@@ -117,7 +119,7 @@ func (c Config) dial(ctx context.Context) (*clientv3.Client, error) {
 			return nil, c.problem(noPassword, "", err)
 		}
 	}
-	// The log-in ends with ctx, the client, which is made of the same context, does not.
+	// The log-in ends with ctx. The client is made with the same context and must outlive it.
 	own, end := context.WithCancel(context.Background())
 	detach := context.AfterFunc(ctx, end)
 	links := newLinks()
@@ -142,10 +144,10 @@ func (c Config) dial(ctx context.Context) (*clientv3.Client, error) {
 	return nil, err
 }
 
-// etcd is the configuration of a client that ends with ctx, and whose connections links knows.
+// etcd returns the configuration of a client that ends with ctx and reports its connections to links.
 func (c Config) etcd(ctx context.Context, links *links) clientv3.Config {
-	// etcd's client warns of every request that fails, also where failing is an answer, and with a
-	// user calls it an error where one was given up; what matters of it is said here.
+	// etcd's client warns about every request that fails, even if failure is a normal answer, and with a user
+	// it logs canceled requests as errors. Goverse itself logs the failures that matter.
 	var quiet []zap.Option
 	if c.Logger.IsError() && !c.Logger.IsDebug() {
 		quiet = append(quiet, zap.IncreaseLevel(zap.DPanicLevel))
@@ -156,12 +158,12 @@ func (c Config) etcd(ctx context.Context, links *links) clientv3.Config {
 		Username:    c.Username,
 		Password:    c.Password,
 		DialTimeout: c.DialTimeout,
-		// A connection whose other side vanished is found out and left.
+		// Keepalives detect connections with a peer that has vanished.
 		DialKeepAliveTime:    2 * time.Second,
 		DialKeepAliveTimeout: 2 * time.Second,
 		Logger:               zaplog.New(c.Logger.Named("etcd-client"), quiet...),
 		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
-			// etcd's return must be noticed within a second.
+			// The client must notice within a second that etcd is back.
 			Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
 				MaxDelay: time.Second},
 			MinConnectTimeout: c.DialTimeout,

@@ -1,10 +1,10 @@
-// Package connect makes clients of etcd, waits until etcd answers, and says why it does not: each cause has
-// one message with one remedy, in which settings are called what the reader calls them (see Words).
+// Package connect makes clients of etcd, waits until etcd answers, and explains why it does not. Each cause has
+// one message with one remedy. Messages use the names under which their reader knows the settings (see Words).
 //
-// Each error matches one of three. ErrUnreachable: etcd does not answer. ErrNotEtcd: another server does.
+// Each error matches one of three. ErrUnreachable: etcd does not answer. ErrNotEtcd: another server answers.
 // ErrDenied: etcd refuses the user, or there is no password to log in with.
 //
-// Not promised: that an error which does not last (see Lasts) passes. What can never be etcd is known from
-// what may be slow, away or cut off; the rest only time shows. Nor that a cause is found: a firewall that
-// drops packets looks like etcd's silence.
+// Not promised: an error that does not last (see Lasts) may persist all the same. The package recognizes
+// servers that can never be etcd; it cannot distinguish servers that are slow, away or cut off. It may find no
+// cause: a firewall that drops packets looks the same as an etcd that is silent.
 package connect

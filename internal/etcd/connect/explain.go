@@ -10,10 +10,10 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Explain is err, with which a request to etcd failed, with its cause and remedy: that etcd refuses the user,
-// which needs these rights ("READ on ..."), that another server answered, or that none did. Then it looks what
-// is there, also where ctx has ended, and blocks for two seconds per address at most. Other errors, those of
-// this package and nil it returns as they are.
+// Explain returns err, the error of a request to etcd, with its cause and remedy: etcd refuses the user (needs
+// names the necessary rights: "READ on ..."), or another server answered, or none did. In the last case it
+// examines the addresses, even if ctx has ended, and blocks for up to two seconds per address. It returns other
+// errors, those of this package and nil unchanged.
 func (c Config) Explain(ctx context.Context, err error, needs string) error {
 	return c.withDefaults().explain(ctx, err, needs)
 }
@@ -33,7 +33,7 @@ func (c Config) explain(ctx context.Context, err error, needs string) error {
 		why = userRefused
 	case hasCode(err, codes.Unimplemented):
 		p := c.problem(notEtcd, "", err)
-		p.passes = len(c.addresses()) > 1 // one of them answered so
+		p.passes = len(c.addresses()) > 1 // one of them gave this answer
 		return p
 	case unanswered(err):
 		return c.look(ctx, err)
@@ -45,7 +45,7 @@ func (c Config) explain(ctx context.Context, err error, needs string) error {
 	return p
 }
 
-// Refuses reports whether err is etcd's refusal of what a user may not do, or that there is no user.
+// Refuses reports whether err is etcd's refusal because the user lacks a right or there is no user.
 func Refuses(err error) bool {
 	return errors.Is(err, rpctypes.ErrPermissionDenied) || errors.Is(err, rpctypes.ErrUserEmpty)
 }
@@ -55,12 +55,12 @@ func isProblem(err error) bool {
 	return ok
 }
 
-// unanswered reports whether a request ended without the answer that it was sent for.
+// unanswered reports whether a request ended without an answer.
 func unanswered(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || hasCode(err, codes.Unavailable, codes.DeadlineExceeded)
 }
 
-// hasCode reports whether err is an answer with one of these codes, from etcd or from what else there is.
+// hasCode reports whether err is an answer with one of these codes, from etcd or another server.
 func hasCode(err error, wanted ...codes.Code) bool {
 	var answer interface{ GRPCStatus() *status.Status }
 	if errors.As(err, &answer) {

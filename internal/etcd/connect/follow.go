@@ -9,24 +9,24 @@ import (
 )
 
 const (
-	// attendEvery is how often a client's connections are looked at: in memory.
+	// attendEvery is the interval at which a client's connections are inspected, in memory only.
 	attendEvery = time.Second
-	// awayAfter is how long an address has to be without a connection to count as one that does not answer.
+	// awayAfter is the time without a connection after which an address counts as not answering.
 	awayAfter = 3 * time.Second
-	// membersEvery is how often etcd is asked for its members, and membersSoon how often while an address does not
-	// answer.
+	// membersEvery is the interval at which etcd is asked for its members, and membersSoon the one while an
+	// address does not answer.
 	membersEvery, membersSoon = 10 * time.Second, 3 * time.Second
-	// memberTimeout bounds a question to one member.
+	// memberTimeout limits a request to one member.
 	memberTimeout = time.Second
 )
 
-// member is one that votes, as etcd knows it.
+// member is a voting member of etcd.
 type member struct {
 	id   uint64
-	urls []string // those that it advertises to clients
+	urls []string // the addresses that it advertises to clients
 }
 
-// away are the addresses that do not answer, of states that are theirs.
+// away returns the addresses that do not answer. states holds their states, in the same order.
 func away(addresses []string, states []link, now time.Time) (out []string) {
 	for i, address := range addresses {
 		if s := states[i]; s.open == 0 && now.Sub(s.since) >= awayAfter {
@@ -36,14 +36,14 @@ func away(addresses []string, states []link, now time.Time) (out []string) {
 	return out
 }
 
-// candidate is an address that may be a member's.
+// candidate is an address that may belong to a member.
 type candidate struct {
 	url    string
 	member uint64
 }
 
-// candidates are the addresses of the members that are of use to a client with these addresses, which speaks TLS if
-// secure, and knows the others already.
+// candidates returns the members' addresses that are useful to a client that already knows the addresses in
+// known, and that speaks TLS if secure is true.
 func candidates(members []member, known []string, secure bool) (out []candidate) {
 	scheme := "http"
 	if secure {
@@ -63,20 +63,20 @@ func candidates(members []member, known []string, secure bool) (out []candidate)
 	return out
 }
 
-// listed are the adopted addresses that some member still advertises.
+// listed returns the adopted addresses that a member still advertises.
 func listed(adopted []string, members []member) []string {
 	return slices.DeleteFunc(slices.Clone(adopted), func(address string) bool {
 		return !slices.ContainsFunc(members, func(m member) bool { return slices.Contains(m.urls, address) })
 	})
 }
 
-// elsewhere reports whether an address means another machine to each one that reads it, and those given do not:
-// etcd advertises localhost unless it is told otherwise.
+// elsewhere reports whether an address means a different machine to each of its readers while none of the given
+// addresses does. etcd advertises localhost unless it is configured otherwise.
 func elsewhere(address string, given []string) bool {
 	return meansSelf(address) && !slices.ContainsFunc(given, meansSelf)
 }
 
-// meansSelf reports whether an address is the reader's own machine.
+// meansSelf reports whether an address refers to the reader's own machine.
 func meansSelf(address string) bool {
 	host, _, err := net.SplitHostPort(hostPort(address))
 	if err != nil {
@@ -86,7 +86,7 @@ func meansSelf(address string) bool {
 	return host == "localhost" || ip != nil && (ip.IsLoopback() || ip.IsUnspecified())
 }
 
-// hostPort is an address without its scheme.
+// hostPort returns an address without its scheme.
 func hostPort(address string) string {
 	if _, rest, ok := strings.Cut(address, "://"); ok {
 		address = rest

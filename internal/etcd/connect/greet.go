@@ -9,14 +9,15 @@ import (
 	"time"
 )
 
-// causeWithoutTLS is why a connection without TLS fails, unknown if it does not. It closes conn.
+// causeWithoutTLS returns the reason why a connection without TLS fails, unknown if it does not fail. It closes
+// conn.
 func causeWithoutTLS(ctx context.Context, conn net.Conn, hostPort string) cause {
 	said := greet(conn)
-	_ = conn.Close() // a server that serves one at a time is to serve the next one
+	_ = conn.Close() // a server that serves one connection at a time must be free for the next one
 	if said == http2 {
 		return unknown
 	}
-	// A server of TLS may answer plain text in plain text.
+	// A TLS server may answer plain text with plain text.
 	if again, err := connect(ctx, hostPort); err == nil {
 		defer func() { _ = again.Close() }() // nothing was written
 		if answersTLS(again) {
@@ -42,25 +43,25 @@ func greetsPlain(ctx context.Context, hostPort string) bool {
 	return greet(conn) == http2
 }
 
-// answer is what a server says to the greeting of HTTP/2, which gRPC runs on.
+// answer is a server's reply to the preface of HTTP/2, the protocol under gRPC.
 type answer int
 
 const (
-	unclear answer = iota // it closed the connection, as a proxy does before an etcd that is gone
+	unclear answer = iota // it closed the connection, as a proxy does when its etcd is gone
 	http2
-	other // something else, which etcd never says
+	other // a reply that etcd never sends
 	nothing
 )
 
-// greet greets a server without TLS.
+// greet sends the preface of HTTP/2 without TLS and returns the kind of reply.
 func greet(conn net.Conn) answer {
 	_ = conn.SetDeadline(time.Now().Add(stepTimeout))
 	emptySettings := "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 	if _, err := io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+emptySettings); err != nil {
 		return unclear
 	}
-	// The first thing a server of HTTP/2 says are its settings: the length of the frame in
-	// three bytes, the type, no flags, and stream 0.
+	// An HTTP/2 server first sends its settings: the length of the frame in three bytes, the type, no flags,
+	// and stream 0.
 	header := make([]byte, len(emptySettings))
 	n, err := io.ReadFull(conn, header)
 	switch {

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// causeOverTLS is why a connection over TLS fails, unknown if it does not. It closes conn.
+// causeOverTLS returns the reason why a connection over TLS fails, unknown if it does not fail. It closes conn.
 func causeOverTLS(ctx context.Context, conn net.Conn, hostPort string, config *tls.Config) (cause, error) {
 	secure, err := shakeHands(conn, hostPort, config, "h2")
 	_, plain := errors.AsType[tls.RecordHeaderError](err)
@@ -22,7 +22,7 @@ func causeOverTLS(ctx context.Context, conn net.Conn, hostPort string, config *t
 	case plain:
 		return speaksPlain, nil
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
-		// So does a proxy before an etcd that is gone.
+		// A proxy does the same when its etcd is gone.
 		_ = conn.Close()
 		if greetsPlain(ctx, hostPort) {
 			return speaksPlain, nil
@@ -31,17 +31,17 @@ func causeOverTLS(ctx context.Context, conn net.Conn, hostPort string, config *t
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return silent, nil
 	case isAlert(err):
-		_ = conn.Close() // a server that serves one at a time is to serve the next one
+		_ = conn.Close() // a server that serves one connection at a time must be free for the next one
 		if only, refused := onlyHTTP1(ctx, hostPort, config); only {
 			return notEtcd, err
 		} else if isStrange(refused) {
-			err = refused // which the alert came before
+			err = refused // the alert came before this error
 		}
 	case err == nil && secure.ConnectionState().NegotiatedProtocol != "h2":
 		return unknown, errors.New("over TLS: it does not agree to HTTP/2")
 	case err == nil:
-		// A server refuses a certificate only after the client's side is content.
-		// One that is content too waits for the client to speak.
+		// A server refuses a certificate only after the client has finished its part. If the server has
+		// finished too, it waits for the client to speak.
 		_ = conn.SetDeadline(time.Now().Add(stepTimeout))
 		_, err = secure.Read(make([]byte, 1))
 	}
@@ -54,7 +54,7 @@ func causeOverTLS(ctx context.Context, conn net.Conn, hostPort string, config *t
 	return unknown, fmt.Errorf("over TLS: %w", err)
 }
 
-// shakeHands begins TLS over conn as a client of etcd does, which then speaks one of these protocols.
+// shakeHands begins TLS over conn as a client of etcd does, offering these protocols.
 func shakeHands(conn net.Conn, hostPort string, config *tls.Config, protocols ...string) (*tls.Conn, error) {
 	if config == nil {
 		config = &tls.Config{MinVersion: tls.VersionTLS12}
@@ -62,15 +62,15 @@ func shakeHands(conn net.Conn, hostPort string, config *tls.Config, protocols ..
 	config = config.Clone()
 	config.NextProtos = protocols
 	if config.ServerName == "" {
-		config.ServerName, _, _ = net.SplitHostPort(hostPort) // which is how it was connected to
+		config.ServerName, _, _ = net.SplitHostPort(hostPort) // the name under which it was dialed
 	}
 	_ = conn.SetDeadline(time.Now().Add(stepTimeout))
 	secure := tls.Client(conn, config)
 	return secure, secure.Handshake()
 }
 
-// onlyHTTP1 reports whether a server that refused HTTP/2, or something else, agrees to HTTP/1. The error is
-// what the attempt failed with.
+// onlyHTTP1 reports whether a server that refused HTTP/2, or failed for another reason, accepts HTTP/1. It
+// returns the error of the attempt.
 func onlyHTTP1(ctx context.Context, hostPort string, config *tls.Config) (bool, error) {
 	conn, err := connect(ctx, hostPort)
 	if err != nil {
@@ -81,7 +81,7 @@ func onlyHTTP1(ctx context.Context, hostPort string, config *tls.Config) (bool, 
 	return err == nil && secure.ConnectionState().NegotiatedProtocol == "http/1.1", err
 }
 
-// isStrange reports whether this side refuses the other one's certificate.
+// isStrange reports whether this side refused the certificate of the other side.
 func isStrange(err error) bool {
 	_, ok := errors.AsType[*tls.CertificateVerificationError](err)
 	return ok
@@ -93,21 +93,21 @@ func isAlert(err error) bool {
 	return ok && op.Op == "remote error"
 }
 
-// alertOf is the alert with which the other side ended TLS.
+// alertOf returns the alert with which the other side ended TLS.
 func alertOf(err error) (tls.AlertError, bool) {
 	op, ok := errors.AsType[*net.OpError](err)
 	if !ok || op.Op != "remote error" {
 		return 0, false
 	}
-	alert := reflect.ValueOf(op.Err) // of a type that package tls keeps to itself
+	alert := reflect.ValueOf(op.Err) // its type is private to package tls
 	if alert.Kind() != reflect.Uint8 {
 		return 0, false
 	}
 	return tls.AlertError(alert.Uint()), true
 }
 
-// The alerts of TLS that are about a certificate (RFC 8446, section 6.2). A server of TLS 1.2 that misses
-// one fails the handshake.
+// These TLS alerts concern a certificate (RFC 8446, section 6.2). A TLS 1.2 server that misses one sends a
+// handshake failure.
 const (
 	handshakeFailure       tls.AlertError = 40
 	badCertificateAlert    tls.AlertError = 42
@@ -120,9 +120,9 @@ const (
 	certificateRequired    tls.AlertError = 116
 )
 
-// refusesCertificate reports whether the other side refuses this one's certificate. Other alerts are of a
-// server that has trouble of its own: one whose key does not match its certificate, as these are being
-// replaced.
+// refusesCertificate reports whether the other side refused the certificate of this side. Other alerts mean
+// that the server has a problem of its own, for example a key that does not match its certificate while both
+// are being replaced.
 func refusesCertificate(err error) bool {
 	switch alert, _ := alertOf(err); alert {
 	case handshakeFailure, badCertificateAlert, unsupportedCertificate, certificateRevoked, certificateExpired,
@@ -132,8 +132,8 @@ func refusesCertificate(err error) bool {
 	return false
 }
 
-// isOutOfDate reports whether a certificate has expired, or is not valid yet: a clock that is put right, or
-// a renewal, changes that.
+// isOutOfDate reports whether a certificate has expired or is not valid yet. A corrected clock or a renewed
+// certificate resolves that.
 func isOutOfDate(err error) bool {
 	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Reason == x509.Expired {
 		return true
@@ -142,9 +142,9 @@ func isOutOfDate(err error) bool {
 	return alert == certificateExpired
 }
 
-// answersTLS reports whether the server answers a TLS greeting in kind.
+// answersTLS reports whether the server answers a TLS greeting with TLS.
 func answersTLS(conn net.Conn) bool {
-	// Nothing is sent over this connection but the greeting.
+	// Only the greeting is sent over this connection.
 	greeting := tls.Client(conn,
 		&tls.Config{InsecureSkipVerify: true, //nolint:gosec // see above
 			MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}})

@@ -11,18 +11,18 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// links are a client's connections, as its handshakes see them.
+// links records a client's connections, as seen by its handshakes.
 type links struct {
 	mu   sync.Mutex
 	of   map[string]*link // by host:port
 	ever bool             // there has been a connection
 }
 
-// link is what is known of one address.
+// link is the state of one address.
 type link struct {
-	open    int       // connections over which the other side has spoken
+	open    int       // connections over which the other side has sent data
 	refused error     // why a certificate was refused at the last attempt, nil if none was
-	since   time.Time // there is no connection; zero before the first look
+	since   time.Time // since when there is no connection; zero before the first inspection
 }
 
 func newLinks() *links { return &links{of: map[string]*link{}} }
@@ -38,7 +38,7 @@ func (l *links) update(address string, change func(*link)) {
 	change(k)
 }
 
-// look is the present state of these addresses.
+// look returns the present state of these addresses.
 func (l *links) look(addresses []string, now time.Time) []link {
 	out := make([]link, len(addresses))
 	for i, address := range addresses {
@@ -74,7 +74,7 @@ func (l *links) connected() bool {
 	return false
 }
 
-// failed notes why an attempt came to nothing.
+// failed records why an attempt failed.
 func (l *links) failed(address string, err error) {
 	if !isStrange(err) && !refusesCertificate(err) {
 		err = nil
@@ -82,14 +82,14 @@ func (l *links) failed(address string, err error) {
 	l.update(address, func(k *link) { k.refused = err })
 }
 
-// transport are credentials that make each handshake with the configuration of that moment, and tell links.
+// transport implements credentials that use the current configuration for each handshake and report to links.
 type transport struct {
 	links   *links
 	current func() (*tls.Config, error) // nil without TLS
 }
 
-// ClientHandshake implements credentials.TransportCredentials. The authority is the address that etcd's client
-// was given, host and port.
+// ClientHandshake implements credentials.TransportCredentials. The authority is the address, host and port,
+// that etcd's client was given.
 func (t *transport) ClientHandshake(ctx context.Context, authority string,
 	raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	creds := insecure.NewCredentials()
@@ -110,7 +110,7 @@ func (t *transport) ClientHandshake(ctx context.Context, authority string,
 
 // ServerHandshake implements credentials.TransportCredentials.
 func (t *transport) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return insecure.NewCredentials().ServerHandshake(raw) // a client's are not used so
+	return insecure.NewCredentials().ServerHandshake(raw) // clients do not use it
 }
 
 // Info implements credentials.TransportCredentials.
@@ -127,20 +127,20 @@ func (t *transport) Clone() credentials.TransportCredentials { return t }
 // OverrideServerName implements credentials.TransportCredentials.
 func (t *transport) OverrideServerName(string) error { return nil }
 
-// linked is a connection that links knows of once the other side has spoken: a server of TLS 1.3 refuses a
-// certificate only after the client's handshake.
+// linked is a connection that is counted in links once the other side has sent data, because a TLS 1.3 server
+// refuses a certificate only after the client's handshake.
 type linked struct {
 	net.Conn
 	links   *links
 	address string
 
-	spoke bool // of the reader
+	spoke bool // used by the reader alone
 	mu    sync.Mutex
-	open  bool // it is counted
+	open  bool // it is counted in links
 	ended bool
 }
 
-// Read reads, and notes the first answer.
+// Read reads, and records the first answer.
 func (c *linked) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	switch {

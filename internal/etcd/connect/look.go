@@ -11,16 +11,16 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// stepTimeout bounds each of the four steps of a look at one address.
+// stepTimeout limits each of the four steps of examining one address.
 const stepTimeout = 500 * time.Millisecond
 
-// look finds out why etcd does not answer, of which etcd's client says no more than err: at the first address
-// of which the reason may pass, and if there is none at the last. It looks also where ctx has passed its
-// deadline; where ctx was called off it finds nothing.
+// look examines the addresses for the reason why etcd does not answer; err is the error of etcd's client, which
+// has no details. It returns the reason at the first address where it may pass, otherwise the one at the last
+// address. It does so even if the deadline of ctx has passed. If ctx was canceled it finds nothing.
 func (c Config) look(ctx context.Context, err error) *problem {
 	last := c.problem(unknown, "", err)
 	if _, ok := errors.AsType[rpctypes.EtcdError](err); ok || errors.Is(ctx.Err(), context.Canceled) {
-		return last // etcd itself says that it cannot serve
+		return last // etcd itself has answered that it cannot serve
 	}
 	looking, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -44,8 +44,8 @@ func (c Config) look(ctx context.Context, err error) *problem {
 	return last
 }
 
-// lookAt connects to address once or twice, and sends nothing but a greeting. The error is what was said
-// there, if that adds anything.
+// lookAt connects to address once or twice and sends only a greeting. Its error has further details, if there
+// are any.
 func (c Config) lookAt(ctx context.Context, address string) (cause, error) {
 	hostPort := address
 	if scheme, rest, ok := strings.Cut(address, "://"); ok {
@@ -75,14 +75,14 @@ func (c Config) lookAt(ctx context.Context, address string) (cause, error) {
 	return causeWithoutTLS(ctx, conn, hostPort), nil
 }
 
-// secure reports whether the client speaks TLS: the first address decides for all.
+// secure reports whether the client speaks TLS. The first address decides for all.
 func (c Config) secure() bool {
 	first := c.addresses()[0]
 	configured := c.TLS != nil || c.CurrentTLS != nil
 	return strings.HasPrefix(first, "https://") || configured && !strings.HasPrefix(first, "http://")
 }
 
-// connect connects to hostPort, and has the connection closed when ctx ends.
+// connect connects to hostPort. The connection is closed when ctx ends.
 func connect(ctx context.Context, hostPort string) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: stepTimeout}
 	conn, err := dialer.DialContext(ctx, "tcp", hostPort)
@@ -93,7 +93,7 @@ func connect(ctx context.Context, hostPort string) (net.Conn, error) {
 	return &watched{conn, detach}, nil
 }
 
-// watched is a connection that its context closes.
+// watched is a connection that is closed when its context ends.
 type watched struct {
 	net.Conn
 	detach func() bool
@@ -105,7 +105,7 @@ func (w *watched) Close() error {
 	return w.Conn.Close()
 }
 
-// causeOfDial is why no connection was made.
+// causeOfDial returns the reason why no connection was made.
 func causeOfDial(err error) cause {
 	if name, ok := errors.AsType[*net.DNSError](err); ok && name.IsNotFound {
 		return unknownName

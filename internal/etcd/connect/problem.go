@@ -7,29 +7,29 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// The errors to test for with errors.Is. cluster has them under names of its own.
+// The errors to test for with errors.Is. Package cluster exports them under its own names.
 var (
-	// ErrUnreachable: etcd does not answer.
+	// ErrUnreachable is returned if etcd does not answer.
 	ErrUnreachable = errors.New("etcd cannot be reached")
-	// ErrNotEtcd: another server answers where etcd should.
+	// ErrNotEtcd is returned if another server answers at etcd's address.
 	ErrNotEtcd = errors.New("no etcd")
-	// ErrDenied: etcd refuses the user.
+	// ErrDenied is returned if etcd refuses the user.
 	ErrDenied = errors.New("etcd refused the user")
 )
 
-// cause is why etcd does not do what it is asked.
+// cause is the reason why etcd does not do as asked.
 type cause int
 
 const (
-	unknown cause = iota // the error of etcd's client is all there is
+	unknown cause = iota // only the error of etcd's client is known
 	refusedConnection
 	unknownName
-	silent         // it takes connections, and no more
-	speaksTLS      // this side does not
+	silent         // it accepts connections but never answers
+	speaksTLS      // this side does not speak TLS
 	speaksPlain    // this side speaks TLS
-	badCertificate // one side refuses that of the other
+	badCertificate // one side refuses the certificate of the other
 	notEtcd
-	noPassword // it cannot be had from Credentials
+	noPassword // Credentials did not return a password
 	userRefused
 	userMissing
 	permissionMissing
@@ -38,15 +38,15 @@ const (
 // problem is an error with its cause.
 type problem struct {
 	cause   cause
-	address string // one or several, "" for a client within the process
+	address string // one or several addresses, "" for a client within the process
 	user    string // "" for none
-	needs   string // the rights that are necessary
-	err     error  // what the connection or etcd said, or nil
+	needs   string // the rights that the user needs
+	err     error  // the error of the connection or of etcd, or nil
 	words   Words
-	passes  bool // although the cause does not: another address may be etcd's
+	passes  bool // the cause lasts, but another address may be etcd's
 }
 
-// problem is one with this cause, at all addresses unless one is given.
+// problem returns a problem with this cause; address "" means all addresses.
 func (c Config) problem(why cause, address string, err error) *problem {
 	if address == "" {
 		address = c.Address
@@ -54,8 +54,8 @@ func (c Config) problem(why cause, address string, err error) *problem {
 	return &problem{cause: why, address: address, user: c.Username, err: err, words: c.Words}
 }
 
-// Lasts reports whether an error of this package stays however often it is tried: another server than etcd,
-// a certificate that is refused, and what etcd refuses a user.
+// Lasts reports whether an error of this package persists however often the request is repeated: a server that
+// is not etcd, a certificate that is refused, or a refusal of the user by etcd.
 func Lasts(err error) bool {
 	p, ok := errors.AsType[*problem](err)
 	return ok && p.lasts()
@@ -67,13 +67,13 @@ func (p *problem) lasts() bool {
 		!isOutOfDate(p.err)
 }
 
-// certain reports whether one look is enough for what lasts. It is where etcd itself has answered; but a
-// proxy has answers of its own while it knows no etcd, and certificates and passwords are replaced.
+// certain reports whether a lasting cause counts when it is seen once. It does if etcd itself reported it. A
+// proxy gives answers of its own while its etcd is away, and certificates and passwords may be replaced.
 func (p *problem) certain(c Config) bool {
 	return p.cause > noPassword && (c.Credentials == nil || p.cause != userRefused)
 }
 
-// Is has the problem match the sentinel of its cause.
+// Is reports whether target is the sentinel error of the problem's cause.
 func (p *problem) Is(target error) bool { return target == p.sentinel() }
 
 func (p *problem) sentinel() error {
@@ -86,10 +86,10 @@ func (p *problem) sentinel() error {
 	return ErrUnreachable
 }
 
-// Unwrap is what the connection or etcd said.
+// Unwrap returns the error of the connection or of etcd.
 func (p *problem) Unwrap() error { return p.err }
 
-// Error is one line that names the remedy.
+// Error returns one line that names the remedy.
 func (p *problem) Error() string {
 	says, remedy := p.parts()
 	if remedy == "" {
@@ -97,13 +97,13 @@ func (p *problem) Error() string {
 	}
 	between := ": "
 	if p.cause == userMissing {
-		between = "; " // says has a colon
+		between = "; " // says already has a colon
 	}
 	return says + between + remedy + p.detail()
 }
 
-// Parts are an error of this package as what is so, with what was said about it, and what to do; false for any
-// other error. There is no remedy where the error of Credentials has to name one.
+// Parts splits an error of this package into a description and a remedy; ok is false for any other error. The
+// remedy is "" if the error of Credentials has to name one.
 func Parts(err error) (says, remedy string, ok bool) {
 	p, ok := errors.AsType[*problem](err)
 	if !ok {
@@ -116,7 +116,7 @@ func Parts(err error) (says, remedy string, ok bool) {
 	return says, remedy, true
 }
 
-// parts are what is so, and the remedy.
+// parts returns the description and the remedy.
 func (p *problem) parts() (says, remedy string) {
 	switch p.cause {
 	case notEtcd:
@@ -138,7 +138,7 @@ func (p *problem) parts() (says, remedy string) {
 	return says, remedy
 }
 
-// finding is what was seen where etcd does not answer, if anything, and the remedy.
+// finding describes the observation at an etcd that does not answer, if there is any, and returns the remedy.
 func (p *problem) finding() (finding, remedy string) {
 	w, runs := p.words, "check "+p.words.Address+" and that etcd runs there"
 	switch p.cause {
@@ -159,7 +159,7 @@ func (p *problem) finding() (finding, remedy string) {
 	return "", runs
 }
 
-// denied is what etcd refuses the user, and the remedy.
+// denied describes etcd's refusal of the user, and returns the remedy.
 func (p *problem) denied() (says, remedy string) {
 	refused := ErrDenied.Error()
 	if p.user != "" && p.cause != userMissing {
@@ -178,7 +178,7 @@ func (p *problem) denied() (says, remedy string) {
 	return refused, "check " + p.words.User
 }
 
-// detail is what was said, in brackets, where that adds to the finding.
+// detail returns the underlying error in parentheses if it adds to the description.
 func (p *problem) detail() string {
 	if p.err == nil || p.cause == notEtcd || p.cause == silent || p.cause == speaksTLS || p.cause == speaksPlain {
 		return ""

@@ -7,15 +7,15 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// report says in the log whether etcd answers.
+// report logs whether etcd answers.
 type report struct {
 	log    hclog.Logger
-	until  time.Time // it is tried; zero forever
-	last   *problem  // nil if etcd was not seen to be away
+	until  time.Time // when the attempts end; zero: never
+	last   *problem  // the last problem; nil if there was none
 	warned time.Time
 }
 
-// report is what is said of attempts that end with ctx.
+// report returns the report on attempts that end with ctx.
 func (c Config) report(ctx context.Context) *report {
 	said := &report{log: c.Logger}
 	if deadline, ok := ctx.Deadline(); ok {
@@ -24,7 +24,7 @@ func (c Config) report(ctx context.Context) *report {
 	return said
 }
 
-// away is called again and again while etcd does not answer.
+// away is called repeatedly while etcd does not answer.
 func (r *report) away(p *problem) {
 	r.last = p
 	if !r.warned.IsZero() && time.Since(r.warned) < remindEvery {
@@ -38,7 +38,7 @@ func (r *report) away(p *problem) {
 	r.log.Warn("etcd does not answer, retrying", append(about, "error", p)...)
 }
 
-// answered is called in the end.
+// answered is called when etcd has answered at last.
 func (r *report) answered() {
 	if !r.warned.IsZero() {
 		r.log.Info("etcd answers")
