@@ -13,9 +13,9 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// Answer answers for this member until ctx ends: it refutes accusations by deleting
-// them; when a watcher was lost it has the session confirmed by etcd at once, or suspended
-// (see suspicion.ConfirmWithin); and it takes back accusations of its own that are void.
+// Answer defends this member until ctx ends. It refutes accusations by deleting them. When a watcher was lost
+// it has etcd confirm the session at once, which is suspended otherwise (see suspicion.ConfirmWithin). It also
+// withdraws its own void accusations.
 func (d *Detector) Answer(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { d.watcherLost(ctx) })
@@ -24,10 +24,10 @@ func (d *Detector) Answer(ctx context.Context) {
 	wg.Wait()
 }
 
-// watcherLost has the session confirmed after the loss of a watcher: the watcher may accuse this member, which may not
-// hear of it. One confirmation covers all that were lost until it is asked for. Those lost soon after that, within a
-// grace period or 100 ms, have the next one together, which counts from the earliest instant at which they can have
-// been lost.
+// watcherLost has the session confirmed after the loss of a watcher, because that watcher may accuse this
+// member, which may not learn of it. One confirmation covers all watchers lost before it is requested. Those
+// lost shortly afterwards, within a grace period or 100 ms, share the next one. Its time limit counts from the
+// earliest instant at which one of them can have been lost.
 func (d *Detector) watcherLost(ctx context.Context) {
 	late := time.Duration(0)
 	for {
@@ -48,15 +48,15 @@ func (d *Detector) watcherLost(ctx context.Context) {
 				d.cfg.Mirror.Snapshot().Member(d.cfg.Address)))
 		}
 		asked := time.Now()
-		if !wait.For(ctx, min(d.cfg.Settings.GracePeriod, DefaultGracePeriod)) { // a third of what a confirmation has
+		if !wait.For(ctx, min(d.cfg.Settings.GracePeriod, DefaultGracePeriod)) { // a third of a confirmation's time
 			return
 		}
 		late = time.Since(asked)
 	}
 }
 
-// onAccusations calls do with each snapshot that shows accusations, and again after the
-// time that it returns, unless that is 0.
+// onAccusations calls do with each snapshot that shows accusations, and again after the duration that do
+// returns, unless that is 0.
 func (d *Detector) onAccusations(ctx context.Context, do func(context.Context, *state.Snapshot) time.Duration) {
 	sub := d.cfg.Mirror.Subscribe(func(before, now *state.Snapshot) bool {
 		return len(before.Accusations) > 0 || len(now.Accusations) > 0
@@ -79,7 +79,7 @@ func (d *Detector) onAccusations(ctx context.Context, do func(context.Context, *
 	}
 }
 
-// withdrawVoid takes back what this member wrote and has no use for any more.
+// withdrawVoid deletes this member's accusations that serve no purpose anymore.
 func (d *Detector) withdrawVoid(ctx context.Context, s *state.Snapshot) time.Duration {
 	for _, a := range suspicion.Void(s, d.cfg.InstanceID) {
 		attempt, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -92,30 +92,31 @@ func (d *Detector) withdrawVoid(ctx context.Context, s *state.Snapshot) time.Dur
 	return 0
 }
 
-// refuter denies the accusations against this member.
+// refuter refutes the accusations against this member.
 type refuter struct {
 	d     *Detector
-	wg    *sync.WaitGroup // of the requests under way
+	wg    *sync.WaitGroup // of the requests in progress
 	slots chan struct{}
-	sent  int64 // the newest accusation that a refutation was sent of; of the goroutine that calls refute
+	sent  int64 // newest accusation for which a refutation was sent; used by the goroutine that calls refute
 
 	mu     sync.Mutex
-	denied int64 // the newest accusation that was said in the log, by its revision
-	failed int64 // the same of those whose refutation failed
+	denied int64 // revision of the newest accusation that was logged as refuted
+	failed int64 // revision of the newest accusation with a failed refutation that was logged
 }
 
 func newRefuter(d *Detector, wg *sync.WaitGroup) *refuter {
 	return &refuter{d: d, wg: wg, slots: make(chan struct{}, suspicion.RefutationsAtOnce)}
 }
 
-// refute sends one request that takes back all accusations, and does not wait for it.
+// refute sends one request that deletes all accusations, and does not wait for its answer.
 func (r *refuter) refute(ctx context.Context, s *state.Snapshot) time.Duration {
 	against := suspicion.Against(s, r.d.self())
 	if len(against) == 0 {
 		return 0
 	}
 	if newest := newestOf(against).ModRevision; newest > r.sent {
-		// Never after those under way, which etcd may be slow to write: the grace period counts on it.
+		// The first refutation of an accusation never waits for requests in progress, which etcd may be slow to
+		// write. The grace period relies on that.
 		r.sent = newest
 		r.wg.Go(func() { r.send(ctx, s, against) })
 		return suspicion.RefuteAgain
@@ -132,7 +133,7 @@ func (r *refuter) refute(ctx context.Context, s *state.Snapshot) time.Duration {
 	return suspicion.RefuteAgain
 }
 
-// newestOf is the accusation that was written last.
+// newestOf returns the accusation that was written last.
 func newestOf(all []*state.Accusation) *state.Accusation {
 	return slices.MaxFunc(all, func(a, b *state.Accusation) int { return cmp.Compare(a.ModRevision, b.ModRevision) })
 }
@@ -152,11 +153,11 @@ func (r *refuter) send(ctx context.Context, s *state.Snapshot, against []*state.
 		}
 		return
 	case !resp.Succeeded:
-		return // it is registered no longer, or anew
+		return // the member is no longer registered, or registered anew
 	}
 	for i, a := range against {
 		if resp.Responses[i].GetResponseDeleteRange().Deleted == 0 || a.ModRevision <= r.denied {
-			continue // taken back before
+			continue // already withdrawn
 		}
 		r.d.refutations.Add(1)
 		r.d.log.Log(refutedLevel(s, a.Address), "refuted an accusation against this node: it lives, but another one "+
@@ -166,7 +167,7 @@ func (r *refuter) send(ctx context.Context, s *state.Snapshot, against []*state.
 	r.denied = max(r.denied, newest.ModRevision)
 }
 
-// accuserName is the accuser's address, where that is known.
+// accuserName returns the accuser's address, or its id if the address is unknown.
 func accuserName(s *state.Snapshot, a *state.Accusation) string {
 	return cmp.Or(s.AccuserAddress(a), a.Accuser)
 }

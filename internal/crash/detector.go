@@ -17,87 +17,85 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// ErrRefused is what a Dialer's error matches if, and only if, nobody listens at the
-// address.
+// ErrRefused is matched by a Dialer's error if, and only if, no program listens at the address.
 var ErrRefused = errors.New("connection refused")
 
 // Dialer opens watches on members.
 type Dialer interface {
-	// Watch opens a stream to the node that answers at address. It blocks no longer than
-	// ctx allows. The stream outlives ctx.
+	// Watch opens a stream to the node that answers at address. It blocks no longer than ctx allows. The stream
+	// outlives ctx.
 	Watch(ctx context.Context, address string) (Watch, error)
 }
 
-// Watch is an open stream.
+// Watch is an open stream to a member.
 type Watch interface {
-	// Instance is the id of the process that answered.
+	// Instance returns the id of the process that answered.
 	Instance() string
-	// Wait blocks until the stream ends and returns nil after a goodbye, an error
-	// otherwise; or until ctx ends.
+	// Wait blocks until the stream ends or ctx ends. It returns nil after a goodbye and an error otherwise.
 	Wait(ctx context.Context) error
-	// Heartbeats reports whether the process sends heartbeats, and Heard how many have come.
+	// Heartbeats reports whether the process sends heartbeats. Heard returns the number of heartbeats received.
 	Heartbeats() bool
 	Heard() uint64
-	// Close says goodbye, unless ctx has ended, blocks until the member has taken note
-	// or ctx ends, and frees the stream.
+	// Close says goodbye, unless ctx has ended. It blocks until the member has received that or ctx ends, and
+	// then frees the stream.
 	Close(ctx context.Context)
 }
 
-// Config is what a detector needs. All but Random and Logger are required.
+// Config configures a Detector. All fields but Random and Logger are required.
 type Config struct {
 	Client *clientv3.Client
 	Mirror *watchcache.Mirror
 	Keeper *etcdsession.Keeper
-	// Address and InstanceID are the member's own.
+	// Address and InstanceID identify this member.
 	Address, InstanceID string
 	Dialer              Dialer
 	// WatcherLost receives when a stream to this member broke.
 	WatcherLost <-chan struct{}
 	Settings    Settings
-	// Random draws the numbers in [0, 1) by which retries get out of step, for a simulation that is to
-	// come out the same again. It must be safe for concurrent use. Default: math/rand's.
+	// Random returns a number in [0, 1), used to spread retries. Simulations set it to be reproducible. It must
+	// be safe for concurrent use. Default: math/rand's.
 	Random func() float64
 	Logger hclog.Logger
 }
 
-// Stats are counts since the start.
+// Stats holds counts since the start, and present values.
 type Stats struct {
-	// Watching is how many watches on other members stand now.
+	// Watching is the number of open watches on other members.
 	Watching int64
-	// Accusations that this node wrote; Removals that followed; Refuted by the
-	// accused.
+	// Accusations counts the accusations that this node wrote, Removals those that ended in a removal, and
+	// Refuted those that the accused refuted.
 	Accusations, Removals, Refuted int64
-	// Refutations by this node of accusations against itself, and WatchersLost: watchers
+	// Refutations counts this node's refutations of accusations against itself, and WatchersLost the watchers
 	// that it lost.
 	Refutations, WatchersLost int64
-	// Silent is how many of those that this node watches do not answer it now.
+	// Silent is the number of watched members that do not answer this node now.
 	Silent int64
-	// LastGracePeriod is what the member had that this node removed last, to refute the accusation.
+	// LastGracePeriod is the grace period that the member last removed by this node had for refuting.
 	LastGracePeriod time.Duration
 }
 
-// Detector watches other members, accuses those against whom there is evidence, and
-// answers for its own. Its methods are safe for concurrent use.
+// Detector watches other members, accuses them on evidence, and defends its own member. Its methods are safe
+// for concurrent use.
 type Detector struct {
 	cfg Config
 	log hclog.Logger
 
-	ctx    context.Context // of the cases
+	ctx    context.Context // of all cases
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
-	look   chan struct{} // whom to watch may have changed
+	look   chan struct{} // signals that the members to watch may have changed
 
 	mu      sync.Mutex
 	cases   map[string]*watched // by address, until they have ended
-	removed map[string]int      // by instance id: how often it was removed here
+	removed map[string]int      // by instance id: number of removals by this node
 
-	leave    context.Context // ends when those who are watched need not hear a goodbye any more
+	leave    context.Context // ends when the watched members no longer need to receive a goodbye
 	endLeave context.CancelFunc
 
 	watching, accusations, removals, refuted, refutations, watchersLost, silent, lastGracePeriod atomic.Int64
 }
 
-// New makes a detector; [Detector.Start] makes it live.
+// New returns a detector. [Detector.Start] starts it.
 func New(cfg Config) *Detector {
 	cfg.Settings = cfg.Settings.WithDefaults()
 	if cfg.Random == nil {
@@ -113,7 +111,7 @@ func New(cfg Config) *Detector {
 	return d
 }
 
-// Stats are the counts of now.
+// Stats returns the present counts.
 func (d *Detector) Stats() Stats {
 	return Stats{Watching: d.watching.Load(), Accusations: d.accusations.Load(), Removals: d.removals.Load(),
 		Refuted: d.refuted.Load(), Refutations: d.refutations.Load(), WatchersLost: d.watchersLost.Load(),
@@ -128,8 +126,8 @@ func (d *Detector) Start() {
 	}
 }
 
-// Stop says goodbye to those who are watched, unless ctx has ended, and returns when
-// all that Start began has ended.
+// Stop says goodbye to the watched members, unless ctx has ended, and returns when all goroutines of the
+// detector have ended.
 func (d *Detector) Stop(ctx context.Context) {
 	brief, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
@@ -158,7 +156,7 @@ func (d *Detector) run() {
 	}
 }
 
-// membersChanged reports whether somebody came, left, or is another instance.
+// membersChanged reports whether a member has joined, left, or is another instance now.
 func membersChanged(before, now *state.Snapshot) bool {
 	if len(before.Members) != len(now.Members) {
 		return true
@@ -183,9 +181,8 @@ func (d *Detector) self() suspicion.Self {
 	return me
 }
 
-// choose starts the cases that are to be, and gives up those that are not. One of which
-// something stands in etcd goes on until that is settled; meanwhile there is no other
-// about its address.
+// choose starts the cases that should exist and drops all others. A case with a key in etcd continues until
+// that key is dealt with; until then its address has no other case.
 func (d *Detector) choose(s *state.Snapshot) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -219,7 +216,7 @@ func (d *Detector) ended(w *watched) {
 	d.lookAgain()
 }
 
-// counts reports whether a member is one of those who are watched; the lock is held.
+// counts reports whether a member counts as watched. The lock is held.
 func (d *Detector) counts(m *state.Member) bool {
 	w := d.cases[m.Address]
 	return w == nil || w.incarnation != m.Incarnation || !w.suspected.Load()

@@ -1,44 +1,37 @@
-// Package crash removes a member whose process is gone before its lease
-// has run out.
+// Package crash removes a member after its process has died, before its lease expires.
 //
-// The kernel closes a dead process's sockets at once; a lease takes a TTL to notice.
-// So each member keeps a stream open to a few others ([Settings]). When it breaks
-// without a goodbye, the watcher dials again. Connections that are refused, several
-// times in a row, and another instance that answers, are evidence; silence is none.
+// The kernel closes a dead process's sockets at once; its lease runs for up to a TTL longer. So each member
+// keeps a stream open to a few others ([Settings]). When a stream breaks without a goodbye, the watcher dials
+// again. Several refused connections in a row, or an answer of another instance, are evidence. Silence is not.
 //
 //	stream broke ──► evidence ──► accusation ──(grace period)──► removal
 //	                                  │
 //	                                  └──(deleted by the accused: it lives)──► refuted
 //
-// With evidence the watcher writes an accusation into the range that every member
-// watches, and waits a grace period from etcd's acknowledgement. A living member deletes
-// it. If it still stands after the grace period, one transaction removes the member's
-// keys, guarded by that very accusation and the incarnation; then the lease is revoked. A
-// process that starts at the address of one that is gone does the same ([Accuser]).
-// What follows from which sign is decided in internal/crash/suspicion.
+// With evidence the watcher writes an accusation into the range that every member watches, and waits a grace
+// period from etcd's acknowledgement. A living member deletes the accusation. If it still stands after the
+// grace period, one transaction removes the member's keys, guarded by that accusation and by the incarnation.
+// Then the lease is revoked. A process that starts at the address of a dead one does the same ([Accuser]).
+// Package internal/crash/suspicion decides which action follows from which sign.
 //
-// The grace period is the longest of Settings.GracePeriod (100 ms), five of the watcher's requests to etcd,
-// by the least of three, and five of the accused's own, as its record says: it
-// needs one round trip, for the accusation's event and for its refutation. A member at d
-// from etcd, one way, has max(100 ms, 12.5 d) at most if its watchers are near, and if it
-// was killed it is removed that long after its connections broke, and the few
-// milliseconds that a near watcher needs. One whose grace period would be more than a third
-// of its TTL is never accused: its lease decides.
+// The grace period is the longest of three: Settings.GracePeriod (100 ms), five of the watcher's requests to
+// etcd, by the least of three, and five of the accused's own requests, according to its record. A refutation
+// needs one round trip, for the accusation's event and the refutation itself. For a member at one-way distance
+// d from etcd, with watchers near etcd, the grace period is at most max(100 ms, 12.5 d). If such a member is
+// killed, it is removed that long after its connections broke, plus the few milliseconds that a near watcher
+// needs. A member with a grace period of more than a third of its TTL is never accused: its lease decides.
 //
-// A member whose watcher's stream broke may be the next to be accused and not hear of
-// it: it has its keys confirmed by etcd at once, and without an answer until 200 ms (twice
-// Settings.GracePeriod) after its grace period its session is suspended until there is one
-// ([etcdsession.Session.Suspect], which gives a slow round more time).
+// A member that loses a watcher may be accused next and may not learn of it. So it has etcd confirm its keys at
+// once. If there is no answer within its grace period and another 200 ms (twice Settings.GracePeriod), its
+// session is suspended until there is one ([etcdsession.Session.Suspect], which allows a slow round more time).
 //
 // # What is not promised
 //
-// A member that lives, refuses connections, and is at the same moment cut off from
-// etcd, or paused, for its grace period, is removed although it lives. So is one that has
-// gone farther from etcd than its record says: for three renewal rounds, a
-// TTL, after its distance grew more than five times, and while others run a version
-// that does not look at the record. It then leads on until its session is suspended: for
-// twice Settings.GracePeriod (0.2 s), or ten requests to etcd from when its watcher was lost; or,
-// if its connections broke a moment before it was cut off, so that etcd could clear the
-// suspicion, or did not break at all, until its deadline. Tokens cover that; Settings.Off,
-// everywhere, excludes it.
+// A living member is removed if it refuses connections and at the same moment is paused or cut off from etcd
+// for its grace period. The same may happen to a member that is suddenly farther from etcd than its record
+// says, in two cases: for three renewal rounds, which is one TTL, after its distance has grown more than
+// fivefold, and while other nodes run a version that ignores the record. Such a member leads on until its
+// session is suspended, for twice Settings.GracePeriod (0.2 s) or ten requests to etcd from the loss of its
+// watcher. It leads on until its deadline if its connections broke shortly before it was cut off, so that etcd
+// could clear the suspicion, or did not break at all. Tokens cover that. Settings.Off on all nodes excludes it.
 package crash

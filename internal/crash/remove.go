@@ -14,35 +14,33 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// The outcomes of Remove other than removal, to test for with errors.Is.
+// The errors of Remove, to test for with errors.Is.
 var (
-	// ErrRefuted: the accused denied the accusation: it lives.
+	// ErrRefuted is returned if the accused refuted the accusation: it lives.
 	ErrRefuted = errors.New("the accusation was refuted")
-	// ErrChanged: the accused incarnation is registered no longer; there is
-	// nothing to remove.
+	// ErrChanged is returned if the accused incarnation is no longer registered; there is nothing to remove.
 	ErrChanged = errors.New("the accused is not registered any more")
 )
 
-// Accuser is who accuses: it writes under its own session's lease.
+// Accuser accuses and removes members. It writes under its own session's lease.
 type Accuser struct {
 	Client *clientv3.Client
 	Keys   state.Keys
-	// ID tells accusers of one address apart; an instance id.
+	// ID identifies the accuser among those of one address; it is an instance id.
 	ID string
-	// Lease is the accuser's session.
+	// Lease is the lease of the accuser's session.
 	Lease clientv3.LeaseID
-	// Snapshot is the state of the cluster as it was last seen: whether the accused is
-	// queued. Without it that is left to the revocation of its lease.
+	// Snapshot returns the newest known state of the cluster, which shows whether the accused is queued. If it
+	// is nil, the revocation of the lease removes the accused from the queue.
 	Snapshot func() *state.Snapshot
-	// GracePeriod is how long to wait after etcd acknowledged the accusation, at least: see
+	// GracePeriod is the least time to wait after etcd has acknowledged the accusation: see
 	// Settings.GracePeriod. Default DefaultGracePeriod.
 	GracePeriod time.Duration
 }
 
-// Remove accuses m, waits the grace period, and removes m's keys if nobody refuted. It
-// blocks for the grace period and two transactions, each of which is given up after 2 s. An error means that it was not
-// removed here: ErrRefuted because it lives, ErrChanged because it is gone by
-// itself.
+// Remove accuses m, waits the grace period, and removes m's keys if the accusation was not refuted. It blocks
+// for the grace period, two transactions of at most 2 s each, and, if etcd is slow, two more reads. An error
+// means that this call did not remove m: ErrRefuted if m lives, ErrChanged if m is gone already.
 func (a Accuser) Remove(ctx context.Context, m *state.Member, evidence string) error {
 	began := time.Now()
 	attempt, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -65,15 +63,16 @@ func (a Accuser) Remove(ctx context.Context, m *state.Member, evidence string) e
 	return a.removeAccused(ctx, m, written)
 }
 
-// moreLooks is how many requests more than the accusation say how long the way to etcd is.
+// moreLooks is the number of further requests that measure the distance to etcd.
 const moreLooks = 2
 
-// leastTook is how long one request to etcd takes, where the accusation took that long: the least of that and, if it
-// makes the grace period longer than it would be, of two reads. The rest is load, which is great at the moment at which
-// a process dies that many were connected to. It ends with the grace period that follows from took alone.
+// leastTook returns the time that one request to etcd takes, given that the accusation took took. If took makes
+// the grace period longer than it would otherwise be, leastTook sends two reads and returns the least of the
+// three. The remainder is load, which is high when a process dies that many others were connected to. leastTook
+// returns at the latest when the grace period that follows from took is over.
 //
-// That etcd is slow to write needs no longer grace period: the removal comes after the refutation in its log, having
-// been sent later.
+// A slow write in etcd needs no longer grace period: the removal is sent after the refutation and so follows it
+// in etcd's log.
 func (a Accuser) leastTook(ctx context.Context, m *state.Member, least, took time.Duration) time.Duration {
 	gracePeriod := suspicion.GracePeriod(least, took, m)
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), gracePeriod)
@@ -90,8 +89,7 @@ func (a Accuser) leastTook(ctx context.Context, m *state.Member, least, took tim
 	return took
 }
 
-// accuse writes the accusation and returns its revision; ErrChanged if m is
-// registered no longer.
+// accuse writes the accusation and returns its revision, or ErrChanged if m is no longer registered.
 func (a Accuser) accuse(ctx context.Context, m *state.Member, evidence string) (int64, error) {
 	resp, err := txn.Commit(ctx, a.Client, txn.Accuse(a.Keys, m, a.ID, int64(a.Lease), evidence))
 	if err != nil {
@@ -103,9 +101,9 @@ func (a Accuser) accuse(ctx context.Context, m *state.Member, evidence string) (
 	return resp.Header.Revision, nil
 }
 
-// removeAccused removes m's keys if the accusation stands as it was written, and the lease
-// with whatever else is on it: the one that the node key is attached to, whatever the
-// record says.
+// removeAccused removes m's keys if the accusation still stands as it was written. It then revokes the lease,
+// with any other keys on it. That is the lease that the node key is attached to, even if the record names
+// another one.
 func (a Accuser) removeAccused(ctx context.Context, m *state.Member, written int64) error {
 	queued := false
 	if a.Snapshot != nil && m.KeyLease != 0 {
@@ -124,8 +122,8 @@ func (a Accuser) removeAccused(ctx context.Context, m *state.Member, written int
 		return fmt.Errorf("remove %s: %w", m.Address, ErrRefuted)
 	}
 	if m.KeyLease != 0 {
-		// The lease may hold more (an acting key, locks). If this fails it runs
-		// out by itself.
+		// The lease may hold more keys (an acting key, locks). If the revocation fails the lease expires by
+		// itself.
 		_, _ = a.Client.Revoke(ctx, clientv3.LeaseID(m.KeyLease))
 	}
 	return nil

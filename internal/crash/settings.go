@@ -13,34 +13,32 @@ const (
 	DefaultRest          = time.Second
 )
 
-// LeastGracePeriod is more than a living member needs to refute on a machine that is not
-// overloaded.
+// LeastGracePeriod is more than a living member needs to refute on a machine that is not overloaded.
 const LeastGracePeriod = 10 * time.Millisecond
 
-// Settings say how crashes are detected. The zero value is the default.
+// Settings configures how crashes are detected. The zero value stands for the defaults.
 type Settings struct {
-	// Off: this node accuses nobody. It still refutes, and it still notifies those who
-	// watch it when it stops. Give all nodes the same: with detection off everywhere
-	// a lease that runs out is the only way in which a member is lost.
+	// Off means that this node accuses no other. It still refutes, and when it stops it still notifies its
+	// watchers. Set it on all nodes or on none: with detection off everywhere, a member is lost only when its
+	// lease expires.
 	Off bool
-	// Watchers is how many others each member watches, and so how many watch it.
-	// Default 2.
+	// Watchers is the number of members that each member watches, and so also the number that watch it. Default
+	// 2.
 	Watchers int
-	// GracePeriod is how long an accused member has to refute, at least: five times as long as
-	// the accuser's requests to etcd take, or as the accused's own do by its
-	// record, if that is longer. Records say it from 20 ms on, so a smaller GracePeriod than the
-	// default is for members that are all nearer. One whose watcher was lost goes on for
-	// its grace period and two of these without an answer from etcd. Default 100 ms.
+	// GracePeriod is the least time that an accused member has to refute. The time is longer if five of the
+	// accuser's requests to etcd take longer, or five of the accused's own according to its record. A record
+	// names distances from 20 ms on, so a GracePeriod below the default suits only clusters where all members
+	// are nearer. A member that has lost a watcher continues without an answer from etcd for its grace period
+	// and two of these. Default 100 ms.
 	GracePeriod time.Duration
-	// Confirmations is how many refused connections in a row, 5 ms apart, are
-	// evidence. Default 3.
+	// Confirmations is the number of refused connections in a row, 5 ms apart, that are evidence. Default 3.
 	Confirmations int
-	// Rest is how long a member that refuted is left to its lease; each time in a row
-	// doubles it, up to 60 times as long. Default 1 s.
+	// Rest is the time for which a member that refuted is left to its lease. Each further refutation in a row
+	// doubles it, up to 60 times Rest. Default 1 s.
 	Rest time.Duration
 }
 
-// Validate reports what is wrong with the settings, in one line.
+// Validate returns an error, in one line, that describes the first invalid setting, or nil.
 func (s Settings) Validate() error {
 	switch {
 	case s.Watchers < 0:
@@ -57,7 +55,7 @@ func (s Settings) Validate() error {
 	return nil
 }
 
-// WithDefaults is s with its zero fields filled in.
+// WithDefaults returns s with defaults in place of zero fields.
 func (s Settings) WithDefaults() Settings {
 	if s.Watchers == 0 {
 		s.Watchers = DefaultWatchers

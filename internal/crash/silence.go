@@ -15,18 +15,18 @@ import (
 )
 
 const (
-	// marksRetry is the pause after marks that could not be written. Nobody waits for them.
+	// marksRetry is the pause after marks could not be written. No other action waits for the marks.
 	marksRetry = time.Second
-	// Where many members fall silent at once, those that watch them do not mark them all at once: the first ones are
-	// seen before the last ones are written, and then it is enough. Each waits for a part of mostSpread, shorter in small
-	// clusters.
+	// If many members fall silent at once, their watchers do not mark all of them at once. Each waits a random
+	// part of spreadOfEach for each member, mostSpread at most. The first marks are then seen before the last
+	// are written, and suffice.
 	mostSpread, spreadOfEach = 500 * time.Millisecond, 2 * time.Millisecond
 )
 
-// pulse is what the heartbeats of one member say. The zero value is ready.
+// pulse tracks the heartbeats of one member. The zero value is ready to use.
 type pulse struct {
 	mu       sync.Mutex
-	watch    Watch // the last one; nil before the first
+	watch    Watch // the last watch; nil before the first
 	listener heartbeat.Listener
 }
 
@@ -42,7 +42,7 @@ func (p *pulse) goodbye() {
 	p.listener = p.listener.Goodbye()
 }
 
-// look returns for how long nothing has been heard.
+// look returns the time for which the member has been silent.
 func (p *pulse) look(now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -53,12 +53,12 @@ func (p *pulse) look(now time.Time) time.Duration {
 	return p.listener.Silent()
 }
 
-// listenForSilence looks again and again which of those that are watched do not answer, and marks them in etcd, so that
-// every node can show it. Nothing follows from a mark.
+// listenForSilence regularly checks which watched members do not answer, and marks them in etcd, where every
+// node can show it. A mark has no further effect.
 func (d *Detector) listenForSilence() {
 	ticker := time.NewTicker(heartbeat.LookEvery)
 	defer ticker.Stop()
-	idle := make(chan struct{}, 1) // holds one while no marks are being written
+	idle := make(chan struct{}, 1) // full while no marks are being written
 	idle <- struct{}{}
 	for {
 		select {
@@ -84,7 +84,7 @@ func (d *Detector) listenForSilence() {
 	}
 }
 
-// unanswered are the watched members that have been silent for long at now.
+// unanswered returns the watched members that have been silent for heartbeat.SilentAfter at now.
 func (d *Detector) unanswered(now time.Time) (out []suspicion.Unanswered) {
 	d.mu.Lock()
 	all := slices.Collect(maps.Values(d.cases))
@@ -97,7 +97,7 @@ func (d *Detector) unanswered(now time.Time) (out []suspicion.Unanswered) {
 	return out
 }
 
-// mark writes and erases marks, and returns when the snapshot shows that, or after a while.
+// mark writes and erases marks. It returns when the snapshot shows them, or after a time limit.
 func (d *Detector) mark(s *state.Snapshot) {
 	spread := min(time.Duration(len(s.Members))*spreadOfEach, mostSpread)
 	if !wait.For(d.ctx, time.Duration(d.cfg.Random()*float64(spread))) {
@@ -106,7 +106,7 @@ func (d *Detector) mark(s *state.Snapshot) {
 	s = d.cfg.Mirror.Snapshot()
 	marks := suspicion.MarksOf(s, d.cfg.InstanceID, d.unanswered(time.Now()))
 	session := d.cfg.Keeper.Current()
-	if session == nil || !session.Valid() { // a member that is cut off itself is no judge
+	if session == nil || !session.Valid() { // a member that is itself cut off cannot judge others
 		wait.For(d.ctx, marksRetry)
 		return
 	}
@@ -136,5 +136,6 @@ func (d *Detector) mark(s *state.Snapshot) {
 	}
 	ctx, cancel := context.WithTimeout(d.ctx, marksRetry)
 	defer cancel()
-	_, _ = d.cfg.Mirror.Wait(ctx, func(s *state.Snapshot) bool { return s.Revision >= newest }) // else it is done again
+	// After a timeout the marks are written again.
+	_, _ = d.cfg.Mirror.Wait(ctx, func(s *state.Snapshot) bool { return s.Revision >= newest })
 }

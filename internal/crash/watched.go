@@ -16,65 +16,61 @@ import (
 )
 
 const (
-	// openTimeout bounds one attempt to open a watch: silence is no evidence, however
-	// long.
+	// openTimeout bounds one attempt to open a watch. Silence is no evidence, however long it lasts.
 	openTimeout = 2 * time.Second
-	// requestTimeout bounds one request to etcd. An accusation that takes longer says
-	// little about the present.
+	// requestTimeout bounds one request to etcd. An accusation that takes longer is out of date.
 	requestTimeout = 2 * time.Second
 )
 
-// leaveTimeout bounds how long Stop waits until those who are watched have taken note of
-// the goodbye. Where this node only watches others from now on, there is more time, and a
-// goodbye that is not heard would alarm them.
+// leaveTimeout bounds the time for which Stop waits until the watched members have received the goodbye.
+// dropTimeout does so when this node only changes the members that it watches: then there is more time, and a
+// lost goodbye would alarm the member.
 const leaveTimeout, dropTimeout = 200 * time.Millisecond, 5 * time.Second
 
-// mostRemembered bounds how many of those removed are remembered, to know one that
-// lives when it comes back.
+// mostRemembered limits the number of removed processes that are remembered, to recognize one that lives when
+// it registers again.
 const mostRemembered = 1000
 
-// briefWatch is how long a watch must have stood for its break to be news: one that is
-// cut again and again is opened again ever more rarely.
+// briefWatch is the age below which a watch that breaks counts as flapping. A watch that is cut again and again
+// is reopened less and less often.
 const briefWatch = time.Second
 
-// watched is one member that is watched, in a goroutine of its own: it carries out
-// what suspicion.Case asks for.
+// watched watches one member in its own goroutine, and carries out the actions that suspicion.Case returns.
 type watched struct {
 	d           *Detector
 	address     string
 	incarnation int64
-	removed     int // how often its process was removed here before
-	// kept ends when this node is to watch others instead: see drop.
+	removed     int // number of earlier removals of its process by this node
+	// kept ends when this node is to watch other members instead: see drop.
 	kept context.Context
 	drop context.CancelFunc
 
-	suspected atomic.Bool // it does not count among those who are watched
-	pulse     pulse       // for how long it has been silent
+	suspected atomic.Bool // it does not count as watched
+	pulse     pulse       // tracks its silence
 
-	// of run
-	member   *state.Member // of this incarnation, as it was last seen
+	// Used by run alone:
+	member   *state.Member // the newest known record of this incarnation
 	watch    Watch
 	opened   time.Time
 	broke    time.Time // when the first sign of the present suspicion was seen
 	session  *etcdsession.Session
 	accuser  Accuser
 	written  int64         // revision of the accusation
-	took     time.Duration // one request, when it was written: see Accuser.leastTook
+	took     time.Duration // time of one request when it was written: see Accuser.leastTook
 	evidence string
 
-	acknowledged time.Time // when etcd had it
+	acknowledged time.Time // when etcd acknowledged it
 	gracePeriod  time.Duration
 }
 
-// newWatched begins a case. Calling its drop ends it at the next moment at which
-// nothing of it stands in etcd.
+// newWatched begins a case. Calling its drop ends the case as soon as none of its keys is in etcd.
 func newWatched(d *Detector, m *state.Member, removed int) *watched {
 	w := &watched{d: d, address: m.Address, incarnation: m.Incarnation, removed: removed, member: m}
 	w.kept, w.drop = context.WithCancel(d.ctx)
 	return w
 }
 
-// run goes from action to event to action until the case is over or given up.
+// run carries out actions and passes the resulting events to the case, until the case is over or dropped.
 func (w *watched) run() {
 	defer w.drop()
 	defer w.closeWatch()
@@ -103,8 +99,8 @@ func (w *watched) run() {
 	w.awaitGone()
 }
 
-// awaitGone waits until the snapshot shows what etcd confirmed, so that no other case
-// begins about what is gone.
+// awaitGone waits until the snapshot shows the removal that etcd confirmed. Otherwise another case about the
+// same incarnation would begin.
 func (w *watched) awaitGone() {
 	_, _ = w.d.cfg.Mirror.Wait(w.kept, func(s *state.Snapshot) bool {
 		m := s.Member(w.address)
@@ -112,7 +108,7 @@ func (w *watched) awaitGone() {
 	}) // it ends with the case at the latest
 }
 
-// do carries a out and returns what came of it; false: ctx ended first.
+// do carries out a and returns the resulting event; false means that ctx ended first.
 func (w *watched) do(ctx context.Context, a suspicion.Action) (suspicion.Event, bool) {
 	if a.Do == suspicion.Wait {
 		return w.await(ctx, a.After), ctx.Err() == nil
@@ -137,7 +133,7 @@ func (w *watched) do(ctx context.Context, a suspicion.Action) (suspicion.Event, 
 func (w *watched) open(ctx context.Context) suspicion.Event {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	// Its record may have been written anew.
+	// Its record may have been rewritten.
 	if m := w.d.cfg.Mirror.Snapshot().Member(w.address); m != nil && m.Incarnation == w.incarnation {
 		w.member = m
 	}
@@ -161,7 +157,7 @@ func (w *watched) open(ctx context.Context) suspicion.Event {
 	return suspicion.Opened
 }
 
-// sign notes when the first sign was seen, for the log.
+// sign records when the first sign was seen, for the log.
 func (w *watched) sign() {
 	if w.broke.IsZero() {
 		w.broke = time.Now()
@@ -197,7 +193,7 @@ func (w *watched) closeWatch() {
 func (w *watched) accuse(ctx context.Context, evidence string) suspicion.Event {
 	s := w.d.cfg.Keeper.Current()
 	if s == nil || !s.Valid() {
-		return suspicion.NotAccused // who is cut off itself is no judge
+		return suspicion.NotAccused // a member that is itself cut off cannot judge others
 	}
 	if suspicion.LeftToLease(w.member) {
 		return suspicion.NotAccused
@@ -229,8 +225,8 @@ func (w *watched) accuse(ctx context.Context, evidence string) suspicion.Event {
 	return suspicion.Accused
 }
 
-// await gives the accused what is left of its grace period, and ends it as soon as the accusation is seen
-// answered.
+// await waits for the rest of the grace period. It returns early if the snapshot shows that the accusation is
+// gone.
 func (w *watched) await(ctx context.Context, gracePeriod time.Duration) suspicion.Event {
 	gracePeriod = suspicion.GracePeriod(gracePeriod, w.took, w.member)
 	ctx, cancel := context.WithDeadline(ctx, w.acknowledged.Add(gracePeriod))
@@ -258,8 +254,8 @@ func (w *watched) wasRefuted() {
 		"address", w.address, "evidence", w.evidence, event.Field, string(event.NodeRefuted))
 }
 
-// refutedLevel is that of a line about a refutation: a member on its way out closes its
-// port before it leaves, which is nobody's fault.
+// refutedLevel returns the level for a log line about a refutation. A stopping member closes its port before it
+// leaves, which is no fault.
 func refutedLevel(s *state.Snapshot, address string) hclog.Level {
 	if m := s.Member(address); m != nil && m.Stopping {
 		return hclog.Debug
@@ -288,7 +284,7 @@ func (w *watched) remove(ctx context.Context) suspicion.Event {
 	case errors.Is(err, ErrChanged):
 		return suspicion.Unregistered
 	case errors.Is(err, ErrRefuted) && !w.session.Valid():
-		// The accusation went with the own lease.
+		// The accusation was deleted with this node's own lease.
 	case errors.Is(err, ErrRefuted):
 		w.wasRefuted()
 		return suspicion.Refuted

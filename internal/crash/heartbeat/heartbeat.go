@@ -1,19 +1,19 @@
-// Package heartbeat decides, from the heartbeats that come over a watch, for how long the process at its other end has
-// been silent. It is pure: values, without a clock or a goroutine of their own.
+// Package heartbeat computes, from the heartbeats that arrive over a watch, for how long the process at its
+// other end has been silent. It is pure: values, without a clock or a goroutine of their own.
 //
 //	               Opened, and it sends heartbeats
 //	not counting ──────────────────────────────────► counting: each look adds the time since the last one,
 //	     ▲                                           a heartbeat or an opened watch begins at nothing
 //	     └────────────── Goodbye ────────────────────────┘
 //
-// A process that does not send heartbeats, an older version, is never called silent. The clock goes on when a watch
-// breaks: a process that stood still and whose connection was given up is as silent as before.
+// A process of an older version, which sends no heartbeats, never counts as silent. The count continues when a
+// watch breaks: a process that stood still, and lost its connection for that, is as silent as before.
 //
-// The side that listens may have stood still itself, and find all that was sent meanwhile unread. So what a look adds
-// is no more than a moment: a pause of one's own is nobody's silence. (To begin anew after each pause would hide the
-// silence from a busy machine, which pauses more often than that.)
+// The listening process may have stood still itself, and then finds all that was sent meanwhile unread. Its own
+// pause must not count as the other's silence, so each look adds only a short time at most. (Restarting the
+// count after each pause would hide the silence from a busy machine, which pauses more often than that.)
 //
-// Not promised: that silence is death. A process that stands still goes on, perhaps.
+// Not promised: a silent process need not be dead. It may continue after a pause.
 package heartbeat
 
 import "time"
@@ -21,32 +21,34 @@ import "time"
 const (
 	// Every is the time between two heartbeats.
 	Every = 500 * time.Millisecond
-	// SilentAfter is how long a process is silent before others are to know.
+	// SilentAfter is the silence after which other nodes are notified.
 	SilentAfter = 2 * time.Second
 	// LookEvery is the time between two looks.
 	LookEvery = 100 * time.Millisecond
-	// pause is the longest time between two looks that counts as such: beyond it, this process stood still.
+	// pause is the longest time that one look adds. If more time has passed, this process stood still.
 	pause = 150 * time.Millisecond
 )
 
-// Listener knows for how long the process at the other end of a watch has been silent. The zero value has heard of
-// none yet.
+// Listener measures how long the process at the other end of a watch has been silent. The zero value counts
+// nothing.
 type Listener struct {
 	counting bool
-	heard    uint64 // heartbeats of the present watch, at the last look
+	heard    uint64 // heartbeats of the present watch at the last look
 	looked   time.Time
 	silent   time.Duration
 }
 
-// Opened returns the Listener after a watch was opened on a process that says whether it sends heartbeats.
+// Opened returns the Listener after a watch was opened. sends reports whether the watched process sends
+// heartbeats.
 func (l Listener) Opened(now time.Time, sends bool) Listener {
 	return Listener{counting: sends, looked: now}
 }
 
-// Goodbye returns the Listener after the process has said that it stops, or once nobody listens to it any more.
+// Goodbye returns the Listener after the process has announced that it stops, or after this process has stopped
+// listening.
 func (l Listener) Goodbye() Listener { return Listener{} }
 
-// Look returns the Listener at now, when so many heartbeats of the present watch have been heard.
+// Look returns the Listener after a look at now. heard is the number of heartbeats of the present watch so far.
 func (l Listener) Look(now time.Time, heard uint64) Listener {
 	if !l.counting {
 		return l
@@ -59,21 +61,21 @@ func (l Listener) Look(now time.Time, heard uint64) Listener {
 	return l
 }
 
-// Silent returns for how long nothing has been heard.
+// Silent returns the time for which no heartbeat has been heard.
 func (l Listener) Silent() time.Duration { return l.silent }
 
-// patience is how many heartbeats are sent to a process from which none comes. What it does not read must not grow
-// without bounds, nor hold up its sender.
+// patience limits the heartbeats sent to a process that sends none back. Unread heartbeats must neither grow
+// without bound nor block the sender.
 const patience = 20
 
-// Sender decides when a heartbeat is sent. The zero value begins.
+// Sender decides when to send a heartbeat. The zero value is ready to use.
 type Sender struct {
-	heard   uint64 // heartbeats of the other side, at the last tick that heard of one
-	unheard int    // ticks since
+	heard   uint64 // heartbeats of the other side when the last new one was noticed
+	unheard int    // ticks since then
 }
 
-// Tick returns the Sender after a tick, when so many heartbeats of the other side have been heard, and whether one is
-// to be sent now.
+// Tick returns the Sender after a tick, and whether to send a heartbeat now. heard is the number of heartbeats
+// of the other side so far.
 func (s Sender) Tick(heard uint64) (next Sender, send bool) {
 	if heard != s.heard {
 		return Sender{heard: heard}, true

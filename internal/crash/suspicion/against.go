@@ -8,25 +8,26 @@ import (
 )
 
 const (
-	// RefuteAgain is when a refutation is sent again, beside the one that etcd has not answered yet:
-	// that one may be lost, and each accusation has but a grace period. So it neither grows nor has jitter.
+	// RefuteAgain is the delay after which a refutation is sent again while etcd has not answered the last one.
+	// That one may be lost, and each accusation leaves only a grace period. So the delay neither grows nor has
+	// jitter.
 	RefuteAgain = 20 * time.Millisecond
-	// RefutationsAtOnce bounds how many are under way that were sent again.
+	// RefutationsAtOnce limits the repeated refutations in progress.
 	RefutationsAtOnce = 8
 )
 
-// WithdrawRetry is how long to wait after a withdrawal that failed. Nobody waits for it.
+// WithdrawRetry is the policy for the delay after a failed withdrawal. No other action waits for it.
 var WithdrawRetry = backoff.Policy{First: time.Second, Last: time.Second}
 
-// Self is this very instance.
+// Self identifies this instance.
 type Self struct {
 	Address, InstanceID string
-	Lease               int64 // of its session; 0 if it has none
+	Lease               int64 // lease of its session; 0 if it has none
 }
 
-// member is this instance as it is registered, nil while it is not. The snapshot tells it
-// by its instance id, for it may know of a registration whose answer is still on its way;
-// or by the lease of its session, for somebody may have altered the record.
+// member returns this instance as it is registered, nil if it is not. It is recognized by its instance id,
+// because the answer to its registration may still be on its way, or by the lease of its session, because an
+// out-of-band change may have altered the record.
 func (me Self) member(s *state.Snapshot) *state.Member {
 	own := s.Member(me.Address)
 	if own == nil || own.InstanceID != me.InstanceID && (me.Lease == 0 || own.KeyLease != me.Lease) {
@@ -35,7 +36,7 @@ func (me Self) member(s *state.Snapshot) *state.Member {
 	return own
 }
 
-// Against are the accusations that this instance has to deny: it lives.
+// Against returns the accusations that this living instance has to refute.
 func Against(s *state.Snapshot, me Self) []*state.Accusation {
 	own := me.member(s)
 	if own == nil {
@@ -50,8 +51,8 @@ func Against(s *state.Snapshot, me Self) []*state.Accusation {
 	return out
 }
 
-// Void are the accusations by accuser of incarnations that are registered no longer:
-// written by a request that came late, or left when somebody else was faster.
+// Void returns the accuser's accusations of incarnations that are no longer registered. Such an accusation was
+// written by a delayed request, or is left over because another node removed the member first.
 func Void(s *state.Snapshot, accuser string) []*state.Accusation {
 	var out []*state.Accusation
 	for _, a := range s.Accusations {

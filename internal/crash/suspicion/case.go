@@ -1,6 +1,6 @@
-// Package suspicion is what one member makes of another one that it watches: when a
-// sign becomes evidence, and what to do about it. It is a state machine without
-// clock, goroutine or I/O; package crash carries its actions out.
+// Package suspicion decides how a member treats another one that it watches: when signs become evidence, and
+// which action follows. It is a state machine without clock, goroutine or I/O; package crash carries out its
+// actions.
 //
 //	            refused, refused, refused
 //	opening ────────── or ──────────────► accusing ──► waiting ──► verifying ──► removing ──► over
@@ -10,19 +10,18 @@
 //	 ▼  │ broke, or goodbye: look again later
 //	watching
 //
-// After the grace period the member's address is tried once more: it is removed only if
-// that fails as it did before.
+// After the grace period the member's address is tried once more. The member is removed only if that attempt
+// fails as the ones before did.
 //
-// The grace period is what a living member needs to refute, five times over (see GracePeriod): it
-// follows how far the member is from etcd, by what its record says (Distance). For one at d,
-// one way, it is from 10 d to 12.5 d, and 100 ms at least. One that is too far for its TTL is
-// left to its lease (LeftToLease).
+// The grace period is five times the time that a living member needs to refute (see GracePeriod). It grows with
+// the member's distance from etcd, which the member's record names (Distance). For a one-way distance d it is
+// between 10 d and 12.5 d, and 100 ms at least. A member that is too far away for its TTL is left to its lease
+// (LeftToLease).
 //
 // Silence, time-outs and unreachable hosts are no evidence: the lease decides.
 //
-// Not promised: that evidence is proof. A port can be refused that belongs to a
-// living process; that is what the accusation, the grace period and the guards of the
-// removal are for.
+// Not promised: evidence is no proof. The port of a living process may refuse connections. The accusation, the
+// grace period and the guards of the removal cover that.
 package suspicion
 
 import (
@@ -31,136 +30,134 @@ import (
 	"github.com/goverse/goverse/internal/backoff"
 )
 
-// Settings are the numbers that the machine works with. All are required.
+// Settings configures the state machine. All fields are required.
 type Settings struct {
-	// Confirmations is how many refusals in a row are evidence.
+	// Confirmations is the number of refusals in a row that are evidence.
 	Confirmations int
-	// GracePeriod is how long the accused has to refute, at least: see func GracePeriod.
+	// GracePeriod is the least time that the accused has to refute: see func GracePeriod.
 	GracePeriod time.Duration
-	// Rest is how long one that refuted is let alone; each time in a row doubles it,
-	// up to 60 times as long.
+	// Rest is the time for which a member that refuted is left alone. Each further refutation in a row doubles
+	// it, up to 60 times Rest.
 	Rest time.Duration
 }
 
 const (
-	// again is the pause between two refusals of the few that make evidence.
+	// again is the pause between two of the refusals that make evidence.
 	again = 5 * time.Millisecond
-	// farewell is how long one that said goodbye has to leave; it may die on the way.
+	// farewell is the time that a member has to leave after its goodbye; it may die during that time.
 	farewell = 2 * time.Second
-	// takeOver is how long another instance at a member's address has to remove that one
-	// itself: it is the first to know. Where a whole cluster starts again, each removal is
-	// so asked for once and not three times.
+	// takeOver is the time that another instance at a member's address has to remove that member itself,
+	// because it notices first. When a whole cluster restarts, each removal is then requested once and not
+	// three times.
 	takeOver = 2 * time.Second
-	// manyFailures in a row make a member one that cannot be watched at present.
+	// manyFailures is the number of failures in a row after which a member does not count as watched.
 	manyFailures = 3
-	// unreachable failures in a row are worth a word: about two seconds of silence, more
-	// where each attempt takes long.
+	// unreachable is the number of failures in a row that is reported to the operator: about two seconds of
+	// silence, more if each attempt takes long.
 	unreachable = 9
 	// mostPatience is the longest pause before another attempt after silence.
 	mostPatience = 5 * time.Second
 	mostRests    = 60
 )
 
-// Phase is how far a case has come.
+// Phase is the progress of a case.
 type Phase int
 
 // The phases.
 const (
 	Opening   Phase = iota // a watch on the member is being opened, or will be
-	Watching               // it stands
-	Accusing               // there is evidence, the accusation is being written
+	Watching               // the watch is open
+	Accusing               // there is evidence, and the accusation is being written
 	Waiting                // the accused has its grace period
-	Verifying              // the grace period is over, its address is tried once more
+	Verifying              // the grace period is over, and the member's address is tried once more
 	Removing               // the removal was sent
-	Over                   // it is gone
+	Over                   // the member is gone
 )
 
-// Event is what happened.
+// Event is the outcome of an action.
 type Event int
 
-// The events. The ones up to Broke answer the action Open, and so on.
+// The events. Those up to Silence are outcomes of Open, Goodbye to Flapped those of Listen, and so on.
 const (
-	Opened          Event = iota // the watch stands, with the instance that is registered
+	Opened          Event = iota // the watch is open, with the instance that is registered
 	Other                        // another instance answered at the member's address
-	Refused                      // nobody listens there
-	Silence                      // anything else: no evidence
-	Goodbye                      // the watch ended in good order
-	Broke                        // the watch ended otherwise
-	Flapped                      // so did one that had stood for less than a moment
-	Accused                      // etcd has the accusation
-	NotAccused                   // it could not be written, or this node may not accuse at present
+	Refused                      // no program listens there
+	Silence                      // any other failure: no evidence
+	Goodbye                      // the watch ended with a goodbye
+	Broke                        // the watch ended without one
+	Flapped                      // the same for a watch that had stood only briefly
+	Accused                      // etcd acknowledged the accusation
+	NotAccused                   // the accusation could not be written, or this node may not accuse at present
 	GracePeriodOver              // the grace period has passed
 	Removed                      // etcd confirmed the removal
-	Refuted                      // the accusation stood no longer: the accused lives
-	NotRemoved                   // nobody knows what became of the removal
-	Unregistered                 // the accused incarnation is registered no longer
+	Refuted                      // the accusation no longer stands: the accused lives
+	NotRemoved                   // the outcome of the removal is unknown
+	Unregistered                 // the accused incarnation is no longer registered
 )
 
-// String is the event's name.
+// String returns the event's name.
 func (e Event) String() string {
 	return [...]string{"opened", "other", "refused", "silence", "goodbye", "broke", "flapped", "accused", "not-accused",
 		"grace-period-over", "removed", "refuted", "not-removed", "unregistered"}[e]
 }
 
-// Do is what is to be done next.
+// Do is the kind of an action.
 type Do int
 
-// What can be done.
+// The kinds of actions.
 const (
 	Nothing Do = iota // the case is over
 	Open              // open a watch on the member
 	Listen            // wait for the watch to end
 	Accuse            // write the accusation
-	Wait              // let the grace period pass, or see what becomes of the accusation
+	Wait              // wait for the end of the grace period, or of the accusation
 	Remove            // remove the member's keys, guarded by the accusation
 )
 
-// String is the action's name.
+// String returns the action's name.
 func (d Do) String() string {
 	return [...]string{"nothing", "open", "listen", "accuse", "wait", "remove"}[d]
 }
 
-// Action is what to do, and after which time.
+// Action is an action to carry out after a delay.
 type Action struct {
 	Do    Do
 	After time.Duration
-	// Evidence is what to accuse with.
+	// Evidence is the evidence of an accusation.
 	Evidence string
 }
 
-// Case is what one member knows of another. It is a value; the zero value is a
-// member that was just met: open a watch on it.
+// Case is one member's record of another. It is a value. The zero value is the record of a member that was just
+// met; its first action is to open a watch.
 type Case struct {
 	Phase    Phase
 	Refusals int // in a row
 	Others   int // times in a row that another instance answered
-	Failures int // attempts in a row that came to nothing
+	Failures int // attempts in a row that had no result
 	Rests    int // accusations in a row that were refuted
 }
 
-// The evidence there is.
+// The kinds of evidence.
 const (
 	nobodyListens = "connections to its address are refused"
 	otherAnswers  = "its address answers as another instance"
 )
 
-// Interruptible reports whether the case can be given up at this point: nothing of
-// it stands in etcd.
+// Interruptible reports whether the case can be dropped now, because none of its keys is in etcd.
 func (c Case) Interruptible() bool { return c.Phase <= Watching }
 
-// Counts reports whether the member is one of those who are watched: there is no
-// evidence against it, and it has not failed to answer again and again. While it does not
-// count, another one is watched as well.
+// Counts reports whether the member counts as watched: there is no evidence against it, and it has not
+// repeatedly failed to answer. While it does not count, another member is watched as well.
 func (c Case) Counts() bool {
 	return c.Phase == Watching || c.Phase == Opening && c.Failures < manyFailures
 }
 
-// Unreachable reports whether the member has failed to answer so often, now for the
-// first time, that an operator should know.
+// Unreachable reports whether the member has now failed to answer often enough to notify the operator. It is
+// true once for each such series of failures.
 func (c Case) Unreachable() bool { return c.Phase == Opening && c.Failures == unreachable }
 
-// Again is the first step of a case about a process that was removed before, n times, and
-// registered anew: it lives, and it is let rest as one that refuted.
+// Again returns the first step of a case about a process that was removed n times before and has registered
+// again. If n is positive the process lives, and is left alone like one that refuted.
 func Again(n int, s Settings) (Case, Action) {
 	if n == 0 {
 		return Case{}, Action{Do: Open}
@@ -168,8 +165,8 @@ func Again(n int, s Settings) (Case, Action) {
 	return Case{Rests: n - 1}.rest(s)
 }
 
-// On is the case after an event, and what to do then. Events that cannot be in the
-// present phase change nothing and ask for nothing.
+// On returns the case after an event, and the next action. Events that are impossible in the present phase
+// change nothing and return the action Nothing.
 func (c Case) On(e Event, s Settings) (Case, Action) {
 	switch {
 	case (c.Phase == Opening || c.Phase == Verifying) && e == Opened:
@@ -215,14 +212,14 @@ func (c Case) accuse(evidence string) (Case, Action) {
 	return c, Action{Do: Accuse, Evidence: evidence}
 }
 
-// rest leaves one that lives to its lease for a while, longer each time in a row.
+// rest leaves a living member to its lease for a while, longer each time in a row.
 func (c Case) rest(s Settings) (Case, Action) {
 	rest := backoff.Policy{First: s.Rest, Last: mostRests * s.Rest}.Delay(c.Rests+1, backoff.NoJitter)
 	return Case{Rests: c.Rests + 1}, Action{Do: Open, After: rest}
 }
 
-// openAgain starts over, later and later. Without jitter: how soon a crash is detected hangs on it,
-// and a member has two watchers, who do not crowd.
+// openAgain starts over, with growing delays. It uses no jitter, because these delays determine how soon a
+// crash is detected, and the two watchers of a member do not overload it.
 func (c Case) openAgain() (Case, Action) {
 	after := backoff.Policy{First: again, Last: mostPatience}.Delay(c.Failures+1, backoff.NoJitter)
 	return Case{Failures: c.Failures + 1, Rests: c.Rests}, Action{Do: Open, After: after}

@@ -7,28 +7,27 @@ import (
 )
 
 const (
-	// near is the round trip up to which a member says nothing of its distance: five of these
-	// fit into the default grace period.
+	// near is the longest round trip that a record leaves out. Five of these fit into the default grace period.
 	near = 20 * time.Millisecond
-	// samples is of how many round trips to one member of etcd the least counts: load makes a request slower than
-	// the way is, and never faster.
+	// samples is the number of the last round trips to one member of etcd of which the least counts. Load only
+	// makes a request slower than the distance, never faster.
 	samples = 3
-	// members is of how many members of etcd the round trips are kept, and forgotten after how many that others
-	// answered one is that answers none: it is gone, or is not asked any more.
+	// members limits the number of members of etcd for which round trips are kept. A member of etcd that
+	// answers none of the last forgotten round trips is forgotten: it is gone, or is no longer asked.
 	members, forgotten = 9, 60
-	// shrinkEvery is how often at most a smaller distance is recorded.
+	// shrinkEvery is the shortest time between two recordings of a smaller distance.
 	shrinkEvery = time.Minute
-	// logEvery is the least time between two lines of the log about a distance.
+	// logEvery is the shortest time between two log lines about a distance.
 	logEvery = time.Minute
 )
 
-// Trip is how long a request took that a member of etcd answered.
+// Trip is the duration of a request that a member of etcd answered.
 type Trip struct {
-	Member uint64 // as its answer's header says it
+	Member uint64 // from the header of its answer
 	Took   time.Duration
 }
 
-// Trips are those of requests that one member of etcd answered.
+// Trips returns trips with these durations, all answered by one member of etcd.
 func Trips(member uint64, took ...time.Duration) (trips []Trip) {
 	for _, t := range took {
 		trips = append(trips, Trip{member, t})
@@ -36,39 +35,39 @@ func Trips(member uint64, took ...time.Duration) (trips []Trip) {
 	return trips
 }
 
-// Distance is how far a member is from etcd: the round trip of one request, as measured, and
-// what of it stands in the member's record. It is a value; begin with At.
+// Distance is a member's distance from etcd: the measured round trip of one request, and the value in the
+// member's record. It is a value; begin with At.
 //
-// It is the least of the last three round trips to one member of etcd: the rest is load, of etcd or of this machine.
-// And it is that to the member of etcd for which it is the greatest: etcd's client asks its endpoints in turn, and the
-// watch may be at the far one of three.
+// The distance to one member of etcd is the least of the last three round trips to it; the remainder is load,
+// of etcd or of this machine. The distance from etcd is the greatest of these, because etcd's client uses its
+// endpoints in turn, and the watch may be at the farthest one.
 //
-// What is recorded is that, rounded up to one of four steps in each doubling. It grows
-// as soon as that does, and shrinks when that is no more than two thirds of it, once a minute
-// at most, and at once for a member that was left to its lease and need not be. So a member at a
-// constant distance never writes its record anew; one whose distance changes does at most once a
-// minute to say less, and in between once for each step up.
+// The recorded value is that distance, rounded up to one of four steps in each doubling. It grows as soon as
+// the distance does. It shrinks when the distance is at most two thirds of it, once a minute at most; it
+// shrinks immediately if the member was left to its lease and no longer needs to be. So a member at a constant
+// distance never rewrites its record. One at a changing distance rewrites it at most once a minute to reduce
+// the value, and in between once for each step up.
 type Distance struct {
 	ttl      time.Duration
 	ways     [members]way
-	n        int // round trips so far
+	n        int // number of round trips so far
 	recorded time.Duration
-	shrunk   time.Time // when it did last
+	shrunk   time.Time // when recorded last shrank
 }
 
-// way is that to one member of etcd.
+// way holds the round trips to one member of etcd.
 type way struct {
 	member uint64
 	last   [samples]time.Duration
-	n      int // that were measured; 0: there is no such member
-	heard  int // which round trip of all was the last one
+	n      int // number measured; 0: the entry is unused
+	heard  int // the last one's number among all round trips
 }
 
-// least is the least of the last ones.
+// least returns the least of the last samples round trips.
 func (w way) least() time.Duration { return slices.Min(w.last[:min(w.n, samples)]) }
 
-// At is the distance of a member that begins, with sessions of that TTL: by some round trips. One
-// is enough, two to each member of etcd are better.
+// At returns the distance of a member that starts with sessions of the given TTL, from the given round trips.
+// One is enough; two for each member of etcd are better.
 func At(ttl time.Duration, trips ...Trip) Distance {
 	d := Distance{ttl: ttl}
 	for _, t := range trips {
@@ -78,7 +77,7 @@ func At(ttl time.Duration, trips ...Trip) Distance {
 	return d
 }
 
-// Measured is the distance after one more request took that long, at now.
+// Measured returns the distance after one more request, at now.
 func (d Distance) Measured(now time.Time, trip Trip) Distance {
 	d = d.add(trip)
 	said, limit := d.said(), farthest(d.ttl)
@@ -92,10 +91,10 @@ func (d Distance) Measured(now time.Time, trip Trip) Distance {
 	return d
 }
 
-// RoundTrip is what the record is to say: 0 for a member that is near.
+// RoundTrip returns the value for the record: 0 for a member that is near.
 func (d Distance) RoundTrip() time.Duration { return d.recorded }
 
-// add counts a round trip, in the place of the member of etcd that answered longest ago where there is none left.
+// add counts a round trip. If all entries are in use, it replaces the member of etcd that answered longest ago.
 func (d Distance) add(t Trip) Distance {
 	place := 0
 	for i, w := range d.ways {
@@ -117,8 +116,9 @@ func (d Distance) add(t Trip) Distance {
 	return d
 }
 
-// said is what the last ones say. A member of etcd that has answered once, beside others that have more often, makes
-// nobody so far that it is left to its lease.
+// said returns the distance by the last round trips, as a step. A member of etcd that has answered only once,
+// beside others that have answered more often, never makes the distance so large that the member is left to its
+// lease.
 func (d Distance) said() (far time.Duration) {
 	var once time.Duration
 	known := false
@@ -137,25 +137,25 @@ func (d Distance) said() (far time.Duration) {
 	return max(stepUp(far), once)
 }
 
-// Logged is the distance of a member that its log shows.
+// Logged is the distance in the last log line, with its time.
 type Logged struct {
 	RoundTrip time.Duration
 	At        time.Time
 }
 
-// Outdated reports whether the log should have another line, now that the distance is this: it is twice or half as far,
-// and the last line is a minute old. Steps up and down beside that are load.
+// Outdated reports whether the distance should be logged again: it has doubled or halved, and the last line is
+// at least a minute old. Smaller steps up and down are load.
 func (l Logged) Outdated(now time.Time, roundTrip time.Duration) bool {
 	former, present := max(l.RoundTrip, near), max(roundTrip, near)
 	return (present >= 2*former || former >= 2*present) && now.Sub(l.At) >= logEvery
 }
 
-// farthest is the greatest step with which a member is not left to its lease. The grace period
-// that comes of it is longer than any request that a session's round waits for, a fifth of the TTL.
+// farthest returns the greatest step at which a member is not left to its lease. The resulting grace period is
+// longer than any request that a session's round waits for, a fifth of the TTL.
 func farthest(ttl time.Duration) time.Duration { return stepDown(ttl / (confirmable * slowdown)) }
 
-// stepUp is the smallest step that is no less than the round trip: 0 if that is near, else
-// near times 5/4, 6/4, 7/4 or 8/4 of a power of two.
+// stepUp returns the smallest step that is not less than the round trip. A step is near times 5/4, 6/4, 7/4 or
+// 8/4 of a power of two. For a round trip up to near, stepUp returns 0.
 func stepUp(roundTrip time.Duration) time.Duration {
 	if roundTrip <= near {
 		return 0
@@ -165,7 +165,7 @@ func stepUp(roundTrip time.Duration) time.Duration {
 	return octave + (roundTrip-octave+quarter-1)/quarter*quarter
 }
 
-// stepDown is the greatest step that is no more than the round trip: 0 if there is none.
+// stepDown returns the greatest step that is not greater than the round trip, 0 if there is none.
 func stepDown(roundTrip time.Duration) time.Duration {
 	if roundTrip < near*5/4 {
 		return 0

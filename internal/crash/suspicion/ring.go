@@ -6,13 +6,13 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// mostTargets times k is how many are watched at most, however few of them count.
+// mostTargets times k limits the watched members, however few of them count.
 const mostTargets = 8
 
-// Targets are the members whom this instance watches: in the order of
-// addresses those that follow it, until k of them count (see Case.Counts). So where many
-// died at once, those behind them are looked at without waiting for their removal. None
-// while the instance is not registered: a predecessor may be, and who is not registered may not accuse.
+// Targets returns the members that this instance watches: those that follow it in the order of addresses, until
+// k of them count (see Case.Counts). If many members died at once, the members behind them are thus watched
+// without waiting for the removals. While the instance is not registered, Targets returns none: a predecessor
+// may be registered, and only a registered member may accuse.
 func Targets(s *state.Snapshot, me Self, k int, counts func(*state.Member) bool) []*state.Member {
 	own := slices.Index(s.Members, me.member(s))
 	if own < 0 {
@@ -29,9 +29,10 @@ func Targets(s *state.Snapshot, me Self, k int, counts func(*state.Member) bool)
 	return out
 }
 
-// WatcherKey reports whether the process with that instance id is a member that may watch the one at address, and the
-// key by which it proves that it is that process. A member whose record has no key, of an older version, counts if the
-// ring could have it watch address at all: anybody can say its name.
+// WatcherKey reports whether the process with the given instance id is a member that may watch the one at
+// address. It also returns the key by which the process proves its identity. The record of an older version has
+// no key. Any process can claim to be such a member, so it counts only if the ring could make it watch address
+// at all.
 func WatcherKey(s *state.Snapshot, address, instance string, k int) (key []byte, member bool) {
 	i := slices.IndexFunc(s.Members, func(m *state.Member) bool { return m.InstanceID == instance && instance != "" })
 	if i < 0 || s.Members[i].Address == address {

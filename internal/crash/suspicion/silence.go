@@ -7,29 +7,31 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// silentFew is how many members may be marked silent, or a twentieth of all if that is more, until nobody marks another
-// one: where most of a cluster stands still each mark is read by all, and says what everybody knows.
+// silentFew is the number of members marked silent, or a twentieth of all if that is more, above which no
+// further marks are written. Every node reads every mark, and once most of a cluster stands still further marks
+// add nothing.
 const silentFew = 3
 
-// Unanswered is a member that does not answer this one, and for how long.
+// Unanswered is a watched member that has been silent for a time.
 type Unanswered struct {
 	Address     string
 	Incarnation int64
 	Silent      time.Duration
 }
 
-// Marks are the changes of the keys by which a watcher says which members do not answer it.
+// Marks lists the changes to the keys by which a watcher reports the members that do not answer it.
 type Marks struct {
 	Write []Unanswered
 	Erase []*state.Silence
 }
 
-// None reports whether there is nothing to do.
+// None reports whether there are no changes.
 func (m Marks) None() bool { return len(m.Write) == 0 && len(m.Erase) == 0 }
 
-// MarksOf are the changes to make by the watcher with that instance id, to which these members do not answer. A mark is
-// written anew when the silence has lasted half as long again as it says: those that read it later have no other clock.
-// It is erased when the member answers, is gone, or is not watched any more.
+// MarksOf returns the changes that the watcher with the given instance id must make, given the members that do
+// not answer it. A mark is rewritten when the silence has lasted half as long again as the mark says, because
+// nodes that read it later have no other clock. It is erased when the member answers, is gone, or is no longer
+// watched.
 func MarksOf(s *state.Snapshot, instance string, silent []Unanswered) Marks {
 	var out Marks
 	if len(silent) == 0 && len(s.Silences) == 0 {
