@@ -5,19 +5,19 @@ import (
 	"slices"
 )
 
-// action is what a plan does with a shard.
+// action is the effect of a plan on a shard.
 type action uint8
 
 const (
 	stays      action = iota
-	pinned            // stays, because its move is open
-	assigned          // no owner alive
-	drained           // off an excluded member
-	rebalanced        // for an even load
+	pinned            // stays because its move is open
+	assigned          // had no living owner
+	drained           // leaves an excluded member
+	rebalanced        // moves to even out the load
 	actions
 )
 
-// draft is a plan in the making. Members and takers are indices.
+// draft is a plan in progress. It refers to members and takers by index.
 type draft struct {
 	in      Input
 	members []Member
@@ -25,8 +25,8 @@ type draft struct {
 	holder  []int32  // by shard: the member that has it, or none
 	action  []action // by shard
 	open    []bool   // by shard: its move is not done
-	load    []int    // by member: shards that stay
-	pins    []int    // by member: those of them that are pinned
+	load    []int    // by member: number of shards that stay
+	pins    []int    // by member: number of those that are pinned
 	count   [actions]int
 }
 
@@ -39,7 +39,7 @@ func newDraft(in Input, members []Member) *draft {
 			d.takers = append(d.takers, i)
 		}
 	}
-	var living []int32 // by owner of the current map
+	var living []int32 // by owner of the current map: its member, or none
 	if in.Current != nil {
 		for _, o := range in.Current.owners {
 			living = append(living, d.find(o))
@@ -66,7 +66,7 @@ func (d *draft) find(o Owner) int32 {
 	return int32(i)
 }
 
-// decide is what must be, whatever the load.
+// decide determines the action that a shard needs regardless of the load.
 func (d *draft) decide(shard int) {
 	holder, f := d.holder[shard], stays
 	switch {
@@ -85,7 +85,8 @@ func (d *draft) decide(shard int) {
 	d.count[f]++
 }
 
-// quotas are by member; those of excluded members are what is pinned to them.
+// quotas returns the quota of each member. The quota of an excluded member is the number of shards pinned to
+// it.
 func (d *draft) quotas() []int {
 	room, claims := d.in.Shards, make([]claim, len(d.takers))
 	quotas := slices.Clone(d.pins)
@@ -103,9 +104,9 @@ func (d *draft) quotas() []int {
 	return quotas
 }
 
-// rebalance takes from each member what it has above its quota: what it got last,
-// and of that the last shards. So when a member comes back, the others return
-// what they had taken over: few shards ever move, and runs stay long.
+// rebalance takes the shards above its quota from each member: those it received last, and of these the last
+// ones by number. So when a member returns, the others give back the shards that they had taken over. Few
+// shards ever move, and ranges stay long.
 func (d *draft) rebalance(quotas []int) {
 	var loose []int
 	for shard, f := range d.action {
@@ -125,7 +126,7 @@ func (d *draft) rebalance(quotas []int) {
 	}
 }
 
-// missing is how far each member is below its quota.
+// missing returns the number of shards by which each member is below its quota.
 func (d *draft) missing(quotas []int) []int {
 	missing := make([]int, len(quotas))
 	for i, q := range quotas {
@@ -134,8 +135,8 @@ func (d *draft) missing(quotas []int) []int {
 	return missing
 }
 
-// place gives each member its number of the shards that move, in one go, and
-// writes the next map.
+// place assigns the moving shards and returns the next map. Each member receives its number of shards in one
+// contiguous pass.
 func (d *draft) place(gets []int) *Map {
 	owners, cells := make([]Owner, len(d.members)), make([]cell, d.in.Shards)
 	for i, m := range d.members {

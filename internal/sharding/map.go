@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Owner is a member at its incarnation. A new incarnation at an old address is
-// somebody else, and owns nothing until a map names it.
+// Owner is a member at its incarnation. A new incarnation at an old address is another owner, and owns nothing
+// until a map names it.
 type Owner struct {
 	Address     string
 	Incarnation int64
@@ -20,28 +20,27 @@ func (o Owner) Compare(other Owner) int {
 	return cmp.Or(strings.Compare(o.Address, other.Address), cmp.Compare(o.Incarnation, other.Incarnation))
 }
 
-// canOwn reports whether an owner comes back from JSON as what it was.
+// canOwn reports whether JSON preserves the owner.
 func (o Owner) canOwn() bool {
 	return o.Address != "" && utf8.ValidString(o.Address) && o.Incarnation > 0
 }
 
-// Move is a handoff that is open: the owner of Shard may serve it only once
-// From has released it, which [Move.Done] tells. From and the owner can be the
-// same, when a shard comes back before it was released: then the owner goes on
-// as soon as it has settled that with itself.
+// Move is an open handoff: the owner of Shard may serve it only after From has released it, which [Move.Done]
+// reports. From and the owner are the same if a shard comes back before it was released. The owner then
+// continues as soon as it has released the shard itself.
 type Move struct {
 	Shard int
 	From  Owner
-	// Since is the generation from which on From knows that it has to release.
+	// Since is the generation of the first map that requires From to release the shard.
 	Since int64
 }
 
-// Map says who owns each shard. It is made by [Plan] or [Decode] and never
-// changes. Asking about one shard takes no lock, no search and no allocation;
-// a shard below 0, or at Shards or above, panics like an index out of range.
+// Map assigns each shard to its owner. It is made by [Plan] or [Decode] and never changes. Queries about one
+// shard take no lock, no search and no allocation. They panic, like an index out of range, for a shard below 0,
+// or at Shards or above.
 type Map struct {
 	generation int64
-	owners     []Owner // each has a shard; in order
+	owners     []Owner // sorted; each has a shard
 	cells      []cell  // by shard
 	moves      []Move  // by shard
 }
@@ -54,15 +53,14 @@ type cell struct {
 
 const none = -1
 
-// Shards is how many shards there are.
+// Shards returns the number of shards.
 func (m *Map) Shards() int { return len(m.cells) }
 
-// Generation is the version of the map.
+// Generation returns the version of the map.
 func (m *Map) Generation() int64 { return m.generation }
 
-// Owner is who owns a shard, whether it may serve already or not; false if
-// nobody does. An owner may be gone: a map is not changed by a crash, but by
-// the plan that repairs it.
+// Owner returns the owner of a shard, whether it may serve already or not; false if there is none. The owner
+// may be gone: a crash does not change a map, only the plan that repairs it does.
 func (m *Map) Owner(shard int) (Owner, bool) {
 	if i := m.cells[shard].owner; i != none {
 		return m.owners[i], true
@@ -70,11 +68,11 @@ func (m *Map) Owner(shard int) (Owner, bool) {
 	return Owner{}, false
 }
 
-// Epoch is the generation that gave the shard to its owner, and 0 if it has none.
+// Epoch returns the generation that assigned the shard to its owner, 0 if it has none.
 func (m *Map) Epoch(shard int) int64 { return m.cells[shard].epoch }
 
-// Move is the open move of a shard, and false if it is settled. A move that is
-// done stays in the map until the next plan.
+// Move returns the open move of a shard, and false if there is none. A move that is done stays in the map until
+// the next plan.
 func (m *Map) Move(shard int) (Move, bool) {
 	if i := m.cells[shard].move; i != none {
 		return m.moves[i], true
@@ -82,13 +80,13 @@ func (m *Map) Move(shard int) (Move, bool) {
 	return Move{}, false
 }
 
-// Moves yields all open moves in the order of shards.
+// Moves yields all open moves, in the order of shards.
 func (m *Map) Moves() iter.Seq[Move] { return slices.Values(m.moves) }
 
-// NotBefore is m as it counts when its key was created at revision: no shard's epoch, nor
-// the generation, is less. Where no map is, etcd cannot tell a plan of now from one that
-// was made before the last map was deleted; so that epochs keep growing, the first map of
-// a key gets them from etcd.
+// NotBefore returns m as it counts if its key was created at revision: neither the generation nor the epoch of
+// any shard is less than revision. If there is no map, etcd cannot distinguish a plan of now from one that was
+// made before the last map was deleted. So that epochs keep growing, the first map of a key takes them from
+// etcd.
 func (m *Map) NotBefore(revision int64) *Map {
 	if !slices.ContainsFunc(m.cells, func(c cell) bool { return c.before(revision) }) && m.generation >= revision {
 		return m
@@ -104,17 +102,16 @@ func (m *Map) NotBefore(revision int64) *Map {
 	return &later
 }
 
-// before reports whether a shard was given to its owner before.
+// before reports whether the shard was assigned to its owner before revision.
 func (c cell) before(revision int64) bool { return c.owner != none && c.epoch < revision }
 
-// Load is how many shards an owner has.
+// Load is the number of shards of an owner.
 type Load struct {
 	Owner  Owner
 	Shards int
 }
 
-// Loads is how many shards each owner has, in the order of owners. Who has
-// none is not in it.
+// Loads returns the load of each owner, in the order of owners. Members without shards are left out.
 func (m *Map) Loads() []Load {
 	loads := make([]Load, len(m.owners))
 	for i, o := range m.owners {
@@ -128,9 +125,9 @@ func (m *Map) Loads() []Load {
 	return loads
 }
 
-// newMap keeps cells, which index owners, and moves, which are in the order of
-// shards. Owners may be in any order, more than once, and without a shard: equal
-// maps come out equal in every part.
+// newMap makes a map from cells, which hold indices into owners, and moves, which are in the order of shards.
+// It keeps both slices. Owners may be in any order, repeated, and without a shard. Equal maps have equal
+// representations.
 func newMap(generation int64, owners []Owner, cells []cell, moves []Move) *Map {
 	m := &Map{generation: generation, cells: cells, moves: moves}
 	used := make([]bool, len(owners))

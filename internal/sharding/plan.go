@@ -8,89 +8,81 @@ import (
 	"github.com/goverse/goverse/cluster/shard"
 )
 
-// ErrBadInput is wrapped by the errors of [Plan]: what it was given does not
-// fit together.
+// ErrBadInput is wrapped by the errors of [Plan] if its input is inconsistent.
 var ErrBadInput = errors.New("cannot plan the shards")
 
-// Member is one that lives.
+// Member is a living member.
 type Member struct {
 	Owner
-	// Weight is its share of the shards relative to others; 0 and less is 1,
-	// and more than [MaxWeight] is that.
+	// Weight is the member's share of the shards relative to other members. A weight below 1 counts as 1, and
+	// one above [MaxWeight] as MaxWeight.
 	Weight int
-	// Excluded members get nothing and are drained: they are on their way out,
-	// or not meant to own shards.
+	// Excluded members receive no shards and are drained: they are leaving, or are not meant to own shards.
 	Excluded bool
 }
 
 // MaxWeight is the greatest weight that counts.
 const MaxWeight = 1 << 20
 
-// Mode is how much a plan may move.
+// Mode limits the moves of a plan.
 type Mode int
 
 const (
-	// Repair moves only what must move: shards without an owner, of owners that
-	// are gone, and of excluded members. They go to the one that is furthest below
-	// its quota.
+	// Repair moves only the shards that must move: those without an owner, of owners that are gone, and of
+	// excluded members. Each goes to the member that is furthest below its quota.
 	Repair Mode = iota
-	// Rebalance also moves what it takes to give each member its quota, and no more.
+	// Rebalance also makes the moves that give each member its quota, and no others.
 	Rebalance
 )
 
-// Input is what [Plan] decides by.
+// Input is the input of [Plan].
 type Input struct {
-	// Generation is the next map's, greater than the current map's.
+	// Generation is the generation of the next map, greater than the current map's.
 	Generation int64
-	// Shards is the cluster's number of shards, and the current map's.
+	// Shards is the number of shards, in the cluster and in the current map.
 	Shards int
-	// Current is nil if there is no map yet.
+	// Current is the current map, nil if there is none yet.
 	Current *Map
-	// Members are all that live, in any order, nobody twice, seen no earlier
-	// than Current was. An address that is empty or no UTF-8 does not fit into
-	// a map: such a member is passed over, as is one whose incarnation is not
-	// positive.
+	// Members are all living members, in any order and without duplicates, observed no earlier than Current.
+	// Members with an address that is empty or not UTF-8, or with an incarnation that is not positive, do not
+	// fit into a map and are ignored.
 	Members []Member
-	// Done reports whether an open move of the current map is done; nil if none
-	// is. Moves from members that are gone are done anyway, it is not asked.
+	// Done reports whether an open move of the current map is done; nil means that none is. Moves from members
+	// that are gone are always done, and Done is not called for them.
 	Done func(Move) bool
 	Mode Mode
 }
 
-// Result is what [Plan] decided. If nothing is to move, Map is Input.Current
-// itself, also when moves are done that it still has: that alone is not worth
-// a write.
+// Result is the result of [Plan]. If no shard moves, Map is Input.Current itself, even if it still has moves
+// that are done: removing those alone does not justify a write.
 type Result struct {
 	Map *Map
-	// Assigned are shards that had no owner alive, Drained those that leave an
-	// excluded member, Rebalanced those that move for an even load only.
+	// Assigned counts the shards that had no living owner, Drained those that leave an excluded member, and
+	// Rebalanced those that move only to even out the load.
 	Assigned, Drained, Rebalanced int
 }
 
-// Moved is how many shards get another owner. Nothing changed if it is 0.
+// Moved returns the number of shards with a new owner. If it is 0, nothing has changed.
 func (r Result) Moved() int { return r.Assigned + r.Drained + r.Rebalanced }
 
-// Plan makes the next map. The same input gives the same result everywhere,
-// whatever the order of the members.
+// Plan makes the next map. The same input gives the same result on every node, whatever the order of the
+// members.
 //
-// A member's quota is its share by weight, rounded down or up; among the ways
-// to round, the one that moves fewest, and of those the one that rounds up who
-// comes first by address and incarnation. A shard whose move is open stays
-// where it is, unless its owner is gone. It stays even on an excluded member:
-// that may serve already, its move done since the caller looked. It counts as
-// load of its owner. Who has more such shards than its share keeps just them,
-// and the others share the rest: the level up to which members are filled
-// sinks, and with it all quotas, until the shards suffice. Who has shards above
-// its quota that can move loses those that it got last.
+// A member's quota is its share by weight, rounded down or up. Of the possible roundings, Plan uses one with
+// the fewest moves, and of those the one that rounds up the members that come first by address and incarnation.
 //
-// The shard of an owner that is gone is assigned without a move, for nobody
-// is to be waited for; if its own move was open, the new owner inherits that.
-// The shard of an owner that lives moves from it since Generation. Every shard
-// given in this plan has Generation as its epoch, all others keep theirs.
+// A shard with an open move stays where it is, unless its owner is gone. It stays even on an excluded member,
+// which may serve it already because the move was done since the caller looked. It counts towards its owner's
+// load. A member with more such shards than its share keeps only them, and the others share the rest: the level
+// up to which members are filled sinks, and with it all quotas, until the shards suffice. A member with movable
+// shards above its quota loses those that it received last.
 //
-// Without a member that is not excluded nothing changes: excluded members keep
-// what they have, and the shards of owners that are gone go on naming them,
-// and whom they waited for, until somebody can take them.
+// A shard of an owner that is gone is assigned without a move, because there is no owner to wait for. If the
+// shard has an open move itself, the new owner inherits that. A shard of a living owner moves from it since
+// Generation. Every shard assigned in this plan has Generation as its epoch; all others keep theirs.
+//
+// Without a member that is not excluded nothing changes. Excluded members keep their shards. Shards of owners
+// that are gone keep those owners and their open moves until a member can take them.
 //
 // Errors match [ErrBadInput].
 func Plan(in Input) (Result, error) {
@@ -118,7 +110,7 @@ func Plan(in Input) (Result, error) {
 	return result, nil
 }
 
-// check returns the members in order.
+// check returns the members in order, with weights in their limits.
 func (in Input) check() ([]Member, error) {
 	switch {
 	case in.Shards < 1 || in.Shards > shard.MaxCount:

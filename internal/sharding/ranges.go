@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// FormatRanges writes shards, which ascend, as they stand in a stored map: "0-99,105,200-210".
+// FormatRanges formats ascending shards as they are stored in a map: "0-99,105,200-210".
 func FormatRanges(shards []int) string {
 	var b []byte
 	for i := 0; i < len(shards); {
@@ -27,8 +27,8 @@ func FormatRanges(shards []int) string {
 	return string(b)
 }
 
-// parseRanges calls take for each shard of the text. Ranges ascend and do not
-// overlap, every shard is below limit; an empty text has none.
+// parseRanges calls take for each shard in the text. Ranges must ascend without overlap, and every shard must
+// be below limit. An empty text has no shards.
 func parseRanges(text string, limit int, take func(shard int) error) error {
 	previous := -1
 	for rest, more := text, text != ""; more; {

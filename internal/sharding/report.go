@@ -12,30 +12,29 @@ import (
 // ErrBadReport is wrapped by the errors of [DecodeReport].
 var ErrBadReport = errors.New("unreadable report of released shards")
 
-// Report is what a member says of the shards that it had: it has acted on the
-// map of Generation, and of all that this map, or any before it, took from it
-// only Busy is still in use. Of a member's reports only the newest counts.
+// Report is a member's statement about the shards that were moved away from it: it has acted on the map of
+// Generation, and of all shards that this map or any earlier one took from it, only those in Busy are still in
+// use. Only a member's newest report counts.
 type Report struct {
-	// Incarnation is the member's own. The report of another one proves nothing.
+	// Incarnation is the member's own. A report of another incarnation proves nothing.
 	Incarnation int64
 	Generation  int64
-	// Busy ascends.
+	// Busy is in ascending order.
 	Busy []int
 }
 
-// Done reports whether the shard's owner need no longer wait: From's incarnation
-// is gone, or From's report names that very incarnation, has come to Since, and
-// does not list the shard as busy. The zero Report stands for none. Whether From
-// lives is to be asked of a snapshot no older than the map: in an older one From
-// may not be there yet.
+// Done reports whether the shard's owner need not wait any longer. That is so if From's incarnation is gone, or
+// if r is a report of that incarnation, has reached Since, and does not list the shard as busy. The zero Report
+// stands for none. fromLives must come from a snapshot that is no older than the map; in an older one From may
+// not be registered yet.
 //
-// A move that is done stays done while a map has it: who is gone does not come
-// back, and who has released a shard gets it back by another map only.
+// A move that is done stays done while a map contains it. An incarnation that is gone does not return, and a
+// shard that was released returns to its former owner only by another map.
 func (m Move) Done(fromLives bool, r Report) bool {
 	return !fromLives || r.Incarnation == m.From.Incarnation && r.Generation >= m.Since && !r.busy(m.Shard)
 }
 
-// Equal reports whether both say the same.
+// Equal reports whether both reports have the same content.
 func (r Report) Equal(o Report) bool {
 	return r.Incarnation == o.Incarnation && r.Generation == o.Generation && slices.Equal(r.Busy, o.Busy)
 }
@@ -51,8 +50,7 @@ type wireReport struct {
 	Busy        string `json:"busy"`
 }
 
-// Encode is the report as it is stored, one JSON value. Equal reports have equal
-// bytes.
+// Encode returns the report as it is stored, one JSON value. Equal reports have equal bytes.
 func (r Report) Encode() []byte {
 	value, err := json.Marshal(wireReport{r.Incarnation, r.Generation, FormatRanges(r.Busy)})
 	if err != nil {
@@ -61,8 +59,8 @@ func (r Report) Encode() []byte {
 	return value
 }
 
-// DecodeReport reads what [Report.Encode] wrote, and checks it: errors match
-// [ErrBadReport]. Busy ascends. It may list shards that a map has not.
+// DecodeReport parses the result of [Report.Encode] and validates it. Errors match [ErrBadReport]. Busy is in
+// ascending order. It may list shards that a map does not have.
 func DecodeReport(value []byte) (Report, error) {
 	var w wireReport
 	if err := json.Unmarshal(value, &w); err != nil {

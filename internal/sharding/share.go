@@ -5,24 +5,22 @@ import (
 	"sort"
 )
 
-// claim is what one member brings to the sharing of shards.
+// claim describes one member that takes part in the sharing of shards.
 type claim struct {
 	weight int64 // from 1 to MaxWeight
 	pins   int64 // shards that it cannot lose
-	load   int64 // shards that it has, pins among them
+	load   int64 // shards that it has, including pins
 }
 
-// share divides room shards, no fewer than are pinned in all. With no pins
-// each claim gets its share by weight, rounded down or up; the number of those
-// rounded up is given, and which they are is free: first those that would
-// otherwise lose a shard, then by order.
+// share divides room shards among the claims and returns their quotas. room is at least the number of all pins.
+// Without pins each claim gets its share by weight, rounded down or up. The number of claims rounded up is
+// fixed; first come those that would otherwise lose a shard, then the others in order.
 //
-// Think of members as vessels as wide as their weight, filled up to a level
-// (shards per weight). One whose pins reach above the level has its pins. Any
-// other has between floor and ceil of level times weight, but not less than its
-// pins. The level is as near to the even one as the number of shards allows, so
-// that it depends on what members cannot lose and on nothing else. Thus what
-// was rebalanced is level: pins at or below a quota do not change the quotas.
+// Think of members as vessels as wide as their weight, filled up to a level (shards per weight). A member with
+// pins above the level has exactly its pins. Any other has between floor and ceil of level times weight, but
+// not less than its pins. The level is as near to the even one as the number of shards allows, so it depends
+// only on the shards that members cannot lose. Thus a rebalanced map stays level: pins at or below a quota do
+// not change the quotas.
 func share(room int64, claims []claim) []int64 {
 	level := ratio{room, 0}
 	for _, c := range claims {
@@ -54,7 +52,7 @@ func share(room int64, claims []claim) []int64 {
 	return quotas
 }
 
-// lower is the next level below which somebody's quota is one less.
+// lower returns the next level below which a quota is one less.
 func lower(level ratio, claims []claim, quotas []int64) ratio {
 	next := ratio{0, 1}
 	for i, c := range claims {
@@ -65,16 +63,17 @@ func lower(level ratio, claims []claim, quotas []int64) ratio {
 	return next
 }
 
-// ratio is shards per weight. With at most shard.MaxCount and MaxWeight for each of
-// less than two million members its products do not overflow.
+// ratio is shards per weight. With at most shard.MaxCount shards, and MaxWeight for each of fewer than two
+// million members, its products do not overflow.
 type ratio struct{ shards, weight int64 }
 
 func (r ratio) below(other ratio) bool { return r.shards*other.weight < other.shards*r.weight }
 
-// deal divides n things among those who want some, n at least one and at most
-// what all want together: to the one that wants most at the time, and of those the first by order.
+// deal divides n things among claims for wants[i] things each and returns the shares. n is at least 1 and at
+// most the sum of wants. Each thing goes to the claim that lacks most at that point, and of equal ones to the
+// first.
 func deal(wants []int, n int) []int {
-	above := func(level int) int { // what is wanted above a level
+	above := func(level int) int { // the sum of all wants above a level
 		sum := 0
 		for _, w := range wants {
 			sum += max(w-level, 0)

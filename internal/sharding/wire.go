@@ -11,12 +11,11 @@ import (
 	"github.com/goverse/goverse/cluster/shard"
 )
 
-// ErrBadMap is wrapped by the errors of [Decode]: the value is no shard map, or
-// one that contradicts itself.
+// ErrBadMap is wrapped by the errors of [Decode]: the value is not a shard map, or is an inconsistent one.
 var ErrBadMap = errors.New("unreadable shard map")
 
-// ErrNewerVersion is wrapped, beside [ErrBadMap], if a newer program wrote the
-// map in a way that this one does not know.
+// ErrNewerVersion is wrapped, beside [ErrBadMap], if a newer program wrote the map in a format that this one
+// does not know.
 var ErrNewerVersion = errors.New("written by a newer version")
 
 const wireVersion = 1
@@ -43,9 +42,8 @@ type wireMove struct {
 	Shards      string `json:"shards"`
 }
 
-// Encode is the map as it is stored: one JSON value on one line. Shards of the
-// same owner and epoch stand together, as do those that wait for the same
-// member since the same generation. Equal maps have equal bytes.
+// Encode returns the map as it is stored: one JSON value on one line. Shards with the same owner and epoch are
+// grouped, as are shards that wait for the same member since the same generation. Equal maps have equal bytes.
 func (m *Map) Encode() []byte {
 	grants, moves := groups{}, groups{}
 	for shard, c := range m.cells {
@@ -71,7 +69,7 @@ func (m *Map) Encode() []byte {
 	return value
 }
 
-// groups are shards in their order, by what is said of them.
+// groups holds shards, in order, by owner and generation.
 type groups map[group][]int
 
 type group struct {
@@ -90,12 +88,12 @@ func (g groups) sorted() []group {
 	})
 }
 
-// Decode reads what [Map.Encode] wrote, and checks all of it: errors match
-// [ErrBadMap]. Fields that it does not know are passed over.
+// Decode parses the result of [Map.Encode] and validates all of it. Errors match [ErrBadMap]. It ignores
+// unknown fields.
 func Decode(value []byte) (*Map, error) {
 	var w wireMap
 	err := json.Unmarshal(value, &w)
-	switch { // what a newer version changed may not fit, but its version does
+	switch { // fields that a newer version changed may not parse, but its version does
 	case w.Version > wireVersion:
 		return nil, fmt.Errorf("%w: %w: it has version %d and this program reads %d, use a newer program", ErrBadMap,
 			ErrNewerVersion, w.Version, wireVersion)
@@ -156,7 +154,7 @@ func (w wireMap) read() (*Map, error) {
 	return newMap(w.Generation, owners, cells, moves), nil
 }
 
-// check is what grants and moves have in common.
+// check validates the parts that grants and moves have in common.
 func (w wireMap) check(o Owner, generation int64, shards string, take func(shard int) error) error {
 	switch {
 	case !o.canOwn():

@@ -1,17 +1,17 @@
-// Package ownership is one member's part in the shards, as values: which of them it is to
-// acquire, which to release, and what to report. It has no clock, goroutine or I/O;
-// package consensusmanager carries its orders out.
+// Package ownership decides one member's part in the shards, as values: which shards to acquire, which to
+// release, and what to report. It has no clock, goroutine or I/O; package consensusmanager carries out its
+// orders.
 //
-//	       the map names it, and nobody else may serve any more
+//	       the map names it, and no other may serve any more
 //	free ────────────────────────────────────────────────────────► acquiring ──► serving
 //	  ▲                                                                │            │
 //	  │                 the map names it no longer, names another epoch,            │
 //	  └── all over ── releasing ◄── or the session is not valid ──────────────────┘
 //
-// Decisions are level-triggered: they follow from what the map says and what is held, not
-// from what happened. A member that missed three maps does the same as one that saw each.
+// Decisions are level-triggered: they follow from the map and the held shards, not from past events. A member
+// that missed three maps acts the same as one that saw each of them.
 //
-// Not promised: that a function which was asked to end does. A shard is held until it does.
+// Not promised: a function that was asked to end may continue. Its shard is held until it ends.
 package ownership
 
 import (
@@ -21,45 +21,45 @@ import (
 	"github.com/goverse/goverse/internal/sharding"
 )
 
-// Seen is what a look is made with.
+// Seen is the input of Look and Report.
 type Seen struct {
-	// Shards is how many this member works with. A map with another number is no map.
+	// Shards is the number of shards that this member works with. A map with another number is ignored.
 	Shards int
-	Map    *sharding.Map // nil: there is none
-	// Own is this member as it is registered; the zero value is not.
+	Map    *sharding.Map // nil if there is none
+	// Own is this member as it is registered; the zero value means that it is not.
 	Own sharding.Owner
-	// Valid says that the session may be acted on, Suspected that others may take this member
-	// for gone: it then acquires nothing.
+	// Valid means that the session may be acted on. Suspected means that others may consider this member gone:
+	// it then acquires nothing.
 	Valid, Suspected bool
-	// Done reports whether a move is done: whom the shard moves from has released it, or
-	// is gone.
+	// Done reports whether a move is done: the former owner has released the shard or is gone.
 	Done func(sharding.Move) bool
-	// Withheld reports whether a member whose keys are gone may serve a shard and not know that;
-	// see package lingering.
+	// Withheld reports whether a member without keys in etcd may still serve a shard, unaware of that; see
+	// package lingering.
 	Withheld func(shard int) bool
-	// Held is the epoch under which this member holds a shard, from the order to acquire
-	// it until it has released; 0: it does not; Lapsed: the session was not valid meanwhile.
+	// Held returns the epoch under which this member holds a shard, from the order to acquire it until it has
+	// released it; 0 if it does not hold it; Lapsed if the session was not valid meanwhile.
 	Held func(shard int) int64
-	// Reported is this member's report as etcd has it, the zero value if there is none.
+	// Reported is this member's report as stored in etcd, the zero value if there is none.
 	Reported sharding.Report
 }
 
-// Lapsed is what a shard is held under that was acquired before the session was suspended
-// or lost: another member may have served it since.
+// Lapsed is the epoch of a held shard that was acquired before the session was suspended or lost: another
+// member may have served it since.
 const Lapsed = -1
 
-// Grant is a shard to acquire, and under which epoch.
+// Grant is a shard to acquire and its epoch.
 type Grant struct {
 	Shard int
 	Epoch int64
 }
 
-// Orders are what follows from a look.
+// Orders lists the actions that follow from a look.
 type Orders struct {
 	Acquire []Grant
-	// Release are held and should not be. Some may be on their way already.
+	// Release lists held shards that should not be held. Some may be on their way already.
 	Release []int
-	// Waiting is how many shards are this member's and still somebody else's to release.
+	// Waiting is the number of this member's shards that it cannot serve yet, because another member has not
+	// released them.
 	Waiting int
 }
 
@@ -97,8 +97,8 @@ func entitled(in Seen, shard int) (epoch int64, ok bool) {
 	if !in.Valid || !owns(in, shard) {
 		return 0, false
 	}
-	// A move from this very member waits for nobody else: the shard is held under the old
-	// epoch until it was released, and acquired after.
+	// A move from this very member waits for no other: the shard is held under the old epoch until it is
+	// released, and acquired afterwards.
 	if move, open := in.Map.Move(shard); open && move.From != in.Own && !in.Done(move) {
 		return 0, false
 	}
@@ -108,21 +108,22 @@ func entitled(in Seen, shard int) (epoch int64, ok bool) {
 	return in.Map.Epoch(shard), true
 }
 
-// FirstReport is how long the first report about a map waits for shards that are not free at once:
-// what ends by then needs no report of its own.
+// FirstReport is the time for which the first report about a map waits for shards that are not free
+// immediately. Shards released by then need no report of their own.
 const FirstReport = 5 * time.Millisecond
 
 var (
-	// ReportAgain is how long to wait between reports about stragglers.
+	// ReportAgain is the policy for the delays between reports about stragglers.
 	ReportAgain = backoff.Policy{First: 10 * time.Millisecond, Last: 160 * time.Millisecond}
-	// ReportRetry is how long to wait after a report that could not be written.
+	// ReportRetry is the policy for the delay after a report could not be written.
 	ReportRetry = backoff.Policy{First: 50 * time.Millisecond, Last: 5 * time.Second}
 )
 
-// Report is what this member has to write about the shards that move away from it, to be
-// asked when the orders of a look are on their way: what was free at once needs no report of
-// its own. It is nil if what etcd has will do: if nobody waits, unless somebody wrote in
-// this member's name that it has released what it has not, or of what a later map will take.
+// Report returns the report that this member must write about the shards that move away from it, nil if the one
+// in etcd suffices. Call it once the orders of a look are being carried out, so that shards that were free
+// immediately need no report of their own. No report is needed if no other member waits for one. The exception
+// is a report in this member's name by another process, which claims a release that has not happened, or names
+// a later map.
 func Report(in Seen) *sharding.Report {
 	if in.Map == nil || in.Own == (sharding.Owner{}) {
 		return nil

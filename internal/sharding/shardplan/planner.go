@@ -1,17 +1,16 @@
-// Package shardplan decides when the shards are planned anew, as values: no clock, no
-// goroutine, no I/O. How they are assigned is package sharding's; package
-// consensus writes the map.
+// Package shardplan decides when the shards are planned anew, as values: no clock, no goroutine, no I/O.
+// Package sharding assigns them, and package consensusmanager writes the map.
 //
-//   - What must move, moves at once: shards without an owner, of members that are gone, and
-//     of members that leave.
-//   - What may move, to rebalance the load, waits until the members have been the same for a
-//     window, so that many who join together are dealt with once; and it is paid for from
-//     a budget, so that a member that comes and goes cannot keep the others busy.
-//   - The first map waits until there are enough members, and nobody has come for a moment: nodes
-//     that are started together would else leave the first one with all shards, to give most away.
+//   - Shards that must move do so immediately: those without an owner, of members that are gone, and of
+//     members that leave.
+//   - Moves that only rebalance the load wait until the members have been the same for a window, so that
+//     members that join together cause one rebalance. They are paid for from a budget, so that a member
+//     that comes and goes cannot keep the others busy.
+//   - The first map waits until there are enough members and none has joined for a moment. Otherwise, of
+//     nodes that are started together, the first one would get all shards and have to move most of them away.
 //
-// Not promised: that two planners agree on when. They agree on what, and etcd lets only
-// one of them write over the map that both have seen.
+// Not promised: two planners may plan at different times. They make the same plan, and etcd lets only one of
+// them write over the map that both have seen.
 package shardplan
 
 import (
@@ -23,71 +22,69 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// Settings are what stays the same for one planner.
+// Settings configures a Planner.
 type Settings struct {
-	// Shards is how many there are; 0: as many as the others work with.
+	// Shards is the number of shards; 0 means the number that the other members work with.
 	Shards int
-	// Window is for how long the members must have been the same before load is rebalanced.
+	// Window is the time for which the members must have been the same before load is rebalanced.
 	Window time.Duration
-	// MinMembers is how many must be there for the first map.
+	// MinMembers is the number of members required for the first map.
 	MinMembers int
-	// Exclude are labels: a member that carries one of them gets no shards.
+	// Exclude holds labels: a member with one of them gets no shards.
 	Exclude map[string]string
-	// Budget is how many shards a minute may move to rebalance the load.
+	// Budget limits the shards that may move per minute to rebalance the load.
 	Budget int
 }
 
 const (
-	// windows is how many windows rebalancing waits at most where members keep changing.
+	// windows limits the wait for a rebalance, in windows, while members keep changing.
 	windows = 5
-	// firstWindow is for how long nobody must have come before the shards are assigned the first
-	// time, unless Window is less.
+	// firstWindow is the time for which no member must have joined before the first map, unless Window is less.
 	firstWindow = time.Second
 )
 
-// Again is how long to wait before what was planned is looked at once more, though the snapshot
-// should show first what came of it.
+// Again is the delay before planning is looked at once more after a plan, although the snapshot should show the
+// outcome first.
 const Again = 100 * time.Millisecond
 
-// Retry is how long to wait after a map that could not be written.
+// Retry is the policy for the delay after a map could not be written.
 var Retry = backoff.Policy{First: Again, Last: 10 * time.Second}
 
-// Planner is one member's part as the planner. It is immutable; New makes the one that
-// has seen nothing.
+// Planner is the state of one member as the planner. It is immutable; New makes the initial one.
 type Planner struct {
 	cfg     Settings
-	members []sharding.Member // as last seen
-	changed time.Time         // when they last did
+	members []sharding.Member // when the last one was observed
+	changed time.Time         // when they last changed
 	waiting time.Time         // since when rebalancing waits; zero: it does not
-	pinned  bool              // what could be rebalanced was; there may be more when moves are done
-	spent   float64           // of the budget, as of at
+	pinned  bool              // all that could be rebalanced was; more may follow when moves are done
+	spent   float64           // part of the budget that was used, as of at
 	at      time.Time
 }
 
-// New is a planner that has not looked yet.
+// New returns a planner that has not looked yet.
 func New(cfg Settings) Planner { return Planner{cfg: cfg} }
 
-// Off is the planner while planning is not its duty: the window begins anew when it is
-// again, and what was spent of the budget is not forgotten.
+// Off returns the planner for the time while planning is not its duty. When it is again, the window begins
+// anew; the spent budget is remembered.
 func (p Planner) Off() Planner { return Planner{cfg: p.cfg, spent: p.spent, at: p.at} }
 
-// Orders are what follows from a look.
+// Orders lists the actions that follow from a look.
 type Orders struct {
-	// Plan is what to write, if it moves anything, over the map that was written at Over
-	// (0: there is none).
+	// Plan is the map to write, if it moves any shard, over the map that was written at Over (0: there is
+	// none).
 	Plan sharding.Result
 	Over int64
-	// Err is why there cannot be a plan over that map.
+	// Err is the reason why no plan over that map is possible.
 	Err error
-	// Again is after which time to look even if nothing happens; 0 is never.
+	// Again is the time after which to look even if nothing changes; 0 is never.
 	Again time.Duration
 }
 
-// Look decides once, at the snapshot, whether to write a map. The caller has made sure
-// that planning is its duty; when that ends, it goes on with Off.
+// Look decides once, on a snapshot, whether to write a map. The caller must have made sure that planning is its
+// duty; when that ends, it continues with Off.
 func (p Planner) Look(s *state.Snapshot, now time.Time) (Planner, Orders) {
 	if s.ShardMap != nil && s.ShardMap.Err != nil {
-		return p, Orders{Over: s.ShardMap.ModRevision, Err: s.ShardMap.Err} // nobody knows who serves what
+		return p, Orders{Over: s.ShardMap.ModRevision, Err: s.ShardMap.Err} // the owners of the shards are unknown
 	}
 	members := Members(s, p.cfg)
 	if p.changed.IsZero() || !slices.Equal(members, p.members) {
@@ -98,7 +95,7 @@ func (p Planner) Look(s *state.Snapshot, now time.Time) (Planner, Orders) {
 	}
 	in := sharding.Input{Generation: s.Revision, Shards: Count(s, p.cfg.Shards), Members: members, Done: s.MoveDone,
 		Mode: sharding.Repair}
-	if s.ShardMap == nil || !owned(s) { // or all were gone: the cluster starts again
+	if s.ShardMap == nil || !owned(s) { // or all owners are gone: the cluster is restarting
 		if takers(members) < max(p.cfg.MinMembers, 1) {
 			return p, Orders{}
 		}
@@ -137,7 +134,8 @@ func (p Planner) Look(s *state.Snapshot, now time.Time) (Planner, Orders) {
 	return p, Orders{Plan: level, Over: s.ShardMap.ModRevision}
 }
 
-// due is when the members have been the same for the window, or were waited for long enough.
+// due returns the time at which the members will have been the same for the window, or have been waited for
+// long enough.
 func (p Planner) due(window time.Duration) time.Time {
 	due := p.changed.Add(window)
 	if last := p.waiting.Add(windows * window); !p.waiting.IsZero() && last.Before(due) {
@@ -146,22 +144,21 @@ func (p Planner) due(window time.Duration) time.Time {
 	return due
 }
 
-// Wrote is the planner after etcd has accepted a plan.
+// Wrote returns the planner after etcd has accepted a plan.
 func (p Planner) Wrote(plan sharding.Result, now time.Time) Planner {
 	p = p.refilled(now)
 	p.spent += float64(plan.Rebalanced)
 	return p
 }
 
-// refilled is p with what the time since it last spent has given back.
+// refilled returns p with the budget refilled for the time since at.
 func (p Planner) refilled(now time.Time) Planner {
 	p.spent = max(0, p.spent-now.Sub(p.at).Minutes()*float64(p.cfg.Budget))
 	p.at = now
 	return p
 }
 
-// afford is how long to wait until n moves can be paid for. What is more than a whole
-// budget is paid for by a whole one.
+// afford returns the time until n moves can be paid for. More moves than a whole budget cost a whole one.
 func (p Planner) afford(n int) time.Duration {
 	over := p.spent + float64(min(n, p.cfg.Budget)) - float64(p.cfg.Budget)
 	if over <= 0 {
@@ -170,9 +167,9 @@ func (p Planner) afford(n int) time.Duration {
 	return time.Duration(over / float64(p.cfg.Budget) * float64(time.Minute))
 }
 
-// Members are those among whom the shards are assigned, in order of addresses. All
-// registered ones are, for what one of them holds is not free; those that are leaving,
-// linger, are excluded by a label, or do not work with as many shards, get none.
+// Members returns the members among which the shards are assigned, in order of addresses. It includes all
+// registered members, because their shards are not free. Members that are leaving, linger, are excluded by a
+// label, or work with another number of shards get none.
 func Members(s *state.Snapshot, cfg Settings) []sharding.Member {
 	shards := Count(s, cfg.Shards)
 	members := make([]sharding.Member, len(s.Members))
@@ -183,9 +180,8 @@ func Members(s *state.Snapshot, cfg Settings) []sharding.Member {
 	return members
 }
 
-// Count is how many shards there are: as many as the map has; before there is one, as the
-// planner works with (own), or if it takes no part, the member that was there first of those that do.
-// 0 where none does.
+// Count returns the number of shards: that of the map, or, before there is one, own, the planner's. If own is
+// 0, it returns the number of the oldest member that takes part in the shards, 0 if none does.
 func Count(s *state.Snapshot, own int) int {
 	if m := s.Map(); m != nil {
 		return m.Shards()
@@ -208,8 +204,7 @@ func excluded(labels, exclude map[string]string) bool {
 	return false
 }
 
-// pinned reports whether a shard stays where it is until its move is done. There may be
-// more to rebalance then.
+// pinned reports whether a shard stays where it is until its move is done. More can be rebalanced then.
 func pinned(s *state.Snapshot) bool {
 	for move := range s.ShardMap.Moves() {
 		if !s.MoveDone(move) {
@@ -219,7 +214,7 @@ func pinned(s *state.Snapshot) bool {
 	return false
 }
 
-// owned reports whether a shard has an owner that lives.
+// owned reports whether a shard has a living owner.
 func owned(s *state.Snapshot) bool {
 	for _, load := range s.ShardMap.Loads() {
 		if m := s.Member(load.Owner.Address); m != nil && m.Incarnation == load.Owner.Incarnation {

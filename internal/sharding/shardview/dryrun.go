@@ -11,13 +11,11 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// mostSteps is more than a planner takes to come to rest: a repair, a rebalancing, and
-// waits between them.
+// mostSteps is more than a planner needs to finish: a repair, a rebalance, and the waits between them.
 const mostSteps = 16
 
-// DryRun runs the planner on a snapshot, with changes supposed, until it has nothing to
-// do any more. Errors match ErrUnknownNode, ErrKnownNode, sharding.ErrBadMap or
-// sharding.ErrBadInput.
+// DryRun runs the planner on a snapshot with supposed changes until it has nothing left to do. Errors match
+// ErrUnknownNode, ErrKnownNode, sharding.ErrBadMap or sharding.ErrBadInput.
 func DryRun(s *state.Snapshot, cfg Settings, suppose Change) (Preview, error) {
 	now, err := supposed(s, suppose)
 	if err != nil {
@@ -58,7 +56,7 @@ func DryRun(s *state.Snapshot, cfg Settings, suppose Change) (Preview, error) {
 	return f, nil
 }
 
-// remark says why shards have no owner that stays, if that is so.
+// remark explains why shards have no lasting owner, "" if they have.
 func remark(s *state.Snapshot, cfg shardplan.Settings) string {
 	takers, owned := 0, false
 	for _, m := range shardplan.Members(s, cfg) {

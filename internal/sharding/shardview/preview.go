@@ -5,74 +5,74 @@ import (
 	"time"
 )
 
-// The errors of DryRun about what is to be supposed.
+// The errors of DryRun about the supposed changes.
 var (
 	ErrUnknownNode = errors.New("no such node")
 	ErrKnownNode   = errors.New("a node is registered at that address")
 )
 
-// Settings are the planner's as far as they matter. They are fields of cluster.Sharding.
+// Settings holds the planner's settings that affect a preview. They are fields of cluster.Sharding.
 type Settings struct {
 	Window     time.Duration
 	MinMembers int
 	Exclude    map[string]string
 }
 
-// Change is what to suppose: members that stop, and others that join.
+// Change is a supposed change: members that stop, and others that join.
 type Change struct {
 	Leave []string // addresses
 	Join  []Joiner
 }
 
-// Joiner is a member to suppose. Weight 0 is 1.
+// Joiner is a supposed member. Weight 0 counts as 1.
 type Joiner struct {
 	Address string
 	Weight  int
 }
 
-// Preview is what the planner would do from now on.
+// Preview lists the actions of the planner from now on.
 type Preview struct {
-	Count      int    `json:"count"`      // of all shards
+	Count      int    `json:"count"`      // number of shards
 	Generation int64  `json:"generation"` // of the present map, 0 if there is none
-	Steps      []Step `json:"steps"`      // never nil; empty if nothing is to move
-	// OpenMoves are the shards that the present map already moves and that are not released
-	// yet: no plan touches them unless their new owner goes.
+	Steps      []Step `json:"steps"`      // never nil; empty if no shard moves
+	// OpenMoves is the number of shards that the present map is already moving and that are not released yet.
+	// No plan changes them unless their new owner goes.
 	OpenMoves int `json:"open_moves"`
-	// Nodes are by address, never nil.
+	// Nodes is sorted by address, and never nil.
 	Nodes []Load `json:"nodes"`
-	// Remark is why nothing can be assigned, "" if that is not so.
+	// Remark explains why nothing can be assigned, "" if something can.
 	Remark string `json:"remark,omitempty"`
 }
 
 // Step is one map that would be written.
 type Step struct {
-	AfterSeconds float64    `json:"after_seconds"` // from now; 0: at once
+	AfterSeconds float64    `json:"after_seconds"` // from now; 0: immediately
 	Assigned     int        `json:"assigned"`
 	Drained      int        `json:"drained"`
 	Rebalanced   int        `json:"rebalanced"`
 	Transfers    []Transfer `json:"transfers"`
 }
 
-// Why says why a shard moves.
+// Why is the reason why a shard moves.
 type Why string
 
 // The reasons to move a shard.
 const (
-	Assigned   Why = "assigned"   // it has no owner alive
+	Assigned   Why = "assigned"   // it had no living owner
 	Drained    Why = "drained"    // its owner leaves, is excluded, or takes no part
-	Rebalanced Why = "rebalanced" // for an even load
+	Rebalanced Why = "rebalanced" // to even out the load
 )
 
-// Transfer is what moves between two nodes in one step.
+// Transfer is the group of shards that move between two nodes in one step for one reason.
 type Transfer struct {
 	Why    Why    `json:"why"`
-	From   string `json:"from"` // "" if nobody had them
+	From   string `json:"from"` // "" if they had no owner
 	To     string `json:"to"`
 	Count  int    `json:"count"`
 	Shards string `json:"shards"`
 }
 
-// Load is how many shards a node has and will have.
+// Load is the number of shards of a node, now and afterwards.
 type Load struct {
 	Address string `json:"address"`
 	Now     int    `json:"now"`

@@ -12,7 +12,7 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// supposed is the snapshot with the changes made.
+// supposed returns the snapshot with the changes made.
 func supposed(s *state.Snapshot, suppose Change) (*state.Snapshot, error) {
 	now := *s
 	now.Members = slices.Clone(s.Members)
@@ -37,10 +37,10 @@ func supposed(s *state.Snapshot, suppose Change) (*state.Snapshot, error) {
 	return &now, nil
 }
 
-// count is how many shards there are, or would be by default.
+// count returns the number of shards, or the default number if none is set yet.
 func count(s *state.Snapshot) int { return cmp.Or(shardplan.Count(s, 0), shard.DefaultCount) }
 
-// carriedOut is the snapshot once a map was written and all its moves are done.
+// carriedOut returns the snapshot after a map was written and all its moves are done.
 func carriedOut(s *state.Snapshot, m *sharding.Map) *state.Snapshot {
 	next := *s
 	next.Revision = max(s.Revision, m.Generation()) + 1

@@ -10,11 +10,11 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// step says what a plan moves, and why.
+// step returns the shards that a plan moves, with their reasons.
 func step(after time.Duration, s *state.Snapshot, cfg shardplan.Settings, plan sharding.Result) Step {
 	st := Step{AfterSeconds: after.Seconds(), Assigned: plan.Assigned, Drained: plan.Drained, Rebalanced: plan.Rebalanced,
 		Transfers: []Transfer{}}
-	excluded := map[sharding.Owner]bool{} // of those who live
+	excluded := map[sharding.Owner]bool{} // of living members
 	for _, m := range shardplan.Members(s, cfg) {
 		excluded[m.Owner] = m.Excluded
 	}
@@ -47,7 +47,7 @@ func step(after time.Duration, s *state.Snapshot, cfg shardplan.Settings, plan s
 	return st
 }
 
-// loads are those of all who have shards, will have, or take part.
+// loads returns the loads of all nodes that have shards, will have some, or take part.
 func loads(before, after *sharding.Map, s *state.Snapshot) []Load {
 	byAddress := map[string]Load{}
 	add := func(address string, now, then int) {

@@ -12,13 +12,12 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// ErrNoMap: the shards were not assigned yet. A map that cannot be read is
-// sharding.ErrBadMap.
+// ErrNoMap is returned if the shards are not assigned yet. A map that cannot be read is sharding.ErrBadMap.
 var ErrNoMap = errors.New("there is no shard map yet: the leader writes one as soon as enough nodes with sharding " +
 	"are there")
 
-// Map is the map of a snapshot, and an error that says in one line what to do if there
-// is none (ErrNoMap) or it cannot be read (sharding.ErrBadMap).
+// Map returns the map of a snapshot. If there is none (ErrNoMap), or it cannot be read (sharding.ErrBadMap),
+// the error names the remedy in one line.
 func Map(s *state.Snapshot) (*sharding.Map, error) {
 	switch {
 	case s == nil || s.ShardMap == nil:
@@ -29,7 +28,7 @@ func Map(s *state.Snapshot) (*sharding.Map, error) {
 	return s.ShardMap.Map, nil
 }
 
-// New makes the tables of a snapshot. Errors are those of [Map].
+// New returns the tables of a snapshot, or an error as [Map] does.
 func New(s *state.Snapshot) (shard.Table, error) {
 	m, err := Map(s)
 	if err != nil {
@@ -64,7 +63,7 @@ func New(s *state.Snapshot) (shard.Table, error) {
 	return v, nil
 }
 
-// epochs are the shards by the generation that assigned them to their owners.
+// epochs returns the shards grouped by the generation that assigned them to their owners.
 func epochs(m *sharding.Map) []shard.EpochRow {
 	by := map[int64][]int{}
 	for i := range m.Shards() {
@@ -79,7 +78,7 @@ func epochs(m *sharding.Map) []shard.EpochRow {
 	return rows
 }
 
-// own fills in who owns what.
+// own fills in the owners and their shards.
 func own(v *shard.Table, s *state.Snapshot, m *sharding.Map, waiting map[sharding.Owner]int) {
 	owned := map[sharding.Owner][]int{}
 	for _, member := range s.Members {
