@@ -8,11 +8,11 @@
 //	                                  │
 //	                                  └──(deleted by the accused: it lives)──► refuted
 //
-// With evidence the watcher writes an accusation into the range that every member watches, and waits a grace
-// period from etcd's acknowledgement. A living member deletes the accusation. If it still stands after the
-// grace period, one transaction removes the member's keys, guarded by that accusation and by the incarnation.
-// Then the lease is revoked. A process that starts at the address of a dead one does the same ([Accuser]).
-// Package internal/crash/suspicion decides which action follows from which sign.
+// With evidence the watcher writes an accusation into the range that every member watches, and waits a
+// grace period from etcd's acknowledgement. A living member deletes the accusation. If it still stands after
+// the grace period, one transaction removes the member's keys, guarded by that accusation and by the
+// incarnation. Then the lease is revoked. A process that starts at the address of a dead one does the same
+// ([Accuser]). Package internal/crash/suspicion decides which action follows from which sign.
 //
 // The grace period is the longest of three: Settings.GracePeriod (100 ms), five of the watcher's requests to
 // etcd, by the least of three, and five of the accused's own requests, according to its record. A refutation

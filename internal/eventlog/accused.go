@@ -6,8 +6,8 @@ import (
 	"github.com/goverse/goverse/cluster/event"
 )
 
-// accusedSince remembers when nodes were accused, and gives the event of a removal the time that the node had to refute
-// that. The zero value is ready.
+// accusedSince records when nodes were accused. It sets, in the event of a removal, the time that the node had
+// to refute the accusation. The zero value is ready to use.
 type accusedSince map[string]time.Time
 
 func (a *accusedSince) look(e *event.Event) {
@@ -16,7 +16,7 @@ func (a *accusedSince) look(e *event.Event) {
 	}
 	switch e.Type {
 	case event.NodeAccused:
-		if _, known := (*a)[e.Node]; !known { // the first of two accusers
+		if _, known := (*a)[e.Node]; !known { // the first of several accusers counts
 			(*a)[e.Node] = e.Time
 		}
 	case event.NodeRemoved:

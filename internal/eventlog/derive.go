@@ -10,8 +10,9 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// differs reports whether Derive could find an event between the two, or why the next one happens. It is called at
-// every change of the cluster on every node, so it only looks whether lists, which are never written to, are the same.
+// differs reports whether Derive might find an event between the two snapshots, or whether the reason of the
+// next event changed. Every node calls it at every change of the cluster, so it only compares the identity of
+// the lists, which are never modified.
 func differs(before, now *state.Snapshot) bool {
 	return !state.Same(before.Members, now.Members) || !state.Same(before.Lingering, now.Lingering) ||
 		!state.Same(before.Accusations, now.Accusations) || !state.Same(before.Silences, now.Silences) ||
@@ -19,9 +20,9 @@ func differs(before, now *state.Snapshot) bool {
 		before.Leader() != now.Leader()
 }
 
-// Derive is what happened to the cluster between two snapshots of one history, in an order in which it can be reported.
-// The events have no time, and their ids are the same wherever they are derived. Between snapshots of two histories
-// it finds nothing: etcd was restored or replaced, and nobody knows what happened.
+// Derive returns the events between two snapshots of one history, in an order in which they can be reported.
+// The events have no time, and their ids are the same on every node. For snapshots of two histories it returns
+// none: etcd was restored or replaced, and the events in between are unknown.
 func Derive(before, now *state.Snapshot) []event.Event {
 	if before.History != now.History {
 		return nil
@@ -65,7 +66,7 @@ func accusations(before, now *state.Snapshot, add adder) {
 	}
 }
 
-// accusation is the first one of that incarnation, nil if there is none.
+// accusation returns the first accusation of that incarnation, nil if there is none.
 func accusation(s *state.Snapshot, m *state.Member) *state.Accusation {
 	i := slices.IndexFunc(s.Accusations, func(a *state.Accusation) bool {
 		return a.Address == m.Address && a.Incarnation == m.Incarnation
@@ -96,7 +97,8 @@ func members(before, now *state.Snapshot, add adder) {
 	})
 }
 
-// gone is the event that a member's key is gone: why is what was last seen of it.
+// gone returns the event for a member that is no longer registered. Its type and reason follow from the
+// member's last known state.
 func gone(before *state.Snapshot, was *state.Member) event.Event {
 	e := event.Event{Type: event.NodeLost, Node: was.Address}
 	if a := accusation(before, was); was.Stopping {
@@ -129,7 +131,8 @@ func leaders(before, now *state.Snapshot, add adder) {
 	}
 }
 
-// whyLost is what the others can say of the end of a term. The leader itself knows better, if it still can.
+// whyLost infers, from the snapshots alone, why a term ended. The leader itself knows the exact reason and
+// reports it if it still can.
 func whyLost(before, now *state.Snapshot, was election.Leader) string {
 	m := before.Member(was.Address)
 	if m == nil || !was.Member {
@@ -176,8 +179,9 @@ func shards(before, now *state.Snapshot, add adder) {
 	}
 }
 
-// diff calls differs for every member, both lists being sorted by address, that is in one list only (the other one
-// is nil) or whose record differs. A new incarnation at an address is another member.
+// diff calls differs for each member that is in only one of the lists (the other argument is then nil), or has
+// different records in them. Both lists are sorted by address. A new incarnation at an address is another
+// member.
 func diff(before, now []*state.Member, differs func(was, is *state.Member)) {
 	for len(before) > 0 || len(now) > 0 {
 		order := 0

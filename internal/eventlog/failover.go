@@ -9,17 +9,19 @@ import (
 	"github.com/goverse/goverse/cluster/stats"
 )
 
-// failover measures how long nobody led between two leaders: from the first sign that the leader is gone, which is that
-// it did not answer, its accusation, or the end of its key, until the next one is elected. What nobody could see, as
-// that a host is gone whose lease lasts where crash detection is off, is not in it. The zero value is ready.
+// failover measures how long the cluster has no leader between two leaders. The time runs from the first sign
+// that the leader is gone (its silence, its accusation, or the end of its key) until the next one is elected.
+// It does not include time that no node can observe: if a host is lost while crash detection is off, its lease
+// still runs. The zero value is ready to use.
 type failover struct {
-	silent  time.Time // since when the leader has not answered; zero: it does
-	accused time.Time // the leader was accused, and has not refuted that
-	since   time.Time // nobody leads; zero: somebody does, or nobody did yet
+	silent  time.Time // since when the leader has been silent; zero: it answers
+	accused time.Time // when the leader was accused, if it has not refuted that
+	since   time.Time // since when there is no leader; zero: there is one, or there was none yet
 }
 
-// look sees an event, and sets Seconds of one that ends a term of a leader that did not answer before, and of one that
-// elects a leader. leader is who led before it, silent since when nodes do not answer.
+// look updates the failover by an event. It sets Seconds in an event that ends the term of a silent leader, and
+// in an event that elects a leader. leader is the leader before the event. silent records since when nodes have
+// been silent.
 func (f failover) look(e *event.Event, leader election.Leader, silent silentSince) failover {
 	switch {
 	case e.Type == event.NodeSilent && e.Node == leader.Address:
@@ -44,7 +46,7 @@ func (f failover) look(e *event.Event, leader election.Leader, silent silentSinc
 	return f
 }
 
-// earliest is the first of the times, those that are zero apart.
+// earliest returns the earliest of the times, ignoring zero ones among others.
 func earliest(first time.Time, others ...time.Time) time.Time {
 	for _, t := range others {
 		if !t.IsZero() && t.Before(first) {
@@ -54,17 +56,17 @@ func earliest(first time.Time, others ...time.Time) time.Time {
 	return first
 }
 
-// Failovers are the changes of leader that a node saw.
+// Failovers counts the changes of leader that a node has observed.
 type Failovers struct {
-	// Elected is how many leaders were elected after another one, and for how long nobody led.
+	// Elected holds, for each leader elected after another one, the time without a leader.
 	Elected stats.Durations
-	// Lost is how many terms ended, by reason.
+	// Lost is the number of ended terms by reason.
 	Lost map[string]int64
 
-	after bool // a leader was lost
+	after bool // a leader was lost before
 }
 
-// failoverBounds are close together where a handover and a crash are, and reach as far as a lease.
+// failoverBounds are dense at the durations of a handover and of a crash, and extend to that of a lease.
 var failoverBounds = []time.Duration{time.Millisecond, 5 * time.Millisecond, 25 * time.Millisecond,
 	100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2500 * time.Millisecond,
 	5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute}
@@ -80,7 +82,7 @@ func (f *Failovers) count(e event.Event) {
 		f.after = true
 	case event.LeaderElected:
 		if !f.after {
-			return // the first that this node sees
+			return // the first leader that this node observes
 		}
 		f.Elected.Observe(time.Duration(e.Seconds * float64(time.Second)))
 	}

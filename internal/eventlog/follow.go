@@ -18,15 +18,16 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// Follow calls each with every event that is recorded after the revision, in the order of the log, until ctx ends or
-// each fails; it returns each's error, or nil. When etcd is away it goes on where it was; what was pruned meanwhile
-// is missing. Events that were recorded in one transaction come one after the other, all but the last with More.
+// Follow calls each for every event recorded after the revision after, in the order of the log, until ctx ends
+// or each fails. It returns the error of each, or nil when ctx has ended. If etcd is away, Follow later
+// continues where it was; events that were pruned meanwhile are missing. Events recorded in one transaction
+// follow each other, all but the last with More set.
 func Follow(ctx context.Context, client *clientv3.Client, keys state.Keys, after int64,
 	each func(event.Event) error) error {
 	retry := backoff.Backoff{Policy: retryPolicy}
 	for ctx.Err() == nil {
-		var ours error                                                    // of each
-		_ = follow(ctx, client, keys, &after, func(e event.Event) error { // what is etcd's may pass
+		var ours error                                                    // the error of each
+		_ = follow(ctx, client, keys, &after, func(e event.Event) error { // errors of etcd may pass
 			ours = each(e)
 			return ours
 		}, retry.Reset)
@@ -38,11 +39,11 @@ func Follow(ctx context.Context, client *clientv3.Client, keys state.Keys, after
 	return nil
 }
 
-// streams is how many watches this process has opened.
+// streams counts the watches that this process has opened.
 var streams atomic.Int64
 
-// follow reads what was recorded after a revision, which it moves on, and then watches, until that fails. It calls
-// works when the watch is open.
+// follow reads the events recorded after a revision, which it advances, and then watches until that fails. It
+// calls works when the watch is open.
 func follow(ctx context.Context, client *clientv3.Client, keys state.Keys, after *int64,
 	each func(event.Event) error, works func()) error {
 	events, _, revision, err := List(ctx, client, keys, Query{})
@@ -58,8 +59,8 @@ func follow(ctx context.Context, client *clientv3.Client, keys state.Keys, after
 		return err
 	}
 	*after = revision
-	// Each watch has a stream of its own. etcd asks whether one is allowed with the token that its stream was opened with:
-	// on an older one that may be valid no more, for as long as another watch keeps it open.
+	// Each watch has a stream of its own. etcd checks whether a watch is allowed with the token that its stream
+	// was opened with. Another watch may keep an older stream open although its token is no longer valid.
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(
 		metadata.AppendToOutgoingContext(ctx, "goverse-events", strconv.FormatInt(streams.Add(1), 10))))
 	defer cancel()
@@ -70,7 +71,7 @@ func follow(ctx context.Context, client *clientv3.Client, keys state.Keys, after
 		}
 		if resp.Created {
 			works()
-			continue // its revision is etcd's, and what has been until then may be still to come
+			continue // its revision is etcd's present one, and earlier events may still arrive
 		}
 		events := recorded(keys, resp.Events)
 		if err := inTurn(events, each); err != nil {
@@ -79,14 +80,15 @@ func follow(ctx context.Context, client *clientv3.Client, keys state.Keys, after
 		for _, e := range events {
 			*after = max(*after, e.Seq)
 		}
-		if len(resp.Events) == 0 { // else there may be more of what has been
+		if len(resp.Events) == 0 { // otherwise further events up to that revision may follow
 			*after = max(*after, resp.Header.Revision)
 		}
 	}
 	return context.Cause(ctx)
 }
 
-// inTurn calls each with events that are in the order of their Seq, of each Seq all, until each fails.
+// inTurn calls each for the events until each fails. events must be sorted by Seq and contain all events of
+// each Seq.
 func inTurn(events []event.Event, each func(event.Event) error) error {
 	for i, e := range events {
 		e.More = i+1 < len(events) && events[i+1].Seq == e.Seq
@@ -97,15 +99,15 @@ func inTurn(events []event.Event, each func(event.Event) error) error {
 	return nil
 }
 
-// recorded are the events that a response of the watch reports. A transaction is always in one response: etcd divides
-// between revisions, and its client puts the fragments of a large response together.
+// recorded returns the events in a response of the watch. A transaction is never split over responses: etcd
+// splits between revisions, and its client reassembles the fragments of a large response.
 func recorded(keys state.Keys, changes []*clientv3.Event) (events []event.Event) {
 	for _, change := range changes {
 		if change.Type != mvccpb.PUT || !change.IsCreate() {
 			continue
 		}
 		e, err := decode(keys, string(change.Kv.Key), change.Kv.Value, change.Kv.CreateRevision)
-		if err == nil { // else a foreign value: List counts them
+		if err == nil { // otherwise it is a foreign value, which List counts
 			events = append(events, e)
 		}
 	}

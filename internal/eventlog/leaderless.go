@@ -8,25 +8,28 @@ import (
 	"github.com/goverse/goverse/cluster/event"
 )
 
-// leaderlessFor is how long nobody must lead for the cluster to be degraded. Between two leaders there is always a
-// moment without one.
+// leaderlessFor is the time without a leader after which the cluster is degraded. There is always a moment
+// without one between two leaders.
 const leaderlessFor = time.Second
 
-// leaderless is for how long a node has known of no leader. The zero value has not known of one yet.
+// leaderless measures the time for which a node has known no leader. The zero value belongs to a node that has
+// not known one yet.
 type leaderless struct {
-	began    bool      // there is something to measure
-	since    time.Time // zero: somebody leads
-	token    int64     // the last leader's
-	degraded string    // the id of the event that says so, once it lasts; "" before
+	began    bool      // the measurement has begun
+	since    time.Time // zero: there is a leader
+	token    int64     // token of the last leader
+	degraded string    // id of the event that reports the state, once it lasts; "" before
 }
 
-// silence is that the leader with that token had not answered since then when its term ended; zero: nothing is known.
+// silence records that the leader with that token had been silent since then when its term ended. The zero
+// value means that no silence is known.
 type silence struct {
 	token int64
 	since time.Time
 }
 
-// began is when nobody led any more, by what one node sees: sooner, if the leader with that token was silent before.
+// began returns the time from which there was no leader, given the time seen at which this node saw that. It is
+// earlier if the leader with that token was silent before.
 func (s silence) began(token int64, seen time.Time) time.Time {
 	if s.token == 0 || s.token != token {
 		return seen
@@ -37,19 +40,20 @@ func (s silence) began(token int64, seen time.Time) time.Time {
 	return earliest(seen, s.since)
 }
 
-// verdict is what a look finds.
+// verdict is the result of a look.
 type verdict struct {
 	events []event.Event
-	// withdrawn is the id of an event that turned out to be about this node alone: the same leader leads on.
+	// withdrawn is the id of an event that turned out to concern this node alone: the same leader still leads.
 	withdrawn string
-	// over is the id of the event that began what the one event here ends.
+	// over is the id of the event about the beginning of the state that the event here ends.
 	over string
-	// again is after which time to look again; 0: when something changes.
+	// again is the time after which to look again; 0: when something changes.
 	again time.Duration
 }
 
-// look sees who leads, as far as the node may say. before is how the last leader was silent before its term ended: a
-// leader that stands still leads in name alone. revision names a cluster that has had no leader yet.
+// look updates the state by the present leader, as far as the node may report it. before describes the silence
+// of the last leader before its term ended, because a leader that stands still leads in name only. revision is
+// part of the event's id if the cluster has had no leader yet.
 func (l leaderless) look(leader election.Leader, before silence, revision int64, now time.Time) (leaderless, verdict) {
 	if leader.Token == 0 {
 		if !l.began || l.since.IsZero() {
@@ -86,7 +90,7 @@ func (l leaderless) look(leader election.Leader, before silence, revision int64,
 	return l, found
 }
 
-// id is that of the event that says that nobody leads.
+// id returns the id of the event that reports that there is no leader.
 func (l leaderless) id(revision int64) string {
 	if l.token == 0 {
 		return fmt.Sprintf("%s-at-%d", event.ClusterDegraded, revision)

@@ -8,8 +8,8 @@ import (
 	"github.com/goverse/goverse/cluster/event"
 )
 
-// logLine writes the line of an event, if an operator of this node cares. What this node does itself is logged where
-// it does it, with the same field.
+// logLine logs an event if it concerns an operator of this node. Actions of this node itself are logged where
+// they happen, with the same field.
 func logLine(log hclog.Logger, e event.Event, self string, members int) {
 	if e.Node == self || e.Type == event.NodeRemoved && e.Peer == self {
 		return
@@ -55,7 +55,7 @@ func logLine(log hclog.Logger, e event.Event, self string, members int) {
 		text = "a node gives its shards up"
 	case event.DrainEnded:
 		text = "a node may have shards again"
-	default: // accusations and shard maps are logged by those that write them, sessions by those that lose them
+	default: // accusations and shard maps are logged by their writers, lost sessions by their owners
 		return
 	}
 	log.Log(level, text, append(about, event.Field, string(e.Type))...)

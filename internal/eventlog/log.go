@@ -1,19 +1,21 @@
-// Package eventlog is a node's part in the cluster's event log: what the node sees happen is derived from its
-// snapshots, logged, and recorded in etcd, once for all nodes.
+// Package eventlog implements a node's part in the cluster's event log. It derives events from the node's
+// snapshots, logs them, and records them in etcd, once for all nodes.
 //
 //	mirror ── snapshots ──► Derive ──┬──► a line of the log
 //	election, session ───────────────┴──► writer ──► etcd, if this node is the one that records
 //
-// Every node derives the same events, with the same ids, so it does not matter which one records them, and twice is
-// once: an event is only ever created. The *recorder* records: the leader, or the member that plans in its place, or
-// where nobody leads the oldest member. The others keep what they derived for a while; the one that becomes the
-// recorder makes up for what its predecessor left out. What only one node knows (that its session was lost, why its
-// own term ended) that node records itself; the recorder speaks for a leader that says nothing.
+// Every node derives the same events with the same ids, so any of them may record them. An event that is
+// recorded twice is stored once, because it is only ever created. The *recorder* records: the leader, or the
+// member that plans in its place, or, without a leader, the oldest member. The other nodes keep their derived
+// events for a while. A node that becomes the recorder records the events that its predecessor left out. Events
+// that only one node knows (the loss of its session, the reason why its own term ended) are recorded by that
+// node. If a former leader reports no reason, the recorder does so.
 //
 // # What is not promised
 //
-//   - That every event is recorded: see package event.
-//   - That the order of the log is that of the events: an event can be recorded late. List orders them by their times.
+//   - An event may be missing from the log: see package event.
+//   - The order of the log may differ from that of the events, because an event can be recorded late. List
+//     sorts by time.
 package eventlog
 
 import (
@@ -32,25 +34,26 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// Election is what a log asks about the leader, as far as the node may say; *leaderelection.LeaderElection is one.
+// Election provides the present leader, as far as this node may report it, and the end of its own last term.
+// *leaderelection.LeaderElection implements it.
 type Election interface {
 	Leader() election.Leader
 	LastEnd() *election.TermOverError
 }
 
-// Config is what a log needs.
+// Config configures a Log.
 type Config struct {
 	Client   *clientv3.Client
 	Keys     state.Keys
 	Mirror   *watchcache.Mirror
 	Election Election
-	// Address is this node's.
+	// Address is the address of this node.
 	Address string
 	// Valid reports whether this node's session is valid. It must not block.
 	Valid func() bool
-	// Off logs, and records nothing.
+	// Off makes the node log events without recording them.
 	Off bool
-	// Max is how many events are kept in etcd, and MaxAge for how long.
+	// Max limits the number of events in etcd, and MaxAge their age.
 	Max    int
 	MaxAge time.Duration
 	// RequestTimeout bounds one request to etcd.
@@ -58,7 +61,8 @@ type Config struct {
 	Logger         hclog.Logger
 }
 
-// maxRecent is how many events a node remembers, and how many it keeps that it may have to record.
+// maxRecent limits the events that a node remembers, and those that it keeps because it may have to record
+// them.
 const maxRecent = 256
 
 // Log is one node's part in the event log. All methods are safe for concurrent use.
@@ -82,8 +86,8 @@ type lostSession struct {
 	at     time.Time
 }
 
-// New makes a log; Run makes it live. It sees all that the mirror shows from now on, so that what happens before Run
-// begins is not missed: nobody else may see the first nodes of a cluster come.
+// New returns a log, which Run starts. It observes all snapshots of the mirror from now on, including those
+// before Run: no other node may see the first nodes of a cluster join.
 func New(cfg Config) *Log {
 	l := &Log{cfg: cfg, look: make(chan struct{}, 1), took: newFailovers()}
 	l.sub = cfg.Mirror.Subscribe(l.seen.concerns)
@@ -93,7 +97,8 @@ func New(cfg Config) *Log {
 	return l
 }
 
-// Run derives, logs and records events until ctx ends. changed signals that the election's answers may be others.
+// Run derives, logs and records events until ctx ends. changed signals that the election's answers may have
+// changed.
 func (l *Log) Run(ctx context.Context, changed <-chan struct{}) {
 	defer l.sub.Close()
 	var writing sync.WaitGroup
@@ -120,9 +125,9 @@ func (l *Log) Run(ctx context.Context, changed <-chan struct{}) {
 	}
 }
 
-// Leave records what nobody else would when this node is gone: what it alone knows, and if no other member stays, that
-// it left. It is called before the node's key is deleted, while Run runs, and blocks until that is done or ctx
-// ends.
+// Leave records the events that no other node would record once this node is gone: those that only this node
+// knows, and, if no other member stays, its own leaving. Call it before the node's key is deleted and while Run
+// is running. It blocks until that is done or ctx ends.
 func (l *Log) Leave(ctx context.Context) {
 	if l.writer == nil || ctx.Err() != nil {
 		return
@@ -138,7 +143,8 @@ func (l *Log) Leave(ctx context.Context) {
 	l.writer.leave(ctx, last)
 }
 
-// leavesLast reports whether the member self stops, and no other one stays: several may stop at once.
+// leavesLast reports whether the member self stops while no other member stays. Several members may stop at the
+// same time.
 func leavesLast(s *state.Snapshot, self string) (m *state.Member, last bool) {
 	for _, other := range s.Registered() {
 		switch {
@@ -151,8 +157,8 @@ func leavesLast(s *state.Snapshot, self string) (m *state.Member, last bool) {
 	return m, m != nil
 }
 
-// SessionLost notes that this node's session with that lease was lost, which counted until then at most: a process that
-// stood still notices that later. It does not block.
+// SessionLost records that this node's session with that lease was lost. The session was valid until then at
+// most, because a process that stood still notices the loss later. SessionLost does not block.
 func (l *Log) SessionLost(lease int64, until time.Time, lost *session.LostError) {
 	l.mu.Lock()
 	if len(l.lost) < maxRecent {
@@ -162,15 +168,15 @@ func (l *Log) SessionLost(lease int64, until time.Time, lost *session.LostError)
 	signal(l.look)
 }
 
-// Recent are the newest events that this node saw, oldest first, whether they are recorded or not: a copy. It does
-// not block.
+// Recent returns a copy of the newest events that this node observed, oldest first, whether they are recorded
+// or not. It does not block.
 func (l *Log) Recent() []event.Event {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return append([]event.Event(nil), l.recent...)
 }
 
-// Failovers are the changes of leader that this node saw. It does not block.
+// Failovers returns the counts of the changes of leader that this node observed. It does not block.
 func (l *Log) Failovers() Failovers {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -184,14 +190,15 @@ func signal(c chan struct{}) {
 	}
 }
 
-// transitions are the snapshots that the observer has not looked at, in order. The zero value is ready.
+// transitions queues the snapshots that the observer has not processed yet, in order. The zero value is ready
+// to use.
 type transitions struct {
 	mu    sync.Mutex
 	began bool
 	next  []*state.Snapshot
 }
 
-// concerns keeps a snapshot in which something happened. It runs in the mirror's goroutine.
+// concerns queues a snapshot that may contain an event. It runs in the mirror's goroutine.
 func (t *transitions) concerns(before, now *state.Snapshot) bool {
 	if !differs(before, now) {
 		return false
@@ -201,14 +208,14 @@ func (t *transitions) concerns(before, now *state.Snapshot) bool {
 	if !t.began {
 		t.next, t.began = append(t.next, before), true
 	}
-	if len(t.next) == maxRecent { // what lies between is seen as one change
+	if len(t.next) == maxRecent { // skipped snapshots appear as one change
 		t.next = t.next[:maxRecent-1]
 	}
 	t.next = append(t.next, now)
 	return true
 }
 
-// take are those not looked at, the newest last, which is asked for when no other can come between.
+// take returns the queued snapshots, the newest last. It asks for the newest one while no other can be queued.
 func (t *transitions) take(newest func() *state.Snapshot) []*state.Snapshot {
 	t.mu.Lock()
 	defer t.mu.Unlock()

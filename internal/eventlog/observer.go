@@ -9,21 +9,21 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// observer turns what a node sees into events. It is Run's goroutine's.
+// observer derives events from the observations of a node. Only Run's goroutine uses it.
 type observer struct {
 	log        *Log
-	last       *state.Snapshot // that was looked at; nil before the first
-	joined     bool            // this node has been seen among the members
+	last       *state.Snapshot // the last one processed; nil before the first
+	joined     bool            // this node has been among the members
 	leaderless leaderless
-	speaks     bool // of the last time when nobody led: this node recorded that
+	speaks     bool // this node recorded the last time without a leader
 	failover   failover
 	silent     silentSince
 	accused    accusedSince
-	outage     silence // of the leader whose term ended last
-	ended      int64   // the token of the last own term whose end was reported
+	outage     silence // silence of the leader that lost its term last
+	ended      int64   // token of the last own term with a reported end
 }
 
-// observe looks at all that has changed, and returns after which time to look again; 0: when something changes.
+// observe processes all changes. It returns the time after which to look again; 0: when something changes.
 func (o *observer) observe(now time.Time) time.Duration {
 	l := o.log
 	if l.cfg.Mirror.Snapshot() == nil {
@@ -42,7 +42,7 @@ func (o *observer) observe(now time.Time) time.Duration {
 			continue
 		}
 		if before.History != s.History {
-			l.forget() // ids are made of revisions, which are others' now
+			l.forget() // ids contain revisions, which belong to another history now
 		}
 		for _, e := range Derive(before, s) {
 			e.Time = now
@@ -58,7 +58,7 @@ func (o *observer) observe(now time.Time) time.Duration {
 	}
 	o.sessions(now)
 	if o.joined = o.joined || o.last.Member(l.cfg.Address) != nil; !o.joined {
-		return 0 // a node that is no member yet need not know who leads
+		return 0 // a node that is not a member yet has no need to know the leader
 	}
 	var found verdict
 	o.leaderless, found = o.leaderless.look(l.cfg.Election.Leader(), o.outage, o.last.Revision, now)
@@ -71,9 +71,9 @@ func (o *observer) observe(now time.Time) time.Duration {
 	return found.again
 }
 
-// degraded reports that nobody has led for long, or that somebody leads again, which ends the event with the id over.
-// The node that saw it as the recorder says both; else it is for the one that records now. The others may have been cut
-// off from a cluster that fared well.
+// degraded reports that the cluster has been without a leader for long, or that there is a leader again, which
+// ends the event with the id over. If this node reported the beginning as the recorder, it records both.
+// Otherwise the present recorder does, because this node may have been cut off from a cluster with a leader.
 func (o *observer) degraded(e event.Event, over string) {
 	records := recorder(o.last) == o.log.cfg.Address
 	if e.Type == event.ClusterDegraded {
@@ -86,14 +86,14 @@ func (o *observer) degraded(e event.Event, over string) {
 	}
 }
 
-// ownEnd is the end of this node's own term, which knows why.
+// ownEnd returns the event for the end of this node's own term, with the exact reason.
 func (o *observer) ownEnd(end *election.TermOverError, now time.Time) event.Event {
 	return event.Event{ID: fmt.Sprintf("%s-%d", event.LeaderLost, end.Token), Type: event.LeaderLost, Time: now,
 		Node: o.log.cfg.Address, Token: end.Token, Revision: o.last.Revision, Reason: string(end.Reason)}
 }
 
-// sessions reports the sessions that were lost, once this node has another one: it cannot be recorded before, and
-// only then it is known for how long there was none.
+// sessions reports the sessions that were lost, once this node has a new one. Before that, the events could not
+// be recorded, and the length of the outage is unknown.
 func (o *observer) sessions(now time.Time) {
 	l := o.log
 	if !l.cfg.Valid() {
@@ -109,7 +109,8 @@ func (o *observer) sessions(now time.Time) {
 	}
 }
 
-// happened remembers an event, logs it, and hands it to the writer. own: this node knows best.
+// happened remembers an event, logs it, and passes it to the writer. own means that this node has the exact
+// facts.
 func (o *observer) happened(e event.Event, own bool) {
 	l := o.log
 	known := l.remember(e, own)
@@ -121,7 +122,7 @@ func (o *observer) happened(e event.Event, own bool) {
 	}
 }
 
-// patience is how long the recorder waits before it records an event.
+// patience returns the delay before the recorder records an event.
 func (o *observer) patience(e event.Event, own bool) time.Duration {
 	if e.Type == event.LeaderLost && !own && o.last.Member(e.Node) != nil && !o.last.Lingers(o.last.Member(e.Node)) {
 		return deputyAfter
@@ -129,8 +130,8 @@ func (o *observer) patience(e event.Event, own bool) time.Duration {
 	return settle
 }
 
-// remember adds an event to the recent ones, and reports whether it was there. What the node knows best replaces
-// what was derived, and is not replaced.
+// remember adds an event to the recent ones and reports whether it was already there. An event of which this
+// node has the exact facts replaces the derived one, but is never replaced by it.
 func (l *Log) remember(e event.Event, own bool) (known bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -150,7 +151,7 @@ func (l *Log) remember(e event.Event, own bool) (known bool) {
 	return false
 }
 
-// forget drops what was seen in another history of etcd's.
+// forget drops the observations of another history of etcd.
 func (l *Log) forget() {
 	l.mu.Lock()
 	l.recent = nil
@@ -160,7 +161,7 @@ func (l *Log) forget() {
 	}
 }
 
-// withdraw forgets an event that was about this node alone.
+// withdraw forgets an event that concerned this node alone.
 func (l *Log) withdraw(id string) {
 	l.mu.Lock()
 	for i, e := range l.recent {

@@ -7,8 +7,8 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// silences finds the members that somebody watches in vain, and those that answer again. Which of several watchers is
-// the first does not matter: the silence of one member is one event.
+// silences finds members that have become silent to a watcher, and those that answer again. The silence of one
+// member is one event, whichever watcher reports it first.
 func silences(before, now *state.Snapshot, add adder) {
 	if state.Same(before.Silences, now.Silences) {
 		return
@@ -41,7 +41,7 @@ func silences(before, now *state.Snapshot, add adder) {
 	}
 }
 
-// firstSilence is what was said first of m's silence, nil if nobody says that.
+// firstSilence returns the first mark of m's silence, nil if there is none.
 func firstSilence(s *state.Snapshot, m *state.Member) (first *state.Silence) {
 	for _, x := range s.SilencesOf(m) {
 		if first == nil || x.CreateRevision < first.CreateRevision {
@@ -51,7 +51,7 @@ func firstSilence(s *state.Snapshot, m *state.Member) (first *state.Silence) {
 	return first
 }
 
-// watcherAddress is that of the member that said so, "" if it is none any more.
+// watcherAddress returns the address of the watcher that wrote the mark, "" if it is no longer a member.
 func watcherAddress(s *state.Snapshot, x *state.Silence) string {
 	for _, m := range s.Members {
 		if m.InstanceID == x.Watcher {
@@ -61,11 +61,11 @@ func watcherAddress(s *state.Snapshot, x *state.Silence) string {
 	return ""
 }
 
-// silentSince remembers since when nodes have been silent, by this node's clock: what a watcher has said last of it
-// may be long past when they answer again. The zero value is ready.
+// silentSince records since when nodes have been silent, by this node's clock: when a node answers again, its
+// last mark may be long out of date. The zero value is ready to use.
 type silentSince map[string]time.Time
 
-// look notes when a silence began, and gives the event that ends it its length.
+// look records the beginning of a silence, and sets the length in the event that ends it.
 func (l *silentSince) look(e *event.Event) {
 	if *l == nil {
 		*l = silentSince{}

@@ -15,17 +15,17 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// batch is how many events one transaction records: etcd allows 128 operations, and each is two.
+// batch limits the events in one transaction: etcd allows 128 operations, and each event takes two.
 const batch = 32
 
-// maxEvent is how many bytes of an event are read, at the most.
+// maxEvent limits the size of an event that is read, in bytes.
 const maxEvent = 64 << 10
 
-// maxReason is the length of a recorded reason, in bytes: an event with one stays below maxEvent, whatever has to be
-// escaped in it.
+// maxReason limits a recorded reason, in bytes. An event with such a reason stays below maxEvent even if all of
+// it has to be escaped.
 const maxReason = 4 << 10
 
-// cut shortens what a fault may have made long, so that what is recorded can also be read.
+// cut shortens a reason that a fault may have made too long to be read back.
 func cut(reason string) string {
 	if len(reason) <= maxReason {
 		return reason
@@ -33,7 +33,7 @@ func cut(reason string) string {
 	return strings.ToValidUTF8(reason[:maxReason], "") + "..."
 }
 
-// record writes events, each unless there is one with its id.
+// record writes events. It skips an event if there is one with its id.
 func record(ctx context.Context, kv clientv3.KV, keys state.Keys, events []event.Event) error {
 	ops := make([]clientv3.Op, len(events))
 	for i, e := range events {
@@ -50,8 +50,8 @@ func record(ctx context.Context, kv clientv3.KV, keys state.Keys, events []event
 	return err
 }
 
-// prune deletes the oldest events, until there are at most most and none was recorded before horizon, by its own
-// time. What cannot be read goes with the others when its turn comes.
+// prune deletes the oldest events until there are at most most, and none has a time before horizon. Unreadable
+// values are deleted when they are among the oldest beyond most.
 func prune(ctx context.Context, kv clientv3.KV, keys state.Keys, most int, horizon time.Time) error {
 	for {
 		resp, err := kv.Get(ctx, keys.Events(), clientv3.WithPrefix(), clientv3.WithLimit(batch),
@@ -79,7 +79,7 @@ func prune(ctx context.Context, kv clientv3.KV, keys state.Keys, most int, horiz
 	}
 }
 
-// decode reads an event as it lies in etcd.
+// decode parses an event as it is stored in etcd.
 func decode(keys state.Keys, key string, value []byte, seq int64) (event.Event, error) {
 	id, ok := keys.EventID(key)
 	if !ok {
@@ -99,16 +99,16 @@ func decode(keys state.Keys, key string, value []byte, seq int64) (event.Event, 
 	return e, nil
 }
 
-// Query says which events to list. The zero value: all.
+// Query selects the events to list. The zero value selects all.
 type Query struct {
-	// Since leaves out what happened before.
+	// Since excludes events before that time.
 	Since time.Time
-	// Limit leaves out all but the newest, so many; 0: none.
+	// Limit selects the newest events, at most that many; 0 means no limit.
 	Limit int
 }
 
-// List reads the log, oldest first. Skipped is how many values were no events. The revision is that of the log as it
-// was read: [Follow] goes on after it. It blocks for one request to etcd.
+// List reads the log, oldest event first. skipped is the number of values that are not events. revision is the
+// revision at which the log was read; [Follow] can continue after it. List blocks for one request to etcd.
 func List(ctx context.Context, kv clientv3.KV, keys state.Keys, q Query) (_ []event.Event, skipped int,
 	revision int64, err error) {
 	resp, err := kv.Get(ctx, keys.Events(), clientv3.WithPrefix())
@@ -132,8 +132,8 @@ func List(ctx context.Context, kv clientv3.KV, keys state.Keys, q Query) (_ []ev
 	return out, skipped, resp.Header.Revision, nil
 }
 
-// compare orders events by their times; those that one node saw at one instant by etcd's revisions, and those of one
-// revision, which are of one transaction, in the order of their types.
+// compare orders events by their times. Events observed by one node at one instant are ordered by etcd's
+// revision, and those of one revision, which come from one transaction, by type.
 func compare(a, b event.Event) int {
 	return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Revision, b.Revision), cmp.Compare(rank(a.Type), rank(b.Type)),
 		cmp.Compare(a.Seq, b.Seq))
@@ -146,7 +146,7 @@ func bySeq(a, b event.Event) int {
 	return cmp.Or(cmp.Compare(a.Seq, b.Seq), cmp.Compare(rank(a.Type), rank(b.Type)))
 }
 
-// rank is the place of a type; those that are not known come last.
+// rank returns the position of a type; unknown types come last.
 func rank(t event.Type) int {
 	if i := slices.Index(types, t); i >= 0 {
 		return i

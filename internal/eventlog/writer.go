@@ -17,15 +17,18 @@ import (
 )
 
 const (
-	// settle is how long an event waits for others that are recorded with it: not beside a handover.
+	// settle is the delay for which an event waits for others that are recorded with it. It also keeps the
+	// write away from a handover.
 	settle = 50 * time.Millisecond
-	// deputyAfter is how long the recorder waits for a former leader to say itself why its term ended.
+	// deputyAfter is the time for which the recorder waits for a former leader to report itself why its term
+	// ended.
 	deputyAfter = 2 * time.Second
-	// pruneEvery is how often the recorder looks for what is too old, beside when it records.
+	// pruneEvery is the interval at which the recorder deletes old events, in addition to each time it records.
 	pruneEvery = time.Hour
 )
 
-// retryPolicy is that of a write that failed, and deniedRetry of one that etcd does not allow.
+// retryPolicy is the policy for the delay after a failed write, and deniedRetry the delay after one that etcd
+// denied.
 var retryPolicy = backoff.Policy{First: 200 * time.Millisecond, Last: 10 * time.Second}
 
 const deniedRetry = time.Minute
@@ -34,30 +37,31 @@ const deniedRetry = time.Minute
 type writer struct {
 	cfg  Config
 	wake chan struct{}
-	// failing: etcd did not take what was written last.
+	// failing means that the last write failed.
 	failing atomic.Bool
 
 	mu      sync.Mutex
 	pending []pending // oldest first
 
-	// Of run's goroutine:
-	records bool // this node was the recorder when it looked last
+	// Used by run's goroutine alone:
+	records bool // this node was the recorder at the last step
 	pruned  time.Time
 	retry   backoff.Backoff
 }
 
-// pending is an event that is not known to be recorded.
+// pending is an event that is not known to be recorded yet.
 type pending struct {
 	event.Event
-	own bool      // this node records it, whichever is the recorder
-	due time.Time // not before
+	own bool      // this node records it even if it is not the recorder
+	due time.Time // earliest time to record it
 }
 
 func newWriter(cfg Config) *writer {
 	return &writer{cfg: cfg, wake: make(chan struct{}, 1), retry: backoff.Backoff{Policy: retryPolicy}}
 }
 
-// add takes an event to be recorded after a while. What the node knows best takes the place of what was derived.
+// add queues an event to be recorded after a delay. An event of which this node has the exact facts (own)
+// replaces a derived one.
 func (w *writer) add(e event.Event, own bool, after time.Duration) {
 	w.mu.Lock()
 	p := pending{Event: e, own: own, due: time.Now().Add(after)}
@@ -74,7 +78,7 @@ func (w *writer) add(e event.Event, own bool, after time.Duration) {
 	signal(w.wake)
 }
 
-// forget drops what is pending but for what this node alone knows.
+// forget drops all pending events except those that only this node knows.
 func (w *writer) forget() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -87,7 +91,7 @@ func (w *writer) withdraw(id string) {
 	w.pending = slices.DeleteFunc(w.pending, func(p pending) bool { return p.ID == id })
 }
 
-// run records until ctx ends.
+// run records events until ctx ends.
 func (w *writer) run(ctx context.Context) {
 	timer := time.NewTimer(pruneEvery)
 	defer timer.Stop()
@@ -102,14 +106,15 @@ func (w *writer) run(ctx context.Context) {
 	}
 }
 
-// leave records what is pending, or what this node alone knows, if etcd answered the last time.
+// leave records the pending events, or only those of which this node has the exact facts, unless the last write
+// failed.
 func (w *writer) leave(ctx context.Context, all bool) {
 	if !w.failing.Load() {
 		_, _ = w.flush(ctx, func(p pending) bool { return all || p.own }) // best effort
 	}
 }
 
-// step records what is due, and returns after which time to look again.
+// step records the events that are due, and returns the time after which to look again.
 func (w *writer) step(ctx context.Context) time.Duration {
 	snap := w.cfg.Mirror.Snapshot()
 	if snap == nil || !w.cfg.Valid() {
@@ -142,8 +147,8 @@ func (w *writer) record(ctx context.Context, records bool, now time.Time) error 
 	return prune(ctx, w.cfg.Client, w.cfg.Keys, w.cfg.Max, now.Add(-w.cfg.MaxAge))
 }
 
-// catchUp forgets what is in the log already, or was, or what the log disproves: the former recorder was there until
-// now.
+// catchUp drops pending events that are in the log, were in it, or are disproved by it, because the former
+// recorder was active until now.
 func (w *writer) catchUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, w.cfg.RequestTimeout)
 	defer cancel()
@@ -160,8 +165,8 @@ func (w *writer) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// disproved reports whether an event says that nobody led for a time in which, as another node recorded, a leader was
-// elected: this node, self, was cut off alone, and leads on its return.
+// disproved reports whether an event claims a time without a leader in which, according to another node's
+// record, a leader was elected. Then only this node, self, was cut off, and it leads on its return.
 func disproved(e event.Event, log []event.Event, self string) bool {
 	from := e.Time
 	switch e.Type {
@@ -176,8 +181,9 @@ func disproved(e event.Event, log []event.Event, self string) bool {
 	})
 }
 
-// missing are those of the pending events that the log, which keeps most and none from before the horizon, lacks. What
-// it may have had and has deleted since is not: where it is full, what is no newer than its oldest event.
+// missing returns the pending events that the log lacks. The log keeps most events at most, and none from
+// before horizon. Events that it may have had and deleted are not missing: if the log is full, those that are
+// no newer than its oldest event.
 func missing(all []pending, events []event.Event, most int, horizon time.Time) []pending {
 	ids, oldest := make(map[string]bool, len(events)), int64(0)
 	for _, e := range events {
@@ -191,7 +197,7 @@ func missing(all []pending, events []event.Event, most int, horizon time.Time) [
 	})
 }
 
-// flush records the pending events that are to be, and returns how many those were.
+// flush records the pending events for which is returns true, and returns their number.
 func (w *writer) flush(ctx context.Context, is func(pending) bool) (wrote int, err error) {
 	for {
 		w.mu.Lock()
@@ -221,7 +227,7 @@ func (w *writer) flush(ctx context.Context, is func(pending) bool) (wrote int, e
 	}
 }
 
-// next is after which time something is due.
+// next returns the time after which an event is due.
 func (w *writer) next(records bool, now time.Time) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -234,10 +240,10 @@ func (w *writer) next(records bool, now time.Time) time.Duration {
 	return after
 }
 
-// failed says once that nothing can be recorded, and returns after which time to try again.
+// failed logs, once, that events cannot be recorded, and returns the time after which to try again.
 func (w *writer) failed(ctx context.Context, err error) time.Duration {
 	if ctx.Err() != nil {
-		return pruneEvery // it ends
+		return pruneEvery // the writer is ending
 	}
 	w.failing.Store(true)
 	first := w.retry.Failures() == 0
@@ -254,7 +260,8 @@ func (w *writer) failed(ctx context.Context, err error) time.Duration {
 	return after
 }
 
-// recorder is the address of the member that records what all see; "" without members.
+// recorder returns the address of the member that records the events observed by all; "" if there are no
+// members.
 func recorder(s *state.Snapshot) string {
 	if m := s.Planner(); m != nil {
 		return m.Address
