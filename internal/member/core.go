@@ -1,17 +1,17 @@
-// Package member assembles what makes a process a member of the cluster: its view of it, its session and
-// registration, crash detection, its part in the election and in the shards. Package cluster runs it beside a
-// node that serves, with all that is built on it; the simulation runs it as it is.
+// Package member assembles the parts that make a process a member of the cluster: its mirror, its session and
+// registration, crash detection, and its part in the election and in the shards. Package cluster runs it beside
+// a serving node; the simulation runs it alone.
 //
 //	New ──► Start ──► Join ──► Manager.Run
 //	                             │
 //	MarkStopping ◄───────────────┘
 //	  └─► Manager.Withdraw ──► HandOver ──► Relinquish ──► Detector.Stop ──► MarkLeft ──► Leave ──► Close
 //
-// Each step of a stop is bounded, and can be left out: the steps after it do what is left, and what is left
-// in etcd goes with the session.
+// Each step of a stop is bounded and may be left out. The later steps then do its work, and keys that remain in
+// etcd go with the session.
 //
-// Not promised: anything about what others reach this process by. Who listens, and who says goodbye to
-// the watchers of this member, is the caller's.
+// Not promised: a server. The caller must listen at the member's address, and say goodbye to the watchers of
+// this member.
 package member
 
 import (
@@ -34,51 +34,55 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// What Config.RequestTimeout and Config.WorkTimeout are where nobody says otherwise.
+// Defaults of Config.RequestTimeout and Config.WorkTimeout.
 const (
 	DefaultRequestTimeout = 2 * time.Second
 	DefaultWorkTimeout    = 5 * time.Second
 )
 
-// Config is what a core is made of. All is needed unless it says otherwise.
+// Config configures a [Core]. All fields are required unless their comment says otherwise.
 type Config struct {
 	Client *clientv3.Client
-	// Keys are the cluster's.
+	// Keys names the cluster's keys.
 	Keys state.Keys
-	// TTL is the session's, RequestTimeout bounds a request to etcd, WorkTimeout the wait for work that is to end.
+	// TTL is that of the session's lease. RequestTimeout limits each request to etcd. WorkTimeout limits the
+	// wait for work that must end.
 	TTL, RequestTimeout, WorkTimeout time.Duration
 
-	// Address and Record are the member's own; the record's InstanceID tells this process from others.
+	// Address and Record describe this member. The record's InstanceID distinguishes this process from others.
 	Address string
 	Record  state.Record
-	// Observer does not stand for election; Fallback takes part in the choice by name.
+	// Observer makes the member never stand for election. Fallback lets it act as leader when the election
+	// fails.
 	Observer, Fallback bool
 
-	// Detection, Dialer and WatcherLost are crash detection's.
+	// Detection, Dialer and WatcherLost configure crash detection.
 	Detection   crash.Settings
 	Dialer      crash.Dialer
 	WatcherLost <-chan struct{}
-	// Identify asks who answers at the own address: the instance id.
+	// Identify returns the instance id of the process that answers at an address.
 	Identify func(ctx context.Context, address string) (instance string, err error)
 
-	// Planning is for while the shards are this member's to plan.
+	// Planning configures the planning of shards while that is this member's duty.
 	Planning shardplan.Settings
-	// Shards is this member's own part in them, nil without. The fields that are the core's are filled in.
+	// Shards configures this member's own part in the shards; nil means none. New fills in the fields that it
+	// shares with the core.
 	Shards *consensusmanager.ShardsConfig
 
-	// OnLost, if set, is called with every session that was lost; see etcdsession.KeeperConfig.
+	// OnLost, if set, is called for each lost session; see etcdsession.KeeperConfig.
 	OnLost func(s *etcdsession.Session, lost *session.LostError)
-	// Explain, if set, adds the remedy to etcd's refusal of this user, for the log.
+	// Explain, if set, adds the remedy to an error by which etcd refuses this user. It is used for the log.
 	Explain func(err error) error
 
-	// Clock is the session's; nil: this machine's.
+	// Clock is the session's clock; nil means this machine's.
 	Clock func() deadline.Instant
-	// Random draws the numbers in [0, 1) by which retries get out of step; nil: math/rand's.
+	// Random returns numbers in [0, 1) that spread retries in time; nil means math/rand's.
 	Random func() float64
 	Logger hclog.Logger
 }
 
-// Core is a member's. Its parts are safe for concurrent use; its own methods are for who starts and stops it.
+// Core holds the parts of a member, which are safe for concurrent use. Its own methods are for the one
+// goroutine that starts and stops it.
 type Core struct {
 	Mirror   *watchcache.Mirror
 	Keeper   *etcdsession.Keeper
@@ -88,15 +92,15 @@ type Core struct {
 
 	cfg Config
 
-	leave context.CancelFunc // revokes
+	leave context.CancelFunc // makes the keeper revoke the session
 	left  chan struct{}
-	err   error // why the keeper gave up; read after left
+	err   error // the keeper's error; read it after left is closed
 
 	close context.CancelFunc
 	rest  sync.WaitGroup
 }
 
-// New assembles a core; nothing runs yet.
+// New assembles a core. Nothing runs before Start.
 func New(cfg Config) (*Core, error) {
 	c := &Core{cfg: cfg, left: make(chan struct{})}
 	log := cfg.Logger
@@ -142,13 +146,13 @@ func (c *Core) consensus() consensusmanager.Config {
 	return config
 }
 
-// lost is called for every session that was lost.
+// lost is called for each lost session.
 func (c *Core) lost(s *etcdsession.Session, lost *session.LostError) {
 	c.Member.SessionLost(s, lost)
 	if c.cfg.OnLost != nil {
 		c.cfg.OnLost(s, lost)
 	}
-	if lost.Reason == session.ReasonOtherHistory { // a watch of what was before stays silent
+	if lost.Reason == session.ReasonOtherHistory { // a watch of the former history stays silent
 		c.Mirror.Rebuild("etcd's history is another one")
 	}
 }

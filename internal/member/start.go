@@ -9,19 +9,19 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// ErrShardCount: the cluster works with another number of shards. It is fixed for the
-// life of a cluster: with another one nearly every key belongs elsewhere.
+// ErrShardCount is returned when the cluster works with another number of shards. The number is fixed for the
+// life of a cluster, because nearly every key belongs to another shard under another number.
 var ErrShardCount = errors.New("the cluster has another number of shards; give this node the same, or turn " +
 	"Sharding.Off on")
 
-// ShardCountError says which number of shards the cluster has, and which this node. It matches ErrShardCount.
+// ShardCountError holds the cluster's number of shards and this node's. It matches ErrShardCount.
 type ShardCountError struct {
 	Cluster, Own int
-	// Node is a member with the cluster's number, where there is no map yet that has it.
+	// Node is a member with the cluster's number. It is empty if the number comes from the shard map.
 	Node string
 }
 
-// Error has both numbers.
+// Error returns a text with both numbers.
 func (e *ShardCountError) Error() string {
 	if e.Node != "" {
 		return fmt.Sprintf("%v: %s has %d, this node %d", ErrShardCount, e.Node, e.Cluster, e.Own)
@@ -29,14 +29,14 @@ func (e *ShardCountError) Error() string {
 	return fmt.Sprintf("%v: it has %d, this node %d", ErrShardCount, e.Cluster, e.Own)
 }
 
-// Unwrap is ErrShardCount.
+// Unwrap returns ErrShardCount.
 func (e *ShardCountError) Unwrap() error { return ErrShardCount }
 
-// Start begins to look at the cluster, and to register. It does not block.
+// Start starts to watch the cluster and to register. It does not block.
 func (c *Core) Start() {
 	ctx, end := context.WithCancel(context.Background())
 	c.close = end
-	c.rest.Go(func() { _ = c.Mirror.Run(ctx) }) // ends with its context only
+	c.rest.Go(func() { _ = c.Mirror.Run(ctx) }) // its only error is the context's
 	c.rest.Go(func() { c.Member.Run(ctx) })
 	c.rest.Go(func() { c.reportFailure(ctx) })
 	c.rest.Go(func() { c.Detector.Answer(ctx) })
@@ -53,7 +53,7 @@ func (c *Core) Start() {
 	}()
 }
 
-// reportFailure writes into the member record whether the election failed.
+// reportFailure records in the member record whether the election has failed.
 func (c *Core) reportFailure(ctx context.Context) {
 	election := c.Manager.Election()
 	sub := election.Subscribe()
@@ -61,8 +61,8 @@ func (c *Core) reportFailure(ctx context.Context) {
 	wait.Each(ctx, sub.C, func() { c.Member.SetElectionFailed(election.Failed()) })
 }
 
-// Join waits for the registration and queues. It blocks until that is done, or cannot be: errors are ctx's cause,
-// membership.ErrAddressTaken and ErrShardCount.
+// Join blocks until this member is registered and queued. It returns ctx's cause, membership.ErrAddressTaken,
+// or ErrShardCount.
 func (c *Core) Join(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -90,8 +90,8 @@ func (c *Core) Join(ctx context.Context) error {
 	return c.Manager.Start(ctx)
 }
 
-// agreed reports whether this member works with as many shards as the cluster: as its map,
-// or the members that were there before.
+// agreed returns an error if the cluster works with another number of shards than this member, by its map or by
+// the members that registered earlier.
 func (c *Core) agreed(s *state.Snapshot) error {
 	count := c.cfg.Planning.Shards
 	if count == 0 {

@@ -10,15 +10,15 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// markTimeout bounds the wait for the mark that this member stops, which takes a millisecond
-// unless etcd is away.
+// markTimeout limits the wait until the record says that this member stops. It takes a millisecond unless etcd
+// is away.
 const markTimeout = time.Second
 
-// MarkTimeout bounds what a stop asks of etcd for the sake of others, and can do without.
+// MarkTimeout returns the limit of requests that a stopping member makes only for the sake of others.
 func (c *Core) MarkTimeout() time.Duration { return min(c.cfg.RequestTimeout, markTimeout) }
 
-// MarkStopping says in the record that this member stops, and reports whether others can know it: etcd answers, so that
-// they can take over. It blocks for MarkTimeout at most.
+// MarkStopping records that this member stops, and reports whether others can know it and take over, because
+// etcd has answered. It blocks for MarkTimeout at most.
 func (c *Core) MarkStopping(ctx context.Context) (marked bool) {
 	c.Member.MarkStopping()
 	s := c.Keeper.Current()
@@ -30,14 +30,14 @@ func (c *Core) MarkStopping(ctx context.Context) (marked bool) {
 	return c.Member.Recorded(ctx) == nil
 }
 
-// HandOver waits until the map names this member for no shard any more, or nobody is left
-// who could take them or plan, or ctx ends.
+// HandOver blocks until the map assigns no shard to this member, no member is left that could plan or take the
+// shards, or ctx ends.
 func (c *Core) HandOver(ctx context.Context) error {
 	s := c.Keeper.Current()
 	if c.cfg.Shards == nil || s == nil {
 		return nil
 	}
-	// The others have two requests to make, whatever runs in the shards.
+	// However long functions in the shards take, the others have two requests to make.
 	ctx, cancel := context.WithTimeout(ctx, max(c.cfg.Shards.DrainTimeout, 2*c.cfg.RequestTimeout))
 	defer cancel()
 	period := s.Period()
@@ -49,8 +49,8 @@ func (c *Core) HandOver(ctx context.Context) error {
 	return err
 }
 
-// Relinquish releases the shards that are left. What ignores that its context ended is waited for as
-// long as a leader waits for its work.
+// Relinquish releases the remaining shards. It waits for work that ignores the end of its context as long as a
+// leader waits for its work.
 func (c *Core) Relinquish(ctx context.Context) error {
 	if c.cfg.Shards == nil {
 		return nil
@@ -60,7 +60,7 @@ func (c *Core) Relinquish(ctx context.Context) error {
 	return c.Manager.Relinquish(ctx)
 }
 
-// Owns reports whether a map gives shards to this member.
+// Owns reports whether the map assigns shards to this member.
 func (c *Core) Owns(s *state.Snapshot) bool {
 	own, m := s.Member(c.cfg.Address), s.Map()
 	if own == nil || m == nil {
@@ -70,7 +70,7 @@ func (c *Core) Owns(s *state.Snapshot) bool {
 	return slices.ContainsFunc(m.Loads(), func(load sharding.Load) bool { return load.Owner == me })
 }
 
-// canHandOver reports whether others are there to plan and to take what this member owns.
+// canHandOver reports whether other members can plan and take this member's shards.
 func (c *Core) canHandOver(s *state.Snapshot) bool {
 	taker := false
 	for _, m := range shardplan.Members(s, c.cfg.Planning) {
@@ -86,8 +86,9 @@ func (c *Core) canHandOver(s *state.Snapshot) bool {
 	return taker && planner
 }
 
-// MarkLeft says in the record that nothing of this member is left to wait for. It is for who has ended all: else others
-// wait for this member, which they could not tell from one that does not know that its lease is gone.
+// MarkLeft records that the others need not wait for this member. Call it only when all its work has ended.
+// Without it they wait, because they cannot distinguish this member from one that does not know that its lease
+// is gone.
 func (c *Core) MarkLeft(ctx context.Context) {
 	s := c.Keeper.Current()
 	if s == nil || !s.Period().Stands() || s.Term() >= c.Mirror.Term() {
@@ -96,19 +97,19 @@ func (c *Core) MarkLeft(ctx context.Context) {
 	c.Member.MarkLeft()
 	ctx, cancel := context.WithTimeout(ctx, c.MarkTimeout())
 	defer cancel()
-	_ = c.Member.Recorded(ctx) // they wait, then
+	_ = c.Member.Recorded(ctx) // if it fails, the others wait
 }
 
-// Leave ends the session and revokes it. It blocks for about a second where etcd does not answer; the error is
-// etcd's then, and this member's keys stay until its lease ends.
+// Leave ends the session and revokes its lease. If etcd does not answer, it blocks for about a second and
+// returns etcd's error; this member's keys then stay until the lease ends.
 func (c *Core) Leave() error {
 	c.leave()
 	<-c.left
 	return c.Keeper.Left()
 }
 
-// Close ends the rest, and returns when all that Start began has ended. Leave, Detector.Stop and Manager.Stop come
-// before it.
+// Close ends the remaining goroutines of Start and waits for them. Call Leave, Detector.Stop and Manager.Stop
+// first.
 func (c *Core) Close() {
 	c.close()
 	c.rest.Wait()

@@ -6,8 +6,8 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// Settled is the own candidate's key in the snapshot that was just looked at, nil if
-// there is none that this member stands with.
+// Settled returns the own candidate's key in the snapshot that was just looked at, or nil if this member does
+// not stand with one.
 func (c Candidacy) Settled(s *state.Snapshot) *state.Candidate {
 	own, _ := s.Candidate(c.lease)
 	if own == nil || own.CreateRevision != c.queued {
@@ -16,9 +16,8 @@ func (c Candidacy) Settled(s *state.Snapshot) *state.Candidate {
 	return own
 }
 
-// Concerns reports whether a change of the snapshot can matter to a member whose last
-// look settled on own, which was found at place. It is asked at every change of the
-// cluster on every node.
+// Concerns reports whether a change of the snapshot can matter to a member. own is the result of Settled after
+// its last look, and place its place in the queue. It is called for every change of the cluster, on every node.
 func Concerns(own *state.Candidate, place *state.Place, before, now *state.Snapshot) bool {
 	switch {
 	case own == nil || place.Find(now, own.CreateRevision) != own:
@@ -29,15 +28,14 @@ func Concerns(own *state.Candidate, place *state.Place, before, now *state.Snaps
 	return now.Head() == own && before.Head() != own
 }
 
-// Follower waits for one key of the queue to go. It is safe for concurrent use; the
-// zero value is ready.
+// Follower waits until one key of the queue is gone. It is safe for concurrent use. The zero value is ready to
+// use.
 type Follower struct {
-	revision atomic.Int64 // the key's CreateRevision; 0 before it was found
+	revision atomic.Int64 // the key's CreateRevision; 0 until it is found
 	place    state.Place
 }
 
-// Gone reports whether the key that stood at revision from stands no longer: it is
-// absent, or was created after it.
+// Gone reports whether the key that stood at revision from is gone: it is absent, or was created after from.
 func (f *Follower) Gone(s *state.Snapshot, key string, from int64) bool {
 	if s.Revision < from {
 		return false

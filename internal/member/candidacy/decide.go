@@ -5,19 +5,17 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// view is all that a decision depends on. It is a value: two equal views give
-// equal decisions.
+// view holds everything that a decision depends on. Equal views give equal decisions.
 type view struct {
 	Candidacy
 	snapshot  *state.Snapshot
 	valid     bool // the session may be acted on
 	suspected bool // etcd has yet to confirm that the own keys stand
-	due       bool // the wait after a failed campaign is over
-	working   bool // work of a term that ended is still running
+	due       bool // the pause after a failed campaign is over
+	working   bool // work of an ended term still runs
 }
 
-// decision is what follows from a view: by which term to lead (0: none) and
-// what to do about the own keys.
+// decision is the result of decide: the term to lead by (0 means none) and the action on the own keys.
 type decision struct {
 	lead int64
 	mode election.Mode
@@ -25,9 +23,9 @@ type decision struct {
 	rev  int64 // CreateRevision of the key to act on; ModRevision for Rewrite
 }
 
-// decide is the election. A member leads if and only if it may at this very
-// view; what it should not have is removed, what it lacks is made. Every fault
-// (a key lost, reappeared, altered, a barred one found) is just another view.
+// decide decides the election for one member. The member leads if and only if this very view allows it. A key
+// that should not exist is removed, and a missing one is created. Every fault (a key lost, altered, reappeared,
+// or barred) is just another view.
 func decide(v view) decision {
 	s := v.snapshot
 	own, place := s.Candidate(v.lease)
@@ -37,8 +35,9 @@ func decide(v view) decision {
 	keep := own != nil && v.standing && v.usable(own.CreateRevision) && !yields(s, place)
 	keepActing := acting != nil && entitledToAct(v) && v.usable(acting.CreateRevision)
 
-	// A term that goes on needs no second look at work and suspicions; a new one does. Who may
-	// have been removed can learn from a watch that comes late first that it leads.
+	// A new term requires that the last one's work has ended and that there is no suspicion; a term in progress
+	// does not. A removed member with a delayed watch may first see that it leads, and only then that it was
+	// removed.
 	may := func(token int64) bool {
 		if v.term.Token == token {
 			return v.valid
@@ -57,9 +56,9 @@ func decide(v view) decision {
 	}
 	switch {
 	case own != nil && own.CreateRevision <= v.gone, acting != nil && acting.CreateRevision <= v.gone:
-		// The snapshot will show it in a moment.
-	// The flag is down already; the key goes when the work is done. An acting key
-	// is older than any candidate's beside it, and goes first: gone is one number.
+		// The snapshot will show the deletion in a moment.
+	// The flag is down already; the key is deleted when the work has ended. An acting key is older than any
+	// candidate's key beside it and must be deleted first, because gone is a single number.
 	case acting != nil && !keepActing:
 		if !v.working {
 			d.do, d.rev = DeleteActing, acting.CreateRevision
@@ -80,12 +79,11 @@ func decide(v view) decision {
 	return d
 }
 
-// usable reports whether a key created at revision is not done with.
+// usable reports whether a key created at revision is not barred.
 func (v view) usable(revision int64) bool { return revision > v.barred }
 
-// entitledToAct reports whether fallback's rule names this member: the queue is
-// empty, its own election failed, and its address is the smallest of the
-// members of whom both hold and that stay.
+// entitledToAct reports whether fallback selects this member: the queue is empty, and this member has the
+// smallest address of those that are not stopping and for which the election has failed.
 func entitledToAct(v view) bool {
 	if !v.cfg.Fallback || !v.standing || !v.failed || len(v.snapshot.Queue) > 0 {
 		return false

@@ -7,18 +7,18 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// requeueDelay lets the next leader take over before one that gave way to it
-// queues again: that write would be sent to every node just then.
+// requeueDelay lets the next leader take over before the one that gave way queues again, because that write is
+// sent to every node too.
 const requeueDelay = 50 * time.Millisecond
 
-// Ending is the end of a term. The zero value is none.
+// Ending describes the end of a term. The zero value means none.
 type Ending struct {
 	Token   int64
 	Reason  election.Reason
-	Request *state.Request // which asked for it, if the reason is Requested
+	Request *state.Request // request that ended it, if the reason is Requested
 }
 
-// end ends the term, if there is one, and bars its key.
+// end ends the present term, if there is one, and bars its key.
 func (c Candidacy) end(reason election.Reason, now time.Time, s *state.Snapshot) (Candidacy, Ending) {
 	if c.term.Token == 0 {
 		return c, Ending{}
@@ -36,7 +36,7 @@ func (c Candidacy) end(reason election.Reason, now time.Time, s *state.Snapshot)
 	return c, e
 }
 
-// whyOver names the reason for which decide ended the term.
+// whyOver returns the reason for which decide ended the term.
 func whyOver(v view) election.Reason {
 	own, place := v.snapshot.Candidate(v.lease)
 	switch {
@@ -55,26 +55,25 @@ func whyOver(v view) election.Reason {
 	return election.ReasonKeyLost
 }
 
-// Resign gives leadership up; this member queues again at the tail.
+// Resign ends the term. This member then queues again at the tail.
 func (c Candidacy) Resign(now time.Time, s *state.Snapshot) (Candidacy, Ending) {
 	return c.end(election.ReasonResigned, now, s)
 }
 
-// Withdraw gives leadership up and leaves the queue for good.
+// Withdraw ends the term and the candidacy for good.
 func (c Candidacy) Withdraw(now time.Time) (Candidacy, Ending) {
 	c.standing = false
 	return c.end(election.ReasonStopped, now, nil)
 }
 
-// Missed notes that a renewal's read lacked the protected key that was created at
-// revision: the candidacy or term under it is over, whatever the snapshot shows.
+// Missed records that a renewal's read did not find the protected key created at revision. The candidacy or
+// term under that key ends, whatever the snapshot shows.
 func (c Candidacy) Missed(revision int64, now time.Time) (Candidacy, Ending) {
 	return c.keyEnds(revision, election.ReasonKeyLost, now)
 }
 
-// Leaving notes that a campaign, because it is cancelled, is about to delete the key
-// it queued with: from then on it may be gone at any time. The session stands or is
-// lost.
+// Leaving records that a cancelled campaign is about to delete its key, which may be gone at any time from then
+// on. stands reports whether the session is not lost.
 func (c Candidacy) Leaving(joined int64, stands bool, now time.Time) (Candidacy, Ending) {
 	if stands {
 		return c.keyEnds(joined, election.ReasonKeyLost, now)
@@ -91,8 +90,7 @@ func (c Candidacy) keyEnds(revision int64, reason election.Reason, now time.Time
 	return c, e
 }
 
-// Close ends the part on this session: with the session gone there is nothing left
-// to delete.
+// Close ends the part on this session. The session is gone, so nothing is left to delete.
 func (c Candidacy) Close(reason election.Reason, now time.Time) (Candidacy, Ending) {
 	c, e := c.end(reason, now, nil)
 	return c.On(0, 0), e

@@ -6,30 +6,30 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// Seen is what a look is made with.
+// Seen holds the input of a look.
 type Seen struct {
 	Snapshot  *state.Snapshot
 	Now       time.Time
 	Valid     bool // the session may be acted on
-	Suspected bool // there is a sign that others may take this member for gone
+	Suspected bool // others may take this member for gone
 	Inside    bool // a function runs in the present term
-	Working   bool // a function still runs in the term that ended last
+	Working   bool // a function still runs in the last ended term
 }
 
-// Orders are what follows from a look. What to protect is said by [Candidacy.Queued]
-// and [Candidacy.Acts].
+// Orders lists the actions that follow from a look. [Candidacy.Queued] and [Candidacy.Acts] name the keys to
+// protect.
 type Orders struct {
 	Recovered bool   // the election works again for this member
-	GaveUp    bool   // the work of the last term is not waited for any longer
-	Ended     Ending // first, if it has a token
-	Began     Term   // then, if it has a token
+	GaveUp    bool   // stop waiting for the work of the last term
+	Ended     Ending // end this term first, if it has a token
+	Began     Term   // then begin this term, if it has a token
 	Do        Request
-	// Again is after which time to look even if nothing happens; 0 is never.
+	// Again is the time after which to look again even if nothing changes; 0 means never.
 	Again time.Duration
 }
 
-// Look decides once. The caller carries the orders out before it looks again, but
-// does not wait for the request.
+// Look makes one decision. The caller must carry out the orders before it looks again, but need not wait for
+// the request.
 func (c Candidacy) Look(in Seen) (Candidacy, Orders) {
 	var o Orders
 	s := in.Snapshot
@@ -59,7 +59,7 @@ func (c Candidacy) Look(in Seen) (Candidacy, Orders) {
 	return c, o
 }
 
-// note takes note of what the snapshot shows of the own keys.
+// note records the state of the own keys in the snapshot.
 func (c Candidacy) note(s *state.Snapshot) (_ Candidacy, recovered bool) {
 	c.acts = 0
 	if a := s.ActingOn(c.lease); a != nil && a.CreateRevision > c.barred {
@@ -75,13 +75,13 @@ func (c Candidacy) note(s *state.Snapshot) (_ Candidacy, recovered bool) {
 		recovered, c.failed = c.failed, false
 	}
 	if own == nil && c.campaign.running && !c.campaign.waiting(s) {
-		// The key it queues with is gone: it would wait on, or win, for nothing.
+		// Without its key the campaign would wait, or win, in vain.
 		c.barred = max(c.barred, c.campaign.joined)
 	}
 	return c, recovered
 }
 
-// nextLook is the time to the nearest of the instants at which a wait is over.
+// nextLook returns the time until the next wait ends, or 0 if there is none.
 func (c Candidacy) nextLook(now time.Time, working bool) time.Duration {
 	var next time.Time
 	consider := func(t time.Time) {

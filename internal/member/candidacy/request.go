@@ -8,29 +8,28 @@ import (
 	"github.com/goverse/goverse/internal/state/txn"
 )
 
-// Kind is what a request does to the own keys.
+// Kind is the effect of a request on the own keys.
 type Kind int
 
-// The kinds of requests. Before Join, Leave and Abandon a campaign that is under way
-// is cancelled and awaited.
+// The kinds of requests. Before Join, Leave and Abandon the caller cancels a running campaign and waits for it.
 const (
 	None         Kind = iota
 	Join              // campaign
-	Leave             // delete the own candidate's key that was created at Revision
-	Abandon           // nothing more: the campaign is not wanted any longer
-	Rewrite           // make Change: put the own candidate's key right
-	CreateActing      // make Change: become the acting leader
-	DeleteActing      // make Change: stop being it
+	Leave             // delete the own candidate's key created at Revision
+	Abandon           // only end the campaign
+	Rewrite           // commit Change, which repairs the own candidate's key
+	CreateActing      // commit Change, which creates the acting key
+	DeleteActing      // commit Change, which deletes the acting key
 )
 
-// Request is one request to the own keys. Its outcome is reported by Finished.
+// Request is one request about the own keys. Report its outcome with Finished.
 type Request struct {
 	Kind     Kind
 	Revision int64 // CreateRevision of the key to delete
 	Change   txn.Txn
 }
 
-// request makes of the decision what is to be sent.
+// request returns the request for the decision.
 func (c Candidacy) request(d decision, keys state.Keys, now time.Time) (Candidacy, Request) {
 	r := Request{Kind: d.do}
 	switch d.do {
@@ -51,8 +50,8 @@ func (c Candidacy) request(d decision, keys state.Keys, now time.Time) (Candidac
 	return c, r
 }
 
-// Finished notes the outcome of a request. hopeless means that the session must be
-// given up: a key that may not be deleted goes with its lease only.
+// Finished records the outcome of a request. hopeless reports that the session must be given up: etcd denies
+// the deletion of a key, so the key goes only with its lease.
 func (c Candidacy) Finished(r Request, how Outcome, now time.Time) (_ Candidacy, hopeless bool) {
 	c.busy = false
 	deletes := r.Kind == Leave || r.Kind == DeleteActing
@@ -68,5 +67,5 @@ func (c Candidacy) Finished(r Request, how Outcome, now time.Time) (_ Candidacy,
 	return c, false
 }
 
-// Refused counts the requests that failed in a row.
+// Refused returns the number of requests that failed in a row.
 func (c Candidacy) Refused() int { return c.refused }

@@ -5,9 +5,8 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// yields reports whether the standing request asks the candidate at place to
-// give its place up: the leader on resign; on transfer everybody ahead of the
-// target, the leader last.
+// yields reports whether the present request asks the candidate at place to give way. On resign that is the
+// leader. On transfer it is every candidate ahead of the target, the leader last.
 func yields(s *state.Snapshot, place int) bool {
 	r := s.Request
 	if r == nil || len(s.Queue) == 0 || s.Queue[0].CreateRevision != r.Token {
@@ -29,8 +28,8 @@ func yields(s *state.Snapshot, place int) bool {
 	return false
 }
 
-// TransferTarget is the place in the queue of the member that leadership is to
-// go to, or why it cannot. Incarnation 0 takes whichever is there.
+// TransferTarget returns the place in the queue of the member that is to lead, or the reason why it cannot.
+// Incarnation 0 accepts any.
 func TransferTarget(s *state.Snapshot, address string, incarnation int64) (int, error) {
 	m := s.Member(address)
 	if m == nil || (incarnation != 0 && m.Incarnation != incarnation) {

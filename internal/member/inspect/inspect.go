@@ -1,7 +1,7 @@
-// Package inspect lets Goverse's own tests and test kit look inside a running
-// cluster.Cluster, whose handles show users no more than they need.
+// Package inspect gives Goverse's own tests and test kit access to the parts of a running cluster.Cluster that
+// its handles do not show to users.
 //
-// Not promised: anything to programs that use Goverse; they cannot import it.
+// Not promised: anything to programs that use Goverse. They cannot import it.
 package inspect
 
 import (
@@ -10,24 +10,24 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// Node is the inside of a cluster.Cluster.
+// Node gives access to the parts of a cluster.Cluster.
 type Node interface {
-	// Snapshot is the newest state of the cluster, nil while it does not run.
+	// Snapshot returns the newest state of the cluster, or nil while the node does not run.
 	Snapshot() *state.Snapshot
-	// Session is the node's present session, nil between two and while it does not run.
+	// Session returns the node's present session, or nil between two sessions and while the node does not run.
 	Session() *etcdsession.Session
-	// Election is the cluster's own, nil while it does not run.
+	// Election returns the cluster's election, or nil while the node does not run.
 	Election() *leaderelection.LeaderElection
 }
 
-// Open is set by package cluster, and never changed after: it is given a *cluster.Cluster.
+// Open returns the Node of a *cluster.Cluster. Package cluster sets it once, at initialization.
 var Open func(cluster any) Node
 
-// Snapshot is that of a *cluster.Cluster.
+// Snapshot returns the snapshot of a *cluster.Cluster.
 func Snapshot(cluster any) *state.Snapshot { return Open(cluster).Snapshot() }
 
-// Session is that of a *cluster.Cluster.
+// Session returns the session of a *cluster.Cluster.
 func Session(cluster any) *etcdsession.Session { return Open(cluster).Session() }
 
-// Election is that of a *cluster.Cluster.
+// Election returns the election of a *cluster.Cluster.
 func Election(cluster any) *leaderelection.LeaderElection { return Open(cluster).Election() }

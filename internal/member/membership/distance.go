@@ -11,21 +11,20 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// probes is how many requests measure a node's distance from etcd before it registers. They
-// are sent at once, so that they take no longer than one; etcd's client spreads them over
-// its endpoints.
+// probes is the number of requests that measure a node's distance from etcd before it registers. They are sent
+// together, so they take no longer than one. etcd's client spreads them over its endpoints.
 const probes = 6
 
-// distance is how far this node is from etcd, as its record says it.
+// distance holds this node's distance from etcd as its record states it.
 type distance struct {
 	suspicion.Distance
-	renewed time.Time // the renewal round that was measured last
-	far     bool      // it is left to its lease, and the log says so
+	renewed time.Time // last renewal round that was measured
+	far     bool      // crash detection leaves the node to its lease, and the log says so
 	logged  suspicion.Logged
 }
 
-// measure finds how far this node is from etcd and puts it into the record, before the
-// node is registered under key. It fails if etcd answers no request.
+// measure measures this node's distance from etcd and stores it in the record, before the node is registered
+// under key. It fails if etcd answers no request.
 func (m *Membership) measure(ctx context.Context, key string) error {
 	var trips [probes]suspicion.Trip
 	var errs [probes]error
@@ -57,14 +56,14 @@ func (m *Membership) measure(ctx context.Context, key string) error {
 	return nil
 }
 
-// remeasure looks at the session's last read, if there was a renewal round since.
+// remeasure uses the session's last read, if there was a renewal round since the last time.
 func (m *Membership) remeasure() {
 	m.mu.Lock()
 	if m.incarnation == 0 {
 		m.mu.Unlock()
 		return
 	}
-	// Not both at one instant; then one round is measured as another, or next time.
+	// The two values may be of different rounds. Then one round counts for another, or is measured next time.
 	renewed, trip := m.session.Renewed(), suspicion.Trip{}
 	trip.Member, trip.Took = m.session.RoundTrip()
 	if renewed.Equal(m.distance.renewed) || trip.Took == 0 {
@@ -91,8 +90,8 @@ func (m *Membership) remeasure() {
 	}
 }
 
-// setDistance makes d what the record says. The lock is held; warn is to be called without it, and warns when
-// the node has become too far from etcd.
+// setDistance stores d in the record. The caller holds m.mu. It must call warn after releasing m.mu; warn logs
+// if the node has become too far from etcd.
 func (m *Membership) setDistance(d suspicion.Distance) (warn func()) {
 	m.distance.Distance = d
 	m.record.RoundTripMS = d.RoundTrip().Milliseconds()

@@ -5,8 +5,8 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// drains is whether a member gives its shards up: as its record says already, unless there is a request
-// about this very incarnation. A member that stops does in any case.
+// drains reports whether a member must release its shards. A request about this incarnation decides; without
+// one, the record stays as it is. A stopping member drains in any case.
 func drains(record state.Record, incarnation int64, request *state.Drain) bool {
 	switch {
 	case record.Stopping:
@@ -17,8 +17,8 @@ func drains(record state.Record, incarnation int64, request *state.Drain) bool {
 	return !request.Undo
 }
 
-// applyDrain brings the record in line with the drain request that the snapshot shows, and returns it with
-// the session and the incarnation that it belongs to.
+// applyDrain applies the snapshot's drain request to the record. It returns the record, with the session and
+// the incarnation that it belongs to.
 func (m *Membership) applyDrain(snap *state.Snapshot) (s *etcdsession.Session, incarnation int64, want state.Record) {
 	m.mu.Lock()
 	before := m.record.Draining
@@ -26,7 +26,7 @@ func (m *Membership) applyDrain(snap *state.Snapshot) (s *etcdsession.Session, i
 		m.record.Draining = drains(m.record, m.incarnation, snap.Drain(m.cfg.Address))
 	}
 	s, incarnation, want = m.session, m.incarnation, m.record
-	m.mu.Unlock() // no line is written while it is held: the mirror's goroutine wants it, too
+	m.mu.Unlock() // log without the lock, because the mirror's goroutine takes it too
 	switch {
 	case want.Draining && !before:
 		m.log.Info("an operator drains this node: it gives its shards up, and gets none until that is undone or it " +

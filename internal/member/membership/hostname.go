@@ -12,22 +12,22 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// lookupTimeout bounds one lookup of this node's own host.
+// lookupTimeout limits one lookup of this node's own host.
 const lookupTimeout = 5 * time.Second
 
-// lookupRetry is the pause between two of them.
+// lookupRetry is the pause between two lookups.
 var lookupRetry = backoff.Policy{First: time.Second, Last: 30 * time.Second}
 
-// LookupHost finds the addresses of a host, as [net.Resolver.LookupHost] does.
+// LookupHost returns the addresses of a host, as [net.Resolver.LookupHost] does.
 type LookupHost func(ctx context.Context, host string) ([]string, error)
 
-// CheckHostname looks the host of this node's own address up, as other nodes do to reach it, until
-// it resolves or ctx ends. It warns once: a name may be published only when the node is ready,
-// and one that means something to the others alone is none to refuse.
+// CheckHostname looks up the host of this node's own address, as other nodes do to reach it, until it resolves
+// or ctx ends. It warns once. It does not refuse the name, because a name may be published only when the node
+// is ready, and some names resolve only on other hosts.
 func CheckHostname(ctx context.Context, address string, lookup LookupHost, log hclog.Logger) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return // node.Config.Validate knows better
+		return // node.Config.Validate reports it better
 	}
 	if _, err := netip.ParseAddr(host); err == nil {
 		return

@@ -1,9 +1,9 @@
-// Package membership keeps a node registered: it writes the node's record with each new session, keeps it
-// as it should be, in which an operator's drain request has a say, and notices when it is gone. Beside it
-// is what a node logs of its own host name.
+// Package membership keeps a node registered. It writes the node's record for each new session, keeps the
+// record current, also as operators' drain requests demand, and notices when it is gone. It also checks that
+// the node's host name resolves.
 //
-// Not promised: that a node is registered. It is while etcd answers and its address is free; until then it
-// keeps trying.
+// Not promised: a registration at any given time. The node is registered while etcd answers and its address is
+// free. Otherwise it keeps trying.
 package membership
 
 import (
@@ -29,92 +29,94 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// ErrAddressTaken: another living node is registered at this address.
+// ErrAddressTaken is returned when another living node is registered at this address.
 var ErrAddressTaken = errors.New("the address is taken by another node that lives; give this one another advertise " +
 	"address, or stop that one")
 
-// errDetectionOff: this node removes nobody.
+// errDetectionOff is the reason not to remove the predecessor when crash detection is off.
 var errDetectionOff = errors.New("crash detection is off")
 
-// errFar: the one that had the address is left to its lease.
+// errFar is the reason not to remove a predecessor that was left to its lease.
 var errFar = errors.New("it was too far from etcd for crash detection")
 
 const identifyTimeout = time.Second
 
 var (
-	// registerRetry is the pause before the node is registered again, as etcd did not answer or the
-	// address was not free.
+	// registerRetry is the pause before another attempt to register, after a failure or while the address is
+	// not free.
 	registerRetry = backoff.Policy{First: 100 * time.Millisecond, Last: time.Second}
-	// updateRetry is the pause before a record is looked at again that is not as it should be.
+	// updateRetry is the pause before the record is checked again after it was not as it should be.
 	updateRetry = backoff.Policy{First: 100 * time.Millisecond, Last: time.Second}
 )
 
-// Config is what a membership works with; all fields are needed unless they say otherwise.
+// Config configures a [Membership]. All fields are required unless their comment says otherwise.
 type Config struct {
 	Client  *clientv3.Client
 	Keys    state.Keys
 	Mirror  *watchcache.Mirror
-	Address string // where others reach the node, and the name of its record
-	// Record is what the node says of itself. The session's part of it is filled in.
+	Address string // address at which others reach the node; it also names the record
+	// Record is the node's record. Membership fills in the fields of the session.
 	Record state.Record
-	// RemovePredecessor: another instance at this address is accused if the address answers as this one.
+	// RemovePredecessor lets this node accuse another instance registered at its address, if this process
+	// answers there.
 	RemovePredecessor bool
-	GracePeriod       time.Duration // that it has to refute that
+	GracePeriod       time.Duration // time that the predecessor has to refute the accusation
 	RequestTimeout    time.Duration
-	MeasureEvery      time.Duration // how often the rounds of the session are looked at
-	// Identify asks who answers at the own address, as others reach it: the instance id.
+	MeasureEvery      time.Duration // pause between looks at the session's rounds
+	// Identify returns the instance id of the process that answers at an address, which is this node's own.
 	Identify func(ctx context.Context, address string) (instance string, err error)
-	// Random draws the numbers in [0, 1) by which retries get out of step, for a simulation that is to
-	// come out the same again. It must be safe for concurrent use. Default: math/rand's.
+	// Random returns numbers in [0, 1) that spread retries in time. A simulation sets it to be reproducible. It
+	// must be safe for concurrent use. Default: math/rand's.
 	Random func() float64
 	Logger hclog.Logger
 }
 
-// Membership is this node's record. Its methods are safe for concurrent use.
+// Membership keeps this node's record. Its methods are safe for concurrent use.
 type Membership struct {
 	cfg  Config
 	log  hclog.Logger
 	wake chan struct{}
 
 	mu          sync.Mutex
-	record      state.Record // as it should be; Lease and TTL of the present session
+	record      state.Record // as it should be, with Lease and TTL of the present session
 	session     *etcdsession.Session
 	incarnation int64 // 0 while not registered
-	lastErr     error // of the last try to register, nil if it was answered
+	lastErr     error // of the last attempt to register; nil if etcd answered it
 	distance    distance
 
-	revokedEarly bool // the last session was lost so
+	revokedEarly bool // the last session was revoked early
 }
 
-// New makes a membership; nothing runs before Run, and nothing is written before Register.
+// New returns a membership. Nothing runs before Run, and nothing is written before Register.
 func New(cfg Config) *Membership {
-	hostname, _ := os.Hostname() // for people; empty is fine
+	hostname, _ := os.Hostname() // for operators; may be empty
 	record := cfg.Record
 	record.Hostname, record.Labels = hostname, maps.Clone(record.Labels)
 	return &Membership{cfg: cfg, log: cfg.Logger, wake: make(chan struct{}, 1), record: record.AsStored()}
 }
 
-// LastError is why the last try to register failed, nil if etcd answered it.
+// LastError returns the error of the last attempt to register, or nil if etcd answered it.
 func (m *Membership) LastError() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.lastErr
 }
 
-// SessionLost notes how a session ended, for the record of the next one. Where the node key was missed first, its lease
-// may be gone as well: between a renewal and the read that confirms it. If the key alone was deleted out of band, or
-// with an accusation, the record says too much, and others wait for longer than they need.
+// SessionLost records for the next record how a session was lost. A session may miss its node key first,
+// between a renewal and the read that confirms it, although its lease is gone as well; so that counts as a
+// revoked lease. If only the key was deleted, out of band or by an accusation, the record says too much and
+// others wait longer than they need to.
 func (m *Membership) SessionLost(s *etcdsession.Session, lost *session.LostError) {
 	gone := lost.Reason == session.ReasonRevoked || lost.Reason == session.ReasonKeyLost
-	early := gone && !s.Ended() // suspended or not: others know nothing of that
+	early := gone && !s.Ended() // also if suspended: others do not know that
 	m.mu.Lock()
 	m.revokedEarly = early
 	m.mu.Unlock()
 }
 
-// Register writes the node key of a new session. A node key is only ever created where none exists; see
-// free for what to do if one does. It blocks until the node is registered, or ctx or the session ends;
-// errors are ctx's cause and ErrAddressTaken.
+// Register writes the node key of a new session. A node key is only ever created where none exists; see free
+// for the case that one does. It blocks until the node is registered, or ctx or the session ends. It returns
+// ctx's cause or ErrAddressTaken.
 func (m *Membership) Register(ctx context.Context, s *etcdsession.Session) error {
 	m.mu.Lock()
 	m.incarnation, m.session = 0, s
@@ -129,13 +131,13 @@ func (m *Membership) Register(ctx context.Context, s *etcdsession.Session) error
 		attempt, cancel := context.WithTimeout(ctx, m.cfg.RequestTimeout)
 		var err error
 		if !measured {
-			// Before others know of it: they may accuse it at once.
+			// Measure first: once registered, this node may be accused at once.
 			err = m.measure(attempt, key)
 			measured = err == nil
 		}
 		var resp *clientv3.TxnResponse
 		if measured {
-			// The record is read anew: it may change while this waits.
+			// Read the record anew, because it may change during the wait.
 			resp, err = txn.Commit(attempt, m.cfg.Client, txn.Register(m.cfg.Keys, m.cfg.Address, m.Record()))
 		}
 		cancel()
@@ -163,7 +165,7 @@ func (m *Membership) Register(ctx context.Context, s *etcdsession.Session) error
 			there := &state.Member{Address: m.cfg.Address, Incarnation: kvs[0].CreateRevision, KeyLease: kvs[0].Lease,
 				Record: theirs}
 			if there.InstanceID == m.cfg.Record.InstanceID && there.Lease == int64(s.ID()) {
-				m.registered(s, key, there.Incarnation) // an attempt that timed out came through
+				m.registered(s, key, there.Incarnation) // an attempt that timed out was committed
 				return nil
 			}
 			free, err := m.free(ctx, s, there, &warned)
@@ -181,13 +183,12 @@ func (m *Membership) Register(ctx context.Context, s *etcdsession.Session) error
 	}
 }
 
-// free looks into which instance holds this node's address, and reports whether the address is free
-// now. Without an error it is worth trying again, at once or after a while.
+// free handles another instance at this node's address, and reports whether the address is free now. If it
+// returns no error, registering should be tried again, at once or after a pause.
 func (m *Membership) free(ctx context.Context, s *etcdsession.Session, there *state.Member,
 	warned *bool) (free bool, err error) {
 	if there.InstanceID == m.cfg.Record.InstanceID {
-		// An earlier session of this very process; its lease is being revoked, or
-		// must run out where that is denied.
+		// An earlier session of this process. Its lease is being revoked, or must run out if that is denied.
 		return m.awaitGone(ctx, there), context.Cause(ctx)
 	}
 	attempt, cancel := context.WithTimeout(ctx, identifyTimeout)
@@ -216,8 +217,8 @@ func (m *Membership) free(ctx context.Context, s *etcdsession.Session, there *st
 	return m.awaitGone(ctx, there), context.Cause(ctx)
 }
 
-// removePredecessor: this address answers as this process, so the one that had it
-// is probably gone. Probably: on another host the same name can mean that host.
+// removePredecessor removes the instance that had this address. This process answers at the address, so that
+// instance is probably gone. It may live, because on another host the same name may mean that host.
 func (m *Membership) removePredecessor(ctx context.Context, s *etcdsession.Session,
 	there *state.Member) (free bool, err error) {
 	accuser := crash.Accuser{Client: m.cfg.Client, Keys: m.cfg.Keys, ID: m.cfg.Record.InstanceID, Lease: s.ID(),
@@ -240,8 +241,8 @@ func (m *Membership) removePredecessor(ctx context.Context, s *etcdsession.Sessi
 	return false, nil
 }
 
-// awaitGone waits until the snapshot no longer shows that incarnation, and reports whether it does;
-// not forever, for the node at the address may begin to answer.
+// awaitGone waits for at most a second until the snapshot no longer shows that incarnation, and reports whether
+// that happened. It does not wait longer, because the other node may begin to answer.
 func (m *Membership) awaitGone(ctx context.Context, there *state.Member) bool {
 	attempt, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -261,24 +262,23 @@ func (m *Membership) registered(s *etcdsession.Session, key string, incarnation 
 	m.poke()
 }
 
-// Record is the record as it should be.
+// Record returns the record as it should be.
 func (m *Membership) Record() state.Record {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.record
 }
 
-// MarkStopping says in the record that the node stops, and gives up its shards. It does not block; see
-// Recorded.
+// MarkStopping records that the node stops and releases its shards. It does not block; see Recorded.
 func (m *Membership) MarkStopping() {
 	m.update(func(r *state.Record) { r.Draining, r.Stopping = true, true })
 }
 
-// MarkLeft says in the record that the node acts no more: nobody needs to wait for it when its lease is
+// MarkLeft records that the node acts no more, so that no member needs to wait for it when its lease is
 // revoked. It does not block; see Recorded.
 func (m *Membership) MarkLeft() { m.update(func(r *state.Record) { r.Left = true }) }
 
-// SetElectionFailed says in the record why the node cannot stand for election; nil: it can.
+// SetElectionFailed records the reason why the node cannot stand for election, or with nil that it can.
 func (m *Membership) SetElectionFailed(err error) {
 	m.update(func(r *state.Record) {
 		r.ElectionFailed, r.Reason = err != nil, ""
@@ -288,7 +288,7 @@ func (m *Membership) SetElectionFailed(err error) {
 	})
 }
 
-// update changes the record as it should be; Run writes it.
+// update changes the record as it should be. Run writes it.
 func (m *Membership) update(change func(*state.Record)) {
 	m.mu.Lock()
 	change(&m.record)
@@ -304,7 +304,7 @@ func (m *Membership) poke() {
 	}
 }
 
-// Run compares the snapshot with what should be there, until ctx ends.
+// Run keeps the record in etcd as it should be, until ctx ends.
 func (m *Membership) Run(ctx context.Context) {
 	sub := m.cfg.Mirror.Subscribe(func(before, now *state.Snapshot) bool {
 		own := m.cfg.Address
@@ -334,8 +334,7 @@ func (m *Membership) Run(ctx context.Context) {
 	}
 }
 
-// reconcile reports whether the record stands as it should, as far as can be
-// known by now.
+// reconcile reports whether the record in etcd is as it should be, as far as is known. If not, it writes it.
 func (m *Membership) reconcile(ctx context.Context) bool {
 	snap := m.cfg.Mirror.Snapshot()
 	s, incarnation, want := m.applyDrain(snap)
@@ -345,7 +344,7 @@ func (m *Membership) reconcile(ctx context.Context) bool {
 	own := snap.Member(m.cfg.Address)
 	switch {
 	case own == nil || own.Incarnation != incarnation:
-		// The renewal says why, and ends the session.
+		// The renewal finds out the reason and ends the session.
 		s.Check()
 		return true
 	case own.KeyLease == int64(s.ID()) && own.Encode() == want.Encode():
@@ -357,10 +356,10 @@ func (m *Membership) reconcile(ctx context.Context) bool {
 	if err != nil && ctx.Err() == nil {
 		m.log.Warn("could not update this node's record, trying again", "error", err)
 	}
-	return false // looked at again when the snapshot shows it, or after a while
+	return false // checked again when the snapshot changes, or after a pause
 }
 
-// Recorded blocks until the snapshot shows the record as it should be, or ctx ends; the error is ctx's.
+// Recorded blocks until the snapshot shows the record as it should be, or ctx ends. It returns ctx's error.
 func (m *Membership) Recorded(ctx context.Context) error {
 	_, err := m.cfg.Mirror.Wait(ctx, func(s *state.Snapshot) bool {
 		own := s.Member(m.cfg.Address)

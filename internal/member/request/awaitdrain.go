@@ -11,37 +11,37 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// The errors of a drain that began.
+// Errors of a drain in progress.
 var (
-	// ErrNotEmpty: the node has shards still. It goes on draining.
+	// ErrNotEmpty is returned when the node still has shards. It continues to drain.
 	ErrNotEmpty = errors.New("the node is not empty yet")
-	// ErrNoAnswer: the node did not say that it does what was asked.
+	// ErrNoAnswer is returned when the node has not confirmed the request.
 	ErrNoAnswer = errors.New("the node did not answer")
-	// ErrUndone: somebody else ended the drain.
+	// ErrUndone is returned when another request ended the drain.
 	ErrUndone = errors.New("somebody ended the drain meanwhile")
 )
 
-// Drained is how far a request to drain a member has come, or one to undo that.
+// Drained is the progress of a request to drain a member, or to undo that.
 type Drained struct {
 	Address     string
 	Incarnation int64
 	Draining    bool // false after an undo
-	Changed     bool // false if it was draining, or not, before
-	Before      int  // shards that it had when it was asked; 0 for an undo
-	Left        int  // of them, and of those that came meanwhile, what it has not released
-	Leader      bool // which a drain does not alter
+	Changed     bool // whether the request changed Draining
+	Before      int  // shards that it had at the time of the request; 0 for an undo
+	Left        int  // shards not released yet, of those and of later ones
+	Leader      bool // whether it leads; a drain does not change that
 }
 
-// AwaitDrain makes the request of [Drain] to the member at address and waits until it is fulfilled: the map names
-// the member no more and it has released all that was its; or, with undo, it says that it takes shards again. m must
-// have read the cluster. show is called at the beginning, and whenever the number of shards that are left changes. The
-// member keeps to it until it is undone, or its end. The request stands on a lease of its own, and is withdrawn when
-// AwaitDrain returns.
+// AwaitDrain makes the request of [Drain] to the member at address and waits until it is fulfilled: the map
+// assigns nothing to the member, and the member has released all its shards. With undo, it waits until the
+// record no longer says Draining. m must have read the cluster. show is called at the beginning and whenever
+// the number of remaining shards changes. The member keeps to the request until an undo or its end. The request
+// stands on a lease of its own and is withdrawn when AwaitDrain returns.
 //
-// Refused, with ErrRefused, what would never end. When ctx ends the error is ErrNotEmpty if the member goes on
-// draining, and Drained says how far it has come, or else ErrNoAnswer; and it matches ctx's cause. It is ErrNoAnswer,
-// too, when the request's lease is lost before the member has answered. Others are shardview.ErrUnknownNode,
-// shardview.ErrNoMap, ErrMemberGone, ErrUndone, and etcd's.
+// A request that could never be fulfilled fails with ErrRefused. If ctx ends, the error matches ctx's cause,
+// and ErrNotEmpty if the member continues to drain, otherwise ErrNoAnswer; Drained holds the progress.
+// ErrNoAnswer is also returned if the request's lease is lost before the member has answered. Other errors are
+// shardview.ErrUnknownNode, shardview.ErrNoMap, ErrMemberGone, ErrUndone, and etcd's.
 func AwaitDrain(ctx context.Context, client *clientv3.Client, m *watchcache.Mirror, address string, undo bool,
 	show func(left, before int)) (Drained, error) {
 	s := m.Snapshot()
@@ -67,7 +67,7 @@ func AwaitDrain(ctx context.Context, client *clientv3.Client, m *watchcache.Mirr
 			if !w.answered {
 				return w.outcome(m.Snapshot()), w.unfinished(session.Err())
 			}
-			lost = nil // it keeps to it
+			lost = nil // the member keeps to the request
 		case <-ctx.Done():
 			return w.outcome(m.Snapshot()), w.unfinished(context.Cause(ctx))
 		}
@@ -92,7 +92,7 @@ func (w *drainRequest) outcome(s *state.Snapshot) Drained {
 		Leader: l.Member && l.Lease == w.asked.Lease}
 }
 
-// unfinished is the error when the time is up, by that cause.
+// unfinished returns the error for a wait that ended with that cause.
 func (w *drainRequest) unfinished(cause error) error {
 	if !w.answered {
 		return fmt.Errorf("%s: %w: it does not reach etcd, or is older than this command; no request is left behind (%w)",

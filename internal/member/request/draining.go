@@ -10,25 +10,24 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// ErrRefused: the drain could not be done.
+// ErrRefused is returned when the drain could not be carried out.
 var ErrRefused = errors.New("refused")
 
-// mostNamed is how many nodes an error names.
+// mostNamed limits the nodes that an error names.
 const mostNamed = 8
 
-// drainRequest is one request about a node's shards and what has come of it. It is not safe for
-// concurrent use.
+// drainRequest tracks one request about a node's shards. It is not safe for concurrent use.
 type drainRequest struct {
 	asked    *state.Member
 	undo     bool
-	before   int // shards that it had when it was asked
-	left     int // of all that is or was its, what it has not released
+	before   int // shards that it had at the time of the request
+	left     int // shards not released yet, of those assigned then or later
 	answered bool
-	stuck    bool // nobody else can take them any more
+	stuck    bool // no other member can take them any more
 }
 
-// newDrainRequest is the request about the member at address, unless it makes no sense at s: what is
-// asked for could not end.
+// newDrainRequest returns the request about the member at address. It returns an error if, by s, the request
+// could never be fulfilled.
 func newDrainRequest(s *state.Snapshot, address string, undo bool) (*drainRequest, error) {
 	m := s.Member(address)
 	switch {
@@ -49,7 +48,7 @@ func newDrainRequest(s *state.Snapshot, address string, undo bool) (*drainReques
 	w.left, w.answered = left(s, m), m.Draining
 	w.before = w.left
 	switch {
-	case w.left == 0: // there is nothing to wait for
+	case w.left == 0: // nothing to wait for
 	case !taken(s, m, shardsOf(s)):
 		return nil, fmt.Errorf("%w: no other node could take the shards of %s: start one, or end the drain of one with "+
 			"goversed drain --undo", ErrRefused, address)
@@ -60,7 +59,7 @@ func newDrainRequest(s *state.Snapshot, address string, undo bool) (*drainReques
 	return w, nil
 }
 
-// look takes s in, and reports whether the request is fulfilled.
+// look applies s and reports whether the request is fulfilled.
 func (w *drainRequest) look(s *state.Snapshot) (done bool, err error) {
 	m := s.Member(w.asked.Address)
 	switch {
@@ -79,8 +78,7 @@ func (w *drainRequest) look(s *state.Snapshot) (done bool, err error) {
 	return w.answered && w.left == 0, nil
 }
 
-// left counts the shards that the map gives m, and those that others have to wait for
-// until m releases them.
+// left counts the shards that the map assigns to m, and those that others can have only when m releases them.
 func left(s *state.Snapshot, m *state.Member) int {
 	me := sharding.Owner{Address: m.Address, Incarnation: m.Incarnation}
 	n := 0
@@ -94,7 +92,7 @@ func left(s *state.Snapshot, m *state.Member) int {
 	return n
 }
 
-// shardsOf is how many shards the map has, 0 without one.
+// shardsOf returns the number of shards in the map, or 0 without one.
 func shardsOf(s *state.Snapshot) int {
 	m, err := shardview.Map(s)
 	if err != nil {
@@ -103,8 +101,8 @@ func shardsOf(s *state.Snapshot) int {
 	return m.Shards()
 }
 
-// taken reports whether another member takes part in that many shards and may have some.
-// Which labels the planner excludes is not in etcd.
+// taken reports whether another member works with that many shards and may have some. It cannot consider labels
+// that the planner excludes, because they are not in etcd.
 func taken(s *state.Snapshot, m *state.Member, shards int) bool {
 	for _, other := range s.Members {
 		if other != m && !other.Draining && other.Shards == shards {
@@ -114,7 +112,7 @@ func taken(s *state.Snapshot, m *state.Member, shards int) bool {
 	return false
 }
 
-// named lists addresses.
+// named returns a list of addresses.
 func named(members []*state.Member) string {
 	var out []string
 	for i, m := range members {

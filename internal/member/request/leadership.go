@@ -15,15 +15,15 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// AwaitHandover requests a handover of leadership, on a lease of the request's own, and waits for
-// the outcome: who leads then. The request names the present term, so it can never move a later
-// one; it is withdrawn when AwaitHandover returns. With RequestResign, address is not used, and a leader
-// that is alone in the queue follows itself with a new token. With RequestTransfer a member that
-// is about to queue, as one that has just given way is, is waited for.
+// AwaitHandover requests a handover of leadership and waits for the outcome, which is the next leader. The
+// request stands on a lease of its own and is withdrawn when AwaitHandover returns. It names the present term,
+// so it never moves a later one. With RequestResign, address is not used, and a leader that is alone in the
+// queue leads again with a new token. With RequestTransfer, a member that is about to queue, for example
+// because it has just given way, is waited for.
 //
-// AwaitHandover blocks until there is an outcome, which m shows, or ctx ends or that lease is lost: give it a
-// deadline. The error is ErrNotMoved then, and matches the cause. Others are election.ErrNoLeader, ErrFallback,
-// ErrOutsider, ErrNotMember and ErrNotCandidate, and etcd's.
+// AwaitHandover blocks until m shows an outcome, or ctx or that lease ends. Set a deadline on ctx. In the
+// latter two cases the error matches ErrNotMoved and the cause. Other errors are election.ErrNoLeader,
+// ErrFallback, ErrOutsider, ErrNotMember and ErrNotCandidate, and etcd's.
 func AwaitHandover(ctx context.Context, client *clientv3.Client, m *watchcache.Mirror, kind state.RequestKind,
 	address string) (election.Leader, error) {
 	snap := m.Snapshot()
@@ -68,7 +68,7 @@ func AwaitHandover(ctx context.Context, client *clientv3.Client, m *watchcache.M
 	return awaitOutcome(ctx, m, leader, req)
 }
 
-// movable is why l cannot be asked to give way, nil if it can.
+// movable returns the reason why l cannot be asked to give way, or nil if it can.
 func movable(l election.Leader) error {
 	switch {
 	case l.Address == "":
@@ -81,9 +81,8 @@ func movable(l election.Leader) error {
 	return nil
 }
 
-// awaitTarget is the place in the queue of the member at address, and the snapshot
-// that says so. After a member gave way it stands in no queue for a moment: so one
-// that does not stand and may is waited for.
+// awaitTarget returns the place in the queue of the member at address, and the snapshot that shows it. A member
+// that gave way is not queued for a moment, so awaitTarget waits for a member that may stand.
 func awaitTarget(ctx context.Context, m *watchcache.Mirror, address string) (int, *state.Snapshot, error) {
 	snap, err := m.Wait(ctx, func(s *state.Snapshot) bool {
 		_, err := candidacy.TransferTarget(s, address, 0)
@@ -102,7 +101,7 @@ func awaitTarget(ctx context.Context, m *watchcache.Mirror, address string) (int
 	return place, snap, err
 }
 
-// whyNotStanding is why m, which is not in the queue, will not be; nil if it may.
+// whyNotStanding returns the reason why m will not join the queue, or nil if it may.
 func whyNotStanding(m *state.Member) error {
 	why := ""
 	switch {

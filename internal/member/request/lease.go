@@ -14,19 +14,19 @@ import (
 )
 
 const (
-	// leaseTTL is how long a request stands at the most that could not be withdrawn.
+	// leaseTTL limits the life of a request that could not be withdrawn.
 	leaseTTL = 5 * time.Second
-	// withdrawTimeout bounds withdrawing it.
+	// withdrawTimeout limits the attempts to withdraw a request.
 	withdrawTimeout = time.Second
 )
 
-// withdrawRetry is the pause before that is tried again.
+// withdrawRetry is the pause between two attempts to withdraw.
 var withdrawRetry = backoff.Policy{First: 50 * time.Millisecond, Last: 200 * time.Millisecond}
 
-// open opens the session that one request stands on, which is of its own. Its end, by withdraw, withdraws the
-// request, also where etcd's answer to it was lost and nobody knows whether it stands, and where it is still in
-// flight: etcd puts nothing on a lease that is gone. withdraw must be called; it blocks, also if ctx has ended,
-// until etcd confirmed, for a second at the most; the request then ends within leaseTTL.
+// open opens a session for one request. withdraw ends that session and with it the request. That also covers a
+// request with a lost answer, and one that is still in flight, because etcd puts nothing on a lease that is
+// gone. The caller must call withdraw. It blocks until etcd has confirmed, even if ctx has ended, for a second
+// at most; without confirmation the request ends within leaseTTL.
 func open(ctx context.Context, client *clientv3.Client,
 	keys state.Keys) (s *etcdsession.Session, withdraw func(), err error) {
 	s, err = etcdsession.Open(ctx, etcdsession.Config{Client: client, TTL: leaseTTL, ReadKey: keys.Request()})
@@ -42,8 +42,8 @@ func open(ctx context.Context, client *clientv3.Client,
 	}, nil
 }
 
-// unmade is the error of a request that could not be written, or of which that is not known: etcd's, or if ctx has
-// ended its cause, and the error of a request of which nothing came in time.
+// unmade returns the error of a request that could not be written, or that may not have been. It is etcd's
+// error err, or, if ctx has ended, inTime with ctx's cause.
 func unmade(ctx context.Context, err, inTime error) error {
 	if ctx.Err() == nil {
 		return err
