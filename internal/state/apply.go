@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// KV is one key of the range as etcd holds it.
+// KV is one key of the range as stored in etcd.
 type KV struct {
 	Key            string
 	Value          []byte
@@ -21,7 +21,7 @@ type Event struct {
 	Deleted bool
 }
 
-// Build makes the snapshot of a whole range read at revision.
+// Build returns the snapshot of a whole range read at revision.
 func Build(keys Keys, clusterID uint64, revision int64, kvs []KV) *Snapshot {
 	s := &Snapshot{Keys: keys, ClusterID: clusterID, Revision: revision, Total: len(kvs)}
 	for _, kv := range kvs {
@@ -30,10 +30,9 @@ func Build(keys Keys, clusterID uint64, revision int64, kvs []KV) *Snapshot {
 	return s
 }
 
-// Apply folds events, in revision order, into the snapshot that follows s, exact
-// up to revision. s stays as it is. Events that s already contains (their
-// revision is not after s's) are passed over, so that applying a batch twice is
-// the same as applying it once.
+// Apply returns the snapshot that follows s after the events, which must be in revision order. It is exact up
+// to revision. s does not change. Events that s already contains, by their revision, are skipped, so applying a
+// batch twice has the same effect as applying it once.
 func (s *Snapshot) Apply(revision int64, events []Event) *Snapshot {
 	next := *s
 	next.Stale = false
@@ -56,21 +55,20 @@ func (s *Snapshot) Apply(revision int64, events []Event) *Snapshot {
 	return &next
 }
 
-// AsStale is s marked as possibly behind.
+// AsStale returns s marked as possibly behind.
 func (s *Snapshot) AsStale() *Snapshot {
 	next := *s
 	next.Stale = true
 	return &next
 }
 
-// put takes a key over. The error is why it is passed over, or means less than it should.
+// put applies a put of a key. The error is the reason for which the key is skipped or only partly understood.
 func (s *Snapshot) put(p ParsedKey, kv KV) error {
 	switch p.Kind {
 	case KindCandidate:
 		c := &Candidate{Key: kv.Key, KeyLease: p.Lease, Lease: kv.Lease, Address: string(kv.Value),
 			CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision}
-		// A key that is written anew keeps its CreateRevision; one that is made again
-		// was deleted before, by an event of its own.
+		// A rewritten key keeps its CreateRevision. A recreated key was deleted before, by an event of its own.
 		i, again := slices.BinarySearchFunc(s.Queue, c, compareCandidates)
 		if again {
 			s.Queue = without(s.Queue, i)
@@ -78,8 +76,7 @@ func (s *Snapshot) put(p ParsedKey, kv KV) error {
 		s.Queue = with(s.Queue, i, c)
 	case KindNode:
 		s.remove(p, kv.Key)
-		// A member whose record cannot be read is a member still: it holds its
-		// address, and no queue entry is its own.
+		// A member with an unreadable record is still a member: it holds its address, but owns no queue entry.
 		record, err := DecodeRecord(kv.Value)
 		i, _ := s.memberIndex(p.Address)
 		s.Members = with(s.Members, i, &Member{Address: p.Address, Incarnation: kv.CreateRevision,
@@ -108,7 +105,7 @@ func (s *Snapshot) put(p ParsedKey, kv KV) error {
 	case KindDrain:
 		return s.putDrain(p, kv)
 	case KindShardMap:
-		s.putShardMap(kv) // and keeps the error
+		s.putShardMap(kv) // which holds the error
 	case KindReleased:
 		return s.putReleased(p, kv)
 	default:
@@ -152,8 +149,8 @@ func compareCandidates(a, b *Candidate) int {
 	return cmp.Or(cmp.Compare(a.CreateRevision, b.CreateRevision), cmp.Compare(a.Key, b.Key))
 }
 
-// queueIndex is the place of key, parsed as p, in the queue; -1 when it has none.
-// Numbers are compared first: keys differ in their last bytes only.
+// queueIndex returns the place of key, parsed as p, in the queue, or -1. It compares the numbers first, because
+// keys differ only in their last bytes.
 func (s *Snapshot) queueIndex(p ParsedKey, key string) int {
 	return slices.IndexFunc(s.Queue, func(c *Candidate) bool { return c.KeyLease == p.Lease && c.Key == key })
 }
@@ -170,8 +167,8 @@ func (s *Snapshot) accusationIndex(address, accuser string) (int, bool) {
 		})
 }
 
-// with and without return a new slice and leave the old one to its readers.
-// Taking away the head, what every handover does, shares the rest.
+// with and without return a new slice; readers of the old one are not affected. Removing the first element, as
+// every handover does, shares the rest.
 func with[T any](s []T, i int, v T) []T {
 	out := make([]T, 0, len(s)+1)
 	return append(append(append(out, s[:i]...), v), s[i:]...)

@@ -5,29 +5,29 @@ import (
 	"slices"
 )
 
-// DrainRecord is the value of a nodes-drain key: an operator's request that the member at
-// that address gives its shards up, or with Undo, that it may have some again. It is void
-// unless the member's incarnation is Incarnation.
+// DrainRecord is the value of a nodes-drain key: an operator's request that the member at that address release
+// its shards, or with Undo, that it may have shards again. It is void unless the member's incarnation is
+// Incarnation.
 type DrainRecord struct {
 	Incarnation int64 `json:"incarnation"`
 	Undo        bool  `json:"undo,omitempty"`
 }
 
-// Encode is the request as it is stored.
+// Encode returns the request as it is stored.
 func (r DrainRecord) Encode() string { return encode(r) }
 
-// DecodeDrain reads a nodes-drain key's value.
+// DecodeDrain decodes the value of a nodes-drain key.
 func DecodeDrain(value []byte) (DrainRecord, error) { return decode[DrainRecord](value) }
 
-// Drain is a request about a member's shards as it stands.
+// Drain is the present request about a member's shards.
 type Drain struct {
 	Address string
 	DrainRecord
 	ModRevision int64
 }
 
-// Drain is the request about the shards of the member at address, nil when there is none or
-// it cannot be read. It may be void.
+// Drain returns the request about the shards of the member at address, or nil if there is none or it cannot be
+// read. The request may be void.
 func (s *Snapshot) Drain(address string) *Drain {
 	if i, ok := s.drainIndex(address); ok {
 		return s.Drains[i]

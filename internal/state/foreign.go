@@ -6,16 +6,17 @@ import (
 	"slices"
 )
 
-// errForeignKey is of a key that lies in the range and is not spelled as one of ours.
+// errForeignKey is the error of a key in the range that is not spelled like a key of Goverse.
 var errForeignKey = errors.New("it is no key of a Goverse cluster")
 
-// Foreign is a key of the range that somebody else wrote, or a newer version.
+// Foreign is a key of the range that another program or a newer version of Goverse wrote.
 type Foreign struct {
 	Key string
-	Err error // why it cannot be read
+	Err error // reason why it cannot be read
 }
 
-// note remembers that the key is foreign, or with a nil err that it is not, or not there any more.
+// note records that the key is foreign for the reason err, or, if err is nil, that it is not or no longer
+// exists.
 func (s *Snapshot) note(key string, err error) {
 	if err == nil && len(s.Foreign) == 0 {
 		return

@@ -11,17 +11,16 @@ import (
 // ErrBadPrefix is wrapped by every error of [NewKeys].
 var ErrBadPrefix = errors.New("bad etcd prefix")
 
-// Keys builds and parses every key of one cluster. The zero value is not
-// usable; see [NewKeys]. Keys is a value and safe for concurrent use.
+// Keys builds and parses all keys of one cluster. The zero value is not usable; see [NewKeys]. Keys is a value
+// and safe for concurrent use.
 //
-// The cluster's state lies in one contiguous range, [Keys.RangeStart] to
-// [Keys.RangeEnd], because '-' sorts before '/' and '0' after it: one watch
-// carries leader-acting, leader-request, leader/…, nodes-accused/…, nodes-doctor/…,
-// nodes-drain/…, nodes-silent/…, nodes/… and shards/… in revision order.
+// The cluster's state lies in one contiguous range, [Keys.RangeStart] to [Keys.RangeEnd], because '-' sorts
+// before '/' and '0' after it. One watch delivers leader-acting, leader-request, leader/…, nodes-accused/…,
+// nodes-doctor/…, nodes-drain/…, nodes-silent/…, nodes/… and shards/… in revision order.
 type Keys struct{ prefix string }
 
-// NewKeys checks prefix and returns the layout under it. A prefix starts with a
-// slash, does not end with one, and has neither empty segments nor "." or "..".
+// NewKeys returns the keys under prefix. A prefix starts with a slash, does not end with one, and has no empty,
+// "." or ".." segments.
 func NewKeys(prefix string) (Keys, error) {
 	if err := checkPrefix(prefix); err != nil {
 		if trimmed := strings.TrimRight(prefix, "/"); trimmed != prefix && checkPrefix(trimmed) == nil {
@@ -53,83 +52,81 @@ func checkPrefix(prefix string) error {
 	return nil
 }
 
-// Prefix is the cluster's prefix, without a trailing slash.
+// Prefix returns the cluster's prefix, without a trailing slash.
 func (k Keys) Prefix() string { return k.prefix }
 
-// RangeStart is the first key of the cluster's range (inclusive).
+// RangeStart returns the first key of the cluster's range.
 func (k Keys) RangeStart() string { return k.prefix + "/leader-" }
 
-// RangeEnd is the end of the cluster's range (exclusive).
+// RangeEnd returns the exclusive end of the cluster's range.
 func (k Keys) RangeEnd() string { return k.prefix + "/shards0" }
 
-// Election is the election's name as concurrency.NewElection takes it: without
-// the slash that it adds itself.
+// Election returns the election's name for concurrency.NewElection, which adds the trailing slash itself.
 func (k Keys) Election() string { return k.prefix + "/leader" }
 
-// Queue is the prefix under which every candidate's key lies, with its slash.
+// Queue returns the prefix of all candidates' keys, with its slash.
 func (k Keys) Queue() string { return k.prefix + "/leader/" }
 
-// QueueEnd is the exclusive end of the range of candidates' keys.
+// QueueEnd returns the exclusive end of the range of candidates' keys.
 func (k Keys) QueueEnd() string { return k.prefix + "/leader0" }
 
-// Candidate is the key of the candidate on the given lease, spelled as
-// concurrency.Election spells it.
+// Candidate returns the key of the candidate on the given lease, spelled as by concurrency.Election.
 func (k Keys) Candidate(lease int64) string { return fmt.Sprintf("%s/leader/%x", k.prefix, lease) }
 
-// Acting is the key of the acting leader in fallback.
+// Acting returns the key of the acting leader in fallback.
 func (k Keys) Acting() string { return k.prefix + "/leader-acting" }
 
-// Request is the key of an operator's request about leadership.
+// Request returns the key of an operator's request about leadership.
 func (k Keys) Request() string { return k.prefix + "/leader-request" }
 
-// Nodes is the prefix of all member records, with its slash.
+// Nodes returns the prefix of all member records, with its slash.
 func (k Keys) Nodes() string { return k.prefix + "/nodes/" }
 
-// Node is the key of the member at address.
+// Node returns the key of the member at address.
 func (k Keys) Node(address string) string { return k.Nodes() + url.PathEscape(address) }
 
-// Accusation is the key under which accuser accuses the member at address.
+// Accusation returns the key of the accusation by accuser against the member at address.
 func (k Keys) Accusation(address, accuser string) string {
 	return k.prefix + "/nodes-accused/" + url.PathEscape(address) + "/" + url.PathEscape(accuser)
 }
 
-// Silence is the key under which a watcher says that the member at address does not answer it.
+// Silence returns the key of a watcher's mark that the member at address does not answer it.
 func (k Keys) Silence(address, watcher string) string {
 	return k.Silences() + url.PathEscape(address) + "/" + url.PathEscape(watcher)
 }
 
-// Silences is the prefix of those keys, with its slash.
+// Silences returns the prefix of those keys, with its slash.
 func (k Keys) Silences() string { return k.prefix + "/nodes-silent/" }
 
-// Drain is the key of an operator's request about the shards of the member at address.
+// Drain returns the key of an operator's request about the shards of the member at address.
 func (k Keys) Drain(address string) string {
 	return k.prefix + "/nodes-drain/" + url.PathEscape(address)
 }
 
-// EtcdReplace keeps how far the replacement of a member of etcd has come. It lies outside the range.
+// EtcdReplace returns the key of the progress of replacing a member of etcd. It lies outside the range.
 func (k Keys) EtcdReplace(member string) string {
 	return k.prefix + "/etcd-replace/" + url.PathEscape(member)
 }
 
-// ShardMap is the key of the shard map.
+// ShardMap returns the key of the shard map.
 func (k Keys) ShardMap() string { return k.prefix + "/shards/map" }
 
-// Released is the key of what the member at address has released.
+// Released returns the key of the report of the member at address about released shards.
 func (k Keys) Released(address string) string {
 	return k.prefix + "/shards/released/" + url.PathEscape(address)
 }
 
-// Doctor is the key in the range under which goversed doctor tries whether it may write there, each time with
+// Doctor returns a key in the range by which goversed doctor checks that it may write there. Each check has
 // another id. It means nothing to the members: its kind is KindOther.
 func (k Keys) Doctor(id string) string { return k.DoctorKeys() + url.PathEscape(id) }
 
-// DoctorKeys is the prefix of those keys, with its slash.
+// DoctorKeys returns the prefix of those keys, with its slash.
 func (k Keys) DoctorKeys() string { return k.prefix + "/nodes-doctor/" }
 
-// Kind says what a key of the cluster's range holds.
+// Kind is the kind of a key in the cluster's range.
 type Kind int
 
-// The kinds of keys. KindOther is a key that lies in the range and is not ours.
+// The kinds of keys. KindOther is a key in the range that is not one of the others.
 const (
 	KindOther Kind = iota
 	KindCandidate
@@ -143,17 +140,17 @@ const (
 	KindReleased
 )
 
-// ParsedKey is what [Keys.Parse] found.
+// ParsedKey is the result of [Keys.Parse].
 type ParsedKey struct {
 	Kind    Kind
 	Address string // of KindNode, KindAccusation, KindSilence, KindDrain, KindReleased
 	Accuser string // of KindAccusation
 	Watcher string // of KindSilence
-	Lease   int64  // of KindCandidate; 0 when the key is not spelled as a lease id
+	Lease   int64  // of KindCandidate; 0 if the key has no lease id
 }
 
-// Parse reports what key is. Every key below leader/ is a candidate, however it is
-// spelled, because concurrency.Election queues behind any of them.
+// Parse returns the kind and the parts of key. Every key below leader/ is a candidate, however it is spelled,
+// because concurrency.Election queues behind all of them.
 func (k Keys) Parse(key string) ParsedKey {
 	rest, ok := strings.CutPrefix(key, k.prefix+"/")
 	if !ok {
@@ -198,8 +195,7 @@ func (k Keys) Parse(key string) ParsedKey {
 	return ParsedKey{}
 }
 
-// unescape accepts only what url.PathEscape writes, so that every name has
-// exactly one key.
+// unescape accepts only the spelling of url.PathEscape, so that every name has exactly one key.
 func unescape(s string) (string, bool) {
 	name, err := url.PathUnescape(s)
 	return name, err == nil && name != "" && url.PathEscape(name) == s

@@ -6,18 +6,18 @@ import (
 	"github.com/goverse/goverse/internal/sharding"
 )
 
-// Kept is what is kept in view of a member whose keys are gone.
+// Kept holds the state that is kept of a member after its keys are gone.
 type Kept struct {
 	Member    *Member
-	Candidate *Candidate // its place in the queue, nil if it had none
-	Acting    *Acting    // its place in fallback, nil if it had none
-	Shards    []int      // that it may serve, in order
+	Candidate *Candidate // its entry in the queue; nil if it had none
+	Acting    *Acting    // its acting key; nil if it had none
+	Shards    []int      // shards that it may serve, in order
 }
 
-// Lingers reports whether the member is only kept in view.
+// Lingers reports whether the member is a lingering one.
 func (s *Snapshot) Lingers(m *Member) bool { return s.lingering(m) >= 0 }
 
-// Registered are the members whose keys are in etcd, by address: all but those that linger.
+// Registered returns the members with keys in etcd, sorted by address: all that do not linger.
 func (s *Snapshot) Registered() []*Member {
 	if len(s.Lingering) == 0 {
 		return s.Members
@@ -29,7 +29,7 @@ func (s *Snapshot) lingering(m *Member) int {
 	return slices.IndexFunc(s.Lingering, func(k Kept) bool { return k.Member == m })
 }
 
-// Withheld reports whether a member that lingers may serve the shard, whatever the map says meanwhile.
+// Withheld reports whether a lingering member may serve the shard, whatever the present map says.
 func (s *Snapshot) Withheld(shard int) bool {
 	return slices.ContainsFunc(s.Lingering, func(k Kept) bool {
 		_, found := slices.BinarySearch(k.Shards, shard)
@@ -37,7 +37,7 @@ func (s *Snapshot) Withheld(shard int) bool {
 	})
 }
 
-// Lost is what s has of a member and a later snapshot has not: its key is gone there.
+// Lost returns the part of m's state in s that is missing in a later snapshot.
 func (s *Snapshot) Lost(m *Member, later *Snapshot) Kept {
 	k := Kept{Member: m, Shards: s.shardsOf(m)}
 	if m.KeyLease == 0 {
@@ -52,7 +52,7 @@ func (s *Snapshot) Lost(m *Member, later *Snapshot) Kept {
 	return k
 }
 
-// shardsOf are the shards that m may serve: those that the map names it for, and those that it has yet to
+// shardsOf returns the shards that m may serve: those that the map assigns to it, and those that it has yet to
 // release.
 func (s *Snapshot) shardsOf(m *Member) []int {
 	shards := s.Map()
@@ -71,8 +71,8 @@ func (s *Snapshot) shardsOf(m *Member) []int {
 	return out
 }
 
-// Keep is s with what it lacks of k, the member among those that linger. s stays as it is, and so
-// with Forget.
+// Keep returns s with the state of k added where it is missing, and the member marked as lingering. s does not
+// change.
 func (s *Snapshot) Keep(k Kept) *Snapshot {
 	next := *s
 	if i, there := next.memberIndex(k.Member.Address); !there {
@@ -92,7 +92,7 @@ func (s *Snapshot) Keep(k Kept) *Snapshot {
 	return &next
 }
 
-// Forget is s without k. What stands in its place meanwhile stays.
+// Forget returns s without k. State that has replaced that of k stays. s does not change.
 func (s *Snapshot) Forget(k Kept) *Snapshot {
 	next := *s
 	if i, there := next.memberIndex(k.Member.Address); there && next.Members[i] == k.Member {

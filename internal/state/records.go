@@ -7,69 +7,68 @@ import (
 	"time"
 )
 
-// ErrBadRecord is wrapped by the errors of the record decoders: a key of the
-// cluster's range holds something that this version cannot read.
+// ErrBadRecord is wrapped by the errors of the record decoders. It reports that a key of the cluster's range
+// holds a value that this version cannot read.
 var ErrBadRecord = errors.New("unreadable record")
 
-// Record is what a member says of itself: the value of its node key.
+// Record is the record of a member: the value of its node key.
 type Record struct {
-	// InstanceID is random per process: two processes at one address differ.
+	// InstanceID is a random id per process. It distinguishes two processes at one address.
 	InstanceID string `json:"instance_id"`
-	// WatchKey is the public key by which those that the process watches recognize that it is the watcher: nil in
-	// records of older versions. See node.SetRoster.
+	// WatchKey is the public key with which the watched members verify that this process is their watcher. It
+	// is nil in records of older versions. See node.SetRoster.
 	WatchKey []byte `json:"watch_key,omitempty"`
-	// Lease is the id of the member's session. A queue entry is this member's
-	// if and only if its lease id is this one.
+	// Lease is the id of the member's session. A queue entry belongs to this member if and only if it has this
+	// lease id.
 	Lease int64 `json:"lease"`
-	// TTL is the granted time-to-live of that lease in seconds.
+	// TTL is the granted time-to-live of that lease, in seconds.
 	TTL int64 `json:"ttl"`
-	// Term is etcd's raft term in which that lease was granted; 0: an older version did not say.
+	// Term is etcd's raft term in which that lease was granted; 0 in records of older versions.
 	Term uint64 `json:"raft_term,omitempty"`
-	// Hostname, HTTPAddress and Version are for people and for /cluster/leader.
+	// Hostname, HTTPAddress and Version are for operators and for /cluster/leader.
 	Hostname    string `json:"hostname,omitempty"`
 	HTTPAddress string `json:"http_address,omitempty"`
 	Version     string `json:"version,omitempty"`
-	// Labels are the user's own.
+	// Labels holds the user's own labels.
 	Labels map[string]string `json:"labels,omitempty"`
-	// Shards is how many shards the member works with; 0: it takes no part in them.
+	// Shards is the number of shards that the member works with; 0 means that it takes no part in them.
 	Shards int `json:"shards,omitempty"`
-	// Weight is the member's share of the shards relative to others; 0 is 1.
+	// Weight is the member's share of the shards relative to others; 0 counts as 1.
 	Weight int `json:"weight,omitempty"`
-	// Observer members are registered and never stand for election.
+	// Observer is set if the member never stands for election.
 	Observer bool `json:"observer,omitempty"`
-	// Draining members give their shards up and get none. Apart from that they are members
-	// like any other, unless they are Stopping.
+	// Draining is set if the member releases its shards and gets none. In all else it is an ordinary member,
+	// unless it is Stopping.
 	Draining bool `json:"draining,omitempty"`
-	// Stopping members are on their way out.
+	// Stopping is set if the member is stopping.
 	Stopping bool `json:"stopping,omitempty"`
-	// ElectionFailed says that this member cannot campaign, for Reason. Only
-	// such members take part in fallback.
+	// ElectionFailed is set if this member cannot campaign, for Reason. Only such members take part in
+	// fallback.
 	ElectionFailed bool   `json:"election_failed,omitempty"`
 	Reason         string `json:"reason,omitempty"`
-	// RoundTripMS is how long one request of this member's to etcd takes, in milliseconds,
-	// rounded up to one of a few values: an accused member has the longer to refute. 0 is a
-	// member near etcd, or of a version that does not say.
+	// RoundTripMS is the duration of one of this member's requests to etcd, in milliseconds, rounded up to one
+	// of a few values. It lengthens the time that the member has to refute an accusation. 0 means that the
+	// member is near etcd, or that its version does not record it.
 	RoundTripMS int64 `json:"round_trip_ms,omitempty"`
-	// Left says that this member has given up all it had, and that its lease is about to be revoked. It
-	// is said only where that could not be distinguished from an end that came too early.
+	// Left is set if this member has given up all it had and its lease is about to be revoked. It is set only
+	// if the end could not otherwise be distinguished from one that came too early.
 	Left bool `json:"left,omitempty"`
-	// RevokedEarly says that this member's session before this one was revoked, or its key gone, while it had been
-	// renewed in time. Where that was etcd itself, others have the same happen to them.
+	// RevokedEarly is set if this member's former session was revoked, or its key gone, although the lease had
+	// been renewed in time. If etcd itself did that, it may happen to other members too.
 	RevokedEarly bool `json:"revoked_early,omitempty"`
 }
 
-// RoundTrip is RoundTripMS as a duration. What no member writes, less than nothing or more
-// than an hour, is nothing or an hour.
+// RoundTrip returns RoundTripMS as a duration. Values that no member writes are limited to the range from 0 to
+// an hour.
 func (r Record) RoundTrip() time.Duration {
 	return time.Duration(min(max(r.RoundTripMS, 0), time.Hour.Milliseconds())) * time.Millisecond
 }
 
-// Encode is the record as it is stored.
+// Encode returns the record as it is stored.
 func (r Record) Encode() string { return encode(r) }
 
-// AsStored is the record as it comes back from etcd: bytes that are no UTF-8 do
-// not survive JSON, and a record that differs from what is stored would be
-// written forever.
+// AsStored returns the record as it comes back from etcd. Bytes that are not UTF-8 do not survive JSON, and a
+// record that differs from the stored one would be written again and again.
 func (r Record) AsStored() Record {
 	stored, err := DecodeRecord([]byte(r.Encode()))
 	if err != nil {
@@ -78,21 +77,20 @@ func (r Record) AsStored() Record {
 	return stored
 }
 
-// DecodeRecord reads a node key's value.
+// DecodeRecord decodes the value of a node key.
 func DecodeRecord(value []byte) (Record, error) { return decode[Record](value) }
 
-// RequestKind is what an operator asks of the leader.
+// RequestKind is the kind of an operator's request to the leader.
 type RequestKind string
 
-// The requests.
+// The kinds of requests.
 const (
 	RequestResign   RequestKind = "resign"
 	RequestTransfer RequestKind = "transfer"
 )
 
-// RequestRecord is the value of the leader-request key. It is void as soon as
-// the leader's token is no longer Token, or the target's incarnation no longer
-// Incarnation: an old request never moves a later term.
+// RequestRecord is the value of the leader-request key. It is void as soon as the leader's token is no longer
+// Token or the target's incarnation no longer Incarnation, so an old request never moves a later term.
 type RequestRecord struct {
 	Kind        RequestKind `json:"kind"`
 	Token       int64       `json:"token"`
@@ -100,23 +98,23 @@ type RequestRecord struct {
 	Incarnation int64       `json:"incarnation,omitempty"`
 }
 
-// Encode is the request as it is stored.
+// Encode returns the request as it is stored.
 func (r RequestRecord) Encode() string { return encode(r) }
 
-// DecodeRequest reads the leader-request key's value.
+// DecodeRequest decodes the value of the leader-request key.
 func DecodeRequest(value []byte) (RequestRecord, error) { return decode[RequestRecord](value) }
 
-// AccusationRecord is the value of an accusation: the accuser holds that the
-// accused incarnation's process is gone, and why.
+// AccusationRecord is the value of an accusation. It says that the process of that incarnation is gone, and
+// gives the evidence.
 type AccusationRecord struct {
 	Incarnation int64  `json:"incarnation"`
 	Evidence    string `json:"evidence"`
 }
 
-// Encode is the accusation as it is stored.
+// Encode returns the accusation as it is stored.
 func (r AccusationRecord) Encode() string { return encode(r) }
 
-// DecodeAccusation reads an accusation's value.
+// DecodeAccusation decodes the value of an accusation.
 func DecodeAccusation(value []byte) (AccusationRecord, error) {
 	return decode[AccusationRecord](value)
 }

@@ -7,15 +7,15 @@ import (
 	"github.com/goverse/goverse/internal/sharding"
 )
 
-// ShardMap is the shard map as it stands.
+// ShardMap is the present shard map.
 type ShardMap struct {
 	*sharding.Map // nil if it cannot be read
-	// Err is why it cannot be read.
+	// Err is the reason why it cannot be read.
 	Err         error
 	ModRevision int64
 }
 
-// Released is a member's report as it stands. One that cannot be read is the zero Report.
+// Released is a member's present report. An unreadable one has a zero Report.
 type Released struct {
 	Address string
 	sharding.Report
@@ -23,7 +23,7 @@ type Released struct {
 	Lease       int64
 }
 
-// ReleasedBy is the report of the member at address, nil when there is none.
+// ReleasedBy returns the report of the member at address, or nil if there is none.
 func (s *Snapshot) ReleasedBy(address string) *Released {
 	if i, ok := s.releasedIndex(address); ok {
 		return s.Released[i]
@@ -31,9 +31,9 @@ func (s *Snapshot) ReleasedBy(address string) *Released {
 	return nil
 }
 
-// MoveDone reports whether the shard of an open move is its new owner's to serve: whom it
-// moves from has released it, or is registered no longer. That holds for a move of this
-// snapshot's own map, which was written when the other was registered.
+// MoveDone reports whether the new owner of a moved shard may serve it, because the former owner has released
+// it or is no longer registered. It is valid only for a move of this snapshot's own map, which was written
+// while the former owner was registered.
 func (s *Snapshot) MoveDone(move sharding.Move) bool {
 	m := s.Member(move.From.Address)
 	var report sharding.Report
@@ -43,7 +43,7 @@ func (s *Snapshot) MoveDone(move sharding.Move) bool {
 	return move.Done(m != nil && m.Incarnation == move.From.Incarnation, report)
 }
 
-// Map is the shard map, nil if there is none, or none that can be read, or no snapshot.
+// Map returns the shard map, or nil if s is nil, or the map does not exist or cannot be read.
 func (s *Snapshot) Map() *sharding.Map {
 	if s == nil || s.ShardMap == nil {
 		return nil
@@ -61,8 +61,7 @@ func (s *Snapshot) putShardMap(kv KV) {
 
 func (s *Snapshot) putReleased(p ParsedKey, kv KV) error {
 	s.removeReleased(p.Address)
-	// One that cannot be read says nothing, and is there all the same: its author has to
-	// write over it.
+	// An unreadable report says nothing, but it exists: its author has to write over it.
 	report, err := sharding.DecodeReport(kv.Value)
 	i, _ := s.releasedIndex(p.Address)
 	s.Released = with(s.Released, i, &Released{Address: p.Address, Report: report, ModRevision: kv.ModRevision,

@@ -6,21 +6,23 @@ import (
 	"time"
 )
 
-// SilenceRecord is the value of a nodes-silent key: the member with that incarnation did not answer a watcher.
+// SilenceRecord is the value of a nodes-silent key. It says that the member with that incarnation did not
+// answer a watcher.
 type SilenceRecord struct {
 	Incarnation int64 `json:"incarnation"`
-	// SilentMS is for how long it had not answered when this was written, in milliseconds: no clock is compared with
-	// another one. It is written anew from time to time while the silence lasts.
+	// SilentMS is the time for which the member had not answered when the record was written, in milliseconds.
+	// So no clocks of different hosts are compared. The record is rewritten from time to time while the silence
+	// lasts.
 	SilentMS int64 `json:"silent_ms"`
 }
 
-// Encode is the record as it is stored.
+// Encode returns the record as it is stored.
 func (r SilenceRecord) Encode() string { return encode(r) }
 
-// DecodeSilence reads a nodes-silent key's value.
+// DecodeSilence decodes the value of a nodes-silent key.
 func DecodeSilence(value []byte) (SilenceRecord, error) { return decode[SilenceRecord](value) }
 
-// Silence is what one watcher says of a member that does not answer it.
+// Silence is one watcher's mark about a member that does not answer it.
 type Silence struct {
 	Address string
 	Watcher string // its instance id
@@ -28,13 +30,13 @@ type Silence struct {
 	CreateRevision, ModRevision int64
 }
 
-// Silent is for how long the member had not answered when that was written. What no watcher writes, less than nothing
-// or more than a day, is nothing or a day.
+// Silent returns the time for which the member had not answered when the mark was written. Values that no
+// watcher writes are limited to the range from 0 to a day.
 func (x *Silence) Silent() time.Duration {
 	return time.Duration(min(max(x.SilentMS, 0), (24*time.Hour).Milliseconds())) * time.Millisecond
 }
 
-// SilencesOf are those of m, by watcher.
+// SilencesOf returns the marks about m, sorted by watcher.
 func (s *Snapshot) SilencesOf(m *Member) []*Silence {
 	i, _ := s.silenceIndex(m.Address, "")
 	var out []*Silence
@@ -46,7 +48,7 @@ func (s *Snapshot) SilencesOf(m *Member) []*Silence {
 	return out
 }
 
-// SilentMembers is how many members somebody says that they do not answer.
+// SilentMembers returns the number of members with at least one mark about their present incarnation.
 func (s *Snapshot) SilentMembers() int {
 	n, last := 0, ""
 	for _, x := range s.Silences {

@@ -11,10 +11,10 @@ import (
 // Candidate is one entry of the election queue.
 type Candidate struct {
 	Key            string
-	KeyLease       int64 // the lease spelled in the key; 0 when it is no lease id
-	Lease          int64 // the lease the key is attached to; 0 when none
+	KeyLease       int64 // lease id in the key; 0 if the key has none
+	Lease          int64 // lease that holds the key; 0 if none
 	Address        string
-	CreateRevision int64 // its place in the queue, and its token when it leads
+	CreateRevision int64 // order in the queue, and the token of its term
 	ModRevision    int64
 }
 
@@ -23,7 +23,7 @@ type Member struct {
 	Address     string
 	Incarnation int64 // CreateRevision of the node key
 	ModRevision int64
-	KeyLease    int64 // the lease the node key is attached to
+	KeyLease    int64 // lease that holds the node key
 	Record
 }
 
@@ -34,13 +34,13 @@ type Acting struct {
 	CreateRevision int64 // its token
 }
 
-// Request is an operator's request as it stands.
+// Request is the present request of an operator.
 type Request struct {
 	RequestRecord
 	ModRevision int64
 }
 
-// Accusation is one accusation as it stands.
+// Accusation is one present accusation.
 type Accusation struct {
 	Address, Accuser string
 	AccusationRecord
@@ -48,52 +48,52 @@ type Accusation struct {
 	Lease       int64
 }
 
-// Snapshot is the cluster's state at one etcd revision. It is immutable: read
-// its slices, never write to them. The nil snapshot is not usable; a mirror
-// publishes its first one before it says it is ready.
+// Snapshot is the cluster's state at one etcd revision. It is immutable: readers must not write to its slices.
+// A nil snapshot is not usable; a mirror publishes its first snapshot before it reports that it is ready.
 type Snapshot struct {
 	Keys Keys
 	// ClusterID is etcd's own cluster id.
 	ClusterID uint64
-	// Revision is the etcd revision up to which this is known to be exact.
+	// Revision is the etcd revision up to which the snapshot is known to be exact.
 	Revision int64
-	// Total is how many keys the range has, also those that mean nothing here. What Lingering have
-	// is not among them.
+	// Total counts the keys of the range in etcd, including foreign ones. Keys kept only in Lingering do not
+	// count.
 	Total int
-	// Stale is true while the mirror rebuilds: the state was exact at Revision,
-	// and may have moved since without being seen.
+	// Stale is set while the mirror rebuilds. The state was exact at Revision, but changes since may have been
+	// missed.
 	Stale bool
-	// Members are sorted by address.
+	// Members is sorted by address.
 	Members []*Member
-	// Lingering are those of the members whose keys are gone from etcd, and who may not know it
-	// yet: they, and their places in the queue or in fallback, are kept in view for a while.
+	// Lingering lists members whose keys etcd has removed but that may not have noticed yet. They stay in
+	// Members, and their places in the queue or in fallback stay too, for a while.
 	Lingering []Kept
 	// Queue is sorted by CreateRevision: first come, first served.
 	Queue []*Candidate
-	// Acting is the acting leader's key, nil when there is none.
+	// Acting is the acting leader's key, or nil if there is none.
 	Acting *Acting
-	// Request is the operator's request, nil when there is none or it is unreadable.
+	// Request is the operator's request, or nil if there is none or it cannot be read.
 	Request *Request
-	// Accusations are sorted by address, then accuser.
+	// Accusations is sorted by address, then accuser.
 	Accusations []*Accusation
-	// Silences are what watchers say of members that do not answer them, sorted by address, then watcher.
+	// Silences holds the watchers' marks about members that do not answer them, sorted by address, then
+	// watcher.
 	Silences []*Silence
-	// Drains are operators' requests about the shards of members, sorted by address.
+	// Drains holds operators' requests about the shards of members, sorted by address.
 	Drains []*Drain
-	// ShardMap is the shard map's key, nil when there is none.
+	// ShardMap is the content of the shard map's key, or nil if there is none.
 	ShardMap *ShardMap
-	// Released is what members have released, sorted by address.
+	// Released holds the members' reports of released shards, sorted by address.
 	Released []*Released
-	// Foreign are the keys of the range that are none of ours, or whose values cannot be read, sorted by key; the
-	// shard map, which says so itself, is not among them.
+	// Foreign lists keys of the range that are not Goverse's or that cannot be read, sorted by key. An
+	// unreadable shard map is not among them; ShardMap.Err reports it.
 	Foreign []Foreign
-	// History counts how often the mirror found itself on another history than
-	// before: etcd was restored from a backup, or replaced.
+	// History counts how often the mirror has found another history than before, because etcd was restored from
+	// a backup or replaced.
 	History int
 }
 
-// AccuserAddress is that of the member which wrote the accusation, "" if it is none now: a process that
-// takes over its own address accuses before it is registered.
+// AccuserAddress returns the address of the member that wrote the accusation, or "" if it is not a member: a
+// process that takes over its own address accuses before it is registered.
 func (s *Snapshot) AccuserAddress(a *Accusation) string {
 	for _, m := range s.Members {
 		if m.Address != a.Address && (m.InstanceID == a.Accuser || m.Address == a.Accuser) {
@@ -103,17 +103,17 @@ func (s *Snapshot) AccuserAddress(a *Accusation) string {
 	return ""
 }
 
-// Lacks reports whether s misses a change, up to a revision that s has not reached yet and at
-// which the range had total keys, the last written of them at newest. A put that s misses and
-// that still counts is newer than s; if there is none, all keys are as s has them, and one that was
-// deleted is missing in the total.
+// Lacks reports whether s misses a change, given a state of the range at a revision that s has not reached yet:
+// its number of keys is total, and the last written of them was written at newest. If s misses a put that still
+// counts, newest is larger than the revision of s. If it misses none, then all keys are as in s, and a missed
+// deletion makes total differ.
 func (s *Snapshot) Lacks(newest int64, total int) bool {
 	return newest > s.Revision || total != s.Total
 }
 
-// Leader reports who leads at this revision: the head of the queue unless an
-// acting leader's key still stands, for an elected leader waits until that is
-// gone; in fallback the acting leader, while the queue is empty.
+// Leader returns the leader at this revision. It is the head of the queue, unless the key of an acting leader
+// still stands, because an elected leader waits until that is gone. While the queue is empty it is the acting
+// leader.
 func (s *Snapshot) Leader() election.Leader {
 	switch {
 	case len(s.Queue) == 0 && s.Acting != nil:
@@ -132,7 +132,7 @@ func (s *Snapshot) Leader() election.Leader {
 	return election.Leader{Mode: election.ModeElection}
 }
 
-// Member is the member at address, nil when there is none.
+// Member returns the member at address, or nil if there is none.
 func (s *Snapshot) Member(address string) *Member {
 	if i, ok := s.memberIndex(address); ok {
 		return s.Members[i]
@@ -140,8 +140,8 @@ func (s *Snapshot) Member(address string) *Member {
 	return nil
 }
 
-// MemberOf is the member whose queue entry c is, nil for an outside candidate.
-// The value names the address to look at; the lease decides.
+// MemberOf returns the member that owns the queue entry c, or nil for an outside candidate. The value of c only
+// suggests the address; the lease decides.
 func (s *Snapshot) MemberOf(c *Candidate) *Member {
 	if c.KeyLease == 0 {
 		return nil
@@ -157,8 +157,8 @@ func (s *Snapshot) MemberOf(c *Candidate) *Member {
 	return nil
 }
 
-// Candidate is the queue entry spelled with the given lease and its place in
-// the queue; nil and -1 when there is none.
+// Candidate returns the queue entry with that lease in its key, and its place in the queue; nil and -1 if there
+// is none.
 func (s *Snapshot) Candidate(lease int64) (*Candidate, int) {
 	for i, c := range s.Queue {
 		if c.KeyLease == lease {
@@ -168,7 +168,7 @@ func (s *Snapshot) Candidate(lease int64) (*Candidate, int) {
 	return nil, -1
 }
 
-// ActingOn is the acting leader's key if it is on the given lease, nil if not.
+// ActingOn returns the acting leader's key if it is on the given lease, otherwise nil.
 func (s *Snapshot) ActingOn(lease int64) *Acting {
 	if a := s.Acting; a != nil && a.Lease == lease {
 		return a
@@ -176,20 +176,19 @@ func (s *Snapshot) ActingOn(lease int64) *Acting {
 	return nil
 }
 
-// Accused reports whether the accusation of the member at address by accuser stands
-// as it was written at revision.
+// Accused reports whether the accusation that accuser wrote at revision against the member at address still
+// stands.
 func (s *Snapshot) Accused(address, accuser string, revision int64) bool {
 	i, found := s.accusationIndex(address, accuser)
 	return found && s.Accusations[i].ModRevision == revision
 }
 
-// Place remembers at which place of the queue an entry was found. Places only get
-// smaller, and mostly by one, so that who looks at every change finds it at a
-// glance. The zero value is ready; it is safe for concurrent use.
+// Place caches the place of an entry in the queue. Places only get smaller, mostly by one, so a caller that
+// looks at every change finds the entry at once. The zero value is ready to use. It is safe for concurrent use.
 type Place struct{ i atomic.Int64 }
 
-// Find is the queue entry created at revision, nil when there is none. Elsewhere
-// than where it was last it costs a binary search.
+// Find returns the queue entry created at revision, or nil if there is none. If the entry has moved far, Find
+// costs a binary search.
 func (p *Place) Find(s *Snapshot, revision int64) *Candidate {
 	last := int(p.i.Load())
 	for i := min(last, len(s.Queue)-1); i >= max(0, last-1); i-- {
@@ -207,7 +206,7 @@ func (p *Place) Find(s *Snapshot, revision int64) *Candidate {
 	return s.Queue[i]
 }
 
-// Head is the first in the queue, nil when it is empty.
+// Head returns the first entry of the queue, or nil if it is empty.
 func (s *Snapshot) Head() *Candidate {
 	if len(s.Queue) == 0 {
 		return nil
@@ -215,9 +214,8 @@ func (s *Snapshot) Head() *Candidate {
 	return s.Queue[0]
 }
 
-// Planner is the member whose duty planning is: the leader if it is a member;
-// otherwise (an outside candidate leads) the first member in the queue. Nil when
-// there is none.
+// Planner returns the member that has the duty to plan, or nil if there is none. It is the leader if that is a
+// member. While an outside candidate leads, it is the first member in the queue.
 func (s *Snapshot) Planner() *Member {
 	if l := s.Leader(); l.Mode == election.ModeFallback && l.Member {
 		return s.Member(l.Address)
@@ -230,6 +228,6 @@ func (s *Snapshot) Planner() *Member {
 	return nil
 }
 
-// Same reports whether two lists of snapshots, which are never written to, are one: nothing that they list has
-// changed in between.
+// Same reports whether two lists of snapshots share their memory. Lists are never written to, so then nothing
+// in them has changed in between.
 func Same[T any](a, b []T) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }

@@ -6,14 +6,14 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Commit sends t and blocks until etcd answered or ctx ends. The responses are
-// those to t.Then, or if a guard did not hold (Succeeded is false) to t.Else. A member
-// of etcd that is cut off from the others refuses, with rpctypes.ErrNoLeader.
+// Commit sends t and blocks until etcd has answered or ctx ends. The responses belong to t.Then, or, if a
+// guard did not hold (Succeeded is false), to t.Else. A member of etcd that is cut off from the others refuses
+// with rpctypes.ErrNoLeader.
 func Commit(ctx context.Context, kv clientv3.KV, t Txn) (*clientv3.TxnResponse, error) {
 	return kv.Txn(clientv3.WithRequireLeader(ctx)).If(Cmps(t.If)...).Then(ops(t.Then)...).Else(ops(t.Else)...).Commit()
 }
 
-// Cmps are the comparisons that hold if the guards do.
+// Cmps returns the comparisons for the guards.
 func Cmps(guards []Guard) []clientv3.Cmp {
 	cmps := make([]clientv3.Cmp, len(guards))
 	for i, g := range guards {

@@ -8,17 +8,16 @@ import (
 
 // Fence is the condition of a fenced transaction.
 type Fence struct {
-	// Guards hold exactly while what is fenced stands.
+	// Guards hold if and only if the fenced thing stands.
 	Guards []clientv3.Cmp
-	// Over is asked before anything is sent: an error ends it there.
+	// Over is called before anything is sent. If it returns an error, Commit returns that.
 	Over func() error
-	// Refused is the error of a transaction whose guards etcd found not to hold.
+	// Refused returns the error for a transaction if its guards did not hold in etcd.
 	Refused func() error
 }
 
-// Fenced is a transaction that etcd commits only while the fence holds. Its Commit otherwise
-// answers as an ordinary transaction does: Succeeded tells of the caller's own comparisons.
-// One caller at a time.
+// Fenced returns a transaction that etcd commits only while the fence holds. If it holds, Commit behaves like
+// an ordinary transaction; Succeeded concerns the caller's own comparisons. It is not safe for concurrent use.
 func Fenced(ctx context.Context, kv clientv3.KV, f Fence) clientv3.Txn {
 	return &fencedTxn{ctx: ctx, kv: kv, fence: f}
 }
@@ -47,8 +46,8 @@ func (x *fencedTxn) Else(ops ...clientv3.Op) clientv3.Txn {
 	return x
 }
 
-// Commit nests the caller's transaction under the fence, so that a fence that does not hold
-// is told apart from the caller's own comparisons.
+// Commit nests the caller's transaction under the fence. That distinguishes a fence that does not hold from the
+// caller's own comparisons.
 func (x *fencedTxn) Commit() (*clientv3.TxnResponse, error) {
 	if err := x.fence.Over(); err != nil {
 		return nil, err

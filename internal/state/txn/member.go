@@ -2,32 +2,30 @@ package txn
 
 import "github.com/goverse/goverse/internal/state"
 
-// Register creates the node key at address, where none exists; else it reads who
-// is there.
+// Register creates the node key at address if none exists. Otherwise it reads the existing one.
 func Register(keys state.Keys, address string, record state.Record) Txn {
 	key := keys.Node(address)
 	return Txn{If: []Guard{absent(key)}, Then: []Op{{Kind: Put, Key: key, Value: record.Encode(), Lease: record.Lease}},
 		Else: []Op{{Kind: Get, Key: key}}}
 }
 
-// UpdateRecord writes the record anew over the one that was written at modRevision.
+// UpdateRecord replaces the record that was written at modRevision.
 func UpdateRecord(keys state.Keys, address string, record state.Record, modRevision int64) Txn {
 	key := keys.Node(address)
 	return Txn{If: []Guard{unmodified(key, modRevision)},
 		Then: []Op{{Kind: Put, Key: key, Value: record.Encode(), Lease: record.Lease}}}
 }
 
-// Accuse puts down, on the accuser's lease, that the process of m is gone, while
-// that incarnation is registered.
+// Accuse writes an accusation against m on the accuser's lease, while that incarnation is registered.
 func Accuse(keys state.Keys, m *state.Member, accuser string, lease int64, evidence string) Txn {
 	record := state.AccusationRecord{Incarnation: m.Incarnation, Evidence: evidence}
 	return Txn{If: []Guard{created(keys.Node(m.Address), m.Incarnation)},
 		Then: []Op{{Kind: Put, Key: keys.Accusation(m.Address, accuser), Value: record.Encode(), Lease: lease}}}
 }
 
-// Refute takes accusations of m back, all at once, while it is that incarnation that is
-// registered. Whether one of them was written anew meanwhile does not matter: it is as
-// false as before. (If the member has died since, it is accused again.)
+// Refute deletes accusations of m, all at once, while that incarnation is registered. It does not matter if one
+// of them was rewritten meanwhile: it is as false as before. (If the member has died since, it is accused
+// again.)
 func Refute(keys state.Keys, m *state.Member, accusations []*state.Accusation) Txn {
 	c := Txn{If: []Guard{created(keys.Node(m.Address), m.Incarnation)}}
 	for _, a := range accusations {
@@ -36,16 +34,15 @@ func Refute(keys state.Keys, m *state.Member, accusations []*state.Accusation) T
 	return c
 }
 
-// Withdraw takes an accusation of one's own back, as it stands.
+// Withdraw deletes an accuser's own accusation, if it has not changed.
 func Withdraw(keys state.Keys, a *state.Accusation) Txn {
 	key := keys.Accusation(a.Address, a.Accuser)
 	return Txn{If: []Guard{unmodified(key, a.ModRevision)}, Then: []Op{{Kind: Delete, Key: key}}}
 }
 
-// Remove deletes the keys of m, if the accusation that was written at revision
-// accused still stands and m is that incarnation still; else it reads who is there.
-// Queued says that m's candidate key is to be deleted as well: without a candidacy that
-// is left out, for etcd may deny the queue altogether.
+// Remove deletes the keys of m, if the accusation written at revision accused still stands and m is still that
+// incarnation. Otherwise it reads the node key. With queued it also deletes m's candidate key; without a
+// candidacy that is left out, because etcd may deny the queue altogether.
 func Remove(keys state.Keys, m *state.Member, queued bool, accuser string, accused int64) Txn {
 	node, accusation := keys.Node(m.Address), keys.Accusation(m.Address, accuser)
 	c := Txn{If: []Guard{created(node, m.Incarnation), unmodified(accusation, accused)},

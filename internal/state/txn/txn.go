@@ -1,39 +1,38 @@
-// Package txn holds the transactions of a node as values: what must hold, what is then
-// done, and what else is read. Commit sends one to etcd.
+// Package txn represents the transactions of a node as values: the guards, and the operations if they hold or
+// not. Commit sends one to etcd.
 //
-// A request can reach etcd long after its sender gave it up. So every transaction that
-// would do harm then carries the guard that stops it.
+// A request may reach etcd long after its sender has given up. So every transaction that would do harm then
+// carries a guard that stops it.
 //
-// Not promised: what concurrency.Election sends for a candidate's key, which is the
-// recipe's own; and that a transaction whose Commit failed was not committed, or will
-// not be committed later.
+// Not promised: anything about the candidates' keys, which concurrency.Election writes by its own recipe. Nor
+// does a failed Commit mean that the transaction was not committed, or will not be committed later.
 package txn
 
-// Txn is one transaction. It is not altered once made.
+// Txn is one transaction. It must not be changed once made.
 type Txn struct {
 	If   []Guard
-	Then []Op // all of it, if every guard holds
-	Else []Op // all of it, if one does not
+	Then []Op // all of them, if every guard holds
+	Else []Op // all of them, otherwise
 }
 
-// Field is what a guard looks at.
+// Field is the field of a key that a guard compares.
 type Field int
 
-// The fields. What does not exist has 0 in both.
+// The fields. Both are 0 for a key that does not exist.
 const (
 	CreateRevision Field = iota
 	ModRevision
 )
 
-// Guard is one comparison: that Field of Key is Is, or if End is not empty, of
-// every key from Key to before End.
+// Guard is one comparison: Field of Key equals Is. If End is not empty, that must hold for every key from Key
+// to before End.
 type Guard struct {
 	Key, End string
 	Field    Field
 	Is       int64
 }
 
-// Kind is what an operation does.
+// Kind is the kind of an operation.
 type Kind int
 
 // The kinds of operations.
@@ -54,10 +53,10 @@ type Op struct {
 // absent holds while key does not exist.
 func absent(key string) Guard { return Guard{Key: key} }
 
-// created holds while key is the one created at revision.
+// created holds while key exists as created at revision.
 func created(key string, revision int64) Guard { return Guard{Key: key, Is: revision} }
 
-// unmodified holds while key is as it was written at revision.
+// unmodified holds while key is as written at revision.
 func unmodified(key string, revision int64) Guard {
 	return Guard{Key: key, Field: ModRevision, Is: revision}
 }
