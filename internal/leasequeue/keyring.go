@@ -6,7 +6,7 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// keyring chooses keys for new entries, and knows those that are reserved though no entry uses them. The caller
+// keyring chooses keys for new entries, and holds the reserved keys that no entry uses. The caller
 // of each method holds Engine.mu.
 type keyring struct {
 	number int64          // last number used beyond sameName
