@@ -263,7 +263,7 @@ func (le *LeaderElection) LastEnd() *election.TermOverError {
 // Resign ends this node's term. The flag goes down, the term's context ends, its work is waited for (at most
 // WorkTimeout), and only then is the key deleted in etcd; the node then queues again at the tail. Resign blocks
 // until etcd has confirmed the deletion, the session is lost, or ctx ends, in which case the resignation
-// continues. It returns ErrNotLeader if this node does not lead.
+// continues. The error is ErrNotLeader if this node does not lead.
 func (le *LeaderElection) Resign(ctx context.Context) error {
 	le.mu.Lock()
 	t := le.term.Load()

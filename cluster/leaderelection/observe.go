@@ -85,7 +85,7 @@ func (s *Subscription) Close() {
 	s.le.mu.Unlock()
 }
 
-// WaitForLeader blocks until there is a leader, ctx ends, or the election is stopped. It then returns ctx's
+// WaitForLeader blocks until there is a leader. If ctx ends or the election is stopped first, it returns ctx's
 // cause or ErrStopped.
 func (le *LeaderElection) WaitForLeader(ctx context.Context) (election.Leader, error) {
 	sub := le.Subscribe()

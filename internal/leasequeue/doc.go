@@ -3,15 +3,16 @@
 // effects build locks, leadership and effects on that. One [Engine] serves all of them; each has [Queues] under
 // a root of its own.
 //
-// Each entry is a key on the session's lease. The key with the smallest CreateRevision is the first. Many
-// operations share one transaction (group commit): operations that arrive while every lane has a transaction in
-// flight go with the next one. Each transaction writes a batch number and is conditional on the number before
-// it. So if its answer is lost, the engine can still find out whether it was committed, or make sure that it
-// never will be. A request that reaches etcd late changes nothing.
+// Each entry is a key on the session's lease. The key with the smallest CreateRevision is the first. An entry
+// settles when it is granted, or when it is certain that it never will be. Many operations share one
+// transaction (group commit): operations that arrive while every lane has a transaction in flight go with the
+// next one. Each transaction writes a batch number and is conditional on the number before it. So if its answer
+// is lost, the engine can still find out whether it was committed, or make sure that it never will be. A
+// request that reaches etcd late leaves nothing behind.
 //
-// A standing watch notifies the waiting entries. All entries of one bucket share a watch. The watch is opened
-// before the queue is read, because etcd serves such a watch at once; a watch that continues from an older
-// revision is served only when etcd next looks at watchers that lag.
+// A standing watch notifies the waiting entries. All entries of one bucket, a part of the queues by the hash of
+// their names, share a watch. The watch is opened before the queue is read, because etcd serves such a watch at
+// once; a watch that continues from an older revision is served only when etcd next looks at watchers that lag.
 //
 // # Inside
 //

@@ -28,7 +28,7 @@ type Engine struct {
 }
 
 // New returns an engine that keeps its batch counters under the given root. It does nothing until [Engine.Run].
-// Use one engine for each keeper and root. The error describes a mistake in the configuration.
+// Use at most one engine for each keeper and root. The error describes a mistake in the configuration.
 func New(cfg Config, counters state.Queues) (*Engine, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("leasequeue: %w", err)
@@ -100,8 +100,8 @@ func (e *Engine) begin(r *run) {
 	e.change()
 }
 
-// finish stops accepting entries on r's session, waits until its goroutines have ended, and settles what is
-// left. Followers know nothing until the next session.
+// finish stops accepting entries on r's session, waits until its goroutines have ended, and settles the entries
+// that are left. Followers know nothing until the next session.
 func (e *Engine) finish(r *run) {
 	e.mu.Lock()
 	e.run, r.ended = nil, true

@@ -70,7 +70,7 @@ func (l *lane) take() []op {
 	return l.r.outbox.take(l.limit, delayed...)
 }
 
-// done reports finished operations to the outbox, which releases those that wait for them.
+// done reports finished operations to the outbox, so that the operations behind them can start.
 func (l *lane) done() {
 	l.r.e.mu.Lock()
 	defer l.r.e.mu.Unlock()
@@ -169,7 +169,7 @@ func (l *lane) send(batch []op) (*clientv3.TxnResponse, error) {
 		Then(l.composer.compose(l.counter, l.number, batch)...).Else(clientv3.OpGet(l.counter)).Commit()
 }
 
-// apart limits the nested transactions with a condition of their own in one transaction. It leaves room to
+// apart limits the nested transactions with a condition of their own in one transaction. It leaves room below
 // etcd's limit.
 const apart = levelOps / 2
 
@@ -292,7 +292,7 @@ func (l *lane) refuse(o op, err error) {
 	l.r.putOff(x)
 }
 
-// ahead reports whether the entry is granted by its queue as read.
+// ahead reports whether found, a read of the entry's queue, shows the entry as first or as a holder.
 func ahead(x *Entry, found *clientv3.GetResponse) bool {
 	if !x.Shared {
 		return len(found.Kvs) > 0 && string(found.Kvs[0].Key) == x.key

@@ -40,8 +40,8 @@ const (
 
 // List returns the queues that have entries, in the order of their keys in etcd. It changes nothing. more
 // reports whether others follow the last one. Each queue is read at one revision, but not all at the same:
-// changes made meanwhile may be missed. It costs one request for a thousand keys and one for fifty queues. It
-// returns etcd's errors, and a lifecycle.UnfinishedError with the queues found so far if ctx's deadline passes
+// changes made meanwhile may be missed. It costs one request for a thousand keys and one for fifty queues.
+// Errors are etcd's, and a lifecycle.UnfinishedError with the queues found so far if ctx's deadline passes
 // first.
 func List(ctx context.Context, client *clientv3.Client, queues state.Queues, q Query) (found []Found, more bool,
 	err error) {

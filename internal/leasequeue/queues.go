@@ -91,8 +91,8 @@ type Want struct {
 	Notify func()
 }
 
-// Enter adds an entry on the present session, and blocks until there is one or ctx ends. It does not wait for
-// the entry to settle. It returns ctx's cause or lifecycle.ErrStopped.
+// Enter adds an entry on the present session, and blocks until there is a session or ctx ends. It does not wait
+// for the entry to settle. Errors are ctx's cause and lifecycle.ErrStopped.
 func (q *Queues) Enter(ctx context.Context, want Want) (*Entry, error) {
 	for {
 		changed := q.Changed()
@@ -123,7 +123,7 @@ func (q *Queues) TryEnter(want Want) *Entry {
 }
 
 // Take adds an entry and blocks until it is granted or ctx ends. If the session is lost, it starts again on the
-// next one. It returns ctx's cause, lifecycle.ErrStopped, ErrTaken, or etcd's error if etcd refuses the entry.
+// next one. Errors are ctx's cause, lifecycle.ErrStopped, ErrTaken, and etcd's if it refuses the entry.
 func (q *Queues) Take(ctx context.Context, want Want) (*Entry, error) {
 	for ctx.Err() == nil {
 		x, err := q.Enter(ctx, want)
@@ -152,7 +152,7 @@ func (q *Queues) Take(ctx context.Context, want Want) (*Entry, error) {
 }
 
 // Close stops accepting entries, ends the contexts of granted entries with lifecycle.ErrStopped, and removes
-// the waiting ones. It blocks until all entries have left or ctx ends. It then returns an error that wraps
+// the waiting ones. It blocks until all entries have left. If ctx ends first, it returns an error that wraps
 // ctx's cause.
 func (q *Queues) Close(ctx context.Context) error {
 	r, empty := q.expel()

@@ -41,7 +41,7 @@ func refused(err error) bool {
 }
 
 // tooLarge reports whether a request or an answer is too long for etcd or for either end of the connection. If
-// it is the answer, the attempt was committed.
+// the answer is too long, the attempt was committed.
 func tooLarge(err error) bool {
 	if errors.As(err, new(rpctypes.EtcdError)) {
 		return errors.Is(err, rpctypes.ErrRequestTooLarge)

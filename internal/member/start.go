@@ -61,8 +61,8 @@ func (c *Core) reportFailure(ctx context.Context) {
 	wait.Each(ctx, sub.C, func() { c.Member.SetElectionFailed(election.Failed()) })
 }
 
-// Join blocks until this member is registered and queued. It returns ctx's cause, membership.ErrAddressTaken,
-// or ErrShardCount.
+// Join blocks until this member is registered and queued. Errors are ctx's cause, membership.ErrAddressTaken
+// and ErrShardCount.
 func (c *Core) Join(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

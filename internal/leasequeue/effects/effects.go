@@ -269,7 +269,7 @@ func (e *Effects) leave(ctx context.Context, place *leasequeue.Entry) {
 }
 
 // Close runs no further effects, ends the contexts of running ones, and makes the waiting calls fail. It blocks
-// until the running ones have ended or ctx ends. It then returns an error that wraps ctx's cause.
+// until the running ones have ended. If ctx ends first, it returns an error that wraps ctx's cause.
 func (e *Effects) Close(ctx context.Context) error {
 	return e.cfg.Queues.Close(ctx)
 }

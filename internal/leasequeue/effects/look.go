@@ -13,8 +13,8 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// Look reads the state of an effect at one revision. It changes nothing. It returns ErrNoMark,
-// lifecycle.ErrBadName, or etcd's error.
+// Look reads the state of an effect at one revision. It changes nothing. Errors are ErrNoMark,
+// lifecycle.ErrBadName, and etcd's.
 func Look(ctx context.Context, client *clientv3.Client, keys state.Keys, name string) (once.Standing, error) {
 	if err := state.CheckName("effect", name); err != nil {
 		return once.Standing{}, err
@@ -40,8 +40,8 @@ const (
 // List reads the state of effects in the order of their keys in etcd. It changes nothing. more reports whether
 // others follow the last one. Each effect is read at one revision, but not all at the same: changes made
 // meanwhile may be missed or shown as before. Unknown effects are found without reading the values of the
-// others, which is fast if nearly all are done. It returns etcd's errors, and a lifecycle.UnfinishedError with
-// the effects found so far if ctx's deadline passes first.
+// others, which is fast if nearly all are done. Errors are etcd's, and a lifecycle.UnfinishedError with the
+// effects found so far if ctx's deadline passes first.
 func List(ctx context.Context, client *clientv3.Client, keys state.Keys,
 	q once.Query) (found []once.Standing, more bool, err error) {
 	root := keys.EffectMarks()

@@ -101,7 +101,7 @@ func New(cfg Config) (*Elections, error) {
 
 // Stand makes this node a candidate in the election with that name, even if it has withdrawn or was refused
 // before. The same name returns the same election. The election is followed until it is closed or the node
-// stops. Stand does not block. It returns election.ErrBadName or ErrStopped.
+// stops. Stand does not block. Errors are election.ErrBadName and ErrStopped.
 func (es *Elections) Stand(name string, opts ...election.StandOption) (*Election, error) {
 	var o election.StandOptions
 	for _, opt := range opts {
@@ -242,7 +242,7 @@ func (es *Elections) shut() []*Election {
 }
 
 // Close withdraws this node from all elections, each after the functions in its term have returned, and accepts
-// no further candidacies. It blocks until that is done or ctx ends. It then returns ctx's cause.
+// no further candidacies. It blocks until that is done. If ctx ends first, it returns ctx's cause.
 func (es *Elections) Close(ctx context.Context) error {
 	var wg sync.WaitGroup
 	all := es.shut()

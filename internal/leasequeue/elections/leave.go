@@ -10,9 +10,9 @@ import (
 
 // Resign ends this node's term. It waits for the term's functions, up to WorkTimeout, and queues the node again
 // at the tail. It blocks until the entry is released or ctx ends; the entry is then released as soon as etcd
-// answers. It returns ErrNotLeader if this node does not lead, ctx's cause, or etcd's error if etcd refuses the
-// release. In that case no other node leads until the session ends or etcd allows the release, which is retried
-// every third of a TTL.
+// answers. The error is ErrNotLeader if this node does not lead, ctx's cause, or etcd's if it refuses the
+// release. In the last case no other node leads until the session ends or etcd allows the release, which is
+// retried every third of a TTL.
 func (e *Election) Resign(ctx context.Context) error {
 	place := e.resign()
 	if place == nil {

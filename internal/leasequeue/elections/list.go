@@ -23,8 +23,8 @@ func List(ctx context.Context, client *clientv3.Client, keys state.Keys, q elect
 	return found, more, err
 }
 
-// Look reads the state of one election with all its candidates. It returns election.ErrNoLeader if it has no
-// candidate, election.ErrBadName, or etcd's error.
+// Look reads the state of one election with all its candidates. Errors are election.ErrNoLeader if it has no
+// candidate, election.ErrBadName, and etcd's.
 func Look(ctx context.Context, client *clientv3.Client, keys state.Keys, name string) (election.Standing, error) {
 	if err := state.CheckName("election", name); err != nil {
 		return election.Standing{}, err

@@ -86,7 +86,7 @@ func (e *Election) notify() {
 	}
 }
 
-// WaitForLeader blocks until there is a leader or ctx ends. It returns ctx's cause, lifecycle.ErrStopped or
+// WaitForLeader blocks until there is a leader or ctx ends. Errors are ctx's cause, lifecycle.ErrStopped and
 // election.ErrClosed.
 func (e *Election) WaitForLeader(ctx context.Context) (election.Leader, error) {
 	var l election.Leader

@@ -83,6 +83,6 @@ func (h held) Release(ctx context.Context) error {
 }
 
 // Close grants no further locks, ends the contexts of all held locks with lock.ErrStopped, and makes the
-// waiting calls fail with it. It blocks until all locks are released or ctx ends. It then returns an error that
-// wraps ctx's cause.
+// waiting calls fail with it. It blocks until all locks are released. If ctx ends first, it returns an error
+// that wraps ctx's cause.
 func (e *Etcd) Close(ctx context.Context) error { return e.queues.Close(ctx) }

@@ -14,7 +14,7 @@ import (
 	"slices"
 )
 
-// Entry is one entry in a queue.
+// Entry describes one entry of a queue.
 type Entry struct {
 	Key      string
 	Create   int64 // CreateRevision of the key

@@ -115,8 +115,8 @@ func (m *Membership) SessionLost(s *etcdsession.Session, lost *session.LostError
 }
 
 // Register writes the node key of a new session. A node key is only ever created where none exists; see free
-// for the case that one does. It blocks until the node is registered, or ctx or the session ends. It returns
-// ctx's cause or ErrAddressTaken.
+// for the case that one does. It blocks until the node is registered, or ctx or the session ends. Errors are
+// ctx's cause and ErrAddressTaken.
 func (m *Membership) Register(ctx context.Context, s *etcdsession.Session) error {
 	m.mu.Lock()
 	m.incarnation, m.session = 0, s
@@ -359,7 +359,7 @@ func (m *Membership) reconcile(ctx context.Context) bool {
 	return false // checked again when the snapshot changes, or after a pause
 }
 
-// Recorded blocks until the snapshot shows the record as it should be, or ctx ends. It returns ctx's error.
+// Recorded blocks until the snapshot shows the record as it should be, or ctx ends. The error is ctx's cause.
 func (m *Membership) Recorded(ctx context.Context) error {
 	_, err := m.cfg.Mirror.Wait(ctx, func(s *state.Snapshot) bool {
 		own := s.Member(m.cfg.Address)

@@ -25,8 +25,8 @@ var ErrMemberGone = errors.New("the node left, or joined anew, meanwhile")
 //
 // Drain blocks until etcd has stored the request, not until m answers. The request ends with the given lease.
 // Keep the lease until m has answered, because m may not see a request that stands only for a moment. There is
-// one request per member: the last one counts. Drain returns ErrMemberGone or etcd's error; after the latter
-// the request may stand all the same.
+// one request per member: the last one counts. Errors are ErrMemberGone and etcd's; after the latter the
+// request may stand all the same.
 func Drain(ctx context.Context, client *clientv3.Client, keys state.Keys, lease clientv3.LeaseID, m *state.Member,
 	undo bool) error {
 	resp, err := txn.Commit(ctx, client, txn.RequestDrain(keys, m, int64(lease), undo))
