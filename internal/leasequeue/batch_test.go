@@ -11,8 +11,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// However large a batch is, etcd takes its transaction, finds all operations in it in their
-// order, and each answer finds its operation.
+// A batch of any size is a valid transaction for etcd. It holds all operations in order, and each answer is
+// matched with its operation.
 func TestBatchesOfAnySize(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	c := newComposer(7)
@@ -74,7 +74,7 @@ func say(o clientv3.Op) string {
 	return fmt.Sprintf("get %s to %s", o.KeyBytes(), o.RangeBytes())
 }
 
-// answer is one that says the how manieth it is.
+// answer returns a response that carries its own index.
 func answer(said []string) *pb.ResponseOp {
 	put := &pb.PutResponse{Header: &pb.ResponseHeader{Revision: int64(len(said))}}
 	return &pb.ResponseOp{Response: &pb.ResponseOp_ResponsePut{ResponsePut: put}}

@@ -14,7 +14,7 @@ import (
 type Config struct {
 	// Client reaches etcd. The engine never closes it.
 	Client *clientv3.Client
-	// Keeper provides the sessions. The entries are on their leases.
+	// Keeper provides the sessions. The entries' keys are attached to their leases.
 	Keeper *etcdsession.Keeper
 	// View, if set, is a member's mirror of its cluster. etcd may have ended another member's lease too early
 	// (see package lingering); with a View, an entry that went with that lease is not replaced before its owner

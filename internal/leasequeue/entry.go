@@ -88,7 +88,7 @@ func (x *Entry) Lost() <-chan struct{} { return x.run.ctx.Done() }
 // Session returns a context that ends when Lost is closed. Until then the key may stand.
 func (x *Entry) Session() context.Context { return x.run.ctx }
 
-// Lease returns the id of the lease that holds the key.
+// Lease returns the id of the lease that the key is attached to.
 func (x *Entry) Lease() int64 { return int64(x.run.s.ID()) }
 
 // Err returns the reason why a settled entry was never granted: ErrAgain, ErrTaken, or etcd's error. It returns

@@ -17,7 +17,7 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
-// Whatever the pages are: every queue is found once, with its first entries, and nothing that is none.
+// Whatever the pages are, List finds every queue once, with its first entries, and nothing that is not a queue.
 func TestList(t *testing.T) {
 	t.Parallel()
 	client, ctx := etcdtest.Client(t), etcdtest.Context(t)
@@ -33,7 +33,7 @@ func TestList(t *testing.T) {
 		name := fmt.Sprintf("lock/%d, 100%%", i)
 		want[name] = 1 + i%3
 		for n := range want[name] {
-			// The last to come has the smallest key.
+			// The last one to come has the smallest key.
 			put(queues.Entry(name, int64(9-n), 1, state.Traits{Shared: n == 1}), fmt.Sprint(n))
 		}
 	}
@@ -78,7 +78,7 @@ func TestList(t *testing.T) {
 	require.Empty(t, none.Entries)
 }
 
-// hurried is a context whose deadline passes with the last of a number of requests.
+// hurried is a context with a deadline that passes with the last of a number of requests.
 type hurried struct {
 	context.Context
 	clientv3.KV
@@ -116,7 +116,7 @@ func (f failed) Then(...clientv3.Op) clientv3.Txn { return f }
 
 func (f failed) Commit() (*clientv3.TxnResponse, error) { return nil, f.err }
 
-// A list whose time is up comes in parts, each of which goes on where the one before was cut short.
+// A list that runs out of time comes in parts. Each part continues after the one before.
 func TestListGoesOnWhereItWasCutShort(t *testing.T) {
 	t.Parallel()
 	client, ctx := etcdtest.Client(t), etcdtest.Context(t)

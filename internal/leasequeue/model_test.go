@@ -19,7 +19,7 @@ import (
 	"github.com/goverse/goverse/internal/test/modeletcd"
 )
 
-// testBed is a model of etcd, in virtual time.
+// testBed is a model of etcd in virtual time.
 type testBed struct {
 	*testing.T
 	e    *modeletcd.Etcd
@@ -41,7 +41,7 @@ func play(t *testing.T, do func(s *testBed)) {
 	})
 }
 
-// queues are a process's, whose requests take 2 ms if nothing else is their delivery.
+// queues returns the queues of a process. Its requests take 2 ms unless delivery says otherwise.
 func (s *testBed) queues(delivery func(request any) modeletcd.Delivery, change ...func(*clientv3.Client)) *Queues {
 	conn := s.e.Connect("", func(request any) modeletcd.Delivery {
 		f := delivery(request)
@@ -69,7 +69,7 @@ func (s *testBed) enter(q *Queues, want Want) *Entry {
 	return x
 }
 
-// occupy has each lane send something, so that what enters before that is answered goes together.
+// occupy makes each lane send something, so that entries made before the answers go together.
 func (s *testBed) occupy(q *Queues) {
 	s.Helper()
 	for i := range lanes {
@@ -80,7 +80,7 @@ func (s *testBed) occupy(q *Queues) {
 
 func well(any) modeletcd.Delivery { return modeletcd.Delivery{} }
 
-// A place that a process may not give up is in everybody's way until it may.
+// An entry that its process may not delete blocks its queue until the deletion is allowed.
 func TestLeavesWhenItMay(t *testing.T) {
 	play(t, func(s *testBed) {
 		var denied atomic.Bool
@@ -116,8 +116,8 @@ func TestLeavesWhenItMay(t *testing.T) {
 	})
 }
 
-// A batch was committed though nobody said so, and then neither it nor the question what became of it was
-// allowed any more: its key is assigned to nobody else while it may stand.
+// A batch was committed and its answer lost; then the batch and the question about its outcome were denied. Its
+// key must not be used again while it may stand.
 func TestRefusedAfterSilence(t *testing.T) {
 	play(t, func(s *testBed) {
 		var batches, allowed atomic.Int64
@@ -135,7 +135,7 @@ func TestRefusedAfterSilence(t *testing.T) {
 		require.ErrorIs(s, x.Err(), rpctypes.ErrPermissionDenied)
 		require.Len(s, s.e.Keys(x.Key()), 1, "it stands all the same")
 		allowed.Store(1)
-		for i := range 2 * lanes { // each finds out what became of what it sent
+		for i := range 2 * lanes { // each lane finds the outcome of its batch
 			<-s.enter(e, Want{Name: fmt.Sprint(i)}).Settled()
 		}
 		again := s.enter(e, Want{Name: "it"})
@@ -151,8 +151,7 @@ func TestRefusedAfterSilence(t *testing.T) {
 	})
 }
 
-// The same of a batch of two, of which neither must be sent again alone, as if the whole had not been
-// committed.
+// The same with a batch of two. Neither half may be sent again as if the whole had not been committed.
 func TestRefusedAfterSilenceOfMany(t *testing.T) {
 	play(t, func(s *testBed) {
 		var batches atomic.Int64
@@ -161,11 +160,11 @@ func TestRefusedAfterSilenceOfMany(t *testing.T) {
 				return f
 			}
 			switch n := batches.Add(1); {
-			case n <= lanes: // so long that the next two go together
+			case n <= lanes: // long enough for the next two to go together
 				f.Out = time.Duration(n) * 100 * time.Millisecond
 			case n == lanes+1:
 				f.Unanswered, f.Broken = true, 5*time.Millisecond
-			case n <= lanes+4: // the look what came of it, the next attempt, and the look at that
+			case n <= lanes+4: // the question about the outcome, the next attempt, and the question about that
 				f.Refused = modeletcd.Denied
 			}
 			return f

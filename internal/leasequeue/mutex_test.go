@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The one that is notified may ask anything and give anything up: the lock is not held then, or this would not end.
+// Notify may ask and abandon anything. It runs without the lock; otherwise this test would not end.
 func TestNotifiedWithoutTheLock(t *testing.T) {
 	play(t, func(s *testBed) {
 		q := s.queues(well)

@@ -22,7 +22,7 @@ import (
 	"github.com/goverse/goverse/internal/test/modeletcd"
 )
 
-// settles fails the test unless the entry is first within d.
+// settles fails the test unless the entry is granted within d.
 func (s *testBed) settles(x *Entry, d time.Duration) {
 	s.Helper()
 	select {
@@ -33,8 +33,8 @@ func (s *testBed) settles(x *Entry, d time.Duration) {
 	}
 }
 
-// etcd carries out what was on its way when its space was used up, and answers as if it had not. Whose entry that
-// made learns of it, though nothing can be written for as long as the outage lasts.
+// etcd commits requests that were in flight when its space ran out, and answers as if it had not. The entries
+// are granted all the same, although nothing can be written during the outage.
 func TestCommittedWithoutSpace(t *testing.T) {
 	play(t, func(s *testBed) {
 		q := s.queues(well)
@@ -52,7 +52,7 @@ func TestCommittedWithoutSpace(t *testing.T) {
 	})
 }
 
-// What was under way and not answered is resolved too, by reading: in an outage no number can be put over it.
+// A batch in flight without an answer is resolved as well, by a read: no number can be put during the outage.
 func TestSilenceWithoutSpace(t *testing.T) {
 	play(t, func(s *testBed) {
 		var batches atomic.Int64
@@ -67,8 +67,8 @@ func TestSilenceWithoutSpace(t *testing.T) {
 	})
 }
 
-// Some of what gRPC says of resources that are exhausted comes after the commit: of an answer that is too large for
-// the client, say. No entry is put twice for it.
+// Some errors of gRPC about exhausted resources come after the commit, for example for an answer that is too
+// large for the client. They must not make an entry be put twice.
 func TestAnswerThatIsTooLarge(t *testing.T) {
 	play(t, func(s *testBed) {
 		var batches atomic.Int64
@@ -77,7 +77,7 @@ func TestAnswerThatIsTooLarge(t *testing.T) {
 				return f
 			}
 			switch n := batches.Add(1); {
-			case n <= lanes: // so long that the next two go together
+			case n <= lanes: // long enough for the next two to go together
 				f.Out = time.Duration(n) * 100 * time.Millisecond
 			case n == lanes+1:
 				f.Instead = status.Error(codes.ResourceExhausted, "grpc: received message larger than max")
@@ -95,7 +95,7 @@ func TestAnswerThatIsTooLarge(t *testing.T) {
 	})
 }
 
-// Where no watch opens, queues in which nobody waits any more are not read for good.
+// If no watch can be opened, queues without waiting entries are not read any more after a while.
 func TestBucketWithoutAWatchRetires(t *testing.T) {
 	play(t, func(s *testBed) {
 		var reads atomic.Int64
@@ -127,7 +127,7 @@ func TestBucketWithoutAWatchRetires(t *testing.T) {
 	})
 }
 
-// refusing refuses watches of what has a prefix, and notes on which streams watches are opened.
+// refusing refuses watches below a prefix, and records the streams on which watches are opened.
 type refusing struct {
 	clientv3.Watcher
 	prefix  string
@@ -149,7 +149,7 @@ func (r *refusing) Watch(ctx context.Context, key string, opts ...clientv3.OpOpt
 	return refused
 }
 
-// A watch that is refused whatever the token is not tried with a new one all the time.
+// A watch that is refused with any token is not retried on new streams all the time.
 func TestFewStreamsForADeniedBucket(t *testing.T) {
 	play(t, func(s *testBed) {
 		watcher := &refusing{prefix: s.keys.Bucket("denied"), streams: map[string]bool{}}
@@ -166,7 +166,7 @@ func TestFewStreamsForADeniedBucket(t *testing.T) {
 	})
 }
 
-// Who waits in a queue that may be read is notified, whatever other queues are denied.
+// An entry that waits in a readable queue is notified, even if other queues in its bucket are denied.
 func TestWaitsBesideADeniedQueue(t *testing.T) {
 	play(t, func(s *testBed) {
 		other := ""
@@ -177,7 +177,7 @@ func TestWaitsBesideADeniedQueue(t *testing.T) {
 		q := s.queues(func(request any) (f modeletcd.Delivery) {
 			switch r := request.(type) {
 			case *pb.WatchRequest:
-				f.Lost = true // it would be of both
+				f.Lost = true // a watch would cover both queues
 			case *pb.TxnRequest:
 				if denied.Load() && touches(r, s.keys.Queue(other)) {
 					f.Refused = modeletcd.Denied
@@ -198,7 +198,7 @@ func TestWaitsBesideADeniedQueue(t *testing.T) {
 	})
 }
 
-// An answer to many that was lost costs no request for each of them.
+// A lost answer to many entries does not cost one request per entry.
 func TestLostAnswerToMany(t *testing.T) {
 	play(t, func(s *testBed) {
 		const many = 60
@@ -228,7 +228,7 @@ func TestLostAnswerToMany(t *testing.T) {
 	})
 }
 
-// Many keys that others delete are missed together.
+// Many keys that are deleted out of band are found missing together.
 func TestManyKeysAreDeleted(t *testing.T) {
 	play(t, func(s *testBed) {
 		const many = 300
@@ -255,7 +255,7 @@ func TestManyKeysAreDeleted(t *testing.T) {
 	})
 }
 
-// Where there is no space left, one place that may not be given up holds up no others.
+// When etcd has no space left, one entry that may not be deleted does not hold up others.
 func TestDeniedBesideOthersWithoutSpace(t *testing.T) {
 	play(t, func(s *testBed) {
 		var full atomic.Bool
@@ -296,7 +296,7 @@ func TestDeniedBesideOthersWithoutSpace(t *testing.T) {
 	})
 }
 
-// deletes reports whether a transaction may delete what has a prefix.
+// deletes reports whether a transaction may delete a key below a prefix.
 func deletes(r *pb.TxnRequest, prefix string) bool {
 	return slices.ContainsFunc(r.Success, func(op *pb.RequestOp) bool {
 		inner := op.GetRequestTxn()

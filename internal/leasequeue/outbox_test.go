@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// outboxCheck has lanes take from an outbox in any order, and knows what was asked for.
+// outboxCheck makes lanes take from an outbox in any order, and knows the requested operations.
 type outboxCheck struct {
 	t        *rapid.T
 	b        *outbox
@@ -26,7 +26,7 @@ func (c *outboxCheck) add() {
 	c.b.add(o)
 }
 
-// lane takes, as lane.run does: after done, or when it is woken.
+// lane takes as lane.run does: after done, or when it is woken.
 func (c *outboxCheck) lane(i int) {
 	switch {
 	case c.underWay[i] != nil:
@@ -78,7 +78,7 @@ func TestOutboxKeepsTheOrderWithinAQueue(t *testing.T) {
 			"add":  func(t *rapid.T) { c.t = t; c.add() },
 			"lane": func(t *rapid.T) { c.t = t; c.lane(rapid.IntRange(0, 2).Draw(t, "lane")) },
 		})
-		// Nobody asks for more: whatever the order of the answers, all is taken.
+		// Without further requests everything is taken, whatever the order of the answers.
 		for steps := 4 * (len(c.asked) + 3); steps > 0; steps-- {
 			for i := range c.underWay {
 				c.lane(i)
@@ -102,8 +102,8 @@ func TestWhatOneLaneLeavesWakesAnother(t *testing.T) {
 	require.Empty(t, b.wake)
 }
 
-// Who leaves makes room for who enters in the same transaction, also when it was taken before
-// and is not finished.
+// A deletion makes room for a creation in the same transaction, also if the deletion was taken before and is
+// not finished.
 func TestLeavingAndEnteringGoTogether(t *testing.T) {
 	b := newOutbox()
 	out, in, behind := op{entry: &Entry{q: &Queues{}, queue: "a"}}, op{entry: &Entry{q: &Queues{}, queue: "a"},
@@ -121,7 +121,7 @@ func TestLeavingAndEnteringGoTogether(t *testing.T) {
 	require.Empty(t, b.lines)
 }
 
-// Of few operations a batch takes all, of many its share: the other lanes have something to send too.
+// A batch takes all of few operations, and its share of many, because the other lanes send too.
 func TestShareOfMany(t *testing.T) {
 	b := newOutbox()
 	add := func(n int) {

@@ -20,7 +20,7 @@ func contextFor(d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), d)
 }
 
-// actor is somebody on a host who wants places, one after the other.
+// actor is a caller on a host that wants entries, one after the other.
 type actor struct {
 	h    *host
 	name string
@@ -32,14 +32,13 @@ func newActor(h *host, i int) *actor {
 	return &actor{h: h, name: name, rand: newRand(h.w.seed, name)}
 }
 
-// run wants places until all is well again, and then each of them once more, for as long as it
-// takes.
+// run takes entries until the faults end, and then each of them once more, however long that takes.
 func (a *actor) run(ctx context.Context) {
 	for {
 		select {
 		case <-a.h.w.calm:
 			for i := 0; i < 3 && a.h.w.idle; i++ {
-				<-time.After(between(a.rand, idleAfter-time.Second, idleAfter+2*simTTL)) // or a little longer than watches are kept
+				<-time.After(between(a.rand, idleAfter-time.Second, idleAfter+2*simTTL)) // about as long as watches are kept
 				a.want(ctx, Want{Name: a.h.w.names[0]}, 0)
 			}
 			for _, name := range a.h.w.names {
@@ -76,7 +75,7 @@ func (a *actor) run(ctx context.Context) {
 	}
 }
 
-// wantAll wants a place in every queue at once, so that many go together.
+// wantAll takes an entry in every queue at once, so that many go together.
 func (a *actor) wantAll(ctx context.Context) {
 	a.h.w.checks.saw("all at once")
 	var wg sync.WaitGroup
@@ -89,8 +88,8 @@ func (a *actor) wantAll(ctx context.Context) {
 	wg.Wait()
 }
 
-// want takes a place, holds it for a while and gives it up. patience is how long it waits; 0: until
-// it has it.
+// want takes an entry, holds it for a while, and releases it. It waits for patience, or without a limit if that
+// is 0.
 func (a *actor) want(ctx context.Context, p Want, patience time.Duration) {
 	if patience > 0 {
 		var cancel context.CancelFunc

@@ -14,8 +14,8 @@ import (
 	"github.com/goverse/goverse/internal/test/modeletcd"
 )
 
-// checks are the promises, and what was seen. What was changed out of band is exempt: the
-// places of keys that they deleted, and all that stood on leases that they revoked.
+// checks holds the promises and the observations. Out-of-band changes are exempt: entries with a deleted key,
+// and all entries on a revoked lease.
 type checks struct {
 	w *world
 
@@ -24,15 +24,15 @@ type checks struct {
 	seen      map[string]int
 	sequence  int
 	processes map[*modeletcd.Conn]*process
-	tainted   map[string]bool // places, and leases by name
+	tainted   map[string]bool // entries, and leases, by name
 	tokens    map[string]tokens
-	given     map[*Entry]int // who gave up, and when
-	asked     map[*Entry]int // who entered, and when
+	given     map[*Entry]int // released entries, and the time
+	asked     map[*Entry]int // requested entries, and the time
 	first     map[string][]*Entry
-	standing  map[string]int64 // keys, and when they were created
+	standing  map[string]int64 // keys, and the time of their creation
 }
 
-// tokens are the largest that were given in a queue.
+// tokens holds the largest tokens granted in a queue.
 type tokens struct{ exclusive, any int64 }
 
 func (c *checks) saw(what string) {
@@ -41,7 +41,7 @@ func (c *checks) saw(what string) {
 	c.seen[what]++
 }
 
-// fail says what was broken; the first one counts.
+// fail records a broken promise. The first one counts.
 func (c *checks) fail(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,7 +81,7 @@ func (c *checks) taint(what string) {
 	c.tainted[what] = true
 }
 
-// exempt reports whether the entry was changed out of band. The lock is held.
+// exempt reports whether the entry was changed out of band. The caller holds c.mu.
 func (c *checks) exempt(x *Entry) bool {
 	return c.tainted[placeName(x.key, x.Token())] || c.tainted[leaseName(int64(x.run.s.ID()))]
 }
@@ -95,14 +95,14 @@ func (c *checks) began(p *process) {
 	c.processes[p.conn] = p
 }
 
-// ended: the process is being stopped.
+// ended records that the process is being stopped.
 func (c *checks) ended(p *process) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.processes, p.conn)
 }
 
-// granted: somebody goes on because the entry is first.
+// granted records that a caller continues because the entry is granted.
 func (c *checks) granted(x *Entry) {
 	stands := c.w.e.Keys(x.queue)
 	c.mu.Lock()
@@ -148,7 +148,7 @@ func (c *checks) granted(x *Entry) {
 	c.first[x.queue] = append(c.first[x.queue], x)
 }
 
-// released: nobody acts on it any more.
+// released records that no caller acts on the entry any more.
 func (c *checks) released(x *Entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -161,7 +161,7 @@ func (c *checks) released(x *Entry) {
 	}
 }
 
-// left: it was said that the key is gone, and it is.
+// left checks that the key is gone, as was reported.
 func (c *checks) left(x *Entry) {
 	stands := c.w.e.Keys(x.key)
 	c.mu.Lock()
@@ -172,7 +172,7 @@ func (c *checks) left(x *Entry) {
 	}
 }
 
-// changed looks at every change in etcd, at that instant.
+// changed checks every change in etcd, at the instant of the change.
 func (c *checks) changed(now, before *mvccpb.KeyValue, by *modeletcd.Conn) {
 	kv := now
 	if now == nil {
@@ -202,7 +202,7 @@ func (c *checks) changed(now, before *mvccpb.KeyValue, by *modeletcd.Conn) {
 	case now != nil && before != nil:
 		c.broken("%s was put twice", key)
 	case now != nil && x == nil && barred:
-		c.seen["put late after a denial"]++ // and deleted again by the next tick
+		c.seen["put late after a denial"]++ // the next tick deletes it again
 	case now != nil && x == nil:
 		c.broken("%s was put late: nobody wants it any more", key)
 	case now != nil:
@@ -212,8 +212,8 @@ func (c *checks) changed(now, before *mvccpb.KeyValue, by *modeletcd.Conn) {
 	}
 }
 
-// entry is the one with that key on that lease, and whether nobody gets the key at present; known is
-// false if the session is no process's any more, or not its present one.
+// entry returns the entry with that key on that lease, and whether the key is barred. known is false if the
+// lease is not that of a process's present session.
 func (c *checks) entry(lease int64, key string) (x *Entry, barred, known bool) {
 	for _, p := range c.processes {
 		p.engine.mu.Lock()
@@ -229,8 +229,8 @@ func (c *checks) entry(lease int64, key string) (x *Entry, barred, known bool) {
 	return nil, false, false
 }
 
-// created: none of the same process that was given up before this one was asked for is there still,
-// unless etcd does not let it be given up.
+// created checks that no entry of the same process still stands that was released before this one was
+// requested, unless etcd denies the release.
 func (c *checks) created(x *Entry) {
 	x.q.e.mu.Lock()
 	entries := slices.Collect(maps.Values(x.run.entries))
@@ -245,13 +245,13 @@ func (c *checks) created(x *Entry) {
 	}
 }
 
-// notified reports whether somebody was notified that the entry's key is gone.
+// notified reports whether the owner was notified that the entry's key is gone.
 func (x *Entry) notified() bool {
 	now := x.now()
 	return now.Key == entrystate.Gone || now.Refused != nil
 }
 
-// quiet looks at what is left when nobody wants anything.
+// quiet checks the state that remains when all entries are released.
 func (c *checks) quiet() {
 	for _, kv := range c.w.e.Keys(c.w.keys.Prefix()) {
 		if _, queued := c.w.queueOf(string(kv.Key)); queued {
@@ -273,7 +273,7 @@ func (c *checks) quiet() {
 			continue
 		}
 		synctest.Wait() // the lanes are idle
-		open := 0       // keys that a lane will know of with its next batch
+		open := 0       // keys that a lane will learn about with its next batch
 		for _, l := range r.lanes {
 			open += len(l.barred)
 		}

@@ -17,20 +17,20 @@ import (
 	"github.com/goverse/goverse/internal/test/modeletcd"
 )
 
-// weather is how often what happens to a host's requests, in a thousand.
+// weather holds the probabilities, in a thousand, of each fault of a host's requests.
 type weather struct {
-	unanswered int // carried out, and the answer gets lost
-	late       int // carried out when its sender has long given up, and others have been since
+	unanswered int // committed, and the answer lost
+	late       int // committed long after its sender gave up and others were committed
 	lost       int
-	refused    int           // by one error or another
-	broken     int           // of those above whose sender is notified at once that the connection broke
-	slow       time.Duration // what watches report, at most
-	denied     string        // no access to the queue with that prefix
+	refused    int           // with one error or another
+	broken     int           // of the above: the sender learns at once that the connection broke
+	slow       time.Duration // largest delay of watches
+	denied     string        // the queue with that prefix is denied
 }
 
 var calm = weather{slow: 5 * time.Millisecond}
 
-// storm draws one in which something goes wrong.
+// storm draws a weather with faults.
 func (w *world) storm() weather {
 	some := func(most int) int { return w.rand.IntN(2) * w.rand.IntN(most) }
 	x := weather{unanswered: some(300), late: some(300), lost: some(200), refused: some(200), broken: w.rand.IntN(1000),
@@ -41,17 +41,17 @@ func (w *world) storm() weather {
 	return x
 }
 
-// refusals are what etcd may answer instead of carrying a request out.
+// refusals holds the errors that etcd may return instead of carrying a request out.
 var refusals = []error{rpctypes.ErrGRPCPermissionDenied, rpctypes.ErrGRPCNoSpace, rpctypes.ErrGRPCNoSpace,
 	rpctypes.ErrGRPCNoSpace, rpctypes.ErrGRPCTooManyOps,
 	rpctypes.ErrGRPCRequestTooLarge, rpctypes.ErrGRPCNoLeader, rpctypes.ErrGRPCTimeout,
 	rpctypes.ErrGRPCRequestTooManyRequests}
 
-// reports are what it may answer though it has carried the request out.
+// reports holds the errors that etcd may return although it has carried the request out.
 var reports = []error{rpctypes.ErrGRPCNoSpace, status.Error(codes.ResourceExhausted, "the answer is too large")}
 
-// delivery is what becomes of a request of the host's. It depends on what is asked for, and for the how
-// manieth time, and not on the order in which a process happens to ask.
+// delivery returns the delivery of a request of this host. It depends on the request and on how often it was
+// made, not on the order of the process's requests.
 func (h *host) delivery(request any) modeletcd.Delivery {
 	label := label(request)
 	h.mu.Lock()
@@ -78,7 +78,7 @@ func (h *host) delivery(request any) modeletcd.Delivery {
 		}
 	case *pb.RangeRequest:
 	default:
-		x.refused = 0 // the session, and not what stands on it, would have to do with that
+		x.refused = 0 // it would concern the session, not the entries
 	}
 	breaks := rand.IntN(1000) < x.broken
 	switch {
@@ -89,7 +89,7 @@ func (h *host) delivery(request any) modeletcd.Delivery {
 		h.w.checks.saw("carried out late")
 		f.Out = between(rand, simTimeout, 8*simTimeout)
 		if breaks {
-			f.Out = between(rand, 20*time.Millisecond, simTimeout) // and the sender knows at once
+			f.Out = between(rand, 20*time.Millisecond, simTimeout) // the sender learns it at once
 		}
 	case hit(x.lost):
 		h.w.checks.saw("requests lost")
@@ -112,7 +112,7 @@ func (h *host) delivery(request any) modeletcd.Delivery {
 	return f
 }
 
-// label is what a request is about, whichever lane it is sent by and in whatever order it names the keys.
+// label returns a number for the subject of a request, whatever its lane and the order of its keys.
 func label(request any) (sum uint64) {
 	write := func(keys ...[]byte) {
 		for _, key := range keys {
@@ -172,7 +172,7 @@ func (h *host) set(x weather) {
 	h.weather = x
 }
 
-// events are what a run must bring about.
+// events lists the events that a run must bring about.
 var events = []string{"answers lost", "carried out late", "requests lost", "refused", "refused, and carried out",
 	"denied a queue", "first", "all at once", "idle times", "requested", "given up before the answer", "tried in vain",
 	"shared", "refused to enter", "no space", "no space while requests are late", "cut off", "frozen watch",
@@ -180,10 +180,10 @@ var events = []string{"answers lost", "carried out late", "requests lost", "refu
 	"key written by hand", "suspicion", "stopped", "killed", "closed", "leases extended", "places not given up",
 	"tried while a place was not given up"}
 
-// goWrong has things go wrong for as long as they may, and ends them.
+// goWrong causes faults for the faulty time, and ends them.
 func (w *world) goWrong() {
 	if w.rand.IntN(4) == 0 {
-		w.e.MaxOps = 3 + w.rand.IntN(4) // who enters has three: the counter, the key, the look
+		w.e.MaxOps = 3 + w.rand.IntN(4) // an entry takes three: the counter, the key, the count
 	}
 	for _, h := range w.hosts {
 		h.set(calm)
@@ -194,7 +194,7 @@ func (w *world) goWrong() {
 	repair := map[string]func(){}
 	end := time.Now().Add(faulty)
 	pause, what := faulty/4, func() (int, *host) { return w.rand.IntN(kinds), w.hosts[w.rand.IntN(len(w.hosts))] }
-	if w.rand.IntN(3) == 0 { // one thing over and over again
+	if w.rand.IntN(3) == 0 { // one kind of fault again and again
 		again, at := what()
 		if w.rand.IntN(3) == 0 {
 			again = kinds - 1
@@ -218,11 +218,10 @@ func (w *world) goWrong() {
 	}
 }
 
-// kinds is how many kinds of things go wrong; what has to meet with much else is among them more
-// than once.
+// kinds is the number of kinds of faults. A kind that must meet many others counts more than once.
 const kinds = 20
 
-// happen has one of them go wrong at a host, and it is repaired after a while or at the end.
+// happen causes one fault at a host. It is repaired after a while or at the end.
 func (w *world) happen(kind int, h *host, repair map[string]func()) {
 	p := h.present()
 	lasting := func(what string, again func()) {
@@ -307,12 +306,12 @@ func (w *world) happen(kind int, h *host, repair map[string]func()) {
 	}
 }
 
-// replace has a process end, well or badly, and another one come after it.
+// replace ends a process, in an orderly way or not, and starts another one.
 func (w *world) replace(h *host, p *process, once func(string)) {
 	switch w.rand.IntN(3) {
 	case 0:
 		once("killed")
-		p.conn.Hold(true) // and what is on its way still arrives one day
+		p.conn.Hold(true) // requests in flight still arrive some day
 		p.cancel()
 		time.AfterFunc(between(w.rand, 1, 3*simTTL), func() { p.conn.Hold(false) })
 	case 1:
@@ -330,10 +329,10 @@ func (w *world) replace(h *host, p *process, once func(string)) {
 	h.start()
 }
 
-// place is one key's, as long as it stands.
+// placeName names a key while it stands.
 func placeName(key string, create int64) string { return fmt.Sprint(key, " of ", create) }
 
-// someKey is one that stands in a queue on the process's session; nil if there is none.
+// someKey returns a key of a queue on the process's session, or nil if there is none.
 func (w *world) someKey(p *process) *mvccpb.KeyValue {
 	s := p.keeper.Current()
 	if s == nil {

@@ -22,24 +22,24 @@ var (
 	verbose   = flag.Bool("queues.verbose", false, "print what happened in the first schedule")
 )
 
-// enough is how many schedules bring everything about.
+// enough is the number of schedules that bring about all events.
 const enough = 200
 
-// result is what came of one schedule.
+// result is the result of one schedule.
 type result struct {
-	failure    string // empty: every promise was kept
+	failure    string // empty if every promise was kept
 	seen       map[string]int
 	transcript func() string
 }
 
-// simulate runs the schedule of a seed: engines as they are, over a model of etcd, in virtual time.
-// Who wants what, what goes wrong and when, and what becomes of each request is the seed's; in which
-// order Go runs what is to run at one instant is not. Two of three seeds come out the same again to
-// the letter, and the others nearly: one that failed may have to be run a few times (-count) to fail
-// again, and what happened is printed when it fails.
+// simulate runs the schedule of a seed: real engines on a model of etcd, in virtual time. The seed determines
+// the requests, the faults and their times, and the delivery of each request. It does not determine the order
+// in which Go runs goroutines at one instant. Two of three seeds are reproducible to the letter, and the others
+// nearly. A failed seed may have to be run a few times (-count) to fail again. The transcript is printed on
+// failure.
 func simulate(t *testing.T, seed uint64) (r result) {
 	defer func() {
-		if p := recover(); p != nil { // a goroutine that is left is a panic
+		if p := recover(); p != nil { // a goroutine that is left causes a panic
 			panic(fmt.Sprintf("seed %d: %v", seed, p))
 		}
 	}()
@@ -51,7 +51,7 @@ func simulate(t *testing.T, seed uint64) (r result) {
 	return r
 }
 
-// onOneCore has goroutines run one at a time, so that a seed comes out the same more often.
+// onOneCore runs one goroutine at a time, which makes seeds more reproducible.
 func onOneCore(t *testing.T) {
 	cores := runtime.GOMAXPROCS(1)
 	t.Cleanup(func() { runtime.GOMAXPROCS(cores) })

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// view is what all processes of a world know of those whose places are gone: at times one of them may
-// count on its place still. In most worlds nobody ever does.
+// view is the view that all processes of a world share. At times a former holder may still rely on its entry;
+// in most worlds none ever does.
 type view struct {
 	w *world
 
 	mu      sync.Mutex
 	rand    *rand.Rand
-	since   time.Time     // when the first one began to; zero: nobody does
-	changed chan struct{} // closed when nobody does any more
+	since   time.Time     // start of the first such time; zero if there is none
+	changed chan struct{} // closed when it ends
 }
 
 func newView(w *world) *view {
@@ -27,14 +27,14 @@ func newView(w *world) *view {
 	return v
 }
 
-// draw is a random time, and whether one of five things happens.
+// draw returns a random time, and an event of probability one in five.
 func (v *view) draw(from, to time.Duration) (d time.Duration, happens bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return between(v.rand, from, to), v.rand.IntN(5) == 0
 }
 
-// run has somebody count on a place that is gone, now and then, until all is well.
+// run lets a former holder rely on its entry now and then, until the faults end.
 func (v *view) run() {
 	for {
 		pause, _ := v.draw(1, faulty/4)
@@ -63,8 +63,8 @@ func (v *view) set(lingers bool) {
 	close(v.changed)
 }
 
-// lingers says since when somebody counts on a place, and what is closed when nobody does; nil if nobody
-// does now.
+// lingers returns since when a former holder relies on its entry, and a channel that is closed when none does.
+// The channel is nil if none does now.
 func (v *view) lingers() (since time.Time, over <-chan struct{}) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -74,10 +74,10 @@ func (v *view) lingers() (since time.Time, over <-chan struct{}) {
 	return v.since, v.changed
 }
 
-// Fresh is of View: somebody could begin to at any time.
+// Fresh implements View: a former holder may appear at any time.
 func (v *view) Fresh(uint64) bool { return false }
 
-// Confirm is of View.
+// Confirm implements View.
 func (v *view) Confirm(ctx context.Context, wait bool) (clear bool, err error) {
 	delay, fails := v.draw(1, 10*time.Millisecond)
 	select {
@@ -103,7 +103,7 @@ func (v *view) Confirm(ctx context.Context, wait bool) (clear bool, err error) {
 	}
 }
 
-// granted: somebody is first who asked for it then.
+// granted checks an entry that was granted, with the time of its request.
 func (v *view) granted(x *Entry, asked time.Time) {
 	if since, over := v.lingers(); over != nil && since.Before(asked) {
 		v.w.checks.fail("%s was first while another one counted on its place that was gone", x.Key())

@@ -16,23 +16,23 @@ import (
 const (
 	simTTL     = time.Second
 	simTimeout = 250 * time.Millisecond
-	// faulty is how long things go wrong; patience how long nobody may wait after that.
+	// faulty is the duration of the faults; patience limits the wait of any caller after that.
 	faulty, patience = 3 * time.Second, 90 * time.Second
 )
 
-// world is all of one schedule.
+// world holds everything of one schedule.
 type world struct {
 	seed   uint64
-	rand   *rand.Rand // the schedule's
+	rand   *rand.Rand // determines the schedule
 	e      *modeletcd.Etcd
 	keys   state.Keys
 	names  []string
 	hosts  []*host
 	checks *checks
-	view   *view // nil: what is gone was given up
+	view   *view // nil: a key that is gone was released
 	log    *log
-	calm   chan struct{} // closed when nothing goes wrong any more
-	idle   bool          // nobody follows a queue, and there are times in which nobody wants anything
+	calm   chan struct{} // closed when the faults have ended
+	idle   bool          // there are no followers, and there are times without any entry
 }
 
 func newWorld(seed uint64) *world {
@@ -64,7 +64,7 @@ func newWorld(seed uint64) *world {
 	return w
 }
 
-// between is a random time, to the nanosecond: so that hardly two things happen at once.
+// between returns a random time, to the nanosecond, so that two events hardly ever coincide.
 func between(r *rand.Rand, from, to time.Duration) time.Duration {
 	return from + time.Duration(r.Int64N(int64(to-from)))
 }
@@ -110,7 +110,7 @@ func (w *world) run() {
 	}
 }
 
-// host is where one process after the other runs.
+// host runs one process after the other.
 type host struct {
 	w       *world
 	name    string
@@ -119,16 +119,16 @@ type host struct {
 	mu    sync.Mutex
 	p     *process
 	n     int
-	asked map[uint64]int // requests, by label
+	asked map[uint64]int // number of requests, by label
 }
 
-// process is an engine and what it stands on.
+// process is an engine with its connection and session.
 type process struct {
 	h      *host
 	conn   *modeletcd.Conn
 	keeper *etcdsession.Keeper
 	engine *Engine
-	roots  []*Queues // as world.roots
+	roots  []*Queues // in the order of world.roots
 	heard  []*Follower
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
@@ -141,7 +141,7 @@ func (h *host) start() {
 	p := &process{h: h}
 	p.conn = h.w.e.Connect(fmt.Sprint(h.name, h.n), h.delivery)
 	client := p.conn.Client()
-	chance := func(of string) func() float64 { // the seed's
+	chance := func(of string) func() float64 { // determined by the seed
 		var mu sync.Mutex
 		r := newRand(h.w.seed, fmt.Sprint(of, h.name, h.n))
 		return func() float64 {
@@ -178,16 +178,16 @@ func (h *host) start() {
 	h.w.checks.began(p)
 }
 
-// roots are those of the queues: of locks and elections.
+// roots returns the roots of the queues: locks and elections.
 func (w *world) roots() []state.Queues { return []state.Queues{w.keys.Locks(), w.keys.Elections()} }
 
-// rootOf is under which of them the queue of that name lies.
+// rootOf returns the index of the root of the queue with that name.
 func (w *world) rootOf(name string) int { return int(name[0]) & 1 }
 
-// queue is the prefix of a queue.
+// queue returns the prefix of a queue.
 func (w *world) queue(name string) string { return w.roots()[w.rootOf(name)].Queue(name) }
 
-// queueOf is the prefix of the queue that a key lies in.
+// queueOf returns the prefix of the queue that a key lies in.
 func (w *world) queueOf(key string) (queue string, ok bool) {
 	for _, root := range w.roots() {
 		if queue, ok := root.QueueOf(key); ok {
@@ -197,7 +197,7 @@ func (w *world) queueOf(key string) (queue string, ok bool) {
 	return "", false
 }
 
-// nameOf is the name of the queue that a key lies in, unless it is a request's.
+// nameOf returns the name of the queue that a key lies in, unless it is a request's.
 func (w *world) nameOf(key string) (name string, ok bool) {
 	for _, root := range w.roots() {
 		if name, ok := root.NameOf(key); ok {
@@ -207,10 +207,10 @@ func (w *world) nameOf(key string) (name string, ok bool) {
 	return "", false
 }
 
-// queues are those that the one of that name is among.
+// queues returns the queues that the one with that name belongs to.
 func (p *process) queues(name string) *Queues { return p.roots[p.h.w.rootOf(name)] }
 
-// close lets nobody enter any more.
+// close makes the process accept no more entries.
 func (p *process) close(ctx context.Context) {
 	var wg sync.WaitGroup
 	for _, q := range p.roots {
@@ -219,21 +219,21 @@ func (p *process) close(ctx context.Context) {
 	wg.Wait()
 }
 
-// present is the process that runs.
+// present returns the running process.
 func (h *host) present() *process {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.p
 }
 
-// stop ends the process, and returns when that is done.
+// stop ends the process and waits for it.
 func (h *host) stop() {
 	p := h.present()
 	p.cancel()
 	p.wg.Wait()
 }
 
-// log is what happened. It is put into words only if somebody wants to read it.
+// log records the events. They are formatted only on demand.
 type log struct {
 	began time.Time
 	mu    sync.Mutex

@@ -13,8 +13,8 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
-// etcd forgets the tokens of a user whose password is set, and refuses each further watch on a stream that was opened
-// with one: it is opened on another stream, while the watches there are go on.
+// etcd drops the tokens of a user when its password is set, and then refuses further watches on a stream opened
+// with one. They are opened on another stream; the watches on the old one continue.
 func TestWatchesWhenTheTokenIsForgotten(t *testing.T) {
 	t.Parallel()
 	server, ctx := etcdtest.Start(t), etcdtest.Context(t)
@@ -34,7 +34,7 @@ func TestWatchesWhenTheTokenIsForgotten(t *testing.T) {
 	defer wg.Wait()
 	defer stop()
 	q := e.Queues(keys)
-	// wait has somebody wait in a queue, until its watch has reported something.
+	// wait makes an entry wait in a queue until its watch has reported something.
 	wait := func(name string) {
 		for range 2 {
 			_, err := q.Enter(ctx, Want{Name: name})

@@ -105,7 +105,7 @@ func (s *Snapshot) put(p ParsedKey, kv KV) error {
 	case KindDrain:
 		return s.putDrain(p, kv)
 	case KindShardMap:
-		s.putShardMap(kv) // which holds the error
+		s.putShardMap(kv) // it stores the error
 	case KindReleased:
 		return s.putReleased(p, kv)
 	default:

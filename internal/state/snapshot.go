@@ -12,7 +12,7 @@ import (
 type Candidate struct {
 	Key            string
 	KeyLease       int64 // lease id in the key; 0 if the key has none
-	Lease          int64 // lease that holds the key; 0 if none
+	Lease          int64 // lease that the key is attached to; 0 if none
 	Address        string
 	CreateRevision int64 // order in the queue, and the token of its term
 	ModRevision    int64
@@ -23,7 +23,7 @@ type Member struct {
 	Address     string
 	Incarnation int64 // CreateRevision of the node key
 	ModRevision int64
-	KeyLease    int64 // lease that holds the node key
+	KeyLease    int64 // lease that the node key is attached to
 	Record
 }
 

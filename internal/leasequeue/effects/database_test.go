@@ -15,9 +15,8 @@ import (
 	"github.com/goverse/goverse/internal/test/pgserver"
 )
 
-// The pattern of the package comment: an attempt whose process lost its session in the middle
-// is given up in the database, and its transaction cannot commit any more; or it has, and then
-// that is what the database says.
+// The pattern of the package comment: an attempt loses its session halfway, and is given up in the database.
+// Then its transaction can no longer commit; or it has committed, and the database says so.
 func TestADatabaseSaysWhatIsTrue(t *testing.T) {
 	s := newTestBed(t)
 	db := pgserver.ForTest(t)
@@ -33,15 +32,15 @@ func TestADatabaseSaysWhatIsTrue(t *testing.T) {
 		create table accounts (booked int not null); insert into accounts values (0)`)
 	require.NoError(t, err)
 
-	// book is the effect. Its process stands still before the transaction, or before it is said
-	// that it has committed.
+	// book is the effect. Its process pauses before the transaction, or after the commit and before it reports
+	// that.
 	book := func(token int64, before, after func()) error {
 		before()
 		tx, err := worker.Begin(s.ctx)
 		if err != nil {
 			return err
 		}
-		defer func() { _ = tx.Rollback(s.ctx) }() // nothing, after a commit
+		defer func() { _ = tx.Rollback(s.ctx) }() // no effect after a commit
 		if _, err := tx.Exec(s.ctx, "insert into effects values ('book', $1, true)", token); err != nil {
 			return err
 		}
@@ -60,7 +59,7 @@ func TestADatabaseSaysWhatIsTrue(t *testing.T) {
 		require.NoError(t, s.b.Resolve(s.ctx, "book", token, tookPlace, nil))
 		return tookPlace
 	}
-	// cut runs the effect at a, loses it there, and settles it from b meanwhile.
+	// cut runs the effect at a, ends a's session halfway, and resolves the effect from b meanwhile.
 	cut := func(late bool) (tookPlace bool, inTransaction error) {
 		inside, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 		stand := func(here bool) func() {

@@ -36,8 +36,8 @@ var (
 		"a quiet machine, 0 is any time")
 )
 
-// Marks end while other clients go on. Before that etcd's leader changes: all leases begin anew, and
-// what was written over some time ends together.
+// Marks expire while other clients work. Before that etcd's leader changes, so all leases start anew, and marks
+// that were written over some time expire together.
 func TestMarksEnd(t *testing.T) {
 	t.Parallel()
 	etcd := startMembers(t, *size)
@@ -89,13 +89,13 @@ func TestMarksEnd(t *testing.T) {
 	report("before they end: ")
 	held := keeper.Current()
 
-	few := before.keys + 100 // of the probes, too
+	few := before.keys + 100 // the probes' keys too
 	await(t, patience, "all marks end", func() (done bool, err error) {
 		if end, err = etcd.figures(); err != nil || end.keys > few {
-			return false, err // to count the marks would cost etcd more
+			return false, err // counting the marks would cost etcd more
 		}
 		resp, err := etcd.clients[0].Get(ctx, keys.EffectMarks(), clientv3.WithPrefix(), clientv3.WithCountOnly())
-		return err == nil && resp.Count == 1, err // the one of a longer retention
+		return err == nil && resp.Count == 1, err // the mark with a longer retention
 	})
 	over := time.Since(first)
 	t.Logf("they ended within %v, %d leases; etcd used %.1f s of processors, %.2f at a time; its database has %d MiB",
@@ -114,7 +114,7 @@ func TestMarksEnd(t *testing.T) {
 	}
 }
 
-// aMark is what Once writes, and the keeper of a session at one member of etcd.
+// aMark returns a mark as Once writes it, and the keeper of a session at one member of etcd.
 func aMark(ctx context.Context, t *testing.T, etcd *members, keys state.Keys) (string, *etcdsession.Keeper) {
 	t.Helper()
 	var once *effects.Effects
@@ -137,11 +137,11 @@ func aMark(ctx context.Context, t *testing.T, etcd *members, keys state.Keys) (s
 	return string(resp.Kvs[0].Value), process.Keeper
 }
 
-// grantTimeout is longer than etcd takes while much is written to it. Leases last for so much longer.
+// grantTimeout is longer than etcd takes under many writes. Leases last that much longer.
 func grantTimeout() time.Duration { return max(2*time.Second, *kept/15) }
 
-// writeMarks writes marks on leases as effects do, many to a transaction, and returns how many are
-// on which.
+// writeMarks writes marks on leases as effects do, many in one transaction. It returns the number of marks on
+// each lease.
 func writeMarks(ctx context.Context, t *testing.T, client *clientv3.Client, keys state.Keys,
 	like string) map[clientv3.LeaseID]int {
 	t.Helper()
@@ -184,7 +184,7 @@ func writeMarks(ctx context.Context, t *testing.T, client *clientv3.Client, keys
 	return on
 }
 
-// plainLeases have -marks.perlease marks each.
+// plainLeases returns leases for -marks.perlease marks each.
 func plainLeases(client *clientv3.Client) func(context.Context) (clientv3.LeaseID, error) {
 	var mu sync.Mutex
 	var id clientv3.LeaseID

@@ -7,10 +7,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// MarksPerLease is for tests.
+// MarksPerLease exports marksPerLease to tests.
 const MarksPerLease = marksPerLease
 
-// TakeLeases returns what finds the leases for the marks that one process keeps for the retention.
+// TakeLeases returns a function that returns the leases for the marks of one process.
 func TakeLeases(client *clientv3.Client, retention,
 	timeout time.Duration) func(context.Context) (clientv3.LeaseID, error) {
 	return newLeases(client, retention, timeout).take

@@ -20,11 +20,11 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// far is an etcd 80 ms away that holds marks, and answers nothing else than List asks.
+// far is an etcd 80 ms away that holds marks. It answers only the requests of List.
 type far struct {
 	clientv3.KV
 	marks []*mvccpb.KeyValue // by key
-	page  int                // how many a read brings
+	page  int                // marks per read
 }
 
 const away = 80 * time.Millisecond
@@ -68,7 +68,7 @@ func (x *farTxn) Then(ops ...clientv3.Op) clientv3.Txn {
 	return x
 }
 
-// Commit answers with the marks. Nobody stands in any queue.
+// Commit answers with the marks. All queues are empty.
 func (x *farTxn) Commit() (*clientv3.TxnResponse, error) {
 	if err := x.far.travel(x.ctx); err != nil {
 		return nil, err
@@ -85,8 +85,8 @@ func (x *farTxn) Commit() (*clientv3.TxnResponse, error) {
 	return resp, nil
 }
 
-// A list that takes longer than its caller has time comes in parts, each of which goes on where the one before was cut
-// short, whatever was found until then.
+// A list that takes longer than its caller has time comes in parts. Each part continues after the one before,
+// whatever was found until then.
 func TestListGoesOnWhereItWasCutShort(t *testing.T) {
 	t.Parallel()
 	keys, err := state.NewKeys("/p")
@@ -104,7 +104,7 @@ func TestListGoesOnWhereItWasCutShort(t *testing.T) {
 		}
 		return f, all, open
 	}
-	// walk lists all, with two seconds for each part.
+	// walk lists everything, with two seconds for each part.
 	walk := func(t *testing.T, f *far, q once.Query) (names []string, cut int) {
 		for {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
@@ -157,7 +157,7 @@ func TestListGoesOnWhereItWasCutShort(t *testing.T) {
 	})
 }
 
-// Where nothing was read, or ctx ends otherwise, there is nowhere to go on.
+// If nothing was read, or ctx ends for another reason, there is no place to continue from.
 func TestListThatReadNothingFails(t *testing.T) {
 	t.Parallel()
 	keys, err := state.NewKeys("/p")

@@ -8,7 +8,7 @@ import (
 	"github.com/goverse/goverse/cluster/once"
 )
 
-// Whatever lies at an effect's mark, it is one of the states that are known, or unreadable and says why.
+// Any value of a mark is in one of the known states, or unreadable with a reason.
 func FuzzMark(f *testing.F) {
 	f.Add([]byte(`{"state":"running","attempt":1,"token":7,"by":"a:1","at":"2026-01-02T03:04:05Z"}`))
 	f.Add([]byte(`{"state":"done","value":"aGk="}`))

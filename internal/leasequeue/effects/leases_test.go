@@ -54,7 +54,7 @@ func TestSpare(t *testing.T) {
 	require.EqualValues(t, 61, seconds(time.Minute+1))
 }
 
-// Leases last for long enough, and do not end together.
+// Leases last long enough, and do not end together.
 func TestLeasesEndApart(t *testing.T) {
 	t.Parallel()
 	const many = 40
@@ -78,8 +78,8 @@ func TestLeasesEndApart(t *testing.T) {
 	require.Greater(t, len(ttls), many*3/4, "of so many seconds few are drawn twice")
 }
 
-// A lease that is shared has the retention left for the one that comes last, by either clock: one
-// that was set back, or stood still, does not make it last.
+// A shared lease leaves the last mark its full retention, by either clock: a clock that was set back or stood
+// still does not prolong its use.
 func TestEitherClockEndsTheUseOfALease(t *testing.T) {
 	t.Parallel()
 	ctx, client := etcdtest.Context(t), etcdtest.Client(t)
@@ -113,13 +113,13 @@ func TestLostLease(t *testing.T) {
 	next, err := l.take(ctx)
 	require.NoError(t, err)
 	require.NotEqual(t, first, next)
-	l.lost(first) // another one says so later
+	l.lost(first) // a second report of the loss
 	same, err := l.take(ctx)
 	require.NoError(t, err)
 	require.Equal(t, next, same)
 }
 
-// Who waits while a lease is granted waits no longer than it wants to.
+// A caller that waits during the grant of a lease stops waiting when its context ends.
 func TestTakingALeaseEndsWithTheContext(t *testing.T) {
 	t.Parallel()
 	l := newLeases(nil, day, patience)

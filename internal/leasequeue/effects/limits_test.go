@@ -13,8 +13,8 @@ import (
 	"github.com/goverse/goverse/internal/test/testbed"
 )
 
-// Every caller gets the same answer: the one that runs the effect, the same process later, another process, and one
-// that starts afterwards. Marks of before, which do not say that a value was dropped, are still read.
+// Every caller gets the same answer: the one that runs the effect, the same process later, another process, and
+// one that starts afterwards. Older marks, which do not record a dropped value, can still be read.
 func TestLimitsAreTheSameForEveryCaller(t *testing.T) {
 	s := newTestBedOf(t, testbed.Long)
 	returns := func(value string) func(context.Context, int64) ([]byte, error) {

@@ -37,7 +37,7 @@ func (s *testBed) list(q once.Query) (names []string, more bool) {
 	return names, more
 }
 
-// An effect is looked at from the beginning of an attempt to the end of what became of it.
+// Look shows an effect from the start of an attempt to its resolution.
 func TestLook(t *testing.T) {
 	s := newTestBed(t)
 	_, err := effects.Look(s.ctx, s.client, s.keys, "invoice")
@@ -91,7 +91,7 @@ func TestLook(t *testing.T) {
 	require.Equal(t, "b:1", st.Resolved)
 }
 
-// Others who want an effect are not the attempt that ran it.
+// Other entries in an effect's queue are not mistaken for the attempt.
 func TestLookWhileOthersQueue(t *testing.T) {
 	s := newTestBed(t)
 	require.Panics(t, func() {
@@ -159,7 +159,7 @@ func TestList(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// More than a request reads, and more than a transaction does.
+// More marks than a request reads, and more than a transaction does.
 func TestListPages(t *testing.T) {
 	s := newTestBed(t)
 	settled, err := s.client.Grant(s.ctx, 3600)

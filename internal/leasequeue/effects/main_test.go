@@ -12,7 +12,7 @@ import (
 	"github.com/goverse/goverse/internal/test/testbed"
 )
 
-// testBed is two processes and a client that no fault touches.
+// testBed is two processes, and a client without faults.
 type testBed struct {
 	*testbed.TestBed
 	ctx    context.Context
@@ -21,7 +21,7 @@ type testBed struct {
 	a, b   *process
 }
 
-// process is what one process has.
+// process holds the parts of one process.
 type process struct {
 	*testbed.Process
 	*effects.Effects

@@ -28,7 +28,7 @@ import (
 	"github.com/goverse/goverse/internal/test/leaktest"
 )
 
-// memberEnv makes a copy of the test binary an etcd server; it holds an embedetcd.Config.
+// memberEnv makes a copy of the test binary an etcd server. It holds an embedetcd.Config.
 const memberEnv = "GOVERSE_TEST_ONCE_ETCD"
 
 func TestMain(m *testing.M) {
@@ -40,11 +40,11 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// members are an etcd of one or several members with etcd's own timing, each a process.
+// members is an etcd of one or more members with etcd's default timing, each in a process of its own.
 type members struct {
 	dirs, endpoints []string
 	peers           map[string]string
-	clients         []*clientv3.Client // one to a member
+	clients         []*clientv3.Client // one per member
 	processes       []*fault.Process
 }
 
@@ -73,7 +73,7 @@ func startMembers(t *testing.T, n int) *members {
 
 func name(i int) string { return fmt.Sprint("m", i) }
 
-// address is one that nothing listens at.
+// address returns an address without a listener.
 func address(t *testing.T) string {
 	t.Helper()
 	address, err := port.Servers.Draw("127.0.0.1")
@@ -117,7 +117,7 @@ func (m *members) command(i int) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// serve is an etcd server as a process of its own: it runs until it is killed.
+// serve runs an etcd server as a process of its own, until it is killed.
 func serve(encoded string) {
 	var cfg embedetcd.Config
 	if err := json.Unmarshal([]byte(encoded), &cfg); err != nil {
@@ -142,8 +142,8 @@ func (m *members) await(t *testing.T, i int) {
 	})
 }
 
-// changeLeader has etcd led by another member, or the only one be killed and started again: by
-// either way all leases begin anew.
+// changeLeader makes another member etcd's leader, or kills and restarts the only one. Either way all leases
+// start anew.
 func (m *members) changeLeader(ctx context.Context, t *testing.T) {
 	t.Helper()
 	if len(m.processes) == 1 {
@@ -168,10 +168,10 @@ func (m *members) changeLeader(ctx context.Context, t *testing.T) {
 	require.Fail(t, "no member of etcd leads")
 }
 
-// figures are of all members together, but for the keys.
+// figures holds sums over all members, except for the keys.
 type figures struct {
-	keys    int     // that stand, in the member that has most
-	expired int     // leases
+	keys    int     // in the member that has most
+	expired int     // number of leases
 	cpu     float64 // seconds
 	size    int     // of the largest member's database, in bytes
 }
@@ -186,7 +186,7 @@ func (m *members) figures() (f figures, err error) {
 		lines := bufio.NewScanner(resp.Body)
 		for lines.Scan() {
 			name, text, _ := strings.Cut(lines.Text(), " ")
-			value, _ := strconv.ParseFloat(text, 64) // comments are no numbers
+			value, _ := strconv.ParseFloat(text, 64) // comment lines are not numbers
 			switch name {
 			case "etcd_debugging_mvcc_keys_total":
 				f.keys = max(f.keys, int(value))
@@ -205,7 +205,7 @@ func (m *members) figures() (f figures, err error) {
 	return f, nil
 }
 
-// await looks again and again until look says that it is done.
+// await calls look again and again until it reports done.
 func await(t *testing.T, within time.Duration, what string, look func() (done bool, err error)) {
 	t.Helper()
 	var done bool
@@ -220,5 +220,5 @@ func await(t *testing.T, within time.Duration, what string, look func() (done bo
 	require.True(t, done, what)
 }
 
-// lookInterval is far between: to look costs etcd time.
+// lookInterval is long, because each look costs etcd time.
 const lookInterval = 100 * time.Millisecond

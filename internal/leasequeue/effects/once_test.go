@@ -21,7 +21,7 @@ import (
 
 var errRefused = errors.New("the mail server is away")
 
-// counts is an effect that counts how often it takes place.
+// counts returns an effect that counts its runs.
 func counts(n *atomic.Int32, value string) func(context.Context, int64) ([]byte, error) {
 	return func(context.Context, int64) ([]byte, error) {
 		n.Add(1)
@@ -62,7 +62,7 @@ func TestManyTryAndOneRuns(t *testing.T) {
 	}
 }
 
-// A function that was forgotten leaves nothing behind, and who is closed says so without asking etcd.
+// A nil function leaves nothing behind, and closed effects say so without asking etcd.
 func TestRefusedAtOnce(t *testing.T) {
 	s := newTestBed(t)
 	_, err := s.a.Once(s.ctx, "mail", nil)
@@ -71,7 +71,7 @@ func TestRefusedAtOnce(t *testing.T) {
 	require.ErrorIs(t, err, once.ErrNoMark)
 	require.NoError(t, s.a.Effects.Close(s.ctx))
 	ended, cancel := context.WithCancel(s.ctx)
-	cancel() // nobody can be asked
+	cancel() // no request can be made
 	_, err = s.a.Once(ended, "mail", never)
 	require.ErrorIs(t, err, once.ErrStopped)
 }
@@ -93,8 +93,8 @@ func TestFailureIsTriedAgain(t *testing.T) {
 	require.Empty(t, r.Value)
 }
 
-// cutDown has a run an effect and loses it in the middle; it returns what its own call says
-// later, and lets the function return when end is called.
+// cutDown makes a run an effect and ends a's session halfway. end lets the function return, and returns the
+// result of a's call.
 func (s *testBed) cutDown(name string) (end func() error) {
 	s.Helper()
 	inside, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
@@ -164,7 +164,7 @@ func TestResolvedAsNotTakenPlace(t *testing.T) {
 	require.Equal(t, "done", string(r.Value))
 }
 
-// A session that is lost meanwhile only costs who resolves the place in the queue.
+// A session that is lost meanwhile costs Resolve only its entry in the queue.
 func TestResolvedWhileTheSessionIsLost(t *testing.T) {
 	s := newTestBed(t)
 	require.PanicsWithValue(t, "oops", func() {
@@ -195,7 +195,7 @@ func TestPanicIsUnknown(t *testing.T) {
 	require.ErrorIs(t, err, once.ErrUnknown)
 }
 
-// The answer to either write of the mark is lost: it is done once, and known to be.
+// The answer to either write of the mark is lost. The effect runs once, and that is known.
 func TestAnswersAreLost(t *testing.T) {
 	s := newTestBed(t)
 	var n atomic.Int32
@@ -213,7 +213,7 @@ func TestAnswersAreLost(t *testing.T) {
 	require.Equal(t, "done", string(r.Value))
 }
 
-// A write of the mark that reaches etcd when all is over changes nothing.
+// A write of the mark that reaches etcd after the end changes nothing.
 func TestLateWriteIsRefused(t *testing.T) {
 	s := newTestBed(t)
 	late := s.a.Faults.HoldNext(clustertest.OpTxn, clustertest.Putting(s.keys.EffectMark("e")))
@@ -236,8 +236,8 @@ func TestLateWriteIsRefused(t *testing.T) {
 	require.Equal(t, "done", string(r.Value))
 }
 
-// Who gives up while the first write of the mark is on its way takes it back, whenever it reaches
-// etcd: the effect did not begin, and all who ask later know that.
+// A caller that gives up while the first write of the mark is in flight takes it back, whenever it reaches
+// etcd: the effect did not begin, and all later callers know that.
 func TestGivenUpBeforeItBegan(t *testing.T) {
 	s := newTestBed(t)
 	leaving := clustertest.Deleting(s.keys.Effects().Root())
@@ -272,8 +272,8 @@ func TestGivenUpBeforeItBegan(t *testing.T) {
 	}
 }
 
-// A place that is lost before the effect began is taken anew, be it that this process does not know
-// yet that its session is over.
+// An entry that is lost before the effect began is replaced, even if this process does not know yet that its
+// session is over.
 func TestSessionLostBeforeItBegan(t *testing.T) {
 	s := newTestBed(t)
 	revoke := sync.OnceFunc(func() { _, _ = s.client.Revoke(s.ctx, s.a.Keeper.Current().ID()) })
@@ -312,7 +312,7 @@ func TestWaitingEndsWithTheContext(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// That etcd says nothing is not the end of the caller's time, and the error says so.
+// A time-out of a request to etcd is not the caller's time-out, and the error says so.
 func TestEtcdThatDoesNotAnswer(t *testing.T) {
 	s := newTestBed(t)
 	s.a.Faults.HoldNext(clustertest.OpGet, clustertest.Getting(s.keys.EffectMark("e")))
@@ -354,7 +354,7 @@ func TestMarksExpire(t *testing.T) {
 	require.Equal(t, once.Done, s.look("later").State)
 }
 
-// lease is the one that an effect's mark is on.
+// lease returns the lease of an effect's mark.
 func (s *testBed) lease(name string) int64 {
 	s.Helper()
 	resp, err := s.client.Get(s.ctx, s.keys.EffectMark(name))
@@ -363,7 +363,7 @@ func (s *testBed) lease(name string) int64 {
 	return resp.Kvs[0].Lease
 }
 
-// When a lease ends, etcd deletes its marks in one step: they are few.
+// When a lease ends, etcd deletes its marks in one step, so they must be few.
 func TestFewMarksShareALease(t *testing.T) {
 	s := newTestBed(t)
 	const many, workers = effects.MarksPerLease + 20, 20

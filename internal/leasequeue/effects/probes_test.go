@@ -19,17 +19,17 @@ import (
 )
 
 const (
-	probeInterval = 20 * time.Millisecond // of each kind of request
+	probeInterval = 20 * time.Millisecond // between requests of one kind
 	probeTimeout  = 30 * time.Second
 	probeLease    = 60 // seconds
-	// Once a second a lease ends that nobody renews, as that of a node whose host is lost.
+	// Once a second a lease without renewals ends, like that of a node on a lost host.
 	lostInterval = time.Second
 	lostTTL      = 5 * time.Second
 	lostLease    = "end of a lost lease"
 )
 
-// probes are clients of etcd, each at one member, that write, read and renew a lease fifty times a
-// second, and measure each request from when it was due: one that waits holds no other back.
+// probes are clients of etcd, each at one member. They write, read and renew a lease fifty times a second, and
+// measure each request from the time at which it was due: one that waits does not delay others.
 type probes struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
@@ -72,7 +72,7 @@ func startProbes(ctx context.Context, t *testing.T, clients []*clientv3.Client) 
 	return p
 }
 
-// every calls do when it is due, whether the ones before have returned or not, until ctx ends.
+// every calls do at each interval until ctx ends, even if earlier calls have not returned.
 func (p *probes) every(ctx context.Context, interval time.Duration, do func(due time.Time)) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -93,7 +93,7 @@ func (p *probes) request(ctx context.Context, what string, due time.Time, reques
 	p.add(ctx, what, time.Since(due), err)
 }
 
-// lost sees by how much later than it might a lease ends.
+// lost measures the delay with which a lease ends.
 func (p *probes) lost(ctx context.Context, client *clientv3.Client) {
 	limited, cancel := context.WithTimeout(ctx, 10*probeTimeout)
 	defer cancel()
@@ -129,14 +129,14 @@ func (p *probes) add(ctx context.Context, what string, took time.Duration, err e
 	}
 }
 
-// stop sends no other request, and waits for the answers to those that were sent.
+// stop sends no more requests, and waits for the answers.
 func (p *probes) stop() {
 	p.cancel()
 	p.wg.Wait()
 }
 
-// next returns how long requests took that were answered since it was called last, slowest last, by
-// their kind, and the errors of those that failed.
+// next returns the durations of the requests that were answered since the last call, by kind, the slowest last,
+// and the errors of those that failed.
 func (p *probes) next() (took map[string][]time.Duration, errs []error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -148,7 +148,7 @@ func (p *probes) next() (took map[string][]time.Duration, errs []error) {
 	return took, errs
 }
 
-// summary is for people.
+// summary formats the results.
 func summary(took map[string][]time.Duration, errs []error) string {
 	var out []string
 	for _, what := range slices.Sorted(maps.Keys(took)) {

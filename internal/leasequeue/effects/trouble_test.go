@@ -14,7 +14,7 @@ import (
 	"github.com/goverse/goverse/clustertest"
 )
 
-// unknown leaves an attempt of an effect whose outcome is unknown.
+// unknown leaves an attempt with an unknown outcome.
 func (s *testBed) unknown(t *testing.T, name string) (token int64) {
 	t.Helper()
 	require.PanicsWithValue(t, "oops", func() {
@@ -26,7 +26,7 @@ func (s *testBed) unknown(t *testing.T, name string) (token int64) {
 	return token
 }
 
-// The answer is lost, and then the look whether it was, twice: what has been written is still found.
+// The answer is lost, and then the read that looks for the outcome, twice. The write is still found.
 func TestAnswerAndLooksAreLost(t *testing.T) {
 	s := newTestBed(t)
 	lose := func(key string, before int32) {
@@ -45,12 +45,12 @@ func TestAnswerAndLooksAreLost(t *testing.T) {
 	require.True(t, r.Ran)
 
 	token := s.unknown(t, "f")
-	lose(s.keys.EffectMark("f"), 2) // the first read is of what is to be resolved; both rules see it
+	lose(s.keys.EffectMark("f"), 2) // the first read is that of Resolve; both rules see it
 	require.NoError(t, s.a.Resolve(s.ctx, "f", token, true, nil))
 }
 
-// A resolution that cannot be written is tried again until the process ends, and one that was committed is known again
-// by the session that comes next.
+// A resolution that cannot be written is retried until the process ends. One that was committed is recognized
+// by the next session.
 func TestResolveWhileSessionsEnd(t *testing.T) {
 	s := newTestBed(t)
 	lost, stuck := s.unknown(t, "lost"), s.unknown(t, "stuck")
@@ -84,7 +84,7 @@ func TestResolveWhileSessionsEnd(t *testing.T) {
 	}
 }
 
-// Whenever its context ends, Once and Resolve say why.
+// Whenever its context ends, Once and Resolve return the cause.
 func TestCauseOfTheContext(t *testing.T) {
 	s := newTestBed(t)
 	for i, at := range []struct {
@@ -115,7 +115,7 @@ func TestCauseOfTheContext(t *testing.T) {
 			<-held.Caught()
 			cancel(errRefused)
 			require.ErrorIs(t, <-ended, errRefused, name)
-			_ = held.Release(s.ctx) // it may come late
+			_ = held.Release(s.ctx) // it may arrive late
 		}
 	}
 }

@@ -14,8 +14,8 @@ import (
 
 const churnFor = 2 * time.Second
 
-// An election that is observed and closed over and over again: the bucket knows its queue from an earlier time, and
-// notifies it before Observe has returned.
+// An election is observed and closed again and again: the bucket still knows its queue, and notifies the
+// election before Observe has returned.
 func TestObservedOverAndOver(t *testing.T) {
 	s := newTestBed(t)
 	s.join(s.a, "it")
@@ -26,7 +26,7 @@ func TestObservedOverAndOver(t *testing.T) {
 	}
 }
 
-// When Withdraw has returned the place is given up, whatever works in the term at that time.
+// When Withdraw has returned, the entry is released, whatever works in the term at that time.
 func TestWithdrawnIsGone(t *testing.T) {
 	s := newTestBed(t)
 	var wg sync.WaitGroup
@@ -52,7 +52,7 @@ func TestWithdrawnIsGone(t *testing.T) {
 	}
 }
 
-// Who withdraws waits for the place that there was, not for the one of somebody who stands again meanwhile.
+// Withdraw waits for the entry that existed, not for that of a candidacy that starts meanwhile.
 func TestWithdrawBesideStand(t *testing.T) {
 	s := newTestBed(t)
 	e := s.join(s.a, "it")

@@ -74,7 +74,7 @@ func TestManyElectionsOneSession(t *testing.T) {
 	require.ErrorIs(t, err, lifecycle.ErrBadName)
 }
 
-// Who resigns with a context that has ended has resigned all the same, as soon as etcd answers.
+// A resignation with a context that has ended happens all the same, as soon as etcd answers.
 func TestResignIsNotTakenBack(t *testing.T) {
 	s := newTestBed(t)
 	a := s.join(s.a, "job")
@@ -93,7 +93,7 @@ func TestResignIsNotTakenBack(t *testing.T) {
 	require.True(t, b.IsLeader())
 }
 
-// Elections whose names begin alike have nothing to do with each other.
+// Elections with names that begin alike are independent.
 func TestNamesAreKeptApart(t *testing.T) {
 	s := newTestBed(t)
 	var led []*elections.Election
@@ -106,7 +106,7 @@ func TestNamesAreKeptApart(t *testing.T) {
 	}
 }
 
-// Who gives way waits for its work, and the next one leads only then.
+// A leader that gives way waits for its work, and only then does the next one lead.
 func TestLeadIsAScope(t *testing.T) {
 	s := newTestBed(t)
 	a := s.join(s.a, "job")
@@ -140,8 +140,8 @@ func TestLeadIsAScope(t *testing.T) {
 	require.True(t, b.IsLeader(), "that it returns gives nothing up")
 }
 
-// What runs as the leader goes on, and writes, while the leader that gives way waits for it; not for
-// longer than WorkTimeout.
+// AsLeader's work runs on, and writes, while the leader that gives way waits for it, but not for longer than
+// WorkTimeout.
 func TestAsLeaderOutlastsTheFlag(t *testing.T) {
 	s := newTestBed(t)
 	a := s.join(s.a, "job")
@@ -285,7 +285,7 @@ func TestStandsAgain(t *testing.T) {
 	s.leads(a)
 }
 
-// What runs as the leader ends when the key that leads is deleted while it is waited for: the next one leads at once.
+// AsLeader's work ends when the leading key is deleted during the wait, because the next one leads at once.
 func TestAsLeaderEndsWithTheKey(t *testing.T) {
 	s := newTestBed(t)
 	a := s.join(s.a, "job")

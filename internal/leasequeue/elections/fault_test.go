@@ -20,7 +20,7 @@ import (
 	"github.com/goverse/goverse/internal/test/testbed"
 )
 
-// A leader whose session is lost stops leading, and queues again on the next one.
+// A leader that loses its session stops leading, and queues again on the next one.
 func TestLostSession(t *testing.T) {
 	s := newTestBedWith(t, testbed.Short, time.Hour)
 	a := s.join(s.a, "job")
@@ -38,8 +38,8 @@ func TestLostSession(t *testing.T) {
 	require.True(t, lost)
 }
 
-// The keys of a leader and of one that waits are deleted out of band: both notice, and queue
-// again at the tail.
+// The keys of a leader and of a waiting candidate are deleted out of band: both notice it and queue again at
+// the tail.
 func TestKeysAreDeleted(t *testing.T) {
 	s := newTestBedWith(t, testbed.Short, time.Hour)
 	a := s.join(s.a, "job")
@@ -52,7 +52,7 @@ func TestKeysAreDeleted(t *testing.T) {
 	s.eventually(func() bool { return a.IsLeader() != b.IsLeader() }, "one leads")
 }
 
-// The leader's own watch reports it: the next renewal is twenty minutes away.
+// The leader's own watch reports the deletion: the next renewal is twenty minutes away.
 func TestKeyOfTheLeaderIsDeleted(t *testing.T) {
 	s := newTestBedWith(t, time.Hour, time.Hour)
 	a := s.join(s.a, "job")
@@ -82,7 +82,7 @@ func TestKeyOfTheLeaderIsDeleted(t *testing.T) {
 	require.True(t, second.Valid())
 }
 
-// A watch that reports nothing does not leave who follows with a leader that is none any more.
+// A silent watch does not leave a follower with a former leader.
 func TestWatchThatIsSilent(t *testing.T) {
 	s := newTestBedWith(t, testbed.Short, time.Hour)
 	a := s.join(s.a, "job")
@@ -97,7 +97,7 @@ func TestWatchThatIsSilent(t *testing.T) {
 	s.eventually(func() bool { return o.Leader() == election.Leader{} }, "and that nobody leads")
 }
 
-// etcd refuses this node: it says why, and keeps trying, at its leisure.
+// etcd refuses this node: Err returns the reason, and the node retries at a slow pace.
 func TestDenied(t *testing.T) {
 	s := newTestBed(t)
 	for range 2 {
@@ -113,7 +113,7 @@ func TestDenied(t *testing.T) {
 	require.Greater(t, time.Since(began), time.Second, "not without a pause")
 }
 
-// What is final ends the candidacy and not the election: who asks for it again stands again.
+// A final refusal ends the candidacy but not the election: a new Stand starts a new candidacy.
 func TestDeniedForGood(t *testing.T) {
 	s := newTestBed(t)
 	s.final = func(err error) bool { return errors.Is(err, rpctypes.ErrPermissionDenied) }
@@ -133,9 +133,9 @@ func TestDeniedForGood(t *testing.T) {
 	require.NoError(t, e.Err())
 }
 
-// A session that is suspended for a moment, or lost, costs the term, and what runs in it, at once;
-// the place is given up, and this node leads again by another one. However the function in Lead
-// says that its context ended, Lead says that the term is over.
+// A session that is suspended for a moment, or lost, ends the term and its work at once. The entry is released,
+// and this node leads again with another one. Whatever error the function in Lead returns for its context,
+// Lead's error says that the term is over.
 func TestSessionThatEndsTheTerm(t *testing.T) {
 	suspend := func(s *testBed, now *etcdsession.Session) {
 		s.a.Faults.CutOff()
@@ -166,7 +166,7 @@ func TestSessionThatEndsTheTerm(t *testing.T) {
 				require.ErrorAs(t, err, new(*session.LostError))
 				require.False(t, first.Valid())
 				s.a.Faults.Reconnect()
-				if what == "lost" { // or its key stands until the lease runs out
+				if what == "lost" { // otherwise its key stands until the lease ends
 					_, err := s.client.Revoke(s.ctx, now.ID())
 					require.NoError(t, err)
 				}
@@ -178,8 +178,8 @@ func TestSessionThatEndsTheTerm(t *testing.T) {
 	}
 }
 
-// However busy a node's other elections are, one in which nobody works notices that the session is
-// suspended and counts again.
+// However busy a node's other elections are, one without work notices that the session is suspended and valid
+// again.
 func TestSuspendedWhileOthersAreBusy(t *testing.T) {
 	s := newTestBed(t)
 	a := s.join(s.a, "job")
@@ -201,7 +201,7 @@ func TestSuspendedWhileOthersAreBusy(t *testing.T) {
 	}
 	wg.Go(func() {
 		for busy.Err() == nil {
-			_, _ = s.a.Stand("other 0") // has it looked at
+			_, _ = s.a.Stand("other 0") // makes Run look at it
 		}
 	})
 	now := s.a.Keeper.Current()
@@ -214,7 +214,8 @@ func TestSuspendedWhileOthersAreBusy(t *testing.T) {
 	}
 }
 
-// Who leads says that it does, also where its watch does not show its place yet, and says it no more when it gives way.
+// The leader's own Leader names it, even while its watch does not show its entry yet, and no more once it gives
+// way.
 func TestLeaderIsWhoLeads(t *testing.T) {
 	s := newTestBed(t)
 	s.b.Faults.FreezeWatch()

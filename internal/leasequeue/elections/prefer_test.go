@@ -27,12 +27,12 @@ func TestPreferredLeads(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(began), s.preferAfter, "not at once")
 	require.ErrorIs(t, context.Cause(first.Context()), elections.ErrGaveWay)
 	s.eventually(func() bool {
-		q := fmt.Sprint(c.Queue()) // the moves may come in another order
+		q := fmt.Sprint(c.Queue()) // the order of the moves may differ
 		return q == "[c:1 b:1 a:1]" || q == "[c:1 a:1 b:1]"
 	}, "those who let it pass queue again")
 	requireLeader(t, "c:1", term.Token(), c.Leader())
 
-	// It comes back by its name alone; another priority is another place.
+	// It comes back with the name alone. Another priority is another entry.
 	_, err := s.c.Stand("job")
 	require.NoError(t, err)
 	_, err = s.c.Stand("job", election.Priority(2))
@@ -51,8 +51,8 @@ func TestPreferredLeads(t *testing.T) {
 	s.eventually(func() bool { return fmt.Sprint(a.Queue()) == "[b:1 c:1 a:1]" }, "the next one is preferred too")
 }
 
-// One that learns late where it stands, when the watch has reported all the others, lets the preferred
-// one pass all the same.
+// A candidate that learns its entry late, after the watch has reported all the others, still lets the preferred
+// one pass.
 func TestPreferredPassesOneThatLearnsItsPlaceLate(t *testing.T) {
 	s := newTestBed(t)
 	s.leads(s.join(s.a, "job"))
@@ -63,7 +63,7 @@ func TestPreferredPassesOneThatLearnsItsPlaceLate(t *testing.T) {
 	s.leads(s.prefer(s.c, "job", 1))
 }
 
-// A leader whose work goes on is waited for by the preferred one as by anybody.
+// A preferred candidate waits for the leader's work like any other.
 func TestPreferredWaitsForTheWork(t *testing.T) {
 	s := newTestBed(t)
 	a := s.join(s.a, "job")
@@ -86,8 +86,8 @@ func TestPreferredWaitsForTheWork(t *testing.T) {
 	s.leads(b)
 }
 
-// Five nodes are rolled one after the other from priority 1 to 2: whichever leads and in
-// whatever order, the preference hands over once at the most.
+// Five nodes are rolled one after the other from priority 1 to 2. Whichever leads, and in whatever order, the
+// preference causes at most one handover.
 func TestRollOut(t *testing.T) {
 	for name, order := range map[string][]int{"the leader first": {0, 1, 2, 3, 4}, "the leader last": {4, 3, 2, 1, 0},
 		"mixed": {2, 0, 4, 1, 3}} {
@@ -124,7 +124,7 @@ func TestRollOut(t *testing.T) {
 	}
 }
 
-// first is the address of who leads, by etcd.
+// first returns the leader's address as stored in etcd.
 func (s *testBed) first(name string) string {
 	s.Helper()
 	resp, err := s.client.Get(s.ctx, s.keys.Queue(name), clientv3.WithFirstCreate()...)
@@ -133,10 +133,10 @@ func (s *testBed) first(name string) string {
 	return string(resp.Kvs[0].Value)
 }
 
-// handOvers counts how often another one was first, as seen up to a revision.
+// handOvers counts how often the first entry changed, up to a revision.
 func handOvers(changes clientv3.WatchChan, until int64, end func()) int {
 	end()
-	created, leader, n := map[string]int64{}, "", -1 // the first leader took it from nobody
+	created, leader, n := map[string]int64{}, "", -1 // the first leader took over from none
 	for resp := range changes {
 		for i, ev := range resp.Events {
 			if ev.Kv.ModRevision > until {
@@ -164,7 +164,7 @@ func handOvers(changes clientv3.WatchChan, until int64, end func()) int {
 	return n
 }
 
-// One that is preferred and starts again and again does not take the leadership.
+// A preferred candidate that restarts again and again does not take the leadership.
 func TestPreferredThatComesAndGoes(t *testing.T) {
 	s := newTestBedWith(t, testbed.Long, time.Hour)
 	a := s.join(s.a, "job")
@@ -180,7 +180,7 @@ func TestPreferredThatComesAndGoes(t *testing.T) {
 	require.True(t, term.Valid())
 }
 
-// A program that is no node stands between: nobody is lost, and nothing goes round in circles.
+// A program that is not a node stands between: no candidate is lost, and none moves in circles.
 func TestOutsiderIsNotPassed(t *testing.T) {
 	s := newTestBed(t)
 	a := s.join(s.a, "job")

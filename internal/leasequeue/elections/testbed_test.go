@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// testBed is three processes and a client that no fault touches.
+// testBed is three processes, and a client without faults.
 type testBed struct {
 	*testbed.TestBed
 	ctx         context.Context
@@ -38,7 +38,7 @@ type process struct {
 	*elections.Elections
 }
 
-// newTestBed is one in which no session is to be lost.
+// newTestBed returns a test bed in which no session should be lost.
 func newTestBed(t *testing.T) *testBed {
 	return newTestBedWith(t, testbed.Long, 100*time.Millisecond)
 }
@@ -66,7 +66,7 @@ func (s *testBed) start(address string) *process {
 	return p
 }
 
-// join has a process stand, and returns when it is in the queue as all see it.
+// join makes a process stand, and returns when all see it in the queue.
 func (s *testBed) join(p *process, name string, opts ...election.StandOption) *elections.Election {
 	s.Helper()
 	before := len(s.queue(name))
@@ -78,7 +78,7 @@ func (s *testBed) join(p *process, name string, opts ...election.StandOption) *e
 	return e
 }
 
-// observe has a process follow an election.
+// observe makes a process follow an election.
 func (s *testBed) observe(p *process, name string) *elections.Election {
 	s.Helper()
 	e, err := p.Observe(name)
@@ -86,7 +86,7 @@ func (s *testBed) observe(p *process, name string) *elections.Election {
 	return e
 }
 
-// prefer has a process stand with a priority, and returns when it is in the queue.
+// prefer makes a process stand with a priority, and returns when it is in the queue.
 func (s *testBed) prefer(p *process, name string, priority int) *elections.Election {
 	s.Helper()
 	before := len(s.queue(name))
@@ -104,7 +104,7 @@ func (s *testBed) queue(name string) []string { s.Helper(); return s.Under(s.key
 
 func (s *testBed) eventually(cond func() bool, what string) { s.Helper(); s.Eventually(cond, what) }
 
-// leads waits until an election is led here, and returns the term.
+// leads waits until this node leads the election, and returns the term.
 func (s *testBed) leads(e *elections.Election) election.Term {
 	s.Helper()
 	var t *elections.Term
@@ -119,7 +119,7 @@ func requireLeader(t *testing.T, address string, token int64, l election.Leader)
 	require.Equal(t, token, l.Token)
 }
 
-// watch is the election's Watch, which does not fail.
+// watch returns the channel of the election's Watch, which must not fail.
 func watch(t *testing.T, e *elections.Election, ctx context.Context) <-chan election.Leader {
 	t.Helper()
 	seen, err := e.Watch(ctx)

@@ -17,7 +17,7 @@ import (
 	"github.com/goverse/goverse/internal/test/testbed"
 )
 
-// requests are the keys of requests about an election.
+// requests returns the keys of requests about an election.
 func (s *testBed) requests(name string) []string {
 	s.Helper()
 	return s.Under(s.keys.Requests().Queue(name))
@@ -35,7 +35,7 @@ func TestTransfer(t *testing.T) {
 	second := s.leads(c)
 	require.ErrorIs(t, context.Cause(first.Context()), elections.ErrGaveWay)
 	s.eventually(func() bool {
-		q := fmt.Sprint(b.Queue()) // the moves may come in another order
+		q := fmt.Sprint(b.Queue()) // the order of the moves may differ
 		return q == "[c:1 b:1 a:1]" || q == "[c:1 a:1 b:1]"
 	}, "those who let it pass queue again")
 	require.Empty(t, s.requests("job"))
@@ -71,13 +71,12 @@ func TestTransferToOneThatIsNotPreferred(t *testing.T) {
 	require.True(t, term.Valid())
 }
 
-// The request is taken back when its asker's context ends; and nothing that happens to it is a
-// reason to move anybody afterwards.
+// The request is withdrawn when the caller's context ends, and does not move any candidate afterwards.
 func TestRequestIsTakenBack(t *testing.T) {
 	s := newTestBed(t)
 	lease, err := s.client.Grant(s.ctx, 20)
 	require.NoError(t, err)
-	// One of an older version, as its keys look, that lets nobody pass.
+	// A key of an older version, which lets no candidate pass.
 	_, err = s.client.Put(s.ctx, s.keys.Queue("job")+fmt.Sprintf("%x-1", int64(lease.ID)), "old:1",
 		clientv3.WithLease(lease.ID))
 	require.NoError(t, err)
@@ -95,7 +94,7 @@ func TestRequestIsTakenBack(t *testing.T) {
 	require.ErrorIs(t, err, own)
 	require.Empty(t, s.requests("job"))
 
-	// Two ask at the same time: the first one counts, and the other one is notified.
+	// Two requests at the same time: the first one counts, and the other one fails.
 	go func() { failed <- b.Transfer(s.ctx, "a:1") }()
 	s.eventually(func() bool { return fmt.Sprint(a.Queue()) == "[old:1 a:1 b:1]" }, "the asker lets it pass itself")
 	second := make(chan error, 1)
@@ -109,8 +108,8 @@ func TestRequestIsTakenBack(t *testing.T) {
 	require.Empty(t, s.requests("job"))
 }
 
-// A target that queues anew has lost what it was asked for: nobody moves on its behalf. The asker may
-// see it between its two places, in none.
+// A target that queues anew has lost the request: no candidate moves for it. The caller may see the target
+// without an entry between the two.
 func TestTargetQueuesAnew(t *testing.T) {
 	s := newTestBed(t)
 	a := s.join(s.a, "job")
@@ -147,7 +146,7 @@ func TestTargetIsGone(t *testing.T) {
 		ended <- a.Lead(s.ctx, func(ctx context.Context, _ election.Term) error {
 			close(inside)
 			<-ctx.Done()
-			<-time.After(200 * time.Millisecond) // its work takes its time
+			<-time.After(200 * time.Millisecond) // its work takes a while
 			return ctx.Err()
 		})
 	}()
@@ -164,7 +163,7 @@ func TestTargetIsGone(t *testing.T) {
 	require.Empty(t, s.requests("job"))
 }
 
-// An answer to the asker is lost, or it is refused, or cut off.
+// An answer to the requester is lost, or it is refused, or cut off.
 func TestFaultsOfTheAsker(t *testing.T) {
 	s := newTestBed(t)
 	a := s.join(s.a, "job")
@@ -224,7 +223,7 @@ func TestTransferWhenClosed(t *testing.T) {
 	require.ErrorIs(t, b.Transfer(s.ctx, "a:1"), election.ErrStopped)
 }
 
-// An election is closed: nothing of it is left here, until somebody asks for it again.
+// An election is closed: nothing of it is left here until it is requested again.
 func TestClosedElection(t *testing.T) {
 	s := newTestBed(t)
 	a := s.join(s.a, "job")
@@ -249,7 +248,7 @@ func TestClosedElection(t *testing.T) {
 	require.Len(t, s.queue("job"), 2)
 }
 
-// Somebody asks for the election while it is being closed: it stays.
+// The election is requested again while it is being closed: it stays open.
 func TestClosedAndWantedAgain(t *testing.T) {
 	s := newTestBed(t)
 	a := s.join(s.a, "job")

@@ -72,7 +72,7 @@ type Place struct {
 	Refused error
 }
 
-// Session is the state of the session that holds the key.
+// Session is the state of the entry's session.
 type Session struct {
 	// Usable is set if the session may be acted on at this instant.
 	Usable bool

@@ -17,7 +17,7 @@ var (
 	errNo   = errors.New("etcd says no")
 )
 
-// what happens, in the tables.
+// step is one event in the tables.
 type step func(Place) (Place, Orders)
 
 func created(first bool, s Session) step {
@@ -39,7 +39,7 @@ func TestPlaces(t *testing.T) {
 	for name, c := range map[string]struct {
 		try   bool
 		steps []step
-		want  Place // Create is 7 where a step creates
+		want  Place // Create is 7 if a step creates the key
 		last  Orders
 	}{
 		"first at once": {steps: []step{created(true, ready)},
@@ -127,9 +127,9 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// Whatever happens, in whatever order: a place settles once and stays so, is notified that it is first only where the
-// session may be acted on and nobody counts on being so; what is done because it came first is to be stopped when
-// its key is to be deleted; and that is once, and it is forgotten once and last.
+// Whatever happens, in whatever order: an entry settles once and stays settled. It is granted only if the
+// session may be acted on and no former holder relies on its entry. Its contexts end before its key is deleted,
+// its key is deleted once, and it is forgotten once and last.
 func TestWhateverHappens(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := Place{Try: rapid.Bool().Draw(t, "try")}

@@ -19,7 +19,7 @@ import (
 	"github.com/goverse/goverse/internal/test/testbed"
 )
 
-// testBed is two processes and a client that no fault touches.
+// testBed is two processes, and a client without faults.
 type testBed struct {
 	*testbed.TestBed
 	ctx               context.Context
@@ -45,7 +45,7 @@ func (s *testBed) acquire(p *process) lock.Held {
 	return h
 }
 
-// wait has a process wait for the lock, and returns when it is in the queue.
+// wait makes a process wait for the lock, and returns when it is in the queue.
 func (s *testBed) wait(p *process) <-chan lock.Held {
 	s.Helper()
 	before := len(s.queue())
@@ -60,7 +60,7 @@ func (s *testBed) wait(p *process) <-chan lock.Held {
 	return got
 }
 
-// queue are the keys of the lock's queue, the first first.
+// queue returns the keys of the lock's queue, in order.
 func (s *testBed) queue() []string { s.Helper(); return s.Under(s.locks.Queue("it")) }
 
 func TestAnswerToAcquireIsLost(t *testing.T) {
@@ -74,8 +74,8 @@ func TestAnswerToAcquireIsLost(t *testing.T) {
 	require.Empty(t, s.queue())
 }
 
-// A request that was given up reaches etcd later, when the lock was long acquired by another
-// request: it must not leave a key behind, for that would block the queue.
+// An abandoned request reaches etcd after another request has acquired the lock. It must not leave a key, which
+// would block the queue.
 func TestLateAcquireIsRefused(t *testing.T) {
 	s := newTestBed(t)
 	late := s.a.Faults.HoldNext(clustertest.OpTxn, s.entering)
@@ -97,8 +97,8 @@ func TestAnswerToReleaseIsLost(t *testing.T) {
 	require.NoError(t, (<-next).Release(s.ctx))
 }
 
-// A release whose context has ended is made all the same, as soon as etcd answers; and asking for
-// it again waits for that.
+// A release with a context that has ended happens all the same, as soon as etcd answers. A second Release waits
+// for that.
 func TestReleaseIsNotTakenBack(t *testing.T) {
 	s := newTestBed(t)
 	h := s.acquire(s.a)
@@ -116,7 +116,7 @@ func TestReleaseIsNotTakenBack(t *testing.T) {
 	require.NoError(t, held.Release(s.ctx))
 }
 
-// Who gave up waiting before etcd had answered leaves nothing behind.
+// A caller that gives up before etcd has answered leaves nothing behind.
 func TestGivenUpBeforeTheAnswer(t *testing.T) {
 	s := newTestBed(t)
 	late := s.a.Faults.HoldNext(clustertest.OpTxn, s.entering)
@@ -134,7 +134,7 @@ func TestGivenUpBeforeTheAnswer(t *testing.T) {
 	require.Eventually(t, func() bool { return len(s.queue()) == 0 }, 10*time.Second, 5*time.Millisecond)
 }
 
-// Who tried in vain is in nobody's way when it is notified.
+// A failed TryAcquire blocks no other caller once it has returned.
 func TestTriedInVain(t *testing.T) {
 	s := newTestBed(t)
 	h := s.acquire(s.b)
@@ -175,8 +175,8 @@ func TestLostSessionLosesTheLockAndThePlace(t *testing.T) {
 	require.NoError(t, got.Release(s.ctx))
 }
 
-// A holder that stands still for longer than its TTL is not the holder any more when it wakes,
-// and cannot write under its token.
+// A holder that is paused for longer than its TTL is no longer the holder when it continues, and cannot write
+// under its token.
 func TestPausedHolderCannotWrite(t *testing.T) {
 	s := newTestBed(t)
 	h, next := s.acquire(s.a), s.wait(s.b)
@@ -221,7 +221,7 @@ func TestKeyOfOneWhoWaitsIsDeleted(t *testing.T) {
 	require.NoError(t, (<-next).Release(s.ctx))
 }
 
-// A watch that reports nothing does not keep a lock from who is next.
+// A silent watch does not keep a lock from the next entry.
 func TestWatchThatIsSilent(t *testing.T) {
 	s := newTestBed(t)
 	h, next := s.acquire(s.a), s.wait(s.b)
@@ -233,7 +233,7 @@ func TestWatchThatIsSilent(t *testing.T) {
 	require.NoError(t, got.Release(s.ctx))
 }
 
-// A key among the locks that stands on this process's lease and that nobody asked for.
+// A key among the locks, on this process's lease, that was not requested, is deleted.
 func TestKeyThatNobodyAskedFor(t *testing.T) {
 	s := newTestBed(t)
 	require.NoError(t, s.acquire(s.a).Release(s.ctx))
@@ -243,8 +243,8 @@ func TestKeyThatNobodyAskedFor(t *testing.T) {
 	require.NoError(t, h.Release(s.ctx))
 }
 
-// A session that is suspended for a moment costs the locks; their keys stay until the one that held
-// them has ended its work.
+// A session that is suspended for a moment loses its locks. Their keys stay until the holder has ended its
+// work.
 func TestSuspendedSession(t *testing.T) {
 	s := newTestBed(t)
 	h, next := s.acquire(s.a), s.wait(s.b)
@@ -261,8 +261,8 @@ func TestSuspendedSession(t *testing.T) {
 	require.NoError(t, (<-next).Release(s.ctx))
 }
 
-// Neither the answer to the request came, nor one to the question what became of it: it was
-// made all the same, once, and the token is that of the key that stands.
+// The answer to the request is lost, and the answer to the question about its outcome too. The request was
+// committed once, and the token is that of the key that stands.
 func TestNothingIsHeardOfAcquire(t *testing.T) {
 	s := newTestBed(t)
 	counting := clustertest.Putting(s.locks.Root() + "batches/")
@@ -282,7 +282,7 @@ func TestNothingIsHeardOfAcquire(t *testing.T) {
 	require.Empty(t, s.queue())
 }
 
-// What etcd refuses is refused to whom it concerns, and is no end of the others.
+// A refusal by etcd affects only the lock concerned.
 func TestRefused(t *testing.T) {
 	s := newTestBed(t)
 	s.a.Faults.FailNext(clustertest.OpTxn, rpctypes.ErrPermissionDenied, s.entering)
@@ -291,7 +291,7 @@ func TestRefused(t *testing.T) {
 	require.NoError(t, s.acquire(s.a).Release(s.ctx))
 }
 
-// A holder whose release etcd refuses is notified. The lock is free as soon as etcd allows it.
+// A holder is notified when etcd refuses its release. The lock is free as soon as etcd allows it.
 func TestReleaseRefused(t *testing.T) {
 	s := newTestBed(t)
 	h := s.acquire(s.a)
@@ -304,7 +304,7 @@ func TestReleaseRefused(t *testing.T) {
 	require.Eventually(t, func() bool { return h.Release(s.ctx) == nil }, 10*time.Second, time.Millisecond, "it is by now")
 }
 
-// etcd has no space left: what is held can be released.
+// When etcd has no space left, held locks can be released.
 func TestNoSpaceLeft(t *testing.T) {
 	s := newTestBed(t)
 	h := s.acquire(s.a)
@@ -316,7 +316,7 @@ func TestNoSpaceLeft(t *testing.T) {
 	require.NoError(t, (<-next).Release(s.ctx))
 }
 
-// etcd has no space left, and others want to enter: that holds up nobody who leaves.
+// When etcd has no space left and others want to enter, releases are not held up.
 func TestNoSpaceLeftAndManyWantIn(t *testing.T) {
 	s := newTestBed(t)
 	h := s.acquire(s.a)
@@ -325,7 +325,7 @@ func TestNoSpaceLeftAndManyWantIn(t *testing.T) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
-	for i := range 6 { // more than can be under way
+	for i := range 6 { // more than can be in flight
 		name := fmt.Sprint("other ", i)
 		putting := clustertest.Putting(s.locks.Queue(name))
 		tried := make(chan struct{})
@@ -340,22 +340,22 @@ func TestNoSpaceLeftAndManyWantIn(t *testing.T) {
 		}
 		wg.Go(func() { _, _ = s.a.Acquire(ctx, name) })
 		if i < 3 {
-			<-tried // and is tried again by the same lane
+			<-tried // and is retried by the same lane
 		}
 	}
 	require.NoError(t, h.Release(s.ctx))
 	require.NoError(t, (<-next).Release(s.ctx))
 }
 
-// The requests that give a lock up, the first alone and the next in a batch, reach etcd late, when
-// the lock was given up by another one and taken again: they do not delete the new key.
+// The requests that release a lock, the first alone and the next in a batch, reach etcd late, after another
+// request has released the lock and it was acquired again. They do not delete the new key.
 func TestLateReleaseFindsAnotherKey(t *testing.T) {
 	s := newTestBed(t)
 	h := s.acquire(s.a)
 	before := s.queue()
 	alone, batch := s.a.Faults.HoldNext(clustertest.OpWrite, s.leaving), s.a.Faults.HoldNext(clustertest.OpWrite,
 		s.leaving)
-	for range 3 { // the look what came of it, the next attempt, and the look at that
+	for range 3 { // the question about the outcome, the next attempt, and the question about that
 		s.a.Faults.FailNext(clustertest.OpTxn, rpctypes.ErrNoSpace, clustertest.Putting(s.locks.Root()))
 	}
 	require.NoError(t, h.Release(s.ctx))

@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// faultsEach is how many faults come in a round, two at a time, to different nodes.
+	// faultsEach is the number of faults in a round, two at a time, on different nodes.
 	faultsEach = 4
-	// roundsAtOnce is how many rounds run beside each other: they mostly wait.
+	// roundsAtOnce is the number of concurrent rounds: they mostly wait.
 	roundsAtOnce = 3
 )
 
@@ -27,16 +27,15 @@ var (
 	firstRound = flag.Uint64("faults.first", 0, "which round of faults comes first, to repeat one")
 )
 
-// lockRound is what came of one round.
+// lockRound is the result of one round.
 type lockRound struct {
 	verdict history.Verdict
 	done    map[string]int // kinds of faults that had an effect
 	err     error
 }
 
-// TestLocksUnderFaults puts locks, counters guarded by them, and effects through -faults.rounds
-// rounds of random faults, each with an etcd and three nodes of its own, and judges what they
-// recorded.
+// TestLocksUnderFaults runs locks, counters guarded by them, and effects through -faults.rounds rounds of
+// random faults, each with its own etcd and three nodes, and judges the recorded history.
 func TestLocksUnderFaults(t *testing.T) {
 	t.Parallel()
 	results := make([]lockRound, *rounds)
@@ -93,7 +92,7 @@ func TestLocksUnderFaults(t *testing.T) {
 	require.NotZero(t, sum.Ran)
 }
 
-// dealt is the fault of that number: all kinds come in a shuffled deck, one deck after the other.
+// dealt returns the fault with that number: all kinds come in shuffled order, one shuffle after the other.
 func dealt(number uint64) lockFault {
 	deck := lockFaults()
 	rnd := rand.New(rand.NewPCG(number/uint64(len(deck)), 7))
@@ -101,7 +100,7 @@ func dealt(number uint64) lockFault {
 	return deck[number%uint64(len(deck))]
 }
 
-// oneLockRound is one test bed with some of the faults.
+// oneLockRound runs one test bed with some of the faults.
 func oneLockRound(dir string, seed uint64) (r lockRound) {
 	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	defer cancel()

@@ -15,14 +15,13 @@ import (
 	"github.com/goverse/goverse/internal/test/history"
 )
 
-// lockFault is one kind of fault. do does one to a node and undoes it; it reports whether it
-// had an effect.
+// lockFault is one kind of fault. do applies it to a node and undoes it. It reports whether it had an effect.
 type lockFault struct {
 	name string
 	do   func(ctx context.Context, bed *lockTestBed, n *lockNode, rnd *rand.Rand) (bool, error)
 }
 
-// lockFaults are all kinds. Those on the way to etcd are of the catalogue in package faults.
+// lockFaults returns all kinds. Faults on the way to etcd come from the catalogue in package faults.
 func lockFaults() []lockFault {
 	return []lockFault{
 		untilSessionLost(faults.CutOff),
@@ -46,7 +45,7 @@ func lockFaults() []lockFault {
 	}
 }
 
-// last lets a fault last.
+// last waits for the duration of a fault.
 func last(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):
@@ -58,7 +57,7 @@ func between(rnd *rand.Rand, least, most time.Duration) time.Duration {
 	return least + time.Duration(rnd.Int64N(int64(most-least)))
 }
 
-// untilSessionLost lasts until the node has lost its session, and a moment more.
+// untilSessionLost lasts until the node has lost its session, and a moment longer.
 func untilSessionLost(f faults.Fault) lockFault {
 	name := f.Name + " until the session is lost"
 	return lockFault{name, func(ctx context.Context, bed *lockTestBed, n *lockNode, rnd *rand.Rand) (bool, error) {
@@ -91,7 +90,7 @@ func briefly(f faults.Fault) lockFault {
 	}}
 }
 
-// refused: its connections break, and no new one is taken.
+// refused breaks the node's connections and accepts no new ones.
 func refused(ctx context.Context, bed *lockTestBed, n *lockNode, rnd *rand.Rand) (bool, error) {
 	defer bed.rec.Begin(n.name, faults.Refused.Name, "")()
 	had := n.toEtcd().Connections()
@@ -100,7 +99,7 @@ func refused(ctx context.Context, bed *lockTestBed, n *lockNode, rnd *rand.Rand)
 	return had > 0, n.toEtcd().Undo()
 }
 
-// suspended: etcd does not confirm the session for a moment, in which nothing may be claimed.
+// suspended keeps etcd from confirming the session for a moment, in which the node must claim nothing.
 func suspended(ctx context.Context, bed *lockTestBed, n *lockNode, rnd *rand.Rand) (bool, error) {
 	s, err := n.keeper.Wait(ctx, nil)
 	if err != nil {
@@ -121,7 +120,7 @@ func watchFrozen(ctx context.Context, bed *lockTestBed, n *lockNode, rnd *rand.R
 	return true, n.toEtcd().Undo()
 }
 
-// answersLost: what is written for locks and effects is carried out, and nobody says so.
+// answersLost loses the answers to writes of locks and effects that were committed.
 func answersLost(ctx context.Context, bed *lockTestBed, n *lockNode, rnd *rand.Rand) (bool, error) {
 	defer bed.rec.Begin(n.name, "answers lost", "")()
 	for range 4 {
@@ -131,8 +130,7 @@ func answersLost(ctx context.Context, bed *lockTestBed, n *lockNode, rnd *rand.R
 	return true, n.toEtcd().Undo()
 }
 
-// carriedOutLate: requests that were long given up reach etcd after others that were sent
-// later.
+// carriedOutLate delays requests until long after they were abandoned and later requests were committed.
 func carriedOutLate(ctx context.Context, bed *lockTestBed, n *lockNode, rnd *rand.Rand) (bool, error) {
 	defer bed.rec.Begin(n.name, "carried out late", "")()
 	var late []*clustertest.Held
@@ -155,7 +153,7 @@ func carriedOutLate(ctx context.Context, bed *lockTestBed, n *lockNode, rnd *ran
 	return effect, err
 }
 
-// requestsRefused: etcd has no time.
+// requestsRefused makes etcd refuse requests as if overloaded.
 func requestsRefused(ctx context.Context, bed *lockTestBed, n *lockNode, rnd *rand.Rand) (bool, error) {
 	defer bed.rec.Begin(n.name, "refused", "")()
 	for range 6 {
@@ -166,7 +164,7 @@ func requestsRefused(ctx context.Context, bed *lockTestBed, n *lockNode, rnd *ra
 	return true, n.toEtcd().Undo()
 }
 
-// some are the requests of one sort that locks and effects make.
+// some returns a match for one kind of request of locks and effects.
 func (bed *lockTestBed) some(rnd *rand.Rand) clustertest.Match {
 	switch name := lockNames[rnd.IntN(len(lockNames))]; rnd.IntN(6) {
 	case 0:
@@ -204,7 +202,7 @@ func leaseRevoked(ctx context.Context, bed *lockTestBed, n *lockNode, _ *rand.Ra
 	return err == nil, err
 }
 
-// lockDeleted: somebody deletes a key by which the node holds a lock or waits for it.
+// lockDeleted deletes a key by which the node holds a lock or waits for it.
 func lockDeleted(ctx context.Context, bed *lockTestBed, n *lockNode, _ *rand.Rand) (bool, error) {
 	bed.busy.RLock()
 	defer bed.busy.RUnlock()
@@ -241,7 +239,7 @@ func lockDeleted(ctx context.Context, bed *lockTestBed, n *lockNode, _ *rand.Ran
 	return false, nil
 }
 
-// etcdRestarted: etcd ends, stays away for a while, and returns on its data.
+// etcdRestarted stops etcd, waits for a while, and restarts it on its data.
 func etcdRestarted(ctx context.Context, bed *lockTestBed, _ *lockNode, rnd *rand.Rand) (bool, error) {
 	bed.busy.Lock()
 	defer bed.busy.Unlock()
@@ -253,7 +251,7 @@ func etcdRestarted(ctx context.Context, bed *lockTestBed, _ *lockNode, rnd *rand
 	return true, bed.startEtcd(ctx)
 }
 
-// compacted: many writes, and everything before them compacted away.
+// compacted makes many writes and compacts everything before them.
 func compacted(ctx context.Context, bed *lockTestBed, _ *lockNode, rnd *rand.Rand) (bool, error) {
 	bed.busy.RLock()
 	defer bed.busy.RUnlock()

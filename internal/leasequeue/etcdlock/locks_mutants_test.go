@@ -14,12 +14,12 @@ import (
 	"github.com/goverse/goverse/internal/test/history"
 )
 
-// What the rounds of faults are judged by finds what is wrong: nodes that do not share their
-// locks and effects, and writes that nothing guards, by a holder that lost its lock.
+// The judgement of the rounds finds mutants: nodes that do not share their locks and effects, and unguarded
+// writes of a holder that lost its lock.
 func TestLocksMutants(t *testing.T) {
 	for name, c := range map[string]struct {
 		mutant lockMutant
-		fault  string // that one node has; "": none
+		fault  string // fault of one node; "" means none
 		found  []history.Kind
 	}{
 		"apart": {lockMutant{apart: true}, "", []history.Kind{history.Overlap, history.NotLinearizable, history.Doubled}},
@@ -35,7 +35,7 @@ func TestLocksMutants(t *testing.T) {
 			defer func() { require.NoError(t, bed.close()) }()
 			if c.fault != "" {
 				for _, n := range bed.nodes {
-					n.work.Hold, n.work.Shared = 10*time.Minute, 0 // somebody holds one when its session is lost
+					n.work.Hold, n.work.Shared = 10*time.Minute, 0 // a lock must be held when the session is lost
 				}
 			}
 			working, stop := context.WithCancel(ctx)
@@ -64,7 +64,7 @@ func TestLocksMutants(t *testing.T) {
 	}
 }
 
-// holder waits until somebody holds a lock, and says who.
+// holder waits until a lock is held, and returns the holder.
 func (bed *lockTestBed) holder(ctx context.Context, t *testing.T) (holder *lockNode) {
 	require.Eventually(t, func() bool {
 		found, err := bed.client.Get(ctx, bed.keys.Locks().Queue(lockNames[0]), clientv3.WithFirstCreate()...)

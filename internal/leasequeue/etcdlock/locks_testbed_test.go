@@ -30,21 +30,20 @@ import (
 const (
 	lockNodes, workersEach = 3, 2
 	lockTTL                = 2 * time.Second
-	// obtainable is by when everybody has had every lock, after the last fault, and then by when
-	// every effect has taken place.
+	// obtainable limits the time until every node has had every lock after the last fault, and then the time
+	// until every effect has taken place.
 	obtainable = time.Minute
 	counterAt  = "/counters/"
 )
 
 var lockNames = []string{"a", "b/c"}
 
-// lockLimits are what a round is judged by: out-of-band changes are noticed within a third of
-// the TTL, and what a busy machine adds.
+// lockLimits holds the limits for judging a round: out-of-band changes must be noticed within a third of the
+// TTL, plus an allowance for a busy machine.
 var lockLimits = history.Limits{Exempt: map[string]time.Duration{history.LeaseRevoked: lockTTL/3 +
 	time.Second, history.LockDeleted: lockTTL/3 + time.Second}}
 
-// lockNode is what one process would have: a session, locks and effects, behind a relay of its
-// own.
+// lockNode stands for one process: a session, locks and effects, behind a relay of its own.
 type lockNode struct {
 	name    string
 	relay   *fault.Relay
@@ -59,34 +58,34 @@ type lockNode struct {
 	entering *history.Effects
 }
 
-// lockTestBed is an etcd and those who work under locks in it.
+// lockTestBed is an etcd and the nodes that work under locks in it.
 type lockTestBed struct {
 	dir      string
 	keys     state.Keys
 	etcd     *embedetcd.Server
 	endpoint string
-	client   *clientv3.Client // which no fault touches
+	client   *clientv3.Client // without faults
 	nodes    []*lockNode
 	text     bytes.Buffer // the recorder writes under its lock, and Stop takes it
 	rec      *history.Recorder
 	ledger   *history.Ledger
 	effects  history.EffectWork
 	mutant   lockMutant
-	busy     sync.RWMutex // held by what ends etcd, shared by what needs it
+	busy     sync.RWMutex // held by faults that end etcd, shared by faults that need it
 
 	life        context.Context
 	cancel      context.CancelFunc
-	wg          sync.WaitGroup // what lives as long as the test bed
+	wg          sync.WaitGroup // goroutines that live as long as the test bed
 	following   context.Context
 	unfollow    context.CancelFunc
 	followers   sync.WaitGroup
 	followedErr chan error
 }
 
-// lockMutant is a bug that the judgement of the rounds has to find.
+// lockMutant is a bug that the judgement of the rounds must find.
 type lockMutant struct {
-	apart     bool // each node has locks and effects of its own
-	unguarded bool // what is written under a lock is written under no condition
+	apart     bool // each node has its own locks and effects
+	unguarded bool // writes under a lock have no condition
 }
 
 func newLockTestBed(ctx context.Context, dir string, mutant lockMutant) (_ *lockTestBed, err error) {
@@ -129,7 +128,7 @@ func newLockTestBed(ctx context.Context, dir string, mutant lockMutant) (_ *lock
 	return bed, nil
 }
 
-// startEtcd starts it, again on its data and its port.
+// startEtcd starts etcd, or restarts it on its data and its port.
 func (bed *lockTestBed) startEtcd(ctx context.Context) (err error) {
 	cfg := embedetcd.TestTiming(embedetcd.Config{DataDir: filepath.Join(bed.dir, "etcd"), ListenClient: bed.endpoint})
 	if bed.etcd, err = embedetcd.Start(ctx, cfg); err == nil {
@@ -155,7 +154,7 @@ func (bed *lockTestBed) addNode(name string) (err error) {
 			return err
 		}
 	}
-	const timeout = time.Second // a machine that is busy for less is no fault
+	const timeout = time.Second // a shorter delay by a busy machine is no fault
 	if n.keeper, err = etcdsession.NewKeeper(etcdsession.KeeperConfig{Config: etcdsession.Config{Client: n.client,
 		TTL: lockTTL}}); err != nil {
 		return err
@@ -207,7 +206,7 @@ type bare struct{ lock.Held }
 
 func (bare) Guard() []clientv3.Cmp { return nil }
 
-// work has every node work until ctx ends, and returns when all have ended.
+// work makes every node work until ctx ends, and waits for all.
 func (bed *lockTestBed) work(ctx context.Context, rnd *rand.Rand) {
 	var wg sync.WaitGroup
 	for _, n := range bed.nodes {
@@ -221,13 +220,12 @@ func (bed *lockTestBed) work(ctx context.Context, rnd *rand.Rand) {
 	wg.Wait()
 }
 
-// obtain reports whether, when all faults are undone, every node gets every lock while the
-// others work on.
+// obtain reports whether every node gets every lock after the faults, while the others continue to work.
 func (bed *lockTestBed) obtain(ctx context.Context) error {
 	return bed.each(ctx, func(ctx context.Context, n *lockNode) error { return n.recorded.Obtain(ctx, lockNames...) })
 }
 
-// resolve reports whether every effect takes place, as every node sees it.
+// resolve reports whether every effect takes place, as seen by every node.
 func (bed *lockTestBed) resolve(ctx context.Context) error {
 	return bed.each(ctx, func(ctx context.Context, n *lockNode) error { return n.entering.ResolveAll(ctx, bed.effects) })
 }
@@ -248,12 +246,12 @@ func (bed *lockTestBed) each(ctx context.Context, do func(context.Context, *lock
 	return errors.Join(errs...)
 }
 
-// toEtcd is its way to etcd.
+// toEtcd returns the node's way to etcd.
 func (n *lockNode) toEtcd() faults.Target {
 	return faults.Target{Relays: []*fault.Relay{n.relay}, Client: n.faults}
 }
 
-// judge is what was recorded, to be called when nobody works any more.
+// judge returns the verdict about the recorded history. Call it when no node works any more.
 func (bed *lockTestBed) judge(limits history.Limits) (history.Verdict, error) {
 	bed.unfollow()
 	bed.followers.Wait()

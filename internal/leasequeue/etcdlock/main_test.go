@@ -16,10 +16,10 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// process is what one process has.
+// process holds the parts of one process.
 type process = testbed.Locks
 
-// start starts one.
+// start starts a process.
 var start = testbed.StartLocks
 
 func TestEtcdConforms(t *testing.T) {

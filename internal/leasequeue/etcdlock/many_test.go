@@ -20,8 +20,7 @@ import (
 	"github.com/goverse/goverse/internal/test/testbed"
 )
 
-// Many in one process want the same lock: each gets it once, one at a time, in the order of
-// the tokens.
+// Many callers of one process want the same lock. Each gets it once, one at a time, in the order of the tokens.
 func TestManyWaitHere(t *testing.T) {
 	const many = 200
 	s := testbed.New(t, testbed.Long)
@@ -66,8 +65,8 @@ func TestManyWaitHere(t *testing.T) {
 	require.Len(t, readers, many)
 }
 
-// Hundreds want and give back locks of their own at once: they go in large transactions, and in
-// smaller ones where etcd takes fewer operations, or less, in one.
+// Hundreds of callers want and release locks of their own at once. They share large transactions, and smaller
+// ones if etcd takes fewer or shorter operations in one.
 func TestManyNamesAtOnce(t *testing.T) {
 	const many = 600
 	s := testbed.New(t, testbed.Long)
@@ -118,8 +117,8 @@ func TestManyNamesAtOnce(t *testing.T) {
 	}
 }
 
-// What is written beside each lock can be long: then fewer of them go together than etcd, or its
-// client, would send.
+// The owner stored with each lock can be long. Then fewer of them share a transaction than etcd, or its client,
+// would send.
 func TestManyLongOwnersAtOnce(t *testing.T) {
 	const many = 600
 	s := testbed.New(t, testbed.Long)

@@ -22,7 +22,7 @@ type Entry struct {
 	Priority int  // see Queue.Target
 	Foreign  bool // not written by Goverse
 	Value    string
-	Lease    int64 // id of the lease that holds the key
+	Lease    int64 // id of the lease that the key is attached to
 }
 
 // Queue is a queue as known at one revision. It is immutable. The zero value is an unknown queue.

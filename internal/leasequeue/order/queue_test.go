@@ -40,8 +40,8 @@ func TestWhoHolds(t *testing.T) {
 	require.True(t, Queue{}.Read(5, nil).Known())
 }
 
-// Whatever was read when, and however often and late an event is reported: a queue that was given
-// all events up to a revision is as the truth was at that revision.
+// Whenever the queue was read, and however often and late events are reported: after all events up to a
+// revision, the queue is as it was in etcd at that revision.
 func TestFoldedIsTheTruth(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type event struct {
@@ -56,7 +56,7 @@ func TestFoldedIsTheTruth(t *testing.T) {
 				key := rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "key")
 				i := slices.IndexFunc(truth, func(e Entry) bool { return e.Key == key })
 				if slices.ContainsFunc(events, func(ev event) bool { return ev.revision == r && ev.entry.Key == key }) {
-					continue // etcd allows one change of a key in a revision
+					continue // etcd allows one change of a key per revision
 				}
 				if i >= 0 {
 					truth = slices.Delete(slices.Clone(truth), i, i+1)
@@ -71,7 +71,7 @@ func TestFoldedIsTheTruth(t *testing.T) {
 		}
 		read := rapid.Int64Range(1, last).Draw(t, "read at")
 		q := Queue{}.Read(read, history[read])
-		// The watch was opened before the read: it reports older events as well.
+		// The watch was opened before the read, so it reports older events too.
 		from := rapid.Int64Range(0, read).Draw(t, "watched from")
 		for _, ev := range events {
 			if ev.revision <= from {

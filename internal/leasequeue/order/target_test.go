@@ -12,15 +12,15 @@ import (
 	"github.com/goverse/goverse/cluster/election"
 )
 
-// world is a queue as it is in truth, with all it ever was, and who stands in it.
+// world is a queue as it really is, with its history and its requests.
 type world struct {
 	history  []Queue   // the index is the revision
-	requests []Request // the first made first
+	requests []Request // oldest first
 	yields   map[string]Yielding
 	after    time.Duration
 	now      time.Time
-	handed   int // how often the first gave way
-	moved    int // how often anybody went to the tail
+	handed   int // number of times that the first entry gave way
+	moved    int // number of moves to the tail
 }
 
 func newWorld(after time.Duration) *world {
@@ -49,7 +49,7 @@ func (w *world) entry(key string) (Entry, bool) {
 	return w.truth().Entries()[i], true
 }
 
-// look has the process of an entry that stands look at a view, and do what it says.
+// look makes the process of an entry look at a view and act on the result.
 func (w *world) look(key string, view Queue) (moved bool, again time.Duration) {
 	own, ok := w.entry(key)
 	if !ok || own.Foreign {
@@ -69,7 +69,7 @@ func (w *world) look(key string, view Queue) (moved bool, again time.Duration) {
 	return true, 0
 }
 
-// settle has all look at the truth until nobody moves, in a certain order.
+// settle makes all entries look at the real queue, in order, until none moves.
 func (w *world) settle(t require.TestingT) {
 	for range 100 {
 		moved := false
@@ -95,13 +95,13 @@ func first(q Queue) Entry {
 	return q.Entries()[0]
 }
 
-// Every queue of up to five with priorities and programs of others among them, and every request
-// about it: it settles with the requested or the preferred one first, after one hand-over.
+// Every queue of up to five entries, with priorities and foreign entries, and every request about it: it
+// settles with the requested or the preferred entry first, after one handover.
 func TestEveryQueueSettles(t *testing.T) {
-	const kinds = 4 // priorities 0, 1, 2; not ours
+	const kinds = 4 // priorities 0, 1, 2; foreign
 	for n, all := 1, kinds; n <= 5; n, all = n+1, all*kinds {
 		for code := range all {
-			for target := -2; target < n; target++ { // no request, the next one, an entry
+			for target := -2; target < n; target++ { // no request, the next entry, a certain entry
 				w, highest, lowest, foreign := newWorld(time.Second), 0, 2, false
 				for i, c := 0, code; i < n; i, c = i+1, c/kinds {
 					w.enter(fmt.Sprint(i), c%kinds%3, c%kinds == 3)
@@ -141,8 +141,8 @@ func TestEveryQueueSettles(t *testing.T) {
 	}
 }
 
-// Whatever each process knows and however late, whichever of them comes, dies, asks and takes it back,
-// and be some of them of a version that lets nobody pass: once that ends it settles.
+// Whatever each process knows, however late, and whichever entries come, go, request and withdraw, even with
+// versions that let no entry pass: once all that ends, the queue settles.
 func TestItSettlesWhateverWasKnown(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(time.Second)
@@ -194,7 +194,7 @@ func TestItSettlesWhateverWasKnown(t *testing.T) {
 				highest = max(highest, e.Priority)
 			}
 		}
-		if !passes { // they look at nothing
+		if !passes { // that version looks at nothing
 			for i, q := range w.history {
 				entries := slices.Clone(q.Entries())
 				for j := range entries {
@@ -212,7 +212,7 @@ func TestItSettlesWhateverWasKnown(t *testing.T) {
 	})
 }
 
-// A target that vanishes leaves the others as they are; one that comes and goes moves nobody.
+// A target that vanishes leaves the others as they are. One that comes and goes moves no entry.
 func TestTargetsThatComeAndGo(t *testing.T) {
 	w := newWorld(10 * time.Second)
 	w.enter("a", 1, false)
@@ -248,7 +248,7 @@ func TestTargetsThatComeAndGo(t *testing.T) {
 	require.Equal(t, "b", first(w.truth()).Key)
 }
 
-// calm has all look at the truth until nobody moves at this instant.
+// calm makes all entries look at the real queue until none moves at this instant.
 func (w *world) calm(t require.TestingT) {
 	for range 100 {
 		moved := false
@@ -263,8 +263,8 @@ func (w *world) calm(t require.TestingT) {
 	require.Fail(t, "they move forever", "%v", w.truth().Entries())
 }
 
-// One that comes and goes, and is preferred to all, does not keep a steady one from the
-// leadership: in a moment without it, that one has stood for long enough.
+// A candidate of the highest priority that comes and goes does not keep a steady one from leading: in a moment
+// without it, the steady one has stood for long enough.
 func TestSteadyTargetIsNotStarved(t *testing.T) {
 	w := newWorld(10 * time.Second)
 	w.enter("a", 0, false)
@@ -285,8 +285,8 @@ func TestSteadyTargetIsNotStarved(t *testing.T) {
 	require.Equal(t, 2, w.moved, "b, and the leader")
 }
 
-// The one that comes and goes beside it: where nobody better stands, one that has stood for long
-// enough leads, or one as good as it.
+// The same with random candidates beside it: while no better one stands, a candidate that has stood for long
+// enough leads, or one with the same priority.
 func TestNothingStarvesASteadyTarget(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(10 * time.Second)
@@ -342,8 +342,7 @@ func FuzzParseRequest(f *testing.F) {
 	})
 }
 
-// What was asked for is done at once; and who knows only an earlier place of its own by the
-// same key does nothing.
+// A request is obeyed at once. A process that knows only an earlier entry with the same key does nothing.
 func TestLook(t *testing.T) {
 	q := Queue{}.Read(20, []Entry{{Key: "a", Create: 1}, {Key: "b", Create: 2}, {Key: "c", Create: 3, Priority: 1}})
 	request, now := []Request{{Token: 1, Key: "c", Create: 3}}, time.Unix(1, 0)

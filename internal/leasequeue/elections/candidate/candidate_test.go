@@ -20,7 +20,7 @@ var (
 	errLost = &session.LostError{Reason: session.ReasonExpired}
 )
 
-// queue is one of these, each with its number as CreateRevision, as it was read at revision 20.
+// queue returns a queue of these entries, read at revision 20.
 func queue(entries ...order.Entry) order.Queue { return order.Queue{}.Read(20, entries) }
 
 var (
@@ -98,7 +98,7 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// A preferred candidate is let pass when it has stood for long enough, and then is the time to look.
+// A preferred candidate is let pass once it has stood for long enough. Look must be called again at that time.
 func TestLooksAgain(t *testing.T) {
 	c := Candidate{Stands: true, Standing: Leads}
 	v := View{Now: time.Unix(1, 0), PreferAfter: time.Second, Place: first,
@@ -111,8 +111,9 @@ func TestLooksAgain(t *testing.T) {
 	require.Equal(t, Placed, c.Standing)
 }
 
-// Whatever is known and wanted: a term is begun only with a place that stands, is lowered before its place is
-// abandoned, which is while no work runs unless that was waited for, and nobody who is not to stand queues.
+// Whatever is known and requested: a term starts only with a valid entry, and is lowered before its entry is
+// abandoned. The entry is abandoned only when no work runs or the wait is over. A process that must not stand
+// does not queue.
 func TestWhateverIsKnown(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var c Candidate
