@@ -11,8 +11,8 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
-// So many calls of OnAcquire run at a time; a shard that is lost before its turn is not asked for, and
-// OnRelease hears nothing of it.
+// At most MaxAcquiring calls of OnAcquire run at a time. A shard that is lost before its turn causes no call of
+// OnAcquire or OnRelease.
 func TestMaxAcquiring(t *testing.T) {
 	t.Parallel()
 	begun, goOn, released := make(chan int, 4), make(chan struct{}), make(chan int, 4)

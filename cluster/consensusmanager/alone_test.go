@@ -12,8 +12,8 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
-// Of one key and name one at a time runs; who waits knows nothing but that the shard is here
-// and nobody runs, and may stop waiting.
+// For each key and name, one function runs at a time. A caller waits until the shard is here and no function
+// runs, and may stop waiting.
 func TestHoldAlone(t *testing.T) {
 	t.Parallel()
 	h, s := part(t, ShardsConfig{DrainTimeout: time.Hour})

@@ -20,7 +20,7 @@ import (
 
 const patience = 20 * time.Second
 
-// part is a node's part in the shards on a real session; the test acquires and releases.
+// part returns a node's part in the shards on a real session. The test acquires and releases.
 func part(t testing.TB, cfg ShardsConfig) (*Shards, *etcdsession.Session) {
 	t.Helper()
 	ctx := etcdtest.Context(t)
@@ -28,19 +28,19 @@ func part(t testing.TB, cfg ShardsConfig) (*Shards, *etcdsession.Session) {
 	s, err := etcdsession.Open(ctx, etcdsession.Config{Client: client, TTL: time.Hour})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close(etcdtest.Context(t))) })
-	cfg.Client, cfg.Shards, cfg.Mirror = client, 4, watchcache.New(watchcache.Config{Client: client}) // it has no snapshot
+	cfg.Client, cfg.Shards, cfg.Mirror = client, 4, watchcache.New(watchcache.Config{Client: client}) // without a snapshot
 	return newShards(cfg), s
 }
 
-// inside is a call that stays in a number until its context has ended.
+// inside is a call that stays in a shard until its context has ended.
 type inside struct {
-	epoch  chan int64 // when it runs, under which
-	ending chan error // when its context has ended, why
+	epoch  chan int64 // receives the epoch when the call runs
+	ending chan error // receives the cause when the call's context has ended
 	leave  chan struct{}
 	result chan error // of Hold or Serve
 }
 
-// stays begins a call by way of Hold or Serve.
+// stays begins a call of Hold or Serve.
 func stays(t *testing.T, enter func(ctx context.Context, key string, fn func(ctx context.Context,
 	epoch int64) error) error) *inside {
 	t.Helper()
@@ -63,7 +63,7 @@ func stays(t *testing.T, enter func(ctx context.Context, key string, fn func(ctx
 
 var errLeft = errors.New("it has left")
 
-// waitsFor blocks until somebody waits for the number.
+// waitsFor blocks until a caller waits for the shard.
 func waitsFor(t *testing.T, slot *slot) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -73,8 +73,8 @@ func waitsFor(t *testing.T, slot *slot) {
 	}, patience, time.Millisecond)
 }
 
-// Who holds a shard is notified at once when it is to be handed over, who serves it may go on; the
-// number stays until both have left, and who asks meanwhile waits for the next time.
+// When a shard must be handed over, the context of Hold ends at once, and that of Serve does not. The shard
+// stays until both have left, and callers that arrive meanwhile wait for the next time.
 func TestHold(t *testing.T) {
 	t.Parallel()
 	acquiring, acquired := make(chan struct{}), make(chan struct{})
@@ -116,8 +116,8 @@ func TestHold(t *testing.T) {
 	require.NoError(t, h.idle(context.Background()))
 }
 
-// A number that comes back, in another session, is held anew; one that goes before it has come is
-// not held, and who does not want to wait any longer need not.
+// A shard that comes back in another session is held anew. One that goes before it was served is not held. A
+// caller may stop waiting at any time.
 func TestHoldAgain(t *testing.T) {
 	t.Parallel()
 	var keep atomic.Bool
@@ -168,7 +168,7 @@ func TestHoldAgain(t *testing.T) {
 	h.work.Wait()
 }
 
-// What runs for each call.
+// BenchmarkServing measures the cost of each call.
 func BenchmarkServing(b *testing.B) {
 	h, s := part(b, ShardsConfig{})
 	h.acquire(ownership.Grant{Shard: h.Shard("it"), Epoch: 5}, s.Period())

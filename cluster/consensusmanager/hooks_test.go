@@ -15,8 +15,8 @@ import (
 	"github.com/goverse/goverse/internal/test/logtest"
 )
 
-// A hook that panics, or leaves its goroutine, has failed: OnAcquire is called again, and the shard is not served
-// before; OnRelease is not waited for. Each is said once it happens.
+// A hook that panics or ends its goroutine has failed. OnAcquire is then called again, and the shard is not
+// served before; OnRelease is not called again. Each failure is logged.
 func TestHooksThatDoNotReturn(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(){
@@ -59,7 +59,7 @@ func TestHooksThatDoNotReturn(t *testing.T) {
 	}
 }
 
-// A shard that is lost while its OnAcquire fails is not called for any more.
+// OnAcquire is not called again for a shard that is lost while it fails.
 func TestAShardIsLostWhileItsHookFails(t *testing.T) {
 	t.Parallel()
 	var acquires, releases atomic.Int64

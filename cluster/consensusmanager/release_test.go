@@ -15,8 +15,7 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
-// What is wanted may be asked for again before anybody has looked at the snapshot that shows
-// it: it is written once all the same.
+// A report may be wanted again before the snapshot shows it. It is written only once.
 func TestAReportThatStandsIsNotWrittenAgain(t *testing.T) {
 	ctx, client := etcdtest.Context(t), etcdtest.Client(t)
 	keys, err := state.NewKeys("/goverse")

@@ -13,7 +13,7 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
-// Contexts of a shard that is not held have ended, and leave nothing behind for the next time.
+// The contexts of a shard that is not held have ended, and do not affect the next time.
 func TestContextsOfAFreeShard(t *testing.T) {
 	h, s := part(t, ShardsConfig{DrainTimeout: time.Second})
 	require.Error(t, h.Drained(0).Err())
@@ -28,14 +28,15 @@ func TestContextsOfAFreeShard(t *testing.T) {
 	require.False(t, h.Holds(0, 5))
 }
 
-// What waits for a shard whose session is confirmed in the very moment in which it asks.
+// A caller waits for a shard at the very moment at which the session is confirmed.
 func TestConfirmedMeanwhile(t *testing.T) {
 	h, s := part(t, ShardsConfig{DrainTimeout: time.Second})
 	h.acquire(ownership.Grant{Shard: 0, Epoch: 5}, s.Period())
 	require.True(t, h.slots[0].confirm(etcdtest.Context(t)), "it is confirmed, though nothing was waited for")
 }
 
-// Who is waited for before a shard is handed over may enter again; nobody else, and nobody afterwards.
+// A call that others in the shard wait for may enter again while the shard is being released. No other call
+// may, and none afterwards.
 func TestReenter(t *testing.T) {
 	h, s := part(t, ShardsConfig{DrainTimeout: time.Minute})
 	_, ok := h.Reenter(0)
@@ -60,7 +61,7 @@ func TestReenter(t *testing.T) {
 	require.False(t, h.Holds(0, 5))
 }
 
-// Nobody waits for a shard at a node that leaves, and has it no more: no map may follow.
+// No caller waits for a shard on a node that is leaving and no longer has it, because no map may follow.
 func TestAwaitAtANodeThatLeaves(t *testing.T) {
 	h, _ := part(t, ShardsConfig{DrainTimeout: time.Second})
 	awaited := make(chan error, 1)
@@ -75,7 +76,7 @@ func TestAwaitAtANodeThatLeaves(t *testing.T) {
 	require.ErrorIs(t, await(), shard.ErrNotOwner)
 }
 
-// Who gives up waiting for a shard is told whether it is another node's by the map, or to be served here.
+// A caller that stops waiting learns whether the map assigns the shard to another node or to this one.
 func TestAwaitIsGivenUp(t *testing.T) {
 	for address, want := range map[string]int64{"here": 0, "": Coming} { // "" owns all while there is no map
 		h, _ := part(t, ShardsConfig{Address: address})

@@ -16,8 +16,8 @@ import (
 	"github.com/goverse/goverse/internal/test/nodetest"
 )
 
-// An outside candidate leads, so the first member in the queue plans; when that one
-// stops, the next one has to see that the duty is its own.
+// An outside candidate leads, so the first member in the queue plans. When that member stops, the next one must
+// notice that the duty is its own.
 func TestPlanningPassesOnBesideAnOutsideLeader(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 1, nodetest.Sharded(cluster.Sharding{Shards: 64, Window: 20 * time.Millisecond,
@@ -42,7 +42,7 @@ func TestPlanningPassesOnBesideAnOutsideLeader(t *testing.T) {
 	c.Eventually(nodetest.Balanced(c, 1), "the last one has all")
 }
 
-// A function that ignores that its context ended does not keep a node from stopping.
+// A function that ignores the end of its context does not keep a node from stopping.
 func TestStopDoesNotWaitForEver(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 1, nodetest.Sharded(cluster.Sharding{Shards: 8, DrainTimeout: 50 * time.Millisecond}))
@@ -68,7 +68,7 @@ func TestStopDoesNotWaitForEver(t *testing.T) {
 	<-ended
 }
 
-// What OnAcquire asks the cluster for is there, also where shards come at once.
+// OnAcquire can use the cluster, even for shards that are acquired at once.
 func TestShardsAreThereWhenOnAcquireIsCalled(t *testing.T) {
 	t.Parallel()
 	var c *clustertest.Cluster

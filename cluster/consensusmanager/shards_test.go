@@ -42,8 +42,8 @@ func TestShardsFollowTheMembers(t *testing.T) {
 	t.Logf("all served %v after a kill", time.Since(began))
 }
 
-// watchOwners asks every node about every shard again and again, and keeps how long each
-// shard was nobody's, and whether it was ever two nodes'.
+// watchOwners asks all nodes about all shards again and again. It records how long each shard had no owner, and
+// whether it ever had two.
 type watchOwners struct {
 	stop   context.CancelFunc
 	done   chan struct{}
@@ -73,7 +73,7 @@ func watchServing(nodes ...*clustertest.Node) *watchOwners {
 				now := time.Now()
 				switch {
 				case len(by) > 1:
-					// Asked one after the other: the first may have released it meanwhile.
+					// The nodes are asked one after the other: the first may have released the shard meanwhile.
 					again := 0
 					for _, n := range nodes {
 						if _, ok := n.Cluster().Shards().Serves(shard); ok {
@@ -96,7 +96,7 @@ func watchServing(nodes ...*clustertest.Node) *watchOwners {
 	return w
 }
 
-// end stops watching, and returns the longest that a shard was nobody's.
+// end stops watching, and returns the longest time that a shard had no owner.
 func (w *watchOwners) end() time.Duration {
 	w.stop()
 	<-w.done
@@ -107,8 +107,7 @@ func (w *watchOwners) end() time.Duration {
 	return longest
 }
 
-// A shard in which a call takes long is handed over when that has ended, and all others
-// at once.
+// A shard with a long call is handed over when the call has ended, and all others at once.
 func TestStragglerHoldsUpNoOtherShard(t *testing.T) {
 	t.Parallel()
 	const shards = 64
@@ -119,7 +118,7 @@ func TestStragglerHoldsUpNoOtherShard(t *testing.T) {
 	for i := 0; len(keys) < shards; i++ {
 		keys[old.Shard(fmt.Sprint(i))] = fmt.Sprint(i)
 	}
-	// Each shard has a call that goes on until ends has been closed.
+	// Each shard has a call that runs until its channel in ends is closed.
 	inside := make(chan struct{})
 	ends := [shards]chan struct{}{}
 	var wg sync.WaitGroup
@@ -150,7 +149,7 @@ func TestStragglerHoldsUpNoOtherShard(t *testing.T) {
 	}
 	c.Eventually(func() bool { return next.Held() == shards/2-1 && nextUp.Status().Shards.Waiting == 1 },
 		"all but one are handed over")
-	// It goes on, a third node comes and goes, and what moves then is not held up either.
+	// The call runs on, a third node comes and goes, and the shards that move then are not held up either.
 	w := watchServing(c.Node(0), c.Node(1))
 	held := time.After(*straggles)
 	third := c.AddNode()
@@ -206,8 +205,8 @@ func moved(before, after *sharding.Map) int {
 	return n
 }
 
-// Guards: the planner's fence. A map on its way when its author ceased to lead is not
-// written, however late it comes.
+// Guards: the planner's fence. A map in flight when its author stops leading is not written, however late it
+// arrives.
 func TestMapOfAnExLeaderIsRefused(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 4, nodetest.Sharded(cluster.Sharding{Shards: 64, Window: 50 * time.Millisecond}))
@@ -261,7 +260,7 @@ func TestAnotherNumberOfShardsIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "it has 64, this node 32")
 }
 
-// The session is suspended for a moment: nothing is served meanwhile, and all after.
+// A session that is suspended for a moment serves nothing meanwhile, and everything after.
 func TestSuspendedNodeServesNothing(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 1, clustertest.WithTTL(nodetest.LongTTL), nodetest.Sharded(cluster.Sharding{Shards: 64}))

@@ -27,7 +27,7 @@ func TestPausesAreCountedUpwards(t *testing.T) {
 	}
 }
 
-// What is timed: shards that a move brings here, each move once, from when it was first seen.
+// Only shards that a move brings here are timed, each move once, from the time at which it was first seen.
 func TestArrivals(t *testing.T) {
 	t.Parallel()
 	a, b := sharding.Owner{Address: "a:1", Incarnation: 1}, sharding.Owner{Address: "b:1", Incarnation: 2}
@@ -46,7 +46,7 @@ func TestArrivals(t *testing.T) {
 	h := newShards(ShardsConfig{Address: b.Address, Shards: 4})
 
 	h.announce(first, b)
-	h.announce(both, sharding.Owner{}) // not registered: the map is looked at again when it is
+	h.announce(both, sharding.Owner{}) // not registered: the map is examined again when it is
 	h.announce(both, b)
 	h.announce(both, b)
 	moved := 0
@@ -55,7 +55,7 @@ func TestArrivals(t *testing.T) {
 		require.False(t, h.slots[move.Shard].arrival.since.IsZero())
 		h.arrived(&h.slots[move.Shard], 4) // another epoch is another move
 		h.arrived(&h.slots[move.Shard], 5)
-		h.arrived(&h.slots[move.Shard], 5) // acquired anew after a suspension
+		h.arrived(&h.slots[move.Shard], 5) // acquired again after a suspension
 	}
 	require.Equal(t, 2, moved)
 	require.EqualValues(t, 2, h.pauses.all.Count)

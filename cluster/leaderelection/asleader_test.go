@@ -12,7 +12,7 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
-// inside has le do something as the leader: goOn lets it, and result is what came of it.
+// inside makes le run do as the leader. goOn lets do proceed; result receives its result.
 func inside(t *testing.T, le *one, do func(ctx context.Context, term election.Term) error) (goOn func(),
 	result <-chan error) {
 	t.Helper()
@@ -28,7 +28,7 @@ func inside(t *testing.T, le *one, do func(ctx context.Context, term election.Te
 	return func() { close(out) }, done
 }
 
-// put writes by the term.
+// put returns a function that writes within the term.
 func put(key string) func(ctx context.Context, term election.Term) error {
 	return func(ctx context.Context, term election.Term) error {
 		_, err := term.Txn(ctx).Then(clientv3.OpPut(key, "done")).Commit()
@@ -36,8 +36,8 @@ func put(key string) func(ctx context.Context, term election.Term) error {
 	}
 }
 
-// A leader that gives way waits for what runs as the leader: that still writes, though the flag is
-// down, and nobody else leads before it has returned.
+// A leader that gives way waits for AsLeader's work. The work still writes although the flag is down, and no
+// other node leads before it has returned.
 func TestAsLeaderOutlastsTheFlag(t *testing.T) {
 	client := etcdtest.Client(t)
 	ctx := etcdtest.Context(t)
@@ -78,7 +78,7 @@ func TestAsLeaderOutlastsTheFlag(t *testing.T) {
 	}
 }
 
-// What goes on for longer than WorkTimeout is broken off, and its write refused.
+// Work that takes longer than WorkTimeout is cut off, and its write refused.
 func TestAsLeaderEndsWithWorkTimeout(t *testing.T) {
 	client := etcdtest.Client(t)
 	ctx := etcdtest.Context(t)
@@ -97,7 +97,7 @@ func TestAsLeaderEndsWithWorkTimeout(t *testing.T) {
 	awaitLeads(t, b)
 }
 
-// It ends at once when the key that leads is deleted, and when the session is lost.
+// AsLeader's work ends at once when the leading key is deleted, and when the session is lost.
 func TestAsLeaderEndsWithTheTerm(t *testing.T) {
 	client := etcdtest.Client(t)
 	ctx := etcdtest.Context(t)
@@ -123,7 +123,8 @@ func TestAsLeaderEndsWithTheTerm(t *testing.T) {
 	}
 }
 
-// It ends when the key that leads is deleted while the leader that gives way waits for it: the next one leads at once.
+// AsLeader's work ends when the leading key is deleted while the leader that gives way waits: the next one
+// leads at once.
 func TestAsLeaderEndsWithTheKey(t *testing.T) {
 	client := etcdtest.Client(t)
 	ctx := etcdtest.Context(t)

@@ -20,7 +20,7 @@ import (
 
 var errUnavailable = status.Error(codes.Unavailable, "etcd has no time")
 
-// createRevision is of the node's candidate key in etcd, 0 without one.
+// createRevision returns the CreateRevision of the node's candidate key in etcd, or 0 if there is none.
 func createRevision(t *testing.T, c *clustertest.Cluster, n *clustertest.Node) int64 {
 	t.Helper()
 	resp, err := c.Client().Get(etcdtest.Context(t), nodetest.Keys.Candidate(int64(n.Lease())))
@@ -31,9 +31,8 @@ func createRevision(t *testing.T, c *clustertest.Cluster, n *clustertest.Node) i
 	return resp.Kvs[0].CreateRevision
 }
 
-// Guards: look and decide queue anew when the key of a running campaign is gone.
-// concurrency.Election.Campaign would wait for the others, and then win without
-// a key.
+// Guards: Look and decide, which queue anew when the key of a running campaign is gone.
+// concurrency.Election.Campaign would wait for the others, and then win without a key.
 func TestKeyLostWhileWaiting(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 3)
@@ -47,8 +46,8 @@ func TestKeyLostWhileWaiting(t *testing.T) {
 	c.WaitLeaderIs(c.Node(1).Address())
 }
 
-// Guards: decide leads by the key that the snapshot shows, not by what Campaign
-// returned: here its key was created and it then failed, which leaves the key.
+// Guards: decide, which leads by the key in the snapshot and not by the result of Campaign. Here the campaign
+// creates its key and then fails, which leaves the key.
 func TestCampaignThatFailsLeavesNoGhost(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 1)
@@ -63,8 +62,8 @@ func TestCampaignThatFailsLeavesNoGhost(t *testing.T) {
 	c.WaitLeaderIs(third.Address())
 }
 
-// Guards: the same, for a key that was created by a request that timed out: the
-// node adopts it, and neither waits in vain nor leaves it behind.
+// Guards: the same, for a key that was created by a request that timed out. The node adopts the key: it neither
+// waits in vain nor leaves it behind.
 func TestCampaignWhoseAnswerIsLostQueuesOnce(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 1, clustertest.WithConfig(brief))
@@ -76,9 +75,8 @@ func TestCampaignWhoseAnswerIsLostQueuesOnce(t *testing.T) {
 	c.WaitLeaderIs(n.Address())
 }
 
-// Guards: round.resign through ResumeElection, retried by decide until gone is
-// confirmed; Resign of the election that campaigned would do nothing the second
-// time.
+// Guards: round.resign through ResumeElection, retried by decide until gone is confirmed. A second Resign of
+// the campaign's own election would do nothing.
 func TestResignIsRetriedUntilConfirmed(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 2, clustertest.WithConfig(brief))
@@ -87,7 +85,7 @@ func TestResignIsRetriedUntilConfirmed(t *testing.T) {
 	before := createRevision(t, c, leader)
 	key := nodetest.Keys.Candidate(int64(leader.Lease()))
 	leader.Faults().FailNext(clustertest.OpTxn, errUnavailable, clustertest.Deleting(key))
-	never := leader.Faults().HoldNext(clustertest.OpTxn, clustertest.Deleting(key)) // times out, and is never carried out
+	never := leader.Faults().HoldNext(clustertest.OpTxn, clustertest.Deleting(key)) // times out, and is never committed
 	leader.Faults().FailNext(clustertest.OpTxn, errUnavailable, clustertest.Deleting(key))
 
 	resigned := make(chan error, 1)
@@ -106,9 +104,9 @@ func TestResignIsRetriedUntilConfirmed(t *testing.T) {
 	c.WaitLeaderIs(c.Node(1).Address())
 }
 
-// Guards: every delete compares the CreateRevision (round.resign), so that one
-// that arrives after the node queued again finds another key; and barred, so that
-// the old key is not adopted while its delete is under way.
+// Guards: the comparison of the CreateRevision in every delete (round.resign), so that a delete that arrives
+// after the node queued again finds another key; and barred, so that the old key is not adopted while its
+// delete is in flight.
 func TestLateDeleteLeavesTheNewCandidacyAlone(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 2, clustertest.WithConfig(brief))
@@ -126,7 +124,7 @@ func TestLateDeleteLeavesTheNewCandidacyAlone(t *testing.T) {
 	c.WaitLeaderIs(leader.Address())
 }
 
-// Guards: rewrite, guarded by the ModRevision: what others alter is put right.
+// Guards: Rewrite, with its guard on the ModRevision, which repairs an altered key.
 func TestAlteredCandidateKeyIsPutRight(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 2)
@@ -143,8 +141,8 @@ func TestAlteredCandidateKeyIsPutRight(t *testing.T) {
 	}
 }
 
-// Guards: Keys.Parse takes every key below the queue for a candidate, as
-// concurrency.Election does, and decide leads only from place 0.
+// Guards: Keys.Parse, which treats every key below the queue as a candidate, as concurrency.Election does; and
+// decide, which leads only from place 0.
 func TestStrayKeyIsAnOutsideCandidate(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 0)
@@ -162,9 +160,8 @@ func TestStrayKeyIsAnOutsideCandidate(t *testing.T) {
 	c.WaitLeaderIs(c.Node(0).Address())
 }
 
-// Guards: LeaderElection.Watch, which follows the snapshot and is no
-// concurrency.Election.Observe: that says nothing when there is no leader, and
-// closes when its watch breaks.
+// Guards: LeaderElection.Watch, which follows the snapshot. concurrency.Election.Observe would be silent
+// without a leader, and would close when its watch breaks.
 func TestObservationSaysNoLeaderAndStaysOpen(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 2, clustertest.WithConfig(func(i int, cfg *cluster.Config) { cfg.Observer = i == 1 }))
@@ -189,8 +186,8 @@ func TestObservationSaysNoLeaderAndStaysOpen(t *testing.T) {
 	require.Equal(t, election.Leader{}, next(), "no leader is said explicitly")
 	second := c.AddNode()
 	require.Equal(t, second.Address(), next().Address)
-	// Losing the session does not end it either. Without one this node cannot say,
-	// and then it can again; a moment that short may be overtaken unsaid.
+	// The loss of the session does not close the channel either. Without a session there is no leader for this
+	// node; so short a moment may be skipped.
 	lost := observer.Lease()
 	c.RevokeLease(observer)
 	c.Eventually(func() bool {
@@ -206,8 +203,8 @@ func TestObservationSaysNoLeaderAndStaysOpen(t *testing.T) {
 	}
 }
 
-// Guards: etcdsession.Open takes Start's context (through the keeper);
-// concurrency.NewSession grants without a bound.
+// Guards: etcdsession.Open, which uses Start's context (through the keeper). concurrency.NewSession grants
+// without a time-out.
 func TestStartIsBoundedWhenTheGrantHangs(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 0)
@@ -233,7 +230,7 @@ func TestStartIsBoundedWhenTheGrantHangs(t *testing.T) {
 	require.Less(t, time.Since(began), 1500*time.Millisecond)
 }
 
-// Guards: reach.Await ends with Start's context.
+// Guards: reach.Await, which ends with Start's context.
 func TestStartIsBoundedWhenEtcdIsSilent(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 0)

@@ -11,9 +11,8 @@ import (
 	"github.com/goverse/goverse/internal/test/nodetest"
 )
 
-// Guards: fallback asks for an election that failed, not for a leader that is
-// unknown (decide's entitledToAct, ConsensusManager.Mode): between two terms
-// there is none.
+// Guards: the condition for fallback, which is a failed election and not an unknown leader (entitledToAct in
+// decide, ConsensusManager.Mode). Between two terms there is no leader.
 func TestLeaderChangesAreNeverFallback(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 3)

@@ -13,8 +13,8 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
-// counting counts the requests, and those that a member of etcd that is cut off from the
-// others would let wait rather than refuse.
+// counting counts the requests, and those that an etcd member cut off from the others would keep waiting
+// instead of refusing.
 type counting struct {
 	clientv3.KV
 	sent, patient *atomic.Int64

@@ -11,18 +11,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A leader that hears no more of etcd, as a process does that stands still beyond
-// its TTL, must have lowered its flag before another raises it. All flags are read
-// many times a millisecond.
+// A leader that no longer hears from etcd, like a process that is paused beyond its TTL, must lower its flag
+// before another node raises its own. All flags are read many times a millisecond.
 //
-// Guards: Session.Valid, which compares the clock with a deadline that counts from
-// when the last renewal was sent; clientv3's own counts from its answer.
+// Guards: Session.Valid, which compares the clock with a deadline that counts from the time at which the last
+// renewal was sent. clientv3's own deadline counts from the answer.
 func TestDeadlineDemotesBeforeTheNextLeads(t *testing.T) {
 	for _, together := range [][]faults.Fault{
-		{faults.RenewalsStuck, faults.RequestsStuck}, // as of a process that is paused
+		{faults.RenewalsStuck, faults.RequestsStuck}, // like a paused process
 		{faults.RequestsStuck},
 		{faults.RenewalsStuck},
-		{faults.RenewalsStuck, faults.WatchFrozen}, // the watch is not what demotes
+		{faults.RenewalsStuck, faults.WatchFrozen}, // the watch is not the reason to demote
 	} {
 		var names []string
 		for _, f := range together {

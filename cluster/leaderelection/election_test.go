@@ -49,7 +49,7 @@ func TestFirstComeFirstServed(t *testing.T) {
 	require.Equal(t, election.ReasonResigned, a.LastEnd().Reason)
 	require.ErrorIs(t, a.Resign(etcdtest.Context(t)), election.ErrNotLeader)
 
-	// a queues again at the tail: c is next.
+	// a queues again at the tail, so c is next.
 	awaitTail(t, a, "a:1")
 	require.NoError(t, b.Resign(etcdtest.Context(t)))
 	awaitLeads(t, c)
@@ -70,7 +70,7 @@ func TestObserverOnlyLooks(t *testing.T) {
 	require.Len(t, o.mirror.Snapshot().Queue, 1)
 }
 
-// A leader alone resigns: it follows itself with a new token.
+// A leader that is alone resigns and leads again with a new token.
 func TestResignAlone(t *testing.T) {
 	a := start(t, etcdtest.Client(t), "a:1")
 	before := awaitLeads(t, a).Token()
@@ -78,8 +78,8 @@ func TestResignAlone(t *testing.T) {
 	require.Greater(t, awaitLeads(t, a).Token(), before)
 }
 
-// The recipe as anybody uses it queues behind our nodes, leads in its turn, is
-// shown by all, and none claims leadership beside it.
+// A program that uses the recipe queues behind our nodes, leads in its turn, and is shown by all. No node
+// claims leadership beside it.
 func TestOutsideCandidate(t *testing.T) {
 	client := etcdtest.Client(t)
 	ctx := etcdtest.Context(t)
@@ -97,7 +97,7 @@ func TestOutsideCandidate(t *testing.T) {
 
 	require.NoError(t, a.Resign(ctx))
 	awaitLeads(t, b)
-	awaitTail(t, a, "a:1") // or b might queue again before a does
+	awaitTail(t, a, "a:1") // otherwise b might queue again before a does
 	require.NoError(t, b.Resign(ctx))
 	require.NoError(t, <-won)
 	for _, le := range []*one{a, b} {
@@ -125,8 +125,7 @@ func TestTxnIsFenced(t *testing.T) {
 	require.False(t, resp.Succeeded)
 	require.Equal(t, "1", string(resp.Responses[0].GetResponseRange().Kvs[0].Value))
 
-	// The term is over at etcd, and this process has not noticed: as after a pause
-	// between Valid and the write.
+	// The term is over in etcd and this process has not noticed, as after a pause between Valid and the write.
 	late := *term
 	le := &LeaderElection{cfg: a.cfg, keys: a.keys}
 	late.le, late.tail = le, ctx
@@ -144,8 +143,8 @@ func TestTxnIsFenced(t *testing.T) {
 	require.Equal(t, "1", string(get.Kvs[0].Value))
 }
 
-// The flag is down and the context ended before etcd is notified, and the next
-// leader comes only when the work has returned.
+// The flag goes down and the context ends before etcd is notified. The next node leads only when the work has
+// returned.
 func TestLeadIsAScope(t *testing.T) {
 	client := etcdtest.Client(t)
 	ctx := etcdtest.Context(t)
@@ -169,8 +168,8 @@ func TestLeadIsAScope(t *testing.T) {
 	resigned := make(chan error, 1)
 	go func() { resigned <- a.Resign(ctx) }()
 	require.NoError(t, a.await(ctx, func() bool { return !a.IsLeader() }))
-	// b hears of everything that etcd does in order: a key written now, after the
-	// resignation was asked for, arrives while a's candidacy still stands.
+	// b sees all changes in etcd in order: a key written now, after the resignation, arrives while a's
+	// candidacy still stands.
 	_, err := client.Put(ctx, "/goverse/nodes/mark", "{}")
 	require.NoError(t, err)
 	snap, err := b.mirror.Wait(ctx, func(s *state.Snapshot) bool { return s.Member("mark") != nil })
@@ -185,14 +184,14 @@ func TestLeadIsAScope(t *testing.T) {
 	awaitLeads(t, b)
 }
 
-// A process that wakes up after its deadline has lost its session, also while nothing else has noticed.
+// A process that continues after its deadline has lost its session, even if nothing else has noticed.
 func TestReasonOfATermThatEndedDuringAPause(t *testing.T) {
 	term := Term{token: 7, ctx: t.Context()}
 	require.Equal(t, election.ReasonSessionLost, election.ReasonOf(term.over(election.ReasonSessionLost, nil)))
 	require.Equal(t, election.ReasonKeyLost, election.ReasonOf(term.over(election.ReasonKeyLost, election.ErrKeyLost)))
 }
 
-// Work that does not end holds the next leader up for WorkTimeout, no longer.
+// Work that does not end delays the next leader by at most WorkTimeout.
 func TestWorkThatDoesNotEnd(t *testing.T) {
 	client := etcdtest.Client(t)
 	a := start(t, client, "a:1", func(c *Config) { c.WorkTimeout = 50 * time.Millisecond })
@@ -252,7 +251,7 @@ func TestStartGivesUpWithItsContext(t *testing.T) {
 	require.ErrorIs(t, le.Start(etcdtest.Context(t)), ErrStarted)
 }
 
-// hangingLease never grants, as an etcd that is away.
+// hangingLease never grants, like an etcd that is away.
 type hangingLease struct{ clientv3.Lease }
 
 func (hangingLease) Grant(ctx context.Context, _ int64) (*clientv3.LeaseGrantResponse, error) {

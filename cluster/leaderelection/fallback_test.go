@@ -21,8 +21,8 @@ import (
 
 const nodeRole = "node"
 
-// denyQueue turns etcd's access control on, with a user for the nodes that may
-// read all and write all of the cluster but the queue, and returns root's client.
+// denyQueue turns on etcd's access control. Its user for the nodes may read everything and write all of the
+// cluster except the queue. It returns root's client.
 func denyQueue(t *testing.T, c *clustertest.Cluster) *clientv3.Client {
 	t.Helper()
 	ctx := etcdtest.Context(t)
@@ -56,8 +56,8 @@ func denyQueue(t *testing.T, c *clustertest.Cluster) *clientv3.Client {
 	return root
 }
 
-// inFallback reports whether every live node says that the leader is this one, by
-// fallback, and that one says so itself.
+// inFallback reports whether every live node names this one as the leader in fallback, and only this one says
+// that it leads.
 func inFallback(c *clustertest.Cluster, leader *clustertest.Node) bool {
 	for _, n := range c.Live() {
 		st := n.Cluster().Status()
@@ -68,11 +68,12 @@ func inFallback(c *clustertest.Cluster, leader *clustertest.Node) bool {
 	return true
 }
 
-// Guards: a campaign that is denied, entitledToAct's order by name,
-// the guards of an acting leader's key, and the loss of the session for the reason permission.
+// Guards: a campaign that is denied, the order by address in entitledToAct, the guards of an acting leader's
+// key, and the loss of the session for the reason permission.
 func TestFallbackAndBack(t *testing.T) {
 	t.Parallel()
-	// On a machine that is busy a denial has to be answered before the session's deadline, for which it is the reason.
+	// On a busy machine a denial must be answered before the session's deadline, so that the denial is the
+	// reason.
 	const ttl = 4
 	c := clustertest.New(t, 0, clustertest.WithTTL(ttl), clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
 		cfg.Username, cfg.Password = nodeRole, "secret"
@@ -120,8 +121,8 @@ func TestFallbackAndBack(t *testing.T) {
 	s.End(t)
 }
 
-// Guards: Config.Fallback. With FallbackNone nobody leads and no node says that it
-// is in fallback, until the election works.
+// Guards: Config.Fallback. With FallbackNone no node leads, and none reports fallback, until the election
+// works.
 func TestFallbackNone(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 0, clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
@@ -131,7 +132,7 @@ func TestFallbackNone(t *testing.T) {
 	root := denyQueue(t, c)
 	c.AddNode()
 	c.AddNode()
-	// Each has said so in its record: by the rule the smaller one would act now.
+	// Each has recorded that its election failed, so by the rule of fallback the smaller one would act now.
 	c.Eventually(func() bool {
 		for _, n := range c.Nodes() {
 			for _, m := range inspect.Snapshot(n.Cluster()).Members {
@@ -143,7 +144,7 @@ func TestFallbackNone(t *testing.T) {
 		return true
 	}, "all know that all their elections failed")
 	s := nodetest.Sample(c)
-	// A round trip later than that.
+	// One round trip later.
 	_, err := root.Put(etcdtest.Context(t), nodetest.Keys.Prefix()+"/nodes/mark", "{}")
 	require.NoError(t, err)
 	for _, n := range c.Nodes() {

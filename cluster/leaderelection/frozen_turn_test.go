@@ -8,8 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Guards: the same, for a node that is to lead: it must learn of its turn while
-// its watch stays frozen.
+// Guards: the same, for a node that is next to lead. It must notice its turn while its watch stays frozen.
 func TestFrozenNodeStillTakesItsTurn(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 2)

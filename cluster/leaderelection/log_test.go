@@ -15,7 +15,7 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
-// logged gives an election a log; read it through the function.
+// logged returns an option that sets a logger, and a function that returns the log.
 func logged() (func(*Config), func() string) {
 	var mu sync.Mutex
 	var buf bytes.Buffer

@@ -20,19 +20,19 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// one is an election with what it stands on, which ends when the election is stopped.
+// one is an election with its mirror and session, which end when the election is stopped.
 type one struct {
 	*LeaderElection
 	base *basetest.Base
 }
 
-// Stop stops the election, and ends its session.
+// Stop stops the election and ends its session.
 func (o *one) Stop(ctx context.Context) error {
 	defer o.base.Stop()
 	return o.LeaderElection.Stop(ctx)
 }
 
-// stands is an election at address that was not started.
+// stands returns an election at address that was not started.
 func stands(t *testing.T, client *clientv3.Client, address string, change ...func(*Config)) *one {
 	t.Helper()
 	cfg := Config{Client: client, Prefix: "/goverse", Address: address}
@@ -46,7 +46,7 @@ func stands(t *testing.T, client *clientv3.Client, address string, change ...fun
 	return &one{le, base}
 }
 
-// start is a started election at address, stopped at the test's end.
+// start returns a started election at address. It is stopped at the end of the test.
 func start(t *testing.T, client *clientv3.Client, address string, change ...func(*Config)) *one {
 	t.Helper()
 	o := stands(t, client, address, change...)

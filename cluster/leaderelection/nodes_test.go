@@ -21,7 +21,7 @@ var (
 	changes = flag.Int("faults.changes", 50, "leader changes in a working election; 1000 is the full run")
 )
 
-// queue is the queue as etcd holds it, first come first.
+// queue returns the queue as stored in etcd, in order.
 func queue(t *testing.T, c *clustertest.Cluster) []*mvccpb.KeyValue {
 	t.Helper()
 	resp, err := c.Client().Get(etcdtest.Context(t), nodetest.Keys.Queue(), clientv3.WithPrefix(),
@@ -30,7 +30,7 @@ func queue(t *testing.T, c *clustertest.Cluster) []*mvccpb.KeyValue {
 	return resp.Kvs
 }
 
-// queueKeys are the keys of the queue.
+// queueKeys returns the keys of the queue.
 func queueKeys(t *testing.T, c *clustertest.Cluster) (out []string) {
 	t.Helper()
 	for _, kv := range queue(t, c) {
@@ -39,7 +39,7 @@ func queueKeys(t *testing.T, c *clustertest.Cluster) (out []string) {
 	return out
 }
 
-// queued are the addresses in the queue.
+// queued returns the addresses in the queue.
 func queued(t *testing.T, c *clustertest.Cluster) (out []string) {
 	t.Helper()
 	for _, kv := range queue(t, c) {
@@ -48,7 +48,7 @@ func queued(t *testing.T, c *clustertest.Cluster) (out []string) {
 	return out
 }
 
-// addresses are those of nodes.
+// addresses returns the addresses of nodes.
 func addresses(nodes []*clustertest.Node) (out []string) {
 	for _, n := range nodes {
 		out = append(out, n.Address())
@@ -56,5 +56,5 @@ func addresses(nodes []*clustertest.Node) (out []string) {
 	return out
 }
 
-// brief makes requests time out soon, for tests in which one has to.
+// brief shortens the time-out of requests, for tests that wait for one.
 func brief(_ int, cfg *cluster.Config) { cfg.RequestTimeout = 300 * time.Millisecond }

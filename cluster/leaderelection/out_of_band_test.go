@@ -13,12 +13,11 @@ import (
 	"github.com/goverse/goverse/internal/test/race"
 )
 
-// places are the candidates that a fault hits in a queue of five.
+// places are the candidates in a queue of five that faults hit.
 var places = map[string]int{"head": 0, "middle": 2, "tail": 4}
 
-// eachPlace does the fault to head, middle and tail of a queue of five nodes,
-// -faults.rounds times each, with sessions of ttl seconds. After each, nobody may
-// be a phantom.
+// eachPlace applies the fault to head, middle and tail of a queue of five nodes, -faults.rounds times each,
+// with sessions of ttl seconds. After each fault no node may be a phantom.
 func eachPlace(t *testing.T, ttl int, fault func(t *testing.T, c *clustertest.Cluster, victim *clustertest.Node)) {
 	t.Parallel()
 	c := clustertest.New(t, 5, clustertest.WithTTL(ttl))
@@ -37,8 +36,7 @@ func eachPlace(t *testing.T, ttl int, fault func(t *testing.T, c *clustertest.Cl
 	}
 }
 
-// noPhantom makes each node renew once more, and then fails if another than
-// etcd's first says that it leads.
+// noPhantom makes each node renew once more. It then fails if a node claims to lead that is not first in etcd.
 func noPhantom(t *testing.T, c *clustertest.Cluster) {
 	t.Helper()
 	since := time.Now()
@@ -64,10 +62,9 @@ func noPhantom(t *testing.T, c *clustertest.Cluster) {
 	}
 }
 
-// requeued waits until the node is queued behind all others, by a key other than
-// at that revision. It fails after five seconds: by then a node that notices at
-// once has come back even on a machine of busy cores, and one that never notices,
-// or by its next renewal of a long TTL only, has not.
+// requeued waits until the node is queued behind all others, by a key other than the one created at that
+// revision. It fails after five seconds. By then a node that notices at once has come back even on a busy
+// machine, and one that notices only at a late renewal, or never, has not.
 func requeued(t *testing.T, c *clustertest.Cluster, n *clustertest.Node) {
 	t.Helper()
 	c.Within(5*time.Second, func() bool {
@@ -76,9 +73,9 @@ func requeued(t *testing.T, c *clustertest.Cluster, n *clustertest.Node) {
 	}, "%s is queued again, at the tail", n.Address())
 }
 
-// Guards: the keeper opens a new session when one is lost (etcdsession.Keeper.Run),
-// and membership.reconcile asks for a renewal when its record is gone: without it
-// the node notices at its next renewal only, which may be ten seconds away.
+// Guards: the keeper, which opens a new session when one is lost (etcdsession.Keeper.Run), and
+// membership.reconcile, which requests a renewal when its record is gone. Without that the node notices only at
+// its next renewal, up to ten seconds later.
 func TestLeaseRevokedFromOutside(t *testing.T) {
 	eachPlace(t, 30, func(t *testing.T, c *clustertest.Cluster, victim *clustertest.Node) {
 		c.RevokeLease(victim)
@@ -86,8 +83,8 @@ func TestLeaseRevokedFromOutside(t *testing.T) {
 	})
 }
 
-// Guards: candidacy bars a campaign whose key is gone, so that decide joins
-// anew; concurrency.Election alone waits on forever, or wins without a key.
+// Guards: candidacy, which bars a campaign when its key is gone, so that decide joins anew.
+// concurrency.Election alone waits on, or wins without a key.
 func TestOnlyTheCandidateKeyDeleted(t *testing.T) {
 	eachPlace(t, 2, func(t *testing.T, c *clustertest.Cluster, victim *clustertest.Node) {
 		lease := victim.Lease()
@@ -97,14 +94,14 @@ func TestOnlyTheCandidateKeyDeleted(t *testing.T) {
 	})
 }
 
-// Guards: the mirror and its lag timer: a node whose watch is silent reads
-// anew when its renewals show that etcd has moved on.
+// Guards: the mirror and its lag timer. A node with a silent watch reads anew when its renewals show that etcd
+// has advanced.
 func TestOnlyTheWatchFrozen(t *testing.T) {
 	const ttl = 2
 	eachPlace(t, ttl, func(t *testing.T, c *clustertest.Cluster, victim *clustertest.Node) {
 		victim.Faults().FreezeWatch()
 		defer victim.Faults().ThawWatch()
-		within := ttl * time.Second // two thirds of it, and what the requests take
+		within := ttl * time.Second // two thirds of it, plus the duration of the requests
 		if race.Enabled {
 			within *= 2
 		}
@@ -119,16 +116,16 @@ func TestOnlyTheWatchFrozen(t *testing.T) {
 	})
 }
 
-// Guards: Session.Protect of the candidate's key: the renewal's read finds it
-// gone although the watch still shows it.
+// Guards: Session.Protect of the candidate's key. The renewal's read does not find the key although the watch
+// still shows it.
 func TestWatchFrozenAndCandidateKeyDeleted(t *testing.T) {
 	eachPlace(t, 2, func(t *testing.T, c *clustertest.Cluster, victim *clustertest.Node) {
 		victim.Faults().FreezeWatch()
 		led := victim.IsLeader()
 		c.DeleteCandidateKey(victim)
-		deleted := time.Now() // a renewal under way may have read before
+		deleted := time.Now() // a renewal in flight may have read before
 		c.Eventually(func() bool { return victim.Cluster().Session().Renewed().After(deleted) }, "the next renewal")
-		// The deadline moves only after the read was looked at.
+		// The deadline moves only after the read was checked.
 		if led {
 			require.False(t, victim.IsLeader(), "a leader that lost its key says so by its next renewal")
 		}
@@ -137,7 +134,7 @@ func TestWatchFrozenAndCandidateKeyDeleted(t *testing.T) {
 	})
 }
 
-// Guards: decide's leave for a key that is not wanted (here: not standing).
+// Guards: decide, which deletes a key that is not wanted (here: the node does not stand).
 func TestLateKeyOfANodeThatWithdrewIsCleared(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 3)

@@ -13,7 +13,7 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
-// slowKV is an etcd far away: every transaction takes its time. It counts them.
+// slowKV is a distant etcd: every transaction takes a while. It counts them.
 type slowKV struct {
 	clientv3.KV
 	delay time.Duration
@@ -51,8 +51,8 @@ func farAway(client *clientv3.Client, delay time.Duration) (*clientv3.Client, *s
 	return far, kv
 }
 
-// A candidate that waits, and whose key vanishes, queues anew with a handful of
-// requests, however far away etcd is. Once, its own attempts cancelled each other.
+// A waiting candidate that loses its key queues anew with a handful of requests, however distant etcd is. An
+// earlier version cancelled its own attempts.
 func TestRejoinsOnceHoweverFarEtcdIs(t *testing.T) {
 	client := etcdtest.Client(t)
 	a := start(t, client, "a:1")
@@ -70,7 +70,7 @@ func TestRejoinsOnceHoweverFarEtcdIs(t *testing.T) {
 	require.LessOrEqual(t, kv.txns.Load()-before, int64(6))
 }
 
-// A stop that is cut short ends also while a campaign is about to begin.
+// A stop that is cut short ends even if a campaign is about to begin.
 func TestStopCutShortWhileRejoining(t *testing.T) {
 	client := etcdtest.Client(t)
 	a := start(t, client, "a:1")

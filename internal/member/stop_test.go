@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A drained member takes nothing over, and plans for others as before.
+// A drained member takes nothing over, but plans for others as before.
 func TestDrainedMemberStillPlans(t *testing.T) {
 	c := &Core{cfg: Config{Address: "a:1", Planning: shardplan.Settings{Shards: 8192}}}
 	record := state.Record{Shards: 8192}

@@ -12,7 +12,7 @@ import (
 	"github.com/goverse/goverse/cluster/election"
 )
 
-// store is the dumb version: a map of keys that a snapshot is built from anew.
+// store is a simple reference version: a map of keys from which each snapshot is built anew.
 type store struct {
 	revision int64
 	kvs      map[string]KV
@@ -43,8 +43,8 @@ func (s *store) sorted() []KV {
 	return out
 }
 
-// The reducer, fed batches of any size, agrees with a snapshot that is built
-// from the whole range, and never touches an older snapshot.
+// The reducer, given batches of any size, agrees with a snapshot built from the whole range, and never changes
+// an older snapshot.
 func TestApplyAgreesWithBuild(t *testing.T) {
 	keys := testKeys(t)
 	rapid.Check(t, func(t *rapid.T) {

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// No name, and no position, leads out of its place, into another's, or into what all watch.
+// No name or position makes a key that lies under another one's keys, or in the range that all nodes watch.
 func TestCheckpointKeys(t *testing.T) {
 	t.Parallel()
 	k, err := NewKeys("/goverse")

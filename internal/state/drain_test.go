@@ -6,8 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A request is found by its member's address, the last one counts, and one that cannot be
-// read requests nothing.
+// A request is found by its member's address. The last one counts, and an unreadable one requests nothing.
 func TestDrain(t *testing.T) {
 	keys := testKeys(t)
 	put := func(address, value string, revision int64) Event {

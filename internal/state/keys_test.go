@@ -32,8 +32,7 @@ func TestNewKeysRefusesBadPrefixes(t *testing.T) {
 	}
 }
 
-// One watch carries the whole state: every key of it sorts into the range, and
-// what is kept elsewhere does not.
+// One watch delivers the whole state: every key of the state sorts into the range, and no other key does.
 func TestRangeHoldsTheState(t *testing.T) {
 	k := testKeys(t)
 	for _, key := range []string{k.Candidate(1), k.Candidate(1 << 62), k.Acting(), k.Request(), k.Node("a:1"),
@@ -62,7 +61,7 @@ func TestParseTellsEveryKeyFromEveryOther(t *testing.T) {
 	for key, want := range map[string]ParsedKey{
 		k.Candidate(0xabc):           {Kind: KindCandidate, Lease: 0xabc},
 		"/goverse/leader/x/y":        {Kind: KindCandidate},
-		"/goverse/leader/0abc":       {Kind: KindCandidate}, // not how a lease is spelled
+		"/goverse/leader/0abc":       {Kind: KindCandidate}, // not the spelling of a lease
 		"/goverse/leader/-1":         {Kind: KindCandidate},
 		k.Acting():                   {Kind: KindActing},
 		k.Request():                  {Kind: KindRequest},
@@ -103,7 +102,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, key, address, accuser string) {
 		k := testKeys(t)
 		p := k.Parse(key)
-		switch p.Kind { // what is understood is spelled in one way only
+		switch p.Kind { // a key that is understood has only one spelling
 		case KindNode:
 			require.Equal(t, key, k.Node(p.Address))
 		case KindAccusation:

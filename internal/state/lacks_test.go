@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A snapshot that stopped somewhere lacks nothing at a later revision if and only if the keys are
-// still the same ones; Total counts all of them, however the snapshot came to be.
+// A snapshot lacks nothing at a later revision if and only if the keys are still the same. Total counts all of
+// them, however the snapshot was made.
 func TestLacksIsExact(t *testing.T) {
 	keys, err := NewKeys("/g")
 	require.NoError(t, err)
@@ -21,14 +21,14 @@ func TestLacksIsExact(t *testing.T) {
 		var stopped *Snapshot
 		var then map[string]KV
 		for revision := int64(2); revision < 12; revision++ {
-			key := fmt.Sprintf("/g/other/%d", rng.IntN(3)) // means nothing to a snapshot, and counts
+			key := fmt.Sprintf("/g/other/%d", rng.IntN(3)) // a key without meaning, which counts
 			if rng.IntN(2) == 0 {
 				key = keys.Candidate(rng.Int64N(3) + 1)
 			}
 			was, exists := held[key]
 			ev := Event{KV: KV{Key: key, ModRevision: revision}}
 			switch {
-			case rng.IntN(4) == 0: // somebody writes elsewhere
+			case rng.IntN(4) == 0: // a write elsewhere
 				continue
 			case exists && rng.IntN(2) == 0:
 				ev.Deleted = true

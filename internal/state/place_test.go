@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Wherever an entry was last, it is found where it is.
+// An entry is found wherever it was last.
 func TestPlaceFindsWhatASearchFinds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var place Place

@@ -8,8 +8,7 @@ import (
 	"github.com/goverse/goverse/internal/sharding"
 )
 
-// A report that somebody garbled lets nobody take over, and its author can write over it:
-// it knows what is there.
+// A corrupted report lets no member take over. Its author knows that it is there, and can write over it.
 func TestAnUnreadableReportIsThereAndSaysNothing(t *testing.T) {
 	keys, err := NewKeys("/goverse")
 	require.NoError(t, err)

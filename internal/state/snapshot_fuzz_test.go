@@ -8,7 +8,7 @@ import (
 	"github.com/goverse/goverse/internal/sharding"
 )
 
-// keyOf is one of the keys of the range: of each kind, or one that is none of ours.
+// keyOf returns a key of the range: of each kind, or a foreign one.
 func keyOf(k Keys, kind uint8, a, b string) string {
 	switch kind % 10 {
 	case 0:
@@ -33,8 +33,8 @@ func keyOf(k Keys, kind uint8, a, b string) string {
 	return k.RangeStart() + a
 }
 
-// Whatever lies at our keys: reading it does not fail, and folding a change in makes the snapshot that a read of the
-// whole range makes.
+// Whatever values the keys have, reading them does not fail, and folding a change gives the same snapshot as a
+// read of the whole range.
 func FuzzSnapshot(f *testing.F) {
 	keys := testKeys(f)
 	record := Record{InstanceID: "i", Lease: 7, TTL: 10, Shards: 8, Labels: map[string]string{"a": "b"}, Draining: true}

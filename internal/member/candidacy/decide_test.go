@@ -15,7 +15,7 @@ const (
 	ownLease   = 1
 	otherLease = 2
 	thirdLease = 3
-	// 'leader' of outsiders: no member has this lease.
+	// The candidate's key of an outsider: no member has this lease.
 	outsideLease = 9
 )
 
@@ -27,12 +27,12 @@ func keysForTest() state.Keys {
 	return keys
 }
 
-// given is a snapshot under construction: members a:1, b:1 and c:1 are on leases
-// 1, 2 and 3, and this node is a:1.
+// given is a snapshot under construction. The members a:1, b:1 and c:1 are on leases 1, 2 and 3, and this node
+// is a:1.
 type given struct {
 	kvs      []state.KV
 	revision int64
-	failed   string // addresses whose election failed
+	failed   string // addresses of members with a failed election
 	stopping string
 	draining string
 }
@@ -97,7 +97,7 @@ func TestDecide(t *testing.T) {
 		{"a term goes on whatever the work of an older one", given{kvs: []state.KV{own}},
 			func(v *view) { v.term.Token, v.working = 20, true }, leads(20)},
 
-		// What is done with never comes back.
+		// A barred key never comes back.
 		{"barred key: delete, do not lead", given{kvs: []state.KV{own}}, func(v *view) { v.barred = 20 }, does(Leave, 20)},
 		{"barred key: only when the work is done", given{kvs: []state.KV{own}},
 			func(v *view) { v.barred, v.working = 20, true }, leads(0)},
@@ -189,8 +189,8 @@ func TestDecide(t *testing.T) {
 
 func failedNow(v *view) { v.failed, v.due = true, false }
 
-// Two members never both lead by one snapshot, nor by two of the same history of
-// which the later shows the earlier's key gone: here for every order of three.
+// Two members never both lead by one snapshot, nor by two of one history if the later one shows that the
+// earlier leader's key is gone. Here for every order of three.
 func TestOneSnapshotHasOneLeader(t *testing.T) {
 	for _, order := range [][3]int64{{20, 21, 22}, {21, 20, 22}, {22, 21, 20}} {
 		s := given{kvs: []state.KV{queued(ownLease, order[0]), queued(otherLease, order[1]), queued(thirdLease,

@@ -50,7 +50,7 @@ func leads(t *testing.T) Candidacy {
 	return c
 }
 
-// The flag first, then the work, then etcd; and the same key never again.
+// The flag goes down first, then the work ends, then the key is deleted. The same key never leads again.
 func TestResign(t *testing.T) {
 	both := queue(queued(ownLease, 20), queued(otherLease, 21))
 	c, ended := leads(t).Resign(began, both)
@@ -112,7 +112,7 @@ func TestWorkIsNotWaitedForForever(t *testing.T) {
 	require.True(t, c.Clear(queue()))
 }
 
-// The one that learns that the key is gone, or will be, ends the term under it alone.
+// A key that is gone, or will be, ends only the term under it.
 func TestKeysThatEnd(t *testing.T) {
 	s := queue(queued(ownLease, 20), queued(otherLease, 21))
 	for name, tc := range map[string]struct {
@@ -146,7 +146,7 @@ func TestKeysThatEnd(t *testing.T) {
 		}
 	}
 
-	// The key of a campaign that waits vanished: it would wait on, or win, for nothing.
+	// The key of a waiting campaign is gone: the campaign would wait, or win, in vain.
 	c := member().CampaignBegan().Joined(90)
 	c, o := c.Look(at(0, queue()))
 	require.Equal(t, Join, o.Do.Kind)
@@ -228,7 +228,7 @@ func TestRequestsThatFail(t *testing.T) {
 	}
 }
 
-// A member that waits is woken by what may change its part, and by nothing else.
+// A waiting member is woken by changes that may concern it, and by no others.
 func TestConcerns(t *testing.T) {
 	mine, first, last := queued(ownLease, 20), queued(otherLease, 19), queued(thirdLease, 21)
 	before := queue(first, mine, last)

@@ -13,10 +13,10 @@ import (
 	"github.com/goverse/goverse/internal/test/logtest"
 )
 
-// errNoHost is what a lookup fails with.
+// errNoHost is the error of a failed lookup.
 var errNoHost = errors.New("no such host")
 
-// A name that is published late is warned of once, and it is said when it is there.
+// A name that is published late causes one warning, and one line when it resolves.
 func TestHostThatResolvesLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &logtest.Buffer{}

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// register is a registered member whose address answers, and its session.
+// register returns a registered member that answers at its address, and its session.
 func register(t *testing.T) (*Membership, *etcdsession.Session, *logtest.Buffer) {
 	t.Helper()
 	ctx, client := etcdtest.Context(t), etcdtest.Start(t).Client()
@@ -43,7 +43,7 @@ func register(t *testing.T) (*Membership, *etcdsession.Session, *logtest.Buffer)
 		MeasureEvery: time.Second, Logger: log.Logger()})
 	running, stop := context.WithCancel(context.Background())
 	done := make(chan struct{}, 2)
-	go func() { _ = view.Run(running); done <- struct{}{} }() // ends with its context only
+	go func() { _ = view.Run(running); done <- struct{}{} }() // its only error is the context's
 	go func() { m.Run(running); done <- struct{}{} }()
 	t.Cleanup(func() {
 		stop()
@@ -58,7 +58,7 @@ func register(t *testing.T) (*Membership, *etcdsession.Session, *logtest.Buffer)
 	return m, s, log
 }
 
-// A node that is stopped while it takes its address over has nothing to complain of.
+// A node that is stopped while it takes over its address logs no warning.
 func TestTakeoverThatIsCancelledIsNotLogged(t *testing.T) {
 	t.Parallel()
 	m, s, log := register(t)
@@ -88,7 +88,7 @@ func TestPredecessorThatWasTooFarIsLeftToItsLease(t *testing.T) {
 	require.Equal(t, 1, strings.Count(log.String(), errFar.Error()))
 }
 
-// The record follows what the node says of itself.
+// The record in etcd follows the changes of the node's record.
 func TestRecordIsWritten(t *testing.T) {
 	t.Parallel()
 	m, _, _ := register(t)
@@ -107,8 +107,8 @@ func TestRecordIsWritten(t *testing.T) {
 	require.True(t, own.Stopping && own.Draining && own.Left)
 }
 
-// Where etcd revokes leases that were renewed, others have to know of one of them. Its member may miss its key first,
-// if that went between a renewal and the read that confirms it.
+// If etcd revokes leases that were renewed, a member must report that about its own. It may miss its node key
+// first, if that disappeared between a renewal and the read that confirms it.
 func TestWhatIsReportedOfALostSession(t *testing.T) {
 	t.Parallel()
 	m, s, _ := register(t)

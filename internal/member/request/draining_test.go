@@ -11,7 +11,7 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// owners is a map whose shards belong to these members, one each in turn, by way of plans.
+// owners returns a map that assigns the shards to these members in turn.
 func owners(t *testing.T, generation int64, shards int, current *sharding.Map,
 	members ...*state.Member) *state.ShardMap {
 	t.Helper()
@@ -38,8 +38,8 @@ func sharder(address string, incarnation int64, alter ...func(*state.Record)) *s
 func drains(r *state.Record)  { r.Draining = true }
 func leaving(r *state.Record) { r.Draining, r.Stopping = true, true }
 
-// From the request to the last straggler: what is left is what the map gives the node and what
-// it has not released.
+// From the request to the last straggler: the remaining shards are those that the map assigns to the node and
+// those that it has not released.
 func TestRequest(t *testing.T) {
 	a, b := sharder("a:1", 1), sharder("b:1", 2)
 	queue := []*state.Candidate{{KeyLease: 2, Lease: 2, Address: "b:1", CreateRevision: 3}}
@@ -108,7 +108,7 @@ func moves(m *state.ShardMap) (shards []int) {
 	return shards
 }
 
-// Who stops, drains too or has another number of shards takes nothing over.
+// A member that is stopping or draining, or has another number of shards, takes nothing over.
 func TestRequestThatCouldNotEnd(t *testing.T) {
 	a := sharder("a:1", 1)
 	queue := []*state.Candidate{{KeyLease: 1, Lease: 1, Address: "a:1", CreateRevision: 3}}

@@ -11,8 +11,7 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// cutOff is a member of etcd that knows of no leader: it refuses who asks for one, and
-// lets others wait.
+// cutOff is an etcd member that knows of no leader. It refuses requests that require one, and lets others wait.
 type cutOff struct{ clientv3.KV }
 
 func (cutOff) Txn(ctx context.Context) clientv3.Txn { return cutOffTxn{ctx: ctx} }
