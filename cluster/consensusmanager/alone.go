@@ -36,7 +36,7 @@ type turns struct {
 	taken map[turn]chan struct{} // closed when the turn is given back
 }
 
-// take blocks until the turn is free and taken, or ctx ends. The caller must call done.
+// take blocks until the caller has the turn, or ctx ends. The caller must give the turn back with done.
 func (t *turns) take(ctx context.Context, its turn) (done func(), err error) {
 	for ctx.Err() == nil {
 		taken, ok := t.try(its)

@@ -138,8 +138,8 @@ func (h *Shards) serve(ctx context.Context, s *etcdsession.Session) {
 	}
 }
 
-// lose records that this member's session has ended. A map that names it as it was registered there makes it
-// serve nothing any more.
+// lose records that this member's session has ended. A map that names it as registered in that session never
+// makes it serve a shard again.
 func (h *Shards) lose() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -111,9 +111,9 @@ func (s *Snapshot) Lacks(newest int64, total int) bool {
 	return newest > s.Revision || total != s.Total
 }
 
-// Leader returns the leader at this revision. It is the head of the queue, unless the key of an acting leader
-// still stands, because an elected leader waits until that is gone. While the queue is empty it is the acting
-// leader.
+// Leader returns the leader at this revision. It is the head of the queue, or the acting leader while the queue
+// is empty. While the key of an acting leader still stands, a member at the head does not lead yet; an outside
+// candidate does.
 func (s *Snapshot) Leader() election.Leader {
 	switch {
 	case len(s.Queue) == 0 && s.Acting != nil:

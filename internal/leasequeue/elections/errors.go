@@ -7,7 +7,7 @@ import (
 	"github.com/goverse/goverse/internal/leasequeue/elections/candidate"
 )
 
-// These errors tell why a term ended or a node is no candidate, beside those of package election.
+// Reasons for the end of a term or of a candidacy, beside those of package election.
 var (
 	// ErrObserver is returned when this node only observes the election.
 	ErrObserver = errors.New("this node only observes the election; use Stand to be a candidate in it")

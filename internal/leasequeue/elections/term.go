@@ -63,7 +63,7 @@ func (t *Term) Txn(ctx context.Context) clientv3.Txn {
 	})
 }
 
-// over returns the error of the term, for the reason why unless its entry already has another one.
+// over returns the error of the term. Its reason is why, unless the entry already has another one.
 func (t *Term) over(why error) *election.TermOverError {
 	if cause := t.place.Over(); cause != nil {
 		why = cause

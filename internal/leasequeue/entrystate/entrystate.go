@@ -20,7 +20,7 @@ import (
 	"github.com/goverse/goverse/internal/lifecycle"
 )
 
-// These errors tell why an entry is not granted, or no longer.
+// Reasons for which an entry is not granted, or no longer.
 var (
 	// ErrAgain is returned when the entry is lost with its session or by an out-of-band change. A caller that
 	// still wants one must enter again.

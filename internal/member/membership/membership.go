@@ -1,6 +1,6 @@
-// Package membership keeps a node registered. It writes the node's record for each new session, keeps the
-// record current, also as operators' drain requests demand, and notices when it is gone. It also checks that
-// the node's host name resolves.
+// Package membership keeps a node registered. It writes the node's record for each new session, keeps it
+// current, applies operators' drain requests to it, and notices when it is gone. It also checks that the node's
+// host name resolves.
 //
 // Not promised: a registration at any given time. The node is registered while etcd answers and its address is
 // free. Otherwise it keeps trying.
@@ -45,7 +45,7 @@ var (
 	// registerRetry is the pause before another attempt to register, after a failure or while the address is
 	// not free.
 	registerRetry = backoff.Policy{First: 100 * time.Millisecond, Last: time.Second}
-	// updateRetry is the pause before the record is checked again after it was not as it should be.
+	// updateRetry is the pause before another check of a record that was not the desired one.
 	updateRetry = backoff.Policy{First: 100 * time.Millisecond, Last: time.Second}
 )
 
@@ -78,7 +78,7 @@ type Membership struct {
 	wake chan struct{}
 
 	mu          sync.Mutex
-	record      state.Record // as it should be, with Lease and TTL of the present session
+	record      state.Record // the desired record, with Lease and TTL of the present session
 	session     *etcdsession.Session
 	incarnation int64 // 0 while not registered
 	lastErr     error // of the last attempt to register; nil if etcd answered it
@@ -102,10 +102,10 @@ func (m *Membership) LastError() error {
 	return m.lastErr
 }
 
-// SessionLost records for the next record how a session was lost. A session may miss its node key first,
-// between a renewal and the read that confirms it, although its lease is gone as well; so that counts as a
-// revoked lease. If only the key was deleted, out of band or by an accusation, the record says too much and
-// others wait longer than they need to.
+// SessionLost notes how a session was lost, for the next record. A revoked lease may first show as a missing
+// node key, between a renewal and the read that confirms it. So a missing key counts as an early revocation,
+// too. If in fact only the key was deleted, out of band or by an accusation, others wait longer than they need
+// to.
 func (m *Membership) SessionLost(s *etcdsession.Session, lost *session.LostError) {
 	gone := lost.Reason == session.ReasonRevoked || lost.Reason == session.ReasonKeyLost
 	early := gone && !s.Ended() // also if suspended: others do not know that
@@ -262,7 +262,7 @@ func (m *Membership) registered(s *etcdsession.Session, key string, incarnation 
 	m.poke()
 }
 
-// Record returns the record as it should be.
+// Record returns the desired record.
 func (m *Membership) Record() state.Record {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -288,7 +288,7 @@ func (m *Membership) SetElectionFailed(err error) {
 	})
 }
 
-// update changes the record as it should be. Run writes it.
+// update changes the desired record. Run writes it.
 func (m *Membership) update(change func(*state.Record)) {
 	m.mu.Lock()
 	change(&m.record)
@@ -304,7 +304,7 @@ func (m *Membership) poke() {
 	}
 }
 
-// Run keeps the record in etcd as it should be, until ctx ends.
+// Run keeps the record in etcd equal to the desired one, until ctx ends.
 func (m *Membership) Run(ctx context.Context) {
 	sub := m.cfg.Mirror.Subscribe(func(before, now *state.Snapshot) bool {
 		own := m.cfg.Address
@@ -334,7 +334,8 @@ func (m *Membership) Run(ctx context.Context) {
 	}
 }
 
-// reconcile reports whether the record in etcd is as it should be, as far as is known. If not, it writes it.
+// reconcile compares the record in etcd with the desired one, and writes it if they differ. It returns false if
+// it must be called again.
 func (m *Membership) reconcile(ctx context.Context) bool {
 	snap := m.cfg.Mirror.Snapshot()
 	s, incarnation, want := m.applyDrain(snap)
@@ -359,7 +360,7 @@ func (m *Membership) reconcile(ctx context.Context) bool {
 	return false // checked again when the snapshot changes, or after a pause
 }
 
-// Recorded blocks until the snapshot shows the record as it should be, or ctx ends. The error is ctx's cause.
+// Recorded blocks until the snapshot shows the desired record, or ctx ends. The error is ctx's cause.
 func (m *Membership) Recorded(ctx context.Context) error {
 	_, err := m.cfg.Mirror.Wait(ctx, func(s *state.Snapshot) bool {
 		own := s.Member(m.cfg.Address)

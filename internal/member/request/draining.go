@@ -10,7 +10,7 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// ErrRefused is returned when the drain could not be carried out.
+// ErrRefused is returned when the request could never be fulfilled.
 var ErrRefused = errors.New("refused")
 
 // mostNamed limits the nodes that an error names.

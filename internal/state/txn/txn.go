@@ -1,5 +1,5 @@
-// Package txn represents the transactions of a node as values: the guards, and the operations if they hold or
-// not. Commit sends one to etcd.
+// Package txn represents the transactions of a node as values. A transaction has guards, operations for when
+// they hold, and operations for when they do not. Commit sends one to etcd.
 //
 // A request may reach etcd long after its sender has given up. So every transaction that would do harm then
 // carries a guard that stops it.

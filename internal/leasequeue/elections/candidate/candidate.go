@@ -22,7 +22,7 @@ import (
 	"github.com/goverse/goverse/internal/lifecycle"
 )
 
-// These errors tell why a term ended, beside the reasons of package election.
+// Reasons for the end of a term, beside those of package election.
 var (
 	// ErrResigned is the reason of a term that ended by Resign.
 	ErrResigned = errors.New("it resigned")
@@ -55,7 +55,7 @@ type Candidate struct {
 	Gone error
 	// Denied is set for a while after etcd has refused the process.
 	Denied bool
-	// Expired is set when the functions in a term that is over were waited for long enough.
+	// Expired is set when WorkTimeout has passed since the term ended.
 	Expired  bool
 	Yielding order.Yielding
 }
@@ -184,7 +184,7 @@ func (c Candidate) NotEntered() Candidate {
 	return c
 }
 
-// Waited records that the functions in a term that is over were waited for long enough.
+// Waited records that WorkTimeout has passed since the term ended.
 func (c Candidate) Waited() Candidate {
 	c.Expired = c.Expired || c.Standing == Ends
 	return c
@@ -212,7 +212,7 @@ func (c Candidate) yield(v View) (_ Candidate, again time.Duration) {
 }
 
 // end ends a term that is over or must end. It releases the entry when the functions in the term have returned
-// or were waited for long enough.
+// or WorkTimeout has passed.
 func (c Candidate) end(v View, o *Orders) Candidate {
 	lost := v.Place.Over
 	if c.Standing == Leads && (c.GiveUp != nil || lost != nil) {
