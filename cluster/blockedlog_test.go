@@ -16,10 +16,10 @@ import (
 	"github.com/goverse/goverse/clustertest"
 )
 
-// hanging is what a log is written to: from block until release nothing that is written is taken.
+// hanging is a log's writer. From block until release its writes block.
 type hanging struct {
 	mu   sync.Mutex
-	gate chan struct{} // nil: it takes everything
+	gate chan struct{} // nil: writes succeed
 }
 
 func (h *hanging) Write(p []byte) (int, error) {
@@ -45,7 +45,7 @@ func (h *hanging) block() (release func()) {
 	})
 }
 
-// within has every call succeed within its context, or a little after it.
+// within requires that call succeeds before, or shortly after, its context ends.
 func within(t *testing.T, what string, call func(ctx context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
@@ -60,7 +60,7 @@ func within(t *testing.T, what string, call func(ctx context.Context) error) {
 	}
 }
 
-// A log that nobody reads takes nothing from a node: it leads, hands over, works and stops as ever.
+// A node with a blocked log works as usual: it leads, hands over and stops.
 func TestALogThatNobodyReads(t *testing.T) {
 	t.Parallel()
 	sink := new(hanging)
@@ -116,7 +116,7 @@ func TestALogThatNobodyReads(t *testing.T) {
 	c.WaitLeaderIs(first.Address())
 	c.WaitQueue(first.Address(), second.Address())
 	within(t, "Drain", func(ctx context.Context) error {
-		_, _ = second.Cluster().Drain(ctx, first.Address()) // refused, or not: it returns
+		_, _ = second.Cluster().Drain(ctx, first.Address()) // it may be refused, but it returns
 		return nil
 	})
 	within(t, "Stop", n.Stop)

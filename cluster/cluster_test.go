@@ -66,7 +66,7 @@ func TestThreeNodesAgreeAndHandOver(t *testing.T) {
 	require.ErrorIs(t, err, ErrStopped)
 }
 
-// Nothing of a node is left in etcd when Stop returns, but the cluster's shard map.
+// When Stop returns, etcd has nothing of the node except the cluster's shard map.
 func TestStopLeavesNothing(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
@@ -79,7 +79,7 @@ func TestStopLeavesNothing(t *testing.T) {
 	require.Empty(t, leases.Leases)
 }
 
-// keysLeft are all keys but the shard map and the event log, which are nobody's.
+// keysLeft returns all keys except the shard map and the event log, which belong to no node.
 func keysLeft(t *testing.T, etcd *embedetcd.Server) []string {
 	t.Helper()
 	resp, err := etcd.Client().Get(etcdtest.Context(t), "/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
@@ -108,7 +108,7 @@ func TestNeverStarted(t *testing.T) {
 	require.NoError(t, n.Close())
 }
 
-// A node belongs to the cluster that started it, and runs on when another one cannot.
+// A node belongs to the cluster that started it. It runs on when another cluster fails to start it.
 func TestANodeIsForOneCluster(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	first := start(t, etcd)
@@ -149,8 +149,7 @@ func TestAddressOfALivingNodeIsRefused(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	a := start(t, etcd)
 	awaitLeader(t, a, a.address())
-	// The same name from elsewhere: another process that listens elsewhere and
-	// claims a's address, where a answers.
+	// The same address from another process, which listens elsewhere and claims a's address, where a answers.
 	n, err := node.NewNode(node.Config{AdvertiseAddress: a.address(), ListenAddress: "127.0.0.1:0"})
 	require.NoError(t, err)
 	b, err := NewClusterWithNode(a.cfg, n)
@@ -161,7 +160,7 @@ func TestAddressOfALivingNodeIsRefused(t *testing.T) {
 	require.Len(t, awaitState(t, a, func(s *state.Snapshot) bool { return len(s.Accusations) == 0 }).Members, 1)
 }
 
-// ghost registers a member by hand, as a process that was killed leaves it.
+// ghost registers a member like one left by a killed process.
 func ghost(t *testing.T, client *clientv3.Client, address, instance string, ttl int64) clientv3.LeaseID {
 	t.Helper()
 	ctx := etcdtest.Context(t)
@@ -189,14 +188,13 @@ func TestRestartAtTheAddressOfADeadNodeTakesOverAtOnce(t *testing.T) {
 	require.Len(t, leases.Leases, 1)
 }
 
-// Two hosts can both be "localhost": the accused is not at the address that
-// answers, lives, and says so.
+// Two hosts can both be "localhost". The accused is not at the address that answers; it is alive and refutes.
 func TestAccusedThatLivesRefutes(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	a := start(t, etcd)
 	other, err := node.NewNode(node.Config{AdvertiseAddress: "127.0.0.1:0"})
 	require.NoError(t, err)
-	// a's membership under other's name: a lives on "another host".
+	// Register a's membership under other's name: a lives on "another host".
 	require.NoError(t, a.Stop(etcdtest.Context(t)))
 	n, err := node.NewNode(node.Config{AdvertiseAddress: other.AdvertiseAddress(), ListenAddress: "127.0.0.1:0"})
 	require.NoError(t, err)
@@ -212,7 +210,7 @@ func TestAccusedThatLivesRefutes(t *testing.T) {
 	require.True(t, far.IsLeader())
 }
 
-// When nobody answers, the lease decides.
+// If an address does not answer, the member is lost only with its lease.
 func TestSilentAddressWaitsForTheLease(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
@@ -268,8 +266,7 @@ func TestTransferAndResign(t *testing.T) {
 	require.ErrorIs(t, d.Resign(ctx), election.ErrNotLeader)
 }
 
-// A member that has just given way stands in no queue for a moment; the one that names
-// it then gets no error that it does not stand.
+// A member that has just given way is briefly not queued. A transfer to it in that moment does not fail.
 func TestTransferToOneThatIsQueueingAgain(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
@@ -286,7 +283,7 @@ func TestTransferToOneThatIsQueueingAgain(t *testing.T) {
 	}
 	awaitLeader(t, a, a.address())
 
-	// Bounded: one that cannot queue now is waited for until the context ends.
+	// The wait is limited: a transfer to a node that cannot queue now ends with its context.
 	late := start(t, etcd)
 	awaitState(t, b, func(s *state.Snapshot) bool { return s.Member(late.address()) != nil && len(s.Queue) == 3 })
 	require.NoError(t, electionOf(late).Withdraw(ctx))
@@ -324,8 +321,8 @@ func TestLostSessionIsReplacedWithoutARestart(t *testing.T) {
 	require.False(t, term.Valid())
 }
 
-// A record that somebody altered is written again; one that is gone costs the
-// session, and the node registers anew.
+// A record that another process altered is written again. A deleted record costs the session, and the node
+// registers anew.
 func TestRecordIsKept(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	ctx := etcdtest.Context(t)
@@ -347,14 +344,14 @@ func TestRecordIsKept(t *testing.T) {
 	})
 }
 
-// What etcd keeps is not always what was given (bytes that are no UTF-8): that is
-// no reason to write forever.
+// etcd does not always keep a record as written (bytes that are not UTF-8). The node must not write it again
+// forever.
 func TestRecordSettles(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
 	c := start(t, etcd, func(c *Config) {
 		c.Labels = map[string]string{"bad": "\xff\xfe"}
-		c.Events.Off = true // they are written after a while
+		c.Events.Off = true // they are written with a delay
 	})
 	awaitLeader(t, c, c.address())
 	awaitState(t, c, func(s *state.Snapshot) bool { return s.ShardMap != nil })
@@ -364,12 +361,11 @@ func TestRecordSettles(t *testing.T) {
 		return resp.Header.Revision
 	}
 	before := read()
-	<-time.After(300 * time.Millisecond) // three times as long as a repair takes to be tried again
+	<-time.After(300 * time.Millisecond) // three times the interval between attempts at a repair
 	require.Equal(t, before, read())
 }
 
-// A stop that finds no session still leaves the election: the next session is
-// not to queue.
+// A stop without a session still leaves the election, so that the next session does not queue.
 func TestStopBetweenTwoSessions(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	blocked := &blockedLease{Lease: etcd.Client().Lease}
@@ -387,7 +383,7 @@ func TestStopBetweenTwoSessions(t *testing.T) {
 	require.Error(t, p.manager.Election().Start(etcdtest.Context(t)))
 }
 
-// blockedLease grants nothing while on.
+// blockedLease grants no lease while on.
 type blockedLease struct {
 	clientv3.Lease
 	on atomic.Bool

@@ -20,10 +20,14 @@ import (
 
 // Errors returned by Config.Validate. Test for them with errors.Is.
 var (
-	ErrBadTTL         = errors.New("bad LeaderElectionTTL")
+	// ErrBadTTL is returned for a LeaderElectionTTL that is out of range.
+	ErrBadTTL = errors.New("bad LeaderElectionTTL")
+	// ErrBadEtcdAddress is returned for a malformed EtcdAddress.
 	ErrBadEtcdAddress = errors.New("bad EtcdAddress")
-	ErrBadPrefix      = state.ErrBadPrefix
-	ErrBadConfig      = errors.New("bad configuration")
+	// ErrBadPrefix is returned for an EtcdPrefix that cannot be used.
+	ErrBadPrefix = state.ErrBadPrefix
+	// ErrBadConfig is returned for all other errors in the configuration.
+	ErrBadConfig = errors.New("bad configuration")
 )
 
 // FallbackMode selects what the nodes do while the election itself cannot work.

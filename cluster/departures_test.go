@@ -42,7 +42,8 @@ func TestDepartures(t *testing.T) {
 	require.Empty(t, gone, "the address is another process's")
 }
 
-// A node may be marked as stopping and be gone before anybody looks: what lies between was published all the same.
+// A node may be marked as stopping and gone before the next look. The snapshots between were published all the
+// same.
 func TestDepartureBetweenTwoLooks(t *testing.T) {
 	of := func(members ...*state.Member) *state.Snapshot { return &state.Snapshot{Members: members} }
 	stops := &state.Member{Address: "stops:1"}
@@ -64,14 +65,14 @@ func TestDepartureBetweenTwoLooks(t *testing.T) {
 	_, gone, _ = before.look(of(), nil, began)
 	require.NotEmpty(t, gone, "else it would be taken for one that crashed")
 
-	// What was noted may be newer than the snapshot.
+	// The recorded stops may be newer than the snapshot.
 	newer, _, _ := before.look(of(stops), noted, began)
 	_, gone, again = newer.look(of(), nil, began)
 	require.Empty(t, gone)
 	require.Equal(t, lastReplies, again)
 }
 
-// Another process has the address: the connections to the one before, which may stand still, are of no use.
+// If another process has the address, connections to its predecessor, which may stand still, are useless.
 func TestDepartureOfAnIncarnation(t *testing.T) {
 	of := func(incarnation int64) *state.Snapshot {
 		return &state.Snapshot{Members: []*state.Member{{Address: "a:1", Incarnation: incarnation}}}
@@ -85,7 +86,7 @@ func TestDepartureOfAnIncarnation(t *testing.T) {
 	require.EqualValues(t, 8, next.nodes()[0].GetIncarnation())
 }
 
-// Connections to a node that has stopped are of use for as long as its last replies may be under way.
+// Connections to a stopped node are kept for as long as its last replies may be on their way.
 func TestNodesToKeepConnectionsTo(t *testing.T) {
 	of := func(members ...*state.Member) *state.Snapshot { return &state.Snapshot{Members: members} }
 	stays, stops := &state.Member{Address: "stays:1"}, &state.Member{Address: "a-stops:1", Incarnation: 3}

@@ -19,7 +19,7 @@ import (
 	"github.com/goverse/goverse/internal/test/nodetest"
 )
 
-// operatorsLease is one of somebody who is no member.
+// operatorsLease grants a lease like that of a program that is not a member.
 func operatorsLease(t *testing.T, c *clustertest.Cluster) clientv3.LeaseID {
 	t.Helper()
 	resp, err := c.Client().Grant(etcdtest.Context(t), 60)
@@ -27,7 +27,7 @@ func operatorsLease(t *testing.T, c *clustertest.Cluster) clientv3.LeaseID {
 	return resp.ID
 }
 
-// askDrain requests of n that it drains, or with undo that it does so no more.
+// askDrain requests that n drains, or with undo that it stops draining.
 func askDrain(t *testing.T, c *clustertest.Cluster, lease clientv3.LeaseID, n *clustertest.Node,
 	undo bool) (withdraw func()) {
 	t.Helper()
@@ -40,12 +40,12 @@ func askDrain(t *testing.T, c *clustertest.Cluster, lease clientv3.LeaseID, n *c
 	}
 }
 
-// member is n as the others see it.
+// member returns n as the others see it.
 func member(c *clustertest.Cluster, n *clustertest.Node) *state.Member {
 	return inspect.Snapshot(c.Live()[0].Cluster()).Member(n.Address())
 }
 
-// drained reports whether n is drained, holds nothing, and the others serve all.
+// drained reports whether n is drained, holds no shard, and the others serve all shards.
 func drained(c *clustertest.Cluster, n *clustertest.Node) func() bool {
 	return func() bool {
 		own := member(c, n)
@@ -69,7 +69,7 @@ func TestDrain(t *testing.T) {
 		"the request is gone")
 	require.True(t, term.Valid(), "it leads on")
 
-	// It plans for those who come and go, and gets nothing.
+	// The drained leader plans for members that join and leave, and gets no shard.
 	fourth := c.AddNode()
 	c.Eventually(func() bool { return fourth.Cluster().Shards().Held() >= 64/3 && drained(c, leader)() },
 		"a fourth gets its share of three")
@@ -82,7 +82,7 @@ func TestDrain(t *testing.T) {
 	withdraw()
 	require.True(t, term.Valid())
 
-	// A stop works from a drained state, too.
+	// A drained node can be stopped too.
 	askDrain(t, c, lease, leader, false)
 	c.Eventually(drained(c, leader), "it is drained once more")
 	leader.Stop()
@@ -92,8 +92,8 @@ func TestDrain(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A node that was asked keeps to it when the request goes with its author's lease, and when
-// it has to register anew.
+// A drained node keeps draining when the request ends with its author's lease, and when the node has to register
+// anew.
 func TestDrainOutlivesItsRequestAndTheSession(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 2, nodetest.Sharded(cluster.Sharding{Shards: 64, Window: 20 * time.Millisecond}))
@@ -115,7 +115,7 @@ func TestDrainOutlivesItsRequestAndTheSession(t *testing.T) {
 		"the load is rebalanced, and none is its")
 }
 
-// A request names an incarnation, and the one after it is not meant.
+// A request names an incarnation, and does not apply to the next one.
 func TestDrainOfAFormerIncarnation(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 3, nodetest.Sharded(cluster.Sharding{Shards: 64, Window: 20 * time.Millisecond}))
@@ -125,7 +125,7 @@ func TestDrainOfAFormerIncarnation(t *testing.T) {
 	_, err := c.Client().Put(etcdtest.Context(t), nodetest.Keys.Drain(n.Address()), void.Encode(),
 		clientv3.WithLease(lease))
 	require.NoError(t, err)
-	// Both are in one watch: who saw the second has seen the first.
+	// Both changes arrive by one watch: a node that saw the second has seen the first.
 	askDrain(t, c, lease, c.Node(2), false)
 	c.Eventually(drained(c, c.Node(2)), "the other one is drained")
 	c.Eventually(func() bool { return inspect.Snapshot(n.Cluster()).Drain(c.Node(2).Address()) != nil },
@@ -137,7 +137,7 @@ func TestDrainOfAFormerIncarnation(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// blockedShard keeps one of n's shards from being released, until end is called.
+// blockedShard keeps one of n's shards from being released until end is called.
 func blockedShard(t *testing.T, n *clustertest.Node) (end func()) {
 	t.Helper()
 	shards, key := n.Cluster().Shards(), "a"
@@ -163,7 +163,7 @@ func blockedShard(t *testing.T, n *clustertest.Node) (end func()) {
 	})
 }
 
-// A node that has stopped is not shown any more what it waits for: its own calls end with it.
+// A stopped node gets no updates, so its own calls that wait for a drain end with it.
 func TestDrainEndsWithTheNodeThatWasCalled(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 2, nodetest.Sharded(cluster.Sharding{Shards: 16, Window: 20 * time.Millisecond}))
@@ -184,7 +184,7 @@ func TestDrainEndsWithTheNodeThatWasCalled(t *testing.T) {
 	require.ErrorIs(t, err, cluster.ErrNotEmpty, "it goes on draining")
 }
 
-// The same where it waits for a session, as etcd is away.
+// The same for a call that waits for a session while etcd is away.
 func TestDrainWithoutASessionEndsWithTheNodeThatWasCalled(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 2, nodetest.Sharded(cluster.Sharding{Shards: 16, Window: 20 * time.Millisecond}))
@@ -208,7 +208,7 @@ func TestDrainWithoutASessionEndsWithTheNodeThatWasCalled(t *testing.T) {
 	}
 }
 
-// received is what comes out of c, in time.
+// received returns the next value of c, which must arrive in time.
 func received(t *testing.T, c <-chan error) error {
 	t.Helper()
 	select {

@@ -10,7 +10,7 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
-// A request about a member that is not registered any more is not written.
+// A request about a member that is no longer registered is not written.
 func TestDrainRequestForAMemberThatIsGone(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	c := start(t, etcd)

@@ -16,7 +16,7 @@ import (
 	"github.com/goverse/goverse/node"
 )
 
-// startAt is what Start says with cfg, and how long it took; it has a long patience.
+// startAt returns the error of Start with cfg, and its duration. The context of Start allows for a long time.
 func startAt(t *testing.T, cfg Config) (took time.Duration, err error) {
 	t.Helper()
 	n, err := node.NewNode(node.Config{AdvertiseAddress: "127.0.0.1:0"})
@@ -31,7 +31,7 @@ func startAt(t *testing.T, cfg Config) (took time.Duration, err error) {
 	return time.Since(began), err
 }
 
-// Another server at etcd's address does not become etcd by waiting.
+// Another server at etcd's address ends Start at once.
 func TestWhatAnswersIsNoEtcd(t *testing.T) {
 	t.Parallel()
 	other, err := node.NewNode(node.Config{AdvertiseAddress: "127.0.0.1:0"})
@@ -64,11 +64,11 @@ func TestWhatAnswersIsNoEtcd(t *testing.T) {
 	}
 }
 
-// A certificate that is refused ends the start, and is the same error with a user, who would log in first.
+// A refused certificate ends Start. The error is the same with a user, which would log in first.
 func TestStrangeCertificate(t *testing.T) {
 	t.Parallel()
 	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
-	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // of handshakes that fail
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // of failing handshakes
 	secure.EnableHTTP2 = true
 	secure.StartTLS()
 	t.Cleanup(secure.Close)
@@ -99,7 +99,7 @@ func TestRefusedByEtcdsAccessControl(t *testing.T) {
 	require.ErrorContains(t, err, `"u": check Username and Password`)
 }
 
-// A request that is given up is the caller's to report. With a user, etcd's client calls it an error.
+// A cancelled request is reported by its caller. With a user, etcd's client would log it as an error.
 func TestARequestGivenUpIsNotInTheLog(t *testing.T) {
 	ctx := etcdtest.Context(t)
 	etcd := etcdtest.Start(t)

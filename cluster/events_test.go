@@ -20,7 +20,7 @@ import (
 	"github.com/goverse/goverse/internal/test/nodetest"
 )
 
-// eventLog waits until the log, as a node reads it, has an event that is, and returns that one and the whole log.
+// eventLog waits until the log, as read by a node, has a matching event. It returns that event and the whole log.
 func eventLog(t *testing.T, c *cluster.Cluster, what string, is func(event.Event) bool) (event.Event, []event.Event) {
 	t.Helper()
 	var events []event.Event
@@ -43,7 +43,7 @@ func of(typ event.Type, node string) func(event.Event) bool {
 	return func(e event.Event) bool { return e.Type == typ && e.Node == node }
 }
 
-// once requires that no event is in the log twice, and that they are in the order of their times.
+// requireOnce requires that the log has no event twice, and that events are ordered by time.
 func requireOnce(t *testing.T, events []event.Event) {
 	t.Helper()
 	seen := map[string]bool{}
@@ -127,7 +127,8 @@ func TestEventsOfFaults(t *testing.T) {
 	requireOnce(t, events)
 }
 
-// While nobody stands, the oldest member records that nobody leads; when somebody leads again, for how long.
+// While there is no candidate, the oldest member records that there is no leader. Once there is one again, an
+// event gives the duration.
 func TestEventsOfAClusterThatNobodyLeads(t *testing.T) {
 	t.Parallel()
 	var alone atomic.Bool
@@ -145,12 +146,12 @@ func TestEventsOfAClusterThatNobodyLeads(t *testing.T) {
 	started, _ := eventLog(t, c.Node(1).Cluster(), "an election", func(e event.Event) bool {
 		return e.Type == event.ElectionStarted && e.Token == token
 	})
-	// The log is read from etcd; what this node knows may be older.
+	// The log is read from etcd; this node's own view may be older.
 	c.Eventually(func() bool { return len(c.Node(1).Cluster().Members()) == 2 }, "it sees that the leader is gone")
 	oldest := slices.MinFunc(c.Node(1).Cluster().Members(), func(a, b cluster.Member) int {
-		return cmp.Compare(a.Incarnation, b.Incarnation) // they started at once
+		return cmp.Compare(a.Incarnation, b.Incarnation) // they started at the same time
 	})
-	// The one that stops is a member, and the oldest, until it has.
+	// The node that stops is a member, and the oldest, until it has stopped.
 	require.Contains(t, []string{oldest.Address, c.Node(0).Address()}, started.RecordedBy)
 	require.Contains(t, []string{oldest.Address, c.Node(0).Address()}, degraded.RecordedBy)
 	alone.Store(false)
@@ -162,7 +163,7 @@ func TestEventsOfAClusterThatNobodyLeads(t *testing.T) {
 	requireOnce(t, events)
 }
 
-// Of two nodes that stop at once, with none that stays, each records that it left.
+// When both of two nodes stop at the same time, each records that it left.
 func TestEventsOfNodesThatStopAtOnce(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 2)

@@ -13,12 +13,12 @@ import (
 	"github.com/goverse/goverse/node"
 )
 
-// Each key belongs to a shard, and each shard to one node at a time. Work on a key runs
-// on the node that serves its shard.
+// Each key belongs to a shard, and each shard is owned by one node at a time. Work on a key runs on the node that
+// serves its shard.
 func ExampleCluster_Shards() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	etcd, err := embedetcd.Start(ctx, embedetcd.Config{}) // yours runs elsewhere, see Example
+	etcd, err := embedetcd.Start(ctx, embedetcd.Config{}) // normally elsewhere, see Example
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -30,12 +30,12 @@ func ExampleCluster_Shards() {
 	}
 	c, err := cluster.NewClusterWithNode(cluster.Config{Client: etcd.Client(), EtcdPrefix: "/example-shards",
 		Sharding: cluster.Sharding{
-			Shards: 4, // 8192 unless you say otherwise
+			Shards: 4, // the default is 8192
 			OnAcquire: func(ctx context.Context, shard int, epoch int64) {
-				// Load what belongs to the shard; it is served when this returns.
+				// Load the shard's data here. The node serves the shard when this returns.
 			},
 			OnRelease: func(ctx context.Context, shard int) {
-				// Save what belongs to the shard; the next owner begins when this returns.
+				// Save the shard's data here. The next owner begins when this returns.
 			},
 		}}, n)
 	if err != nil {
@@ -47,16 +47,15 @@ func ExampleCluster_Shards() {
 
 	shards := c.Shards()
 	err = shards.Hold(ctx, "customer/42", func(ctx context.Context, epoch int64) error {
-		// Runs as soon as the shard is here, for as long as it likes; ctx ends when the shard
-		// is to be handed over. A store that refuses a smaller epoch than it has seen refuses
-		// a former owner.
+		// Runs as soon as the shard is here, for as long as needed. ctx ends when the shard is to be handed over.
+		// A store that refuses a smaller epoch than it has seen refuses a former owner.
 		fmt.Println("held:", epoch > 0)
 		return nil
 	})
 	fmt.Println("done:", err)
 
 	err = shards.Serve(ctx, "customer/42", func(ctx context.Context, epoch int64) error {
-		// A call: it does not wait for the shard, and may end before that is handed over.
+		// A call does not wait for the shard, and may finish before the shard is handed over.
 		fmt.Println("served:", epoch > 0)
 		return nil
 	})

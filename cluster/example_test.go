@@ -18,8 +18,8 @@ import (
 func Example() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	// An etcd in this process, so that the example runs anywhere. Yours runs
-	// elsewhere: leave Client out and set EtcdAddress.
+	// An etcd in this process lets the example run anywhere. To use an etcd elsewhere, leave Client out and set
+	// EtcdAddress.
 	etcd, err := embedetcd.Start(ctx, embedetcd.Config{})
 	if err != nil {
 		log.Fatal(err)
@@ -45,8 +45,7 @@ func Example() {
 	}
 	fmt.Println("it is me:", leader.Address == n.AdvertiseAddress(), c.GetConsensusManager().IsLeader())
 
-	// Work that only the leader may do. ctx ends with the term; the write is
-	// refused by etcd if the term is over.
+	// Work that only the leader may do. ctx ends with the term. etcd refuses the write if the term is over.
 	err = c.Lead(ctx, func(ctx context.Context, term election.Term) error {
 		_, err := term.Txn(ctx).Then(clientv3.OpPut("/example-data/last-run", "now")).Commit()
 		return err

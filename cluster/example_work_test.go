@@ -12,12 +12,12 @@ import (
 	"github.com/goverse/goverse/node"
 )
 
-// Work that only one may do: the leader of a named election, the holder of a lock, and an
-// effect that takes place once.
+// Work for one process at a time: the leader of a named election, the holder of a lock, and an effect that takes
+// place once.
 func ExampleElections() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	etcd, err := embedetcd.Start(ctx, embedetcd.Config{}) // yours runs elsewhere, see Example
+	etcd, err := embedetcd.Start(ctx, embedetcd.Config{}) // normally elsewhere, see Example
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
-// few has shards move at once, and waits for nobody.
+// few makes shards move at once, without waiting for members.
 func few(shards int) clustertest.Option {
 	return clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
 		cfg.Sharding = cluster.Sharding{Shards: shards, Window: time.Millisecond, DrainTimeout: time.Second,
@@ -23,8 +23,8 @@ func few(shards int) clustertest.Option {
 	})
 }
 
-// A transaction of a shard's owner is committed while the shard is its own, also after a map was
-// written that left the shard alone, and while the shard is handed over; and never after.
+// A transaction of a shard's owner commits while it owns the shard, also after a new map that left the shard
+// alone, and while the shard is handed over. After that it never commits.
 func TestShardTransactions(t *testing.T) {
 	t.Parallel()
 	ctx := etcdtest.Context(t)
@@ -36,7 +36,7 @@ func TestShardTransactions(t *testing.T) {
 	number := -1
 	moved := make(chan struct{})
 	key := "a"
-	// Which shard the second node will get is not known, so one that stays is looked for as well.
+	// It is not known which shard the second node will get, so find one that stays as well.
 	require.NoError(t, first.Shards().Hold(ctx, key, func(context.Context, int64) error { return nil }))
 	number = first.Shards().Shard(key)
 	inside, leave, left := make(chan struct{}), make(chan struct{}), make(chan error, 1)
@@ -64,7 +64,7 @@ func TestShardTransactions(t *testing.T) {
 	resp, err := c.Client().Txn(ctx).If(stale...).Then(put).Commit()
 	require.NoError(t, err)
 	require.True(t, resp.Succeeded)
-	// The caller's own comparisons are apart.
+	// The caller's own comparisons are evaluated separately.
 	txn, err := first.Shards().Txn(ctx, number, epoch)
 	require.NoError(t, err)
 	resp, err = txn.If(clientv3.Compare(clientv3.Version("/guarded"), "=",
@@ -76,7 +76,7 @@ func TestShardTransactions(t *testing.T) {
 	_, err = first.Shards().Guard(number, epoch-1)
 	require.ErrorIs(t, err, shard.ErrNotOwner)
 
-	// Others come until the shard is to move. It is not, while Serve runs.
+	// Add nodes until the shard is to move. It does not move while Serve runs.
 	owners, err := first.Shards().WatchOwner(ctx, key)
 	require.NoError(t, err)
 	go func() {
@@ -124,7 +124,7 @@ func TestShardTransactions(t *testing.T) {
 	require.False(t, resp.Succeeded, "a guard of before the release holds no more when the next owner serves")
 }
 
-// Who holds a lock, or leads a named election, can guard transactions of its own.
+// The holder of a lock, and the leader of a named election, can guard their own transactions.
 func TestGuards(t *testing.T) {
 	t.Parallel()
 	ctx := etcdtest.Context(t)
@@ -161,8 +161,8 @@ func TestGuards(t *testing.T) {
 	require.Equal(t, election.ReasonResigned, election.ReasonOf(context.Cause(own.Context())))
 }
 
-// Members, and the owner of a key, are delivered as they are and after each change; a receiver that
-// does not come misses what was overtaken, and never the newest.
+// Members, and the owner of a key, are delivered at once and after each change. A slow receiver skips
+// intermediate values, but never misses the newest.
 func TestWatches(t *testing.T) {
 	t.Parallel()
 	ctx := etcdtest.Context(t)
@@ -191,7 +191,7 @@ func TestWatches(t *testing.T) {
 	third := c.AddNode()
 	third.Stop()
 	c.Eventually(func() bool { return len(n.Members()) == 2 }, "it has left")
-	second.Stop() // nobody has received meanwhile
+	second.Stop() // without receivers
 	c.Eventually(func() bool { return len(n.Members()) == 1 }, "it has left")
 	await(c.Node(0).Address())
 
@@ -211,7 +211,7 @@ func TestWatches(t *testing.T) {
 	again, err := n.WatchMembers(ctx)
 	require.NoError(t, err)
 	c.Node(0).Stop()
-	for range owner { // the node stops: all of them close
+	for range owner { // the node stops, so all of them close
 	}
 	for range leaders {
 	}
@@ -221,7 +221,7 @@ func TestWatches(t *testing.T) {
 	require.ErrorIs(t, err, cluster.ErrStopped)
 }
 
-// The session is there as soon as it is valid; another one comes after it is lost.
+// WaitForSession returns as soon as the session is valid; a new session follows after it was lost.
 func TestWaitForSession(t *testing.T) {
 	t.Parallel()
 	ctx := etcdtest.Context(t)

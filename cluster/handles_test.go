@@ -43,8 +43,7 @@ func handlesOf(c *cluster.Cluster) handles {
 		c.Objects()}
 }
 
-// use calls everything that there is, and returns the errors, by what was called. None of it
-// blocks for long.
+// use calls every method, and returns the errors by method. None of the calls blocks for long.
 func (h handles) use(ctx context.Context) map[string]error {
 	errs := map[string]error{}
 	_, _, _, _ = h.c.IsLeader(), h.c.GetLeaderNode(), h.c.Leader(), h.c.Status()
@@ -143,7 +142,7 @@ func (h handles) use(ctx context.Context) map[string]error {
 	return errs
 }
 
-// every error of a node that does not run is why: want, or that it takes no part in the shards.
+// requireAll requires that every call on a node that does not run fails with want, or with ErrShardingOff.
 func (h handles) requireAll(t *testing.T, want error, off bool) {
 	t.Helper()
 	for what, err := range h.use(t.Context()) {
@@ -161,8 +160,8 @@ func (h handles) requireAll(t *testing.T, want error, off bool) {
 	require.Error(t, h.c.Session().Context().Err())
 }
 
-// What needs a running node says why it cannot be had, the same everywhere; what has no error
-// answers with nothing; and with the node running all of it works.
+// Methods that need a running node return the same errors everywhere. Those without an error return zero values.
+// While the node runs all of them work.
 func TestHandlesFromTheBeginningToTheEnd(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
@@ -190,8 +189,8 @@ func TestHandlesFromTheBeginningToTheEnd(t *testing.T) {
 	}
 }
 
-// A gRPC service of the program's own uses every handle in each of its calls, which come from
-// before Start on until after Stop: no call ends the process.
+// A gRPC service of the program uses every handle in each of its calls, from before Start until after Stop. No
+// call ends the process.
 func TestServiceThatAnswersFromItsFirstInstant(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
@@ -215,14 +214,14 @@ func serveFromFirstInstant(t *testing.T, client *clientv3.Client, off bool) {
 		Sharding: cluster.Sharding{Off: off, Shards: 8, Window: time.Millisecond, DrainTimeout: time.Second}}, n)
 	require.NoError(t, err)
 	h := handlesOf(c)
-	var answered [3]atomic.Int64 // before Start has returned, while it runs, and from Stop on
+	var answered [3]atomic.Int64 // before Start has returned, while the node runs, and from Stop on
 	var phase atomic.Int64
 	n.Server().RegisterService(&grpc.ServiceDesc{ServiceName: "test.Uses", HandlerType: (*any)(nil),
 		Methods: []grpc.MethodDesc{{
 			MethodName: "All",
 			Handler: func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 				at := phase.Load()
-				_ = h.use(ctx) // its errors are another test's
+				_ = h.use(ctx) // its errors are checked by another test
 				answered[at].Add(1)
 				return &emptypb.Empty{}, decode(&emptypb.Empty{})
 			}}}}, struct{}{})
@@ -237,7 +236,7 @@ func serveFromFirstInstant(t *testing.T, client *clientv3.Client, off bool) {
 			}
 		})
 		wg.Go(func() {
-			for calling.Err() == nil { // also where no call comes through
+			for calling.Err() == nil { // also if no call succeeds
 				_ = h.use(calling)
 			}
 		})

@@ -14,7 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// slowLeases is an etcd that takes a while to say how long a lease lasts, or fails.
+// slowLeases is an etcd that is slow to return a lease's TTL, or fails.
 type slowLeases struct {
 	clientv3.Lease
 	asked atomic.Int64
@@ -32,8 +32,7 @@ func (s *slowLeases) TimeToLive(ctx context.Context, _ clientv3.LeaseID, _ ...cl
 	return &clientv3.LeaseTimeToLiveResponse{TTL: 8, GrantedTTL: 10}, s.err
 }
 
-// However many ask for the leader's lease, at once or one after the other, whether they wait for the answer or go away,
-// etcd is asked once a second.
+// Any number of callers, concurrent or not, waiting or gone, cost etcd one read of the leader's lease a second.
 func TestLeadersLeaseIsAskedForOnceASecond(t *testing.T) {
 	t.Parallel()
 	for name, failure := range map[string]error{"etcd answers": nil, "etcd fails": errors.New("no")} {

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	leaktest.Main(m)
 }
 
-// newCluster is a cluster that is not started, at address.
+// newCluster returns a cluster at address that is not started.
 func newCluster(t *testing.T, etcd *embedetcd.Server, address string, change ...func(*Config)) *Cluster {
 	t.Helper()
 	n, err := node.NewNode(node.Config{AdvertiseAddress: address})

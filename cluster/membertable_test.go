@@ -9,7 +9,7 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// memberKV is the record of a member on the lease with the number of its incarnation.
+// memberKV returns a member's record on the lease with the number of its incarnation.
 func memberKV(keys state.Keys, address string, incarnation int64, alter func(*state.Record)) state.KV {
 	r := state.Record{Lease: incarnation, Shards: 8}
 	alter(&r)
@@ -17,7 +17,7 @@ func memberKV(keys state.Keys, address string, incarnation int64, alter func(*st
 		ModRevision: incarnation, Lease: incarnation}
 }
 
-// answers is a silence of nobody.
+// answers reports no silence for any member.
 func answers(*state.Snapshot, *state.Member) (time.Duration, int) { return 0, 0 }
 
 func TestMemberTable(t *testing.T) {
@@ -65,7 +65,7 @@ func TestMemberTable(t *testing.T) {
 	require.NotNil(t, memberTable(state.Build(keys, 1, 1, nil), nil, answers).Members)
 }
 
-// A member that comes back is another one; who stays keeps its time.
+// A member that returns is another one; a member that stays keeps its time.
 func TestSightings(t *testing.T) {
 	t.Parallel()
 	keys, err := state.NewKeys("/p")

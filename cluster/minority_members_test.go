@@ -19,22 +19,22 @@ import (
 	"github.com/goverse/goverse/node"
 )
 
-// members is an etcd of three members, one of which is to be isolated, and the nodes on
-// it, each with endpoints of its own, recorded and working on one register.
+// members is an etcd of three members, one of which is to be isolated, with nodes that each have their own
+// endpoints, are recorded, and work on one register.
 type members struct {
 	t      *testing.T
 	etcd   *embedetcd.Cluster
-	cut    int              // the member to be isolated
-	client *clientv3.Client // of another one
+	cut    int              // the member to isolate
+	client *clientv3.Client // of another member
 	rec    *history.Recorder
 	ctx    context.Context // ends the work
 	wg     sync.WaitGroup
 }
 
-// electing is etcd's election time-out: more than a busy machine takes for a heartbeat.
+// electing is etcd's election time-out. It is longer than a heartbeat takes on a busy machine.
 const electing = 300 * time.Millisecond
 
-// newMembers starts etcd. The member to be cut off is etcd's leader, or a follower.
+// newMembers starts etcd. The member to isolate is etcd's leader, or a follower.
 func newMembers(t *testing.T, leader bool) *members {
 	t.Helper()
 	cfg := embedetcd.TestTiming(embedetcd.Config{})
@@ -54,7 +54,7 @@ func newMembers(t *testing.T, leader bool) *members {
 	return m
 }
 
-// minority is the endpoint of the member to be isolated, majority those of the others.
+// minority returns the endpoint of the member to isolate, majority those of the others.
 func (m *members) minority() string { return m.etcd.Endpoints()[m.cut] }
 
 func (m *members) majority() []string {
@@ -62,7 +62,7 @@ func (m *members) majority() []string {
 	return []string{all[(m.cut+1)%3], all[(m.cut+2)%3]}
 }
 
-// record begins to record. It ends, and is judged, before the nodes started so far stop.
+// record begins to record. Recording ends, and is judged, before the nodes started so far stop.
 func (m *members) record() {
 	m.rec = history.Record(m.t, history.Limits{})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -87,7 +87,7 @@ func (m *members) work(n *boundNode) {
 	m.wg.Go(func() { register.Work(m.ctx, 10*time.Millisecond, history.TermOf(n.Cluster)) })
 }
 
-// boundNode is a node that was given certain endpoints.
+// boundNode is a node restricted to certain endpoints.
 type boundNode struct {
 	*cluster.Cluster
 	name   string
@@ -95,8 +95,8 @@ type boundNode struct {
 	log    *logtest.Buffer
 }
 
-// start starts a node that stands for election or, as an observer, does not. It reaches
-// the first endpoint alone while it starts, so its watch is there, and the others after.
+// start starts a node that is a candidate or an observer. While it starts it reaches only the first endpoint, so
+// that its watch is there; afterwards it reaches the others too.
 func (m *members) start(name string, observer bool, endpoints ...string) *boundNode {
 	m.t.Helper()
 	n := &boundNode{name: name, log: &logtest.Buffer{}}

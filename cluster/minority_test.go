@@ -19,24 +19,23 @@ import (
 	"github.com/goverse/goverse/internal/test/pace"
 )
 
-// minorityTTL is one that the sessions on the larger side outlive.
+// minorityTTL is long enough for the sessions on the majority's side to survive.
 var minorityTTL = pace.TTL(2 * time.Second)
 
 const (
-	// promised is what the loss of a host or a network may cost beyond the TTL.
+	// promised is the promised time that the loss of a host or a network may take beyond the TTL.
 	promised = time.Second
-	// busy is what a machine with too much to do may add.
+	// busy is additional time for an overloaded machine.
 	busy = time.Second
 )
 
-// A member of etcd is cut off from the other two. Who reaches no other one is as good as
-// cut off itself; who does moves over.
+// One member of etcd is cut off from the other two. A node that reaches no other member is as good as cut off
+// itself; a node that reaches one moves over.
 //
-// To a TTL and the promised second, etcd adds: where its own leader was cut off, the time
-// until another one stands, up to twice the election time-out (if they split their votes,
-// as much again), and another election time-out by which that one extends each lease; else
-// the time until the follower that was cut off knows it, up to twice the election time-out,
-// in which it passes on renewals that no read confirms.
+// To a TTL and the promised second, etcd adds two delays. If its own leader was cut off: the time until another
+// one is elected, up to twice the election time-out (and as much again if votes are split), and another election
+// time-out by which the new one extends each lease. Otherwise: the time until the isolated follower notices, up
+// to twice the election time-out, during which it passes on renewals that no read confirms.
 func TestMinoritySide(t *testing.T) {
 	t.Parallel()
 	t.Run("a follower of etcd's", func(t *testing.T) {
@@ -70,7 +69,7 @@ func minoritySide(t *testing.T, m *members, etcds time.Duration) {
 	led := make(chan error, 1)
 	m.wg.Go(func() { led <- leadsUntilDeadline(alone, old[alone]) })
 
-	// Who joins now is seen by those who reach another member, and who does not says why.
+	// A node that joins now is seen by nodes that reach another member. The others report the reason.
 	added := m.start("added", true, m.majority()[1])
 	m.await(func() bool { return three.sees(added) && two.sees(added) && rest.sees(added) }, "they move over")
 	moved := time.Since(cut)
@@ -78,7 +77,7 @@ func minoritySide(t *testing.T, m *members, etcds time.Duration) {
 	require.False(t, old[alone].Deadline().After(cut.Add(minorityTTL)))
 	m.await(func() bool { return alone.log.Line("the session is lost") != "" }, "it says so")
 	require.NotEmpty(t, alone.log.Line("could not renew the session"))
-	if reason := session.ReasonOf(old[alone].Err()); reason != session.ReasonPaused { // as a machine may that is too busy
+	if reason := session.ReasonOf(old[alone].Err()); reason != session.ReasonPaused { // possible on an overloaded machine
 		require.Equal(t, session.ReasonUnreachable, reason)
 	}
 	m.await(func() bool { return alone.Status().LastEnd != nil }, "its term is over")
@@ -121,8 +120,8 @@ func minoritySide(t *testing.T, m *members, etcds time.Duration) {
 	m.await(func() bool { return alone.log.Line("the session stands again") != "" }, "it says so")
 }
 
-// leadsUntilDeadline returns nil once the session's deadline has passed, if the node led
-// for as long as that was ahead, and no instant longer.
+// leadsUntilDeadline returns nil once the session's deadline has passed, if the node led until the deadline and
+// no instant longer.
 func leadsUntilDeadline(n *boundNode, s *etcdsession.Session) error {
 	for began := time.Now(); ; <-time.After(time.Millisecond) {
 		before := time.Now()

@@ -18,15 +18,15 @@ import (
 
 var outsiderRounds = flag.Int("outsider.rounds", 1, "how often etcd stands still beside each outsider")
 
-// breakWatches watches the node at address in the name of another process, and disconnects without a goodbye, at that
-// pace until ctx ends. It returns how often it did.
+// breakWatches watches the node at address in the name of another process, and disconnects without a goodbye, at
+// the given pace until ctx ends. It returns the number of times.
 func breakWatches(ctx context.Context, t *testing.T, address, instance string, every time.Duration) (broken int) {
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Error(err)
 		return 0
 	}
-	defer func() { _ = conn.Close() }() // nothing was kept in it
+	defer func() { _ = conn.Close() }() // it holds no data
 	again := time.NewTicker(every)
 	defer again.Stop()
 	for {
@@ -41,7 +41,7 @@ func breakWatches(ctx context.Context, t *testing.T, address, instance string, e
 	}
 }
 
-// breakWatch answers once, as a watcher does, and disconnects.
+// breakWatch answers once, like a watcher, and disconnects.
 func breakWatch(ctx context.Context, conn *grpc.ClientConn, instance string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -59,14 +59,14 @@ func breakWatch(ctx context.Context, conn *grpc.ClientConn, instance string) err
 		return err
 	}
 	if _, err := nodepb.NewNodeClient(conn).Identify(ctx, &nodepb.IdentifyRequest{}); err != nil {
-		return err // the node has read what was sent before that
+		return err // the node has read everything sent before
 	}
 	return nil
 }
 
-// An outsider that opens watches and breaks them makes no node ask etcd for anything: beside it, an etcd that stands
-// still for a moment costs nobody its leadership. So it is for one that names a process which nobody knows, and for
-// one that names a member.
+// An outsider that opens and breaks watches causes no requests to etcd. If etcd stands still for a moment
+// meanwhile, no node loses its leadership. This holds for an outsider in the name of an unknown process, and in
+// the name of a member.
 func TestOutsiderBreaksWatches(t *testing.T) {
 	t.Parallel()
 	for _, outsider := range []struct {
@@ -137,7 +137,7 @@ func TestOutsiderBreaksWatches(t *testing.T) {
 	}
 }
 
-// hold waits for a while, or until ctx ends.
+// hold waits for d, or until ctx ends.
 func hold(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -147,7 +147,7 @@ func hold(ctx context.Context, d time.Duration) {
 	}
 }
 
-// renewals is how often the nodes had their sessions renewed.
+// renewals returns the number of session renewals of the nodes.
 func renewals(c *clustertest.Cluster) (n int64) {
 	for _, node := range c.Nodes() {
 		st := node.Cluster().Stats()

@@ -34,13 +34,13 @@ var outsiderEach = flag.Duration("outsider.each", 200*time.Millisecond, "how lon
 // lines counts the lines of a log.
 type lines struct{ n atomic.Int64 }
 
-// Write takes one line.
+// Write counts one line.
 func (l *lines) Write(b []byte) (int, error) {
 	l.n.Add(1)
 	return len(b), nil
 }
 
-// etcdServed is how many requests the etcd of this process has been asked, and streams opened.
+// etcdServed returns the number of requests and streams that the etcd in this process has served.
 func etcdServed(t *testing.T) (n float64) {
 	families, err := prometheus.DefaultGatherer.Gather()
 	require.NoError(t, err)
@@ -70,15 +70,15 @@ func streamOnce[Req, Res any](ctx context.Context, open func(context.Context,
 	return err
 }
 
-// inUse is how many bytes of the heap are taken, also by what is to be collected.
+// inUse returns the used bytes of the heap, including garbage.
 func inUse() int64 {
 	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	metrics.Read(sample)
 	return int64(sample[0].Value.Uint64())
 }
 
-// watchHeap returns a function that ends the watch and says how much the heap has grown meanwhile at most, and how much
-// of that is still in use.
+// watchHeap returns a function that ends the watch. It returns the maximum growth of the heap in the meantime,
+// and how much of that is still in use.
 func watchHeap() (stop func() (most, left int64)) {
 	runtime.GC()
 	before, most := inUse(), int64(0)
@@ -105,16 +105,16 @@ func watchHeap() (stop func() (most, left int64)) {
 }
 
 const (
-	// mostGrown is by how much the heap of this process, which is two nodes, etcd and the outsider, may grow meanwhile:
-	// by garbage above all, for the outsider calls as fast as it can. The budget lets one connection have 48 MiB.
+	// mostGrown limits the growth of this process's heap, which holds two nodes, etcd and the outsider. Most of
+	// it is garbage, because the outsider calls as fast as it can. The budget allows one connection 48 MiB.
 	mostGrown = 128 << 20
-	// mostLeft is how much of it may be left.
+	// mostLeft limits the growth that remains.
 	mostLeft = 16 << 20
 )
 
-// What one connection from outside, without a certificate, can make a node do, as fast as it can: ask etcd, lose its
-// session, write lines into its log, take memory. It stands in docs/security.md. Not beside others: etcd counts for
-// all.
+// Measures the effects of one connection from outside, without a certificate, as fast as it can: requests to
+// etcd, lost sessions, lines in the log, memory. docs/security.md has the results. It must not run in parallel
+// with other tests, because etcd's counters are shared.
 func TestWhatAnOutsiderCosts(t *testing.T) {
 	var said lines
 	c := clustertest.New(t, 2, clustertest.WithTTL(10), clustertest.WithLogger(hclog.New(&hclog.LoggerOptions{
@@ -146,7 +146,7 @@ func TestWhatAnOutsiderCosts(t *testing.T) {
 	for _, outsider := range []struct {
 		name string
 		call func(ctx context.Context, i int) error
-		etcd float64 // requests at etcd that it may cost in the second
+		etcd float64 // allowed requests to etcd per second
 	}{
 		{"nothing", func(ctx context.Context, _ int) error { hold(ctx, 50*time.Millisecond); return nil }, 0},
 		{"Node/Identify", func(ctx context.Context, _ int) error {
@@ -241,7 +241,7 @@ func TestWhatAnOutsiderCosts(t *testing.T) {
 		t.Logf("%-50s %6d calls (%d failed), %3.0f requests at etcd, %d lines, %d KiB more at most, %d KiB in the end",
 			outsider.name, calls, failed, asked, wrote, most>>10, left>>10)
 		require.Less(t, failed, calls, outsider.name)
-		require.LessOrEqual(t, asked, outsider.etcd+20, outsider.name) // what two nodes and the log of events ask anyway
+		require.LessOrEqual(t, asked, outsider.etcd+20, outsider.name) // nodes and event log need these anyway
 		require.LessOrEqual(t, wrote, int64(2), outsider.name)
 		require.Equal(t, lost, nodetest.Crashes(c).WatchersLost, outsider.name)
 		require.Less(t, most, int64(mostGrown), outsider.name)

@@ -21,10 +21,10 @@ import (
 type lostRequest struct {
 	name, key string
 	make      func(ctx context.Context) error
-	inTime    error // nothing came of it in time
+	inTime    error // error if nothing came of the request in time
 }
 
-// askingOfLeader are two nodes, of which the second asks the first, which leads, for one thing or the other.
+// askingOfLeader returns two nodes and the requests that the second one makes of the first, the leader.
 func askingOfLeader(t *testing.T) (c *clustertest.Cluster, from *clustertest.Node, requests []lostRequest) {
 	t.Helper()
 	c = clustertest.New(t, 2, clustertest.WithTTL(nodetest.LongTTL),
@@ -47,7 +47,7 @@ func askingOfLeader(t *testing.T) (c *clustertest.Cluster, from *clustertest.Nod
 	}
 }
 
-// revisionOf is when the key was written, 0 if etcd does not have it.
+// revisionOf returns the revision at which the key was written, 0 if etcd does not have it.
 func revisionOf(t *testing.T, c *clustertest.Cluster, key string) int64 {
 	t.Helper()
 	resp, err := c.Client().Get(etcdtest.Context(t), key)
@@ -64,7 +64,7 @@ func stands(t *testing.T, c *clustertest.Cluster, key string) bool {
 	return revisionOf(t, c, key) != 0
 }
 
-// A request whose answer was lost stands at etcd, and is not left there for the node's lifetime.
+// A request that lost its answer exists in etcd, but is not left there for the lifetime of the node.
 func TestRequestOfWhichTheAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	c, from, requests := askingOfLeader(t)
@@ -83,7 +83,7 @@ func TestRequestOfWhichTheAnswerIsLost(t *testing.T) {
 	}
 }
 
-// A request that reaches etcd when nobody waits for its outcome any more is refused.
+// A request that reaches etcd after its caller has stopped waiting is refused.
 func TestRequestThatIsStillInFlight(t *testing.T) {
 	t.Parallel()
 	c, from, requests := askingOfLeader(t)
@@ -102,7 +102,7 @@ func TestRequestThatIsStillInFlight(t *testing.T) {
 	c.WaitLeaderIs(c.Node(0).Address())
 }
 
-// A node that stops leaves none behind.
+// A stopping node leaves no requests behind.
 func TestRequestsEndWithTheirNode(t *testing.T) {
 	t.Parallel()
 	c, from, requests := askingOfLeader(t)
@@ -120,7 +120,7 @@ func TestRequestsEndWithTheirNode(t *testing.T) {
 	}
 }
 
-// Nothing comes any more of a request whose lease is gone.
+// A request without its lease has no effect any more.
 func TestRequestWhoseLeaseIsLost(t *testing.T) {
 	t.Parallel()
 	c, _, requests := askingOfLeader(t)
@@ -128,7 +128,7 @@ func TestRequestWhoseLeaseIsLost(t *testing.T) {
 	defer c.Node(0).Faults().ThawWatch()
 	for _, r := range requests {
 		if r.name == "undrain" {
-			continue // it is not drained, and so done
+			continue // not drained, so already done
 		}
 		failed := make(chan error, 1)
 		go func() { failed <- r.make(context.Background()) }()

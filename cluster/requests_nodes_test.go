@@ -15,7 +15,7 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
-// Any node can ask for what any other node does, and sees it done.
+// Any node can make requests of any other node, and sees the result.
 func TestRequestsOfAnotherNode(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 2, clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
@@ -67,14 +67,14 @@ func TestRequestsOfAnotherNode(t *testing.T) {
 	require.ErrorIs(t, err, cluster.ErrStopped)
 }
 
-// Elections and locks of others are listed, too.
+// Elections and locks of other nodes are listed too.
 func TestLists(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 2)
 	ctx, here, there := etcdtest.Context(t), c.Node(0).Cluster(), c.Node(1).Cluster()
 	e, err := there.Elections().Stand("outbox", election.Priority(3))
 	require.NoError(t, err)
-	leader, err := e.WaitForLeader(ctx) // as its own process sees it, which can be later than IsLeader
+	leader, err := e.WaitForLeader(ctx) // from the view of its process, which can be later than IsLeader
 	require.NoError(t, err)
 	found, more, err := here.Elections().List(ctx, election.Query{Limit: 10})
 	require.NoError(t, err)

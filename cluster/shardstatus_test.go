@@ -11,7 +11,7 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
-// What the figures say of two nodes of whom the second joins and leaves again.
+// The figures of two nodes, while the second one joins and leaves again.
 func TestShardFigures(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	few := func(c *Config) { c.Sharding.Shards, c.Sharding.Window = 100, 20*time.Millisecond }
@@ -29,8 +29,7 @@ func TestShardFigures(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 100, table.Count)
 	require.Zero(t, st.Pauses.Count, "nothing moved")
-	// The map reaches its readers by the watch, which may be before the planner has
-	// etcd's answer and counts it.
+	// The watch may deliver the map to its readers before the planner has etcd's response and counts it.
 	counts := func(what func(shard.Stats) bool) {
 		t.Helper()
 		require.Eventually(t, func() bool { return what(a.Status().Shards) }, 20*time.Second, time.Millisecond)

@@ -9,7 +9,7 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// The silence of a member is counted by the clock of the node that shows it.
+// The silence of a member is measured by the clock of the node that shows it.
 func TestSilences(t *testing.T) {
 	t.Parallel()
 	keys, err := state.NewKeys("/p")

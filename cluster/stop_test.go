@@ -60,8 +60,8 @@ func TestStopWhileEtcdIsAway(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
-// What deletes the own candidate's key is not answered, as while etcd elects a leader. The session's end takes the key
-// along: nothing of the node is left, and nothing of the stop was cut short.
+// The deletion of this node's candidate key gets no answer, as while etcd elects a leader. The end of the session
+// deletes the key anyway. Nothing of the node is left, and no step of the stop was cut short.
 func TestStopWhileTheElectionIsSlow(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
@@ -79,7 +79,7 @@ func TestStopWhileTheElectionIsSlow(t *testing.T) {
 	require.Empty(t, keysLeft(t, etcd))
 }
 
-// deletionsUnanswered is an etcd that does not answer transactions that delete.
+// deletionsUnanswered is an etcd that does not answer transactions with deletions.
 type deletionsUnanswered struct{ clientv3.KV }
 
 func (kv deletionsUnanswered) Txn(ctx context.Context) clientv3.Txn {

@@ -16,11 +16,11 @@ import (
 
 const stormProcessor = "storm"
 
-// callBound is how long one call of a storm may take of itself.
+// callBound limits the time of one call of a storm.
 const callBound = 200 * time.Millisecond
 
-// stormCalls are what is called beside Start and Stop, by one goroutine each, again and
-// again. Their errors are those of a node that is not started, or stops.
+// stormCalls lists the calls made beside Start and Stop, each repeatedly in one goroutine. They may fail with the
+// errors of a node that is not started, or stops.
 var stormCalls = map[string]func(ctx context.Context, n *stormNode){
 	"looks": func(_ context.Context, n *stormNode) {
 		c := n.cluster
@@ -134,7 +134,7 @@ var stormCalls = map[string]func(ctx context.Context, n *stormNode){
 	},
 }
 
-// numbers is a source without an end.
+// numbers is an endless source.
 type numbers struct{}
 
 func (numbers) Read(_ context.Context, after processor.Position, limit int) ([]processor.Event[int], error) {
@@ -152,8 +152,7 @@ func (numbers) Read(_ context.Context, after processor.Position, limit int) ([]p
 	return out, nil
 }
 
-// repeat calls until the round is over, with a pause so that the machine does other things
-// as well.
+// repeat calls until the round is over, with pauses that leave the machine time for other work.
 func (n *stormNode) repeat(over context.Context, call func(context.Context, *stormNode)) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

@@ -13,11 +13,10 @@ import (
 	"github.com/goverse/goverse/node"
 )
 
-// guest is a connection from outside to a node; calling it closes it, when the node is
-// down.
+// guest is a connection from outside to a node. Calling it closes the connection once the node is down.
 type guest func()
 
-// guestKinds open one: nil if it was not opened.
+// guestKinds opens guests of each kind; nil if the connection was not opened.
 var guestKinds = map[string]func(n *stormNode) guest{
 	"grpc client": func(n *stormNode) guest { return n.grpcGuest(false) },
 	"grpc watch":  func(n *stormNode) guest { return n.grpcGuest(true) },
@@ -61,7 +60,7 @@ var guestKinds = map[string]func(n *stormNode) guest{
 	},
 }
 
-// rawGuest says something and then nothing more; it does not read either.
+// rawGuest sends something and then nothing more; it does not read either.
 func rawGuest(address, says string) guest {
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
@@ -71,7 +70,7 @@ func rawGuest(address, says string) guest {
 	return func() { _ = conn.Close() }
 }
 
-// grpcGuest is a client of gRPC that stays, and calls once the node serves.
+// grpcGuest is a gRPC client that stays connected, and calls once the node serves.
 func (n *stormNode) grpcGuest(watch bool) guest {
 	conn, err := grpc.NewClient("passthrough:///"+n.cluster.Node().AdvertiseAddress(),
 		grpc.WithTransportCredentials(n.w.certs.client()))

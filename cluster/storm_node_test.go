@@ -26,7 +26,7 @@ import (
 	"github.com/goverse/goverse/node"
 )
 
-// certs are what nodes that serve TLS need.
+// certs holds the certificates of nodes that serve TLS.
 type certs struct {
 	pair tls.Certificate
 	pool *x509.CertPool
@@ -41,7 +41,7 @@ func newCerts() *certs {
 	return c
 }
 
-// client are the credentials of a caller of a node.
+// client returns the credentials of a node's client.
 func (c *certs) client() credentials.TransportCredentials {
 	if c == nil {
 		return insecure.NewCredentials()
@@ -49,22 +49,22 @@ func (c *certs) client() credentials.TransportCredentials {
 	return credentials.NewTLS(&tls.Config{RootCAs: c.pool})
 }
 
-// stormNode is one node in a storm, made with the public API alone.
+// stormNode is one node in a storm, made with only the public API.
 type stormNode struct {
 	w       *storm
 	label   string // of its goroutines
 	cluster *cluster.Cluster
 	http    *httpapi.Server
-	shares  bool // one client of etcd, and so its streams, with others
+	shares  bool // it shares an etcd client, and so its streams, with others
 	plan    plan
 }
 
-// plan is what is to happen to a node; all of it is drawn before the round.
+// plan is the sequence of events for a node. All of it is drawn before the round.
 type plan struct {
 	stopFirst bool            // before Start
 	cut       time.Duration   // of Start's context, 0: none
 	stopAt    time.Duration   // after the round's beginning
-	stops     []time.Duration // the bounds of the stops, all at that moment
+	stops     []time.Duration // time limits of the stops, which all begin at stopAt
 }
 
 func (w *storm) newNode(i int) *stormNode {
@@ -102,7 +102,7 @@ func (w *storm) newNode(i int) *stormNode {
 		p.cut = time.Duration(1+w.rnd.IntN(150)) * time.Millisecond
 	}
 	for range 1 + w.rnd.IntN(3) {
-		// The longest is for a stop that is not cut short.
+		// The longest limit is for a stop that is not cut short.
 		bounds := []time.Duration{0, time.Duration(w.rnd.IntN(300)) * time.Millisecond, stormPatience, stormPatience}
 		p.stops = append(p.stops, bounds[w.rnd.IntN(len(bounds))])
 	}
@@ -110,7 +110,7 @@ func (w *storm) newNode(i int) *stormNode {
 	return n
 }
 
-// live is a node's life. It returns when the node is down.
+// live runs the node until it is down.
 func (n *stormNode) live() {
 	var stops sync.WaitGroup
 	if n.plan.stopFirst {
@@ -147,7 +147,7 @@ func (n *stormNode) live() {
 		}
 		stops.Wait()
 		<-started
-		_ = n.cluster.Stop(context.Background()) // it is down already, and says what it said before
+		_ = n.cluster.Stop(context.Background()) // it is already down and returns the earlier result
 	}
 	brief, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
@@ -157,7 +157,7 @@ func (n *stormNode) live() {
 	}
 }
 
-// stop is one of the stops of a node, which may run beside others.
+// stop makes one of the node's stops, which may run concurrently with others.
 func (n *stormNode) stop(bound time.Duration, cut context.CancelCauseFunc, started <-chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
@@ -165,7 +165,7 @@ func (n *stormNode) stop(bound time.Duration, cut context.CancelCauseFunc, start
 	var err error
 	leak.Labelled(n.label, func() { err = n.cluster.Stop(ctx) })
 	if errors.Is(err, cluster.ErrNotStarted) {
-		// It is starting: Stop says to end the context of Start.
+		// It is starting: Stop's error asks to end the context of Start.
 		cut(errStormCut)
 		<-started
 		leak.Labelled(n.label, func() { err = n.cluster.Stop(ctx) })
@@ -182,8 +182,7 @@ func (n *stormNode) stop(bound time.Duration, cut context.CancelCauseFunc, start
 	}
 }
 
-// lookForGoroutines fails the test for those of this node that are left, while those who
-// are connected to it still are.
+// lookForGoroutines fails the test if goroutines of this node are left, while its guests are still connected.
 func (n *stormNode) lookForGoroutines() {
 	began := time.Now()
 	first := leak.Stacks(n.label)

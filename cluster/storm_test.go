@@ -30,16 +30,16 @@ var (
 )
 
 const (
-	// stormPatience bounds everything that a storm waits for: longer is a hang.
+	// stormPatience limits every wait of a storm; a longer one is a hang.
 	stormPatience = 30 * time.Second
 	stormTTL      = 3
-	// goroutinesLeave is how long a node's goroutines may take to end after its Stop.
+	// goroutinesLeave limits the time for a node's goroutines to end after its Stop.
 	goroutinesLeave = 3 * time.Second
 )
 
-// Nodes are started and stopped at any moment, their starts are cut short, everything else
-// is called meanwhile, and others are connected to them. Nothing hangs, no key and no lease
-// is left, and when Stop has returned there are no more goroutines than before.
+// Nodes are started and stopped at any moment, and their starts are cut short, while everything else is called
+// and other programs are connected to them. Nothing hangs, no key and no lease is left, and after Stop there are
+// no more goroutines than before.
 func TestStartAndStopInAStorm(t *testing.T) {
 	c := clustertest.New(t, 0, clustertest.WithTTL(stormTTL), clustertest.WithPatience(stormPatience))
 	_, err := c.Client().Put(etcdtest.Context(t), "/outside", "warm")
@@ -60,10 +60,10 @@ func TestStartAndStopInAStorm(t *testing.T) {
 	t.Logf("goroutines as before %v after the last round", time.Since(began).Round(time.Millisecond))
 }
 
-// tally counts what a storm did.
+// tally counts the events of a storm.
 type tally struct {
 	starts, cut, stops, cutStops, early, calls, guests atomic.Int64
-	longest                                            atomic.Int64 // that goroutines of a node outlived its Stop
+	longest                                            atomic.Int64 // by which goroutines of a node outlived its Stop
 }
 
 func (c *tally) String() string {
@@ -78,7 +78,7 @@ type storm struct {
 	t     *testing.T
 	c     *clustertest.Cluster
 	round int
-	rnd   *rand.Rand // of the test's goroutine only
+	rnd   *rand.Rand // used only in the test's goroutine
 	count *tally
 	certs *certs // nil: without TLS
 	nodes []*stormNode
@@ -95,7 +95,7 @@ func newStorm(t *testing.T, c *clustertest.Cluster, round int, rnd *rand.Rand, c
 	return w
 }
 
-// blow is the round: it returns when all is down again, and has been looked at.
+// blow runs the round. It returns when all nodes are down and have been checked.
 func (w *storm) blow() {
 	over, end := context.WithCancel(context.Background())
 	defer end()
@@ -119,7 +119,7 @@ func (w *storm) blow() {
 	}
 	w.await("the nodes are down", &lives)
 	for _, n := range w.nodes {
-		if n.shares { // a stream that one began lasts until the last one watches no more
+		if n.shares { // a stream that one node opened lasts until the last one stops watching
 			n.lookForGoroutines()
 		}
 	}
@@ -149,7 +149,7 @@ func (w *storm) await(what string, wg *sync.WaitGroup) {
 	}
 }
 
-// lookForKeys fails the test for every key and lease of a session that is left.
+// lookForKeys fails the test for every remaining key and lease of a session.
 func (w *storm) lookForKeys() {
 	w.t.Helper()
 	ctx := etcdtest.Context(w.t)
@@ -161,7 +161,7 @@ func (w *storm) lookForKeys() {
 		switch {
 		case key == keys.ShardMap(), strings.HasPrefix(key, keys.Events()), strings.HasPrefix(key, keys.EffectMarks()),
 			strings.HasPrefix(key, keys.Checkpoint(stormProcessor)):
-			continue // they outlive everybody
+			continue // they outlive every node
 		case kv.Lease == 0:
 			w.t.Errorf("a key is left that no lease will take along: %s", key)
 		default:
@@ -172,7 +172,7 @@ func (w *storm) lookForKeys() {
 
 var errStormCut = errors.New("cut short by the storm")
 
-// running are the stacks of all goroutines, by number.
+// running returns the stacks of all goroutines, by number.
 func running() map[string]string {
 	all := map[string]string{}
 	for _, stack := range strings.Split(strings.TrimSpace(stacks()), "\n\n") {
@@ -190,11 +190,11 @@ func stacks() string {
 	}
 }
 
-// etcdServes is in the stacks of the goroutines with which the storm's etcd serves: they may begin to run
-// after the storm does, and last as long as that etcd.
+// etcdServes occurs in the stacks of the goroutines that serve the storm's etcd. They may begin to run after the
+// storm, and last as long as that etcd.
 const etcdServes = "embed.(*serveCtx).startHandler"
 
-// joined are the stacks of those that are new.
+// joined returns the stacks of new goroutines.
 func joined(before, now map[string]string) string {
 	var out []string
 	for id, stack := range now {

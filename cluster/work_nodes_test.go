@@ -18,7 +18,7 @@ import (
 	"github.com/goverse/goverse/internal/test/nodetest"
 )
 
-// acquire has a node wait for a lock; what is sent is held.
+// acquire makes a node wait for a lock, and returns a channel that delivers it.
 func acquire(t *testing.T, c *clustertest.Cluster, n *clustertest.Node, name string) <-chan lock.Held {
 	t.Helper()
 	before := len(lockQueue(t, c, name))
@@ -44,8 +44,8 @@ func lockQueue(t *testing.T, c *clustertest.Cluster, name string) []string {
 	return keys
 }
 
-// A lock follows its holder's end: at once where it stops, and as soon as the crash is
-// detected where it dies.
+// When a lock's holder ends, the lock is handed over: at once if the holder stops, and on detection of a crash if
+// it dies.
 func TestLockIsHandedOver(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 3, clustertest.WithTTL(nodetest.LongTTL), nodetest.Sharded(cluster.Sharding{Off: true}))
@@ -75,7 +75,7 @@ func TestLockIsHandedOver(t *testing.T) {
 	require.NoError(t, last.Release(t.Context()))
 }
 
-// Who does not release is waited for, and then the session ends it.
+// Stop waits a limited time for locks that are not released; then the session ends them.
 func TestStopWaitsForLocksBounded(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 1, clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
@@ -90,7 +90,7 @@ func TestStopWaitsForLocksBounded(t *testing.T) {
 	require.Empty(t, lockQueue(t, c, "it"))
 }
 
-// A node dies in the middle of an effect: the others learn that nobody knows.
+// If a node dies in the middle of an effect, the others learn that the outcome is unknown.
 func TestEffectOfADeadNodeIsUnknown(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 2, clustertest.WithTTL(nodetest.LongTTL), nodetest.Sharded(cluster.Sharding{Off: true}))

@@ -11,8 +11,8 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
-// A named election hands over to a preferred node after Config.PreferAfter. With the default no
-// attempt would take less than that.
+// A named election hands over to a preferred node after Config.PreferAfter. With the default value every attempt
+// would take longer.
 func TestPreferAfterIsConfigured(t *testing.T) {
 	etcd, ctx := etcdtest.Start(t), etcdtest.Context(t)
 	soon := func(c *Config) { c.PreferAfter = time.Millisecond }
@@ -38,7 +38,7 @@ func TestPreferAfterIsConfigured(t *testing.T) {
 	}
 }
 
-// Locks can be given to what is made before Start.
+// Code that is created before Start can be given the locks.
 func TestLocksBeforeStart(t *testing.T) {
 	ctx := etcdtest.Context(t)
 	c := newCluster(t, etcdtest.Start(t), "127.0.0.1:0")

@@ -22,7 +22,7 @@ import (
 	"github.com/goverse/goverse/internal/test/nodetest"
 )
 
-// administered is a cluster with shards, and the handler of its second node, which may change things.
+// administered returns a cluster with shards, and the handler of its second node with admin calls.
 func administered(t *testing.T, alter ...func(*Admin)) (*clustertest.Cluster, http.Handler, *logtest.Buffer) {
 	t.Helper()
 	c := clustertest.New(t, 2, clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
@@ -40,7 +40,7 @@ func administered(t *testing.T, alter ...func(*Admin)) (*clustertest.Cluster, ht
 	return c, New(c.Node(1).Cluster(), Options{Admin: admin}), log
 }
 
-// does makes an admin call and reads its answer.
+// does makes an admin call and decodes the response.
 func does[T any](t *testing.T, h http.Handler, status int, path, body string) (answer T) {
 	t.Helper()
 	w := serve(h, post("/cluster/admin/"+path, body))
@@ -50,7 +50,7 @@ func does[T any](t *testing.T, h http.Handler, status int, path, body string) (a
 	return answer
 }
 
-// refuses makes an admin call that is refused.
+// refuses makes an admin call and requires that it is refused.
 func refuses(t *testing.T, h http.Handler, status int, kind, path, body string) string {
 	t.Helper()
 	p := problemIn(t, serve(h, post("/cluster/admin/"+path, body)))
@@ -118,7 +118,7 @@ func TestDrainANode(t *testing.T) {
 	d = does[Drained](t, h, 200, "undrain", body)
 	require.Equal(t, Drained{Address: first, Incarnation: d.Incarnation, Changed: true, IsLeader: true}, d)
 
-	// What takes longer than the call goes on.
+	// A drain that takes longer than the call goes on.
 	c.Eventually(func() bool { return c.Node(0).Cluster().Shards().Held() > 0 }, "it has shards again")
 	held := make(chan struct{})
 	key := ""
@@ -187,7 +187,7 @@ func TestResolveAnEffect(t *testing.T) {
 	refuses(t, h, 400, "", at, string(big))
 }
 
-// A caller learns whether it may, and nothing changes.
+// A caller learns whether it is authorized, and nothing changes.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	c, h, _ := administered(t)
@@ -224,13 +224,13 @@ func (emptySource) Read(context.Context, processor.Position, int) ([]processor.E
 	return nil, nil
 }
 
-// What cannot be done in time, or on a node that is no member, says so.
+// Calls that cannot be done in time, or on a node that is not a member, return an error.
 func TestAdminWithoutEtcd(t *testing.T) {
 	t.Parallel()
 	c, h, _ := administered(t, func(a *Admin) { a.Timeout = 300 * time.Millisecond })
 	_, err := c.Client().Put(etcdtest.Context(t), nodetest.Keys.Elections().Entry("old", 1, 1, state.Traits{}), "old:1")
 	require.NoError(t, err)
-	refuses(t, h, 504, "not-done", "elections/old/resign", "{}") // a leader that knows no requests
+	refuses(t, h, 504, "not-done", "elections/old/resign", "{}") // the leader does not handle requests
 	c.Node(1).Stop()
 	refuses(t, h, 503, "not-running", "resign", "{}")
 	require.ErrorIs(t, c.Node(1).Cluster().RequestResign(t.Context()), election.ErrStopped)

@@ -20,7 +20,7 @@ import (
 
 const token = "a token of this test alone"
 
-// post is a request that a program makes, altered.
+// post returns a program's request with alterations.
 func post(path, body string, alter ...func(*http.Request)) *http.Request {
 	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
@@ -39,7 +39,7 @@ func from(address string) func(*http.Request) {
 	return func(r *http.Request) { r.RemoteAddr = address }
 }
 
-// shows has a request come on a connection with a certificate.
+// shows makes a request arrive on a connection with a certificate.
 func shows(verified bool, cn string, names ...string) func(*http.Request) {
 	return func(r *http.Request) {
 		leaf := &x509.Certificate{SerialNumber: big.NewInt(7), Subject: pkix.Name{CommonName: cn}, DNSNames: names}
@@ -107,7 +107,7 @@ func TestAuthorizers(t *testing.T) {
 
 var errAny = errors.New("any")
 
-// The order in which a call is refused, and what is said of it to whom.
+// The order of the checks, and the text for each refused caller.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	log := &logtest.Buffer{}
@@ -117,7 +117,7 @@ func TestRefusals(t *testing.T) {
 		handler http.Handler
 		request *http.Request
 		status  int
-		kind    string // "" is about:blank
+		kind    string // "" means about:blank
 	}{
 		"off": {New(leader(), Options{}), post("/cluster/admin/resign", "{}"), 403, "admin-off"},
 		"nobody may": {New(leader(), Options{Admin: &Admin{}}), post("/cluster/admin/resign", "{}"), 403,
@@ -154,7 +154,7 @@ func TestRefusals(t *testing.T) {
 	require.Contains(t, log.String(), "status=401")
 }
 
-// Who guesses is not looked at any more after ten guesses, and keeps nobody else out.
+// After ten failures an address is refused unchecked. Other addresses are not affected.
 func TestFailuresAreLimited(t *testing.T) {
 	t.Parallel()
 	log := &logtest.Buffer{}
@@ -189,7 +189,7 @@ func TestFailuresForgive(t *testing.T) {
 	require.False(t, f.exceeded("[2001:db8:0:1::2]:1", at))
 	require.False(t, f.exceeded("[2001:db8::1]:1", at.Add(time.Second)), "one a second")
 
-	for i := range 2 * mostAddresses { // the memory has a bound
+	for i := range 2 * mostAddresses { // memory use is bounded
 		f.failed(fmt.Sprintf("10.0.%d.%d:1", i/256, i%256), at)
 	}
 	require.Len(t, f.byAddress, mostAddresses)

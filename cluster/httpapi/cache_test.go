@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A hundred that ask the same cost one read a second, also where it fails, and where the first of them has gone.
+// A hundred clients with the same question cost one read a second, also if it fails, and if the first of them has
+// left.
 func TestCache(t *testing.T) {
 	t.Parallel()
 	for _, failed := range []error{nil, errors.New("etcd is away")} {
@@ -50,12 +51,12 @@ func TestCache(t *testing.T) {
 	}
 }
 
-// Another question is another answer; a read that hangs ends; and what is remembered has a bound.
+// Questions have separate answers, a hanging read ends, and the memory is bounded.
 func TestCacheIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCache(time.Second, mostReads)
-		c.pace = nil // of another test
+		c.pace = nil // covered by another test
 		read := func(body any) func(context.Context) (any, error) {
 			return func(context.Context) (any, error) { return body, nil }
 		}
@@ -78,7 +79,7 @@ func TestCacheIsBounded(t *testing.T) {
 	})
 }
 
-// However many different questions there are, etcd is asked a few at a time.
+// However many questions there are, only a few reads run at a time.
 func TestCacheReadsFewAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -101,7 +102,7 @@ func TestCacheReadsFewAtATime(t *testing.T) {
 	})
 }
 
-// A client that asks another question each time has etcd asked only so often.
+// The rate of reads is limited for a client that asks another question each time.
 func TestDifferentQuestionsAreFewASecond(t *testing.T) {
 	t.Parallel()
 	c := newCache(time.Second, mostReads)

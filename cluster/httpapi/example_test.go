@@ -13,8 +13,8 @@ import (
 	"github.com/goverse/goverse/cluster/leaderonly"
 )
 
-// A program's own routes beside the node's status, one of them the leader's alone, and the node's
-// metrics in the program's own registry.
+// A program's own routes beside the node's status, one of them restricted to the leader, and the node's metrics
+// in the program's own registry.
 func Example() {
 	serve := func(ctx context.Context, c *cluster.Cluster, plan http.Handler) error {
 		prometheus.MustRegister(httpapi.NewCollector(c, httpapi.Options{Version: "v1.2.3"}))
@@ -34,7 +34,7 @@ func Example() {
 	_ = serve
 }
 
-// The node's pages below a prefix of the program's own mux, with admin calls for the one that has the token.
+// The node's pages below a prefix of the program's own mux, with admin calls for holders of the token.
 func Example_mounted() {
 	serve := func(c *cluster.Cluster, mux *http.ServeMux, token string) {
 		api := httpapi.New(c, httpapi.Options{Admin: &httpapi.Admin{Authorize: httpapi.BearerToken("ops", token)}})

@@ -19,7 +19,7 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
-// read fills into with the answer of a page.
+// read decodes the response of a page.
 func read[T any](t *testing.T, h http.Handler, path string) (body T) {
 	t.Helper()
 	w := call(h, http.MethodGet, path)
@@ -28,7 +28,7 @@ func read[T any](t *testing.T, h http.Handler, path string) (body T) {
 	return body
 }
 
-// What other nodes do is seen on each, in pages, whatever its name is.
+// Every node shows the work of the other nodes, in pages, whatever its names.
 func TestClusterWideLists(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 2)
@@ -138,7 +138,7 @@ func TestListsThatCannotBeShown(t *testing.T) {
 // nothing is an effect.
 func nothing(context.Context, int64) ([]byte, error) { return []byte("did"), nil }
 
-// A hundred dashboards that are open at a time cost etcd one read a second: all of them get what the same one found.
+// A hundred open dashboards cost etcd one read a second, because all share its result.
 func TestDashboardsShareAnAnswer(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 1)
@@ -167,8 +167,7 @@ func TestDashboardsShareAnAnswer(t *testing.T) {
 	}
 }
 
-// A list that was cut short by its time-out is a page like others, also if nothing was found yet; it goes on where it
-// was.
+// A list cut short by its time-out is a page like any other, even an empty one, and can be continued.
 func TestPageOfAListThatWasCutShort(t *testing.T) {
 	t.Parallel()
 	name := func(s string) string { return s }

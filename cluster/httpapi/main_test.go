@@ -28,17 +28,17 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// The cluster is what the handlers are for.
+// The handlers are made for a Cluster.
 var (
 	_ Source = (*cluster.Cluster)(nil)
 )
 
-// fake is a source that says what it was asked to.
+// fake is a source with fixed answers.
 type fake struct {
 	status cluster.Status
 	info   cluster.LeaderInfo
 	err    error
-	shards *state.Snapshot // what the table is of
+	shards *state.Snapshot // source of the table
 }
 
 func (f *fake) ShardTable() (shard.Table, error) { return shardview.New(f.shards) }
@@ -50,7 +50,7 @@ func (f *fake) LeaderInfo(context.Context) (cluster.LeaderInfo, error) {
 
 const leaderAt, followerAt = "127.0.0.1:47001", "127.0.0.1:47002"
 
-// follower is a node that follows leaderAt.
+// follower returns a node that follows leaderAt.
 func follower() *fake {
 	seen := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	return &fake{
@@ -73,7 +73,7 @@ func follower() *fake {
 	}
 }
 
-// shardStatus is that of followerAt: of its four shards one is still leaderAt's to release.
+// shardStatus returns that of followerAt. leaderAt has yet to release one of its four shards.
 func shardStatus() shard.Stats {
 	var st shard.Stats
 	st.Shards, st.Acquiring, st.Serving, st.Releasing, st.Waiting = 8, 1, 2, 3, 1
@@ -91,9 +91,9 @@ const shardMap = `{"version":1,"shards":8,"generation":5,
 			{"address":"127.0.0.1:47002","incarnation":4,"epoch":5,"shards":"4-7"}],
 		"moves":[{"address":"127.0.0.1:47001","incarnation":2,"since":5,"shards":"4-7"}]}`
 
-// shardSnapshot is a view of the cluster with this shard map; "" is none.
+// shardSnapshot returns a view of the cluster with this shard map; "" means no map.
 func shardSnapshot(value string) *state.Snapshot {
-	keys, _ := state.NewKeys("/goverse") // a good prefix
+	keys, _ := state.NewKeys("/goverse") // the prefix is valid
 	node := state.Record{Shards: 8}.Encode()
 	kvs := []state.KV{{Key: keys.Node(leaderAt), Value: []byte(node), CreateRevision: 2, ModRevision: 2},
 		{Key: keys.Node(followerAt), Value: []byte(node), CreateRevision: 4, ModRevision: 4}}
@@ -105,7 +105,7 @@ func shardSnapshot(value string) *state.Snapshot {
 	return state.Build(keys, 1, 9, kvs)
 }
 
-// leader is leaderAt itself.
+// leader returns leaderAt itself.
 func leader() *fake {
 	f := follower()
 	f.status.NodeID, f.status.State, f.status.IsLeader = leaderAt, cluster.StateLeader, true
@@ -113,7 +113,7 @@ func leader() *fake {
 	return f
 }
 
-// starting is a node that is not part of a cluster yet, and stopped one that no longer is.
+// starting returns a node that is not part of a cluster yet, stopped one that no longer is.
 func starting() *fake { return outside(cluster.StateStarting) }
 func stopped() *fake  { return outside(cluster.StateStopped) }
 
@@ -126,7 +126,7 @@ func call(h http.Handler, method, path string) *httptest.ResponseRecorder {
 	return serve(h, httptest.NewRequest(method, path, nil))
 }
 
-// serve has a request answered. Each answer of ours must be as it is described.
+// serve answers a request, and checks the response against its OpenAPI description.
 func serve(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
@@ -138,7 +138,7 @@ func serve(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
 	return w
 }
 
-// get returns the answer's code and JSON object.
+// get returns the response's status code and JSON object.
 func get(t *testing.T, f *fake, path string) (int, map[string]any) {
 	t.Helper()
 	w := call(New(f, Options{Version: "v1"}), http.MethodGet, path)

@@ -54,7 +54,7 @@ func TestMetricsFollowTheSource(t *testing.T) {
 	}
 }
 
-// A file's name may have bytes that are no text, which a label may not.
+// A file's name may have bytes that are not UTF-8, which a label must not have.
 func TestMetricsOfAFileWithAStrangeName(t *testing.T) {
 	t.Parallel()
 	text := scrape(t, New(leader(), Options{Certificates: func() []Certificate {

@@ -22,7 +22,7 @@ var updateDoc = flag.Bool("metrics.update", false, "write docs/metrics.md anew")
 
 const metricsDoc = "../../docs/metrics.md"
 
-// all is a source of which every metric has a value.
+// all is a source with a value for every metric.
 type all struct{ *fake }
 
 func (all) Stats() cluster.Stats {
@@ -35,7 +35,7 @@ var _ StatsSource = (*cluster.Cluster)(nil)
 
 func gatherAll(t *testing.T) []*dto.MetricFamily {
 	t.Helper()
-	registry := prometheus.NewPedanticRegistry() // what is collected was described
+	registry := prometheus.NewPedanticRegistry() // verifies that collected metrics are described
 	registry.MustRegister(newCollector(all{leader()}, func() objectView { return someObjects() },
 		Options{Version: "v1", Processors: processors, Certificates: func() []Certificate {
 			return []Certificate{{Use: "http", File: "http.pem", NotAfter: time.Unix(1, 0)}}
@@ -45,7 +45,7 @@ func gatherAll(t *testing.T) []*dto.MetricFamily {
 	return families
 }
 
-// Prometheus' own rules for names and help texts hold.
+// Names and help texts follow Prometheus' rules.
 func TestMetricsLint(t *testing.T) {
 	t.Parallel()
 	problems, err := promlint.NewWithMetricFamilies(gatherAll(t)).Lint()
@@ -53,12 +53,12 @@ func TestMetricsLint(t *testing.T) {
 	require.Empty(t, problems)
 }
 
-// The table in docs/metrics.md is what is exported. It is written by
+// The table in docs/metrics.md matches the exported metrics. Regenerate it with
 //
 //	go test ./cluster/httpapi -run MetricsDoc -metrics.update
 func TestMetricsDoc(t *testing.T) {
 	t.Parallel()
-	// Every metric that is described is among those that are gathered, so none is missing in the table.
+	// Every described metric is gathered, so the table is complete.
 	described := make(chan *prometheus.Desc, 1000)
 	newCollector(all{leader()}, func() objectView { return someObjects() }, Options{}.withDefaults()).Describe(described)
 	close(described)

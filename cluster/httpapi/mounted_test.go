@@ -11,7 +11,7 @@ import (
 	"github.com/goverse/goverse/cluster/internal/problem"
 )
 
-// Below a prefix, in a mux with other routes, all is as it is at the root, names in paths included.
+// Below a prefix, in a mux with other routes, everything works as at the root, including names in paths.
 func TestMountedBelowAPrefix(t *testing.T) {
 	t.Parallel()
 	c, h, _ := administered(t)

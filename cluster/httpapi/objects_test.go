@@ -26,7 +26,7 @@ import (
 
 var _ ObjectSource = (*cluster.Cluster)(nil)
 
-// fakeObjects are objects that say what they were asked to.
+// fakeObjects is an objectView with fixed answers.
 type fakeObjects struct {
 	stats objects.Stats
 	here  []objects.Activity // of every key
@@ -35,7 +35,7 @@ type fakeObjects struct {
 func (f *fakeObjects) Stats() objects.Stats                             { return f.stats }
 func (f *fakeObjects) Find(string) (owner string, _ []objects.Activity) { return leaderAt, f.here }
 
-// someObjects are a service that is in use, and one that is not.
+// someObjects returns two services, one in use and one idle.
 func someObjects() *fakeObjects {
 	return &fakeObjects{
 		stats: objects.Stats{Running: 3, Local: 11, Remote: 12, Retried: 13, Lost: 14, Services: []objects.ServiceStats{
@@ -52,7 +52,7 @@ func someObjects() *fakeObjects {
 	}
 }
 
-// durations is a histogram with these counts in its first buckets, and with one more that is above all of them.
+// durations returns a histogram with these counts in its first buckets, and one more above all bounds.
 func durations(sum time.Duration, counts ...int64) stats.Durations {
 	d := stats.Durations{Sum: sum}
 	for i := range 12 {
@@ -116,7 +116,7 @@ func TestObjects(t *testing.T) {
 	require.Equal(t, []any{}, body["services"])
 }
 
-// Each reason for which there is nothing to show says so, in one line.
+// Each reason for having nothing to show is reported in one line.
 func TestNoObjects(t *testing.T) {
 	t.Parallel()
 	for says, tc := range map[string]struct {
@@ -178,7 +178,7 @@ func TestObjectMetrics(t *testing.T) {
 	require.NotContains(t, scrape(t, withObjects(starting(), someObjects())), "goverse_objects_")
 }
 
-// Two nodes with objects, as a program has them.
+// Two nodes that host objects.
 func TestObjectsOfNodes(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 0, clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
@@ -225,7 +225,7 @@ func TestObjectsOfNodes(t *testing.T) {
 	}()
 	<-begun
 
-	// The map may have reached one of them alone.
+	// The map may have reached only one of them.
 	c.Eventually(func() bool { return read(0).Key.Owner != "" && read(1).Key.Owner != "" }, "both know the owner")
 	owner := 0
 	if read(0).Key.Owner != c.Node(0).Address() {

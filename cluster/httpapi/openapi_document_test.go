@@ -12,24 +12,24 @@ import (
 	"github.com/goverse/goverse/cluster/internal/problem"
 )
 
-// operation is what the description says of one route.
+// operation describes one route.
 type operation struct {
 	id, summary string
 	params      []object
 	body        any         // of a request; nil: none
-	answers     map[int]any // by status; plainText is text
-	problems    []int       // statuses whose answers are problems
+	answers     map[int]any // by status; plainText means text
+	problems    []int       // statuses with problems as responses
 }
 
 type plainText struct{}
 
-// htmlPage is a page for people.
+// htmlPage marks a page for people.
 type htmlPage struct{}
 
-// eventStream is a stream of server-sent events.
+// eventStream marks a stream of server-sent events.
 type eventStream struct{}
 
-// empty is a request that says nothing more.
+// empty is a request without fields.
 type empty struct{}
 
 func queryParam(name, says string, schema object) object {
@@ -56,7 +56,7 @@ func streamed(id, summary string, problems ...int) operation {
 	return operation{id: id, summary: summary, answers: map[int]any{200: eventStream{}}, problems: problems}
 }
 
-// changing is an admin call; all of them can fail alike.
+// changing describes an admin call. All admin calls share the same errors.
 func changing(id, summary string, body, answer any) operation {
 	return operation{id: id, summary: summary, body: body, answers: map[int]any{200: answer},
 		problems: []int{400, 401, 403, 404, 409, 413, 415, 429, 503, 504}}
@@ -129,7 +129,7 @@ func operations() map[string]operation {
 	}
 }
 
-// document is the description of all routes that there are.
+// document builds the document of all existing routes.
 func document(t *testing.T) object {
 	t.Helper()
 	s, paths, described := newSchemas(t), object{}, operations()
@@ -185,10 +185,10 @@ func (s *schemas) operation(op operation, rt route) object {
 	return out
 }
 
-// responses is where those are that several routes have.
+// responses is the pointer to responses shared by several routes.
 const responses = "#/components/responses/"
 
-// namesOf are the kinds of problems that have a status.
+// namesOf returns the kinds of problems with a status.
 func namesOf(status int) string {
 	var names []string
 	for _, k := range kinds {

@@ -23,7 +23,7 @@ import (
 // object is a JSON object.
 type object = map[string]any
 
-// enums are the values that a type, or a field of a type that is any string in Go, may have.
+// enums lists the values of types, and of fields that are plain strings in Go.
 var enums = map[string][]any{
 	"cluster.MemberState": {cluster.MemberCandidate, cluster.MemberFollower, cluster.MemberLeader,
 		cluster.MemberObserver},
@@ -53,11 +53,11 @@ func problemTypesOf() []any {
 	return all
 }
 
-// schemas are made from Go types, and described by the comments there.
+// schemas builds schemas from Go types and describes them by their comments.
 type schemas struct {
 	comments  map[string]string // by Type, or Type.Field
 	made      object
-	responses object // those that several routes have
+	responses object // shared by several routes
 }
 
 func newSchemas(t *testing.T) *schemas {
@@ -78,7 +78,7 @@ func newSchemas(t *testing.T) *schemas {
 	return s
 }
 
-// read remembers the comments of a declaration of types.
+// read records the comments of type declarations.
 func (s *schemas) read(n ast.Node) bool {
 	decl, ok := n.(*ast.GenDecl)
 	if !ok {
@@ -105,7 +105,7 @@ func (s *schemas) read(n ast.Node) bool {
 
 func sentence(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// of is the schema of a value's type; structs are referred to.
+// of returns the schema of a type; structs become references.
 func (s *schemas) of(v reflect.Type) object {
 	if values, limited := enums[v.String()]; limited {
 		return object{"type": "string", "enum": values}
@@ -141,7 +141,7 @@ func (s *schemas) of(v reflect.Type) object {
 	panic("there is no schema for " + v.String())
 }
 
-// ref makes the schema of a struct unless it is there.
+// ref returns a reference to a struct's schema, which it builds if necessary.
 func (s *schemas) ref(v reflect.Type) object {
 	name := strings.ToUpper(v.Name()[:1]) + v.Name()[1:]
 	if _, there := s.made[name]; !there {
@@ -150,7 +150,7 @@ func (s *schemas) ref(v reflect.Type) object {
 			made["description"] = says
 		}
 		if v == reflect.TypeFor[empty]() || strings.HasSuffix(name, "Request") {
-			made["additionalProperties"] = false // fields that a call does not know are refused
+			made["additionalProperties"] = false // calls refuse unknown fields
 		}
 		s.made[name] = made
 		properties, required := object{}, []string{}
@@ -161,7 +161,7 @@ func (s *schemas) ref(v reflect.Type) object {
 	return object{"$ref": "#/components/schemas/" + name}
 }
 
-// fields adds those of a struct, and of what is embedded in it.
+// fields adds the fields of a struct and of its embedded structs.
 func (s *schemas) fields(v reflect.Type, name string, properties object, required *[]string) {
 	for field := range v.Fields() {
 		if field.Anonymous {
@@ -170,14 +170,14 @@ func (s *schemas) fields(v reflect.Type, name string, properties object, require
 		}
 		tag, options, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if tag == "-" {
-			continue // it is in no answer
+			continue // it is in no response
 		}
 		schema := s.of(field.Type)
 		if values, limited := enums[name+"."+tag]; limited {
 			schema["enum"] = values
 		}
 		if says := s.comments[v.Name()+"."+field.Name]; says != "" {
-			schema["description"] = says // beside a $ref, too: OpenAPI 3.1 allows it
+			schema["description"] = says // OpenAPI 3.1 also allows it beside a $ref
 		}
 		properties[tag] = schema
 		if options == "" {

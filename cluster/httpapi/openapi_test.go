@@ -22,7 +22,7 @@ import (
 
 var update = flag.Bool("update", false, "write openapi.json anew")
 
-// The description is what the Go types, the routes and operations say.
+// The document matches the Go types, the routes and the operations.
 func TestOpenAPIIsCurrent(t *testing.T) {
 	t.Parallel()
 	var text bytes.Buffer
@@ -38,7 +38,7 @@ func TestOpenAPIIsCurrent(t *testing.T) {
 		"run: go test ./cluster/httpapi -run TestOpenAPIIsCurrent -update")
 }
 
-// Every route is described, with its method, and nothing else is.
+// The document has every route with its method, and no other.
 func TestOpenAPIHasEveryRoute(t *testing.T) {
 	t.Parallel()
 	described := map[string]bool{}
@@ -56,7 +56,7 @@ func TestOpenAPIHasEveryRoute(t *testing.T) {
 	require.Empty(t, described, "there are no such routes")
 }
 
-// Each kind of problem, and each route, is in the documentation.
+// The documentation has each kind of problem and each route.
 func TestDocumentation(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/http.md")
@@ -70,7 +70,7 @@ func TestDocumentation(t *testing.T) {
 	}
 }
 
-// description is the committed one, with which every answer of every test is compared.
+// description is the committed document. Every response of every test is checked against it.
 var description = newDescription()
 
 type described struct {
@@ -87,7 +87,7 @@ func newDescription() *described {
 		panic(err)
 	}
 	d.doc = doc.(object)
-	// Fields may be added to answers, so clients are to bear it; those that are there now are described.
+	// Responses may gain fields, so clients must accept unknown ones; the present fields are all described.
 	for _, s := range d.doc["components"].(object)["schemas"].(object) {
 		s.(object)["additionalProperties"] = false
 	}
@@ -99,7 +99,7 @@ func newDescription() *described {
 	return d
 }
 
-// compiled is the schema at a JSON pointer.
+// compiled returns the schema at a JSON pointer.
 func (d *described) compiled(pointer string) (*jsonschema.Schema, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -111,7 +111,7 @@ func (d *described) compiled(pointer string) (*jsonschema.Schema, error) {
 	return s, err
 }
 
-// check is what is wrong with an answer of h, nil if it is as it is described.
+// check returns nil if a response of h matches its description, otherwise the difference.
 func (d *described) check(h *router, r *http.Request, w *httptest.ResponseRecorder) error {
 	rt, _, found := h.find(r.URL.EscapedPath())
 	item, ours := d.doc["paths"].(object)[rt.path].(object)
@@ -160,7 +160,7 @@ func (d *described) check(h *router, r *http.Request, w *httptest.ResponseRecord
 	return schema.Validate(body)
 }
 
-// A description that is not true is noticed.
+// Wrong descriptions are noticed.
 func TestCheckNotices(t *testing.T) {
 	t.Parallel()
 	h := newHandler(leader(), func() objectView { return nil }, Options{})

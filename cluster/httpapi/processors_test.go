@@ -11,7 +11,7 @@ import (
 	"github.com/goverse/goverse/cluster/processor"
 )
 
-// processors are one that processes here and is in trouble, and one that never did.
+// processors returns one that is processing with errors, and one that never has.
 func processors() []processor.Status {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 500_000_000, time.UTC)
 	return []processor.Status{

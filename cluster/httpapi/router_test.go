@@ -12,11 +12,11 @@ import (
 	"github.com/goverse/goverse/cluster/internal/problem"
 )
 
-// allMethods are those of RFC 9110, PATCH, and one that nobody has heard of.
+// allMethods lists those of RFC 9110, PATCH, and an unknown one.
 var allMethods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete,
 	http.MethodPatch, http.MethodOptions, http.MethodTrace, http.MethodConnect, "REPORT"}
 
-// problemIn is what an answer says went wrong.
+// problemIn decodes the problem of a response.
 func problemIn(t *testing.T, w *httptest.ResponseRecorder) problem.Problem {
 	t.Helper()
 	require.Equal(t, problem.MediaType, w.Header().Get("Content-Type"), w.Body.String())
@@ -46,7 +46,7 @@ func TestOtherPathsAndMethods(t *testing.T) {
 			require.Equal(t, rt.allowed(), w.Header().Get("Allow"))
 			problemIn(t, w)
 		}
-		// Not even nearly.
+		// Similar paths do not match.
 		for _, other := range []string{path + "/", "/" + path, path + "/x", path + "%2f", strings.ToUpper(path)} {
 			if other != path {
 				require.Equal(t, http.StatusNotFound, call(h, rt.method, other).Code, other)
@@ -56,7 +56,7 @@ func TestOtherPathsAndMethods(t *testing.T) {
 	require.Equal(t, http.StatusOK, call(h, http.MethodHead, "/cluster/status").Code)
 }
 
-// The dashboard is at exactly one path, below a prefix too, and can be left out.
+// The dashboard has exactly one path, also below a prefix, and can be left out.
 func TestDashboard(t *testing.T) {
 	t.Parallel()
 	h := New(follower(), Options{})
@@ -88,7 +88,7 @@ func TestNamesInPaths(t *testing.T) {
 	}
 }
 
-// Every answer, whatever it is, says the same to browsers.
+// Every response has the same headers for browsers.
 func TestHeaders(t *testing.T) {
 	t.Parallel()
 	h := newHandler(follower(), func() objectView { return nil }, Options{})
@@ -99,7 +99,7 @@ func TestHeaders(t *testing.T) {
 			require.Equal(t, "no-referrer", w.Header().Get("Referrer-Policy"))
 			require.Equal(t, "same-origin", w.Header().Get("Cross-Origin-Resource-Policy"))
 			policy := w.Header().Get("Content-Security-Policy")
-			if rt.path == "/" && w.Code == http.StatusOK { // the dashboard: its own style and script, and no others
+			if rt.path == "/" && w.Code == http.StatusOK { // the dashboard permits its own style and script
 				require.Regexp(t, `^default-src 'none'; script-src 'sha256-[^' ]+'; style-src 'sha256-[^' ]+'; `+
 					`connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'$`, policy)
 			} else {
@@ -111,7 +111,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// As many requests as there are slots run at a time; probes are answered all the same.
+// As many requests run concurrently as there are slots. Probes are answered all the same.
 func TestBusy(t *testing.T) {
 	t.Parallel()
 	h := newHandler(follower(), func() objectView { return nil }, Options{MaxRequests: 2})

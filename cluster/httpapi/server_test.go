@@ -18,7 +18,7 @@ func listen(t *testing.T) net.Listener {
 	return l
 }
 
-// client keeps no connection, which would outlive the test.
+// client returns a client that keeps no connection, which would outlive the test.
 func client(t *testing.T) *http.Client {
 	t.Helper()
 	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
@@ -72,8 +72,7 @@ func TestStopCutsRunningRequests(t *testing.T) {
 	require.Error(t, <-answered)
 }
 
-// Connections that say nothing, or half a request, or wait for the next one do not delay a
-// stop.
+// Connections without a request, with half a request, or waiting for the next one do not delay a stop.
 func TestConnectionsWithoutARequestDoNotDelayStop(t *testing.T) {
 	for name, says := range map[string]string{"silent": "", "half a request": "GET /livez HTTP/1.1\r\n",
 		"idle": "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"} {
@@ -98,7 +97,7 @@ func TestConnectionsWithoutARequestDoNotDelayStop(t *testing.T) {
 	}
 }
 
-// accepting says when it has accepted.
+// accepting is a listener that signals when it has accepted.
 type accepting struct {
 	net.Listener
 	accepted chan struct{}
@@ -117,14 +116,14 @@ func TestServerTellsWhyItEnded(t *testing.T) {
 	l := listen(t)
 	s := Serve(l, New(leader(), Options{}), nil)
 	require.NoError(t, s.Err())
-	require.NoError(t, l.Close()) // behind its back
+	require.NoError(t, l.Close()) // closed without the server's knowledge
 	<-s.Done()
 	require.ErrorIs(t, s.Err(), net.ErrClosed)
 	require.NoError(t, s.Stop(context.Background()))
 }
 
-// A load balancer opens a connection when the server is just being stopped: the request that comes on it is
-// answered, and the port is closed.
+// A load balancer opens a connection just when the server is stopped. Its request is answered, and the port is
+// closed.
 func TestStopWaitsForWhatWasJustOpened(t *testing.T) {
 	t.Parallel()
 	s := Serve(listen(t), New(leader(), Options{}), nil)
@@ -136,7 +135,7 @@ func TestStopWaitsForWhatWasJustOpened(t *testing.T) {
 	require.Eventually(t, known, 20*time.Second, time.Millisecond)
 	stopped := make(chan error, 1)
 	go func() { stopped <- s.Stop(context.Background()) }()
-	<-s.Done() // it accepts no more
+	<-s.Done() // it no longer accepts
 	_, err = io.WriteString(conn, "GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
 	require.NoError(t, err)
 	answer, err := io.ReadAll(conn)

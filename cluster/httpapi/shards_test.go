@@ -36,7 +36,7 @@ func TestShards(t *testing.T) {
 	}, body)
 }
 
-// Each reason for which there is nothing to show says so, in one line.
+// Each reason for having nothing to show is reported in one line.
 func TestNoShards(t *testing.T) {
 	t.Parallel()
 	off, none, bad := follower(), follower(), follower()

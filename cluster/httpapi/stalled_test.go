@@ -15,8 +15,7 @@ import (
 	"github.com/goverse/goverse/cluster/processor"
 )
 
-// pipes is a listener for connections within the process that buffer nothing: a client that does not read takes no
-// byte.
+// pipes is a listener for unbuffered connections within the process: a client that does not read accepts no byte.
 type pipes struct {
 	conns chan net.Conn
 	done  context.Context
@@ -45,7 +44,7 @@ func (p *pipes) Close() error { p.close(); return nil }
 // Addr implements net.Listener.
 func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
-// hasty is a server's side of a connection, for which a second of the time to send something is a twentieth of one.
+// hasty is the server's side of a connection on which a second of a write deadline lasts a twentieth of one.
 type hasty struct{ net.Conn }
 
 // SetWriteDeadline implements net.Conn.
@@ -68,7 +67,7 @@ func (p *pipes) send(t *testing.T, path string, with func(net.Conn) net.Conn) ne
 
 func plain(conn net.Conn) net.Conn { return conn }
 
-// get is the code of the answer to a request.
+// get returns the status code of the response to a request.
 func (p *pipes) get(t *testing.T, path string) int {
 	t.Helper()
 	conn := p.send(t, path, plain)
@@ -78,8 +77,7 @@ func (p *pipes) get(t *testing.T, path string) int {
 	return resp.StatusCode // the rest is not read: the connection is closed
 }
 
-// A client of a stream that does not read holds nobody up, is cut off, and is not waited for when the server is to
-// stop.
+// A stream's client that does not read blocks no other, is cut off, and does not delay a stop of the server.
 func TestAClientThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	const path = "/cluster/stream?page=/cluster/processors"

@@ -15,7 +15,7 @@ import (
 	"github.com/goverse/goverse/internal/test/nodetest"
 )
 
-// Every page of a node answers as openapi.json says (serve sees to that), whatever has become of the node.
+// Every page of a node in every state answers as described in openapi.json, which serve checks.
 func TestEveryPageInEveryState(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 2, clustertest.WithTTL(3), clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
@@ -30,7 +30,7 @@ func TestEveryPageInEveryState(t *testing.T) {
 			LeaderTimeout: 300 * time.Millisecond, Processors: func() []processor.Status { return processors() },
 			Admin: &Admin{Authorize: BearerToken("ops", token), Timeout: 300 * time.Millisecond}})
 	}
-	// codes asks for every page and every admin call, and returns the statuses by path.
+	// codes requests every page and every admin call, and returns the statuses by path.
 	codes := func(n *clustertest.Node) map[string]int {
 		out := map[string]int{}
 		for _, rt := range handlers[n].routes {
@@ -52,12 +52,12 @@ func TestEveryPageInEveryState(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { _ = held.Release(etcdtest.Context(t)) }() // it is lost with the session, below
 
-	got := codes(late) // it has not started
+	got := codes(late) // not started yet
 	require.Equal(t, 503, got["/cluster/nodes"])
 	require.Equal(t, 200, got["/cluster/status"])
 	require.NoError(t, late.Start(etcdtest.Context(t)))
 	for _, n := range []*clustertest.Node{c.Node(0), c.Node(1), late} {
-		c.Eventually(func() bool { // on a busy machine a question may take too long
+		c.Eventually(func() bool { // on a busy machine a read may take too long
 			got = codes(n)
 			for _, path := range []string{"/readyz", "/metrics", "/cluster/leader", "/cluster/nodes", "/cluster/elections",
 				"/cluster/locks", "/cluster/effects", "/cluster/objects", "/openapi.json"} {
@@ -87,6 +87,6 @@ func TestEveryPageInEveryState(t *testing.T) {
 	c.Eventually(func() bool { return codes(late)["/cluster/shards"] == 503 }, "the map cannot be read")
 	codes(c.Node(1))
 	remove()
-	codes(c.Node(0)) // it has stopped
+	codes(c.Node(0)) // stopped
 	require.Equal(t, 503, codes(c.Node(0))["/cluster/admin/resign"])
 }

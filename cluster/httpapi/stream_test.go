@@ -24,7 +24,7 @@ import (
 // received is a server-sent event.
 type received struct{ id, name, data string }
 
-// sse reads the events of a stream as they come; the channel closes when it ends.
+// sse reads the events of a stream as they come. The channel closes when the stream ends.
 func sse(t *testing.T, address, path string, header http.Header) (events <-chan received, resp *http.Response) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -67,7 +67,7 @@ func sse(t *testing.T, address, path string, header http.Header) (events <-chan 
 	return out, resp
 }
 
-// await reads until an event is as it should be.
+// await reads events until one matches.
 func await(t *testing.T, events <-chan received, what string, is func(received) bool) received {
 	t.Helper()
 	timeout := time.After(20 * time.Second)
@@ -107,7 +107,7 @@ func served(t *testing.T, h http.Handler) *Server {
 	return s
 }
 
-// The leader is killed, and within a second every stream of pages shows the next one.
+// When the leader is killed, every stream of pages shows the next one within a second.
 func TestPageStream(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 3)
@@ -164,7 +164,7 @@ func TestPageStreamRefuses(t *testing.T) {
 	require.Equal(t, http.StatusMethodNotAllowed, call(h, http.MethodPost, "/cluster/stream?page=/cluster/leader").Code)
 }
 
-// Streams have places of their own, and end at once when the server is to stop.
+// Streams have slots of their own, and end at once when the server stops.
 func TestStreamsAreBoundedAndEndWithTheServer(t *testing.T) {
 	t.Parallel()
 	s := Serve(listen(t), New(leader(), Options{MaxStreams: 1, MaxRequests: 1}), nil)
@@ -251,8 +251,8 @@ func TestEvents(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, call(New(follower(), Options{}), http.MethodGet, "/cluster/events").Code)
 }
 
-// Events that were recorded in one transaction have the same Seq: a client that goes on with what it has lacks none of
-// them, wherever its connection was lost, and gets nothing twice that it had all of.
+// Events recorded in one transaction have the same Seq. A client that resumes with its last id misses none of
+// them, wherever its connection was lost, and gets none twice of a transaction that it received as a whole.
 func TestEventStreamGoesOnWithinATransaction(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 1, clustertest.WithConfig(func(_ int, cfg *cluster.Config) { cfg.Events.Off = true }))
@@ -265,7 +265,8 @@ func TestEventStreamGoesOnWithinATransaction(t *testing.T) {
 		_, err := c.Client().Txn(etcdtest.Context(t)).Then(puts...).Commit()
 		require.NoError(t, err)
 	}
-	// upTo reads until an event has come, and returns which came, and what a browser then says as Last-Event-ID.
+	// upTo reads until an event has come. It returns the events, and the Last-Event-ID that a browser would send
+	// then.
 	upTo := func(stream <-chan received, last, id string) (came []string, _ string) {
 		await(t, stream, id, func(e received) bool {
 			if e.id != "" {

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// raw sends text to a server, and returns what it answers, byte by byte.
+// raw sends text to a server, and returns its response byte by byte.
 func raw(t *testing.T, server *httptest.Server, text string) *bufio.Reader {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(server.URL, "http://"))
@@ -26,8 +26,8 @@ func raw(t *testing.T, server *httptest.Server, text string) *bufio.Reader {
 	return bufio.NewReader(conn)
 }
 
-// A node that forwards has the leader say when to send the body; the client has not asked for that and is not told.
-// What stands in the answer already stays.
+// A forwarding node makes the leader signal when to send the body. The client did not ask for that signal and
+// does not get it. Headers already in the response are kept.
 func TestForwardsNoContinue(t *testing.T) {
 	leader := newNode(t, Options{}, echo)
 	leader.become(leads())
@@ -42,7 +42,7 @@ func TestForwardsNoContinue(t *testing.T) {
 	defer server.Close()
 	for _, version := range []string{"1.0", "1.1"} {
 		answer := raw(t, server, "POST / HTTP/"+version+"\r\nHost: x\r\nConnection: close\r\nContent-Length: 4\r\n\r\nbody")
-		resp, err := http.ReadResponse(answer, nil) // which would take a 100 for the answer
+		resp, err := http.ReadResponse(answer, nil) // it would take a 100 for the response
 		require.NoError(t, err)
 		require.Equal(t, http.StatusOK, resp.StatusCode)
 		require.Equal(t, "stays", resp.Header.Get("X-Outer"))
@@ -50,7 +50,7 @@ func TestForwardsNoContinue(t *testing.T) {
 	}
 }
 
-// ending is a leadership whose work is broken off when the test says so.
+// ending is a leadership that cancels its work when the test requests it.
 type ending struct {
 	*fake
 	end chan struct{}
@@ -94,8 +94,8 @@ func TestBodyThatDoesNotCome(t *testing.T) {
 	}
 }
 
-// The leader stands still, and another one leads: who waits for the answer of a forwarded request has one, long before
-// ForwardTimeout. The former leader's answer has a moment to come.
+// The leader stands still, and another one leads. A client that waits for a forwarded response gets one long
+// before ForwardTimeout. The former leader has a moment to respond.
 func TestForwardedToALeaderThatStandsStill(t *testing.T) {
 	t.Parallel()
 	begun, thaw := make(chan bool, 2), make(chan struct{})
@@ -118,7 +118,7 @@ func TestForwardedToALeaderThatStandsStill(t *testing.T) {
 	}
 	forward()
 	began := time.Now()
-	time.AfterFunc(prompt/2, func() { f.become(Leader{}) }) // nobody leads: it may again
+	time.AfterFunc(prompt/2, func() { f.become(Leader{}) }) // without a leader: it may lead again
 	time.AfterFunc(prompt, func() { f.become(Leader{Name: "c:1", URL: there, Token: 9}) })
 	w := <-answers
 	require.Equal(t, http.StatusBadGateway, w.Code)

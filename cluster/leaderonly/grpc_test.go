@@ -21,7 +21,7 @@ import (
 	"github.com/goverse/goverse/internal/test/probepb"
 )
 
-// probe answers with the token that it runs under.
+// probe answers with the token of its term.
 type probe struct {
 	probepb.UnimplementedProbeServer
 }
@@ -122,7 +122,7 @@ func TestMethodsOfAnyNode(t *testing.T) {
 	require.Equal(t, codes.Unavailable, status.Code(err))
 }
 
-// A call waits for the next leader, and one that comes again for the one after this.
+// A call waits for the next leader, and a repeated call for the leader after the present one.
 func TestCallWaits(t *testing.T) {
 	f := newFake(Leader{})
 	client := serveProbe(t, f, GRPCOptions{Wait: 20 * time.Second})

@@ -19,7 +19,7 @@ import (
 	"github.com/goverse/goverse/cluster/election"
 )
 
-// handled answers with the token that it runs under.
+// handled answers with the token of its term.
 var handled = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	_, _ = fmt.Fprint(w, TokenFrom(r.Context()), string(body))
@@ -106,7 +106,7 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
-// A request that comes while nobody leads is answered by the next leader.
+// A request that arrives without a leader is answered by the next leader.
 func TestWaitsForTheNextLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(Leader{Own: true}) // it gives way
@@ -131,7 +131,8 @@ func TestWaitsForTheNextLeader(t *testing.T) {
 	})
 }
 
-// A load balancer says that all have refused: the next in the queue keeps the request for a moment.
+// When a load balancer reports that all nodes refused a request, the node that is next in the queue briefly keeps
+// it.
 func TestComesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(follows(there))
@@ -162,7 +163,7 @@ func TestComesAgain(t *testing.T) {
 	})
 }
 
-// A node that stops while a request waits for a leader says so at once.
+// When a node stops while a request waits for a leader, the request is refused at once.
 func TestStopsWhileRequestsWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(Leader{})
@@ -176,11 +177,11 @@ func TestStopsWhileRequestsWait(t *testing.T) {
 	})
 }
 
-// A leader that leaves between the question who leads and the one where is not taken for one that is nowhere.
+// If a leader leaves between the look-ups of its name and its URL, it is not treated as a leader without a URL.
 func TestLeaderThatLeavesMeanwhile(t *testing.T) {
 	a, b := election.Leader{Address: "a", Token: 1}, election.Leader{Address: "b", Token: 2}
 	for name, c := range map[string]struct {
-		leaders []election.Leader // as they are asked for; the last one again and again
+		leaders []election.Leader // in the order of the look-ups; the last one repeats
 		urls    map[string]string
 		want    election.Leader
 		url     string
@@ -219,7 +220,7 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-// A redirect leads to what the client has asked for, whatever path the handler sees.
+// A redirect leads to the URL that the client requested, whatever path the handler sees.
 func TestRedirectsBelowAPrefix(t *testing.T) {
 	h := http.StripPrefix("/api", Handler(newFake(follows(there)), handled, Options{Elsewhere: Redirect}))
 	require.Equal(t, there+"/api/a%2Fb?c=d", call(h, "POST", "/api/a%2Fb?c=d").Header().Get("Location"))
@@ -230,7 +231,7 @@ func TestRedirectsBelowAPrefix(t *testing.T) {
 	require.Equal(t, there+"/work", w.Header().Get("Location"), "as well as is known")
 }
 
-// Nothing of a body is read before it is decided: a client that waits for 100 Continue has not sent it.
+// The body is not read before the decision: a client that waits for 100 Continue has not sent it.
 func TestBodyIsNotReadBefore(t *testing.T) {
 	f := newFake(follows(there))
 	server := httptest.NewServer(Handler(f, handled, Options{}))
@@ -250,7 +251,7 @@ func TestBodyIsNotReadBefore(t *testing.T) {
 	require.Contains(t, ask(), "100 Continue")
 }
 
-// node is a node that forwards, or is forwarded to.
+// node forwards requests, or receives forwarded ones.
 type node struct {
 	*fake
 	server    *httptest.Server
@@ -293,7 +294,7 @@ func (n *node) send(t *testing.T, method string, header http.Header) (int, http.
 	return resp.StatusCode, resp.Header, string(body)
 }
 
-// echo answers with what it was asked for.
+// echo answers with the request.
 var echo = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	_, _ = fmt.Fprint(w, r.Method, " ", r.RequestURI, " ", r.Host, body != nil, string(body))
@@ -317,7 +318,7 @@ func TestForwards(t *testing.T) {
 	require.EqualValues(t, 1, leader.asked.Load(), "reads are answered anywhere")
 }
 
-// Two that take each other for the leader: a request is forwarded once, and refused.
+// If two nodes take each other for the leader, a request is forwarded once and then refused.
 func TestForwardsOnce(t *testing.T) {
 	a, b := newNode(t, Options{Wait: 100 * time.Millisecond}, echo), newNode(t, Options{Wait: time.Millisecond}, echo)
 	a.become(follows(b.server.URL))
@@ -329,7 +330,7 @@ func TestForwardsOnce(t *testing.T) {
 	require.EqualValues(t, 1, b.asked.Load())
 }
 
-// A leader that refuses connections, or the request: it waits for another one, body and all.
+// If a leader refuses connections, or the request, the request waits for another leader, with its body.
 func TestForwardsToTheNextLeader(t *testing.T) {
 	dead, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -364,8 +365,7 @@ func TestForwardsToTheNextLeader(t *testing.T) {
 	require.Equal(t, string(NotLeader), header.Get(RefusedHeader))
 }
 
-// A connection that breaks after the request was sent: it is not known what became of it, and it is not
-// sent again.
+// If a connection breaks after the request was sent, the outcome is unknown, and the request is not sent again.
 func TestOutcomeUnknown(t *testing.T) {
 	var asked atomic.Int64
 	broken := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -409,7 +409,7 @@ func TestForwardsSoManyAtATime(t *testing.T) {
 	require.Equal(t, http.StatusOK, <-ended)
 }
 
-// A node that learns later than the one that forwarded to it waits until it knows as much.
+// A node that learns of a new leader later than the forwarding node waits until it has.
 func TestForwardedToOneThatKnowsLess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(follows(there))

@@ -12,14 +12,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fake is a leadership that is what the test says.
+// fake is a leadership controlled by the test.
 type fake struct {
 	mu      sync.Mutex
 	changed chan struct{}
 	leader  Leader
 	next    bool
 	err     error
-	stopped bool // there is no news any more
+	stopped bool // there will be no changes
 	waiting int
 }
 
@@ -27,7 +27,7 @@ func newFake(l Leader) *fake { return &fake{leader: l, changed: make(chan struct
 
 const here, there = "http://10.0.0.1:80", "http://10.0.0.2:80"
 
-// leads and follows are what is known where this process leads, and where another one does.
+// leads and follows are the views of a process that leads, and of one that does not.
 func leads() Leader             { return Leader{Name: "a:1", URL: here, Token: 7, Own: true, Leads: true} }
 func follows(url string) Leader { return Leader{Name: "b:1", URL: url, Token: 5} }
 

@@ -28,7 +28,7 @@ func post(h http.Handler) *httptest.ResponseRecorder {
 	return w
 }
 
-// writes is a handler that writes by the term, when goOn is closed.
+// writes returns a handler that writes by the term once goOn is closed.
 func writes(begun chan<- struct{}, goOn <-chan struct{}) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begun <- struct{}{}
@@ -50,8 +50,8 @@ func nodes(t *testing.T) (*clustertest.Cluster, [2]*cluster.Cluster) {
 	return c, [2]*cluster.Cluster{c.Node(0).Cluster(), c.Node(1).Cluster()}
 }
 
-// handOver has a request begin on the first leader, the leadership move, and the request end: it is
-// answered, and one that comes meanwhile waits, and is refused when the next leader is known.
+// handOver moves leadership while a request runs on the first leader, which answers it. A request that arrives in
+// the meantime waits, and is refused once the next leader is known.
 func handOver(t *testing.T, of [2]leaderonly.Leadership, resign func(ctx context.Context) error) {
 	t.Helper()
 	ctx := etcdtest.Context(t)
@@ -150,7 +150,7 @@ type streamOf struct {
 
 func (s streamOf) Context() context.Context { return s.ctx }
 
-// A stream that lasts does not keep a leader from giving way: its context ends at once, as in Lead.
+// A long stream does not keep a leader from giving way: its context ends at once, as in Lead.
 func TestStreamEndsWithTheTerm(t *testing.T) {
 	c, of := nodes(t)
 	c.WaitLeaderIs(c.Node(0).Address())

@@ -9,7 +9,7 @@ import (
 	"github.com/goverse/goverse/cluster/lock"
 )
 
-// One at a time in the whole cluster; here with locks in memory, elsewhere with Cluster.Locks.
+// One holder at a time in the whole cluster. This example uses locks in memory; programs use Cluster.Locks.
 func ExampleLockRegistry() {
 	ctx := context.Background()
 	var locks lock.LockRegistry = &lock.Memory{}
@@ -31,8 +31,7 @@ func ExampleLockRegistry() {
 	// its context has ended: it was given up
 }
 
-// What is written to etcd under a lock is written under its guard: etcd refuses a holder that lost
-// the lock and does not know.
+// Writes to etcd under a lock use its guard: etcd refuses a holder that has lost the lock without noticing.
 func ExampleHeld_guard() {
 	write := func(ctx context.Context, etcd *clientv3.Client, held lock.Held) error {
 		resp, err := etcd.Txn(ctx).If(held.Guard()...).Then(clientv3.OpPut("/invoice/42", "paid")).Commit()
@@ -44,7 +43,7 @@ func ExampleHeld_guard() {
 	_ = write
 }
 
-// Middleware: of each key one command at a time, whichever node it came to.
+// Middleware that runs one command of each key at a time, whichever node receives it.
 func ExampleSingleWriter() {
 	type book struct{ seat, name string }
 	seats := map[string]string{}

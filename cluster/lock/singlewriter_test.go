@@ -22,8 +22,8 @@ type command struct {
 
 func keyOf(c command) string { return c.key }
 
-// Commands of one key come one at a time, whichever process they come by: the counter behind
-// them reads, gives others the processor, and writes.
+// Commands of one key run one at a time, whichever process they arrive at. The counter behind them reads, yields,
+// and writes.
 func TestSingleWriter(t *testing.T) {
 	t.Parallel()
 	s := testbed.New(t, testbed.Long)
@@ -68,8 +68,8 @@ func TestSingleWriter(t *testing.T) {
 	require.Equal(t, 60, run(lock.SingleWriter(a, keyOf, count), lock.SingleWriter(b, keyOf, count)))
 }
 
-// The command has the lock in its context, errors are handed on, and the lock is free again
-// whatever becomes of the command.
+// The command finds the lock in its context, errors are returned, and the lock is released whatever the command
+// does.
 func TestSingleWriterReleases(t *testing.T) {
 	locks, ctx, failure := &lock.Memory{}, t.Context(), errors.New("sold out")
 	var tokens []int64
@@ -107,8 +107,8 @@ func TestSingleWriterReleases(t *testing.T) {
 	require.Nil(t, lock.FromContext(ctx))
 }
 
-// A command during which the lock is lost is notified, and so is its caller, who gets the
-// result all the same.
+// A command learns by its context that the lock is lost. Its caller gets that as an error, together with the
+// result.
 func TestSingleWriterLoses(t *testing.T) {
 	s := testbed.New(t, testbed.Short)
 	a := testbed.StartLocks(s)
@@ -127,7 +127,7 @@ func TestSingleWriterLoses(t *testing.T) {
 	require.Error(t, lost.Err)
 }
 
-// A registry that is not there is said so by each command.
+// A missing registry is reported by each command.
 func TestSingleWriterWithoutRegistry(t *testing.T) {
 	t.Parallel()
 	handle := lock.SingleWriter(nil, keyOf, func(context.Context, command) (int, error) { panic("it runs") })

@@ -10,11 +10,11 @@ import (
 
 const token = "0123456789abcdef-of-a-test"
 
-// focus is what has the focus: its id, or what it does.
+// focus identifies the focused element: its id, or its action.
 const focus = `document.activeElement.id || document.activeElement.dataset.act ||
 	document.activeElement.dataset.do || ""`
 
-// answered is an expression: the dialog shows that what was asked for is done.
+// answered is true once the dialog shows success.
 const answered = `document.querySelector("#dialog-outcome").className === "outcome good"`
 
 // tabTo presses Tab until an element has the focus.
@@ -29,7 +29,8 @@ func tabTo(t *testing.T, p *browser.Page, what string) {
 	require.Fail(t, "the focus does not get to "+what)
 }
 
-// With a token, by keyboard alone: the token is typed in, the leader resigns, and the outcome is shown and so.
+// With a token and by keyboard alone: enter the token, make the leader resign, and check that the outcome shown
+// is true.
 func TestResignByKeyboard(t *testing.T) {
 	t.Parallel()
 	b := browser.Start(t)
@@ -57,14 +58,14 @@ func TestResignByKeyboard(t *testing.T) {
 	p.Press(t, "\r")
 	p.Await(t, `document.activeElement.id === "dialog-confirm"`)
 	p.Press(t, "\r")
-	p.Await(t, answered) // at times between two leaders
+	p.Await(t, answered) // there may be no leader for a moment
 	p.Await(t, `document.querySelector("#leader .who")?.textContent.includes("`+c.Node(1).Address()+`")`)
 	p.Await(t, `document.querySelector("#news").textContent === "`+c.Node(1).Address()+` leads now."`)
 	p.Press(t, "\r") // closes it
 	p.Await(t, `!document.querySelector("#dialog").open`)
 	p.Clean(t, origin)
 
-	// Another one, by a choice; then the token is forgotten, and the buttons with it.
+	// Transfer to a chosen node. Then forget the token, which removes the buttons.
 	choose := `(document.querySelector("[data-act=transfer][data-to]").click(), true)`
 	require.True(t, browser.Eval[bool](t, p, choose))
 	to := browser.Eval[string](t, p, `document.querySelector("#choice").value`)
@@ -77,7 +78,7 @@ func TestResignByKeyboard(t *testing.T) {
 	require.Equal(t, "{}", browser.Eval[string](t, p, `JSON.stringify(sessionStorage)`))
 }
 
-// A token that is refused, and a node whose admin calls are off: the page says so, and has no button.
+// With a refused token, or on a node with admin calls off, the page reports that and has no buttons.
 func TestNoAdmin(t *testing.T) {
 	t.Parallel()
 	b := browser.Start(t)

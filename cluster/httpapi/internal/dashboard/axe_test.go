@@ -24,7 +24,7 @@ type violation struct {
 	}
 }
 
-// axe are the findings that are serious or critical, a line each.
+// axe returns the serious and critical findings, one per line.
 func axe(t *testing.T, p *browser.Page) (out []string) {
 	t.Helper()
 	for _, v := range browser.Eval[[]violation](t, p, `axe.run().then((r) => r.violations)`) {
@@ -40,7 +40,7 @@ func axe(t *testing.T, p *browser.Page) (out []string) {
 	return out
 }
 
-// What axe-core looks for is not there, with and without a token, with a dialog open, light and dark, on a desk and on
+// axe-core finds no violation: with and without a token, with an open dialog, light and dark, on a desktop and on
 // a phone.
 func TestAxe(t *testing.T) {
 	t.Parallel()

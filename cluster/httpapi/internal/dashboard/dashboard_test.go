@@ -16,10 +16,10 @@ import (
 	"github.com/goverse/goverse/internal/test/browser"
 )
 
-// mostBytes is how large the page may be.
+// mostBytes limits the size of the page.
 const mostBytes = 150_000
 
-// What the page is, without a browser: small, whole, and under a policy that lets nothing else run.
+// Without a browser: the page is small and complete, and its policy permits nothing else to run.
 func TestPage(t *testing.T) {
 	t.Parallel()
 	w := httptest.NewRecorder()
@@ -49,8 +49,8 @@ func TestPage(t *testing.T) {
 	require.NotRegexp(t, `https?://[a-z0-9]`, without, "nothing is asked for elsewhere")
 }
 
-// Below a prefix it works too, and neither there nor at the root does it ask for anything elsewhere, or make the
-// browser complain.
+// The page also works below a prefix. Neither there nor at the root does it load anything from elsewhere, or
+// cause errors in the browser.
 func TestPrefix(t *testing.T) {
 	t.Parallel()
 	b := browser.Start(t)

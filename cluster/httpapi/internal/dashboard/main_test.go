@@ -18,28 +18,28 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The views that the page is for.
+// The sizes that the page supports.
 var (
 	desk  = browser.View{Width: 1280, Height: 900}
 	dark  = browser.View{Width: 1280, Height: 900, Dark: true}
 	phone = browser.View{Width: 360, Height: 740}
 )
 
-// count is an expression: so many elements are in the page.
+// count is an expression: the page has n such elements.
 func count(selector string, n int) string {
 	return fmt.Sprintf("document.querySelectorAll(%q).length === %d", selector, n)
 }
 
-// do is an expression: something is done, and true.
+// do is an expression that performs an action and is true.
 func do(what string) string { return "(" + what + ", true)" }
 
-// withToken is an expression: a token is put into its field, and the form sent.
+// withToken is an expression that enters a token and submits the form.
 func withToken(token string) string {
 	return do(fmt.Sprintf(`document.querySelector("#token").value = %q`, token) +
 		`, document.querySelector("#token-form").requestSubmit()`)
 }
 
-// serve serves a handler at the address that it returns, as an origin.
+// serve serves a handler and returns its address as an origin.
 func serve(t *testing.T, h http.Handler) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -49,7 +49,7 @@ func serve(t *testing.T, h http.Handler) string {
 	return "http://" + s.Address()
 }
 
-// handler is that of a node, with admin calls for who has the token.
+// handler returns the handler of a node, with admin calls for holders of the token.
 func handler(c *clustertest.Cluster, node int) http.Handler {
 	return httpapi.New(c.Node(node).Cluster(), httpapi.Options{Version: "v1.4.0",
 		Admin: &httpapi.Admin{Authorize: httpapi.BearerToken("ops", token)}})
@@ -59,7 +59,7 @@ func withoutAdmin(c *clustertest.Cluster, node int) http.Handler {
 	return httpapi.New(c.Node(node).Cluster(), httpapi.Options{})
 }
 
-// three is a cluster of three nodes that have their shards.
+// three returns a cluster of three nodes with shards.
 func three(t *testing.T, options ...clustertest.Option) *clustertest.Cluster {
 	t.Helper()
 	c := clustertest.New(t, 3, append(options, clustertest.WithConfig(func(_ int, cfg *cluster.Config) {

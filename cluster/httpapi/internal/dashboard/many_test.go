@@ -19,21 +19,21 @@ import (
 
 const manyShards = 8192
 
-// hostile is text that would run something if it were taken for HTML.
+// hostile is text that would run if it were treated as HTML.
 const hostile = `<img src="http://example.invalid/x" onerror="document.title='taken'"><style>body{display:none}</style>`
 
-// many is a cluster of n members, of which the first is a node; the others are records on leases of their own, as nodes
-// write them, long names, labels and open moves among them.
+// many returns a cluster of n members. The first is a node. The others are records on their own leases, as nodes
+// write them, some with long names, labels and open moves.
 func many(t *testing.T, n int) *clustertest.Cluster {
 	t.Helper()
 	c := clustertest.New(t, 1, clustertest.WithTTL(10), clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
 		cfg.Sharding = cluster.Sharding{Shards: manyShards, MinMembers: n}
-		cfg.CrashDetection.Off = true // there is no process that could be found gone
+		cfg.CrashDetection.Off = true // the members have no processes that could be found dead
 		cfg.Version, cfg.Labels = "v1.4.0", map[string]string{"zone": "eu-1a"}
 	}))
 	ctx := etcdtest.Context(t)
 	var leases []clientv3.LeaseID
-	var drains func() // begins a drain of one of them, which will not be done
+	var drains func() // begins a drain of one of them, which will not end
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
@@ -88,8 +88,8 @@ func many(t *testing.T, n int) *clustertest.Cluster {
 	return c
 }
 
-// A hundred nodes: all are in the table and in the legend, the filter finds them, and on a phone nothing but what has
-// a region of its own is wider than the page.
+// With a hundred nodes, all are in the table and in the legend, and the filter finds them. On a phone only
+// elements with a region of their own are wider than the page.
 func TestAHundredNodes(t *testing.T) {
 	t.Parallel()
 	b := browser.Start(t)
@@ -108,19 +108,19 @@ func TestAHundredNodes(t *testing.T) {
 	p.Await(t, count("#nodes tbody tr", 1))
 	require.Contains(t, browser.Eval[string](t, p, `document.querySelector("#nodes tbody").textContent`), "worker-07")
 	require.Equal(t, "1 of 100 nodes", browser.Eval[string](t, p, `document.querySelector("#nodes-note").textContent`))
-	// What a node says of itself is text.
+	// A node's texts are shown as text.
 	require.True(t, browser.Eval[bool](t, p, do(`document.querySelector("#filter").value = "onerror"`)+
 		` && document.querySelector("#filter").dispatchEvent(new Event("input"))`))
 	p.Await(t, count("#nodes tbody tr", 1))
 	require.Contains(t, browser.Eval[string](t, p, `document.querySelector("#nodes tbody").textContent`), hostile)
 	require.True(t, browser.Eval[bool](t, p, count("#nodes img, body style", 0)))
-	// Sorted by place, the leader is the first.
+	// Sorted by place, the leader comes first.
 	require.True(t, browser.Eval[bool](t, p, do(`document.querySelector("#filter").value = ""`)+
 		` && document.querySelector("#filter").dispatchEvent(new Event("input"))`))
 	require.True(t, browser.Eval[bool](t, p, do(`document.querySelector("[data-name=Place]").click()`)))
 	require.Contains(t, browser.Eval[string](t, p, `document.querySelector("#nodes tbody tr").textContent`),
 		c.Node(0).Address())
-	// The picture says of each shard what the map does.
+	// The picture shows each shard as in the map.
 	require.True(t, browser.Eval[bool](t, p, `(document.querySelector("#map").focus(), true)`))
 	p.Press(t, kb.ArrowRight)
 	p.Await(t, `/^Shard 0: owner .*, epoch \d+/.test(document.querySelector("#shard-news").textContent)`)

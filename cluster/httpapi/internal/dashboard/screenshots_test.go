@@ -24,11 +24,11 @@ import (
 
 var screenshots = flag.Bool("dashboard.screenshots", false, "make the pictures in docs/img anew")
 
-// mostPicture is how large a picture may be, in bytes.
+// mostPicture limits the size of a picture in bytes.
 const mostPicture = 200_000
 
-// The pictures of the documentation: real clusters, one after the death of a leader, with work of each kind; and a
-// hundred nodes.
+// The pictures of the documentation: real clusters, one of them after the death of a leader, with work of each
+// kind; and a cluster of a hundred nodes.
 func TestScreenshots(t *testing.T) {
 	if !*screenshots {
 		t.Skip("-dashboard.screenshots makes the pictures in docs/img anew")
@@ -55,10 +55,10 @@ func TestScreenshots(t *testing.T) {
 	save(t, p, "dashboard-100.png")
 }
 
-// save writes a picture, as small as PNG can be.
+// save writes a picture as a small PNG.
 func save(t *testing.T, p *browser.Page, name string) {
 	t.Helper()
-	// What flashes has come to rest, and the picture of the shards has its size.
+	// Wait until animations have ended and the picture of the shards has its size.
 	browser.Eval[bool](t, p, `new Promise((done) => setTimeout(() => done(true), 2000))`)
 	img, err := png.Decode(bytes.NewReader(p.Screenshot(t)))
 	require.NoError(t, err)
@@ -71,7 +71,7 @@ func save(t *testing.T, p *browser.Page, name string) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, name), small.Bytes(), 0o644)) //nolint:gosec // it is public
 }
 
-// paletted is a picture in 256 colours: those that it has most of, and one of each kind of the others.
+// paletted reduces a picture to 256 colours: its most frequent ones, and one for each group of the others.
 func paletted(img image.Image) image.Image {
 	size, count := img.Bounds(), map[color.RGBA]int{}
 	at := func(x, y int) color.RGBA { return color.RGBAModel.Convert(img.At(x, y)).(color.RGBA) }
@@ -102,7 +102,8 @@ func paletted(img image.Image) image.Image {
 	return out
 }
 
-// busy is a cluster whose first leader was killed, with elections, locks and effects, one of them unknown.
+// busy returns a cluster after the death of its first leader, with elections, locks and effects, one of them
+// unknown.
 func busy(t *testing.T) *clustertest.Cluster {
 	t.Helper()
 	c := clustertest.New(t, 4, clustertest.WithTTL(10), clustertest.WithConfig(func(i int, cfg *cluster.Config) {
@@ -118,7 +119,7 @@ func busy(t *testing.T) *clustertest.Cluster {
 	}
 	c.Eventually(owned(4), "all have their shards")
 	ctx := etcdtest.Context(t)
-	// The effect's process dies in it.
+	// The process of the effect dies while it runs.
 	running, end := make(chan struct{}), make(chan struct{})
 	died, cancel := context.WithCancel(ctx)
 	go func() {

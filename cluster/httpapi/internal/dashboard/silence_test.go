@@ -11,11 +11,11 @@ import (
 	"github.com/goverse/goverse/internal/test/nodetest"
 )
 
-// A node that does not answer is marked in the table, and a leader beside its name; both as long as it lasts.
+// A node that does not answer is marked in the table, and a leader also beside its name, for as long as it lasts.
 func TestSilentLeaderIsMarked(t *testing.T) {
 	t.Parallel()
 	b := browser.Start(t)
-	c := three(t, clustertest.WithTTL(10)) // the mark is of one incarnation
+	c := three(t, clustertest.WithTTL(10)) // the mark belongs to one incarnation
 	leader, ok := c.Node(0).Cluster().Member(c.Node(0).Address())
 	require.True(t, ok)
 	origin := serve(t, handler(c, 1))

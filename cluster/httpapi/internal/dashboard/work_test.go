@@ -18,7 +18,7 @@ func (noEvents) Read(context.Context, processor.Position, int) ([]processor.Even
 	return nil, nil
 }
 
-// act presses a button, confirms, and waits for what the dialog says then; fields are filled in before.
+// act fills in fields, presses a button, confirms, and waits for the dialog's outcome.
 func act(t *testing.T, p *browser.Page, button, fields, says string) {
 	t.Helper()
 	p.Await(t, `document.querySelector('`+button+`')`)
@@ -32,7 +32,7 @@ func act(t *testing.T, p *browser.Page, button, fields, says string) {
 	require.True(t, browser.Eval[bool](t, p, do(`document.querySelector("#dialog-cancel").click()`)))
 }
 
-// Work of each kind is shown, the unknown effect first; and what its buttons say is done is done.
+// Work of each kind is shown, with the unknown effect first. The buttons do as they say.
 func TestWork(t *testing.T) {
 	t.Parallel()
 	b := browser.Start(t)
