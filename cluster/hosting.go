@@ -84,8 +84,8 @@ func (h *hosting) markStopping() {
 }
 
 // closeIncoming accepts no further calls, and waits until those of other nodes have ended or ctx ends. It is
-// called when this node has no shard any more. Calls that wait for another node to own a shard could wait for
-// long.
+// called when this node has no shard any more. Calls that wait for the owner of their shard fail, because they
+// could wait for long.
 func (h *hosting) closeIncoming(ctx context.Context) error {
 	h.router.Leave()
 	h.gateway.Close()

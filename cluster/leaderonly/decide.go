@@ -29,7 +29,7 @@ const (
 
 // hint describes the earlier path of a request, as given in its headers.
 type hint struct {
-	retry     bool  // it was refused before, or could not reach the leader
+	retry     bool  // all nodes refused it, or could not be reached
 	forwarded bool  // another node has forwarded it
 	token     int64 // the token of the leader known to that node; 0 if unknown
 }

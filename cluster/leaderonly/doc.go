@@ -46,10 +46,10 @@
 //
 // # Repeated requests
 //
-// A load balancer sends a refused request to the next node without a pause. From the second attempt on it should
-// set [RetryHeader]. The header tells a node that the nodes before it pointed to a leader that refuses the
-// request, or is dead. The node that is next in the queue then keeps the request until it leads; see
-// deploy/nginx.
+// A load balancer sends a refused request to the next node without a pause. Once all nodes have refused it, the
+// load balancer should set [RetryHeader] for another pass. The header tells a node that the nodes before it
+// pointed to a leader that refuses the request, or is dead. The node that is next in the queue then keeps the
+// request until it leads; see deploy/nginx.
 //
 // # What is not promised
 //

@@ -12,8 +12,8 @@ const (
 	LeaderHeader = "Goverse-Leader"
 	// RefusedHeader holds the [Reason] for refusing a request. Nothing of the request has run.
 	RefusedHeader = "Goverse-Refused"
-	// RetryHeader in a request means that every node before has refused it or could not be reached; see the
-	// package comment. Any value except "" and 0 sets it.
+	// RetryHeader in a request means that all nodes have refused it or could not be reached; see the package
+	// comment. Any value except "" and 0 sets it.
 	RetryHeader = "Goverse-Retry"
 	// ForwardedHeader in a request means that another node has forwarded it; it is not forwarded again. Its value
 	// is the token of the leader known to that node.
