@@ -26,10 +26,13 @@ type peer struct {
 	pool    *Pool
 	address string
 	conn    *grpc.ClientConn // for streams
+	// wideConn is for the first few streams of this process's own: see wideStreams.
+	wideConn *grpc.ClientConn
 	// linkConn is the link's alone, which has another window, and does not compete with streams where the node limits
 	// how many a connection may have.
 	linkConn *grpc.ClientConn
-	streams  atomic.Int64                // on conn
+	streams  atomic.Int64                // on conn and wideConn
+	wideOpen atomic.Int64                // on wideConn
 	links    [lanes]atomic.Pointer[link] // all but the first while the node is far
 	distance atomic.Int64                // the least time that it took to open one of them; 0: none was opened
 	ready    atomic.Int64                // how often one was opened
@@ -49,11 +52,24 @@ func newPeer(pool *Pool, address string) (*peer, error) {
 		grpc.WithChainUnaryInterceptor(p.countCall)); err != nil {
 		return nil, err
 	}
-	if p.linkConn, err = p.connect(linkWindow); err != nil {
+	if p.wideConn, err = p.connect(wideWindow, grpc.WithChainStreamInterceptor(p.countStream, p.countWide)); err != nil {
 		_ = p.conn.Close()
 		return nil, err
 	}
+	if p.linkConn, err = p.connect(linkWindow); err != nil {
+		_ = p.conn.Close()
+		_ = p.wideConn.Close()
+		return nil, err
+	}
 	return p, nil
+}
+
+// streamConn returns the connection for another stream of this process's own.
+func (p *peer) streamConn() *grpc.ClientConn {
+	if p.wideOpen.Load() < wideStreams {
+		return p.wideConn
+	}
+	return p.conn
 }
 
 // connect makes a connection, which is established when it is first used.
@@ -68,6 +84,7 @@ func (p *peer) connect(window int32, opts ...grpc.DialOption) (*grpc.ClientConn,
 // disconnect closes the connections.
 func (p *peer) disconnect() {
 	_ = p.conn.Close() // it is closed once
+	_ = p.wideConn.Close()
 	_ = p.linkConn.Close()
 }
 
@@ -90,8 +107,24 @@ func (p *peer) countStream(ctx context.Context, desc *grpc.StreamDesc, conn *grp
 	if !p.borrow() {
 		return nil, errRetired
 	}
-	done := sync.OnceFunc(func() { p.streams.Add(-1) })
-	stream, err := streamer(ctx, desc, conn, method, append(opts, grpc.OnFinish(func(error) { done() }))...)
+	return countOpen(&p.streams, func(opt grpc.CallOption) (grpc.ClientStream, error) {
+		return streamer(ctx, desc, conn, method, append(opts, opt)...)
+	})
+}
+
+// countWide counts the streams that are open on wideConn.
+func (p *peer) countWide(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string,
+	streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	p.wideOpen.Add(1)
+	return countOpen(&p.wideOpen, func(opt grpc.CallOption) (grpc.ClientStream, error) {
+		return streamer(ctx, desc, conn, method, append(opts, opt)...)
+	})
+}
+
+// countOpen opens a stream that has been counted in n, and subtracts it when it ends or does not open.
+func countOpen(n *atomic.Int64, open func(grpc.CallOption) (grpc.ClientStream, error)) (grpc.ClientStream, error) {
+	done := sync.OnceFunc(func() { n.Add(-1) })
+	stream, err := open(grpc.OnFinish(func(error) { done() }))
 	if err != nil {
 		done()
 	}

@@ -126,14 +126,24 @@ func (p *Pool) check(call *objectspb.Call, extra int) error {
 	return nil
 }
 
-// Conn is the connection to the address, for calls that are streams. It is closed by Keep, Drop and Close, and must
-// not be closed otherwise. The error matches ErrClosed, or says that the dial options do not fit together.
+// Conn returns the connection to the address for a stream that is forwarded for a caller from outside: its window is
+// small, because the caller may leave any number of streams unread. Keep, Drop and Close close the connection; nothing
+// else may. The error matches ErrClosed, or reports that the dial options do not fit together.
 func (p *Pool) Conn(address string) (*grpc.ClientConn, error) {
 	peer, err := p.peer(address)
 	if err != nil {
 		return nil, err
 	}
 	return peer.conn, nil
+}
+
+// OwnConn is Conn for a stream of this process's own. The first few streams to an address have a large window.
+func (p *Pool) OwnConn(address string) (*grpc.ClientConn, error) {
+	peer, err := p.peer(address)
+	if err != nil {
+		return nil, err
+	}
+	return peer.streamConn(), nil
 }
 
 // peer is that of the address; it is made at its first use.

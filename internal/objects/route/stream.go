@@ -75,7 +75,11 @@ func (a *attempt) open(ctx context.Context, desc *grpc.StreamDesc, opts []grpc.C
 	if owner == "" {
 		return nil, a.await(ctx, seen, nil)
 	}
-	conn, err := r.cfg.Pool.Conn(owner)
+	connect := r.cfg.Pool.OwnConn
+	if a.call.Outside {
+		connect = r.cfg.Pool.Conn
+	}
+	conn, err := connect(owner)
 	if err != nil {
 		return nil, a.await(ctx, seen, err)
 	}
