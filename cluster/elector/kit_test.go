@@ -32,7 +32,7 @@ func newLink(store LeaseStore) *link {
 		error){}}
 }
 
-// cutOff makes every request hang until its context ends, or ends that.
+// cutOff makes every request hang until its context ends; cutOff(false) reverts that.
 func (l *link) cutOff(cut bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -26,8 +26,8 @@ type standing struct {
 	last   int64            // the largest LeaderTransitions seen
 	asked  bool             // a write was sent
 
-	unanswered bool   // the newest write was not answered; it may still replace
-	over       string // the record of this version ("": create the first record)
+	unanswered bool   // the newest write was not answered and may still be carried out
+	over       string // the version that the newest write replaces; "" if it creates the record
 
 	leading bool
 	claim   deadline.Claim // of the term

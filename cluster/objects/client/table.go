@@ -82,8 +82,8 @@ func (r *routes) present(address string) bool {
 	return ok || r.nodes == nil
 }
 
-// gone reports whether the process at an address is no longer the one in before, or is absent. It reports false
-// if neither report gives the incarnation.
+// gone reports whether the process at an address is no longer the one in before, or is absent. If there is a
+// process, it reports false unless both reports give an incarnation.
 func (r *routes) gone(address string, before *routes) bool {
 	if !r.present(address) {
 		return true
