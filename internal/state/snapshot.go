@@ -64,7 +64,7 @@ type Snapshot struct {
 	Stale bool
 	// Members is sorted by address.
 	Members []*Member
-	// Lingering lists members whose keys etcd has removed but that may not have noticed yet. They stay in
+	// Lingering lists members that have lost their keys in etcd but may not have noticed yet. They stay in
 	// Members, and their places in the queue or in fallback stay too, for a while.
 	Lingering []Kept
 	// Queue is sorted by CreateRevision: first come, first served.

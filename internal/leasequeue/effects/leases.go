@@ -12,8 +12,8 @@ import (
 )
 
 // marksPerLease limits the marks that share a lease. etcd deletes all keys of a lease in one step and does
-// nothing else meanwhile: some 8 ms for a thousand keys, and about as long for the lease itself, whose deletion
-// 3.7 commits to disk within the step. Many marks per lease make one step long; few make many steps.
+// nothing else meanwhile: some 8 ms for a thousand keys, and about as long for the lease itself, because 3.7
+// commits its deletion to disk within the step. Many marks per lease make one step long; few make many steps.
 const marksPerLease = 1000
 
 // lease is a lease that several marks share.
@@ -33,9 +33,9 @@ func (l lease) take(now deadline.Instant) (_ lease, ok bool) {
 	return l, true
 }
 
-// spare returns how much longer than the retention a lease lasts, which is also how long keys are put on it:
-// from 1/16 to 9/16 of the retention. drawn is a random number in [0, 1) for each lease. After a change of
-// etcd's leader all leases may start anew at one moment; they still end spread over half of the retention.
+// spare returns the time by which a lease outlasts the retention: from 1/16 to 9/16 of the retention. For that
+// long, keys are put on the lease. drawn is a random number in [0, 1) for each lease. After a change of etcd's
+// leader all leases may start anew at one moment; they still end spread over half of the retention.
 func spare(retention time.Duration, drawn float64) time.Duration {
 	return retention/16 + time.Duration(drawn*float64(retention/2))
 }

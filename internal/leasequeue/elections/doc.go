@@ -18,7 +18,7 @@
 //
 //   - Work does not necessarily end with its term. A leader that gives way waits for its functions for a
 //     bounded time. Only the token stops those that run on.
-//   - A leader whose key was deleted out of band may not notice it before the next one leads. Its watch reports
+//   - A leader may not notice that its key was deleted out of band before the next one leads. Its watch reports
 //     the deletion to it as to the next one; without that, the session finds it within a third of the TTL.
 //   - A preferred candidate does not lead at once. All candidates ahead of it must know priorities and let it
 //     pass first.

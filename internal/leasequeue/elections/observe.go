@@ -11,8 +11,8 @@ import (
 
 // Leader returns the leader as far as this node knows. It is empty between two leaders and while this node is
 // cut off from etcd. It names this node if and only if IsLeader is true. Another node that has just become
-// first may not lead yet: it may still wait for a former leader whose lease ended too early. Leader does not
-// block.
+// first may not lead yet: it may still wait for a former leader that etcd took the lease from too early. Leader
+// does not block.
 func (e *Election) Leader() election.Leader {
 	if t := e.Term(); t != nil { // also before the watch shows its key
 		return election.Leader{Address: e.all.cfg.Address, Token: t.token, Mode: election.ModeElection, Member: true,
