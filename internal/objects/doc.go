@@ -1,14 +1,17 @@
-// Package objects has nothing but tests of whole nodes: of the packages below it, as package cluster assembles them.
+// Package objects contains only tests of whole nodes. They test the packages below it as package cluster
+// assembles them.
 //
-//		Objects.At ── route ──► the owner's node          any gRPC client
-//		                │  └──── link (many calls to a message) ──► │
-//		        this node owns it                                gateway ── route, once, if the object is elsewhere
-//		                └──────────────► host ◄─────────────────────┘
+//	Objects.At ── route ──► the owner's node          any gRPC client
+//	                │  └──── link (many calls to a message) ──► │
+//	        this node owns it                                gateway ── route, once, if the object is elsewhere
+//	                └──────────────► host ◄─────────────────────┘
 //
-//	  - route finds the owner by the shard map, and sends anew what was certainly not started.
-//	  - link carries unary calls between two processes.
-//	  - gateway lets calls in, from other nodes and from any gRPC client.
-//	  - host activates objects, and gives them turns.
+// The parts are:
 //
-// Not promised: anything. There is no code in it.
+//   - route finds the owner in the shard map, and sends calls again that were certainly not started.
+//   - link carries unary calls between two processes.
+//   - gateway accepts calls from other nodes and from any gRPC client.
+//   - host activates objects and runs their turns.
+//
+// Not promised: anything. The package has no code.
 package objects

@@ -17,7 +17,7 @@ import (
 	"github.com/goverse/goverse/internal/logs/logtext"
 )
 
-// activate makes the implementation of an object for the calls that wait. The lock of the shard is held.
+// activate creates the implementation of an object for the calls that wait. The caller holds the shard's lock.
 func (h *Host) activate(o *object) {
 	chain := o.first.chain
 	epoch, ok := h.enterShard(o.home, chain)
@@ -50,7 +50,7 @@ func (h *Host) make(o *object, chain []uint64) {
 	room := h.makeRoom()
 	overdue := time.AfterFunc(h.cfg.ActivationTimeout, func() { h.overdue(o) })
 	impl, err := any(nil), errFull
-	defer func() { // also where the factory has left its goroutine
+	defer func() { // also if the factory has left its goroutine
 		overdue.Stop()
 		h.made(o, impl, err)
 	}()
@@ -60,10 +60,10 @@ func (h *Host) make(o *object, chain []uint64) {
 	}
 }
 
-// errNoReturn: the factory has left its goroutine, by runtime.Goexit.
+// errNoReturn is returned for a factory that left its goroutine by runtime.Goexit.
 var errNoReturn = errors.New("the factory did not return")
 
-// made lets the calls in that wait, or refuses them.
+// made ends an activation. It grants turns to the waiting calls, or refuses them if the activation failed.
 func (h *Host) made(o *object, impl any, err error) {
 	o.home.mu.Lock()
 	defer o.home.mu.Unlock()
@@ -87,10 +87,10 @@ func (h *Host) made(o *object, impl any, err error) {
 	h.refuse(o, activationError(o, h.shown(o.service.name, o.key, err)))
 }
 
-// warnEvery is how often at most it is logged that objects of a service could not be activated.
+// warnEvery is the least time between log lines about failed activations of one service.
 const warnEvery = time.Second
 
-// warnActivation logs that an object could not be activated, and how many others since it did so last.
+// warnActivation logs a failed activation, with the number of failures since the last such line.
 func (h *Host) warnActivation(o *object, err error) {
 	f := &o.service.figures
 	f.unwarned.Add(1)
@@ -126,10 +126,11 @@ func (h *Host) construct(o *object, chain []uint64) (impl any, err error) {
 	return impl, err
 }
 
-// own is the error of a factory; a status is without what Goverse has said about another call.
+// own returns the error of a factory. If it is a status, the ErrorInfo that Goverse gave to another call is
+// removed.
 func own(err error) error {
 	if _, _, ok := concealed(err); ok {
-		return err // it is logged as it is
+		return err // it is logged unchanged
 	}
 	if _, ok := status.FromError(err); ok {
 		return asStatus(err)
@@ -137,7 +138,8 @@ func own(err error) error {
 	return err
 }
 
-// overdue refuses the calls that wait for a factory that has not returned in time; it is waited for still.
+// overdue refuses the calls that wait for a factory that has exceeded its time-out. The object still waits for
+// the factory.
 func (h *Host) overdue(o *object) {
 	o.home.mu.Lock()
 	defer o.home.mu.Unlock()
@@ -158,8 +160,8 @@ func errHung(o *object) error {
 		": its factory has not returned within the activation time-out")
 }
 
-// activationError is the error of calls whose object could not be activated: with the factory's own
-// code, if it is a status.
+// activationError returns the error for calls of an object that could not be activated. It has the factory's
+// own code if err is a status.
 func activationError(o *object, err error) error {
 	if objects.ReasonOf(err) != "" {
 		return err
@@ -183,10 +185,10 @@ func activationError(o *object, err error) error {
 	return s.Err()
 }
 
-// shownKey is how much of a key is shown.
+// shownKey limits the bytes of a key that messages show.
 const shownKey = 80
 
-// quoted is a key in errors.
+// quoted returns a key for error texts.
 func quoted(key string) string {
 	if len(key) > shownKey {
 		return strconv.Quote(key[:shownKey]) + "..."
@@ -194,7 +196,7 @@ func quoted(key string) string {
 	return strconv.Quote(key)
 }
 
-// logged is a key in the log, which quotes what needs it.
+// logged returns a key for the log, which quotes keys itself where necessary.
 func logged(key string) string {
 	if len(key) > shownKey {
 		return key[:shownKey] + "..."

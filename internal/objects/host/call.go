@@ -20,48 +20,49 @@ import (
 	"github.com/goverse/goverse/internal/logs/logtext"
 )
 
-// Call is one unary call to an object of this node.
+// Call is one unary or streaming call to an object of this node.
 type Call struct {
 	Method     *Method
 	Shard      int
 	Key        string
-	Generation int64 // of the map by which this node was chosen; 0: any
+	Generation int64 // of the map by which this node was chosen; 0 means any
 	Chain      []uint64
 	Metadata   metadata.MD
-	Deadline   time.Time // zero: none
+	Deadline   time.Time // zero means none
 	Peer       *peer.Peer
 
-	// Decode fills the request that the method is given.
+	// Decode fills the request that is passed to the method.
 	Decode func(request any) error
-	// Reply has what the method returned, and is called while the turn lasts, so that the object cannot
-	// change the response any more when the call has ended. It may be called when nobody waits any longer.
+	// Reply receives the method's response. It is called before the turn ends, so the object cannot change the
+	// response after the call has ended. It may be called after the caller has stopped waiting.
 	Reply func(response any, header, trailer metadata.MD) error
 
 	waiter  waiter
-	timeout time.Duration // for a Deadline when one is needed; 0: there is one, or none is
+	timeout time.Duration // sets Deadline when one is first needed; 0 if Deadline is set, or there is none
 	headers headers
-	ready   chan error  // made when the call is queued and somebody waits for it
-	done    func(error) // nil: somebody waits
-	run     func()      // what begin runs
+	ready   chan error  // created when the call is queued and a caller waits in its own goroutine
+	done    func(error) // nil if a caller waits in its own goroutine
+	run     func()      // the function that begin runs
 	stream  grpc.ServerStream
 	dropped chan struct{} // of a stream: closed when its object is dropped
-	inside  bool          // of a stream: its shard waits for it, by a turn that does
+	inside  bool          // of a stream: a turn that its shard waits for waits for the stream
 	ctx     *turnContext
 }
 
-// Reusable reports whether a call that has ended with err may be used for another one: nothing refers to it any more.
+// Reusable reports whether a call that ended with err may be reused, because nothing refers to it any more.
 func (c *Call) Reusable(err error) bool {
-	// Where it has moved, its turn is ended by another goroutine; what was asked of its context may outlive it.
+	// After errMoved another goroutine may still end the turn. A requested context may outlive the call. A
+	// queued call of Deactivated has a timer that refers to its waiter.
 	return !Moved(err) && !c.ctx.wasAsked() && !Ending(c.Chain)
 }
 
-// Forget drops what a call that is [Call.Reusable] refers to, until it is used again.
+// Forget drops the references of a call that is [Call.Reusable], until its next use.
 func (c *Call) Forget() {
 	c.waiter, c.ctx = waiter{}, nil
 	c.Key, c.Chain, c.Metadata, c.Peer = "", nil, nil, nil
 }
 
-// prepare sets up what a call takes its turn with.
+// prepare sets the fields that a call needs to take its turn.
 func (c *Call) prepare(h *Host, caller context.Context) {
 	c.waiter.method, c.waiter.chain, c.waiter.owner = c.Method, c.Chain, c
 	c.headers.method = c.Method
@@ -100,18 +101,19 @@ func (c *Call) begin() {
 	}
 }
 
-// performed performs a call, and says how it has ended.
+// performed performs the call and passes its error to done.
 func (c *Call) performed() {
 	err := errLeft
 	defer func() { c.done(err) }()
 	err = c.ctx.host.perform(c)
 }
 
-// errLeft: the method has left its goroutine, by runtime.Goexit.
+// errLeft is returned for a method that left its goroutine by runtime.Goexit.
 var errLeft = status.Error(codes.Internal, "the method did not return")
 
-// Serve begins a call that came from elsewhere; it does not block. done is called once, with the error of the
-// call: a gRPC status, or one for which [Moved] is true; it must not block. Cancel may be called from then on.
+// Serve starts a call that came from elsewhere. It does not block. It calls done once, with the error of the
+// call: nil, a gRPC status, or an error for which [Moved] is true. done must not block. Cancel may be called once
+// Serve has returned.
 func (h *Host) Serve(c *Call, done func(error)) {
 	c.prepare(h, nil)
 	c.done = done
@@ -126,8 +128,8 @@ func (h *Host) Serve(c *Call, done func(error)) {
 
 var errCancelled = status.FromContextError(context.Canceled).Err()
 
-// Cancel ends a call that Serve has begun and that nobody waits for any longer. It reports true if the call
-// was not started and will not be: done is not called then.
+// Cancel ends a call that Serve has started and that no caller waits for any longer. It returns true if the
+// call was not started and will not be. done is not called then.
 func (h *Host) Cancel(c *Call) (notStarted bool) {
 	if h.abandon(&c.waiter) {
 		c.Method.refuse(errCancelled)
@@ -137,7 +139,7 @@ func (h *Host) Cancel(c *Call) (notStarted bool) {
 	return false
 }
 
-// awaitTurn waits for the turn of a call that is queued, no longer than its deadline.
+// awaitTurn waits until a queued call has its turn, but not beyond its deadline or the end of ctx.
 func (h *Host) awaitTurn(ctx context.Context, c *Call) error {
 	var over <-chan time.Time
 	if _, bounded := ctx.Deadline(); !bounded && !c.Deadline.IsZero() {
@@ -166,7 +168,7 @@ func (h *Host) awaitTurn(ctx context.Context, c *Call) error {
 	return err
 }
 
-// sampleOf is of how many calls one is timed.
+// sampleOf is the number of calls of which one is timed.
 const sampleOf = 8
 
 // perform runs the method of a call that has its turn, and ends the turn. The error is a gRPC status.
@@ -182,7 +184,7 @@ func (h *Host) perform(c *Call) (err error) {
 		h.finish(&c.waiter, c.ctx)
 	}()
 	c.ctx.turn = c.waiter.turn
-	// Reading the clock takes a tenth of a call in memory.
+	// Reading the clock takes a tenth of the time of a call in memory.
 	var began time.Time
 	sampled := c.waiter.turn%sampleOf == 0
 	if sampled {
@@ -205,7 +207,7 @@ func (h *Host) perform(c *Call) (err error) {
 func (h *Host) respond(c *Call) error {
 	response, err := c.Method.Unary.Handler(c.waiter.object.impl, c.ctx, c.Decode, h.cfg.Unary)
 	var header, trailer metadata.MD
-	if c.ctx.wasAsked() { // else nobody has what sets them
+	if c.ctx.wasAsked() { // otherwise the method cannot have set them
 		header, trailer = c.headers.taken()
 	}
 	if err == nil && !h.holds(c) {
@@ -219,17 +221,17 @@ func (h *Host) respond(c *Call) error {
 	return c.Reply(response, header, trailer)
 }
 
-// errFormerOwner: the method returned after the session had ended by which the node had its shard. Another activation
-// may have answered others since, of whom it knew nothing.
+// errFormerOwner is returned if the session by which the node held the shard ended before the method returned.
+// Another activation may have answered other calls since then, of which this one knew nothing.
 var errFormerOwner = objects.Error(codes.Unavailable, objects.ReasonMayHaveStarted,
 	"objects: the call may have run: its node lost the object's shard meanwhile")
 
-// holds reports whether the node has the shard of a call by the epoch of its object, so that what the method returned
-// is true of the only activation.
+// holds reports whether the node still holds the shard under the epoch of the call's object. Only then is the
+// method's result that of the only activation.
 func (h *Host) holds(c *Call) bool { return h.cfg.Shards.Holds(c.Shard, c.waiter.object.epoch) }
 
-// asStatus is the error of a method, as gRPC's server sends it. A method may return the error of a call that it has
-// made: what that says, of whether it was started, is not true of the method's own.
+// asStatus returns a method's error as gRPC's server sends it. A method may return the error of a call that it
+// made itself. asStatus removes the ErrorInfo of that call, because it does not apply to the method's own call.
 func asStatus(err error) error {
 	if err == nil {
 		return nil
@@ -238,7 +240,7 @@ func asStatus(err error) error {
 	if !ok {
 		s = status.FromContextError(err)
 	}
-	if strings.ContainsRune(s.Message(), '\n') { // joined errors, and some of the network's
+	if strings.ContainsRune(s.Message(), '\n') { // joined errors, and some errors of the network
 		p := s.Proto()
 		p.Message = logtext.OneLine(errors.New(p.Message))
 		s = status.FromProto(p)
@@ -254,11 +256,11 @@ func asStatus(err error) error {
 	return status.ErrorProto(p)
 }
 
-// panicked drops the object of a call that panicked, or left its goroutine.
+// panicked drops the object of a call that panicked or left its goroutine.
 func (h *Host) panicked(c *Call, p any) error {
 	o := c.waiter.object
 	o.service.figures.panics.Add(1)
-	if h.panics.Allow() { // who finds a call that panics can make it often; the metrics count all
+	if h.panics.Allow() { // because a client can repeat a call that panics; the metrics count all
 		h.cfg.Logger.Error("a call panicked; its object is dropped", "method", c.Method.Name, "key", logged(c.Key),
 			"panic", p, "stack", string(debug.Stack()))
 	}

@@ -16,17 +16,17 @@ import (
 	"github.com/goverse/goverse/internal/logs/logtext"
 )
 
-// storeError is an error of a store of states. Its status says all that a caller needs; the errors that wrap it have
-// what the database says beside it.
+// storeError is an error of a store of states. Its status holds all that a caller needs. Errors that wrap it
+// may add texts of the database.
 type storeError interface {
 	error
 	GRPCStatus() *status.Status
 	StoreError()
 }
 
-// concealed reports whether an error has more in it than callers are to see: the user, address and statement of a
-// database, or an address of the network. callers is what they see. A status that a method returns as it is, and
-// plain errors of its own, are what it wants to say.
+// concealed reports whether an error contains details that callers must not see: the user, address or statement
+// of a database, or a network address. It returns the code and the text that callers get instead. A status that
+// a method returns unwrapped, and plain errors of its own, are never concealed.
 func concealed(err error) (code codes.Code, callers string, ok bool) {
 	if _, direct := err.(interface{ GRPCStatus() *status.Status }); direct || err == nil {
 		return 0, "", false
@@ -51,11 +51,11 @@ func concealed(err error) (code codes.Code, callers string, ok bool) {
 	return 0, "", false
 }
 
-// revealing are the packages whose errors name users, databases, addresses and URLs. Those of PostgreSQL's driver end
-// in pgconn: no node needs that driver, so its types are told by their package alone.
+// revealing lists the packages with errors that contain users, databases, addresses and URLs. PostgreSQL's
+// driver is recognised by the name of its package, pgconn, because nodes do not import it.
 var revealing = []string{"net", "net/url", "crypto/tls", "crypto/x509", "github.com/go-sql-driver/mysql"}
 
-// reveals reports whether an error, or one that it wraps, is of a package whose errors name what callers are not to
+// reveals reports whether err, or an error that it wraps, is from a package with errors that callers must not
 // see.
 func reveals(err error) bool {
 	for err != nil {
@@ -74,8 +74,8 @@ func reveals(err error) bool {
 	return false
 }
 
-// references says under which reference the log has the text of errors that callers do not see. Errors of one kind
-// share one for a while, so that an outage is no flood in the log.
+// references holds the references under which the log has the errors that callers do not see. Errors of one
+// kind share a reference for a while, so an outage does not flood the log.
 type references struct {
 	mu  sync.Mutex
 	all map[kind]reference
@@ -91,10 +91,10 @@ type reference struct {
 	until time.Time
 }
 
-// referenceFor is how long errors of one kind share a reference.
+// referenceFor is the time for which errors of one kind share a reference.
 const referenceFor = 10 * time.Second
 
-// of returns the reference, and whether it is new.
+// of returns the reference for a kind and reports whether it is new.
 func (r *references) of(k kind, now time.Time) (id string, fresh bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -109,7 +109,8 @@ func (r *references) of(k kind, now time.Time) (id string, fresh bool) {
 	return id, true
 }
 
-// shown is the error as callers get it: without what they are not to see, which is logged under a reference.
+// shown returns the error that callers get. If it conceals details, it logs them under a reference, once for
+// each new reference.
 func (h *Host) shown(method, key string, err error) error {
 	code, callers, ok := concealed(err)
 	if !ok {

@@ -8,45 +8,46 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Shards is the node's part in the shards: what a host needs of it.
+// Shards is the interface of a host to the shards of its node.
 type Shards interface {
-	// Count is how many there are.
+	// Count returns the number of shards.
 	Count() int
-	// Enter counts a turn in if the shard is served at this instant; Exit counts it out. Reenter is for a turn that
-	// another one waits for which has entered: also while the shard leaves.
+	// Enter admits a turn if the shard is served at this instant. Reenter admits a turn for which an admitted
+	// turn waits, also while the shard leaves. Exit ends either.
 	Enter(shard int) (epoch int64, ok bool)
 	Reenter(shard int) (epoch int64, ok bool)
 	Exit(shard int)
-	// Holds reports whether the shard is had under that epoch at this instant, whether it is served or leaves.
+	// Holds reports whether this node has the shard under that epoch at this instant: it serves the shard, or
+	// the shard leaves.
 	Holds(shard int, epoch int64) bool
-	// Drained ends when what runs in the shard is to be cut off, Staying as soon as the shard leaves. They are for
-	// who has entered.
+	// Drained returns a context that ends when the turns in the shard must be cut off. The context of Staying
+	// ends as soon as the shard leaves. Both may be called only between Enter and Exit.
 	Drained(shard int) context.Context
 	Staying(shard int) context.Context
-	// Await blocks until the shard is served: nil; or is not this node's by a map of another generation than seen, which
-	// it returns with an error; or ctx ends: then it returns seen, or less than 0 if by the map it is this node that is to
-	// serve the shard.
+	// Await blocks until the shard is served, and then returns nil. It fails when a map of another generation
+	// than seen does not assign the shard to this node, and returns that generation. It also fails when ctx
+	// ends: generation is then seen, or negative if the map assigns the shard to this node.
 	Await(ctx context.Context, shard int, seen int64) (generation int64, err error)
-	// History counts the times that the generations of maps began anew.
+	// History returns the number of times that the generations of maps began anew.
 	History() int
 }
 
-// Config is what a host needs. Zero limits are the defaults.
+// Config configures a Host. A zero limit means its default.
 type Config struct {
 	Shards Shards
-	// At is the connection to an object, for Object.At.
+	// At returns the connection to an object, for Object.At.
 	At func(key string) grpc.ClientConnInterface
-	// Unary and Stream are around each call of an object, on its node; nil: none.
+	// Unary and Stream wrap each call of an object on its node; nil means none.
 	Unary  grpc.UnaryServerInterceptor
 	Stream grpc.StreamServerInterceptor
 
 	IdleAfter         time.Duration // default 10 min
-	MaxActive         int           // activations; default 1 << 20
-	MaxQueue          int           // calls that wait for one object; default 1024
-	MaxWaiting        int           // calls that wait for any object; default 1 << 18
-	MaxMessage        int           // bytes of a request or response of a call from this process; default 4 MiB
-	ActivationTimeout time.Duration // default 10 s
-	DrainTimeout      time.Duration // of what deactivates; default 10 s
+	MaxActive         int           // limits activations; default 1 << 20
+	MaxQueue          int           // limits the calls waiting for one object; default 1024
+	MaxWaiting        int           // limits the calls waiting for all objects; default 1 << 18
+	MaxMessage        int           // limits a request or response within this process, in bytes; default 4 MiB
+	ActivationTimeout time.Duration // limits a factory; default 10 s
+	DrainTimeout      time.Duration // limits Deactivated; default 10 s
 
 	Logger hclog.Logger
 }

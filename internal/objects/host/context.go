@@ -13,28 +13,28 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// turnContext is the context of one turn. What it takes to end with others, and to answer for gRPC's
-// metadata, is made when it is first asked for, which most calls never do.
+// turnContext is the context of one turn. The parts that other contexts and gRPC's metadata need are created on
+// first use; most calls never use them.
 type turnContext struct {
 	host  *Host
 	shard int
 	chain []uint64
 	turn  uint64
-	told  bool // others may have been told the number of the turn
-	over  bool // the turn is; both are under the lock of the shard
-	// caller's end is the turn's; nil: it has none but the deadline. Its values are not the turn's.
+	told  bool // the turn's number may have been sent with calls
+	over  bool // the turn has ended; the shard's lock protects told and over
+	// caller ends the turn when it ends; nil if only the deadline does. Its values are not visible to the turn.
 	caller context.Context
 
 	mu       sync.Mutex
-	deadline time.Time     // zero: none
-	timeout  time.Duration // by which the deadline is set when it is first asked for; 0: it is set, or there is none
-	call     *Call         // what is asked for; nil for a tick, and when the turn has ended
-	cause    error         // it has ended: why
+	deadline time.Time     // zero means none
+	timeout  time.Duration // sets deadline when that is first needed; 0 if it is set, or there is none
+	call     *Call         // the source of the context's values; nil for a tick, and after the turn
+	cause    error         // why it has ended; nil before that
 	full     atomic.Pointer[fullContext]
-	longer   atomic.Pointer[[]uint64] // the chain with the turn, once it was asked for
+	longer   atomic.Pointer[[]uint64] // the chain including the turn, once requested
 }
 
-// fullContext is a context as others make it, which ends with all that a turn ends with.
+// fullContext is an ordinary context that ends with all that ends a turn.
 type fullContext struct {
 	context.Context
 	cancel   context.CancelCauseFunc
@@ -42,7 +42,7 @@ type fullContext struct {
 	stop     func()
 }
 
-// errTurnOver is why the context of a turn ends when the turn does.
+// errTurnOver is the cause with which the context of a turn ends when the turn does.
 var errTurnOver = errors.New("the call has ended")
 
 // Deadline implements context.Context.
@@ -52,7 +52,7 @@ func (c *turnContext) Deadline() (time.Time, bool) {
 	return c.by(), !c.deadline.IsZero()
 }
 
-// by is the deadline, zero if there is none. The lock is held.
+// by returns the deadline, or zero if there is none. The caller holds the lock.
 func (c *turnContext) by() time.Time {
 	if c.timeout > 0 {
 		c.deadline, c.timeout = time.Now().Add(c.timeout), 0
@@ -60,7 +60,7 @@ func (c *turnContext) by() time.Time {
 	return c.deadline
 }
 
-// String is for those that print contexts: fmt would else read what changes meanwhile.
+// String keeps fmt from reading fields that change concurrently.
 func (c *turnContext) String() string { return "the context of a turn" }
 
 // Done implements context.Context.
@@ -69,7 +69,7 @@ func (c *turnContext) Done() <-chan struct{} { return c.asked().Done() }
 // Err implements context.Context.
 func (c *turnContext) Err() error { return c.asked().Err() }
 
-// chainKey is under what the chain of turns is found in a context.
+// chainKey is the context key of the chain of turns.
 type chainKey struct{}
 
 // Value implements context.Context.
@@ -80,8 +80,8 @@ func (c *turnContext) Value(key any) any {
 	return c.asked().Value(key)
 }
 
-// tellChain returns the chain of what the turn calls. From then on the shard knows it by the number of the turn, until
-// that ends.
+// tellChain returns the chain for calls that the turn makes. From then on the shard recognises the turn's
+// number, until the turn ends.
 func (c *turnContext) tellChain() []uint64 {
 	if chain := c.longer.Load(); chain != nil {
 		return *chain
@@ -98,16 +98,16 @@ func (c *turnContext) tellChain() []uint64 {
 	return chain
 }
 
-// chainOf is a chain with one turn more.
+// chainOf returns the chain with one turn appended.
 func chainOf(chain []uint64, turn uint64) []uint64 { return append(slices.Clip(chain), turn) }
 
-// ChainOf are the turns that wait for what is called with ctx.
+// ChainOf returns the turns that wait for calls made with ctx.
 func ChainOf(ctx context.Context) []uint64 {
 	chain, _ := ctx.Value(chainKey{}).([]uint64)
 	return chain
 }
 
-// WithChain is ctx with the turns that wait for what is called with it.
+// WithChain returns ctx with the chain of turns that wait for calls made with it.
 func WithChain(ctx context.Context, chain []uint64) context.Context {
 	if len(chain) == 0 {
 		return ctx
@@ -115,7 +115,7 @@ func WithChain(ctx context.Context, chain []uint64) context.Context {
 	return context.WithValue(ctx, chainKey{}, chain)
 }
 
-// asked is the full context, made now if need be.
+// asked returns the full context, and creates it if necessary.
 func (c *turnContext) asked() *fullContext {
 	if f := c.full.Load(); f != nil {
 		return f
@@ -138,7 +138,7 @@ func (c *turnContext) asked() *fullContext {
 	}
 	if caller := c.caller; caller != nil {
 		f.releases = append(f.releases, context.AfterFunc(caller, func() {
-			if !errors.Is(caller.Err(), context.DeadlineExceeded) { // which comes by itself
+			if !errors.Is(caller.Err(), context.DeadlineExceeded) { // the turn's own deadline ends it anyway
 				cancel(context.Cause(caller))
 			}
 		}))
@@ -156,10 +156,10 @@ func (c *turnContext) asked() *fullContext {
 	return f
 }
 
-// wasAsked reports whether somebody may have what belongs to the call.
+// wasAsked reports whether the full context was created, so that other code may refer to the call.
 func (c *turnContext) wasAsked() bool { return c.full.Load() != nil }
 
-// values adds what gRPC finds in the context of a method.
+// values adds the values that gRPC provides in the context of a method.
 func (c *Call) values(ctx context.Context) context.Context {
 	if c.stream != nil {
 		ctx = grpc.NewContextWithServerTransportStream(ctx, grpc.ServerTransportStreamFromContext(c.stream.Context()))
@@ -175,14 +175,14 @@ func (c *Call) values(ctx context.Context) context.Context {
 	return ctx
 }
 
-// cut ends the context before the turn has ended.
+// cut ends the context before its turn ends.
 func (c *turnContext) cut(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.cutFor(cause)
 }
 
-// cutFor is cut. The lock is held.
+// cutFor is cut for callers that hold the lock.
 func (c *turnContext) cutFor(cause error) {
 	if c.cause == nil {
 		c.cause = cause
@@ -207,7 +207,7 @@ func (c *turnContext) end() {
 	}
 }
 
-// headers are those of a reply. It implements grpc.ServerTransportStream.
+// headers collects the metadata of a reply. It implements grpc.ServerTransportStream.
 type headers struct {
 	method *Method
 
@@ -230,7 +230,7 @@ func (t *headers) SetHeader(md metadata.MD) error {
 	return nil
 }
 
-// SendHeader implements grpc.ServerTransportStream. The header of a unary call goes with its reply.
+// SendHeader implements grpc.ServerTransportStream. The header of a unary call is sent with its reply.
 func (t *headers) SendHeader(md metadata.MD) error {
 	if err := t.SetHeader(md); err != nil {
 		return err
@@ -241,7 +241,7 @@ func (t *headers) SendHeader(md metadata.MD) error {
 	return nil
 }
 
-// taken are the headers and trailers that were set, for the reply.
+// taken returns the headers and trailers that were set.
 func (t *headers) taken() (header, trailer metadata.MD) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -11,9 +11,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// copyInto makes to a copy of from, so that neither side sees what the other one does with its own; or, where from is
-// given, and not used any more, what from is: they share what they consist of. What has more bytes than limit is
-// refused, as it would be between two nodes.
+// copyInto makes to a deep copy of from. If given is true, from is no longer used, and to shares its contents
+// instead. A message of more than limit bytes is refused, as it would be between two nodes.
 func copyInto(to, from any, limit int, given bool) error {
 	dst, err := message(to)
 	if err != nil {
@@ -37,7 +36,7 @@ func copyInto(to, from any, limit int, given bool) error {
 		proto.Merge(dst, src)
 		return nil
 	}
-	// One side has types of its own making: dynamic ones, or of another version.
+	// The Go types differ: one is dynamic, or of another version.
 	raw, err := proto.Marshal(src)
 	if err == nil {
 		err = proto.Unmarshal(raw, dst)
@@ -48,7 +47,7 @@ func copyInto(to, from any, limit int, given bool) error {
 	return nil
 }
 
-// share makes dst, which is empty, what src is, without copying what that consists of.
+// share sets the empty message dst to src without copying the contents.
 func share(dst, src protoreflect.Message) {
 	src.Range(func(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		dst.Set(field, v)
@@ -57,7 +56,7 @@ func share(dst, src protoreflect.Message) {
 	dst.SetUnknown(src.GetUnknown())
 }
 
-// checkSize refuses what has more bytes than limit.
+// checkSize returns an error if the message has more than limit bytes.
 func checkSize(v any, limit int) error {
 	m, err := message(v)
 	if err != nil {
@@ -73,7 +72,7 @@ func checkSize(v any, limit int) error {
 // Marshal serializes a message.
 func Marshal(from any) ([]byte, error) { return AppendMarshal(nil, from) }
 
-// AppendMarshal appends a message, serialized, to b.
+// AppendMarshal appends the serialized message to b.
 func AppendMarshal(b []byte, from any) ([]byte, error) {
 	m, err := message(from)
 	if err != nil {
@@ -86,20 +85,20 @@ func AppendMarshal(b []byte, from any) ([]byte, error) {
 	return raw, nil
 }
 
-// Unmarshal is the reverse of Marshal.
+// Unmarshal parses raw into the message to, which it resets first.
 func Unmarshal(raw []byte, to any) error {
 	m, err := message(to)
 	if err != nil {
 		return err
 	}
-	proto.Reset(m) // which proto.Unmarshal does by reflection
+	proto.Reset(m) // proto.Unmarshal would reset it by reflection
 	if err := (proto.UnmarshalOptions{Merge: true}).Unmarshal(raw, m); err != nil {
 		return status.Errorf(codes.Internal, "objects: cannot read a %T: %v", to, err)
 	}
 	return nil
 }
 
-// message is v as a message.
+// message returns v as a message, or an error if it is none.
 func message(v any) (proto.Message, error) {
 	switch m := v.(type) {
 	case proto.Message:

@@ -7,7 +7,7 @@ import (
 	"github.com/goverse/goverse/cluster/objects"
 )
 
-// dropLater drops an activation when the turn that runs has ended.
+// dropLater drops an activation as soon as no turn runs in it.
 func (h *Host) dropLater(o *object, reason objects.Reason) {
 	o.home.mu.Lock()
 	defer o.home.mu.Unlock()
@@ -18,8 +18,8 @@ func (h *Host) dropLater(o *object, reason objects.Reason) {
 	h.advance(o)
 }
 
-// endOpen ends what may stay open for as long as it likes: streams, and what the object's context is for. The lock of
-// the shard is held.
+// endOpen ends all that has no time limit: streams, and the object's context. The caller holds the shard's
+// lock.
 func (o *object) endOpen() {
 	e := o.extras
 	if e == nil {
@@ -35,8 +35,8 @@ func (o *object) endOpen() {
 	e.streams = nil
 }
 
-// deactivate ends an object in which nothing runs. It reports false if its shard leaves, which does it then. The
-// lock of the shard is held.
+// deactivate ends an object in which nothing runs. It returns false if its shard leaves; Leave then ends the
+// object. The caller holds the shard's lock.
 func (h *Host) deactivate(o *object, reason objects.Reason) bool {
 	if _, ok := h.enterShard(o.home, nil); !ok {
 		if o.first != nil {
@@ -63,7 +63,7 @@ func (h *Host) deactivate(o *object, reason objects.Reason) bool {
 	return true
 }
 
-// retire lets no further turn into an object. The lock of the shard is held.
+// retire admits no further turn to an object. The caller holds the shard's lock.
 func (h *Host) retire(o *object) {
 	o.phase, o.turn = deactivating, o.home.newTurn()
 	if o.notified() {
@@ -73,7 +73,7 @@ func (h *Host) retire(o *object) {
 	o.end()
 }
 
-// end ends the object's context and its timers. The lock of the shard is held.
+// end ends the object's context and its timers. The caller holds the shard's lock.
 func (o *object) end() {
 	e := o.extras
 	if e == nil {
@@ -86,13 +86,13 @@ func (o *object) end() {
 	e.timers = nil
 }
 
-// notified reports whether the implementation is notified of its end.
+// notified reports whether the implementation has a Deactivated method.
 func (o *object) notified() bool {
 	_, ok := o.impl.(objects.Deactivator)
 	return ok
 }
 
-// leave calls Deactivated, and forgets the object, also where that has left its goroutine.
+// leave calls Deactivated and forgets the object, also if Deactivated has left its goroutine.
 func (h *Host) leave(ctx context.Context, o *object, reason objects.Reason) {
 	defer func() {
 		o.home.mu.Lock()
@@ -102,7 +102,7 @@ func (h *Host) leave(ctx context.Context, o *object, reason objects.Reason) {
 	h.notify(ctx, o, reason)
 }
 
-// notify calls Deactivated, which is a turn: the last one.
+// notify calls Deactivated, which is the object's last turn.
 func (h *Host) notify(ctx context.Context, o *object, reason objects.Reason) {
 	d, ok := o.impl.(objects.Deactivator)
 	if !ok {
@@ -121,8 +121,8 @@ func (h *Host) notify(ctx context.Context, o *object, reason objects.Reason) {
 	returned = true
 }
 
-// bury forgets an object that has ended. Calls that came meanwhile go to the next activation. The lock of the
-// shard is held.
+// bury forgets an object that has ended. Calls that arrived meanwhile go to the next activation. The caller
+// holds the shard's lock.
 func (h *Host) bury(o *object, reason objects.Reason) {
 	s := o.home
 	s.untell(o.turn)

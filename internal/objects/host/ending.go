@@ -9,21 +9,23 @@ import (
 	"github.com/goverse/goverse/cluster/objects"
 )
 
-// endingMark stands in a chain for a call of Deactivated, or one that such a call waits for. No turn has that number.
+// endingMark in a chain marks a call that Deactivated makes, or that such a call waits for. No turn has that
+// number.
 //
-// The shard of an object that is deactivated may be on its way, and others wait for that. Such a call must not wait for
-// what may wait for it in turn: for another object that is deactivated, or another shard on its way.
+// The shard of an object that is being deactivated may be about to move, and other nodes may wait for that. So
+// such a call must not wait for anything that may in turn wait for it: another object's deactivation, or
+// another shard's move.
 const endingMark = 0
 
 // Ending reports whether a Deactivated waits for a call with that chain.
 func Ending(chain []uint64) bool { return slices.Contains(chain, endingMark) }
 
-// endingFor is how long a call of Deactivated waits for its turn at an object that is busy: that may be with a call to
-// the very object that is deactivated.
+// endingFor limits the time for which a call of Deactivated waits for a busy object. That object may itself be
+// waiting for the object that is being deactivated.
 const endingFor = 500 * time.Millisecond
 
-// onItsWay reports whether a call, which was not granted a turn, would wait for the end of an activation or for its
-// shard. The lock of the shard is held.
+// onItsWay reports whether a call that was not granted a turn would wait for the end of an activation or for
+// the object's shard. The caller holds the shard's lock.
 func (h *Host) onItsWay(o *object, w *waiter) bool {
 	if o.phase == deactivating || o.drop != "" {
 		return true
@@ -45,8 +47,8 @@ func errBusy(o *object) error {
 		endingFor.String()+": a call by Deactivated does not wait for it any longer")
 }
 
-// expireQueued has a call wait in its queue for endingFor at most; its waiter is not used again. The lock of the shard
-// is held.
+// expireQueued limits a call's time in its queue to endingFor. The waiter is not reused. The caller holds the
+// shard's lock.
 func (h *Host) expireQueued(s *shard, w *waiter) {
 	time.AfterFunc(endingFor, func() {
 		s.mu.Lock()

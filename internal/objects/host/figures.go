@@ -12,16 +12,16 @@ import (
 	"github.com/goverse/goverse/cluster/stats"
 )
 
-// figures are what is counted of a service.
+// figures holds the metrics of one service.
 type figures struct {
 	active, waiting, panics atomic.Int64
-	reasons                 [len(reasonNames)]atomic.Int64 // deactivations
+	reasons                 [len(reasonNames)]atomic.Int64 // deactivations by reason
 	latency, queued         histogram
-	warned, unwarned        atomic.Int64 // when activations that failed were logged, and how many were not
+	warned, unwarned        atomic.Int64 // the last log line about failed activations, and the failures since
 }
 
-// outcomes counts the calls of a method by code. Shards share a stripe, so that calls on several processors
-// seldom write to the same cache line.
+// outcomes counts the calls of a method by code. Calls are spread over stripes by shard, so calls on several
+// processors seldom write to the same cache line.
 type outcomes [8]stripe
 
 type stripe struct {
@@ -40,7 +40,7 @@ func (s *stripe) count(code codes.Code) {
 	s.counts[code].Add(1)
 }
 
-// read is how many calls there were of each code.
+// read returns the number of calls by code.
 func (o *outcomes) read() map[codes.Code]int64 {
 	calls := map[codes.Code]int64{}
 	for i := range o {
@@ -49,7 +49,7 @@ func (o *outcomes) read() map[codes.Code]int64 {
 	return calls
 }
 
-// refuse counts a call that was not started, and is not tried elsewhere.
+// refuse counts a call that was not started and is not tried elsewhere.
 func (m *Method) refuse(err error) {
 	if m.tick || Moved(err) {
 		return
@@ -65,7 +65,7 @@ func (s *stripe) read(calls map[codes.Code]int64) {
 	}
 }
 
-// reasonNames are the reasons of deactivations, in the order in which they are counted.
+// reasonNames lists the reasons of deactivations in the order of figures.reasons.
 var reasonNames = [...]objects.Reason{objects.Idle, objects.Evicted, objects.Moved, objects.Stopping, objects.Lost,
 	objects.Failed, objects.Requested}
 
@@ -78,7 +78,7 @@ func (f *figures) deactivated(reason objects.Reason) {
 	}
 }
 
-// bounds are those of the histograms: from a call in memory to one that waits for others.
+// bounds are the upper bounds of the histograms: from a call in memory to a call that waits for others.
 var bounds = [...]time.Duration{10 * time.Microsecond, 100 * time.Microsecond,
 	time.Millisecond, 3 * time.Millisecond, 10 * time.Millisecond, 30 * time.Millisecond, 100 * time.Millisecond,
 	300 * time.Millisecond, time.Second, 3 * time.Second, 10 * time.Second, 30 * time.Second}
@@ -105,7 +105,7 @@ func (h *histogram) read() stats.Durations {
 	return d
 }
 
-// Stats are the services as figures. It does not block.
+// Stats returns the metrics of all services, in the order of their names. It does not block.
 func (t *Services) Stats() []objects.ServiceStats {
 	all := make([]objects.ServiceStats, 0, len(t.byName))
 	for _, s := range t.byName {
@@ -127,7 +127,7 @@ func (t *Services) Stats() []objects.ServiceStats {
 	return all
 }
 
-// Running is how many turns run on the node. It looks at every shard.
+// Running returns the number of turns that run on the node. It locks each shard in turn.
 func (h *Host) Running() (turns int) {
 	for n := range h.shards {
 		s := &h.shards[n]
@@ -138,7 +138,8 @@ func (h *Host) Running() (turns int) {
 	return turns
 }
 
-// Look describes the objects of a key that are in a shard of this node, one of each service at most, by service.
+// Look describes the objects with that key in a shard of this node, at most one of each service, in the order
+// of the services' names.
 func (h *Host) Look(n int, key string) []objects.Activity {
 	s := &h.shards[n]
 	s.mu.Lock()
@@ -164,7 +165,7 @@ func (h *Host) Look(n int, key string) []objects.Activity {
 	return all
 }
 
-// String is the phase for operators.
+// String returns the phase as operators see it.
 func (p phase) String() string {
 	switch p {
 	case activating:

@@ -18,23 +18,23 @@ type Host struct {
 
 	active   atomic.Int64 // activations
 	waiting  atomic.Int64 // calls in queues
-	tick     atomic.Int64 // of the coarse clock
+	tick     atomic.Int64 // the present tick of the coarse clock
 	stopping atomic.Bool
 
 	references references
-	panics     *rate.Limiter // lines of the log about panics
-	localCalls sync.Pool     // of *localCall; the host's own, for its calls belong to a test's virtual time, or to none
+	panics     *rate.Limiter // limits log lines about panics
+	localCalls sync.Pool     // of *localCall; per host, so that none moves between synctest bubbles
 
-	sweep   chan struct{} // signals that there is something to sweep
+	sweep   chan struct{} // signals that there are activations to sweep
 	ctx     context.Context
 	stop    context.CancelFunc
 	workers workers
 }
 
-// panicsPerSecond is how many lines of the log a second are about panics of calls, after panicsAtOnce.
+// panicsPerSecond limits the log lines about panics of calls; panicsAtOnce is the burst.
 const panicsPerSecond, panicsAtOnce = 5, 20
 
-// New makes a host; nothing runs before the first call.
+// New returns a host. It runs nothing but its sweeper before the first call.
 func New(cfg Config, services *Services) *Host {
 	h := &Host{cfg: cfg.withDefaults(), services: services, shards: make([]shard, cfg.Shards.Count()),
 		panics: rate.NewLimiter(panicsPerSecond, panicsAtOnce), sweep: make(chan struct{}, 1)}
@@ -48,23 +48,23 @@ func New(cfg Config, services *Services) *Host {
 	return h
 }
 
-// spawn runs f in a goroutine that Close waits for; it reports false, and does not, after Close.
+// spawn runs f in a goroutine that Close waits for. After Close it does not run f and returns false.
 func (h *Host) spawn(f func()) bool { return h.workers.run(f) }
 
-// dropTurn ends a turn that could not be used, because the host is closed.
+// dropTurn ends a turn that cannot run because the host is closed.
 func (h *Host) dropTurn(w *waiter) {
-	go h.finish(w, nil) // not here: the lock of the shard may be held
+	go h.finish(w, nil) // in a goroutine, because the caller may hold the shard's lock
 }
 
-// MarkStopping: shards that leave from here on leave because the node stops.
+// MarkStopping notes that the node stops. Shards that leave from then on give the reason [objects.Stopping].
 func (h *Host) MarkStopping() { h.stopping.Store(true) }
 
-// leftBehind is for how long Close waits for methods that go on although their context has ended.
+// leftBehind limits the time for which Close waits for methods that continue after their contexts have ended.
 const leftBehind = time.Second
 
-// Close ends the host's goroutines and waits for them, but no longer than a second for methods that go on after
-// their contexts have ended. The shards must have left before: what is active is not deactivated here.
-// Calls in queues are refused.
+// Close ends the host's goroutines and waits for them, but at most a second for methods that continue after
+// their contexts have ended. It refuses queued calls. All shards must have left before, because Close
+// deactivates no objects.
 func (h *Host) Close() {
 	h.workers.stop()
 	h.stop()

@@ -10,29 +10,30 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Local is a call from this process.
+// Local describes a call from this process.
 type Local struct {
 	Method     *Method
 	Shard      int
 	Key        string
 	Generation int64
-	Metadata   metadata.MD // nil: none
-	Deadline   time.Time   // zero: none
-	// Timeout is from when the call is queued, or its context asked for a deadline, for a call that has none; 0: none.
+	Metadata   metadata.MD // nil means none
+	Deadline   time.Time   // zero means none
+	// Timeout bounds a call without a Deadline. It begins when the call is queued, or when its context is first
+	// asked for a deadline. 0 means none.
 	Timeout time.Duration
-	// Request is read, and Response written, until Invoke returns and not longer; both are messages of
-	// protocol buffers, which the object does not see: it has copies. Response may be a [Taker].
+	// Request is read, and Response written, only until Invoke returns. Both are protocol buffer messages. The
+	// object receives copies. Response may be a [Taker].
 	Request, Response any
-	Peer              *peer.Peer // nil: this process
-	// Given: nobody else uses Request any more, so what it consists of need not be copied.
+	Peer              *peer.Peer // nil means this process
+	// Given reports that no other goroutine uses Request any more, so its contents need not be copied.
 	Given bool
-	// Header and Trailer receive those of the reply.
+	// Header and Trailer receive the metadata of the reply.
 	Header, Trailer metadata.MD
 }
 
-// Invoke makes a call from this process. It waits for its end, or that of ctx: the error is a gRPC status, or one
-// for which [Moved] is true. Where ctx cannot end, the method runs in the caller's goroutine, which it
-// takes along if it leaves it by runtime.Goexit. Values of ctx do not reach the object, but for the chain of turns.
+// Invoke makes a call from this process and waits until it or ctx ends. The error is a gRPC status, or one for
+// which [Moved] is true. If ctx cannot end, the method runs in the caller's goroutine, and a method that calls
+// runtime.Goexit ends that goroutine. Of the values of ctx only the chain of turns reaches the object.
 func (h *Host) Invoke(ctx context.Context, l *Local) error {
 	c := h.localCalls.Get().(*localCall)
 	c.local, c.limit = *l, h.cfg.MaxMessage
@@ -43,7 +44,7 @@ func (h *Host) Invoke(ctx context.Context, l *Local) error {
 	}
 	err := c.do(h, ctx)
 	if c.left {
-		return err // the method still runs, and uses the call
+		return err // the method still runs and uses the call
 	}
 	l.Header, l.Trailer = c.local.Header, c.local.Trailer
 	if !c.Reusable(err) {
@@ -54,17 +55,18 @@ func (h *Host) Invoke(ctx context.Context, l *Local) error {
 	return err
 }
 
-// reset makes the call ready to be used again. What the next use sets anyway stays.
+// reset prepares the call for reuse. Fields that the next use sets anyway remain.
 func (c *localCall) reset() {
 	c.ready, c.done, c.ctx = nil, nil, nil
 	c.local.Header, c.local.Trailer = nil, nil
 	c.local.Request, c.local.Response = nil, nil
 }
 
-// Taker receives a response of whatever type the object's service has. It must not keep it: the object may.
+// Taker receives a response of the type that the object's service uses. It must not retain the response,
+// because the object may.
 type Taker interface{ Take(response any) error }
 
-// localCall is what the host needs for a Local.
+// localCall holds the state of a Local while the host runs it.
 type localCall struct {
 	Call
 	limit int // bytes of a message, as between nodes
@@ -73,10 +75,10 @@ type localCall struct {
 
 	mu    sync.Mutex // held while the caller's messages are read or written
 	local Local
-	left  bool // the caller has, and its messages are its own again
+	left  bool // the caller has returned, and its messages belong to it again
 }
 
-// newLocalCall makes one for the pool of a host.
+// newLocalCall returns a new localCall for a host's pool.
 func newLocalCall() any {
 	c := &localCall{over: make(chan error, 1)}
 	c.Decode, c.Reply, c.run = c.decode, c.reply, c.performed
@@ -99,8 +101,7 @@ func (c *localCall) do(h *Host, ctx context.Context) error {
 	if ctx.Done() == nil {
 		return h.perform(&c.Call)
 	}
-	// In a goroutine of its own, so that the caller need not wait for a method that does not end when its context
-	// does.
+	// A goroutine of its own lets the caller return before a method that ignores the end of its context.
 	c.done = c.ended
 	c.begin()
 	select {

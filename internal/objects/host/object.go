@@ -9,21 +9,21 @@ import (
 	"github.com/goverse/goverse/cluster/objects"
 )
 
-// phase is how far an object has come.
+// phase is the stage of an object's life.
 type phase int8
 
 const (
-	empty      phase = iota // nothing but calls that wait
+	empty      phase = iota // only waiting calls
 	activating              // its factory runs
 	active
 	deactivating
-	gone // out of the shard's table
+	gone // removed from the shard's table
 )
 
-// object is one activation of a service and a key, from the call that it is made for until nothing of
-// it is left. All but what never changes is under the lock of its shard.
+// object is one activation of a service and a key, or the queue of calls that wait for it. It lasts from its
+// first call until nothing of it is left. The lock of its shard protects all fields that change.
 type object struct {
-	objects.Object // what the implementation has
+	objects.Object // the part that the implementation sees
 	host           *Host
 	service        *service
 	home           *shard
@@ -31,44 +31,44 @@ type object struct {
 
 	impl        any     // set before the first turn
 	epoch       int64   // set before the factory runs
-	turn        uint64  // who has the object to itself, 0: nobody
-	first, last *waiter // calls that wait
+	turn        uint64  // the id of the turn that has the object to itself; 0 if none
+	first, last *waiter // the queue of waiting calls
 	extras      *extras // nil for most
 
-	older, newer *object // in service.recent, under its lock
+	older, newer *object // links in service.recent, under its lock
 	used         int64   // the tick of the last call
 	since        time.Time
 
-	beside       int32 // calls that run beside the turn
+	beside       int32 // the number of calls that run beside the turn
 	queued       int32
-	queuedBeside int32 // of those, how many do not need the turn
-	queuedChains int32 // of those, how many other turns wait for
+	queuedBeside int32 // queued calls that do not need the turn
+	queuedChains int32 // queued calls that other turns wait for
 	phase        phase
-	hung         bool           // its factory has not returned in time
-	drop         objects.Reason // to be dropped as soon as nothing runs in it
+	hung         bool           // its factory has exceeded the time-out
+	drop         objects.Reason // the reason to drop it once nothing runs in it; empty if it stays
 }
 
-// id names an object on its node.
+// id identifies an object on its node.
 type id struct {
 	service *service
 	key     string
 }
 
-// extras are what few objects have.
+// extras holds the fields that few objects need.
 type extras struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	timers []*timer
-	// streams are the calls that stay open for as long as they like.
+	// streams are the open streaming calls, which have no time limit.
 	streams map[*Call]struct{}
 }
 
-// idle reports whether nothing runs in an active object, or waits for it.
+// idle reports whether an active object has neither running nor waiting calls.
 func (o *object) idle() bool {
 	return o.phase == active && o.turn == 0 && o.beside == 0 && o.first == nil
 }
 
-// more are the extras, made now if need be.
+// more returns the extras, and creates them if necessary.
 func (o *object) more() *extras {
 	if o.extras == nil {
 		o.extras = &extras{}
@@ -88,8 +88,8 @@ func (o *object) Shard() int { return o.home.number }
 // Epoch implements objects.Activation.
 func (o *object) Epoch() int64 { return o.epoch }
 
-// Valid implements objects.Activation. An activation that is not over and whose shard has been held without a break
-// since was valid when its phase was read.
+// Valid implements objects.Activation. The shard is checked after the phase was read. So if the shard has been
+// held without a break, the activation was valid when its phase was read.
 func (o *object) Valid() bool {
 	o.home.mu.Lock()
 	over := o.phase == empty || o.phase == gone
@@ -109,7 +109,7 @@ func (o *object) Context() context.Context {
 	case e.ctx != nil:
 	case o.phase == activating || o.phase == active && o.drop == "":
 		e.ctx, e.cancel = context.WithCancel(o.host.cfg.Shards.Drained(o.home.number))
-	default: // the shard may have gone, and come back
+	default: // the shard may have left and come back
 		e.ctx, e.cancel = context.WithCancel(context.Background())
 		e.cancel()
 	}

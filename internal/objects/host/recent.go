@@ -7,14 +7,14 @@ import (
 	"github.com/goverse/goverse/cluster/objects"
 )
 
-// recent are the activations of a service, by when they were called last. An object that is called moves
-// to the front once a tick at most.
+// recent is the list of a service's activations in the order of their last calls. A called object moves to the
+// front at most once per tick of the coarse clock.
 type recent struct {
 	mu             sync.Mutex
 	newest, oldest *object
 }
 
-// remember puts a new activation to the front. The lock of its shard is held.
+// remember puts a new activation at the front. The caller holds the lock of its shard.
 func (h *Host) remember(o *object) {
 	r := &o.service.recent
 	r.mu.Lock()
@@ -27,7 +27,7 @@ func (h *Host) remember(o *object) {
 	}
 }
 
-// touch notes that an object was called. The lock of its shard is held.
+// touch records that an object was called. The caller holds the lock of its shard.
 func (h *Host) touch(o *object) {
 	if now := h.tick.Load(); o.used != now && o.phase == active {
 		h.toFront(o, now)
@@ -43,7 +43,7 @@ func (h *Host) toFront(o *object, now int64) {
 	r.front(o)
 }
 
-// outOfUse takes an object out of the list. The lock of its shard is held.
+// outOfUse removes an object from the list. The caller holds the lock of its shard.
 func (h *Host) outOfUse(o *object) {
 	r := &o.service.recent
 	r.mu.Lock()
@@ -75,7 +75,7 @@ func (r *recent) remove(o *object) {
 	o.older, o.newer = nil, nil
 }
 
-// last is the least recently called one, and when that was; nil if there is none.
+// last returns the least recently called object and the tick of its last call, or nil if there is none.
 func (r *recent) last() (o *object, used int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -85,7 +85,7 @@ func (r *recent) last() (o *object, used int64) {
 	return r.oldest, r.oldest.used
 }
 
-// again puts an object that is in use to the front.
+// again puts an object that is in use at the front.
 func (h *Host) again(o *object) {
 	o.home.mu.Lock()
 	defer o.home.mu.Unlock()
@@ -94,7 +94,7 @@ func (h *Host) again(o *object) {
 	}
 }
 
-// sweepIdle deactivates what is idle, until the host is closed. It rests while nothing is active.
+// sweepIdle deactivates idle objects until the host is closed. It blocks while no object is active.
 func (h *Host) sweepIdle() {
 	period := h.period()
 	ticker := time.NewTicker(period)
@@ -120,7 +120,7 @@ func (h *Host) sweepIdle() {
 	}
 }
 
-// period is that of the coarse clock: fine enough for the shortest time in which an object becomes idle.
+// period returns the interval of the coarse clock. It is fine enough for the shortest IdleAfter.
 func (h *Host) period() time.Duration {
 	shortest := h.cfg.IdleAfter
 	for _, s := range h.services.byName {
@@ -129,7 +129,7 @@ func (h *Host) period() time.Duration {
 	return max(time.Millisecond, min(shortest/8, time.Second))
 }
 
-// sweepService deactivates the objects of a service that were not called for so many ticks.
+// sweepService deactivates the objects of a service that were not called for more than that many ticks.
 func (h *Host) sweepService(s *service, ticks int64) {
 	now := h.tick.Load()
 	for h.ctx.Err() == nil {
@@ -143,18 +143,18 @@ func (h *Host) sweepService(s *service, ticks int64) {
 	}
 }
 
-// evict deactivates an object if it is idle.
+// evict deactivates an object if it is idle, and reports whether it did.
 func (h *Host) evict(o *object, reason objects.Reason) bool {
 	o.home.mu.Lock()
 	defer o.home.mu.Unlock()
 	return o.idle() && h.deactivate(o, reason)
 }
 
-// triedToEvict is how many objects are looked at for one that can be evicted.
+// triedToEvict limits the objects that makeRoom examines.
 const triedToEvict = 1024
 
-// makeRoom counts one activation more, and evicts the least recently called one if that is one too many. It
-// reports false if none can be evicted; it is counted all the same.
+// makeRoom counts one more activation. If that exceeds MaxActive, it evicts the least recently called idle
+// object. It returns false if it finds none to evict; the activation is counted nevertheless.
 func (h *Host) makeRoom() bool {
 	if h.active.Add(1) <= int64(h.cfg.MaxActive) {
 		return true

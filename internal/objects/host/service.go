@@ -9,13 +9,13 @@ import (
 	"github.com/goverse/goverse/cluster/objects"
 )
 
-// Services are the registered services, by which calls are looked up. It is not written to while calls come.
+// Services holds the registered services and finds their methods. It does not change once calls arrive.
 type Services struct {
 	byName  map[string]*service
 	methods map[string]*Method
 }
 
-// NewServices is the table of these services. It panics where one is there twice.
+// NewServices returns the table of the given services. It panics if a service is registered twice.
 func NewServices(registered []objects.Service) *Services {
 	t := &Services{byName: map[string]*service{}, methods: map[string]*Method{}}
 	for _, r := range registered {
@@ -24,30 +24,30 @@ func NewServices(registered []objects.Service) *Services {
 	return t
 }
 
-// service is one service that is hosted.
+// service is one hosted service.
 type service struct {
 	registered objects.Service
 	name       string
-	idleAfter  time.Duration // 0: the host's
-	maxQueue   int           // 0: the host's
+	idleAfter  time.Duration // 0 means the host's
+	maxQueue   int           // 0 means the host's
 	methods    []*Method
-	ticks      Method // what ticks of timers are calls of
+	ticks      Method // the method of timer ticks
 	recent     recent
 	figures    figures
 }
 
-// Method is a method of a service that is hosted.
+// Method is a method of a hosted service.
 type Method struct {
 	service *service
-	// Name is the full one: "/package.Service/Method".
+	// Name is the full name, "/package.Service/Method".
 	Name string
-	// Unary or Stream is set.
+	// Exactly one of Unary and Stream is set.
 	Unary  *grpc.MethodDesc
 	Stream *grpc.StreamDesc
-	// Idempotent: a call may be repeated although it may have run.
+	// Idempotent reports whether a call may be repeated although it may have run.
 	Idempotent            bool
 	concurrent, reentrant bool
-	tick                  bool // of a timer: no method of the service
+	tick                  bool // a timer's tick, which is no method of the service
 	short                 string
 	outcomes              outcomes
 	refused               stripe // calls that were not started
@@ -78,8 +78,8 @@ func (t *Services) add(r objects.Service) {
 	}
 }
 
-// Method looks a method up by its full name; nil if there is none.
+// Method returns the method with that full name, or nil.
 func (t *Services) Method(name string) *Method { return t.methods[name] }
 
-// Has reports whether a service is hosted.
+// Has reports whether the service is hosted.
 func (t *Services) Has(service string) bool { return t.byName[service] != nil }

@@ -6,16 +6,17 @@ import (
 	"time"
 )
 
-// A call that came by a newer map than this node has may wait for that map. What its caller says of the cluster is a
-// hint about that one call: it counts for hintFor, and until the maps have another history. Maps take milliseconds from
-// one node to another; a caller whose node is late asks again.
+// A call that came by a newer map than this node has may wait for that map. The generation that its caller
+// names is only a hint about that one call. It is valid for hintFor, and only until the maps have another
+// history. Maps reach all nodes within milliseconds of one another. A caller tries again if its own node has
+// the map later than that.
 const (
 	hintFor  = time.Second
-	hintStep = hintFor / 4 // how often it is looked at which hints have had their time
+	hintStep = hintFor / 4 // the interval at which hints are checked for expiry
 )
 
-// await sees to it that the calls that wait are resolved when the shard is served, or belongs to another
-// node. The lock of the shard is held.
+// await makes sure that the waiting calls are resolved when the shard is served or belongs to another node. The
+// caller holds the shard's lock.
 func (h *Host) await(s *shard) {
 	if s.awaiting {
 		return
@@ -28,8 +29,9 @@ func (h *Host) await(s *shard) {
 	}
 }
 
-// settle waits for what becomes of a shard that is not served. Where it is another node's, it stays for the calls that
-// came by a newer map; where that map has come, for however long the other node takes to release the shard.
+// settle waits until a shard is served or assigned to another node, and resolves its calls. If the shard is
+// another node's, settle keeps waiting for calls that came by a newer map. If the newer map assigns the shard
+// to this node, settle waits without limit until the former owner has released it.
 func (h *Host) settle(s *shard) {
 	history, seen := h.cfg.Shards.History(), int64(-1)
 	for {
@@ -49,9 +51,9 @@ func (h *Host) settle(s *shard) {
 	}
 }
 
-// settled resolves the calls of a shard that is served, if err is nil, or is not this node's by the map of a
-// generation; below 0: by none, it is to serve the shard. It reports whether none waits any longer for what becomes of
-// the shard.
+// settled resolves the calls of a shard. A nil err means that the shard is served. Otherwise the map of the
+// given generation does not assign the shard to this node; a negative generation means that the map assigns it
+// to this node, which does not serve it yet. settled reports whether no call waits any longer for the shard.
 func (h *Host) settled(s *shard, generation int64, err error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,9 +87,9 @@ func (h *Host) settled(s *shard, generation int64, err error) bool {
 	return over
 }
 
-// moved refuses those that wait for an object whose shard is not this node's by the map of a generation, but not those
-// that the shard is waited for, nor, since late, those that came by a newer map. It reports whether none of these is
-// left. The lock of the shard is held.
+// moved refuses the calls that wait for an object if the map of that generation assigns its shard elsewhere. It
+// keeps calls that may enter the leaving shard, and calls that came by a newer map and were queued after late.
+// It reports whether it kept none of the latter. The caller holds the shard's lock.
 func (h *Host) moved(o *object, generation int64, late time.Time) (over bool) {
 	over = true
 	for w := o.first; w != nil; {

@@ -7,23 +7,23 @@ import (
 	"github.com/goverse/goverse/cluster/objects"
 )
 
-// shard is what is in one shard on this node.
+// shard holds the objects of one shard on this node.
 type shard struct {
 	number int
 
 	mu        sync.Mutex
-	objects   map[id]*object      // nil: none
-	live      int                 // of those, how many are not empty
-	running   int                 // turns
-	before    uint64              // the ids of turns follow it; it is anywhere, so that no two shards have the same
+	objects   map[id]*object      // nil if there are none
+	live      int                 // the number of objects that are not empty
+	running   int                 // the number of running turns
+	before    uint64              // random, so that no two shards share turn ids; ids of turns follow it
 	turns     uint64              // the id of the last turn
-	told      map[uint64]struct{} // the turns that run and may have calls that say so; nil: none
-	leaving   bool                // it is to be handed over: nobody has entered since
+	told      map[uint64]struct{} // the ids of running turns that calls may carry; nil if there are none
+	leaving   bool                // the shard leaves, and no turn has entered since
 	awaiting  bool                // a goroutine waits for the shard
-	elsewhere int64               // while it does: the map by which the shard is not this node's; 0: it may be
+	elsewhere int64               // generation of a map that assigns the shard elsewhere, while awaiting; otherwise 0
 }
 
-// get is the object of a key, made if there is none. The lock is held.
+// get returns the object of a key, and creates it if necessary. The caller holds the lock.
 func (s *shard) get(h *Host, service *service, key string) *object {
 	if o := s.objects[id{service, key}]; o != nil {
 		return o
@@ -37,7 +37,7 @@ func (s *shard) get(h *Host, service *service, key string) *object {
 	return o
 }
 
-// newTurn is the id of a turn: never 0, and no other's. The lock is held.
+// newTurn returns the id of a new turn. It is never 0 and is unique. The caller holds the lock.
 func (s *shard) newTurn() uint64 {
 	if s.turns++; s.turns == 0 {
 		s.turns++
@@ -45,7 +45,8 @@ func (s *shard) newTurn() uint64 {
 	return s.turns
 }
 
-// tell notes that calls may say that a turn waits for them, until untell. The lock is held.
+// tell records that calls may carry the id of a turn that waits for them, until untell. The caller holds the
+// lock.
 func (s *shard) tell(turn uint64) {
 	if s.told == nil {
 		s.told = map[uint64]struct{}{}
@@ -53,16 +54,16 @@ func (s *shard) tell(turn uint64) {
 	s.told[turn] = struct{}{}
 }
 
-// untell follows tell. The lock is held.
+// untell undoes tell. The caller holds the lock.
 func (s *shard) untell(turn uint64) {
 	delete(s.told, turn)
 	if len(s.told) == 0 {
-		s.told = nil // maps do not shrink
+		s.told = nil // because maps do not shrink
 	}
 }
 
-// issued reports whether one of the turns that wait for a call runs in this shard, on this node. A number that nobody
-// was told is guessed with a chance of one in 2^64. The lock is held.
+// issued reports whether one of the turns in the chain runs in this shard on this node. An id that was never
+// sent to a caller is guessed with a probability of 2^-64. The caller holds the lock.
 func (s *shard) issued(chain []uint64) bool {
 	if s.told == nil {
 		return false
@@ -75,18 +76,18 @@ func (s *shard) issued(chain []uint64) bool {
 	return false
 }
 
-// forget takes an object out of the table. The lock is held.
+// forget removes an object from the table. The caller holds the lock.
 func (s *shard) forget(o *object) {
 	o.phase = gone
 	delete(s.objects, id{o.service, o.key})
 	if len(s.objects) == 0 {
-		s.objects = nil // maps do not shrink
+		s.objects = nil // because maps do not shrink
 	}
 }
 
-// Inside reports whether a call is waited for by a turn in its own shard, which leaves this node, and does not before
-// that turn has ended: it is to be made here, though the map names another owner. What Deactivated calls in its own
-// shard is refused here.
+// Inside reports whether a call must be made on this node although the map names another owner. That is so if a
+// turn in the call's own shard waits for it, because the shard does not leave this node before that turn has
+// ended. It is also so for calls of Deactivated to its own shard, which this node refuses.
 func (h *Host) Inside(n int, chain []uint64) bool {
 	if len(chain) == 0 {
 		return false
@@ -97,7 +98,7 @@ func (h *Host) Inside(n int, chain []uint64) bool {
 	return h.inside(s, chain) || Ending(chain) && s.issued(chain)
 }
 
-// inside reports whether a call may enter a shard that leaves. The lock of the shard is held.
+// inside reports whether a call may enter a shard that leaves. The caller holds the shard's lock.
 func (h *Host) inside(s *shard, chain []uint64) bool {
 	if !s.issued(chain) {
 		return false
@@ -109,7 +110,8 @@ func (h *Host) inside(s *shard, chain []uint64) bool {
 	return ok
 }
 
-// Leaving implements consensus.Residents: calls that wait are not to wait for those that run.
+// Leaving implements consensusmanager.Residents. It makes queued calls move on without waiting for running
+// ones.
 func (h *Host) Leaving(n int) {
 	s := &h.shards[n]
 	s.mu.Lock()
@@ -123,7 +125,7 @@ func (h *Host) Leaving(n int) {
 	}
 }
 
-// enterShard counts a turn into the shard, for which the chain waits. The lock is held.
+// enterShard admits a turn with that chain to the shard. The caller holds the lock.
 func (h *Host) enterShard(s *shard, chain []uint64) (epoch int64, ok bool) {
 	if epoch, ok = h.cfg.Shards.Enter(s.number); ok {
 		s.leaving = false
@@ -135,7 +137,7 @@ func (h *Host) enterShard(s *shard, chain []uint64) (epoch int64, ok bool) {
 	return 0, false
 }
 
-// Occupied implements consensus.Residents.
+// Occupied implements consensusmanager.Residents.
 func (h *Host) Occupied(n int) bool {
 	s := &h.shards[n]
 	s.mu.Lock()
@@ -143,16 +145,16 @@ func (h *Host) Occupied(n int) bool {
 	return s.live > 0
 }
 
-// leavers is how many objects of a shard are deactivated at a time.
+// leavers limits the objects of one shard that are deactivated at a time.
 const leavers = 32
 
-// Leave implements consensus.Residents: it deactivates all that is in a shard.
+// Leave implements consensusmanager.Residents. It deactivates all objects of a shard.
 func (h *Host) Leave(ctx context.Context, n int) {
 	s := &h.shards[n]
 	s.mu.Lock()
 	var all []*object
 	for _, o := range s.objects {
-		if o.phase == active { // others have entered the shard, so they have ended
+		if o.phase == active { // the others had entered the shard, so they have ended
 			h.retire(o)
 			all = append(all, o)
 		}
@@ -178,10 +180,10 @@ func (h *Host) Leave(ctx context.Context, n int) {
 	}
 }
 
-// leaveReason is why a shard leaves that was had under that epoch.
+// leaveReason returns the reason why a shard held under that epoch leaves.
 func (h *Host) leaveReason(n int, epoch int64) objects.Reason {
 	switch {
-	case !h.cfg.Shards.Holds(n, epoch): // others may have it, or have had it
+	case !h.cfg.Shards.Holds(n, epoch): // another node may have it, or have had it
 		return objects.Lost
 	case h.stopping.Load():
 		return objects.Stopping

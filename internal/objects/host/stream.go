@@ -11,9 +11,10 @@ import (
 	"github.com/goverse/goverse/cluster/objects"
 )
 
-// Stream makes a streaming call over a stream of gRPC's server, whose handler is to return when it does: the error is
-// a gRPC status, or one for which [Moved] is true. The method's context ends as soon as the shard is to be handed
-// over, and so does the call: a stream may stay open for as long as it likes, and the shard is not to wait for it.
+// Stream makes a streaming call over a stream of gRPC's server, and blocks until the call ends. The gRPC
+// handler must then return. The error is a gRPC status, or one for which [Moved] is true. The method's context
+// and the call end as soon as the shard must be handed over, because streams may stay open without limit and
+// the shard does not wait for them.
 func (h *Host) Stream(c *Call, stream grpc.ServerStream) error {
 	ctx := stream.Context()
 	c.stream = stream
@@ -42,13 +43,13 @@ func (h *Host) Stream(c *Call, stream grpc.ServerStream) error {
 			return err
 		}
 	case <-leaves.Done():
-		// The method may wait for a message: that ends when gRPC's handler has returned.
+		// The method may be waiting for a message. That wait ends when gRPC's handler has returned.
 	case <-c.dropped:
 	}
 	return errCut
 }
 
-// opened notes that the stream is to end when its object is dropped.
+// opened registers the stream, which ends when its object is dropped.
 func (c *Call) opened() {
 	o := c.waiter.object
 	c.dropped = make(chan struct{})
@@ -59,12 +60,12 @@ func (c *Call) opened() {
 		e.streams = map[*Call]struct{}{}
 	}
 	e.streams[c] = struct{}{}
-	if o.drop != "" { // since the stream has its turn
+	if o.drop != "" { // dropped since the stream got its turn
 		o.endOpen()
 	}
 }
 
-// closed follows opened.
+// closed undoes opened.
 func (c *Call) closed() {
 	o := c.waiter.object
 	o.home.mu.Lock()
@@ -74,13 +75,13 @@ func (c *Call) closed() {
 	}
 }
 
-// errDropped is why the context of a stream ends when its object is dropped.
+// errDropped is the cause with which the context of a stream ends when its object is dropped.
 var errDropped = errors.New("the object is dropped")
 
 var errCut = objects.Error(codes.Unavailable, objects.ReasonMayHaveStarted,
 	"objects: the object of this stream was dropped, or is handed over to another node: call again")
 
-// converse runs a streaming method.
+// converse runs a streaming method and converts its error for the caller.
 func (h *Host) converse(c *Call) error {
 	impl, stream := c.waiter.object.impl, &turnStream{ServerStream: c.stream, ctx: c.ctx}
 	err := h.stream(c, impl, stream)

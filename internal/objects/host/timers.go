@@ -9,13 +9,13 @@ import (
 	"github.com/goverse/goverse/cluster/objects"
 )
 
-// timer is one of an object. What changes is under the lock of the shard.
+// timer is one timer of an object. The shard's lock protects the fields that change.
 type timer struct {
 	object  *object
 	tick    func(ctx context.Context)
-	period  time.Duration // 0: once
+	period  time.Duration // 0 means once
 	timer   *time.Timer
-	waiting *waiter // nil: no tick waits
+	waiting *waiter // nil if no tick waits
 	ended   bool
 }
 
@@ -70,13 +70,13 @@ func (t *timer) resolve(err error) {
 	}
 }
 
-// run is one tick.
+// run runs one tick.
 func (t *timer) run(w *waiter) {
 	o, h := t.object, t.object.host
 	c := &turnContext{host: h, shard: o.home.number, turn: w.turn}
 	returned := false
 	defer func() {
-		if !returned { // or it has left its goroutine
+		if !returned { // also if it has left its goroutine
 			p := recover()
 			o.service.figures.panics.Add(1)
 			h.cfg.Logger.Error("a tick of an object panicked; the object is dropped", "service", o.service.name,
@@ -109,7 +109,7 @@ func (t *timer) stop() {
 	t.remove()
 }
 
-// end lets no further tick begin. The lock of the shard is held.
+// end stops the timer, so no further tick begins. The caller holds the shard's lock.
 func (t *timer) end() {
 	t.ended = true
 	t.timer.Stop()

@@ -10,24 +10,24 @@ import (
 	"github.com/goverse/goverse/cluster/objects"
 )
 
-// errMoved: the call was not started, because its shard is not this node's.
+// errMoved is returned for a call that was not started because its shard is not this node's.
 var errMoved = errors.New("the shard of the object is not this node's")
 
 // Moved reports whether a call was not started because its shard is elsewhere.
 func Moved(err error) bool { return errors.Is(err, errMoved) }
 
-// MaxChain is how many turns may wait for one another.
+// MaxChain limits the turns that may wait for one another.
 const MaxChain = 64
 
-// resolver is what a waiter is for. Its methods are called under the lock of the shard, and must not block.
+// resolver receives the outcome of a waiter. Its methods are called under the shard's lock and must not block.
 type resolver interface {
 	// queue is called before the waiter is queued.
 	queue()
-	// resolve is called once if it was: with nil when it has its turn, else with why it has none.
+	// resolve is called once after queue: with nil when the waiter has its turn, otherwise with an error.
 	resolve(err error)
 }
 
-// waiter is a call, or a tick, on its way to its turn.
+// waiter is a call or a tick that waits for its turn, or has it.
 type waiter struct {
 	method     *Method
 	chain      []uint64 // the turns that wait for this one
@@ -35,17 +35,17 @@ type waiter struct {
 	owner      resolver
 
 	home       *shard
-	object     *object // it is another one when what it waits for has been replaced
-	turn       uint64  // its own, once it has one
+	object     *object // replaced if the awaited activation ends before the turn
+	turn       uint64  // its own turn, once it has one
 	alone      bool    // it has the object to itself
 	queued     bool
-	since      time.Time // when it was queued
-	beside     bool      // while it is queued: it does not need the object for itself
+	since      time.Time // the time when it was queued
+	beside     bool      // while queued: it does not need the object to itself
 	prev, next *waiter
 }
 
-// enter gives w its turn at once, or queues it; an error says that it is neither. generation is that of the map
-// by which the call came to this node.
+// enter grants w its turn at once, or queues it, or returns an error. generation is that of the map by which
+// the call came to this node.
 func (h *Host) enter(w *waiter, n int, key string, generation int64) (granted bool, err error) {
 	defer func() {
 		if err != nil {
@@ -97,7 +97,8 @@ func (h *Host) enter(w *waiter, n int, key string, generation int64) (granted bo
 	return false, nil
 }
 
-// cycle is the error of a call that comes back to an object whose turn waits for it.
+// cycle returns an error if the call comes back to an object in which a turn waits for it, or if its chain is
+// too long.
 func (o *object) cycle(w *waiter) error {
 	switch {
 	case len(w.chain) >= MaxChain:
@@ -115,7 +116,7 @@ func (o *object) cycle(w *waiter) error {
 		" Reentrant")
 }
 
-// needsTurn reports whether a call needs the object for itself.
+// needsTurn reports whether a call needs the object to itself.
 func (o *object) needsTurn(w *waiter) bool {
 	if w.method.concurrent {
 		return false
@@ -123,10 +124,10 @@ func (o *object) needsTurn(w *waiter) bool {
 	return !w.method.reentrant || o.turn == 0 || !slices.Contains(w.chain, o.turn)
 }
 
-// grant gives w its turn if it can have it now. The lock of the shard is held.
+// grant grants w its turn if that is possible now. The caller holds the shard's lock.
 func (h *Host) grant(o *object, w *waiter) bool {
 	alone := o.needsTurn(w)
-	// What runs in an object that is to be dropped may wait for a call that comes back.
+	// A turn in an object that is to be dropped may wait for a call that comes back.
 	back := !alone && len(w.chain) > 0 && (o.turn != 0 || o.beside > 0)
 	if o.phase != active || o.drop != "" && !back || alone && o.turn != 0 {
 		return false
@@ -145,7 +146,7 @@ func (h *Host) grant(o *object, w *waiter) bool {
 	return true
 }
 
-// finish ends a turn. ctx is its context, nil where nobody has had one.
+// finish ends a turn. ctx is its context, or nil if none was made.
 func (h *Host) finish(w *waiter, ctx *turnContext) {
 	o, s := w.object, w.object.home
 	s.mu.Lock()
@@ -168,8 +169,8 @@ func (h *Host) finish(w *waiter, ctx *turnContext) {
 	h.cfg.Shards.Exit(s.number)
 }
 
-// advance does with an object what can be done now: activates it for those that wait, gives turns to them, drops
-// it. The lock of the shard is held.
+// advance does all that an object's state permits now: it activates the object for its waiters, grants them
+// turns, or drops the object. The caller holds the shard's lock.
 func (h *Host) advance(o *object) {
 	switch o.phase {
 	case empty:
@@ -196,14 +197,14 @@ func (h *Host) advance(o *object) {
 			o.service.figures.queued.observe(time.Since(w.since))
 			h.pull(w)
 			w.owner.resolve(nil)
-		} else if o.home.awaiting && o.queuedChains == 0 { // others may have entered the shard already, by their chains
+		} else if o.home.awaiting && o.queuedChains == 0 { // calls with chains may be able to enter the shard already
 			return
 		}
 		w = next
 	}
 }
 
-// refuse resolves all that wait for an object with err. The lock of the shard is held.
+// refuse resolves all waiters of an object with err. The caller holds the shard's lock.
 func (h *Host) refuse(o *object, err error) {
 	for w := o.first; w != nil; w = o.first {
 		h.pull(w)
@@ -213,7 +214,7 @@ func (h *Host) refuse(o *object, err error) {
 	h.tidy(o)
 }
 
-// abandon takes a waiter out of its queue; it reports false if it is resolved already.
+// abandon removes a waiter from its queue. It returns false if the waiter is already resolved.
 func (h *Host) abandon(w *waiter) bool {
 	s := w.home
 	s.mu.Lock()
@@ -227,14 +228,14 @@ func (h *Host) abandon(w *waiter) bool {
 	return true
 }
 
-// tidy forgets an object of which nothing is left. The lock of the shard is held.
+// tidy forgets an object that is empty and has no waiters. The caller holds the shard's lock.
 func (h *Host) tidy(o *object) {
 	if o.phase == empty && o.first == nil {
 		o.home.forget(o)
 	}
 }
 
-// push queues w. The lock of the shard is held.
+// push queues w. The caller holds the shard's lock.
 func (h *Host) push(o *object, w *waiter) {
 	w.queued, w.prev = true, o.last
 	if o.last == nil {
@@ -255,7 +256,7 @@ func (h *Host) push(o *object, w *waiter) {
 	o.service.figures.waiting.Add(1)
 }
 
-// pull takes w out of the queue. The lock of the shard is held.
+// pull removes w from the queue. The caller holds the shard's lock.
 func (h *Host) pull(w *waiter) {
 	o := w.object
 	if w.prev == nil {
@@ -280,5 +281,5 @@ func (h *Host) pull(w *waiter) {
 	o.service.figures.waiting.Add(-1)
 }
 
-// name is the object in messages.
+// name returns the object's name for messages.
 func (o *object) name() string { return o.service.name + " " + quoted(o.key) }

@@ -2,31 +2,31 @@ package host
 
 import "sync"
 
-// maxIdle is how many goroutines wait for work at most.
+// maxIdle limits the goroutines that wait for work.
 const maxIdle = 64
 
-// workers run functions in goroutines, some of which are kept when they have nothing to do: a new one would grow
-// its stack for each call anew, which takes as long as all the rest. One that is woken wakes the next one before it
-// runs anything, if there is more to run: so a goroutine is woken for each function that takes long, and not for each
-// of many that are short. The zero value works.
+// workers runs functions in goroutines and keeps some of those that become idle. A new goroutine would grow its
+// stack anew for each call, which takes as long as all the rest. A woken goroutine wakes the next one before it
+// runs anything, if more functions are queued. So slow functions get a goroutine each, and many short ones
+// share a goroutine. The zero value is ready for use.
 type workers struct {
 	mu      sync.Mutex
-	queue   []func() // in order; those before head were taken
+	queue   []func() // in order; functions before head were taken
 	head    int
-	waking  bool // a goroutine was woken, and has not looked at the queue since
+	waking  bool // a goroutine was woken and has not yet looked at the queue
 	idle    []chan struct{}
 	stopped bool
 	all     sync.WaitGroup
 }
 
-// run runs f in a goroutine; it reports false, and does not, after stop.
+// run runs f in a goroutine. After stop it does not run f and returns false.
 func (w *workers) run(f func()) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.stopped {
 		return false
 	}
-	if w.head > len(w.queue)/2 { // it is never empty: what was taken makes room
+	if w.head > len(w.queue)/2 { // under steady load the queue is never empty, so reuse the space of taken functions
 		n := copy(w.queue, w.queue[w.head:])
 		clear(w.queue[n:])
 		w.queue, w.head = w.queue[:n], 0
@@ -36,24 +36,24 @@ func (w *workers) run(f func()) bool {
 	return true
 }
 
-// wake has a goroutine look at the queue, if none is about to. The lock is held.
+// wake wakes or starts a goroutine to look at the queue, unless one is about to. The caller holds the lock.
 func (w *workers) wake() {
 	if w.waking {
 		return
 	}
 	w.waking = true
-	if last := len(w.idle) - 1; last >= 0 { // whose stack is the most likely to be in the cache
+	if last := len(w.idle) - 1; last >= 0 { // its stack is the most likely to be in the cache
 		worker := w.idle[last]
 		w.idle = w.idle[:last]
-		worker <- struct{}{} // it has room for one
+		worker <- struct{}{} // does not block: the channel has capacity 1
 		return
 	}
 	w.all.Add(1)
 	go w.work()
 }
 
-// work runs functions, until enough other goroutines wait for some. A function that leaves its goroutine takes this one
-// along.
+// work runs functions until none is queued and enough other goroutines are idle. A function that leaves its
+// goroutine by runtime.Goexit ends this one.
 func (w *workers) work() {
 	defer w.all.Done()
 	woken := make(chan struct{}, 1)
@@ -70,8 +70,8 @@ func (w *workers) work() {
 	}
 }
 
-// next is the function to run now. Where there is none, the goroutine is to wait until it is woken, or to end if that
-// will not be.
+// next returns the next function to run. If there is none, f is nil, and waits reports whether the goroutine
+// must wait to be woken or end.
 func (w *workers) next(woken chan struct{}, woke bool) (f func(), waits bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -85,8 +85,8 @@ func (w *workers) next(woken chan struct{}, woke bool) (f func(), waits bool) {
 	return nil, true
 }
 
-// take is the first function of the queue, nil where there is none. If there are more, another goroutine is to look at
-// them, for this one may take long. The lock is held.
+// take removes and returns the first function of the queue, or nil if it is empty. If more are queued, it wakes
+// another goroutine, because this one may be busy for long. The caller holds the lock.
 func (w *workers) take() func() {
 	if w.head == len(w.queue) {
 		return nil
@@ -102,7 +102,7 @@ func (w *workers) take() func() {
 	return f
 }
 
-// stop lets no further function be added; those that were are run. wait returns when they have ended.
+// stop refuses further functions. Those already queued still run; wait waits for them.
 func (w *workers) stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
