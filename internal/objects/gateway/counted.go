@@ -15,21 +15,23 @@ import (
 )
 
 const (
-	// uncounted is the size of requests, with their metadata, that are not counted: of those a connection can have
-	// 64 MiB at a time.
+	// uncounted is the largest request, with its metadata, that is not counted. A connection can have 64 MiB of
+	// those at a time.
 	uncounted = 4<<10 - 1
-	// streamCost is about what an open stream takes by itself.
+	// streamCost is roughly the memory of an idle open stream.
 	streamCost = 8 << 10
-	// receiveCost is what a stream counts for what gRPC receives before it is read: a quarter of the window, see package
-	// node, for few streams fill theirs. A connection that fills all of its windows takes four times as much for them.
+	// receiveCost is the charge of a stream for the bytes that gRPC receives before they are read. It is a
+	// quarter of the window (see package node), because few streams fill their window. A connection that fills
+	// all of its windows takes four times as much for them.
 	receiveCost = 64 << 10
-	// forwardWindow is the same of what another node sends: see package link.
+	// forwardWindow is the corresponding charge for bytes that another node sends; see package link.
 	forwardWindow = 128 << 10
-	// sendQuota is how much of a stream gRPC keeps that the other side does not take, beside the last message.
+	// sendQuota is the number of bytes of a stream that gRPC holds until the other side takes them, besides the
+	// last message.
 	sendQuota = 64 << 10
 )
 
-// connectionOf is the connection of a call, for the budget.
+// connectionOf returns the identity of a call's connection for the budget.
 func connectionOf(ctx context.Context) any {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -38,7 +40,7 @@ func connectionOf(ctx context.Context) any {
 	return budget.Connection(p.Addr)
 }
 
-// sizeOf is about how many bytes the metadata of a call takes.
+// sizeOf returns the approximate size of a call's metadata in bytes.
 func sizeOf(md metadata.MD) (n int64) {
 	for name, values := range md {
 		for _, value := range values {
@@ -48,8 +50,8 @@ func sizeOf(md metadata.MD) (n int64) {
 	return n
 }
 
-// holdRequest counts the request of a unary call, with its metadata, until it has ended. One that goes on to another
-// node is there twice, as a message and as its bytes.
+// holdRequest counts the request of a unary call, with its metadata, until the returned hold is released. A
+// request that goes to another node counts twice, because it exists both as a message and in serialized form.
 func (g *Gateway) holdRequest(ctx context.Context, in *route.Incoming, request any) (held budget.Hold, err error) {
 	m, ok := request.(proto.Message)
 	if !ok {
@@ -71,21 +73,21 @@ func (g *Gateway) holdRequest(ctx context.Context, in *route.Incoming, request a
 	return held, nil
 }
 
-// counted is a stream of which what waits to be read, at most, counts against what its connection may hold.
+// counted is a stream that charges its connection for the most that may wait to be read.
 type counted struct {
 	grpc.ServerStream
-	forwarded bool // what waits, waits twice: here for its client, and for this node
+	forwarded bool // waiting bytes wait twice: for the client, and from the other node
 
 	mu     sync.Mutex
 	held   budget.Hold
 	opened int64 // bytes that it holds by being open
-	sent   int64 // up to sendQuota
-	most   int64 // size of the largest message
-	err    error // with which it is refused to go on
+	sent   int64 // bytes sent, up to sendQuota
+	most   int64 // the size of the largest message
+	err    error // the error of further sends
 }
 
-// count begins to count a stream with its metadata. Of one whose client sends many messages, the window may be full all
-// the time.
+// count begins to count a stream with its metadata. If its client may send many messages, the receive window
+// may be full all the time, so it is counted, too.
 func (g *Gateway) count(stream grpc.ServerStream, md metadata.MD, clientSends, forwarded bool) (*counted, error) {
 	s := &counted{ServerStream: stream, forwarded: forwarded, opened: streamCost + sizeOf(md),
 		held: g.cfg.Budget.Hold(connectionOf(stream.Context()))}
@@ -111,8 +113,8 @@ func (s *counted) SendMsg(m any) error {
 	return s.ServerStream.SendMsg(m)
 }
 
-// grow counts a message that is about to be sent. A stream that has never sent much holds little: nothing waits in gRPC
-// before that is full.
+// grow counts a message that is about to be sent. A stream that has sent little so far holds little, because
+// gRPC's quota must be full before further messages wait.
 func (s *counted) grow(size int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,7 +122,7 @@ func (s *counted) grow(size int64) error {
 		return s.err
 	}
 	s.sent, s.most = min(sendQuota, s.sent+size), max(s.most, size)
-	waits := s.sent + 2*s.most // one may be the last that fitted, one is about to be sent
+	waits := s.sent + 2*s.most // one may be the last that fitted, the other is about to be sent
 	if s.forwarded {
 		waits += s.sent/sendQuota*forwardWindow + 2*s.most
 	}
@@ -130,10 +132,10 @@ func (s *counted) grow(size int64) error {
 	return s.err
 }
 
-// errOver refuses what a method sends over a stream that has ended.
+// errOver is returned for messages that a method sends on a stream that has ended.
 var errOver = status.FromContextError(context.Canceled).Err()
 
-// release counts the stream no longer. Its method may go on for a while, and what it sends then goes nowhere.
+// release stops counting the stream. Its method may continue for a while; messages that it then sends are refused.
 func (s *counted) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package gateway lets calls to objects in: those of other nodes, many to a stream, and those of any gRPC client,
-// by the node's own server. A call for an object that is elsewhere is forwarded, once.
+// Package gateway accepts calls to objects through the node's gRPC server: those of other nodes, many to a
+// stream, and those of any gRPC client. It forwards a call once if the object is on another node.
 //
 // # What is not promised
 //

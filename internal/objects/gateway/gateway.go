@@ -14,30 +14,30 @@ import (
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-// Config is what a gateway needs.
+// Config configures a Gateway.
 type Config struct {
 	Router   *route.Router
 	Map      route.Map
 	Services *host.Services
-	// Host and Self are this node's; nil and empty where it takes no part in the shards.
+	// Host and Self are this node's host and address; nil and empty if it takes no part in the shards.
 	Host *host.Host
 	Self string
-	// Prefix names the cluster.
+	// Prefix identifies the cluster.
 	Prefix string
-	// Current is that of route.Config.
+	// Current is the same as in route.Config.
 	Current func() context.Context
-	// Budget counts what calls from outside, and streams, hold while they wait. Nil: no limit.
+	// Budget counts the bytes that calls from outside, and streams, hold while they wait. Nil means no limit.
 	Budget *budget.Budget
 }
 
-// Gateway lets calls in. All methods are safe for concurrent use.
+// Gateway accepts calls to objects. All methods are safe for concurrent use.
 type Gateway struct {
 	cfg    Config
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 }
 
-// New makes a gateway, which runs nothing by itself.
+// New returns a Gateway, which starts no goroutines.
 func New(cfg Config) *Gateway {
 	if cfg.Current == nil {
 		cfg.Current = context.Background
@@ -47,13 +47,13 @@ func New(cfg Config) *Gateway {
 	return g
 }
 
-// Close ends what stays open for as long as others like: streams that are forwarded, and watches of the routes. It
-// does not wait for them.
+// Close ends the calls that have no time limit: forwarded streams, and watches of the routes. It does not wait
+// for them.
 func (g *Gateway) Close() { g.cancel() }
 
 func failed(err error) *objectspb.Reply { return &objectspb.Reply{Status: serialized(err)} }
 
-// serialized is an error as it travels.
+// serialized returns an error in the form in which replies carry it.
 func serialized(err error) []byte {
 	raw, merr := proto.Marshal(status.Convert(err).Proto())
 	if merr != nil || len(raw) == 0 || len(raw) > math.MaxInt32 {

@@ -16,8 +16,8 @@ import (
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-// inside is a call from another node, with its reply. When it has ended it is used again for another one of the same
-// link: what it takes to serve a call would else be allocated for each.
+// inside is a call from another node, and its reply. It is reused for later calls of the same link, which saves
+// the allocations for each call.
 type inside struct {
 	gateway *Gateway
 	in      *link.Incoming
@@ -29,10 +29,10 @@ type inside struct {
 	cancelled func()
 }
 
-// maxSpace is how many bytes are kept for the response of a further call.
+// maxSpace limits the bytes kept for the response of a later call.
 const maxSpace = 8 << 10
 
-// insideOf is what serves a call.
+// insideOf returns the inside that serves a call.
 func (g *Gateway) insideOf(in *link.Incoming) *inside {
 	s, ok := in.Scratch.(*inside)
 	if !ok {
@@ -44,7 +44,7 @@ func (g *Gateway) insideOf(in *link.Incoming) *inside {
 	return s
 }
 
-// Freed implements link.Freer: nothing of the call, or of its object, is held until the next one.
+// Freed implements link.Freer. It drops all references to the call and its object until the next call.
 func (s *inside) Freed() {
 	r := &s.reply
 	r.Response, r.Status, r.Header, r.Trailer, r.Moved = nil, nil, nil, nil, 0
@@ -62,10 +62,10 @@ func (g *Gateway) Serve(in *link.Incoming) {
 	in.OnCancel(s.cancelled)
 }
 
-// longest is the longest time that a caller is taken to wait.
+// longest bounds the timeout that a caller may ask for.
 const longest = 365 * 24 * time.Hour
 
-// accept makes a call of what arrived.
+// accept prepares the call from the message that arrived.
 func (s *inside) accept() error {
 	g, c := s.gateway, s.in.Call
 	method := g.cfg.Services.Method(c.GetMethod())
@@ -99,10 +99,10 @@ func (s *inside) accept() error {
 	return nil
 }
 
-// decode is the call's Decode.
+// decode implements host.Call's Decode.
 func (s *inside) decode(request any) error { return host.Unmarshal(s.in.Call.GetRequest(), request) }
 
-// respond is the call's Reply.
+// respond implements host.Call's Reply.
 func (s *inside) respond(response any, header, trailer metadata.MD) (err error) {
 	r := &s.reply
 	r.Header, r.Trailer = route.ToHeaders(header), route.ToHeaders(trailer)
@@ -130,7 +130,7 @@ func (s *inside) end(err error) {
 	s.in.Reply(r)
 }
 
-// cancel ends a call that nobody waits for any longer.
+// cancel ends a call that no caller waits for any longer.
 func (s *inside) cancel() {
 	if s.gateway.cfg.Host.Cancel(&s.call) {
 		s.in.Reply(failed(status.FromContextError(context.Canceled).Err()))

@@ -19,7 +19,7 @@ import (
 	"github.com/goverse/goverse/internal/objects/route"
 )
 
-// Register puts a service of objects onto a gRPC server. current is the gateway, or the error of a
+// Register registers a service of objects with a gRPC server. current returns the gateway, or the error of a
 // node that does not run.
 func Register(server grpc.ServiceRegistrar, desc *grpc.ServiceDesc, current func() (*Gateway, error)) {
 	outside := grpc.ServiceDesc{ServiceName: desc.ServiceName, HandlerType: (*any)(nil), Metadata: desc.Metadata}
@@ -27,7 +27,8 @@ func Register(server grpc.ServiceRegistrar, desc *grpc.ServiceDesc, current func
 		name := "/" + desc.ServiceName + "/" + m.MethodName
 		outside.Methods = append(outside.Methods, grpc.MethodDesc{MethodName: m.MethodName,
 			Handler: func(_ any, ctx context.Context, decode func(any) error, around grpc.UnaryServerInterceptor) (any, error) {
-				// The generated handler knows the type of the request; what it would do with it is done here.
+				// The generated handler only decodes the request, because it knows the type. The rest is done
+				// here.
 				return m.Handler(nil, ctx, decode,
 					func(ctx context.Context, request any, info *grpc.UnaryServerInfo, _ grpc.UnaryHandler) (any, error) {
 						handle := func(ctx context.Context, request any) (any, error) {
@@ -59,7 +60,7 @@ func Register(server grpc.ServiceRegistrar, desc *grpc.ServiceDesc, current func
 	server.RegisterService(&outside, struct{}{})
 }
 
-// unary is a call from outside.
+// unary serves a call from outside.
 func (g *Gateway) unary(ctx context.Context, method string, request any) (any, error) {
 	in, err := route.ReadHeaders(ctx)
 	if err == nil {
@@ -77,7 +78,7 @@ func (g *Gateway) unary(ctx context.Context, method string, request any) (any, e
 	call := route.Call{Method: method, Key: in.Key, Metadata: in.Metadata, Request: request, Response: &response,
 		Given: true, Outside: true}
 	err = g.cfg.Router.Do(ctx, &call)
-	_ = grpc.SetHeader(ctx, call.Header) // fails only where the call has ended
+	_ = grpc.SetHeader(ctx, call.Header) // fails only if the call has ended
 	_ = grpc.SetTrailer(ctx, call.Trailer)
 	if err != nil {
 		return nil, err
@@ -85,8 +86,8 @@ func (g *Gateway) unary(ctx context.Context, method string, request any) (any, e
 	return response.message, nil
 }
 
-// current is the error for calls from outside that come while this node's map may be out of date: another node may know
-// better.
+// current returns the error for calls from outside while this node's map may be out of date. Another node may
+// have a current map.
 func (g *Gateway) current() error {
 	why := context.Cause(g.cfg.Current())
 	if why == nil {
@@ -96,10 +97,10 @@ func (g *Gateway) current() error {
 		"objects: the call was not started: "+why.Error()+": call another node")
 }
 
-// taken is a response on its way out.
+// taken holds a response on its way to the client.
 type taken struct{ message proto.Message }
 
-// Take implements route.Taker: the object may keep its response.
+// Take implements route.Taker. It copies the response, because the object may keep it.
 func (t *taken) Take(response any) error {
 	m, ok := response.(proto.Message)
 	if !ok {
@@ -119,14 +120,14 @@ func (t *taken) TakeRaw(raw []byte) error {
 	return nil
 }
 
-// unread is a message that is sent as these bytes: all of its fields are unknown.
+// unread returns a message that is serialized as exactly these bytes: all of its fields are unknown.
 func unread(raw []byte) proto.Message {
 	m := &emptypb.Empty{}
 	m.ProtoReflect().SetUnknown(raw)
 	return m
 }
 
-// stream is a streaming call, from outside or from another node.
+// stream serves a streaming call, from outside or from another node.
 func (g *Gateway) stream(method string, stream grpc.ServerStream) error {
 	ctx := stream.Context()
 	in, err := route.ReadHeaders(ctx)
@@ -174,7 +175,7 @@ func (g *Gateway) stream(method string, stream grpc.ServerStream) error {
 	return g.forward(ctx, in, m, stream)
 }
 
-// forward carries a streaming call on to the owner of its object.
+// forward forwards a streaming call to the owner of its object.
 func (g *Gateway) forward(ctx context.Context, in route.Incoming, m *host.Method, stream grpc.ServerStream) error {
 	ctx, cancel := context.WithCancel(metadata.NewOutgoingContext(ctx, forwardable(in.Metadata)))
 	defer cancel()
@@ -186,20 +187,20 @@ func (g *Gateway) forward(ctx context.Context, in route.Incoming, m *host.Method
 		}
 		return err
 	}
-	// It ends when the stream does, which the return from here sees to.
+	// The goroutine ends with the stream, which ends when forward returns.
 	go func() {
 		for {
 			var message emptypb.Empty
 			switch err := stream.RecvMsg(&message); {
 			case errors.Is(err, io.EOF):
-				_ = out.CloseSend() // its error is that of receiving
+				_ = out.CloseSend() // receiving returns its error
 				return
 			case err != nil:
 				cancel()
 				return
 			}
 			if err := out.SendMsg(&message); err != nil {
-				return // and receiving says why
+				return // receiving returns the reason
 			}
 		}
 	}()
@@ -224,7 +225,7 @@ func (g *Gateway) forward(ctx context.Context, in route.Incoming, m *host.Method
 	return status.Convert(err).Err()
 }
 
-// forwardable is metadata without what gRPC sets itself.
+// forwardable returns the metadata without the headers that gRPC sets itself.
 func forwardable(md metadata.MD) metadata.MD {
 	md = md.Copy()
 	for name := range md {

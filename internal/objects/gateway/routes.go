@@ -13,19 +13,20 @@ import (
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-// Routes are a cluster's, for who is no node of it.
+// Routes provides the shard map and the leader for processes outside the cluster.
 type Routes interface {
-	// Routes is who owns what now, nil while that is not known, and what is closed when it is another.
+	// Routes returns the present routes, or nil while they are unknown, and a channel that is closed when they
+	// change.
 	Routes() (routes *objectspb.WatchRoutesResponse, changed <-chan struct{})
 }
 
-// The limits of how often a caller gets heartbeats.
+// Bounds of the interval between heartbeats.
 const (
 	leastHeartbeat = 500 * time.Millisecond
 	mostHeartbeat  = time.Minute
 )
 
-// heartbeatOf is how often a caller gets a message at least; 0: only when the routes change.
+// heartbeatOf returns the longest interval without a message to a caller; 0 means that only changes are sent.
 func heartbeatOf(req *objectspb.WatchRoutesRequest) time.Duration {
 	if req.GetHeartbeat() <= 0 {
 		return 0
@@ -33,9 +34,9 @@ func heartbeatOf(req *objectspb.WatchRoutesRequest) time.Duration {
 	return min(max(time.Duration(req.GetHeartbeat()), leastHeartbeat), mostHeartbeat)
 }
 
-// WatchRoutes sends the routes, and sends them again when they have changed, until the stream ends or the gateway
-// is closed, or the routes may be out of date. A caller that wants heartbeats gets them in between: by their absence it
-// notices a process that stands still.
+// WatchRoutes sends the routes, and sends them again whenever they change. It blocks until the stream ends, the
+// gateway is closed, or the routes may be out of date. A caller may request heartbeats in between; their
+// absence shows that this process stands still.
 func (g *Gateway) WatchRoutes(req *objectspb.WatchRoutesRequest, prefix string, routes Routes,
 	stream grpc.ServerStreamingServer[objectspb.WatchRoutesResponse]) error {
 	if p := req.GetPrefix(); p != "" && p != prefix {
@@ -66,7 +67,7 @@ func (g *Gateway) WatchRoutes(req *objectspb.WatchRoutesRequest, prefix string, 
 		case <-changed:
 		case <-beat:
 			if sent == nil {
-				continue // there is nothing that it could be said of
+				continue // there are no routes to confirm yet
 			}
 			if err := stream.Send(&objectspb.WatchRoutesResponse{Unchanged: true, Heartbeat: int64(heartbeat)}); err != nil {
 				return err
@@ -80,7 +81,7 @@ func (g *Gateway) WatchRoutes(req *objectspb.WatchRoutesRequest, prefix string, 
 	}
 }
 
-// withHeartbeat is routes for a caller that gets heartbeats.
+// withHeartbeat returns the routes for a caller that receives heartbeats.
 func withHeartbeat(m *objectspb.WatchRoutesResponse, heartbeat time.Duration) *objectspb.WatchRoutesResponse {
 	if heartbeat == 0 {
 		return m
@@ -90,7 +91,7 @@ func withHeartbeat(m *objectspb.WatchRoutesResponse, heartbeat time.Duration) *o
 		Heartbeat: int64(heartbeat)}
 }
 
-// Describe is what objects there are on this node.
+// Describe returns the registered services and the objects of a key on this node.
 func (g *Gateway) Describe(req *objectspb.DescribeRequest, prefix string) (*objectspb.DescribeResponse, error) {
 	if p := req.GetPrefix(); p != "" && p != prefix {
 		return nil, otherCluster(prefix, p)

@@ -1,7 +1,7 @@
-// Package interceptor makes one gRPC interceptor of several, the first one outermost, as gRPC does inside. Where
-// there are none it returns nil.
+// Package interceptor combines several gRPC interceptors into one. The first is the outermost, as in gRPC
+// itself. For an empty list each function returns nil.
 //
-// Not promised: what gRPC's own do beyond the order.
+// Not promised: any property of gRPC's own chains except the order.
 package interceptor
 
 import (
@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// UnaryServer is for calls that are served.
+// UnaryServer combines interceptors for unary calls that are served.
 func UnaryServer(all []grpc.UnaryServerInterceptor) grpc.UnaryServerInterceptor {
 	if len(all) < 2 {
 		return first(all)
@@ -23,7 +23,7 @@ func UnaryServer(all []grpc.UnaryServerInterceptor) grpc.UnaryServerInterceptor 
 	}
 }
 
-// StreamServer is for streams that are served.
+// StreamServer combines interceptors for streams that are served.
 func StreamServer(all []grpc.StreamServerInterceptor) grpc.StreamServerInterceptor {
 	if len(all) < 2 {
 		return first(all)
@@ -36,7 +36,7 @@ func StreamServer(all []grpc.StreamServerInterceptor) grpc.StreamServerIntercept
 	}
 }
 
-// UnaryClient is for calls that are made.
+// UnaryClient combines interceptors for unary calls that are made.
 func UnaryClient(all []grpc.UnaryClientInterceptor) grpc.UnaryClientInterceptor {
 	if len(all) < 2 {
 		return first(all)
@@ -51,7 +51,7 @@ func UnaryClient(all []grpc.UnaryClientInterceptor) grpc.UnaryClientInterceptor 
 	}
 }
 
-// StreamClient is for streams that are opened.
+// StreamClient combines interceptors for streams that are opened.
 func StreamClient(all []grpc.StreamClientInterceptor) grpc.StreamClientInterceptor {
 	if len(all) < 2 {
 		return first(all)

@@ -21,42 +21,42 @@ import (
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-// Figures are what is counted of calls that were made here.
+// Figures counts the calls that were made here.
 type Figures struct {
 	Local, Remote, Retried, Lost atomic.Int64
 }
 
-// Figures are the router's.
+// Figures returns the router's counters.
 func (r *Router) Figures() *Figures { return &r.figures }
 
-// errAgain: the call was not started, and is to be sent anew.
+// errAgain is returned for a call that was not started and must be sent again.
 var errAgain = errors.New("the call was not started, and is to be sent anew")
 
-// errStops is why nothing is waited for any longer.
+// errStops is the reason why no call waits any longer.
 var errStops = errors.New("this node stops")
 
-// unreachableAgain is how long to wait before a node is tried again that could not be reached, unless the map
-// names another one before.
+// unreachableAgain is the pause before an unreachable node is tried again, unless the map names another node
+// before.
 var unreachableAgain = backoff.Policy{First: 10 * time.Millisecond, Last: 500 * time.Millisecond}
 
-// namedAgain is how long to wait for a map of which an owner knows before that owner is asked again: what it said is of
-// that one call, and of a map that may have been replaced by an older one meanwhile.
+// namedAgain is the wait for a map that an owner has reported, before the owner is asked again. The report
+// applies to one call only, and an older map may have replaced the reported one meanwhile.
 var namedAgain = backoff.Policy{First: 2 * time.Second, Last: 10 * time.Second}
 
-// attempt is a call on its way.
+// attempt is a call in progress.
 type attempt struct {
 	router   *Router
 	call     Call
-	method   *host.Method // nil: not registered in this process
-	deadline time.Time    // zero: the default one, which is computed when it is needed
+	method   *host.Method // nil if not registered in this process
+	deadline time.Time    // zero means the default, which is computed when first needed
 	shard    int
-	former   int64 // of the map by which the shard's former owner was asked; 0: none was
+	former   int64 // of the map by which the shard's former owner was asked; 0 if none was
 	pause    backoff.Backoff
-	out      *objectspb.Call // the call with its request, once it was serialized
+	out      *objectspb.Call // the call with its request, once serialized
 }
 
-// by is the deadline. That of a call which begins at once on this node is not needed, and reading the clock would
-// take a tenth of it.
+// by returns the deadline, and sets the default if there is none. A call that begins at once on this node does
+// not need it, and reading the clock would take a tenth of the call's time.
 func (a *attempt) by() time.Time {
 	if a.deadline.IsZero() {
 		a.deadline = time.Now().Add(a.router.cfg.CallTimeout)
@@ -64,7 +64,7 @@ func (a *attempt) by() time.Time {
 	return a.deadline
 }
 
-// once sends the call to where its object is now; errAgain says that it is to be sent anew.
+// once sends the call to the present place of its object. It returns errAgain if the call must be sent again.
 func (a *attempt) once(ctx context.Context) error {
 	r := a.router
 	n, known := r.cfg.Map.Shard(a.call.Key)
@@ -88,9 +88,9 @@ func (a *attempt) once(ctx context.Context) error {
 	return a.there(ctx, owner, generation)
 }
 
-// askFormer is the node that a call is to be sent to before the owner, "" if it is not: the one that is yet to release
-// the shard to the owner may wait for that very call, which is made by what one of its turns has called. By each map it
-// is asked once.
+// askFormer returns the node to which a call must be sent before the owner, or "" if there is none. The node
+// that has yet to release the shard may be waiting for that very call, if one of its turns made the call
+// indirectly. It is asked once for each map.
 func (a *attempt) askFormer(chain []uint64, owner string, generation int64) string {
 	r := a.router
 	if len(chain) == 0 || a.former == generation {
@@ -111,9 +111,9 @@ func (a *attempt) here(ctx context.Context, generation int64) error {
 	a.router.figures.Local.Add(1)
 	l := host.Local{Method: a.method, Shard: a.shard, Key: c.Key, Generation: generation, Metadata: c.Metadata,
 		Deadline: a.deadline, Timeout: a.router.cfg.CallTimeout, Request: c.Request, Response: c.Response,
-		Given: c.Given && !a.idempotent()} // a further time it needs its request again
+		Given: c.Given && !a.idempotent()} // a repeated call needs its request again
 	err := a.router.cfg.Host.Invoke(ctx, &l)
-	if host.Moved(err) { // by the same map this node is asked again, as another one would be
+	if host.Moved(err) { // even by the same map this node is asked again, like any other
 		return a.await(ctx, Seen{a.router.cfg.Self, generation, max(1, generation)}, nil)
 	}
 	if a.mayRepeat(err) {
@@ -123,7 +123,7 @@ func (a *attempt) here(ctx context.Context, generation int64) error {
 	return err
 }
 
-// Unimplemented is the error for a method that is not hosted on the node at an address.
+// Unimplemented returns the error for a method that the node at that address does not host.
 func Unimplemented(services *host.Services, method, address string) error {
 	service, _, ok := cutMethod(method)
 	switch {
@@ -180,12 +180,12 @@ func (a *attempt) idempotent() bool {
 	return a.method != nil && a.method.Idempotent || a.router.cfg.Idempotent[a.call.Method]
 }
 
-// mayRepeat reports whether the object's node says that the call may have run, and it may run again.
+// mayRepeat reports whether err means that the call may have run, and the method may run again.
 func (a *attempt) mayRepeat(err error) bool {
 	return err != nil && a.idempotent() && objects.ReasonOf(err) == objects.ReasonMayHaveStarted
 }
 
-// serialize makes the call that is sent to another node.
+// serialize prepares the call that is sent to other nodes.
 func (a *attempt) serialize(ctx context.Context) (err error) {
 	c := &a.call
 	if _, _, ok := cutMethod(c.Method); !ok {
@@ -204,7 +204,7 @@ func (a *attempt) serialize(ctx context.Context) (err error) {
 	return nil
 }
 
-// answered is the end of a call that a node has replied to.
+// answered ends a call to which a node has replied, or waits for the map that the reply names.
 func (a *attempt) answered(ctx context.Context, reply *objectspb.Reply, owner string, generation int64) error {
 	if reply.GetMoved() > 0 {
 		return a.await(ctx, Seen{owner, generation, reply.GetMoved()}, nil)
@@ -229,9 +229,9 @@ func (a *attempt) answered(ctx context.Context, reply *objectspb.Reply, owner st
 	return err
 }
 
-// await waits until the map says something else than was seen; or, where the owner could not be reached, until it is
-// time to try it again; or, where the owner knows of a later map than this process, until it is time to ask it again.
-// It returns errAgain, or the error of a call that has not been started within its time.
+// await blocks until the call should be sent again, and returns errAgain; or it returns the error of a call
+// that was not started in time. It waits until the map has changed since seen. If the owner could not be
+// reached, or knows a later map than this process, the wait also ends when it is time to try that owner again.
 func (a *attempt) await(ctx context.Context, seen Seen, unreachable error) error {
 	limit, again := a.by(), false
 	switch {
@@ -239,10 +239,11 @@ func (a *attempt) await(ctx context.Context, seen Seen, unreachable error) error
 		a.pause.Policy, again = unreachableAgain, true
 	case seen.Named > seen.Generation:
 		a.pause.Policy, again = namedAgain, true
-	case seen.Named > 0: // its map is late, or of another history
+	case seen.Named > 0: // its map is delayed, or of another history
 		a.pause.Policy, again = unreachableAgain, true
 	}
-	// The former owner of a shard may wait for a call of Deactivated, and this process for that.
+	// The former owner of a shard may be waiting for a call of Deactivated, and this process for the former
+	// owner.
 	ending := host.Ending(host.ChainOf(ctx))
 	if ending {
 		limit, again = time.Now(), false
@@ -275,7 +276,7 @@ func (a *attempt) await(ctx context.Context, seen Seen, unreachable error) error
 	return a.notStarted(ctx, what, err)
 }
 
-// late is why the call cannot be made in time any more, nil if it can.
+// late returns nil while the call can still be made in time, otherwise the reason why not.
 func (a *attempt) late(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -286,7 +287,7 @@ func (a *attempt) late(ctx context.Context) error {
 	return nil
 }
 
-// notStarted is the error of a call that was not started, because of err.
+// notStarted returns the error for a call that was not started because of err.
 func (a *attempt) notStarted(ctx context.Context, what string, err error) error {
 	code := codes.Unavailable
 	if stops := a.router.mayWait(a.call.Outside); stops != nil && ctx.Err() == nil {

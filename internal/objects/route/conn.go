@@ -20,7 +20,7 @@ func newNowhere() (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///objects", grpc.WithTransportCredentials(insecure.NewCredentials()))
 }
 
-// Invoke is that of a grpc.ClientConnInterface for the object with that key.
+// Invoke implements grpc.ClientConnInterface for the object with that key.
 func (r *Router) Invoke(ctx context.Context, key, method string, request, response any,
 	opts ...grpc.CallOption) error {
 	if r.cfg.Unary == nil {
@@ -49,29 +49,29 @@ func (r *Router) invoke(ctx context.Context, key, method string, request, respon
 	return err
 }
 
-// Call is a unary call to an object, wherever it is.
+// Call is a unary call to an object on any node.
 type Call struct {
 	Method   string
 	Key      string
 	Metadata metadata.MD
-	// Request is a message, and Response one that is filled, or a [Taker].
+	// Request is a message. Response is a message to be filled, or a [Taker].
 	Request, Response any
-	// Header and Trailer receive those of the reply.
+	// Header and Trailer receive the metadata of the reply.
 	Header, Trailer metadata.MD
-	// Given: nobody else uses Request any more.
+	// Given reports that no other goroutine uses Request any more.
 	Given bool
-	// Outside: the caller is no node, and can call another one. It does not wait for this node to know the owner of its
-	// object if this node has lost touch with the cluster.
+	// Outside reports that the caller is not a node and can call another node. If this node may have an
+	// outdated map, the call does not wait for it to learn the owner of the object.
 	Outside bool
 }
 
-// Taker receives a response of whatever type it has, or as it was serialized.
+// Taker receives a response of any type, or in its serialized form.
 type Taker interface {
 	host.Taker
 	TakeRaw(raw []byte) error
 }
 
-// CheckKey is the error for a key that no object can have.
+// CheckKey returns an error if no object can have that key.
 func CheckKey(key string) error {
 	switch {
 	case key == "":
@@ -82,7 +82,7 @@ func CheckKey(key string) error {
 	return nil
 }
 
-// CheckChain is the error for a call for which more turns claim to wait than can.
+// CheckChain returns an error if more turns claim to wait for a call than may wait.
 func CheckChain(turns int) error {
 	if turns > host.MaxChain {
 		return badHeader("the chain of the call has " + strconv.Itoa(turns) + " turns, and may have " +
@@ -103,7 +103,7 @@ func (r *Router) Do(ctx context.Context, c *Call) error {
 	if err := ctx.Err(); err != nil {
 		return status.FromContextError(err).Err()
 	}
-	a := attempt{router: r, call: *c} // a copy: what is stored in an attempt escapes to the heap
+	a := attempt{router: r, call: *c} // a copy, because values stored in an attempt escape to the heap
 	a.deadline, _ = ctx.Deadline()
 	if r.cfg.Services != nil {
 		a.method = r.cfg.Services.Method(c.Method)

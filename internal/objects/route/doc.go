@@ -1,14 +1,14 @@
-// Package route brings calls to the node that owns their object's shard, and sends those anew that were
-// certainly not started there.
+// Package route sends each call to the node that owns its object's shard. It sends a call again if the call was
+// certainly not started.
 //
-// A call goes by the shard map as this process knows it. The node that it reaches knows better: it runs the
-// call, lets it wait while the shard is on its way there, or answers that the shard is elsewhere, according to which
-// generation of the map. The call then waits until this process has that map, and follows it. A node that cannot be
-// reached is tried again until the map names another one, or the call's deadline.
+// A call follows the shard map as this process knows it. The node that receives the call may know a newer map.
+// It runs the call, queues it while the shard is moving to it, or answers that the shard is elsewhere, with the
+// generation of the map that moved it. The call then waits until this process has that map, and follows it. A
+// node that cannot be reached is tried again until the map names another one, or until the call's deadline.
 //
 // # What is not promised
 //
-//   - That a call runs once. One that was sent to a node that died may have run; it is sent anew only if its
-//     method is idempotent.
-//   - Anything about order among calls that are under way at the same time.
+//   - That a call runs once. A call to a node that died may have run; it is sent again only if its method is
+//     idempotent.
+//   - Any order among calls that are in flight at the same time.
 package route

@@ -18,29 +18,29 @@ import (
 	"github.com/goverse/goverse/cluster/objects"
 )
 
-// What is kept of a stream, to be sent again should it not have been started.
+// Limits of the messages of a stream that are kept to be sent again in case the stream was not started.
 const (
 	keptMessages = 64
 	keptBytes    = 256 << 10
 )
 
-// objectStream is a streaming call to an object. Until its node has answered anything, what was sent is kept, up to a
-// bound: if the answer is that nothing was started, because the object has moved, the stream is opened again and all
-// of that sent again. Its errors say what a caller may conclude.
+// objectStream is a streaming call to an object. It keeps the messages sent, up to a bound, until its node has
+// answered. If the node answers that nothing was started because the object has moved, objectStream opens the
+// stream again and sends these messages again. Its errors tell callers whether the call may have run.
 type objectStream struct {
 	ctx     context.Context
 	desc    *grpc.StreamDesc
 	opts    []grpc.CallOption
-	attempt attempt // by who opens it
+	attempt attempt // opens the stream
 
 	mu       sync.Mutex
 	now      *opened
-	kept     []proto.Message // nil from the first answer on, and beyond the bound
+	kept     []proto.Message // nil after the first answer, and beyond the bound
 	bytes    int
-	answered bool // nothing is sent again any more
+	answered bool // no message is sent again any more
 	closed   bool // by CloseSend
 	ended    error
-	resent   chan struct{} // closed when all that was kept is sent again; nil while nothing is
+	resent   chan struct{} // closed when all kept messages are sent again; nil at other times
 }
 
 // opened is a stream to one node.
@@ -51,7 +51,7 @@ type opened struct {
 	generation int64
 }
 
-// open opens the stream, wherever the object is by then.
+// open opens the stream at the object's present node.
 func (s *objectStream) open() error {
 	a := &s.attempt
 	a.deadline, _ = s.ctx.Deadline()
@@ -86,7 +86,7 @@ func (s *objectStream) Header() (metadata.MD, error) {
 			s.answer()
 			return md, nil
 		}
-		if err == nil { // it has ended without any: receiving says why
+		if err == nil { // it has ended without a header: receiving returns the reason
 			err = now.RecvMsg(&emptypb.Empty{})
 		}
 		if err = s.again(now, err); err != nil {
@@ -113,7 +113,7 @@ func (s *objectStream) CloseSend() error {
 	defer s.mu.Unlock()
 	s.closed = true
 	if s.resent != nil {
-		return nil // it follows what is sent again
+		return nil // resend closes it afterwards
 	}
 	return s.now.CloseSend()
 }
@@ -124,16 +124,16 @@ func (s *objectStream) SendMsg(m any) error {
 	now, kept, resent := s.now, s.keep(m), s.resent
 	s.mu.Unlock()
 	if resent != nil {
-		<-resent // it ends with the stream at the latest
+		<-resent // closed at the latest when the stream ends
 	}
 	err := now.SendMsg(m)
 	if errors.Is(err, io.EOF) && kept {
-		return nil // receiving says why it has ended, or sends all again
+		return nil // RecvMsg returns the reason, or sends all again
 	}
 	return err
 }
 
-// keep keeps a message to be sent again. The lock is held.
+// keep keeps a message to be sent again, and reports whether it did. The caller holds the lock.
 func (s *objectStream) keep(m any) bool {
 	message, ok := m.(proto.Message)
 	if s.answered || !ok {
@@ -148,7 +148,7 @@ func (s *objectStream) keep(m any) bool {
 	return true
 }
 
-// answer: the node has answered, so the call has been started.
+// answer records that the node has answered, so the call was started.
 func (s *objectStream) answer() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,8 +177,8 @@ func (s *objectStream) RecvMsg(m any) error {
 	}
 }
 
-// again opens the stream anew and sends all again, if err says that nothing was started; else it returns the error for
-// the caller.
+// again opens the stream again and sends all kept messages again, if err means that nothing was started.
+// Otherwise it returns the error for the caller.
 func (s *objectStream) again(was *opened, err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,17 +193,17 @@ func (s *objectStream) again(was *opened, err error) error {
 	if err := s.open(); err != nil {
 		return err
 	}
-	// Not here: the node may not read on before its own messages are received.
+	// In a goroutine, because the node may stop reading until its own messages are received.
 	s.resent = make(chan struct{})
 	go s.resend(s.now, slices.Clone(s.kept), s.resent)
 	return nil
 }
 
-// resend sends again what was sent to another node. It ends with the stream.
+// resend sends the kept messages to another node. It ends with the stream at the latest.
 func (s *objectStream) resend(to *opened, kept []proto.Message, sent chan struct{}) {
 	for _, m := range kept {
 		if err := to.SendMsg(m); err != nil {
-			break // receiving says why
+			break // receiving returns the reason
 		}
 	}
 	s.mu.Lock()
@@ -217,7 +217,8 @@ func (s *objectStream) resend(to *opened, kept []proto.Message, sent chan struct
 	close(sent)
 }
 
-// explain is the error of a stream whose node, or the connection to it, was lost; others are as they are.
+// explain returns the error for the caller. It replaces err only if the stream's node, or the connection to it,
+// was lost.
 func (s *objectStream) explain(was *opened, err error) error {
 	if errors.Is(err, io.EOF) || s.ctx.Err() != nil {
 		return err

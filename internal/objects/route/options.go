@@ -12,14 +12,14 @@ import (
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-// asked are the call options that mean something for a call to an object.
+// asked holds the call options that apply to calls of objects.
 type asked struct {
 	header, trailer []*metadata.MD
 	finished        []func(error)
 }
 
-// read takes the options. Those about a connection's transport have no effect; those that the call would
-// need to be what its caller expects, and that there is no way to follow, are an error.
+// read reads the options. It ignores those about a connection's transport. It returns an error for options that
+// change the call and cannot be honoured.
 func (a *asked) read(opts []grpc.CallOption) error {
 	for _, opt := range opts {
 		switch o := opt.(type) {
@@ -36,7 +36,7 @@ func (a *asked) read(opts []grpc.CallOption) error {
 	return nil
 }
 
-// finish does what was asked for when the call has ended.
+// finish carries out the options that apply when the call has ended.
 func (a *asked) finish(c *Call, err error) {
 	for _, md := range a.header {
 		*md = c.Header
@@ -49,7 +49,7 @@ func (a *asked) finish(c *Call, err error) {
 	}
 }
 
-// ToHeaders is metadata as it travels.
+// ToHeaders converts metadata to its form in messages between processes.
 func ToHeaders(md metadata.MD) []*objectspb.Header {
 	var all []*objectspb.Header
 	for name, values := range md {
@@ -73,7 +73,7 @@ func FromHeaders(all []*objectspb.Header) metadata.MD {
 	return md
 }
 
-// cutMethod takes a full method name apart.
+// cutMethod splits a full method name.
 func cutMethod(full string) (service, method string, ok bool) {
 	service, method, ok = strings.Cut(strings.TrimPrefix(full, "/"), "/")
 	return service, method, ok && service != "" && method != ""

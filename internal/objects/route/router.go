@@ -11,32 +11,33 @@ import (
 	"github.com/goverse/goverse/internal/objects/link"
 )
 
-// Map says who owns what, as far as this process knows.
+// Map is the shard map as far as this process knows it.
 type Map interface {
-	// Shard is the shard of a key; false while it is not known how many there are.
+	// Shard returns the shard of a key. It returns false while the number of shards is unknown.
 	Shard(key string) (int, bool)
-	// Owner is the address of the node that owns a shard, "" if nobody does, and the generation of the map that
-	// says so.
+	// Owner returns the address of the node that owns a shard, or "" if no node does, and the generation of the
+	// map.
 	Owner(shard int) (address string, generation int64)
-	// Former is the address of the node that is yet to release a shard to its owner, "" if there is none: what the shard
-	// waits for there runs there.
+	// Former returns the address of the node that has yet to release a shard to its owner, or "" if there is
+	// none. The turns that the move waits for run on that node.
 	Former(shard int) string
-	// AwaitChange blocks until the map says something else of a shard than was seen ([Seen.Changed]), or ctx ends. The
-	// error says what is in the way, and wraps the cause of ctx if that is it.
+	// AwaitChange blocks until the map has changed since seen ([Seen.Changed]), or ctx ends. The error names
+	// the obstacle, and wraps the cause of ctx if ctx has ended.
 	AwaitChange(ctx context.Context, shard int, seen Seen) error
 }
 
-// Seen is what a caller knows of a shard whose owner did not take its call.
+// Seen records the state of a shard when its owner did not accept a call.
 type Seen struct {
-	Owner      string // "": nobody
-	Generation int64  // of the map that says so
-	// Named is the generation in which another node owns the shard, according to the owner; 0: it named none.
+	Owner      string // "" means no owner
+	Generation int64  // of the map that names the owner
+	// Named is the generation of a map that assigns the shard to another node, as reported by the owner; 0
+	// means that it reported none.
 	Named int64
 }
 
-// Changed reports whether calls are to be made by the map of that generation, which names that owner: it is a later one
-// than was seen, and not older than the one that was named; or it names another owner. One that is older than was seen
-// is of another history, since etcd was restored from a backup: what was seen means nothing then.
+// Changed reports whether calls should now follow the map of that generation, which names that owner. A map newer
+// than the one seen must not be older than the one reported. A map of the same generation must name another owner.
+// An older map is of another history, because etcd was restored from a backup; seen is void then.
 func (s Seen) Changed(owner string, generation int64) bool {
 	switch {
 	case generation > s.Generation:
@@ -47,42 +48,43 @@ func (s Seen) Changed(owner string, generation int64) bool {
 	return true
 }
 
-// Config is what a router needs.
+// Config configures a Router.
 type Config struct {
 	Map  Map
 	Pool *link.Pool
-	// Prefix names the cluster.
+	// Prefix identifies the cluster.
 	Prefix string
-	// Host and Self are this node's; nil and empty where it hosts nothing.
+	// Host and Self are this node's host and address; nil and empty if it hosts no objects.
 	Host *host.Host
 	Self string
-	// Services are those that are registered in this process; nil: none.
+	// Services holds the services registered in this process; nil means none.
 	Services *host.Services
-	// Idempotent are full names of further methods of which a call may be repeated although it may have run.
+	// Idempotent holds the full names of further methods that may be repeated although a call may have run.
 	Idempotent map[string]bool
-	// CallTimeout is the deadline of unary calls that have none. Default 30 s.
+	// CallTimeout bounds unary calls that have no deadline. Default 30 s.
 	CallTimeout time.Duration
-	// Current is a context that ends when this node's map may be out of date, with the reason as its cause, and has ended
-	// as long as it may be. Calls from outside do not wait then. Nil: it always goes on.
+	// Current returns a context that ends when this node's map may be out of date, with the reason as its
+	// cause. While the map may be out of date, the returned context has already ended. Calls from outside do
+	// not wait then. Nil means that the map is always current.
 	Current func() context.Context
-	// Unary and Stream are around each call that is made here; nil: none.
+	// Unary and Stream wrap each call that is made here; nil means none.
 	Unary  grpc.UnaryClientInterceptor
 	Stream grpc.StreamClientInterceptor
 	Logger hclog.Logger
 }
 
-// Router makes calls. All methods are safe for concurrent use.
+// Router sends calls to their objects. All methods are safe for concurrent use.
 type Router struct {
 	cfg     Config
 	figures Figures
-	// nowhere is what interceptors get that ask for a connection; nothing is sent on it.
+	// nowhere is the connection passed to interceptors. Nothing is sent on it.
 	nowhere *grpc.ClientConn
 
 	leaving context.Context
 	leave   context.CancelFunc
 }
 
-// New makes a router, which runs nothing by itself.
+// New returns a Router, which starts no goroutines.
 func New(cfg Config) (*Router, error) {
 	if cfg.CallTimeout == 0 {
 		cfg.CallTimeout = 30 * time.Second
@@ -104,11 +106,11 @@ func New(cfg Config) (*Router, error) {
 	return r, nil
 }
 
-// Leave has no call wait any longer for the owner of its object: those that do, and those that would have to, fail with
-// UNAVAILABLE. Calls that are under way go on.
+// Leave makes calls fail with UNAVAILABLE that wait for the owner of their object, or would have to. Calls that
+// are in flight continue.
 func (r *Router) Leave() { r.leave() }
 
-// mayWait is why a call may not wait for an owner, nil if it may.
+// mayWait returns nil if a call may wait for an owner, otherwise the reason why not.
 func (r *Router) mayWait(outside bool) error {
 	if r.leaving.Err() != nil {
 		return errStops
@@ -119,7 +121,7 @@ func (r *Router) mayWait(outside bool) error {
 	return nil
 }
 
-// endWaits calls cancel when mayWait is an error, unless release is called before.
+// endWaits calls cancel as soon as mayWait returns an error, unless release is called before.
 func (r *Router) endWaits(outside bool, cancel func()) (release func()) {
 	stop := context.AfterFunc(r.leaving, cancel)
 	if !outside {
@@ -132,7 +134,7 @@ func (r *Router) endWaits(outside bool, cancel func()) (release func()) {
 	}
 }
 
-// Close is to be called once, when no call is made any more.
+// Close must be called once, after all calls have ended.
 func (r *Router) Close() {
 	r.leave()
 	if r.nowhere != nil {

@@ -12,19 +12,19 @@ import (
 	"github.com/goverse/goverse/internal/objects/host"
 )
 
-// Headers of streaming calls, beside the key's.
+// Headers of streaming calls, besides the key's.
 const (
 	chainHeader      = "goverse-chain-bin"
 	generationHeader = "goverse-generation"
-	// ForwardedHeader says that who sends the call follows the shard map, be it a node that forwards it: it is
-	// not forwarded again.
+	// ForwardedHeader marks a call from a sender that follows the shard map, such as a forwarding node. The
+	// call is not forwarded again.
 	ForwardedHeader = "goverse-forwarded"
-	// prefixHeader names the cluster that such a call is for.
+	// prefixHeader identifies the cluster that such a call is for.
 	prefixHeader = "goverse-prefix-bin"
 )
 
-// NewStream is that of a grpc.ClientConnInterface for the object with that key. A streaming call is a stream of
-// gRPC's own to the owner's node, also where that is this one.
+// NewStream implements the method of grpc.ClientConnInterface for the object with that key. A streaming call is
+// a gRPC stream of its own to the owner's node, even if that is this node.
 func (r *Router) NewStream(ctx context.Context, key string, desc *grpc.StreamDesc, method string,
 	opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	if err := CheckKey(key); err != nil {
@@ -56,7 +56,7 @@ func (r *Router) open(ctx context.Context, call Call, desc *grpc.StreamDesc,
 	return s, nil
 }
 
-// open opens the stream where the object is now.
+// open opens the stream at the present place of the object.
 func (a *attempt) open(ctx context.Context, desc *grpc.StreamDesc, opts []grpc.CallOption) (*opened, error) {
 	r := a.router
 	n, known := r.cfg.Map.Shard(a.call.Key)
@@ -114,17 +114,17 @@ func outgoing(ctx context.Context, prefix, key string, generation int64) context
 	return metadata.NewOutgoingContext(ctx, md)
 }
 
-// Incoming is what the headers of a call say.
+// Incoming holds the contents of a call's headers.
 type Incoming struct {
 	Key        string
 	Chain      []uint64
 	Generation int64
 	Forwarded  bool
 	Prefix     string      // of the cluster that a forwarded call is for
-	Metadata   metadata.MD // the rest
+	Metadata   metadata.MD // the other headers
 }
 
-// ReadHeaders reads the headers of a call. The error is one for the caller.
+// ReadHeaders reads the headers of a call. Its error is the status for the caller.
 func ReadHeaders(ctx context.Context) (Incoming, error) {
 	md, _ := metadata.FromIncomingContext(ctx) // a copy
 	keys := append(md.Get(objects.KeyHeader), md.Get(objects.BinaryKeyHeader)...)
@@ -151,8 +151,8 @@ func ReadHeaders(ctx context.Context) (Incoming, error) {
 	return in, nil
 }
 
-// readForwarded reads what a node, or a client that follows the shard map, says of a call. Of others nothing counts but
-// the key.
+// readForwarded reads the headers that only nodes, and clients that follow the shard map, may set. Of other
+// calls only the key counts.
 func (in *Incoming) readForwarded(md metadata.MD) error {
 	if raw := md.Get(chainHeader); len(raw) > 0 {
 		if len(raw[0])%8 != 0 {
