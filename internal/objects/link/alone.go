@@ -8,15 +8,15 @@ import (
 	"github.com/goverse/goverse/internal/objects/link/wire"
 )
 
-// mayPass reports whether a call may be sent by its caller, which saves waking the writer. That is so where Send does
-// not block: the peer has read all that was sent before, because it has answered all of it, or a small call that was
-// sent later. The lock is held, and the call is among the waiters already.
+// mayPass reports whether the caller may send a call itself, which saves waking the writer. That requires that
+// Send does not block: the peer has read all that was sent before, because it has answered all of it or a small
+// call that was sent later. The caller holds the lock, and w is already among the waiters.
 func (l *link) mayPass(w *waiter) bool {
 	return l.idle && l.stream != nil && len(l.waiters) == 1 && len(l.cancels) == 0 && l.unproven == 0 &&
 		len(w.payload) <= partSize
 }
 
-// sendAlone sends a call in the writer's place. The lock is held, and released.
+// sendAlone sends a call in place of the writer. The caller holds the lock; sendAlone releases it.
 func (l *link) sendAlone(w *waiter) {
 	l.idle, l.alone = false, true
 	l.begun++
@@ -41,7 +41,7 @@ func (l *link) sendAlone(w *waiter) {
 		poke(l.wake)
 	}
 	l.mu.Unlock()
-	if err != nil && !errors.Is(err, io.EOF) { // of that the reader gets the reason
+	if err != nil && !errors.Is(err, io.EOF) { // after io.EOF the reader gets the reason
 		l.fail(err, -1)
 	}
 }

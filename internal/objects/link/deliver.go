@@ -10,14 +10,14 @@ import (
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-// delivery is a call that has ended, and how.
+// delivery is a call that has ended, with its result.
 type delivery struct {
 	w *waiter
 	result
 }
 
-// deliver hands out the replies of a message to those who wait for them; space is for its own use. After an error
-// the link is to end.
+// deliver passes the replies of a message to their callers. space is for reuse. After an error the link must
+// end.
 func (l *link) deliver(m *objectspb.LinkResponse, space []delivery) ([]delivery, error) {
 	ended, err := l.match(m, space)
 	for _, d := range ended {
@@ -26,7 +26,7 @@ func (l *link) deliver(m *objectspb.LinkResponse, space []delivery) ([]delivery,
 	return ended, err
 }
 
-// match finds the calls that have ended with a message, and forgets them.
+// match finds the calls that end with a message, and forgets them.
 func (l *link) match(m *objectspb.LinkResponse, ended []delivery) ([]delivery, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -34,7 +34,7 @@ func (l *link) match(m *objectspb.LinkResponse, ended []delivery) ([]delivery, e
 		w := l.waiters[r.GetId()]
 		if w == nil {
 			wire.FreeReply(r)
-			continue // it was cancelled, or has never been
+			continue // it was cancelled or never existed
 		}
 		if w.begun == 0 || w.begun > l.written.Load() {
 			return ended, misuse(fmt.Errorf("a reply to call %d, which was not sent", r.Id))
@@ -47,7 +47,7 @@ func (l *link) match(m *objectspb.LinkResponse, ended []delivery) ([]delivery, e
 			continue
 		}
 		if r.More || w.taken < len(w.payload) {
-			l.cancels = append(l.cancels, w.id) // the rest, in either direction, is of no use
+			l.cancels = append(l.cancels, w.id) // the rest, in either direction, is no longer needed
 			l.wakeWriter()
 		}
 		switch {
@@ -62,7 +62,8 @@ func (l *link) match(m *objectspb.LinkResponse, ended []delivery) ([]delivery, e
 	return ended, nil
 }
 
-// receive takes a reply or a part of one, and returns the result once there is one. The link's lock is held.
+// receive adds a reply or a part of one, and returns the result once it is complete. The caller holds the
+// link's lock.
 func (w *waiter) receive(r *objectspb.Reply, max int) (res result, done bool, err error) {
 	switch {
 	case len(w.parts)+len(r.Response) > max:

@@ -1,19 +1,20 @@
-// Package link carries unary calls to objects between two processes, many to a message: all calls from one process
-// to an address share one gRPC stream, Objects.Link. A call is appended to what waits to be sent, and one goroutine
-// sends what has come together while the message before was being sent. So a call that is alone is sent at
-// once, and the more calls there are at a time, the less each of them costs. Replies travel back in the same way.
-// To a node that is far there are further links, as soon as more is on its way than that node receives of one link
-// without answering.
+// Package link carries unary calls to objects between two processes, many calls to a message. All calls from
+// one process to an address share one gRPC stream, Objects.Link. A call is appended to an outbox, and one
+// goroutine sends all that has gathered there while it was sending the previous message. So a lone call is sent
+// at once, and the more calls are made at a time, the less each of them costs. Replies travel back in the same
+// way. To a distant node further links are opened once more bytes are in flight than that node receives on one
+// link without answering.
 //
-// Requests and responses of more than 256 KiB travel in parts, in turn with others: a large call does not hold up
-// small ones. Where a peer reads slowly, those that send to it wait, and nobody else; memory is bounded on
-// both sides.
+// Requests and responses of more than 256 KiB travel in parts that alternate with other calls, so a large call
+// does not delay small ones. If a peer reads slowly, only the callers that send to it wait. Memory is bounded
+// on both sides.
 //
-// A call is started at most once by this package, and never sent a second time. The error of Pool.Call says
-// whether it may have been started: ErrNotSent and ErrRefused say no, ErrLost says that nobody knows.
+// This package starts a call at most once and never sends it a second time. The error of Pool.Call tells
+// whether the call may have been started: ErrNotSent and ErrRefused mean that it was not; ErrLost means that
+// this is unknown.
 //
-// Not promised: that calls of different sizes are handled in the order in which they were made (small ones overtake
-// large ones); that a call is stopped at the other side when its context ends (the handler is
-// notified, and that may come after its end); and that a peer which is silent, but whose connection stands, is
-// noticed: give grpc.WithKeepaliveParams for that, or calls a deadline.
+// Not promised: an order among calls of different sizes, because small ones overtake large ones; that the other
+// side stops a call when its context ends (the handler is notified, possibly after the call has ended); and
+// that a silent peer is noticed while its connection stands (set grpc.WithKeepaliveParams, or give calls a
+// deadline).
 package link

@@ -6,12 +6,12 @@ import (
 	"slices"
 )
 
-// errDropped is why a link ends whose node is gone.
+// errDropped is the reason why a link to a node that is gone ends.
 var errDropped = errors.New("the node is not there any more")
 
-// Drop closes the link and the connection to an address whose process is gone, although its connections may not show
-// it: calls under way fail with ErrLost or ErrNotSent, and streams on the connection with CANCELED. It does not wait.
-// The next call to the address connects anew.
+// Drop closes the link and the connections to an address where the process is gone, even if its connections do
+// not show that yet. Calls in flight fail with ErrLost or ErrNotSent, and streams on the connections with
+// CANCELED. Drop does not block. The next call to the address connects again.
 func (p *Pool) Drop(address string) {
 	p.mu.Lock()
 	peer := p.peers[address]
@@ -22,7 +22,7 @@ func (p *Pool) Drop(address string) {
 	}
 }
 
-// DropAll drops all addresses for which gone reports true. gone is called without a lock.
+// DropAll drops all addresses for which gone returns true. It calls gone without holding a lock.
 func (p *Pool) DropAll(gone func(address string) bool) {
 	p.mu.RLock()
 	addresses := slices.Collect(maps.Keys(p.peers))

@@ -6,7 +6,7 @@ import (
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-// toCall is the frame as it is sent. In one piece it is the call itself, with the time that is left.
+// toCall returns the frame as it is sent. A frame in one piece is the call itself, with its remaining time.
 func (f frame) toCall(now time.Time) *objectspb.Call {
 	if !f.first {
 		return &objectspb.Call{Id: f.e.id, Request: f.part, More: !f.last}
@@ -20,8 +20,8 @@ func (f frame) toCall(now time.Time) *objectspb.Call {
 		Metadata: c.Metadata, Chain: c.Chain, Generation: c.Generation}
 }
 
-// left is the time until the deadline as calls carry it: 0 means that there is none, so that one which has passed is
-// the shortest time.
+// left returns the time until the deadline as calls carry it. 0 means no deadline, so an expired deadline
+// yields the shortest time.
 func left(deadline, now time.Time) int64 {
 	if deadline.IsZero() {
 		return 0
@@ -29,7 +29,7 @@ func left(deadline, now time.Time) int64 {
 	return max(1, int64(deadline.Sub(now)))
 }
 
-// toReply is the frame as it is sent. The last one is the reply itself.
+// toReply returns the frame as it is sent. The last frame is the reply itself.
 func (f frame) toReply() *objectspb.Reply {
 	if !f.last {
 		return &objectspb.Reply{Id: f.e.id, Response: f.part, More: true}

@@ -12,35 +12,35 @@ import (
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-// inbound is what a server knows of the calls on one link: those in flight, and those of which parts are missing. It
-// is a plain value; its owner has the lock.
+// inbound holds the calls of one link on the called side: those in flight, and those that are incomplete. It is
+// a plain value; its owner holds a lock.
 type inbound struct {
 	prefix  string
 	max     int // bytes of a request
 	greeted bool
 	calls   map[uint64]*Incoming // in flight: complete, neither answered nor cancelled
-	open    map[uint64]*partial  // parts are missing
-	begun   uint64               // calls whose first part has come
-	spare   []*Incoming          // to be used again
+	open    map[uint64]*partial  // incomplete calls
+	begun   uint64               // calls of which the first part has arrived
+	spare   []*Incoming          // for reuse
 	space   []*Incoming          // of the last arrived
 
-	// take has bytes held, and reports false where they are too many; give takes them back.
+	// takeBytes counts bytes as held, and returns false if they are too many; giveBytes releases them.
 	takeBytes func(n int64) bool
 	giveBytes func(n int64)
 }
 
-// partial is a call of which parts are missing.
+// partial is an incomplete call.
 type partial struct {
 	call    *objectspb.Call
-	refused bool      // it is too large, or is held no longer: what comes is dropped, up to the last part
+	refused bool      // too large, or no longer held: its parts up to the last are dropped
 	cost    int64     // bytes that it holds
-	ends    time.Time // when it is held no longer, unless a further part comes; zero: it holds nothing
+	ends    time.Time // it is dropped then unless a further part arrives; zero if it holds none
 }
 
-// maxSpare is how many calls are kept to be used again.
+// maxSpare limits the calls that are kept for reuse.
 const maxSpare = 256
 
-// take is a call to be used, with the Scratch that it had before.
+// take returns a call for use, with its earlier Scratch if it is reused.
 func (in *inbound) take() *Incoming {
 	last := len(in.spare) - 1
 	if last < 0 {
@@ -52,14 +52,14 @@ func (in *inbound) take() *Incoming {
 	return c
 }
 
-// free has a call used again by a later message: it was answered, the answer was sent, and it was not cancelled. Until
-// then it still says that it was answered.
+// free makes a call available to a later message. The call was answered, the answer was sent, and it was not
+// cancelled. Until its reuse it still counts as answered.
 func (in *inbound) free(c *Incoming) {
 	wire.FreeCall(c.Call)
 	if s, ok := c.Scratch.(Freer); ok {
 		s.Freed()
 	}
-	// l stays as it is, for OnCancel reads it without the lock.
+	// l is kept, because OnCancel reads it without the lock.
 	c.Call, c.id, c.cost, c.entry, c.ended, c.onCancel = nil, 0, 0, entry{}, false, nil
 	if len(in.spare) < maxSpare {
 		in.spare = append(in.spare, c)
@@ -68,11 +68,11 @@ func (in *inbound) free(c *Incoming) {
 	}
 }
 
-// arrived is what a message has brought, until the next one.
+// arrived holds the contents of a message, until the next one.
 type arrived struct {
 	calls     []*Incoming // complete
-	refused   []uint64    // too large: to be answered at once
-	full      []uint64    // too much is held: to be answered at once
+	refused   []uint64    // too large; must be answered at once
+	full      []uint64    // refused by the budget; must be answered at once
 	cancelled []*Incoming
 }
 
@@ -81,8 +81,8 @@ func newInbound(prefix string, max int) *inbound {
 		takeBytes: func(int64) bool { return true }, giveBytes: func(int64) {}}
 }
 
-// receive takes in a message. After an error, which is a gRPC status, the link is to end, and nothing of the
-// message is to be handled.
+// receive processes a message. After an error, which is a gRPC status, the link must end, and no part of the
+// message may be handled.
 func (in *inbound) receive(m *objectspb.LinkRequest) (arrived, error) {
 	if err := in.greet(m.Hello); err != nil {
 		return arrived{}, err
@@ -123,7 +123,7 @@ func (in *inbound) receive(m *objectspb.LinkRequest) (arrived, error) {
 	return a, nil
 }
 
-// greet checks that the first message, and no other, has a Hello, and from the same cluster.
+// greet checks that the first message, and no other, has a Hello from the same cluster.
 func (in *inbound) greet(hello *objectspb.Hello) error {
 	switch {
 	case in.greeted && hello != nil:
@@ -140,8 +140,8 @@ func (in *inbound) greet(hello *objectspb.Hello) error {
 	return nil
 }
 
-// add takes in a call or a part of one, and returns the call once it is complete. Of one that is too large, or for
-// which too much is held, it says so once.
+// add adds a call or a part of one, and returns the call once it is complete. For a call that is too large, or
+// refused by the budget, it reports that once.
 func (in *inbound) add(c *objectspb.Call) (complete *objectspb.Call, tooLarge, full bool, err error) {
 	p := in.open[c.GetId()]
 	switch {
@@ -177,7 +177,7 @@ func (in *inbound) add(c *objectspb.Call) (complete *objectspb.Call, tooLarge, f
 	return complete, tooLarge, full, nil
 }
 
-// extend takes in a further part of a call.
+// extend adds a further part of a call.
 func (in *inbound) extend(p *partial, c *objectspb.Call) (complete *objectspb.Call, tooLarge, full bool, err error) {
 	switch {
 	case c.Method != "" || len(c.Key)+len(c.Metadata)+len(c.Chain) > 0 || c.Timeout != 0 || c.Generation != 0:
@@ -195,7 +195,7 @@ func (in *inbound) extend(p *partial, c *objectspb.Call) (complete *objectspb.Ca
 		in.drop(p)
 		return nil, true, false, nil
 	}
-	// What grows is reserved before, with what it is reserved for next.
+	// Growth is reserved in the budget first, including the spare capacity.
 	more := int64(roomFor(p.call.Request, c.Request, in.max) - cap(p.call.Request))
 	if more > 0 && !in.takeBytes(more) {
 		in.drop(p)
@@ -208,20 +208,20 @@ func (in *inbound) extend(p *partial, c *objectspb.Call) (complete *objectspb.Ca
 		return nil, false, false, nil
 	}
 	p.call.More = false
-	in.giveBytes(p.cost - costOf(p.call)) // from here on it costs what a call does
+	in.giveBytes(p.cost - costOf(p.call)) // from here on it costs as much as any other call
 	return p.call, false, false, nil
 }
 
-// progress: a part has come, and there is some time for the next one.
+// progress records that a part has arrived, and sets the time limit for the next one.
 func (p *partial) progress() { p.ends = time.Now().Add(partIdle) }
 
-// drop gives back what a call holds of which parts are missing. Further ones are passed over.
+// drop releases the bytes of an incomplete call. Its further parts are ignored.
 func (in *inbound) drop(p *partial) {
 	in.giveBytes(p.cost)
 	p.call, p.cost, p.refused, p.ends = nil, 0, true, time.Time{}
 }
 
-// expire drops the calls of which no part has come for long, and returns them.
+// expire drops the incomplete calls that have received no part for partIdle, and returns their ids.
 func (in *inbound) expire(now time.Time) (late []uint64) {
 	for id, p := range in.open {
 		if !p.ends.IsZero() && now.After(p.ends) {
@@ -232,7 +232,7 @@ func (in *inbound) expire(now time.Time) (late []uint64) {
 	return late
 }
 
-// roomFor is the capacity that all has when part is appended to it.
+// roomFor returns the capacity of all after part is appended.
 func roomFor(all, part []byte, max int) int {
 	if need := len(all) + len(part); need > cap(all) {
 		return min(2*need, max)
@@ -240,7 +240,8 @@ func roomFor(all, part []byte, max int) int {
 	return cap(all)
 }
 
-// extend appends a part to those before it, of max bytes at most all together. It copies little more often than needed.
+// extend appends a part to the earlier ones; together they have at most max bytes. It doubles the capacity as
+// needed, to copy little.
 func extend(all, part []byte, max int) []byte {
 	if room := roomFor(all, part, max); room > cap(all) {
 		all = append(make([]byte, 0, room), all...)
@@ -248,10 +249,10 @@ func extend(all, part []byte, max int) []byte {
 	return append(all, part...)
 }
 
-// costOf is about how many bytes a call takes in memory.
+// costOf returns the approximate size of a call in memory, in bytes.
 func costOf(c *objectspb.Call) int64 { return int64(len(c.Request) + extraOfCall(c) + callOverhead) }
 
-// misuse is the status that ends a link whose peer does not follow the protocol.
+// misuse returns the status that ends a link if the peer does not follow the protocol.
 func misuse(err error) error {
 	return status.Errorf(codes.InvalidArgument, "link: %v: check that both sides have the same version", err)
 }

@@ -13,44 +13,44 @@ import (
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-// Incoming is a call that has arrived in whole. It waits for its Reply, also after it was cancelled: until then it
-// counts as held. Its methods may be called from any goroutine; after Serve has returned and Reply was called, it may
-// be used for another call.
+// Incoming is a call that has arrived completely. It must be answered by Reply, even after it was cancelled,
+// and counts as held until then. Its methods may be called from any goroutine. Once Serve has returned and
+// Reply was called, the Incoming may be reused for another call.
 type Incoming struct {
-	// Call is the call. Its key and its request must not be read after Reply; all else may be kept.
+	// Call is the call. Its key and its request must not be read after Reply; all other fields may be kept.
 	Call *objectspb.Call
-	// Scratch is the handler's: what it stores here before Reply it may find in a later call, which is of the same
-	// link and comes when this one has ended. It may be a Freer.
+	// Scratch belongs to the handler. A value stored here before Reply may be present in a later call of the
+	// same link, which comes when this one has ended. It may be a Freer.
 	Scratch any
 
 	l    *serverLink
 	id   uint64
 	cost int64
 
-	// With the link's lock:
+	// The link's lock protects the following fields.
 	entry    entry // of the reply
 	answered bool
 	ended    bool // it was cancelled, or the link has ended
 	onCancel func()
 }
 
-// Freer is a Scratch that is notified when its call has ended: the reply was sent, and is not read any more. What a
-// later call has no use for is to be dropped then. Freed must not block, or use the link.
+// Freer is a Scratch that is notified when its call has ended: the reply was sent and is no longer read. Freed
+// should drop all that a later call does not need. It must not block or use the link.
 type Freer interface{ Freed() }
 
-// Context is that of the link's stream, with the caller's peer and the metadata of the stream. It ends with the
-// link, not with the call.
+// Context returns the context of the link's stream, with the caller's peer and the metadata of the stream. It
+// ends with the link, not with the call.
 func (c *Incoming) Context() context.Context { return c.l.ctx }
 
-// Reply answers the call; its Id is set here. The reply belongs to the link then, with all it refers to. Reply does
-// not wait for the network. Where the caller has cancelled or the link has ended, the reply is dropped. Replies
-// after the first are ignored.
+// Reply answers the call and sets the reply's Id. The link then owns the reply and all that it refers to. Reply
+// does not wait for the network. It drops the reply if the caller has cancelled or the link has ended. Further
+// replies are ignored.
 func (c *Incoming) Reply(r *objectspb.Reply) {
 	c.l.reply(c, c.l.s.checked(r))
 }
 
-// OnCancel has f called, once, when the caller cancels the call or the link ends before Reply; at once if that
-// was before. f must not block. A second call of OnCancel replaces f.
+// OnCancel registers f to be called once, when the caller cancels the call or the link ends before Reply. If
+// that has already happened, OnCancel calls f at once. f must not block. A second call of OnCancel replaces f.
 func (c *Incoming) OnCancel(f func()) {
 	c.l.mu.Lock()
 	ended := c.ended && !c.answered
@@ -63,15 +63,15 @@ func (c *Incoming) OnCancel(f func()) {
 	}
 }
 
-// end takes note that nobody waits for the reply, and returns what is to be called without the lock. The lock
-// is held.
+// end records that the caller no longer waits for the reply, and returns a function to be called without the
+// lock, or nil. The caller of end holds the lock.
 func (c *Incoming) end() func() {
 	f := c.onCancel
 	c.ended, c.onCancel = true, nil
 	return f
 }
 
-// checked is the reply, or an error in its place where the link could not carry it.
+// checked returns the reply, or an error in its place if the link could not carry it.
 func (s *Server) checked(r *objectspb.Reply) *objectspb.Reply {
 	if r == nil {
 		r = &objectspb.Reply{}
@@ -100,11 +100,11 @@ func validNames(headers []*objectspb.Header) bool {
 	return true
 }
 
-// fullStatus is [budget.ErrFull] as it travels.
+// fullStatus is [budget.ErrFull] in serialized form.
 var fullStatus, _ = proto.Marshal(status.Convert(budget.ErrFull).Proto())
 
-// failure is a reply that says only that the call failed.
+// failure returns a reply that contains only a status.
 func failure(code codes.Code, message string) *objectspb.Reply {
-	text, _ := proto.Marshal(status.New(code, message).Proto()) // which has no fields that can be invalid
+	text, _ := proto.Marshal(status.New(code, message).Proto()) // cannot fail: all its strings are valid
 	return &objectspb.Reply{Status: text}
 }

@@ -7,29 +7,30 @@ import (
 )
 
 const (
-	// partSize is the longest request or response that travels in one piece, and the length of parts of longer ones.
+	// partSize is the longest request or response that is sent in one piece, and the length of the parts of
+	// longer ones.
 	partSize = 256 << 10
-	// messageSize is about how long a message becomes at most. With the longest extra below it stays under the
-	// 4 MiB that gRPC accepts by default.
+	// messageSize is the approximate maximum size of a message. Together with the largest extra (maxExtra) a
+	// message stays below the 4 MiB that gRPC accepts by default.
 	messageSize = 1 << 20
-	// maxExtra is how long everything in a call, or a reply, but the request or response may be.
+	// maxExtra limits the size of a call without its request, and of a reply without its response.
 	maxExtra = 1 << 20
-	// sendParts is how many large calls or replies are sent at a time; further ones wait until one of them is
+	// sendParts limits the large calls or replies that are sent at a time. Further ones wait until one is
 	// complete.
 	sendParts = 16
-	// recvParts is how many calls of which parts are missing are accepted at a time.
+	// recvParts limits the incomplete calls that are accepted at a time.
 	recvParts = 64
-	// frameOverhead is about what a call or reply takes on the wire beside its variable fields, and callOverhead
-	// about what it takes in memory.
+	// frameOverhead is the approximate size of a call or reply on the wire without its variable fields.
+	// callOverhead is the approximate size of a call in memory without them.
 	frameOverhead = 48
 	callOverhead  = 512
 
-	// maxStreamMessage is the longest message of a stream that is accepted from it, whatever the dial options say.
+	// maxStreamMessage is the longest message that a link accepts, whatever the dial options say.
 	maxStreamMessage = 4 << 20
 
-	// linkWindow is how much of a link's replies is on its way without having been read: enough for 25 MB/s at 160 ms.
-	// Streams have a connection of their own, and a small window: each may be left unread. connWindow is of all together,
-	// and is opened again when bytes arrive.
+	// linkWindow bounds the replies of a link that are in flight and unread; it allows 25 MB/s at 160 ms.
+	// Streams have a connection of their own and the small streamWindow, because each of them may be left
+	// unread. connWindow is for all streams of a connection together, and is replenished as bytes arrive.
 	linkWindow   = 4 << 20
 	streamWindow = 128 << 10
 	connWindow   = 16 << 20
@@ -40,40 +41,41 @@ const (
 	wideStreams = 4
 	wideWindow  = 4 << 20
 
-	// lanes is how many links there are at most to a node that is far, which is one that takes farFrom to answer: nodes
-	// receive laneWindow of each, about (a quarter of their 256 KiB they give back late), and what is on its way beyond
-	// that waits for a round trip. They share what may be in flight. Half of it is for wideLanes, on each of which a call
-	// of any length passes by default.
+	// lanes limits the links to a distant node, which is one that takes at least farFrom to answer. A node
+	// receives about laneWindow bytes of each link without a round trip: 256 KiB, of which a quarter is
+	// acknowledged late. The links share the bytes that may be in flight. Half of these are for wideLanes of
+	// them, each of which carries calls of any length by default.
 	lanes      = 24
 	wideLanes  = 4
 	farFrom    = 10 * time.Millisecond
 	laneWindow = 200 << 10
 
-	// creditStep is how many bytes a link takes from the node's budget at a time, about. There may be thousands of links:
-	// what they have in hand together is to be little beside the budget.
+	// creditStep is the approximate number of bytes that a link takes from the node's budget at a time. It is
+	// small because there may be thousands of links, and their unused credit together must stay small beside
+	// the budget.
 	creditStep = 32 << 10
-	// unaskedReplies is how many bytes of replies may wait for a slow peer, about, when its connection holds more than it
-	// may.
+	// unaskedReplies limits the bytes of replies that wait for a slow peer while its connection holds more than
+	// it may.
 	unaskedReplies = 256 << 10
-	// partIdle is how long parts of a call are held without a further one.
+	// partIdle is the time after which an incomplete call without a further part is dropped.
 	partIdle = 30 * time.Second
-	// expireEvery is how often that is looked after, and what a link has in hand and does not need.
+	// expireEvery is the interval at which a link drops such calls and gives back unused credit.
 	expireEvery = 5 * time.Second
 
 	defaultMaxMessage = 4 << 20
-	// defaultMaxInFlight is below what a node holds for one connection by default, if others hold little, so that calls
-	// wait at home, where that is by deadline and in order, and are not refused.
+	// defaultMaxInFlight is less than a node holds by default for one connection while others hold little. So
+	// calls wait at the caller, in order and within their deadlines, and are not refused.
 	defaultMaxInFlight = 36 << 20
 	defaultMaxHeld     = 512 << 20
 	defaultMaxBuffered = 32 << 20
 )
 
-// extraOfCall is about the size of a call on the wire without its request.
+// extraOfCall returns the approximate size of a call on the wire without its request.
 func extraOfCall(c *objectspb.Call) int {
 	return frameOverhead + len(c.Method) + len(c.Key) + 8*len(c.Chain) + sizeOf(c.Metadata)
 }
 
-// extraOfReply is about the size of a reply on the wire without its response.
+// extraOfReply returns the approximate size of a reply on the wire without its response.
 func extraOfReply(r *objectspb.Reply) int {
 	return frameOverhead + len(r.Status) + sizeOf(r.Header) + sizeOf(r.Trailer)
 }

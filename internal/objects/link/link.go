@@ -11,47 +11,47 @@ import (
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-// link is the caller's side of one link: a goroutine that opens it and then reads, and one that writes.
+// link is the caller's side of one link. One goroutine opens it and then reads; another one writes.
 type link struct {
 	peer    *peer
 	ctx     context.Context // of the stream
 	cancel  context.CancelFunc
-	wake    chan struct{} // for the writer
+	wake    chan struct{} // wakes the writer
 	dead    atomic.Bool   // err is set
-	lane    int           // its number among those to its node
+	lane    int           // its number among the links to its node
 	ready   atomic.Bool   // the node has accepted it
-	written atomic.Uint64 // calls begun up to this one were encoded
-	load    atomic.Int64  // bytes of calls in flight, and of those that wait for that
+	written atomic.Uint64 // calls with begun up to this number were encoded
+	load    atomic.Int64  // bytes of the calls in flight, and of those that wait to be
 
-	// encoding is held, and taken before mu, while calls are encoded that were taken to be sent.
+	// encoding is held while calls taken from the outbox are encoded. It is acquired before mu.
 	encoding sync.Mutex
 
 	mu       sync.Mutex
-	waiters  map[uint64]*waiter // all calls of which no result is known
+	waiters  map[uint64]*waiter // all calls without a result
 	lastID   uint64
-	begun    uint64 // calls of which the first part was taken to be sent
+	begun    uint64 // the number of calls taken to be sent, at least their first part
 	blocked  queue  // calls that wait until less is in flight
 	out      outbox
 	inFlight int64
 	cancels  []uint64
-	idle     bool   // the writer waits, and nobody sends in its place
-	alone    bool   // a caller sends in the writer's place
+	idle     bool   // the writer waits, and no caller sends in its place
+	alone    bool   // a caller sends in place of the writer
 	stream   stream // nil before it is open
-	unproven uint64 // calls begun up to this one may not have been read by the peer, though they have ended
-	err      error  // why no calls are taken any more
+	unproven uint64 // calls with begun up to this number may be unread by the peer although they have ended
+	err      error  // why the link accepts no more calls
 }
 
-// waiter is a call in flight, and the goroutine that waits for its result.
+// waiter is a call in flight, with the channel on which its caller waits for the result.
 type waiter struct {
 	entry
 	cost    int64
 	parts   []byte // of the response
 	done    chan result
 	timer   *time.Timer  // nil before the first call that needs it
-	message wire.Request // in which it is sent when it is alone
+	message wire.Request // the message in which a lone call is sent
 }
 
-// within receives when so much time is over. The timer is used again by the next call.
+// within returns a channel that receives when d has passed. The next call reuses the timer.
 func (w *waiter) within(d time.Duration) <-chan time.Time {
 	if w.timer == nil {
 		w.timer = time.NewTimer(d)
@@ -61,7 +61,7 @@ func (w *waiter) within(d time.Duration) <-chan time.Time {
 	return w.timer.C
 }
 
-// result is how a call ended.
+// result is the outcome of a call.
 type result struct {
 	reply *objectspb.Reply
 	err   error
@@ -74,7 +74,7 @@ func newLink(p *peer) *link {
 	return &link{peer: p, ctx: ctx, cancel: cancel, wake: make(chan struct{}, 1), waiters: map[uint64]*waiter{}}
 }
 
-// call sends a call and waits for its result. The error is errGone if the link takes none any more.
+// call sends a call and waits for its result. It returns errGone if the link accepts no more calls.
 func (l *link) call(ctx context.Context, deadline time.Time, call *objectspb.Call, extra int,
 	cost int64) (*objectspb.Reply, error) {
 	w := waiters.Get().(*waiter)
@@ -107,14 +107,15 @@ func (l *link) call(ctx context.Context, deadline time.Time, call *objectspb.Cal
 		w.timer.Stop()
 	}
 	if res.err != nil || len(call.Request) > partSize {
-		l.encoded() // a reply to a part says nothing of the next one
+		l.encoded() // because a reply to one part does not mean that the next part is no longer read
 	}
 	w.entry, w.parts = entry{}, nil
 	waiters.Put(w)
 	return res.reply, res.err
 }
 
-// begin appends the call to those to be sent, or to those that wait until less is in flight.
+// begin appends the call to the outbox, or to the calls that wait until less is in flight. It returns false if
+// the link accepts no more calls.
 func (l *link) begin(w *waiter) bool {
 	l.mu.Lock()
 	if l.err != nil {
@@ -140,12 +141,12 @@ func (l *link) begin(w *waiter) bool {
 	return true
 }
 
-// fits reports whether the call may be in flight beside the others. The lock is held.
+// fits reports whether the call may be in flight beside the others. The caller holds the lock.
 func (l *link) fits(w *waiter) bool {
 	return l.inFlight == 0 || l.inFlight+w.cost <= l.peer.share(l.lane)
 }
 
-// wakeWriter wakes the writer if it waits. The lock is held.
+// wakeWriter wakes the writer if it waits. The caller holds the lock.
 func (l *link) wakeWriter() {
 	if l.idle {
 		l.idle = false
@@ -153,7 +154,7 @@ func (l *link) wakeWriter() {
 	}
 }
 
-// forget takes note that a call has ended, and lets those begin that waited for that. The lock is held.
+// forget removes a call that has ended, and lets blocked calls begin that now fit. The caller holds the lock.
 func (l *link) forget(w *waiter) {
 	delete(l.waiters, w.id)
 	if w.in == &l.blocked {
@@ -174,9 +175,9 @@ func (l *link) forget(w *waiter) {
 	}
 }
 
-// abandon ends a call for whose result nobody waits any longer, and returns the error it ends with: why, and
-// ErrNotSent as well where nothing of it was sent. It is nil if the call had a result already. The call is not read any
-// more when it returns.
+// abandon ends a call for which its caller no longer waits, and returns the call's error: why, and also
+// ErrNotSent if nothing of the call was sent. It returns nil if the call already had a result. Once abandon has
+// returned, the link no longer reads the call.
 func (l *link) abandon(w *waiter, why error) error {
 	l.mu.Lock()
 	if l.waiters[w.id] != w {
@@ -197,13 +198,14 @@ func (l *link) abandon(w *waiter, why error) error {
 	return why
 }
 
-// encoded blocks until calls that were taken to be sent, and forgotten since, are not read any more.
+// encoded blocks until the link no longer reads calls that were taken to be sent and have since been forgotten.
 func (l *link) encoded() {
 	l.encoding.Lock()
 	defer l.encoding.Unlock()
 }
 
-// endIdle ends the link if no call is in flight, and reports whether it did or had ended.
+// endIdle ends the link if no call is in flight. It reports whether it ended the link, or the link had ended
+// before.
 func (l *link) endIdle() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -214,7 +216,7 @@ func (l *link) endIdle() bool {
 	return true
 }
 
-// end has no further calls taken. The lock is held.
+// end stops the acceptance of calls. The caller holds the lock.
 func (l *link) end(err error) {
 	if l.err == nil {
 		l.err = err
@@ -223,8 +225,9 @@ func (l *link) end(err error) {
 	l.cancel()
 }
 
-// fail ends the link and all calls on it, with errors that say whether they may have been started: of those that
-// were begun to be sent, the peer has begun to read the first taken ones; below 0: nobody knows how many.
+// fail ends the link and all its calls with errors that tell whether they may have been started. taken is the
+// number of calls, in the order in which they were sent, that the peer has begun to read; a negative number
+// means unknown.
 func (l *link) fail(cause error, taken int64) {
 	l.mu.Lock()
 	l.end(cause)
@@ -238,7 +241,7 @@ func (l *link) fail(cause error, taken int64) {
 	}
 }
 
-// failed is the error of a call on a link that ended because of cause.
+// failed returns the error of a call on a link that ended because of cause.
 func failed(address string, cause error, started bool) error {
 	kind := ErrNotSent
 	switch {

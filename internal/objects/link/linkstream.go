@@ -39,14 +39,14 @@ func (l *link) run() {
 	}()
 	err = l.read(s)
 	l.fail(err, taken(s))
-	if errors.Is(l.err, err) && l.lane == 0 { // it is not written any more
+	if errors.Is(l.err, err) && l.lane == 0 { // err is not written any more
 		l.peer.pool.cfg.Logger.Info("a link for calls of objects has ended; the next call opens it again",
 			"address", l.peer.address, "error", err)
 	}
 	<-written
 }
 
-// open opens the stream, and returns it once the node has accepted it. No call was sent if it fails.
+// open opens the stream and returns it once the node has accepted it. If open fails, no call was sent.
 func (l *link) open() (stream, error) {
 	s, err := objectspb.NewObjectsClient(l.peer.linkConn).Link(l.ctx, grpc.WaitForReady(false),
 		grpc.CallContentSubtype(wire.Subtype), grpc.MaxCallSendMsgSize(maxStreamMessage),
@@ -67,10 +67,11 @@ func (l *link) open() (stream, error) {
 	return nil, errEnded
 }
 
-// errEnded is the end of a link that the node has ended without an error.
+// errEnded is the error of a link that the node has ended without an error.
 var errEnded = status.Error(codes.Unavailable, "the node has ended the link")
 
-// taken is how many calls the node has begun to read on a stream that has ended; -1: it does not say.
+// taken returns the number of calls that the node has begun to read on a stream that has ended, or -1 if the
+// node did not report it.
 func taken(s stream) int64 {
 	if values := s.Trailer().Get(takenKey); len(values) == 1 {
 		if n, err := strconv.ParseInt(values[0], 10, 64); err == nil && n >= 0 {
@@ -100,7 +101,7 @@ func (l *link) write(s stream) {
 		}
 		select {
 		case <-l.wake:
-			// Goroutines that are ready may have more to send.
+			// Runnable goroutines may have more to send.
 			runtime.Gosched()
 		case <-l.ctx.Done():
 			return
@@ -108,13 +109,13 @@ func (l *link) write(s stream) {
 	}
 }
 
-// batch is what the writer makes messages in.
+// batch holds the buffers of the writer.
 type batch struct {
 	frames  []frame
 	message wire.Request
 }
 
-// next is the next message, encoded; nil where there is none.
+// next returns the next message, encoded, or nil if there is none.
 func (l *link) next(b *batch) *wire.Encoded {
 	l.encoding.Lock()
 	defer l.encoding.Unlock()
@@ -123,7 +124,8 @@ func (l *link) next(b *batch) *wire.Encoded {
 		l.mu.Unlock()
 		return nil
 	}
-	// A far node lets a message arrive in whole once it has begun to read it, and the next one after a round trip.
+	// A distant node grants the window for a whole message once it has begun to read it, and for the next one
+	// only after a round trip. So messages are filled.
 	l.out.whole = l.peer.far()
 	b.frames = l.out.take(b.frames[:0])
 	deadlines := false
@@ -159,7 +161,7 @@ func (l *link) next(b *batch) *wire.Encoded {
 	return e
 }
 
-// read takes replies until the link ends, and returns the reason.
+// read receives replies until the link ends, and returns the reason.
 func (l *link) read(s stream) error {
 	var ended []delivery
 	m := wire.NewResponse()

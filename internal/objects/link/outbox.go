@@ -6,7 +6,7 @@ import (
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-// entry is a call, or a reply, on its way out. It is in one queue at most.
+// entry is an outgoing call or reply. It is in one queue at most.
 type entry struct {
 	prev, next *entry
 	in         *queue
@@ -15,17 +15,17 @@ type entry struct {
 	call  *objectspb.Call  // of the caller's side
 	reply *objectspb.Reply // of the called side
 
-	payload []byte // request or response
+	payload []byte // the request or response
 	taken   int    // bytes of the payload that were taken to be sent
-	extra   int    // size of the rest on the wire
+	extra   int    // the size of the rest on the wire
 
-	deadline time.Time // of a call; zero: none
-	begun    uint64    // of a call: its place in the order in which calls were begun to be sent; 0: it was not
+	deadline time.Time // of a call; zero means none
+	begun    uint64    // of a call: its position in the order of sending; 0 if not begun
 }
 
 func (e *entry) size() int { return len(e.payload) - e.taken + e.extra }
 
-// queue is a list of entries, first in, first out. An entry can leave it at any place.
+// queue is a first-in, first-out list of entries. An entry can be removed from any position.
 type queue struct {
 	first, last *entry
 	n           int
@@ -57,20 +57,20 @@ func (q *queue) remove(e *entry) {
 	q.n--
 }
 
-// outbox is what one side of a link has to send. It is a plain value; its owner has the lock.
+// outbox holds the entries that one side of a link has to send. It is a plain value; its owner holds a lock.
 type outbox struct {
 	small queue // in one piece
 	large queue // in parts, not begun
-	ring  queue // in parts, begun: each has its turn
+	ring  queue // in parts, begun; they take turns
 	bytes int64 // of all that was not taken yet
-	whole bool  // messages are filled with further parts of the same entries
+	whole bool  // fill messages with further parts of the same entries
 }
 
-// frame is an entry, or a part of one, as it goes into a message.
+// frame is an entry, or a part of one, in a message.
 type frame struct {
 	e           *entry
 	part        []byte // of the payload
-	first, last bool   // parts; a frame that is both is the entry in one piece
+	first, last bool   // a frame that is both first and last is the entry in one piece
 }
 
 func (b *outbox) empty() bool { return b.small.n+b.large.n+b.ring.n == 0 }
@@ -85,7 +85,7 @@ func (b *outbox) add(e *entry) {
 	b.bytes += int64(e.size())
 }
 
-// remove takes out an entry, or the parts of it that were not taken yet. It does nothing where there are none.
+// remove removes an entry, or its parts that were not taken yet. It does nothing if there are none.
 func (b *outbox) remove(e *entry) {
 	if e.in == &b.small || e.in == &b.large || e.in == &b.ring {
 		b.bytes -= int64(e.size())
@@ -93,9 +93,9 @@ func (b *outbox) remove(e *entry) {
 	}
 }
 
-// take appends the frames of the next message: of small entries as many as fit beside one part, and one at least; then
-// of each large one in turn a part, as long as they fit, and one part at least; where messages are filled, further
-// ones.
+// take appends the frames of the next message. These are first the small entries that fit beside one part, but
+// at least one. Then follows one part of each large entry in turn, while they fit, but at least one part. If
+// whole is set, further parts follow until the message is full.
 func (b *outbox) take(frames []frame) []frame {
 	for b.ring.n < sendParts && b.large.n > 0 {
 		e := b.large.first

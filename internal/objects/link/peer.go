@@ -13,36 +13,36 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// reconnect is how gRPC connects again: soon at first, and to a node that comes back after a while within about a
-// second.
+// reconnect configures gRPC's reconnecting: soon at first, and within about a second to a node that has been
+// away for a while.
 var reconnect = grpc.ConnectParams{
 	Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
 		MaxDelay: time.Second},
 	MinConnectTimeout: 2 * time.Second,
 }
 
-// peer is one address: its connections, and its links at present.
+// peer holds the connections and the present links to one address.
 type peer struct {
 	pool    *Pool
 	address string
 	conn    *grpc.ClientConn // for streams
-	// wideConn is for the first few streams of this process's own: see wideStreams.
+	// wideConn is for the first few streams of this process's own; see wideStreams.
 	wideConn *grpc.ClientConn
-	// linkConn is the link's alone, which has another window, and does not compete with streams where the node limits
-	// how many a connection may have.
+	// linkConn is for links alone. It has another window, and links do not compete with streams if the node
+	// limits the streams of a connection.
 	linkConn *grpc.ClientConn
 	streams  atomic.Int64                // on conn and wideConn
 	wideOpen atomic.Int64                // on wideConn
-	links    [lanes]atomic.Pointer[link] // all but the first while the node is far
-	distance atomic.Int64                // the least time that it took to open one of them; 0: none was opened
-	ready    atomic.Int64                // how often one was opened
-	wide     chan struct{}               // closed when as many were opened as there may be
+	links    [lanes]atomic.Pointer[link] // only the first unless the node is far
+	distance atomic.Int64                // the least time in which a link was opened; 0 if none was
+	ready    atomic.Int64                // how often a link was opened
+	wide     chan struct{}               // closed when that has happened lanes times
 
 	widening   sync.Once
-	widenUntil time.Time // until when calls wait for that
+	widenUntil time.Time // calls wait for wide until then
 
 	mu      sync.Mutex
-	retired bool // no link is opened any more, and no stream begun
+	retired bool // opens no further links or streams
 }
 
 func newPeer(pool *Pool, address string) (*peer, error) {
@@ -72,26 +72,27 @@ func (p *peer) streamConn() *grpc.ClientConn {
 	return p.conn
 }
 
-// connect makes a connection, which is established when it is first used.
+// connect returns a connection, which is established at its first use.
 func (p *peer) connect(window int32, opts ...grpc.DialOption) (*grpc.ClientConn, error) {
 	all := append([]grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(),
 		grpc.WithConnectParams(reconnect), grpc.WithStaticStreamWindowSize(window),
 		grpc.WithStaticConnWindowSize(connWindow)}, opts...)
-	// passthrough: the dialer gets the address as it is, and resolves it itself.
+	// The passthrough scheme leaves the address to the dialer, which resolves it.
 	return grpc.NewClient("passthrough:///"+p.address, append(all, p.pool.cfg.DialOptions...)...)
 }
 
 // disconnect closes the connections.
 func (p *peer) disconnect() {
-	_ = p.conn.Close() // it is closed once
+	_ = p.conn.Close() // it is closed only once
 	_ = p.wideConn.Close()
 	_ = p.linkConn.Close()
 }
 
-// errRetired refuses what is begun on a connection that is about to be closed: nothing was sent.
+// errRetired is returned for a call or stream on a connection that is about to be closed. Nothing of it was
+// sent.
 var errRetired = status.Error(codes.Unavailable, "link: the connection is being closed: call again")
 
-// borrow counts a stream that begins, unless the peer has retired.
+// borrow counts a new stream. It returns false if the peer has retired.
 func (p *peer) borrow() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -101,7 +102,7 @@ func (p *peer) borrow() bool {
 	return !p.retired
 }
 
-// countStream counts the streams that are open.
+// countStream counts the open streams.
 func (p *peer) countStream(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string,
 	streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	if !p.borrow() {
@@ -112,7 +113,7 @@ func (p *peer) countStream(ctx context.Context, desc *grpc.StreamDesc, conn *grp
 	})
 }
 
-// countWide counts the streams that are open on wideConn.
+// countWide counts the open streams on wideConn.
 func (p *peer) countWide(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string,
 	streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	p.wideOpen.Add(1)
@@ -121,7 +122,7 @@ func (p *peer) countWide(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.
 	})
 }
 
-// countOpen opens a stream that has been counted in n, and subtracts it when it ends or does not open.
+// countOpen opens a stream that was counted in n, and subtracts it when it ends or fails to open.
 func countOpen(n *atomic.Int64, open func(grpc.CallOption) (grpc.ClientStream, error)) (grpc.ClientStream, error) {
 	done := sync.OnceFunc(func() { n.Add(-1) })
 	stream, err := open(grpc.OnFinish(func(error) { done() }))
@@ -141,7 +142,8 @@ func (p *peer) countCall(ctx context.Context, method string, req, reply any, con
 	return invoke(ctx, method, req, reply, conn, opts...)
 }
 
-// opened takes note of a link that is open, and of how long that took. The first one takes longer, for it connects.
+// opened records that a link was opened and how long that took. The first link takes longer because it also
+// connects.
 func (p *peer) opened(took time.Duration) {
 	if p.ready.Add(1) == lanes {
 		close(p.wide)
@@ -154,11 +156,11 @@ func (p *peer) opened(took time.Duration) {
 	}
 }
 
-// far reports whether the way to the node and back takes so long that one link is not enough.
+// far reports whether the round trip to the node takes so long that one link is not enough.
 func (p *peer) far() bool { return p.distance.Load() >= int64(farFrom) }
 
-// current is the link for a call of so many bytes, the first one opened anew if there is none or it has ended; nil
-// where the peer has retired.
+// current returns the link for a call of that many bytes. It opens the first link if there is none or it has
+// ended. It returns nil if the peer has retired.
 func (p *peer) current(ctx context.Context, cost int64) *link {
 	l := p.links[0].Load()
 	switch {
@@ -171,8 +173,8 @@ func (p *peer) current(ctx context.Context, cost int64) *link {
 	return p.leastBusy(l, cost)
 }
 
-// leastBusy is the link for a call that would have to wait on the first one: one of those that are open, on which it
-// need not, or else on which the least waits. Such as have ended are opened again, for later calls.
+// leastBusy returns the link for a call that would have to wait on the first link: an open link on which it
+// need not wait, otherwise the one with the least load. It opens ended links again for later calls.
 func (p *peer) leastBusy(best *link, cost int64) *link {
 	for i := 1; i < lanes && cost-laneWindow <= p.share(i); i++ {
 		l := p.links[i].Load()
@@ -189,8 +191,9 @@ func (p *peer) leastBusy(best *link, cost int64) *link {
 	return best
 }
 
-// widen opens the further links when they are needed first, and waits until all are open, for about as long as that
-// takes: what is given to the first one meanwhile would stay with it. How many the node allows shows then.
+// widen opens the further links when they are first needed. It blocks until all are open, but no longer than
+// they usually take, because calls that are queued on the first link meanwhile would stay there. That also
+// shows how many links the node allows.
 func (p *peer) widen(ctx context.Context) {
 	p.widening.Do(func() {
 		p.widenUntil = time.Now().Add(2 * time.Duration(p.distance.Load()))
@@ -214,7 +217,8 @@ func (p *peer) widen(ctx context.Context) {
 	}
 }
 
-// share is how many bytes of calls are in flight on a link. A longer call passes alone on the first one.
+// share returns the number of bytes that may be in flight on a link. A longer call passes alone on the first
+// link.
 func (p *peer) share(lane int) int64 {
 	most := p.pool.cfg.MaxInFlight
 	switch {
@@ -226,13 +230,14 @@ func (p *peer) share(lane int) int64 {
 	return most / 2 / (lanes - wideLanes)
 }
 
-// hasRoom reports whether a call of so many bytes need not wait for others.
+// hasRoom reports whether a call of that many bytes need not wait for others.
 func (l *link) hasRoom(cost int64) bool {
 	load := l.load.Load()
 	return load == 0 || load+cost <= laneWindow
 }
 
-// openLink opens a link, if there is none or it has ended; it returns nil where the peer has retired.
+// openLink opens a link if there is none or it has ended, and returns it. It returns nil if the peer has
+// retired.
 func (p *peer) openLink(i int) *link {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -250,8 +255,8 @@ func (p *peer) openLink(i int) *link {
 	return l
 }
 
-// retire ends the links, unless a call or stream is under way, and has no further one opened. It reports whether it
-// did: to the first that asks.
+// retire ends the links and prevents further ones, unless a call or stream is in flight. It reports whether this
+// call did that.
 func (p *peer) retire() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -260,14 +265,14 @@ func (p *peer) retire() bool {
 	}
 	for i := range p.links {
 		if l := p.links[i].Load(); l != nil && !l.endIdle() {
-			return false // those that have ended are opened again
+			return false // ended links are opened again
 		}
 	}
 	p.retired = true
 	return true
 }
 
-// close ends all, because of cause.
+// close ends all links because of cause, and closes the connections.
 func (p *peer) close(cause error) {
 	p.mu.Lock()
 	p.retired = true

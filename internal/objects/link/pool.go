@@ -15,28 +15,29 @@ import (
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-// Config is what a Pool needs. The zero value will do where the cluster has no prefix.
+// Config configures a Pool. The zero value suits a cluster without a prefix.
 type Config struct {
-	// Prefix is that of the cluster. Nodes of another one refuse the link.
+	// Prefix is the cluster's prefix. Nodes of another cluster refuse the link.
 	Prefix string
-	// DialOptions are added to the pool's own, after them, so they win: give grpc.WithTransportCredentials here for
-	// TLS. Without, connections are plain text.
+	// DialOptions are appended to the pool's own, so they take precedence. Pass grpc.WithTransportCredentials
+	// here for TLS; without it, connections are plain text.
 	DialOptions []grpc.DialOption
-	// MaxInFlight is how many bytes of calls are in flight on one link, about; further ones wait, in order, until
-	// some have ended. A call that is longer passes when it is alone. The links to a node that is far share it. Default
-	// 36 MiB.
+	// MaxInFlight limits the approximate number of bytes of calls in flight on one link. Further calls wait, in
+	// order, until some have ended. A longer call passes alone. The links to a distant node share the limit.
+	// Default 36 MiB.
 	MaxInFlight int64
-	// MaxMessage is how many bytes a request or a response may have; a call with a longer one fails with
-	// the status RESOURCE_EXHAUSTED. Default 4 MiB.
+	// MaxMessage limits the bytes of a request or a response. A call with a longer one fails with the status
+	// RESOURCE_EXHAUSTED. Default 4 MiB.
 	MaxMessage int
-	// Present reports whether a process may be at an address; no connection is made where none may. It reports that
-	// before Drop is called for the address. Default: there may be one at each.
+	// Present reports whether there may be a process at an address. The pool connects only if there may.
+	// Present must return false before Drop is called for the address. By default there may be one at every
+	// address.
 	Present func(address string) bool
-	// Logger gets one line per link that was lost. Default: none.
+	// Logger receives one line per lost link. Default: none.
 	Logger hclog.Logger
 }
 
-// WithDefaults is the configuration with what was left out.
+// WithDefaults returns the configuration with defaults for the unset fields.
 func (c Config) WithDefaults() Config {
 	if c.MaxInFlight <= 0 {
 		c.MaxInFlight = defaultMaxInFlight
@@ -50,8 +51,8 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Pool is the caller's side of links: one to an address, opened when it is first used and again after it broke, and
-// more to one that is far, when much is on its way. Its methods may be called from any goroutine.
+// Pool is the caller's side of links. It has one link to an address, opened at its first use and again after it
+// broke, and further ones to a distant node under load. Its methods may be called from any goroutine.
 type Pool struct {
 	cfg    Config
 	ctx    context.Context // ends with the pool
@@ -63,26 +64,27 @@ type Pool struct {
 	closed bool
 }
 
-// NewPool returns a pool. It connects to nothing before it is used.
+// NewPool returns a Pool. It connects to no node before its first use.
 func NewPool(cfg Config) *Pool {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Pool{cfg: cfg.WithDefaults(), ctx: ctx, cancel: cancel, peers: map[string]*peer{}}
 }
 
-// Call sends call to the node at address and waits for its reply, at whose Status and Moved it does not look. It
-// sets the call's Id, More and Timeout, this from the deadline of ctx; the call must not be altered, and may be
-// used for nothing else, before Call returns. A call is sent once at most. Errors match
+// Call sends call to the node at address and waits for its reply. It does not interpret the reply's Status and
+// Moved. It sets the call's Id, More and Timeout, the latter from the deadline of ctx. The call must not be
+// changed or used elsewhere before Call returns. A call is sent at most once. Errors match
 //
 //   - ErrNotSent, ErrRefused, ErrLost or ErrClosed;
-//   - the error of ctx when that ends first; together with ErrNotSent if nothing of the call was sent by then, else the
-//     node is notified, which may be in vain;
-//   - otherwise they are a gRPC status: RESOURCE_EXHAUSTED where the call or its response is too long,
-//     INVALID_ARGUMENT where the call has no method or a name in it is not valid UTF-8.
+//   - the error of ctx if ctx ends first; also ErrNotSent if nothing of the call was sent by then. Otherwise the node
+//     is notified, possibly too late;
+//   - in all other cases a gRPC status: RESOURCE_EXHAUSTED if the call or its response is too long, INVALID_ARGUMENT
+//     if the call has no method or a name in it is not valid UTF-8.
 func (p *Pool) Call(ctx context.Context, address string, call *objectspb.Call) (*objectspb.Reply, error) {
 	return p.CallBy(ctx, time.Time{}, address, call)
 }
 
-// CallBy is Call with a deadline for calls whose ctx has none, unless it is zero. It takes less than a context would.
+// CallBy is like Call, with a deadline for calls if ctx has none. A zero deadline means none. It costs less
+// than a context with a deadline.
 func (p *Pool) CallBy(ctx context.Context, deadline time.Time, address string,
 	call *objectspb.Call) (*objectspb.Reply, error) {
 	if err := ctx.Err(); err != nil {
@@ -109,7 +111,7 @@ func (p *Pool) CallBy(ctx context.Context, deadline time.Time, address string,
 	}
 }
 
-// check reports why a call cannot be sent.
+// check returns an error if a call cannot be sent.
 func (p *Pool) check(call *objectspb.Call, extra int) error {
 	switch {
 	case len(call.Request) > p.cfg.MaxMessage:
@@ -126,9 +128,10 @@ func (p *Pool) check(call *objectspb.Call, extra int) error {
 	return nil
 }
 
-// Conn returns the connection to the address for a stream that is forwarded for a caller from outside: its window is
-// small, because the caller may leave any number of streams unread. Keep, Drop and Close close the connection; nothing
-// else may. The error matches ErrClosed, or reports that the dial options do not fit together.
+// Conn returns the connection to the address for a stream that is forwarded for a caller from outside. Its
+// window is small, because the caller may leave any number of streams unread. The connection must not be closed
+// by the caller: Keep, Drop and Close close it. The error matches ErrClosed, or reports that the dial options
+// do not fit together.
 func (p *Pool) Conn(address string) (*grpc.ClientConn, error) {
 	peer, err := p.peer(address)
 	if err != nil {
@@ -137,7 +140,8 @@ func (p *Pool) Conn(address string) (*grpc.ClientConn, error) {
 	return peer.conn, nil
 }
 
-// OwnConn is Conn for a stream of this process's own. The first few streams to an address have a large window.
+// OwnConn is like Conn, for a stream of this process's own. The first few streams to an address have a large
+// window.
 func (p *Pool) OwnConn(address string) (*grpc.ClientConn, error) {
 	peer, err := p.peer(address)
 	if err != nil {
@@ -146,7 +150,7 @@ func (p *Pool) OwnConn(address string) (*grpc.ClientConn, error) {
 	return peer.streamConn(), nil
 }
 
-// peer is that of the address; it is made at its first use.
+// peer returns the peer of the address, and creates it at its first use.
 func (p *Pool) peer(address string) (*peer, error) {
 	p.mu.RLock()
 	found, closed := p.peers[address], p.closed
@@ -159,14 +163,14 @@ func (p *Pool) peer(address string) (*peer, error) {
 	}
 	made, err := p.makePeer(address)
 	if err == nil && p.cfg.Present != nil && !p.cfg.Present(address) {
-		// Asked only now: a Drop that follows finds the peer.
+		// Present is called after the peer was added, so a Drop that follows finds the peer.
 		p.Drop(address)
 		return nil, fmt.Errorf("%w (address %s: %w)", ErrNotSent, address, errDropped)
 	}
 	return made, err
 }
 
-// makePeer makes the peer of an address, unless there is one.
+// makePeer returns the peer of an address, and creates it if there is none.
 func (p *Pool) makePeer(address string) (*peer, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -184,9 +188,10 @@ func (p *Pool) makePeer(address string) (*peer, error) {
 	return made, nil
 }
 
-// Keep closes the links and connections to all addresses for which keep returns false, except those on which a call
-// or a stream is under way; call Keep again for these. It does not wait. keep is called without a lock. A stream
-// that is begun on a connection from Conn after that was closed fails before anything is sent, with UNAVAILABLE.
+// Keep closes the links and connections to all addresses for which keep returns false, except those with a call
+// or stream in flight; call Keep again for these. It does not block. It calls keep without holding a lock. A
+// stream that is begun on a connection from Conn after that was closed fails with UNAVAILABLE before anything
+// is sent.
 func (p *Pool) Keep(keep func(address string) bool) {
 	p.mu.RLock()
 	var candidates []*peer
@@ -207,8 +212,8 @@ func (p *Pool) Keep(keep func(address string) bool) {
 	}
 }
 
-// Close ends all links, closes all connections, and returns when the pool's goroutines have ended. Calls under way
-// fail with ErrClosed. It may be called again.
+// Close ends all links, closes all connections, and blocks until the pool's goroutines have ended. Calls in
+// flight fail with ErrClosed. It may be called again.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	p.closed = true

@@ -14,32 +14,33 @@ import (
 
 // Handler handles the calls that arrive.
 type Handler interface {
-	// Serve is called for each complete call, in order of arrival, from the goroutine that reads the link: it must
-	// not block, and what it leaves undone, for other goroutines, has to end with a Reply.
+	// Serve is called for each complete call, in the order of arrival, by the goroutine that reads the link. It
+	// must not block. It may leave work to other goroutines, but each call must end with a Reply.
 	Serve(c *Incoming)
 }
 
-// ServerConfig is what a Server needs. Handler is required.
+// ServerConfig configures a Server. Handler is required.
 type ServerConfig struct {
-	// Prefix is that of the cluster. Links of callers with another one are refused with FAILED_PRECONDITION.
+	// Prefix is the cluster's prefix. Links from callers with another prefix are refused with
+	// FAILED_PRECONDITION.
 	Prefix string
-	// Handler gets the calls.
+	// Handler receives the calls.
 	Handler Handler
-	// MaxMessage is how many bytes a request or a response may have; a call with a longer one fails with
+	// MaxMessage limits the bytes of a request or a response. A call with a longer one fails with
 	// RESOURCE_EXHAUSTED. Default 4 MiB.
 	MaxMessage int
-	// MaxHeld is how many bytes of calls without a reply are held for one link, about; then it is not read
-	// further until some are answered. Default 512 MiB.
+	// MaxHeld limits the approximate number of bytes of unanswered calls of one link. Beyond it the link is not
+	// read until some are answered. Default 512 MiB.
 	MaxHeld int64
-	// MaxBuffered is how many bytes of replies wait for a slow peer, about; then its link is not read further.
-	// Default 32 MiB.
+	// MaxBuffered limits the approximate number of bytes of replies that wait for a slow peer. Beyond it the
+	// link is not read. Default 32 MiB.
 	MaxBuffered int64
-	// Budget counts what calls, parts of calls and replies hold, by connection. A call for which there is no room is
-	// answered with [budget.ErrFull]. Nil: no limit.
+	// Budget counts the bytes that calls, parts of calls and replies hold, by connection. A call for which
+	// there is no room is answered with [budget.ErrFull]. Nil means no limit.
 	Budget *budget.Budget
 }
 
-// WithDefaults is the configuration with what was left out.
+// WithDefaults returns the configuration with defaults for the unset fields.
 func (c ServerConfig) WithDefaults() ServerConfig {
 	if c.MaxMessage <= 0 {
 		c.MaxMessage = defaultMaxMessage
@@ -63,15 +64,15 @@ type Server struct {
 	wg     sync.WaitGroup // the goroutines of all links
 }
 
-// NewServer returns a server. It does nothing before Link is called.
+// NewServer returns a Server. It does nothing before Link is called.
 func NewServer(cfg ServerConfig) *Server {
 	return &Server{cfg: cfg.WithDefaults(), links: map[*serverLink]struct{}{}}
 }
 
-// Link serves one link, until it ends or the server is closed. It is what an implementation of
-// objectspb.ObjectsServer calls in its method of that name. A peer that does not follow the protocol is answered with
-// INVALID_ARGUMENT. The goroutines of a link end with it; Close joins them. The gRPC server must accept messages of
-// 3 MiB; by default it does.
+// Link serves one link and blocks until it ends or the server is closed. An implementation of
+// objectspb.ObjectsServer calls it in its Link method. A peer that violates the protocol gets INVALID_ARGUMENT.
+// The goroutines of a link end with it; Close waits for them. The gRPC server must accept messages of 3 MiB, as
+// it does by default.
 func (s *Server) Link(stream grpc.BidiStreamingServer[objectspb.LinkRequest, objectspb.LinkResponse]) error {
 	l := newServerLink(s, stream)
 	s.mu.Lock()
@@ -92,10 +93,10 @@ func (s *Server) Link(stream grpc.BidiStreamingServer[objectspb.LinkRequest, obj
 	return err
 }
 
-// Close ends all links, and returns when their goroutines have ended. From its call on no calls are read, and
-// each link ends once all replies to those that were read are sent, or with ctx, whose error is returned then. Links
-// that are opened later are refused with UNAVAILABLE. Close comes before the gRPC server's GracefulStop, which would
-// wait for the links. It may be called again.
+// Close ends all links and blocks until their goroutines have ended. It stops the reading of calls at once.
+// Each link ends when all replies to the calls that were read are sent, or when ctx ends; Close then returns
+// the cause of ctx. Later links are refused with UNAVAILABLE. Call Close before the gRPC server's GracefulStop,
+// which would wait for the links. It may be called again.
 func (s *Server) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
@@ -127,5 +128,5 @@ func (s *Server) Close(ctx context.Context) error {
 	return nil
 }
 
-// errStopping ends the links of a server that is closed.
+// errStopping is the error of the links of a server that is closed.
 var errStopping = status.Error(codes.Unavailable, "link: the node stops")

@@ -20,37 +20,37 @@ import (
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-// takenKey is the trailer in which a server says how many calls of a link it has begun to read, so that the caller
-// knows which were certainly not started.
+// takenKey is the trailer with the number of a link's calls that the server has begun to read. From it the
+// caller learns which calls were certainly not started.
 const takenKey = "goverse-link-taken"
 
-// serverLink is the called side of one link: a goroutine that reads, one that writes, and that of the gRPC handler,
-// which waits for the end.
+// serverLink is the called side of one link. It has a goroutine that reads and one that writes; the goroutine
+// of the gRPC handler waits for the end.
 type serverLink struct {
 	s      *Server
 	stream grpc.BidiStreamingServer[objectspb.LinkRequest, objectspb.LinkResponse]
 	ctx    context.Context
-	wake   chan struct{} // for the writer
-	room   chan struct{} // for the reader: less is held
+	wake   chan struct{} // wakes the writer
+	room   chan struct{} // wakes the reader when less is held
 	ended  chan struct{}
 
-	connection any // for the budget
+	connection any // identifies the connection in the budget
 
 	mu       sync.Mutex
 	in       *inbound
 	out      outbox
-	sent     []*Incoming // whose replies are in the message that is being sent
-	held     int64       // bytes of calls that were not answered
-	corked   bool        // the reader hands out calls, and wakes the writer afterwards
+	sent     []*Incoming // calls with replies in the message that is being sent
+	held     int64       // bytes of unanswered calls
+	corked   bool        // the reader passes on calls, and wakes the writer afterwards
 	idle     bool        // the writer waits
 	waiting  bool        // the reader waits for room
-	draining error       // no further calls are taken, and the link ends with that (io.EOF: well) once it is idle
+	draining error       // set: accept no calls, and end with this error once idle; io.EOF means no error
 	over     bool
-	err      error // with which the link has ended
+	err      error // the error with which the link has ended
 	owed     int64 // bytes of the budget that the link holds
-	credit   int64 // of them, those that nothing takes: the budget is not asked for each call
-	spare    int64 // of these, what was not needed since the last look
-	counted  int64 // of them, those that wait to be sent
+	credit   int64 // the unused part of owed, which saves asking the budget for each call
+	spare    int64 // the part of credit that was not needed since the last tick
+	counted  int64 // the part of owed for replies that wait to be sent
 }
 
 func newServerLink(s *Server,
@@ -66,7 +66,8 @@ func newServerLink(s *Server,
 	return l
 }
 
-// take has the link hold bytes, unless they are too many. The lock is held, as it is for give and owe.
+// take charges bytes to the link. It returns false if the budget refuses them. The caller holds the lock, also
+// for give and owe.
 func (l *serverLink) take(n int64) bool {
 	if l.credit < n {
 		taken, ok := l.s.cfg.Budget.TakeUpTo(l.connection, n, max(n, creditStep))
@@ -80,7 +81,7 @@ func (l *serverLink) take(n int64) bool {
 	return true
 }
 
-// give has the link hold fewer bytes. A link that has ended holds none.
+// give releases bytes of the link. A link that has ended holds none.
 func (l *serverLink) give(n int64) {
 	if l.over {
 		return
@@ -92,16 +93,16 @@ func (l *serverLink) give(n int64) {
 	l.spare = min(l.spare, l.credit)
 }
 
-// giveBack gives the budget what the link has in hand; less than nothing is taken from it, also where it is too much.
+// giveBack returns n bytes of the link's credit to the budget. A negative n takes bytes, even beyond the limit.
 func (l *serverLink) giveBack(n int64) {
 	l.s.cfg.Budget.Give(l.connection, n)
 	l.owed, l.credit = l.owed-n, l.credit-n
 }
 
-// owe has the link hold more bytes, also where they are too many.
+// owe charges bytes to the link, even beyond the limit.
 func (l *serverLink) owe(n int64) { l.give(-n) }
 
-// wait returns when the link has ended, with the status of the stream.
+// wait blocks until the link has ended, and returns the status of the stream.
 func (l *serverLink) wait() error {
 	look := time.NewTicker(expireEvery)
 	defer look.Stop()
@@ -123,8 +124,8 @@ func (l *serverLink) wait() error {
 	return err
 }
 
-// expire answers the calls whose parts have ceased to come, and gives back what the link has not needed since the last
-// look.
+// expire answers the incomplete calls that receive no further parts, and returns the credit that was not needed
+// since the last tick.
 func (l *serverLink) expire() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -142,7 +143,7 @@ func (l *serverLink) expire() {
 	}
 }
 
-// stop ends the link at once, and reports whether it had not ended before.
+// stop ends the link at once. It returns false if the link had already ended.
 func (l *serverLink) stop(err error) bool {
 	l.mu.Lock()
 	if l.over {
@@ -168,7 +169,8 @@ func (l *serverLink) stop(err error) bool {
 	return true
 }
 
-// drain takes no further calls, and ends the link once all replies are sent. An error of io.EOF ends it well.
+// drain stops the acceptance of calls, and ends the link once all replies are sent. io.EOF as err means no
+// error.
 func (l *serverLink) drain(err error) {
 	l.mu.Lock()
 	if l.draining == nil {
@@ -179,7 +181,7 @@ func (l *serverLink) drain(err error) {
 	poke(l.wake)
 }
 
-// read takes in messages until the link ends.
+// read receives messages until the link ends.
 func (l *serverLink) read() {
 	defer l.s.wg.Done()
 	m := wire.NewRequest()
@@ -199,7 +201,7 @@ func (l *serverLink) read() {
 	}
 }
 
-// receive handles one message, and reports whether a next one may be read; it waits until that is so.
+// receive handles one message. It blocks until the next one may be read, and returns false if none may.
 func (l *serverLink) receive(m *objectspb.LinkRequest) bool {
 	l.mu.Lock()
 	if l.over || l.draining != nil {
@@ -237,7 +239,7 @@ func (l *serverLink) receive(m *objectspb.LinkRequest) bool {
 	l.corked = true
 	l.mu.Unlock()
 	if first {
-		// By the header the caller knows that it was accepted. An interceptor may have sent it before.
+		// The header shows the caller that it was accepted. An interceptor may have sent it already.
 		_ = l.stream.SendHeader(nil)
 	}
 	for _, c := range a.calls {
@@ -262,13 +264,13 @@ func (l *serverLink) receive(m *objectspb.LinkRequest) bool {
 	return !full || l.waitForRoom()
 }
 
-// full reports whether the reader is to wait. The lock is held.
+// full reports whether the reader must wait. The caller holds the lock.
 func (l *serverLink) full() bool {
 	return l.held > l.s.cfg.MaxHeld || l.out.bytes > l.s.cfg.MaxBuffered ||
 		l.out.bytes > unaskedReplies && l.s.cfg.Budget.Over(l.connection)
 }
 
-// waitForRoom blocks until less is held, and reports false if the link ends before.
+// waitForRoom blocks until less is held. It returns false if the link ends first.
 func (l *serverLink) waitForRoom() bool {
 	for {
 		select {
@@ -286,7 +288,7 @@ func (l *serverLink) waitForRoom() bool {
 	}
 }
 
-// poke wakes the goroutine that waits on c, or the next time it is about to.
+// poke wakes the goroutine that waits on c. If none waits, the next wait on c returns at once.
 func poke(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -9,7 +9,7 @@ import (
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-// reply takes the reply to a call.
+// reply records the reply to a call.
 func (l *serverLink) reply(c *Incoming, r *objectspb.Reply) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -29,14 +29,14 @@ func (l *serverLink) reply(c *Incoming, r *objectspb.Reply) {
 	l.makeRoom()
 }
 
-// push appends a reply to what is to be sent. The lock is held.
+// push appends a reply to the outbox. The caller holds the lock.
 func (l *serverLink) push(c *Incoming, r *objectspb.Reply) {
 	c.entry = entry{id: c.id, reply: r, payload: r.Response, extra: extraOfReply(r)}
 	l.out.add(&c.entry)
 	l.account()
 }
 
-// account has the link hold what waits to be sent. The lock is held.
+// account charges the waiting replies to the link. The caller holds the lock.
 func (l *serverLink) account() {
 	if waits := l.out.bytes; !l.over && waits != l.counted {
 		l.owe(waits - l.counted)
@@ -44,7 +44,7 @@ func (l *serverLink) account() {
 	}
 }
 
-// makeRoom wakes the reader if there is room. The lock is held.
+// makeRoom wakes the reader if there is room. The caller holds the lock.
 func (l *serverLink) makeRoom() {
 	if l.waiting && !l.full() {
 		l.waiting = false
@@ -70,7 +70,7 @@ func (l *serverLink) write() {
 		if len(frames) == 0 {
 			select {
 			case <-l.wake:
-				// Goroutines that are ready may have more to send.
+				// Runnable goroutines may have more to send.
 				runtime.Gosched()
 				continue
 			case <-l.ended:
@@ -90,8 +90,8 @@ func (l *serverLink) write() {
 	}
 }
 
-// next appends the frames of the next message. If there are none, the writer is to wait, or the link to end with
-// the error.
+// next appends the frames of the next message. If there are none, the writer must wait, or end the link with
+// the error if that is set.
 func (l *serverLink) next(frames []frame) (_ []frame, end error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -6,20 +6,20 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// Subtype is the content-subtype of links, for grpc.CallContentSubtype: it has both sides use the codec here. The
-// bytes are those of gRPC's own codec, which can also be used; but that one clears up to 1 MiB of memory for each
-// message of more than 32 KiB, in each of its two directions and at both ends.
+// Subtype is the content-subtype of links, for grpc.CallContentSubtype. It makes both sides use the codec of
+// this package. gRPC's own codec produces the same bytes and also works. But it clears up to 1 MiB of memory
+// for each message of more than 32 KiB, in both directions and at both ends.
 const Subtype = "goverse-link"
 
 func init() { encoding.RegisterCodecV2(codec{}) }
 
-// codec is gRPC's for protocol buffers, but for what this package encodes and decodes.
+// codec is gRPC's codec for protocol buffers, with its own encoding of this package's messages.
 type codec struct{}
 
 // Name implements encoding.CodecV2.
 func (codec) Name() string { return Subtype }
 
-// Marshal implements encoding.CodecV2. What is Encoded can be sent once.
+// Marshal implements encoding.CodecV2. An Encoded can be sent once.
 func (codec) Marshal(v any) (mem.BufferSlice, error) {
 	switch m := v.(type) {
 	case *Encoded:
@@ -46,10 +46,11 @@ func (codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return m.parse(*b)
 }
 
-// Encoded is a message as it goes out, for those who need to know when what is in it is not read any more.
+// Encoded is a message that is already encoded, for callers that must know when its contents are no longer
+// read.
 type Encoded struct{ data mem.BufferSlice }
 
-// Encode encodes a message, for a stream of that Subtype.
+// Encode encodes a message for a stream with the content-subtype Subtype.
 func Encode(m interface {
 	Size() int
 	Append(b []byte) []byte

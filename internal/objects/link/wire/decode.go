@@ -16,15 +16,15 @@ var (
 	errMany   = errors.New("too many calls, ids or headers in a message")
 )
 
-// How many there may be in a message: no less than a peer sends (package link has a test of that), and far fewer than
-// fit into it while they are empty. Then each takes a hundred times as much memory as it has bytes.
+// Limits of the elements in a message. A peer never sends more (package link has a test of that). Far more
+// empty elements would fit into a message, and each takes a hundred times as much memory as bytes.
 const (
-	MaxCalls     = 22 << 10 // and replies
+	MaxCalls     = 22 << 10 // also limits replies
 	MaxHeaders   = 128 << 10
 	maxCancelled = 512 << 10
 )
 
-// field is one field of a message: its number and what it holds, by its type on the wire.
+// field is one field of a message: its number and its value, by its wire type.
 type field struct {
 	number protowire.Number
 	kind   protowire.Type
@@ -32,7 +32,8 @@ type field struct {
 	bytes  []byte
 }
 
-// next takes the first field off b. Of types that no field here has, only the number is set.
+// next parses the first field of b. For wire types that no field here has, it sets only the number and the
+// type.
 func next(b []byte) (f field, rest []byte, err error) {
 	number, kind, n := protowire.ConsumeTag(b)
 	if n < 0 {
@@ -59,7 +60,8 @@ func next(b []byte) (f field, rest []byte, err error) {
 	return f, b[n:], nil
 }
 
-// is reports whether this is the field with that number, as it is encoded. One of another type is an unknown field.
+// is reports whether f is the field with that number and wire type. A field of another type is an unknown
+// field.
 func (f field) is(number protowire.Number, kind protowire.Type) bool {
 	return f.number == number && f.kind == kind
 }
@@ -203,7 +205,7 @@ func parseReply(b []byte, r *objectspb.Reply, headers *headersLeft) (err error) 
 	return nil
 }
 
-// headersLeft is how many headers more a message may have.
+// headersLeft is the number of headers that a message may still have.
 type headersLeft int
 
 // parse appends a header.

@@ -1,10 +1,10 @@
-// Package wire encodes and decodes the messages of links. The bytes are those of the generated code for
-// goverse.objects.v1, which it is tested against; it is here because a message carries many small calls, and most of
-// the time that the generated code takes for them is the allocation of what is thrown away a moment later. Calls and
-// replies are used again here, with the space for their bytes, once they are given back.
+// Package wire encodes and decodes the messages of links. It produces the same bytes as the generated code for
+// goverse.objects.v1, and is tested against it. A message carries many small calls, and the generated code
+// spends most of its time on allocations for them that are soon discarded. This package reuses calls and
+// replies, with the space of their bytes, once they are given back.
 //
-// [Request] and [Response] are messages of protocol buffers, so that a stream of gRPC carries them with its own codec,
-// and interceptors see them.
+// [Request] and [Response] are protocol buffer messages, so gRPC streams can carry them with gRPC's own codec,
+// and interceptors can read them.
 //
 // # What is not promised
 //

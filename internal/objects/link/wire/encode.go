@@ -6,7 +6,7 @@ import (
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-// The numbers of fields, as in objects.proto.
+// Field numbers, as in objects.proto.
 const (
 	requestHello, requestCalls, requestCancelled = 1, 2, 3
 
@@ -21,7 +21,7 @@ const (
 
 // All numbers are below 16, so a tag is one byte.
 
-// Size is how many bytes Append appends.
+// Size returns the number of bytes that Append appends.
 func (r *Request) Size() (n int) {
 	m := &r.Message
 	if m.Hello != nil {
@@ -36,7 +36,7 @@ func (r *Request) Size() (n int) {
 	return n
 }
 
-// Append appends the message to b. A method, or a name in a header, that is not valid UTF-8 is refused by the peer.
+// Append appends the message to b. The peer refuses a method or a header name that is not valid UTF-8.
 func (r *Request) Append(b []byte) []byte {
 	m := &r.Message
 	if m.Hello != nil {
@@ -56,7 +56,7 @@ func (r *Request) Append(b []byte) []byte {
 	return b
 }
 
-// Size is how many bytes Append appends.
+// Size returns the number of bytes that Append appends.
 func (r *Response) Size() (n int) {
 	for _, reply := range r.Message.Replies {
 		n += sizeOfMessage(sizeOfReply(reply))
@@ -64,7 +64,7 @@ func (r *Response) Size() (n int) {
 	return n
 }
 
-// Append appends the message to b. A name in a header that is not valid UTF-8 is refused by the peer.
+// Append appends the message to b. The peer refuses a header name that is not valid UTF-8.
 func (r *Response) Append(b []byte) []byte {
 	for _, reply := range r.Message.Replies {
 		b = appendHead(b, responseReplies, sizeOfReply(reply))
@@ -152,10 +152,10 @@ func appendHeaders(b []byte, field protowire.Number, headers []*objectspb.Header
 	return b
 }
 
-// sizeOfMessage is the size of a field with a message of n bytes, which is there also where it is empty.
+// sizeOfMessage returns the size of a field with a message of n bytes. An empty message is encoded, too.
 func sizeOfMessage(n int) int { return 1 + protowire.SizeBytes(n) }
 
-// What follows has no field for a zero value.
+// The following functions omit fields with a zero value.
 
 func sizeOfBytes(n int) int {
 	if n == 0 {
@@ -178,7 +178,7 @@ func sizeOfBool(v bool) int {
 	return 2
 }
 
-// appendHead appends the tag and the length of what has n bytes.
+// appendHead appends the tag and the length of a field of n bytes.
 func appendHead(b []byte, field protowire.Number, n int) []byte {
 	b = append(b, byte(protowire.EncodeTag(field, protowire.BytesType)))
 	return protowire.AppendVarint(b, uint64(n))

@@ -7,28 +7,29 @@ import (
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-// Request is a LinkRequest on its way. Each message that is received replaces the one before, and has calls of its own.
+// Request is a LinkRequest that is sent or received. Each received message replaces the previous one, and has
+// calls of its own.
 type Request struct {
 	Message objectspb.LinkRequest
 	fast    fast
-	methods names // of what was received
+	methods names // of the calls received
 }
 
-// NewRequest returns an empty one.
+// NewRequest returns an empty Request.
 func NewRequest() *Request {
 	r := &Request{methods: names{}}
 	r.fast = fast{r.Message.ProtoReflect(), r}
 	return r
 }
 
-// Response is a LinkResponse on its way. Each message that is received replaces the one before, and has replies of its
-// own.
+// Response is a LinkResponse that is sent or received. Each received message replaces the previous one, and has
+// replies of its own.
 type Response struct {
 	Message objectspb.LinkResponse
 	fast    fast
 }
 
-// NewResponse returns an empty one.
+// NewResponse returns an empty Response.
 func NewResponse() *Response {
 	r := &Response{}
 	r.fast = fast{r.Message.ProtoReflect(), r}
@@ -41,14 +42,14 @@ func (r *Request) ProtoReflect() protoreflect.Message { return &r.fast }
 // ProtoReflect implements proto.Message.
 func (r *Response) ProtoReflect() protoreflect.Message { return &r.fast }
 
-// Reset empties the message; proto.Unmarshal calls it. The space of its lists is used again.
+// Reset empties the message; proto.Unmarshal calls it. The space of its lists is reused.
 func (r *Request) Reset() {
 	m := &r.Message
 	clear(m.Calls)
 	m.Hello, m.Calls, m.Cancelled = nil, m.Calls[:0], m.Cancelled[:0]
 }
 
-// Reset empties the message; proto.Unmarshal calls it. The space of its list is used again.
+// Reset empties the message; proto.Unmarshal calls it. The space of its list is reused.
 func (r *Response) Reset() {
 	m := &r.Message
 	clear(m.Replies)
@@ -64,7 +65,7 @@ type coded interface {
 	parse(b []byte) error
 }
 
-// fast is the message as reflection sees it, but for how it is encoded and decoded.
+// fast is a message as reflection sees it, with its own encoding and decoding.
 type fast struct {
 	protoreflect.Message
 	coded coded
@@ -76,7 +77,8 @@ func (f *fast) Interface() protoreflect.ProtoMessage { return f.coded }
 // ProtoMethods implements protoreflect.Message.
 func (f *fast) ProtoMethods() *protoiface.Methods { return &fastMethods }
 
-// fastMethods are those of all messages here. No field is required, so all are initialized.
+// fastMethods are the methods of all messages of this package. No field is required, so all messages are
+// initialized.
 var fastMethods = protoiface.Methods{
 	Flags: protoiface.SupportMarshalDeterministic | protoiface.SupportUnmarshalDiscardUnknown,
 	Size: func(in protoiface.SizeInput) protoiface.SizeOutput {

@@ -6,7 +6,7 @@ import (
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-// maxKept is how many bytes of space a call or a reply may have that is used again.
+// maxKept limits the space, in bytes, of a call or reply that is kept for reuse.
 const maxKept = 64 << 10
 
 var (
@@ -14,13 +14,13 @@ var (
 	replies = sync.Pool{New: func() any { return &objectspb.Reply{} }}
 )
 
-// NewCall returns an empty call, with space that was used before.
+// NewCall returns an empty call, possibly with reused space.
 func NewCall() *objectspb.Call { return calls.Get().(*objectspb.Call) }
 
 func newReply() *objectspb.Reply { return replies.Get().(*objectspb.Reply) }
 
-// FreeCall gives a call back that was received or made by NewCall, to be used again with the space of its key and its
-// request: nobody reads it, or these, any more. What it refers to otherwise may be kept.
+// FreeCall gives back a call that was received or made by NewCall, for reuse with the space of its key and its
+// request. The caller must not read any of these afterwards. All else that the call refers to may be kept.
 func FreeCall(c *objectspb.Call) {
 	if c == nil || cap(c.Request)+cap(c.Key) > maxKept {
 		return
@@ -30,8 +30,8 @@ func FreeCall(c *objectspb.Call) {
 	calls.Put(c)
 }
 
-// FreeReply gives a reply back that was received, to be used again with the space of its response: nobody reads it, or
-// that, any more. What it refers to otherwise may be kept.
+// FreeReply gives back a reply that was received, for reuse with the space of its response. The caller must not
+// read either afterwards. All else that the reply refers to may be kept.
 func FreeReply(r *objectspb.Reply) {
 	if r == nil || cap(r.Response) > maxKept {
 		return
@@ -41,11 +41,11 @@ func FreeReply(r *objectspb.Reply) {
 	replies.Put(r)
 }
 
-// Fits reports whether the space that n bytes are in is not much larger than they are. What waits for long is not to
-// hold more than what it is counted as.
+// Fits reports whether space is not much larger than its n bytes of content. A message that waits for long must
+// not hold much more memory than is counted for it.
 func Fits(space, n int) bool { return space <= 4*n+1024 }
 
-// fit is empty space for n bytes: the one that is there, unless it is much too large.
+// fit returns empty space for n bytes: the given one, unless it is much too large.
 func fit(space []byte, n int) []byte {
 	if !Fits(cap(space), n) {
 		return nil
@@ -53,16 +53,16 @@ func fit(space []byte, n int) []byte {
 	return space[:0]
 }
 
-// names are methods that were called, so that their names are not made anew for each call.
+// names holds the names of methods that were called, to avoid allocating them for each call.
 type names map[string]string
 
-// A peer may send what is no method, so what is kept is bounded.
+// The names are limited, because a peer may send names of methods that do not exist.
 const (
 	maxNames      = 1024
 	maxNameLength = 256
 )
 
-// of is the name that b is.
+// of returns b as a string.
 func (n names) of(b []byte) string {
 	if name, ok := n[string(b)]; ok {
 		return name

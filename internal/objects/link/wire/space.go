@@ -5,13 +5,13 @@ import (
 	"sync"
 )
 
-// space is that of messages.
+// space holds the buffers of messages.
 var space bufferPool
 
-// The space of a message has at least 1 KiB, and at most 4 MiB if it is used again.
+// The buffers have at least 1 KiB, and at most 4 MiB if they are reused.
 const smallest, largest = 10, 22
 
-// bufferPool has space by powers of two. It implements mem.BufferPool, and clears nothing.
+// bufferPool pools buffers by powers of two. It implements mem.BufferPool, and does not clear buffers.
 type bufferPool [largest + 1]sync.Pool
 
 // Get implements mem.BufferPool.
