@@ -11,18 +11,18 @@ import (
 	"github.com/goverse/goverse/cluster/objects"
 )
 
-// Budget is how many bytes may wait in this node. All methods are safe for concurrent use, and a nil Budget has no
-// limit.
+// Budget limits the bytes that may wait in this node. All methods are safe for concurrent use. A nil Budget has
+// no limit.
 type Budget struct {
 	limit   int64
 	refused atomic.Int64
 
 	mu   sync.Mutex
 	used int64
-	by   map[any]int64 // of each connection that holds any
+	by   map[any]int64 // by connection, for those that hold any
 }
 
-// New is a budget of so many bytes; 0: [Default].
+// New returns a Budget of that many bytes; 0 means [Default].
 func New(limit int64) *Budget {
 	if limit <= 0 {
 		limit = Default()
@@ -30,8 +30,8 @@ func New(limit int64) *Budget {
 	return &Budget{limit: limit, by: map[any]int64{}}
 }
 
-// Connection is what a connection is called here: the address of its other end, which is the same value for as long as
-// the connection lasts.
+// Connection returns the identity of a connection for a Budget: its remote address, which is the same value for
+// as long as the connection lasts.
 func Connection(remote net.Addr) any {
 	if remote == nil || !reflect.TypeOf(remote).Comparable() {
 		return nil
@@ -39,17 +39,18 @@ func Connection(remote net.Addr) any {
 	return remote
 }
 
-// fits reports whether a connection that holds own bytes may hold n more: it may have half of what the others leave.
+// fits reports whether a connection that holds own bytes may hold n more. It may hold half of what the others
+// leave.
 func fits(limit, used, own, n int64) bool { return own+n <= (limit-(used-own))/2 }
 
-// Take has a connection hold n bytes more, unless that is too much, which is counted as a refusal.
+// Take charges n bytes to a connection. If they are too many, it returns false and counts a refusal.
 func (b *Budget) Take(connection any, n int64) bool {
 	_, ok := b.TakeUpTo(connection, n, n)
 	return ok
 }
 
-// TakeUpTo is Take of most bytes, or of n where these are too many, and returns how many they are. It is for those who
-// need n now and more soon.
+// TakeUpTo is like Take for a range of sizes: it charges the larger number, most, if that is allowed, and otherwise n.
+// It returns the number charged. It is for callers that need n bytes now and more soon.
 func (b *Budget) TakeUpTo(connection any, n, most int64) (taken int64, ok bool) {
 	if b == nil {
 		return most, true
@@ -70,10 +71,10 @@ func (b *Budget) TakeUpTo(connection any, n, most int64) (taken int64, ok bool) 
 	return taken, true
 }
 
-// Owe has a connection hold n bytes more, whether that is too much or not: it is refused the next ones.
+// Owe charges n bytes to a connection even if they are too many. Further bytes are then refused.
 func (b *Budget) Owe(connection any, n int64) { b.Give(connection, -n) }
 
-// Give takes back n bytes of what a connection holds.
+// Give releases n bytes of a connection.
 func (b *Budget) Give(connection any, n int64) {
 	if b == nil || n == 0 {
 		return
@@ -98,10 +99,10 @@ func (b *Budget) Over(connection any) bool {
 	return !fits(b.limit, b.used, b.by[connection], 0)
 }
 
-// Figures are a budget's.
+// Figures are the numbers of a Budget, in bytes and refusals.
 type Figures struct{ Limit, Used, Refused int64 }
 
-// Figures are those of now.
+// Figures returns the present numbers.
 func (b *Budget) Figures() Figures {
 	if b == nil {
 		return Figures{}
@@ -114,29 +115,29 @@ func (b *Budget) Figures() Figures {
 const tooMuch = "too much of this connection waits in this node: wait for less at a time, or raise " +
 	"Objects.MaxWaitingBytes of the node"
 
-// ErrFull is the status of what was refused before it was started.
+// ErrFull is the status of calls that were refused before they were started.
 var ErrFull = objects.Error(codes.ResourceExhausted, objects.ReasonQueueFull, "objects: "+tooMuch)
 
-// ErrUnreceived is the status of a call that was refused before its request was received.
+// ErrUnreceived is the status of calls that were refused before their request was received.
 var ErrUnreceived = objects.Error(codes.ResourceExhausted, objects.ReasonQueueFull, "objects: too many requests of "+
 	"this connection are being received: have fewer calls under way until their requests have come, or open another "+
 	"connection")
 
-// ErrUnread is the status of a stream that is refused to go on: it may have been started.
+// ErrUnread is the status of a stream that may not continue. Its call may have been started.
 var ErrUnread = objects.Error(codes.ResourceExhausted, objects.ReasonMayHaveStarted, "objects: the stream is not read "+
 	"fast enough, and "+tooMuch)
 
-// Hold is what one stream holds. It is not safe for concurrent use. The zero value holds nothing, of no budget.
+// Hold counts the bytes of one stream. It is not safe for concurrent use. The zero value has no limit.
 type Hold struct {
 	budget     *Budget
 	connection any
 	bytes      int64
 }
 
-// Hold is one that holds nothing yet.
+// Hold returns a Hold without bytes.
 func (b *Budget) Hold(connection any) Hold { return Hold{budget: b, connection: connection} }
 
-// Grow has it hold so many bytes, if it holds fewer, and reports whether it may.
+// Grow raises the hold to that many bytes, and reports whether the budget allows it. It never lowers the hold.
 func (h *Hold) Grow(to int64) bool {
 	if to <= h.bytes {
 		return true
@@ -148,7 +149,7 @@ func (h *Hold) Grow(to int64) bool {
 	return true
 }
 
-// Release gives back all.
+// Release releases all bytes.
 func (h *Hold) Release() {
 	h.budget.Give(h.connection, h.bytes)
 	h.bytes = 0

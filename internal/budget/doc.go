@@ -1,10 +1,10 @@
-// Package budget bounds the bytes that wait in a node for somebody: calls that are queued, calls of which parts are
-// missing, streams that are not read. A Budget is for the whole node and is shared by its connections: none of them
-// may hold more than half of what the others leave. So one that holds all that it may leaves as much for the others,
-// and is itself the one that is refused.
+// Package budget limits the bytes that wait in a node: queued calls, incomplete calls, and streams that are not
+// read. The connections of a node share one Budget. No connection may hold more than half of what the others
+// leave. So a connection that holds all that it may leaves as much for the others, and is the first to be
+// refused.
 //
-// A Gate bounds how many requests of one connection are being received at a time, and how many wait for that: how long
-// a request is shows only when it is there.
+// A Gate limits the requests of one connection that are being received at a time, and the requests that wait
+// for that. It is needed because the length of a request is known only after it has arrived.
 //
-// Not promised: that bytes are counted exactly. Those who hold them say how many there are at most.
+// Not promised: that bytes are counted exactly. Callers count the most that they may hold.
 package budget

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// ErrCrowded: as many of the connection wait before a Gate as may.
+// ErrCrowded is returned if too many requests of the connection already wait at a Gate.
 var ErrCrowded = errors.New("too many wait already")
 
-// Gate bounds how much of one kind a connection may do at a time, and how much may wait for that while little comes
-// out. All methods are safe for concurrent use.
+// Gate limits the requests of one kind that a connection may have inside at a time, and those that may wait
+// while few pass. All methods are safe for concurrent use.
 type Gate struct {
 	most, mostWaiting int
 
@@ -20,48 +20,50 @@ type Gate struct {
 	doors map[any]*door
 }
 
-// door is that of a connection through which somebody has gone.
+// door holds the requests of one connection that has any inside.
 type door struct {
 	inside  int
-	waiting []*waiter // in order, also those that have left
-	begun   int64     // how many have ever left the head of it
-	left    int       // how many of them are not there any more
-	passed  int64     // how many have come out
+	waiting []*waiter // in order, including those that have given up
+	begun   int64     // the number ever removed from the head of waiting
+	left    int       // those in waiting that have given up
+	passed  int64     // the number that have come out
 }
 
-// waiter is one that waits before a door.
+// waiter is a request that waits at a door.
 type waiter struct {
-	number int64         // of its door's
-	turn   chan struct{} // closed when it is let in
+	number int64         // its position in the door's order
+	turn   chan struct{} // closed when it is admitted
 
-	// With the gate's lock:
+	// The gate's lock protects the following fields.
 	entered, gone bool
-	seen          int64 // how many had passed at the last look
-	still, looks  int   // looks since many had passed, and all
+	seen          int64 // the door's passed at the last look
+	still, looks  int   // looks since at least few passed, and all looks
 }
 
-// Any number may wait while others pass quickly: many small requests that begin together pass one after the other, and
-// that may take the process a while. Where few have passed for two looks, or all has taken long, they are too many.
+// Any number may wait while others pass quickly. Many small requests that begin together pass one after the
+// other, which may take the process a while. If few have passed for two looks, or the wait lasts long, too many
+// wait.
 const (
 	lookEvery = 100 * time.Millisecond
-	few       = 32 // fewer than so many between two looks
-	still     = 2  // looks
-	long      = 20 // looks
+	few       = 32 // between two looks
+	still     = 2  // in looks
+	long      = 20 // in looks
 )
 
-// NewGate is one that lets in so many of a connection, and has so many wait for long.
+// NewGate returns a Gate. The argument most limits the requests of a connection that are inside, and mostWaiting
+// those that may wait for long.
 func NewGate(most, mostWaiting int) *Gate {
 	return &Gate{most: most, mostWaiting: mostWaiting, doors: map[any]*door{}}
 }
 
-// TryEnter lets in one of a connection, if there is room.
+// TryEnter admits a request of a connection if there is room. Leave must follow if it returns true.
 func (g *Gate) TryEnter(connection any) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.enter(connection)
 }
 
-// enter lets in one of a connection, if there is room. The lock is held.
+// enter admits a request of a connection if there is room. The caller holds the lock.
 func (g *Gate) enter(connection any) bool {
 	d := g.doors[connection]
 	if d == nil {
@@ -75,8 +77,8 @@ func (g *Gate) enter(connection any) bool {
 	return true
 }
 
-// Enter waits until one of a connection is let in, or ctx ends, and returns its error; it returns ErrCrowded where too
-// many wait before it. Leave is to be called after nil.
+// Enter blocks until a request of a connection is admitted; Leave must follow. It returns the error of ctx if
+// that ends first, and ErrCrowded if the request has waited behind too many others.
 func (g *Gate) Enter(ctx context.Context, connection any) error {
 	g.mu.Lock()
 	if g.enter(connection) {
@@ -109,7 +111,7 @@ func (g *Gate) Enter(ctx context.Context, connection any) error {
 	}
 }
 
-// giveUp has one wait no longer that has waited behind too many for too long, and reports whether that is so.
+// giveUp ends the wait of a request that has waited behind too many for too long, and reports whether it did.
 func (g *Gate) giveUp(d *door, w *waiter) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -126,7 +128,7 @@ func (g *Gate) giveUp(d *door, w *waiter) bool {
 	return true
 }
 
-// abandon has one wait no longer.
+// abandon ends the wait of a request, and leaves the gate if the request was admitted meanwhile.
 func (g *Gate) abandon(connection any, d *door, w *waiter) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -138,14 +140,14 @@ func (g *Gate) abandon(connection any, d *door, w *waiter) {
 	d.left++
 }
 
-// Leave makes room for another one of the connection.
+// Leave ends a request of the connection, and admits the next one.
 func (g *Gate) Leave(connection any) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.leave(connection)
 }
 
-// leave is Leave with the lock.
+// leave is Leave for callers that hold the lock.
 func (g *Gate) leave(connection any) {
 	d := g.doors[connection]
 	d.passed++

@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// share is which part of the memory is the default.
+	// share divides the memory: the default is a quarter of it.
 	share = 4
-	// atLeast and atMost bound the default. Under the garbage collector what is held takes up to twice as much, so more
-	// than atMost is left to the operator.
+	// atLeast and atMost bound the default. With garbage, held bytes take up to twice as much memory, so a
+	// larger budget is left to the operator.
 	atLeast, atMost = 32 << 20, 96 << 20
 )
 
-// Default returns the budget of a node whose configuration names none: a quarter of the memory that this process may
-// have, by GOMEMLIMIT, its cgroup or the machine, between 32 MiB and 96 MiB.
+// Default returns the budget of a node that configures none: a quarter of the memory that this process may use,
+// by GOMEMLIMIT, its cgroup or the machine, but at least 32 MiB and at most 96 MiB.
 func Default() int64 { return defaultOf(debug.SetMemoryLimit(-1), os.ReadFile) }
 
 func defaultOf(limit int64, read func(name string) ([]byte, error)) int64 {
@@ -35,7 +35,7 @@ func defaultOf(limit int64, read func(name string) ([]byte, error)) int64 {
 	return min(max(memory/share, atLeast), atMost)
 }
 
-// firstNumber is the number after a label in a file.
+// firstNumber returns the number after a label in a file.
 func firstNumber(read func(name string) ([]byte, error), name, label string) (int64, bool) {
 	raw, err := read(name)
 	if err != nil {
