@@ -29,14 +29,15 @@ var (
 		"how long a call may take beside an outsider; 200ms on a machine that does nothing else. One that hangs takes 10s")
 )
 
-// forged are the headers of an outsider's stream, which claim whatever an owner could believe.
+// forged adds the headers of an outsider's stream, with every claim that an owner could believe.
 func forged(ctx context.Context, prefix string) context.Context {
 	turns := binary.BigEndian.AppendUint64(nil, math.MaxUint64)
 	return metadata.AppendToOutgoingContext(ctx, "goverse-generation", strconv.FormatInt(math.MaxInt64, 10),
 		"goverse-forwarded", "1", "goverse-prefix-bin", prefix, "goverse-chain-bin", string(turns))
 }
 
-// outsider has, until ctx ends, a stream wait for its turn in every shard, at every node, and breaks it.
+// outsider keeps streams waiting for their turns in every shard, at every node, and breaks them, until ctx
+// ends.
 func outsider(t *testing.T, ctx context.Context, c *clustertest.Cluster, shards int) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -53,7 +54,7 @@ func outsider(t *testing.T, ctx context.Context, c *clustertest.Cluster, shards 
 						_ = stream.Send(&probepb.Blob{}) // it may have ended
 					}
 				}
-				wg.Go(func() { // the next ones meanwhile
+				wg.Go(func() { // the next streams are opened meanwhile
 					<-one.Done()
 					cancel()
 				})
@@ -63,16 +64,16 @@ func outsider(t *testing.T, ctx context.Context, c *clustertest.Cluster, shards 
 	}
 }
 
-// drained is what callers saw while one node after the other was drained.
+// drained holds the results of callers while one node after the other was drained.
 type drained struct {
 	calls, slow, failed, drains int64
 	longest, longestDrain       time.Duration
 }
 
-// leastDrains are made in any case.
+// leastDrains is the least number of drains.
 const leastDrains = 4
 
-// underDrains calls objects from every node, until so many calls were made, while nodes are drained by turns.
+// underDrains calls objects from every node, while nodes are drained in turn, until enough calls were made.
 func underDrains(t *testing.T, c *clustertest.Cluster, calls int64) (saw drained) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	var made, drains, slow, failed atomic.Int64
@@ -120,8 +121,8 @@ func underDrains(t *testing.T, c *clustertest.Cluster, calls int64) (saw drained
 	return saw
 }
 
-// What an outsider says of the cluster in the headers of a stream is about that stream: nobody else's call waits
-// for it.
+// The claims in the headers of an outsider's stream apply to that stream only. No other call waits because of
+// them.
 func TestOutsiderHoldsUpNobody(t *testing.T) {
 	c := clustertest.New(t, 0, clustertest.WithTTL(10), clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
 		cfg.Sharding.Shards, cfg.Sharding.Window, cfg.Sharding.MinMembers = 16, 20*time.Millisecond, 3
@@ -131,7 +132,7 @@ func TestOutsiderHoldsUpNobody(t *testing.T) {
 	for range 3 {
 		addObjectNode(t, c, w, objects.Concurrent("Download"))
 	}
-	for _, n := range c.Nodes() { // each knows the map
+	for _, n := range c.Nodes() { // each node knows the map
 		ownedBy(t, n, "key")
 	}
 	alone := underDrains(t, c, int64(*attackedCalls)/4)
@@ -151,8 +152,8 @@ func TestOutsiderHoldsUpNobody(t *testing.T) {
 	require.Zero(t, beside.failed)
 }
 
-// While a shard is handed over, which may take long, calls wait for it at the node that is to have it, and are made as
-// soon as that has it; also where an outsider had a call wait there before the map said so.
+// While a shard is handed over, which may take long, calls wait at its next owner, and are made as soon as that
+// has the shard. That also holds if an outsider made a call wait there before the map assigned the shard.
 func TestOutsiderBeforeALongHandover(t *testing.T) {
 	t.Parallel()
 	c, w := objectNodes(t, 2)
@@ -190,7 +191,7 @@ func TestOutsiderBeforeALongHandover(t *testing.T) {
 		_, err := probepb.NewProbeClient(to.Cluster().Objects().At(key)).Add(patient(t), &probepb.AddRequest{})
 		waited <- err
 	}()
-	<-time.After(1500 * time.Millisecond) // longer than what an outsider says can count
+	<-time.After(1500 * time.Millisecond) // longer than an outsider's claims are valid
 	require.Empty(t, waited)
 	close(end)
 	require.NoError(t, <-running)

@@ -19,7 +19,7 @@ import (
 	"github.com/goverse/goverse/internal/test/probepb"
 )
 
-// outside is a plain gRPC connection to a node.
+// outside returns a plain gRPC connection to a node.
 func outside(t *testing.T, n *clustertest.Node) *grpc.ClientConn {
 	conn, err := grpc.NewClient(n.Address(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
@@ -27,7 +27,7 @@ func outside(t *testing.T, n *clustertest.Node) *grpc.ClientConn {
 	return conn
 }
 
-// ownedBy is a key whose object is on a node.
+// ownedBy returns the key of an object on that node.
 func ownedBy(t *testing.T, n *clustertest.Node, like string) string {
 	t.Helper()
 	require.Eventually(t, func() bool { return n.Cluster().Status().Shards.Serving > 0 }, 20*time.Second,
@@ -42,7 +42,7 @@ func ownedBy(t *testing.T, n *clustertest.Node, like string) string {
 	return ""
 }
 
-// ways are the ways to an object on node 1: from there, from another node, and from outside through each.
+// ways returns the ways to an object on node 1: from there, from another node, and from outside through each.
 func ways(t *testing.T, c *clustertest.Cluster) map[string]func(key string) grpc.ClientConnInterface {
 	all := map[string]func(key string) grpc.ClientConnInterface{
 		"local":  c.Node(1).Cluster().Objects().At,
@@ -121,7 +121,7 @@ func TestBadCalls(t *testing.T) {
 			require.Equal(t, codes.ResourceExhausted, status.Code(err), "%v", err)
 			alive()
 
-			// A stream that is never read, of more than fits into any window.
+			// A stream that is never read, with more bytes than fit into any window.
 			ctx, cancel := context.WithCancel(patient(t))
 			stream, err := client.Download(ctx, &probepb.DownloadRequest{Blobs: 1000, Bytes: 1 << 20})
 			require.NoError(t, err)
@@ -135,7 +135,7 @@ func TestBadCalls(t *testing.T) {
 	}
 }
 
-// Without a key, with two of them, and with keys of any bytes.
+// Calls come without a key, with two keys, and with keys of any bytes.
 func TestKeysInHeaders(t *testing.T) {
 	c, _ := objectNodes(t, 2)
 	client := probepb.NewProbeClient(outside(t, c.Node(0)))
@@ -245,7 +245,7 @@ func TestMetadataStatusAndDeadlinesTravel(t *testing.T) {
 
 type ownKey struct{}
 
-// A node refuses a call with too many headers, and goes on.
+// A node refuses a call with too many headers, and continues.
 func TestHeadersAreBounded(t *testing.T) {
 	c, _ := objectNodes(t, 1)
 	client := probepb.NewProbeClient(outside(t, c.Node(0)))

@@ -25,8 +25,8 @@ var (
 		"on a machine that does nothing else. One that waits in vain takes 10s")
 )
 
-// Objects call others, which call them back, while nodes are drained: the shard of the first one waits for its turn, so
-// the call back goes to that shard's former owner.
+// Objects call others, which call them back, while nodes are drained. The shard of the first object waits for
+// its turn, so the call back goes to that shard's former owner.
 func TestCallsBackWhileNodesAreDrained(t *testing.T) {
 	c, w := objectNodesIn(t, 3, []clustertest.Option{clustertest.WithTTL(10)}, objects.Reentrant("Again"))
 	w.Arrange("out", func(ctx context.Context, p *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse, error) {
@@ -34,7 +34,7 @@ func TestCallsBackWhileNodesAreDrained(t *testing.T) {
 		return other.Do(ctx, &probepb.DoRequest{What: "back", Key: p.Object.Key()})
 	})
 	w.Arrange("back", func(ctx context.Context, p *probepb.Probe, req *probepb.DoRequest) (*probepb.DoResponse, error) {
-		<-time.After(2 * time.Millisecond) // in which a drain may begin
+		<-time.After(2 * time.Millisecond) // a drain may begin meanwhile
 		return probepb.NewProbeClient(p.Object.At(req.GetKey())).Again(ctx, &probepb.DoRequest{What: "say"})
 	})
 	w.Arrange("say", func(_ context.Context, p *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse, error) {

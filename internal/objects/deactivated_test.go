@@ -18,7 +18,7 @@ import (
 	"github.com/goverse/goverse/internal/test/probepb"
 )
 
-// neighbour is another key of the same shard.
+// neighbour returns another key of the same shard.
 func neighbour(key string) string {
 	for i := 0; ; i++ {
 		if other := fmt.Sprint("beside ", i); shard.Of(other, 64) == shard.Of(key, 64) && other != key {
@@ -27,11 +27,11 @@ func neighbour(key string) string {
 	}
 }
 
-// farewell calls another object by Deactivated, and notes how that ended.
+// farewell calls another object in Deactivated, and records the outcome.
 type farewell struct {
 	mu    sync.Mutex
-	codes map[string]int // of calls, by code and reason
-	last  string         // what was said by one that failed
+	codes map[string]int // the number of calls, by code and reason
+	last  string         // the message of the last failed call
 }
 
 func (f *farewell) call(ctx context.Context, p *probepb.Probe, key string) {
@@ -47,7 +47,7 @@ func (f *farewell) call(ctx context.Context, p *probepb.Probe, key string) {
 	}
 }
 
-// whom an object calls when it is deactivated.
+// The map lists the objects to call in Deactivated, by case.
 var whom = map[string]func(key string) string{
 	"itself":      func(key string) string { return key },
 	"a partner":   partner,
@@ -55,7 +55,7 @@ var whom = map[string]func(key string) string{
 	"a neighbour": neighbour,
 }
 
-// partner is the one that calls back: of "of k" it is k.
+// partner returns the key that calls back: for "of k" it is k.
 func partner(key string) string {
 	if len(key) > 3 && key[:3] == "of " {
 		return key[3:]
@@ -63,8 +63,8 @@ func partner(key string) string {
 	return "of " + key
 }
 
-// What Deactivated calls holds up no move, no stop and no idle round: it is a turn that waits for nothing which may
-// wait for it.
+// Calls of Deactivated delay no move, no stop and no idle sweep, because they wait for nothing that may wait
+// for them.
 func TestDeactivatedCallsObjects(t *testing.T) {
 	for name, other := range whom {
 		t.Run(name, func(t *testing.T) {
@@ -80,7 +80,7 @@ func callsWhenDeactivated(t *testing.T, other func(key string) string) {
 	ended := map[objects.Reason]int{}
 	c := clustertest.New(t, 0, clustertest.WithTTL(10), clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
 		cfg.Sharding.Shards, cfg.Sharding.Window, cfg.Sharding.MinMembers = 64, 20*time.Millisecond, 1
-		cfg.Objects.IdleAfter = 4 * time.Second // that they outlive the start of a node
+		cfg.Objects.IdleAfter = 4 * time.Second // so they outlive the start of a node
 	}))
 	w := &probepb.World{End: func(ctx context.Context, p *probepb.Probe, reason objects.Reason) {
 		f.call(ctx, p, other(p.Object.Key()))

@@ -32,10 +32,10 @@ import (
 var hoardProfile = flag.String("objects.hoardprofile", "", "file for a profile of the processor time of the nodes "+
 	"that TestMemoryThatOneConnectionTakes loads")
 
-// hoardedEnv has the test process be the nodes that are loaded.
+// hoardedEnv makes the test process run the nodes that are loaded.
 const hoardedEnv = "GOVERSE_TEST_HOARDED"
 
-// hoard is an object that reads nothing and ends nothing, but for Add.
+// hoard is an object that reads nothing and returns from no call except Add.
 type hoard struct {
 	probepb.UnimplementedProbeServer
 }
@@ -66,16 +66,16 @@ func (hoard) Upload(stream grpc.ClientStreamingServer[probepb.Blob, probepb.AddR
 	return stream.Context().Err()
 }
 
-// holding is what the nodes hold.
+// holding is the state of the nodes.
 type holding struct {
-	Waiting, Limit [2]int64 // bytes, by node; Limit is of all connections together
-	Refused        int64    // for want of bytes
-	Calls          int64    // that wait for their turn, or have it
-	Heap           uint64   // bytes of the process's heap that are in use; after "collect" alone
+	Waiting, Limit [2]int64 // in bytes, by node; Limit is for all connections together
+	Refused        int64    // for lack of bytes
+	Calls          int64    // calls that wait for their turn, or have it
+	Heap           uint64   // bytes of the process's heap in use; only after "collect"
 }
 
-// TestHoarded is no test of its own: it is the nodes of the next one, in a process. It answers each line of its input
-// with a line about what they hold; after "collect" only what is in use is left in memory.
+// TestHoarded is no test of its own. It runs the nodes of the next test in a process of their own. It answers
+// each line of its input with a line about their state; "collect" first frees all memory that is not in use.
 func TestHoarded(t *testing.T) {
 	if os.Getenv(hoardedEnv) == "" {
 		t.Skip("run by TestMemoryThatOneConnectionTakes")
@@ -102,7 +102,7 @@ func TestHoarded(t *testing.T) {
 		var now holding
 		if asked.Text() == "collect" {
 			debug.FreeOSMemory()
-			debug.FreeOSMemory() // what is kept to be used again is kept for one collection
+			debug.FreeOSMemory() // pools keep their contents for one collection
 			var mem runtime.MemStats
 			runtime.ReadMemStats(&mem)
 			now.Heap = mem.HeapAlloc
@@ -151,7 +151,7 @@ func startHoarded(t *testing.T) *hoarded {
 	return h
 }
 
-// line is the next one that begins with a word, without that.
+// line returns the next line that begins with that word, without the word.
 func (h *hoarded) line(t *testing.T, word string) string {
 	for h.out.Scan() {
 		if rest, ok := strings.CutPrefix(h.out.Text(), word+" "); ok {
@@ -162,7 +162,8 @@ func (h *hoarded) line(t *testing.T, word string) string {
 	return ""
 }
 
-// holds is what the nodes hold. With collect, what is not in use is given back to the system before.
+// holds returns the state of the nodes. With collect, memory that is not in use is first returned to the
+// system.
 func (h *hoarded) holds(t *testing.T, collect bool) (now holding) {
 	what := "figures"
 	if collect {
@@ -174,7 +175,7 @@ func (h *hoarded) holds(t *testing.T, collect bool) (now holding) {
 	return now
 }
 
-// resident is how many bytes of memory the process has.
+// resident returns the resident memory of the process in bytes.
 func (h *hoarded) resident(t *testing.T) int64 {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", h.pid))
 	require.NoError(t, err)
@@ -183,7 +184,7 @@ func (h *hoarded) resident(t *testing.T) int64 {
 	return pages * int64(os.Getpagesize())
 }
 
-// processor is how long the process has used a processor.
+// processor returns the processor time that the process has used.
 func (h *hoarded) processor(t *testing.T) time.Duration {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", h.pid))
 	require.NoError(t, err)
@@ -205,18 +206,18 @@ func (h *hoarded) dial(t *testing.T, opts ...grpc.DialOption) *grpc.ClientConn {
 	return conn
 }
 
-// calls are those of one caller, one after the other.
+// calls summarizes the calls of one caller, made one after the other.
 type calls struct {
 	made         int
 	p99, longest time.Duration
 }
 
-// String is what the test logs.
+// String returns the summary for the log.
 func (c calls) String() string {
 	return fmt.Sprintf("%d calls, p99 %v, longest %v", c.made, c.p99, c.longest)
 }
 
-// others calls by a connection of its own for a while. No call may fail.
+// others makes calls on a connection of its own for a while. No call may fail.
 func (h *hoarded) others(t *testing.T, d time.Duration) calls {
 	client := probepb.NewProbeClient(h.dial(t))
 	ctx, cancel := context.WithTimeout(t.Context(), d+30*time.Second)
@@ -237,7 +238,7 @@ func (h *hoarded) others(t *testing.T, d time.Duration) calls {
 	return calls{len(took), took[len(took)*99/100], took[len(took)-1]}
 }
 
-// observe has f called often until the function that it returns is called.
+// observe calls f often until stop is called.
 func observe(f func()) (stop func()) {
 	end := make(chan struct{})
 	var wg sync.WaitGroup

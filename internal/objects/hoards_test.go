@@ -18,19 +18,20 @@ import (
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-// hoarder is one connection that asks for more than it is to have.
+// hoarder is one connection that asks for more than its share.
 type hoarder struct {
 	*hoarded
 	conn    *grpc.ClientConn
-	refused atomic.Int64 // of which it was told
-	failed  atomic.Int64 // with another error, before it gave up
+	refused atomic.Int64 // refusals that it received
+	failed  atomic.Int64 // other errors, before it gave up
 }
 
-// load is what a hoarder asks for, by so many goroutines. Each of them returns with the reason for which it had to end.
+// load describes the requests of a hoarder. Each of its goroutines returns with the reason for its end.
 type load struct {
 	times int
 	open  func(ctx context.Context, h *hoarder, i int) error
-	// half: as much is asked for that the connection holds half of what it may, at least; and is refused the rest.
+	// half means that the requests suffice for at least half of the connection's share, and that the rest is
+	// refused.
 	half bool
 }
 
@@ -64,11 +65,11 @@ var hoards = map[string]load{
 		if err != nil {
 			return err
 		}
-		if i < 32 { // nothing comes of it, and what is behind it is not received
+		if i < 32 { // it never completes, and blocks the bytes behind it
 			<-ctx.Done()
 			return ctx.Err()
 		}
-		_ = stream.SendMsg(large) // what is received next says why it was in vain
+		_ = stream.SendMsg(large) // receiving returns the reason for a failure
 		return stream.RecvMsg(&probepb.Blob{})
 	}, false},
 	"queued calls with 60 kB of metadata": {4000, func(ctx context.Context, h *hoarder, i int) error {
@@ -87,7 +88,7 @@ var (
 	much  = strings.Repeat("m", 60_000)
 )
 
-// at is the connection for calls of the i-th object.
+// at returns the connection for calls of the i-th object.
 func (h *hoarder) at(i int) keyed {
 	if i %= 32; i < 16 {
 		return keyed{h.conn, h.here[i]}
@@ -100,11 +101,11 @@ func (h *hoarder) download(ctx context.Context, key string, bytes int64) error {
 	if err != nil {
 		return err
 	}
-	<-ctx.Done() // why the stream has ended can only be seen by reading it
+	<-ctx.Done() // only reading the stream would show why it has ended
 	return ctx.Err()
 }
 
-// ends takes note of why something had to end.
+// ends records why a request ended.
 func (h *hoarder) ends(ctx context.Context, err error) {
 	switch {
 	case status.Code(err) == codes.ResourceExhausted:
@@ -114,7 +115,7 @@ func (h *hoarder) ends(ctx context.Context, err error) {
 	}
 }
 
-// unfinished sends 64 calls in parts, by turns, all but the last part of each.
+// unfinished sends 64 calls in interleaved parts, all but the last part of each.
 func unfinished(ctx context.Context, h *hoarder, _ int) error {
 	stream, err := objectspb.NewObjectsClient(h.conn).Link(ctx)
 	if err != nil {
@@ -146,7 +147,7 @@ func sendUnfinished(ctx context.Context, h *hoarder, stream objectspb.Objects_Li
 	for part := range 15 {
 		parts(256<<10, part == 0)
 	}
-	again := time.NewTicker(10 * time.Second) // else they are held no longer
+	again := time.NewTicker(10 * time.Second) // otherwise the parts are dropped
 	defer again.Stop()
 	for err == nil {
 		select {
@@ -158,7 +159,7 @@ func sendUnfinished(ctx context.Context, h *hoarder, stream objectspb.Objects_Li
 	}
 }
 
-// shared is a codec whose messages are all large, and are the same memory.
+// shared is a codec that encodes all messages as the same large memory.
 type shared struct{}
 
 var sharedBytes = func() mem.BufferSlice {

@@ -21,13 +21,13 @@ import (
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-// besideHostile is how long a call may take beside hostile values on a machine that is busy with sending them, and with
-// other tests. One that hangs takes 10 s at least.
+// besideHostile bounds the time of a call beside hostile values, on a machine that is busy with sending them
+// and with other tests. A call that hangs takes at least 10 s.
 const besideHostile = 6 * time.Second
 
-// victims call objects all the time, and note how long that takes.
+// victims call objects all the time, and record how long that takes.
 type victims struct {
-	began   [8]atomic.Int64 // of the call that each is in; 0: in none
+	began   [8]atomic.Int64 // the beginning of each one's present call; 0 if it is in none
 	longest atomic.Int64
 	failed  atomic.Pointer[error]
 	calls   atomic.Int64
@@ -66,7 +66,7 @@ func (v *victims) took(d time.Duration) {
 	}
 }
 
-// check reports calls that failed, took too long, or have been under way for too long.
+// check reports calls that failed, took too long, or have been in flight for too long.
 func (v *victims) check(t testing.TB) {
 	for g := range v.began {
 		if began := v.began[g].Load(); began != 0 {
@@ -81,7 +81,7 @@ func (v *victims) check(t testing.TB) {
 	}
 }
 
-// settle waits until the calls that are under way have ended, or take too long.
+// settle waits until the calls in flight have ended, or take too long.
 func (v *victims) settle(t testing.TB) {
 	asked := time.Now()
 	look := time.NewTicker(time.Millisecond)
@@ -97,7 +97,8 @@ func (v *victims) settle(t testing.TB) {
 	v.check(t)
 }
 
-// hostile is what is said in one input: each field of the messages and headers that a node takes from anybody.
+// hostile is one fuzz input: a value for each field of the messages and headers that a node accepts from any
+// process.
 type hostile struct {
 	key, prefix, forwarded, method, name string
 	generation, timeout                  int64
@@ -106,7 +107,7 @@ type hostile struct {
 	more                                 bool
 }
 
-// headers are those of a call from outside.
+// headers adds the headers of a call from outside.
 func (h hostile) headers(ctx context.Context) context.Context {
 	md := metadata.Pairs("goverse-key-bin", h.key, "goverse-generation", strconv.FormatInt(h.generation, 10),
 		"goverse-chain-bin", string(h.chain), "goverse-prefix-bin", h.prefix)
@@ -116,7 +117,7 @@ func (h hostile) headers(ctx context.Context) context.Context {
 	return metadata.NewOutgoingContext(ctx, md)
 }
 
-// turns are the chain of a call.
+// turns returns the chain of a call.
 func (h hostile) turns() (all []uint64) {
 	for _, b := range h.chain {
 		all = append(all, math.MaxUint64/255*uint64(b))
@@ -129,7 +130,7 @@ func (h hostile) unary(ctx context.Context, conn *grpc.ClientConn) {
 	_, _ = probepb.NewProbeClient(conn).Add(h.headers(ctx), &probepb.AddRequest{})
 }
 
-// streams opens two streams to one object, of which one waits for its turn, and breaks them.
+// streams opens two streams to one object, one of which waits for its turn, and breaks them.
 func (h hostile) streams(ctx context.Context, conn *grpc.ClientConn) {
 	for range 2 {
 		if s, err := probepb.NewProbeClient(conn).Chat(h.headers(ctx)); err == nil {
@@ -159,7 +160,7 @@ func (h hostile) link(ctx context.Context, conn *grpc.ClientConn) {
 	}
 }
 
-// ask asks what a node says to anybody.
+// ask sends the requests that a node answers to any process.
 func (h hostile) ask(ctx context.Context, conn *grpc.ClientConn) {
 	client := objectspb.NewObjectsClient(conn)
 	_, _ = client.Describe(ctx, &objectspb.DescribeRequest{Prefix: h.prefix, Key: []byte(h.key)})
@@ -175,8 +176,8 @@ func (h hostile) ask(ctx context.Context, conn *grpc.ClientConn) {
 	}
 }
 
-// Whatever an outsider says in the fields of the messages and headers that a node takes: nobody else's call fails, or
-// is slower than a bound, while shards move.
+// An outsider fills the fields of the messages and headers with any values while shards move. No call of other
+// clients fails or exceeds a time bound.
 func FuzzHostileFields(f *testing.F) {
 	c := clustertest.New(f, 0, clustertest.WithTTL(10), clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
 		cfg.Sharding.Shards, cfg.Sharding.Window, cfg.Sharding.MinMembers = 16, 20*time.Millisecond, 2
@@ -223,7 +224,7 @@ func FuzzHostileFields(f *testing.F) {
 		chain, value []byte, id, cancelled uint64, more bool) {
 		h := hostile{key: key, prefix: prefix, forwarded: forwarded, method: method, name: name, generation: generation,
 			timeout: timeout, chain: chain, value: value, id: id, cancelled: cancelled, more: more}
-		if len(key) == 0 || key[0]%4 != 0 { // else it would mostly be said of an object that nobody has
+		if len(key) == 0 || key[0]%4 != 0 { // otherwise it would mostly be about an object that does not exist
 			h.key = "attacked " + strconv.Itoa(len(key)%32)
 		}
 		if len(prefix)%4 != 0 {
@@ -237,11 +238,11 @@ func FuzzHostileFields(f *testing.F) {
 	})
 }
 
-// drainByTurns has shards move until ctx ends.
+// drainByTurns makes shards move until ctx ends.
 func drainByTurns(ctx context.Context, c *clustertest.Cluster) {
 	for i := 0; ctx.Err() == nil; i++ {
 		n := c.Node(i % len(c.Nodes()))
-		_, _ = n.Cluster().Drain(ctx, n.Address()) // refused while the other one is drained still
+		_, _ = n.Cluster().Drain(ctx, n.Address()) // refused while the other node is still drained
 		_, _ = n.Cluster().Undrain(ctx, n.Address())
 		back := time.NewTimer(100 * time.Millisecond)
 		select {

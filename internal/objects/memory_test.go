@@ -13,33 +13,33 @@ import (
 	"github.com/goverse/goverse/internal/test/race"
 )
 
-// hoardFor is how long each load of TestMemoryThatOneConnectionTakes lasts.
+// hoardFor is the duration of each load of TestMemoryThatOneConnectionTakes.
 var hoardFor = flag.Duration("objects.hoard", time.Second, "how long each load on the memory of a node lasts; 60s is "+
 	"the full run, which judges what others wait for, too")
 
 const (
-	// mostHoarded is how much two nodes and etcd, in one process, may grow by the load of one connection.
+	// mostHoarded bounds the growth of two nodes and etcd, in one process, under the load of one connection.
 	mostHoarded = 400 << 20
-	// mostKept is how much more may be in use when that connection has given up: what is kept to be used again.
+	// mostKept bounds the growth in use after that connection has given up: the memory kept for reuse.
 	mostKept = 32 << 20
-	// inHand is what links between the nodes may have taken of the budget for the next calls.
+	// inHand bounds the budget that links between the nodes may hold for the next calls.
 	inHand = 1 << 20
-	// steady is how long a load has to last for its beginning, which costs processor time, to be less than a hundredth
-	// of what is measured.
+	// steady is the duration of a load after which its beginning, which costs processor time, is less than a
+	// hundredth of the measurement.
 	steady = 30 * time.Second
-	// noise is the p99 of others that is no reason to complain, whatever it is alone: there are two processors, and
-	// garbage collection takes one for some milliseconds.
+	// noise is the p99 of other callers that is acceptable in any case. There are two processors, and garbage
+	// collection takes one for some milliseconds.
 	noise = 4 * time.Millisecond
 )
 
-// One connection has a node hold no more than the budget allows, and what it holds falls back when it gives up. Who
-// calls beside it does not notice. Not parallel: it measures latencies.
+// One connection makes a node hold no more than the budget allows, and the node's memory falls back when it
+// gives up. Other callers do not notice. The test is not parallel, because it measures latencies.
 func TestMemoryThatOneConnectionTakes(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector takes several times the memory")
 	}
 	h := startHoarded(t)
-	h.others(t, 200*time.Millisecond) // connections are made, and objects
+	h.others(t, 200*time.Millisecond) // opens connections and activates objects
 	for name, load := range hoards {
 		t.Run(name, func(t *testing.T) { hoardMemory(t, h, load) })
 	}
@@ -52,7 +52,8 @@ func hoardMemory(t *testing.T, h *hoarded, load load) {
 	before, resident := h.holds(t, true), h.resident(t)
 	ctx, cancel := context.WithTimeout(t.Context(), *hoardFor+time.Minute)
 	defer cancel()
-	// Windows that adapt would grow to 16 MiB of each stream: gRPC would go on to receive what the client does not read.
+	// Adaptive windows would grow to 16 MiB for each stream. gRPC would then receive bytes that the client does
+	// not read.
 	one := &hoarder{hoarded: h, conn: h.dial(t, grpc.WithStaticStreamWindowSize(64<<10),
 		grpc.WithStaticConnWindowSize(16<<20))}
 	var wg sync.WaitGroup

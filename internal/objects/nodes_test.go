@@ -29,12 +29,12 @@ func patient(t *testing.T) context.Context {
 	return ctx
 }
 
-// objectNodes is a cluster whose nodes host probes.
+// objectNodes returns a cluster with nodes that host probes.
 func objectNodes(t *testing.T, nodes int, options ...objects.Option) (*clustertest.Cluster, *probepb.World) {
 	return objectNodesIn(t, nodes, nil, options...)
 }
 
-// objectNodesIn is objectNodes in a world of its own.
+// objectNodesIn is like objectNodes, in a world of its own.
 func objectNodesIn(t *testing.T, nodes int, world []clustertest.Option,
 	options ...objects.Option) (*clustertest.Cluster, *probepb.World) {
 	c := clustertest.New(t, 0, append(world, clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
@@ -99,7 +99,8 @@ func TestObjectsFromOutside(t *testing.T) {
 	}
 }
 
-// comeAndGo has nodes join and stop three times, while callers call; each ends with ctx, and returns after each call.
+// comeAndGo makes nodes join and stop three times while callers call. Each caller ends with ctx, and returns
+// after each call.
 func comeAndGo(t *testing.T, c *clustertest.Cluster, w *probepb.World,
 	callers ...func(ctx context.Context, key string) error) {
 	ctx, stop := context.WithCancel(patient(t))
@@ -133,7 +134,7 @@ func comeAndGo(t *testing.T, c *clustertest.Cluster, w *probepb.World,
 
 func TestCallsGoOnWhileNodesComeAndGo(t *testing.T) { callsGoOn(t) }
 
-// The map reaches each node at another time, and what it has released reaches the others as late.
+// The map reaches the nodes at different times, and so do the reports of what they have released.
 func TestCallsGoOnWhereNodesAreFarFromEtcd(t *testing.T) {
 	t.Parallel()
 	callsGoOn(t, clustertest.WithTTL(5), clustertest.WithDistance(func(i int) time.Duration {
@@ -161,7 +162,8 @@ func callsGoOn(t *testing.T, world ...clustertest.Option) {
 	comeAndGo(t, c, w, callers...)
 }
 
-// A stream that was not started is opened again, unseen; one that was ends with what its client needs to know.
+// A stream that was not started is opened again, unseen by its client. One that was started ends with an error
+// that tells the client so.
 func TestStreamsWhileNodesComeAndGo(t *testing.T) {
 	c, w := objectNodes(t, 2, objects.Concurrent("Download"))
 	conn := outside(t, c.Node(0))

@@ -15,7 +15,7 @@ import (
 	"github.com/goverse/goverse/internal/test/probepb"
 )
 
-// A node that has the address of one of another cluster refuses what is meant for that one, as a link does.
+// A node refuses streams that are meant for another cluster, as a link does.
 func TestStreamForAnotherCluster(t *testing.T) {
 	c, w := objectNodes(t, 1)
 	conn, err := grpc.NewClient(c.Node(0).Address(), grpc.WithTransportCredentials(insecure.NewCredentials()))

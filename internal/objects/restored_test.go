@@ -26,8 +26,8 @@ import (
 	"github.com/goverse/goverse/internal/test/probepb"
 )
 
-// restore replaces the data of an etcd by a backup, and starts it again. Revisions go back, of which docs/operations.md
-// warns.
+// restore replaces the data of an etcd by a backup, and starts it again. Revisions then go back;
+// docs/operations.md warns of that.
 func restore(t *testing.T, etcd *embedetcd.Server, cfg embedetcd.Config, backup string) *embedetcd.Server {
 	require.NoError(t, etcd.Close())
 	require.NoError(t, os.RemoveAll(cfg.DataDir))
@@ -39,7 +39,7 @@ func restore(t *testing.T, etcd *embedetcd.Server, cfg embedetcd.Config, backup 
 	return etcd
 }
 
-// generationOf is that of the map that a node has; without one it is none that is old.
+// generationOf returns the generation of a node's map. Without a map it returns the largest number.
 func generationOf(c *cluster.Cluster) int64 {
 	table, err := c.ShardTable()
 	if err != nil {
@@ -48,8 +48,8 @@ func generationOf(c *cluster.Cluster) int64 {
 	return table.Generation
 }
 
-// The maps that callers knew before etcd was restored from an older backup mean nothing afterwards: calls that waited
-// meanwhile end, and nobody waits at the next drain for a map that will not come.
+// Once etcd was restored from an older backup, generations that callers knew before are void. Calls that waited
+// meanwhile end, and at the next drain no call waits for a map that will not come.
 func TestCallsThatWaitWhileEtcdIsRestored(t *testing.T) {
 	t.Parallel()
 	address, err := port.Restarted.Loopback(1)
@@ -57,7 +57,7 @@ func TestCallsThatWaitWhileEtcdIsRestored(t *testing.T) {
 	cfg := embedetcd.TestTiming(embedetcd.Config{DataDir: filepath.Join(t.TempDir(), "etcd"), ListenClient: address[0]})
 	etcd, err := embedetcd.Start(patient(t), cfg)
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = etcd.Close() }) // the one that is there then
+	t.Cleanup(func() { _ = etcd.Close() }) // the one that then runs
 	w, release := &probepb.World{}, make(chan struct{})
 	w.Arrange("wait", func(ctx context.Context, _ *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse, error) {
 		select {
@@ -124,7 +124,8 @@ func TestCallsThatWaitWhileEtcdIsRestored(t *testing.T) {
 	require.NoError(t, <-drained)
 }
 
-// writeOften has etcd's revision, which is the generation of the next map, go far beyond those of a restored etcd.
+// writeOften raises etcd's revision, which is the generation of the next map, far beyond those of a restored
+// etcd.
 func writeOften(t *testing.T, address string, times int) {
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{address}})
 	require.NoError(t, err)
@@ -135,7 +136,7 @@ func writeOften(t *testing.T, address string, times int) {
 	}
 }
 
-// waitingAt is how many calls wait for their turn.
+// waitingAt returns the number of calls that wait for their turn.
 func waitingAt(nodes ...*cluster.Cluster) (n int64) {
 	for _, c := range nodes {
 		for _, s := range c.Objects().Stats().Services {
@@ -145,7 +146,7 @@ func waitingAt(nodes ...*cluster.Cluster) (n int64) {
 	return n
 }
 
-// isDraining reports whether a node is being drained, or was, as it sees it.
+// isDraining reports whether a node is, or was, being drained, as far as it knows.
 func isDraining(c *cluster.Cluster) bool {
 	table, err := c.ShardTable()
 	return err == nil && slices.ContainsFunc(table.Owners, func(o shard.OwnerRow) bool {
@@ -153,7 +154,7 @@ func isDraining(c *cluster.Cluster) bool {
 	})
 }
 
-// drainOnce drains a node, and has it take part again.
+// drainOnce drains a node, and then lets it take part again.
 func drainOnce(t *testing.T, nodes []*cluster.Cluster, i int) {
 	address := nodes[i].Node().AdvertiseAddress()
 	_, err := nodes[i].Drain(patient(t), address)

@@ -28,13 +28,13 @@ var (
 // plain is the implementation of all objects of a test.
 type plain struct {
 	probepb.UnimplementedProbeServer
-	may chan struct{} // calls of Do may end
+	may chan struct{} // closed when calls of Do may end
 }
 
 // Echo implements probepb.ProbeServer.
 func (p *plain) Echo(_ context.Context, b *probepb.Blob) (*probepb.Blob, error) { return b, nil }
 
-// Do implements probepb.ProbeServer: it is slow.
+// Do implements probepb.ProbeServer. It is slow.
 func (p *plain) Do(ctx context.Context, _ *probepb.DoRequest) (*probepb.DoResponse, error) {
 	select {
 	case <-p.may:
@@ -44,7 +44,7 @@ func (p *plain) Do(ctx context.Context, _ *probepb.DoRequest) (*probepb.DoRespon
 	}
 }
 
-// three are three nodes with objects of one implementation, of which each serves shards.
+// three returns three nodes with objects of one implementation. Each of them serves shards.
 func three(t *testing.T, impl *plain, idleAfter time.Duration) *clustertest.Cluster {
 	c := clustertest.New(t, 0, clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
 		cfg.Sharding.Shards, cfg.Sharding.Window, cfg.Sharding.MinMembers = 1024, 20*time.Millisecond, 3
@@ -66,16 +66,16 @@ func three(t *testing.T, impl *plain, idleAfter time.Duration) *clustertest.Clus
 	return c
 }
 
-// inUse is how many bytes of the heap and of stacks are.
+// inUse returns the bytes of the heap and of stacks in use.
 func inUse() int64 {
 	runtime.GC()
-	runtime.GC() // what finalizers freed
+	runtime.GC() // collects what finalizers freed
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc + m.StackInuse)
 }
 
-// active is how many objects are, on all nodes.
+// active returns the number of active objects on all nodes.
 func active(c *clustertest.Cluster) (n int) {
 	for _, node := range c.Nodes() {
 		for _, s := range node.Cluster().Objects().Stats().Services {
@@ -85,7 +85,7 @@ func active(c *clustertest.Cluster) (n int) {
 	return n
 }
 
-// Not parallel: it measures memory.
+// Not parallel, because it measures memory.
 func TestManyObjectsOnThreeNodes(t *testing.T) {
 	idleAfter := 2*time.Second + time.Duration(*many)*100*time.Microsecond
 	c := three(t, &plain{}, idleAfter)
@@ -94,7 +94,7 @@ func TestManyObjectsOnThreeNodes(t *testing.T) {
 		_, err := probepb.NewProbeClient(at(fmt.Sprint("object/", i))).Echo(t.Context(), &probepb.Blob{})
 		return err
 	}
-	require.NoError(t, call(0)) // the links are there
+	require.NoError(t, call(0)) // opens the links
 	before, began := inUse(), time.Now()
 	var wg sync.WaitGroup
 	const callers = 64
@@ -110,7 +110,7 @@ func TestManyObjectsOnThreeNodes(t *testing.T) {
 	}
 	wg.Wait()
 	took := time.Since(began)
-	if n := active(c); n == *many { // else some are idle already
+	if n := active(c); n == *many { // otherwise some are already idle
 		each := float64(inUse()-before) / float64(*many)
 		t.Logf("%d objects active after %v: %.0f bytes each", n, took.Round(time.Millisecond), each)
 		require.Less(t, each, 700.0, "with the key, which is the test's, and stacks of goroutines that are kept")
@@ -122,7 +122,8 @@ func TestManyObjectsOnThreeNodes(t *testing.T) {
 	require.Less(t, left, int64(*many)*10+4<<20)
 }
 
-// Calls wait in their thousands for slow objects on other nodes: they take little, and hold up nobody else's.
+// Thousands of calls wait for slow objects on other nodes. They take little memory, and do not delay other
+// calls.
 func TestCallsInFlight(t *testing.T) {
 	t.Parallel()
 	const slow = 200
@@ -152,7 +153,7 @@ func TestCallsInFlight(t *testing.T) {
 		slices.Sort(all)
 		return all[len(all)/2], all[len(all)*99/100]
 	}
-	_, _ = latencies() // links and objects are there
+	_, _ = latencies() // opens links and activates objects
 	p50Alone, p99Alone := latencies()
 	before := inUse()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
@@ -177,7 +178,7 @@ func TestCallsInFlight(t *testing.T) {
 	t.Logf("%d calls wait for %d objects: %d bytes each, with the goroutines of their callers; calls to other objects: "+
 		"p50 %v, p99 %v before; p50 %v, p99 %v beside", *flight, slow, each, p50Alone, p99Alone, p50, p99)
 	require.Less(t, each, int64(16<<10))
-	require.Less(t, p50, 3*p50Alone+10*time.Millisecond) // p99 is a matter of the machine
+	require.Less(t, p50, 3*p50Alone+10*time.Millisecond) // p99 depends on the machine
 	close(impl.may)
 	wg.Wait()
 }

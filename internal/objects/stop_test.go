@@ -16,7 +16,7 @@ import (
 	"github.com/goverse/goverse/internal/test/probepb"
 )
 
-// block arranges an action that says when it has begun, and goes on when it may.
+// block arranges an action that reports its beginning, and continues when the test permits.
 func block(w *probepb.World, what string, then probepb.Action) (begun, may chan struct{}) {
 	begun, may = make(chan struct{}), make(chan struct{})
 	w.Arrange(what, func(ctx context.Context, p *probepb.Probe, req *probepb.DoRequest) (*probepb.DoResponse, error) {
@@ -27,8 +27,8 @@ func block(w *probepb.World, what string, then probepb.Action) (begun, may chan 
 	return begun, may
 }
 
-// The last node stops while a call waits for its turn: nobody is left to make a map that names another owner, and the
-// node does not wait for the deadline of that call.
+// The last node stops while a call waits for its turn. No node is left to write a map that names another owner,
+// and the node does not wait for the deadline of that call.
 func TestStopOfTheLastNode(t *testing.T) {
 	c, w := objectNodes(t, 1)
 	n := c.Node(0)

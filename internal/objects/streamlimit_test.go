@@ -19,7 +19,7 @@ import (
 	"github.com/goverse/goverse/node"
 )
 
-// bareNode starts a node with the etcd at an endpoint, whose objects are probes.
+// bareNode starts a node that hosts probes, with the etcd at an endpoint.
 func bareNode(t *testing.T, endpoint string, nodes int, w *probepb.World, opts ...grpc.ServerOption) *cluster.Cluster {
 	n, err := node.NewNode(node.Config{ListenAddress: "127.0.0.1:0", ServerOptions: opts})
 	require.NoError(t, err)
@@ -34,7 +34,7 @@ func bareNode(t *testing.T, endpoint string, nodes int, w *probepb.World, opts .
 	return c
 }
 
-// serving is how many shards the nodes serve, all together.
+// serving returns the number of shards that the nodes serve together.
 func serving(nodes []*cluster.Cluster) (n int) {
 	for _, c := range nodes {
 		n += int(c.Status().Shards.Serving)
@@ -42,8 +42,8 @@ func serving(nodes []*cluster.Cluster) (n int) {
 	return n
 }
 
-// A program may limit how many streams a connection has. Those that are forwarded to a node wait for one another then,
-// but unary calls do not wait for them: links have a connection of their own.
+// A program may limit the streams of a connection. Forwarded streams to a node then wait for one another, but
+// unary calls do not wait for them, because links have a connection of their own.
 func TestStreamsThatStayOpenHoldUpNoUnaryCall(t *testing.T) {
 	t.Parallel()
 	const limit = 2
@@ -87,8 +87,8 @@ func TestStreamsThatStayOpenHoldUpNoUnaryCall(t *testing.T) {
 	require.Error(t, <-third)
 }
 
-// A connection that has as many streams open as the node's budget allows is told which option to raise; others have
-// their own share.
+// A connection with as many open streams as the node's budget allows gets an error that names the option to
+// raise. Other connections have their own share.
 func TestStreamsBeyondTheBudget(t *testing.T) {
 	t.Parallel()
 	c, _ := objectNodesIn(t, 1, []clustertest.Option{clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
@@ -101,7 +101,7 @@ func TestStreamsBeyondTheBudget(t *testing.T) {
 	open := func(conn *grpc.ClientConn) error {
 		stream, err := probepb.NewProbeClient(keyed{conn, fmt.Sprint("key", opened)}).Chat(ctx)
 		require.NoError(t, err)
-		_ = stream.Send(&probepb.Blob{Data: []byte("hello")}) // what is received says why it was in vain
+		_ = stream.Send(&probepb.Blob{Data: []byte("hello")}) // receiving returns the reason for a failure
 		_, err = stream.Recv()
 		return err
 	}

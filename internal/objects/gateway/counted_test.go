@@ -13,7 +13,7 @@ import (
 	"github.com/goverse/goverse/internal/budget"
 )
 
-// sink is a stream that takes whatever is sent.
+// sink is a stream that discards all messages.
 type sink struct {
 	grpc.ServerStream
 	ctx context.Context
@@ -23,8 +23,8 @@ func (s sink) Context() context.Context { return s.ctx }
 
 func (sink) SendMsg(any) error { return nil }
 
-// A stream whose object is dropped ends before its method does, which may send more: nobody would give back what that
-// counts.
+// A stream ends before its method when its object is dropped. The method may then send more, and that is not
+// counted, because nothing would release it.
 func TestStreamThatHasEndedHoldsNothing(t *testing.T) {
 	b := budget.New(1 << 20)
 	g := New(Config{Budget: b})

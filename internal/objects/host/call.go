@@ -45,7 +45,7 @@ type Call struct {
 	run     func()      // the function that begin runs
 	stream  grpc.ServerStream
 	dropped chan struct{} // of a stream: closed when its object is dropped
-	inside  bool          // of a stream: a turn that its shard waits for waits for the stream
+	inside  bool          // of a stream: a turn in its shard waits for it, so the shard does, too
 	ctx     *turnContext
 }
 

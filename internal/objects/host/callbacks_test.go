@@ -19,13 +19,13 @@ import (
 	"github.com/goverse/goverse/internal/test/probepb"
 )
 
-// fragile is a service of which each callback can break, once.
+// fragile is a service in which each callback can break once.
 type fragile struct {
 	probepb.UnimplementedProbeServer
 	breaks *breaks
 }
 
-// breaks says in which callback, and how, and counts.
+// breaks names the callback that breaks and the way it does, and counts the breaks.
 type breaks struct {
 	in    string
 	how   func()
@@ -55,7 +55,7 @@ func (f *fragile) Download(_ *probepb.DownloadRequest, stream grpc.ServerStreami
 	return stream.Send(&probepb.Blob{})
 }
 
-// quiet is a stream that takes all.
+// quiet is a stream that discards all messages.
 type quiet struct {
 	grpc.ServerStream
 	ctx context.Context
@@ -65,8 +65,8 @@ func (q *quiet) Context() context.Context { return q.ctx }
 func (q *quiet) RecvMsg(any) error        { return nil }
 func (q *quiet) SendMsg(any) error        { return nil }
 
-// Each callback of a user panics, or leaves its goroutine as t.FailNow does: its call ends with an error, all others go
-// on, and the shard can be handed over.
+// Each user callback panics, or leaves its goroutine as t.FailNow does. Its call ends with an error, all other
+// calls continue, and the shard can be handed over.
 func TestCallbacksThatBreak(t *testing.T) {
 	for _, callback := range []string{"the factory", "Activated", "Deactivated", "a tick of Every", "a tick of After",
 		"a unary method", "a streaming method", "the unary interceptor", "the stream interceptor", "decoding a request",
@@ -134,7 +134,7 @@ func breaksIn(t *testing.T, of *breaksOf) {
 		}
 	}
 	drop := func() {
-		shards.release(ctx, h, n, cshard.ErrNotOwner) // it returns
+		shards.release(ctx, h, n, cshard.ErrNotOwner) // it must return
 		require.Zero(t, h.Running())
 		require.Zero(t, h.active.Load())
 		shards.acquire(n)

@@ -109,8 +109,8 @@ func (r *references) of(k kind, now time.Time) (id string, fresh bool) {
 	return id, true
 }
 
-// shown returns the error that callers get. If it conceals details, it logs them under a reference, once for
-// each new reference.
+// shown returns the error that callers get. If they must not see err, it returns a reference instead, and logs err
+// once for each new reference.
 func (h *Host) shown(method, key string, err error) error {
 	code, callers, ok := concealed(err)
 	if !ok {

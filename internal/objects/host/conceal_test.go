@@ -35,8 +35,8 @@ func (aRef) Epoch() int64    { return 1 }
 
 var ofReference = regexp.MustCompile(`\(reference ([A-Z2-7]{8}) in the log of the object's node\)`)
 
-// Callers get the code, one line and a reference; the log has the rest, once for each kind of error. What a method
-// says itself reaches its callers as it is.
+// Callers get the code, one line and a reference. The log has the rest, once for each kind of error. A method's
+// own errors reach its callers unchanged.
 func TestCallersDoNotSeeADatabasesErrors(t *testing.T) {
 	pool, err := pgxpool.New(t.Context(), "postgres://secretuser:secretword@127.0.0.1:1/secretbase?sslmode=disable")
 	require.NoError(t, err)
@@ -48,7 +48,7 @@ func TestCallersDoNotSeeADatabasesErrors(t *testing.T) {
 	refused := &pgconn.PgError{Severity: "ERROR", Code: "23505", Message: "duplicate key in table secrets"}
 	_, unreachable := pgconn.Connect(t.Context(), "postgres://secretuser@127.0.0.1:1,127.0.0.1:2/secretbase")
 	require.Error(t, unreachable)
-	// A pool of the method's own, whose driver names all of that however it fails.
+	// A pool of the method's own. Its driver puts all of that into every error.
 	own, err := pgconn.ParseConfig("postgres://secretuser:secretword@127.0.0.1:1/secretbase?sslmode=disable")
 	require.NoError(t, err)
 	own.DialFunc = func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no way there") }
@@ -68,7 +68,7 @@ func TestCallersDoNotSeeADatabasesErrors(t *testing.T) {
 		err    error
 		code   codes.Code
 		hidden bool
-		text   string // that callers see
+		text   string // the text that callers see
 	}{
 		{away, codes.Unavailable, true, state.ErrUnavailable.Error()},
 		{fmt.Errorf("cart: %w", away), codes.Unavailable, true, state.ErrUnavailable.Error()},
@@ -113,7 +113,7 @@ func TestCallersDoNotSeeADatabasesErrors(t *testing.T) {
 	require.Equal(t, 4, strings.Count(log.String(), "\n"))
 	require.NotEmpty(t, log.Line("secretuser", "Unavailable"))
 
-	// So do calls whose object could not be activated.
+	// The same holds for calls of an object that could not be activated.
 	s.world.Make = func(context.Context, *objects.Object) error { return fmt.Errorf("load: %w", away) }
 	err = s.do(s.ctx(), "new", "say")
 	require.Equal(t, codes.Unavailable, status.Code(err))

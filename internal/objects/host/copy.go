@@ -11,8 +11,9 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// copyInto makes to a deep copy of from. If given is true, from is no longer used, and to shares its contents
-// instead. A message of more than limit bytes is refused, as it would be between two nodes.
+// copyInto copies the message from into the message to, deeply, so that neither side sees changes by the other. If
+// given is true, from is no longer used, and to shares its contents instead. A message of more than limit bytes is
+// refused, as it would be between two nodes.
 func copyInto(to, from any, limit int, given bool) error {
 	dst, err := message(to)
 	if err != nil {

@@ -31,7 +31,7 @@ func drop(_ context.Context, p *probepb.Probe, _ *probepb.DoRequest) (*probepb.D
 	return &probepb.DoResponse{}, nil
 }
 
-// keysOf are n keys of a shard.
+// keysOf returns n keys of a shard.
 func keysOf(shard, n int) (keys []string) {
 	for i := 0; len(keys) < n; i++ {
 		if key := "key " + strconv.Itoa(i); cshard.Of(key, 16) == shard {
@@ -41,7 +41,7 @@ func keysOf(shard, n int) (keys []string) {
 	return keys
 }
 
-// A call comes back to its object, which is to be dropped: the turn that the object waits for waits for the call.
+// A call comes back to an object that is to be dropped. The turn that delays the drop waits for the call.
 func TestCallComesBackToADroppedObject(t *testing.T) {
 	s := newSite(t, nil, objects.Reentrant("Again"), objects.Concurrent("Beside"))
 	s.world.Arrange("reply", reply)
@@ -61,7 +61,8 @@ func TestCallComesBackToADroppedObject(t *testing.T) {
 	s.eventually(func() bool { return s.world.Active("a") == 0 })
 }
 
-// A factory calls its own object, which is not there before it has returned, whatever the method allows.
+// A factory calls its own object, which does not exist before the factory has returned, whatever the method
+// allows.
 func TestFactoryCallsItsOwnObject(t *testing.T) {
 	s := newSite(t, nil, objects.Concurrent("Beside"), objects.Reentrant("Again"))
 	s.world.Make = func(ctx context.Context, o *objects.Object) (err error) {
@@ -82,7 +83,7 @@ func TestFactoryCallsItsOwnObject(t *testing.T) {
 	}
 }
 
-// What a user calls leaves its goroutine, as t.FailNow does.
+// User code leaves its goroutine, as t.FailNow does.
 func TestGoexit(t *testing.T) {
 	s := newSite(t, nil)
 	first := true
@@ -106,11 +107,11 @@ func TestGoexit(t *testing.T) {
 		_, err := s.client(key).Add(s.ctx(), &probepb.AddRequest{})
 		require.NoError(t, err)
 	}
-	s.shards.release(s.ctx(), s.host, 0, cshard.ErrNotOwner) // returns
+	s.shards.release(s.ctx(), s.host, 0, cshard.ErrNotOwner) // must return
 	s.eventually(func() bool { return s.host.active.Load() == 0 })
 }
 
-// A goroutine of a method that has returned sets a header: it is no other caller's.
+// A goroutine of a method that has returned sets a header. No other caller receives it.
 func TestHeaderOfACallThatHasEnded(t *testing.T) {
 	s := newSite(t, nil)
 	kept := make(chan context.Context, 1)
@@ -134,7 +135,7 @@ func TestHeaderOfACallThatHasEnded(t *testing.T) {
 	}
 }
 
-// A call gives up while it is passed on to the next activation: for the race detector.
+// A call gives up while it moves on to the next activation. This is for the race detector.
 func TestCallGivesUpBetweenTwoActivations(t *testing.T) {
 	s := newSite(t, nil)
 	left := make(chan struct{})
@@ -147,7 +148,7 @@ func TestCallGivesUpBetweenTwoActivations(t *testing.T) {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			_, _ = s.client(key).Add(ctx, &probepb.AddRequest{}) // either
+			_, _ = s.client(key).Add(ctx, &probepb.AddRequest{}) // either outcome
 		}()
 		s.eventually(func() bool { return s.host.waiting.Load() == 1 })
 		go cancel()
@@ -166,7 +167,7 @@ func TestCallWithinALeavingShard(t *testing.T) {
 		error) {
 		close(begun)
 		<-leaving
-		for _, key := range keys[1:] { // of which one is active
+		for _, key := range keys[1:] { // one of them is active
 			if !s.host.Inside(3, ChainOf(ctx)) {
 				return nil, errors.New("the call would be made elsewhere")
 			}
@@ -194,10 +195,10 @@ func TestCallWithinALeavingShard(t *testing.T) {
 	s.eventually(func() bool { return s.host.active.Load() == 0 })
 }
 
-// A call that came by a newer map than the node's waits for that one, if it comes soon; what it says of the map is
-// nobody else's concern.
+// A call that came by a newer map than the node's waits for that map for a while. Other calls do not wait
+// because of the generation that it named.
 func TestCallByANewerMap(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // hints have a second
+	synctest.Test(t, func(t *testing.T) { // hints last a second
 		g := &generations{held: newHeld(16, false), answer: make(chan int64)}
 		s := &site{t: t, shards: g.held, world: &probepb.World{}}
 		var r registrar
@@ -239,8 +240,8 @@ func TestCallByANewerMap(t *testing.T) {
 	})
 }
 
-// A call that came by a newer map waits for its shard, once that map is there, for as long as the former owner takes to
-// release it. So do calls of this node's own, by the same map.
+// A call that came by a newer map waits for its shard once that map has arrived, until the former owner has
+// released it. Calls of this node by the same map do so, too.
 func TestCallByANewerMapThatHasCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, nil)
@@ -264,9 +265,9 @@ func TestCallByANewerMapThatHasCome(t *testing.T) {
 	})
 }
 
-// Once etcd was restored from a backup, what callers said of maps before means nothing.
+// Once etcd was restored from a backup, generations that callers named before are void.
 func TestCallByTheMapOfAnotherHistory(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // hints have a second
+	synctest.Test(t, func(t *testing.T) { // hints last a second
 		g := &generations{held: newHeld(16, false), answer: make(chan int64)}
 		s := &site{t: t, shards: g.held, world: &probepb.World{}}
 		var r registrar
@@ -288,7 +289,7 @@ func TestCallByTheMapOfAnotherHistory(t *testing.T) {
 	})
 }
 
-// awaits reports whether a goroutine waits for what becomes of a shard.
+// awaits reports whether a goroutine waits for a shard.
 func (h *Host) awaits(n int) bool {
 	s := &h.shards[n]
 	s.mu.Lock()
@@ -296,7 +297,8 @@ func (h *Host) awaits(n int) bool {
 	return s.awaiting
 }
 
-// generations are shards of which a test says by which map they are elsewhere; 0: they are served.
+// generations is a node's part in the shards in which a test sets the generation of the map that assigns them
+// elsewhere; 0 means that they are served.
 type generations struct {
 	*held
 	answer  chan int64
@@ -319,7 +321,7 @@ func (g *generations) History() int { return int(g.history.Load()) }
 
 var _ Shards = (*generations)(nil)
 
-// The context of an activation that is over has ended, also where the shard has come back.
+// The context of an activation that has ended has ended, too, even if the shard has come back.
 func TestContextAfterTheActivation(t *testing.T) {
 	s := newSite(t, nil)
 	var kept *objects.Object

@@ -16,8 +16,8 @@ import (
 	"github.com/goverse/goverse/internal/test/probepb"
 )
 
-// A method that returns after the session has ended says nothing of what others may have been told since: its success
-// is none, whichever way it was called.
+// A method that returns after the session has ended does not succeed, however it was called: another activation
+// may have answered other calls since.
 func TestSuccessOfAFormerOwner(t *testing.T) {
 	bg := context.Background()
 	for name, call := range map[string]func(s *site) error{
@@ -55,7 +55,7 @@ func TestSuccessOfAFormerOwner(t *testing.T) {
 	}
 }
 
-// lose ends the session by which the site has its shards, as a pause does: nobody has noticed it yet.
+// lose ends the session by which the site holds its shards, as a pause does. The host has not noticed it yet.
 func (s *site) lose() {
 	n := cshard.Of("a", 16)
 	s.shards.mu.Lock()
@@ -69,7 +69,7 @@ var lost = func() context.Context {
 	return ctx
 }()
 
-// download is a stream whose client asks for one blob.
+// download is a stream on which the client asks for one blob.
 type download struct {
 	grpc.ServerStream
 	ctx  context.Context

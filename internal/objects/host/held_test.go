@@ -11,7 +11,7 @@ import (
 	cshard "github.com/goverse/goverse/cluster/shard"
 )
 
-// held is a node's part in the shards for tests without a cluster.
+// held is a node's part in the shards, for tests without a cluster.
 type held struct {
 	mu     sync.Mutex
 	shards []heldShard
@@ -21,7 +21,7 @@ type heldShard struct {
 	serves  bool
 	epoch   int64
 	running int
-	quiet   chan struct{} // closed when nothing runs any more; nil: nobody waits
+	quiet   chan struct{} // closed when nothing runs any more; nil if no test waits for it
 	served  chan struct{} // closed when it is served, or elsewhere
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
@@ -49,7 +49,7 @@ func (s *held) acquire(n int) {
 	close(h.served)
 }
 
-// release is what consensus.Shards does with a shard that moves.
+// release does the same as consensusmanager.Shards for a shard that moves.
 func (s *held) release(ctx context.Context, h *Host, n int, cause error) {
 	s.mu.Lock()
 	one := &s.shards[n]
@@ -150,14 +150,14 @@ func (s *held) Await(ctx context.Context, n int, seen int64) (int64, error) {
 	return seen, ctx.Err()
 }
 
-// comes has the shard be this node's by a newer map, once the owner so far has released it.
+// comes assigns the shard to this node by a newer map; the former owner has yet to release it.
 func (s *held) comes(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.shards[n].away = false
 }
 
-// elsewhere is the generation of the map by which a shard is not the node's.
+// elsewhere is the generation of the map that assigns a shard to another node.
 const elsewhere = 5
 
 func (s *held) History() int { return 0 }

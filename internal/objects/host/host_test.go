@@ -114,14 +114,14 @@ func TestQueuesAreBounded(t *testing.T) {
 
 func TestCirclesOfCallsAreRecognised(t *testing.T) {
 	s := newSite(t, nil, objects.Reentrant("Again"))
-	// back calls the object that is named, by Do or by Again.
+	// back calls the object with that name, by Do or by Again.
 	s.world.Arrange("call b", func(ctx context.Context, p *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse,
 		error) {
 		return probepb.NewProbeClient(p.Object.At("b")).Do(ctx, &probepb.DoRequest{What: "call a"})
 	})
 	s.world.Arrange("call a", func(ctx context.Context, p *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse,
 		error) {
-		// Also where the method makes a context of its own.
+		// Also if the method derives a context of its own.
 		ctx, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
 		reply, err := probepb.NewProbeClient(p.Object.At("a")).Do(ctx, &probepb.DoRequest{What: "say"})

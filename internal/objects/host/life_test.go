@@ -91,7 +91,7 @@ func TestShardLeaves(t *testing.T) {
 		defer close(left)
 		s.shards.release(context.Background(), s.host, n, cshard.ErrNotOwner)
 	}()
-	for range 10 { // those that wait need not wait for the one that runs
+	for range 10 { // waiting calls need not wait for the running one
 		err := <-results
 		require.True(t, Moved(err), "%v", err)
 	}
@@ -108,7 +108,7 @@ func TestShardLeaves(t *testing.T) {
 	require.EqualValues(t, 2, s.world.Events()[2].Epoch)
 }
 
-// A shard that leaves because the session is lost says so, though the map may have said before that it moves.
+// A shard that leaves because the session is lost gives that reason, even if the map announced a move before.
 func TestShardIsLost(t *testing.T) {
 	s := newSite(t, nil)
 	_, end := s.block("wait")

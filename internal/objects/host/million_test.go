@@ -17,16 +17,17 @@ import (
 
 var many = flag.Int("host.objects", 20_000, "how many objects TestManyObjects activates")
 
-// heap is how many bytes are in use.
+// heap returns the bytes of the heap that are in use.
 func heap() uint64 {
 	runtime.GC()
-	runtime.GC() // what finalizers freed
+	runtime.GC() // collects what finalizers freed
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
 }
 
-// What an activation takes beside its implementation and its key, and that nothing of it is left.
+// An activation takes less than a bound beside its implementation and its key, and nothing of it is left
+// afterwards.
 func TestManyObjects(t *testing.T) {
 	impl := &counter{}
 	var r registrar
@@ -47,7 +48,7 @@ func TestManyObjects(t *testing.T) {
 		require.NoError(t, invoke(context.Background(), h, echo, key, &probepb.AddRequest{}, &probepb.AddResponse{}))
 	}
 	took := time.Since(began)
-	if active := h.active.Load(); active == int64(*many) { // else some are idle already
+	if active := h.active.Load(); active == int64(*many) { // otherwise some are already idle
 		each := float64(heap()-before) / float64(*many)
 		t.Logf("%d objects: %.0f bytes each, %v to activate one", *many, each, took/time.Duration(*many))
 		require.Less(t, each, 400.0)

@@ -14,8 +14,8 @@ import (
 	"github.com/goverse/goverse/internal/test/probepb"
 )
 
-// A method, or a factory, returns the error of a call that it has made: that the other call was not started, or may
-// have been, is not true of its own.
+// A method or a factory returns the error of a call that it made. The ErrorInfo of that call does not apply to
+// its own call.
 func TestErrorOfANestedCall(t *testing.T) {
 	for _, reason := range []string{objects.ReasonNotStarted, objects.ReasonMayHaveStarted} {
 		nested := status.Convert(objects.Error(codes.Unavailable, reason, "elsewhere"))

@@ -12,14 +12,15 @@ import (
 	"github.com/goverse/goverse/internal/test/probepb"
 )
 
-// forgetful has a method that looks as if it were called.
+// forgetful has a method that looks as if the host called it.
 type forgetful struct {
 	probepb.UnimplementedProbeServer
 }
 
 func (forgetful) Activated(context.Context) {}
 
-// An implementation whose Activated would never be called is refused, and the error says how it is to be.
+// An implementation with an Activated that would never be called is refused, and the error shows the right
+// form.
 func TestMisdeclaredActivated(t *testing.T) {
 	var r registrar
 	objects.Register(&r, probepb.RegisterProbeServer, func(context.Context, *objects.Object) (probepb.ProbeServer, error) {

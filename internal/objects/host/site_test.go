@@ -15,7 +15,7 @@ import (
 	"github.com/goverse/goverse/internal/test/probepb"
 )
 
-// site is a host under test, and what its objects have in common.
+// site is a host under test, with the state that its objects share.
 type site struct {
 	t      *testing.T
 	shards *held
@@ -61,7 +61,7 @@ func (s *site) do(ctx context.Context, key, what string) error {
 	return err
 }
 
-// block arranges an action that says when it has begun, and ends when it may.
+// block arranges an action that reports its beginning, and ends when the test permits.
 func (s *site) block(what string) (begun chan string, end chan struct{}) {
 	begun, end = make(chan string, 1000), make(chan struct{})
 	s.world.Arrange(what, func(_ context.Context, p *probepb.Probe, req *probepb.DoRequest) (*probepb.DoResponse, error) {
@@ -78,7 +78,7 @@ func (s *site) ctx() context.Context {
 	return ctx
 }
 
-// eventually waits for what is observed.
+// eventually waits until cond is true.
 func (s *site) eventually(cond func() bool) {
 	s.t.Helper()
 	require.Eventually(s.t, cond, 10*time.Second, time.Millisecond)

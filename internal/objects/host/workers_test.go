@@ -9,8 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A function that takes long holds up no other one, however many there are, and neither does one that leaves its
-// goroutine.
+// A slow function delays no other function, however many there are; neither does one that leaves its goroutine.
 func TestWorkersRunWhatWaitsBehindOthers(t *testing.T) {
 	var w workers
 	release := make(chan struct{})
@@ -25,14 +24,14 @@ func TestWorkersRunWhatWaitsBehindOthers(t *testing.T) {
 			<-release
 		}))
 	}
-	ran.Wait() // while two of three have not returned
+	ran.Wait() // two of three have not returned
 	close(release)
 	w.stop()
 	require.False(t, w.run(func() {}))
 	w.wait()
 }
 
-// What was added before the end is run.
+// Functions that were added before stop are run.
 func TestWorkersEndWhenAllHasRun(t *testing.T) {
 	for range 200 {
 		var w workers
@@ -46,10 +45,10 @@ func TestWorkersEndWhenAllHasRun(t *testing.T) {
 	}
 }
 
-// What was taken makes room, also where the queue is never empty.
+// Taken functions make room, even if the queue is never empty.
 func TestWorkersForgetWhatWasTaken(t *testing.T) {
 	var w workers
-	w.waking = true // the test takes in their place
+	w.waking = true // the test takes in place of the workers
 	const waiting = 10
 	for i := range 10000 {
 		require.True(t, w.run(func() {}))

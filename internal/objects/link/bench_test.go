@@ -25,8 +25,8 @@ var unary = grpc.ServiceDesc{ServiceName: "test.Unary", HandlerType: (*any)(nil)
 	},
 }}}
 
-// BenchmarkUnary is what BenchmarkLink is measured by: as many callers, each with one gRPC call after the other, on
-// one connection.
+// BenchmarkUnary is the reference for BenchmarkLink: as many callers make one gRPC call after the other on one
+// connection.
 func BenchmarkUnary(b *testing.B) {
 	for _, callers := range []int{1, 64, 512} {
 		b.Run(fmt.Sprint(callers), func(b *testing.B) {
@@ -63,7 +63,7 @@ func BenchmarkLink(b *testing.B) {
 	}
 }
 
-// BenchmarkLinkAsync has each call handled in a goroutine of its own.
+// BenchmarkLinkAsync handles each call in a goroutine of its own.
 func BenchmarkLinkAsync(b *testing.B) {
 	for _, callers := range []int{1, 64, 512} {
 		b.Run(fmt.Sprint(callers), func(b *testing.B) {
@@ -79,7 +79,7 @@ func BenchmarkLinkAsync(b *testing.B) {
 	}
 }
 
-// measure has so many goroutines call, one call after the other each.
+// measure runs that many goroutines, each of which makes one call after the other.
 func measure(b *testing.B, callers int, call func(ctx context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

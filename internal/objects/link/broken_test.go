@@ -18,7 +18,7 @@ import (
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-// codeOf is the code of a reply's status.
+// codeOf returns the code of a reply's status.
 func codeOf(t *testing.T, r *objectspb.Reply) codes.Code {
 	t.Helper()
 	s := status.New(codes.OK, "").Proto()
@@ -36,7 +36,7 @@ func TestAServerThatIsKilled(t *testing.T) {
 	require.ErrorIs(t, err, ErrLost)
 	require.NotErrorIs(t, err, ErrNotSent)
 
-	for range 3 { // also while gRPC waits before it connects again
+	for range 3 { // also while gRPC pauses before it connects again
 		_, err = p.Call(patient(t), s.address, to(nil))
 		require.ErrorIs(t, err, ErrNotSent)
 		require.ErrorContains(t, err, "refused")

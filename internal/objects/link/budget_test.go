@@ -16,7 +16,7 @@ import (
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-// serverLinks are those of a server now.
+// serverLinks returns the present links of a server.
 func (s *served) serverLinks() (all []*serverLink) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -26,7 +26,7 @@ func (s *served) serverLinks() (all []*serverLink) {
 	return all
 }
 
-// Links that were used and are idle leave the budget to those that have a use for it.
+// Idle links leave the budget to other links.
 func TestIdleLinksHoldLittle(t *testing.T) {
 	const links = 160
 	b := budget.New(32 << 20)
@@ -39,7 +39,7 @@ func TestIdleLinksHoldLittle(t *testing.T) {
 	reply, err := pool(t, Config{}).Call(patient(t), s.address, to(make([]byte, 4<<20)))
 	require.NoError(t, err)
 	require.Empty(t, string(reply.Status), "nothing else waits")
-	for range 2 { // looks
+	for range 2 { // ticks
 		for _, l := range s.serverLinks() {
 			l.expire()
 		}
@@ -47,8 +47,8 @@ func TestIdleLinksHoldLittle(t *testing.T) {
 	require.Zero(t, b.Figures().Used)
 }
 
-// A connection whose calls are answered at once, and which does not read the answers, has no more of them wait than it
-// may have of anything, whatever number of links it has. When it reads them, all come.
+// A connection does not read the answers to its calls, which are answered at once. The waiting answers stay
+// within the connection's share of the budget, whatever its number of links. When it reads them, all arrive.
 func TestUnreadRepliesAreBounded(t *testing.T) {
 	const links, messages, calls = 4, 10, 10_000
 	b := budget.New(32 << 20)
@@ -109,7 +109,7 @@ func TestUnreadRepliesAreBounded(t *testing.T) {
 	require.Zero(t, s.heldBytes())
 }
 
-// heldBytes are those that calls and replies of all links hold.
+// heldBytes returns the bytes that calls and replies of all links hold.
 func (s *served) heldBytes() (held int64) {
 	for _, l := range s.serverLinks() {
 		l.mu.Lock()
@@ -119,7 +119,7 @@ func (s *served) heldBytes() (held int64) {
 	return held
 }
 
-// A peer takes no more calls in a message than can be sent in one.
+// A message never has more calls than a peer accepts.
 func TestMessagesHaveFewerCallsThanAPeerTakes(t *testing.T) {
 	var b outbox
 	for id := range uint64(2 * wire.MaxCalls) {

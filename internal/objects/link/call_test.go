@@ -128,8 +128,8 @@ func TestALoneCallIsSentAtOnceAndByItself(t *testing.T) {
 	require.EqualValues(t, 100, counts.calls.Load())
 }
 
-// jam has the server's reader wait in a handler, and fills the link until the writer waits too. What is called next
-// stays in the buffer until release is called. wg is done when the calls that fill the link have ended.
+// jam blocks the server's reader in a handler, and fills the link until the writer waits, too. Later calls stay
+// in the buffer until release is called. wg is done when the calls that fill the link have ended.
 func jam(t *testing.T, p *Pool, opts ...grpc.ServerOption) (s *served, l *link, handled func() []string, release func(),
 	wg *sync.WaitGroup) {
 	t.Helper()
@@ -165,7 +165,7 @@ func jam(t *testing.T, p *Pool, opts ...grpc.ServerOption) (s *served, l *link, 
 	p.mu.RLock()
 	l = p.peers[s.address].links[0].Load()
 	p.mu.RUnlock()
-	for i := range uint64(2) { // the first of them fits into gRPC's buffers only in part, so Send of the second waits
+	for i := range uint64(2) { // the first fits into gRPC's buffers only in part, so Send of the second blocks
 		fill("filling")
 		require.Eventually(t, func() bool {
 			l.mu.Lock()

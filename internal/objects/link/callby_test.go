@@ -10,12 +10,13 @@ import (
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-// The deadline is that of calls whose context has none; it travels, and the node is notified when it has passed.
+// The deadline applies to calls if their context has none. It is sent with the call, and the node is notified
+// when it has passed.
 func TestCallBy(t *testing.T) {
 	calls := make(chan *Incoming, 10)
 	s := local(t, func(c *Incoming) { calls <- c })
 	p := pool(t, Config{})
-	for range 3 { // a timer is used again
+	for range 3 { // a timer is reused
 		_, err := p.CallBy(context.Background(), time.Now().Add(20*time.Millisecond), s.address, to(nil))
 		require.Equal(t, context.DeadlineExceeded, err)
 		c := <-calls

@@ -45,7 +45,8 @@ func TestACallThatIsCancelledInTheBufferIsNotSent(t *testing.T) {
 	require.NotContains(t, handled(), "cancelled")
 }
 
-// began returns a call that is in flight: it was handed out, and is not answered. Its Call returns to ended.
+// began returns a call in flight, which was passed to the handler and is not answered, and a channel that receives
+// the error of its Call.
 func began(t *testing.T, ctx context.Context, p *Pool, s *served, calls chan *Incoming) (*Incoming, chan error) {
 	t.Helper()
 	ended := make(chan error, 1)
@@ -83,7 +84,7 @@ func TestTheHandlerIsNotifiedOfACancellation(t *testing.T) {
 	require.Zero(t, l(p, s).inFlight)
 }
 
-// l is the link to a server.
+// l returns the link to a server.
 func l(p *Pool, s *served) *link {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -99,7 +100,7 @@ func TestADeadlineEndsACall(t *testing.T) {
 	_, err := p.Call(ctx, s.address, to(nil))
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	select {
-	case c := <-calls: // unless the deadline came before the link was open
+	case c := <-calls: // unless the deadline passed before the link was open
 		require.Positive(t, c.Call.Timeout)
 		require.LessOrEqual(t, c.Call.Timeout, int64(20*time.Millisecond))
 		notified := make(chan struct{})

@@ -10,7 +10,7 @@ import (
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-// unconnected is a link that is not opened, with calls 1 to n, sent but for the last one.
+// unconnected returns a link that is not open, with calls 1 to n, all sent except the last.
 func unconnected(t testing.TB, n int, max int) *link {
 	p := NewPool(Config{MaxMessage: max})
 	t.Cleanup(p.Close)

@@ -9,23 +9,25 @@ import (
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-// A process that stands still keeps its connections; calls to it end when it is dropped, and later ones connect anew.
+// A process that stands still keeps its connections. Calls to it end when it is dropped, and later ones connect
+// again.
 func TestDrop(t *testing.T) {
 	calls := make(chan *Incoming, 10)
 	s := local(t, func(c *Incoming) { calls <- c })
 	p := pool(t, Config{})
 	c, ended := began(t, t.Context(), p, s, calls)
-	p.Drop("127.0.0.1:1") // of which nothing is known
+	p.Drop("127.0.0.1:1") // an unknown address
 	p.Drop(s.address)
 	err := <-ended
 	require.ErrorIs(t, err, ErrLost)
-	c.Reply(&objectspb.Reply{}) // which nobody awaits
+	c.Reply(&objectspb.Reply{}) // no caller awaits it
 	_, again := began(t, t.Context(), p, s, calls)
 	p.Drop(s.address)
 	require.ErrorIs(t, <-again, ErrLost)
 }
 
-// A call that chose its node just before that was dropped connects to it no more: nothing would end its wait.
+// A call that chose its node just before the node was dropped does not connect to it, because nothing would end
+// the wait.
 func TestNoCallConnectsToWhatIsGone(t *testing.T) {
 	calls := make(chan *Incoming, 10)
 	s := local(t, func(c *Incoming) { calls <- c })

@@ -14,7 +14,7 @@ import (
 	"github.com/goverse/goverse/clustertest/fault"
 )
 
-// farAway starts a server with flow-control windows of that size at such a distance, one way, and returns its address.
+// farAway starts a server with windows of that size at that one-way distance, and returns its address.
 func farAway(t testing.TB, window int32, distance time.Duration, opts ...grpc.ServerOption) string {
 	s := local(t, echo, append(opts, grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(16<<20))...)
 	relay, err := fault.NewRelay(s.address)
@@ -24,8 +24,8 @@ func farAway(t testing.TB, window int32, distance time.Duration, opts ...grpc.Se
 	return relay.Address()
 }
 
-// BenchmarkFarLink is 64 callers and a node at a distance, by the window of the node: 256 KiB is what it has, 4 MiB
-// what would do for all of them. It is read in calls for each round trip: 64 would be the most.
+// BenchmarkFarLink measures 64 callers and a distant node, by the window of the node: 256 KiB is the actual
+// window, and 4 MiB would suffice for all callers. The result is in calls per round trip; 64 would be the most.
 func BenchmarkFarLink(b *testing.B) {
 	for _, distance := range []time.Duration{20 * time.Millisecond, 40 * time.Millisecond} {
 		for _, size := range []int{4 << 10, 64 << 10, 1 << 20} {
@@ -45,11 +45,11 @@ func BenchmarkFarLink(b *testing.B) {
 	}
 }
 
-// nodeWindow is that of package node.
+// nodeWindow is the window of package node.
 const nodeWindow = 256 << 10
 
-// callTogether has so many callers make some calls of that size each, one after the other, and returns how long the
-// median call takes.
+// callTogether makes calls of that size with that many callers, each one after the other, and returns the
+// median time of a call.
 func callTogether(t *testing.T, p *Pool, address string, callers, each, size int) time.Duration {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -73,7 +73,7 @@ func callTogether(t *testing.T, p *Pool, address string, callers, each, size int
 	return took[len(took)/2]
 }
 
-// linksOf is how many links of a pool to an address are open.
+// linksOf returns the number of open links of a pool to an address.
 func linksOf(p *Pool, address string) (n int) {
 	for i := range p.peers[address].links {
 		if l := p.peers[address].links[i].Load(); l != nil && l.ready.Load() && !l.dead.Load() {
@@ -83,8 +83,8 @@ func linksOf(p *Pool, address string) (n int) {
 	return n
 }
 
-// What a node receives of one link is little for one that is far: there are more of them. How much faster that is shows
-// BenchmarkFarLink; by one link the median is 340 ms.
+// A distant node receives little of one link per round trip, so there are more links. BenchmarkFarLink shows
+// how much faster that is; with one link the median is 340 ms.
 func TestManyCallsToAFarNode(t *testing.T) {
 	t.Parallel()
 	const distance = 40 * time.Millisecond
@@ -107,7 +107,7 @@ func TestManyCallsToAFarNodeThatAllowsFewStreams(t *testing.T) {
 	require.Equal(t, 3, linksOf(p, address))
 }
 
-// A node is not far because the first link to it was opened slowly.
+// A node does not count as distant only because the first link to it was opened slowly.
 func TestFar(t *testing.T) {
 	p := &peer{wide: make(chan struct{})}
 	require.False(t, p.far())

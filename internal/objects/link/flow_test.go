@@ -19,7 +19,7 @@ import (
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-// peerOf is the caller's side of a link without this package's code.
+// peerOf returns the caller's side of a link, without this package's code.
 func peerOf(t *testing.T, s *served) stream {
 	t.Helper()
 	conn, err := grpc.NewClient(s.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -63,7 +63,7 @@ func TestLargePayloadsTravelInPartsBesideSmallOnes(t *testing.T) {
 	require.Greater(t, small, 6, "small calls end while large ones are under way")
 }
 
-// A small call that is made after a large one is handled before it.
+// A small call that is made after a large one is handled first.
 func TestASmallCallOvertakesALargeOne(t *testing.T) {
 	p := pool(t, Config{})
 	s, l, handled, release, wg := jam(t, p)
@@ -119,7 +119,7 @@ func TestWhatIsTooLargeFailsAlone(t *testing.T) {
 	}
 }
 
-// A peer that does not read its replies is not read from either, and holds up nobody else.
+// The server stops reading from a peer that does not read its replies. Other peers are not delayed.
 func TestASlowReader(t *testing.T) {
 	const all, size, bound = 400, 100_000, 1 << 20
 	var handled atomic.Int64
@@ -157,7 +157,7 @@ func TestASlowReader(t *testing.T) {
 	}
 }
 
-// What handlers do not answer is not held without bound.
+// Unanswered calls are held only up to a bound.
 func TestALinkIsNotReadWhileTooMuchIsHeld(t *testing.T) {
 	calls := make(chan *Incoming, 100)
 	s := serve(t, "127.0.0.1:0", ServerConfig{MaxHeld: 10_000, Handler: handlerFunc(func(c *Incoming) { calls <- c })})

@@ -124,7 +124,7 @@ func TestInboundRefusesWhatIsTooLargeOnce(t *testing.T) {
 	require.Len(t, in.calls, 1)
 }
 
-// messages are the texts, each behind its length.
+// messages joins the texts, each preceded by its length.
 func messages(all ...proto.Message) (out []byte) {
 	for _, m := range all {
 		text, _ := proto.Marshal(m)
@@ -133,7 +133,7 @@ func messages(all ...proto.Message) (out []byte) {
 	return out
 }
 
-// decode splits what messages joined.
+// decode reverses messages.
 func decode[T proto.Message](data []byte, empty func() T) (out []T) {
 	for len(data) > 0 {
 		text, n := protowire.ConsumeBytes(data)

@@ -96,7 +96,7 @@ func (l *link) call(ctx context.Context, deadline time.Time, call *objectspb.Cal
 		if err := l.abandon(w, ctx.Err()); err != nil {
 			return nil, err
 		}
-		res = <-w.done // it came first
+		res = <-w.done // the result came first
 	case <-over:
 		if err := l.abandon(w, context.DeadlineExceeded); err != nil {
 			return nil, err

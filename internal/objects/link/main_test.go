@@ -15,10 +15,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is how long a test waits that hangs otherwise.
+// patience bounds the waits of a test that hangs.
 const patience = 20 * time.Second
 
-// patient returns a context that only ends if a test hangs.
+// patient returns a context that ends only if a test hangs.
 func patient(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -31,7 +31,7 @@ type handlerFunc func(c *Incoming)
 
 func (f handlerFunc) Serve(c *Incoming) { f(c) }
 
-// echo answers with the request, at once.
+// echo answers at once with the request.
 func echo(c *Incoming) { c.Reply(&objectspb.Reply{Response: c.Call.Request}) }
 
 // service is the gRPC service of a Server.
@@ -44,7 +44,7 @@ func (s service) Link(stream grpc.BidiStreamingServer[objectspb.LinkRequest, obj
 	return s.Server.Link(stream)
 }
 
-// WatchRoutes is a stream on which nothing comes.
+// WatchRoutes serves a stream without messages.
 func (service) WatchRoutes(_ *objectspb.WatchRoutesRequest,
 	stream grpc.ServerStreamingServer[objectspb.WatchRoutesResponse]) error {
 	<-stream.Context().Done()
@@ -98,7 +98,7 @@ func pool(t testing.TB, cfg Config) *Pool {
 	return p
 }
 
-// to is a call with a request.
+// to returns a call with a request.
 func to(request []byte) *objectspb.Call {
 	return &objectspb.Call{Method: "/test.Service/Echo", Key: []byte("key"), Request: request}
 }

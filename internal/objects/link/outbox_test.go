@@ -7,14 +7,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// payload is what all entries have a part of: large ones are then made quickly.
+// payload backs the payloads of all entries, so that large ones are made quickly.
 var payload = make([]byte, 8*partSize)
 
 func sized(id uint64, n int) *entry {
 	return &entry{id: id, payload: payload[:n], extra: frameOverhead}
 }
 
-// ids are those of the frames, in order.
+// ids returns the ids of the frames, in order.
 func ids(frames []frame) (out []uint64) {
 	for _, f := range frames {
 		out = append(out, f.e.id)
@@ -106,7 +106,8 @@ func TestOutboxBeginsFewLargeEntriesAtATime(t *testing.T) {
 	}
 }
 
-// Of any sequence of additions and removals all bytes come out once and in order, in messages that are not too long.
+// After any sequence of additions and removals all bytes come out once and in order, in messages of limited
+// length.
 func TestOutboxKeepsAll(t *testing.T) {
 	for seed := range uint64(50) {
 		random := rand.New(rand.NewPCG(seed, 0))

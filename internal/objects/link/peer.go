@@ -31,7 +31,7 @@ type peer struct {
 	// linkConn is for links alone. It has another window, and links do not compete with streams if the node
 	// limits the streams of a connection.
 	linkConn *grpc.ClientConn
-	streams  atomic.Int64                // on conn and wideConn
+	streams  atomic.Int64                // streams and unary calls on conn and wideConn
 	wideOpen atomic.Int64                // on wideConn
 	links    [lanes]atomic.Pointer[link] // only the first unless the node is far
 	distance atomic.Int64                // the least time in which a link was opened; 0 if none was

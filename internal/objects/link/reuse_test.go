@@ -15,7 +15,7 @@ import (
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-// scratch is a Scratch that counts how often its call has ended.
+// scratch is a Scratch that counts the calls that have ended.
 type scratch struct {
 	calls, freed int
 	inUse        bool
@@ -23,7 +23,7 @@ type scratch struct {
 
 func (s *scratch) Freed() { s.freed, s.inUse = s.freed+1, false }
 
-// The calls of a link are used again, each when its reply was sent, while its handler may still set OnCancel.
+// The calls of a link are reused, each after its reply was sent, while its handler may still set OnCancel.
 func TestCallsAreUsedAgain(t *testing.T) {
 	var mu sync.Mutex
 	seen := map[*scratch]bool{}
@@ -72,7 +72,7 @@ func TestCallsAreUsedAgain(t *testing.T) {
 	require.Less(t, len(seen), 200)
 }
 
-// What is kept to be used again is bounded, however many calls there were at a time, and holds nothing of them.
+// The calls kept for reuse are limited, however many were in flight at a time, and hold no references.
 func TestWhatIsKeptIsBounded(t *testing.T) {
 	in := newInbound("p", 100)
 	_, err := in.receive(hello("p"))
@@ -96,7 +96,8 @@ func TestWhatIsKeptIsBounded(t *testing.T) {
 	require.NotNil(t, in.spare[0].Scratch)
 }
 
-// Small calls that wait hold no space of the large ones that came before them: what is held is counted by its length.
+// Small waiting calls do not hold the space of the large ones before them, because they are counted by their
+// length.
 func TestWaitingCallsHoldWhatTheyAreCountedAs(t *testing.T) {
 	var mu sync.Mutex
 	var held []*Incoming
@@ -165,7 +166,7 @@ func (guesser) Link(stream grpc.BidiStreamingServer[objectspb.LinkRequest, objec
 	return nil
 }
 
-// A call is not read any more when it returns, though a peer has answered it before it was sent: the link of such a
+// A call is no longer read when it returns, even if the peer answered it before it was sent. The link of such a
 // peer ends.
 func TestReplyToWhatIsBeingEncoded(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -186,7 +187,7 @@ func TestReplyToWhatIsBeingEncoded(t *testing.T) {
 				if _, err := p.Call(patient(t), listener.Addr().String(), c); err != nil && status.Code(err) == codes.Internal {
 					t.Error(err)
 				}
-				for i := range c.Request { // the race detector sees who still reads it
+				for i := range c.Request { // the race detector finds a reader
 					c.Request[i] = 'y'
 				}
 			}

@@ -13,7 +13,7 @@ import (
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-// The first few streams of this process's own have a large window; others, and those that are forwarded, do not.
+// The first few streams of this process's own have a large window. Further ones, and forwarded ones, do not.
 func TestFirstStreamsHaveALargeWindow(t *testing.T) {
 	s, p := local(t, echo), pool(t, Config{})
 	forwarded, err := p.Conn(s.address)

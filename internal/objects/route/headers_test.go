@@ -13,7 +13,7 @@ import (
 	"github.com/goverse/goverse/internal/objects/host"
 )
 
-// Whatever a client sends as headers is read, or refused with a code that says so.
+// Headers of any content are read, or refused with a matching code.
 func FuzzReadHeaders(f *testing.F) {
 	f.Add("alice", "", "12345678", "7", "1", "x")
 	f.Add("", "\x00\xff", "1234567", "-1", "", "")
@@ -42,7 +42,7 @@ func FuzzReadHeaders(f *testing.F) {
 	})
 }
 
-// What a node adds to a stream's headers is read as it was.
+// Headers that a node adds to a stream are read back unchanged.
 func TestHeadersOfStreams(t *testing.T) {
 	chain := []uint64{1, 1 << 63, 42}
 	ctx := metadata.AppendToOutgoingContext(host.WithChain(context.Background(), chain), "other", "value",

@@ -15,11 +15,11 @@ import (
 	"github.com/goverse/goverse/internal/test/probepb"
 )
 
-// part is a node's part in one shard, which by its map, of generation 5, is always its own. It implements Map and
-// host.Shards.
+// part is a node's part in one shard, which the map, of generation 5, always assigns to the node. It implements
+// Map and host.Shards.
 type part struct {
 	serves  atomic.Bool
-	refused atomic.Int64 // calls
+	refused atomic.Int64 // the number of refused calls
 	former  atomic.Bool  // the next success is that of a former owner
 }
 
@@ -43,7 +43,7 @@ func (*part) AwaitChange(ctx context.Context, _ int, seen Seen) error {
 	return ctx.Err()
 }
 
-// Await has calls refused, as at a node that leaves.
+// Await refuses calls, as at a node that leaves.
 func (p *part) Await(context.Context, int, int64) (int64, error) {
 	if p.serves.Load() {
 		return 0, nil
@@ -56,7 +56,7 @@ type services struct{ all []objects.Service }
 
 func (s *services) RegisterObjects(o objects.Service) { s.all = append(s.all, o) }
 
-// router is one of the node with that part.
+// router returns a router of the node with that part.
 func router(t *testing.T, p *part, server probepb.ProbeServer, options ...objects.Option) *Router {
 	var s services
 	objects.Register(&s, probepb.RegisterProbeServer,
@@ -77,14 +77,15 @@ type echo struct {
 	saw chan string
 }
 
-// Echo implements probepb.ProbeServer. The request is the object's to alter.
+// Echo implements probepb.ProbeServer. The object may alter its request.
 func (e *echo) Echo(_ context.Context, b *probepb.Blob) (*probepb.Blob, error) {
 	e.saw <- string(b.GetData())
 	clear(b.Data)
 	return b, nil
 }
 
-// A call that this node has refused to itself is made again though the map does not change: it may not change for long.
+// A call that this node refused is made here again although the map does not change, because it may not change
+// for long.
 func TestCallIsMadeAgainHere(t *testing.T) {
 	p := &part{}
 	r := router(t, p, &echo{saw: make(chan string, 1)})
@@ -100,7 +101,7 @@ func TestCallIsMadeAgainHere(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// A call that is made twice has its request twice, whatever the first activation did with what it was given.
+// A call that is made twice has its request both times, whatever the first activation did with it.
 func TestRepeatedCallHasARequestOfItsOwn(t *testing.T) {
 	p := &part{}
 	p.serves.Store(true)

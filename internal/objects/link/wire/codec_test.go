@@ -11,7 +11,7 @@ import (
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-// Each codec reads what the other one has written, in one piece or in several.
+// Each codec reads the output of the other one, in one piece or in several.
 func TestCodecsAgree(t *testing.T) {
 	own, other := encoding.GetCodecV2(Subtype), encoding.GetCodecV2("proto")
 	for _, m := range requests {
@@ -48,6 +48,6 @@ func TestPool(t *testing.T) {
 		}
 	}
 	odd := make([]byte, 0, 1500)
-	p.Put(&odd) // is of no class
+	p.Put(&odd) // it belongs to no class
 	require.GreaterOrEqual(t, cap(*p.Get(2000)), 2000)
 }

@@ -39,7 +39,7 @@ var responses = []*objectspb.LinkResponse{
 	}},
 }
 
-// What is encoded here is what the generated code encodes, and each reads the other's.
+// This package encodes the same bytes as the generated code, and each reads the other's.
 func TestEncodesAsTheGeneratedCodeDoes(t *testing.T) {
 	in, out := NewRequest(), NewRequest()
 	for _, m := range requests {
@@ -68,7 +68,7 @@ func requireSame(t *testing.T, m proto.Message, out, in coded) {
 	require.NoError(t, proto.Unmarshal(generated, in))
 }
 
-// Interceptors that log messages see what is in them.
+// Interceptors that log messages see their contents.
 func TestMessagesAreSeenByReflection(t *testing.T) {
 	r := NewRequest()
 	r.Message.Hello = &objectspb.Hello{Prefix: "/seen"}
@@ -77,7 +77,7 @@ func TestMessagesAreSeenByReflection(t *testing.T) {
 	require.Equal(t, "/seen", hello.Get(hello.Descriptor().Fields().ByName("prefix")).String())
 }
 
-// Others that fill a message clear it first.
+// Other programs that fill a message clear it first.
 func TestMessagesAreCleared(t *testing.T) {
 	r := NewRequest()
 	for range 2 {
@@ -87,7 +87,7 @@ func TestMessagesAreCleared(t *testing.T) {
 	}
 }
 
-// What was given back and is used again has nothing of what it was before.
+// A reused call or reply holds nothing of its earlier contents.
 func TestWhatIsUsedAgainIsEmpty(t *testing.T) {
 	r := NewRequest()
 	require.NoError(t, proto.Unmarshal(marshal(t, requests[5]), r))
@@ -115,8 +115,8 @@ func TestMethodsThatAreKeptAreBounded(t *testing.T) {
 	require.Empty(t, n)
 }
 
-// What is empty takes two bytes on the wire, and a hundred times as much in memory: 32 links of one connection would
-// take gigabytes by one message each.
+// An empty element takes two bytes on the wire, and a hundred times as much in memory. One message each on 32
+// links of one connection would take gigabytes.
 func TestMessagesOfEmptyThingsAreRefused(t *testing.T) {
 	empty := func(tag byte) []byte { return bytes.Repeat([]byte{tag, 0}, 2<<20-8) }
 	inside := func(message, list byte) []byte {
@@ -153,20 +153,20 @@ func marshal(t require.TestingT, m proto.Message) []byte {
 	return b
 }
 
-// Whatever comes is refused, or read as the generated code reads it.
+// Any input is refused, or read as the generated code reads it.
 func FuzzRequest(f *testing.F) {
 	for _, m := range requests {
 		f.Add(marshal(f, m))
 	}
 	f.Add([]byte{0x12, 0x03, 0x12, 0x01, 0xff})       // a method that is not UTF-8
-	f.Add([]byte{0x1a, 0x02, 0x05, 0x06, 0x18, 0x07}) // ids packed, and one that is not
+	f.Add([]byte{0x1a, 0x02, 0x05, 0x06, 0x18, 0x07}) // packed ids, and an unpacked one
 	f.Fuzz(func(t *testing.T, data []byte) {
 		own, generated := NewRequest(), &objectspb.LinkRequest{}
 		requireReadAlike(t, data, own, &own.Message, generated)
 	})
 }
 
-// Whatever comes is refused, or read as the generated code reads it.
+// Any input is refused, or read as the generated code reads it.
 func FuzzResponse(f *testing.F) {
 	for _, m := range responses {
 		f.Add(marshal(f, m))
