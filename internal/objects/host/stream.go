@@ -11,10 +11,10 @@ import (
 	"github.com/goverse/goverse/cluster/objects"
 )
 
-// Stream makes a streaming call over a stream of gRPC's server, and blocks until the call ends. The gRPC
-// handler must then return. The error is a gRPC status, or one for which [Moved] is true. The method's context
-// and the call end as soon as the shard must be handed over, because streams may stay open without limit and
-// the shard does not wait for them.
+// Stream makes a streaming call over a stream of gRPC's server, and blocks until the call ends. The gRPC handler must
+// then return. The error is a gRPC status, or one for which [Moved] is true. The method's context and the call end as
+// soon as the shard must be handed over, unless a turn in that shard waits for the call. The reason is that streams
+// may stay open without limit, and the shard does not wait for them.
 func (h *Host) Stream(c *Call, stream grpc.ServerStream) error {
 	ctx := stream.Context()
 	c.stream = stream
