@@ -4,6 +4,6 @@
 // them, and so on. The package is in a module of its own, so that programs which link Goverse do not depend on
 // those libraries.
 //
-// Not promised: that a running Grafana, Kubernetes cluster or Docker engine handles the files as expected. The
-// tests use none of them.
+// Not promised: the tests do not show that a running Grafana, Kubernetes cluster or Docker engine handles the
+// files as expected. They use none of them.
 package deploy

@@ -16,8 +16,8 @@ var ErrRunning = errors.New("etcd member is running")
 // errClosed is returned by RestartMember after Close.
 var errClosed = errors.New("embedetcd: the cluster was closed: start another")
 
-// A Cluster is several etcd members in one process. Members are numbered from 0; a
-// number that does not exist panics, as an index does. Safe for concurrent use.
+// A Cluster is several etcd members in one process. Members are numbered from 0; methods panic if there is no
+// member with the given number. A Cluster is safe for concurrent use.
 type Cluster struct {
 	configs []Config // each with its own directory and port
 	dir     string   // parent of the members' directories, removed by Close
@@ -30,8 +30,8 @@ type Cluster struct {
 
 // StartCluster runs n members on free ports of 127.0.0.1 and returns once all of them serve clients. Of cfg,
 // Name is the prefix of the members' names. DataDir, ListenClient, Peers and Token must be empty, because
-// StartCluster chooses them; the data is in a temporary directory that Close removes. It fails as Start
-// does.
+// StartCluster chooses them; the data is in a temporary directory that Close removes. Its errors
+// are the same as those of Start.
 func StartCluster(ctx context.Context, n int, cfg Config) (*Cluster, error) {
 	if n < 1 {
 		return nil, badConfig("a cluster of %d members: use at least 1", n)

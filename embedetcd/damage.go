@@ -19,7 +19,7 @@ const dbPatience = 250 * time.Millisecond
 
 var errCutShort = errors.New("the file is cut short")
 
-// check inspects the database before etcd opens it. Etcd panics on a damaged database, in a goroutine of its
+// check inspects the database before etcd opens it. etcd panics on a damaged database, in a goroutine of its
 // own, and waits forever for one that another program has open. check reads only a little of the file; etcd
 // alone finds damage deep inside.
 func (d *dataDir) check() error {
@@ -53,7 +53,7 @@ func readable(path string) (err error) {
 		return err
 	}
 	if info.Size() == 0 {
-		// A crash right after the file's creation leaves it empty. Etcd fills it from its log, unless the log
+		// A crash right after the file's creation leaves it empty. etcd fills it from its log, unless the log
 		// begins at a snapshot.
 		if snapshots, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "*.snap")); len(snapshots) > 0 {
 			return errCutShort

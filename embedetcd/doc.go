@@ -9,16 +9,16 @@
 // machines. Start describes how such a cluster begins and how to replace a member. StartCluster runs several
 // members in one process for tests; it can stop and restart them, and isolate one from the others.
 //
-// Not promised:
-//
-//   - Security without ClientTLS and PeerTLS. Any program that reaches the client address can then read and write
-//     everything, unless etcd's access control is on. Any program that reaches the peer address always can. Keep both
-//     addresses on a loopback interface or in a trusted network.
-//   - Availability beyond that of the process.
-//   - A way to add and remove members. Use an etcd client for that.
-//   - Survival of damaged data. Start detects some damage; if etcd alone detects it, etcd logs the reason and ends the
-//     whole process.
-//
 // The package links etcd's server, which takes some tens of megabytes, so only tests and commands should import
 // it.
+//
+// # What is not promised
+//
+//   - A server is not secure without ClientTLS and PeerTLS. Any program that reaches the client address can then
+//     read and write everything, unless etcd's access control is on. Any program that reaches the peer address
+//     always can. Keep both addresses on a loopback interface or in a trusted network.
+//   - A server is not more available than its process.
+//   - The package does not add or remove members. Use an etcd client for that.
+//   - A process need not survive damaged data. Start detects some damage. If etcd alone detects it, etcd logs
+//     the reason and ends the whole process.
 package embedetcd

@@ -14,7 +14,7 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 )
 
-// loneMember is the peer URL of a server without peers. Etcd needs one to identify the member; nothing listens
+// loneMember is the peer URL of a server without peers. etcd needs one to identify the member; nothing listens
 // there.
 const loneMember = "127.0.0.1:2380"
 

@@ -94,7 +94,7 @@ func prepare(ctx context.Context, c Config, dir *dataDir) (boot, error) {
 	fresh := boot{cluster: initialCluster(c), token: c.Token}
 	switch {
 	case len(c.Peers) == 0:
-		// Etcd derives the cluster id from the token. The token must differ between one new data directory and
+		// etcd derives the cluster id from the token. The token must differ between one new data directory and
 		// the next; otherwise clients could not detect that history was lost.
 		fresh.token = rand.Text()
 		return fresh, nil

@@ -69,7 +69,7 @@ func (c Config) validateTLS() error {
 	return nil
 }
 
-// readTLS checks the files. Etcd would report their faults in its log only.
+// readTLS checks the files. etcd would report their faults in its log only.
 func (c Config) readTLS() error {
 	if err := c.ClientTLS.read("ClientTLS"); err != nil {
 		return err

@@ -13,6 +13,6 @@
 // Most scenarios wait most of the time, so they run in parallel, each with servers or a database of its own.
 // Those that measure short times, or keep the machine busy, run alone.
 //
-// Not promised: that samples show everything. The tests of package cluster, and of the packages below it, check
-// the rest.
+// Not promised: samples do not show everything. The tests of package cluster, and of the packages below it,
+// check the rest.
 package integration

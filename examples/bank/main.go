@@ -36,15 +36,16 @@
 //
 // So every recorded transfer is completed, and the outcome reported to its caller never changes.
 //
-// Not promised:
+// # What is not promised
 //
-//   - Isolation. Between its halves a transfer's money is in neither balance: the total is the sum of the balances and
-//     of the amounts in flight, which the rows of the ledger show. A reader of two balances may see one of them from
-//     before a transfer and the other from after it.
-//   - Completion of a transfer that stays interrupted for 30 days, the time that receipts are kept. A repeated step may
-//     have no receipt by then; the primary key of the ledger refuses it, and an operator has to look into it.
-//   - Access control. Any client that reaches a node's port may withdraw from the accounts. A real bank uses node/mtls
-//     and an interceptor that accepts Withdraw and Deposit from nodes alone.
+//   - Transfers are not isolated. Between its halves a transfer's money is in neither balance: the total is the
+//     sum of the balances and of the amounts in flight, which the rows of the ledger show. A reader of two
+//     balances may see one of them from before a transfer and the other from after it.
+//   - A transfer that stays interrupted for 30 days, the time that receipts are kept, may never be finished. A
+//     repeated step may have no receipt by then; the primary key of the ledger refuses it, and an operator has
+//     to look into it.
+//   - Access is not controlled. Any client that reaches a node's port may withdraw from the accounts. A real
+//     bank uses node/mtls and an interceptor that accepts Withdraw and Deposit from nodes alone.
 package main
 
 import (

@@ -15,8 +15,10 @@
 // see the same order. A room keeps its last 100 messages; a visitor that was away for longer is notified of the
 // number it missed.
 //
-// Not promised: that rooms outlive the first node's etcd, which is for trials only; and many rooms with
-// constant writes, because etcd is no store for those. Package cluster/objects/state/postgres has one.
+// # What is not promised
+//
+//   - Rooms do not outlive the first node's etcd, which is for trials only.
+//   - etcd is no store for many rooms with constant writes. Package cluster/objects/state/postgres has one.
 package main
 
 import (

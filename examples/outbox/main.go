@@ -14,7 +14,7 @@
 //
 // The outbox is not read by its serial number, because that would miss rows: see postgres.Source.
 //
-// Not promised: the order of transactions that ran at the same time; see postgres.Source.
+// Not promised: events of transactions that ran at the same time have no particular order; see postgres.Source.
 package main
 
 import (

@@ -1,4 +1,4 @@
--- What the sink has received: number is the order of arrival.
+-- The events that the sink has received; number is the order of arrival.
 create table if not exists received (
 	number bigserial primary key,
 	event text not null unique,
@@ -6,7 +6,7 @@ create table if not exists received (
 	body jsonb not null,
 	at timestamptz not null default now()
 );
--- The largest token seen, in the only row; and how often an event came again, or too late.
+-- A single row with the largest token seen, and the numbers of repeated and of refused events.
 create table if not exists received_from (
 	one boolean primary key default true check (one),
 	token bigint not null default 0,

@@ -14,7 +14,7 @@
 // when a leader dies, and a former leader changes nothing. An event that cannot be handled is
 // parked: /cluster/processors counts parked events, /views/NAME/parked shows them.
 //
-// Not promised: that two views show the same instant. Each view progresses at its own pace.
+// Not promised: two views need not show the same instant, because each progresses at its own pace.
 package main
 
 import (

@@ -1,6 +1,6 @@
--- The events, which stay. They are read in the order (xid, id), up to the oldest transaction
--- that still runs: by id alone those that commit late would be missed. Source, in
--- cluster/processor/postgres, says more.
+-- The events, which are kept. They are read in the order (xid, id), up to the oldest transaction that
+-- still runs. Reading by id alone would miss events that are committed late; see Source in
+-- cluster/processor/postgres.
 create table if not exists events (
 	xid xid8 not null default pg_current_xact_id(),
 	id bigserial,
@@ -14,7 +14,7 @@ begin
 end $$;
 create or replace trigger events_written after insert on events for each statement execute function events_written();
 
--- The read model: everything below can be thrown away and made again from the events.
+-- The read model: everything below can be deleted and rebuilt from the events.
 create table if not exists view_totals (
 	customer text primary key,
 	pieces bigint not null,

@@ -82,8 +82,8 @@ func (v view) handle(ctx context.Context, e processor.Event[[]byte]) error {
 	return blame(err)
 }
 
-// blame classifies a database error: a fault of the event matches ErrPoison, a broken connection
-// ErrUnavailable.
+// blame classifies a database error. It wraps ErrPoison around a fault of the event, and ErrUnavailable around
+// a broken connection; other errors stay as they are.
 func blame(err error) error {
 	var refused *pgconn.PgError
 	switch {

@@ -7,7 +7,7 @@
 //
 // # What is not promised
 //
-// Exclusive use of the cores: the processes share them with each other.
+// The processes do not have the cores to themselves: they share them with each other.
 package callproc
 
 import (

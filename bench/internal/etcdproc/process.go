@@ -7,8 +7,8 @@
 //
 // # What is not promised
 //
-// The two processes share the machine's cores. Figures from a machine with few cores include the work of its
-// scheduler.
+// The two processes do not have the cores to themselves. Figures from a machine with few cores include the
+// effects of its scheduler.
 package etcdproc
 
 import (

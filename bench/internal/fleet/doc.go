@@ -4,6 +4,7 @@
 //
 // # What is not promised
 //
-// The nodes share the process's cores, heap and garbage collector; in a real cluster each has its own. Work
-// that all of them do at the same time is therefore slower here, and their requests wait longer.
+// The nodes do not have resources of their own, as in a real cluster: they share the process's cores, heap and
+// garbage collector. Work that all of them do at the same time is therefore slower, and their requests wait
+// longer.
 package fleet

@@ -3,7 +3,7 @@
 //
 // # What is not promised
 //
-// Completeness of the raw samples: they are capped per file, see [MaxRows]. The tables are computed from all
+// The raw samples are not complete: they are capped per file, see [MaxRows]. The tables are computed from all
 // samples.
 package report
 

@@ -4,8 +4,8 @@
 //
 // # What is not promised
 //
-// One process per candidate: hundreds of candidates share one process here. The figures include the work that
-// all of them do at the same time on few cores.
+// A candidate does not have a process of its own: hundreds share one here. The figures include the work that all
+// of them do at the same time on few cores.
 package target
 
 import (

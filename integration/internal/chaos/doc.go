@@ -36,6 +36,6 @@
 //
 // # What is not promised
 //
-// That a seed repeats a run: it repeats the kinds of faults and their order, but not their timing. Nor that one
-// world finds a mutant: a run sees only the consequences of its own faults.
+// A seed does not repeat a run: it repeats the kinds of faults and their order, but not their timing. One world
+// need not find a mutant: a run sees only the consequences of its own faults.
 package chaos

@@ -7,9 +7,9 @@
 //
 // # What is not promised
 //
-// That etcd revoked the lease: a program that loses or closes its session revokes the lease itself. A mark
-// excuses an overlap only if the owner of the lease continued to claim something, and such an owner has not
-// revoked it. If others revoke leases as well, see Config.Counts.
+// A mark does not prove that etcd revoked the lease: a program that loses or closes its session revokes the
+// lease itself. A mark excuses an overlap only if the owner of the lease continued to claim something, and such
+// an owner has not revoked it. If others revoke leases as well, see Config.Counts.
 package leases
 
 import (

@@ -9,6 +9,6 @@
 // Every process ends with its test. If the test fails, the output of its processes is logged. Tests wait for
 // observations, through Await.
 //
-// Not promised: support for Windows, which has no SIGSTOP; there the package is empty. On systems other than
-// Linux, a test binary that is killed leaves its processes behind.
+// Not promised: the package does not support Windows, which has no SIGSTOP; there it is empty. On systems other
+// than Linux, a test binary that is killed leaves its processes behind.
 package procs

@@ -6,7 +6,7 @@
 //
 // # What is not promised
 //
-// On systems other than Linux, the server may outlive a killed process.
+// On systems other than Linux, the server does not end with a process that is killed.
 package redisproc
 
 import (
