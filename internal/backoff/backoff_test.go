@@ -25,8 +25,8 @@ func TestDelaysDouble(t *testing.T) {
 	require.Zero(t, Policy{}.Delay(7, 0.7))
 }
 
-// Whatever the policy, a delay is within a fifth of what it doubles to, and no longer one is followed
-// by a shorter one without chance.
+// Whatever the policy, each delay is within a fifth of the doubled value, and without jitter a longer delay is
+// never followed by a shorter one.
 func TestDelaysAreBounded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := Policy{First: time.Duration(rapid.Int64Range(1, math.MaxInt64).Draw(t, "first")),
@@ -54,8 +54,8 @@ func TestBackoffCountsFailures(t *testing.T) {
 	require.Equal(t, 1, b.Failures())
 }
 
-// Half of those who failed together come before the middle of the delay, and half after it, over two
-// fifths of it; and a loop that always fails makes few attempts.
+// Of loops that failed together, half retry before the middle of the delay and half after it, spread over two
+// fifths of the delay. A loop that always fails makes few attempts.
 func TestLoopsGetOutOfStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

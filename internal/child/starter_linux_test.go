@@ -15,8 +15,8 @@ import (
 
 const parentEnv = "GOVERSE_TEST_CHILD_PARENT"
 
-// TestMain: started again with the variable, this is a parent that starts a child,
-// says its process id, and waits to be killed.
+// TestMain, run again with the environment variable set, is a parent that starts a child, prints its process
+// id, and waits to be killed.
 func TestMain(m *testing.M) {
 	if os.Getenv(parentEnv) == "" {
 		os.Exit(m.Run())
@@ -51,7 +51,7 @@ func TestChildrenDieWithTheirParent(t *testing.T) {
 	require.Eventually(t, func() bool { return !lives(pid) }, 5*time.Second, time.Millisecond)
 }
 
-// lives is false also for a zombie that nobody has collected.
+// lives reports whether a process runs. It returns false also for a zombie that was not reaped yet.
 func lives(pid int) bool {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {

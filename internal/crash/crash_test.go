@@ -30,7 +30,7 @@ func TestKilledNodesAreRemovedLongBeforeTheirLeasesEnd(t *testing.T) {
 	require.Zero(t, nodetest.Crashes(c).Refutations)
 }
 
-// The neighbours of a dead node may be dead as well: who stands behind them looks.
+// The neighbours of a dead node may be dead as well; then the nodes behind them watch it.
 func TestManyKilledAtOnce(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 9, clustertest.WithTTL(nodetest.LongTTL))
@@ -62,13 +62,13 @@ func TestStoppedNodesAreNotAccused(t *testing.T) {
 	for i := range 3 {
 		c.Node(i).Stop()
 		c.WaitLeaderIs(c.Node(i + 1).Address())
-		// Of all that still run: each of them had a part in it.
+		// Sums over all nodes that still run, because each of them took part.
 		st := nodetest.Crashes(c)
 		require.Zero(t, st.Accusations+st.Removals+st.Refuted+st.Refutations+st.WatchersLost, "%+v", st)
 	}
 }
 
-// A node that lives, whose port refuses, and that reaches etcd, stays.
+// A living node that refuses connections but reaches etcd stays.
 func TestRefusingNodeRefutesEveryAccusation(t *testing.T) {
 	t.Parallel()
 	const accusations = 100
@@ -93,7 +93,7 @@ func TestRefusingNodeRefutesEveryAccusation(t *testing.T) {
 	c.WaitLeaderIs(accused.Address())
 }
 
-// A lost watcher is a suspicion: etcd clears it, or the session is suspended until it does.
+// A lost watcher is a suspicion: etcd clears it, or the session is suspended until etcd does.
 func TestLostWatcherMakesANodeAskEtcd(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 3, clustertest.WithTTL(nodetest.LongTTL),
@@ -131,8 +131,8 @@ func TestLostWatcherMakesANodeAskEtcd(t *testing.T) {
 	require.Zero(t, alone.Status().SessionsLost)
 }
 
-// Guards: suspicion.RefuteAgain. One request that etcd does not answer is no end of a member: it
-// is sent again while the first one hangs.
+// Guards suspicion.RefuteAgain: one unanswered request does not end a member, because it is sent again while
+// the first one hangs.
 func TestLostRefutationsAreSentAgain(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 3, clustertest.WithTTL(nodetest.LongTTL),
@@ -152,13 +152,13 @@ func TestLostRefutationsAreSentAgain(t *testing.T) {
 	require.True(t, accused.IsLeader())
 }
 
-// One that says goodbye and dies before it has left is looked at again.
+// A node that says goodbye and dies before it has left is watched again.
 func TestGoodbyeIsNotTheEnd(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 3, clustertest.WithTTL(nodetest.LongTTL))
 	nodetest.AwaitWatched(t, c, 3, 2)
 	c.WaitLeaderIs(c.Node(0).Address())
-	require.NoError(t, c.Node(0).Cluster().Node().Stop(etcdtest.Context(t))) // goodbye to its watchers
+	require.NoError(t, c.Node(0).Cluster().Node().Stop(etcdtest.Context(t))) // sends a goodbye to its watchers
 	c.Eventually(func() bool { return nodetest.Crashes(c).Watching == 4 }, "nobody watches it")
 	c.Node(0).Kill()
 	c.WaitLeaderIs(c.Node(1).Address())

@@ -27,7 +27,7 @@ var (
 	farKills = flag.Int("far.kills", 1, "how many nodes are killed at each distance from etcd; 20 is the full run")
 )
 
-// first puts node 0 at distance d, and leaves the others where etcd is.
+// first places node 0 at distance d and leaves the others near etcd.
 func first(d time.Duration) clustertest.Option {
 	return clustertest.WithDistance(func(i int) time.Duration {
 		if i == 0 {
@@ -37,10 +37,10 @@ func first(d time.Duration) clustertest.Option {
 	})
 }
 
-// distances from etcd, one way.
+// distances lists one-way distances from etcd.
 var distances = []time.Duration{0, 20 * time.Millisecond, 80 * time.Millisecond, 200 * time.Millisecond}
 
-// recorded is the round trip that the record of a node says, -1 while it has none.
+// recorded returns the round trip in the record of a node, -1 while it has none.
 func recorded(t *testing.T, c *clustertest.Cluster, n *clustertest.Node) time.Duration {
 	t.Helper()
 	resp, err := c.Client().Get(etcdtest.Context(t), nodetest.Keys.Node(n.Address()))
@@ -53,15 +53,15 @@ func recorded(t *testing.T, c *clustertest.Cluster, n *clustertest.Node) time.Du
 	return record.RoundTrip()
 }
 
-// A node that lives and reaches etcd, and whose advertised port refuses, stays, however far
-// from etcd it is. Each accusation is one of its own: the port is open again in between, and
-// the watchers rest until no refutation is under way that could answer the next one as well.
+// A living node that reaches etcd, but refuses connections at its advertised port, stays at any distance from
+// etcd. Each accusation is a separate one: the port is open again in between, and the watchers rest until no
+// refutation in progress could answer the next accusation as well.
 func TestLivingNodeFarFromEtcdStays(t *testing.T) {
 	t.Parallel()
 	for _, d := range distances {
 		t.Run(d.String(), func(t *testing.T) {
 			t.Parallel()
-			// With a TTL for which it is not too far when the machine is busy.
+			// The TTL is long enough that the node is not too far when the machine is busy.
 			c := clustertest.New(t, 3, clustertest.WithTTL(30), clustertest.WithPatience(time.Minute), first(d),
 				clustertest.WithEntrances(), nodetest.Detection(cluster.CrashDetection{Rest: 50*time.Millisecond + 4*d}))
 			nodetest.AwaitWatched(t, c, 3, 2)
@@ -88,9 +88,9 @@ func TestLivingNodeFarFromEtcdStays(t *testing.T) {
 	}
 }
 
-// nearDetection is ample for what it takes, beside the grace period, to remove a node whose
-// watchers are near etcd (refusals, an accusation, another look, a removal), on a machine
-// that is busy. It is far from the TTL. The race detector makes the machine busier than that.
+// nearDetection returns a generous limit for the steps, beside the grace period, of removing a node with
+// watchers near etcd (refusals, an accusation, another look, a removal) on a busy machine. It is far below the
+// TTL. The race detector makes the machine busier still.
 func nearDetection() time.Duration {
 	if race.Enabled {
 		return 10 * time.Second
@@ -98,9 +98,8 @@ func nearDetection() time.Duration {
 	return 2 * time.Second
 }
 
-// A node that is killed is removed on evidence, after five of its round trips as recorded, or
-// after the least grace period. (That this is 12.5 times its distance at most, where etcd
-// answers at once, is shown in package suspicion.)
+// A killed node is removed on evidence, after five of its recorded round trips or after the least grace period.
+// (Package suspicion shows that this is at most 12.5 times its distance if etcd answers at once.)
 func TestNodeKilledFarFromEtcdIsRemovedInTime(t *testing.T) {
 	t.Parallel()
 	for _, d := range distances {
@@ -131,7 +130,7 @@ func TestNodeKilledFarFromEtcdIsRemovedInTime(t *testing.T) {
 	}
 }
 
-// One that has gone away from etcd since it was registered says so.
+// A node that has moved away from etcd since it registered records that.
 func TestDistanceThatGrowsIsRecorded(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 3, clustertest.WithTTL(5), clustertest.WithPatience(time.Minute), first(0),
@@ -148,12 +147,13 @@ func TestDistanceThatGrowsIsRecorded(t *testing.T) {
 	require.Zero(t, nodetest.Crashes(c).Removals)
 }
 
-// One that is too far for its TTL is said so once, and left to its lease.
+// A node that is too far for its TTL is reported once and left to its lease.
 func TestNodeTooFarFromEtcdIsLeftToItsLease(t *testing.T) {
 	t.Parallel()
 	const warning, refuses = "crash detection leaves it to its lease", "cannot watch a member"
 	log := &logtest.Buffer{}
-	// Twice as long as it needs to be: a busy machine must not cost the leader its session before it is killed.
+	// The TTL is twice as long as necessary: a busy machine must not cost the leader its session before it is
+	// killed.
 	c := clustertest.New(t, 3, clustertest.WithTTL(6), clustertest.WithPatience(time.Minute), first(220*time.Millisecond),
 		clustertest.WithLogger(hclog.New(&hclog.LoggerOptions{Output: log})))
 	nodetest.AwaitWatched(t, c, 3, 2)
@@ -172,7 +172,7 @@ func TestNodeTooFarFromEtcdIsLeftToItsLease(t *testing.T) {
 	require.Equal(t, 1, log.Count(warning), "once")
 }
 
-// One that becomes too far is warned then.
+// A node that becomes too far is warned at that time.
 func TestNodeThatGoesTooFarIsWarned(t *testing.T) {
 	t.Parallel()
 	const warning = "crash detection leaves it to its lease"
@@ -182,7 +182,7 @@ func TestNodeThatGoesTooFarIsWarned(t *testing.T) {
 	require.Zero(t, log.Count(warning))
 	c.Node(0).SetDistance(110 * time.Millisecond)
 	c.Eventually(func() bool { return log.Count(warning) == 1 }, "it is warned")
-	// How long the round trip was measured depends on how busy the machine is.
+	// The measured round trip depends on how busy the machine is.
 	said := regexp.MustCompile(warning + `.*round_trip=(\S+) ttl=3s ttl_needed=(\S+)`).FindStringSubmatch(fmt.Sprint(log))
 	require.NotNil(t, said, fmt.Sprint(log))
 	measured, err := time.ParseDuration(said[1])

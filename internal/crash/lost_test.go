@@ -12,7 +12,8 @@ import (
 	"github.com/goverse/goverse/internal/test/modeletcd"
 )
 
-// Who removes its predecessor holds up its own registration: an accusation without an answer is given up.
+// A process that removes its predecessor delays its own registration, so it gives up an accusation that is not
+// answered.
 func TestRemoveGivesUpWhatIsNotAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		etcd := modeletcd.New()
@@ -31,7 +32,7 @@ func TestRemoveGivesUpWhatIsNotAnswered(t *testing.T) {
 		require.NoError(t, err)
 		there := &state.Member{Address: "a:1", Incarnation: resp.Header.Revision}
 		accuser := Accuser{Client: conn.Client(), Keys: keys, ID: "b"}
-		for _, n := range []int{1, 3} { // the accusation; the removal that follows another one
+		for _, n := range []int{1, 3} { // the accusation; the removal after another one
 			lost[n] = true
 			began := time.Now()
 			require.Error(t, accuser.Remove(t.Context(), there, "it does not answer"))

@@ -21,15 +21,14 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// testBed is an etcd with a member "a:1" that holds a node key and a candidacy on
-// a lease, and an accuser "x".
+// testBed is an etcd with a member "a:1" that holds a node key and a candidacy on a lease, and an accuser "x".
 type testBed struct {
 	ctx     context.Context
 	client  *clientv3.Client
 	keys    state.Keys
 	accused *state.Member
 	accuser Accuser
-	keeper  *etcdsession.Keeper // that does not run
+	keeper  *etcdsession.Keeper // does not run
 }
 
 func newTestBed(t *testing.T) *testBed {
@@ -88,12 +87,12 @@ func TestTheAccusedRefutes(t *testing.T) {
 	go func() { _ = m.Run(ctx); ended <- struct{}{} }()
 	go func() { d.Answer(ctx); ended <- struct{}{} }()
 	<-m.Ready()
-	s.accuser.GracePeriod = 2 * time.Second // it must refute, not merely be late
+	s.accuser.GracePeriod = 2 * time.Second // the member must refute, not merely be slow
 	require.ErrorIs(t, s.accuser.Remove(s.ctx, s.accused, "refused"), ErrRefuted)
 	require.Len(t, s.left(t), 2, "nothing of the accused is gone")
 	require.EqualValues(t, 1, d.Stats().Refutations)
 
-	// An accusation of an incarnation that was before is none of its business.
+	// An accusation of an earlier incarnation does not concern the member.
 	old := *s.accused
 	old.Incarnation--
 	require.ErrorIs(t, s.accuser.Remove(s.ctx, &old, "refused"), ErrChanged)
@@ -119,8 +118,8 @@ func TestGoneByItself(t *testing.T) {
 	require.ErrorIs(t, <-removed, ErrChanged, "gone within the grace period is not refuted")
 }
 
-// A request that timed out can commit later: an accusation that nobody waits for any
-// more, of a member that is gone.
+// A request that timed out can commit later. Then there is an accusation that no accuser waits for, of a member
+// that is gone.
 func TestVoidAccusationIsTakenBack(t *testing.T) {
 	s := newTestBed(t)
 	m := watchcache.New(watchcache.Config{Client: s.client, Keys: s.keys})

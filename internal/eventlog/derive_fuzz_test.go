@@ -9,7 +9,8 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// Whatever others write below our keys, events are derived from it, and each has a key of its own in the log.
+// Whatever others write below the prefix, events can be derived from it, and each has a key of its own in the
+// log.
 func FuzzDerive(f *testing.F) {
 	keys, err := state.NewKeys("/g")
 	require.NoError(f, err)

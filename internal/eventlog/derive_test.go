@@ -31,7 +31,7 @@ func accuses(m *state.Member, accuser string, revision int64) *state.Accusation 
 		AccusationRecord: state.AccusationRecord{Incarnation: m.Incarnation, Evidence: "refused"}}
 }
 
-// told are events as a reader would tell them.
+// told returns events as short texts.
 func told(events []event.Event) []string {
 	out := make([]string, len(events))
 	for i, e := range events {
@@ -162,7 +162,7 @@ func TestDeriveShards(t *testing.T) {
 	require.Empty(t, Derive(two, same), "the moves that were done have left it")
 }
 
-// A silence is told with its whole length, by the clock of the node that tells it.
+// The event that ends a silence has its whole length, by the clock of the node that reports it.
 func TestSilenceHasItsLength(t *testing.T) {
 	var l silentSince
 	began := event.Event{Type: event.NodeSilent, Node: "a:1", Time: time.Unix(102, 0), Seconds: 2}

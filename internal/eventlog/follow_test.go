@@ -28,8 +28,9 @@ func (r *reads) Get(ctx context.Context, key string, opts ...clientv3.OpOption) 
 	return r.KV.Get(ctx, key, opts...)
 }
 
-// etcd forgets the tokens of a user whose password is set, and refuses each further watch on a stream that was opened
-// with one: a follower that comes then watches on another one, and does not read the log again and again.
+// etcd forgets the tokens of a user when the user's password is set, and refuses each further watch on a stream
+// that was opened with one. A follower that comes then opens another stream and does not read the log again and
+// again.
 func TestFollowWhenTheTokenIsForgotten(t *testing.T) {
 	t.Parallel()
 	server, ctx, keys := etcdtest.Start(t), etcdtest.Context(t), keysUnder(t, "/p")
@@ -73,7 +74,7 @@ func TestFollowWhenTheTokenIsForgotten(t *testing.T) {
 	require.EqualValues(t, 2, counted.n.Load(), "each has read the log once")
 }
 
-// readable is an etcd that answers reads, and refuses watches.
+// readable is an etcd that answers reads and refuses watches.
 type readable struct {
 	clientv3.KV
 	clientv3.Watcher
@@ -92,7 +93,7 @@ func (r *readable) Watch(context.Context, string, ...clientv3.OpOption) clientv3
 	return refusal
 }
 
-// Where watches are refused the log is read less and less often, although that succeeds.
+// If watches are refused, the log is read less and less often, although the reads succeed.
 func TestFollowBacksOffWhereWatchesAreRefused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -44,7 +44,7 @@ func TestLeaderless(t *testing.T) {
 	require.Equal(t, event.ClusterRecovered, recovered.events[0].Type)
 	require.InDelta(t, 2, recovered.events[0].Seconds, 1e-9)
 
-	// The former leader stood still before its term ended, and another one leads at once.
+	// The former leader stood still before its term ended, and another one leads immediately.
 	look(a, time.Hour)
 	before = silence{token: 1, since: now.Add(-9 * time.Second)}
 	frozen := look(b, 0)
@@ -55,7 +55,7 @@ func TestLeaderless(t *testing.T) {
 	require.InDelta(t, 9, frozen.events[1].Seconds, 1e-9)
 	require.Empty(t, frozen.over)
 	require.Equal(t, verdict{}, look(b, time.Hour), "it is said once")
-	// Or after a moment in which nobody leads.
+	// Or after a moment without a leader.
 	before = silence{token: 2, since: now.Add(-5 * time.Second)}
 	require.Equal(t, before.since, look(nobody, 0).events[0].Time)
 	require.InDelta(t, 5.5, look(a, time.Second/2).events[0].Seconds, 1e-9)
@@ -123,7 +123,7 @@ func TestFailover(t *testing.T) {
 	require.EqualValues(t, 1, before.Lost["resigned"])
 }
 
-// A removal says how long the member had to refute the accusation that stood then.
+// A removal names the time that the member had to refute the first accusation.
 func TestRemovalSaysTheGracePeriod(t *testing.T) {
 	var a accusedSince
 	see := func(what event.Type, node string, after float64) float64 {
@@ -141,7 +141,7 @@ func TestRemovalSaysTheGracePeriod(t *testing.T) {
 	require.Zero(t, see(event.NodeRemoved, "b:1", 7), "of another incarnation")
 }
 
-// A node that was cut off alone, and leads on its return, does not record that nobody led meanwhile.
+// A node that alone was cut off, and leads on its return, does not record a time without a leader.
 func TestDegradedIsDisproved(t *testing.T) {
 	at := func(seconds float64) time.Time {
 		return time.Unix(1_000, 0).Add(time.Duration(seconds * float64(time.Second)))
@@ -167,7 +167,7 @@ func TestDegradedIsDisproved(t *testing.T) {
 	require.False(t, disproved(event.Event{Type: event.NodeLost, Time: at(10)}, []event.Event{elected("b", 7, 12)}, "a"))
 }
 
-// The last node to stay records that it left; of several that stop at once, each.
+// The last node to stay records that it left; if several stop at once, each of them does.
 func TestLeavesLast(t *testing.T) {
 	member := func(address string, stopping bool) *state.Member {
 		m := &state.Member{Incarnation: 1}

@@ -50,8 +50,8 @@ func record(ctx context.Context, kv clientv3.KV, keys state.Keys, events []event
 	return err
 }
 
-// prune deletes the oldest events until there are at most most, and none has a time before horizon. Unreadable
-// values are deleted when they are among the oldest beyond most.
+// prune deletes the oldest events until no more than most remain, none of them with a time before horizon.
+// Unreadable values are deleted when they are among the oldest beyond most.
 func prune(ctx context.Context, kv clientv3.KV, keys state.Keys, most int, horizon time.Time) error {
 	for {
 		resp, err := kv.Get(ctx, keys.Events(), clientv3.WithPrefix(), clientv3.WithLimit(batch),

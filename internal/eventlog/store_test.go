@@ -77,8 +77,8 @@ func TestStore(t *testing.T) {
 	require.EqualValues(t, 13, resp.Count)
 }
 
-// Follow goes on where it was when etcd's watch breaks, and passes over what is no event.
-// What is recorded is read: by the node that recorded it, by others, and after a restart.
+// Recorded reasons of any length can be read back by the node that recorded them, by other nodes, and after a
+// restart.
 func TestLongReasonsAreReadByAll(t *testing.T) {
 	keys, ctx := keysUnder(t, "/g"), etcdtest.Context(t)
 	client := etcdtest.Client(t)
@@ -95,6 +95,7 @@ func TestLongReasonsAreReadByAll(t *testing.T) {
 	}
 }
 
+// Follow continues at its position when etcd's watch breaks, and ignores values that are not events.
 func TestFollow(t *testing.T) {
 	server := etcdtest.Start(t)
 	client, keys, ctx := server.Client(), keysUnder(t, "/f"), etcdtest.Context(t)
@@ -142,8 +143,8 @@ func TestFollow(t *testing.T) {
 	require.NoError(t, Follow(ended2, client, keys, 0, func(event.Event) error { return nil }))
 }
 
-// Events of one transaction are known as such, whether they are read or watched: who has seen the first and goes on
-// after their Seq would miss the second.
+// Events of one transaction are marked as such, whether they are read or watched: a follower that has seen the
+// first, and continues after its Seq, would miss the second.
 func TestFollowSaysWhatIsRecordedTogether(t *testing.T) {
 	client, keys, ctx := etcdtest.Client(t), keysUnder(t, "/t"), etcdtest.Context(t)
 	together := func(ids ...string) {
@@ -163,7 +164,7 @@ func TestFollowSaysWhatIsRecordedTogether(t *testing.T) {
 		seqs[e.Seq] = true
 		switch e.ID {
 		case "3":
-			together("4", "5", "6") // after the read, so these are watched
+			together("4", "5", "6") // written after the read, so these are watched
 		case "6":
 			return enough
 		}
@@ -191,7 +192,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// What the log has, or has had and deleted, is not recorded again by the next recorder.
+// Events that the log has, or had and deleted, are not recorded again by the next recorder.
 func TestMissing(t *testing.T) {
 	horizon := time.Now().Add(-time.Hour)
 	at := func(revision int64, after time.Duration, own bool) pending {

@@ -181,9 +181,9 @@ func disproved(e event.Event, log []event.Event, self string) bool {
 	})
 }
 
-// missing returns the pending events that the log lacks. The log keeps most events at most, and none from
-// before horizon. Events that it may have had and deleted are not missing: if the log is full, those that are
-// no newer than its oldest event.
+// missing returns the pending events that the log lacks. most and horizon are the limits of the log's size and
+// age. Events that it may have had and deleted are not missing: if the log is full, those that are no newer
+// than its oldest event.
 func missing(all []pending, events []event.Event, most int, horizon time.Time) []pending {
 	ids, oldest := make(map[string]bool, len(events)), int64(0)
 	for _, e := range events {

@@ -21,7 +21,7 @@ func TestProbe(t *testing.T) {
 	require.NoError(t, Probe(address))
 }
 
-// Processes are started all the time, and what was probed can be bound at once all the same.
+// Processes are started all the time, and yet a probed address can be bound immediately.
 func TestProbeLeavesNothingBehind(t *testing.T) {
 	address, err := NewRange(32500, 32700).Draw("127.0.0.1") // where no other test draws
 	require.NoError(t, err)
@@ -62,7 +62,7 @@ func TestDrawPassesOverWhatIsTaken(t *testing.T) {
 	taken := l.Addr().(*net.TCPAddr).Port
 	r := NewRange(taken, taken+2)
 	for range 4 {
-		if address, err := r.Draw("127.0.0.1"); err == nil { // the other one may be taken, too
+		if address, err := r.Draw("127.0.0.1"); err == nil { // the other port may be taken, too
 			require.NotEqual(t, l.Addr().String(), address)
 		}
 	}
@@ -70,7 +70,7 @@ func TestDrawPassesOverWhatIsTaken(t *testing.T) {
 	require.ErrorIs(t, err, syscall.EADDRINUSE)
 	_, err = NewRange(taken, taken+1).Loopback(1)
 	require.ErrorIs(t, err, syscall.EADDRINUSE)
-	_, err = Servers.Draw("192.0.2.1") // an address of nobody
+	_, err = Servers.Draw("192.0.2.1") // an address of no machine
 	require.ErrorIs(t, err, syscall.EADDRNOTAVAIL)
 }
 
@@ -79,7 +79,7 @@ func TestLoopbackAddressesDifferAndCanBeBound(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, addresses, 20)
 	require.IsIncreasing(t, addresses)
-	for _, a := range addresses { // all held at once: none comes twice
+	for _, a := range addresses { // all are held at once: no address is drawn twice
 		l, err := net.Listen("tcp", a)
 		require.NoError(t, err)
 		defer func() { require.NoError(t, l.Close()) }()

@@ -8,8 +8,8 @@ import (
 	"github.com/goverse/goverse/cluster/shard"
 )
 
-// scattered is a map in which no two neighbours have the same owner, so that
-// it is as long as can be.
+// scattered returns a map in which no two neighbours have the same owner, so that its encoding is as long as
+// possible.
 func scattered(t testing.TB, shards, owners int) *Map {
 	t.Helper()
 	of := members(owners)
@@ -87,7 +87,7 @@ func BenchmarkCodec(b *testing.B) {
 	}
 }
 
-// What calls ask on their way.
+// The queries that calls make do not allocate.
 func TestLookupsDoNotAllocate(t *testing.T) {
 	m := firstMap(t, 100, 3)
 	served := 0

@@ -6,13 +6,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// before is what a plan has to reckon with at one shard.
+// before is the state of one shard that a plan must respect.
 type before struct {
-	owner    Owner // also one that is gone
-	owned    bool  // by somebody who lives
+	owner    Owner // may be gone
+	owned    bool  // by a living member
 	epoch    int64
 	move     Move
-	open     bool // there is a move, and it is not done
+	open     bool // there is a move that is not done
 	pinned   bool
 	mustMove bool
 }
@@ -35,8 +35,7 @@ func (w *world) before(in Input) []before {
 	return out
 }
 
-// compare checks a plan against everything that it promises, and what it moves
-// against all other assignments.
+// compare checks a plan against all its promises, and its moves against all other assignments.
 func compare(w *world, in Input, r Result) {
 	takers := slices.DeleteFunc(slices.Clone(in.Members), func(m Member) bool { return m.Excluded })
 	if len(takers) == 0 {
@@ -90,8 +89,8 @@ func compare(w *world, in Input, r Result) {
 	require.Equal(w, fewest(old, takers), r.Moved(), "there is a level assignment that moves fewer")
 }
 
-// fewest tries every assignment of shards to takers that leaves pinned ones
-// alone and is level, and says how few shards one of them moves.
+// fewest tries every level assignment of shards to takers that leaves pinned shards alone, and returns the
+// smallest number of moves.
 func fewest(old []before, takers []Member) int {
 	claims, room := make([]claim, len(takers)), int64(0)
 	for i, m := range takers {

@@ -9,7 +9,7 @@ import (
 	"github.com/goverse/goverse/cluster/shard"
 )
 
-// member i of many, in the order of addresses.
+// member returns member i of many, in the order of addresses.
 func member(i int) Member {
 	return Member{Owner: Owner{Address: fmt.Sprintf("10.0.%d.%d:47001", i/100, 100+i%100), Incarnation: int64(i + 1)}}
 }
@@ -43,7 +43,7 @@ func loads(m *Map) []int {
 	return out
 }
 
-// The figure everybody can work out: a third joins two, and leaves again.
+// An example that is easy to verify: a third member joins two, and leaves again.
 func TestTwoThreeTwo(t *testing.T) {
 	first := plan(t, Input{Generation: 10, Shards: 8192, Members: members(2), Mode: Rebalance})
 	require.Equal(t, 8192, first.Assigned)
@@ -77,7 +77,7 @@ func TestTwoThreeTwo(t *testing.T) {
 	for range crash.Map.Moves() {
 		t.Fatal("nobody is to be waited for")
 	}
-	for shard := range 8192 { // each got back what it had given
+	for shard := range 8192 { // each got back the shards that it had given
 		was, _ := first.Map.Owner(shard)
 		is, _ := crash.Map.Owner(shard)
 		require.Equal(t, was, is)
@@ -95,7 +95,7 @@ func TestWeights(t *testing.T) {
 	require.Equal(t, []int{1, 799}, loads(m), "a share below one shard is rounded up for the one who comes first")
 }
 
-// A repair fills up who has least, and leaves the rest to a later plan.
+// A repair fills up the member with the fewest shards, and leaves the rest to a later plan.
 func TestRepairGivesToWhoeverIsFurthestBelow(t *testing.T) {
 	of := members(4)
 	m := plan(t, Input{Generation: 1, Shards: 120, Members: of[:3]}).Map // 40 each
@@ -106,7 +106,7 @@ func TestRepairGivesToWhoeverIsFurthestBelow(t *testing.T) {
 	require.Equal(t, []int{40, 40, 20, 20}, loads(r.Map))
 }
 
-// a, b, c: the shard 0 is on its way from a to b.
+// underWay returns a map of a, b and c in which shard 0 is moving from a to b.
 func underWay(t *testing.T) (m *Map, a, b, c Member) {
 	t.Helper()
 	a, b, c = member(0), member(1), member(2)
@@ -139,7 +139,7 @@ func TestAnOpenMoveIsLeftAlone(t *testing.T) {
 		"that it is done is not worth a write")
 }
 
-// It may serve already, and must be waited for itself.
+// The target may serve already, so its own release must be waited for.
 func TestAnExcludedTargetKeepsItsShardUntilTheMoveIsDone(t *testing.T) {
 	m, a, b, c := underWay(t)
 	b.Excluded = true
@@ -177,7 +177,7 @@ func TestANewIncarnationIsSomebodyElse(t *testing.T) {
 	requireShard(t, r.Map, a.Owner, 6, nil)
 }
 
-// What is known of the move is kept for the one who takes the shard at last.
+// The open move is kept for the member that takes the shard at last.
 func TestNobodyCanTake(t *testing.T) {
 	m, a, b, c := underWay(t)
 	a.Excluded, b.Excluded = true, true
@@ -190,7 +190,7 @@ func TestNobodyCanTake(t *testing.T) {
 	require.Nil(t, plan(t, Input{Generation: 7, Shards: 1, Members: []Member{a}}).Map, "not even a first one")
 }
 
-// Who has more under way than its share keeps that, and the others share the rest.
+// A member with more open moves than its share keeps them, and the others share the rest.
 func TestPinsAboveAQuota(t *testing.T) {
 	of := members(4)
 	m := plan(t, Input{Generation: 1, Shards: 90, Members: of[:1]}).Map
@@ -204,9 +204,9 @@ func TestPinsAboveAQuota(t *testing.T) {
 	require.Equal(t, []int{17, 40, 17, 16}, loads(r.Map))
 }
 
-// Every member reads the map after every change, so its length matters. Here
-// each restart deals the shards of one member out to all others; they come back
-// together, because the others lose what they got last.
+// Every member reads the map after every change, so its length matters. Here each restart distributes the
+// shards of one member over all others. They come back together, because the others lose the shards that they
+// received last.
 func TestTheMapStaysShort(t *testing.T) {
 	of := members(100)
 	in := Input{Generation: 1_000_000, Shards: shard.DefaultCount, Members: of, Done: allDone, Mode: Rebalance}
@@ -249,7 +249,7 @@ func TestPlanRefuses(t *testing.T) {
 	}
 }
 
-// Somebody's odd key must not keep the others from planning.
+// One member's odd key must not keep the others from planning.
 func TestWhoDoesNotFitIntoAMapIsPassedOver(t *testing.T) {
 	odd := []Member{{Owner: Owner{"\xff", 1}}, {Owner: Owner{"", 1}}, {Owner: Owner{"a", 0}}, {Owner: Owner{"a", -1}}}
 	require.Nil(t, plan(t, Input{Generation: 1, Shards: 8, Members: odd}).Map)
@@ -257,11 +257,11 @@ func TestWhoDoesNotFitIntoAMapIsPassedOver(t *testing.T) {
 	require.Equal(t, []Load{{member(0).Owner, 8}}, m.Loads())
 }
 
-// A first plan that etcd carries out late, or again, after somebody has deleted the map
-// that was written meanwhile, has epochs after that one's all the same.
+// A first plan that etcd commits late, or again, after an out-of-band deletion of the map written meanwhile,
+// still has epochs after that map's.
 func TestEpochsGrowThoughAPlanIsLate(t *testing.T) {
 	late := plan(t, Input{Generation: 3, Shards: 8, Members: members(2)}).Map
-	first := late.NotBefore(4) // as it was written at first
+	first := late.NotBefore(4) // as it was first written
 	second := plan(t, Input{Generation: 9, Shards: 8, Current: first, Members: members(3), Mode: Rebalance}).Map
 	again := late.NotBefore(20)
 	require.Equal(t, int64(20), again.Generation())

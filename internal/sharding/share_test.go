@@ -9,9 +9,8 @@ import (
 	"github.com/goverse/goverse/cluster/shard"
 )
 
-// bounds is the slow and plain version of what quotas may be: it lowers the
-// level from the even one in steps finer than any difference between two levels,
-// until what everybody has at least fits. Weights are 1 to 4.
+// bounds is the slow and simple version of the limits of quotas. It lowers the level from the even one in steps
+// finer than any difference between two levels, until the lower limits of all fit. Weights are 1 to 4.
 func bounds(room int64, claims []claim) (low, high []int64) {
 	all := int64(0)
 	for _, c := range claims {
@@ -31,8 +30,7 @@ func bounds(room int64, claims []claim) (low, high []int64) {
 	}
 }
 
-// mostKept is how many shards can stay where they are at best: it tries every
-// way to round.
+// mostKept returns the largest number of shards that can stay where they are. It tries every way to round.
 func mostKept(room int64, claims []claim, low, high []int64) int64 {
 	if len(claims) == 0 {
 		if room == 0 {
@@ -74,7 +72,7 @@ func TestShareAgreesWithTrying(t *testing.T) {
 		require.Equal(t, room, sum)
 		require.Equal(t, mostKept(room, claims, low, high), kept, "quotas %v", quotas)
 
-		for i := range claims { // carry it out, with part of it still under way
+		for i := range claims { // carry it out, while part of it is still under way
 			claims[i].load = quotas[i]
 			claims[i].pins = rapid.Int64Range(claims[i].pins, quotas[i]).Draw(t, "then pinned")
 		}
@@ -82,7 +80,7 @@ func TestShareAgreesWithTrying(t *testing.T) {
 	})
 }
 
-// Without pins the promise is as plain as this.
+// Without pins the promise is this simple.
 func TestShareIsTheShareByWeight(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		room, claims, weights := rapid.Int64Range(0, shard.MaxCount).Draw(t, "room"), []claim{}, int64(0)
@@ -107,7 +105,7 @@ func TestShareIsTheShareByWeight(t *testing.T) {
 	})
 }
 
-// Nothing depends on who is pinned where, as long as the rest is even.
+// The result does not depend on which member's shards are pinned where, as long as the rest is even.
 func TestShareAboveALevel(t *testing.T) {
 	pinned := func(pins ...int64) []claim {
 		var out []claim

@@ -9,9 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// world is a small cluster that is planned for again and again while members
-// come, go, drain, and release shards as they like. What the planner knows of
-// that lags behind what is so.
+// world is a small cluster that is planned again and again while members come, go, drain, and release shards at
+// random. The planner's knowledge lags behind.
 type world struct {
 	*rapid.T
 	shards     int
@@ -19,9 +18,10 @@ type world struct {
 	born       int64
 	members    []Member
 	current    *Map
-	truth      map[string]Report // by address: what a member has reported
-	known      map[string]Report // what of it the planner has seen
-	serve      []map[Owner]bool  // by shard: who may be serving, because it may and has not released since
+	truth      map[string]Report // by address: a member's newest report
+	known      map[string]Report // the part of it that the planner has seen
+	// By shard: members that may be serving, because they were entitled to and have not released it since.
+	serve []map[Owner]bool
 }
 
 func TestWalk(t *testing.T) {
@@ -87,8 +87,8 @@ func (w *world) lives(o Owner) bool {
 // done is the rule as the planner can apply it.
 func (w *world) done(m Move) bool { return m.Done(w.lives(m.From), w.known[m.From.Address]) }
 
-// report has a member act on the current map: it releases some of what it has
-// to release, and says what is still busy.
+// report makes a member act on the current map: it releases some of its departing shards, and reports the
+// others as busy.
 func (w *world) report(o Owner) {
 	r := Report{Incarnation: o.Incarnation, Generation: w.current.Generation()}
 	for shard := range w.shards {
@@ -103,7 +103,7 @@ func (w *world) report(o Owner) {
 	w.truth[o.Address] = r
 }
 
-// serveOn lets every owner serve that may, and checks that nobody else does.
+// serveOn lets every entitled owner serve, and checks that no other member does.
 func (w *world) serveOn() {
 	for shard, serve := range w.serve {
 		for o := range serve {

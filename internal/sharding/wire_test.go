@@ -49,7 +49,7 @@ func TestDecode(t *testing.T) {
 	require.Equal(t, stored, string(m.Encode()))
 }
 
-// What is spelled in another way is the same map, and is written in one way.
+// A map in another spelling is the same map, and is encoded in the standard spelling.
 func TestDecodeOtherSpellings(t *testing.T) {
 	want, err := Decode([]byte(stored))
 	require.NoError(t, err)
@@ -113,7 +113,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// Also if nothing else of it fits.
+// The version is recognized even if nothing else parses.
 func TestDecodeTellsANewerVersion(t *testing.T) {
 	for _, value := range []string{strings.Replace(stored, `"version":1`, `"version":2`, 1),
 		`{"shards":"many","version":3,"grants":{}}`} {
@@ -144,7 +144,7 @@ func FuzzDecode(f *testing.F) {
 		require.Equal(t, string(first), string(again.Encode()))
 
 		if m.Generation() == math.MaxInt64 {
-			return // none is after it
+			return // no generation follows it
 		}
 		r, err := Plan(Input{Generation: m.Generation() + 1, Shards: m.Shards(), Current: m, Members: members(3),
 			Mode: Rebalance})

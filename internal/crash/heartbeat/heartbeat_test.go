@@ -9,7 +9,7 @@ import (
 
 func at(ms int) time.Time { return time.Unix(1, 0).Add(time.Duration(ms) * time.Millisecond) }
 
-// look looks from one time to another, every LookEvery, while heartbeats stand at heard.
+// look looks at every LookEvery between two times, while the count of heartbeats is heard.
 func look(l Listener, from, to int, heard uint64) Listener {
 	for ms := from; ms <= to; ms += int(LookEvery / time.Millisecond) {
 		l = l.Look(at(ms), heard)
@@ -25,17 +25,17 @@ func TestSilence(t *testing.T) {
 	require.Zero(t, l.Look(at(2700), 2).Silent(), "it answers")
 	require.Zero(t, l.Opened(at(2700), true).Silent(), "a watch was opened: it lives")
 	require.Zero(t, l.Goodbye().Silent())
-	broken := look(l, 2700, 3600, 1) // the connection was given up
+	broken := look(l, 2700, 3600, 1) // the connection was closed
 	require.Equal(t, l.Silent()+time.Second, broken.Silent())
 }
 
-// An older version is never called silent.
+// An older version never counts as silent.
 func TestOlderVersionsAreNotSilent(t *testing.T) {
 	require.Zero(t, look(Listener{}.Opened(at(0), false), 100, 60_000, 0).Silent())
 	require.Zero(t, look(Listener{}, 100, 60_000, 0).Silent())
 }
 
-// A pause of one's own is nobody's silence, and hides none.
+// A pause of the listening process does not count as silence, and does not hide one.
 func TestOwnPauseIsNoSilence(t *testing.T) {
 	l := look(Listener{}.Opened(at(0), true), 100, 1000, 1)
 	l = l.Look(at(61_000), 1)
@@ -51,7 +51,7 @@ func TestOwnPauseIsNoSilence(t *testing.T) {
 	require.Zero(t, back.Silent(), "a clock that goes back")
 }
 
-// To a process that does not answer only so much is sent.
+// Only a limited number of heartbeats is sent to a process that does not answer.
 func TestSenderGivesUp(t *testing.T) {
 	var s Sender
 	sent := 0

@@ -18,7 +18,7 @@ var rewrite = flag.Bool("rewrite", false, "write the transcripts in testdata ane
 
 var settings = Settings{Confirmations: 3, GracePeriod: 100 * time.Millisecond, Rest: time.Second}
 
-// String is the phase's name in the transcript.
+// String returns the phase's name in the transcript.
 func (p Phase) String() string {
 	return [...]string{"opening", "watching", "accusing", "waiting", "verifying", "removing", "over"}[p]
 }
@@ -31,7 +31,7 @@ func events() map[string]Event {
 	return out
 }
 
-// Each transcript tells a case: a line an event, and what follows from it.
+// Each transcript shows a case: one line for each event, with its consequences.
 func TestTranscripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	require.NoError(t, err)
@@ -50,7 +50,7 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-// play runs the events of a transcript and writes what comes of them.
+// play runs the events of a transcript and writes their consequences.
 func play(t *testing.T, transcript string) string {
 	var out bytes.Buffer
 	var c Case
@@ -77,8 +77,8 @@ func play(t *testing.T, transcript string) string {
 	return out.String()
 }
 
-// Whatever happens: nobody is accused without evidence in a row, nobody removed
-// without a grace period after an acknowledged accusation.
+// In no sequence of events is a member accused without repeated evidence, or removed without a grace period
+// after an acknowledged accusation.
 func TestNothingWithoutEvidence(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var c Case

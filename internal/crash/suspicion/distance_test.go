@@ -15,7 +15,7 @@ const ms = time.Millisecond
 
 var noon = time.Unix(1_000_000, 0)
 
-// ttl leaves nobody to its lease whose requests take a second.
+// ttl is long enough that a member with requests of one second is not left to its lease.
 const ttl = 20 * time.Second
 
 func TestSteps(t *testing.T) {
@@ -42,10 +42,10 @@ func TestSteps(t *testing.T) {
 	})
 }
 
-// to is a round trip where there is one member of etcd.
+// to returns a round trip to the only member of etcd.
 func to(took time.Duration) Trip { return Trip{Member: 1, Took: took} }
 
-// The least decides: the rest is load.
+// The least round trip decides: the remainder is load.
 func TestDistanceOfTheStart(t *testing.T) {
 	require.Zero(t, At(ttl).RoundTrip())
 	require.Equal(t, 200*ms, At(ttl, to(161*ms)).RoundTrip())
@@ -54,8 +54,8 @@ func TestDistanceOfTheStart(t *testing.T) {
 	require.Equal(t, 100*ms, At(ttl, Trips(1, 300*ms, 400*ms, 100*ms)...).RoundTrip())
 }
 
-// Of three endpoints of etcd one is far: the watch may be there. Each is asked in turn, or one as it happens, and all
-// are slow now and then.
+// One of three endpoints of etcd is far, and the watch may be there. The endpoints are asked in turn or at
+// random, and all of them are slow now and then.
 func TestDistanceOfOneEndpointOfThree(t *testing.T) {
 	for first := range 3 {
 		d := At(ttl, append(append(Trips(1, ms, ms), Trips(2, ms, ms)...), Trips(3, ms, ms)...)...)
@@ -87,7 +87,7 @@ func TestDistanceOfOneEndpointOfThree(t *testing.T) {
 	})
 }
 
-// A machine that is busy is no distance, as long as one of three requests is not held up.
+// Load on the machine does not count as distance as long as one of three requests is not delayed.
 func TestLoadIsNoDistance(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d, slow := At(ttl, Trips(1, ms, ms, ms)...), 0
@@ -102,7 +102,8 @@ func TestLoadIsNoDistance(t *testing.T) {
 	})
 }
 
-// A member of etcd that is gone is no distance forever, and there may be any number of them, one after the other.
+// A member of etcd that is gone does not count as distance forever. Any number of members may come and go one
+// after the other.
 func TestDistanceOfAMemberThatIsGone(t *testing.T) {
 	d := At(ttl, append(Trips(1, ms, ms), Trips(2, 100*ms, 100*ms)...)...)
 	require.Equal(t, 100*ms, d.RoundTrip())
@@ -141,8 +142,8 @@ func TestDistanceGrowsSoonAndShrinksOnceAMinute(t *testing.T) {
 	require.Zero(t, after(time.Second, ms))
 }
 
-// An etcd that stands still for a moment makes nobody so far that it is left to its lease; that three requests in a row
-// take so long does, and as long as they do.
+// An etcd that stands still for a moment does not make a member so far that it is left to its lease. Three
+// requests in a row that take so long do, for as long as they last.
 func TestWhoIsLeftToItsLease(t *testing.T) {
 	const ttl = 10 * time.Second
 	left := func(d Distance) bool {
@@ -156,7 +157,7 @@ func TestWhoIsLeftToItsLease(t *testing.T) {
 	}
 	d = d.Measured(now, to(2*time.Second))
 	require.True(t, left(d), "three")
-	for range 10 { // whatever was recorded, and when
+	for range 10 { // any earlier records, at any time
 		d = d.Measured(now, to(ms))
 		require.False(t, left(d))
 		d = d.Measured(now, to(ms))
@@ -176,8 +177,7 @@ func TestWhoIsLeftToItsLease(t *testing.T) {
 	})
 }
 
-// A distance that is constant but for less than a fifth is notified once, wherever it lies
-// between two steps.
+// A distance that is constant to within a fifth is reported once, wherever it lies between two steps.
 func TestConstantDistanceIsToldOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		least := time.Duration(rapid.Int64Range(int64(26*ms), int64(time.Second)).Draw(t, "least"))
@@ -194,8 +194,8 @@ func TestConstantDistanceIsToldOnce(t *testing.T) {
 	})
 }
 
-// However the requests take, less is recorded at most once a minute; and never less than
-// the least of the last three.
+// Whatever the durations of the requests, a smaller distance is recorded at most once a minute, and never one
+// below the least of the last three.
 func TestDistanceIsSeldomRecordedAnew(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d, now := At(ttl, to(ms)), noon
@@ -214,12 +214,12 @@ func TestDistanceIsSeldomRecordedAnew(t *testing.T) {
 	})
 }
 
-// What goes up and down under load is a line when it has doubled, once a minute; a distance that lasts is one, too, as
-// soon as the minute is over.
+// A distance that goes up and down under load is logged when it has doubled, once a minute. A lasting one is
+// logged, too, as soon as the minute is over.
 func TestLinesAboutADistance(t *testing.T) {
 	lines := func(began Logged, trips ...time.Duration) (all []time.Duration) {
 		l := began
-		for i, trip := range trips { // one each five seconds
+		for i, trip := range trips { // one every five seconds
 			if now := noon.Add(time.Duration(i) * 5 * time.Second); l.Outdated(now, trip) {
 				l = Logged{RoundTrip: trip, At: now}
 				all = append(all, trip)

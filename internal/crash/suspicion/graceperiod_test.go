@@ -23,8 +23,8 @@ func TestGracePeriod(t *testing.T) {
 	require.Equal(t, 3*time.Second, GracePeriod(3*time.Second, ms, at(200*ms, 10)), "configured")
 }
 
-// The grace period of a member at d one way is at least what a refutation needs five times
-// over, and no more than the bound that the documentation states.
+// The grace period of a member at one-way distance d is at least five times the time that a refutation needs,
+// and at most the bound in the documentation.
 func TestGracePeriodAtADistance(t *testing.T) {
 	const least = 100 * ms
 	for d := time.Duration(0); d < time.Second; d += 100 * time.Microsecond {
@@ -51,8 +51,8 @@ func TestLeftToLease(t *testing.T) {
 	}
 }
 
-// A member that is removed alive goes on for two of the least grace periods at most, whatever
-// its distance, as far as that is this package's to say.
+// A member that is removed alive continues for at most two of the least grace periods at any distance, as far
+// as this package determines it.
 func TestConfirmedSoonAfterTheGracePeriod(t *testing.T) {
 	const least = 100 * ms
 	require.Equal(t, 3*least, ConfirmWithin(least, nil))

@@ -10,7 +10,7 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// marked is a cluster of n members, i:1 with incarnation i, and marks of their silence.
+// marked returns a cluster of n members, i:1 with incarnation i, and marks of their silence.
 func marked(n int, marks ...*state.Silence) *state.Snapshot {
 	s := &state.Snapshot{Silences: marks}
 	for i := range n {
@@ -56,7 +56,7 @@ func TestMarks(t *testing.T) {
 	}
 }
 
-// Where most stand still, marks are few.
+// If most members stand still, few are marked.
 func TestMarksAreBounded(t *testing.T) {
 	for n, most := range map[int]int{10: silentFew, 200: 10} {
 		var marks []*state.Silence
@@ -88,7 +88,7 @@ func TestWatcherKey(t *testing.T) {
 	require.False(t, member)
 	_, member = WatcherKey(s, "000:1", "i0", 2)
 	require.False(t, member, "nobody watches itself")
-	for i := 1; i < 29; i++ { // of older versions: those that the ring could have watch it
+	for i := 1; i < 29; i++ { // of older versions: those that the ring could make watch it
 		_, member = WatcherKey(s, "000:1", fmt.Sprint("i", i), 2)
 		require.Equal(t, i >= 30-mostTargets*2, member, i)
 		targets := Targets(s, Self{Address: s.Members[i].Address, InstanceID: fmt.Sprint("i", i)}, 2,

@@ -21,7 +21,7 @@ func keys(t *testing.T, prefix string) state.Keys {
 	return k
 }
 
-// Every key that a node writes lies in one of its ranges, and every part in its own.
+// Every key that a node writes lies in one of its ranges, and every part lies in its range.
 func TestRangesHoldTheKeys(t *testing.T) {
 	k := keys(t, "/goverse")
 	holds := func(r Range, key string) bool {
@@ -65,7 +65,7 @@ func TestPrograms(t *testing.T) {
 	require.EqualError(t, err, `unknown program "x": give node, exec, lock or operator`)
 }
 
-// The README has the same commands.
+// The README shows the same commands.
 func TestReadmeHasTheRanges(t *testing.T) {
 	readme, err := os.ReadFile("../../../README.md")
 	require.NoError(t, err)
@@ -83,7 +83,7 @@ func TestReadmeHasTheRanges(t *testing.T) {
 	}
 }
 
-// Whatever the names are, a shell reads them as they are.
+// A shell reads all names unchanged, whatever characters they have.
 func TestQuoting(t *testing.T) {
 	role := Role{Keys: keys(t, "/it's;$(a)"), Program: Lock, Name: "a b", User: `"u"`, PasswordFile: "*"}
 	var lines []string

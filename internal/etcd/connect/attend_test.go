@@ -23,7 +23,7 @@ import (
 	"github.com/goverse/goverse/internal/test/logtest"
 )
 
-// forward listens, and hands connections on to where target says at that time.
+// forward listens and passes connections on to the address that target returns at the time.
 func forward(t *testing.T, target func() string) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -32,13 +32,13 @@ func forward(t *testing.T, target func() string) (address string) {
 	return l.Addr().String()
 }
 
-// An advertised address is used while a given one does not answer, if it leads to that very member; and no more once
-// all given ones answer again.
+// An advertised address is used while a given one does not answer, if it leads to the expected member. It is no
+// longer used once all given ones answer again.
 func TestAdvertisedAddresses(t *testing.T) {
 	t.Parallel()
 	other := etcdtest.Start(t).Endpoint()
 	for name, c := range map[string]struct {
-		leads func(own string) string // where the advertised address leads
+		leads func(own string) string // the target of the advertised address
 		used  bool
 	}{
 		"its own":     {func(own string) string { return own }, true},
@@ -70,7 +70,7 @@ func TestAdvertisedAddresses(t *testing.T) {
 			if c.used {
 				want = append(want[:2:2], "http://"+advertised)
 			}
-			for range 10 { // etcd is asked again where it took more than a second to answer
+			for range 10 { // etcd is asked again if it took more than a second to answer
 				if slices.Equal(want, client.Endpoints()) {
 					break
 				}
@@ -83,14 +83,14 @@ func TestAdvertisedAddresses(t *testing.T) {
 	}
 }
 
-// Nobody looks after a client that is closed: Close has waited for that.
+// A closed client has no attendant anymore, because Close has waited for it.
 func TestTheAttendantEndsWithItsClient(t *testing.T) {
 	t.Parallel()
 	client, err := Config{Address: etcdtest.Start(t).Endpoint()}.Connect(etcdtest.Context(t))
 	require.NoError(t, err)
 	watcher, ok := client.Watcher.(attended)
 	require.True(t, ok)
-	_ = client.Close() // its error is that its context was cancelled
+	_ = client.Close() // its error only reports that its context was canceled
 	select {
 	case <-watcher.done:
 	default:
@@ -98,7 +98,7 @@ func TestTheAttendantEndsWithItsClient(t *testing.T) {
 	}
 }
 
-// What is said of addresses is said once for each event.
+// The state of an address is logged once for each change.
 func TestWhatIsSaidOfAddresses(t *testing.T) {
 	t.Parallel()
 	var log logtest.Buffer
@@ -144,7 +144,7 @@ func TestWhatIsSaidOfAddresses(t *testing.T) {
 	require.NoError(t, l.look([]string{"a:1"}, now)[0].refused, "it is another reason now")
 }
 
-// A connection is made with the configuration of that moment, and counts once the other side has spoken.
+// A connection uses the configuration of the moment, and counts once the other side has sent data.
 func TestLinksFollowHandshakes(t *testing.T) {
 	t.Parallel()
 	plain := strings.TrimPrefix(etcdtest.Start(t).Endpoint(), "http://")
@@ -184,8 +184,8 @@ func TestLinksFollowHandshakes(t *testing.T) {
 	require.Eventually(t, func() bool { return !l.connected() }, 10*time.Second, time.Millisecond)
 }
 
-// A function for the TLS of the moment that does not return, in whatever way, costs the one connection: the next one is
-// made.
+// If the function for the present TLS configuration does not return, in whatever way, only that one connection
+// fails. The next one is made.
 func TestTheTLSOfTheMomentDoesNotReturn(t *testing.T) {
 	t.Parallel()
 	for how, leaves := range map[string]func(){"Goexit": runtime.Goexit, "at the disco": func() {

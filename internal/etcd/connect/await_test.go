@@ -19,7 +19,8 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// anyKey is a question whose time-out no test waits for: what is seen sooner was looked for.
+// anyKey returns a question with a time-out that no test reaches: every finding before that comes from
+// examining the addresses.
 func anyKey() Question {
 	ask := func(ctx context.Context, c *clientv3.Client) error {
 		_, err := c.Get(ctx, "/goverse", clientv3.WithCountOnly())
@@ -28,7 +29,7 @@ func anyKey() Question {
 	return Question{Ask: ask, Timeout: time.Hour, Needs: "READ on /goverse"}
 }
 
-// await is how Await ends: by itself, or as soon as it has warned that etcd does not answer.
+// await returns the outcome of Await: its own end, or its first warning that etcd does not answer.
 func await(t *testing.T, cfg Config) (warned string, err error) {
 	t.Helper()
 	log := &logtest.Buffer{}
@@ -59,7 +60,7 @@ func await(t *testing.T, cfg Config) (warned string, err error) {
 	}
 }
 
-// The same cause is the same message, with and without a user, and long before any time-out.
+// The same cause gives the same message, with and without a user, and long before any time-out.
 func TestOneCauseOneMessage(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t).Endpoint()
@@ -127,7 +128,7 @@ func TestOneCauseOneMessage(t *testing.T) {
 	}
 }
 
-// A client that is made, with which nothing is waited for, says the same.
+// Connect, which waits for no answer, explains the causes in the same way.
 func TestConnectSaysWhy(t *testing.T) {
 	t.Parallel()
 	closed := nowhere
@@ -198,7 +199,7 @@ func TestWhatEtcdRefusesAUser(t *testing.T) {
 	}
 }
 
-// The clock is the test's where etcd is a client within the process.
+// With a client within the process the test controls the clock.
 func TestHowAwaitTries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &logtest.Buffer{}

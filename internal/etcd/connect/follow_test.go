@@ -28,7 +28,7 @@ func TestCandidates(t *testing.T) {
 	require.Equal(t, []string{"http://b:2379"}, listed([]string{"http://gone:1", "http://b:2379"}, members))
 }
 
-// etcd advertises localhost by default: to a program on another machine that is something else.
+// etcd advertises localhost by default, which is a different machine to a program on another one.
 func TestAdvertisedLocalhost(t *testing.T) {
 	t.Parallel()
 	for _, self := range []string{"http://localhost:2379", "https://127.0.0.1:2379", "http://[::1]:2379",

@@ -20,8 +20,8 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
-// What certainly is no etcd is distinguished from what may be one that is slow, or a proxy before one
-// that is gone.
+// Servers that are certainly not etcd are distinguished from a slow etcd, and from a proxy before an etcd that
+// is gone.
 func TestWhatIsThere(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -53,7 +53,7 @@ func causeOf(t *testing.T, err error) cause {
 	return p.cause
 }
 
-// etcd itself, which serves HTTP/1 at the same port, is never mistaken.
+// etcd itself, which serves HTTP/1 at the same port, is never mistaken for another server.
 func TestASlowEtcdIsEtcd(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
@@ -111,7 +111,8 @@ func TestWhyNoConnectionWasMade(t *testing.T) {
 		"service (dial tcp: lookup x: no such host)")
 }
 
-// What needs no look is explained without, and what is no failure to reach etcd stays as it is.
+// Errors that are clear by themselves are explained without a look, and errors other than a failure to reach
+// etcd are returned unchanged.
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	cfg := Config{Address: serveTCP(t, says(""))}
@@ -137,7 +138,7 @@ func TestExplain(t *testing.T) {
 	require.Equal(t, unknown, causeOf(t, cfg.Explain(off, context.DeadlineExceeded, "")), "nobody waits for it")
 }
 
-// A look is cut short by the answer.
+// The answer ends the look.
 func TestAskDoesNotWaitForItsLook(t *testing.T) {
 	t.Parallel()
 	looked := make(chan struct{})
@@ -148,7 +149,7 @@ func TestAskDoesNotWaitForItsLook(t *testing.T) {
 	cfg := Config{Address: address}
 	cut := false
 	err := cfg.Ask(etcdtest.Context(t), "", func(context.Context) error {
-		<-looked // it is at it
+		<-looked // the look is in progress
 		cut = true
 		return nil
 	})
@@ -164,7 +165,7 @@ func TestAskEndsWithWhatLasts(t *testing.T) {
 		return ctx.Err()
 	})
 	require.ErrorIs(t, err, ErrNotEtcd)
-	// An etcd that answers meanwhile is one.
+	// A server that answers as etcd meanwhile is etcd.
 	err = Config{Address: web}.Ask(etcdtest.Context(t), "", func(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
@@ -195,7 +196,7 @@ func says(text string) func(net.Conn) {
 	}
 }
 
-// Clocks are put right, and certificates replaced: neither lasts forever.
+// Clocks are corrected and certificates replaced: neither error lasts.
 func TestCertificatesThatWillBeOthers(t *testing.T) {
 	t.Parallel()
 	certificate, authority := newCertificate(t)
@@ -214,7 +215,8 @@ func TestCertificatesThatWillBeOthers(t *testing.T) {
 	require.False(t, Lasts(err), err)
 }
 
-// A proxy that takes connections and closes them, before an etcd that is gone, does not speak plain text.
+// A proxy that accepts and closes connections because its etcd is gone does not count as one that speaks plain
+// text.
 func TestConnectionThatIsCutOffIsNotPlain(t *testing.T) {
 	t.Parallel()
 	err := Config{Address: "https://" + serveTCP(t, func(net.Conn) {})}.Explain(etcdtest.Context(t),

@@ -21,10 +21,10 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// nowhere is an address of 127.0.0.1 at which nothing listens.
+// nowhere is an address of 127.0.0.1 at which no program listens.
 const nowhere = "127.0.0.1:1"
 
-// serveTCP has answer talk to each connection, and returns the address.
+// serveTCP calls answer for each connection, and returns the address.
 func serveTCP(t *testing.T, answer func(conn net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -33,7 +33,7 @@ func serveTCP(t *testing.T, answer func(conn net.Conn)) string {
 	return l.Addr().String()
 }
 
-// serve has answer talk to each connection until the test ends, which closes those that are left.
+// serve calls answer for each connection until the test ends, which closes the remaining ones.
 func serve(t *testing.T, l net.Listener, answer func(conn net.Conn)) {
 	var serving sync.WaitGroup
 	var mu sync.Mutex
@@ -72,7 +72,7 @@ func serve(t *testing.T, l net.Listener, answer func(conn net.Conn)) {
 	})
 }
 
-// startWeb is a web server.
+// startWeb starts a web server.
 func startWeb(t *testing.T) string {
 	t.Helper()
 	web := httptest.NewServer(http.NotFoundHandler())
@@ -80,18 +80,18 @@ func startWeb(t *testing.T) string {
 	return web.Listener.Addr().String()
 }
 
-// startSecureWeb is a web server that speaks HTTP/1 over TLS.
+// startSecureWeb starts a web server that speaks HTTP/1 over TLS.
 func startSecureWeb(t *testing.T, certificate tls.Certificate) string {
 	t.Helper()
 	web := httptest.NewUnstartedServer(http.NotFoundHandler())
-	web.Config.ErrorLog = log.New(io.Discard, "", 0) // of handshakes that fail
+	web.Config.ErrorLog = log.New(io.Discard, "", 0) // receives failed handshakes
 	web.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
 	web.StartTLS()
 	t.Cleanup(web.Close)
 	return web.Listener.Addr().String()
 }
 
-// newCertificate is one for 127.0.0.1, with its authority.
+// newCertificate returns a certificate for 127.0.0.1, with its authority.
 func newCertificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
@@ -108,7 +108,7 @@ func serverTLS(certificate tls.Certificate) *tls.Config {
 		MinVersion: tls.VersionTLS12}
 }
 
-// startTLS has the server at target speak TLS, and returns the address where.
+// startTLS puts TLS before the server at target, and returns the new address.
 func startTLS(t *testing.T, target string, config *tls.Config) string {
 	t.Helper()
 	config.NextProtos = []string{"h2"}

@@ -67,8 +67,8 @@ func TestSuspicionSuspendsAndAnAnswerResumes(t *testing.T) {
 	require.Equal(t, c, c.Renewed(at(1500*time.Millisecond), at(9900*time.Millisecond)), "too late for good")
 }
 
-// Whatever happens, a claim ends before a lease would that etcd last renewed when
-// the latest round that counts was sent.
+// Whatever happens, a claim ends no later than a lease that etcd last renewed when the latest round that counts
+// was sent.
 func TestClaimNeverOutlivesTheLease(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		clock := at(0)

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// beats are those of a process that ran for a while, with a beat at each of these times.
+// beats returns the value for a process that ran for a while, with a beat at each of these times.
 func beats(p Pauses, times ...time.Duration) Pauses {
 	for _, t := range times {
 		p, _ = p.Beat(at(t))
@@ -33,7 +33,7 @@ func TestPauseIsConfirmedByARoundSentSince(t *testing.T) {
 	require.True(t, after.MayBegin(at(311*ms)))
 }
 
-// One that is paused within each round is never confirmed for what it claims, and yet may begin something.
+// A process that is paused in each round never has its claims confirmed, but may begin new work.
 func TestRoundsThatPausesInterrupt(t *testing.T) {
 	ms := time.Millisecond
 	p := beats(Pauses{}, 0, 300*ms)
@@ -94,8 +94,8 @@ func TestWhoLosesItsTimeToPausesIsStarved(t *testing.T) {
 	require.False(t, starved)
 }
 
-// Whatever happens, a process that is said not to have stood still at an instant had beats in time ever since a round
-// was sent that found its keys, or ever.
+// Whatever happens, a process that is reported not to have stood still had beats in time ever since its start,
+// or since a round was sent that found its keys.
 func TestNothingButAnUnbrokenRunConfirms(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		draw := func(what string) time.Duration {
@@ -104,7 +104,7 @@ func TestNothingButAnUnbrokenRunConfirms(t *testing.T) {
 		now, p := at(0), Pauses{}
 		times := []Instant{now}
 		p, _ = p.Beat(now)
-		proof := now // sent
+		proof := now // when it was sent
 		for range rapid.IntRange(0, 40).Draw(t, "steps") {
 			switch rapid.IntRange(0, 1).Draw(t, "what") {
 			case 0:

@@ -20,8 +20,7 @@ import (
 // pass lets fake time pass.
 func pass(d time.Duration) { <-time.After(d) }
 
-// scriptedLease is a lease server in fake time: renewals answer after delay, or
-// fail with err.
+// scriptedLease is a lease server in fake time. Renewals answer after delay, or fail with err.
 type scriptedLease struct {
 	clientv3.Lease
 	mu    sync.Mutex
@@ -71,7 +70,7 @@ func openScripted(t *testing.T, lease *scriptedLease) *Session {
 	return s
 }
 
-// etcd's own client counts from the instant the answer came.
+// Unlike the session, etcd's own client counts from the arrival of the answer.
 func TestDeadlineCountsFromTheInstantOfSending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lease := &scriptedLease{delay: time.Second}
@@ -108,7 +107,7 @@ func TestDeadlineDoesNotMoveWhileRenewalsFail(t *testing.T) {
 	})
 }
 
-// An answer after the deadline does not bring the session back.
+// An answer after the deadline does not restore the session.
 func TestLateAnswerComesTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lease := &scriptedLease{}
@@ -117,7 +116,7 @@ func TestLateAnswerComesTooLate(t *testing.T) {
 		pass(3 * time.Second)
 		lease.answer(0, errors.New("away"))
 		pass(6 * time.Second)
-		lease.answer(1500*time.Millisecond, nil) // sent before the deadline, answered after
+		lease.answer(1500*time.Millisecond, nil) // sent before the deadline, answered after it
 		pass(2 * time.Second)
 		require.False(t, s.Valid())
 		require.Equal(t, deadline, s.Deadline())
@@ -126,7 +125,7 @@ func TestLateAnswerComesTooLate(t *testing.T) {
 	})
 }
 
-// A suspicion is cleared by what is sent after it and by nothing else.
+// Only a request sent after a suspicion clears it.
 func TestSuspicionSuspendsTheSessionUnlessARenewalClearsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lease := &scriptedLease{}
@@ -139,7 +138,7 @@ func TestSuspicionSuspendsTheSessionUnlessARenewalClearsIt(t *testing.T) {
 		pass(time.Second)
 		require.NoError(t, s.Err())
 
-		lease.answer(time.Second, nil) // sent before the suspicion, it would be answered too late
+		lease.answer(time.Second, nil) // sent before the suspicion; the answer would come too late
 		s.Check()
 		synctest.Wait()
 		lease.answer(20*time.Millisecond, nil)

@@ -17,7 +17,7 @@ import (
 	"github.com/goverse/goverse/internal/test/logtest"
 )
 
-// guarded is a client of an etcd with access control on, as the user root, that counts its log-ins.
+// guarded returns a client, for the user root, of an etcd with access control. It counts its log-ins.
 func guarded(t *testing.T, endpoint string) (client *clientv3.Client, logins *atomic.Int64) {
 	t.Helper()
 	etcdtest.EnableAuth(t, etcdtest.Dial(t, endpoint), "secret")
@@ -37,7 +37,7 @@ func guarded(t *testing.T, endpoint string) (client *clientv3.Client, logins *at
 	return client, logins
 }
 
-// etcd's client logs in before it opens a stream: a stream for each renewal was a log-in for each.
+// etcd's client logs in before it opens a stream, so a stream for each renewal would be a log-in for each.
 func TestRenewalsOfAUserAreNoLogIns(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t)
@@ -58,10 +58,11 @@ func TestRenewalsOfAUserAreNoLogIns(t *testing.T) {
 		}
 		require.NoError(t, s.Err())
 	}
-	// One for the client, one for its stream; more only if etcd was too slow for a stream.
+	// One log-in is for the client and one for its stream; there are more only if etcd was too slow for a
+	// stream.
 	require.Less(t, logins.Load(), int64(rounds*len(sessions)/4))
 
-	// A token that etcd forgot, with all others: one log-in more, and no session is lost.
+	// When etcd has forgotten all tokens, one more log-in follows, and no session is lost.
 	before := logins.Load()
 	_, err := client.UserChangePassword(ctx, "root", "secret")
 	require.NoError(t, err)
@@ -73,8 +74,8 @@ func TestRenewalsOfAUserAreNoLogIns(t *testing.T) {
 	require.LessOrEqual(t, logins.Load()-before, int64(len(sessions)+2))
 }
 
-// etcd's access control is turned on while processes run that have no user: they lose their sessions, say why and
-// what helps, and do not ask again and again for a revocation that is refused.
+// etcd's access control is turned on while processes without a user run. They lose their sessions, report the
+// reason and the remedy, and do not repeat a revocation that is refused.
 func TestAccessControlIsTurnedOn(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t)

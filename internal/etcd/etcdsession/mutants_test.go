@@ -6,7 +6,8 @@ import (
 	"github.com/goverse/goverse/internal/test/mutants"
 )
 
-// What finds nothing proves nothing: each mutant is found by the schedules, or the test that it names.
+// A check that finds nothing proves nothing: each mutant is found by the schedules, or by the test that it
+// names.
 func TestMutants(t *testing.T) {
 	mutants.Found(t, "internal/etcd/etcdsession", "-session.schedules=1000")
 }

@@ -16,7 +16,8 @@ import (
 	"github.com/goverse/goverse/cluster/session"
 )
 
-// awayLease is an etcd that can be away: every request then waits in vain. While it ignores renewals, they do.
+// awayLease is an etcd that can be away: requests then get no answer. While it ignores renewals, only they get
+// none.
 type awayLease struct {
 	scriptedLease
 	away, ignores atomic.Bool
@@ -55,7 +56,7 @@ func (l *awayLease) gone(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// runKeeper runs a keeper in fake time; stop ends it and waits.
+// runKeeper runs a keeper in fake time. stop ends it and waits.
 func runKeeper(t *testing.T, lease clientv3.Lease) (k *Keeper, log *bytes.Buffer, stop func()) {
 	t.Helper()
 	client := clientv3.NewCtxClient(context.Background())
@@ -73,7 +74,7 @@ func runKeeper(t *testing.T, lease clientv3.Lease) (k *Keeper, log *bytes.Buffer
 	}
 }
 
-// While etcd is away the log says so every half minute, and when it is over.
+// While etcd is away, the log reports that every half minute, and then the end of the outage.
 func TestAnOutageIsToldUntilItIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lease := &awayLease{}
@@ -97,8 +98,8 @@ func TestAnOutageIsToldUntilItIsOver(t *testing.T) {
 	})
 }
 
-// A proxy for which etcd renews no lease lets renewals wait, and passes everything else on. The second session that
-// nobody renewed says so.
+// A proxy for which etcd renews no lease leaves renewals unanswered and passes all other requests on. The
+// second session without any renewal names the cause.
 func TestLeasesThatAreGrantedAndNeverRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lease := &awayLease{}

@@ -13,14 +13,14 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
-// risky is a session whose lease etcd may revoke early, and which stands on a key.
+// risky returns a session that depends on a key and has a lease that etcd may revoke early.
 func risky(t *testing.T) (*Session, *clientv3.Client, string) {
 	t.Helper()
 	etcd := etcdtest.Start(t)
 	ctx := etcdtest.Context(t)
 	s, err := Open(ctx, Config{Client: etcd.Client(), TTL: 30 * time.Second})
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = s.Close(context.Background()) }) // lost, in some
+	t.Cleanup(func() { _ = s.Close(context.Background()) }) // some tests have lost it
 	resp, err := etcd.Client().Put(ctx, "/pause/key", "", clientv3.WithLease(s.ID()))
 	require.NoError(t, err)
 	s.Protect("/pause/key", resp.Header.Revision, nil)
@@ -41,14 +41,14 @@ func risky(t *testing.T) (*Session, *clientv3.Client, string) {
 	return s, etcd.Client(), "/pause/key"
 }
 
-// locked keeps the session's own goroutine from running while f runs, also if f ends the test.
+// locked keeps the session's own goroutine from running while f runs, even if f ends the test.
 func locked(s *Session, f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f()
 }
 
-// standStill keeps the session's own goroutine from running until the session is not valid by that.
+// standStill keeps the session's own goroutine from running until that has made the session invalid.
 func standStill(t *testing.T, s *Session, meanwhile func()) {
 	t.Helper()
 	locked(s, func() {
@@ -60,8 +60,8 @@ func standStill(t *testing.T, s *Session, meanwhile func()) {
 	})
 }
 
-// A process that stood still claims nothing until etcd has confirmed that all is as it was; then it goes
-// on as if nothing had been.
+// A process that stood still claims nothing until etcd has confirmed that its keys are unchanged. Then it
+// continues as if there had been no pause.
 func TestPauseIsConfirmed(t *testing.T) {
 	t.Parallel()
 	s, _, _ := risky(t)
@@ -69,7 +69,7 @@ func TestPauseIsConfirmed(t *testing.T) {
 	changed := make(chan struct{}, 10)
 	defer s.OnChange(func() { changed <- struct{}{} })()
 	standStill(t, s, func() {})
-	for range 2 { // that it is not valid, and that it is again
+	for range 2 { // it became invalid, and valid again
 		select {
 		case <-changed:
 		case <-etcdtest.Context(t).Done():
@@ -83,7 +83,7 @@ func TestPauseIsConfirmed(t *testing.T) {
 	require.False(t, s.Suspected())
 }
 
-// One whose key went meanwhile is not valid for an instant more.
+// A session that lost its key during a pause is never valid again, not even for an instant.
 func TestPauseInWhichTheKeyGoes(t *testing.T) {
 	t.Parallel()
 	s, client, key := risky(t)
@@ -100,7 +100,7 @@ func TestPauseInWhichTheKeyGoes(t *testing.T) {
 	require.False(t, s.Valid())
 }
 
-// A second pause, before the first one is confirmed, is confirmed by a round of its own.
+// A second pause, before the first one is confirmed, needs a round of its own.
 func TestTwoPauses(t *testing.T) {
 	t.Parallel()
 	s, _, _ := risky(t)
@@ -111,14 +111,14 @@ func TestTwoPauses(t *testing.T) {
 		s.pauses.Store(&first)
 		require.Eventually(t, func() bool { return deadline.Now().Reached(noticed.Add(deadline.PauseLimit)) },
 			10*time.Second, time.Millisecond)
-		s.confirmed(noticed, deadline.Now()) // answered after the second one, which nobody has noticed
+		s.confirmed(noticed, deadline.Now()) // answered after the second one, which is not noticed yet
 		require.False(t, s.Valid())
 		require.True(t, s.Suspected(), "nor is anything new begun: etcd may have revoked the lease")
 	})
 	require.True(t, s.Period().Confirm(etcdtest.Context(t)))
 }
 
-// etcd's raft term can fall, when it is restored from a backup: the session is not held to be asleep forever.
+// etcd's raft term can fall when etcd is restored from a backup. The session must not count as paused forever.
 func TestRiskThatPasses(t *testing.T) {
 	t.Parallel()
 	s, _, _ := risky(t)

@@ -11,10 +11,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// proxiedLease answers renewals as a proxy does, with a renewal of its own that etcd made earlier.
+// proxiedLease answers renewals as a proxy does: with the answer to an earlier renewal of its own.
 type proxiedLease struct {
 	*scriptedLease
-	renewed time.Time // by etcd
+	renewed time.Time // when etcd last renewed the lease
 	older   time.Duration
 }
 
@@ -39,7 +39,7 @@ func (l *proxiedLease) at() time.Time {
 	return l.renewed
 }
 
-// An answer of a proxy may be to a renewal that it sent before: what counts is how long etcd says that the lease lasts.
+// A proxy's answer may belong to an earlier renewal, so etcd's own report of the remaining time counts.
 func TestBehindAProxyEtcdIsAskedHowLongTheLeaseLasts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lease := &proxiedLease{scriptedLease: &scriptedLease{}}
@@ -53,7 +53,7 @@ func TestBehindAProxyEtcdIsAskedHowLongTheLeaseLasts(t *testing.T) {
 			lease.mu.Lock()
 			lease.older = older
 			lease.mu.Unlock()
-			pass(4 * time.Second) // a round at least
+			pass(4 * time.Second) // at least one round
 			require.True(t, s.Valid())
 			require.LessOrEqual(t, s.Deadline(), lease.at().Add(9900*time.Millisecond),
 				"never later than etcd's end of the lease")

@@ -10,8 +10,8 @@ var (
 	firstSeed = flag.Uint64("session.seed", 1, "the first one's seed")
 )
 
-// Whatever the members of etcd do, etcd ends no lease whose session is valid, and when they do well
-// again everybody soon has a session.
+// Whatever the members of etcd do, etcd ends no lease of a valid session, and once they work again every
+// process soon has a session.
 func TestSchedules(t *testing.T) {
 	total := 0
 	for n := range uint64(*schedules) {

@@ -16,15 +16,16 @@ import (
 	"github.com/goverse/goverse/internal/test/modeletcd"
 )
 
-// How long faults go on in a schedule, and how soon every session must be valid once they have stopped.
+// scheduleLasts is the time with faults in a schedule, and scheduleRecover the time after them within which
+// every session must be valid.
 const (
 	scheduleLasts   = 2 * time.Minute
 	scheduleRecover = 30 * time.Second
 	scheduleTTL     = 10 * time.Second
 )
 
-// schedule is keepers of sessions over an etcd of three members, whose members stop, stutter and are
-// cut off, in virtual time. A seed is a schedule.
+// schedule runs keepers of sessions over an etcd of three members, which stop, stutter and are cut off, in
+// virtual time. A seed determines a schedule.
 type schedule struct {
 	rand *rand.Rand
 	e    *modeletcd.Etcd
@@ -36,11 +37,11 @@ type schedule struct {
 	log      strings.Builder
 	sessions map[int64]*Session // by lease
 	keepers  []*Keeper
-	ended    int // leases that etcd ended
+	ended    int // number of leases that etcd ended
 	failure  string
 }
 
-// simulate runs one schedule. It returns what is wrong, "" if nothing is, and what happened.
+// simulate runs one schedule. It returns the failure, "" if there is none, and a log of the events.
 func simulate(t *testing.T, seed uint64) (failure, log string, ended int) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -63,7 +64,7 @@ func simulate(t *testing.T, seed uint64) (failure, log string, ended int) {
 	return failure, log, ended
 }
 
-// between draws a duration. It is called with and without locks of the model's, never with the own one.
+// between draws a duration. Callers may hold the model's lock, but not the schedule's own.
 func (w *schedule) between(least, most time.Duration) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -87,7 +88,7 @@ func (w *schedule) failed() string {
 	return w.failure
 }
 
-// changed is called at each change in etcd: a lease that it ends must not be counted on by anybody.
+// changed is called at each change in etcd. No session may rely on a lease that etcd has ended.
 func (w *schedule) changed(now, before *mvccpb.KeyValue, by *modeletcd.Conn) {
 	if now != nil || before == nil || before.Lease == 0 || by != nil {
 		return
@@ -102,7 +103,7 @@ func (w *schedule) changed(now, before *mvccpb.KeyValue, by *modeletcd.Conn) {
 	}
 }
 
-// process keeps a session and a key on it. It is bound to one member, or asks all in turn.
+// process maintains a session and a key on it. It is bound to one member, or asks all in turn.
 func (w *schedule) process(i int) {
 	turn, bound := 0, w.one(4) > 0
 	home := w.one(3)
@@ -130,7 +131,7 @@ func (w *schedule) process(i int) {
 		w.mu.Unlock()
 		w.say("process %d: lease %d", i, s.ID())
 		registrations++
-		key := fmt.Sprint("/node/", i, "/", registrations) // an old one may stand until its lease ends
+		key := fmt.Sprint("/node/", i, "/", registrations) // an old key may exist until its lease ends
 		created := clientv3.Compare(clientv3.CreateRevision(key), "=", 0)
 		resp, err := client.Txn(ctx).If(created).Then(clientv3.OpPut(key, "", clientv3.WithLease(s.ID()))).Commit()
 		if err == nil && !resp.Succeeded {
@@ -153,7 +154,7 @@ func (w *schedule) process(i int) {
 	})
 }
 
-// fault makes one fault and waits until it is over, or a part of the time.
+// fault causes one fault and waits until it is over, or for part of that time.
 func (w *schedule) fault() {
 	leader := w.e.Leader()
 	victim := leader

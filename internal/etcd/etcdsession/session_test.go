@@ -45,8 +45,7 @@ func TestRenewalKeepsTheSessionAndCloseRevokes(t *testing.T) {
 	require.NoError(t, s.Close(ctx), "closing twice is harmless")
 }
 
-// A renewal that succeeds is not enough: what the session stands on must be
-// there too.
+// A successful renewal is not enough: the keys that the session depends on must also exist.
 func TestRenewalLooksForTheProtectedKeys(t *testing.T) {
 	client := etcdtest.Client(t)
 	ctx := etcdtest.Context(t)
@@ -61,7 +60,7 @@ func TestRenewalLooksForTheProtectedKeys(t *testing.T) {
 	recreate := func() {
 		_, err := client.Delete(ctx, "/k")
 		require.NoError(t, err)
-		_, err = client.Put(ctx, "/k", "v") // the same key, another creation
+		_, err = client.Put(ctx, "/k", "v") // the same key, created again
 		require.NoError(t, err)
 	}
 
@@ -110,8 +109,7 @@ func TestAnswerFromThePastIsAnotherHistory(t *testing.T) {
 	require.NoError(t, s.Close(ctx))
 }
 
-// The session goes quiet before etcd gives the lease to nobody else: the server
-// still has the key when Valid turns false.
+// The session becomes invalid before etcd ends the lease: etcd still has the key when Valid turns false.
 func TestGoesQuietBeforeTheLeaseEnds(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t)
@@ -135,7 +133,7 @@ func TestGoesQuietBeforeTheLeaseEnds(t *testing.T) {
 	_ = s.Close(ctx)
 }
 
-// cutLease never gets an answer to a renewal.
+// cutLease never receives an answer to a renewal.
 type cutLease struct{ clientv3.Lease }
 
 func (l *cutLease) KeepAliveOnce(ctx context.Context, _ clientv3.LeaseID) (*clientv3.LeaseKeepAliveResponse, error) {

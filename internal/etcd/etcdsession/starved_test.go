@@ -19,8 +19,8 @@ import (
 	"github.com/goverse/goverse/internal/test/modeletcd"
 )
 
-// starved is a process that stands still again and again, in virtual time: it reads no clock meanwhile, nor what comes
-// from etcd.
+// starved is a process that stands still again and again, in virtual time. During a pause it reads neither the
+// clock nor etcd's answers.
 type starved struct {
 	*testing.T
 	rand   *rand.Rand
@@ -28,7 +28,7 @@ type starved struct {
 	conn   *modeletcd.Conn
 	k      *Keeper
 	began  time.Time
-	stands atomic.Int64 // since when, of time since began; -1: it runs
+	stands atomic.Int64 // start of the pause, relative to began; -1: it runs
 
 	mu     sync.Mutex
 	ended  map[clientv3.LeaseID]time.Time // leases that etcd ended
@@ -46,7 +46,7 @@ func newStarved(t *testing.T, seed uint64) *starved {
 			p.ended[clientv3.LeaseID(before.Lease)] = time.Now()
 		}
 	}
-	slow := time.Duration(1+p.rand.IntN(100)) * time.Millisecond // each way takes up to it
+	slow := time.Duration(1+p.rand.IntN(100)) * time.Millisecond // limit for the delay of each message
 	var draws sync.Mutex
 	ways := rand.New(rand.NewPCG(seed, 30))
 	p.conn = p.e.ConnectTo(func() int { return 0 }, "starved", func(any) modeletcd.Delivery {
@@ -82,7 +82,7 @@ func (p *starved) clock() deadline.Instant {
 	return deadline.Instant{Mono: int64(now) + 1, Wall: p.began.UnixNano() + int64(now)}
 }
 
-// seen is what a process claims and might begin, at a moment at which it runs.
+// seen records, at a moment when the process runs, what it claims and what it may begin.
 type seen struct{ leads, begins bool }
 
 func (p *starved) see() seen {
@@ -90,7 +90,7 @@ func (p *starved) see() seen {
 	return seen{s != nil && s.Valid(), s != nil && s.Valid() && !s.Suspected()}
 }
 
-// pause has the process stand still, and then looks whether it claims what others may have taken.
+// pause makes the process stand still, and then checks that it claims nothing that others may have taken.
 func (p *starved) pause(d time.Duration) {
 	p.conn.Hold(true)
 	p.stands.Store(int64(time.Since(p.began)))
@@ -106,7 +106,7 @@ func (p *starved) pause(d time.Duration) {
 	p.conn.Hold(false)
 }
 
-// run has it run and stand still by turns, and returns what was seen before each pause.
+// run makes it run and stand still in turn, and returns its state before each pause.
 func (p *starved) run(lasts, run, pause time.Duration) (all []seen) {
 	for end := time.Now().Add(lasts); time.Now().Before(end); {
 		pass(run/2 + time.Duration(p.rand.Int64N(int64(run))))
@@ -125,10 +125,10 @@ func share(all []seen, of func(seen) bool) (share float64) {
 	return share
 }
 
-// A process that stands still again and again, at any rate, with a lease from before etcd's leader changed, claims
-// nothing that others may have, and leads almost all the time after one TTL: it does not hold its lease in vain. And it
-// may begin something again and again.
-func TestPausesAtAnyRate(t *testing.T) { // not beside others, which it would hold up
+// A process that stands still again and again, at any rate, with a lease from before etcd's leader changed,
+// claims nothing that others may have. After one TTL there is a leader almost all the time: it does not keep
+// its lease in vain. And it may begin new work again and again.
+func TestPausesAtAnyRate(t *testing.T) { // not in parallel with others, which it would delay
 	gaveUp := 0
 	for seed := range uint64(100) {
 		synctest.Test(t, func(t *testing.T) {
@@ -165,8 +165,8 @@ func TestPausesAtAnyRate(t *testing.T) { // not beside others, which it would ho
 	require.Positive(t, gaveUp)
 }
 
-// What a process has lost to pauses while its lease was of etcd's present term does not count when etcd has another
-// leader: one that runs by then keeps its session.
+// Time lost to pauses while the lease was of etcd's present term does not count after etcd has changed its
+// leader: a process that runs by then keeps its session.
 func TestFormerPausesCountForNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newStarved(t, 1)

@@ -20,19 +20,19 @@ import (
 	"github.com/goverse/goverse/cluster/session"
 )
 
-// turns is an etcd in fake time, of several endpoints, which get a client's requests
-// in turn. One of them can be cut off from the others.
+// turns is an etcd in fake time with several endpoints, which receive a client's requests in turn. One of them
+// can be cut off from the others.
 type turns struct {
 	endpoints int
 
 	mu    sync.Mutex
-	cut   bool // endpoint 0
-	knows bool // the endpoint that is cut off knows it
-	sent  int  // requests
+	cut   bool // endpoint 0 is cut off
+	knows bool // the endpoint that is cut off has noticed
+	sent  int  // number of requests
 	early int  // refusals that came before or after a renewal was written, in turn
 }
 
-// from says whose turn is next, and whether endpoint 0 is cut off, and knows it.
+// from sets the endpoint of the next request, and whether endpoint 0 is cut off and has noticed.
 func (e *turns) from(turn int, cut, knows bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -45,8 +45,8 @@ func (e *turns) requests() int {
 	return e.sent
 }
 
-// send makes a request, unless it is endpoint 0's turn: that one lets it wait, or if it
-// knows better and was asked to, refuses.
+// send makes a request. If it is the turn of endpoint 0 while that is cut off, the request waits, or is refused
+// if the endpoint has noticed and the client requires a leader.
 func (e *turns) send(ctx context.Context) error {
 	e.mu.Lock()
 	reached := !e.cut || e.sent%e.endpoints != 0
@@ -116,7 +116,7 @@ func (t turnsTxn) Commit() (*clientv3.TxnResponse, error) {
 		{Response: &etcdserverpb.ResponseOp_ResponseRange{ResponseRange: found}}}}, t.e.send(t.ctx)
 }
 
-// With one bad endpoint among good ones the session stands, however the turns fall.
+// With one bad endpoint among good ones the session stands, whichever requests it receives.
 func TestSessionOutlivesABadEndpoint(t *testing.T) {
 	for _, knows := range []bool{false, true} {
 		for endpoints := 2; endpoints <= 3; endpoints++ {
@@ -147,8 +147,8 @@ func TestSessionOutlivesABadEndpoint(t *testing.T) {
 	}
 }
 
-// Where there is no good one, the session ends by its deadline, says why, and asks
-// often, but not all the time.
+// Without a good endpoint the session ends by its deadline, reports the reason, and retries often, but not
+// continuously.
 func TestSessionEndsWithTheOnlyEndpointCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &turns{endpoints: 1}

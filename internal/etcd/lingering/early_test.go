@@ -26,10 +26,11 @@ const (
 	revokedShards = 8
 )
 
-// All leases are revoked at once, as by a leader of etcd that stood still, while the leader hears
-// nothing of it. Where etcd's leader has changed since they were granted, nobody leads, serves a
-// shard of the old one's, has its lock, or leads its named election beside it; where it has not, it can
-// have been a hand's doing alone, and the next one does: so the test sees it.
+// All leases are revoked at once, as by a leader of etcd that stood still, while the leading node does not
+// learn of it. If etcd's leader has changed since they were granted, no other node leads, serves one of the old
+// leader's shards, holds its lock, or leads its named election beside it. If it has not changed, only an
+// out-of-band change can have revoked them, and the next node takes over, which shows that the test detects an
+// overlap.
 func TestAllLeasesRevokedEarly(t *testing.T) {
 	t.Parallel()
 	for name, moved := range map[string]bool{"etcd's leader has changed": true, "it has not": false} {
@@ -94,7 +95,7 @@ func TestAllLeasesRevokedEarly(t *testing.T) {
 	}
 }
 
-// A node that stops is waited for by nobody, also where its lease is older than etcd's raft term.
+// No node waits for one that has stopped, even if its lease is older than etcd's raft term.
 func TestStoppedNodeDoesNotLinger(t *testing.T) {
 	t.Parallel()
 	etcd, err := embedetcd.StartCluster(etcdtest.Context(t), 3, embedetcd.TestTiming(embedetcd.Config{}))
@@ -127,7 +128,7 @@ func startOn(t *testing.T, etcd *embedetcd.Cluster) (*cluster.Cluster, *clustert
 		Sharding: cluster.Sharding{Shards: revokedShards, Window: 20 * time.Millisecond}}
 	client, err := clientv3.New(clientv3.Config{Endpoints: etcd.Endpoints()})
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close() }) // its error is that its context was cancelled
+	t.Cleanup(func() { _ = client.Close() }) // its error only reports that its context was canceled
 	faults := clustertest.Inject(client)
 	cfg.Client = client
 	server, err := node.NewNode(node.Config{AdvertiseAddress: "127.0.0.1:0"})
@@ -139,7 +140,7 @@ func startOn(t *testing.T, etcd *embedetcd.Cluster) (*cluster.Cluster, *clustert
 	return c, faults
 }
 
-// moveLead has another member lead etcd.
+// moveLead makes another member lead etcd.
 func moveLead(t *testing.T, etcd *embedetcd.Cluster) {
 	t.Helper()
 	for i := range 3 {
@@ -157,7 +158,7 @@ func moveLead(t *testing.T, etcd *embedetcd.Cluster) {
 	t.Fatal("no member leads etcd")
 }
 
-// serves counts shards that are served.
+// serves counts the shards that are served.
 func serves(all ...*cluster.Cluster) (n int) {
 	for shard := range revokedShards {
 		n += serve(shard, all...)
@@ -165,7 +166,7 @@ func serves(all ...*cluster.Cluster) (n int) {
 	return n
 }
 
-// serve counts who serves a shard.
+// serve counts the nodes that serve a shard.
 func serve(shard int, all ...*cluster.Cluster) (n int) {
 	for _, c := range all {
 		if _, ok := c.Shards().Serves(shard); ok {
@@ -175,7 +176,7 @@ func serve(shard int, all ...*cluster.Cluster) (n int) {
 	return n
 }
 
-// claim is what one may do at a time, and who says that it may at this instant.
+// claim is a right that one node has at a time, with functions that report its present holders.
 type claim struct {
 	what        string
 	old, others func() bool
@@ -183,7 +184,7 @@ type claim struct {
 
 const leading, serving, locking, naming = "leading", "serving a shard", "holding a lock", "leading a named election"
 
-// claimsOf has old hold a lock and lead a named election, and the others want these without end.
+// claimsOf makes old hold a lock and lead a named election, which the others keep competing for.
 func claimsOf(t *testing.T, old *cluster.Cluster, others []*cluster.Cluster) []claim {
 	t.Helper()
 	claims := []claim{{leading, old.IsLeader, func() bool { return others[0].IsLeader() || others[1].IsLeader() }}}
@@ -200,7 +201,7 @@ func claimsOf(t *testing.T, old *cluster.Cluster, others []*cluster.Cluster) []c
 		cancel()
 		for i := range next {
 			if l := next[i].Load(); l != nil {
-				_ = (*l).Release(etcdtest.Context(t)) // it may have gone with its session
+				_ = (*l).Release(etcdtest.Context(t)) // it may have been lost with its session
 			}
 		}
 		wg.Wait()
@@ -223,22 +224,23 @@ func claimsOf(t *testing.T, old *cluster.Cluster, others []*cluster.Cluster) []c
 		named[i], err = c.Elections().Stand("e")
 		require.NoError(t, err)
 	}
-	// Then the first one has read all that it reads, and hears of the election by its watch alone, which is frozen later.
+	// By then the first node has finished its reads and learns of the election only by its watch, which is
+	// frozen later.
 	require.Eventually(t, func() bool { return len(first.Queue()) == 1+len(others) }, 20*time.Second, time.Millisecond)
 	return append(claims, claim{locking, held.Valid, func() bool {
 		return slices.ContainsFunc([]int{0, 1}, func(i int) bool { l := next[i].Load(); return l != nil && (*l).Valid() })
 	}}, claim{naming, first.IsLeader, func() bool { return named[0].IsLeader() || named[1].IsLeader() }})
 }
 
-// beside looks as long as old leads, and counts at how many looks another one surely claimed what old
-// claimed too.
+// beside checks repeatedly while old leads, and counts the checks in which another node claimed something that
+// old claimed throughout.
 func beside(old *cluster.Cluster, claims []claim) map[string]int {
 	twice := map[string]int{}
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for old.IsLeader() {
 		for _, c := range claims {
-			if c.old() && c.others() && c.old() { // it did before, and goes on by the same term
+			if c.old() && c.others() && c.old() { // old claimed it before, and still does in the same term
 				twice[c.what]++
 			}
 		}

@@ -13,7 +13,7 @@ var noon = time.Unix(1_000_000, 0)
 
 const ttl = 10 * time.Second
 
-// world is etcd's side: three members with a lease of the first term each, a:1 the leader, seen by c:1.
+// world is etcd's side: three members with a lease of the first term each, a:1 the leader, in the view of c:1.
 type world struct {
 	t        *testing.T
 	keys     state.Keys
@@ -45,7 +45,7 @@ func (w *world) register(address string, lease int64, term uint64, early bool) {
 	w.apply(w.put(w.keys.Node(address), r.Encode(), lease))
 }
 
-// revoke deletes what is on a lease, in one revision.
+// revoke deletes the keys on a lease, in one revision.
 func (w *world) revoke(address string, lease int64, more ...string) {
 	w.revision++
 	var events []state.Event
@@ -70,7 +70,7 @@ func (w *world) leads(address string) {
 	require.Equal(w.t, address, w.s.Leader().Address)
 }
 
-// inLaterTerm is the world after etcd has elected another leader.
+// inLaterTerm returns the world after etcd has elected another leader.
 func inLaterTerm(t *testing.T) *world {
 	w := newWorld(t)
 	w.part = w.part.Term(2)
@@ -85,7 +85,7 @@ func TestNobodyLingersInTheTermOfItsLease(t *testing.T) {
 	require.Equal(t, 4, w.s.Total)
 }
 
-// The lease has ended by itself, for all that is known: b:1's stands, and is as old.
+// The lease ended by itself, as far as is known: the lease of b:1 is as old and stands.
 func TestGracePeriodWhileAnotherOldLeaseStands(t *testing.T) {
 	w := inLaterTerm(t)
 	w.revoke("a:1", 1)
@@ -109,7 +109,7 @@ func TestDistanceLengthensTheGracePeriod(t *testing.T) {
 	require.Equal(t, ttl, w.after(0), "no longer than it may claim anything")
 }
 
-// Who could report for others that leases were revoked early may be farther from etcd than they are.
+// A member that could report an early revocation for others may be farther from etcd than they are.
 func TestDistanceOfOneLengthensTheGracePeriodOfAll(t *testing.T) {
 	w := inLaterTerm(t)
 	w.s.Member("b:1").RoundTripMS = 160
@@ -129,14 +129,14 @@ func TestWholeTTLWhenAllOldLeasesAreGone(t *testing.T) {
 	w := inLaterTerm(t)
 	w.revoke("a:1", 1)
 	w.revoke("b:1", 2)
-	w.revoke("c:1", 3) // its own: it knows
+	w.revoke("c:1", 3) // its own lease, which it does not keep in view
 	require.Nil(t, w.s.Member("c:1"))
 	require.Len(t, w.s.Lingering, 2)
 	w.register("c:1", 4, 2, false)
 	w.register("d:1", 5, 2, false)
 	require.Equal(t, ttl, w.after(0))
 
-	w.register("b:1", 6, 2, false) // it knows by now
+	w.register("b:1", 6, 2, false) // it has noticed
 	require.Len(t, w.s.Lingering, 1)
 	require.Len(t, w.s.Queue, 1)
 	w.leads("a:1")
@@ -148,7 +148,7 @@ func TestWholeTTLWhenAllOldLeasesAreGone(t *testing.T) {
 	require.Len(t, w.s.Members, 3)
 }
 
-// The deposed leader steps down in the middle of it: b:1's lease stands, but c:1 tells.
+// The deposed leader steps down in the middle: the lease of b:1 stands, but c:1 reports the revocation.
 func TestWholeTTLWhenOneTells(t *testing.T) {
 	w := inLaterTerm(t)
 	w.revoke("c:1", 3)
@@ -171,7 +171,7 @@ func TestRemovedOnEvidence(t *testing.T) {
 	w.leads("b:1")
 }
 
-// Who only gave its candidacy up does not linger as a leader.
+// A member that only gave up its candidacy does not linger as a leader.
 func TestResignedBefore(t *testing.T) {
 	w := inLaterTerm(t)
 	w.revision++
@@ -182,7 +182,7 @@ func TestResignedBefore(t *testing.T) {
 	require.Len(t, w.s.Lingering, 1)
 }
 
-// The view is read anew in between.
+// The range is read anew in between.
 func TestReadAnew(t *testing.T) {
 	w := inLaterTerm(t)
 	w.revoke("a:1", 1)
@@ -217,7 +217,7 @@ func TestTheZeroPartKeepsNobody(t *testing.T) {
 	w.leads("b:1")
 }
 
-// Only the node key was deleted, by a hand: the place in the queue is there, and stays.
+// Only the node key was deleted, out of band: the place in the queue is there, and stays.
 func TestCandidacyThatStandsIsNotForgotten(t *testing.T) {
 	w := inLaterTerm(t)
 	w.revision++

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A function for credentials that does not return, in whatever way, costs the one log-in.
+// If the function for credentials does not return, in whatever way, only that one log-in fails.
 func TestAskForCredentials(t *testing.T) {
 	t.Parallel()
 	name, password, err := Ask(t.Context(), func() (string, string, error) { return "user", "secret", nil })

@@ -13,7 +13,8 @@ import (
 	"github.com/goverse/goverse/internal/test/logtest"
 )
 
-// A password is read again each time; what cannot be used leaves the former in use, and is said once.
+// The password is read again each time. A file that cannot be used leaves the former password in use, and is
+// reported once.
 func TestPasswordFile(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "password")
@@ -49,14 +50,15 @@ func TestPasswordFile(t *testing.T) {
 	reads("new")
 	require.Equal(t, 3, log.Count("\n"), log.String())
 	require.NotContains(t, log.String(), "first")
-	// As Kubernetes turns a link to a new directory.
+	// Kubernetes replaces a link to a new directory in this way.
 	next := filepath.Join(t.TempDir(), "next")
 	require.NoError(t, os.WriteFile(next, []byte("linked"), 0o600))
 	require.NoError(t, os.Symlink(next, name))
 	reads("linked")
 }
 
-// A password that etcd refuses may have been replaced meanwhile: it is asked for once more, and no oftener.
+// A password that etcd refuses may have been replaced meanwhile: credentials are asked for once more, and not
+// again.
 func TestARefusedPasswordIsAskedForOnceMore(t *testing.T) {
 	server := etcdtest.Start(t)
 	etcdtest.EnableAuth(t, etcdtest.Dial(t, server.Endpoint()), "secret")

@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// user is a client of an etcd with access control on, as its user root.
+// user returns a client, for the user root, of an etcd with access control.
 func user(t *testing.T) *clientv3.Client {
 	t.Helper()
 	server := etcdtest.Start(t)
@@ -51,7 +51,7 @@ func TestOneLogInServesAllWhoWantOne(t *testing.T) {
 	_, err := client.Authenticate(called, "root", "secret")
 	require.ErrorIs(t, err, context.Canceled, "who is called off does not wait")
 
-	under.err, under.calledOff = context.Canceled, true // another one makes it
+	under.err, under.calledOff = context.Canceled, true // another caller makes it
 	a.mu.Lock()
 	a.current = nil
 	a.mu.Unlock()
@@ -65,7 +65,7 @@ func TestTokenThatEtcdForgotIsReplaced(t *testing.T) {
 	ctx := etcdtest.Context(t)
 	_, err := client.Put(ctx, "k", "v")
 	require.NoError(t, err)
-	_, err = client.UserChangePassword(ctx, "root", "secret") // its tokens are void
+	_, err = client.UserChangePassword(ctx, "root", "secret") // invalidates its tokens
 	require.NoError(t, err)
 	_, err = client.Put(ctx, "k", "v")
 	require.NoError(t, err)

@@ -54,8 +54,8 @@ func TestSessionsOfAClientShareItsRenewer(t *testing.T) {
 	require.NotSame(t, a, c)
 }
 
-// etcd answers the requests of a stream in order: what it refuses is the first that waits. The
-// others are sent again.
+// etcd answers the requests of a stream in order, so a refusal concerns the first one that waits. The others
+// are sent again.
 func TestRefusalIsOfTheFirstThatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hold := make(chan struct{})
@@ -82,7 +82,7 @@ func TestRefusalIsOfTheFirstThatWaits(t *testing.T) {
 	})
 }
 
-// A stream that stood for a while may have ended since: with its member, or with its token.
+// A stream that stood for a while may have ended since, with its member or with its token.
 func TestStandingStreamThatEndedIsReplacedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &scripted{answer: func(stream, request int, id int64) (*pb.LeaseKeepAliveResponse, error) {
@@ -138,7 +138,7 @@ func TestStreamThatStallsIsGivenUp(t *testing.T) {
 	})
 }
 
-// A caller that was called off says nothing about the stream, and its late answer is nobody's.
+// A canceled caller proves nothing about the stream, and its late answer is delivered to no other caller.
 func TestStreamOutlivesACallerThatIsCalledOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &scripted{answer: func(stream, request int, id int64) (*pb.LeaseKeepAliveResponse, error) {
@@ -159,7 +159,7 @@ func TestStreamOutlivesACallerThatIsCalledOff(t *testing.T) {
 	})
 }
 
-// As behind etcd grpc-proxy, which answers a fresh stream soon and a standing one in its own time.
+// etcd grpc-proxy behaves like this: it answers a fresh stream soon and a standing one at times of its own.
 func TestWhereStandingStreamsStallEachRenewalGetsItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &scripted{answer: func(stream, request int, id int64) (*pb.LeaseKeepAliveResponse, error) {
@@ -179,7 +179,7 @@ func TestWhereStandingStreamsStallEachRenewalGetsItsOwn(t *testing.T) {
 	})
 }
 
-// Sessions in step wait for one stream: that it stalls is one stall.
+// Sessions in step wait for one stream: if it stalls, that counts once.
 func TestOneStreamThatStallsCountsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &scripted{answer: func(stream, request int, id int64) (*pb.LeaseKeepAliveResponse, error) {
@@ -205,7 +205,7 @@ func TestOneStreamThatStallsCountsOnce(t *testing.T) {
 	})
 }
 
-// A log-in that takes long is waited for by one caller after the other, not begun anew.
+// A slow log-in is awaited by one caller after the other, and not begun anew.
 func TestSlowOpeningIsInherited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &scripted{answer: yes, open: func(ctx context.Context, _ int) error {
@@ -230,7 +230,7 @@ func TestSlowOpeningIsInherited(t *testing.T) {
 	})
 }
 
-// With several endpoints one that hangs must not be waited for alone.
+// With several endpoints, an opening that hangs is not the only one that callers wait for.
 func TestOpeningThatHangsIsJoinedByAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &scripted{answer: yes, open: func(ctx context.Context, n int) error {

@@ -11,10 +11,10 @@ import (
 	"google.golang.org/grpc"
 )
 
-// scripted is a server of streams that does what a test says.
+// scripted is a server of streams that follows a test's script.
 type scripted struct {
 	clientv3.Lease
-	open   func(ctx context.Context, n int) error // of the n-th stream; nil: at once
+	open   func(ctx context.Context, n int) error // called for the n-th stream; nil: opens at once
 	answer func(stream, request int, id int64) (*pb.LeaseKeepAliveResponse, error)
 
 	mu      sync.Mutex
@@ -67,7 +67,8 @@ func (x *scriptedStream) Send(r *pb.LeaseKeepAliveRequest) error {
 	return nil
 }
 
-// Recv answers the requests one after the other, as etcd does. No answer and no error: it stalls.
+// Recv answers the requests one after the other, as etcd does. If there is neither an answer nor an error, it
+// stalls.
 func (x *scriptedStream) Recv() (*pb.LeaseKeepAliveResponse, error) {
 	select {
 	case id := <-x.requests:
@@ -85,7 +86,7 @@ func (x *scriptedStream) Recv() (*pb.LeaseKeepAliveResponse, error) {
 
 func (x *scriptedStream) CloseSend() error { return io.EOF }
 
-// renewer is one over the script, ended with the test.
+// renewer returns a Renewer over the script, which is closed with the test.
 func (s *scripted) renewer(t *testing.T) *Renewer {
 	client := clientv3.NewCtxClient(context.Background())
 	client.Lease = s

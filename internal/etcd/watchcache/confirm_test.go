@@ -14,8 +14,8 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
-// A view is fresh while no lease in it is older than etcd's raft term. Where it is not, Confirm finds
-// out what the watch has not brought, and waits for who lingers if it is to.
+// A view is fresh while no lease in it is older than etcd's raft term. If it is not, Confirm finds changes that
+// the watch has not delivered, and waits for lingering members if requested.
 func TestFreshAndConfirm(t *testing.T) {
 	plain, keys := etcdtest.Client(t), testKeys(t)
 	ctx := etcdtest.Context(t)
@@ -60,8 +60,7 @@ func TestFreshAndConfirm(t *testing.T) {
 	require.True(t, m.Fresh(0))
 }
 
-// What was written before is in the snapshot after; writes of others outside of the range are no reason
-// to wait.
+// The snapshot contains all writes before the call. Writes of others outside the range are no reason to wait.
 func TestConfirmIsCurrent(t *testing.T) {
 	client, keys := etcdtest.Client(t), testKeys(t)
 	ctx := etcdtest.Context(t)
@@ -79,8 +78,8 @@ func TestConfirmIsCurrent(t *testing.T) {
 	}
 }
 
-// cutOff is a member of etcd that knows of no leader: it refuses who asks for one, and
-// lets others wait.
+// cutOff is a member of etcd that has no leader: it refuses requests that require one, and leaves others
+// unanswered.
 type cutOff struct{ clientv3.KV }
 
 func (cutOff) Get(ctx context.Context, _ string, _ ...clientv3.OpOption) (*clientv3.GetResponse, error) {
@@ -91,7 +90,7 @@ func (cutOff) Get(ctx context.Context, _ string, _ ...clientv3.OpOption) (*clien
 	return nil, ctx.Err()
 }
 
-// A member of etcd that is cut off refuses to confirm, instead of using the whole time-out up.
+// A member of etcd that is cut off refuses to confirm, rather than using up the time-out.
 func TestConfirmIsRefusedWithoutALeader(t *testing.T) {
 	client := clientv3.NewCtxClient(t.Context())
 	client.KV = cutOff{}

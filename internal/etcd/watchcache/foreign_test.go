@@ -12,7 +12,7 @@ import (
 	"github.com/goverse/goverse/internal/test/logtest"
 )
 
-// What is not ours below our prefix is passed over, and said once each, of a few.
+// Foreign keys below the prefix are ignored, and a few of them are reported, once each.
 func TestForeignKeysAreReported(t *testing.T) {
 	client, keys, ctx := etcdtest.Client(t), testKeys(t), etcdtest.Context(t)
 	put := func(key, value string) int64 {

@@ -41,8 +41,7 @@ func run(t *testing.T, m *Mirror) {
 	}
 }
 
-// gate is a watcher whose answers can be held back, as by a stream that was cut
-// without anybody noticing.
+// gate is a watcher that can hold its answers back, as a stream does that was cut without either side noticing.
 type gate struct {
 	clientv3.Watcher
 	mu     sync.Mutex
@@ -114,8 +113,8 @@ func TestFollowsEveryChange(t *testing.T) {
 	require.Equal(t, read, s, "folded and read agree")
 }
 
-// A watch that is silent forever is found out by a revision that is known to
-// exist, and only by that: no event need be missing for the mirror to be right.
+// A watch that stays silent is detected by a revision that is known to exist, and only by that. The mirror need
+// not lack an event for that.
 func TestFrozenWatchIsFoundOut(t *testing.T) {
 	client, keys := etcdtest.Client(t), testKeys(t)
 	ctx := etcdtest.Context(t)
@@ -139,8 +138,8 @@ func TestFrozenWatchIsFoundOut(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Writes outside the range move etcd's revision and bring no event: a progress
-// report is enough, and nothing is read anew.
+// Writes outside the range advance etcd's revision and bring no event. A progress report suffices, and nothing
+// is read anew.
 func TestRevisionsElsewhereAreNoLag(t *testing.T) {
 	client, keys := etcdtest.Client(t), testKeys(t)
 	ctx := etcdtest.Context(t)
@@ -155,8 +154,7 @@ func TestRevisionsElsewhereAreNoLag(t *testing.T) {
 	require.Never(t, func() bool { return m.Rebuilds() > 0 }, 4*lag, lag/4)
 }
 
-// etcd vanishes between the read and the watch: opening it must not wait for
-// ever.
+// etcd vanishes between the read and the watch: opening the watch must not block forever.
 func TestWatchThatIsNeverOpened(t *testing.T) {
 	client, keys := etcdtest.Client(t), testKeys(t)
 	derived := clientv3.NewCtxClient(context.Background())
@@ -202,8 +200,7 @@ func TestCompactionIsSurvived(t *testing.T) {
 	require.False(t, m.Snapshot().Stale)
 }
 
-// etcd is replaced by one whose history is shorter: the watch would wait for a
-// revision that is far away.
+// etcd is replaced by one with a shorter history: the watch would wait for a revision that is far away.
 func TestOtherHistoryIsTold(t *testing.T) {
 	keys := testKeys(t)
 	ctx := etcdtest.Context(t)
@@ -225,9 +222,8 @@ func TestOtherHistoryIsTold(t *testing.T) {
 	require.Empty(t, s.Queue)
 }
 
-// The range was quiet, and what is known of the old history came from elsewhere
-// (a renewal's read): the restored etcd is behind that, though not behind the
-// snapshot. One rebuild tells it, and none follows.
+// The range was quiet, and the process knows the old history from elsewhere (a renewal's read). The restored
+// etcd is behind that, though not behind the snapshot. One rebuild detects it, and no other follows.
 func TestOtherHistoryOfAQuietRange(t *testing.T) {
 	keys := testKeys(t)
 	ctx := etcdtest.Context(t)
@@ -241,7 +237,7 @@ func TestOtherHistoryOfAQuietRange(t *testing.T) {
 	before := m.Rebuilds()
 	require.Never(t, func() bool { return m.Rebuilds() > before }, 300*time.Millisecond, 50*time.Millisecond)
 
-	// An answer of another cluster, or one from before what was known, is a sign.
+	// An answer of another cluster, or one older than the known revision, is a sign.
 	m.Saw(&etcdserverpb.ResponseHeader{ClusterId: 1, Revision: m.Known()}, 0)
 	require.Eventually(t, func() bool { return m.Rebuilds() > before }, 5*time.Second, time.Millisecond)
 }

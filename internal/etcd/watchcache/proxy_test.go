@@ -17,16 +17,16 @@ import (
 	"github.com/goverse/goverse/internal/test/logtest"
 )
 
-// proxyWatcher answers watches as `etcd grpc-proxy` does: it says nothing of which etcd it is where
-// it joins a watch to another one, and reports no progress.
+// proxyWatcher answers watches as `etcd grpc-proxy` does: when it joins a watch to another one it does not name
+// its etcd, and it reports no progress.
 type proxyWatcher struct {
 	clientv3.Watcher
 	keys state.Keys
-	id   uint64 // answer with this cluster id instead
+	id   uint64 // cluster id to answer with instead
 
 	mu     sync.Mutex
 	opened int
-	mute   int // of the first watches nothing comes but that they were opened; -1: of all
+	mute   int // number of first watches that deliver only that they were opened; -1: all
 }
 
 func (w *proxyWatcher) RequestProgress(context.Context) error { return nil }
@@ -88,7 +88,7 @@ func behindAProxy(t *testing.T, w *proxyWatcher) (*Mirror, *clientv3.Client, *lo
 	return m, client, log
 }
 
-// While others write, a small read shows that nothing is missing; that it is so is said once.
+// While others write, a small read shows that nothing is missing. The log reports the proxy once.
 func TestBehindAProxyNothingIsReadAnew(t *testing.T) {
 	w := &proxyWatcher{}
 	m, client, log := behindAProxy(t, w)
@@ -110,8 +110,8 @@ func TestBehindAProxyNothingIsReadAnew(t *testing.T) {
 	require.Equal(t, 1, strings.Count(log.String(), "grpc-proxy"), log)
 }
 
-// The proxy may lose a watch and say nothing. What is missing then is seen by a comparison,
-// be it a key more or one less.
+// The proxy may lose a watch without a notification. A comparison then detects the change, whether a key was
+// added or deleted.
 func TestWatchThatAProxyLostIsFoundOut(t *testing.T) {
 	w := &proxyWatcher{}
 	m, client, _ := behindAProxy(t, w)
@@ -137,7 +137,7 @@ func TestWatchThatAProxyLostIsFoundOut(t *testing.T) {
 	require.EqualValues(t, 2, m.Rebuilds())
 }
 
-// firstIsDead is a watcher whose first watch was opened and delivers nothing else.
+// firstIsDead is a watcher with a first watch that is opened and delivers nothing else.
 type firstIsDead struct {
 	clientv3.Watcher
 	opened atomic.Int32
@@ -157,7 +157,7 @@ func (w *firstIsDead) Watch(ctx context.Context, key string, opts ...clientv3.Op
 	return out
 }
 
-// A dead stream to etcd is left for another one, and as nothing is missing, nothing is read anew.
+// A dead stream to etcd is abandoned for another one, and because nothing is missing, nothing is read anew.
 func TestDeadWatchMovesOver(t *testing.T) {
 	client, keys := etcdtest.Client(t), testKeys(t)
 	ctx := etcdtest.Context(t)
@@ -178,8 +178,8 @@ func TestDeadWatchMovesOver(t *testing.T) {
 	require.Zero(t, m.Rebuilds())
 }
 
-// Where each watch is answered by another etcd than the reads, for whatever reason, the cluster is
-// read again a few times, and then about as often as a watch may lag.
+// If another etcd answers each watch than the reads, for whatever reason, the cluster is read again a few
+// times, and then about as often as a watch may lag.
 func TestReadsAgainAreFew(t *testing.T) {
 	m, _, _ := behindAProxy(t, &proxyWatcher{id: 7})
 	const watched = 20

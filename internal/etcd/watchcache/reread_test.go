@@ -14,12 +14,12 @@ import (
 
 const tooMany = 5000
 
-// broken is an etcd of which something fails each time.
+// broken is an etcd in which a part fails each time.
 type broken struct {
 	clientv3.KV
 	clientv3.Watcher
 	get func(*Mirror) error                                        // nil: it works
-	tap func(ctx context.Context, out chan clientv3.WatchResponse) // after the watch was opened; nil: it is not
+	tap func(ctx context.Context, out chan clientv3.WatchResponse) // after the opening; nil: none
 
 	m       *Mirror
 	reads   []time.Time
@@ -28,7 +28,7 @@ type broken struct {
 
 func (b *broken) Get(ctx context.Context, _ string, _ ...clientv3.OpOption) (*clientv3.GetResponse, error) {
 	if b.reads = append(b.reads, time.Now()); len(b.reads) > tooMany {
-		<-ctx.Done() // or they would take no time at all, forever
+		<-ctx.Done() // otherwise requests would take no time at all, forever
 	}
 	if err := b.get(b.m); err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func (b *broken) Get(ctx context.Context, _ string, _ ...clientv3.OpOption) (*cl
 func (b *broken) Watch(ctx context.Context, _ string, _ ...clientv3.OpOption) clientv3.WatchChan {
 	b.watches++
 	out := make(chan clientv3.WatchResponse, 1)
-	if b.tap == nil { // nor does its client say why
+	if b.tap == nil { // etcd's client gives no reason either
 		<-ctx.Done()
 		close(out)
 		return out
@@ -51,7 +51,7 @@ func (b *broken) Watch(ctx context.Context, _ string, _ ...clientv3.OpOption) cl
 
 func (*broken) RequestProgress(context.Context) error { return nil }
 
-// Whatever fails, and be it each time, the cluster is never read again at once, and not often.
+// Whatever fails, even each time, the cluster is never read again immediately, and not often.
 func TestEachReadAgainIsAfterAPause(t *testing.T) {
 	works := func(*Mirror) error { return nil }
 	stands := func(ctx context.Context, out chan clientv3.WatchResponse) { <-ctx.Done(); close(out) }

@@ -14,8 +14,8 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
-// turns makes every second request one to an endpoint that answers nothing, as a client
-// has it that was given two endpoints, one of them bad.
+// turns sends every second request to an endpoint that never answers, as a client does that has two endpoints,
+// one of them bad.
 type turns struct {
 	mu   sync.Mutex
 	sent int
@@ -58,8 +58,8 @@ func (w turnsWatcher) Watch(ctx context.Context, key string, opts ...clientv3.Op
 	return w.Watcher.Watch(ctx, key, opts...)
 }
 
-// A read by the good endpoint and a watch by the bad one, then again a read by the good
-// one: the mirror has to break that.
+// The good endpoint gets the read and the bad one the watch, and the next read goes to the good one again: the
+// mirror has to break that cycle.
 func TestBadEndpointOfTwo(t *testing.T) {
 	for first := range 2 {
 		client, keys := etcdtest.Client(t), testKeys(t)
@@ -75,7 +75,7 @@ func TestBadEndpointOfTwo(t *testing.T) {
 	}
 }
 
-// leaderless refuses reads that ask for a leader, and lets others wait.
+// leaderless refuses reads that require a leader, and leaves others unanswered.
 type leaderless struct{ clientv3.KV }
 
 func (leaderless) Get(ctx context.Context, _ string, _ ...clientv3.OpOption) (*clientv3.GetResponse, error) {

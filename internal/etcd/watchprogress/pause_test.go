@@ -25,7 +25,7 @@ func TestPausesGrowAndAreForgotten(t *testing.T) {
 	require.Equal(t, firstPause, next(longest), "a watch that stands for so long each time")
 }
 
-// Whatever happens, the cluster is never read again at once, a few times soon, and then once in the
+// Whatever happens, the cluster is never read again immediately, is read a few times soon, and then once in the
 // longest pause.
 func TestReadsAreBounded(t *testing.T) {
 	const longest = 3 * time.Second

@@ -37,7 +37,7 @@ func TestAKnownRevisionIsAwaited(t *testing.T) {
 	require.Zero(t, w.Awaited())
 }
 
-// Behind a proxy no report comes, and a comparison with etcd is as good.
+// Behind a proxy there are no reports, and a comparison with etcd serves as well.
 func TestAComparisonIsAsGoodAsAReport(t *testing.T) {
 	w, timer := Since(10).Answered(10, true, 12)
 	require.Equal(t, Start, timer)

@@ -23,7 +23,7 @@ func TestWayBehindAProxy(t *testing.T) {
 	require.True(t, y.Reported().Reports())
 }
 
-// Of two endpoints one may have a dead stream: the watch moves over, and nothing is read anew.
+// One of two endpoints may have a dead stream: another watch is opened, and nothing is read anew.
 func TestADeadWatchIsOpenedAgainOnce(t *testing.T) {
 	y, again := Way{}.Unreported()
 	require.True(t, again)

@@ -14,7 +14,7 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// record returns an hclog logger and a function that takes what it wrote so far.
+// record returns an hclog logger, and a function that returns the entries written so far and forgets them.
 func record(t *testing.T, level hclog.Level) (hclog.Logger, func() []map[string]any) {
 	t.Helper()
 	var buf bytes.Buffer
@@ -63,7 +63,7 @@ func TestLevelIsAskedForEachEntry(t *testing.T) {
 	require.False(t, z.Core().Enabled(zap.ErrorLevel))
 }
 
-// twoLines is an error whose %+v form has more than one line.
+// twoLines is an error with a %+v form of more than one line.
 type twoLines struct{}
 
 func (twoLines) Error() string { return "boom" }

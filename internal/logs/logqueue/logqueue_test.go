@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// writerFunc is what a log is written to.
+// writerFunc is a function used as the destination of a log.
 type writerFunc func(p []byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
@@ -25,13 +25,13 @@ func over(w writerFunc, json bool) hclog.Logger {
 	return New(hclog.New(&hclog.LoggerOptions{Output: w, Level: hclog.Debug, DisableTime: true, JSONFormat: json}))
 }
 
-// stalled takes nothing before release is called; read is what it took.
+// stalled returns a writer that accepts nothing before release is called; read returns the accepted output.
 func stalled() (w writerFunc, release func(), read func() string) {
 	gate, took := make(chan struct{}), new(bytes.Buffer)
 	return func(p []byte) (int, error) { <-gate; return took.Write(p) }, func() { close(gate) }, took.String
 }
 
-// Lines arrive in their order, with name and arguments, also those whose values change afterwards.
+// Lines arrive in order, with name and arguments, even if the argument values change afterwards.
 func TestLinesAreTakenAsTheyWereSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, release, read := stalled()
@@ -53,12 +53,12 @@ func TestLinesAreTakenAsTheyWereSaid(t *testing.T) {
 	})
 }
 
-// changing is an error whose text its owner changes.
+// changing is an error with a text that its owner changes.
 type changing string
 
 func (e *changing) Error() string { return string(*e) }
 
-// Errors are still those that were logged.
+// Logged errors keep their identity.
 func TestAnErrorStaysItself(t *testing.T) {
 	got, size := capture([]any{"error", fmt.Errorf("read: %w", context.Canceled)})
 	require.ErrorIs(t, got[1].(error), context.Canceled)
@@ -72,8 +72,8 @@ type nilError struct{ text string }
 
 func (e *nilError) Error() string { return e.text }
 
-// A writer that takes nothing costs its callers no time, and memory up to a bound; when it takes lines again, it hears
-// how many were lost, in their place.
+// A writer that accepts nothing costs its callers no time, and memory up to a bound. When it accepts lines
+// again, the number of lost lines is reported in their place.
 func TestAStalledWriterHoldsNobodyUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, release, read := stalled()
@@ -106,7 +106,7 @@ func TestAStalledWriterHoldsNobodyUp(t *testing.T) {
 	})
 }
 
-// The end of a node waits for its last lines, not beyond its own time, and a second at most.
+// A stopping node waits for its last lines, but not beyond its own time, and for a second at most.
 func TestFlushIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, release, _ := stalled()
@@ -124,7 +124,7 @@ func TestFlushIsBounded(t *testing.T) {
 	})
 }
 
-// A logger that leaves its goroutine costs the line that it left at.
+// A logger that ends its goroutine loses only the line being written.
 func TestALoggerThatLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var writes atomic.Int64
@@ -141,7 +141,7 @@ func TestALoggerThatLeaves(t *testing.T) {
 	})
 }
 
-// One of its own is not queued twice, and without one nothing is written.
+// A logger from New is not queued twice, and without a logger nothing is written.
 func TestNewOfItsOwn(t *testing.T) {
 	log := New(nil)
 	require.Same(t, log, New(log))

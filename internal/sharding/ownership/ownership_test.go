@@ -22,7 +22,7 @@ func members(owners ...sharding.Owner) (out []sharding.Member) {
 	return out
 }
 
-// next is the map that follows m when these are the members.
+// next returns the map that follows m with these members.
 func next(t *testing.T, m *sharding.Map, generation int64, done func(sharding.Move) bool,
 	owners ...sharding.Owner) *sharding.Map {
 	t.Helper()
@@ -36,7 +36,7 @@ func next(t *testing.T, m *sharding.Map, generation int64, done func(sharding.Mo
 func never(sharding.Move) bool  { return false }
 func always(sharding.Move) bool { return true }
 
-// holder is what a member holds, by shard.
+// holder is the shards that a member holds, with their epochs.
 type holder map[int]int64
 
 func (h holder) held(shard int) int64 { return h[shard] }
@@ -94,8 +94,8 @@ func TestReleaseBeforeTakeOver(t *testing.T) {
 	require.Nil(t, Report(h.seen(a, two, always)), "nobody waits any more")
 }
 
-// What somebody wrote in this member's name is put right, though nobody waits for it: it
-// would be believed of what a later map takes, too.
+// A report that another process wrote in this member's name is corrected even if no member waits for it: it
+// would count for moves of a later map, too.
 func TestAReportThatSaysTooMuch(t *testing.T) {
 	m := next(t, nil, 10, never, a)
 	in := holder{0: 10, 1: 10, 2: 10, 3: 10}.seen(a, m, always)
@@ -112,8 +112,8 @@ func TestAReportThatSaysTooMuch(t *testing.T) {
 	require.Len(t, Report(in).Busy, 2, "it has released nothing yet")
 }
 
-// A shard that went and came back while this member did not look: it is released all the
-// same, for another one may have served it.
+// A shard that left and came back unnoticed is released all the same, because another member may have served
+// it.
 func TestEpochThatChanged(t *testing.T) {
 	m := next(t, nil, 20, never, a)
 	o := Look(holder{0: 10, 1: 20, 2: 20, 3: 20}.seen(a, m, never))
@@ -123,7 +123,7 @@ func TestEpochThatChanged(t *testing.T) {
 	require.Equal(t, []Grant{{0, 20}}, o.Acquire)
 }
 
-// The target of an open move died before the move was done, and the shard goes back.
+// The target of an open move dies before the move is done, and the shard goes back.
 func TestMoveBackToWhomItCameFrom(t *testing.T) {
 	two := next(t, next(t, nil, 10, never, a), 20, never, a, b)
 	back := next(t, two, 30, never, a)

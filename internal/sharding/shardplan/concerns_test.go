@@ -8,8 +8,8 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// A member that comes to be the first in the queue behind a leader from outside has to look:
-// neither the leader nor the members change with that.
+// A member that becomes the first in the queue behind an outside leader has to look: neither the leader nor the
+// members change with that.
 func TestTheQueueConcernsWhoIsToPlan(t *testing.T) {
 	w := newWorld(t, cfg)
 	lease := func(r *state.Record) { r.Lease = 7 }

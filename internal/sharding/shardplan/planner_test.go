@@ -55,7 +55,7 @@ func (w *world) join(address string, alter ...func(*state.Record)) {
 
 func (w *world) leave(address string) { w.remove(w.keys.Node(address)) }
 
-// released: the member at address has released all that the map takes from it.
+// released makes the member at address report that it has released all shards that the map takes from it.
 func (w *world) released(address string) {
 	m := w.snapshot().Member(address)
 	r := sharding.Report{Incarnation: m.Incarnation, Generation: w.snapshot().ShardMap.Generation()}
@@ -70,8 +70,7 @@ func (w *world) snapshot() *state.Snapshot {
 	return state.Build(w.keys, 1, w.revision, kvs)
 }
 
-// look returns what is to be written, in words, and writes it; or after which time to
-// look again.
+// look returns the plan as text and writes it, or returns the time after which to look again.
 func (w *world) look() string {
 	w.t.Helper()
 	var o Orders
@@ -91,7 +90,7 @@ func (w *world) look() string {
 
 func (w *world) pass(d time.Duration) { w.now = w.now.Add(d) }
 
-// first is look after the moment for which the first plan waits.
+// first looks after the delay of the first plan.
 func (w *world) first() string {
 	w.t.Helper()
 	require.Equal(w.t, "again in 1s", w.look())
@@ -99,8 +98,8 @@ func (w *world) first() string {
 	return w.look()
 }
 
-// The first map waits for others who start at the same time, but not forever, nor for a whole long
-// window; and so it does where all were gone.
+// The first map waits for other members that start at the same time, but neither forever nor for a whole long
+// window. The same applies after all owners were gone.
 func TestFirstPlanWaitsForOthers(t *testing.T) {
 	long := cfg
 	long.Window = time.Hour
@@ -157,8 +156,8 @@ func TestCrashesAtOnceJoinsAfterAWindow(t *testing.T) {
 	require.Equal(t, "assigned 0, drained 6, rebalanced 0", w.look(), "who leaves is drained at once")
 }
 
-// Shards whose move is open stay where they are. What they keep from being level is
-// rebalanced when they are released, though the members are still the same.
+// Shards with an open move stay where they are. The rebalancing that they prevent follows when they are
+// released, even if the members are still the same.
 func TestWhatWasPinnedIsRebalancedWhenItIsReleased(t *testing.T) {
 	w := newWorld(t, cfg)
 	w.join("a:1")
@@ -203,7 +202,7 @@ func TestRebalancingIsNotPutOffForEver(t *testing.T) {
 	require.Equal(t, "assigned 0, drained 0, rebalanced 10", w.look())
 }
 
-// A node that comes and goes moves what must move, and little else.
+// A node that comes and goes causes the necessary moves, and few others.
 func TestBudget(t *testing.T) {
 	w := newWorld(t, cfg)
 	w.join("a:1")

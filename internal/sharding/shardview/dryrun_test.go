@@ -53,7 +53,8 @@ func TestDryRunAJoin(t *testing.T) {
 	require.Zero(t, dryRun(t, w, cfg, Change{Join: []Joiner{{"b:1", 1}}}).Steps[0].AfterSeconds)
 }
 
-// Who is gone is repaired before load is rebalanced, and who leaves is drained at once.
+// Shards of a dead member are repaired before the load is rebalanced, and a leaving member is drained
+// immediately.
 func TestDryRunCrashAndLeave(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -85,7 +86,7 @@ func TestDryRunCrashAndLeave(t *testing.T) {
 	require.Equal(t, []Load{{"a:1", 4, 2}, {"b:1", 4, 2}, {"c:1", 4, 0}, {"d:1", 0, 8}}, f.Nodes)
 }
 
-// A move that is open is left alone.
+// An open move is left alone.
 func TestDryRunBesideOpenMoves(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -52,7 +52,7 @@ func (w *world) snapshot() *state.Snapshot {
 	return state.Build(w.keys, 1, w.revision, kvs)
 }
 
-// plan deals the shards out among all who are there. Its generation is that of the write.
+// plan assigns the shards to all present members. Its generation is that of the write.
 func (w *world) plan(mode sharding.Mode) {
 	s := w.snapshot()
 	in := sharding.Input{Generation: s.Revision + 1, Shards: shards, Done: s.MoveDone, Mode: mode}
@@ -68,7 +68,7 @@ func (w *world) plan(mode sharding.Mode) {
 	w.put(w.keys.ShardMap(), string(result.Map.Encode()))
 }
 
-// released: the member at address has released all but the busy ones.
+// released makes the member at address report that it has released all but the busy shards.
 func (w *world) released(address string, busy ...int) {
 	s := w.snapshot()
 	r := sharding.Report{Incarnation: s.Member(address).Incarnation, Generation: s.ShardMap.Generation(), Busy: busy}
