@@ -255,7 +255,7 @@ func (w *watched) wasRefuted() {
 }
 
 // refutedLevel returns the level for a log line about a refutation. A stopping member closes its port before it
-// leaves, which is no fault.
+// leaves, which is normal.
 func refutedLevel(s *state.Snapshot, address string) hclog.Level {
 	if m := s.Member(address); m != nil && m.Stopping {
 		return hclog.Debug

@@ -20,7 +20,7 @@
 //
 // Silence, time-outs and unreachable hosts are no evidence: the lease decides.
 //
-// Not promised: evidence is no proof. The port of a living process may refuse connections. The accusation, the
+// Not promised: evidence is not proof. The port of a living process may refuse connections. The accusation, the
 // grace period and the guards of the removal cover that.
 package suspicion
 

@@ -119,7 +119,7 @@ func (c Config) dial(ctx context.Context) (*clientv3.Client, error) {
 			return nil, c.problem(noPassword, "", err)
 		}
 	}
-	// The log-in ends with ctx. The client is made with the same context and must outlive it.
+	// The client logs in within its own context, which must end with ctx until then and outlive it afterwards.
 	own, end := context.WithCancel(context.Background())
 	detach := context.AfterFunc(ctx, end)
 	links := newLinks()

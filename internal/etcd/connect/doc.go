@@ -4,7 +4,7 @@
 // Each error matches one of three. ErrUnreachable: etcd does not answer. ErrNotEtcd: another server answers.
 // ErrDenied: etcd refuses the user, or there is no password to log in with.
 //
-// Not promised: an error that does not last (see Lasts) may persist all the same. The package recognizes
-// servers that can never be etcd; it cannot distinguish servers that are slow, away or cut off. It may find no
-// cause: a firewall that drops packets looks the same as an etcd that is silent.
+// Not promised: an error that does not last (see Lasts) may persist all the same. Servers that can never be
+// etcd are recognized, but a server that is slow, away or cut off may never return. A cause may remain unknown:
+// a firewall that drops packets looks the same as an etcd that is silent.
 package connect

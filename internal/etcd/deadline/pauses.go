@@ -105,8 +105,8 @@ func (p *Pauses) Forgiven() Pauses {
 }
 
 // Starved reports whether so much time was lost to pauses that the lease should be given up. ttl is the length
-// of the lease, and etcd may revoke it early while the process stands still. Starved is true after a loss of a
-// fifth of the TTL, but never before a second.
+// of the lease, and etcd may revoke it early while the process stands still. Starved is true after a loss of
+// more than a fifth of the TTL and more than a second.
 //
 // Giving the lease up costs one handover, well below a second, and happens once per raft term of etcd, because
 // the next lease is of the present term. Keeping it costs the time counted here, without end. A fifth of the
