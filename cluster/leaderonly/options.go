@@ -48,8 +48,8 @@ type Options struct {
 	// http.Transport.ExpectContinueTimeout. The default is a transport of the handler's own that dials for at
 	// most a second and uses no proxy.
 	Transport http.RoundTripper
-	// ForwardTimeout limits a forwarded request, up to the end of its response. Once another leader has replaced
-	// the leader, that one has 2 s for its response, whatever remains of the timeout, because it may stand still.
+	// ForwardTimeout limits a forwarded request, up to the end of its response. Once another node leads, the
+	// former leader has 2 s for its response, whatever remains of the timeout, because it may stand still.
 	// Together with Wait the timeout should be below the server's WriteTimeout, after which no client learns the
 	// outcome. Default 25 s.
 	ForwardTimeout time.Duration
