@@ -66,6 +66,7 @@ type Cluster struct {
 	consensus   ConsensusManager
 	shards      Shards
 	elections   Elections
+	early       early
 	locks       locks
 	effects     Effects
 	checkpoints Checkpoints

@@ -254,7 +254,7 @@ func TestTransferAndResign(t *testing.T) {
 	require.ErrorContains(t, err, "(an observer): choose a candidate; goversed nodes shows them")
 	require.Equal(t, StateFollower, o.Status().State)
 
-	before := c.Term().Token()
+	before := c.Leader().Token
 	leader, err := request.AwaitHandover(ctx, o.parts.Load().client, o.parts.Load().mirror, state.RequestResign,
 		"")
 	require.NoError(t, err)
@@ -276,7 +276,7 @@ func TestTransferToOneThatIsQueueingAgain(t *testing.T) {
 	awaitState(t, b, func(s *state.Snapshot) bool { return len(s.Queue) == 2 })
 	for range 5 {
 		awaitLeader(t, a, a.address())
-		token := a.Term().Token()
+		token := a.Leader().Token
 		require.NoError(t, b.Transfer(ctx, b.address()))
 		awaitState(t, b, func(s *state.Snapshot) bool { return new(state.Place).Find(s, token) == nil })
 		require.NoError(t, b.Transfer(ctx, a.address()), "it queues again within moments")
@@ -311,7 +311,8 @@ func TestLostSessionIsReplacedWithoutARestart(t *testing.T) {
 	a := start(t, etcd)
 	awaitLeader(t, a, a.address())
 	b := start(t, etcd)
-	term := a.Term()
+	term, leads := a.Term()
+	require.True(t, leads)
 	_, err := etcd.Client().Revoke(etcdtest.Context(t), a.Session().ID())
 	require.NoError(t, err)
 	awaitLeader(t, b, b.address())

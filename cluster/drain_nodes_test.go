@@ -60,7 +60,8 @@ func TestDrain(t *testing.T) {
 	c.Eventually(nodetest.Balanced(c, 3), "three share")
 	leader, lease := c.Node(0), operatorsLease(t, c)
 	c.WaitLeaderIs(leader.Address())
-	term := leader.Cluster().Term()
+	term, leads := leader.Cluster().Term()
+	require.True(t, leads)
 
 	withdraw := askDrain(t, c, lease, leader, false)
 	c.Eventually(drained(c, leader), "the leader has none, the others all")

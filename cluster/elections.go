@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/goverse/goverse/cluster/election"
@@ -13,7 +14,7 @@ import (
 // candidate in some and only observe others.
 //
 //	outbox, err := c.Elections().Stand("outbox")
-//	err = outbox.Lead(ctx, func(ctx context.Context, t election.Term) error {
+//	err = outbox.LeadEach(ctx, func(ctx context.Context, t election.Term) error {
 //		return publish(ctx, t.Token()) // until ctx ends: the term is over
 //	})
 //
@@ -28,10 +29,18 @@ type Elections struct{ c *Cluster }
 func (c *Cluster) Elections() *Elections { return &c.elections }
 
 // Stand makes this node a candidate in the named election, also if it had withdrawn before. A candidate can
-// become the leader at any time, even while no function runs in Lead; the other candidates then wait for it.
-// Stand does not block. Errors are ErrNotStarted, ErrStopped and election.ErrBadName.
+// become the leader at any time, even while no function runs in Lead; the other candidates then wait for it. Before
+// Start, Stand remembers the request, and the node becomes a candidate once it runs. Stand does not block. Errors
+// are ErrStopped and election.ErrBadName.
 func (es *Elections) Stand(name string, opts ...election.StandOption) (*Candidate, error) {
+	early := &es.c.early
+	early.mu.Lock()
 	p, err := es.c.running()
+	if errors.Is(err, ErrNotStarted) {
+		defer early.mu.Unlock()
+		return early.stand(es.c, name, opts)
+	}
+	early.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +48,9 @@ func (es *Elections) Stand(name string, opts ...election.StandOption) (*Candidat
 	if err != nil {
 		return nil, err
 	}
-	return &Candidate{e}, nil
+	c := &Candidate{c: es.c, name: name}
+	c.e.Store(e)
+	return c, nil
 }
 
 // Observe follows the named election without making this node a candidate. It does not block. Errors are
@@ -156,80 +167,3 @@ func (e *Election) Close() {
 		e.e.Unfollow()
 	})
 }
-
-// Candidate is this node's candidacy in one named election. A process has one for each name, shared by all of its
-// callers. All methods are safe for concurrent use.
-type Candidate struct{ e *elections.Election }
-
-// Name returns the name of the election.
-func (c *Candidate) Name() string { return c.e.Name() }
-
-// Leader returns the current leader; see [Election.Leader].
-func (c *Candidate) Leader() election.Leader { return c.e.Leader() }
-
-// Queue returns the addresses of the candidates; see [Election.Queue].
-func (c *Candidate) Queue() []string { return c.e.Queue() }
-
-// Watch delivers the current leader and its changes; see [Election.Watch].
-func (c *Candidate) Watch(ctx context.Context) (<-chan election.Leader, error) { return c.e.Watch(ctx) }
-
-// WaitForLeader blocks until there is a leader; see [Election.WaitForLeader].
-func (c *Candidate) WaitForLeader(ctx context.Context) (election.Leader, error) {
-	return c.e.WaitForLeader(ctx)
-}
-
-// Transfer hands leadership over to another candidate; see [Election.Transfer].
-func (c *Candidate) Transfer(ctx context.Context, address string) error {
-	return c.e.Transfer(ctx, address)
-}
-
-// IsLeader reports whether this node leads at this instant. It does not use the network.
-func (c *Candidate) IsLeader() bool { return c.e.IsLeader() }
-
-// Term returns this node's current term, or nil if it does not lead at this instant.
-func (c *Candidate) Term() election.Term {
-	if t := c.e.Term(); t != nil {
-		return t
-	}
-	return nil
-}
-
-// Lead waits until this node leads, then runs fn once. fn's context ends with the term, or with ctx. fn must
-// return soon after that, because a leader that gives way waits for it (up to Config.WorkTimeout) before the next
-// one can lead. Lead returns fn's error; if that is the context's error because the term ended, it returns an
-// error that matches election.ErrTermOver. Leadership does not end when fn returns; use Resign for that. To serve
-// every term, call Lead in a loop. If fn did not run, the error is election.ErrWithdrawn or ErrStopped if no
-// later call would run it either, and ctx's cause otherwise.
-func (c *Candidate) Lead(ctx context.Context, fn func(ctx context.Context, t election.Term) error) error {
-	return c.e.Lead(ctx, fn)
-}
-
-// AsLeader runs fn at once if this node leads. Use it for requests that only the leader may answer. It does for
-// this election what [Cluster.AsLeader] does for the cluster's: a leader that gives way waits for fn, and until
-// then fn's context goes on and the term's Txn commits. If fn did not run, the error is election.ErrNotLeader.
-func (c *Candidate) AsLeader(ctx context.Context, fn func(ctx context.Context, t election.Term) error) error {
-	return c.e.AsLeader(ctx, fn)
-}
-
-// Resign gives up leadership. It ends the term, waits for its functions up to Config.WorkTimeout, and queues this
-// node again at the tail. It blocks until the node has given up its place in the queue, or ctx ends; in the
-// latter case the place is given up as soon as etcd answers. Errors are election.ErrNotLeader if this node does
-// not lead, ctx's cause, and that of a request that etcd refused. In the last case no other node leads until etcd
-// accepts the deletion, which is retried every third of a TTL, or the session ends.
-func (c *Candidate) Resign(ctx context.Context) error { return c.e.Resign(ctx) }
-
-// Withdraw ends the candidacy. A running term ends as with Resign, and this node is no candidate until Stand is
-// called again. It still follows the election. Withdraw blocks like Resign.
-func (c *Candidate) Withdraw(ctx context.Context) error { return c.e.Withdraw(ctx) }
-
-// Close withdraws, and stops following the election unless a handle of Observe still does. The channels of Watch
-// close, and blocked calls fail with election.ErrClosed. This affects all callers in this process that have the
-// candidacy. If Stand is called while Close waits, the election stays as that call requests. Close blocks like
-// Resign; if it fails, this node has withdrawn and nothing is closed.
-func (c *Candidate) Close(ctx context.Context) error { return c.e.Close(ctx) }
-
-// Err returns the error with which etcd last refused this node's candidacy; nil if the node has led since.
-func (c *Candidate) Err() error { return c.e.Err() }
-
-// WatchErr delivers the current value of Err, then every change, as Watch does for the leader.
-func (c *Candidate) WatchErr(ctx context.Context) (<-chan error, error) { return c.e.WatchErr(ctx) }

@@ -64,7 +64,7 @@ func TestEventsOfALeaderThatGivesWay(t *testing.T) {
 	c := clustertest.New(t, 3, nodetest.Sharded(cluster.Sharding{Shards: 64, Window: 20 * time.Millisecond}))
 	first, second, third := c.Node(0), c.Node(1), c.Node(2)
 	c.WaitLeaderIs(first.Address())
-	token := first.Cluster().Term().Token()
+	token := first.Cluster().Leader().Token
 	for _, n := range c.Nodes() {
 		_, _ = eventLog(t, first.Cluster(), "it joined", of(event.NodeJoined, n.Address()))
 	}
@@ -118,7 +118,7 @@ func TestEventsOfFaults(t *testing.T) {
 	require.Positive(t, gone.Seconds)
 
 	now := c.WaitLeader()
-	token := now.Cluster().Term().Token()
+	token := now.Cluster().Leader().Token
 	c.DeleteCandidateKey(now)
 	lost, events := eventLog(t, c.Node(2).Cluster(), "by somebody's hand", func(e event.Event) bool {
 		return e.Type == event.LeaderLost && e.Token == token
@@ -137,7 +137,7 @@ func TestEventsOfAClusterThatNobodyLeads(t *testing.T) {
 		cfg.Observer = i > 0 && alone.Load()
 	}))
 	c.WaitLeaderIs(c.Node(0).Address())
-	token := c.Node(0).Cluster().Term().Token()
+	token := c.Node(0).Cluster().Leader().Token
 	c.Node(0).Stop()
 	degraded, _ := eventLog(t, c.Node(1).Cluster(), "nobody leads", func(e event.Event) bool {
 		return e.Type == event.ClusterDegraded

@@ -147,14 +147,14 @@ func TestGuards(t *testing.T) {
 		require.True(t, writes(t2.Guard()))
 		return nil
 	}))
-	term := e.Term()
+	term, _ := e.Term()
 	require.WithinDuration(t, time.Now(), term.AcquiredAt(), 10*time.Second)
 	require.NoError(t, e.Withdraw(ctx))
 	require.False(t, writes(term.Guard()))
 	require.Equal(t, election.ReasonWithdrawn, election.ReasonOf(context.Cause(term.Context())))
 
 	require.NoError(t, n.Lead(ctx, func(context.Context, election.Term) error { return nil }))
-	own := n.Term()
+	own, _ := n.Term()
 	require.True(t, writes(own.Guard()))
 	require.NoError(t, n.Resign(ctx))
 	require.False(t, writes(own.Guard()))

@@ -50,7 +50,7 @@ func (h handles) use(ctx context.Context) map[string]error {
 	_, _, _, _ = h.consensus.IsLeader(), h.consensus.GetLeaderNode(), h.consensus.Leader(), h.consensus.Mode()
 	_, _ = h.c.Members(), h.c.Node()
 	_, _ = h.c.Member("nobody:1")
-	if t := h.c.Term(); t != nil {
+	if t, leads := h.c.Term(); leads {
 		_, _, _, _ = t.Token(), t.Valid(), t.Guard(), t.AcquiredAt()
 		_, errs["term.Txn"] = t.Txn(ctx).Then(clientv3.OpGet("/x")).Commit()
 	}
@@ -67,6 +67,7 @@ func (h handles) use(ctx context.Context) map[string]error {
 	_, errs["WaitForLeader"] = h.c.WaitForLeader(brief)
 	_, errs["LeaderInfo"] = h.c.LeaderInfo(brief)
 	errs["Lead"] = h.c.Lead(brief, nothing)
+	errs["LeadEach"] = h.c.LeadEach(brief, nothing)
 	errs["AsLeader"] = h.c.AsLeader(brief, nothing)
 	errs["Resign"] = h.c.Resign(brief)
 	errs["Transfer"] = h.c.Transfer(brief, "nobody:1")
@@ -92,14 +93,18 @@ func (h handles) use(ctx context.Context) map[string]error {
 	if c, err := h.elections.Stand("e", election.Priority(1)); err != nil {
 		errs["elections.Stand"] = err
 	} else {
-		_, _, _, _, _, _ = c.Name(), c.Leader(), c.Queue(), c.IsLeader(), c.Term(), c.Err()
+		_, _, _, _, _ = c.Name(), c.Leader(), c.Queue(), c.IsLeader(), c.Err()
+		_, _ = c.Term()
+		errs["candidate.LeadEach"] = c.LeadEach(brief, nothing)
 		errs["candidate.Lead"] = c.Lead(brief, nothing)
 		errs["candidate.AsLeader"] = c.AsLeader(brief, nothing)
 		errs["candidate.Resign"] = c.Resign(brief)
 		_, errs["candidate.Watch"] = c.Watch(brief)
 		_, errs["candidate.WatchErr"] = c.WatchErr(brief)
 		errs["candidate.Transfer"] = c.Transfer(brief, "nobody:1")
-		errs["candidate.Withdraw"] = c.Withdraw(brief)
+		if err := c.Withdraw(brief); err != nil { // before Start it only cancels the request
+			errs["candidate.Withdraw"] = err
+		}
 	}
 	if e, err := h.elections.Observe("f"); err != nil {
 		errs["elections.Observe"] = err
@@ -156,7 +161,8 @@ func (h handles) requireAll(t *testing.T, want error, off bool) {
 	_, serves := h.shards.Serves(0)
 	require.False(t, owned || serves || h.c.IsLeader() || h.consensus.IsLeader() || h.c.Session().Valid())
 	require.Zero(t, h.consensus.GetLeaderNode()+h.c.GetLeaderNode())
-	require.Nil(t, h.c.Term())
+	_, leads := h.c.Term()
+	require.False(t, leads)
 	require.Error(t, h.c.Session().Context().Err())
 }
 

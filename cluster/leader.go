@@ -27,16 +27,16 @@ func (c *Cluster) Leader() election.Leader {
 	return p.manager.Election().Leader()
 }
 
-// Term returns this node's current term, or nil if it does not lead at this instant.
-func (c *Cluster) Term() election.Term {
+// Term returns this node's current term. It returns false if this node does not lead at this instant.
+func (c *Cluster) Term() (election.Term, bool) {
 	p := c.parts.Load()
 	if p == nil {
-		return nil
+		return nil, false
 	}
 	if t := p.manager.Election().Term(); t != nil {
-		return t
+		return t, true
 	}
-	return nil
+	return nil, false
 }
 
 // WatchLeader returns a channel that delivers the current leader, then every change; the zero Leader means that
@@ -62,9 +62,8 @@ func (c *Cluster) WaitForLeader(ctx context.Context) (election.Leader, error) {
 // Lead waits until this node leads, then runs fn once. fn's context ends with the term, or with ctx. fn must
 // return soon after that, because a leader that gives way waits for it (up to Config.WorkTimeout) before the next
 // one can lead. Lead returns fn's error; if that is the context's error because the term ended, it returns an
-// error that matches election.ErrTermOver. Leadership does not end when fn returns; use Resign for that. To serve
-// every term, call Lead in a loop until ctx ends or the error is ErrStopped. A node can lead without any function
-// in Lead.
+// error that matches election.ErrTermOver. Leadership does not end when fn returns; use Resign for that. LeadEach
+// serves every term. A node can lead without any function in Lead.
 //
 // If fn did not run, the error is ctx's cause, ErrNotStarted or ErrStopped.
 func (c *Cluster) Lead(ctx context.Context, fn func(ctx context.Context, t election.Term) error) error {
@@ -73,6 +72,20 @@ func (c *Cluster) Lead(ctx context.Context, fn func(ctx context.Context, t elect
 		return err
 	}
 	return p.manager.Election().Lead(ctx, fn)
+}
+
+// LeadEach runs fn once in every term of this node, until ctx ends. fn's context ends with the term, or with ctx,
+// and fn must return soon after, as in Lead. If fn returns nil before, it is not called again in this term. That
+// the term is over is not an error of LeadEach, whether the context tells fn or a transaction does.
+//
+// LeadEach returns ctx's cause when ctx has ended, and at once any other error that fn returns; this node goes on to
+// lead then. Otherwise the error is ErrNotStarted or ErrStopped.
+func (c *Cluster) LeadEach(ctx context.Context, fn func(ctx context.Context, t election.Term) error) error {
+	p, err := c.running()
+	if err != nil {
+		return err
+	}
+	return p.manager.Election().LeadEach(ctx, fn)
 }
 
 // AsLeader runs fn at once if this node leads. Use it for requests that only the leader may answer. Like a

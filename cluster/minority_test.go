@@ -97,8 +97,8 @@ func minoritySide(t *testing.T, m *members, etcds time.Duration) {
 		"all agree")
 	register := m.rec.Register(three.name, m.client, "/elsewhere")
 	m.await(func() bool {
-		term := three.Term()
-		return term != nil && register.Write(clientv3.WithRequireLeader(etcdtest.Context(t)),
+		term, leads := three.Term()
+		return leads && register.Write(clientv3.WithRequireLeader(etcdtest.Context(t)),
 			term).Outcome == history.OutcomeAccepted
 	}, "its writes get through")
 

@@ -46,7 +46,7 @@ func (c *Cluster) Start(ctx context.Context) error {
 		c.ended(nil)
 		return err
 	}
-	c.parts.Store(p)
+	c.early.begin(c, p)
 	c.phase = running
 	// From here on OnAcquire can be called. Everything it may use is in place.
 	p.rest.Go(func() { p.manager.Run(p.restCtx) })

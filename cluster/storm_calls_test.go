@@ -25,7 +25,8 @@ var stormCalls = map[string]func(ctx context.Context, n *stormNode){
 	"looks": func(_ context.Context, n *stormNode) {
 		c := n.cluster
 		_, _, _, _, _, _ = c.IsLeader(), c.GetLeaderNode(), c.Status(), c.Members(), c.Session().Valid(), c.Leader()
-		_, _ = c.Term(), c.Node().Watchers()
+		_, _ = c.Term()
+		_ = c.Node().Watchers()
 		_, _ = c.GetConsensusManager().IsLeader(), c.GetConsensusManager().Mode()
 	},
 	"leader": func(ctx context.Context, n *stormNode) {

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/lock"
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
@@ -57,4 +58,37 @@ func TestLocksBeforeStart(t *testing.T) {
 	require.NoError(t, c.Stop(ctx))
 	_, err = locks.Acquire(ctx, "it")
 	require.ErrorIs(t, err, lock.ErrStopped)
+}
+
+// A candidacy that is requested before Start begins with it.
+func TestStandBeforeStart(t *testing.T) {
+	ctx := etcdtest.Context(t)
+	c := newCluster(t, etcdtest.Start(t), "127.0.0.1:0")
+	early, err := c.Elections().Stand("it", election.Priority(1))
+	require.NoError(t, err)
+	same, err := c.Elections().Stand("it")
+	require.NoError(t, err)
+	require.Same(t, early, same)
+	cancelled, err := c.Elections().Stand("cancelled")
+	require.NoError(t, err)
+	require.NoError(t, cancelled.Withdraw(ctx))
+	_, err = c.Elections().Stand("")
+	require.ErrorIs(t, err, election.ErrBadName)
+
+	require.Equal(t, "it", early.Name())
+	require.ErrorIs(t, early.Lead(ctx, nil), ErrNotStarted)
+	require.False(t, early.IsLeader())
+	require.Zero(t, early.Leader())
+
+	require.NoError(t, c.Start(ctx))
+	require.NoError(t, early.Lead(ctx, func(context.Context, election.Term) error { return nil }))
+	require.True(t, early.IsLeader())
+	standing, err := c.Elections().Look(ctx, "it")
+	require.NoError(t, err)
+	require.Equal(t, 1, standing.Candidates[0].Priority, "the options of a later call leave it alone")
+	_, err = c.Elections().Look(ctx, "cancelled")
+	require.ErrorIs(t, err, election.ErrNoLeader)
+	require.ErrorIs(t, cancelled.Lead(ctx, nil), election.ErrWithdrawn)
+	require.NoError(t, c.Stop(ctx))
+	require.ErrorIs(t, early.Lead(ctx, nil), ErrStopped)
 }

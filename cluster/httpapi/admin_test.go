@@ -94,7 +94,7 @@ func TestMoveANamedElection(t *testing.T) {
 	second, err := c.Node(1).Cluster().Elections().Stand(name)
 	require.NoError(t, err)
 	c.Eventually(func() bool { return len(second.Queue()) == 2 && len(first.Queue()) == 2 }, "it stands")
-	before := first.Term().Token()
+	before := first.Leader().Token
 	m := does[Moved](t, h, 200, at+"transfer", `{"to":"`+c.Node(1).Address()+`"}`)
 	require.Equal(t, Moved{LeaderID: c.Node(1).Address(), Token: m.Token, PreviousLeaderID: c.Node(0).Address(),
 		PreviousToken: before, Moved: true}, m)

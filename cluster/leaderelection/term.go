@@ -90,6 +90,11 @@ func (le *LeaderElection) Lead(ctx context.Context, fn func(ctx context.Context,
 	return err
 }
 
+// LeadEach runs fn once in every term of this node, until ctx ends; see wait.EachTerm for what it returns.
+func (le *LeaderElection) LeadEach(ctx context.Context, fn func(ctx context.Context, t election.Term) error) error {
+	return wait.EachTerm(ctx, election.ErrTermOver, le.Lead, fn)
+}
+
 // AsLeader runs fn at once if this node leads. If the leader gives way meanwhile (it resigns, transfers or
 // stops), it waits for fn, up to WorkTimeout, instead of cutting it off. Until fn has returned the term's Txn
 // still commits, though IsLeader is false. fn's context ends with ctx, with the session (also by its suspension

@@ -79,7 +79,8 @@ func Election[C Candidate](in Elections[C], name string) LeaderLock {
 		}()
 		defer reporting(ctx, e)()
 		err = e.Lead(ctx, func(ctx context.Context, t election.Term) error { return fn(ctx, t.Token()) })
-		if errors.Is(err, election.ErrStopped) && ctx.Err() == nil {
+		over := errors.Is(err, election.ErrStopped) || errors.Is(err, election.ErrNotStarted)
+		if over && ctx.Err() == nil {
 			return fmt.Errorf("%w: election %q: %w", ErrNoLock, name, err)
 		}
 		return err

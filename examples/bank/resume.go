@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"time"
 
@@ -30,13 +29,9 @@ type resumer struct {
 	log     *slog.Logger
 }
 
-// run returns when ctx ends or the cluster stops.
+// run resumes transfers while this node leads, until ctx ends or the cluster stops.
 func (r *resumer) run(ctx context.Context) {
-	for ctx.Err() == nil {
-		if err := r.cluster.Lead(ctx, r.lead); errors.Is(err, cluster.ErrStopped) {
-			return
-		}
-	}
+	_ = r.cluster.LeadEach(ctx, r.lead) // its error is one of these two reasons
 }
 
 // lead resumes transfers during one term.

@@ -52,15 +52,13 @@ func serve(ctx context.Context, c *cluster.Cluster, j job, log hclog.Logger) err
 	if err != nil {
 		return err
 	}
-	for {
-		err := candidate.Lead(ctx, func(ctx context.Context, term election.Term) error { return j.lead(ctx, c, term, log) })
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case !errors.Is(err, election.ErrTermOver):
-			return err
-		}
+	err = candidate.LeadEach(ctx, func(ctx context.Context, term election.Term) error {
+		return j.lead(ctx, c, term, log)
+	})
+	if ctx.Err() != nil {
+		return nil
 	}
+	return err
 }
 
 // lead serves the due times until ctx ends. It starts with the last time that a leader began: that run was

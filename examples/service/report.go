@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -25,12 +24,9 @@ type report struct {
 
 // run makes reports while this node leads, until ctx ends or the cluster stops.
 func (r *report) run(ctx context.Context, every time.Duration) {
-	for ctx.Err() == nil {
-		err := r.cluster.Lead(ctx, func(ctx context.Context, t election.Term) error { return r.lead(ctx, t, every) })
-		if errors.Is(err, cluster.ErrStopped) {
-			return
-		}
-	}
+	_ = r.cluster.LeadEach(ctx, func(ctx context.Context, t election.Term) error {
+		return r.lead(ctx, t, every)
+	}) // its error is one of these two reasons
 }
 
 // lead makes reports until the term's context ends.

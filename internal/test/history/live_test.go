@@ -239,7 +239,7 @@ func (u unfenced) Txn(ctx context.Context) clientv3.Txn { return u.kv.Txn(ctx) }
 
 func TestUnfencedWriteOfAnOldTermIsFound(t *testing.T) {
 	l := newLive(t, asIs)
-	old := l.WaitLeader().Cluster().Term().Token()
+	old := l.WaitLeader().Cluster().Leader().Token
 	l.resign()
 	l.see()
 	op := l.rec.Register("stray", l.Client(), key).Write(t.Context(), unfenced{old, l.Client()})

@@ -122,10 +122,10 @@ func stateOf(c *cluster.Cluster) State {
 // TermOf returns a function that returns the present term of a cluster's node, for [Register.Work].
 func TermOf(c *cluster.Cluster) func() Fenced {
 	return func() Fenced {
-		if t := c.Term(); t != nil {
+		if t, leads := c.Term(); leads {
 			return t
 		}
-		return nil // not a nil Term in another interface
+		return nil
 	}
 }
 

@@ -44,7 +44,7 @@ func Sample(c *clustertest.Cluster) *Sampler {
 // token returns the token of the term that n leads by at this instant, or 0 if n does not lead.
 func token(n *clustertest.Node) int64 {
 	if m := n.Cluster().GetConsensusManager(); m != nil && m.IsLeader() {
-		if t := n.Cluster().Term(); t != nil {
+		if t, leads := n.Cluster().Term(); leads {
 			return t.Token()
 		}
 	}

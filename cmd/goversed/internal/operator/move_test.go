@@ -16,7 +16,7 @@ func TestTransfer(t *testing.T) {
 	c := clustertest.New(t, 3)
 	first, last := c.Node(0).Address(), c.Node(2).Address()
 	c.WaitLeaderIs(first)
-	before := c.Node(0).Cluster().Term().Token()
+	before := c.Node(0).Cluster().Leader().Token
 	o := open(t, c)
 	outcome, err := o.Transfer(patient(t), patience, last)
 	require.NoError(t, err)

@@ -38,14 +38,14 @@ func TestNamedElections(t *testing.T) {
 	all, err = o.Elections(patient(t), time.Minute)
 	require.NoError(t, err)
 	require.Len(t, all, 2)
-	require.Equal(t, NamedElection{Name: "outbox", LeaderID: a, Token: first.Term().Token(),
+	require.Equal(t, NamedElection{Name: "outbox", LeaderID: a, Token: first.Leader().Token,
 		Candidates: []NamedCandidate{{a, 0, true}, {b, 0, true}, {third, -1, true}}}, all[1])
 
-	before := first.Term().Token()
+	before := first.Leader().Token
 	out, err := o.TransferElection(patient(t), patience, "outbox", b)
 	require.NoError(t, err)
 	c.Eventually(second.IsLeader, "it leads")
-	require.Equal(t, Outcome{LeaderID: b, Term: out.Token, Token: second.Term().Token(), PreviousLeaderID: a,
+	require.Equal(t, Outcome{LeaderID: b, Term: out.Token, Token: second.Leader().Token, PreviousLeaderID: a,
 		PreviousToken: before, Moved: true}, out)
 	out, err = o.TransferElection(patient(t), patience, "outbox", b)
 	require.NoError(t, err)

@@ -35,7 +35,7 @@ func TestRead(t *testing.T) {
 	d, err := open(t, c).Read(patient(t))
 	require.NoError(t, err)
 	require.Equal(t, first, d.LeaderID)
-	require.Equal(t, c.Node(0).Cluster().Term().Token(), d.Token)
+	require.Equal(t, c.Node(0).Cluster().Leader().Token, d.Token)
 	require.Equal(t, d.Token, d.Term)
 	require.Equal(t, "election", d.Mode)
 	require.Equal(t, []string{first, second}, d.Queue)

@@ -1,0 +1,237 @@
+package cluster
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/internal/leasequeue/elections"
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/wait"
+)
+
+// Candidate is this node's candidacy in one named election. A process has one for each name, shared by all of its
+// callers. All methods are safe for concurrent use. If Stand was called before Start, there is no leader until Start
+// has returned, and methods return ErrNotStarted.
+type Candidate struct {
+	c    *Cluster
+	name string
+	e    atomic.Pointer[elections.Election] // nil before Start
+}
+
+// early holds the candidacies that were requested before Start.
+type early struct {
+	mu       sync.Mutex
+	requests []earlyRequest
+}
+
+type earlyRequest struct {
+	candidate *Candidate
+	opts      []election.StandOption
+}
+
+// stand remembers a request. The lock is held, and the cluster is not started.
+func (e *early) stand(c *Cluster, name string, opts []election.StandOption) (*Candidate, error) {
+	if err := state.CheckName("election", name); err != nil {
+		return nil, err
+	}
+	candidate := &Candidate{c: c, name: name}
+	if i := slices.IndexFunc(e.requests, func(r earlyRequest) bool { return r.candidate.name == name }); i >= 0 {
+		candidate = e.requests[i].candidate
+	}
+	e.requests = append(e.requests, earlyRequest{candidate, opts})
+	return candidate, nil
+}
+
+// forget drops the requests for a candidate and reports whether there were any.
+func (e *early) forget(c *Candidate) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	before := len(e.requests)
+	e.requests = slices.DeleteFunc(e.requests, func(r earlyRequest) bool { return r.candidate == c })
+	return len(e.requests) < before
+}
+
+// begin makes the candidates stand that were requested before, and publishes the parts of the running node.
+func (e *early) begin(c *Cluster, p *parts) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, r := range e.requests {
+		if election, err := p.work.elections.Stand(r.candidate.name, r.opts...); err == nil { // else the node stops
+			r.candidate.e.Store(election)
+		}
+	}
+	e.requests = nil
+	c.parts.Store(p)
+}
+
+// running returns the candidacy of a node that runs. Errors are ErrNotStarted, ErrStopped and
+// election.ErrWithdrawn.
+func (c *Candidate) running() (*elections.Election, error) {
+	if e := c.e.Load(); e != nil {
+		return e, nil
+	}
+	if _, err := c.c.running(); err != nil {
+		return nil, err
+	}
+	if e := c.e.Load(); e != nil { // Start has returned meanwhile
+		return e, nil
+	}
+	return nil, election.ErrWithdrawn // before Start
+}
+
+// Name returns the name of the election.
+func (c *Candidate) Name() string { return c.name }
+
+// Leader returns the current leader; see [Election.Leader].
+func (c *Candidate) Leader() election.Leader {
+	if e := c.e.Load(); e != nil {
+		return e.Leader()
+	}
+	return election.Leader{}
+}
+
+// Queue returns the addresses of the candidates; see [Election.Queue].
+func (c *Candidate) Queue() []string {
+	if e := c.e.Load(); e != nil {
+		return e.Queue()
+	}
+	return nil
+}
+
+// Watch delivers the current leader and its changes; see [Election.Watch].
+func (c *Candidate) Watch(ctx context.Context) (<-chan election.Leader, error) {
+	e, err := c.running()
+	if err != nil {
+		return nil, err
+	}
+	return e.Watch(ctx)
+}
+
+// WaitForLeader blocks until there is a leader; see [Election.WaitForLeader].
+func (c *Candidate) WaitForLeader(ctx context.Context) (election.Leader, error) {
+	e, err := c.running()
+	if err != nil {
+		return election.Leader{}, err
+	}
+	return e.WaitForLeader(ctx)
+}
+
+// Transfer hands leadership over to another candidate; see [Election.Transfer].
+func (c *Candidate) Transfer(ctx context.Context, address string) error {
+	e, err := c.running()
+	if err != nil {
+		return err
+	}
+	return e.Transfer(ctx, address)
+}
+
+// IsLeader reports whether this node leads at this instant. It does not use the network.
+func (c *Candidate) IsLeader() bool {
+	e := c.e.Load()
+	return e != nil && e.IsLeader()
+}
+
+// Term returns the term by which this node leads the election. It returns false if the node does not lead at this
+// instant.
+func (c *Candidate) Term() (election.Term, bool) {
+	if e := c.e.Load(); e != nil {
+		if t := e.Term(); t != nil {
+			return t, true
+		}
+	}
+	return nil, false
+}
+
+// Lead waits until this node leads, then runs fn once. fn's context ends with the term, or with ctx. fn must
+// return soon after that, because a leader that gives way waits for it (up to Config.WorkTimeout) before the next
+// one can lead. Lead returns fn's error; if that is the context's error because the term ended, it returns an
+// error that matches election.ErrTermOver. Leadership does not end when fn returns; use Resign for that. LeadEach
+// serves every term. If fn did not run, the error is election.ErrWithdrawn or ErrStopped if no later call would run
+// it either, and ErrNotStarted or ctx's cause otherwise.
+func (c *Candidate) Lead(ctx context.Context, fn func(ctx context.Context, t election.Term) error) error {
+	e, err := c.running()
+	if err != nil {
+		return err
+	}
+	return e.Lead(ctx, fn)
+}
+
+// LeadEach is [Cluster.LeadEach] for this election. The error is election.ErrWithdrawn if this node withdraws.
+func (c *Candidate) LeadEach(ctx context.Context, fn func(ctx context.Context, t election.Term) error) error {
+	return wait.EachTerm(ctx, election.ErrTermOver, c.Lead, fn)
+}
+
+// AsLeader runs fn at once if this node leads. Use it for requests that only the leader may answer. It does for
+// this election what [Cluster.AsLeader] does for the cluster's: a leader that gives way waits for fn, and until
+// then fn's context goes on and the term's Txn commits. If fn did not run, the error is election.ErrNotLeader or
+// ErrNotStarted.
+func (c *Candidate) AsLeader(ctx context.Context, fn func(ctx context.Context, t election.Term) error) error {
+	e, err := c.running()
+	if err != nil {
+		return err
+	}
+	return e.AsLeader(ctx, fn)
+}
+
+// Resign gives up leadership. It ends the term, waits for its functions up to Config.WorkTimeout, and queues this
+// node again at the tail. It blocks until the node has given up its place in the queue, or ctx ends; in the
+// latter case the place is given up as soon as etcd answers. Errors are election.ErrNotLeader if this node does
+// not lead, ErrNotStarted, ctx's cause, and that of a request that etcd refused. In the last case no other node
+// leads until etcd accepts the deletion, which is retried every third of a TTL, or the session ends.
+func (c *Candidate) Resign(ctx context.Context) error {
+	e, err := c.running()
+	if err != nil {
+		return err
+	}
+	return e.Resign(ctx)
+}
+
+// Withdraw ends the candidacy. A running term ends as with Resign, and this node is no candidate until Stand is
+// called again. It still follows the election. Withdraw blocks like Resign. Before Start it only cancels the
+// request.
+func (c *Candidate) Withdraw(ctx context.Context) error {
+	if c.c.early.forget(c) {
+		return nil
+	}
+	e, err := c.running()
+	if err != nil {
+		return err
+	}
+	return e.Withdraw(ctx)
+}
+
+// Close withdraws, and stops following the election unless a handle of Observe still does. The channels of Watch
+// close, and blocked calls fail with election.ErrClosed. This affects all callers in this process that have the
+// candidacy. If Stand is called while Close waits, the election stays as that call requests. Close blocks like
+// Resign; if it fails, this node has withdrawn and nothing is closed. Before Start it only cancels the request.
+func (c *Candidate) Close(ctx context.Context) error {
+	if c.c.early.forget(c) {
+		return nil
+	}
+	e, err := c.running()
+	if err != nil {
+		return err
+	}
+	return e.Close(ctx)
+}
+
+// Err returns the error with which etcd last refused this node's candidacy. It returns nil if the node has led
+// since, and before Start.
+func (c *Candidate) Err() error {
+	if e := c.e.Load(); e != nil {
+		return e.Err()
+	}
+	return nil
+}
+
+// WatchErr delivers the current value of Err, then every change, as Watch does for the leader.
+func (c *Candidate) WatchErr(ctx context.Context) (<-chan error, error) {
+	e, err := c.running()
+	if err != nil {
+		return nil, err
+	}
+	return e.WatchErr(ctx)
+}
