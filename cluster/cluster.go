@@ -195,7 +195,7 @@ func (c *Cluster) assemble(ctx context.Context, client *clientv3.Client) (*parts
 		WorkTimeout: c.cfg.WorkTimeout, Address: c.node.AdvertiseAddress(), Record: c.newRecord(), Observer: c.cfg.Observer,
 		Fallback: c.cfg.Fallback == FallbackByName, Detection: c.cfg.CrashDetection.settings(), Dialer: nodes,
 		WatcherLost: c.node.WatcherLost(), Identify: nodes.identify, Planning: c.cfg.Sharding.planning(),
-		Shards: c.cfg.Sharding.part(),
+		Shards: c.cfg.Sharding.part(c.log),
 		OnLost: func(s *etcdsession.Session, lost *session.LostError) {
 			p.events.SessionLost(int64(s.ID()), s.Deadline(), lost)
 		},

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/goverse/goverse/cluster/consensusmanager"
 	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/internal/member"
@@ -47,6 +49,12 @@ type Sharding struct {
 	// has returned. Wait here for goroutines that OnAcquire started. ctx ends after another DrainTimeout. A call
 	// that panics, or exits its goroutine, is logged with its stack and counts as returned.
 	OnRelease func(ctx context.Context, shard int)
+	// Run, if set, is called in a goroutine of its own for each shard that this node owns, once it serves the shard:
+	// for a worker per shard. ctx ends when the shard is handed over, as in OnAcquire, and the next owner begins only
+	// when Run has returned. If Run returns an error, panics, or exits its goroutine before that, it is logged and
+	// called again after a quarter of a second, a pause that grows to ten seconds. If it returns nil, it is not called
+	// again until the node acquires the shard anew. It begins after OnAcquire and ends before OnRelease.
+	Run func(ctx context.Context, shard int, epoch int64) error
 	// DrainTimeout is the time for which the handover of a shard waits for functions running in it before it
 	// cancels their context. The handover still waits for them after that. Functions in Shards.Hold and HoldAlone
 	// are cancelled at once. Default 10 s.
@@ -123,10 +131,15 @@ func (s Sharding) planning() shardplan.Settings {
 }
 
 // part configures this node's own shards; it returns nil if the node takes no part.
-func (s Sharding) part() *consensusmanager.ShardsConfig {
+func (s Sharding) part(log hclog.Logger) *consensusmanager.ShardsConfig {
 	if s.Off {
 		return nil
 	}
-	return &consensusmanager.ShardsConfig{Shards: s.Shards, DrainTimeout: s.DrainTimeout, OnAcquire: s.OnAcquire,
+	part := &consensusmanager.ShardsConfig{Shards: s.Shards, DrainTimeout: s.DrainTimeout, OnAcquire: s.OnAcquire,
 		MaxAcquiring: s.MaxAcquiring, OnRelease: s.OnRelease}
+	if s.Run != nil {
+		runs := &shardRuns{sharding: s, log: log, runs: map[int]chan struct{}{}}
+		part.OnAcquire, part.OnRelease = runs.acquire, runs.release
+	}
+	return part
 }

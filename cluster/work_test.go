@@ -1,12 +1,12 @@
 package cluster
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/lock"
 	"github.com/goverse/goverse/internal/test/etcdtest"
