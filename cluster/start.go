@@ -10,6 +10,7 @@ import (
 	"github.com/goverse/goverse/internal/etcd/connect"
 	"github.com/goverse/goverse/internal/member/membership"
 	"github.com/goverse/goverse/internal/wait"
+	"github.com/goverse/goverse/node"
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
@@ -55,7 +56,10 @@ func (c *Cluster) Start(ctx context.Context) error {
 
 func (c *Cluster) start(ctx context.Context) (_ *parts, err error) {
 	if err := c.serve(); err != nil {
-		return nil, err // another caller started the node and may be using it
+		if errors.Is(err, node.ErrAddressInUse) || errors.Is(err, node.ErrBadAddress) {
+			_ = c.node.Close() // always nil
+		}
+		return nil, err // otherwise another caller started the node and may be using it
 	}
 	defer func() {
 		if err != nil {

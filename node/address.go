@@ -102,6 +102,12 @@ func listenError(field, address string, cause error) error {
 		ErrBadAddress, address, field, cause)
 }
 
+// hasPortZero reports whether the kernel chooses the port of an address.
+func hasPortZero(address string) bool {
+	_, port, err := net.SplitHostPort(address)
+	return err == nil && port == "0"
+}
+
 // withPort replaces port 0 of an address by the bound port.
 func withPort(address string, bound net.Addr) string {
 	host, port, err := net.SplitHostPort(address)

@@ -108,3 +108,32 @@ func TestAddressOfAnotherMachine(t *testing.T) {
 	require.ErrorIs(t, err, syscall.EADDRNOTAVAIL)
 	require.Contains(t, err.Error(), "set AdvertiseAddress")
 }
+
+// Nothing listens before Start, so a connection is refused instead of left waiting, and the watchers of an earlier process
+// at the address notice that it is gone.
+func TestNothingListensBeforeStart(t *testing.T) {
+	first := local(t)
+	address := first.AdvertiseAddress()
+	require.NoError(t, first.Close())
+	n, err := NewNode(Config{AdvertiseAddress: address})
+	require.NoError(t, err)
+	defer n.Close()
+	require.Equal(t, address, n.ListenAddress())
+	_, err = net.Dial("tcp", address)
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+
+	taken, err := net.Listen("tcp", address)
+	require.NoError(t, err, "the port is free still")
+	err = n.Start()
+	require.ErrorIs(t, err, ErrAddressInUse)
+	require.ErrorContains(t, err, "AdvertiseAddress")
+	require.NoError(t, taken.Close())
+
+	require.NoError(t, n.Start(), "it may be tried again")
+	conn, err := net.Dial("tcp", address)
+	require.NoError(t, err)
+	require.NoError(t, conn.Close())
+	require.NoError(t, n.Close())
+	_, err = net.Dial("tcp", address)
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+}

@@ -38,6 +38,8 @@ type Node struct {
 	log        hclog.Logger
 	instanceID string
 	advertise  string
+	bound      net.Addr
+	listen     func() (net.Listener, error) // at Start; nil: the listener listens already
 	listener   *conns
 	server     *grpc.Server
 	health     *health.Server
@@ -63,9 +65,10 @@ type Node struct {
 	serveErr error
 }
 
-// NewNode checks the configuration, binds the port and registers the services that every node has. It serves
-// nothing before Start. A node that is not started must be closed with Close. Errors match ErrBadAddress or
-// ErrAddressInUse.
+// NewNode checks the configuration and registers the services that every node has. It checks that the address can be
+// bound, but listens there only from Start on, so that a connection made before is refused instead of left waiting.
+// Only a port 0 is bound at once, because the node's address depends on it. A node that is not started must be closed
+// with Close. Errors match ErrBadAddress or ErrAddressInUse.
 func NewNode(cfg Config) (*Node, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -83,6 +86,7 @@ func NewNode(cfg Config) (*Node, error) {
 		log:         logqueue.New(cfg.Logger),
 		instanceID:  hex.EncodeToString(id[:]),
 		advertise:   withPort(advertise, listener.Addr()),
+		bound:       listener.Addr(),
 		listener:    newConns(listener),
 		health:      health.NewServer(),
 		stopping:    make(chan struct{}),
@@ -93,6 +97,16 @@ func NewNode(cfg Config) (*Node, error) {
 		drained:     make(chan struct{}),
 		served:      make(chan struct{}),
 		limits:      newLimits(),
+	}
+	if !hasPortZero(address) {
+		_ = n.listener.Close()
+		n.listen = func() (net.Listener, error) {
+			listener, err := net.Listen("tcp", n.ListenAddress()) // numeric: it is resolved already
+			if err != nil {
+				return nil, listenError(field, address, err)
+			}
+			return listener, nil
+		}
 	}
 	n.markStopping = sync.OnceFunc(func() {
 		close(n.stopping)
@@ -135,8 +149,8 @@ func NewNode(cfg Config) (*Node, error) {
 // actually bound.
 func (n *Node) AdvertiseAddress() string { return n.advertise }
 
-// ListenAddress returns the bound IP address and port, as reported by the kernel.
-func (n *Node) ListenAddress() string { return n.listener.Addr().String() }
+// ListenAddress returns the IP address and port that the node binds, as reported by the kernel.
+func (n *Node) ListenAddress() string { return n.bound.String() }
 
 // InstanceID returns 128 random bits in hex, new for each Node. It tells this process from an earlier one at
 // the same address.
@@ -152,8 +166,9 @@ func (n *Node) SetReady(ready bool) {
 	n.health.SetServingStatus("", status)
 }
 
-// Start serves in a new goroutine, which Stop and Close join, and returns immediately. It returns ErrStarted
-// the second time and ErrStopped after Stop.
+// Start listens and serves in a new goroutine, which Stop and Close join, and returns immediately. It returns
+// ErrStarted the second time and ErrStopped after Stop. If another process has bound the port since NewNode, the error
+// matches ErrAddressInUse, and Start may be called again.
 func (n *Node) Start() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -162,6 +177,13 @@ func (n *Node) Start() error {
 		return errStopped()
 	case n.started:
 		return errStarted()
+	}
+	if n.listen != nil {
+		listener, err := n.listen()
+		if err != nil {
+			return err
+		}
+		n.listener.Listener = listener
 	}
 	n.started = true
 	go n.serve()

@@ -48,19 +48,13 @@ func run(ctx context.Context, etcd, listen string) (err error) {
 	}
 	defer func() { err = errors.Join(err, c.Stop(context.Background())) }() // hands everything over
 
-	for ctx.Err() == nil { // Lead serves one term, the loop all of this copy's
-		err := c.Lead(ctx, func(ctx context.Context, term election.Term) error {
-			// Runs while this copy leads; ctx ends with the term.
-			_, err := term.Txn(ctx).Then(clientv3.OpPut("/example-data/leader", listen)).Commit()
-			if err != nil {
-				return err // the term is over, and nothing was written; or etcd does not answer
-			}
-			<-ctx.Done()
-			return nil
-		})
-		if err != nil && ctx.Err() == nil && !errors.Is(err, election.ErrTermOver) {
-			return err
-		}
+	err = c.LeadEach(ctx, func(ctx context.Context, term election.Term) error {
+		// Called once a term of this copy; ctx ends with the term. etcd refuses the write once the term is over.
+		_, err := term.Txn(ctx).Then(clientv3.OpPut("/example-data/leader", listen)).Commit()
+		return err
+	})
+	if ctx.Err() != nil {
+		return nil // told to stop
 	}
-	return nil
+	return err
 }
