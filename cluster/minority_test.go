@@ -117,7 +117,7 @@ func minoritySide(t *testing.T, m *members, etcds time.Duration) {
 		require.Positive(t, n.Status().Rebuilds, "the watch of %s was at the member that was cut off", n.name)
 	}
 	require.EqualValues(t, 1, alone.Status().SessionsLost)
-	m.await(func() bool { return alone.log.Line("the session stands again") != "" }, "it says so")
+	m.await(func() bool { return alone.log.Line("session restored") != "" }, "it says so")
 }
 
 // leadsUntilDeadline returns nil once the session's deadline has passed, if the node led until the deadline and

@@ -129,7 +129,7 @@ func TestExecSaysOfAnOutage(t *testing.T) {
 	p.AwaitOutput(t, patience, "leadership was lost and the command ended, campaigning again")
 	p.AwaitOutput(t, patience, "the session is lost, opening a new one")
 	etcd.Restart(t)
-	p.AwaitOutput(t, patience, "the session stands again")
+	p.AwaitOutput(t, patience, "session restored")
 	for _, within := range []string{"watch of queues", "could not give leadership up", "node"} {
 		require.NotContains(t, p.Output(), within)
 	}

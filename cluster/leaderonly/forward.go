@@ -139,7 +139,7 @@ func (f *forwarder) forward(w http.ResponseWriter, r *http.Request, to refusal) 
 		refuse(w, to)
 	default:
 		f.said.Do(func() { // a client that disconnects causes this too, and may do so often
-			f.opts.Logger.Warn("it is not known whether the leader has carried a forwarded request out",
+			f.opts.Logger.Warn("unknown whether the leader executed a forwarded request",
 				"leader", to.leader.Name, "method", r.Method, "path", r.URL.Path, "error", p.err)
 		})
 		to.reason = OutcomeUnknown

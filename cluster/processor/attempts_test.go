@@ -91,13 +91,13 @@ func TestOneLineForAnEvent(t *testing.T) {
 	end()
 	lines := strings.Split(strings.TrimSpace(logged.String()), "\n")
 	require.Len(t, lines, 5, logged.String())
-	require.Contains(t, lines[0], "processing begins")
+	require.Contains(t, lines[0], "processor started")
 	require.Contains(t, lines[1],
 		`an event failed, trying it again: processor=it token=1 after= position=1 error="oops; at: there"`)
 	require.Contains(t, lines[2], "the event that failed is handled")
-	require.Contains(t, lines[3], `an event was parked: it is not handled: `+
+	require.Contains(t, lines[3], `event parked: it will not be handled: `+
 		`processor=it token=1 position=2 attempts=1 error="oops; the event cannot be handled"`)
-	require.Contains(t, lines[4], "processing ends")
+	require.Contains(t, lines[4], "processor ended")
 }
 
 // With a negative MaxAttempts, all later events wait.

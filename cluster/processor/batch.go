@@ -145,7 +145,7 @@ func (t *term[E]) count(events []Event[E], park bool) {
 		return
 	}
 	if park {
-		t.log.Error("an event was parked: it is not handled", "token", t.at.Token, "position", t.at.Position,
+		t.log.Error("event parked: it will not be handled", "token", t.at.Token, "position", t.at.Position,
 			"attempts", t.trouble.attempts, "error", logtext.OneLine(t.trouble.err))
 	} else if t.trouble.at != "" && t.trouble.at == events[0].Position {
 		t.log.Info("the event that failed is handled", "token", t.at.Token, "position", t.trouble.at,

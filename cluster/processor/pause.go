@@ -136,7 +136,7 @@ func (t *term[E]) hold(ctx context.Context, token int64) error {
 	if !shut {
 		return nil
 	}
-	t.log.Info("processing is paused", "token", token, "position", t.at.Position)
+	t.log.Info("processor paused", "token", token, "position", t.at.Position)
 	look := time.NewTicker(t.cfg.CheckInterval)
 	defer look.Stop()
 	for shut && ctx.Err() == nil {
@@ -152,7 +152,7 @@ func (t *term[E]) hold(ctx context.Context, token int64) error {
 		shut, changed = t.p.gate.isShut()
 	}
 	if ctx.Err() == nil {
-		t.log.Info("processing goes on after a pause", "token", token, "position", t.at.Position)
+		t.log.Info("processor resumed", "token", token, "position", t.at.Position)
 	}
 	return nil
 }

@@ -30,18 +30,18 @@ type term[E any] struct {
 func (t *term[E]) run(ctx context.Context, token int64) error {
 	if err := t.claim(ctx, token); err != nil {
 		if t.fenced {
-			t.log.Warn("processing does not begin", "error", logtext.OneLine(err))
+			t.log.Warn("processor could not start", "error", logtext.OneLine(err))
 		}
 		return err
 	}
 	token = t.at.Token
-	t.log.Info("processing begins", "token", token, "position", t.at.Position)
+	t.log.Info("processor started", "token", token, "position", t.at.Position)
 	t.p.report.leads(t.at)
 	lag := t.measure(ctx)
 	err := t.process(ctx, token)
 	lag()
 	t.p.report.ended()
-	t.log.Info("processing ends", "token", token, "position", t.at.Position, "reason", err)
+	t.log.Info("processor ended", "token", token, "position", t.at.Position, "reason", err)
 	return err
 }
 
@@ -196,7 +196,7 @@ func (t *term[E]) idle(ctx context.Context, changed <-chan struct{}, token int64
 			return err
 		}
 	}
-	t.log.Info("the checkpoint was moved", "token", token, "position", t.at.Position)
+	t.log.Info("checkpoint moved", "token", token, "position", t.at.Position)
 	t.p.report.at(t.at)
 	return nil
 }

@@ -46,7 +46,7 @@ func (s *testBed) faults(t *testing.T) {
 	}
 	// leading returns the copy with the given token.
 	leading := func(token int64) *fault.Process {
-		line := fmt.Sprintf("processing begins: processor=outbox token=%d ", token)
+		line := fmt.Sprintf("processor started: processor=outbox token=%d ", token)
 		i := slices.IndexFunc(copies, func(p *fault.Process) bool { return strings.Contains(p.Output(), line) })
 		require.GreaterOrEqual(t, i, 0, "nobody said %q", line)
 		return copies[i]

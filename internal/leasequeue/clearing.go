@@ -76,7 +76,7 @@ func (c *clearing) confirm() (clear, ok bool) {
 			return clear, true
 		}
 		if retry.Failures() == 0 && c.r.ctx.Err() == nil {
-			c.r.e.cfg.Logger.Warn("could not read who else is there, retrying: until then nobody here gets a place",
+			c.r.e.cfg.Logger.Warn("no grants until the member view is confirmed, retrying",
 				"error", err)
 		}
 		if !wait.For(c.r.ctx, retry.Next()) {

@@ -284,7 +284,7 @@ func (l *lane) refuse(o op, err error) {
 	}
 	if x.now().Refused == nil {
 		l.r.e.later(func() {
-			l.r.e.cfg.Logger.Warn("etcd refuses that a place in a queue is given up; it is tried again until the session ends",
+			l.r.e.cfg.Logger.Warn("etcd denied deleting a queue entry, retrying until the session ends",
 				"name", x.Name, "key", x.key, "error", err)
 		})
 	}

@@ -139,7 +139,7 @@ func (r *run) vanished(x *Entry) {
 	defer r.e.unlock()
 	if x.now().Expected() {
 		r.e.later(func() {
-			r.e.cfg.Logger.Warn("a key of this process in a queue is gone, and others deleted it", "name", x.Name,
+			r.e.cfg.Logger.Warn("a queue entry of this process was deleted out of band", "name", x.Name,
 				"key", x.key)
 		})
 		x.turn(x.now().Vanished())
@@ -158,7 +158,7 @@ func (r *run) unknown(keys []string) (gone map[string]bool) {
 		case created == 0:
 			gone[key] = true // it was an entry of ours, released meanwhile
 		case !r.ours(key):
-			r.e.cfg.Logger.Warn("deleting a key on this process's lease that it did not ask for", "key", key)
+			r.e.cfg.Logger.Warn("deleting an unexpected key on this process's lease", "key", key)
 			left = append(left, key)
 			deletions = append(deletions, clientv3.OpTxn([]clientv3.Cmp{
 				clientv3.Compare(clientv3.CreateRevision(key), "=", created)}, []clientv3.Op{clientv3.OpDelete(key)}, nil))

@@ -77,7 +77,7 @@ func (w *watcher) run(ctx context.Context) {
 				without = time.Now()
 			}
 			if failed++; failed == warnAfter {
-				log.Warn("no node reports the routes; calls go by those known before", "error", w.failure(nil))
+				log.Warn("no node reports routes; calls use the last known ones", "error", w.failure(nil))
 			}
 			continue
 		}
@@ -95,7 +95,7 @@ func (w *watcher) run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case errors.Is(err, errStalled):
-			log.Warn("calls wait for routes that do not come; asking other nodes", "address", s.address)
+			log.Warn("calls wait for new routes; asking other nodes", "address", s.address)
 		case !errors.Is(err, errRotate):
 			log.Info("the node that reported the routes is lost; asking others", "address", s.address, "error",
 				(&askError{s.address, err}).Error())
@@ -206,7 +206,7 @@ func (w *watcher) put(next *routes) {
 	case former == nil:
 		close(w.ready)
 	case next.generation < former.generation:
-		w.cfg.Logger.Warn("the shard map is older than the one before: was the cluster made anew?", "generation",
+		w.cfg.Logger.Warn("the shard map is older than the previous one: was the cluster recreated?", "generation",
 			next.generation, "before", former.generation)
 	}
 }

@@ -45,12 +45,12 @@ func (s *Source) Listen(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := s.listen(ctx, func() {
 			if lost {
-				log.Info("hears of new events again")
+				log.Info("LISTEN restored")
 			}
 			lost = false
 		})
 		if !lost && ctx.Err() == nil {
-			log.Warn("does not hear of new events, retrying; until then the table is polled", "error", err)
+			log.Warn("LISTEN failed, polling the table until it is restored", "error", err)
 			lost = true
 		}
 		wait.For(ctx, relisten.Delay(1, rand.Float64()))

@@ -151,8 +151,8 @@ func (s *testBed) listens(t *testing.T) {
 	write()
 	cancel()
 	wg.Wait()
-	require.Equal(t, 1, strings.Count(said.String(), "does not hear"), said.String())
-	require.Equal(t, 1, strings.Count(said.String(), "hears of new events again"), said.String())
+	require.Equal(t, 1, strings.Count(said.String(), "LISTEN failed"), said.String())
+	require.Equal(t, 1, strings.Count(said.String(), "LISTEN restored"), said.String())
 	require.Zero(t, s.pool.Stat().AcquiredConns())
 }
 
@@ -214,12 +214,12 @@ func (s *testBed) silentSource(t *testing.T) {
 	_, err = source.Lag(etcdtest.Context(t), "")
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	wg.Go(func() { source.Listen(ctx) })
-	require.Eventually(t, func() bool { return strings.Contains(said.String(), "does not hear") }, patience,
+	require.Eventually(t, func() bool { return strings.Contains(said.String(), "LISTEN failed") }, patience,
 		time.Millisecond)
 	require.NoError(t, relay.Heal())
 	write()
 	require.Eventually(t, func() bool { return handled.Load() == 2 }, patience, time.Millisecond)
-	require.Eventually(t, func() bool { return strings.Contains(said.String(), "hears of new events again") }, patience,
+	require.Eventually(t, func() bool { return strings.Contains(said.String(), "LISTEN restored") }, patience,
 		time.Millisecond)
 }
 

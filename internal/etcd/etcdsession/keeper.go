@@ -152,7 +152,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		retry.Reset()
 		k.set(s)
 		if !k.outage.since.IsZero() {
-			k.log.Info("the session stands again", "lease", leaseName(s.id), "away", k.outage.length(time.Now()))
+			k.log.Info("session restored", "lease", leaseName(s.id), "away", k.outage.length(time.Now()))
 			k.outage.end()
 		}
 		select {
@@ -200,7 +200,7 @@ func (k *Keeper) open(ctx context.Context) (*Session, error) {
 	defer cancel()
 	s, err := Open(octx, k.cfg.Config)
 	if err == nil && s.TTL() != k.cfg.TTL {
-		k.log.Warn("etcd granted another TTL than asked for: it grants no less than 1.5 election time-outs",
+		k.log.Warn("etcd granted another TTL than requested: its minimum is 1.5 election time-outs",
 			"asked", k.cfg.TTL.String(), "granted", s.TTL().String())
 	}
 	return s, err
@@ -249,7 +249,7 @@ func (k *Keeper) revoke(ctx context.Context, s *Session, lost *session.LostError
 				k.left = err
 				k.mu.Unlock()
 			}
-			k.log.Warn("could not revoke the lease, it runs out by itself", "lease", leaseName(s.id),
+			k.log.Warn("could not revoke the lease, it will expire by itself", "lease", leaseName(s.id),
 				"after", s.TTL().String(), "error", err)
 			return
 		}

@@ -93,7 +93,7 @@ func TestAnOutageIsToldUntilItIsOver(t *testing.T) {
 		_, err = k.Wait(context.Background(), first)
 		require.NoError(t, err)
 		synctest.Wait()
-		require.Equal(t, 1, strings.Count(log.String(), "the session stands again"), log.String())
+		require.Equal(t, 1, strings.Count(log.String(), "session restored"), log.String())
 		require.Regexp(t, `"away":"1m1[5-9]`, log.String(), "a duration is written for people, in JSON too")
 	})
 }

@@ -76,7 +76,7 @@ func (s *Session) beat() (starved bool) {
 	}
 	s.mu.Unlock()
 	if log {
-		s.cfg.Logger.Info("this process stood still; it claims nothing until etcd has confirmed the session",
+		s.cfg.Logger.Info("this process was paused: suspended until etcd confirms the session",
 			"lease", leaseName(s.id), "for", stood.Round(time.Millisecond).String())
 	}
 	return risks && p.Starved(s.ttl)

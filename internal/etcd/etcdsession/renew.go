@@ -76,7 +76,7 @@ func (s *Session) renewLoop() {
 		case err == nil:
 			timer.Reset(s.ttl/3 - time.Since(started))
 			if again {
-				s.cfg.Logger.Info("the session is renewed again", "lease", leaseName(s.id))
+				s.cfg.Logger.Info("session renewals work again", "lease", leaseName(s.id))
 			}
 		default:
 			timer.Reset(retry)
@@ -150,7 +150,7 @@ func (s *Session) round(round context.Context, protected []*Protection, known in
 	}
 
 	if s.renewed(began, answer) {
-		s.cfg.Logger.Info("etcd has confirmed the session; it counts again", "lease", leaseName(s.id))
+		s.cfg.Logger.Info("etcd confirmed the session: no longer suspended", "lease", leaseName(s.id))
 	}
 	return nil
 }

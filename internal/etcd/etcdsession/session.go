@@ -284,9 +284,8 @@ func (s *Session) deadlineLoop() {
 		}
 		left, suspended := s.look()
 		if suspended != nil {
-			s.cfg.Logger.Warn("others may take this node for gone, and etcd has not confirmed in time that they do not: it "+
-				"claims nothing until etcd does",
-				"lease", leaseName(s.id), "error", suspended.Err)
+			s.cfg.Logger.Warn("suspended: other nodes suspect this one, and etcd did not confirm in time that it is still "+
+				"a member", "lease", leaseName(s.id), "error", suspended.Err)
 		}
 		if left <= 0 {
 			s.Lose(s.whyExpired(-left))

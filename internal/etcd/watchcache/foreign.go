@@ -22,7 +22,7 @@ func (m *Mirror) reportForeign(before, now *state.Snapshot) {
 			continue
 		}
 		m.foreign++
-		m.log.Warn("a key among the cluster's is passed over: somebody else wrote it, or a newer version of Goverse; "+
+		m.log.Warn("ignoring a key in the cluster's range that another program or a newer version of Goverse wrote; "+
 			"delete it if nothing uses it", "key", f.Key, "error", logtext.OneLine(f.Err))
 	}
 }

@@ -29,7 +29,7 @@ func TestForeignKeysAreReported(t *testing.T) {
 		require.NoError(t, err)
 		return s
 	}
-	const says = "a key among the cluster's is passed over"
+	const says = "ignoring a key in the cluster's range"
 	log.Await(t, says)
 	require.NotNil(t, m.Snapshot().Member("a:1"), "a member all the same: it holds its address")
 	at(put(keys.RangeStart()+"x", "1"))

@@ -37,7 +37,7 @@ func (m *Mirror) Run(ctx context.Context) error {
 			m.publish(old.AsStale())
 		}
 		if !quiet {
-			m.log.Warn("lost the view of the cluster, reading it anew", "reason", err,
+			m.log.Warn("lost the watch of the cluster's keys, reading them again", "reason", err,
 				"in", pause.Round(time.Millisecond).String())
 			quiet = true
 		}
@@ -105,7 +105,7 @@ func (m *Mirror) read(ctx context.Context, quiet *bool) (*state.Snapshot, error)
 	m.lingers, next, _ = m.lingers.Look(next, now)
 	m.publish(next)
 	if *quiet {
-		m.log.Info("the view of the cluster is current again", "revision", next.Revision)
+		m.log.Info("the watch of the cluster's keys is restored", "revision", next.Revision)
 		*quiet = false
 	}
 	return next, nil

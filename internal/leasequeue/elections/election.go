@@ -215,7 +215,7 @@ func (e *Election) waited(t *Term) {
 // denied logs etcd's refusal, unless said is set because it was logged before, and schedules another attempt.
 func (e *Election) denied(err error, said bool) {
 	if !said {
-		e.all.cfg.Logger.Warn("etcd refuses that this process stands in the election, retrying", "election", e.name,
+		e.all.cfg.Logger.Warn("etcd denied the candidacy, retrying", "election", e.name,
 			"error", err)
 	}
 	time.AfterFunc(deniedRetry.Delay(1, rand.Float64()), func() {

@@ -126,7 +126,7 @@ func (q *queue) next(written int) (line, bool) {
 // write passes the line to its logger, after the number of lines lost before it.
 func (l line) write(root hclog.Logger) {
 	if l.lost > 0 {
-		root.Warn("lines of this log were lost: what it is written to has not taken them", "lines", l.lost)
+		root.Warn("log lines were lost: the log's output did not accept them", "lines", l.lost)
 	}
 	if l.level == hclog.Off {
 		return

@@ -98,7 +98,7 @@ func TestAStalledWriterHoldsNobodyUp(t *testing.T) {
 		Flush(t.Context(), log)
 		lines := strings.Split(strings.TrimSpace(read()), "\n")
 		require.Len(t, lines, 1+now.Waiting+2, "the one that hung, those that waited, what was lost, and after")
-		require.Equal(t, "[WARN]  lines of this log were lost: what it is written to has not taken them: lines="+
+		require.Equal(t, "[WARN]  log lines were lost: the log's output did not accept them: lines="+
 			fmt.Sprint(now.Lost), lines[len(lines)-2])
 		require.Contains(t, lines[1], "delayed=3")
 		require.Equal(t, "[INFO]  after", lines[len(lines)-1])

@@ -32,7 +32,7 @@ func (m *Membership) applyDrain(snap *state.Snapshot) (s *etcdsession.Session, i
 		m.log.Info("an operator drains this node: it gives its shards up, and gets none until that is undone or it " +
 			"starts again")
 	case before && !want.Draining:
-		m.log.Info("an operator ended the drain of this node: it may have shards again")
+		m.log.Info("an operator ended the drain: this node can get shards again")
 	}
 	return s, incarnation, want
 }

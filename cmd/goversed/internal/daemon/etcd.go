@@ -100,8 +100,9 @@ func (d *Daemon) warnPlain() {
 	}
 	for _, address := range etcd.Peers {
 		if host, _, err := net.SplitHostPort(address); err == nil && !loopbackHost(host) {
-			d.log.Warn("etcd's members talk without TLS: who reaches their peer addresses can read and write everything; give "+
-				"--etcd-peer-cert, --etcd-peer-key and --etcd-peer-ca, or keep them in a network you trust", "peer", address)
+			d.log.Warn("etcd peer traffic is not encrypted: any host that reaches the peer addresses can read and write all "+
+				"data; give --etcd-peer-cert, --etcd-peer-key and --etcd-peer-ca, or keep them in a network you trust",
+				"peer", address)
 			return
 		}
 	}

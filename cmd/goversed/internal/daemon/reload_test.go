@@ -57,7 +57,7 @@ func TestReload(t *testing.T) {
 		require.Contains(t, log.String(), fmt.Sprintf("certificates replaced: new connections use them: file=%s serial=%s",
 			f.Cert, serials[use]), use)
 	}
-	require.Contains(t, log.String(), "files of certificates and passwords were read again, as was asked for")
+	require.Contains(t, log.String(), "certificate and password files were read again on request")
 	require.Equal(t, "true"+serials["http"], strings.ReplaceAll(page(), " ", ""))
 
 	for _, f := range all {

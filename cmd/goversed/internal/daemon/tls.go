@@ -150,7 +150,7 @@ func (d *Daemon) Reload() {
 			d.log.Warn("there is no password to log in to etcd with", "error", err)
 		}
 	}
-	d.log.Info("files of certificates and passwords were read again, as was asked for")
+	d.log.Info("certificate and password files were read again on request")
 }
 
 // expiries returns the expiry times of all certificates in use, for the metrics.
