@@ -24,7 +24,7 @@ func TestLeaderChangesAreNeverFallback(t *testing.T) {
 		leader := c.Node(0)
 		c.Eventually(func() bool {
 			leader = c.WaitLeader()
-			term = leader.Cluster().Term()
+			term, _ = leader.Cluster().Term()
 			return term != nil && term.Token() > last
 		}, "the next leads, with a greater token than %d", last)
 		last = term.Token()

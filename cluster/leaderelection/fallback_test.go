@@ -87,12 +87,12 @@ func TestFallbackAndBack(t *testing.T) {
 		return cmp.Compare(a.Address(), b.Address())
 	})
 	c.Eventually(func() bool { return inFallback(c, byName[0]) }, "all in fallback, led by %s", byName[0].Address())
-	first := byName[0].Cluster().Term().Token()
+	first := byName[0].Cluster().Leader().Token
 
 	s := nodetest.Sample(c)
 	byName[0].Stop()
 	c.Eventually(func() bool { return inFallback(c, byName[1]) }, "the next smallest leads, %s", byName[1].Address())
-	acting := byName[1].Cluster().Term().Token()
+	acting := byName[1].Cluster().Leader().Token
 	require.Greater(t, acting, first, "the token grows")
 
 	queue, end := nodetest.Keys.Queue(), nodetest.Keys.QueueEnd()
@@ -110,13 +110,13 @@ func TestFallbackAndBack(t *testing.T) {
 	}
 	c.Eventually(inElection, "the election is back")
 	elected := c.WaitLeader()
-	term := elected.Cluster().Term()
+	term, _ := elected.Cluster().Term()
 	require.Greater(t, term.Token(), acting)
 
 	_, err = root.RoleRevokePermission(etcdtest.Context(t), nodeRole, queue, end)
 	require.NoError(t, err)
 	c.Within(2*ttl*time.Second, func() bool { return inFallback(c, byName[1]) }, "in fallback again within 2 TTL")
-	require.Greater(t, byName[1].Cluster().Term().Token(), term.Token())
+	require.Greater(t, byName[1].Cluster().Leader().Token, term.Token())
 	require.Equal(t, session.ReasonPermission, session.ReasonOf(context.Cause(term.Context())))
 	s.End(t)
 }

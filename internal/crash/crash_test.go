@@ -77,7 +77,7 @@ func TestRefusingNodeRefutesEveryAccusation(t *testing.T) {
 	nodetest.AwaitWatched(t, c, 3, 2)
 	accused := c.Node(0)
 	c.WaitLeaderIs(accused.Address())
-	lease, token := accused.Lease(), accused.Cluster().Term().Token()
+	lease, token := accused.Lease(), accused.Cluster().Leader().Token
 	require.NoError(t, accused.Cluster().Node().Close())
 	s := nodetest.Sample(c)
 	c.Eventually(func() bool {
@@ -89,7 +89,7 @@ func TestRefusingNodeRefutesEveryAccusation(t *testing.T) {
 	t.Logf("%+v", st)
 	require.Zero(t, st.Removals)
 	require.Equal(t, lease, accused.Lease())
-	require.Equal(t, token, accused.Cluster().Term().Token(), "it leads on")
+	require.Equal(t, token, accused.Cluster().Leader().Token, "it leads on")
 	c.WaitLeaderIs(accused.Address())
 }
 
@@ -101,7 +101,7 @@ func TestLostWatcherMakesANodeAskEtcd(t *testing.T) {
 	nodetest.AwaitWatched(t, c, 3, 2)
 	c.WaitLeaderIs(c.Node(0).Address())
 	lease, deadline := c.Node(0).Lease(), c.Node(0).Cluster().Session().Deadline()
-	token := c.Node(0).Cluster().Term().Token()
+	token := c.Node(0).Cluster().Leader().Token
 	c.Node(2).Kill()
 	c.Eventually(func() bool {
 		s := c.Node(0).Cluster().Session()
@@ -127,7 +127,7 @@ func TestLostWatcherMakesANodeAskEtcd(t *testing.T) {
 	c.Node(0).Faults().Reconnect()
 	c.WaitLeaderIs(c.Node(0).Address())
 	require.Equal(t, lease, c.Node(0).Lease(), "its session was suspended, not lost")
-	require.Greater(t, alone.Term().Token(), token, "it queued anew")
+	require.Greater(t, alone.Leader().Token, token, "it queued anew")
 	require.Zero(t, alone.Status().SessionsLost)
 }
 

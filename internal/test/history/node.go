@@ -84,13 +84,15 @@ func (n Node) WithShards(c *cluster.Cluster) Node {
 // leads asks for the term before and after it asks whether the node leads. If both terms are the same, the
 // answer was about that term. If a term begins or ends meanwhile, leads asks again. If there is no term each
 // time, the answer is wrong, and leads returns it with token 0, so that it is reported.
-func leads(isLeader func() bool, term func() election.Term) (bool, int64) {
+func leads(isLeader func() bool, term func() (election.Term, bool)) (bool, int64) {
 	for range 10 {
-		before, yes, after := term(), isLeader(), term()
+		before, _ := term()
+		yes := isLeader()
+		after, leading := term()
 		switch {
 		case !yes:
 			return false, 0
-		case before == after && after != nil:
+		case leading && before == after:
 			return true, after.Token()
 		}
 	}

@@ -240,9 +240,10 @@ func TestLeadsIsAboutOneInstant(t *testing.T) {
 		yes, _ := leads(func() bool {
 			asked++
 			return test.yes[min(asked, len(test.yes))-1]
-		}, func() election.Term {
+		}, func() (election.Term, bool) {
 			next++
-			return test.terms[min(next, len(test.terms))-1]
+			t := test.terms[min(next, len(test.terms))-1]
+			return t, t != nil
 		})
 		require.Equal(t, test.want, yes, name)
 		require.Equal(t, test.asked, asked, name)
