@@ -109,8 +109,8 @@ func TestAddressOfAnotherMachine(t *testing.T) {
 	require.Contains(t, err.Error(), "set AdvertiseAddress")
 }
 
-// Nothing listens before Start, so a connection is refused instead of left waiting, and the watchers of an earlier process
-// at the address notice that it is gone.
+// Nothing listens before Start, so a connection is refused instead of left waiting, and the watchers of an earlier
+// process at the address notice that it is gone.
 func TestNothingListensBeforeStart(t *testing.T) {
 	first := local(t)
 	address := first.AdvertiseAddress()

@@ -49,12 +49,13 @@ func newObjectMetrics() objectMetrics {
 				func(st objects.Stats) int64 { return int64(st.Running) }},
 			callsMade("local", func(st objects.Stats) int64 { return st.Local }),
 			callsMade("remote", func(st objects.Stats) int64 { return st.Remote }),
-			{objectDesc("calls_retried_total", "Times that a call was tried anew on this node: nobody owned the object's "+
-				"shard, or it had moved, or its node was gone."), prometheus.CounterValue,
+			{objectDesc("calls_retried_total", "Times that a call was tried anew on this node: no node owned the "+
+				"object's shard, or it had moved, or its node was gone."), prometheus.CounterValue,
 				func(st objects.Stats) int64 { return st.Retried }},
 			{objectDesc("calls_lost_total", "Calls of this node whose connection was lost: they may have run, or run still."),
 				prometheus.CounterValue, func(st objects.Stats) int64 { return st.Lost }},
-			{objectDesc("waiting_bytes", "Bytes that wait on this node at most: requests, parts of them, replies, and streams "+
+			{objectDesc("waiting_bytes", "Bytes that wait on this node at most: requests, parts of them, replies, and "+
+				"streams "+
 				"that are not read."), prometheus.GaugeValue, func(st objects.Stats) int64 { return st.WaitingBytes }},
 			{objectDesc("waiting_bytes_limit", "Bytes that may wait on this node: Objects.MaxWaitingBytes."),
 				prometheus.GaugeValue, func(st objects.Stats) int64 { return st.MaxWaitingBytes }},
@@ -71,7 +72,8 @@ func newObjectMetrics() objectMetrics {
 		},
 		calls: objectDesc("calls_total", "Calls that ran on this node, by how they ended. Those that were refused before "+
 			"they were started are not among them.", "service", "method", "code"),
-		refused: objectDesc("calls_refused_total", "Calls that this node did not start, and no other one: their object was "+
+		refused: objectDesc("calls_refused_total", "Calls that this node did not start, and no other one: their "+
+			"object was "+
 			"busy, could not be activated, or waited for them, or their time was up while they waited.", "service", "method",
 			"code"),
 		deactivations: objectDesc("deactivations_total", "Objects that were deactivated on this node: idle, evicted for "+

@@ -19,7 +19,8 @@ var (
 	leadersLostDesc = prometheus.NewDesc("goverse_leaders_lost_total",
 		"Terms of the cluster's leaders that this node saw end, by reason.", []string{"reason"}, nil)
 	failoverDesc = prometheus.NewDesc("goverse_failover_duration_seconds",
-		"For each leader that this node saw elected after another one, for how long nobody led: from the first sign that "+
+		"For each leader that this node saw elected after another one, the time without a leader: from the first "+
+			"sign that "+
 			"the former one was gone, as that it did not answer.", nil, nil)
 	termBeganDesc = prometheus.NewDesc("goverse_term_began_timestamp_seconds",
 		"When this node learned that it leads, 0 while it does not.", nil, nil)

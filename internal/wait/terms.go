@@ -10,8 +10,8 @@ import (
 // It returns any other error of fn, and any error with which lead returned without running fn, but for termOver.
 //
 // lead waits for a term and runs the given function once; its error matches termOver if the term ended meanwhile.
-func EachTerm[T any](ctx context.Context, termOver error, lead func(context.Context, func(context.Context, T) error) error,
-	fn func(context.Context, T) error) error {
+func EachTerm[T any](ctx context.Context, termOver error,
+	lead func(context.Context, func(context.Context, T) error) error, fn func(context.Context, T) error) error {
 	for {
 		err := lead(ctx, func(term context.Context, t T) error {
 			if err := fn(term, t); err != nil && !errors.Is(err, termOver) {

@@ -55,7 +55,7 @@ func TestEachTermReturnsOtherErrors(t *testing.T) {
 	err := EachTerm(t.Context(), errTermOver, terms, func(context.Context, int) error { calls++; return broken })
 	require.Equal(t, broken, err)
 	require.Equal(t, 1, calls)
-	err = EachTerm(t.Context(), errTermOver, func(context.Context, func(context.Context, int) error) error { return broken },
-		func(context.Context, int) error { panic("it is not led") })
+	fails := func(context.Context, func(context.Context, int) error) error { return broken }
+	err = EachTerm(t.Context(), errTermOver, fails, func(context.Context, int) error { panic("it is not led") })
 	require.Equal(t, broken, err)
 }

@@ -124,8 +124,9 @@ func startDev(ctx context.Context, env Env, r *report.Result) error {
 	r.Row("… writes until then: of the map, and reports", fmt.Sprintf("≤ %d", writeGoal), fmt.Sprintf("max %d", writes),
 		report.Judge(writes <= writeGoal))
 	r.Note("`goversed dev` is timed from the start of its process to its first line that names a leader, and to the "+
-		"first and the last that says that all %d shards are served: the first map waits for a window of 1 s in which "+
-		"nobody joins, and who joins later gets its share from a second one. Writes are read from etcd, as the versions "+
+		"first and the last that says that all %d shards are served: the first map waits for a window of 1 s in "+
+		"which no node joins, and a node that joins later gets its share from a second one. Writes are read from "+
+		"etcd, as the versions "+
 		"of the map's key and of the reports', %v after the start.", shard.DefaultCount, devGoal)
 	return nil
 }

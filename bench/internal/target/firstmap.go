@@ -51,15 +51,17 @@ func dealing(ctx context.Context, env Env, r *report.Result) error {
 	r.Note("*Nodes*: whole ones, all in this process, with crash detection, TTL %v and %d shards. *Killed*: its "+
 		"connections to etcd and to the others end without a "+
 		"goodbye, and what it has at etcd stays. Maps and reports are those that a bare watch of their keys showed until "+
-		"all shards were served by those who "+
-		"own them, evenly, and %v more. A report is due from each member from which a map takes shards, unless it is gone "+
+		"all shards were served by their owners, evenly, and %v more. A report is due from each member from which a "+
+		"map takes shards, unless it is gone "+
 		"before, as one that stops may be; "+
 		"further ones would be of stragglers, of which there are none here.", scaleTTL, shard.DefaultCount, straggling)
-	r.Note("*Requests* are the messages that etcd received, by its own counters, on average of each change's; the same " +
+	r.Note("*Requests* are the messages that etcd received, by its own counters, on average of each change's; " +
+		"the same " +
 		"nodes make the same changes with sharding " +
-		"off too. A map or a report is one transaction. Who has written asks his watch how far it has come, unless it has " +
-		"shown the write by then: that reads nothing.")
-	r.Note("The budget for moves, by default twice the shards a minute, is raised: here nodes come and go without end. " +
+		"off too. A map or a report is one transaction. A writer asks its watch for its progress, unless the watch " +
+		"has shown the write by then: that reads nothing.")
+	r.Note("The budget for moves, by default twice the shards a minute, is raised: here nodes come and go " +
+		"without end. " +
 		"All but the *default settings* wait with " +
 		"the first map until all nodes are there. Until served: from the call, looked at every 10 ms; a join waits for a " +
 		"window of 1 s first.")

@@ -77,9 +77,11 @@ func held(ctx context.Context, env Env, r *report.Result) error {
 		if err := heldByPeers(ctx, n, r); err != nil {
 			return err
 		}
-		r.Note("All in one process, over one connection. Heap is what is in use after a collection, less what was before. " +
+		r.Note("All in one process, over one connection. Heap is what is in use after a collection, less what was " +
+			"before. " +
 			"A lock's context was not asked for; that of a term is made with it. " +
-			"An election that is led follows its queue as well: it reports who else stands. What a peer's server keeps for a " +
+			"An election that is led follows its queue as well: it reports the other candidates. What a peer's server " +
+			"keeps for a " +
 			"lock is not in the figure: PostgreSQL has room for 64 " +
 			"a connection that it allows, so for 6400 by default; it allows 300 here. redsync's end after 8 s unless the " +
 			"program extends each.")

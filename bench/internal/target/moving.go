@@ -237,7 +237,7 @@ func (c *couple) report(r *report.Result) {
 		"until after the first yes of the other, so it is measured too long, by two looks at most. Looks began "+
 		"%s apart (p99 %s, max %s) and took %s (p99 %s).", looking,
 		ms(s.apart.Median()), ms(s.apart.P(0.99)), ms(s.apart.Max()), ms(s.took.Median()), ms(s.took.P(0.99)))
-	r.Note("*Until done*: from the call of `node.NewNode`, or of `Stop`, until every shard is served by who owns it, "+
-		"evenly, and `Stop` has returned. A join waits for the window "+
+	r.Note("*Until done*: from the call of `node.NewNode`, or of `Stop`, until every shard is served by its "+
+		"owner, evenly, and `Stop` has returned. A join waits for the window "+
 		"of %v, a stop does not.", window)
 }

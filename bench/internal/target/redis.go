@@ -15,9 +15,9 @@ const (
 	redisName = "redsync, one Redis"
 
 	redisNote = "redsync's have its default options, on one Redis with its own: a lock ends after 8 s unless the " +
-		"program extends it; who finds it taken asks again after 50 to 250 ms, " +
-		"drawn at random, and 32 times in all (here it then begins anew). Who comes back at once is not behind those who " +
-		"wait. The pool is go-redis's default, too: 10 connections a core. " +
+		"program extends it; a caller that finds it taken asks again after 50 to 250 ms, " +
+		"drawn at random, and 32 times in all (here it then begins anew). A caller that comes back at once does not " +
+		"queue behind those waiting. The pool is go-redis's default, too: 10 connections a core. " +
 		"Redis answers before anything is on the disk. Neither peer gives a token."
 )
 

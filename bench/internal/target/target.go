@@ -54,7 +54,7 @@ func All() []Benchmark {
 		{"T3", "SIGKILL of the leader's process", crash},
 		{"T4", "the leader is cut off from a healthy etcd", cutOff},
 		{"T5", "many nodes", scale},
-		{"T6", "a lock that nobody else wants", uncontended},
+		{"T6", "an uncontended lock", uncontended},
 		{"T7", "many locks at once", many},
 		{"T8", "one lock that many want", contended},
 		{"T9", "ten thousand elections and locks held", held},
