@@ -95,7 +95,7 @@ func TestOneMutantIsOn(t *testing.T) {
 	root, dir := program(t), t.TempDir()
 	overlay, err := Overlay(root, dir, smallMutants)
 	require.NoError(t, err)
-	cmd := exec.Command("go", "build", "-overlay", overlay, "-o", filepath.Join(dir, "program"), ".")
+	cmd := exec.Command("go", "build", "-trimpath=false", "-overlay", overlay, "-o", filepath.Join(dir, "program"), ".")
 	cmd.Dir = root
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
