@@ -14,7 +14,6 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/goverse/goverse/internal/logs/logqueue"
-	"github.com/goverse/goverse/internal/member"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -139,16 +138,17 @@ func (c Config) withDefaults() Config {
 		c.DialTimeout = 2 * time.Second
 	}
 	if c.RequestTimeout == 0 {
-		c.RequestTimeout = member.DefaultRequestTimeout
+		c.RequestTimeout = 2 * time.Second
 	}
 	if c.WorkTimeout == 0 {
-		c.WorkTimeout = member.DefaultWorkTimeout
+		c.WorkTimeout = 5 * time.Second
 	}
 	if c.PreferAfter == 0 {
 		c.PreferAfter = 5 * time.Second
 	}
 	c.CrashDetection = CrashDetection(c.CrashDetection.settings())
 	c.Sharding = c.Sharding.withDefaults()
+	c.Objects = c.Objects.withDefaults()
 	c.Events = c.Events.withDefaults()
 	c.Logger = logqueue.New(c.Logger)
 	return c

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+
+	"github.com/goverse/goverse/internal/budget"
 )
 
 // ObjectsConfig configures how this node hosts and calls objects. The zero value works. All nodes of a cluster
@@ -42,6 +44,34 @@ type ObjectsConfig struct {
 	// is outermost. The connection that they receive is not the one that carries the call.
 	UnaryClientInterceptors  []grpc.UnaryClientInterceptor
 	StreamClientInterceptors []grpc.StreamClientInterceptor
+}
+
+func (o ObjectsConfig) withDefaults() ObjectsConfig {
+	if o.IdleAfter == 0 {
+		o.IdleAfter = 10 * time.Minute
+	}
+	if o.MaxActive == 0 {
+		o.MaxActive = 1 << 20
+	}
+	if o.MaxQueue == 0 {
+		o.MaxQueue = 1024
+	}
+	if o.MaxWaiting == 0 {
+		o.MaxWaiting = 1 << 18
+	}
+	if o.MaxWaitingBytes == 0 {
+		o.MaxWaitingBytes = budget.Default()
+	}
+	if o.ActivationTimeout == 0 {
+		o.ActivationTimeout = 10 * time.Second
+	}
+	if o.CallTimeout == 0 {
+		o.CallTimeout = 30 * time.Second
+	}
+	if o.MaxMessage == 0 {
+		o.MaxMessage = 4 << 20
+	}
+	return o
 }
 
 func (o ObjectsConfig) validate() error {

@@ -37,13 +37,6 @@ const (
 	// streamWorkers is the number of goroutines kept for calls. A goroutine created for a call has to grow its
 	// stack, which costs a tenth of a small call. If all are busy, gRPC creates others.
 	streamWorkers = 64
-	// streamWindow and connWindow limit the bytes of a stream, and of a connection, that were sent but not
-	// read. With fixed windows, gRPC need not measure the connection with a ping beside nearly every message,
-	// which costs a tenth of a small call. The window of a stream is small, because each stream of a connection
-	// may be left unread; gRPC extends it to the whole of a longer message when that is read. The window of a
-	// connection reopens as soon as bytes arrive.
-	streamWindow = 256 << 10
-	connWindow   = 16 << 20
 )
 
 // Validate checks the addresses without binding them. Its errors are one line, name the field to change, and

@@ -15,6 +15,13 @@ import (
 )
 
 const (
+	// streamWindow and connWindow limit the bytes of a stream, and of a connection, that were sent but not
+	// read. With fixed windows, gRPC need not measure the connection with a ping beside nearly every message,
+	// which costs a tenth of a small call. The window of a stream is small, because each stream of a connection
+	// may be left unread; gRPC extends it to the whole of a longer message when that is read. The window of a
+	// connection reopens as soon as bytes arrive.
+	streamWindow = 256 << 10
+	connWindow   = 16 << 20
 	// maxReading limits the unary requests, of up to 4 MiB each, that are received from one connection at a
 	// time. Further ones wait until one has arrived completely, because its size is only known then. Up to a
 	// window of each waiting request may have arrived already, so requests beyond maxUnread are refused while

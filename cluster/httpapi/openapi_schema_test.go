@@ -35,7 +35,7 @@ var enums = map[string][]any{
 	"Health.state":           nodeStates,
 	"Status.mode":            {"election", "fallback"},
 	"Health.status":          {HealthDegraded, HealthHealthy},
-	"Node.health":            {HealthDegraded, HealthHealthy, HealthSuspected},
+	"Node.health":            {HealthDegraded, HealthHealthy, HealthSilent, HealthSuspected},
 	"Lock.mode":              {LockExclusive, LockShared},
 	"ObjectActivity.state":   {"activating", "active", "deactivating", "waiting"},
 	"ResolveRequest.outcome": {once.Done, once.Failed},

@@ -25,6 +25,28 @@ type Reads struct {
 	Current bool `json:"current"`
 }
 
+// stalledAfter is the time that writing a line of the log may take before /livez reports it.
+const stalledAfter = time.Second
+
+// livez also answers 200 while the log is not read. The node does not wait for its log, and a restarted node
+// would have the same one.
+func (a *api) livez(w http.ResponseWriter, _ *http.Request) {
+	says := probe{Status: "ok"}
+	if st := a.source.Status().Log; st.StalledFor >= stalledAfter {
+		says.Log = "stalled for " + st.StalledFor.Round(time.Second).String()
+	}
+	writeJSON(w, http.StatusOK, says)
+}
+
+func (a *api) readyz(w http.ResponseWriter, _ *http.Request) {
+	st := a.source.Status()
+	if st.Ready {
+		writeJSON(w, http.StatusOK, probe{Status: "ready"})
+		return
+	}
+	writeError(w, http.StatusServiceUnavailable, "not ready: "+unready(st).Error())
+}
+
 // leaderz is for load balancers that look for the leader: the status code alone is the result.
 func (a *api) leaderz(w http.ResponseWriter, _ *http.Request) {
 	st := a.source.Status()

@@ -5,12 +5,17 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/goverse/goverse/internal/lifecycle"
 )
 
 // MaxValue limits the length of an effect's stored value, in bytes.
 const MaxValue = 64 << 10
+
+// DefaultRetention is the time for which the outcome of an effect is remembered by default; see
+// cluster.Config.OnceRetention.
+const DefaultRetention = 24 * time.Hour
 
 // Errors to test for with errors.Is.
 var (

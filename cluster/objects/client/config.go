@@ -85,6 +85,9 @@ func (c Config) Validate() error {
 }
 
 func (c Config) withDefaults() Config {
+	if c.CallTimeout == 0 {
+		c.CallTimeout = 30 * time.Second
+	}
 	c.Logger = logqueue.New(c.Logger)
 	return c
 }

@@ -14,6 +14,13 @@ import (
 	"github.com/goverse/goverse/internal/etcd/deadline"
 )
 
+// The session is renewed renewalsPerTTL times in each TTL. A renewal that failed is tried again retriesPerTTL times in
+// each TTL.
+const (
+	renewalsPerTTL = 3
+	retriesPerTTL  = 30
+)
+
 // suspendedTimeout bounds a round while a session is suspended. It is short so that the session soon becomes
 // valid again.
 const suspendedTimeout = 5 * time.Second
@@ -41,7 +48,7 @@ var (
 func (s *Session) renewLoop() {
 	defer s.endRenewals() // also for a session that is lost and never closed
 	// The TTL counts from when the grant was sent; its answer may have taken long.
-	timer := time.NewTimer(s.ttl/3 - time.Duration(s.cfg.Clock().Mono-s.claim.Load().RenewedAt().Mono))
+	timer := time.NewTimer(s.ttl/renewalsPerTTL - time.Duration(s.cfg.Clock().Mono-s.claim.Load().RenewedAt().Mono))
 	defer timer.Stop()
 	for {
 		select {
@@ -65,7 +72,7 @@ func (s *Session) renewLoop() {
 		if err != nil {
 			s.missed++
 		}
-		retry := s.ttl / 30
+		retry := s.ttl / retriesPerTTL
 		if claim := s.claim.Load(); claim.Suspected() || s.pauses.Load().Unsure() {
 			if retry = min(retry, deadline.SuspendedRetry); claim.Valid(s.cfg.Clock()) {
 				retry = min(retry, deadline.SuspectedRetry)
@@ -74,7 +81,7 @@ func (s *Session) renewLoop() {
 		s.mu.Unlock()
 		switch {
 		case err == nil:
-			timer.Reset(s.ttl/3 - time.Since(started))
+			timer.Reset(s.ttl/renewalsPerTTL - time.Since(started))
 			if again {
 				s.cfg.Logger.Info("session renewals work again", "lease", leaseName(s.id))
 			}

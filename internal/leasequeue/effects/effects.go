@@ -28,13 +28,13 @@ type Config struct {
 	// Retention is the least time for which a mark is kept after its last change. It may be kept up to 9/16
 	// longer, and the time starts anew when etcd's leader changes. A mark takes some 350 bytes in etcd's
 	// database beside the result of the effect. etcd's default quota of 2 GiB holds some six million, a day of
-	// 50 effects a second. Default 24 h.
+	// 50 effects a second. Default once.DefaultRetention.
 	Retention time.Duration
 }
 
 func (c Config) withDefaults() Config {
 	if c.Retention == 0 {
-		c.Retention = 24 * time.Hour
+		c.Retention = once.DefaultRetention
 	}
 	return c
 }

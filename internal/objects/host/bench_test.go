@@ -24,7 +24,7 @@ func BenchmarkDo(b *testing.B) {
 	objects.Register(&r, probepb.RegisterProbeServer, func(context.Context, *objects.Object) (probepb.ProbeServer, error) {
 		return &counter{}, nil
 	})
-	h := New(Config{Shards: newHeld(8192, true)}, NewServices(r.all))
+	h := New(limited(Config{Shards: newHeld(8192, true)}), NewServices(r.all))
 	add := h.services.Method(probepb.Probe_Add_FullMethodName)
 	b.Cleanup(h.Close)
 	bg := context.Background()

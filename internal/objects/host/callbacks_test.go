@@ -94,7 +94,7 @@ func breaksIn(t *testing.T, of *breaksOf) {
 		return &fragile{breaks: b}, nil
 	})
 	shards := newHeld(16, true)
-	h := New(Config{Shards: shards,
+	h := New(limited(Config{Shards: shards,
 		Unary: func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 			b.at("the unary interceptor")
 			return next(ctx, req)
@@ -102,7 +102,7 @@ func breaksIn(t *testing.T, of *breaksOf) {
 		Stream: func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 			b.at("the stream interceptor")
 			return next(srv, stream)
-		}}, NewServices(r.all))
+		}}), NewServices(r.all))
 	t.Cleanup(h.Close)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()

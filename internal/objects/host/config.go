@@ -32,7 +32,7 @@ type Shards interface {
 	History() int
 }
 
-// Config configures a Host. A zero limit means its default.
+// Config configures a Host. Shards and all limits are required; the limits of a cluster are in its ObjectsConfig.
 type Config struct {
 	Shards Shards
 	// At returns the connection to an object, for Object.At.
@@ -41,31 +41,18 @@ type Config struct {
 	Unary  grpc.UnaryServerInterceptor
 	Stream grpc.StreamServerInterceptor
 
-	IdleAfter         time.Duration // default 10 min
-	MaxActive         int           // limits activations; default 1 << 20
-	MaxQueue          int           // limits the calls waiting for one object; default 1024
-	MaxWaiting        int           // limits the calls waiting for all objects; default 1 << 18
-	MaxMessage        int           // limits a request or response within this process, in bytes; default 4 MiB
-	ActivationTimeout time.Duration // limits a factory; default 10 s
-	DrainTimeout      time.Duration // limits Deactivated; default 10 s
+	IdleAfter         time.Duration // for services that have no objects.IdleAfter
+	MaxActive         int           // limits activations
+	MaxQueue          int           // limits the calls waiting for one object
+	MaxWaiting        int           // limits the calls waiting for all objects
+	MaxMessage        int           // limits a request or response within this process, in bytes
+	ActivationTimeout time.Duration // limits a factory
+	DrainTimeout      time.Duration // limits Deactivated
 
-	Logger hclog.Logger
+	Logger hclog.Logger // nil: none
 }
 
-func (c Config) withDefaults() Config {
-	c.IdleAfter = or(c.IdleAfter, 10*time.Minute)
-	c.MaxActive = or(c.MaxActive, 1<<20)
-	c.MaxQueue = or(c.MaxQueue, 1024)
-	c.MaxWaiting = or(c.MaxWaiting, 1<<18)
-	c.MaxMessage = or(c.MaxMessage, 4<<20)
-	c.ActivationTimeout = or(c.ActivationTimeout, 10*time.Second)
-	c.DrainTimeout = or(c.DrainTimeout, 10*time.Second)
-	if c.Logger == nil {
-		c.Logger = hclog.NewNullLogger()
-	}
-	return c
-}
-
+// or returns value, or otherwise if it is zero.
 func or[T int | time.Duration](value, otherwise T) T {
 	if value == 0 {
 		return otherwise

@@ -203,7 +203,7 @@ func TestCallByANewerMap(t *testing.T) {
 		s := &site{t: t, shards: g.held, world: &probepb.World{}}
 		var r registrar
 		s.world.Register(&r, "here")
-		s.host = New(Config{Shards: g, At: func(key string) grpc.ClientConnInterface { return at{s, key} }},
+		s.host = New(limited(Config{Shards: g, At: func(key string) grpc.ClientConnInterface { return at{s, key} }}),
 			NewServices(r.all))
 		t.Cleanup(s.host.Close)
 		shard := cshard.Of("a", 16)
@@ -272,7 +272,7 @@ func TestCallByTheMapOfAnotherHistory(t *testing.T) {
 		s := &site{t: t, shards: g.held, world: &probepb.World{}}
 		var r registrar
 		s.world.Register(&r, "here")
-		s.host = New(Config{Shards: g}, NewServices(r.all))
+		s.host = New(limited(Config{Shards: g}), NewServices(r.all))
 		t.Cleanup(s.host.Close)
 		ended := make(chan error, 1)
 		began := time.Now()

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"golang.org/x/time/rate"
 )
 
@@ -36,7 +37,10 @@ const panicsPerSecond, panicsAtOnce = 5, 20
 
 // New returns a host. It runs nothing but its sweeper before the first call.
 func New(cfg Config, services *Services) *Host {
-	h := &Host{cfg: cfg.withDefaults(), services: services, shards: make([]shard, cfg.Shards.Count()),
+	if cfg.Logger == nil {
+		cfg.Logger = hclog.NewNullLogger()
+	}
+	h := &Host{cfg: cfg, services: services, shards: make([]shard, cfg.Shards.Count()),
 		panics: rate.NewLimiter(panicsPerSecond, panicsAtOnce), sweep: make(chan struct{}, 1)}
 	for n := range h.shards {
 		h.shards[n].number, h.shards[n].before = n, rand.Uint64()

@@ -34,8 +34,8 @@ func TestManyObjects(t *testing.T) {
 	objects.Register(&r, probepb.RegisterProbeServer, func(context.Context, *objects.Object) (probepb.ProbeServer, error) {
 		return impl, nil
 	}, objects.IdleAfter(time.Second+time.Duration(*many)*30*time.Microsecond))
-	h := New(Config{Shards: newHeld(max(64, min(8192, *many/128)), true), MaxActive: 1 << 30,
-		At: func(string) grpc.ClientConnInterface { return nil }}, NewServices(r.all))
+	h := New(limited(Config{Shards: newHeld(max(64, min(8192, *many/128)), true), MaxActive: 1 << 30,
+		At: func(string) grpc.ClientConnInterface { return nil }}), NewServices(r.all))
 	defer h.Close()
 	echo := h.services.Method(probepb.Probe_Add_FullMethodName)
 	keys := make([]string, *many)

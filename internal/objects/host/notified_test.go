@@ -26,7 +26,7 @@ func TestMisdeclaredActivated(t *testing.T) {
 	objects.Register(&r, probepb.RegisterProbeServer, func(context.Context, *objects.Object) (probepb.ProbeServer, error) {
 		return forgetful{}, nil
 	})
-	h := New(Config{Shards: newHeld(4, true)}, NewServices(r.all))
+	h := New(limited(Config{Shards: newHeld(4, true)}), NewServices(r.all))
 	t.Cleanup(h.Close)
 	err := invoke(t.Context(), h, h.services.Method(probepb.Probe_Add_FullMethodName), "a", &probepb.AddRequest{},
 		&probepb.AddResponse{})

@@ -31,7 +31,7 @@ func newSite(t *testing.T, alter func(*Config), options ...objects.Option) *site
 	if alter != nil {
 		alter(&cfg)
 	}
-	s.host = New(cfg, NewServices(r.all))
+	s.host = New(limited(cfg), NewServices(r.all))
 	t.Cleanup(s.host.Close)
 	return s
 }

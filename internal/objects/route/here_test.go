@@ -62,11 +62,12 @@ func router(t *testing.T, p *part, server probepb.ProbeServer, options ...object
 	objects.Register(&s, probepb.RegisterProbeServer,
 		func(context.Context, *objects.Object) (probepb.ProbeServer, error) { return server, nil }, options...)
 	registered := host.NewServices(s.all)
-	h := host.New(host.Config{Shards: p}, registered)
+	h := host.New(host.Config{Shards: p, IdleAfter: time.Minute, MaxActive: 1024, MaxQueue: 1024, MaxWaiting: 1024,
+		MaxMessage: 4 << 20, ActivationTimeout: 10 * time.Second, DrainTimeout: 10 * time.Second}, registered)
 	t.Cleanup(h.Close)
 	pool := link.NewPool(link.Config{})
 	t.Cleanup(pool.Close)
-	r, err := New(Config{Map: p, Pool: pool, Host: h, Self: "here", Services: registered})
+	r, err := New(Config{Map: p, Pool: pool, Host: h, Self: "here", Services: registered, CallTimeout: 30 * time.Second})
 	require.NoError(t, err)
 	t.Cleanup(r.Close)
 	return r

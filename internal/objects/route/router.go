@@ -61,7 +61,7 @@ type Config struct {
 	Services *host.Services
 	// Idempotent holds the full names of further methods that may be repeated although a call may have run.
 	Idempotent map[string]bool
-	// CallTimeout bounds unary calls that have no deadline. Default 30 s.
+	// CallTimeout bounds unary calls that have no deadline. It is required.
 	CallTimeout time.Duration
 	// Current returns a context that ends when this node's map may be out of date, with the reason as its
 	// cause. While the map may be out of date, the returned context has already ended. Calls from outside do
@@ -86,9 +86,6 @@ type Router struct {
 
 // New returns a Router, which starts no goroutines.
 func New(cfg Config) (*Router, error) {
-	if cfg.CallTimeout == 0 {
-		cfg.CallTimeout = 30 * time.Second
-	}
 	if cfg.Current == nil {
 		cfg.Current = context.Background
 	}

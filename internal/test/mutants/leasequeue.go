@@ -53,7 +53,7 @@ var ofLeaseQueues = []Mutant{{
 	Name: "gone-unnoticed",
 	What: "an engine never looks whether a key of its own is gone",
 	In:   []string{queues},
-	Edits: []Edit{{"internal/leasequeue/tend.go",
+	Edits: []Edit{{"internal/leasequeue/repair.go",
 		`if !used {
 		return`,
 		`if !used || true {
@@ -67,7 +67,7 @@ var ofLeaseQueues = []Mutant{{
 	Name: "refused-forgotten",
 	What: "an entry whose deletion was refused is never deleted again",
 	In:   []string{queues},
-	Edits: []Edit{{"internal/leasequeue/tend.go",
+	Edits: []Edit{{"internal/leasequeue/repair.go",
 		`for _, x := range stuck {`, `for _, x := range stuck[:0] {`}},
 }, {
 	Name: "gone-is-given-up",

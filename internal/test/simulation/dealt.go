@@ -9,7 +9,6 @@ import (
 
 	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
-	"github.com/goverse/goverse/internal/member"
 	"github.com/goverse/goverse/internal/sharding"
 	"github.com/goverse/goverse/internal/sharding/shardplan"
 	"github.com/goverse/goverse/internal/state"
@@ -111,7 +110,7 @@ func (c *checks) awake(x *claim) {
 		}
 		k.view = x.view
 	}
-	longest := shardplan.Retry.Delay(100, 1) + member.DefaultRequestTimeout
+	longest := shardplan.Retry.Delay(100, 1) + requestTimeout
 	if k.since != 0 && c.w.now()-k.since > longest && !p.host.hindered(k.since) {
 		c.fail("P5", "%s leads and sleeps over shards without an owner, or that are to leave theirs, for %v", p.id,
 			c.w.now()-k.since)

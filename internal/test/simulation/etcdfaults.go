@@ -2,8 +2,6 @@ package simulation
 
 import (
 	"time"
-
-	"github.com/goverse/goverse/internal/member"
 )
 
 func electEtcd(w *world, _ *host) {
@@ -46,7 +44,7 @@ func (w *world) sickFor(d time.Duration, index int, set func(member int, on bool
 		set(index, false)
 		w.alter(func() { w.faults.sick-- })
 		for _, h := range w.hosts { // requests to it may still be waiting
-			h.hinderUntil(w.now() + member.DefaultRequestTimeout)
+			h.hinderUntil(w.now() + requestTimeout)
 		}
 	})
 }

@@ -23,6 +23,12 @@ import (
 )
 
 // process is one process with one node: a real core with its own connections to etcd and to others.
+// The time-outs of the simulated members are the defaults of a cluster.
+const (
+	requestTimeout = 2 * time.Second
+	workTimeout    = 5 * time.Second
+)
+
 type process struct {
 	w    *world
 	host *host
@@ -74,8 +80,8 @@ func (h *host) start() {
 
 func (p *process) config() member.Config {
 	w, r := p.w, p.host.roles
-	c := member.Config{Client: p.client, Keys: w.keys, TTL: w.ttl, RequestTimeout: member.DefaultRequestTimeout,
-		WorkTimeout: member.DefaultWorkTimeout, Address: p.host.address,
+	c := member.Config{Client: p.client, Keys: w.keys, TTL: w.ttl, RequestTimeout: requestTimeout,
+		WorkTimeout: workTimeout, Address: p.host.address,
 		Record:   state.Record{InstanceID: p.id, Shards: r.shards, Observer: r.observer},
 		Observer: r.observer, Fallback: r.fallback,
 		Detection: crash.Settings{Off: !w.detect}.WithDefaults(), Dialer: p.node,

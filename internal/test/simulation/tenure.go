@@ -10,7 +10,6 @@ import (
 	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/event"
 	"github.com/goverse/goverse/cluster/session"
-	"github.com/goverse/goverse/internal/member"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/state/txn"
 	"github.com/goverse/goverse/internal/test/modeletcd"
@@ -81,7 +80,7 @@ func (c *checks) recovers(x *claim) {
 // works reports whether work of a process's last term still runs and must be waited for.
 func (c *checks) works(p *process, token int64) bool {
 	k := &p.known
-	return k.token == token && k.over >= 0 && c.w.now() < k.over+member.DefaultWorkTimeout && p.use.works(token)
+	return k.token == token && k.over >= 0 && c.w.now() < k.over+workTimeout && p.use.works(token)
 }
 
 // termEnded checks every ended term. No member may lose its term while it has its key.
@@ -152,7 +151,7 @@ func (c *checks) doomed(p *process, k kind, f outcome) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	// The process waits in vain until a time-out.
-	p.known.waits = max(p.known.waits, c.w.now()+member.DefaultRequestTimeout)
+	p.known.waits = max(p.known.waits, c.w.now()+requestTimeout)
 	if k == toCampaign || k == toLookAhead {
 		p.known.failures++
 		c.seen.Count[CampaignFailed]++

@@ -9,7 +9,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/election"
-	"github.com/goverse/goverse/internal/member"
 	"github.com/goverse/goverse/internal/wait"
 )
 
@@ -64,7 +63,7 @@ func (u *use) lead(ctx context.Context, t election.Term) error {
 	}
 	d := u.between(0, 20*time.Millisecond)
 	if u.chance(4) {
-		d = u.between(0, 2*member.DefaultWorkTimeout)
+		d = u.between(0, 2*workTimeout)
 	}
 	wait.For(u.p.ctx, d)
 	return nil
@@ -90,7 +89,7 @@ func (u *use) write(ctx context.Context, t election.Term) {
 		if ctx.Err() != nil {
 			return
 		}
-		attempt, cancel := context.WithTimeout(ctx, member.DefaultRequestTimeout)
+		attempt, cancel := context.WithTimeout(ctx, requestTimeout)
 		_, _ = t.Txn(attempt).Then(clientv3.OpPut(registerKey, u.p.id)).Commit() // the checks see the outcome
 		cancel()
 	}

@@ -94,28 +94,6 @@ type probe struct {
 	Log    string `json:"log,omitempty"` // of /livez: how long the log has not accepted a line
 }
 
-// stalledAfter is the time that writing a line of the log may take before /livez reports it.
-const stalledAfter = time.Second
-
-// livez also answers 200 while the log is not read. The node does not wait for its log, and a restarted node
-// would have the same one.
-func (a *api) livez(w http.ResponseWriter, _ *http.Request) {
-	says := probe{Status: "ok"}
-	if st := a.source.Status().Log; st.StalledFor >= stalledAfter {
-		says.Log = "stalled for " + st.StalledFor.Round(time.Second).String()
-	}
-	writeJSON(w, http.StatusOK, says)
-}
-
-func (a *api) readyz(w http.ResponseWriter, _ *http.Request) {
-	st := a.source.Status()
-	if st.Ready {
-		writeJSON(w, http.StatusOK, probe{Status: "ready"})
-		return
-	}
-	writeError(w, http.StatusServiceUnavailable, "not ready: "+unready(st).Error())
-}
-
 // notRunning returns the error for a node that is not part of its cluster.
 func notRunning(st cluster.Status) error {
 	if st.State == cluster.StateStopped {

@@ -34,12 +34,6 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// Defaults of Config.RequestTimeout and Config.WorkTimeout.
-const (
-	DefaultRequestTimeout = 2 * time.Second
-	DefaultWorkTimeout    = 5 * time.Second
-)
-
 // Config configures a [Core]. All fields are required unless their comment says otherwise.
 type Config struct {
 	Client *clientv3.Client
