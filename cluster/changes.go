@@ -11,7 +11,7 @@ func (c *Cluster) WatchChanges(ctx context.Context) (<-chan struct{}, error) {
 		return nil, err
 	}
 	out := make(chan struct{}, 1)
-	started := p.goRest(func(rest context.Context) {
+	started := p.goTracked(func(rest context.Context) {
 		defer close(out)
 		state := p.mirror.Subscribe(nil)
 		defer state.Close()

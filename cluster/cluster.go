@@ -111,12 +111,12 @@ type parts struct {
 
 	leaders   leaderTimes
 	sightings sightings
-	silences  silences
+	silences  silenceReports
 }
 
-// goRest runs f in a goroutine that closeRest waits for. f must return when its context ends. goRest reports
+// goTracked runs f in a goroutine that closeRest waits for. f must return when its context ends. goRest reports
 // false, and does not run f, once closeRest was called.
-func (p *parts) goRest(f func(ctx context.Context)) bool {
+func (p *parts) goTracked(f func(ctx context.Context)) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -126,9 +126,9 @@ func (p *parts) goRest(f func(ctx context.Context)) bool {
 	return true
 }
 
-// joinRest makes closeRest wait for the caller until it calls left. The caller must do so soon after restCtx has
+// joinTracked makes closeRest wait for the caller until it calls left. The caller must do so soon after restCtx has
 // ended. ok is false once closeRest was called.
-func (p *parts) joinRest() (left func(), ok bool) {
+func (p *parts) joinTracked() (left func(), ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -138,8 +138,8 @@ func (p *parts) joinRest() (left func(), ok bool) {
 	return p.rest.Done, true
 }
 
-// closeRest ends restCtx, waits for everything that joined rest, and closes the core.
-func (p *parts) closeRest() {
+// closeTracked ends restCtx, waits for everything that joined rest, and closes the core.
+func (p *parts) closeTracked() {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()

@@ -63,7 +63,7 @@ func (c *Cluster) drain(ctx context.Context, address string, undo bool) (Drained
 	if err != nil {
 		return Drained{}, err
 	}
-	left, ok := p.joinRest() // makes a stop leave time to withdraw the request
+	left, ok := p.joinTracked() // makes a stop leave time to withdraw the request
 	if !ok {
 		return Drained{}, ErrStopped
 	}

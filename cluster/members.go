@@ -104,7 +104,7 @@ func membersChanged(before, now *state.Snapshot) bool {
 func watch[T any](ctx context.Context, p *parts, concerns func(before, now *state.Snapshot) bool, now func() T,
 	equal func(a, b T) bool) (<-chan T, error) {
 	out := make(chan T)
-	started := p.goRest(func(rest context.Context) {
+	started := p.goTracked(func(rest context.Context) {
 		defer close(out)
 		ctx, stop := wait.Within(ctx, rest)
 		defer stop()

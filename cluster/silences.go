@@ -10,9 +10,9 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// silences remembers when this node learned of each watcher's report that a member does not answer. It uses only
+// silenceReports remembers when this node learned of each watcher's report that a member does not answer. It uses only
 // this node's clock, because clocks of different hosts cannot be compared. The zero value is ready.
-type silences struct {
+type silenceReports struct {
 	mu   sync.Mutex
 	seen map[silenceSaid]time.Time
 }
@@ -24,7 +24,7 @@ type silenceSaid struct {
 }
 
 // follow keeps the reports current until ctx ends.
-func (l *silences) follow(ctx context.Context, view *watchcache.Mirror) {
+func (l *silenceReports) follow(ctx context.Context, view *watchcache.Mirror) {
 	sub := view.Subscribe(func(before, now *state.Snapshot) bool { return !state.Same(before.Silences, now.Silences) })
 	defer sub.Close()
 	wait.Each(ctx, sub.C, func() {
@@ -35,7 +35,7 @@ func (l *silences) follow(ctx context.Context, view *watchcache.Mirror) {
 }
 
 // saw adds new reports and forgets those that were withdrawn.
-func (l *silences) saw(s *state.Snapshot, now time.Time) {
+func (l *silenceReports) saw(s *state.Snapshot, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	seen := make(map[silenceSaid]time.Time, len(s.Silences))
@@ -50,11 +50,11 @@ func (l *silences) saw(s *state.Snapshot, now time.Time) {
 }
 
 // of returns the longest time for which m has not answered a watcher, and the number of such watchers.
-func (l *silences) of(s *state.Snapshot, m *state.Member) (silent time.Duration, to int) {
+func (l *silenceReports) of(s *state.Snapshot, m *state.Member) (silent time.Duration, to int) {
 	return l.at(s, m, time.Now())
 }
 
-func (l *silences) at(s *state.Snapshot, m *state.Member, now time.Time) (silent time.Duration, to int) {
+func (l *silenceReports) at(s *state.Snapshot, m *state.Member, now time.Time) (silent time.Duration, to int) {
 	all := s.SilencesOf(m)
 	if len(all) == 0 {
 		return 0, 0

@@ -19,10 +19,10 @@ func TestSilences(t *testing.T) {
 			Value: []byte(state.SilenceRecord{Incarnation: 2, SilentMS: ms}.Encode())}
 	}
 	a := memberKV(keys, "a:1", 2, func(*state.Record) {})
-	of := func(l *silences, s *state.Snapshot, at int64) (time.Duration, int) {
+	of := func(l *silenceReports, s *state.Snapshot, at int64) (time.Duration, int) {
 		return l.at(s, s.Member("a:1"), time.Unix(at, 0))
 	}
-	var l silences
+	var l silenceReports
 	s := state.Build(keys, 1, 5, []state.KV{a})
 	l.saw(s, time.Unix(100, 0))
 	long, to := of(&l, s, 101)

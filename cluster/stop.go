@@ -111,7 +111,7 @@ func (c *Cluster) end(ctx context.Context, p *parts) error {
 	left()
 	cut.Left = p.core.Leave() // revokes the session
 	step("stop the election", ignoreOver(p.manager.Stop(ctx)))
-	p.closeRest()
+	p.closeTracked()
 	c.closeClient(p.client)
 	about := []any{"address", c.node.AdvertiseAddress()}
 	// Otherwise Start has failed, or other nodes see this one until its lease ends.

@@ -15,29 +15,29 @@ import (
 // serve, closing when it begins to close.
 func etcdLogger(l hclog.Logger, serving, closing <-chan struct{}) *zap.Logger {
 	return zaplog.New(l.Named("etcd"),
-		zap.WithFatalHook(lastWords{silent: !l.IsError()}),
+		zap.WithFatalHook(exitOnFatal{silent: !l.IsError()}),
 		zap.WrapCore(func(c zapcore.Core) zapcore.Core {
-			return hushed{Core: c, serving: serving, closing: closing}
+			return quietCore{Core: c, serving: serving, closing: closing}
 		}))
 }
 
-// hushed lowers harmless messages of etcd to info. Before it serves, etcd warns about its own defaults, and
+// quietCore lowers harmless messages of etcd to info. Before it serves, etcd warns about its own defaults, and
 // about peers that start at the same moment; if the start then fails, the caller gets an error. While it
 // closes, each of its listeners reports as an error that it was closed. A member that has just joined reports
 // that it cannot store its storage version yet.
-type hushed struct {
+type quietCore struct {
 	zapcore.Core
 	serving, closing <-chan struct{}
 }
 
 // With keeps the wrapper around the new core.
-func (h hushed) With(fields []zapcore.Field) zapcore.Core {
+func (h quietCore) With(fields []zapcore.Field) zapcore.Core {
 	h.Core = h.Core.With(fields)
 	return h
 }
 
 // Check lowers the level of harmless messages.
-func (h hushed) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+func (h quietCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
 	if e.Level == zapcore.WarnLevel && (!closed(h.serving) || closed(h.closing)) ||
 		e.Level == zapcore.ErrorLevel && (closed(h.closing) || e.Message == "failed to update storage version") {
 		e.Level = zapcore.InfoLevel
@@ -54,12 +54,12 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// lastWords ends the process on Fatal, as zap's contract demands. Without a logger it first prints the reason
+// exitOnFatal ends the process on Fatal, as zap's contract demands. Without a logger it first prints the reason
 // to standard error.
-type lastWords struct{ silent bool }
+type exitOnFatal struct{ silent bool }
 
 // OnWrite ends the process.
-func (w lastWords) OnWrite(ce *zapcore.CheckedEntry, fields []zapcore.Field) {
+func (w exitOnFatal) OnWrite(ce *zapcore.CheckedEntry, fields []zapcore.Field) {
 	if w.silent {
 		enc := zapcore.NewMapObjectEncoder()
 		for _, f := range fields {

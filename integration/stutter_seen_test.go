@@ -47,7 +47,7 @@ func (a *asked) one(ctx context.Context, name string, n *procs.Node) {
 		sent, asked := time.Now(), history.Window{Before: history.Now()}
 		st, err := n.Status(ctx)
 		asked.After = history.Now()
-		r := st.Run(history.Who{Process: fmt.Sprint(n.Pid()), Node: name}, asked)
+		r := st.Run(history.NodeLife{Process: fmt.Sprint(n.Pid()), Node: name}, asked)
 		a.mu.Lock()
 		switch {
 		case err != nil:

@@ -328,7 +328,8 @@ var subjects = []string{ofNodes + claimed(history.Leadership), ofWorkers + claim
 // run returns the time in which a command worked, as a claim to the lock.
 func (s stint) run(node string) history.Run {
 	from, to := history.Instant(s.from), history.Instant(s.to)
-	return history.Run{Who: history.Who{Process: fmt.Sprint(s.pid), Node: node}, Subject: history.Lock(commandsLock),
-		Leads: true, Token: s.token,
+	return history.Run{NodeLife: history.NodeLife{Process: fmt.Sprint(s.pid), Node: node},
+		Subject: history.Lock(commandsLock),
+		Leads:   true, Token: s.token,
 		First: history.Window{Before: from, After: from}, Last: history.Window{Before: to, After: to}, Count: 2}
 }

@@ -80,7 +80,7 @@ func TestHoldAlone(t *testing.T) {
 	inside(2)
 	h.leave()
 	h.release(shard)
-	h.hurry()
+	h.stopWaiting()
 	require.ErrorIs(t, <-last.result, lifecycle.ErrStopped, "it does not wait for who goes on")
 	end(third)
 	require.NoError(t, h.idle(ctx))

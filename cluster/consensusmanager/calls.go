@@ -81,7 +81,7 @@ func (h *Shards) Await(ctx context.Context, n int, seen int64) (generation int64
 				seen = Coming
 			}
 			return seen, context.Cause(ctx)
-		case <-h.patience.Done():
+		case <-h.unhurried.Done():
 			return NoMap, h.refusal(n)
 		}
 	}

@@ -122,7 +122,7 @@ func (t *shardTxn) Commit() (*clientv3.TxnResponse, error) {
 			return resp, err
 		}
 		// The mirror will show the new state in a moment.
-		ctx, stop := wait.Within(t.ctx, t.h.patience)
+		ctx, stop := wait.Within(t.ctx, t.h.unhurried)
 		_, err = t.h.cfg.Mirror.Wait(ctx, func(s *state.Snapshot) bool { return seenOf(s, t.h.cfg.Address) != was })
 		stop()
 		if err != nil {

@@ -124,7 +124,7 @@ func (h *Shards) release(shard int) {
 // they have ended.
 func (h *Shards) finishRelease(slot *slot, shard int, drained <-chan struct{}) {
 	if drained != nil {
-		ctx, cancel := context.WithTimeout(h.patience, h.cfg.DrainTimeout)
+		ctx, cancel := context.WithTimeout(h.unhurried, h.cfg.DrainTimeout)
 		defer cancel()
 		select {
 		case <-drained:
@@ -137,7 +137,7 @@ func (h *Shards) finishRelease(slot *slot, shard int, drained <-chan struct{}) {
 	slot.close()
 	h.vacate(shard)
 	if h.cfg.OnRelease != nil {
-		ctx, cancel := context.WithTimeout(h.patience, h.cfg.DrainTimeout)
+		ctx, cancel := context.WithTimeout(h.unhurried, h.cfg.DrainTimeout)
 		err := callback.Run(func() error { h.cfg.OnRelease(ctx, shard); return nil })
 		cancel()
 		if err != nil {
@@ -178,5 +178,5 @@ func (h *Shards) clear(slot *slot) {
 		h.none = make(chan struct{})
 		h.mu.Unlock()
 	}
-	h.poke()
+	h.wakeLoop()
 }

@@ -108,7 +108,7 @@ func TestHold(t *testing.T) {
 	require.ErrorIs(t, <-first.result, errLeft)
 	require.ErrorIs(t, <-second.result, errLeft)
 	require.Equal(t, 1, h.Held())
-	h.hurry()
+	h.stopWaiting()
 	require.ErrorIs(t, <-serves.ending, shard.ErrNotOwner)
 	require.ErrorIs(t, <-third.result, lifecycle.ErrStopped)
 	close(serves.leave)

@@ -70,7 +70,7 @@ func (m *ConsensusManager) Relinquish(ctx context.Context) error {
 	if m.shards == nil {
 		return nil
 	}
-	defer context.AfterFunc(ctx, m.shards.hurry)()
+	defer context.AfterFunc(ctx, m.shards.stopWaiting)()
 	m.shards.leave()
 	return m.shards.idle(ctx)
 }

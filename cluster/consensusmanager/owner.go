@@ -79,7 +79,7 @@ func (h *Shards) Hold(ctx context.Context, key string, fn func(ctx context.Conte
 		case <-awaited:
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-h.patience.Done():
+		case <-h.unhurried.Done():
 			return h.refusal(shard)
 		}
 	}
@@ -94,7 +94,7 @@ func (h *Shards) refusal(n int) error {
 		err.Owner, err.Stopping = "", true // the known map is older than the stop
 	}
 	h.mu.Unlock()
-	if h.patience.Err() != nil {
+	if h.unhurried.Err() != nil {
 		return fmt.Errorf("%w: %w", lifecycle.ErrStopped, err)
 	}
 	return err

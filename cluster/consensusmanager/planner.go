@@ -70,13 +70,13 @@ func (p *planner) run(ctx context.Context) {
 			return
 		}
 		var after time.Duration
-		if part, after = p.look(ctx, part); after > 0 {
+		if part, after = p.planOnce(ctx, part); after > 0 {
 			again.Reset(after)
 		}
 	}
 }
 
-func (p *planner) look(ctx context.Context, part shardplan.Planner) (shardplan.Planner, time.Duration) {
+func (p *planner) planOnce(ctx context.Context, part shardplan.Planner) (shardplan.Planner, time.Duration) {
 	snap := p.mirror.Snapshot()
 	fence, mine := p.election.Duty()
 	switch {
@@ -87,7 +87,7 @@ func (p *planner) look(ctx context.Context, part shardplan.Planner) (shardplan.P
 	}
 	began := time.Now()
 	part, orders := part.Look(snap, began)
-	p.complain(orders.Over, orders.Err)
+	p.logUnplannable(orders.Over, orders.Err)
 	if orders.Err != nil || orders.Plan.Moved() == 0 {
 		return part, orders.Again
 	}
@@ -129,8 +129,8 @@ func (p *planner) failed(err error) time.Duration {
 	return p.retry.Next()
 }
 
-// complain logs, once for each map, that the map written at revision over cannot be planned over.
-func (p *planner) complain(over int64, err error) {
+// logUnplannable logs, once for each map, that the map written at revision over cannot be planned over.
+func (p *planner) logUnplannable(over int64, err error) {
 	if err == nil || over == p.bad {
 		return
 	}

@@ -54,7 +54,7 @@ func (h *Shards) report(ctx context.Context) {
 		if !wait.For(ctx, retry.Next()) {
 			return
 		}
-		h.poke() // decide again which report is wanted
+		h.wakeLoop() // decide again which report is wanted
 	}
 }
 

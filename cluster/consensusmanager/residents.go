@@ -22,7 +22,7 @@ func (h *Shards) vacate(n int) {
 	if h.residents == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(h.patience, h.cfg.DrainTimeout)
+	ctx, cancel := context.WithTimeout(h.unhurried, h.cfg.DrainTimeout)
 	defer cancel()
 	h.residents.Leave(ctx, n)
 }

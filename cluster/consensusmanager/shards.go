@@ -50,8 +50,8 @@ type Shards struct {
 
 	residents Residents // may be nil
 
-	patience context.Context // ends when all waiting must end
-	hurry    context.CancelFunc
+	unhurried   context.Context // ends when all waiting must end
+	stopWaiting context.CancelFunc
 
 	turns     turns          // of HoldAlone
 	announced announced      // used by look alone
@@ -80,7 +80,7 @@ func newShards(cfg ShardsConfig) *Shards {
 	if cfg.MaxAcquiring > 0 {
 		h.turn = make(chan struct{}, cfg.MaxAcquiring)
 	}
-	h.patience, h.hurry = context.WithCancel(context.Background())
+	h.unhurried, h.stopWaiting = context.WithCancel(context.Background())
 	return h
 }
 
@@ -101,8 +101,8 @@ func (h *Shards) run(ctx context.Context) {
 		old = s
 	}
 	h.leave()
-	h.look(nil)
-	h.hurry()
+	h.reconcile(nil)
+	h.stopWaiting()
 	ended := make(chan struct{})
 	go func() {
 		h.work.Wait()
@@ -122,14 +122,14 @@ func (h *Shards) run(ctx context.Context) {
 func (h *Shards) serve(ctx context.Context, s *etcdsession.Session) {
 	sub := h.cfg.Mirror.Subscribe(shardplan.ShardsChanged)
 	defer sub.Close()
-	defer s.OnChange(h.poke)()
+	defer s.OnChange(h.wakeLoop)()
 	for {
-		h.look(s)
+		h.reconcile(s)
 		select {
 		case <-sub.C:
 		case <-h.wake:
 		case <-s.Done():
-			h.look(nil)
+			h.reconcile(nil)
 			h.lose()
 			return
 		case <-ctx.Done():
@@ -157,18 +157,18 @@ func (h *Shards) leave() {
 		close(h.left)
 	}
 	h.mu.Unlock()
-	h.poke()
+	h.wakeLoop()
 }
 
-func (h *Shards) poke() {
+func (h *Shards) wakeLoop() {
 	select {
 	case h.wake <- struct{}{}:
 	default:
 	}
 }
 
-// look compares the shards held with those that should be held, which are none without a session.
-func (h *Shards) look(s *etcdsession.Session) {
+// reconcile compares the shards held with those that should be held, which are none without a session.
+func (h *Shards) reconcile(s *etcdsession.Session) {
 	snap := h.cfg.Mirror.Snapshot()
 	if snap == nil {
 		return // nothing is held either

@@ -7,13 +7,13 @@ import (
 	"github.com/goverse/goverse/internal/etcd/deadline"
 )
 
-// standing is the knowledge and the lease of one elector. It is a value without clock or I/O; its methods
+// leaseState is the knowledge and the lease of one elector. It is a value without clock or I/O; its methods
 // return the next standing.
 //
 // Only an answered write begins or extends a term, and it counts from when it was sent. An unanswered write
 // leaves the standing unsure. The record is then read, and the result only serves as the version to compare
 // with next. So it does not matter whether a delayed write is carried out.
-type standing struct {
+type leaseState struct {
 	id, instance string
 	duration     time.Duration // of this elector's leases
 	period       time.Duration // between two reads or renewals
@@ -53,13 +53,13 @@ type step struct {
 }
 
 // leads reports whether this elector leads at this instant.
-func (s standing) leads(now deadline.Instant) bool { return s.leading && s.claim.Valid(now) }
+func (s leaseState) leads(now deadline.Instant) bool { return s.leading && s.claim.Valid(now) }
 
 // mine reports whether this elector wrote the record and no other has written since.
-func (s standing) mine() bool { return s.found && s.record.HolderInstance == s.instance }
+func (s leaseState) mine() bool { return s.found && s.record.HolderInstance == s.instance }
 
 // expiry returns the time for which the record must remain unchanged before it may be taken.
-func (s standing) expiry() time.Duration {
+func (s leaseState) expiry() time.Duration {
 	if s.record.LeaseDuration > 0 {
 		return min(s.record.LeaseDuration, mostLease)
 	}
@@ -70,7 +70,7 @@ func (s standing) expiry() time.Duration {
 // this elector saw the record, not from the record's own times. The elector's own lease does not block it,
 // because vacant is not called in a term or while its callbacks run. A record with the largest possible number
 // leaves no number for another term. No elector wrote it, and it must be deleted.
-func (s standing) vacant(now deadline.Instant) bool {
+func (s leaseState) vacant(now deadline.Instant) bool {
 	if s.last == math.MaxInt64 {
 		return false
 	}
@@ -78,7 +78,7 @@ func (s standing) vacant(now deadline.Instant) bool {
 }
 
 // decide returns the next step.
-func (s standing) decide(now deadline.Instant) step {
+func (s leaseState) decide(now deadline.Instant) step {
 	idle := !s.leading && !s.working
 	switch {
 	case s.sure && idle && s.vacant(now):
@@ -95,7 +95,7 @@ func (s standing) decide(now deadline.Instant) step {
 	return step{do: rest, at: s.next}
 }
 
-func (s standing) acquire(now deadline.Instant) step {
+func (s leaseState) acquire(now deadline.Instant) step {
 	l := Lease{HolderIdentity: s.id, HolderInstance: s.instance, LeaseDuration: s.duration,
 		AcquireTime: stamp(now), RenewTime: stamp(now), LeaderTransitions: s.last + 1}
 	if !s.found {
@@ -106,7 +106,7 @@ func (s standing) acquire(now deadline.Instant) step {
 }
 
 // leave returns the next step to release the lease. No callback of a term may be running.
-func (s standing) leave(now deadline.Instant) step {
+func (s leaseState) leave(now deadline.Instant) step {
 	switch {
 	case !s.asked, s.sure && !s.mine() && !s.inFlight():
 		return step{do: done}
@@ -125,7 +125,7 @@ func (s standing) leave(now deadline.Instant) step {
 
 // inFlight reports whether an own write may still be carried out, as far as was read. Such a write took the
 // lease when it was vacant, and is refused as soon as another write is carried out.
-func (s standing) inFlight() bool { return s.unanswered && s.record.Version == s.over }
+func (s leaseState) inFlight() bool { return s.unanswered && s.record.Version == s.over }
 
 // stamp returns an instant with the precision that every store keeps.
 func stamp(now deadline.Instant) time.Time {
@@ -133,7 +133,7 @@ func stamp(now deadline.Instant) time.Time {
 }
 
 // sends returns the standing while a request is in flight.
-func (s standing) sends(do action) standing {
+func (s leaseState) sends(do action) leaseState {
 	if do == create || do == update {
 		s.sure, s.asked, s.unanswered, s.over = false, true, true, s.record.Version
 	}
@@ -141,7 +141,7 @@ func (s standing) sends(do action) standing {
 }
 
 // got returns the standing after a read that was answered now.
-func (s standing) got(record Lease, found bool, now deadline.Instant) standing {
+func (s leaseState) got(record Lease, found bool, now deadline.Instant) leaseState {
 	s = s.saw(record, found, now)
 	switch {
 	case s.leading && s.mine() && record.LeaderTransitions == s.token:
@@ -156,7 +156,7 @@ func (s standing) got(record Lease, found bool, now deadline.Instant) standing {
 
 // wrote returns the standing after record was written by a request that was sent and answered at these
 // instants.
-func (s standing) wrote(record Lease, sent, answered deadline.Instant) standing {
+func (s leaseState) wrote(record Lease, sent, answered deadline.Instant) leaseState {
 	s = s.saw(record, true, answered)
 	s.unanswered = false
 	s.next = sent.Mono + int64(s.period)
@@ -170,7 +170,7 @@ func (s standing) wrote(record Lease, sent, answered deadline.Instant) standing 
 	return s
 }
 
-func (s standing) saw(record Lease, found bool, now deadline.Instant) standing {
+func (s leaseState) saw(record Lease, found bool, now deadline.Instant) leaseState {
 	if found != s.found || record.Version != s.record.Version {
 		s.since = now
 	}
@@ -181,7 +181,7 @@ func (s standing) saw(record Lease, found bool, now deadline.Instant) standing {
 
 // failed returns the standing after a request that failed now. After a conflict the record has changed and is
 // read soon. A leader retries soon as well.
-func (s standing) failed(conflict bool, now deadline.Instant) standing {
+func (s leaseState) failed(conflict bool, now deadline.Instant) leaseState {
 	pause := s.period
 	s.unanswered = s.unanswered && !conflict
 	switch {
@@ -195,25 +195,25 @@ func (s standing) failed(conflict bool, now deadline.Instant) standing {
 }
 
 // prompted returns the standing after a sign that the record may have changed.
-func (s standing) prompted(now deadline.Instant) standing {
+func (s leaseState) prompted(now deadline.Instant) leaseState {
 	s.next = min(s.next, now.Mono)
 	return s
 }
 
 // ended returns the standing after a term, while its callbacks run; returned, after they have returned.
-func (s standing) ended() standing {
+func (s leaseState) ended() leaseState {
 	s.leading, s.working = false, true
 	return s
 }
 
-func (s standing) returned() standing {
+func (s leaseState) returned() leaseState {
 	s.leading, s.working = false, false
 	return s
 }
 
 // other returns the identity of the leader if it is another elector and known, otherwise "". It checks both
 // clocks, because an elector that was suspended cannot know the leader.
-func (s standing) other(now deadline.Instant) string {
+func (s leaseState) other(now deadline.Instant) string {
 	if !s.found || s.mine() || now.Reached(s.since.Add(s.expiry())) {
 		return ""
 	}

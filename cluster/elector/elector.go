@@ -39,7 +39,7 @@ type Elector struct {
 	now      func() deadline.Instant
 	running  atomic.Bool
 	term     atomic.Pointer[term] // nil unless this candidate leads
-	seen     atomic.Pointer[standing]
+	seen     atomic.Pointer[leaseState]
 }
 
 // New returns a candidate, or an error that matches ErrBadConfig. Call [Elector.Run] to campaign.
@@ -50,7 +50,7 @@ func New(cfg Config) (*Elector, error) {
 	cfg = cfg.withDefaults()
 	e := &Elector{cfg: cfg, log: cfg.Logger.With("candidate", cfg.CandidateID), instance: rand.Text(), now: deadline.Now,
 		period: cfg.RetryPeriod - mathrand.N(cfg.RetryPeriod/8)}
-	e.seen.Store(&standing{})
+	e.seen.Store(&leaseState{})
 	return e, nil
 }
 
@@ -98,14 +98,14 @@ func (e *Elector) Run(ctx context.Context) error {
 	began := e.now()
 	r := &run{e: e, says: newAnnouncer(func(id string) {
 		e.left("OnNewLeader", callback.Finish(func() { e.cfg.OnNewLeader(id) }))
-	}), s: standing{id: e.cfg.CandidateID, instance: e.instance,
+	}), s: leaseState{id: e.cfg.CandidateID, instance: e.instance,
 		duration: e.cfg.LeaseDuration, period: e.period, since: began, next: began.Mono}}
 	var wg sync.WaitGroup
 	wg.Go(r.says.run)
 	defer wg.Wait()
 	defer r.says.close()
 	for ctx.Err() == nil {
-		r.turn(ctx)
+		r.step(ctx)
 	}
 	return r.stop(context.WithoutCancel(ctx))
 }

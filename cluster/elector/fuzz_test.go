@@ -23,7 +23,7 @@ func FuzzRecord(f *testing.F) {
 			return
 		}
 		read := deadline.Instant{Mono: 1, Wall: 1}
-		s := standing{id: "me", instance: "my instance", duration: 15 * time.Second, period: 2 * time.Second}
+		s := leaseState{id: "me", instance: "my instance", duration: 15 * time.Second, period: 2 * time.Second}
 		s = s.got(lease(r, 7), true, read)
 		now := deadline.Instant{Mono: 1 + max(0, after%int64(48*time.Hour)), Wall: 1}
 		switch step := s.decide(now); step.do {

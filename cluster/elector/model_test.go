@@ -135,7 +135,7 @@ func (w *world) answer(p *process) {
 }
 
 // misread applies the mutants to the answer of a read.
-func (w *world) misread(p *process, before standing, r *request) {
+func (w *world) misread(p *process, before leaseState, r *request) {
 	switch {
 	case w.fault == fromAsking && p.s.record.Version != before.record.Version:
 		p.s.since = r.sent
@@ -209,7 +209,7 @@ func TestTheModelFindsMutants(t *testing.T) {
 // Either clock of the model ends a term when it has passed the deadline.
 func TestEitherClockEndsATerm(t *testing.T) {
 	at := deadline.Instant{Mono: 1e9, Wall: 9e9}
-	s := standing{id: "a", instance: "i", duration: worldLease, period: worldPeriod, next: at.Mono}
+	s := leaseState{id: "a", instance: "i", duration: worldLease, period: worldPeriod, next: at.Mono}
 	s = s.got(Lease{}, false, at)
 	first := s.decide(at)
 	require.Equal(t, create, first.do)

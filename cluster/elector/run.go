@@ -14,21 +14,21 @@ import (
 // run is the shell of one call of Run. It carries out the decisions of standing, one request at a time.
 type run struct {
 	e    *Elector
-	s    standing
+	s    leaseState
 	term *term // the current term, or one with callbacks that have not returned
 	says *announcer
 	err  error // of the last request, nil if the store carried it out
 }
 
-// turn performs one step: a request, or a rest.
-func (r *run) turn(ctx context.Context) {
+// step performs one step: a request, or a rest.
+func (r *run) step(ctx context.Context) {
 	now := r.e.now()
-	r.settle(now)
+	r.endTerm(now)
 	r.publish(now)
 	if step := r.s.decide(now); step.do == rest {
 		r.rest(ctx, now, step.at)
 	} else {
-		r.ask(ctx, step, now)
+		r.send(ctx, step, now)
 		r.begin(ctx)
 	}
 }
@@ -41,8 +41,8 @@ func (r *run) begin(ctx context.Context) {
 	}
 }
 
-// settle ends a term that is over, and forgets it when its callbacks have returned.
-func (r *run) settle(now deadline.Instant) {
+// endTerm ends a term that is over, and forgets it when its callbacks have returned.
+func (r *run) endTerm(now deadline.Instant) {
 	t := r.term
 	if t == nil {
 		return
@@ -121,8 +121,8 @@ func (r *run) watch(ctx context.Context) (changed <-chan struct{}, stop func()) 
 	}
 }
 
-// ask sends the request of a step. sent is the instant of the decision, from which a granted lease counts.
-func (r *run) ask(run context.Context, step step, sent deadline.Instant) {
+// send sends the request of a step. sent is the instant of the decision, from which a granted lease counts.
+func (r *run) send(run context.Context, step step, sent deadline.Instant) {
 	ctx, cancel := context.WithTimeout(run, r.e.cfg.requestTimeout())
 	defer cancel()
 	r.s = r.s.sends(step.do)
@@ -154,14 +154,14 @@ func (r *run) ask(run context.Context, step step, sent deadline.Instant) {
 	}
 	switch {
 	case absent || conflict:
-		r.heard(nil)
+		r.logStoreError(nil)
 	case run.Err() == nil:
-		r.heard(err)
+		r.logStoreError(err)
 	}
 }
 
-// heard logs when the store begins to fail and when it works again.
-func (r *run) heard(err error) {
+// logStoreError logs when the store begins to fail and when it works again.
+func (r *run) logStoreError(err error) {
 	before := r.err
 	r.err = err
 	switch {
@@ -185,7 +185,7 @@ func (r *run) stop(ctx context.Context) error {
 	if r.term != nil {
 		<-r.term.done
 		r.s = r.s.ended()
-		r.settle(r.e.now())
+		r.endTerm(r.e.now())
 	}
 	r.publish(r.e.now())
 	if !r.e.cfg.ReleaseOnCancel {
@@ -216,7 +216,7 @@ func (r *run) release(ctx context.Context) error {
 		case step.do == rest:
 			r.rest(ctx, now, step.at)
 		default:
-			r.ask(ctx, step, now)
+			r.send(ctx, step, now)
 		}
 	}
 }

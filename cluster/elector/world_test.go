@@ -72,7 +72,7 @@ type request struct {
 
 type process struct {
 	host
-	s        standing
+	s        leaseState
 	awaits   *request
 	since    deadline.Instant // start of awaits
 	stopping bool
@@ -112,7 +112,7 @@ func (w *world) restart(p *process) {
 		instance = "one"
 	}
 	now := p.now()
-	*p = process{host: p.host, s: standing{id: "name", instance: instance, duration: worldLease, period: worldPeriod,
+	*p = process{host: p.host, s: leaseState{id: "name", instance: instance, duration: worldLease, period: worldPeriod,
 		since: now, next: now.Mono}}
 }
 

@@ -13,10 +13,10 @@ import (
 const (
 	// listTTL is the time for which a response from etcd serves further requests for the same.
 	listTTL = time.Second
-	// mostCached limits the questions remembered, because clients choose them.
-	mostCached = 64
-	// mostReads limits the concurrent reads of etcd.
-	mostReads = 8
+	// maxCached limits the questions remembered, because clients choose them.
+	maxCached = 64
+	// maxReads limits the concurrent reads of etcd.
+	maxReads = 8
 	// readsPerSecond limits the reads of etcd per second, after a burst of readsAtOnce. A client that requests
 	// another page of a list each time asks another question.
 	readsPerSecond, readsAtOnce = 32, 64
@@ -105,7 +105,7 @@ func (c *cache) remember(question string, a answer) {
 			delete(c.answers, q)
 		}
 	}
-	if _, known := c.answers[question]; known || len(c.answers) < mostCached {
+	if _, known := c.answers[question]; known || len(c.answers) < maxCached {
 		c.answers[question] = a
 	}
 }

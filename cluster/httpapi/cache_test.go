@@ -19,7 +19,7 @@ func TestCache(t *testing.T) {
 	t.Parallel()
 	for _, failed := range []error{nil, errors.New("etcd is away")} {
 		synctest.Test(t, func(t *testing.T) {
-			c, reads := newCache(time.Second, mostReads), atomic.Int64{}
+			c, reads := newCache(time.Second, maxReads), atomic.Int64{}
 			ask := func(ctx context.Context, question string) (any, error) {
 				return c.get(ctx, question, 2*time.Second, func(ctx context.Context) (any, error) {
 					n := reads.Add(1)
@@ -55,17 +55,17 @@ func TestCache(t *testing.T) {
 func TestCacheIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newCache(time.Second, mostReads)
+		c := newCache(time.Second, maxReads)
 		c.pace = nil // covered by another test
 		read := func(body any) func(context.Context) (any, error) {
 			return func(context.Context) (any, error) { return body, nil }
 		}
-		for i := range 3 * mostCached {
+		for i := range 3 * maxCached {
 			body, err := c.get(t.Context(), fmt.Sprint(i), time.Second, read(i))
 			require.NoError(t, err)
 			require.Equal(t, i, body)
 		}
-		require.Len(t, c.answers, mostCached)
+		require.Len(t, c.answers, maxCached)
 		<-time.After(time.Second)
 		body, err := c.get(t.Context(), "0", time.Second, read("new"))
 		require.NoError(t, err)
@@ -105,7 +105,7 @@ func TestCacheReadsFewAtATime(t *testing.T) {
 // The rate of reads is limited for a client that asks another question each time.
 func TestDifferentQuestionsAreFewASecond(t *testing.T) {
 	t.Parallel()
-	c := newCache(time.Second, mostReads)
+	c := newCache(time.Second, maxReads)
 	began, reads, refused := time.Now(), 0, 0
 	for i := range 2000 {
 		_, err := c.get(t.Context(), fmt.Sprint(i), time.Minute, func(context.Context) (any, error) {

@@ -64,15 +64,15 @@ func (o Options) withDefaults() Options {
 	if askCertificates == nil {
 		askCertificates = func() []Certificate { return nil }
 	}
-	o.Certificates = func() []Certificate { return heard(askCertificates) }
+	o.Certificates = func() []Certificate { return callUser(askCertificates) }
 	askProcessors := o.Processors
-	o.Processors = func() []processor.Status { return heard(askProcessors) }
+	o.Processors = func() []processor.Status { return callUser(askProcessors) }
 	return o
 }
 
-// heard returns the result of one of the program's functions, or nothing if it panics or exits its goroutine. A
+// callUser returns the result of one of the program's functions, or nothing if it panics or exits its goroutine. A
 // scrape ends all the same.
-func heard[T any](ask func() []T) (all []T) {
+func callUser[T any](ask func() []T) (all []T) {
 	if callback.Run(func() error { all = ask(); return nil }) != nil {
 		return nil
 	}
@@ -94,7 +94,7 @@ func New(source Source, opts Options) http.Handler {
 }
 
 func newHandler(source Source, view func() objectView, opts Options) *router {
-	a := &api{source: source, objects: view, opts: opts.withDefaults(), lists: newCache(listTTL, mostReads)}
+	a := &api{source: source, objects: view, opts: opts.withDefaults(), lists: newCache(listTTL, maxReads)}
 	rt := &router{routes: a.routes(), slots: make(chan struct{}, a.opts.MaxRequests),
 		streams: make(chan struct{}, a.opts.MaxStreams), source: source, pages: newCache(pushEvery, 0)}
 	rt.routes = append(rt.routes, streaming("/cluster/stream", rt.pageStream))

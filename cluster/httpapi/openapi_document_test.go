@@ -85,7 +85,7 @@ func operations() map[string]operation {
 		"it was asked for, and its data an object with the page's status and body. An event beat comes every two seconds.",
 		400, 503)
 	pageStream.params = []object{queryParam("page", "A page, with its query; several are several parameters.",
-		object{"type": "array", "items": object{"type": "string"}, "minItems": 1, "maxItems": mostPages})}
+		object{"type": "array", "items": object{"type": "string"}, "minItems": 1, "maxItems": maxPages})}
 	return map[string]operation{
 		"/":                   showing("dashboard", "The dashboard, a page for people.", htmlPage{}, 503),
 		"/livez":              showing("livez", "Whether the process runs: always 200.", probe{}),
@@ -95,9 +95,9 @@ func operations() map[string]operation {
 		"/leaderz":            showing("leaderz", "Whether this node leads: 200, else 503.", probe{}, 503),
 		"/metrics":            showing("metrics", "Metrics for Prometheus, as text.", plainText{}, 503),
 		"/cluster/status":     showing("status", "This node's view: state, leader, queue, nodes.", Status{}, 503),
-		"/cluster/leader":     showing("leader", "Who leads, since when and until when.", Leader{}, 503),
+		"/cluster/leader":     showing("leader", "The leader, and the times of its term.", Leader{}, 503),
 		"/cluster/nodes":      listing("nodes", "The registered nodes as this node sees them.", Nodes{}),
-		"/cluster/shards":     showing("shards", "Who owns which shards, and open moves.", Shards{}, 404, 503),
+		"/cluster/shards":     showing("shards", "The owners of the shards, and open moves.", Shards{}, 404, 503),
 		"/cluster/processors": showing("processors", "The program's processors on this node.", Processors{}, 503),
 		"/cluster/objects":    objectsPage,
 		"/cluster/elections": listing("elections", "The named elections of the whole cluster, from etcd.",

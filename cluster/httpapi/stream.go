@@ -19,8 +19,8 @@ const (
 	sendTimeout = 10 * time.Second
 	// pushEvery is the minimum interval at which a stream reads its pages, however often the cluster changes.
 	pushEvery = 100 * time.Millisecond
-	// mostPages limits the pages of one stream.
-	mostPages = 16
+	// maxPages limits the pages of one stream.
+	maxPages = 16
 )
 
 // stream sends server-sent events as defined by the HTML standard. Its methods are safe for concurrent use.
@@ -169,8 +169,8 @@ func (rt *router) streamed(r *http.Request) ([]string, error) {
 	switch {
 	case err != nil || len(values) > 0 || len(pages) == 0:
 		return nil, fmt.Errorf("name the pages, percent-encoded: ?page=/cluster/nodes&page=/cluster/leader")
-	case len(pages) > mostPages:
-		return nil, fmt.Errorf("%d pages: give %d at most", len(pages), mostPages)
+	case len(pages) > maxPages:
+		return nil, fmt.Errorf("%d pages: give %d at most", len(pages), maxPages)
 	}
 	for _, page := range pages {
 		path, query, _ := strings.Cut(page, "?")

@@ -155,7 +155,7 @@ func TestPageStreamRefuses(t *testing.T) {
 		"?page=/cluster/events/stream", "?page=/cluster/leader&x=1",
 		"?page=" + url.QueryEscape("/cluster/leader?\r\ndata: x"),
 		"?page=" + url.QueryEscape("/cluster/locks?limit=5&after=x"),
-		"?page=/cluster/admin/resign", "?page=%zz", "?" + strings.Repeat("page=/cluster/leader&", mostPages+1)} {
+		"?page=/cluster/admin/resign", "?page=%zz", "?" + strings.Repeat("page=/cluster/leader&", maxPages+1)} {
 		w := call(h, http.MethodGet, "/cluster/stream"+query)
 		require.Equal(t, http.StatusBadRequest, w.Code, query)
 		require.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))

@@ -65,7 +65,7 @@ func (r *round) start(req candidacy.Request) {
 		case first:
 			le.log.Warn("could not write this node's election key, retrying", "error", err)
 		}
-		le.poke()
+		le.wakeLoop()
 	})
 }
 
@@ -108,7 +108,7 @@ func (r *round) join() {
 		}
 		le.notifyLocked()
 		le.mu.Unlock()
-		le.poke()
+		le.wakeLoop()
 	})
 }
 
@@ -133,7 +133,7 @@ func (r *round) joined(c *campaign, revision int64) {
 		le.part = le.part.Joined(revision)
 	}
 	le.mu.Unlock()
-	le.poke()
+	le.wakeLoop()
 }
 
 // leaving is called before a cancelled campaign deletes its key.

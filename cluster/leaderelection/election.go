@@ -176,7 +176,7 @@ func (le *LeaderElection) Withdraw(ctx context.Context) error {
 	le.part = part
 	le.endTerm(ended, nil)
 	le.mu.Unlock()
-	le.poke()
+	le.wakeLoop()
 	err := le.await(ctx, func() bool {
 		return le.round == nil || le.term.Load() == nil && (le.ended == nil || le.ended.work == 0)
 	})
@@ -276,7 +276,7 @@ func (le *LeaderElection) Resign(ctx context.Context) error {
 	le.part = part
 	le.endTerm(ended, nil)
 	le.mu.Unlock()
-	le.poke()
+	le.wakeLoop()
 	return le.await(ctx, func() bool { return le.round != r || le.part.Over(t.token, le.mirror.Snapshot()) })
 }
 
@@ -298,8 +298,8 @@ func (le *LeaderElection) await(ctx context.Context, cond func() bool) error {
 	}
 }
 
-// poke wakes the loop.
-func (le *LeaderElection) poke() {
+// wakeLoop wakes the loop.
+func (le *LeaderElection) wakeLoop() {
 	select {
 	case le.wake <- struct{}{}:
 	default:

@@ -58,7 +58,7 @@ func (le *LeaderElection) serve(s *etcdsession.Session) {
 	le.mu.Unlock()
 	sub := le.mirror.Subscribe(r.concerns)
 	defer sub.Close()
-	defer s.OnChange(le.poke)()
+	defer s.OnChange(le.wakeLoop)()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -127,7 +127,7 @@ func (r *round) step() time.Duration {
 	le.notifyLocked()
 	r.settled.Store(le.part.Settled(snap))
 	if le.mirror.Snapshot() != snap || r.s.Period() != period {
-		le.poke() // concerns may have judged the newer snapshot by the old settled
+		le.wakeLoop() // concerns may have judged the newer snapshot by the old settled
 	}
 	return orders.Again
 }
@@ -230,7 +230,7 @@ func (r *round) hold(g *guard, key string, revision int64) {
 			le.endTerm(ended, nil)
 		}
 		le.mu.Unlock()
-		le.poke()
+		le.wakeLoop()
 		le.mirror.Rebuild("a renewal found the own key gone that the watch still shows")
 	})
 }

@@ -177,6 +177,6 @@ func (t *Term) leave() {
 	}
 	t.le.mu.Unlock()
 	if idle {
-		t.le.poke()
+		t.le.wakeLoop()
 	}
 }

@@ -34,32 +34,32 @@ type hint struct {
 	token     int64 // the token of the leader known to that node; 0 if unknown
 }
 
-// verdict is the decision about a request that this process may not answer.
-type verdict int
+// decision is the decision about a request that this process may not answer.
+type decision int
 
 const (
-	elsewhere verdict = iota // another node leads
-	hold                     // wait: there will be a leader, or a newer view
-	linger                   // wait briefly: there may be another leader, or a newer view
+	elsewhere   decision = iota // another node leads
+	hold                        // wait: there will be a leader, or a newer view
+	waitBriefly                 // wait briefly: there may be another leader, or a newer view
 )
 
-// judge decides from the known leader l. next reports whether this process is next in the queue, held whether the
+// decide decides from the known leader l. next reports whether this process is next in the queue, held whether the
 // request has waited for a leader here, and tried whether forwarding it to that leader failed. moment is the time
 // to linger.
-func judge(l Leader, next bool, h hint, held, tried bool) (_ verdict, moment time.Duration) {
+func decide(l Leader, next bool, h hint, held, tried bool) (_ decision, moment time.Duration) {
 	switch {
 	case l.Name == "" || l.Own:
 		return hold, 0
 	case h.forwarded && h.token > l.Token && l.Token != 0:
 		// The forwarding node knows a newer leader, and soon this node does too. But its token may also belong to
 		// another history, and any client can send the header.
-		return linger, takeover
+		return waitBriefly, takeover
 	case tried:
 		return hold, 0 // for another leader
 	case h.retry && next:
-		return linger, takeover // the leader refuses it, or is dead
+		return waitBriefly, takeover // the leader refuses it, or is dead
 	case h.retry, held:
-		return linger, settle
+		return waitBriefly, settle
 	}
 	return elsewhere, 0
 }

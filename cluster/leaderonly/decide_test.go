@@ -13,7 +13,7 @@ func TestJudge(t *testing.T) {
 		leader            Leader
 		next, held, tried bool
 		hint              hint
-		want              verdict
+		want              decision
 		moment            time.Duration
 	}{
 		"another one leads":                       {leader: other, want: elsewhere},
@@ -21,19 +21,19 @@ func TestJudge(t *testing.T) {
 		"nobody leads":                            {want: hold},
 		"this one is about to lead, or gives way": {leader: Leader{Name: "a:1", Own: true}, want: hold},
 		"it came again, and this is next": {leader: other, next: true, hint: hint{retry: true},
-			want: linger, moment: takeover},
+			want: waitBriefly, moment: takeover},
 		"it came again": {leader: other, hint: hint{retry: true},
-			want: linger, moment: settle},
-		"it waited for the leader, which leads now": {leader: other, held: true, want: linger, moment: settle},
+			want: waitBriefly, moment: settle},
+		"it waited for the leader, which leads now": {leader: other, held: true, want: waitBriefly, moment: settle},
 		"that leader could not be reached":          {leader: other, tried: true, want: hold},
 		"the node that forwarded it knows a newer term": {leader: other,
-			hint: hint{forwarded: true, token: 6}, want: linger, moment: takeover},
+			hint: hint{forwarded: true, token: 6}, want: waitBriefly, moment: takeover},
 		"it knows the same term":     {leader: other, hint: hint{forwarded: true, token: 5}, want: elsewhere},
 		"it does not know the token": {leader: other, hint: hint{forwarded: true}, want: elsewhere},
 		"the token is not known here, as of an elector's": {leader: Leader{Name: "b"},
 			hint: hint{forwarded: true, token: 6}, want: elsewhere},
 	} {
-		what, moment := judge(c.leader, c.next, c.hint, c.held, c.tried)
+		what, moment := decide(c.leader, c.next, c.hint, c.held, c.tried)
 		require.Equal(t, c.want, what, name)
 		require.Equal(t, c.moment, moment, name)
 	}

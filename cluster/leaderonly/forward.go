@@ -60,8 +60,8 @@ func newForwarder(l Leadership, opts Options) *forwarder {
 		}}
 }
 
-// passage is one request forwarded to one leader.
-type passage struct {
+// forwardedRequest is one request forwarded to one leader.
+type forwardedRequest struct {
 	to   Leader
 	body *wholeBody
 	sent atomic.Bool     // part of it may have been sent, even if a connection failed afterwards
@@ -92,14 +92,16 @@ type valuesOf struct {
 func (c valuesOf) Value(key any) any { return c.values.Value(key) }
 
 // notReached reports whether no connection was established.
-func (p *passage) notReached() bool {
+func (p *forwardedRequest) notReached() bool {
 	op, ok := errors.AsType[*net.OpError](p.err)
 	return ok && op.Op == "dial" && !p.sent.Load()
 }
 
 type passageKey struct{}
 
-func passageOf(ctx context.Context) *passage { return ctx.Value(passageKey{}).(*passage) }
+func passageOf(ctx context.Context) *forwardedRequest {
+	return ctx.Value(passageKey{}).(*forwardedRequest)
+}
 
 // forward sends a request to the leader and returns its response. It reports false if the request has certainly
 // not begun there and can be sent again; otherwise it has answered the request.
@@ -116,7 +118,7 @@ func (f *forwarder) forward(w http.ResponseWriter, r *http.Request, to refusal) 
 	defer cancel()
 	ctx, replaced := context.WithCancelCause(ctx)
 	defer f.watch(ctx, to.leader, replaced)()
-	p := &passage{to: to.leader, body: &wholeBody{ReadCloser: r.Body}}
+	p := &forwardedRequest{to: to.leader, body: &wholeBody{ReadCloser: r.Body}}
 	p.ctx = context.WithValue(ctx, passageKey{}, p)
 	out := r.WithContext(p.ctx)
 	if r.Body != nil && r.Body != http.NoBody {

@@ -61,18 +61,18 @@ func (a *attempt) pass(ctx context.Context, fn func(ctx context.Context)) (done 
 			return false, notReady
 		}
 		l := a.leadership.Leader()
-		what, moment := judge(l, a.hint.retry && a.leadership.Next(), a.hint, held, l.same(a.tried))
-		if what == elsewhere || what == linger && lingered {
+		what, moment := decide(l, a.hint.retry && a.leadership.Next(), a.hint, held, l.same(a.tried))
+		if what == elsewhere || what == waitBriefly && lingered {
 			return false, refusal{leader: l, reason: NotLeader,
 				detail: "this node does not lead; nothing was done; send the request to the leader"}
 		}
 		until := a.until
-		if what == linger {
+		if what == waitBriefly {
 			until, lingered = earlier(until, time.Now().Add(moment)), true
 		}
 		held = true
 		switch refused := a.await(ctx, l, until); {
-		case refused == nil, what == linger:
+		case refused == nil, what == waitBriefly:
 		case refused.reason == NotReady:
 			return false, *refused
 		default:

@@ -55,7 +55,7 @@ func (t *term[E]) advance(ctx context.Context, events []Event[E], park bool) err
 	case err == nil:
 		t.at = at
 		t.count(events, park)
-		t.fine()
+		t.recovered()
 	case says(ErrFenced):
 		return t.overtaken(err)
 	case ctx.Err() != nil:
@@ -112,7 +112,7 @@ func judge(err error) verdict {
 }
 
 // retry records the failure of events.
-func (t *term[E]) retry(now trouble, what string) {
+func (t *term[E]) retry(now failureState, what string) {
 	if now.failures == 1 && !now.poison { // a poison event is logged when it is parked
 		t.log.Warn(what, "token", t.at.Token, "after", t.at.Position, "position", now.at, "error", logtext.OneLine(now.err))
 	}

@@ -19,7 +19,7 @@ type term[E any] struct {
 	cfg     *Config[E]
 	log     hclog.Logger
 	at      Mark
-	trouble trouble
+	trouble failureState
 	claimed time.Time     // when the checkpoint was last claimed
 	outage  int           // failures in a row that no event caused
 	fenced  bool          // another process has claimed the checkpoint, which ended the term
@@ -60,8 +60,8 @@ func (t *term[E]) process(ctx context.Context, token int64) error {
 			continue
 		}
 		if len(events) == 0 {
-			t.fine()
-			t.drained()
+			t.recovered()
+			t.requestLag()
 			if err := t.idle(ctx, changed, token); err != nil {
 				return err
 			}
@@ -159,8 +159,8 @@ func (t *term[E]) wait(ctx context.Context, what string, err error) bool {
 	return t.p.delay(ctx, t.outage)
 }
 
-// fine records that source and checkpoint answer.
-func (t *term[E]) fine() {
+// recovered records that source and checkpoint answer.
+func (t *term[E]) recovered() {
 	if t.outage > 0 {
 		t.log.Info("source and checkpoint answer again", "position", t.at.Position, "failures", t.outage)
 	}
@@ -201,8 +201,8 @@ func (t *term[E]) idle(ctx context.Context, changed <-chan struct{}, token int64
 	return nil
 }
 
-// drained requests the lag when no events can be read. Events may be left that the source cannot show yet.
-func (t *term[E]) drained() {
+// requestLag requests the lag when no events can be read. Events may be left that the source cannot show yet.
+func (t *term[E]) requestLag() {
 	if !t.p.report.outdated() {
 		return
 	}

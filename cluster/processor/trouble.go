@@ -2,15 +2,15 @@ package processor
 
 import "slices"
 
-// trouble records what went wrong with the next events. The zero value means nothing.
-type trouble struct {
-	at       Position // the event that failed last; "" if none did, or if it is unknown which
-	failures int      // in a row; attempts counts those that the event caused
-	attempts int
-	poison   bool  // further attempts are useless
-	err      error // the error of the last failure
-	spare    bool  // the event gets one more attempt, whatever their number
-	limit    int   // limits the events of the next batch; 0: no limit
+// failureState records what went wrong with the next events. The zero value means nothing.
+type failureState struct {
+	at           Position // the event that failed last; "" if none did, or if it is unknown which
+	failures     int      // in a row; attempts counts those that the event caused
+	attempts     int
+	poison       bool  // further attempts are useless
+	err          error // the error of the last failure
+	extraAttempt bool  // the event gets one more attempt, whatever their number
+	limit        int   // limits the events of the next batch; 0: no limit
 }
 
 // step is the decision about the events that were read.
@@ -22,7 +22,7 @@ type step struct {
 
 // next decides what to do with the events at these positions, of which there must be at least one. An event
 // that failed is handled alone, after those before it.
-func (t trouble) next(events []Position, maxAttempts int) step {
+func (t failureState) next(events []Position, maxAttempts int) step {
 	n := len(events)
 	if t.limit > 0 {
 		n = min(n, t.limit)
@@ -34,7 +34,7 @@ func (t trouble) next(events []Position, maxAttempts int) step {
 		return step{take: n}
 	case i > 0:
 		return step{take: i}
-	case !t.spare && (t.poison || maxAttempts > 0 && t.attempts >= maxAttempts):
+	case !t.extraAttempt && (t.poison || maxAttempts > 0 && t.attempts >= maxAttempts):
 		return step{take: 1, park: true}
 	}
 	return step{take: 1, wait: t.failures}
@@ -50,11 +50,11 @@ const (
 )
 
 // failed returns the trouble after a failure of the event at a position.
-func (t trouble) failed(at Position, err error, v verdict) trouble {
+func (t failureState) failed(at Position, err error, v verdict) failureState {
 	if t.at != at {
-		t = trouble{at: at, limit: t.limit}
+		t = failureState{at: at, limit: t.limit}
 	}
-	t.err, t.spare = err, false
+	t.err, t.extraAttempt = err, false
 	t.failures++
 	if v != notItsFault {
 		t.attempts++
@@ -65,14 +65,14 @@ func (t trouble) failed(at Position, err error, v verdict) trouble {
 
 // spared returns the trouble after a failure that no event caused. That may also be why the event failed, so
 // the event is not parked without a further attempt.
-func (t trouble) spared() trouble {
-	t.spare = t.at != ""
+func (t failureState) spared() failureState {
+	t.extraAttempt = t.at != ""
 	return t
 }
 
 // refused returns the trouble after events at these positions failed together, when it is unknown which of them
 // is the cause. The batches are halved until a single event is left.
-func (t trouble) refused(events []Position, err error) trouble {
+func (t failureState) refused(events []Position, err error) failureState {
 	if len(events) == 1 {
 		return t.failed(events[0], err, itsFault)
 	}
@@ -83,7 +83,7 @@ func (t trouble) refused(events []Position, err error) trouble {
 }
 
 // passed returns the trouble after the events at these positions, at least one, are done.
-func (t trouble) passed(events []Position, batchSize int) trouble {
+func (t failureState) passed(events []Position, batchSize int) failureState {
 	limit := 2 * t.limit
 	if limit >= batchSize {
 		limit = 0
@@ -92,5 +92,5 @@ func (t trouble) passed(events []Position, batchSize int) trouble {
 		t.limit = limit
 		return t
 	}
-	return trouble{limit: limit}
+	return failureState{limit: limit}
 }

@@ -19,44 +19,45 @@ var errOops = errors.New("oops")
 func TestWhatIsNext(t *testing.T) {
 	t.Parallel()
 	events := []Position{"1", "2", "3", "4"}
-	failed := trouble{}.failed("3", errOops, itsFault)
+	failed := failureState{}.failed("3", errOops, itsFault)
 	for name, tc := range map[string]struct {
-		trouble trouble
+		trouble failureState
 		want    step
 	}{
-		"nothing is wrong":     {trouble{}, step{take: 4}},
+		"nothing is wrong":     {failureState{}, step{take: 4}},
 		"what comes before it": {failed, step{take: 2}},
-		"alone":                {trouble{}.failed("1", errOops, itsFault), step{take: 1, wait: 1}},
+		"alone":                {failureState{}.failed("1", errOops, itsFault), step{take: 1, wait: 1}},
 		"alone, the second time": {failed.failed("1", errOops, itsFault).failed("1", errOops, itsFault), step{take: 1,
 			wait: 2}},
-		"given up":                    {trouble{at: "1", failures: 3, attempts: 3}, step{take: 1, park: true}},
-		"not its fault":               {trouble{at: "1", failures: 9, attempts: 2}, step{take: 1, wait: 9}},
-		"hopeless":                    {trouble{}.failed("1", errOops, hopeless), step{take: 1, park: true}},
-		"given up, but for an outage": {trouble{at: "1", failures: 3, attempts: 3}.spared(), step{take: 1, wait: 3}},
-		"hopeless, but for an outage": {trouble{}.failed("1", errOops, hopeless).spared(), step{take: 1, wait: 1}},
-		"it had its further attempt": {trouble{at: "1", failures: 3, attempts: 3}.spared().failed("1", errOops, itsFault),
+		"given up":                    {failureState{at: "1", failures: 3, attempts: 3}, step{take: 1, park: true}},
+		"not its fault":               {failureState{at: "1", failures: 9, attempts: 2}, step{take: 1, wait: 9}},
+		"hopeless":                    {failureState{}.failed("1", errOops, hopeless), step{take: 1, park: true}},
+		"given up, but for an outage": {failureState{at: "1", failures: 3, attempts: 3}.spared(), step{take: 1, wait: 3}},
+		"hopeless, but for an outage": {failureState{}.failed("1", errOops, hopeless).spared(), step{take: 1, wait: 1}},
+		"it had its further attempt": {failureState{at: "1", failures: 3, attempts: 3}.
+			spared().failed("1", errOops, itsFault),
 			step{take: 1, park: true}},
-		"it has gone from the source": {trouble{at: "0", failures: 3, attempts: 3}, step{take: 4}},
-		"nobody knows which":          {trouble{}.refused(events, errOops), step{take: 2, wait: 1}},
-		"nobody knows which, of those": {trouble{}.refused(events, errOops).refused(events[:2], errOops), step{take: 1,
+		"it has gone from the source": {failureState{at: "0", failures: 3, attempts: 3}, step{take: 4}},
+		"nobody knows which":          {failureState{}.refused(events, errOops), step{take: 2, wait: 1}},
+		"nobody knows which, of those": {failureState{}.refused(events, errOops).refused(events[:2], errOops), step{take: 1,
 			wait: 2}},
-		"it was the only one": {trouble{}.refused(events[:1], errOops), step{take: 1, wait: 1}},
+		"it was the only one": {failureState{}.refused(events[:1], errOops), step{take: 1, wait: 1}},
 	} {
 		require.Equal(t, tc.want, tc.trouble.next(events, 3), name)
 	}
-	require.Equal(t, step{take: 1, wait: 99}, trouble{at: "1", failures: 99, attempts: 99}.next(events, -1),
+	require.Equal(t, step{take: 1, wait: 99}, failureState{at: "1", failures: 99, attempts: 99}.next(events, -1),
 		"never given up")
 }
 
 func TestTroublePasses(t *testing.T) {
 	t.Parallel()
-	failed := trouble{}.failed("3", errOops, itsFault)
+	failed := failureState{}.failed("3", errOops, itsFault)
 	require.Equal(t, failed, failed.passed([]Position{"1", "2"}, 10))
-	require.Equal(t, trouble{}, failed.passed([]Position{"3"}, 10))
-	few := trouble{}.refused([]Position{"1", "2", "3", "4", "5", "6"}, errOops)
+	require.Equal(t, failureState{}, failed.passed([]Position{"3"}, 10))
+	few := failureState{}.refused([]Position{"1", "2", "3", "4", "5", "6"}, errOops)
 	few = few.passed([]Position{"1", "2", "3"}, 10)
-	require.Equal(t, trouble{limit: 6}, few)
-	require.Equal(t, trouble{}, few.passed([]Position{"4"}, 10), "as many as ever")
+	require.Equal(t, failureState{limit: 6}, few)
+	require.Equal(t, failureState{}, few.passed([]Position{"4"}, 10), "as many as ever")
 }
 
 // outcome determines the result of handling an event.
@@ -116,7 +117,7 @@ func byNumber(a, b string) int {
 func simulate(t *rapid.T, outcomes []outcome, batch, attempts int, undoes bool) (effects, parked []string) {
 	fails := make([]int, len(outcomes))
 	at := 0
-	var now trouble
+	var now failureState
 	for steps := 0; at < len(outcomes); steps++ {
 		require.Less(t, steps, 100*len(outcomes)+100, "it comes to no end")
 		limit := batch

@@ -187,7 +187,7 @@ func (d *Detector) choose(s *state.Snapshot) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	want := map[string]bool{}
-	for _, m := range suspicion.Targets(s, d.self(), d.cfg.Settings.Watchers, d.counts) {
+	for _, m := range suspicion.Targets(s, d.self(), d.cfg.Settings.Watchers, d.countsAsWatched) {
 		want[m.Address] = true
 		switch w := d.cases[m.Address]; {
 		case w == nil:
@@ -216,8 +216,8 @@ func (d *Detector) ended(w *watched) {
 	d.lookAgain()
 }
 
-// counts reports whether a member counts as watched. The lock is held.
-func (d *Detector) counts(m *state.Member) bool {
+// countsAsWatched reports whether a member counts as watched. The lock is held.
+func (d *Detector) countsAsWatched(m *state.Member) bool {
 	w := d.cases[m.Address]
 	return w == nil || w.incarnation != m.Incarnation || !w.suspected.Load()
 }

@@ -92,7 +92,7 @@ func (w *watched) run() {
 				"advertise address, and Config.DialOptions if nodes serve TLS",
 				"address", w.address)
 		}
-		if w.suspected.Swap(!c.Counts()) == c.Counts() {
+		if w.suspected.Swap(!c.CountsAsWatched()) == c.CountsAsWatched() {
 			w.d.lookAgain()
 		}
 	}

@@ -11,16 +11,16 @@ import (
 
 // observer derives events from the observations of a node. Only Run's goroutine uses it.
 type observer struct {
-	log        *Log
-	last       *state.Snapshot // the last one processed; nil before the first
-	joined     bool            // this node has been among the members
-	leaderless leaderless
-	speaks     bool // this node recorded the last time without a leader
-	failover   failover
-	silent     silentSince
-	accused    accusedSince
-	outage     silence // silence of the leader that lost its term last
-	ended      int64   // token of the last own term with a reported end
+	log              *Log
+	last             *state.Snapshot // the last one processed; nil before the first
+	joined           bool            // this node has been among the members
+	leaderless       leaderless
+	recordedDegraded bool // this node recorded the last time without a leader
+	failover         failover
+	silent           silentSince
+	accused          accusedSince
+	outage           silence // silence of the leader that lost its term last
+	ended            int64   // token of the last own term with a reported end
 }
 
 // observe processes all changes. It returns the time after which to look again; 0: when something changes.
@@ -32,7 +32,7 @@ func (o *observer) observe(now time.Time) time.Duration {
 	if end := l.cfg.Election.LastEnd(); end != nil && end.Token != o.ended {
 		o.ended = end.Token
 		if o.last != nil {
-			o.happened(o.ownEnd(end, now), true)
+			o.report(o.ownEnd(end, now), true)
 		}
 	}
 	for _, s := range l.seen.take(l.cfg.Mirror.Snapshot) {
@@ -53,7 +53,7 @@ func (o *observer) observe(now time.Time) time.Duration {
 				o.outage = silence{token: e.Token, since: o.failover.since}
 			}
 			// The recorder may be the node that is silent.
-			o.happened(e, e.Type == event.NodeSilent && e.Peer == l.cfg.Address)
+			o.report(e, e.Type == event.NodeSilent && e.Peer == l.cfg.Address)
 		}
 	}
 	o.sessions(now)
@@ -77,10 +77,10 @@ func (o *observer) observe(now time.Time) time.Duration {
 func (o *observer) degraded(e event.Event, over string) {
 	records := recorder(o.last) == o.log.cfg.Address
 	if e.Type == event.ClusterDegraded {
-		o.speaks = records && o.log.cfg.Valid()
+		o.recordedDegraded = records && o.log.cfg.Valid()
 	}
-	o.happened(e, o.speaks)
-	if over != "" && !records && !o.speaks && o.log.writer != nil {
+	o.report(e, o.recordedDegraded)
+	if over != "" && !records && !o.recordedDegraded && o.log.writer != nil {
 		o.log.writer.withdraw(over)
 		o.log.writer.withdraw(e.ID)
 	}
@@ -104,14 +104,14 @@ func (o *observer) sessions(now time.Time) {
 	l.lost = nil
 	l.mu.Unlock()
 	for _, s := range lost {
-		o.happened(event.Event{ID: fmt.Sprintf("%s-%x", event.SessionLost, s.id), Type: event.SessionLost, Time: s.at,
+		o.report(event.Event{ID: fmt.Sprintf("%s-%x", event.SessionLost, s.id), Type: event.SessionLost, Time: s.at,
 			Node: l.cfg.Address, Revision: o.last.Revision, Reason: s.reason, Seconds: now.Sub(s.at).Seconds()}, true)
 	}
 }
 
-// happened remembers an event, logs it, and passes it to the writer. own means that this node has the exact
+// report remembers an event, logs it, and passes it to the writer. own means that this node has the exact
 // facts.
-func (o *observer) happened(e event.Event, own bool) {
+func (o *observer) report(e event.Event, own bool) {
 	l := o.log
 	known := l.remember(e, own)
 	if l.writer != nil {

@@ -51,7 +51,7 @@ type Entry struct {
 
 // snapshot is the state of an entry at one instant. It is immutable.
 type snapshot struct {
-	entrystate.Place
+	entrystate.State
 	period *etcdsession.Period // the validity period in which the entry was granted
 }
 
@@ -60,8 +60,8 @@ type use struct{ end context.CancelCauseFunc }
 
 func (x *Entry) now() *snapshot { return x.snapshot.Load() }
 
-// Settled returns a channel that is closed once the entry is granted, or never will be. Err tells them apart.
-func (x *Entry) Settled() <-chan struct{} {
+// Decided returns a channel that is closed once the entry is granted, or never will be. Err tells them apart.
+func (x *Entry) Decided() <-chan struct{} {
 	x.q.e.mu.Lock()
 	defer x.q.e.mu.Unlock()
 	switch {
@@ -180,8 +180,8 @@ func (x *Entry) Stands() bool {
 	return now.MayAct() && now.period.Stands()
 }
 
-// Kept is like Stands, but also true for a revoked entry: it reports whether the key must still exist.
-func (x *Entry) Kept() bool {
+// HasKey is like Stands, but also true for a revoked entry: it reports whether the key must still exist.
+func (x *Entry) HasKey() bool {
 	now := x.now()
 	return now.Kept() && now.period.Stands()
 }
@@ -269,15 +269,15 @@ func (x *Entry) whenGone() <-chan struct{} {
 }
 
 // turn stores the entry's new state and carries out the orders. The caller holds Engine.mu.
-func (x *Entry) turn(p entrystate.Place, o entrystate.Orders) { x.turnIn(x.now().period, p, o) }
+func (x *Entry) turn(p entrystate.State, o entrystate.Orders) { x.turnIn(x.now().period, p, o) }
 
 // turnIn is like turn, for an entry that may be granted in the given validity period.
-func (x *Entry) turnIn(period *etcdsession.Period, p entrystate.Place, o entrystate.Orders) {
+func (x *Entry) turnIn(period *etcdsession.Period, p entrystate.State, o entrystate.Orders) {
 	before := x.now()
 	if o == (entrystate.Orders{}) && before.Same(p) {
 		return
 	}
-	now := &snapshot{Place: p, period: before.period}
+	now := &snapshot{State: p, period: before.period}
 	if p.Claim == entrystate.First && now.period == nil {
 		now.period = period
 	}
@@ -286,7 +286,7 @@ func (x *Entry) turnIn(period *etcdsession.Period, p entrystate.Place, o entryst
 }
 
 // inSession is like turn, for a decision that depends on the state of the session.
-func (x *Entry) inSession(decide func(entrystate.Session) (entrystate.Place, entrystate.Orders)) {
+func (x *Entry) inSession(decide func(entrystate.Session) (entrystate.State, entrystate.Orders)) {
 	r := x.run
 	period := r.s.Period()
 	p, o := decide(entrystate.Session{Usable: period.Valid() && !r.s.Suspected(), Fresh: r.fresh()})
@@ -353,20 +353,20 @@ func (x *Entry) delete() { x.run.outbox.add(op{entry: x}) }
 // created records that the key was created at revision, and whether it was first in its queue. The caller holds
 // Engine.mu.
 func (x *Entry) created(revision int64, first bool) {
-	x.inSession(func(s entrystate.Session) (entrystate.Place, entrystate.Orders) {
+	x.inSession(func(s entrystate.Session) (entrystate.State, entrystate.Orders) {
 		return x.now().Created(revision, first, s)
 	})
 }
 
 // atHead records that the entry is first in its queue. The caller holds Engine.mu.
 func (x *Entry) atHead() {
-	x.inSession(func(s entrystate.Session) (entrystate.Place, entrystate.Orders) { return x.now().AtHead(s) })
+	x.inSession(func(s entrystate.Session) (entrystate.State, entrystate.Orders) { return x.now().AtHead(s) })
 }
 
 // confirmed records whether it is certain that no former holder still relies on its entry. The caller holds
 // Engine.mu.
 func (x *Entry) confirmed(clear bool) {
-	x.inSession(func(s entrystate.Session) (entrystate.Place, entrystate.Orders) { return x.now().Confirmed(clear, s) })
+	x.inSession(func(s entrystate.Session) (entrystate.State, entrystate.Orders) { return x.now().Confirmed(clear, s) })
 }
 
 // end settles an entry that was not granted. The caller holds Engine.mu.

@@ -16,26 +16,26 @@ type View interface {
 	Confirm(ctx context.Context, wait bool) (clear bool, err error)
 }
 
-// clearing holds back entries that are first while a former holder may still rely on a key that etcd removed
+// confirmer holds back entries that are first while a former holder may still rely on a key that etcd removed
 // too early. One request serves all entries that arrived since the one before.
-type clearing struct {
+type confirmer struct {
 	r    *run
 	wait bool // wait for such holders; otherwise assume that they are still there
 	wake chan struct{}
 	held []*Entry // guarded by Engine.mu
 }
 
-func newClearing(r *run, wait bool) *clearing {
-	return &clearing{r: r, wait: wait, wake: make(chan struct{}, 1)}
+func newClearing(r *run, wait bool) *confirmer {
+	return &confirmer{r: r, wait: wait, wake: make(chan struct{}, 1)}
 }
 
 // add holds back an entry. The caller holds Engine.mu.
-func (c *clearing) add(x *Entry) {
+func (c *confirmer) add(x *Entry) {
 	c.held = append(c.held, x)
 	poke(c.wake)
 }
 
-func (c *clearing) take() []*Entry {
+func (c *confirmer) take() []*Entry {
 	c.r.e.mu.Lock()
 	defer c.r.e.mu.Unlock()
 	held := c.held
@@ -44,7 +44,7 @@ func (c *clearing) take() []*Entry {
 }
 
 // run clears entries until the session is lost.
-func (c *clearing) run() {
+func (c *confirmer) run() {
 	for {
 		select {
 		case <-c.wake:
@@ -68,7 +68,7 @@ func (c *clearing) run() {
 }
 
 // confirm asks the view until it answers. It returns ok = false when the session is lost.
-func (c *clearing) confirm() (clear, ok bool) {
+func (c *confirmer) confirm() (clear, ok bool) {
 	retry := c.r.e.retry(watchRetry)
 	for {
 		clear, err := c.r.e.cfg.View.Confirm(c.r.ctx, c.wait)

@@ -96,7 +96,7 @@ func TestLeavesWhenItMay(t *testing.T) {
 		})
 		b := s.queues(well)
 		held := s.enter(a, Want{Name: "it"})
-		<-held.Settled()
+		<-held.Decided()
 		waiting := s.enter(b, Want{Name: "it"})
 		denied.Store(true)
 		lost, err := held.Leave(s.ctx)
@@ -106,7 +106,7 @@ func TestLeavesWhenItMay(t *testing.T) {
 		require.Len(s, s.e.Keys(held.Key()), 1)
 		denied.Store(false)
 		select {
-		case <-waiting.Settled():
+		case <-waiting.Decided():
 			require.NoError(s, waiting.Err())
 		case <-time.After(time.Second):
 			s.Error("nobody gives it up")
@@ -131,15 +131,15 @@ func TestRefusedAfterSilence(t *testing.T) {
 			return modeletcd.Delivery{Refused: modeletcd.Denied}
 		})
 		x := s.enter(e, Want{Name: "it"})
-		<-x.Settled()
+		<-x.Decided()
 		require.ErrorIs(s, x.Err(), rpctypes.ErrPermissionDenied)
 		require.Len(s, s.e.Keys(x.Key()), 1, "it stands all the same")
 		allowed.Store(1)
 		for i := range 2 * lanes { // each lane finds the outcome of its batch
-			<-s.enter(e, Want{Name: fmt.Sprint(i)}).Settled()
+			<-s.enter(e, Want{Name: fmt.Sprint(i)}).Decided()
 		}
 		again := s.enter(e, Want{Name: "it"})
-		<-again.Settled()
+		<-again.Decided()
 		require.NoError(s, again.Err())
 		stands := s.e.Keys(again.Key())
 		require.Len(s, stands, 1)
@@ -171,7 +171,7 @@ func TestRefusedAfterSilenceOfMany(t *testing.T) {
 		})
 		s.occupy(e)
 		for _, x := range []*Entry{s.enter(e, Want{Name: "one"}), s.enter(e, Want{Name: "two"})} {
-			<-x.Settled()
+			<-x.Decided()
 			stands := s.e.Keys(x.Key())
 			require.Len(s, stands, 1)
 			require.EqualValues(s, 1, stands[0].Version, "put once")

@@ -22,7 +22,7 @@ func TestNotifiedWithoutTheLock(t *testing.T) {
 			if x == nil {
 				return
 			}
-			_, _ = x.Token(), x.Settled()
+			_, _ = x.Token(), x.Decided()
 			if x.IsSettled() {
 				x.Revoke(errors.New("no more"))
 				x.Abandon()
@@ -34,7 +34,7 @@ func TestNotifiedWithoutTheLock(t *testing.T) {
 		defer f.Stop()
 		x := s.enter(q, Want{Name: "it", Notify: ask})
 		entered.Store(x)
-		<-x.Settled()
+		<-x.Decided()
 		ctx := x.Context()
 		ended := make(chan struct{})
 		stop := context.AfterFunc(ctx, func() {

@@ -26,7 +26,7 @@ import (
 func (s *testBed) settles(x *Entry, d time.Duration) {
 	s.Helper()
 	select {
-	case <-x.Settled():
+	case <-x.Decided():
 		require.NoError(s, x.Err())
 	case <-time.After(d):
 		s.Fatal("the entry is not first")

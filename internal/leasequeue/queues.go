@@ -131,7 +131,7 @@ func (q *Queues) Take(ctx context.Context, want Want) (*Entry, error) {
 			return nil, err
 		}
 		select {
-		case <-x.Settled():
+		case <-x.Decided():
 		case <-x.Lost():
 			continue // the entry is lost with the session
 		case <-ctx.Done():

@@ -36,7 +36,7 @@ type run struct {
 	entries map[string]*Entry // by key
 	buckets map[string]*bucket
 	// patient serves entries that wait, hasty those with Try.
-	patient, hasty *clearing
+	patient, hasty *confirmer
 	used           bool // an entry was added, so the lanes run
 	ended          bool
 	stuck          []*Entry // entries that etcd has refused to delete since the last tick
@@ -108,7 +108,7 @@ func (r *run) enter(x *Entry) {
 	}
 	x.run = r
 	x.key, x.queue = r.free(x)
-	x.snapshot.Store(&snapshot{Place: entrystate.Place{Try: x.Try}})
+	x.snapshot.Store(&snapshot{State: entrystate.State{Try: x.Try}})
 	r.entries[x.key] = x
 	x.q.entries++
 	r.outbox.add(op{entry: x, enter: true})

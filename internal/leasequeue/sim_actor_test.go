@@ -111,7 +111,7 @@ func (a *actor) want(ctx context.Context, p Want, patience time.Duration) {
 		c.asks(x, asked)
 		a.h.w.log.say("%s: wants %s (shared %v, try %v) by %s", a.name, p.Name, p.Shared, p.Try, x.Key())
 		select {
-		case <-x.Settled():
+		case <-x.Decided():
 		case <-x.Lost():
 			continue
 		case <-ctx.Done():

@@ -40,7 +40,7 @@ func New(cfg Config) (*Certificates, error) {
 		cfg.Interval = DefaultInterval
 	}
 	c := &Certificates{cfg: cfg, log: logqueue.New(cfg.Logger), done: make(chan struct{})}
-	if _, err := c.look(); err != nil {
+	if _, err := c.reload(); err != nil {
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -109,7 +109,7 @@ func (c *Certificates) Leaf() *x509.Certificate { return c.current.Load().leaf }
 // Reload reads the files now, on a signal for example. If it fails, the former content stays in use; errors are
 // as with New.
 func (c *Certificates) Reload() error {
-	_, err := c.look()
+	_, err := c.reload()
 	return err
 }
 
@@ -128,14 +128,14 @@ func (c *Certificates) Close() {
 // closePatience limits the time that Close waits for a file that is being read.
 const closePatience = time.Second
 
-// look reads the files and, if they have changed, starts to use their content. Seen identifies the content,
+// reload reads the files and, if they have changed, starts to use their content. Seen identifies the content,
 // even if it is broken.
-func (c *Certificates) look() (seen string, err error) {
+func (c *Certificates) reload() (seen string, err error) {
 	c.reading.Lock()
 	seen, former, now, err := c.read()
 	c.reading.Unlock()
 	if now != nil {
-		c.sayReplaced(former, now)
+		c.notifyReplaced(former, now)
 	}
 	return seen, err
 }
@@ -158,21 +158,21 @@ func (c *Certificates) read() (seen string, former, now *generation, err error) 
 	return seen, former, now, nil
 }
 
-// sayReplaced logs a new generation and calls Replaced.
-func (c *Certificates) sayReplaced(former, now *generation) {
+// notifyReplaced logs a new generation and calls Replaced.
+func (c *Certificates) notifyReplaced(former, now *generation) {
 	if former == nil {
 		level := hclog.Info
 		if c.cfg.ForEtcd { // a client only logs failures
 			level = hclog.Debug
 		}
-		c.log.Log(level, "certificates loaded", now.about(c.cfg)...)
+		c.log.Log(level, "certificates loaded", now.logFields(c.cfg)...)
 		return
 	}
 	says := "certificates replaced: new connections use them"
 	if same := former.leaf != nil && now.leaf != nil && former.leaf.Equal(now.leaf); same || now.leaf == nil {
 		says = "authorities replaced: new connections use them"
 	}
-	c.log.Info(says, now.about(c.cfg)...)
+	c.log.Info(says, now.logFields(c.cfg)...)
 	if c.cfg.Replaced == nil {
 		return
 	}
@@ -185,8 +185,8 @@ func (c *Certificates) sayReplaced(former, now *generation) {
 	}
 }
 
-// about returns the fields of log lines about a generation.
-func (g *generation) about(cfg Config) []any {
+// logFields returns the fields of log lines about a generation.
+func (g *generation) logFields(cfg Config) []any {
 	if g.leaf == nil {
 		if len(g.authorities) == 0 {
 			return nil
@@ -217,7 +217,7 @@ func (c *Certificates) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return // the select may have chosen the tick
 		}
-		seen, err := c.look()
+		seen, err := c.reload()
 		w.report(seen, err, c.log)
 	}
 }

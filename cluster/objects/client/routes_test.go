@@ -134,7 +134,7 @@ func (s *scripted) WatchRoutes(_ *objectspb.WatchRoutesRequest,
 	}
 }
 
-func restless(t *testing.T, nodes ...*scripted) *client.Client {
+func switchBackoff(t *testing.T, nodes ...*scripted) *client.Client {
 	t.Helper()
 	var cfg client.Config
 	for _, n := range nodes {
@@ -156,7 +156,7 @@ func TestOlderMapsCountOnlyAtLast(t *testing.T) {
 	t.Parallel()
 	first, lags, next := newScripted(t), newScripted(t), newScripted(t)
 	first.say(7, next.address, "")
-	c := restless(t, first)
+	c := switchBackoff(t, first)
 	require.EqualValues(t, 7, c.Generation())
 	next.say(7, lags.address, "")
 	lags.say(6, lags.address, "")
@@ -178,7 +178,7 @@ func TestAnotherNodeIsWatchedIfCallsWait(t *testing.T) {
 	t.Parallel()
 	stale, fresh := newScripted(t), newScripted(t)
 	stale.say(3, "", fresh.address) // the client learns of fresh from this
-	c := restless(t, stale)
+	c := switchBackoff(t, stale)
 	fresh.say(4, fresh.address, fresh.address)
 	_, err := probepb.NewProbeClient(c.At("key")).Echo(patient(t), &probepb.Blob{})
 	require.NoError(t, err)
@@ -209,7 +209,7 @@ func TestWithoutOwnerAndLeader(t *testing.T) {
 	t.Parallel()
 	n := newScripted(t)
 	n.say(1, "", "")
-	c := restless(t, n)
+	c := switchBackoff(t, n)
 	brief, cancel := context.WithTimeout(patient(t), 50*time.Millisecond)
 	defer cancel()
 	_, err := probepb.NewProbeClient(c.At("key")).Echo(brief, &probepb.Blob{})
@@ -289,7 +289,7 @@ func TestCallsAtANodeThatIsGoneEnd(t *testing.T) {
 		return r
 	}
 	source.report(routes(1, gone.address, gone.address, stays.address))
-	c := restless(t, source)
+	c := switchBackoff(t, source)
 	call := func(busy chan struct{}) chan error {
 		ended := make(chan error, 1)
 		ctx := patient(t)
@@ -322,7 +322,7 @@ func TestCallsThatWaitGoByARestoredMap(t *testing.T) {
 	t.Parallel()
 	n := newScripted(t)
 	n.say(70, "", n.address)
-	c := restless(t, n)
+	c := switchBackoff(t, n)
 	ended := make(chan error, 1)
 	ctx := patient(t)
 	go func() {
@@ -339,7 +339,7 @@ func TestCallsThatWereNotSentSaySo(t *testing.T) {
 	t.Parallel()
 	n := newScripted(t)
 	n.say(1, silent(t), "")
-	c := restless(t, n)
+	c := switchBackoff(t, n)
 	ctx, cancel := context.WithTimeout(patient(t), 200*time.Millisecond)
 	defer cancel()
 	_, err := probepb.NewProbeClient(c.At("key")).Echo(ctx, &probepb.Blob{})

@@ -31,8 +31,8 @@ var usual = timing{stagger: 250 * time.Millisecond, round: 5 * time.Second, stal
 // again is the pause before the nodes are asked again. restless is the pause before another node is watched
 // because the previous one reported no other routes.
 var (
-	again    = backoff.Policy{First: 10 * time.Millisecond, Last: time.Second}
-	restless = backoff.Policy{First: time.Second, Last: 30 * time.Second}
+	again         = backoff.Policy{First: 10 * time.Millisecond, Last: time.Second}
+	switchBackoff = backoff.Policy{First: time.Second, Last: 30 * time.Second}
 )
 
 // watcher keeps the table current. It watches the routes at one node and changes nodes when necessary.
@@ -52,7 +52,7 @@ type watcher struct {
 
 func newWatcher(cfg Config, t timing, table *table) *watcher {
 	return &watcher{cfg: cfg, timing: t, table: table, dial: dialOptions(cfg), ready: make(chan struct{}),
-		refused: make(chan struct{}), failures: map[string]*askError{}, switches: backoff.Backoff{Policy: restless}}
+		refused: make(chan struct{}), failures: map[string]*askError{}, switches: backoff.Backoff{Policy: switchBackoff}}
 }
 
 // run watches until ctx ends, or until all nodes have refused before the first routes came.

@@ -102,14 +102,14 @@ func recorded(samples []Sample, from time.Time) history.History {
 	var h history.History
 	for _, s := range samples {
 		w := history.Window{Before: history.Instant(s.Sent.Sub(from)), After: history.Instant(s.Got.Sub(from))}
-		h.Runs = append(h.Runs, s.Status.Run(history.Who{Process: strconv.Itoa(s.Pid), Node: s.Node}, w))
+		h.Runs = append(h.Runs, s.Status.Run(history.NodeLife{Process: strconv.Itoa(s.Pid), Node: s.Node}, w))
 	}
 	return h
 }
 
 // Run converts the status to a run of one sample, requested in the given window.
-func (st Status) Run(who history.Who, asked history.Window) history.Run {
-	r := history.Run{Who: who, First: asked, Last: asked, Count: 1}
+func (st Status) Run(who history.NodeLife, asked history.Window) history.Run {
+	r := history.Run{NodeLife: who, First: asked, Last: asked, Count: 1}
 	switch {
 	case st.IsLeader:
 		r.Leads, r.Token = true, st.Token

@@ -146,9 +146,9 @@ const (
 // Interruptible reports whether the case can be dropped now, because none of its keys is in etcd.
 func (c Case) Interruptible() bool { return c.Phase <= Watching }
 
-// Counts reports whether the member counts as watched: there is no evidence against it, and it has not
+// CountsAsWatched reports whether the member counts as watched: there is no evidence against it, and it has not
 // repeatedly failed to answer. While it does not count, another member is watched as well.
-func (c Case) Counts() bool {
+func (c Case) CountsAsWatched() bool {
 	return c.Phase == Watching || c.Phase == Opening && c.Failures < manyFailures
 }
 

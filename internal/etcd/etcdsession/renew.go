@@ -191,7 +191,7 @@ func (s *Session) renewed(began deadline.Instant, by extension) (again bool) {
 	s.lastRound, s.missed = time.Duration(answered.Mono-began.Mono), 0
 	s.confirmed(began, answered)
 	if claim := s.claim.Load().Remaining(by.sent, by.left, answered); s.lost == nil && claim != *s.claim.Load() {
-		return s.count(claim)
+		return s.setClaim(claim)
 	}
 	return false
 }

@@ -142,7 +142,7 @@ func Open(ctx context.Context, cfg Config) (*Session, error) {
 	s.renewals, s.endRenewals = renewals, sync.OnceFunc(release)
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.pauses.Store(&deadline.Pauses{})
-	s.count(deadline.Granted(sent, s.ttl))
+	s.setClaim(deadline.Granted(sent, s.ttl))
 	s.wg.Go(s.renewLoop)
 	s.wg.Go(s.deadlineLoop)
 	return s, nil
@@ -256,7 +256,7 @@ func (s *Session) Suspect(within time.Duration) { s.SuspectSince(0, within) }
 func (s *Session) SuspectSince(late, within time.Duration) {
 	s.mu.Lock()
 	before := s.claim.Load()
-	s.count(before.Suspect(s.cfg.Clock(), max(within, Slowdown*s.lastRound)-late))
+	s.setClaim(before.Suspect(s.cfg.Clock(), max(within, Slowdown*s.lastRound)-late))
 	if s.endRound != nil && !before.Suspected() {
 		// The round in progress may take long and would prove nothing. A round sent since an earlier suspicion
 		// continues, because it clears that one.
@@ -282,7 +282,7 @@ func (s *Session) deadlineLoop() {
 		case <-s.ctx.Done():
 			return
 		}
-		left, suspended := s.look()
+		left, suspended := s.checkDeadline()
 		if suspended != nil {
 			s.cfg.Logger.Warn("suspended: other nodes suspect this one, and etcd did not confirm in time that it is still "+
 				"a member", "lease", leaseName(s.id), "error", suspended.Err)
@@ -301,9 +301,9 @@ func (s *Session) deadlineLoop() {
 	}
 }
 
-// look suspends the session if a suspicion's time has passed, and returns the reason. left is the time until
+// checkDeadline suspends the session if a suspicion's time has passed, and returns the reason. left is the time until
 // the session needs attention; if it is zero or negative, the session has ended.
-func (s *Session) look() (left time.Duration, suspended *session.LostError) {
+func (s *Session) checkDeadline() (left time.Duration, suspended *session.LostError) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	claim, now := s.claim.Load(), s.cfg.Clock()

@@ -57,9 +57,9 @@ func (s *Session) OnChange(changed func()) (stop func()) {
 
 type listener struct{ changed func() }
 
-// count makes claim the present one. If claim belongs to a new period, count begins that period and reports
+// setClaim makes claim the present one. If claim belongs to a new period, count begins that period and reports
 // that the session is valid again. The lock is held, or the session is new.
-func (s *Session) count(claim deadline.Claim) (again bool) {
+func (s *Session) setClaim(claim deadline.Claim) (again bool) {
 	before := s.claim.Swap(&claim)
 	old := s.period.Load()
 	if old != nil && old.number == claim.Period() {

@@ -28,13 +28,13 @@ func Attach(client *clientv3.Client, cfg clientv3.Config, credentials func() (us
 		return
 	}
 	cfg.Username, cfg.Password = "", ""
-	client.Auth = &auth{Auth: client.Auth, nobody: cfg, credentials: credentials}
+	client.Auth = &auth{Auth: client.Auth, anonymous: cfg, credentials: credentials}
 }
 
 // auth is etcd's Auth service with another way to log in.
 type auth struct {
 	clientv3.Auth
-	nobody      clientv3.Config // reaches the same etcd without a user
+	anonymous   clientv3.Config // reaches the same etcd without a user
 	credentials func() (username, password string, err error)
 
 	mu      sync.Mutex
@@ -97,7 +97,7 @@ func (a *auth) join() (at *attempt, own bool) {
 // logIn logs in with the user and password that credentials returns. If etcd refuses them, it asks credentials
 // once more, because the password may have been replaced meanwhile.
 func (a *auth) logIn(ctx context.Context, name, password string) (*clientv3.AuthenticateResponse, error) {
-	client, err := clientv3.New(a.nobody)
+	client, err := clientv3.New(a.anonymous)
 	if err != nil {
 		return nil, err
 	}

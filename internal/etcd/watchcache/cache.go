@@ -53,9 +53,9 @@ type Mirror struct {
 	rebuild  chan string
 	rebuilds atomic.Int64
 	trouble  atomic.Pointer[error]
-	way      watchprogress.Way // used by Run alone
-	lingers  lingering.Part    // used by Run alone
-	term     atomic.Uint64     // etcd's newest known raft term
+	way      watchprogress.ProxyState // used by Run alone
+	lingers  lingering.Part           // used by Run alone
+	term     atomic.Uint64            // etcd's newest known raft term
 	fresh    atomic.Pointer[freshness]
 	proxied  atomic.Bool // the proxy was reported in the log
 	foreign  int         // number of foreign keys reported; used by Run alone

@@ -59,7 +59,7 @@ func (m *Mirror) rest(ctx context.Context, pause time.Duration) {
 			return
 		case <-lingering.C:
 			if s := m.Snapshot(); s != nil {
-				if _, again := m.look(s); again > 0 {
+				if _, again := m.expireLingering(s); again > 0 {
 					lingering.Reset(again)
 				}
 			}

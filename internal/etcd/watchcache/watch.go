@@ -142,7 +142,7 @@ func (m *Mirror) watch(ctx context.Context, upTo int64) (stood time.Duration, er
 			set(timer)
 		case <-lingering.C:
 			var again time.Duration
-			if s, again = m.look(s); again > 0 {
+			if s, again = m.expireLingering(s); again > 0 {
 				lingering.Reset(again)
 			}
 		case reason := <-m.rebuild:
@@ -179,9 +179,9 @@ func (m *Mirror) watch(ctx context.Context, upTo int64) (stood time.Duration, er
 	}
 }
 
-// look removes members from view that no longer linger. It returns the time after which to look again; 0 means
-// never.
-func (m *Mirror) look(s *state.Snapshot) (_ *state.Snapshot, again time.Duration) {
+// expireLingering removes members from view that no longer linger. It returns the time after which to look again; 0
+// means never.
+func (m *Mirror) expireLingering(s *state.Snapshot) (_ *state.Snapshot, again time.Duration) {
 	before := s
 	if m.lingers, s, again = m.lingers.Look(s, time.Now()); s != before {
 		m.publish(s)

@@ -7,7 +7,7 @@ import (
 )
 
 func TestWayBehindAProxy(t *testing.T) {
-	y, again := Way{}.Joined()
+	y, again := ProxyState{}.Joined()
 	require.True(t, again)
 	require.True(t, y.Alone())
 	require.True(t, y.Reports(), "not known yet")
@@ -25,7 +25,7 @@ func TestWayBehindAProxy(t *testing.T) {
 
 // One of two endpoints may have a dead stream: another watch is opened, and nothing is read anew.
 func TestADeadWatchIsOpenedAgainOnce(t *testing.T) {
-	y, again := Way{}.Unreported()
+	y, again := ProxyState{}.Unreported()
 	require.True(t, again)
 	require.True(t, y.Alone())
 	_, again = y.Unreported()

@@ -54,7 +54,7 @@ func (t *Term) Txn(ctx context.Context) clientv3.Txn {
 		Guards: t.Guard(),
 		Over: func() error {
 			// While the leader waits for its work, the key stands although the flag is down.
-			if t.tail.Err() != nil || !t.place.Kept() {
+			if t.tail.Err() != nil || !t.place.HasKey() {
 				return t.over(session.ErrLost)
 			}
 			return nil

@@ -100,7 +100,10 @@ func (s *testBed) queued(name string, e *elections.Election, n int) {
 	s.eventually(func() bool { return len(s.queue(name)) >= n && len(e.Queue()) >= n }, "it is queued")
 }
 
-func (s *testBed) queue(name string) []string { s.Helper(); return s.Under(s.keys.Queue(name)) }
+func (s *testBed) queue(name string) []string {
+	s.Helper()
+	return s.KeysWithPrefix(s.keys.Queue(name))
+}
 
 func (s *testBed) eventually(cond func() bool, what string) { s.Helper(); s.Eventually(cond, what) }
 

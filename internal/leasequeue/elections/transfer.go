@@ -85,7 +85,7 @@ func (e *Election) ask(ctx context.Context, q order.Queue, address string, reque
 		return e.notMoved(err)
 	}
 	defer e.takeBack(ctx, place)
-	settled, gone := place.Settled(), (<-chan struct{})(nil)
+	settled, gone := place.Decided(), (<-chan struct{})(nil)
 	for {
 		if done, err := e.outcome(address, request); done {
 			return err
@@ -145,7 +145,7 @@ func (e *Election) outcome(address string, request order.Request) (done bool, er
 func (e *Election) takeBack(ctx context.Context, place *leasequeue.Entry) {
 	place.Abandon()
 	select {
-	case <-place.Settled():
+	case <-place.Decided():
 		if place.Err() != nil {
 			return // there is no entry
 		}

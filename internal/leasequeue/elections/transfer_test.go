@@ -20,7 +20,7 @@ import (
 // requests returns the keys of requests about an election.
 func (s *testBed) requests(name string) []string {
 	s.Helper()
-	return s.Under(s.keys.Requests().Queue(name))
+	return s.KeysWithPrefix(s.keys.Requests().Queue(name))
 }
 
 func TestTransfer(t *testing.T) {

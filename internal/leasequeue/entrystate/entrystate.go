@@ -55,9 +55,9 @@ const (
 	Gone                // deleted, or never created
 )
 
-// Place is the state of one entry. The zero value was just requested. It is immutable: each event returns a new
+// State is the state of one entry. The zero value was just requested. It is immutable: each event returns a new
 // one.
-type Place struct {
+type State struct {
 	Claim Claim
 	Key   Key
 	// Try makes the entry fail instead of waiting.
@@ -94,26 +94,26 @@ type Orders struct {
 }
 
 // MayAct reports whether the entry is granted and only the end of its session can keep it from being acted on.
-func (p Place) MayAct() bool { return p.Claim == First && p.Err == nil && p.Key == Stands }
+func (p State) MayAct() bool { return p.Claim == First && p.Err == nil && p.Key == Stands }
 
 // Kept reports whether the key of a granted entry must still exist.
-func (p Place) Kept() bool { return p.Claim == First && p.Key == Stands }
+func (p State) Kept() bool { return p.Claim == First && p.Key == Stands }
 
 // Settled reports whether it is decided if the entry is granted.
-func (p Place) Settled() bool { return p.Claim == First || p.Claim == Over }
+func (p State) Settled() bool { return p.Claim == First || p.Claim == Over }
 
 // Expected reports whether the key should be in etcd.
-func (p Place) Expected() bool { return p.Key == Stands && p.Err == nil }
+func (p State) Expected() bool { return p.Key == Stands && p.Err == nil }
 
 // Same reports whether nothing differs. Of errors it compares only whether there are any.
-func (p Place) Same(as Place) bool {
+func (p State) Same(as State) bool {
 	return p.Claim == as.Claim && p.Key == as.Key && p.Try == as.Try && p.Listed == as.Listed &&
 		p.Create == as.Create && (p.Err == nil) == (as.Err == nil) && (p.Refused == nil) == (as.Refused == nil)
 }
 
 // Why returns the reason why a granted entry may no longer be acted on, apart from the end of its session, or
 // nil if there is none.
-func (p Place) Why() error {
+func (p State) Why() error {
 	switch {
 	case p.Err != nil:
 		return p.Err
@@ -124,7 +124,7 @@ func (p Place) Why() error {
 }
 
 // Created records that the key was created at revision create, and whether it was first in the queue.
-func (p Place) Created(create int64, first bool, s Session) (Place, Orders) {
+func (p State) Created(create int64, first bool, s Session) (State, Orders) {
 	unwanted := p.Key == Unwanted
 	p.Key, p.Create = Stands, create
 	if unwanted {
@@ -145,7 +145,7 @@ func (p Place) Created(create int64, first bool, s Session) (Place, Orders) {
 
 // AtHead records that the entry is first in the queue. If the session may not be acted on, the entry waits, or
 // ends if it has Try.
-func (p Place) AtHead(s Session) (Place, Orders) {
+func (p State) AtHead(s Session) (State, Orders) {
 	switch {
 	case p.Key != Stands || p.Claim != Waiting && p.Claim != Cleared:
 		return p, Orders{}
@@ -162,7 +162,7 @@ func (p Place) AtHead(s Session) (Place, Orders) {
 }
 
 // Confirmed records whether it is certain that no former holder still relies on its entry.
-func (p Place) Confirmed(clear bool, s Session) (Place, Orders) {
+func (p State) Confirmed(clear bool, s Session) (State, Orders) {
 	if p.Claim != Clearing {
 		return p, Orders{}
 	}
@@ -179,7 +179,7 @@ func (p Place) Confirmed(clear bool, s Session) (Place, Orders) {
 }
 
 // behind makes the entry wait, or ends it if it has Try.
-func (p Place) behind() (Place, Orders) {
+func (p State) behind() (State, Orders) {
 	if p.Try {
 		p, over := p.End(ErrTaken)
 		p, left := p.Abandon()
@@ -191,7 +191,7 @@ func (p Place) behind() (Place, Orders) {
 }
 
 // End records that the entry will not be granted. A settled entry stays as it is.
-func (p Place) End(err error) (Place, Orders) {
+func (p State) End(err error) (State, Orders) {
 	if p.Settled() {
 		return p, Orders{}
 	}
@@ -202,7 +202,7 @@ func (p Place) End(err error) (Place, Orders) {
 }
 
 // Revoke ends a grant. The key stays.
-func (p Place) Revoke(cause error) (Place, Orders) {
+func (p State) Revoke(cause error) (State, Orders) {
 	if !p.MayAct() {
 		return p, Orders{}
 	}
@@ -211,7 +211,7 @@ func (p Place) Revoke(cause error) (Place, Orders) {
 }
 
 // Lapse is like Revoke, but orders nothing: the session has already ended the contexts.
-func (p Place) Lapse(cause error) Place {
+func (p State) Lapse(cause error) State {
 	if p.MayAct() {
 		p.Err = cause
 	}
@@ -219,7 +219,7 @@ func (p Place) Lapse(cause error) Place {
 }
 
 // Abandon releases the entry in any state.
-func (p Place) Abandon() (Place, Orders) {
+func (p State) Abandon() (State, Orders) {
 	switch p.Key {
 	case Asked:
 		p.Key = Unwanted
@@ -234,7 +234,7 @@ func (p Place) Abandon() (Place, Orders) {
 }
 
 // Expel revokes a granted entry and releases any other.
-func (p Place) Expel() (Place, Orders) {
+func (p State) Expel() (State, Orders) {
 	if p.Claim == First {
 		return p.Revoke(lifecycle.ErrStopped)
 	}
@@ -245,7 +245,7 @@ func (p Place) Expel() (Place, Orders) {
 
 // Vanished records that the key is missing in etcd though this process did not delete it. A granted entry keeps
 // its key until it is abandoned.
-func (p Place) Vanished() (Place, Orders) {
+func (p State) Vanished() (State, Orders) {
 	switch {
 	case p.Key != Stands:
 		return p, Orders{}
@@ -258,14 +258,14 @@ func (p Place) Vanished() (Place, Orders) {
 }
 
 // NotCreated records that etcd refused to create the key.
-func (p Place) NotCreated(err error) (Place, Orders) {
+func (p State) NotCreated(err error) (State, Orders) {
 	p, over := p.End(err)
 	p, gone := p.Deleted()
 	return p, over.and(gone)
 }
 
 // Deleted records that the key was deleted.
-func (p Place) Deleted() (Place, Orders) {
+func (p State) Deleted() (State, Orders) {
 	o := p.unlist()
 	o.Forget, o.Gone = true, true
 	p.Key, p.Refused = Gone, nil
@@ -273,7 +273,7 @@ func (p Place) Deleted() (Place, Orders) {
 }
 
 // NotDeleted records that etcd refused to delete the key for now.
-func (p Place) NotDeleted(err error) (Place, Orders) {
+func (p State) NotDeleted(err error) (State, Orders) {
 	if p.Key != Leaving {
 		return p, Orders{}
 	}
@@ -281,7 +281,7 @@ func (p Place) NotDeleted(err error) (Place, Orders) {
 	return p, Orders{Gone: true}
 }
 
-func (p *Place) unlist() Orders {
+func (p *State) unlist() Orders {
 	listed := p.Listed
 	p.Listed = false
 	return Orders{Unlist: listed}

@@ -18,106 +18,106 @@ var (
 )
 
 // step is one event in the tables.
-type step func(Place) (Place, Orders)
+type step func(State) (State, Orders)
 
 func created(first bool, s Session) step {
-	return func(p Place) (Place, Orders) { return p.Created(7, first, s) }
+	return func(p State) (State, Orders) { return p.Created(7, first, s) }
 }
-func atHead(s Session) step { return func(p Place) (Place, Orders) { return p.AtHead(s) } }
+func atHead(s Session) step { return func(p State) (State, Orders) { return p.AtHead(s) } }
 func confirmed(clear bool, s Session) step {
-	return func(p Place) (Place, Orders) { return p.Confirmed(clear, s) }
+	return func(p State) (State, Orders) { return p.Confirmed(clear, s) }
 }
 
 var (
-	abandon  step = Place.Abandon
-	expel    step = Place.Expel
-	vanished step = Place.Vanished
-	deleted  step = Place.Deleted
+	abandon  step = State.Abandon
+	expel    step = State.Expel
+	vanished step = State.Vanished
+	deleted  step = State.Deleted
 )
 
 func TestPlaces(t *testing.T) {
 	for name, c := range map[string]struct {
 		try   bool
 		steps []step
-		want  Place // Create is 7 if a step creates the key
+		want  State // Create is 7 if a step creates the key
 		last  Orders
 	}{
 		"first at once": {steps: []step{created(true, ready)},
-			want: Place{Claim: First, Key: Stands, Create: 7}, last: Orders{Settle: true, Notify: true}},
+			want: State{Claim: First, Key: Stands, Create: 7}, last: Orders{Settle: true, Notify: true}},
 		"behind others": {steps: []step{created(false, ready)},
-			want: Place{Key: Stands, Create: 7, Listed: true}, last: Orders{List: true, Notify: true}},
+			want: State{Key: Stands, Create: 7, Listed: true}, last: Orders{List: true, Notify: true}},
 		"then first": {steps: []step{created(false, ready), atHead(ready)},
-			want: Place{Claim: First, Key: Stands, Create: 7}, last: Orders{Settle: true, Notify: true, Unlist: true}},
+			want: State{Claim: First, Key: Stands, Create: 7}, last: Orders{Settle: true, Notify: true, Unlist: true}},
 		"first, but the session may not be acted on": {steps: []step{created(true, useless)},
-			want: Place{Key: Stands, Create: 7, Listed: true}, last: Orders{List: true, Notify: true}},
+			want: State{Key: Stands, Create: 7, Listed: true}, last: Orders{List: true, Notify: true}},
 		"nor when it is looked again": {steps: []step{created(true, useless), atHead(useless)},
-			want: Place{Key: Stands, Create: 7, Listed: true}},
+			want: State{Key: Stands, Create: 7, Listed: true}},
 		"one who tries does not wait": {try: true, steps: []step{created(false, ready)},
-			want: Place{Claim: Over, Key: Leaving, Create: 7, Try: true, Err: ErrTaken},
+			want: State{Claim: Over, Key: Leaving, Create: 7, Try: true, Err: ErrTaken},
 			last: Orders{Settle: true, Notify: true, Delete: true, Stop: ErrLeft}},
 		"nor for a session": {try: true, steps: []step{created(true, useless)},
-			want: Place{Claim: Over, Key: Leaving, Create: 7, Try: true, Err: ErrTaken},
+			want: State{Claim: Over, Key: Leaving, Create: 7, Try: true, Err: ErrTaken},
 			last: Orders{Settle: true, Notify: true, Delete: true, Stop: ErrLeft}},
 		"somebody may count on it": {steps: []step{created(true, stale)},
-			want: Place{Claim: Clearing, Key: Stands, Create: 7}, last: Orders{Clear: true, Notify: true}},
+			want: State{Claim: Clearing, Key: Stands, Create: 7}, last: Orders{Clear: true, Notify: true}},
 		"asked once": {steps: []step{created(true, stale), atHead(ready)},
-			want: Place{Claim: Clearing, Key: Stands, Create: 7}},
+			want: State{Claim: Clearing, Key: Stands, Create: 7}},
 		"nobody does": {steps: []step{created(true, stale), confirmed(true, stale)},
-			want: Place{Claim: First, Key: Stands, Create: 7}, last: Orders{Settle: true, Notify: true}},
+			want: State{Claim: First, Key: Stands, Create: 7}, last: Orders{Settle: true, Notify: true}},
 		"nobody does, but the session may not be acted on": {
 			steps: []step{created(true, stale), confirmed(true, useless)},
-			want:  Place{Claim: Cleared, Key: Stands, Create: 7, Listed: true}, last: Orders{List: true}},
+			want:  State{Claim: Cleared, Key: Stands, Create: 7, Listed: true}, last: Orders{List: true}},
 		"and is not asked again": {
 			steps: []step{created(true, stale), confirmed(true, useless), atHead(stale)},
-			want:  Place{Claim: First, Key: Stands, Create: 7}, last: Orders{Settle: true, Notify: true, Unlist: true}},
+			want:  State{Claim: First, Key: Stands, Create: 7}, last: Orders{Settle: true, Notify: true, Unlist: true}},
 		"somebody does": {steps: []step{created(true, stale), confirmed(false, ready)},
-			want: Place{Key: Stands, Create: 7, Listed: true}, last: Orders{List: true}},
+			want: State{Key: Stands, Create: 7, Listed: true}, last: Orders{List: true}},
 		"somebody does, and it tries": {try: true, steps: []step{created(true, stale), confirmed(false, ready)},
-			want: Place{Claim: Over, Key: Leaving, Create: 7, Try: true, Err: ErrTaken},
+			want: State{Claim: Over, Key: Leaving, Create: 7, Try: true, Err: ErrTaken},
 			last: Orders{Settle: true, Notify: true, Delete: true, Stop: ErrLeft}},
 		"given up while that is asked": {steps: []step{created(true, stale), abandon, confirmed(true, ready)},
-			want: Place{Key: Leaving, Create: 7}},
-		"given up before etcd answers": {steps: []step{abandon}, want: Place{Key: Unwanted}},
+			want: State{Key: Leaving, Create: 7}},
+		"given up before etcd answers": {steps: []step{abandon}, want: State{Key: Unwanted}},
 		"which is done when it does": {steps: []step{abandon, created(true, ready)},
-			want: Place{Key: Leaving, Create: 7}, last: Orders{Stop: ErrLeft, Delete: true}},
+			want: State{Key: Leaving, Create: 7}, last: Orders{Stop: ErrLeft, Delete: true}},
 		"left": {steps: []step{created(true, ready), abandon},
-			want: Place{Claim: First, Key: Leaving, Create: 7}, last: Orders{Stop: ErrLeft, Delete: true}},
+			want: State{Claim: First, Key: Leaving, Create: 7}, last: Orders{Stop: ErrLeft, Delete: true}},
 		"once": {steps: []step{created(true, ready), abandon, abandon},
-			want: Place{Claim: First, Key: Leaving, Create: 7}},
+			want: State{Claim: First, Key: Leaving, Create: 7}},
 		"left while listed": {steps: []step{created(false, ready), abandon},
-			want: Place{Key: Leaving, Create: 7},
+			want: State{Key: Leaving, Create: 7},
 			last: Orders{Unlist: true, Stop: ErrLeft, Delete: true}},
 		"gone": {steps: []step{created(true, ready), abandon, deleted},
-			want: Place{Claim: First, Key: Gone, Create: 7}, last: Orders{Forget: true, Gone: true}},
-		"refused": {steps: []step{func(p Place) (Place, Orders) { return p.NotCreated(errNo) }},
-			want: Place{Claim: Over, Key: Gone, Err: errNo},
+			want: State{Claim: First, Key: Gone, Create: 7}, last: Orders{Forget: true, Gone: true}},
+		"refused": {steps: []step{func(p State) (State, Orders) { return p.NotCreated(errNo) }},
+			want: State{Claim: Over, Key: Gone, Err: errNo},
 			last: Orders{Settle: true, Notify: true, Forget: true, Gone: true}},
 		"refused to go": {steps: []step{created(true, ready), abandon,
-			func(p Place) (Place, Orders) { return p.NotDeleted(errNo) }},
-			want: Place{Claim: First, Key: Leaving, Create: 7, Refused: errNo}, last: Orders{Gone: true}},
+			func(p State) (State, Orders) { return p.NotDeleted(errNo) }},
+			want: State{Claim: First, Key: Leaving, Create: 7, Refused: errNo}, last: Orders{Gone: true}},
 		"the key of one that waits vanished": {steps: []step{created(false, ready), vanished},
-			want: Place{Claim: Over, Key: Gone, Create: 7, Err: ErrAgain},
+			want: State{Claim: Over, Key: Gone, Create: 7, Err: ErrAgain},
 			last: Orders{Settle: true, Notify: true, Unlist: true, Forget: true, Gone: true}},
 		"of one that is first": {steps: []step{created(true, ready), vanished},
-			want: Place{Claim: First, Key: Stands, Create: 7, Err: ErrKeyGone},
+			want: State{Claim: First, Key: Stands, Create: 7, Err: ErrKeyGone},
 			last: Orders{Stop: ErrKeyGone, Notify: true}},
 		"of one that leaves": {steps: []step{created(true, ready), abandon, vanished},
-			want: Place{Claim: First, Key: Leaving, Create: 7}},
+			want: State{Claim: First, Key: Leaving, Create: 7}},
 		"expelled first": {steps: []step{created(true, ready), expel},
-			want: Place{Claim: First, Key: Stands, Create: 7, Err: lifecycle.ErrStopped},
+			want: State{Claim: First, Key: Stands, Create: 7, Err: lifecycle.ErrStopped},
 			last: Orders{Stop: lifecycle.ErrStopped, Notify: true}},
 		"expelled waiting": {steps: []step{created(false, ready), expel},
-			want: Place{Claim: Over, Key: Leaving, Create: 7, Err: lifecycle.ErrStopped},
+			want: State{Claim: Over, Key: Leaving, Create: 7, Err: lifecycle.ErrStopped},
 			last: Orders{Settle: true, Notify: true, Unlist: true, Stop: ErrLeft, Delete: true}},
 		"expelled on its way": {steps: []step{expel, created(true, ready)},
-			want: Place{Claim: Over, Key: Leaving, Create: 7, Err: lifecycle.ErrStopped},
+			want: State{Claim: Over, Key: Leaving, Create: 7, Err: lifecycle.ErrStopped},
 			last: Orders{Stop: ErrLeft, Delete: true}},
 		"the session is lost on its way": {steps: []step{
-			func(p Place) (Place, Orders) { return p.End(ErrAgain) }, created(true, ready)},
-			want: Place{Claim: Over, Key: Stands, Create: 7, Err: ErrAgain}},
+			func(p State) (State, Orders) { return p.End(ErrAgain) }, created(true, ready)},
+			want: State{Claim: Over, Key: Stands, Create: 7, Err: ErrAgain}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, o := Place{Try: c.try}, Orders{}
+			p, o := State{Try: c.try}, Orders{}
 			for _, s := range c.steps {
 				p, o = s(p)
 			}
@@ -132,7 +132,7 @@ func TestPlaces(t *testing.T) {
 // its key is deleted once, and it is forgotten once and last.
 func TestWhateverHappens(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p := Place{Try: rapid.Bool().Draw(t, "try")}
+		p := State{Try: rapid.Bool().Draw(t, "try")}
 		settled, stopped, deletions, forgotten, listed, asks := 0, false, 0, 0, false, 0
 		for range rapid.IntRange(1, 20).Draw(t, "steps") {
 			before := p

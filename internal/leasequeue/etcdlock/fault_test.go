@@ -61,7 +61,7 @@ func (s *testBed) wait(p *process) <-chan lock.Held {
 }
 
 // queue returns the keys of the lock's queue, in order.
-func (s *testBed) queue() []string { s.Helper(); return s.Under(s.locks.Queue("it")) }
+func (s *testBed) queue() []string { s.Helper(); return s.KeysWithPrefix(s.locks.Queue("it")) }
 
 func TestAnswerToAcquireIsLost(t *testing.T) {
 	s := newTestBed(t)

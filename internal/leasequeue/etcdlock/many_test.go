@@ -108,7 +108,7 @@ func TestManyNamesAtOnce(t *testing.T) {
 					}
 					return held[i].Release(s.Ctx)
 				})
-				require.Empty(t, slices.DeleteFunc(s.Under(s.Keys.Locks().Root()), func(key string) bool {
+				require.Empty(t, slices.DeleteFunc(s.KeysWithPrefix(s.Keys.Locks().Root()), func(key string) bool {
 					_, queued := s.Keys.Locks().QueueOf(key)
 					return !queued
 				}))

@@ -86,7 +86,7 @@ func (m *Membership) remeasure() {
 			"round_trip", now.String(), "before", logged.RoundTrip.String())
 	}
 	if now != before {
-		m.poke()
+		m.wakeLoop()
 	}
 }
 

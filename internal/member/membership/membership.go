@@ -259,7 +259,7 @@ func (m *Membership) registered(s *etcdsession.Session, key string, incarnation 
 	m.incarnation = incarnation
 	m.distance.renewed = s.Renewed()
 	m.mu.Unlock()
-	m.poke()
+	m.wakeLoop()
 }
 
 // Record returns the desired record.
@@ -294,10 +294,10 @@ func (m *Membership) update(change func(*state.Record)) {
 	change(&m.record)
 	m.record = m.record.AsStored()
 	m.mu.Unlock()
-	m.poke()
+	m.wakeLoop()
 }
 
-func (m *Membership) poke() {
+func (m *Membership) wakeLoop() {
 	select {
 	case m.wake <- struct{}{}:
 	default:

@@ -76,7 +76,7 @@ func (g *Gateway) unary(ctx context.Context, method string, request any) (any, e
 	defer held.Release()
 	var response taken
 	call := route.Call{Method: method, Key: in.Key, Metadata: in.Metadata, Request: request, Response: &response,
-		Given: true, Outside: true}
+		RequestOwned: true, Outside: true}
 	err = g.cfg.Router.Do(ctx, &call)
 	_ = grpc.SetHeader(ctx, call.Header) // fails only if the call has ended
 	_ = grpc.SetTrailer(ctx, call.Trailer)

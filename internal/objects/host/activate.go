@@ -33,7 +33,7 @@ func (h *Host) activate(o *object) {
 	}
 	o.phase, o.epoch, o.turn, o.since = activating, epoch, o.home.newTurn(), time.Now()
 	o.home.live++
-	o.home.tell(o.turn)
+	o.home.expose(o.turn)
 	chain = chainOf(chain, o.turn)
 	if !h.spawn(func() { h.make(o, chain) }) {
 		o.home.untell(o.turn)

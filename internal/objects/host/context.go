@@ -91,7 +91,7 @@ func (c *turnContext) tellChain() []uint64 {
 	s.mu.Lock()
 	if !c.over && c.turn != 0 {
 		c.told = true
-		s.tell(c.turn)
+		s.expose(c.turn)
 	}
 	s.mu.Unlock()
 	c.longer.Store(&chain)

@@ -46,7 +46,7 @@ func (h *Host) deactivate(o *object, reason objects.Reason) bool {
 	}
 	h.retire(o)
 	if !o.notified() {
-		h.bury(o, reason)
+		h.removeEnded(o, reason)
 		h.cfg.Shards.Exit(o.home.number)
 		return true
 	}
@@ -57,7 +57,7 @@ func (h *Host) deactivate(o *object, reason objects.Reason) bool {
 		h.leave(ctx, o, reason)
 	})
 	if !spawned { // the node has stopped
-		h.bury(o, reason)
+		h.removeEnded(o, reason)
 		h.cfg.Shards.Exit(o.home.number)
 	}
 	return true
@@ -67,7 +67,7 @@ func (h *Host) deactivate(o *object, reason objects.Reason) bool {
 func (h *Host) retire(o *object) {
 	o.phase, o.turn = deactivating, o.home.newTurn()
 	if o.notified() {
-		o.home.tell(o.turn)
+		o.home.expose(o.turn)
 	}
 	h.outOfUse(o)
 	o.end()
@@ -97,7 +97,7 @@ func (h *Host) leave(ctx context.Context, o *object, reason objects.Reason) {
 	defer func() {
 		o.home.mu.Lock()
 		defer o.home.mu.Unlock()
-		h.bury(o, reason)
+		h.removeEnded(o, reason)
 	}()
 	h.notify(ctx, o, reason)
 }
@@ -121,9 +121,9 @@ func (h *Host) notify(ctx context.Context, o *object, reason objects.Reason) {
 	returned = true
 }
 
-// bury forgets an object that has ended. Calls that arrived meanwhile go to the next activation. The caller
+// removeEnded forgets an object that has ended. Calls that arrived meanwhile go to the next activation. The caller
 // holds the shard's lock.
-func (h *Host) bury(o *object, reason objects.Reason) {
+func (h *Host) removeEnded(o *object, reason objects.Reason) {
 	s := o.home
 	s.untell(o.turn)
 	h.active.Add(-1)

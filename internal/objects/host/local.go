@@ -25,8 +25,8 @@ type Local struct {
 	// object receives copies. Response may be a [Taker].
 	Request, Response any
 	Peer              *peer.Peer // nil means this process
-	// Given reports that no other goroutine uses Request any more, so its contents need not be copied.
-	Given bool
+	// RequestOwned reports that no other goroutine uses Request any more, so its contents need not be copied.
+	RequestOwned bool
 	// Header and Trailer receive the metadata of the reply.
 	Header, Trailer metadata.MD
 }
@@ -126,7 +126,7 @@ func (c *localCall) decode(request any) error {
 	if c.left {
 		return status.FromContextError(context.Canceled).Err()
 	}
-	return copyInto(request, c.local.Request, c.limit, c.local.Given)
+	return copyInto(request, c.local.Request, c.limit, c.local.RequestOwned)
 }
 
 func (c *localCall) reply(response any, header, trailer metadata.MD) error {

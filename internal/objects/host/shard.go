@@ -17,7 +17,7 @@ type shard struct {
 	running   int                 // the number of running turns
 	before    uint64              // random, so that no two shards share turn ids; ids of turns follow it
 	turns     uint64              // the id of the last turn
-	told      map[uint64]struct{} // the ids of running turns that calls may carry; nil if there are none
+	exposed   map[uint64]struct{} // the ids of running turns that calls may carry; nil if there are none
 	leaving   bool                // the shard leaves, and no turn has entered since
 	awaiting  bool                // a goroutine waits for the shard
 	elsewhere int64               // generation of a map that assigns the shard elsewhere, while awaiting; otherwise 0
@@ -45,31 +45,31 @@ func (s *shard) newTurn() uint64 {
 	return s.turns
 }
 
-// tell records that calls may carry the id of a turn that waits for them, until untell. The caller holds the
+// expose records that calls may carry the id of a turn that waits for them, until untell. The caller holds the
 // lock.
-func (s *shard) tell(turn uint64) {
-	if s.told == nil {
-		s.told = map[uint64]struct{}{}
+func (s *shard) expose(turn uint64) {
+	if s.exposed == nil {
+		s.exposed = map[uint64]struct{}{}
 	}
-	s.told[turn] = struct{}{}
+	s.exposed[turn] = struct{}{}
 }
 
 // untell undoes tell. The caller holds the lock.
 func (s *shard) untell(turn uint64) {
-	delete(s.told, turn)
-	if len(s.told) == 0 {
-		s.told = nil // because maps do not shrink
+	delete(s.exposed, turn)
+	if len(s.exposed) == 0 {
+		s.exposed = nil // because maps do not shrink
 	}
 }
 
 // issued reports whether one of the turns in the chain runs in this shard on this node. An id that was never
 // sent to a caller is guessed with a probability of 2^-64. The caller holds the lock.
 func (s *shard) issued(chain []uint64) bool {
-	if s.told == nil {
+	if s.exposed == nil {
 		return false
 	}
 	for _, turn := range chain {
-		if _, ok := s.told[turn]; ok {
+		if _, ok := s.exposed[turn]; ok {
 			return true
 		}
 	}

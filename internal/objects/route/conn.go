@@ -58,8 +58,8 @@ type Call struct {
 	Request, Response any
 	// Header and Trailer receive the metadata of the reply.
 	Header, Trailer metadata.MD
-	// Given reports that no other goroutine uses Request any more.
-	Given bool
+	// RequestOwned reports that no other goroutine uses Request any more.
+	RequestOwned bool
 	// Outside reports that the caller is not a node and can call another node. If this node may have an
 	// outdated map, the call does not wait for it to learn the owner of the object.
 	Outside bool
@@ -109,8 +109,8 @@ func (r *Router) Do(ctx context.Context, c *Call) error {
 		a.method = r.cfg.Services.Method(c.Method)
 	}
 	for {
-		err := a.once(ctx)
-		if !errors.Is(err, errAgain) {
+		err := a.send(ctx)
+		if !errors.Is(err, errRetry) {
 			wire.FreeCall(a.out)
 			c.Header, c.Trailer = a.call.Header, a.call.Trailer
 			return err

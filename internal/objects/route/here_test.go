@@ -112,7 +112,7 @@ func TestRepeatedCallHasARequestOfItsOwn(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	require.NoError(t, r.Do(ctx, &Call{Method: probepb.Probe_Echo_FullMethodName, Key: "a",
-		Request: &probepb.Blob{Data: []byte("hello")}, Response: &probepb.Blob{}, Given: true}))
+		Request: &probepb.Blob{Data: []byte("hello")}, Response: &probepb.Blob{}, RequestOwned: true}))
 	require.Equal(t, "hello", <-e.saw)
 	require.Equal(t, "hello", <-e.saw)
 }

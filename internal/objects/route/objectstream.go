@@ -61,7 +61,7 @@ func (s *objectStream) open() error {
 			s.now = now
 			return nil
 		}
-		if !errors.Is(err, errAgain) {
+		if !errors.Is(err, errRetry) {
 			return err
 		}
 		a.router.figures.Retried.Add(1)
@@ -187,7 +187,7 @@ func (s *objectStream) again(was *opened, err error) error {
 	}
 	s.attempt.deadline, _ = s.ctx.Deadline()
 	if err := s.attempt.await(s.ctx, Seen{was.owner, was.generation, 0},
-		errors.New(status.Convert(err).Message())); !errors.Is(err, errAgain) {
+		errors.New(status.Convert(err).Message())); !errors.Is(err, errRetry) {
 		return err
 	}
 	if err := s.open(); err != nil {

@@ -29,8 +29,8 @@ type Figures struct {
 // Figures returns the router's counters.
 func (r *Router) Figures() *Figures { return &r.figures }
 
-// errAgain is returned for a call that was not started and must be sent again.
-var errAgain = errors.New("the call was not started, and is to be sent anew")
+// errRetry is returned for a call that was not started and must be sent again.
+var errRetry = errors.New("the call was not started, and is to be sent anew")
 
 // errStops is the reason why no call waits any longer.
 var errStops = errors.New("this node stops")
@@ -64,8 +64,8 @@ func (a *attempt) by() time.Time {
 	return a.deadline
 }
 
-// once sends the call to the present place of its object. It returns errAgain if the call must be sent again.
-func (a *attempt) once(ctx context.Context) error {
+// send sends the call to the present place of its object. It returns errAgain if the call must be sent again.
+func (a *attempt) send(ctx context.Context) error {
 	r := a.router
 	n, known := r.cfg.Map.Shard(a.call.Key)
 	if !known {
@@ -76,16 +76,16 @@ func (a *attempt) once(ctx context.Context) error {
 	chain := host.ChainOf(ctx)
 	switch former := a.askFormer(chain, owner, generation); {
 	case r.cfg.Host != nil && r.cfg.Host.Inside(n, chain):
-		return a.here(ctx, generation)
+		return a.callLocal(ctx, generation)
 	case former != "":
 		a.former = generation
-		return a.there(ctx, former, generation)
+		return a.callRemote(ctx, former, generation)
 	case r.cfg.Host != nil && owner == r.cfg.Self:
-		return a.here(ctx, generation)
+		return a.callLocal(ctx, generation)
 	case owner == "":
 		return a.await(ctx, Seen{owner, generation, 0}, nil)
 	}
-	return a.there(ctx, owner, generation)
+	return a.callRemote(ctx, owner, generation)
 }
 
 // askFormer returns the node to which a call must be sent before the owner, or "" if there is none. The node
@@ -102,8 +102,8 @@ func (a *attempt) askFormer(chain []uint64, owner string, generation int64) stri
 	return ""
 }
 
-// here makes the call on this node.
-func (a *attempt) here(ctx context.Context, generation int64) error {
+// callLocal makes the call on this node.
+func (a *attempt) callLocal(ctx context.Context, generation int64) error {
 	c := &a.call
 	if a.method == nil || a.method.Unary == nil {
 		return Unimplemented(a.router.cfg.Services, c.Method, a.router.cfg.Self)
@@ -111,7 +111,7 @@ func (a *attempt) here(ctx context.Context, generation int64) error {
 	a.router.figures.Local.Add(1)
 	l := host.Local{Method: a.method, Shard: a.shard, Key: c.Key, Generation: generation, Metadata: c.Metadata,
 		Deadline: a.deadline, Timeout: a.router.cfg.CallTimeout, Request: c.Request, Response: c.Response,
-		Given: c.Given && !a.idempotent()} // a repeated call needs its request again
+		RequestOwned: c.RequestOwned && !a.idempotent()} // a repeated call needs its request again
 	err := a.router.cfg.Host.Invoke(ctx, &l)
 	if host.Moved(err) { // even by the same map this node is asked again, like any other
 		return a.await(ctx, Seen{a.router.cfg.Self, generation, max(1, generation)}, nil)
@@ -139,8 +139,8 @@ func Unimplemented(services *host.Services, method, address string) error {
 		"(Sharding.Off, goversed node --sharding off) or under another prefix", service, address))
 }
 
-// there makes the call on another node.
-func (a *attempt) there(ctx context.Context, owner string, generation int64) error {
+// callRemote makes the call on another node.
+func (a *attempt) callRemote(ctx context.Context, owner string, generation int64) error {
 	c := &a.call
 	if a.out == nil {
 		if err := a.serialize(ctx); err != nil {
@@ -260,7 +260,7 @@ func (a *attempt) await(ctx context.Context, seen Seen, unreachable error) error
 	cancel()
 	if err == nil || again && a.router.mayWait(a.call.Outside) == nil && a.late(ctx) == nil &&
 		errors.Is(err, context.DeadlineExceeded) {
-		return errAgain
+		return errRetry
 	}
 	what := "no node owns the shard of the object"
 	if seen.Owner != "" {

@@ -59,7 +59,7 @@ func (h History) around(f Finding) []string {
 	}
 	for _, r := range h.Runs {
 		if r.Subject == Leadership || r.Subject == f.Subject {
-			tell(r.First.Before, r.Last.After, "%v %s", r.Who, r.line(start))
+			tell(r.First.Before, r.Last.After, "%v %s", r.NodeLife, r.line(start))
 		}
 	}
 	for _, m := range h.Marks {
@@ -114,7 +114,7 @@ func (h History) around(f Finding) []string {
 	return out
 }
 
-func (w Who) String() string {
+func (w NodeLife) String() string {
 	if w.Life > 0 {
 		return fmt.Sprintf("%s#%d (%s):", w.Node, w.Life, w.Process)
 	}

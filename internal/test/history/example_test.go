@@ -14,8 +14,10 @@ func ExampleCheck() {
 			After: history.Instant(after * time.Millisecond)}
 	}
 	h := history.History{Runs: []history.Run{
-		{Who: history.Who{Process: "1", Node: "a"}, Leads: true, Token: 7, First: at(0, 1), Last: at(9, 10), Count: 9},
-		{Who: history.Who{Process: "2", Node: "b"}, Leads: true, Token: 8, First: at(4, 5), Last: at(20, 21), Count: 16},
+		{NodeLife: history.NodeLife{Process: "1", Node: "a"}, Leads: true, Token: 7, First: at(0, 1),
+			Last: at(9, 10), Count: 9},
+		{NodeLife: history.NodeLife{Process: "2", Node: "b"}, Leads: true, Token: 8, First: at(4, 5),
+			Last: at(20, 21), Count: 16},
 	}}
 	v := history.Check(h, history.Limits{})
 	fmt.Println(v.Summary())

@@ -27,9 +27,9 @@ type Process struct {
 	Wall time.Time `json:"wall"` // the same moment on the wall clock, for readers
 }
 
-// Who identifies one life of a node. A name may be used again after a restart, in another process or in the
+// NodeLife identifies one life of a node. A name may be used again after a restart, in another process or in the
 // same one.
-type Who struct {
+type NodeLife struct {
 	Process string `json:"proc"`
 	Node    string `json:"node"`
 	Life    int    `json:"life,omitempty"` // counted from 0 for each name in a process
@@ -55,7 +55,7 @@ func (s State) idle() bool { return s == Follower || s == NoSession }
 
 // Run is a sequence of equal samples of one node about one subject.
 type Run struct {
-	Who
+	NodeLife
 	Subject Subject `json:"subject,omitempty"`
 	Leads   bool    `json:"leads,omitempty"`   // claims the subject: leads, serves the shard, holds the lock, is active
 	Shared  bool    `json:"shared,omitempty"`  // shares the lock

@@ -36,7 +36,7 @@ func TestOverlapsAndTokensOnlyWhereProven(t *testing.T) {
 			window(9, 10))}, nil},
 		"a no in between": {[]Run{seenOnce("a", 1, window(0, 1)), no("a", Candidate, 2, 9), seenOnce("a", 3, window(9, 10)),
 			seenOnce("b", 2, window(5, 6))}, nil},
-		"a change of state is no end": {[]Run{seenOnce("a", 1, window(0, 1)), {Who: who("a"), Leads: true, Token: 1,
+		"a change of state is no end": {[]Run{seenOnce("a", 1, window(0, 1)), {NodeLife: who("a"), Leads: true, Token: 1,
 			State: Candidate,
 			First: window(9, 10), Last: window(9, 10), Count: 1}, seenOnce("b", 2, window(5, 6))}, []Kind{Overlap}},
 		"token falls":         {[]Run{seenOnce("a", 5, window(0, 1)), seenOnce("b", 4, window(5, 6))}, []Kind{Token}},

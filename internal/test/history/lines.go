@@ -70,7 +70,7 @@ func ReadFiles(paths ...string) (History, error) {
 }
 
 type runKey struct {
-	who     Who
+	who     NodeLife
 	subject Subject
 	first   Instant
 }
@@ -96,7 +96,7 @@ func (b *builder) add(l line) bool {
 	case l.Process != nil:
 		h.Processes = append(h.Processes, *l.Process)
 	case l.Run != nil:
-		replace(&h.Runs, b.runs, runKey{l.Run.Who, l.Run.Subject, l.Run.First.Before}, *l.Run)
+		replace(&h.Runs, b.runs, runKey{l.Run.NodeLife, l.Run.Subject, l.Run.First.Before}, *l.Run)
 	case l.Mark != nil:
 		replace(&h.Marks, b.marks, opKey{l.Mark.Process, l.Mark.ID}, *l.Mark)
 	case l.Op != nil:

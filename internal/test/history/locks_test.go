@@ -10,9 +10,9 @@ import (
 
 // hold is a hold of a lock by a node: requested at asked, and certainly held between from and to.
 func hold(node string, token int64, asked, from, to int) []Run {
-	w := Who{Process: "p-" + node, Node: node, Life: int(token)}
+	w := NodeLife{Process: "p-" + node, Node: node, Life: int(token)}
 	run := func(leads bool, first, last Window) Run {
-		r := Run{Who: w, Subject: Lock("it"), Leads: leads, First: first, Last: last, Count: 1}
+		r := Run{NodeLife: w, Subject: Lock("it"), Leads: leads, First: first, Last: last, Count: 1}
 		if leads {
 			r.Token = token
 		}

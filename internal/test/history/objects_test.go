@@ -16,9 +16,9 @@ import (
 // activation is an activation of the object "x": first asked at asked, and certainly active between from and
 // to.
 func activation(node string, life int, epoch int64, from, to int) []Run {
-	w := Who{Process: "p-" + node, Node: node, Life: life}
+	w := NodeLife{Process: "p-" + node, Node: node, Life: life}
 	run := func(active bool, first, last Window) Run {
-		r := Run{Who: w, Subject: Object("s", "x"), Leads: active, First: first, Last: last, Count: 1}
+		r := Run{NodeLife: w, Subject: Object("s", "x"), Leads: active, First: first, Last: last, Count: 1}
 		if active {
 			r.Token = epoch
 		}

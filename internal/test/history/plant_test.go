@@ -11,11 +11,11 @@ func ms(n int) Instant { return Instant(n) * Instant(time.Millisecond) }
 
 func window(b, a int) Window { return Window{ms(b), ms(a)} }
 
-func who(node string) Who { return Who{Process: "p-" + node, Node: node} }
+func who(node string) NodeLife { return NodeLife{Process: "p-" + node, Node: node} }
 
 // yes is a run in which a node leads; the first and the last sample have windows.
 func yes(node string, token int64, first, last Window) Run {
-	return Run{Who: who(node), Leads: true, Token: token, State: Leader, First: first, Last: last, Count: 2}
+	return Run{NodeLife: who(node), Leads: true, Token: token, State: Leader, First: first, Last: last, Count: 2}
 }
 
 // seenOnce is a run of one sample in which a node leads.
@@ -27,7 +27,7 @@ func seenOnce(node string, token int64, w Window) Run {
 
 // no is a run in which a node does not lead.
 func no(node string, s State, from, to int) Run {
-	return Run{Who: who(node), State: s, First: window(from, from+1), Last: window(to-1, to), Count: 2}
+	return Run{NodeLife: who(node), State: s, First: window(from, from+1), Last: window(to-1, to), Count: 2}
 }
 
 // mark is an intervention or fault; with to 0 it does not end.

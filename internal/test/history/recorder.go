@@ -44,7 +44,7 @@ func (r *Recorder) Add(n Node) {
 	if r.stopped {
 		return
 	}
-	s := &sampler{node: n, who: Who{Process: r.process, Node: n.Name, Life: r.lives[n.Name]},
+	s := &sampler{node: n, who: NodeLife{Process: r.process, Node: n.Name, Life: r.lives[n.Name]},
 		every: sampleEvery, write: r.write, stop: r.stop}
 	r.lives[n.Name]++
 	r.wg.Go(s.run)

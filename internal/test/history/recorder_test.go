@@ -102,7 +102,7 @@ func TestRecorderWritesChangesAtOnceAndEqualSamplesTogether(t *testing.T) {
 	require.Regexp(t, `^test/\d+$`, h.Processes[0].Name)
 	runs := h.lives()[0]
 	require.Len(t, h.lives(), 1, "nothing is sampled after Stop")
-	require.Equal(t, Who{Process: h.Processes[0].Name, Node: "a"}, first.Who)
+	require.Equal(t, NodeLife{Process: h.Processes[0].Name, Node: "a"}, first.NodeLife)
 	at, samples := begun, 0
 	for _, r := range runs {
 		for _, i := range []Instant{r.First.Before, r.First.After, r.Last.After, ended} {

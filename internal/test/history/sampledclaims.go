@@ -59,7 +59,7 @@ func (s *sampledClaims) run() {
 // claim is one sampled claim. Each counts as a life of its own.
 type claim struct {
 	in     *sampledClaims
-	who    Who
+	who    NodeLife
 	shared bool
 	valid  func() (token int64, ok bool)
 
@@ -71,7 +71,7 @@ type claim struct {
 // begin starts sampling a claim to a subject. The claim did not exist at the instant before.
 func (s *sampledClaims) begin(subject Subject, shared bool, before Instant,
 	valid func() (token int64, ok bool)) *claim {
-	c := &claim{in: s, shared: shared, valid: valid, who: Who{Process: s.rec.process, Node: s.node,
+	c := &claim{in: s, shared: shared, valid: valid, who: NodeLife{Process: s.rec.process, Node: s.node,
 		Life: int(s.rec.ids.Add(1))}, track: track{subject: subject}}
 	c.stoodNot(Window{before, before})
 	s.mu.Lock()
@@ -123,7 +123,7 @@ func (c *claim) flush() {
 
 // sample returns a sample without an answer.
 func (c *claim) sample() Run {
-	return Run{Who: c.who, Subject: c.track.subject, Shared: c.shared, Count: 1}
+	return Run{NodeLife: c.who, Subject: c.track.subject, Shared: c.shared, Count: 1}
 }
 
 // stoodNot records that the claim did not exist at some instant within w. The caller holds c.mu, or has not

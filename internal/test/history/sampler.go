@@ -17,7 +17,7 @@ const (
 // sampler samples one node. Only its own goroutine uses it.
 type sampler struct {
 	node  Node
-	who   Who
+	who   NodeLife
 	every time.Duration
 	write func(...line)
 	stop  <-chan struct{}
@@ -79,7 +79,7 @@ func (s *sampler) sample() {
 
 // leadership asks the node once whether it leads.
 func (s *sampler) leadership() Run {
-	return Run{Who: s.who, Count: 1}.ask(s.session, func() (token int64, ok bool) {
+	return Run{NodeLife: s.who, Count: 1}.ask(s.session, func() (token int64, ok bool) {
 		ok, token = s.node.Leads()
 		return token, ok
 	})
@@ -119,7 +119,7 @@ func (s *sampler) sampleShards() (lines []line) {
 	s.round = s.round[:0]
 	at := Now()
 	for i := range s.shards {
-		one := Run{Who: s.who, Subject: s.shards[i].subject, Count: 1}
+		one := Run{NodeLife: s.who, Subject: s.shards[i].subject, Count: 1}
 		one.First.Before = at
 		if epoch, ok := s.node.Serves(i); ok {
 			one.Leads, one.Token, one.Session = true, epoch, session

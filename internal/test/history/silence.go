@@ -33,7 +33,7 @@ func silences(lives [][]Run, marks []Mark, bound time.Duration) []Finding {
 
 // silent judges one idle period by its longest part in which no mark concerns the node.
 func silent(period []Run, marks []Mark, bound time.Duration) []Finding {
-	who, state := period[0].Who, period[len(period)-1].State
+	who, state := period[0].NodeLife, period[len(period)-1].State
 	from, to := leftAlone(period[0].First.After, period[len(period)-1].Last.Before, marks,
 		func(m Mark) bool { return m.concerns(who.Node) })
 	if to.Sub(from) < bound {

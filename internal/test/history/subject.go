@@ -99,9 +99,9 @@ func (h History) claims() []claims {
 
 // livesOf returns the runs of each life of a node, in time order. All runs are about one subject.
 func livesOf(runs []Run) [][]Run {
-	of := map[Who][]Run{}
+	of := map[NodeLife][]Run{}
 	for _, r := range runs {
-		of[r.Who] = append(of[r.Who], r)
+		of[r.NodeLife] = append(of[r.NodeLife], r)
 	}
 	var out [][]Run
 	for _, runs := range of {

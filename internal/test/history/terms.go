@@ -9,7 +9,7 @@ import (
 // Term is one unbroken sequence of samples in which a node claims a subject by the same token: it leads, serves
 // a shard under one epoch, holds a lock, or has an object active.
 type Term struct {
-	Who
+	NodeLife
 	Subject     Subject
 	Token       int64
 	Session     int64  // on which it led, served a shard, or had an object active
@@ -97,8 +97,8 @@ func termsOf(runs []Run) []Term {
 				queued = seen
 			}
 			waits = false // for this term; if it waits again, it is by another key
-			out = append(out, Term{Who: r.Who, Subject: r.Subject, Token: r.Token, Session: r.Session, Shared: r.Shared,
-				First: r.First, Last: r.Last, Count: r.Count,
+			out = append(out, Term{NodeLife: r.NodeLife, Subject: r.Subject, Token: r.Token, Session: r.Session,
+				Shared: r.Shared, First: r.First, Last: r.Last, Count: r.Count,
 				notBefore: seen, queued: queued, notAfter: r.Last.After,
 				resumed: silent && out[len(out)-1].Token == r.Token})
 			waits = false

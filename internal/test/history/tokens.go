@@ -47,11 +47,12 @@ func tokens(terms []Term) []Finding {
 		case greatest.Token == y.Token && y.Subject.is(ofObject) && greatest.Process == y.Process &&
 			greatest.Node == y.Node && greatest.Session == y.Session:
 			continue
-		case greatest.Token == y.Token && greatest.Who == y.Who && y.Subject != Leadership && greatest.Session == y.Session:
+		case greatest.Token == y.Token && greatest.NodeLife == y.NodeLife && y.Subject != Leadership &&
+			greatest.Session == y.Session:
 			continue
-		case greatest.Token == y.Token && greatest.Who == y.Who && y.resumed:
+		case greatest.Token == y.Token && greatest.NodeLife == y.NodeLife && y.resumed:
 			continue
-		case greatest.Token == y.Token && greatest.Who == y.Who && y.Subject == Leadership:
+		case greatest.Token == y.Token && greatest.NodeLife == y.NodeLife && y.Subject == Leadership:
 			f.Terms, f.Text = []Term{*greatest, y}, fmt.Sprintf("a term came back after it had ended: %v", y)
 		default:
 			f.Terms, f.Text = []Term{*greatest, y},

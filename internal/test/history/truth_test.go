@@ -26,7 +26,7 @@ func sampled(r *rand.Rand, node string, truth []stood, end, reach Instant) []Run
 		w := Window{Before: at + Instant(r.Int64N(int64(reach/2))) + 1}
 		w.After = w.Before + Instant(r.Int64N(int64(reach/2)))
 		when := w.Before + Instant(r.Int64N(int64(w.After-w.Before)+1))
-		one := Run{Who: who(node), First: w, Last: w, Count: 1, State: Candidate}
+		one := Run{NodeLife: who(node), First: w, Last: w, Count: 1, State: Candidate}
 		for _, t := range truth {
 			if t.node == node && t.from <= when && when <= t.to {
 				one.Leads, one.Token = true, t.token

@@ -60,14 +60,14 @@ func (t Term) possible() Window {
 // looked returns the times in which a node that was asked about a subject was seen with a session. Pauses of
 // the sampling separate them.
 func looked(lives, lead [][]Run) []Window {
-	asked := map[Who]bool{}
+	asked := map[NodeLife]bool{}
 	for _, runs := range lives {
-		asked[runs[0].Who] = true
+		asked[runs[0].NodeLife] = true
 	}
 	var seen []Window
 	for _, runs := range lead {
 		for _, r := range runs {
-			if asked[r.Who] && r.State != Stopped && r.State != NoSession {
+			if asked[r.NodeLife] && r.State != Stopped && r.State != NoSession {
 				seen = append(seen, Window{r.First.After, r.Last.Before})
 			}
 		}

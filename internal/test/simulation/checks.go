@@ -158,7 +158,7 @@ func (c *checks) look(w *world) {
 			continue
 		}
 		c.leads(x)
-		c.awake(x)
+		c.checkPlannerActive(x)
 		leaders = append(leaders, x)
 	}
 	c.held()

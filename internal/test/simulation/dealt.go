@@ -14,9 +14,9 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// dealt checks every map that etcd accepted from a process: planning must have been the process's duty at that
-// revision.
-func (c *checks) dealt(p *process, d duty, r *pb.TxnRequest) {
+// checkAcceptedMap checks every map that etcd accepted from a process: planning must have been the process's duty at
+// that revision.
+func (c *checks) checkAcceptedMap(p *process, d duty, r *pb.TxnRequest) {
 	c.seen.Count[PlanAccepted]++
 	if d.mode == election.ModeFallback {
 		c.seen.Count[PlanActing]++
@@ -92,9 +92,9 @@ type sleeps struct {
 	since time.Duration // 0 if it has nothing to plan
 }
 
-// awake checks that a leader does not leave shards unmoved. Unless it is hindered, it must have written a map
-// by the time of its slowest retry.
-func (c *checks) awake(x *claim) {
+// checkPlannerActive checks that a leader does not leave shards unmoved. Unless it is hindered, it must have written a
+// map by the time of its slowest retry.
+func (c *checks) checkPlannerActive(x *claim) {
 	p, k := x.p, &x.p.known.sleeps
 	if x.view == nil || x.view.Stale || p.host.hindered(c.w.now()) {
 		*k = sleeps{}
@@ -127,8 +127,8 @@ func (c *checks) onLease(lease int64) *process {
 	return nil
 }
 
-// straggled counts the written reports that name stragglers.
-func (c *checks) straggled(value []byte) {
+// countStragglers counts the written reports that name stragglers.
+func (c *checks) countStragglers(value []byte) {
 	if r, err := sharding.DecodeReport(value); err == nil && len(r.Busy) > 0 {
 		c.seen.Count[Straggled]++
 	}

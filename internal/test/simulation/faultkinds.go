@@ -94,15 +94,15 @@ func everyFault() []fault {
 		{3, "a member of etcd is cut off from the others", cutMember},
 		{2, "etcd's lead moves", moveLead},
 		{4, "etcd revokes leases that were renewed", revokeEarly},
-		{5, "hand", handFrom},
+		{5, "hand", changeKeysOutOfBand},
 		{4, "hand, and the watch frozen", func(w *world, h *host) {
 			w.freezeFor(h, w.between(0, w.ttl))
-			handFrom(w, h)
+			changeKeysOutOfBand(w, h)
 		}},
-		{5, "hand on the shards", handOnShards},
+		{5, "hand on the shards", changeShardsOutOfBand},
 		{3, "hand on the shards, and the watch frozen", func(w *world, h *host) {
 			w.freezeFor(h, w.between(0, w.ttl))
-			handOnShards(w, h)
+			changeShardsOutOfBand(w, h)
 		}},
 		{3, "paused in the middle of planning", pauseInPlanning},
 		{3, "network between two hosts cut one way", cutBetween},

@@ -67,8 +67,8 @@ func (c *checks) faultBegan(n int) {
 	c.seen.Faults[n]++
 }
 
-// handFrom changes or deletes a key of a host, or revokes its lease, out of band.
-func handFrom(w *world, h *host) {
+// changeKeysOutOfBand changes or deletes a key of a host, or revokes its lease, out of band.
+func changeKeysOutOfBand(w *world, h *host) {
 	p := h.process
 	if p == nil || p.session() == nil || w.faults.away {
 		return
@@ -99,8 +99,8 @@ func handFrom(w *world, h *host) {
 	}
 }
 
-// handOnShards changes or deletes the shard map or a report out of band.
-func handOnShards(w *world, h *host) {
+// changeShardsOutOfBand changes or deletes the shard map or a report out of band.
+func changeShardsOutOfBand(w *world, h *host) {
 	if w.faults.away {
 		return
 	}
@@ -117,7 +117,7 @@ func handOnShards(w *world, h *host) {
 		w.checks.mapTaken()
 		w.faults.last(w.duration(h), w.deleteMap)
 	default:
-		handOnReport(w, h)
+		changeReportOutOfBand(w, h)
 	}
 }
 
@@ -135,8 +135,8 @@ func (w *world) deleteMap() {
 	w.checks.mapTaken()
 }
 
-// handOnReport deletes or overwrites a member's report of released shards.
-func handOnReport(w *world, h *host) {
+// changeReportOutOfBand deletes or overwrites a member's report of released shards.
+func changeReportOutOfBand(w *world, h *host) {
 	key := w.keys.Released(h.address)
 	kv := w.checks.key(key)
 	if kv == nil {

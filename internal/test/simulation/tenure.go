@@ -177,7 +177,7 @@ func (c *checks) carriedOut(p *process, k kind, request any, by duty, answer any
 	held := a != nil && a.Succeeded
 	switch {
 	case k == toPlan && held:
-		c.dealt(p, by, r)
+		c.checkAcceptedMap(p, by, r)
 	case k == toPlan:
 		c.refused(by)
 	case k == toWrite && held:
@@ -191,7 +191,7 @@ func (c *checks) carriedOut(p *process, k kind, request any, by duty, answer any
 	case k == toReport && held:
 		c.seen.Count[Reported]++
 		_, value := c.w.puts(r, state.KindReleased)
-		c.straggled(value)
+		c.countStragglers(value)
 	case k == toRecord && held:
 		c.seen.Count[Recorded]++
 	case k == toRefute && held:

@@ -78,8 +78,8 @@ func QueuesWithin(timeout time.Duration, p *Process, counters state.Queues) (*le
 	return leasequeue.New(leasequeue.Config{Client: p.Client, Keeper: p.Keeper, RequestTimeout: timeout}, counters)
 }
 
-// Under returns the keys with this prefix in the order of their creation.
-func (s *TestBed) Under(prefix string) []string {
+// KeysWithPrefix returns the keys with this prefix in the order of their creation.
+func (s *TestBed) KeysWithPrefix(prefix string) []string {
 	s.Helper()
 	resp, err := s.Client.Get(s.Ctx, prefix, clientv3.WithPrefix(),
 		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))

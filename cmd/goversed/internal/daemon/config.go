@@ -64,19 +64,19 @@ func (c Config) Validate() error {
 	}
 	// Check each flag separately, so that the error names the right one.
 	if err := (node.Config{AdvertiseAddress: "localhost:1", ListenAddress: c.Listen}).Validate(); err != nil {
-		return sayAnew(err, "--listen %s: write host:port, like 127.0.0.1:47001, with a port from 0 to 65535", c.Listen)
+		return reword(err, "--listen %s: write host:port, like 127.0.0.1:47001, with a port from 0 to 65535", c.Listen)
 	}
 	if err := c.node().Validate(); err != nil {
 		if c.Advertise == "" {
-			return sayAnew(err, "--listen %s: its host means nothing to other nodes; give --advertise with this machine's "+
+			return reword(err, "--listen %s: its host means nothing to other nodes; give --advertise with this machine's "+
 				"name and port", c.Listen)
 		}
-		return sayAnew(err, "--advertise %s: write the host:port under which other nodes reach this one, like host1:47001",
+		return reword(err, "--advertise %s: write the host:port under which other nodes reach this one, like host1:47001",
 			c.Advertise)
 	}
 	if c.HTTP != "" {
 		if _, err := net.ResolveTCPAddr("tcp", c.HTTP); err != nil {
-			return sayAnew(errors.Join(ErrHTTPAddress, err), "--http %s: write host:port, like 127.0.0.1:48001, or none (%v)",
+			return reword(errors.Join(ErrHTTPAddress, err), "--http %s: write host:port, like 127.0.0.1:48001, or none (%v)",
 				c.HTTP, err)
 		}
 	}
@@ -91,7 +91,7 @@ func (c Config) Validate() error {
 	}
 	if c.embedded() {
 		if err := c.Etcd.Validate(); err != nil {
-			return sayAnew(err, "--etcd-listen %s: write host:port, like 127.0.0.1:2379; the host is an IP address of this "+
+			return reword(err, "--etcd-listen %s: write host:port, like 127.0.0.1:2379; the host is an IP address of this "+
 				"machine or localhost", c.Etcd.ListenClient)
 		}
 	}

@@ -47,7 +47,7 @@ func (d *Daemon) stop(ctx, cut context.Context) error {
 	case stopping.Err() != nil:
 		// Each step that was cut short reports the same cause; one mention is enough.
 		why := context.Cause(stopping)
-		return sayAnew(errors.Join(ErrCut, why, err), "%v: %v", ErrCut, why)
+		return reword(errors.Join(ErrCut, why, err), "%v: %v", ErrCut, why)
 	}
 	return fmt.Errorf("stopped, but %w", err)
 }

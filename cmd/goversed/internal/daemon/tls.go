@@ -171,7 +171,7 @@ func (d *Daemon) closeCertificates() {
 
 func tlsError(err error, flags map[string]string) error {
 	if wrong, ok := errors.AsType[*mtls.FileError](err); ok {
-		return sayAnew(err, "%s %s: %v", flags[wrong.Field], wrong.File, wrong.Err)
+		return reword(err, "%s %s: %v", flags[wrong.Field], wrong.File, wrong.Err)
 	}
 	return fmt.Errorf("%s, %s and %s: %w", flags["CertFile"], flags["KeyFile"], flags["CAFile"], err)
 }

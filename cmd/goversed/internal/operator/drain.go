@@ -58,7 +58,7 @@ func (o *Operator) drain(ctx context.Context, timeout time.Duration, address str
 		return Drained{}, err
 	}
 	defer end()
-	if err := o.someone(ctx, m.Snapshot()); err != nil {
+	if err := o.requireNodes(ctx, m.Snapshot()); err != nil {
 		return Drained{}, err
 	}
 	began := time.Now()

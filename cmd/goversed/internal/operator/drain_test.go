@@ -165,7 +165,7 @@ func TestDrainsThatAreImpossible(t *testing.T) {
 		require.ErrorContains(t, err, says)
 		requireNoRequest(t, c)
 	}
-	refused("127.0.0.1:1", ErrNobody, "check --prefix")
+	refused("127.0.0.1:1", ErrNoNodes, "check --prefix")
 	off := c.AddNode()
 	refused("127.0.0.1:1", shardview.ErrUnknownNode, "no such node: 127.0.0.1:1; there are "+off.Address())
 	refused(off.Address(), ErrRefused, "runs without sharding")

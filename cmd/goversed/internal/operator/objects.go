@@ -81,7 +81,7 @@ func (o *Operator) Objects(ctx context.Context, wait time.Duration, key string,
 	if err != nil {
 		return Objects{}, err
 	}
-	if err := o.someone(ctx, snap); err != nil {
+	if err := o.requireNodes(ctx, snap); err != nil {
 		return Objects{}, err
 	}
 	var all Objects

@@ -218,7 +218,7 @@ func TestNodesWithoutAnAnswer(t *testing.T) {
 	refused := elsewhere.describe(patient(t), patience, c.Node(0).Address(), "", nil).Error
 	require.Contains(t, refused, `of the cluster "/goverse"`)
 	_, err = elsewhere.Objects(patient(t), patience, "")
-	require.ErrorIs(t, err, ErrNobody)
+	require.ErrorIs(t, err, ErrNoNodes)
 }
 
 // Locating a key needs a shard map; counting objects does not.

@@ -19,10 +19,12 @@ import (
 // connectTimeout limits the first request to etcd of an operation that may take longer.
 const connectTimeout = 5 * time.Second
 
-// ErrNobody is returned when no node is registered, most often because of a wrong prefix.
-var ErrNobody = errors.New("no node is registered")
+// ErrNoNodes is returned when no node is registered, most often because of a wrong prefix.
+var ErrNoNodes = errors.New("no node is registered")
 
-func nobody(prefix string) error { return fmt.Errorf("%w under %s: check --prefix", ErrNobody, prefix) }
+func noNodesError(prefix string) error {
+	return fmt.Errorf("%w under %s: check --prefix", ErrNoNodes, prefix)
+}
 
 func (o *Operator) nobody(ctx context.Context) error {
 	return elsewhere(o.keys.Prefix(), prefixes.Find(ctx, o.client, o.keys.Prefix()).Prefixes)
@@ -31,16 +33,16 @@ func (o *Operator) nobody(ctx context.Context) error {
 // elsewhere returns ErrNobody, and names the other prefixes that have nodes.
 func elsewhere(prefix string, others []prefixes.Prefix) error {
 	if len(others) == 0 {
-		return nobody(prefix)
+		return noNodesError(prefix)
 	}
 	names := make([]string, 0, len(others))
 	for _, p := range others {
 		names = append(names, p.String())
 	}
-	return fmt.Errorf("%w; in this etcd there is %s", nobody(prefix), strings.Join(names, ", "))
+	return fmt.Errorf("%w; in this etcd there is %s", noNodesError(prefix), strings.Join(names, ", "))
 }
 
-func (o *Operator) someone(ctx context.Context, s *state.Snapshot) error {
+func (o *Operator) requireNodes(ctx context.Context, s *state.Snapshot) error {
 	if len(s.Members) == 0 {
 		return o.nobody(ctx)
 	}

@@ -35,7 +35,7 @@ func PrintStatus(out io.Writer, d Details, asJSON bool) error {
 func PrintLeader(out io.Writer, d Details, asJSON bool) error {
 	switch {
 	case d.LeaderID == "" && d.ClusterSize == 0:
-		return nobody(d.prefix)
+		return noNodesError(d.prefix)
 	case d.LeaderID == "":
 		return election.ErrNoLeader
 	}
@@ -52,7 +52,7 @@ func PrintNodes(out io.Writer, d Details, asJSON bool) error {
 		return printJSON(out, d.Members)
 	}
 	if len(d.Members) == 0 {
-		_, err := fmt.Fprintln(out, nobody(d.prefix))
+		_, err := fmt.Fprintln(out, noNodesError(d.prefix))
 		return err
 	}
 	w := &table{out: out}

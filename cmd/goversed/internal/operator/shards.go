@@ -18,7 +18,7 @@ func (o *Operator) Shards(ctx context.Context) (shard.Table, error) {
 	}
 	v, err := shardview.New(snap)
 	if errors.Is(err, shardview.ErrNoMap) {
-		if err := o.someone(ctx, snap); err != nil {
+		if err := o.requireNodes(ctx, snap); err != nil {
 			return v, err
 		}
 		return v, fmt.Errorf("%w; goversed shards plan shows what it waits for", err)
@@ -35,7 +35,7 @@ func (o *Operator) DryRun(ctx context.Context, cfg shardview.Settings,
 		return shardview.Preview{}, err
 	}
 	if snap.ShardMap == nil {
-		if err := o.someone(ctx, snap); err != nil {
+		if err := o.requireNodes(ctx, snap); err != nil {
 			return shardview.Preview{}, err
 		}
 	}

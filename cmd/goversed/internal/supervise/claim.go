@@ -77,7 +77,7 @@ func newClaim(cfg Config, client *clientv3.Client) (*claim, error) {
 		return nil, err
 	}
 	queues, err := leasequeue.New(leasequeue.Config{Client: client, Keeper: c.keeper, RequestTimeout: requestTimeout,
-		Logger: discreet{cfg.Logger}}, root)
+		Logger: demoteInfoLogger{cfg.Logger}}, root)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func newClaim(cfg Config, client *clientv3.Client) (*claim, error) {
 		c.locks = etcdlock.NewEtcd(queues.Queues(root), owner())
 	} else {
 		c.all, err = elections.New(elections.Config{Queues: queues.Queues(root), Address: owner(),
-			WorkTimeout: forever, Final: connect.Refuses, Logger: discreet{cfg.Logger}})
+			WorkTimeout: forever, Final: connect.Refuses, Logger: demoteInfoLogger{cfg.Logger}})
 		if err != nil {
 			return nil, err
 		}

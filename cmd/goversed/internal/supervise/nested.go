@@ -16,8 +16,8 @@ var errNested = errors.New("it would wait for itself forever")
 // keysEnv names the variable with the keys of all goversed exec and lock around a command, the innermost last.
 const keysEnv = "GOVERSE_KEYS"
 
-// around returns the keys, held by processes around this one, that this process would wait for in vain.
-func (c Config) around() []string {
+// outerKeys returns the keys, held by processes around this one, that this process would wait for in vain.
+func (c Config) outerKeys() []string {
 	if c.Try {
 		return nil // it does not wait
 	}

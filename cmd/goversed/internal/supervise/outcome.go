@@ -39,9 +39,9 @@ func reasonFor(cause error, stood, ttl time.Duration, guardStood bool) error {
 	case cause != nil:
 		return cause
 	case guardStood:
-		return errGuardStood
+		return errGuardPaused
 	case stood >= ttl/8:
-		return errStood
+		return errPaused
 	}
 	return errUnconfirmed
 }
@@ -49,7 +49,7 @@ func reasonFor(cause error, stood, ttl time.Duration, guardStood bool) error {
 // Reasons to end a command while its lock is still held.
 var (
 	errUnconfirmed = errors.New("etcd has not confirmed the session in time")
-	errStood       = errors.New("goversed or its machine stood still, so that the guard was not notified in time that " +
+	errPaused      = errors.New("goversed or its machine stood still, so that the guard was not notified in time that " +
 		"all is well")
-	errGuardStood = errors.New("the guard of the command stood still")
+	errGuardPaused = errors.New("the guard of the command stood still")
 )

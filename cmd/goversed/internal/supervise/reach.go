@@ -51,7 +51,7 @@ func (r *runner) ask(ctx context.Context, client *clientv3.Client) (nested, err 
 		clientv3.WithCountOnly()); err != nil {
 		return nil, err
 	}
-	for _, key := range r.cfg.around() {
+	for _, key := range r.cfg.outerKeys() {
 		// The key exists if the process around this one still holds it, and holds it in this etcd.
 		if resp, err := client.Get(ctx, key, clientv3.WithCountOnly()); err != nil {
 			return nil, err

@@ -91,7 +91,7 @@ func TestWhoIsAround(t *testing.T) {
 	} {
 		c.cfg.Keys = keys
 		c.cfg.Env = []string{keysEnv + "=overtaken", "OTHER=1", keysEnv + "=" + strings.Join(c.env, " ")}
-		require.Equal(t, c.want, c.cfg.around(), name)
+		require.Equal(t, c.want, c.cfg.outerKeys(), name)
 	}
 }
 

@@ -15,12 +15,12 @@ import (
 // sayAfter is the duration of a wait after which it is logged.
 const sayAfter = time.Second / 5
 
-// discreet logs the info lines of elections and locks at level debug, because this package logs the same events
+// demoteInfoLogger logs the info lines of elections and locks at level debug, because this package logs the same events
 // in its own words.
-type discreet struct{ hclog.Logger }
+type demoteInfoLogger struct{ hclog.Logger }
 
 // Info implements hclog.Logger.
-func (d discreet) Info(msg string, about ...any) { d.Debug(msg, about...) }
+func (d demoteInfoLogger) Info(msg string, about ...any) { d.Debug(msg, about...) }
 
 // sayWaiting logs that the wait takes long, and the name of the holder, once. It returns after that, or when
 // ctx ends. While etcd does not answer it logs nothing, because the keeper does.

@@ -37,8 +37,8 @@ func TestReasonForTheEnd(t *testing.T) {
 		Err: elections.ErrGaveWay}, 0, ttl, false))
 	require.Equal(t, lost, reasonFor(lost, time.Hour, ttl, true))
 	require.Equal(t, errUnconfirmed, reasonFor(nil, ttl/8-1, ttl, false))
-	require.Equal(t, errStood, reasonFor(nil, ttl/8, ttl, false))
-	require.Equal(t, errGuardStood, reasonFor(nil, time.Hour, ttl, true))
+	require.Equal(t, errPaused, reasonFor(nil, ttl/8, ttl, false))
+	require.Equal(t, errGuardPaused, reasonFor(nil, time.Hour, ttl, true))
 }
 
 // Each kind of end is logged in one line at the right level, or left to the final error.
