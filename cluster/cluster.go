@@ -114,8 +114,8 @@ type parts struct {
 	silences  silenceReports
 }
 
-// goTracked runs f in a goroutine that closeRest waits for. f must return when its context ends. goRest reports
-// false, and does not run f, once closeRest was called.
+// goTracked runs f in a goroutine that closeTracked waits for. f must return when its context ends. goTracked reports
+// false, and does not run f, once closeTracked was called.
 func (p *parts) goTracked(f func(ctx context.Context)) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -126,8 +126,8 @@ func (p *parts) goTracked(f func(ctx context.Context)) bool {
 	return true
 }
 
-// joinTracked makes closeRest wait for the caller until it calls left. The caller must do so soon after restCtx has
-// ended. ok is false once closeRest was called.
+// joinTracked makes closeTracked wait for the caller until it calls left. The caller must do so soon after restCtx has
+// ended. ok is false once closeTracked was called.
 func (p *parts) joinTracked() (left func(), ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

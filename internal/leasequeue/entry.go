@@ -73,7 +73,7 @@ func (x *Entry) Decided() <-chan struct{} {
 	return x.settled
 }
 
-// IsSettled reports whether the channel of Settled is closed. It reads one atomic.
+// IsSettled reports whether the channel of Decided is closed. It reads one atomic.
 func (x *Entry) IsSettled() bool { return x.now().Settled() }
 
 var closed = func() chan struct{} {

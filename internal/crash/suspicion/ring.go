@@ -10,7 +10,7 @@ import (
 const mostTargets = 8
 
 // Targets returns the members that this instance watches: those that follow it in the order of addresses, until
-// k of them count (see Case.Counts). If many members died at once, the members behind them are thus watched
+// k of them count (see Case.CountsAsWatched). If many members died at once, the members behind them are thus watched
 // without waiting for the removals. While the instance is not registered, Targets returns none: a predecessor
 // may be registered, and only a registered member may accuse.
 func Targets(s *state.Snapshot, me Self, k int, counts func(*state.Member) bool) []*state.Member {

@@ -64,7 +64,7 @@ func (a *attempt) by() time.Time {
 	return a.deadline
 }
 
-// send sends the call to the present place of its object. It returns errAgain if the call must be sent again.
+// send sends the call to the present place of its object. It returns errRetry if the call must be sent again.
 func (a *attempt) send(ctx context.Context) error {
 	r := a.router
 	n, known := r.cfg.Map.Shard(a.call.Key)
@@ -229,7 +229,7 @@ func (a *attempt) answered(ctx context.Context, reply *objectspb.Reply, owner st
 	return err
 }
 
-// await blocks until the call should be sent again, and returns errAgain; or it returns the error of a call
+// await blocks until the call should be sent again, and returns errRetry; or it returns the error of a call
 // that was not started in time. It waits until the map has changed since seen. If the owner could not be
 // reached, or knows a later map than this process, the wait also ends when it is time to try that owner again.
 func (a *attempt) await(ctx context.Context, seen Seen, unreachable error) error {

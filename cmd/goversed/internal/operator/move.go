@@ -22,7 +22,7 @@ type Outcome struct {
 }
 
 // Resign asks the leader to give way to the next candidate, and blocks until there is a leader with a new
-// token. That is the same node again if it is alone. Resign returns ErrNobody and the errors of Read and
+// token. That is the same node again if it is alone. Resign returns ErrNoNodes and the errors of Read and
 // request.AwaitHandover. When timeout has passed, the error is election.ErrNotMoved, and the request is
 // withdrawn.
 func (o *Operator) Resign(ctx context.Context, timeout time.Duration) (Outcome, error) {

@@ -30,7 +30,7 @@ func (o *Operator) nobody(ctx context.Context) error {
 	return elsewhere(o.keys.Prefix(), prefixes.Find(ctx, o.client, o.keys.Prefix()).Prefixes)
 }
 
-// elsewhere returns ErrNobody, and names the other prefixes that have nodes.
+// elsewhere returns ErrNoNodes, and names the other prefixes that have nodes.
 func elsewhere(prefix string, others []prefixes.Prefix) error {
 	if len(others) == 0 {
 		return noNodesError(prefix)
@@ -91,7 +91,7 @@ func (o *Operator) Close() error {
 }
 
 // Read reads the cluster once. It retries until ctx ends, but fails early if the server cannot be etcd. If
-// there is no node but other prefixes have nodes, it fails with ErrNobody and names them. Other errors match
+// there is no node but other prefixes have nodes, it fails with ErrNoNodes and names them. Other errors match
 // cluster.ErrEtcdUnreachable, cluster.ErrEtcdDenied or cluster.ErrNotEtcd if that is the reason.
 func (o *Operator) Read(ctx context.Context) (Details, error) {
 	snap, err := o.read(ctx)

@@ -31,7 +31,7 @@ func PrintStatus(out io.Writer, d Details, asJSON bool) error {
 	return PrintNodes(out, d, false)
 }
 
-// PrintLeader writes the leader's address, or fails with ErrNobody or election.ErrNoLeader.
+// PrintLeader writes the leader's address, or fails with ErrNoNodes or election.ErrNoLeader.
 func PrintLeader(out io.Writer, d Details, asJSON bool) error {
 	switch {
 	case d.LeaderID == "" && d.ClusterSize == 0:

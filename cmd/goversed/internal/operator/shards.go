@@ -9,7 +9,7 @@ import (
 	"github.com/goverse/goverse/internal/sharding/shardview"
 )
 
-// Shards reads the shard map and the progress of its moves once. Shards returns the errors of Read, ErrNobody,
+// Shards reads the shard map and the progress of its moves once. Shards returns the errors of Read, ErrNoNodes,
 // and the errors of shardview.New.
 func (o *Operator) Shards(ctx context.Context) (shard.Table, error) {
 	snap, err := o.read(ctx)
@@ -27,7 +27,7 @@ func (o *Operator) Shards(ctx context.Context) (shard.Table, error) {
 }
 
 // DryRun reads the cluster once and returns the actions that its planner would take. DryRun returns the errors
-// of Read, ErrNobody, and the errors of shardview.DryRun.
+// of Read, ErrNoNodes, and the errors of shardview.DryRun.
 func (o *Operator) DryRun(ctx context.Context, cfg shardview.Settings,
 	suppose shardview.Change) (shardview.Preview, error) {
 	snap, err := o.read(ctx)
