@@ -5,8 +5,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-
-	"github.com/goverse/goverse/internal/budget"
 )
 
 // ObjectsConfig configures how this node hosts and calls objects. The zero value works. All nodes of a cluster
@@ -58,9 +56,6 @@ func (o ObjectsConfig) withDefaults() ObjectsConfig {
 	}
 	if o.MaxWaiting == 0 {
 		o.MaxWaiting = 1 << 18
-	}
-	if o.MaxWaitingBytes == 0 {
-		o.MaxWaitingBytes = budget.Default()
 	}
 	if o.ActivationTimeout == 0 {
 		o.ActivationTimeout = 10 * time.Second

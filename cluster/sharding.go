@@ -49,11 +49,11 @@ type Sharding struct {
 	// has returned. Wait here for goroutines that OnAcquire started. ctx ends after another DrainTimeout. A call
 	// that panics, or exits its goroutine, is logged with its stack and counts as returned.
 	OnRelease func(ctx context.Context, shard int)
-	// Run, if set, is called in a goroutine of its own for each shard that this node owns, once it serves the shard:
+	// Run, if set, is called in a goroutine of its own for each shard that this node acquires, right after OnAcquire:
 	// for a worker per shard. ctx ends when the shard is handed over, as in OnAcquire, and the next owner begins only
 	// when Run has returned. If Run returns an error, panics, or exits its goroutine before that, it is logged and
 	// called again after a quarter of a second, a pause that grows to ten seconds. If it returns nil, it is not called
-	// again until the node acquires the shard anew. It begins after OnAcquire and ends before OnRelease.
+	// again until the node acquires the shard anew. It ends before OnRelease is called.
 	Run func(ctx context.Context, shard int, epoch int64) error
 	// DrainTimeout is the time for which the handover of a shard waits for functions running in it before it
 	// cancels their context. The handover still waits for them after that. Functions in Shards.Hold and HoldAlone

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/internal/port"
 )
 
 func TestAddressesRefused(t *testing.T) {
@@ -112,9 +114,8 @@ func TestAddressOfAnotherMachine(t *testing.T) {
 // Nothing listens before Start, so a connection is refused instead of left waiting, and the watchers of an earlier
 // process at the address notice that it is gone.
 func TestNothingListensBeforeStart(t *testing.T) {
-	first := local(t)
-	address := first.AdvertiseAddress()
-	require.NoError(t, first.Close())
+	address, err := port.Restarted.Draw("127.0.0.1")
+	require.NoError(t, err)
 	n, err := NewNode(Config{AdvertiseAddress: address})
 	require.NoError(t, err)
 	defer n.Close()
