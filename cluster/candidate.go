@@ -21,8 +21,8 @@ type Candidate struct {
 	e    atomic.Pointer[elections.Election] // nil before Start
 }
 
-// early holds the candidacies that were requested before Start.
-type early struct {
+// earlyCandidacies holds the candidacies that were requested before Start.
+type earlyCandidacies struct {
 	mu       sync.Mutex
 	requests []earlyRequest
 }
@@ -32,8 +32,8 @@ type earlyRequest struct {
 	opts      []election.StandOption
 }
 
-// stand remembers a request. The lock is held, and the cluster is not started.
-func (e *early) stand(c *Cluster, name string, opts []election.StandOption) (*Candidate, error) {
+// addRequest remembers a request. The lock is held, and the cluster is not started.
+func (e *earlyCandidacies) addRequest(c *Cluster, name string, opts []election.StandOption) (*Candidate, error) {
 	if err := state.CheckName("election", name); err != nil {
 		return nil, err
 	}
@@ -45,8 +45,8 @@ func (e *early) stand(c *Cluster, name string, opts []election.StandOption) (*Ca
 	return candidate, nil
 }
 
-// forget drops the requests for a candidate and reports whether there were any.
-func (e *early) forget(c *Candidate) bool {
+// dropRequests drops the requests for a candidate and reports whether there were any.
+func (e *earlyCandidacies) dropRequests(c *Candidate) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	before := len(e.requests)
@@ -54,8 +54,8 @@ func (e *early) forget(c *Candidate) bool {
 	return len(e.requests) < before
 }
 
-// begin makes the candidates stand that were requested before, and publishes the parts of the running node.
-func (e *early) begin(c *Cluster, p *parts) {
+// standAll makes the candidates stand that were requested before, and publishes the parts of the running node.
+func (e *earlyCandidacies) standAll(c *Cluster, p *nodeParts) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, r := range e.requests {
@@ -67,13 +67,13 @@ func (e *early) begin(c *Cluster, p *parts) {
 	c.parts.Store(p)
 }
 
-// running returns the candidacy of a node that runs. Errors are ErrNotStarted, ErrStopped and
+// runningElection returns the candidacy of a node that runs. Errors are ErrNotStarted, ErrStopped and
 // election.ErrWithdrawn.
-func (c *Candidate) running() (*elections.Election, error) {
+func (c *Candidate) runningElection() (*elections.Election, error) {
 	if e := c.e.Load(); e != nil {
 		return e, nil
 	}
-	if _, err := c.c.running(); err != nil {
+	if _, err := c.c.runningParts(); err != nil {
 		return nil, err
 	}
 	if e := c.e.Load(); e != nil { // Start has returned meanwhile
@@ -103,7 +103,7 @@ func (c *Candidate) Queue() []string {
 
 // Watch delivers the current leader and its changes; see [Election.Watch].
 func (c *Candidate) Watch(ctx context.Context) (<-chan election.Leader, error) {
-	e, err := c.running()
+	e, err := c.runningElection()
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func (c *Candidate) Watch(ctx context.Context) (<-chan election.Leader, error) {
 
 // WaitForLeader blocks until there is a leader; see [Election.WaitForLeader].
 func (c *Candidate) WaitForLeader(ctx context.Context) (election.Leader, error) {
-	e, err := c.running()
+	e, err := c.runningElection()
 	if err != nil {
 		return election.Leader{}, err
 	}
@@ -121,7 +121,7 @@ func (c *Candidate) WaitForLeader(ctx context.Context) (election.Leader, error) 
 
 // Transfer hands leadership over to another candidate; see [Election.Transfer].
 func (c *Candidate) Transfer(ctx context.Context, address string) error {
-	e, err := c.running()
+	e, err := c.runningElection()
 	if err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func (c *Candidate) Term() (election.Term, bool) {
 // serves every term. If fn did not run, the error is election.ErrWithdrawn or ErrStopped if no later call would run
 // it either, and ErrNotStarted or ctx's cause otherwise.
 func (c *Candidate) Lead(ctx context.Context, fn func(ctx context.Context, t election.Term) error) error {
-	e, err := c.running()
+	e, err := c.runningElection()
 	if err != nil {
 		return err
 	}
@@ -169,7 +169,7 @@ func (c *Candidate) LeadEach(ctx context.Context, fn func(ctx context.Context, t
 // then fn's context goes on and the term's Txn commits. If fn did not run, the error is election.ErrNotLeader or
 // ErrNotStarted.
 func (c *Candidate) AsLeader(ctx context.Context, fn func(ctx context.Context, t election.Term) error) error {
-	e, err := c.running()
+	e, err := c.runningElection()
 	if err != nil {
 		return err
 	}
@@ -182,7 +182,7 @@ func (c *Candidate) AsLeader(ctx context.Context, fn func(ctx context.Context, t
 // not lead, ErrNotStarted, ctx's cause, and that of a request that etcd refused. In the last case no other node
 // leads until etcd accepts the deletion, which is retried every third of a TTL, or the session ends.
 func (c *Candidate) Resign(ctx context.Context) error {
-	e, err := c.running()
+	e, err := c.runningElection()
 	if err != nil {
 		return err
 	}
@@ -193,10 +193,10 @@ func (c *Candidate) Resign(ctx context.Context) error {
 // called again. It still follows the election. Withdraw blocks like Resign. Before Start it only cancels the
 // request.
 func (c *Candidate) Withdraw(ctx context.Context) error {
-	if c.c.early.forget(c) {
+	if c.c.early.dropRequests(c) {
 		return nil
 	}
-	e, err := c.running()
+	e, err := c.runningElection()
 	if err != nil {
 		return err
 	}
@@ -208,10 +208,10 @@ func (c *Candidate) Withdraw(ctx context.Context) error {
 // candidacy. If Stand is called while Close waits, the election stays as that call requests. Close blocks like
 // Resign; if it fails, this node has withdrawn and nothing is closed. Before Start it only cancels the request.
 func (c *Candidate) Close(ctx context.Context) error {
-	if c.c.early.forget(c) {
+	if c.c.early.dropRequests(c) {
 		return nil
 	}
-	e, err := c.running()
+	e, err := c.runningElection()
 	if err != nil {
 		return err
 	}
@@ -229,7 +229,7 @@ func (c *Candidate) Err() error {
 
 // WatchErr delivers the current value of Err, then every change, as Watch does for the leader.
 func (c *Candidate) WatchErr(ctx context.Context) (<-chan error, error) {
-	e, err := c.running()
+	e, err := c.runningElection()
 	if err != nil {
 		return nil, err
 	}

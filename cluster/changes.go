@@ -6,7 +6,7 @@ import "context"
 // queue, shards and requests. One signal may stand for several changes. The channel closes when ctx ends or the
 // node stops, and never otherwise. Errors are ErrNotStarted and ErrStopped.
 func (c *Cluster) WatchChanges(ctx context.Context) (<-chan struct{}, error) {
-	p, err := c.running()
+	p, err := c.runningParts()
 	if err != nil {
 		return nil, err
 	}

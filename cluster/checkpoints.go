@@ -19,7 +19,7 @@ var _ processor.Checkpoint = (*Checkpoints)(nil)
 
 // Claim implements processor.Checkpoint.
 func (k *Checkpoints) Claim(ctx context.Context, name string, token int64) (processor.Mark, error) {
-	p, err := k.c.running()
+	p, err := k.c.runningParts()
 	if err != nil {
 		return processor.Mark{}, err
 	}
@@ -29,7 +29,7 @@ func (k *Checkpoints) Claim(ctx context.Context, name string, token int64) (proc
 // Advance implements processor.Checkpoint.
 func (k *Checkpoints) Advance(ctx context.Context, name string, at processor.Mark,
 	work func(ctx context.Context) (processor.Progress, error)) (processor.Mark, error) {
-	p, err := k.c.running()
+	p, err := k.c.runningParts()
 	if err != nil {
 		return at, err
 	}
@@ -38,7 +38,7 @@ func (k *Checkpoints) Advance(ctx context.Context, name string, at processor.Mar
 
 // Parked returns the events that the named processor has given up; see [processor.Etcd.Parked].
 func (k *Checkpoints) Parked(ctx context.Context, name string) ([]processor.Parked, error) {
-	p, err := k.c.running()
+	p, err := k.c.runningParts()
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func (k *Checkpoints) Parked(ctx context.Context, name string) ([]processor.Park
 
 // Forget removes a parked event; see [processor.Etcd.Forget].
 func (k *Checkpoints) Forget(ctx context.Context, name string, at processor.Position) error {
-	p, err := k.c.running()
+	p, err := k.c.runningParts()
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (k *Checkpoints) Forget(ctx context.Context, name string, at processor.Posi
 
 // Rewind sets the processor's position; see [processor.Etcd.Rewind].
 func (k *Checkpoints) Rewind(ctx context.Context, name string, to processor.Position) error {
-	p, err := k.c.running()
+	p, err := k.c.runningParts()
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (k *Checkpoints) Rewind(ctx context.Context, name string, to processor.Posi
 
 // Unfence clears the processor's fence; see [processor.Etcd.Unfence].
 func (k *Checkpoints) Unfence(ctx context.Context, name string) error {
-	p, err := k.c.running()
+	p, err := k.c.runningParts()
 	if err != nil {
 		return err
 	}

@@ -57,40 +57,40 @@ type Cluster struct {
 	// lookup resolves a host to its addresses; tests replace it.
 	lookup membership.LookupHost
 
-	view  atomic.Pointer[watchcache.Mirror] // nil until Start has created it; already set while the node joins
-	parts atomic.Pointer[parts]             // nil before Start has returned, and after Stop
-	over  atomic.Bool                       // Stop has returned, or Start has failed
+	view     atomic.Pointer[watchcache.Mirror] // nil until Start has created it; already set while the node joins
+	parts    atomic.Pointer[nodeParts]         // nil before Start has returned, and after Stop
+	finished atomic.Bool                       // Stop has returned, or Start has failed
 
 	services []objects.Service // guarded by mu before Start, constant afterwards
 
 	consensus   ConsensusManager
 	shards      Shards
 	elections   Elections
-	early       early
-	locks       locks
+	early       earlyCandidacies
+	locks       lockRegistry
 	effects     Effects
 	checkpoints Checkpoints
 	objects     Objects
 	events      Events
 
 	mu      sync.Mutex
-	phase   phase
+	phase   clusterPhase
 	stopped chan struct{} // closed when Stop is done
 	stopErr error
 }
 
-type phase int
+type clusterPhase int
 
 const (
-	fresh phase = iota
-	starting
-	running
-	stopping
-	ended
+	phaseNew clusterPhase = iota
+	phaseStarting
+	phaseRunning
+	phaseStopping
+	phaseEnded
 )
 
-// parts holds the pieces of a running node.
-type parts struct {
+// nodeParts holds the pieces of a running node.
+type nodeParts struct {
 	client   *clientv3.Client
 	core     *member.Core
 	mirror   *watchcache.Mirror // the core's, like the following
@@ -98,13 +98,13 @@ type parts struct {
 	member   *membership.Membership
 	manager  *consensusmanager.ConsensusManager
 	detector *crash.Detector
-	work     work
-	objects  *hosting
+	work     exclusiveWork
+	objects  *objectParts
 	events   *eventlog.Log
 
-	restCtx  context.Context         // ends when the parts built on the core must stop, with ErrStopped as its cause
-	stopRest context.CancelCauseFunc // ends restCtx
-	rest     sync.WaitGroup
+	trackedCtx  context.Context         // ends when the parts built on the core must stop, with ErrStopped as its cause
+	stopTracked context.CancelCauseFunc // ends trackedCtx
+	tracked     sync.WaitGroup
 
 	mu     sync.Mutex
 	closed bool // set once nothing more may join rest
@@ -116,35 +116,35 @@ type parts struct {
 
 // goTracked runs f in a goroutine that closeTracked waits for. f must return when its context ends. goTracked reports
 // false, and does not run f, once closeTracked was called.
-func (p *parts) goTracked(f func(ctx context.Context)) bool {
+func (p *nodeParts) goTracked(f func(ctx context.Context)) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
 		return false
 	}
-	p.rest.Go(func() { f(p.restCtx) })
+	p.tracked.Go(func() { f(p.trackedCtx) })
 	return true
 }
 
-// joinTracked makes closeTracked wait for the caller until it calls left. The caller must do so soon after restCtx has
-// ended. ok is false once closeTracked was called.
-func (p *parts) joinTracked() (left func(), ok bool) {
+// joinTracked makes closeTracked wait for the caller until it calls left. The caller must do so soon after trackedCtx
+// has ended. ok is false once closeTracked was called.
+func (p *nodeParts) joinTracked() (left func(), ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
 		return nil, false
 	}
-	p.rest.Add(1)
-	return p.rest.Done, true
+	p.tracked.Add(1)
+	return p.tracked.Done, true
 }
 
-// closeTracked ends restCtx, waits for everything that joined rest, and closes the core.
-func (p *parts) closeTracked() {
+// closeTracked ends trackedCtx, waits for everything that joined rest, and closes the core.
+func (p *nodeParts) closeTracked() {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
-	p.stopRest(ErrStopped)
-	p.rest.Wait()
+	p.stopTracked(ErrStopped)
+	p.tracked.Wait()
 	p.core.Close()
 }
 
@@ -166,7 +166,7 @@ func NewClusterWithNode(cfg Config, n *node.Node) (*Cluster, error) {
 	c := &Cluster{cfg: cfg, keys: keys, node: n, log: cfg.Logger, lookup: net.DefaultResolver.LookupHost,
 		stopped: make(chan struct{})}
 	c.consensus, c.shards, c.elections = ConsensusManager{c}, Shards{c}, Elections{c}
-	c.locks, c.effects, c.checkpoints, c.objects = locks{c}, Effects{c}, Checkpoints{c}, Objects{c}
+	c.locks, c.effects, c.checkpoints, c.objects = lockRegistry{c}, Effects{c}, Checkpoints{c}, Objects{c}
 	c.events = Events{c}
 	return c, nil
 }
@@ -175,7 +175,7 @@ func NewClusterWithNode(cfg Config, n *node.Node) (*Cluster, error) {
 func (c *Cluster) Node() *node.Node { return c.node }
 
 // sessionValid reports whether this node's session is valid now.
-func (p *parts) sessionValid() bool {
+func (p *nodeParts) sessionValid() bool {
 	s := p.keeper.Current()
 	return s != nil && s.Valid()
 }
@@ -184,23 +184,23 @@ func (p *parts) sessionValid() bool {
 func (c *Cluster) newRecord() state.Record {
 	return state.Record{InstanceID: c.node.InstanceID(), WatchKey: c.node.WatchKey(), HTTPAddress: c.cfg.HTTPAddress,
 		Version: c.cfg.Version,
-		Labels:  c.cfg.Labels, Shards: c.cfg.Sharding.count(), Weight: c.cfg.Weight, Observer: c.cfg.Observer}
+		Labels:  c.cfg.Labels, Shards: c.cfg.Sharding.publishedCount(), Weight: c.cfg.Weight, Observer: c.cfg.Observer}
 }
 
-// assemble creates the parts and starts none of them. Of ctx, which is Start's, only values are used.
-func (c *Cluster) assemble(ctx context.Context, client *clientv3.Client) (*parts, error) {
-	p := &parts{client: client}
-	nodes := dialer{node: c.node, opts: c.cfg.DialOptions}
+// newParts creates the parts and starts none of them. Of ctx, which is Start's, only values are used.
+func (c *Cluster) newParts(ctx context.Context, client *clientv3.Client) (*nodeParts, error) {
+	p := &nodeParts{client: client}
+	nodes := watchDialer{node: c.node, opts: c.cfg.DialOptions}
 	config := member.Config{Client: client, Keys: c.keys, TTL: ttlOf(c.cfg), RequestTimeout: c.cfg.RequestTimeout,
 		WorkTimeout: c.cfg.WorkTimeout, Address: c.node.AdvertiseAddress(), Record: c.newRecord(), Observer: c.cfg.Observer,
 		Fallback: c.cfg.Fallback == FallbackByName, Detection: c.cfg.CrashDetection.settings(), Dialer: nodes,
-		WatcherLost: c.node.WatcherLost(), Identify: nodes.identify, Planning: c.cfg.Sharding.planning(),
-		Shards: c.cfg.Sharding.part(c.log),
+		WatcherLost: c.node.WatcherLost(), Identify: nodes.identify, Planning: c.cfg.Sharding.planSettings(),
+		Shards: c.cfg.Sharding.ownerConfig(c.log),
 		OnLost: func(s *etcdsession.Session, lost *session.LostError) {
-			p.events.SessionLost(int64(s.ID()), s.Deadline(), lost)
+			p.events.ReportSessionLost(int64(s.ID()), s.Deadline(), lost)
 		},
 		Explain: func(err error) error {
-			return c.cfg.reach(connect.WordsOf(ctx)).Explain(context.WithoutCancel(ctx), err, c.needs())
+			return c.cfg.connectConfig(connect.SettingNamesOf(ctx)).Explain(context.WithoutCancel(ctx), err, c.requiredRights())
 		},
 		Logger: c.log}
 	var err error
@@ -210,22 +210,22 @@ func (c *Cluster) assemble(ctx context.Context, client *clientv3.Client) (*parts
 	p.mirror, p.keeper, p.member = p.core.Mirror, p.core.Keeper, p.core.Member
 	c.view.Store(p.mirror)
 	p.manager, p.detector = p.core.Manager, p.core.Detector
-	if p.work, err = c.newWork(client, p.mirror, p.keeper); err != nil {
+	if p.work, err = c.newExclusiveWork(client, p.mirror, p.keeper); err != nil {
 		return nil, err
 	}
 	p.events = eventlog.New(eventlog.Config{Client: client, Keys: c.keys, Mirror: p.mirror, Election: p.manager.Election(),
 		Address: c.node.AdvertiseAddress(), Valid: p.sessionValid, Off: c.cfg.Events.Off, Max: c.cfg.Events.Max,
 		MaxAge: c.cfg.Events.MaxAge, RequestTimeout: c.cfg.RequestTimeout, Logger: c.log.Named("events")})
-	p.objects, err = c.newHosting(p)
+	p.objects, err = c.newObjectParts(p)
 	return p, err
 }
 
-// running returns the parts of a running node. The error is ErrNotStarted or ErrStopped.
-func (c *Cluster) running() (*parts, error) {
+// runningParts returns the parts of a running node. The error is ErrNotStarted or ErrStopped.
+func (c *Cluster) runningParts() (*nodeParts, error) {
 	switch p := c.parts.Load(); {
 	case p != nil:
 		return p, nil
-	case c.over.Load():
+	case c.finished.Load():
 		return nil, ErrStopped
 	}
 	return nil, ErrNotStarted

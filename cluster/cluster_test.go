@@ -40,7 +40,7 @@ func TestThreeNodesAgreeAndHandOver(t *testing.T) {
 		require.Equal(t, election.ModeElection, st.Mode)
 		require.Equal(t, x == a, st.State == StateLeader)
 	}
-	m := inside{b}.Snapshot().Member(a.address())
+	m := inspectNode{b}.Snapshot().Member(a.address())
 	require.Equal(t, "x", m.Labels["zone"])
 	require.Equal(t, 3, m.Weight)
 	require.Equal(t, a.Node().InstanceID(), m.InstanceID)
@@ -182,7 +182,7 @@ func TestRestartAtTheAddressOfADeadNodeTakesOverAtOnce(t *testing.T) {
 	ghost(t, etcd.Client(), c.address(), "gone", 600)
 	require.NoError(t, c.Start(etcdtest.Context(t)), "long before the lease of 600 s runs out")
 	awaitLeader(t, c, c.address())
-	require.Len(t, inside{c}.Snapshot().Queue, 1)
+	require.Len(t, inspectNode{c}.Snapshot().Queue, 1)
 	leases, err := etcd.Client().Leases(etcdtest.Context(t))
 	require.NoError(t, err)
 	require.Len(t, leases.Leases, 1)
@@ -278,7 +278,7 @@ func TestTransferToOneThatIsQueueingAgain(t *testing.T) {
 		awaitLeader(t, a, a.address())
 		token := a.Leader().Token
 		require.NoError(t, b.Transfer(ctx, b.address()))
-		awaitState(t, b, func(s *state.Snapshot) bool { return new(state.Place).Find(s, token) == nil })
+		awaitState(t, b, func(s *state.Snapshot) bool { return new(state.QueuePlace).Find(s, token) == nil })
 		require.NoError(t, b.Transfer(ctx, a.address()), "it queues again within moments")
 	}
 	awaitLeader(t, a, a.address())
@@ -329,14 +329,14 @@ func TestRecordIsKept(t *testing.T) {
 	ctx := etcdtest.Context(t)
 	a := start(t, etcd)
 	key := a.keys.Node(a.address())
-	first := inside{a}.Snapshot().Member(a.address()).Incarnation
+	first := inspectNode{a}.Snapshot().Member(a.address()).Incarnation
 	_, err := etcd.Client().Put(ctx, key, "{}")
 	require.NoError(t, err)
 	awaitState(t, a, func(s *state.Snapshot) bool {
 		m := s.Member(a.address())
 		return m != nil && m.InstanceID == a.node.InstanceID() && m.KeyLease == m.Lease && m.ModRevision > m.Incarnation+1
 	})
-	require.Equal(t, first, inside{a}.Snapshot().Member(a.address()).Incarnation)
+	require.Equal(t, first, inspectNode{a}.Snapshot().Member(a.address()).Incarnation)
 	_, err = etcd.Client().Delete(ctx, key)
 	require.NoError(t, err)
 	awaitState(t, a, func(s *state.Snapshot) bool {
@@ -375,7 +375,7 @@ func TestStopBetweenTwoSessions(t *testing.T) {
 		etcd.Client().KV, etcd.Client().Watcher, blocked, etcd.Client().Maintenance
 	c := start(t, etcd, func(c *Config) { c.Client = client })
 	blocked.on.Store(true)
-	inside{c}.Session().Lose(session.ReasonPaused, nil)
+	inspectNode{c}.Session().EndLocally(session.ReasonPaused, nil)
 	require.Eventually(t, func() bool { return errors.Is(c.Session().Err(), ErrNoSession) }, 5*time.Second,
 		time.Millisecond)
 	p := c.parts.Load()

@@ -164,7 +164,7 @@ func (c Config) Validate() error {
 		return fmt.Errorf("%w: %d s: give a number of seconds from 1 to 86400; 10 is a good one",
 			ErrBadTTL, c.LeaderElectionTTL)
 	}
-	if err := checkAddresses(c.EtcdAddress); err != nil {
+	if err := checkEtcdAddresses(c.EtcdAddress); err != nil {
 		return err
 	}
 	for name, d := range map[string]time.Duration{"DialTimeout": c.DialTimeout, "RequestTimeout": c.RequestTimeout,
@@ -204,7 +204,7 @@ func (c Config) Validate() error {
 	case c.Username == "" && c.Password != "":
 		return fmt.Errorf("%w: Password is set and Username is not: give both", ErrBadConfig)
 	}
-	if size := sizeOf(c.Labels); size > MaxLabels {
+	if size := labelBytes(c.Labels); size > MaxLabels {
 		return fmt.Errorf("%w: Labels have %d bytes together; give at most %d", ErrBadConfig, size, MaxLabels)
 	}
 	if c.Weight < 0 {
@@ -216,15 +216,15 @@ func (c Config) Validate() error {
 // MaxLabels limits the length of all labels of a node in bytes, names and values together.
 const MaxLabels = 64 << 10
 
-func sizeOf(labels map[string]string) (size int) {
+func labelBytes(labels map[string]string) (size int) {
 	for name, value := range labels {
 		size += len(name) + len(value)
 	}
 	return size
 }
 
-// checkAddresses checks the syntax of a list of etcd addresses.
-func checkAddresses(addresses string) error {
+// checkEtcdAddresses checks the syntax of a list of etcd addresses.
+func checkEtcdAddresses(addresses string) error {
 	for address := range strings.SplitSeq(addresses, ",") {
 		address = strings.TrimSpace(address)
 		hostPort := address

@@ -10,44 +10,45 @@ import (
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-// lastReplies is the time for which connections to a node that stopped in order are kept open. The node answered
+// closeDelay is the time for which connections to a node that stopped in order are kept open. The node answered
 // all its calls before it deleted its key, but their callers may not have had a chance to run since.
-const lastReplies = 2 * time.Second
+const closeDelay = 2 * time.Second
 
 // departures decides which connections to close because the node at their other end is gone. It is a value: look
 // returns its successor.
 type departures struct {
-	members map[string]presence // the members of the last snapshot
-	stopped map[string]parting  // members that have stopped since
+	members map[string]presentMember // the members of the last snapshot
+	stopped map[string]stoppedMember // members that have stopped since
 }
 
-// presence is one registered member.
-type presence struct {
+// presentMember is one registered member.
+type presentMember struct {
 	incarnation int64
 	stopping    bool // it was seen stopping
 }
 
-// parting is one member that has stopped.
-type parting struct {
+// stoppedMember is one member that has stopped.
+type stoppedMember struct {
 	incarnation int64
 	until       time.Time // the time to close its connections
 }
 
-// look applies a snapshot. stopping names the members that were stopping in snapshots that look has not seen. It
-// returns the addresses to which connections must be closed now, and the delay after which to call look again, 0
+// applySnapshot applies a snapshot. stopping names the members that were stopping in snapshots that look has not seen.
+// It returns the addresses to which connections must be closed now, and the delay after which to call look again, 0
 // for at the next change.
-func (d departures) look(s *state.Snapshot, stopping map[string]bool, now time.Time) (next departures, gone []string,
+func (d departures) applySnapshot(s *state.Snapshot, stopping map[string]bool, now time.Time) (next departures,
+	gone []string,
 	again time.Duration) {
-	next = departures{members: map[string]presence{}, stopped: map[string]parting{}}
+	next = departures{members: map[string]presentMember{}, stopped: map[string]stoppedMember{}}
 	for _, m := range s.Members {
-		next.members[m.Address] = presence{m.Incarnation, m.Stopping || stopping[m.Address]}
+		next.members[m.Address] = presentMember{m.Incarnation, m.Stopping || stopping[m.Address]}
 	}
 	for address, was := range d.members {
 		is, here := next.members[address]
 		switch {
 		case here && is.incarnation == was.incarnation:
 		case !here && (was.stopping || stopping[address]):
-			next.stopped[address] = parting{was.incarnation, now.Add(lastReplies)}
+			next.stopped[address] = stoppedMember{was.incarnation, now.Add(closeDelay)}
 		default: // a process that stands still keeps its connections, but does not answer
 			gone = append(gone, address)
 		}
@@ -70,8 +71,8 @@ func (d departures) look(s *state.Snapshot, stopping map[string]bool, now time.T
 	return next, gone, again
 }
 
-// nodes returns the nodes to which connections are kept, by address.
-func (d departures) nodes() []*objectspb.WatchRoutesResponse_Node {
+// connectedNodes returns the nodes to which connections are kept, by address.
+func (d departures) connectedNodes() []*objectspb.WatchRoutesResponse_Node {
 	out := make([]*objectspb.WatchRoutesResponse_Node, 0, len(d.members)+len(d.stopped))
 	for address, p := range d.members {
 		out = append(out, &objectspb.WatchRoutesResponse_Node{Address: address, Incarnation: p.incarnation})
@@ -95,7 +96,7 @@ type stoppingNodes struct {
 // concerns reports whether the members changed, and records those that are stopping. It runs in the mirror's
 // goroutine.
 func (s *stoppingNodes) concerns(before, now *state.Snapshot) bool {
-	if state.Same(before.Members, now.Members) {
+	if state.SameSlice(before.Members, now.Members) {
 		return false
 	}
 	s.mu.Lock()
@@ -112,8 +113,8 @@ func (s *stoppingNodes) concerns(before, now *state.Snapshot) bool {
 	return true
 }
 
-// take returns the members collected since the last call.
-func (s *stoppingNodes) take() map[string]bool {
+// takeSeen returns the members collected since the last call.
+func (s *stoppingNodes) takeSeen() map[string]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	taken := s.seen

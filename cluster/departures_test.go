@@ -17,28 +17,28 @@ func TestDepartures(t *testing.T) {
 	stopping.Stopping = true
 	began := time.Unix(1000, 0)
 
-	d, gone, again := departures{}.look(of(stays, crashes, stops), nil, began)
+	d, gone, again := departures{}.applySnapshot(of(stays, crashes, stops), nil, began)
 	require.Empty(t, gone)
 	require.Zero(t, again)
-	d, gone, _ = d.look(of(stays, crashes, &stopping), nil, began)
+	d, gone, _ = d.applySnapshot(of(stays, crashes, &stopping), nil, began)
 	require.Empty(t, gone)
 
-	d, gone, again = d.look(of(stays), nil, began)
+	d, gone, again = d.applySnapshot(of(stays), nil, began)
 	require.Equal(t, []string{"crashes:1"}, gone, "a call to it may wait for nothing")
-	require.Equal(t, lastReplies, again)
-	left, gone, again := d.look(of(stays), nil, began.Add(lastReplies-1))
+	require.Equal(t, closeDelay, again)
+	left, gone, again := d.applySnapshot(of(stays), nil, began.Add(closeDelay-1))
 	require.Empty(t, gone, "what it has answered may have to be read still")
 	require.EqualValues(t, 1, again)
-	left, gone, again = left.look(of(stays), nil, began.Add(lastReplies))
+	left, gone, again = left.applySnapshot(of(stays), nil, began.Add(closeDelay))
 	require.Equal(t, []string{"stops:1"}, gone, "it may have stood still while it stopped")
 	require.Zero(t, again)
-	_, gone, _ = left.look(of(stays), nil, began.Add(time.Hour))
+	_, gone, _ = left.applySnapshot(of(stays), nil, began.Add(time.Hour))
 	require.Empty(t, gone, "once")
 
-	d, gone, again = d.look(of(stays, stops), nil, began.Add(1))
+	d, gone, again = d.applySnapshot(of(stays, stops), nil, began.Add(1))
 	require.Empty(t, gone)
 	require.Zero(t, again)
-	_, gone, _ = d.look(of(stays, stops), nil, began.Add(time.Hour))
+	_, gone, _ = d.applySnapshot(of(stays, stops), nil, began.Add(time.Hour))
 	require.Empty(t, gone, "the address is another process's")
 }
 
@@ -51,25 +51,25 @@ func TestDepartureBetweenTwoLooks(t *testing.T) {
 	marked.Stopping = true
 	began := time.Unix(1000, 0)
 	var seen stoppingNodes
-	before, _, _ := departures{}.look(of(stops), seen.take(), began)
+	before, _, _ := departures{}.applySnapshot(of(stops), seen.takeSeen(), began)
 	same := of(stops)
 	require.False(t, seen.concerns(same, same))
 	require.True(t, seen.concerns(of(stops), of(&marked)))
 	require.True(t, seen.concerns(of(&marked), of()))
-	noted := seen.take()
-	require.Empty(t, seen.take())
+	noted := seen.takeSeen()
+	require.Empty(t, seen.takeSeen())
 
-	_, gone, again := before.look(of(), noted, began)
+	_, gone, again := before.applySnapshot(of(), noted, began)
 	require.Empty(t, gone)
-	require.Equal(t, lastReplies, again)
-	_, gone, _ = before.look(of(), nil, began)
+	require.Equal(t, closeDelay, again)
+	_, gone, _ = before.applySnapshot(of(), nil, began)
 	require.NotEmpty(t, gone, "else it would be taken for one that crashed")
 
 	// The recorded stops may be newer than the snapshot.
-	newer, _, _ := before.look(of(stops), noted, began)
-	_, gone, again = newer.look(of(), nil, began)
+	newer, _, _ := before.applySnapshot(of(stops), noted, began)
+	_, gone, again = newer.applySnapshot(of(), nil, began)
 	require.Empty(t, gone)
-	require.Equal(t, lastReplies, again)
+	require.Equal(t, closeDelay, again)
 }
 
 // If another process has the address, connections to its predecessor, which may stand still, are useless.
@@ -77,13 +77,13 @@ func TestDepartureOfAnIncarnation(t *testing.T) {
 	of := func(incarnation int64) *state.Snapshot {
 		return &state.Snapshot{Members: []*state.Member{{Address: "a:1", Incarnation: incarnation}}}
 	}
-	before, _, _ := departures{}.look(of(5), nil, time.Unix(1000, 0))
-	same, gone, _ := before.look(of(5), nil, time.Unix(1001, 0))
+	before, _, _ := departures{}.applySnapshot(of(5), nil, time.Unix(1000, 0))
+	same, gone, _ := before.applySnapshot(of(5), nil, time.Unix(1001, 0))
 	require.Empty(t, gone)
-	next, gone, _ := same.look(of(8), nil, time.Unix(1002, 0))
+	next, gone, _ := same.applySnapshot(of(8), nil, time.Unix(1002, 0))
 	require.Equal(t, []string{"a:1"}, gone)
-	require.Len(t, next.nodes(), 1)
-	require.EqualValues(t, 8, next.nodes()[0].GetIncarnation())
+	require.Len(t, next.connectedNodes(), 1)
+	require.EqualValues(t, 8, next.connectedNodes()[0].GetIncarnation())
 }
 
 // Connections to a stopped node are kept for as long as its last replies may be on their way.
@@ -92,12 +92,12 @@ func TestNodesToKeepConnectionsTo(t *testing.T) {
 	stays, stops := &state.Member{Address: "stays:1"}, &state.Member{Address: "a-stops:1", Incarnation: 3}
 	stops.Stopping = true
 	began := time.Unix(1000, 0)
-	d, _, _ := departures{}.look(of(stays, stops), nil, began)
-	require.Len(t, d.nodes(), 2)
-	d, _, _ = d.look(of(stays), nil, began)
-	require.Len(t, d.nodes(), 2)
-	require.Equal(t, "a-stops:1", d.nodes()[0].GetAddress())
-	require.EqualValues(t, 3, d.nodes()[0].GetIncarnation())
-	d, _, _ = d.look(of(stays), nil, began.Add(lastReplies))
-	require.Len(t, d.nodes(), 1)
+	d, _, _ := departures{}.applySnapshot(of(stays, stops), nil, began)
+	require.Len(t, d.connectedNodes(), 2)
+	d, _, _ = d.applySnapshot(of(stays), nil, began)
+	require.Len(t, d.connectedNodes(), 2)
+	require.Equal(t, "a-stops:1", d.connectedNodes()[0].GetAddress())
+	require.EqualValues(t, 3, d.connectedNodes()[0].GetIncarnation())
+	d, _, _ = d.applySnapshot(of(stays), nil, began.Add(closeDelay))
+	require.Len(t, d.connectedNodes(), 1)
 }

@@ -11,14 +11,14 @@ import (
 	"github.com/goverse/goverse/node"
 )
 
-// dialer opens watches on other nodes for the crash detector.
-type dialer struct {
+// watchDialer opens watches on other nodes for the crash detector.
+type watchDialer struct {
 	node *node.Node // opens watches in this node's name
 	opts []grpc.DialOption
 }
 
 // Watch implements crashdetector.Dialer.
-func (d dialer) Watch(ctx context.Context, address string) (crash.Watch, error) {
+func (d watchDialer) Watch(ctx context.Context, address string) (crash.Watch, error) {
 	w, err := d.node.OpenWatch(ctx, address, d.opts...)
 	switch {
 	case errors.Is(err, node.ErrRefused):
@@ -30,7 +30,7 @@ func (d dialer) Watch(ctx context.Context, address string) (crash.Watch, error) 
 }
 
 // identify returns the instance id of the node that answers at address.
-func (d dialer) identify(ctx context.Context, address string) (instance string, err error) {
+func (d watchDialer) identify(ctx context.Context, address string) (instance string, err error) {
 	identity, err := node.Identify(ctx, address, d.opts...)
 	return identity.InstanceID, err
 }

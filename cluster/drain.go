@@ -48,18 +48,18 @@ type Drained struct {
 // are ErrUnknownNode, ErrNoShardMap, ErrMemberGone, ErrUndone, ErrNotStarted, ErrStopped, ctx's cause alone, and
 // etcd's.
 func (c *Cluster) Drain(ctx context.Context, address string) (Drained, error) {
-	return c.drain(ctx, address, false)
+	return c.setDraining(ctx, address, false)
 }
 
 // Undrain asks the node at address to take shards again, and waits until it has confirmed that. The node gets its
 // share at the next rebalance. Undrain of a node that is not draining is not an error. It blocks, and fails, like
 // Drain.
 func (c *Cluster) Undrain(ctx context.Context, address string) (Drained, error) {
-	return c.drain(ctx, address, true)
+	return c.setDraining(ctx, address, true)
 }
 
-func (c *Cluster) drain(ctx context.Context, address string, undo bool) (Drained, error) {
-	p, err := c.running()
+func (c *Cluster) setDraining(ctx context.Context, address string, undo bool) (Drained, error) {
+	p, err := c.runningParts()
 	if err != nil {
 		return Drained{}, err
 	}
@@ -68,7 +68,8 @@ func (c *Cluster) drain(ctx context.Context, address string, undo bool) (Drained
 		return Drained{}, ErrStopped
 	}
 	defer left()
-	ctx, stop := wait.Within(ctx, p.restCtx) // once restCtx has ended the mirror is not updated and no session opens
+	// once trackedCtx has ended the mirror is not updated and no session opens
+	ctx, stop := wait.MergeContexts(ctx, p.trackedCtx)
 	defer stop()
 	if _, err := p.keeper.Wait(ctx, nil); err != nil { // without a session etcd is not answering
 		return Drained{}, fmt.Errorf("wait for a session with etcd: %w", err)

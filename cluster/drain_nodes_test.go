@@ -49,15 +49,15 @@ func member(c *clustertest.Cluster, n *clustertest.Node) *state.Member {
 func drained(c *clustertest.Cluster, n *clustertest.Node) func() bool {
 	return func() bool {
 		own := member(c, n)
-		_, none, twice := nodetest.Served(c)
+		_, none, twice := nodetest.CountServed(c)
 		return own != nil && own.Draining && none == 0 && twice == 0 && n.Cluster().Shards().Held() == 0
 	}
 }
 
 func TestDrain(t *testing.T) {
 	t.Parallel()
-	c := clustertest.New(t, 3, nodetest.Sharded(cluster.Sharding{Shards: 64, Window: 20 * time.Millisecond}))
-	c.Eventually(nodetest.Balanced(c, 3), "three share")
+	c := clustertest.New(t, 3, nodetest.WithSharding(cluster.Sharding{Shards: 64, Window: 20 * time.Millisecond}))
+	c.Eventually(nodetest.IsBalanced(c, 3), "three share")
 	leader, lease := c.Node(0), operatorsLease(t, c)
 	c.WaitLeaderIs(leader.Address())
 	term, leads := leader.Cluster().Term()
@@ -66,7 +66,7 @@ func TestDrain(t *testing.T) {
 	withdraw := askDrain(t, c, lease, leader, false)
 	c.Eventually(drained(c, leader), "the leader has none, the others all")
 	withdraw()
-	c.Eventually(func() bool { return inspect.Snapshot(leader.Cluster()).Drain(leader.Address()) == nil },
+	c.Eventually(func() bool { return inspect.Snapshot(leader.Cluster()).DrainOf(leader.Address()) == nil },
 		"the request is gone")
 	require.True(t, term.Valid(), "it leads on")
 
@@ -79,7 +79,7 @@ func TestDrain(t *testing.T) {
 	require.True(t, term.Valid())
 
 	withdraw = askDrain(t, c, lease, leader, true)
-	c.Eventually(nodetest.Balanced(c, 3), "three share again")
+	c.Eventually(nodetest.IsBalanced(c, 3), "three share again")
 	withdraw()
 	require.True(t, term.Valid())
 
@@ -88,7 +88,7 @@ func TestDrain(t *testing.T) {
 	c.Eventually(drained(c, leader), "it is drained once more")
 	leader.Stop()
 	c.WaitLeaderIs(c.Node(1).Address())
-	c.Eventually(nodetest.Balanced(c, 2), "two share")
+	c.Eventually(nodetest.IsBalanced(c, 2), "two share")
 	_, err := c.Client().Revoke(etcdtest.Context(t), lease)
 	require.NoError(t, err)
 }
@@ -97,14 +97,14 @@ func TestDrain(t *testing.T) {
 // anew.
 func TestDrainOutlivesItsRequestAndTheSession(t *testing.T) {
 	t.Parallel()
-	c := clustertest.New(t, 2, nodetest.Sharded(cluster.Sharding{Shards: 64, Window: 20 * time.Millisecond}))
-	c.Eventually(nodetest.Balanced(c, 2), "two share")
+	c := clustertest.New(t, 2, nodetest.WithSharding(cluster.Sharding{Shards: 64, Window: 20 * time.Millisecond}))
+	c.Eventually(nodetest.IsBalanced(c, 2), "two share")
 	other, n, lease := c.Node(0), c.Node(1), operatorsLease(t, c)
 	askDrain(t, c, lease, n, false)
 	c.Eventually(drained(c, n), "it has none")
 	_, err := c.Client().Revoke(etcdtest.Context(t), lease)
 	require.NoError(t, err)
-	c.Eventually(func() bool { return inspect.Snapshot(n.Cluster()).Drain(n.Address()) == nil }, "the request is gone")
+	c.Eventually(func() bool { return inspect.Snapshot(n.Cluster()).DrainOf(n.Address()) == nil }, "the request is gone")
 
 	former := member(c, n).Incarnation
 	c.RevokeLease(n)
@@ -119,8 +119,8 @@ func TestDrainOutlivesItsRequestAndTheSession(t *testing.T) {
 // A request names an incarnation, and does not apply to the next one.
 func TestDrainOfAFormerIncarnation(t *testing.T) {
 	t.Parallel()
-	c := clustertest.New(t, 3, nodetest.Sharded(cluster.Sharding{Shards: 64, Window: 20 * time.Millisecond}))
-	c.Eventually(nodetest.Balanced(c, 3), "three share")
+	c := clustertest.New(t, 3, nodetest.WithSharding(cluster.Sharding{Shards: 64, Window: 20 * time.Millisecond}))
+	c.Eventually(nodetest.IsBalanced(c, 3), "three share")
 	n, lease := c.Node(1), operatorsLease(t, c)
 	void := state.DrainRecord{Incarnation: member(c, n).Incarnation - 1}
 	_, err := c.Client().Put(etcdtest.Context(t), nodetest.Keys.Drain(n.Address()), void.Encode(),
@@ -129,9 +129,9 @@ func TestDrainOfAFormerIncarnation(t *testing.T) {
 	// Both changes arrive by one watch: a node that saw the second has seen the first.
 	askDrain(t, c, lease, c.Node(2), false)
 	c.Eventually(drained(c, c.Node(2)), "the other one is drained")
-	c.Eventually(func() bool { return inspect.Snapshot(n.Cluster()).Drain(c.Node(2).Address()) != nil },
+	c.Eventually(func() bool { return inspect.Snapshot(n.Cluster()).DrainOf(c.Node(2).Address()) != nil },
 		"it sees both requests")
-	require.NotNil(t, inspect.Snapshot(n.Cluster()).Drain(n.Address()))
+	require.NotNil(t, inspect.Snapshot(n.Cluster()).DrainOf(n.Address()))
 	c.Eventually(func() bool { return n.Cluster().Shards().Held() == 32 }, "it has its share of two")
 	require.False(t, member(c, n).Draining)
 	_, err = c.Client().Revoke(etcdtest.Context(t), lease)
@@ -167,8 +167,8 @@ func blockedShard(t *testing.T, n *clustertest.Node) (end func()) {
 // A stopped node gets no updates, so its own calls that wait for a drain end with it.
 func TestDrainEndsWithTheNodeThatWasCalled(t *testing.T) {
 	t.Parallel()
-	c := clustertest.New(t, 2, nodetest.Sharded(cluster.Sharding{Shards: 16, Window: 20 * time.Millisecond}))
-	c.Eventually(nodetest.Balanced(c, 2), "two share")
+	c := clustertest.New(t, 2, nodetest.WithSharding(cluster.Sharding{Shards: 16, Window: 20 * time.Millisecond}))
+	c.Eventually(nodetest.IsBalanced(c, 2), "two share")
 	n, from := c.Node(0), c.Node(1)
 	end := blockedShard(t, n)
 	defer end()
@@ -188,8 +188,8 @@ func TestDrainEndsWithTheNodeThatWasCalled(t *testing.T) {
 // The same for a call that waits for a session while etcd is away.
 func TestDrainWithoutASessionEndsWithTheNodeThatWasCalled(t *testing.T) {
 	t.Parallel()
-	c := clustertest.New(t, 2, nodetest.Sharded(cluster.Sharding{Shards: 16, Window: 20 * time.Millisecond}))
-	c.Eventually(nodetest.Balanced(c, 2), "two share")
+	c := clustertest.New(t, 2, nodetest.WithSharding(cluster.Sharding{Shards: 16, Window: 20 * time.Millisecond}))
+	c.Eventually(nodetest.IsBalanced(c, 2), "two share")
 	n, from := c.Node(0), c.Node(1)
 	from.Faults().CutOff()
 	c.Eventually(func() bool { return from.Lease() == 0 }, "its session is lost")

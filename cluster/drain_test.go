@@ -25,7 +25,7 @@ func TestDrainRequestForAMemberThatIsGone(t *testing.T) {
 	awaitState(t, c, func(s *state.Snapshot) bool { return s.Member(c.address()).Draining })
 	_, err = etcd.Client().Revoke(etcdtest.Context(t), lease.ID)
 	require.NoError(t, err)
-	awaitState(t, c, func(s *state.Snapshot) bool { return s.Drain(c.address()) == nil })
-	require.NoError(t, c.parts.Load().member.Recorded(etcdtest.Context(t)))
-	require.True(t, inside{c}.Snapshot().Member(c.address()).Draining, "the member that was asked keeps to it")
+	awaitState(t, c, func(s *state.Snapshot) bool { return s.DrainOf(c.address()) == nil })
+	require.NoError(t, c.parts.Load().member.AwaitRecorded(etcdtest.Context(t)))
+	require.True(t, inspectNode{c}.Snapshot().Member(c.address()).Draining, "the member that was asked keeps to it")
 }

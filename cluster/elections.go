@@ -35,10 +35,10 @@ func (c *Cluster) Elections() *Elections { return &c.elections }
 func (es *Elections) Stand(name string, opts ...election.StandOption) (*Candidate, error) {
 	early := &es.c.early
 	early.mu.Lock()
-	p, err := es.c.running()
+	p, err := es.c.runningParts()
 	if errors.Is(err, ErrNotStarted) {
 		defer early.mu.Unlock()
-		return early.stand(es.c, name, opts)
+		return early.addRequest(es.c, name, opts)
 	}
 	early.mu.Unlock()
 	if err != nil {
@@ -56,7 +56,7 @@ func (es *Elections) Stand(name string, opts ...election.StandOption) (*Candidat
 // Observe follows the named election without making this node a candidate. It does not block. Errors are
 // ErrNotStarted, ErrStopped and election.ErrBadName.
 func (es *Elections) Observe(name string) (*Election, error) {
-	p, err := es.c.running()
+	p, err := es.c.runningParts()
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func (es *Elections) Observe(name string) (*Election, error) {
 // List blocks until etcd has answered, or ctx ends. Errors are ErrNotStarted, ErrStopped, an [UnfinishedError],
 // and etcd's.
 func (es *Elections) List(ctx context.Context, q election.Query) (found []election.Standing, more bool, err error) {
-	p, err := es.c.running()
+	p, err := es.c.runningParts()
 	if err != nil {
 		return nil, false, err
 	}
@@ -84,11 +84,11 @@ func (es *Elections) List(ctx context.Context, q election.Query) (found []electi
 // Look reads the state of one election, with all its candidates. Errors are election.ErrNoLeader if it has none,
 // election.ErrBadName, ErrNotStarted, ErrStopped, and etcd's.
 func (es *Elections) Look(ctx context.Context, name string) (election.Standing, error) {
-	p, err := es.c.running()
+	p, err := es.c.runningParts()
 	if err != nil {
 		return election.Standing{}, err
 	}
-	return elections.Look(ctx, p.client, es.c.keys, name)
+	return elections.ReadState(ctx, p.client, es.c.keys, name)
 }
 
 // Election is the caller's own handle to this node's view of one named election. All methods are safe for
@@ -120,7 +120,7 @@ func (e *Election) Watch(ctx context.Context) (<-chan election.Leader, error) {
 	if e.ctx.Err() != nil {
 		return nil, context.Cause(e.ctx)
 	}
-	ctx, stop := wait.Within(ctx, e.ctx)
+	ctx, stop := wait.MergeContexts(ctx, e.ctx)
 	context.AfterFunc(ctx, stop) // releases all of it when ctx ends
 	out, err := e.e.Watch(ctx)
 	if err != nil {
@@ -131,7 +131,7 @@ func (e *Election) Watch(ctx context.Context) (<-chan election.Leader, error) {
 
 // WaitForLeader blocks until there is a leader. Errors are ctx's cause, ErrStopped and election.ErrClosed.
 func (e *Election) WaitForLeader(ctx context.Context) (election.Leader, error) {
-	ctx, stop := wait.Within(ctx, e.ctx)
+	ctx, stop := wait.MergeContexts(ctx, e.ctx)
 	defer stop()
 	return e.e.WaitForLeader(ctx)
 }
@@ -146,7 +146,7 @@ func (e *Election) WaitForLeader(ctx context.Context) (election.Leader, error) {
 // current view; ErrNotMoved if another candidate leads, or ctx or this node's session ended; ErrStopped;
 // election.ErrClosed; and the error of a request that etcd refused.
 func (e *Election) Transfer(ctx context.Context, address string) error {
-	ctx, stop := wait.Within(ctx, e.ctx)
+	ctx, stop := wait.MergeContexts(ctx, e.ctx)
 	defer stop()
 	return e.e.Transfer(ctx, address)
 }
@@ -154,7 +154,7 @@ func (e *Election) Transfer(ctx context.Context, address string) error {
 // RequestResign asks the leader to give way to the next candidate, as Resign does. A leader without other
 // candidates leads again, with a new token. RequestResign blocks, and fails, like Transfer.
 func (e *Election) RequestResign(ctx context.Context) error {
-	ctx, stop := wait.Within(ctx, e.ctx)
+	ctx, stop := wait.MergeContexts(ctx, e.ctx)
 	defer stop()
 	return e.e.RequestResign(ctx)
 }
@@ -164,6 +164,6 @@ func (e *Election) RequestResign(ctx context.Context) error {
 func (e *Election) Close() {
 	e.once.Do(func() {
 		e.cancel(election.ErrClosed)
-		e.e.Unfollow()
+		e.e.Unobserve()
 	})
 }

@@ -28,39 +28,39 @@ var (
 // reason. Errors match ErrBadEtcdAddress, ErrEtcdUnreachable, ErrEtcdDenied or ErrNotEtcd.
 func NewEtcdClient(cfg Config) (*clientv3.Client, error) {
 	cfg = cfg.withDefaults()
-	if err := checkAddresses(cfg.EtcdAddress); err != nil {
+	if err := checkEtcdAddresses(cfg.EtcdAddress); err != nil {
 		return nil, err
 	}
 	cfg.Client = nil
-	return cfg.reach(connect.Fields).Connect(context.Background())
+	return cfg.connectConfig(connect.FieldNames).Connect(context.Background())
 }
 
-// reach returns the settings for reaching etcd; w supplies the words for its errors.
-func (c Config) reach(w connect.Words) connect.Config {
+// connectConfig returns the settings for reaching etcd; w supplies the words for its errors.
+func (c Config) connectConfig(w connect.SettingNames) connect.Config {
 	if c.Client != nil {
-		return connect.Through(c.Client, c.Logger)
+		return connect.ForClient(c.Client, c.Logger)
 	}
 	return connect.Config{Address: c.EtcdAddress, TLS: c.TLS, CurrentTLS: c.CurrentTLS,
 		FixedEndpoints: c.FixedEndpoints, Username: c.Username, Password: c.Password,
-		Credentials: c.Credentials, DialTimeout: c.DialTimeout, Logger: logqueue.New(c.Logger), Words: w}
+		Credentials: c.Credentials, DialTimeout: c.DialTimeout, Logger: logqueue.New(c.Logger), SettingNames: w}
 }
 
-// connect creates the client, waits until etcd answers, and warns of servers that are too old.
-func (c *Cluster) connect(ctx context.Context) (*clientv3.Client, error) {
-	client, err := c.cfg.reach(connect.WordsOf(ctx)).Await(ctx, connect.Question{
+// connectEtcd creates the client, waits until etcd answers, and warns of servers that are too old.
+func (c *Cluster) connectEtcd(ctx context.Context) (*clientv3.Client, error) {
+	client, err := c.cfg.connectConfig(connect.SettingNamesOf(ctx)).AwaitAnswer(ctx, connect.Question{
 		Ask: func(ctx context.Context, client *clientv3.Client) error {
 			_, err := client.Get(ctx, c.keys.RangeStart(), clientv3.WithRange(c.keys.RangeEnd()), clientv3.WithCountOnly())
 			return err
 		},
-		Timeout: c.cfg.RequestTimeout, Needs: c.needs()})
+		Timeout: c.cfg.RequestTimeout, Needs: c.requiredRights()})
 	if err == nil {
 		warnOldServers(ctx, c.cfg, client)
 	}
 	return client, err
 }
 
-// needs describes the rights that a node's etcd user needs.
-func (c *Cluster) needs() string {
+// requiredRights describes the rights that a node's etcd user needs.
+func (c *Cluster) requiredRights() string {
 	return "READ and WRITE on the range " + c.keys.RangeStart() + " to " + c.keys.RangeEnd()
 }
 
@@ -76,9 +76,9 @@ func warnOldServers(ctx context.Context, cfg Config, client *clientv3.Client) {
 			continue // at least one endpoint has answered before
 		}
 		newest = max(newest, status.Version)
-		if etcdversion.RevokesRenewed(status.Version) {
+		if etcdversion.RevokesRenewedLeases(status.Version) {
 			cfg.Logger.Warn("this etcd can revoke leases that were renewed, so that two nodes may lead for a moment: "+
-				etcdversion.Upgrade,
+				etcdversion.UpgradeRemedy,
 				"endpoint", endpoint, "version", status.Version)
 			return
 		}

@@ -33,14 +33,14 @@ func (e EventLog) withDefaults() EventLog {
 	return e
 }
 
-// mostEvents is the number of events that etcd can deliver in one response without trouble.
-const mostEvents = 5000
+// maxEvents is the number of events that etcd can deliver in one response without trouble.
+const maxEvents = 5000
 
 func (e EventLog) validate() error {
 	switch {
-	case e.Max < 0 || e.Max > mostEvents:
+	case e.Max < 0 || e.Max > maxEvents:
 		return fmt.Errorf("%w: Events.Max is %d; give a number up to %d, or leave it 0 for 1000", ErrBadConfig, e.Max,
-			mostEvents)
+			maxEvents)
 	case e.MaxAge < 0:
 		return fmt.Errorf("%w: Events.MaxAge is negative (%v); leave it 0 for 7 days", ErrBadConfig, e.MaxAge)
 	}
@@ -62,7 +62,7 @@ func (e *Events) Recent() []event.Event {
 	if p == nil {
 		return nil
 	}
-	return p.events.Recent()
+	return p.events.RecentEvents()
 }
 
 // EventQuery selects the events to list. The zero value selects all.
@@ -76,7 +76,7 @@ type EventQuery struct {
 // List reads the log, oldest first. It blocks for one request to etcd. Errors are etcd's, ctx's, ErrNotStarted
 // and ErrStopped.
 func (e *Events) List(ctx context.Context, q EventQuery) ([]event.Event, error) {
-	p, err := e.c.running()
+	p, err := e.c.runningParts()
 	if err != nil {
 		return nil, err
 	}
@@ -97,15 +97,15 @@ func (e *Events) List(ctx context.Context, q EventQuery) ([]event.Event, error) 
 // Events recorded in one transaction have the same Seq, and all but the last have More set. To lose none, resume
 // after the Seq of an event without More; recognise events that arrive twice by their ID.
 func (e *Events) Follow(ctx context.Context, seq int64, each func(event.Event) error) error {
-	p, err := e.c.running()
+	p, err := e.c.runningParts()
 	if err != nil {
 		return err
 	}
-	ctx, cancel := wait.Within(ctx, p.restCtx)
+	ctx, cancel := wait.MergeContexts(ctx, p.trackedCtx)
 	defer cancel()
 	for ctx.Err() == nil {
 		// A watch is silent if its etcd was replaced, or if a proxy has lost it. The mirror detects both.
-		begun, stop := untilRebuilt(ctx, p.mirror)
+		begun, stop := contextUntilRebuild(ctx, p.mirror)
 		err := eventlog.Follow(begun, p.client, e.c.keys, seq, func(e event.Event) error {
 			if !e.More {
 				seq = e.Seq
@@ -117,21 +117,21 @@ func (e *Events) Follow(ctx context.Context, seq int64, each func(event.Event) e
 			return err
 		}
 	}
-	if p.restCtx.Err() != nil {
+	if p.trackedCtx.Err() != nil {
 		return ErrStopped
 	}
 	return nil
 }
 
-// untilRebuilt returns a context that ends with ctx, when the mirror has read the cluster anew, or when stop is
+// contextUntilRebuild returns a context that ends with ctx, when the mirror has read the cluster anew, or when stop is
 // called. stop also waits for the goroutine that watches for that.
-func untilRebuilt(ctx context.Context, m *watchcache.Mirror) (_ context.Context, stop func()) {
+func contextUntilRebuild(ctx context.Context, m *watchcache.Mirror) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	rebuilds, done := m.Rebuilds(), make(chan struct{})
+	rebuilds, done := m.RebuildCount(), make(chan struct{})
 	go func() {
 		defer close(done)
 		defer cancel()
-		_, _ = m.Wait(ctx, func(*state.Snapshot) bool { return m.Rebuilds() != rebuilds })
+		_, _ = m.Wait(ctx, func(*state.Snapshot) bool { return m.RebuildCount() != rebuilds })
 	}()
 	return ctx, func() {
 		cancel()

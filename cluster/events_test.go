@@ -61,7 +61,7 @@ func requireOnce(t *testing.T, events []event.Event) {
 
 func TestEventsOfALeaderThatGivesWay(t *testing.T) {
 	t.Parallel()
-	c := clustertest.New(t, 3, nodetest.Sharded(cluster.Sharding{Shards: 64, Window: 20 * time.Millisecond}))
+	c := clustertest.New(t, 3, nodetest.WithSharding(cluster.Sharding{Shards: 64, Window: 20 * time.Millisecond}))
 	first, second, third := c.Node(0), c.Node(1), c.Node(2)
 	c.WaitLeaderIs(first.Address())
 	token := first.Cluster().Leader().Token

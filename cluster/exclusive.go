@@ -17,43 +17,44 @@ import (
 	"github.com/goverse/goverse/internal/leasequeue/etcdlock"
 )
 
-// work holds what only one node may do at a time, or once. All of it uses the node's one session and one queue
+// exclusiveWork holds what only one node may do at a time, or once. All of it uses the node's one session and one queue
 // engine.
-type work struct {
+type exclusiveWork struct {
 	queues      *leasequeue.Engine
-	locks       *etcdlock.Etcd
+	locks       *etcdlock.Registry
 	effects     *effects.Effects
 	elections   *elections.Elections
 	checkpoints *processor.Etcd
 }
 
-func (c *Cluster) newWork(client *clientv3.Client, view *watchcache.Mirror, keeper *etcdsession.Keeper) (work, error) {
+func (c *Cluster) newExclusiveWork(client *clientv3.Client, view *watchcache.Mirror,
+	keeper *etcdsession.Keeper) (exclusiveWork, error) {
 	queues, err := leasequeue.New(leasequeue.Config{Client: client, Keeper: keeper, View: view,
 		RequestTimeout: c.cfg.RequestTimeout, Logger: c.log.Named("queues")}, c.keys.Locks())
 	if err != nil {
-		return work{}, err
+		return exclusiveWork{}, err
 	}
-	locks := etcdlock.NewEtcd(queues.Queues(c.keys.Locks()), c.node.AdvertiseAddress())
+	locks := etcdlock.NewRegistry(queues.Queues(c.keys.Locks()), c.node.AdvertiseAddress())
 	once, err := effects.New(effects.Config{Queues: queues.Queues(c.keys.Effects()), Keys: c.keys,
 		Owner: c.node.AdvertiseAddress(), Retention: c.cfg.OnceRetention})
 	if err != nil {
-		return work{}, err
+		return exclusiveWork{}, err
 	}
 	named, err := elections.New(elections.Config{Queues: queues.Queues(c.keys.Elections()),
 		Address: c.node.AdvertiseAddress(), WorkTimeout: c.cfg.WorkTimeout, PreferAfter: c.cfg.PreferAfter,
 		Logger: c.log.Named("elections")})
 	if err != nil {
-		return work{}, err
+		return exclusiveWork{}, err
 	}
 	checkpoints, err := processor.NewEtcd(processor.EtcdConfig{Client: client, Prefix: c.cfg.EtcdPrefix,
 		RequestTimeout: c.cfg.RequestTimeout})
-	return work{queues, locks, once, named, checkpoints}, err
+	return exclusiveWork{queues, locks, once, named, checkpoints}, err
 }
 
-// closeWork gives up all leaderships, grants no further locks, and waits for work under locks and for running
+// closeExclusiveWork gives up all leaderships, grants no further locks, and waits for work under locks and for running
 // effects, for as long as a leader waits for its work. The contexts of all these have ended. Work that does not
 // end in time is reported as a step that was cut short.
-func (c *Cluster) closeWork(ctx context.Context, w work, step func(what string, err error)) {
+func (c *Cluster) closeExclusiveWork(ctx context.Context, w exclusiveWork, step func(what string, err error)) {
 	within := func(timeout time.Duration, end func(context.Context) error) error {
 		brief, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()

@@ -15,27 +15,28 @@ import (
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-// hosting holds a node's part in the objects.
-type hosting struct {
-	services *host.Services
-	host     *host.Host // nil with sharding off
-	pool     *link.Pool
-	router   *route.Router
-	gateway  *gateway.Gateway
-	links    *link.Server
-	routes   *routes
-	currency *currency
-	budget   *budget.Budget
+// objectParts holds a node's part in the objects.
+type objectParts struct {
+	services    *host.Services
+	host        *host.Host // nil with sharding off
+	pool        *link.Pool
+	router      *route.Router
+	gateway     *gateway.Gateway
+	links       *link.Server
+	routes      *shardRoutes
+	viewMonitor *viewMonitor
+	budget      *budget.Budget
 }
 
-// newHosting creates the parts that run and call objects. The manager's shards must not run yet.
-func (c *Cluster) newHosting(p *parts) (*hosting, error) {
+// newObjectParts creates the parts that run and call objects. The manager's shards must not run yet.
+func (c *Cluster) newObjectParts(p *nodeParts) (*objectParts, error) {
 	cfg, log := c.cfg.Objects, c.log.Named("objects")
 	services := host.NewServices(c.services)
-	h := &hosting{services: services, routes: newRoutes(c, p.mirror),
-		currency: newCurrency(ttlOf(c.cfg), p.sessionValid, p.mirror.Current), budget: budget.New(cfg.MaxWaitingBytes)}
+	h := &objectParts{services: services, routes: newRoutes(c, p.mirror),
+		viewMonitor: newViewMonitor(ttlOf(c.cfg), p.sessionValid, p.mirror.CompleteAsOf),
+		budget:      budget.New(cfg.MaxWaitingBytes)}
 	h.pool = link.NewPool(link.Config{Prefix: c.cfg.EtcdPrefix, DialOptions: c.cfg.DialOptions,
-		MaxMessage: cfg.MaxMessage, Present: h.routes.present, Logger: log})
+		MaxMessage: cfg.MaxMessage, Present: h.routes.hasMember, Logger: log})
 	self := ""
 	if shards := p.manager.Shards(); shards != nil {
 		self = c.node.AdvertiseAddress()
@@ -47,7 +48,7 @@ func (c *Cluster) newHosting(p *parts) (*hosting, error) {
 		shards.SetResidents(h.host)
 	}
 	router, err := route.New(route.Config{Map: h.routes, Pool: h.pool, Prefix: c.cfg.EtcdPrefix, Host: h.host, Self: self,
-		Services: services, Current: h.currency.context,
+		Services: services, Current: h.viewMonitor.currentContext,
 		CallTimeout: cfg.CallTimeout, Unary: interceptor.UnaryClient(cfg.UnaryClientInterceptors),
 		Stream: interceptor.StreamClient(cfg.StreamClientInterceptors), Logger: log})
 	if err != nil {
@@ -58,26 +59,26 @@ func (c *Cluster) newHosting(p *parts) (*hosting, error) {
 	}
 	h.router = router
 	h.gateway = gateway.New(gateway.Config{Router: router, Map: h.routes, Services: services, Host: h.host, Self: self,
-		Prefix: c.cfg.EtcdPrefix, Current: h.currency.context, Budget: h.budget})
+		Prefix: c.cfg.EtcdPrefix, Current: h.viewMonitor.currentContext, Budget: h.budget})
 	h.links = link.NewServer(link.ServerConfig{Prefix: c.cfg.EtcdPrefix, Handler: h.gateway, MaxMessage: cfg.MaxMessage,
 		Budget: h.budget})
 	return h, nil
 }
 
 // stats returns figures about all of it.
-func (h *hosting) stats() objects.Stats {
-	f, waits := h.router.Figures(), h.budget.Figures()
+func (h *objectParts) stats() objects.Stats {
+	f, waits := h.router.Counters(), h.budget.Usage()
 	st := objects.Stats{Services: h.services.Stats(), Local: f.Local.Load(), Remote: f.Remote.Load(),
 		Retried: f.Retried.Load(), Lost: f.Lost.Load(),
 		WaitingBytes: waits.Used, MaxWaitingBytes: waits.Limit, RefusedForBytes: waits.Refused}
 	if h.host != nil {
-		st.Running = h.host.Running()
+		st.Running = h.host.RunningTurns()
 	}
 	return st
 }
 
 // markStopping makes deactivations from now on count as caused by the node's stop.
-func (h *hosting) markStopping() {
+func (h *objectParts) markStopping() {
 	if h.host != nil {
 		h.host.MarkStopping()
 	}
@@ -86,14 +87,14 @@ func (h *hosting) markStopping() {
 // closeIncoming accepts no further calls, and waits until those of other nodes have ended or ctx ends. It is
 // called when this node has no shard any more. Calls that wait for the owner of their shard fail, because they
 // could wait for long.
-func (h *hosting) closeIncoming(ctx context.Context) error {
-	h.router.Leave()
+func (h *objectParts) closeIncoming(ctx context.Context) error {
+	h.router.StopWaits()
 	h.gateway.Close()
 	return h.links.Close(ctx)
 }
 
 // close closes the remaining parts. At that point this node holds no shard and no caller is left.
-func (h *hosting) close() {
+func (h *objectParts) close() {
 	h.pool.Close()
 	if h.host != nil {
 		h.host.Close()
@@ -109,7 +110,7 @@ type objectsServer struct {
 
 // Link implements objectspb.ObjectsServer.
 func (s *objectsServer) Link(stream grpc.BidiStreamingServer[objectspb.LinkRequest, objectspb.LinkResponse]) error {
-	p, err := s.c.running()
+	p, err := s.c.runningParts()
 	if err != nil {
 		return &notRunningError{err}
 	}
@@ -119,7 +120,7 @@ func (s *objectsServer) Link(stream grpc.BidiStreamingServer[objectspb.LinkReque
 // WatchRoutes implements objectspb.ObjectsServer.
 func (s *objectsServer) WatchRoutes(req *objectspb.WatchRoutesRequest,
 	stream grpc.ServerStreamingServer[objectspb.WatchRoutesResponse]) error {
-	p, err := s.c.running()
+	p, err := s.c.runningParts()
 	if err != nil {
 		return &notRunningError{err}
 	}
@@ -129,7 +130,7 @@ func (s *objectsServer) WatchRoutes(req *objectspb.WatchRoutesRequest,
 // Describe implements objectspb.ObjectsServer.
 func (s *objectsServer) Describe(_ context.Context, req *objectspb.DescribeRequest) (*objectspb.DescribeResponse,
 	error) {
-	p, err := s.c.running()
+	p, err := s.c.runningParts()
 	if err != nil {
 		return nil, &notRunningError{err}
 	}

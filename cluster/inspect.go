@@ -7,13 +7,13 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-func init() { inspect.Open = func(c any) inspect.Node { return inside{c.(*Cluster)} } }
+func init() { inspect.NodeOf = func(c any) inspect.Node { return inspectNode{c.(*Cluster)} } }
 
-// inside implements inspect.Node.
-type inside struct{ c *Cluster }
+// inspectNode implements inspect.Node.
+type inspectNode struct{ c *Cluster }
 
 // Snapshot implements inspect.Node.
-func (i inside) Snapshot() *state.Snapshot {
+func (i inspectNode) Snapshot() *state.Snapshot {
 	if p := i.c.parts.Load(); p != nil {
 		return p.mirror.Snapshot()
 	}
@@ -21,7 +21,7 @@ func (i inside) Snapshot() *state.Snapshot {
 }
 
 // Session implements inspect.Node.
-func (i inside) Session() *etcdsession.Session {
+func (i inspectNode) Session() *etcdsession.Session {
 	if p := i.c.parts.Load(); p != nil {
 		return p.keeper.Current()
 	}
@@ -29,7 +29,7 @@ func (i inside) Session() *etcdsession.Session {
 }
 
 // Election implements inspect.Node.
-func (i inside) Election() *leaderelection.LeaderElection {
+func (i inspectNode) Election() *leaderelection.LeaderElection {
 	if p := i.c.parts.Load(); p != nil {
 		return p.manager.Election()
 	}

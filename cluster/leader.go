@@ -43,7 +43,7 @@ func (c *Cluster) Term() (election.Term, bool) {
 // there is none. A slow receiver skips intermediate values and always gets the newest. The channel closes when
 // ctx ends or the node stops, and never otherwise. Errors are ErrNotStarted and ErrStopped.
 func (c *Cluster) WatchLeader(ctx context.Context) (<-chan election.Leader, error) {
-	p, err := c.running()
+	p, err := c.runningParts()
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func (c *Cluster) WatchLeader(ctx context.Context) (<-chan election.Leader, erro
 
 // WaitForLeader blocks until there is a leader. Errors are ctx's cause, ErrNotStarted and ErrStopped.
 func (c *Cluster) WaitForLeader(ctx context.Context) (election.Leader, error) {
-	p, err := c.running()
+	p, err := c.runningParts()
 	if err != nil {
 		return election.Leader{}, err
 	}
@@ -67,7 +67,7 @@ func (c *Cluster) WaitForLeader(ctx context.Context) (election.Leader, error) {
 //
 // If fn did not run, the error is ctx's cause, ErrNotStarted or ErrStopped.
 func (c *Cluster) Lead(ctx context.Context, fn func(ctx context.Context, t election.Term) error) error {
-	p, err := c.running()
+	p, err := c.runningParts()
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (c *Cluster) Lead(ctx context.Context, fn func(ctx context.Context, t elect
 // LeadEach returns ctx's cause when ctx has ended, and at once any other error that fn returns; this node goes on to
 // lead then. Otherwise the error is ErrNotStarted or ErrStopped.
 func (c *Cluster) LeadEach(ctx context.Context, fn func(ctx context.Context, t election.Term) error) error {
-	p, err := c.running()
+	p, err := c.runningParts()
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (c *Cluster) LeadEach(ctx context.Context, fn func(ctx context.Context, t e
 // If fn did not run, the error is election.ErrNotLeader, ErrNotStarted or ErrStopped. AsLeader itself does not
 // block. fn must not wait for this node to resign, transfer or stop.
 func (c *Cluster) AsLeader(ctx context.Context, fn func(ctx context.Context, t election.Term) error) error {
-	p, err := c.running()
+	p, err := c.runningParts()
 	if err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (c *Cluster) AsLeader(ctx context.Context, fn func(ctx context.Context, t e
 // the session is gone, or ctx ends; in the last case the resignation goes on. Errors are election.ErrNotLeader,
 // ctx's cause, ErrNotStarted and ErrStopped.
 func (c *Cluster) Resign(ctx context.Context) error {
-	p, err := c.running()
+	p, err := c.runningParts()
 	if err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func (c *Cluster) Resign(ctx context.Context) error {
 // withdrawn. Errors match election.ErrNoLeader, ErrNotMember, ErrNotCandidate, ErrOutsider, ErrFallback or
 // ErrNotMoved of that package, ErrNotStarted or ErrStopped.
 func (c *Cluster) Transfer(ctx context.Context, address string) error {
-	p, err := c.running()
+	p, err := c.runningParts()
 	if err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (c *Cluster) Transfer(ctx context.Context, address string) error {
 // RequestResign asks the leader to give way to the next candidate, as Resign does. A leader without other
 // candidates leads again, with a new token. Any node may call it. RequestResign blocks, and fails, like Transfer.
 func (c *Cluster) RequestResign(ctx context.Context) error {
-	p, err := c.running()
+	p, err := c.runningParts()
 	if err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ func TestLeadersLeaseIsAskedForOnceASecond(t *testing.T) {
 						wg.Go(func() {
 							ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+i*50)*time.Millisecond)
 							defer cancel()
-							_, expires, err := l.lease(ctx, client, 1, start)
+							_, expires, err := l.leaseTimes(ctx, client, 1, start)
 							if !errors.Is(err, context.DeadlineExceeded) {
 								assert.ErrorIs(t, err, failure)
 								assert.Equal(t, failure == nil, !expires.IsZero())

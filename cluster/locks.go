@@ -12,11 +12,11 @@ import (
 // waits up to Config.WorkTimeout for their release.
 func (c *Cluster) Locks() lock.LockRegistry { return c.locks }
 
-type locks struct{ c *Cluster }
+type lockRegistry struct{ c *Cluster }
 
 // Acquire implements lock.LockRegistry.
-func (l locks) Acquire(ctx context.Context, name string, opts ...lock.Option) (lock.Held, error) {
-	p, err := l.c.running()
+func (l lockRegistry) Acquire(ctx context.Context, name string, opts ...lock.Option) (lock.Held, error) {
+	p, err := l.c.runningParts()
 	if err != nil {
 		return nil, err
 	}
@@ -24,8 +24,8 @@ func (l locks) Acquire(ctx context.Context, name string, opts ...lock.Option) (l
 }
 
 // TryAcquire implements lock.LockRegistry.
-func (l locks) TryAcquire(ctx context.Context, name string, opts ...lock.Option) (lock.Held, bool, error) {
-	p, err := l.c.running()
+func (l lockRegistry) TryAcquire(ctx context.Context, name string, opts ...lock.Option) (lock.Held, bool, error) {
+	p, err := l.c.runningParts()
 	if err != nil {
 		return nil, false, err
 	}
@@ -36,7 +36,7 @@ func (l locks) TryAcquire(ctx context.Context, name string, opts ...lock.Option)
 // follow the last one. Each is read at one revision, but not all at the same one. ListLocks blocks until etcd has
 // answered, or ctx ends. Errors are ErrNotStarted, ErrStopped, an [UnfinishedError], and etcd's.
 func (c *Cluster) ListLocks(ctx context.Context, q lock.Query) (found []lock.Standing, more bool, err error) {
-	p, err := c.running()
+	p, err := c.runningParts()
 	if err != nil {
 		return nil, false, err
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	leaktest.RunMore()
+	leaktest.SetParallel()
 	leaktest.Main(m)
 }
 

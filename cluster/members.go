@@ -48,7 +48,7 @@ func memberOf(m *state.Member) Member {
 }
 
 func membersOf(s *state.Snapshot) []Member {
-	registered := s.Registered()
+	registered := s.RegisteredMembers()
 	out := make([]Member, len(registered))
 	for i, m := range registered {
 		out[i] = memberOf(m)
@@ -86,27 +86,28 @@ func (c *Cluster) Member(address string) (Member, bool) {
 // gets the newest. The channel closes when ctx ends or the node stops, and never otherwise. Errors are
 // ErrNotStarted and ErrStopped.
 func (c *Cluster) WatchMembers(ctx context.Context) (<-chan []Member, error) {
-	p, err := c.running()
+	p, err := c.runningParts()
 	if err != nil {
 		return nil, err
 	}
 	now := func() []Member { return membersOf(p.mirror.Snapshot()) }
-	return watch(ctx, p, membersChanged, now, func(a, b []Member) bool { return reflect.DeepEqual(a, b) })
+	return watchValues(ctx, p, membersChanged, now, func(a, b []Member) bool { return reflect.DeepEqual(a, b) })
 }
 
 func membersChanged(before, now *state.Snapshot) bool {
-	return !state.Same(before.Members, now.Members) || !state.Same(before.Lingering, now.Lingering)
+	return !state.SameSlice(before.Members, now.Members) || !state.SameSlice(before.Lingering, now.Lingering)
 }
 
-// watch delivers the result of now, and again after each change of the snapshot that concerns it, until ctx ends
+// watchValues delivers the result of now, and again after each change of the snapshot that concerns it, until ctx ends
 // or the node stops. A slow receiver gets the newest value. Values that are equal to the one delivered last are
 // skipped.
-func watch[T any](ctx context.Context, p *parts, concerns func(before, now *state.Snapshot) bool, now func() T,
+func watchValues[T any](ctx context.Context, p *nodeParts, concerns func(before, now *state.Snapshot) bool,
+	now func() T,
 	equal func(a, b T) bool) (<-chan T, error) {
 	out := make(chan T)
 	started := p.goTracked(func(rest context.Context) {
 		defer close(out)
-		ctx, stop := wait.Within(ctx, rest)
+		ctx, stop := wait.MergeContexts(ctx, rest)
 		defer stop()
 		sub := p.mirror.Subscribe(concerns)
 		defer sub.Close()

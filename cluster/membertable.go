@@ -55,24 +55,24 @@ type MemberRow struct {
 // MemberTable returns this node's view of the members. It does not block. Errors are ErrNotStarted and
 // ErrStopped.
 func (c *Cluster) MemberTable() (MemberTable, error) {
-	p, err := c.running()
+	p, err := c.runningParts()
 	if err != nil {
 		return MemberTable{}, err
 	}
-	return memberTable(p.mirror.Snapshot(), p.sightings.since, p.silences.of), nil
+	return newMemberTable(p.mirror.Snapshot(), p.sightings.firstSeen, p.silences.silenceOf), nil
 }
 
-// memberTable builds the table of a snapshot. since returns when a member was first seen, silent how long it has
+// newMemberTable builds the table of a snapshot. since returns when a member was first seen, silent how long it has
 // not answered and to how many watchers.
-func memberTable(s *state.Snapshot, since func(sighted) time.Time,
+func newMemberTable(s *state.Snapshot, since func(memberIncarnation) time.Time,
 	silent func(*state.Snapshot, *state.Member) (time.Duration, int)) MemberTable {
 	t := MemberTable{Revision: s.Revision, Members: []MemberRow{}}
 	shards, _ := shardview.New(s) // without a map no member owns a shard
 	leader := s.Leader()
-	for _, m := range s.Registered() {
+	for _, m := range s.RegisteredMembers() {
 		row := MemberRow{Member: memberOf(m), State: MemberFollower,
-			SeenSince: since(sighted{m.Address, m.Incarnation}), Owned: shards.Owner(m.Address, m.Incarnation).Count}
-		queued, place := s.Candidate(m.Lease)
+			SeenSince: since(memberIncarnation{m.Address, m.Incarnation}), Owned: shards.Owner(m.Address, m.Incarnation).Count}
+		queued, place := s.CandidateOn(m.Lease)
 		switch {
 		case leader.Member && leader.Lease == m.Lease:
 			row.State = MemberLeader
@@ -91,8 +91,8 @@ func memberTable(s *state.Snapshot, since func(sighted) time.Time,
 	return t
 }
 
-// sighted identifies one incarnation of a member.
-type sighted struct {
+// memberIncarnation identifies one incarnation of a member.
+type memberIncarnation struct {
 	address     string
 	incarnation int64
 }
@@ -100,27 +100,27 @@ type sighted struct {
 // sightings remembers when each registered member was first seen. The zero value is ready.
 type sightings struct {
 	mu    sync.Mutex
-	first map[sighted]time.Time
+	first map[memberIncarnation]time.Time
 }
 
-// follow keeps the sightings current until ctx ends.
-func (l *sightings) follow(ctx context.Context, view *watchcache.Mirror) {
+// followView keeps the sightings current until ctx ends.
+func (l *sightings) followView(ctx context.Context, view *watchcache.Mirror) {
 	sub := view.Subscribe(membersChanged)
 	defer sub.Close()
 	wait.Each(ctx, sub.C, func() {
 		if s := view.Snapshot(); s != nil {
-			l.saw(s, time.Now())
+			l.record(s, time.Now())
 		}
 	})
 }
 
-// saw adds new members and forgets those that are gone.
-func (l *sightings) saw(s *state.Snapshot, now time.Time) {
+// record adds new members and forgets those that are gone.
+func (l *sightings) record(s *state.Snapshot, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	first := make(map[sighted]time.Time, len(s.Members))
-	for _, m := range s.Registered() {
-		who := sighted{m.Address, m.Incarnation}
+	first := make(map[memberIncarnation]time.Time, len(s.Members))
+	for _, m := range s.RegisteredMembers() {
+		who := memberIncarnation{m.Address, m.Incarnation}
 		first[who] = now
 		if at, before := l.first[who]; before {
 			first[who] = at
@@ -129,7 +129,7 @@ func (l *sightings) saw(s *state.Snapshot, now time.Time) {
 	l.first = first
 }
 
-func (l *sightings) since(who sighted) time.Time {
+func (l *sightings) firstSeen(who memberIncarnation) time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.first[who]

@@ -33,7 +33,7 @@ func TestMemberTable(t *testing.T) {
 		return state.KV{Key: keys.Accusation(address, "x"), CreateRevision: 30, ModRevision: 30,
 			Value: []byte(state.AccusationRecord{Incarnation: incarnation}.Encode())}
 	}
-	s := state.Build(keys, 1, 40, []state.KV{memberKV(keys, "a:1", 2, as), memberKV(keys, "b:1", 3, as),
+	s := state.BuildSnapshot(keys, 1, 40, []state.KV{memberKV(keys, "a:1", 2, as), memberKV(keys, "b:1", 3, as),
 		memberKV(keys, "c:1", 4, func(r *state.Record) { r.Observer, r.Weight = true, 3 }),
 		memberKV(keys, "d:1", 5, func(r *state.Record) { r.ElectionFailed, r.Reason = true, "denied" }),
 		queued(3, "b:1"), queued(2, "a:1"), accuses("c:1", 4), accuses("d:1", 1),
@@ -41,7 +41,7 @@ func TestMemberTable(t *testing.T) {
 			"grants":[{"address":"a:1","incarnation":2,"epoch":3,"shards":"0-4"},
 			{"address":"b:1","incarnation":1,"epoch":5,"shards":"5-7"}]}`)}})
 	at := time.Unix(100, 0)
-	table := memberTable(s, func(who sighted) time.Time { return at.Add(time.Duration(who.incarnation)) },
+	table := newMemberTable(s, func(who memberIncarnation) time.Time { return at.Add(time.Duration(who.incarnation)) },
 		answers)
 	require.EqualValues(t, 40, table.Revision)
 	type row struct {
@@ -62,7 +62,7 @@ func TestMemberTable(t *testing.T) {
 		"c:1": {MemberObserver, 0, 0, true, ""},
 		"d:1": {MemberFollower, 0, 0, false, "denied"}, // its former incarnation was accused
 	}, got)
-	require.NotNil(t, memberTable(state.Build(keys, 1, 1, nil), nil, answers).Members)
+	require.NotNil(t, newMemberTable(state.BuildSnapshot(keys, 1, 1, nil), nil, answers).Members)
 }
 
 // A member that returns is another one; a member that stays keeps its time.
@@ -72,10 +72,12 @@ func TestSightings(t *testing.T) {
 	require.NoError(t, err)
 	as := func(*state.Record) {}
 	var l sightings
-	require.Zero(t, l.since(sighted{"a:1", 2}))
-	l.saw(state.Build(keys, 1, 5, []state.KV{memberKV(keys, "a:1", 2, as), memberKV(keys, "b:1", 3, as)}), time.Unix(1, 0))
-	l.saw(state.Build(keys, 1, 6, []state.KV{memberKV(keys, "a:1", 2, as), memberKV(keys, "b:1", 6, as)}), time.Unix(2, 0))
-	require.Equal(t, time.Unix(1, 0), l.since(sighted{"a:1", 2}))
-	require.Equal(t, time.Unix(2, 0), l.since(sighted{"b:1", 6}))
-	require.Zero(t, l.since(sighted{"b:1", 3}))
+	require.Zero(t, l.firstSeen(memberIncarnation{"a:1", 2}))
+	l.record(state.BuildSnapshot(keys, 1, 5, []state.KV{memberKV(keys, "a:1", 2, as), memberKV(keys, "b:1", 3, as)}),
+		time.Unix(1, 0))
+	l.record(state.BuildSnapshot(keys, 1, 6, []state.KV{memberKV(keys, "a:1", 2, as), memberKV(keys, "b:1", 6, as)}),
+		time.Unix(2, 0))
+	require.Equal(t, time.Unix(1, 0), l.firstSeen(memberIncarnation{"a:1", 2}))
+	require.Equal(t, time.Unix(2, 0), l.firstSeen(memberIncarnation{"b:1", 6}))
+	require.Zero(t, l.firstSeen(memberIncarnation{"b:1", 3}))
 }

@@ -82,7 +82,7 @@ func (m *members) record() {
 
 // work records a node and makes it write whenever it leads.
 func (m *members) work(n *boundNode) {
-	m.rec.Add(history.Of(n.name, n.Cluster))
+	m.rec.Add(history.NodeOf(n.name, n.Cluster))
 	register := m.rec.Register(n.name, m.client, "/elsewhere")
 	m.wg.Go(func() { register.Work(m.ctx, 10*time.Millisecond, history.TermOf(n.Cluster)) })
 }
@@ -101,7 +101,7 @@ func (m *members) start(name string, observer bool, endpoints ...string) *boundN
 	m.t.Helper()
 	n := &boundNode{name: name, log: &logtest.Buffer{}}
 	cfg := cluster.Config{EtcdAddress: endpoints[0], LeaderElectionTTL: int(minorityTTL.Seconds()), Observer: observer,
-		Logger: n.log.LoggerOf(hclog.LoggerOptions{Name: name})}
+		Logger: n.log.LoggerWith(hclog.LoggerOptions{Name: name})}
 	var err error
 	n.client, err = cluster.NewEtcdClient(cfg)
 	require.NoError(m.t, err)

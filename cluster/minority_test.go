@@ -63,7 +63,7 @@ func minoritySide(t *testing.T, m *members, etcds time.Duration) {
 		old[n] = inspect.Session(n.Cluster)
 	}
 
-	end := m.rec.Begin(alone.name, "its member of etcd isolated", "")
+	end := m.rec.BeginFault(alone.name, "its member of etcd isolated", "")
 	m.etcd.IsolateMember(m.cut)
 	cut := time.Now()
 	led := make(chan error, 1)

@@ -34,7 +34,7 @@ func (o *Objects) At(key string) grpc.ClientConnInterface { return &objectConn{o
 // Stats returns figures about this node's part in the objects. They are zero while the node does not run. Stats
 // does not use the network.
 func (o *Objects) Stats() objects.Stats {
-	p, err := o.c.running()
+	p, err := o.c.runningParts()
 	if err != nil {
 		return objects.Stats{}
 	}
@@ -44,7 +44,7 @@ func (o *Objects) Stats() objects.Stats {
 // Find returns the address of the node that owns the objects with that key, as far as this node knows, "" if no
 // node does, and the activations of those objects on this node.
 func (o *Objects) Find(key string) (owner string, here []objects.Activity) {
-	p, err := o.c.running()
+	p, err := o.c.runningParts()
 	if err != nil {
 		return "", nil
 	}
@@ -54,7 +54,7 @@ func (o *Objects) Find(key string) (owner string, here []objects.Activity) {
 	}
 	owner, _ = p.objects.routes.Owner(n)
 	if p.objects.host != nil {
-		here = p.objects.host.Look(n, key)
+		here = p.objects.host.DescribeObjects(n, key)
 	}
 	return owner, here
 }
@@ -68,7 +68,7 @@ type objectConn struct {
 // Invoke implements grpc.ClientConnInterface.
 func (o *objectConn) Invoke(ctx context.Context, method string, request, response any,
 	opts ...grpc.CallOption) error {
-	p, err := o.c.running()
+	p, err := o.c.runningParts()
 	if err != nil {
 		return &notRunningError{err}
 	}
@@ -78,7 +78,7 @@ func (o *objectConn) Invoke(ctx context.Context, method string, request, respons
 // NewStream implements grpc.ClientConnInterface.
 func (o *objectConn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string,
 	opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	p, err := o.c.running()
+	p, err := o.c.runningParts()
 	if err != nil {
 		return nil, &notRunningError{err}
 	}
@@ -104,17 +104,17 @@ func (e *notRunningError) GRPCStatus() *status.Status {
 func (c *Cluster) RegisterObjects(s objects.Service) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.phase != fresh {
+	if c.phase != phaseNew {
 		panic("objects: service " + s.Desc.ServiceName + " registered after Start: register services between " +
 			"NewClusterWithNode and Start")
 	}
-	gateway.Register(c.node.Server(), s.Desc, c.gateway)
+	gateway.RegisterService(c.node.Server(), s.Desc, c.runningGateway)
 	c.services = append(c.services, s)
 }
 
-// gateway returns the gateway of the running node.
-func (c *Cluster) gateway() (*gateway.Gateway, error) {
-	p, err := c.running()
+// runningGateway returns the gateway of the running node.
+func (c *Cluster) runningGateway() (*gateway.Gateway, error) {
+	p, err := c.runningParts()
 	if err != nil {
 		return nil, &notRunningError{err}
 	}

@@ -32,7 +32,7 @@ func (c *Cluster) Effects() *Effects { return &c.effects }
 // its goroutine, the outcome stays unknown.
 func (e *Effects) Once(ctx context.Context, name string,
 	fn func(ctx context.Context, token int64) ([]byte, error)) (once.Result, error) {
-	p, err := e.c.running()
+	p, err := e.c.runningParts()
 	if err != nil {
 		return once.Result{}, err
 	}
@@ -44,7 +44,7 @@ func (e *Effects) Once(ctx context.Context, name string,
 // there is no such attempt, or if it was resolved differently in the meantime, and once.ErrValueTooLong if the
 // value is too long. Other errors are once.ErrBadName, ErrNotStarted, ErrStopped, ctx's cause and etcd's error.
 func (e *Effects) Resolve(ctx context.Context, name string, token int64, tookPlace bool, value []byte) error {
-	p, err := e.c.running()
+	p, err := e.c.runningParts()
 	if err != nil {
 		return err
 	}
@@ -54,18 +54,18 @@ func (e *Effects) Resolve(ctx context.Context, name string, token int64, tookPla
 // Look reads the state of one effect without changing it. Errors are once.ErrNoMark, once.ErrBadName,
 // ErrNotStarted, ErrStopped, and etcd's.
 func (e *Effects) Look(ctx context.Context, name string) (once.Standing, error) {
-	p, err := e.c.running()
+	p, err := e.c.runningParts()
 	if err != nil {
 		return once.Standing{}, err
 	}
-	return effects.Look(ctx, p.client, e.c.keys, name)
+	return effects.ReadState(ctx, p.client, e.c.keys, name)
 }
 
 // List reads the states of effects, by name; more reports whether others follow the last one. Each is read at one
 // revision, but not all at the same one. Effects with an unknown outcome are found without reading the others.
 // Errors are ErrNotStarted, ErrStopped, an [UnfinishedError], and etcd's.
 func (e *Effects) List(ctx context.Context, q once.Query) (found []once.Standing, more bool, err error) {
-	p, err := e.c.running()
+	p, err := e.c.runningParts()
 	if err != nil {
 		return nil, false, err
 	}

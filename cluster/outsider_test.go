@@ -132,7 +132,7 @@ func TestOutsiderBreaksWatches(t *testing.T) {
 				float64(asked)/time.Since(began).Seconds())
 			require.NotZero(t, broken, "the outsider breaks watches")
 			require.Zero(t, lost)
-			require.Zero(t, nodetest.Crashes(c).WatchersLost, "no outsider is a watcher")
+			require.Zero(t, nodetest.CrashStats(c).WatchersLost, "no outsider is a watcher")
 		})
 	}
 }

@@ -224,7 +224,7 @@ func TestWhatAnOutsiderCosts(t *testing.T) {
 		var most, left, wrote, lost int64
 		for range 3 { // again if the process stood still for that long
 			ctx, cancel := context.WithTimeout(context.Background(), *outsiderEach)
-			asked, wrote, lost = etcdServed(t), said.n.Load(), nodetest.Crashes(c).WatchersLost
+			asked, wrote, lost = etcdServed(t), said.n.Load(), nodetest.CrashStats(c).WatchersLost
 			stop := watchHeap()
 			for calls, failed = 0, 0; ctx.Err() == nil; calls++ {
 				if outsider.call(ctx, calls) != nil {
@@ -243,7 +243,7 @@ func TestWhatAnOutsiderCosts(t *testing.T) {
 		require.Less(t, failed, calls, outsider.name)
 		require.LessOrEqual(t, asked, outsider.etcd+20, outsider.name) // nodes and event log need these anyway
 		require.LessOrEqual(t, wrote, int64(2), outsider.name)
-		require.Equal(t, lost, nodetest.Crashes(c).WatchersLost, outsider.name)
+		require.Equal(t, lost, nodetest.CrashStats(c).WatchersLost, outsider.name)
 		require.Less(t, most, int64(mostGrown), outsider.name)
 		require.Less(t, left, int64(mostLeft), outsider.name)
 	}

@@ -28,8 +28,8 @@ type lostRequest struct {
 func askingOfLeader(t *testing.T) (c *clustertest.Cluster, from *clustertest.Node, requests []lostRequest) {
 	t.Helper()
 	c = clustertest.New(t, 2, clustertest.WithTTL(nodetest.LongTTL),
-		nodetest.Sharded(cluster.Sharding{Shards: 16, Window: 20 * time.Millisecond}))
-	c.Eventually(nodetest.Balanced(c, 2), "two share")
+		nodetest.WithSharding(cluster.Sharding{Shards: 16, Window: 20 * time.Millisecond}))
+	c.Eventually(nodetest.IsBalanced(c, 2), "two share")
 	leader, from := c.Node(0), c.Node(1)
 	c.WaitQueue(leader.Address(), from.Address())
 	return c, from, []lostRequest{
@@ -92,7 +92,7 @@ func TestRequestThatIsStillInFlight(t *testing.T) {
 		defer cancel()
 		held, failed := from.Faults().HoldNext(clustertest.OpTxn, clustertest.Putting(r.key)), make(chan error, 1)
 		go func() { failed <- r.make(ctx) }()
-		nodetest.Caught(t, held)
+		nodetest.AwaitCaught(t, held)
 		cancel()
 		require.ErrorIs(t, received(t, failed), r.inTime, r.name)
 		require.ErrorIs(t, held.Release(etcdtest.Context(t)), rpctypes.ErrLeaseNotFound, r.name)

@@ -14,29 +14,29 @@ import (
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-// routes maps shards to their owners, from the node's own snapshot. It implements route.Map and gateway.Routes.
-type routes struct {
+// shardRoutes maps shards to their owners, from the node's own snapshot. It implements route.Map and gateway.Routes.
+type shardRoutes struct {
 	c    *Cluster
 	view *watchcache.Mirror
 
-	mu      sync.Mutex
-	seen    *state.Snapshot
-	nodes   departures                     // as of seen
-	now     *objectspb.WatchRoutesResponse // built from both on demand; nil: not built yet
-	changed chan struct{}                  // closed when Routes would return something else
+	mu       sync.Mutex
+	snapshot *state.Snapshot
+	nodes    departures                     // as of seen
+	current  *objectspb.WatchRoutesResponse // built from both on demand; nil: not built yet
+	changed  chan struct{}                  // closed when Routes would return something else
 }
 
-func newRoutes(c *Cluster, view *watchcache.Mirror) *routes {
-	return &routes{c: c, view: view, changed: make(chan struct{})}
+func newRoutes(c *Cluster, view *watchcache.Mirror) *shardRoutes {
+	return &shardRoutes{c: c, view: view, changed: make(chan struct{})}
 }
 
 // shardMap returns the map as this node knows it, nil without one.
-func (r *routes) shardMap() *sharding.Map {
+func (r *shardRoutes) shardMap() *sharding.Map {
 	return r.view.Snapshot().Map()
 }
 
 // Shard implements route.Map.
-func (r *routes) Shard(key string) (int, bool) {
+func (r *shardRoutes) Shard(key string) (int, bool) {
 	if !r.c.cfg.Sharding.Off {
 		return shard.Of(key, r.c.cfg.Sharding.Shards), true
 	}
@@ -48,7 +48,7 @@ func (r *routes) Shard(key string) (int, bool) {
 }
 
 // Owner implements route.Map.
-func (r *routes) Owner(n int) (address string, generation int64) {
+func (r *shardRoutes) Owner(n int) (address string, generation int64) {
 	return ownerIn(r.view.Snapshot(), n)
 }
 
@@ -68,7 +68,7 @@ func ownerIn(s *state.Snapshot, n int) (address string, generation int64) {
 }
 
 // Former implements route.Map.
-func (r *routes) Former(n int) string {
+func (r *shardRoutes) Former(n int) string {
 	s := r.view.Snapshot()
 	shards := s.Map()
 	if shards == nil || n >= shards.Shards() {
@@ -82,30 +82,30 @@ func (r *routes) Former(n int) string {
 }
 
 // AwaitChange implements route.Map.
-func (r *routes) AwaitChange(ctx context.Context, n int, seen route.Seen) error {
-	_, err := r.view.Wait(ctx, func(s *state.Snapshot) bool { return seen.Changed(ownerIn(s, n)) })
-	if err != nil && r.c.over.Load() {
+func (r *shardRoutes) AwaitChange(ctx context.Context, n int, seen route.SeenOwner) error {
+	_, err := r.view.Wait(ctx, func(s *state.Snapshot) bool { return seen.ChangedBy(ownerIn(s, n)) })
+	if err != nil && r.c.finished.Load() {
 		return fmt.Errorf("%w: %w", ErrStopped, err)
 	}
 	return err
 }
 
-// present reports whether a member is registered at the address.
-func (r *routes) present(address string) bool { return r.view.Snapshot().Member(address) != nil }
+// hasMember reports whether a member is registered at the address.
+func (r *shardRoutes) hasMember(address string) bool { return r.view.Snapshot().Member(address) != nil }
 
 // Routes implements gateway.Routes.
-func (r *routes) Routes() (*objectspb.WatchRoutesResponse, <-chan struct{}) {
+func (r *shardRoutes) Routes() (*objectspb.WatchRoutesResponse, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.now == nil && r.seen != nil {
-		r.now = routesOf(r.seen, r.c.cfg.EtcdPrefix, r.nodes)
+	if r.current == nil && r.snapshot != nil {
+		r.current = newRoutesResponse(r.snapshot, r.c.cfg.EtcdPrefix, r.nodes)
 	}
-	return r.now, r.changed
+	return r.current, r.changed
 }
 
 // run keeps the result of Routes current until ctx ends. It calls drop with the address of each process that is
 // gone: otherwise a call to a process that stands still would wait for its deadline.
-func (r *routes) run(ctx context.Context, drop func(address string)) {
+func (r *shardRoutes) run(ctx context.Context, drop func(address string)) {
 	var seen stoppingNodes
 	sub := r.view.Subscribe(func(before, now *state.Snapshot) bool {
 		return seen.concerns(before, now) || before.ShardMap != now.ShardMap ||
@@ -126,35 +126,35 @@ func (r *routes) run(ctx context.Context, drop func(address string)) {
 		if s == nil {
 			continue // the first one is still to come
 		}
-		next, gone, again := known.look(s, seen.take(), time.Now())
+		next, gone, again := known.applySnapshot(s, seen.takeSeen(), time.Now())
 		known = next
 		for _, address := range gone {
 			drop(address)
 		}
-		r.publish(s, known)
+		r.publishRoutes(s, known)
 		if again > 0 {
 			due.Reset(again)
 		}
 	}
 }
 
-// publish makes Routes return the routes of a snapshot.
-func (r *routes) publish(s *state.Snapshot, nodes departures) {
+// publishRoutes makes Routes return the routes of a snapshot.
+func (r *shardRoutes) publishRoutes(s *state.Snapshot, nodes departures) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.seen, r.nodes, r.now = s, nodes, nil
+	r.snapshot, r.nodes, r.current = s, nodes, nil
 	close(r.changed)
 	r.changed = make(chan struct{})
 }
 
-// routesOf converts a snapshot for clients that are no nodes; it returns nil while there is no map.
-func routesOf(s *state.Snapshot, prefix string, seen departures) *objectspb.WatchRoutesResponse {
+// newRoutesResponse converts a snapshot for clients that are no nodes; it returns nil while there is no map.
+func newRoutesResponse(s *state.Snapshot, prefix string, seen departures) *objectspb.WatchRoutesResponse {
 	m := s.Map()
 	if m == nil {
 		return nil
 	}
 	out := &objectspb.WatchRoutesResponse{Prefix: prefix, Generation: m.Generation(), Owners: make([]uint32, m.Shards()),
-		Leader: s.Leader().Address, Nodes: seen.nodes()}
+		Leader: s.Leader().Address, Nodes: seen.connectedNodes()}
 	known := map[string]uint32{}
 	for n := range out.Owners {
 		owner, _ := ownerIn(s, n)

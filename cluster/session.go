@@ -24,7 +24,7 @@ type Session struct {
 // Session returns the node's session at this instant. It is never nil. While there is none, its ID is 0, it is
 // not valid, its context has ended, and Err returns the reason: ErrNotStarted, ErrStopped or ErrNoSession.
 func (c *Cluster) Session() *Session {
-	p, err := c.running()
+	p, err := c.runningParts()
 	if err != nil {
 		return &Session{err: err}
 	}
@@ -36,7 +36,7 @@ func (c *Cluster) Session() *Session {
 
 // WaitForSession blocks until the node has a valid session. Errors are ctx's cause, ErrNotStarted and ErrStopped.
 func (c *Cluster) WaitForSession(ctx context.Context) (*Session, error) {
-	p, err := c.running()
+	p, err := c.runningParts()
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func (c *Cluster) WaitForSession(ctx context.Context) (*Session, error) {
 		case <-again:
 		case <-ctx.Done():
 			err = context.Cause(ctx)
-		case <-p.restCtx.Done():
+		case <-p.trackedCtx.Done():
 			err = ErrStopped
 		}
 		stop()
@@ -105,7 +105,7 @@ func (s *Session) Renewed() time.Time {
 	if s.s == nil {
 		return time.Time{}
 	}
-	return s.s.Renewed()
+	return s.s.RenewedAt()
 }
 
 // Left returns the time for which Valid stays true unless a renewal comes, by whichever of the host's clocks
@@ -114,7 +114,7 @@ func (s *Session) Left() time.Duration {
 	if s.s == nil {
 		return 0
 	}
-	return s.s.Left()
+	return s.s.TimeLeft()
 }
 
 // Context returns a context that ends when the session is lost or closed, with a session.LostError as its cause.

@@ -117,21 +117,21 @@ func (s Sharding) validate() error {
 	return nil
 }
 
-// count returns the number of shards for the member's record, 0 if it takes no part.
-func (s Sharding) count() int {
+// publishedCount returns the number of shards for the member's record, 0 if it takes no part.
+func (s Sharding) publishedCount() int {
 	if s.Off {
 		return 0
 	}
 	return s.Shards
 }
 
-func (s Sharding) planning() shardplan.Settings {
-	return shardplan.Settings{Shards: s.count(), Window: s.Window, MinMembers: s.MinMembers, Exclude: s.Exclude,
+func (s Sharding) planSettings() shardplan.Settings {
+	return shardplan.Settings{Shards: s.publishedCount(), Window: s.Window, MinMembers: s.MinMembers, Exclude: s.Exclude,
 		Budget: s.MovesPerMinute}
 }
 
-// part configures this node's own shards; it returns nil if the node takes no part.
-func (s Sharding) part(log hclog.Logger) *consensusmanager.ShardsConfig {
+// ownerConfig configures this node's own shards; it returns nil if the node takes no part.
+func (s Sharding) ownerConfig(log hclog.Logger) *consensusmanager.ShardsConfig {
 	if s.Off {
 		return nil
 	}
@@ -139,7 +139,7 @@ func (s Sharding) part(log hclog.Logger) *consensusmanager.ShardsConfig {
 		MaxAcquiring: s.MaxAcquiring, OnRelease: s.OnRelease}
 	if s.Run != nil {
 		runs := &shardRuns{sharding: s, log: log, runs: map[int]chan struct{}{}}
-		part.OnAcquire, part.OnRelease = runs.acquire, runs.release
+		part.OnAcquire, part.OnRelease = runs.onAcquire, runs.onRelease
 	}
 	return part
 }

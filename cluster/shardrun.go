@@ -12,8 +12,8 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// runAgain is the pause before a Sharding.Run that has failed is called again.
-var runAgain = backoff.Policy{First: time.Second / 4, Last: 10 * time.Second}
+// runRetry is the pause before a Sharding.Run that has failed is called again.
+var runRetry = backoff.Policy{First: time.Second / 4, Last: 10 * time.Second}
 
 // shardRuns calls Sharding.Run for the shards of this node, between OnAcquire and OnRelease.
 type shardRuns struct {
@@ -24,8 +24,8 @@ type shardRuns struct {
 	runs map[int]chan struct{} // by shard; closed when its Run has ended for good
 }
 
-// acquire is called when this node becomes the owner of a shard. ctx ends when the shard is handed over.
-func (r *shardRuns) acquire(ctx context.Context, shard int, epoch int64) {
+// onAcquire is called when this node becomes the owner of a shard. ctx ends when the shard is handed over.
+func (r *shardRuns) onAcquire(ctx context.Context, shard int, epoch int64) {
 	if r.sharding.OnAcquire != nil {
 		r.sharding.OnAcquire(ctx, shard, epoch)
 	}
@@ -35,24 +35,24 @@ func (r *shardRuns) acquire(ctx context.Context, shard int, epoch int64) {
 	r.mu.Unlock()
 	go func() { // release waits for it
 		defer close(ended)
-		r.run(ctx, shard, epoch)
+		r.repeatRun(ctx, shard, epoch)
 	}()
 }
 
-// run calls Run until it returns nil or ctx ends.
-func (r *shardRuns) run(ctx context.Context, shard int, epoch int64) {
-	pause := backoff.Backoff{Policy: runAgain}
+// repeatRun calls Run until it returns nil or ctx ends.
+func (r *shardRuns) repeatRun(ctx context.Context, shard int, epoch int64) {
+	pause := backoff.Backoff{Policy: runRetry}
 	for ctx.Err() == nil {
 		began := time.Now()
 		err := callback.Run(func() error { return r.sharding.Run(ctx, shard, epoch) })
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		if time.Since(began) > runAgain.Last {
+		if time.Since(began) > runRetry.Last {
 			pause.Reset()
 		}
 		about := []any{"shard", shard, "error", err}
-		if stack := callback.Stack(err); stack != "" {
+		if stack := callback.PanicStack(err); stack != "" {
 			about = append(about, "stack", stack)
 		}
 		r.log.Error("Sharding.Run failed, calling it again", about...)
@@ -62,8 +62,8 @@ func (r *shardRuns) run(ctx context.Context, shard int, epoch int64) {
 	}
 }
 
-// release is called after the context of acquire has ended. It waits for Run, however long that takes.
-func (r *shardRuns) release(ctx context.Context, shard int) {
+// onRelease is called after the context of acquire has ended. It waits for Run, however long that takes.
+func (r *shardRuns) onRelease(ctx context.Context, shard int) {
 	r.mu.Lock()
 	ended := r.runs[shard]
 	delete(r.runs, shard)

@@ -25,12 +25,12 @@ type Shards struct{ c *Cluster }
 // Shards returns this node's part in the shards. It is never nil.
 func (c *Cluster) Shards() *Shards { return &c.shards }
 
-// running returns the shards of a running node.
-func (h *Shards) running() (*consensusmanager.Shards, error) {
+// runningShards returns the shards of a running node.
+func (h *Shards) runningShards() (*consensusmanager.Shards, error) {
 	if h.c.cfg.Sharding.Off {
 		return nil, ErrShardingOff
 	}
-	p, err := h.c.running()
+	p, err := h.c.runningParts()
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func (h *Shards) Owner(key string) (shard.Owner, bool) { return h.OwnerOf(h.Shar
 
 // OwnerOf returns the owner of a shard by its number; see Owner.
 func (h *Shards) OwnerOf(number int) (shard.Owner, bool) {
-	s, err := h.part(number)
+	s, err := h.shardsFor(number)
 	if err != nil {
 		return shard.Owner{}, false
 	}
@@ -64,11 +64,11 @@ func (h *Shards) OwnerOf(number int) (shard.Owner, bool) {
 // change; the zero Owner means that there is none. A slow receiver skips intermediate values and always gets the
 // newest. The channel closes when ctx ends or the node stops, and never otherwise.
 func (h *Shards) WatchOwner(ctx context.Context, key string) (<-chan shard.Owner, error) {
-	s, err := h.running()
+	s, err := h.runningShards()
 	if err != nil {
 		return nil, err
 	}
-	p, err := h.c.running()
+	p, err := h.c.runningParts()
 	if err != nil {
 		return nil, err
 	}
@@ -80,10 +80,10 @@ func (h *Shards) WatchOwner(ctx context.Context, key string) (<-chan shard.Owner
 		}
 		return shard.Owner{Address: owner.Address, Incarnation: owner.Incarnation, Epoch: epoch}
 	}
-	return watch(ctx, p, mapChanged, now, func(a, b shard.Owner) bool { return a == b })
+	return watchValues(ctx, p, shardMapChanged, now, func(a, b shard.Owner) bool { return a == b })
 }
 
-func mapChanged(before, now *state.Snapshot) bool { return before.ShardMap != now.ShardMap }
+func shardMapChanged(before, now *state.Snapshot) bool { return before.ShardMap != now.ShardMap }
 
 // Serve runs fn if this node serves the key's shard, and returns fn's error. If this node does not serve the
 // shard, it returns a shard.NotOwnerError at once; while the node stops that also matches ErrStopped. After Stop
@@ -96,7 +96,7 @@ func mapChanged(before, now *state.Snapshot) bool { return before.ShardMap != no
 // systems outside of etcd that fn writes to; in etcd, use [Shards.Txn]. For work that goes on until the shard is
 // handed over, see [Shards.Hold].
 func (h *Shards) Serve(ctx context.Context, key string, fn func(ctx context.Context, epoch int64) error) error {
-	s, err := h.running()
+	s, err := h.runningShards()
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (h *Shards) Serve(ctx context.Context, key string, fn func(ctx context.Cont
 // Serve. To go on when the shard comes back, call Hold again. If fn does not run, the error is the cause of ctx,
 // or one that matches ErrStopped, ErrNotStarted or ErrShardingOff.
 func (h *Shards) Hold(ctx context.Context, key string, fn func(ctx context.Context, epoch int64) error) error {
-	s, err := h.running()
+	s, err := h.runningShards()
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (h *Shards) Hold(ctx context.Context, key string, fn func(ctx context.Conte
 // callers with other names of the key, nor for callers of Hold.
 func (h *Shards) HoldAlone(ctx context.Context, key, name string,
 	fn func(ctx context.Context, epoch int64) error) error {
-	s, err := h.running()
+	s, err := h.runningShards()
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (h *Shards) HoldAlone(ctx context.Context, key, name string,
 // Serves reports whether this node serves the shard of that number at this instant, and under which epoch. It
 // does not block.
 func (h *Shards) Serves(number int) (epoch int64, ok bool) {
-	s, err := h.part(number)
+	s, err := h.shardsFor(number)
 	if err != nil {
 		return 0, false
 	}
@@ -140,7 +140,7 @@ func (h *Shards) Serves(number int) (epoch int64, ok bool) {
 
 // Held returns the number of shards that this node is acquiring, serves or is releasing.
 func (h *Shards) Held() int {
-	s, err := h.running()
+	s, err := h.runningShards()
 	if err != nil {
 		return 0
 	}
@@ -153,7 +153,7 @@ func (h *Shards) Held() int {
 // therefore also fail once after a rebalance that left this shard alone; call Guard again in that case. It fails
 // with a shard.NotOwnerError if the shard is lost. [Shards.Txn] does this by itself. Guard does not block.
 func (h *Shards) Guard(number int, epoch int64) ([]clientv3.Cmp, error) {
-	s, err := h.part(number)
+	s, err := h.shardsFor(number)
 	if err != nil {
 		return nil, err
 	}
@@ -165,16 +165,16 @@ func (h *Shards) Guard(number int, epoch int64) ([]clientv3.Cmp, error) {
 // behaves as in an ordinary transaction: Succeeded concerns the caller's own comparisons. The transaction must
 // not be used concurrently.
 func (h *Shards) Txn(ctx context.Context, number int, epoch int64) (clientv3.Txn, error) {
-	s, err := h.part(number)
+	s, err := h.shardsFor(number)
 	if err != nil {
 		return nil, err
 	}
 	return s.Txn(ctx, number, epoch), nil
 }
 
-// part is running, with a check that the shard exists.
-func (h *Shards) part(number int) (*consensusmanager.Shards, error) {
-	s, err := h.running()
+// shardsFor is running, with a check that the shard exists.
+func (h *Shards) shardsFor(number int) (*consensusmanager.Shards, error) {
+	s, err := h.runningShards()
 	if err == nil && (number < 0 || number >= h.Count()) {
 		return nil, fmt.Errorf("%w: %d is none of the %d", shard.ErrNotOwner, number, h.Count())
 	}
@@ -188,7 +188,7 @@ func (c *Cluster) ShardTable() (shard.Table, error) {
 	if c.cfg.Sharding.Off {
 		return shard.Table{}, ErrShardingOff
 	}
-	p, err := c.running()
+	p, err := c.runningParts()
 	if err != nil {
 		return shard.Table{}, err
 	}

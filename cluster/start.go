@@ -30,32 +30,32 @@ func ttlOf(cfg Config) time.Duration { return time.Duration(cfg.LeaderElectionTT
 // returns ErrStarted, which also matches ErrStopped once the cluster has stopped.
 func (c *Cluster) Start(ctx context.Context) error {
 	c.mu.Lock()
-	if phase := c.phase; phase != fresh {
+	if phase := c.phase; phase != phaseNew {
 		c.mu.Unlock()
-		if phase >= stopping {
+		if phase >= phaseStopping {
 			return fmt.Errorf("%w: %w", ErrStopped, ErrStarted)
 		}
 		return ErrStarted
 	}
-	c.phase = starting
+	c.phase = phaseStarting
 	c.mu.Unlock()
 
-	p, err := c.start(ctx)
+	p, err := c.createAndJoin(ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil {
-		c.ended(nil)
+		c.recordEnd(nil)
 		return err
 	}
-	c.early.begin(c, p)
-	c.phase = running
+	c.early.standAll(c, p)
+	c.phase = phaseRunning
 	// From here on OnAcquire can be called. Everything it may use is in place.
-	p.rest.Go(func() { p.manager.Run(p.restCtx) })
+	p.tracked.Go(func() { p.manager.Run(p.trackedCtx) })
 	return nil
 }
 
-func (c *Cluster) start(ctx context.Context) (_ *parts, err error) {
-	if err := c.serve(); err != nil {
+func (c *Cluster) createAndJoin(ctx context.Context) (_ *nodeParts, err error) {
+	if err := c.startNode(); err != nil {
 		if errors.Is(err, node.ErrAddressInUse) || errors.Is(err, node.ErrBadAddress) {
 			_ = c.node.Close() // always nil
 		}
@@ -66,30 +66,30 @@ func (c *Cluster) start(ctx context.Context) (_ *parts, err error) {
 			_ = c.node.Close() // always nil
 		}
 	}()
-	client, err := c.connect(ctx)
+	client, err := c.connectEtcd(ctx)
 	if err != nil {
 		return nil, err
 	}
-	p, err := c.assemble(ctx, client)
+	p, err := c.newParts(ctx, client)
 	if err != nil {
 		c.closeClient(client)
 		return nil, err
 	}
-	c.run(p)
-	if err := c.join(ctx, p); err != nil {
+	c.startParts(p)
+	if err := c.awaitJoined(ctx, p); err != nil {
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 		defer cancel()
-		c.end(undo, p)
+		c.stopParts(undo, p)
 		return nil, err
 	}
 	c.node.SetReady(true)
 	c.log.Info("this node is part of the cluster", "address", c.node.AdvertiseAddress(), "prefix", c.cfg.EtcdPrefix,
-		"members", len(p.mirror.Snapshot().Registered()), event.Field, string(event.NodeJoined))
+		"members", len(p.mirror.Snapshot().RegisteredMembers()), event.Field, string(event.NodeJoined))
 	return p, nil
 }
 
-// serve registers the services for objects and starts the node.
-func (c *Cluster) serve() error {
+// startNode registers the services for objects and starts the node.
+func (c *Cluster) startNode() error {
 	if err := c.node.Register(&objectspb.Objects_ServiceDesc, &objectsServer{c: c}); err != nil {
 		return err
 	}
@@ -97,30 +97,30 @@ func (c *Cluster) serve() error {
 	return c.node.Start()
 }
 
-// run starts everything below the election.
-func (c *Cluster) run(p *parts) {
+// startParts starts everything below the election.
+func (c *Cluster) startParts(p *nodeParts) {
 	restCtx, stopRest := context.WithCancelCause(context.Background())
-	p.restCtx, p.stopRest = restCtx, stopRest
+	p.trackedCtx, p.stopTracked = restCtx, stopRest
 	p.core.Start()
-	p.rest.Go(func() { p.followElection(restCtx) })
-	p.rest.Go(func() { p.sightings.follow(restCtx, p.mirror) })
-	p.rest.Go(func() { p.silences.follow(restCtx, p.mirror) })
-	p.rest.Go(func() { p.work.queues.Run(restCtx) })
-	p.rest.Go(func() { p.work.elections.Run(restCtx) })
-	p.rest.Go(func() { p.objects.routes.run(restCtx, p.objects.pool.Drop) })
-	p.rest.Go(func() { p.objects.currency.run(restCtx) })
-	p.rest.Go(func() {
+	p.tracked.Go(func() { p.recordLeaders(restCtx) })
+	p.tracked.Go(func() { p.sightings.followView(restCtx, p.mirror) })
+	p.tracked.Go(func() { p.silences.followView(restCtx, p.mirror) })
+	p.tracked.Go(func() { p.work.queues.Run(restCtx) })
+	p.tracked.Go(func() { p.work.elections.Run(restCtx) })
+	p.tracked.Go(func() { p.objects.routes.run(restCtx, p.objects.pool.Drop) })
+	p.tracked.Go(func() { p.objects.viewMonitor.run(restCtx) })
+	p.tracked.Go(func() {
 		changed := p.manager.Election().Subscribe()
 		defer changed.Close()
 		p.events.Run(restCtx, changed.C)
 	})
 	if c.log.IsWarn() {
-		p.rest.Go(func() { membership.CheckHostname(restCtx, c.node.AdvertiseAddress(), c.lookup, c.log) })
+		p.tracked.Go(func() { membership.CheckHostname(restCtx, c.node.AdvertiseAddress(), c.lookup, c.log) })
 	}
 }
 
-// join waits until the node is registered and queued.
-func (c *Cluster) join(ctx context.Context, p *parts) error {
+// awaitJoined waits until the node is registered and queued.
+func (c *Cluster) awaitJoined(ctx context.Context, p *nodeParts) error {
 	if err := p.core.Join(ctx); err != nil {
 		return c.joinError(ctx, p, err)
 	}
@@ -128,24 +128,24 @@ func (c *Cluster) join(ctx context.Context, p *parts) error {
 }
 
 // joinError adds the last failure to the error of a node that could not join in time.
-func (c *Cluster) joinError(ctx context.Context, p *parts, err error) error {
+func (c *Cluster) joinError(ctx context.Context, p *nodeParts, err error) error {
 	trouble := p.member.LastError()
 	if trouble == nil {
-		trouble = p.mirror.Trouble()
+		trouble = p.mirror.ReadError()
 	}
 	if trouble == nil || errors.Is(err, trouble) {
 		return fmt.Errorf("join the cluster under %s: %w", c.cfg.EtcdPrefix, err)
 	}
-	if connect.Refuses(trouble) {
-		trouble = c.cfg.reach(connect.WordsOf(ctx)).Explain(ctx, trouble, c.needs())
+	if connect.LacksPermission(trouble) {
+		trouble = c.cfg.connectConfig(connect.SettingNamesOf(ctx)).Explain(ctx, trouble, c.requiredRights())
 	}
 	return fmt.Errorf("join the cluster under %s: %w: %w", c.cfg.EtcdPrefix, err, trouble)
 }
 
-// followElection remembers when each leader was first seen.
-func (p *parts) followElection(ctx context.Context) {
+// recordLeaders remembers when each leader was first seen.
+func (p *nodeParts) recordLeaders(ctx context.Context) {
 	election := p.manager.Election()
 	sub := election.Subscribe()
 	defer sub.Close()
-	wait.Each(ctx, sub.C, func() { p.leaders.saw(election.Leader(), time.Now()) })
+	wait.Each(ctx, sub.C, func() { p.leaders.recordLeader(election.Leader(), time.Now()) })
 }

@@ -90,8 +90,8 @@ type LogStatus struct {
 // order of arrival, the nodes by address.
 func (c *Cluster) Status() Status {
 	st := Status{NodeID: c.node.AdvertiseAddress(), State: StateStarting, Mode: election.ModeElection,
-		Queue: []string{}, Nodes: []string{}, Log: LogStatus(logqueue.Look(c.log))}
-	p, err := c.running()
+		Queue: []string{}, Nodes: []string{}, Log: LogStatus(logqueue.StateOf(c.log))}
+	p, err := c.runningParts()
 	if err != nil {
 		if errors.Is(err, ErrStopped) {
 			st.State = StateStopped
@@ -109,31 +109,31 @@ func (c *Cluster) Status() Status {
 	st.Mode = p.manager.Mode()
 	st.LeaderID, st.Token = leader.Address, leader.Token
 	st.IsLeader = leader.Address != "" && s != nil && leader.Lease == int64(s.ID()) && e.IsLeader()
-	st.Revision, st.ViewSeen = snap.Revision, p.mirror.Current()
+	st.Revision, st.ViewSeen = snap.Revision, p.mirror.CompleteAsOf()
 	st.State = StateFollower
 	for _, q := range snap.Queue {
 		st.Queue = append(st.Queue, q.Address)
 	}
-	for _, m := range snap.Registered() {
+	for _, m := range snap.RegisteredMembers() {
 		st.Nodes = append(st.Nodes, m.Address)
 	}
 	if s != nil {
 		st.SessionValid, st.SessionTTL, st.Deadline = valid && s.Valid(), s.TTL(), s.Deadline()
-		if own, _ := snap.Candidate(int64(s.ID())); own != nil && st.SessionValid {
+		if own, _ := snap.CandidateOn(int64(s.ID())); own != nil && st.SessionValid {
 			st.State = StateCandidate
 		}
 	}
 	if st.IsLeader {
 		st.State = StateLeader
 	}
-	st.Stopping = at == stopping
+	st.Stopping = at == phaseStopping
 	st.Ready = !st.Stopping && st.SessionValid && !snap.Stale
 	st.ClusterReady = st.Ready && leader.Address != ""
 	st.Terms, st.LastEnd = e.Terms(), e.LastEnd()
-	st.SessionsLost, st.Rebuilds = p.keeper.Lost(), p.mirror.Rebuilds()
+	st.SessionsLost, st.Rebuilds = p.keeper.LostSessions(), p.mirror.RebuildCount()
 	st.Watchers, st.Crashes = c.node.Watchers(), CrashStats(p.detector.Stats())
-	for _, m := range snap.Registered() {
-		if silent, to := p.silences.of(snap, m); to > 0 {
+	for _, m := range snap.RegisteredMembers() {
+		if silent, to := p.silences.silenceOf(snap, m); to > 0 {
 			st.SilentNodes++
 			if m.Address == leader.Address {
 				st.LeaderSilent = silent
@@ -163,7 +163,7 @@ type LeaderInfo struct {
 // LeaderInfo returns details about the leader. On the leader they are exact; on other nodes it asks etcd for the
 // leader's lease, at most once a second. It returns election.ErrNoLeader if there is no leader.
 func (c *Cluster) LeaderInfo(ctx context.Context) (LeaderInfo, error) {
-	p, err := c.running()
+	p, err := c.runningParts()
 	if err != nil {
 		return LeaderInfo{}, err
 	}
@@ -178,12 +178,12 @@ func (c *Cluster) LeaderInfo(ctx context.Context) (LeaderInfo, error) {
 	if t := e.Term(); t != nil && t.Token() == info.Token {
 		s := p.keeper.Current()
 		if s != nil {
-			info.AcquiredAt, info.RenewedAt, info.ExpiresAt = t.AcquiredAt(), s.Renewed(), s.Deadline()
+			info.AcquiredAt, info.RenewedAt, info.ExpiresAt = t.AcquiredAt(), s.RenewedAt(), s.Deadline()
 			return info, nil
 		}
 	}
 	info.Estimated = true
-	info.AcquiredAt = p.leaders.since(info.Token)
+	info.AcquiredAt = p.leaders.firstSeen(info.Token)
 	if info.Lease == 0 {
 		return info, nil // an outside candidate without a lease
 	}
@@ -196,7 +196,7 @@ func (c *Cluster) LeaderInfo(ctx context.Context) (LeaderInfo, error) {
 			ask(rest)
 		})
 	}
-	info.RenewedAt, info.ExpiresAt, err = p.leaders.lease(ctx, p.client, clientv3.LeaseID(info.Lease), ask)
+	info.RenewedAt, info.ExpiresAt, err = p.leaders.leaseTimes(ctx, p.client, clientv3.LeaseID(info.Lease), ask)
 	if err != nil {
 		return LeaderInfo{}, fmt.Errorf("ask etcd for the leader's lease: %w", err)
 	}
@@ -214,10 +214,10 @@ type leaderTimes struct {
 	renewed time.Time
 	expires time.Time
 	failed  error         // the error, if there was no answer
-	asking  chan struct{} // closed when the request in progress was answered; nil if there is none
+	pending chan struct{} // closed when the request in progress was answered; nil if there is none
 }
 
-func (l *leaderTimes) saw(leader election.Leader, now time.Time) {
+func (l *leaderTimes) recordLeader(leader election.Leader, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if leader.Token != 0 && leader.Token != l.token {
@@ -225,7 +225,7 @@ func (l *leaderTimes) saw(leader election.Leader, now time.Time) {
 	}
 }
 
-func (l *leaderTimes) since(token int64) time.Time {
+func (l *leaderTimes) firstSeen(token int64) time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.token != token {
@@ -234,10 +234,10 @@ func (l *leaderTimes) since(token int64) time.Time {
 	return l.first
 }
 
-// lease returns the times of the leader's lease. All callers share one request a second at most, because programs
+// leaseTimes returns the times of the leader's lease. All callers share one request a second at most, because programs
 // outside of the cluster can trigger it. start runs the request in a goroutine with a context of its own. That
 // context is not ctx, so a caller that goes away does not take the answer from the others.
-func (l *leaderTimes) lease(ctx context.Context, client *clientv3.Client, id clientv3.LeaseID,
+func (l *leaderTimes) leaseTimes(ctx context.Context, client *clientv3.Client, id clientv3.LeaseID,
 	start func(ask func(ctx context.Context)) bool) (renewed, expires time.Time, err error) {
 	for {
 		l.mu.Lock()
@@ -245,14 +245,14 @@ func (l *leaderTimes) lease(ctx context.Context, client *clientv3.Client, id cli
 			defer l.mu.Unlock()
 			return l.renewed, l.expires, l.failed
 		}
-		first := l.asking == nil
+		first := l.pending == nil
 		if first {
-			l.asking = make(chan struct{})
+			l.pending = make(chan struct{})
 		}
-		asking := l.asking
+		asking := l.pending
 		l.mu.Unlock()
-		if first && !start(func(ctx context.Context) { l.ask(ctx, client, id) }) {
-			l.answered(id, nil, ErrStopped)
+		if first && !start(func(ctx context.Context) { l.requestLease(ctx, client, id) }) {
+			l.recordAnswer(id, nil, ErrStopped)
 		}
 		select {
 		case <-asking:
@@ -262,16 +262,16 @@ func (l *leaderTimes) lease(ctx context.Context, client *clientv3.Client, id cli
 	}
 }
 
-func (l *leaderTimes) ask(ctx context.Context, client *clientv3.Client, id clientv3.LeaseID) {
+func (l *leaderTimes) requestLease(ctx context.Context, client *clientv3.Client, id clientv3.LeaseID) {
 	resp, err := client.TimeToLive(ctx, id)
-	l.answered(id, resp, err)
+	l.recordAnswer(id, resp, err)
 }
 
-func (l *leaderTimes) answered(id clientv3.LeaseID, resp *clientv3.LeaseTimeToLiveResponse, err error) {
+func (l *leaderTimes) recordAnswer(id clientv3.LeaseID, resp *clientv3.LeaseTimeToLiveResponse, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	close(l.asking)
-	l.asking = nil
+	close(l.pending)
+	l.pending = nil
 	l.leaseID, l.asked, l.failed = id, time.Now(), err
 	l.renewed, l.expires = time.Time{}, time.Time{}
 	if err == nil {

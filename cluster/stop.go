@@ -32,20 +32,20 @@ import (
 func (c *Cluster) Stop(ctx context.Context) error {
 	c.mu.Lock()
 	switch c.phase {
-	case fresh:
-		c.ended(nil)
+	case phaseNew:
+		c.recordEnd(nil)
 		c.mu.Unlock()
 		return c.node.Close()
-	case starting:
+	case phaseStarting:
 		c.mu.Unlock()
 		return fmt.Errorf("stop: %w: end the context of Start instead", ErrNotStarted)
-	case running:
-		c.phase = stopping
+	case phaseRunning:
+		c.phase = phaseStopping
 		p := c.parts.Load()
 		c.mu.Unlock()
-		err := c.end(ctx, p)
+		err := c.stopParts(ctx, p)
 		c.mu.Lock()
-		c.ended(err)
+		c.recordEnd(err)
 		c.mu.Unlock()
 		return err
 	}
@@ -63,27 +63,27 @@ func (c *Cluster) Stop(ctx context.Context) error {
 	}
 }
 
-// ended records that the node does not run any more, or never will. The caller holds the lock.
-func (c *Cluster) ended(err error) {
-	c.phase, c.stopErr = ended, err
-	c.over.Store(true)
+// recordEnd records that the node does not run any more, or never will. The caller holds the lock.
+func (c *Cluster) recordEnd(err error) {
+	c.phase, c.stopErr = phaseEnded, err
+	c.finished.Store(true)
 	c.parts.Store(nil)
 	close(c.stopped)
 }
 
-// end stops the parts in order.
-func (c *Cluster) end(ctx context.Context, p *parts) error {
+// stopParts stops the parts in order.
+func (c *Cluster) stopParts(ctx context.Context, p *nodeParts) error {
 	cut := &CutShortError{Etcd: strings.Join(p.client.Endpoints(), ","), TTL: ttlOf(c.cfg)}
 	step := func(what string, err error) {
 		if err != nil {
-			cut.Steps = append(cut.Steps, &stepError{what: what, err: err})
+			cut.Steps = append(cut.Steps, &stepError{step: what, err: err})
 		}
 	}
 	c.log.Info("stopping", "address", c.node.AdvertiseAddress())
 	c.node.MarkStopping()
 	p.objects.markStopping()
 	s := p.keeper.Current()
-	stands := s != nil && s.Period().Stands()
+	stands := s != nil && s.Period().ValidDespitePause()
 	if stands {
 		cut.TTL = s.TTL()
 	}
@@ -95,10 +95,10 @@ func (c *Cluster) end(ctx context.Context, p *parts) error {
 	// case.
 	step("leave the election", p.manager.Withdraw(ctx))
 	if marked {
-		step("hand the shards over", p.core.HandOver(ctx))
+		step("hand the shards over", p.core.HandOverShards(ctx))
 	}
-	step("release the shards", p.core.Relinquish(ctx))
-	c.closeWork(ctx, p.work, step)
+	step("release the shards", p.core.ReleaseShards(ctx))
+	c.closeExclusiveWork(ctx, p.work, step)
 	p.detector.Stop(ctx) // says goodbye to the watched nodes, as node.Stop does to the watchers
 	step("end the calls of other nodes", p.objects.closeIncoming(ctx))
 	step("stop serving", c.node.Stop(ctx))
@@ -107,10 +107,10 @@ func (c *Cluster) end(ctx context.Context, p *parts) error {
 		p.core.MarkLeft(ctx)
 	}
 	leaving, left := context.WithTimeout(ctx, p.core.MarkTimeout())
-	p.events.Leave(leaving)
+	p.events.RecordLastEvents(leaving)
 	left()
-	cut.Left = p.core.Leave() // revokes the session
-	step("stop the election", ignoreOver(p.manager.Stop(ctx)))
+	cut.Left = p.core.EndSession() // revokes the session
+	step("stop the election", ignoreStopped(p.manager.Stop(ctx)))
 	p.closeTracked()
 	c.closeClient(p.client)
 	about := []any{"address", c.node.AdvertiseAddress()}
@@ -127,8 +127,8 @@ func (c *Cluster) end(ctx context.Context, p *parts) error {
 	return cut
 }
 
-// ignoreOver drops election.ErrStopped: without a session there is nothing to withdraw from.
-func ignoreOver(err error) error {
+// ignoreStopped drops election.ErrStopped: without a session there is nothing to withdraw from.
+func ignoreStopped(err error) error {
 	if errors.Is(err, election.ErrStopped) {
 		return nil
 	}

@@ -31,11 +31,11 @@ type CutShortError struct {
 
 // stepError wraps the error of one step of a stop.
 type stepError struct {
-	what string
+	step string
 	err  error
 }
 
-func (e *stepError) Error() string { return e.what + ": " + e.err.Error() }
+func (e *stepError) Error() string { return e.step + ": " + e.err.Error() }
 
 func (e *stepError) Unwrap() error { return e.err }
 
@@ -51,7 +51,7 @@ func (e *CutShortError) Error() string {
 		}
 		text := err.Error()
 		if step := (*stepError)(nil); late && errors.As(err, &step) && (cut || e.Cause != nil) {
-			text = step.what
+			text = step.step
 			if cut {
 				text += ": " + node.ErrCallsCut.Error()
 			}
@@ -61,11 +61,11 @@ func (e *CutShortError) Error() string {
 	var texts []string
 	if e.Left != nil {
 		silent := "did not answer"
-		if connect.Refuses(e.Left) || errors.Is(e.Left, rpctypes.ErrAuthFailed) {
+		if connect.LacksPermission(e.Left) || errors.Is(e.Left, rpctypes.ErrAuthFailed) {
 			silent = "refused to revoke the lease"
 		}
 		texts = append(texts, fmt.Sprintf("%s %s: this node's keys stay there until its lease ends (%v)",
-			strings.TrimSpace("etcd "+at(e.Etcd)), silent, e.TTL))
+			strings.TrimSpace("etcd "+atPlace(e.Etcd)), silent, e.TTL))
 	}
 	if len(steps) > 0 {
 		why := ""
@@ -77,7 +77,7 @@ func (e *CutShortError) Error() string {
 	return strings.Join(texts, "; ")
 }
 
-func at(place string) string {
+func atPlace(place string) string {
 	if place == "" {
 		return ""
 	}

@@ -44,7 +44,7 @@ func TestStartAndStopInAStorm(t *testing.T) {
 	c := clustertest.New(t, 0, clustertest.WithTTL(stormTTL), clustertest.WithPatience(stormPatience))
 	_, err := c.Client().Put(etcdtest.Context(t), "/outside", "warm")
 	require.NoError(t, err)
-	before := running()
+	before := phaseRunning()
 	var count tally
 	for round := range *stormRounds {
 		w := newStorm(t, c, round, rand.New(rand.NewPCG(*stormSeed, uint64(round))), &count)
@@ -55,7 +55,7 @@ func TestStartAndStopInAStorm(t *testing.T) {
 	}
 	t.Logf("%s; seed %d", &count, *stormSeed)
 	began := time.Now()
-	left := leak.AwaitNone(func() string { return joined(before, running()) }, 10*time.Second)
+	left := leak.AwaitNone(func() string { return joined(before, phaseRunning()) }, 10*time.Second)
 	require.Empty(t, left, "%d goroutines are left after %v", strings.Count(left, "\n\n")+1, time.Since(began))
 	t.Logf("goroutines as before %v after the last round", time.Since(began).Round(time.Millisecond))
 }
@@ -172,8 +172,8 @@ func (w *storm) lookForKeys() {
 
 var errStormCut = errors.New("cut short by the storm")
 
-// running returns the stacks of all goroutines, by number.
-func running() map[string]string {
+// phaseRunning returns the stacks of all goroutines, by number.
+func phaseRunning() map[string]string {
 	all := map[string]string{}
 	for _, stack := range strings.Split(strings.TrimSpace(stacks()), "\n\n") {
 		id, _, _ := strings.Cut(strings.TrimPrefix(stack, "goroutine "), " ")

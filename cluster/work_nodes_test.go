@@ -35,7 +35,7 @@ func acquire(t *testing.T, c *clustertest.Cluster, n *clustertest.Node, name str
 
 func lockQueue(t *testing.T, c *clustertest.Cluster, name string) []string {
 	t.Helper()
-	resp, err := c.Client().Get(etcdtest.Context(t), nodetest.Keys.Locks().Queue(name), clientv3.WithPrefix())
+	resp, err := c.Client().Get(etcdtest.Context(t), nodetest.Keys.Locks().QueuePrefix(name), clientv3.WithPrefix())
 	require.NoError(t, err)
 	keys := []string{}
 	for _, kv := range resp.Kvs {
@@ -48,7 +48,7 @@ func lockQueue(t *testing.T, c *clustertest.Cluster, name string) []string {
 // it dies.
 func TestLockIsHandedOver(t *testing.T) {
 	t.Parallel()
-	c := clustertest.New(t, 3, clustertest.WithTTL(nodetest.LongTTL), nodetest.Sharded(cluster.Sharding{Off: true}))
+	c := clustertest.New(t, 3, clustertest.WithTTL(nodetest.LongTTL), nodetest.WithSharding(cluster.Sharding{Off: true}))
 	first := <-acquire(t, c, c.Node(0), "it")
 	second, third := acquire(t, c, c.Node(1), "it"), acquire(t, c, c.Node(2), "it")
 
@@ -93,7 +93,7 @@ func TestStopWaitsForLocksBounded(t *testing.T) {
 // If a node dies in the middle of an effect, the others learn that the outcome is unknown.
 func TestEffectOfADeadNodeIsUnknown(t *testing.T) {
 	t.Parallel()
-	c := clustertest.New(t, 2, clustertest.WithTTL(nodetest.LongTTL), nodetest.Sharded(cluster.Sharding{Off: true}))
+	c := clustertest.New(t, 2, clustertest.WithTTL(nodetest.LongTTL), nodetest.WithSharding(cluster.Sharding{Off: true}))
 	inside, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
 		_, err := c.Node(0).Cluster().Once(context.Background(), "mail", func(ctx context.Context, _ int64) ([]byte, error) {

@@ -28,9 +28,9 @@ type Cluster struct {
 
 	wg sync.WaitGroup // the shutdown of killed nodes
 
-	mu    sync.Mutex
-	nodes []*Node
-	late  []string // keys from PutStrayKey, deleted at the end
+	mu        sync.Mutex
+	nodes     []*Node
+	strayKeys []string // keys from PutStrayKey, deleted at the end
 }
 
 // clusters counts the clusters of this process; the count tells their goroutines apart.
@@ -41,7 +41,7 @@ var clusters atomic.Int64
 // everything and fails the test if a goroutine or a key is left behind.
 func New(t testing.TB, n int, opts ...Option) *Cluster {
 	t.Helper()
-	c := &Cluster{t: t, opts: defaults(), label: fmt.Sprint("clustertest-", clusters.Add(1))}
+	c := &Cluster{t: t, opts: defaultOptions(), label: fmt.Sprint("clustertest-", clusters.Add(1))}
 	for _, opt := range opts {
 		opt(&c.opts)
 	}
@@ -49,7 +49,7 @@ func New(t testing.TB, n int, opts ...Option) *Cluster {
 	if c.keys, err = state.NewKeys(Prefix); err != nil {
 		t.Fatalf("clustertest: %v", err)
 	}
-	ctx, cancel := c.patience()
+	ctx, cancel := c.waitContext()
 	defer cancel()
 	if c.etcd, err = embedetcd.Start(ctx, embedetcd.TestTiming(embedetcd.Config{})); err != nil {
 		t.Fatalf("clustertest: start etcd: %v", err)
@@ -95,20 +95,20 @@ func (c *Cluster) NodeAt(address string) *Node {
 func (c *Cluster) AddNode() *Node {
 	c.t.Helper()
 	n := c.NewNode()
-	ctx, cancel := c.patience()
+	ctx, cancel := c.waitContext()
 	defer cancel()
 	if err := n.Start(ctx); err != nil {
-		c.fail("start node %d: %v", n.index, err)
+		c.failTest("start node %d: %v", n.index, err)
 	}
 	return n
 }
 
 // Live returns the nodes that run and are not cut off from etcd.
 func (c *Cluster) Live() []*Node {
-	return slices.DeleteFunc(c.Nodes(), func(n *Node) bool { return !n.running() || n.faults.cutOff() })
+	return slices.DeleteFunc(c.Nodes(), func(n *Node) bool { return !n.isRunning() || n.faults.isCutOff() })
 }
 
-func (c *Cluster) patience() (context.Context, context.CancelFunc) {
+func (c *Cluster) waitContext() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), c.opts.patience)
 }
 
@@ -121,7 +121,7 @@ func (c *Cluster) cleanup() {
 	}
 	wg.Wait()
 	c.wg.Wait()
-	c.sweep()
+	c.deleteLeftovers()
 	if !c.t.Failed() {
 		c.checkKeys()
 		c.checkGoroutines()

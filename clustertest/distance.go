@@ -24,8 +24,8 @@ func (n *Node) SetDistance(d time.Duration) {
 	n.relay.Delay(fault.Both, d)
 }
 
-// place creates the relay that delays the node's traffic with etcd, and makes cfg connect through it.
-func (n *Node) place(cfg *cluster.Config) error {
+// placeRelay creates the relay that delays the node's traffic with etcd, and makes cfg connect through it.
+func (n *Node) placeRelay(cfg *cluster.Config) error {
 	if n.c.opts.distance == nil {
 		return nil
 	}
@@ -38,8 +38,8 @@ func (n *Node) place(cfg *cluster.Config) error {
 	return nil
 }
 
-// closeWays closes the node's etcd client and its relays.
-func (n *Node) closeWays() {
+// closeConnections closes the node's etcd client and its relays.
+func (n *Node) closeConnections() {
 	_ = n.client.Close() // always reports that its context was cancelled
 	for _, relay := range []*fault.Relay{n.relay, n.entrance} {
 		if relay != nil {

@@ -40,17 +40,17 @@ func (n *Node) mustHaveEntrance() {
 	}
 }
 
-// entrances limits the ports that enter tries to find one that is free at both addresses.
-const entrances = 20
+// entranceAttempts limits the ports that enter tries to find one that is free at both addresses.
+const entranceAttempts = 20
 
-// enter creates the node at a port of its own and, with WithEntrances, a relay in front of it.
-func (n *Node) enter(cfg node.Config) (err error) {
+// createNode creates the node at a port of its own and, with WithEntrances, a relay in front of it.
+func (n *Node) createNode(cfg node.Config) (err error) {
 	if !n.c.opts.entrances {
 		cfg.AdvertiseAddress = "127.0.0.1:0"
 		n.node, err = node.NewNode(cfg)
 		return err
 	}
-	for range entrances {
+	for range entranceAttempts {
 		// The same port number at both addresses. Other programs rarely ask for a port of 127.0.0.2.
 		if cfg.ListenAddress, err = port.Servers.Draw("127.0.0.2"); err != nil {
 			return fmt.Errorf("WithEntrances: %w", err)

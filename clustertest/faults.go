@@ -20,11 +20,11 @@ type Faults struct {
 	kill     func()
 
 	mu    sync.Mutex
-	rules []*rule
+	rules []*faultRule
 }
 
-// rule applies a fault to the next request that it matches, and is used up by it.
-type rule struct {
+// faultRule applies a fault to the next request that it matches, and is used up by it.
+type faultRule struct {
 	op    Op
 	where []Match
 	err   error // returned to the caller, if not nil
@@ -44,7 +44,7 @@ func newFaults() *Faults {
 // no [Cluster]. Call it before the client is used, and set the client in the Config of the node.
 func Inject(client *clientv3.Client) *Faults {
 	f := newFaults()
-	f.wrap(client)
+	f.wrapClient(client)
 	return f
 }
 
@@ -71,32 +71,34 @@ func (f *Faults) Reconnect() { f.linked.open() }
 // FailNext answers the next request of the kind that matches with err, without sending it. Each call applies to
 // one request.
 func (f *Faults) FailNext(op Op, err error, where ...Match) {
-	f.add(&rule{op: op, where: where, err: err})
+	f.addRule(&faultRule{op: op, where: where, err: err})
 }
 
 // LoseAnswer loses the answer to the next request of the kind that matches: etcd executes the request, and its
 // caller waits until its context ends.
-func (f *Faults) LoseAnswer(op Op, where ...Match) { f.add(&rule{op: op, where: where, lose: true}) }
+func (f *Faults) LoseAnswer(op Op, where ...Match) {
+	f.addRule(&faultRule{op: op, where: where, lose: true})
+}
 
 // HoldNext catches the next request of the kind that matches. Its caller waits for an answer until its context
 // ends. The request reaches etcd when [Held.Release] is called, however much later.
 func (f *Faults) HoldNext(op Op, where ...Match) *Held {
 	h := &Held{caught: make(chan struct{})}
-	f.add(&rule{op: op, where: where, held: h})
+	f.addRule(&faultRule{op: op, where: where, held: h})
 	return h
 }
 
-func (f *Faults) add(r *rule) {
+func (f *Faults) addRule(r *faultRule) {
 	f.mu.Lock()
 	f.rules = append(f.rules, r)
 	f.mu.Unlock()
 }
 
-// take removes and returns the first rule that matches r, or nil.
-func (f *Faults) take(r Request) *rule {
+// takeRule removes and returns the first rule that matches r, or nil.
+func (f *Faults) takeRule(r Request) *faultRule {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	i := slices.IndexFunc(f.rules, func(x *rule) bool {
+	i := slices.IndexFunc(f.rules, func(x *faultRule) bool {
 		return x.op.covers(r.Op) && !slices.ContainsFunc(x.where, func(m Match) bool { return !m(r) })
 	})
 	if i < 0 {
@@ -117,10 +119,10 @@ func (f *Faults) Heal() {
 	f.linked.open()
 }
 
-// die makes every request fail from now on.
-func (f *Faults) die() { f.kill() }
+// markDead makes every request fail from now on.
+func (f *Faults) markDead() { f.kill() }
 
-func (f *Faults) cutOff() bool { return f.linked.isShut() }
+func (f *Faults) isCutOff() bool { return f.linked.isShut() }
 
 // String lists the active faults.
 func (f *Faults) String() string {

@@ -36,8 +36,8 @@ func (g *gate) isShut() bool {
 	return g.closed != nil
 }
 
-// pass blocks until the gate is open, ctx ends or the node is killed.
-func (g *gate) pass(ctx context.Context, dead <-chan struct{}) error {
+// waitOpen blocks until the gate is open, ctx ends or the node is killed.
+func (g *gate) waitOpen(ctx context.Context, dead <-chan struct{}) error {
 	for {
 		g.mu.Lock()
 		closed := g.closed

@@ -8,12 +8,12 @@ import (
 	"github.com/goverse/goverse/internal/test/leak"
 )
 
-// leaving limits the wait for goroutines to end after the cluster was stopped.
-const leaving = 3 * time.Second
+// goroutinePatience limits the wait for goroutines to end after the cluster was stopped.
+const goroutinePatience = 3 * time.Second
 
-// sweep removes what the test left behind on purpose: leases of killed nodes, and keys from PutStrayKey.
-func (c *Cluster) sweep() {
-	ctx, cancel := c.patience()
+// deleteLeftovers removes what the test left behind on purpose: leases of killed nodes, and keys from PutStrayKey.
+func (c *Cluster) deleteLeftovers() {
+	ctx, cancel := c.waitContext()
 	defer cancel()
 	for _, n := range c.Nodes() {
 		n.mu.Lock()
@@ -24,7 +24,7 @@ func (c *Cluster) sweep() {
 		}
 	}
 	c.mu.Lock()
-	late := c.late
+	late := c.strayKeys
 	c.mu.Unlock()
 	for _, key := range late {
 		_, _ = c.Client().Delete(ctx, key) // checkKeys reports a key that stays
@@ -33,7 +33,7 @@ func (c *Cluster) sweep() {
 
 // checkKeys fails the test for every key of the cluster that is left.
 func (c *Cluster) checkKeys() {
-	ctx, cancel := c.patience()
+	ctx, cancel := c.waitContext()
 	defer cancel()
 	resp, err := c.Client().Get(ctx, c.keys.RangeStart(), clientv3.WithRange(c.keys.RangeEnd()))
 	if err != nil {
@@ -50,7 +50,7 @@ func (c *Cluster) checkKeys() {
 
 // checkGoroutines fails the test if a goroutine that a node started still runs.
 func (c *Cluster) checkGoroutines() {
-	if left := leak.AwaitNone(func() string { return leak.Stacks(c.label) }, leaving); left != "" {
+	if left := leak.AwaitNone(func() string { return leak.Stacks(c.label) }, goroutinePatience); left != "" {
 		c.t.Errorf("clustertest: goroutines left behind:\n%s", left)
 	}
 }

@@ -24,11 +24,11 @@ type Node struct {
 	relay    *fault.Relay // in front of etcd; nil without WithDistance
 	entrance *fault.Relay // in front of the node; nil without WithEntrances
 
-	mu      sync.Mutex
-	started bool
-	over    bool             // a stop or kill has begun
-	ended   chan struct{}    // closed when the node is down
-	lease   clientv3.LeaseID // left behind by a kill
+	mu        sync.Mutex
+	started   bool
+	stopBegun bool             // a stop or kill has begun
+	ended     chan struct{}    // closed when the node is down
+	lease     clientv3.LeaseID // left behind by a kill
 }
 
 // NewNode creates a node without starting it, for tests that set something up before Start. Most tests use
@@ -38,7 +38,7 @@ func (c *Cluster) NewNode() *Node {
 	c.mu.Lock()
 	index := len(c.nodes)
 	c.mu.Unlock()
-	n, err := c.makeNode(index)
+	n, err := c.newNode(index)
 	if err != nil {
 		c.t.Fatalf("clustertest: make node %d: %v", index, err)
 	}
@@ -48,7 +48,7 @@ func (c *Cluster) NewNode() *Node {
 	return n
 }
 
-func (c *Cluster) makeNode(index int) (n *Node, err error) {
+func (c *Cluster) newNode(index int) (n *Node, err error) {
 	log := c.opts.logger.Named(fmt.Sprintf("node%d", index))
 	cfg := cluster.Config{LeaderElectionTTL: c.opts.ttl, Logger: log}
 	for _, alter := range c.opts.alter {
@@ -56,7 +56,7 @@ func (c *Cluster) makeNode(index int) (n *Node, err error) {
 	}
 	cfg.EtcdAddress, cfg.EtcdPrefix = c.etcd.Endpoint(), Prefix
 	n = &Node{c: c, index: index, ended: make(chan struct{})}
-	if err := n.place(&cfg); err != nil {
+	if err := n.placeRelay(&cfg); err != nil {
 		return nil, err
 	}
 	leak.Labelled(c.label, func() {
@@ -70,11 +70,11 @@ func (c *Cluster) makeNode(index int) (n *Node, err error) {
 	}
 	n.faults = Inject(n.client)
 	cfg.Client = n.client
-	if err = n.enter(node.Config{Logger: log}); err == nil {
+	if err = n.createNode(node.Config{Logger: log}); err == nil {
 		n.cluster, err = cluster.NewClusterWithNode(cfg, n.node)
 	}
 	if err != nil {
-		n.closeWays()
+		n.closeConnections()
 		if n.node != nil {
 			_ = n.node.Close() // always nil
 		}
@@ -106,21 +106,21 @@ func (n *Node) Address() string { return n.node.AdvertiseAddress() }
 func (n *Node) Faults() *Faults { return n.faults }
 
 // IsLeader reports whether the node claims to lead. It is false when the node is down.
-func (n *Node) IsLeader() bool { return n.running() && n.cluster.IsLeader() }
+func (n *Node) IsLeader() bool { return n.isRunning() && n.cluster.IsLeader() }
 
 // Lease returns the lease of the node's present session, or 0 while the node has none.
 func (n *Node) Lease() clientv3.LeaseID { return n.cluster.Session().ID() }
 
-func (n *Node) running() bool {
+func (n *Node) isRunning() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.started && !n.over
+	return n.started && !n.stopBegun
 }
 
 // Stop stops the node gracefully and returns when it is down. It fails the test if that does not work. It does
 // nothing to a node that was stopped or killed before, but still waits until that node is down.
 func (n *Node) Stop() {
-	ctx, cancel := n.c.patience()
+	ctx, cancel := n.c.waitContext()
 	defer cancel()
 	if err := n.StopContext(ctx); err != nil {
 		n.c.t.Errorf("clustertest: stop node %d: %v", n.index, err)
@@ -130,13 +130,13 @@ func (n *Node) Stop() {
 // StopContext is Stop with a context, for tests of a stop that is cut short. It returns the error of
 // [cluster.Cluster.Stop], or nil if the node was stopped or killed before.
 func (n *Node) StopContext(ctx context.Context) error {
-	if !n.begin() {
+	if !n.beginStop() {
 		<-n.ended
 		return nil
 	}
 	defer close(n.ended)
 	err := n.cluster.Stop(ctx)
-	n.closeWays()
+	n.closeConnections()
 	return err
 }
 
@@ -144,14 +144,14 @@ func (n *Node) StopContext(ctx context.Context) error {
 // more, and its lease is left to expire. The rest of the node inside this process ends in the background and is
 // joined when the test ends.
 func (n *Node) Kill() {
-	if !n.begin() {
+	if !n.beginStop() {
 		<-n.ended
 		return
 	}
 	n.mu.Lock()
 	n.lease = n.Lease()
 	n.mu.Unlock()
-	n.faults.die()
+	n.faults.markDead()
 	if n.entrance != nil {
 		n.entrance.Refuse()
 	}
@@ -163,14 +163,14 @@ func (n *Node) Kill() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		_ = n.cluster.Stop(ctx) // the error lists what was cut short
-		n.closeWays()
+		n.closeConnections()
 	})
 }
 
-func (n *Node) begin() bool {
+func (n *Node) beginStop() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	first := !n.over
-	n.over = true
+	first := !n.stopBegun
+	n.stopBegun = true
 	return first
 }

@@ -21,7 +21,7 @@ type options struct {
 	entrances bool
 }
 
-func defaults() options {
+func defaultOptions() options {
 	return options{ttl: 2, patience: 10 * time.Second, logger: hclog.NewNullLogger()}
 }
 

@@ -8,10 +8,10 @@ import (
 // other keys on the lease vanish.
 func (c *Cluster) RevokeLease(n *Node) {
 	c.t.Helper()
-	ctx, cancel := c.patience()
+	ctx, cancel := c.waitContext()
 	defer cancel()
 	if _, err := c.Client().Revoke(ctx, c.leaseOf(n)); err != nil {
-		c.fail("revoke the lease of node %d: %v", n.index, err)
+		c.failTest("revoke the lease of node %d: %v", n.index, err)
 	}
 }
 
@@ -19,11 +19,11 @@ func (c *Cluster) RevokeLease(n *Node) {
 // node was not queued.
 func (c *Cluster) DeleteCandidateKey(n *Node) {
 	c.t.Helper()
-	ctx, cancel := c.patience()
+	ctx, cancel := c.waitContext()
 	defer cancel()
 	resp, err := c.Client().Delete(ctx, c.keys.Candidate(int64(c.leaseOf(n))))
 	if err != nil || resp.Deleted == 0 {
-		c.fail("delete the candidate key of node %d: not queued, or %v", n.index, err)
+		c.failTest("delete the candidate key of node %d: not queued, or %v", n.index, err)
 	}
 }
 
@@ -31,12 +31,12 @@ func (c *Cluster) DeleteCandidateKey(n *Node) {
 // seen time out. It returns the revision of the write.
 func (c *Cluster) PutLateCandidateKey(n *Node) int64 {
 	c.t.Helper()
-	ctx, cancel := c.patience()
+	ctx, cancel := c.waitContext()
 	defer cancel()
 	lease := c.leaseOf(n)
 	resp, err := c.Client().Put(ctx, c.keys.Candidate(int64(lease)), n.Address(), clientv3.WithLease(lease))
 	if err != nil {
-		c.fail("put the candidate key of node %d: %v", n.index, err)
+		c.failTest("put the candidate key of node %d: %v", n.index, err)
 	}
 	return resp.Header.Revision
 }
@@ -45,20 +45,20 @@ func (c *Cluster) PutLateCandidateKey(n *Node) int64 {
 // deleted when the test ends, or earlier by remove.
 func (c *Cluster) PutStrayKey(key, value string) (remove func()) {
 	c.t.Helper()
-	ctx, cancel := c.patience()
+	ctx, cancel := c.waitContext()
 	defer cancel()
 	if _, err := c.Client().Put(ctx, key, value); err != nil {
-		c.fail("put %s: %v", key, err)
+		c.failTest("put %s: %v", key, err)
 	}
 	c.mu.Lock()
-	c.late = append(c.late, key)
+	c.strayKeys = append(c.strayKeys, key)
 	c.mu.Unlock()
 	return func() {
 		c.t.Helper()
-		ctx, cancel := c.patience()
+		ctx, cancel := c.waitContext()
 		defer cancel()
 		if _, err := c.Client().Delete(ctx, key); err != nil {
-			c.fail("delete %s: %v", key, err)
+			c.failTest("delete %s: %v", key, err)
 		}
 	}
 }
@@ -67,7 +67,7 @@ func (c *Cluster) leaseOf(n *Node) clientv3.LeaseID {
 	c.t.Helper()
 	lease := n.Lease()
 	if lease == 0 {
-		c.fail("node %d has no session at the moment", n.index)
+		c.failTest("node %d has no session at the moment", n.index)
 	}
 	return lease
 }

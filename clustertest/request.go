@@ -43,20 +43,20 @@ type Match func(Request) bool
 
 // Getting returns a Match for requests that may read a key with this prefix.
 func Getting(prefix string) Match {
-	return func(r Request) bool { return anyWith(r.Gets, prefix) }
+	return func(r Request) bool { return anyHasPrefix(r.Gets, prefix) }
 }
 
 // Putting returns a Match for requests that may write a key with this prefix.
 func Putting(prefix string) Match {
-	return func(r Request) bool { return anyWith(r.Puts, prefix) }
+	return func(r Request) bool { return anyHasPrefix(r.Puts, prefix) }
 }
 
 // Deleting returns a Match for requests that may delete a key with this prefix.
 func Deleting(prefix string) Match {
-	return func(r Request) bool { return anyWith(r.Deletes, prefix) }
+	return func(r Request) bool { return anyHasPrefix(r.Deletes, prefix) }
 }
 
-func anyWith(keys []string, prefix string) bool {
+func anyHasPrefix(keys []string, prefix string) bool {
 	return slices.ContainsFunc(keys, func(k string) bool { return strings.HasPrefix(k, prefix) })
 }
 
@@ -72,19 +72,19 @@ func opRequest(op clientv3.Op) Request {
 	default:
 		r.Op = OpTxn
 	}
-	r.add(op)
+	r.addOp(op)
 	return r
 }
 
 func txnRequest(then, els []clientv3.Op) Request {
 	r := Request{Op: OpTxn}
 	for _, op := range slices.Concat(then, els) {
-		r.add(op)
+		r.addOp(op)
 	}
 	return r
 }
 
-func (r *Request) add(op clientv3.Op) {
+func (r *Request) addOp(op clientv3.Op) {
 	switch {
 	case op.IsGet():
 		r.Gets = append(r.Gets, string(op.KeyBytes()))
@@ -95,7 +95,7 @@ func (r *Request) add(op clientv3.Op) {
 	case op.IsTxn():
 		_, then, els := op.Txn()
 		for _, inner := range slices.Concat(then, els) {
-			r.add(inner)
+			r.addOp(inner)
 		}
 	}
 }

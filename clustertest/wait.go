@@ -12,31 +12,31 @@ import (
 	"github.com/goverse/goverse/cluster/election"
 )
 
-// glance is the interval at which a wait checks its condition even if no node reports a change. A deadline that
+// pollInterval is the interval at which a wait checks its condition even if no node reports a change. A deadline that
 // passes, for example, is not an event.
-const glance = 10 * time.Millisecond
+const pollInterval = 10 * time.Millisecond
 
 // Eventually waits until cond holds. It checks cond after every change that a node reports, and every 10 ms. If
 // cond does not hold within the cluster's patience, the test fails with the message and every node's status.
 func (c *Cluster) Eventually(cond func() bool, format string, args ...any) {
 	c.t.Helper()
-	if !c.await(c.opts.patience, cond) {
-		c.fail("not within %v: %s", c.opts.patience, fmt.Sprintf(format, args...))
+	if !c.waitUntil(c.opts.patience, cond) {
+		c.failTest("not within %v: %s", c.opts.patience, fmt.Sprintf(format, args...))
 	}
 }
 
 // Within is Eventually with its own time limit, for conditions that must hold in time.
 func (c *Cluster) Within(d time.Duration, cond func() bool, format string, args ...any) {
 	c.t.Helper()
-	if !c.await(d, cond) {
-		c.fail("not within %v: %s", d, fmt.Sprintf(format, args...))
+	if !c.waitUntil(d, cond) {
+		c.failTest("not within %v: %s", d, fmt.Sprintf(format, args...))
 	}
 }
 
-func (c *Cluster) await(d time.Duration, cond func() bool) bool {
+func (c *Cluster) waitUntil(d time.Duration, cond func() bool) bool {
 	bound := time.NewTimer(d)
 	defer bound.Stop()
-	tick := time.NewTicker(glance)
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -87,7 +87,7 @@ func (c *Cluster) WaitLeader() *Node {
 // WaitLeaderIs waits until every live node reports the leader at address; see [Cluster.Live].
 func (c *Cluster) WaitLeaderIs(address string) {
 	c.t.Helper()
-	c.Eventually(func() bool { return c.agreed() == address }, "all live nodes name %q as the leader", address)
+	c.Eventually(func() bool { return c.agreedLeader() == address }, "all live nodes name %q as the leader", address)
 }
 
 // WaitAgreed waits until all live nodes report the same leader, and returns its address.
@@ -95,14 +95,14 @@ func (c *Cluster) WaitAgreed() string {
 	c.t.Helper()
 	var leader string
 	c.Eventually(func() bool {
-		leader = c.agreed()
+		leader = c.agreedLeader()
 		return leader != ""
 	}, "all live nodes name the same leader")
 	return leader
 }
 
-// agreed returns the leader that all live nodes report, or "" while they differ.
-func (c *Cluster) agreed() string {
+// agreedLeader returns the leader that all live nodes report, or "" while they differ.
+func (c *Cluster) agreedLeader() string {
 	leader := ""
 	for _, n := range c.Live() {
 		named := n.cluster.GetLeaderNode()
@@ -128,8 +128,8 @@ func (c *Cluster) WaitQueue(addresses ...string) {
 	}, "the queue is %v", addresses)
 }
 
-// fail ends the test with the message and every node's status.
-func (c *Cluster) fail(format string, args ...any) {
+// failTest ends the test with the message and every node's status.
+func (c *Cluster) failTest(format string, args ...any) {
 	c.t.Helper()
 	c.t.Fatalf("clustertest: %s\n%s", fmt.Sprintf(format, args...), c.Describe())
 }
@@ -139,7 +139,7 @@ func (c *Cluster) Describe() string {
 	var b strings.Builder
 	for _, n := range c.Nodes() {
 		fmt.Fprintf(&b, "node %d %s", n.index, n.Address())
-		if !n.running() {
+		if !n.isRunning() {
 			b.WriteString(": down\n")
 			continue
 		}

@@ -13,10 +13,10 @@ type faultyWatcher struct {
 
 // pass blocks until no fault keeps etcd's watches from the node.
 func (w faultyWatcher) pass(ctx context.Context) error {
-	if err := w.f.watching.pass(ctx, w.f.dead); err != nil {
+	if err := w.f.watching.waitOpen(ctx, w.f.dead); err != nil {
 		return err
 	}
-	return w.f.linked.pass(ctx, w.f.dead)
+	return w.f.linked.waitOpen(ctx, w.f.dead)
 }
 
 // Watch opens a watch and forwards its responses while watches are not frozen. Like the etcd client's Watch, it
@@ -56,7 +56,7 @@ func (w faultyWatcher) Watch(ctx context.Context, key string, opts ...clientv3.O
 
 // RequestProgress sends a progress request to etcd. It blocks while the node is cut off.
 func (w faultyWatcher) RequestProgress(ctx context.Context) error {
-	if err := w.f.linked.pass(ctx, w.f.dead); err != nil {
+	if err := w.f.linked.waitOpen(ctx, w.f.dead); err != nil {
 		return err
 	}
 	return w.Watcher.RequestProgress(ctx)

@@ -25,16 +25,16 @@ type greeting struct {
 	Begun bool `json:"begun,omitempty"`
 }
 
-// answer is the result of asking another member. Exactly one field is set: the member has no data, or runs
+// peerAnswer is the result of asking another member. Exactly one field is set: the member has no data, or runs
 // etcd, or did not answer.
-type answer struct {
+type peerAnswer struct {
 	greeting *greeting            // set if the member has no data
 	members  []*membership.Member // set if the member runs etcd: the members it knows
 	err      error                // set if it gave neither answer
 }
 
-// step is the next action of a member without data.
-type step struct {
+// bootStep is the next action of a member without data.
+type bootStep struct {
 	do      action
 	agree   string               // for doAgree: the random part to agree on
 	members []*membership.Member // for doJoin: the members of the cluster, including this one
@@ -50,11 +50,11 @@ const (
 	doJoin         // start as a member that was added to a running one
 )
 
-// next returns the next step of member c.Name, which has no data and sends the greeting mine, given the other
+// nextStep returns the next step of member c.Name, which has no data and sends the greeting mine, given the other
 // members' answers. The members of a new cluster begin it only after each has seen that no other has data;
 // otherwise a member that lost its data could not be distinguished from a new one. Errors match ErrMemberLost,
 // ErrNotMember, ErrDataDir or ErrConfig.
-func next(c Config, mine greeting, others map[string]answer) (step, error) {
+func nextStep(c Config, mine greeting, others map[string]peerAnswer) (bootStep, error) {
 	names := slices.Sorted(maps.Keys(others))
 	var running, missing []string
 	agreed := map[string]bool{}
@@ -66,7 +66,7 @@ func next(c Config, mine greeting, others map[string]answer) (step, error) {
 		case a.greeting == nil:
 			missing = append(missing, name)
 		case a.greeting.Members != mine.Members:
-			return step{}, &DisagreeError{Member: name, Theirs: a.greeting.Members, Ours: mine.Members}
+			return bootStep{}, &DisagreeError{Member: name, Theirs: a.greeting.Members, Ours: mine.Members}
 		case a.greeting.Agreed != "":
 			agreed[a.greeting.Agreed] = true
 		}
@@ -77,19 +77,19 @@ func next(c Config, mine greeting, others map[string]answer) (step, error) {
 	switch {
 	case mine.Agreed != "" && len(running) > 0:
 		own := c.PeerTLS.scheme() + "://" + c.Peers[c.Name]
-		if at(others[running[0]].members, own) == nil {
-			return step{}, notMember(c, own)
+		if memberAt(others[running[0]].members, own) == nil {
+			return bootStep{}, notMemberError(c, own)
 		}
-		return step{do: doBegin}, nil // a member that has begun saw that all agreed
+		return bootStep{do: doBegin}, nil // a member that has begun saw that all agreed
 	case len(running) > 0:
 		return nextRunning(c, others, running, missing)
 	case len(agreed) > 1:
-		return step{}, fmt.Errorf("embedetcd: %w: a data directory was lost while the cluster began: remove those of "+
+		return bootStep{}, fmt.Errorf("embedetcd: %w: a data directory was lost while the cluster began: remove those of "+
 			"all members and start them again", ErrDataDir)
 	case len(missing) > 0:
-		return step{do: doWait, missing: missing}, nil
+		return bootStep{do: doWait, missing: missing}, nil
 	case mine.Agreed == "":
-		return step{do: doAgree, agree: proposal(c, mine, others, agreed)}, nil
+		return bootStep{do: doAgree, agree: proposedNonce(c, mine, others, agreed)}, nil
 	}
 	for _, name := range names {
 		if others[name].greeting.Agreed == "" {
@@ -97,13 +97,13 @@ func next(c Config, mine greeting, others map[string]answer) (step, error) {
 		}
 	}
 	if len(missing) > 0 {
-		return step{do: doWait, missing: missing}, nil
+		return bootStep{do: doWait, missing: missing}, nil
 	}
-	return step{do: doBegin}, nil
+	return bootStep{do: doBegin}, nil
 }
 
-// proposal returns the random part that others have agreed on; otherwise the nonce of the first member by name.
-func proposal(c Config, mine greeting, others map[string]answer, agreed map[string]bool) string {
+// proposedNonce returns the random part that others have agreed on; otherwise the nonce of the first member by name.
+func proposedNonce(c Config, mine greeting, others map[string]peerAnswer, agreed map[string]bool) string {
 	for token := range agreed {
 		return token // next has checked that there is only one
 	}
@@ -115,16 +115,16 @@ func proposal(c Config, mine greeting, others map[string]answer, agreed map[stri
 }
 
 // nextRunning is the part of next for the case that other members already run etcd.
-func nextRunning(c Config, others map[string]answer, running, missing []string) (step, error) {
+func nextRunning(c Config, others map[string]peerAnswer, running, missing []string) (bootStep, error) {
 	own := c.PeerTLS.scheme() + "://" + c.Peers[c.Name]
 	var added *membership.Member
 	unknown, same := 0, true
 	for _, name := range running {
-		switch m := at(others[name].members, own); {
+		switch m := memberAt(others[name].members, own); {
 		case m == nil:
 			unknown++
 		case m.Name != "" || len(m.ClientURLs) > 0:
-			return step{}, memberLost(c, m)
+			return bootStep{}, memberLostError(c, m)
 		default:
 			same = same && (added == nil || added.ID == m.ID)
 			added = m
@@ -132,9 +132,9 @@ func nextRunning(c Config, others map[string]answer, running, missing []string) 
 	}
 	switch {
 	case unknown == len(running):
-		return step{}, notMember(c, own)
+		return bootStep{}, notMemberError(c, own)
 	case unknown > 0 || !same:
-		return step{do: doWait, missing: running}, nil // one of them lags behind
+		return bootStep{do: doWait, missing: running}, nil // one of them lags behind
 	}
 	members := others[running[0]].members
 	voters := 0
@@ -144,13 +144,13 @@ func nextRunning(c Config, others map[string]answer, running, missing []string) 
 		}
 	}
 	if len(running) < voters/2+1 {
-		return step{do: doWait, missing: missing}, nil // a minority may have missed this member's removal
+		return bootStep{do: doWait, missing: missing}, nil // a minority may have missed this member's removal
 	}
-	return step{do: doJoin, members: members}, nil
+	return bootStep{do: doJoin, members: members}, nil
 }
 
-// at returns the member with the given peer URL, or nil.
-func at(members []*membership.Member, url string) *membership.Member {
+// memberAt returns the member with the given peer URL, or nil.
+func memberAt(members []*membership.Member, url string) *membership.Member {
 	for _, m := range members {
 		if slices.Contains(m.PeerURLs, url) {
 			return m
@@ -159,20 +159,20 @@ func at(members []*membership.Member, url string) *membership.Member {
 	return nil
 }
 
-func memberLost(c Config, m *membership.Member) error {
+func memberLostError(c Config, m *membership.Member) error {
 	return fmt.Errorf("embedetcd: %w: the cluster knows %s as member %s, and %s is empty: put the data back, or "+
 		"replace the member in the cluster", ErrMemberLost, c.Name, types.ID(m.ID), c.DataDir)
 }
 
-func notMember(c Config, own string) error {
+func notMemberError(c Config, own string) error {
 	return fmt.Errorf("embedetcd: %w: its members do not know %s at %s: add it to the cluster, or correct "+
 		"Peers", ErrNotMember,
 		c.Name, own)
 }
 
-// withMembers formats the members of a running cluster for a member that joins it, as etcd's initial-cluster
+// joinCluster formats the members of a running cluster for a member that joins it, as etcd's initial-cluster
 // flag expects them. Members without a name get one.
-func withMembers(c Config, members []*membership.Member) string {
+func joinCluster(c Config, members []*membership.Member) string {
 	own := c.PeerTLS.scheme() + "://" + c.Peers[c.Name]
 	var all []string
 	for _, m := range members {

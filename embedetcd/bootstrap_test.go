@@ -50,7 +50,7 @@ func startAll(t *testing.T, configs ...Config) []*Server {
 	wg.Wait()
 	for i := range servers {
 		if servers[i] != nil {
-			t.Cleanup(func() { _ = servers[i].shut(true) })
+			t.Cleanup(func() { _ = servers[i].closeServer(true) })
 		}
 	}
 	for _, err := range errs {
@@ -96,7 +96,7 @@ func TestNewMembersAgree(t *testing.T) {
 	}
 	for _, s := range servers {
 		require.NoFileExists(t, filepath.Join(s.dir.path, noteName))
-		require.NoError(t, s.shut(true))
+		require.NoError(t, s.closeServer(true))
 		require.NoError(t, os.RemoveAll(s.dir.path))
 	}
 	require.NotEqual(t, first, clusterID(t, startAll(t, cfg["c"], cfg["b"], cfg["a"])[0]))
@@ -110,7 +110,7 @@ func TestOneThatHasAgreedWaitsForTheOthers(t *testing.T) {
 	a := cfg["a"].withDefaults()
 	dir := &dataDir{path: a.DataDir}
 	require.NoError(t, os.MkdirAll(a.DataDir, 0o700))
-	require.NoError(t, dir.keep(greeting{Members: initialCluster(a) + " " + a.Token, Nonce: "na", Agreed: "of a"}))
+	require.NoError(t, dir.storeNote(greeting{Members: initialCluster(a) + " " + a.Token, Nonce: "na", Agreed: "of a"}))
 	early, cancel := context.WithTimeout(patient(t), 500*time.Millisecond)
 	defer cancel()
 	_, err := Start(early, cfg["a"])
@@ -126,7 +126,7 @@ func TestMemberThatLostItsData(t *testing.T) {
 	t.Parallel()
 	ca, files := certtest.NewAuthority(t), certtest.NewFiles(t)
 	files.Write(t, ca.Issue(t, []string{"127.0.0.1"}))
-	files.Trust(t, ca)
+	files.WriteCA(t, ca)
 	cfg := trio(t, func(c *Config) {
 		c.ClientTLS = TLS{CertFile: files.Cert, KeyFile: files.Key, CAFile: files.CA}
 		c.PeerTLS = c.ClientTLS
@@ -135,14 +135,14 @@ func TestMemberThatLostItsData(t *testing.T) {
 	a, b, c := servers[0], servers[1], servers[2]
 	awaitPut(t, a.Client(), "key", "before")
 	lost := c.etcd.Server.MemberID()
-	require.NoError(t, c.shut(true))
+	require.NoError(t, c.closeServer(true))
 	require.NoError(t, os.RemoveAll(cfg["c"].DataDir))
 	_, err := Start(patient(t), cfg["c"])
 	require.ErrorIs(t, err, ErrMemberLost)
 	require.NotContains(t, err.Error(), "\n")
 
-	require.NoError(t, a.shut(true))
-	require.NoError(t, b.shut(true))
+	require.NoError(t, a.closeServer(true))
+	require.NoError(t, b.closeServer(true))
 	early, cancel := context.WithTimeout(patient(t), 500*time.Millisecond)
 	defer cancel()
 	_, err = Start(early, cfg["c"])
@@ -169,7 +169,7 @@ func TestMemberThatLostItsData(t *testing.T) {
 		return !errors.Is(err, ErrNotMember)
 	}, 20*time.Second, 10*time.Millisecond)
 	require.NoError(t, err)
-	defer func() { _ = c.shut(true) }()
+	defer func() { _ = c.closeServer(true) }()
 	require.Eventually(t, func() bool {
 		_, err = a.Client().MemberPromote(patient(t), added.Member.ID)
 		return err == nil
@@ -215,7 +215,7 @@ func TestRemovedMemberSaysSo(t *testing.T) {
 	cfg := trio(t, nil)
 	servers := startAll(t, cfg["a"], cfg["b"], cfg["c"])
 	id := servers[2].etcd.Server.MemberID()
-	require.NoError(t, servers[2].shut(true))
+	require.NoError(t, servers[2].closeServer(true))
 	remove(t, servers[0], id)
 	s, err := Start(patient(t), cfg["c"])
 	if err == nil { // it served before it learned of its removal
@@ -232,10 +232,10 @@ func TestWhatAMemberWithoutDataDoesNext(t *testing.T) {
 	cfg := Config{Name: "b", Peers: map[string]string{"a": "h1:1", "b": "h2:1", "c": "h3:1"}, DataDir: "dir"}
 	mine := greeting{Members: "m", Nonce: "nb"}
 	agreed := greeting{Members: "m", Nonce: "nb", Agreed: "na"}
-	hello := func(nonce, agreed string) answer {
-		return answer{greeting: &greeting{Members: "m", Nonce: nonce, Agreed: agreed}}
+	hello := func(nonce, agreed string) peerAnswer {
+		return peerAnswer{greeting: &greeting{Members: "m", Nonce: nonce, Agreed: agreed}}
 	}
-	runs := func(own *membership.Member) answer {
+	runs := func(own *membership.Member) peerAnswer {
 		ms := []*membership.Member{
 			{ID: 1, RaftAttributes: membership.RaftAttributes{PeerURLs: []string{"http://h1:1"}},
 				Attributes: membership.Attributes{Name: "a"}},
@@ -245,7 +245,7 @@ func TestWhatAMemberWithoutDataDoesNext(t *testing.T) {
 			own.PeerURLs = []string{"http://h2:1"}
 			ms = append(ms, own)
 		}
-		return answer{members: ms}
+		return peerAnswer{members: ms}
 	}
 	learner := func(id types.ID) *membership.Member {
 		return &membership.Member{ID: id, RaftAttributes: membership.RaftAttributes{IsLearner: true}}
@@ -254,36 +254,36 @@ func TestWhatAMemberWithoutDataDoesNext(t *testing.T) {
 	served := &membership.Member{ID: 2, Attributes: membership.Attributes{ClientURLs: []string{"u"}}}
 	for name, c := range map[string]struct {
 		mine   greeting
-		a, c   answer
+		a, c   peerAnswer
 		do     action
 		agree  string
 		misses []string
 		err    error
 	}{
-		"nobody answers":              {mine, answer{}, answer{}, doWait, "", []string{"a", "c"}, nil},
-		"one does not":                {mine, hello("na", ""), answer{}, doWait, "", []string{"c"}, nil},
+		"nobody answers":              {mine, peerAnswer{}, peerAnswer{}, doWait, "", []string{"a", "c"}, nil},
+		"one does not":                {mine, hello("na", ""), peerAnswer{}, doWait, "", []string{"c"}, nil},
 		"all are new":                 {mine, hello("na", ""), hello("nc", ""), doAgree, "na", nil, nil},
 		"another has agreed already":  {mine, hello("other", ""), hello("nc", "na"), doAgree, "na", nil, nil},
 		"the others have not yet":     {agreed, hello("na", "na"), hello("nc", ""), doWait, "", []string{"c"}, nil},
-		"one that agreed is away":     {agreed, answer{}, hello("nc", "na"), doWait, "", []string{"a"}, nil},
+		"one that agreed is away":     {agreed, peerAnswer{}, hello("nc", "na"), doWait, "", []string{"a"}, nil},
 		"all have agreed":             {agreed, hello("na", "na"), hello("nc", "na"), doBegin, "", nil, nil},
-		"one has begun":               {agreed, runs(known), answer{}, doBegin, "", nil, nil},
+		"one has begun":               {agreed, runs(known), peerAnswer{}, doBegin, "", nil, nil},
 		"on different things":         {agreed, hello("x", "x"), hello("nc", "na"), 0, "", nil, ErrDataDir},
-		"other members":               {greeting{Members: "x"}, hello("na", ""), answer{}, 0, "", nil, ErrConfig},
-		"the cluster knows it":        {mine, runs(known), answer{}, 0, "", nil, ErrMemberLost},
+		"other members":               {greeting{Members: "x"}, hello("na", ""), peerAnswer{}, 0, "", nil, ErrConfig},
+		"the cluster knows it":        {mine, runs(known), peerAnswer{}, 0, "", nil, ErrMemberLost},
 		"though another is new":       {mine, runs(known), hello("nc", ""), 0, "", nil, ErrMemberLost},
-		"it served before it did":     {mine, runs(served), answer{}, 0, "", nil, ErrMemberLost},
+		"it served before it did":     {mine, runs(served), peerAnswer{}, 0, "", nil, ErrMemberLost},
 		"nobody knows it":             {mine, runs(nil), runs(nil), 0, "", nil, ErrNotMember},
 		"it was added":                {mine, runs(learner(9)), runs(learner(9)), doJoin, "", nil, nil},
-		"by what only one says":       {mine, runs(learner(9)), answer{}, doWait, "", []string{"c"}, nil},
+		"by what only one says":       {mine, runs(learner(9)), peerAnswer{}, doWait, "", []string{"c"}, nil},
 		"one of them is behind":       {mine, runs(learner(9)), runs(learner(8)), doWait, "", []string{"a", "c"}, nil},
 		"one has not heard of it":     {mine, runs(learner(9)), runs(nil), doWait, "", []string{"a", "c"}, nil},
 		"one of them knows better":    {mine, runs(learner(9)), runs(known), 0, "", nil, ErrMemberLost},
-		"agreed, and then not a part": {agreed, runs(nil), answer{}, 0, "", nil, ErrNotMember},
+		"agreed, and then not a part": {agreed, runs(nil), peerAnswer{}, 0, "", nil, ErrNotMember},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, err := next(cfg, c.mine, map[string]answer{"a": c.a, "c": c.c})
+			s, err := nextStep(cfg, c.mine, map[string]peerAnswer{"a": c.a, "c": c.c})
 			if c.err != nil {
 				require.ErrorIs(t, err, c.err)
 				require.NotContains(t, err.Error(), "\n")
@@ -295,5 +295,5 @@ func TestWhatAMemberWithoutDataDoesNext(t *testing.T) {
 			require.Equal(t, c.misses, s.missing)
 		})
 	}
-	require.Equal(t, "a=http://h1:1,b=http://h2:1,c=http://h3:1", withMembers(cfg, runs(learner(9)).members))
+	require.Equal(t, "a=http://h1:1,b=http://h2:1,c=http://h3:1", joinCluster(cfg, runs(learner(9)).members))
 }

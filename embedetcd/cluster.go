@@ -21,7 +21,7 @@ var errClosed = errors.New("embedetcd: the cluster was closed: start another")
 type Cluster struct {
 	configs []Config // each with its own directory and port
 	dir     string   // parent of the members' directories, removed by Close
-	links   *links
+	links   *memberLinks
 
 	mu      sync.Mutex
 	members []*Server // nil where stopped
@@ -55,16 +55,16 @@ func StartCluster(ctx context.Context, n int, cfg Config) (*Cluster, error) {
 func startCluster(ctx context.Context, n int, cfg Config) (*Cluster, error) {
 	dir, err := os.MkdirTemp("", "goverse-etcd-")
 	if err != nil {
-		return nil, noTemp(err)
+		return nil, noTempError(err)
 	}
-	c := &Cluster{dir: dir, links: newLinks(n), members: make([]*Server, n)}
+	c := &Cluster{dir: dir, links: newMemberLinks(n), members: make([]*Server, n)}
 	// A random token keeps out members of another cluster that used the same ports before.
 	peers, token := map[string]string{}, rand.Text()
 	for i := range n {
 		one := cfg
 		one.Name = fmt.Sprintf("%s-%d", cfg.Name, i)
 		one.DataDir = filepath.Join(dir, one.Name)
-		one.Peers, one.Token, one.together = peers, token, true
+		one.Peers, one.Token, one.allNew = peers, token, true
 		if one.ListenClient, err = choosePort(ctx, "ListenClient", cfg.ListenClient); err == nil {
 			peers[one.Name], err = choosePort(ctx, "Peers", "127.0.0.1:0")
 		}
@@ -77,10 +77,10 @@ func startCluster(ctx context.Context, n int, cfg Config) (*Cluster, error) {
 	// that has bound its port but does not answer yet costs a second. Do not wait for each: they serve once
 	// more than half of them have started.
 	for i := range n {
-		if c.members[i], err = begin(ctx, c.configs[i]); err != nil {
+		if c.members[i], err = beginServer(ctx, c.configs[i]); err != nil {
 			return nil, errors.Join(err, c.Close())
 		}
-		c.links.began(i, c.members[i])
+		c.links.setServer(i, c.members[i])
 	}
 	for _, s := range c.members {
 		if err := s.waitReady(ctx); err != nil {
@@ -118,7 +118,7 @@ func (c *Cluster) StopMember(i int) error {
 	if s == nil {
 		return nil
 	}
-	return s.shut(true)
+	return s.closeServer(true)
 }
 
 // RestartMember starts a stopped member with its data and its ports, and returns once it serves clients. That
@@ -134,18 +134,18 @@ func (c *Cluster) RestartMember(ctx context.Context, i int) error {
 	case running:
 		return fmt.Errorf("embedetcd: %w: stop member %d before you restart it", ErrRunning, i)
 	}
-	s, err := begin(ctx, c.configs[i])
+	s, err := beginServer(ctx, c.configs[i])
 	if err != nil {
 		return err
 	}
-	c.links.began(i, s)
+	c.links.setServer(i, s)
 	if err := s.waitReady(ctx); err != nil {
-		return errors.Join(err, s.shut(true))
+		return errors.Join(err, s.closeServer(true))
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return errors.Join(errClosed, s.shut(true))
+		return errors.Join(errClosed, s.closeServer(true))
 	}
 	c.members[i] = s
 	return nil
@@ -168,7 +168,7 @@ func (c *Cluster) Close() error {
 	for i, s := range members {
 		if s != nil {
 			// All at the same time, and without handing over leadership to members that stop as well.
-			wg.Go(func() { errs[i] = s.shut(true) })
+			wg.Go(func() { errs[i] = s.closeServer(true) })
 		}
 	}
 	wg.Wait()

@@ -121,8 +121,8 @@ type Config struct {
 	// Logger receives etcd's log, with etcd's info level as debug. If it is nil, nothing is logged.
 	Logger hclog.Logger
 
-	// together reports that all members are known to be new, so the members need not ask each other.
-	together bool
+	// allNew reports that all members are known to be new, so the members need not ask each other.
+	allNew bool
 }
 
 // TestTiming returns cfg with settings that suit tests: heartbeats of 10 ms, an election timeout of 100 ms,
@@ -181,7 +181,7 @@ func (c Config) Validate() error {
 	if c.BcryptCost < bcrypt.MinCost || c.BcryptCost > bcrypt.MaxCost {
 		return badConfig("BcryptCost is %d: use %d to %d, or 0 for the default", c.BcryptCost, bcrypt.MinCost, bcrypt.MaxCost)
 	}
-	if c.AdvertiseClient != "" && !reachableFrom(c.AdvertiseClient) {
+	if c.AdvertiseClient != "" && !reachableByOthers(c.AdvertiseClient) {
 		return badConfig("AdvertiseClient is %q: use host:port, with the host by which others know this machine and a "+
 			"fixed port", c.AdvertiseClient)
 	}
@@ -205,7 +205,7 @@ func (c Config) validatePeers() error {
 		if name == "" || strings.ContainsAny(name, "=, \t\r\n") {
 			return badConfig("Peers has the name %q: use names without spaces, commas and equals signs", name)
 		}
-		if !reachableFrom(address) {
+		if !reachableByOthers(address) {
 			return badConfig("Peers has the address %q for %s: use host:port with a fixed port", address, name)
 		}
 	}
@@ -226,8 +226,8 @@ func (c Config) validatePeers() error {
 	return checkListen("Peers", c.Peers[c.Name])
 }
 
-// reachableFrom reports whether other machines can use the address: it has a specific host and a fixed port.
-func reachableFrom(address string) bool {
+// reachableByOthers reports whether other machines can use the address: it has a specific host and a fixed port.
+func reachableByOthers(address string) bool {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || host == "" || !validPort(port) || port == "0" {
 		return false

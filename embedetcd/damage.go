@@ -19,19 +19,19 @@ const dbPatience = 250 * time.Millisecond
 
 var errCutShort = errors.New("the file is cut short")
 
-// check inspects the database before etcd opens it. etcd panics on a damaged database, in a goroutine of its
+// checkDatabase inspects the database before etcd opens it. etcd panics on a damaged database, in a goroutine of its
 // own, and waits forever for one that another program has open. check reads only a little of the file; etcd
 // alone finds damage deep inside.
-func (d *dataDir) check() error {
+func (d *dataDir) checkDatabase() error {
 	path := filepath.Join(d.path, "member", "snap", "db")
 	var system syscall.Errno
-	switch err := readable(path); {
+	switch err := unreadableReason(path); {
 	case err == nil, errors.Is(err, fs.ErrNotExist):
 		return nil
 	case errors.Is(err, bolterrors.ErrTimeout):
-		return inUse(d.path, err)
+		return inUseError(d.path, err)
 	case errors.As(err, &system): // no memory to map it, or no locks on that file system: it may be intact
-		return unusable(d.path, err)
+		return unusableError(d.path, err)
 	default:
 		return fmt.Errorf("embedetcd: %w: restore a backup into %s, or move that directory away and start with an empty "+
 			"one (%w)",
@@ -39,8 +39,8 @@ func (d *dataDir) check() error {
 	}
 }
 
-// readable returns the reason that the database cannot be read, or nil.
-func readable(path string) (err error) {
+// unreadableReason returns the reason that the database cannot be read, or nil.
+func unreadableReason(path string) (err error) {
 	// Garbage in pages can make the library panic or access invalid memory.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {

@@ -26,18 +26,18 @@ func openDataDir(path string) (*dataDir, error) {
 	if path == "" {
 		made, err := os.MkdirTemp("", "goverse-etcd-")
 		if err != nil {
-			return nil, noTemp(err)
+			return nil, noTempError(err)
 		}
 		d.path, d.temporary = made, true
 	} else if err := os.MkdirAll(path, 0o700); err != nil {
-		return nil, unusable(path, err)
+		return nil, unusableError(path, err)
 	}
 	lock, err := fileutil.TryLockFile(filepath.Join(d.path, lockName), os.O_RDWR|os.O_CREATE, 0o600)
 	if errors.Is(err, fileutil.ErrLocked) {
-		return nil, inUse(path, err)
+		return nil, inUseError(path, err)
 	}
 	if err != nil {
-		return nil, unusable(d.path, err)
+		return nil, unusableError(d.path, err)
 	}
 	d.lock = lock
 	return d, nil
@@ -52,15 +52,15 @@ func (d *dataDir) release() error {
 	return err
 }
 
-func inUse(path string, cause error) error {
+func inUseError(path string, cause error) error {
 	return fmt.Errorf("embedetcd: %w: stop the one at %s or set another DataDir (%w)", ErrDataDirInUse, path, cause)
 }
 
-func noTemp(cause error) error {
+func noTempError(cause error) error {
 	return fmt.Errorf("embedetcd: %w: set TMPDIR to a directory that this user may write (%w)", ErrDataDir, cause)
 }
 
-func unusable(path string, cause error) error {
+func unusableError(path string, cause error) error {
 	return fmt.Errorf("embedetcd: %w: set DataDir to a directory that this user may create and write, instead of %s (%w)",
 		ErrDataDir, path, cause)
 }

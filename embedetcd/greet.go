@@ -26,10 +26,10 @@ const (
 	askEvery = 100 * time.Millisecond
 	// askTimeout limits one question.
 	askTimeout = 2 * time.Second
-	// sayAfter is the time until a wait for other members is first logged, sayEvery the interval after that.
-	sayAfter, sayEvery = time.Second, 30 * time.Second
-	// mostAnswer limits another member's answer, in bytes.
-	mostAnswer = 1 << 20
+	// logAfter is the time until a wait for other members is first logged, logEvery the interval after that.
+	logAfter, logEvery = time.Second, 30 * time.Second
+	// maxAnswer limits another member's answer, in bytes.
+	maxAnswer = 1 << 20
 )
 
 var (
@@ -37,33 +37,33 @@ var (
 	errOther    = errors.New("it answered with an error")
 )
 
-// meet blocks until it can determine how this member, which has no data, starts. Meanwhile it answers the other
+// meetPeers blocks until it can determine how this member, which has no data, starts. Meanwhile it answers the other
 // members at the peer address and asks them. It stores its agreement in dir.
-func meet(ctx context.Context, c Config, dir *dataDir, mine greeting) (step, error) {
+func meetPeers(ctx context.Context, c Config, dir *dataDir, mine greeting) (bootStep, error) {
 	g, err := newGreeter(c, mine)
 	if err != nil {
-		return step{}, err
+		return bootStep{}, err
 	}
 	defer g.close()
 	again := time.NewTicker(askEvery)
 	defer again.Stop()
 	said := newReminder(c.Logger)
 	for {
-		answers := g.ask(ctx)
-		s, err := next(c, mine, answers)
+		answers := g.askPeers(ctx)
+		s, err := nextStep(c, mine, answers)
 		if err != nil {
-			return step{}, err
+			return bootStep{}, err
 		}
 		switch s.do {
 		case doJoin:
 			return s, nil
 		case doBegin:
 			mine.Begun = true
-			return s, dir.keep(mine)
+			return s, dir.storeNote(mine)
 		case doAgree:
 			mine.Agreed = s.agree
-			if err := dir.keep(mine); err != nil {
-				return step{}, err
+			if err := dir.storeNote(mine); err != nil {
+				return bootStep{}, err
 			}
 			agreed := mine // a copy that is never modified
 			g.mine.Store(&agreed)
@@ -71,17 +71,17 @@ func meet(ctx context.Context, c Config, dir *dataDir, mine greeting) (step, err
 			c.Logger.Info("all members of etcd are here and have no data: a new cluster begins", "members", len(c.Peers))
 			continue
 		case doWait:
-			said.missing(s.missing, answers)
+			said.logMissing(s.missing, answers)
 		}
 		select {
 		case <-again.C:
 		case <-ctx.Done():
-			return step{}, notMet(ctx, s.missing)
+			return bootStep{}, notMetError(ctx, s.missing)
 		}
 	}
 }
 
-func notMet(ctx context.Context, missing []string) error {
+func notMetError(ctx context.Context, missing []string) error {
 	return fmt.Errorf("embedetcd: this member of etcd has no data, and %s did not answer: start all members of a new "+
 		"cluster (%w)", strings.Join(missing, ", "), context.Cause(ctx))
 }
@@ -98,7 +98,7 @@ type greeter struct {
 func newGreeter(c Config, mine greeting) (*greeter, error) {
 	g := &greeter{cfg: c}
 	g.mine.Store(&mine)
-	info := c.PeerTLS.info()
+	info := c.PeerTLS.transportInfo()
 	listen := listenURL(c.PeerTLS, c.listenPeer())
 	l, err := transport.NewListener(listen.Host, listen.Scheme, &info)
 	if err != nil {
@@ -132,11 +132,11 @@ func (g *greeter) close() {
 	g.client.CloseIdleConnections()
 }
 
-// ask asks all other members once, concurrently.
-func (g *greeter) ask(ctx context.Context) map[string]answer {
+// askPeers asks all other members once, concurrently.
+func (g *greeter) askPeers(ctx context.Context) map[string]peerAnswer {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	answers := map[string]answer{}
+	answers := map[string]peerAnswer{}
 	for name, address := range g.cfg.Peers {
 		if name == g.cfg.Name {
 			continue
@@ -153,17 +153,17 @@ func (g *greeter) ask(ctx context.Context) map[string]answer {
 }
 
 // askPeer asks one member whether it has data. A member that runs etcd does not serve the first request.
-func askPeer(ctx context.Context, client *http.Client, url string) answer {
+func askPeer(ctx context.Context, client *http.Client, url string) peerAnswer {
 	var hello greeting
 	code, _, err := getJSON(ctx, client, url+greetingPath, &hello)
 	switch {
 	case err != nil:
-		return answer{err: err}
+		return peerAnswer{err: err}
 	case code == http.StatusOK:
-		return answer{greeting: &hello}
+		return peerAnswer{greeting: &hello}
 	}
 	members, err := askMembers(ctx, client, url)
-	return answer{members: members, err: err}
+	return peerAnswer{members: members, err: err}
 }
 
 // askMembers asks a running member of etcd for the members it knows.
@@ -200,30 +200,30 @@ func getJSON(ctx context.Context, client *http.Client, url string, into any) (in
 	case resp.StatusCode != http.StatusOK:
 		return 0, nil, fmt.Errorf("%w: %s", errOther, resp.Status)
 	}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, mostAnswer)).Decode(into); err != nil {
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(into); err != nil {
 		return 0, nil, fmt.Errorf("%w (%w)", errNoMember, err)
 	}
 	return resp.StatusCode, resp.Header, nil
 }
 
-// reminder logs the members that are still missing: first after sayAfter, then whenever they change, and every
-// sayEvery.
+// reminder logs the members that are still missing: first after logAfter, then whenever they change, and every
+// logEvery.
 type reminder struct {
-	log  hclog.Logger
-	at   time.Time
-	last []string
+	log    hclog.Logger
+	nextAt time.Time
+	last   []string
 }
 
 func newReminder(log hclog.Logger) *reminder {
-	return &reminder{log: log, at: time.Now().Add(sayAfter)}
+	return &reminder{log: log, nextAt: time.Now().Add(logAfter)}
 }
 
-func (r *reminder) missing(names []string, answers map[string]answer) {
+func (r *reminder) logMissing(names []string, answers map[string]peerAnswer) {
 	now := time.Now()
-	if now.Before(r.at) && (r.last == nil || slices.Equal(names, r.last)) {
+	if now.Before(r.nextAt) && (r.last == nil || slices.Equal(names, r.last)) {
 		return
 	}
-	r.at, r.last = now.Add(sayEvery), names
+	r.nextAt, r.last = now.Add(logEvery), names
 	reasons := []any{"missing", strings.Join(names, ", ")}
 	for _, name := range names {
 		if err := answers[name].err; err != nil {

@@ -17,41 +17,41 @@ import "sync"
 // Only raft messages are dropped, in both directions. Requests between members over HTTP still pass, so an
 // isolated follower forwards lease renewals to the leader, with effect, for as long as it remembers one.
 // Connections are not closed.
-func (c *Cluster) IsolateMember(i int) { c.links.isolate(i, true) }
+func (c *Cluster) IsolateMember(i int) { c.links.setIsolated(i, true) }
 
 // RejoinMember ends the isolation of member i. The member then follows the others' leader and catches up by
 // itself; the call returns at once, before that. It does nothing if the member is not isolated.
-func (c *Cluster) RejoinMember(i int) { c.links.isolate(i, false) }
+func (c *Cluster) RejoinMember(i int) { c.links.setIsolated(i, false) }
 
-// links holds the connectivity between members. It is safe for concurrent use.
-type links struct {
+// memberLinks holds the connectivity between members. It is safe for concurrent use.
+type memberLinks struct {
 	mu       sync.Mutex
 	servers  []*Server // the newest of each index, nil before the first; may have ended
 	isolated []bool
 }
 
-func newLinks(members int) *links {
-	return &links{servers: make([]*Server, members), isolated: make([]bool, members)}
+func newMemberLinks(members int) *memberLinks {
+	return &memberLinks{servers: make([]*Server, members), isolated: make([]bool, members)}
 }
 
-// began registers a new server, before the caller waits for it.
-func (l *links) began(i int, s *Server) {
+// setServer registers a new server, before the caller waits for it.
+func (l *memberLinks) setServer(i int, s *Server) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.servers[i] = s
-	l.apply()
+	l.applyLinks()
 }
 
-func (l *links) isolate(i int, yes bool) {
+func (l *memberLinks) setIsolated(i int, yes bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.isolated[i] = yes
-	l.apply()
+	l.applyLinks()
 }
 
-// apply cuts and restores the links. It cuts both ends of a link so that neither sends, because the receiving
+// applyLinks cuts and restores the links. It cuts both ends of a link so that neither sends, because the receiving
 // end cannot drop messages that arrive over a connection of their own.
-func (l *links) apply() {
+func (l *memberLinks) applyLinks() {
 	for i, s := range l.servers {
 		for j, peer := range l.servers {
 			switch {

@@ -14,12 +14,12 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 )
 
-// loneMember is the peer URL of a server without peers. etcd needs one to identify the member; nothing listens
+// lonePeerURL is the peer URL of a server without peers. etcd needs one to identify the member; nothing listens
 // there.
-const loneMember = "127.0.0.1:2380"
+const lonePeerURL = "127.0.0.1:2380"
 
 // etcdConfig returns the etcd configuration for c, which must have its defaults filled in.
-func etcdConfig(c Config, s *Server, b boot, listen string) *embed.Config {
+func etcdConfig(c Config, s *Server, b bootPlan, listen string) *embed.Config {
 	e := embed.NewConfig()
 	e.Dir = s.dir.path
 	e.Name = c.Name
@@ -28,12 +28,12 @@ func etcdConfig(c Config, s *Server, b boot, listen string) *embed.Config {
 	e.UnsafeNoFsync = c.UnsafeNoFsync
 	e.BcryptCost = uint(c.BcryptCost)
 	e.ListenClientUrls = []url.URL{listenURL(c.ClientTLS, listen)}
-	e.AdvertiseClientUrls = []url.URL{urlOf(c.ClientTLS, advertised(c, listen))}
-	e.ClientTLSInfo, e.PeerTLSInfo = c.ClientTLS.info(), c.PeerTLS.info()
+	e.AdvertiseClientUrls = []url.URL{urlOf(c.ClientTLS, advertisedAddress(c, listen))}
+	e.ClientTLSInfo, e.PeerTLSInfo = c.ClientTLS.transportInfo(), c.PeerTLS.transportInfo()
 	e.TlsMinVersion = string(tlsutil.TLSVersion12)
 	if len(c.Peers) == 0 {
 		e.ListenPeerUrls = nil
-		e.AdvertisePeerUrls = []url.URL{urlOf(TLS{}, loneMember)}
+		e.AdvertisePeerUrls = []url.URL{urlOf(TLS{}, lonePeerURL)}
 	} else {
 		e.ListenPeerUrls = []url.URL{listenURL(c.PeerTLS, c.listenPeer())}
 		e.AdvertisePeerUrls = []url.URL{urlOf(c.PeerTLS, c.Peers[c.Name])}
@@ -47,7 +47,7 @@ func etcdConfig(c Config, s *Server, b boot, listen string) *embed.Config {
 	e.AutoCompactionMode = embed.CompactorModePeriodic
 	e.AutoCompactionRetention = "1h"
 	e.EnableGRPCGateway = false // JSON over HTTP is not needed here and costs a connection
-	e.ServiceRegister = s.served
+	e.ServiceRegister = s.setGRPC
 	e.ZapLoggerBuilder = embed.NewZapLoggerBuilder(etcdLogger(c.Logger, s.rpc, s.closing))
 	return e
 }
@@ -55,7 +55,7 @@ func etcdConfig(c Config, s *Server, b boot, listen string) *embed.Config {
 // initialCluster formats the members as etcd's initial-cluster flag expects them.
 func initialCluster(c Config) string {
 	if len(c.Peers) == 0 {
-		return c.Name + "=http://" + loneMember
+		return c.Name + "=http://" + lonePeerURL
 	}
 	var members []string
 	for name, address := range c.Peers {
@@ -75,12 +75,12 @@ func listenURL(t TLS, address string) url.URL {
 	return urlOf(t, address)
 }
 
-// advertised returns the client address to advertise for a server that listens at listen.
-func advertised(c Config, listen string) string {
+// advertisedAddress returns the client address to advertise for a server that listens at listen.
+func advertisedAddress(c Config, listen string) string {
 	if c.AdvertiseClient != "" {
 		return c.AdvertiseClient
 	}
-	return reachable(listen)
+	return reachableAddress(listen)
 }
 
 // startError returns the error for a failed start of etcd, with its cause and a remedy.
@@ -93,7 +93,7 @@ func startError(c Config, dir, listen string, cause error) error {
 		}
 		return listenError("ListenClient or Peers", listen, cause)
 	case errors.As(cause, &path), errors.Is(cause, fs.ErrPermission):
-		return unusable(dir, cause)
+		return unusableError(dir, cause)
 	default:
 		return fmt.Errorf("embedetcd: etcd did not start: see its log for the reason, set Logger if there is none (%w)",
 			cause)

@@ -38,14 +38,14 @@ func (h quietCore) With(fields []zapcore.Field) zapcore.Core {
 
 // Check lowers the level of harmless messages.
 func (h quietCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	if e.Level == zapcore.WarnLevel && (!closed(h.serving) || closed(h.closing)) ||
-		e.Level == zapcore.ErrorLevel && (closed(h.closing) || e.Message == "failed to update storage version") {
+	if e.Level == zapcore.WarnLevel && (!isClosed(h.serving) || isClosed(h.closing)) ||
+		e.Level == zapcore.ErrorLevel && (isClosed(h.closing) || e.Message == "failed to update storage version") {
 		e.Level = zapcore.InfoLevel
 	}
 	return h.Core.Check(e, ce)
 }
 
-func closed(c <-chan struct{}) bool {
+func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:
 		return true

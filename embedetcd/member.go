@@ -15,7 +15,7 @@ import (
 // first its own, then the others' in order. It leaves out learners and members that have not served yet,
 // because they do not answer; this member's own URL is always included.
 func (s *Server) Endpoints() []string {
-	own := urlOf(s.cfg.ClientTLS, advertised(s.cfg, s.endpoint))
+	own := urlOf(s.cfg.ClientTLS, advertisedAddress(s.cfg, s.endpoint))
 	out := []string{own.String()}
 	var others []string
 	for _, m := range s.etcd.Server.Cluster().Members() {
@@ -30,9 +30,9 @@ func (s *Server) Endpoints() []string {
 // Leads reports whether this member is etcd's leader.
 func (s *Server) Leads() bool { return s.etcd.Server.Lead() == uint64(s.etcd.Server.MemberID()) }
 
-// handOver moves etcd's leadership to another member if this one has it, and returns when that one leads. It
+// moveLeadership moves etcd's leadership to another member if this one has it, and returns when that one leads. It
 // reports whether this member does not lead any more. It tries each other member once, for an election timeout.
-func (s *Server) handOver() bool {
+func (s *Server) moveLeadership() bool {
 	server := s.etcd.Server
 	own, began, tried := uint64(server.MemberID()), time.Now(), 0
 	for _, m := range server.Cluster().Members() {
@@ -73,8 +73,8 @@ func (s *Server) checkAddress() error {
 		"that it has, or another DataDir", ErrPeerAddress, own.String(), s.cfg.Name, s.cfg.DataDir, m.PeerURLs)
 }
 
-// removed asks the other members and reports whether they do not know this one any more.
-func (s *Server) removed() bool {
+// removedFromCluster asks the other members and reports whether they do not know this one any more.
+func (s *Server) removedFromCluster() bool {
 	id := s.etcd.Server.MemberID()
 	if len(s.cfg.Peers) < 2 {
 		return false
@@ -82,7 +82,7 @@ func (s *Server) removed() bool {
 	if s.etcd.Server.IsIDRemoved(uint64(id)) {
 		return true
 	}
-	rt, err := transport.NewTransport(s.cfg.PeerTLS.info(), askTimeout)
+	rt, err := transport.NewTransport(s.cfg.PeerTLS.transportInfo(), askTimeout)
 	if err != nil {
 		return false
 	}

@@ -62,8 +62,8 @@ func listenError(field, address string, cause error) error {
 	}
 }
 
-// reachable returns the address at which this machine reaches a listener.
-func reachable(address string) string {
+// reachableAddress returns the address at which this machine reaches a listener.
+func reachableAddress(address string) string {
 	host, port, _ := net.SplitHostPort(address)
 	if host == "" {
 		host = "127.0.0.1"

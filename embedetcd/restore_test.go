@@ -28,7 +28,7 @@ func TestBackupAndRestore(t *testing.T) {
 	require.NoError(t, err)
 	later := awaitPut(t, servers[0].Client(), "key", "lost")
 	for _, s := range servers {
-		require.NoError(t, s.shut(true))
+		require.NoError(t, s.closeServer(true))
 	}
 	for name, c := range cfg {
 		require.NoError(t, os.RemoveAll(c.DataDir))

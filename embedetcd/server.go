@@ -62,24 +62,24 @@ type Server struct {
 // cluster, if there is one, and add one with this peer address as a learner. Until then, Start may simply be
 // called again.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
-	s, err := begin(ctx, cfg)
+	s, err := beginServer(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
 	if err := s.waitReady(ctx); err != nil {
-		return nil, errors.Join(err, s.shut(true))
+		return nil, errors.Join(err, s.closeServer(true))
 	}
 	return s, nil
 }
 
-// begin starts a server without waiting until it serves.
-func begin(ctx context.Context, cfg Config) (*Server, error) {
+// beginServer starts a server without waiting until it serves.
+func beginServer(ctx context.Context, cfg Config) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
 	if ctx.Err() != nil {
-		return nil, notReady(ctx)
+		return nil, notReadyError(ctx)
 	}
 	if err := cfg.readTLS(); err != nil {
 		return nil, err
@@ -89,37 +89,37 @@ func begin(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, err
 	}
 	cfg.DataDir = dir.path
-	if err := dir.check(); err != nil {
+	if err := dir.checkDatabase(); err != nil {
 		return nil, errors.Join(err, dir.release())
 	}
-	b, err := prepare(ctx, cfg, dir)
+	b, err := prepareBoot(ctx, cfg, dir)
 	if err != nil {
 		return nil, errors.Join(err, dir.release())
 	}
-	s, err := launch(ctx, cfg, dir, b)
+	s, err := launchEtcd(ctx, cfg, dir, b)
 	if err != nil {
 		return nil, errors.Join(err, dir.release())
 	}
-	if err := dir.begun(); err != nil {
-		return nil, errors.Join(err, s.shut(true))
+	if err := dir.removeNote(); err != nil {
+		return nil, errors.Join(err, s.closeServer(true))
 	}
 	return s, nil
 }
 
-// launch starts etcd. If another process takes the free port first, it tries another one.
-func launch(ctx context.Context, cfg Config, dir *dataDir, b boot) (*Server, error) {
+// launchEtcd starts etcd. If another process takes the free port first, it tries another one.
+func launchEtcd(ctx context.Context, cfg Config, dir *dataDir, b bootPlan) (*Server, error) {
 	for attempt := 1; ; attempt++ {
 		listen, err := choosePort(ctx, "ListenClient", cfg.ListenClient)
 		if err != nil {
 			return nil, err
 		}
 		s := &Server{
-			log: cfg.Logger, cfg: cfg, dir: dir, endpoint: reachable(listen),
+			log: cfg.Logger, cfg: cfg, dir: dir, endpoint: reachableAddress(listen),
 			rpc: make(chan struct{}), closing: make(chan struct{}), done: make(chan struct{}),
 		}
 		s.etcd, err = embed.StartEtcd(etcdConfig(cfg, s, b, listen))
 		if err == nil {
-			go s.watch()
+			go s.recordEnd()
 			return s, nil
 		}
 		err = startError(cfg, dir.path, listen, err)
@@ -130,8 +130,8 @@ func launch(ctx context.Context, cfg Config, dir *dataDir, b boot) (*Server, err
 	}
 }
 
-// served receives etcd's gRPC server just before that begins to serve.
-func (s *Server) served(g *grpc.Server) {
+// setGRPC receives etcd's gRPC server just before that begins to serve.
+func (s *Server) setGRPC(g *grpc.Server) {
 	s.rpcOnce.Do(func() {
 		s.grpc = g
 		close(s.rpc)
@@ -141,7 +141,7 @@ func (s *Server) served(g *grpc.Server) {
 // waitReady waits until etcd has a leader and serves its client port.
 func (s *Server) waitReady(ctx context.Context) error {
 	for _, ready := range []<-chan struct{}{s.etcd.Server.ReadyNotify(), s.rpc} {
-		if err := s.await(ctx, ready); err != nil {
+		if err := s.awaitWithLog(ctx, ready); err != nil {
 			return err
 		}
 	}
@@ -152,9 +152,9 @@ func (s *Server) waitReady(ctx context.Context) error {
 	return nil
 }
 
-// await waits for ready and logs at intervals that it waits.
-func (s *Server) await(ctx context.Context, ready <-chan struct{}) error {
-	again := time.NewTimer(sayAfter)
+// awaitWithLog waits for ready and logs at intervals that it waits.
+func (s *Server) awaitWithLog(ctx context.Context, ready <-chan struct{}) error {
+	again := time.NewTimer(logAfter)
 	defer again.Stop()
 	for {
 		select {
@@ -163,23 +163,23 @@ func (s *Server) await(ctx context.Context, ready <-chan struct{}) error {
 		case <-s.done:
 			return s.err
 		case <-ctx.Done():
-			return notReady(ctx)
+			return notReadyError(ctx)
 		case <-again.C:
 			if len(s.cfg.Peers) > 1 {
 				s.log.Info("waiting for a majority of etcd's members", "member", s.cfg.Name, "members", initialCluster(s.cfg))
 			}
-			again.Reset(sayEvery)
+			again.Reset(logEvery)
 		}
 	}
 }
 
-func notReady(ctx context.Context) error {
+func notReadyError(ctx context.Context) error {
 	return fmt.Errorf("embedetcd: etcd did not serve in time: give it more time, and with Peers start more than half "+
 		"of the members (%w)", context.Cause(ctx))
 }
 
-// watch records the end of the server, whatever its cause.
-func (s *Server) watch() {
+// recordEnd records the end of the server, whatever its cause.
+func (s *Server) recordEnd() {
 	defer close(s.done)
 	var cause error
 	select {
@@ -192,7 +192,7 @@ func (s *Server) watch() {
 	default:
 	}
 	s.err = fmt.Errorf("embedetcd: %w at %s: see its log, then close it and start another", ErrStopped, s.endpoint)
-	if s.removed() {
+	if s.removedFromCluster() {
 		s.err = removedError(s.cfg, s.etcd.Server.MemberID())
 	}
 	if cause != nil {
@@ -226,14 +226,14 @@ func (s *Server) Err() error {
 // Close ends the server. If it is etcd's leader and a member of several, it first hands over leadership. When
 // Close returns, clients are disconnected, the ports are free, and a temporary data directory is gone.
 // Acknowledged writes are kept. Further calls wait for the first one and return its result.
-func (s *Server) Close() error { return s.shut(false) }
+func (s *Server) Close() error { return s.closeServer(false) }
 
-// shut implements Close. With crash it leaves out the steps that a crashed member would not take.
-func (s *Server) shut(crash bool) error {
+// closeServer implements Close. With crash it leaves out the steps that a crashed member would not take.
+func (s *Server) closeServer(crash bool) error {
 	s.closeOnce.Do(func() {
 		close(s.closing)
 		if !crash && s.client != nil {
-			crash = !s.handOver() // while clients are still served; etcd need not try again
+			crash = !s.moveLeadership() // while clients are still served; etcd need not try again
 		}
 		if s.client != nil {
 			_ = s.client.Close()

@@ -112,7 +112,7 @@ func TestListensOnEveryInterface(t *testing.T) {
 
 func TestLogGoesToTheLogger(t *testing.T) {
 	var out logtest.Buffer
-	s := start(t, Config{Logger: out.LoggerOf(hclog.LoggerOptions{Name: "here", Level: hclog.Debug})})
+	s := start(t, Config{Logger: out.LoggerWith(hclog.LoggerOptions{Name: "here", Level: hclog.Debug})})
 	require.NoError(t, s.Close())
 	require.Contains(t, out.String(), "here.etcd: ready to serve client requests")
 	require.NotContains(t, out.String(), "[INFO]", "etcd's chatter is debug")

@@ -38,19 +38,19 @@ func (e *FileError) Unwrap() []error { return []error{ErrConfig, e.Err} }
 
 var errNoCertificate = errors.New("it holds no PEM certificate: name the authorities' certificate file")
 
-// on reports whether TLS is configured.
-func (t TLS) on() bool { return t.CertFile != "" }
+// enabled reports whether TLS is configured.
+func (t TLS) enabled() bool { return t.CertFile != "" }
 
 func (t TLS) scheme() string {
-	if t.on() {
+	if t.enabled() {
 		return "https"
 	}
 	return "http"
 }
 
-// info returns the settings in etcd's form.
-func (t TLS) info() transport.TLSInfo {
-	if !t.on() {
+// transportInfo returns the settings in etcd's form.
+func (t TLS) transportInfo() transport.TLSInfo {
+	if !t.enabled() {
 		return transport.TLSInfo{}
 	}
 	return transport.TLSInfo{CertFile: t.CertFile, KeyFile: t.KeyFile, TrustedCAFile: t.CAFile,
@@ -71,14 +71,14 @@ func (c Config) validateTLS() error {
 
 // readTLS checks the files. etcd would report their faults in its log only.
 func (c Config) readTLS() error {
-	if err := c.ClientTLS.read("ClientTLS"); err != nil {
+	if err := c.ClientTLS.readFiles("ClientTLS"); err != nil {
 		return err
 	}
-	return c.PeerTLS.read("PeerTLS")
+	return c.PeerTLS.readFiles("PeerTLS")
 }
 
-func (t TLS) read(field string) error {
-	if !t.on() {
+func (t TLS) readFiles(field string) error {
+	if !t.enabled() {
 		return nil
 	}
 	for suffix, file := range map[string]string{".CertFile": t.CertFile, ".KeyFile": t.KeyFile} {

@@ -19,39 +19,40 @@ const (
 	nodeRole      = "member"
 )
 
-// afterQueue ends the range of the candidates' keys; noEnd ends the range of all keys.
+// queueEnd ends the range of the candidates' keys; allKeysEnd ends the range of all keys.
 const (
-	afterQueue = procs.Prefix + "/leader0"
-	noEnd      = "\x00"
+	queueEnd   = procs.Prefix + "/leader0"
+	allKeysEnd = "\x00"
 )
 
-// guarded turns etcd's access control on. The nodes' user may read everything and write everything except the
+// enableAccess turns etcd's access control on. The nodes' user may read everything and write everything except the
 // candidates' keys. guarded returns the administrator's client.
-func guarded(t *testing.T, etcd *procs.Etcd) *clientv3.Client {
+func enableAccess(t *testing.T, etcd *procs.Etcd) *clientv3.Client {
 	t.Helper()
 	open := etcd.Client(t, "", "")
 	for _, user := range []string{administrator, nodeUser} {
-		_, err := open.UserAdd(soon(t), user, user)
+		_, err := open.UserAdd(requestContext(t), user, user)
 		require.NoError(t, err)
 	}
 	for user, role := range map[string]string{administrator: "root", nodeUser: nodeRole} {
-		_, err := open.RoleAdd(soon(t), role)
+		_, err := open.RoleAdd(requestContext(t), role)
 		require.NoError(t, err)
-		_, err = open.UserGrantRole(soon(t), user, role)
+		_, err = open.UserGrantRole(requestContext(t), user, role)
 		require.NoError(t, err)
 	}
 	for _, right := range []struct {
 		from, to string
 		kind     authpb.Permission_Type
 	}{
-		{noEnd, noEnd, clientv3.PermRead},
-		{noEnd, queue, clientv3.PermWrite},
-		{afterQueue, noEnd, clientv3.PermWrite},
+		{allKeysEnd, allKeysEnd, clientv3.PermRead},
+		{allKeysEnd, queue, clientv3.PermWrite},
+		{queueEnd, allKeysEnd, clientv3.PermWrite},
 	} {
-		_, err := open.RoleGrantPermission(soon(t), nodeRole, right.from, right.to, clientv3.PermissionType(right.kind))
+		_, err := open.RoleGrantPermission(requestContext(t), nodeRole, right.from, right.to,
+			clientv3.PermissionType(right.kind))
 		require.NoError(t, err)
 	}
-	_, err := open.AuthEnable(soon(t))
+	_, err := open.AuthEnable(requestContext(t))
 	require.NoError(t, err)
 	return etcd.Client(t, administrator, administrator)
 }
@@ -59,13 +60,14 @@ func guarded(t *testing.T, etcd *procs.Etcd) *clientv3.Client {
 // allowElection grants the nodes' user the missing right.
 func allowElection(t *testing.T, admin *clientv3.Client) {
 	t.Helper()
-	_, err := admin.RoleGrantPermission(soon(t), nodeRole, queue, afterQueue, clientv3.PermissionType(clientv3.PermWrite))
+	_, err := admin.RoleGrantPermission(requestContext(t), nodeRole, queue, queueEnd,
+		clientv3.PermissionType(clientv3.PermWrite))
 	require.NoError(t, err)
 }
 
 // denyElection revokes that right again.
 func denyElection(t *testing.T, admin *clientv3.Client) {
 	t.Helper()
-	_, err := admin.RoleRevokePermission(soon(t), nodeRole, queue, afterQueue)
+	_, err := admin.RoleRevokePermission(requestContext(t), nodeRole, queue, queueEnd)
 	require.NoError(t, err)
 }

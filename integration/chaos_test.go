@@ -81,7 +81,7 @@ func runChaos(t *testing.T, cfg chaos.Config) {
 	var failed string
 	var all seen
 	for seed := *chaosSeed; worlds == 0 || time.Since(began) < *chaosFor; seed++ {
-		res := oneWorld(t, cfg, seed)
+		res := runWorld(t, cfg, seed)
 		worlds++
 		counts = append(counts, res.Counts)
 		all.add(res.Verdict)
@@ -224,7 +224,7 @@ func (a *apart) String() string {
 		a.longestHolder.Round(time.Microsecond))
 }
 
-func oneWorld(t *testing.T, cfg chaos.Config, seed uint64) *chaos.Result {
+func runWorld(t *testing.T, cfg chaos.Config, seed uint64) *chaos.Result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()

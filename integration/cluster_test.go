@@ -20,10 +20,10 @@ const (
 	ttl = 2 * time.Second
 	// patience limits waits without a limit of their own; only a failure takes so long.
 	patience = 15 * time.Second
-	// back is the time within which nodes recover after etcd's return.
-	back     = 3 * time.Second
-	election = "election"
-	fallback = "fallback"
+	// recoveryTime is the time within which nodes recover after etcd's return.
+	recoveryTime = 3 * time.Second
+	election     = "election"
+	fallback     = "fallback"
 )
 
 // queue is the prefix of the candidates' keys.
@@ -68,9 +68,10 @@ func addresses(nodes []*procs.Node) []string {
 	return out
 }
 
-// agree waits until every node reports the same leader, mode and members, and only the leader reports that it
+// awaitAgreement waits until every node reports the same leader, mode and members, and only the leader reports that it
 // leads. It also compares the queue if one is given.
-func agree(t *testing.T, within time.Duration, nodes []*procs.Node, leader, mode string, queue []string) procs.Status {
+func awaitAgreement(t *testing.T, within time.Duration, nodes []*procs.Node, leader, mode string,
+	queue []string) procs.Status {
 	t.Helper()
 	members := addresses(nodes)
 	slices.Sort(members)
@@ -122,8 +123,8 @@ func equal[T any](what string, got, want T) error {
 	return fmt.Errorf("%s %w: %v, want %v", what, errMismatch, got, want)
 }
 
-// soon returns a context for one request.
-func soon(t *testing.T) context.Context {
+// requestContext returns a context for one request.
+func requestContext(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)

@@ -14,8 +14,8 @@ import (
 	"github.com/goverse/goverse/internal/test/browser"
 )
 
-// shows returns a JavaScript expression that is true if a page shows the leader.
-func shows(leader *procs.Node) string {
+// showsLeader returns a JavaScript expression that is true if a page shows the leader.
+func showsLeader(leader *procs.Node) string {
 	return fmt.Sprintf(`document.querySelector("#leader .who")?.textContent.includes(%q)`, leader.Address)
 }
 
@@ -31,10 +31,10 @@ func TestDashboardShowsTheNextLeader(t *testing.T) {
 	b := browser.Start(t)
 	etcd := kit.StartEtcd(t, procs.Etcd37)
 	nodes, _ := startNodes(t, procs.NodeConfig{Etcd: etcd.Endpoint, TTL: longTTL}, 5)
-	agree(t, patience, nodes, nodes[0].Address, election, addresses(nodes))
+	awaitAgreement(t, patience, nodes, nodes[0].Address, election, addresses(nodes))
 	last := nodes[len(nodes)-1]
 	p := b.Open(t, browser.View{Width: 1280, Height: 900}, last.Origin()+"/")
-	p.Await(t, shows(nodes[0])+" && "+isLive)
+	p.Await(t, showsLeader(nodes[0])+" && "+isLive)
 	p.Await(t, `document.querySelectorAll("#nodes tbody tr").length === 5`)
 	for i := range 3 {
 		took := killLeader(t, p, nodes[i], nodes[i+1])
@@ -45,7 +45,7 @@ func TestDashboardShowsTheNextLeader(t *testing.T) {
 		require.Less(t, i, 2, "never within a second")
 	}
 	p.Await(t, `/ leads, nobody led for \d+ ms/.test(document.querySelector("#events").textContent)`)
-	p.Clean(t, last.Origin())
+	p.RequireClean(t, last.Origin())
 }
 
 // killLeader kills the leader's process and returns the time until the page shows the next leader. The page
@@ -54,7 +54,7 @@ func killLeader(t *testing.T, p *browser.Page, leader, next *procs.Node) time.Du
 	t.Helper()
 	watch := fmt.Sprintf(`(window.shown = 0, new MutationObserver(() => { if (%s) window.shown ||= Date.now(); })
 		.observe(document.querySelector("#leader"), {childList: true, subtree: true, characterData: true}), true)`,
-		shows(next))
+		showsLeader(next))
 	require.True(t, browser.Eval[bool](t, p, watch))
 	killed := leader.Kill(t)
 	p.Await(t, "window.shown > 0")
@@ -75,7 +75,7 @@ func TestDashboardSaysWhenItIsNotCurrent(t *testing.T) {
 	n := kit.StartNode(t, cfg)
 	n.AwaitStatus(t, patience, "leads", leads)
 	p := b.Open(t, browser.View{Width: 1280, Height: 900}, n.Origin()+"/")
-	p.Await(t, shows(n)+" && "+isLive+" && !"+isStale)
+	p.Await(t, showsLeader(n)+" && "+isLive+" && !"+isStale)
 
 	n.Signal(t, syscall.SIGTERM)
 	require.Zero(t, n.Exit(t, patience))
@@ -85,7 +85,7 @@ func TestDashboardSaysWhenItIsNotCurrent(t *testing.T) {
 
 	cfg.Listen = n.Address
 	again := kit.StartNode(t, cfg)
-	took := p.Await(t, isLive+" && !"+isStale+" && "+shows(again))
+	took := p.Await(t, isLive+" && !"+isStale+" && "+showsLeader(again))
 	t.Logf("the page is live %v after the node was started again", took.Round(time.Millisecond))
 
 	// A silent node is detected by its missing heartbeats. Its lease has expired by then, so after resuming,
@@ -111,7 +111,7 @@ func TestDashboardSaysWhenItIsNotCurrent(t *testing.T) {
 	require.NotEqual(t, "live", browser.Eval[string](t, p, `document.querySelector("#live").textContent`))
 	etcd.Restart(t)
 	t.Logf("and is live %v after etcd is back", p.Await(t, isLive+" && !"+isStale).Round(time.Millisecond))
-	require.Empty(t, p.Elsewhere(n.Origin()))
+	require.Empty(t, p.ForeignRequests(n.Origin()))
 	for _, fault := range p.Faults() { // the browser also reports that the node does not answer
 		require.Regexp(t, "ERR_CONNECTION_REFUSED|ERR_INCOMPLETE", fault)
 	}

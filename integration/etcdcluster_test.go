@@ -22,8 +22,8 @@ import (
 	"github.com/goverse/goverse/integration/internal/procs"
 )
 
-// documented returns the command in docs/operations.md that begins so, word by word.
-func documented(t *testing.T, begins string) []string {
+// documentedCommand returns the command in docs/operations.md that begins so, word by word.
+func documentedCommand(t *testing.T, begins string) []string {
 	t.Helper()
 	text, err := os.ReadFile("../docs/operations.md")
 	require.NoError(t, err)
@@ -38,21 +38,22 @@ func documented(t *testing.T, begins string) []string {
 
 // embeddedCluster is three goversed processes, each with a member of etcd, started by the documented commands.
 type embeddedCluster struct {
-	here  map[string]string // maps the documented addresses to those used here
-	dir   string
-	certs *procs.Certificates // nil without TLS
-	nodes []*procs.Node       // on the machines a, b, c
+	localAddresses map[string]string // maps the documented addresses to those used here
+	dir            string
+	certs          *procs.Certificates // nil without TLS
+	nodes          []*procs.Node       // on the machines a, b, c
 }
 
 var memberNames = []string{"a", "b", "c"}
 
 func newEmbeddedCluster(t *testing.T, certs *procs.Certificates) *embeddedCluster {
 	t.Helper()
-	c := &embeddedCluster{here: map[string]string{}, dir: t.TempDir(), certs: certs, nodes: make([]*procs.Node, 3)}
+	c := &embeddedCluster{localAddresses: map[string]string{}, dir: t.TempDir(), certs: certs,
+		nodes: make([]*procs.Node, 3)}
 	addresses := kit.Addresses(t, 12)
 	for i := range 3 {
 		for j, port := range []string{"2379", "2380", "47001", "48001"} {
-			c.here[fmt.Sprintf("10.0.0.%d:%s", i+1, port)] = addresses[4*i+j]
+			c.localAddresses[fmt.Sprintf("10.0.0.%d:%s", i+1, port)] = addresses[4*i+j]
 		}
 	}
 	return c
@@ -61,7 +62,7 @@ func newEmbeddedCluster(t *testing.T, certs *procs.Certificates) *embeddedCluste
 // command returns a documented command for the machine with that number.
 func (c *embeddedCluster) command(t *testing.T, begins string, machine int) []string {
 	t.Helper()
-	args := documented(t, begins)
+	args := documentedCommand(t, begins)
 	for i, arg := range args {
 		switch {
 		case i > 0 && args[i-1] == "--etcd-name":
@@ -73,10 +74,10 @@ func (c *embeddedCluster) command(t *testing.T, begins string, machine int) []st
 		case begins == "node ":
 			arg = strings.ReplaceAll(arg, "10.0.0.1:", fmt.Sprintf("10.0.0.%d:", machine+1))
 		}
-		for there, here := range c.here {
+		for there, here := range c.localAddresses {
 			arg = strings.ReplaceAll(arg, there, here)
 		}
-		args[i] = strings.ReplaceAll(arg, "/var/lib/goverse", c.data(machine))
+		args[i] = strings.ReplaceAll(arg, "/var/lib/goverse", c.dataDir(machine))
 	}
 	if c.certs == nil {
 		return args
@@ -88,25 +89,27 @@ func (c *embeddedCluster) command(t *testing.T, begins string, machine int) []st
 	return append(args, "--etcd-cert", c.certs.Cert, "--etcd-key", c.certs.Key, "--etcd-cacert", c.certs.CA)
 }
 
-func (c *embeddedCluster) data(machine int) string { return filepath.Join(c.dir, memberNames[machine]) }
+func (c *embeddedCluster) dataDir(machine int) string {
+	return filepath.Join(c.dir, memberNames[machine])
+}
 
 func (c *embeddedCluster) endpoint(machine int) string {
-	return c.here[fmt.Sprintf("10.0.0.%d:2379", machine+1)]
+	return c.localAddresses[fmt.Sprintf("10.0.0.%d:2379", machine+1)]
 }
 
 func (c *embeddedCluster) address(machine int) string {
-	return c.here[fmt.Sprintf("10.0.0.%d:47001", machine+1)]
+	return c.localAddresses[fmt.Sprintf("10.0.0.%d:47001", machine+1)]
 }
 
 // start starts the process of a machine.
 func (c *embeddedCluster) start(t *testing.T, machine int) {
 	t.Helper()
 	p := kit.Goversed(t, append(c.command(t, "node ", machine), "--ttl", "5s")...)
-	c.nodes[machine] = kit.Serving(t, p, c.address(machine), c.here[fmt.Sprintf("10.0.0.%d:48001", machine+1)])
+	c.nodes[machine] = kit.NodeAt(t, p, c.address(machine), c.localAddresses[fmt.Sprintf("10.0.0.%d:48001", machine+1)])
 }
 
-// all waits until each of these nodes sees all of them, and returns the status of the first one.
-func (c *embeddedCluster) all(t *testing.T, machines ...int) procs.Status {
+// awaitAll waits until each of these nodes sees all of them, and returns the status of the first one.
+func (c *embeddedCluster) awaitAll(t *testing.T, machines ...int) procs.Status {
 	t.Helper()
 	var first procs.Status
 	for _, i := range slices.Backward(machines) {
@@ -138,9 +141,9 @@ func (c *embeddedCluster) client(t *testing.T, machines ...int) *clientv3.Client
 	return client
 }
 
-// writes writes one key after the other until stop is called. stop returns the number of confirmed writes and
+// startWrites writes one key after the other until stop is called. stop returns the number of confirmed writes and
 // the longest time between two confirmations.
-func writes(t *testing.T, client *clientv3.Client) (stop func() (n int, longest time.Duration)) {
+func startWrites(t *testing.T, client *clientv3.Client) (stop func() (n int, longest time.Duration)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	n, longest, failed := 0, time.Duration(0), error(nil)
@@ -179,23 +182,23 @@ func TestEmbeddedEtcdCluster(t *testing.T) {
 	t.Parallel()
 	t.Run("plain", func(t *testing.T) {
 		t.Parallel()
-		loseOne(t, newEmbeddedCluster(t, nil), 1)
+		loseMemberData(t, newEmbeddedCluster(t, nil), 1)
 	})
 	t.Run("TLS", func(t *testing.T) {
 		t.Parallel()
 		certs := procs.NewCertificates(t)
-		loseOne(t, newEmbeddedCluster(t, &certs), 2)
+		loseMemberData(t, newEmbeddedCluster(t, &certs), 2)
 	})
 }
 
-// loseOne makes c lose its data while the given machine leads etcd. If that is c, etcd must first elect another
+// loseMemberData makes c lose its data while the given machine leads etcd. If that is c, etcd must first elect another
 // leader, and the leadership of Goverse may move.
-func loseOne(t *testing.T, c *embeddedCluster, etcdsLeader int) {
+func loseMemberData(t *testing.T, c *embeddedCluster, etcdsLeader int) {
 	c.start(t, 2) // in any order
 	c.nodes[2].AwaitOutput(t, longPatience, "waiting for the other members of etcd")
 	c.start(t, 0)
 	c.start(t, 1)
-	c.all(t, 0, 1, 2)
+	c.awaitAll(t, 0, 1, 2)
 	members := kit.Goversed(t, c.command(t, "etcd members", 0)...)
 	require.Equal(t, 0, members.Exit(t, patience), members.Output())
 	require.NotContains(t, members.Output(), "no answer")
@@ -203,11 +206,11 @@ func loseOne(t *testing.T, c *embeddedCluster, etcdsLeader int) {
 	require.Equal(t, 1, refuse.Exit(t, patience))
 	require.Contains(t, refuse.Output(), "c answers at")
 
-	before := c.lead(t, 0)
-	c.leadEtcd(t, etcdsLeader)
-	stop := writes(t, c.client(t, 0, 1))
+	before := c.makeLeader(t, 0)
+	c.makeEtcdLeader(t, etcdsLeader)
+	stop := startWrites(t, c.client(t, 0, 1))
 	c.nodes[2].Kill(t)
-	require.NoError(t, os.RemoveAll(c.data(2)))
+	require.NoError(t, os.RemoveAll(c.dataDir(2)))
 	c.start(t, 2)
 	c.nodes[2].AwaitOutput(t, longPatience, "its data is lost; put it back, or replace the member by goversed etcd "+
 		"replace c")
@@ -216,7 +219,7 @@ func loseOne(t *testing.T, c *embeddedCluster, etcdsLeader int) {
 	require.Equal(t, 0, replace.Exit(t, longPatience), replace.Output())
 	require.Contains(t, replace.Output(), "member c of etcd is replaced")
 	replaced := time.Since(began)
-	after := c.all(t, 0, 1, 2)
+	after := c.awaitAll(t, 0, 1, 2)
 	if etcdsLeader != 2 {
 		require.Equal(t, before.Token, after.Token, "the leader of Goverse was not disturbed")
 	}
@@ -226,7 +229,7 @@ func loseOne(t *testing.T, c *embeddedCluster, etcdsLeader int) {
 	require.Less(t, longest, 10*time.Second)
 	t.Logf("the member was replaced %v after the command began; beside it %d writes, at most %v apart",
 		replaced.Round(time.Millisecond), n, longest.Round(time.Millisecond))
-	count, err := c.client(t, 2).Get(soon(t), "/written/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+	count, err := c.client(t, 2).Get(requestContext(t), "/written/", clientv3.WithPrefix(), clientv3.WithCountOnly())
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, count.Count, int64(n), "the new member has it all")
 
@@ -237,23 +240,23 @@ func loseOne(t *testing.T, c *embeddedCluster, etcdsLeader int) {
 	for i := range c.nodes {
 		c.start(t, i)
 	}
-	again := c.all(t, 0, 1, 2)
+	again := c.awaitAll(t, 0, 1, 2)
 	require.Greater(t, again.Token, before.Token)
 	t.Logf("after a SIGKILL of all three a node leads within %v", time.Since(began).Round(time.Millisecond))
 	if c.certs == nil {
-		c.roll(t, c.stopEtcdsLeader(t))
+		c.restartOthers(t, c.stopEtcdsLeader(t))
 	}
 }
 
-// roll starts the stopped process, then restarts the others one after the other. The leadership of Goverse
+// restartOthers starts the stopped process, then restarts the others one after the other. The leadership of Goverse
 // moves only when its process stops.
-func (c *embeddedCluster) roll(t *testing.T, stopped int) {
+func (c *embeddedCluster) restartOthers(t *testing.T, stopped int) {
 	t.Helper()
 	c.start(t, stopped)
-	c.all(t, 0, 1, 2)
+	c.awaitAll(t, 0, 1, 2)
 	all, _ := c.statuses(t)
 	term, terms := all[0].RaftTerm, map[int64]bool{}
-	stop := writes(t, c.client(t, 0, 1, 2))
+	stop := startWrites(t, c.client(t, 0, 1, 2))
 	for _, i := range []int{(stopped + 1) % 3, (stopped + 2) % 3} {
 		sent := c.nodes[i].Signal(t, syscall.SIGTERM)
 		st, _ := c.nodes[stopped].AwaitStatus(t, longPatience, "another leads", func(st procs.Status) error {
@@ -266,7 +269,7 @@ func (c *embeddedCluster) roll(t *testing.T, stopped int) {
 		t.Logf("a node of the others leads %v after the SIGTERM", time.Since(sent).Round(time.Millisecond))
 		require.Equal(t, 0, c.nodes[i].Exit(t, longPatience))
 		c.start(t, i)
-		st = c.all(t, 0, 1, 2)
+		st = c.awaitAll(t, 0, 1, 2)
 		require.True(t, terms[st.Token], "a process that joins takes no leadership away")
 	}
 	n, longest := stop()
@@ -283,7 +286,7 @@ func (c *embeddedCluster) statuses(t *testing.T) (all []*clientv3.StatusResponse
 	for i := range c.nodes {
 		client := c.client(t, i)
 		procs.Await(t, longPatience, "the member answers", func() error {
-			st, err := client.Status(soon(t), c.endpoint(i))
+			st, err := client.Status(requestContext(t), c.endpoint(i))
 			if err == nil {
 				all = append(all, st)
 			}
@@ -296,8 +299,8 @@ func (c *embeddedCluster) statuses(t *testing.T) (all []*clientv3.StatusResponse
 	return all, leader
 }
 
-// leadEtcd makes the member of a machine etcd's leader.
-func (c *embeddedCluster) leadEtcd(t *testing.T, machine int) {
+// makeEtcdLeader makes the member of a machine etcd's leader.
+func (c *embeddedCluster) makeEtcdLeader(t *testing.T, machine int) {
 	t.Helper()
 	procs.Await(t, longPatience, "the member leads etcd", func() error {
 		all, leader := c.statuses(t)
@@ -307,13 +310,13 @@ func (c *embeddedCluster) leadEtcd(t *testing.T, machine int) {
 		case -1:
 			return errors.New("nobody leads")
 		}
-		_, err := c.client(t, leader).MoveLeader(soon(t), all[machine].Header.MemberId)
+		_, err := c.client(t, leader).MoveLeader(requestContext(t), all[machine].Header.MemberId)
 		return errors.Join(errors.New("it was asked to"), err)
 	})
 }
 
-// lead makes the node of a machine lead Goverse.
-func (c *embeddedCluster) lead(t *testing.T, machine int) procs.Status {
+// makeLeader makes the node of a machine lead Goverse.
+func (c *embeddedCluster) makeLeader(t *testing.T, machine int) procs.Status {
 	t.Helper()
 	args := c.command(t, "etcd members", 0)
 	transfer := kit.Goversed(t, append([]string{"transfer", "--to", c.address(machine)}, args[2:]...)...)
@@ -328,9 +331,9 @@ func (c *embeddedCluster) stopEtcdsLeader(t *testing.T) int {
 	all, leader := c.statuses(t)
 	require.NotEqual(t, -1, leader)
 	term, others := all[leader].RaftTerm, []int{(leader + 1) % 3, (leader + 2) % 3}
-	before := c.lead(t, leader)
+	before := c.makeLeader(t, leader)
 	client := c.client(t, others[0])
-	stop := writes(t, client)
+	stop := startWrites(t, client)
 	sent := c.nodes[leader].Signal(t, syscall.SIGTERM)
 	st, _ := c.nodes[others[0]].AwaitStatus(t, longPatience, "another leads", func(st procs.Status) error {
 		if st.LeaderID == "" || st.LeaderID == c.address(leader) {
@@ -343,12 +346,12 @@ func (c *embeddedCluster) stopEtcdsLeader(t *testing.T) int {
 	require.Equal(t, 0, c.nodes[leader].Exit(t, longPatience))
 	require.Contains(t, c.nodes[leader].Output(), "etcd's leadership was handed over")
 	ended := time.Since(sent)
-	now, err := client.Status(soon(t), c.endpoint(others[0]))
+	now, err := client.Status(requestContext(t), c.endpoint(others[0]))
 	require.NoError(t, err)
 	require.NotZero(t, now.Leader)
 	require.Greater(t, now.RaftTerm, term)
 	procs.Await(t, longPatience, "a write succeeds", func() error {
-		_, err := client.Put(soon(t), "/written/last", "x")
+		_, err := client.Put(requestContext(t), "/written/last", "x")
 		return err
 	})
 	n, longest := stop()

@@ -21,7 +21,7 @@ func TestLockCommandLine(t *testing.T) {
 	t.Parallel()
 	kit.GoversedPath(t) // built first, so that no subtest pays for it
 	etcd := kit.StartEtcd(t, procs.Etcd37)
-	b := newBench(t, etcd)
+	b := newWorkBench(t, etcd)
 
 	t.Run("exit code", func(t *testing.T) {
 		script := filepath.Join(t.TempDir(), "not-executable")
@@ -108,7 +108,7 @@ func TestLockCommandLine(t *testing.T) {
 		require.Contains(t, p.Output(), "bye")
 	})
 	t.Run("no etcd", func(t *testing.T) {
-		nobody := &bench{T: t, etcd: kit.Addresses(t, 1)[0], name: "it"}
+		nobody := &workBench{T: t, etcd: kit.Addresses(t, 1)[0], name: "it"}
 		p := nobody.lock([]string{"-n", "-w", "500ms"}, "true")
 		require.Equal(t, 125, p.Exit(t, patience))
 		require.Contains(t, p.Output(), "check --etcd and that etcd runs there")
@@ -137,7 +137,7 @@ func numbers(t *testing.T, text string) []int64 {
 func TestLockLost(t *testing.T) {
 	t.Parallel()
 	etcd := kit.StartEtcd(t, procs.Etcd37)
-	b := newBench(t, etcd)
+	b := newWorkBench(t, etcd)
 	p := b.lock([]string{"--ttl", shortTTL.String()}, "sh", "-c", "echo inside; exec sleep 60")
 	p.AwaitOutput(t, patience, "inside")
 	etcd.Kill(t)
@@ -149,7 +149,7 @@ func TestLockLost(t *testing.T) {
 	p.AwaitOutput(t, patience, "inside")
 	client := etcd.Client(t, "", "")
 	for key := range procs.Keys(t, client, procs.Prefix+"/work/locks/") {
-		_, err := client.Delete(soon(t), key) // out of band
+		_, err := client.Delete(requestContext(t), key) // out of band
 		require.NoError(t, err)
 	}
 	require.Equal(t, 123, p.Exit(t, patience))
@@ -159,15 +159,15 @@ func TestLockLost(t *testing.T) {
 func TestLockRevokedByHand(t *testing.T) {
 	t.Parallel()
 	etcd := kit.StartEtcd(t, procs.Etcd37)
-	b := newBench(t, etcd)
+	b := newWorkBench(t, etcd)
 	const ttl = 18 * time.Second // noticed at a renewal, within 6 s; the guard alone would wait for 12
 	p := b.lock([]string{"--ttl", ttl.String()}, "sh", "-c", "echo inside; exec sleep 60")
 	p.AwaitOutput(t, patience, "inside")
 	client := etcd.Client(t, "", "")
-	leases, err := client.Leases(soon(t))
+	leases, err := client.Leases(requestContext(t))
 	require.NoError(t, err)
 	require.Len(t, leases.Leases, 1)
-	_, err = client.Revoke(soon(t), leases.Leases[0].ID)
+	_, err = client.Revoke(requestContext(t), leases.Leases[0].ID)
 	require.NoError(t, err)
 	require.Equal(t, 123, p.Exit(t, ttl/2))
 	require.Contains(t, p.Output(), "revoked")
@@ -180,7 +180,7 @@ func TestExecFencesWithEtcdctl(t *testing.T) {
 		t.Parallel()
 		etcd := kit.StartEtcd(t, flavour)
 		kit.StartEtcdctl(t, etcd, "version").Exit(t, patience) // skips the test without etcdctl
-		b := newBench(t, etcd)
+		b := newWorkBench(t, etcd)
 		write := func(value string) string {
 			return fmt.Sprintf(`printf 'create("%%s") = "%%s"\n\nput pos %s\n\n\n' "$GOVERSE_KEY" "$GOVERSE_TOKEN" |
 				ETCDCTL_API=3 etcdctl --endpoints "$GOVERSE_ETCD" txn | grep -q SUCCESS`, value)
@@ -199,11 +199,11 @@ func TestExecFencesWithEtcdctl(t *testing.T) {
 func TestExecKilledWithPassword(t *testing.T) {
 	t.Parallel()
 	etcd := kit.StartEtcd(t, procs.Etcd37)
-	admin := guarded(t, etcd)
-	b := newBench(t, etcd)
+	admin := enableAccess(t, etcd)
+	b := newWorkBench(t, etcd)
 	user := []string{"--etcd-user", nodeUser, "--etcd-password", nodeUser, "--stop-timeout", "300ms"}
 	p := b.exec(longTTL, user)
-	at := b.atWork(0, 1)
+	at := b.awaitAtWork(0, 1)
 	p.Kill(t)
 	procs.Await(t, patience, "the guard revokes the lease", func() error {
 		if left := procs.Keys(t, admin, procs.Prefix+"/elections/"); len(left) > 0 {
@@ -212,5 +212,5 @@ func TestExecKilledWithPassword(t *testing.T) {
 		return nil
 	})
 	b.exec(longTTL, user)
-	b.atWork(at[0].token, 1)
+	b.awaitAtWork(at[0].token, 1)
 }

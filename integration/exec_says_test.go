@@ -139,14 +139,14 @@ func TestExecSaysOfAnOutage(t *testing.T) {
 func TestExecDoesNotWaitForEver(t *testing.T) {
 	t.Parallel()
 	etcd := kit.StartEtcd(t, procs.Etcd37)
-	b := newBench(t, etcd)
+	b := newWorkBench(t, etcd)
 	const deafScript = `trap "" HUP TERM INT; sleep 600 & echo ready; while :; do sleep 0.05; done`
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		p := b.lock([]string{"--log-level", "info"}, "sh", "-c", deafScript)
 		p.AwaitOutput(t, patience, "ready")
 		p.Signal(t, sig)
 		p.AwaitOutput(t, patience, "another one kills it")
-		procs.Until(time.Now().Add(500 * time.Millisecond)) // any sooner, it counts as an echo of the first one
+		procs.SleepUntil(time.Now().Add(500 * time.Millisecond)) // any sooner, it counts as an echo of the first one
 		require.True(t, p.Running(), "one signal does not end it")
 		p.Signal(t, sig)
 		require.Equal(t, 137, p.Exit(t, patience))
@@ -206,17 +206,18 @@ func TestExecRefusedByEtcd(t *testing.T) {
 	certs, strangers := procs.NewCertificates(t), procs.NewCertificates(t)
 	secure := kit.StartTLSEtcd(t, certs)
 	etcd := kit.StartEtcd(t, procs.Etcd34)
-	admin := guarded(t, etcd)
+	admin := enableAccess(t, etcd)
 	const stranger, reader = "stranger", "reader"
 	for _, user := range []string{stranger, reader} {
-		_, err := admin.UserAdd(soon(t), user, user)
+		_, err := admin.UserAdd(requestContext(t), user, user)
 		require.NoError(t, err)
 	}
-	_, err := admin.RoleAdd(soon(t), reader)
+	_, err := admin.RoleAdd(requestContext(t), reader)
 	require.NoError(t, err)
-	_, err = admin.RoleGrantPermission(soon(t), reader, noEnd, noEnd, clientv3.PermissionType(clientv3.PermRead))
+	_, err = admin.RoleGrantPermission(requestContext(t), reader, allKeysEnd, allKeysEnd,
+		clientv3.PermissionType(clientv3.PermRead))
 	require.NoError(t, err)
-	_, err = admin.UserGrantRole(soon(t), reader, reader)
+	_, err = admin.UserGrantRole(requestContext(t), reader, reader)
 	require.NoError(t, err)
 	for name, c := range map[string]struct {
 		etcd  string

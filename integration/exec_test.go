@@ -26,27 +26,27 @@ func TestExecKilled(t *testing.T) {
 	for name, c := range map[string]struct {
 		ttl  time.Duration // if it is long, the TTL does not explain the result
 		how  []string
-		kill func(t *testing.T, a *procs.Process, worker stint)
+		kill func(t *testing.T, a *procs.Process, worker workPeriod)
 		code int // goversed's exit code; -1 if goversed itself was killed
 	}{
-		"goversed": {longTTL, nil, func(t *testing.T, a *procs.Process, _ stint) { a.Kill(t) }, -1},
+		"goversed": {longTTL, nil, func(t *testing.T, a *procs.Process, _ workPeriod) { a.Kill(t) }, -1},
 		"goversed of a stubborn one with children": {longTTL, []string{stubborn, forks},
-			func(t *testing.T, a *procs.Process, _ stint) { a.Kill(t) }, -1},
-		"command": {longTTL, nil, func(t *testing.T, _ *procs.Process, w stint) {
+			func(t *testing.T, a *procs.Process, _ workPeriod) { a.Kill(t) }, -1},
+		"command": {longTTL, nil, func(t *testing.T, _ *procs.Process, w workPeriod) {
 			require.NoError(t, syscall.Kill(w.pid, syscall.SIGKILL))
 		}, 137},
 		"command with children": {longTTL, []string{forks},
-			func(t *testing.T, _ *procs.Process, w stint) {
+			func(t *testing.T, _ *procs.Process, w workPeriod) {
 				require.NoError(t, syscall.Kill(w.pid, syscall.SIGKILL))
 			}, 137},
-		"guard": {longTTL, nil, func(t *testing.T, _ *procs.Process, w stint) {
+		"guard": {longTTL, nil, func(t *testing.T, _ *procs.Process, w workPeriod) {
 			require.NoError(t, syscall.Kill(w.parent, syscall.SIGKILL))
 		}, 137},
 		"guard of a stubborn one with children": {longTTL, []string{stubborn, forks},
-			func(t *testing.T, _ *procs.Process, w stint) {
+			func(t *testing.T, _ *procs.Process, w workPeriod) {
 				require.NoError(t, syscall.Kill(w.parent, syscall.SIGKILL))
 			}, 137},
-		"goversed and guard": {shortTTL, []string{stubborn}, func(t *testing.T, a *procs.Process, w stint) {
+		"goversed and guard": {shortTTL, []string{stubborn}, func(t *testing.T, a *procs.Process, w workPeriod) {
 			a.Freeze(t) // so that it does not see the end of its guard
 			require.NoError(t, syscall.Kill(w.parent, syscall.SIGKILL))
 			a.Kill(t)
@@ -54,21 +54,21 @@ func TestExecKilled(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t, etcd)
+			b := newWorkBench(t, etcd)
 			workers := 1
 			if len(c.how) > 0 && c.how[len(c.how)-1] == forks {
 				workers = 2
 			}
 			first := b.exec(c.ttl, []string{"--stop-timeout", "300ms"}, c.how...)
-			at := b.atWork(0, workers)[0]
+			at := b.awaitAtWork(0, workers)[0]
 			b.exec(c.ttl, nil)
-			b.queued(etcd, 2)
+			b.awaitQueued(etcd, 2)
 			began := time.Now()
 			c.kill(t, first, at)
-			next := b.atWork(at.token, 1)[0]
+			next := b.awaitAtWork(at.token, 1)[0]
 			t.Logf("the next one works after %v", time.Since(began))
 			require.Equal(t, c.code, first.Exit(t, patience))
-			for _, s := range stints(t, b.dir) {
+			for _, s := range readWorkPeriods(t, b.dir) {
 				require.True(t, s.token != at.token || s.to < next.from, "%+v, %+v", s, next)
 			}
 		})
@@ -90,22 +90,22 @@ func TestExecWithoutEtcd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			etcd := kit.StartEtcd(t, procs.Etcd37)
-			b := newBench(t, etcd)
+			b := newWorkBench(t, etcd)
 			workers := 1 + len(c.how)/2
 			first := b.exec(shortTTL, nil, c.how...)
-			at := b.atWork(0, workers)[0]
+			at := b.awaitAtWork(0, workers)[0]
 			second := b.exec(shortTTL, nil, c.how...)
-			b.queued(etcd, 2)
+			b.awaitQueued(etcd, 2)
 			c.away(t, etcd)
 			gone := monotonic()
 			procs.Await(t, patience, "the command is ended", func() error { return alive(at.pid) })
-			for _, s := range stints(t, b.dir) {
+			for _, s := range readWorkPeriods(t, b.dir) {
 				require.Equal(t, at.token, s.token)
 				t.Logf("the last sign of life came %v after etcd went", s.to-gone)
 				require.Less(t, s.to-gone, shortTTL, "before the deadline, which counts from a renewal before that")
 			}
 			c.back(t, etcd)
-			again := b.atWork(at.token, workers)
+			again := b.awaitAtWork(at.token, workers)
 			t.Logf("with etcd back, the first one works %v after the last sign of life", again[0].from-gone)
 			require.True(t, first.Running() && second.Running(), "both went on trying")
 		})
@@ -127,19 +127,19 @@ func TestExecPaused(t *testing.T) {
 	for name, how := range map[string][]string{"stubborn": {stubborn}, "with children": {stubborn, forks}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t, etcd)
+			b := newWorkBench(t, etcd)
 			first := b.exec(shortTTL, nil, how...)
-			at := b.atWork(0, len(how))[0]
+			at := b.awaitAtWork(0, len(how))[0]
 			b.exec(shortTTL, nil)
-			b.queued(etcd, 2)
+			b.awaitQueued(etcd, 2)
 			first.Freeze(t)
-			next := b.atWork(at.token, 1)[0]
-			for _, s := range stints(t, b.dir) {
+			next := b.awaitAtWork(at.token, 1)[0]
+			for _, s := range readWorkPeriods(t, b.dir) {
 				require.True(t, s.token != at.token || s.to < next.from, "%+v, %+v", s, next)
 			}
 			first.Thaw(t)
-			b.queued(etcd, 2) // it queues again and leaves the other one working
-			require.Less(t, at.token, b.atWork(at.token, 1)[0].token)
+			b.awaitQueued(etcd, 2) // it queues again and leaves the other one working
+			require.Less(t, at.token, b.awaitAtWork(at.token, 1)[0].token)
 		})
 	}
 }
@@ -148,32 +148,32 @@ func TestExecPaused(t *testing.T) {
 func TestExecGuardPausedWithoutEtcd(t *testing.T) {
 	t.Parallel()
 	etcd := kit.StartEtcd(t, procs.Etcd37)
-	b := newBench(t, etcd)
+	b := newWorkBench(t, etcd)
 	b.exec(shortTTL, nil, stubborn, forks)
-	at := b.atWork(0, 2)
+	at := b.awaitAtWork(0, 2)
 	require.NoError(t, syscall.Kill(at[0].parent, syscall.SIGSTOP))
 	etcd.Kill(t)
 	gone := monotonic()
 	for _, s := range at {
 		procs.Await(t, patience, "it is ended", func() error { return alive(s.pid) })
 	}
-	for _, s := range stints(t, b.dir) {
+	for _, s := range readWorkPeriods(t, b.dir) {
 		require.Less(t, s.to-gone, shortTTL)
 	}
 	etcd.Restart(t)
-	b.atWork(at[0].token, 2)
+	b.awaitAtWork(at[0].token, 2)
 }
 
 // Processes that the command leaves in its group are ended before the next command begins.
 func TestExecLeftBehind(t *testing.T) {
 	t.Parallel()
 	etcd := kit.StartEtcd(t, procs.Etcd37)
-	b := newBench(t, etcd)
+	b := newWorkBench(t, etcd)
 	first := b.exec(longTTL, []string{"--stop-timeout", "200ms"}, forks, leaves)
-	b.atWork(0, 1)
+	b.awaitAtWork(0, 1)
 	b.exec(longTTL, nil)
 	require.Equal(t, 7, first.Exit(t, patience))
-	b.atWork(stints(t, b.dir)[0].token, 1)
+	b.awaitAtWork(readWorkPeriods(t, b.dir)[0].token, 1)
 }
 
 // As the first process of a container, goversed itself must reap orphans: otherwise a zombie would stay in the
@@ -185,7 +185,7 @@ func TestExecAsTheFirstProcess(t *testing.T) {
 		t.Skip("this user may make no PID namespace here: ", probe.Output())
 	}
 	etcd := kit.StartEtcd(t, procs.Etcd37)
-	b := newBench(t, etcd)
+	b := newWorkBench(t, etcd)
 	args := append(contained, kit.GoversedPath(t), "exec", "--election", b.name, "--etcd", b.etcd, "--prefix",
 		procs.Prefix, "--stop-timeout", "200ms", "--")
 	p := kit.Start(t, "goversed exec", "unshare", append(args, b.command(forks, leaves)...), nil)
@@ -201,32 +201,32 @@ func TestExecAsTheFirstProcess(t *testing.T) {
 func TestExecCgroup(t *testing.T) {
 	t.Parallel()
 	etcd := kit.StartEtcd(t, procs.Etcd37)
-	probe := newBench(t, etcd).lock([]string{"--cgroup"}, "true")
+	probe := newWorkBench(t, etcd).lock([]string{"--cgroup"}, "true")
 	if probe.Exit(t, patience) == 125 {
 		require.Contains(t, probe.Output(), "no cgroup for the command")
 		require.Contains(t, probe.Output(), "leave --cgroup out")
 		t.Skip("this user may make no cgroup here: ", probe.Output())
 	}
-	for name, kill := range map[string]func(t *testing.T, a *procs.Process, w stint){
-		"goversed": func(t *testing.T, a *procs.Process, _ stint) { a.Kill(t) },
-		"guard": func(t *testing.T, _ *procs.Process, w stint) {
+	for name, kill := range map[string]func(t *testing.T, a *procs.Process, w workPeriod){
+		"goversed": func(t *testing.T, a *procs.Process, _ workPeriod) { a.Kill(t) },
+		"guard": func(t *testing.T, _ *procs.Process, w workPeriod) {
 			require.NoError(t, syscall.Kill(w.parent, syscall.SIGKILL))
 		},
-		"command": func(t *testing.T, _ *procs.Process, w stint) {
+		"command": func(t *testing.T, _ *procs.Process, w workPeriod) {
 			require.NoError(t, syscall.Kill(w.pid, syscall.SIGKILL))
 		},
-		"paused": func(t *testing.T, a *procs.Process, _ stint) { a.Freeze(t) },
+		"paused": func(t *testing.T, a *procs.Process, _ workPeriod) { a.Freeze(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t, etcd)
+			b := newWorkBench(t, etcd)
 			a := b.exec(shortTTL, []string{"--cgroup"}, stubborn, escapes)
-			at := b.atWork(0, 2)[0]
+			at := b.awaitAtWork(0, 2)[0]
 			b.exec(shortTTL, nil)
-			b.queued(etcd, 2)
+			b.awaitQueued(etcd, 2)
 			kill(t, a, at)
-			next := b.atWork(at.token, 1)[0]
-			for _, s := range stints(t, b.dir) {
+			next := b.awaitAtWork(at.token, 1)[0]
+			for _, s := range readWorkPeriods(t, b.dir) {
 				require.True(t, s.token != at.token || s.to < next.from, "%+v, %+v", s, next)
 			}
 		})
@@ -237,20 +237,20 @@ func TestExecCgroup(t *testing.T) {
 func TestExecEscapedWithoutCgroup(t *testing.T) {
 	t.Parallel()
 	etcd := kit.StartEtcd(t, procs.Etcd37)
-	b := &bench{T: t, etcd: etcd.Endpoint, dir: t.TempDir(), name: t.Name()} // without the judge at the end
+	b := &workBench{T: t, etcd: etcd.Endpoint, dir: t.TempDir(), name: t.Name()} // without the judge at the end
 	first := b.exec(longTTL, nil, escapes)
-	at := b.atWork(0, 2)
+	at := b.awaitAtWork(0, 2)
 	escaped := at[1]
 	if escaped.pid == at[0].parent { // it may have started first
 		escaped = at[0]
 	}
 	t.Cleanup(func() { _ = syscall.Kill(escaped.pid, syscall.SIGKILL) })
 	b.exec(longTTL, nil)
-	b.queued(etcd, 2)
+	b.awaitQueued(etcd, 2)
 	first.Kill(t)
-	b.atWork(at[0].token, 1)
+	b.awaitAtWork(at[0].token, 1)
 	procs.Await(t, patience, "the judge sees the escaped one beside the next", func() error {
-		if len(together(stints(t, b.dir))) == 0 {
+		if len(overlappingPeriods(readWorkPeriods(t, b.dir))) == 0 {
 			return fmt.Errorf("not yet")
 		}
 		return nil

@@ -93,21 +93,21 @@ func work(dir string, how []string) int {
 	}
 }
 
-// stint is the time during which one worker worked, according to its records.
-type stint struct {
+// workPeriod is the time during which one worker worked, according to its records.
+type workPeriod struct {
 	token       int64
 	pid, parent int
 	from, to    time.Duration
 }
 
-// stints reads the workers' records.
-func stints(t *testing.T, dir string) []stint {
+// readWorkPeriods reads the workers' records.
+func readWorkPeriods(t *testing.T, dir string) []workPeriod {
 	t.Helper()
 	files, err := os.ReadDir(dir)
 	require.NoError(t, err)
-	var out []stint
+	var out []workPeriod
 	for _, file := range files {
-		var s stint
+		var s workPeriod
 		_, err := fmt.Sscanf(file.Name(), "%d-%d-%d", &s.token, &s.pid, &s.parent)
 		require.NoError(t, err)
 		f, err := os.Open(filepath.Join(dir, file.Name()))
@@ -135,9 +135,9 @@ func stints(t *testing.T, dir string) []stint {
 	return out
 }
 
-// together is the judge: it returns the pairs of workers with different tokens that worked at the same time. It
-// is independent of goversed.
-func together(all []stint) []string {
+// overlappingPeriods is the judge: it returns the pairs of workers with different tokens that worked at the same time.
+// It is independent of goversed.
+func overlappingPeriods(all []workPeriod) []string {
 	var out []string
 	for i, a := range all {
 		for _, b := range all[:i] {
@@ -149,8 +149,8 @@ func together(all []stint) []string {
 	return out
 }
 
-// bench holds the workers' output directory of one test, and the lock that they compete for.
-type bench struct {
+// workBench holds the workers' output directory of one test, and the lock that they compete for.
+type workBench struct {
 	*testing.T
 	etcd string
 	dir  string
@@ -159,22 +159,22 @@ type bench struct {
 	running *procs.Process // for tests that keep one process
 }
 
-func newBench(t *testing.T, etcd *procs.Etcd) *bench {
+func newWorkBench(t *testing.T, etcd *procs.Etcd) *workBench {
 	t.Helper()
-	b := &bench{T: t, etcd: etcd.Endpoint, dir: t.TempDir(), name: t.Name()}
-	t.Cleanup(func() { require.Empty(t, together(stints(t, b.dir)), "two at work") })
+	b := &workBench{T: t, etcd: etcd.Endpoint, dir: t.TempDir(), name: t.Name()}
+	t.Cleanup(func() { require.Empty(t, overlappingPeriods(readWorkPeriods(t, b.dir)), "two at work") })
 	return b
 }
 
 // command returns the command that runs a worker.
-func (b *bench) command(how ...string) []string {
+func (b *workBench) command(how ...string) []string {
 	self, err := os.Executable()
 	require.NoError(b, err)
 	return []string{"env", workerDir + "=" + b.dir, workerHow + "=" + strings.Join(how, ","), self}
 }
 
 // exec starts goversed exec with a worker.
-func (b *bench) exec(ttl time.Duration, flags []string, how ...string) *procs.Process {
+func (b *workBench) exec(ttl time.Duration, flags []string, how ...string) *procs.Process {
 	b.Helper()
 	args := append([]string{"exec", "--election", b.name, "--etcd", b.etcd, "--prefix", procs.Prefix, "--ttl",
 		ttl.String()}, flags...)
@@ -182,27 +182,27 @@ func (b *bench) exec(ttl time.Duration, flags []string, how ...string) *procs.Pr
 }
 
 // lock starts goversed lock with any command.
-func (b *bench) lock(flags []string, command ...string) *procs.Process {
+func (b *workBench) lock(flags []string, command ...string) *procs.Process {
 	b.Helper()
 	args := append([]string{"lock", b.name, "--etcd", b.etcd, "--prefix", procs.Prefix, "--ttl", longTTL.String()},
 		flags...)
 	return kit.Goversed(b.T, append(append(args, "--"), command...)...)
 }
 
-// atWork waits until n workers of one token larger than after are at work, and returns them.
-func (b *bench) atWork(after int64, n int) []stint {
+// awaitAtWork waits until n workers of one token larger than after are at work, and returns them.
+func (b *workBench) awaitAtWork(after int64, n int) []workPeriod {
 	b.Helper()
-	var found []stint
+	var found []workPeriod
 	procs.Await(b.T, patience, fmt.Sprintf("%d at work after token %d", n, after), func() error {
-		tokens := map[int64][]stint{}
-		for _, s := range stints(b.T, b.dir) {
+		tokens := map[int64][]workPeriod{}
+		for _, s := range readWorkPeriods(b.T, b.dir) {
 			if s.token > after {
 				tokens[s.token] = append(tokens[s.token], s)
 			}
 		}
 		for _, token := range slices.Sorted(maps.Keys(tokens)) {
 			if found = tokens[token]; len(found) == n {
-				slices.SortFunc(found, func(x, y stint) int { return int(x.from - y.from) })
+				slices.SortFunc(found, func(x, y workPeriod) int { return int(x.from - y.from) })
 				return nil
 			}
 		}
@@ -211,8 +211,8 @@ func (b *bench) atWork(after int64, n int) []stint {
 	return found
 }
 
-// queued waits until n candidates are in the election's queue.
-func (b *bench) queued(etcd *procs.Etcd, n int) {
+// awaitQueued waits until n candidates are in the election's queue.
+func (b *workBench) awaitQueued(etcd *procs.Etcd, n int) {
 	b.Helper()
 	client := etcd.Client(b.T, "", "")
 	procs.Await(b.T, patience, "they queue", func() error {
@@ -229,15 +229,16 @@ func (b *bench) queued(etcd *procs.Etcd, n int) {
 // The judge must be able to detect an overlap.
 func TestTheJudgeSeesTwoAtWork(t *testing.T) {
 	t.Parallel()
-	b := &bench{T: t, dir: t.TempDir()}
+	b := &workBench{T: t, dir: t.TempDir()}
 	for token := range 2 {
 		kit.Start(t, "worker", "env", append([]string{fmt.Sprintf("GOVERSE_TOKEN=%d", token+1)}, b.command()[1:]...), nil)
 	}
 	procs.Await(t, patience, "the judge sees it", func() error {
-		if len(together(stints(t, b.dir))) == 0 {
+		if len(overlappingPeriods(readWorkPeriods(t, b.dir))) == 0 {
 			return errors.New("not yet")
 		}
 		return nil
 	})
-	require.Empty(t, together([]stint{{token: 1, from: 1, to: 2}, {token: 2, from: 3, to: 4}, {token: 2, from: 3, to: 5}}))
+	require.Empty(t, overlappingPeriods([]workPeriod{{token: 1, from: 1, to: 2}, {token: 2, from: 3, to: 4},
+		{token: 2, from: 3, to: 5}}))
 }

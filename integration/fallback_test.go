@@ -23,11 +23,11 @@ func TestDeniedElectionFallsBackToTheSmallestAddress(t *testing.T) {
 	onEach(t, func(t *testing.T, flavour procs.Flavour) {
 		t.Parallel()
 		etcd := kit.StartEtcd(t, flavour)
-		admin := guarded(t, etcd)
+		admin := enableAccess(t, etcd)
 		cfg := procs.NodeConfig{Etcd: etcd.Endpoint, TTL: ttl, User: nodeUser, Password: nodeUser}
 		nodes, watch := startInOrder(t, cfg, 4)
 
-		token := agree(t, patience, nodes, nodes[0].Address, fallback, []string{}).Token
+		token := awaitAgreement(t, patience, nodes, nodes[0].Address, fallback, []string{}).Token
 		require.Equal(t, map[string]string{procs.Prefix + "/leader-acting": nodes[0].Address},
 			procs.Keys(t, admin, procs.Prefix+"/leader"), "a choice by name, but of one key")
 
@@ -38,7 +38,7 @@ func TestDeniedElectionFallsBackToTheSmallestAddress(t *testing.T) {
 		took := time.Since(killed)
 		t.Logf("%v after SIGKILL the next smallest leads", took)
 		require.LessOrEqual(t, took, ttl+time.Second)
-		token = grown(t, token, agree(t, patience, nodes, nodes[0].Address, fallback, []string{}))
+		token = grown(t, token, awaitAgreement(t, patience, nodes, nodes[0].Address, fallback, []string{}))
 
 		// A graceful stop: no wait.
 		signalled := nodes[0].Signal(t, syscall.SIGTERM)
@@ -48,7 +48,7 @@ func TestDeniedElectionFallsBackToTheSmallestAddress(t *testing.T) {
 		require.Less(t, took, ttl/2, "no lease had to run out")
 		require.Zero(t, nodes[0].Exit(t, patience))
 		nodes = nodes[1:]
-		token = grown(t, token, agree(t, patience, nodes, nodes[0].Address, fallback, []string{}))
+		token = grown(t, token, awaitAgreement(t, patience, nodes, nodes[0].Address, fallback, []string{}))
 
 		// The right is granted: an elected node leads, the first one in the queue.
 		granted := time.Now()
@@ -63,13 +63,13 @@ func TestDeniedElectionFallsBackToTheSmallestAddress(t *testing.T) {
 		withdrawn := time.Now()
 		denyElection(t, admin)
 		if flavour == procs.Etcd34 {
-			procs.Until(withdrawn.Add(2 * ttl))
-			agree(t, patience, nodes, leaderOf(t, nodes[0]), election, nil)
+			procs.SleepUntil(withdrawn.Add(2 * ttl))
+			awaitAgreement(t, patience, nodes, leaderOf(t, nodes[0]), election, nil)
 			return
 		}
 		// The smallest address among the present nodes leads; a smaller one that returns a moment later takes
 		// over.
-		grown(t, token, agree(t, patience, nodes, nodes[0].Address, fallback, []string{}))
+		grown(t, token, awaitAgreement(t, patience, nodes, nodes[0].Address, fallback, []string{}))
 		took = time.Since(withdrawn)
 		t.Logf("%v after the right was withdrawn the smallest address leads", took)
 		require.LessOrEqual(t, took, 2*ttl)
@@ -102,7 +102,7 @@ func grown(t *testing.T, before int64, st procs.Status) int64 {
 
 func leaderOf(t *testing.T, n *procs.Node) string {
 	t.Helper()
-	st, err := n.Status(soon(t))
+	st, err := n.Status(requestContext(t))
 	require.NoError(t, err)
 	return st.LeaderID
 }
@@ -114,7 +114,7 @@ func awaitElected(t *testing.T, nodes []*procs.Node) procs.Status {
 	procs.Await(t, patience, "all nodes agree on who was elected", func() error {
 		leader = ""
 		for _, n := range nodes {
-			st, err := n.Status(soon(t))
+			st, err := n.Status(requestContext(t))
 			if err != nil {
 				return err
 			}
@@ -128,5 +128,5 @@ func awaitElected(t *testing.T, nodes []*procs.Node) procs.Status {
 		}
 		return nil
 	})
-	return agree(t, patience, nodes, leader, election, nil)
+	return awaitAgreement(t, patience, nodes, leader, election, nil)
 }

@@ -37,12 +37,12 @@ func TestEventsOfAFrozenLeader(t *testing.T) {
 	etcd := kit.StartEtcd(t, procs.Etcd37)
 	nodes, _ := startNodes(t, procs.NodeConfig{Etcd: etcd.Endpoint, TTL: ttl}, 3)
 	old, next := nodes[0], nodes[1]
-	former := agree(t, patience, nodes, old.Address, election, addresses(nodes)).Token
+	former := awaitAgreement(t, patience, nodes, old.Address, election, addresses(nodes)).Token
 
 	frozen := old.Freeze(t)
 	st, _ := next.AwaitStatus(t, patience, "leads", leads)
 	led := time.Since(frozen)
-	procs.Until(frozen.Add(ttl + ttl/2))
+	procs.SleepUntil(frozen.Add(ttl + ttl/2))
 	old.Thaw(t)
 	stood := time.Since(frozen)
 

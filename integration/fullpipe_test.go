@@ -35,8 +35,8 @@ func fullPipe(t *testing.T) *os.File {
 	return w
 }
 
-// speechless starts goversed with a full pipe as its log.
-func speechless(t *testing.T, args ...string) (p *os.Process, ended <-chan error) {
+// startWithFullPipe starts goversed with a full pipe as its log.
+func startWithFullPipe(t *testing.T, args ...string) (p *os.Process, ended <-chan error) {
 	t.Helper()
 	cmd := exec.Command(kit.GoversedPath(t), args...)
 	cmd.Stderr = fullPipe(t)
@@ -52,9 +52,9 @@ func TestANodeBehindAFullPipe(t *testing.T) {
 	t.Parallel()
 	etcd := kit.StartEtcd(t, procs.Etcd37)
 	at := kit.Addresses(t, 2)
-	p, ended := speechless(t, "node", "--listen", at[0], "--http", at[1], "--etcd", etcd.Endpoint, "--prefix",
+	p, ended := startWithFullPipe(t, "node", "--listen", at[0], "--http", at[1], "--etcd", etcd.Endpoint, "--prefix",
 		procs.Prefix, "--stop-timeout", "5s", "--log-level", "trace")
-	n := kit.Serving(t, nil, at[0], at[1])
+	n := kit.NodeAt(t, nil, at[0], at[1])
 	procs.Await(t, patience, "it leads", func() error {
 		st, err := n.Status(t.Context())
 		if err == nil && !st.IsLeader {
@@ -91,7 +91,8 @@ func TestExecBehindAFullPipe(t *testing.T) {
 		script := fmt.Sprintf(`exec 2>&-; trap 'sleep 0.5; echo > %s; exit 7' TERM; echo > %s
 			while :; do sleep 0.05; done`, gone, begun)
 		exists := func(path string) func() error { return func() error { _, err := os.Stat(path); return err } }
-		p, ended := speechless(t, append(verb, "--etcd", etcd.Endpoint, "--prefix", procs.Prefix, "--log-level", "trace",
+		p, ended := startWithFullPipe(t, append(verb, "--etcd", etcd.Endpoint, "--prefix", procs.Prefix, "--log-level",
+			"trace",
 			"--ttl", "60s", "--", "sh", "-c", script)...)
 		procs.Await(t, patience, "the command runs", exists(begun))
 		began := time.Now()

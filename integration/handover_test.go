@@ -20,7 +20,7 @@ func TestSIGTERMHandsOverToTheNextInTheQueue(t *testing.T) {
 	onEach(t, func(t *testing.T, flavour procs.Flavour) {
 		etcd := kit.StartEtcd(t, flavour)
 		nodes, watch := startNodes(t, procs.NodeConfig{Etcd: etcd.Endpoint}, 3)
-		token := agree(t, patience, nodes, nodes[0].Address, election, addresses(nodes)).Token
+		token := awaitAgreement(t, patience, nodes, nodes[0].Address, election, addresses(nodes)).Token
 
 		for len(nodes) > 1 {
 			leader, next := nodes[0], nodes[1]
@@ -34,14 +34,14 @@ func TestSIGTERMHandsOverToTheNextInTheQueue(t *testing.T) {
 
 			require.Zero(t, leader.Exit(t, patience), "a graceful stop")
 			nodes = nodes[1:]
-			agree(t, patience, nodes, next.Address, election, addresses(nodes))
+			awaitAgreement(t, patience, nodes, next.Address, election, addresses(nodes))
 		}
 
 		// A node that joins later queues and takes no leadership away.
 		late := kit.StartNode(t, procs.NodeConfig{Etcd: etcd.Endpoint})
 		watch.Add(late)
 		nodes = append(nodes, late)
-		require.Equal(t, token, agree(t, patience, nodes, nodes[0].Address, election, addresses(nodes)).Token)
+		require.Equal(t, token, awaitAgreement(t, patience, nodes, nodes[0].Address, election, addresses(nodes)).Token)
 	})
 }
 
@@ -52,7 +52,7 @@ func TestFrozenLeaderIsReplacedAndRequeues(t *testing.T) {
 		etcd := kit.StartEtcd(t, flavour)
 		nodes, _ := startNodes(t, procs.NodeConfig{Etcd: etcd.Endpoint, TTL: ttl}, 3)
 		old, next, last := nodes[0], nodes[1], nodes[2]
-		token := agree(t, patience, nodes, old.Address, election, addresses(nodes)).Token
+		token := awaitAgreement(t, patience, nodes, old.Address, election, addresses(nodes)).Token
 
 		frozen := old.Freeze(t)
 		st, _ := next.AwaitStatus(t, patience, "leads", leads)
@@ -60,13 +60,13 @@ func TestFrozenLeaderIsReplacedAndRequeues(t *testing.T) {
 		t.Logf("%v after SIGSTOP the next one leads", took)
 		require.LessOrEqual(t, took, ttl+time.Second)
 		require.Greater(t, st.Token, token)
-		procs.Until(frozen.Add(ttl + ttl/2)) // longer than the TTL
+		procs.SleepUntil(frozen.Add(ttl + ttl/2)) // longer than the TTL
 
 		// A request sent while it is frozen is answered as soon as it resumes.
 		answered := make(chan procs.Status, 1)
 		go func() {
 			defer close(answered)
-			if st, err := old.Status(soon(t)); err == nil {
+			if st, err := old.Status(requestContext(t)); err == nil {
 				answered <- st
 			}
 		}()
@@ -84,7 +84,7 @@ func TestFrozenLeaderIsReplacedAndRequeues(t *testing.T) {
 		require.NotEqual(t, "leader", first.State)
 		require.NotEqual(t, old.Address, first.LeaderID)
 
-		agree(t, patience, nodes, next.Address, election, addresses([]*procs.Node{next, last, old}))
+		awaitAgreement(t, patience, nodes, next.Address, election, addresses([]*procs.Node{next, last, old}))
 		require.True(t, old.Running())
 		require.Equal(t, pid, old.Pid(), "without a restart")
 	})

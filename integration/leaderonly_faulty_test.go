@@ -132,7 +132,7 @@ func TestLeaderOnlyFindsFaults(t *testing.T) {
 				w.write(n)
 				w.write(n / 5) // an earlier write again
 			}
-			err = judgeWrites(c.history.upTo(t, client), c.history.queue, c.history.data, w.acknowledged)
+			err = judgeWrites(c.history.eventsToNow(t, client), c.history.queue, c.history.data, w.acknowledged)
 			require.ErrorContains(t, err, want)
 			if name == "again" {
 				require.False(t, strings.Contains(err.Error(), "the leader was"), "nothing else is wrong: %v", err)

@@ -63,8 +63,8 @@ func recordWrites(t *testing.T, client *clientv3.Client, queue, data string) *wr
 	return h
 }
 
-// upTo waits until the history includes the present, and returns it.
-func (h *writeHistory) upTo(t *testing.T, client *clientv3.Client) []*clientv3.Event {
+// eventsToNow waits until the history includes the present, and returns it.
+func (h *writeHistory) eventsToNow(t *testing.T, client *clientv3.Client) []*clientv3.Event {
 	t.Helper()
 	resp, err := client.Put(t.Context(), "/the-end", "") // the event to wait for
 	require.NoError(t, err)
@@ -78,13 +78,13 @@ func (h *writeHistory) upTo(t *testing.T, client *clientv3.Client) []*clientv3.E
 	return slices.Clone(h.events)
 }
 
-// stay is the period in which a candidate's key exists in etcd.
-type stay struct {
+// candidacyPeriod is the period in which a candidate's key exists in etcd.
+type candidacyPeriod struct {
 	node        string
 	create, end int64 // end is 0 if the key still exists
 }
 
-func (s stay) at(revision int64) bool {
+func (s candidacyPeriod) at(revision int64) bool {
 	return s.create <= revision && (s.end == 0 || revision < s.end)
 }
 
@@ -94,8 +94,8 @@ func (s stay) at(revision int64) bool {
 func judgeWrites(events []*clientv3.Event, queue, data string, acknowledged map[string]writeAnswer) error {
 	var wrong []error
 	say := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
-	queued := map[string]*stay{}
-	var stays []*stay
+	queued := map[string]*candidacyPeriod{}
+	var stays []*candidacyPeriod
 	type applied struct {
 		answer   writeAnswer
 		revision int64
@@ -111,7 +111,7 @@ func judgeWrites(events []*clientv3.Event, queue, data string, acknowledged map[
 				delete(queued, key)
 			}
 		case strings.HasPrefix(key, queue) && queued[key] == nil:
-			queued[key] = &stay{node: string(e.Kv.Value), create: e.Kv.CreateRevision}
+			queued[key] = &candidacyPeriod{node: string(e.Kv.Value), create: e.Kv.CreateRevision}
 			stays = append(stays, queued[key])
 		case strings.HasPrefix(key, data+"writes/") && e.Type == mvccpb.PUT:
 			var a writeAnswer
@@ -163,10 +163,10 @@ func judgeWrites(events []*clientv3.Event, queue, data string, acknowledged map[
 }
 
 // leaderAt returns the first candidate in the queue just before a revision was written, or nil.
-func leaderAt(stays []*stay, revision int64) *stay {
-	there := slices.DeleteFunc(slices.Clone(stays), func(s *stay) bool { return !s.at(revision) })
+func leaderAt(stays []*candidacyPeriod, revision int64) *candidacyPeriod {
+	there := slices.DeleteFunc(slices.Clone(stays), func(s *candidacyPeriod) bool { return !s.at(revision) })
 	if len(there) == 0 {
 		return nil
 	}
-	return slices.MinFunc(there, func(a, b *stay) int { return cmp.Compare(a.create, b.create) })
+	return slices.MinFunc(there, func(a, b *candidacyPeriod) int { return cmp.Compare(a.create, b.create) })
 }

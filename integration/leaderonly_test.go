@@ -22,9 +22,9 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
-// unnoticed is the time in which an open connection may not notice that its other end was killed. Data sent on
+// closeNoticeTime is the time in which an open connection may not notice that its other end was killed. Data sent on
 // it meanwhile is lost without notice.
-const unnoticed = time.Second
+const closeNoticeTime = time.Second
 
 var (
 	leaderonlyKills = flag.Int("leaderonly.kills", 1,
@@ -157,7 +157,7 @@ func (c *controllers) exercise(what string, w *writers) {
 		at := c.leader()
 		e := ending{from: time.Now()}
 		c.processes[at].Kill(c.T)
-		e.to = time.Now().Add(unnoticed)
+		e.to = time.Now().Add(closeNoticeTime)
 		ends = append(ends, e)
 		w.wrote(100) // carried out by the next leader
 		require.NotEqual(c.T, at, c.leader())
@@ -172,7 +172,8 @@ func (c *controllers) exercise(what string, w *writers) {
 		ended := slices.ContainsFunc(ends, func(e ending) bool { return f.from.Before(e.to) && f.to.After(e.from) })
 		require.True(c.T, f.unknown && ended, "only a write under way when a process ends fails: %+v", f)
 	}
-	require.NoError(c.T, judgeWrites(c.history.upTo(c.T, c.client), c.history.queue, c.history.data, w.acknowledged))
+	require.NoError(c.T, judgeWrites(c.history.eventsToNow(c.T, c.client), c.history.queue, c.history.data,
+		w.acknowledged))
 }
 
 // The controllers run behind nginx with deploy's configuration.
@@ -186,11 +187,11 @@ func TestLeaderOnlyBehindNginx(t *testing.T) {
 		replace[door] = portOf(t, own[i])
 	}
 	kit.Nginx(t, "../deploy/nginx/goverse.conf", replace)
-	c.behind("nginx", own[3])
+	c.exerciseThrough("nginx", own[3])
 }
 
-// behind exercises the controllers through a load balancer at address.
-func (c *controllers) behind(what, address string) {
+// exerciseThrough exercises the controllers through a load balancer at address.
+func (c *controllers) exerciseThrough(what, address string) {
 	c.Helper()
 	procs.Await(c.T, patience, what+" listens", func() error {
 		conn, err := net.Dial("tcp", address)
@@ -233,5 +234,5 @@ func TestLeaderOnlyBehindHAProxy(t *testing.T) {
 		replace[fmt.Sprintf("10.0.0.%d:48001", i+1)] = c.http[i]
 	}
 	kit.Haproxy(t, "../deploy/haproxy/goverse.cfg", replace)
-	c.behind("HAProxy", address)
+	c.exerciseThrough("HAProxy", address)
 }

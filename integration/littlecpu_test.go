@@ -99,9 +99,9 @@ func runBusy(encoded string) error {
 	return errors.Join(err, c.Stop(stopping))
 }
 
-// littleCPU limits a process to so many thousandths of a processor. On a machine without such a cgroup, it
+// limitCPU limits a process to so many thousandths of a processor. On a machine without such a cgroup, it
 // alternately stops and continues the process.
-func littleCPU(t *testing.T, p *procs.Process, thousandths int) {
+func limitCPU(t *testing.T, p *procs.Process, thousandths int) {
 	t.Helper()
 	set := func(file, text string) error {
 		f, err := os.OpenFile(file, os.O_WRONLY, 0) // an existing one
@@ -202,7 +202,7 @@ func TestLittleProcessorTimeAndAnotherTermOfRaft(t *testing.T) {
 		if l.another {
 			start(0)
 		}
-		littleCPU(t, l.processes[0], l.thousandths)
+		limitCPU(t, l.processes[0], l.thousandths)
 	}
 	etcd.Kill(t)
 	etcd.Restart(t)
@@ -213,7 +213,7 @@ func TestLittleProcessorTimeAndAnotherTermOfRaft(t *testing.T) {
 		wg.Go(func() {
 			// After one TTL, or after another one if the session is given up.
 			from, gaveUp, asked, led := restarted.Add(aTTL), false, 0, 0
-			for ; time.Now().Before(from.Add(*littleLasts)); procs.Until(time.Now().Add(50 * time.Millisecond)) {
+			for ; time.Now().Before(from.Add(*littleLasts)); procs.SleepUntil(time.Now().Add(50 * time.Millisecond)) {
 				var one sync.WaitGroup
 				answers := make([]bool, len(l.urls))
 				for i, url := range l.urls {

@@ -36,12 +36,12 @@ type holderConfig struct {
 }
 
 const (
-	theLock = "it"
-	// written is the key that holders write.
-	written    = "/written"
+	lockName = "it"
+	// writtenKey is the key that holders write.
+	writtenKey = "/written"
 	writeEvery = 5 * time.Millisecond
-	// oneWrite limits one write.
-	oneWrite = time.Second
+	// writeTimeout limits one write.
+	writeTimeout = time.Second
 )
 
 // These are the requests that a holder accepts on its standard input, one per line; it answers with a line.
@@ -77,14 +77,14 @@ type holder struct {
 }
 
 func runHolder(encoded string) int {
-	if err := holding(encoded); err != nil {
+	if err := runHolderNode(encoded); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return 0
 }
 
-func holding(encoded string) (err error) {
+func runHolderNode(encoded string) (err error) {
 	h := &holder{status: holderStatus{Accepted: map[string]int{}, Refused: map[string]int{}}}
 	if err := json.Unmarshal([]byte(encoded), &h.cfg); err != nil {
 		return err
@@ -126,7 +126,7 @@ func holding(encoded string) (err error) {
 func (h *holder) answer(ctx context.Context, c *cluster.Cluster, question string) {
 	switch question {
 	case askAcquire:
-		held, err := c.Locks().Acquire(ctx, theLock)
+		held, err := c.Locks().Acquire(ctx, lockName)
 		if err != nil {
 			fmt.Println(err)
 			return
@@ -162,10 +162,10 @@ func (h *holder) answer(ctx context.Context, c *cluster.Cluster, question string
 
 // work writes to etcd and to PostgreSQL, to each until it refuses.
 func (h *holder) work(ctx context.Context, held lock.Held) {
-	stores := map[string]func(context.Context, lock.Held) (bool, error){"etcd": h.toEtcd, "sql": h.toSQL}
+	stores := map[string]func(context.Context, lock.Held) (bool, error){"etcd": h.writeToEtcd, "sql": h.writeToSQL}
 	for tick := time.NewTicker(writeEvery); len(stores) > 0; {
 		for name, write := range stores {
-			attempt, cancel := context.WithTimeout(ctx, oneWrite)
+			attempt, cancel := context.WithTimeout(ctx, writeTimeout)
 			accepted, err := write(attempt, held)
 			cancel()
 			h.mu.Lock()
@@ -198,13 +198,13 @@ func (h *holder) reconnect(ctx context.Context) {
 	}
 }
 
-// toEtcd writes under the lock's guard, in one transaction.
-func (h *holder) toEtcd(ctx context.Context, held lock.Held) (bool, error) {
+// writeToEtcd writes under the lock's guard, in one transaction.
+func (h *holder) writeToEtcd(ctx context.Context, held lock.Held) (bool, error) {
 	txn := h.client.Txn(ctx)
 	if !h.cfg.Unfenced {
 		txn = txn.If(held.Guard()...)
 	}
-	resp, err := txn.Then(clientv3.OpPut(written, fmt.Sprint(held.Token()))).Commit()
+	resp, err := txn.Then(clientv3.OpPut(writtenKey, fmt.Sprint(held.Token()))).Commit()
 	if err != nil {
 		return false, err
 	}
@@ -223,8 +223,8 @@ const (
 		INSERT INTO written (token) SELECT token FROM done`
 )
 
-// toSQL writes unless the row has seen a greater token.
-func (h *holder) toSQL(ctx context.Context, held lock.Held) (bool, error) {
+// writeToSQL writes unless the row has seen a greater token.
+func (h *holder) writeToSQL(ctx context.Context, held lock.Held) (bool, error) {
 	statement := fenced
 	if h.cfg.Unfenced {
 		statement = unfenced

@@ -21,7 +21,7 @@ import (
 // its lock is not valid, and its context has ended.
 func TestHolderPausedPastItsTTL(t *testing.T) {
 	t.Parallel()
-	db := pgserver.ForTest(t)
+	db := pgserver.StartForTest(t)
 	onEach(t, func(t *testing.T, flavour procs.Flavour) {
 		etcd, sql := pausedHolder(t, flavour, db, false)
 		require.Zero(t, stale(etcd), "of %d", len(etcd))
@@ -59,7 +59,7 @@ func pausedHolder(t *testing.T, flavour procs.Flavour, db *pgserver.Server, unfe
 	defer func() { _ = conn.Close(ctx) }()
 	_, err = conn.Exec(ctx, "DROP TABLE IF EXISTS guarded, written; "+schema)
 	require.NoError(t, err)
-	before, err := client.Get(ctx, written)
+	before, err := client.Get(ctx, writtenKey)
 	require.NoError(t, err)
 
 	var holders []*holderProcess
@@ -129,11 +129,11 @@ func pausedHolder(t *testing.T, flavour procs.Flavour, db *pgserver.Server, unfe
 
 // etcdTokens returns the tokens of the writes of the key, in etcd's order.
 func etcdTokens(ctx context.Context, t *testing.T, client *clientv3.Client, from int64) (tokens []int64) {
-	now, err := client.Get(ctx, written)
+	now, err := client.Get(ctx, writtenKey)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	for resp := range client.Watch(ctx, written, clientv3.WithRev(from)) {
+	for resp := range client.Watch(ctx, writtenKey, clientv3.WithRev(from)) {
 		require.NoError(t, resp.Err())
 		for _, ev := range resp.Events {
 			token, err := strconv.ParseInt(string(ev.Kv.Value), 10, 64)

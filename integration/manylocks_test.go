@@ -26,7 +26,7 @@ func TestManyLocksAtOnce(t *testing.T) {
 		const many = 600
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		var locks *etcdlock.Etcd
+		var locks *etcdlock.Registry
 		processtest.Start(t, kit.StartEtcd(t, flavour).Endpoint, 30*time.Second,
 			func(p *processtest.Process) (func(context.Context), error) {
 				keys, err := state.NewKeys("/goverse")
@@ -37,7 +37,7 @@ func TestManyLocksAtOnce(t *testing.T) {
 				if err != nil {
 					return nil, err
 				}
-				locks = etcdlock.NewEtcd(queues.Queues(keys.Locks()), "")
+				locks = etcdlock.NewRegistry(queues.Queues(keys.Locks()), "")
 				return queues.Run, nil
 			})
 		var wg sync.WaitGroup

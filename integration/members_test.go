@@ -48,7 +48,7 @@ func TestMembersOfEtcdMove(t *testing.T) {
 		}
 		return nil
 	})
-	lost, err := n.Metric(soon(t), "goverse_sessions_lost_total")
+	lost, err := n.Metric(requestContext(t), "goverse_sessions_lost_total")
 	require.NoError(t, err)
 	require.Zero(t, lost, n.Output())
 	require.Equal(t, 1, begun(), "the command was not started anew")

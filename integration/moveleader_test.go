@@ -34,11 +34,11 @@ func TestEtcdsLeaderMoves(t *testing.T) {
 	members := kit.StartMembers(t, procs.Etcd37, 3, 0)
 	all := strings.Join(members.Endpoints, ",")
 	nodes, _ := startNodes(t, procs.NodeConfig{Etcd: all}, 2)
-	before := agree(t, patience, nodes, nodes[0].Address, "election", nil)
+	before := awaitAgreement(t, patience, nodes, nodes[0].Address, "election", nil)
 
 	var sessions []*etcdsession.Session
 	for i := range movedSessions {
-		s, err := etcdsession.Open(soon(t), etcdsession.Config{Client: members.Client(i % 3), TTL: movedTTL})
+		s, err := etcdsession.Open(requestContext(t), etcdsession.Config{Client: members.Client(i % 3), TTL: movedTTL})
 		require.NoError(t, err)
 		defer func() { _ = s.Close(context.Background()) }()
 		sessions = append(sessions, s)
@@ -53,14 +53,14 @@ func TestEtcdsLeaderMoves(t *testing.T) {
 	began, renewals, reads := time.Now(), asked("LeaseKeepAlive", "grpc_server_msg_received_total"), asked("Txn",
 		"grpc_server_started_total")
 	for move := range *leaderMoves {
-		members.Lead(t, move%3)
+		members.MoveLeaderTo(t, move%3)
 		moved := time.Now()
 		for i, s := range sessions {
 			if i%10 == 0 { // some are renewed between two moves
-				s.Check()
+				s.RequestRenewal()
 				procs.Await(t, patience, "a renewal after the move", func() error {
-					if !s.Renewed().After(moved) {
-						return fmt.Errorf("session %d: last renewed %v, lost: %v", i, s.Renewed(), s.Err())
+					if !s.RenewedAt().After(moved) {
+						return fmt.Errorf("session %d: last renewed %v, lost: %v", i, s.RenewedAt(), s.Err())
 					}
 					return nil
 				})
@@ -74,7 +74,7 @@ func TestEtcdsLeaderMoves(t *testing.T) {
 	t.Logf("etcd's leader moved %d times in %v, beside %d puts: no session of %d lost; %d renewals, %d reads and other "+
 		"transactions",
 		*leaderMoves, took.Round(time.Second), puts, len(sessions)+len(nodes), renewals, reads)
-	after := agree(t, patience, nodes, nodes[0].Address, "election", nil)
+	after := awaitAgreement(t, patience, nodes, nodes[0].Address, "election", nil)
 	require.Equal(t, before.Token, after.Token, "the same term")
 	for _, n := range nodes {
 		require.NotContains(t, n.Output(), lostSession)

@@ -52,7 +52,7 @@ func mayHaveRun(err error) bool {
 
 // caller increments one counter again and again. Each call has a name and is repeated until it is acknowledged.
 type caller struct {
-	crashes   *crashes
+	crashes   *crashTest
 	key       string
 	client    probepb.ProbeClient           // nil for a caller outside of the cluster
 	victim    atomic.Pointer[objectsWorker] // the counter's owner, about to fail; nil if its node is unaffected
@@ -60,8 +60,8 @@ type caller struct {
 	elsewhere atomic.Int64 // time of the first reply by another node after the victim's fault; 0 before
 }
 
-// crashes holds the callers of a test and their observations.
-type crashes struct {
+// crashTest holds the callers of a test and their observations.
+type crashTest struct {
 	w       *objectWorld
 	ledger  ledger
 	callers []*caller
@@ -118,7 +118,7 @@ func (c *caller) attempt(request *probepb.AddRequest) bool {
 }
 
 // failed records a failed call and reports whether it must not be repeated.
-func (c *crashes) failed(by *caller, victim *objectsWorker, request *probepb.AddRequest, err error) bool {
+func (c *crashTest) failed(by *caller, victim *objectsWorker, request *probepb.AddRequest, err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if victim == nil {
@@ -134,8 +134,8 @@ func (c *crashes) failed(by *caller, victim *objectsWorker, request *probepb.Add
 	return true
 }
 
-// open directs calls from outside to these workers.
-func (c *crashes) open(workers []*objectsWorker) {
+// directOutsideCalls directs calls from outside to these workers.
+func (c *crashTest) directOutsideCalls(workers []*objectsWorker) {
 	var gates []probepb.ProbeClient
 	for _, worker := range workers {
 		if c.outside[worker] == nil {
@@ -146,8 +146,8 @@ func (c *crashes) open(workers []*objectsWorker) {
 	c.gates.Store(&gates)
 }
 
-// progress waits until each of these callers has another call acknowledged.
-func (c *crashes) progress(what string, callers []*caller) {
+// awaitProgress waits until each of these callers has another call acknowledged.
+func (c *crashTest) awaitProgress(what string, callers []*caller) {
 	c.w.Helper()
 	before := make([]int64, len(callers))
 	for i, one := range callers {
@@ -177,9 +177,9 @@ func (k faultKind) String() string {
 	return []string{"SIGKILL", "SIGSTOP", "SIGKILL of a node that has just joined"}[k]
 }
 
-// fail makes a worker fail. It returns the times for which calls of its objects were unanswered, and the time
+// failWorker makes a worker fail. It returns the times for which calls of its objects were unanswered, and the time
 // after which the caller knew their next owners.
-func (c *crashes) fail(victim *objectsWorker, fault func() time.Time) (unanswered []time.Duration,
+func (c *crashTest) failWorker(victim *objectsWorker, fault func() time.Time) (unanswered []time.Duration,
 	moved time.Duration) {
 	c.w.Helper()
 	var its []*caller
@@ -191,10 +191,10 @@ func (c *crashes) fail(victim *objectsWorker, fault func() time.Time) (unanswere
 		}
 	}
 	require.NotEmpty(c.w, its)
-	c.progress("calls of the victim's objects have the short time-out, and none comes through it", c.callers)
+	c.awaitProgress("calls of the victim's objects have the short time-out, and none comes through it", c.callers)
 	at := fault()
 	procs.Await(c.w.T, workPatience, "the victim owns nothing", func() error {
-		if c.w.load(victim) > 0 {
+		if c.w.ownedShards(victim) > 0 {
 			return errNotYet
 		}
 		return nil
@@ -219,15 +219,15 @@ func (c *crashes) fail(victim *objectsWorker, fault func() time.Time) (unanswere
 
 // killNewcomer starts a worker and kills it when it owns the first shards, before it can have all. It is
 // unknown which calls that hits, so no call counts as one of another node's object.
-func (c *crashes) killNewcomer() {
+func (c *crashTest) killNewcomer() {
 	newcomer := startObjectsWorker(c.w.T, c.w.cfg)
 	for _, one := range c.callers {
 		one.elsewhere.Store(1)
 		one.victim.Store(newcomer)
 	}
-	c.progress("all calls have the short time-out", c.callers)
+	c.awaitProgress("all calls have the short time-out", c.callers)
 	procs.Await(c.w.T, workPatience, "the newcomer owns shards", func() error {
-		if c.w.load(newcomer) == 0 {
+		if c.w.ownedShards(newcomer) == 0 {
 			return errNotYet
 		}
 		return nil
@@ -245,8 +245,8 @@ func TestObjectsOfCrashedNodes(t *testing.T) {
 	}
 	w := newObjectWorld(t, ttl, "")
 	workers := w.start(3)
-	c := &crashes{w: w, repeated: map[string]int{}, outside: map[*objectsWorker]probepb.ProbeClient{}}
-	c.open(workers)
+	c := &crashTest{w: w, repeated: map[string]int{}, outside: map[*objectsWorker]probepb.ProbeClient{}}
+	c.directOutsideCalls(workers)
 	var wg sync.WaitGroup
 	stop := sync.OnceFunc(func() {
 		c.stopped.Store(true)
@@ -261,7 +261,7 @@ func TestObjectsOfCrashedNodes(t *testing.T) {
 		c.callers = append(c.callers, one)
 		wg.Go(one.run)
 	}
-	c.progress("all counters are called", c.callers)
+	c.awaitProgress("all counters are called", c.callers)
 
 	rng := rand.New(rand.NewPCG(*objectsSeed, 0))
 	var unanswered [faultKinds][]time.Duration
@@ -271,15 +271,15 @@ func TestObjectsOfCrashedNodes(t *testing.T) {
 		faults[kind]++
 		i := rng.IntN(len(workers))
 		victim := workers[i]
-		c.open(slices.Delete(slices.Clone(workers), i, i+1))
+		c.directOutsideCalls(slices.Delete(slices.Clone(workers), i, i+1))
 		var took []time.Duration
 		var moved time.Duration
 		switch kind {
 		case killOwner:
-			took, moved = c.fail(victim, func() time.Time { return victim.Kill(t) })
+			took, moved = c.failWorker(victim, func() time.Time { return victim.Kill(t) })
 			workers[i] = startObjectsWorker(t, w.cfg)
 		case pauseOwner:
-			took, moved = c.fail(victim, func() time.Time { return victim.Freeze(t) })
+			took, moved = c.failWorker(victim, func() time.Time { return victim.Freeze(t) })
 			victim.Thaw(t)
 		case killArrival:
 			c.killNewcomer()
@@ -290,12 +290,12 @@ func TestObjectsOfCrashedNodes(t *testing.T) {
 		}
 		unanswered[kind] = append(unanswered[kind], took...)
 		w.awaitShared(workers)
-		c.open(workers)
-		c.progress("all counters are called after the fault", c.callers)
+		c.directOutsideCalls(workers)
+		c.awaitProgress("all counters are called after the fault", c.callers)
 		for _, one := range c.callers {
 			one.victim.Store(nil)
 		}
-		c.progress("no call has the short time-out any more", c.callers)
+		c.awaitProgress("no call has the short time-out any more", c.callers)
 	}
 	began := time.Now()
 	stop()

@@ -32,8 +32,8 @@ var (
 		"the full run")
 )
 
-// frozen holds calls of the objects of a leader that is about to be frozen.
-type frozen struct {
+// freezeTest holds calls of the objects of a leader that is about to be frozen.
+type freezeTest struct {
 	w     *objectWorld
 	calls sync.WaitGroup
 	stop  context.Context
@@ -45,8 +45,8 @@ type frozen struct {
 	unsure   map[string]int64
 }
 
-// note records the result and the duration of a call.
-func (f *frozen) note(way, key string, took time.Duration, err error) {
+// recordCall records the result and the duration of a call.
+func (f *freezeTest) recordCall(way, key string, took time.Duration, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.longest[way] = max(f.longest[way], took)
@@ -69,14 +69,14 @@ func (f *frozen) note(way, key string, took time.Duration, err error) {
 	f.outcomes[way][outcome]++
 }
 
-// repeat makes one call after the other until the test stops it. Each has a deadline that no call should need.
-func (f *frozen) repeat(way, key string, call func(ctx context.Context) error) {
+// repeatCalls makes one call after the other until the test stops it. Each has a deadline that no call should need.
+func (f *freezeTest) repeatCalls(way, key string, call func(ctx context.Context) error) {
 	f.calls.Go(func() {
 		for f.stop.Err() == nil {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			began := time.Now()
 			err := call(ctx)
-			f.note(way, key, time.Since(began), err)
+			f.recordCall(way, key, time.Since(began), err)
 			cancel()
 			pause := time.NewTimer(callPause)
 			select {
@@ -88,9 +88,9 @@ func (f *frozen) repeat(way, key string, call func(ctx context.Context) error) {
 	})
 }
 
-// scatter starts calls at a fixed rate without waiting for earlier ones, so that some start just when the
+// startScattered starts calls at a fixed rate without waiting for earlier ones, so that some start just when the
 // objects move.
-func (f *frozen) scatter(way, key string, probe probepb.ProbeClient) {
+func (f *freezeTest) startScattered(way, key string, probe probepb.ProbeClient) {
 	f.calls.Go(func() {
 		for again := time.NewTicker(20 * time.Millisecond); ; {
 			select {
@@ -104,22 +104,22 @@ func (f *frozen) scatter(way, key string, probe probepb.ProbeClient) {
 				defer cancel()
 				began := time.Now()
 				_, err := probe.Add(ctx, &probepb.AddRequest{Amount: 1})
-				f.note(way, key, time.Since(began), err)
+				f.recordCall(way, key, time.Since(began), err)
 			})
 		}
 	})
 }
 
-// increment increments a counter again and again.
-func (f *frozen) increment(way, key string, probe probepb.ProbeClient) {
-	f.repeat(way, key, func(ctx context.Context) error {
+// incrementRepeatedly increments a counter again and again.
+func (f *freezeTest) incrementRepeatedly(way, key string, probe probepb.ProbeClient) {
+	f.repeatCalls(way, key, func(ctx context.Context) error {
 		_, err := probe.Add(at(ctx, key), &probepb.AddRequest{Amount: 1})
 		return err
 	})
 }
 
-func (f *frozen) chat(way, key string, probe probepb.ProbeClient) {
-	f.repeat(way, key, func(ctx context.Context) error {
+func (f *freezeTest) chatRepeatedly(way, key string, probe probepb.ProbeClient) {
+	f.repeatCalls(way, key, func(ctx context.Context) error {
 		ctx, cancel := context.WithCancel(at(ctx, key))
 		defer cancel()
 		stream, err := probe.Chat(ctx)
@@ -163,34 +163,34 @@ func TestCallersOfAFrozenLeader(t *testing.T) {
 		third := workers[(i+1)%len(workers)]
 		stop, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		f := &frozen{w: w, stop: stop, longest: map[string]time.Duration{}, outcomes: map[string]map[string]int{},
+		f := &freezeTest{w: w, stop: stop, longest: map[string]time.Duration{}, outcomes: map[string]map[string]int{},
 			acked: acked, unsure: unsure}
 		keys := w.ownedAll(leader, 11, round)
 		ofClient, ofNaive := probepb.NewProbeClient(byAll.At(keys[2])), probepb.NewProbeClient(fromOne[leader].At(keys[3]))
 		for _, key := range keys[:7] {
 			counted[key] = true
 		}
-		f.increment("node", keys[0], w.client(keys[0]))
-		f.increment("outside", keys[1], outside[third])
-		f.increment("client", keys[2], ofClient)
-		f.increment("client of the leader", keys[3], ofNaive)
-		f.chat("stream of a node", keys[7], w.client(keys[7]))
-		f.chat("stream from outside", keys[8], outside[third])
-		f.chat("stream of a client", keys[9], probepb.NewProbeClient(byAll.At(keys[9])))
-		f.chat("stream of a client of the leader", keys[10], probepb.NewProbeClient(fromOne[leader].At(keys[10])))
-		f.scatter("scattered, node", keys[4], w.client(keys[4]))
-		f.scatter("scattered, outside", keys[5], outside[third])
-		f.scatter("scattered, client", keys[6], probepb.NewProbeClient(byAll.At(keys[6])))
-		f.progress(11, 3)
+		f.incrementRepeatedly("node", keys[0], w.client(keys[0]))
+		f.incrementRepeatedly("outside", keys[1], outside[third])
+		f.incrementRepeatedly("client", keys[2], ofClient)
+		f.incrementRepeatedly("client of the leader", keys[3], ofNaive)
+		f.chatRepeatedly("stream of a node", keys[7], w.client(keys[7]))
+		f.chatRepeatedly("stream from outside", keys[8], outside[third])
+		f.chatRepeatedly("stream of a client", keys[9], probepb.NewProbeClient(byAll.At(keys[9])))
+		f.chatRepeatedly("stream of a client of the leader", keys[10], probepb.NewProbeClient(fromOne[leader].At(keys[10])))
+		f.startScattered("scattered, node", keys[4], w.client(keys[4]))
+		f.startScattered("scattered, outside", keys[5], outside[third])
+		f.startScattered("scattered, client", keys[6], probepb.NewProbeClient(byAll.At(keys[6])))
+		f.awaitProgress(11, 3)
 		frozenAt := leader.Freeze(t)
 		procs.Await(t, workPatience, "the caller knows of the next owners", func() error {
-			if w.load(leader) > 0 {
+			if w.ownedShards(leader) > 0 {
 				return errNotYet
 			}
 			return nil
 		})
 		moved := time.Since(frozenAt)
-		f.progress(11, 3)
+		f.awaitProgress(11, 3)
 		t.Logf("round %d: shards moved after %v; a further call of each caller ended after %v", round, brief(moved),
 			brief(time.Since(frozenAt)))
 		leader.Thaw(t)
@@ -217,8 +217,8 @@ func TestCallersOfAFrozenLeader(t *testing.T) {
 	}
 }
 
-// progress waits until each of the callers has the given number of further calls answered.
-func (f *frozen) progress(callers, calls int) {
+// awaitProgress waits until each of the callers has the given number of further calls answered.
+func (f *freezeTest) awaitProgress(callers, calls int) {
 	f.w.Helper()
 	ended := func() map[string]int {
 		f.mu.Lock()

@@ -170,11 +170,11 @@ func TestObjectsMoveUnderLoad(t *testing.T) {
 	defer stop()
 
 	warm := began.Add(warmUp)
-	procs.Until(warm.Add(*objectsFor))
+	procs.SleepUntil(warm.Add(*objectsFor))
 	starts := time.Now()
 	third := startObjectsWorker(t, w.cfg)
 	procs.Await(t, workPatience, "the third owns a shard", func() error {
-		if w.load(third) == 0 {
+		if w.ownedShards(third) == 0 {
 			return errNotYet
 		}
 		return nil
@@ -182,13 +182,13 @@ func TestObjectsMoveUnderLoad(t *testing.T) {
 	joins := time.Now()
 	joining := w.awaitShared(append(workers, third))
 	joined := later(joins.Add(joining), joins.Add(time.Second))
-	procs.Until(joined.Add(*objectsFor))
+	procs.SleepUntil(joined.Add(*objectsFor))
 	leaves := third.Signal(t, syscall.SIGTERM)
 	require.Zero(t, third.Exit(t, workPatience))
 	leaving := time.Since(leaves)
-	require.NoError(t, w.shared(workers))
+	require.NoError(t, w.checkShared(workers))
 	left := later(leaves.Add(leaving), leaves.Add(time.Second))
-	procs.Until(left.Add(*objectsFor))
+	procs.SleepUntil(left.Add(*objectsFor))
 	ends := time.Now()
 	stop()
 	wg.Wait()

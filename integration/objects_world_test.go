@@ -80,8 +80,8 @@ func (w *objectWorld) shardMap() *sharding.Map {
 	return nil
 }
 
-// load returns the number of shards that a worker owns.
-func (w *objectWorld) load(worker *objectsWorker) (owned int) {
+// ownedShards returns the number of shards that a worker owns.
+func (w *objectWorld) ownedShards(worker *objectsWorker) (owned int) {
 	if m := w.shardMap(); m != nil {
 		for _, l := range m.Loads() {
 			if l.Owner.Address == worker.address {
@@ -92,15 +92,15 @@ func (w *objectWorld) load(worker *objectsWorker) (owned int) {
 	return owned
 }
 
-// shared returns an error unless these workers share the shards evenly, with no open move.
-func (w *objectWorld) shared(workers []*objectsWorker) error {
+// checkShared returns an error unless these workers share the shards evenly, with no open move.
+func (w *objectWorld) checkShared(workers []*objectsWorker) error {
 	m := w.shardMap()
 	if m == nil {
 		return errors.New("there is no map")
 	}
 	sum := 0
 	for _, worker := range workers {
-		owned := w.load(worker)
+		owned := w.ownedShards(worker)
 		if owned < objectShards/len(workers) {
 			return fmt.Errorf("%s owns %d shards", worker.address, owned)
 		}
@@ -126,7 +126,7 @@ func (w *objectWorld) awaitShared(workers []*objectsWorker) time.Duration {
 				w.Fatalf("worker %s ended (%s)", worker.address, worker.State())
 			}
 		}
-		return w.shared(workers)
+		return w.checkShared(workers)
 	})
 }
 

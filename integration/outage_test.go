@@ -27,7 +27,7 @@ func TestEtcdKilledAndRestarted(t *testing.T) {
 		etcd := kit.StartEtcd(t, flavour)
 		nodes, watch := startNodes(t, procs.NodeConfig{Etcd: etcd.Endpoint, TTL: ttl}, 3)
 		leader := nodes[0]
-		token := agree(t, patience, nodes, leader.Address, election, addresses(nodes)).Token
+		token := awaitAgreement(t, patience, nodes, leader.Address, election, addresses(nodes)).Token
 
 		killed := etcd.Kill(t)
 		deadline := lastDeadline(t, leader)
@@ -37,10 +37,10 @@ func TestEtcdKilledAndRestarted(t *testing.T) {
 				return errors.Join(equal("leader_id", st.LeaderID, ""), equal("is_leader", st.IsLeader, false),
 					equal("cluster_ready", st.ClusterReady, false))
 			})
-			require.ErrorIs(t, n.Ready(soon(t)), procs.ErrAnswer)
+			require.ErrorIs(t, n.Ready(requestContext(t)), procs.ErrAnswer)
 		}
 
-		procs.Until(killed.Add(*outage))
+		procs.SleepUntil(killed.Add(*outage))
 		require.Empty(t, watch.Leading(deadline, time.Now()), "nobody leads past the deadline")
 		returned := etcd.Restart(t)
 		for _, n := range nodes {
@@ -56,7 +56,7 @@ func TestEtcdKilledAndRestarted(t *testing.T) {
 		}
 		took := time.Since(returned)
 		t.Logf("%v after etcd's return all are back", took)
-		require.LessOrEqual(t, took, back)
+		require.LessOrEqual(t, took, recoveryTime)
 
 		var candidates []string
 		for _, address := range procs.Keys(t, etcd.Client(t, "", ""), queue) {
@@ -66,14 +66,14 @@ func TestEtcdKilledAndRestarted(t *testing.T) {
 		var first procs.Status
 		procs.Await(t, patience, "one of them leads", func() error {
 			for _, n := range nodes {
-				if st, err := n.Status(soon(t)); err == nil && st.IsLeader {
+				if st, err := n.Status(requestContext(t)); err == nil && st.IsLeader {
 					first = st
 					return nil
 				}
 			}
 			return errNotYet
 		})
-		require.Greater(t, agree(t, patience, nodes, first.NodeID, election, first.Queue).Token, token)
+		require.Greater(t, awaitAgreement(t, patience, nodes, first.NodeID, election, first.Queue).Token, token)
 		for _, n := range nodes {
 			require.True(t, n.Running())
 		}
@@ -85,7 +85,7 @@ func lastDeadline(t *testing.T, leader *procs.Node) time.Time {
 	t.Helper()
 	var deadline time.Time
 	procs.Await(t, patience, "the leader's deadline passes", func() error {
-		l, err := leader.Leader(soon(t))
+		l, err := leader.Leader(requestContext(t))
 		switch {
 		case errors.Is(err, procs.ErrAnswer):
 			return nil

@@ -29,7 +29,7 @@ func TestPlainElectionTakesPart(t *testing.T) {
 		require.NoError(t, err)
 		defer func() { require.NoError(t, session.Close()) }()
 		plain := concurrency.NewElection(session, strings.TrimSuffix(queue, "/"))
-		resp, err := plain.Leader(soon(t))
+		resp, err := plain.Leader(requestContext(t))
 		require.NoError(t, err)
 		require.Equal(t, nodes[0].Address, string(resp.Kvs[0].Value), "it observes our leader")
 		// Only now, so that its own client has seen the queue before it joins.
@@ -38,18 +38,18 @@ func TestPlainElectionTakesPart(t *testing.T) {
 		defer giveUp()
 		go func() { campaign <- plain.Campaign(campaigning, outsider) }()
 		queued := append(addresses(nodes), outsider)
-		agree(t, patience, nodes, nodes[0].Address, election, queued)
+		awaitAgreement(t, patience, nodes, nodes[0].Address, election, queued)
 
 		// One more node joins behind it.
 		last := kit.StartNode(t, procs.NodeConfig{Etcd: etcd.Endpoint})
 		watch.Add(last)
 		nodes = append(nodes, last)
 		queued = append(queued, last.Address)
-		agree(t, patience, nodes, nodes[0].Address, election, queued)
+		awaitAgreement(t, patience, nodes, nodes[0].Address, election, queued)
 
 		outsiderLeads(t, nodes, watch, func() { require.NoError(t, <-campaign) },
-			func() { require.NoError(t, plain.Resign(soon(t))) })
-		resp, err = plain.Leader(soon(t))
+			func() { require.NoError(t, plain.Resign(requestContext(t))) })
+		resp, err = plain.Leader(requestContext(t))
 		require.NoError(t, err)
 		require.Equal(t, last.Address, string(resp.Kvs[0].Value))
 	})
@@ -66,11 +66,11 @@ func TestEtcdctlTakesPart(t *testing.T) {
 
 		candidate := kit.StartEtcdctl(t, etcd, "elect", strings.TrimSuffix(queue, "/"), outsider)
 		queued := append(addresses(nodes), outsider)
-		agree(t, patience, nodes, nodes[0].Address, election, queued)
+		awaitAgreement(t, patience, nodes, nodes[0].Address, election, queued)
 		last := kit.StartNode(t, procs.NodeConfig{Etcd: etcd.Endpoint})
 		watch.Add(last)
 		nodes = append(nodes, last)
-		agree(t, patience, nodes, nodes[0].Address, election, append(queued, last.Address))
+		awaitAgreement(t, patience, nodes, nodes[0].Address, election, append(queued, last.Address))
 
 		outsiderLeads(t, nodes, watch, func() { candidate.AwaitOutput(t, patience, outsider) },
 			func() { candidate.Signal(t, syscall.SIGTERM) })
@@ -97,7 +97,7 @@ func outsiderLeads(t *testing.T, nodes []*procs.Node, watch *procs.Watcher, won,
 	})
 	// Long enough for every renewal and retry of the node.
 	for time.Since(leading) < ttl {
-		st, err := last.Status(soon(t))
+		st, err := last.Status(requestContext(t))
 		require.NoError(t, err)
 		require.False(t, st.IsLeader)
 		require.Equal(t, "candidate", st.State)
@@ -108,5 +108,5 @@ func outsiderLeads(t *testing.T, nodes []*procs.Node, watch *procs.Watcher, won,
 	}
 	require.Empty(t, watch.Leading(leading, time.Now()), "nobody leads beside it")
 	resign()
-	agree(t, patience, []*procs.Node{last}, last.Address, election, []string{last.Address})
+	awaitAgreement(t, patience, []*procs.Node{last}, last.Address, election, []string{last.Address})
 }

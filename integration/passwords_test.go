@@ -50,7 +50,7 @@ func (u *users) open(t *testing.T, endpoint string) {
 		clients[i] = client
 	}
 	for i := range *passwordSessions {
-		s, err := etcdsession.Open(soon(t), etcdsession.Config{Client: clients[i%len(clients)], TTL: passwordTTL})
+		s, err := etcdsession.Open(requestContext(t), etcdsession.Config{Client: clients[i%len(clients)], TTL: passwordTTL})
 		require.NoError(t, err)
 		u.sessions = append(u.sessions, s)
 	}
@@ -145,14 +145,14 @@ func TestSessionsOfAUser(t *testing.T) {
 		t.Run(string(flavour), func(t *testing.T) {
 			t.Parallel()
 			etcd := kit.StartEtcdWith(t, flavour, procs.Passwords{BcryptCost: defaultBcryptCost, TokenTTL: 5})
-			guarded(t, etcd)
+			enableAccess(t, etcd)
 			u := &users{}
 			u.open(t, etcd.Endpoint)
 			defer u.close()
 			u.watch(t, "nothing happens", etcd)
 
 			admin := etcd.Client(t, administrator, administrator) // the token of another client may have expired
-			_, err := admin.UserChangePassword(soon(t), nodeUser, nodeUser)
+			_, err := admin.UserChangePassword(requestContext(t), nodeUser, nodeUser)
 			require.NoError(t, err)
 			u.watch(t, "etcd forgets the user's tokens", etcd)
 

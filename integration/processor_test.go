@@ -28,8 +28,8 @@ var processorCycles = flag.Int("processor.cycles", 50,
 // workPatience is longer than a frozen worker keeps locks in the database.
 const workPatience = 30 * time.Second
 
-// factory holds workers and the etcd and PostgreSQL that they share. The database serves to judge them.
-type factory struct {
+// workerWorld holds workers and the etcd and PostgreSQL that they share. The database serves to judge them.
+type workerWorld struct {
 	*testing.T
 	ctx  context.Context
 	cfg  workerConfig
@@ -40,7 +40,7 @@ type factory struct {
 	last int64 // the last event written
 }
 
-func newFactory(t *testing.T) *factory {
+func newWorkerWorld(t *testing.T) *workerWorld {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	t.Cleanup(cancel)
@@ -50,7 +50,8 @@ func newFactory(t *testing.T) *factory {
 	t.Cleanup(pool.Close)
 	server := kit.StartEtcd(t, procs.Etcd37)
 	etcd := etcdtest.Dial(t, server.Endpoint)
-	f := &factory{T: t, ctx: ctx, pool: pool, etcd: etcd, cfg: workerConfig{Etcd: server.Endpoint, Postgres: db, TTL: 2}}
+	f := &workerWorld{T: t, ctx: ctx, pool: pool, etcd: etcd, cfg: workerConfig{Etcd: server.Endpoint, Postgres: db,
+		TTL: 2}}
 	checkpoints, err := newCheckpoints(pool)
 	require.NoError(t, err)
 	require.NoError(t, checkpoints.CreateTables(ctx))
@@ -59,13 +60,13 @@ func newFactory(t *testing.T) *factory {
 	return f
 }
 
-func (f *factory) start() *procs.Process {
+func (f *workerWorld) start() *procs.Process {
 	f.Helper()
 	return startWorker(f.T, f.cfg)
 }
 
 // write adds n events.
-func (f *factory) write(n int) {
+func (f *workerWorld) write(n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for range n {
@@ -77,8 +78,8 @@ func (f *factory) write(n int) {
 	}
 }
 
-// pour adds an event about every millisecond, until the returned function is called.
-func (f *factory) pour() (stop func()) {
+// startEvents adds an event about every millisecond, until the returned function is called.
+func (f *workerWorld) startEvents() (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -97,13 +98,13 @@ func (f *factory) pour() (stop func()) {
 	return stop
 }
 
-func (f *factory) number(sql string, args ...any) (n int64) {
+func (f *workerWorld) number(sql string, args ...any) (n int64) {
 	f.Helper()
 	require.NoError(f, f.pool.QueryRow(f.ctx, sql, args...).Scan(&n), sql)
 	return n
 }
 
-func (f *factory) await(what string, sql string, args ...any) time.Duration {
+func (f *workerWorld) await(what string, sql string, args ...any) time.Duration {
 	f.Helper()
 	return procs.Await(f.T, workPatience, what, func() error {
 		if f.number("select ("+sql+")::int", args...) == 0 {
@@ -114,12 +115,13 @@ func (f *factory) await(what string, sql string, args ...any) time.Duration {
 }
 
 // awaitQueue waits until n candidates are in the election's queue.
-func (f *factory) awaitQueue(n int64) {
+func (f *workerWorld) awaitQueue(n int64) {
 	f.Helper()
 	keys, err := state.NewKeys(procs.Prefix)
 	require.NoError(f, err)
 	procs.Await(f.T, workPatience, fmt.Sprintf("%d candidates", n), func() error {
-		got, err := f.etcd.Get(f.ctx, keys.Elections().Queue(workerName), clientv3.WithPrefix(), clientv3.WithCountOnly())
+		got, err := f.etcd.Get(f.ctx, keys.Elections().QueuePrefix(workerName), clientv3.WithPrefix(),
+			clientv3.WithCountOnly())
 		if err == nil && got.Count != n {
 			err = fmt.Errorf("there are %d", got.Count)
 		}
@@ -128,13 +130,13 @@ func (f *factory) awaitQueue(n int64) {
 }
 
 // awaitAll waits until all events that were written have taken effect.
-func (f *factory) awaitAll() {
+func (f *workerWorld) awaitAll() {
 	f.Helper()
 	f.await("every event has its effect", "select coalesce(max(seq), 0) >= $1 from effects", f.last)
 }
 
-// awaitBy waits for a new effect by the process.
-func (f *factory) awaitBy(p *procs.Process) time.Duration {
+// awaitEffectBy waits for a new effect by the process.
+func (f *workerWorld) awaitEffectBy(p *procs.Process) time.Duration {
 	f.Helper()
 	after := f.number("select coalesce(max(seq), 0) from effects")
 	return f.await(fmt.Sprintf("process %d handles an event", p.Pid()),
@@ -143,7 +145,7 @@ func (f *factory) awaitBy(p *procs.Process) time.Duration {
 
 // judge checks, in one snapshot of the database, that each event up to the checkpoint has taken effect once, in
 // order and under tokens that grow, and that no later event has.
-func (f *factory) judge() error {
+func (f *workerWorld) judge() error {
 	var position, count, distinct, last, back int64
 	err := f.pool.QueryRow(f.ctx, `select coalesce((select nullif(position, '')::bigint from goverse_checkpoints
 			where name = $1), 0),
@@ -166,7 +168,7 @@ func (f *factory) judge() error {
 }
 
 // leader returns the worker that handled the last event, and its token.
-func (f *factory) leader(workers []*procs.Process) (i int, token int64) {
+func (f *workerWorld) leader(workers []*procs.Process) (i int, token int64) {
 	f.Helper()
 	f.await("somebody leads", "select exists (select from effects)")
 	var pid int
@@ -189,7 +191,7 @@ func TestProcessors(t *testing.T) {
 
 // The judge detects a missing event and a repeated one.
 func theJudge(t *testing.T) {
-	f := newFactory(t)
+	f := newWorkerWorld(t)
 	set := func(sql string) {
 		_, err := f.pool.Exec(f.ctx, sql)
 		require.NoError(t, err)
@@ -213,10 +215,10 @@ func theJudge(t *testing.T) {
 // Of two processes, one processes events. The other stands by, and continues from the checkpoint when the first
 // one resigns, ends its processor, stops, or is killed.
 func standby(t *testing.T) {
-	f := newFactory(t)
+	f := newWorkerWorld(t)
 	a := f.start()
-	f.pour()
-	f.awaitBy(a)
+	f.startEvents()
+	f.awaitEffectBy(a)
 	b := f.start()
 	goesOn := func(leads, waits *procs.Process) {
 		t.Helper()
@@ -230,35 +232,35 @@ func standby(t *testing.T) {
 	goesOn(a, b)
 
 	a.Signal(t, resignSignal)
-	t.Logf("resigned: the next handles an event after %v", f.awaitBy(b))
+	t.Logf("resigned: the next handles an event after %v", f.awaitEffectBy(b))
 	f.awaitQueue(2)
 	goesOn(b, a)
 
 	b.Signal(t, cancelSignal)
-	t.Logf("the processor was cancelled: the next handles an event after %v", f.awaitBy(a))
+	t.Logf("the processor was cancelled: the next handles an event after %v", f.awaitEffectBy(a))
 	b.AwaitOutput(t, workPatience, "the processor has ended")
 	goesOn(a, b)
 
 	c := f.start()
 	f.awaitQueue(2)
 	a.Signal(t, syscall.SIGTERM)
-	t.Logf("SIGTERM: the next handles an event after %v", f.awaitBy(c))
+	t.Logf("SIGTERM: the next handles an event after %v", f.awaitEffectBy(c))
 	require.Zero(t, a.Exit(t, workPatience))
 
 	d := f.start()
 	f.awaitQueue(2)
 	c.Kill(t)
-	t.Logf("SIGKILL: the next handles an event after %v", f.awaitBy(d))
+	t.Logf("SIGKILL: the next handles an event after %v", f.awaitEffectBy(d))
 	require.NoError(t, f.judge())
 }
 
 // With the checkpoint in etcd, apart from the effects, no event is missed. Only events of the last batch,
 // without a checkpoint yet, are handled again.
 func checkpointInEtcd(t *testing.T) {
-	f := newFactory(t)
+	f := newWorkerWorld(t)
 	f.cfg.InEtcd = true
 	workers := []*procs.Process{f.start(), f.start(), f.start()}
-	stop := f.pour()
+	stop := f.startEvents()
 	const kills = 5
 	for range kills {
 		i, _ := f.leader(workers)
@@ -279,7 +281,7 @@ func checkpointInEtcd(t *testing.T) {
 
 // Several workers attempt a side effect, and one executes it.
 func oneExecutes(t *testing.T) {
-	f := newFactory(t)
+	f := newWorkerWorld(t)
 	workers := []*procs.Process{f.start(), f.start()}
 	for _, w := range workers {
 		w.AwaitOutput(t, workPatience, "part of the cluster")
@@ -298,9 +300,9 @@ func oneExecutes(t *testing.T) {
 // Leadership changes rapidly: most leaders resign, some are killed, and some are paused past their TTL. After
 // each change the checkpoint matches the effects. At the end each event has taken effect once.
 func rapidCycles(t *testing.T) {
-	f := newFactory(t)
+	f := newWorkerWorld(t)
 	workers := []*procs.Process{f.start(), f.start(), f.start()}
-	stop := f.pour()
+	stop := f.startEvents()
 	kills, pauses := 0, 0
 	for cycle := range *processorCycles {
 		i, token := f.leader(workers)

@@ -64,7 +64,7 @@ func TestGRPCProxyThatMayNotRenew(t *testing.T) {
 	t.Parallel()
 	etcd := kit.StartEtcd(t, procs.Etcd37)
 	proxy := kit.StartProxy(t, procs.Etcd37, etcd)
-	guarded(t, etcd)
+	enableAccess(t, etcd)
 	n := kit.StartNode(t, procs.NodeConfig{Etcd: proxy.Endpoint, TTL: proxyTTL, User: administrator,
 		Password: administrator})
 	n.AwaitOutput(t, patience, session.ErrNotRenewed.Error())
@@ -95,7 +95,7 @@ func ranges(t *testing.T, etcd *procs.Etcd) (n float64) {
 // rebuilds returns the number of times that the node has read the cluster again.
 func rebuilds(t *testing.T, n *procs.Node) float64 {
 	t.Helper()
-	count, err := n.Metric(soon(t), "goverse_mirror_rebuilds_total")
+	count, err := n.Metric(requestContext(t), "goverse_mirror_rebuilds_total")
 	require.NoError(t, err)
 	return count
 }
@@ -123,9 +123,9 @@ func behindProxy(t *testing.T, etcdFlavour, proxyFlavour procs.Flavour) {
 	writeOthers(t, client, "/elsewhere", 10*time.Millisecond)
 	served := func() {
 		t.Helper()
-		procs.Await(t, 2*patience, "the shards are spread", func() error { return spread(t, nodes) })
+		procs.Await(t, 2*patience, "the shards are spread", func() error { return checkShardsSpread(t, nodes) })
 	}
-	agree(t, patience, nodes, nodes[0].Address, election, addresses(nodes))
+	awaitAgreement(t, patience, nodes, nodes[0].Address, election, addresses(nodes))
 	served()
 
 	// During these writes no node has a reason to read the cluster again.
@@ -136,7 +136,7 @@ func behindProxy(t *testing.T, etcdFlavour, proxyFlavour procs.Flavour) {
 			before[i] = rebuilds(t, n)
 		}
 		asked := ranges(t, etcd)
-		procs.Until(began.Add(*proxyFor / 2))
+		procs.SleepUntil(began.Add(*proxyFor / 2))
 		took := time.Since(began)
 		asked = ranges(t, etcd) - asked
 		for i, n := range nodes {
@@ -153,20 +153,20 @@ func behindProxy(t *testing.T, etcdFlavour, proxyFlavour procs.Flavour) {
 	rest("keys inside written too")
 	inside()
 
-	lockBehind(t, proxy, client)
+	checkProxyLock(t, proxy, client)
 
 	killed := nodes[0].Kill(t)
 	dead := nodes[0].Address
-	nodes = inQueue(t, nodes[1:])
+	nodes = awaitQueueOrder(t, nodes[1:])
 	t.Logf("%v after SIGKILL of the leader the next one leads", time.Since(killed).Round(time.Millisecond))
-	agree(t, patience, nodes, nodes[0].Address, election, addresses(nodes))
+	awaitAgreement(t, patience, nodes, nodes[0].Address, election, addresses(nodes))
 	served()
 	again := cfg
 	again.Listen = dead
 	late := kit.StartNode(t, again)
 	watch.Add(late)
-	nodes = inQueue(t, append(nodes, late))
-	agree(t, patience, nodes, nodes[0].Address, election, addresses(nodes))
+	nodes = awaitQueueOrder(t, append(nodes, late))
+	awaitAgreement(t, patience, nodes, nodes[0].Address, election, addresses(nodes))
 	served()
 
 	signalled := nodes[0].Signal(t, syscall.SIGTERM)
@@ -176,7 +176,7 @@ func behindProxy(t *testing.T, etcdFlavour, proxyFlavour procs.Flavour) {
 	require.Less(t, took, proxyTTL/2, "the end of a lease would take longer")
 	require.Zero(t, nodes[0].Exit(t, patience), "a graceful stop")
 	nodes = nodes[1:]
-	agree(t, patience, nodes, nodes[0].Address, election, addresses(nodes))
+	awaitAgreement(t, patience, nodes, nodes[0].Address, election, addresses(nodes))
 	served()
 	for _, n := range nodes {
 		procs.Await(t, patience, n.Address+" says that it is behind a proxy", func() error {
@@ -185,9 +185,9 @@ func behindProxy(t *testing.T, etcdFlavour, proxyFlavour procs.Flavour) {
 	}
 }
 
-// inQueue waits until one of the nodes leads and all are queued, and returns them in the order of the queue: on
+// awaitQueueOrder waits until one of the nodes leads and all are queued, and returns them in the order of the queue: on
 // a busy machine one may have lost its session, and its place.
-func inQueue(t *testing.T, nodes []*procs.Node) []*procs.Node {
+func awaitQueueOrder(t *testing.T, nodes []*procs.Node) []*procs.Node {
 	t.Helper()
 	byAddress := map[string]*procs.Node{}
 	for _, n := range nodes {
@@ -195,7 +195,7 @@ func inQueue(t *testing.T, nodes []*procs.Node) []*procs.Node {
 	}
 	var ordered []*procs.Node
 	procs.Await(t, patience, "one leads", func() error {
-		st, err := nodes[0].Status(soon(t))
+		st, err := nodes[0].Status(requestContext(t))
 		if err != nil {
 			return err
 		}
@@ -208,7 +208,7 @@ func inQueue(t *testing.T, nodes []*procs.Node) []*procs.Node {
 		if len(ordered) < len(nodes) || len(st.Queue) > len(nodes) || st.LeaderID != ordered[0].Address {
 			return errNotYet
 		}
-		st, err = ordered[0].Status(soon(t))
+		st, err = ordered[0].Status(requestContext(t))
 		if err != nil {
 			return err
 		}
@@ -217,8 +217,8 @@ func inQueue(t *testing.T, nodes []*procs.Node) []*procs.Node {
 	return ordered
 }
 
-// lockBehind has a lock handed over from one goversed lock to another, both behind the proxy.
-func lockBehind(t *testing.T, proxy *procs.Proxy, client *clientv3.Client) {
+// checkProxyLock has a lock handed over from one goversed lock to another, both behind the proxy.
+func checkProxyLock(t *testing.T, proxy *procs.Proxy, client *clientv3.Client) {
 	t.Helper()
 	lock := func() *procs.Process {
 		return kit.Goversed(t, "lock", "behind", "--etcd", proxy.Endpoint, "--prefix", procs.Prefix, "--ttl",
@@ -249,10 +249,10 @@ func TestEtcdRestartedBehindGRPCProxy(t *testing.T) {
 	t.Parallel()
 	etcd := kit.StartEtcd(t, procs.Etcd34)         // lets a proxy renew leases, see TestGRPCProxyThatMayNotRenew
 	proxy := kit.StartProxy(t, procs.Etcd37, etcd) // reports its health only without a user
-	guarded(t, etcd)
+	enableAccess(t, etcd)
 	cfg := procs.NodeConfig{Etcd: proxy.Endpoint, TTL: proxyTTL, User: administrator, Password: administrator}
 	nodes, _ := startNodes(t, cfg, 3)
-	agree(t, patience, nodes, nodes[0].Address, election, addresses(nodes))
+	awaitAgreement(t, patience, nodes, nodes[0].Address, election, addresses(nodes))
 	etcd.Kill(t)
 	etcd.Restart(t)
 	for range 2 {
@@ -269,7 +269,7 @@ func TestEtcdRestartedBehindGRPCProxy(t *testing.T) {
 		again := cfg
 		again.Listen = gone.Address
 		nodes = append(nodes, kit.StartNode(t, again))
-		agree(t, patience, nodes, nodes[0].Address, election, addresses(nodes))
+		awaitAgreement(t, patience, nodes, nodes[0].Address, election, addresses(nodes))
 	}
 	for _, n := range nodes {
 		t.Logf("%s has read the cluster again %v times", n.Address, rebuilds(t, n))

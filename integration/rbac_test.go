@@ -30,23 +30,23 @@ import (
 	"github.com/goverse/goverse/node"
 )
 
-// onlyRoot turns access control on with the administrator as the only user, and returns its client.
-func onlyRoot(t *testing.T, etcd *procs.Etcd) *clientv3.Client {
+// enableRootOnly turns access control on with the administrator as the only user, and returns its client.
+func enableRootOnly(t *testing.T, etcd *procs.Etcd) *clientv3.Client {
 	t.Helper()
 	open := etcd.Client(t, "", "")
-	_, err := open.UserAdd(soon(t), administrator, administrator)
+	_, err := open.UserAdd(requestContext(t), administrator, administrator)
 	require.NoError(t, err)
-	_, err = open.RoleAdd(soon(t), administrator)
+	_, err = open.RoleAdd(requestContext(t), administrator)
 	require.NoError(t, err)
-	_, err = open.UserGrantRole(soon(t), administrator, administrator)
+	_, err = open.UserGrantRole(requestContext(t), administrator, administrator)
 	require.NoError(t, err)
-	_, err = open.AuthEnable(soon(t))
+	_, err = open.AuthEnable(requestContext(t))
 	require.NoError(t, err)
 	return etcd.Client(t, administrator, administrator)
 }
 
-// rights holds the rights of a user as printed by goversed rbac.
-type rights struct {
+// userRights holds the rights of a user as printed by goversed rbac.
+type userRights struct {
 	etcd    *procs.Etcd
 	admin   *clientv3.Client
 	program access.Program
@@ -54,9 +54,9 @@ type rights struct {
 }
 
 // grant creates the role, and a user named after the program, with the printed script.
-func grant(t *testing.T, etcd *procs.Etcd, admin *clientv3.Client, program access.Program) *rights {
+func grant(t *testing.T, etcd *procs.Etcd, admin *clientv3.Client, program access.Program) *userRights {
 	t.Helper()
-	r := &rights{etcd: etcd, admin: admin, program: program, secret: filepath.Join(t.TempDir(), "password")}
+	r := &userRights{etcd: etcd, admin: admin, program: program, secret: filepath.Join(t.TempDir(), "password")}
 	require.NoError(t, os.WriteFile(r.secret, []byte(string(program)+"\n"), 0o600))
 	printed := kit.Goversed(t, "rbac", "--prefix", procs.Prefix, "--for", string(program), "--role",
 		"role-of-"+string(program),
@@ -67,13 +67,13 @@ func grant(t *testing.T, etcd *procs.Etcd, admin *clientv3.Client, program acces
 }
 
 // apply runs a script like an administrator: in a shell if there is an etcdctl, otherwise through a client.
-func (r *rights) apply(t *testing.T, script string) {
+func (r *userRights) apply(t *testing.T, script string) {
 	t.Helper()
 	if _, err := exec.LookPath("etcdctl"); err != nil {
 		r.byClient(t, script)
 		return
 	}
-	cmd := exec.CommandContext(soon(t), "sh", "-e")
+	cmd := exec.CommandContext(requestContext(t), "sh", "-e")
 	cmd.Stdin = strings.NewReader(script)
 	cmd.Env = append(os.Environ(), "ETCDCTL_ENDPOINTS="+r.etcd.Endpoint, "ETCDCTL_API=3",
 		"ETCDCTL_USER="+administrator+":"+administrator)
@@ -82,7 +82,7 @@ func (r *rights) apply(t *testing.T, script string) {
 }
 
 // byClient carries out the same commands without etcdctl.
-func (r *rights) byClient(t *testing.T, script string) {
+func (r *userRights) byClient(t *testing.T, script string) {
 	t.Helper()
 	for line := range strings.Lines(script) {
 		words := strings.Fields(line)
@@ -104,20 +104,20 @@ func (r *rights) byClient(t *testing.T, script string) {
 		var err error
 		switch verb {
 		case "role add":
-			_, err = r.admin.RoleAdd(soon(t), args[0])
+			_, err = r.admin.RoleAdd(requestContext(t), args[0])
 		case "role grant-permission":
 			kind, known := map[string]clientv3.PermissionType{"read": clientv3.PermissionType(clientv3.PermRead),
 				"readwrite": clientv3.PermissionType(clientv3.PermReadWrite)}[args[1]]
 			require.True(t, known, line)
 			start, end := end(2)
-			_, err = r.admin.RoleGrantPermission(soon(t), args[0], start, end, kind)
+			_, err = r.admin.RoleGrantPermission(requestContext(t), args[0], start, end, kind)
 		case "role revoke-permission":
 			start, end := end(1)
-			_, err = r.admin.RoleRevokePermission(soon(t), args[0], start, end)
+			_, err = r.admin.RoleRevokePermission(requestContext(t), args[0], start, end)
 		case "user add":
-			_, err = r.admin.UserAdd(soon(t), args[0], string(r.program))
+			_, err = r.admin.UserAdd(requestContext(t), args[0], string(r.program))
 		case "user grant-role":
-			_, err = r.admin.UserGrantRole(soon(t), args[0], args[1])
+			_, err = r.admin.UserGrantRole(requestContext(t), args[0], args[1])
 		default:
 			t.Fatalf("unknown command: %s", line)
 		}
@@ -126,7 +126,7 @@ func (r *rights) byClient(t *testing.T, script string) {
 }
 
 // goversed runs a verb as the user, and returns its exit code and its output.
-func (r *rights) goversed(t *testing.T, args ...string) (int, string) {
+func (r *userRights) goversed(t *testing.T, args ...string) (int, string) {
 	t.Helper()
 	args = append([]string{args[0], "--etcd", r.etcd.Endpoint, "--prefix", procs.Prefix, "--etcd-user", string(r.program),
 		"--etcd-password-file", r.secret}, args[1:]...)
@@ -134,7 +134,7 @@ func (r *rights) goversed(t *testing.T, args ...string) (int, string) {
 	return p.Exit(t, patience), p.Output()
 }
 
-func (r *rights) must(t *testing.T, args ...string) string {
+func (r *userRights) mustGoversed(t *testing.T, args ...string) string {
 	t.Helper()
 	code, out := r.goversed(t, args...)
 	require.Zero(t, code, out)
@@ -153,7 +153,7 @@ type finding struct {
 var severities = []string{"ok", "note", "warning", "problem"}
 
 // doctor returns the finding of goversed doctor about the user's rights.
-func (r *rights) doctor(t *testing.T) finding {
+func (r *userRights) doctor(t *testing.T) finding {
 	t.Helper()
 	code, out := r.goversed(t, "doctor", "--ttl", "2s", "--for", string(r.program), "-o", "json")
 	var said struct {
@@ -168,9 +168,9 @@ func (r *rights) doctor(t *testing.T) finding {
 	return said.Findings[i]
 }
 
-// finds waits until the doctor's finding about the rights contains all these texts. The doctor has timeouts and
+// awaitFinding waits until the doctor's finding about the rights contains all these texts. The doctor has timeouts and
 // may run on a busy machine.
-func (r *rights) finds(t *testing.T, least string, says ...string) {
+func (r *userRights) awaitFinding(t *testing.T, least string, says ...string) {
 	t.Helper()
 	procs.Await(t, patience, "the doctor finds it", func() error {
 		f := r.doctor(t)
@@ -187,13 +187,13 @@ func (r *rights) finds(t *testing.T, least string, says ...string) {
 	})
 }
 
-// eachIsMissed revokes each right, and the write part of each alone if there is one, and checks that the doctor
+// checkEachRight revokes each right, and the write part of each alone if there is one, and checks that the doctor
 // names it.
-func (r *rights) eachIsMissed(t *testing.T) {
+func (r *userRights) checkEachRight(t *testing.T) {
 	t.Helper()
 	keys, err := state.NewKeys(procs.Prefix)
 	require.NoError(t, err)
-	r.finds(t, "ok")
+	r.awaitFinding(t, "ok")
 	role := "role-of-" + string(r.program)
 	all := access.Ranges(keys, r.program)
 	for _, one := range all {
@@ -203,22 +203,22 @@ func (r *rights) eachIsMissed(t *testing.T) {
 				denied = "WRITE"
 			}
 		}
-		r.apply(t, one.Revoke(role)+"\n")
-		r.finds(t, "warning", denied, "on "+one.String(), one.Grant("ROLE"))
+		r.apply(t, one.RevokeCommand(role)+"\n")
+		r.awaitFinding(t, "warning", denied, "on "+one.String(), one.GrantCommand("ROLE"))
 		if one.Right == access.ReadWrite {
 			reading := one
 			reading.Right = access.Read
-			r.apply(t, reading.Grant(role)+"\n")
-			r.finds(t, "warning", fmt.Sprintf("denies the user %q WRITE on %v", r.program, one))
-			r.apply(t, one.Revoke(role)+"\n")
+			r.apply(t, reading.GrantCommand(role)+"\n")
+			r.awaitFinding(t, "warning", fmt.Sprintf("denies the user %q WRITE on %v", r.program, one))
+			r.apply(t, one.RevokeCommand(role)+"\n")
 		}
-		r.apply(t, one.Grant(role)+"\n")
+		r.apply(t, one.GrantCommand(role)+"\n")
 	}
-	r.finds(t, "ok")
+	r.awaitFinding(t, "ok")
 }
 
-// join starts a node in this process, as the user.
-func (r *rights) join(t *testing.T) *cluster.Cluster {
+// joinCluster starts a node in this process, as the user.
+func (r *userRights) joinCluster(t *testing.T) *cluster.Cluster {
 	t.Helper()
 	n, err := node.NewNode(node.Config{ListenAddress: "127.0.0.1:0"})
 	require.NoError(t, err)
@@ -227,7 +227,7 @@ func (r *rights) join(t *testing.T) *cluster.Cluster {
 	cfg.Sharding.Shards, cfg.Sharding.Window, cfg.Sharding.MinMembers = 16, 20*time.Millisecond, 2
 	c, err := cluster.NewClusterWithNode(cfg, n)
 	require.NoError(t, err)
-	require.NoError(t, c.Start(soon(t)))
+	require.NoError(t, c.Start(requestContext(t)))
 	t.Cleanup(func() { require.NoError(t, c.Stop(context.WithoutCancel(t.Context()))) })
 	return c
 }
@@ -235,7 +235,7 @@ func (r *rights) join(t *testing.T) *cluster.Cluster {
 // works makes two nodes use everything that nodes use in etcd.
 func works(t *testing.T, first, second *cluster.Cluster) {
 	t.Helper()
-	ctx := soon(t)
+	ctx := requestContext(t)
 	var unknown any
 	served := errors.New("served")
 	err := first.Lead(ctx, func(ctx context.Context, _ terms.Term) error { return served })
@@ -292,33 +292,34 @@ func TestLeastRights(t *testing.T) {
 	onEach(t, func(t *testing.T, flavour procs.Flavour) {
 		t.Parallel()
 		etcd := kit.StartEtcd(t, flavour)
-		admin := onlyRoot(t, etcd)
+		admin := enableRootOnly(t, etcd)
 		nodes := grant(t, etcd, admin, access.Node)
-		first, second := nodes.join(t), nodes.join(t)
+		first, second := nodes.joinCluster(t), nodes.joinCluster(t)
 		works(t, first, second)
 
 		operators := grant(t, etcd, admin, access.Operator)
-		require.Contains(t, operators.must(t, "status"), second.Status().NodeID)
-		operators.must(t, "transfer", "--to", first.Status().NodeID)
-		operators.must(t, "resign")
-		operators.must(t, "shards")
-		operators.must(t, "drain", second.Status().NodeID)
-		operators.must(t, "drain", "--undo", second.Status().NodeID)
-		operators.must(t, "elections")
-		operators.must(t, "elections", "resign", "jobs")
+		require.Contains(t, operators.mustGoversed(t, "status"), second.Status().NodeID)
+		operators.mustGoversed(t, "transfer", "--to", first.Status().NodeID)
+		operators.mustGoversed(t, "resign")
+		operators.mustGoversed(t, "shards")
+		operators.mustGoversed(t, "drain", second.Status().NodeID)
+		operators.mustGoversed(t, "drain", "--undo", second.Status().NodeID)
+		operators.mustGoversed(t, "elections")
+		operators.mustGoversed(t, "elections", "resign", "jobs")
 		var effect struct {
 			Token int64 `json:"token"`
 		}
-		require.NoError(t, json.Unmarshal([]byte(operators.must(t, "effects", "show", "mail/2", "-o", "json")), &effect))
-		operators.must(t, "effects", "resolve", "mail/2", strconv.FormatInt(effect.Token, 10), "--done")
+		require.NoError(t, json.Unmarshal([]byte(operators.mustGoversed(t, "effects", "show", "mail/2", "-o", "json")),
+			&effect))
+		operators.mustGoversed(t, "effects", "resolve", "mail/2", strconv.FormatInt(effect.Token, 10), "--done")
 
 		execs, locks := grant(t, etcd, admin, access.Exec), grant(t, etcd, admin, access.Lock)
-		execs.must(t, "exec", "--election", "outbox", "--", "true")
-		locks.must(t, "lock", "nightly", "--", "true")
+		execs.mustGoversed(t, "exec", "--election", "outbox", "--", "true")
+		locks.mustGoversed(t, "lock", "nightly", "--", "true")
 
 		before := keysBelow(t, admin)
-		for _, r := range []*rights{operators, execs, locks} {
-			r.eachIsMissed(t)
+		for _, r := range []*userRights{operators, execs, locks} {
+			r.checkEachRight(t)
 		}
 		require.Equal(t, before, keysBelow(t, admin))
 	})
@@ -327,19 +328,20 @@ func TestLeastRights(t *testing.T) {
 		onEach(t, func(t *testing.T, flavour procs.Flavour) {
 			t.Parallel()
 			etcd := kit.StartEtcd(t, flavour)
-			admin := onlyRoot(t, etcd)
-			grant(t, etcd, admin, access.Node).eachIsMissed(t)
+			admin := enableRootOnly(t, etcd)
+			grant(t, etcd, admin, access.Node).checkEachRight(t)
 			require.Empty(t, keysBelow(t, admin))
 		})
 	})
 	t.Run("without etcdctl", func(t *testing.T) {
 		t.Parallel()
 		etcd := kit.StartEtcd(t, procs.Etcd37)
-		r := &rights{etcd: etcd, admin: onlyRoot(t, etcd), program: access.Operator, secret: secretOf(t, access.Operator)}
+		r := &userRights{etcd: etcd, admin: enableRootOnly(t, etcd), program: access.Operator,
+			secret: secretOf(t, access.Operator)}
 		printed := kit.Goversed(t, "rbac", "--prefix", procs.Prefix, "--for", "operator", "--user", "operator")
 		require.Zero(t, printed.Exit(t, patience), printed.Output())
 		r.byClient(t, printed.Output())
-		r.finds(t, "ok")
+		r.awaitFinding(t, "ok")
 	})
 }
 
@@ -354,7 +356,7 @@ func secretOf(t *testing.T, program access.Program) string {
 // keysBelow returns the names of the cluster's keys.
 func keysBelow(t *testing.T, admin *clientv3.Client) string {
 	t.Helper()
-	resp, err := admin.Get(soon(t), procs.Prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	resp, err := admin.Get(requestContext(t), procs.Prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	require.NoError(t, err)
 	var out bytes.Buffer
 	for _, kv := range resp.Kvs {

@@ -32,25 +32,25 @@ const (
 	stopTogether = 2 * time.Second
 )
 
-// mapsSeen holds all shard maps in the order in which they were written.
-type mapsSeen struct {
+// mapLog holds all shard maps in the order in which they were written.
+type mapLog struct {
 	mu   sync.Mutex
 	maps []*sharding.Map
 }
 
-func watchMaps(t *testing.T, client *clientv3.Client) *mapsSeen {
+func watchMaps(t *testing.T, client *clientv3.Client) *mapLog {
 	t.Helper()
 	keys, err := state.NewKeys(procs.Prefix)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
-	w, done := &mapsSeen{}, make(chan struct{})
+	w, done := &mapLog{}, make(chan struct{})
 	// Watch from the beginning of this etcd.
 	events := client.Watch(ctx, keys.ShardMap(), clientv3.WithRev(1))
 	go func() {
 		defer close(done)
 		for resp := range events {
 			for _, ev := range resp.Events {
-				m, err := sharding.Decode(ev.Kv.Value)
+				m, err := sharding.DecodeMap(ev.Kv.Value)
 				if err != nil {
 					t.Errorf("the shard map at revision %d: %v", ev.Kv.ModRevision, err)
 					return
@@ -66,7 +66,7 @@ func watchMaps(t *testing.T, client *clientv3.Client) *mapsSeen {
 }
 
 // count returns the number of maps written so far.
-func (w *mapsSeen) count() int {
+func (w *mapLog) count() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.maps)
@@ -74,7 +74,7 @@ func (w *mapsSeen) count() int {
 
 // since returns the number of owner changes from the map at index first on, and the largest number for one
 // shard.
-func (w *mapsSeen) since(first int) (moves, most int) {
+func (w *mapLog) since(first int) (moves, most int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	of := map[int]int{}
@@ -91,10 +91,10 @@ func (w *mapsSeen) since(first int) (moves, most int) {
 	return moves, most
 }
 
-// spread returns nil when the nodes serve all shards, each node its share.
-func spread(t *testing.T, nodes []*procs.Node) error {
+// checkShardsSpread returns nil when the nodes serve all shards, each node its share.
+func checkShardsSpread(t *testing.T, nodes []*procs.Node) error {
 	for _, n := range nodes {
-		serving, err := n.Metric(soon(t), "goverse_shards_serving")
+		serving, err := n.Metric(requestContext(t), "goverse_shards_serving")
 		if err != nil {
 			return err
 		}
@@ -113,13 +113,13 @@ func TestRollingRestart(t *testing.T) {
 	cfg := procs.NodeConfig{Etcd: etcd.Endpoint}
 	nodes, watch := startNodes(t, cfg, rollingNodes)
 	maps := watchMaps(t, client)
-	procs.Await(t, patience, "the shards are spread", func() error { return spread(t, nodes) })
+	procs.Await(t, patience, "the shards are spread", func() error { return checkShardsSpread(t, nodes) })
 
 	var handed, quick float64
 	add := func(n *procs.Node) {
-		all, err := n.Metric(soon(t), `goverse_shards_handoff_pause_seconds_count`)
+		all, err := n.Metric(requestContext(t), `goverse_shards_handoff_pause_seconds_count`)
 		require.NoError(t, err)
-		within, err := n.Metric(soon(t), fmt.Sprintf(`goverse_shards_handoff_pause_seconds_bucket{le="%g"}`,
+		within, err := n.Metric(requestContext(t), fmt.Sprintf(`goverse_shards_handoff_pause_seconds_bucket{le="%g"}`,
 			rollingPause.Seconds()))
 		require.NoError(t, err, "--rolling.pause has to be one of the histogram's bounds")
 		handed, quick = handed+all, quick+within
@@ -134,7 +134,7 @@ func TestRollingRestart(t *testing.T) {
 		again.Listen = old.Address
 		nodes[i] = kit.StartNode(t, again)
 		watch.Add(nodes[i])
-		procs.Await(t, patience, "the shards are spread again", func() error { return spread(t, nodes) })
+		procs.Await(t, patience, "the shards are spread again", func() error { return checkShardsSpread(t, nodes) })
 		moves, most := maps.since(first)
 		t.Logf("node %d: stopped in %v, all even again after %v; %d maps, %d moves, %d of one shard at most",
 			i, stopped.Round(time.Millisecond), time.Since(signalled).Round(time.Millisecond), maps.count()-first, moves, most)

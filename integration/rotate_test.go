@@ -39,7 +39,7 @@ func renew(t *testing.T, authority *certtest.Authority, sides ...certtest.Files)
 	t.Helper()
 	for _, f := range sides {
 		f.Write(t, authority.Issue(t, []string{"127.0.0.1"}))
-		f.Trust(t, authority)
+		f.WriteCA(t, authority)
 	}
 }
 
@@ -67,13 +67,13 @@ func TestFilesAreReplaced(t *testing.T) {
 	renew(t, certtest.NewAuthority(t), r.server, r.client)
 	etcd := kit.StartSecureEtcd(t, procs.Certificates{CA: r.server.CA, Cert: r.server.Cert, Key: r.server.Key})
 	open := r.admin(t, etcd, "")
-	_, err := open.UserAdd(soon(t), "root", "secret 0")
+	_, err := open.UserAdd(requestContext(t), "root", "secret 0")
 	require.NoError(t, err)
-	_, err = open.UserGrantRole(soon(t), "root", "root")
+	_, err = open.UserGrantRole(requestContext(t), "root", "root")
 	require.NoError(t, err)
-	_, err = open.AuthEnable(soon(t))
+	_, err = open.AuthEnable(requestContext(t))
 	require.NoError(t, err)
-	certtest.Replace(t, r.password, []byte("secret 0\n"))
+	certtest.ReplaceFile(t, r.password, []byte("secret 0\n"))
 
 	flags := []string{"--etcd-cacert", r.client.CA, "--etcd-cert", r.client.Cert, "--etcd-key", r.client.Key,
 		"--etcd-user", "root", "--etcd-password-file", r.password}
@@ -97,9 +97,9 @@ func TestFilesAreReplaced(t *testing.T) {
 
 	for i := 1; i <= 3; i++ {
 		admin := r.admin(t, etcd, fmt.Sprint("secret ", i-1))
-		_, err := admin.UserChangePassword(soon(t), "root", fmt.Sprint("secret ", i))
+		_, err := admin.UserChangePassword(requestContext(t), "root", fmt.Sprint("secret ", i))
 		require.NoError(t, err)
-		certtest.Replace(t, r.password, fmt.Appendf(nil, "secret %d\n", i))
+		certtest.ReplaceFile(t, r.password, fmt.Appendf(nil, "secret %d\n", i))
 		authority := certtest.NewAuthority(t) // no program trusts it yet
 		renew(t, authority, r.server)
 		if i == 2 {
@@ -134,7 +134,7 @@ func TestFilesAreReplaced(t *testing.T) {
 			return nil
 		})
 	}
-	lost, err := n.Metric(soon(t), "goverse_sessions_lost_total")
+	lost, err := n.Metric(requestContext(t), "goverse_sessions_lost_total")
 	require.NoError(t, err)
 	require.Zero(t, lost, n.Output())
 	require.Zero(t, c.Status().SessionsLost)
@@ -142,7 +142,7 @@ func TestFilesAreReplaced(t *testing.T) {
 	require.Equal(t, len(supervised), begun(), "no command was started anew")
 	n.AwaitOutput(t, patience, "certificates replaced: new connections use them")
 	n.AwaitOutput(t, patience, "password replaced: the next log-in at etcd uses it")
-	expires, err := n.Metric(soon(t), fmt.Sprintf("goverse_certificate_expiry_timestamp_seconds{file=%q,use=%q}",
+	expires, err := n.Metric(requestContext(t), fmt.Sprintf("goverse_certificate_expiry_timestamp_seconds{file=%q,use=%q}",
 		r.client.Cert, "etcd-client"))
 	require.NoError(t, err)
 	require.InDelta(t, time.Now().Add(time.Hour).Unix(), expires, 300)
@@ -157,7 +157,7 @@ func TestFilesAreReplaced(t *testing.T) {
 // renewals returns the number of effective renewals of a node's session.
 func renewals(t *testing.T, n *procs.Node) float64 {
 	t.Helper()
-	all, err := n.Metric(soon(t), "goverse_session_renewal_duration_seconds_count")
+	all, err := n.Metric(requestContext(t), "goverse_session_renewal_duration_seconds_count")
 	require.NoError(t, err)
 	return all
 }
@@ -183,7 +183,7 @@ func library(t *testing.T, etcd *procs.Etcd, r rotation) program {
 		}}
 	c, err := cluster.NewClusterWithNode(cfg, n)
 	require.NoError(t, err)
-	require.NoError(t, c.Start(soon(t)))
+	require.NoError(t, c.Start(requestContext(t)))
 	client, err := cluster.NewEtcdClient(cfg)
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())
@@ -208,7 +208,7 @@ func library(t *testing.T, etcd *procs.Etcd, r rotation) program {
 	t.Cleanup(quiet)
 	return program{c, func() int { return int(written.Load()) }, func() {
 		quiet()
-		require.NoError(t, c.Stop(soon(t)))
+		require.NoError(t, c.Stop(requestContext(t)))
 		certs.Close()
 	}}
 }

@@ -102,9 +102,9 @@ func TestSilentLeaderIsShown(t *testing.T) {
 		// The leader is frozen for less than its TTL, however long this machine takes to check it.
 		nodes, _ := startNodes(t, procs.NodeConfig{Etcd: etcd.Endpoint, TTL: time.Minute}, 3)
 		leader := nodes[0]
-		token := agree(t, patience, nodes, leader.Address, election, addresses(nodes)).Token
+		token := awaitAgreement(t, patience, nodes, leader.Address, election, addresses(nodes)).Token
 		watched := func(n *procs.Node) error {
-			if watchers, err := n.Metric(soon(t), "goverse_crash_watchers"); err != nil || watchers != 2 {
+			if watchers, err := n.Metric(requestContext(t), "goverse_crash_watchers"); err != nil || watchers != 2 {
 				return fmt.Errorf("%v watchers (%w)", watchers, err)
 			}
 			return nil
@@ -115,10 +115,10 @@ func TestSilentLeaderIsShown(t *testing.T) {
 			frozen := leader.Freeze(t)
 			for _, n := range nodes[1:] {
 				procs.Await(t, patience, "shown by "+n.Address, func() error {
-					return showsSilent(soon(t), n, leader.Address, true)
+					return showsSilent(requestContext(t), n, leader.Address, true)
 				})
 				procs.Await(t, patience, "an event", func() error {
-					return says(soon(t), n, "node_silent", leader.Address, frozen)
+					return says(requestContext(t), n, "node_silent", leader.Address, frozen)
 				})
 			}
 			status := kit.Goversed(t, "status", "--etcd", etcd.Endpoint, "--prefix", procs.Prefix)
@@ -136,14 +136,14 @@ func TestSilentLeaderIsShown(t *testing.T) {
 			thawed := time.Now()
 			for _, n := range nodes {
 				procs.Await(t, patience, "cleared by "+n.Address, func() error {
-					return showsSilent(soon(t), n, leader.Address, false)
+					return showsSilent(requestContext(t), n, leader.Address, false)
 				})
 			}
 			heard = max(heard, time.Since(thawed))
 			procs.Await(t, patience, "an event", func() error {
-				return says(soon(t), nodes[1], "node_answering", leader.Address, frozen)
+				return says(requestContext(t), nodes[1], "node_answering", leader.Address, frozen)
 			})
-			require.Equal(t, token, agree(t, patience, nodes, leader.Address, election, addresses(nodes)).Token,
+			require.Equal(t, token, awaitAgreement(t, patience, nodes, leader.Address, election, addresses(nodes)).Token,
 				"nothing followed from it")
 			require.LessOrEqual(t, took, *silenceWithin)
 		}

@@ -37,8 +37,8 @@ const (
 	soakToken = "a token for the soak alone"
 )
 
-// soaked holds a process's resources at one time.
-type soaked struct {
+// soakSample holds a process's resources at one time.
+type soakSample struct {
 	after                        time.Duration
 	resident, goroutines, opened float64
 }
@@ -46,15 +46,15 @@ type soaked struct {
 // soakMetrics names the metrics, in the order of the columns.
 var soakMetrics = []string{"process_resident_memory_bytes", "go_goroutines", "process_open_fds"}
 
-// flat returns an error for resources that grew from the first third of the samples, without the first
+// checkNoGrowth returns an error for resources that grew from the first third of the samples, without the first
 // twentieth, to the last third. It compares medians, because faults come and go.
-func flat(samples []soaked) error {
+func checkNoGrowth(samples []soakSample) error {
 	samples = samples[len(samples)/20:]
 	third := len(samples) / 3
 	if third < 5 {
 		return fmt.Errorf("%d samples say nothing", len(samples))
 	}
-	median := func(part []soaked, of func(soaked) float64) float64 {
+	median := func(part []soakSample, of func(soakSample) float64) float64 {
 		values := make([]float64, len(part))
 		for i, s := range part {
 			values[i] = of(s)
@@ -64,12 +64,12 @@ func flat(samples []soaked) error {
 	}
 	for _, c := range []struct {
 		what string
-		of   func(soaked) float64
+		of   func(soakSample) float64
 		more float64 // allowed on top of a tenth
 	}{
-		{"resident memory", func(s soaked) float64 { return s.resident }, 8 << 20},
-		{"goroutines", func(s soaked) float64 { return s.goroutines }, 10},
-		{"open files", func(s soaked) float64 { return s.opened }, 5},
+		{"resident memory", func(s soakSample) float64 { return s.resident }, 8 << 20},
+		{"goroutines", func(s soakSample) float64 { return s.goroutines }, 10},
+		{"open files", func(s soakSample) float64 { return s.opened }, 5},
 	} {
 		before, after := median(samples[:third], c.of), median(samples[len(samples)-third:], c.of)
 		if after > 1.1*before+c.more {
@@ -81,23 +81,24 @@ func flat(samples []soaked) error {
 
 func TestSoakFindsWhatGrows(t *testing.T) {
 	t.Parallel()
-	run := func(each func(i int) soaked) error {
-		var samples []soaked
+	run := func(each func(i int) soakSample) error {
+		var samples []soakSample
 		for i := range 300 {
 			samples = append(samples, each(i))
 		}
-		return flat(samples)
+		return checkNoGrowth(samples)
 	}
 	noise := func(i int) float64 { return float64(i % 7) }
-	require.NoError(t, run(func(i int) soaked {
-		return soaked{0, 50e6 + 1e6*noise(i), 200 + 5*noise(i), 30 + noise(i)}
+	require.NoError(t, run(func(i int) soakSample {
+		return soakSample{0, 50e6 + 1e6*noise(i), 200 + 5*noise(i), 30 + noise(i)}
 	}))
-	require.ErrorContains(t, run(func(i int) soaked { return soaked{0, 50e6 + 1e5*float64(i), 200, 30} }), "memory grew")
-	require.ErrorContains(t, run(func(i int) soaked { return soaked{0, 50e6, 200 + float64(i)/4, 30} }),
+	require.ErrorContains(t, run(func(i int) soakSample { return soakSample{0, 50e6 + 1e5*float64(i), 200, 30} }),
+		"memory grew")
+	require.ErrorContains(t, run(func(i int) soakSample { return soakSample{0, 50e6, 200 + float64(i)/4, 30} }),
 		"goroutines grew")
-	require.ErrorContains(t, run(func(i int) soaked { return soaked{0, 50e6, 200, 30 + float64(i)/20} }),
+	require.ErrorContains(t, run(func(i int) soakSample { return soakSample{0, 50e6, 200, 30 + float64(i)/20} }),
 		"open files grew")
-	require.ErrorContains(t, flat(make([]soaked, 9)), "say nothing")
+	require.ErrorContains(t, checkNoGrowth(make([]soakSample, 9)), "say nothing")
 }
 
 // Three nodes on three members of etcd go through random faults. Meanwhile streams, scrapes and page requests
@@ -113,10 +114,10 @@ func TestSoak(t *testing.T) {
 	ctx, end := context.WithTimeout(t.Context(), *soakFor)
 	defer end()
 	for range 3 {
-		looking.Go(func() { s.stream(ctx) })
+		looking.Go(func() { s.followPages(ctx) })
 	}
 	looking.Go(func() { s.browse(ctx) })
-	var samples []soaked
+	var samples []soakSample
 	looking.Go(func() { samples = s.sample(ctx) })
 	faults := s.faults(ctx)
 	looking.Wait()
@@ -124,7 +125,7 @@ func TestSoak(t *testing.T) {
 	if *soakOut != "" {
 		require.NoError(t, writeSoak(*soakOut, samples))
 	}
-	require.NoError(t, flat(samples))
+	require.NoError(t, checkNoGrowth(samples))
 	for _, n := range s.nodes {
 		n.AwaitStatus(t, patience, "well again", func(st procs.Status) error {
 			return errors.Join(equal("the nodes", len(st.Nodes), 3), equal("cluster_ready", st.ClusterReady, true))
@@ -187,10 +188,10 @@ func (s *soak) faults(ctx context.Context) string {
 			pause(ctx, time.Duration(s.random.IntN(4000))*time.Millisecond)
 			m.Thaw(s.t)
 		case "resign":
-			s.admin(ctx, "resign", "{}")
+			s.sendChange(ctx, "resign", "{}")
 		case "drain":
-			s.admin(ctx, "drain", fmt.Sprintf(`{"node": %q}`, s.nodes[i].Address))
-			s.admin(ctx, "undrain", fmt.Sprintf(`{"node": %q}`, s.nodes[i].Address))
+			s.sendChange(ctx, "drain", fmt.Sprintf(`{"node": %q}`, s.nodes[i].Address))
+			s.sendChange(ctx, "undrain", fmt.Sprintf(`{"node": %q}`, s.nodes[i].Address))
 		}
 		pause(ctx, time.Duration(1000+s.random.IntN(4000))*time.Millisecond)
 	}
@@ -207,8 +208,8 @@ func (s *soak) restart(i int) {
 	s.nodes[i] = kit.StartNode(s.t, cfg)
 }
 
-// admin sends a change to the first node, which may refuse it during a fault.
-func (s *soak) admin(ctx context.Context, call, body string) {
+// sendChange sends a change to the first node, which may refuse it during a fault.
+func (s *soak) sendChange(ctx context.Context, call, body string) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.nodes[0].Origin()+"/cluster/admin/"+call,
 		strings.NewReader(body))
 	if err != nil {
@@ -221,8 +222,8 @@ func (s *soak) admin(ctx context.Context, call, body string) {
 	}
 }
 
-// stream follows the pages of the first node like a dashboard, and reconnects when it is disconnected.
-func (s *soak) stream(ctx context.Context) {
+// followPages follows the pages of the first node like a dashboard, and reconnects when it is disconnected.
+func (s *soak) followPages(ctx context.Context) {
 	const pages = "/cluster/stream?page=/cluster/nodes&page=/cluster/leader&page=/cluster/shards&page=/cluster/events"
 	for ctx.Err() == nil {
 		some, end := context.WithTimeout(ctx, 20*time.Second) // like a tab that is closed
@@ -255,7 +256,7 @@ func (s *soak) browse(ctx context.Context) {
 
 // sample samples the first node's resources until ctx ends. Samples that are not answered in time, because the
 // node is paused, are missing.
-func (s *soak) sample(ctx context.Context) (all []soaked) {
+func (s *soak) sample(ctx context.Context) (all []soakSample) {
 	for ctx.Err() == nil {
 		brief, cancel := context.WithTimeout(ctx, soakEvery)
 		var values [3]float64
@@ -267,7 +268,7 @@ func (s *soak) sample(ctx context.Context) (all []soaked) {
 		}
 		cancel()
 		if err == nil {
-			all = append(all, soaked{time.Since(s.began), values[0], values[1], values[2]})
+			all = append(all, soakSample{time.Since(s.began), values[0], values[1], values[2]})
 		}
 		pause(ctx, soakEvery)
 	}
@@ -284,7 +285,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-func writeSoak(path string, samples []soaked) error {
+func writeSoak(path string, samples []soakSample) error {
 	f, err := os.Create(path)
 	if err != nil {
 		return err

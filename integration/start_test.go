@@ -45,7 +45,7 @@ func TestSecondLivingNodeAtAnAddressIsRefused(t *testing.T) {
 		etcd := kit.StartEtcd(t, flavour)
 		cfg := procs.NodeConfig{Etcd: etcd.Endpoint, TTL: longTTL}
 		nodes, watch := startNodes(t, cfg, 2)
-		token := agree(t, patience, nodes, nodes[0].Address, election, addresses(nodes)).Token
+		token := awaitAgreement(t, patience, nodes, nodes[0].Address, election, addresses(nodes)).Token
 		for _, first := range nodes { // the leader and a waiting node
 			again := cfg
 			again.Flags = []string{"--advertise", first.Address}
@@ -53,7 +53,7 @@ func TestSecondLivingNodeAtAnAddressIsRefused(t *testing.T) {
 			require.Contains(t, refused(t, second.Process), "give this one another advertise address, or stop that one")
 		}
 		// The first nodes are not affected: the term and the places in the queue stay the same throughout.
-		require.Equal(t, token, agree(t, patience, nodes, nodes[0].Address, election, addresses(nodes)).Token)
+		require.Equal(t, token, awaitAgreement(t, patience, nodes, nodes[0].Address, election, addresses(nodes)).Token)
 		for _, s := range watch.Samples() {
 			if s.Status.Token > token {
 				require.Fail(t, "leadership moved", "%+v", s)
@@ -64,7 +64,7 @@ func TestSecondLivingNodeAtAnAddressIsRefused(t *testing.T) {
 		// shard keys of the living nodes
 		maps.DeleteFunc(left, func(key, _ string) bool { return strings.HasPrefix(key, procs.Prefix+"/shards/") })
 		require.Len(t, left, 4, "nothing of the refused is left")
-		leases, err := client.Leases(soon(t))
+		leases, err := client.Leases(requestContext(t))
 		require.NoError(t, err)
 		require.Len(t, leases.Leases, 2, "neither is a session")
 	})
@@ -76,7 +76,7 @@ func TestRestartAfterSIGKILLTakesOverAtOnce(t *testing.T) {
 		etcd := kit.StartEtcd(t, flavour)
 		cfg := procs.NodeConfig{Etcd: etcd.Endpoint, TTL: longTTL}
 		nodes, watch := startNodes(t, cfg, 2)
-		token := agree(t, patience, nodes, nodes[0].Address, election, addresses(nodes)).Token
+		token := awaitAgreement(t, patience, nodes, nodes[0].Address, election, addresses(nodes)).Token
 
 		nodes[0].Kill(t)
 		cfg.Listen = nodes[0].Address
@@ -84,7 +84,7 @@ func TestRestartAfterSIGKILLTakesOverAtOnce(t *testing.T) {
 		began := time.Now()
 		watch.Add(again)
 		nodes[0] = again
-		st := agree(t, patience, nodes, nodes[1].Address, election, []string{nodes[1].Address, again.Address})
+		st := awaitAgreement(t, patience, nodes, nodes[1].Address, election, []string{nodes[1].Address, again.Address})
 		took := time.Since(began)
 		t.Logf("%v after its start it is a member, and the next one leads", took)
 		require.Less(t, took, 2*time.Second, "without waiting for the lease")
@@ -103,7 +103,7 @@ func TestEtcdUnreachableAtStart(t *testing.T) {
 	// It lives, and reports that it is not ready, and why.
 	n.AwaitStatus(t, patience, "is not started",
 		func(st procs.Status) error { return equal("state", st.State, "starting") })
-	require.ErrorIs(t, n.Ready(soon(t)), procs.ErrAnswer)
+	require.ErrorIs(t, n.Ready(requestContext(t)), procs.ErrAnswer)
 	n.AwaitOutput(t, patience, "etcd does not answer, retrying")
 	require.Less(t, time.Since(began), limit)
 	said := refused(t, n.Process)
@@ -123,7 +123,7 @@ func TestEtcdThatComesLaterIsJoined(t *testing.T) {
 		returned := etcd.Restart(t)
 		n.AwaitStatus(t, patience, "leads", leads)
 		t.Logf("%v after etcd came it leads", time.Since(returned))
-		require.Less(t, time.Since(returned), back)
+		require.Less(t, time.Since(returned), recoveryTime)
 	})
 }
 

@@ -21,8 +21,8 @@ const (
 	askEvery = 5 * time.Millisecond
 )
 
-// asked records the nodes' answers about their leadership over HTTP.
-type asked struct {
+// leadershipPoll records the nodes' answers about their leadership over HTTP.
+type leadershipPoll struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
@@ -30,18 +30,18 @@ type asked struct {
 	runs []history.Run
 }
 
-// ask polls nodes, by their names in the history, until end is called or the test ends.
-func ask(t testing.TB, nodes map[string]*procs.Node) *asked {
+// pollLeadership polls nodes, by their names in the history, until end is called or the test ends.
+func pollLeadership(t testing.TB, nodes map[string]*procs.Node) *leadershipPoll {
 	ctx, cancel := context.WithCancel(context.Background())
-	a := &asked{cancel: cancel}
+	a := &leadershipPoll{cancel: cancel}
 	for name, n := range nodes {
-		a.wg.Go(func() { a.one(ctx, name, n) })
+		a.wg.Go(func() { a.pollNode(ctx, name, n) })
 	}
-	t.Cleanup(func() { a.end() })
+	t.Cleanup(func() { a.stopPoll() })
 	return a
 }
 
-func (a *asked) one(ctx context.Context, name string, n *procs.Node) {
+func (a *leadershipPoll) pollNode(ctx context.Context, name string, n *procs.Node) {
 	last := -1
 	for ctx.Err() == nil {
 		sent, asked := time.Now(), history.Window{Before: history.Now()}
@@ -60,14 +60,14 @@ func (a *asked) one(ctx context.Context, name string, n *procs.Node) {
 		}
 		a.mu.Unlock()
 		select {
-		case <-time.After(procs.Rest(askEvery, time.Since(sent))):
+		case <-time.After(procs.PollPause(askEvery, time.Since(sent))):
 		case <-ctx.Done():
 		}
 	}
 }
 
-// end stops the polling and returns the answers.
-func (a *asked) end() history.History {
+// stopPoll stops the polling and returns the answers.
+func (a *leadershipPoll) stopPoll() history.History {
 	a.cancel()
 	a.wg.Wait()
 	return history.History{Runs: a.runs}
@@ -77,10 +77,10 @@ func (a *asked) end() history.History {
 // leader only while that is one of the members that do not stutter.
 func watchLeases(w *stutterWorld) *leases.Watcher {
 	l := leases.Watch(leases.Config{
-		Client: w.members.Client(stuttering + 1),
+		Client: w.members.Client(stutteringMember + 1),
 		Prefix: procs.Prefix, // a prefix of workPrefix, too
 		Leader: func(ctx context.Context) (leader, term uint64, ok bool) {
-			st, err := w.members.Status(ctx, stuttering+1)
+			st, err := w.members.Status(ctx, stutteringMember+1)
 			if err != nil || st.Leader == 0 || st.Leader == w.stutteringID {
 				return 0, 0, false
 			}

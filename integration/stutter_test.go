@@ -116,8 +116,8 @@ func (a *tally) take(world, what string, v history.Verdict, rounds []history.Ins
 	a.verdicts = append(a.verdicts, v)
 	a.samples += v.Seen.Samples
 	in := map[string]map[int]time.Duration{} // the longest of each round
-	for _, f := range v.Of(history.Overlap) {
-		name := what + claimed(f.Subject)
+	for _, f := range v.FindingsOf(history.Overlap) {
+		name := what + claimKind(f.Subject)
 		if in[name] == nil {
 			in[name] = map[int]time.Duration{}
 		}
@@ -132,7 +132,7 @@ func (a *tally) take(world, what string, v history.Verdict, rounds []history.Ins
 		}
 	}
 	for _, f := range v.Exempt {
-		name := what + claimed(f.Subject)
+		name := what + claimKind(f.Subject)
 		a.exempt[name] = append(a.exempt[name], f.Length())
 	}
 }
@@ -142,8 +142,8 @@ func newTally() tally {
 		hits: map[string]bool{}}
 }
 
-// claimed returns the kind of a claim, without its name or number.
-func claimed(s history.Subject) string {
+// claimKind returns the kind of a claim, without its name or number.
+func claimKind(s history.Subject) string {
 	switch {
 	case s == history.Leadership:
 		return "leaders"

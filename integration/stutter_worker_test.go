@@ -88,7 +88,7 @@ func stutterWorker(encoded string) (err error) {
 	if err != nil {
 		return errors.Join(err, n.Close())
 	}
-	rec.Add(history.Of(cfg.Name, c).WithShards(c))
+	rec.Add(history.NodeOf(cfg.Name, c).WithShards(c))
 	if err := c.Start(ctx); err != nil {
 		return err
 	}
@@ -97,16 +97,16 @@ func stutterWorker(encoded string) (err error) {
 		return err
 	}
 	status := httpapi.Serve(l, httpapi.New(c, httpapi.Options{}), log)
-	wantLock(ctx, rec.Locks(cfg.Name, c.Locks()), yield)
+	holdLockRepeatedly(ctx, rec.Locks(cfg.Name, c.Locks()), yield)
 	stopping, cancelStop := context.WithTimeout(context.Background(), patience)
 	defer cancelStop()
 	return errors.Join(status.Stop(stopping), c.Stop(stopping))
 }
 
-// wantLock holds the lock for as long as possible, again and again, until ctx ends.
-func wantLock(ctx context.Context, locks *history.Locks, yield <-chan os.Signal) {
+// holdLockRepeatedly holds the lock for as long as possible, again and again, until ctx ends.
+func holdLockRepeatedly(ctx context.Context, locks *history.Locks, yield <-chan os.Signal) {
 	for ctx.Err() == nil {
-		h, err := locks.Take(ctx, history.Wanted{Name: workersLock})
+		h, err := locks.Acquire(ctx, history.LockRequest{Name: workersLock})
 		if err != nil {
 			select {
 			case <-time.After(100 * time.Millisecond):

@@ -26,8 +26,8 @@ import (
 )
 
 const (
-	// stuttering is the index of the member that leads etcd when a round begins.
-	stuttering = 0
+	// stutteringMember is the index of the member that leads etcd when a round begins.
+	stutteringMember = 0
 	// commandsLock is the lock of goversed lock.
 	commandsLock = "commands"
 	// stopTimeout is so short that the commands still run when etcd's leader resumes; with the default they
@@ -35,8 +35,8 @@ const (
 	stopTimeout = "100ms"
 	// lostSession is the log's message about a lost session.
 	lostSession = "the session is lost"
-	// healing limits the time until everything has recovered after a round.
-	healing = 45 * time.Second
+	// healTime limits the time until everything has recovered after a round.
+	healTime = 45 * time.Second
 )
 
 // A side has the processes with the same path to etcd: side a through the stuttering member only, side b
@@ -46,7 +46,7 @@ type side struct {
 	etcd   string
 	node   *procs.Node // goversed with default settings
 	worker *procs.Node // in the workers' own cluster; acquires the lock
-	beats  *bench      // output of the commands under goversed lock
+	beats  *workBench  // output of the commands under goversed lock
 }
 
 // stutterWorld is three members of etcd and two sides.
@@ -55,10 +55,10 @@ type stutterWorld struct {
 	stutter
 	members *procs.Members
 	a, b    *side
-	work    state.Keys // keys of the workers' cluster
-	nodes   state.Keys // keys of the goversed nodes' cluster
-	dir     string     // for the workers' recordings
-	asked   *asked     // answers of the goversed nodes
+	work    state.Keys      // keys of the workers' cluster
+	nodes   state.Keys      // keys of the goversed nodes' cluster
+	dir     string          // for the workers' recordings
+	asked   *leadershipPoll // answers of the goversed nodes
 	leases  *leases.Watcher
 	rounds  []history.Instant // start of each round
 
@@ -72,25 +72,25 @@ func newStutterWorld(t *testing.T, flavour procs.Flavour, s stutter) *stutterWor
 	require.NoError(t, err)
 	w.work, err = state.NewKeys(workPrefix)
 	require.NoError(t, err)
-	others := strings.Join(w.members.Endpoints[stuttering+1:], ",")
-	w.a, w.b = w.side("a", w.members.Endpoints[stuttering]), w.side("b", others)
-	w.members.Lead(t, stuttering)
-	st, err := w.members.Status(t.Context(), stuttering)
+	others := strings.Join(w.members.Endpoints[stutteringMember+1:], ",")
+	w.a, w.b = w.side("a", w.members.Endpoints[stutteringMember]), w.side("b", others)
+	w.members.MoveLeaderTo(t, stutteringMember)
+	st, err := w.members.Status(t.Context(), stutteringMember)
 	require.NoError(t, err)
 	w.stutteringID = st.Header.MemberId
 	for _, s := range []*side{w.a, w.b} {
 		s.node = kit.StartNode(t, procs.NodeConfig{Etcd: s.etcd, TTL: w.ttl})
-		s.node.AwaitStatus(t, healing, "is ready", ready)
+		s.node.AwaitStatus(t, healTime, "is ready", ready)
 		s.worker = w.startWorker(s)
-		s.worker.AwaitStatus(t, healing, "is ready", ready)
+		s.worker.AwaitStatus(t, healTime, "is ready", ready)
 	}
-	w.asked = ask(t, map[string]*procs.Node{ofNodes + w.a.name: w.a.node, ofNodes + w.b.name: w.b.node})
+	w.asked = pollLeadership(t, map[string]*procs.Node{ofNodes + w.a.name: w.a.node, ofNodes + w.b.name: w.b.node})
 	w.leases = watchLeases(w)
 	return w
 }
 
 func (w *stutterWorld) side(name, etcd string) *side {
-	return &side{name: name, etcd: etcd, beats: &bench{T: w.T, etcd: etcd, dir: w.TempDir(), name: commandsLock}}
+	return &side{name: name, etcd: etcd, beats: &workBench{T: w.T, etcd: etcd, dir: w.TempDir(), name: commandsLock}}
 }
 
 // startWorker starts the worker of a side.
@@ -102,52 +102,52 @@ func (w *stutterWorld) startWorker(s *side) *procs.Node {
 		TTL:    int(w.ttl / time.Second),
 		Record: filepath.Join(w.dir, s.name+".jsonl")}
 	p := kit.Start(w, "worker "+s.name, self, nil, []string{stutterWorkerEnv + "=" + cfg.encode(w)})
-	return kit.Serving(w, p, addresses[0], addresses[1])
+	return kit.NodeAt(w, p, addresses[0], addresses[1])
 }
 
 func ready(st procs.Status) error { return equal("cluster_ready", st.ClusterReady, true) }
 
 // round makes etcd's leader stutter once. Before that it waits until all is well.
 func (w *stutterWorld) round() {
-	w.well()
+	w.prepareRound()
 	// The renewals of side a come at a random time before it.
-	procs.Until(time.Now().Add(time.Duration(rand.Int64N(int64(w.ttl / 3)))))
+	procs.SleepUntil(time.Now().Add(time.Duration(rand.Int64N(int64(w.ttl / 3)))))
 	w.rounds = append(w.rounds, history.Now())
-	m := w.members.Processes[stuttering]
+	m := w.members.Processes[stutteringMember]
 	w.Cleanup(func() { _, _ = m.Process.Thaw() }) // it may have ended
 	for _, step := range []struct{ frozen, awake time.Duration }{{w.first, w.awake}, {w.second, 0}} {
 		began := m.Freeze(w)
-		procs.Until(began.Add(step.frozen))
-		procs.Until(m.Thaw(w).Add(step.awake))
+		procs.SleepUntil(began.Add(step.frozen))
+		procs.SleepUntil(m.Thaw(w).Add(step.awake))
 	}
 	// The effects of the last step are seen while everything recovers.
 	w.endCommands()
-	w.members.AwaitWell(w)
-	w.bothThere()
+	w.members.AwaitHealthy(w)
+	w.awaitBothSides()
 }
 
-// well establishes the start of a round: the first member leads etcd; side a leads both clusters, owns shards
+// prepareRound establishes the start of a round: the first member leads etcd; side a leads both clusters, owns shards
 // and holds both locks; side b waits for all of them.
-func (w *stutterWorld) well() {
-	w.members.Lead(w, stuttering)
-	w.bothThere()
+func (w *stutterWorld) prepareRound() {
+	w.members.MoveLeaderTo(w, stutteringMember)
+	w.awaitBothSides()
 	for _, of := range []struct {
 		prefix string
 		a      *procs.Node
 	}{{procs.Prefix, w.a.node}, {workPrefix, w.a.worker}} {
-		if st, err := of.a.Status(soon(w.T)); err != nil || !st.IsLeader {
-			kit.Goversed(w, "resign", "--etcd", w.b.etcd, "--prefix", of.prefix).Exit(w, healing)
+		if st, err := of.a.Status(requestContext(w.T)); err != nil || !st.IsLeader {
+			kit.Goversed(w, "resign", "--etcd", w.b.etcd, "--prefix", of.prefix).Exit(w, healTime)
 		}
-		of.a.AwaitStatus(w, healing, "leads", leads)
+		of.a.AwaitStatus(w, healTime, "leads", leads)
 	}
 	if w.holder(w.work) != w.a.worker.Address {
 		w.b.worker.Signal(w, syscall.SIGUSR1) // it releases the lock
 	}
-	procs.Await(w, healing, "a's worker holds the lock, b's waits", func() error {
+	procs.Await(w, healTime, "a's worker holds the lock, b's waits", func() error {
 		return errors.Join(equal("holder", w.holder(w.work), w.a.worker.Address), equal("queued", len(w.queue(w.work)), 2))
 	})
-	procs.Await(w, healing, "a's worker serves shards", func() error {
-		n, err := w.a.worker.Metric(soon(w.T), "goverse_shards_serving")
+	procs.Await(w, healTime, "a's worker serves shards", func() error {
+		n, err := w.a.worker.Metric(requestContext(w.T), "goverse_shards_serving")
 		if err == nil && n == 0 {
 			err = errNotYet
 		}
@@ -156,10 +156,10 @@ func (w *stutterWorld) well() {
 	w.startCommands()
 }
 
-// bothThere waits until the nodes and the workers are all members and queued.
-func (w *stutterWorld) bothThere() {
+// awaitBothSides waits until the nodes and the workers are all members and queued.
+func (w *stutterWorld) awaitBothSides() {
 	for _, n := range []*procs.Node{w.a.node, w.b.node, w.a.worker, w.b.worker} {
-		n.AwaitStatus(w, healing, "both are there", func(st procs.Status) error {
+		n.AwaitStatus(w, healTime, "both are there", func(st procs.Status) error {
 			return errors.Join(ready(st), equal("queued", len(st.Queue), 2), equal("registered", len(st.Nodes), 2))
 		})
 	}
@@ -173,24 +173,24 @@ func (w *stutterWorld) startCommands() {
 			break
 		}
 		w.endCommands()
-		if time.Since(began) > healing {
-			w.Fatalf("not within %v: a command runs under the lock, another waits", healing)
+		if time.Since(began) > healTime {
+			w.Fatalf("not within %v: a command runs under the lock, another waits", healTime)
 		}
 	}
 	for i, kv := range w.queue(w.nodes) {
-		w.leases.Belongs(clientv3.LeaseID(kv.Lease), ofCommands+[]*side{w.a, w.b}[i].name)
+		w.leases.SetOwner(clientv3.LeaseID(kv.Lease), ofCommands+[]*side{w.a, w.b}[i].name)
 	}
 }
 
 // tryCommands starts the commands and reports whether both are there.
 func (w *stutterWorld) tryCommands() bool {
-	before := newest(stints(w.T, w.a.beats.dir))
+	before := newest(readWorkPeriods(w.T, w.a.beats.dir))
 	for i, s := range []*side{w.a, w.b} {
 		args := []string{"lock", commandsLock, "--etcd", s.etcd, "--prefix", procs.Prefix, "--ttl", w.ttl.String(),
 			"--stop-timeout", stopTimeout, "--"}
 		s.beats.running = kit.Goversed(w, append(args, s.beats.command()...)...)
-		procs.Await(w, healing, "a command runs, another waits", func() error {
-			runs := newest(stints(w.T, w.a.beats.dir)) > before
+		procs.Await(w, healTime, "a command runs, another waits", func() error {
+			runs := newest(readWorkPeriods(w.T, w.a.beats.dir)) > before
 			if len(w.queue(w.nodes)) != i+1 || !runs {
 				if w.a.beats.running.Running() && s.beats.running.Running() {
 					return errNotYet
@@ -209,7 +209,7 @@ func (w *stutterWorld) endCommands() {
 			require.NoError(w, p.Close()) // the guard ends the command
 		}
 	}
-	procs.Await(w, healing, "nothing is left of the commands",
+	procs.Await(w, healTime, "nothing is left of the commands",
 		func() error { return equal("queued", len(w.queue(w.nodes)), 0) })
 }
 
@@ -217,7 +217,7 @@ func (w *stutterWorld) endCommands() {
 func (w *stutterWorld) queue(keys state.Keys) (out []queued) {
 	ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 	defer cancel()
-	resp, err := w.members.Client(stuttering+1).Get(ctx, keys.Locks().Root(), clientv3.WithPrefix(),
+	resp, err := w.members.Client(stutteringMember+1).Get(ctx, keys.Locks().Root(), clientv3.WithPrefix(),
 		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
 	if err != nil {
 		return nil
@@ -245,7 +245,7 @@ func (w *stutterWorld) holder(keys state.Keys) string {
 }
 
 // newest returns the largest token.
-func newest(of []stint) (token int64) {
+func newest(of []workPeriod) (token int64) {
 	for _, s := range of {
 		token = max(token, s.token)
 	}
@@ -256,18 +256,18 @@ func newest(of []stint) (token int64) {
 func (w *stutterWorld) judge() tally {
 	for _, s := range []*side{w.a, w.b} {
 		s.worker.Signal(w, syscall.SIGTERM)
-		require.Zero(w, s.worker.Exit(w, healing), "a worker failed")
+		require.Zero(w, s.worker.Exit(w, healTime), "a worker failed")
 	}
 	marks := w.leases.End()
 	workers, err := history.ReadFiles(filepath.Join(w.dir, w.a.name+".jsonl"), filepath.Join(w.dir, w.b.name+".jsonl"))
 	require.NoError(w, err)
-	nodes, commands := w.asked.end(), history.History{}
+	nodes, commands := w.asked.stopPoll(), history.History{}
 	for _, s := range []*side{w.a, w.b} {
-		for _, st := range stints(w.T, s.beats.dir) {
+		for _, st := range readWorkPeriods(w.T, s.beats.dir) {
 			commands.Runs = append(commands.Runs, st.run(ofCommands+s.name))
 		}
 	}
-	limits := history.Limits{Silent: healing, Unserved: healing,
+	limits := history.Limits{Silent: healTime, Unserved: healTime,
 		Exempt: map[string]time.Duration{history.RevokedByEtcd: w.ttl}}
 	out := newTally()
 	out.rounds = len(w.rounds)
@@ -293,19 +293,19 @@ func (w *stutterWorld) judge() tally {
 			h.Marks = append(h.Marks, history.Mark{Process: "stutter", ID: int64(i), Name: "stutter", From: from, To: to})
 		}
 		v := history.Check(h.History, limits)
-		for _, f := range append(v.Of(history.Overlap), v.Exempt...) {
-			w.Logf("%vfor %v, excused %t: %s", w.when(f.From), f.Length(), f.Mark != nil, f.Text)
+		for _, f := range append(v.FindingsOf(history.Overlap), v.Exempt...) {
+			w.Logf("%vfor %v, excused %t: %s", w.describeTime(f.From), f.Length(), f.Mark != nil, f.Text)
 		}
 		out.take(w.Name()+" ", h.of, v, w.rounds)
 	}
 	for _, m := range marks {
-		w.Logf("%v%s: %s", w.when(m.To), m.Node, m.Text)
+		w.Logf("%v%s: %s", w.describeTime(m.To), m.Node, m.Text)
 	}
 	return out
 }
 
-// when returns a description of a time: its round, and the time since the round began.
-func (w *stutterWorld) when(at history.Instant) string {
+// describeTime returns a description of a time: its round, and the time since the round began.
+func (w *stutterWorld) describeTime(at history.Instant) string {
 	round, _ := slices.BinarySearch(w.rounds, at)
 	if round == 0 {
 		return "before the first round: "
@@ -321,12 +321,12 @@ const (
 )
 
 // subjects lists the things that two sides can claim at the same time.
-var subjects = []string{ofNodes + claimed(history.Leadership), ofWorkers + claimed(history.Leadership), ofWorkers +
-	claimed(history.Shard(0)),
-	ofWorkers + claimed(history.Lock("")), ofCommands + claimed(history.Lock(""))}
+var subjects = []string{ofNodes + claimKind(history.Leadership), ofWorkers + claimKind(history.Leadership), ofWorkers +
+	claimKind(history.Shard(0)),
+	ofWorkers + claimKind(history.Lock("")), ofCommands + claimKind(history.Lock(""))}
 
 // run returns the time in which a command worked, as a claim to the lock.
-func (s stint) run(node string) history.Run {
+func (s workPeriod) run(node string) history.Run {
 	from, to := history.Instant(s.from), history.Instant(s.to)
 	return history.Run{NodeLife: history.NodeLife{Process: fmt.Sprint(s.pid), Node: node},
 		Subject: history.Lock(commandsLock),

@@ -30,9 +30,9 @@ func TestEtcdOverTLS(t *testing.T) {
 	c, err := cluster.NewClusterWithNode(cluster.Config{EtcdAddress: "https://" + endpoint, EtcdPrefix: procs.Prefix,
 		TLS: certs.Config(t)}, n)
 	require.NoError(t, err)
-	require.NoError(t, c.Start(soon(t)))
+	require.NoError(t, c.Start(requestContext(t)))
 	require.Equal(t, first.Address, c.GetLeaderNode())
-	require.NoError(t, c.Stop(soon(t)))
+	require.NoError(t, c.Stop(requestContext(t)))
 
 	status := kit.Goversed(t, append([]string{"leader", "--etcd", endpoint, "--prefix", procs.Prefix},
 		access(certs)...)...)

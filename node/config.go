@@ -51,23 +51,23 @@ func (c Config) Validate() error {
 			return err
 		}
 	}
-	field, address := c.advertise()
+	field, address := c.advertiseField()
 	if err := checkAddress(field, address); err != nil {
 		return err
 	}
 	return checkReachable(field, address)
 }
 
-// advertise returns the address to advertise, and the name of its field.
-func (c Config) advertise() (field, address string) {
+// advertiseField returns the address to advertise, and the name of its field.
+func (c Config) advertiseField() (field, address string) {
 	if c.AdvertiseAddress != "" {
 		return "AdvertiseAddress", c.AdvertiseAddress
 	}
 	return "ListenAddress", c.ListenAddress
 }
 
-// listen returns the address to bind, and the name of its field.
-func (c Config) listen() (field, address string) {
+// listenField returns the address to bind, and the name of its field.
+func (c Config) listenField() (field, address string) {
 	if c.ListenAddress != "" {
 		return "ListenAddress", c.ListenAddress
 	}

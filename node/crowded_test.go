@@ -29,7 +29,7 @@ func TestStreamsOfTheNodesOwnServices(t *testing.T) {
 		return ending(stream, &healthpb.HealthCheckResponse{}), cancel
 	}
 	var cancel context.CancelFunc
-	for range maxOwn {
+	for range maxOwnStreams {
 		var code codes.Code
 		code, cancel = watch(one)
 		require.Equal(t, codes.OK, code)
@@ -54,7 +54,7 @@ func TestRequestsThatAreNotReceived(t *testing.T) {
 	ctx, cancel := context.WithCancel(patient(t))
 	refused := make(chan error, 1)
 	var wg sync.WaitGroup
-	for range maxReading + maxUnread + 1 {
+	for range maxConcurrentReads + maxUnread + 1 {
 		stream, err := one.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true}, nodepb.Node_Identify_FullMethodName)
 		require.NoError(t, err)
 		wg.Go(func() { // nothing is sent

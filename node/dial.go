@@ -15,16 +15,16 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// attempt is one attempt to call the node at address.
-type attempt struct {
+// dialAttempt is one attempt to call the node at address.
+type dialAttempt struct {
 	address string
 	conn    *grpc.ClientConn
 	dial    *dialOnce
 }
 
-// connect prepares an attempt; the first call on conn dials. The context limits the dialing, and opts are the
+// newDialAttempt prepares an attempt; the first call on conn dials. The context limits the dialing, and opts are the
 // caller's. Errors match ErrBadAddress or ErrNoAnswer.
-func connect(ctx context.Context, address string, opts []grpc.DialOption) (*attempt, error) {
+func newDialAttempt(ctx context.Context, address string, opts []grpc.DialOption) (*dialAttempt, error) {
 	if err := checkAddress("address", address); err != nil {
 		return nil, err
 	}
@@ -34,19 +34,19 @@ func connect(ctx context.Context, address string, opts []grpc.DialOption) (*atte
 	// With passthrough, the dialer receives the address unchanged and resolves it itself.
 	conn, err := grpc.NewClient("passthrough:///"+address, all...)
 	if err != nil {
-		return nil, noAnswer(address, err)
+		return nil, noAnswerError(address, err)
 	}
-	return &attempt{address: address, conn: conn, dial: dial}, nil
+	return &dialAttempt{address: address, conn: conn, dial: dial}, nil
 }
 
-func (a *attempt) close() {
+func (a *dialAttempt) close() {
 	_ = a.conn.Close()
-	a.dial.join()
+	a.dial.awaitDial()
 }
 
-// failed converts the error of a call into one that matches exactly one of ErrRefused, ErrNotNode and
+// classifyError converts the error of a call into one that matches exactly one of ErrRefused, ErrNotNode and
 // ErrNoAnswer.
-func (a *attempt) failed(ctx context.Context, err error) error {
+func (a *dialAttempt) classifyError(ctx context.Context, err error) error {
 	if status.Code(err) == codes.Unimplemented {
 		return fmt.Errorf("node: %w: the server at %s does not know this call: check the address", ErrNotNode, a.address)
 	}
@@ -60,16 +60,16 @@ func (a *attempt) failed(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	return noAnswer(a.address, err)
+	return noAnswerError(a.address, err)
 }
 
-// anonymous returns the error for a server that has no instance id.
-func (a *attempt) anonymous() error {
+// noInstanceError returns the error for a server that has no instance id.
+func (a *dialAttempt) noInstanceError() error {
 	return fmt.Errorf("node: %w: the server at %s has no instance id: check the address", ErrNotNode, a.address)
 }
 
-// noAnswer returns the error for all cases that prove nothing.
-func noAnswer(address string, cause error) error {
+// noAnswerError returns the error for all cases that prove nothing.
+func noAnswerError(address string, cause error) error {
 	return fmt.Errorf("node: %w from %s: check the address, the network and the TLS settings (%w)",
 		ErrNoAnswer, address, cause)
 }
@@ -94,15 +94,15 @@ func (d *dialOnce) dial(ctx context.Context, address string) (net.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(d.ctx, cancel)()
-	conn, err := dialEvery(ctx, address)
+	conn, err := dialAllAddresses(ctx, address)
 	d.mu.Lock()
 	d.err = err
 	d.mu.Unlock()
 	return conn, err
 }
 
-// join makes sure that no attempt is running, and that none starts later.
-func (d *dialOnce) join() {
+// awaitDial makes sure that no attempt is running, and that none starts later.
+func (d *dialOnce) awaitDial() {
 	if d.tried.Swap(true) {
 		<-d.done
 	}
@@ -116,9 +116,9 @@ func (d *dialOnce) result() error {
 	return d.err
 }
 
-// dialEvery connects to address. If the host name has several IP addresses, package net reports only the first
-// failure. A refusal counts only if every address refuses, so after a refusal dialEvery tries each address.
-func dialEvery(ctx context.Context, address string) (net.Conn, error) {
+// dialAllAddresses connects to address. If the host name has several IP addresses, package net reports only the first
+// failure. A refusal counts only if every address refuses, so after a refusal dialAllAddresses tries each address.
+func dialAllAddresses(ctx context.Context, address string) (net.Conn, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", address)
 	if !errors.Is(err, syscall.ECONNREFUSED) {

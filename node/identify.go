@@ -39,17 +39,17 @@ type Identity struct {
 // text. Identify never uses a proxy, nor a dialer among opts, because only its own dialer can detect a refused
 // connection.
 func Identify(ctx context.Context, address string, opts ...grpc.DialOption) (Identity, error) {
-	c, err := connect(ctx, address, opts)
+	c, err := newDialAttempt(ctx, address, opts)
 	if err != nil {
 		return Identity{}, err
 	}
 	defer c.close()
 	resp, err := nodepb.NewNodeClient(c.conn).Identify(ctx, &nodepb.IdentifyRequest{})
 	if err != nil {
-		return Identity{}, c.failed(ctx, err)
+		return Identity{}, c.classifyError(ctx, err)
 	}
 	if resp.GetInstanceId() == "" {
-		return Identity{}, c.anonymous()
+		return Identity{}, c.noInstanceError()
 	}
 	return Identity{InstanceID: resp.GetInstanceId(), AdvertiseAddress: resp.GetAdvertiseAddress(),
 		Stopping: resp.GetStopping()}, nil

@@ -22,21 +22,21 @@ const (
 	// connection reopens as soon as bytes arrive.
 	streamWindow = 256 << 10
 	connWindow   = 16 << 20
-	// maxReading limits the unary requests, of up to 4 MiB each, that are received from one connection at a
+	// maxConcurrentReads limits the unary requests, of up to 4 MiB each, that are received from one connection at a
 	// time. Further ones wait until one has arrived completely, because its size is only known then. Up to a
 	// window of each waiting request may have arrived already, so requests beyond maxUnread are refused while
 	// few are received.
-	maxReading, maxUnread = 6, 96
-	// maxOwn limits the streams of the node's own services on one connection: watches of the node, of its
+	maxConcurrentReads, maxUnread = 6, 96
+	// maxOwnStreams limits the streams of the node's own services on one connection: watches of the node, of its
 	// health and of the routes, reflection, and links.
-	maxOwn = 32
+	maxOwnStreams = 32
 )
 
-// limits restricts the concurrent requests and streams of one connection.
-type limits struct{ reading, own *budget.Gate }
+// connLimits restricts the concurrent requests and streams of one connection.
+type connLimits struct{ reading, own *budget.Gate }
 
-func newLimits() limits {
-	return limits{reading: budget.NewGate(maxReading, maxUnread), own: budget.NewGate(maxOwn, 0)}
+func newConnLimits() connLimits {
+	return connLimits{reading: budget.NewGate(maxConcurrentReads, maxUnread), own: budget.NewGate(maxOwnStreams, 0)}
 }
 
 // connectionOf returns the connection of a call.
@@ -45,24 +45,24 @@ func connectionOf(ctx context.Context) any {
 	if !ok {
 		return nil
 	}
-	return budget.Connection(p.Addr)
+	return budget.ConnectionID(p.Addr)
 }
 
-// limited returns the service with unary calls that are received within the limits.
-func (l limits) limited(desc *grpc.ServiceDesc) *grpc.ServiceDesc {
+// limitService returns the service with unary calls that are received within the limits.
+func (l connLimits) limitService(desc *grpc.ServiceDesc) *grpc.ServiceDesc {
 	out := *desc
 	out.Methods = slices.Clone(desc.Methods)
 	for i := range out.Methods {
 		handler := out.Methods[i].Handler
 		out.Methods[i].Handler = func(srv any, ctx context.Context, decode func(any) error,
 			around grpc.UnaryServerInterceptor) (any, error) {
-			return handler(srv, ctx, func(request any) error { return l.read(ctx, decode, request) }, around)
+			return handler(srv, ctx, func(request any) error { return l.decodeLimited(ctx, decode, request) }, around)
 		}
 	}
 	return &out
 }
 
-func (l limits) read(ctx context.Context, decode func(any) error, request any) error {
+func (l connLimits) decodeLimited(ctx context.Context, decode func(any) error, request any) error {
 	connection := connectionOf(ctx)
 	switch err := l.reading.Enter(ctx, connection); {
 	case errors.Is(err, budget.ErrCrowded):
@@ -74,8 +74,8 @@ func (l limits) read(ctx context.Context, decode func(any) error, request any) e
 	return decode(request)
 }
 
-// limitOwn is an interceptor that refuses a connection more than maxOwn streams of the node's own services.
-func (l limits) limitOwn(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
+// limitOwn is an interceptor that refuses a connection more than maxOwnStreams streams of the node's own services.
+func (l connLimits) limitOwn(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
 	handler grpc.StreamHandler) error {
 	if !slices.ContainsFunc(ownServices, func(prefix string) bool { return strings.HasPrefix(info.FullMethod, prefix) }) {
 		return handler(srv, stream)
@@ -83,7 +83,7 @@ func (l limits) limitOwn(srv any, stream grpc.ServerStream, info *grpc.StreamSer
 	connection := connectionOf(stream.Context())
 	if !l.own.TryEnter(connection) {
 		return status.Errorf(codes.ResourceExhausted, "node: this connection has %d streams of the node's own services "+
-			"already: end some, or open another connection", maxOwn)
+			"already: end some, or open another connection", maxOwnStreams)
 	}
 	defer l.own.Leave(connection)
 	return handler(srv, stream)
@@ -96,10 +96,10 @@ var ownServices = []string{"/grpc.health.v1.Health/", "/grpc.reflection.", "/gov
 // limitedRegistrar registers services with the limits applied.
 type limitedRegistrar struct {
 	grpc.ServiceRegistrar
-	limits limits
+	limits connLimits
 }
 
 // RegisterService implements grpc.ServiceRegistrar.
 func (r limitedRegistrar) RegisterService(desc *grpc.ServiceDesc, impl any) {
-	r.ServiceRegistrar.RegisterService(r.limits.limited(desc), impl)
+	r.ServiceRegistrar.RegisterService(r.limits.limitService(desc), impl)
 }

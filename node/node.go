@@ -40,7 +40,7 @@ type Node struct {
 	advertise  string
 	bound      net.Addr
 	listen     func() (net.Listener, error) // at Start; nil: the listener listens already
-	listener   *conns
+	listener   *connListener
 	server     *grpc.Server
 	health     *health.Server
 
@@ -49,15 +49,15 @@ type Node struct {
 	goodbye      chan struct{} // closed when Stop begins, before endStreams
 	sayGoodbye   func()
 	endStreams   chan struct{} // closed when Stop or Close begins
-	end          func()
+	closeStreams func()
 	watcherLost  chan struct{}
 	watchers     watchers
 	roster       atomic.Pointer[Roster]
 	key          ed25519.PrivateKey // proves that a watch comes from this node
-	drain        func()             // starts grpc's graceful stop, once
+	startDrain   func()             // starts grpc's graceful stop, once
 	drained      chan struct{}      // closed when that stop ended, handlers included
 	served       chan struct{}      // closed when Serve returned, or will never be called
-	limits       limits
+	limits       connLimits
 
 	mu       sync.Mutex
 	started  bool
@@ -75,19 +75,19 @@ func NewNode(cfg Config) (*Node, error) {
 	}
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // never fails: crypto/rand ends the program instead
-	field, address := cfg.listen()
+	field, address := cfg.listenField()
 	_, key, _ := ed25519.GenerateKey(nil) // never fails, like Read
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, listenError(field, address, err)
 	}
-	_, advertise := cfg.advertise()
+	_, advertise := cfg.advertiseField()
 	n := &Node{
 		log:         logqueue.New(cfg.Logger),
 		instanceID:  hex.EncodeToString(id[:]),
 		advertise:   withPort(advertise, listener.Addr()),
 		bound:       listener.Addr(),
-		listener:    newConns(listener),
+		listener:    newConnListener(listener),
 		health:      health.NewServer(),
 		stopping:    make(chan struct{}),
 		goodbye:     make(chan struct{}),
@@ -96,7 +96,7 @@ func NewNode(cfg Config) (*Node, error) {
 		key:         key,
 		drained:     make(chan struct{}),
 		served:      make(chan struct{}),
-		limits:      newLimits(),
+		limits:      newConnLimits(),
 	}
 	if !hasPortZero(address) {
 		_ = n.listener.Close()
@@ -113,8 +113,8 @@ func NewNode(cfg Config) (*Node, error) {
 		n.health.Shutdown() // permanently NOT_SERVING, even after SetReady
 	})
 	n.sayGoodbye = sync.OnceFunc(func() { close(n.goodbye) })
-	n.end = sync.OnceFunc(func() { close(n.endStreams) })
-	n.drain = sync.OnceFunc(func() {
+	n.closeStreams = sync.OnceFunc(func() { close(n.endStreams) })
+	n.startDrain = sync.OnceFunc(func() {
 		go func() {
 			defer close(n.drained)
 			// The listener is closed. If grpc is told to stop before its Serve has noticed that, Serve returns
@@ -122,7 +122,7 @@ func NewNode(cfg Config) (*Node, error) {
 			<-n.served
 			// grpc waits five seconds for each connection's acknowledgement, which a watcher that stands still
 			// does not send.
-			patience := time.AfterFunc(goodbyePatience, n.listener.closeLeft)
+			patience := time.AfterFunc(goodbyePatience, n.listener.closeDeparted)
 			defer patience.Stop()
 			n.server.GracefulStop()
 			n.watchers.wg.Wait()
@@ -141,7 +141,7 @@ func NewNode(cfg Config) (*Node, error) {
 	own := limitedRegistrar{n.server, n.limits}
 	healthpb.RegisterHealthServer(own, n.health)
 	reflection.Register(n.server) // it has streams only
-	nodepb.RegisterNodeServer(own, identity{node: n})
+	nodepb.RegisterNodeServer(own, identityService{node: n})
 	return n, nil
 }
 

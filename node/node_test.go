@@ -29,7 +29,7 @@ func TestUsersRegisterServicesBeforeStart(t *testing.T) {
 	n.Server().RegisterService(&desc, greeter{})
 	require.PanicsWithValue(t, "node: service test.Greeter is already registered: register each service once",
 		func() { n.Server().RegisterService(&desc, greeter{}) })
-	require.Panics(t, func() { nodepb.RegisterNodeServer(n.Server(), identity{node: n}) })
+	require.Panics(t, func() { nodepb.RegisterNodeServer(n.Server(), identityService{node: n}) })
 	require.NoError(t, n.Start())
 
 	out := new(healthpb.HealthCheckResponse)

@@ -19,8 +19,8 @@ func (n *Node) SetRoster(r Roster) { n.roster.Store(&r) }
 // WatchKey returns the public key by which other nodes recognize the watches of this node.
 func (n *Node) WatchKey() []byte { return n.key.Public().(ed25519.PublicKey) }
 
-// proofOf is the beginning of the text that a watcher signs, so that its signature means nothing elsewhere.
-const proofOf = "goverse.node.v1.Watch\x00"
+// proofPrefix is the beginning of the text that a watcher signs, so that its signature means nothing elsewhere.
+const proofPrefix = "goverse.node.v1.Watch\x00"
 
 // challengeSize is the size of a challenge in bytes.
 const challengeSize = 32
@@ -31,23 +31,23 @@ func newChallenge() []byte {
 	return c
 }
 
-// watched returns the part of a proof that names the watched node: its instance id as it answered, and the
+// watchedName returns the part of a proof that names the watched node: its instance id as it answered, and the
 // address at which it was dialed. A process at another address that passes on a challenge therefore gets no
 // valid proof.
-func watched(instanceID, address string) string { return instanceID + "\x00" + address }
+func watchedName(instanceID, address string) string { return instanceID + "\x00" + address }
 
-// sign returns the proof, for the watched node, that the watch with that challenge belongs to the holder of the
+// signProof returns the proof, for the watched node, that the watch with that challenge belongs to the holder of the
 // key.
-func sign(key ed25519.PrivateKey, challenge []byte, watched string) []byte {
-	return ed25519.Sign(key, signed(challenge, watched))
+func signProof(key ed25519.PrivateKey, challenge []byte, watched string) []byte {
+	return ed25519.Sign(key, signedText(challenge, watched))
 }
 
-// proves reports whether the proof is from the holder of the key.
-func proves(key, challenge []byte, watched string, proof []byte) bool {
+// proofValid reports whether the proof is from the holder of the key.
+func proofValid(key, challenge []byte, watched string, proof []byte) bool {
 	return len(key) == ed25519.PublicKeySize && len(challenge) == challengeSize &&
-		ed25519.Verify(key, signed(challenge, watched), proof)
+		ed25519.Verify(key, signedText(challenge, watched), proof)
 }
 
-func signed(challenge []byte, watched string) []byte {
-	return append(append([]byte(proofOf), challenge...), watched...)
+func signedText(challenge []byte, watched string) []byte {
+	return append(append([]byte(proofPrefix), challenge...), watched...)
 }

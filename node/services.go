@@ -30,7 +30,7 @@ func (r registrar) RegisterService(desc *grpc.ServiceDesc, impl any) {
 	if _, ok := n.server.GetServiceInfo()[desc.ServiceName]; ok {
 		panic(fmt.Sprintf("node: service %s is already registered: register each service once", desc.ServiceName))
 	}
-	n.server.RegisterService(n.limits.limited(desc), impl)
+	n.server.RegisterService(n.limits.limitService(desc), impl)
 }
 
 // Register registers a service like Server, but returns ErrStarted or ErrStopped if it is too late.
@@ -46,18 +46,18 @@ func (n *Node) Register(desc *grpc.ServiceDesc, impl any) error {
 	if _, ok := n.server.GetServiceInfo()[desc.ServiceName]; ok {
 		return errStarted() // another cluster is about to start the node
 	}
-	n.server.RegisterService(n.limits.limited(desc), impl)
+	n.server.RegisterService(n.limits.limitService(desc), impl)
 	return nil
 }
 
-// identity implements the service goverse.node.v1.Node.
-type identity struct {
+// identityService implements the service goverse.node.v1.Node.
+type identityService struct {
 	nodepb.UnimplementedNodeServer
 	node *Node
 }
 
 // Identify answers from memory, so it answers correctly even if everything else is stuck.
-func (i identity) Identify(context.Context, *nodepb.IdentifyRequest) (*nodepb.IdentifyResponse, error) {
+func (i identityService) Identify(context.Context, *nodepb.IdentifyRequest) (*nodepb.IdentifyResponse, error) {
 	resp := &nodepb.IdentifyResponse{InstanceId: i.node.instanceID, AdvertiseAddress: i.node.advertise}
 	select {
 	case <-i.node.stopping:

@@ -39,7 +39,7 @@ func (n *Node) Stopping() <-chan struct{} { return n.stopping }
 func (n *Node) Stop(ctx context.Context) error {
 	n.sayGoodbye()
 	n.shutListener()
-	n.drain()
+	n.startDrain()
 	select {
 	case <-n.drained:
 		<-n.served
@@ -56,7 +56,7 @@ func (n *Node) Stop(ctx context.Context) error {
 		return nil
 	case <-moment.C:
 	}
-	cut := n.cut()
+	cut := n.cutCalls()
 	if !cut {
 		return nil
 	}
@@ -69,8 +69,8 @@ func (n *Node) Stop(ctx context.Context) error {
 // Like Stop it waits for the node's goroutines. It always returns nil.
 func (n *Node) Close() error {
 	n.shutListener()
-	n.drain()
-	n.cut()
+	n.startDrain()
+	n.cutCalls()
 	return nil
 }
 
@@ -82,7 +82,7 @@ func (n *Node) shutListener() {
 	n.stopped = true
 	never := !n.started
 	n.mu.Unlock()
-	n.end()
+	n.closeStreams()
 	if !first {
 		return
 	}
@@ -94,8 +94,8 @@ func (n *Node) shutListener() {
 	}
 }
 
-// cut closes all connections and waits for the calls on them. It reports whether a call was still running.
-func (n *Node) cut() bool {
+// cutCalls closes all connections and waits for the calls on them. It reports whether a call was still running.
+func (n *Node) cutCalls() bool {
 	select {
 	case <-n.drained:
 		<-n.served

@@ -35,17 +35,17 @@ type Watch struct {
 	// InstanceID is the id of the process that answered. It is never empty.
 	InstanceID string
 
-	a      *attempt
-	stream grpc.BidiStreamingClient[nodepb.WatchRequest, nodepb.WatchResponse]
-	cancel context.CancelFunc
-	ended  chan struct{}
-	err    error // valid once ended is closed
+	attempt *dialAttempt
+	stream  grpc.BidiStreamingClient[nodepb.WatchRequest, nodepb.WatchResponse]
+	cancel  context.CancelFunc
+	ended   chan struct{}
+	err     error // valid once ended is closed
 
-	beats bool // the node sends and accepts heartbeats
-	heard atomic.Uint64
-	send  sync.Mutex // held while sending, which gRPC allows one goroutine at a time
-	said  bool       // goodbye was sent; guarded by send
-	wg    sync.WaitGroup
+	heartbeats    bool // the node sends and accepts heartbeats
+	messagesHeard atomic.Uint64
+	send          sync.Mutex // held while sending, which gRPC allows one goroutine at a time
+	goodbyeSent   bool       // goodbye was sent; guarded by send
+	wg            sync.WaitGroup
 }
 
 // OpenWatch opens a watch on the node at address (host:port) in the name of the process instanceID. It makes
@@ -67,40 +67,41 @@ func watchAs(ctx context.Context, address, instanceID string, key ed25519.Privat
 	opts []grpc.DialOption) (*Watch, error) {
 	small := []grpc.DialOption{grpc.WithReadBufferSize(watchBuffer),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: watchPing, Timeout: watchPingTimeout})}
-	a, err := connect(ctx, address, append(small, opts...))
+	a, err := newDialAttempt(ctx, address, append(small, opts...))
 	if err != nil {
 		return nil, err
 	}
-	w := &Watch{a: a, ended: make(chan struct{})}
+	w := &Watch{attempt: a, ended: make(chan struct{})}
 	// The stream outlives ctx, so its context does not end with ctx.
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	w.cancel = cancel
 	opening := context.AfterFunc(ctx, cancel)
-	first, err := w.open(life, instanceID, key)
+	first, err := w.openStream(life, instanceID, key)
 	if err == nil && !opening() {
 		err = context.Cause(ctx) // too late: life has ended
 	}
 	if err == nil && first.GetInstanceId() == "" {
 		cancel()
 		a.close()
-		return nil, a.anonymous()
+		return nil, a.noInstanceError()
 	}
 	if err != nil {
-		err = a.failed(ctx, err)
+		err = a.classifyError(ctx, err)
 		cancel()
 		a.close()
 		return nil, err
 	}
-	w.InstanceID, w.beats = first.GetInstanceId(), first.GetHeartbeats()
-	go w.listen()
-	if w.beats {
-		w.wg.Go(w.beat)
+	w.InstanceID, w.heartbeats = first.GetInstanceId(), first.GetHeartbeats()
+	go w.awaitEnd()
+	if w.heartbeats {
+		w.wg.Go(w.sendHeartbeats)
 	}
 	return w, nil
 }
 
-func (w *Watch) open(ctx context.Context, instanceID string, key ed25519.PrivateKey) (*nodepb.WatchResponse, error) {
-	stream, err := nodepb.NewNodeClient(w.a.conn).Watch(ctx)
+func (w *Watch) openStream(ctx context.Context, instanceID string, key ed25519.PrivateKey) (*nodepb.WatchResponse,
+	error) {
+	stream, err := nodepb.NewNodeClient(w.attempt.conn).Watch(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -115,30 +116,30 @@ func (w *Watch) open(ctx context.Context, instanceID string, key ed25519.Private
 	}
 	answer := &nodepb.WatchRequest{InstanceId: instanceID}
 	if key != nil && len(first.GetChallenge()) == challengeSize {
-		answer.Proof = sign(key, first.GetChallenge(), watched(first.GetInstanceId(), w.a.address))
+		answer.Proof = signProof(key, first.GetChallenge(), watchedName(first.GetInstanceId(), w.attempt.address))
 	}
 	return first, stream.Send(answer) // from now on the node notices its loss
 }
 
-// listen waits for the end of the watch. Close joins it.
-func (w *Watch) listen() {
+// awaitEnd waits for the end of the watch. Close joins it.
+func (w *Watch) awaitEnd() {
 	defer close(w.ended)
 	for {
 		resp, err := w.stream.Recv()
 		switch {
 		case err != nil:
-			w.err = fmt.Errorf("node: %w: the connection to %s ended without a goodbye (%w)", ErrBroken, w.a.address, err)
+			w.err = fmt.Errorf("node: %w: the connection to %s ended without a goodbye (%w)", ErrBroken, w.attempt.address, err)
 			return
 		case resp.GetGoodbye():
 			return
 		}
-		w.heard.Add(1)
+		w.messagesHeard.Add(1)
 	}
 }
 
-// beat sends heartbeats until the watch ends. Close joins it.
-func (w *Watch) beat() {
-	ticker := time.NewTicker(heartbeat.Every)
+// sendHeartbeats sends heartbeats until the watch ends. Close joins it.
+func (w *Watch) sendHeartbeats() {
+	ticker := time.NewTicker(heartbeat.SendEvery)
 	defer ticker.Stop()
 	var pace heartbeat.Sender
 	for {
@@ -148,11 +149,11 @@ func (w *Watch) beat() {
 			return
 		}
 		var send bool
-		if pace, send = pace.Tick(w.heard.Load()); !send {
+		if pace, send = pace.OnTick(w.messagesHeard.Load()); !send {
 			continue
 		}
 		w.send.Lock()
-		if !w.said { // sending after goodbye would make gRPC abort the stream
+		if !w.goodbyeSent { // sending after goodbye would make gRPC abort the stream
 			_ = w.stream.Send(&nodepb.WatchRequest{}) // listen reports the error if the watch has ended
 		}
 		w.send.Unlock()
@@ -160,10 +161,10 @@ func (w *Watch) beat() {
 }
 
 // Heartbeats reports whether the node sends heartbeats, which older versions do not.
-func (w *Watch) Heartbeats() bool { return w.beats }
+func (w *Watch) Heartbeats() bool { return w.heartbeats }
 
 // Heard returns the number of heartbeats received.
-func (w *Watch) Heard() uint64 { return w.heard.Load() }
+func (w *Watch) Heard() uint64 { return w.messagesHeard.Load() }
 
 // Wait blocks until the watch has ended, or ctx ends. After a goodbye of the node it returns nil, and otherwise
 // an error that matches ErrBroken, also after Close. If ctx ends first, it returns ctx's cause.
@@ -181,7 +182,7 @@ func (w *Watch) Wait(ctx context.Context) error {
 // treats the watcher as lost.
 func (w *Watch) Close(ctx context.Context) {
 	if ctx.Err() == nil {
-		w.closeSend()
+		w.sendGoodbye()
 	}
 	select {
 	case <-w.ended:
@@ -190,13 +191,13 @@ func (w *Watch) Close(ctx context.Context) {
 	w.cancel()
 	<-w.ended
 	w.wg.Wait()
-	w.a.close()
+	w.attempt.close()
 }
 
-// closeSend says goodbye. Nothing may be sent after it.
-func (w *Watch) closeSend() {
+// sendGoodbye says goodbye. Nothing may be sent after it.
+func (w *Watch) sendGoodbye() {
 	w.send.Lock()
 	defer w.send.Unlock()
-	w.said = true
+	w.goodbyeSent = true
 	_ = w.stream.CloseSend() // has no effect on a stream that has ended
 }

@@ -22,16 +22,16 @@ var errEvicted = status.Error(codes.ResourceExhausted,
 type watchStream = grpc.BidiStreamingServer[nodepb.WatchRequest, nodepb.WatchResponse]
 
 // Watch answers a watcher with this node's identity, and blocks until one of the two ends.
-func (i identity) Watch(stream watchStream) error {
+func (i identityService) Watch(stream watchStream) error {
 	n := i.node
 	w := &watcher{opened: time.Now(), challenge: newChallenge(), evicted: make(chan struct{})}
 	if p, ok := peer.FromContext(stream.Context()); ok {
 		w.connection = p.Addr.String()
 	}
-	if err := n.watchers.admit(w, n.proved); err != nil {
+	if err := n.watchers.admitWatcher(w, n.watcherProved); err != nil {
 		return err
 	}
-	defer n.watchers.remove(w)
+	defer n.watchers.removeWatcher(w)
 
 	// A goroutine receives from the watcher. It ends with the stream, and the stream ends when Watch returns.
 	first, gone := make(chan *nodepb.WatchRequest, 1), make(chan error, 1)
@@ -43,8 +43,8 @@ func (i identity) Watch(stream watchStream) error {
 			req, err = stream.Recv()
 		}
 		if err == nil {
-			w.answered(req.GetProof())
-			n.proved(w) // check now, because it may have left the cluster when the watch breaks
+			w.recordProof(req.GetProof())
+			n.watcherProved(w) // check now, because it may have left the cluster when the watch breaks
 		}
 		for err == nil {
 			heard.Add(1)
@@ -73,7 +73,7 @@ func (i identity) Watch(stream watchStream) error {
 	if err := stream.Send(hello); err != nil {
 		return err
 	}
-	err, ended := n.attend(stream, w, beats, gone, &heard)
+	err, ended := n.serveWatcher(stream, w, beats, gone, &heard)
 	if ended {
 		if !errors.Is(err, io.EOF) { // without a goodbye
 			n.lostWatcher(w)
@@ -83,11 +83,11 @@ func (i identity) Watch(stream watchStream) error {
 	return err
 }
 
-// attend sends heartbeats to a watcher that accepts them, until one of the two ends. Ended reports that the
+// serveWatcher sends heartbeats to a watcher that accepts them, until one of the two ends. Ended reports that the
 // watcher ended the watch, with err.
-func (n *Node) attend(stream watchStream, w *watcher, beats bool, gone <-chan error,
+func (n *Node) serveWatcher(stream watchStream, w *watcher, beats bool, gone <-chan error,
 	heard *atomic.Uint64) (err error, ended bool) {
-	ticker := time.NewTicker(heartbeat.Every)
+	ticker := time.NewTicker(heartbeat.SendEvery)
 	defer ticker.Stop()
 	if !beats {
 		ticker.Stop()
@@ -99,7 +99,7 @@ func (n *Node) attend(stream watchStream, w *watcher, beats bool, gone <-chan er
 			return err, true
 		case <-ticker.C:
 			var send bool
-			if pace, send = pace.Tick(heard.Load()); !send {
+			if pace, send = pace.OnTick(heard.Load()); !send {
 				continue
 			}
 			if err := stream.Send(&nodepb.WatchResponse{}); err != nil {
@@ -113,7 +113,7 @@ func (n *Node) attend(stream watchStream, w *watcher, beats bool, gone <-chan er
 		select {
 		case <-n.goodbye:
 			if p, ok := peer.FromContext(stream.Context()); ok {
-				n.listener.leaving(p.Addr)
+				n.listener.markDeparted(p.Addr)
 			}
 			return stream.Send(&nodepb.WatchResponse{Goodbye: true}), false
 		default:
@@ -122,16 +122,16 @@ func (n *Node) attend(stream watchStream, w *watcher, beats bool, gone <-chan er
 	}
 }
 
-// proved reports whether a watcher is a member that may watch this node.
-func (n *Node) proved(w *watcher) bool {
-	return w.proved(watched(n.instanceID, n.advertise), n.roster.Load())
+// watcherProved reports whether a watcher is a member that may watch this node.
+func (n *Node) watcherProved(w *watcher) bool {
+	return w.provedMember(watchedName(n.instanceID, n.advertise), n.roster.Load())
 }
 
 // Watchers returns the number of cluster members that watch this node now.
 func (n *Node) Watchers() int {
 	count := 0
 	for _, w := range n.watchers.list() {
-		if n.proved(w) {
+		if n.watcherProved(w) {
 			count++
 		}
 	}
@@ -141,7 +141,7 @@ func (n *Node) Watchers() int {
 // lostWatcher signals that a member's watch broke. It ignores other watchers; otherwise any client could make
 // this node give up its leadership.
 func (n *Node) lostWatcher(w *watcher) {
-	if !n.proved(w) {
+	if !n.watcherProved(w) {
 		return
 	}
 	n.log.Debug("lost a watcher", "instance", w.instance)

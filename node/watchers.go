@@ -29,19 +29,19 @@ type watcher struct {
 	challenge  []byte
 	evicted    chan struct{} // closed to make room for another watcher
 
-	mu       sync.Mutex
-	instance string // as the watcher claims; "" before it has
-	proof    []byte
-	watching bool   // it has answered the challenge
-	refuted  []byte // the key that its proof does not match
-	member   bool   // it has proved that it was a member that may watch this node
+	mu         sync.Mutex
+	instance   string // as the watcher claims; "" before it has
+	proof      []byte
+	watching   bool   // it has answered the challenge
+	refutedKey []byte // the key that its proof does not match
+	member     bool   // it has proved that it was a member that may watch this node
 }
 
-// proved reports whether the watcher is, or was at some time during its watch, a member that may watch this
+// provedMember reports whether the watcher is, or was at some time during its watch, a member that may watch this
 // node.
-func (w *watcher) proved(self string, roster *Roster) bool {
+func (w *watcher) provedMember(self string, roster *Roster) bool {
 	w.mu.Lock()
-	instance, proof, refuted, member := w.instance, w.proof, w.refuted, w.member
+	instance, proof, refuted, member := w.instance, w.proof, w.refutedKey, w.member
 	watching := w.watching
 	w.mu.Unlock()
 	switch {
@@ -53,9 +53,9 @@ func (w *watcher) proved(self string, roster *Roster) bool {
 		if !known || key != nil && bytes.Equal(key, refuted) {
 			return false
 		}
-		if key != nil && !proves(key, w.challenge, self, proof) {
+		if key != nil && !proofValid(key, w.challenge, self, proof) {
 			w.mu.Lock()
-			w.refuted = key
+			w.refutedKey = key
 			w.mu.Unlock()
 			return false
 		}
@@ -66,8 +66,8 @@ func (w *watcher) proved(self string, roster *Roster) bool {
 	return true
 }
 
-// answered records that the watcher has received this node's answer. From now on it is watching.
-func (w *watcher) answered(proof []byte) {
+// recordProof records that the watcher has received this node's answer. From now on it is watching.
+func (w *watcher) recordProof(proof []byte) {
 	if len(proof) != ed25519.SignatureSize {
 		proof = nil // not stored, because any client can send it
 	}
@@ -86,23 +86,23 @@ type watchers struct {
 	all []*watcher
 }
 
-// admit adds a watcher if there is room.
-func (w *watchers) admit(x *watcher, proved func(*watcher) bool) error {
-	if err := w.add(x); err == nil {
+// admitWatcher adds a watcher if there is room.
+func (w *watchers) admitWatcher(x *watcher, proved func(*watcher) bool) error {
+	if err := w.addWatcher(x); err == nil {
 		return nil
 	}
 	// Check again, because a member may have joined since, and its proof is valid now.
 	strangers := slices.DeleteFunc(w.list(), proved)
 	for _, s := range strangers {
-		if x.opened.Sub(s.opened) >= introduction && w.remove(s) {
+		if x.opened.Sub(s.opened) >= introduction && w.removeWatcher(s) {
 			close(s.evicted)
 			break
 		}
 	}
-	return w.add(x)
+	return w.addWatcher(x)
 }
 
-func (w *watchers) add(x *watcher) error {
+func (w *watchers) addWatcher(x *watcher) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	here, strangers := 0, 0
@@ -110,7 +110,7 @@ func (w *watchers) add(x *watcher) error {
 		if other.connection == x.connection {
 			here++
 		}
-		if other.stranger() {
+		if other.isStranger() {
 			strangers++
 		}
 	}
@@ -121,14 +121,14 @@ func (w *watchers) add(x *watcher) error {
 	return nil
 }
 
-func (w *watcher) stranger() bool {
+func (w *watcher) isStranger() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return !w.member
 }
 
-// remove removes x, and reports whether it was there.
-func (w *watchers) remove(x *watcher) bool {
+// removeWatcher removes x, and reports whether it was there.
+func (w *watchers) removeWatcher(x *watcher) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	i := slices.Index(w.all, x)

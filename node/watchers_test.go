@@ -75,13 +75,13 @@ func TestWatcherInAMembersNameIsNotMissed(t *testing.T) {
 func TestProofIsOfOneWatch(t *testing.T) {
 	member := local(t)
 	challenge := newChallenge()
-	proof := sign(member.key, challenge, "watched")
-	require.True(t, proves(member.WatchKey(), challenge, "watched", proof))
-	require.False(t, proves(member.WatchKey(), challenge, "another", proof), "passed on to another node")
-	require.False(t, proves(member.WatchKey(), newChallenge(), "watched", proof), "said again")
-	require.False(t, proves(member.WatchKey(), nil, "watched", proof))
-	require.False(t, proves(member.WatchKey(), challenge, "watched", nil))
-	require.False(t, proves([]byte("short"), challenge, "watched", proof), "no key")
+	proof := signProof(member.key, challenge, "watched")
+	require.True(t, proofValid(member.WatchKey(), challenge, "watched", proof))
+	require.False(t, proofValid(member.WatchKey(), challenge, "another", proof), "passed on to another node")
+	require.False(t, proofValid(member.WatchKey(), newChallenge(), "watched", proof), "said again")
+	require.False(t, proofValid(member.WatchKey(), nil, "watched", proof))
+	require.False(t, proofValid(member.WatchKey(), challenge, "watched", nil))
+	require.False(t, proofValid([]byte("short"), challenge, "watched", proof), "no key")
 }
 
 func TestMembersAreMissed(t *testing.T) {
@@ -122,7 +122,7 @@ func TestWatcherIsAMemberOnceIsEnough(t *testing.T) {
 			if at == 1 {
 				require.Eventually(t, func() bool {
 					all := n.watchers.list()
-					return len(all) == 1 && !all[0].stranger()
+					return len(all) == 1 && !all[0].isStranger()
 				}, 20*time.Second, time.Millisecond, "also where nobody asks for the number of watchers")
 			}
 			<-known
@@ -279,13 +279,13 @@ func TestStrangersMakeRoom(t *testing.T) {
 			if first == nil {
 				first = w
 			}
-			require.NoError(t, all.admit(w, nobody))
+			require.NoError(t, all.admitWatcher(w, nobody))
 		}
 		late := newcomer()
-		require.Error(t, all.admit(late, nobody), "none has had the time to prove anything")
+		require.Error(t, all.admitWatcher(late, nobody), "none has had the time to prove anything")
 		<-time.After(introduction) // of virtual time
 		late = newcomer()
-		require.NoError(t, all.admit(late, nobody))
+		require.NoError(t, all.admitWatcher(late, nobody))
 		select {
 		case <-first.evicted:
 		default:
@@ -294,7 +294,7 @@ func TestStrangersMakeRoom(t *testing.T) {
 		require.Len(t, all.list(), maxStrangers)
 		last := newcomer()
 		last.connection = "another"
-		require.NoError(t, all.admit(last, func(w *watcher) bool {
+		require.NoError(t, all.admitWatcher(last, func(w *watcher) bool {
 			w.member = w == late
 			return w.member
 		}))

@@ -23,7 +23,7 @@ func TestMaxAcquiring(t *testing.T) {
 		},
 		OnRelease: func(_ context.Context, shard int) { released <- shard }})
 	for shard := range 4 {
-		h.acquire(ownership.Grant{Shard: shard, Epoch: 5}, s.Period())
+		h.acquireShard(ownership.Grant{Shard: shard, Epoch: 5}, s.Period())
 	}
 	first := map[int]bool{<-begun: true, <-begun: true}
 	var waiting []int
@@ -32,22 +32,22 @@ func TestMaxAcquiring(t *testing.T) {
 			waiting = append(waiting, shard)
 		}
 	}
-	h.release(waiting[0])
+	h.releaseShard(waiting[0])
 	require.Eventually(t, func() bool { return h.held.Load() == 3 }, patience, time.Millisecond)
 	require.Empty(t, begun)
 	require.Empty(t, released)
 
 	close(goOn)
 	require.Equal(t, waiting[1], <-begun)
-	require.Eventually(t, func() bool { return h.phases[serving].Load() == 3 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return h.phases[phaseServing].Load() == 3 }, patience, time.Millisecond)
 	require.Empty(t, begun)
-	h.acquire(ownership.Grant{Shard: waiting[0], Epoch: 6}, s.Period())
+	h.acquireShard(ownership.Grant{Shard: waiting[0], Epoch: 6}, s.Period())
 	require.Equal(t, waiting[0], <-begun, "it comes again")
-	require.Eventually(t, func() bool { return h.phases[serving].Load() == 4 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return h.phases[phaseServing].Load() == 4 }, patience, time.Millisecond)
 	for shard := range 4 {
-		h.release(shard)
+		h.releaseShard(shard)
 	}
-	require.NoError(t, h.idle(etcdtest.Context(t)))
+	require.NoError(t, h.awaitIdle(etcdtest.Context(t)))
 	require.Len(t, released, 4)
 	h.work.Wait()
 }

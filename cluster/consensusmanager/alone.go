@@ -13,7 +13,7 @@ func (h *Shards) HoldAlone(ctx context.Context, key, name string,
 	for {
 		moved := false
 		err := h.Hold(ctx, key, func(held context.Context, epoch int64) error {
-			done, err := h.turns.take(held, turn{key, name})
+			done, err := h.aloneMutex.lock(held, mutexKey{key, name})
 			if err != nil {
 				moved = true
 				return err
@@ -27,21 +27,21 @@ func (h *Shards) HoldAlone(ctx context.Context, key, name string,
 	}
 }
 
-// turn is the key of a mutual exclusion.
-type turn struct{ key, name string }
+// mutexKey is the key of a mutual exclusion.
+type mutexKey struct{ key, name string }
 
-// turns holds the turns that are taken. The zero value is ready to use.
-type turns struct {
-	mu    sync.Mutex
-	taken map[turn]chan struct{} // closed when the turn is given back
+// keyedMutex holds the turns that are taken. The zero value is ready to use.
+type keyedMutex struct {
+	mu   sync.Mutex
+	held map[mutexKey]chan struct{} // closed when the turn is given back
 }
 
-// take blocks until the caller has the turn, or ctx ends. The caller must give the turn back with done.
-func (t *turns) take(ctx context.Context, its turn) (done func(), err error) {
+// lock blocks until the caller has the turn, or ctx ends. The caller must give the turn back with done.
+func (t *keyedMutex) lock(ctx context.Context, its mutexKey) (done func(), err error) {
 	for ctx.Err() == nil {
-		taken, ok := t.try(its)
+		taken, ok := t.tryLock(its)
 		if ok {
-			return func() { t.giveBack(its) }, nil
+			return func() { t.unlock(its) }, nil
 		}
 		select {
 		case <-taken:
@@ -51,23 +51,23 @@ func (t *turns) take(ctx context.Context, its turn) (done func(), err error) {
 	return nil, context.Cause(ctx)
 }
 
-// try takes the turn, or returns a channel that is closed when the turn is given back.
-func (t *turns) try(its turn) (taken <-chan struct{}, ok bool) {
+// tryLock takes the turn, or returns a channel that is closed when the turn is given back.
+func (t *keyedMutex) tryLock(its mutexKey) (taken <-chan struct{}, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if c := t.taken[its]; c != nil {
+	if c := t.held[its]; c != nil {
 		return c, false
 	}
-	if t.taken == nil {
-		t.taken = map[turn]chan struct{}{}
+	if t.held == nil {
+		t.held = map[mutexKey]chan struct{}{}
 	}
-	t.taken[its] = make(chan struct{})
+	t.held[its] = make(chan struct{})
 	return nil, true
 }
 
-func (t *turns) giveBack(its turn) {
+func (t *keyedMutex) unlock(its mutexKey) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	close(t.taken[its])
-	delete(t.taken, its)
+	close(t.held[its])
+	delete(t.held, its)
 }

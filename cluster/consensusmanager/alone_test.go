@@ -44,7 +44,7 @@ func TestHoldAlone(t *testing.T) {
 		require.Eventually(t, func() bool {
 			slot.mu.Lock()
 			defer slot.mu.Unlock()
-			return slot.running == n
+			return slot.calls == n
 		}, patience, time.Millisecond)
 	}
 	end := func(c *call) {
@@ -53,7 +53,7 @@ func TestHoldAlone(t *testing.T) {
 	}
 
 	first := begin("views")
-	h.acquire(ownership.Grant{Shard: shard, Epoch: 5}, s.Period())
+	h.acquireShard(ownership.Grant{Shard: shard, Epoch: 5}, s.Period())
 	require.EqualValues(t, 5, <-first.epoch)
 	second, other := begin("views"), begin("outbox")
 	require.EqualValues(t, 5, <-other.epoch, "another name")
@@ -68,21 +68,21 @@ func TestHoldAlone(t *testing.T) {
 
 	third := begin("views")
 	inside(3)
-	h.release(shard)
+	h.releaseShard(shard)
 	waitsFor(t, slot)
 	require.Empty(t, third.epoch, "it waits for the shard again")
 	end(second)
 	end(other)
-	require.NoError(t, h.idle(ctx))
-	h.acquire(ownership.Grant{Shard: shard, Epoch: 6}, s.Period())
+	require.NoError(t, h.awaitIdle(ctx))
+	h.acquireShard(ownership.Grant{Shard: shard, Epoch: 6}, s.Period())
 	require.EqualValues(t, 6, <-third.epoch)
 	last := begin("views")
 	inside(2)
-	h.leave()
-	h.release(shard)
+	h.relinquishShards()
+	h.releaseShard(shard)
 	h.stopWaiting()
 	require.ErrorIs(t, <-last.result, lifecycle.ErrStopped, "it does not wait for who goes on")
 	end(third)
-	require.NoError(t, h.idle(ctx))
-	require.Empty(t, h.turns.taken, "nothing is left of them")
+	require.NoError(t, h.awaitIdle(ctx))
+	require.Empty(t, h.aloneMutex.held, "nothing is left of them")
 }

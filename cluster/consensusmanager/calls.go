@@ -10,18 +10,18 @@ import (
 
 // Enter admits a call into a shard if this node serves it at this instant. Exit ends the call. The shard is not
 // handed over in between, unless the session is lost.
-func (h *Shards) Enter(n int) (epoch int64, ok bool) { return h.slots[n].admit() }
+func (h *Shards) Enter(n int) (epoch int64, ok bool) { return h.slots[n].admitCall() }
 
 // Reenter is Enter for a call that another call in the shard waits for. It is also admitted while the shard
 // waits for its running calls before it is handed over.
-func (h *Shards) Reenter(n int) (epoch int64, ok bool) { return h.slots[n].readmit() }
+func (h *Shards) Reenter(n int) (epoch int64, ok bool) { return h.slots[n].readmitCall() }
 
 // Exit must follow each successful Enter and Reenter.
-func (h *Shards) Exit(n int) { h.slots[n].leave() }
+func (h *Shards) Exit(n int) { h.slots[n].leaveCall() }
 
 // Holds reports whether this node has the shard under that epoch at this instant: it serves it, or lets its
 // running calls end. No other node has the shard then.
-func (h *Shards) Holds(n int, epoch int64) bool { return h.slots[n].holds(epoch) }
+func (h *Shards) Holds(n int, epoch int64) bool { return h.slots[n].holdsEpoch(epoch) }
 
 // Drained returns the context for calls in a shard that must run to their end. It ends with [shard.ErrNotOwner]
 // when the drain time-out has passed, and at the session's deadline. Call it between Enter and Exit.
@@ -29,7 +29,7 @@ func (h *Shards) Drained(n int) context.Context {
 	s := &h.slots[n]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.context()
+	return s.ownerContext()
 }
 
 // Staying is like Drained, but its context ends as soon as the shard must be handed over.
@@ -37,7 +37,7 @@ func (h *Shards) Staying(n int) context.Context {
 	s := &h.slots[n]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.staying()
+	return s.stayContext()
 }
 
 // Await blocks until this node serves the shard, and then returns nil. It fails with a [shard.NotOwnerError]
@@ -51,12 +51,12 @@ func (h *Shards) Await(ctx context.Context, n int, seen int64) (generation int64
 	sub := h.cfg.Mirror.Subscribe(shardplan.ShardsChanged)
 	defer sub.Close()
 	for {
-		awaited := slot.await()
-		if awaited == nil || slot.confirm(ctx) {
+		awaited := slot.awaitServed()
+		if awaited == nil || slot.confirmPeriod(ctx) {
 			return 0, nil
 		}
 		h.mu.Lock()
-		leaving, changed, over, lost := h.leaving, h.none, h.over, h.lost
+		leaving, changed, over, lost := h.leaving, h.allFree, h.sessionEnded, h.lostOwner
 		h.mu.Unlock()
 		// The generation before the owner: if a map arrives in between, the next iteration sees it.
 		generation := h.Generation()
@@ -64,11 +64,11 @@ func (h *Shards) Await(ctx context.Context, n int, seen int64) (generation int64
 		elsewhere := owner.Address != h.cfg.Address || lost != sharding.Owner{} && owner == lost
 		switch {
 		case elsewhere && generation != seen:
-			return generation, h.refusal(n)
+			return generation, h.notOwnerError(n)
 		case !leaving:
-			changed = h.left
-		case slot.free(): // there may be no node left to write another map
-			return NoMap, h.refusal(n)
+			changed = h.leaveStarted
+		case slot.isFree(): // there may be no node left to write another map
+			return NoMap, h.notOwnerError(n)
 		}
 		select {
 		case <-changed:
@@ -81,8 +81,8 @@ func (h *Shards) Await(ctx context.Context, n int, seen int64) (generation int64
 				seen = Coming
 			}
 			return seen, context.Cause(ctx)
-		case <-h.unhurried.Done():
-			return NoMap, h.refusal(n)
+		case <-h.waitCtx.Done():
+			return NoMap, h.notOwnerError(n)
 		}
 	}
 }

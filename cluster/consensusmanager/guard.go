@@ -21,35 +21,35 @@ import (
 // registered. Its report does not name the shard as released. Guard compares the map, the node key and the
 // report with the versions by which the shard is this node's, so none of the three has changed.
 func (h *Shards) Guard(n int, epoch int64) ([]clientv3.Cmp, error) {
-	_, guard, err := h.guard(n, epoch)
+	_, guard, err := h.guardWithRevisions(n, epoch)
 	return guard, err
 }
 
-// seen holds the revisions that a guard compares: of the map, the own node key and the own report; 0 for one
+// guardRevisions holds the revisions that a guard compares: of the map, the own node key and the own report; 0 for one
 // that does not exist.
-type seen struct{ shardMap, incarnation, report int64 }
+type guardRevisions struct{ shardMap, incarnation, report int64 }
 
-func seenOf(snap *state.Snapshot, address string) (s seen) {
+func guardRevisionsOf(snap *state.Snapshot, address string) (s guardRevisions) {
 	if snap.ShardMap != nil {
 		s.shardMap = snap.ShardMap.ModRevision
 	}
 	if m := snap.Member(address); m != nil {
 		s.incarnation = m.Incarnation
 	}
-	if r := snap.ReleasedBy(address); r != nil {
+	if r := snap.ReportOf(address); r != nil {
 		s.report = r.ModRevision
 	}
 	return s
 }
 
-// guard returns the conditions of Guard, and the revisions that they compare.
-func (h *Shards) guard(n int, epoch int64) (seen, []clientv3.Cmp, error) {
+// guardWithRevisions returns the conditions of Guard, and the revisions that they compare.
+func (h *Shards) guardWithRevisions(n int, epoch int64) (guardRevisions, []clientv3.Cmp, error) {
 	snap := h.cfg.Mirror.Snapshot()
 	s := h.cfg.Keeper.Current()
-	if s == nil || !h.slots[n].stands(epoch) || !ours(snap, h.cfg.Address, int64(s.ID()), n, epoch) {
-		return seen{}, nil, h.refusal(n)
+	if s == nil || !h.slots[n].ownsEpoch(epoch) || !assignedHere(snap, h.cfg.Address, int64(s.ID()), n, epoch) {
+		return guardRevisions{}, nil, h.notOwnerError(n)
 	}
-	seen := seenOf(snap, h.cfg.Address)
+	seen := guardRevisionsOf(snap, h.cfg.Address)
 	return seen, []clientv3.Cmp{
 		clientv3.Compare(clientv3.ModRevision(h.cfg.Keys.ShardMap()), "=", seen.shardMap),
 		clientv3.Compare(clientv3.CreateRevision(h.cfg.Keys.Node(h.cfg.Address)), "=", seen.incarnation),
@@ -57,9 +57,9 @@ func (h *Shards) guard(n int, epoch int64) (seen, []clientv3.Cmp, error) {
 	}, nil
 }
 
-// ours reports whether the snapshot's map assigns shard n, under that epoch, to the process registered at
+// assignedHere reports whether the snapshot's map assigns shard n, under that epoch, to the process registered at
 // address on that lease, or moves it away from there.
-func ours(snap *state.Snapshot, address string, lease int64, n int, epoch int64) bool {
+func assignedHere(snap *state.Snapshot, address string, lease int64, n int, epoch int64) bool {
 	m := snap.Map()
 	if m == nil || n >= m.Shards() {
 		return false
@@ -112,18 +112,18 @@ var errOtherMap = errors.New("the shard map is another one")
 
 func (t *shardTxn) Commit() (*clientv3.TxnResponse, error) {
 	for {
-		was, guard, err := t.h.guard(t.n, t.epoch)
+		was, guard, err := t.h.guardWithRevisions(t.n, t.epoch)
 		if err != nil {
 			return nil, err
 		}
-		resp, err := txn.Fenced(t.ctx, t.h.cfg.Client, txn.Fence{Guards: guard, Over: func() error { return nil },
-			Refused: func() error { return errOtherMap }}).If(t.cmps...).Then(t.then...).Else(t.els...).Commit()
+		resp, err := txn.Fenced(t.ctx, t.h.cfg.Client, txn.Fence{Guards: guard, CheckOver: func() error { return nil },
+			RefusedError: func() error { return errOtherMap }}).If(t.cmps...).Then(t.then...).Else(t.els...).Commit()
 		if !errors.Is(err, errOtherMap) {
 			return resp, err
 		}
 		// The mirror will show the new state in a moment.
-		ctx, stop := wait.Within(t.ctx, t.h.unhurried)
-		_, err = t.h.cfg.Mirror.Wait(ctx, func(s *state.Snapshot) bool { return seenOf(s, t.h.cfg.Address) != was })
+		ctx, stop := wait.MergeContexts(t.ctx, t.h.waitCtx)
+		_, err = t.h.cfg.Mirror.Wait(ctx, func(s *state.Snapshot) bool { return guardRevisionsOf(s, t.h.cfg.Address) != was })
 		stop()
 		if err != nil {
 			return nil, fmt.Errorf("shard %d: %w: %w", t.n, errOtherMap, err)

@@ -64,12 +64,12 @@ func stays(t *testing.T, enter func(ctx context.Context, key string, fn func(ctx
 var errLeft = errors.New("it has left")
 
 // waitsFor blocks until a caller waits for the shard.
-func waitsFor(t *testing.T, slot *slot) {
+func waitsFor(t *testing.T, slot *shardSlot) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		slot.mu.Lock()
 		defer slot.mu.Unlock()
-		return slot.awaited != nil
+		return slot.servedNext != nil
 	}, patience, time.Millisecond)
 }
 
@@ -88,7 +88,7 @@ func TestHold(t *testing.T) {
 
 	first, second := stays(t, h.Hold), stays(t, h.Hold)
 	waitsFor(t, slot)
-	h.acquire(ownership.Grant{Shard: number, Epoch: 5}, s.Period())
+	h.acquireShard(ownership.Grant{Shard: number, Epoch: 5}, s.Period())
 	<-acquiring
 	require.Empty(t, first.epoch, "it is not served yet")
 	acquired <- struct{}{}
@@ -97,7 +97,7 @@ func TestHold(t *testing.T) {
 	serves := stays(t, h.Serve)
 	require.EqualValues(t, 5, <-serves.epoch)
 
-	h.release(number)
+	h.releaseShard(number)
 	require.ErrorIs(t, <-first.ending, shard.ErrNotOwner)
 	require.ErrorIs(t, <-second.ending, shard.ErrNotOwner)
 	require.Empty(t, serves.ending, "it has the drain time-out")
@@ -113,7 +113,7 @@ func TestHold(t *testing.T) {
 	require.ErrorIs(t, <-third.result, lifecycle.ErrStopped)
 	close(serves.leave)
 	require.ErrorIs(t, <-serves.result, errLeft)
-	require.NoError(t, h.idle(context.Background()))
+	require.NoError(t, h.awaitIdle(context.Background()))
 }
 
 // A shard that comes back in another session is held anew. One that goes before it was served is not held. A
@@ -124,37 +124,37 @@ func TestHoldAgain(t *testing.T) {
 	var h *Shards
 	h, s := part(t, ShardsConfig{DrainTimeout: time.Hour, OnAcquire: func(ctx context.Context, number int, _ int64) {
 		if !keep.Load() {
-			h.release(number)
+			h.releaseShard(number)
 		}
 	}})
 	number := h.Shard("it")
 	slot := &h.slots[number]
-	free := func() { require.NoError(t, h.idle(etcdtest.Context(t))) }
+	free := func() { require.NoError(t, h.awaitIdle(etcdtest.Context(t))) }
 
 	first := stays(t, h.Hold)
 	waitsFor(t, slot)
-	h.acquire(ownership.Grant{Shard: number, Epoch: 5}, s.Period())
+	h.acquireShard(ownership.Grant{Shard: number, Epoch: 5}, s.Period())
 	free()
 	require.Empty(t, first.epoch)
 	keep.Store(true)
-	h.acquire(ownership.Grant{Shard: number, Epoch: 6}, s.Period())
+	h.acquireShard(ownership.Grant{Shard: number, Epoch: 6}, s.Period())
 	require.EqualValues(t, 6, <-first.epoch)
-	s.Lose(session.ReasonExpired, nil)
+	s.EndLocally(session.ReasonExpired, nil)
 	var lost *session.LostError
 	require.ErrorAs(t, <-first.ending, &lost)
 	second := stays(t, h.Hold)
 	waitsFor(t, slot)
 	require.Empty(t, second.epoch, "nobody has released it yet, and it is served no more")
-	h.release(number)
+	h.releaseShard(number)
 	close(first.leave)
 	free()
 
 	other, err := etcdsession.Open(etcdtest.Context(t), etcdsession.Config{Client: h.cfg.Client, TTL: time.Hour})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, other.Close(etcdtest.Context(t))) }()
-	h.acquire(ownership.Grant{Shard: number, Epoch: 7}, other.Period())
+	h.acquireShard(ownership.Grant{Shard: number, Epoch: 7}, other.Period())
 	require.EqualValues(t, 7, <-second.epoch)
-	h.release(number)
+	h.releaseShard(number)
 	require.ErrorIs(t, <-second.ending, shard.ErrNotOwner)
 	close(second.leave)
 	free()
@@ -171,7 +171,7 @@ func TestHoldAgain(t *testing.T) {
 // BenchmarkServing measures the cost of each call.
 func BenchmarkServing(b *testing.B) {
 	h, s := part(b, ShardsConfig{})
-	h.acquire(ownership.Grant{Shard: h.Shard("it"), Epoch: 5}, s.Period())
+	h.acquireShard(ownership.Grant{Shard: h.Shard("it"), Epoch: 5}, s.Period())
 	b.Run("Serve", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {

@@ -38,15 +38,15 @@ func TestHooksThatDoNotReturn(t *testing.T) {
 					leave()
 				}})
 			for shard := range 2 {
-				h.acquire(ownership.Grant{Shard: shard, Epoch: 5}, s.Period())
+				h.acquireShard(ownership.Grant{Shard: shard, Epoch: 5}, s.Period())
 			}
 			log.Await(t, "OnAcquire failed, calling it again: the shard is not served before")
-			require.Eventually(t, func() bool { return h.phases[serving].Load() == 2 }, patience, time.Millisecond)
+			require.Eventually(t, func() bool { return h.phases[phaseServing].Load() == 2 }, patience, time.Millisecond)
 			require.EqualValues(t, 4, acquires.Load(), "two that failed, and each shard's own")
 			for shard := range 2 {
-				h.release(shard)
+				h.releaseShard(shard)
 			}
-			require.NoError(t, h.idle(etcdtest.Context(t)))
+			require.NoError(t, h.awaitIdle(etcdtest.Context(t)))
 			require.EqualValues(t, 2, releases.Load())
 			h.work.Wait()
 			require.Equal(t, 2, log.Count("OnRelease failed, releasing the shard all the same"))
@@ -66,10 +66,10 @@ func TestAShardIsLostWhileItsHookFails(t *testing.T) {
 	h, s := part(t, ShardsConfig{DrainTimeout: time.Hour, MaxAcquiring: 1,
 		OnAcquire: func(context.Context, int, int64) { acquires.Add(1); runtime.Goexit() },
 		OnRelease: func(context.Context, int) { releases.Add(1) }})
-	h.acquire(ownership.Grant{Shard: 1, Epoch: 5}, s.Period())
+	h.acquireShard(ownership.Grant{Shard: 1, Epoch: 5}, s.Period())
 	require.Eventually(t, func() bool { return acquires.Load() > 1 }, patience, time.Millisecond)
-	h.release(1)
-	require.NoError(t, h.idle(etcdtest.Context(t)))
+	h.releaseShard(1)
+	require.NoError(t, h.awaitIdle(etcdtest.Context(t)))
 	require.EqualValues(t, 1, releases.Load(), "what it has done is undone")
 	h.work.Wait()
 }

@@ -71,8 +71,8 @@ func (m *ConsensusManager) Relinquish(ctx context.Context) error {
 		return nil
 	}
 	defer context.AfterFunc(ctx, m.shards.stopWaiting)()
-	m.shards.leave()
-	return m.shards.idle(ctx)
+	m.shards.relinquishShards()
+	return m.shards.awaitIdle(ctx)
 }
 
 // Start joins the election; see [leaderelection.LeaderElection.Start].

@@ -43,15 +43,15 @@ func (h *Shards) OwnerOf(shard int) (owner sharding.Owner, epoch int64, ok bool)
 func (h *Shards) Serve(ctx context.Context, key string, fn func(ctx context.Context, epoch int64) error) error {
 	shard := h.Shard(key)
 	slot := &h.slots[shard]
-	owned, epoch, ok := slot.enter()
-	if !ok && slot.confirm(ctx) {
-		owned, epoch, ok = slot.enter()
+	owned, epoch, ok := slot.enterCall()
+	if !ok && slot.confirmPeriod(ctx) {
+		owned, epoch, ok = slot.enterCall()
 	}
 	if !ok {
-		return h.refusal(shard)
+		return h.notOwnerError(shard)
 	}
-	defer slot.leave()
-	work, stop := wait.Within(ctx, owned)
+	defer slot.leaveCall()
+	work, stop := wait.MergeContexts(ctx, owned)
 	defer stop()
 	return fn(work, epoch)
 }
@@ -65,28 +65,28 @@ func (h *Shards) Hold(ctx context.Context, key string, fn func(ctx context.Conte
 	shard := h.Shard(key)
 	slot := &h.slots[shard]
 	for {
-		held, epoch, awaited := slot.join()
+		held, epoch, awaited := slot.enterStay()
 		if awaited == nil {
-			defer slot.leave()
-			work, stop := wait.Within(ctx, held)
+			defer slot.leaveCall()
+			work, stop := wait.MergeContexts(ctx, held)
 			defer stop()
 			return fn(work, epoch)
 		}
-		if slot.confirm(ctx) {
+		if slot.confirmPeriod(ctx) {
 			continue
 		}
 		select {
 		case <-awaited:
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-h.unhurried.Done():
-			return h.refusal(shard)
+		case <-h.waitCtx.Done():
+			return h.notOwnerError(shard)
 		}
 	}
 }
 
-// refusal returns the error for work that this node refuses in shard n.
-func (h *Shards) refusal(n int) error {
+// notOwnerError returns the error for work that this node refuses in shard n.
+func (h *Shards) notOwnerError(n int) error {
 	owner, _, _ := h.OwnerOf(n)
 	err := &shard.NotOwnerError{Shard: n, Owner: owner.Address}
 	h.mu.Lock()
@@ -94,7 +94,7 @@ func (h *Shards) refusal(n int) error {
 		err.Owner, err.Stopping = "", true // the known map is older than the stop
 	}
 	h.mu.Unlock()
-	if h.unhurried.Err() != nil {
+	if h.waitCtx.Err() != nil {
 		return fmt.Errorf("%w: %w", lifecycle.ErrStopped, err)
 	}
 	return err
@@ -102,7 +102,7 @@ func (h *Shards) refusal(n int) error {
 
 // Serves reports whether this node serves a shard at this instant, and its epoch. It panics if there is no such
 // shard.
-func (h *Shards) Serves(shard int) (epoch int64, ok bool) { return h.slots[shard].serves() }
+func (h *Shards) Serves(shard int) (epoch int64, ok bool) { return h.slots[shard].servedEpoch() }
 
 // Held returns the number of shards that this node acquires, serves or releases.
 func (h *Shards) Held() int { return int(h.held.Load()) }
@@ -114,11 +114,11 @@ func (h *Shards) Waiting() int {
 	return h.waiting
 }
 
-// idle blocks until this node holds no shard, or ctx ends.
-func (h *Shards) idle(ctx context.Context) error {
+// awaitIdle blocks until this node holds no shard, or ctx ends.
+func (h *Shards) awaitIdle(ctx context.Context) error {
 	for {
 		h.mu.Lock()
-		none := h.none
+		none := h.allFree
 		h.mu.Unlock()
 		n := h.Held()
 		if n == 0 {

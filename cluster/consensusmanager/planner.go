@@ -38,23 +38,23 @@ type planner struct {
 	timeout  time.Duration
 	log      hclog.Logger
 
-	bad   int64           // ModRevision of the last map that was reported as unreadable; -1 means none
-	retry backoff.Backoff // after a map that could not be written
-	stats planStats
+	unreadableRevision int64           // ModRevision of the last map that was reported as unreadable; -1 means none
+	writeBackoff       backoff.Backoff // after a map that could not be written
+	stats              planStats
 }
 
 func newPlanner(cfg PlannerConfig, election *leaderelection.LeaderElection) *planner {
 	if cfg.Logger == nil {
 		cfg.Logger = hclog.NewNullLogger()
 	}
-	return &planner{bad: -1, client: cfg.Client, keys: cfg.Keys, mirror: cfg.Mirror, election: election,
+	return &planner{unreadableRevision: -1, client: cfg.Client, keys: cfg.Keys, mirror: cfg.Mirror, election: election,
 		settings: cfg.Settings, timeout: cfg.Timeout, log: cfg.Logger,
-		retry: backoff.Backoff{Policy: shardplan.Retry, Random: cfg.Random}}
+		writeBackoff: backoff.Backoff{Policy: shardplan.WriteRetry, Random: cfg.Random}}
 }
 
 // run plans after every change that planning depends on, until ctx ends.
 func (p *planner) run(ctx context.Context) {
-	sub := p.mirror.Subscribe(shardplan.Concerns)
+	sub := p.mirror.Subscribe(shardplan.ChangeMatters)
 	defer sub.Close()
 	duty := p.election.Subscribe()
 	defer duty.Close()
@@ -81,36 +81,36 @@ func (p *planner) planOnce(ctx context.Context, part shardplan.Planner) (shardpl
 	fence, mine := p.election.Duty()
 	switch {
 	case !mine:
-		return part.Off(), 0
+		return part.OffDuty(), 0
 	case snap == nil || snap.Stale:
 		return part, 0 // a newer snapshot wakes the loop
 	}
 	began := time.Now()
-	part, orders := part.Look(snap, began)
-	p.logUnplannable(orders.Over, orders.Err)
-	if orders.Err != nil || orders.Plan.Moved() == 0 {
-		return part, orders.Again
+	part, orders := part.Decide(snap, began)
+	p.logUnplannable(orders.OverRevision, orders.Err)
+	if orders.Err != nil || orders.Plan.MovedShards() == 0 {
+		return part, orders.RecheckAfter
 	}
 	planned := time.Now()
 	attempt, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
-	known := p.mirror.Known()
-	resp, err := txn.Commit(attempt, p.client, txn.WriteMap(p.keys, fence, orders.Plan.Map, orders.Over))
+	known := p.mirror.KnownRevision()
+	resp, err := txn.Commit(attempt, p.client, txn.WriteMap(p.keys, fence, orders.Plan.Map, orders.OverRevision))
 	switch {
 	case ctx.Err() != nil:
 		return part, 0
 	case err != nil:
-		return part, p.failed(err)
+		return part, p.writeFailed(err)
 	}
-	p.retry.Reset()
-	p.mirror.Saw(resp.Header, known)
+	p.writeBackoff.Reset()
+	p.mirror.ObserveHeader(resp.Header, known)
 	if !resp.Succeeded {
-		return part, shardplan.Again // another node planned, or this node's duty is over; the snapshot will show it
+		return part, shardplan.RecheckDelay // another node planned, or this node's duty is over; the snapshot will show it
 	}
-	part = part.Wrote(orders.Plan, planned)
-	p.stats.wrote(orders.Plan, planned.Sub(began))
+	part = part.PlanWritten(orders.Plan, planned)
+	p.stats.recordPlan(orders.Plan, planned.Sub(began))
 	written := orders.Plan.Map
-	if orders.Over == 0 { // the first map counts from the revision at which its key was created
+	if orders.OverRevision == 0 { // the first map counts from the revision at which its key was created
 		written = written.NotBefore(resp.Header.Revision)
 	}
 	p.log.Info("wrote the shard map", "generation", written.Generation(), "assigned", orders.Plan.Assigned,
@@ -118,23 +118,23 @@ func (p *planner) planOnce(ctx context.Context, part shardplan.Planner) (shardpl
 		"planned_in", planned.Sub(began).Round(10*time.Microsecond).String(), event.Field, string(event.ShardsRebalanced))
 	// The next plan is based on this map, so wait until the snapshot shows it.
 	_, _ = p.mirror.Wait(attempt, func(s *state.Snapshot) bool { return s.Revision >= resp.Header.Revision })
-	return part, shardplan.Again
+	return part, shardplan.RecheckDelay
 }
 
-// failed logs the first of several failures to write a map, and returns the pause before the next attempt.
-func (p *planner) failed(err error) time.Duration {
-	if p.retry.Failures() == 0 {
+// writeFailed logs the first of several failures to write a map, and returns the pause before the next attempt.
+func (p *planner) writeFailed(err error) time.Duration {
+	if p.writeBackoff.Failures() == 0 {
 		p.log.Warn("could not write the shard map, retrying", "error", err)
 	}
-	return p.retry.Next()
+	return p.writeBackoff.Next()
 }
 
 // logUnplannable logs, once for each map, that the map written at revision over cannot be planned over.
 func (p *planner) logUnplannable(over int64, err error) {
-	if err == nil || over == p.bad {
+	if err == nil || over == p.unreadableRevision {
 		return
 	}
-	p.bad = over
+	p.unreadableRevision = over
 	p.log.Error("the shard map cannot be read or planned over: if no newer version of Goverse wrote it, delete "+
 		p.keys.ShardMap(), "error", err)
 }

@@ -15,35 +15,35 @@ import (
 // errOvertaken reports that the report or this member's registration has changed meanwhile.
 var errOvertaken = errors.New("the report or this node's registration changed meanwhile")
 
-// report writes the reports that other members wait for, until ctx ends: one for each map, and one for each
+// writeReports writes the reports that other members wait for, until ctx ends: one for each map, and one for each
 // batch of stragglers.
-func (h *Shards) report(ctx context.Context) {
+func (h *Shards) writeReports(ctx context.Context) {
 	var about int64 // generation of the last report
-	pause := backoff.Backoff{Policy: ownership.ReportAgain, Random: h.cfg.Random}
+	pause := backoff.Backoff{Policy: ownership.StragglerReportDelay, Random: h.cfg.Random}
 	retry := backoff.Backoff{Policy: ownership.ReportRetry, Random: h.cfg.Random}
 	for {
 		select {
-		case <-h.reported:
+		case <-h.reportWake:
 		case <-ctx.Done():
 			return
 		}
-		r := h.wanted.Load()
+		r := h.wantedReport.Load()
 		if r == nil {
 			continue
 		}
 		if r.Generation != about {
 			about = r.Generation
 			pause.Reset()
-			if len(r.Busy) > 0 && !wait.For(ctx, ownership.FirstReport) {
+			if len(r.Busy) > 0 && !wait.For(ctx, ownership.FirstReportDelay) {
 				return
 			}
 		} else if !wait.For(ctx, pause.Next()) {
 			return
 		}
-		if r = h.wanted.Load(); r == nil {
+		if r = h.wantedReport.Load(); r == nil {
 			continue
 		}
-		err := h.write(ctx, r)
+		err := h.writeReport(ctx, r)
 		if err == nil {
 			retry.Reset()
 			continue
@@ -58,14 +58,14 @@ func (h *Shards) report(ctx context.Context) {
 	}
 }
 
-// write writes a report, and waits until the snapshot shows it, so that it is not written twice.
-func (h *Shards) write(ctx context.Context, r *sharding.Report) error {
+// writeReport writes a report, and waits until the snapshot shows it, so that it is not written twice.
+func (h *Shards) writeReport(ctx context.Context, r *sharding.Report) error {
 	s, snap := h.cfg.Keeper.Current(), h.cfg.Mirror.Snapshot()
 	if s == nil || snap == nil {
 		return nil // reports of this incarnation do not matter in the next session
 	}
 	over := int64(0)
-	if old := snap.ReleasedBy(h.cfg.Address); old != nil {
+	if old := snap.ReportOf(h.cfg.Address); old != nil {
 		if old.Equal(*r) {
 			return nil // already written; the wanted report was not updated since
 		}
@@ -73,17 +73,17 @@ func (h *Shards) write(ctx context.Context, r *sharding.Report) error {
 	}
 	attempt, cancel := context.WithTimeout(ctx, h.cfg.Timeout)
 	defer cancel()
-	known := h.cfg.Mirror.Known()
-	resp, err := txn.Commit(attempt, h.cfg.Client, txn.Release(h.cfg.Keys, h.cfg.Address, int64(s.ID()), *r, over))
+	known := h.cfg.Mirror.KnownRevision()
+	resp, err := txn.Commit(attempt, h.cfg.Client, txn.WriteReport(h.cfg.Keys, h.cfg.Address, int64(s.ID()), *r, over))
 	if err != nil {
 		return err
 	}
-	h.cfg.Mirror.Saw(resp.Header, known)
+	h.cfg.Mirror.ObserveHeader(resp.Header, known)
 	if !resp.Succeeded {
 		return errOvertaken
 	}
 	_, err = h.cfg.Mirror.Wait(attempt, func(s *state.Snapshot) bool {
-		now := s.ReleasedBy(h.cfg.Address)
+		now := s.ReportOf(h.cfg.Address)
 		return s.Revision >= resp.Header.Revision || now != nil && now.Equal(*r)
 	})
 	return err

@@ -42,7 +42,7 @@ func TestAReportThatStandsIsNotWrittenAgain(t *testing.T) {
 	h := newShards(ShardsConfig{Client: client, Keys: keys, Mirror: m, Keeper: keeper, Address: address, Shards: 8,
 		Timeout: 5 * time.Second})
 	write := func(r sharding.Report) int64 {
-		require.NoError(t, h.write(ctx, &r))
+		require.NoError(t, h.writeReport(ctx, &r))
 		resp, err := client.Get(ctx, keys.Released(address))
 		require.NoError(t, err)
 		return resp.Kvs[0].Version

@@ -17,15 +17,15 @@ type Residents interface {
 // SetResidents sets the residents. It must be called before Run.
 func (h *Shards) SetResidents(r Residents) { h.residents = r }
 
-// vacate makes the residents of a shard leave.
-func (h *Shards) vacate(n int) {
+// removeResidents makes the residents of a shard leave.
+func (h *Shards) removeResidents(n int) {
 	if h.residents == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(h.unhurried, h.cfg.DrainTimeout)
+	ctx, cancel := context.WithTimeout(h.waitCtx, h.cfg.DrainTimeout)
 	defer cancel()
 	h.residents.Leave(ctx, n)
 }
 
-// occupied reports whether residents must leave a shard.
-func (h *Shards) occupied(n int) bool { return h.residents != nil && h.residents.Occupied(n) }
+// hasResidents reports whether residents must leave a shard.
+func (h *Shards) hasResidents(n int) bool { return h.residents != nil && h.residents.Occupied(n) }

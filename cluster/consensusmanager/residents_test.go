@@ -18,12 +18,12 @@ func TestContextsOfAFreeShard(t *testing.T) {
 	h, s := part(t, ShardsConfig{DrainTimeout: time.Second})
 	require.Error(t, h.Drained(0).Err())
 	require.Error(t, h.Staying(0).Err())
-	h.acquire(ownership.Grant{Shard: 0, Epoch: 5}, s.Period())
+	h.acquireShard(ownership.Grant{Shard: 0, Epoch: 5}, s.Period())
 	require.NoError(t, h.Drained(0).Err())
 	require.NoError(t, h.Staying(0).Err())
 	require.True(t, h.Holds(0, 5))
 	require.False(t, h.Holds(0, 4))
-	h.release(0)
+	h.releaseShard(0)
 	require.Error(t, h.Drained(0).Err())
 	require.False(t, h.Holds(0, 5))
 }
@@ -31,8 +31,8 @@ func TestContextsOfAFreeShard(t *testing.T) {
 // A caller waits for a shard at the very moment at which the session is confirmed.
 func TestConfirmedMeanwhile(t *testing.T) {
 	h, s := part(t, ShardsConfig{DrainTimeout: time.Second})
-	h.acquire(ownership.Grant{Shard: 0, Epoch: 5}, s.Period())
-	require.True(t, h.slots[0].confirm(etcdtest.Context(t)), "it is confirmed, though nothing was waited for")
+	h.acquireShard(ownership.Grant{Shard: 0, Epoch: 5}, s.Period())
+	require.True(t, h.slots[0].confirmPeriod(etcdtest.Context(t)), "it is confirmed, though nothing was waited for")
 }
 
 // A call that others in the shard wait for may enter again while the shard is being released. No other call
@@ -41,12 +41,12 @@ func TestReenter(t *testing.T) {
 	h, s := part(t, ShardsConfig{DrainTimeout: time.Minute})
 	_, ok := h.Reenter(0)
 	require.False(t, ok)
-	h.acquire(ownership.Grant{Shard: 0, Epoch: 5}, s.Period())
+	h.acquireShard(ownership.Grant{Shard: 0, Epoch: 5}, s.Period())
 	_, ok = h.Reenter(0)
 	require.False(t, ok, "nothing runs in it")
 	_, ok = h.Enter(0)
 	require.True(t, ok)
-	h.release(0)
+	h.releaseShard(0)
 	_, ok = h.Enter(0)
 	require.False(t, ok)
 	require.True(t, h.Holds(0, 5))
@@ -71,7 +71,7 @@ func TestAwaitAtANodeThatLeaves(t *testing.T) {
 		return err
 	}
 	go func() { awaited <- await() }()
-	h.leave()
+	h.relinquishShards()
 	require.ErrorIs(t, <-awaited, shard.ErrNotOwner)
 	require.ErrorIs(t, await(), shard.ErrNotOwner)
 }

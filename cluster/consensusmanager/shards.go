@@ -17,8 +17,8 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// leftBehind is the last wait for functions in shards when everything else has ended.
-const leftBehind = time.Second
+// finalWait is the last wait for functions in shards when everything else has ended.
+const finalWait = time.Second
 
 // ShardsConfig configures a node's part in the shards. OnAcquire, OnRelease, Random and Logger may be nil.
 type ShardsConfig struct {
@@ -40,34 +40,34 @@ type ShardsConfig struct {
 // Shards represents this node's part in the shards. All methods are safe for concurrent use.
 type Shards struct {
 	cfg   ShardsConfig
-	slots []slot
+	slots []shardSlot
 
-	wake     chan struct{}
-	wanted   atomic.Pointer[sharding.Report] // report to be written
-	reported chan struct{}                   // receives when a report is wanted
-	work     sync.WaitGroup                  // acquisitions and releases in progress
-	turn     chan struct{}                   // held while OnAcquire runs; nil: no limit
+	wake         chan struct{}
+	wantedReport atomic.Pointer[sharding.Report] // report to be written
+	reportWake   chan struct{}                   // receives when a report is wanted
+	work         sync.WaitGroup                  // acquisitions and releases in progress
+	acquireSlots chan struct{}                   // held while OnAcquire runs; nil: no limit
 
 	residents Residents // may be nil
 
-	unhurried   context.Context // ends when all waiting must end
+	waitCtx     context.Context // ends when all waiting must end
 	stopWaiting context.CancelFunc
 
-	turns     turns          // of HoldAlone
-	announced announced      // used by look alone
-	own       sharding.Owner // used by look alone: this member as registered now or last
-	phases    [releasing + 1]atomic.Int64
-	held      atomic.Int64 // number of shards that are not free
-	pauses    pauses
+	aloneMutex   keyedMutex     // of HoldAlone
+	announcedMap announcedMap   // used by look alone
+	own          sharding.Owner // used by look alone: this member as registered now or last
+	phases       [phaseReleasing + 1]atomic.Int64
+	held         atomic.Int64 // number of shards that are not free
+	pauses       handoffPauses
 
-	mu      sync.Mutex
-	leaving bool           // nothing is acquired any more
-	left    chan struct{}  // closed when leaving is set
-	late    []int          // shards with calls that take too long, to be logged
-	waiting int            // number of shards assigned to this node that another one has not released yet
-	none    chan struct{}  // closed and replaced when no shard is held
-	lost    sharding.Owner // this member as registered in the last session that ended; zero: none has
-	over    chan struct{}  // closed and replaced when a session ends
+	mu            sync.Mutex
+	leaving       bool           // nothing is acquired any more
+	leaveStarted  chan struct{}  // closed when leaving is set
+	overdueShards []int          // shards with calls that take too long, to be logged
+	waiting       int            // number of shards assigned to this node that another one has not released yet
+	allFree       chan struct{}  // closed and replaced when no shard is held
+	lostOwner     sharding.Owner // this member as registered in the last session that ended; zero: none has
+	sessionEnded  chan struct{}  // closed and replaced when a session ends
 }
 
 // newShards returns a Shards that does nothing until run.
@@ -75,21 +75,22 @@ func newShards(cfg ShardsConfig) *Shards {
 	if cfg.Logger == nil {
 		cfg.Logger = hclog.NewNullLogger()
 	}
-	h := &Shards{cfg: cfg, slots: make([]slot, cfg.Shards), wake: make(chan struct{}, 1),
-		reported: make(chan struct{}, 1), none: make(chan struct{}), left: make(chan struct{}), over: make(chan struct{})}
+	h := &Shards{cfg: cfg, slots: make([]shardSlot, cfg.Shards), wake: make(chan struct{}, 1),
+		reportWake: make(chan struct{}, 1), allFree: make(chan struct{}), leaveStarted: make(chan struct{}),
+		sessionEnded: make(chan struct{})}
 	if cfg.MaxAcquiring > 0 {
-		h.turn = make(chan struct{}, cfg.MaxAcquiring)
+		h.acquireSlots = make(chan struct{}, cfg.MaxAcquiring)
 	}
-	h.unhurried, h.stopWaiting = context.WithCancel(context.Background())
+	h.waitCtx, h.stopWaiting = context.WithCancel(context.Background())
 	return h
 }
 
 // run acquires and releases shards by the map, on one session after the other, until ctx ends. It then releases
-// all that is left and returns when that is done. It does not wait longer than leftBehind for functions that
+// all that is left and returns when that is done. It does not wait longer than finalWait for functions that
 // ignore the end of their context.
 func (h *Shards) run(ctx context.Context) {
 	var wg sync.WaitGroup
-	wg.Go(func() { h.report(ctx) })
+	wg.Go(func() { h.writeReports(ctx) })
 	defer wg.Wait()
 	var old *etcdsession.Session
 	for {
@@ -97,10 +98,10 @@ func (h *Shards) run(ctx context.Context) {
 		if err != nil {
 			break
 		}
-		h.serve(ctx, s)
+		h.runSession(ctx, s)
 		old = s
 	}
-	h.leave()
+	h.relinquishShards()
 	h.reconcile(nil)
 	h.stopWaiting()
 	ended := make(chan struct{})
@@ -108,7 +109,7 @@ func (h *Shards) run(ctx context.Context) {
 		h.work.Wait()
 		close(ended)
 	}()
-	last := time.NewTimer(leftBehind)
+	last := time.NewTimer(finalWait)
 	defer last.Stop()
 	select {
 	case <-ended:
@@ -118,8 +119,8 @@ func (h *Shards) run(ctx context.Context) {
 	}
 }
 
-// serve looks at every relevant change while the session lasts.
-func (h *Shards) serve(ctx context.Context, s *etcdsession.Session) {
+// runSession looks at every relevant change while the session lasts.
+func (h *Shards) runSession(ctx context.Context, s *etcdsession.Session) {
 	sub := h.cfg.Mirror.Subscribe(shardplan.ShardsChanged)
 	defer sub.Close()
 	defer s.OnChange(h.wakeLoop)()
@@ -130,7 +131,7 @@ func (h *Shards) serve(ctx context.Context, s *etcdsession.Session) {
 		case <-h.wake:
 		case <-s.Done():
 			h.reconcile(nil)
-			h.lose()
+			h.recordSessionLoss()
 			return
 		case <-ctx.Done():
 			return
@@ -138,23 +139,23 @@ func (h *Shards) serve(ctx context.Context, s *etcdsession.Session) {
 	}
 }
 
-// lose records that this member's session has ended. A map that names it as registered in that session never
-// makes it serve a shard again.
-func (h *Shards) lose() {
+// recordSessionLoss records that this member's session has ended. A map that names it as registered in that session
+// never makes it serve a shard again.
+func (h *Shards) recordSessionLoss() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.lost = h.own
-	close(h.over)
-	h.over = make(chan struct{})
+	h.lostOwner = h.own
+	close(h.sessionEnded)
+	h.sessionEnded = make(chan struct{})
 }
 
-// leave makes the node release all its shards. It acquires none after leave has returned. leave does not block:
-// see idle.
-func (h *Shards) leave() {
+// relinquishShards makes the node release all its shards. It acquires none after leave has returned. leave does not
+// block: see idle.
+func (h *Shards) relinquishShards() {
 	h.mu.Lock()
 	if !h.leaving {
 		h.leaving = true
-		close(h.left)
+		close(h.leaveStarted)
 	}
 	h.mu.Unlock()
 	h.wakeLoop()
@@ -177,36 +178,36 @@ func (h *Shards) reconcile(s *etcdsession.Session) {
 	leaving := h.leaving
 	h.mu.Unlock()
 	var period *etcdsession.Period
-	in := ownership.Seen{Shards: h.cfg.Shards, Map: snap.Map(), Done: snap.MoveDone, Withheld: snap.Withheld,
-		Held: func(shard int) int64 { return h.slots[shard].held(period) }}
+	in := ownership.Input{Shards: h.cfg.Shards, Map: snap.Map(), Done: snap.MoveDone, Withheld: snap.ShardWithheld,
+		Held: func(shard int) int64 { return h.slots[shard].heldEpoch(period) }}
 	var lease int64
 	if s != nil {
 		period, lease = s.Period(), int64(s.ID())
-		in.Valid, in.Suspected = period.Stands() && !leaving, s.Suspected()
+		in.Valid, in.Suspected = period.ValidDespitePause() && !leaving, s.Suspected()
 		if m := snap.Member(h.cfg.Address); m != nil && m.KeyLease == lease {
 			in.Own = sharding.Owner{Address: m.Address, Incarnation: m.Incarnation}
 			h.own = in.Own
 		}
 	}
-	if r := snap.ReleasedBy(h.cfg.Address); r != nil {
+	if r := snap.ReportOf(h.cfg.Address); r != nil {
 		in.Reported = r.Report
 	}
-	h.announce(in.Map, in.Own)
-	orders := ownership.Look(in)
+	h.announceMoves(in.Map, in.Own)
+	orders := ownership.Decide(in)
 	for _, shard := range orders.Release {
-		h.release(shard)
+		h.releaseShard(shard)
 	}
 	for _, g := range orders.Acquire {
-		h.acquire(g, period)
+		h.acquireShard(g, period)
 	}
 	h.mu.Lock()
 	h.waiting = orders.Waiting
 	h.mu.Unlock()
-	report := ownership.Report(in)
-	h.wanted.Store(report)
+	report := ownership.NextReport(in)
+	h.wantedReport.Store(report)
 	if report != nil {
 		select {
-		case h.reported <- struct{}{}:
+		case h.reportWake <- struct{}{}:
 		default:
 		}
 	}

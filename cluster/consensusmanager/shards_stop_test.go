@@ -20,7 +20,7 @@ import (
 // notice that the duty is its own.
 func TestPlanningPassesOnBesideAnOutsideLeader(t *testing.T) {
 	t.Parallel()
-	c := clustertest.New(t, 1, nodetest.Sharded(cluster.Sharding{Shards: 64, Window: 20 * time.Millisecond,
+	c := clustertest.New(t, 1, nodetest.WithSharding(cluster.Sharding{Shards: 64, Window: 20 * time.Millisecond,
 		DrainTimeout: 5 * time.Second}))
 	s, err := concurrency.NewSession(c.Client())
 	require.NoError(t, err)
@@ -35,18 +35,18 @@ func TestPlanningPassesOnBesideAnOutsideLeader(t *testing.T) {
 	c.AddNode()
 	c.Node(0).Stop()
 	require.NoError(t, <-won)
-	c.Eventually(nodetest.Balanced(c, 2), "two share")
+	c.Eventually(nodetest.IsBalanced(c, 2), "two share")
 	began := time.Now()
 	c.Node(1).Stop()
 	require.Less(t, time.Since(began), 4*time.Second, "it does not wait for a planner that sleeps")
-	c.Eventually(nodetest.Balanced(c, 1), "the last one has all")
+	c.Eventually(nodetest.IsBalanced(c, 1), "the last one has all")
 }
 
 // A function that ignores the end of its context does not keep a node from stopping.
 func TestStopDoesNotWaitForEver(t *testing.T) {
 	t.Parallel()
-	c := clustertest.New(t, 1, nodetest.Sharded(cluster.Sharding{Shards: 8, DrainTimeout: 50 * time.Millisecond}))
-	c.Eventually(nodetest.Balanced(c, 1), "it has all")
+	c := clustertest.New(t, 1, nodetest.WithSharding(cluster.Sharding{Shards: 8, DrainTimeout: 50 * time.Millisecond}))
+	c.Eventually(nodetest.IsBalanced(c, 1), "it has all")
 	inside, end, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -26,19 +26,19 @@ var straggles = flag.Duration("shards.straggler", 0,
 
 func TestShardsFollowTheMembers(t *testing.T) {
 	t.Parallel()
-	c := clustertest.New(t, 3, nodetest.Sharded(cluster.Sharding{Window: 50 * time.Millisecond}))
+	c := clustertest.New(t, 3, nodetest.WithSharding(cluster.Sharding{Window: 50 * time.Millisecond}))
 	began := time.Now()
-	c.Eventually(nodetest.Balanced(c, 3), "8192 shards are spread over three")
+	c.Eventually(nodetest.IsBalanced(c, 3), "8192 shards are spread over three")
 	t.Logf("spread over three %v after the start", time.Since(began))
 	began = time.Now()
 	c.Node(0).Stop()
 	t.Logf("stopped in %v", time.Since(began))
 	began = time.Now()
-	c.Eventually(nodetest.Balanced(c, 2), "two have all")
+	c.Eventually(nodetest.IsBalanced(c, 2), "two have all")
 	t.Logf("all served %v after that", time.Since(began))
 	began = time.Now()
 	c.Node(1).Kill()
-	c.Eventually(nodetest.Balanced(c, 1), "the last one has all")
+	c.Eventually(nodetest.IsBalanced(c, 1), "the last one has all")
 	t.Logf("all served %v after a kill", time.Since(began))
 }
 
@@ -111,9 +111,9 @@ func (w *watchOwners) end() time.Duration {
 func TestStragglerHoldsUpNoOtherShard(t *testing.T) {
 	t.Parallel()
 	const shards = 64
-	c := clustertest.New(t, 1, nodetest.Sharded(cluster.Sharding{Shards: shards, Window: 20 * time.Millisecond}))
+	c := clustertest.New(t, 1, nodetest.WithSharding(cluster.Sharding{Shards: shards, Window: 20 * time.Millisecond}))
 	old := c.Node(0).Cluster().Shards()
-	c.Eventually(nodetest.Balanced(c, 1), "the first node has all")
+	c.Eventually(nodetest.IsBalanced(c, 1), "the first node has all")
 	keys := map[int]string{}
 	for i := 0; len(keys) < shards; i++ {
 		keys[old.Shard(fmt.Sprint(i))] = fmt.Sprint(i)
@@ -156,13 +156,13 @@ func TestStragglerHoldsUpNoOtherShard(t *testing.T) {
 	c.Eventually(func() bool { return third.Cluster().Shards().Held() >= shards/3 }, "the third has its share")
 	third.Stop()
 	c.Eventually(func() bool {
-		once, none, twice := nodetest.Served(c)
+		once, none, twice := nodetest.CountServed(c)
 		return once == shards-1 && none == 1 && twice == 0
 	}, "the others have it back")
 	<-held
 	w.end()
 	require.Empty(t, w.twice)
-	once, none, _ := nodetest.Served(c)
+	once, none, _ := nodetest.CountServed(c)
 	require.Equal(t, []int{shards - 1, 1}, []int{once, none}, "of all but that one nobody notices")
 	_, ok := next.Serves(straggler)
 	require.False(t, ok, "the call is not over")
@@ -172,22 +172,22 @@ func TestStragglerHoldsUpNoOtherShard(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, c.Node(1).Address(), not.Owner)
 	close(ends[straggler])
-	c.Eventually(nodetest.Balanced(c, 2), "the last one follows")
+	c.Eventually(nodetest.IsBalanced(c, 2), "the last one follows")
 }
 
 func TestTwoThreeTwo(t *testing.T) {
 	t.Parallel()
-	c := clustertest.New(t, 2, nodetest.Sharded(cluster.Sharding{Window: 100 * time.Millisecond}))
-	c.Eventually(nodetest.Balanced(c, 2), "two share")
+	c := clustertest.New(t, 2, nodetest.WithSharding(cluster.Sharding{Window: 100 * time.Millisecond}))
+	c.Eventually(nodetest.IsBalanced(c, 2), "two share")
 	third := c.NewNode()
 	before := inspect.Snapshot(c.Node(0).Cluster()).ShardMap.Map
 	w := watchServing(c.Node(0), c.Node(1), third)
 	require.NoError(t, third.Start(t.Context()))
-	c.Eventually(nodetest.Balanced(c, 3), "three share")
+	c.Eventually(nodetest.IsBalanced(c, 3), "three share")
 	after := inspect.Snapshot(c.Node(0).Cluster()).ShardMap.Map
 	require.Contains(t, []int{2730, 2731}, moved(before, after))
 	third.Stop()
-	c.Eventually(nodetest.Balanced(c, 2), "two share again")
+	c.Eventually(nodetest.IsBalanced(c, 2), "two share again")
 	longest := w.end()
 	require.Empty(t, w.twice)
 	require.Contains(t, []int{2730, 2731}, moved(after, inspect.Snapshot(c.Node(0).Cluster()).ShardMap.Map))
@@ -209,8 +209,8 @@ func moved(before, after *sharding.Map) int {
 // arrives.
 func TestMapOfAnExLeaderIsRefused(t *testing.T) {
 	t.Parallel()
-	c := clustertest.New(t, 4, nodetest.Sharded(cluster.Sharding{Shards: 64, Window: 50 * time.Millisecond}))
-	c.Eventually(nodetest.Balanced(c, 4), "four share")
+	c := clustertest.New(t, 4, nodetest.WithSharding(cluster.Sharding{Shards: 64, Window: 50 * time.Millisecond}))
+	c.Eventually(nodetest.IsBalanced(c, 4), "four share")
 	leader, next := c.Node(0), c.Node(1)
 	c.WaitLeaderIs(leader.Address())
 	mapRevision := func() int64 {
@@ -231,13 +231,13 @@ func TestMapOfAnExLeaderIsRefused(t *testing.T) {
 	require.Equal(t, before, mapRevision(), "etcd has refused it")
 	require.NoError(t, new.Release(t.Context()))
 	require.Greater(t, mapRevision(), before)
-	c.Eventually(nodetest.Balanced(c, 3), "three share")
+	c.Eventually(nodetest.IsBalanced(c, 3), "three share")
 }
 
 func TestAllStopAtOnce(t *testing.T) {
 	t.Parallel()
-	c := clustertest.New(t, 3, nodetest.Sharded(cluster.Sharding{}))
-	c.Eventually(func() bool { _, none, _ := nodetest.Served(c); return none == 0 }, "all are served")
+	c := clustertest.New(t, 3, nodetest.WithSharding(cluster.Sharding{}))
+	c.Eventually(func() bool { _, none, _ := nodetest.CountServed(c); return none == 0 }, "all are served")
 	began := time.Now()
 	var wg sync.WaitGroup
 	for _, n := range c.Nodes() {
@@ -254,7 +254,7 @@ func TestAnotherNumberOfShardsIsRefused(t *testing.T) {
 	c := clustertest.New(t, 1, clustertest.WithConfig(func(i int, cfg *cluster.Config) {
 		cfg.Sharding.Shards = counts[min(i, 1)]
 	}))
-	c.Eventually(nodetest.Balanced(c, 1), "the first node has all")
+	c.Eventually(nodetest.IsBalanced(c, 1), "the first node has all")
 	err := c.NewNode().Start(t.Context())
 	require.ErrorIs(t, err, cluster.ErrShardCount)
 	require.ErrorContains(t, err, "it has 64, this node 32")
@@ -263,8 +263,8 @@ func TestAnotherNumberOfShardsIsRefused(t *testing.T) {
 // A session that is suspended for a moment serves nothing meanwhile, and everything after.
 func TestSuspendedNodeServesNothing(t *testing.T) {
 	t.Parallel()
-	c := clustertest.New(t, 1, clustertest.WithTTL(nodetest.LongTTL), nodetest.Sharded(cluster.Sharding{Shards: 64}))
-	c.Eventually(nodetest.Balanced(c, 1), "it has all")
+	c := clustertest.New(t, 1, clustertest.WithTTL(nodetest.LongTTL), nodetest.WithSharding(cluster.Sharding{Shards: 64}))
+	c.Eventually(nodetest.IsBalanced(c, 1), "it has all")
 	n := c.Node(0)
 	owner, _ := n.Cluster().Shards().OwnerOf(0)
 	epoch := owner.Epoch
@@ -275,7 +275,7 @@ func TestSuspendedNodeServesNothing(t *testing.T) {
 		return !ok && n.Cluster().Shards().Held() == 0
 	}, "nobody confirms that it may")
 	n.Faults().Reconnect()
-	c.Eventually(nodetest.Balanced(c, 1), "it goes on")
+	c.Eventually(nodetest.IsBalanced(c, 1), "it goes on")
 	now, ok := n.Cluster().Shards().Serves(0)
 	require.True(t, ok)
 	require.Equal(t, epoch, now, "nobody else had it")

@@ -9,27 +9,27 @@ import (
 	"github.com/goverse/goverse/internal/sharding/ownership"
 )
 
-// phase is the state of a shard on this node.
-type phase int8
+// slotPhase is the state of a shard on this node.
+type slotPhase int8
 
 const (
-	idle      phase = iota
-	acquiring       // OnAcquire runs
-	serving
-	releasing // waits for what runs in it, then calls OnRelease
+	phaseFree      slotPhase = iota
+	phaseAcquiring           // OnAcquire runs
+	phaseServing
+	phaseReleasing // waits for what runs in it, then calls OnRelease
 )
 
-// slot holds the state of one shard on this node.
-type slot struct {
-	mu      sync.Mutex
-	phase   phase
-	dropped bool // while acquiring: release it right after
-	epoch   int64
-	running int                 // calls that run in it
-	period  *etcdsession.Period // validity period in which it was acquired
-	drained chan struct{}       // closed when running falls to 0 while releasing; nil if not waited for
-	awaited chan struct{}       // closed when the shard is served next; nil if not waited for
-	arrival arrival
+// shardSlot holds the state of one shard on this node.
+type shardSlot struct {
+	mu          sync.Mutex
+	phase       slotPhase
+	releaseNext bool // while acquiring: release it right after
+	epoch       int64
+	calls       int                 // calls that run in it
+	period      *etcdsession.Period // validity period in which it was acquired
+	drained     chan struct{}       // closed when running falls to 0 while releasing; nil if not waited for
+	servedNext  chan struct{}       // closed when the shard is served next; nil if not waited for
+	arrival     moveArrival
 
 	ctx    context.Context // the owner's context; made on demand, like stay
 	cancel context.CancelCauseFunc
@@ -38,9 +38,9 @@ type slot struct {
 	endStay context.CancelCauseFunc
 }
 
-// held returns the epoch under which the shard is held, 0 if it is free, and ownership.Lapsed if it was
+// heldEpoch returns the epoch under which the shard is held, 0 if it is free, and ownership.Lapsed if it was
 // acquired in another period.
-func (s *slot) held(period *etcdsession.Period) int64 {
+func (s *shardSlot) heldEpoch(period *etcdsession.Period) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.epoch != 0 && s.period != period {
@@ -49,11 +49,11 @@ func (s *slot) held(period *etcdsession.Period) int64 {
 	return s.epoch
 }
 
-// context returns the owner's context. It ends when the shard is released, and at the session's deadline. The
+// ownerContext returns the owner's context. It ends when the shard is released, and at the session's deadline. The
 // caller holds s.mu.
-func (s *slot) context() context.Context {
-	if s.phase == idle {
-		return released
+func (s *shardSlot) ownerContext() context.Context {
+	if s.phase == phaseFree {
+		return releasedContext
 	}
 	if s.ctx == nil {
 		s.ctx, s.cancel = context.WithCancelCause(s.period.Context())
@@ -61,216 +61,216 @@ func (s *slot) context() context.Context {
 	return s.ctx
 }
 
-// staying returns a context that ends as soon as the shard is no longer served. The caller holds s.mu.
-func (s *slot) staying() context.Context {
-	if s.phase == idle {
-		return released
+// stayContext returns a context that ends as soon as the shard is no longer served. The caller holds s.mu.
+func (s *shardSlot) stayContext() context.Context {
+	if s.phase == phaseFree {
+		return releasedContext
 	}
 	if s.stay == nil {
-		s.stay, s.endStay = context.WithCancelCause(s.context())
-		if s.phase != serving {
+		s.stay, s.endStay = context.WithCancelCause(s.ownerContext())
+		if s.phase != phaseServing {
 			s.endStay(shard.ErrNotOwner)
 		}
 	}
 	return s.stay
 }
 
-// released is the context of a shard that is not held.
-var released = func() context.Context {
+// releasedContext is the context of a shard that is not held.
+var releasedContext = func() context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(shard.ErrNotOwner)
 	return ctx
 }()
 
-// end ends the owner's context. The caller holds s.mu.
-func (s *slot) end() {
+// cancelOwnerContext ends the owner's context. The caller holds s.mu.
+func (s *shardSlot) cancelOwnerContext() {
 	if s.cancel != nil {
 		s.cancel(shard.ErrNotOwner)
 	}
 }
 
-// close ends the owner's context.
-func (s *slot) close() {
+// endOwnerContext ends the owner's context.
+func (s *shardSlot) endOwnerContext() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.running > 0 {
-		s.context() // create the context so that later callers find it ended
+	if s.calls > 0 {
+		s.ownerContext() // create the context so that later callers find it ended
 	}
-	s.end()
+	s.cancelOwnerContext()
 }
 
-// enter admits a call if the shard is served at this instant.
-func (s *slot) enter() (ctx context.Context, epoch int64, ok bool) {
+// enterCall admits a call if the shard is served at this instant.
+func (s *shardSlot) enterCall() (ctx context.Context, epoch int64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.open() {
+	if !s.isServed() {
 		return nil, 0, false
 	}
-	s.running++
-	return s.context(), s.epoch, true
+	s.calls++
+	return s.ownerContext(), s.epoch, true
 }
 
-// admit is enter without the owner's context.
-func (s *slot) admit() (epoch int64, ok bool) {
+// admitCall is enter without the owner's context.
+func (s *shardSlot) admitCall() (epoch int64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.open() {
+	if !s.isServed() {
 		return 0, false
 	}
-	s.running++
+	s.calls++
 	return s.epoch, true
 }
 
-// readmit is like admit, but also admits calls while the shard is being released, as long as other calls run in
+// readmitCall is like admit, but also admits calls while the shard is being released, as long as other calls run in
 // it.
-func (s *slot) readmit() (epoch int64, ok bool) {
+func (s *shardSlot) readmitCall() (epoch int64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.phase != serving && s.phase != releasing || s.running == 0 || !s.period.Valid() {
+	if s.phase != phaseServing && s.phase != phaseReleasing || s.calls == 0 || !s.period.Valid() {
 		return 0, false
 	}
-	s.running++
+	s.calls++
 	return s.epoch, true
 }
 
-// join is enter for a function that stays until the shard must be released: the context ends then. If the shard
+// enterStay is enter for a function that stays until the shard must be released: the context ends then. If the shard
 // is not served, join returns a channel that is closed when it is.
-func (s *slot) join() (ctx context.Context, epoch int64, awaited <-chan struct{}) {
+func (s *shardSlot) enterStay() (ctx context.Context, epoch int64, awaited <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.open() {
-		return nil, 0, s.served()
+	if !s.isServed() {
+		return nil, 0, s.servedChan()
 	}
-	s.running++
-	return s.staying(), s.epoch, nil
+	s.calls++
+	return s.stayContext(), s.epoch, nil
 }
 
-// await returns a channel that is closed when the shard is served next, or nil if it is served.
-func (s *slot) await() <-chan struct{} {
+// awaitServed returns a channel that is closed when the shard is served next, or nil if it is served.
+func (s *shardSlot) awaitServed() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.open() {
+	if s.isServed() {
 		return nil
 	}
-	return s.served()
+	return s.servedChan()
 }
 
-// served returns the channel that is closed when the shard is served next. The caller holds s.mu.
-func (s *slot) served() <-chan struct{} {
-	if s.awaited == nil {
-		s.awaited = make(chan struct{})
+// servedChan returns the channel that is closed when the shard is served next. The caller holds s.mu.
+func (s *shardSlot) servedChan() <-chan struct{} {
+	if s.servedNext == nil {
+		s.servedNext = make(chan struct{})
 	}
-	return s.awaited
+	return s.servedNext
 }
 
-// confirm asks etcd for confirmation if the shard is served and the process was paused a moment ago. It reports
+// confirmPeriod asks etcd for confirmation if the shard is served and the process was paused a moment ago. It reports
 // whether the shard's period is confirmed.
-func (s *slot) confirm(ctx context.Context) bool {
+func (s *shardSlot) confirmPeriod(ctx context.Context) bool {
 	s.mu.Lock()
-	period, serves := s.period, s.phase == serving
+	period, serves := s.period, s.phase == phaseServing
 	s.mu.Unlock()
-	return serves && (period.Valid() || period.Confirm(ctx))
+	return serves && (period.Valid() || period.AwaitConfirmed(ctx))
 }
 
-func (s *slot) leave() {
+func (s *shardSlot) leaveCall() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.running--
-	if s.running == 0 && s.drained != nil {
+	s.calls--
+	if s.calls == 0 && s.drained != nil {
 		close(s.drained)
 		s.drained = nil
 	}
 }
 
-// serves reports whether the shard is served at this instant.
-func (s *slot) serves() (epoch int64, ok bool) {
+// servedEpoch reports whether the shard is served at this instant.
+func (s *shardSlot) servedEpoch() (epoch int64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.open() {
+	if !s.isServed() {
 		return 0, false
 	}
 	return s.epoch, true
 }
 
-// open reports whether the shard is served at this instant. The caller holds s.mu.
-func (s *slot) open() bool { return s.phase == serving && s.period.Valid() }
+// isServed reports whether the shard is served at this instant. The caller holds s.mu.
+func (s *shardSlot) isServed() bool { return s.phase == phaseServing && s.period.Valid() }
 
-// holds reports whether the shard is served under that epoch at this instant, or its running calls may still
+// holdsEpoch reports whether the shard is served under that epoch at this instant, or its running calls may still
 // end.
-func (s *slot) holds(epoch int64) bool {
+func (s *shardSlot) holdsEpoch(epoch int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return (s.phase == serving || s.phase == releasing) && s.epoch == epoch && s.period.Valid()
+	return (s.phase == phaseServing || s.phase == phaseReleasing) && s.epoch == epoch && s.period.Valid()
 }
 
-// stands reports whether this node still has the shard under that epoch in etcd, including while it is acquired
+// ownsEpoch reports whether this node still has the shard under that epoch in etcd, including while it is acquired
 // or released.
-func (s *slot) stands(epoch int64) bool {
+func (s *shardSlot) ownsEpoch(epoch int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.phase != idle && s.epoch == epoch && s.period.Stands()
+	return s.phase != phaseFree && s.epoch == epoch && s.period.ValidDespitePause()
 }
 
-// free reports whether the node has no part in the shard.
-func (s *slot) free() bool {
+// isFree reports whether the node has no part in the shard.
+func (s *shardSlot) isFree() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.phase == idle
+	return s.phase == phaseFree
 }
 
-// begin takes a free shard. With ask, OnAcquire is called before the shard is served; otherwise it is served at
+// beginAcquire takes a free shard. With ask, OnAcquire is called before the shard is served; otherwise it is served at
 // once.
-func (s *slot) begin(epoch int64, period *etcdsession.Period, ask bool) {
+func (s *shardSlot) beginAcquire(epoch int64, period *etcdsession.Period, ask bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.epoch, s.period, s.dropped = epoch, period, false
+	s.epoch, s.period, s.releaseNext = epoch, period, false
 	if ask {
-		s.phase = acquiring
-		s.context()
+		s.phase = phaseAcquiring
+		s.ownerContext()
 		return
 	}
-	s.serve()
+	s.setServing()
 }
 
-// serve admits calls. The caller holds s.mu.
-func (s *slot) serve() {
-	s.phase = serving
-	if s.awaited != nil {
-		close(s.awaited)
-		s.awaited = nil
+// setServing admits calls. The caller holds s.mu.
+func (s *shardSlot) setServing() {
+	s.phase = phaseServing
+	if s.servedNext != nil {
+		close(s.servedNext)
+		s.servedNext = nil
 	}
 }
 
-// acquired ends the acquiring phase, and reports whether the shard must be released at once.
-func (s *slot) acquired() (drop bool) {
+// finishAcquire ends the acquiring phase, and reports whether the shard must be released at once.
+func (s *shardSlot) finishAcquire() (drop bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.dropped {
-		s.phase = releasing
+	if s.releaseNext {
+		s.phase = phaseReleasing
 		return true
 	}
-	s.serve()
+	s.setServing()
 	return false
 }
 
-// drop stops admitting calls and ends the stay context. mine reports whether the caller must release the shard;
+// beginRelease stops admitting calls and ends the stay context. mine reports whether the caller must release the shard;
 // drained is closed when its calls have ended, or nil if none runs.
-func (s *slot) drop() (mine bool, drained <-chan struct{}) {
+func (s *shardSlot) beginRelease() (mine bool, drained <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch s.phase {
-	case acquiring:
-		if !s.dropped {
-			s.dropped = true
-			s.end()
+	case phaseAcquiring:
+		if !s.releaseNext {
+			s.releaseNext = true
+			s.cancelOwnerContext()
 		}
 		return false, nil // the goroutine that acquires the shard releases it
-	case serving:
-		s.phase = releasing
+	case phaseServing:
+		s.phase = phaseReleasing
 		if s.endStay != nil {
 			s.endStay(shard.ErrNotOwner)
 		}
-		if s.running > 0 {
+		if s.calls > 0 {
 			s.drained = make(chan struct{})
 			drained = s.drained
 		}
@@ -279,11 +279,11 @@ func (s *slot) drop() (mine bool, drained <-chan struct{}) {
 	return false, nil
 }
 
-// clear makes the shard free.
-func (s *slot) clear() {
+// setFree makes the shard free.
+func (s *shardSlot) setFree() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.end()
-	s.phase, s.epoch, s.period = idle, 0, nil
+	s.cancelOwnerContext()
+	s.phase, s.epoch, s.period = phaseFree, 0, nil
 	s.ctx, s.cancel, s.stay, s.endStay = nil, nil, nil, nil
 }

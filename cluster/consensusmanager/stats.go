@@ -19,17 +19,17 @@ var pauseBounds = []time.Duration{time.Millisecond, 2 * time.Millisecond, 5 * ti
 func (m *ConsensusManager) ShardStats() shard.Stats {
 	var st shard.Stats
 	if m.shards != nil {
-		m.shards.stats(&st)
+		m.shards.fillStats(&st)
 	}
-	m.planner.stats.read(&st)
+	m.planner.stats.fillStats(&st)
 	return st
 }
 
-func (h *Shards) stats(st *shard.Stats) {
+func (h *Shards) fillStats(st *shard.Stats) {
 	st.Shards, st.Waiting = h.cfg.Shards, h.Waiting()
 	// A shard between two phases may be subtracted from one before it is added to the next.
-	now := func(p phase) int64 { return max(h.phases[p].Load(), 0) }
-	st.Acquiring, st.Serving, st.Releasing = now(acquiring), now(serving), now(releasing)
+	now := func(p slotPhase) int64 { return max(h.phases[p].Load(), 0) }
+	st.Acquiring, st.Serving, st.Releasing = now(phaseAcquiring), now(phaseServing), now(phaseReleasing)
 	if s := h.cfg.Keeper.Current(); s == nil || !s.Valid() {
 		st.Serving = 0
 	}
@@ -41,7 +41,7 @@ type planStats struct {
 	plans, assigned, drained, rebalanced, took atomic.Int64
 }
 
-func (p *planStats) wrote(plan sharding.Result, took time.Duration) {
+func (p *planStats) recordPlan(plan sharding.Result, took time.Duration) {
 	p.took.Store(int64(took))
 	p.assigned.Add(int64(plan.Assigned))
 	p.drained.Add(int64(plan.Drained))
@@ -49,19 +49,19 @@ func (p *planStats) wrote(plan sharding.Result, took time.Duration) {
 	p.plans.Add(1)
 }
 
-func (p *planStats) read(st *shard.Stats) {
+func (p *planStats) fillStats(st *shard.Stats) {
 	st.Plans, st.Assigned, st.Drained, st.Rebalanced = p.plans.Load(), p.assigned.Load(), p.drained.Load(),
 		p.rebalanced.Load()
 	st.PlanTime = time.Duration(p.took.Load())
 }
 
-// pauses collects the durations of moves. The zero value is ready to use.
-type pauses struct {
+// handoffPauses collects the durations of moves. The zero value is ready to use.
+type handoffPauses struct {
 	mu  sync.Mutex
 	all stats.Durations
 }
 
-func (p *pauses) observe(pause time.Duration) {
+func (p *handoffPauses) observe(pause time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.all.Buckets == nil {
@@ -70,7 +70,7 @@ func (p *pauses) observe(pause time.Duration) {
 	p.all.Observe(pause)
 }
 
-func (p *pauses) read() stats.Durations {
+func (p *handoffPauses) read() stats.Durations {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.all.Buckets == nil {

@@ -12,7 +12,7 @@ import (
 
 func TestPausesAreCountedUpwards(t *testing.T) {
 	t.Parallel()
-	var all pauses
+	var all handoffPauses
 	for _, pause := range []time.Duration{300 * time.Microsecond, time.Millisecond, 3 * time.Millisecond, 2 * time.Hour} {
 		all.observe(pause)
 	}
@@ -45,29 +45,29 @@ func TestArrivals(t *testing.T) {
 	both := plan(5, first, sharding.Rebalance, a, b)
 	h := newShards(ShardsConfig{Address: b.Address, Shards: 4})
 
-	h.announce(first, b)
-	h.announce(both, sharding.Owner{}) // not registered: the map is examined again when it is
-	h.announce(both, b)
-	h.announce(both, b)
+	h.announceMoves(first, b)
+	h.announceMoves(both, sharding.Owner{}) // not registered: the map is examined again when it is
+	h.announceMoves(both, b)
+	h.announceMoves(both, b)
 	moved := 0
 	for move := range both.Moves() {
 		moved++
 		require.False(t, h.slots[move.Shard].arrival.since.IsZero())
-		h.arrived(&h.slots[move.Shard], 4) // another epoch is another move
-		h.arrived(&h.slots[move.Shard], 5)
-		h.arrived(&h.slots[move.Shard], 5) // acquired again after a suspension
+		h.recordArrival(&h.slots[move.Shard], 4) // another epoch is another move
+		h.recordArrival(&h.slots[move.Shard], 5)
+		h.recordArrival(&h.slots[move.Shard], 5) // acquired again after a suspension
 	}
 	require.Equal(t, 2, moved)
 	require.EqualValues(t, 2, h.pauses.all.Count)
 
 	alone := plan(9, both, sharding.Repair, b)
-	h.announce(alone, b)
+	h.announceMoves(alone, b)
 	for shard := range 4 {
-		h.arrived(&h.slots[shard], alone.Epoch(shard))
+		h.recordArrival(&h.slots[shard], alone.Epoch(shard))
 	}
 	require.EqualValues(t, 2, h.pauses.all.Count, "what a crash gave came by no move")
 
 	other := newShards(ShardsConfig{Shards: 8})
-	other.announce(both, b)
-	require.Nil(t, other.announced.in, "a map with another number of shards is none")
+	other.announceMoves(both, b)
+	require.Nil(t, other.announcedMap.in, "a map with another number of shards is none")
 }

@@ -20,8 +20,8 @@ func newAnnouncer(notify func(string)) *announcer {
 	return a
 }
 
-// say enqueues the leader if it has changed.
-func (a *announcer) say(who string) {
+// enqueueLeader enqueues the leader if it has changed.
+func (a *announcer) enqueueLeader(who string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if who != a.last {

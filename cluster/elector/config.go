@@ -58,9 +58,9 @@ type Config struct {
 const (
 	defaultLease = 15 * time.Second
 	defaultRetry = 2 * time.Second
-	leastLease   = 10 * time.Millisecond
-	mostLease    = 365 * 24 * time.Hour
-	mostID       = 512 // bytes; every store accepts that many
+	minLease     = 10 * time.Millisecond
+	maxLease     = 365 * 24 * time.Hour
+	maxID        = 512 // bytes; every store accepts that many
 )
 
 func (c Config) withDefaults() Config {
@@ -94,13 +94,13 @@ func (c Config) Validate() error {
 	switch {
 	case c.LeaseStore == nil:
 		return fmt.Errorf("%w: LeaseStore is nil; NewMemory, NewEtcd and package postgres make one", ErrBadConfig)
-	case len(c.CandidateID) > mostID:
-		return fmt.Errorf("%w: CandidateID has %d bytes; give it at most %d", ErrBadConfig, len(c.CandidateID), mostID)
+	case len(c.CandidateID) > maxID:
+		return fmt.Errorf("%w: CandidateID has %d bytes; give it at most %d", ErrBadConfig, len(c.CandidateID), maxID)
 	case c.CandidateID == "" || !utf8.ValidString(c.CandidateID) || strings.ContainsRune(c.CandidateID, 0):
 		return fmt.Errorf("%w: CandidateID is %q; give it a name in UTF-8, like the host's", ErrBadConfig, c.CandidateID)
-	case d.LeaseDuration < leastLease || d.LeaseDuration > mostLease:
+	case d.LeaseDuration < minLease || d.LeaseDuration > maxLease:
 		return fmt.Errorf("%w: LeaseDuration is %v; give it from %v to %v, or leave it 0 for %v", ErrBadConfig,
-			c.LeaseDuration, leastLease, mostLease, defaultLease)
+			c.LeaseDuration, minLease, maxLease, defaultLease)
 	case d.RetryPeriod < time.Millisecond || d.RetryPeriod > d.LeaseDuration/2:
 		return fmt.Errorf("%w: RetryPeriod is %v; give it from 1ms to half the LeaseDuration, %v", ErrBadConfig,
 			c.RetryPeriod, d.LeaseDuration/2)

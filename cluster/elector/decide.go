@@ -18,16 +18,16 @@ type leaseState struct {
 	duration     time.Duration // of this elector's leases
 	period       time.Duration // between two reads or renewals
 
-	record Lease            // as last seen
-	found  bool             // there is a record
-	sure   bool             // the outcome of every write since is known
-	since  deadline.Instant // when the current record was first seen
-	next   int64            // when to ask the store next, on the monotonic clock
-	last   int64            // the largest LeaderTransitions seen
-	asked  bool             // a write was sent
+	record      Lease            // as last seen
+	found       bool             // there is a record
+	writesKnown bool             // the outcome of every write since is known
+	since       deadline.Instant // when the current record was first seen
+	next        int64            // when to ask the store next, on the monotonic clock
+	last        int64            // the largest LeaderTransitions seen
+	writeSent   bool             // a write was sent
 
-	unanswered bool   // the newest write was not answered and may still be carried out
-	over       string // the version that the newest write replaces; "" if it creates the record
+	unanswered      bool   // the newest write was not answered and may still be carried out
+	replacedVersion string // the version that the newest write replaces; "" if it creates the record
 
 	leading bool
 	claim   deadline.Claim // of the term
@@ -39,11 +39,11 @@ type leaseState struct {
 type action int
 
 const (
-	rest action = iota // until step.at
-	get
-	create
-	update
-	done
+	doRest action = iota // until step.at
+	doGet
+	doCreate
+	doUpdate
+	doFinish
 )
 
 type step struct {
@@ -55,133 +55,137 @@ type step struct {
 // leads reports whether this elector leads at this instant.
 func (s leaseState) leads(now deadline.Instant) bool { return s.leading && s.claim.Valid(now) }
 
-// mine reports whether this elector wrote the record and no other has written since.
-func (s leaseState) mine() bool { return s.found && s.record.HolderInstance == s.instance }
+// holdsRecord reports whether this elector wrote the record and no other has written since.
+func (s leaseState) holdsRecord() bool { return s.found && s.record.HolderInstance == s.instance }
 
-// expiry returns the time for which the record must remain unchanged before it may be taken.
-func (s leaseState) expiry() time.Duration {
+// takeoverDelay returns the time for which the record must remain unchanged before it may be taken.
+func (s leaseState) takeoverDelay() time.Duration {
 	if s.record.LeaseDuration > 0 {
-		return min(s.record.LeaseDuration, mostLease)
+		return min(s.record.LeaseDuration, maxLease)
 	}
 	return s.duration
 }
 
-// vacant reports whether the lease may be taken. Elapsed time is measured with the monotonic clock, from when
+// leaseVacant reports whether the lease may be taken. Elapsed time is measured with the monotonic clock, from when
 // this elector saw the record, not from the record's own times. The elector's own lease does not block it,
 // because vacant is not called in a term or while its callbacks run. A record with the largest possible number
 // leaves no number for another term. No elector wrote it, and it must be deleted.
-func (s leaseState) vacant(now deadline.Instant) bool {
+func (s leaseState) leaseVacant(now deadline.Instant) bool {
 	if s.last == math.MaxInt64 {
 		return false
 	}
-	return !s.found || s.record.HolderIdentity == "" || s.mine() || now.Mono >= s.since.Mono+int64(s.expiry())
+	return !s.found || s.record.HolderIdentity == "" || s.holdsRecord() ||
+		now.Mono >= s.since.Mono+int64(s.takeoverDelay())
 }
 
-// decide returns the next step.
-func (s leaseState) decide(now deadline.Instant) step {
+// nextStep returns the next step.
+func (s leaseState) nextStep(now deadline.Instant) step {
 	idle := !s.leading && !s.working
 	switch {
-	case s.sure && idle && s.vacant(now):
-		return s.acquire(now)
-	case now.Mono >= s.next && s.sure && s.leads(now):
+	case s.writesKnown && idle && s.leaseVacant(now):
+		return s.acquireStep(now)
+	case now.Mono >= s.next && s.writesKnown && s.leads(now):
 		l := s.record
-		l.LeaseDuration, l.RenewTime = s.duration, stamp(now)
-		return step{do: update, lease: l}
+		l.LeaseDuration, l.RenewTime = s.duration, storedTime(now)
+		return step{do: doUpdate, lease: l}
 	case now.Mono >= s.next:
-		return step{do: get}
-	case s.sure && idle && s.last < math.MaxInt64:
-		return step{do: rest, at: min(s.next, s.since.Mono+int64(s.expiry()))}
+		return step{do: doGet}
+	case s.writesKnown && idle && s.last < math.MaxInt64:
+		return step{do: doRest, at: min(s.next, s.since.Mono+int64(s.takeoverDelay()))}
 	}
-	return step{do: rest, at: s.next}
+	return step{do: doRest, at: s.next}
 }
 
-func (s leaseState) acquire(now deadline.Instant) step {
+func (s leaseState) acquireStep(now deadline.Instant) step {
 	l := Lease{HolderIdentity: s.id, HolderInstance: s.instance, LeaseDuration: s.duration,
-		AcquireTime: stamp(now), RenewTime: stamp(now), LeaderTransitions: s.last + 1}
+		AcquireTime: storedTime(now), RenewTime: storedTime(now), LeaderTransitions: s.last + 1}
 	if !s.found {
-		return step{do: create, lease: l}
+		return step{do: doCreate, lease: l}
 	}
 	l.Version = s.record.Version
-	return step{do: update, lease: l}
+	return step{do: doUpdate, lease: l}
 }
 
-// leave returns the next step to release the lease. No callback of a term may be running.
-func (s leaseState) leave(now deadline.Instant) step {
+// releaseStep returns the next step to release the lease. No callback of a term may be running.
+func (s leaseState) releaseStep(now deadline.Instant) step {
 	switch {
-	case !s.asked, s.sure && !s.mine() && !s.inFlight():
-		return step{do: done}
+	case !s.writeSent, s.writesKnown && !s.holdsRecord() && !s.writeInFlight():
+		return step{do: doFinish}
 	case now.Mono < s.next:
-		return step{do: rest, at: s.next}
-	case !s.sure:
-		return step{do: get}
+		return step{do: doRest, at: s.next}
+	case !s.writesKnown:
+		return step{do: doGet}
 	case !s.found:
-		return step{do: create, lease: Lease{LeaseDuration: s.duration, AcquireTime: stamp(now), RenewTime: stamp(now),
+		return step{do: doCreate, lease: Lease{LeaseDuration: s.duration, AcquireTime: storedTime(now),
+			RenewTime:         storedTime(now),
 			LeaderTransitions: s.last}}
 	}
 	l := s.record
-	l.HolderIdentity, l.HolderInstance, l.RenewTime = "", "", stamp(now)
-	return step{do: update, lease: l}
+	l.HolderIdentity, l.HolderInstance, l.RenewTime = "", "", storedTime(now)
+	return step{do: doUpdate, lease: l}
 }
 
-// inFlight reports whether an own write may still be carried out, as far as was read. Such a write took the
+// writeInFlight reports whether an own write may still be carried out, as far as was read. Such a write took the
 // lease when it was vacant, and is refused as soon as another write is carried out.
-func (s leaseState) inFlight() bool { return s.unanswered && s.record.Version == s.over }
+func (s leaseState) writeInFlight() bool {
+	return s.unanswered && s.record.Version == s.replacedVersion
+}
 
-// stamp returns an instant with the precision that every store keeps.
-func stamp(now deadline.Instant) time.Time {
+// storedTime returns an instant with the precision that every store keeps.
+func storedTime(now deadline.Instant) time.Time {
 	return time.Unix(0, now.Wall).UTC().Truncate(time.Microsecond)
 }
 
-// sends returns the standing while a request is in flight.
-func (s leaseState) sends(do action) leaseState {
-	if do == create || do == update {
-		s.sure, s.asked, s.unanswered, s.over = false, true, true, s.record.Version
+// withRequestSent returns the standing while a request is in flight.
+func (s leaseState) withRequestSent(do action) leaseState {
+	if do == doCreate || do == doUpdate {
+		s.writesKnown, s.writeSent, s.unanswered, s.replacedVersion = false, true, true, s.record.Version
 	}
 	return s
 }
 
-// got returns the standing after a read that was answered now.
-func (s leaseState) got(record Lease, found bool, now deadline.Instant) leaseState {
-	s = s.saw(record, found, now)
+// withRead returns the standing after a read that was answered now.
+func (s leaseState) withRead(record Lease, found bool, now deadline.Instant) leaseState {
+	s = s.withRecord(record, found, now)
 	switch {
-	case s.leading && s.mine() && record.LeaderTransitions == s.token:
+	case s.leading && s.holdsRecord() && record.LeaderTransitions == s.token:
 		s.next = now.Mono // read because a request had failed: renew
 	case s.leading:
-		s = s.ended()
+		s = s.withTermEnded()
 	default:
 		s.next = now.Mono + int64(s.period)
 	}
 	return s
 }
 
-// wrote returns the standing after record was written by a request that was sent and answered at these
+// withWrite returns the standing after record was written by a request that was sent and answered at these
 // instants.
-func (s leaseState) wrote(record Lease, sent, answered deadline.Instant) leaseState {
-	s = s.saw(record, true, answered)
+func (s leaseState) withWrite(record Lease, sent, answered deadline.Instant) leaseState {
+	s = s.withRecord(record, true, answered)
 	s.unanswered = false
 	s.next = sent.Mono + int64(s.period)
 	switch {
 	case s.leading:
-		s.claim = s.claim.Renewed(sent, answered)
-	case s.mine():
-		s.claim, s.token = deadline.Granted(sent, s.duration), record.LeaderTransitions
+		s.claim = s.claim.OnRenewal(sent, answered)
+	case s.holdsRecord():
+		s.claim, s.token = deadline.NewClaim(sent, s.duration), record.LeaderTransitions
 		s.leading = s.claim.Valid(answered)
 	}
 	return s
 }
 
-func (s leaseState) saw(record Lease, found bool, now deadline.Instant) leaseState {
+func (s leaseState) withRecord(record Lease, found bool, now deadline.Instant) leaseState {
 	if found != s.found || record.Version != s.record.Version {
 		s.since = now
 	}
-	s.record, s.found, s.sure = record, found, true
+	s.record, s.found, s.writesKnown = record, found, true
 	s.last = max(s.last, record.LeaderTransitions)
 	return s
 }
 
-// failed returns the standing after a request that failed now. After a conflict the record has changed and is
+// withFailure returns the standing after a request that failed now. After a conflict the record has changed and is
 // read soon. A leader retries soon as well.
-func (s leaseState) failed(conflict bool, now deadline.Instant) leaseState {
+func (s leaseState) withFailure(conflict bool, now deadline.Instant) leaseState {
 	pause := s.period
 	s.unanswered = s.unanswered && !conflict
 	switch {
@@ -194,27 +198,27 @@ func (s leaseState) failed(conflict bool, now deadline.Instant) leaseState {
 	return s
 }
 
-// prompted returns the standing after a sign that the record may have changed.
-func (s leaseState) prompted(now deadline.Instant) leaseState {
+// withReadDue returns the standing after a sign that the record may have changed.
+func (s leaseState) withReadDue(now deadline.Instant) leaseState {
 	s.next = min(s.next, now.Mono)
 	return s
 }
 
-// ended returns the standing after a term, while its callbacks run; returned, after they have returned.
-func (s leaseState) ended() leaseState {
+// withTermEnded returns the standing after a term, while its callbacks run; returned, after they have returned.
+func (s leaseState) withTermEnded() leaseState {
 	s.leading, s.working = false, true
 	return s
 }
 
-func (s leaseState) returned() leaseState {
+func (s leaseState) withCallbacksDone() leaseState {
 	s.leading, s.working = false, false
 	return s
 }
 
-// other returns the identity of the leader if it is another elector and known, otherwise "". It checks both
+// otherLeader returns the identity of the leader if it is another elector and known, otherwise "". It checks both
 // clocks, because an elector that was suspended cannot know the leader.
-func (s leaseState) other(now deadline.Instant) string {
-	if !s.found || s.mine() || now.Reached(s.since.Add(s.expiry())) {
+func (s leaseState) otherLeader(now deadline.Instant) string {
+	if !s.found || s.holdsRecord() || now.Reached(s.since.Add(s.takeoverDelay())) {
 		return ""
 	}
 	return s.record.HolderIdentity

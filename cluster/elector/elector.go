@@ -39,7 +39,7 @@ type Elector struct {
 	now      func() deadline.Instant
 	running  atomic.Bool
 	term     atomic.Pointer[term] // nil unless this candidate leads
-	seen     atomic.Pointer[leaseState]
+	state    atomic.Pointer[leaseState]
 }
 
 // New returns a candidate, or an error that matches ErrBadConfig. Call [Elector.Run] to campaign.
@@ -50,25 +50,25 @@ func New(cfg Config) (*Elector, error) {
 	cfg = cfg.withDefaults()
 	e := &Elector{cfg: cfg, log: cfg.Logger.With("candidate", cfg.CandidateID), instance: rand.Text(), now: deadline.Now,
 		period: cfg.RetryPeriod - mathrand.N(cfg.RetryPeriod/8)}
-	e.seen.Store(&leaseState{})
+	e.state.Store(&leaseState{})
 	return e, nil
 }
 
 // IsLeader reports whether this candidate leads at this instant. It reads atomics and the clock, and uses
 // neither locks nor the network.
-func (e *Elector) IsLeader() bool { return e.leading() != nil }
+func (e *Elector) IsLeader() bool { return e.currentTerm() != nil }
 
 // Token returns the fencing token of the term in which this candidate leads at this instant, or 0 if it does
 // not lead. A token is greater than 0. While OnStartedLeading runs, it is the token of that term or 0, never
 // that of a later term.
 func (e *Elector) Token() int64 {
-	if t := e.leading(); t != nil {
+	if t := e.currentTerm(); t != nil {
 		return t.token
 	}
 	return 0
 }
 
-func (e *Elector) leading() *term {
+func (e *Elector) currentTerm() *term {
 	if t := e.term.Load(); t != nil && t.valid() {
 		return t
 	}
@@ -82,7 +82,7 @@ func (e *Elector) Leader() string {
 	if e.IsLeader() {
 		return e.cfg.CandidateID
 	}
-	return e.seen.Load().other(e.now())
+	return e.state.Load().otherLeader(e.now())
 }
 
 // Run campaigns until ctx ends, in one term after the other. It then waits until every callback has returned.
@@ -96,16 +96,16 @@ func (e *Elector) Run(ctx context.Context) error {
 	defer e.running.Store(false)
 	defer logqueue.Flush(context.Background(), e.log)
 	began := e.now()
-	r := &run{e: e, says: newAnnouncer(func(id string) {
-		e.left("OnNewLeader", callback.Finish(func() { e.cfg.OnNewLeader(id) }))
-	}), s: leaseState{id: e.cfg.CandidateID, instance: e.instance,
+	r := &run{e: e, announcer: newAnnouncer(func(id string) {
+		e.logAbandoned("OnNewLeader", callback.RunUnrecovered(func() { e.cfg.OnNewLeader(id) }))
+	}), state: leaseState{id: e.cfg.CandidateID, instance: e.instance,
 		duration: e.cfg.LeaseDuration, period: e.period, since: began, next: began.Mono}}
 	var wg sync.WaitGroup
-	wg.Go(r.says.run)
+	wg.Go(r.announcer.run)
 	defer wg.Wait()
-	defer r.says.close()
+	defer r.announcer.close()
 	for ctx.Err() == nil {
-		r.step(ctx)
+		r.performStep(ctx)
 	}
-	return r.stop(context.WithoutCancel(ctx))
+	return r.finishTerm(context.WithoutCancel(ctx))
 }

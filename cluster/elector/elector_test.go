@@ -74,7 +74,7 @@ func TestTheLogOfAStoreThatFails(t *testing.T) {
 		var logged strings.Builder // read when Run has returned
 		a := stand(t, "a", store, func(c *candidate, cfg *Config) {
 			cfg.Logger = hclog.New(&hclog.LoggerOptions{Output: &logged, DisableTime: true})
-			c.rule(get, func(context.Context, func(context.Context) (Lease, error)) (Lease, error) {
+			c.rule(doGet, func(context.Context, func(context.Context) (Lease, error)) (Lease, error) {
 				return Lease{}, errors.New("cannot connect:\n\t127.0.0.1: refused\n")
 			})
 		})

@@ -87,12 +87,12 @@ func (e *Etcd) GetLease(ctx context.Context) (Lease, error) {
 	if err := json.Unmarshal(resp.Kvs[0].Value, &r); err != nil {
 		return Lease{}, fmt.Errorf("%s holds no lease record; delete it if nothing else uses it: %w", e.key, err)
 	}
-	return lease(r, resp.Kvs[0].ModRevision), nil
+	return leaseOf(r, resp.Kvs[0].ModRevision), nil
 }
 
 // CreateLease implements [LeaseStore].
 func (e *Etcd) CreateLease(ctx context.Context, lease Lease) (Lease, error) {
-	return e.write(ctx, 0, lease, ErrExists)
+	return e.writeLease(ctx, 0, lease, ErrExists)
 }
 
 // UpdateLease implements [LeaseStore].
@@ -101,11 +101,11 @@ func (e *Etcd) UpdateLease(ctx context.Context, lease Lease) (Lease, error) {
 	if err != nil || modified <= 0 {
 		return Lease{}, ErrConflict
 	}
-	return e.write(ctx, modified, lease, ErrConflict)
+	return e.writeLease(ctx, modified, lease, ErrConflict)
 }
 
-// write writes the record if its ModRevision is the given one; otherwise it returns other.
-func (e *Etcd) write(ctx context.Context, modified int64, l Lease, other error) (Lease, error) {
+// writeLease writes the record if its ModRevision is the given one; otherwise it returns other.
+func (e *Etcd) writeLease(ctx context.Context, modified int64, l Lease, other error) (Lease, error) {
 	r := etcdRecord{l.HolderIdentity, l.HolderInstance, l.LeaseDuration, l.AcquireTime, l.RenewTime, l.LeaderTransitions}
 	value, err := json.Marshal(r)
 	if err != nil {
@@ -120,17 +120,17 @@ func (e *Etcd) write(ctx context.Context, modified int64, l Lease, other error) 
 	case !resp.Succeeded:
 		return Lease{}, other
 	}
-	return lease(r, resp.Header.Revision), nil
+	return leaseOf(r, resp.Header.Revision), nil
 }
 
-func lease(r etcdRecord, modified int64) Lease {
+func leaseOf(r etcdRecord, modified int64) Lease {
 	return Lease{HolderIdentity: r.HolderIdentity, HolderInstance: r.HolderInstance, LeaseDuration: r.LeaseDuration,
 		AcquireTime: r.AcquireTime, RenewTime: r.RenewTime, LeaderTransitions: r.LeaderTransitions,
 		Version: strconv.FormatInt(modified, 16)}
 }
 
-// streams counts the watches that this process has opened.
-var streams atomic.Int64
+// watchesOpened counts the watches that this process has opened.
+var watchesOpened atomic.Int64
 
 // WatchLease implements [LeaseWatcher].
 func (e *Etcd) WatchLease(ctx context.Context, version string) error {
@@ -141,7 +141,7 @@ func (e *Etcd) WatchLease(ctx context.Context, version string) error {
 	// Each watch has a stream of its own. etcd authorizes watches with the token with which their stream was
 	// opened. On an older stream that another watch keeps open, the token may have expired.
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(
-		metadata.AppendToOutgoingContext(ctx, "goverse-elector", strconv.FormatInt(streams.Add(1), 10))))
+		metadata.AppendToOutgoingContext(ctx, "goverse-elector", strconv.FormatInt(watchesOpened.Add(1), 10))))
 	defer cancel()
 	resp, ok := <-e.client.Watch(ctx, e.key, clientv3.WithRev(modified+1))
 	switch {

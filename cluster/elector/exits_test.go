@@ -48,7 +48,7 @@ func TestAStoreThatLeaves(t *testing.T) {
 		c := stand(t, "a", NewMemory())
 		for _, leave := range []func(){runtime.Goexit, func() { panic("at the disco") }} {
 			left := false
-			c.rule(update, func(ctx context.Context, ask func(context.Context) (Lease, error)) (Lease, error) {
+			c.rule(doUpdate, func(ctx context.Context, ask func(context.Context) (Lease, error)) (Lease, error) {
 				left = true
 				leave()
 				return ask(ctx)

@@ -15,7 +15,7 @@ import (
 // answered.
 func TestTheAnswerToTheFirstWriteIsLost(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
-		a := stand(t, "a", store, func(c *candidate, _ *Config) { c.loseAnswer(create) })
+		a := stand(t, "a", store, func(c *candidate, _ *Config) { c.loseAnswer(doCreate) })
 		pass(time.Second)
 		require.False(t, a.IsLeader())
 		pass(4 * time.Second)
@@ -29,7 +29,7 @@ func TestTheAnswerToARenewalIsLost(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
 		a := stand(t, "a", store)
 		synctest.Wait()
-		a.loseAnswer(update)
+		a.loseAnswer(doUpdate)
 		pass(time.Minute)
 		require.EqualValues(t, 1, a.Token(), "the term goes on")
 		require.Equal(t, []string{"starts"}, a.happened())
@@ -42,13 +42,13 @@ func TestALateRenewal(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
 		a := stand(t, "a", store)
 		synctest.Wait()
-		late := a.hold(update)
+		late := a.hold(doUpdate)
 		pass(10 * time.Second)
 		require.EqualValues(t, 1, a.Token())
 		_, err := late.carryOut()
 		require.ErrorIs(t, err, ErrConflict)
 
-		late = a.hold(update)
+		late = a.hold(doUpdate)
 		late.wait()
 		a.cutOff(true)
 		pass(12 * time.Second)
@@ -70,7 +70,7 @@ func TestAnAnswerThatTakesLong(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
 		slow := func(c *candidate, cfg *Config) {
 			cfg.RetryPeriod = 5 * time.Second // a request may take that long
-			c.delay(create, 4*time.Second)
+			c.delay(doCreate, 4*time.Second)
 		}
 		began := time.Now()
 		a := stand(t, "a", store, slow)
@@ -92,7 +92,7 @@ func TestAReadThatTakesLong(t *testing.T) {
 		synctest.Wait()
 		b := stand(t, "b", store, func(c *candidate, cfg *Config) {
 			cfg.RetryPeriod = 5 * time.Second // a request may take that long
-			c.slow(get, 4*time.Second)
+			c.slow(doGet, 4*time.Second)
 		})
 		pass(4 * time.Second)
 		a.crash()
@@ -118,7 +118,7 @@ func TestStoppedBeforeItAsks(t *testing.T) {
 // An answer that comes after the lease has expired begins no term.
 func TestAnAnswerThatComesTooLate(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
-		a := stand(t, "a", store, func(c *candidate, _ *Config) { c.delay(create, 9900*time.Millisecond) })
+		a := stand(t, "a", store, func(c *candidate, _ *Config) { c.delay(doCreate, 9900*time.Millisecond) })
 		pass(9900*time.Millisecond - 1)
 		require.False(t, a.IsLeader())
 		pass(1)
@@ -126,7 +126,7 @@ func TestAnAnswerThatComesTooLate(t *testing.T) {
 		require.EqualValues(t, 2, a.Token(), "by the next write")
 		require.Equal(t, []string{"starts"}, a.happened())
 
-		a.delay(update, 12*time.Second)
+		a.delay(doUpdate, 12*time.Second)
 		pass(15 * time.Second)
 		require.EqualValues(t, 3, a.Token())
 		require.Equal(t, []string{"ends: " + ErrExpired.Error(), "stopped", "starts"}, a.happened())
@@ -137,7 +137,7 @@ func TestTheAnswerToTheReleaseIsLost(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
 		a := stand(t, "a", store)
 		pass(time.Second)
-		a.loseAnswer(update)
+		a.loseAnswer(doUpdate)
 		a.stop()
 		require.NoError(t, <-a.done, "it was read back")
 		lease, err := store.GetLease(t.Context())
@@ -151,9 +151,9 @@ func TestARenewalOvertakesTheRelease(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
 		a := stand(t, "a", store)
 		synctest.Wait()
-		late := a.hold(update)
+		late := a.hold(doUpdate)
 		pass(2500 * time.Millisecond)
-		blocked := a.hold(get) // the read after the failed release
+		blocked := a.hold(doGet) // the read after the failed release
 		a.stop()
 		synctest.Wait()
 		_, err := late.carryOut()
@@ -170,7 +170,7 @@ func TestARenewalOvertakesTheRelease(t *testing.T) {
 // A candidate that is stopped while it requests the lease does not leave a lease without a living holder.
 func TestStoppedWhileItAsks(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
-		a := stand(t, "a", store, func(c *candidate, _ *Config) { c.loseAnswer(create) })
+		a := stand(t, "a", store, func(c *candidate, _ *Config) { c.loseAnswer(doCreate) })
 		pass(time.Second)
 		a.stop()
 		require.NoError(t, <-a.done)
@@ -183,9 +183,9 @@ func TestStoppedWhileItAsks(t *testing.T) {
 
 // An unanswered request does not take the lease after its sender has left, either.
 func TestARequestThatComesAfterItsSenderHasLeft(t *testing.T) {
-	for _, do := range []action{create, update} {
+	for _, do := range []action{doCreate, doUpdate} {
 		bubble(t, func(t *testing.T, store *Memory) {
-			if do == update { // the record of a candidate that has left
+			if do == doUpdate { // the record of a candidate that has left
 				before := stand(t, "before", store)
 				pass(time.Second)
 				before.stop()
@@ -242,7 +242,7 @@ func TestClocksThatDisagree(t *testing.T) {
 					return at
 				}
 				began := time.Now()
-				term := e.begin(t.Context(), 1, deadline.Granted(sent, 10*time.Second))
+				term := e.startTerm(t.Context(), 1, deadline.NewClaim(sent, 10*time.Second))
 				require.True(t, e.IsLeader())
 				if c.valid > 0 {
 					pass(c.valid - 1)

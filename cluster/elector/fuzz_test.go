@@ -24,17 +24,17 @@ func FuzzRecord(f *testing.F) {
 		}
 		read := deadline.Instant{Mono: 1, Wall: 1}
 		s := leaseState{id: "me", instance: "my instance", duration: 15 * time.Second, period: 2 * time.Second}
-		s = s.got(lease(r, 7), true, read)
+		s = s.withRead(leaseOf(r, 7), true, read)
 		now := deadline.Instant{Mono: 1 + max(0, after%int64(48*time.Hour)), Wall: 1}
-		switch step := s.decide(now); step.do {
-		case update:
+		switch step := s.nextStep(now); step.do {
+		case doUpdate:
 			require.Greater(t, step.lease.LeaderTransitions, r.LeaderTransitions)
 			require.Positive(t, step.lease.LeaderTransitions)
 			require.Equal(t, "7", step.lease.Version)
-		case rest, get:
+		case doRest, doGet:
 		default:
 			require.Fail(t, "neither waits nor asks", "%v", step)
 		}
-		s.other(now)
+		s.otherLeader(now)
 	})
 }

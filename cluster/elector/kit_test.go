@@ -122,15 +122,15 @@ func (l *link) pass(ctx context.Context, do action, ask func(context.Context) (L
 }
 
 func (l *link) GetLease(ctx context.Context) (Lease, error) {
-	return l.pass(ctx, get, l.LeaseStore.GetLease)
+	return l.pass(ctx, doGet, l.LeaseStore.GetLease)
 }
 
 func (l *link) CreateLease(ctx context.Context, lease Lease) (Lease, error) {
-	return l.pass(ctx, create, func(ctx context.Context) (Lease, error) { return l.LeaseStore.CreateLease(ctx, lease) })
+	return l.pass(ctx, doCreate, func(ctx context.Context) (Lease, error) { return l.LeaseStore.CreateLease(ctx, lease) })
 }
 
 func (l *link) UpdateLease(ctx context.Context, lease Lease) (Lease, error) {
-	return l.pass(ctx, update, func(ctx context.Context) (Lease, error) { return l.LeaseStore.UpdateLease(ctx, lease) })
+	return l.pass(ctx, doUpdate, func(ctx context.Context) (Lease, error) { return l.LeaseStore.UpdateLease(ctx, lease) })
 }
 
 // candidate is a running elector and a record of its events.

@@ -33,7 +33,7 @@ func (m *Memory) GetLease(ctx context.Context) (Lease, error) {
 
 // CreateLease implements [LeaseStore].
 func (m *Memory) CreateLease(ctx context.Context, lease Lease) (Lease, error) {
-	return m.swap(ctx, "", lease, ErrExists)
+	return m.replaceLease(ctx, "", lease, ErrExists)
 }
 
 // UpdateLease implements [LeaseStore].
@@ -41,11 +41,11 @@ func (m *Memory) UpdateLease(ctx context.Context, lease Lease) (Lease, error) {
 	if lease.Version == "" {
 		return Lease{}, ErrConflict
 	}
-	return m.swap(ctx, lease.Version, lease, ErrConflict)
+	return m.replaceLease(ctx, lease.Version, lease, ErrConflict)
 }
 
-// swap replaces the lease of that version; if there is none, it returns other.
-func (m *Memory) swap(ctx context.Context, version string, lease Lease, other error) (Lease, error) {
+// replaceLease replaces the lease of that version; if there is none, it returns other.
+func (m *Memory) replaceLease(ctx context.Context, version string, lease Lease, other error) (Lease, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {

@@ -24,33 +24,33 @@ func (w *world) turn(p *process) {
 			return
 		}
 		p.awaits = nil // given up; it may still be carried out
-		p.s = p.s.failed(false, now)
+		p.s = p.s.withFailure(false, now)
 	}
 	if p.s.leading && (p.stopping || !w.leads(p)) {
-		p.s = p.s.ended()
+		p.s = p.s.withTermEnded()
 	}
 	if p.s.working && w.draw(3) > 0 {
-		p.s = p.s.returned()
+		p.s = p.s.withCallbacksDone()
 	}
-	next := p.s.decide(now)
+	next := p.s.nextStep(now)
 	if p.stopping && !p.s.working {
 		if w.fault == leavesInFlight {
 			p.s.unanswered = false
 		}
-		next = p.s.leave(now)
+		next = p.s.releaseStep(now)
 	}
 	switch next.do {
-	case rest:
+	case doRest:
 		return
-	case done:
+	case doFinish:
 		w.left(p)
 		p.stopping = false
 		return
 	}
-	if w.fault == numberKept && next.do == update && p.s.record.HolderInstance == p.s.instance {
+	if w.fault == numberKept && next.do == doUpdate && p.s.record.HolderInstance == p.s.instance {
 		next.lease.LeaderTransitions = p.s.record.LeaderTransitions
 	}
-	p.s = p.s.sends(next.do)
+	p.s = p.s.withRequestSent(next.do)
 	p.awaits, p.since = &request{step: next, sent: now}, now
 	w.under = append(w.under, p.awaits)
 }
@@ -70,7 +70,7 @@ func (w *world) left(p *process) {
 
 // leads returns the result of IsLeader.
 func (w *world) leads(p *process) bool {
-	now, until := p.now(), p.s.claim.Until()
+	now, until := p.now(), p.s.claim.ValidUntil()
 	switch w.fault {
 	case noLocalDeadline:
 		return p.s.leading
@@ -91,13 +91,13 @@ func (w *world) carryOut(i int) {
 	w.under = append(w.under[:i:i], w.under[i+1:]...)
 	r.done, r.record = true, w.record
 	switch {
-	case r.step.do == get && w.record.Version == "":
+	case r.step.do == doGet && w.record.Version == "":
 		r.err = ErrNotFound
-	case r.step.do == create && w.record.Version != "":
+	case r.step.do == doCreate && w.record.Version != "":
 		r.err = ErrExists
-	case r.step.do == update && w.record.Version != r.step.lease.Version && w.fault != blindWrite:
+	case r.step.do == doUpdate && w.record.Version != r.step.lease.Version && w.fault != blindWrite:
 		r.err = ErrConflict
-	case r.step.do != get:
+	case r.step.do != doGet:
 		w.writes++
 		w.record = r.step.lease
 		w.record.Version = strconv.Itoa(w.writes)
@@ -114,22 +114,22 @@ func (w *world) answer(p *process) {
 	p.awaits = nil
 	before := p.s
 	switch absent := errors.Is(r.err, ErrNotFound); {
-	case r.step.do == get && (r.err == nil || absent):
-		p.s = p.s.got(r.record, !absent, now)
+	case r.step.do == doGet && (r.err == nil || absent):
+		p.s = p.s.withRead(r.record, !absent, now)
 		w.misread(p, before, r)
 	case r.err == nil:
 		sent := r.sent
 		if w.fault == fromReceipt {
 			sent = now
 		}
-		p.s = p.s.wrote(r.record, sent, now)
+		p.s = p.s.withWrite(r.record, sent, now)
 		if p.s.leading && !before.leading {
 			w.begins(p.s.token)
 		}
 	default:
-		p.s = p.s.failed(true, now)
+		p.s = p.s.withFailure(true, now)
 	}
-	if w.fault == holdersClock && p.s.found && !p.s.mine() {
+	if w.fault == holdersClock && p.s.found && !p.s.holdsRecord() {
 		p.s.since.Mono = now.Mono - (now.Wall - p.s.record.RenewTime.UnixNano())
 	}
 }
@@ -140,7 +140,7 @@ func (w *world) misread(p *process, before leaseState, r *request) {
 	case w.fault == fromAsking && p.s.record.Version != before.record.Version:
 		p.s.since = r.sent
 	case w.fault == readBackExtends && p.s.leading && p.s.record.Version != before.record.Version:
-		p.s.claim = p.s.claim.Renewed(r.sent, p.now())
+		p.s.claim = p.s.claim.OnRenewal(r.sent, p.now())
 	}
 }
 
@@ -210,11 +210,11 @@ func TestTheModelFindsMutants(t *testing.T) {
 func TestEitherClockEndsATerm(t *testing.T) {
 	at := deadline.Instant{Mono: 1e9, Wall: 9e9}
 	s := leaseState{id: "a", instance: "i", duration: worldLease, period: worldPeriod, next: at.Mono}
-	s = s.got(Lease{}, false, at)
-	first := s.decide(at)
-	require.Equal(t, create, first.do)
+	s = s.withRead(Lease{}, false, at)
+	first := s.nextStep(at)
+	require.Equal(t, doCreate, first.do)
 	first.lease.Version = "1"
-	s = s.sends(create).wrote(first.lease, at, at.Add(worldLease/4))
+	s = s.withRequestSent(doCreate).withWrite(first.lease, at, at.Add(worldLease/4))
 	end := at.Add(worldLease - worldLease/100)
 	require.True(t, s.leads(deadline.Instant{Mono: end.Mono - 1, Wall: end.Wall - 1}))
 	require.False(t, s.leads(deadline.Instant{Mono: end.Mono, Wall: at.Wall - 5e9}), "the wall clock was set back")

@@ -13,31 +13,31 @@ import (
 
 // run is the shell of one call of Run. It carries out the decisions of standing, one request at a time.
 type run struct {
-	e    *Elector
-	s    leaseState
-	term *term // the current term, or one with callbacks that have not returned
-	says *announcer
-	err  error // of the last request, nil if the store carried it out
+	e         *Elector
+	state     leaseState
+	term      *term // the current term, or one with callbacks that have not returned
+	announcer *announcer
+	err       error // of the last request, nil if the store carried it out
 }
 
-// step performs one step: a request, or a rest.
-func (r *run) step(ctx context.Context) {
+// performStep performs one step: a request, or a rest.
+func (r *run) performStep(ctx context.Context) {
 	now := r.e.now()
 	r.endTerm(now)
-	r.publish(now)
-	if step := r.s.decide(now); step.do == rest {
-		r.rest(ctx, now, step.at)
+	r.publishState(now)
+	if step := r.state.nextStep(now); step.do == doRest {
+		r.restUntil(ctx, now, step.at)
 	} else {
-		r.send(ctx, step, now)
-		r.begin(ctx)
+		r.sendRequest(ctx, step, now)
+		r.beginTerm(ctx)
 	}
 }
 
-// begin starts the term that was won.
-func (r *run) begin(ctx context.Context) {
-	if r.term == nil && r.s.leading {
-		r.term = r.e.begin(ctx, r.s.token, r.s.claim)
-		r.e.log.Info("this candidate leads", "token", r.s.token)
+// beginTerm starts the term that was won.
+func (r *run) beginTerm(ctx context.Context) {
+	if r.term == nil && r.state.leading {
+		r.term = r.e.startTerm(ctx, r.state.token, r.state.claim)
+		r.e.log.Info("this candidate leads", "token", r.state.token)
 	}
 }
 
@@ -47,67 +47,67 @@ func (r *run) endTerm(now deadline.Instant) {
 	if t == nil {
 		return
 	}
-	if r.s.leading && (t.ctx.Err() != nil || !r.s.leads(now)) {
-		r.s = r.s.ended()
-		t.end(ErrExpired)
+	if r.state.leading && (t.ctx.Err() != nil || !r.state.leads(now)) {
+		r.state = r.state.withTermEnded()
+		t.endTerm(ErrExpired)
 	}
-	if r.s.leading {
+	if r.state.leading {
 		return
 	}
 	if r.e.term.Swap(nil) != nil {
-		t.end(ErrTaken)
+		t.endTerm(ErrTaken)
 		r.e.log.Info("this candidate no longer leads",
-			append([]any{"token", t.token, "reason", context.Cause(t.ctx)}, r.trouble()...)...)
+			append([]any{"token", t.token, "reason", context.Cause(t.ctx)}, r.storeErrorArgs()...)...)
 	}
 	select {
 	case <-t.done:
-		r.term, r.s = nil, r.s.returned()
+		r.term, r.state = nil, r.state.withCallbacksDone()
 	default:
 	}
 }
 
-// publish makes the current state visible to IsLeader, Leader and OnNewLeader.
-func (r *run) publish(now deadline.Instant) {
-	s := r.s
-	r.e.seen.Store(&s)
+// publishState makes the current state visible to IsLeader, Leader and OnNewLeader.
+func (r *run) publishState(now deadline.Instant) {
+	s := r.state
+	r.e.state.Store(&s)
 	if s.leads(now) {
-		r.says.say(s.id)
+		r.announcer.enqueueLeader(s.id)
 	} else {
-		r.says.say(s.other(now))
+		r.announcer.enqueueLeader(s.otherLeader(now))
 	}
 }
 
-// rest waits until an instant, or until something happens that requires a decision.
-func (r *run) rest(ctx context.Context, now deadline.Instant, until int64) {
+// restUntil waits until an instant, or until something happens that requires a decision.
+func (r *run) restUntil(ctx context.Context, now deadline.Instant, until int64) {
 	timer := time.NewTimer(time.Duration(until - now.Mono))
 	defer timer.Stop()
 	var over <-chan struct{}
 	switch {
-	case r.term != nil && r.s.leading:
+	case r.term != nil && r.state.leading:
 		over = r.term.ctx.Done()
 	case r.term != nil:
 		over = r.term.done
 	}
-	changed, stop := r.watch(ctx)
+	changed, stop := r.watchRecord(ctx)
 	defer stop()
 	select {
 	case <-timer.C:
 	case <-over:
 	case <-ctx.Done():
 	case <-changed:
-		r.s = r.s.prompted(r.e.now())
+		r.state = r.state.withReadDue(r.e.now())
 	}
 }
 
-// watch watches the record if the store can. The channel is closed when the record changes. stop ends the watch
+// watchRecord watches the record if the store can. The channel is closed when the record changes. stop ends the watch
 // and waits for it.
-func (r *run) watch(ctx context.Context) (changed <-chan struct{}, stop func()) {
+func (r *run) watchRecord(ctx context.Context) (changed <-chan struct{}, stop func()) {
 	w, can := r.e.cfg.LeaseStore.(LeaseWatcher)
-	if !can || !r.s.sure || !r.s.found || r.s.leading || r.err != nil {
+	if !can || !r.state.writesKnown || !r.state.found || r.state.leading || r.err != nil {
 		return nil, func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	version := r.s.record.Version
+	version := r.state.record.Version
 	notified, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -121,36 +121,36 @@ func (r *run) watch(ctx context.Context) (changed <-chan struct{}, stop func()) 
 	}
 }
 
-// send sends the request of a step. sent is the instant of the decision, from which a granted lease counts.
-func (r *run) send(run context.Context, step step, sent deadline.Instant) {
+// sendRequest sends the request of a step. sent is the instant of the decision, from which a granted lease counts.
+func (r *run) sendRequest(run context.Context, step step, sent deadline.Instant) {
 	ctx, cancel := context.WithTimeout(run, r.e.cfg.requestTimeout())
 	defer cancel()
-	r.s = r.s.sends(step.do)
+	r.state = r.state.withRequestSent(step.do)
 	store, record, err := r.e.cfg.LeaseStore, Lease{}, error(nil)
 	err = callback.Run(func() (err error) {
 		switch step.do {
-		case get:
+		case doGet:
 			record, err = store.GetLease(ctx)
-		case create:
+		case doCreate:
 			record, err = store.CreateLease(ctx, step.lease)
-		case update:
+		case doUpdate:
 			record, err = store.UpdateLease(ctx, step.lease)
 		}
 		return err
 	})
 	answered := r.e.now()
-	absent := step.do == get && errors.Is(err, ErrNotFound)
+	absent := step.do == doGet && errors.Is(err, ErrNotFound)
 	conflict := errors.Is(err, ErrConflict) || errors.Is(err, ErrExists)
 	switch {
-	case step.do == get && (err == nil || absent):
-		r.s = r.s.got(record, !absent, answered)
+	case step.do == doGet && (err == nil || absent):
+		r.state = r.state.withRead(record, !absent, answered)
 	case err == nil:
-		r.s = r.s.wrote(record, sent, answered)
-		if claim := r.s.claim; r.term != nil {
+		r.state = r.state.withWrite(record, sent, answered)
+		if claim := r.state.claim; r.term != nil {
 			r.term.claim.Store(&claim)
 		}
 	default:
-		r.s = r.s.failed(conflict, answered)
+		r.state = r.state.withFailure(conflict, answered)
 	}
 	switch {
 	case absent || conflict:
@@ -166,57 +166,57 @@ func (r *run) logStoreError(err error) {
 	r.err = err
 	switch {
 	case err != nil && before == nil:
-		r.e.log.Warn("the lease store fails, retrying", r.trouble()...)
+		r.e.log.Warn("the lease store fails, retrying", r.storeErrorArgs()...)
 	case err == nil && before != nil:
 		r.e.log.Info("the lease store works again")
 	}
 }
 
-// trouble returns log arguments with the store's last error in one line, or nothing if the store works.
-func (r *run) trouble() []any {
+// storeErrorArgs returns log arguments with the store's last error in one line, or nothing if the store works.
+func (r *run) storeErrorArgs() []any {
 	if r.err == nil {
 		return nil
 	}
 	return []any{"error", logtext.OneLine(r.err)}
 }
 
-// stop waits until the callbacks of the term have returned, and releases the lease if configured.
-func (r *run) stop(ctx context.Context) error {
+// finishTerm waits until the callbacks of the term have returned, and releases the lease if configured.
+func (r *run) finishTerm(ctx context.Context) error {
 	if r.term != nil {
 		<-r.term.done
-		r.s = r.s.ended()
+		r.state = r.state.withTermEnded()
 		r.endTerm(r.e.now())
 	}
-	r.publish(r.e.now())
+	r.publishState(r.e.now())
 	if !r.e.cfg.ReleaseOnCancel {
 		return nil
 	}
-	return r.release(ctx)
+	return r.releaseLease(ctx)
 }
 
-// release releases the lease that this candidate holds, or may hold because an answer was lost.
-func (r *run) release(ctx context.Context) error {
+// releaseLease releases the lease that this candidate holds, or may hold because an answer was lost.
+func (r *run) releaseLease(ctx context.Context) error {
 	now := r.e.now()
 	limit := r.e.cfg.requestTimeout()
-	if r.s.token > 0 {
-		limit = max(limit, now.Until(r.s.claim.Ends()))
+	if r.state.token > 0 {
+		limit = max(limit, now.Until(r.state.claim.EndsAt()))
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	for r.s = r.s.prompted(now); ; now = r.e.now() {
-		step := r.s.leave(now)
+	for r.state = r.state.withReadDue(now); ; now = r.e.now() {
+		step := r.state.releaseStep(now)
 		switch {
-		case step.do == done:
+		case step.do == doFinish:
 			return nil
 		case ctx.Err() != nil:
 			if r.err == nil {
 				return fmt.Errorf("%w: %w", ErrNotReleased, ctx.Err())
 			}
 			return fmt.Errorf("%w: %w: %w", ErrNotReleased, ctx.Err(), r.err)
-		case step.do == rest:
-			r.rest(ctx, now, step.at)
+		case step.do == doRest:
+			r.restUntil(ctx, now, step.at)
 		default:
-			r.send(ctx, step, now)
+			r.sendRequest(ctx, step, now)
 		}
 	}
 }

@@ -22,39 +22,39 @@ type term struct {
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when all callbacks have returned, including AsLeader's functions
 
-	tail context.Context // outlasts ctx while a stopping leader waits for AsLeader's functions
-	cut  context.CancelCauseFunc
-	mu   sync.Mutex
-	work int           // number of AsLeader's functions that run
-	idle chan struct{} // closed when the term is over and none of them runs
+	workCtx    context.Context // outlasts ctx while a stopping leader waits for AsLeader's functions
+	cancelWork context.CancelCauseFunc
+	mu         sync.Mutex
+	running    int           // number of AsLeader's functions that run
+	idle       chan struct{} // closed when the term is over and none of them runs
 }
 
-// begin begins a term, which ends at the claim's deadline or with run's context. Wait for done to join its
+// startTerm begins a term, which ends at the claim's deadline or with run's context. Wait for done to join its
 // goroutines.
-func (e *Elector) begin(run context.Context, token int64, claim deadline.Claim) *term {
+func (e *Elector) startTerm(run context.Context, token int64, claim deadline.Claim) *term {
 	t := &term{e: e, token: token, done: make(chan struct{}), idle: make(chan struct{})}
 	t.claim.Store(&claim)
 	base := context.WithValue(context.WithoutCancel(run), tokenKey{}, token)
 	t.ctx, t.cancel = context.WithCancelCause(base)
-	t.tail, t.cut = context.WithCancelCause(base)
+	t.workCtx, t.cancelWork = context.WithCancelCause(base)
 	e.term.Store(t)
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		t.watch(run, e.cfg.LeaseDuration/10)
+		t.watchDeadline(run, e.cfg.LeaseDuration/10)
 	}()
 	go func() {
 		defer close(t.done)
-		e.left("OnStartedLeading", callback.Finish(func() { e.cfg.OnStartedLeading(t.ctx) }))
+		e.logAbandoned("OnStartedLeading", callback.RunUnrecovered(func() { e.cfg.OnStartedLeading(t.ctx) }))
 		<-watched // until the term is over
 		<-t.idle
-		e.left("OnStoppedLeading", callback.Finish(e.cfg.OnStoppedLeading))
+		e.logAbandoned("OnStoppedLeading", callback.RunUnrecovered(e.cfg.OnStoppedLeading))
 	}()
 	return t
 }
 
-// left logs that a callback left its goroutine without returning, which counts as a return.
-func (e *Elector) left(function string, err error) {
+// logAbandoned logs that a callback left its goroutine without returning, which counts as a return.
+func (e *Elector) logAbandoned(function string, err error) {
 	if err != nil {
 		e.log.Error(function+" did not return", "error", err)
 	}
@@ -73,10 +73,10 @@ func TokenFrom(ctx context.Context) int64 {
 // valid reports whether this candidate leads in this term at this instant.
 func (t *term) valid() bool { return !t.over.Load() && t.claim.Load().Valid(t.e.now()) }
 
-// end ends the term: first its flag, then its context. Functions of AsLeader go on.
-func (t *term) end(cause error) {
+// endTerm ends the term: first its flag, then its context. Functions of AsLeader go on.
+func (t *term) endTerm(cause error) {
 	t.mu.Lock()
-	if !t.over.Swap(true) && t.work == 0 {
+	if !t.over.Swap(true) && t.running == 0 {
 		close(t.idle)
 	}
 	t.mu.Unlock()
@@ -91,12 +91,12 @@ func (t *term) end(cause error) {
 // ([TokenFrom]). It ends with ctx, at the lease's deadline, or when the lease is taken; in the latter two cases
 // its cause is ErrExpired or ErrTaken. AsLeader returns fn's error.
 func (e *Elector) AsLeader(ctx context.Context, fn func(ctx context.Context, token int64) error) error {
-	t := e.leading()
+	t := e.currentTerm()
 	if t == nil || !t.enter() {
 		return election.ErrNotLeader
 	}
 	defer t.leave()
-	work, stop := wait.Within(context.WithValue(ctx, tokenKey{}, t.token), t.tail)
+	work, stop := wait.MergeContexts(context.WithValue(ctx, tokenKey{}, t.token), t.workCtx)
 	defer stop()
 	return fn(work, t.token)
 }
@@ -107,41 +107,41 @@ func (t *term) enter() bool {
 	if !t.valid() {
 		return false
 	}
-	t.work++
+	t.running++
 	return true
 }
 
 func (t *term) leave() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.work--; t.work == 0 && t.over.Load() {
+	if t.running--; t.running == 0 && t.over.Load() {
 		close(t.idle)
 	}
 }
 
-// watch ends the term and its AsLeader functions when they are due. It does no I/O, so nothing can delay it. It
+// watchDeadline ends the term and its AsLeader functions when they are due. It does no I/O, so nothing can delay it. It
 // checks more often than needed, because timers do not notice a wall clock that was set or a machine that was
 // suspended.
-func (t *term) watch(run context.Context, often time.Duration) {
+func (t *term) watchDeadline(run context.Context, often time.Duration) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	defer func() { t.cut(context.Cause(t.ctx)) }()
+	defer func() { t.cancelWork(context.Cause(t.ctx)) }()
 	stopped, over := run.Done(), t.ctx.Done()
 	for {
 		select {
 		case <-timer.C:
 		case <-stopped:
-			t.end(context.Cause(run))
+			t.endTerm(context.Cause(run))
 			stopped, over = nil, nil // functions that go on must still respect the deadline
 		case <-over:
 			return
 		case <-t.idle:
 			return
 		}
-		left := t.e.now().Until(t.claim.Load().Until())
+		left := t.e.now().Until(t.claim.Load().ValidUntil())
 		if left <= 0 {
-			t.end(ErrExpired)
-			t.cut(ErrExpired)
+			t.endTerm(ErrExpired)
+			t.cancelWork(ErrExpired)
 			return
 		}
 		timer.Reset(min(left, often))

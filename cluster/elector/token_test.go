@@ -17,8 +17,8 @@ import (
 func TestWatchLeaseWhenTheTokenIsForgotten(t *testing.T) {
 	t.Parallel()
 	s := newTestBed(t)
-	_, client, forget := etcdtest.User(t, s.server)
-	watches := etcdtest.Watches(client)
+	_, client, forget := etcdtest.EnableUser(t, s.server)
+	watches := etcdtest.ObserveWatches(client)
 
 	running, stop := context.WithCancel(s.ctx)
 	var watching sync.WaitGroup

@@ -57,24 +57,24 @@ const adminPrefix = "/cluster/admin/"
 // adminRoutes returns the routes of admin calls. They exist while admin calls are off, and then explain how to
 // enable them.
 func (a *api) adminRoutes() []route {
-	var admin *admin
+	var admin *adminServer
 	if a.opts.Admin != nil {
-		admin = newAdmin(a, a.opts.Admin.withDefaults())
+		admin = newAdminServer(a, a.opts.Admin.withDefaults())
 	}
-	post := func(path string, call func(s *admins, ctx context.Context, r *adminRequest) (any, error)) route {
+	post := func(path string, call func(s *adminCalls, ctx context.Context, r *adminRequest) (any, error)) route {
 		return route{path: adminPrefix + path, method: http.MethodPost,
-			handle: func(w http.ResponseWriter, r *http.Request, name string) { admin.serve(w, r, name, call) }}
+			handle: func(w http.ResponseWriter, r *http.Request, name string) { admin.serveCall(w, r, name, call) }}
 	}
 	return []route{
-		post("check", (*admins).check),
-		post("resign", (*admins).resign),
-		post("transfer", (*admins).transfer),
-		post("drain", (*admins).drain),
-		post("undrain", (*admins).undrain),
-		post("elections/{name}/resign", (*admins).resignElection),
-		post("elections/{name}/transfer", (*admins).transferElection),
-		post("effects/{name}/resolve", (*admins).resolve),
-		post("processors/{name}/pause", (*admins).pause),
-		post("processors/{name}/resume", (*admins).resume),
+		post("check", (*adminCalls).checkCaller),
+		post("resign", (*adminCalls).resignLeader),
+		post("transfer", (*adminCalls).transferLeader),
+		post("drain", (*adminCalls).drainNode),
+		post("undrain", (*adminCalls).undrainNode),
+		post("elections/{name}/resign", (*adminCalls).resignElection),
+		post("elections/{name}/transfer", (*adminCalls).transferElection),
+		post("effects/{name}/resolve", (*adminCalls).resolveEffect),
+		post("processors/{name}/pause", (*adminCalls).pauseProcessor),
+		post("processors/{name}/resume", (*adminCalls).resumeProcessor),
 	}
 }

@@ -25,7 +25,7 @@ type Moved struct {
 	Moved            bool   `json:"moved"` // to another node
 }
 
-func moved(before, now election.Leader) Moved {
+func newMoved(before, now election.Leader) Moved {
 	return Moved{LeaderID: now.Address, Token: now.Token, PreviousLeaderID: before.Address, PreviousToken: before.Token,
 		Moved: now.Address != before.Address}
 }
@@ -36,24 +36,24 @@ type Checked struct {
 	Caller string `json:"caller"`  // the caller's name in the log
 }
 
-// check changes nothing. It lets a caller verify its credentials.
-func (s *admins) check(_ context.Context, r *adminRequest) (any, error) {
-	if err := r.read(&struct{}{}); err != nil {
+// checkCaller changes nothing. It lets a caller verify its credentials.
+func (s *adminCalls) checkCaller(_ context.Context, r *adminRequest) (any, error) {
+	if err := r.decodeBody(&struct{}{}); err != nil {
 		return nil, err
 	}
 	return Checked{NodeID: s.c.Node().AdvertiseAddress(), Caller: r.caller}, nil
 }
 
-func (s *admins) resign(ctx context.Context, r *adminRequest) (any, error) {
-	if err := r.read(&struct{}{}); err != nil {
+func (s *adminCalls) resignLeader(ctx context.Context, r *adminRequest) (any, error) {
+	if err := r.decodeBody(&struct{}{}); err != nil {
 		return nil, err
 	}
 	before := s.c.Leader()
-	return s.afterwards(ctx, before, s.c.RequestResign(ctx))
+	return s.awaitLeader(ctx, before, s.c.RequestResign(ctx))
 }
 
-// afterwards returns the result of a request. The new leader may be about to lead, so afterwards waits for it.
-func (s *admins) afterwards(ctx context.Context, before election.Leader, err error) (any, error) {
+// awaitLeader returns the result of a request. The new leader may be about to lead, so afterwards waits for it.
+func (s *adminCalls) awaitLeader(ctx context.Context, before election.Leader, err error) (any, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -61,44 +61,44 @@ func (s *admins) afterwards(ctx context.Context, before election.Leader, err err
 	if err != nil && ctx.Err() == nil {
 		return nil, err
 	}
-	return moved(before, now), nil
+	return newMoved(before, now), nil
 }
 
-// target reads the requested new leader from the body.
-func target(r *adminRequest) (to string, err error) {
+// readTarget reads the requested new leader from the body.
+func readTarget(r *adminRequest) (to string, err error) {
 	var body TransferRequest
-	if err = r.read(&body); err == nil && body.To == "" {
-		err = missing("to", "the address of the node that is to lead, as /cluster/nodes has it")
+	if err = r.decodeBody(&body); err == nil && body.To == "" {
+		err = missingFieldError("to", "the address of the node that is to lead, as /cluster/nodes has it")
 	}
 	return body.To, err
 }
 
-func (s *admins) transfer(ctx context.Context, r *adminRequest) (any, error) {
-	to, err := target(r)
+func (s *adminCalls) transferLeader(ctx context.Context, r *adminRequest) (any, error) {
+	to, err := readTarget(r)
 	if err != nil {
 		return nil, err
 	}
 	before := s.c.Leader()
-	return s.afterwards(ctx, before, s.c.Transfer(ctx, to))
+	return s.awaitLeader(ctx, before, s.c.Transfer(ctx, to))
 }
 
-func (s *admins) resignElection(ctx context.Context, r *adminRequest) (any, error) {
-	if err := r.read(&struct{}{}); err != nil {
+func (s *adminCalls) resignElection(ctx context.Context, r *adminRequest) (any, error) {
+	if err := r.decodeBody(&struct{}{}); err != nil {
 		return nil, err
 	}
-	return s.named(ctx, r.name, func(e *cluster.Election) error { return e.RequestResign(ctx) })
+	return s.moveElection(ctx, r.name, func(e *cluster.Election) error { return e.RequestResign(ctx) })
 }
 
-func (s *admins) transferElection(ctx context.Context, r *adminRequest) (any, error) {
-	to, err := target(r)
+func (s *adminCalls) transferElection(ctx context.Context, r *adminRequest) (any, error) {
+	to, err := readTarget(r)
 	if err != nil {
 		return nil, err
 	}
-	return s.named(ctx, r.name, func(e *cluster.Election) error { return e.Transfer(ctx, to) })
+	return s.moveElection(ctx, r.name, func(e *cluster.Election) error { return e.Transfer(ctx, to) })
 }
 
-// named calls ask with a named election, and reports its leaders before and after.
-func (s *admins) named(ctx context.Context, name string, ask func(*cluster.Election) error) (any, error) {
+// moveElection calls ask with a named election, and reports its leaders before and after.
+func (s *adminCalls) moveElection(ctx context.Context, name string, ask func(*cluster.Election) error) (any, error) {
 	before, err := s.c.Elections().Look(ctx, name)
 	if err != nil {
 		return nil, err
@@ -115,7 +115,7 @@ func (s *admins) named(ctx context.Context, name string, ask func(*cluster.Elect
 	if err != nil && !errors.Is(err, election.ErrNoLeader) {
 		return nil, err
 	}
-	return moved(before.Leader, now.Leader), nil
+	return newMoved(before.Leader, now.Leader), nil
 }
 
 // DrainRequest is the body of drain and undrain.
@@ -135,22 +135,22 @@ type Drained struct {
 	IsLeader     bool   `json:"is_leader"`     // the node leads; a drain does not change that
 }
 
-func (s *admins) drain(ctx context.Context, r *adminRequest) (any, error) {
-	return s.drainOrUndo(ctx, r, s.c.Drain)
+func (s *adminCalls) drainNode(ctx context.Context, r *adminRequest) (any, error) {
+	return s.changeDrain(ctx, r, s.c.Drain)
 }
 
-func (s *admins) undrain(ctx context.Context, r *adminRequest) (any, error) {
-	return s.drainOrUndo(ctx, r, s.c.Undrain)
+func (s *adminCalls) undrainNode(ctx context.Context, r *adminRequest) (any, error) {
+	return s.changeDrain(ctx, r, s.c.Undrain)
 }
 
-func (s *admins) drainOrUndo(ctx context.Context, r *adminRequest,
+func (s *adminCalls) changeDrain(ctx context.Context, r *adminRequest,
 	do func(ctx context.Context, address string) (cluster.Drained, error)) (any, error) {
 	var body DrainRequest
-	if err := r.read(&body); err != nil {
+	if err := r.decodeBody(&body); err != nil {
 		return nil, err
 	}
 	if body.Node == "" {
-		return nil, missing("node", "the node's address, as /cluster/nodes has it")
+		return nil, missingFieldError("node", "the node's address, as /cluster/nodes has it")
 	}
 	d, err := do(ctx, body.Node)
 	if err != nil && !errors.Is(err, cluster.ErrNotEmpty) {
@@ -169,18 +169,18 @@ type ResolveRequest struct {
 	Result  []byte     `json:"result,omitempty"` // the value it returned, in base64, if it took place
 }
 
-func (s *admins) resolve(ctx context.Context, r *adminRequest) (any, error) {
+func (s *adminCalls) resolveEffect(ctx context.Context, r *adminRequest) (any, error) {
 	var body ResolveRequest
-	if err := r.read(&body); err != nil {
+	if err := r.decodeBody(&body); err != nil {
 		return nil, err
 	}
 	switch {
 	case body.Token < 1:
-		return nil, missing("token", "that of the attempt, as /cluster/effects has it")
+		return nil, missingFieldError("token", "that of the attempt, as /cluster/effects has it")
 	case body.Outcome != once.Done && body.Outcome != once.Failed:
-		return nil, missing("outcome", "done, if the effect took place, or failed, if it did not")
+		return nil, missingFieldError("outcome", "done, if the effect took place, or failed, if it did not")
 	case body.Outcome == once.Failed && len(body.Result) > 0:
-		return nil, fmt.Errorf(`%w: "result" is of an effect that took place`, errBody)
+		return nil, fmt.Errorf(`%w: "result" is of an effect that took place`, errBadBody)
 	}
 	before, err := s.c.Effects().Look(ctx, r.name)
 	switch {
@@ -195,7 +195,7 @@ func (s *admins) resolve(ctx context.Context, r *adminRequest) (any, error) {
 	}
 	// Return the outcome as it was written: another process may already be running the effect again.
 	before.State, before.Value, before.Resolved = body.Outcome, body.Result, s.c.Node().AdvertiseAddress()
-	return effectOf(before), nil
+	return newEffect(before), nil
 }
 
 // Paused is the response to pause and resume: the new state of the processor on this node.
@@ -205,16 +205,16 @@ type Paused struct {
 	Paused    bool   `json:"paused"`
 }
 
-func (s *admins) pause(ctx context.Context, r *adminRequest) (any, error) {
-	return s.paused(r, true, func(p ProcessorPauser) error { return p.Pause(ctx, r.name) })
+func (s *adminCalls) pauseProcessor(ctx context.Context, r *adminRequest) (any, error) {
+	return s.setPaused(r, true, func(p ProcessorPauser) error { return p.Pause(ctx, r.name) })
 }
 
-func (s *admins) resume(_ context.Context, r *adminRequest) (any, error) {
-	return s.paused(r, false, func(p ProcessorPauser) error { return p.Resume(r.name) })
+func (s *adminCalls) resumeProcessor(_ context.Context, r *adminRequest) (any, error) {
+	return s.setPaused(r, false, func(p ProcessorPauser) error { return p.Resume(r.name) })
 }
 
-func (s *admins) paused(r *adminRequest, paused bool, do func(ProcessorPauser) error) (any, error) {
-	if err := r.read(&struct{}{}); err != nil {
+func (s *adminCalls) setPaused(r *adminRequest, paused bool, do func(ProcessorPauser) error) (any, error) {
+	if err := r.decodeBody(&struct{}{}); err != nil {
 		return nil, err
 	}
 	if s.processors == nil {

@@ -18,20 +18,21 @@ import (
 // maxBody limits the body of an admin call in bytes: once.MaxValue in base64, and the rest.
 const maxBody = 128 << 10
 
-// admin serves the admin calls. A nil admin refuses them as disabled.
-type admin struct {
+// adminServer serves the admin calls. A nil admin refuses them as disabled.
+type adminServer struct {
 	api      *api
 	opts     Admin
-	failures *failures
+	failures *authFailures
 	origin   *http.CrossOriginProtection
 }
 
-func newAdmin(a *api, opts Admin) *admin {
-	return &admin{api: a, opts: opts, failures: newFailures(opts.Failures), origin: http.NewCrossOriginProtection()}
+func newAdminServer(a *api, opts Admin) *adminServer {
+	return &adminServer{api: a, opts: opts, failures: newAuthFailures(opts.Failures),
+		origin: http.NewCrossOriginProtection()}
 }
 
-// admins carries out admin calls, in a running cluster.
-type admins struct {
+// adminCalls carries out admin calls, in a running cluster.
+type adminCalls struct {
 	c          *cluster.Cluster
 	processors ProcessorPauser
 }
@@ -43,52 +44,53 @@ type adminRequest struct {
 	body   []byte
 }
 
-// errBody is wrapped by errors about a request's body.
-var errBody = errors.New("bad body")
+// errBadBody is wrapped by errors about a request's body.
+var errBadBody = errors.New("bad body")
 
-// read decodes the body into the fields of the call. An empty body sets none of them.
-func (r *adminRequest) read(into any) error {
+// decodeBody decodes the body into the fields of the call. An empty body sets none of them.
+func (r *adminRequest) decodeBody(into any) error {
 	if len(r.body) == 0 {
 		return nil
 	}
 	d := json.NewDecoder(bytes.NewReader(r.body))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
-		return fmt.Errorf("%w: it is not the JSON object that this call takes: %w", errBody, err)
+		return fmt.Errorf("%w: it is not the JSON object that this call takes: %w", errBadBody, err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("%w: something follows the JSON object", errBody)
+		return fmt.Errorf("%w: something follows the JSON object", errBadBody)
 	}
 	return nil
 }
 
-// missing returns the error for a missing field.
-func missing(field, what string) error {
-	return fmt.Errorf("%w: %q is missing: give %s", errBody, field, what)
+// missingFieldError returns the error for a missing field.
+func missingFieldError(field, what string) error {
+	return fmt.Errorf("%w: %q is missing: give %s", errBadBody, field, what)
 }
 
-// serve authorizes a request, carries it out and logs it.
-func (a *admin) serve(w http.ResponseWriter, r *http.Request, name string,
-	call func(s *admins, ctx context.Context, r *adminRequest) (any, error)) {
+// serveCall authorizes a request, carries it out and logs it.
+func (a *adminServer) serveCall(w http.ResponseWriter, r *http.Request, name string,
+	call func(s *adminCalls, ctx context.Context, r *adminRequest) (any, error)) {
 	if a == nil {
-		writeProblem(w, adminOff, "admin calls are off on this node: give goversed --admin-token-file or --http-client-ca, "+
-			"or set httpapi.Options.Admin")
+		writeProblem(w, adminOffKind,
+			"admin calls are off on this node: give goversed --admin-token-file or --http-client-ca, "+
+				"or set httpapi.Options.Admin")
 		return
 	}
-	caller, ok := a.authorize(w, r)
+	caller, ok := a.authorizeCaller(w, r)
 	if !ok {
 		return
 	}
-	seen := &recorder{ResponseWriter: w}
+	seen := &statusRecorder{ResponseWriter: w}
 	began := time.Now()
-	a.carryOut(seen, r, &adminRequest{name: name, caller: caller}, call)
+	a.executeCall(seen, r, &adminRequest{name: name, caller: caller}, call)
 	a.opts.Logger.Info("admin call", "call", r.URL.EscapedPath(), "by", caller, "from", r.RemoteAddr,
 		"status", seen.status, "took", time.Since(began).Round(time.Millisecond))
 }
 
-// authorize returns the caller of a request, or answers a request that it refuses.
-func (a *admin) authorize(w http.ResponseWriter, r *http.Request) (caller string, ok bool) {
-	refuse := func(k kind, detail string, err error) {
+// authorizeCaller returns the caller of a request, or answers a request that it refuses.
+func (a *adminServer) authorizeCaller(w http.ResponseWriter, r *http.Request) (caller string, ok bool) {
+	refuse := func(k problemKind, detail string, err error) {
 		a.opts.Logger.Warn("admin call refused", "call", r.URL.EscapedPath(), "from", r.RemoteAddr, "status", k.status,
 			"error", logtext.OneLine(err))
 		writeProblem(w, k, detail)
@@ -96,12 +98,12 @@ func (a *admin) authorize(w http.ResponseWriter, r *http.Request) (caller string
 	if err := a.origin.Check(r); err != nil {
 		// A page can send any number of these, so they must fill neither the log nor the failures of the address.
 		a.opts.Logger.Debug("cross-site request refused", "call", r.URL.EscapedPath(), "from", r.RemoteAddr)
-		writeProblem(w, crossSite, "a browser sent this from a page of another origin")
+		writeProblem(w, crossSiteKind, "a browser sent this from a page of another origin")
 		return "", false
 	}
-	if a.failures.exceeded(r.RemoteAddr, time.Now()) {
+	if a.failures.limitExceeded(r.RemoteAddr, time.Now()) {
 		w.Header().Set("Retry-After", "10")
-		writeProblem(w, tooManyFailed, "too many authentications from this address failed: wait")
+		writeProblem(w, tooManyFailedKind, "too many authentications from this address failed: wait")
 		return "", false
 	}
 	caller, err := a.opts.Authorize(r)
@@ -111,65 +113,65 @@ func (a *admin) authorize(w http.ResponseWriter, r *http.Request) (caller string
 	case errors.Is(err, ErrUnauthenticated):
 		// Bearer is the only scheme of HTTP itself; certificates are part of TLS.
 		w.Header().Set("WWW-Authenticate", `Bearer realm="goverse"`)
-		refuse(unauthenticated, "give a token, as Authorization: Bearer TOKEN, or show a client certificate", err)
+		refuse(unauthenticatedKind, "give a token, as Authorization: Bearer TOKEN, or show a client certificate", err)
 	default:
-		refuse(forbidden, "the token or the certificate is not one that may make admin calls on this node", err)
+		refuse(forbiddenKind, "the token or the certificate is not one that may make admin calls on this node", err)
 	}
-	a.failures.failed(r.RemoteAddr, time.Now())
+	a.failures.recordFailure(r.RemoteAddr, time.Now())
 	return "", false
 }
 
-// carryOut executes an authorized request.
-func (a *admin) carryOut(w http.ResponseWriter, r *http.Request, asked *adminRequest,
-	call func(s *admins, ctx context.Context, r *adminRequest) (any, error)) {
+// executeCall executes an authorized request.
+func (a *adminServer) executeCall(w http.ResponseWriter, r *http.Request, asked *adminRequest,
+	call func(s *adminCalls, ctx context.Context, r *adminRequest) (any, error)) {
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || media != "application/json" {
-		writeError(w, http.StatusUnsupportedMediaType, "send Content-Type: application/json")
+		writePlainProblem(w, http.StatusUnsupportedMediaType, "send Content-Type: application/json")
 		return
 	}
 	asked.body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-		writeError(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes", maxBody))
+		writePlainProblem(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes", maxBody))
 		return
 	} else if err != nil {
-		writeError(w, http.StatusBadRequest, "the body cannot be read: "+logtext.OneLine(err))
+		writePlainProblem(w, http.StatusBadRequest, "the body cannot be read: "+logtext.OneLine(err))
 		return
 	}
-	c := a.api.cluster(w, "cluster")
+	c := a.api.runningCluster(w, "cluster")
 	if c == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), a.opts.Timeout)
 	defer cancel()
-	answer, err := call(&admins{c, a.opts.Processors}, ctx, asked)
+	answer, err := call(&adminCalls{c, a.opts.Processors}, ctx, asked)
 	switch {
-	case errors.Is(err, errBody):
-		writeError(w, http.StatusBadRequest, logtext.OneLine(err))
-	case err != nil && ctx.Err() != nil && problemOf(err) == etcdFailed:
-		writeProblem(w, notDone, logtext.OneLine(err))
+	case errors.Is(err, errBadBody):
+		writePlainProblem(w, http.StatusBadRequest, logtext.OneLine(err))
+	case err != nil && ctx.Err() != nil && problemKindOf(err) == etcdFailedKind:
+		writeProblem(w, notDoneKind, logtext.OneLine(err))
 	case err != nil:
-		fail(w, err)
+		writeErrorProblem(w, err)
 	default:
-		writeJSON(w, answerStatus(answer), answer)
+		writeJSON(w, statusOf(answer), answer)
 	}
 }
 
-// answerStatus returns 202 for work that goes on after the response.
-func answerStatus(answer any) int {
+// statusOf returns 202 for work that goes on after the response.
+func statusOf(answer any) int {
 	if d, ok := answer.(Drained); ok && d.Draining && d.ShardsLeft > 0 {
 		return http.StatusAccepted
 	}
 	return http.StatusOK
 }
 
-// recorder remembers the response's status for the log.
-type recorder struct {
+// statusRecorder remembers the response's status for the log.
+type statusRecorder struct {
 	http.ResponseWriter
 	status int
 }
 
 // WriteHeader implements http.ResponseWriter.
-func (r *recorder) WriteHeader(status int) {
+func (r *statusRecorder) WriteHeader(status int) {
 	r.status = status
 	r.ResponseWriter.WriteHeader(status)
 }

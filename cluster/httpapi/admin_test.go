@@ -228,7 +228,8 @@ func (emptySource) Read(context.Context, processor.Position, int) ([]processor.E
 func TestAdminWithoutEtcd(t *testing.T) {
 	t.Parallel()
 	c, h, _ := administered(t, func(a *Admin) { a.Timeout = 300 * time.Millisecond })
-	_, err := c.Client().Put(etcdtest.Context(t), nodetest.Keys.Elections().Entry("old", 1, 1, state.Traits{}), "old:1")
+	_, err := c.Client().Put(etcdtest.Context(t), nodetest.Keys.Elections().EntryKey("old", 1, 1, state.EntryTraits{}),
+		"old:1")
 	require.NoError(t, err)
 	refuses(t, h, 504, "not-done", "elections/old/resign", "{}") // the leader does not handle requests
 	c.Node(1).Stop()

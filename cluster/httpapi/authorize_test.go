@@ -163,7 +163,7 @@ func TestFailuresAreLimited(t *testing.T) {
 	call := func(remote, token string) int {
 		return serve(h, post("/cluster/admin/resign", "{}", from(remote), header("Authorization", "Bearer "+token))).Code
 	}
-	for i := range failuresAtOnce {
+	for i := range failureBurst {
 		require.Equal(t, http.StatusForbidden, call(fmt.Sprintf("192.0.2.1:%d", 1000+i), "guess"))
 	}
 	lines := log.Count("\n")
@@ -173,27 +173,27 @@ func TestFailuresAreLimited(t *testing.T) {
 	require.Equal(t, http.StatusTooManyRequests, call("192.0.2.1:5", token), "also where it is right")
 	require.Equal(t, lines, log.Count("\n"), "it does not fill the log")
 	require.Equal(t, http.StatusNotFound, call("192.0.2.2:5", token), "from elsewhere it is not refused")
-	for range 2 * failuresAtOnce {
+	for range 2 * failureBurst {
 		require.Equal(t, http.StatusNotFound, call("192.0.2.2:5", token), "nor however often")
 	}
 }
 
 func TestFailuresForgive(t *testing.T) {
 	t.Parallel()
-	f, at := newFailures(1), time.Unix(0, 0)
-	for range failuresAtOnce {
-		require.False(t, f.exceeded("[2001:db8::1]:1", at))
-		f.failed("[2001:db8::1]:1", at)
+	f, at := newAuthFailures(1), time.Unix(0, 0)
+	for range failureBurst {
+		require.False(t, f.limitExceeded("[2001:db8::1]:1", at))
+		f.recordFailure("[2001:db8::1]:1", at)
 	}
-	require.True(t, f.exceeded("[2001:db8::2]:1", at), "a host has a whole /64")
-	require.False(t, f.exceeded("[2001:db8:0:1::2]:1", at))
-	require.False(t, f.exceeded("[2001:db8::1]:1", at.Add(time.Second)), "one a second")
+	require.True(t, f.limitExceeded("[2001:db8::2]:1", at), "a host has a whole /64")
+	require.False(t, f.limitExceeded("[2001:db8:0:1::2]:1", at))
+	require.False(t, f.limitExceeded("[2001:db8::1]:1", at.Add(time.Second)), "one a second")
 
-	for i := range 2 * mostAddresses { // memory use is bounded
-		f.failed(fmt.Sprintf("10.0.%d.%d:1", i/256, i%256), at)
+	for i := range 2 * maxAddresses { // memory use is bounded
+		f.recordFailure(fmt.Sprintf("10.0.%d.%d:1", i/256, i%256), at)
 	}
-	require.Len(t, f.byAddress, mostAddresses)
-	require.True(t, f.exceeded("10.9.9.9:1", at), "those that are too many share a limit")
-	f.failed("10.9.9.9:1", at.Add(time.Hour))
+	require.Len(t, f.byAddress, maxAddresses)
+	require.True(t, f.limitExceeded("10.9.9.9:1", at), "those that are too many share a limit")
+	f.recordFailure("10.9.9.9:1", at.Add(time.Hour))
 	require.Len(t, f.byAddress, 1)
 }

@@ -17,27 +17,27 @@ const (
 	maxCached = 64
 	// maxReads limits the concurrent reads of etcd.
 	maxReads = 8
-	// readsPerSecond limits the reads of etcd per second, after a burst of readsAtOnce. A client that requests
+	// readsPerSecond limits the reads of etcd per second, after a burst of readBurst. A client that requests
 	// another page of a list each time asks another question.
-	readsPerSecond, readsAtOnce = 32, 64
+	readsPerSecond, readBurst = 32, 64
 )
 
-// errTooOften is returned when a read would exceed the rate limit.
-var errTooOften = errors.New("etcd is asked as often as this node does for HTTP: try again")
+// errReadLimit is returned when a read would exceed the rate limit.
+var errReadLimit = errors.New("etcd is asked as often as this node does for HTTP: try again")
 
 // cache reads the answer to a question from etcd once for all concurrent callers, and remembers it for a while.
 // It remembers failures too, so that an etcd in trouble is not asked more often. It is safe for concurrent use.
 type cache struct {
-	ttl    time.Duration
-	flight singleflight.Group
-	reads  chan struct{} // limits concurrent reads; nil: no limit
-	pace   *rate.Limiter // limits the rate of reads; nil: no limit
+	ttl      time.Duration
+	flight   singleflight.Group
+	reads    chan struct{} // limits concurrent reads; nil: no limit
+	readRate *rate.Limiter // limits the rate of reads; nil: no limit
 
 	mu      sync.Mutex
-	answers map[string]answer
+	answers map[string]cachedAnswer
 }
 
-type answer struct {
+type cachedAnswer struct {
 	body any
 	err  error
 	at   time.Time
@@ -45,10 +45,10 @@ type answer struct {
 
 // newCache returns a cache that limits concurrent reads to most; 0 means no limit.
 func newCache(ttl time.Duration, most int) *cache {
-	c := &cache{ttl: ttl, answers: map[string]answer{}}
+	c := &cache{ttl: ttl, answers: map[string]cachedAnswer{}}
 	if most > 0 {
 		c.reads = make(chan struct{}, most)
-		c.pace = rate.NewLimiter(readsPerSecond, readsAtOnce)
+		c.readRate = rate.NewLimiter(readsPerSecond, readBurst)
 	}
 	return c
 }
@@ -57,25 +57,25 @@ func newCache(ttl time.Duration, most int) *cache {
 // read, so the end of ctx does not end it; timeout does.
 func (c *cache) get(ctx context.Context, question string, timeout time.Duration,
 	read func(ctx context.Context) (any, error)) (any, error) {
-	if a, ok := c.remembered(question, time.Now()); ok {
+	if a, ok := c.lookUp(question, time.Now()); ok {
 		return a.body, a.err
 	}
 	body, err, _ := c.flight.Do(question, func() (any, error) {
-		if a, ok := c.remembered(question, time.Now()); ok { // remembered since the check above
+		if a, ok := c.lookUp(question, time.Now()); ok { // remembered since the check above
 			return a.body, a.err
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 		defer cancel()
-		body, err := c.read(ctx, read)
-		c.remember(question, answer{body, err, time.Now()})
+		body, err := c.limitedRead(ctx, read)
+		c.store(question, cachedAnswer{body, err, time.Now()})
 		return body, err
 	})
 	return body, err
 }
 
-func (c *cache) read(ctx context.Context, read func(ctx context.Context) (any, error)) (any, error) {
-	if c.pace != nil && !c.pace.Allow() {
-		return nil, errTooOften
+func (c *cache) limitedRead(ctx context.Context, read func(ctx context.Context) (any, error)) (any, error) {
+	if c.readRate != nil && !c.readRate.Allow() {
+		return nil, errReadLimit
 	}
 	if c.reads != nil {
 		select {
@@ -88,16 +88,16 @@ func (c *cache) read(ctx context.Context, read func(ctx context.Context) (any, e
 	return read(ctx)
 }
 
-func (c *cache) remembered(question string, now time.Time) (answer, bool) {
+func (c *cache) lookUp(question string, now time.Time) (cachedAnswer, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	a, ok := c.answers[question]
 	return a, ok && now.Sub(a.at) < c.ttl
 }
 
-// remember first removes outdated answers. If the cache is still full, the answer is not kept and the next caller
+// store first removes outdated answers. If the cache is still full, the answer is not kept and the next caller
 // reads.
-func (c *cache) remember(question string, a answer) {
+func (c *cache) store(question string, a cachedAnswer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for q, old := range c.answers {

@@ -34,10 +34,10 @@ type eventQuery struct {
 	limit int
 }
 
-// readEvents reads ?limit=N&since=TIME, with TIME in RFC 3339 or as an age. It answers a request with a bad
+// readEventQuery reads ?limit=N&since=TIME, with TIME in RFC 3339 or as an age. It answers a request with a bad
 // query.
-func readEvents(w http.ResponseWriter, r *http.Request, now time.Time) (q eventQuery, ok bool) {
-	ok = readQuery(w, r, "?limit=N&since=TIME", map[string]parameter{"limit": limitOf(&q.limit),
+func readEventQuery(w http.ResponseWriter, r *http.Request, now time.Time) (q eventQuery, ok bool) {
+	ok = readQuery(w, r, "?limit=N&since=TIME", map[string]queryParameter{"limit": limitParameter(&q.limit),
 		"since": func(value string) (err error) {
 			if ago, derr := time.ParseDuration(value); derr == nil && ago >= 0 {
 				q.since = now.Add(-ago)
@@ -49,25 +49,25 @@ func readEvents(w http.ResponseWriter, r *http.Request, now time.Time) (q eventQ
 	return q, ok
 }
 
-// events serves the event log, which is read once a second for all requests.
-func (a *api) events(w http.ResponseWriter, r *http.Request) {
-	q, ok := readEvents(w, r, time.Now())
+// serveEvents serves the event log, which is read once a second for all requests.
+func (a *api) serveEvents(w http.ResponseWriter, r *http.Request) {
+	q, ok := readEventQuery(w, r, time.Now())
 	if !ok {
 		return
 	}
-	c := a.cluster(w, "events")
+	c := a.runningCluster(w, "events")
 	if c == nil {
 		return
 	}
 	body, err := a.readLog(r.Context(), c)
 	switch {
 	case errors.Is(err, cluster.ErrNotStarted), errors.Is(err, cluster.ErrStopped):
-		fail(w, err)
+		writeErrorProblem(w, err)
 		return
 	case err != nil:
 		body = Events{Source: EventsOfMemory, ReadAt: time.Now().UTC(), Events: c.Events().Recent()}
 	}
-	body.Events = newest(body.Events, q)
+	body.Events = selectEvents(body.Events, q)
 	writeJSON(w, http.StatusOK, body)
 }
 
@@ -81,8 +81,8 @@ func (a *api) readLog(ctx context.Context, c *cluster.Cluster) (Events, error) {
 	return body, err
 }
 
-// newest returns the requested events in a new slice.
-func newest(all []event.Event, q eventQuery) []event.Event {
+// selectEvents returns the requested events in a new slice.
+func selectEvents(all []event.Event, q eventQuery) []event.Event {
 	out := []event.Event{}
 	for _, e := range all {
 		if !e.Time.Before(q.since) {
@@ -92,12 +92,12 @@ func newest(all []event.Event, q eventQuery) []event.Event {
 	return out[max(0, len(out)-q.limit):]
 }
 
-// eventStream sends each event of the log as it is recorded. A client that returns with a Last-Event-ID gets the
+// streamEvents sends each event of the log as it is recorded. A client that returns with a Last-Event-ID gets the
 // events after it; others get new events only. The id of the stream is the Seq up to which the client has
 // everything. It comes with the last event of a transaction. A client that loses its connection before that gets
 // the earlier events of the transaction twice.
-func (a *api) eventStream(w http.ResponseWriter, r *http.Request) {
-	c := a.cluster(w, "events")
+func (a *api) streamEvents(w http.ResponseWriter, r *http.Request) {
+	c := a.runningCluster(w, "events")
 	if c == nil {
 		return
 	}
@@ -105,27 +105,28 @@ func (a *api) eventStream(w http.ResponseWriter, r *http.Request) {
 	if last := r.Header.Get("Last-Event-ID"); last != "" {
 		var err error
 		if after, err = strconv.ParseInt(last, 10, 64); err != nil || after < 0 {
-			writeError(w, http.StatusBadRequest, fmt.Sprintf("Last-Event-ID %q: give the id of an event of this stream", last))
+			writePlainProblem(w, http.StatusBadRequest, fmt.Sprintf("Last-Event-ID %q: give the id of an event of this stream",
+				last))
 			return
 		}
 	} else {
 		read, err := a.readLog(r.Context(), c)
 		if err != nil {
-			fail(w, err)
+			writeErrorProblem(w, err)
 			return
 		}
 		for _, e := range read.Events {
 			after = max(after, e.Seq)
 		}
 	}
-	if !a.lists.pace.Allow() { // following the log costs a watch in etcd
-		fail(w, errTooOften)
+	if !a.lists.readRate.Allow() { // following the log costs a watch in etcd
+		writeErrorProblem(w, errReadLimit)
 		return
 	}
 	s := newStream(w, r)
 	defer s.close()
 	id := func(seq int64) string { return strconv.FormatInt(seq, 10) }
-	if s.send(id(after), "beat", []byte("{}")) != nil { // lets the client return even before the first event
+	if s.sendEvent(id(after), "beat", []byte("{}")) != nil { // lets the client return even before the first event
 		return
 	}
 	_ = c.Events().Follow(s.ctx, after, func(e event.Event) error { // ends when the client has gone, or the node stops
@@ -134,8 +135,8 @@ func (a *api) eventStream(w http.ResponseWriter, r *http.Request) {
 			return err
 		}
 		if e.More {
-			return s.send("", string(e.Type), data)
+			return s.sendEvent("", string(e.Type), data)
 		}
-		return s.send(id(e.Seq), string(e.Type), data)
+		return s.sendEvent(id(e.Seq), string(e.Type), data)
 	})
 }

@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// failuresAtOnce is the number of consecutive failures allowed before the limit applies.
-	failuresAtOnce = 10
-	// mostAddresses limits the addresses with a limit of their own; further ones share one.
-	mostAddresses = 1024
+	// failureBurst is the number of consecutive failures allowed before the limit applies.
+	failureBurst = 10
+	// maxAddresses limits the addresses with a limit of their own; further ones share one.
+	maxAddresses = 1024
 )
 
-// failures limits failed authentications. Each address has its own limit, so that no client locks out others. It
+// authFailures limits failed authentications. Each address has its own limit, so that no client locks out others. It
 // is safe for concurrent use.
-type failures struct {
+type authFailures struct {
 	limit rate.Limit
 
 	mu        sync.Mutex
@@ -25,44 +25,44 @@ type failures struct {
 	shared    *rate.Limiter
 }
 
-func newFailures(limit rate.Limit) *failures {
-	return &failures{limit: limit, byAddress: map[string]*rate.Limiter{}, shared: rate.NewLimiter(limit, failuresAtOnce)}
+func newAuthFailures(limit rate.Limit) *authFailures {
+	return &authFailures{limit: limit, byAddress: map[string]*rate.Limiter{}, shared: rate.NewLimiter(limit, failureBurst)}
 }
 
-// exceeded reports whether the address has exceeded its limit.
-func (f *failures) exceeded(remote string, now time.Time) bool {
+// limitExceeded reports whether the address has exceeded its limit.
+func (f *authFailures) limitExceeded(remote string, now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	l := f.byAddress[hostOf(remote)]
-	if l == nil && len(f.byAddress) >= mostAddresses {
+	if l == nil && len(f.byAddress) >= maxAddresses {
 		l = f.shared
 	}
 	return l != nil && l.TokensAt(now) < 1
 }
 
-// failed counts one failure.
-func (f *failures) failed(remote string, now time.Time) {
+// recordFailure counts one failure.
+func (f *authFailures) recordFailure(remote string, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	host := hostOf(remote)
 	l := f.byAddress[host]
 	if l == nil {
-		f.forget(now)
-		if l = f.shared; len(f.byAddress) < mostAddresses {
-			l = rate.NewLimiter(f.limit, failuresAtOnce)
+		f.dropOld(now)
+		if l = f.shared; len(f.byAddress) < maxAddresses {
+			l = rate.NewLimiter(f.limit, failureBurst)
 			f.byAddress[host] = l
 		}
 	}
 	l.AllowN(now, 1)
 }
 
-// forget removes addresses with old failures if the table is full.
-func (f *failures) forget(now time.Time) {
-	if len(f.byAddress) < mostAddresses {
+// dropOld removes addresses with old failures if the table is full.
+func (f *authFailures) dropOld(now time.Time) {
+	if len(f.byAddress) < maxAddresses {
 		return
 	}
 	for host, l := range f.byAddress {
-		if l.TokensAt(now) >= failuresAtOnce {
+		if l.TokensAt(now) >= failureBurst {
 			delete(f.byAddress, host)
 		}
 	}

@@ -90,16 +90,16 @@ type Certificate struct {
 // New returns a handler for every route named in the package comment. It answers other paths with 404, and
 // unsupported methods with 405. It can be mounted below a prefix with http.StripPrefix. It starts no goroutine.
 func New(source Source, opts Options) http.Handler {
-	return newHandler(source, func() objectView { return objectsOf(source) }, opts)
+	return newRouter(source, func() objectView { return objectsOf(source) }, opts)
 }
 
-func newHandler(source Source, view func() objectView, opts Options) *router {
+func newRouter(source Source, view func() objectView, opts Options) *router {
 	a := &api{source: source, objects: view, opts: opts.withDefaults(), lists: newCache(listTTL, maxReads)}
 	rt := &router{routes: a.routes(), slots: make(chan struct{}, a.opts.MaxRequests),
 		streams: make(chan struct{}, a.opts.MaxStreams), source: source, pages: newCache(pushEvery, 0)}
-	rt.routes = append(rt.routes, streaming("/cluster/stream", rt.pageStream))
+	rt.routes = append(rt.routes, streamRoute("/cluster/stream", rt.streamPages))
 	if !opts.NoDashboard {
-		rt.routes = append(rt.routes, page("/", dashboard.Serve))
+		rt.routes = append(rt.routes, pageRoute("/", dashboard.Serve))
 	}
 	return rt
 }
@@ -107,25 +107,25 @@ func newHandler(source Source, view func() objectView, opts Options) *router {
 // routes returns the routes in the order in which a 404 lists them.
 func (a *api) routes() []route {
 	return append([]route{
-		probed("/livez", a.livez),
-		probed("/readyz", a.readyz),
-		probed("/readyz/reads", a.readyReads),
-		probed("/readyz/writes", a.readyWrites),
-		probed("/leaderz", a.leaderz),
-		page("/metrics", a.metricsHandler().ServeHTTP),
-		live("/cluster/status", a.status),
-		live("/cluster/leader", a.leader),
-		live("/cluster/nodes", a.nodes),
-		live("/cluster/shards", a.shards),
-		live("/cluster/processors", a.processors),
-		live("/cluster/objects", a.objectsPage),
-		live("/cluster/elections", a.elections),
-		live("/cluster/locks", a.locks),
-		live("/cluster/effects", a.effects),
-		live("/cluster/events", a.events),
-		live("/cluster/health", a.health),
-		streaming("/cluster/events/stream", a.eventStream),
-		page("/openapi.json", openAPI),
+		probeRoute("/livez", a.serveLivez),
+		probeRoute("/readyz", a.serveReadyz),
+		probeRoute("/readyz/reads", a.serveReadyReads),
+		probeRoute("/readyz/writes", a.serveReadyWrites),
+		probeRoute("/leaderz", a.serveLeaderz),
+		pageRoute("/metrics", a.metricsHandler().ServeHTTP),
+		pushedRoute("/cluster/status", a.serveStatus),
+		pushedRoute("/cluster/leader", a.serveLeader),
+		pushedRoute("/cluster/nodes", a.serveNodes),
+		pushedRoute("/cluster/shards", a.serveShards),
+		pushedRoute("/cluster/processors", a.serveProcessors),
+		pushedRoute("/cluster/objects", a.serveObjects),
+		pushedRoute("/cluster/elections", a.serveElections),
+		pushedRoute("/cluster/locks", a.serveLocks),
+		pushedRoute("/cluster/effects", a.serveEffects),
+		pushedRoute("/cluster/events", a.serveEvents),
+		pushedRoute("/cluster/health", a.serveHealth),
+		streamRoute("/cluster/events/stream", a.streamEvents),
+		pageRoute("/openapi.json", serveOpenAPI),
 	}, a.adminRoutes()...)
 }
 

@@ -97,13 +97,13 @@ type Effect struct {
 	ResultDropped bool `json:"result_dropped,omitempty"`
 }
 
-func (a *api) elections(w http.ResponseWriter, r *http.Request) {
+func (a *api) serveElections(w http.ResponseWriter, r *http.Request) {
 	var q listQuery
-	if !readList(w, r, &q, nil) {
+	if !readListQuery(w, r, &q, nil) {
 		return
 	}
-	a.list(w, r, "elections", q, func(ctx context.Context, c *cluster.Cluster) (any, error) {
-		found, more, err := c.Elections().List(ctx, election.Query{After: q.after, Limit: q.limit, Candidates: mostNamed})
+	a.serveList(w, r, "elections", q, func(ctx context.Context, c *cluster.Cluster) (any, error) {
+		found, more, err := c.Elections().List(ctx, election.Query{After: q.after, Limit: q.limit, Candidates: maxNamed})
 		page, err := newPage(found, more, err, func(s election.Standing) string { return s.Name })
 		body := Elections{Page: page,
 			Elections: []Election{}}
@@ -118,13 +118,13 @@ func (a *api) elections(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-func (a *api) locks(w http.ResponseWriter, r *http.Request) {
+func (a *api) serveLocks(w http.ResponseWriter, r *http.Request) {
 	var q listQuery
-	if !readList(w, r, &q, nil) {
+	if !readListQuery(w, r, &q, nil) {
 		return
 	}
-	a.list(w, r, "locks", q, func(ctx context.Context, c *cluster.Cluster) (any, error) {
-		found, more, err := c.ListLocks(ctx, lock.Query{After: q.after, Limit: q.limit, Holders: mostNamed})
+	a.serveList(w, r, "locks", q, func(ctx context.Context, c *cluster.Cluster) (any, error) {
+		found, more, err := c.ListLocks(ctx, lock.Query{After: q.after, Limit: q.limit, Holders: maxNamed})
 		page, err := newPage(found, more, err, func(s lock.Standing) string { return s.Name })
 		body := Locks{Page: page, Locks: []Lock{}}
 		for _, s := range found {
@@ -141,9 +141,9 @@ func (a *api) locks(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-func (a *api) effects(w http.ResponseWriter, r *http.Request) {
+func (a *api) serveEffects(w http.ResponseWriter, r *http.Request) {
 	var q listQuery
-	if !readList(w, r, &q, map[string]parameter{"unknown": func(value string) (err error) {
+	if !readListQuery(w, r, &q, map[string]queryParameter{"unknown": func(value string) (err error) {
 		if q.unknown, err = strconv.ParseBool(value); err != nil {
 			return fmt.Errorf("unknown=%q: give true or false", value)
 		}
@@ -151,34 +151,34 @@ func (a *api) effects(w http.ResponseWriter, r *http.Request) {
 	}}) {
 		return
 	}
-	a.list(w, r, "effects", q, func(ctx context.Context, c *cluster.Cluster) (any, error) {
+	a.serveList(w, r, "effects", q, func(ctx context.Context, c *cluster.Cluster) (any, error) {
 		found, more, err := c.Effects().List(ctx, once.Query{After: q.after, Limit: q.limit, Unknown: q.unknown})
 		page, err := newPage(found, more, err, func(s once.Standing) string { return s.Name })
 		body := Effects{Page: page, Effects: []Effect{}}
 		for _, s := range found {
-			body.Effects = append(body.Effects, effectOf(s))
+			body.Effects = append(body.Effects, newEffect(s))
 		}
 		return body, err
 	})
 }
 
-func effectOf(s once.Standing) Effect {
-	return Effect{Name: s.Name, State: s.State, Attempt: s.Attempt, Token: s.Token, By: s.By, At: known(s.At),
+func newEffect(s once.Standing) Effect {
+	return Effect{Name: s.Name, State: s.State, Attempt: s.Attempt, Token: s.Token, By: s.By, At: timeOrNil(s.At),
 		Error: s.Error, ResolvedBy: s.Resolved, ResultBytes: max(len(s.Value), s.Dropped),
 		ResultDropped: s.Dropped > 0}
 }
 
-// list answers with the result of read, or with one from the last second.
-func (a *api) list(w http.ResponseWriter, r *http.Request, what string, q listQuery,
+// serveList answers with the result of read, or with one from the last second.
+func (a *api) serveList(w http.ResponseWriter, r *http.Request, what string, q listQuery,
 	read func(ctx context.Context, c *cluster.Cluster) (any, error)) {
-	c := a.cluster(w, what)
+	c := a.runningCluster(w, what)
 	if c == nil {
 		return
 	}
-	body, err := a.lists.get(r.Context(), q.question(what), a.opts.LeaderTimeout,
+	body, err := a.lists.get(r.Context(), q.cacheKey(what), a.opts.LeaderTimeout,
 		func(ctx context.Context) (any, error) { return read(ctx, c) })
 	if err != nil {
-		fail(w, err)
+		writeErrorProblem(w, err)
 		return
 	}
 	writeJSON(w, http.StatusOK, body)
@@ -190,11 +190,11 @@ func newPage[T any](found []T, more bool, err error, name func(T) string) (Page,
 	unfinished, cut := errors.AsType[*cluster.UnfinishedError](err)
 	switch {
 	case cut:
-		p.Next = next(unfinished.After)
+		p.Next = afterParam(unfinished.After)
 	case err != nil:
 		return Page{}, err
 	case more:
-		p.Next = next(name(found[len(found)-1]))
+		p.Next = afterParam(name(found[len(found)-1]))
 	}
 	return p, nil
 }

@@ -124,7 +124,7 @@ func TestListsThatCannotBeShown(t *testing.T) {
 			"?%zz", "?after=" + strings.Repeat("x", 513), "?unknown=perhaps"} {
 			p := problemIn(t, call(running, http.MethodGet, path+query))
 			require.Equal(t, http.StatusBadRequest, p.Status, "%s%s", path, query)
-			require.Equal(t, problem.Blank, p.Type)
+			require.Equal(t, problem.BlankType, p.Type)
 		}
 	}
 	c.Node(0).Stop()

@@ -24,7 +24,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	leaktest.RunMore()
+	leaktest.SetParallel()
 	goleak.VerifyTestMain(m)
 }
 
@@ -102,7 +102,7 @@ func shardSnapshot(value string) *state.Snapshot {
 		kvs = append(kvs, state.KV{Key: keys.ShardMap(), Value: []byte(value), CreateRevision: 3, ModRevision: 6},
 			state.KV{Key: keys.Released(leaderAt), Value: report, CreateRevision: 7, ModRevision: 7})
 	}
-	return state.Build(keys, 1, 9, kvs)
+	return state.BuildSnapshot(keys, 1, 9, kvs)
 }
 
 // leader returns leaderAt itself.

@@ -14,50 +14,50 @@ import (
 	"github.com/goverse/goverse/cluster/processor"
 )
 
-// metric is one figure taken from a Status.
-type metric struct {
+// statusMetric is one figure taken from a Status.
+type statusMetric struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType
 	value func(st cluster.Status, now time.Time) float64
 }
 
-func gauge(name, help string, value func(cluster.Status, time.Time) float64) metric {
-	return metric{prometheus.NewDesc("goverse_"+name, help, nil, nil), prometheus.GaugeValue, value}
+func gauge(name, help string, value func(cluster.Status, time.Time) float64) statusMetric {
+	return statusMetric{prometheus.NewDesc("goverse_"+name, help, nil, nil), prometheus.GaugeValue, value}
 }
 
-func counter(name, help string, value func(cluster.Status, time.Time) float64) metric {
-	return metric{prometheus.NewDesc("goverse_"+name, help, nil, nil), prometheus.CounterValue, value}
+func counter(name, help string, value func(cluster.Status, time.Time) float64) statusMetric {
+	return statusMetric{prometheus.NewDesc("goverse_"+name, help, nil, nil), prometheus.CounterValue, value}
 }
 
-func oneIf(is bool) float64 {
+func boolValue(is bool) float64 {
 	if is {
 		return 1
 	}
 	return 0
 }
 
-func metrics() []metric {
-	return []metric{
+func statusMetrics() []statusMetric {
+	return []statusMetric{
 		gauge("is_leader", "1 while this node leads.",
-			func(st cluster.Status, _ time.Time) float64 { return oneIf(st.IsLeader) }),
+			func(st cluster.Status, _ time.Time) float64 { return boolValue(st.IsLeader) }),
 		gauge("has_leader", "1 while this node knows a leader.",
-			func(st cluster.Status, _ time.Time) float64 { return oneIf(st.LeaderID != "") }),
+			func(st cluster.Status, _ time.Time) float64 { return boolValue(st.LeaderID != "") }),
 		gauge("leader_token", "Fencing token of the leader's term, 0 when there is no leader.",
 			func(st cluster.Status, _ time.Time) float64 { return float64(st.Token) }),
 		gauge("ready", "1 while this node can be given work: its session is valid, its view fresh, and it does not stop.",
-			func(st cluster.Status, _ time.Time) float64 { return oneIf(st.Ready) }),
+			func(st cluster.Status, _ time.Time) float64 { return boolValue(st.Ready) }),
 		gauge("cluster_ready", "1 while this node is ready and knows a leader.",
-			func(st cluster.Status, _ time.Time) float64 { return oneIf(st.ClusterReady) }),
+			func(st cluster.Status, _ time.Time) float64 { return boolValue(st.ClusterReady) }),
 		gauge("cluster_size", "Registered nodes.",
 			func(st cluster.Status, _ time.Time) float64 { return float64(len(st.Nodes)) }),
 		gauge("queue_length", "Candidates in the election queue, the leader included.",
 			func(st cluster.Status, _ time.Time) float64 { return float64(len(st.Queue)) }),
 		gauge("mode_fallback", "1 while the leader is chosen by name because the election fails.",
-			func(st cluster.Status, _ time.Time) float64 { return oneIf(st.Mode == election.ModeFallback) }),
+			func(st cluster.Status, _ time.Time) float64 { return boolValue(st.Mode == election.ModeFallback) }),
 		gauge("election_failed", "1 while this node cannot campaign.",
-			func(st cluster.Status, _ time.Time) float64 { return oneIf(st.ElectionFailed != "") }),
+			func(st cluster.Status, _ time.Time) float64 { return boolValue(st.ElectionFailed != "") }),
 		gauge("session_valid", "1 while this node's session with etcd is valid.",
-			func(st cluster.Status, _ time.Time) float64 { return oneIf(st.SessionValid) }),
+			func(st cluster.Status, _ time.Time) float64 { return boolValue(st.SessionValid) }),
 		gauge("session_remaining_seconds", "Seconds until the session's deadline unless it is renewed, 0 without a session.",
 			func(st cluster.Status, now time.Time) float64 {
 				if st.Deadline.IsZero() {
@@ -114,14 +114,14 @@ func metrics() []metric {
 type statusCollector struct {
 	source  Source
 	build   *prometheus.Desc
-	metrics []metric
+	metrics []statusMetric
 	shards  []shardMetric
 
-	processors func() []processor.Status
-	perEach    []processorMetric
+	processors       func() []processor.Status
+	processorMetrics []processorMetric
 
-	objects   func() objectView
-	ofObjects objectMetrics
+	objects       func() objectView
+	objectMetrics objectMetrics
 
 	certificates func() []Certificate
 }
@@ -141,10 +141,10 @@ func (c *statusCollector) Describe(ch chan<- *prometheus.Desc) {
 	}
 	ch <- pauseDesc
 	describeStats(ch)
-	for _, m := range c.perEach {
+	for _, m := range c.processorMetrics {
 		ch <- m.desc
 	}
-	c.ofObjects.describe(ch)
+	c.objectMetrics.describe(ch)
 	ch <- expiryDesc
 }
 
@@ -157,8 +157,8 @@ func (c *statusCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	collectStats(c.source, ch)
 	collectShards(c.source, st, c.shards, ch)
-	collectProcessors(c.processors(), c.perEach, ch)
-	c.ofObjects.collect(c.objects(), st, ch)
+	collectProcessors(c.processors(), c.processorMetrics, ch)
+	c.objectMetrics.collect(c.objects(), st, ch)
 	for _, cert := range c.certificates() {
 		ch <- prometheus.MustNewConstMetric(expiryDesc, prometheus.GaugeValue, float64(cert.NotAfter.Unix()),
 			strings.ToValidUTF8(cert.File, "\uFFFD"), cert.Use) // a file's name may have any bytes
@@ -176,8 +176,8 @@ func NewCollector(source Source, opts Options) prometheus.Collector {
 func newCollector(source Source, view func() objectView, opts Options) *statusCollector {
 	build := prometheus.NewDesc("goverse_build_info", "Always 1; the label tells the program's version.", nil,
 		prometheus.Labels{"version": opts.Version})
-	return &statusCollector{source: source, build: build, metrics: metrics(), shards: shardMetrics(),
-		processors: opts.Processors, perEach: processorMetrics(), objects: view, ofObjects: newObjectMetrics(),
+	return &statusCollector{source: source, build: build, metrics: statusMetrics(), shards: shardMetrics(),
+		processors: opts.Processors, processorMetrics: processorMetrics(), objects: view, objectMetrics: newObjectMetrics(),
 		certificates: opts.Certificates}
 }
 

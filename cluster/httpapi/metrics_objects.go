@@ -25,8 +25,8 @@ func objectDesc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("goverse_objects_"+name, help, labels, nil)
 }
 
-// callsMade returns the metric of the calls to objects on this node, or on others.
-func callsMade(to string, value func(objects.Stats) int64) nodeMetric {
+// callsMetric returns the metric of the calls to objects on this node, or on others.
+func callsMetric(to string, value func(objects.Stats) int64) nodeMetric {
 	const help = "Unary calls that this node sent to objects: local, on this node, or remote. Calls from outside that " +
 		"came in here are among them; one that was sent anew is counted each time."
 	return nodeMetric{prometheus.NewDesc("goverse_objects_calls_made_total", help, nil, prometheus.Labels{"to": to}),
@@ -47,8 +47,8 @@ func newObjectMetrics() objectMetrics {
 		ofNode: []nodeMetric{
 			{objectDesc("turns_running", "Turns of objects that run on this node."), prometheus.GaugeValue,
 				func(st objects.Stats) int64 { return int64(st.Running) }},
-			callsMade("local", func(st objects.Stats) int64 { return st.Local }),
-			callsMade("remote", func(st objects.Stats) int64 { return st.Remote }),
+			callsMetric("local", func(st objects.Stats) int64 { return st.Local }),
+			callsMetric("remote", func(st objects.Stats) int64 { return st.Remote }),
 			{objectDesc("calls_retried_total", "Times that a call was tried anew on this node: no node owned the "+
 				"object's shard, or it had moved, or its node was gone."), prometheus.CounterValue,
 				func(st objects.Stats) int64 { return st.Retried }},

@@ -13,39 +13,42 @@ type processorMetric struct {
 	value func(processor.Status) (figure float64, known bool)
 }
 
-func ofProcessor(kind prometheus.ValueType, name, help string, value func(processor.Status) float64) processorMetric {
+func newProcessorMetric(kind prometheus.ValueType, name, help string,
+	value func(processor.Status) float64) processorMetric {
 	return processorMetric{prometheus.NewDesc("goverse_processor_"+name, help, []string{"processor"}, nil), kind,
 		func(s processor.Status) (float64, bool) { return value(s), true }}
 }
 
 func processorMetrics() []processorMetric {
-	lag := ofProcessor(prometheus.GaugeValue, "lag_events",
+	lag := newProcessorMetric(prometheus.GaugeValue, "lag_events",
 		"Events that wait, where the source can tell and the processor processes here.", nil)
 	lag.value = func(s processor.Status) (float64, bool) { return float64(s.Lag), s.Lag >= 0 }
-	handled := ofProcessor(prometheus.GaugeValue, "handled_timestamp_seconds", "When the last batch was stored here.", nil)
+	handled := newProcessorMetric(prometheus.GaugeValue, "handled_timestamp_seconds",
+		"When the last batch was stored here.", nil)
 	handled.value = func(s processor.Status) (float64, bool) {
 		return float64(s.HandledAt.UnixMilli()) / 1000, !s.HandledAt.IsZero()
 	}
 	return []processorMetric{
-		ofProcessor(prometheus.GaugeValue, "leading", "1 while the processor processes on this node.",
-			func(s processor.Status) float64 { return oneIf(s.Leading) }),
-		ofProcessor(prometheus.GaugeValue, "paused", "1 while the processor handles no further event on this node.",
-			func(s processor.Status) float64 { return oneIf(s.Paused) }),
-		ofProcessor(prometheus.GaugeValue, "token", "Fencing token of the processor's last term on this node, 0 before "+
-			"the first.",
+		newProcessorMetric(prometheus.GaugeValue, "leading", "1 while the processor processes on this node.",
+			func(s processor.Status) float64 { return boolValue(s.Leading) }),
+		newProcessorMetric(prometheus.GaugeValue, "paused", "1 while the processor handles no further event on this node.",
+			func(s processor.Status) float64 { return boolValue(s.Paused) }),
+		newProcessorMetric(prometheus.GaugeValue, "token",
+			"Fencing token of the processor's last term on this node, 0 before "+
+				"the first.",
 			func(s processor.Status) float64 { return float64(s.Token) }),
 		lag, handled,
-		ofProcessor(prometheus.GaugeValue, "attempts", "How often the event that is next has failed.",
+		newProcessorMetric(prometheus.GaugeValue, "attempts", "How often the event that is next has failed.",
 			func(s processor.Status) float64 { return float64(s.Attempts) }),
-		ofProcessor(prometheus.CounterValue, "events_total", "Events that were handled on this node.",
+		newProcessorMetric(prometheus.CounterValue, "events_total", "Events that were handled on this node.",
 			func(s processor.Status) float64 { return float64(s.Handled) }),
-		ofProcessor(prometheus.CounterValue, "batches_total", "Batches that were stored by this node.",
+		newProcessorMetric(prometheus.CounterValue, "batches_total", "Batches that were stored by this node.",
 			func(s processor.Status) float64 { return float64(s.Batches) }),
-		ofProcessor(prometheus.CounterValue, "retries_total", "Attempts at events that failed on this node.",
+		newProcessorMetric(prometheus.CounterValue, "retries_total", "Attempts at events that failed on this node.",
 			func(s processor.Status) float64 { return float64(s.Retries) }),
-		ofProcessor(prometheus.CounterValue, "parked_total", "Events that this node gave up: they are not handled.",
+		newProcessorMetric(prometheus.CounterValue, "parked_total", "Events that this node gave up: they are not handled.",
 			func(s processor.Status) float64 { return float64(s.Parked) }),
-		ofProcessor(prometheus.CounterValue, "failures_total",
+		newProcessorMetric(prometheus.CounterValue, "failures_total",
 			"Failures of the source, the checkpoint or the leader lock on this node.",
 			func(s processor.Status) float64 { return float64(s.Failures) }),
 	}

@@ -24,7 +24,7 @@ func shardGauge(name, help string, value func(shardFigures) float64) shardMetric
 	return shardMetric{prometheus.NewDesc("goverse_shards_"+name, help, nil, nil), prometheus.GaugeValue, value}
 }
 
-func shardMoves(kind string, value func(shardFigures) float64) shardMetric {
+func shardMovesMetric(kind string, value func(shardFigures) float64) shardMetric {
 	const help = "Shards that this node's plans moved: assigned because their owner was gone, drained off a node on its " +
 		"way out, rebalanced for an even load."
 	return shardMetric{prometheus.NewDesc("goverse_shards_moves_total", help, nil, prometheus.Labels{"kind": kind}),
@@ -54,9 +54,9 @@ func shardMetrics() []shardMetric {
 		{prometheus.NewDesc("goverse_shards_plans_total", "Shard maps that this node wrote.", nil, nil),
 			prometheus.CounterValue,
 			func(f shardFigures) float64 { return float64(f.Plans) }},
-		shardMoves("assigned", func(f shardFigures) float64 { return float64(f.Assigned) }),
-		shardMoves("drained", func(f shardFigures) float64 { return float64(f.Drained) }),
-		shardMoves("rebalanced", func(f shardFigures) float64 { return float64(f.Rebalanced) }),
+		shardMovesMetric("assigned", func(f shardFigures) float64 { return float64(f.Assigned) }),
+		shardMovesMetric("drained", func(f shardFigures) float64 { return float64(f.Drained) }),
+		shardMovesMetric("rebalanced", func(f shardFigures) float64 { return float64(f.Rebalanced) }),
 	}
 }
 

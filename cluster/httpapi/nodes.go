@@ -60,18 +60,18 @@ const HealthSuspected = "suspected"
 // HealthSilent is the Node.Health of a node that does not answer its watchers.
 const HealthSilent = "silent"
 
-func (a *api) nodes(w http.ResponseWriter, r *http.Request) {
+func (a *api) serveNodes(w http.ResponseWriter, r *http.Request) {
 	var q listQuery
-	if !readList(w, r, &q, nil) {
+	if !readListQuery(w, r, &q, nil) {
 		return
 	}
-	c := a.cluster(w, "nodes")
+	c := a.runningCluster(w, "nodes")
 	if c == nil {
 		return
 	}
 	table, err := c.MemberTable()
 	if err != nil {
-		fail(w, err)
+		writeErrorProblem(w, err)
 		return
 	}
 	writeJSON(w, http.StatusOK, newNodes(a.source.Status().NodeID, table, q))
@@ -86,18 +86,18 @@ func newNodes(self string, table cluster.MemberTable, q listQuery) Nodes {
 	}
 	for _, m := range table.Members[at:] {
 		if len(body.Nodes) == q.limit {
-			body.Truncated, body.Next = true, next(body.Nodes[q.limit-1].Address)
+			body.Truncated, body.Next = true, afterParam(body.Nodes[q.limit-1].Address)
 			break
 		}
-		body.Nodes = append(body.Nodes, nodeOf(m))
+		body.Nodes = append(body.Nodes, newNode(m))
 	}
 	return body
 }
 
-func nodeOf(m cluster.MemberRow) Node {
+func newNode(m cluster.MemberRow) Node {
 	n := Node{Address: m.Address, Incarnation: m.Incarnation, InstanceID: m.InstanceID, Hostname: m.Hostname,
 		APIURL: apiURL(m.HTTPAddress), State: m.State, Place: m.Place, Draining: m.Draining, Stopping: m.Stopping,
-		SeenSince: known(m.SeenSince), Health: HealthHealthy, ElectionFailed: m.ElectionFailed, Version: m.Version,
+		SeenSince: timeOrNil(m.SeenSince), Health: HealthHealthy, ElectionFailed: m.ElectionFailed, Version: m.Version,
 		Labels: m.Labels, Weight: m.Weight, RoundTripMS: m.RoundTrip.Milliseconds(), Shards: m.Owned,
 		SilentSeconds: int64(m.Silent.Seconds()), SilentTo: m.SilentTo}
 	switch {

@@ -18,13 +18,13 @@ func TestNodeOf(t *testing.T) {
 	want := Node{Address: leaderAt, Incarnation: 4, InstanceID: "id", Hostname: "host", APIURL: "http://host:80",
 		State: "leader", Place: 1, Draining: true, SeenSince: &at, Health: "healthy", Version: "v1",
 		Labels: map[string]string{"zone": "a"}, Weight: 2, RoundTripMS: 50, Shards: 7}
-	require.Equal(t, want, nodeOf(m))
+	require.Equal(t, want, newNode(m))
 	m.ElectionFailed, m.HTTPAddress, m.SeenSince = "denied", "https://host:443", time.Time{}
 	want.ElectionFailed, want.Health, want.APIURL, want.SeenSince = "denied", "degraded", "https://host:443", nil
-	require.Equal(t, want, nodeOf(m))
+	require.Equal(t, want, newNode(m))
 	m.Silent, m.SilentTo = 4900*time.Millisecond, 2
-	silent := nodeOf(m)
+	silent := newNode(m)
 	require.Equal(t, []any{"silent", int64(4), 2}, []any{silent.Health, silent.SilentSeconds, silent.SilentTo})
 	m.Suspected = true
-	require.Equal(t, "suspected", nodeOf(m).Health)
+	require.Equal(t, "suspected", newNode(m).Health)
 }

@@ -103,22 +103,22 @@ type ObjectActivity struct {
 	Age     float64 `json:"age_seconds"` // since it was activated
 }
 
-func (a *api) objectsPage(w http.ResponseWriter, r *http.Request) {
+func (a *api) serveObjects(w http.ResponseWriter, r *http.Request) {
 	st, view := a.source.Status(), a.objects()
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	key, asked := query.Get("key"), query.Has("key")
 	switch {
 	case !st.State.Running():
-		unavailable(w, notRunning(st))
+		writeUnavailable(w, notRunningError(st))
 		return
 	case view == nil:
-		writeProblem(w, notShown, "this program shows no objects: ask a node that hosts them")
+		writeProblem(w, notShownKind, "this program shows no objects: ask a node that hosts them")
 		return
 	case err != nil:
-		writeError(w, http.StatusBadRequest, "write the query as ?key=NAME, percent-encoded: "+logtext.OneLine(err))
+		writePlainProblem(w, http.StatusBadRequest, "write the query as ?key=NAME, percent-encoded: "+logtext.OneLine(err))
 		return
 	case asked && (key == "" || len(key) > objects.MaxKey):
-		writeError(w, http.StatusBadRequest, fmt.Sprintf("a key has 1 to %d bytes, and this one %d: write ?key=NAME",
+		writePlainProblem(w, http.StatusBadRequest, fmt.Sprintf("a key has 1 to %d bytes, and this one %d: write ?key=NAME",
 			objects.MaxKey, len(key)))
 		return
 	}
@@ -134,7 +134,8 @@ func newObjects(self string, st objects.Stats) Objects {
 		Calls: ObjectCalls{Local: st.Local, Remote: st.Remote, Retried: st.Retried, Lost: st.Lost}}
 	for _, s := range st.Services {
 		view := ObjectService{Name: s.Name, Active: s.Active, Waiting: s.Waiting, Methods: []ObjectMethod{},
-			Deactivations: s.Deactivations, Panics: s.Panics, Latency: sumUp(s.Latency), Queued: sumUp(s.Queued)}
+			Deactivations: s.Deactivations, Panics: s.Panics, Latency: summarizeTimes(s.Latency),
+			Queued: summarizeTimes(s.Queued)}
 		for _, m := range s.Methods {
 			calls := map[string]int64{}
 			for code, n := range m.Calls {
@@ -161,7 +162,7 @@ func newObjectKey(key string, shards int, view objectView) *ObjectKey {
 	return k
 }
 
-func sumUp(d stats.Durations) ObjectTimes {
+func summarizeTimes(d stats.Durations) ObjectTimes {
 	t := ObjectTimes{Count: d.Count, P50AtMost: quantile(d, 50), P99AtMost: quantile(d, 99)}
 	if d.Count > 0 {
 		t.Mean = (d.Sum / time.Duration(d.Count)).Seconds()

@@ -66,7 +66,7 @@ func durations(sum time.Duration, counts ...int64) stats.Durations {
 }
 
 func withObjects(f *fake, o objectView) http.Handler {
-	return newHandler(f, func() objectView { return o }, Options{})
+	return newRouter(f, func() objectView { return o }, Options{})
 }
 
 func TestObjects(t *testing.T) {
@@ -190,7 +190,7 @@ func TestObjectsOfNodes(t *testing.T) {
 	begun, release := make(chan struct{}), make(chan struct{})
 	end := sync.OnceFunc(func() { close(release) })
 	defer end()
-	world.Arrange("wait", func(context.Context, *probepb.Probe, *probepb.DoRequest) (*probepb.DoResponse, error) {
+	world.SetAction("wait", func(context.Context, *probepb.Probe, *probepb.DoRequest) (*probepb.DoResponse, error) {
 		close(begun)
 		<-release
 		return &probepb.DoResponse{}, nil

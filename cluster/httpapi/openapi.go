@@ -12,7 +12,7 @@ import (
 //go:embed openapi.json
 var openAPIText []byte
 
-func openAPI(w http.ResponseWriter, _ *http.Request) {
+func serveOpenAPI(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(openAPIText) // fails only if the client has gone
 }

@@ -26,7 +26,7 @@ type plainText struct{}
 // htmlPage marks a page for people.
 type htmlPage struct{}
 
-// eventStream marks a stream of server-sent events.
+// streamEvents marks a stream of server-sent events.
 type eventStream struct{}
 
 // empty is a request without fields.
@@ -38,7 +38,7 @@ func queryParam(name, says string, schema object) object {
 
 var listParams = []object{
 	queryParam("limit", "How many to list at most.",
-		object{"type": "integer", "minimum": 1, "maximum": mostListed, "default": defaultLimit}),
+		object{"type": "integer", "minimum": 1, "maximum": maxLimit, "default": defaultLimit}),
 	queryParam("after", "The next of the list before, as it is: those behind it are listed.",
 		object{"type": "string", "minLength": 1, "maxLength": maxAfter}),
 }
@@ -77,7 +77,7 @@ func operations() map[string]operation {
 		object{"type": "string"})}
 	eventsPage := showing("events", "The newest events of the cluster, oldest first.", Events{}, 400, 404, 503)
 	eventsPage.params = []object{
-		queryParam("limit", "How many at most.", object{"type": "integer", "minimum": 1, "maximum": mostListed,
+		queryParam("limit", "How many at most.", object{"type": "integer", "minimum": 1, "maximum": maxLimit,
 			"default": defaultLimit}),
 		queryParam("since", "Only what happened since: how long ago, like 1h30m, or a time of RFC 3339.",
 			object{"type": "string"})}
@@ -133,7 +133,7 @@ func operations() map[string]operation {
 func document(t *testing.T) object {
 	t.Helper()
 	s, paths, described := newSchemas(t), object{}, operations()
-	for _, rt := range newHandler(leader(), func() objectView { return nil }, Options{}).routes {
+	for _, rt := range newRouter(leader(), func() objectView { return nil }, Options{}).routes {
 		op, ok := described[rt.path]
 		if !ok {
 			t.Errorf("openapi_document_test.go says nothing of the route %s: describe it in operations", rt.path)
@@ -191,7 +191,7 @@ const responses = "#/components/responses/"
 // namesOf returns the kinds of problems with a status.
 func namesOf(status int) string {
 	var names []string
-	for _, k := range kinds {
+	for _, k := range problemKinds {
 		if k.status == status {
 			names = append(names, k.name)
 		}

@@ -46,8 +46,8 @@ var nodeStates = []any{cluster.StateCandidate, cluster.StateFollower, cluster.St
 	cluster.StateStopped}
 
 func problemTypesOf() []any {
-	all := []any{problem.Blank}
-	for _, k := range kinds {
+	all := []any{problem.BlankType}
+	for _, k := range problemKinds {
 		all = append(all, problemTypes+k.name)
 	}
 	return all

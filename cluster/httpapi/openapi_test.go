@@ -47,7 +47,7 @@ func TestOpenAPIHasEveryRoute(t *testing.T) {
 			described[strings.ToUpper(method)+" "+path] = true
 		}
 	}
-	h := newHandler(leader(), func() objectView { return nil }, Options{})
+	h := newRouter(leader(), func() objectView { return nil }, Options{})
 	for _, rt := range h.routes {
 		at := rt.method + " " + rt.path
 		require.True(t, described[at], "%s is not described", at)
@@ -61,11 +61,11 @@ func TestDocumentation(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/http.md")
 	require.NoError(t, err)
-	for _, k := range kinds {
+	for _, k := range problemKinds {
 		require.Contains(t, string(text), "\n### "+k.name+"\n", "the anchor that the type refers to")
 		require.Contains(t, string(text), fmt.Sprintf("%d", k.status))
 	}
-	for _, rt := range newHandler(leader(), func() objectView { return nil }, Options{}).routes {
+	for _, rt := range newRouter(leader(), func() objectView { return nil }, Options{}).routes {
 		require.Contains(t, string(text), strings.ReplaceAll(rt.path, "{name}", "NAME"))
 	}
 }
@@ -113,7 +113,7 @@ func (d *described) compiled(pointer string) (*jsonschema.Schema, error) {
 
 // check returns nil if a response of h matches its description, otherwise the difference.
 func (d *described) check(h *router, r *http.Request, w *httptest.ResponseRecorder) error {
-	rt, _, found := h.find(r.URL.EscapedPath())
+	rt, _, found := h.findRoute(r.URL.EscapedPath())
 	item, ours := d.doc["paths"].(object)[rt.path].(object)
 	if found && !ours {
 		return nil // a route of the test
@@ -124,7 +124,8 @@ func (d *described) check(h *router, r *http.Request, w *httptest.ResponseRecord
 	}
 	pointer := ""
 	switch {
-	case !found && w.Code == http.StatusNotFound, found && !rt.takes(r.Method) && w.Code == http.StatusMethodNotAllowed:
+	case !found && w.Code == http.StatusNotFound, found && !rt.acceptsMethod(r.Method) &&
+		w.Code == http.StatusMethodNotAllowed:
 		if media != problem.MediaType {
 			return fmt.Errorf("it is %s", media)
 		}
@@ -163,7 +164,7 @@ func (d *described) check(h *router, r *http.Request, w *httptest.ResponseRecord
 // Wrong descriptions are noticed.
 func TestCheckNotices(t *testing.T) {
 	t.Parallel()
-	h := newHandler(leader(), func() objectView { return nil }, Options{})
+	h := newRouter(leader(), func() objectView { return nil }, Options{})
 	r := httptest.NewRequest(http.MethodGet, "/cluster/leader", nil)
 	answer := func(status int, media, body string) error {
 		w := httptest.NewRecorder()

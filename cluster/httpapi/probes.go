@@ -28,9 +28,9 @@ type Reads struct {
 // stalledAfter is the time that writing a line of the log may take before /livez reports it.
 const stalledAfter = time.Second
 
-// livez also answers 200 while the log is not read. The node does not wait for its log, and a restarted node
+// serveLivez also answers 200 while the log is not read. The node does not wait for its log, and a restarted node
 // would have the same one.
-func (a *api) livez(w http.ResponseWriter, _ *http.Request) {
+func (a *api) serveLivez(w http.ResponseWriter, _ *http.Request) {
 	says := probe{Status: "ok"}
 	if st := a.source.Status().Log; st.StalledFor >= stalledAfter {
 		says.Log = "stalled for " + st.StalledFor.Round(time.Second).String()
@@ -38,36 +38,36 @@ func (a *api) livez(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, says)
 }
 
-func (a *api) readyz(w http.ResponseWriter, _ *http.Request) {
+func (a *api) serveReadyz(w http.ResponseWriter, _ *http.Request) {
 	st := a.source.Status()
 	if st.Ready {
 		writeJSON(w, http.StatusOK, probe{Status: "ready"})
 		return
 	}
-	writeError(w, http.StatusServiceUnavailable, "not ready: "+unready(st).Error())
+	writePlainProblem(w, http.StatusServiceUnavailable, "not ready: "+unreadyReason(st).Error())
 }
 
-// leaderz is for load balancers that look for the leader: the status code alone is the result.
-func (a *api) leaderz(w http.ResponseWriter, _ *http.Request) {
+// serveLeaderz is for load balancers that look for the leader: the status code alone is the result.
+func (a *api) serveLeaderz(w http.ResponseWriter, _ *http.Request) {
 	st := a.source.Status()
 	if st.IsLeader {
 		writeJSON(w, http.StatusOK, probe{Status: "leader"})
 		return
 	}
 	w.Header().Set("Retry-After", retryAfter)
-	writeError(w, http.StatusServiceUnavailable, "this node does not lead")
+	writePlainProblem(w, http.StatusServiceUnavailable, "this node does not lead")
 }
 
-// readyReads is for load balancers that send reads to this node. The node answers them from its view, also while
+// serveReadyReads is for load balancers that send reads to this node. The node answers them from its view, also while
 // etcd is away. With ?max_age=30s an older view is refused.
-func (a *api) readyReads(w http.ResponseWriter, r *http.Request) {
+func (a *api) serveReadyReads(w http.ResponseWriter, r *http.Request) {
 	st := a.source.Status()
 	switch {
 	case !st.State.Running():
-		writeError(w, http.StatusServiceUnavailable, "not ready: "+notRunning(st).Error())
+		writePlainProblem(w, http.StatusServiceUnavailable, "not ready: "+notRunningError(st).Error())
 		return
 	case st.Stopping:
-		writeError(w, http.StatusServiceUnavailable, "not ready: this node is stopping")
+		writePlainProblem(w, http.StatusServiceUnavailable, "not ready: this node is stopping")
 		return
 	}
 	age := max(time.Since(st.ViewSeen), 0)
@@ -76,10 +76,10 @@ func (a *api) readyReads(w http.ResponseWriter, r *http.Request) {
 		limit, err := time.ParseDuration(most)
 		switch {
 		case err != nil || limit <= 0:
-			writeError(w, http.StatusBadRequest, "max_age is no duration like 30s")
+			writePlainProblem(w, http.StatusBadRequest, "max_age is no duration like 30s")
 			return
 		case age > limit:
-			writeError(w, http.StatusServiceUnavailable, "not ready: the view of the cluster is "+
+			writePlainProblem(w, http.StatusServiceUnavailable, "not ready: the view of the cluster is "+
 				age.Round(time.Millisecond).String()+" old")
 			return
 		}
@@ -88,8 +88,8 @@ func (a *api) readyReads(w http.ResponseWriter, r *http.Request) {
 		Current: st.Ready})
 }
 
-// readyWrites is for load balancers that send writes to any node that knows the leader.
-func (a *api) readyWrites(w http.ResponseWriter, _ *http.Request) {
+// serveReadyWrites is for load balancers that send writes to any node that knows the leader.
+func (a *api) serveReadyWrites(w http.ResponseWriter, _ *http.Request) {
 	st := a.source.Status()
 	if st.ClusterReady {
 		writeJSON(w, http.StatusOK, probe{Status: "ready"})
@@ -98,14 +98,14 @@ func (a *api) readyWrites(w http.ResponseWriter, _ *http.Request) {
 	if st.Ready {
 		w.Header().Set("Retry-After", retryAfter)
 	}
-	writeError(w, http.StatusServiceUnavailable, "not ready: "+unready(st).Error())
+	writePlainProblem(w, http.StatusServiceUnavailable, "not ready: "+unreadyReason(st).Error())
 }
 
-// unready returns the reason why a node cannot take writes.
-func unready(st cluster.Status) error {
+// unreadyReason returns the reason why a node cannot take writes.
+func unreadyReason(st cluster.Status) error {
 	switch {
 	case !st.State.Running():
-		return notRunning(st)
+		return notRunningError(st)
 	case st.Stopping:
 		return errors.New("this node is stopping")
 	case !st.SessionValid:

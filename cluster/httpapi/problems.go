@@ -16,8 +16,8 @@ import (
 // problemTypes is the address of the documentation of problem types; each is an anchor there.
 const problemTypes = "https://github.com/goverse/goverse/blob/main/docs/http.md#"
 
-// kind is a type of problem.
-type kind struct {
+// problemKind is a type of problem.
+type problemKind struct {
 	name, title string
 	status      int
 	retry       bool // a retry may succeed: the response has Retry-After
@@ -25,82 +25,84 @@ type kind struct {
 
 // Kinds of problems. Errors of no kind are about:blank and say no more than their status.
 var (
-	notRunningKind = kind{"not-running", "The node is no part of its cluster", http.StatusServiceUnavailable, true}
-	noLeader       = kind{"no-leader", "Nobody leads", http.StatusServiceUnavailable, true}
-	noShardMap     = kind{"no-shard-map", "There is no shard map", http.StatusServiceUnavailable, true}
-	etcdFailed     = kind{"etcd", "etcd did not do what was asked", http.StatusServiceUnavailable, true}
-	busy           = kind{"busy", "Too many requests at a time", http.StatusServiceUnavailable, true}
+	notRunningKind = problemKind{"not-running", "The node is no part of its cluster", http.StatusServiceUnavailable, true}
+	noLeaderKind   = problemKind{"no-leader", "Nobody leads", http.StatusServiceUnavailable, true}
+	noShardMapKind = problemKind{"no-shard-map", "There is no shard map", http.StatusServiceUnavailable, true}
+	etcdFailedKind = problemKind{"etcd", "etcd did not do what was asked", http.StatusServiceUnavailable, true}
+	busyKind       = problemKind{"busy", "Too many requests at a time", http.StatusServiceUnavailable, true}
 
-	shardingOff = kind{"sharding-off", "This node works without shards", http.StatusNotFound, false}
-	notShown    = kind{"not-shown", "This program shows nothing of it", http.StatusNotFound, false}
-	unknown     = kind{"unknown", "There is no such thing in the cluster", http.StatusNotFound, false}
+	shardingOffKind = problemKind{"sharding-off", "This node works without shards", http.StatusNotFound, false}
+	notShownKind    = problemKind{"not-shown", "This program shows nothing of it", http.StatusNotFound, false}
+	unknownKind     = problemKind{"unknown", "There is no such thing in the cluster", http.StatusNotFound, false}
 
-	adminOff        = kind{"admin-off", "Admin calls are off", http.StatusForbidden, false}
-	forbidden       = kind{"forbidden", "These credentials may not do this", http.StatusForbidden, false}
-	crossSite       = kind{"cross-site", "The request comes from another site", http.StatusForbidden, false}
-	tooManyFailed   = kind{"too-many-failures", "Too many failed authentications", http.StatusTooManyRequests, false}
-	notDone         = kind{"not-done", "It was not done, or not in time", http.StatusGatewayTimeout, false}
-	refused         = kind{"refused", "The cluster is not in a state for it", http.StatusConflict, false}
-	unauthenticated = kind{"unauthenticated", "Credentials are required", http.StatusUnauthorized, false}
+	adminOffKind      = problemKind{"admin-off", "Admin calls are off", http.StatusForbidden, false}
+	forbiddenKind     = problemKind{"forbidden", "These credentials may not do this", http.StatusForbidden, false}
+	crossSiteKind     = problemKind{"cross-site", "The request comes from another site", http.StatusForbidden, false}
+	tooManyFailedKind = problemKind{"too-many-failures", "Too many failed authentications", http.StatusTooManyRequests,
+		false}
+	notDoneKind         = problemKind{"not-done", "It was not done, or not in time", http.StatusGatewayTimeout, false}
+	refusedKind         = problemKind{"refused", "The cluster is not in a state for it", http.StatusConflict, false}
+	unauthenticatedKind = problemKind{"unauthenticated", "Credentials are required", http.StatusUnauthorized, false}
 )
 
-// kinds lists all of them; docs/http.md and the OpenAPI document describe each.
-var kinds = [...]kind{notRunningKind, noLeader, noShardMap, etcdFailed, busy, shardingOff, notShown, unknown, adminOff,
-	forbidden, crossSite, tooManyFailed, notDone, refused, unauthenticated}
+// problemKinds lists all of them; docs/http.md and the OpenAPI document describe each.
+var problemKinds = [...]problemKind{notRunningKind, noLeaderKind, noShardMapKind, etcdFailedKind, busyKind,
+	shardingOffKind, notShownKind, unknownKind, adminOffKind,
+	forbiddenKind, crossSiteKind, tooManyFailedKind, notDoneKind, refusedKind, unauthenticatedKind}
 
 // errStarting is the error of a node that is not part of its cluster yet.
 var errStarting = errors.New("this node is starting")
 
-// kindOf assigns the cluster's errors to kinds of problems.
-var kindOf = []struct {
-	kind kind
+// errorKinds assigns the cluster's errors to kinds of problems.
+var errorKinds = []struct {
+	kind problemKind
 	errs []error
 }{
 	{notRunningKind, []error{errStarting, cluster.ErrNotStarted, cluster.ErrStopped}},
-	{unknown, []error{cluster.ErrUnknownNode, election.ErrNotMember, once.ErrNoMark, processor.ErrUnknown}},
-	{notDone, []error{election.ErrNotMoved, cluster.ErrNoAnswer, cluster.ErrNotEmpty}},
-	{refused, []error{election.ErrNotCandidate, election.ErrOutsider, election.ErrFallback, election.ErrPreferred,
+	{unknownKind, []error{cluster.ErrUnknownNode, election.ErrNotMember, once.ErrNoMark, processor.ErrUnknown}},
+	{notDoneKind, []error{election.ErrNotMoved, cluster.ErrNoAnswer, cluster.ErrNotEmpty}},
+	{refusedKind, []error{election.ErrNotCandidate, election.ErrOutsider, election.ErrFallback, election.ErrPreferred,
 		cluster.ErrDrainRefused, cluster.ErrMemberGone, cluster.ErrUndone, once.ErrNotUnknown}},
-	{noLeader, []error{election.ErrNoLeader}},
-	{noShardMap, []error{cluster.ErrNoShardMap}},
-	{busy, []error{errTooOften}},
+	{noLeaderKind, []error{election.ErrNoLeader}},
+	{noShardMapKind, []error{cluster.ErrNoShardMap}},
+	{busyKind, []error{errReadLimit}},
 }
 
-// problemOf returns the kind of an error. An unknown error is etcd's.
-func problemOf(err error) kind {
-	for _, k := range kindOf {
+// problemKindOf returns the kind of an error. An unknown error is etcd's.
+func problemKindOf(err error) problemKind {
+	for _, k := range errorKinds {
 		if slices.ContainsFunc(k.errs, func(target error) bool { return errors.Is(err, target) }) {
 			return k.kind
 		}
 	}
-	return etcdFailed
+	return etcdFailedKind
 }
 
 // writeProblem answers with a problem of that kind; detail is one line.
-func writeProblem(w http.ResponseWriter, k kind, detail string) {
+func writeProblem(w http.ResponseWriter, k problemKind, detail string) {
 	if k.retry {
 		w.Header().Set("Retry-After", retryAfter)
 	}
 	problem.Write(w, problem.Problem{Type: problemTypes + k.name, Title: k.title, Status: k.status, Detail: detail})
 }
 
-// fail answers with the problem for an error.
-func fail(w http.ResponseWriter, err error) {
+// writeErrorProblem answers with the problem for an error.
+func writeErrorProblem(w http.ResponseWriter, err error) {
 	if errors.Is(err, election.ErrBadName) || errors.Is(err, once.ErrValueTooLong) {
-		writeError(w, http.StatusBadRequest, logtext.OneLine(err))
+		writePlainProblem(w, http.StatusBadRequest, logtext.OneLine(err))
 		return
 	}
-	writeProblem(w, problemOf(err), logtext.OneLine(err))
+	writeProblem(w, problemKindOf(err), logtext.OneLine(err))
 }
 
-// writeError answers with a problem that says no more than its status.
-func writeError(w http.ResponseWriter, code int, detail string) {
+// writePlainProblem answers with a problem that says no more than its status.
+func writePlainProblem(w http.ResponseWriter, code int, detail string) {
 	problem.Write(w, problem.Problem{Status: code, Detail: detail})
 }
 
-// unavailable answers with 503 for something that will be there later.
-func unavailable(w http.ResponseWriter, err error) {
-	k := problemOf(err)
+// writeUnavailable answers with 503 for something that will be there later.
+func writeUnavailable(w http.ResponseWriter, err error) {
+	k := problemKindOf(err)
 	k.status, k.retry = http.StatusServiceUnavailable, true
 	writeProblem(w, k, logtext.OneLine(err))
 }

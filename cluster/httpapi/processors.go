@@ -36,20 +36,21 @@ type ProcessorView struct {
 	LastErrorAt *time.Time `json:"last_error_at,omitempty"`
 }
 
-func (a *api) processors(w http.ResponseWriter, _ *http.Request) {
+func (a *api) serveProcessors(w http.ResponseWriter, _ *http.Request) {
 	body := Processors{NodeID: a.source.Status().NodeID, Processors: []ProcessorView{}}
 	for _, s := range a.opts.Processors() {
-		body.Processors = append(body.Processors, viewOf(s))
+		body.Processors = append(body.Processors, newProcessorView(s))
 	}
 	writeJSON(w, http.StatusOK, body)
 }
 
-func viewOf(s processor.Status) ProcessorView {
-	v := ProcessorView{Name: s.Name, Leading: s.Leading, Paused: s.Paused, Token: s.Token, Since: known(s.Since),
+func newProcessorView(s processor.Status) ProcessorView {
+	v := ProcessorView{Name: s.Name, Leading: s.Leading, Paused: s.Paused, Token: s.Token, Since: timeOrNil(s.Since),
 		Position: string(s.Position),
-		Handled:  s.Handled, PerSecond: s.PerSecond, HandledAt: known(s.HandledAt), Batches: s.Batches, Retries: s.Retries,
-		Parked: s.Parked, Failures: s.Failures, Attempts: s.Attempts, LastError: s.LastError,
-		LastErrorAt: known(s.LastErrorAt)}
+		Handled:  s.Handled, PerSecond: s.PerSecond, HandledAt: timeOrNil(s.HandledAt), Batches: s.Batches,
+		Retries: s.Retries,
+		Parked:  s.Parked, Failures: s.Failures, Attempts: s.Attempts, LastError: s.LastError,
+		LastErrorAt: timeOrNil(s.LastErrorAt)}
 	if s.Lag >= 0 {
 		v.Lag = &s.Lag
 	}

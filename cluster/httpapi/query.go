@@ -13,9 +13,9 @@ import (
 
 const (
 	defaultLimit = 100
-	mostListed   = 1000
-	// mostNamed limits the candidates or holders listed for each item.
-	mostNamed = 20
+	maxLimit     = 1000
+	// maxNamed limits the candidates or holders listed for each item.
+	maxNamed = 20
 	// maxAfter is the maximum length of a name in bytes.
 	maxAfter = 512
 )
@@ -27,15 +27,15 @@ type listQuery struct {
 	unknown bool   // only effects with an unknown outcome
 }
 
-// parameter reads the value of one parameter of a query. Its error names valid values.
-type parameter func(value string) error
+// queryParameter reads the value of one parameter of a query. Its error names valid values.
+type queryParameter func(value string) error
 
 // readQuery reads a query in which each known parameter may occur once; example shows a complete query. It
 // refuses unknown parameters, because a list without the requested filter would be wrong. It answers a request
 // with a bad query.
-func readQuery(w http.ResponseWriter, r *http.Request, example string, known map[string]parameter) (ok bool) {
+func readQuery(w http.ResponseWriter, r *http.Request, example string, known map[string]queryParameter) (ok bool) {
 	bad := func(format string, args ...any) bool {
-		writeError(w, http.StatusBadRequest, fmt.Sprintf(format, args...))
+		writePlainProblem(w, http.StatusBadRequest, fmt.Sprintf(format, args...))
 		return false
 	}
 	values, err := url.ParseQuery(r.URL.RawQuery)
@@ -57,20 +57,20 @@ func readQuery(w http.ResponseWriter, r *http.Request, example string, known map
 	return true
 }
 
-// limitOf reads ?limit=N.
-func limitOf(limit *int) parameter {
+// limitParameter reads ?limit=N.
+func limitParameter(limit *int) queryParameter {
 	*limit = defaultLimit
 	return func(value string) (err error) {
-		if *limit, err = strconv.Atoi(value); err != nil || *limit < 1 || *limit > mostListed {
-			return fmt.Errorf("limit=%q: give a number from 1 to %d", value, mostListed)
+		if *limit, err = strconv.Atoi(value); err != nil || *limit < 1 || *limit > maxLimit {
+			return fmt.Errorf("limit=%q: give a number from 1 to %d", value, maxLimit)
 		}
 		return nil
 	}
 }
 
-// readList reads ?limit=N&after=NAME and the parameters in more. It answers a request with a bad query.
-func readList(w http.ResponseWriter, r *http.Request, q *listQuery, more map[string]parameter) (ok bool) {
-	known := map[string]parameter{"limit": limitOf(&q.limit), "after": func(value string) error {
+// readListQuery reads ?limit=N&after=NAME and the parameters in more. It answers a request with a bad query.
+func readListQuery(w http.ResponseWriter, r *http.Request, q *listQuery, more map[string]queryParameter) (ok bool) {
+	known := map[string]queryParameter{"limit": limitParameter(&q.limit), "after": func(value string) error {
 		if value == "" || len(value) > maxAfter {
 			return fmt.Errorf("after has %d bytes: give what next was, which is from 1 to %d", len(value), maxAfter)
 		}
@@ -81,11 +81,11 @@ func readList(w http.ResponseWriter, r *http.Request, q *listQuery, more map[str
 	return readQuery(w, r, "?limit=N&after=NAME", known)
 }
 
-// question returns the cache's key for this query of a list.
-func (q listQuery) question(what string) string {
+// cacheKey returns the cache's key for this query of a list.
+func (q listQuery) cacheKey(what string) string {
 	return fmt.Sprintf("%s %d %t %s", what, q.limit, q.unknown, q.after)
 }
 
-// next returns the value of ?after= for the rest of a list: the last name, percent-encoded because it may have
+// afterParam returns the value of ?after= for the rest of a list: the last name, percent-encoded because it may have
 // any bytes.
-func next(last string) string { return url.QueryEscape(last) }
+func afterParam(last string) string { return url.QueryEscape(last) }

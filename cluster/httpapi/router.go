@@ -22,37 +22,37 @@ type route struct {
 	stream bool
 }
 
-// page returns a route that reads, without a name in its path.
-func page(path string, handle http.HandlerFunc) route {
+// pageRoute returns a route that reads, without a name in its path.
+func pageRoute(path string, handle http.HandlerFunc) route {
 	return route{path: path, method: http.MethodGet,
 		handle: func(w http.ResponseWriter, r *http.Request, _ string) { handle(w, r) }}
 }
 
-// probed returns a page for supervisors and load balancers.
-func probed(path string, handle http.HandlerFunc) route {
-	p := page(path, handle)
+// probeRoute returns a page for supervisors and load balancers.
+func probeRoute(path string, handle http.HandlerFunc) route {
+	p := pageRoute(path, handle)
 	p.probe = true
 	return p
 }
 
-// live returns a page that /cluster/stream can push.
-func live(path string, handle http.HandlerFunc) route {
-	p := page(path, handle)
+// pushedRoute returns a page that /cluster/stream can push.
+func pushedRoute(path string, handle http.HandlerFunc) route {
+	p := pageRoute(path, handle)
 	p.pushed = true
 	return p
 }
 
-// streaming returns a page with a response that lasts for as long as the client stays.
-func streaming(path string, handle http.HandlerFunc) route {
-	p := page(path, handle)
+// streamRoute returns a page with a response that lasts for as long as the client stays.
+func streamRoute(path string, handle http.HandlerFunc) route {
+	p := pageRoute(path, handle)
 	p.stream = true
 	return p
 }
 
-// match reports whether an escaped path matches the route, and returns the segment for {name}. Unlike
+// matchPath reports whether an escaped path matches the route, and returns the segment for {name}. Unlike
 // http.ServeMux it matches the escaped path: a name may have slashes and dots, and no client is redirected to a
 // cleaned path, which would be wrong below a stripped prefix.
-func (r route) match(escaped string) (name string, ok bool) {
+func (r route) matchPath(escaped string) (name string, ok bool) {
 	want, have := strings.Split(r.path, "/"), strings.Split(escaped, "/")
 	if len(want) != len(have) {
 		return "", false
@@ -72,16 +72,16 @@ func (r route) match(escaped string) (name string, ok bool) {
 	return name, true
 }
 
-// allowed returns the methods for the header Allow.
-func (r route) allowed() string {
+// allowedMethods returns the methods for the header Allow.
+func (r route) allowedMethods() string {
 	if r.method == http.MethodGet {
 		return "GET, HEAD"
 	}
 	return r.method
 }
 
-// takes reports whether the route accepts the method.
-func (r route) takes(method string) bool {
+// acceptsMethod reports whether the route accepts the method.
+func (r route) acceptsMethod(method string) bool {
 	return method == r.method || r.method == http.MethodGet && method == http.MethodHead
 }
 
@@ -97,18 +97,18 @@ type router struct {
 
 // ServeHTTP implements http.Handler.
 func (rt *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	secure(w.Header())
-	found, name, ok := rt.find(r.URL.EscapedPath())
+	setSecurityHeaders(w.Header())
+	found, name, ok := rt.findRoute(r.URL.EscapedPath())
 	switch {
 	case !ok:
-		writeError(w, http.StatusNotFound, "no such page; there are "+rt.paths())
-	case !found.takes(r.Method):
-		w.Header().Set("Allow", found.allowed())
+		writePlainProblem(w, http.StatusNotFound, "no such page; there are "+rt.listPaths())
+	case !found.acceptsMethod(r.Method):
+		w.Header().Set("Allow", found.allowedMethods())
 		message := "use GET or HEAD: nothing can be changed here"
 		if found.method == http.MethodPost {
 			message = "use POST: this changes something"
 		}
-		writeError(w, http.StatusMethodNotAllowed, message)
+		writePlainProblem(w, http.StatusMethodNotAllowed, message)
 	case found.probe:
 		found.handle(w, r, name)
 	case found.stream && r.Method == http.MethodHead:
@@ -123,22 +123,22 @@ func (rt *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			defer func() { <-slots }()
 			found.handle(w, r, name)
 		default:
-			writeProblem(w, busy, "as many requests run as this node serves at a time: try again")
+			writeProblem(w, busyKind, "as many requests run as this node serves at a time: try again")
 		}
 	}
 }
 
-func (rt *router) find(escaped string) (found route, name string, ok bool) {
+func (rt *router) findRoute(escaped string) (found route, name string, ok bool) {
 	for _, r := range rt.routes {
-		if name, ok := r.match(escaped); ok {
+		if name, ok := r.matchPath(escaped); ok {
 			return r, name, true
 		}
 	}
 	return route{}, "", false
 }
 
-// paths lists all paths in the order of the routes, for a 404.
-func (rt *router) paths() string {
+// listPaths lists all paths in the order of the routes, for a 404.
+func (rt *router) listPaths() string {
 	all := make([]string, len(rt.routes))
 	for i, r := range rt.routes {
 		all[i] = r.path
@@ -146,9 +146,9 @@ func (rt *router) paths() string {
 	return strings.Join(all, ", ")
 }
 
-// secure sets headers that forbid browsers to keep, frame, run or share the response. All responses are data
-// except the dashboard, which sets its own policy.
-func secure(h http.Header) {
+// setSecurityHeaders sets headers that forbid browsers to keep, frame, run or share the response. All responses are
+// data except the dashboard, which sets its own policy.
+func setSecurityHeaders(h http.Header) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")

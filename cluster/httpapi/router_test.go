@@ -30,20 +30,20 @@ func problemIn(t *testing.T, w *httptest.ResponseRecorder) problem.Problem {
 
 func TestOtherPathsAndMethods(t *testing.T) {
 	t.Parallel()
-	h := newHandler(leader(), func() objectView { return someObjects() }, Options{})
+	h := newRouter(leader(), func() objectView { return someObjects() }, Options{})
 	p := problemIn(t, call(h, http.MethodGet, "/cluster/nope"))
-	require.Equal(t, problem.Problem{Type: problem.Blank, Title: "Not Found", Status: 404, Detail: p.Detail}, p)
+	require.Equal(t, problem.Problem{Type: problem.BlankType, Title: "Not Found", Status: 404, Detail: p.Detail}, p)
 	require.Contains(t, p.Detail, "/cluster/status")
 	for _, rt := range h.routes {
 		path := strings.Replace(rt.path, "{name}", "it", 1)
 		for _, method := range allMethods {
 			w := call(h, method, path)
-			if rt.takes(method) {
+			if rt.acceptsMethod(method) {
 				require.NotEqual(t, http.StatusMethodNotAllowed, w.Code, "%s %s", method, path)
 				continue
 			}
 			require.Equal(t, http.StatusMethodNotAllowed, w.Code, "%s %s", method, path)
-			require.Equal(t, rt.allowed(), w.Header().Get("Allow"))
+			require.Equal(t, rt.allowedMethods(), w.Header().Get("Allow"))
 			problemIn(t, w)
 		}
 		// Similar paths do not match.
@@ -78,12 +78,12 @@ func TestNamesInPaths(t *testing.T) {
 	for escaped, want := range map[string]string{"a": "a",
 		"a%2Fb": "a/b", "..": "..", "%2e%2E": "..", "a%20b%00": "a b\x00",
 		"%ff": "\xff", "+": "+"} {
-		name, ok := rt.match("/cluster/admin/elections/" + escaped + "/resign")
+		name, ok := rt.matchPath("/cluster/admin/elections/" + escaped + "/resign")
 		require.True(t, ok, escaped)
 		require.Equal(t, want, name)
 	}
 	for _, escaped := range []string{"", "a/b", "%", "%zz"} {
-		_, ok := rt.match("/cluster/admin/elections/" + escaped + "/resign")
+		_, ok := rt.matchPath("/cluster/admin/elections/" + escaped + "/resign")
 		require.False(t, ok, escaped)
 	}
 }
@@ -91,7 +91,7 @@ func TestNamesInPaths(t *testing.T) {
 // Every response has the same headers for browsers.
 func TestHeaders(t *testing.T) {
 	t.Parallel()
-	h := newHandler(follower(), func() objectView { return nil }, Options{})
+	h := newRouter(follower(), func() objectView { return nil }, Options{})
 	for _, rt := range h.routes {
 		for _, method := range allMethods {
 			w := call(h, method, strings.Replace(rt.path, "{name}", "it", 1))
@@ -114,9 +114,9 @@ func TestHeaders(t *testing.T) {
 // As many requests run concurrently as there are slots. Probes are answered all the same.
 func TestBusy(t *testing.T) {
 	t.Parallel()
-	h := newHandler(follower(), func() objectView { return nil }, Options{MaxRequests: 2})
+	h := newRouter(follower(), func() objectView { return nil }, Options{MaxRequests: 2})
 	inside, goOn, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	h.routes = append(h.routes, page("/slow", func(http.ResponseWriter, *http.Request) {
+	h.routes = append(h.routes, pageRoute("/slow", func(http.ResponseWriter, *http.Request) {
 		inside <- struct{}{}
 		<-goOn
 	}))

@@ -32,18 +32,18 @@ type stoppingKey struct{}
 
 // Server is a running HTTP server. Its methods are safe for concurrent use.
 type Server struct {
-	server  *http.Server
-	address string
-	halt    func() // ends the streams
-	log     hclog.Logger
-	conns   *conns
-	arrival time.Duration
+	server           *http.Server
+	address          string
+	endStreams       func() // ends the streams
+	log              hclog.Logger
+	conns            *connTracker
+	firstRequestWait time.Duration
 
-	listener net.Listener
-	stopping atomic.Bool
-	done     chan struct{}
-	err      error         // valid once done is closed
-	ended    chan struct{} // closed after done, when no connection is left
+	listener    net.Listener
+	stopping    atomic.Bool
+	done        chan struct{}
+	err         error         // valid once done is closed
+	connsClosed chan struct{} // closed after done, when no connection is left
 }
 
 // Serve serves h on l, with time limits, in a goroutine that Stop waits for. It takes ownership of l. log
@@ -53,7 +53,7 @@ func Serve(l net.Listener, h http.Handler, log hclog.Logger) *Server {
 	stopping := make(chan struct{})
 	base := context.WithValue(context.Background(), stoppingKey{}, (<-chan struct{})(stopping))
 	s := &Server{
-		halt: sync.OnceFunc(func() { close(stopping) }),
+		endStreams: sync.OnceFunc(func() { close(stopping) }),
 		server: &http.Server{
 			Handler:           h,
 			BaseContext:       func(net.Listener) context.Context { return base },
@@ -64,16 +64,16 @@ func Serve(l net.Listener, h http.Handler, log hclog.Logger) *Server {
 			MaxHeaderBytes:    headerBytes,
 			ErrorLog:          log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
 		},
-		address: l.Addr().String(),
-		log:     log,
-		conns:   newConns(),
-		arrival: arrival, listener: l,
-		done:  make(chan struct{}),
-		ended: make(chan struct{}),
+		address:          l.Addr().String(),
+		log:              log,
+		conns:            newConnTracker(),
+		firstRequestWait: firstRequestWait, listener: l,
+		done:        make(chan struct{}),
+		connsClosed: make(chan struct{}),
 	}
-	s.server.ConnState = s.conns.changed
+	s.server.ConnState = s.conns.onStateChange
 	go func() {
-		defer close(s.ended)
+		defer close(s.connsClosed)
 		defer s.conns.open.Wait()
 		defer close(s.done)
 		if err := s.server.Serve(l); !errors.Is(err, http.ErrServerClosed) && !s.stopping.Load() {
@@ -106,13 +106,13 @@ func (s *Server) Err() error {
 // a handler that ignores the end of its request's context for a second is left behind. Stop may be called again,
 // and concurrently.
 func (s *Server) Stop(ctx context.Context) error {
-	s.halt()
+	s.endStreams()
 	s.stopping.Store(true)
 	_ = s.listener.Close() // it may be closed already
 	<-s.done
-	s.conns.shutSilent(s.arrival)
-	s.conns.await(ctx, s.arrival) // before Shutdown, after which the server drops new requests
-	s.conns.shutSilent(0)
+	s.conns.closeSilent(s.firstRequestWait)
+	s.conns.awaitFirstRequests(ctx, s.firstRequestWait) // before Shutdown, after which the server drops new requests
+	s.conns.closeSilent(0)
 	err := s.server.Shutdown(ctx)
 	if err != nil {
 		_ = s.server.Close() // its error is that of the listener, which is already closed
@@ -121,7 +121,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	patience := time.NewTimer(handlerGrace)
 	defer patience.Stop()
 	select {
-	case <-s.ended:
+	case <-s.connsClosed:
 	case <-patience.C:
 		s.log.Error("a request ignores its cancelled context and was left behind", "address", s.address)
 	}

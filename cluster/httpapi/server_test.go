@@ -127,7 +127,7 @@ func TestServerTellsWhyItEnded(t *testing.T) {
 func TestStopWaitsForWhatWasJustOpened(t *testing.T) {
 	t.Parallel()
 	s := Serve(listen(t), New(leader(), Options{}), nil)
-	s.arrival = time.Minute
+	s.firstRequestWait = time.Minute
 	conn, err := net.Dial("tcp", s.Address())
 	require.NoError(t, err)
 	defer conn.Close()

@@ -23,19 +23,19 @@ type Held struct {
 	Releasing int64 `json:"releasing"` // waits for running calls
 }
 
-func (a *api) shards(w http.ResponseWriter, _ *http.Request) {
+func (a *api) serveShards(w http.ResponseWriter, _ *http.Request) {
 	st := a.source.Status()
 	switch {
 	case !st.State.Running():
-		unavailable(w, notRunning(st))
+		writeUnavailable(w, notRunningError(st))
 		return
 	case st.Shards.Shards == 0:
-		writeProblem(w, shardingOff, "sharding is off on this node: ask another one")
+		writeProblem(w, shardingOffKind, "sharding is off on this node: ask another one")
 		return
 	}
 	table, err := a.source.ShardTable()
 	if err != nil { // also if it cannot be read
-		writeProblem(w, noShardMap, logtext.OneLine(err))
+		writeProblem(w, noShardMapKind, logtext.OneLine(err))
 		return
 	}
 	writeJSON(w, http.StatusOK, Shards{NodeID: st.NodeID, Waiting: st.Shards.Waiting, Table: table,

@@ -24,14 +24,14 @@ func clusterOf(source Source) (c *cluster.Cluster, known bool) {
 	return nil, false
 }
 
-// cluster returns the cluster if it runs; otherwise it answers the request and returns nil.
-func (a *api) cluster(w http.ResponseWriter, what string) *cluster.Cluster {
+// runningCluster returns the cluster if it runs; otherwise it answers the request and returns nil.
+func (a *api) runningCluster(w http.ResponseWriter, what string) *cluster.Cluster {
 	c, known := clusterOf(a.source)
 	switch st := a.source.Status(); {
 	case !known:
-		writeProblem(w, notShown, "this program shows no "+what+": ask a node of the cluster")
+		writeProblem(w, notShownKind, "this program shows no "+what+": ask a node of the cluster")
 	case c == nil || !st.State.Running():
-		unavailable(w, notRunning(st))
+		writeUnavailable(w, notRunningError(st))
 	default:
 		return c
 	}

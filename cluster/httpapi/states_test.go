@@ -26,7 +26,7 @@ func TestEveryPageInEveryState(t *testing.T) {
 	late := c.NewNode()
 	handlers := map[*clustertest.Node]*router{}
 	for _, n := range []*clustertest.Node{c.Node(0), c.Node(1), late} {
-		handlers[n] = newHandler(n.Cluster(), func() objectView { return objectsOf(n.Cluster()) }, Options{Version: "v1",
+		handlers[n] = newRouter(n.Cluster(), func() objectView { return objectsOf(n.Cluster()) }, Options{Version: "v1",
 			LeaderTimeout: 300 * time.Millisecond, Processors: func() []processor.Status { return processors() },
 			Admin: &Admin{Authorize: BearerToken("ops", token), Timeout: 300 * time.Millisecond}})
 	}

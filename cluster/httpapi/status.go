@@ -94,15 +94,15 @@ type probe struct {
 	Log    string `json:"log,omitempty"` // of /livez: how long the log has not accepted a line
 }
 
-// notRunning returns the error for a node that is not part of its cluster.
-func notRunning(st cluster.Status) error {
+// notRunningError returns the error for a node that is not part of its cluster.
+func notRunningError(st cluster.Status) error {
 	if st.State == cluster.StateStopped {
 		return cluster.ErrStopped
 	}
 	return errStarting
 }
 
-func (a *api) status(w http.ResponseWriter, _ *http.Request) {
+func (a *api) serveStatus(w http.ResponseWriter, _ *http.Request) {
 	st := newStatus(a.source.Status())
 	st.AdminCalls = a.opts.Admin != nil
 	writeJSON(w, http.StatusOK, st)
@@ -124,7 +124,7 @@ func newStatus(st cluster.Status) Status {
 	}
 }
 
-func (a *api) leader(w http.ResponseWriter, r *http.Request) {
+func (a *api) serveLeader(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), a.opts.LeaderTimeout)
 	defer cancel()
 	info, err := a.source.LeaderInfo(ctx)
@@ -132,18 +132,18 @@ func (a *api) leader(w http.ResponseWriter, r *http.Request) {
 		err = election.ErrNoLeader
 	}
 	if err != nil {
-		unavailable(w, err)
+		writeUnavailable(w, err)
 		return
 	}
 	writeJSON(w, http.StatusOK, Leader{
 		LeaderID: info.Address, Term: info.Token, Token: info.Token,
-		AcquiredAt: known(info.AcquiredAt), RenewedAt: known(info.RenewedAt), ExpiresAt: known(info.ExpiresAt),
+		AcquiredAt: timeOrNil(info.AcquiredAt), RenewedAt: timeOrNil(info.RenewedAt), ExpiresAt: timeOrNil(info.ExpiresAt),
 		Hostname: info.Hostname, APIURL: apiURL(info.HTTPAddress), Estimated: info.Estimated,
 	})
 }
 
-// known returns nil for an unknown time, which would otherwise be shown as year 1.
-func known(t time.Time) *time.Time {
+// timeOrNil returns nil for an unknown time, which would otherwise be shown as year 1.
+func timeOrNil(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}
@@ -151,8 +151,8 @@ func known(t time.Time) *time.Time {
 	return &t
 }
 
-// health also answers 200 when degraded, because the report itself is the result.
-func (a *api) health(w http.ResponseWriter, _ *http.Request) {
+// serveHealth also answers 200 when degraded, because the report itself is the result.
+func (a *api) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	st := a.source.Status()
 	body := Health{
 		Status: HealthDegraded, Clustering: st.State.Running(), NodeID: st.NodeID,

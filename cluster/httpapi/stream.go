@@ -54,7 +54,7 @@ func newStream(w http.ResponseWriter, r *http.Request) *stream {
 	s.beat.Go(func() {
 		again := time.NewTicker(beatEvery)
 		defer again.Stop()
-		for s.send("", "beat", []byte("{}")) == nil {
+		for s.sendEvent("", "beat", []byte("{}")) == nil {
 			select {
 			case <-again.C:
 			case <-ctx.Done():
@@ -71,18 +71,18 @@ func (s *stream) close() {
 	s.beat.Wait()
 }
 
-// send sends one event. id may be empty. data must have no line breaks, like JSON.
-func (s *stream) send(id, name string, data []byte) error {
+// sendEvent sends one event. id may be empty. data must have no line breaks, like JSON.
+func (s *stream) sendEvent(id, name string, data []byte) error {
 	var b bytes.Buffer
 	if id != "" {
 		fmt.Fprintf(&b, "id: %s\n", id)
 	}
 	fmt.Fprintf(&b, "event: %s\ndata: %s\n\n", name, data)
-	return s.write(b.Bytes())
+	return s.writeBytes(b.Bytes())
 }
 
-// write sends bytes at once. A failure ends the stream.
-func (s *stream) write(b []byte) error {
+// writeBytes sends bytes at once. A failure ends the stream.
+func (s *stream) writeBytes(b []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.ctx.Err(); err != nil {
@@ -103,12 +103,12 @@ func (s *stream) write(b []byte) error {
 	return err
 }
 
-// pageStream sends pages again whenever they change: ?page=/cluster/nodes&page=/cluster/leader. The name of an
+// streamPages sends pages again whenever they change: ?page=/cluster/nodes&page=/cluster/leader. The name of an
 // event is the page as requested, and its data is a Push.
-func (rt *router) pageStream(w http.ResponseWriter, r *http.Request) {
-	pages, err := rt.streamed(r)
+func (rt *router) streamPages(w http.ResponseWriter, r *http.Request) {
+	pages, err := rt.requestedPages(r)
 	if err != nil {
-		writeError(w, http.StatusBadRequest, err.Error())
+		writePlainProblem(w, http.StatusBadRequest, err.Error())
 		return
 	}
 	s := newStream(w, r)
@@ -127,14 +127,14 @@ func (rt *router) pageStream(w http.ResponseWriter, r *http.Request) {
 		pushes := make([]chan []byte, len(pages))
 		for i, page := range pages {
 			pushes[i] = make(chan []byte, 1)
-			looks.Go(func() { pushes[i] <- rt.render(page) })
+			looks.Go(func() { pushes[i] <- rt.renderPage(page) })
 		}
 		for i, page := range pages {
 			push := <-pushes[i]
 			if bytes.Equal(push, sent[i]) {
 				continue
 			}
-			if s.send("", page, push) != nil {
+			if s.sendEvent("", page, push) != nil {
 				return
 			}
 			sent[i] = push
@@ -161,8 +161,8 @@ func (rt *router) pageStream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// streamed returns the requested pages of a stream.
-func (rt *router) streamed(r *http.Request) ([]string, error) {
+// requestedPages returns the requested pages of a stream.
+func (rt *router) requestedPages(r *http.Request) ([]string, error) {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	pages := values["page"]
 	delete(values, "page")
@@ -174,10 +174,10 @@ func (rt *router) streamed(r *http.Request) ([]string, error) {
 	}
 	for _, page := range pages {
 		path, query, _ := strings.Cut(page, "?")
-		found, _, ok := rt.find(path)
+		found, _, ok := rt.findRoute(path)
 		switch asked, err := url.ParseQuery(query); {
 		case !ok || !found.pushed || strings.ContainsAny(page, "\r\n"):
-			return nil, fmt.Errorf("page=%q: there are %s", page, strings.Join(rt.pushed(), ", "))
+			return nil, fmt.Errorf("page=%q: there are %s", page, strings.Join(rt.pushedPaths(), ", "))
 		case err == nil && asked.Has("after"): // each would be another read of etcd, once a second
 			return nil, fmt.Errorf("page=%q: a stream has lists from their beginning, without ?after=", page)
 		}
@@ -185,8 +185,8 @@ func (rt *router) streamed(r *http.Request) ([]string, error) {
 	return pages, nil
 }
 
-// pushed lists the pages that a stream can have.
-func (rt *router) pushed() (paths []string) {
+// pushedPaths lists the pages that a stream can have.
+func (rt *router) pushedPaths() (paths []string) {
 	for _, r := range rt.routes {
 		if r.pushed {
 			paths = append(paths, r.path)
@@ -201,16 +201,16 @@ type Push struct {
 	Body   json.RawMessage `json:"body"`   // also of a problem
 }
 
-// render returns a page as the data of an event. It is made once for all streams that need it at the same time.
-func (rt *router) render(page string) []byte {
+// renderPage returns a page as the data of an event. It is made once for all streams that need it at the same time.
+func (rt *router) renderPage(page string) []byte {
 	answered, err := rt.pages.get(context.Background(), page, time.Minute, func(ctx context.Context) (any, error) {
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, page, nil)
 		if err != nil {
 			return nil, err
 		}
-		w := &rendered{header: http.Header{}, status: http.StatusOK}
-		found, name, _ := rt.find(r.URL.EscapedPath())
-		recovered(w, func() { found.handle(w, r, name) })
+		w := &pageRecorder{header: http.Header{}, status: http.StatusOK}
+		found, name, _ := rt.findRoute(r.URL.EscapedPath())
+		recoverPanic(w, func() { found.handle(w, r, name) })
 		return json.Marshal(Push{Status: w.status, Body: bytes.TrimSpace(w.body.Bytes())})
 	})
 	if err != nil { // impossible: streamed checked the page, and the body is JSON
@@ -220,29 +220,29 @@ func (rt *router) render(page string) []byte {
 	return push
 }
 
-// recovered answers for a page that panics, as net/http does for a request: pages may call the program's own
+// recoverPanic answers for a page that panics, as net/http does for a request: pages may call the program's own
 // functions.
-func recovered(w http.ResponseWriter, handle func()) {
+func recoverPanic(w http.ResponseWriter, handle func()) {
 	defer func() {
 		if recover() != nil {
-			writeError(w, http.StatusInternalServerError, "this page failed")
+			writePlainProblem(w, http.StatusInternalServerError, "this page failed")
 		}
 	}()
 	handle()
 }
 
-// rendered collects the response for a page that was not requested over the network.
-type rendered struct {
+// pageRecorder collects the response for a page that was not requested over the network.
+type pageRecorder struct {
 	header http.Header
 	status int
 	body   bytes.Buffer
 }
 
 // Header implements http.ResponseWriter.
-func (w *rendered) Header() http.Header { return w.header }
+func (w *pageRecorder) Header() http.Header { return w.header }
 
 // WriteHeader implements http.ResponseWriter.
-func (w *rendered) WriteHeader(code int) { w.status = code }
+func (w *pageRecorder) WriteHeader(code int) { w.status = code }
 
 // Write implements http.ResponseWriter.
-func (w *rendered) Write(b []byte) (int, error) { return w.body.Write(b) }
+func (w *pageRecorder) Write(b []byte) (int, error) { return w.body.Write(b) }

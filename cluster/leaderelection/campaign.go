@@ -22,46 +22,47 @@ type campaign struct {
 	joined int64 // CreateRevision of its key; guarded by le.mu
 }
 
-// derived returns the session for concurrency.Election. Its client is the user's KV with a time-out on every
+// newRecipeSession returns the session for concurrency.Election. Its client is the user's KV with a time-out on every
 // request, the session's lease, and the mirror as the watcher.
-func (r *round) derived(ctx context.Context, joined func(int64), leaving func()) (*concurrency.Session, error) {
+func (r *sessionRun) newRecipeSession(ctx context.Context, joined func(int64), leaving func()) (*concurrency.Session,
+	error) {
 	client := clientv3.NewCtxClient(ctx)
 	client.KV = boundedKV{KV: r.le.cfg.Client.KV, timeout: r.le.cfg.RequestTimeout, mirror: r.le.mirror,
-		joined: joined, leaving: leaving}
+		onJoined: joined, onLeaving: leaving}
 	client.Lease = r.s.Lease()
-	client.Watcher = fedWatcher{mirror: r.le.mirror}
+	client.Watcher = mirrorWatcher{mirror: r.le.mirror}
 	return concurrency.NewSession(client, concurrency.WithLease(r.s.ID()))
 }
 
-// start carries out a request in its own goroutine. The caller holds le.mu.
-func (r *round) start(req candidacy.Request) {
-	le, old := r.le, r.active
+// startRequest carries out a request in its own goroutine. The caller holds le.mu.
+func (r *sessionRun) startRequest(req candidacy.Request) {
+	le, old := r.le, r.campaign
 	le.wg.Go(func() {
 		var err error
-		switch req.Kind {
-		case candidacy.Join:
+		switch req.Action {
+		case candidacy.JoinQueue:
 			r.endCampaign(old)
-			r.join()
-		case candidacy.Leave:
+			r.startCampaign()
+		case candidacy.LeaveQueue:
 			r.endCampaign(old)
-			err = r.bounded(func(ctx context.Context) error { return r.resign(ctx, req.Revision) })
-		case candidacy.Abandon:
+			err = r.withRequestTimeout(func(ctx context.Context) error { return r.deleteCandidateKey(ctx, req.Revision) })
+		case candidacy.EndCampaign:
 			r.endCampaign(old)
 		default:
-			err = r.bounded(func(ctx context.Context) error { return r.commit(ctx, req.Change) })
+			err = r.withRequestTimeout(func(ctx context.Context) error { return r.commitTxn(ctx, req.Txn) })
 		}
 		first, hopeless := false, false
 		le.mu.Lock()
-		if le.round == r {
-			first = le.part.Refused() == 0
-			le.part, hopeless = le.part.Finished(req, outcome(err), time.Now())
+		if le.sessionRun == r {
+			first = le.candidacy.FailedRequests() == 0
+			le.candidacy, hopeless = le.candidacy.RequestFinished(req, outcomeOf(err), time.Now())
 		}
 		le.notifyLocked()
 		le.mu.Unlock()
 		switch {
 		case err == nil || r.s.Err() != nil:
 		case hopeless:
-			r.s.Lose(session.ReasonPermission, err)
+			r.s.EndLocally(session.ReasonPermission, err)
 		case first:
 			le.log.Warn("could not write this node's election key, retrying", "error", err)
 		}
@@ -69,25 +70,25 @@ func (r *round) start(req candidacy.Request) {
 	})
 }
 
-func outcome(err error) candidacy.Outcome {
+func outcomeOf(err error) candidacy.Outcome {
 	switch {
 	case err == nil:
-		return candidacy.Worked
+		return candidacy.Succeeded
 	case errors.Is(err, rpctypes.ErrPermissionDenied):
 		return candidacy.Denied
 	}
 	return candidacy.Failed
 }
 
-// join starts a campaign and returns without waiting for its result.
-func (r *round) join() {
+// startCampaign starts a campaign and returns without waiting for its result.
+func (r *sessionRun) startCampaign() {
 	ctx, cancel := context.WithCancel(r.s.Context())
 	c := &campaign{cancel: cancel, done: make(chan struct{})}
 	le := r.le
 	le.mu.Lock()
-	r.active = c
-	if le.round == r {
-		le.part = le.part.CampaignBegan()
+	r.campaign = c
+	if le.sessionRun == r {
+		le.candidacy = le.candidacy.CampaignBegan()
 	}
 	le.mu.Unlock()
 	stop := context.AfterFunc(le.ctx, cancel) // the round may have been closed meanwhile
@@ -95,15 +96,15 @@ func (r *round) join() {
 		defer close(c.done)
 		defer cancel()
 		defer stop()
-		err := r.compete(ctx, c)
+		err := r.runCampaign(ctx, c)
 		if ctx.Err() != nil {
 			err = nil // cancelled
 		}
 		le.mu.Lock()
-		if r.active == c {
-			r.active = nil
-			if le.round == r {
-				le.campaignEnded(err)
+		if r.campaign == c {
+			r.campaign = nil
+			if le.sessionRun == r {
+				le.recordCampaignEnd(err)
 			}
 		}
 		le.notifyLocked()
@@ -112,11 +113,12 @@ func (r *round) join() {
 	})
 }
 
-func (r *round) compete(ctx context.Context, c *campaign) error {
+func (r *sessionRun) runCampaign(ctx context.Context, c *campaign) error {
 	// The base context is independent of ctx, because a cancelled campaign still has to delete its key.
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	cs, err := r.derived(base, func(revision int64) { r.joined(c, revision) }, func() { r.leaving(c) })
+	cs, err := r.newRecipeSession(base, func(revision int64) { r.recordJoined(c, revision) },
+		func() { r.recordLeaving(c) })
 	if err != nil {
 		return err
 	}
@@ -124,34 +126,34 @@ func (r *round) compete(ctx context.Context, c *campaign) error {
 	return concurrency.NewElection(cs, r.le.keys.Election()).Campaign(ctx, r.le.cfg.Address)
 }
 
-// joined records the key of a campaign as soon as etcd has answered.
-func (r *round) joined(c *campaign, revision int64) {
+// recordJoined records the key of a campaign as soon as etcd has answered.
+func (r *sessionRun) recordJoined(c *campaign, revision int64) {
 	le := r.le
 	le.mu.Lock()
 	c.joined = revision
-	if r.active == c && le.round == r {
-		le.part = le.part.Joined(revision)
+	if r.campaign == c && le.sessionRun == r {
+		le.candidacy = le.candidacy.CampaignJoined(revision)
 	}
 	le.mu.Unlock()
 	le.wakeLoop()
 }
 
-// leaving is called before a cancelled campaign deletes its key.
-func (r *round) leaving(c *campaign) {
+// recordLeaving is called before a cancelled campaign deletes its key.
+func (r *sessionRun) recordLeaving(c *campaign) {
 	le := r.le
 	le.mu.Lock()
 	defer le.mu.Unlock()
-	if le.round != r {
+	if le.sessionRun != r {
 		return
 	}
 	err := r.s.Err()
-	part, ended := le.part.Leaving(c.joined, err == nil, time.Now())
-	le.part = part
+	part, ended := le.candidacy.CampaignCancelled(c.joined, err == nil, time.Now())
+	le.candidacy = part
 	le.endTerm(ended, err)
 }
 
 // endCampaign cancels a campaign and waits for its end. The campaign deletes its key.
-func (r *round) endCampaign(c *campaign) {
+func (r *sessionRun) endCampaign(c *campaign) {
 	if c == nil {
 		return
 	}
@@ -159,20 +161,20 @@ func (r *round) endCampaign(c *campaign) {
 	<-c.done
 }
 
-// campaignEnded records the result of a campaign, and logs it if the election has now failed for this node. The
+// recordCampaignEnd records the result of a campaign, and logs it if the election has now failed for this node. The
 // caller holds le.mu.
-func (le *LeaderElection) campaignEnded(err error) {
-	how := outcome(err)
-	before := le.part.Failed()
-	le.part = le.part.CampaignEnded(time.Now(), how)
-	if le.part.Failed() && !before {
-		le.failed = err
-		le.log.Error(le.failedFor(how == candidacy.Denied), "error", err)
+func (le *LeaderElection) recordCampaignEnd(err error) {
+	how := outcomeOf(err)
+	before := le.candidacy.ElectionFailed()
+	le.candidacy = le.candidacy.CampaignEnded(time.Now(), how)
+	if le.candidacy.ElectionFailed() && !before {
+		le.failure = err
+		le.log.Error(le.failureLine(how == candidacy.Denied), "error", err)
 	}
 }
 
-// failedFor returns the log line for a failed election.
-func (le *LeaderElection) failedFor(denied bool) string {
+// failureLine returns the log line for a failed election.
+func (le *LeaderElection) failureLine(denied bool) string {
 	text, then := "this node cannot be elected", "it goes on trying and does not lead until then"
 	if denied {
 		text = "etcd denies this node's candidacy: grant WRITE on " + le.keys.Queue()
@@ -183,17 +185,17 @@ func (le *LeaderElection) failedFor(denied bool) string {
 	return text + "; " + then
 }
 
-// bounded makes one request with a time-out.
-func (r *round) bounded(request func(context.Context) error) error {
+// withRequestTimeout makes one request with a time-out.
+func (r *sessionRun) withRequestTimeout(request func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(r.s.Context(), r.le.cfg.RequestTimeout)
 	defer cancel()
 	return request(ctx)
 }
 
-// resign deletes the candidate's key. It uses ResumeElection instead of the campaign's own election, on which a
-// failed Resign cannot be retried.
-func (r *round) resign(ctx context.Context, rev int64) error {
-	cs, err := r.derived(r.s.Context(), nil, nil)
+// deleteCandidateKey deletes the candidate's key. It uses ResumeElection instead of the campaign's own election, on
+// which a failed Resign cannot be retried.
+func (r *sessionRun) deleteCandidateKey(ctx context.Context, rev int64) error {
+	cs, err := r.newRecipeSession(r.s.Context(), nil, nil)
 	if err != nil {
 		return err
 	}
@@ -201,8 +203,8 @@ func (r *round) resign(ctx context.Context, rev int64) error {
 	return concurrency.ResumeElection(cs, r.le.keys.Queue(), r.le.keys.Candidate(int64(r.s.ID())), rev).Resign(ctx)
 }
 
-// commit commits a change. The snapshot shows whether its guards held.
-func (r *round) commit(ctx context.Context, c txn.Txn) error {
+// commitTxn commits a change. The snapshot shows whether its guards held.
+func (r *sessionRun) commitTxn(ctx context.Context, c txn.Txn) error {
 	_, err := txn.Commit(ctx, r.le.cfg.Client, c)
 	return err
 }

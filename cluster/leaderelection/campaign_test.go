@@ -31,7 +31,7 @@ func createRevision(t *testing.T, c *clustertest.Cluster, n *clustertest.Node) i
 	return resp.Kvs[0].CreateRevision
 }
 
-// Guards: Look and decide, which queue anew when the key of a running campaign is gone.
+// Guards: Candidacy.Decide, which queues anew when the key of a running campaign is gone.
 // concurrency.Election.Campaign would wait for the others, and then win without a key.
 func TestKeyLostWhileWaiting(t *testing.T) {
 	t.Parallel()
@@ -90,7 +90,7 @@ func TestResignIsRetriedUntilConfirmed(t *testing.T) {
 
 	resigned := make(chan error, 1)
 	go func() { resigned <- leader.Cluster().Resign(etcdtest.Context(t)) }()
-	nodetest.Caught(t, never)
+	nodetest.AwaitCaught(t, never)
 	require.Equal(t, before, createRevision(t, c, leader), "nothing has reached etcd so far")
 	require.False(t, leader.IsLeader(), "the flag is lowered first")
 	select {
@@ -115,7 +115,7 @@ func TestLateDeleteLeavesTheNewCandidacyAlone(t *testing.T) {
 	key := nodetest.Keys.Candidate(int64(leader.Lease()))
 	late := leader.Faults().HoldNext(clustertest.OpTxn, clustertest.Deleting(key))
 	require.NoError(t, leader.Cluster().Resign(etcdtest.Context(t)))
-	nodetest.Caught(t, late)
+	nodetest.AwaitCaught(t, late)
 	c.WaitQueue(c.Node(1).Address(), leader.Address())
 	requeued := createRevision(t, c, leader)
 	require.NoError(t, late.Release(etcdtest.Context(t)))
@@ -226,7 +226,7 @@ func TestStartIsBoundedWhenTheGrantHangs(t *testing.T) {
 		<-started
 		t.Fatal("Start hangs with the grant")
 	}
-	nodetest.Caught(t, hung)
+	nodetest.AwaitCaught(t, hung)
 	require.Less(t, time.Since(began), 1500*time.Millisecond)
 }
 

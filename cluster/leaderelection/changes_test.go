@@ -17,7 +17,7 @@ func TestLeaderChangesAreNeverFallback(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 3)
 	c.WaitLeaderIs(c.Node(0).Address())
-	s := nodetest.Sample(c)
+	s := nodetest.StartSampler(c)
 	var last int64
 	for range *changes {
 		var term election.Term
@@ -30,6 +30,6 @@ func TestLeaderChangesAreNeverFallback(t *testing.T) {
 		last = term.Token()
 		require.NoError(t, leader.Cluster().Resign(etcdtest.Context(t)))
 	}
-	s.End(t)
+	s.Stop(t)
 	require.Zero(t, s.Fallback, "reports of fallback in %d samples", s.Samples)
 }

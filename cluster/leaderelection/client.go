@@ -17,10 +17,10 @@ import (
 // candidate's key.
 type boundedKV struct {
 	clientv3.KV
-	timeout time.Duration
-	mirror  *watchcache.Mirror
-	joined  func(createRevision int64) // the key exists; may be nil
-	leaving func()                     // the key is about to be deleted; may be nil
+	timeout   time.Duration
+	mirror    *watchcache.Mirror
+	onJoined  func(createRevision int64) // the key exists; may be nil
+	onLeaving func()                     // the key is about to be deleted; may be nil
 }
 
 // Get sends one range request with a time-out.
@@ -65,44 +65,44 @@ func (t *boundedTxn) Else(ops ...clientv3.Op) clientv3.Txn {
 
 func (t *boundedTxn) Commit() (*clientv3.TxnResponse, error) {
 	defer t.cancel()
-	if t.deletes && t.kv.leaving != nil {
-		t.kv.leaving()
+	if t.deletes && t.kv.onLeaving != nil {
+		t.kv.onLeaving()
 	}
-	known := t.kv.mirror.Known()
+	known := t.kv.mirror.KnownRevision()
 	resp, err := t.Txn.Commit()
 	if err != nil {
 		return resp, err
 	}
-	t.kv.mirror.Saw(resp.Header, known)
-	if !t.creates || t.kv.joined == nil {
+	t.kv.mirror.ObserveHeader(resp.Header, known)
+	if !t.creates || t.kv.onJoined == nil {
 		return resp, nil
 	}
 	// The campaign's first transaction creates the key or finds it.
 	if resp.Succeeded {
-		t.kv.joined(resp.Header.Revision)
+		t.kv.onJoined(resp.Header.Revision)
 	} else if len(resp.Responses) == 1 {
 		if r := resp.Responses[0].GetResponseRange(); r != nil && len(r.Kvs) == 1 {
-			t.kv.joined(r.Kvs[0].CreateRevision)
+			t.kv.onJoined(r.Kvs[0].CreateRevision)
 		}
 	}
 	return resp, nil
 }
 
-// fedWatcher implements as much of clientv3.Watcher on the mirror as concurrency.Election needs: it reports
+// mirrorWatcher implements as much of clientv3.Watcher on the mirror as concurrency.Election needs: it reports
 // that a single key is gone. A watch in etcd would cost one per candidate, and its answer would be 50 to 95 ms
 // late if it is opened at a revision that the store has reached already.
-type fedWatcher struct{ mirror *watchcache.Mirror }
+type mirrorWatcher struct{ mirror *watchcache.Mirror }
 
 // Watch reports one DELETE of key once the snapshot is at the given revision or later and key is absent, or was
 // created again after that revision.
-func (w fedWatcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+func (w mirrorWatcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
 	from := clientv3.OpGet(key, opts...).Rev()
 	// The channel holds the one answer, and the goroutine ends with ctx, which the recipe always cancels.
 	ch := make(chan clientv3.WatchResponse, 1)
 	go func() {
 		defer close(ch)
-		var f candidacy.Follower
-		s, err := w.mirror.Wait(ctx, func(s *state.Snapshot) bool { return f.Gone(s, key, from) })
+		var f candidacy.KeyTracker
+		s, err := w.mirror.Wait(ctx, func(s *state.Snapshot) bool { return f.KeyGone(s, key, from) })
 		if err != nil {
 			return
 		}
@@ -114,7 +114,7 @@ func (w fedWatcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOp
 }
 
 // RequestProgress does nothing: the mirror checks its own watch.
-func (w fedWatcher) RequestProgress(context.Context) error { return nil }
+func (w mirrorWatcher) RequestProgress(context.Context) error { return nil }
 
 // Close does nothing: the mirror has another owner.
-func (w fedWatcher) Close() error { return nil }
+func (w mirrorWatcher) Close() error { return nil }

@@ -32,19 +32,19 @@ func TestDeadlineDemotesBeforeTheNextLeads(t *testing.T) {
 			c := clustertest.New(t, 3, clustertest.WithTTL(1))
 			leader := c.Node(0)
 			c.WaitLeaderIs(leader.Address())
-			s := nodetest.Sample(c)
+			s := nodetest.StartSampler(c)
 			began := time.Now()
 			toEtcd := faults.Target{Client: leader.Faults()}
 			for _, f := range together {
-				f.Do(toEtcd, nil) // none of them draws
+				f.Begin(toEtcd, nil) // none of them draws
 			}
 			c.Eventually(func() bool { return !leader.IsLeader() }, "the old leader goes quiet")
 			c.Eventually(func() bool { return c.Node(1).IsLeader() || c.Node(2).IsLeader() }, "another leads")
 			require.Less(t, time.Since(began), 3*time.Second, "a TTL, etcd's own half a second, and some")
-			require.NoError(t, toEtcd.Undo())
+			require.NoError(t, toEtcd.EndFaults())
 			c.Eventually(func() bool { return len(leader.Cluster().Status().Queue) == 3 }, "it queues again")
 			c.WaitAgreed()
-			s.End(t)
+			s.Stop(t)
 		})
 	}
 }

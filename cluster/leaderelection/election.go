@@ -90,19 +90,19 @@ type LeaderElection struct {
 	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup // loop, operations, observers
 
-	mu      sync.Mutex
-	changed chan struct{} // closed and replaced at every change of the own part if asked is set
-	asked   bool
-	subs    map[*Subscription]struct{}
-	started bool
-	stopped bool
-	part    candidacy.Candidacy
-	round   *round // of the present session; nil between two sessions
-	failed  error  // reason why the election cannot work for this member
-	ended   *Term  // last ended term, until its work is no longer waited for
-	terms   int64
-	lasted  stats.Durations // durations of ended terms
-	lastEnd *election.TermOverError
+	mu            sync.Mutex
+	changed       chan struct{} // closed and replaced at every change of the own part if asked is set
+	changeAwaited bool
+	subs          map[*Subscription]struct{}
+	started       bool
+	stopped       bool
+	candidacy     candidacy.Candidacy
+	sessionRun    *sessionRun // of the present session; nil between two sessions
+	failure       error       // reason why the election cannot work for this member
+	endedTerm     *Term       // last ended term, until its work is no longer waited for
+	terms         int64
+	termDurations stats.Durations // durations of ended terms
+	lastEnd       *election.TermOverError
 }
 
 // New returns an election that does nothing until [LeaderElection.Start]. The error describes a mistake in the
@@ -117,9 +117,10 @@ func New(cfg Config) (*LeaderElection, error) {
 		return nil, err
 	}
 	le := &LeaderElection{cfg: cfg, keys: keys, log: cfg.Logger, mirror: cfg.Mirror, keeper: cfg.Keeper,
-		lasted: stats.NewDurations(termBounds...), wake: make(chan struct{}, 1),
+		termDurations: stats.NewDurations(termBounds...), wake: make(chan struct{}, 1),
 		changed: make(chan struct{}), subs: map[*Subscription]struct{}{},
-		part: candidacy.New(candidacy.Settings{Address: cfg.Address, Fallback: cfg.Fallback, WorkTimeout: cfg.WorkTimeout},
+		candidacy: candidacy.New(candidacy.Settings{Address: cfg.Address, Fallback: cfg.Fallback,
+			WorkTimeout: cfg.WorkTimeout},
 			!cfg.Observer)}
 	le.ctx, le.cancel = context.WithCancelCause(context.Background())
 	return le, nil
@@ -148,16 +149,16 @@ func (le *LeaderElection) Start(ctx context.Context) error {
 
 func (le *LeaderElection) awaitQueued(ctx context.Context) error {
 	stopped := false
-	err := le.await(ctx, func() bool {
+	err := le.waitUntil(ctx, func() bool {
 		s := le.mirror.Snapshot()
 		if stopped = le.stopped; stopped {
 			return true
 		}
-		if s == nil || le.round == nil {
+		if s == nil || le.sessionRun == nil {
 			return false
 		}
-		own, _ := s.Candidate(int64(le.round.s.ID()))
-		return own != nil || le.failed != nil || !le.part.Standing()
+		own, _ := s.CandidateOn(int64(le.sessionRun.s.ID()))
+		return own != nil || le.failure != nil || !le.candidacy.WantsToLead()
 	})
 	if err == nil && stopped {
 		return election.ErrStopped
@@ -172,20 +173,23 @@ func (le *LeaderElection) awaitQueued(ctx context.Context) error {
 // is an error. The election continues to observe.
 func (le *LeaderElection) Withdraw(ctx context.Context) error {
 	le.mu.Lock()
-	part, ended := le.part.Withdraw(time.Now())
-	le.part = part
+	part, ended := le.candidacy.Withdraw(time.Now())
+	le.candidacy = part
 	le.endTerm(ended, nil)
 	le.mu.Unlock()
 	le.wakeLoop()
-	err := le.await(ctx, func() bool {
-		return le.round == nil || le.term.Load() == nil && (le.ended == nil || le.ended.work == 0)
+	err := le.waitUntil(ctx, func() bool {
+		return le.sessionRun == nil || le.term.Load() == nil && (le.endedTerm == nil || le.endedTerm.running == 0)
 	})
 	if err != nil {
 		return err
 	}
 	bounded, cancel := context.WithTimeout(ctx, le.cfg.RequestTimeout)
 	defer cancel()
-	err = le.await(bounded, func() bool { return le.round == nil || le.part.Clear(le.mirror.Snapshot()) })
+	err = le.waitUntil(bounded, func() bool {
+		return le.sessionRun == nil ||
+			le.candidacy.NothingLeft(le.mirror.Snapshot())
+	})
 	if ctx.Err() == nil {
 		return nil
 	}
@@ -208,7 +212,7 @@ func (le *LeaderElection) Stop(ctx context.Context) error {
 		err = le.Withdraw(ctx)
 	}
 	le.cancel(election.ErrStopped)
-	le.notify()
+	le.notifyChange()
 	le.wg.Wait()
 	return err
 }
@@ -232,7 +236,7 @@ func (le *LeaderElection) Term() *Term {
 func (le *LeaderElection) Failed() error {
 	le.mu.Lock()
 	defer le.mu.Unlock()
-	return le.failed
+	return le.failure
 }
 
 // termBounds range from a term that ended at once to one of weeks.
@@ -243,7 +247,7 @@ var termBounds = []time.Duration{time.Second, 10 * time.Second, time.Minute, 10 
 func (le *LeaderElection) Lasted() stats.Durations {
 	le.mu.Lock()
 	defer le.mu.Unlock()
-	return le.lasted.Clone()
+	return le.termDurations.Clone()
 }
 
 // Terms returns the number of terms that this node has begun.
@@ -267,24 +271,27 @@ func (le *LeaderElection) LastEnd() *election.TermOverError {
 func (le *LeaderElection) Resign(ctx context.Context) error {
 	le.mu.Lock()
 	t := le.term.Load()
-	if t == nil || !t.period.Stands() {
+	if t == nil || !t.period.ValidDespitePause() {
 		le.mu.Unlock()
 		return election.ErrNotLeader
 	}
-	r := le.round
-	part, ended := le.part.Resign(time.Now(), le.mirror.Snapshot())
-	le.part = part
+	r := le.sessionRun
+	part, ended := le.candidacy.Resign(time.Now(), le.mirror.Snapshot())
+	le.candidacy = part
 	le.endTerm(ended, nil)
 	le.mu.Unlock()
 	le.wakeLoop()
-	return le.await(ctx, func() bool { return le.round != r || le.part.Over(t.token, le.mirror.Snapshot()) })
+	return le.waitUntil(ctx, func() bool {
+		return le.sessionRun != r ||
+			le.candidacy.TermKeyGone(t.token, le.mirror.Snapshot())
+	})
 }
 
-// await blocks until cond holds or ctx ends. cond concerns this node's own part and is called with le.mu held.
-func (le *LeaderElection) await(ctx context.Context, cond func() bool) error {
+// waitUntil blocks until cond holds or ctx ends. cond concerns this node's own part and is called with le.mu held.
+func (le *LeaderElection) waitUntil(ctx context.Context, cond func() bool) error {
 	for {
 		le.mu.Lock()
-		le.asked = true
+		le.changeAwaited = true
 		ok, changed := cond(), le.changed
 		le.mu.Unlock()
 		if ok {
@@ -306,8 +313,8 @@ func (le *LeaderElection) wakeLoop() {
 	}
 }
 
-// notify wakes all that wait for a change of the own part.
-func (le *LeaderElection) notify() {
+// notifyChange wakes all that wait for a change of the own part.
+func (le *LeaderElection) notifyChange() {
 	le.mu.Lock()
 	le.notifyLocked()
 	le.mu.Unlock()
@@ -317,10 +324,10 @@ func (le *LeaderElection) notifyLocked() {
 	for s := range le.subs {
 		s.sub.Signal()
 	}
-	if !le.asked {
+	if !le.changeAwaited {
 		return
 	}
-	le.asked = false
+	le.changeAwaited = false
 	close(le.changed)
 	le.changed = make(chan struct{})
 }

@@ -128,7 +128,7 @@ func TestTxnIsFenced(t *testing.T) {
 	// The term is over in etcd and this process has not noticed, as after a pause between Valid and the write.
 	late := *term
 	le := &LeaderElection{cfg: a.cfg, keys: a.keys}
-	late.le, late.tail = le, ctx
+	late.le, late.workCtx = le, ctx
 	le.term.Store(&late)
 	require.NoError(t, a.Resign(ctx))
 	require.True(t, late.Valid())
@@ -167,7 +167,7 @@ func TestLeadIsAScope(t *testing.T) {
 	<-inside
 	resigned := make(chan error, 1)
 	go func() { resigned <- a.Resign(ctx) }()
-	require.NoError(t, a.await(ctx, func() bool { return !a.IsLeader() }))
+	require.NoError(t, a.waitUntil(ctx, func() bool { return !a.IsLeader() }))
 	// b sees all changes in etcd in order: a key written now, after the resignation, arrives while a's
 	// candidacy still stands.
 	_, err := client.Put(ctx, "/goverse/nodes/mark", "{}")
@@ -187,8 +187,9 @@ func TestLeadIsAScope(t *testing.T) {
 // A process that continues after its deadline has lost its session, even if nothing else has noticed.
 func TestReasonOfATermThatEndedDuringAPause(t *testing.T) {
 	term := Term{token: 7, ctx: t.Context()}
-	require.Equal(t, election.ReasonSessionLost, election.ReasonOf(term.over(election.ReasonSessionLost, nil)))
-	require.Equal(t, election.ReasonKeyLost, election.ReasonOf(term.over(election.ReasonKeyLost, election.ErrKeyLost)))
+	require.Equal(t, election.ReasonSessionLost, election.ReasonOf(term.overError(election.ReasonSessionLost, nil)))
+	require.Equal(t, election.ReasonKeyLost, election.ReasonOf(term.overError(election.ReasonKeyLost,
+		election.ErrKeyLost)))
 }
 
 // Work that does not end delays the next leader by at most WorkTimeout.

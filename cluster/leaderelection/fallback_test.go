@@ -89,7 +89,7 @@ func TestFallbackAndBack(t *testing.T) {
 	c.Eventually(func() bool { return inFallback(c, byName[0]) }, "all in fallback, led by %s", byName[0].Address())
 	first := byName[0].Cluster().Leader().Token
 
-	s := nodetest.Sample(c)
+	s := nodetest.StartSampler(c)
 	byName[0].Stop()
 	c.Eventually(func() bool { return inFallback(c, byName[1]) }, "the next smallest leads, %s", byName[1].Address())
 	acting := byName[1].Cluster().Leader().Token
@@ -118,7 +118,7 @@ func TestFallbackAndBack(t *testing.T) {
 	c.Within(2*ttl*time.Second, func() bool { return inFallback(c, byName[1]) }, "in fallback again within 2 TTL")
 	require.Greater(t, byName[1].Cluster().Leader().Token, term.Token())
 	require.Equal(t, session.ReasonPermission, session.ReasonOf(context.Cause(term.Context())))
-	s.End(t)
+	s.Stop(t)
 }
 
 // Guards: Config.Fallback. With FallbackNone no node leads, and none reports fallback, until the election
@@ -143,7 +143,7 @@ func TestFallbackNone(t *testing.T) {
 		}
 		return true
 	}, "all know that all their elections failed")
-	s := nodetest.Sample(c)
+	s := nodetest.StartSampler(c)
 	// One round trip later.
 	_, err := root.Put(etcdtest.Context(t), nodetest.Keys.Prefix()+"/nodes/mark", "{}")
 	require.NoError(t, err)
@@ -161,7 +161,7 @@ func TestFallbackNone(t *testing.T) {
 		clientv3.PermissionType(clientv3.PermReadWrite))
 	require.NoError(t, err)
 	require.Equal(t, election.ModeElection, c.WaitLeader().Cluster().Leader().Mode)
-	s.End(t)
+	s.Stop(t)
 }
 
 // The removal of a dead member must not touch the queue, which etcd denies here.

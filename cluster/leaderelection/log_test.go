@@ -32,11 +32,11 @@ func TestALostKeyIsAWarning(t *testing.T) {
 	with, text := logged()
 	a := start(t, client, "a:1", with)
 	term := awaitLeads(t, a)
-	own := new(state.Place).Find(a.mirror.Snapshot(), term.Token())
+	own := new(state.QueuePlace).Find(a.mirror.Snapshot(), term.Token())
 	_, err := client.Delete(etcdtest.Context(t), own.Key)
 	require.NoError(t, err)
 	<-term.Context().Done()
-	require.NoError(t, a.await(etcdtest.Context(t), func() bool { return a.lastEnd != nil }))
+	require.NoError(t, a.waitUntil(etcdtest.Context(t), func() bool { return a.lastEnd != nil }))
 	require.Regexp(t, `\[WARN\] +this node no longer leads: .*reason="candidate key lost"`, text())
 }
 
@@ -83,9 +83,9 @@ func TestADeniedCandidacyNamesTheRemedy(t *testing.T) {
 }
 
 func TestRequested(t *testing.T) {
-	require.EqualError(t, requested(&state.Request{RequestRecord: state.RequestRecord{Kind: state.RequestResign}}),
+	require.EqualError(t, requestError(&state.Request{RequestRecord: state.RequestRecord{Kind: state.RequestResign}}),
 		"resign requested")
-	require.EqualError(t, requested(&state.Request{RequestRecord: state.RequestRecord{Kind: state.RequestTransfer,
+	require.EqualError(t, requestError(&state.Request{RequestRecord: state.RequestRecord{Kind: state.RequestTransfer,
 		Target: "b:1"}}),
 		"transfer to b:1 requested")
 }

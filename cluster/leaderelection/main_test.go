@@ -16,7 +16,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	leaktest.RunMore()
+	leaktest.SetParallel()
 	goleak.VerifyTestMain(m)
 }
 
@@ -57,7 +57,7 @@ func start(t *testing.T, client *clientv3.Client, address string, change ...func
 
 func awaitLeads(t *testing.T, le *one) *Term {
 	t.Helper()
-	require.NoError(t, le.await(etcdtest.Context(t), le.IsLeader))
+	require.NoError(t, le.waitUntil(etcdtest.Context(t), le.IsLeader))
 	return le.Term()
 }
 

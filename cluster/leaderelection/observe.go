@@ -14,10 +14,10 @@ import (
 // not valid: the node is cut off then, and another one may lead. It names this node if and only if IsLeader is
 // true. It does not block.
 func (le *LeaderElection) Leader() election.Leader {
-	return le.leaderOf(le.mirror.Snapshot())
+	return le.leaderIn(le.mirror.Snapshot())
 }
 
-func (le *LeaderElection) leaderOf(snap *state.Snapshot) election.Leader {
+func (le *LeaderElection) leaderIn(snap *state.Snapshot) election.Leader {
 	s := le.keeper.Current()
 	if snap == nil || s == nil || !s.Valid() {
 		return election.Leader{}
@@ -50,7 +50,7 @@ func (le *LeaderElection) Duty() ([]txn.Guard, bool) {
 		return nil, false
 	}
 	lease := int64(s.ID())
-	own, _ := snap.Candidate(lease)
+	own, _ := snap.CandidateOn(lease)
 	if first := snap.Planner(); own == nil || first == nil || first.Lease != lease {
 		return nil, false
 	}
@@ -116,14 +116,14 @@ func (le *LeaderElection) Watch(ctx context.Context) (<-chan election.Leader, er
 	}
 	le.wg.Go(func() {
 		defer close(out)
-		le.forward(ctx, out)
+		le.forwardLeaders(ctx, out)
 	})
 	return out, nil
 }
 
-// forward sends each new leader to out.
-func (le *LeaderElection) forward(ctx context.Context, out chan<- election.Leader) {
-	ctx, stop := wait.Within(ctx, le.ctx)
+// forwardLeaders sends each new leader to out.
+func (le *LeaderElection) forwardLeaders(ctx context.Context, out chan<- election.Leader) {
+	ctx, stop := wait.MergeContexts(ctx, le.ctx)
 	defer stop()
 	sub := le.Subscribe()
 	defer sub.Close()

@@ -42,7 +42,7 @@ func noPhantom(t *testing.T, c *clustertest.Cluster) {
 	since := time.Now()
 	for _, n := range c.Nodes() {
 		if s := inspect.Session(n.Cluster()); s != nil {
-			s.Check()
+			s.RequestRenewal()
 		}
 	}
 	c.Eventually(func() bool {

@@ -16,18 +16,18 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// round carries out the orders of this node's candidacy for the duration of one session. Its fields are guarded
+// sessionRun carries out the orders of this node's candidacy for the duration of one session. Its fields are guarded
 // by le.mu. Results that arrive after its end have no effect.
-type round struct {
-	le      *LeaderElection
-	s       *etcdsession.Session
-	history int
-	active  *campaign // campaign under way; nil if none
+type sessionRun struct {
+	le       *LeaderElection
+	s        *etcdsession.Session
+	history  int
+	campaign *campaign // campaign under way; nil if none
 
-	settled   atomic.Pointer[state.Candidate] // the own key as the last step left it; nil if there is none
-	place     state.Place                     // place of settled in the queue
-	candidacy guard                           // protects the own candidate's key
-	acting    guard                           // protects the own acting key
+	ownCandidate atomic.Pointer[state.Candidate] // the own key as the last step left it; nil if there is none
+	ownPlace     state.QueuePlace                // place of settled in the queue
+	candidateKey protectedKey                    // protects the own candidate's key
+	actingKey    protectedKey                    // protects the own acting key
 }
 
 // run serves one session after the other until the election is stopped.
@@ -38,7 +38,7 @@ func (le *LeaderElection) run() {
 		if err != nil {
 			return
 		}
-		le.serve(s)
+		le.runSession(s)
 		old = s
 		if le.ctx.Err() != nil {
 			return
@@ -46,15 +46,15 @@ func (le *LeaderElection) run() {
 	}
 }
 
-// serve takes a step at every relevant change, poke and timer, until the session or the election ends.
-func (le *LeaderElection) serve(s *etcdsession.Session) {
-	r := &round{le: le, s: s}
+// runSession takes a step at every relevant change, poke and timer, until the session or the election ends.
+func (le *LeaderElection) runSession(s *etcdsession.Session) {
+	r := &sessionRun{le: le, s: s}
 	if snap := le.mirror.Snapshot(); snap != nil {
 		r.history = snap.History
 	}
 	le.mu.Lock()
-	le.round = r
-	le.part = le.part.On(int64(s.ID()), s.TTL())
+	le.sessionRun = r
+	le.candidacy = le.candidacy.OnSession(int64(s.ID()), s.TTL())
 	le.mu.Unlock()
 	sub := le.mirror.Subscribe(r.concerns)
 	defer sub.Close()
@@ -81,14 +81,14 @@ func (le *LeaderElection) serve(s *etcdsession.Session) {
 
 // step decides on the present snapshot and carries out the orders. It returns the time after which to step
 // again even if nothing changes; 0 means never.
-func (r *round) step() time.Duration {
+func (r *sessionRun) step() time.Duration {
 	le := r.le
 	snap := le.mirror.Snapshot()
 	if snap == nil {
 		return 0
 	}
 	if snap.History != r.history {
-		r.s.Lose(session.ReasonOtherHistory, nil)
+		r.s.EndLocally(session.ReasonOtherHistory, nil)
 		return 0
 	}
 	le.mu.Lock()
@@ -100,53 +100,53 @@ func (r *round) step() time.Duration {
 		period = t.period // the term ends with its own period, although the session may be in another one by now
 	}
 	var orders candidacy.Orders
-	le.part, orders = le.part.Look(candidacy.Seen{Snapshot: snap, Now: now, Valid: period.Stands(),
-		Suspected: r.s.Suspected(),
-		Inside:    t != nil && t.work > 0, Working: le.ended != nil && le.ended.work > 0})
-	r.protect()
+	le.candidacy, orders = le.candidacy.Decide(candidacy.Input{Snapshot: snap, Now: now, Valid: period.ValidDespitePause(),
+		Suspected:   r.s.Suspected(),
+		WorkRunning: t != nil && t.running > 0, OldWorkRunning: le.endedTerm != nil && le.endedTerm.running > 0})
+	r.protectKeys()
 	if orders.Recovered {
 		le.log.Info("the election works again for this node")
-		le.failed = nil
+		le.failure = nil
 	}
-	if orders.GaveUp {
-		e := le.ended
-		e.cut(context.Cause(e.ctx))
-		le.ended = nil
+	if orders.WorkTimedOut {
+		e := le.endedTerm
+		e.cancelWork(context.Cause(e.ctx))
+		le.endedTerm = nil
 		le.log.Warn("work of the last term goes on after its context ended; not waiting for it any longer",
-			"token", e.token, "functions", e.work)
+			"token", e.token, "functions", e.running)
 	}
-	if e := le.ended; e != nil && e.work > 0 && le.part.Over(e.token, snap) {
+	if e := le.endedTerm; e != nil && e.running > 0 && le.candidacy.TermKeyGone(e.token, snap) {
 		// The key was deleted during the wait for the work, so another node may lead already.
-		e.cut(&election.TermOverError{Token: e.token, Reason: election.ReasonKeyLost, Err: election.ErrKeyLost})
+		e.cancelWork(&election.TermOverError{Token: e.token, Reason: election.ReasonKeyLost, Err: election.ErrKeyLost})
 	}
-	le.endTerm(orders.Ended, behind(orders.Ended, period))
-	r.beginTerm(orders.Began, period, now)
-	if orders.Do.Kind != candidacy.None {
-		r.start(orders.Do)
+	le.endTerm(orders.EndedTerm, endCause(orders.EndedTerm, period))
+	r.beginTerm(orders.BegunTerm, period, now)
+	if orders.Request.Action != candidacy.NoAction {
+		r.startRequest(orders.Request)
 	}
 	le.notifyLocked()
-	r.settled.Store(le.part.Settled(snap))
+	r.ownCandidate.Store(le.candidacy.OwnCandidate(snap))
 	if le.mirror.Snapshot() != snap || r.s.Period() != period {
 		le.wakeLoop() // concerns may have judged the newer snapshot by the old settled
 	}
-	return orders.Again
+	return orders.RecheckAfter
 }
 
 // concerns reports whether a change can matter to this round. The mirror's goroutine calls it for every change
 // of the cluster, on every node.
-func (r *round) concerns(before, now *state.Snapshot) bool {
-	return candidacy.Concerns(r.settled.Load(), &r.place, before, now)
+func (r *sessionRun) concerns(before, now *state.Snapshot) bool {
+	return candidacy.ChangeMatters(r.ownCandidate.Load(), &r.ownPlace, before, now)
 }
 
 // beginTerm starts the term, if began holds one.
-func (r *round) beginTerm(began candidacy.Term, period *etcdsession.Period, now time.Time) {
+func (r *sessionRun) beginTerm(began candidacy.Term, period *etcdsession.Period, now time.Time) {
 	if began.Token == 0 {
 		return
 	}
 	le := r.le
 	t := &Term{token: began.Token, mode: began.Mode, acquired: now, period: period, lease: int64(r.s.ID()), le: le}
 	t.ctx, t.cancel = context.WithCancelCause(period.Context())
-	t.tail, t.cut = context.WithCancelCause(period.Context())
+	t.workCtx, t.cancelWork = context.WithCancelCause(period.Context())
 	le.terms++
 	le.term.Store(t)
 	le.log.Info("this node leads", "token", t.token, "mode", string(t.mode), event.Field, string(event.LeaderElected))
@@ -161,10 +161,10 @@ func (le *LeaderElection) endTerm(ended candidacy.Ending, err error) {
 	t := le.term.Swap(nil)
 	over := &election.TermOverError{Token: t.token, Reason: election.Reason(ended.Reason), Err: err}
 	le.lastEnd = over
-	le.lasted.Observe(time.Since(t.acquired))
-	le.ended = t
+	le.termDurations.Observe(time.Since(t.acquired))
+	le.endedTerm = t
 	t.cancel(over)
-	t.tailEnds(over)
+	t.endWorkContext(over)
 	level, why := hclog.Info, string(ended.Reason)
 	switch ended.Reason {
 	case election.ReasonKeyLost:
@@ -176,16 +176,16 @@ func (le *LeaderElection) endTerm(ended candidacy.Ending, err error) {
 	le.notifyLocked()
 }
 
-// behind returns the underlying error of a term's end, or nil if there is none.
-func behind(e candidacy.Ending, period *etcdsession.Period) error {
+// endCause returns the underlying error of a term's end, or nil if there is none.
+func endCause(e candidacy.Ending, period *etcdsession.Period) error {
 	if e.Reason == election.ReasonSessionLost {
 		return context.Cause(period.Context())
 	}
-	return requested(e.Request)
+	return requestError(e.Request)
 }
 
-// requested describes the request that ended a term, or returns nil if none did.
-func requested(r *state.Request) error {
+// requestError describes the request that ended a term, or returns nil if none did.
+func requestError(r *state.Request) error {
 	switch {
 	case r == nil:
 		return nil
@@ -195,38 +195,38 @@ func requested(r *state.Request) error {
 	return fmt.Errorf("%s requested", r.Kind)
 }
 
-// guard makes the session's renewals check that a key exists.
-type guard struct {
+// protectedKey makes the session's renewals check that a key exists.
+type protectedKey struct {
 	protection *etcdsession.Protection
 	revision   int64 // the key's CreateRevision; 0 without protection
 }
 
-// protect makes the session's renewals check exactly the keys under which this node queues and acts. The caller
+// protectKeys makes the session's renewals check exactly the keys under which this node queues and acts. The caller
 // holds le.mu.
-func (r *round) protect() {
-	keys, part := r.le.keys, r.le.part
-	if queued := part.Queued(); queued != r.candidacy.revision {
-		r.hold(&r.candidacy, keys.Candidate(int64(r.s.ID())), queued)
+func (r *sessionRun) protectKeys() {
+	keys, part := r.le.keys, r.le.candidacy
+	if queued := part.CandidateRevision(); queued != r.candidateKey.revision {
+		r.protectKey(&r.candidateKey, keys.Candidate(int64(r.s.ID())), queued)
 	}
-	if acts := part.Acts(); acts != r.acting.revision {
-		r.hold(&r.acting, keys.Acting(), acts)
+	if acts := part.ActingRevision(); acts != r.actingKey.revision {
+		r.protectKey(&r.actingKey, keys.Acting(), acts)
 	}
 }
 
-// hold replaces the key that g protects. If a renewal does not find the key, only the candidacy or term under
+// protectKey replaces the key that g protects. If a renewal does not find the key, only the candidacy or term under
 // that key ends.
-func (r *round) hold(g *guard, key string, revision int64) {
+func (r *sessionRun) protectKey(g *protectedKey, key string, revision int64) {
 	g.release()
 	if revision == 0 {
 		return
 	}
 	g.revision = revision
-	g.protection = r.s.Protect(key, revision, func() {
+	g.protection = r.s.ProtectKey(key, revision, func() {
 		le := r.le
 		le.mu.Lock()
-		if le.round == r {
-			part, ended := le.part.Missed(revision, time.Now())
-			le.part = part
+		if le.sessionRun == r {
+			part, ended := le.candidacy.KeyMissed(revision, time.Now())
+			le.candidacy = part
 			le.endTerm(ended, nil)
 		}
 		le.mu.Unlock()
@@ -235,29 +235,29 @@ func (r *round) hold(g *guard, key string, revision int64) {
 	})
 }
 
-func (g *guard) release() {
+func (g *protectedKey) release() {
 	if g.protection != nil {
 		g.protection.Release()
-		*g = guard{}
+		*g = protectedKey{}
 	}
 }
 
 // close ends the round.
-func (r *round) close(reason election.Reason, err error) {
+func (r *sessionRun) close(reason election.Reason, err error) {
 	le := r.le
 	le.mu.Lock()
-	part, ended := le.part.Close(reason, time.Now())
-	le.part = part
+	part, ended := le.candidacy.SessionEnded(reason, time.Now())
+	le.candidacy = part
 	le.endTerm(ended, err)
-	r.candidacy.release()
-	r.acting.release()
-	if r.active != nil {
-		r.active.cancel()
+	r.candidateKey.release()
+	r.actingKey.release()
+	if r.campaign != nil {
+		r.campaign.cancel()
 	}
-	if le.ended != nil {
-		le.ended.cut(context.Cause(le.ended.ctx)) // its work is no longer waited for
+	if le.endedTerm != nil {
+		le.endedTerm.cancelWork(context.Cause(le.endedTerm.ctx)) // its work is no longer waited for
 	}
-	le.round = nil
+	le.sessionRun = nil
 	le.notifyLocked()
 	le.mu.Unlock()
 }

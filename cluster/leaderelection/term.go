@@ -15,17 +15,17 @@ import (
 
 // Term represents one unbroken term of this node's leadership. All methods are safe for concurrent use.
 type Term struct {
-	token    int64
-	mode     election.Mode
-	acquired time.Time
-	period   *etcdsession.Period
-	lease    int64
-	le       *LeaderElection
-	ctx      context.Context
-	cancel   context.CancelCauseFunc
-	tail     context.Context // like ctx, but lasts while a leader that gives way waits for its work
-	cut      context.CancelCauseFunc
-	work     int // number of functions that run in the term; guarded by le.mu
+	token      int64
+	mode       election.Mode
+	acquired   time.Time
+	period     *etcdsession.Period
+	lease      int64
+	le         *LeaderElection
+	ctx        context.Context
+	cancel     context.CancelCauseFunc
+	workCtx    context.Context // like ctx, but lasts while a leader that gives way waits for its work
+	cancelWork context.CancelCauseFunc
+	running    int // number of functions that run in the term; guarded by le.mu
 }
 
 // Token returns the fencing token, the CreateRevision of the leading key. It grows from term to term of the
@@ -54,20 +54,20 @@ func (t *Term) Valid() bool {
 func (t *Term) Txn(ctx context.Context) clientv3.Txn {
 	return txn.Fenced(ctx, t.le.cfg.Client, txn.Fence{
 		Guards: t.Guard(),
-		Over: func() error {
+		CheckOver: func() error {
 			// While the leader waits for its work, the key stands although the flag is down.
-			if t.tail.Err() != nil || !t.period.Stands() {
-				return t.over(election.ReasonSessionLost, nil)
+			if t.workCtx.Err() != nil || !t.period.ValidDespitePause() {
+				return t.overError(election.ReasonSessionLost, nil)
 			}
 			return nil
 		},
-		Refused: func() error { return t.over(election.ReasonKeyLost, election.ErrKeyLost) },
+		RefusedError: func() error { return t.overError(election.ReasonKeyLost, election.ErrKeyLost) },
 	})
 }
 
 // Guard returns conditions that hold in an etcd transaction if and only if this term's key stands.
 func (t *Term) Guard() []clientv3.Cmp {
-	return txn.Cmps(txn.TermGuards(t.le.keys, t.mode, t.lease, t.token))
+	return txn.Comparisons(txn.TermGuards(t.le.keys, t.mode, t.lease, t.token))
 }
 
 // Lead blocks until this node leads, runs fn, and returns fn's error. fn's context ends with the term or with
@@ -76,16 +76,16 @@ func (t *Term) Guard() []clientv3.Cmp {
 // matches ErrTermOver. The node keeps the leadership when fn returns (call Resign to end it). fn runs once:
 // call Lead in a loop to serve every term. If fn did not run, the error is ctx's cause or ErrStopped.
 func (le *LeaderElection) Lead(ctx context.Context, fn func(ctx context.Context, t election.Term) error) error {
-	t, err := le.enter(ctx)
+	t, err := le.enterTerm(ctx)
 	if err != nil {
 		return err
 	}
-	defer t.leave()
-	work, stop := wait.Within(ctx, t.ctx)
+	defer t.leaveTerm()
+	work, stop := wait.MergeContexts(ctx, t.ctx)
 	defer stop()
 	err = fn(work, t)
 	if errors.Is(err, context.Canceled) && ctx.Err() == nil && t.ctx.Err() != nil {
-		return t.over(election.ReasonSessionLost, nil)
+		return t.overError(election.ReasonSessionLost, nil)
 	}
 	return err
 }
@@ -102,42 +102,42 @@ func (le *LeaderElection) LeadEach(ctx context.Context, fn func(ctx context.Cont
 // AsLeader returns fn's error. If that is the context's error because the term ended, it returns an error that
 // matches ErrTermOver. If this node does not lead, it returns ErrNotLeader and does not run fn.
 func (le *LeaderElection) AsLeader(ctx context.Context, fn func(ctx context.Context, t election.Term) error) error {
-	t := le.enterNow()
+	t := le.tryEnterTerm()
 	if t == nil {
 		return election.ErrNotLeader
 	}
-	defer t.leave()
-	work, stop := wait.Within(ctx, t.tail)
+	defer t.leaveTerm()
+	work, stop := wait.MergeContexts(ctx, t.workCtx)
 	defer stop()
 	err := fn(work, t)
-	if errors.Is(err, context.Canceled) && ctx.Err() == nil && t.tail.Err() != nil {
-		return t.over(election.ReasonSessionLost, nil)
+	if errors.Is(err, context.Canceled) && ctx.Err() == nil && t.workCtx.Err() != nil {
+		return t.overError(election.ReasonSessionLost, nil)
 	}
 	return err
 }
 
-// enterNow counts the caller as work of the present term. It returns nil if this node does not lead.
-func (le *LeaderElection) enterNow() *Term {
+// tryEnterTerm counts the caller as work of the present term. It returns nil if this node does not lead.
+func (le *LeaderElection) tryEnterTerm() *Term {
 	le.mu.Lock()
 	defer le.mu.Unlock()
 	t := le.Term()
 	if t != nil {
-		t.work++
+		t.running++
 	}
 	return t
 }
 
-// tailEnds ends the tail context of a term that is over, unless this node gave way and waits for work. The
+// endWorkContext ends the tail context of a term that is over, unless this node gave way and waits for work. The
 // caller holds le.mu.
-func (t *Term) tailEnds(over *election.TermOverError) {
-	if t.work == 0 || over.Reason == election.ReasonKeyLost || over.Reason == election.ReasonSessionLost {
-		t.cut(over)
+func (t *Term) endWorkContext(over *election.TermOverError) {
+	if t.running == 0 || over.Reason == election.ReasonKeyLost || over.Reason == election.ReasonSessionLost {
+		t.cancelWork(over)
 	}
 }
 
-// over returns the error of the term. Its reason is the given one unless the term's context already has
+// overError returns the error of the term. Its reason is the given one unless the term's context already has
 // another.
-func (t *Term) over(reason election.Reason, why error) *election.TermOverError {
+func (t *Term) overError(reason election.Reason, why error) *election.TermOverError {
 	cause := context.Cause(t.ctx)
 	if over, ok := errors.AsType[*election.TermOverError](cause); ok {
 		return over
@@ -148,10 +148,10 @@ func (t *Term) over(reason election.Reason, why error) *election.TermOverError {
 	return &election.TermOverError{Token: t.token, Reason: reason, Err: why}
 }
 
-// enter blocks until this node leads, and counts the caller as work of the term.
-func (le *LeaderElection) enter(ctx context.Context) (*Term, error) {
+// enterTerm blocks until this node leads, and counts the caller as work of the term.
+func (le *LeaderElection) enterTerm(ctx context.Context) (*Term, error) {
 	var t *Term
-	err := le.await(ctx, func() bool {
+	err := le.waitUntil(ctx, func() bool {
 		if le.stopped {
 			return true
 		}
@@ -159,7 +159,7 @@ func (le *LeaderElection) enter(ctx context.Context) (*Term, error) {
 			t = nil
 			return false
 		}
-		t.work++
+		t.running++
 		return true
 	})
 	if err == nil && t == nil {
@@ -168,12 +168,12 @@ func (le *LeaderElection) enter(ctx context.Context) (*Term, error) {
 	return t, err
 }
 
-func (t *Term) leave() {
+func (t *Term) leaveTerm() {
 	t.le.mu.Lock()
-	t.work--
-	idle := t.work == 0
+	t.running--
+	idle := t.running == 0
 	if idle && t.ctx.Err() != nil {
-		t.cut(context.Cause(t.ctx))
+		t.cancelWork(context.Cause(t.ctx))
 	}
 	t.le.mu.Unlock()
 	if idle {

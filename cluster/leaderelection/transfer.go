@@ -15,17 +15,17 @@ import (
 // ErrStopped when the election is stopped. Set a deadline on ctx. A member that is about to queue, for example
 // because it has just given way, is waited for.
 func (le *LeaderElection) Transfer(ctx context.Context, address string) error {
-	return le.ask(ctx, state.RequestTransfer, address)
+	return le.submitRequest(ctx, state.RequestTransfer, address)
 }
 
 // RequestResign requests that the leader give way to the next candidate, as by Resign. A leader without other
 // candidates leads again, with a new token. Any member may request it. It blocks and fails as Transfer does.
 func (le *LeaderElection) RequestResign(ctx context.Context) error {
-	return le.ask(ctx, state.RequestResign, "")
+	return le.submitRequest(ctx, state.RequestResign, "")
 }
 
-func (le *LeaderElection) ask(ctx context.Context, kind state.RequestKind, address string) error {
-	left, ok := le.join()
+func (le *LeaderElection) submitRequest(ctx context.Context, kind state.RequestKind, address string) error {
+	left, ok := le.joinTracked()
 	if !ok {
 		return election.ErrStopped
 	}
@@ -34,15 +34,15 @@ func (le *LeaderElection) ask(ctx context.Context, kind state.RequestKind, addre
 	if s == nil || !s.Valid() {
 		return election.ErrNoLeader
 	}
-	ctx, stop := wait.Within(ctx, le.ctx)
+	ctx, stop := wait.MergeContexts(ctx, le.ctx)
 	defer stop()
 	_, err := request.AwaitHandover(ctx, le.cfg.Client, le.mirror, kind, address)
 	return err
 }
 
-// join makes Stop wait until left is called, so that the caller can withdraw its request. The caller must end
+// joinTracked makes Stop wait until left is called, so that the caller can withdraw its request. The caller must end
 // with le.ctx. ok is false once the election is being stopped.
-func (le *LeaderElection) join() (left func(), ok bool) {
+func (le *LeaderElection) joinTracked() (left func(), ok bool) {
 	le.mu.Lock()
 	defer le.mu.Unlock()
 	if le.stopped {

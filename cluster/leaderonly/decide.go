@@ -27,8 +27,8 @@ const (
 	takeover = 200 * time.Millisecond
 )
 
-// hint describes the earlier path of a request, as given in its headers.
-type hint struct {
+// requestHint describes the earlier path of a request, as given in its headers.
+type requestHint struct {
 	retry     bool  // all nodes refused it, or could not be reached
 	forwarded bool  // another node has forwarded it
 	token     int64 // the token of the leader known to that node; 0 if unknown
@@ -38,30 +38,30 @@ type hint struct {
 type decision int
 
 const (
-	elsewhere   decision = iota // another node leads
-	hold                        // wait: there will be a leader, or a newer view
-	waitBriefly                 // wait briefly: there may be another leader, or a newer view
+	decisionElsewhere   decision = iota // another node leads
+	decisionHold                        // wait: there will be a leader, or a newer view
+	decisionWaitBriefly                 // wait briefly: there may be another leader, or a newer view
 )
 
-// decide decides from the known leader l. next reports whether this process is next in the queue, held whether the
-// request has waited for a leader here, and tried whether forwarding it to that leader failed. moment is the time
+// decideRequest decides from the known leader l. next reports whether this process is next in the queue, held whether
+// the request has waited for a leader here, and tried whether forwarding it to that leader failed. moment is the time
 // to linger.
-func decide(l Leader, next bool, h hint, held, tried bool) (_ decision, moment time.Duration) {
+func decideRequest(l Leader, next bool, h requestHint, held, tried bool) (_ decision, moment time.Duration) {
 	switch {
 	case l.Name == "" || l.Own:
-		return hold, 0
+		return decisionHold, 0
 	case h.forwarded && h.token > l.Token && l.Token != 0:
 		// The forwarding node knows a newer leader, and soon this node does too. But its token may also belong to
 		// another history, and any client can send the header.
-		return waitBriefly, takeover
+		return decisionWaitBriefly, takeover
 	case tried:
-		return hold, 0 // for another leader
+		return decisionHold, 0 // for another leader
 	case h.retry && next:
-		return waitBriefly, takeover // the leader refuses it, or is dead
+		return decisionWaitBriefly, takeover // the leader refuses it, or is dead
 	case h.retry, held:
-		return waitBriefly, settle
+		return decisionWaitBriefly, settle
 	}
-	return elsewhere, 0
+	return decisionElsewhere, 0
 }
 
 // reasonOf returns the reason for refusing a request that was not answered.

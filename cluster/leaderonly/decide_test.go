@@ -12,28 +12,28 @@ func TestJudge(t *testing.T) {
 	for name, c := range map[string]struct {
 		leader            Leader
 		next, held, tried bool
-		hint              hint
+		hint              requestHint
 		want              decision
 		moment            time.Duration
 	}{
-		"another one leads":                       {leader: other, want: elsewhere},
-		"another one leads, and this is next":     {leader: other, next: true, want: elsewhere},
-		"nobody leads":                            {want: hold},
-		"this one is about to lead, or gives way": {leader: Leader{Name: "a:1", Own: true}, want: hold},
-		"it came again, and this is next": {leader: other, next: true, hint: hint{retry: true},
-			want: waitBriefly, moment: takeover},
-		"it came again": {leader: other, hint: hint{retry: true},
-			want: waitBriefly, moment: settle},
-		"it waited for the leader, which leads now": {leader: other, held: true, want: waitBriefly, moment: settle},
-		"that leader could not be reached":          {leader: other, tried: true, want: hold},
+		"another one leads":                       {leader: other, want: decisionElsewhere},
+		"another one leads, and this is next":     {leader: other, next: true, want: decisionElsewhere},
+		"nobody leads":                            {want: decisionHold},
+		"this one is about to lead, or gives way": {leader: Leader{Name: "a:1", Own: true}, want: decisionHold},
+		"it came again, and this is next": {leader: other, next: true, hint: requestHint{retry: true},
+			want: decisionWaitBriefly, moment: takeover},
+		"it came again": {leader: other, hint: requestHint{retry: true},
+			want: decisionWaitBriefly, moment: settle},
+		"it waited for the leader, which leads now": {leader: other, held: true, want: decisionWaitBriefly, moment: settle},
+		"that leader could not be reached":          {leader: other, tried: true, want: decisionHold},
 		"the node that forwarded it knows a newer term": {leader: other,
-			hint: hint{forwarded: true, token: 6}, want: waitBriefly, moment: takeover},
-		"it knows the same term":     {leader: other, hint: hint{forwarded: true, token: 5}, want: elsewhere},
-		"it does not know the token": {leader: other, hint: hint{forwarded: true}, want: elsewhere},
+			hint: requestHint{forwarded: true, token: 6}, want: decisionWaitBriefly, moment: takeover},
+		"it knows the same term":     {leader: other, hint: requestHint{forwarded: true, token: 5}, want: decisionElsewhere},
+		"it does not know the token": {leader: other, hint: requestHint{forwarded: true}, want: decisionElsewhere},
 		"the token is not known here, as of an elector's": {leader: Leader{Name: "b"},
-			hint: hint{forwarded: true, token: 6}, want: elsewhere},
+			hint: requestHint{forwarded: true, token: 6}, want: decisionElsewhere},
 	} {
-		what, moment := decide(c.leader, c.next, c.hint, c.held, c.tried)
+		what, moment := decideRequest(c.leader, c.next, c.hint, c.held, c.tried)
 		require.Equal(t, c.want, what, name)
 		require.Equal(t, c.moment, moment, name)
 	}

@@ -23,8 +23,8 @@ type forwarder struct {
 	leadership Leadership
 	proxy      *httputil.ReverseProxy
 	opts       Options
-	said       rate.Sometimes
-	under      chan struct{} // limits the forwarded requests in progress
+	logLimit   rate.Sometimes
+	slots      chan struct{} // limits the forwarded requests in progress
 }
 
 // errRefused is returned when the presumed leader refused the request.
@@ -42,10 +42,10 @@ const (
 )
 
 func newForwarder(l Leadership, opts Options) *forwarder {
-	return &forwarder{leadership: l, opts: opts, said: rate.Sometimes{Interval: time.Second},
-		under: make(chan struct{}, opts.MaxForwarded),
+	return &forwarder{leadership: l, opts: opts, logLimit: rate.Sometimes{Interval: time.Second},
+		slots: make(chan struct{}, opts.MaxForwarded),
 		proxy: &httputil.ReverseProxy{
-			Rewrite:   rewrite,
+			Rewrite:   rewriteRequest,
 			Transport: ownTrace{opts.Transport},
 			ModifyResponse: func(resp *http.Response) error {
 				refused := resp.StatusCode == http.StatusServiceUnavailable && resp.Header.Get(RefusedHeader) != ""
@@ -55,7 +55,7 @@ func newForwarder(l Leadership, opts Options) *forwarder {
 				return nil
 			},
 			// The response is sent after the proxy has returned.
-			ErrorHandler: func(_ http.ResponseWriter, r *http.Request, err error) { passageOf(r.Context()).err = err },
+			ErrorHandler: func(_ http.ResponseWriter, r *http.Request, err error) { forwardedRequestOf(r.Context()).err = err },
 			ErrorLog:     opts.Logger.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
 		}}
 }
@@ -63,7 +63,7 @@ func newForwarder(l Leadership, opts Options) *forwarder {
 // forwardedRequest is one request forwarded to one leader.
 type forwardedRequest struct {
 	to   Leader
-	body *wholeBody
+	body *trackedBody
 	sent atomic.Bool     // part of it may have been sent, even if a connection failed afterwards
 	err  error           // why it was not answered
 	ctx  context.Context // of the original request
@@ -75,21 +75,21 @@ type ownTrace struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
 func (t ownTrace) RoundTrip(r *http.Request) (*http.Response, error) {
-	p := passageOf(r.Context())
+	p := forwardedRequestOf(r.Context())
 	// A transport may retry by itself, on another connection.
-	ctx := httptrace.WithClientTrace(valuesOf{r.Context(), p.ctx},
+	ctx := httptrace.WithClientTrace(valuesContext{r.Context(), p.ctx},
 		&httptrace.ClientTrace{WroteHeaders: func() { p.sent.Store(true) }})
 	return t.RoundTripper.RoundTrip(r.WithContext(ctx))
 }
 
-// valuesOf is a context with the values of another one.
-type valuesOf struct {
+// valuesContext is a context with the values of another one.
+type valuesContext struct {
 	context.Context
 	values context.Context
 }
 
 // Value implements context.Context.
-func (c valuesOf) Value(key any) any { return c.values.Value(key) }
+func (c valuesContext) Value(key any) any { return c.values.Value(key) }
 
 // notReached reports whether no connection was established.
 func (p *forwardedRequest) notReached() bool {
@@ -97,29 +97,29 @@ func (p *forwardedRequest) notReached() bool {
 	return ok && op.Op == "dial" && !p.sent.Load()
 }
 
-type passageKey struct{}
+type forwardedKey struct{}
 
-func passageOf(ctx context.Context) *forwardedRequest {
-	return ctx.Value(passageKey{}).(*forwardedRequest)
+func forwardedRequestOf(ctx context.Context) *forwardedRequest {
+	return ctx.Value(forwardedKey{}).(*forwardedRequest)
 }
 
-// forward sends a request to the leader and returns its response. It reports false if the request has certainly
+// forwardRequest sends a request to the leader and returns its response. It reports false if the request has certainly
 // not begun there and can be sent again; otherwise it has answered the request.
-func (f *forwarder) forward(w http.ResponseWriter, r *http.Request, to refusal) (answered bool) {
+func (f *forwarder) forwardRequest(w http.ResponseWriter, r *http.Request, to refusal) (answered bool) {
 	select {
-	case f.under <- struct{}{}:
-		defer func() { <-f.under }()
+	case f.slots <- struct{}{}:
+		defer func() { <-f.slots }()
 	default:
 		to.detail = "too many requests are on their way to the leader already; nothing was done; try again"
-		refuse(w, to)
+		writeRefusal(w, to)
 		return true
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), f.opts.ForwardTimeout)
 	defer cancel()
 	ctx, replaced := context.WithCancelCause(ctx)
-	defer f.watch(ctx, to.leader, replaced)()
-	p := &forwardedRequest{to: to.leader, body: &wholeBody{ReadCloser: r.Body}}
-	p.ctx = context.WithValue(ctx, passageKey{}, p)
+	defer f.watchReplaced(ctx, to.leader, replaced)()
+	p := &forwardedRequest{to: to.leader, body: &trackedBody{ReadCloser: r.Body}}
+	p.ctx = context.WithValue(ctx, forwardedKey{}, p)
 	out := r.WithContext(p.ctx)
 	if r.Body != nil && r.Body != http.NoBody {
 		out.Body = p.body
@@ -131,29 +131,29 @@ func (f *forwarder) forward(w http.ResponseWriter, r *http.Request, to refusal) 
 	switch {
 	case p.err == nil:
 		return true
-	case p.body.whole() && (errors.Is(p.err, errRefused) || p.notReached()):
+	case p.body.unread() && (errors.Is(p.err, errRefused) || p.notReached()):
 		return false
 	case errors.Is(p.err, errRefused): // the body has been read, so another node cannot get it
 		to.detail = "the node that was taken for the leader refused the request; nothing was done; try again"
-		refuse(w, to)
+		writeRefusal(w, to)
 	case p.notReached():
 		to.detail = "the leader could not be reached; nothing was done; try again"
-		refuse(w, to)
+		writeRefusal(w, to)
 	default:
-		f.said.Do(func() { // a client that disconnects causes this too, and may do so often
+		f.logLimit.Do(func() { // a client that disconnects causes this too, and may do so often
 			f.opts.Logger.Warn("unknown whether the leader executed a forwarded request",
 				"leader", to.leader.Name, "method", r.Method, "path", r.URL.Path, "error", p.err)
 		})
 		to.reason = OutcomeUnknown
 		to.detail = "the leader did not answer the forwarded request: it may have carried it out"
-		answer(w, http.StatusBadGateway, to)
+		writeProblem(w, http.StatusBadGateway, to)
 	}
 	return true
 }
 
-// watch calls end with errReplaced if another node leads and the former leader, which may stand still, has not
+// watchReplaced calls end with errReplaced if another node leads and the former leader, which may stand still, has not
 // answered. It calls end for that reason only until stop has returned.
-func (f *forwarder) watch(ctx context.Context, to Leader, end context.CancelCauseFunc) (stop func()) {
+func (f *forwarder) watchReplaced(ctx context.Context, to Leader, end context.CancelCauseFunc) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
@@ -173,9 +173,9 @@ func (f *forwarder) watch(ctx context.Context, to Leader, end context.CancelCaus
 	}
 }
 
-func rewrite(p *httputil.ProxyRequest) {
-	to := passageOf(p.In.Context()).to
-	if u, ok := at(to.URL, p.In); ok {
+func rewriteRequest(p *httputil.ProxyRequest) {
+	to := forwardedRequestOf(p.In.Context()).to
+	if u, ok := urlAt(to.URL, p.In); ok {
 		p.Out.URL = u
 	}
 	p.Out.Host = p.In.Host
@@ -194,24 +194,24 @@ func rewrite(p *httputil.ProxyRequest) {
 	}
 }
 
-// wholeBody is a request's body that stays open until some of it has been read.
-type wholeBody struct {
+// trackedBody is a request's body that stays open until some of it has been read.
+type trackedBody struct {
 	io.ReadCloser
 	begun atomic.Bool
 }
 
 // Read implements io.Reader.
-func (b *wholeBody) Read(p []byte) (int, error) {
+func (b *trackedBody) Read(p []byte) (int, error) {
 	b.begun.Store(true)
 	return b.ReadCloser.Read(p)
 }
 
 // Close closes the body if reading has begun. The server closes the others.
-func (b *wholeBody) Close() error {
+func (b *trackedBody) Close() error {
 	if !b.begun.Load() {
 		return nil
 	}
 	return b.ReadCloser.Close()
 }
 
-func (b *wholeBody) whole() bool { return !b.begun.Load() }
+func (b *trackedBody) unread() bool { return !b.begun.Load() }

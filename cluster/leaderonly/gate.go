@@ -29,18 +29,18 @@ type refusal struct {
 // attempt is the passage of one request through the gate.
 type attempt struct {
 	*gate
-	hint  hint
+	hint  requestHint
 	until time.Time // it waits no longer
 	tried Leader    // the leader that was not reached, or refused it; zero if none
 }
 
-func (g *gate) attempt(h hint) *attempt {
+func (g *gate) newAttempt(h requestHint) *attempt {
 	return &attempt{gate: g, hint: h, until: time.Now().Add(g.wait)}
 }
 
-// pass runs fn if this process leads, or begins to lead while the request waits. Otherwise it returns the known
+// runOnLeader runs fn if this process leads, or begins to lead while the request waits. Otherwise it returns the known
 // leader, or the reason why none is known.
-func (a *attempt) pass(ctx context.Context, fn func(ctx context.Context)) (done bool, _ refusal) {
+func (a *attempt) runOnLeader(ctx context.Context, fn func(ctx context.Context)) (done bool, _ refusal) {
 	held, lingered := false, false
 	for {
 		ran := false
@@ -55,24 +55,24 @@ func (a *attempt) pass(ctx context.Context, fn func(ctx context.Context)) (done 
 			return true, refusal{}
 		case outside && a.hint.retry && !lingered: // otherwise a load balancer would use up its retries at once
 			lingered = true
-			a.pause(ctx)
+			a.pauseBriefly(ctx)
 			continue
 		case outside:
-			return false, notReady
+			return false, notReadyRefusal
 		}
 		l := a.leadership.Leader()
-		what, moment := decide(l, a.hint.retry && a.leadership.Next(), a.hint, held, l.same(a.tried))
-		if what == elsewhere || what == waitBriefly && lingered {
+		what, moment := decideRequest(l, a.hint.retry && a.leadership.Next(), a.hint, held, l.sameTerm(a.tried))
+		if what == decisionElsewhere || what == decisionWaitBriefly && lingered {
 			return false, refusal{leader: l, reason: NotLeader,
 				detail: "this node does not lead; nothing was done; send the request to the leader"}
 		}
 		until := a.until
-		if what == waitBriefly {
-			until, lingered = earlier(until, time.Now().Add(moment)), true
+		if what == decisionWaitBriefly {
+			until, lingered = earlierTime(until, time.Now().Add(moment)), true
 		}
 		held = true
-		switch refused := a.await(ctx, l, until); {
-		case refused == nil, what == waitBriefly:
+		switch refused := a.awaitChange(ctx, l, until); {
+		case refused == nil, what == decisionWaitBriefly:
 		case refused.reason == NotReady:
 			return false, *refused
 		default:
@@ -84,10 +84,11 @@ func (a *attempt) pass(ctx context.Context, fn func(ctx context.Context)) (done 
 	}
 }
 
-var notReady = refusal{reason: NotReady, detail: "this node is starting, or stops; nothing was done; ask another node"}
+var notReadyRefusal = refusal{reason: NotReady,
+	detail: "this node is starting, or stops; nothing was done; ask another node"}
 
-// pause waits for settle, or until ctx ends.
-func (a *attempt) pause(ctx context.Context) {
+// pauseBriefly waits for settle, or until ctx ends.
+func (a *attempt) pauseBriefly(ctx context.Context) {
 	t := time.NewTimer(settle)
 	defer t.Stop()
 	select {
@@ -96,18 +97,18 @@ func (a *attempt) pause(ctx context.Context) {
 	}
 }
 
-func earlier(a, b time.Time) time.Time {
+func earlierTime(a, b time.Time) time.Time {
 	if a.Before(b) {
 		return a
 	}
 	return b
 }
 
-// await waits until the known leader differs from l, and returns nil. Otherwise it returns the reason for the
+// awaitChange waits until the known leader differs from l, and returns nil. Otherwise it returns the reason for the
 // failure.
-func (a *attempt) await(ctx context.Context, l Leader, until time.Time) *refusal {
+func (a *attempt) awaitChange(ctx context.Context, l Leader, until time.Time) *refusal {
 	if !time.Now().Before(until) {
-		return &refusal{detail: inVain}
+		return &refusal{detail: noLeaderDetail}
 	}
 	select {
 	case a.waiting <- struct{}{}:
@@ -119,15 +120,15 @@ func (a *attempt) await(ctx context.Context, l Leader, until time.Time) *refusal
 	defer cancel()
 	err := a.leadership.Await(ctx, func() bool {
 		now := a.leadership.Leader()
-		return !now.same(l) || now.Leads
+		return !now.sameTerm(l) || now.Leads
 	})
 	switch {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
-		return &refusal{detail: inVain}
+		return &refusal{detail: noLeaderDetail}
 	}
-	return &notReady // this node will learn nothing new
+	return &notReadyRefusal // this node will learn nothing new
 }
 
-const inVain = "there was no leader to answer the request in time; nothing was done; try again"
+const noLeaderDetail = "there was no leader to answer the request in time; nothing was done; try again"

@@ -54,28 +54,29 @@ func FullMethods(names ...string) func(fullMethod string) bool {
 	return func(fullMethod string) bool { return slices.Contains(names, fullMethod) }
 }
 
-func (o GRPCOptions) gate(l Leadership) (*gate, func(string) bool) {
+func (o GRPCOptions) newGate(l Leadership) (*gate, func(string) bool) {
 	if o.Applies == nil {
 		o.Applies = func(string) bool { return true }
 	}
-	wait, most := waits(o.Wait, o.MaxWaiting)
+	wait, most := waitLimits(o.Wait, o.MaxWaiting)
 	return newGate(l, wait, most), o.Applies
 }
 
 // UnaryServerInterceptor lets only the leader answer unary calls. On other nodes calls fail with UNAVAILABLE, and
 // nothing has run. The status has a google.rpc.ErrorInfo and a RetryInfo, and the trailers name the leader.
 func UnaryServerInterceptor(l Leadership, opts GRPCOptions) grpc.UnaryServerInterceptor {
-	gate, applies := opts.gate(l)
+	gate, applies := opts.newGate(l)
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
 		if !applies(info.FullMethod) {
 			return next(ctx, req)
 		}
-		done, refused := gate.attempt(hintOfCall(ctx)).pass(ctx, func(ctx context.Context) { resp, err = next(ctx, req) })
+		done, refused := gate.newAttempt(hintOfCall(ctx)).runOnLeader(ctx,
+			func(ctx context.Context) { resp, err = next(ctx, req) })
 		if done {
 			return resp, err
 		}
-		_ = grpc.SetTrailer(ctx, trailer(refused)) // fails only outside of a call
-		return nil, callRefused(refused)
+		_ = grpc.SetTrailer(ctx, refusalTrailer(refused)) // fails only outside of a call
+		return nil, refusalStatus(refused)
 	}
 }
 
@@ -84,42 +85,42 @@ func UnaryServerInterceptor(l Leadership, opts GRPCOptions) grpc.UnaryServerInte
 // after, because the handover waits for it up to WorkTimeout. A handler blocked on a message from its client does
 // not notice the end; let it wait for its context as well.
 func StreamServerInterceptor(l Leadership, opts GRPCOptions) grpc.StreamServerInterceptor {
-	gate, applies := opts.gate(l)
+	gate, applies := opts.newGate(l)
 	return func(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
 		if !applies(info.FullMethod) {
 			return next(srv, s)
 		}
-		done, refused := gate.attempt(hintOfCall(s.Context())).pass(s.Context(), func(ctx context.Context) {
+		done, refused := gate.newAttempt(hintOfCall(s.Context())).runOnLeader(s.Context(), func(ctx context.Context) {
 			if term, ok := TermFrom(ctx); ok {
 				var stop context.CancelFunc
-				ctx, stop = wait.Within(ctx, term.Context())
+				ctx, stop = wait.MergeContexts(ctx, term.Context())
 				defer stop()
 			}
-			err = next(srv, &stream{ServerStream: s, ctx: ctx})
+			err = next(srv, &termStream{ServerStream: s, ctx: ctx})
 		})
 		if done {
 			return err
 		}
-		s.SetTrailer(trailer(refused))
-		return callRefused(refused)
+		s.SetTrailer(refusalTrailer(refused))
+		return refusalStatus(refused)
 	}
 }
 
-// stream gives a stream a context that ends with the term.
-type stream struct {
+// termStream gives a stream a context that ends with the term.
+type termStream struct {
 	grpc.ServerStream
 	ctx context.Context
 }
 
 // Context implements grpc.ServerStream.
-func (s *stream) Context() context.Context { return s.ctx }
+func (s *termStream) Context() context.Context { return s.ctx }
 
-func hintOfCall(ctx context.Context) hint {
+func hintOfCall(ctx context.Context) requestHint {
 	said := metadata.ValueFromIncomingContext(ctx, RetryMetadata)
-	return hint{retry: len(said) > 0 && said[0] != "" && said[0] != "0"}
+	return requestHint{retry: len(said) > 0 && said[0] != "" && said[0] != "0"}
 }
 
-func trailer(r refusal) metadata.MD {
+func refusalTrailer(r refusal) metadata.MD {
 	md := metadata.Pairs(RefusedTrailer, string(r.reason))
 	if r.leader.Name != "" {
 		md.Set(LeaderTrailer, r.leader.Name)
@@ -130,7 +131,7 @@ func trailer(r refusal) metadata.MD {
 	return md
 }
 
-func callRefused(r refusal) error {
+func refusalStatus(r refusal) error {
 	info := &errdetails.ErrorInfo{Reason: grpcReasons[r.reason], Domain: objects.Domain, Metadata: map[string]string{}}
 	if r.leader.Name != "" {
 		info.Metadata["leader"] = r.leader.Name

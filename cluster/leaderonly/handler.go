@@ -21,11 +21,11 @@ func Handler(l Leadership, next http.Handler, opts Options) http.Handler {
 }
 
 type handler struct {
-	gate      *gate
-	next      http.Handler
-	opts      Options
-	forwarder *forwarder // nil if nothing is forwarded
-	said      atomic.Bool
+	gate          *gate
+	next          http.Handler
+	opts          Options
+	forwarder     *forwarder // nil if nothing is forwarded
+	unknownLogged atomic.Bool
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -34,9 +34,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	hint := hintOf(r)
-	a := h.gate.attempt(hint)
+	a := h.gate.newAttempt(hint)
 	for {
-		done, refused := a.pass(r.Context(), func(ctx context.Context) {
+		done, refused := a.runOnLeader(r.Context(), func(ctx context.Context) {
 			// Reading a body does not end with a context: a client that sends none would keep the work running.
 			stop := context.AfterFunc(ctx, func() {
 				_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // a server without this has limits of its own
@@ -47,29 +47,30 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if done {
 			return
 		}
-		direct := refused.reason == NotLeader && refused.leader.URL != "" && !refused.leader.same(a.tried) && !hint.forwarded
+		direct := refused.reason == NotLeader && refused.leader.URL != "" && !refused.leader.sameTerm(a.tried) &&
+			!hint.forwarded
 		switch {
 		case direct && h.opts.Elsewhere == Redirect:
-			redirect(w, r, refused)
+			redirectToLeader(w, r, refused)
 			return
 		case direct && h.opts.Elsewhere == Forward:
-			if h.forwarder.forward(w, r, refused) {
+			if h.forwarder.forwardRequest(w, r, refused) {
 				return
 			}
 			a.tried = refused.leader // the leader was not reached, or refused it: wait for another one
 		default:
 			if refused.reason == NotLeader && refused.leader.URL == "" {
-				refused.detail = h.unknown(refused.leader)
+				refused.detail = h.unknownURLDetail(refused.leader)
 			}
-			refuse(w, refused)
+			writeRefusal(w, refused)
 			return
 		}
 	}
 }
 
-// unknown returns the detail of a refusal for which the leader's URL is unknown, and logs that once.
-func (h *handler) unknown(leader Leader) string {
-	if h.opts.Elsewhere != Refuse && !h.said.Swap(true) {
+// unknownURLDetail returns the detail of a refusal for which the leader's URL is unknown, and logs that once.
+func (h *handler) unknownURLDetail(leader Leader) string {
+	if h.opts.Elsewhere != Refuse && !h.unknownLogged.Swap(true) {
 		h.opts.Logger.Warn("requests are refused instead of redirected or forwarded: the leader does not say where others "+
 			"reach its HTTP; set its cluster.Config.HTTPAddress", "leader", leader.Name)
 	}
@@ -77,20 +78,20 @@ func (h *handler) unknown(leader Leader) string {
 		"(cluster.Config.HTTPAddress); nothing was done; send the request to another node"
 }
 
-func hintOf(r *http.Request) hint {
+func hintOf(r *http.Request) requestHint {
 	retry := r.Header.Get(RetryHeader)
-	h := hint{retry: retry != "" && retry != "0"}
+	h := requestHint{retry: retry != "" && retry != "0"}
 	if _, h.forwarded = r.Header[ForwardedHeader]; h.forwarded {
 		h.token, _ = strconv.ParseInt(r.Header.Get(ForwardedHeader), 10, 64) // 0 means unknown
 	}
 	return h
 }
 
-// redirect sends the client to the leader.
-func redirect(w http.ResponseWriter, r *http.Request, to refusal) {
-	u, ok := at(to.leader.URL, r)
+// redirectToLeader sends the client to the leader.
+func redirectToLeader(w http.ResponseWriter, r *http.Request, to refusal) {
+	u, ok := urlAt(to.leader.URL, r)
 	if !ok {
-		refuse(w, to)
+		writeRefusal(w, to)
 		return
 	}
 	w.Header().Set("Cache-Control", "no-store")

@@ -43,7 +43,7 @@ func requireRefused(t *testing.T, w *httptest.ResponseRecorder, reason Reason, l
 	require.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
 	var p Problem
 	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &p))
-	require.Equal(t, Problem{Type: "urn:goverse:problem:" + string(reason), Title: titles[reason], Status: 503,
+	require.Equal(t, Problem{Type: "urn:goverse:problem:" + string(reason), Title: reasonTitles[reason], Status: 503,
 		Detail: p.Detail, Reason: reason, Leader: leader}, p)
 	require.NotEmpty(t, p.Title)
 	require.NotEmpty(t, p.Detail)
@@ -192,7 +192,7 @@ func TestLeaderThatLeavesMeanwhile(t *testing.T) {
 		"left, nobody":      {[]election.Leader{a, {}}, nil, election.Leader{}, ""},
 	} {
 		leaders := c.leaders
-		known, url := reached(func() election.Leader {
+		known, url := leaderWithURL(func() election.Leader {
 			l := leaders[0]
 			if len(leaders) > 1 {
 				leaders = leaders[1:]

@@ -50,8 +50,8 @@ type Tenure struct {
 	Term election.Term
 }
 
-// same reports whether both are the same leader, in the same phase of the same term.
-func (l Leader) same(other Leader) bool {
+// sameTerm reports whether both are the same leader, in the same phase of the same term.
+func (l Leader) sameTerm(other Leader) bool {
 	return l.Name == other.Name && l.Token == other.Token && l.Own == other.Own && l.Leads == other.Leads
 }
 
@@ -72,30 +72,30 @@ func TokenFrom(ctx context.Context) int64 {
 }
 
 // Cluster returns the leadership of the cluster itself. The leader's URL is its Config.HTTPAddress.
-func Cluster(c *cluster.Cluster) Leadership { return ofCluster{c} }
+func Cluster(c *cluster.Cluster) Leadership { return clusterLeadership{c} }
 
-type ofCluster struct{ c *cluster.Cluster }
+type clusterLeadership struct{ c *cluster.Cluster }
 
-func (l ofCluster) AsLeader(ctx context.Context, fn func(context.Context, Tenure) error) error {
+func (l clusterLeadership) AsLeader(ctx context.Context, fn func(context.Context, Tenure) error) error {
 	return l.c.AsLeader(ctx, func(ctx context.Context, t election.Term) error {
 		return fn(ctx, Tenure{Token: t.Token(), Term: t})
 	})
 }
 
-func (l ofCluster) Leader() Leader {
-	known, url := reached(l.c.Leader, func(known election.Leader) string { return urlOf(l.c, known) })
+func (l clusterLeadership) Leader() Leader {
+	known, url := leaderWithURL(l.c.Leader, func(known election.Leader) string { return urlOf(l.c, known) })
 	if known.Address == "" {
 		// This node's key exists for a moment before the term, and after it.
 		st := l.c.Status()
-		return Leader{Own: st.SessionValid && first(st.Queue, l.c)}
+		return Leader{Own: st.SessionValid && firstInQueue(st.Queue, l.c)}
 	}
 	own := known.Address == l.c.Node().AdvertiseAddress()
 	return Leader{Name: known.Address, URL: url, Token: known.Token, Own: own, Leads: own && l.c.IsLeader()}
 }
 
-// reached returns the leader and its URL. A leader that has just left may no longer be a member when its URL is
+// leaderWithURL returns the leader and its URL. A leader that has just left may no longer be a member when its URL is
 // looked up. By then another node leads, or none does.
-func reached(leader func() election.Leader, url func(election.Leader) string) (election.Leader, string) {
+func leaderWithURL(leader func() election.Leader, url func(election.Leader) string) (election.Leader, string) {
 	known := leader()
 	for {
 		at := url(known)
@@ -110,25 +110,25 @@ func reached(leader func() election.Leader, url func(election.Leader) string) (e
 	}
 }
 
-func (l ofCluster) Next() bool { return second(l.c.Status().Queue, l.c) }
+func (l clusterLeadership) Next() bool { return secondInQueue(l.c.Status().Queue, l.c) }
 
-func (l ofCluster) Await(ctx context.Context, done func() bool) error {
+func (l clusterLeadership) Await(ctx context.Context, done func() bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	changes, err := l.c.WatchLeader(ctx)
 	if err != nil {
 		return err
 	}
-	return await(ctx, changes, nil, done)
+	return awaitChange(ctx, changes, nil, done)
 }
 
-// first reports whether this node is first in the queue.
-func first(queue []string, c *cluster.Cluster) bool {
+// firstInQueue reports whether this node is first in the queue.
+func firstInQueue(queue []string, c *cluster.Cluster) bool {
 	return len(queue) > 0 && queue[0] == c.Node().AdvertiseAddress()
 }
 
-// second reports whether this node is second in the queue.
-func second(queue []string, c *cluster.Cluster) bool {
+// secondInQueue reports whether this node is second in the queue.
+func secondInQueue(queue []string, c *cluster.Cluster) bool {
 	return len(queue) > 1 && queue[1] == c.Node().AdvertiseAddress()
 }
 
@@ -156,18 +156,18 @@ type candidate interface {
 // Election returns the leadership of a named election of c. With a handle that only observes, this node answers
 // no request itself.
 func Election(c *cluster.Cluster, e Named) Leadership {
-	l := ofElection{c: c, e: e}
+	l := electionLeadership{c: c, e: e}
 	l.candidate, _ = e.(candidate)
 	return l
 }
 
-type ofElection struct {
+type electionLeadership struct {
 	c         *cluster.Cluster
 	e         Named
 	candidate candidate // nil if it only observes
 }
 
-func (l ofElection) AsLeader(ctx context.Context, fn func(context.Context, Tenure) error) error {
+func (l electionLeadership) AsLeader(ctx context.Context, fn func(context.Context, Tenure) error) error {
 	if l.candidate == nil {
 		return election.ErrNotLeader
 	}
@@ -176,26 +176,26 @@ func (l ofElection) AsLeader(ctx context.Context, fn func(context.Context, Tenur
 	})
 }
 
-func (l ofElection) Leader() Leader {
-	known, url := reached(l.e.Leader, func(known election.Leader) string { return urlOf(l.c, known) })
+func (l electionLeadership) Leader() Leader {
+	known, url := leaderWithURL(l.e.Leader, func(known election.Leader) string { return urlOf(l.c, known) })
 	if known.Address == "" {
-		return Leader{Own: first(l.e.Queue(), l.c)}
+		return Leader{Own: firstInQueue(l.e.Queue(), l.c)}
 	}
 	own := known.Member && known.Address == l.c.Node().AdvertiseAddress()
 	return Leader{Name: known.Address, URL: url, Token: known.Token, Own: own,
 		Leads: own && l.candidate != nil && l.candidate.IsLeader()}
 }
 
-func (l ofElection) Next() bool { return l.candidate != nil && second(l.e.Queue(), l.c) }
+func (l electionLeadership) Next() bool { return l.candidate != nil && secondInQueue(l.e.Queue(), l.c) }
 
-func (l ofElection) Await(ctx context.Context, done func() bool) error {
+func (l electionLeadership) Await(ctx context.Context, done func() bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	changes, err := l.e.Watch(ctx)
 	if err != nil {
 		return err
 	}
-	return await(ctx, changes, nil, done)
+	return awaitChange(ctx, changes, nil, done)
 }
 
 // pollEvery is the interval at which a waiting request checks again if nothing signals changes.
@@ -204,20 +204,20 @@ const pollEvery = 10 * time.Millisecond
 // Elector returns the leadership of an elector with self as its CandidateID. url returns the address at which a
 // candidate serves HTTP, as host:port or as a URL; "" if unknown.
 func Elector(e *elector.Elector, self string, url func(candidateID string) string) Leadership {
-	return ofElector{e: e, self: self, url: url}
+	return electorLeadership{e: e, self: self, url: url}
 }
 
-type ofElector struct {
+type electorLeadership struct {
 	e    *elector.Elector
 	self string
 	url  func(string) string
 }
 
-func (l ofElector) AsLeader(ctx context.Context, fn func(context.Context, Tenure) error) error {
+func (l electorLeadership) AsLeader(ctx context.Context, fn func(context.Context, Tenure) error) error {
 	return l.e.AsLeader(ctx, func(ctx context.Context, token int64) error { return fn(ctx, Tenure{Token: token}) })
 }
 
-func (l ofElector) Leader() Leader {
+func (l electorLeadership) Leader() Leader {
 	if token := l.e.Token(); token > 0 {
 		return Leader{Name: l.self, URL: URL(l.url(l.self)), Token: token, Own: true, Leads: true}
 	}
@@ -229,22 +229,22 @@ func (l ofElector) Leader() Leader {
 }
 
 // Next returns false: any candidate may write first and so become the leader.
-func (l ofElector) Next() bool { return false }
+func (l electorLeadership) Next() bool { return false }
 
-func (l ofElector) Await(ctx context.Context, done func() bool) error {
+func (l electorLeadership) Await(ctx context.Context, done func() bool) error {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
-	return await(ctx, nil, tick.C, done)
+	return awaitChange(ctx, nil, tick.C, done)
 }
 
-var errNoNews = errors.New("this process follows the leader no longer")
+var errWatchEnded = errors.New("this process follows the leader no longer")
 
-func await(ctx context.Context, changes <-chan election.Leader, tick <-chan time.Time, done func() bool) error {
+func awaitChange(ctx context.Context, changes <-chan election.Leader, tick <-chan time.Time, done func() bool) error {
 	for !done() {
 		select {
 		case _, open := <-changes:
 			if !open && ctx.Err() == nil {
-				return errNoNews
+				return errWatchEnded
 			}
 		case <-tick:
 		case <-ctx.Done():

@@ -64,7 +64,7 @@ func (o Options) withDefaults() Options {
 	if o.Applies == nil {
 		o.Applies = Writes
 	}
-	o.Wait, o.MaxWaiting = waits(o.Wait, o.MaxWaiting)
+	o.Wait, o.MaxWaiting = waitLimits(o.Wait, o.MaxWaiting)
 	if o.ForwardTimeout <= 0 {
 		o.ForwardTimeout = 25 * time.Second
 	}
@@ -82,7 +82,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-func waits(wait time.Duration, most int) (time.Duration, int) {
+func waitLimits(wait time.Duration, most int) (time.Duration, int) {
 	if wait == 0 {
 		wait = 2 * time.Second
 	}

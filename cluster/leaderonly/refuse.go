@@ -36,7 +36,7 @@ type Problem struct {
 // OutcomeUnknown is the reason given in a 502: a forwarded request may have been carried out.
 const OutcomeUnknown Reason = "outcome-unknown"
 
-var titles = map[Reason]string{
+var reasonTitles = map[Reason]string{
 	NotLeader:      "Not the leader",
 	NoLeader:       "Nobody leads",
 	NotReady:       "The node is starting or has stopped",
@@ -44,16 +44,16 @@ var titles = map[Reason]string{
 	OutcomeUnknown: "It is not known whether the request was carried out",
 }
 
-func refuse(w http.ResponseWriter, r refusal) {
+func writeRefusal(w http.ResponseWriter, r refusal) {
 	w.Header().Set(RefusedHeader, string(r.reason))
 	w.Header().Set("Retry-After", retryAfter)
-	answer(w, http.StatusServiceUnavailable, r)
+	writeProblem(w, http.StatusServiceUnavailable, r)
 }
 
-func answer(w http.ResponseWriter, status int, r refusal) {
+func writeProblem(w http.ResponseWriter, status int, r refusal) {
 	if r.leader.URL != "" {
 		w.Header().Set(LeaderHeader, r.leader.URL)
 	}
-	problem.Send(w, status, Problem{Type: "urn:goverse:problem:" + string(r.reason), Title: titles[r.reason],
+	problem.Send(w, status, Problem{Type: "urn:goverse:problem:" + string(r.reason), Title: reasonTitles[r.reason],
 		Status: status, Detail: r.detail, Reason: r.reason, Leader: r.leader.URL})
 }

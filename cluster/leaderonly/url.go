@@ -26,21 +26,21 @@ func URL(address string) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host}).String()
 }
 
-// at returns the requested URL at a base URL returned by URL. It is assembled field by field, so that a path like
+// urlAt returns the requested URL at a base URL returned by URL. It is assembled field by field, so that a path like
 // //elsewhere cannot become the host.
-func at(base string, r *http.Request) (*url.URL, bool) {
+func urlAt(base string, r *http.Request) (*url.URL, bool) {
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" {
 		return nil, false
 	}
-	asked := asSent(r)
+	asked := sentURL(r)
 	u.Path, u.RawPath, u.RawQuery = asked.Path, asked.RawPath, asked.RawQuery
 	return u, true
 }
 
-// asSent returns the URL that the client sent. Middleware like http.StripPrefix may have changed r's, and the
+// sentURL returns the URL that the client sent. Middleware like http.StripPrefix may have changed r's, and the
 // leader has the same middleware.
-func asSent(r *http.Request) *url.URL {
+func sentURL(r *http.Request) *url.URL {
 	if sent, err := url.ParseRequestURI(r.RequestURI); err == nil {
 		return sent
 	}

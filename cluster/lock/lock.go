@@ -17,7 +17,7 @@ var (
 	// ErrLost is returned when the lock was lost before it was released; see [LostError].
 	ErrLost = errors.New("the lock was lost")
 	// ErrReleased is the cause of a lock's context after Release.
-	ErrReleased = leasequeue.ErrLeft
+	ErrReleased = leasequeue.ErrReleased
 	// ErrKeyLost is the cause of a lock's context when another process deleted its key out of band.
 	ErrKeyLost = election.ErrKeyLost
 	// ErrNotStarted is returned when the registry's cluster has not started yet.

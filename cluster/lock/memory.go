@@ -31,12 +31,12 @@ func (m *Memory) Acquire(ctx context.Context, name string, opts ...Option) (Held
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	h, holds := m.enter(name, NewOptions(opts...))
+	h, holds := m.enterQueue(name, NewOptions(opts...))
 	select {
 	case <-holds:
 		return h, nil
 	case <-ctx.Done():
-		m.leave(h)
+		m.leaveQueue(h)
 		return nil, context.Cause(ctx)
 	}
 }
@@ -49,18 +49,18 @@ func (m *Memory) TryAcquire(ctx context.Context, name string, opts ...Option) (H
 	if ctx.Err() != nil {
 		return nil, false, context.Cause(ctx)
 	}
-	h, holds := m.enter(name, NewOptions(opts...))
+	h, holds := m.enterQueue(name, NewOptions(opts...))
 	select {
 	case <-holds:
 		return h, true, nil
 	default:
-		m.leave(h)
+		m.leaveQueue(h)
 		return nil, false, nil
 	}
 }
 
-// enter queues an entry, and returns a channel that closes when the entry holds the lock.
-func (m *Memory) enter(name string, o Options) (*memoryHeld, <-chan struct{}) {
+// enterQueue queues an entry, and returns a channel that closes when the entry holds the lock.
+func (m *Memory) enterQueue(name string, o Options) (*memoryHeld, <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.last++
@@ -76,31 +76,31 @@ func (m *Memory) enter(name string, o Options) (*memoryHeld, <-chan struct{}) {
 	}
 	holds := make(chan struct{})
 	q.waiting[h.key] = holds
-	q.queue = q.queue.Put(m.last, order.Entry{Key: h.key, Create: m.last, Shared: o.Shared}).Reached(m.last)
-	q.grant()
+	q.queue = q.queue.Put(m.last, order.Entry{Key: h.key, CreateRevision: m.last, Shared: o.Shared}).AdvanceTo(m.last)
+	q.grantFirst()
 	return h, holds
 }
 
-func (m *Memory) leave(h *memoryHeld) {
+func (m *Memory) leaveQueue(h *memoryHeld) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	q := m.queues[h.name]
-	if q == nil || !q.queue.Has(h.key, h.token) {
+	if q == nil || !q.queue.HasEntry(h.key, h.token) {
 		return
 	}
 	m.last++
 	delete(q.waiting, h.key)
-	q.queue = q.queue.Delete(m.last, h.key).Reached(m.last)
+	q.queue = q.queue.Delete(m.last, h.key).AdvanceTo(m.last)
 	if len(q.queue.Entries()) == 0 {
 		delete(m.queues, h.name)
 		return
 	}
-	q.grant()
+	q.grantFirst()
 }
 
-func (q *memoryQueue) grant() {
+func (q *memoryQueue) grantFirst() {
 	for _, e := range q.queue.Entries() {
-		if holds, waits := q.waiting[e.Key]; waits && q.queue.Holds(e.Key) {
+		if holds, waits := q.waiting[e.Key]; waits && q.queue.HoldsLock(e.Key) {
 			close(holds)
 			delete(q.waiting, e.Key)
 		}
@@ -124,6 +124,6 @@ func (h *memoryHeld) Guard() []clientv3.Cmp    { return nil }
 
 func (h *memoryHeld) Release(context.Context) error {
 	h.cancel(ErrReleased)
-	h.m.leave(h)
+	h.m.leaveQueue(h)
 	return nil
 }

@@ -38,7 +38,7 @@ func SingleWriter[C, R any](locks LockRegistry, key func(C) string,
 				err = errors.Join(err, lost)
 			} // otherwise it is released later, at the latest when the session ends
 		}()
-		work, stop := wait.Within(ctx, held.Context())
+		work, stop := wait.MergeContexts(ctx, held.Context())
 		defer stop()
 		return next(context.WithValue(work, heldKey{}, held), command)
 	}

@@ -26,7 +26,7 @@ func keyOf(c command) string { return c.key }
 // and writes.
 func TestSingleWriter(t *testing.T) {
 	t.Parallel()
-	s := testbed.New(t, testbed.Long)
+	s := testbed.New(t, testbed.LongTTL)
 	ctx, client := s.Ctx, s.Client
 	count := func(ctx context.Context, c command) (int, error) {
 		got, err := client.Get(ctx, "/count/"+c.key)
@@ -110,7 +110,7 @@ func TestSingleWriterReleases(t *testing.T) {
 // A command learns by its context that the lock is lost. Its caller gets that as an error, together with the
 // result.
 func TestSingleWriterLoses(t *testing.T) {
-	s := testbed.New(t, testbed.Short)
+	s := testbed.New(t, testbed.ShortTTL)
 	a := testbed.StartLocks(s)
 	how := lock.SingleWriter(a, keyOf, func(ctx context.Context, c command) (int, error) {
 		_, err := s.Client.Revoke(s.Ctx, a.Keeper.Current().ID())

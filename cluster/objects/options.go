@@ -26,7 +26,7 @@ type Option func(*Options)
 // names it applies to all methods. The implementation must then guard its shared state. Make streams that stay
 // open, such as subscriptions, concurrent; otherwise they block all other calls of the object.
 func Concurrent(methods ...string) Option {
-	return func(o *Options) { o.Concurrent = append(o.Concurrent, orAll(methods)...) }
+	return func(o *Options) { o.Concurrent = append(o.Concurrent, methodsOrAll(methods)...) }
 }
 
 // Reentrant lets calls of the given methods enter an object that is waiting for them, because the call that has
@@ -34,14 +34,14 @@ func Concurrent(methods ...string) Option {
 // runs while the turn waits, so it finds the implementation's state as the waiting call left it. Calls of other
 // methods fail with FAILED_PRECONDITION.
 func Reentrant(methods ...string) Option {
-	return func(o *Options) { o.Reentrant = append(o.Reentrant, orAll(methods)...) }
+	return func(o *Options) { o.Reentrant = append(o.Reentrant, methodsOrAll(methods)...) }
 }
 
 // Idempotent states that calls of the given methods may be repeated. Without names it applies to all methods.
 // If the node of such a call dies, the call is sent to the next owner within its deadline, although it may have
 // run already.
 func Idempotent(methods ...string) Option {
-	return func(o *Options) { o.Idempotent = append(o.Idempotent, orAll(methods)...) }
+	return func(o *Options) { o.Idempotent = append(o.Idempotent, methodsOrAll(methods)...) }
 }
 
 // IdleAfter sets the time without a call after which an object is deactivated. It replaces the configuration's.
@@ -51,23 +51,23 @@ func IdleAfter(d time.Duration) Option { return func(o *Options) { o.IdleAfter =
 // with RESOURCE_EXHAUSTED.
 func MaxQueue(calls int) Option { return func(o *Options) { o.MaxQueue = calls } }
 
-// all represents every method of a service.
-const all = "*"
+// allMethods represents every method of a service.
+const allMethods = "*"
 
-func orAll(methods []string) []string {
+func methodsOrAll(methods []string) []string {
 	if len(methods) == 0 {
-		return []string{all}
+		return []string{allMethods}
 	}
 	return methods
 }
 
 // Names reports whether a list of [Options] includes a method.
 func Names(list []string, method string) bool {
-	return slices.Contains(list, method) || slices.Contains(list, all)
+	return slices.Contains(list, method) || slices.Contains(list, allMethods)
 }
 
-// optionsOf applies the options. It panics if one of them is invalid.
-func optionsOf(desc *grpc.ServiceDesc, options []Option) Options {
+// applyOptions applies the options. It panics if one of them is invalid.
+func applyOptions(desc *grpc.ServiceDesc, options []Option) Options {
 	var o Options
 	for _, option := range options {
 		option(&o)
@@ -77,7 +77,7 @@ func optionsOf(desc *grpc.ServiceDesc, options []Option) Options {
 	}
 	for _, list := range [][]string{o.Concurrent, o.Reentrant, o.Idempotent} {
 		for _, name := range list {
-			if name != all && !has(desc, name) {
+			if name != allMethods && !hasMethod(desc, name) {
 				panic(fmt.Sprintf("objects: %s has no method %q: check the names given to the options", desc.ServiceName, name))
 			}
 		}
@@ -85,7 +85,7 @@ func optionsOf(desc *grpc.ServiceDesc, options []Option) Options {
 	return o
 }
 
-func has(desc *grpc.ServiceDesc, method string) bool {
+func hasMethod(desc *grpc.ServiceDesc, method string) bool {
 	return slices.ContainsFunc(desc.Methods, func(m grpc.MethodDesc) bool { return m.MethodName == method }) ||
 		slices.ContainsFunc(desc.Streams, func(s grpc.StreamDesc) bool { return s.StreamName == method })
 }

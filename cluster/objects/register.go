@@ -39,7 +39,7 @@ func Register[T any](c Registrar, register func(grpc.ServiceRegistrar, T),
 	if register == nil || factory == nil {
 		panic("objects: Register needs the generated Register...Server function, and a factory")
 	}
-	var caught catcher
+	var caught descCatcher
 	var none T
 	register(&caught, none)
 	if caught.desc == nil {
@@ -65,15 +65,15 @@ func Register[T any](c Registrar, register func(grpc.ServiceRegistrar, T),
 			}
 			return impl, nil
 		},
-		Options: optionsOf(caught.desc, options),
+		Options: applyOptions(caught.desc, options),
 	})
 }
 
-// catcher is a registrar that keeps the description of a service.
-type catcher struct{ desc *grpc.ServiceDesc }
+// descCatcher is a registrar that keeps the description of a service.
+type descCatcher struct{ desc *grpc.ServiceDesc }
 
 // RegisterService implements grpc.ServiceRegistrar.
-func (c *catcher) RegisterService(desc *grpc.ServiceDesc, _ any) {
+func (c *descCatcher) RegisterService(desc *grpc.ServiceDesc, _ any) {
 	if c.desc != nil {
 		panic(fmt.Sprintf("objects: one function registers both %s and %s: register each service by itself",
 			c.desc.ServiceName, desc.ServiceName))

@@ -13,18 +13,18 @@ import (
 	"github.com/goverse/goverse/internal/logs/logtext"
 )
 
-// advance handles the events and stores the progress. If park is set, it parks the only event instead.
-func (t *term[E]) advance(ctx context.Context, events []Event[E], park bool) error {
+// advanceBatch handles the events and stores the progress. If park is set, it parks the only event instead.
+func (t *term[E]) advanceBatch(ctx context.Context, events []Event[E], park bool) error {
 	var failed Position // the event that failed; "" if none did
 	var why error       // the error of the handler or of OnPark
-	at, err := t.store(ctx, func(ctx context.Context) (Progress, error) {
-		ctx = withToken(ctx, t.at.Token)
+	at, err := t.storeResult(ctx, func(ctx context.Context) (Progress, error) {
+		ctx = withToken(ctx, t.mark.Token)
 		if park {
 			var progress Progress
-			progress, why = t.park(ctx, events[0])
+			progress, why = t.parkEvent(ctx, events[0])
 			return progress, why
 		}
-		done := Progress{Position: t.at.Position}
+		done := Progress{Position: t.mark.Position}
 		// The handler may leave its goroutine, so it runs in one of its own. What was handled before is stored
 		// all the same.
 		err := callback.Run(func() error {
@@ -32,11 +32,11 @@ func (t *term[E]) advance(ctx context.Context, events []Event[E], park bool) err
 				if ctx.Err() != nil {
 					return context.Cause(ctx)
 				}
-				if shut, _ := t.p.gate.isShut(); shut && done.Position != t.at.Position {
+				if shut, _ := t.p.gate.isShut(); shut && done.Position != t.mark.Position {
 					return nil // store the events handled so far; the rest follows after the pause
 				}
 				failed, why = e.Position, callback.ErrExited // holds until the handler returns
-				if why = t.handle(ctx, e); why != nil {
+				if why = t.callHandler(ctx, e); why != nil {
 					return why
 				}
 				failed, done.Position = "", e.Position
@@ -53,38 +53,39 @@ func (t *term[E]) advance(ctx context.Context, events []Event[E], park bool) err
 	says := func(target error) bool { return errors.Is(err, target) && !errors.Is(why, target) }
 	switch {
 	case err == nil:
-		t.at = at
-		t.count(events, park)
-		t.recovered()
+		t.mark = at
+		t.recordDone(events, park)
+		t.recordRecovery()
 	case says(ErrFenced):
-		return t.overtaken(err)
+		return t.recordOvertaken(err)
 	case ctx.Err() != nil:
-		t.at = at
-		t.count(events, park)
+		t.mark = at
+		t.recordDone(events, park)
 	case park && why != nil && !errors.Is(err, ErrUnavailable):
-		t.wait(ctx, "OnPark failed, retrying", err)
+		t.pauseAfterError(ctx, "OnPark failed, retrying", err)
 	case park:
-		t.failing(ctx, "could not park an event, retrying", err)
+		t.pauseAfterOutage(ctx, "could not park an event, retrying", err)
 	case says(ErrRefused):
-		t.retry(t.trouble.refused(positions(events), err), "a batch was refused, trying with fewer events")
+		t.recordRetry(t.failureState.withRefusal(positionsOf(events), err), "a batch was refused, trying with fewer events")
 	case failed != "":
-		t.retry(t.trouble.failed(failed, why, judge(err)), "an event failed, trying it again")
+		t.recordRetry(t.failureState.withFailure(failed, why, classifyError(err)), "an event failed, trying it again")
 	default:
-		t.failing(ctx, "could not store what was handled, retrying", err)
+		t.pauseAfterOutage(ctx, "could not store what was handled, retrying", err)
 	}
 	return err
 }
 
-// handle calls the handler. A panic becomes an error.
-func (t *term[E]) handle(ctx context.Context, e Event[E]) (err error) {
-	defer catch(&err)
+// callHandler calls the handler. A panic becomes an error.
+func (t *term[E]) callHandler(ctx context.Context, e Event[E]) (err error) {
+	defer recoverPanic(&err)
 	return t.cfg.Handler(ctx, e)
 }
 
-// store lets the checkpoint store the result of handle. It runs in a goroutine of its own, which the handler
+// storeResult lets the checkpoint store the result of handle. It runs in a goroutine of its own, which the handler
 // may leave.
-func (t *term[E]) store(ctx context.Context, handle func(context.Context) (Progress, error)) (at Mark, err error) {
-	before := t.at
+func (t *term[E]) storeResult(ctx context.Context, handle func(context.Context) (Progress, error)) (at Mark,
+	err error) {
+	before := t.mark
 	err = callback.Run(func() (err error) {
 		at, err = t.cfg.Checkpoint.Advance(ctx, t.cfg.Name, before, handle)
 		return err
@@ -92,7 +93,7 @@ func (t *term[E]) store(ctx context.Context, handle func(context.Context) (Progr
 	return at, err
 }
 
-func catch(err *error) {
+func recoverPanic(err *error) {
 	if v := recover(); v != nil {
 		*err = &PanicError{Value: v, Stack: debug.Stack()}
 	}
@@ -101,67 +102,68 @@ func catch(err *error) {
 // PanicError is the error of a handler that panicked.
 type PanicError = callback.PanicError
 
-func judge(err error) verdict {
+func classifyError(err error) failureCause {
 	switch {
 	case errors.Is(err, ErrPoison):
-		return hopeless
+		return causePoison
 	case errors.Is(err, ErrUnavailable):
-		return notItsFault
+		return causeOther
 	}
-	return itsFault
+	return causeEvent
 }
 
-// retry records the failure of events.
-func (t *term[E]) retry(now failureState, what string) {
+// recordRetry records the failure of events.
+func (t *term[E]) recordRetry(now failureState, what string) {
 	if now.failures == 1 && !now.poison { // a poison event is logged when it is parked
-		t.log.Warn(what, "token", t.at.Token, "after", t.at.Position, "position", now.at, "error", logtext.OneLine(now.err))
+		t.log.Warn(what, "token", t.mark.Token, "after", t.mark.Position, "position", now.at, "error",
+			logtext.OneLine(now.err))
 	}
-	t.trouble = now
-	t.p.report.retries(now.err, now.attempts)
+	t.failureState = now
+	t.p.report.recordRetry(now.err, now.attempts)
 }
 
-// park gives an event up.
-func (t *term[E]) park(ctx context.Context, e Event[E]) (Progress, error) {
+// parkEvent gives an event up.
+func (t *term[E]) parkEvent(ctx context.Context, e Event[E]) (Progress, error) {
 	if t.cfg.OnPark != nil {
-		if err := t.onPark(ctx, e); err != nil {
-			return Progress{Position: t.at.Position}, fmt.Errorf("OnPark, for the event at %q: %w", e.Position, err)
+		if err := t.callOnPark(ctx, e); err != nil {
+			return Progress{Position: t.mark.Position}, fmt.Errorf("OnPark, for the event at %q: %w", e.Position, err)
 		}
 	}
-	return Progress{Position: e.Position, Parked: []Parked{{Position: e.Position, Error: keepable(t.trouble.err),
-		Attempts: t.trouble.attempts, Token: t.at.Token, Time: time.Now()}}}, nil
+	return Progress{Position: e.Position, Parked: []Parked{{Position: e.Position, Error: storableText(t.failureState.err),
+		Attempts: t.failureState.attempts, Token: t.mark.Token, Time: time.Now()}}}, nil
 }
 
-func (t *term[E]) onPark(ctx context.Context, e Event[E]) (err error) {
-	defer catch(&err)
-	return t.cfg.OnPark(ctx, e, t.trouble.err)
+func (t *term[E]) callOnPark(ctx context.Context, e Event[E]) (err error) {
+	defer recoverPanic(&err)
+	return t.cfg.OnPark(ctx, e, t.failureState.err)
 }
 
-// count records how many of the events, which were passed to the handler or parked, are done according to the
+// recordDone records how many of the events, which were passed to the handler or parked, are done according to the
 // checkpoint.
-func (t *term[E]) count(events []Event[E], park bool) {
-	n := slices.IndexFunc(events, func(e Event[E]) bool { return e.Position == t.at.Position }) + 1
+func (t *term[E]) recordDone(events []Event[E], park bool) {
+	n := slices.IndexFunc(events, func(e Event[E]) bool { return e.Position == t.mark.Position }) + 1
 	if n == 0 {
-		t.p.report.at(t.at)
+		t.p.report.setPosition(t.mark)
 		return
 	}
 	if park {
-		t.log.Error("event parked: it will not be handled", "token", t.at.Token, "position", t.at.Position,
-			"attempts", t.trouble.attempts, "error", logtext.OneLine(t.trouble.err))
-	} else if t.trouble.at != "" && t.trouble.at == events[0].Position {
-		t.log.Info("the event that failed is handled", "token", t.at.Token, "position", t.trouble.at,
-			"failures", t.trouble.failures)
+		t.log.Error("event parked: it will not be handled", "token", t.mark.Token, "position", t.mark.Position,
+			"attempts", t.failureState.attempts, "error", logtext.OneLine(t.failureState.err))
+	} else if t.failureState.at != "" && t.failureState.at == events[0].Position {
+		t.log.Info("the event that failed is handled", "token", t.mark.Token, "position", t.failureState.at,
+			"failures", t.failureState.failures)
 	}
-	t.trouble = t.trouble.passed(positions(events[:n]), t.cfg.BatchSize)
-	t.p.report.passed(t.at, n, park, time.Now())
+	t.failureState = t.failureState.withSuccess(positionsOf(events[:n]), t.cfg.BatchSize)
+	t.p.report.recordBatch(t.mark, n, park, time.Now())
 }
 
-// keepable returns the part of an error's text that a database can store.
-func keepable(err error) string {
+// storableText returns the part of an error's text that a database can store.
+func storableText(err error) string {
 	text := err.Error()
 	return strings.ReplaceAll(strings.ToValidUTF8(text[:min(len(text), maxError)], ""), "\x00", "")
 }
 
-func positions[E any](events []Event[E]) []Position {
+func positionsOf[E any](events []Event[E]) []Position {
 	at := make([]Position, len(events))
 	for i, e := range events {
 		at[i] = e.Position

@@ -70,7 +70,7 @@ var (
 
 func (c Config[E]) withDefaults() Config[E] {
 	if c.LeaderLock == nil {
-		c.LeaderLock = LockFunc(alone)
+		c.LeaderLock = LockFunc(leadAlone)
 	}
 	if c.BatchSize == 0 {
 		c.BatchSize = 100

@@ -72,39 +72,43 @@ func NewEtcd(cfg EtcdConfig) (*Etcd, error) {
 // etcdRetry is the pause before the next check of a request that got no answer.
 var etcdRetry = backoff.Policy{First: 50 * time.Millisecond, Last: 250 * time.Millisecond}
 
-// stored is a checkpoint as stored in etcd.
-type stored struct {
+// storedCheckpoint is a checkpoint as stored in etcd.
+type storedCheckpoint struct {
 	Position Position `json:"position"`
 	Token    int64    `json:"token"`
 	revision int64    // etcd revision of the last change; 0: there is no checkpoint
 }
 
-func (s stored) mark() Mark { return Mark{s.Position, s.Token, s.revision} }
+func (s storedCheckpoint) mark() Mark { return Mark{s.Position, s.Token, s.revision} }
 
-// is reports whether the stored checkpoint equals the one that was to be written.
-func (s stored) is(want stored) bool { return s.Position == want.Position && s.Token == want.Token }
+// equals reports whether the stored checkpoint equals the one that was to be written.
+func (s storedCheckpoint) equals(want storedCheckpoint) bool {
+	return s.Position == want.Position && s.Token == want.Token
+}
 
-func (e *Etcd) read(ctx context.Context, name string) (stored, error) {
+func (e *Etcd) readStored(ctx context.Context, name string) (storedCheckpoint, error) {
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), e.timeout)
 	defer cancel()
 	key := e.keys.Checkpoint(name)
 	resp, err := e.client.Get(ctx, key)
 	if err != nil {
-		return stored{}, fmt.Errorf("read the checkpoint of processor %q: %w", name, err)
+		return storedCheckpoint{}, fmt.Errorf("read the checkpoint of processor %q: %w", name, err)
 	}
 	if len(resp.Kvs) == 0 {
-		return stored{}, nil
+		return storedCheckpoint{}, nil
 	}
-	s := stored{revision: resp.Kvs[0].ModRevision}
+	s := storedCheckpoint{revision: resp.Kvs[0].ModRevision}
 	if err := json.Unmarshal(resp.Kvs[0].Value, &s); err != nil {
-		return stored{}, fmt.Errorf("the checkpoint of processor %q cannot be read, repair or delete %s: %w", name, key, err)
+		return storedCheckpoint{}, fmt.Errorf("the checkpoint of processor %q cannot be read, repair or delete %s: %w",
+			name, key, err)
 	}
 	return s, nil
 }
 
-// write replaces the checkpoint if its revision is still the given one, and applies the operations in also in
+// writeStored replaces the checkpoint if its revision is still the given one, and applies the operations in also in
 // the same transaction. It reports whether it did; after an error that is unknown.
-func (e *Etcd) write(ctx context.Context, name string, revision int64, s *stored, also ...clientv3.Op) (bool, error) {
+func (e *Etcd) writeStored(ctx context.Context, name string, revision int64, s *storedCheckpoint,
+	also ...clientv3.Op) (bool, error) {
 	value, err := json.Marshal(s)
 	if err != nil {
 		return false, err
@@ -124,18 +128,18 @@ func (e *Etcd) write(ctx context.Context, name string, revision int64, s *stored
 // Claim implements [Checkpoint]. It always writes, so that a request in flight finds a changed checkpoint.
 func (e *Etcd) Claim(ctx context.Context, name string, token int64) (Mark, error) {
 	for {
-		s, err := e.read(ctx, name)
+		s, err := e.readStored(ctx, name)
 		if err != nil {
 			return Mark{}, err
 		}
-		claimed := stored{Position: s.Position, Token: token}
+		claimed := storedCheckpoint{Position: s.Position, Token: token}
 		if token == 0 {
 			claimed.Token = s.Token + 1
 		}
 		if claimed.Token < s.Token {
-			return Mark{}, fencedBy(name, token, s.Token)
+			return Mark{}, fencedError(name, token, s.Token)
 		}
-		ok, err := e.write(ctx, name, s.revision, &claimed)
+		ok, err := e.writeStored(ctx, name, s.revision, &claimed)
 		if ok || err != nil {
 			return claimed.mark(), err
 		}
@@ -152,17 +156,17 @@ func (e *Etcd) Advance(ctx context.Context, name string, at Mark,
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*e.timeout)
 	defer cancel()
-	now, err := e.store(ctx, name, at, progress)
+	now, err := e.storeProgress(ctx, name, at, progress)
 	if failed != nil && err != nil {
 		return now, fmt.Errorf("%w; and what came before it is not stored: %w", failed, err)
 	}
 	return now, cmp.Or(failed, err)
 }
 
-// store writes the progress. If the answer is lost, it reads the checkpoint, and sends the request again if it
+// storeProgress writes the progress. If the answer is lost, it reads the checkpoint, and sends the request again if it
 // was not carried out. Both requests compare the same revision, so only one takes effect.
-func (e *Etcd) store(ctx context.Context, name string, at Mark, progress Progress) (Mark, error) {
-	next := stored{Position: progress.Position, Token: at.Token}
+func (e *Etcd) storeProgress(ctx context.Context, name string, at Mark, progress Progress) (Mark, error) {
+	next := storedCheckpoint{Position: progress.Position, Token: at.Token}
 	var also []clientv3.Op
 	for _, p := range progress.Parked {
 		value, err := json.Marshal(p)
@@ -172,18 +176,18 @@ func (e *Etcd) store(ctx context.Context, name string, at Mark, progress Progres
 		also = append(also, clientv3.OpPut(e.keys.ParkedEvent(name, string(p.Position)), string(value)))
 	}
 	for retry := (backoff.Backoff{Policy: etcdRetry}); ; {
-		ok, err := e.write(ctx, name, at.Version, &next, also...)
+		ok, err := e.writeStored(ctx, name, at.Version, &next, also...)
 		if ok {
 			return next.mark(), nil
 		}
-		s, readErr := e.read(ctx, name)
+		s, readErr := e.readStored(ctx, name)
 		switch {
-		case readErr == nil && s.revision != at.Version && s.is(next):
+		case readErr == nil && s.revision != at.Version && s.equals(next):
 			return s.mark(), nil // our write took effect and its answer was lost
 		case readErr == nil && s.Token > at.Token:
-			return at, fencedBy(name, at.Token, s.Token)
+			return at, fencedError(name, at.Token, s.Token)
 		case readErr == nil && s.revision != at.Version:
-			return at, movedFrom(name, at, nil)
+			return at, movedError(name, at, nil)
 		case err == nil:
 			err = readErr
 		}
@@ -227,25 +231,25 @@ func (e *Etcd) Rewind(ctx context.Context, name string, to Position) error {
 	if err := to.Validate(); err != nil {
 		return fmt.Errorf("rewind processor %q: %w", name, err)
 	}
-	return e.change(ctx, name, func(s *stored) { s.Position = to })
+	return e.changeStored(ctx, name, func(s *storedCheckpoint) { s.Position = to })
 }
 
 // Unfence lets any token claim the checkpoint at its current position. It is for tokens that have started
 // again. First make sure that no process with an old token is still running.
 func (e *Etcd) Unfence(ctx context.Context, name string) error {
-	return e.change(ctx, name, func(s *stored) { s.Token = 0 })
+	return e.changeStored(ctx, name, func(s *storedCheckpoint) { s.Token = 0 })
 }
 
-// change applies f to the stored checkpoint.
-func (e *Etcd) change(ctx context.Context, name string, f func(s *stored)) error {
+// changeStored applies f to the stored checkpoint.
+func (e *Etcd) changeStored(ctx context.Context, name string, f func(s *storedCheckpoint)) error {
 	for {
-		s, err := e.read(ctx, name)
+		s, err := e.readStored(ctx, name)
 		if err != nil {
 			return err
 		}
 		changed := s
 		f(&changed)
-		ok, err := e.write(ctx, name, s.revision, &changed)
+		ok, err := e.writeStored(ctx, name, s.revision, &changed)
 		if ok || err != nil {
 			return err
 		}

@@ -32,13 +32,13 @@ func (f LockFunc) Lead(ctx context.Context, fn func(ctx context.Context, token i
 	return f(ctx, fn)
 }
 
-// alone always leads; token 0 lets the checkpoint choose the token.
-func alone(ctx context.Context, fn func(ctx context.Context, token int64) error) error {
+// leadAlone always leads; token 0 lets the checkpoint choose the token.
+func leadAlone(ctx context.Context, fn func(ctx context.Context, token int64) error) error {
 	return fn(ctx, 0)
 }
 
-// givingUp limits the wait for a place in the queue to be released. It is released as soon as etcd answers.
-const givingUp = 5 * time.Second
+// withdrawTimeout limits the wait for a place in the queue to be released. It is released as soon as etcd answers.
+const withdrawTimeout = 5 * time.Second
 
 // Candidate is this process's candidacy in an election; a *cluster.Candidate is one.
 type Candidate interface {
@@ -73,11 +73,11 @@ func Election[C Candidate](in Elections[C], name string) LeaderLock {
 			return fmt.Errorf("%w: election %q: %w", ErrNoLock, name, err)
 		}
 		defer func() {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), givingUp)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawTimeout)
 			defer cancel()
 			_ = e.Close(ctx) // done as soon as etcd answers
 		}()
-		defer reporting(ctx, e)()
+		defer reportErrors(ctx, e)()
 		err = e.Lead(ctx, func(ctx context.Context, t election.Term) error { return fn(ctx, t.Token()) })
 		over := errors.Is(err, election.ErrStopped) || errors.Is(err, election.ErrNotStarted)
 		if over && ctx.Err() == nil {
@@ -87,22 +87,22 @@ func Election[C Candidate](in Elections[C], name string) LeaderLock {
 	})
 }
 
-// caller identifies the processor that waits for a leader lock; the zero value means none.
-type caller struct {
+// lockCaller identifies the processor that waits for a leader lock; the zero value means none.
+type lockCaller struct {
 	name   string
 	report func(error) // receives the reasons for waiting; may be nil
 }
 
 type callerKey struct{}
 
-func callerOf(ctx context.Context) caller {
-	c, _ := ctx.Value(callerKey{}).(caller)
+func callerOf(ctx context.Context) lockCaller {
+	c, _ := ctx.Value(callerKey{}).(lockCaller)
 	return c
 }
 
-// reporting reports to the waiting processor each error with which etcd refuses the candidacy, once per error,
+// reportErrors reports to the waiting processor each error with which etcd refuses the candidacy, once per error,
 // until end is called.
-func reporting(ctx context.Context, c Candidate) (end func()) {
+func reportErrors(ctx context.Context, c Candidate) (end func()) {
 	report := callerOf(ctx).report
 	if report == nil {
 		return func() {}
@@ -142,11 +142,11 @@ func Lock(in lock.LockRegistry, name string) LeaderLock {
 			return err
 		}
 		defer func() {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), givingUp)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawTimeout)
 			defer cancel()
 			_ = held.Release(ctx) // lost before, or released as soon as etcd answers
 		}()
-		work, stop := wait.Within(ctx, held.Context())
+		work, stop := wait.MergeContexts(ctx, held.Context())
 		defer stop()
 		return fn(work, held.Token())
 	})

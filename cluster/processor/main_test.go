@@ -24,7 +24,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	leaktest.RunMore()
+	leaktest.SetParallel()
 	goleak.VerifyTestMain(m)
 }
 
@@ -66,13 +66,13 @@ func stand(t *testing.T, endpoint, address string) (e *elections.Elections, faul
 	require.NoError(t, err)
 	p := processtest.Start(t, endpoint, 2*time.Second, func(p *processtest.Process) (run func(context.Context),
 		err error) {
-		queues, err := testbed.QueuesWithin(300*time.Millisecond, p, keys.Elections())
+		queues, err := testbed.NewEngineWithin(300*time.Millisecond, p, keys.Elections())
 		if err != nil {
 			return nil, err
 		}
 		e, err = elections.New(elections.Config{Queues: queues.Queues(keys.Elections()),
 			Address: address, WorkTimeout: 500 * time.Millisecond})
-		return wait.All(queues.Run, e.Run), err
+		return wait.RunAll(queues.Run, e.Run), err
 	})
 	return e, p.Faults
 }

@@ -12,27 +12,27 @@ import (
 // Memory is a checkpoint in the memory of this process, for tests. The zero value works.
 type Memory struct {
 	mu     sync.Mutex
-	byName map[string]*remembered
+	byName map[string]*memoryEntry
 }
 
-type remembered struct {
+type memoryEntry struct {
 	mark   Mark
-	parked map[Position]parkedAt
+	parked map[Position]parkedEntry
 }
 
-type parkedAt struct {
+type parkedEntry struct {
 	Parked
 	version int64
 }
 
-// get returns the processor's entry. The lock must be held.
-func (m *Memory) get(name string) *remembered {
+// entry returns the processor's entry. The lock must be held.
+func (m *Memory) entry(name string) *memoryEntry {
 	if m.byName == nil {
-		m.byName = map[string]*remembered{}
+		m.byName = map[string]*memoryEntry{}
 	}
 	r := m.byName[name]
 	if r == nil {
-		r = &remembered{parked: map[Position]parkedAt{}}
+		r = &memoryEntry{parked: map[Position]parkedEntry{}}
 		m.byName[name] = r
 	}
 	return r
@@ -42,12 +42,12 @@ func (m *Memory) get(name string) *remembered {
 func (m *Memory) Claim(_ context.Context, name string, token int64) (Mark, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r := m.get(name)
+	r := m.entry(name)
 	if token == 0 {
 		token = r.mark.Token + 1
 	}
 	if token < r.mark.Token {
-		return Mark{}, fencedBy(name, token, r.mark.Token)
+		return Mark{}, fencedError(name, token, r.mark.Token)
 	}
 	r.mark.Token = token
 	r.mark.Version++
@@ -60,17 +60,17 @@ func (m *Memory) Advance(ctx context.Context, name string, at Mark,
 	progress, failed := work(ctx)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r := m.get(name)
+	r := m.entry(name)
 	switch {
 	case r.mark.Token > at.Token:
-		return at, fencedBy(name, at.Token, r.mark.Token)
+		return at, fencedError(name, at.Token, r.mark.Token)
 	case r.mark != at:
-		return at, movedFrom(name, at, failed)
+		return at, movedError(name, at, failed)
 	}
 	r.mark.Position = progress.Position
 	r.mark.Version++
 	for _, p := range progress.Parked {
-		r.parked[p.Position] = parkedAt{p, r.mark.Version}
+		r.parked[p.Position] = parkedEntry{p, r.mark.Version}
 	}
 	return r.mark, failed
 }
@@ -79,7 +79,7 @@ func (m *Memory) Advance(ctx context.Context, name string, at Mark,
 func (m *Memory) Parked(_ context.Context, name string) ([]Parked, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	sorted := slices.SortedFunc(maps.Values(m.get(name).parked), func(a, b parkedAt) int {
+	sorted := slices.SortedFunc(maps.Values(m.entry(name).parked), func(a, b parkedEntry) int {
 		return cmp.Compare(a.version, b.version)
 	})
 	parked := make([]Parked, len(sorted))
@@ -93,7 +93,7 @@ func (m *Memory) Parked(_ context.Context, name string) ([]Parked, error) {
 func (m *Memory) Forget(_ context.Context, name string, at Position) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.get(name).parked, at)
+	delete(m.entry(name).parked, at)
 	return nil
 }
 
@@ -105,7 +105,7 @@ func (m *Memory) Rewind(_ context.Context, name string, to Position) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r := m.get(name)
+	r := m.entry(name)
 	r.mark.Position = to
 	r.mark.Version++
 	return nil
@@ -116,17 +116,17 @@ func (m *Memory) Rewind(_ context.Context, name string, to Position) error {
 func (m *Memory) Unfence(_ context.Context, name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r := m.get(name)
+	r := m.entry(name)
 	r.mark.Token = 0
 	r.mark.Version++
 	return nil
 }
 
-func fencedBy(name string, token, by int64) error {
+func fencedError(name string, token, by int64) error {
 	return fmt.Errorf("processor %q, token %d, stored %d: %w", name, token, by, ErrFenced)
 }
 
-func movedFrom(name string, at Mark, failed error) error {
+func movedError(name string, at Mark, failed error) error {
 	if failed != nil {
 		return fmt.Errorf("processor %q: %w, and before that: %w", name, ErrMoved, failed)
 	}

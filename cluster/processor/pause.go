@@ -40,7 +40,7 @@ func (p *Processor[E]) Resume() { p.gate.open() }
 
 // Pause pauses the processor of that name, as [Processor.Pause] does. It returns ErrUnknown if there is none.
 func (g Group) Pause(ctx context.Context, name string) error {
-	p, err := g.pauser(name)
+	p, err := g.findPauser(name)
 	if err != nil {
 		return err
 	}
@@ -49,14 +49,14 @@ func (g Group) Pause(ctx context.Context, name string) error {
 
 // Resume ends the pause of the processor of that name. It returns ErrUnknown if there is none.
 func (g Group) Resume(name string) error {
-	p, err := g.pauser(name)
+	p, err := g.findPauser(name)
 	if err == nil {
 		p.Resume()
 	}
 	return err
 }
 
-func (g Group) pauser(name string) (Pauser, error) {
+func (g Group) findPauser(name string) (Pauser, error) {
 	for _, r := range g {
 		if p, ok := r.(Pauser); ok && r.Status().Name == name {
 			return p, nil
@@ -65,32 +65,32 @@ func (g Group) pauser(name string) (Pauser, error) {
 	return nil, fmt.Errorf("processor %q: %w", name, ErrUnknown)
 }
 
-// gate lets batches through unless it is shut. The zero value is open. It is safe for concurrent use.
-type gate struct {
-	mu      sync.Mutex
-	paused  bool
-	inside  bool          // a batch is inside
-	changed chan struct{} // closed at the next change, if a goroutine waits for one
+// pauseGate lets batches through unless it is shut. The zero value is open. It is safe for concurrent use.
+type pauseGate struct {
+	mu          sync.Mutex
+	paused      bool
+	batchInside bool          // a batch is inside
+	changed     chan struct{} // closed at the next change, if a goroutine waits for one
 }
 
 // enter reports whether a batch may begin. If it may, the caller must call leave.
-func (g *gate) enter() bool {
+func (g *pauseGate) enter() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.inside = !g.paused
-	return g.inside
+	g.batchInside = !g.paused
+	return g.batchInside
 }
 
-func (g *gate) leave() { g.change(func() { g.inside = false }) }
+func (g *pauseGate) leave() { g.changeState(func() { g.batchInside = false }) }
 
-func (g *gate) open() { g.change(func() { g.paused = false }) }
+func (g *pauseGate) open() { g.changeState(func() { g.paused = false }) }
 
 // shut blocks until no batch is inside.
-func (g *gate) shut(ctx context.Context) error {
-	g.change(func() { g.paused = true })
+func (g *pauseGate) shut(ctx context.Context) error {
+	g.changeState(func() { g.paused = true })
 	for {
 		g.mu.Lock()
-		inside, changed := g.inside, g.next()
+		inside, changed := g.batchInside, g.nextChange()
 		g.mu.Unlock()
 		if !inside {
 			return nil
@@ -105,13 +105,13 @@ func (g *gate) shut(ctx context.Context) error {
 
 // isShut reports whether no batch may begin. It also returns a channel that is closed when that may have
 // changed.
-func (g *gate) isShut() (bool, <-chan struct{}) {
+func (g *pauseGate) isShut() (bool, <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.paused, g.next()
+	return g.paused, g.nextChange()
 }
 
-func (g *gate) change(do func()) {
+func (g *pauseGate) changeState(do func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	do()
@@ -121,22 +121,22 @@ func (g *gate) change(do func()) {
 	}
 }
 
-// next returns a channel that is closed at the next change. The lock must be held.
-func (g *gate) next() <-chan struct{} {
+// nextChange returns a channel that is closed at the next change. The lock must be held.
+func (g *pauseGate) nextChange() <-chan struct{} {
 	if g.changed == nil {
 		g.changed = make(chan struct{})
 	}
 	return g.changed
 }
 
-// hold waits while the processor is paused, until ctx ends. Like idle, it claims the checkpoint at each
+// awaitResume waits while the processor is paused, until ctx ends. Like idle, it claims the checkpoint at each
 // CheckInterval, because it may have been rewound or claimed by another process.
-func (t *term[E]) hold(ctx context.Context, token int64) error {
+func (t *term[E]) awaitResume(ctx context.Context, token int64) error {
 	shut, changed := t.p.gate.isShut()
 	if !shut {
 		return nil
 	}
-	t.log.Info("processor paused", "token", token, "position", t.at.Position)
+	t.log.Info("processor paused", "token", token, "position", t.mark.Position)
 	look := time.NewTicker(t.cfg.CheckInterval)
 	defer look.Stop()
 	for shut && ctx.Err() == nil {
@@ -144,15 +144,15 @@ func (t *term[E]) hold(ctx context.Context, token int64) error {
 		case <-changed:
 		case <-ctx.Done():
 		case <-look.C:
-			if err := t.claim(ctx, token); err != nil {
+			if err := t.claimCheckpoint(ctx, token); err != nil {
 				return err
 			}
-			t.p.report.at(t.at)
+			t.p.report.setPosition(t.mark)
 		}
 		shut, changed = t.p.gate.isShut()
 	}
 	if ctx.Err() == nil {
-		t.log.Info("processor resumed", "token", token, "position", t.at.Position)
+		t.log.Info("processor resumed", "token", token, "position", t.mark.Position)
 	}
 	return nil
 }

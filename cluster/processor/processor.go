@@ -19,8 +19,8 @@ var ErrRunning = errors.New("the processor runs already; make another one with N
 type Processor[E any] struct {
 	cfg     Config[E]
 	running sync.Mutex
-	report  report
-	gate    gate
+	report  statusReport
+	gate    pauseGate
 }
 
 // New returns a processor, or an error if the configuration is invalid. Call [Processor.Run] to run it.
@@ -29,7 +29,7 @@ func New[E any](cfg Config[E]) (*Processor[E], error) {
 		return nil, err
 	}
 	p := &Processor[E]{cfg: cfg.withDefaults()}
-	p.report.begin(cfg.Name)
+	p.report.initStatus(cfg.Name)
 	return p, nil
 }
 
@@ -42,7 +42,7 @@ func (p *Processor[E]) Run(ctx context.Context) error {
 	}
 	defer p.running.Unlock()
 	defer logqueue.Flush(context.Background(), p.cfg.Logger)
-	waiting := context.WithValue(ctx, callerKey{}, caller{p.cfg.Name, p.report.failed})
+	waiting := context.WithValue(ctx, callerKey{}, lockCaller{p.cfg.Name, p.report.recordFailure})
 	for failures := 0; ctx.Err() == nil; {
 		var t *term[E]
 		err := p.cfg.LeaderLock.Lead(waiting, func(ctx context.Context, token int64) error {
@@ -55,7 +55,7 @@ func (p *Processor[E]) Run(ctx context.Context) error {
 		case errors.Is(err, ErrNoLock):
 			return fmt.Errorf("processor %q: %w", p.cfg.Name, err)
 		case t == nil && err != nil:
-			p.report.failed(err)
+			p.report.recordFailure(err)
 			if failures == 0 {
 				p.cfg.Logger.Warn("could not get the leader lock, retrying", "processor", p.cfg.Name, "error", logtext.OneLine(err))
 			}
@@ -64,13 +64,13 @@ func (p *Processor[E]) Run(ctx context.Context) error {
 		if t != nil && !t.fenced {
 			failures = 1 // count the pauses as after any other term
 		}
-		p.delay(ctx, failures)
+		p.pauseAfterFailures(ctx, failures)
 	}
 	return nil
 }
 
-// delay waits for the pause that follows the given number of failures in a row. It reports whether ctx is still
-// valid.
-func (p *Processor[E]) delay(ctx context.Context, failures int) bool {
+// pauseAfterFailures waits for the pause that follows the given number of failures in a row. It reports whether ctx is
+// still valid.
+func (p *Processor[E]) pauseAfterFailures(ctx context.Context, failures int) bool {
 	return wait.For(ctx, p.cfg.Backoff.policy().Delay(failures, rand.Float64()))
 }

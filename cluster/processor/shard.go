@@ -30,15 +30,15 @@ func Shard(in Shards, key string) LeaderLock {
 			ran = true
 			return fn(ctx, epoch)
 		})
-		if !ran && never(err) {
+		if !ran && neverServes(err) {
 			return fmt.Errorf("%w: shard of %q: %w", ErrNoLock, key, err)
 		}
 		return err
 	})
 }
 
-// never reports whether this process can never serve the shard.
-func never(err error) bool {
+// neverServes reports whether this process can never serve the shard.
+func neverServes(err error) bool {
 	return errors.Is(err, lifecycle.ErrStopped) || errors.Is(err, lifecycle.ErrNotStarted) ||
 		errors.Is(err, lifecycle.ErrShardingOff)
 }

@@ -31,15 +31,15 @@ type Status struct {
 	LastErrorAt time.Time
 }
 
-// report holds the status and the values from which it is computed.
-type report struct {
-	mu    sync.Mutex
-	s     Status
-	rate  rate
-	asked Position // the position for which the lag was measured
+// statusReport holds the status and the values from which it is computed.
+type statusReport struct {
+	mu          sync.Mutex
+	s           Status
+	rate        eventRate
+	lagPosition Position // the position for which the lag was measured
 }
 
-func (r *report) begin(name string) { r.s.Name, r.s.Lag = name, -1 }
+func (r *statusReport) initStatus(name string) { r.s.Name, r.s.Lag = name, -1 }
 
 // Status returns the current status. It does not block.
 func (p *Processor[E]) Status() Status {
@@ -52,41 +52,45 @@ func (p *Processor[E]) Status() Status {
 	return s
 }
 
-func (r *report) do(f func(s *Status)) {
+func (r *statusReport) changeStatus(f func(s *Status)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	f(&r.s)
 }
 
-func (r *report) leads(at Mark) {
-	r.do(func(s *Status) {
+func (r *statusReport) recordTermStart(at Mark) {
+	r.changeStatus(func(s *Status) {
 		s.Leading, s.Token, s.Position, s.Since, s.Attempts = true, at.Token, at.Position, time.Now(), 0
 	})
 }
 
-// ended records the end of a term. The lag is then known only to the next leader.
-func (r *report) ended() {
-	r.do(func(s *Status) { s.Leading, s.Lag, s.Attempts = false, -1, 0 })
+// recordTermEnd records the end of a term. The lag is then known only to the next leader.
+func (r *statusReport) recordTermEnd() {
+	r.changeStatus(func(s *Status) { s.Leading, s.Lag, s.Attempts = false, -1, 0 })
 }
 
-func (r *report) at(at Mark) { r.do(func(s *Status) { s.Position = at.Position }) }
+func (r *statusReport) setPosition(at Mark) {
+	r.changeStatus(func(s *Status) { s.Position = at.Position })
+}
 
-func (r *report) position() (at Position) {
-	r.do(func(s *Status) { at = s.Position })
+func (r *statusReport) position() (at Position) {
+	r.changeStatus(func(s *Status) { at = s.Position })
 	return at
 }
 
-// outdated reports whether the lag is unknown or not 0, and was measured for another position than the current
+// lagOutdated reports whether the lag is unknown or not 0, and was measured for another position than the current
 // one.
-func (r *report) outdated() (yes bool) {
-	r.do(func(s *Status) { yes = s.Lag != 0 && s.Position != r.asked })
+func (r *statusReport) lagOutdated() (yes bool) {
+	r.changeStatus(func(s *Status) { yes = s.Lag != 0 && s.Position != r.lagPosition })
 	return yes
 }
 
-func (r *report) lag(at Position, n int64) { r.do(func(s *Status) { s.Lag, r.asked = n, at }) }
+func (r *statusReport) setLag(at Position, n int64) {
+	r.changeStatus(func(s *Status) { s.Lag, r.lagPosition = n, at })
+}
 
-func (r *report) passed(at Mark, n int, park bool, now time.Time) {
-	r.do(func(s *Status) {
+func (r *statusReport) recordBatch(at Mark, n int, park bool, now time.Time) {
+	r.changeStatus(func(s *Status) {
 		s.Position, s.Attempts, s.HandledAt = at.Position, 0, now
 		s.Batches++
 		if park {
@@ -98,15 +102,15 @@ func (r *report) passed(at Mark, n int, park bool, now time.Time) {
 	})
 }
 
-func (r *report) retries(err error, attempts int) {
-	r.do(func(s *Status) {
+func (r *statusReport) recordRetry(err error, attempts int) {
+	r.changeStatus(func(s *Status) {
 		s.Retries++
 		s.Attempts, s.LastError, s.LastErrorAt = attempts, err.Error(), time.Now()
 	})
 }
 
-func (r *report) failed(err error) {
-	r.do(func(s *Status) {
+func (r *statusReport) recordFailure(err error) {
+	r.changeStatus(func(s *Status) {
 		s.Failures++
 		s.LastError, s.LastErrorAt = err.Error(), time.Now()
 	})

@@ -13,68 +13,68 @@ type failureState struct {
 	limit        int   // limits the events of the next batch; 0: no limit
 }
 
-// step is the decision about the events that were read.
-type step struct {
-	take int  // the number of events to handle
-	park bool // park the only event instead of handling it
-	wait int  // first pause as after this many failures
+// batchStep is the decision about the events that were read.
+type batchStep struct {
+	count    int  // the number of events to handle
+	park     bool // park the only event instead of handling it
+	failures int  // first pause as after this many failures
 }
 
-// next decides what to do with the events at these positions, of which there must be at least one. An event
+// nextStep decides what to do with the events at these positions, of which there must be at least one. An event
 // that failed is handled alone, after those before it.
-func (t failureState) next(events []Position, maxAttempts int) step {
+func (t failureState) nextStep(events []Position, maxAttempts int) batchStep {
 	n := len(events)
 	if t.limit > 0 {
 		n = min(n, t.limit)
 	}
 	switch i := slices.Index(events[:n], t.at); {
 	case t.at == "":
-		return step{take: n, wait: t.failures}
+		return batchStep{count: n, failures: t.failures}
 	case i < 0:
-		return step{take: n}
+		return batchStep{count: n}
 	case i > 0:
-		return step{take: i}
+		return batchStep{count: i}
 	case !t.extraAttempt && (t.poison || maxAttempts > 0 && t.attempts >= maxAttempts):
-		return step{take: 1, park: true}
+		return batchStep{count: 1, park: true}
 	}
-	return step{take: 1, wait: t.failures}
+	return batchStep{count: 1, failures: t.failures}
 }
 
-// verdict classifies a failed attempt by its cause.
-type verdict int
+// failureCause classifies a failed attempt by its cause.
+type failureCause int
 
 const (
-	itsFault verdict = iota
-	notItsFault
-	hopeless
+	causeEvent failureCause = iota
+	causeOther
+	causePoison
 )
 
-// failed returns the trouble after a failure of the event at a position.
-func (t failureState) failed(at Position, err error, v verdict) failureState {
+// withFailure returns the trouble after a failure of the event at a position.
+func (t failureState) withFailure(at Position, err error, v failureCause) failureState {
 	if t.at != at {
 		t = failureState{at: at, limit: t.limit}
 	}
 	t.err, t.extraAttempt = err, false
 	t.failures++
-	if v != notItsFault {
+	if v != causeOther {
 		t.attempts++
 	}
-	t.poison = t.poison || v == hopeless
+	t.poison = t.poison || v == causePoison
 	return t
 }
 
-// spared returns the trouble after a failure that no event caused. That may also be why the event failed, so
+// withOutage returns the trouble after a failure that no event caused. That may also be why the event failed, so
 // the event is not parked without a further attempt.
-func (t failureState) spared() failureState {
+func (t failureState) withOutage() failureState {
 	t.extraAttempt = t.at != ""
 	return t
 }
 
-// refused returns the trouble after events at these positions failed together, when it is unknown which of them
+// withRefusal returns the trouble after events at these positions failed together, when it is unknown which of them
 // is the cause. The batches are halved until a single event is left.
-func (t failureState) refused(events []Position, err error) failureState {
+func (t failureState) withRefusal(events []Position, err error) failureState {
 	if len(events) == 1 {
-		return t.failed(events[0], err, itsFault)
+		return t.withFailure(events[0], err, causeEvent)
 	}
 	t.err = err
 	t.limit = len(events) / 2
@@ -82,8 +82,8 @@ func (t failureState) refused(events []Position, err error) failureState {
 	return t
 }
 
-// passed returns the trouble after the events at these positions, at least one, are done.
-func (t failureState) passed(events []Position, batchSize int) failureState {
+// withSuccess returns the trouble after the events at these positions, at least one, are done.
+func (t failureState) withSuccess(events []Position, batchSize int) failureState {
 	limit := 2 * t.limit
 	if limit >= batchSize {
 		limit = 0

@@ -19,52 +19,58 @@ var errOops = errors.New("oops")
 func TestWhatIsNext(t *testing.T) {
 	t.Parallel()
 	events := []Position{"1", "2", "3", "4"}
-	failed := failureState{}.failed("3", errOops, itsFault)
+	failed := failureState{}.withFailure("3", errOops, causeEvent)
 	for name, tc := range map[string]struct {
 		trouble failureState
-		want    step
+		want    batchStep
 	}{
-		"nothing is wrong":     {failureState{}, step{take: 4}},
-		"what comes before it": {failed, step{take: 2}},
-		"alone":                {failureState{}.failed("1", errOops, itsFault), step{take: 1, wait: 1}},
-		"alone, the second time": {failed.failed("1", errOops, itsFault).failed("1", errOops, itsFault), step{take: 1,
-			wait: 2}},
-		"given up":                    {failureState{at: "1", failures: 3, attempts: 3}, step{take: 1, park: true}},
-		"not its fault":               {failureState{at: "1", failures: 9, attempts: 2}, step{take: 1, wait: 9}},
-		"hopeless":                    {failureState{}.failed("1", errOops, hopeless), step{take: 1, park: true}},
-		"given up, but for an outage": {failureState{at: "1", failures: 3, attempts: 3}.spared(), step{take: 1, wait: 3}},
-		"hopeless, but for an outage": {failureState{}.failed("1", errOops, hopeless).spared(), step{take: 1, wait: 1}},
+		"nothing is wrong":     {failureState{}, batchStep{count: 4}},
+		"what comes before it": {failed, batchStep{count: 2}},
+		"alone":                {failureState{}.withFailure("1", errOops, causeEvent), batchStep{count: 1, failures: 1}},
+		"alone, the second time": {failed.withFailure("1", errOops, causeEvent).withFailure("1", errOops, causeEvent),
+			batchStep{count: 1,
+				failures: 2}},
+		"given up":      {failureState{at: "1", failures: 3, attempts: 3}, batchStep{count: 1, park: true}},
+		"not its fault": {failureState{at: "1", failures: 9, attempts: 2}, batchStep{count: 1, failures: 9}},
+		"hopeless": {failureState{}.withFailure("1", errOops, causePoison),
+			batchStep{count: 1, park: true}},
+		"given up, but for an outage": {failureState{at: "1", failures: 3, attempts: 3}.withOutage(),
+			batchStep{count: 1, failures: 3}},
+		"hopeless, but for an outage": {failureState{}.withFailure("1", errOops, causePoison).withOutage(),
+			batchStep{count: 1, failures: 1}},
 		"it had its further attempt": {failureState{at: "1", failures: 3, attempts: 3}.
-			spared().failed("1", errOops, itsFault),
-			step{take: 1, park: true}},
-		"it has gone from the source": {failureState{at: "0", failures: 3, attempts: 3}, step{take: 4}},
-		"nobody knows which":          {failureState{}.refused(events, errOops), step{take: 2, wait: 1}},
-		"nobody knows which, of those": {failureState{}.refused(events, errOops).refused(events[:2], errOops), step{take: 1,
-			wait: 2}},
-		"it was the only one": {failureState{}.refused(events[:1], errOops), step{take: 1, wait: 1}},
+			withOutage().withFailure("1", errOops, causeEvent),
+			batchStep{count: 1, park: true}},
+		"it has gone from the source": {failureState{at: "0", failures: 3, attempts: 3}, batchStep{count: 4}},
+		"nobody knows which":          {failureState{}.withRefusal(events, errOops), batchStep{count: 2, failures: 1}},
+		"nobody knows which, of those": {failureState{}.withRefusal(events, errOops).withRefusal(events[:2], errOops),
+			batchStep{count: 1,
+				failures: 2}},
+		"it was the only one": {failureState{}.withRefusal(events[:1], errOops), batchStep{count: 1, failures: 1}},
 	} {
-		require.Equal(t, tc.want, tc.trouble.next(events, 3), name)
+		require.Equal(t, tc.want, tc.trouble.nextStep(events, 3), name)
 	}
-	require.Equal(t, step{take: 1, wait: 99}, failureState{at: "1", failures: 99, attempts: 99}.next(events, -1),
+	require.Equal(t, batchStep{count: 1, failures: 99}, failureState{at: "1", failures: 99,
+		attempts: 99}.nextStep(events, -1),
 		"never given up")
 }
 
 func TestTroublePasses(t *testing.T) {
 	t.Parallel()
-	failed := failureState{}.failed("3", errOops, itsFault)
-	require.Equal(t, failed, failed.passed([]Position{"1", "2"}, 10))
-	require.Equal(t, failureState{}, failed.passed([]Position{"3"}, 10))
-	few := failureState{}.refused([]Position{"1", "2", "3", "4", "5", "6"}, errOops)
-	few = few.passed([]Position{"1", "2", "3"}, 10)
+	failed := failureState{}.withFailure("3", errOops, causeEvent)
+	require.Equal(t, failed, failed.withSuccess([]Position{"1", "2"}, 10))
+	require.Equal(t, failureState{}, failed.withSuccess([]Position{"3"}, 10))
+	few := failureState{}.withRefusal([]Position{"1", "2", "3", "4", "5", "6"}, errOops)
+	few = few.withSuccess([]Position{"1", "2", "3"}, 10)
 	require.Equal(t, failureState{limit: 6}, few)
-	require.Equal(t, failureState{}, few.passed([]Position{"4"}, 10), "as many as ever")
+	require.Equal(t, failureState{}, few.withSuccess([]Position{"4"}, 10), "as many as ever")
 }
 
 // outcome determines the result of handling an event.
 type outcome struct {
-	fails   int     // number of failures
-	how     verdict // their verdict
-	refuses bool    // fails when it is committed, not by itself
+	fails   int          // number of failures
+	how     failureCause // their verdict
+	refuses bool         // fails when it is committed, not by itself
 }
 
 const ever = 1 << 30
@@ -79,11 +85,11 @@ func TestAllIsHandledOrGivenUp(t *testing.T) {
 		attempts := rapid.IntRange(1, 4).Draw(t, "attempts")
 		outcomes := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) outcome {
 			return outcome{fails: rapid.SampledFrom([]int{0, 0, 0, 0, 1, 2, 5, ever}).Draw(t, "fails"),
-				how:     rapid.SampledFrom([]verdict{itsFault, itsFault, notItsFault, hopeless}).Draw(t, "how"),
+				how:     rapid.SampledFrom([]failureCause{causeEvent, causeEvent, causeOther, causePoison}).Draw(t, "how"),
 				refuses: undoes && rapid.IntRange(0, 4).Draw(t, "refuses") == 0}
 		}), 0, 30).Draw(t, "outcomes")
 		for i, f := range outcomes {
-			if f.how == notItsFault && f.fails == ever {
+			if f.how == causeOther && f.fails == ever {
 				outcomes[i].fails = 7 // more would block, as intended
 			}
 		}
@@ -97,7 +103,7 @@ func TestAllIsHandledOrGivenUp(t *testing.T) {
 			require.Equal(t, at, all[i])
 			var handled bool
 			switch {
-			case f.fails == 0, f.how == notItsFault && !f.refuses, (f.how != hopeless || f.refuses) && f.fails < attempts:
+			case f.fails == 0, f.how == causeOther && !f.refuses, (f.how != causePoison || f.refuses) && f.fails < attempts:
 				handled = true
 			case f.fails != ever && unclear:
 				continue // it had more attempts while an earlier event was searched for
@@ -128,22 +134,22 @@ func simulate(t *rapid.T, outcomes []outcome, batch, attempts int, undoes bool) 
 		for i := at + 1; i <= min(at+limit, len(outcomes)); i++ {
 			read = append(read, Position(strconv.Itoa(i)))
 		}
-		do := now.next(read, attempts)
-		require.Positive(t, do.take)
+		do := now.nextStep(read, attempts)
+		require.Positive(t, do.count)
 		if do.park {
-			require.Equal(t, 1, do.take)
+			require.Equal(t, 1, do.count)
 			f := outcomes[at]
-			if f.how != hopeless || f.refuses {
+			if f.how != causePoison || f.refuses {
 				require.Equal(t, attempts, now.attempts)
 			}
 			parked = append(parked, string(read[0]))
 			at++
-			now = now.passed(read[:1], batch)
+			now = now.withSuccess(read[:1], batch)
 			continue
 		}
 		var tx []string
 		failed, refused := -1, false
-		for i := range do.take {
+		for i := range do.count {
 			f := outcomes[at+i]
 			if f.fails > fails[at+i] {
 				if !f.refuses {
@@ -152,7 +158,7 @@ func simulate(t *rapid.T, outcomes []outcome, batch, attempts int, undoes bool) 
 					break
 				}
 				refused = true
-				if do.take == 1 {
+				if do.count == 1 {
 					fails[at]++
 				}
 			}
@@ -160,20 +166,20 @@ func simulate(t *rapid.T, outcomes []outcome, batch, attempts int, undoes bool) 
 		}
 		switch {
 		case failed >= 0:
-			now = now.failed(read[failed], errOops, outcomes[at+failed].how)
+			now = now.withFailure(read[failed], errOops, outcomes[at+failed].how)
 			if !undoes {
 				effects = append(effects, tx...)
 				if failed > 0 {
-					now = now.passed(read[:failed], batch)
+					now = now.withSuccess(read[:failed], batch)
 				}
 				at += failed
 			}
 		case refused:
-			now = now.refused(read[:do.take], errOops)
+			now = now.withRefusal(read[:do.count], errOops)
 		default:
 			effects = append(effects, tx...)
-			now = now.passed(read[:do.take], batch)
-			at += do.take
+			now = now.withSuccess(read[:do.count], batch)
+			at += do.count
 		}
 	}
 	return effects, parked
@@ -202,7 +208,7 @@ func TestBackoff(t *testing.T) {
 
 func TestRate(t *testing.T) {
 	t.Parallel()
-	var r rate
+	var r eventRate
 	began := time.Unix(1000, 0)
 	require.Zero(t, r.perSecond(began))
 	for i := range 40 {
@@ -214,7 +220,7 @@ func TestRate(t *testing.T) {
 	r.add(began.Add(time.Hour), 1)
 	require.InDelta(t, 0.1, r.perSecond(began.Add(time.Hour)), 0.01)
 
-	var young rate
+	var young eventRate
 	young.add(began, 10)
 	require.InDelta(t, 10, young.perSecond(began), 0, "not more than in a second")
 	require.InDelta(t, 5, young.perSecond(began.Add(2*time.Second)), 0.1)
@@ -236,6 +242,6 @@ func TestPositions(t *testing.T) {
 func TestKeepable(t *testing.T) {
 	t.Parallel()
 	long := slices.Repeat([]byte("ü"), maxError)
-	require.Len(t, keepable(errors.New("x"+string(long))), maxError-1, "no half a letter")
-	require.Equal(t, "a b", keepable(errors.New("a\x00\xff b")))
+	require.Len(t, storableText(errors.New("x"+string(long))), maxError-1, "no half a letter")
+	require.Equal(t, "a b", storableText(errors.New("a\x00\xff b")))
 }

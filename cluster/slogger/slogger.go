@@ -58,8 +58,8 @@ func levelOf(level hclog.Level) slog.Level {
 	}
 }
 
-// write writes one line. Only the exported methods call it, so the caller's frame is two frames up.
-func (l *logger) write(level hclog.Level, msg string, args []any) {
+// writeLine writes one line. Only the exported methods call it, so the caller's frame is two frames up.
+func (l *logger) writeLine(level hclog.Level, msg string, args []any) {
 	at, ctx := levelOf(level), context.Background()
 	if level == hclog.Off || !l.handler.Enabled(ctx, at) {
 		return
@@ -70,12 +70,12 @@ func (l *logger) write(level hclog.Level, msg string, args []any) {
 	if l.name != "" {
 		r.AddAttrs(slog.String("logger", l.name))
 	}
-	r.Add(values(args)...)
+	r.Add(plainValues(args)...)
 	_ = l.handler.Handle(ctx, r) // slog ignores this error too
 }
 
-// values returns the arguments with hclog's own kinds of values converted to text.
-func values(args []any) []any {
+// plainValues returns the arguments with hclog's own kinds of values converted to text.
+func plainValues(args []any) []any {
 	out := slices.Clone(args)
 	for i := 1; i < len(out); i += 2 {
 		switch v := out[i].(type) {
@@ -96,12 +96,12 @@ func values(args []any) []any {
 	return out
 }
 
-func (l *logger) Log(level hclog.Level, msg string, args ...any) { l.write(level, msg, args) }
-func (l *logger) Trace(msg string, args ...any)                  { l.write(hclog.Trace, msg, args) }
-func (l *logger) Debug(msg string, args ...any)                  { l.write(hclog.Debug, msg, args) }
-func (l *logger) Info(msg string, args ...any)                   { l.write(hclog.Info, msg, args) }
-func (l *logger) Warn(msg string, args ...any)                   { l.write(hclog.Warn, msg, args) }
-func (l *logger) Error(msg string, args ...any)                  { l.write(hclog.Error, msg, args) }
+func (l *logger) Log(level hclog.Level, msg string, args ...any) { l.writeLine(level, msg, args) }
+func (l *logger) Trace(msg string, args ...any)                  { l.writeLine(hclog.Trace, msg, args) }
+func (l *logger) Debug(msg string, args ...any)                  { l.writeLine(hclog.Debug, msg, args) }
+func (l *logger) Info(msg string, args ...any)                   { l.writeLine(hclog.Info, msg, args) }
+func (l *logger) Warn(msg string, args ...any)                   { l.writeLine(hclog.Warn, msg, args) }
+func (l *logger) Error(msg string, args ...any)                  { l.writeLine(hclog.Error, msg, args) }
 
 func (l *logger) enabled(level slog.Level) bool {
 	return l.handler.Enabled(context.Background(), level)
@@ -117,7 +117,7 @@ func (l *logger) ImpliedArgs() []any { return slices.Clone(l.implied) }
 
 func (l *logger) With(args ...any) hclog.Logger {
 	var r slog.Record
-	r.Add(values(args)...)
+	r.Add(plainValues(args)...)
 	var attrs []slog.Attr
 	r.Attrs(func(a slog.Attr) bool {
 		attrs = append(attrs, a)
@@ -154,8 +154,8 @@ func (l *logger) GetLevel() hclog.Level {
 }
 
 func (l *logger) StandardLogger(opts *hclog.StandardLoggerOptions) *log.Logger {
-	return logtext.Logger(l, opts)
+	return logtext.StandardLogger(l, opts)
 }
 func (l *logger) StandardWriter(opts *hclog.StandardLoggerOptions) io.Writer {
-	return logtext.Writer(l, opts)
+	return logtext.LineWriter(l, opts)
 }

@@ -43,7 +43,7 @@ func TestBlackholeHoldsTheEnd(t *testing.T) {
 		seen error
 	}{
 		"closed": {func(c *net.TCPConn) { _ = c.Close() }, io.EOF},
-		"reset":  {abort, syscall.ECONNRESET},
+		"reset":  {resetConn, syscall.ECONNRESET},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, h := relayed(t)

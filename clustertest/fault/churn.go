@@ -148,30 +148,30 @@ func (c *Churn) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		revision, err := c.write(ctx, i%c.cfg.Keys, value)
+		revision, err := c.writeKey(ctx, i%c.cfg.Keys, value)
 		if err == nil && time.Since(compacted) >= c.cfg.CompactEvery {
 			compacted = time.Now()
-			err = c.compact(ctx, revision)
+			err = c.compactHistory(ctx, revision)
 		}
 		if err != nil {
-			c.add(func(s *ChurnStats) { s.Failures++; s.LastError = err })
+			c.changeStats(func(s *ChurnStats) { s.Failures++; s.LastError = err })
 		}
 	}
 }
 
-func (c *Churn) write(ctx context.Context, key int, value string) (revision int64, err error) {
-	ctx, cancel := bounded(ctx)
+func (c *Churn) writeKey(ctx context.Context, key int, value string) (revision int64, err error) {
+	ctx, cancel := requestContext(ctx)
 	defer cancel()
 	resp, err := c.client.Put(ctx, fmt.Sprintf("%s%d", c.cfg.Prefix, key), value)
 	if err != nil {
 		return 0, err
 	}
-	c.add(func(s *ChurnStats) { s.Writes++ })
+	c.changeStats(func(s *ChurnStats) { s.Writes++ })
 	return resp.Header.Revision, nil
 }
 
-func (c *Churn) compact(ctx context.Context, revision int64) error {
-	ctx, cancel := bounded(ctx)
+func (c *Churn) compactHistory(ctx context.Context, revision int64) error {
+	ctx, cancel := requestContext(ctx)
 	defer cancel()
 	_, err := c.client.Compact(ctx, revision)
 	switch {
@@ -180,17 +180,17 @@ func (c *Churn) compact(ctx context.Context, revision int64) error {
 	case err != nil:
 		return err
 	}
-	c.add(func(s *ChurnStats) { s.Compactions++; s.Compacted = revision })
+	c.changeStats(func(s *ChurnStats) { s.Compactions++; s.Compacted = revision })
 	return nil
 }
 
-// bounded returns the context of one request. Stop does not cancel it, because etcd may execute a cancelled
+// requestContext returns the context of one request. Stop does not cancel it, because etcd may execute a cancelled
 // request later and write a key after Stop has deleted the keys.
-func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+func requestContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), churnTimeout)
 }
 
-func (c *Churn) add(change func(*ChurnStats)) {
+func (c *Churn) changeStats(change func(*ChurnStats)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	change(&c.stats)

@@ -27,9 +27,9 @@ func (d Direction) String() string {
 	}
 }
 
-// ways returns the single directions in d. It panics if there is none, because a fault without a direction is a
+// singles returns the single directions in d. It panics if there is none, because a fault without a direction is a
 // mistake of the caller.
-func (d Direction) ways() []Direction {
+func (d Direction) singles() []Direction {
 	switch d {
 	case ToTarget, FromTarget:
 		return []Direction{d}

@@ -24,21 +24,21 @@ type entrance struct {
 	links map[*link]struct{}
 }
 
-// enter accepts connections from a listener until close.
-func enter(r *Relay, l net.Listener) *entrance {
+// newEntrance accepts connections from a listener until close.
+func newEntrance(r *Relay, l net.Listener) *entrance {
 	e := &entrance{relay: r, listener: l, accepted: make(chan struct{}), links: map[*link]struct{}{}}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
-	go e.accept()
+	go e.acceptAll()
 	return e
 }
 
-func (e *entrance) accept() {
+func (e *entrance) acceptAll() {
 	defer close(e.accepted)
 	for {
 		conn, err := e.listener.Accept()
 		switch {
 		case err == nil:
-			e.take(conn.(*net.TCPConn))
+			e.runLink(conn.(*net.TCPConn))
 		case errors.Is(err, net.ErrClosed):
 			return
 		default:
@@ -51,8 +51,8 @@ func (e *entrance) accept() {
 	}
 }
 
-// take runs a client's connection.
-func (e *entrance) take(client *net.TCPConn) {
+// runLink runs a client's connection.
+func (e *entrance) runLink(client *net.TCPConn) {
 	l := newLink(e.ctx, e.relay, client)
 	e.mu.Lock()
 	e.links[l] = struct{}{}
@@ -65,8 +65,8 @@ func (e *entrance) take(client *net.TCPConn) {
 	})
 }
 
-// each calls f for every connection.
-func (e *entrance) each(f func(*link)) {
+// eachLink calls f for every connection.
+func (e *entrance) eachLink(f func(*link)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for l := range e.links {
@@ -74,7 +74,7 @@ func (e *entrance) each(f func(*link)) {
 	}
 }
 
-func (e *entrance) count() int {
+func (e *entrance) countLinks() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return len(e.links)
@@ -85,6 +85,6 @@ func (e *entrance) close() {
 	_ = e.listener.Close() // nothing can be done about an error
 	e.cancel()
 	<-e.accepted
-	e.each((*link).close)
+	e.eachLink((*link).close)
 	e.wg.Wait()
 }

@@ -29,44 +29,44 @@ func newLink(ctx context.Context, r *Relay, client *net.TCPConn) *link {
 func (l *link) run() {
 	defer l.close()
 	// The start of a connection is the first thing to deliver.
-	if _, ok := l.pass(ToTarget, time.Now(), 0); !ok {
+	if _, ok := l.awaitDelivery(ToTarget, time.Now(), 0); !ok {
 		return
 	}
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(l.ctx, "tcp", l.relay.target)
 	if err != nil {
-		if _, ok := l.pass(FromTarget, time.Now(), 0); ok {
-			l.reset(Both) // a client that was accepted cannot be refused any more
+		if _, ok := l.awaitDelivery(FromTarget, time.Now(), 0); ok {
+			l.resetEnds(Both) // a client that was accepted cannot be refused any more
 		}
 		return
 	}
 	target := conn.(*net.TCPConn)
-	if !l.connected(target) {
+	if !l.setTarget(target) {
 		return
 	}
 	var wg sync.WaitGroup
-	wg.Go(func() { l.stream(ToTarget, l.client, target) })
-	wg.Go(func() { l.stream(FromTarget, target, l.client) })
+	wg.Go(func() { l.carryDirection(ToTarget, l.client, target) })
+	wg.Go(func() { l.carryDirection(FromTarget, target, l.client) })
 	wg.Wait()
 }
 
-// connected records the connection to the target, or closes it if the link was closed meanwhile.
-func (l *link) connected(target *net.TCPConn) bool {
+// setTarget records the connection to the target, or closes it if the link was closed meanwhile.
+func (l *link) setTarget(target *net.TCPConn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.gone == Both {
-		abort(target)
+		resetConn(target)
 		return false
 	}
 	l.target = target
 	return true
 }
 
-// pass blocks until some of the waiting bytes may be delivered, and returns their number. ok is false if the
+// awaitDelivery blocks until some of the waiting bytes may be delivered, and returns their number. ok is false if the
 // link was closed.
-func (l *link) pass(d Direction, arrived time.Time, waiting int) (n int, ok bool) {
+func (l *link) awaitDelivery(d Direction, arrived time.Time, waiting int) (n int, ok bool) {
 	for {
-		n, wait, changed := l.relay.admit(d, arrived, waiting)
+		n, wait, changed := l.relay.admitBytes(d, arrived, waiting)
 		if wait == 0 {
 			return n, l.ctx.Err() == nil
 		}
@@ -83,9 +83,9 @@ func (l *link) pass(d Direction, arrived time.Time, waiting int) (n int, ok bool
 	}
 }
 
-// reset sends a RST to the ends in direction d, and closes the link once both ends are gone. A link that is not
+// resetEnds sends a RST to the ends in direction d, and closes the link once both ends are gone. A link that is not
 // connected to the target yet is closed as a whole.
-func (l *link) reset(d Direction) {
+func (l *link) resetEnds(d Direction) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.target == nil {
@@ -93,10 +93,10 @@ func (l *link) reset(d Direction) {
 	}
 	l.gone |= d
 	if d&FromTarget != 0 {
-		abort(l.client)
+		resetConn(l.client)
 	}
 	if d&ToTarget != 0 && l.target != nil {
-		abort(l.target)
+		resetConn(l.target)
 	}
 	if l.gone == Both {
 		l.cancel()
@@ -115,8 +115,8 @@ func (l *link) close() {
 	}
 }
 
-// abort closes a connection with a RST. Unsent data is lost.
-func abort(c *net.TCPConn) {
+// resetConn closes a connection with a RST. Unsent data is lost.
+func resetConn(c *net.TCPConn) {
 	_ = c.SetLinger(0) // it may be closed already, here and below
 	_ = c.Close()
 }

@@ -10,19 +10,19 @@ import (
 // output keeps everything that a process writes. It is safe for concurrent use.
 type output struct {
 	mu   sync.Mutex
-	said strings.Builder
+	text strings.Builder
 }
 
 // Write implements io.Writer.
 func (o *output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.said.Write(p)
+	return o.text.Write(p)
 }
 
 // String returns the output so far.
 func (o *output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.said.String()
+	return o.text.String()
 }

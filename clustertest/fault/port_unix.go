@@ -38,7 +38,7 @@ func reserve(at netip.AddrPort) (_ *port, err error) {
 			_ = unix.Close(fd)
 		}
 	}()
-	if err := set(fd, unix.SO_REUSEADDR, 1); err != nil {
+	if err := setOption(fd, unix.SO_REUSEADDR, 1); err != nil {
 		return nil, err
 	}
 	if err := unix.Bind(fd, &unix.SockaddrInet4{Port: int(at.Port()), Addr: at.Addr().As4()}); err != nil {
@@ -46,7 +46,7 @@ func reserve(at netip.AddrPort) (_ *port, err error) {
 	}
 	// SO_REUSEADDR was needed to bind despite the remains of old connections. From now on it would admit any
 	// other socket that sets it, and most do. SO_REUSEPORT, set only now, admits the relay's own listener.
-	if err := errors.Join(set(fd, unix.SO_REUSEADDR, 0), set(fd, unix.SO_REUSEPORT, 1)); err != nil {
+	if err := errors.Join(setOption(fd, unix.SO_REUSEADDR, 0), setOption(fd, unix.SO_REUSEPORT, 1)); err != nil {
 		return nil, err
 	}
 	name, err := unix.Getsockname(fd)
@@ -57,7 +57,7 @@ func reserve(at netip.AddrPort) (_ *port, err error) {
 	return &port{address: bound.String(), holder: fd}, nil
 }
 
-func set(fd, option, value int) error {
+func setOption(fd, option, value int) error {
 	return os.NewSyscallError("setsockopt", unix.SetsockoptInt(fd, unix.SOL_SOCKET, option, value))
 }
 
@@ -65,7 +65,7 @@ func set(fd, option, value int) error {
 func (p *port) listen() (net.Listener, error) {
 	config := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
 		var err error
-		cerr := raw.Control(func(fd uintptr) { err = set(int(fd), unix.SO_REUSEPORT, 1) })
+		cerr := raw.Control(func(fd uintptr) { err = setOption(int(fd), unix.SO_REUSEPORT, 1) })
 		return errors.Join(cerr, err)
 	}}
 	return config.Listen(context.Background(), "tcp4", p.address)

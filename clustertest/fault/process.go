@@ -34,9 +34,9 @@ var ErrNoEffect = errors.New("the signal has had no effect so far")
 // use. Methods that send a signal return the time just before it was sent. Their error matches
 // os.ErrProcessDone if the process had ended before.
 type Process struct {
-	cmd  *exec.Cmd
-	said output
-	done chan struct{}
+	cmd    *exec.Cmd
+	output output
+	done   chan struct{}
 }
 
 // StartProcess starts a command. The process does not get the terminal's Ctrl-C, and on Linux it dies with this
@@ -51,10 +51,10 @@ func StartProcess(cmd *exec.Cmd) (*Process, error) {
 	defaultSignals()
 	p := &Process{cmd: cmd, done: make(chan struct{})}
 	if cmd.Stdout == nil {
-		cmd.Stdout = &p.said
+		cmd.Stdout = &p.output
 	}
 	if cmd.Stderr == nil {
-		cmd.Stderr = &p.said
+		cmd.Stderr = &p.output
 	}
 	if cmd.WaitDelay == 0 {
 		cmd.WaitDelay = pipePatience
@@ -87,7 +87,7 @@ var defaultSignals = sync.OnceFunc(func() {
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
 // Output returns the output so far, of both streams.
-func (p *Process) Output() string { return p.said.String() }
+func (p *Process) Output() string { return p.output.String() }
 
 // Done returns a channel that is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }

@@ -10,7 +10,7 @@ const queueBytes = 1 << 20
 type queue struct {
 	mu      sync.Mutex
 	changed sync.Cond
-	pieces  []piece
+	pieces  []dataPiece
 	bytes   int
 	closed  bool
 }
@@ -22,7 +22,7 @@ func newQueue() *queue {
 }
 
 // put appends a piece as soon as there is room. It returns false if the queue was closed.
-func (q *queue) put(p piece) bool {
+func (q *queue) put(p dataPiece) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for !q.closed && q.bytes > 0 && q.bytes+len(p.data) > queueBytes {
@@ -38,14 +38,14 @@ func (q *queue) put(p piece) bool {
 }
 
 // take removes and returns the first piece as soon as there is one. It returns false if the queue was closed.
-func (q *queue) take() (piece, bool) {
+func (q *queue) take() (dataPiece, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for !q.closed && len(q.pieces) == 0 {
 		q.changed.Wait()
 	}
 	if q.closed {
-		return piece{}, false
+		return dataPiece{}, false
 	}
 	p := q.pieces[0]
 	q.pieces = q.pieces[1:]

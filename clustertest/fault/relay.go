@@ -15,7 +15,7 @@ type Relay struct {
 	target string
 	port   *port
 
-	turn sync.Mutex // serializes open and shut; locked before mu
+	openMu sync.Mutex // serializes open and shut; locked before mu
 
 	mu       sync.Mutex
 	entrance *entrance // nil while the port refuses
@@ -27,7 +27,7 @@ type Relay struct {
 // line is one direction of a relay, shared by all its connections.
 type line struct {
 	way
-	free    time.Time // when a throttled line has carried everything admitted so far
+	freeAt  time.Time // when a throttled line has carried everything admitted so far
 	traffic Traffic
 }
 
@@ -57,7 +57,7 @@ func NewRelayAt(address, target string) (*Relay, error) {
 	}
 	r := &Relay{target: target, port: p, changed: make(chan struct{}),
 		lines: map[Direction]*line{ToTarget: {}, FromTarget: {}}}
-	if err := r.open(); err != nil {
+	if err := r.openPort(); err != nil {
 		p.release()
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func (r *Relay) Connections() int {
 	if r.entrance == nil {
 		return 0
 	}
-	return r.entrance.count()
+	return r.entrance.countLinks()
 }
 
 // Traffic returns the traffic since the relay was created; for Both, the sum of both directions.
@@ -86,7 +86,7 @@ func (r *Relay) Traffic(d Direction) Traffic {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var sum Traffic
-	for _, one := range d.ways() {
+	for _, one := range d.singles() {
 		sum.Received += r.lines[one].traffic.Received
 		sum.Delivered += r.lines[one].traffic.Delivered
 	}
@@ -96,9 +96,9 @@ func (r *Relay) Traffic(d Direction) Traffic {
 // Close closes every connection, releases the port, and returns when all goroutines have ended. Closing again
 // does nothing.
 func (r *Relay) Close() {
-	r.turn.Lock()
-	defer r.turn.Unlock()
-	r.shut()
+	r.openMu.Lock()
+	defer r.openMu.Unlock()
+	r.shutPort()
 	r.mu.Lock()
 	first := !r.closed
 	r.closed = true
@@ -108,8 +108,8 @@ func (r *Relay) Close() {
 	}
 }
 
-// open listens on the port unless the relay listens already. The caller holds turn.
-func (r *Relay) open() error {
+// openPort listens on the port unless the relay listens already. The caller holds turn.
+func (r *Relay) openPort() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
@@ -122,12 +122,12 @@ func (r *Relay) open() error {
 	if err != nil {
 		return fmt.Errorf("fault: the relay cannot listen at %s again: make another one (%w)", r.port.address, err)
 	}
-	r.entrance = enter(r, l)
+	r.entrance = newEntrance(r, l)
 	return nil
 }
 
-// shut makes the port refuse and returns when all its connections have ended. The caller holds turn.
-func (r *Relay) shut() {
+// shutPort makes the port refuse and returns when all its connections have ended. The caller holds turn.
+func (r *Relay) shutPort() {
 	r.mu.Lock()
 	e := r.entrance
 	r.entrance = nil
@@ -137,25 +137,25 @@ func (r *Relay) shut() {
 	}
 }
 
-// admit returns how many of the waiting bytes may be delivered now (see way.admit), and reserves the line's
+// admitBytes returns how many of the waiting bytes may be delivered now (see way.admit), and reserves the line's
 // time for them. changed is closed when the answer may have changed.
-func (r *Relay) admit(d Direction, arrived time.Time,
+func (r *Relay) admitBytes(d Direction, arrived time.Time,
 	waiting int) (n int, wait time.Duration, changed <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l, now := r.lines[d], time.Now()
-	n, wait = l.admit(now, arrived, l.free, waiting)
+	n, wait = l.admitBytes(now, arrived, l.freeAt, waiting)
 	if wait == 0 {
-		if now.After(l.free) {
-			l.free = now
+		if now.After(l.freeAt) {
+			l.freeAt = now
 		}
-		l.free = l.free.Add(l.carry(n))
+		l.freeAt = l.freeAt.Add(l.carryTime(n))
 	}
 	return n, wait, r.changed
 }
 
-// count adds to the traffic of a direction.
-func (r *Relay) count(d Direction, received, delivered int) {
+// countTraffic adds to the traffic of a direction.
+func (r *Relay) countTraffic(d Direction, received, delivered int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lines[d].traffic.Received += int64(received)

@@ -60,10 +60,10 @@ func TestOneEndClosesTheOtherGoesOn(t *testing.T) {
 func TestAResetIsPassedOn(t *testing.T) {
 	r, h := relayed(t)
 	client, target := pair(t, r, h)
-	abort(client)
+	resetConn(client)
 	require.ErrorIs(t, ends(t, target), syscall.ECONNRESET)
 	client, target = pair(t, r, h)
-	abort(target)
+	resetConn(target)
 	require.ErrorIs(t, ends(t, client), syscall.ECONNRESET)
 }
 

@@ -11,59 +11,59 @@ import (
 // readSize is the size of the read buffer in bytes.
 const readSize = 32 << 10
 
-// piece is bytes that were read together, or the end of a connection.
-type piece struct {
+// dataPiece is bytes that were read together, or the end of a connection.
+type dataPiece struct {
 	arrived time.Time
 	data    []byte
 	end     error // io.EOF, net.ErrClosed if it was closed here, otherwise a failure
 }
 
-// stream carries one direction of a link until it ends. It reads ahead while a delivery waits; a delay
+// carryDirection carries one direction of a link until it ends. It reads ahead while a delivery waits; a delay
 // therefore does not reduce the throughput.
-func (l *link) stream(d Direction, from, to *net.TCPConn) {
+func (l *link) carryDirection(d Direction, from, to *net.TCPConn) {
 	q := newQueue()
 	var wg sync.WaitGroup
-	wg.Go(func() { l.receive(d, q, from) })
-	l.deliver(d, q, to)
+	wg.Go(func() { l.receivePieces(d, q, from) })
+	l.deliverPieces(d, q, to)
 	q.close()
 	wg.Wait()
 }
 
-// receive puts the incoming bytes into the queue until the connection or the queue ends.
-func (l *link) receive(d Direction, q *queue, from *net.TCPConn) {
+// receivePieces puts the incoming bytes into the queue until the connection or the queue ends.
+func (l *link) receivePieces(d Direction, q *queue, from *net.TCPConn) {
 	buf := make([]byte, readSize)
 	for {
 		n, err := from.Read(buf)
 		arrived := time.Now()
 		if n > 0 {
-			l.relay.count(d, n, 0)
-			if !q.put(piece{arrived: arrived, data: append([]byte(nil), buf[:n]...)}) {
+			l.relay.countTraffic(d, n, 0)
+			if !q.put(dataPiece{arrived: arrived, data: append([]byte(nil), buf[:n]...)}) {
 				return
 			}
 		}
 		if err != nil {
-			q.put(piece{arrived: arrived, end: err})
+			q.put(dataPiece{arrived: arrived, end: err})
 			return
 		}
 	}
 }
 
-// deliver writes each piece of the queue when it is due, up to the end of the connection.
-func (l *link) deliver(d Direction, q *queue, to *net.TCPConn) {
+// deliverPieces writes each piece of the queue when it is due, up to the end of the connection.
+func (l *link) deliverPieces(d Direction, q *queue, to *net.TCPConn) {
 	for {
 		p, ok := q.take()
 		if !ok {
 			return
 		}
 		for len(p.data) > 0 {
-			n, ok := l.pass(d, p.arrived, len(p.data))
+			n, ok := l.awaitDelivery(d, p.arrived, len(p.data))
 			if !ok {
 				return
 			}
 			n, err := to.Write(p.data[:n])
-			l.relay.count(d, 0, n)
+			l.relay.countTraffic(d, 0, n)
 			if err != nil {
-				l.reset(Both) // the receiver is gone: a host would answer with a RST
+				l.resetEnds(Both) // the receiver is gone: a host would answer with a RST
 				return
 			}
 			p.data = p.data[n:]
@@ -71,20 +71,20 @@ func (l *link) deliver(d Direction, q *queue, to *net.TCPConn) {
 		if p.end == nil {
 			continue
 		}
-		if _, ok := l.pass(d, p.arrived, 0); ok {
-			l.finish(p.end, to)
+		if _, ok := l.awaitDelivery(d, p.arrived, 0); ok {
+			l.passEnd(p.end, to)
 		}
 		return
 	}
 }
 
-// finish passes on the end of a direction.
-func (l *link) finish(end error, to *net.TCPConn) {
+// passEnd passes on the end of a direction.
+func (l *link) passEnd(end error, to *net.TCPConn) {
 	switch {
 	case errors.Is(end, io.EOF):
 		_ = to.CloseWrite() // it may be closed already
 	case errors.Is(end, net.ErrClosed): // a reset closed one end; the other is not notified
 	default:
-		l.reset(Both)
+		l.resetEnds(Both)
 	}
 }

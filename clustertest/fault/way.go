@@ -2,9 +2,9 @@ package fault
 
 import "time"
 
-// shares is the number of parts that a throttled second is cut into. A throttled line is thus slow from the
+// sharesPerSecond is the number of parts that a throttled second is cut into. A throttled line is thus slow from the
 // first bytes on, not only on average.
-const shares = 50
+const sharesPerSecond = 50
 
 // way holds the faults of one direction. The zero value lets everything pass.
 type way struct {
@@ -13,11 +13,11 @@ type way struct {
 	rate      int // bytes a second, 0 for no limit
 }
 
-// admit decides about the bytes that wait to be delivered. n of them may go now; the caller asks again about
+// admitBytes decides about the bytes that wait to be delivered. n of them may go now; the caller asks again about
 // the rest. If none may go, wait is the time until the next attempt, negative for "until something changes".
 // Zero waiting bytes stand for the start or the end of a connection. arrived is the time when the bytes came
 // in; free is the time when a throttled line has carried everything before them.
-func (w way) admit(now, arrived, free time.Time, waiting int) (n int, wait time.Duration) {
+func (w way) admitBytes(now, arrived, free time.Time, waiting int) (n int, wait time.Duration) {
 	if w.blackhole {
 		return 0, -1
 	}
@@ -29,13 +29,13 @@ func (w way) admit(now, arrived, free time.Time, waiting int) (n int, wait time.
 		return 0, due.Sub(now)
 	}
 	if w.rate > 0 {
-		waiting = min(waiting, max(1, w.rate/shares))
+		waiting = min(waiting, max(1, w.rate/sharesPerSecond))
 	}
 	return waiting, 0
 }
 
-// carry returns how long n bytes occupy the line.
-func (w way) carry(n int) time.Duration {
+// carryTime returns how long n bytes occupy the line.
+func (w way) carryTime(n int) time.Duration {
 	if w.rate <= 0 {
 		return 0
 	}

@@ -24,14 +24,14 @@ func TestAdmit(t *testing.T) {
 		"delay, too early":            {way{delay: 30 * ms}, 10, 5, 0, 100, 0, 25 * ms},
 		"delay, an end":               {way{delay: 30 * ms}, 10, 5, 0, 0, 0, 25 * ms},
 		"delay, due":                  {way{delay: 30 * ms}, 35, 5, 0, 100, 100, 0},
-		"throttle, a share":           {way{rate: 100 * shares}, 10, 10, 0, 1000, 100, 0},
-		"throttle, less than a share": {way{rate: 100 * shares}, 10, 10, 0, 7, 7, 0},
-		"throttle, line busy":         {way{rate: 100 * shares}, 10, 10, 15, 1000, 0, 5 * ms},
+		"throttle, a share":           {way{rate: 100 * sharesPerSecond}, 10, 10, 0, 1000, 100, 0},
+		"throttle, less than a share": {way{rate: 100 * sharesPerSecond}, 10, 10, 0, 7, 7, 0},
+		"throttle, line busy":         {way{rate: 100 * sharesPerSecond}, 10, 10, 15, 1000, 0, 5 * ms},
 		"throttle, a byte at least":   {way{rate: 1}, 10, 10, 10, 1000, 1, 0},
 		"line busy without throttle":  {way{}, 10, 10, 15, 1000, 1000, 0},
-		"throttle and delay":          {way{rate: 100 * shares, delay: 30 * ms}, 10, 10, 15, 1000, 0, 30 * ms},
+		"throttle and delay":          {way{rate: 100 * sharesPerSecond, delay: 30 * ms}, 10, 10, 15, 1000, 0, 30 * ms},
 	} {
-		n, wait := test.way.admit(at(test.now), at(test.arrived), at(test.free), test.waiting)
+		n, wait := test.way.admitBytes(at(test.now), at(test.arrived), at(test.free), test.waiting)
 		require.Equal(t, test.n, n, name)
 		require.Equal(t, test.wait, wait, name)
 	}
@@ -44,13 +44,13 @@ func TestCarry(t *testing.T) {
 		var free time.Time
 		left, began := 2*rate, free
 		for left > 0 {
-			n, wait := w.admit(free, began, free, left)
+			n, wait := w.admitBytes(free, began, free, left)
 			require.Zero(t, wait)
 			require.Positive(t, n)
 			left -= n
-			free = free.Add(w.carry(n))
+			free = free.Add(w.carryTime(n))
 		}
 		require.InDelta(t, 2*time.Second, free.Sub(began), float64(time.Millisecond), "%d bytes a second", rate)
 	}
-	require.Zero(t, way{}.carry(1<<30))
+	require.Zero(t, way{}.carryTime(1<<30))
 }

@@ -56,24 +56,26 @@ func NewRecorder(w io.Writer, process string) *Recorder {
 // Add samples the leadership of a cluster's node until Stop. The node may be started later. A name may be used
 // again for a node that replaces one that ended; the history then has two lives of that name. After Stop, Add
 // does nothing.
-func (r *Recorder) Add(name string, c *cluster.Cluster) { r.inner.Add(history.Of(name, c)) }
+func (r *Recorder) Add(name string, c *cluster.Cluster) { r.inner.Add(history.NodeOf(name, c)) }
 
 // AddWithShards is Add for a node that is also asked about each of its shards. Configure some dozens of shards,
 // not thousands, with cluster.Sharding.Shards.
 func (r *Recorder) AddWithShards(name string, c *cluster.Cluster) {
-	r.inner.Add(history.Of(name, c).WithShards(c))
+	r.inner.Add(history.NodeOf(name, c).WithShards(c))
 }
 
 // Do injects a fault into a node by calling f, and records the fault's name, such as LeaseRevoked, and its
 // start and end. It returns the error of f. A fault that failed is recorded as well, because it may have taken
 // effect.
-func (r *Recorder) Do(node, name string, f func() error) error { return r.inner.Do(node, name, f) }
+func (r *Recorder) Do(node, name string, f func() error) error {
+	return r.inner.Intervene(node, name, f)
+}
 
 // Begin records the start of a fault at a node, or at all nodes if node is "". The fault lasts until end is
 // called, which records its end. Call Begin before the fault is injected, and end after it is undone. text
 // describes the fault in reports.
 func (r *Recorder) Begin(node, name, text string) (end func()) {
-	return r.inner.Begin(node, name, text)
+	return r.inner.BeginFault(node, name, text)
 }
 
 // Stop ends the sampling, waits until everything is written, and returns the first write error. Stopping twice

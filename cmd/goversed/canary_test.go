@@ -29,8 +29,8 @@ const (
 	canaryToken    = "canary-token-of-this-test-0123456789"
 )
 
-// secrets returns all usual encodings of the secrets, with a name for each.
-func secrets(keys ...[]byte) map[string]string {
+// encodeSecrets returns all usual encodings of the secrets, with a name for each.
+func encodeSecrets(keys ...[]byte) map[string]string {
 	out := map[string]string{}
 	for name, secret := range map[string]string{"the password": canaryPassword, "the token": canaryToken} {
 		quoted, _ := json.Marshal(secret)
@@ -46,8 +46,8 @@ func secrets(keys ...[]byte) map[string]string {
 	return out
 }
 
-// found returns the names of the secrets in a text.
-func found(secrets map[string]string, text string) (names []string) {
+// findSecrets returns the names of the secrets in a text.
+func findSecrets(secrets map[string]string, text string) (names []string) {
 	for name, secret := range secrets {
 		if strings.Contains(text, secret) {
 			names = append(names, name)
@@ -63,11 +63,11 @@ func TestSecretsAreNotShown(t *testing.T) {
 	server, a, f := etcdtest.Start(t), certtest.NewAuthority(t), certtest.NewFiles(t)
 	cert := a.Issue(t, []string{"127.0.0.1"})
 	f.Write(t, cert)
-	f.Trust(t, a)
+	f.WriteCA(t, a)
 	etcdtest.EnableAuth(t, server.Client(), canaryPassword)
-	hidden := secrets(cert.Key)
-	require.NotEmpty(t, found(hidden, "x "+canaryToken), "the test finds them")
-	require.NotEmpty(t, found(hidden, string(cert.Key)))
+	hidden := encodeSecrets(cert.Key)
+	require.NotEmpty(t, findSecrets(hidden, "x "+canaryToken), "the test finds them")
+	require.NotEmpty(t, findSecrets(hidden, string(cert.Key)))
 	env := map[string]string{"GOVERSE_ETCD": server.Endpoint(), "GOVERSE_ETCD_USER": "root",
 		"GOVERSE_ETCD_PASSWORD": canaryPassword, "GOVERSE_ADMIN_TOKEN": canaryToken,
 		"GOVERSE_NODE_CERT": f.Cert, "GOVERSE_NODE_KEY": f.Key, "GOVERSE_NODE_CA": f.CA}
@@ -76,8 +76,9 @@ func TestSecretsAreNotShown(t *testing.T) {
 	var stdout, stderr logtest.Buffer
 	code := make(chan int, 1)
 	go func() {
-		code <- run(ctx, []string{"node", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--http-cert", f.Cert,
-			"--http-key", f.Key, "--http-client-ca", f.CA, "--log-level", "trace"}, lookup(env), &stdout, &stderr)
+		code <- runCommandLine(ctx, []string{"node", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--http-cert",
+			f.Cert,
+			"--http-key", f.Key, "--http-client-ca", f.CA, "--log-level", "trace"}, envLookup(env), &stdout, &stderr)
 	}()
 	require.Eventually(t, func() bool { return strings.Contains(stderr.String(), "this node is part of the cluster") },
 		30*time.Second, 5*time.Millisecond, "%s", &stderr)
@@ -117,7 +118,7 @@ func TestSecretsAreNotShown(t *testing.T) {
 			}
 			for _, token := range []string{canaryToken, canaryToken + "x"} {
 				_, text := ask(strings.ToUpper(method), strings.ReplaceAll(path, "{name}", "it"), token)
-				require.Empty(t, found(hidden, text), "%s %s: %s", method, path, text)
+				require.Empty(t, findSecrets(hidden, text), "%s %s: %s", method, path, text)
 			}
 		}
 	}
@@ -132,26 +133,26 @@ func TestSecretsAreNotShown(t *testing.T) {
 				if json {
 					args = append(args, "-o", "json")
 				}
-				r := goversed(t, env, args...)
-				require.Empty(t, found(hidden, r.stdout+r.stderr), "goversed %s: %s%s", command, r.stdout, r.stderr)
+				r := runGoversed(t, env, args...)
+				require.Empty(t, findSecrets(hidden, r.stdout+r.stderr), "goversed %s: %s%s", command, r.stdout, r.stderr)
 			}
 		}
 	}
-	resp, err := clientOf(t, server.Endpoint()).Get(etcdtest.Context(t), "\x00", clientv3.WithFromKey())
+	resp, err := newReadClient(t, server.Endpoint()).Get(etcdtest.Context(t), "\x00", clientv3.WithFromKey())
 	require.NoError(t, err)
 	require.NotEmpty(t, resp.Kvs)
 	for _, kv := range resp.Kvs {
-		require.Empty(t, found(hidden, string(kv.Key)+string(kv.Value)), "%s in etcd", kv.Key)
+		require.Empty(t, findSecrets(hidden, string(kv.Key)+string(kv.Value)), "%s in etcd", kv.Key)
 	}
 	stop()
 	require.Equal(t, cli.ExitOK, <-code, stderr.String())
 	require.Contains(t, stderr.String(), "admin call refused")
 	require.Contains(t, stderr.String(), "by=\"token GOVERSE_ADMIN_TOKEN\"")
-	require.Empty(t, found(hidden, stdout.String()+stderr.String()), "its log")
+	require.Empty(t, findSecrets(hidden, stdout.String()+stderr.String()), "its log")
 }
 
-// clientOf returns a client with the right to read.
-func clientOf(t *testing.T, endpoint string) *clientv3.Client {
+// newReadClient returns a client with the right to read.
+func newReadClient(t *testing.T, endpoint string) *clientv3.Client {
 	t.Helper()
 	c, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Username: "root", Password: canaryPassword})
 	require.NoError(t, err)

@@ -17,15 +17,15 @@ import (
 func TestExpiredCertificates(t *testing.T) {
 	t.Parallel()
 	authority, own := certtest.NewAuthority(t), certtest.NewFiles(t)
-	own.Trust(t, authority)
+	own.WriteCA(t, authority)
 	expired := func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }
 	own.Write(t, authority.Issue(t, []string{"127.0.0.1"}, expired))
 	flags := []string{"--etcd", "127.0.0.1:1", "--etcd-cacert", own.CA, "--etcd-cert", own.Cert, "--etcd-key", own.Key}
 	says := "--etcd-cert " + own.Cert + ": it expired at "
-	requireOneLine(t, goversed(t, nil, append(flags, "exec", "--election", "a", "--", "true")...), supervise.ExitFailed,
+	requireOneLine(t, runGoversed(t, nil, append(flags, "exec", "--election", "a", "--", "true")...), supervise.ExitFailed,
 		says)
-	requireOneLine(t, goversed(t, nil, append(flags, "status")...), cli.ExitUsage, says)
-	r := goversed(t, nil, append(flags, "doctor")...)
+	requireOneLine(t, runGoversed(t, nil, append(flags, "status")...), cli.ExitUsage, says)
+	r := runGoversed(t, nil, append(flags, "doctor")...)
 	require.Equal(t, cli.ExitFailure, r.code)
 	require.Regexp(t, `(?m)^problem +certificates +`+says, r.stdout)
 }
@@ -35,7 +35,7 @@ func TestDoctorSeesCertificates(t *testing.T) {
 	t.Parallel()
 	authority, server, own := certtest.NewAuthority(t), certtest.NewFiles(t), certtest.NewFiles(t)
 	for _, f := range []certtest.Files{server, own} {
-		f.Trust(t, authority)
+		f.WriteCA(t, authority)
 	}
 	soon := func(c *x509.Certificate) { c.NotAfter = time.Now().Add(20 * time.Minute) }
 	server.Write(t, authority.Issue(t, []string{"127.0.0.1"}, soon))
@@ -44,7 +44,7 @@ func TestDoctorSeesCertificates(t *testing.T) {
 		ClientTLS: embedetcd.TLS{CertFile: server.Cert, KeyFile: server.Key, CAFile: server.CA}}))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, etcd.Close()) })
-	r := goversed(t, nil, "doctor", "--etcd", etcd.Endpoint(), "--etcd-cacert", own.CA, "--etcd-cert", own.Cert,
+	r := runGoversed(t, nil, "doctor", "--etcd", etcd.Endpoint(), "--etcd-cacert", own.CA, "--etcd-cert", own.Cert,
 		"--etcd-key", own.Key)
 	require.Equal(t, cli.ExitOK, r.code, r.stdout)
 	require.Regexp(t, `(?m)^warning +certificates +the certificate of etcd at `+etcd.Endpoint()+` expires in (20|19)m`,

@@ -54,14 +54,14 @@ func runDev(cmd *cobra.Command, cfg dev.Config) error {
 	}
 	cfg.Command, cfg.Program = []string{self, "node"}, programName(self, os.Args[0])
 	cfg.Stdout, cfg.Stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
-	if columns, ok := terminal(cfg.Stdout, os.Getenv("TERM")); ok {
+	if columns, ok := terminalSize(cfg.Stdout, os.Getenv("TERM")); ok {
 		cfg.Terminal = columns
-		if _, same := terminal(cfg.Stderr, os.Getenv("TERM")); same {
+		if _, same := terminalSize(cfg.Stderr, os.Getenv("TERM")); same {
 			cfg.Stderr = nil // log lines would overwrite the table
 		}
 	}
 	if err := cfg.Validate(); err != nil {
-		return cli.Usage(cmd.CommandPath(), err)
+		return cli.WrapUsage(cmd.CommandPath(), err)
 	}
 
 	ctx, cut, release := withSignals(cmd.Context())
@@ -81,21 +81,21 @@ func runDev(cmd *cobra.Command, cfg dev.Config) error {
 	return dev.Run(ctx, cfg)
 }
 
-// cached matches the directory in Go's build cache in which `go run` keeps a program.
-var cached = regexp.MustCompile(`^[0-9a-f]{64}-d$`)
+// goRunPath matches the directory in Go's build cache in which `go run` keeps a program.
+var goRunPath = regexp.MustCompile(`^[0-9a-f]{64}-d$`)
 
 // programName returns the command with which the user can call this program from another shell. The file that
 // `go run` executes is temporary or in Go's cache, so that is not returned.
 func programName(executable, called string) string {
-	if strings.Contains(executable, "go-build") || cached.MatchString(filepath.Base(filepath.Dir(executable))) {
+	if strings.Contains(executable, "go-build") || goRunPath.MatchString(filepath.Base(filepath.Dir(executable))) {
 		return "go run ./cmd/goversed"
 	}
 	return called
 }
 
-// terminal reports whether w is a terminal in which lines can be redrawn, and returns a function that reads its
+// terminalSize reports whether w is a terminal in which lines can be redrawn, and returns a function that reads its
 // size.
-func terminal(w io.Writer, kind string) (size func() (columns, rows int), ok bool) {
+func terminalSize(w io.Writer, kind string) (size func() (columns, rows int), ok bool) {
 	f, isFile := w.(*os.File)
 	if !isFile || kind == "dumb" || !isatty.IsTerminal(f.Fd()) {
 		return nil, false

@@ -16,22 +16,22 @@ import (
 	"github.com/goverse/goverse/cmd/goversed/internal/reaper"
 )
 
-// asGoversed in the environment makes this test binary run as goversed, because dev starts its nodes from its
+// runGoversedEnv in the environment makes this test binary run as goversed, because dev starts its nodes from its
 // own file.
-const asGoversed = "GOTEST_AS_GOVERSED"
+const runGoversedEnv = "GOTEST_AS_GOVERSED"
 
 func init() {
-	if os.Getenv(asGoversed) != "" {
+	if os.Getenv(runGoversedEnv) != "" {
 		if status, done := reaper.Run(); done {
 			os.Exit(status)
 		}
-		os.Exit(run(context.Background(), os.Args[1:], os.LookupEnv, os.Stdout, os.Stderr))
+		os.Exit(runCommandLine(context.Background(), os.Args[1:], os.LookupEnv, os.Stdout, os.Stderr))
 	}
 }
 
-// devProcess runs a command line in a process of its own, in a temporary directory
+// runDevProcess runs a command line in a process of its own, in a temporary directory
 // that must be empty afterwards.
-func devProcess(t *testing.T, env []string, args ...string) (stdout, stderr string, code int) {
+func runDevProcess(t *testing.T, env []string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
@@ -39,7 +39,7 @@ func devProcess(t *testing.T, env []string, args ...string) (stdout, stderr stri
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, self, args...)
-	cmd.Env = append(append(os.Environ(), asGoversed+"=1", "TMPDIR="+temp), env...)
+	cmd.Env = append(append(os.Environ(), runGoversedEnv+"=1", "TMPDIR="+temp), env...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	_ = cmd.Run() // the exit code shows the error
@@ -52,7 +52,8 @@ func devProcess(t *testing.T, env []string, args ...string) (stdout, stderr stri
 func TestDevRunsKillsMeasuresAndEnds(t *testing.T) {
 	t.Parallel()
 	// The first variables would break the nodes if they reached them.
-	stdout, stderr, code := devProcess(t, []string{"GOVERSE_ADVERTISE=127.0.0.1:1", "GOVERSE_WEIGHT=-1", "GOVERSE_FOR=3s"},
+	stdout, stderr, code := runDevProcess(t, []string{"GOVERSE_ADVERTISE=127.0.0.1:1", "GOVERSE_WEIGHT=-1",
+		"GOVERSE_FOR=3s"},
 		"dev", "--kill-leader-every", "500ms")
 	require.Zero(t, code, stderr)
 	require.Regexp(t, `leads \(token \d+\), the first leader, (\d+|\d\.\d) ms after the start|`+
@@ -70,9 +71,9 @@ func TestDevRefusesBadFlags(t *testing.T) {
 	for _, args := range [][]string{{"--nodes", "0"}, {"--nodes", "1000"}, {"--ttl", "0s"}, {"--ttl", "1500ms"}, {"--for",
 		"-1s"},
 		{"--for", "soon"}, {"--kill-leader-every", "-1s"}, {"--node", "3"}} {
-		requireOneLine(t, goversed(t, nil, append([]string{"dev"}, args...)...), cli.ExitUsage, args[0])
+		requireOneLine(t, runGoversed(t, nil, append([]string{"dev"}, args...)...), cli.ExitUsage, args[0])
 	}
-	requireOneLine(t, goversed(t, map[string]string{"GOVERSE_NODES": "0"}, "dev"), cli.ExitUsage, "--nodes")
+	requireOneLine(t, runGoversed(t, map[string]string{"GOVERSE_NODES": "0"}, "dev"), cli.ExitUsage, "--nodes")
 }
 
 func TestProgramName(t *testing.T) {
@@ -87,8 +88,8 @@ func TestTerminal(t *testing.T) {
 	null, err := os.Open(os.DevNull)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, null.Close()) }()
-	_, ok := terminal(null, "xterm")
+	_, ok := terminalSize(null, "xterm")
 	require.False(t, ok)
-	_, ok = terminal(&bytes.Buffer{}, "xterm")
+	_, ok = terminalSize(&bytes.Buffer{}, "xterm")
 	require.False(t, ok)
 }

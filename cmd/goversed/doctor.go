@@ -65,11 +65,12 @@ func runDoctor(cmd *cobra.Command, f *doctorFlags) error {
 	cfg, release, err := f.config(cmd)
 	if errors.Is(err, mtls.ErrExpired) {
 		return errors.Join(doctor.Print(cmd.OutOrStdout(), []diagnosis.Finding{{Check: diagnosis.CheckCerts,
-			Severity: diagnosis.Problem, Says: err.Error(), Remedy: "write a new one into its file"}}, f.output == "json"),
-			&cli.CodeError{Code: cli.ExitFailure}) // everything was printed
+			Severity: diagnosis.Problem, Description: err.Error(), Remedy: "write a new one into its file"}},
+			f.output == "json"),
+			&cli.ExitCodeError{Code: cli.ExitFailure}) // everything was printed
 	}
 	if err != nil {
-		return cli.Usage(cmd.CommandPath(), err)
+		return cli.WrapUsage(cmd.CommandPath(), err)
 	}
 	defer release()
 	ctx, _, ignore := withSignals(cmd.Context())
@@ -82,7 +83,7 @@ func runDoctor(cmd *cobra.Command, f *doctorFlags) error {
 		return err
 	}
 	if diagnosis.Worst(found) == diagnosis.Problem {
-		return &cli.CodeError{Code: cli.ExitFailure} // everything was printed
+		return &cli.ExitCodeError{Code: cli.ExitFailure} // everything was printed
 	}
 	return nil
 }
@@ -95,11 +96,11 @@ func (f *doctorFlags) config(cmd *cobra.Command) (cfg doctor.Config, release fun
 	if err != nil {
 		return cfg, nil, fmt.Errorf("--for: %w", err)
 	}
-	nodes, err := f.nodes.certificates()
+	nodes, err := f.nodes.readCertificates()
 	if err != nil {
 		return cfg, nil, err
 	}
-	trusted, err := authorities("--http-ca", f.httpCA)
+	trusted, err := readAuthorities("--http-ca", f.httpCA)
 	if err != nil {
 		return cfg, nil, err
 	}
@@ -115,7 +116,7 @@ func (f *doctorFlags) config(cmd *cobra.Command) (cfg doctor.Config, release fun
 			continue
 		}
 		for _, e := range certs.Expiries() {
-			cfg.Certificates = append(cfg.Certificates, diagnosis.Certificate{Of: e.File, NotBefore: e.NotBefore,
+			cfg.Certificates = append(cfg.Certificates, diagnosis.Certificate{Owner: e.File, NotBefore: e.NotBefore,
 				NotAfter: e.NotAfter})
 		}
 	}

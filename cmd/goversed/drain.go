@@ -38,7 +38,7 @@ never end: where no other node can take the shards, or nobody leads.`,
   goversed drain --self && reboot
   goversed shards plan --without 127.0.0.1:47002`,
 		Args: atMostOneAddress,
-	}, time.Minute, func(f *operatorFlags) (verb, error) {
+	}, time.Minute, func(f *operatorFlags) (operatorAction, error) {
 		address, given := cmd.Flags().Arg(0), cmd.Flags().NArg() > 0
 		switch {
 		case given && address == "":
@@ -53,7 +53,7 @@ never end: where no other node can take the shards, or nobody leads.`,
 				"host")
 		}
 		return func(ctx context.Context, o *operator.Operator, out io.Writer, json bool) error {
-			drained, err := drain(ctx, o, out, f.timeout, address, undo, json)
+			drained, err := drainNode(ctx, o, out, f.timeout, address, undo, json)
 			switch {
 			case self && errors.Is(err, shardview.ErrUnknownNode):
 				return fmt.Errorf("--self is the node with this host's --advertise or --listen; give its ADDRESS instead: %w", err)
@@ -71,8 +71,8 @@ never end: where no other node can take the shards, or nobody leads.`,
 	return cmd
 }
 
-// drain drains the node, or ends its drain. It shows the progress unless only the result is wanted.
-func drain(ctx context.Context, o *operator.Operator, out io.Writer, timeout time.Duration, address string,
+// drainNode drains the node, or ends its drain. It shows the progress unless only the result is wanted.
+func drainNode(ctx context.Context, o *operator.Operator, out io.Writer, timeout time.Duration, address string,
 	undo, json bool) (operator.Drained, error) {
 	switch {
 	case undo:
@@ -81,7 +81,7 @@ func drain(ctx context.Context, o *operator.Operator, out io.Writer, timeout tim
 		return o.Drain(ctx, timeout, address, func(int, int) {})
 	}
 	p := &operator.DrainProgress{Out: out, Address: address}
-	if size, ok := terminal(out, os.Getenv("TERM")); ok {
+	if size, ok := terminalSize(out, os.Getenv("TERM")); ok {
 		p.Columns = func() int { columns, _ := size(); return columns }
 	}
 	defer p.End()
@@ -92,5 +92,5 @@ func atMostOneAddress(cmd *cobra.Command, args []string) error {
 	if len(args) <= 1 {
 		return nil
 	}
-	return cli.Usage(cmd.CommandPath(), fmt.Errorf("unexpected argument %q: one node at a time", args[1]))
+	return cli.WrapUsage(cmd.CommandPath(), fmt.Errorf("unexpected argument %q: one node at a time", args[1]))
 }

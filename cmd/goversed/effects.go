@@ -41,18 +41,18 @@ A name that could be mistaken is quoted; a NAME that begins with " is read as it
   goversed effects list --limit 100 --after mail/42
   goversed effects -o json | jq -r '.effects[] | select(.state == "failed") | .name'
   goversed effects resolve mail/42 1234 --done`,
-	}, 15*time.Second, func(f *operatorFlags) (verb, error) {
+	}, 15*time.Second, func(f *operatorFlags) (operatorAction, error) {
 		if q.Limit < 1 {
 			return nil, fmt.Errorf("--limit %d: give a number from 1 up", q.Limit)
 		}
 		query := q
 		if q.After != "" {
 			var err error
-			if query.After, err = effectName("--after", q.After); err != nil {
+			if query.After, err = parseEffectName("--after", q.After); err != nil {
 				return nil, err
 			}
 		}
-		return listing(f, func(ctx context.Context, o *operator.Operator) (operator.Effects, error) {
+		return showList(f, func(ctx context.Context, o *operator.Operator) (operator.Effects, error) {
 			return o.Effects(ctx, f.timeout, query)
 		}, func(out io.Writer, all operator.Effects, json bool) error {
 			return operator.PrintEffects(out, f.etcd.prefix, all, json)
@@ -71,13 +71,13 @@ func newEffectsShow() *cobra.Command {
 		Use:     "show NAME",
 		Short:   "Show how one effect stands, and what it returned",
 		Example: "  goversed effects show mail/42\n  goversed effects show mail/42 -o json | jq -r .result | base64 -d",
-		Args:    effectArguments("NAME"),
-	}, 5*time.Second, func(f *operatorFlags) (verb, error) {
-		name, err := effectName("NAME", cmd.Flags().Arg(0))
+		Args:    requireEffectArgs("NAME"),
+	}, 5*time.Second, func(f *operatorFlags) (operatorAction, error) {
+		name, err := parseEffectName("NAME", cmd.Flags().Arg(0))
 		if err != nil {
 			return nil, err
 		}
-		return reading(f, func(ctx context.Context, o *operator.Operator) (operator.Effect, error) {
+		return showRead(f, func(ctx context.Context, o *operator.Operator) (operator.Effect, error) {
 			return o.Effect(ctx, name)
 		}, operator.PrintEffect), nil
 	})
@@ -100,9 +100,9 @@ if another attempt has been made meanwhile, or somebody else has resolved it; an
 runs, with a session that lives, is refused.`,
 		Example: `  goversed effects resolve mail/42 1234 --done --result 'message 7'
   goversed effects resolve mail/42 1234 --failed`,
-		Args: effectArguments("NAME", "TOKEN"),
-	}, 15*time.Second, func(f *operatorFlags) (verb, error) {
-		name, err := effectName("NAME", cmd.Flags().Arg(0))
+		Args: requireEffectArgs("NAME", "TOKEN"),
+	}, 15*time.Second, func(f *operatorFlags) (operatorAction, error) {
+		name, err := parseEffectName("NAME", cmd.Flags().Arg(0))
 		if err != nil {
 			return nil, err
 		}
@@ -117,7 +117,7 @@ runs, with a session that lives, is refused.`,
 		case len(result) > once.MaxValue:
 			return nil, fmt.Errorf("--result has %d bytes: give %d at most", len(result), once.MaxValue)
 		}
-		return showing(func(ctx context.Context, o *operator.Operator) (operator.Effect, error) {
+		return showResult(func(ctx context.Context, o *operator.Operator) (operator.Effect, error) {
 			return o.Resolve(ctx, f.timeout, name, token, done, []byte(result))
 		}, operator.PrintResolved), nil
 	})
@@ -128,14 +128,14 @@ runs, with a session that lives, is refused.`,
 	return cmd
 }
 
-// effectArguments requires exactly the named arguments.
-func effectArguments(names ...string) cobra.PositionalArgs {
-	return exactly("goversed effects shows names and tokens", "one effect at a time", names...)
+// requireEffectArgs requires exactly the named arguments.
+func requireEffectArgs(names ...string) cobra.PositionalArgs {
+	return requireArgs("goversed effects shows names and tokens", "one effect at a time", names...)
 }
 
-// effectName parses a name, plain or quoted as the commands show it. What names the argument in errors.
-func effectName(what, s string) (string, error) {
-	name, err := unquoted(what, s, "goversed effects")
+// parseEffectName parses a name, plain or quoted as the commands show it. What names the argument in errors.
+func parseEffectName(what, s string) (string, error) {
+	name, err := parseWord(what, s, "goversed effects")
 	if err != nil {
 		return "", err
 	}
@@ -145,8 +145,8 @@ func effectName(what, s string) (string, error) {
 	return name, nil
 }
 
-// unquoted parses a word, plain or quoted as the command shower shows it.
-func unquoted(what, s, shower string) (string, error) {
+// parseWord parses a word, plain or quoted as the command shower shows it.
+func parseWord(what, s, shower string) (string, error) {
 	if !strings.HasPrefix(s, `"`) {
 		return s, nil
 	}

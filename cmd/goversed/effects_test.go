@@ -26,7 +26,7 @@ func TestEffectsCommands(t *testing.T) {
 		if into != nil {
 			args = append(args, "-o", "json")
 		}
-		r := goversed(t, env, append([]string{"effects"}, args...)...)
+		r := runGoversed(t, env, append([]string{"effects"}, args...)...)
 		require.Equal(t, cli.ExitOK, r.code, r.stderr)
 		require.Empty(t, r.stderr)
 		if into != nil {
@@ -36,7 +36,7 @@ func TestEffectsCommands(t *testing.T) {
 	}
 	refused := func(code int, says string, args ...string) {
 		t.Helper()
-		requireOneLine(t, goversed(t, env, append([]string{"effects"}, args...)...), code, says)
+		requireOneLine(t, runGoversed(t, env, append([]string{"effects"}, args...)...), code, says)
 	}
 	require.Equal(t, "no effects under /goverse\n", ask(nil))
 	require.Equal(t, "{\"effects\":[],\"more\":false}\n", ask(nil, "list", "-o", "json"))

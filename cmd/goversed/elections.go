@@ -23,8 +23,8 @@ as long as etcd needs for it, unless --timeout is given.`,
 		Example: `  goversed elections
   goversed elections -o json | jq '.[] | [.name, .leader_id]'
   goversed elections transfer outbox 127.0.0.1:47002`,
-	}, 5*time.Second, func(f *operatorFlags) (verb, error) {
-		return listing(f, func(ctx context.Context, o *operator.Operator) ([]operator.NamedElection, error) {
+	}, 5*time.Second, func(f *operatorFlags) (operatorAction, error) {
+		return showList(f, func(ctx context.Context, o *operator.Operator) ([]operator.NamedElection, error) {
 			return o.Elections(ctx, f.timeout)
 		}, func(out io.Writer, all []operator.NamedElection, json bool) error {
 			return operator.PrintElections(out, f.etcd.prefix, all, json)
@@ -64,9 +64,9 @@ seconds later.`,
 func newElectionsAsk(base *cobra.Command,
 	ask func(context.Context, *operator.Operator, time.Duration, []string) (operator.Outcome, error),
 	names ...string) *cobra.Command {
-	base.Args = exactly("goversed elections shows names and addresses", "one election at a time", names...)
+	base.Args = requireArgs("goversed elections shows names and addresses", "one election at a time", names...)
 	var cmd *cobra.Command
-	cmd = newOperator(base, 15*time.Second, func(f *operatorFlags) (verb, error) {
+	cmd = newOperator(base, 15*time.Second, func(f *operatorFlags) (operatorAction, error) {
 		args := cmd.Flags().Args()
 		if err := state.CheckName("election", args[0]); err != nil {
 			return nil, fmt.Errorf("NAME: %w", err)
@@ -74,7 +74,7 @@ func newElectionsAsk(base *cobra.Command,
 		if args[len(args)-1] == "" {
 			return nil, errors.New("TO is empty: give the address of a candidate; goversed elections shows them")
 		}
-		return showing(func(ctx context.Context, o *operator.Operator) (operator.Outcome, error) {
+		return showResult(func(ctx context.Context, o *operator.Operator) (operator.Outcome, error) {
 			return ask(ctx, o, f.timeout, args)
 		}, operator.PrintOutcome), nil
 	})

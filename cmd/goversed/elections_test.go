@@ -17,7 +17,7 @@ func TestElectionsCommands(t *testing.T) {
 	env := map[string]string{"GOVERSE_ETCD": c.Etcd().Endpoint()}
 	ask := func(args ...string) string {
 		t.Helper()
-		r := goversed(t, env, append([]string{"elections"}, args...)...)
+		r := runGoversed(t, env, append([]string{"elections"}, args...)...)
 		require.Equal(t, cli.ExitOK, r.code, r.stderr)
 		require.Empty(t, r.stderr)
 		return r.stdout
@@ -35,18 +35,19 @@ func TestElectionsCommands(t *testing.T) {
 	var outcome map[string]any
 	require.NoError(t, json.Unmarshal([]byte(ask("resign", "outbox", "-o", "json")), &outcome))
 	require.Equal(t, first, outcome["leader_id"])
-	requireOneLine(t, goversed(t, env, "elections", "transfer", "outbox", "127.0.0.1:1"), cli.ExitFailure,
+	requireOneLine(t, runGoversed(t, env, "elections", "transfer", "outbox", "127.0.0.1:1"), cli.ExitFailure,
 		"does not stand in the election")
-	requireOneLine(t, goversed(t, env, "elections", "resign", "inbox"), cli.ExitFailure,
+	requireOneLine(t, runGoversed(t, env, "elections", "resign", "inbox"), cli.ExitFailure,
 		"there is no leader at the moment; goversed elections shows")
-	requireOneLine(t, goversed(t, env, "elections", "resign"), cli.ExitUsage, "NAME is missing")
-	requireOneLine(t, goversed(t, env, "elections", "transfer", "outbox"), cli.ExitUsage, "TO is missing")
-	requireOneLine(t, goversed(t, env, "elections", "transfer", "outbox", ""), cli.ExitUsage, "TO is empty")
-	requireOneLine(t, goversed(t, env, "elections", "resign", "outbox", "inbox"), cli.ExitUsage,
+	requireOneLine(t, runGoversed(t, env, "elections", "resign"), cli.ExitUsage, "NAME is missing")
+	requireOneLine(t, runGoversed(t, env, "elections", "transfer", "outbox"), cli.ExitUsage, "TO is missing")
+	requireOneLine(t, runGoversed(t, env, "elections", "transfer", "outbox", ""), cli.ExitUsage, "TO is empty")
+	requireOneLine(t, runGoversed(t, env, "elections", "resign", "outbox", "inbox"), cli.ExitUsage,
 		`unexpected argument "inbox"`)
-	requireOneLine(t, goversed(t, env, "elections", "resign", ""), cli.ExitUsage, "NAME: bad name")
+	requireOneLine(t, runGoversed(t, env, "elections", "resign", ""), cli.ExitUsage, "NAME: bad name")
 	for _, args := range [][]string{{}, {"resign", "outbox"}} {
 		args = append(append([]string{"elections"}, args...), "--etcd", "127.0.0.1:1", "--timeout", "300ms")
-		requireOneLine(t, goversed(t, nil, args...), cli.ExitFailure, "etcd cannot be reached at 127.0.0.1:1", "check --etcd")
+		requireOneLine(t, runGoversed(t, nil, args...), cli.ExitFailure, "etcd cannot be reached at 127.0.0.1:1",
+			"check --etcd")
 	}
 }

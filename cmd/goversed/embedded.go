@@ -61,7 +61,7 @@ func (f *embeddedFlags) config() (embedetcd.Config, error) {
 		return cfg, errors.New("--data-dir is empty: name the directory in which the embedded etcd keeps its data")
 	case f.listen == "":
 		return cfg, errors.New("--etcd-listen is empty: give the host:port of the embedded etcd, for example 127.0.0.1:2379")
-	case f.advertise != "" && !fixed(f.advertise):
+	case f.advertise != "" && !isCompleteAddress(f.advertise):
 		return cfg, fmt.Errorf("--etcd-advertise %s: write the host:port under which others reach this machine, like "+
 			"10.0.0.1:2379", f.advertise)
 	case (f.serve.CertFile == "") != (f.serve.KeyFile == ""):
@@ -81,13 +81,13 @@ func (f *embeddedFlags) config() (embedetcd.Config, error) {
 		return cfg, nil
 	}
 	var err error
-	if cfg.Peers, err = f.peers(); err != nil {
+	if cfg.Peers, err = f.parsePeers(); err != nil {
 		return cfg, err
 	}
 	return cfg, f.checkAddresses(cfg)
 }
 
-func (f *embeddedFlags) peers() (map[string]string, error) {
+func (f *embeddedFlags) parsePeers() (map[string]string, error) {
 	peers, scheme := map[string]string{}, "http"
 	if f.peer.CertFile != "" {
 		scheme = "https"
@@ -103,7 +103,7 @@ func (f *embeddedFlags) peers() (map[string]string, error) {
 		case scheme == "https" && strings.HasPrefix(url, "http://"):
 			return nil, fmt.Errorf("--etcd-cluster has %s, which would not be encrypted although certificates are given: "+
 				"write https://", url)
-		case !ok || name == "" || strings.ContainsAny(name, " \t") || !hasScheme || !fixed(address):
+		case !ok || name == "" || strings.ContainsAny(name, " \t") || !hasScheme || !isCompleteAddress(address):
 			return nil, fmt.Errorf("--etcd-cluster: %q: write name=URL for each member, like "+
 				"a=%s://10.0.0.1:2380,b=%[2]s://10.0.0.2:2380,c=%[2]s://10.0.0.3:2380", part, scheme)
 		case twice:
@@ -130,7 +130,7 @@ func (f *embeddedFlags) peers() (map[string]string, error) {
 // checkAddresses checks that the other members and nodes can reach this member.
 func (f *embeddedFlags) checkAddresses(cfg embedetcd.Config) error {
 	listen, own := cmp.Or(f.peerListen, cfg.Peers[f.name]), cfg.Peers[f.name]
-	if host, port, err := net.SplitHostPort(listen); err != nil || port == "0" || !bindable(host) || !isPort(port) {
+	if host, port, err := net.SplitHostPort(listen); err != nil || port == "0" || !isBindableHost(host) || !isPort(port) {
 		if f.peerListen == "" {
 			return fmt.Errorf("--etcd-peer-listen is missing: the peer URL of %s has a name, and to listen takes an IP "+
 				"address of this machine, like 0.0.0.0:2380", f.name)
@@ -155,8 +155,8 @@ func (f *embeddedFlags) checkAddresses(cfg embedetcd.Config) error {
 	return nil
 }
 
-// fixed reports whether an address is complete, so that other machines can use it.
-func fixed(address string) bool {
+// isCompleteAddress reports whether an address is complete, so that other machines can use it.
+func isCompleteAddress(address string) bool {
 	host, port, err := net.SplitHostPort(address)
 	ip, perr := netip.ParseAddr(host)
 	return err == nil && host != "" && port != "0" && isPort(port) && (perr != nil || !ip.Unmap().IsUnspecified())
@@ -167,7 +167,7 @@ func isPort(port string) bool {
 	return err == nil
 }
 
-func bindable(host string) bool {
+func isBindableHost(host string) bool {
 	_, err := netip.ParseAddr(host)
 	return err == nil || host == "" || host == "localhost"
 }

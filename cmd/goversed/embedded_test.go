@@ -44,7 +44,7 @@ func TestBadEmbeddedEtcd(t *testing.T) {
 	} {
 		t.Run(c[0], func(t *testing.T) {
 			t.Parallel()
-			r := goversed(t, nil, strings.Fields(c[0])...)
+			r := runGoversed(t, nil, strings.Fields(c[0])...)
 			requireOneLine(t, r, cli.ExitUsage, c[1])
 			require.NotRegexp(t, `embedetcd|[A-Z][a-z]+[A-Z]`, r.stderr)
 		})
@@ -66,7 +66,7 @@ func TestEmbeddedEtcdFilesThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	ca, files := certtest.NewAuthority(t), certtest.NewFiles(t)
 	files.Write(t, ca.Issue(t, []string{"127.0.0.1"}))
-	files.Trust(t, ca)
+	files.WriteCA(t, ca)
 	for _, c := range []struct {
 		args []string
 		says string
@@ -79,7 +79,7 @@ func TestEmbeddedEtcdFilesThatCannotBeUsed(t *testing.T) {
 	} {
 		args := append([]string{"node", "--log-level", "off", "--listen", "127.0.0.1:0", "--http", "none", "--etcd-listen",
 			"127.0.0.1:0", "--data-dir", t.TempDir()}, c.args...)
-		r := goversed(t, nil, args...)
+		r := runGoversed(t, nil, args...)
 		requireOneLine(t, r, cli.ExitFailure, c.says)
 		require.NotContains(t, r.stderr, "embedetcd")
 	}

@@ -49,10 +49,10 @@ func certFlags() []string { return []string{"etcd-cacert", "etcd-cert", "etcd-ke
 // apply copies the flags into cfg. It reads the certificate files, and keeps their content current until the
 // returned function is called.
 func (e *etcdFlags) apply(cfg *cluster.Config) (release func(), err error) {
-	if err := e.applyNames(cfg); err != nil {
+	if err := e.applySettings(cfg); err != nil {
 		return nil, err
 	}
-	certs, err := e.certificates(cfg.Logger)
+	certs, err := e.openCertificates(cfg.Logger)
 	if err != nil {
 		return nil, err
 	}
@@ -63,8 +63,8 @@ func (e *etcdFlags) apply(cfg *cluster.Config) (release func(), err error) {
 	return certs.Close, nil
 }
 
-// applyNames is apply without the certificate files. Its errors concern the command line.
-func (e *etcdFlags) applyNames(cfg *cluster.Config) error {
+// applySettings is apply without the certificate files. Its errors concern the command line.
+func (e *etcdFlags) applySettings(cfg *cluster.Config) error {
 	if e.prefix == "" {
 		return errors.New("--prefix is empty: use something like /goverse")
 	}
@@ -88,7 +88,7 @@ func (e *etcdFlags) applyNames(cfg *cluster.Config) error {
 	cfg.EtcdAddress, cfg.EtcdPrefix, cfg.FixedEndpoints = e.address, e.prefix, e.fixed
 	cfg.Username, cfg.Password = e.user, e.password
 	if e.file != nil {
-		e.file.Log(cfg.Logger)
+		e.file.SetLogger(cfg.Logger)
 		cfg.Credentials = func() (string, string, error) {
 			password, err := e.file.Password()
 			return e.user, password, err
@@ -107,7 +107,7 @@ func (e *etcdFlags) checkUser() error {
 		return errors.New("--etcd-password-file is given without --etcd-user: give both")
 	case e.passwordFile != "":
 		var err error
-		if e.file, err = login.OpenPassword(e.passwordFile); err != nil {
+		if e.file, err = login.OpenPasswordFile(e.passwordFile); err != nil {
 			return fmt.Errorf("--etcd-password-file: %w", err)
 		}
 	case e.user != "" && e.password == "": // etcd's client would silently not log in
@@ -117,14 +117,14 @@ func (e *etcdFlags) checkUser() error {
 	return nil
 }
 
-func (e *etcdFlags) files() mtls.Config {
+func (e *etcdFlags) tlsConfig() mtls.Config {
 	return mtls.Config{CertFile: e.cert, KeyFile: e.key, CAFile: e.caCert, ForEtcd: true}
 }
 
-// certificates reads the certificate files and keeps their content current until it is closed. It returns nil
+// openCertificates reads the certificate files and keeps their content current until it is closed. It returns nil
 // if no file is named.
-func (e *etcdFlags) certificates(log hclog.Logger) (*mtls.Certificates, error) {
-	cfg := e.files()
+func (e *etcdFlags) openCertificates(log hclog.Logger) (*mtls.Certificates, error) {
+	cfg := e.tlsConfig()
 	if cfg.CertFile == "" && cfg.CAFile == "" {
 		return nil, nil
 	}
@@ -150,8 +150,8 @@ func (e *etcdFlags) nameFlag(err error) error {
 	return err
 }
 
-// reload reads the files again, at SIGHUP.
-func (e *etcdFlags) reload(certs *mtls.Certificates, log hclog.Logger) {
+// reloadFiles reads the files again, at SIGHUP.
+func (e *etcdFlags) reloadFiles(certs *mtls.Certificates, log hclog.Logger) {
 	if certs != nil {
 		if err := certs.Reload(); err != nil {
 			log.Warn("new certificate files cannot be used, the former certificates stay in use", "error", err)

@@ -23,7 +23,7 @@ func newEtcd() *cobra.Command {
 			if len(args) == 0 {
 				return nil
 			}
-			return unexpected(cmd, args[0], "")
+			return unexpectedWordError(cmd, args[0], "")
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -39,8 +39,8 @@ func newEtcdMembers() *cobra.Command {
 doing: leader, follower, learner (without a vote yet), not started (added, and not there
 yet), or no answer.`,
 		Example: "  goversed etcd members --etcd 10.0.0.1:2379\n  goversed etcd members -o json | jq '.[] | [.name, .state]'",
-	}, 5*time.Second, func(f *operatorFlags) (verb, error) {
-		return reading(f, func(ctx context.Context, o *operator.Operator) ([]operator.EtcdMember, error) {
+	}, 5*time.Second, func(f *operatorFlags) (operatorAction, error) {
+		return showRead(f, func(ctx context.Context, o *operator.Operator) ([]operator.EtcdMember, error) {
 			return o.EtcdMembers(ctx)
 		}, operator.PrintEtcdMembers), nil
 	})
@@ -61,8 +61,8 @@ the same machine or, with --peer, on another. Interrupted anywhere, the same com
 Refused, and nothing is changed, while the member answers, or if too few others do.`,
 		Example: `  goversed etcd replace c --etcd 10.0.0.1:2379,10.0.0.2:2379
   goversed etcd replace c --etcd 10.0.0.1:2379,10.0.0.2:2379 --peer http://10.0.0.4:2380`,
-		Args: exactly("goversed etcd members shows the names", "one member at a time", "NAME"),
-	}, 5*time.Minute, func(f *operatorFlags) (verb, error) {
+		Args: requireArgs("goversed etcd members shows the names", "one member at a time", "NAME"),
+	}, 5*time.Minute, func(f *operatorFlags) (operatorAction, error) {
 		name := cmd.Flags().Arg(0)
 		if name == "" {
 			return nil, errors.New("NAME is empty: goversed etcd members shows the names")
@@ -91,7 +91,7 @@ func checkPeer(peer string) error {
 	if !ok {
 		address, ok = strings.CutPrefix(peer, "http://")
 	}
-	if peer != "" && (!ok || !fixed(strings.TrimSuffix(address, "/"))) {
+	if peer != "" && (!ok || !isCompleteAddress(strings.TrimSuffix(address, "/"))) {
 		return fmt.Errorf("--peer %s: write it as in --etcd-cluster, like http://10.0.0.4:2380", peer)
 	}
 	return nil

@@ -28,8 +28,8 @@ The nodes keep the newest thousand events, for a week.`,
 		Example: `  goversed events --since 1h
   goversed events --since 2026-11-24T08:00:00Z
   goversed events --follow -o json | jq -c 'select(.type == "leader_elected") | [.node, .seconds]'`,
-	}, 5*time.Second, func(f *operatorFlags) (verb, error) {
-		from, err := readSince(since, time.Now())
+	}, 5*time.Second, func(f *operatorFlags) (operatorAction, error) {
+		from, err := parseSince(since, time.Now())
 		switch {
 		case err != nil:
 			return nil, err
@@ -55,8 +55,8 @@ The nodes keep the newest thousand events, for a week.`,
 	return cmd
 }
 
-// readSince parses --since. It returns the zero time if that is empty.
-func readSince(s string, now time.Time) (time.Time, error) {
+// parseSince parses --since. It returns the zero time if that is empty.
+func parseSince(s string, now time.Time) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil
 	}

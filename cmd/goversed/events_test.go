@@ -29,7 +29,7 @@ func TestEventsCommand(t *testing.T) {
 	out, in := io.Pipe()
 	ended := make(chan int)
 	go func() {
-		code := run(ctx, []string{"events", "--follow", "-o", "json"}, lookup(env), in, io.Discard)
+		code := runCommandLine(ctx, []string{"events", "--follow", "-o", "json"}, envLookup(env), in, io.Discard)
 		_ = in.Close()
 		ended <- code
 	}()
@@ -58,24 +58,25 @@ func TestEventsCommand(t *testing.T) {
 	}
 	require.Equal(t, cli.ExitOK, <-ended)
 
-	r := goversed(t, env, "events")
+	r := runGoversed(t, env, "events")
 	require.Equal(t, cli.ExitOK, r.code, r.stderr)
 	require.Empty(t, r.stderr)
 	require.Regexp(t, `(?m)^\S+Z  leader_lost        `+first.Address()+`  token \d+  resigned$`, r.stdout)
 	require.Regexp(t, `(?m)^\S+Z  leader_elected     `+second.Address()+`  token \d+`, r.stdout)
-	require.Equal(t, 1, strings.Count(goversed(t, env, "events", "--limit", "1").stdout, "\n"))
-	require.Empty(t, goversed(t, env, "events", "--since", time.Now().Add(time.Hour).Format(time.RFC3339)).stdout)
-	require.Equal(t, r.stdout, goversed(t, env, "events", "--since", "1h").stdout)
+	require.Equal(t, 1, strings.Count(runGoversed(t, env, "events", "--limit", "1").stdout, "\n"))
+	require.Empty(t, runGoversed(t, env, "events", "--since", time.Now().Add(time.Hour).Format(time.RFC3339)).stdout)
+	require.Equal(t, r.stdout, runGoversed(t, env, "events", "--since", "1h").stdout)
 
 	_, err := c.Client().Put(etcdtest.Context(t), "/goverse/events/foreign", "by somebody's hand")
 	require.NoError(t, err)
-	r = goversed(t, env, "events")
+	r = runGoversed(t, env, "events")
 	require.Equal(t, cli.ExitOK, r.code)
 	require.Equal(t, "1 values below /goverse/events/ are no events, and were passed over\n", r.stderr)
 
-	requireOneLine(t, goversed(t, env, "events", "--since", "yesterday"), cli.ExitUsage, `--since "yesterday": give how `+
-		`long ago`)
-	requireOneLine(t, goversed(t, env, "events", "--limit", "-1"), cli.ExitUsage, "--limit -1")
+	requireOneLine(t, runGoversed(t, env, "events", "--since", "yesterday"), cli.ExitUsage,
+		`--since "yesterday": give how `+
+			`long ago`)
+	requireOneLine(t, runGoversed(t, env, "events", "--limit", "-1"), cli.ExitUsage, "--limit -1")
 }
 
 // A user without the right to read the log learns which right to grant.
@@ -85,5 +86,5 @@ func TestEventsWithoutTheRight(t *testing.T) {
 	etcdtest.EnableAuth(t, server.Client(), "secret", "nobody")
 	env := map[string]string{"GOVERSE_ETCD": server.Endpoint(), "GOVERSE_ETCD_USER": "nobody",
 		"GOVERSE_ETCD_PASSWORD": "secret"}
-	requireOneLine(t, goversed(t, env, "events"), cli.ExitFailure, "READ on the prefix /goverse/events/")
+	requireOneLine(t, runGoversed(t, env, "events"), cli.ExitFailure, "READ on the prefix /goverse/events/")
 }

@@ -102,65 +102,66 @@ goversed failed or was refused, 126 COMMAND cannot be run, 127 it is not there, 
   GOVERSE_ETCD=a:2379,b:2379 goversed exec --election nightly --stop-timeout 5s --ttl 15s -- ./report.py
   goversed exec --election feed --etcd a:2379 --cgroup -- sh -c 'echo "I lead with $GOVERSE_TOKEN"; exec ./feed'`,
 		DisableFlagsInUseLine: true,
-		Args:                  aCommand(0),
+		Args:                  requireCommand(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if election == "" {
-				return cli.Usage(cmd.CommandPath(), errors.New("--election is missing: give the name of the election, for "+
+				return cli.WrapUsage(cmd.CommandPath(), errors.New("--election is missing: give the name of the election, for "+
 					"example outbox"))
 			}
-			return f.run(cmd, supervise.Config{Election: election, Command: args})
+			return f.superviseCommand(cmd, supervise.Config{Election: election, Command: args})
 		},
 	}
 	cmd.Flags().StringVar(&election, "election", "", "`name` of the election, yours to choose")
 	f.register(cmd, "info")
-	return dashFirst(cmd, 0)
+	return reportMissingDash(cmd, 0)
 }
 
-// aCommand requires the given number of words, then -- and at least one more.
-func aCommand(words int) cobra.PositionalArgs {
+// requireCommand requires the given number of words, then -- and at least one more.
+func requireCommand(words int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		at := cmd.ArgsLenAtDash()
 		switch {
 		case at > words:
-			return cli.Usage(cmd.CommandPath(), fmt.Errorf("unexpected argument %q before --: take it out, or write it "+
+			return cli.WrapUsage(cmd.CommandPath(), fmt.Errorf("unexpected argument %q before --: take it out, or write it "+
 				"behind -- if it is the command's", args[words]))
 		case at < 0 && len(args) > words:
-			return cli.Usage(cmd.CommandPath(),
+			return cli.WrapUsage(cmd.CommandPath(),
 				fmt.Errorf("unexpected argument %q: write -- before the command to run", args[words]))
 		case at < 0, len(args) == at:
-			return cli.Usage(cmd.CommandPath(), errors.New("there is no command to run: write it behind --, as in -- ./publish"))
+			return cli.WrapUsage(cmd.CommandPath(),
+				errors.New("there is no command to run: write it behind --, as in -- ./publish"))
 		}
 		return nil
 	}
 }
 
-// dashFirst makes an unknown flag after the first word of the command report the missing --, like that word
+// reportMissingDash makes an unknown flag after the first word of the command report the missing --, like that word
 // alone.
-func dashFirst(cmd *cobra.Command, words int) *cobra.Command {
+func reportMissingDash(cmd *cobra.Command, words int) *cobra.Command {
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if args := cmd.Flags().Args(); len(args) > words && cmd.ArgsLenAtDash() < 0 {
-			return aCommand(words)(cmd, args)
+			return requireCommand(words)(cmd, args)
 		}
-		return cli.Usage(cmd.CommandPath(), cli.BadFlag(cmd, err))
+		return cli.WrapUsage(cmd.CommandPath(), cli.ExplainBadFlag(cmd, err))
 	})
 	return cmd
 }
 
-// run executes the command line. Cfg has the settings of the particular verb.
-func (f *superviseFlags) run(cmd *cobra.Command, cfg supervise.Config) error {
+// superviseCommand executes the command line. Cfg has the settings of the particular verb.
+func (f *superviseFlags) superviseCommand(cmd *cobra.Command, cfg supervise.Config) error {
 	etcd, err := f.config(cmd, &cfg)
 	if err != nil {
-		return cli.Usage(cmd.CommandPath(), err)
+		return cli.WrapUsage(cmd.CommandPath(), err)
 	}
-	certs, err := f.etcd.certificates(etcd.Logger)
+	certs, err := f.etcd.openCertificates(etcd.Logger)
 	if err != nil {
-		return &cli.CodeError{Code: supervise.ExitFailed, Err: err}
+		return &cli.ExitCodeError{Code: supervise.ExitFailed, Err: err}
 	}
 	if certs != nil {
 		etcd.CurrentTLS = certs.EtcdTLS
 		defer certs.Close()
 	}
-	defer onHangup(func() { f.etcd.reload(certs, etcd.Logger) })() // the command gets SIGHUP, too
+	defer onHangup(func() { f.etcd.reloadFiles(certs, etcd.Logger) })() // the command gets SIGHUP, too
 	cfg.Etcd = operator.Etcd(etcd)
 	signals := make(chan os.Signal, 16)
 	if caught := supervise.Signals(); len(caught) > 0 { // Notify without signals would catch all
@@ -186,14 +187,14 @@ func (f *superviseFlags) config(cmd *cobra.Command, cfg *supervise.Config) (etcd
 		return etcd, fmt.Errorf("--grace %v: give more than 0; leave it out to wait for COMMAND as long as it takes",
 			f.gracePeriod)
 	}
-	level, err := readLevel(f.logLevel)
+	level, err := parseLevel(f.logLevel)
 	if err != nil {
 		return etcd, err
 	}
 	log := logqueue.New(hclog.New(&hclog.LoggerOptions{Name: cmd.Root().Name(), Level: level,
 		Output: cmd.ErrOrStderr()}))
 	etcd.Logger = log
-	if err := f.etcd.applyNames(&etcd); err != nil {
+	if err := f.etcd.applySettings(&etcd); err != nil {
 		return etcd, err
 	}
 	if err := f.etcd.nameFlag(etcd.Validate()); err != nil {
@@ -210,18 +211,18 @@ func (f *superviseFlags) config(cmd *cobra.Command, cfg *supervise.Config) (etcd
 		return etcd, fmt.Errorf("%s: %w", argument, err)
 	}
 	cfg.Logger, cfg.TTL, cfg.Stop, cfg.GracePeriod, cfg.Cgroup = log, f.ttl, f.stop, f.gracePeriod, f.cgroup
-	cfg.Env = f.environment()
-	cfg.Guard, cfg.GuardEnv = f.guard()
+	cfg.Env = f.commandEnv()
+	cfg.Guard, cfg.GuardEnv = f.guardCommand()
 	return etcd, nil
 }
 
-// environment returns this process's environment, with the address of etcd for a nested goversed.
-func (f *superviseFlags) environment() []string {
+// commandEnv returns this process's environment, with the address of etcd for a nested goversed.
+func (f *superviseFlags) commandEnv() []string {
 	return append(os.Environ(), "GOVERSE_ETCD="+f.etcd.address, "GOVERSE_PREFIX="+f.etcd.prefix)
 }
 
-// guard returns the command line and environment of the guard, with the settings to reach etcd.
-func (f *superviseFlags) guard() (args, env []string) {
+// guardCommand returns the command line and environment of the guard, with the settings to reach etcd.
+func (f *superviseFlags) guardCommand() (args, env []string) {
 	args = []string{guardName, "--etcd=" + f.etcd.address, "--prefix=" + f.etcd.prefix}
 	for flag, value := range map[string]string{"etcd-user": f.etcd.user, "etcd-password-file": f.etcd.passwordFile,
 		"etcd-cacert": f.etcd.caCert, "etcd-cert": f.etcd.cert, "etcd-key": f.etcd.key} {
@@ -272,21 +273,21 @@ func newGuard() *cobra.Command {
 	return cmd
 }
 
-// seconds is a flag for a duration that also accepts a bare number of seconds, like flock(1).
-type seconds time.Duration
+// secondsFlag is a flag for a duration that also accepts a bare number of seconds, like flock(1).
+type secondsFlag time.Duration
 
 // Set implements pflag.Value.
-func (s *seconds) Set(text string) error {
+func (s *secondsFlag) Set(text string) error {
 	d, err := time.ParseDuration(text)
 	if err != nil && !strings.ContainsAny(text, "hmnsuµ") {
 		d, err = time.ParseDuration(text + "s")
 	}
-	*s = seconds(d)
+	*s = secondsFlag(d)
 	return err
 }
 
 // String implements pflag.Value.
-func (s *seconds) String() string { return time.Duration(*s).String() }
+func (s *secondsFlag) String() string { return time.Duration(*s).String() }
 
 // Type implements pflag.Value.
-func (s *seconds) Type() string { return "duration" }
+func (s *secondsFlag) Type() string { return "duration" }

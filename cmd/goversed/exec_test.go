@@ -57,10 +57,10 @@ func TestBadCommandLinesOfExecAndLock(t *testing.T) {
 	} {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()
-			requireOneLine(t, goversed(t, nil, strings.Fields(line)...), cli.ExitUsage, says)
+			requireOneLine(t, runGoversed(t, nil, strings.Fields(line)...), cli.ExitUsage, says)
 		})
 	}
-	requireOneLine(t, goversed(t, nil, "lock", "", "--etcd", "a:1", "--", "true"), cli.ExitUsage,
+	requireOneLine(t, runGoversed(t, nil, "lock", "", "--etcd", "a:1", "--", "true"), cli.ExitUsage,
 		"the NAME of the lock is empty")
 }
 
@@ -77,21 +77,21 @@ func TestCertificateFilesOfExecAndLock(t *testing.T) {
 			"--etcd-cert " + file + " --etcd-key /no": "--etcd-key /no: name a file that this user may read",
 		} {
 			line := verb + " --etcd a:1 " + flags + " -- true"
-			requireOneLine(t, goversed(t, nil, strings.Fields(line)...), supervise.ExitFailed, says)
+			requireOneLine(t, runGoversed(t, nil, strings.Fields(line)...), supervise.ExitFailed, says)
 		}
 	}
 }
 
 func TestCommandThatIsNotThere(t *testing.T) {
 	t.Parallel()
-	requireOneLine(t, goversed(t, nil, "lock", "a", "--etcd", "127.0.0.1:1", "--", "no-such-command"),
+	requireOneLine(t, runGoversed(t, nil, "lock", "a", "--etcd", "127.0.0.1:1", "--", "no-such-command"),
 		supervise.ExitNotFound,
 		"no-such-command: there is no such command")
 }
 
 func TestGuardByHand(t *testing.T) {
 	t.Parallel()
-	r := goversed(t, nil, "--help")
+	r := runGoversed(t, nil, "--help")
 	require.NotContains(t, r.stdout, "guard")
 	require.Contains(t, r.stdout, "exec ")
 	require.Contains(t, r.stdout, "lock ")
@@ -100,7 +100,7 @@ func TestGuardByHand(t *testing.T) {
 func TestHelpOfExecAndLock(t *testing.T) {
 	t.Parallel()
 	for verb, more := range map[string]string{"exec": "goversed queues again", "lock": "flock(1)"} {
-		r := goversed(t, nil, verb, "--help")
+		r := runGoversed(t, nil, verb, "--help")
 		require.Equal(t, cli.ExitOK, r.code)
 		text := strings.Join(strings.Fields(r.stdout), " ")
 		for _, says := range []string{"Examples:", "SIGTERM", "Not ended are descendants that left the group",
@@ -117,11 +117,11 @@ func TestSeconds(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]time.Duration{"30": 30 * time.Second, "0.5": 500 * time.Millisecond,
 		"2m": 2 * time.Minute} {
-		var s seconds
+		var s secondsFlag
 		require.NoError(t, s.Set(text))
 		require.Equal(t, want.String(), s.String())
 	}
 	for _, text := range []string{"", "soon", "3 days"} {
-		require.Error(t, new(seconds).Set(text))
+		require.Error(t, new(secondsFlag).Set(text))
 	}
 }

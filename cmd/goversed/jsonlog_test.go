@@ -18,7 +18,7 @@ func TestJSONLogWritesTimesForPeople(t *testing.T) {
 	var out bytes.Buffer
 	cmd := &cobra.Command{Use: "goversed"}
 	cmd.SetErr(&out)
-	log, err := (&nodeFlags{logLevel: "trace", logJSON: true}).logger(cmd)
+	log, err := (&nodeFlags{logLevel: "trace", logJSON: true}).newLogger(cmd)
 	require.NoError(t, err)
 	for _, l := range []hclog.Logger{log, log.Named("x"), log.ResetNamed("x")} {
 		for _, say := range []func(string, ...any){l.Trace, l.Debug, l.Info, l.Warn, l.Error,

@@ -13,7 +13,7 @@ import (
 
 func newLock() *cobra.Command {
 	f := &superviseFlags{}
-	var timeout seconds
+	var timeout secondsFlag
 	var nonblock, shared bool
 	busy := supervise.ExitBusy
 	cmd := &cobra.Command{
@@ -33,22 +33,24 @@ is wrong.`,
   GOVERSE_ETCD=a:2379,b:2379 goversed lock -n nightly -- ./backup.sh || echo "another host does it, or it failed"
   goversed lock -w 30 cache --shared --etcd a:2379 -- ./read-cache`,
 		DisableFlagsInUseLine: true,
-		Args:                  aCommand(1),
+		Args:                  requireCommand(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() == 0 {
-				return cli.Usage(cmd.CommandPath(), errors.New("the NAME of the lock is missing: write it before --, as in lock "+
-					"nightly -- ./backup"))
+				return cli.WrapUsage(cmd.CommandPath(),
+					errors.New("the NAME of the lock is missing: write it before --, as in lock "+
+						"nightly -- ./backup"))
 			}
 			switch {
 			case timeout < 0 || cmd.Flags().Changed("timeout") && timeout == 0:
-				return cli.Usage(cmd.CommandPath(), fmt.Errorf("--timeout %v: give more than 0; leave it out to wait forever, "+
+				return cli.WrapUsage(cmd.CommandPath(), fmt.Errorf("--timeout %v: give more than 0; leave it out to wait forever, "+
 					"or use --nonblock", time.Duration(timeout)))
 			case busy < 1 || busy > 255:
-				return cli.Usage(cmd.CommandPath(), fmt.Errorf("--conflict-exit-code %d: give a number from 1 to 255", busy))
+				return cli.WrapUsage(cmd.CommandPath(), fmt.Errorf("--conflict-exit-code %d: give a number from 1 to 255", busy))
 			case args[0] == "":
-				return cli.Usage(cmd.CommandPath(), errors.New("the NAME of the lock is empty: give one, for example nightly"))
+				return cli.WrapUsage(cmd.CommandPath(), errors.New("the NAME of the lock is empty: give one, for example nightly"))
 			}
-			return f.run(cmd, supervise.Config{Lock: args[0], Shared: shared, Try: nonblock, Timeout: time.Duration(timeout),
+			return f.superviseCommand(cmd, supervise.Config{Lock: args[0], Shared: shared, Try: nonblock,
+				Timeout:  time.Duration(timeout),
 				BusyCode: busy, Command: args[1:]})
 		},
 	}
@@ -60,5 +62,5 @@ is wrong.`,
 	fs.BoolVarP(&shared, "shared", "s", false, "share the lock with others who share it")
 	fs.IntVarP(&busy, "conflict-exit-code", "E", busy, "exit code where another held the lock")
 	f.register(cmd, "warn")
-	return dashFirst(cmd, 1)
+	return reportMissingDash(cmd, 1)
 }

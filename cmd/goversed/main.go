@@ -18,10 +18,11 @@ func main() {
 	if status, done := reaper.Run(); done { // this was process 1, and ran the program as its child
 		os.Exit(status)
 	}
-	os.Exit(run(context.Background(), os.Args[1:], os.LookupEnv, os.Stdout, os.Stderr, variables(os.Environ())...))
+	os.Exit(runCommandLine(context.Background(), os.Args[1:], os.LookupEnv, os.Stdout, os.Stderr,
+		variableNames(os.Environ())...))
 }
 
-func variables(environ []string) []string {
+func variableNames(environ []string) []string {
 	names := make([]string, len(environ))
 	for i, entry := range environ {
 		names[i], _, _ = strings.Cut(entry, "=")
@@ -29,24 +30,24 @@ func variables(environ []string) []string {
 	return names
 }
 
-// run executes one command line. No other function prints errors or chooses the exit code. Names lists the
+// runCommandLine executes one command line. No other function prints errors or chooses the exit code. Names lists the
 // variables of the environment.
-func run(ctx context.Context, args []string, env func(string) (string, bool), stdout, stderr io.Writer,
+func runCommandLine(ctx context.Context, args []string, env func(string) (string, bool), stdout, stderr io.Writer,
 	names ...string) int {
 	root := newRoot(env, names...)
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
-	report(func() { cli.Report(stderr, root.Name(), err) })
+	writeWithTimeout(func() { cli.PrintError(stderr, root.Name(), err) })
 	return cli.ExitCode(err)
 }
 
-// reportTimeout limits the wait for a reader of the standard error.
-const reportTimeout = time.Second
+// writeTimeout limits the wait for a reader of the standard error.
+const writeTimeout = time.Second
 
-// report calls write, but waits for at most reportTimeout, because a pipe may have no reader.
-func report(write func()) {
+// writeWithTimeout calls write, but waits for at most writeTimeout, because a pipe may have no reader.
+func writeWithTimeout(write func()) {
 	reported := make(chan struct{})
 	go func() {
 		defer close(reported)
@@ -54,6 +55,6 @@ func report(write func()) {
 	}()
 	select {
 	case <-reported:
-	case <-time.After(reportTimeout):
+	case <-time.After(writeTimeout):
 	}
 }

@@ -15,33 +15,33 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	leaktest.RunMore()
+	leaktest.SetParallel()
 	goleak.VerifyTestMain(m)
 }
 
-// result is the outcome of a command line.
-type result struct {
+// runResult is the outcome of a command line.
+type runResult struct {
 	code           int
 	stdout, stderr string
 }
 
-// goversed runs a command line that ends by itself.
-func goversed(t *testing.T, env map[string]string, args ...string) result {
+// runGoversed runs a command line that ends by itself.
+func runGoversed(t *testing.T, env map[string]string, args ...string) runResult {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	var stdout, stderr logtest.Buffer
-	code := run(ctx, args, lookup(env), &stdout, &stderr)
+	code := runCommandLine(ctx, args, envLookup(env), &stdout, &stderr)
 	require.NoError(t, ctx.Err(), "it did not end by itself")
-	return result{code, stdout.String(), stderr.String()}
+	return runResult{code, stdout.String(), stderr.String()}
 }
 
-func lookup(env map[string]string) func(string) (string, bool) {
+func envLookup(env map[string]string) func(string) (string, bool) {
 	return func(name string) (string, bool) { v, ok := env[name]; return v, ok }
 }
 
 // requireOneLine fails unless the error is one line that contains the texts.
-func requireOneLine(t *testing.T, r result, code int, says ...string) {
+func requireOneLine(t *testing.T, r runResult, code int, says ...string) {
 	t.Helper()
 	require.Equal(t, code, r.code, r.stderr)
 	require.Empty(t, r.stdout)

@@ -104,7 +104,7 @@ func runNode(cmd *cobra.Command, f *nodeFlags) error {
 		err = f.etcd.nameFlag(cfg.Validate())
 	}
 	if err != nil {
-		return cli.Usage(cmd.CommandPath(), err)
+		return cli.WrapUsage(cmd.CommandPath(), err)
 	}
 	ctx, cut, release := withSignals(cmd.Context())
 	defer release()
@@ -161,13 +161,13 @@ func (f *nodeFlags) config(cmd *cobra.Command) (daemon.Config, error) {
 	if http == "none" { // an empty variable counts as unset
 		http = ""
 	}
-	log, err := f.logger(cmd)
+	log, err := f.newLogger(cmd)
 	if err != nil {
 		return daemon.Config{}, err
 	}
 	cfg := daemon.Config{
-		Listen: f.listen, Advertise: f.advertise, HTTP: http, TLS: f.tls.config(),
-		HTTPTLS: f.api.tls(), Admin: f.api.admin(f.env), EtcdTLS: f.etcd.files(),
+		Listen: f.listen, Advertise: f.advertise, HTTP: http, TLS: f.tls.tlsConfig(),
+		HTTPTLS: f.api.tlsConfig(), Admin: f.api.adminConfig(f.env), EtcdTLS: f.etcd.tlsConfig(),
 		Cluster: cluster.Config{LeaderElectionTTL: int(f.ttl / time.Second), Observer: f.observer, CrashDetection: f.crash,
 			Sharding: sharding,
 			Labels:   f.labels, Weight: f.weight, Version: version(), Logger: log},
@@ -211,8 +211,8 @@ func (f *nodeFlags) checkCrash() error {
 	return nil
 }
 
-func (f *nodeFlags) logger(cmd *cobra.Command) (hclog.Logger, error) {
-	level, err := readLevel(f.logLevel)
+func (f *nodeFlags) newLogger(cmd *cobra.Command) (hclog.Logger, error) {
+	level, err := parseLevel(f.logLevel)
 	if err != nil {
 		return nil, err
 	}
@@ -232,7 +232,7 @@ func checkTTL(ttl time.Duration) error {
 	return nil
 }
 
-func readLevel(name string) (hclog.Level, error) {
+func parseLevel(name string) (hclog.Level, error) {
 	level := hclog.LevelFromString(name)
 	if level == hclog.NoLevel {
 		return level, fmt.Errorf("--log-level %q: give trace, debug, info, warn, error or off", name)

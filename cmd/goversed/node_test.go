@@ -19,8 +19,8 @@ import (
 	"github.com/goverse/goverse/internal/test/logtest"
 )
 
-// terminate sends this process the signal of an operator, because the program under test runs inside it.
-func terminate(t *testing.T) {
+// signalSelf sends this process the signal of an operator, because the program under test runs inside it.
+func signalSelf(t *testing.T) {
 	t.Helper()
 	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGTERM))
 }
@@ -31,9 +31,9 @@ func TestNodeRunsUntilASignal(t *testing.T) {
 	var stdout, stderr logtest.Buffer
 	code := make(chan int, 1)
 	go func() {
-		code <- run(context.Background(), []string{"node", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0",
+		code <- runCommandLine(context.Background(), []string{"node", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0",
 			"--etcd-listen", "127.0.0.1:0", "--data-dir", dir, "--label", "zone=a"},
-			lookup(map[string]string{"GOVERSE_LOG_JSON": "true", "GOVERSE_TTL": "5s"}), &stdout, &stderr)
+			envLookup(map[string]string{"GOVERSE_LOG_JSON": "true", "GOVERSE_TTL": "5s"}), &stdout, &stderr)
 	}()
 	require.Eventually(t, func() bool { return strings.Contains(stderr.String(), "this node is part of the cluster") },
 		30*time.Second, 5*time.Millisecond)
@@ -45,7 +45,7 @@ func TestNodeRunsUntilASignal(t *testing.T) {
 			etcd = address
 		}
 	}
-	r := goversed(t, map[string]string{"GOVERSE_ETCD": etcd}, "nodes", "-o", "json")
+	r := runGoversed(t, map[string]string{"GOVERSE_ETCD": etcd}, "nodes", "-o", "json")
 	require.Equal(t, cli.ExitOK, r.code, r.stderr)
 	var nodes []map[string]any
 	require.NoError(t, json.Unmarshal([]byte(r.stdout), &nodes))
@@ -54,7 +54,7 @@ func TestNodeRunsUntilASignal(t *testing.T) {
 	require.Equal(t, 5.0, nodes[0]["ttl"], "the variable counts")
 	require.NotEqual(t, "127.0.0.1:0", nodes[0]["http_address"])
 
-	terminate(t)
+	signalSelf(t)
 	require.Equal(t, cli.ExitOK, <-code, stderr.String())
 	require.Empty(t, stdout.String())
 	require.DirExists(t, dir)
@@ -74,7 +74,7 @@ func TestNodeWithoutHTTP(t *testing.T) {
 			t.Parallel()
 			args := append([]string{"node", "--listen", "127.0.0.1:0", "--etcd", "127.0.0.1:1", "--start-timeout", "100ms"},
 				c.args...)
-			r := goversed(t, c.env, args...)
+			r := runGoversed(t, c.env, args...)
 			require.Equal(t, cli.ExitFailure, r.code, r.stderr)
 			require.Contains(t, r.stderr, "etcd cannot be reached", "it got so far")
 			require.NotContains(t, r.stderr, "serving http")
@@ -109,7 +109,7 @@ func TestNodeThatCannotStart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			args := append([]string{"node", "--log-level", "off", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"}, c.args...)
-			requireOneLine(t, goversed(t, nil, args...), cli.ExitFailure, c.says)
+			requireOneLine(t, runGoversed(t, nil, args...), cli.ExitFailure, c.says)
 		})
 	}
 }

@@ -30,11 +30,11 @@ func (f *nodeHTTPFlags) register(fs *pflag.FlagSet) {
 		"read again at each call; or one token as "+adminTokenVariable)
 }
 
-func (f *nodeHTTPFlags) tls() mtls.Config {
+func (f *nodeHTTPFlags) tlsConfig() mtls.Config {
 	return mtls.Config{CertFile: f.cert, KeyFile: f.key, CAFile: f.clientCA}
 }
 
-func (f *nodeHTTPFlags) admin(env func(string) (string, bool)) daemon.Admin {
+func (f *nodeHTTPFlags) adminConfig(env func(string) (string, bool)) daemon.Admin {
 	token, _ := env(adminTokenVariable)
 	return daemon.Admin{TokenFile: f.tokenFile, Token: token, Clients: f.clients}
 }

@@ -17,6 +17,6 @@ func (f *nodeTLSFlags) register(fs *pflag.FlagSet) {
 		"and of their callers")
 }
 
-func (f *nodeTLSFlags) config() mtls.Config {
+func (f *nodeTLSFlags) tlsConfig() mtls.Config {
 	return mtls.Config{CertFile: f.cert, KeyFile: f.key, CAFile: f.ca}
 }

@@ -14,7 +14,7 @@ func TestNodeCertificates(t *testing.T) {
 	t.Parallel()
 	a, f := certtest.NewAuthority(t), certtest.NewFiles(t)
 	f.Write(t, a.Issue(t, []string{"host1"}))
-	f.Trust(t, a)
+	f.WriteCA(t, a)
 	const together = "--node-cert, --node-key and --node-ca belong together: give all three"
 	for name, c := range map[string]struct {
 		env  map[string]string
@@ -35,7 +35,7 @@ func TestNodeCertificates(t *testing.T) {
 			t.Parallel()
 			args := append([]string{"node", "--log-level", "off", "--listen", "127.0.0.1:0", "--http", "none", "--etcd",
 				"127.0.0.1:1"}, c.args...)
-			r := goversed(t, c.env, args...)
+			r := runGoversed(t, c.env, args...)
 			requireOneLine(t, r, c.code, c.says)
 			require.NotContains(t, r.stderr, "mtls")
 			require.NotRegexp(t, `[a-z]File\b`, r.stderr, "an operator knows flags")
@@ -47,11 +47,11 @@ func TestKeysAreNotShown(t *testing.T) {
 	t.Parallel()
 	a, f := certtest.NewAuthority(t), certtest.NewFiles(t)
 	f.Write(t, a.Issue(t, []string{"127.0.0.1"}))
-	f.Trust(t, a)
+	f.WriteCA(t, a)
 	key, err := os.ReadFile(f.Key)
 	require.NoError(t, err)
-	certtest.Replace(t, f.Cert, key)
-	r := goversed(t, nil, "node", "--node-cert", f.Cert, "--node-key", f.Key, "--node-ca", f.CA)
+	certtest.ReplaceFile(t, f.Cert, key)
+	r := runGoversed(t, nil, "node", "--node-cert", f.Cert, "--node-key", f.Key, "--node-ca", f.CA)
 	requireOneLine(t, r, cli.ExitFailure, "it holds no PEM certificate")
 	require.NotContains(t, r.stderr, string(key[40:60]), "keys are not shown")
 }

@@ -39,15 +39,15 @@ so that it can have any bytes: '"\x00\xff"'. One that begins with a dash stands 
   goversed objects alice -o json | jq -r .key.owner`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return cli.Usage(cmd.CommandPath(), fmt.Errorf("unexpected argument %q: one key at a time", args[1]))
+				return cli.WrapUsage(cmd.CommandPath(), fmt.Errorf("unexpected argument %q: one key at a time", args[1]))
 			}
 			return nil
 		},
-	}, 5*time.Second, func(f *operatorFlags) (verb, error) {
+	}, 5*time.Second, func(f *operatorFlags) (operatorAction, error) {
 		key := ""
 		if args := cmd.Flags().Args(); len(args) == 1 {
 			var err error
-			if key, err = objectKey(args[0]); err != nil {
+			if key, err = parseObjectKey(args[0]); err != nil {
 				return nil, err
 			}
 		}
@@ -55,7 +55,7 @@ so that it can have any bytes: '"\x00\xff"'. One that begins with a dash stands 
 		if err != nil {
 			return nil, err
 		}
-		return reading(f, func(ctx context.Context, o *operator.Operator) (operator.Objects, error) {
+		return showRead(f, func(ctx context.Context, o *operator.Operator) (operator.Objects, error) {
 			return o.Objects(ctx, answerTimeout, key, opts...)
 		}, operator.PrintObjects), nil
 	})
@@ -65,20 +65,20 @@ so that it can have any bytes: '"\x00\xff"'. One that begins with a dash stands 
 
 // dialOptions reads the files and returns the options for calls of nodes, none without certificates.
 func (f *nodeTLSFlags) dialOptions() ([]grpc.DialOption, error) {
-	certs, err := f.certificates()
+	certs, err := f.readCertificates()
 	if err != nil || certs == nil {
 		return nil, err
 	}
 	return []grpc.DialOption{certs.DialOption()}, nil
 }
 
-// certificates reads the files once, because a command is short, and returns their content. It returns nil
+// readCertificates reads the files once, because a command is short, and returns their content. It returns nil
 // without files.
-func (f *nodeTLSFlags) certificates() (*mtls.Certificates, error) {
+func (f *nodeTLSFlags) readCertificates() (*mtls.Certificates, error) {
 	if *f == (nodeTLSFlags{}) {
 		return nil, nil
 	}
-	cfg := f.config()
+	cfg := f.tlsConfig()
 	cfg.ClientOnly = true
 	if cfg.CertFile == "" || cfg.KeyFile == "" || cfg.CAFile == "" {
 		return nil, errors.New("--node-cert, --node-key and --node-ca belong together: give all three")
@@ -95,9 +95,9 @@ func (f *nodeTLSFlags) certificates() (*mtls.Certificates, error) {
 	return certs, nil
 }
 
-// objectKey parses a key, plain or quoted as the command shows it.
-func objectKey(s string) (string, error) {
-	key, err := unquoted("KEY", s, "goversed objects")
+// parseObjectKey parses a key, plain or quoted as the command shows it.
+func parseObjectKey(s string) (string, error) {
+	key, err := parseWord("KEY", s, "goversed objects")
 	if err == nil && (key == "" || len(key) > objects.MaxKey) {
 		err = fmt.Errorf("KEY has %d bytes: give 1 to %d, or leave it out", len(key), objects.MaxKey)
 	}

@@ -46,7 +46,7 @@ func TestObjectsCommand(t *testing.T) {
 	env := map[string]string{"GOVERSE_ETCD": c.Etcd().Endpoint()}
 	ask := func(args ...string) string {
 		t.Helper()
-		r := goversed(t, env, append([]string{"objects"}, args...)...)
+		r := runGoversed(t, env, append([]string{"objects"}, args...)...)
 		require.Equal(t, cli.ExitOK, r.code, r.stderr)
 		require.Empty(t, r.stderr)
 		return r.stdout
@@ -74,10 +74,11 @@ func TestObjectsCommand(t *testing.T) {
 	require.Equal(t, []string{"active", service}, []string{all.Key.Objects[0].State, all.Key.Objects[0].Service})
 	require.Contains(t, ask("--timeout", "1s"), "nodes     2, of which 1 did not answer\n")
 
-	requireOneLine(t, goversed(t, env, "objects", "--prefix", "/other"), cli.ExitFailure,
+	requireOneLine(t, runGoversed(t, env, "objects", "--prefix", "/other"), cli.ExitFailure,
 		"no node is registered under /other: check --prefix")
-	requireOneLine(t, goversed(t, env, "objects", ""), cli.ExitUsage, "KEY has 0 bytes: give 1 to 1024, or leave it out")
-	requireOneLine(t, goversed(t, env, "objects", strings.Repeat("k", objects.MaxKey+1)), cli.ExitUsage,
+	requireOneLine(t, runGoversed(t, env, "objects", ""), cli.ExitUsage,
+		"KEY has 0 bytes: give 1 to 1024, or leave it out")
+	requireOneLine(t, runGoversed(t, env, "objects", strings.Repeat("k", objects.MaxKey+1)), cli.ExitUsage,
 		"KEY has 1025 bytes")
 }
 
@@ -86,7 +87,7 @@ func TestObjectsOfNodesWithTLS(t *testing.T) {
 	t.Parallel()
 	authority, files := certtest.NewAuthority(t), certtest.NewFiles(t)
 	files.Write(t, authority.Issue(t, []string{"127.0.0.1"}))
-	files.Trust(t, authority)
+	files.WriteCA(t, authority)
 	certs, err := mtls.New(mtls.Config{CertFile: files.Cert, KeyFile: files.Key, CAFile: files.CA})
 	require.NoError(t, err)
 	defer certs.Close()
@@ -103,18 +104,19 @@ func TestObjectsOfNodesWithTLS(t *testing.T) {
 	defer func() { require.NoError(t, c.Stop(ctx)) }()
 
 	env := map[string]string{"GOVERSE_ETCD": etcd}
-	r := goversed(t, env, "objects")
+	r := runGoversed(t, env, "objects")
 	require.Equal(t, cli.ExitOK, r.code, r.stderr)
 	require.Contains(t, r.stdout, "nodes     1, of which 1 did not answer\n")
 	require.Contains(t, r.stdout, "no gRPC there, or other TLS settings: ")
 	env["GOVERSE_NODE_CERT"], env["GOVERSE_NODE_KEY"], env["GOVERSE_NODE_CA"] = files.Cert, files.Key, files.CA
-	r = goversed(t, env, "objects")
+	r = runGoversed(t, env, "objects")
 	require.Equal(t, cli.ExitOK, r.code, r.stderr)
 	require.Contains(t, r.stdout, "nodes     1\n")
 	require.Contains(t, r.stdout, "no service is registered\n")
 
-	requireOneLine(t, goversed(t, nil, "objects", "--node-cert", files.Cert), cli.ExitUsage,
+	requireOneLine(t, runGoversed(t, nil, "objects", "--node-cert", files.Cert), cli.ExitUsage,
 		"--node-cert, --node-key and --node-ca belong together: give all three")
-	requireOneLine(t, goversed(t, nil, "objects", "--node-cert", "/none", "--node-key", files.Key, "--node-ca", files.CA),
+	requireOneLine(t, runGoversed(t, nil, "objects", "--node-cert", "/none", "--node-key", files.Key, "--node-ca",
+		files.CA),
 		cli.ExitUsage, "--node-cert /none: name a file that this user may read")
 }

@@ -19,18 +19,18 @@ import (
 
 // operatorFlags holds the flags that all operator commands share.
 type operatorFlags struct {
-	etcd    etcdFlags
-	timeout time.Duration
-	bounded bool // --timeout was given
-	output  string
+	etcd       etcdFlags
+	timeout    time.Duration
+	timeoutSet bool // --timeout was given
+	output     string
 }
 
-// verb executes a command. With json it prints JSON.
-type verb func(ctx context.Context, o *operator.Operator, out io.Writer, json bool) error
+// operatorAction executes a command. With json it prints JSON.
+type operatorAction func(ctx context.Context, o *operator.Operator, out io.Writer, json bool) error
 
 // newOperator returns a command that accesses the cluster from outside.
 func newOperator(cmd *cobra.Command, timeout time.Duration,
-	prepare func(f *operatorFlags) (verb, error)) *cobra.Command {
+	prepare func(f *operatorFlags) (operatorAction, error)) *cobra.Command {
 	f := &operatorFlags{}
 	fs := cmd.Flags()
 	fs.SortFlags = false
@@ -40,13 +40,13 @@ func newOperator(cmd *cobra.Command, timeout time.Duration,
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, release, err := f.config(cmd)
 		if err != nil {
-			return cli.Usage(cmd.CommandPath(), err)
+			return cli.WrapUsage(cmd.CommandPath(), err)
 		}
 		defer release()
-		f.bounded = cmd.Flags().Changed("timeout")
+		f.timeoutSet = cmd.Flags().Changed("timeout")
 		do, err := prepare(f)
 		if err != nil {
-			return cli.Usage(cmd.CommandPath(), err)
+			return cli.WrapUsage(cmd.CommandPath(), err)
 		}
 		ctx, _, ignore := withSignals(cmd.Context())
 		defer ignore()
@@ -54,13 +54,13 @@ func newOperator(cmd *cobra.Command, timeout time.Duration,
 		if err != nil {
 			return err
 		}
-		return errors.Join(interrupted(ctx, do(ctx, o, cmd.OutOrStdout(), f.output == "json")), o.Close())
+		return errors.Join(interruptedError(ctx, do(ctx, o, cmd.OutOrStdout(), f.output == "json")), o.Close())
 	}
 	return cmd
 }
 
-// interrupted rewrites the error of a verb that failed because a signal ended ctx.
-func interrupted(ctx context.Context, err error) error {
+// interruptedError rewrites the error of a verb that failed because a signal ended ctx.
+func interruptedError(ctx context.Context, err error) error {
 	switch {
 	case err == nil || ctx.Err() == nil:
 		return err
@@ -100,9 +100,9 @@ func (f *operatorFlags) config(cmd *cobra.Command) (cfg cluster.Config, release 
 	return cfg, release, nil
 }
 
-// showing returns a verb that shows the result of get.
-func showing[T any](get func(ctx context.Context, o *operator.Operator) (T, error),
-	show func(out io.Writer, what T, json bool) error) verb {
+// showResult returns a verb that shows the result of get.
+func showResult[T any](get func(ctx context.Context, o *operator.Operator) (T, error),
+	show func(out io.Writer, what T, json bool) error) operatorAction {
 	return func(ctx context.Context, o *operator.Operator, out io.Writer, json bool) error {
 		what, err := get(ctx, o)
 		if err != nil {
@@ -112,31 +112,32 @@ func showing[T any](get func(ctx context.Context, o *operator.Operator) (T, erro
 	}
 }
 
-// reading is like showing, with the --timeout for get.
-func reading[T any](f *operatorFlags, get func(ctx context.Context, o *operator.Operator) (T, error),
-	show func(out io.Writer, what T, json bool) error) verb {
-	return showing(func(ctx context.Context, o *operator.Operator) (T, error) {
+// showRead is like showing, with the --timeout for get.
+func showRead[T any](f *operatorFlags, get func(ctx context.Context, o *operator.Operator) (T, error),
+	show func(out io.Writer, what T, json bool) error) operatorAction {
+	return showResult(func(ctx context.Context, o *operator.Operator) (T, error) {
 		ctx, cancel := context.WithTimeout(ctx, f.timeout)
 		defer cancel()
 		return get(ctx, o)
 	}, show)
 }
 
-// listing is like showing, for a get that may need many requests to etcd. Get limits each of them; a --timeout
+// showList is like showing, for a get that may need many requests to etcd. Get limits each of them; a --timeout
 // on the command line limits all of them.
-func listing[T any](f *operatorFlags, get func(ctx context.Context, o *operator.Operator) (T, error),
-	show func(out io.Writer, what T, json bool) error) verb {
-	if f.bounded {
-		return reading(f, get, show)
+func showList[T any](f *operatorFlags, get func(ctx context.Context, o *operator.Operator) (T, error),
+	show func(out io.Writer, what T, json bool) error) operatorAction {
+	if f.timeoutSet {
+		return showRead(f, get, show)
 	}
-	return showing(get, show)
+	return showResult(get, show)
 }
 
-// details prepares a verb that shows the result of one read of the cluster.
-func details(show func(out io.Writer, d operator.Details, json bool) error) func(*operatorFlags) (verb, error) {
-	return func(f *operatorFlags) (verb, error) {
+// showDetails prepares a verb that shows the result of one read of the cluster.
+func showDetails(show func(out io.Writer, d operator.Details, json bool) error) func(*operatorFlags) (operatorAction,
+	error) {
+	return func(f *operatorFlags) (operatorAction, error) {
 		read := func(ctx context.Context, o *operator.Operator) (operator.Details, error) { return o.Read(ctx) }
-		return reading(f, read, show), nil
+		return showRead(f, read, show), nil
 	}
 }
 
@@ -148,7 +149,7 @@ func newStatus() *cobra.Command {
 say of themselves, as etcd has it at one revision. Exit code 0 also when nobody leads; that of
 goversed leader is 1 then.`,
 		Example: "  goversed status\n  goversed status --etcd 127.0.0.1:2379 --prefix /goverse -o json",
-	}, 5*time.Second, details(operator.PrintStatus))
+	}, 5*time.Second, showDetails(operator.PrintStatus))
 }
 
 func newLeader() *cobra.Command {
@@ -159,7 +160,7 @@ func newLeader() *cobra.Command {
 			"leader.",
 		Example: `  goversed leader
   curl "$(goversed leader -o json | jq -r .http_address)/cluster/leader"`,
-	}, 5*time.Second, details(operator.PrintLeader))
+	}, 5*time.Second, showDetails(operator.PrintLeader))
 }
 
 func newNodes() *cobra.Command {
@@ -169,7 +170,7 @@ func newNodes() *cobra.Command {
 		Long: `List the registered nodes by address: whether they lead, stand for election or only follow,
 their place in the queue, and what they say of themselves.`,
 		Example: "  goversed nodes\n  goversed nodes -o json",
-	}, 5*time.Second, details(operator.PrintNodes))
+	}, 5*time.Second, showDetails(operator.PrintNodes))
 }
 
 func newWatch() *cobra.Command {
@@ -179,7 +180,7 @@ func newWatch() *cobra.Command {
 		Long: `Print a line, or with -o json an object, for the cluster as it is and at every change
 of leader, queue or nodes, until interrupted. --timeout bounds the first answer only.`,
 		Example: "  goversed watch\n  goversed watch -o json | jq -c '[.leader_id, .token]'",
-	}, 5*time.Second, func(f *operatorFlags) (verb, error) {
+	}, 5*time.Second, func(f *operatorFlags) (operatorAction, error) {
 		return func(ctx context.Context, o *operator.Operator, out io.Writer, json bool) error {
 			return o.Watch(ctx, f.timeout, func(v operator.View) error { return operator.PrintChange(out, time.Now(), v, json) })
 		}, nil
@@ -193,8 +194,8 @@ func newResign() *cobra.Command {
 		Long: `Ask the leader to give way, and wait until the next in the queue leads. The old leader
 queues again at the tail; one that is alone follows itself, with a new token.`,
 		Example: "  goversed resign\n  goversed resign --timeout 30s -o json",
-	}, 15*time.Second, func(f *operatorFlags) (verb, error) {
-		return showing(func(ctx context.Context, o *operator.Operator) (operator.Outcome, error) {
+	}, 15*time.Second, func(f *operatorFlags) (operatorAction, error) {
+		return showResult(func(ctx context.Context, o *operator.Operator) (operator.Outcome, error) {
 			return o.Resign(ctx, f.timeout)
 		}, operator.PrintOutcome), nil
 	})
@@ -210,15 +211,15 @@ is the node's own, as goversed nodes shows it.`,
 		Example: "  goversed transfer --to 127.0.0.1:47002",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if to == "" && len(args) == 1 { // the syntax of goversed elections transfer
-				return unexpected(cmd, args[0], "write --to "+args[0])
+				return unexpectedWordError(cmd, args[0], "write --to "+args[0])
 			}
-			return noArguments(cmd, args)
+			return rejectArgs(cmd, args)
 		},
-	}, 15*time.Second, func(f *operatorFlags) (verb, error) {
+	}, 15*time.Second, func(f *operatorFlags) (operatorAction, error) {
 		if to == "" {
 			return nil, errors.New("--to is missing: give the address of a node; goversed nodes shows them")
 		}
-		return showing(func(ctx context.Context, o *operator.Operator) (operator.Outcome, error) {
+		return showResult(func(ctx context.Context, o *operator.Operator) (operator.Outcome, error) {
 			return o.Transfer(ctx, f.timeout, to)
 		}, operator.PrintOutcome), nil
 	})

@@ -24,7 +24,7 @@ func TestOperatorsCommands(t *testing.T) {
 	env := map[string]string{"GOVERSE_ETCD": c.Etcd().Endpoint()}
 	ask := func(args ...string) string {
 		t.Helper()
-		r := goversed(t, env, args...)
+		r := runGoversed(t, env, args...)
 		require.Equal(t, cli.ExitOK, r.code, r.stderr)
 		require.Empty(t, r.stderr)
 		return r.stdout
@@ -49,11 +49,11 @@ func TestOperatorsCommands(t *testing.T) {
 	require.Equal(t, second, outcome["leader_id"])
 	require.Equal(t, first, outcome["previous_leader_id"])
 
-	requireOneLine(t, goversed(t, env, "transfer", "--to", "127.0.0.1:1"), cli.ExitFailure, "no such member",
+	requireOneLine(t, runGoversed(t, env, "transfer", "--to", "127.0.0.1:1"), cli.ExitFailure, "no such member",
 		"goversed nodes")
 	for _, line := range []string{"leader", "status", "nodes", "status -o json", "resign", "shards", "objects",
 		"drain 127.0.0.1:1"} {
-		requireOneLine(t, goversed(t, env, append(strings.Fields(line), "--prefix", "/other")...), cli.ExitFailure,
+		requireOneLine(t, runGoversed(t, env, append(strings.Fields(line), "--prefix", "/other")...), cli.ExitFailure,
 			"no node is registered under /other: check --prefix; in this etcd there is /goverse (2 nodes)")
 	}
 }
@@ -65,7 +65,7 @@ func TestOperatorsSaySoonThatEtcdIsNotThere(t *testing.T) {
 		"transfer --to 127.0.0.1:2", "drain 127.0.0.1:2", "effects", "elections", "etcd members"} {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()
-			r := goversed(t, nil, append(strings.Fields(line), "--etcd", "127.0.0.1:1", "--timeout", "2s")...)
+			r := runGoversed(t, nil, append(strings.Fields(line), "--etcd", "127.0.0.1:1", "--timeout", "2s")...)
 			require.Equal(t, cli.ExitFailure, r.code)
 			require.Equal(t, 2, strings.Count(r.stderr, "\n"), r.stderr)
 			require.Regexp(t, `(?m)^\[WARN\] +goversed: etcd does not answer, retrying: at_most=([1-9]00ms|1(\.[1-5])?s) `+
@@ -83,7 +83,7 @@ func TestOperatorsWithoutEtcd(t *testing.T) {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()
 			args := append(strings.Fields(line), "--etcd", "127.0.0.1:1", "--timeout", "300ms")
-			requireOneLine(t, goversed(t, nil, args...), cli.ExitFailure, "etcd cannot be reached at 127.0.0.1:1",
+			requireOneLine(t, runGoversed(t, nil, args...), cli.ExitFailure, "etcd cannot be reached at 127.0.0.1:1",
 				"check --etcd")
 		})
 	}
@@ -104,7 +104,7 @@ func TestOperatorsAtAnotherServer(t *testing.T) {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()
 			began := time.Now()
-			r := goversed(t, nil, append(strings.Fields(line), "--etcd", address, "--timeout", "25s")...)
+			r := runGoversed(t, nil, append(strings.Fields(line), "--etcd", address, "--timeout", "25s")...)
 			require.Less(t, time.Since(began), 15*time.Second)
 			requireOneLine(t, r, cli.ExitFailure, "what answers at "+address+" is no etcd: set --etcd to etcd's client "+
 				"address, usually port 2379")
@@ -118,7 +118,7 @@ func TestInterrupted(t *testing.T) {
 	interrupt()
 	for _, line := range []string{"status", "transfer --to 127.0.0.1:2"} {
 		var stdout, stderr logtest.Buffer
-		code := run(ctx, append(strings.Fields(line), "--etcd", "127.0.0.1:1"), lookup(nil), &stdout, &stderr)
+		code := runCommandLine(ctx, append(strings.Fields(line), "--etcd", "127.0.0.1:1"), envLookup(nil), &stdout, &stderr)
 		require.Equal(t, cli.ExitFailure, code)
 		require.Equal(t, "goversed: interrupted\n", stderr.String())
 	}
@@ -132,7 +132,8 @@ func TestWatchUntilInterrupted(t *testing.T) {
 	var stdout, stderr logtest.Buffer
 	code := make(chan int, 1)
 	go func() {
-		code <- run(ctx, []string{"watch", "--etcd", c.Etcd().Endpoint(), "-o", "json"}, lookup(nil), &stdout, &stderr)
+		code <- runCommandLine(ctx, []string{"watch", "--etcd", c.Etcd().Endpoint(), "-o", "json"}, envLookup(nil), &stdout,
+			&stderr)
 	}()
 	shows := func(what string) {
 		t.Helper()

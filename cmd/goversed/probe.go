@@ -18,8 +18,8 @@ import (
 	"github.com/goverse/goverse/cmd/goversed/internal/cli"
 )
 
-// probeBody limits how much of a refusal's body is shown.
-const probeBody = 512
+// maxProbeBody limits how much of a refusal's body is shown.
+const maxProbeBody = 512
 
 func newProbe() *cobra.Command {
 	var timeout time.Duration
@@ -32,18 +32,18 @@ for where there is no curl, such as an image with nothing else in it. Proxies of
 are not used, and redirects are not followed: they are no 2xx.`,
 		Example: `  goversed probe http://127.0.0.1:48001/readyz
   goversed probe --cacert /etc/goverse/ca.pem https://host1:48001/readyz`,
-		Args: exactly("give the address of a page, like http://127.0.0.1:48001/readyz", "one page at a time", "URL"),
+		Args: requireArgs("give the address of a page, like http://127.0.0.1:48001/readyz", "one page at a time", "URL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, err := probeClient(caCert)
 			if err == nil {
-				err = checkProbe(args[0], timeout)
+				err = checkProbeArgs(args[0], timeout)
 			}
 			if err != nil {
-				return cli.Usage(cmd.CommandPath(), err)
+				return cli.WrapUsage(cmd.CommandPath(), err)
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			return probe(ctx, client, args[0])
+			return probePage(ctx, client, args[0])
 		},
 	}
 	cmd.Flags().DurationVar(&timeout, "timeout", 2*time.Second, "how long to wait for the answer")
@@ -52,7 +52,7 @@ are not used, and redirects are not followed: they are no 2xx.`,
 	return cmd
 }
 
-func checkProbe(page string, timeout time.Duration) error {
+func checkProbeArgs(page string, timeout time.Duration) error {
 	u, err := url.Parse(page)
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
@@ -65,7 +65,7 @@ func checkProbe(page string, timeout time.Duration) error {
 
 // probeClient returns a client that makes one request without a proxy, and keeps no connection.
 func probeClient(caCert string) (*http.Client, error) {
-	trusted, err := authorities("--cacert", caCert)
+	trusted, err := readAuthorities("--cacert", caCert)
 	if err != nil {
 		return nil, err
 	}
@@ -75,8 +75,8 @@ func probeClient(caCert string) (*http.Client, error) {
 	}}, nil
 }
 
-// authorities returns a client's configuration that trusts the authorities in a file, or nil without a file.
-func authorities(flag, file string) (*tls.Config, error) {
+// readAuthorities returns a client's configuration that trusts the authorities in a file, or nil without a file.
+func readAuthorities(flag, file string) (*tls.Config, error) {
 	if file == "" {
 		return nil, nil
 	}
@@ -91,8 +91,8 @@ func authorities(flag, file string) (*tls.Config, error) {
 	return trusted, nil
 }
 
-// probe returns nil if the answer is 2xx.
-func probe(ctx context.Context, client *http.Client, page string) error {
+// probePage returns nil if the answer is 2xx.
+func probePage(ctx context.Context, client *http.Client, page string) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, page, nil)
 	if err != nil {
 		return err
@@ -111,6 +111,6 @@ func probe(ctx context.Context, client *http.Client, page string) error {
 	if answer.StatusCode/100 == 2 {
 		return nil
 	}
-	body, _ := io.ReadAll(io.LimitReader(answer.Body, probeBody)) // only the status matters
+	body, _ := io.ReadAll(io.LimitReader(answer.Body, maxProbeBody)) // only the status matters
 	return fmt.Errorf("%s: %s: %s", page, answer.Status, strings.ToValidUTF8(strings.TrimSpace(string(body)), "?"))
 }

@@ -36,7 +36,7 @@ operator, who runs goversed status, transfer, drain, elections and effects.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			role, err := f.config()
 			if err != nil {
-				return cli.Usage(cmd.CommandPath(), err)
+				return cli.WrapUsage(cmd.CommandPath(), err)
 			}
 			return printCommands(cmd.OutOrStdout(), role)
 		},
@@ -93,8 +93,8 @@ func printCommands(out io.Writer, role access.Role) error {
 	}
 	fmt.Fprintf(text, "export ETCDCTL_API=3\n")
 	for _, c := range role.Commands() {
-		if c.For != "" {
-			fmt.Fprintf(text, "# %s:\n", c.For)
+		if c.Purpose != "" {
+			fmt.Fprintf(text, "# %s:\n", c.Purpose)
 		}
 		fmt.Fprintln(text, c.Line)
 	}

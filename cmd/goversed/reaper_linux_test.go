@@ -44,7 +44,7 @@ func TestNoZombiesAsProcess1(t *testing.T) {
 			t.Parallel()
 			cmd := exec.Command("unshare", append([]string{"--pid", "--fork", "--kill-child", "--mount-proc", self},
 				test.args...)...)
-			cmd.Env = append(os.Environ(), asGoversed+"=1")
+			cmd.Env = append(os.Environ(), runGoversedEnv+"=1")
 			var out logtest.Buffer
 			cmd.Stdout, cmd.Stderr = &out, &out
 			require.NoError(t, cmd.Start())
@@ -52,14 +52,14 @@ func TestNoZombiesAsProcess1(t *testing.T) {
 				_ = cmd.Process.Kill() // and its child
 				_ = cmd.Wait()
 			}()
-			first := func() int { return childOf(t, cmd.Process.Pid) }
+			first := func() int { return onlyChildOf(t, cmd.Process.Pid) }
 			out.Await(t, test.said)
 			beside := exec.Command("nsenter", "--pid", "--target", strconv.Itoa(first()), "sh", "-c", orphans)
 			said, err := beside.CombinedOutput()
 			require.NoError(t, err, "%s", said)
 			var zombies, left int
 			assert.Eventually(t, func() bool {
-				zombies, left = inNamespace(t, first())
+				zombies, left = countOrphans(t, first())
 				return zombies == 0 && left == 0
 			}, 20*time.Second, 20*time.Millisecond)
 			t.Logf("%d zombies", zombies)
@@ -69,8 +69,8 @@ func TestNoZombiesAsProcess1(t *testing.T) {
 	}
 }
 
-// childOf returns the only child of a process.
-func childOf(t *testing.T, pid int) int {
+// onlyChildOf returns the only child of a process.
+func onlyChildOf(t *testing.T, pid int) int {
 	t.Helper()
 	id := strconv.Itoa(pid)
 	text, err := os.ReadFile(filepath.Join("/proc", id, "task", id, "children"))
@@ -82,9 +82,9 @@ func childOf(t *testing.T, pid int) int {
 	return child
 }
 
-// inNamespace counts the zombies in the namespace of a process, and the processes that run the orphans'
+// countOrphans counts the zombies in the namespace of a process, and the processes that run the orphans'
 // command.
-func inNamespace(t *testing.T, pid int) (zombies, orphans int) {
+func countOrphans(t *testing.T, pid int) (zombies, orphans int) {
 	t.Helper()
 	namespace, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(pid), "ns", "pid"))
 	require.NoError(t, err)

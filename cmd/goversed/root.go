@@ -9,9 +9,10 @@ import (
 	"github.com/goverse/goverse/cmd/goversed/internal/cli"
 )
 
-// otherVariables lists variables that have a meaning but no flag: those that exec and lock set for COMMAND, and
+// flaglessVariables lists variables that have a meaning but no flag: those that exec and lock set for COMMAND, and
 // a secret.
-var otherVariables = []string{"GOVERSE_ADMIN_TOKEN", "GOVERSE_ELECTION", "GOVERSE_KEY", "GOVERSE_KEYS", "GOVERSE_LOCK",
+var flaglessVariables = []string{"GOVERSE_ADMIN_TOKEN", "GOVERSE_ELECTION", "GOVERSE_KEY", "GOVERSE_KEYS",
+	"GOVERSE_LOCK",
 	"GOVERSE_TOKEN"}
 
 // newRoot returns the whole command tree. Env looks up environment variables. Each variable in names that looks
@@ -65,17 +66,17 @@ the flag wins. Exit codes: 0 done, 1 failed, 2 the command line is wrong.`,
 			if len(args) == 0 {
 				return nil
 			}
-			return unknownCommand(cmd, args[0])
+			return unknownCommandError(cmd, args[0])
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			warnUnknown(cmd, names)
-			return cli.Usage(cmd.CommandPath(), cli.ApplyEnv(cmd, env))
+			warnUnknownVariables(cmd, names)
+			return cli.WrapUsage(cmd.CommandPath(), cli.ApplyEnv(cmd, env))
 		},
 	}
 	root.SetVersionTemplate(versionLine()) // it contains no template syntax
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return cli.Usage(cmd.CommandPath(), cli.BadFlag(cmd, err))
+		return cli.WrapUsage(cmd.CommandPath(), cli.ExplainBadFlag(cmd, err))
 	})
 	root.AddCommand(newNode(env), newDev(), newStatus(), newLeader(), newNodes(), newShards(), newObjects(), newDrain(),
 		newElections(), newEffects(), newEvents(), newEtcd(), newExec(), newLock(), newGuard(),
@@ -83,11 +84,11 @@ the flag wins. Exit codes: 0 done, 1 failed, 2 the command line is wrong.`,
 	root.SetHelpCommand(newHelp(root))
 	for _, cmd := range root.Commands() {
 		if cmd.Args == nil {
-			cmd.Args = noArguments
+			cmd.Args = rejectArgs
 		}
 		for _, sub := range cmd.Commands() {
 			if sub.Args == nil {
-				sub.Args = noArguments
+				sub.Args = rejectArgs
 			}
 		}
 	}
@@ -95,9 +96,9 @@ the flag wins. Exit codes: 0 done, 1 failed, 2 the command line is wrong.`,
 	return root
 }
 
-// warnUnknown warns about variables that belong to no flag. A guard does not warn, because its parent has.
-func warnUnknown(cmd *cobra.Command, names []string) {
-	unknown, meant := cli.Unknown(cmd.Root(), names, otherVariables...)
+// warnUnknownVariables warns about variables that belong to no flag. A guard does not warn, because its parent has.
+func warnUnknownVariables(cmd *cobra.Command, names []string) {
+	unknown, meant := cli.UnknownVariables(cmd.Root(), names, flaglessVariables...)
 	if len(unknown) == 0 || cmd.Name() == guardName {
 		return
 	}
@@ -107,23 +108,23 @@ func warnUnknown(cmd *cobra.Command, names []string) {
 		}
 	}
 	program, out := cmd.Root().Name(), cmd.ErrOrStderr()
-	report(func() {
+	writeWithTimeout(func() {
 		_, _ = fmt.Fprintf(out, "%s: warning: no command has a flag for the environment variables %s: correct "+
 			"them, or take them out\n", program, strings.Join(unknown, ", ")) // a failed write of a warning is ignored
 	})
 }
 
-// noArguments rejects arguments. Most commands take only flags, so a single word is a mistake.
-func noArguments(cmd *cobra.Command, args []string) error {
+// rejectArgs rejects arguments. Most commands take only flags, so a single word is a mistake.
+func rejectArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return unexpected(cmd, args[0], "everything is given as --flag value")
+	return unexpectedWordError(cmd, args[0], "everything is given as --flag value")
 }
 
-// unexpected returns the error for a word that cmd does not expect. The error lists the verbs of cmd; without
+// unexpectedWordError returns the error for a word that cmd does not expect. The error lists the verbs of cmd; without
 // any it ends in how.
-func unexpected(cmd *cobra.Command, word, how string) error {
+func unexpectedWordError(cmd *cobra.Command, word, how string) error {
 	var verbs []string
 	for _, sub := range cmd.Commands() {
 		verbs = append(verbs, sub.Name())
@@ -131,30 +132,30 @@ func unexpected(cmd *cobra.Command, word, how string) error {
 	if len(verbs) > 0 {
 		how = "the verbs here are " + strings.Join(verbs, ", ")
 	}
-	return cli.Usage(cmd.CommandPath(), fmt.Errorf("unexpected argument %q: %s", word, how))
+	return cli.WrapUsage(cmd.CommandPath(), fmt.Errorf("unexpected argument %q: %s", word, how))
 }
 
-// exactly requires the named arguments. Hint is part of the error about a missing one, and limit of the error
+// requireArgs requires the named arguments. Hint is part of the error about a missing one, and limit of the error
 // about too many.
-func exactly(hint, limit string, names ...string) cobra.PositionalArgs {
+func requireArgs(hint, limit string, names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) < len(names):
-			return cli.Usage(cmd.CommandPath(), fmt.Errorf("%s is missing: %s", names[len(args)], hint))
+			return cli.WrapUsage(cmd.CommandPath(), fmt.Errorf("%s is missing: %s", names[len(args)], hint))
 		case len(args) > len(names):
-			return cli.Usage(cmd.CommandPath(), fmt.Errorf("unexpected argument %q: %s", args[len(names)], limit))
+			return cli.WrapUsage(cmd.CommandPath(), fmt.Errorf("unexpected argument %q: %s", args[len(names)], limit))
 		}
 		return nil
 	}
 }
 
-func unknownCommand(root *cobra.Command, name string) error {
+func unknownCommandError(root *cobra.Command, name string) error {
 	root.SuggestionsMinimumDistance = 2
 	err := fmt.Errorf("unknown command %q", name)
 	if like := root.SuggestionsFor(name); len(like) > 0 {
 		err = fmt.Errorf("unknown command %q: did you mean %s?", name, strings.Join(like, " or "))
 	}
-	return cli.Usage(root.Name(), err)
+	return cli.WrapUsage(root.Name(), err)
 }
 
 // newHelp replaces cobra's help command, which prints the usage for an unknown topic.
@@ -166,9 +167,9 @@ func newHelp(root *cobra.Command) *cobra.Command {
 			cmd, rest, err := root.Find(args)
 			switch {
 			case err != nil, len(rest) > 0 && cmd == root:
-				return unknownCommand(root, args[0])
+				return unknownCommandError(root, args[0])
 			case len(rest) > 0:
-				return unexpected(cmd, rest[0], cmd.CommandPath()+" has no verbs")
+				return unexpectedWordError(cmd, rest[0], cmd.CommandPath()+" has no verbs")
 			}
 			return cmd.Help()
 		},

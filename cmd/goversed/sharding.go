@@ -60,7 +60,7 @@ func (f *shardFlags) config() (cluster.Sharding, error) {
 		return cluster.Sharding{}, fmt.Errorf("--shard-moves-per-minute %d: give a number from 1 up, or leave it out",
 			f.moves)
 	}
-	if err := f.planner.check(); err != nil {
+	if err := f.planner.checkFlags(); err != nil {
 		return cluster.Sharding{}, err
 	}
 	return cluster.Sharding{Off: f.sharding == "off", Shards: f.shards, DrainTimeout: f.drainTimeout,
@@ -68,7 +68,7 @@ func (f *shardFlags) config() (cluster.Sharding, error) {
 		Window:         f.planner.window, MinMembers: f.planner.minMembers, Exclude: f.planner.exclude}, nil
 }
 
-func (f *plannerFlags) check() error {
+func (f *plannerFlags) checkFlags() error {
 	switch {
 	case f.window <= 0:
 		return fmt.Errorf("--shard-window %v: give more than 0; 1s is a good one", f.window)

@@ -27,8 +27,8 @@ of ranges are cut short; -o json has all of them.`,
 		Example: `  goversed shards
   goversed shards -o json | jq '.owners[] | [.address, .count]'
   goversed shards plan --without 127.0.0.1:47002`,
-	}, 5*time.Second, func(f *operatorFlags) (verb, error) {
-		return reading(f, func(ctx context.Context, o *operator.Operator) (shard.Table, error) {
+	}, 5*time.Second, func(f *operatorFlags) (operatorAction, error) {
+		return showRead(f, func(ctx context.Context, o *operator.Operator) (shard.Table, error) {
 			return o.Shards(ctx)
 		}, operator.PrintShards), nil
 	})
@@ -54,8 +54,8 @@ same here. The bound of --shard-moves-per-minute is left out: what moves is show
   goversed shards plan --without 127.0.0.1:47002
   goversed shards plan --with 10.0.0.4:47001 --with 10.0.0.5:47001=2 -o json
   goversed shards plan --shard-exclude role=gateway`,
-	}, 5*time.Second, func(f *operatorFlags) (verb, error) {
-		if err := planner.check(); err != nil {
+	}, 5*time.Second, func(f *operatorFlags) (operatorAction, error) {
+		if err := planner.checkFlags(); err != nil {
 			return nil, err
 		}
 		for _, name := range []string{"without", "with"} {
@@ -63,12 +63,12 @@ same here. The bound of --shard-moves-per-minute is left out: what moves is show
 				return nil, fmt.Errorf("--%s is empty: give the address of a node, or leave it out", name)
 			}
 		}
-		suppose, err := supposed(without, with)
+		suppose, err := parseSupposedChange(without, with)
 		if err != nil {
 			return nil, err
 		}
 		settings := shardview.Settings{Window: planner.window, MinMembers: planner.minMembers, Exclude: planner.exclude}
-		return reading(f, func(ctx context.Context, o *operator.Operator) (shardview.Preview, error) {
+		return showRead(f, func(ctx context.Context, o *operator.Operator) (shardview.Preview, error) {
 			return o.DryRun(ctx, settings, suppose)
 		}, operator.PrintPreview), nil
 	})
@@ -79,8 +79,8 @@ same here. The bound of --shard-moves-per-minute is left out: what moves is show
 	return cmd
 }
 
-func supposed(without, with []string) (shardview.Change, error) {
-	c := shardview.Change{Leave: without}
+func parseSupposedChange(without, with []string) (shardview.SupposedChange, error) {
+	c := shardview.SupposedChange{Leave: without}
 	if slices.Contains(without, "") {
 		return c, errors.New(`--without "": give the address of a node; goversed nodes shows them`)
 	}

@@ -27,7 +27,7 @@ func TestShardsCommands(t *testing.T) {
 		if into != nil {
 			args = append(args, "-o", "json")
 		}
-		r := goversed(t, env, args...)
+		r := runGoversed(t, env, args...)
 		require.Equal(t, cli.ExitOK, r.code, r.stderr)
 		require.Empty(t, r.stderr)
 		if into != nil {
@@ -38,7 +38,7 @@ func TestShardsCommands(t *testing.T) {
 	var v shard.Table
 	require.Eventually(t, func() bool {
 		v = shard.Table{}
-		r := goversed(t, env, "shards", "-o", "json") // fails until there is a map
+		r := runGoversed(t, env, "shards", "-o", "json") // fails until there is a map
 		return r.code == cli.ExitOK && json.Unmarshal([]byte(r.stdout),
 			&v) == nil && len(v.Owners) == 2 && v.Balance.Least == 4096 && v.OpenMoves == 0
 	}, 20*time.Second, 10*time.Millisecond)
@@ -55,7 +55,7 @@ func TestShardsCommands(t *testing.T) {
 	var f shardview.Preview
 	ask(&f, "shards", "plan", "--without", second)
 	require.Len(t, f.Steps, 1)
-	require.Equal(t, shardview.Transfer{Why: shardview.Drained, From: second, To: first, Count: 4096,
+	require.Equal(t, shardview.Transfer{Reason: shardview.Drained, From: second, To: first, Count: 4096,
 		Shards: v.Owner(second, inspect.Snapshot(c.Node(1).Cluster()).Member(second).Incarnation).Shards},
 		f.Steps[0].Transfers[0])
 	text = ask(nil, "shards", "plan", "--with", "127.0.0.1:9,127.0.0.1:10=2")
@@ -65,12 +65,12 @@ func TestShardsCommands(t *testing.T) {
 	require.Contains(t, ask(nil, "shards", "plan", "--without", first, "--without", second), "no node can take shards")
 
 	require.NotContains(t, ask(nil, "shards", "plan", "--help"), "(default )")
-	requireOneLine(t, goversed(t, env, "shards", "plan", "--without", "127.0.0.1:1"), cli.ExitFailure,
+	requireOneLine(t, runGoversed(t, env, "shards", "plan", "--without", "127.0.0.1:1"), cli.ExitFailure,
 		"--without: no such node: 127.0.0.1:1; goversed nodes shows them")
-	requireOneLine(t, goversed(t, env, "shards", "plan", "--with", first), cli.ExitFailure,
+	requireOneLine(t, runGoversed(t, env, "shards", "plan", "--with", first), cli.ExitFailure,
 		"--with: a node is registered at that address")
-	requireOneLine(t, goversed(t, env, "shards", "--prefix", "/other"), cli.ExitFailure,
+	requireOneLine(t, runGoversed(t, env, "shards", "--prefix", "/other"), cli.ExitFailure,
 		"no node is registered under /other: check --prefix")
-	requireOneLine(t, goversed(t, env, "shards", "plan", "--prefix", "/other"), cli.ExitFailure,
+	requireOneLine(t, runGoversed(t, env, "shards", "plan", "--prefix", "/other"), cli.ExitFailure,
 		"no node is registered under /other: check --prefix")
 }

@@ -23,7 +23,7 @@ func withSignals(parent context.Context) (ctx, cut context.Context, release func
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		defer signal.Stop(signals)
-		relay(signals, released, time.Now, stop, stopAtOnce)
+		relaySignals(signals, released, time.Now, stop, stopAtOnce)
 	})
 	return ctx, cut, func() {
 		close(released)
@@ -33,9 +33,9 @@ func withSignals(parent context.Context) (ctx, cut context.Context, release func
 	}
 }
 
-// relay calls first at the first signal and second at the second, and then returns. It also returns when
+// relaySignals calls first at the first signal and second at the second, and then returns. It also returns when
 // released is closed.
-func relay(signals <-chan os.Signal, released <-chan struct{}, now func() time.Time, first, second func()) {
+func relaySignals(signals <-chan os.Signal, released <-chan struct{}, now func() time.Time, first, second func()) {
 	var asked time.Time // zero: not yet
 	for {
 		select {
@@ -47,7 +47,7 @@ func relay(signals <-chan os.Signal, released <-chan struct{}, now func() time.T
 		case asked.IsZero():
 			asked = at
 			first()
-		case at.Sub(asked) >= cli.SecondAfter:
+		case at.Sub(asked) >= cli.SecondSignalAfter:
 			second()
 			return
 		}

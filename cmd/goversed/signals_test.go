@@ -17,7 +17,7 @@ import (
 
 func TestSignals(t *testing.T) {
 	ctx, cut, release := withSignals(context.Background())
-	terminate(t)
+	signalSelf(t)
 	<-ctx.Done()
 	require.NoError(t, cut.Err())
 	release()
@@ -66,7 +66,7 @@ func TestSecondSignal(t *testing.T) {
 	signals, times, done := make(chan os.Signal), make(chan time.Time), make(chan struct{})
 	go func() {
 		defer close(done)
-		relay(signals, nil, func() time.Time { return <-times }, stop, stopAtOnce)
+		relaySignals(signals, nil, func() time.Time { return <-times }, stop, stopAtOnce)
 	}()
 	began := time.Now()
 	comes := func(after time.Duration) {
@@ -81,9 +81,9 @@ func TestSecondSignal(t *testing.T) {
 	comes(0)
 	<-ctx.Done()
 	comes(time.Millisecond)
-	comes(cli.SecondAfter - 1)
+	comes(cli.SecondSignalAfter - 1)
 	require.NoError(t, cut.Err(), "one request, made twice")
-	comes(cli.SecondAfter)
+	comes(cli.SecondSignalAfter)
 	<-done
 	require.Error(t, cut.Err())
 }

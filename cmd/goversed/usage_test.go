@@ -125,7 +125,7 @@ func TestBadCommandLines(t *testing.T) {
 	} {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()
-			r := goversed(t, nil, strings.Fields(line)...)
+			r := runGoversed(t, nil, strings.Fields(line)...)
 			requireOneLine(t, r, cli.ExitUsage, says)
 			// Messages contain flags, but no packages or fields, which an operator does not know.
 			require.NotRegexp(t, `node: |embedetcd|[A-Z][a-z]+[A-Z]`, r.stderr)
@@ -137,22 +137,23 @@ func TestBadCertificateFile(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "ca.pem")
 	require.NoError(t, os.WriteFile(file, []byte("no certificate"), 0o600))
-	requireOneLine(t, goversed(t, nil, "status", "--etcd-cacert", file), cli.ExitUsage, "holds no PEM certificate")
+	requireOneLine(t, runGoversed(t, nil, "status", "--etcd-cacert", file), cli.ExitUsage, "holds no PEM certificate")
 }
 
 func TestBadVariables(t *testing.T) {
 	t.Parallel()
-	requireOneLine(t, goversed(t, map[string]string{"GOVERSE_TTL": "soon"}, "node"), cli.ExitUsage,
+	requireOneLine(t, runGoversed(t, map[string]string{"GOVERSE_TTL": "soon"}, "node"), cli.ExitUsage,
 		"GOVERSE_TTL=soon: write it like 10s", "see goversed node --help")
-	requireOneLine(t, goversed(t, map[string]string{"GOVERSE_TTL": "1500ms"}, "node"), cli.ExitUsage, "--ttl 1.5s")
-	requireOneLine(t, goversed(t, map[string]string{"GOVERSE_TTL": "2s"}, "node", "--ttl", "0"), cli.ExitUsage, "--ttl 0s")
-	requireOneLine(t, goversed(t, map[string]string{"GOVERSE_OUTPUT": "yaml"}, "status"), cli.ExitUsage, `"yaml"`)
+	requireOneLine(t, runGoversed(t, map[string]string{"GOVERSE_TTL": "1500ms"}, "node"), cli.ExitUsage, "--ttl 1.5s")
+	requireOneLine(t, runGoversed(t, map[string]string{"GOVERSE_TTL": "2s"}, "node", "--ttl", "0"), cli.ExitUsage,
+		"--ttl 0s")
+	requireOneLine(t, runGoversed(t, map[string]string{"GOVERSE_OUTPUT": "yaml"}, "status"), cli.ExitUsage, `"yaml"`)
 }
 
 func TestHelpTeaches(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{}, {"--help"}, {"help"}} { // with nil cobra would use os.Args
-		r := goversed(t, nil, args...)
+		r := runGoversed(t, nil, args...)
 		require.Equal(t, cli.ExitOK, r.code)
 		require.Empty(t, r.stderr)
 		for _, says := range []string{"Examples:", "goversed node --etcd", "environment variable", "transfer"} {
@@ -160,9 +161,9 @@ func TestHelpTeaches(t *testing.T) {
 		}
 		require.Contains(t, r.stdout, "completion")
 	}
-	require.Contains(t, goversed(t, nil, "completion", "bash").stdout, "goversed", "it works")
+	require.Contains(t, runGoversed(t, nil, "completion", "bash").stdout, "goversed", "it works")
 	for _, args := range [][]string{{"node", "--help"}, {"help", "node"}} {
-		r := goversed(t, map[string]string{"GOVERSE_ETCD_PASSWORD": "secret"}, args...)
+		r := runGoversed(t, map[string]string{"GOVERSE_ETCD_PASSWORD": "secret"}, args...)
 		require.Equal(t, cli.ExitOK, r.code)
 		for _, says := range []string{"Examples:", "[GOVERSE_ETCD_LISTEN]", "SIGTERM", `(default "127.0.0.1:47001")`} {
 			require.Contains(t, r.stdout, says)
@@ -174,7 +175,7 @@ func TestHelpTeaches(t *testing.T) {
 // Every flag of every command can be given as a variable, and its help shows that.
 func TestEveryFlagShowsItsVariable(t *testing.T) {
 	t.Parallel()
-	for _, cmd := range newRoot(lookup(nil)).Commands() {
+	for _, cmd := range newRoot(envLookup(nil)).Commands() {
 		require.NotEmpty(t, cmd.Short, cmd.Name())
 		usage := cmd.UsageString()
 		for _, name := range []string{"etcd", "prefix", "ttl", "listen", "output", "to", "nodes"} {
@@ -188,24 +189,25 @@ func TestEveryFlagShowsItsVariable(t *testing.T) {
 func TestVersion(t *testing.T) {
 	t.Parallel()
 	for _, arg := range []string{"version", "--version"} {
-		r := goversed(t, nil, arg)
+		r := runGoversed(t, nil, arg)
 		require.Equal(t, cli.ExitOK, r.code)
 		require.Regexp(t, `^goversed \S+ go\S.* \S+/\S+\n$`, r.stdout)
 	}
-	require.Equal(t, goversed(t, nil, "version"), goversed(t, nil, "--version"))
+	require.Equal(t, runGoversed(t, nil, "version"), runGoversed(t, nil, "--version"))
 	var v versionInfo
-	require.NoError(t, json.Unmarshal([]byte(goversed(t, nil, "version", "-o", "json").stdout), &v))
+	require.NoError(t, json.Unmarshal([]byte(runGoversed(t, nil, "version", "-o", "json").stdout), &v))
 	require.Equal(t, versionInfo{version(), runtime.Version(), runtime.GOOS, runtime.GOARCH}, v)
-	requireOneLine(t, goversed(t, nil, "version", "-o", "xml"), cli.ExitUsage, "give text or json")
+	requireOneLine(t, runGoversed(t, nil, "version", "-o", "xml"), cli.ExitUsage, "give text or json")
 }
 
 // A misspelled variable would have no effect, so it causes a warning.
 func TestUnknownVariablesWarn(t *testing.T) {
 	t.Parallel()
-	names := variables([]string{"GOVERSE_TLL=5s", "GOVERSE_ETCD=a:1", "GOVERSE_TOKEN=1", "HOME=/", "GOVERSE_COLOUR=x=y"})
+	names := variableNames([]string{"GOVERSE_TLL=5s", "GOVERSE_ETCD=a:1", "GOVERSE_TOKEN=1", "HOME=/",
+		"GOVERSE_COLOUR=x=y"})
 	for _, args := range [][]string{{"version"}, {"guard"}} {
 		var stdout, stderr logtest.Buffer
-		run(t.Context(), args, lookup(nil), &stdout, &stderr, names...)
+		runCommandLine(t.Context(), args, envLookup(nil), &stdout, &stderr, names...)
 		says := "goversed: warning: no command has a flag for the environment variables GOVERSE_TLL (GOVERSE_TTL?), " +
 			"GOVERSE_COLOUR: correct them, or take them out\n"
 		require.Equal(t, args[0] == "version", strings.Contains(stderr.String(), says), "%s: %s", args, stderr.String())

@@ -34,7 +34,7 @@ func newVersion() *cobra.Command {
 				_, err := fmt.Fprint(cmd.OutOrStdout(), versionLine())
 				return err
 			}
-			return cli.Usage(cmd.CommandPath(), fmt.Errorf("--output %q: give text or json", output))
+			return cli.WrapUsage(cmd.CommandPath(), fmt.Errorf("--output %q: give text or json", output))
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")

@@ -16,13 +16,13 @@ import (
 	"github.com/goverse/goverse/examples/bank/bankpb"
 )
 
-// most limits an opening balance and the amount of a transfer, so that a balance overflows only after millions
+// maxAmount limits an opening balance and the amount of a transfer, so that a balance overflows only after millions
 // of them. longest limits the bytes in an account's name.
-const most, longest = 1e12, 100
+const maxAmount, longest = 1e12, 100
 
 func checkAmount(amount, least int64) error {
-	if amount < least || amount > most {
-		return status.Errorf(codes.InvalidArgument, "an amount is from %d to %d", least, int64(most))
+	if amount < least || amount > maxAmount {
+		return status.Errorf(codes.InvalidArgument, "an amount is from %d to %d", least, int64(maxAmount))
 	}
 	return nil
 }
@@ -61,7 +61,7 @@ func (a *account) Open(ctx context.Context, req *bankpb.OpenRequest) (*bankpb.Re
 	if err := checkAmount(req.GetBalance(), 0); err != nil {
 		return nil, err
 	}
-	return a.once(ctx, req.GetBalance(), func() bankpb.Outcome {
+	return a.applyOnce(ctx, req.GetBalance(), func() bankpb.Outcome {
 		if a.state.Exists() {
 			return bankpb.Outcome_ALREADY_OPEN
 		}
@@ -82,7 +82,7 @@ func (a *account) Withdraw(ctx context.Context, req *bankpb.WithdrawRequest) (*b
 	if err := checkAmount(req.GetAmount(), 1); err != nil {
 		return nil, err
 	}
-	return a.once(ctx, -req.GetAmount(), func() bankpb.Outcome {
+	return a.applyOnce(ctx, -req.GetAmount(), func() bankpb.Outcome {
 		switch {
 		case !a.state.Exists():
 			return bankpb.Outcome_UNKNOWN_ACCOUNT
@@ -98,7 +98,7 @@ func (a *account) Deposit(ctx context.Context, req *bankpb.DepositRequest) (*ban
 	if err := checkAmount(req.GetAmount(), 1); err != nil {
 		return nil, err
 	}
-	return a.once(ctx, req.GetAmount(), func() bankpb.Outcome {
+	return a.applyOnce(ctx, req.GetAmount(), func() bankpb.Outcome {
 		if !a.state.Exists() {
 			return bankpb.Outcome_UNKNOWN_ACCOUNT
 		}
@@ -106,11 +106,11 @@ func (a *account) Deposit(ctx context.Context, req *bankpb.DepositRequest) (*ban
 	})
 }
 
-// once applies change to the balance if decide returns DONE. It does so once for each request id: the balance,
+// applyOnce applies change to the balance if decide returns DONE. It does so once for each request id: the balance,
 // the row of the ledger and the receipt are stored in one transaction. A refusal is stored as a receipt as
 // well, not returned as an error, because an error would not be remembered: a delayed call of a killed node
 // could then withdraw money after its transfer was refused.
-func (a *account) once(ctx context.Context, change int64, decide func() bankpb.Outcome) (*bankpb.Receipt, error) {
+func (a *account) applyOnce(ctx context.Context, change int64, decide func() bankpb.Outcome) (*bankpb.Receipt, error) {
 	id, ok := state.RequestID(ctx)
 	if !ok {
 		return nil, status.Error(codes.InvalidArgument, "the call needs the header "+state.RequestIDHeader)

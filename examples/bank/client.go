@@ -26,9 +26,9 @@ const attemptTimeout, pause = 5 * time.Second, 20 * time.Millisecond
 
 // client calls the bank through any of its nodes. It is not a node itself.
 type client struct {
-	conns []*grpc.ClientConn
-	now   atomic.Int64 // index of the connection that answered last, modulo their number
-	log   *slog.Logger
+	conns   []*grpc.ClientConn
+	current atomic.Int64 // index of the connection that answered last, modulo their number
+	log     *slog.Logger
 }
 
 // dial returns a client of the given nodes, a comma-separated list of addresses. The caller must call close.
@@ -89,7 +89,7 @@ func (b *client) call(ctx context.Context, key string, do func(context.Context, 
 	again := time.NewTimer(pause)
 	defer again.Stop()
 	for failures := 1; ; failures++ {
-		now := b.now.Load()
+		now := b.current.Load()
 		attempt, cancel := context.WithTimeout(ctx, attemptTimeout)
 		err := do(attempt, b.conns[now%int64(len(b.conns))])
 		cancel()
@@ -104,7 +104,7 @@ func (b *client) call(ctx context.Context, key string, do func(context.Context, 
 		if failures == len(b.conns) {
 			b.log.Warn("no answer; asking the nodes again and again", "error", err)
 		}
-		b.now.CompareAndSwap(now, now+1)
+		b.current.CompareAndSwap(now, now+1)
 		again.Reset(pause)
 		select {
 		case <-again.C:

@@ -75,7 +75,7 @@ func (c *caller) next(ctx context.Context) error {
 			a.outcome, err = bankpb.Outcome_UNFINISHED, nil
 		}
 	case 1:
-		err = c.twice(ctx, &a)
+		err = c.callTwice(ctx, &a)
 	default:
 		a.outcome, err = c.bank.transfer(ctx, a.id, a.request)
 	}
@@ -91,8 +91,8 @@ func (c *caller) next(ctx context.Context) error {
 	return err
 }
 
-// twice makes two concurrent calls of the same transfer.
-func (c *caller) twice(ctx context.Context, a *attempt) error {
+// callTwice makes two concurrent calls of the same transfer.
+func (c *caller) callTwice(ctx context.Context, a *attempt) error {
 	var other bankpb.Outcome
 	var failed error
 	var beside sync.WaitGroup
@@ -122,7 +122,7 @@ func TestNoMoneyIsMadeOrLost(t *testing.T) {
 	}
 	t.Logf("-bank.seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	etcd, database := etcdtest.Start(t), pgserver.ForTest(t).URL()
+	etcd, database := etcdtest.Start(t), pgserver.StartForTest(t).URL()
 	addresses := []string{free(t), free(t), free(t)}
 	nodes := make([]*fault.Process, len(addresses))
 	for i, address := range addresses {
@@ -147,7 +147,7 @@ func TestNoMoneyIsMadeOrLost(t *testing.T) {
 	all := make([]*caller, callers)
 	for i := range all {
 		c := &caller{number: i, bank: newClient(t, addresses...), random: rand.New(rand.NewPCG(seed, uint64(i+1)))}
-		c.bank.now.Store(int64(i)) // each starts with another node
+		c.bank.current.Store(int64(i)) // each starts with another node
 		all[i] = c
 		calling.Go(func() {
 			for !over.Load() {
@@ -158,7 +158,7 @@ func TestNoMoneyIsMadeOrLost(t *testing.T) {
 		})
 	}
 	started := slices.Clone(nodes)
-	disturb(t, random, nodes, func(i int) *fault.Process {
+	killNodes(t, random, nodes, func(i int) *fault.Process {
 		p := launch(t, addresses[i], database, "-etcd", etcd.Endpoint())
 		started = append(started, p)
 		return p
@@ -198,8 +198,8 @@ func TestNoMoneyIsMadeOrLost(t *testing.T) {
 	t.Logf("%d transfers: %v; %d were abandoned, %d were resumed", len(attempts), outcomes, left, resumed)
 }
 
-// disturb kills nodes and starts them again until the time is over.
-func disturb(t *testing.T, random *rand.Rand, nodes []*fault.Process, start func(i int) *fault.Process) {
+// killNodes kills nodes and starts them again until the time is over.
+func killNodes(t *testing.T, random *rand.Rand, nodes []*fault.Process, start func(i int) *fault.Process) {
 	t.Helper()
 	end := time.Now().Add(*bankFor)
 	pause := func(d time.Duration) {

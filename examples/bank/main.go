@@ -105,7 +105,7 @@ func main() {
 	context.AfterFunc(ctx, stop) // a second signal ends the process
 	run := serve
 	if flag.NArg() > 0 {
-		run = order
+		run = runOrder
 	}
 	if err := run(ctx, cfg, log); err != nil {
 		log.Error("ended", "error", err)

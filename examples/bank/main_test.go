@@ -74,7 +74,7 @@ func number(t *testing.T, db *pgxpool.Pool, sql string) (n int64) {
 // One process is enough; commands call it.
 func TestOneCommand(t *testing.T) {
 	t.Parallel()
-	database := pgserver.ForTest(t).URL()
+	database := pgserver.StartForTest(t).URL()
 	at := free(t)
 	p := launch(t, at, database, "-etcd-listen", free(t))
 	ready(t, p)
@@ -109,7 +109,7 @@ func TestOneCommand(t *testing.T) {
 	require.Equal(t, codes.AlreadyExists, status.Code(err))
 	for _, bad := range []*bankpb.RunRequest{
 		{From: "ann", To: "ann", Amount: 1}, {From: "ann", To: "bob"}, {From: "ann", To: "bob", Amount: -1},
-		{From: "ann", To: "bob", Amount: most + 1}, {To: "bob", Amount: 1}, {From: "ann", To: "b\x00b", Amount: 1},
+		{From: "ann", To: "bob", Amount: maxAmount + 1}, {To: "bob", Amount: 1}, {From: "ann", To: "b\x00b", Amount: 1},
 	} {
 		_, err := b.transfer(ctx, "t5", bad)
 		require.Equal(t, codes.InvalidArgument, status.Code(err), bad)
@@ -126,7 +126,7 @@ func TestOneCommand(t *testing.T) {
 // nevertheless.
 func TestTransferIsResumed(t *testing.T) {
 	t.Parallel()
-	etcd, database := etcdtest.Start(t), pgserver.ForTest(t).URL()
+	etcd, database := etcdtest.Start(t), pgserver.StartForTest(t).URL()
 	at := free(t)
 	p := launch(t, at, database, "-etcd", etcd.Endpoint())
 	ready(t, p)

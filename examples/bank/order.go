@@ -13,8 +13,8 @@ import (
 	"github.com/goverse/goverse/examples/bank/bankpb"
 )
 
-// order carries out the command in the program's arguments.
-func order(ctx context.Context, cfg config, log *slog.Logger) (err error) {
+// runOrder carries out the command in the program's arguments.
+func runOrder(ctx context.Context, cfg config, log *slog.Logger) (err error) {
 	b, err := dial(cfg.nodes, log)
 	if err != nil {
 		return err

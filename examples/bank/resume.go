@@ -44,13 +44,13 @@ func (r *resumer) lead(ctx context.Context, _ election.Term) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if err := r.all(ctx); err != nil && ctx.Err() == nil {
+		if err := r.resumeAll(ctx); err != nil && ctx.Err() == nil {
 			r.log.Warn("cannot look for unfinished transfers, trying again", "error", err)
 		}
 	}
 }
 
-func (r *resumer) all(ctx context.Context) error {
+func (r *resumer) resumeAll(ctx context.Context) error {
 	looking, cancel := context.WithTimeout(ctx, resumeTimeout)
 	defer cancel()
 	rows, err := r.db.Query(looking, "select transfer from bank_unfinished where since < now() - $1::interval "+
@@ -63,7 +63,7 @@ func (r *resumer) all(ctx context.Context) error {
 		return err
 	}
 	for _, id := range ids {
-		r.one(ctx, id)
+		r.resumeOne(ctx, id)
 		if ctx.Err() != nil {
 			break
 		}
@@ -71,7 +71,7 @@ func (r *resumer) all(ctx context.Context) error {
 	return nil
 }
 
-func (r *resumer) one(ctx context.Context, id string) {
+func (r *resumer) resumeOne(ctx context.Context, id string) {
 	calling, cancel := context.WithTimeout(ctx, resumeTimeout)
 	defer cancel()
 	reply, err := bankpb.NewTransferClient(r.cluster.Objects().At(id)).Resume(calling, &bankpb.ResumeRequest{})

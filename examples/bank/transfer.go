@@ -38,23 +38,23 @@ func (t *transfer) Run(ctx context.Context, req *bankpb.RunRequest) (*bankpb.Run
 		if !proto.Equal(req, t.state.Value().GetIntent()) {
 			return nil, status.Error(codes.AlreadyExists, "there is another transfer with this id")
 		}
-		return t.finish(ctx)
+		return t.finishTransfer(ctx)
 	}
-	if err := t.check(req); err != nil {
+	if err := t.checkRequest(req); err != nil {
 		return nil, err
 	}
-	outcome, err := t.destination(ctx, req.GetTo())
+	outcome, err := t.initialOutcome(ctx, req.GetTo())
 	if err != nil {
 		return nil, status.Error(codes.Unavailable, "nothing was recorded: "+err.Error())
 	}
 	if err := t.save(ctx, &bankpb.TransferState{Intent: req, Outcome: outcome}); err != nil {
 		return nil, err
 	}
-	return t.finish(ctx)
+	return t.finishTransfer(ctx)
 }
 
-// check refuses a transfer that could never be carried out, so every recorded transfer can be completed.
-func (t *transfer) check(req *bankpb.RunRequest) error {
+// checkRequest refuses a transfer that could never be carried out, so every recorded transfer can be completed.
+func (t *transfer) checkRequest(req *bankpb.RunRequest) error {
 	if err := state.CheckRequestID(t.object.Key()); err != nil {
 		return err
 	}
@@ -69,10 +69,10 @@ func (t *transfer) check(req *bankpb.RunRequest) error {
 	return checkAmount(req.GetAmount(), 1)
 }
 
-// destination returns the initial outcome of a transfer to the named account: UNFINISHED, or UNKNOWN_ACCOUNT.
+// initialOutcome returns the initial outcome of a transfer to the named account: UNFINISHED, or UNKNOWN_ACCOUNT.
 // The caller records it and never asks again: reads are not fenced, so a former owner of the account could
 // still answer, after the withdrawal, that the account does not exist.
-func (t *transfer) destination(ctx context.Context, name string) (bankpb.Outcome, error) {
+func (t *transfer) initialOutcome(ctx context.Context, name string) (bankpb.Outcome, error) {
 	_, err := bankpb.NewAccountClient(t.object.At(name)).Balance(ctx, &bankpb.BalanceRequest{})
 	if status.Code(err) == codes.NotFound {
 		return bankpb.Outcome_UNKNOWN_ACCOUNT, nil
@@ -85,17 +85,17 @@ func (t *transfer) Resume(ctx context.Context, _ *bankpb.ResumeRequest) (*bankpb
 	if !t.state.Exists() {
 		return nil, status.Error(codes.NotFound, "no such transfer was recorded")
 	}
-	return t.finish(ctx)
+	return t.finishTransfer(ctx)
 }
 
-// finish carries the transfer out if that is not done yet, and records the outcome. It may continue at any
+// finishTransfer carries the transfer out if that is not done yet, and records the outcome. It may continue at any
 // step, because the accounts store a receipt for each half. It returns errors of its own, without the status
 // details of the calls it makes: those details may report that a call was not started, which does not hold for
 // this one.
-func (t *transfer) finish(ctx context.Context) (*bankpb.RunResponse, error) {
+func (t *transfer) finishTransfer(ctx context.Context) (*bankpb.RunResponse, error) {
 	now := t.state.Value()
 	if now.GetOutcome() == bankpb.Outcome_UNFINISHED {
-		outcome, err := t.move(ctx, now.GetIntent())
+		outcome, err := t.moveMoney(ctx, now.GetIntent())
 		if err == nil {
 			err = t.save(ctx, &bankpb.TransferState{Intent: now.GetIntent(), Outcome: outcome})
 		}
@@ -106,9 +106,9 @@ func (t *transfer) finish(ctx context.Context) (*bankpb.RunResponse, error) {
 	return &bankpb.RunResponse{Outcome: now.GetOutcome()}, nil
 }
 
-// move withdraws and deposits, both under the transfer's id. The deposit cannot be refused: the account existed
+// moveMoney withdraws and deposits, both under the transfer's id. The deposit cannot be refused: the account existed
 // when the intent was recorded, and accounts are never closed. So no withdrawal ever has to be undone.
-func (t *transfer) move(ctx context.Context, intent *bankpb.RunRequest) (bankpb.Outcome, error) {
+func (t *transfer) moveMoney(ctx context.Context, intent *bankpb.RunRequest) (bankpb.Outcome, error) {
 	ctx = state.WithRequestID(ctx, t.object.Key())
 	receipt, err := bankpb.NewAccountClient(t.object.At(intent.GetFrom())).
 		Withdraw(ctx, &bankpb.WithdrawRequest{Amount: intent.GetAmount()})

@@ -61,7 +61,7 @@ func main() {
 	context.AfterFunc(ctx, stop) // a second signal ends the process
 	run := serve
 	if cfg.join != "" {
-		run = join
+		run = joinRoom
 	}
 	if err := run(ctx, cfg, log); err != nil {
 		log.Error("ended", "error", err)
@@ -113,9 +113,9 @@ func serve(ctx context.Context, cfg config, log *slog.Logger) (err error) {
 	return errors.Join(n.Err(), c.Stop(stopping))
 }
 
-// join connects the terminal to a room until the input or ctx ends.
-func join(ctx context.Context, cfg config, log *slog.Logger) (err error) {
-	v, err := visit(cfg.nodes, cfg.join, cfg.name, log)
+// joinRoom connects the terminal to a room until the input or ctx ends.
+func joinRoom(ctx context.Context, cfg config, log *slog.Logger) (err error) {
+	v, err := newVisitor(cfg.nodes, cfg.join, cfg.name, log)
 	if err != nil {
 		return err
 	}
@@ -125,8 +125,8 @@ func join(ctx context.Context, cfg config, log *slog.Logger) (err error) {
 	defer watching.Wait()
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
-	watching.Go(func() { ended <- v.subscribe(ctx, show) })
-	go func() { ended <- talk(ctx, v, os.Stdin) }() // cannot be cancelled while it reads; ends with the process
+	watching.Go(func() { ended <- v.subscribe(ctx, printMessage) })
+	go func() { ended <- postLines(ctx, v, os.Stdin) }() // cannot be cancelled while it reads; ends with the process
 	err = <-ended
 	if errors.Is(err, context.Canceled) {
 		return nil
@@ -134,13 +134,13 @@ func join(ctx context.Context, cfg config, log *slog.Logger) (err error) {
 	return err
 }
 
-// show prints a message.
-func show(m *chatpb.Message) {
+// printMessage prints a message.
+func printMessage(m *chatpb.Message) {
 	fmt.Printf("%4d %s: %s\n", m.GetNumber(), m.GetFrom(), m.GetText())
 }
 
-// talk posts each line of the input.
-func talk(ctx context.Context, v *visitor, input io.Reader) error {
+// postLines posts each line of the input.
+func postLines(ctx context.Context, v *visitor, input io.Reader) error {
 	lines := bufio.NewScanner(input)
 	for lines.Scan() {
 		if lines.Text() == "" {

@@ -55,7 +55,7 @@ func start(t *testing.T, address string, args ...string) *fault.Process {
 // enter returns a visitor that tries the nodes in this order.
 func enter(t *testing.T, name string, addresses ...string) *visitor {
 	t.Helper()
-	v, err := visit(strings.Join(addresses, ","), room1, name, slog.New(slog.DiscardHandler))
+	v, err := newVisitor(strings.Join(addresses, ","), room1, name, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, v.close()) })
 	return v
@@ -136,7 +136,7 @@ func TestRoomSurvivesItsNodes(t *testing.T) {
 				case <-over:
 					return
 				}
-				if posted.Load() > slowest()+kept/2 { // no subscriber may miss messages that the room drops
+				if posted.Load() > slowest()+maxMessages/2 { // no subscriber may miss messages that the room drops
 					continue
 				}
 				text := fmt.Sprint("message ", n, " of poster ", i)
@@ -206,8 +206,8 @@ func TestRoomSurvivesItsNodes(t *testing.T) {
 		}
 	})
 	require.ErrorIs(t, err, context.Canceled)
-	require.Equal(t, kept, len(delayed.all))
-	require.Equal(t, last-kept+1, delayed.all[0].GetNumber())
+	require.Equal(t, maxMessages, len(delayed.all))
+	require.Equal(t, last-maxMessages+1, delayed.all[0].GetNumber())
 	trial.Stop(t, slices.Collect(func(yield func(*fault.Process) bool) {
 		for _, p := range nodes {
 			if !yield(p) {

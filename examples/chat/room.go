@@ -18,9 +18,9 @@ import (
 	"github.com/goverse/goverse/examples/chat/chatpb"
 )
 
-// kept limits the messages in a room. longest limits the bytes of each message with its sender. Both are small
+// maxMessages limits the messages in a room. longest limits the bytes of each message with its sender. Both are small
 // because each message rewrites the whole room.
-const kept, longest = 100, 1000
+const maxMessages, longest = 100, 1000
 
 // room implements the Room service for one room. Posts take turns. Subscriptions run concurrently with them and
 // read only the fields below mu.
@@ -61,7 +61,7 @@ func (r *room) Post(ctx context.Context, req *chatpb.PostRequest) (*chatpb.PostR
 		h := r.state.Value()
 		h.Last++
 		h.Messages = append(h.Messages, &chatpb.Message{Number: h.Last, From: req.GetFrom(), Text: req.GetText()})
-		h.Messages = slices.Delete(h.Messages, 0, max(0, len(h.Messages)-kept))
+		h.Messages = slices.Delete(h.Messages, 0, max(0, len(h.Messages)-maxMessages))
 		return &chatpb.PostResponse{Number: h.Last}, nil
 	})
 	if err != nil { // if the outcome of the write is unknown, the next activation reads it
@@ -88,8 +88,9 @@ func (r *room) publish() {
 	r.changed = make(chan struct{})
 }
 
-// look returns the current messages, the number of the last one, and a channel that is closed when they change.
-func (r *room) look() (messages []*chatpb.Message, last int64, changed <-chan struct{}) {
+// currentMessages returns the current messages, the number of the last one, and a channel that is closed when they
+// change.
+func (r *room) currentMessages() (messages []*chatpb.Message, last int64, changed <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.messages, r.last, r.changed
@@ -99,7 +100,7 @@ func (r *room) look() (messages []*chatpb.Message, last int64, changed <-chan st
 func (r *room) Subscribe(req *chatpb.SubscribeRequest, stream grpc.ServerStreamingServer[chatpb.Message]) error {
 	after := req.GetAfter()
 	for {
-		messages, last, changed := r.look()
+		messages, last, changed := r.currentMessages()
 		if after > last {
 			return status.Errorf(codes.OutOfRange, "the room has %d messages, and no number %d", last, after)
 		}

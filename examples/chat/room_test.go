@@ -21,14 +21,14 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
-// silent is a store that does not answer some saves, and carries out half of those.
-type silent struct {
+// silentStore is a store that does not answer some saves, and carries out half of those.
+type silentStore struct {
 	state.Store
 	saves atomic.Int64
 }
 
 // Save implements state.Store.
-func (s *silent) Save(ctx context.Context, ref state.Ref, w state.Write) (int64, error) {
+func (s *silentStore) Save(ctx context.Context, ref state.Ref, w state.Write) (int64, error) {
 	switch s.saves.Add(1) % 6 {
 	case 2:
 		return 0, state.ErrOutcomeUnknown
@@ -45,7 +45,7 @@ func TestStoreThatDoesNotAnswer(t *testing.T) {
 	c := clustertest.New(t, 0, clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
 		cfg.Sharding.Shards, cfg.Sharding.Window = 16, 20*time.Millisecond
 	}))
-	n, store := c.NewNode(), &silent{Store: &state.Memory{}}
+	n, store := c.NewNode(), &silentStore{Store: &state.Memory{}}
 	register(n.Cluster(), store)
 	require.NoError(t, n.Start(etcdtest.Context(t)))
 	v := enter(t, "ann", n.Address())
@@ -90,7 +90,7 @@ func TestMissingMessages(t *testing.T) {
 	post(2)
 	ctx, stop := context.WithCancel(etcdtest.Context(t))
 	defer stop()
-	const more = 5 * kept // also more than gRPC buffers
+	const more = 5 * maxMessages // also more than gRPC buffers
 	var all []*chatpb.Message
 	err := v.subscribe(ctx, func(m *chatpb.Message) {
 		switch all = append(all, m); m.GetNumber() {

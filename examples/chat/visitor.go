@@ -28,8 +28,8 @@ const (
 	attemptTimeout = 5 * time.Second
 	// pause separates the attempts at one node and the next.
 	pause = 50 * time.Millisecond
-	// silence is the idle time after which a connection is probed.
-	silence = 5 * time.Second
+	// probeAfter is the idle time after which a connection is probed.
+	probeAfter = 5 * time.Second
 )
 
 // visitor is a client in one room, through any of the nodes. It is not a node: a program in any language can do
@@ -37,17 +37,17 @@ const (
 type visitor struct {
 	room, name string
 	conns      []*grpc.ClientConn
-	now        atomic.Int64 // index of the connection that answered last, modulo their number
+	current    atomic.Int64 // index of the connection that answered last, modulo their number
 	log        *slog.Logger
 }
 
-// visit returns a visitor that uses the given nodes, a comma-separated list of addresses. The caller must call
+// newVisitor returns a visitor that uses the given nodes, a comma-separated list of addresses. The caller must call
 // close.
-func visit(nodes, room, name string, log *slog.Logger) (*visitor, error) {
+func newVisitor(nodes, room, name string, log *slog.Logger) (*visitor, error) {
 	v := &visitor{room: room, name: name, log: log}
 	for address := range strings.SplitSeq(nodes, ",") {
 		conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: silence, Timeout: silence}))
+			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: probeAfter, Timeout: probeAfter}))
 		if err != nil {
 			return nil, errors.Join(err, v.close())
 		}
@@ -111,7 +111,7 @@ func (v *visitor) untilAnswered(ctx context.Context, call func(context.Context, 
 	again := time.NewTimer(pause)
 	defer again.Stop()
 	for failures := 1; ; failures++ {
-		now := v.now.Load()
+		now := v.current.Load()
 		err := call(calling, chatpb.NewRoomClient(v.conns[now%int64(len(v.conns))]))
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -124,7 +124,7 @@ func (v *visitor) untilAnswered(ctx context.Context, call func(context.Context, 
 		if failures == len(v.conns) {
 			v.log.Warn("no answer; asking the nodes again and again", "error", err)
 		}
-		v.now.CompareAndSwap(now, now+1)
+		v.current.CompareAndSwap(now, now+1)
 		again.Reset(pause)
 		select {
 		case <-again.C:

@@ -66,20 +66,22 @@ func (c *configs) routes() http.Handler {
 	return mux
 }
 
-func (c *configs) at(name string) string    { return c.prefix + "configs/" + url.PathEscape(name) }
-func (c *configs) writeAt(id string) string { return c.prefix + "writes/" + url.PathEscape(id) }
+func (c *configs) documentKey(name string) string {
+	return c.prefix + "configs/" + url.PathEscape(name)
+}
+func (c *configs) writeKey(id string) string { return c.prefix + "writes/" + url.PathEscape(id) }
 
 func (c *configs) get(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), etcdTimeout)
 	defer cancel()
-	got, err := c.etcd.Get(ctx, c.at(r.PathValue("name")))
+	got, err := c.etcd.Get(ctx, c.documentKey(r.PathValue("name")))
 	switch {
 	case err != nil:
-		fail(w, http.StatusServiceUnavailable, err.Error())
+		replyError(w, http.StatusServiceUnavailable, err.Error())
 	case len(got.Kvs) == 0:
-		fail(w, http.StatusNotFound, "there is no such config")
+		replyError(w, http.StatusNotFound, "there is no such config")
 	default:
-		reply(w, http.StatusOK, json.RawMessage(got.Kvs[0].Value))
+		replyJSON(w, http.StatusOK, json.RawMessage(got.Kvs[0].Value))
 	}
 }
 
@@ -90,13 +92,13 @@ func (c *configs) write(done string) http.HandlerFunc {
 		_, tooLarge := errors.AsType[*http.MaxBytesError](err)
 		switch {
 		case tooLarge:
-			fail(w, http.StatusRequestEntityTooLarge, err.Error())
+			replyError(w, http.StatusRequestEntityTooLarge, err.Error())
 			return
 		case err != nil:
-			fail(w, http.StatusBadRequest, "the body did not come whole: "+err.Error())
+			replyError(w, http.StatusBadRequest, "the body did not come whole: "+err.Error())
 			return
 		case done != "deleted" && !json.Valid(value):
-			fail(w, http.StatusBadRequest, "the body is no JSON document")
+			replyError(w, http.StatusBadRequest, "the body is no JSON document")
 			return
 		}
 		sum := sha256.Sum256([]byte(done + "\n" + r.PathValue("name") + "\n" + string(value)))
@@ -112,19 +114,19 @@ func (c *configs) write(done string) http.HandlerFunc {
 		case errors.Is(err, election.ErrTermOver):
 			// Nothing was written, so the load balancer may send it to the next leader.
 			w.Header().Set("Retry-After", "1")
-			fail(w, http.StatusServiceUnavailable, err.Error())
+			replyError(w, http.StatusServiceUnavailable, err.Error())
 		case err != nil: // no 503: it may have been written
-			fail(w, http.StatusGatewayTimeout, "it is not known whether it was written; send it again with the same "+
+			replyError(w, http.StatusGatewayTimeout, "it is not known whether it was written; send it again with the same "+
 				IDHeader+": "+err.Error())
 		case before != nil && before.Request != a.Request:
-			fail(w, http.StatusUnprocessableEntity, "this "+IDHeader+" is another request's")
+			replyError(w, http.StatusUnprocessableEntity, "this "+IDHeader+" is another request's")
 		case before != nil:
 			w.Header().Set("Idempotent-Replayed", "true")
-			reply(w, http.StatusOK, before)
+			replyJSON(w, http.StatusOK, before)
 		case conflict:
-			fail(w, http.StatusConflict, "there is such a config already")
+			replyError(w, http.StatusConflict, "there is such a config already")
 		default:
-			reply(w, http.StatusOK, a)
+			replyJSON(w, http.StatusOK, a)
 		}
 	}
 }
@@ -155,17 +157,17 @@ func (c *configs) commitWith(ctx context.Context, lease clientv3.LeaseID, a answ
 	if err != nil {
 		return nil, false, err
 	}
-	change := clientv3.OpPut(c.at(a.Name), string(value))
-	ifs := []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(c.writeAt(a.ID)), "=", 0)}
+	change := clientv3.OpPut(c.documentKey(a.Name), string(value))
+	ifs := []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(c.writeKey(a.ID)), "=", 0)}
 	switch a.Done {
 	case "created":
-		ifs = append(ifs, clientv3.Compare(clientv3.CreateRevision(c.at(a.Name)), "=", 0))
+		ifs = append(ifs, clientv3.Compare(clientv3.CreateRevision(c.documentKey(a.Name)), "=", 0))
 	case "deleted":
-		change = clientv3.OpDelete(c.at(a.Name))
+		change = clientv3.OpDelete(c.documentKey(a.Name))
 	}
 	resp, err := term.Txn(ctx).If(ifs...).
-		Then(change, clientv3.OpPut(c.writeAt(a.ID), string(record), clientv3.WithLease(lease))).
-		Else(clientv3.OpGet(c.writeAt(a.ID))).Commit()
+		Then(change, clientv3.OpPut(c.writeKey(a.ID), string(record), clientv3.WithLease(lease))).
+		Else(clientv3.OpGet(c.writeKey(a.ID))).Commit()
 	if err != nil || resp.Succeeded {
 		return nil, false, err
 	}
@@ -202,11 +204,11 @@ func (c *configs) forget(lease clientv3.LeaseID) {
 	}
 }
 
-func fail(w http.ResponseWriter, code int, message string) {
-	reply(w, code, map[string]string{"error": message})
+func replyError(w http.ResponseWriter, code int, message string) {
+	replyJSON(w, code, map[string]string{"error": message})
 }
 
-func reply(w http.ResponseWriter, code int, body any) {
+func replyJSON(w http.ResponseWriter, code int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(body) // fails only if the client has gone

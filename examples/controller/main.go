@@ -30,8 +30,8 @@ import (
 
 const startTimeout, stopTimeout = 30 * time.Second, 15 * time.Second
 
-// ways maps the values of -elsewhere to their options.
-var ways = map[string]leaderonly.Elsewhere{"refuse": leaderonly.Refuse, "redirect": leaderonly.Redirect,
+// elsewhereModes maps the values of -elsewhere to their options.
+var elsewhereModes = map[string]leaderonly.Elsewhere{"refuse": leaderonly.Refuse, "redirect": leaderonly.Redirect,
 	"forward": leaderonly.Forward}
 
 type config struct {
@@ -72,7 +72,7 @@ func parse(args []string) (config, error) {
 	if err := flags.Parse(args); err != nil {
 		return cfg, err
 	}
-	switch _, known := ways[cfg.elsewhere]; {
+	switch _, known := elsewhereModes[cfg.elsewhere]; {
 	case flags.NArg() > 0:
 		return cfg, fmt.Errorf("%q is too much; all is said by flags", flags.Arg(0))
 	case !known:
@@ -107,7 +107,7 @@ func run(ctx context.Context, cfg config, log *slog.Logger) (err error) {
 	mux := http.NewServeMux()
 	mux.Handle("/", httpapi.New(c, httpapi.Options{})) // /livez, /readyz, /leaderz, /metrics, /cluster/...
 	mux.Handle("/configs/", leaderonly.Handler(leaderonly.Cluster(c), api.routes(), leaderonly.Options{
-		Elsewhere: ways[cfg.elsewhere], Logger: slogger.New(log)}))
+		Elsewhere: elsewhereModes[cfg.elsewhere], Logger: slogger.New(log)}))
 	web := httpapi.Serve(l, mux, slogger.New(log))
 
 	starting, cancel := context.WithTimeout(ctx, startTimeout)

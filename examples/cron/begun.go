@@ -20,8 +20,8 @@ const etcdTimeout = 2 * time.Second
 // begunKey returns the key of the last time begun, under the prefix but apart from the cluster's own keys.
 func begunKey(prefix, job string) string { return prefix + "/cron-begun/" + url.PathEscape(job) }
 
-// begin records that the run for due begins. It is called before the run.
-func (j job) begin(ctx context.Context, term election.Term, due time.Time) error {
+// recordBegin records that the run for due begins. It is called before the run.
+func (j job) recordBegin(ctx context.Context, term election.Term, due time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, etcdTimeout)
 	defer cancel()
 	_, err := term.Txn(ctx).Then(clientv3.OpPut(j.begun, due.UTC().Format(time.RFC3339Nano))).Commit()

@@ -28,19 +28,19 @@ var errLate = errors.New("it is later than -catch-up allows")
 // retryAfter is the pause before a request that etcd did not carry out is repeated.
 const retryAfter = time.Second
 
-// late reports whether it is too late to begin the run for due.
-func (j job) late(due, now time.Time) bool { return now.Sub(due) > j.catchUp }
+// isTooLate reports whether it is too late to begin the run for due.
+func (j job) isTooLate(due, now time.Time) bool { return now.Sub(due) > j.catchUp }
 
-// first returns the first due time that is not before from.
-func (j job) first(from time.Time) time.Time {
+// firstDue returns the first due time that is not before from.
+func (j job) firstDue(from time.Time) time.Time {
 	return j.schedule.Next(from.UTC().Add(-time.Nanosecond))
 }
 
-// after returns the next time to serve after due. It leaves out the times that are late by now, and reports
+// nextDue returns the next time to serve after due. It leaves out the times that are late by now, and reports
 // whether there were any.
-func (j job) after(due, now time.Time) (next time.Time, skipped bool) {
+func (j job) nextDue(due, now time.Time) (next time.Time, skipped bool) {
 	next = j.schedule.Next(due.UTC())
-	if j.late(next, now) {
+	if j.isTooLate(next, now) {
 		return j.schedule.Next(now.UTC().Add(-j.catchUp)), true
 	}
 	return next, false
@@ -70,18 +70,18 @@ func (j job) lead(ctx context.Context, c *cluster.Cluster, term election.Term, l
 		if from, err = j.lastBegun(ctx, term, time.Now()); err == nil {
 			break
 		}
-		if err := j.again(ctx, log, "where the last leader was is not known yet", err); err != nil {
+		if err := j.logAndPause(ctx, log, "where the last leader was is not known yet", err); err != nil {
 			return err
 		}
 	}
-	for due := j.first(from); !due.IsZero(); {
-		if err := until(ctx, due); err != nil {
+	for due := j.firstDue(from); !due.IsZero(); {
+		if err := sleepUntil(ctx, due); err != nil {
 			return err
 		}
 		if err := j.serveTime(ctx, c, term, due, log); err != nil {
 			return err
 		}
-		next, skipped := j.after(due, time.Now())
+		next, skipped := j.nextDue(due, time.Now())
 		if skipped {
 			log.Warn("times are left out: "+errLate.Error(), "after", due, "before", next)
 		}
@@ -98,13 +98,13 @@ func (j job) serveTime(ctx context.Context, c *cluster.Cluster, term election.Te
 	for {
 		var result once.Result
 		var outcome error
-		err := j.begin(ctx, term, due)
+		err := j.recordBegin(ctx, term, due)
 		if err == nil {
 			result, err = c.Once(ctx, name, func(ctx context.Context, token int64) ([]byte, error) {
-				if j.late(due, time.Now()) {
+				if j.isTooLate(due, time.Now()) {
 					return nil, errLate
 				}
-				outcome = j.run(ctx, due, token)
+				outcome = j.runCommand(ctx, due, token)
 				if outcome == nil || errors.Is(outcome, errNotStarted) {
 					return nil, outcome
 				}
@@ -116,10 +116,10 @@ func (j job) serveTime(ctx context.Context, c *cluster.Cluster, term election.Te
 		case errors.Is(err, once.ErrUnknown):
 			log.Error("it is not known whether the command did its work. It is never run again for this time, and its mark "+
 				"stays in etcd: look, and run the command by hand if it is missing", "error", err)
-		case errors.Is(err, errLate), err != nil && ctx.Err() == nil && j.late(due, time.Now()):
+		case errors.Is(err, errLate), err != nil && ctx.Err() == nil && j.isTooLate(due, time.Now()):
 			log.Error("the command was not run for this time, and will not be", "error", err)
 		case err != nil:
-			if err := j.again(ctx, log, "the command has not begun", err); err != nil {
+			if err := j.logAndPause(ctx, log, "the command has not begun", err); err != nil {
 				return err
 			}
 			continue
@@ -135,15 +135,15 @@ func (j job) serveTime(ctx context.Context, c *cluster.Cluster, term election.Te
 	}
 }
 
-// again logs the error and waits before the next attempt. It returns an error only if ctx has ended.
-func (j job) again(ctx context.Context, log hclog.Logger, what string, err error) error {
+// logAndPause logs the error and waits before the next attempt. It returns an error only if ctx has ended.
+func (j job) logAndPause(ctx context.Context, log hclog.Logger, what string, err error) error {
 	if ctx.Err() == nil {
 		log.Warn(what+"; it is tried again", "in", retryAfter, "error", err)
 	}
-	return until(ctx, time.Now().Add(retryAfter))
+	return sleepUntil(ctx, time.Now().Add(retryAfter))
 }
 
-func until(ctx context.Context, due time.Time) error {
+func sleepUntil(ctx context.Context, due time.Time) error {
 	timer := time.NewTimer(time.Until(due))
 	defer timer.Stop()
 	select {

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	leaktest.RunMore()
+	leaktest.SetParallel()
 	goleak.VerifyTestMain(m)
 }
 
@@ -72,8 +72,8 @@ func TestSchedulesAreInUTC(t *testing.T) {
 		require.NoError(t, err)
 		j := job{schedule: schedule, catchUp: time.Minute}
 		from := time.Date(2026, 7, 2, 0, 30, 0, 0, time.UTC)
-		require.Equal(t, want, j.first(from.In(elsewhere)).Format(time.RFC3339), spec)
-		next, _ := j.after(from.In(elsewhere), from.In(elsewhere))
+		require.Equal(t, want, j.firstDue(from.In(elsewhere)).Format(time.RFC3339), spec)
+		next, _ := j.nextDue(from.In(elsewhere), from.In(elsewhere))
 		require.Equal(t, want, next.Format(time.RFC3339), spec)
 	}
 }
@@ -83,8 +83,8 @@ func TestWhatIsServedNext(t *testing.T) {
 	require.NoError(t, err)
 	j := job{schedule: schedule, catchUp: 5 * time.Minute}
 	at := func(minute, second int) time.Time { return time.Date(2026, 7, 2, 12, minute, second, 0, time.UTC) }
-	require.Equal(t, at(3, 0), j.first(at(3, 0)), "the last that was begun is looked at again")
-	require.Equal(t, at(4, 0), j.first(at(3, 1)), "the first leader begins after it started")
+	require.Equal(t, at(3, 0), j.firstDue(at(3, 0)), "the last that was begun is looked at again")
+	require.Equal(t, at(4, 0), j.firstDue(at(3, 1)), "the first leader begins after it started")
 	for _, c := range []struct {
 		due, now, want time.Time
 		skipped        bool
@@ -94,10 +94,10 @@ func TestWhatIsServedNext(t *testing.T) {
 		{at(3, 0), at(9, 1), at(5, 0), true},
 		{at(3, 0), at(1, 0), at(4, 0), false}, // this machine's clock is slow
 	} {
-		next, skipped := j.after(c.due, c.now)
+		next, skipped := j.nextDue(c.due, c.now)
 		require.Equal(t, c.want, next, c.now)
 		require.Equal(t, c.skipped, skipped, c.now)
-		require.False(t, j.late(next, c.now))
+		require.False(t, j.isTooLate(next, c.now))
 	}
 }
 

@@ -144,7 +144,7 @@ where state = 'idle' and query like '%from "outbox"%' and pid <> pg_backend_pid(
 func write(ctx context.Context, db *pgxpool.Pool) error {
 	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		for range 1 + rand.IntN(3) {
-			if err := place(ctx, tx, "ann", rand.Int64N(10000)); err != nil {
+			if err := placeOrder(ctx, tx, "ann", rand.Int64N(10000)); err != nil {
 				return err
 			}
 			if rand.IntN(8) == 0 {

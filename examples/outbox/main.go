@@ -135,9 +135,9 @@ func run(ctx context.Context, cfg config, log hclog.Logger) error {
 		_, err = db.Exec(ctx, tables)
 		return err
 	case "order":
-		return order(ctx, db, cfg.orders)
+		return placeOrders(ctx, db, cfg.orders)
 	case "sink":
 		return serveSink(ctx, db, cfg.listen, log)
 	}
-	return publish(ctx, cfg, db, log)
+	return runPublisher(ctx, cfg, db, log)
 }

@@ -56,7 +56,7 @@ type testBed struct {
 
 // One server serves all parts.
 func TestOutbox(t *testing.T) {
-	server := pgserver.ForTest(t)
+	server := pgserver.StartForTest(t)
 	admin, err := pgx.Connect(context.Background(), server.URL())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = admin.Close(context.Background()) })

@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// place writes an order and its event in the caller's transaction: either both are committed, or neither.
-func place(ctx context.Context, tx pgx.Tx, customer string, cents int64) error {
+// placeOrder writes an order and its event in the caller's transaction: either both are committed, or neither.
+func placeOrder(ctx context.Context, tx pgx.Tx, customer string, cents int64) error {
 	var id int64
 	if err := tx.QueryRow(ctx, "insert into orders (customer, cents) values ($1, $2) returning id", customer,
 		cents).Scan(&id); err != nil {
@@ -25,12 +25,12 @@ func place(ctx context.Context, tx pgx.Tx, customer string, cents int64) error {
 // errChanged makes order roll a transaction back, as if the customer had cancelled the order.
 var errChanged = errors.New("the order is not placed after all")
 
-// order places n orders; about a fifth of them are rolled back.
-func order(ctx context.Context, db *pgxpool.Pool, n int) error {
+// placeOrders places n orders; about a fifth of them are rolled back.
+func placeOrders(ctx context.Context, db *pgxpool.Pool, n int) error {
 	placed := 0
 	for i := range n {
 		err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
-			if err := place(ctx, tx, fmt.Sprintf("customer %d", i%7), rand.Int64N(10000)); err != nil {
+			if err := placeOrder(ctx, tx, fmt.Sprintf("customer %d", i%7), rand.Int64N(10000)); err != nil {
 				return err
 			}
 			if rand.IntN(5) == 0 {

@@ -26,8 +26,8 @@ const (
 	cleanEvery  = time.Minute
 )
 
-// publish runs one publisher until ctx ends.
-func publish(ctx context.Context, cfg config, db *pgxpool.Pool, log hclog.Logger) error {
+// runPublisher runs one publisher until ctx ends.
+func runPublisher(ctx context.Context, cfg config, db *pgxpool.Pool, log hclog.Logger) error {
 	if _, err := db.Exec(ctx, "select from outbox limit 0"); err != nil {
 		return fmt.Errorf("cannot read the outbox: %w; if there is none, make it with outbox create", err)
 	}
@@ -45,14 +45,14 @@ func publish(ctx context.Context, cfg config, db *pgxpool.Pool, log hclog.Logger
 		return err
 	}
 	log.Info("ready to publish", "pid", os.Getpid())
-	err = process(ctx, cfg, c, db, log)
+	err = runProcessor(ctx, cfg, c, db, log)
 	stopping, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
 	return errors.Join(err, c.Stop(stopping))
 }
 
-// process publishes events while this copy leads, until ctx ends.
-func process(ctx context.Context, cfg config, c *cluster.Cluster, db *pgxpool.Pool, log hclog.Logger) error {
+// runProcessor publishes events while this copy leads, until ctx ends.
+func runProcessor(ctx context.Context, cfg config, c *cluster.Cluster, db *pgxpool.Pool, log hclog.Logger) error {
 	source, err := newOutbox(db, log)
 	if err != nil {
 		return err
@@ -78,12 +78,13 @@ func process(ctx context.Context, cfg config, c *cluster.Cluster, db *pgxpool.Po
 	defer beside.Wait()
 	defer cancel()
 	beside.Go(func() { source.Listen(ctx) })
-	beside.Go(func() { cleaning(ctx, source, p, cfg.keep, log) })
+	beside.Go(func() { cleanPeriodically(ctx, source, p, cfg.keep, log) })
 	return p.Run(ctx)
 }
 
-// cleaning deletes rows that were published long ago, once in every cleanEvery, until ctx ends.
-func cleaning(ctx context.Context, o *outbox, p *processor.Processor[[]byte], keep time.Duration, log hclog.Logger) {
+// cleanPeriodically deletes rows that were published long ago, once in every cleanEvery, until ctx ends.
+func cleanPeriodically(ctx context.Context, o *outbox, p *processor.Processor[[]byte], keep time.Duration,
+	log hclog.Logger) {
 	again := time.NewTicker(cleanEvery)
 	defer again.Stop()
 	for {
@@ -126,12 +127,12 @@ func (s sinkClient) put(ctx context.Context, e processor.Event[[]byte]) error {
 	}
 	defer func() { _ = answer.Body.Close() }()
 	said, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<10)) // for the message, and to reuse the connection
-	return verdict(answer.StatusCode, string(bytes.TrimSpace(said)))
+	return answerError(answer.StatusCode, string(bytes.TrimSpace(said)))
 }
 
-// verdict returns the error for the sink's answer. Only an answer that blames the event itself may park the
+// answerError returns the error for the sink's answer. Only an answer that blames the event itself may park the
 // event.
-func verdict(code int, said string) error {
+func answerError(code int, said string) error {
 	switch {
 	case code >= 200 && code < 300:
 		return nil

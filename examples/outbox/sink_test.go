@@ -65,7 +65,7 @@ func TestVerdict(t *testing.T) {
 		429: processor.ErrUnavailable,
 		301: processor.ErrUnavailable, 500: processor.ErrUnavailable, 503: processor.ErrUnavailable,
 	} {
-		require.ErrorIs(t, verdict(code, "why"), want, code)
+		require.ErrorIs(t, answerError(code, "why"), want, code)
 	}
 	away := sinkClient{url: "http://127.0.0.1:1", client: &http.Client{}}
 	err := away.put(context.Background(), processor.Event[[]byte]{Position: "1/1"})

@@ -20,7 +20,7 @@ import (
 func (s *testBed) cleaning(t *testing.T) {
 	db, _ := s.database(t)
 	ctx := etcdtest.Context(t)
-	require.NoError(t, order(ctx, db, 40))
+	require.NoError(t, placeOrders(ctx, db, 40))
 	source, err := newOutbox(db, nil)
 	require.NoError(t, err)
 	events, err := source.Read(ctx, "", 1000)

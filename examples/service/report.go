@@ -34,7 +34,7 @@ func (r *report) lead(ctx context.Context, t election.Term, every time.Duration)
 	due := time.NewTicker(every)
 	defer due.Stop()
 	for {
-		if err := r.make(ctx, t); err != nil && ctx.Err() == nil {
+		if err := r.writeSum(ctx, t); err != nil && ctx.Err() == nil {
 			r.log.Warn("no report this time", "error", err)
 		}
 		select {
@@ -45,8 +45,8 @@ func (r *report) lead(ctx context.Context, t election.Term, every time.Duration)
 	}
 }
 
-// make writes the sum in a transaction that etcd refuses once the term is over.
-func (r *report) make(ctx context.Context, t election.Term) error {
+// writeSum writes the sum in a transaction that etcd refuses once the term is over.
+func (r *report) writeSum(ctx context.Context, t election.Term) error {
 	all, err := r.counts.etcd.Get(ctx, r.counts.prefix, clientv3.WithPrefix())
 	if err != nil {
 		return err

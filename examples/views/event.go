@@ -52,8 +52,8 @@ func (p purchase) sign() int64 {
 	return 1
 }
 
-// add writes an event in the caller's transaction.
-func add(ctx context.Context, tx pgx.Tx, p purchase) error {
+// addPurchase writes an event in the caller's transaction.
+func addPurchase(ctx context.Context, tx pgx.Tx, p purchase) error {
 	body, err := json.Marshal(p)
 	if err != nil {
 		return err
@@ -73,10 +73,10 @@ func somePurchase() purchase {
 	return p
 }
 
-// buy writes n events, each in a transaction of its own.
-func buy(ctx context.Context, db *pgxpool.Pool, n int) error {
+// writePurchases writes n events, each in a transaction of its own.
+func writePurchases(ctx context.Context, db *pgxpool.Pool, n int) error {
 	for range n {
-		if err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error { return add(ctx, tx, somePurchase()) }); err != nil {
+		if err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error { return addPurchase(ctx, tx, somePurchase()) }); err != nil {
 			return err
 		}
 	}

@@ -70,9 +70,9 @@ func judgeJudged(t *testing.T, db *pgxpool.Pool) {
 			require.NoError(t, err)
 			switch plant {
 			case "left out":
-				require.NoError(t, add(ctx, tx, last))
+				require.NoError(t, addPurchase(ctx, tx, last))
 			case "twice":
-				require.NoError(t, add(ctx, tx, last))
+				require.NoError(t, addPurchase(ctx, tx, last))
 				handle(tx)
 				require.NoError(t, judge(ctx, tx, v))
 				handle(tx)

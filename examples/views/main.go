@@ -128,7 +128,7 @@ func parse(args []string) (config, error) {
 		return cfg, nil
 	}
 	for name := range strings.SplitSeq(*names, ",") {
-		v, err := find(name)
+		v, err := findView(name)
 		if err != nil {
 			return cfg, err
 		}
@@ -151,7 +151,7 @@ func run(ctx context.Context, cfg config, log hclog.Logger) error {
 	case "create":
 		return create(ctx, db)
 	case "buy":
-		return buy(ctx, db, cfg.events)
+		return writePurchases(ctx, db, cfg.events)
 	case "rebuild":
 		for _, v := range cfg.views {
 			if err := v.rebuild(ctx, db); err != nil {

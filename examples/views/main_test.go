@@ -101,7 +101,7 @@ func write(ctx context.Context, db *pgxpool.Pool) error {
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
 	for range 1 + rand.IntN(10) {
-		if err := add(ctx, tx, somePurchase()); err != nil {
+		if err := addPurchase(ctx, tx, somePurchase()); err != nil {
 			return err
 		}
 		if rand.IntN(10) == 0 {
@@ -147,7 +147,7 @@ func stuck(t *testing.T, db *pgxpool.Pool, v view) (release func()) {
 // result of one statement over the events.
 func TestEachEventOnceInEachView(t *testing.T) {
 	t.Parallel()
-	server := pgserver.ForTest(t)
+	server := pgserver.StartForTest(t)
 	db, err := pgxpool.New(etcdtest.Context(t), server.URL())
 	require.NoError(t, err)
 	t.Cleanup(db.Close)
@@ -261,7 +261,7 @@ func TestEachEventOnceInEachView(t *testing.T) {
 // A database that stops responding during a change of a view is reported, and does not keep a copy from ending.
 func TestSilentDatabase(t *testing.T) {
 	t.Parallel()
-	server := pgserver.ForTest(t)
+	server := pgserver.StartForTest(t)
 	db, err := pgxpool.New(etcdtest.Context(t), server.URL())
 	require.NoError(t, err)
 	t.Cleanup(db.Close)
@@ -276,7 +276,7 @@ func TestSilentDatabase(t *testing.T) {
 	// A stronger lock would get a transaction number and delay the reads.
 	_, err = lock.Exec(etcdtest.Context(t), "lock table view_totals in exclusive mode")
 	require.NoError(t, err)
-	require.NoError(t, buy(etcdtest.Context(t), db, 1))
+	require.NoError(t, writePurchases(etcdtest.Context(t), db, 1))
 
 	p := trial.Program(t, "serve", "-views", "totals", "-etcd", etcd.Endpoint(),
 		"-postgres", strings.Replace(server.URL(), server.Address(), relay.Address(), 1))

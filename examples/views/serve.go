@@ -51,14 +51,14 @@ func serve(ctx context.Context, cfg config, db *pgxpool.Pool, log hclog.Logger) 
 	if err := c.Start(ctx); err != nil {
 		return errors.Join(err, l.Close())
 	}
-	err = keep(ctx, cfg, c, db, l, log)
+	err = runProcessors(ctx, cfg, c, db, l, log)
 	stopping, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
 	return errors.Join(err, c.Stop(stopping))
 }
 
-// keep runs the processors and serves HTTP at l, which it closes.
-func keep(ctx context.Context, cfg config, c *cluster.Cluster, db *pgxpool.Pool, l net.Listener,
+// runProcessors runs the processors and serves HTTP at l, which it closes.
+func runProcessors(ctx context.Context, cfg config, c *cluster.Cluster, db *pgxpool.Pool, l net.Listener,
 	log hclog.Logger) error {
 	checkpoints, err := postgres.New(postgres.Config{DB: db, IdleTimeout: idleTimeout})
 	if err != nil {
@@ -96,9 +96,9 @@ func keep(ctx context.Context, cfg config, c *cluster.Cluster, db *pgxpool.Pool,
 
 	pages := http.NewServeMux()
 	pages.Handle("/", httpapi.New(c, httpapi.Options{Processors: group.Status})) // /cluster/processors, /metrics …
-	pages.HandleFunc("GET /views/{view}", func(w http.ResponseWriter, r *http.Request) { show(w, r, db) })
+	pages.HandleFunc("GET /views/{view}", func(w http.ResponseWriter, r *http.Request) { showView(w, r, db) })
 	pages.HandleFunc("GET /views/{view}/parked", func(w http.ResponseWriter, r *http.Request) {
-		parked(w, r, checkpoints)
+		showParked(w, r, checkpoints)
 	})
 	server := httpapi.Serve(l, pages, log)
 	log.Info("serving", "url", "http://"+server.Address(), "pid", os.Getpid())
@@ -115,30 +115,30 @@ func keep(ctx context.Context, cfg config, c *cluster.Cluster, db *pgxpool.Pool,
 	return errors.Join(err, server.Err(), server.Stop(stopping))
 }
 
-// show answers with the rows of a view, whichever process keeps it.
-func show(w http.ResponseWriter, r *http.Request, db *pgxpool.Pool) {
-	v, err := find(r.PathValue("view"))
+// showView answers with the rows of a view, whichever process keeps it.
+func showView(w http.ResponseWriter, r *http.Request, db *pgxpool.Pool) {
+	v, err := findView(r.PathValue("view"))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusNotFound)
 		return
 	}
 	var rows json.RawMessage
 	err = db.QueryRow(r.Context(), "select coalesce(json_agg(v), '[]') from ("+v.show+") v").Scan(&rows)
-	answer(w, rows, err)
+	writeJSON(w, rows, err)
 }
 
-// parked answers with the events that a view's processor has parked.
-func parked(w http.ResponseWriter, r *http.Request, checkpoints *postgres.Checkpoint) {
-	v, err := find(r.PathValue("view"))
+// showParked answers with the events that a view's processor has parked.
+func showParked(w http.ResponseWriter, r *http.Request, checkpoints *postgres.Checkpoint) {
+	v, err := findView(r.PathValue("view"))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusNotFound)
 		return
 	}
 	all, err := checkpoints.Parked(r.Context(), v.processor())
-	answer(w, append([]processor.Parked{}, all...), err)
+	writeJSON(w, append([]processor.Parked{}, all...), err)
 }
 
-func answer(w http.ResponseWriter, body any, err error) {
+func writeJSON(w http.ResponseWriter, body any, err error) {
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return

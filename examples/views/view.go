@@ -54,8 +54,8 @@ func (v view) table() string { return "view_" + v.name }
 // processor returns the name of the view's processor, checkpoint and election.
 func (v view) processor() string { return "views/" + v.name }
 
-// find returns the view with the given name.
-func find(name string) (view, error) {
+// findView returns the view with the given name.
+func findView(name string) (view, error) {
 	var names []string
 	for _, v := range views {
 		if v.name == name {
@@ -79,12 +79,12 @@ func (v view) handle(ctx context.Context, e processor.Event[[]byte]) error {
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
 	_, err = postgres.Tx(ctx).Exec(ctx, v.change, v.args(p)...)
-	return blame(err)
+	return classifyError(err)
 }
 
-// blame classifies a database error. It wraps ErrPoison around a fault of the event, and ErrUnavailable around
+// classifyError classifies a database error. It wraps ErrPoison around a fault of the event, and ErrUnavailable around
 // a broken connection; other errors stay as they are.
-func blame(err error) error {
+func classifyError(err error) error {
 	var refused *pgconn.PgError
 	switch {
 	case err == nil:

@@ -17,9 +17,9 @@ type Budget struct {
 	limit   int64
 	refused atomic.Int64
 
-	mu   sync.Mutex
-	used int64
-	by   map[any]int64 // by connection, for those that hold any
+	mu           sync.Mutex
+	used         int64
+	byConnection map[any]int64 // by connection, for those that hold any
 }
 
 // New returns a Budget of that many bytes; 0 means [Default].
@@ -27,89 +27,89 @@ func New(limit int64) *Budget {
 	if limit <= 0 {
 		limit = Default()
 	}
-	return &Budget{limit: limit, by: map[any]int64{}}
+	return &Budget{limit: limit, byConnection: map[any]int64{}}
 }
 
-// Connection returns the identity of a connection for a Budget: its remote address, which is the same value for
+// ConnectionID returns the identity of a connection for a Budget: its remote address, which is the same value for
 // as long as the connection lasts.
-func Connection(remote net.Addr) any {
+func ConnectionID(remote net.Addr) any {
 	if remote == nil || !reflect.TypeOf(remote).Comparable() {
 		return nil
 	}
 	return remote
 }
 
-// fits reports whether a connection that holds own bytes may hold n more. It may hold half of what the others
+// mayHold reports whether a connection that holds own bytes may hold n more. It may hold half of what the others
 // leave.
-func fits(limit, used, own, n int64) bool { return own+n <= (limit-(used-own))/2 }
+func mayHold(limit, used, own, n int64) bool { return own+n <= (limit-(used-own))/2 }
 
-// Take charges n bytes to a connection. If they are too many, it returns false and counts a refusal.
-func (b *Budget) Take(connection any, n int64) bool {
-	_, ok := b.TakeUpTo(connection, n, n)
+// Charge charges n bytes to a connection. If they are too many, it returns false and counts a refusal.
+func (b *Budget) Charge(connection any, n int64) bool {
+	_, ok := b.ChargeUpTo(connection, n, n)
 	return ok
 }
 
-// TakeUpTo is like Take for a range of sizes: it charges the larger number, most, if that is allowed, and otherwise n.
-// It returns the number charged. It is for callers that need n bytes now and more soon.
-func (b *Budget) TakeUpTo(connection any, n, most int64) (taken int64, ok bool) {
+// ChargeUpTo is like Take for a range of sizes: it charges the larger number, most, if that is allowed, and otherwise
+// n. It returns the number charged. It is for callers that need n bytes now and more soon.
+func (b *Budget) ChargeUpTo(connection any, n, most int64) (taken int64, ok bool) {
 	if b == nil {
 		return most, true
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	own := b.by[connection]
+	own := b.byConnection[connection]
 	switch {
-	case fits(b.limit, b.used, own, most):
+	case mayHold(b.limit, b.used, own, most):
 		taken = most
-	case fits(b.limit, b.used, own, n):
+	case mayHold(b.limit, b.used, own, n):
 		taken = n
 	default:
 		b.refused.Add(1)
 		return 0, false
 	}
-	b.by[connection], b.used = own+taken, b.used+taken
+	b.byConnection[connection], b.used = own+taken, b.used+taken
 	return taken, true
 }
 
-// Owe charges n bytes to a connection even if they are too many. Further bytes are then refused.
-func (b *Budget) Owe(connection any, n int64) { b.Give(connection, -n) }
+// ChargeAnyway charges n bytes to a connection even if they are too many. Further bytes are then refused.
+func (b *Budget) ChargeAnyway(connection any, n int64) { b.Release(connection, -n) }
 
-// Give releases n bytes of a connection.
-func (b *Budget) Give(connection any, n int64) {
+// Release releases n bytes of a connection.
+func (b *Budget) Release(connection any, n int64) {
 	if b == nil || n == 0 {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.used -= n
-	if left := b.by[connection] - n; left == 0 {
-		delete(b.by, connection)
+	if left := b.byConnection[connection] - n; left == 0 {
+		delete(b.byConnection, connection)
 	} else {
-		b.by[connection] = left
+		b.byConnection[connection] = left
 	}
 }
 
-// Over reports whether a connection holds more than it may.
-func (b *Budget) Over(connection any) bool {
+// OverLimit reports whether a connection holds more than it may.
+func (b *Budget) OverLimit(connection any) bool {
 	if b == nil {
 		return false
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return !fits(b.limit, b.used, b.by[connection], 0)
+	return !mayHold(b.limit, b.used, b.byConnection[connection], 0)
 }
 
-// Figures are the numbers of a Budget, in bytes and refusals.
-type Figures struct{ Limit, Used, Refused int64 }
+// Usage are the numbers of a Budget, in bytes and refusals.
+type Usage struct{ Limit, Used, Refused int64 }
 
-// Figures returns the present numbers.
-func (b *Budget) Figures() Figures {
+// Usage returns the present numbers.
+func (b *Budget) Usage() Usage {
 	if b == nil {
-		return Figures{}
+		return Usage{}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return Figures{Limit: b.limit, Used: b.used, Refused: b.refused.Load()}
+	return Usage{Limit: b.limit, Used: b.used, Refused: b.refused.Load()}
 }
 
 const tooMuch = "too much of this connection waits in this node: wait for less at a time, or raise " +
@@ -134,15 +134,15 @@ type Hold struct {
 	bytes      int64
 }
 
-// Hold returns a Hold without bytes.
-func (b *Budget) Hold(connection any) Hold { return Hold{budget: b, connection: connection} }
+// NewHold returns a Hold without bytes.
+func (b *Budget) NewHold(connection any) Hold { return Hold{budget: b, connection: connection} }
 
-// Grow raises the hold to that many bytes, and reports whether the budget allows it. It never lowers the hold.
-func (h *Hold) Grow(to int64) bool {
+// GrowTo raises the hold to that many bytes, and reports whether the budget allows it. It never lowers the hold.
+func (h *Hold) GrowTo(to int64) bool {
 	if to <= h.bytes {
 		return true
 	}
-	if !h.budget.Take(h.connection, to-h.bytes) {
+	if !h.budget.Charge(h.connection, to-h.bytes) {
 		return false
 	}
 	h.bytes = to
@@ -151,6 +151,6 @@ func (h *Hold) Grow(to int64) bool {
 
 // Release releases all bytes.
 func (h *Hold) Release() {
-	h.budget.Give(h.connection, h.bytes)
+	h.budget.Release(h.connection, h.bytes)
 	h.bytes = 0
 }

@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	// share divides the memory: the default is a quarter of it.
-	share = 4
-	// atLeast and atMost bound the default. With garbage, held bytes take up to twice as much memory, so a
+	// memoryShare divides the memory: the default is a quarter of it.
+	memoryShare = 4
+	// minDefault and maxDefault bound the default. With garbage, held bytes take up to twice as much memory, so a
 	// larger budget is left to the operator.
-	atLeast, atMost = 32 << 20, 96 << 20
+	minDefault, maxDefault = 32 << 20, 96 << 20
 )
 
 // Default returns the budget of a node that configures none: a quarter of the memory that this process may use,
@@ -32,7 +32,7 @@ func defaultOf(limit int64, read func(name string) ([]byte, error)) int64 {
 			memory = min(memory, n<<10)
 		}
 	}
-	return min(max(memory/share, atLeast), atMost)
+	return min(max(memory/memoryShare, minDefault), maxDefault)
 }
 
 // firstNumber returns the number after a label in a file.

@@ -14,63 +14,63 @@ var ErrCrowded = errors.New("too many wait already")
 // Gate limits the requests of one kind that a connection may have inside at a time, and those that may wait
 // while few pass. All methods are safe for concurrent use.
 type Gate struct {
-	most, mostWaiting int
+	maxInside, maxWaiting int
 
-	mu    sync.Mutex
-	doors map[any]*door
+	mu          sync.Mutex
+	connections map[any]*connectionGate
 }
 
-// door holds the requests of one connection that has any inside.
-type door struct {
+// connectionGate holds the requests of one connection that has any inside.
+type connectionGate struct {
 	inside  int
-	waiting []*waiter // in order, including those that have given up
-	begun   int64     // the number ever removed from the head of waiting
-	left    int       // those in waiting that have given up
-	passed  int64     // the number that have come out
+	waiting []*gateWaiter // in order, including those that have given up
+	begun   int64         // the number ever removed from the head of waiting
+	left    int           // those in waiting that have given up
+	passed  int64         // the number that have come out
 }
 
-// waiter is a request that waits at a door.
-type waiter struct {
-	number int64         // its position in the door's order
-	turn   chan struct{} // closed when it is admitted
+// gateWaiter is a request that waits at a door.
+type gateWaiter struct {
+	number   int64         // its position in the door's order
+	admitted chan struct{} // closed when it is admitted
 
 	// The gate's lock protects the following fields.
-	entered, gone bool
-	seen          int64 // the door's passed at the last look
-	still, looks  int   // looks since at least few passed, and all looks
+	entered, gone       bool
+	seen                int64 // the door's passed at the last look
+	stillChecks, checks int   // looks since at least few passed, and all looks
 }
 
 // Any number may wait while others pass quickly. Many small requests that begin together pass one after the
 // other, which may take the process a while. If few have passed for two looks, or the wait lasts long, too many
 // wait.
 const (
-	lookEvery = 100 * time.Millisecond
-	few       = 32 // between two looks
-	still     = 2  // in looks
-	long      = 20 // in looks
+	checkEvery     = 100 * time.Millisecond
+	minPassed      = 32 // between two looks
+	maxStillChecks = 2  // in looks
+	maxChecks      = 20 // in looks
 )
 
-// NewGate returns a Gate. The argument most limits the requests of a connection that are inside, and mostWaiting
+// NewGate returns a Gate. The argument most limits the requests of a connection that are inside, and maxWaiting
 // those that may wait for long.
 func NewGate(most, mostWaiting int) *Gate {
-	return &Gate{most: most, mostWaiting: mostWaiting, doors: map[any]*door{}}
+	return &Gate{maxInside: most, maxWaiting: mostWaiting, connections: map[any]*connectionGate{}}
 }
 
 // TryEnter admits a request of a connection if there is room. Leave must follow if it returns true.
 func (g *Gate) TryEnter(connection any) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.enter(connection)
+	return g.enterLocked(connection)
 }
 
-// enter admits a request of a connection if there is room. The caller holds the lock.
-func (g *Gate) enter(connection any) bool {
-	d := g.doors[connection]
+// enterLocked admits a request of a connection if there is room. The caller holds the lock.
+func (g *Gate) enterLocked(connection any) bool {
+	d := g.connections[connection]
 	if d == nil {
-		d = &door{}
-		g.doors[connection] = d
+		d = &connectionGate{}
+		g.connections[connection] = d
 	}
-	if d.inside >= g.most {
+	if d.inside >= g.maxInside {
 		return false
 	}
 	d.inside++
@@ -81,46 +81,46 @@ func (g *Gate) enter(connection any) bool {
 // that ends first, and ErrCrowded if the request has waited behind too many others.
 func (g *Gate) Enter(ctx context.Context, connection any) error {
 	g.mu.Lock()
-	if g.enter(connection) {
+	if g.enterLocked(connection) {
 		g.mu.Unlock()
 		return nil
 	}
-	d := g.doors[connection]
-	w := &waiter{number: d.begun + int64(len(d.waiting)), turn: make(chan struct{})}
+	d := g.connections[connection]
+	w := &gateWaiter{number: d.begun + int64(len(d.waiting)), admitted: make(chan struct{})}
 	d.waiting = append(d.waiting, w)
 	first := time.Duration(math.MaxInt64)
-	if len(d.waiting)-d.left > g.mostWaiting {
-		first, w.seen = lookEvery, d.passed
+	if len(d.waiting)-d.left > g.maxWaiting {
+		first, w.seen = checkEvery, d.passed
 	}
 	g.mu.Unlock()
 	timer := time.NewTimer(first)
 	defer timer.Stop()
 	for {
 		select {
-		case <-w.turn:
+		case <-w.admitted:
 			return nil
 		case <-timer.C:
-			if g.giveUp(d, w) {
+			if g.giveUpCrowded(d, w) {
 				return ErrCrowded
 			}
-			timer.Reset(lookEvery)
+			timer.Reset(checkEvery)
 		case <-ctx.Done():
-			g.abandon(connection, d, w)
+			g.abandonWait(connection, d, w)
 			return ctx.Err()
 		}
 	}
 }
 
-// giveUp ends the wait of a request that has waited behind too many for too long, and reports whether it did.
-func (g *Gate) giveUp(d *door, w *waiter) bool {
+// giveUpCrowded ends the wait of a request that has waited behind too many for too long, and reports whether it did.
+func (g *Gate) giveUpCrowded(d *connectionGate, w *gateWaiter) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	w.looks++
-	if w.still++; d.passed-w.seen >= few {
-		w.still = 0
+	w.checks++
+	if w.stillChecks++; d.passed-w.seen >= minPassed {
+		w.stillChecks = 0
 	}
 	w.seen = d.passed
-	if w.entered || w.number-d.begun < int64(g.mostWaiting) || w.still < still && w.looks < long {
+	if w.entered || w.number-d.begun < int64(g.maxWaiting) || w.stillChecks < maxStillChecks && w.checks < maxChecks {
 		return false
 	}
 	w.gone = true
@@ -128,12 +128,12 @@ func (g *Gate) giveUp(d *door, w *waiter) bool {
 	return true
 }
 
-// abandon ends the wait of a request, and leaves the gate if the request was admitted meanwhile.
-func (g *Gate) abandon(connection any, d *door, w *waiter) {
+// abandonWait ends the wait of a request, and leaves the gate if the request was admitted meanwhile.
+func (g *Gate) abandonWait(connection any, d *connectionGate, w *gateWaiter) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if w.entered {
-		g.leave(connection)
+		g.leaveLocked(connection)
 		return
 	}
 	w.gone = true
@@ -144,12 +144,12 @@ func (g *Gate) abandon(connection any, d *door, w *waiter) {
 func (g *Gate) Leave(connection any) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.leave(connection)
+	g.leaveLocked(connection)
 }
 
-// leave is Leave for callers that hold the lock.
-func (g *Gate) leave(connection any) {
-	d := g.doors[connection]
+// leaveLocked is Leave for callers that hold the lock.
+func (g *Gate) leaveLocked(connection any) {
+	d := g.connections[connection]
 	d.passed++
 	for len(d.waiting) > 0 {
 		w := d.waiting[0]
@@ -157,12 +157,12 @@ func (g *Gate) leave(connection any) {
 		d.begun++
 		if !w.gone {
 			w.entered = true
-			close(w.turn)
+			close(w.admitted)
 			return
 		}
 		d.left--
 	}
 	if d.inside--; d.inside == 0 {
-		delete(g.doors, connection)
+		delete(g.connections, connection)
 	}
 }

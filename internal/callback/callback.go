@@ -31,8 +31,8 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// Stack returns the stack of the panic that err reports, for the log; "" if err reports none.
-func Stack(err error) string {
+// PanicStack returns the stack of the panic that err reports, for the log; "" if err reports none.
+func PanicStack(err error) string {
 	if p, ok := errors.AsType[*PanicError](err); ok {
 		return string(p.Stack)
 	}
@@ -42,21 +42,21 @@ func Stack(err error) string {
 // Run runs f in a goroutine of its own, waits until it ends, and returns the error of f: a *PanicError if f
 // panicked, ErrExited if it ended its goroutine.
 func Run(f func() error) error {
-	return run(f, func(err *error) {
+	return runIsolated(f, func(err *error) {
 		if v := recover(); v != nil {
 			*err = &PanicError{Value: v, Stack: debug.Stack()}
 		}
 	})
 }
 
-// Finish runs f like [Run], but lets a panic end the process. It is for functions that must not fail
+// RunUnrecovered runs f like [Run], but lets a panic end the process. It is for functions that must not fail
 // unnoticed.
-func Finish(f func()) error {
-	return run(func() error { f(); return nil }, func(*error) {})
+func RunUnrecovered(f func()) error {
+	return runIsolated(func() error { f(); return nil }, func(*error) {})
 }
 
-// Within runs f like [Run], but returns the cause of ctx when ctx ends first. f may continue to run then.
-func Within(ctx context.Context, f func() error) error {
+// RunWithin runs f like [Run], but returns the cause of ctx when ctx ends first. f may continue to run then.
+func RunWithin(ctx context.Context, f func() error) error {
 	ended := make(chan error, 1)
 	go func() { ended <- Run(f) }()
 	select {
@@ -67,7 +67,7 @@ func Within(ctx context.Context, f func() error) error {
 	}
 }
 
-func run(f func() error, caught func(*error)) error {
+func runIsolated(f func() error, caught func(*error)) error {
 	ended := make(chan error, 1)
 	go func() {
 		err := ErrExited

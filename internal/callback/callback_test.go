@@ -18,26 +18,26 @@ func TestRun(t *testing.T) {
 	err := Run(func() error { panic(io.EOF) })
 	require.ErrorIs(t, err, io.EOF)
 	require.EqualError(t, err, "panic: EOF")
-	require.Contains(t, Stack(err), "callback_test.go")
+	require.Contains(t, PanicStack(err), "callback_test.go")
 	require.EqualError(t, Run(func() error { panic("text") }), "panic: text")
-	require.Empty(t, Stack(errors.New("another")))
+	require.Empty(t, PanicStack(errors.New("another")))
 }
 
 func TestFinish(t *testing.T) {
 	t.Parallel()
 	ran := false
-	require.NoError(t, Finish(func() { ran = true }))
+	require.NoError(t, RunUnrecovered(func() { ran = true }))
 	require.True(t, ran)
-	require.ErrorIs(t, Finish(runtime.Goexit), ErrExited)
+	require.ErrorIs(t, RunUnrecovered(runtime.Goexit), ErrExited)
 }
 
 func TestWithin(t *testing.T) {
 	t.Parallel()
-	require.ErrorIs(t, Within(t.Context(), func() error { runtime.Goexit(); return nil }), ErrExited)
+	require.ErrorIs(t, RunWithin(t.Context(), func() error { runtime.Goexit(); return nil }), ErrExited)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	release, ended := make(chan struct{}), make(chan struct{})
 	cancel(io.EOF)
-	require.ErrorIs(t, Within(ctx, func() error { defer close(ended); <-release; return nil }), io.EOF)
+	require.ErrorIs(t, RunWithin(ctx, func() error { defer close(ended); <-release; return nil }), io.EOF)
 	close(release)
 	<-ended
 }

@@ -14,18 +14,18 @@ import (
 // thread that started the child, not to its process. One thread that lives as long as the children therefore
 // starts all of them. Start is safe for concurrent use.
 type Starter struct {
-	requests chan request
+	requests chan startRequest
 	ended    chan struct{}
 }
 
-type request struct {
+type startRequest struct {
 	cmd    *exec.Cmd
 	result chan error
 }
 
 // NewStarter starts that thread. Close ends it.
 func NewStarter() *Starter {
-	s := &Starter{requests: make(chan request), ended: make(chan struct{})}
+	s := &Starter{requests: make(chan startRequest), ended: make(chan struct{})}
 	go func() {
 		defer close(s.ended)
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
@@ -42,7 +42,7 @@ func NewStarter() *Starter {
 
 // Start calls cmd.Start on that thread. It sets the fields that it needs in cmd.SysProcAttr.
 func (s *Starter) Start(cmd *exec.Cmd) error {
-	r := request{cmd, make(chan error, 1)}
+	r := startRequest{cmd, make(chan error, 1)}
 	s.requests <- r
 	return <-r.result
 }

@@ -13,22 +13,22 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// Answer defends this member until ctx ends. It refutes accusations by deleting them. When a watcher was lost
+// DefendSelf defends this member until ctx ends. It refutes accusations by deleting them. When a watcher was lost
 // it has etcd confirm the session at once, which is suspended otherwise (see suspicion.ConfirmWithin). It also
 // withdraws its own void accusations.
-func (d *Detector) Answer(ctx context.Context) {
+func (d *Detector) DefendSelf(ctx context.Context) {
 	var wg sync.WaitGroup
-	wg.Go(func() { d.watcherLost(ctx) })
+	wg.Go(func() { d.handleLostWatchers(ctx) })
 	wg.Go(func() { d.onAccusations(ctx, d.withdrawVoid) })
 	d.onAccusations(ctx, newRefuter(d, &wg).refute)
 	wg.Wait()
 }
 
-// watcherLost has the session confirmed after the loss of a watcher, because that watcher may accuse this
+// handleLostWatchers has the session confirmed after the loss of a watcher, because that watcher may accuse this
 // member, which may not learn of it. One confirmation covers all watchers lost before it is requested. Those
 // lost shortly afterwards, within a grace period or 100 ms, share the next one. Its time limit counts from the
 // earliest instant at which one of them can have been lost.
-func (d *Detector) watcherLost(ctx context.Context) {
+func (d *Detector) handleLostWatchers(ctx context.Context) {
 	late := time.Duration(0)
 	for {
 		select {
@@ -81,9 +81,9 @@ func (d *Detector) onAccusations(ctx context.Context, do func(context.Context, *
 
 // withdrawVoid deletes this member's accusations that serve no purpose anymore.
 func (d *Detector) withdrawVoid(ctx context.Context, s *state.Snapshot) time.Duration {
-	for _, a := range suspicion.Void(s, d.cfg.InstanceID) {
+	for _, a := range suspicion.VoidAccusations(s, d.cfg.InstanceID) {
 		attempt, cancel := context.WithTimeout(ctx, requestTimeout)
-		_, err := txn.Commit(attempt, d.cfg.Client, txn.Withdraw(s.Keys, a))
+		_, err := txn.Commit(attempt, d.cfg.Client, txn.WithdrawAccusation(s.Keys, a))
 		cancel()
 		if err != nil {
 			return suspicion.WithdrawRetry.Delay(1, d.cfg.Random())
@@ -99,9 +99,9 @@ type refuter struct {
 	slots chan struct{}
 	sent  int64 // newest accusation for which a refutation was sent; used by the goroutine that calls refute
 
-	mu     sync.Mutex
-	denied int64 // revision of the newest accusation that was logged as refuted
-	failed int64 // revision of the newest accusation with a failed refutation that was logged
+	mu          sync.Mutex
+	refutedUpTo int64 // revision of the newest accusation that was logged as refuted
+	failedUpTo  int64 // revision of the newest accusation with a failed refutation that was logged
 }
 
 func newRefuter(d *Detector, wg *sync.WaitGroup) *refuter {
@@ -110,7 +110,7 @@ func newRefuter(d *Detector, wg *sync.WaitGroup) *refuter {
 
 // refute sends one request that deletes all accusations, and does not wait for its answer.
 func (r *refuter) refute(ctx context.Context, s *state.Snapshot) time.Duration {
-	against := suspicion.Against(s, r.d.self())
+	against := suspicion.AccusationsAgainst(s, r.d.self())
 	if len(against) == 0 {
 		return 0
 	}
@@ -118,7 +118,7 @@ func (r *refuter) refute(ctx context.Context, s *state.Snapshot) time.Duration {
 		// The first refutation of an accusation never waits for requests in progress, which etcd may be slow to
 		// write. The grace period relies on that.
 		r.sent = newest
-		r.wg.Go(func() { r.send(ctx, s, against) })
+		r.wg.Go(func() { r.sendRefutation(ctx, s, against) })
 		return suspicion.RefuteAgain
 	}
 	select {
@@ -128,7 +128,7 @@ func (r *refuter) refute(ctx context.Context, s *state.Snapshot) time.Duration {
 	}
 	r.wg.Go(func() {
 		defer func() { <-r.slots }()
-		r.send(ctx, s, against)
+		r.sendRefutation(ctx, s, against)
 	})
 	return suspicion.RefuteAgain
 }
@@ -138,17 +138,17 @@ func newestOf(all []*state.Accusation) *state.Accusation {
 	return slices.MaxFunc(all, func(a, b *state.Accusation) int { return cmp.Compare(a.ModRevision, b.ModRevision) })
 }
 
-func (r *refuter) send(ctx context.Context, s *state.Snapshot, against []*state.Accusation) {
+func (r *refuter) sendRefutation(ctx context.Context, s *state.Snapshot, against []*state.Accusation) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	resp, err := txn.Commit(ctx, r.d.cfg.Client, txn.Refute(s.Keys, s.Member(r.d.cfg.Address), against))
+	resp, err := txn.Commit(ctx, r.d.cfg.Client, txn.RefuteAccusations(s.Keys, s.Member(r.d.cfg.Address), against))
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	newest := newestOf(against)
 	switch {
 	case err != nil:
-		if newest.ModRevision > r.failed && newest.ModRevision > r.denied {
-			r.failed = newest.ModRevision
+		if newest.ModRevision > r.failedUpTo && newest.ModRevision > r.refutedUpTo {
+			r.failedUpTo = newest.ModRevision
 			r.d.log.Warn("could not refute an accusation, retrying", "accuser", accuserName(s, newest), "error", err)
 		}
 		return
@@ -156,7 +156,7 @@ func (r *refuter) send(ctx context.Context, s *state.Snapshot, against []*state.
 		return // the member is no longer registered, or registered anew
 	}
 	for i, a := range against {
-		if resp.Responses[i].GetResponseDeleteRange().Deleted == 0 || a.ModRevision <= r.denied {
+		if resp.Responses[i].GetResponseDeleteRange().Deleted == 0 || a.ModRevision <= r.refutedUpTo {
 			continue // already withdrawn
 		}
 		r.d.refutations.Add(1)
@@ -164,7 +164,7 @@ func (r *refuter) send(ctx context.Context, s *state.Snapshot, against []*state.
 			"cannot reach it; check the network and the advertise address",
 			"accuser", accuserName(s, a), "evidence", a.Evidence)
 	}
-	r.denied = max(r.denied, newest.ModRevision)
+	r.refutedUpTo = max(r.refutedUpTo, newest.ModRevision)
 }
 
 // accuserName returns the accuser's address, or its id if the address is unknown.

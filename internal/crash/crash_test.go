@@ -17,7 +17,7 @@ import (
 func TestKilledNodesAreRemovedLongBeforeTheirLeasesEnd(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 4, clustertest.WithTTL(nodetest.LongTTL),
-		nodetest.Detection(cluster.CrashDetection{GracePeriod: 300 * time.Millisecond}))
+		nodetest.WithCrashDetection(cluster.CrashDetection{GracePeriod: 300 * time.Millisecond}))
 	nodetest.AwaitWatched(t, c, 4, 2)
 	for i := range 3 {
 		c.WaitLeaderIs(c.Node(i).Address())
@@ -27,7 +27,7 @@ func TestKilledNodesAreRemovedLongBeforeTheirLeasesEnd(t *testing.T) {
 		t.Logf("%v after the kill the next one leads", time.Since(began).Round(time.Millisecond))
 	}
 	c.Eventually(func() bool { return len(c.Node(3).Cluster().Status().Nodes) == 1 }, "one is left")
-	require.Zero(t, nodetest.Crashes(c).Refutations)
+	require.Zero(t, nodetest.CrashStats(c).Refutations)
 }
 
 // The neighbours of a dead node may be dead as well; then the nodes behind them watch it.
@@ -46,13 +46,13 @@ func TestManyKilledAtOnce(t *testing.T) {
 
 func TestDetectionOff(t *testing.T) {
 	t.Parallel()
-	c := clustertest.New(t, 3, clustertest.WithTTL(2), nodetest.Detection(cluster.CrashDetection{Off: true}))
+	c := clustertest.New(t, 3, clustertest.WithTTL(2), nodetest.WithCrashDetection(cluster.CrashDetection{Off: true}))
 	c.WaitLeaderIs(c.Node(0).Address())
 	deadline := c.Node(0).Cluster().Session().Deadline()
 	c.Node(0).Kill()
 	c.WaitLeaderIs(c.Node(1).Address())
 	require.True(t, time.Now().After(deadline), "the lease has run out")
-	require.Zero(t, nodetest.Crashes(c))
+	require.Zero(t, nodetest.CrashStats(c))
 }
 
 func TestStoppedNodesAreNotAccused(t *testing.T) {
@@ -63,7 +63,7 @@ func TestStoppedNodesAreNotAccused(t *testing.T) {
 		c.Node(i).Stop()
 		c.WaitLeaderIs(c.Node(i + 1).Address())
 		// Sums over all nodes that still run, because each of them took part.
-		st := nodetest.Crashes(c)
+		st := nodetest.CrashStats(c)
 		require.Zero(t, st.Accusations+st.Removals+st.Refuted+st.Refutations+st.WatchersLost, "%+v", st)
 	}
 }
@@ -73,19 +73,19 @@ func TestRefusingNodeRefutesEveryAccusation(t *testing.T) {
 	t.Parallel()
 	const accusations = 100
 	c := clustertest.New(t, 3, clustertest.WithTTL(nodetest.LongTTL), clustertest.WithPatience(time.Minute),
-		nodetest.Detection(cluster.CrashDetection{GracePeriod: 5 * time.Second, Rest: time.Millisecond}))
+		nodetest.WithCrashDetection(cluster.CrashDetection{GracePeriod: 5 * time.Second, Rest: time.Millisecond}))
 	nodetest.AwaitWatched(t, c, 3, 2)
 	accused := c.Node(0)
 	c.WaitLeaderIs(accused.Address())
 	lease, token := accused.Lease(), accused.Cluster().Leader().Token
 	require.NoError(t, accused.Cluster().Node().Close())
-	s := nodetest.Sample(c)
+	s := nodetest.StartSampler(c)
 	c.Eventually(func() bool {
-		st := nodetest.Crashes(c)
+		st := nodetest.CrashStats(c)
 		return st.Refuted >= accusations && st.Refutations >= accusations
 	}, "%d accusations are refuted", accusations)
-	s.End(t)
-	st := nodetest.Crashes(c)
+	s.Stop(t)
+	st := nodetest.CrashStats(c)
 	t.Logf("%+v", st)
 	require.Zero(t, st.Removals)
 	require.Equal(t, lease, accused.Lease())
@@ -97,7 +97,7 @@ func TestRefusingNodeRefutesEveryAccusation(t *testing.T) {
 func TestLostWatcherMakesANodeAskEtcd(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 3, clustertest.WithTTL(nodetest.LongTTL),
-		nodetest.Detection(cluster.CrashDetection{GracePeriod: 500 * time.Millisecond}))
+		nodetest.WithCrashDetection(cluster.CrashDetection{GracePeriod: 500 * time.Millisecond}))
 	nodetest.AwaitWatched(t, c, 3, 2)
 	c.WaitLeaderIs(c.Node(0).Address())
 	lease, deadline := c.Node(0).Lease(), c.Node(0).Cluster().Session().Deadline()
@@ -136,7 +136,7 @@ func TestLostWatcherMakesANodeAskEtcd(t *testing.T) {
 func TestLostRefutationsAreSentAgain(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 3, clustertest.WithTTL(nodetest.LongTTL),
-		nodetest.Detection(cluster.CrashDetection{GracePeriod: 700 * time.Millisecond,
+		nodetest.WithCrashDetection(cluster.CrashDetection{GracePeriod: 700 * time.Millisecond,
 			Rest: time.Minute}))
 	nodetest.AwaitWatched(t, c, 3, 2)
 	accused := c.Node(0)
@@ -146,8 +146,8 @@ func TestLostRefutationsAreSentAgain(t *testing.T) {
 		accused.Faults().HoldNext(clustertest.OpTxn, clustertest.Deleting(nodetest.Keys.Prefix()+"/nodes-accused/"))
 	}
 	require.NoError(t, accused.Cluster().Node().Close())
-	c.Eventually(func() bool { return nodetest.Crashes(c).Refuted >= 2 }, "both watchers are refuted")
-	require.Zero(t, nodetest.Crashes(c).Removals)
+	c.Eventually(func() bool { return nodetest.CrashStats(c).Refuted >= 2 }, "both watchers are refuted")
+	require.Zero(t, nodetest.CrashStats(c).Removals)
 	require.Equal(t, lease, accused.Lease())
 	require.True(t, accused.IsLeader())
 }
@@ -159,8 +159,8 @@ func TestGoodbyeIsNotTheEnd(t *testing.T) {
 	nodetest.AwaitWatched(t, c, 3, 2)
 	c.WaitLeaderIs(c.Node(0).Address())
 	require.NoError(t, c.Node(0).Cluster().Node().Stop(etcdtest.Context(t))) // sends a goodbye to its watchers
-	c.Eventually(func() bool { return nodetest.Crashes(c).Watching == 4 }, "nobody watches it")
+	c.Eventually(func() bool { return nodetest.CrashStats(c).Watching == 4 }, "nobody watches it")
 	c.Node(0).Kill()
 	c.WaitLeaderIs(c.Node(1).Address())
-	c.Eventually(func() bool { return nodetest.Crashes(c).Removals == 1 }, "one of them has removed it")
+	c.Eventually(func() bool { return nodetest.CrashStats(c).Removals == 1 }, "one of them has removed it")
 }

@@ -83,14 +83,14 @@ type Detector struct {
 	ctx    context.Context // of all cases
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
-	look   chan struct{} // signals that the members to watch may have changed
+	wake   chan struct{} // signals that the members to watch may have changed
 
 	mu      sync.Mutex
-	cases   map[string]*watched // by address, until they have ended
-	removed map[string]int      // by instance id: number of removals by this node
+	cases   map[string]*watchedMember // by address, until they have ended
+	removed map[string]int            // by instance id: number of removals by this node
 
-	leave    context.Context // ends when the watched members no longer need to receive a goodbye
-	endLeave context.CancelFunc
+	goodbyeCtx  context.Context // ends when the watched members no longer need to receive a goodbye
+	endGoodbyes context.CancelFunc
 
 	watching, accusations, removals, refuted, refutations, watchersLost, silent, lastGracePeriod atomic.Int64
 }
@@ -104,10 +104,10 @@ func New(cfg Config) *Detector {
 	if cfg.Logger == nil {
 		cfg.Logger = hclog.NewNullLogger()
 	}
-	d := &Detector{cfg: cfg, log: cfg.Logger, look: make(chan struct{}, 1), cases: map[string]*watched{},
+	d := &Detector{cfg: cfg, log: cfg.Logger, wake: make(chan struct{}, 1), cases: map[string]*watchedMember{},
 		removed: map[string]int{}}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
-	d.leave, d.endLeave = context.WithCancel(context.Background())
+	d.goodbyeCtx, d.endGoodbyes = context.WithCancel(context.Background())
 	return d
 }
 
@@ -122,7 +122,7 @@ func (d *Detector) Stats() Stats {
 func (d *Detector) Start() {
 	if !d.cfg.Settings.Off {
 		d.wg.Go(d.run)
-		d.wg.Go(d.listenForSilence)
+		d.wg.Go(d.silenceLoop)
 	}
 }
 
@@ -131,13 +131,13 @@ func (d *Detector) Start() {
 func (d *Detector) Stop(ctx context.Context) {
 	brief, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
-	defer context.AfterFunc(brief, d.endLeave)()
+	defer context.AfterFunc(brief, d.endGoodbyes)()
 	if ctx.Err() != nil {
-		d.endLeave()
+		d.endGoodbyes()
 	}
 	d.cancel()
 	d.wg.Wait()
-	d.endLeave()
+	d.endGoodbyes()
 }
 
 func (d *Detector) run() {
@@ -146,12 +146,12 @@ func (d *Detector) run() {
 	for {
 		select {
 		case <-sub.C:
-		case <-d.look:
+		case <-d.wake:
 		case <-d.ctx.Done():
 			return
 		}
 		if s := d.cfg.Mirror.Snapshot(); s != nil {
-			d.choose(s)
+			d.reconcile(s)
 		}
 	}
 }
@@ -161,7 +161,7 @@ func membersChanged(before, now *state.Snapshot) bool {
 	if len(before.Members) != len(now.Members) {
 		return true
 	}
-	if state.Same(before.Members, now.Members) {
+	if state.SameSlice(before.Members, now.Members) {
 		return false
 	}
 	for i, m := range now.Members {
@@ -181,21 +181,21 @@ func (d *Detector) self() suspicion.Self {
 	return me
 }
 
-// choose starts the cases that should exist and drops all others. A case with a key in etcd continues until
+// reconcile starts the cases that should exist and drops all others. A case with a key in etcd continues until
 // that key is dealt with; until then its address has no other case.
-func (d *Detector) choose(s *state.Snapshot) {
+func (d *Detector) reconcile(s *state.Snapshot) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	want := map[string]bool{}
-	for _, m := range suspicion.Targets(s, d.self(), d.cfg.Settings.Watchers, d.countsAsWatched) {
+	for _, m := range suspicion.WatchTargets(s, d.self(), d.cfg.Settings.Watchers, d.countsAsWatched) {
 		want[m.Address] = true
 		switch w := d.cases[m.Address]; {
 		case w == nil:
-			w := newWatched(d, m, d.removed[m.InstanceID])
+			w := newWatchedMember(d, m, d.removed[m.InstanceID])
 			d.cases[m.Address] = w
 			d.wg.Go(func() {
 				w.run()
-				d.ended(w)
+				d.removeCase(w)
 			})
 		case w.incarnation != m.Incarnation:
 			w.drop()
@@ -208,12 +208,12 @@ func (d *Detector) choose(s *state.Snapshot) {
 	}
 }
 
-// ended makes room for another case about the same address.
-func (d *Detector) ended(w *watched) {
+// removeCase makes room for another case about the same address.
+func (d *Detector) removeCase(w *watchedMember) {
 	d.mu.Lock()
 	delete(d.cases, w.address)
 	d.mu.Unlock()
-	d.lookAgain()
+	d.wakeLoop()
 }
 
 // countsAsWatched reports whether a member counts as watched. The lock is held.
@@ -222,9 +222,9 @@ func (d *Detector) countsAsWatched(m *state.Member) bool {
 	return w == nil || w.incarnation != m.Incarnation || !w.suspected.Load()
 }
 
-func (d *Detector) lookAgain() {
+func (d *Detector) wakeLoop() {
 	select {
-	case d.look <- struct{}{}:
+	case d.wake <- struct{}{}:
 	default:
 	}
 }

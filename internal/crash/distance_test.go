@@ -63,25 +63,25 @@ func TestLivingNodeFarFromEtcdStays(t *testing.T) {
 			t.Parallel()
 			// The TTL is long enough that the node is not too far when the machine is busy.
 			c := clustertest.New(t, 3, clustertest.WithTTL(30), clustertest.WithPatience(time.Minute), first(d),
-				clustertest.WithEntrances(), nodetest.Detection(cluster.CrashDetection{Rest: 50*time.Millisecond + 4*d}))
+				clustertest.WithEntrances(), nodetest.WithCrashDetection(cluster.CrashDetection{Rest: 50*time.Millisecond + 4*d}))
 			nodetest.AwaitWatched(t, c, 3, 2)
 			accused := c.Node(0)
 			c.WaitLeaderIs(accused.Address())
 			lease := accused.Lease()
 			began := time.Now()
-			for nodetest.Crashes(c).Refuted < int64(*farAccusations) {
-				before := nodetest.Crashes(c).Refuted
+			for nodetest.CrashStats(c).Refuted < int64(*farAccusations) {
+				before := nodetest.CrashStats(c).Refuted
 				accused.Refuse()
 				c.Eventually(func() bool {
-					st := nodetest.Crashes(c)
+					st := nodetest.CrashStats(c)
 					return st.Removals > 0 || st.Refuted >= before+2
 				}, "both watchers accuse it, and are refuted")
-				require.Zero(t, nodetest.Crashes(c).Removals, "it lives; after %d refutations", before)
+				require.Zero(t, nodetest.CrashStats(c).Removals, "it lives; after %d refutations", before)
 				accused.Accept()
 				nodetest.AwaitWatched(t, c, 3, 2)
 			}
 			t.Logf("recorded %v; after %v %+v", recorded(t, c, accused), time.Since(began).Round(time.Millisecond),
-				nodetest.Crashes(c))
+				nodetest.CrashStats(c))
 			require.Zero(t, accused.Cluster().Status().SessionsLost)
 			require.Equal(t, lease, accused.Lease())
 		})
@@ -134,7 +134,7 @@ func TestNodeKilledFarFromEtcdIsRemovedInTime(t *testing.T) {
 func TestDistanceThatGrowsIsRecorded(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 3, clustertest.WithTTL(5), clustertest.WithPatience(time.Minute), first(0),
-		nodetest.Detection(cluster.CrashDetection{Rest: time.Millisecond}))
+		nodetest.WithCrashDetection(cluster.CrashDetection{Rest: time.Millisecond}))
 	nodetest.AwaitWatched(t, c, 3, 2)
 	accused := c.Node(0)
 	c.WaitLeaderIs(accused.Address())
@@ -142,9 +142,9 @@ func TestDistanceThatGrowsIsRecorded(t *testing.T) {
 	c.Within(10*time.Second, func() bool { return recorded(t, c, accused) >= 200*time.Millisecond },
 		"it is recorded within two TTLs")
 	require.NoError(t, accused.Cluster().Node().Close())
-	c.Eventually(func() bool { return nodetest.Crashes(c).Removals > 0 || nodetest.Crashes(c).Refuted >= 4 },
+	c.Eventually(func() bool { return nodetest.CrashStats(c).Removals > 0 || nodetest.CrashStats(c).Refuted >= 4 },
 		"accusations are refuted")
-	require.Zero(t, nodetest.Crashes(c).Removals)
+	require.Zero(t, nodetest.CrashStats(c).Removals)
 }
 
 // A node that is too far for its TTL is reported once and left to its lease.
@@ -162,13 +162,13 @@ func TestNodeTooFarFromEtcdIsLeftToItsLease(t *testing.T) {
 	require.Equal(t, 1, log.Count(warning), "at its start")
 	require.NoError(t, far.Cluster().Node().Close())
 	c.Eventually(func() bool { return log.Count(refuses) >= 2 }, "both watchers have tried often")
-	require.Zero(t, nodetest.Crashes(c).Accusations, "it is not accused")
+	require.Zero(t, nodetest.CrashStats(c).Accusations, "it is not accused")
 	require.True(t, far.IsLeader(), "it has lost nothing so far")
 	deadline := far.Cluster().Session().Deadline()
 	far.Kill()
 	c.WaitLeaderIs(c.Node(1).Address())
 	require.True(t, time.Now().After(deadline), "its lease has run out")
-	require.Zero(t, nodetest.Crashes(c).Accusations)
+	require.Zero(t, nodetest.CrashStats(c).Accusations)
 	require.Equal(t, 1, log.Count(warning), "once")
 }
 
@@ -188,5 +188,5 @@ func TestNodeThatGoesTooFarIsWarned(t *testing.T) {
 	measured, err := time.ParseDuration(said[1])
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, measured, 220*time.Millisecond)
-	require.Equal(t, suspicion.TTLFor(measured).String(), said[2])
+	require.Equal(t, suspicion.LeastTTL(measured).String(), said[2])
 }

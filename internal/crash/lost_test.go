@@ -27,7 +27,7 @@ func TestRemoveGivesUpWhatIsNotAnswered(t *testing.T) {
 			return modeletcd.Delivery{Lost: lost[sent]}
 		})
 		put := &pb.PutRequest{Key: []byte(keys.Node("a:1"))}
-		resp, err := etcd.Do(&pb.TxnRequest{Success: []*pb.RequestOp{{
+		resp, err := etcd.Execute(&pb.TxnRequest{Success: []*pb.RequestOp{{
 			Request: &pb.RequestOp_RequestPut{RequestPut: put}}}})
 		require.NoError(t, err)
 		there := &state.Member{Address: "a:1", Incarnation: resp.Header.Revision}
@@ -35,10 +35,10 @@ func TestRemoveGivesUpWhatIsNotAnswered(t *testing.T) {
 		for _, n := range []int{1, 3} { // the accusation; the removal after another one
 			lost[n] = true
 			began := time.Now()
-			require.Error(t, accuser.Remove(t.Context(), there, "it does not answer"))
+			require.Error(t, accuser.RemoveMember(t.Context(), there, "it does not answer"))
 			require.Less(t, time.Since(began), 2*requestTimeout)
 		}
-		require.NoError(t, accuser.Remove(t.Context(), there, "it does not answer"))
+		require.NoError(t, accuser.RemoveMember(t.Context(), there, "it does not answer"))
 		require.Empty(t, etcd.Keys(keys.Nodes()))
 	})
 }

@@ -38,13 +38,13 @@ type Accuser struct {
 	GracePeriod time.Duration
 }
 
-// Remove accuses m, waits the grace period, and removes m's keys if the accusation was not refuted. It blocks
+// RemoveMember accuses m, waits the grace period, and removes m's keys if the accusation was not refuted. It blocks
 // for the grace period, two transactions of at most 2 s each, and, if etcd is slow, two more reads. An error
 // means that this call did not remove m: ErrRefuted if m lives, ErrChanged if m is gone already.
-func (a Accuser) Remove(ctx context.Context, m *state.Member, evidence string) error {
+func (a Accuser) RemoveMember(ctx context.Context, m *state.Member, evidence string) error {
 	began := time.Now()
 	attempt, cancel := context.WithTimeout(ctx, requestTimeout)
-	written, err := a.accuse(attempt, m, evidence)
+	written, err := a.writeAccusation(attempt, m, evidence)
 	cancel()
 	if err != nil {
 		return err
@@ -54,7 +54,7 @@ func (a Accuser) Remove(ctx context.Context, m *state.Member, evidence string) e
 		gracePeriod = DefaultGracePeriod
 	}
 	took, acknowledged := time.Since(began), time.Now()
-	took = a.leastTook(ctx, m, gracePeriod, took)
+	took = a.leastRequestTime(ctx, m, gracePeriod, took)
 	if !wait.For(ctx, suspicion.GracePeriod(gracePeriod, took, m)-time.Since(acknowledged)) {
 		return context.Cause(ctx)
 	}
@@ -63,21 +63,21 @@ func (a Accuser) Remove(ctx context.Context, m *state.Member, evidence string) e
 	return a.removeAccused(ctx, m, written)
 }
 
-// moreLooks is the number of further requests that measure the distance to etcd.
-const moreLooks = 2
+// extraReads is the number of further requests that measure the distance to etcd.
+const extraReads = 2
 
-// leastTook returns the time that one request to etcd takes, given that the accusation took took. If took makes
-// the grace period longer than it would otherwise be, leastTook sends two reads and returns the least of the
-// three. The remainder is load, which is high when a process dies that many others were connected to. leastTook
+// leastRequestTime returns the time that one request to etcd takes, given that the accusation took took. If took makes
+// the grace period longer than it would otherwise be, leastRequestTime sends two reads and returns the least of the
+// three. The remainder is load, which is high when a process dies that many others were connected to. leastRequestTime
 // returns at the latest when the grace period that follows from took is over.
 //
 // A slow write in etcd needs no longer grace period: the removal is sent after the refutation and so follows it
 // in etcd's log.
-func (a Accuser) leastTook(ctx context.Context, m *state.Member, least, took time.Duration) time.Duration {
+func (a Accuser) leastRequestTime(ctx context.Context, m *state.Member, least, took time.Duration) time.Duration {
 	gracePeriod := suspicion.GracePeriod(least, took, m)
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), gracePeriod)
 	defer cancel()
-	for range moreLooks {
+	for range extraReads {
 		if suspicion.GracePeriod(least, took, m) == suspicion.GracePeriod(least, 0, m) {
 			break
 		}
@@ -89,9 +89,9 @@ func (a Accuser) leastTook(ctx context.Context, m *state.Member, least, took tim
 	return took
 }
 
-// accuse writes the accusation and returns its revision, or ErrChanged if m is no longer registered.
-func (a Accuser) accuse(ctx context.Context, m *state.Member, evidence string) (int64, error) {
-	resp, err := txn.Commit(ctx, a.Client, txn.Accuse(a.Keys, m, a.ID, int64(a.Lease), evidence))
+// writeAccusation writes the accusation and returns its revision, or ErrChanged if m is no longer registered.
+func (a Accuser) writeAccusation(ctx context.Context, m *state.Member, evidence string) (int64, error) {
+	resp, err := txn.Commit(ctx, a.Client, txn.WriteAccusation(a.Keys, m, a.ID, int64(a.Lease), evidence))
 	if err != nil {
 		return 0, fmt.Errorf("accuse %s: %w", m.Address, err)
 	}
@@ -107,10 +107,10 @@ func (a Accuser) accuse(ctx context.Context, m *state.Member, evidence string) (
 func (a Accuser) removeAccused(ctx context.Context, m *state.Member, written int64) error {
 	queued := false
 	if a.Snapshot != nil && m.KeyLease != 0 {
-		c, _ := a.Snapshot().Candidate(m.KeyLease)
+		c, _ := a.Snapshot().CandidateOn(m.KeyLease)
 		queued = c != nil
 	}
-	resp, err := txn.Commit(ctx, a.Client, txn.Remove(a.Keys, m, queued, a.ID, written))
+	resp, err := txn.Commit(ctx, a.Client, txn.RemoveMember(a.Keys, m, queued, a.ID, written))
 	if err != nil {
 		return fmt.Errorf("remove %s: %w", m.Address, err)
 	}

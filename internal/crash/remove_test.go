@@ -17,7 +17,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	leaktest.RunMore()
+	leaktest.SetParallel()
 	goleak.VerifyTestMain(m)
 }
 
@@ -69,7 +69,7 @@ func (s *testBed) left(t *testing.T) []string {
 func TestNobodyRefutes(t *testing.T) {
 	s := newTestBed(t)
 	began := time.Now()
-	require.NoError(t, s.accuser.Remove(s.ctx, s.accused, "refused"))
+	require.NoError(t, s.accuser.RemoveMember(s.ctx, s.accused, "refused"))
 	require.GreaterOrEqual(t, time.Since(began), DefaultGracePeriod, "the grace period is given")
 	require.Empty(t, s.left(t))
 	leases, err := s.client.Leases(s.ctx)
@@ -85,17 +85,17 @@ func TestTheAccusedRefutes(t *testing.T) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	ended := make(chan struct{}, 2)
 	go func() { _ = m.Run(ctx); ended <- struct{}{} }()
-	go func() { d.Answer(ctx); ended <- struct{}{} }()
+	go func() { d.DefendSelf(ctx); ended <- struct{}{} }()
 	<-m.Ready()
 	s.accuser.GracePeriod = 2 * time.Second // the member must refute, not merely be slow
-	require.ErrorIs(t, s.accuser.Remove(s.ctx, s.accused, "refused"), ErrRefuted)
+	require.ErrorIs(t, s.accuser.RemoveMember(s.ctx, s.accused, "refused"), ErrRefuted)
 	require.Len(t, s.left(t), 2, "nothing of the accused is gone")
 	require.EqualValues(t, 1, d.Stats().Refutations)
 
 	// An accusation of an earlier incarnation does not concern the member.
 	old := *s.accused
 	old.Incarnation--
-	require.ErrorIs(t, s.accuser.Remove(s.ctx, &old, "refused"), ErrChanged)
+	require.ErrorIs(t, s.accuser.RemoveMember(s.ctx, &old, "refused"), ErrChanged)
 	cancel()
 	<-ended
 	<-ended
@@ -105,12 +105,12 @@ func TestGoneByItself(t *testing.T) {
 	s := newTestBed(t)
 	_, err := s.client.Revoke(s.ctx, clientv3.LeaseID(s.accused.Lease))
 	require.NoError(t, err)
-	require.ErrorIs(t, s.accuser.Remove(s.ctx, s.accused, "refused"), ErrChanged)
+	require.ErrorIs(t, s.accuser.RemoveMember(s.ctx, s.accused, "refused"), ErrChanged)
 
 	s = newTestBed(t)
 	s.accuser.GracePeriod = 300 * time.Millisecond
 	removed := make(chan error, 1)
-	go func() { removed <- s.accuser.Remove(s.ctx, s.accused, "refused") }()
+	go func() { removed <- s.accuser.RemoveMember(s.ctx, s.accused, "refused") }()
 	accusation := s.client.Watch(s.ctx, s.keys.Accusation("a:1", "x"), clientv3.WithRev(1))
 	<-accusation
 	_, err = s.client.Revoke(s.ctx, clientv3.LeaseID(s.accused.Lease))
@@ -127,9 +127,9 @@ func TestVoidAccusationIsTakenBack(t *testing.T) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	ended := make(chan struct{}, 2)
 	go func() { _ = m.Run(ctx); ended <- struct{}{} }()
-	go func() { d.Answer(ctx); ended <- struct{}{} }()
+	go func() { d.DefendSelf(ctx); ended <- struct{}{} }()
 	<-m.Ready()
-	_, err := s.accuser.accuse(s.ctx, s.accused, "refused")
+	_, err := s.accuser.writeAccusation(s.ctx, s.accused, "refused")
 	require.NoError(t, err)
 	stands := func(snap *state.Snapshot) bool { return len(snap.Accusations) == 1 }
 	_, err = m.Wait(s.ctx, stands)

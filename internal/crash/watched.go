@@ -27,73 +27,73 @@ const (
 // lost goodbye would alarm the member.
 const leaveTimeout, dropTimeout = 200 * time.Millisecond, 5 * time.Second
 
-// mostRemembered limits the number of removed processes that are remembered, to recognize one that lives when
+// maxRemembered limits the number of removed processes that are remembered, to recognize one that lives when
 // it registers again.
-const mostRemembered = 1000
+const maxRemembered = 1000
 
 // briefWatch is the age below which a watch that breaks counts as flapping. A watch that is cut again and again
 // is reopened less and less often.
 const briefWatch = time.Second
 
-// watched watches one member in its own goroutine, and carries out the actions that suspicion.Case returns.
-type watched struct {
+// watchedMember watches one member in its own goroutine, and carries out the actions that suspicion.Case returns.
+type watchedMember struct {
 	d           *Detector
 	address     string
 	incarnation int64
 	removed     int // number of earlier removals of its process by this node
-	// kept ends when this node is to watch other members instead: see drop.
-	kept context.Context
-	drop context.CancelFunc
+	// keptCtx ends when this node is to watch other members instead: see drop.
+	keptCtx context.Context
+	drop    context.CancelFunc
 
-	suspected atomic.Bool // it does not count as watched
-	pulse     pulse       // tracks its silence
+	suspected  atomic.Bool      // it does not count as watched
+	heartbeats heartbeatTracker // tracks its silence
 
 	// Used by run alone:
-	member   *state.Member // the newest known record of this incarnation
-	watch    Watch
-	opened   time.Time
-	broke    time.Time // when the first sign of the present suspicion was seen
-	session  *etcdsession.Session
-	accuser  Accuser
-	written  int64         // revision of the accusation
-	took     time.Duration // time of one request when it was written: see Accuser.leastTook
-	evidence string
+	member             *state.Member // the newest known record of this incarnation
+	watch              Watch
+	opened             time.Time
+	firstSign          time.Time // when the first sign of the present suspicion was seen
+	session            *etcdsession.Session
+	accuser            Accuser
+	accusationRevision int64         // revision of the accusation
+	requestTime        time.Duration // time of one request when it was written: see Accuser.leastTook
+	evidence           string
 
 	acknowledged time.Time // when etcd acknowledged it
 	gracePeriod  time.Duration
 }
 
-// newWatched begins a case. Calling its drop ends the case as soon as none of its keys is in etcd.
-func newWatched(d *Detector, m *state.Member, removed int) *watched {
-	w := &watched{d: d, address: m.Address, incarnation: m.Incarnation, removed: removed, member: m}
-	w.kept, w.drop = context.WithCancel(d.ctx)
+// newWatchedMember begins a case. Calling its drop ends the case as soon as none of its keys is in etcd.
+func newWatchedMember(d *Detector, m *state.Member, removed int) *watchedMember {
+	w := &watchedMember{d: d, address: m.Address, incarnation: m.Incarnation, removed: removed, member: m}
+	w.keptCtx, w.drop = context.WithCancel(d.ctx)
 	return w
 }
 
 // run carries out actions and passes the resulting events to the case, until the case is over or dropped.
-func (w *watched) run() {
+func (w *watchedMember) run() {
 	defer w.drop()
 	defer w.closeWatch()
 	settings := suspicion.Settings{Confirmations: w.d.cfg.Settings.Confirmations,
 		GracePeriod: w.d.cfg.Settings.GracePeriod, Rest: w.d.cfg.Settings.Rest}
-	c, a := suspicion.Again(w.removed, settings)
+	c, a := suspicion.BeginCase(w.removed, settings)
 	for a.Do != suspicion.Nothing {
 		ctx := w.d.ctx
-		if c.Interruptible() {
-			ctx = w.kept
+		if c.CanDrop() {
+			ctx = w.keptCtx
 		}
-		e, ok := w.do(ctx, a)
+		e, ok := w.performAction(ctx, a)
 		if !ok {
 			return
 		}
-		c, a = c.On(e, settings)
+		c, a = c.OnEvent(e, settings)
 		if c.Unreachable() {
 			w.d.log.Warn("cannot watch a member: if its process dies, its lease must run out; check the network, its "+
 				"advertise address, and Config.DialOptions if nodes serve TLS",
 				"address", w.address)
 		}
 		if w.suspected.Swap(!c.CountsAsWatched()) == c.CountsAsWatched() {
-			w.d.lookAgain()
+			w.d.wakeLoop()
 		}
 	}
 	w.awaitGone()
@@ -101,17 +101,17 @@ func (w *watched) run() {
 
 // awaitGone waits until the snapshot shows the removal that etcd confirmed. Otherwise another case about the
 // same incarnation would begin.
-func (w *watched) awaitGone() {
-	_, _ = w.d.cfg.Mirror.Wait(w.kept, func(s *state.Snapshot) bool {
+func (w *watchedMember) awaitGone() {
+	_, _ = w.d.cfg.Mirror.Wait(w.keptCtx, func(s *state.Snapshot) bool {
 		m := s.Member(w.address)
 		return m == nil || m.Incarnation != w.incarnation
 	}) // it ends with the case at the latest
 }
 
-// do carries out a and returns the resulting event; false means that ctx ended first.
-func (w *watched) do(ctx context.Context, a suspicion.Action) (suspicion.Event, bool) {
+// performAction carries out a and returns the resulting event; false means that ctx ended first.
+func (w *watchedMember) performAction(ctx context.Context, a suspicion.Action) (suspicion.Event, bool) {
 	if a.Do == suspicion.Wait {
-		return w.await(ctx, a.After), ctx.Err() == nil
+		return w.awaitRefutation(ctx, a.After), ctx.Err() == nil
 	}
 	if a.After > 0 && !wait.For(ctx, a.After) {
 		return 0, false
@@ -119,18 +119,18 @@ func (w *watched) do(ctx context.Context, a suspicion.Action) (suspicion.Event, 
 	var e suspicion.Event
 	switch a.Do {
 	case suspicion.Open:
-		e = w.open(ctx)
+		e = w.openWatch(ctx)
 	case suspicion.Listen:
-		e = w.listen(ctx)
+		e = w.listenToWatch(ctx)
 	case suspicion.Accuse:
-		e = w.accuse(ctx, a.Evidence)
+		e = w.accuseMember(ctx, a.Evidence)
 	case suspicion.Remove:
-		e = w.remove(ctx)
+		e = w.removeMember(ctx)
 	}
 	return e, ctx.Err() == nil
 }
 
-func (w *watched) open(ctx context.Context) suspicion.Event {
+func (w *watchedMember) openWatch(ctx context.Context) suspicion.Event {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	// Its record may have been rewritten.
@@ -140,49 +140,49 @@ func (w *watched) open(ctx context.Context) suspicion.Event {
 	watch, err := w.d.cfg.Dialer.Watch(ctx, w.address)
 	switch {
 	case errors.Is(err, ErrRefused):
-		w.sign()
+		w.recordSign()
 		return suspicion.Refused
 	case err != nil:
 		w.d.log.Debug("could not watch a member", "address", w.address, "error", err)
 		return suspicion.Silence
 	case w.member.InstanceID != "" && watch.Instance() != w.member.InstanceID:
 		watch.Close(ctx)
-		w.sign()
+		w.recordSign()
 		return suspicion.Other
 	}
-	w.watch, w.opened, w.broke = watch, time.Now(), time.Time{}
-	w.pulse.opened(watch)
+	w.watch, w.opened, w.firstSign = watch, time.Now(), time.Time{}
+	w.heartbeats.watchOpened(watch)
 	w.d.watching.Add(1)
 	w.d.log.Debug("watching a member", "address", w.address)
 	return suspicion.Opened
 }
 
-// sign records when the first sign was seen, for the log.
-func (w *watched) sign() {
-	if w.broke.IsZero() {
-		w.broke = time.Now()
+// recordSign records when the first sign was seen, for the log.
+func (w *watchedMember) recordSign() {
+	if w.firstSign.IsZero() {
+		w.firstSign = time.Now()
 	}
 }
 
-func (w *watched) listen(ctx context.Context) suspicion.Event {
+func (w *watchedMember) listenToWatch(ctx context.Context) suspicion.Event {
 	err := w.watch.Wait(ctx)
 	if ctx.Err() == nil {
 		w.closeWatch()
 	}
 	if err == nil {
-		w.pulse.goodbye()
+		w.heartbeats.stopListening()
 		return suspicion.Goodbye
 	}
-	w.sign()
+	w.recordSign()
 	if time.Since(w.opened) < briefWatch {
 		return suspicion.Flapped
 	}
 	return suspicion.Broke
 }
 
-func (w *watched) closeWatch() {
+func (w *watchedMember) closeWatch() {
 	if w.watch != nil {
-		ctx, cancel := context.WithTimeout(w.d.leave, dropTimeout)
+		ctx, cancel := context.WithTimeout(w.d.goodbyeCtx, dropTimeout)
 		w.watch.Close(ctx)
 		cancel()
 		w.watch = nil
@@ -190,7 +190,7 @@ func (w *watched) closeWatch() {
 	}
 }
 
-func (w *watched) accuse(ctx context.Context, evidence string) suspicion.Event {
+func (w *watchedMember) accuseMember(ctx context.Context, evidence string) suspicion.Event {
 	s := w.d.cfg.Keeper.Current()
 	if s == nil || !s.Valid() {
 		return suspicion.NotAccused // a member that is itself cut off cannot judge others
@@ -206,8 +206,8 @@ func (w *watched) accuse(ctx context.Context, evidence string) suspicion.Event {
 		Lease:    s.ID(),
 		Snapshot: w.d.cfg.Mirror.Snapshot}
 	began := time.Now()
-	written, err := w.accuser.accuse(ctx, w.member, evidence)
-	w.took, w.acknowledged = time.Since(began), time.Now()
+	written, err := w.accuser.writeAccusation(ctx, w.member, evidence)
+	w.requestTime, w.acknowledged = time.Since(began), time.Now()
 	switch {
 	case errors.Is(err, ErrChanged):
 		return suspicion.Unregistered
@@ -216,23 +216,23 @@ func (w *watched) accuse(ctx context.Context, evidence string) suspicion.Event {
 			"error", err)
 		return suspicion.NotAccused
 	}
-	w.written = written
+	w.accusationRevision = written
 	w.d.accusations.Add(1)
-	w.took = w.accuser.leastTook(ctx, w.member, w.d.cfg.Settings.GracePeriod, w.took)
-	w.gracePeriod = suspicion.GracePeriod(w.d.cfg.Settings.GracePeriod, w.took, w.member)
+	w.requestTime = w.accuser.leastRequestTime(ctx, w.member, w.d.cfg.Settings.GracePeriod, w.requestTime)
+	w.gracePeriod = suspicion.GracePeriod(w.d.cfg.Settings.GracePeriod, w.requestTime, w.member)
 	w.d.log.Info("accused a member: it is removed unless it answers", "address", w.address,
 		"evidence", evidence, "grace_period", w.gracePeriod.String(), event.Field, string(event.NodeAccused))
 	return suspicion.Accused
 }
 
-// await waits for the rest of the grace period. It returns early if the snapshot shows that the accusation is
+// awaitRefutation waits for the rest of the grace period. It returns early if the snapshot shows that the accusation is
 // gone.
-func (w *watched) await(ctx context.Context, gracePeriod time.Duration) suspicion.Event {
-	gracePeriod = suspicion.GracePeriod(gracePeriod, w.took, w.member)
+func (w *watchedMember) awaitRefutation(ctx context.Context, gracePeriod time.Duration) suspicion.Event {
+	gracePeriod = suspicion.GracePeriod(gracePeriod, w.requestTime, w.member)
 	ctx, cancel := context.WithDeadline(ctx, w.acknowledged.Add(gracePeriod))
 	defer cancel()
 	s, err := w.d.cfg.Mirror.Wait(ctx, func(s *state.Snapshot) bool {
-		return s.Revision >= w.written && !s.Accused(w.address, w.accuser.ID, w.written)
+		return s.Revision >= w.accusationRevision && !s.AccusationStands(w.address, w.accuser.ID, w.accusationRevision)
 	})
 	switch {
 	case err != nil:
@@ -242,11 +242,11 @@ func (w *watched) await(ctx context.Context, gracePeriod time.Duration) suspicio
 	case !w.session.Valid():
 		return suspicion.NotRemoved
 	}
-	w.wasRefuted()
+	w.logRefuted()
 	return suspicion.Refuted
 }
 
-func (w *watched) wasRefuted() {
+func (w *watchedMember) logRefuted() {
 	w.d.refuted.Add(1)
 	w.d.log.Log(refutedLevel(w.d.cfg.Mirror.Snapshot(), w.address),
 		"a member refuted an accusation: it lives, but its address does not answer here; check the network and its "+
@@ -263,22 +263,22 @@ func refutedLevel(s *state.Snapshot, address string) hclog.Level {
 	return hclog.Warn
 }
 
-func (w *watched) remove(ctx context.Context) suspicion.Event {
+func (w *watchedMember) removeMember(ctx context.Context) suspicion.Event {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	err := w.accuser.removeAccused(ctx, w.member, w.written)
+	err := w.accuser.removeAccused(ctx, w.member, w.accusationRevision)
 	switch {
 	case err == nil:
 		w.d.removals.Add(1)
 		w.d.lastGracePeriod.Store(int64(w.gracePeriod))
 		w.d.mu.Lock()
-		if len(w.d.removed) >= mostRemembered {
+		if len(w.d.removed) >= maxRemembered {
 			clear(w.d.removed)
 		}
 		w.d.removed[w.member.InstanceID]++
 		w.d.mu.Unlock()
 		w.d.log.Warn("removed a member whose process is gone", "address", w.address, "evidence", w.evidence,
-			"after", time.Since(w.broke).Round(time.Millisecond).String(), "grace_period", w.gracePeriod.String(),
+			"after", time.Since(w.firstSign).Round(time.Millisecond).String(), "grace_period", w.gracePeriod.String(),
 			event.Field, string(event.NodeRemoved))
 		return suspicion.Removed
 	case errors.Is(err, ErrChanged):
@@ -286,7 +286,7 @@ func (w *watched) remove(ctx context.Context) suspicion.Event {
 	case errors.Is(err, ErrRefuted) && !w.session.Valid():
 		// The accusation was deleted with this node's own lease.
 	case errors.Is(err, ErrRefuted):
-		w.wasRefuted()
+		w.logRefuted()
 		return suspicion.Refuted
 	}
 	w.d.log.Warn("could not remove a member, looking at it again", "address", w.address, "error", err)

@@ -10,7 +10,7 @@ import (
 // to refute the accusation. The zero value is ready to use.
 type accusedSince map[string]time.Time
 
-func (a *accusedSince) look(e *event.Event) {
+func (a *accusedSince) onEvent(e *event.Event) {
 	if *a == nil {
 		*a = accusedSince{}
 	}

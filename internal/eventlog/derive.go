@@ -10,20 +10,20 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// differs reports whether Derive might find an event between the two snapshots, or whether the reason of the
+// mayHoldEvents reports whether Derive might find an event between the two snapshots, or whether the reason of the
 // next event changed. Every node calls it at every change of the cluster, so it only compares the identity of
 // the lists, which are never modified.
-func differs(before, now *state.Snapshot) bool {
-	return !state.Same(before.Members, now.Members) || !state.Same(before.Lingering, now.Lingering) ||
-		!state.Same(before.Accusations, now.Accusations) || !state.Same(before.Silences, now.Silences) ||
+func mayHoldEvents(before, now *state.Snapshot) bool {
+	return !state.SameSlice(before.Members, now.Members) || !state.SameSlice(before.Lingering, now.Lingering) ||
+		!state.SameSlice(before.Accusations, now.Accusations) || !state.SameSlice(before.Silences, now.Silences) ||
 		before.ShardMap != now.ShardMap || before.Acting != now.Acting || before.Request != now.Request ||
 		before.Leader() != now.Leader()
 }
 
-// Derive returns the events between two snapshots of one history, in an order in which they can be reported.
+// DeriveEvents returns the events between two snapshots of one history, in an order in which they can be reported.
 // The events have no time, and their ids are the same on every node. For snapshots of two histories it returns
 // none: etcd was restored or replaced, and the events in between are unknown.
-func Derive(before, now *state.Snapshot) []event.Event {
+func DeriveEvents(before, now *state.Snapshot) []event.Event {
 	if before.History != now.History {
 		return nil
 	}
@@ -32,23 +32,23 @@ func Derive(before, now *state.Snapshot) []event.Event {
 		e.ID, e.Revision = fmt.Sprintf("%s-%d", e.Type, id), now.Revision
 		out = append(out, e)
 	}
-	accusations(before, now, add)
-	silences(before, now, add)
-	members(before, now, add)
-	leaders(before, now, add)
-	shards(before, now, add)
+	deriveAccusations(before, now, add)
+	deriveSilences(before, now, add)
+	deriveMembers(before, now, add)
+	deriveLeaders(before, now, add)
+	deriveShards(before, now, add)
 	return out
 }
 
-type adder func(id int64, e event.Event)
+type addFunc func(id int64, e event.Event)
 
-func accusations(before, now *state.Snapshot, add adder) {
-	if state.Same(before.Accusations, now.Accusations) {
+func deriveAccusations(before, now *state.Snapshot, add addFunc) {
+	if state.SameSlice(before.Accusations, now.Accusations) {
 		return
 	}
 	for _, a := range now.Accusations {
 		m := now.Member(a.Address)
-		if m == nil || m.Incarnation != a.Incarnation || before.Accused(a.Address, a.Accuser, a.ModRevision) {
+		if m == nil || m.Incarnation != a.Incarnation || before.AccusationStands(a.Address, a.Accuser, a.ModRevision) {
 			continue
 		}
 		add(a.ModRevision, event.Event{Type: event.NodeAccused, Node: a.Address, Peer: now.AccuserAddress(a),
@@ -58,7 +58,7 @@ func accusations(before, now *state.Snapshot, add adder) {
 	for _, a := range before.Accusations {
 		m := now.Member(a.Address)
 		if m == nil || m.Incarnation != a.Incarnation || now.Lingers(m) || m.Stopping || refuted[a.Address] ||
-			now.Accused(a.Address, a.Accuser, a.ModRevision) {
+			now.AccusationStands(a.Address, a.Accuser, a.ModRevision) {
 			continue
 		}
 		refuted[a.Address] = true
@@ -66,8 +66,8 @@ func accusations(before, now *state.Snapshot, add adder) {
 	}
 }
 
-// accusation returns the first accusation of that incarnation, nil if there is none.
-func accusation(s *state.Snapshot, m *state.Member) *state.Accusation {
+// firstAccusation returns the first accusation of that incarnation, nil if there is none.
+func firstAccusation(s *state.Snapshot, m *state.Member) *state.Accusation {
 	i := slices.IndexFunc(s.Accusations, func(a *state.Accusation) bool {
 		return a.Address == m.Address && a.Incarnation == m.Incarnation
 	})
@@ -77,16 +77,16 @@ func accusation(s *state.Snapshot, m *state.Member) *state.Accusation {
 	return s.Accusations[i]
 }
 
-func members(before, now *state.Snapshot, add adder) {
-	if state.Same(before.Members, now.Members) && state.Same(before.Lingering, now.Lingering) {
+func deriveMembers(before, now *state.Snapshot, add addFunc) {
+	if state.SameSlice(before.Members, now.Members) && state.SameSlice(before.Lingering, now.Lingering) {
 		return
 	}
-	diff(before.Registered(), now.Registered(), func(was, is *state.Member) {
+	diffMembers(before.RegisteredMembers(), now.RegisteredMembers(), func(was, is *state.Member) {
 		switch {
 		case was == nil:
 			add(is.Incarnation, event.Event{Type: event.NodeJoined, Node: is.Address})
 		case is == nil:
-			add(was.Incarnation, gone(before, was))
+			add(was.Incarnation, departureEvent(before, was))
 		case was.Draining != is.Draining && !is.Stopping:
 			e := event.Event{Type: event.DrainEnded, Node: is.Address}
 			if is.Draining {
@@ -97,11 +97,11 @@ func members(before, now *state.Snapshot, add adder) {
 	})
 }
 
-// gone returns the event for a member that is no longer registered. Its type and reason follow from the
+// departureEvent returns the event for a member that is no longer registered. Its type and reason follow from the
 // member's last known state.
-func gone(before *state.Snapshot, was *state.Member) event.Event {
+func departureEvent(before *state.Snapshot, was *state.Member) event.Event {
 	e := event.Event{Type: event.NodeLost, Node: was.Address}
-	if a := accusation(before, was); was.Stopping {
+	if a := firstAccusation(before, was); was.Stopping {
 		e.Type = event.NodeLeft
 	} else if a != nil {
 		e.Type, e.Peer, e.Reason = event.NodeRemoved, before.AccuserAddress(a), a.Evidence
@@ -109,7 +109,7 @@ func gone(before *state.Snapshot, was *state.Member) event.Event {
 	return e
 }
 
-func leaders(before, now *state.Snapshot, add adder) {
+func deriveLeaders(before, now *state.Snapshot, add addFunc) {
 	was, is := before.Leader(), now.Leader()
 	if was.Token != is.Token {
 		if was.Token != 0 {
@@ -143,7 +143,7 @@ func whyLost(before, now *state.Snapshot, was election.Leader) string {
 	case m.Stopping || next != nil && next.Incarnation == m.Incarnation && next.Stopping:
 		return string(election.ReasonStopped)
 	case next == nil || next.Incarnation != m.Incarnation:
-		if accusation(before, m) != nil {
+		if firstAccusation(before, m) != nil {
 			return event.ReasonRemoved
 		}
 		return string(election.ReasonSessionLost)
@@ -155,7 +155,7 @@ func whyLost(before, now *state.Snapshot, was election.Leader) string {
 	return string(election.ReasonResigned)
 }
 
-func shards(before, now *state.Snapshot, add adder) {
+func deriveShards(before, now *state.Snapshot, add addFunc) {
 	was, is := before.ShardMap, now.ShardMap
 	if was == is || is == nil || is.Map == nil || was != nil && was.ModRevision == is.ModRevision {
 		return
@@ -179,10 +179,10 @@ func shards(before, now *state.Snapshot, add adder) {
 	}
 }
 
-// diff calls differs for each member that is in only one of the lists (the other argument is then nil), or has
+// diffMembers calls differs for each member that is in only one of the lists (the other argument is then nil), or has
 // different records in them. Both lists are sorted by address. A new incarnation at an address is another
 // member.
-func diff(before, now []*state.Member, differs func(was, is *state.Member)) {
+func diffMembers(before, now []*state.Member, differs func(was, is *state.Member)) {
 	for len(before) > 0 || len(now) > 0 {
 		order := 0
 		switch {

@@ -20,17 +20,17 @@ func FuzzDerive(f *testing.F) {
 		int64(2))
 	f.Fuzz(func(t *testing.T, first, then, other []byte, address string, lease, revision int64) {
 		at := func(revision int64, record []byte) *state.Snapshot {
-			return state.Build(keys, 1, revision, []state.KV{
+			return state.BuildSnapshot(keys, 1, revision, []state.KV{
 				{Key: keys.Node(address), Value: record, CreateRevision: 2, ModRevision: revision, Lease: lease},
 				{Key: keys.Candidate(lease), Value: []byte(address), CreateRevision: revision, ModRevision: revision},
 				{Key: keys.Accusation(address, "b"), Value: other, CreateRevision: revision, ModRevision: revision},
 				{Key: keys.ShardMap(), Value: other, CreateRevision: 3, ModRevision: revision},
 				{Key: keys.Acting(), Value: first, CreateRevision: revision, ModRevision: revision}})
 		}
-		empty := state.Build(keys, 1, 1, nil)
+		empty := state.BuildSnapshot(keys, 1, 1, nil)
 		one, two := at(2, first), at(revision, then)
 		for _, pair := range [][2]*state.Snapshot{{empty, one}, {one, two}, {two, empty}} {
-			for _, e := range Derive(pair[0], pair[1]) {
+			for _, e := range DeriveEvents(pair[0], pair[1]) {
 				require.NotEmpty(t, e.Type)
 				require.True(t, strings.HasPrefix(e.ID, string(e.Type)+"-"), e.ID)
 				require.NotContains(t, e.ID, "/")

@@ -67,7 +67,7 @@ func TestDerive(t *testing.T) {
 	other := at(5, nil)
 	other.History = 1
 	lingers := at(32, both, led.Queue...)
-	lingers.Lingering = []state.Kept{{Member: a, Candidate: led.Queue[0]}}
+	lingers.Lingering = []state.LingeringState{{Member: a, Candidate: led.Queue[0]}}
 
 	for name, c := range map[string]struct {
 		before, now *state.Snapshot
@@ -112,14 +112,14 @@ func TestDerive(t *testing.T) {
 		"lingers":       {led, lingers, []string{"node_lost-10 a:1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			events := Derive(c.before, c.now)
+			events := DeriveEvents(c.before, c.now)
 			if c.want == nil {
 				require.Nil(t, events)
 				return
 			}
 			require.Equal(t, c.want, told(events))
 			if len(events) > 0 {
-				require.True(t, differs(c.before, c.now))
+				require.True(t, mayHoldEvents(c.before, c.now))
 			}
 			for _, e := range events {
 				require.Equal(t, c.now.Revision, e.Revision)
@@ -150,30 +150,30 @@ func TestDeriveShards(t *testing.T) {
 		before, now *state.Snapshot
 		moved       int
 	}{"first map": {none, one, 8}, "a node more": {one, two, 4}, "after an unreadable one": {bad, two, 8}} {
-		events := Derive(c.before, c.now)
+		events := DeriveEvents(c.before, c.now)
 		require.Len(t, events, 1, name)
 		require.Equal(t, event.ShardsRebalanced, events[0].Type, name)
 		require.Equal(t, c.moved, events[0].Moved, name)
 		require.Equal(t, c.now.ShardMap.Generation(), events[0].Generation, name)
 	}
-	require.Empty(t, Derive(two, bad))
-	require.Empty(t, Derive(two, none))
+	require.Empty(t, DeriveEvents(two, bad))
+	require.Empty(t, DeriveEvents(two, none))
 	same := at(9, two.ShardMap.Map)
-	require.Empty(t, Derive(two, same), "the moves that were done have left it")
+	require.Empty(t, DeriveEvents(two, same), "the moves that were done have left it")
 }
 
 // The event that ends a silence has its whole length, by the clock of the node that reports it.
 func TestSilenceHasItsLength(t *testing.T) {
 	var l silentSince
 	began := event.Event{Type: event.NodeSilent, Node: "a:1", Time: time.Unix(102, 0), Seconds: 2}
-	l.look(&began)
+	l.onEvent(&began)
 	over := event.Event{Type: event.NodeAnswering, Node: "a:1", Time: time.Unix(109, 0), Seconds: 4}
-	l.look(&over)
+	l.onEvent(&over)
 	require.InDelta(t, 9, over.Seconds, 0.001)
 	unknown := event.Event{Type: event.NodeAnswering, Node: "a:1", Time: time.Unix(209, 0), Seconds: 4}
-	l.look(&unknown)
+	l.onEvent(&unknown)
 	require.InDelta(t, 4, unknown.Seconds, 0.001, "as its watchers said")
-	l.look(&began)
-	l.look(&event.Event{Type: event.NodeLost, Node: "a:1"})
+	l.onEvent(&began)
+	l.onEvent(&event.Event{Type: event.NodeLost, Node: "a:1"})
 	require.Empty(t, l)
 }

@@ -19,10 +19,10 @@ type failover struct {
 	since   time.Time // since when there is no leader; zero: there is one, or there was none yet
 }
 
-// look updates the failover by an event. It sets Seconds in an event that ends the term of a silent leader, and
+// onEvent updates the failover by an event. It sets Seconds in an event that ends the term of a silent leader, and
 // in an event that elects a leader. leader is the leader before the event. silent records since when nodes have
 // been silent.
-func (f failover) look(e *event.Event, leader election.Leader, silent silentSince) failover {
+func (f failover) onEvent(e *event.Event, leader election.Leader, silent silentSince) failover {
 	switch {
 	case e.Type == event.NodeSilent && e.Node == leader.Address:
 		f.silent = silent[e.Node]
@@ -36,7 +36,7 @@ func (f failover) look(e *event.Event, leader election.Leader, silent silentSinc
 		if !f.silent.IsZero() {
 			e.Seconds = e.Time.Sub(f.silent).Seconds()
 		}
-		f = failover{since: earliest(e.Time, f.accused, f.silent)}
+		f = failover{since: earliestTime(e.Time, f.accused, f.silent)}
 	case e.Type == event.LeaderElected:
 		if !f.since.IsZero() {
 			e.Seconds = e.Time.Sub(f.since).Seconds()
@@ -46,8 +46,8 @@ func (f failover) look(e *event.Event, leader election.Leader, silent silentSinc
 	return f
 }
 
-// earliest returns the earliest of the times, ignoring zero ones among others.
-func earliest(first time.Time, others ...time.Time) time.Time {
+// earliestTime returns the earliest of the times, ignoring zero ones among others.
+func earliestTime(first time.Time, others ...time.Time) time.Time {
 	for _, t := range others {
 		if !t.IsZero() && t.Before(first) {
 			first = t
@@ -63,7 +63,7 @@ type Failovers struct {
 	// Lost is the number of ended terms by reason.
 	Lost map[string]int64
 
-	after bool // a leader was lost before
+	lostBefore bool // a leader was lost before
 }
 
 // failoverBounds are dense at the durations of a handover and of a crash, and extend to that of a lease.
@@ -75,13 +75,13 @@ func newFailovers() Failovers {
 	return Failovers{Elected: stats.NewDurations(failoverBounds...), Lost: map[string]int64{}}
 }
 
-func (f *Failovers) count(e event.Event) {
+func (f *Failovers) countEvent(e event.Event) {
 	switch e.Type {
 	case event.LeaderLost:
 		f.Lost[e.Reason]++
-		f.after = true
+		f.lostBefore = true
 	case event.LeaderElected:
-		if !f.after {
+		if !f.lostBefore {
 			return // the first leader that this node observes
 		}
 		f.Elected.Observe(time.Duration(e.Seconds * float64(time.Second)))

@@ -26,8 +26,8 @@ func Follow(ctx context.Context, client *clientv3.Client, keys state.Keys, after
 	each func(event.Event) error) error {
 	retry := backoff.Backoff{Policy: retryPolicy}
 	for ctx.Err() == nil {
-		var ours error                                                    // the error of each
-		_ = follow(ctx, client, keys, &after, func(e event.Event) error { // errors of etcd may pass
+		var ours error                                                        // the error of each
+		_ = followOnce(ctx, client, keys, &after, func(e event.Event) error { // errors of etcd may pass
 			ours = each(e)
 			return ours
 		}, retry.Reset)
@@ -39,12 +39,12 @@ func Follow(ctx context.Context, client *clientv3.Client, keys state.Keys, after
 	return nil
 }
 
-// streams counts the watches that this process has opened.
-var streams atomic.Int64
+// streamCount counts the watches that this process has opened.
+var streamCount atomic.Int64
 
-// follow reads the events recorded after a revision, which it advances, and then watches until that fails. It
+// followOnce reads the events recorded after a revision, which it advances, and then watches until that fails. It
 // calls works when the watch is open.
-func follow(ctx context.Context, client *clientv3.Client, keys state.Keys, after *int64,
+func followOnce(ctx context.Context, client *clientv3.Client, keys state.Keys, after *int64,
 	each func(event.Event) error, works func()) error {
 	events, _, revision, err := List(ctx, client, keys, Query{})
 	if err != nil {
@@ -55,14 +55,14 @@ func follow(ctx context.Context, client *clientv3.Client, keys state.Keys, after
 	}
 	slices.SortStableFunc(events, bySeq)
 	events = slices.DeleteFunc(events, func(e event.Event) bool { return e.Seq <= *after })
-	if err := inTurn(events, each); err != nil {
+	if err := callInOrder(events, each); err != nil {
 		return err
 	}
 	*after = revision
 	// Each watch has a stream of its own. etcd checks whether a watch is allowed with the token that its stream
 	// was opened with. Another watch may keep an older stream open although its token is no longer valid.
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(
-		metadata.AppendToOutgoingContext(ctx, "goverse-events", strconv.FormatInt(streams.Add(1), 10))))
+		metadata.AppendToOutgoingContext(ctx, "goverse-events", strconv.FormatInt(streamCount.Add(1), 10))))
 	defer cancel()
 	for resp := range client.Watch(ctx, keys.Events(), clientv3.WithPrefix(), clientv3.WithRev(revision+1),
 		clientv3.WithFilterDelete(), clientv3.WithCreatedNotify()) {
@@ -73,8 +73,8 @@ func follow(ctx context.Context, client *clientv3.Client, keys state.Keys, after
 			works()
 			continue // its revision is etcd's present one, and earlier events may still arrive
 		}
-		events := recorded(keys, resp.Events)
-		if err := inTurn(events, each); err != nil {
+		events := recordedEvents(keys, resp.Events)
+		if err := callInOrder(events, each); err != nil {
 			return err
 		}
 		for _, e := range events {
@@ -87,9 +87,9 @@ func follow(ctx context.Context, client *clientv3.Client, keys state.Keys, after
 	return context.Cause(ctx)
 }
 
-// inTurn calls each for the events until each fails. events must be sorted by Seq and contain all events of
+// callInOrder calls each for the events until each fails. events must be sorted by Seq and contain all events of
 // each Seq.
-func inTurn(events []event.Event, each func(event.Event) error) error {
+func callInOrder(events []event.Event, each func(event.Event) error) error {
 	for i, e := range events {
 		e.More = i+1 < len(events) && events[i+1].Seq == e.Seq
 		if err := each(e); err != nil {
@@ -99,14 +99,14 @@ func inTurn(events []event.Event, each func(event.Event) error) error {
 	return nil
 }
 
-// recorded returns the events in a response of the watch. A transaction is never split over responses: etcd
+// recordedEvents returns the events in a response of the watch. A transaction is never split over responses: etcd
 // splits between revisions, and its client reassembles the fragments of a large response.
-func recorded(keys state.Keys, changes []*clientv3.Event) (events []event.Event) {
+func recordedEvents(keys state.Keys, changes []*clientv3.Event) (events []event.Event) {
 	for _, change := range changes {
 		if change.Type != mvccpb.PUT || !change.IsCreate() {
 			continue
 		}
-		e, err := decode(keys, string(change.Kv.Key), change.Kv.Value, change.Kv.CreateRevision)
+		e, err := decodeEvent(keys, string(change.Kv.Key), change.Kv.Value, change.Kv.CreateRevision)
 		if err == nil { // otherwise it is a foreign value, which List counts
 			events = append(events, e)
 		}

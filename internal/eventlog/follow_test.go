@@ -34,8 +34,8 @@ func (r *reads) Get(ctx context.Context, key string, opts ...clientv3.OpOption) 
 func TestFollowWhenTheTokenIsForgotten(t *testing.T) {
 	t.Parallel()
 	server, ctx, keys := etcdtest.Start(t), etcdtest.Context(t), keysUnder(t, "/p")
-	root, client, forget := etcdtest.User(t, server)
-	counted, watches := &reads{KV: client.KV}, etcdtest.Watches(client)
+	root, client, forget := etcdtest.EnableUser(t, server)
+	counted, watches := &reads{KV: client.KV}, etcdtest.ObserveWatches(client)
 	client.KV = counted
 
 	running, stop := context.WithCancel(ctx)
@@ -59,7 +59,7 @@ func TestFollowWhenTheTokenIsForgotten(t *testing.T) {
 	<-watches.Answered
 	for i := range 5 {
 		id := fmt.Sprint(i)
-		require.NoError(t, record(ctx, root, keys, []event.Event{{ID: id, Type: event.NodeLeft, Time: time.Now()}}))
+		require.NoError(t, recordEvents(ctx, root, keys, []event.Event{{ID: id, Type: event.NodeLeft, Time: time.Now()}}))
 		for _, got := range []<-chan string{first, second} {
 			select {
 			case came := <-got:

@@ -21,67 +21,68 @@ type leaderless struct {
 	degraded string    // id of the event that reports the state, once it lasts; "" before
 }
 
-// silence records that the leader with that token had been silent since then when its term ended. The zero
+// leaderSilence records that the leader with that token had been silent since then when its term ended. The zero
 // value means that no silence is known.
-type silence struct {
+type leaderSilence struct {
 	token int64
 	since time.Time
 }
 
-// began returns the time from which there was no leader, given the time seen at which this node saw that. It is
-// earlier if the leader with that token was silent before.
-func (s silence) began(token int64, seen time.Time) time.Time {
+// leaderlessSince returns the time from which there was no leader, given the time seen at which this node saw that. It
+// is earlier if the leader with that token was silent before.
+func (s leaderSilence) leaderlessSince(token int64, seen time.Time) time.Time {
 	if s.token == 0 || s.token != token {
 		return seen
 	}
 	if seen.IsZero() {
 		return s.since
 	}
-	return earliest(seen, s.since)
+	return earliestTime(seen, s.since)
 }
 
-// verdict is the result of a look.
-type verdict struct {
+// leaderlessResult is the result of a look.
+type leaderlessResult struct {
 	events []event.Event
-	// withdrawn is the id of an event that turned out to concern this node alone: the same leader still leads.
-	withdrawn string
-	// over is the id of the event about the beginning of the state that the event here ends.
-	over string
+	// withdrawnID is the id of an event that turned out to concern this node alone: the same leader still leads.
+	withdrawnID string
+	// endedID is the id of the event about the beginning of the state that the event here ends.
+	endedID string
 	// again is the time after which to look again; 0: when something changes.
 	again time.Duration
 }
 
-// look updates the state by the present leader, as far as the node may report it. before describes the silence
+// onLeader updates the state by the present leader, as far as the node may report it. before describes the silence
 // of the last leader before its term ended, because a leader that stands still leads in name only. revision is
 // part of the event's id if the cluster has had no leader yet.
-func (l leaderless) look(leader election.Leader, before silence, revision int64, now time.Time) (leaderless, verdict) {
+func (l leaderless) onLeader(leader election.Leader, before leaderSilence, revision int64, now time.Time) (leaderless,
+	leaderlessResult) {
 	if leader.Token == 0 {
 		if !l.began || l.since.IsZero() {
 			l.began, l.since = true, now
 		}
 		if l.degraded != "" {
-			return l, verdict{}
+			return l, leaderlessResult{}
 		}
-		l.since = before.began(l.token, l.since)
+		l.since = before.leaderlessSince(l.token, l.since)
 		if left := l.since.Add(leaderlessFor).Sub(now); left > 0 {
-			return l, verdict{again: left}
+			return l, leaderlessResult{again: left}
 		}
-		l.degraded = l.id(revision)
-		return l, verdict{events: []event.Event{l.event(revision)}}
+		l.degraded = l.degradedEventID(revision)
+		return l, leaderlessResult{events: []event.Event{l.degradedEvent(revision)}}
 	}
 	was := l
 	l = leaderless{began: true, token: leader.Token}
-	found := verdict{over: was.degraded}
+	found := leaderlessResult{endedID: was.degraded}
 	switch {
 	case was.degraded == "" && (was.token == leader.Token || before.token == 0 || before.token != was.token):
-		return l, verdict{}
+		return l, leaderlessResult{}
 	case was.degraded == "":
-		if was.since = before.began(was.token, was.since); now.Sub(was.since) < leaderlessFor {
-			return l, verdict{}
+		if was.since = before.leaderlessSince(was.token, was.since); now.Sub(was.since) < leaderlessFor {
+			return l, leaderlessResult{}
 		}
-		found.events = []event.Event{was.event(revision)}
+		found.events = []event.Event{was.degradedEvent(revision)}
 	case was.token == leader.Token:
-		return l, verdict{withdrawn: was.degraded}
+		return l, leaderlessResult{withdrawnID: was.degraded}
 	}
 	recovered := event.Event{ID: fmt.Sprintf("%s-%d", event.ClusterRecovered, leader.Token),
 		Type: event.ClusterRecovered, Time: now, Node: leader.Address, Token: leader.Token, Revision: revision,
@@ -90,14 +91,15 @@ func (l leaderless) look(leader election.Leader, before silence, revision int64,
 	return l, found
 }
 
-// id returns the id of the event that reports that there is no leader.
-func (l leaderless) id(revision int64) string {
+// degradedEventID returns the id of the event that reports that there is no leader.
+func (l leaderless) degradedEventID(revision int64) string {
 	if l.token == 0 {
 		return fmt.Sprintf("%s-at-%d", event.ClusterDegraded, revision)
 	}
 	return fmt.Sprintf("%s-%d", event.ClusterDegraded, l.token)
 }
 
-func (l leaderless) event(revision int64) event.Event {
-	return event.Event{ID: l.id(revision), Type: event.ClusterDegraded, Time: l.since, Token: l.token, Revision: revision}
+func (l leaderless) degradedEvent(revision int64) event.Event {
+	return event.Event{ID: l.degradedEventID(revision), Type: event.ClusterDegraded, Time: l.since, Token: l.token,
+		Revision: revision}
 }

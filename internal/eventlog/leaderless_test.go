@@ -15,54 +15,54 @@ func TestLeaderless(t *testing.T) {
 	now := time.Unix(1000, 0)
 	a, b, nobody := election.Leader{Address: "a:1", Token: 1}, election.Leader{Address: "b:1", Token: 2}, election.Leader{}
 	var l leaderless
-	var before silence
-	look := func(leader election.Leader, after time.Duration) verdict {
+	var before leaderSilence
+	look := func(leader election.Leader, after time.Duration) leaderlessResult {
 		now = now.Add(after)
-		var v verdict
-		l, v = l.look(leader, before, 7, now)
+		var v leaderlessResult
+		l, v = l.onLeader(leader, before, 7, now)
 		return v
 	}
 	require.Equal(t, leaderlessFor, look(nobody, 0).again)
-	require.Equal(t, verdict{}, look(a, leaderlessFor-1), "the first leader, soon enough")
+	require.Equal(t, leaderlessResult{}, look(a, leaderlessFor-1), "the first leader, soon enough")
 	require.Equal(t, leaderlessFor, look(nobody, time.Hour).again)
 	require.Equal(t, leaderlessFor/2, look(nobody, leaderlessFor/2).again)
-	require.Equal(t, verdict{}, look(b, leaderlessFor/4), "between two leaders there is always a moment")
+	require.Equal(t, leaderlessResult{}, look(b, leaderlessFor/4), "between two leaders there is always a moment")
 
 	look(nobody, time.Hour)
 	began := now
 	degraded := look(nobody, leaderlessFor).events
 	require.Equal(t, []event.Event{{ID: "cluster_degraded-2", Type: event.ClusterDegraded, Time: began, Token: 2,
 		Revision: 7}}, degraded)
-	require.Equal(t, verdict{}, look(nobody, time.Hour), "it is said once")
-	require.Equal(t, verdict{withdrawn: "cluster_degraded-2"}, look(b, 0), "b leads on: it was this node alone")
+	require.Equal(t, leaderlessResult{}, look(nobody, time.Hour), "it is said once")
+	require.Equal(t, leaderlessResult{withdrawnID: "cluster_degraded-2"}, look(b, 0), "b leads on: it was this node alone")
 
 	look(nobody, time.Hour)
 	look(nobody, leaderlessFor)
 	recovered := look(a, time.Second)
-	require.Equal(t, "cluster_degraded-2", recovered.over)
+	require.Equal(t, "cluster_degraded-2", recovered.endedID)
 	require.Len(t, recovered.events, 1)
 	require.Equal(t, event.ClusterRecovered, recovered.events[0].Type)
 	require.InDelta(t, 2, recovered.events[0].Seconds, 1e-9)
 
 	// The former leader stood still before its term ended, and another one leads immediately.
 	look(a, time.Hour)
-	before = silence{token: 1, since: now.Add(-9 * time.Second)}
+	before = leaderSilence{token: 1, since: now.Add(-9 * time.Second)}
 	frozen := look(b, 0)
 	require.Len(t, frozen.events, 2)
 	require.Equal(t, event.Event{ID: "cluster_degraded-1", Type: event.ClusterDegraded, Time: before.since, Token: 1,
 		Revision: 7}, frozen.events[0])
 	require.Equal(t, event.ClusterRecovered, frozen.events[1].Type)
 	require.InDelta(t, 9, frozen.events[1].Seconds, 1e-9)
-	require.Empty(t, frozen.over)
-	require.Equal(t, verdict{}, look(b, time.Hour), "it is said once")
+	require.Empty(t, frozen.endedID)
+	require.Equal(t, leaderlessResult{}, look(b, time.Hour), "it is said once")
 	// Or after a moment without a leader.
-	before = silence{token: 2, since: now.Add(-5 * time.Second)}
+	before = leaderSilence{token: 2, since: now.Add(-5 * time.Second)}
 	require.Equal(t, before.since, look(nobody, 0).events[0].Time)
 	require.InDelta(t, 5.5, look(a, time.Second/2).events[0].Seconds, 1e-9)
-	require.Equal(t, verdict{}, look(b, time.Hour), "what is known is of another leader's term")
-	before = silence{token: 2, since: now.Add(-time.Second / 2)}
-	require.Equal(t, verdict{}, look(a, 0), "for a moment")
-	before = silence{}
+	require.Equal(t, leaderlessResult{}, look(b, time.Hour), "what is known is of another leader's term")
+	before = leaderSilence{token: 2, since: now.Add(-time.Second / 2)}
+	require.Equal(t, leaderlessResult{}, look(a, 0), "for a moment")
+	before = leaderSilence{}
 
 	l = leaderless{}
 	look(nobody, 0)
@@ -75,8 +75,8 @@ func TestFailover(t *testing.T) {
 	var f failover
 	var silent silentSince
 	see := func(e event.Event) float64 {
-		silent.look(&e)
-		f = f.look(&e, leader, silent)
+		silent.onEvent(&e)
+		f = f.onEvent(&e, leader, silent)
 		return e.Seconds
 	}
 	require.Zero(t, see(event.Event{Type: event.LeaderElected, Time: at(0)}), "nobody led before")
@@ -109,14 +109,14 @@ func TestFailover(t *testing.T) {
 	require.Zero(t, see(event.Event{Type: event.LeaderElected, Node: "b:1", Time: at(80)}))
 
 	all := newFailovers()
-	all.count(event.Event{Type: event.LeaderElected, Seconds: 3600})
-	all.count(event.Event{Type: event.LeaderLost, Reason: "stopped"})
-	all.count(event.Event{Type: event.LeaderElected, Seconds: 0})
-	all.count(event.Event{Type: event.LeaderElected, Seconds: 0.2})
-	all.count(event.Event{Type: event.LeaderElected, Seconds: 3600})
-	all.count(event.Event{Type: event.LeaderLost, Reason: "resigned"})
+	all.countEvent(event.Event{Type: event.LeaderElected, Seconds: 3600})
+	all.countEvent(event.Event{Type: event.LeaderLost, Reason: "stopped"})
+	all.countEvent(event.Event{Type: event.LeaderElected, Seconds: 0})
+	all.countEvent(event.Event{Type: event.LeaderElected, Seconds: 0.2})
+	all.countEvent(event.Event{Type: event.LeaderElected, Seconds: 3600})
+	all.countEvent(event.Event{Type: event.LeaderLost, Reason: "resigned"})
 	before := all.clone()
-	all.count(event.Event{Type: event.LeaderLost, Reason: "resigned"})
+	all.countEvent(event.Event{Type: event.LeaderLost, Reason: "resigned"})
 	require.EqualValues(t, 3, before.Elected.Count)
 	require.EqualValues(t, 1, before.Elected.Buckets[0].Count)
 	require.EqualValues(t, 2, before.Elected.Buckets[len(before.Elected.Buckets)-1].Count)
@@ -128,7 +128,7 @@ func TestRemovalSaysTheGracePeriod(t *testing.T) {
 	var a accusedSince
 	see := func(what event.Type, node string, after float64) float64 {
 		e := event.Event{Type: what, Node: node, Time: time.Unix(1_000, 0).Add(time.Duration(after * float64(time.Second)))}
-		a.look(&e)
+		a.onEvent(&e)
 		return e.Seconds
 	}
 	require.Zero(t, see(event.NodeAccused, "a:1", 0))
@@ -161,10 +161,10 @@ func TestDegradedIsDisproved(t *testing.T) {
 		"another one led":       {log: []event.Event{elected("b", 5, 1), elected("b", 7, 12)}, want: true},
 		"something else is new": {log: []event.Event{{Type: event.NodeLost, RecordedBy: "b", Time: at(25)}}},
 	} {
-		require.Equal(t, c.want, disproved(degraded, c.log, "a"), name)
-		require.Equal(t, c.want, disproved(recovered, c.log, "a"), name)
+		require.Equal(t, c.want, isDisproved(degraded, c.log, "a"), name)
+		require.Equal(t, c.want, isDisproved(recovered, c.log, "a"), name)
 	}
-	require.False(t, disproved(event.Event{Type: event.NodeLost, Time: at(10)}, []event.Event{elected("b", 7, 12)}, "a"))
+	require.False(t, isDisproved(event.Event{Type: event.NodeLost, Time: at(10)}, []event.Event{elected("b", 7, 12)}, "a"))
 }
 
 // The last node to stay records that it left; if several stop at once, each of them does.

@@ -25,22 +25,23 @@ func logLine(log hclog.Logger, e event.Event, self string, members int) {
 		text, about = "a node was lost", append(about, "members", members)
 	case event.NodeRemoved:
 		text, about = "a node was removed, its process is gone", append(about, "members", members, "accuser", e.Peer,
-			"evidence", e.Reason, "grace_period", seconds(e.Seconds))
+			"evidence", e.Reason, "grace_period", formatSeconds(e.Seconds))
 	case event.LeaderElected:
 		text, about = "the leader is another node", []any{"leader", e.Node, "token", e.Token}
 		if e.Seconds > 0 {
-			about = append(about, "leaderless", seconds(e.Seconds))
+			about = append(about, "leaderless", formatSeconds(e.Seconds))
 		}
 	case event.LeaderLost:
 		level, text, about = hclog.Debug, "the leader's term is over", []any{"leader", e.Node, "token", e.Token,
 			"reason", e.Reason}
 		if e.Seconds > 0 {
-			about = append(about, "silent", seconds(e.Seconds))
+			about = append(about, "silent", formatSeconds(e.Seconds))
 		}
 	case event.ClusterDegraded:
 		level, text, about = hclog.Warn, "this node knows of no leader", []any{"since", e.Time.Format(time.RFC3339Nano)}
 	case event.ClusterRecovered:
-		text, about = "somebody leads again", []any{"leader", e.Node, "token", e.Token, "leaderless", seconds(e.Seconds)}
+		text, about = "somebody leads again", []any{"leader", e.Node, "token", e.Token, "leaderless",
+			formatSeconds(e.Seconds)}
 	case event.FallbackEntered:
 		level, text, about = hclog.Warn, "the election does not work: a node leads by its name", []any{"leader", e.Node,
 			"token", e.Token}
@@ -48,9 +49,9 @@ func logLine(log hclog.Logger, e event.Event, self string, members int) {
 		text, about = "nobody leads by name any more", []any{"leader", e.Node, "token", e.Token}
 	case event.NodeSilent:
 		level, text, about = hclog.Warn, "a node does not answer the nodes that watch it", append(about, "watcher", e.Peer,
-			"for", seconds(e.Seconds))
+			"for", formatSeconds(e.Seconds))
 	case event.NodeAnswering:
-		text, about = "a node answers again", append(about, "silent", seconds(e.Seconds))
+		text, about = "a node answers again", append(about, "silent", formatSeconds(e.Seconds))
 	case event.DrainStarted:
 		text = "a node gives its shards up"
 	case event.DrainEnded:
@@ -61,6 +62,6 @@ func logLine(log hclog.Logger, e event.Event, self string, members int) {
 	log.Log(level, text, append(about, event.Field, string(e.Type))...)
 }
 
-func seconds(s float64) string {
+func formatSeconds(s float64) string {
 	return time.Duration(s * float64(time.Second)).Round(time.Millisecond).String()
 }

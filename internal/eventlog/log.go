@@ -67,16 +67,16 @@ const maxRecent = 256
 
 // Log is one node's part in the event log. All methods are safe for concurrent use.
 type Log struct {
-	cfg    Config
-	sub    *watchcache.Subscription
-	seen   transitions
-	writer *writer
-	look   chan struct{}
+	cfg       Config
+	sub       *watchcache.Subscription
+	snapshots snapshotQueue
+	writer    *writer
+	wake      chan struct{}
 
-	mu     sync.Mutex
-	recent []event.Event
-	lost   []lostSession
-	took   Failovers
+	mu        sync.Mutex
+	recent    []event.Event
+	lost      []lostSession
+	failovers Failovers
 }
 
 // lostSession is a session that ended without being closed.
@@ -89,8 +89,8 @@ type lostSession struct {
 // New returns a log, which Run starts. It observes all snapshots of the mirror from now on, including those
 // before Run: no other node may see the first nodes of a cluster join.
 func New(cfg Config) *Log {
-	l := &Log{cfg: cfg, look: make(chan struct{}, 1), took: newFailovers()}
-	l.sub = cfg.Mirror.Subscribe(l.seen.concerns)
+	l := &Log{cfg: cfg, wake: make(chan struct{}, 1), failovers: newFailovers()}
+	l.sub = cfg.Mirror.Subscribe(l.snapshots.enqueueChange)
 	if !cfg.Off {
 		l.writer = newWriter(cfg)
 	}
@@ -114,7 +114,7 @@ func (l *Log) Run(ctx context.Context, changed <-chan struct{}) {
 		select {
 		case <-l.sub.C:
 		case <-changed:
-		case <-l.look:
+		case <-l.wake:
 		case <-again.C:
 		case <-ctx.Done():
 			return
@@ -125,10 +125,10 @@ func (l *Log) Run(ctx context.Context, changed <-chan struct{}) {
 	}
 }
 
-// Leave records the events that no other node would record once this node is gone: those that only this node
+// RecordLastEvents records the events that no other node would record once this node is gone: those that only this node
 // knows, and, if no other member stays, its own leaving. Call it before the node's key is deleted and while Run
 // is running. It blocks until that is done or ctx ends.
-func (l *Log) Leave(ctx context.Context) {
+func (l *Log) RecordLastEvents(ctx context.Context) {
 	if l.writer == nil || ctx.Err() != nil {
 		return
 	}
@@ -136,17 +136,17 @@ func (l *Log) Leave(ctx context.Context) {
 	if snap := l.cfg.Mirror.Snapshot(); snap != nil {
 		var self *state.Member
 		if self, last = leavesLast(snap, l.cfg.Address); last {
-			l.writer.add(event.Event{ID: fmt.Sprintf("%s-%d", event.NodeLeft, self.Incarnation),
+			l.writer.addPending(event.Event{ID: fmt.Sprintf("%s-%d", event.NodeLeft, self.Incarnation),
 				Type: event.NodeLeft, Time: time.Now(), Node: l.cfg.Address, Revision: snap.Revision}, true, 0)
 		}
 	}
-	l.writer.leave(ctx, last)
+	l.writer.flushLast(ctx, last)
 }
 
 // leavesLast reports whether the member self stops while no other member stays. Several members may stop at the
 // same time.
 func leavesLast(s *state.Snapshot, self string) (m *state.Member, last bool) {
-	for _, other := range s.Registered() {
+	for _, other := range s.RegisteredMembers() {
 		switch {
 		case other.Address == self:
 			m = other
@@ -157,20 +157,20 @@ func leavesLast(s *state.Snapshot, self string) (m *state.Member, last bool) {
 	return m, m != nil
 }
 
-// SessionLost records that this node's session with that lease was lost. The session was valid until then at
-// most, because a process that stood still notices the loss later. SessionLost does not block.
-func (l *Log) SessionLost(lease int64, until time.Time, lost *session.LostError) {
+// ReportSessionLost records that this node's session with that lease was lost. The session was valid until then at
+// most, because a process that stood still notices the loss later. ReportSessionLost does not block.
+func (l *Log) ReportSessionLost(lease int64, until time.Time, lost *session.LostError) {
 	l.mu.Lock()
 	if len(l.lost) < maxRecent {
-		l.lost = append(l.lost, lostSession{id: lease, reason: string(lost.Reason), at: earliest(time.Now(), until)})
+		l.lost = append(l.lost, lostSession{id: lease, reason: string(lost.Reason), at: earliestTime(time.Now(), until)})
 	}
 	l.mu.Unlock()
-	signal(l.look)
+	wakeUp(l.wake)
 }
 
-// Recent returns a copy of the newest events that this node observed, oldest first, whether they are recorded
+// RecentEvents returns a copy of the newest events that this node observed, oldest first, whether they are recorded
 // or not. It does not block.
-func (l *Log) Recent() []event.Event {
+func (l *Log) RecentEvents() []event.Event {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return append([]event.Event(nil), l.recent...)
@@ -180,47 +180,47 @@ func (l *Log) Recent() []event.Event {
 func (l *Log) Failovers() Failovers {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.took.clone()
+	return l.failovers.clone()
 }
 
-func signal(c chan struct{}) {
+func wakeUp(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
 	}
 }
 
-// transitions queues the snapshots that the observer has not processed yet, in order. The zero value is ready
+// snapshotQueue queues the snapshots that the observer has not processed yet, in order. The zero value is ready
 // to use.
-type transitions struct {
-	mu    sync.Mutex
-	began bool
-	next  []*state.Snapshot
+type snapshotQueue struct {
+	mu     sync.Mutex
+	began  bool
+	queued []*state.Snapshot
 }
 
-// concerns queues a snapshot that may contain an event. It runs in the mirror's goroutine.
-func (t *transitions) concerns(before, now *state.Snapshot) bool {
-	if !differs(before, now) {
+// enqueueChange queues a snapshot that may contain an event. It runs in the mirror's goroutine.
+func (t *snapshotQueue) enqueueChange(before, now *state.Snapshot) bool {
+	if !mayHoldEvents(before, now) {
 		return false
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.began {
-		t.next, t.began = append(t.next, before), true
+		t.queued, t.began = append(t.queued, before), true
 	}
-	if len(t.next) == maxRecent { // skipped snapshots appear as one change
-		t.next = t.next[:maxRecent-1]
+	if len(t.queued) == maxRecent { // skipped snapshots appear as one change
+		t.queued = t.queued[:maxRecent-1]
 	}
-	t.next = append(t.next, now)
+	t.queued = append(t.queued, now)
 	return true
 }
 
-// take returns the queued snapshots, the newest last. It asks for the newest one while no other can be queued.
-func (t *transitions) take(newest func() *state.Snapshot) []*state.Snapshot {
+// takeAll returns the queued snapshots, the newest last. It asks for the newest one while no other can be queued.
+func (t *snapshotQueue) takeAll(newest func() *state.Snapshot) []*state.Snapshot {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	taken := t.next
-	t.next, t.began = nil, true
+	taken := t.queued
+	t.queued, t.began = nil, true
 	if s := newest(); len(taken) == 0 || taken[len(taken)-1] != s {
 		taken = append(taken, s)
 	}

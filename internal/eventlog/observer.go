@@ -19,8 +19,8 @@ type observer struct {
 	failover         failover
 	silent           silentSince
 	accused          accusedSince
-	outage           silence // silence of the leader that lost its term last
-	ended            int64   // token of the last own term with a reported end
+	lastSilence      leaderSilence // silence of the leader that lost its term last
+	endedToken       int64         // token of the last own term with a reported end
 }
 
 // observe processes all changes. It returns the time after which to look again; 0: when something changes.
@@ -29,72 +29,72 @@ func (o *observer) observe(now time.Time) time.Duration {
 	if l.cfg.Mirror.Snapshot() == nil {
 		return 0
 	}
-	if end := l.cfg.Election.LastEnd(); end != nil && end.Token != o.ended {
-		o.ended = end.Token
+	if end := l.cfg.Election.LastEnd(); end != nil && end.Token != o.endedToken {
+		o.endedToken = end.Token
 		if o.last != nil {
-			o.report(o.ownEnd(end, now), true)
+			o.report(o.ownEndEvent(end, now), true)
 		}
 	}
-	for _, s := range l.seen.take(l.cfg.Mirror.Snapshot) {
+	for _, s := range l.snapshots.takeAll(l.cfg.Mirror.Snapshot) {
 		before := o.last
 		o.last = s
 		if before == nil {
 			continue
 		}
 		if before.History != s.History {
-			l.forget() // ids contain revisions, which belong to another history now
+			l.forgetHistory() // ids contain revisions, which belong to another history now
 		}
-		for _, e := range Derive(before, s) {
+		for _, e := range DeriveEvents(before, s) {
 			e.Time = now
-			o.silent.look(&e)
-			o.accused.look(&e)
-			o.failover = o.failover.look(&e, before.Leader(), o.silent)
+			o.silent.onEvent(&e)
+			o.accused.onEvent(&e)
+			o.failover = o.failover.onEvent(&e, before.Leader(), o.silent)
 			if e.Type == event.LeaderLost && e.Seconds > 0 {
-				o.outage = silence{token: e.Token, since: o.failover.since}
+				o.lastSilence = leaderSilence{token: e.Token, since: o.failover.since}
 			}
 			// The recorder may be the node that is silent.
 			o.report(e, e.Type == event.NodeSilent && e.Peer == l.cfg.Address)
 		}
 	}
-	o.sessions(now)
+	o.reportLostSessions(now)
 	if o.joined = o.joined || o.last.Member(l.cfg.Address) != nil; !o.joined {
 		return 0 // a node that is not a member yet has no need to know the leader
 	}
-	var found verdict
-	o.leaderless, found = o.leaderless.look(l.cfg.Election.Leader(), o.outage, o.last.Revision, now)
-	if found.withdrawn != "" {
-		l.withdraw(found.withdrawn)
+	var found leaderlessResult
+	o.leaderless, found = o.leaderless.onLeader(l.cfg.Election.Leader(), o.lastSilence, o.last.Revision, now)
+	if found.withdrawnID != "" {
+		l.withdrawEvent(found.withdrawnID)
 	}
 	for _, e := range found.events {
-		o.degraded(e, found.over)
+		o.reportDegraded(e, found.endedID)
 	}
 	return found.again
 }
 
-// degraded reports that the cluster has been without a leader for long, or that there is a leader again, which
+// reportDegraded reports that the cluster has been without a leader for long, or that there is a leader again, which
 // ends the event with the id over. If this node reported the beginning as the recorder, it records both.
 // Otherwise the present recorder does, because this node may have been cut off from a cluster with a leader.
-func (o *observer) degraded(e event.Event, over string) {
-	records := recorder(o.last) == o.log.cfg.Address
+func (o *observer) reportDegraded(e event.Event, over string) {
+	records := recorderAddress(o.last) == o.log.cfg.Address
 	if e.Type == event.ClusterDegraded {
 		o.recordedDegraded = records && o.log.cfg.Valid()
 	}
 	o.report(e, o.recordedDegraded)
 	if over != "" && !records && !o.recordedDegraded && o.log.writer != nil {
-		o.log.writer.withdraw(over)
-		o.log.writer.withdraw(e.ID)
+		o.log.writer.withdrawEvent(over)
+		o.log.writer.withdrawEvent(e.ID)
 	}
 }
 
-// ownEnd returns the event for the end of this node's own term, with the exact reason.
-func (o *observer) ownEnd(end *election.TermOverError, now time.Time) event.Event {
+// ownEndEvent returns the event for the end of this node's own term, with the exact reason.
+func (o *observer) ownEndEvent(end *election.TermOverError, now time.Time) event.Event {
 	return event.Event{ID: fmt.Sprintf("%s-%d", event.LeaderLost, end.Token), Type: event.LeaderLost, Time: now,
 		Node: o.log.cfg.Address, Token: end.Token, Revision: o.last.Revision, Reason: string(end.Reason)}
 }
 
-// sessions reports the sessions that were lost, once this node has a new one. Before that, the events could not
-// be recorded, and the length of the outage is unknown.
-func (o *observer) sessions(now time.Time) {
+// reportLostSessions reports the sessions that were lost, once this node has a new one. Before that, the events could
+// not be recorded, and the length of the outage is unknown.
+func (o *observer) reportLostSessions(now time.Time) {
 	l := o.log
 	if !l.cfg.Valid() {
 		return
@@ -113,26 +113,26 @@ func (o *observer) sessions(now time.Time) {
 // facts.
 func (o *observer) report(e event.Event, own bool) {
 	l := o.log
-	known := l.remember(e, own)
+	known := l.rememberEvent(e, own)
 	if l.writer != nil {
-		l.writer.add(e, own, o.patience(e, own))
+		l.writer.addPending(e, own, o.recordDelay(e, own))
 	}
 	if !known {
-		logLine(l.cfg.Logger, e, l.cfg.Address, len(o.last.Registered()))
+		logLine(l.cfg.Logger, e, l.cfg.Address, len(o.last.RegisteredMembers()))
 	}
 }
 
-// patience returns the delay before the recorder records an event.
-func (o *observer) patience(e event.Event, own bool) time.Duration {
+// recordDelay returns the delay before the recorder records an event.
+func (o *observer) recordDelay(e event.Event, own bool) time.Duration {
 	if e.Type == event.LeaderLost && !own && o.last.Member(e.Node) != nil && !o.last.Lingers(o.last.Member(e.Node)) {
-		return deputyAfter
+		return deputyDelay
 	}
-	return settle
+	return batchDelay
 }
 
-// remember adds an event to the recent ones and reports whether it was already there. An event of which this
+// rememberEvent adds an event to the recent ones and reports whether it was already there. An event of which this
 // node has the exact facts replaces the derived one, but is never replaced by it.
-func (l *Log) remember(e event.Event, own bool) (known bool) {
+func (l *Log) rememberEvent(e event.Event, own bool) (known bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := len(l.recent) - 1; i >= 0; i-- {
@@ -147,22 +147,22 @@ func (l *Log) remember(e event.Event, own bool) (known bool) {
 		l.recent = append(l.recent[:0], l.recent[1:]...)
 	}
 	l.recent = append(l.recent, e)
-	l.took.count(e)
+	l.failovers.countEvent(e)
 	return false
 }
 
-// forget drops the observations of another history of etcd.
-func (l *Log) forget() {
+// forgetHistory drops the observations of another history of etcd.
+func (l *Log) forgetHistory() {
 	l.mu.Lock()
 	l.recent = nil
 	l.mu.Unlock()
 	if l.writer != nil {
-		l.writer.forget()
+		l.writer.forgetDerived()
 	}
 }
 
-// withdraw forgets an event that concerned this node alone.
-func (l *Log) withdraw(id string) {
+// withdrawEvent forgets an event that concerned this node alone.
+func (l *Log) withdrawEvent(id string) {
 	l.mu.Lock()
 	for i, e := range l.recent {
 		if e.ID == id {
@@ -172,6 +172,6 @@ func (l *Log) withdraw(id string) {
 	}
 	l.mu.Unlock()
 	if l.writer != nil {
-		l.writer.withdraw(id)
+		l.writer.withdrawEvent(id)
 	}
 }

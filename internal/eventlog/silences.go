@@ -7,10 +7,10 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// silences finds members that have become silent to a watcher, and those that answer again. The silence of one
+// deriveSilences finds members that have become silent to a watcher, and those that answer again. The silence of one
 // member is one event, whichever watcher reports it first.
-func silences(before, now *state.Snapshot, add adder) {
-	if state.Same(before.Silences, now.Silences) {
+func deriveSilences(before, now *state.Snapshot, add addFunc) {
+	if state.SameSlice(before.Silences, now.Silences) {
 		return
 	}
 	for i, x := range now.Silences {
@@ -23,7 +23,7 @@ func silences(before, now *state.Snapshot, add adder) {
 		}
 		if first := firstSilence(now, m); first != nil {
 			add(first.CreateRevision, event.Event{Type: event.NodeSilent, Node: m.Address, Peer: watcherAddress(now, first),
-				Seconds: first.Silent().Seconds()})
+				Seconds: first.SilentFor().Seconds()})
 		}
 	}
 	for i, x := range before.Silences {
@@ -36,7 +36,7 @@ func silences(before, now *state.Snapshot, add adder) {
 		}
 		if first := firstSilence(before, m); first != nil {
 			add(first.CreateRevision, event.Event{Type: event.NodeAnswering, Node: m.Address,
-				Seconds: first.Silent().Seconds()})
+				Seconds: first.SilentFor().Seconds()})
 		}
 	}
 }
@@ -65,8 +65,8 @@ func watcherAddress(s *state.Snapshot, x *state.Silence) string {
 // last mark may be long out of date. The zero value is ready to use.
 type silentSince map[string]time.Time
 
-// look records the beginning of a silence, and sets the length in the event that ends it.
-func (l *silentSince) look(e *event.Event) {
+// onEvent records the beginning of a silence, and sets the length in the event that ends it.
+func (l *silentSince) onEvent(e *event.Event) {
 	if *l == nil {
 		*l = silentSince{}
 	}

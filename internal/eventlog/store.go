@@ -15,29 +15,29 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// batch limits the events in one transaction: etcd allows 128 operations, and each event takes two.
-const batch = 32
+// maxBatch limits the events in one transaction: etcd allows 128 operations, and each event takes two.
+const maxBatch = 32
 
-// maxEvent limits the size of an event that is read, in bytes.
-const maxEvent = 64 << 10
+// maxEventSize limits the size of an event that is read, in bytes.
+const maxEventSize = 64 << 10
 
-// maxReason limits a recorded reason, in bytes. An event with such a reason stays below maxEvent even if all of
+// maxReasonSize limits a recorded reason, in bytes. An event with such a reason stays below maxEventSize even if all of
 // it has to be escaped.
-const maxReason = 4 << 10
+const maxReasonSize = 4 << 10
 
-// cut shortens a reason that a fault may have made too long to be read back.
-func cut(reason string) string {
-	if len(reason) <= maxReason {
+// cutReason shortens a reason that a fault may have made too long to be read back.
+func cutReason(reason string) string {
+	if len(reason) <= maxReasonSize {
 		return reason
 	}
-	return strings.ToValidUTF8(reason[:maxReason], "") + "..."
+	return strings.ToValidUTF8(reason[:maxReasonSize], "") + "..."
 }
 
-// record writes events. It skips an event if there is one with its id.
-func record(ctx context.Context, kv clientv3.KV, keys state.Keys, events []event.Event) error {
+// recordEvents writes events. It skips an event if there is one with its id.
+func recordEvents(ctx context.Context, kv clientv3.KV, keys state.Keys, events []event.Event) error {
 	ops := make([]clientv3.Op, len(events))
 	for i, e := range events {
-		e.Seq, e.Reason = 0, cut(e.Reason) // Seq is etcd's revision
+		e.Seq, e.Reason = 0, cutReason(e.Reason) // Seq is etcd's revision
 		value, err := json.Marshal(e)
 		if err != nil {
 			return fmt.Errorf("encode the event %s: %w", e.ID, err)
@@ -50,11 +50,11 @@ func record(ctx context.Context, kv clientv3.KV, keys state.Keys, events []event
 	return err
 }
 
-// prune deletes the oldest events until no more than most remain, none of them with a time before horizon.
+// pruneEvents deletes the oldest events until no more than most remain, none of them with a time before horizon.
 // Unreadable values are deleted when they are among the oldest beyond most.
-func prune(ctx context.Context, kv clientv3.KV, keys state.Keys, most int, horizon time.Time) error {
+func pruneEvents(ctx context.Context, kv clientv3.KV, keys state.Keys, most int, horizon time.Time) error {
 	for {
-		resp, err := kv.Get(ctx, keys.Events(), clientv3.WithPrefix(), clientv3.WithLimit(batch),
+		resp, err := kv.Get(ctx, keys.Events(), clientv3.WithPrefix(), clientv3.WithLimit(maxBatch),
 			clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
 		if err != nil {
 			return err
@@ -62,7 +62,7 @@ func prune(ctx context.Context, kv clientv3.KV, keys state.Keys, most int, horiz
 		excess := int(resp.Count) - most
 		var ops []clientv3.Op
 		for i, pair := range resp.Kvs {
-			e, err := decode(keys, string(pair.Key), pair.Value, pair.CreateRevision)
+			e, err := decodeEvent(keys, string(pair.Key), pair.Value, pair.CreateRevision)
 			if i < excess || err == nil && e.Time.Before(horizon) {
 				ops = append(ops, clientv3.OpDelete(string(pair.Key)))
 			}
@@ -79,13 +79,13 @@ func prune(ctx context.Context, kv clientv3.KV, keys state.Keys, most int, horiz
 	}
 }
 
-// decode parses an event as it is stored in etcd.
-func decode(keys state.Keys, key string, value []byte, seq int64) (event.Event, error) {
+// decodeEvent parses an event as it is stored in etcd.
+func decodeEvent(keys state.Keys, key string, value []byte, seq int64) (event.Event, error) {
 	id, ok := keys.EventID(key)
 	if !ok {
 		return event.Event{}, fmt.Errorf("%w: %q is no event's key", state.ErrBadRecord, key)
 	}
-	if len(value) > maxEvent {
+	if len(value) > maxEventSize {
 		return event.Event{}, fmt.Errorf("%w: event %q has %d bytes", state.ErrBadRecord, id, len(value))
 	}
 	var e event.Event
@@ -117,7 +117,7 @@ func List(ctx context.Context, kv clientv3.KV, keys state.Keys, q Query) (_ []ev
 	}
 	out := make([]event.Event, 0, len(resp.Kvs))
 	for _, pair := range resp.Kvs {
-		e, err := decode(keys, string(pair.Key), pair.Value, pair.CreateRevision)
+		e, err := decodeEvent(keys, string(pair.Key), pair.Value, pair.CreateRevision)
 		switch {
 		case err != nil:
 			skipped++
@@ -125,17 +125,18 @@ func List(ctx context.Context, kv clientv3.KV, keys state.Keys, q Query) (_ []ev
 			out = append(out, e)
 		}
 	}
-	slices.SortFunc(out, compare)
+	slices.SortFunc(out, compareEvents)
 	if q.Limit > 0 && len(out) > q.Limit {
 		out = out[len(out)-q.Limit:]
 	}
 	return out, skipped, resp.Header.Revision, nil
 }
 
-// compare orders events by their times. Events observed by one node at one instant are ordered by etcd's
+// compareEvents orders events by their times. Events observed by one node at one instant are ordered by etcd's
 // revision, and those of one revision, which come from one transaction, by type.
-func compare(a, b event.Event) int {
-	return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Revision, b.Revision), cmp.Compare(rank(a.Type), rank(b.Type)),
+func compareEvents(a, b event.Event) int {
+	return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Revision, b.Revision),
+		cmp.Compare(typeRank(a.Type), typeRank(b.Type)),
 		cmp.Compare(a.Seq, b.Seq))
 }
 
@@ -143,15 +144,15 @@ func byRevision(a, b event.Event) int { return cmp.Compare(a.Revision, b.Revisio
 
 // bySeq orders events as they were recorded.
 func bySeq(a, b event.Event) int {
-	return cmp.Or(cmp.Compare(a.Seq, b.Seq), cmp.Compare(rank(a.Type), rank(b.Type)))
+	return cmp.Or(cmp.Compare(a.Seq, b.Seq), cmp.Compare(typeRank(a.Type), typeRank(b.Type)))
 }
 
-// rank returns the position of a type; unknown types come last.
-func rank(t event.Type) int {
-	if i := slices.Index(types, t); i >= 0 {
+// typeRank returns the position of a type; unknown types come last.
+func typeRank(t event.Type) int {
+	if i := slices.Index(eventTypes, t); i >= 0 {
 		return i
 	}
-	return len(types)
+	return len(eventTypes)
 }
 
-var types = event.Types()
+var eventTypes = event.Types()

@@ -41,12 +41,12 @@ func TestStore(t *testing.T) {
 	for i := range 100 {
 		all = append(all, make(i+1))
 	}
-	for from := 0; from < len(all); from += batch {
-		require.NoError(t, record(ctx, client, keys, all[from:min(from+batch, len(all))]))
+	for from := 0; from < len(all); from += maxBatch {
+		require.NoError(t, recordEvents(ctx, client, keys, all[from:min(from+maxBatch, len(all))]))
 	}
 	again := make(7)
 	again.Node = "other:1"
-	require.NoError(t, record(ctx, client, keys, []event.Event{again}))
+	require.NoError(t, recordEvents(ctx, client, keys, []event.Event{again}))
 	got := list(t, client, keys, Query{})
 	require.Len(t, got, 100)
 	require.Equal(t, "a:1", got[6].Node, "it is recorded once, as it was first")
@@ -59,7 +59,8 @@ func TestStore(t *testing.T) {
 	require.Len(t, list(t, client, keys, Query{Since: all[90].Time}), 10)
 	require.Equal(t, all[99].ID, list(t, client, keys, Query{Limit: 1})[0].ID, "the newest")
 
-	for key, value := range map[string]string{"foreign": "{", "typeless": "{}", "long": strings.Repeat("x", maxEvent+1)} {
+	for key, value := range map[string]string{"foreign": "{", "typeless": "{}",
+		"long": strings.Repeat("x", maxEventSize+1)} {
 		_, err := client.Put(ctx, keys.Event(key), value)
 		require.NoError(t, err)
 	}
@@ -68,9 +69,9 @@ func TestStore(t *testing.T) {
 	require.Len(t, got, 100)
 	require.Equal(t, 3, skipped)
 
-	require.NoError(t, prune(ctx, client, keys, 53, began))
+	require.NoError(t, pruneEvents(ctx, client, keys, 53, began))
 	require.Equal(t, all[50].ID, list(t, client, keys, Query{})[0].ID, "the three that are no events count, too")
-	require.NoError(t, prune(ctx, client, keys, 1000, all[89].Time.Add(time.Millisecond)))
+	require.NoError(t, pruneEvents(ctx, client, keys, 1000, all[89].Time.Add(time.Millisecond)))
 	require.Equal(t, all[90].ID, list(t, client, keys, Query{})[0].ID)
 	resp, err := client.Get(ctx, keys.Events(), clientv3.WithPrefix(), clientv3.WithCountOnly())
 	require.NoError(t, err)
@@ -82,11 +83,11 @@ func TestStore(t *testing.T) {
 func TestLongReasonsAreReadByAll(t *testing.T) {
 	keys, ctx := keysUnder(t, "/g"), etcdtest.Context(t)
 	client := etcdtest.Client(t)
-	for i, reason := range []string{"short", strings.Repeat("x", maxEvent), strings.Repeat("\x01", 2*maxEvent),
-		strings.Repeat("ü", maxEvent)} {
+	for i, reason := range []string{"short", strings.Repeat("x", maxEventSize), strings.Repeat("\x01", 2*maxEventSize),
+		strings.Repeat("ü", maxEventSize)} {
 		e := event.Event{ID: fmt.Sprintf("node_removed-%d", i), Type: event.NodeRemoved, Revision: int64(i + 1),
 			Reason: reason, Time: time.Now().UTC()}
-		require.NoError(t, record(ctx, client, keys, []event.Event{e}))
+		require.NoError(t, recordEvents(ctx, client, keys, []event.Event{e}))
 		got, skipped, _, err := List(ctx, client, keys, Query{})
 		require.NoError(t, err)
 		require.Zero(t, skipped)
@@ -100,7 +101,7 @@ func TestFollow(t *testing.T) {
 	server := etcdtest.Start(t)
 	client, keys, ctx := server.Client(), keysUnder(t, "/f"), etcdtest.Context(t)
 	put := func(i int) {
-		require.NoError(t, record(ctx, client, keys, []event.Event{{ID: fmt.Sprint(i), Type: event.NodeLeft,
+		require.NoError(t, recordEvents(ctx, client, keys, []event.Event{{ID: fmt.Sprint(i), Type: event.NodeLeft,
 			Time: time.Now()}}))
 	}
 	put(1)
@@ -152,7 +153,7 @@ func TestFollowSaysWhatIsRecordedTogether(t *testing.T) {
 		for _, id := range ids {
 			events = append(events, event.Event{ID: id, Type: event.NodeLeft, Time: time.Now()})
 		}
-		require.NoError(t, record(ctx, client, keys, events))
+		require.NoError(t, recordEvents(ctx, client, keys, events))
 	}
 	together("1", "2")
 	together("3")
@@ -181,7 +182,7 @@ func FuzzDecode(f *testing.F) {
 	keys, err := state.NewKeys("/g")
 	require.NoError(f, err)
 	f.Fuzz(func(t *testing.T, key string, value []byte) {
-		e, err := decode(keys, key, value, 7)
+		e, err := decodeEvent(keys, key, value, 7)
 		if err != nil {
 			require.ErrorIs(t, err, state.ErrBadRecord)
 			return
@@ -195,21 +196,22 @@ func FuzzDecode(f *testing.F) {
 // Events that the log has, or had and deleted, are not recorded again by the next recorder.
 func TestMissing(t *testing.T) {
 	horizon := time.Now().Add(-time.Hour)
-	at := func(revision int64, after time.Duration, own bool) pending {
-		return pending{Event: event.Event{ID: fmt.Sprint(revision), Revision: revision, Time: horizon.Add(after)}, own: own}
+	at := func(revision int64, after time.Duration, own bool) pendingEvent {
+		return pendingEvent{Event: event.Event{ID: fmt.Sprint(revision), Revision: revision, Time: horizon.Add(after)},
+			own: own}
 	}
-	all := func() []pending {
-		return []pending{at(1, time.Minute, false), at(2, -time.Minute, false), at(3, time.Minute, false),
+	all := func() []pendingEvent {
+		return []pendingEvent{at(1, time.Minute, false), at(2, -time.Minute, false), at(3, time.Minute, false),
 			at(4, time.Minute, false), at(5, -time.Minute, true)}
 	}
-	ids := func(some []pending) (out []string) {
+	ids := func(some []pendingEvent) (out []string) {
 		for _, p := range some {
 			out = append(out, p.ID)
 		}
 		return out
 	}
 	log := []event.Event{{ID: "3", Revision: 3}}
-	require.Equal(t, []string{"1", "4", "5"}, ids(missing(all(), log, 10, horizon)), "it is not full")
-	require.Equal(t, []string{"4", "5"}, ids(missing(all(), log, 1, horizon)), "it is, so 1 was deleted")
-	require.Equal(t, []string{"1", "3", "4", "5"}, ids(missing(all(), nil, 10, horizon)))
+	require.Equal(t, []string{"1", "4", "5"}, ids(missingEvents(all(), log, 10, horizon)), "it is not full")
+	require.Equal(t, []string{"4", "5"}, ids(missingEvents(all(), log, 1, horizon)), "it is, so 1 was deleted")
+	require.Equal(t, []string{"1", "3", "4", "5"}, ids(missingEvents(all(), nil, 10, horizon)))
 }

@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	// settle is the delay for which an event waits for others that are recorded with it. It also keeps the
+	// batchDelay is the delay for which an event waits for others that are recorded with it. It also keeps the
 	// write away from a handover.
-	settle = 50 * time.Millisecond
-	// deputyAfter is the time for which the recorder waits for a former leader to report itself why its term
+	batchDelay = 50 * time.Millisecond
+	// deputyDelay is the time for which the recorder waits for a former leader to report itself why its term
 	// ended.
-	deputyAfter = 2 * time.Second
+	deputyDelay = 2 * time.Second
 	// pruneEvery is the interval at which the recorder deletes old events, in addition to each time it records.
 	pruneEvery = time.Hour
 )
@@ -41,16 +41,16 @@ type writer struct {
 	failing atomic.Bool
 
 	mu      sync.Mutex
-	pending []pending // oldest first
+	pending []pendingEvent // oldest first
 
 	// Used by run's goroutine alone:
-	records bool // this node was the recorder at the last step
-	pruned  time.Time
-	retry   backoff.Backoff
+	wasRecorder bool // this node was the recorder at the last step
+	pruned      time.Time
+	retry       backoff.Backoff
 }
 
-// pending is an event that is not known to be recorded yet.
-type pending struct {
+// pendingEvent is an event that is not known to be recorded yet.
+type pendingEvent struct {
 	event.Event
 	own bool      // this node records it even if it is not the recorder
 	due time.Time // earliest time to record it
@@ -60,12 +60,12 @@ func newWriter(cfg Config) *writer {
 	return &writer{cfg: cfg, wake: make(chan struct{}, 1), retry: backoff.Backoff{Policy: retryPolicy}}
 }
 
-// add queues an event to be recorded after a delay. An event of which this node has the exact facts (own)
+// addPending queues an event to be recorded after a delay. An event of which this node has the exact facts (own)
 // replaces a derived one.
-func (w *writer) add(e event.Event, own bool, after time.Duration) {
+func (w *writer) addPending(e event.Event, own bool, after time.Duration) {
 	w.mu.Lock()
-	p := pending{Event: e, own: own, due: time.Now().Add(after)}
-	switch i := slices.IndexFunc(w.pending, func(p pending) bool { return p.ID == e.ID }); {
+	p := pendingEvent{Event: e, own: own, due: time.Now().Add(after)}
+	switch i := slices.IndexFunc(w.pending, func(p pendingEvent) bool { return p.ID == e.ID }); {
 	case i < 0:
 		if len(w.pending) == maxRecent {
 			w.pending = slices.Delete(w.pending, 0, 1)
@@ -75,20 +75,20 @@ func (w *writer) add(e event.Event, own bool, after time.Duration) {
 		w.pending[i] = p
 	}
 	w.mu.Unlock()
-	signal(w.wake)
+	wakeUp(w.wake)
 }
 
-// forget drops all pending events except those that only this node knows.
-func (w *writer) forget() {
+// forgetDerived drops all pending events except those that only this node knows.
+func (w *writer) forgetDerived() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.pending = slices.DeleteFunc(w.pending, func(p pending) bool { return !p.own })
+	w.pending = slices.DeleteFunc(w.pending, func(p pendingEvent) bool { return !p.own })
 }
 
-func (w *writer) withdraw(id string) {
+func (w *writer) withdrawEvent(id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.pending = slices.DeleteFunc(w.pending, func(p pending) bool { return p.ID == id })
+	w.pending = slices.DeleteFunc(w.pending, func(p pendingEvent) bool { return p.ID == id })
 }
 
 // run records events until ctx ends.
@@ -102,49 +102,49 @@ func (w *writer) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		timer.Reset(w.step(ctx))
+		timer.Reset(w.recordOnce(ctx))
 	}
 }
 
-// leave records the pending events, or only those of which this node has the exact facts, unless the last write
+// flushLast records the pending events, or only those of which this node has the exact facts, unless the last write
 // failed.
-func (w *writer) leave(ctx context.Context, all bool) {
+func (w *writer) flushLast(ctx context.Context, all bool) {
 	if !w.failing.Load() {
-		_, _ = w.flush(ctx, func(p pending) bool { return all || p.own }) // best effort
+		_, _ = w.flushPending(ctx, func(p pendingEvent) bool { return all || p.own }) // best effort
 	}
 }
 
-// step records the events that are due, and returns the time after which to look again.
-func (w *writer) step(ctx context.Context) time.Duration {
+// recordOnce records the events that are due, and returns the time after which to look again.
+func (w *writer) recordOnce(ctx context.Context) time.Duration {
 	snap := w.cfg.Mirror.Snapshot()
 	if snap == nil || !w.cfg.Valid() {
-		w.records = false
+		w.wasRecorder = false
 		return time.Second
 	}
-	records := recorder(snap) == w.cfg.Address
-	if err := w.record(ctx, records, time.Now()); err != nil {
-		return w.failed(ctx, err)
+	records := recorderAddress(snap) == w.cfg.Address
+	if err := w.recordDue(ctx, records, time.Now()); err != nil {
+		return w.handleFailure(ctx, err)
 	}
 	w.failing.Store(false)
 	w.retry.Reset()
-	w.records = records
-	return w.next(records, time.Now())
+	w.wasRecorder = records
+	return w.nextDue(records, time.Now())
 }
 
-func (w *writer) record(ctx context.Context, records bool, now time.Time) error {
-	if records && !w.records {
+func (w *writer) recordDue(ctx context.Context, records bool, now time.Time) error {
+	if records && !w.wasRecorder {
 		if err := w.catchUp(ctx); err != nil {
 			return err
 		}
 	}
-	wrote, err := w.flush(ctx, func(p pending) bool { return (p.own || records) && !p.due.After(now) })
+	wrote, err := w.flushPending(ctx, func(p pendingEvent) bool { return (p.own || records) && !p.due.After(now) })
 	if err != nil || !records || wrote == 0 && now.Sub(w.pruned) < pruneEvery {
 		return err
 	}
 	w.pruned = now
 	ctx, cancel := context.WithTimeout(ctx, w.cfg.RequestTimeout)
 	defer cancel()
-	return prune(ctx, w.cfg.Client, w.cfg.Keys, w.cfg.Max, now.Add(-w.cfg.MaxAge))
+	return pruneEvents(ctx, w.cfg.Client, w.cfg.Keys, w.cfg.Max, now.Add(-w.cfg.MaxAge))
 }
 
 // catchUp drops pending events that are in the log, were in it, or are disproved by it, because the former
@@ -158,16 +158,16 @@ func (w *writer) catchUp(ctx context.Context) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.pending = missing(w.pending, events, w.cfg.Max, time.Now().Add(-w.cfg.MaxAge))
-	w.pending = slices.DeleteFunc(w.pending, func(p pending) bool {
-		return !p.own && disproved(p.Event, events, w.cfg.Address)
+	w.pending = missingEvents(w.pending, events, w.cfg.Max, time.Now().Add(-w.cfg.MaxAge))
+	w.pending = slices.DeleteFunc(w.pending, func(p pendingEvent) bool {
+		return !p.own && isDisproved(p.Event, events, w.cfg.Address)
 	})
 	return nil
 }
 
-// disproved reports whether an event claims a time without a leader in which, according to another node's
+// isDisproved reports whether an event claims a time without a leader in which, according to another node's
 // record, a leader was elected. Then only this node, self, was cut off, and it leads on its return.
-func disproved(e event.Event, log []event.Event, self string) bool {
+func isDisproved(e event.Event, log []event.Event, self string) bool {
 	from := e.Time
 	switch e.Type {
 	case event.ClusterDegraded:
@@ -181,10 +181,10 @@ func disproved(e event.Event, log []event.Event, self string) bool {
 	})
 }
 
-// missing returns the pending events that the log lacks. most and horizon are the limits of the log's size and
+// missingEvents returns the pending events that the log lacks. most and horizon are the limits of the log's size and
 // age. Events that it may have had and deleted are not missing: if the log is full, those that are no newer
 // than its oldest event.
-func missing(all []pending, events []event.Event, most int, horizon time.Time) []pending {
+func missingEvents(all []pendingEvent, events []event.Event, most int, horizon time.Time) []pendingEvent {
 	ids, oldest := make(map[string]bool, len(events)), int64(0)
 	for _, e := range events {
 		ids[e.ID] = true
@@ -192,18 +192,18 @@ func missing(all []pending, events []event.Event, most int, horizon time.Time) [
 	if len(events) > 0 && len(events) >= most*9/10 {
 		oldest = slices.MinFunc(events, byRevision).Revision
 	}
-	return slices.DeleteFunc(all, func(p pending) bool {
+	return slices.DeleteFunc(all, func(p pendingEvent) bool {
 		return ids[p.ID] || !p.own && (p.Revision <= oldest || p.Time.Before(horizon))
 	})
 }
 
-// flush records the pending events for which is returns true, and returns their number.
-func (w *writer) flush(ctx context.Context, is func(pending) bool) (wrote int, err error) {
+// flushPending records the pending events for which is returns true, and returns their number.
+func (w *writer) flushPending(ctx context.Context, is func(pendingEvent) bool) (wrote int, err error) {
 	for {
 		w.mu.Lock()
 		var events []event.Event
 		for _, p := range w.pending {
-			if len(events) < batch && is(p) {
+			if len(events) < maxBatch && is(p) {
 				p.RecordedBy = w.cfg.Address
 				events = append(events, p.Event)
 			}
@@ -213,22 +213,22 @@ func (w *writer) flush(ctx context.Context, is func(pending) bool) (wrote int, e
 			return wrote, nil
 		}
 		request, cancel := context.WithTimeout(ctx, w.cfg.RequestTimeout)
-		err := record(request, w.cfg.Client, w.cfg.Keys, events)
+		err := recordEvents(request, w.cfg.Client, w.cfg.Keys, events)
 		cancel()
 		if err != nil {
 			return wrote, err
 		}
 		wrote += len(events)
 		w.mu.Lock()
-		w.pending = slices.DeleteFunc(w.pending, func(p pending) bool {
+		w.pending = slices.DeleteFunc(w.pending, func(p pendingEvent) bool {
 			return slices.ContainsFunc(events, func(e event.Event) bool { return e.ID == p.ID })
 		})
 		w.mu.Unlock()
 	}
 }
 
-// next returns the time after which an event is due.
-func (w *writer) next(records bool, now time.Time) time.Duration {
+// nextDue returns the time after which an event is due.
+func (w *writer) nextDue(records bool, now time.Time) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	after := pruneEvery
@@ -240,8 +240,8 @@ func (w *writer) next(records bool, now time.Time) time.Duration {
 	return after
 }
 
-// failed logs, once, that events cannot be recorded, and returns the time after which to try again.
-func (w *writer) failed(ctx context.Context, err error) time.Duration {
+// handleFailure logs, once, that events cannot be recorded, and returns the time after which to try again.
+func (w *writer) handleFailure(ctx context.Context, err error) time.Duration {
 	if ctx.Err() != nil {
 		return pruneEvery // the writer is ending
 	}
@@ -260,13 +260,13 @@ func (w *writer) failed(ctx context.Context, err error) time.Duration {
 	return after
 }
 
-// recorder returns the address of the member that records the events observed by all; "" if there are no
+// recorderAddress returns the address of the member that records the events observed by all; "" if there are no
 // members.
-func recorder(s *state.Snapshot) string {
+func recorderAddress(s *state.Snapshot) string {
 	if m := s.Planner(); m != nil {
 		return m.Address
 	}
-	registered := s.Registered()
+	registered := s.RegisteredMembers()
 	if len(registered) == 0 {
 		return ""
 	}

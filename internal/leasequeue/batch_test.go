@@ -17,24 +17,25 @@ func TestBatchesOfAnySize(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	c := newComposer(7)
 	for range 500 {
-		var batch []op
+		var batch []queueOp
 		want := []string{"put counter"}
-		for most, cost := 1+rnd.IntN(mostOps), 0; ; {
-			x := &Entry{Want: Want{Name: "n", Value: "me", Shared: rnd.IntN(5) == 0}, key: fmt.Sprintf("q%d/k%d", len(batch),
-				len(batch)), queue: fmt.Sprintf("q%d/", len(batch))}
-			o := op{entry: x, enter: rnd.IntN(2) == 0}
-			if cost += o.cost(); cost > most {
+		for most, cost := 1+rnd.IntN(maxBatchOps), 0; ; {
+			x := &Entry{EntrySpec: EntrySpec{Name: "n", Value: "me", Shared: rnd.IntN(5) == 0},
+				key: fmt.Sprintf("q%d/k%d", len(batch),
+					len(batch)), queue: fmt.Sprintf("q%d/", len(batch))}
+			o := queueOp{entry: x, creates: rnd.IntN(2) == 0}
+			if cost += o.opCount(); cost > most {
 				break
 			}
 			batch = append(batch, o)
-			if o.enter {
+			if o.creates {
 				want = append(want, "put "+x.key, fmt.Sprintf("get %s to q%d0", x.queue, len(batch)-1))
 			} else {
 				want = append(want, "delete "+x.key)
 			}
 		}
 		ops := c.compose("counter", 5, batch)
-		require.LessOrEqual(t, len(ops), levelOps)
+		require.LessOrEqual(t, len(ops), maxTxnOps)
 		var said []string
 		resp := &clientv3.TxnResponse{}
 		for _, o := range ops {
@@ -44,7 +45,7 @@ func TestBatchesOfAnySize(t *testing.T) {
 				continue
 			}
 			_, inner, _ := o.Txn()
-			require.LessOrEqual(t, len(ops)+len(inner), levelOps)
+			require.LessOrEqual(t, len(ops)+len(inner), maxTxnOps)
 			group := &pb.TxnResponse{}
 			for _, o := range inner {
 				said = append(said, say(o))
@@ -53,12 +54,12 @@ func TestBatchesOfAnySize(t *testing.T) {
 			resp.Responses = append(resp.Responses, &pb.ResponseOp{Response: &pb.ResponseOp_ResponseTxn{ResponseTxn: group}})
 		}
 		require.Equal(t, want, said)
-		all := answers(resp)
+		all := batchResponses(resp)
 		require.Len(t, all, len(want)-1)
 		for i, a := range all {
 			require.EqualValues(t, i+2, a.GetResponsePut().Header.Revision)
 		}
-		c.forget()
+		c.dropKeys()
 		require.False(t, slices.ContainsFunc(c.ops[:cap(c.ops)], func(o clientv3.Op) bool { return len(o.KeyBytes()) > 0 }),
 			"nothing is kept of this or a larger batch before")
 	}

@@ -19,7 +19,7 @@ type Config struct {
 	// View, if set, is a member's mirror of its cluster. etcd may have ended another member's lease too early
 	// (see package lingering); with a View, an entry that went with that lease is not replaced before its owner
 	// must know that it is gone. Default: a key that is gone from etcd counts as released.
-	View View
+	View MemberView
 	// RequestTimeout limits each request to etcd. Default 2 s.
 	RequestTimeout time.Duration
 	// Logger receives one line per event of interest to an operator. Default: none.

@@ -13,16 +13,16 @@ import (
 
 // Engine serves all entries of this process, on its session. All methods are safe for concurrent use.
 type Engine struct {
-	cfg      Config
-	counters state.Queues // root of the batch counters
-	stream   atomic.Int64 // number of the watch stream; grows when etcd refuses watches on it
+	cfg         Config
+	counters    state.Queues // root of the batch counters
+	watchStream atomic.Int64 // number of the watch stream; grows when etcd refuses watches on it
 
 	// mu is the only lock of the package. While it is held no unknown code is called, and nothing that takes
 	// another lock, except context.Cause.
 	mu      sync.Mutex
 	notices []func() // called once mu is released
 	queues  []*Queues
-	run     *run          // on the present session; nil between two sessions
+	run     *sessionRun   // on the present session; nil between two sessions
 	changed chan struct{} // closed when run, ended, or the usability of the session changes
 	ended   bool
 }
@@ -46,22 +46,22 @@ func (e *Engine) unlock() {
 	}
 }
 
-// with calls do with mu held.
-func (e *Engine) with(do func()) {
+// withLock calls do with mu held.
+func (e *Engine) withLock(do func()) {
 	e.mu.Lock()
 	defer e.unlock()
 	do()
 }
 
-// later queues a call for the moment when mu is released. Calls run in order. The caller holds mu.
-func (e *Engine) later(call func()) {
+// queueNotice queues a call for the moment when mu is released. Calls run in order. The caller holds mu.
+func (e *Engine) queueNotice(call func()) {
 	if call != nil {
 		e.notices = append(e.notices, call)
 	}
 }
 
-// retry returns the back-off of one loop.
-func (e *Engine) retry(p backoff.Policy) backoff.Backoff {
+// newBackoff returns the back-off of one loop.
+func (e *Engine) newBackoff(p backoff.Policy) backoff.Backoff {
 	return backoff.Backoff{Policy: p, Random: e.cfg.Random}
 }
 
@@ -74,57 +74,57 @@ func (e *Engine) Run(ctx context.Context) {
 		if err != nil {
 			break
 		}
-		r := newRun(e, s)
-		e.begin(r)
-		r.serve(ctx)
-		e.finish(r)
+		r := newSessionRun(e, s)
+		e.beginRun(r)
+		r.serveSession(ctx)
+		e.finishRun(r)
 		old = s
 	}
 	e.mu.Lock()
 	defer e.unlock()
 	e.ended = true
-	e.change()
+	e.signalChange()
 }
 
-// begin lets entries be added on r's session.
-func (e *Engine) begin(r *run) {
+// beginRun lets entries be added on r's session.
+func (e *Engine) beginRun(r *sessionRun) {
 	e.mu.Lock()
 	defer e.unlock()
 	e.run = r
 	for _, q := range e.queues {
 		q.entries = 0
 		for f := range q.followers {
-			r.follow(f)
+			r.addFollower(f)
 		}
 	}
-	e.change()
+	e.signalChange()
 }
 
-// finish stops accepting entries on r's session, waits until its goroutines have ended, and settles the entries
+// finishRun stops accepting entries on r's session, waits until its goroutines have ended, and settles the entries
 // that are left. Followers know nothing until the next session.
-func (e *Engine) finish(r *run) {
+func (e *Engine) finishRun(r *sessionRun) {
 	e.mu.Lock()
 	e.run, r.ended = nil, true
-	e.change()
+	e.signalChange()
 	e.unlock()
-	r.join()
+	r.stopAndWait()
 	e.mu.Lock()
 	defer e.unlock()
 	for _, x := range r.entries {
-		x.end(ErrAgain)
+		x.failGrant(ErrEntryLost)
 	}
 	for _, q := range e.queues {
 		for f := range q.followers {
-			f.forget()
+			f.forgetContents()
 		}
 	}
 }
 
-// change wakes all that wait for a change. The caller holds mu.
-func (e *Engine) change() {
+// signalChange wakes all that wait for a change. The caller holds mu.
+func (e *Engine) signalChange() {
 	close(e.changed)
 	e.changed = make(chan struct{})
 }
 
-// ready reports whether there is a session. The caller holds mu.
-func (e *Engine) ready() bool { return e.run != nil && e.run.ctx.Err() == nil }
+// hasSession reports whether there is a session. The caller holds mu.
+func (e *Engine) hasSession() bool { return e.run != nil && e.run.ctx.Err() == nil }

@@ -6,8 +6,8 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// View is this process's view of the members from which other members may take over.
-type View interface {
+// MemberView is this process's view of the members from which other members may take over.
+type MemberView interface {
 	// Fresh reports whether it is certain that no member can rely on a key that etcd has removed, now or soon.
 	// term is etcd's present raft term. Fresh does not block and takes no lock.
 	Fresh(term uint64) bool
@@ -19,27 +19,27 @@ type View interface {
 // confirmer holds back entries that are first while a former holder may still rely on a key that etcd removed
 // too early. One request serves all entries that arrived since the one before.
 type confirmer struct {
-	r    *run
-	wait bool // wait for such holders; otherwise assume that they are still there
-	wake chan struct{}
-	held []*Entry // guarded by Engine.mu
+	r              *sessionRun
+	waitForHolders bool // wait for such holders; otherwise assume that they are still there
+	wake           chan struct{}
+	heldEntries    []*Entry // guarded by Engine.mu
 }
 
-func newClearing(r *run, wait bool) *confirmer {
-	return &confirmer{r: r, wait: wait, wake: make(chan struct{}, 1)}
+func newConfirmer(r *sessionRun, wait bool) *confirmer {
+	return &confirmer{r: r, waitForHolders: wait, wake: make(chan struct{}, 1)}
 }
 
-// add holds back an entry. The caller holds Engine.mu.
-func (c *confirmer) add(x *Entry) {
-	c.held = append(c.held, x)
-	poke(c.wake)
+// addEntry holds back an entry. The caller holds Engine.mu.
+func (c *confirmer) addEntry(x *Entry) {
+	c.heldEntries = append(c.heldEntries, x)
+	wake(c.wake)
 }
 
-func (c *confirmer) take() []*Entry {
+func (c *confirmer) takeEntries() []*Entry {
 	c.r.e.mu.Lock()
 	defer c.r.e.mu.Unlock()
-	held := c.held
-	c.held = nil
+	held := c.heldEntries
+	c.heldEntries = nil
 	return held
 }
 
@@ -51,27 +51,27 @@ func (c *confirmer) run() {
 		case <-c.r.ctx.Done():
 			return
 		}
-		held := c.take()
+		held := c.takeEntries()
 		if len(held) == 0 {
 			continue // an earlier round served them
 		}
-		clear, ok := c.confirm()
+		clear, ok := c.confirmView()
 		if !ok {
 			return
 		}
-		c.r.e.with(func() {
+		c.r.e.withLock(func() {
 			for _, x := range held {
-				x.confirmed(clear)
+				x.releaseConfirmed(clear)
 			}
 		})
 	}
 }
 
-// confirm asks the view until it answers. It returns ok = false when the session is lost.
-func (c *confirmer) confirm() (clear, ok bool) {
-	retry := c.r.e.retry(watchRetry)
+// confirmView asks the view until it answers. It returns ok = false when the session is lost.
+func (c *confirmer) confirmView() (clear, ok bool) {
+	retry := c.r.e.newBackoff(watchRetry)
 	for {
-		clear, err := c.r.e.cfg.View.Confirm(c.r.ctx, c.wait)
+		clear, err := c.r.e.cfg.View.Confirm(c.r.ctx, c.waitForHolders)
 		if err == nil {
 			return clear, true
 		}

@@ -22,28 +22,29 @@ var laneRetry = backoff.Policy{First: 10 * time.Millisecond, Last: time.Second}
 // resolves the outcome for good: either the counter holds the batch's number, or the batch can never be
 // committed any more.
 type lane struct {
-	r        *run
-	counter  string // key that holds the number of the last batch
-	composer *composer
-	limit    int // limits the operations in a batch
+	r          *sessionRun
+	counter    string // key that holds the number of the last batch
+	composer   *composer
+	batchLimit int // limits the operations in a batch
 
-	number   int64 // of the last batch that was committed or attempted
-	modified int64 // ModRevision of the counter; 0 means that it does not exist
-	open     bool  // an attempt with that number may still be committed
+	number      int64 // of the last batch that was committed or attempted
+	modified    int64 // ModRevision of the counter; 0 means that it does not exist
+	attemptOpen bool  // an attempt with that number may still be committed
 
-	delayed  []op // deletions taken beside a batch that cannot be committed at present
-	finished []op // not yet reported to the outbox
-	barred   []op // their keys may still be written or deleted by such an attempt
+	delayed  []queueOp // deletions taken beside a batch that cannot be committed at present
+	finished []queueOp // not yet reported to the outbox
+	barred   []queueOp // their keys may still be written or deleted by such an attempt
 }
 
-func newLane(r *run, i int) *lane {
-	return &lane{r: r, counter: r.e.counters.Batches(int64(r.s.ID()), i), composer: newComposer(r.s.ID()), limit: mostOps}
+func newLane(r *sessionRun, i int) *lane {
+	return &lane{r: r, counter: r.e.counters.BatchCounter(int64(r.session.ID()), i),
+		composer: newComposer(r.session.ID()), batchLimit: maxBatchOps}
 }
 
 // run sends batches until the session is lost.
 func (l *lane) run() {
 	for {
-		batch := l.take()
+		batch := l.takeBatch()
 		if len(batch) == 0 {
 			select {
 			case <-l.r.outbox.wake:
@@ -52,36 +53,36 @@ func (l *lane) run() {
 				return
 			}
 		}
-		if !l.remove(batch) && !l.commit(batch) {
+		if !l.deleteSingle(batch) && !l.commitBatch(batch) {
 			return
 		}
 		// Let the notified goroutines run first: what they request at once can go with the next batch.
 		runtime.Gosched()
-		l.done()
+		l.reportFinished()
 	}
 }
 
-// take returns the next batch.
-func (l *lane) take() []op {
+// takeBatch returns the next batch.
+func (l *lane) takeBatch() []queueOp {
 	l.r.e.mu.Lock()
 	defer l.r.e.mu.Unlock()
 	delayed := l.delayed
 	l.delayed = nil
-	return l.r.outbox.take(l.limit, delayed...)
+	return l.r.outbox.takeBatch(l.batchLimit, delayed...)
 }
 
-// done reports finished operations to the outbox, so that the operations behind them can start.
-func (l *lane) done() {
+// reportFinished reports finished operations to the outbox, so that the operations behind them can start.
+func (l *lane) reportFinished() {
 	l.r.e.mu.Lock()
 	defer l.r.e.mu.Unlock()
-	l.r.outbox.done(l.finished)
+	l.r.outbox.finishOps(l.finished)
 	l.finished = l.finished[:0]
 }
 
-// remove sends a batch that is a single deletion. It needs no number, which saves etcd work: its condition is
-// on the key itself, so it may be committed late or twice. remove reports whether the outcome is resolved.
-func (l *lane) remove(batch []op) bool {
-	if len(batch) != 1 || batch[0].enter {
+// deleteSingle sends a batch that is a single deletion. It needs no number, which saves etcd work: its condition is
+// on the key itself, so it may be committed late or twice. deleteSingle reports whether the outcome is resolved.
+func (l *lane) deleteSingle(batch []queueOp) bool {
+	if len(batch) != 1 || batch[0].creates {
 		return false
 	}
 	o := batch[0]
@@ -90,50 +91,50 @@ func (l *lane) remove(batch []op) bool {
 	_, err := l.r.e.cfg.Client.Txn(ctx).If(o.entry.Guard()).Then(clientv3.OpDelete(o.entry.key)).Commit()
 	switch {
 	case err == nil:
-		l.r.e.with(func() { l.left(o) })
+		l.r.e.withLock(func() { l.keyDeleted(o) })
 	case errors.Is(err, rpctypes.ErrPermissionDenied):
-		l.r.e.with(func() { l.refuse(o, err) })
+		l.r.e.withLock(func() { l.refuseOp(o, err) })
 	default:
 		return false
 	}
 	return true
 }
 
-// commit commits the batch and notifies its entries. It returns false when the session is lost.
-func (l *lane) commit(batch []op) bool {
-	retry := l.r.e.retry(laneRetry)
+// commitBatch commits the batch and notifies its entries. It returns false when the session is lost.
+func (l *lane) commitBatch(batch []queueOp) bool {
+	retry := l.r.e.newBackoff(laneRetry)
 	l.number++
 	for {
-		resp, err := l.send(batch)
+		resp, err := l.sendBatch(batch)
 		switch {
 		case err == nil && resp.Succeeded:
-			l.resolved(resp.Header.Revision)
-			l.notify(batch, resp)
+			l.setCounterRevision(resp.Header.Revision)
+			l.notifyEntries(batch, resp)
 			return true
 		case err == nil:
 			// The counter has changed. Either an earlier attempt was committed and its answer lost, or it was
 			// changed out of band.
-			if l.acknowledged(resp) {
-				return l.complete(batch)
+			if l.adoptTxnCounter(resp) {
+				return l.completeBatch(batch)
 			}
 			continue
 		case l.r.ctx.Err() != nil:
 			return false
 		}
-		committed, unresolved := l.learn(err)
+		committed, unresolved := l.resolveFailure(err)
 		if committed {
-			return l.complete(batch)
+			return l.completeBatch(batch)
 		}
 		denied := errors.Is(err, rpctypes.ErrPermissionDenied)
 		tooMuch := errors.Is(err, rpctypes.ErrTooManyOps) || tooLarge(err)
 		switch {
-		case denied && l.open && !errors.Is(unresolved, rpctypes.ErrPermissionDenied), tooMuch && l.open:
+		case denied && l.attemptOpen && !errors.Is(unresolved, rpctypes.ErrPermissionDenied), tooMuch && l.attemptOpen:
 			// The outcome of earlier attempts must be known first.
-		case denied && l.open:
+		case denied && l.attemptOpen:
 			// Even that question is denied, so everything is denied.
-			l.r.e.with(func() {
+			l.r.e.withLock(func() {
 				for _, o := range batch {
-					l.refuse(o, err)
+					l.refuseOp(o, err)
 				}
 			})
 			return true
@@ -141,14 +142,14 @@ func (l *lane) commit(batch []op) bool {
 			// Halve, so that a refusal affects only the entries that cause it.
 			half := len(batch) / 2
 			if tooMuch {
-				l.limit = max(2, l.limit/2)
+				l.batchLimit = max(2, l.batchLimit/2)
 			}
-			return l.commit(batch[:half]) && l.commit(batch[half:])
+			return l.commitBatch(batch[:half]) && l.commitBatch(batch[half:])
 		case denied, tooMuch:
-			l.r.e.with(func() { l.refuse(batch[0], err) })
+			l.r.e.withLock(func() { l.refuseOp(batch[0], err) })
 			return true
 		case errors.Is(err, rpctypes.ErrLeaseNotFound):
-			l.r.s.Check() // it finds out the reason
+			l.r.session.RequestRenewal() // it finds out the reason
 		case errors.Is(err, rpctypes.ErrNoSpace):
 			if batch = l.drainBatch(batch); len(batch) == 0 {
 				return true
@@ -160,36 +161,37 @@ func (l *lane) commit(batch []op) bool {
 	}
 }
 
-// send makes one attempt to commit the batch.
-func (l *lane) send(batch []op) (*clientv3.TxnResponse, error) {
+// sendBatch makes one attempt to commit the batch.
+func (l *lane) sendBatch(batch []queueOp) (*clientv3.TxnResponse, error) {
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(l.r.ctx), l.r.e.cfg.RequestTimeout)
 	defer cancel()
-	defer l.composer.forget()
+	defer l.composer.dropKeys()
 	return l.r.e.cfg.Client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(l.counter), "=", l.modified)).
 		Then(l.composer.compose(l.counter, l.number, batch)...).Else(clientv3.OpGet(l.counter)).Commit()
 }
 
-// apart limits the nested transactions with a condition of their own in one transaction. It leaves room below
+// maxNestedTxns limits the nested transactions with a condition of their own in one transaction. It leaves room below
 // etcd's limit.
-const apart = levelOps / 2
+const maxNestedTxns = maxTxnOps / 2
 
 // drainBatch releases leaving entries of the batch and of the outbox while no key can be created. It returns
 // the rest of the batch.
-func (l *lane) drainBatch(batch []op) []op {
-	l.r.e.with(func() {
-		l.delayed = append(l.delayed, l.r.outbox.leave(apart-len(l.delayed), l.r.outbox.apart(l.delayed))...)
+func (l *lane) drainBatch(batch []queueOp) []queueOp {
+	l.r.e.withLock(func() {
+		l.delayed = append(l.delayed, l.r.outbox.takeDeletions(maxNestedTxns-len(l.delayed),
+			l.r.outbox.nextDeniedQueues(l.delayed))...)
 	})
-	l.delayed = l.release(l.delayed)
-	return l.release(batch)
+	l.delayed = l.deleteLeaving(l.delayed)
+	return l.deleteLeaving(batch)
 }
 
-// release deletes the keys of leaving entries in batch. The deletions carry no number, but each has its own
-// key's condition, so they may be committed late. release returns the rest of the batch.
-func (l *lane) release(batch []op) []op {
-	var leaving, rest []op
-	limit := min(apart, max(1, l.limit/2))
+// deleteLeaving deletes the keys of leaving entries in batch. The deletions carry no number, but each has its own
+// key's condition, so they may be committed late. deleteLeaving returns the rest of the batch.
+func (l *lane) deleteLeaving(batch []queueOp) []queueOp {
+	var leaving, rest []queueOp
+	limit := min(maxNestedTxns, max(1, l.batchLimit/2))
 	for _, o := range batch {
-		if o.enter || len(leaving) == limit {
+		if o.creates || len(leaving) == limit {
 			rest = append(rest, o)
 		} else {
 			leaving = append(leaving, o)
@@ -198,11 +200,11 @@ func (l *lane) release(batch []op) []op {
 	if len(leaving) == 0 {
 		return batch
 	}
-	return append(l.releaseAll(leaving), rest...)
+	return append(l.deleteKeys(leaving), rest...)
 }
 
-// releaseAll deletes the keys in one transaction. It returns the operations that must be tried again.
-func (l *lane) releaseAll(leaving []op) []op {
+// deleteKeys deletes the keys in one transaction. It returns the operations that must be tried again.
+func (l *lane) deleteKeys(leaving []queueOp) []queueOp {
 	ops := make([]clientv3.Op, len(leaving))
 	for i, o := range leaving {
 		ops[i] = clientv3.OpTxn([]clientv3.Cmp{o.entry.Guard()}, []clientv3.Op{clientv3.OpDelete(o.entry.key)}, nil)
@@ -213,83 +215,83 @@ func (l *lane) releaseAll(leaving []op) []op {
 	denied := errors.Is(err, rpctypes.ErrPermissionDenied)
 	switch half := len(leaving) / 2; {
 	case err == nil:
-		l.r.e.with(func() {
+		l.r.e.withLock(func() {
 			for _, o := range leaving {
-				l.left(o)
+				l.keyDeleted(o)
 			}
 		})
 		return nil
 	case denied && half > 0:
-		again := l.releaseAll(leaving[:half])
-		return append(again, l.releaseAll(leaving[half:])...)
+		again := l.deleteKeys(leaving[:half])
+		return append(again, l.deleteKeys(leaving[half:])...)
 	case denied:
-		l.r.e.with(func() { l.refuse(leaving[0], err) })
+		l.r.e.withLock(func() { l.refuseOp(leaving[0], err) })
 		return nil
 	case errors.Is(err, rpctypes.ErrTooManyOps):
-		l.limit = max(2, l.limit/2)
+		l.batchLimit = max(2, l.batchLimit/2)
 	}
 	return leaving
 }
 
-// left records that the key was deleted. The caller holds Engine.mu.
-func (l *lane) left(o op) {
+// keyDeleted records that the key was deleted. The caller holds Engine.mu.
+func (l *lane) keyDeleted(o queueOp) {
 	o.entry.q.denied = false
-	l.finish(o)
-	o.entry.turn(o.entry.now().Deleted())
+	l.finishOp(o)
+	o.entry.applyChange(o.entry.currentState().KeyDeleted())
 }
 
-// finish records that the operation is finished. If an attempt that puts or deletes the key may still be
+// finishOp records that the operation is finished. If an attempt that puts or deletes the key may still be
 // committed, the key stays reserved until that is resolved. The caller holds Engine.mu.
-func (l *lane) finish(o op) {
+func (l *lane) finishOp(o queueOp) {
 	l.finished = append(l.finished, o)
-	if l.open {
+	if l.attemptOpen {
 		l.barred = append(l.barred, o)
-		l.r.keyring.bar(o.entry.key)
+		l.r.keyring.barKey(o.entry.key)
 	}
 }
 
-// entered records that the key was created at revision. The caller holds Engine.mu.
-func (l *lane) entered(o op, revision int64, first bool) {
+// keyCreated records that the key was created at revision. The caller holds Engine.mu.
+func (l *lane) keyCreated(o queueOp, revision int64, first bool) {
 	o.entry.q.denied = false
 	l.finished = append(l.finished, o)
-	o.entry.created(revision, first)
+	o.entry.keyCreated(revision, first)
 }
 
-// notify passes the results of a committed batch on to its entries.
-func (l *lane) notify(batch []op, resp *clientv3.TxnResponse) {
-	l.r.saw(resp.Header)
-	all := answers(resp)
-	l.r.e.with(func() {
+// notifyEntries passes the results of a committed batch on to its entries.
+func (l *lane) notifyEntries(batch []queueOp, resp *clientv3.TxnResponse) {
+	l.r.recordTerm(resp.Header)
+	all := batchResponses(resp)
+	l.r.e.withLock(func() {
 		for _, o := range batch {
-			if o.enter {
+			if o.creates {
 				found := (*clientv3.GetResponse)(all[1].GetResponseRange())
-				l.entered(o, resp.Header.Revision, found.Count == 1 || o.entry.Shared && ahead(o.entry, found))
+				l.keyCreated(o, resp.Header.Revision, found.Count == 1 || o.entry.Shared && ahead(o.entry, found))
 			} else {
-				l.left(o)
+				l.keyDeleted(o)
 			}
-			all = all[o.cost():]
+			all = all[o.opCount():]
 		}
 	})
 }
 
-// refuse handles a refusal by etcd: it ends an entry that cannot be created, and schedules a deletion for
+// refuseOp handles a refusal by etcd: it ends an entry that cannot be created, and schedules a deletion for
 // later. The key stays in use then. The caller holds Engine.mu.
-func (l *lane) refuse(o op, err error) {
-	l.finish(o)
+func (l *lane) refuseOp(o queueOp, err error) {
+	l.finishOp(o)
 	x := o.entry
 	x.q.denied = x.q.denied || errors.Is(err, rpctypes.ErrPermissionDenied)
-	if o.enter {
-		x.turn(x.now().NotCreated(err))
+	if o.creates {
+		x.applyChange(x.currentState().CreationRefused(err))
 		return
 	}
-	if x.now().Refused == nil {
-		l.r.e.later(func() {
+	if x.currentState().Refused == nil {
+		l.r.e.queueNotice(func() {
 			l.r.e.cfg.Logger.Warn("etcd denied deleting a queue entry, retrying until the session ends",
 				"name", x.Name, "key", x.key, "error", err)
 		})
 	}
-	x.turn(x.now().NotDeleted(err))
-	l.r.putOff(x)
+	x.applyChange(x.currentState().DeletionRefused(err))
+	l.r.postponeDeletion(x)
 }
 
 // ahead reports whether found, a read of the entry's queue, shows the entry as first or as a holder.
@@ -297,5 +299,5 @@ func ahead(x *Entry, found *clientv3.GetResponse) bool {
 	if !x.Shared {
 		return len(found.Kvs) > 0 && string(found.Kvs[0].Key) == x.key
 	}
-	return order.Queue{}.Read(1, entriesOf(found)).Holds(x.key)
+	return order.Queue{}.ApplyRead(1, parseEntries(found)).HoldsLock(x.key)
 }

@@ -22,8 +22,8 @@ type Query struct {
 	Entries int
 }
 
-// Found is one queue at one revision.
-type Found struct {
+// QueueState is one queue at one revision.
+type QueueState struct {
 	Name string
 	// Entries holds the first entries in order: all, or as many as the query allows.
 	Entries []order.Entry
@@ -32,10 +32,10 @@ type Found struct {
 }
 
 const (
-	// keysAtOnce limits the keys, without values, that one request reads to find names.
-	keysAtOnce = 1000
-	// queuesAtOnce limits the queues that one transaction reads. etcd allows 128.
-	queuesAtOnce = 50
+	// maxKeysPerRead limits the keys, without values, that one request reads to find names.
+	maxKeysPerRead = 1000
+	// maxQueuesPerTxn limits the queues that one transaction reads. etcd allows 128.
+	maxQueuesPerTxn = 50
 )
 
 // List returns the queues that have entries, in the order of their keys in etcd. It changes nothing. more
@@ -43,23 +43,23 @@ const (
 // changes made meanwhile may be missed. It costs one request for a thousand keys and one for fifty queues.
 // Errors are etcd's, and a lifecycle.UnfinishedError with the queues found so far if ctx's deadline passes
 // first.
-func List(ctx context.Context, client *clientv3.Client, queues state.Queues, q Query) (found []Found, more bool,
+func List(ctx context.Context, client *clientv3.Client, queues state.Queues, q Query) (found []QueueState, more bool,
 	err error) {
 	ctx = clientv3.WithRequireLeader(ctx)
 	from, end := queues.Root(), clientv3.GetPrefixRangeEnd(queues.Root())
 	if q.After != "" {
-		from = clientv3.GetPrefixRangeEnd(queues.Queue(q.After))
+		from = clientv3.GetPrefixRangeEnd(queues.QueuePrefix(q.After))
 	}
 	after := "" // the last name that was read
 	for {
-		names, next, err := names(ctx, client, queues, from, end)
+		names, next, err := readNames(ctx, client, queues, from, end)
 		if err != nil {
 			return lifecycle.Unfinished(ctx, found, after, err)
 		}
 		for len(names) > 0 && len(found) <= q.Limit {
-			some := names[:min(len(names), queuesAtOnce, q.Limit+1-len(found))]
+			some := names[:min(len(names), maxQueuesPerTxn, q.Limit+1-len(found))]
 			names = names[len(some):]
-			read, err := readAll(ctx, client, queues, some, q.Entries)
+			read, err := readQueueStates(ctx, client, queues, some, q.Entries)
 			if err != nil {
 				return lifecycle.Unfinished(ctx, found, after, err)
 			}
@@ -75,13 +75,13 @@ func List(ctx context.Context, client *clientv3.Client, queues state.Queues, q Q
 	}
 }
 
-// names reads one page of keys. It returns the names of the queues in it and the key at which the next page
+// readNames reads one page of keys. It returns the names of the queues in it and the key at which the next page
 // begins, or "" if there is none. The rest of a queue that does not end within the page is skipped, as is any
 // other key's.
-func names(ctx context.Context, client *clientv3.Client, queues state.Queues, from, end string) (found []string,
+func readNames(ctx context.Context, client *clientv3.Client, queues state.Queues, from, end string) (found []string,
 	next string, err error) {
 	resp, err := client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithKeysOnly(),
-		clientv3.WithLimit(keysAtOnce))
+		clientv3.WithLimit(maxKeysPerRead))
 	if err != nil {
 		return nil, "", fmt.Errorf("read the names of the queues: %w", err)
 	}
@@ -98,12 +98,12 @@ func names(ctx context.Context, client *clientv3.Client, queues state.Queues, fr
 	return found, clientv3.GetPrefixRangeEnd(last[:strings.LastIndexByte(last, '/')+1]), nil
 }
 
-// readAll reads queues at one revision. It leaves out empty ones.
-func readAll(ctx context.Context, client *clientv3.Client, queues state.Queues, names []string, limit int) (
-	found []Found, err error) {
+// readQueueStates reads queues at one revision. It leaves out empty ones.
+func readQueueStates(ctx context.Context, client *clientv3.Client, queues state.Queues, names []string, limit int) (
+	found []QueueState, err error) {
 	var reads []clientv3.Op
 	for _, name := range names {
-		reads = append(reads, clientv3.OpGet(queues.Queue(name), clientv3.WithPrefix(),
+		reads = append(reads, clientv3.OpGet(queues.QueuePrefix(name), clientv3.WithPrefix(),
 			clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend), clientv3.WithLimit(int64(limit))))
 	}
 	resp, err := client.Txn(ctx).Then(reads...).Commit()
@@ -115,20 +115,21 @@ func readAll(ctx context.Context, client *clientv3.Client, queues state.Queues, 
 		if len(got.Kvs) == 0 {
 			continue
 		}
-		f := Found{Name: name, Length: int(got.Count)}
+		f := QueueState{Name: name, Length: int(got.Count)}
 		for _, kv := range got.Kvs {
-			f.Entries = append(f.Entries, entryOf(kv))
+			f.Entries = append(f.Entries, parseEntry(kv))
 		}
 		found = append(found, f)
 	}
 	return found, nil
 }
 
-// Read reads one queue, as List does. An empty queue has no entries.
-func Read(ctx context.Context, client *clientv3.Client, queues state.Queues, name string, limit int) (Found, error) {
-	found, err := readAll(clientv3.WithRequireLeader(ctx), client, queues, []string{name}, limit)
+// ReadQueue reads one queue, as List does. An empty queue has no entries.
+func ReadQueue(ctx context.Context, client *clientv3.Client, queues state.Queues, name string, limit int) (QueueState,
+	error) {
+	found, err := readQueueStates(clientv3.WithRequireLeader(ctx), client, queues, []string{name}, limit)
 	if err != nil || len(found) == 0 {
-		return Found{Name: name}, err
+		return QueueState{Name: name}, err
 	}
 	return found[0], nil
 }

@@ -34,7 +34,7 @@ func TestList(t *testing.T) {
 		want[name] = 1 + i%3
 		for n := range want[name] {
 			// The last one to come has the smallest key.
-			put(queues.Entry(name, int64(9-n), 1, state.Traits{Shared: n == 1}), fmt.Sprint(n))
+			put(queues.EntryKey(name, int64(9-n), 1, state.EntryTraits{Shared: n == 1}), fmt.Sprint(n))
 		}
 	}
 	const long = "long"
@@ -42,19 +42,19 @@ func TestList(t *testing.T) {
 	for from := 0; from < want[long]; from += 100 {
 		var ops []clientv3.Op
 		for n := range 100 {
-			ops = append(ops, clientv3.OpPut(queues.Entry(long, int64(1+from+n), 1, state.Traits{}), "x"))
+			ops = append(ops, clientv3.OpPut(queues.EntryKey(long, int64(1+from+n), 1, state.EntryTraits{}), "x"))
 		}
 		_, err := client.Txn(ctx).Then(ops...).Commit()
 		require.NoError(t, err)
 	}
-	put(queues.Batches(7, 1), "3")
-	put(queues.Requests().Entry("lock/1, 100%", 7, 1, state.Traits{}), "a request")
-	put(keys.Elections().Entry("elsewhere", 7, 1, state.Traits{}), "x")
+	put(queues.BatchCounter(7, 1), "3")
+	put(queues.Requests().EntryKey("lock/1, 100%", 7, 1, state.EntryTraits{}), "a request")
+	put(keys.Elections().EntryKey("elsewhere", 7, 1, state.EntryTraits{}), "x")
 
 	for _, limit := range []int{1000, 121, 120, 17} {
 		got, q, pages := map[string]int{}, leasequeue.Query{Limit: limit, Entries: 2}, 0
 		for more := true; more; pages++ {
-			var found []leasequeue.Found
+			var found []leasequeue.QueueState
 			found, more, err = leasequeue.List(ctx, client, queues, q)
 			require.NoError(t, err)
 			require.LessOrEqual(t, len(found), limit)
@@ -62,18 +62,19 @@ func TestList(t *testing.T) {
 				require.NotContains(t, got, f.Name)
 				got[f.Name] = f.Length
 				require.Len(t, f.Entries, min(2, f.Length))
-				require.True(t, slices.IsSortedFunc(f.Entries, func(a, b order.Entry) int { return int(a.Create - b.Create) }))
+				require.True(t,
+					slices.IsSortedFunc(f.Entries, func(a, b order.Entry) int { return int(a.CreateRevision - b.CreateRevision) }))
 				q.After = f.Name
 			}
 		}
 		require.Equal(t, want, got, limit)
 		require.Equal(t, (len(want)+limit-1)/limit, pages)
 	}
-	one, err := leasequeue.Read(ctx, client, queues, "lock/2, 100%", 0)
+	one, err := leasequeue.ReadQueue(ctx, client, queues, "lock/2, 100%", 0)
 	require.NoError(t, err)
 	require.Equal(t, []string{"0", "1", "2"}, []string{one.Entries[0].Value, one.Entries[1].Value, one.Entries[2].Value})
 	require.True(t, one.Entries[1].Shared)
-	none, err := leasequeue.Read(ctx, client, queues, "nothing", 0)
+	none, err := leasequeue.ReadQueue(ctx, client, queues, "nothing", 0)
 	require.NoError(t, err)
 	require.Empty(t, none.Entries)
 }
@@ -125,7 +126,7 @@ func TestListGoesOnWhereItWasCutShort(t *testing.T) {
 	var want []string
 	for i := range 130 {
 		want = append(want, fmt.Sprintf("%03d", i))
-		_, err := client.Put(ctx, keys.Locks().Entry(want[i], 1, 1, state.Traits{}), "x")
+		_, err := client.Put(ctx, keys.Locks().EntryKey(want[i], 1, 1, state.EntryTraits{}), "x")
 		require.NoError(t, err)
 	}
 	list := func(requests int, q leasequeue.Query) (found []string, more bool, err error) {

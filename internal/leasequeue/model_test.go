@@ -62,7 +62,7 @@ func (s *testBed) queues(delivery func(request any) modeletcd.Delivery, change .
 	return e.Queues(s.keys)
 }
 
-func (s *testBed) enter(q *Queues, want Want) *Entry {
+func (s *testBed) enter(q *Queues, want EntrySpec) *Entry {
 	s.Helper()
 	x, err := q.Enter(s.ctx, want)
 	require.NoError(s, err)
@@ -72,8 +72,8 @@ func (s *testBed) enter(q *Queues, want Want) *Entry {
 // occupy makes each lane send something, so that entries made before the answers go together.
 func (s *testBed) occupy(q *Queues) {
 	s.Helper()
-	for i := range lanes {
-		s.enter(q, Want{Name: fmt.Sprint(i)})
+	for i := range laneCount {
+		s.enter(q, EntrySpec{Name: fmt.Sprint(i)})
 		synctest.Wait() // a lane has taken it
 	}
 }
@@ -95,11 +95,11 @@ func TestLeavesWhenItMay(t *testing.T) {
 			return f
 		})
 		b := s.queues(well)
-		held := s.enter(a, Want{Name: "it"})
+		held := s.enter(a, EntrySpec{Name: "it"})
 		<-held.Decided()
-		waiting := s.enter(b, Want{Name: "it"})
+		waiting := s.enter(b, EntrySpec{Name: "it"})
 		denied.Store(true)
-		lost, err := held.Leave(s.ctx)
+		lost, err := held.ReleaseAndWait(s.ctx)
 		require.NoError(s, lost)
 		require.ErrorIs(s, err, rpctypes.ErrPermissionDenied)
 		<-time.After(time.Minute)
@@ -112,7 +112,7 @@ func TestLeavesWhenItMay(t *testing.T) {
 			s.Error("nobody gives it up")
 		}
 		<-time.After(time.Second)
-		require.NoError(s, held.Gone(s.ctx), "it is by now")
+		require.NoError(s, held.AwaitDeletion(s.ctx), "it is by now")
 	})
 }
 
@@ -130,15 +130,15 @@ func TestRefusedAfterSilence(t *testing.T) {
 			}
 			return modeletcd.Delivery{Refused: modeletcd.Denied}
 		})
-		x := s.enter(e, Want{Name: "it"})
+		x := s.enter(e, EntrySpec{Name: "it"})
 		<-x.Decided()
 		require.ErrorIs(s, x.Err(), rpctypes.ErrPermissionDenied)
 		require.Len(s, s.e.Keys(x.Key()), 1, "it stands all the same")
 		allowed.Store(1)
-		for i := range 2 * lanes { // each lane finds the outcome of its batch
-			<-s.enter(e, Want{Name: fmt.Sprint(i)}).Decided()
+		for i := range 2 * laneCount { // each lane finds the outcome of its batch
+			<-s.enter(e, EntrySpec{Name: fmt.Sprint(i)}).Decided()
 		}
-		again := s.enter(e, Want{Name: "it"})
+		again := s.enter(e, EntrySpec{Name: "it"})
 		<-again.Decided()
 		require.NoError(s, again.Err())
 		stands := s.e.Keys(again.Key())
@@ -146,7 +146,7 @@ func TestRefusedAfterSilence(t *testing.T) {
 		require.Equal(s, stands[0].CreateRevision, again.Token())
 		<-time.After(2 * time.Second)
 		require.Empty(s, s.e.Keys(x.Key()))
-		last := s.enter(e, Want{Name: "it"})
+		last := s.enter(e, EntrySpec{Name: "it"})
 		require.Equal(s, x.Key(), last.Key(), "it is free again")
 	})
 }
@@ -160,17 +160,17 @@ func TestRefusedAfterSilenceOfMany(t *testing.T) {
 				return f
 			}
 			switch n := batches.Add(1); {
-			case n <= lanes: // long enough for the next two to go together
+			case n <= laneCount: // long enough for the next two to go together
 				f.Out = time.Duration(n) * 100 * time.Millisecond
-			case n == lanes+1:
+			case n == laneCount+1:
 				f.Unanswered, f.Broken = true, 5*time.Millisecond
-			case n <= lanes+4: // the question about the outcome, the next attempt, and the question about that
+			case n <= laneCount+4: // the question about the outcome, the next attempt, and the question about that
 				f.Refused = modeletcd.Denied
 			}
 			return f
 		})
 		s.occupy(e)
-		for _, x := range []*Entry{s.enter(e, Want{Name: "one"}), s.enter(e, Want{Name: "two"})} {
+		for _, x := range []*Entry{s.enter(e, EntrySpec{Name: "one"}), s.enter(e, EntrySpec{Name: "two"})} {
 			<-x.Decided()
 			stands := s.e.Keys(x.Key())
 			require.Len(s, stands, 1)

@@ -7,4 +7,6 @@ import (
 )
 
 // Each mutant must be found by the schedules.
-func TestMutants(t *testing.T) { mutants.Found(t, "internal/leasequeue", "-queues.schedules=5000") }
+func TestMutants(t *testing.T) {
+	mutants.RequireFound(t, "internal/leasequeue", "-queues.schedules=5000")
+}

@@ -23,16 +23,16 @@ func TestNotifiedWithoutTheLock(t *testing.T) {
 				return
 			}
 			_, _ = x.Token(), x.Decided()
-			if x.IsSettled() {
+			if x.IsDecided() {
 				x.Revoke(errors.New("no more"))
-				x.Abandon()
+				x.Release()
 			}
-			_ = q.TryEnter(Want{Name: "another"})
+			_ = q.TryEnter(EntrySpec{Name: "another"})
 			_ = q.Closed()
 		}
 		f := q.Follow("it", ask)
 		defer f.Stop()
-		x := s.enter(q, Want{Name: "it", Notify: ask})
+		x := s.enter(q, EntrySpec{Name: "it", Notify: ask})
 		entered.Store(x)
 		<-x.Decided()
 		ctx := x.Context()
@@ -42,8 +42,8 @@ func TestNotifiedWithoutTheLock(t *testing.T) {
 			close(ended)
 		})
 		defer stop()
-		x.Abandon()
-		require.NoError(s, x.Gone(s.ctx))
+		x.Release()
+		require.NoError(s, x.AwaitDeletion(s.ctx))
 		<-ended
 		<-time.After(time.Second)
 		require.Greater(s, notified.Load(), int64(2))

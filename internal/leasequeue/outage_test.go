@@ -38,14 +38,14 @@ func (s *testBed) settles(x *Entry, d time.Duration) {
 func TestCommittedWithoutSpace(t *testing.T) {
 	play(t, func(s *testBed) {
 		q := s.queues(well)
-		s.settles(s.enter(q, Want{Name: "before"}), time.Second)
+		s.settles(s.enter(q, EntrySpec{Name: "before"}), time.Second)
 		s.e.SetNoSpace(true)
-		x := s.enter(q, Want{Name: "it"})
+		x := s.enter(q, EntrySpec{Name: "it"})
 		s.settles(x, 5*time.Second)
 		stands := s.e.Keys(x.Key())
 		require.Len(s, stands, 1)
 		require.Equal(s, stands[0].CreateRevision, x.Token())
-		lost, err := x.Leave(s.ctx)
+		lost, err := x.ReleaseAndWait(s.ctx)
 		require.NoError(s, lost)
 		require.NoError(s, err)
 		require.Empty(s, s.e.Keys(x.Key()))
@@ -63,7 +63,7 @@ func TestSilenceWithoutSpace(t *testing.T) {
 			}
 			return f
 		})
-		s.settles(s.enter(q, Want{Name: "it"}), 10*time.Second)
+		s.settles(s.enter(q, EntrySpec{Name: "it"}), 10*time.Second)
 	})
 }
 
@@ -77,15 +77,15 @@ func TestAnswerThatIsTooLarge(t *testing.T) {
 				return f
 			}
 			switch n := batches.Add(1); {
-			case n <= lanes: // long enough for the next two to go together
+			case n <= laneCount: // long enough for the next two to go together
 				f.Out = time.Duration(n) * 100 * time.Millisecond
-			case n == lanes+1:
+			case n == laneCount+1:
 				f.Instead = status.Error(codes.ResourceExhausted, "grpc: received message larger than max")
 			}
 			return f
 		})
 		s.occupy(q)
-		for _, x := range []*Entry{s.enter(q, Want{Name: "one"}), s.enter(q, Want{Name: "two"})} {
+		for _, x := range []*Entry{s.enter(q, EntrySpec{Name: "one"}), s.enter(q, EntrySpec{Name: "two"})} {
 			s.settles(x, 5*time.Second)
 			stands := s.e.Keys(x.Key())
 			require.Len(s, stands, 1)
@@ -110,14 +110,14 @@ func TestBucketWithoutAWatchRetires(t *testing.T) {
 			}
 			return f
 		})
-		first := s.enter(q, Want{Name: "it"})
+		first := s.enter(q, EntrySpec{Name: "it"})
 		s.settles(first, time.Second)
-		second := s.enter(q, Want{Name: "it"})
+		second := s.enter(q, EntrySpec{Name: "it"})
 		<-time.After(100 * time.Millisecond) // etcd has it, behind the first
-		_, err := first.Leave(s.ctx)
+		_, err := first.ReleaseAndWait(s.ctx)
 		require.NoError(s, err)
 		s.settles(second, 10*time.Second)
-		_, err = second.Leave(s.ctx)
+		_, err = second.ReleaseAndWait(s.ctx)
 		require.NoError(s, err)
 		<-time.After(time.Minute)
 		before := reads.Load()
@@ -152,11 +152,11 @@ func (r *refusing) Watch(ctx context.Context, key string, opts ...clientv3.OpOpt
 // A watch that is refused with any token is not retried on new streams all the time.
 func TestFewStreamsForADeniedBucket(t *testing.T) {
 	play(t, func(s *testBed) {
-		watcher := &refusing{prefix: s.keys.Bucket("denied"), streams: map[string]bool{}}
+		watcher := &refusing{prefix: s.keys.BucketPrefix("denied"), streams: map[string]bool{}}
 		q := s.queues(well, func(client *clientv3.Client) { watcher.Watcher, client.Watcher = client.Watcher, watcher })
 		for _, name := range []string{"denied", "a", "b", "c"} {
-			s.settles(s.enter(q, Want{Name: name}), time.Second)
-			s.enter(q, Want{Name: name}) // it waits
+			s.settles(s.enter(q, EntrySpec{Name: name}), time.Second)
+			s.enter(q, EntrySpec{Name: name}) // it waits
 		}
 		<-time.After(10 * time.Minute)
 		watcher.mu.Lock()
@@ -170,7 +170,7 @@ func TestFewStreamsForADeniedBucket(t *testing.T) {
 func TestWaitsBesideADeniedQueue(t *testing.T) {
 	play(t, func(s *testBed) {
 		other := ""
-		for i := 0; other == "" || s.keys.Bucket(other) != s.keys.Bucket("it"); i++ {
+		for i := 0; other == "" || s.keys.BucketPrefix(other) != s.keys.BucketPrefix("it"); i++ {
 			other = fmt.Sprint("other ", i)
 		}
 		var denied atomic.Bool
@@ -179,20 +179,20 @@ func TestWaitsBesideADeniedQueue(t *testing.T) {
 			case *pb.WatchRequest:
 				f.Lost = true // a watch would cover both queues
 			case *pb.TxnRequest:
-				if denied.Load() && touches(r, s.keys.Queue(other)) {
+				if denied.Load() && touches(r, s.keys.QueuePrefix(other)) {
 					f.Refused = modeletcd.Denied
 				}
 			}
 			return f
 		})
-		ours, theirs := s.enter(q, Want{Name: "it"}), s.enter(q, Want{Name: other})
+		ours, theirs := s.enter(q, EntrySpec{Name: "it"}), s.enter(q, EntrySpec{Name: other})
 		s.settles(ours, time.Second)
 		s.settles(theirs, time.Second)
-		next := s.enter(q, Want{Name: "it"})
-		s.enter(q, Want{Name: other})
+		next := s.enter(q, EntrySpec{Name: "it"})
+		s.enter(q, EntrySpec{Name: other})
 		<-time.After(time.Second)
 		denied.Store(true)
-		_, err := ours.Leave(s.ctx)
+		_, err := ours.ReleaseAndWait(s.ctx)
 		require.NoError(s, err)
 		s.settles(next, 10*time.Second)
 	})
@@ -207,7 +207,7 @@ func TestLostAnswerToMany(t *testing.T) {
 			requests.Add(1)
 			f.Out, f.Back = 40*time.Millisecond, 40*time.Millisecond
 			if r, ok := request.(*pb.TxnRequest); ok && len(r.Success) > 0 && r.Success[0].GetRequestPut() != nil {
-				if n := batches.Add(1); n > lanes && n <= 2*lanes {
+				if n := batches.Add(1); n > laneCount && n <= 2*laneCount {
 					f.Unanswered, f.Broken = true, 90*time.Millisecond
 				}
 			}
@@ -218,8 +218,8 @@ func TestLostAnswerToMany(t *testing.T) {
 		began := time.Now()
 		var all []*Entry
 		for i := range many {
-			all = append(all, s.enter(q, Want{Name: fmt.Sprint("waits ", i)}),
-				s.enter(q, Want{Name: fmt.Sprint("tries ", i), Try: true}))
+			all = append(all, s.enter(q, EntrySpec{Name: fmt.Sprint("waits ", i)}),
+				s.enter(q, EntrySpec{Name: fmt.Sprint("tries ", i), Try: true}))
 		}
 		for _, x := range all {
 			s.settles(x, 10*time.Second)
@@ -238,7 +238,7 @@ func TestManyKeysAreDeleted(t *testing.T) {
 		})
 		var all []*Entry
 		for i := range many {
-			all = append(all, s.enter(q, Want{Name: fmt.Sprint(i)}))
+			all = append(all, s.enter(q, EntrySpec{Name: fmt.Sprint(i)}))
 		}
 		for _, x := range all {
 			s.settles(x, 10*time.Second)
@@ -249,7 +249,7 @@ func TestManyKeysAreDeleted(t *testing.T) {
 		}
 		for _, x := range all {
 			<-x.Context().Done()
-			require.ErrorIs(s, context.Cause(x.Context()), ErrKeyGone)
+			require.ErrorIs(s, context.Cause(x.Context()), ErrKeyLost)
 		}
 		require.Less(s, time.Since(began), 2*time.Second)
 	})
@@ -265,28 +265,28 @@ func TestDeniedBesideOthersWithoutSpace(t *testing.T) {
 			case !ok || !full.Load():
 			case len(r.Success) > 0 && r.Success[0].GetRequestPut() != nil:
 				f.Refused = rpctypes.ErrGRPCNoSpace
-			case deletes(r, s.keys.Queue("denied")):
+			case deletes(r, s.keys.QueuePrefix("denied")):
 				f.Refused = modeletcd.Denied
 			}
 			return f
 		})
-		denied := s.enter(q, Want{Name: "denied"})
+		denied := s.enter(q, EntrySpec{Name: "denied"})
 		s.settles(denied, time.Second)
 		var others []*Entry
 		for i := range 20 {
-			others = append(others, s.enter(q, Want{Name: fmt.Sprint(i)}))
+			others = append(others, s.enter(q, EntrySpec{Name: fmt.Sprint(i)}))
 			s.settles(others[i], time.Second)
 		}
 		full.Store(true)
 		for i, x := range others {
-			x.Abandon()
+			x.Release()
 			if i == len(others)/2 { // the lanes are busy: it goes with others
-				denied.Abandon()
+				denied.Release()
 			}
 		}
 		for _, x := range others {
 			ctx, cancel := context.WithTimeout(s.ctx, 10*time.Second)
-			require.NoError(s, x.Gone(ctx))
+			require.NoError(s, x.AwaitDeletion(ctx))
 			cancel()
 		}
 		require.Len(s, s.e.Keys(denied.Key()), 1)

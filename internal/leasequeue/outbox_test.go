@@ -14,23 +14,23 @@ type outboxCheck struct {
 	t        *rapid.T
 	b        *outbox
 	limit    int
-	asked    []op         // not taken yet, in order
-	underWay [3][]op      // by lane
+	asked    []queueOp    // not taken yet, in order
+	underWay [3][]queueOp // by lane
 	idle     map[int]bool // lanes that found nothing and wait to be woken
 }
 
 func (c *outboxCheck) add() {
 	x := &Entry{q: &Queues{}, queue: fmt.Sprint(rapid.IntRange(0, 3).Draw(c.t, "queue"))}
-	o := op{entry: x, enter: rapid.Bool().Draw(c.t, "enter")}
+	o := queueOp{entry: x, creates: rapid.Bool().Draw(c.t, "enter")}
 	c.asked = append(c.asked, o)
-	c.b.add(o)
+	c.b.addOp(o)
 }
 
-// lane takes as lane.run does: after done, or when it is woken.
+// lane takes as lane.run does: after finishOps, or when it is woken.
 func (c *outboxCheck) lane(i int) {
 	switch {
 	case c.underWay[i] != nil:
-		c.b.done(c.underWay[i])
+		c.b.finishOps(c.underWay[i])
 		c.underWay[i] = nil
 	case c.idle[i]:
 		select {
@@ -39,22 +39,22 @@ func (c *outboxCheck) lane(i int) {
 			return
 		}
 	}
-	batch := c.b.take(c.limit)
+	batch := c.b.takeBatch(c.limit)
 	underway := 0
 	for _, o := range slices.Concat(append(c.underWay[:], batch)...) {
-		underway += o.cost()
+		underway += o.opCount()
 	}
-	require.Equal(c.t, underway, c.b.underway)
+	require.Equal(c.t, underway, c.b.inFlight)
 	c.idle[i] = len(batch) == 0
 	if c.idle[i] {
 		return
 	}
 	cost, entering := 0, map[string]bool{}
 	for _, o := range batch {
-		cost += o.cost()
+		cost += o.opCount()
 		at := slices.Index(c.asked, o)
 		require.GreaterOrEqual(c.t, at, 0, "asked for once, taken once")
-		if o.enter {
+		if o.creates {
 			queue := o.entry.queue
 			require.False(c.t, entering[queue], "two enter one queue at once")
 			entering[queue] = true
@@ -92,13 +92,13 @@ func TestOutboxKeepsTheOrderWithinAQueue(t *testing.T) {
 func TestWhatOneLaneLeavesWakesAnother(t *testing.T) {
 	b := newOutbox()
 	for range 2 {
-		b.add(op{entry: &Entry{q: &Queues{}, queue: "a"}})
+		b.addOp(queueOp{entry: &Entry{q: &Queues{}, queue: "a"}})
 	}
 	<-b.wake
-	require.Len(t, b.take(1), 1)
+	require.Len(t, b.takeBatch(1), 1)
 	require.Len(t, b.wake, 1)
 	<-b.wake
-	require.Len(t, b.take(1), 1)
+	require.Len(t, b.takeBatch(1), 1)
 	require.Empty(t, b.wake)
 }
 
@@ -106,18 +106,18 @@ func TestWhatOneLaneLeavesWakesAnother(t *testing.T) {
 // not finished.
 func TestLeavingAndEnteringGoTogether(t *testing.T) {
 	b := newOutbox()
-	out, in, behind := op{entry: &Entry{q: &Queues{}, queue: "a"}}, op{entry: &Entry{q: &Queues{}, queue: "a"},
-		enter: true}, op{entry: &Entry{q: &Queues{}, queue: "a"}, enter: true}
-	b.add(in)
-	b.add(out)
-	require.Equal(t, []op{out}, b.leave(5, nil))
-	require.Empty(t, b.take(1))
-	require.Empty(t, b.take(5), "another lane has it, and may be overtaken")
-	b.add(behind)
-	require.Equal(t, []op{out, in}, b.take(5, out))
-	b.done([]op{out, in})
-	require.Equal(t, []op{behind}, b.take(5))
-	b.done([]op{behind})
+	out, in, behind := queueOp{entry: &Entry{q: &Queues{}, queue: "a"}}, queueOp{entry: &Entry{q: &Queues{}, queue: "a"},
+		creates: true}, queueOp{entry: &Entry{q: &Queues{}, queue: "a"}, creates: true}
+	b.addOp(in)
+	b.addOp(out)
+	require.Equal(t, []queueOp{out}, b.takeDeletions(5, nil))
+	require.Empty(t, b.takeBatch(1))
+	require.Empty(t, b.takeBatch(5), "another lane has it, and may be overtaken")
+	b.addOp(behind)
+	require.Equal(t, []queueOp{out, in}, b.takeBatch(5, out))
+	b.finishOps([]queueOp{out, in})
+	require.Equal(t, []queueOp{behind}, b.takeBatch(5))
+	b.finishOps([]queueOp{behind})
 	require.Empty(t, b.lines)
 }
 
@@ -126,14 +126,14 @@ func TestShareOfMany(t *testing.T) {
 	b := newOutbox()
 	add := func(n int) {
 		for range n {
-			b.add(op{entry: &Entry{q: &Queues{}, queue: "left"}})
+			b.addOp(queueOp{entry: &Entry{q: &Queues{}, queue: "left"}})
 		}
 	}
 	add(100)
-	require.Equal(t, 100, len(b.take(mostOps)))
-	add(lanes*levelOps - 100)
-	for range lanes - 1 {
-		require.Equal(t, levelOps, len(b.take(mostOps)))
+	require.Equal(t, 100, len(b.takeBatch(maxBatchOps)))
+	add(laneCount*maxTxnOps - 100)
+	for range laneCount - 1 {
+		require.Equal(t, maxTxnOps, len(b.takeBatch(maxBatchOps)))
 	}
-	require.Equal(t, levelOps-100, len(b.take(mostOps)), "what is left")
+	require.Equal(t, maxTxnOps-100, len(b.takeBatch(maxBatchOps)), "what is left")
 }

@@ -23,7 +23,7 @@ type Queues struct {
 	// Guarded by Engine.mu:
 
 	closed    bool
-	denied    bool          // etcd has denied an operation, and none has succeeded since: see outbox.take
+	denied    bool          // etcd has denied an operation, and none has succeeded since: see outbox.takeBatch
 	entries   int           // entries on the present session
 	empty     chan struct{} // closed when no entry is left; made on demand
 	followers map[*Follower]struct{}
@@ -38,8 +38,8 @@ func (e *Engine) Queues(keys state.Queues) *Queues {
 	return q
 }
 
-// shut reports whether no entry may be added any more. The caller holds Engine.mu.
-func (q *Queues) shut() bool { return q.closed || q.e.ended }
+// closedOrEnded reports whether no entry may be added any more. The caller holds Engine.mu.
+func (q *Queues) closedOrEnded() bool { return q.closed || q.e.ended }
 
 // Client returns the engine's etcd client, for writes under the guard of an entry.
 func (q *Queues) Client() *clientv3.Client { return q.e.cfg.Client }
@@ -52,7 +52,7 @@ func (q *Queues) RequestTimeout() time.Duration { return q.e.cfg.RequestTimeout 
 func (q *Queues) Closed() bool {
 	q.e.mu.Lock()
 	defer q.e.mu.Unlock()
-	return q.shut()
+	return q.closedOrEnded()
 }
 
 // keysOf returns the key names of the queues, or of the requests about them.
@@ -71,8 +71,8 @@ func (q *Queues) Changed() <-chan struct{} {
 	return q.e.changed
 }
 
-// Want describes an entry that a caller wants in a queue.
-type Want struct {
+// EntrySpec describes an entry that a caller wants in a queue.
+type EntrySpec struct {
 	// Name names the queue.
 	Name string
 	// Value is the value of the key. Other processes can read it.
@@ -83,7 +83,7 @@ type Want struct {
 	Shared bool
 	// Request puts the entry in the queue of requests about that name instead.
 	Request bool
-	// Try makes the entry fail with ErrTaken instead of waiting.
+	// Try makes the entry fail with ErrNotFirst instead of waiting.
 	Try bool
 	// Notify, if set, is called when the entry has its token, when it settles, and when a granted entry is
 	// revoked or its key is gone. It is not called when the session ends: see [Queues.Changed]. It must not
@@ -93,7 +93,7 @@ type Want struct {
 
 // Enter adds an entry on the present session, and blocks until there is a session or ctx ends. It does not wait
 // for the entry to settle. Errors are ctx's cause and lifecycle.ErrStopped.
-func (q *Queues) Enter(ctx context.Context, want Want) (*Entry, error) {
+func (q *Queues) Enter(ctx context.Context, want EntrySpec) (*Entry, error) {
 	for {
 		changed := q.Changed()
 		if x := q.TryEnter(want); x != nil {
@@ -111,20 +111,20 @@ func (q *Queues) Enter(ctx context.Context, want Want) (*Entry, error) {
 }
 
 // TryEnter is like Enter, but returns nil if there is no session.
-func (q *Queues) TryEnter(want Want) *Entry {
-	x := &Entry{Want: want, q: q}
+func (q *Queues) TryEnter(want EntrySpec) *Entry {
+	x := &Entry{EntrySpec: want, q: q}
 	q.e.mu.Lock()
 	defer q.e.unlock()
-	if q.shut() || !q.e.ready() {
+	if q.closedOrEnded() || !q.e.hasSession() {
 		return nil
 	}
-	q.e.run.enter(x)
+	q.e.run.addEntry(x)
 	return x
 }
 
-// Take adds an entry and blocks until it is granted or ctx ends. If the session is lost, it starts again on the
-// next one. Errors are ctx's cause, lifecycle.ErrStopped, ErrTaken, and etcd's if it refuses the entry.
-func (q *Queues) Take(ctx context.Context, want Want) (*Entry, error) {
+// Acquire adds an entry and blocks until it is granted or ctx ends. If the session is lost, it starts again on the
+// next one. Errors are ctx's cause, lifecycle.ErrStopped, ErrNotFirst, and etcd's if it refuses the entry.
+func (q *Queues) Acquire(ctx context.Context, want EntrySpec) (*Entry, error) {
 	for ctx.Err() == nil {
 		x, err := q.Enter(ctx, want)
 		if err != nil {
@@ -135,16 +135,16 @@ func (q *Queues) Take(ctx context.Context, want Want) (*Entry, error) {
 		case <-x.Lost():
 			continue // the entry is lost with the session
 		case <-ctx.Done():
-			x.Abandon()
+			x.Release()
 			return nil, context.Cause(ctx)
 		}
 		switch err := x.Err(); {
 		case err == nil:
 			return x, nil
-		case errors.Is(err, ErrTaken):
-			_ = x.Gone(ctx) // until the key is gone it blocks other entries with Try
+		case errors.Is(err, ErrNotFirst):
+			_ = x.AwaitDeletion(ctx) // until the key is gone it blocks other entries with Try
 			return nil, err
-		case !errors.Is(err, ErrAgain):
+		case !errors.Is(err, ErrEntryLost):
 			return nil, err
 		}
 	}
@@ -155,7 +155,7 @@ func (q *Queues) Take(ctx context.Context, want Want) (*Entry, error) {
 // the waiting ones. It blocks until all entries have left. If ctx ends first, it returns an error that wraps
 // ctx's cause.
 func (q *Queues) Close(ctx context.Context) error {
-	r, empty := q.expel()
+	r, empty := q.releaseEntries()
 	if empty == nil {
 		return nil
 	}
@@ -163,18 +163,18 @@ func (q *Queues) Close(ctx context.Context) error {
 	case <-empty:
 	case <-r.ctx.Done(): // the session is lost, and all entries with it
 	case <-ctx.Done():
-		return fmt.Errorf("not released: %s: %w", q.names(), context.Cause(ctx))
+		return fmt.Errorf("not released: %s: %w", q.entryNames(), context.Cause(ctx))
 	}
 	return nil
 }
 
-// expel makes all entries leave. It returns a channel that is closed when they have left, or nil if there are
+// releaseEntries makes all entries leave. It returns a channel that is closed when they have left, or nil if there are
 // none.
-func (q *Queues) expel() (r *run, empty <-chan struct{}) {
+func (q *Queues) releaseEntries() (r *sessionRun, empty <-chan struct{}) {
 	q.e.mu.Lock()
 	defer q.e.unlock()
 	q.closed = true
-	q.e.change()
+	q.e.signalChange()
 	r = q.e.run
 	if r == nil || q.entries == 0 {
 		return nil, nil
@@ -184,22 +184,22 @@ func (q *Queues) expel() (r *run, empty <-chan struct{}) {
 	}
 	for _, x := range r.entries {
 		if x.q == q {
-			x.turn(x.now().Expel())
+			x.applyChange(x.currentState().RevokeOrRelease())
 		}
 	}
 	return r, q.empty
 }
 
-// left records that an entry's key is gone. The caller holds Engine.mu.
-func (q *Queues) left() {
+// entryRemoved records that an entry's key is gone. The caller holds Engine.mu.
+func (q *Queues) entryRemoved() {
 	if q.entries--; q.entries == 0 && q.empty != nil {
 		close(q.empty)
 		q.empty = nil
 	}
 }
 
-// names returns the names of a few entries, for an error text.
-func (q *Queues) names() string {
+// entryNames returns the names of a few entries, for an error text.
+func (q *Queues) entryNames() string {
 	const most = 3
 	var names []string
 	q.e.mu.Lock()

@@ -14,63 +14,63 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// tend repairs the state of the session's keys, every third of a TTL.
-func (r *run) tend() {
-	for wait.For(r.ctx, r.s.TTL()/3) {
-		r.leaveAgain()
-		r.sweep()
-		r.compare()
+// repairLoop repairs the state of the session's keys, every third of a TTL.
+func (r *sessionRun) repairLoop() {
+	for wait.For(r.ctx, r.session.TTL()/3) {
+		r.retryDeletions()
+		r.sweepUnconfirmed()
+		r.compareKeys()
 	}
 }
 
-// putOff schedules another attempt to delete the entry's key. Access control may be repaired meanwhile, and
+// postponeDeletion schedules another attempt to delete the entry's key. Access control may be repaired meanwhile, and
 // until the key is gone it blocks its queue. The caller holds Engine.mu.
-func (r *run) putOff(x *Entry) { r.stuck = append(r.stuck, x) }
+func (r *sessionRun) postponeDeletion(x *Entry) { r.stuck = append(r.stuck, x) }
 
-// leaveAgain retries the deletions that were put off.
-func (r *run) leaveAgain() {
+// retryDeletions retries the deletions that were put off.
+func (r *sessionRun) retryDeletions() {
 	r.e.mu.Lock()
 	defer r.e.unlock()
 	stuck := r.stuck
 	r.stuck = nil
 	for _, x := range stuck {
-		r.outbox.add(op{entry: x})
+		r.outbox.addOp(queueOp{entry: x})
 	}
 }
 
-// sweep deletes keys that may have been put without our knowledge, and frees those that are gone.
-func (r *run) sweep() {
+// sweepUnconfirmed deletes keys that may have been put without our knowledge, and frees those that are gone.
+func (r *sessionRun) sweepUnconfirmed() {
 	r.e.mu.Lock()
 	unconfirmed := r.keyring.takeUnconfirmed()
 	r.e.mu.Unlock()
 	if len(unconfirmed) == 0 {
 		return
 	}
-	gone := r.unknown(unconfirmed)
+	gone := r.deleteUnknown(unconfirmed)
 	r.e.mu.Lock()
 	defer r.e.mu.Unlock()
 	for _, key := range unconfirmed {
-		r.keyring.confirmed(key, gone[key])
+		r.keyring.confirmAbsence(key, gone[key])
 	}
 }
 
-// compare compares the keys on this session's lease with those that should be there. A missing key was deleted
+// compareKeys compares the keys on this session's lease with those that should be there. A missing key was deleted
 // out of band. An unexpected key was written out of band.
-func (r *run) compare() {
+func (r *sessionRun) compareKeys() {
 	r.e.mu.Lock()
-	known, used := maps.Clone(r.entries), r.used
+	known, used := maps.Clone(r.entries), r.lanesStarted
 	r.e.mu.Unlock()
 	if !used {
 		return
 	}
-	maps.DeleteFunc(known, func(_ string, x *Entry) bool { return !x.now().Expected() })
+	maps.DeleteFunc(known, func(_ string, x *Entry) bool { return !x.currentState().KeyExpected() })
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(r.ctx), r.e.cfg.RequestTimeout)
-	resp, err := r.e.cfg.Client.TimeToLive(ctx, r.s.ID(), clientv3.WithAttachedKeys())
+	resp, err := r.e.cfg.Client.TimeToLive(ctx, r.session.ID(), clientv3.WithAttachedKeys())
 	cancel()
-	if errors.Is(err, rpctypes.ErrPermissionDenied) && !r.denied {
-		r.denied = true
+	if errors.Is(err, rpctypes.ErrPermissionDenied) && !r.listingDenied {
+		r.listingDenied = true
 		r.e.cfg.Logger.Warn("etcd denies to list the keys on this process's lease: that one of them was deleted by others "+
-			"is not noticed; grant READ on all of "+strings.Join(r.e.roots(), " and "), "error", err)
+			"is not noticed; grant READ on all of "+strings.Join(r.e.queueRoots(), " and "), "error", err)
 	}
 	if err != nil || resp.TTL < 0 {
 		return // the renewal detects lost leases
@@ -82,24 +82,24 @@ func (r *run) compare() {
 		}
 		delete(known, string(key))
 	}
-	r.unknown(unknown)
+	r.deleteUnknown(unknown)
 	// A lease's list of keys may be older than a read of a key.
-	for key, created := range r.created(slices.Collect(maps.Keys(known))) {
+	for key, created := range r.createRevisions(slices.Collect(maps.Keys(known))) {
 		if created == 0 {
-			r.vanished(known[key])
+			r.handleMissingKey(known[key])
 		}
 	}
 }
 
-// created returns the CreateRevision of each key, and 0 for a key that does not exist. Keys that could not be
+// createRevisions returns the CreateRevision of each key, and 0 for a key that does not exist. Keys that could not be
 // read are left out.
-func (r *run) created(keys []string) map[string]int64 {
+func (r *sessionRun) createRevisions(keys []string) map[string]int64 {
 	out := make(map[string]int64, len(keys))
 	ops := make([]clientv3.Op, len(keys))
 	for i, key := range keys {
 		ops[i] = clientv3.OpGet(key, clientv3.WithKeysOnly())
 	}
-	r.each(ops, func(i int, found *etcdserverpb.ResponseOp) {
+	r.commitOps(ops, func(i int, found *etcdserverpb.ResponseOp) {
 		out[keys[i]] = 0
 		if kvs := found.GetResponseRange().Kvs; len(kvs) > 0 {
 			out[keys[i]] = kvs[0].CreateRevision
@@ -108,15 +108,15 @@ func (r *run) created(keys []string) map[string]int64 {
 	return out
 }
 
-// each sends operations in large transactions, and calls done for each that was carried out.
-func (r *run) each(ops []clientv3.Op, done func(i int, resp *etcdserverpb.ResponseOp)) {
-	for from := 0; from < len(ops); from += mostReads {
-		r.some(ops, from, min(from+mostReads, len(ops)), done)
+// commitOps sends operations in large transactions, and calls done for each that was carried out.
+func (r *sessionRun) commitOps(ops []clientv3.Op, done func(i int, resp *etcdserverpb.ResponseOp)) {
+	for from := 0; from < len(ops); from += maxReadsPerTxn {
+		r.commitRange(ops, from, min(from+maxReadsPerTxn, len(ops)), done)
 	}
 }
 
-// some is each for the operations in [from, to).
-func (r *run) some(ops []clientv3.Op, from, to int, done func(i int, resp *etcdserverpb.ResponseOp)) {
+// commitRange is commitOps for the operations in [from, to).
+func (r *sessionRun) commitRange(ops []clientv3.Op, from, to int, done func(i int, resp *etcdserverpb.ResponseOp)) {
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(r.ctx), r.e.cfg.RequestTimeout)
 	defer cancel()
 	resp, err := r.e.cfg.Client.Txn(ctx).Then(ops[from:to]...).Commit()
@@ -128,55 +128,55 @@ func (r *run) some(ops []clientv3.Op, from, to int, done func(i int, resp *etcds
 	case to-from > 1 && (errors.Is(err, rpctypes.ErrTooManyOps) || errors.Is(err, rpctypes.ErrPermissionDenied)):
 		// Halve, so that a denial affects only the denied keys.
 		half := (from + to) / 2
-		r.some(ops, from, half, done)
-		r.some(ops, half, to, done)
+		r.commitRange(ops, from, half, done)
+		r.commitRange(ops, half, to, done)
 	}
 }
 
-// vanished handles an entry if its key should exist but does not.
-func (r *run) vanished(x *Entry) {
+// handleMissingKey handles an entry if its key should exist but does not.
+func (r *sessionRun) handleMissingKey(x *Entry) {
 	r.e.mu.Lock()
 	defer r.e.unlock()
-	if x.now().Expected() {
-		r.e.later(func() {
+	if x.currentState().KeyExpected() {
+		r.e.queueNotice(func() {
 			r.e.cfg.Logger.Warn("a queue entry of this process was deleted out of band", "name", x.Name,
 				"key", x.key)
 		})
-		x.turn(x.now().Vanished())
+		x.applyChange(x.currentState().KeyVanished())
 	}
 }
 
-// unknown deletes those of the given keys on this session's lease that lie in a served queue and belong to no
+// deleteUnknown deletes those of the given keys on this session's lease that lie in a served queue and belong to no
 // entry. It returns the keys that etcd has confirmed to be gone. Failures are retried at the next tick.
-func (r *run) unknown(keys []string) (gone map[string]bool) {
+func (r *sessionRun) deleteUnknown(keys []string) (gone map[string]bool) {
 	gone = map[string]bool{}
-	keys = slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return r.ours(key) || !r.e.queued(key) })
+	keys = slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return r.ownsKey(key) || !r.e.servesKey(key) })
 	var left []string
 	var deletions []clientv3.Op
-	for key, created := range r.created(keys) {
+	for key, created := range r.createRevisions(keys) {
 		switch {
 		case created == 0:
 			gone[key] = true // it was an entry of ours, released meanwhile
-		case !r.ours(key):
+		case !r.ownsKey(key):
 			r.e.cfg.Logger.Warn("deleting an unexpected key on this process's lease", "key", key)
 			left = append(left, key)
 			deletions = append(deletions, clientv3.OpTxn([]clientv3.Cmp{
 				clientv3.Compare(clientv3.CreateRevision(key), "=", created)}, []clientv3.Op{clientv3.OpDelete(key)}, nil))
 		}
 	}
-	r.each(deletions, func(i int, resp *etcdserverpb.ResponseOp) { gone[left[i]] = resp.GetResponseTxn().Succeeded })
+	r.commitOps(deletions, func(i int, resp *etcdserverpb.ResponseOp) { gone[left[i]] = resp.GetResponseTxn().Succeeded })
 	return gone
 }
 
-// ours reports whether an entry uses the key.
-func (r *run) ours(key string) bool {
+// ownsKey reports whether an entry uses the key.
+func (r *sessionRun) ownsKey(key string) bool {
 	r.e.mu.Lock()
 	defer r.e.mu.Unlock()
 	return r.entries[key] != nil
 }
 
-// queued reports whether the key lies in a queue that this engine serves.
-func (e *Engine) queued(key string) bool {
+// servesKey reports whether the key lies in a queue that this engine serves.
+func (e *Engine) servesKey(key string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, q := range e.queues {
@@ -187,8 +187,8 @@ func (e *Engine) queued(key string) bool {
 	return false
 }
 
-// roots returns the roots of the queues that this engine serves.
-func (e *Engine) roots() []string {
+// queueRoots returns the roots of the queues that this engine serves.
+func (e *Engine) queueRoots() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var roots []string

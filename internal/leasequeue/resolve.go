@@ -15,22 +15,22 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// learn determines whether a failed attempt was committed, as far as that can be known now. err is set if it
+// resolveFailure determines whether a failed attempt was committed, as far as that can be known now. err is set if it
 // cannot.
-func (l *lane) learn(failure error) (committed bool, err error) {
+func (l *lane) resolveFailure(failure error) (committed bool, err error) {
 	if errors.Is(failure, rpctypes.ErrNoSpace) { // nothing can be put, but reads are answered
-		return l.look()
+		return l.readOutcome()
 	}
-	l.open = l.open || !refused(failure)
-	if !l.open {
+	l.attemptOpen = l.attemptOpen || !neverCommitted(failure)
+	if !l.attemptOpen {
 		return false, nil
 	}
-	return l.resolve()
+	return l.resolveOutcome()
 }
 
-// refused reports whether the error proves that the attempt was not committed and never will be. ErrNoSpace
+// neverCommitted reports whether the error proves that the attempt was not committed and never will be. ErrNoSpace
 // proves nothing: etcd may return it and still commit requests that were in flight when its space ran out.
-func refused(err error) bool {
+func neverCommitted(err error) bool {
 	for _, refusal := range []error{rpctypes.ErrPermissionDenied, rpctypes.ErrTooManyOps, rpctypes.ErrLeaseNotFound,
 		rpctypes.ErrRequestTooLarge} {
 		if errors.Is(err, refusal) {
@@ -49,112 +49,112 @@ func tooLarge(err error) bool {
 	return status.Code(err) == codes.ResourceExhausted
 }
 
-// resolve determines whether the last batch was committed. If it was not, it never will be.
-func (l *lane) resolve() (committed bool, err error) {
+// resolveOutcome determines whether the last batch was committed. If it was not, it never will be.
+func (l *lane) resolveOutcome() (committed bool, err error) {
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(l.r.ctx), l.r.e.cfg.RequestTimeout)
 	defer cancel()
 	resp, err := l.r.e.cfg.Client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(l.counter), "=", l.modified)).
-		Then(clientv3.OpPut(l.counter, "", clientv3.WithLease(l.r.s.ID()))).Else(clientv3.OpGet(l.counter)).Commit()
+		Then(clientv3.OpPut(l.counter, "", clientv3.WithLease(l.r.session.ID()))).Else(clientv3.OpGet(l.counter)).Commit()
 	switch {
 	case err != nil:
 		return false, err
 	case resp.Succeeded:
-		l.resolved(resp.Header.Revision)
+		l.setCounterRevision(resp.Header.Revision)
 		return false, nil
 	}
-	return l.acknowledged(resp), nil
+	return l.adoptTxnCounter(resp), nil
 }
 
-// look determines whether the last batch has been committed. If it was not, an unanswered attempt still may be.
-func (l *lane) look() (committed bool, err error) {
+// readOutcome determines whether the last batch has been committed. If it was not, an unanswered attempt still may be.
+func (l *lane) readOutcome() (committed bool, err error) {
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(l.r.ctx), l.r.e.cfg.RequestTimeout)
 	defer cancel()
 	resp, err := l.r.e.cfg.Client.Get(ctx, l.counter)
 	switch {
 	case err != nil:
-		l.open = true // it has to be assumed
+		l.attemptOpen = true // it has to be assumed
 		return false, err
 	case len(resp.Kvs) == 0 && l.modified == 0, len(resp.Kvs) > 0 && resp.Kvs[0].ModRevision == l.modified:
 		return false, nil
 	}
-	return l.counts(resp.Kvs), nil
+	return l.adoptCounter(resp.Kvs), nil
 }
 
-// resolved records the counter's new ModRevision. No earlier attempt can be committed any more.
-func (l *lane) resolved(modified int64) {
-	l.modified, l.open = modified, false
+// setCounterRevision records the counter's new ModRevision. No earlier attempt can be committed any more.
+func (l *lane) setCounterRevision(modified int64) {
+	l.modified, l.attemptOpen = modified, false
 	if len(l.barred) > 0 {
-		l.r.e.with(func() { l.r.keyring.unbar(l.barred) })
+		l.r.e.withLock(func() { l.r.keyring.unbarResolved(l.barred) })
 		l.barred = nil
 	}
 }
 
-// acknowledged adopts the counter as a failed transaction returned it, and reports whether the last batch was
+// adoptTxnCounter adopts the counter as a failed transaction returned it, and reports whether the last batch was
 // committed.
-func (l *lane) acknowledged(resp *clientv3.TxnResponse) bool {
-	return l.counts(resp.Responses[0].GetResponseRange().Kvs)
+func (l *lane) adoptTxnCounter(resp *clientv3.TxnResponse) bool {
+	return l.adoptCounter(resp.Responses[0].GetResponseRange().Kvs)
 }
 
-// counts is acknowledged for a counter that was read and differs from the last known one.
-func (l *lane) counts(kvs []*mvccpb.KeyValue) bool {
+// adoptCounter is adoptTxnCounter for a counter that was read and differs from the last known one.
+func (l *lane) adoptCounter(kvs []*mvccpb.KeyValue) bool {
 	if len(kvs) == 0 {
-		l.resolved(0)
+		l.setCounterRevision(0)
 		return false
 	}
-	l.resolved(kvs[0].ModRevision)
+	l.setCounterRevision(kvs[0].ModRevision)
 	return string(kvs[0].Value) == strconv.FormatInt(l.number, 10)
 }
 
-// complete notifies the entries of a committed batch if its answer was lost. It returns false when the session
+// completeBatch notifies the entries of a committed batch if its answer was lost. It returns false when the session
 // is lost.
-func (l *lane) complete(batch []op) bool {
-	var trying []op
-	l.r.e.with(func() {
+func (l *lane) completeBatch(batch []queueOp) bool {
+	var trying []queueOp
+	l.r.e.withLock(func() {
 		for _, o := range batch {
 			switch {
-			case !o.enter:
-				l.left(o)
+			case !o.creates:
+				l.keyDeleted(o)
 			case o.entry.Try:
 				trying = append(trying, o)
 			default: // its watch notifies it when it is first, even if it already is
-				l.entered(o, l.modified, false)
+				l.keyCreated(o, l.modified, false)
 			}
 		}
 	})
-	for some := range slices.Chunk(trying, mostReads) {
-		if !l.find(some) {
+	for some := range slices.Chunk(trying, maxReadsPerTxn) {
+		if !l.notifyTryEntries(some) {
 			return false
 		}
 	}
 	return true
 }
 
-// find determines for created entries with Try whether they are first, and notifies them. It returns false when
-// the session is lost.
-func (l *lane) find(created []op) bool {
+// notifyTryEntries determines for created entries with Try whether they are first, and notifies them. It returns false
+// when the session is lost.
+func (l *lane) notifyTryEntries(created []queueOp) bool {
 	ops := make([]clientv3.Op, len(created))
 	for i, o := range created {
-		ops[i] = readQueue(o.entry)
+		ops[i] = readQueueOp(o.entry)
 	}
-	for retry := l.r.e.retry(laneRetry); ; {
+	for retry := l.r.e.newBackoff(laneRetry); ; {
 		ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(l.r.ctx), l.r.e.cfg.RequestTimeout)
 		resp, err := l.r.e.cfg.Client.Txn(ctx).Then(ops...).Commit()
 		cancel()
 		denied := errors.Is(err, rpctypes.ErrPermissionDenied)
 		switch half := len(created) / 2; {
 		case err == nil:
-			l.r.saw(resp.Header)
-			l.r.e.with(func() {
+			l.r.recordTerm(resp.Header)
+			l.r.e.withLock(func() {
 				for i, o := range created {
 					found := (*clientv3.GetResponse)(resp.Responses[i].GetResponseRange())
-					l.entered(o, l.modified, ahead(o.entry, found))
+					l.keyCreated(o, l.modified, ahead(o.entry, found))
 				}
 			})
 			return true
 		case half > 0 && (denied || errors.Is(err, rpctypes.ErrTooManyOps)):
-			return l.find(created[:half]) && l.find(created[half:])
+			return l.notifyTryEntries(created[:half]) && l.notifyTryEntries(created[half:])
 		case denied: // its watch has to report it instead
-			l.r.e.with(func() { l.entered(created[0], l.modified, false) })
+			l.r.e.withLock(func() { l.keyCreated(created[0], l.modified, false) })
 			return true
 		case !wait.For(l.r.ctx, retry.Next()):
 			return false

@@ -38,11 +38,11 @@ func (a *actor) run(ctx context.Context) {
 		select {
 		case <-a.h.w.calm:
 			for i := 0; i < 3 && a.h.w.idle; i++ {
-				<-time.After(between(a.rand, idleAfter-time.Second, idleAfter+2*simTTL)) // about as long as watches are kept
-				a.want(ctx, Want{Name: a.h.w.names[0]}, 0)
+				<-time.After(between(a.rand, idleTimeout-time.Second, idleTimeout+2*simTTL)) // about as long as watches are kept
+				a.want(ctx, EntrySpec{Name: a.h.w.names[0]}, 0)
 			}
 			for _, name := range a.h.w.names {
-				x, err := a.h.present().queues(name).Take(ctx, Want{Name: name, Value: a.name})
+				x, err := a.h.present().queues(name).Acquire(ctx, EntrySpec{Name: name, Value: a.name})
 				if err != nil {
 					a.h.w.checks.fail("%s: %s is not available: %v", a.name, name, err)
 					return
@@ -56,7 +56,7 @@ func (a *actor) run(ctx context.Context) {
 			a.wantAll(ctx)
 			continue
 		}
-		p := Want{Name: a.h.w.names[a.rand.IntN(len(a.h.w.names))], Value: a.name}
+		p := EntrySpec{Name: a.h.w.names[a.rand.IntN(len(a.h.w.names))], Value: a.name}
 		switch a.rand.IntN(10) {
 		case 0, 1:
 			p.Shared = true
@@ -82,7 +82,7 @@ func (a *actor) wantAll(ctx context.Context) {
 	for i, name := range a.h.w.names {
 		one := &actor{a.h, fmt.Sprint(a.name, "+", i), newRand(a.rand.Uint64(), name)}
 		wg.Go(func() {
-			one.want(ctx, Want{Name: name, Value: one.name}, between(one.rand, time.Millisecond, time.Second))
+			one.want(ctx, EntrySpec{Name: name, Value: one.name}, between(one.rand, time.Millisecond, time.Second))
 		})
 	}
 	wg.Wait()
@@ -90,7 +90,7 @@ func (a *actor) wantAll(ctx context.Context) {
 
 // want takes an entry, holds it for a while, and releases it. It waits for patience, or without a limit if that
 // is 0.
-func (a *actor) want(ctx context.Context, p Want, patience time.Duration) {
+func (a *actor) want(ctx context.Context, p EntrySpec, patience time.Duration) {
 	if patience > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, patience)
@@ -126,7 +126,7 @@ func (a *actor) want(ctx context.Context, p Want, patience time.Duration) {
 			}
 			a.hold(x)
 			return
-		case errors.Is(err, ErrTaken):
+		case errors.Is(err, ErrNotFirst):
 			c.saw("tried in vain")
 			return
 		case errors.Is(err, rpctypes.ErrPermissionDenied):
@@ -134,7 +134,7 @@ func (a *actor) want(ctx context.Context, p Want, patience time.Duration) {
 			return
 		case errors.Is(err, lifecycle.ErrStopped):
 			<-time.After(between(a.rand, 1, 10*time.Millisecond))
-		case !errors.Is(err, ErrAgain) && !errors.Is(err, rpctypes.ErrTooManyOps) && !tooLarge(err):
+		case !errors.Is(err, ErrEntryLost) && !errors.Is(err, rpctypes.ErrTooManyOps) && !tooLarge(err):
 			c.fail("%s: %v", x.Key(), err)
 			return
 		}
@@ -158,7 +158,7 @@ func (a *actor) hold(x *Entry) {
 	c.gives(x)
 	ctx, cancel := contextFor(between(a.rand, 1, 2*simTTL))
 	defer cancel()
-	if lost, err := x.Leave(ctx); lost == nil && err == nil {
+	if lost, err := x.ReleaseAndWait(ctx); lost == nil && err == nil {
 		c.left(x)
 	}
 }
@@ -166,5 +166,5 @@ func (a *actor) hold(x *Entry) {
 func (a *actor) abandon(x *Entry) {
 	a.h.w.log.say("%s: abandons %s", a.name, x.Key())
 	a.h.w.checks.gives(x)
-	x.Abandon()
+	x.Release()
 }

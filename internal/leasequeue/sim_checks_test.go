@@ -83,7 +83,7 @@ func (c *checks) taint(what string) {
 
 // exempt reports whether the entry was changed out of band. The caller holds c.mu.
 func (c *checks) exempt(x *Entry) bool {
-	return c.tainted[placeName(x.key, x.Token())] || c.tainted[leaseName(int64(x.run.s.ID()))]
+	return c.tainted[placeName(x.key, x.Token())] || c.tainted[leaseName(int64(x.run.session.ID()))]
 }
 
 func (c *checks) began(p *process) {
@@ -207,7 +207,7 @@ func (c *checks) changed(now, before *mvccpb.KeyValue, by *modeletcd.Conn) {
 		c.broken("%s was put late: nobody wants it any more", key)
 	case now != nil:
 		c.created(x)
-	case x != nil && x.Token() == before.CreateRevision && !c.exempt(x) && (x.now().Expected() || x.Valid()):
+	case x != nil && x.Token() == before.CreateRevision && !c.exempt(x) && (x.currentState().KeyExpected() || x.Valid()):
 		c.broken("%s was deleted while it stands", key)
 	}
 }
@@ -219,7 +219,7 @@ func (c *checks) entry(lease int64, key string) (x *Entry, barred, known bool) {
 		p.engine.mu.Lock()
 		r := p.engine.run
 		p.engine.mu.Unlock()
-		if r == nil || int64(r.s.ID()) != lease || r.ctx.Err() != nil {
+		if r == nil || int64(r.session.ID()) != lease || r.ctx.Err() != nil {
 			continue
 		}
 		p.engine.mu.Lock()
@@ -247,8 +247,8 @@ func (c *checks) created(x *Entry) {
 
 // notified reports whether the owner was notified that the entry's key is gone.
 func (x *Entry) notified() bool {
-	now := x.now()
-	return now.Key == entrystate.Gone || now.Refused != nil
+	now := x.currentState()
+	return now.Key == entrystate.Absent || now.Refused != nil
 }
 
 // quiet checks the state that remains when all entries are released.
@@ -279,9 +279,9 @@ func (c *checks) quiet() {
 		}
 		p.engine.mu.Lock()
 		if len(r.entries)+max(0, len(r.keyring.barred)-open)+len(r.stuck)+
-			r.outbox.underway+len(r.outbox.leaving)+len(r.outbox.ready)+len(r.outbox.lines) > 0 {
+			r.outbox.inFlight+len(r.outbox.deletions)+len(r.outbox.creations)+len(r.outbox.lines) > 0 {
 			c.fail("%s still has %d entries, %d keys barred, %d to try again, %d operations under way, %d lines", h.name,
-				len(r.entries), len(r.keyring.barred), len(r.stuck), r.outbox.underway, len(r.outbox.lines))
+				len(r.entries), len(r.keyring.barred), len(r.stuck), r.outbox.inFlight, len(r.outbox.lines))
 		}
 		p.engine.mu.Unlock()
 	}

@@ -249,17 +249,17 @@ func (w *world) happen(kind int, h *host, repair map[string]func()) {
 		w.log.say("%s: denied %s", p.conn.Name, x.denied)
 		h.set(x)
 	case 2, 3:
-		lasting("cut off", func() { p.conn.Hold(false) })
-		p.conn.Hold(true)
+		lasting("cut off", func() { p.conn.SetHeld(false) })
+		p.conn.SetHeld(true)
 	case 4:
-		lasting("frozen watch", func() { p.conn.Freeze(false) })
-		p.conn.Freeze(true)
+		lasting("frozen watch", func() { p.conn.SetFrozen(false) })
+		p.conn.SetFrozen(true)
 	case 5:
 		once("broken watch")
-		p.conn.Break()
+		p.conn.BreakWatches()
 	case 6:
 		once("ended watch")
-		p.conn.Abort()
+		p.conn.AbortWatches()
 	case 7:
 		once("compaction")
 		w.e.Compact()
@@ -283,7 +283,7 @@ func (w *world) happen(kind int, h *host, repair map[string]func()) {
 			once("key written by hand")
 			key := w.queue(w.names[w.rand.IntN(len(w.names))]) + "stray"
 			put := &pb.PutRequest{Key: []byte(key), Lease: int64(s.ID())}
-			_, _ = w.e.Do(&pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: put}}}})
+			_, _ = w.e.Execute(&pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: put}}}})
 		}
 	case 14:
 		if s := p.keeper.Current(); s != nil {
@@ -292,7 +292,7 @@ func (w *world) happen(kind int, h *host, repair map[string]func()) {
 		}
 	case 15:
 		once("leases extended")
-		w.e.Extend()
+		w.e.ExtendLeases()
 	case 16:
 		w.replace(h, p, once)
 	case 17, 18, 19:
@@ -311,9 +311,9 @@ func (w *world) replace(h *host, p *process, once func(string)) {
 	switch w.rand.IntN(3) {
 	case 0:
 		once("killed")
-		p.conn.Hold(true) // requests in flight still arrive some day
+		p.conn.SetHeld(true) // requests in flight still arrive some day
 		p.cancel()
-		time.AfterFunc(between(w.rand, 1, 3*simTTL), func() { p.conn.Hold(false) })
+		time.AfterFunc(between(w.rand, 1, 3*simTTL), func() { p.conn.SetHeld(false) })
 	case 1:
 		once("closed")
 		ctx, cancel := contextFor(between(w.rand, 1, simTTL))

@@ -185,7 +185,7 @@ func (w *world) roots() []state.Queues { return []state.Queues{w.keys.Locks(), w
 func (w *world) rootOf(name string) int { return int(name[0]) & 1 }
 
 // queue returns the prefix of a queue.
-func (w *world) queue(name string) string { return w.roots()[w.rootOf(name)].Queue(name) }
+func (w *world) queue(name string) string { return w.roots()[w.rootOf(name)].QueuePrefix(name) }
 
 // queueOf returns the prefix of the queue that a key lies in.
 func (w *world) queueOf(key string) (queue string, ok bool) {

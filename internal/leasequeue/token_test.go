@@ -18,7 +18,7 @@ import (
 func TestWatchesWhenTheTokenIsForgotten(t *testing.T) {
 	t.Parallel()
 	server, ctx := etcdtest.Start(t), etcdtest.Context(t)
-	root, client, forget := etcdtest.User(t, server)
+	root, client, forget := etcdtest.EnableUser(t, server)
 	prefix, err := state.NewKeys("/p")
 	require.NoError(t, err)
 	keys := prefix.Locks()
@@ -37,15 +37,15 @@ func TestWatchesWhenTheTokenIsForgotten(t *testing.T) {
 	// wait makes an entry wait in a queue until its watch has reported something.
 	wait := func(name string) {
 		for range 2 {
-			_, err := q.Enter(ctx, Want{Name: name})
+			_, err := q.Enter(ctx, EntrySpec{Name: name})
 			require.NoError(t, err)
 		}
 		require.Eventually(t, func() (watched bool) {
-			_, err := root.Put(ctx, keys.Queue(name)+"a-b", "")
+			_, err := root.Put(ctx, keys.QueuePrefix(name)+"a-b", "")
 			require.NoError(t, err)
-			e.with(func() {
-				b := e.run.buckets[keys.Bucket(name)]
-				watched = b != nil && b.reported > 0
+			e.withLock(func() {
+				b := e.run.buckets[keys.BucketPrefix(name)]
+				watched = b != nil && b.reportedRevision > 0
 			})
 			return watched
 		}, 30*time.Second, 20*time.Millisecond)
@@ -53,5 +53,7 @@ func TestWatchesWhenTheTokenIsForgotten(t *testing.T) {
 	wait("before")
 	forget()
 	wait("after")
-	e.with(func() { require.Positive(t, e.run.buckets[keys.Bucket("before")].reported, "its watch goes on") })
+	e.withLock(func() {
+		require.Positive(t, e.run.buckets[keys.BucketPrefix("before")].reportedRevision, "its watch goes on")
+	})
 }

@@ -18,16 +18,16 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// mostReads limits the queues read in one transaction.
-const mostReads = 64
+// maxReadsPerTxn limits the queues read in one transaction.
+const maxReadsPerTxn = 64
 
 // watchRetry is the pause after a lost watch, and after a failed confirmation by the View. It starts over after
 // a watch that lasted longer than the longest pause.
 var watchRetry = backoff.Policy{First: 20 * time.Millisecond, Last: time.Second}
 
-// tokenRetry spaces the moves to another stream after refused watches. Each new stream is a log-in, and most refusals
+// streamRetry spaces the moves to another stream after refused watches. Each new stream is a log-in, and most refusals
 // concern the user, whatever the token.
-var tokenRetry = backoff.Policy{First: time.Second, Last: 5 * time.Minute}
+var streamRetry = backoff.Policy{First: time.Second, Last: 5 * time.Minute}
 
 var (
 	errRefused = errors.New("etcd refuses the watch")
@@ -37,11 +37,11 @@ var (
 
 // run watches until the bucket has been idle for a while or the session is lost.
 func (b *bucket) run() {
-	retry, tokens, asked := b.r.e.retry(watchRetry), b.r.e.retry(tokenRetry), time.Time{}
+	retry, tokens, asked := b.r.e.newBackoff(watchRetry), b.r.e.newBackoff(streamRetry), time.Time{}
 	for {
-		began, stream := time.Now(), b.r.e.stream.Load()
+		began, stream := time.Now(), b.r.e.watchStream.Load()
 		err := b.watch(b.r.ctx, stream)
-		if errors.Is(err, errIdle) && b.retire() || b.r.ctx.Err() != nil {
+		if errors.Is(err, errIdle) && b.retireIfUnused() || b.r.ctx.Err() != nil {
 			return
 		}
 		if time.Since(began) > watchRetry.Last {
@@ -49,7 +49,7 @@ func (b *bucket) run() {
 			tokens.Reset()
 		}
 		if errors.Is(err, errRefused) && !time.Now().Before(asked) {
-			b.r.e.stream.CompareAndSwap(stream, stream+1)
+			b.r.e.watchStream.CompareAndSwap(stream, stream+1)
 			asked = time.Now().Add(tokens.Next())
 		}
 		if !errors.Is(err, errIdle) && retry.Failures() == 0 { // the failures that follow in a row look alike
@@ -57,14 +57,14 @@ func (b *bucket) run() {
 		}
 		// If etcd answers requests but opens no watch, this read alone notifies the waiting entries, where it
 		// is allowed.
-		_ = b.read(b.r.ctx, true)
+		_ = b.readQueues(b.r.ctx, true)
 		idle := false
-		b.r.e.with(func() {
-			b.grant()
-			b.forget()
-			idle = b.idle(time.Now())
+		b.r.e.withLock(func() {
+			b.notifyWaiters()
+			b.forgetContents()
+			idle = b.dropUnused(time.Now())
 		})
-		if idle && b.retire() {
+		if idle && b.retireIfUnused() {
 			return
 		}
 		if !wait.For(b.r.ctx, retry.Next()) {
@@ -73,9 +73,9 @@ func (b *bucket) run() {
 	}
 }
 
-// retire removes the bucket from the run, and reports whether it did: not if the bucket is in use again.
-func (b *bucket) retire() (retired bool) {
-	b.r.e.with(func() {
+// retireIfUnused removes the bucket from the run, and reports whether it did: not if the bucket is in use again.
+func (b *bucket) retireIfUnused() (retired bool) {
+	b.r.e.withLock(func() {
 		if retired = len(b.queues) == 0; retired {
 			delete(b.r.buckets, b.prefix)
 		}
@@ -90,7 +90,7 @@ func (b *bucket) watch(ctx context.Context, stream int64) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(
 		metadata.AppendToOutgoingContext(ctx, "goverse-queues", fmt.Sprintf("%p-%d", b.r.e, stream))))
 	defer cancel()
-	b.r.e.with(func() { b.reported, b.missed = 0, 0 })
+	b.r.e.withLock(func() { b.reportedRevision, b.missedRevision = 0, 0 })
 	opening := time.AfterFunc(b.r.e.cfg.RequestTimeout, cancel)
 	// Watch without a revision, and read once the watch is open: etcd serves such a watch at once. A watch from
 	// an older revision is served only when etcd next looks at watchers that lag.
@@ -108,15 +108,15 @@ func (b *bucket) watch(ctx context.Context, stream int64) error {
 	if !opening.Stop() {
 		return context.Cause(ctx)
 	}
-	tick := time.NewTicker(b.r.s.TTL() / 3)
+	tick := time.NewTicker(b.r.session.TTL() / 3)
 	defer tick.Stop()
 	again := false // read the known queues too
 	for {
-		if err := b.read(ctx, again); err != nil {
+		if err := b.readQueues(ctx, again); err != nil {
 			return err
 		}
 		again = false
-		b.r.e.with(b.grant)
+		b.r.e.withLock(b.notifyWaiters)
 		select {
 		case resp, ok := <-events:
 			if !ok {
@@ -125,10 +125,10 @@ func (b *bucket) watch(ctx context.Context, stream int64) error {
 			if err := resp.Err(); err != nil {
 				return err
 			}
-			b.heard(resp)
+			b.applyResponse(resp)
 		case <-b.wake:
 		case now := <-tick.C:
-			if err := b.looksWell(now); err != nil {
+			if err := b.checkWatch(now); err != nil {
 				return err
 			}
 			again = true
@@ -138,42 +138,42 @@ func (b *bucket) watch(ctx context.Context, stream int64) error {
 	}
 }
 
-// heard applies a response of the watch.
-func (b *bucket) heard(resp clientv3.WatchResponse) {
-	b.r.saw(resp.Header)
+// applyResponse applies a response of the watch.
+func (b *bucket) applyResponse(resp clientv3.WatchResponse) {
+	b.r.recordTerm(resp.Header)
 	changes := make([]order.Change, len(resp.Events))
 	for i, ev := range resp.Events {
 		changes[i] = order.Change{Revision: ev.Kv.ModRevision, Deleted: ev.Type == mvccpb.Event_DELETE,
-			Entry: entryOf(ev.Kv)}
+			Entry: parseEntry(ev.Kv)}
 	}
-	b.r.e.with(func() {
-		b.fold(changes)
-		b.reported = max(b.reported, resp.Header.Revision)
+	b.r.e.withLock(func() {
+		b.applyChanges(changes)
+		b.reportedRevision = max(b.reportedRevision, resp.Header.Revision)
 	})
 }
 
-// looksWell returns errIdle if the watch is no longer needed, and errSilent if it has not reported a change
+// checkWatch returns errIdle if the watch is no longer needed, and errSilent if it has not reported a change
 // that a read has shown.
-func (b *bucket) looksWell(now time.Time) (err error) {
-	b.r.e.with(func() {
+func (b *bucket) checkWatch(now time.Time) (err error) {
+	b.r.e.withLock(func() {
 		switch {
-		case b.idle(now):
+		case b.dropUnused(now):
 			err = errIdle
-		case b.missed > b.reported:
+		case b.missedRevision > b.reportedRevision:
 			err = errSilent
 		}
 	})
 	return err
 }
 
-// read reads the queues that were not read yet, and with again also those in use. A queue that may not be read
+// readQueues reads the queues that were not read yet, and with again also those in use. A queue that may not be read
 // does not keep the others from being read.
-func (b *bucket) read(ctx context.Context, again bool) error {
+func (b *bucket) readQueues(ctx context.Context, again bool) error {
 	var unread []string
-	b.r.e.with(func() { unread = b.unread(again) })
+	b.r.e.withLock(func() { unread = b.unreadQueues(again) })
 	var denied error
-	for some := range slices.Chunk(unread, mostReads) {
-		err := b.readSome(ctx, some)
+	for some := range slices.Chunk(unread, maxReadsPerTxn) {
+		err := b.readPrefixes(ctx, some)
 		if err != nil && !errors.Is(err, rpctypes.ErrPermissionDenied) {
 			return err
 		}
@@ -182,7 +182,7 @@ func (b *bucket) read(ctx context.Context, again bool) error {
 	return denied
 }
 
-func (b *bucket) readSome(ctx context.Context, prefixes []string) error {
+func (b *bucket) readPrefixes(ctx context.Context, prefixes []string) error {
 	ops := make([]clientv3.Op, len(prefixes))
 	for i, prefix := range prefixes {
 		ops[i] = clientv3.OpGet(prefix, clientv3.WithPrefix())
@@ -193,20 +193,20 @@ func (b *bucket) readSome(ctx context.Context, prefixes []string) error {
 	if half := len(prefixes) / 2; half > 0 &&
 		(errors.Is(err, rpctypes.ErrTooManyOps) || errors.Is(err, rpctypes.ErrPermissionDenied)) {
 		// Halve, so that a denial affects only the denied queues.
-		return errors.Join(b.readSome(ctx, prefixes[:half]), b.readSome(ctx, prefixes[half:]))
+		return errors.Join(b.readPrefixes(ctx, prefixes[:half]), b.readPrefixes(ctx, prefixes[half:]))
 	}
 	if err != nil {
 		return fmt.Errorf("read the queues: %w", err)
 	}
-	b.r.saw(resp.Header)
+	b.r.recordTerm(resp.Header)
 	found := make([]order.Queue, len(prefixes))
 	for i := range found {
-		entries := entriesOf((*clientv3.GetResponse)(resp.Responses[i].GetResponseRange()))
-		found[i] = order.Queue{}.Read(resp.Header.Revision, entries)
+		entries := parseEntries((*clientv3.GetResponse)(resp.Responses[i].GetResponseRange()))
+		found[i] = order.Queue{}.ApplyRead(resp.Header.Revision, entries)
 	}
-	b.r.e.with(func() {
+	b.r.e.withLock(func() {
 		for i, prefix := range prefixes {
-			b.readAs(prefix, found[i])
+			b.applyRead(prefix, found[i])
 		}
 	})
 	return nil

@@ -5,7 +5,7 @@
 //	New ──► Start ──► Join ──► Manager.Run
 //	                             │
 //	MarkStopping ◄───────────────┘
-//	  └─► Manager.Withdraw ──► HandOver ──► Relinquish ──► Detector.Stop ──► MarkLeft ──► Leave ──► Close
+//	  └─► Manager.Withdraw ──► HandOverShards ──► Relinquish ──► Detector.Stop ──► MarkLeft ──► Leave ──► Close
 //
 // Each step of a stop is bounded and may be left out. The later steps then do its work, and keys that remain in
 // etcd go with the session.
@@ -86,17 +86,17 @@ type Core struct {
 
 	cfg Config
 
-	leave context.CancelFunc // makes the keeper revoke the session
-	left  chan struct{}
-	err   error // the keeper's error; read it after left is closed
+	stopKeeper context.CancelFunc // makes the keeper revoke the session
+	keeperDone chan struct{}
+	keeperErr  error // the keeper's error; read it after left is closed
 
-	close context.CancelFunc
-	rest  sync.WaitGroup
+	stopBackground context.CancelFunc
+	background     sync.WaitGroup
 }
 
 // New assembles a core. Nothing runs before Start.
 func New(cfg Config) (*Core, error) {
-	c := &Core{cfg: cfg, left: make(chan struct{})}
+	c := &Core{cfg: cfg, keeperDone: make(chan struct{})}
 	log := cfg.Logger
 	c.Mirror = watchcache.New(watchcache.Config{Client: cfg.Client, Keys: cfg.Keys, Member: cfg.Address,
 		LagTimeout:  cfg.TTL / 3,
@@ -107,9 +107,10 @@ func New(cfg Config) (*Core, error) {
 		Identify: cfg.Identify, Random: cfg.Random, Logger: log.Named("member")})
 	keeper, err := etcdsession.NewKeeper(etcdsession.KeeperConfig{
 		Config: etcdsession.Config{Client: cfg.Client, TTL: cfg.TTL, Logger: log.Named("session"),
-			ReadKey: cfg.Keys.Request(), KnownRevision: c.Mirror.Known, OnRead: c.Mirror.Saw, KnownTerm: c.Mirror.Term,
-			Proxied: c.Mirror.Proxied, Clock: cfg.Clock},
-		Register: c.Member.Register, OnLost: c.lost, Explain: cfg.Explain, Random: cfg.Random,
+			ReadKey: cfg.Keys.Request(), KnownRevision: c.Mirror.KnownRevision, OnRead: c.Mirror.ObserveHeader,
+			KnownTerm: c.Mirror.KnownTerm,
+			Proxied:   c.Mirror.Proxied, Clock: cfg.Clock},
+		Register: c.Member.Register, OnLost: c.handleLostSession, Explain: cfg.Explain, Random: cfg.Random,
 	})
 	if err != nil {
 		return nil, err
@@ -118,11 +119,11 @@ func New(cfg Config) (*Core, error) {
 	c.Detector = crash.New(crash.Config{Client: cfg.Client, Mirror: c.Mirror, Keeper: keeper,
 		Address: cfg.Address, InstanceID: cfg.Record.InstanceID, WatcherLost: cfg.WatcherLost, Dialer: cfg.Dialer,
 		Settings: cfg.Detection, Random: cfg.Random, Logger: log.Named("crashdetector")})
-	c.Manager, err = consensusmanager.New(c.consensus())
+	c.Manager, err = consensusmanager.New(c.managerConfig())
 	return c, err
 }
 
-func (c *Core) consensus() consensusmanager.Config {
+func (c *Core) managerConfig() consensusmanager.Config {
 	cfg, log := c.cfg, c.cfg.Logger.Named("shards")
 	config := consensusmanager.Config{
 		Election: leaderelection.Config{Client: cfg.Client, Prefix: cfg.Keys.Prefix(), Address: cfg.Address,
@@ -140,8 +141,8 @@ func (c *Core) consensus() consensusmanager.Config {
 	return config
 }
 
-// lost is called for each lost session.
-func (c *Core) lost(s *etcdsession.Session, lost *session.LostError) {
+// handleLostSession is called for each lost session.
+func (c *Core) handleLostSession(s *etcdsession.Session, lost *session.LostError) {
 	c.Member.SessionLost(s, lost)
 	if c.cfg.OnLost != nil {
 		c.cfg.OnLost(s, lost)

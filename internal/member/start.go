@@ -35,19 +35,19 @@ func (e *ShardCountError) Unwrap() error { return ErrShardCount }
 // Start starts to watch the cluster and to register. It does not block.
 func (c *Core) Start() {
 	ctx, end := context.WithCancel(context.Background())
-	c.close = end
-	c.rest.Go(func() { _ = c.Mirror.Run(ctx) }) // its only error is the context's
-	c.rest.Go(func() { c.Member.Run(ctx) })
-	c.rest.Go(func() { c.reportFailure(ctx) })
-	c.rest.Go(func() { c.Detector.Answer(ctx) })
+	c.stopBackground = end
+	c.background.Go(func() { _ = c.Mirror.Run(ctx) }) // its only error is the context's
+	c.background.Go(func() { c.Member.Run(ctx) })
+	c.background.Go(func() { c.reportFailure(ctx) })
+	c.background.Go(func() { c.Detector.DefendSelf(ctx) })
 	c.Detector.Start()
 	keeping, leave := context.WithCancel(context.Background())
-	c.leave = leave
+	c.stopKeeper = leave
 	go func() {
-		defer close(c.left)
+		defer close(c.keeperDone)
 		select {
 		case <-c.Mirror.Ready():
-			c.err = c.Keeper.Run(keeping)
+			c.keeperErr = c.Keeper.Run(keeping)
 		case <-keeping.Done():
 		}
 	}()
@@ -71,8 +71,8 @@ func (c *Core) Join(ctx context.Context) error {
 	go func() {
 		defer close(watching)
 		select {
-		case <-c.left:
-			cancel(c.err)
+		case <-c.keeperDone:
+			cancel(c.keeperErr)
 		case <-ctx.Done():
 		}
 	}()
@@ -84,15 +84,15 @@ func (c *Core) Join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.agreed(snap); err != nil {
+	if err := c.checkShardCount(snap); err != nil {
 		return err
 	}
 	return c.Manager.Start(ctx)
 }
 
-// agreed returns an error if the cluster works with another number of shards than this member, by its map or by
-// the members that registered earlier.
-func (c *Core) agreed(s *state.Snapshot) error {
+// checkShardCount returns an error if the cluster works with another number of shards than this member, by its map or
+// by the members that registered earlier.
+func (c *Core) checkShardCount(s *state.Snapshot) error {
 	count := c.cfg.Planning.Shards
 	if count == 0 {
 		return nil

@@ -22,17 +22,17 @@ func (c *Core) MarkTimeout() time.Duration { return min(c.cfg.RequestTimeout, ma
 func (c *Core) MarkStopping(ctx context.Context) (marked bool) {
 	c.Member.MarkStopping()
 	s := c.Keeper.Current()
-	if s == nil || !s.Period().Stands() {
+	if s == nil || !s.Period().ValidDespitePause() {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.MarkTimeout())
 	defer cancel()
-	return c.Member.Recorded(ctx) == nil
+	return c.Member.AwaitRecorded(ctx) == nil
 }
 
-// HandOver blocks until the map assigns no shard to this member, no member is left that could plan or take the
+// HandOverShards blocks until the map assigns no shard to this member, no member is left that could plan or take the
 // shards, or ctx ends.
-func (c *Core) HandOver(ctx context.Context) error {
+func (c *Core) HandOverShards(ctx context.Context) error {
 	s := c.Keeper.Current()
 	if c.cfg.Shards == nil || s == nil {
 		return nil
@@ -42,16 +42,16 @@ func (c *Core) HandOver(ctx context.Context) error {
 	defer cancel()
 	period := s.Period()
 	defer context.AfterFunc(period.Context(), cancel)()
-	_, err := c.Mirror.Wait(ctx, func(s *state.Snapshot) bool { return !c.Owns(s) || !c.canHandOver(s) })
-	if !period.Stands() {
+	_, err := c.Mirror.Wait(ctx, func(s *state.Snapshot) bool { return !c.OwnsShards(s) || !c.canHandOver(s) })
+	if !period.ValidDespitePause() {
 		return nil // nothing is left to hand over
 	}
 	return err
 }
 
-// Relinquish releases the remaining shards. It waits for work that ignores the end of its context as long as a
+// ReleaseShards releases the remaining shards. It waits for work that ignores the end of its context as long as a
 // leader waits for its work.
-func (c *Core) Relinquish(ctx context.Context) error {
+func (c *Core) ReleaseShards(ctx context.Context) error {
 	if c.cfg.Shards == nil {
 		return nil
 	}
@@ -60,8 +60,8 @@ func (c *Core) Relinquish(ctx context.Context) error {
 	return c.Manager.Relinquish(ctx)
 }
 
-// Owns reports whether the map assigns shards to this member.
-func (c *Core) Owns(s *state.Snapshot) bool {
+// OwnsShards reports whether the map assigns shards to this member.
+func (c *Core) OwnsShards(s *state.Snapshot) bool {
 	own, m := s.Member(c.cfg.Address), s.Map()
 	if own == nil || m == nil {
 		return false
@@ -73,14 +73,14 @@ func (c *Core) Owns(s *state.Snapshot) bool {
 // canHandOver reports whether other members can plan and take this member's shards.
 func (c *Core) canHandOver(s *state.Snapshot) bool {
 	taker := false
-	for _, m := range shardplan.Members(s, c.cfg.Planning) {
+	for _, m := range shardplan.PlanMembers(s, c.cfg.Planning) {
 		taker = taker || !m.Excluded && m.Address != c.cfg.Address
 	}
 	planner := slices.ContainsFunc(s.Members, func(m *state.Member) bool {
 		if m.Stopping || m.Address == c.cfg.Address {
 			return false
 		}
-		queued, _ := s.Candidate(m.Lease)
+		queued, _ := s.CandidateOn(m.Lease)
 		return queued != nil || m.ElectionFailed
 	})
 	return taker && planner
@@ -91,26 +91,26 @@ func (c *Core) canHandOver(s *state.Snapshot) bool {
 // is gone.
 func (c *Core) MarkLeft(ctx context.Context) {
 	s := c.Keeper.Current()
-	if s == nil || !s.Period().Stands() || s.Term() >= c.Mirror.Term() {
+	if s == nil || !s.Period().ValidDespitePause() || s.RaftTerm() >= c.Mirror.KnownTerm() {
 		return
 	}
 	c.Member.MarkLeft()
 	ctx, cancel := context.WithTimeout(ctx, c.MarkTimeout())
 	defer cancel()
-	_ = c.Member.Recorded(ctx) // if it fails, the others wait
+	_ = c.Member.AwaitRecorded(ctx) // if it fails, the others wait
 }
 
-// Leave ends the session and revokes its lease. If etcd does not answer, it blocks for about a second and
+// EndSession ends the session and revokes its lease. If etcd does not answer, it blocks for about a second and
 // returns etcd's error; this member's keys then stay until the lease ends.
-func (c *Core) Leave() error {
-	c.leave()
-	<-c.left
-	return c.Keeper.Left()
+func (c *Core) EndSession() error {
+	c.stopKeeper()
+	<-c.keeperDone
+	return c.Keeper.RevokeError()
 }
 
-// Close ends the remaining goroutines of Start and waits for them. Call Leave, Detector.Stop and Manager.Stop
+// Close ends the remaining goroutines of Start and waits for them. Call EndSession, Detector.Stop and Manager.Stop
 // first.
 func (c *Core) Close() {
-	c.close()
-	c.rest.Wait()
+	c.stopBackground()
+	c.background.Wait()
 }

@@ -160,7 +160,7 @@ func TestOutsiderBeforeALongHandover(t *testing.T) {
 	from, to := c.Node(0), c.Node(1)
 	key := ownedBy(t, from, "key")
 	begun, end := make(chan struct{}), make(chan struct{})
-	w.Arrange("wait", func(context.Context, *probepb.Probe, *probepb.DoRequest) (*probepb.DoResponse, error) {
+	w.SetAction("wait", func(context.Context, *probepb.Probe, *probepb.DoRequest) (*probepb.DoResponse, error) {
 		close(begun)
 		<-end
 		return &probepb.DoResponse{}, nil

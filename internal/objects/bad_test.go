@@ -77,13 +77,13 @@ func (k keyed) NewStream(ctx context.Context, desc *grpc.StreamDesc, method stri
 func TestBadCalls(t *testing.T) {
 	c, w := objectNodes(t, 2, objects.MaxQueue(1))
 	key := ownedBy(t, c.Node(1), "key")
-	w.Make = func(_ context.Context, o *objects.Object) error {
+	w.OnActivate = func(_ context.Context, o *objects.Object) error {
 		if strings.HasPrefix(o.Key(), "broken") {
 			return status.Error(codes.DataLoss, "the record cannot be read")
 		}
 		return nil
 	}
-	w.Arrange("panic", func(context.Context, *probepb.Probe, *probepb.DoRequest) (*probepb.DoResponse, error) {
+	w.SetAction("panic", func(context.Context, *probepb.Probe, *probepb.DoRequest) (*probepb.DoResponse, error) {
 		panic("oh")
 	})
 	broken := ownedBy(t, c.Node(1), "broken")
@@ -167,7 +167,7 @@ func TestKeysInHeaders(t *testing.T) {
 func TestMetadataStatusAndDeadlinesTravel(t *testing.T) {
 	c, w := objectNodes(t, 2)
 	key := ownedBy(t, c.Node(1), "key")
-	w.Arrange("headers", func(ctx context.Context, _ *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse, error) {
+	w.SetAction("headers", func(ctx context.Context, _ *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse, error) {
 		md, _ := metadata.FromIncomingContext(ctx)
 		if err := grpc.SetHeader(ctx, metadata.Pairs("said", md.Get("say")[0])); err != nil {
 			return nil, err
@@ -183,14 +183,14 @@ func TestMetadataStatusAndDeadlinesTravel(t *testing.T) {
 		}
 		return &probepb.DoResponse{}, nil
 	})
-	w.Arrange("status", func(context.Context, *probepb.Probe, *probepb.DoRequest) (*probepb.DoResponse, error) {
+	w.SetAction("status", func(context.Context, *probepb.Probe, *probepb.DoRequest) (*probepb.DoResponse, error) {
 		s, err := status.New(codes.Aborted, "as it is").WithDetails(&probepb.Blob{Data: []byte("detail")})
 		if err != nil {
 			return nil, err
 		}
 		return nil, s.Err()
 	})
-	w.Arrange("deadline", func(ctx context.Context, _ *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse,
+	w.SetAction("deadline", func(ctx context.Context, _ *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse,
 		error) {
 		deadline, ok := ctx.Deadline()
 		if !ok || time.Until(deadline) > time.Hour {
@@ -201,7 +201,7 @@ func TestMetadataStatusAndDeadlinesTravel(t *testing.T) {
 	})
 	cancelled := make(chan error, 10)
 	begun := make(chan bool, 10)
-	w.Arrange("cancelled", func(ctx context.Context, _ *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse,
+	w.SetAction("cancelled", func(ctx context.Context, _ *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse,
 		error) {
 		begun <- true
 		<-ctx.Done()

@@ -29,15 +29,15 @@ var (
 // its turn, so the call back goes to that shard's former owner.
 func TestCallsBackWhileNodesAreDrained(t *testing.T) {
 	c, w := objectNodesIn(t, 3, []clustertest.Option{clustertest.WithTTL(10)}, objects.Reentrant("Again"))
-	w.Arrange("out", func(ctx context.Context, p *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse, error) {
+	w.SetAction("out", func(ctx context.Context, p *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse, error) {
 		other := probepb.NewProbeClient(p.Object.At("other " + p.Object.Key()))
 		return other.Do(ctx, &probepb.DoRequest{What: "back", Key: p.Object.Key()})
 	})
-	w.Arrange("back", func(ctx context.Context, p *probepb.Probe, req *probepb.DoRequest) (*probepb.DoResponse, error) {
+	w.SetAction("back", func(ctx context.Context, p *probepb.Probe, req *probepb.DoRequest) (*probepb.DoResponse, error) {
 		<-time.After(2 * time.Millisecond) // a drain may begin meanwhile
 		return probepb.NewProbeClient(p.Object.At(req.GetKey())).Again(ctx, &probepb.DoRequest{What: "say"})
 	})
-	w.Arrange("say", func(_ context.Context, p *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse, error) {
+	w.SetAction("say", func(_ context.Context, p *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse, error) {
 		return &probepb.DoResponse{Said: p.Object.Key()}, nil
 	})
 	ctx, stop := context.WithCancel(patient(t))

@@ -196,10 +196,10 @@ func TestStreamsWhileNodesComeAndGo(t *testing.T) {
 // An object that is dropped does not wait for its streams.
 func TestDroppedObjectEndsItsStreams(t *testing.T) {
 	c, w := objectNodes(t, 2, objects.Concurrent("Download"))
-	w.Arrange("panic", func(context.Context, *probepb.Probe, *probepb.DoRequest) (*probepb.DoResponse, error) {
+	w.SetAction("panic", func(context.Context, *probepb.Probe, *probepb.DoRequest) (*probepb.DoResponse, error) {
 		panic("oh")
 	})
-	w.Arrange("drop", func(_ context.Context, p *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse, error) {
+	w.SetAction("drop", func(_ context.Context, p *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse, error) {
 		p.Object.Deactivate()
 		return &probepb.DoResponse{}, nil
 	})

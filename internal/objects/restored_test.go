@@ -59,7 +59,7 @@ func TestCallsThatWaitWhileEtcdIsRestored(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = etcd.Close() }) // the one that then runs
 	w, release := &probepb.World{}, make(chan struct{})
-	w.Arrange("wait", func(ctx context.Context, _ *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse, error) {
+	w.SetAction("wait", func(ctx context.Context, _ *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse, error) {
 		select {
 		case <-release:
 		case <-ctx.Done():

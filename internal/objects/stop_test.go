@@ -19,7 +19,7 @@ import (
 // block arranges an action that reports its beginning, and continues when the test permits.
 func block(w *probepb.World, what string, then probepb.Action) (begun, may chan struct{}) {
 	begun, may = make(chan struct{}), make(chan struct{})
-	w.Arrange(what, func(ctx context.Context, p *probepb.Probe, req *probepb.DoRequest) (*probepb.DoResponse, error) {
+	w.SetAction(what, func(ctx context.Context, p *probepb.Probe, req *probepb.DoRequest) (*probepb.DoResponse, error) {
 		close(begun)
 		<-may
 		return then(ctx, p, req)

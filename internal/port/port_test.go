@@ -47,7 +47,7 @@ func TestDrawGoesThroughTheRange(t *testing.T) {
 	const first, size = 32500, 12
 	r, drawn := NewRange(first, first+size), map[int]bool{}
 	for range size {
-		drawn[r.next()] = true
+		drawn[r.nextPort()] = true
 	}
 	require.Len(t, drawn, size)
 	for number := range drawn {

@@ -21,8 +21,8 @@ var (
 	Restarted = NewRange(12000, 20000)
 )
 
-// drawings limits the ports that Draw tries.
-const drawings = 100
+// maxDraws limits the ports that Draw tries.
+const maxDraws = 100
 
 // Range is a range of ports to draw from. It is safe for concurrent use.
 type Range struct {
@@ -39,8 +39,8 @@ func NewRange(first, end int) *Range { return &Range{first: first, size: end - f
 // of the range. Another program may take the port first; the caller then draws again. If Draw fails it returns
 // the error of binding the last address that it tried, and that address.
 func (r *Range) Draw(host string) (address string, err error) {
-	for range drawings {
-		address = net.JoinHostPort(host, strconv.Itoa(r.next()))
+	for range maxDraws {
+		address = net.JoinHostPort(host, strconv.Itoa(r.nextPort()))
 		if err = Probe(address); !errors.Is(err, syscall.EADDRINUSE) {
 			break
 		}
@@ -66,13 +66,13 @@ func (r *Range) Loopback(n int) ([]string, error) {
 	return out, nil
 }
 
-// next returns the next port of a walk through the whole range. Each process walks in a different order.
-func (r *Range) next() int {
+// nextPort returns the next port of a walk through the whole range. Each process walks in a different order.
+func (r *Range) nextPort() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.stride == 0 {
 		r.last = rand.IntN(r.size)
-		for r.stride = r.size; divisor(r.stride, r.size) > 1; {
+		for r.stride = r.size; commonDivisor(r.stride, r.size) > 1; {
 			r.stride = 1 + rand.IntN(r.size)
 		}
 	}
@@ -80,8 +80,8 @@ func (r *Range) next() int {
 	return r.first + r.last
 }
 
-// divisor returns the greatest common divisor of a and b. If it is 1, steps of a visit all of b numbers.
-func divisor(a, b int) int {
+// commonDivisor returns the greatest common divisor of a and b. If it is 1, steps of a visit all of b numbers.
+func commonDivisor(a, b int) int {
 	for b != 0 {
 		a, b = b, a%b
 	}

@@ -5,35 +5,35 @@ import (
 	"slices"
 )
 
-// action is the effect of a plan on a shard.
-type action uint8
+// shardAction is the effect of a plan on a shard.
+type shardAction uint8
 
 const (
-	stays      action = iota
-	pinned            // stays because its move is open
-	assigned          // had no living owner
-	drained           // leaves an excluded member
-	rebalanced        // moves to even out the load
-	actions
+	stays      shardAction = iota
+	pinned                 // stays because its move is open
+	assigned               // had no living owner
+	drained                // leaves an excluded member
+	rebalanced             // moves to even out the load
+	actionCount
 )
 
-// draft is a plan in progress. It refers to members and takers by index.
-type draft struct {
-	in      Input
-	members []Member
-	takers  []int
-	holder  []int32  // by shard: the member that has it, or none
-	action  []action // by shard
-	open    []bool   // by shard: its move is not done
-	load    []int    // by member: number of shards that stay
-	pins    []int    // by member: number of those that are pinned
-	count   [actions]int
+// planDraft is a plan in progress. It refers to members and takers by index.
+type planDraft struct {
+	input    Input
+	members  []Member
+	takers   []int
+	holder   []int32       // by shard: the member that has it, or none
+	action   []shardAction // by shard
+	moveOpen []bool        // by shard: its move is not done
+	load     []int         // by member: number of shards that stay
+	pins     []int         // by member: number of those that are pinned
+	counts   [actionCount]int
 }
 
-func newDraft(in Input, members []Member) *draft {
-	d := &draft{in: in, members: members, holder: make([]int32, in.Shards), action: make([]action, in.Shards),
-		open: make([]bool, in.Shards),
-		load: make([]int, len(members)), pins: make([]int, len(members))}
+func newDraft(in Input, members []Member) *planDraft {
+	d := &planDraft{input: in, members: members, holder: make([]int32, in.Shards), action: make([]shardAction, in.Shards),
+		moveOpen: make([]bool, in.Shards),
+		load:     make([]int, len(members)), pins: make([]int, len(members))}
 	for i, m := range members {
 		if !m.Excluded {
 			d.takers = append(d.takers, i)
@@ -42,37 +42,37 @@ func newDraft(in Input, members []Member) *draft {
 	var living []int32 // by owner of the current map: its member, or none
 	if in.Current != nil {
 		for _, o := range in.Current.owners {
-			living = append(living, d.find(o))
+			living = append(living, d.memberIndex(o))
 		}
 		for _, move := range in.Current.moves {
-			d.open[move.Shard] = d.find(move.From) != none && (in.Done == nil || !in.Done(move))
+			d.moveOpen[move.Shard] = d.memberIndex(move.From) != noIndex && (in.Done == nil || !in.Done(move))
 		}
 	}
 	for shard := range in.Shards {
-		d.holder[shard] = none
-		if in.Current != nil && in.Current.cells[shard].owner != none {
+		d.holder[shard] = noIndex
+		if in.Current != nil && in.Current.cells[shard].owner != noIndex {
 			d.holder[shard] = living[in.Current.cells[shard].owner]
 		}
-		d.decide(shard)
+		d.decideAction(shard)
 	}
 	return d
 }
 
-func (d *draft) find(o Owner) int32 {
+func (d *planDraft) memberIndex(o Owner) int32 {
 	i, found := slices.BinarySearchFunc(d.members, o, func(m Member, o Owner) int { return m.Compare(o) })
 	if !found {
-		return none
+		return noIndex
 	}
 	return int32(i)
 }
 
-// decide determines the action that a shard needs regardless of the load.
-func (d *draft) decide(shard int) {
+// decideAction determines the action that a shard needs regardless of the load.
+func (d *planDraft) decideAction(shard int) {
 	holder, f := d.holder[shard], stays
 	switch {
-	case holder == none:
+	case holder == noIndex:
 		f = assigned
-	case d.open[shard]:
+	case d.moveOpen[shard]:
 		f = pinned
 		d.pins[holder]++
 		d.load[holder]++
@@ -82,13 +82,13 @@ func (d *draft) decide(shard int) {
 		d.load[holder]++
 	}
 	d.action[shard] = f
-	d.count[f]++
+	d.counts[f]++
 }
 
-// quotas returns the quota of each member. The quota of an excluded member is the number of shards pinned to
+// computeQuotas returns the quota of each member. The quota of an excluded member is the number of shards pinned to
 // it.
-func (d *draft) quotas() []int {
-	room, claims := d.in.Shards, make([]claim, len(d.takers))
+func (d *planDraft) computeQuotas() []int {
+	room, claims := d.input.Shards, make([]quotaClaim, len(d.takers))
 	quotas := slices.Clone(d.pins)
 	for i, m := range d.members {
 		if m.Excluded {
@@ -96,18 +96,18 @@ func (d *draft) quotas() []int {
 		}
 	}
 	for i, t := range d.takers {
-		claims[i] = claim{weight: int64(d.members[t].Weight), pins: int64(d.pins[t]), load: int64(d.load[t])}
+		claims[i] = quotaClaim{weight: int64(d.members[t].Weight), pins: int64(d.pins[t]), load: int64(d.load[t])}
 	}
-	for i, q := range share(int64(room), claims) {
+	for i, q := range shareByWeight(int64(room), claims) {
 		quotas[d.takers[i]] = int(q)
 	}
 	return quotas
 }
 
-// rebalance takes the shards above its quota from each member: those it received last, and of these the last
+// markRebalanced takes the shards above its quota from each member: those it received last, and of these the last
 // ones by number. So when a member returns, the others give back the shards that they had taken over. Few
 // shards ever move, and ranges stay long.
-func (d *draft) rebalance(quotas []int) {
+func (d *planDraft) markRebalanced(quotas []int) {
 	var loose []int
 	for shard, f := range d.action {
 		if h := d.holder[shard]; f == stays && d.load[h] > quotas[h] {
@@ -115,19 +115,19 @@ func (d *draft) rebalance(quotas []int) {
 		}
 	}
 	slices.SortFunc(loose, func(a, b int) int {
-		return cmp.Or(cmp.Compare(d.in.Current.Epoch(b), d.in.Current.Epoch(a)), cmp.Compare(b, a))
+		return cmp.Or(cmp.Compare(d.input.Current.Epoch(b), d.input.Current.Epoch(a)), cmp.Compare(b, a))
 	})
 	for _, shard := range loose {
 		if h := d.holder[shard]; d.load[h] > quotas[h] {
 			d.load[h]--
 			d.action[shard] = rebalanced
-			d.count[rebalanced]++
+			d.counts[rebalanced]++
 		}
 	}
 }
 
-// missing returns the number of shards by which each member is below its quota.
-func (d *draft) missing(quotas []int) []int {
+// missingShards returns the number of shards by which each member is below its quota.
+func (d *planDraft) missingShards(quotas []int) []int {
 	missing := make([]int, len(quotas))
 	for i, q := range quotas {
 		missing[i] = max(q-d.load[i], 0)
@@ -135,10 +135,10 @@ func (d *draft) missing(quotas []int) []int {
 	return missing
 }
 
-// place assigns the moving shards and returns the next map. Each member receives its number of shards in one
+// assignMoving assigns the moving shards and returns the next map. Each member receives its number of shards in one
 // contiguous pass.
-func (d *draft) place(gets []int) *Map {
-	owners, cells := make([]Owner, len(d.members)), make([]cell, d.in.Shards)
+func (d *planDraft) assignMoving(gets []int) *Map {
+	owners, cells := make([]Owner, len(d.members)), make([]shardCell, d.input.Shards)
 	for i, m := range d.members {
 		owners[i] = m.Owner
 	}
@@ -146,21 +146,21 @@ func (d *draft) place(gets []int) *Map {
 	next := 0
 	for shard, f := range d.action {
 		if f == stays || f == pinned {
-			cells[shard] = cell{epoch: d.in.Current.Epoch(shard), owner: d.holder[shard]}
+			cells[shard] = shardCell{epoch: d.input.Current.Epoch(shard), owner: d.holder[shard]}
 		} else {
 			for gets[next] == 0 {
 				next++
 			}
 			gets[next]--
-			cells[shard] = cell{epoch: d.in.Generation, owner: int32(next)}
+			cells[shard] = shardCell{epoch: d.input.Generation, owner: int32(next)}
 		}
 		switch {
-		case d.open[shard]:
-			inherited, _ := d.in.Current.Move(shard)
+		case d.moveOpen[shard]:
+			inherited, _ := d.input.Current.Move(shard)
 			moves = append(moves, inherited)
 		case f == drained || f == rebalanced:
-			moves = append(moves, Move{Shard: shard, From: d.members[d.holder[shard]].Owner, Since: d.in.Generation})
+			moves = append(moves, Move{Shard: shard, From: d.members[d.holder[shard]].Owner, Since: d.input.Generation})
 		}
 	}
-	return newMap(d.in.Generation, owners, cells, moves)
+	return newMap(d.input.Generation, owners, cells, moves)
 }

@@ -13,12 +13,12 @@ import (
 func scattered(t testing.TB, shards, owners int) *Map {
 	t.Helper()
 	of := members(owners)
-	cells, table := make([]cell, shards), make([]Owner, owners)
+	cells, table := make([]shardCell, shards), make([]Owner, owners)
 	for i, m := range of {
 		table[i] = m.Owner
 	}
 	for shard := range cells {
-		cells[shard] = cell{epoch: int64(1 + shard%7), owner: int32((shard * 37) % owners)}
+		cells[shard] = shardCell{epoch: int64(1 + shard%7), owner: int32((shard * 37) % owners)}
 	}
 	return newMap(7, table, cells, nil)
 }
@@ -73,7 +73,7 @@ func BenchmarkCodec(b *testing.B) {
 		b.Run("decode "+name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				_, err := Decode(value)
+				_, err := DecodeMap(value)
 				require.NoError(b, err)
 			}
 			b.ReportMetric(float64(len(value)), "bytes")

@@ -47,7 +47,7 @@ func compare(w *world, in Input, r Result) {
 		is, owned := r.Map.Owner(shard)
 		move, open := r.Map.Move(shard)
 		require.True(w, owned && w.lives(is), "shard %d has no owner", shard)
-		if r.Moved() == 0 {
+		if r.MovedShards() == 0 {
 			require.Same(w, in.Current, r.Map)
 			break
 		}
@@ -86,13 +86,13 @@ func compare(w *world, in Input, r Result) {
 		require.Zero(w, r.Rebalanced)
 		return
 	}
-	require.Equal(w, fewest(old, takers), r.Moved(), "there is a level assignment that moves fewer")
+	require.Equal(w, fewest(old, takers), r.MovedShards(), "there is a level assignment that moves fewer")
 }
 
 // fewest tries every level assignment of shards to takers that leaves pinned shards alone, and returns the
 // smallest number of moves.
 func fewest(old []before, takers []Member) int {
-	claims, room := make([]claim, len(takers)), int64(0)
+	claims, room := make([]quotaClaim, len(takers)), int64(0)
 	for i, m := range takers {
 		claims[i].weight = int64(max(m.Weight, 1))
 	}

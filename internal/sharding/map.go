@@ -20,8 +20,8 @@ func (o Owner) Compare(other Owner) int {
 	return cmp.Or(strings.Compare(o.Address, other.Address), cmp.Compare(o.Incarnation, other.Incarnation))
 }
 
-// canOwn reports whether JSON preserves the owner.
-func (o Owner) canOwn() bool {
+// isEncodable reports whether JSON preserves the owner.
+func (o Owner) isEncodable() bool {
 	return o.Address != "" && utf8.ValidString(o.Address) && o.Incarnation > 0
 }
 
@@ -35,23 +35,23 @@ type Move struct {
 	Since int64
 }
 
-// Map assigns each shard to its owner. It is made by [Plan] or [Decode] and never changes. Queries about one
+// Map assigns each shard to its owner. It is made by [Plan] or [DecodeMap] and never changes. Queries about one
 // shard take no lock, no search and no allocation. They panic, like an index out of range, for a shard below 0,
 // or at Shards or above.
 type Map struct {
 	generation int64
-	owners     []Owner // sorted; each has a shard
-	cells      []cell  // by shard
-	moves      []Move  // by shard
+	owners     []Owner     // sorted; each has a shard
+	cells      []shardCell // by shard
+	moves      []Move      // by shard
 }
 
-type cell struct {
+type shardCell struct {
 	epoch int64
 	owner int32 // index in owners, or none
 	move  int32 // index in moves, or none
 }
 
-const none = -1
+const noIndex = -1
 
 // Shards returns the number of shards.
 func (m *Map) Shards() int { return len(m.cells) }
@@ -62,7 +62,7 @@ func (m *Map) Generation() int64 { return m.generation }
 // Owner returns the owner of a shard, whether it may serve already or not; false if there is none. The owner
 // may be gone: a crash does not change a map, only the plan that repairs it does.
 func (m *Map) Owner(shard int) (Owner, bool) {
-	if i := m.cells[shard].owner; i != none {
+	if i := m.cells[shard].owner; i != noIndex {
 		return m.owners[i], true
 	}
 	return Owner{}, false
@@ -74,7 +74,7 @@ func (m *Map) Epoch(shard int) int64 { return m.cells[shard].epoch }
 // Move returns the open move of a shard, and false if there is none. A move that is done stays in the map until
 // the next plan.
 func (m *Map) Move(shard int) (Move, bool) {
-	if i := m.cells[shard].move; i != none {
+	if i := m.cells[shard].move; i != noIndex {
 		return m.moves[i], true
 	}
 	return Move{}, false
@@ -88,22 +88,25 @@ func (m *Map) Moves() iter.Seq[Move] { return slices.Values(m.moves) }
 // made before the last map was deleted. So that epochs keep growing, the first map of a key takes them from
 // etcd.
 func (m *Map) NotBefore(revision int64) *Map {
-	if !slices.ContainsFunc(m.cells, func(c cell) bool { return c.before(revision) }) && m.generation >= revision {
+	if !slices.ContainsFunc(m.cells, func(c shardCell) bool { return c.assignedBefore(revision) }) &&
+		m.generation >= revision {
 		return m
 	}
 	later := *m
 	later.generation = max(m.generation, revision)
 	later.cells = slices.Clone(m.cells)
 	for i := range later.cells {
-		if c := &later.cells[i]; c.before(revision) {
+		if c := &later.cells[i]; c.assignedBefore(revision) {
 			c.epoch = revision
 		}
 	}
 	return &later
 }
 
-// before reports whether the shard was assigned to its owner before revision.
-func (c cell) before(revision int64) bool { return c.owner != none && c.epoch < revision }
+// assignedBefore reports whether the shard was assigned to its owner before revision.
+func (c shardCell) assignedBefore(revision int64) bool {
+	return c.owner != noIndex && c.epoch < revision
+}
 
 // Load is the number of shards of an owner.
 type Load struct {
@@ -118,7 +121,7 @@ func (m *Map) Loads() []Load {
 		loads[i].Owner = o
 	}
 	for _, c := range m.cells {
-		if c.owner != none {
+		if c.owner != noIndex {
 			loads[c.owner].Shards++
 		}
 	}
@@ -128,11 +131,11 @@ func (m *Map) Loads() []Load {
 // newMap makes a map from cells, which hold indices into owners, and moves, which are in the order of shards.
 // It keeps both slices. Owners may be in any order, repeated, and without a shard. Equal maps have equal
 // representations.
-func newMap(generation int64, owners []Owner, cells []cell, moves []Move) *Map {
+func newMap(generation int64, owners []Owner, cells []shardCell, moves []Move) *Map {
 	m := &Map{generation: generation, cells: cells, moves: moves}
 	used := make([]bool, len(owners))
 	for _, c := range cells {
-		if c.owner != none {
+		if c.owner != noIndex {
 			used[c.owner] = true
 		}
 	}
@@ -149,8 +152,8 @@ func newMap(generation int64, owners []Owner, cells []cell, moves []Move) *Map {
 		rank[i] = int32(at)
 	}
 	for i := range cells {
-		cells[i].move = none
-		if cells[i].owner != none {
+		cells[i].move = noIndex
+		if cells[i].owner != noIndex {
 			cells[i].owner = rank[cells[i].owner]
 		}
 	}

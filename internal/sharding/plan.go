@@ -62,8 +62,8 @@ type Result struct {
 	Assigned, Drained, Rebalanced int
 }
 
-// Moved returns the number of shards with a new owner. If it is 0, nothing has changed.
-func (r Result) Moved() int { return r.Assigned + r.Drained + r.Rebalanced }
+// MovedShards returns the number of shards with a new owner. If it is 0, nothing has changed.
+func (r Result) MovedShards() int { return r.Assigned + r.Drained + r.Rebalanced }
 
 // Plan makes the next map. The same input gives the same result on every node, whatever the order of the
 // members.
@@ -86,7 +86,7 @@ func (r Result) Moved() int { return r.Assigned + r.Drained + r.Rebalanced }
 //
 // Errors match [ErrBadInput].
 func Plan(in Input) (Result, error) {
-	members, err := in.check()
+	members, err := in.checkedMembers()
 	if err != nil {
 		return Result{}, fmt.Errorf("%w: %w", ErrBadInput, err)
 	}
@@ -94,24 +94,24 @@ func Plan(in Input) (Result, error) {
 	if len(d.takers) == 0 {
 		return Result{Map: in.Current}, nil
 	}
-	quotas := d.quotas()
+	quotas := d.computeQuotas()
 	if in.Mode == Rebalance {
-		d.rebalance(quotas)
+		d.markRebalanced(quotas)
 	}
 	result := Result{
 		Map:        in.Current,
-		Assigned:   d.count[assigned],
-		Drained:    d.count[drained],
-		Rebalanced: d.count[rebalanced],
+		Assigned:   d.counts[assigned],
+		Drained:    d.counts[drained],
+		Rebalanced: d.counts[rebalanced],
 	}
-	if result.Moved() > 0 {
-		result.Map = d.place(deal(d.missing(quotas), result.Moved()))
+	if result.MovedShards() > 0 {
+		result.Map = d.assignMoving(distribute(d.missingShards(quotas), result.MovedShards()))
 	}
 	return result, nil
 }
 
-// check returns the members in order, with weights in their limits.
-func (in Input) check() ([]Member, error) {
+// checkedMembers returns the members in order, with weights in their limits.
+func (in Input) checkedMembers() ([]Member, error) {
 	switch {
 	case in.Shards < 1 || in.Shards > shard.MaxCount:
 		return nil, fmt.Errorf("%d shards are not between 1 and %d", in.Shards, shard.MaxCount)
@@ -125,7 +125,7 @@ func (in Input) check() ([]Member, error) {
 	case in.Current != nil && in.Current.Generation() >= in.Generation:
 		return nil, fmt.Errorf("generation %d is not after the map's %d", in.Generation, in.Current.Generation())
 	}
-	members := slices.DeleteFunc(slices.Clone(in.Members), func(m Member) bool { return !m.canOwn() })
+	members := slices.DeleteFunc(slices.Clone(in.Members), func(m Member) bool { return !m.isEncodable() })
 	slices.SortFunc(members, func(a, b Member) int { return a.Compare(b.Owner) })
 	for i := range members {
 		if i > 0 && members[i].Owner == members[i-1].Owner {

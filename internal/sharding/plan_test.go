@@ -273,7 +273,7 @@ func TestEpochsGrowThoughAPlanIsLate(t *testing.T) {
 	require.Same(t, second, second.NotBefore(4), "it was written over the first")
 	require.Equal(t, int64(3), late.Generation(), "it is not altered")
 
-	unowned, err := Decode([]byte(`{"version":1,"shards":1,"generation":3,"grants":[],"moves":[]}`))
+	unowned, err := DecodeMap([]byte(`{"version":1,"shards":1,"generation":3,"grants":[],"moves":[]}`))
 	require.NoError(t, err)
 	require.Zero(t, unowned.NotBefore(5).Epoch(0), "a shard without an owner has no epoch")
 }

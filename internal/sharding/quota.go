@@ -5,14 +5,14 @@ import (
 	"sort"
 )
 
-// claim describes one member that takes part in the sharing of shards.
-type claim struct {
+// quotaClaim describes one member that takes part in the sharing of shards.
+type quotaClaim struct {
 	weight int64 // from 1 to MaxWeight
 	pins   int64 // shards that it cannot lose
 	load   int64 // shards that it has, including pins
 }
 
-// share divides room shards among the claims and returns their quotas. room is at least the number of all pins.
+// shareByWeight divides room shards among the claims and returns their quotas. room is at least the number of all pins.
 // Without pins each claim gets its share by weight, rounded down or up. The number of claims rounded up is
 // fixed; first come those that would otherwise lose a shard, then the others in order.
 //
@@ -21,7 +21,7 @@ type claim struct {
 // not less than its pins. The level is as near to the even one as the number of shards allows, so it depends
 // only on the shards that members cannot lose. Thus a rebalanced map stays level: pins at or below a quota do
 // not change the quotas.
-func share(room int64, claims []claim) []int64 {
+func shareByWeight(room int64, claims []quotaClaim) []int64 {
 	level := ratio{room, 0}
 	for _, c := range claims {
 		level.weight += c.weight
@@ -32,9 +32,9 @@ func share(room int64, claims []claim) []int64 {
 		sum += quotas[i]
 	}
 	for sum > room {
-		level = lower(level, claims, quotas)
+		level = lowerLevel(level, claims, quotas)
 		for i, c := range claims {
-			if quotas[i] > c.pins && !(ratio{quotas[i], c.weight}).below(level) {
+			if quotas[i] > c.pins && !(ratio{quotas[i], c.weight}).lessThan(level) {
 				quotas[i]--
 				sum--
 			}
@@ -43,7 +43,7 @@ func share(room int64, claims []claim) []int64 {
 	for _, keeps := range []bool{true, false} {
 		for i, c := range claims {
 			low := quotas[i]
-			if sum < room && (ratio{low, c.weight}).below(level) && (c.load > low) == keeps {
+			if sum < room && (ratio{low, c.weight}).lessThan(level) && (c.load > low) == keeps {
 				quotas[i]++
 				sum++
 			}
@@ -52,11 +52,11 @@ func share(room int64, claims []claim) []int64 {
 	return quotas
 }
 
-// lower returns the next level below which a quota is one less.
-func lower(level ratio, claims []claim, quotas []int64) ratio {
+// lowerLevel returns the next level below which a quota is one less.
+func lowerLevel(level ratio, claims []quotaClaim, quotas []int64) ratio {
 	next := ratio{0, 1}
 	for i, c := range claims {
-		if r := (ratio{quotas[i], c.weight}); quotas[i] > c.pins && next.below(r) {
+		if r := (ratio{quotas[i], c.weight}); quotas[i] > c.pins && next.lessThan(r) {
 			next = r
 		}
 	}
@@ -67,12 +67,12 @@ func lower(level ratio, claims []claim, quotas []int64) ratio {
 // million members, its products do not overflow.
 type ratio struct{ shards, weight int64 }
 
-func (r ratio) below(other ratio) bool { return r.shards*other.weight < other.shards*r.weight }
+func (r ratio) lessThan(other ratio) bool { return r.shards*other.weight < other.shards*r.weight }
 
-// deal divides n things among claims for wants[i] things each and returns the shares. n is at least 1 and at
+// distribute divides n things among claims for wants[i] things each and returns the shares. n is at least 1 and at
 // most the sum of wants. Each thing goes to the claim that lacks most at that point, and of equal ones to the
 // first.
-func deal(wants []int, n int) []int {
+func distribute(wants []int, n int) []int {
 	above := func(level int) int { // the sum of all wants above a level
 		sum := 0
 		for _, w := range wants {

@@ -31,7 +31,7 @@ type Report struct {
 // A move that is done stays done while a map contains it. An incarnation that is gone does not return, and a
 // shard that was released returns to its former owner only by another map.
 func (m Move) Done(fromLives bool, r Report) bool {
-	return !fromLives || r.Incarnation == m.From.Incarnation && r.Generation >= m.Since && !r.busy(m.Shard)
+	return !fromLives || r.Incarnation == m.From.Incarnation && r.Generation >= m.Since && !r.isBusy(m.Shard)
 }
 
 // Equal reports whether both reports have the same content.
@@ -39,7 +39,7 @@ func (r Report) Equal(o Report) bool {
 	return r.Incarnation == o.Incarnation && r.Generation == o.Generation && slices.Equal(r.Busy, o.Busy)
 }
 
-func (r Report) busy(shard int) bool {
+func (r Report) isBusy(shard int) bool {
 	_, found := slices.BinarySearch(r.Busy, shard)
 	return found
 }

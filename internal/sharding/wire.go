@@ -11,7 +11,7 @@ import (
 	"github.com/goverse/goverse/cluster/shard"
 )
 
-// ErrBadMap is wrapped by the errors of [Decode]: the value is not a shard map, or is an inconsistent one.
+// ErrBadMap is wrapped by the errors of [DecodeMap]: the value is not a shard map, or is an inconsistent one.
 var ErrBadMap = errors.New("unreadable shard map")
 
 // ErrNewerVersion is wrapped, beside [ErrBadMap], if a newer program wrote the map in a format that this one
@@ -45,9 +45,9 @@ type wireMove struct {
 // Encode returns the map as it is stored: one JSON value on one line. Shards with the same owner and epoch are
 // grouped, as are shards that wait for the same member since the same generation. Equal maps have equal bytes.
 func (m *Map) Encode() []byte {
-	grants, moves := groups{}, groups{}
+	grants, moves := shardGroups{}, shardGroups{}
 	for shard, c := range m.cells {
-		if c.owner != none {
+		if c.owner != noIndex {
 			grants.add(m.owners[c.owner], c.epoch, shard)
 		}
 	}
@@ -69,28 +69,28 @@ func (m *Map) Encode() []byte {
 	return value
 }
 
-// groups holds shards, in order, by owner and generation.
-type groups map[group][]int
+// shardGroups holds shards, in order, by owner and generation.
+type shardGroups map[shardGroup][]int
 
-type group struct {
+type shardGroup struct {
 	Owner
 	generation int64
 }
 
-func (g groups) add(o Owner, generation int64, shard int) {
-	key := group{o, generation}
+func (g shardGroups) add(o Owner, generation int64, shard int) {
+	key := shardGroup{o, generation}
 	g[key] = append(g[key], shard)
 }
 
-func (g groups) sorted() []group {
-	return slices.SortedFunc(maps.Keys(g), func(a, b group) int {
+func (g shardGroups) sorted() []shardGroup {
+	return slices.SortedFunc(maps.Keys(g), func(a, b shardGroup) int {
 		return cmp.Or(a.Compare(b.Owner), cmp.Compare(a.generation, b.generation))
 	})
 }
 
-// Decode parses the result of [Map.Encode] and validates all of it. Errors match [ErrBadMap]. It ignores
+// DecodeMap parses the result of [Map.Encode] and validates all of it. Errors match [ErrBadMap]. It ignores
 // unknown fields.
-func Decode(value []byte) (*Map, error) {
+func DecodeMap(value []byte) (*Map, error) {
 	var w wireMap
 	err := json.Unmarshal(value, &w)
 	switch { // fields that a newer version changed may not parse, but its version does
@@ -100,14 +100,14 @@ func Decode(value []byte) (*Map, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrBadMap, err)
 	}
-	m, err := w.read()
+	m, err := w.buildMap()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBadMap, err)
 	}
 	return m, nil
 }
 
-func (w wireMap) read() (*Map, error) {
+func (w wireMap) buildMap() (*Map, error) {
 	switch {
 	case w.Version != wireVersion:
 		return nil, fmt.Errorf("there is no version %d", w.Version)
@@ -116,26 +116,26 @@ func (w wireMap) read() (*Map, error) {
 	case w.Generation < 1:
 		return nil, fmt.Errorf("generation %d is not positive", w.Generation)
 	}
-	cells := make([]cell, w.Shards)
+	cells := make([]shardCell, w.Shards)
 	for i := range cells {
-		cells[i] = cell{owner: none, move: none}
+		cells[i] = shardCell{owner: noIndex, move: noIndex}
 	}
 	owners := make([]Owner, len(w.Grants))
 	for i, g := range w.Grants {
 		owners[i] = Owner{g.Address, g.Incarnation}
-		if err := w.check(owners[i], g.Epoch, g.Shards, func(shard int) error {
-			if cells[shard].owner != none {
+		if err := w.checkGroup(owners[i], g.Epoch, g.Shards, func(shard int) error {
+			if cells[shard].owner != noIndex {
 				return fmt.Errorf("shard %d is granted twice", shard)
 			}
-			cells[shard] = cell{epoch: g.Epoch, owner: int32(i), move: none}
+			cells[shard] = shardCell{epoch: g.Epoch, owner: int32(i), move: noIndex}
 			return nil
 		}); err != nil {
 			return nil, fmt.Errorf("grant %d: %w", i, err)
 		}
 	}
 	for i, g := range w.Moves {
-		if err := w.check(Owner{g.Address, g.Incarnation}, g.Since, g.Shards, func(shard int) error {
-			if cells[shard].owner == none || cells[shard].move != none {
+		if err := w.checkGroup(Owner{g.Address, g.Incarnation}, g.Since, g.Shards, func(shard int) error {
+			if cells[shard].owner == noIndex || cells[shard].move != noIndex {
 				return fmt.Errorf("shard %d has no owner or another move", shard)
 			}
 			cells[shard].move = int32(i)
@@ -146,7 +146,7 @@ func (w wireMap) read() (*Map, error) {
 	}
 	var moves []Move
 	for shard, c := range cells {
-		if c.move != none {
+		if c.move != noIndex {
 			g := w.Moves[c.move]
 			moves = append(moves, Move{shard, Owner{g.Address, g.Incarnation}, g.Since})
 		}
@@ -154,10 +154,10 @@ func (w wireMap) read() (*Map, error) {
 	return newMap(w.Generation, owners, cells, moves), nil
 }
 
-// check validates the parts that grants and moves have in common.
-func (w wireMap) check(o Owner, generation int64, shards string, take func(shard int) error) error {
+// checkGroup validates the parts that grants and moves have in common.
+func (w wireMap) checkGroup(o Owner, generation int64, shards string, take func(shard int) error) error {
 	switch {
-	case !o.canOwn():
+	case !o.isEncodable():
 		return fmt.Errorf("%.100q at incarnation %d can own nothing", o.Address, o.Incarnation)
 	case generation < 1 || generation > w.Generation:
 		return fmt.Errorf("generation %d is not between 1 and the map's %d", generation, w.Generation)

@@ -16,7 +16,7 @@ const stored = `{"version":1,"shards":300,"generation":123,"grants":[` +
 	`{"address":"10.0.0.3:47001","incarnation":5,"since":11,"shards":"98-100"}]}`
 
 func TestDecode(t *testing.T) {
-	m, err := Decode([]byte(stored))
+	m, err := DecodeMap([]byte(stored))
 	require.NoError(t, err)
 	require.Equal(t, 300, m.Shards())
 	require.Equal(t, int64(123), m.Generation())
@@ -51,7 +51,7 @@ func TestDecode(t *testing.T) {
 
 // A map in another spelling is the same map, and is encoded in the standard spelling.
 func TestDecodeOtherSpellings(t *testing.T) {
-	want, err := Decode([]byte(stored))
+	want, err := DecodeMap([]byte(stored))
 	require.NoError(t, err)
 	first := `{"address":"10.0.0.1:47001","incarnation":7,"epoch":12,"shards":"0-99,105,200-210"}`
 	last := `{"address":"10.0.0.2:47001","incarnation":9,"epoch":12,"shards":"100,106-199"}`
@@ -65,7 +65,7 @@ func TestDecodeOtherSpellings(t *testing.T) {
 		"order of fields": strings.Replace(stored, `"shards":300,"generation":123`, `"generation":123,"shards":300`, 1),
 	} {
 		require.NotEqual(t, stored, value, name)
-		m, err := Decode([]byte(value))
+		m, err := DecodeMap([]byte(value))
 		require.NoError(t, err, name)
 		require.Equal(t, want, m, name)
 		require.Equal(t, stored, string(m.Encode()), name)
@@ -105,7 +105,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{`0-99,105`, `0-99999999999`, `grant 0: "0-99999999999" is neither a shard nor a range of shards`},
 	} {
 		require.Contains(t, stored, tc.from)
-		m, err := Decode([]byte(strings.Replace(stored, tc.from, tc.to, 1)))
+		m, err := DecodeMap([]byte(strings.Replace(stored, tc.from, tc.to, 1)))
 		require.Nil(t, m)
 		require.ErrorIs(t, err, ErrBadMap)
 		require.NotErrorIs(t, err, ErrNewerVersion)
@@ -117,7 +117,7 @@ func TestDecodeRefuses(t *testing.T) {
 func TestDecodeTellsANewerVersion(t *testing.T) {
 	for _, value := range []string{strings.Replace(stored, `"version":1`, `"version":2`, 1),
 		`{"shards":"many","version":3,"grants":{}}`} {
-		_, err := Decode([]byte(value))
+		_, err := DecodeMap([]byte(value))
 		require.ErrorIs(t, err, ErrBadMap)
 		require.ErrorIs(t, err, ErrNewerVersion)
 		require.Contains(t, err.Error(), "this program reads 1, use a newer program")
@@ -131,14 +131,14 @@ func FuzzDecode(f *testing.F) {
 		`"grants":[{"address":"\ud800","incarnation":1,"epoch":1,"shards":"0,1,2-3"}],` +
 		`"moves":[{"address":"<","incarnation":1,"since":9,"shards":"3"}]}`))
 	f.Fuzz(func(t *testing.T, value []byte) {
-		m, err := Decode(value)
+		m, err := DecodeMap(value)
 		if err != nil {
 			require.ErrorIs(t, err, ErrBadMap)
 			require.NotContains(t, err.Error(), "\n")
 			return
 		}
 		first := m.Encode()
-		again, err := Decode(first)
+		again, err := DecodeMap(first)
 		require.NoError(t, err)
 		require.Equal(t, m, again)
 		require.Equal(t, string(first), string(again.Encode()))
@@ -149,7 +149,7 @@ func FuzzDecode(f *testing.F) {
 		r, err := Plan(Input{Generation: m.Generation() + 1, Shards: m.Shards(), Current: m, Members: members(3),
 			Mode: Rebalance})
 		require.NoError(t, err, "what can be read can be planned with")
-		planned, err := Decode(r.Map.Encode())
+		planned, err := DecodeMap(r.Map.Encode())
 		require.NoError(t, err)
 		require.Equal(t, r.Map, planned)
 	})

@@ -21,11 +21,11 @@ type Event struct {
 	Deleted bool
 }
 
-// Build returns the snapshot of a whole range read at revision.
-func Build(keys Keys, clusterID uint64, revision int64, kvs []KV) *Snapshot {
+// BuildSnapshot returns the snapshot of a whole range read at revision.
+func BuildSnapshot(keys Keys, clusterID uint64, revision int64, kvs []KV) *Snapshot {
 	s := &Snapshot{Keys: keys, ClusterID: clusterID, Revision: revision, Total: len(kvs)}
 	for _, kv := range kvs {
-		s.note(kv.Key, s.put(keys.Parse(kv.Key), kv))
+		s.noteForeign(kv.Key, s.applyPut(keys.Parse(kv.Key), kv))
 	}
 	return s
 }
@@ -43,13 +43,13 @@ func (s *Snapshot) Apply(revision int64, events []Event) *Snapshot {
 		}
 		if p := s.Keys.Parse(ev.Key); ev.Deleted {
 			next.Total--
-			next.remove(p, ev.Key)
-			next.note(ev.Key, nil)
+			next.applyDelete(p, ev.Key)
+			next.noteForeign(ev.Key, nil)
 		} else {
 			if ev.CreateRevision == ev.ModRevision {
 				next.Total++
 			}
-			next.note(ev.Key, next.put(p, ev.KV))
+			next.noteForeign(ev.Key, next.applyPut(p, ev.KV))
 		}
 	}
 	return &next
@@ -62,8 +62,8 @@ func (s *Snapshot) AsStale() *Snapshot {
 	return &next
 }
 
-// put applies a put of a key. The error is the reason for which the key is skipped or only partly understood.
-func (s *Snapshot) put(p ParsedKey, kv KV) error {
+// applyPut applies a put of a key. The error is the reason for which the key is skipped or only partly understood.
+func (s *Snapshot) applyPut(p ParsedKey, kv KV) error {
 	switch p.Kind {
 	case KindCandidate:
 		c := &Candidate{Key: kv.Key, KeyLease: p.Lease, Lease: kv.Lease, Address: string(kv.Value),
@@ -71,15 +71,15 @@ func (s *Snapshot) put(p ParsedKey, kv KV) error {
 		// A rewritten key keeps its CreateRevision. A recreated key was deleted before, by an event of its own.
 		i, again := slices.BinarySearchFunc(s.Queue, c, compareCandidates)
 		if again {
-			s.Queue = without(s.Queue, i)
+			s.Queue = removeAt(s.Queue, i)
 		}
-		s.Queue = with(s.Queue, i, c)
+		s.Queue = insertAt(s.Queue, i, c)
 	case KindNode:
-		s.remove(p, kv.Key)
+		s.applyDelete(p, kv.Key)
 		// A member with an unreadable record is still a member: it holds its address, but owns no queue entry.
 		record, err := DecodeRecord(kv.Value)
 		i, _ := s.memberIndex(p.Address)
-		s.Members = with(s.Members, i, &Member{Address: p.Address, Incarnation: kv.CreateRevision,
+		s.Members = insertAt(s.Members, i, &Member{Address: p.Address, Incarnation: kv.CreateRevision,
 			ModRevision: kv.ModRevision, KeyLease: kv.Lease, Record: record})
 		return err
 	case KindActing:
@@ -92,13 +92,13 @@ func (s *Snapshot) put(p ParsedKey, kv KV) error {
 		}
 		s.Request = &Request{RequestRecord: record, ModRevision: kv.ModRevision}
 	case KindAccusation:
-		s.remove(p, kv.Key)
+		s.applyDelete(p, kv.Key)
 		record, err := DecodeAccusation(kv.Value)
 		if err != nil {
 			return err
 		}
 		i, _ := s.accusationIndex(p.Address, p.Accuser)
-		s.Accusations = with(s.Accusations, i, &Accusation{Address: p.Address, Accuser: p.Accuser,
+		s.Accusations = insertAt(s.Accusations, i, &Accusation{Address: p.Address, Accuser: p.Accuser,
 			AccusationRecord: record, ModRevision: kv.ModRevision, Lease: kv.Lease})
 	case KindSilence:
 		return s.putSilence(p, kv)
@@ -116,15 +116,15 @@ func (s *Snapshot) put(p ParsedKey, kv KV) error {
 	return nil
 }
 
-func (s *Snapshot) remove(p ParsedKey, key string) {
+func (s *Snapshot) applyDelete(p ParsedKey, key string) {
 	switch p.Kind {
 	case KindCandidate:
 		if i := s.queueIndex(p, key); i >= 0 {
-			s.Queue = without(s.Queue, i)
+			s.Queue = removeAt(s.Queue, i)
 		}
 	case KindNode:
 		if i, ok := s.memberIndex(p.Address); ok {
-			s.Members = without(s.Members, i)
+			s.Members = removeAt(s.Members, i)
 		}
 	case KindActing:
 		s.Acting = nil
@@ -132,7 +132,7 @@ func (s *Snapshot) remove(p ParsedKey, key string) {
 		s.Request = nil
 	case KindAccusation:
 		if i, ok := s.accusationIndex(p.Address, p.Accuser); ok {
-			s.Accusations = without(s.Accusations, i)
+			s.Accusations = removeAt(s.Accusations, i)
 		}
 	case KindSilence:
 		s.removeSilence(p)
@@ -167,14 +167,14 @@ func (s *Snapshot) accusationIndex(address, accuser string) (int, bool) {
 		})
 }
 
-// with and without return a new slice; readers of the old one are not affected. Removing the first element, as
+// insertAt and removeAt return a new slice; readers of the old one are not affected. Removing the first element, as
 // every handover does, shares the rest.
-func with[T any](s []T, i int, v T) []T {
+func insertAt[T any](s []T, i int, v T) []T {
 	out := make([]T, 0, len(s)+1)
 	return append(append(append(out, s[:i]...), v), s[i:]...)
 }
 
-func without[T any](s []T, i int) []T {
+func removeAt[T any](s []T, i int) []T {
 	if i == 0 {
 		return s[1:]
 	}

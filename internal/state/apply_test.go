@@ -49,7 +49,7 @@ func TestApplyAgreesWithBuild(t *testing.T) {
 	keys := testKeys(t)
 	rapid.Check(t, func(t *rapid.T) {
 		st := &store{kvs: map[string]KV{}}
-		snap := Build(keys, 1, 0, nil)
+		snap := BuildSnapshot(keys, 1, 0, nil)
 		type kept struct {
 			s    *Snapshot
 			text string
@@ -80,7 +80,7 @@ func TestApplyAgreesWithBuild(t *testing.T) {
 			}
 		}
 		snap = snap.Apply(st.revision, batch)
-		require.Equal(t, describe(Build(keys, 1, st.revision, st.sorted())), describe(snap))
+		require.Equal(t, describe(BuildSnapshot(keys, 1, st.revision, st.sorted())), describe(snap))
 		for _, k := range old {
 			require.Equal(t, k.text, describe(k.s), "an older snapshot was changed")
 		}
@@ -106,7 +106,7 @@ func describe(s *Snapshot) string {
 }
 
 func TestStaleIsOverWithTheNextEvents(t *testing.T) {
-	s := Build(testKeys(t), 1, 5, nil)
+	s := BuildSnapshot(testKeys(t), 1, 5, nil)
 	require.False(t, s.Stale)
 	require.True(t, s.AsStale().Stale)
 	require.False(t, s.AsStale().Apply(6, nil).Stale)
@@ -142,7 +142,7 @@ func TestLeader(t *testing.T) {
 		"value is a lie": {[]KV{a, b, candidate("a:1", 2, 20)}, election.Leader{Address: "a:1", Token: 20,
 			Mode: election.ModeElection, Member: true, Lease: 2}, "b:1"},
 	} {
-		s := Build(keys, 1, 100, tc.kvs)
+		s := BuildSnapshot(keys, 1, 100, tc.kvs)
 		require.Equal(t, tc.want, s.Leader(), name)
 		planner := ""
 		if m := s.Planner(); m != nil {

@@ -14,10 +14,10 @@ type DrainRecord struct {
 }
 
 // Encode returns the request as it is stored.
-func (r DrainRecord) Encode() string { return encode(r) }
+func (r DrainRecord) Encode() string { return encodeJSON(r) }
 
 // DecodeDrain decodes the value of a nodes-drain key.
-func DecodeDrain(value []byte) (DrainRecord, error) { return decode[DrainRecord](value) }
+func DecodeDrain(value []byte) (DrainRecord, error) { return decodeJSON[DrainRecord](value) }
 
 // Drain is the present request about a member's shards.
 type Drain struct {
@@ -26,9 +26,9 @@ type Drain struct {
 	ModRevision int64
 }
 
-// Drain returns the request about the shards of the member at address, or nil if there is none or it cannot be
+// DrainOf returns the request about the shards of the member at address, or nil if there is none or it cannot be
 // read. The request may be void.
-func (s *Snapshot) Drain(address string) *Drain {
+func (s *Snapshot) DrainOf(address string) *Drain {
 	if i, ok := s.drainIndex(address); ok {
 		return s.Drains[i]
 	}
@@ -42,13 +42,13 @@ func (s *Snapshot) putDrain(p ParsedKey, kv KV) error {
 		return err
 	}
 	i, _ := s.drainIndex(p.Address)
-	s.Drains = with(s.Drains, i, &Drain{Address: p.Address, DrainRecord: record, ModRevision: kv.ModRevision})
+	s.Drains = insertAt(s.Drains, i, &Drain{Address: p.Address, DrainRecord: record, ModRevision: kv.ModRevision})
 	return nil
 }
 
 func (s *Snapshot) removeDrain(address string) {
 	if i, ok := s.drainIndex(address); ok {
-		s.Drains = without(s.Drains, i)
+		s.Drains = removeAt(s.Drains, i)
 	}
 }
 

@@ -123,12 +123,12 @@ func (k Keys) Doctor(id string) string { return k.DoctorKeys() + url.PathEscape(
 // DoctorKeys returns the prefix of those keys, with its slash.
 func (k Keys) DoctorKeys() string { return k.prefix + "/nodes-doctor/" }
 
-// Kind is the kind of a key in the cluster's range.
-type Kind int
+// KeyKind is the kind of a key in the cluster's range.
+type KeyKind int
 
 // The kinds of keys. KindOther is a key in the range that is not one of the others.
 const (
-	KindOther Kind = iota
+	KindOther KeyKind = iota
 	KindCandidate
 	KindActing
 	KindRequest
@@ -142,7 +142,7 @@ const (
 
 // ParsedKey is the result of [Keys.Parse].
 type ParsedKey struct {
-	Kind    Kind
+	Kind    KeyKind
 	Address string // of KindNode, KindAccusation, KindSilence, KindDrain, KindReleased
 	Accuser string // of KindAccusation
 	Watcher string // of KindSilence
@@ -168,44 +168,44 @@ func (k Keys) Parse(key string) ParsedKey {
 		return ParsedKey{Kind: KindCandidate, Lease: parseLease(name)}
 	}
 	if name, ok := strings.CutPrefix(rest, "nodes/"); ok {
-		if address, ok := unescape(name); ok {
+		if address, ok := unescapeName(name); ok {
 			return ParsedKey{Kind: KindNode, Address: address}
 		}
 	}
 	if name, ok := strings.CutPrefix(rest, "nodes-accused/"); ok {
-		if address, accuser, ok := unescapeTwo(name); ok {
+		if address, accuser, ok := unescapeNames(name); ok {
 			return ParsedKey{Kind: KindAccusation, Address: address, Accuser: accuser}
 		}
 	}
 	if name, ok := strings.CutPrefix(rest, "nodes-silent/"); ok {
-		if address, watcher, ok := unescapeTwo(name); ok {
+		if address, watcher, ok := unescapeNames(name); ok {
 			return ParsedKey{Kind: KindSilence, Address: address, Watcher: watcher}
 		}
 	}
 	if name, ok := strings.CutPrefix(rest, "nodes-drain/"); ok {
-		if address, ok := unescape(name); ok {
+		if address, ok := unescapeName(name); ok {
 			return ParsedKey{Kind: KindDrain, Address: address}
 		}
 	}
 	if name, ok := strings.CutPrefix(rest, "shards/released/"); ok {
-		if address, ok := unescape(name); ok {
+		if address, ok := unescapeName(name); ok {
 			return ParsedKey{Kind: KindReleased, Address: address}
 		}
 	}
 	return ParsedKey{}
 }
 
-// unescape accepts only the spelling of url.PathEscape, so that every name has exactly one key.
-func unescape(s string) (string, bool) {
+// unescapeName accepts only the spelling of url.PathEscape, so that every name has exactly one key.
+func unescapeName(s string) (string, bool) {
 	name, err := url.PathUnescape(s)
 	return name, err == nil && name != "" && url.PathEscape(name) == s
 }
 
-// unescapeTwo is unescape for two names with a slash between them.
-func unescapeTwo(s string) (first, second string, ok bool) {
+// unescapeNames is unescapeName for two names with a slash between them.
+func unescapeNames(s string) (first, second string, ok bool) {
 	a, b, _ := strings.Cut(s, "/")
-	first, ok1 := unescape(a)
-	second, ok2 := unescape(b)
+	first, ok1 := unescapeName(a)
+	second, ok2 := unescapeName(b)
 	return first, second, ok1 && ok2
 }
 

@@ -17,7 +17,7 @@ func TestLacksIsExact(t *testing.T) {
 	same, differ := 0, 0
 	for range 2000 {
 		held := map[string]KV{}
-		s := Build(keys, 1, 1, nil)
+		s := BuildSnapshot(keys, 1, 1, nil)
 		var stopped *Snapshot
 		var then map[string]KV
 		for revision := int64(2); revision < 12; revision++ {
@@ -60,8 +60,8 @@ func TestLacksIsExact(t *testing.T) {
 			equal = equal && then[k].ModRevision == kv.ModRevision
 			all = append(all, kv)
 		}
-		require.Equal(t, len(all), Build(keys, 1, 12, all).Total)
-		require.Equal(t, !equal, stopped.Lacks(newest, len(held)))
+		require.Equal(t, len(all), BuildSnapshot(keys, 1, 12, all).Total)
+		require.Equal(t, !equal, stopped.MissesChange(newest, len(held)))
 		if equal {
 			same++
 		} else {

@@ -9,8 +9,8 @@ import (
 func TestRegisteredAreThoseThatDoNotLinger(t *testing.T) {
 	a, b := &Member{Address: "a:1"}, &Member{Address: "b:1"}
 	s := &Snapshot{Members: []*Member{a, b}}
-	require.Equal(t, []*Member{a, b}, s.Registered())
-	s.Lingering = []Kept{{Member: a}}
-	require.Equal(t, []*Member{b}, s.Registered())
+	require.Equal(t, []*Member{a, b}, s.RegisteredMembers())
+	s.Lingering = []LingeringState{{Member: a}}
+	require.Equal(t, []*Member{b}, s.RegisteredMembers())
 	require.Len(t, s.Members, 2, "it is left as it is")
 }

@@ -10,7 +10,7 @@ import (
 // An entry is found wherever it was last.
 func TestPlaceFindsWhatASearchFinds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var place Place
+		var place QueuePlace
 		for range rapid.IntRange(1, 6).Draw(t, "looks") {
 			s := &Snapshot{}
 			for revision := int64(1); revision <= 12; revision++ {

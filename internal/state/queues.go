@@ -9,9 +9,9 @@ import (
 	"github.com/goverse/goverse/cluster/shard"
 )
 
-// buckets is the number of ranges that the queues under one root are divided into. A process that waits in one
+// bucketCount is the number of ranges that the queues under one root are divided into. A process that waits in one
 // queue thus receives only a small share of the changes of all others.
-const buckets = 256
+const bucketCount = 256
 
 // Queues builds and parses the keys of many named queues under one root. They lie outside the range that every
 // node watches. The zero value is not usable; see [Keys.Locks].
@@ -40,12 +40,12 @@ func (q Queues) RequestsIn(bucket string) string { return bucket + requestMark }
 // Root returns the prefix of all keys, with its slash.
 func (q Queues) Root() string { return q.root }
 
-// Bucket returns the prefix of all keys in the bucket of a name, with its slash.
-func (q Queues) Bucket(name string) string { return string(q.appendBucket(nil, name)) }
+// BucketPrefix returns the prefix of all keys in the bucket of a name, with its slash.
+func (q Queues) BucketPrefix(name string) string { return string(q.appendBucket(nil, name)) }
 
 func (q Queues) appendBucket(to []byte, name string) []byte {
 	const hex = "0123456789abcdef"
-	n := shard.Of(name, buckets)
+	n := shard.Of(name, bucketCount)
 	return append(append(to, q.root...), hex[n>>4], hex[n&15], '/')
 }
 
@@ -53,27 +53,27 @@ func (q Queues) appendBucket(to []byte, name string) []byte {
 // nothing is copied.
 func (q Queues) BucketOf(key string) string { return key[:len(q.root)+len("ff/")] }
 
-// Queue returns the prefix of all keys in the queue with that name, with its slash.
-func (q Queues) Queue(name string) string { return string(q.appendQueue(nil, name)) }
+// QueuePrefix returns the prefix of all keys in the queue with that name, with its slash.
+func (q Queues) QueuePrefix(name string) string { return string(q.appendQueue(nil, name)) }
 
 func (q Queues) appendQueue(to []byte, name string) []byte {
 	to = append(q.appendBucket(to, name), q.mark...)
 	return append(append(to, url.PathEscape(name)...), '/')
 }
 
-// Traits holds the properties that an entry's key states, for readers that see only keys.
-type Traits struct {
+// EntryTraits holds the properties that an entry's key states, for readers that see only keys.
+type EntryTraits struct {
 	// Shared is set for a shared entry.
 	Shared bool
 	// Priority is the entry's priority; 0 if the key states none.
 	Priority int
-	// Own is set if Goverse wrote the key. Entry ignores it and always makes such keys.
-	Own bool
+	// WrittenByGoverse is set if Goverse wrote the key. EntryKey ignores it and always makes such keys.
+	WrittenByGoverse bool
 }
 
-// Entry returns the key of an entry on a session's lease. number, from 1 up, distinguishes the session's
+// EntryKey returns the key of an entry on a session's lease. number, from 1 up, distinguishes the session's
 // entries of that name.
-func (q Queues) Entry(name string, lease, number int64, t Traits) string {
+func (q Queues) EntryKey(name string, lease, number int64, t EntryTraits) string {
 	var short [128]byte // so that few keys are copied twice
 	key := q.appendQueue(short[:0], name)
 	key = append(strconv.AppendInt(key, lease, 16), '-')
@@ -91,45 +91,46 @@ const sharedSuffix, prioritySuffix = "-shared", "-priority"
 
 // TraitsOf returns the traits that an entry's key states. A key that other programs wrote by their own rules
 // has no priority.
-func TraitsOf(key string) Traits {
+func TraitsOf(key string) EntryTraits {
 	id, shared := strings.CutSuffix(key[strings.LastIndexByte(key, '/')+1:], sharedSuffix)
 	id, said, preferred := strings.Cut(id, prioritySuffix)
 	lease, number, _ := strings.Cut(id, "-")
-	t := Traits{Shared: shared, Own: parseLease(lease) != 0 && parseLease(number) != 0} // both are spelled alike
-	if !t.Own || !preferred {
+	// both are spelled alike
+	t := EntryTraits{Shared: shared, WrittenByGoverse: parseLease(lease) != 0 && parseLease(number) != 0}
+	if !t.WrittenByGoverse || !preferred {
 		return t
 	}
 	priority, err := strconv.Atoi(said)
 	if err != nil || priority == 0 || strconv.Itoa(priority) != said {
-		return Traits{Shared: shared}
+		return EntryTraits{Shared: shared}
 	}
 	t.Priority = priority
 	return t
 }
 
-// Batches returns the key of a lane's batch counter on a session's lease. It is in no bucket.
-func (q Queues) Batches(lease int64, lane int) string {
+// BatchCounter returns the key of a lane's batch counter on a session's lease. It is in no bucket.
+func (q Queues) BatchCounter(lease int64, lane int) string {
 	return fmt.Sprintf("%sbatches/%x-%x", q.root, lease, lane)
 }
 
 // QueueOf returns the prefix of the queue of an entry or a request, given its key. ok is false if the key
 // belongs to no queue. It accepts keys of any author, with anything after the last slash.
 func (q Queues) QueueOf(key string) (queue string, ok bool) {
-	queue, _, _, ok = q.parse(key)
+	queue, _, _, ok = q.parseKey(key)
 	return queue, ok
 }
 
 // NameOf returns the name of the queue of an entry, given its key. ok is false if the key belongs to no queue,
 // or is a request's.
 func (q Queues) NameOf(key string) (name string, ok bool) {
-	_, name, request, ok := q.parse(key)
+	_, name, request, ok := q.parseKey(key)
 	if !ok || request {
 		return "", false
 	}
 	return name, true
 }
 
-func (q Queues) parse(key string) (queue, name string, request, ok bool) {
+func (q Queues) parseKey(key string) (queue, name string, request, ok bool) {
 	rest, ok := strings.CutPrefix(key, q.root)
 	if !ok {
 		return "", "", false, false
@@ -140,9 +141,9 @@ func (q Queues) parse(key string) (queue, name string, request, ok bool) {
 		return "", "", false, false
 	}
 	escaped, request = strings.CutPrefix(escaped, requestMark)
-	name, ok = unescape(escaped)
+	name, ok = unescapeName(escaped)
 	if n, err := strconv.ParseUint(bucket, 16, 8); !ok || err != nil ||
-		int(n) != shard.Of(name, buckets) || len(bucket) != 2 {
+		int(n) != shard.Of(name, bucketCount) || len(bucket) != 2 {
 		return "", "", false, false
 	}
 	return key[:len(key)-len(id)], name, request, true
@@ -163,7 +164,7 @@ func (k Keys) EffectOf(key string) (name string, ok bool) {
 	if !ok {
 		return "", false
 	}
-	return unescape(escaped)
+	return unescapeName(escaped)
 }
 
 // LeaseRecord returns the key of the record that the candidates of an elector compete for (package elector). It

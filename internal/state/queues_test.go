@@ -12,29 +12,30 @@ import (
 func TestQueuesLieOutsideTheWatchedRange(t *testing.T) {
 	k := testKeys(t)
 	for _, q := range []Queues{k.Locks(), k.Elections()} {
-		for _, key := range []string{q.Entry("a", 1, 1, Traits{}), q.Batches(1, 0)} {
+		for _, key := range []string{q.EntryKey("a", 1, 1, EntryTraits{}), q.BatchCounter(1, 0)} {
 			require.False(t, key >= k.RangeStart() && key < k.RangeEnd(), key)
 			require.True(t, strings.HasPrefix(key, q.Root()))
 		}
 	}
-	require.Equal(t, "/goverse/work/locks/cf/mail/7b-1", k.Locks().Entry("mail", 0x7b, 1, Traits{}))
-	require.Equal(t, "/goverse/elections/cf/mail/", k.Elections().Queue("mail"))
+	require.Equal(t, "/goverse/work/locks/cf/mail/7b-1", k.Locks().EntryKey("mail", 0x7b, 1, EntryTraits{}))
+	require.Equal(t, "/goverse/elections/cf/mail/", k.Elections().QueuePrefix("mail"))
 }
 
 func TestQueueOf(t *testing.T) {
 	q := testKeys(t).Locks()
 	for _, name := range []string{"a", "a/b", "a%2Fb", "..", "ä ö", "\xff", "batches"} {
-		queue, ok := q.QueueOf(q.Entry(name, 7, 1, Traits{}))
+		queue, ok := q.QueueOf(q.EntryKey(name, 7, 1, EntryTraits{}))
 		require.True(t, ok)
-		require.Equal(t, q.Queue(name), queue)
-		require.True(t, strings.HasPrefix(queue, q.Bucket(name)))
+		require.Equal(t, q.QueuePrefix(name), queue)
+		require.True(t, strings.HasPrefix(queue, q.BucketPrefix(name)))
 	}
-	queue, ok := q.QueueOf(q.Queue("a") + "anything/else")
+	queue, ok := q.QueueOf(q.QueuePrefix("a") + "anything/else")
 	require.True(t, ok, "it stands in the queue as any other key does")
-	require.Equal(t, q.Queue("a"), queue)
-	for _, key := range []string{"", q.Root(), q.Queue("a"), q.Bucket("a"), q.Batches(7, 0), "/else", q.Root() +
-		"zz/a/1-1",
-		q.Root() + "00/mail/1-1", q.Bucket("a") + "a%2/1-1"} {
+	require.Equal(t, q.QueuePrefix("a"), queue)
+	for _, key := range []string{"", q.Root(), q.QueuePrefix("a"), q.BucketPrefix("a"), q.BatchCounter(7, 0), "/else",
+		q.Root() +
+			"zz/a/1-1",
+		q.Root() + "00/mail/1-1", q.BucketPrefix("a") + "a%2/1-1"} {
 		_, ok := q.QueueOf(key)
 		require.False(t, ok, key)
 	}
@@ -42,30 +43,30 @@ func TestQueueOf(t *testing.T) {
 
 func TestRequestsLieInTheBucketOfTheirQueue(t *testing.T) {
 	q := testKeys(t).Elections()
-	require.Equal(t, "/goverse/elections/cf/!mail/7b-1", q.Requests().Entry("mail", 0x7b, 1, Traits{}))
-	queue, ok := q.QueueOf(q.Requests().Queue("a/b") + "7-1")
+	require.Equal(t, "/goverse/elections/cf/!mail/7b-1", q.Requests().EntryKey("mail", 0x7b, 1, EntryTraits{}))
+	queue, ok := q.QueueOf(q.Requests().QueuePrefix("a/b") + "7-1")
 	require.True(t, ok)
-	require.Equal(t, q.Requests().Queue("a/b"), queue)
-	_, ok = q.NameOf(q.Requests().Queue("a/b") + "7-1")
+	require.Equal(t, q.Requests().QueuePrefix("a/b"), queue)
+	_, ok = q.NameOf(q.Requests().QueuePrefix("a/b") + "7-1")
 	require.False(t, ok)
-	name, ok := q.NameOf(q.Queue("a/b") + "7-1")
+	name, ok := q.NameOf(q.QueuePrefix("a/b") + "7-1")
 	require.True(t, ok)
 	require.Equal(t, "a/b", name)
-	require.NotEqual(t, q.Queue("!a"), q.Requests().Queue("a"), "whatever somebody calls an election")
+	require.NotEqual(t, q.QueuePrefix("!a"), q.Requests().QueuePrefix("a"), "whatever somebody calls an election")
 }
 
 func TestTraits(t *testing.T) {
 	q := testKeys(t).Elections()
-	for suffix, want := range map[string]Traits{
+	for suffix, want := range map[string]EntryTraits{
 		"":                   {},
 		"-shared":            {Shared: true},
 		"-priority7":         {Priority: 7},
 		"-priority-7":        {Priority: -7},
 		"-priority12-shared": {Shared: true, Priority: 12},
 	} {
-		key := q.Entry("a", 0xa1, 31, want)
-		require.Equal(t, q.Queue("a")+"a1-1f"+suffix, key)
-		want.Own = true
+		key := q.EntryKey("a", 0xa1, 31, want)
+		require.Equal(t, q.QueuePrefix("a")+"a1-1f"+suffix, key)
+		want.WrittenByGoverse = true
 		require.Equal(t, want, TraitsOf(key), key)
 	}
 	for id, shared := range map[string]bool{"": false, "7": false, "7-": false, "7-1-": false, "7-1-priority": false,
@@ -73,7 +74,7 @@ func TestTraits(t *testing.T) {
 		"7-1-priority+1": false, "7-1-priority01": false, "7-1-priority99999999999999999999": false,
 		"7-1-shared-priority1": false,
 		"x-1-priority1":        false, "-shared": true, "7-1-priorityx-shared": true, "0-1-priority1": false} {
-		require.Equal(t, Traits{Shared: shared}, TraitsOf(q.Queue("a")+id), id)
+		require.Equal(t, EntryTraits{Shared: shared}, TraitsOf(q.QueuePrefix("a")+id), id)
 	}
 }
 
@@ -91,23 +92,23 @@ func TestLeaseRecordsLieApart(t *testing.T) {
 
 func TestCheckName(t *testing.T) {
 	require.NoError(t, CheckName("lock", "a"))
-	require.NoError(t, CheckName("lock", strings.Repeat("a", maxName)))
-	for _, name := range []string{"", strings.Repeat("a", maxName+1)} {
+	require.NoError(t, CheckName("lock", strings.Repeat("a", maxNameLength)))
+	for _, name := range []string{"", strings.Repeat("a", maxNameLength+1)} {
 		require.ErrorIs(t, CheckName("lock", name), lifecycle.ErrBadName)
 	}
 }
 
 func FuzzQueueOf(f *testing.F) {
 	q := testKeys(f).Locks()
-	f.Add(q.Entry("a/b", 7, 1, Traits{Shared: true}), "a/b", 0, false)
-	f.Add(q.Requests().Entry("!", 7, 1, Traits{}), "!", -3, true)
-	f.Add(q.Queue("a")+"7-1-priority3-shared", "-priority7", 3, true)
+	f.Add(q.EntryKey("a/b", 7, 1, EntryTraits{Shared: true}), "a/b", 0, false)
+	f.Add(q.Requests().EntryKey("!", 7, 1, EntryTraits{}), "!", -3, true)
+	f.Add(q.QueuePrefix("a")+"7-1-priority3-shared", "-priority7", 3, true)
 	f.Fuzz(func(t *testing.T, key, name string, priority int, shared bool) {
-		if traits := TraitsOf(key); traits.Own {
+		if traits := TraitsOf(key); traits.WrittenByGoverse {
 			require.NotEmpty(t, key)
-			traits.Own = false
-			written := q.Entry("a", 7, 1, traits)
-			traits.Own = true
+			traits.WrittenByGoverse = false
+			written := q.EntryKey("a", 7, 1, traits)
+			traits.WrittenByGoverse = true
 			require.Equal(t, traits, TraitsOf(written))
 		} else {
 			require.Zero(t, traits.Priority, "only of our own")
@@ -119,17 +120,17 @@ func FuzzQueueOf(f *testing.F) {
 			require.Equal(t, queue, again)
 		}
 		if CheckName("lock", name) == nil {
-			written := q.Entry(name, 7, 1, Traits{Priority: priority, Shared: shared})
+			written := q.EntryKey(name, 7, 1, EntryTraits{Priority: priority, Shared: shared})
 			queue, ok := q.QueueOf(written)
 			require.True(t, ok)
-			require.Equal(t, q.Queue(name), queue)
+			require.Equal(t, q.QueuePrefix(name), queue)
 			of, ok := q.NameOf(written)
 			require.True(t, ok)
 			require.Equal(t, name, of)
-			require.Equal(t, Traits{Priority: priority, Shared: shared, Own: true}, TraitsOf(written))
-			about, ok := q.QueueOf(q.Requests().Entry(name, 7, 1, Traits{}))
+			require.Equal(t, EntryTraits{Priority: priority, Shared: shared, WrittenByGoverse: true}, TraitsOf(written))
+			about, ok := q.QueueOf(q.Requests().EntryKey(name, 7, 1, EntryTraits{}))
 			require.True(t, ok)
-			require.Equal(t, q.Requests().Queue(name), about)
+			require.Equal(t, q.Requests().QueuePrefix(name), about)
 			require.NotEqual(t, queue, about)
 			record := testKeys(t).LeaseRecord(name)
 			_, ok = q.QueueOf(record)

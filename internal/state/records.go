@@ -65,7 +65,7 @@ func (r Record) RoundTrip() time.Duration {
 }
 
 // Encode returns the record as it is stored.
-func (r Record) Encode() string { return encode(r) }
+func (r Record) Encode() string { return encodeJSON(r) }
 
 // AsStored returns the record as it comes back from etcd. Bytes that are not UTF-8 do not survive JSON, and a
 // record that differs from the stored one would be written again and again.
@@ -78,7 +78,7 @@ func (r Record) AsStored() Record {
 }
 
 // DecodeRecord decodes the value of a node key.
-func DecodeRecord(value []byte) (Record, error) { return decode[Record](value) }
+func DecodeRecord(value []byte) (Record, error) { return decodeJSON[Record](value) }
 
 // RequestKind is the kind of an operator's request to the leader.
 type RequestKind string
@@ -99,10 +99,10 @@ type RequestRecord struct {
 }
 
 // Encode returns the request as it is stored.
-func (r RequestRecord) Encode() string { return encode(r) }
+func (r RequestRecord) Encode() string { return encodeJSON(r) }
 
 // DecodeRequest decodes the value of the leader-request key.
-func DecodeRequest(value []byte) (RequestRecord, error) { return decode[RequestRecord](value) }
+func DecodeRequest(value []byte) (RequestRecord, error) { return decodeJSON[RequestRecord](value) }
 
 // AccusationRecord is the value of an accusation. It says that the process of that incarnation is gone, and
 // gives the evidence.
@@ -112,14 +112,14 @@ type AccusationRecord struct {
 }
 
 // Encode returns the accusation as it is stored.
-func (r AccusationRecord) Encode() string { return encode(r) }
+func (r AccusationRecord) Encode() string { return encodeJSON(r) }
 
 // DecodeAccusation decodes the value of an accusation.
 func DecodeAccusation(value []byte) (AccusationRecord, error) {
-	return decode[AccusationRecord](value)
+	return decodeJSON[AccusationRecord](value)
 }
 
-func encode(v any) string {
+func encodeJSON(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {
 		panic(fmt.Sprintf("state: a record of strings and numbers did not encode: %v", err))
@@ -127,7 +127,7 @@ func encode(v any) string {
 	return string(b)
 }
 
-func decode[T any](value []byte) (T, error) {
+func decodeJSON[T any](value []byte) (T, error) {
 	var v T
 	if err := json.Unmarshal(value, &v); err != nil {
 		return v, fmt.Errorf("%w: %w", ErrBadRecord, err)

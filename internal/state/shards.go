@@ -15,16 +15,16 @@ type ShardMap struct {
 	ModRevision int64
 }
 
-// Released is a member's present report. An unreadable one has a zero Report.
-type Released struct {
+// ReleaseReport is a member's present report. An unreadable one has a zero Report.
+type ReleaseReport struct {
 	Address string
 	sharding.Report
 	ModRevision int64
 	Lease       int64
 }
 
-// ReleasedBy returns the report of the member at address, or nil if there is none.
-func (s *Snapshot) ReleasedBy(address string) *Released {
+// ReportOf returns the report of the member at address, or nil if there is none.
+func (s *Snapshot) ReportOf(address string) *ReleaseReport {
 	if i, ok := s.releasedIndex(address); ok {
 		return s.Released[i]
 	}
@@ -37,7 +37,7 @@ func (s *Snapshot) ReleasedBy(address string) *Released {
 func (s *Snapshot) MoveDone(move sharding.Move) bool {
 	m := s.Member(move.From.Address)
 	var report sharding.Report
-	if r := s.ReleasedBy(move.From.Address); r != nil {
+	if r := s.ReportOf(move.From.Address); r != nil {
 		report = r.Report
 	}
 	return move.Done(m != nil && m.Incarnation == move.From.Incarnation, report)
@@ -52,7 +52,7 @@ func (s *Snapshot) Map() *sharding.Map {
 }
 
 func (s *Snapshot) putShardMap(kv KV) {
-	m, err := sharding.Decode(kv.Value)
+	m, err := sharding.DecodeMap(kv.Value)
 	if err == nil {
 		m = m.NotBefore(kv.CreateRevision)
 	}
@@ -64,19 +64,19 @@ func (s *Snapshot) putReleased(p ParsedKey, kv KV) error {
 	// An unreadable report says nothing, but it exists: its author has to write over it.
 	report, err := sharding.DecodeReport(kv.Value)
 	i, _ := s.releasedIndex(p.Address)
-	s.Released = with(s.Released, i, &Released{Address: p.Address, Report: report, ModRevision: kv.ModRevision,
+	s.Released = insertAt(s.Released, i, &ReleaseReport{Address: p.Address, Report: report, ModRevision: kv.ModRevision,
 		Lease: kv.Lease})
 	return err
 }
 
 func (s *Snapshot) removeReleased(address string) {
 	if i, ok := s.releasedIndex(address); ok {
-		s.Released = without(s.Released, i)
+		s.Released = removeAt(s.Released, i)
 	}
 }
 
 func (s *Snapshot) releasedIndex(address string) (int, bool) {
-	return slices.BinarySearchFunc(s.Released, address, func(r *Released, a string) int {
+	return slices.BinarySearchFunc(s.Released, address, func(r *ReleaseReport, a string) int {
 		return cmp.Compare(r.Address, a)
 	})
 }

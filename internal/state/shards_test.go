@@ -16,16 +16,16 @@ func TestAnUnreadableReportIsThereAndSaysNothing(t *testing.T) {
 	good := KV{Key: keys.Released("a:1"), Value: sharding.Report{Incarnation: 3, Generation: 7}.Encode(),
 		CreateRevision: 8, ModRevision: 8}
 	move := sharding.Move{Shard: 1, From: sharding.Owner{Address: "a:1", Incarnation: 3}, Since: 7}
-	s := Build(keys, 1, 8, []KV{node, good})
+	s := BuildSnapshot(keys, 1, 8, []KV{node, good})
 	require.True(t, s.MoveDone(move))
 
 	garbled := good
 	garbled.Value, garbled.ModRevision = []byte("somebody"), 9
 	s = s.Apply(9, []Event{{KV: garbled}})
 	require.False(t, s.MoveDone(move))
-	require.NotNil(t, s.ReleasedBy("a:1"))
-	require.Equal(t, int64(9), s.ReleasedBy("a:1").ModRevision)
+	require.NotNil(t, s.ReportOf("a:1"))
+	require.Equal(t, int64(9), s.ReportOf("a:1").ModRevision)
 
 	s = s.Apply(10, []Event{{KV: KV{Key: garbled.Key, ModRevision: 10}, Deleted: true}})
-	require.Nil(t, s.ReleasedBy("a:1"))
+	require.Nil(t, s.ReportOf("a:1"))
 }

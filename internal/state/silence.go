@@ -17,10 +17,10 @@ type SilenceRecord struct {
 }
 
 // Encode returns the record as it is stored.
-func (r SilenceRecord) Encode() string { return encode(r) }
+func (r SilenceRecord) Encode() string { return encodeJSON(r) }
 
 // DecodeSilence decodes the value of a nodes-silent key.
-func DecodeSilence(value []byte) (SilenceRecord, error) { return decode[SilenceRecord](value) }
+func DecodeSilence(value []byte) (SilenceRecord, error) { return decodeJSON[SilenceRecord](value) }
 
 // Silence is one watcher's mark about a member that does not answer it.
 type Silence struct {
@@ -30,9 +30,9 @@ type Silence struct {
 	CreateRevision, ModRevision int64
 }
 
-// Silent returns the time for which the member had not answered when the mark was written. Values that no
+// SilentFor returns the time for which the member had not answered when the mark was written. Values that no
 // watcher writes are limited to the range from 0 to a day.
-func (x *Silence) Silent() time.Duration {
+func (x *Silence) SilentFor() time.Duration {
 	return time.Duration(min(max(x.SilentMS, 0), (24*time.Hour).Milliseconds())) * time.Millisecond
 }
 
@@ -48,8 +48,8 @@ func (s *Snapshot) SilencesOf(m *Member) []*Silence {
 	return out
 }
 
-// SilentMembers returns the number of members with at least one mark about their present incarnation.
-func (s *Snapshot) SilentMembers() int {
+// CountSilentMembers returns the number of members with at least one mark about their present incarnation.
+func (s *Snapshot) CountSilentMembers() int {
 	n, last := 0, ""
 	for _, x := range s.Silences {
 		if m := s.Member(x.Address); x.Address != last && m != nil && m.Incarnation == x.Incarnation {
@@ -66,14 +66,14 @@ func (s *Snapshot) putSilence(p ParsedKey, kv KV) error {
 		return err
 	}
 	i, _ := s.silenceIndex(p.Address, p.Watcher)
-	s.Silences = with(s.Silences, i, &Silence{Address: p.Address, Watcher: p.Watcher, SilenceRecord: record,
+	s.Silences = insertAt(s.Silences, i, &Silence{Address: p.Address, Watcher: p.Watcher, SilenceRecord: record,
 		CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision})
 	return nil
 }
 
 func (s *Snapshot) removeSilence(p ParsedKey) {
 	if i, ok := s.silenceIndex(p.Address, p.Watcher); ok {
-		s.Silences = without(s.Silences, i)
+		s.Silences = removeAt(s.Silences, i)
 	}
 }
 

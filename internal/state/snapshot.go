@@ -66,7 +66,7 @@ type Snapshot struct {
 	Members []*Member
 	// Lingering lists members that have lost their keys in etcd but may not have noticed yet. They stay in
 	// Members, and their places in the queue or in fallback stay too, for a while.
-	Lingering []Kept
+	Lingering []LingeringState
 	// Queue is sorted by CreateRevision: first come, first served.
 	Queue []*Candidate
 	// Acting is the acting leader's key, or nil if there is none.
@@ -83,10 +83,10 @@ type Snapshot struct {
 	// ShardMap is the content of the shard map's key, or nil if there is none.
 	ShardMap *ShardMap
 	// Released holds the members' reports of released shards, sorted by address.
-	Released []*Released
+	Released []*ReleaseReport
 	// Foreign lists keys of the range that are not Goverse's or that cannot be read, sorted by key. An
 	// unreadable shard map is not among them; ShardMap.Err reports it.
-	Foreign []Foreign
+	Foreign []ForeignKey
 	// History counts how often the mirror has found another history than before, because etcd was restored from
 	// a backup or replaced.
 	History int
@@ -103,11 +103,11 @@ func (s *Snapshot) AccuserAddress(a *Accusation) string {
 	return ""
 }
 
-// Lacks reports whether s misses a change, given a state of the range at a revision that s has not reached yet:
+// MissesChange reports whether s misses a change, given a state of the range at a revision that s has not reached yet:
 // its number of keys is total, and the last written of them was written at newest. If s misses a put that still
 // counts, newest is larger than the revision of s. If it misses none, then all keys are as in s, and a missed
 // deletion makes total differ.
-func (s *Snapshot) Lacks(newest int64, total int) bool {
+func (s *Snapshot) MissesChange(newest int64, total int) bool {
 	return newest > s.Revision || total != s.Total
 }
 
@@ -157,9 +157,9 @@ func (s *Snapshot) MemberOf(c *Candidate) *Member {
 	return nil
 }
 
-// Candidate returns the queue entry with that lease in its key, and its place in the queue; nil and -1 if there
+// CandidateOn returns the queue entry with that lease in its key, and its place in the queue; nil and -1 if there
 // is none.
-func (s *Snapshot) Candidate(lease int64) (*Candidate, int) {
+func (s *Snapshot) CandidateOn(lease int64) (*Candidate, int) {
 	for i, c := range s.Queue {
 		if c.KeyLease == lease {
 			return c, i
@@ -176,20 +176,20 @@ func (s *Snapshot) ActingOn(lease int64) *Acting {
 	return nil
 }
 
-// Accused reports whether the accusation that accuser wrote at revision against the member at address still
+// AccusationStands reports whether the accusation that accuser wrote at revision against the member at address still
 // stands.
-func (s *Snapshot) Accused(address, accuser string, revision int64) bool {
+func (s *Snapshot) AccusationStands(address, accuser string, revision int64) bool {
 	i, found := s.accusationIndex(address, accuser)
 	return found && s.Accusations[i].ModRevision == revision
 }
 
-// Place caches the place of an entry in the queue. Places only get smaller, mostly by one, so a caller that
+// QueuePlace caches the place of an entry in the queue. Places only get smaller, mostly by one, so a caller that
 // looks at every change finds the entry at once. The zero value is ready to use. It is safe for concurrent use.
-type Place struct{ i atomic.Int64 }
+type QueuePlace struct{ i atomic.Int64 }
 
 // Find returns the queue entry created at revision, or nil if there is none. If the entry has moved far, Find
 // costs a binary search.
-func (p *Place) Find(s *Snapshot, revision int64) *Candidate {
+func (p *QueuePlace) Find(s *Snapshot, revision int64) *Candidate {
 	last := int(p.i.Load())
 	for i := min(last, len(s.Queue)-1); i >= max(0, last-1); i-- {
 		if c := s.Queue[i]; c.CreateRevision == revision {
@@ -206,8 +206,8 @@ func (p *Place) Find(s *Snapshot, revision int64) *Candidate {
 	return s.Queue[i]
 }
 
-// Head returns the first entry of the queue, or nil if it is empty.
-func (s *Snapshot) Head() *Candidate {
+// QueueHead returns the first entry of the queue, or nil if it is empty.
+func (s *Snapshot) QueueHead() *Candidate {
 	if len(s.Queue) == 0 {
 		return nil
 	}
@@ -228,6 +228,6 @@ func (s *Snapshot) Planner() *Member {
 	return nil
 }
 
-// Same reports whether two lists of snapshots share their memory. Lists are never written to, so then nothing
+// SameSlice reports whether two lists of snapshots share their memory. Lists are never written to, so then nothing
 // in them has changed in between.
-func Same[T any](a, b []T) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
+func SameSlice[T any](a, b []T) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }

@@ -58,7 +58,7 @@ func FuzzSnapshot(f *testing.F) {
 		if one.Key == two.Key {
 			two.CreateRevision = one.CreateRevision
 		}
-		before := Build(keys, 1, 2, []KV{one})
+		before := BuildSnapshot(keys, 1, 2, []KV{one})
 		now := []KV{one, two}
 		event := Event{KV: two}
 		switch {
@@ -68,12 +68,12 @@ func FuzzSnapshot(f *testing.F) {
 			now = []KV{two}
 		}
 		after := before.Apply(3, []Event{event})
-		require.Equal(t, emptyIsNil(*Build(keys, 1, 3, now)), emptyIsNil(*after))
+		require.Equal(t, emptyIsNil(*BuildSnapshot(keys, 1, 3, now)), emptyIsNil(*after))
 		for _, s := range []*Snapshot{before, after} {
 			s.Leader()
 			s.Planner()
-			for _, m := range s.Registered() {
-				s.Keep(s.Lost(m, after)).Forget(s.Lost(m, after))
+			for _, m := range s.RegisteredMembers() {
+				s.WithLingering(s.LostState(m, after)).WithoutLingering(s.LostState(m, after))
 				m.RoundTrip()
 			}
 			for _, x := range s.Accusations {

@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// All returns a function that runs all runs concurrently until ctx ends, and returns when all of them have
+// RunAll returns a function that runs all runs concurrently until ctx ends, and returns when all of them have
 // returned.
-func All(runs ...func(ctx context.Context)) func(ctx context.Context) {
+func RunAll(runs ...func(ctx context.Context)) func(ctx context.Context) {
 	return func(ctx context.Context) {
 		var wg sync.WaitGroup
 		for _, run := range runs {

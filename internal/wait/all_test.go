@@ -10,7 +10,7 @@ import (
 func TestAll(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	began, ended := make(chan struct{}), 0
-	run := All(func(context.Context) { began <- struct{}{} }, func(ctx context.Context) {
+	run := RunAll(func(context.Context) { began <- struct{}{} }, func(ctx context.Context) {
 		<-began
 		cancel()
 		<-ctx.Done()

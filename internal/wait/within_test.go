@@ -20,7 +20,7 @@ func TestWithin(t *testing.T) {
 			one, cancel := context.WithCancelCause(context.WithValue(t.Context(), key{}, "one"))
 			other, cancelOther := context.WithCancelCause(context.WithValue(t.Context(), key{}, "other"))
 			end, endOther = cancel, cancelOther
-			return Within(one, other)
+			return MergeContexts(one, other)
 		}
 
 		ctx, stop := begin()
@@ -43,7 +43,7 @@ func TestWithin(t *testing.T) {
 		ctx, stop = begin()
 		synctest.Wait()
 		before := runtime.NumGoroutine()
-		_, again := Within(ctx, t.Context())
+		_, again := MergeContexts(ctx, t.Context())
 		require.LessOrEqual(t, runtime.NumGoroutine(), before, "nobody waits")
 		again()
 		stop()
@@ -55,14 +55,14 @@ func TestWithin(t *testing.T) {
 		end(nil)
 
 		one, other := t.Context(), t.Context()
-		ctx, endIt := WithinCause(one, other)
+		ctx, endIt := MergeContextsCause(one, other)
 		endIt(ones)
 		endIt(others)
 		require.Equal(t, ones, context.Cause(ctx), "the cause that it was ended with first")
 
 		over, cancel := context.WithCancelCause(t.Context())
 		cancel(others)
-		ctx, stop = Within(t.Context(), over)
+		ctx, stop = MergeContexts(t.Context(), over)
 		require.Equal(t, others, context.Cause(ctx), "it was over before")
 		stop()
 	})

@@ -67,7 +67,7 @@ func TestForEtcd(t *testing.T) {
 	servers, clients, others := certtest.NewAuthority(t), certtest.NewAuthority(t), certtest.NewAuthority(t)
 	f := certtest.NewFiles(t)
 	f.Write(t, clients.Issue(t, nil))
-	f.Trust(t, servers)
+	f.WriteCA(t, servers)
 	certs := load(t, mtls.Config{CertFile: f.Cert, KeyFile: f.Key, CAFile: f.CA, ForEtcd: true, Interval: time.Hour})
 	byIP, byName := etcdLike(t, servers, clients, "127.0.0.1"), etcdLike(t, servers, clients, "etcd.example")
 	require.NoError(t, reach(t, certs, byIP, "127.0.0.1"))
@@ -77,7 +77,7 @@ func TestForEtcd(t *testing.T) {
 
 	strange := etcdLike(t, others, clients, "127.0.0.1")
 	require.ErrorContains(t, reach(t, certs, strange, "127.0.0.1"), "unknown authority")
-	f.Trust(t, others)
+	f.WriteCA(t, others)
 	require.NoError(t, certs.Reload())
 	require.NoError(t, reach(t, certs, strange, "127.0.0.1"))
 	require.ErrorContains(t, reach(t, certs, byIP, "127.0.0.1"), "unknown authority", "the former one was taken out")

@@ -36,7 +36,7 @@ func files(t *testing.T, a *certtest.Authority, hosts ...string) (certtest.Files
 	t.Helper()
 	f, cert := certtest.NewFiles(t), a.Issue(t, hosts)
 	f.Write(t, cert)
-	f.Trust(t, a)
+	f.WriteCA(t, a)
 	return f, cert
 }
 

@@ -27,7 +27,7 @@ type Certificates struct {
 	current atomic.Pointer[generation]
 	stop    context.CancelFunc
 	done    chan struct{}
-	reading sync.Mutex // held while the files are read
+	readMu  sync.Mutex // held while the files are read
 }
 
 // New reads the files, and continues to read them periodically until Close. Errors are one line; if a file is
@@ -64,7 +64,7 @@ func (c *Certificates) DialOption() grpc.DialOption {
 func (c *Certificates) ServerTLS() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS13,
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-			if now := c.current.Load().other; now != nil {
+			if now := c.current.Load().otherTLS; now != nil {
 				return now, nil
 			}
 			return nil, errors.New("mtls: ServerTLS is for certificates with Config.ServerOnly")
@@ -131,27 +131,27 @@ const closePatience = time.Second
 // reload reads the files and, if they have changed, starts to use their content. Seen identifies the content,
 // even if it is broken.
 func (c *Certificates) reload() (seen string, err error) {
-	c.reading.Lock()
-	seen, former, now, err := c.read()
-	c.reading.Unlock()
+	c.readMu.Lock()
+	seen, former, now, err := c.readGeneration()
+	c.readMu.Unlock()
 	if now != nil {
 		c.notifyReplaced(former, now)
 	}
 	return seen, err
 }
 
-// read is look without log lines and callbacks. Now is nil unless the content is new.
-func (c *Certificates) read() (seen string, former, now *generation, err error) {
-	held, err := c.cfg.read()
+// readGeneration is look without log lines and callbacks. Now is nil unless the content is new.
+func (c *Certificates) readGeneration() (seen string, former, now *generation, err error) {
+	held, err := c.cfg.readFiles()
 	if err != nil {
 		return err.Error(), nil, nil, err
 	}
-	sum, former := held.sum(), c.current.Load()
+	sum, former := held.hash(), c.current.Load()
 	seen = string(sum[:])
 	if former != nil && former.sum == sum {
 		return seen, nil, nil, nil
 	}
-	if now, err = c.cfg.generation(held, time.Now()); err != nil {
+	if now, err = c.cfg.newGeneration(held, time.Now()); err != nil {
 		return seen, nil, nil, err
 	}
 	c.current.Store(now)
@@ -181,7 +181,7 @@ func (c *Certificates) notifyReplaced(former, now *generation) {
 		return nil
 	}); err != nil {
 		c.log.Error("Replaced did not return; the files are looked at all the same", "error", err, "stack",
-			callback.Stack(err))
+			callback.PanicStack(err))
 	}
 }
 
@@ -191,10 +191,10 @@ func (g *generation) logFields(cfg Config) []any {
 		if len(g.authorities) == 0 {
 			return nil
 		}
-		return []any{"file", cfg.CAFile, "authorities", len(g.authorities), "expires", utc(g.expiries(cfg)[0].NotAfter)}
+		return []any{"file", cfg.CAFile, "authorities", len(g.authorities), "expires", formatUTC(g.expiries(cfg)[0].NotAfter)}
 	}
-	about := []any{"file", cfg.CertFile, "serial", g.leaf.SerialNumber, "for", names(g.leaf), "expires",
-		utc(g.leaf.NotAfter)}
+	about := []any{"file", cfg.CertFile, "serial", g.leaf.SerialNumber, "for", certificateHosts(g.leaf), "expires",
+		formatUTC(g.leaf.NotAfter)}
 	if cfg.CAFile != "" {
 		about = append(about, "authorities", len(g.authorities))
 	}
@@ -206,9 +206,9 @@ func (c *Certificates) run(ctx context.Context) {
 	defer close(c.done)
 	ticker := time.NewTicker(c.cfg.Interval)
 	defer ticker.Stop()
-	var w watcher
+	var w contentLog
 	for {
-		w.remind(c.Leaf(), time.Now(), c.log)
+		w.remindExpiry(c.Leaf(), time.Now(), c.log)
 		select {
 		case <-ctx.Done():
 			return
@@ -222,14 +222,14 @@ func (c *Certificates) run(ctx context.Context) {
 	}
 }
 
-// watcher remembers the content that was logged.
-type watcher struct {
+// contentLog remembers the content that was logged.
+type contentLog struct {
 	broken, logged string // identify content that could not be used
 	ending         *x509.Certificate
 }
 
 // report logs unusable content once, and only after it was seen twice, because the files may be half written.
-func (w *watcher) report(seen string, err error, log hclog.Logger) {
+func (w *contentLog) report(seen string, err error, log hclog.Logger) {
 	if err == nil {
 		w.broken, w.logged = "", ""
 		return
@@ -241,14 +241,14 @@ func (w *watcher) report(seen string, err error, log hclog.Logger) {
 	w.broken = seen
 }
 
-// remind logs once that a certificate has less than a tenth of its validity left.
-func (w *watcher) remind(leaf *x509.Certificate, now time.Time, log hclog.Logger) {
+// remindExpiry logs once that a certificate has less than a tenth of its validity left.
+func (w *contentLog) remindExpiry(leaf *x509.Certificate, now time.Time, log hclog.Logger) {
 	if leaf == nil || w.ending == leaf || leaf.NotAfter.Sub(now) > leaf.NotAfter.Sub(leaf.NotBefore)/10 {
 		return
 	}
 	w.ending = leaf
 	log.Warn("the certificate is about to expire, then others refuse new connections: write a new one into its files",
-		"serial", leaf.SerialNumber, "expires", utc(leaf.NotAfter))
+		"serial", leaf.SerialNumber, "expires", formatUTC(leaf.NotAfter))
 }
 
 var errNoNode = errors.New("mtls: certificates with Config.ServerOnly are for ServerTLS, and those with ForEtcd for " +

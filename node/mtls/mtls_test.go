@@ -59,22 +59,22 @@ func TestFilesThatCannotBeUsed(t *testing.T) {
 			"name a file that this user may read"},
 		"no authority": {func(f certtest.Files) { require.NoError(t, os.Remove(f.CA)) }, "CAFile",
 			"name a file that this user may read"},
-		"an empty certificate": {func(f certtest.Files) { certtest.Replace(t, f.Cert, nil) }, "CertFile",
+		"an empty certificate": {func(f certtest.Files) { certtest.ReplaceFile(t, f.Cert, nil) }, "CertFile",
 			"it holds no PEM certificate: name a file that begins with"},
 		"a certificate that is cut off": {func(f certtest.Files) {
 			text, err := os.ReadFile(f.Cert)
 			require.NoError(t, err)
-			certtest.Replace(t, f.Cert, text[:len(text)-40])
+			certtest.ReplaceFile(t, f.Cert, text[:len(text)-40])
 		}, "CertFile", "it is cut off: write the file anew"},
 		"a second authority that is cut off": {func(f certtest.Files) {
-			certtest.Replace(t, f.CA, append(append([]byte{}, a.PEM...), other.PEM[:200]...))
+			certtest.ReplaceFile(t, f.CA, append(append([]byte{}, a.PEM...), other.PEM[:200]...))
 		}, "CAFile", "it is cut off: write the file anew"},
 		"a broken authority": {func(f certtest.Files) {
-			certtest.Replace(t, f.CA, []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"))
+			certtest.ReplaceFile(t, f.CA, []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"))
 		}, "CAFile", "certificate 1 in it is broken: write the file anew"},
-		"another key": {func(f certtest.Files) { certtest.Replace(t, f.Key, a.Issue(t, nil).Key) }, "KeyFile",
+		"another key": {func(f certtest.Files) { certtest.ReplaceFile(t, f.Key, a.Issue(t, nil).Key) }, "KeyFile",
 			"name the PEM file with the private key, without a password, of the certificate in"},
-		"another authority": {func(f certtest.Files) { f.Trust(t, other) }, "CertFile",
+		"another authority": {func(f certtest.Files) { f.WriteCA(t, other) }, "CertFile",
 			"has signed it: put its authority there"},
 		"no intermediate": {func(f certtest.Files) { f.Write(t, under.Issue(t, nil)) }, "CertFile",
 			"and intermediate ones into this file"},
@@ -141,7 +141,7 @@ func TestIntermediateAuthorities(t *testing.T) {
 	cert.Cert = append(cert.Cert, under.PEM...)
 	f := certtest.NewFiles(t)
 	f.Write(t, cert)
-	f.Trust(t, a)
+	f.WriteCA(t, a)
 	certs := load(t, config(f))
 	n := server(t, "127.0.0.1:0", certs)
 	_, err := node.Identify(patient(t), n.AdvertiseAddress(), certs.DialOption())
@@ -152,7 +152,7 @@ func TestIntermediateAuthorities(t *testing.T) {
 func TestOneFileForCertificateAndKey(t *testing.T) {
 	a := certtest.NewAuthority(t)
 	f, cert := files(t, a, "127.0.0.1")
-	certtest.Replace(t, f.Cert, append(append([]byte{}, cert.Key...), cert.Cert...))
+	certtest.ReplaceFile(t, f.Cert, append(append([]byte{}, cert.Key...), cert.Cert...))
 	f.Key = f.Cert
 	certs := load(t, config(f))
 	n := server(t, "127.0.0.1:0", certs)
@@ -233,7 +233,7 @@ func TestFilesAreReadAgain(t *testing.T) {
 	require.Equal(t, second.Serial, shown(t, n.AdvertiseAddress(), caller).SerialNumber)
 
 	const kept = "[WARN]  new certificate files cannot be used, the former certificates stay in use: error="
-	certtest.Replace(t, f.CA, []byte("broken"))
+	certtest.ReplaceFile(t, f.CA, []byte("broken"))
 	broken := kept + `"mtls: CAFile ` + f.CA + ": it holds no PEM certificate"
 	log.Await(t, broken)
 	require.Equal(t, second.Serial, shown(t, n.AdvertiseAddress(), caller).SerialNumber)
@@ -246,7 +246,7 @@ func TestFilesAreReadAgain(t *testing.T) {
 	elsewhere := certtest.Files{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem"),
 		CA: filepath.Join(dir, "ca.pem")}
 	elsewhere.Write(t, third)
-	elsewhere.Trust(t, a)
+	elsewhere.WriteCA(t, a)
 	for from, to := range map[string]string{f.Cert: elsewhere.Cert, f.Key: elsewhere.Key, f.CA: elsewhere.CA} {
 		require.NoError(t, os.Symlink(to, from+".new"))
 		require.NoError(t, os.Rename(from+".new", from))
@@ -279,7 +279,7 @@ func TestSessionsAreNotResumed(t *testing.T) {
 		require.NoError(t, conn.Close())
 	}
 	require.NoError(t, identify(t, n, over(caller)))
-	f.Trust(t, next)
+	f.WriteCA(t, next)
 	f.Write(t, next.Issue(t, []string{"127.0.0.1"}))
 	require.NoError(t, certs.Reload())
 	require.True(t, caller.RootCAs.AppendCertsFromPEM(next.PEM))

@@ -317,12 +317,12 @@ func TestCertificatesAreReplacedWhileCallsRun(t *testing.T) {
 	}
 	issue(a) // from the same authority
 
-	reload(func(f certtest.Files) { f.Trust(t, a, next) })
+	reload(func(f certtest.Files) { f.WriteCA(t, a, next) })
 	require.True(t, looking.RootCAs.AppendCertsFromPEM(next.PEM))
 	issue(next)
 	_, err := node.Identify(patient(t), all[0].address(), over(looking))
 	require.NoError(t, err, "the old authority's certificates are good as long as it is in the files")
-	reload(func(f certtest.Files) { f.Trust(t, next) })
+	reload(func(f certtest.Files) { f.WriteCA(t, next) })
 	calls.more()
 
 	_, err = node.Identify(patient(t), all[0].address(), over(looking))
@@ -333,7 +333,7 @@ func TestCertificatesAreReplacedWhileCallsRun(t *testing.T) {
 	require.ErrorContains(t, err, "certificate signed by unknown authority", "neither are servers with those called")
 
 	// Broken files on one node stop nothing, and a node that joins now connects to all others.
-	certtest.Replace(t, all[0].files.Key, []byte("broken"))
+	certtest.ReplaceFile(t, all[0].files.Key, []byte("broken"))
 	require.ErrorContains(t, all[0].certs.Reload(), "mtls: KeyFile "+all[0].files.Key+": name the PEM file")
 	f, _ := files(t, next, "127.0.0.1")
 	joined := join(t, etcd, w, f)

@@ -19,7 +19,7 @@ import (
 // contents holds the files as read.
 type contents struct{ cert, key, authorities []byte }
 
-func (c Config) read() (contents, error) {
+func (c Config) readFiles() (contents, error) {
 	var held contents
 	for _, f := range []struct {
 		field, file string
@@ -41,8 +41,8 @@ func (c Config) read() (contents, error) {
 	return held, nil
 }
 
-// sum returns a hash of the contents.
-func (h contents) sum() [sha256.Size]byte {
+// hash returns a hash of the contents.
+func (h contents) hash() [sha256.Size]byte {
 	var sums []byte
 	for _, part := range [][]byte{h.cert, h.key, h.authorities} {
 		sum := sha256.Sum256(part)
@@ -57,17 +57,17 @@ type generation struct {
 	leaf           *x509.Certificate // nil if no certificate is presented
 	authorities    []*x509.Certificate
 	server, client credentials.TransportCredentials
-	other          *tls.Config // for servers other than a node's
+	otherTLS       *tls.Config // for servers other than a node's
 	etcd           *tls.Config // for clients of etcd
 }
 
-// generation creates the credentials. It rejects a certificate that other nodes would reject.
-func (c Config) generation(held contents, now time.Time) (*generation, error) {
+// newGeneration creates the credentials. It rejects a certificate that other nodes would reject.
+func (c Config) newGeneration(held contents, now time.Time) (*generation, error) {
 	var authorities []*x509.Certificate
 	if c.CAFile != "" {
 		var err error
-		if authorities, err = certificates(held.authorities); err != nil {
-			return nil, c.wrong("CAFile", "%w", err)
+		if authorities, err = parseCertificates(held.authorities); err != nil {
+			return nil, c.fileError("CAFile", "%w", err)
 		}
 	}
 	pool := x509.NewCertPool()
@@ -75,23 +75,25 @@ func (c Config) generation(held contents, now time.Time) (*generation, error) {
 		pool.AddCert(authority)
 	}
 	if c.CertFile == "" {
-		return &generation{sum: held.sum(), authorities: authorities, etcd: etcdTLS(pool, authorities)}, nil
+		return &generation{sum: held.hash(), authorities: authorities, etcd: etcdTLS(pool, authorities)}, nil
 	}
-	chain, err := certificates(held.cert)
+	chain, err := parseCertificates(held.cert)
 	if err != nil {
-		return nil, c.wrong("CertFile", "%w", err)
+		return nil, c.fileError("CertFile", "%w", err)
 	}
 	pair, err := tls.X509KeyPair(held.cert, held.key)
 	if err != nil {
-		return nil, c.wrong("KeyFile", "name the PEM file with the private key, without a password, of the certificate in "+
-			"%s (%w)", c.CertFile, err)
+		return nil,
+			c.fileError("KeyFile", "name the PEM file with the private key, without a password, of the certificate in "+
+				"%s (%w)", c.CertFile, err)
 	}
 	leaf := chain[0]
-	if err := c.check(chain, pool, now); err != nil {
+	if err := c.checkChain(chain, pool, now); err != nil {
 		return nil, err
 	}
 	if c.ForEtcd {
-		return &generation{sum: held.sum(), leaf: leaf, authorities: authorities, etcd: etcdTLS(pool, authorities, pair)}, nil
+		return &generation{sum: held.hash(), leaf: leaf, authorities: authorities, etcd: etcdTLS(pool, authorities, pair)},
+			nil
 	}
 	if c.ServerOnly {
 		config := &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair},
@@ -99,12 +101,12 @@ func (c Config) generation(held contents, now time.Time) (*generation, error) {
 		if c.CAFile != "" {
 			config.ClientCAs, config.ClientAuth = pool, tls.VerifyClientCertIfGiven
 		}
-		return &generation{sum: held.sum(), leaf: leaf, authorities: authorities, other: config}, nil
+		return &generation{sum: held.hash(), leaf: leaf, authorities: authorities, otherTLS: config}, nil
 	}
 	// Without tickets every connection makes a full handshake, which verifies the current certificates.
 	config := &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair}, RootCAs: pool,
 		ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert, SessionTicketsDisabled: true}
-	return &generation{sum: held.sum(), leaf: leaf, authorities: authorities, server: credentials.NewTLS(config),
+	return &generation{sum: held.hash(), leaf: leaf, authorities: authorities, server: credentials.NewTLS(config),
 		client: credentials.NewTLS(config)}, nil
 }
 
@@ -122,14 +124,15 @@ func etcdTLS(pool *x509.CertPool, authorities []*x509.Certificate, shown ...tls.
 	return config
 }
 
-// check verifies the certificate like other nodes do.
-func (c Config) check(chain []*x509.Certificate, authorities *x509.CertPool, now time.Time) error {
+// checkChain verifies the certificate like other nodes do.
+func (c Config) checkChain(chain []*x509.Certificate, authorities *x509.CertPool, now time.Time) error {
 	leaf := chain[0]
 	switch {
 	case now.After(leaf.NotAfter):
-		return c.wrong("CertFile", "%w at %s: issue a new one", ErrExpired, utc(leaf.NotAfter))
+		return c.fileError("CertFile", "%w at %s: issue a new one", ErrExpired, formatUTC(leaf.NotAfter))
 	case now.Before(leaf.NotBefore):
-		return c.wrong("CertFile", "it is not valid before %s: wait, or set this machine's clock", utc(leaf.NotBefore))
+		return c.fileError("CertFile", "it is not valid before %s: wait, or set this machine's clock",
+			formatUTC(leaf.NotBefore))
 	}
 	if c.ForEtcd { // only etcd can verify it
 		return nil
@@ -137,11 +140,11 @@ func (c Config) check(chain []*x509.Certificate, authorities *x509.CertPool, now
 	if c.ServerOnly { // only clients can verify it
 		if c.Host != "" {
 			if err := leaf.VerifyHostname(c.Host); err != nil {
-				return c.wrong("CertFile", notForHost, c.Host, err)
+				return c.fileError("CertFile", notForHost, c.Host, err)
 			}
 		}
-		if !forServers(leaf) {
-			return c.wrong("CertFile", "it is not for servers: issue one with the extended key usage serverAuth")
+		if !allowsServer(leaf) {
+			return c.fileError("CertFile", "it is not for servers: issue one with the extended key usage serverAuth")
 		}
 		return nil
 	}
@@ -155,20 +158,22 @@ func (c Config) check(chain []*x509.Certificate, authorities *x509.CertPool, now
 		return err
 	}
 	if err := verify(x509.ExtKeyUsageAny); err != nil {
-		return c.wrong("CertFile", "no authority in %s has signed it: put its authority there, and intermediate ones into "+
-			"this file (%w)", c.CAFile, err)
+		return c.fileError("CertFile",
+			"no authority in %s has signed it: put its authority there, and intermediate ones into "+
+				"this file (%w)", c.CAFile, err)
 	}
 	if c.Host != "" {
 		if err := leaf.VerifyHostname(c.Host); err != nil {
-			return c.wrong("CertFile", notForHost, c.Host, err)
+			return c.fileError("CertFile", notForHost, c.Host, err)
 		}
 	}
 	if err := verify(x509.ExtKeyUsageClientAuth); err != nil {
-		return c.wrong("CertFile", "it is not for clients: issue one with the extended key usage clientAuth (%w)", err)
+		return c.fileError("CertFile", "it is not for clients: issue one with the extended key usage clientAuth (%w)", err)
 	}
 	if err := verify(x509.ExtKeyUsageServerAuth); err != nil && !c.ClientOnly {
-		return c.wrong("CertFile", "it is not for servers: issue one with the extended key usages serverAuth and clientAuth "+
-			"(%w)", err)
+		return c.fileError("CertFile",
+			"it is not for servers: issue one with the extended key usages serverAuth and clientAuth "+
+				"(%w)", err)
 	}
 	return nil
 }
@@ -176,25 +181,25 @@ func (c Config) check(chain []*x509.Certificate, authorities *x509.CertPool, now
 const notForHost = "it is not for %s, at which others call: issue one that has this among its subject alternative " +
 	"names (%w)"
 
-// forServers reports whether the extended key usages of a certificate allow a server. A certificate without any
+// allowsServer reports whether the extended key usages of a certificate allow a server. A certificate without any
 // does.
-func forServers(leaf *x509.Certificate) bool {
+func allowsServer(leaf *x509.Certificate) bool {
 	return len(leaf.ExtKeyUsage)+len(leaf.UnknownExtKeyUsage) == 0 ||
 		slices.ContainsFunc(leaf.ExtKeyUsage, func(use x509.ExtKeyUsage) bool {
 			return use == x509.ExtKeyUsageServerAuth || use == x509.ExtKeyUsageAny
 		})
 }
 
-func utc(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+func formatUTC(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-func (c Config) wrong(field, format string, args ...any) error {
+func (c Config) fileError(field, format string, args ...any) error {
 	file := map[string]string{"CertFile": c.CertFile, "KeyFile": c.KeyFile, "CAFile": c.CAFile}[field]
 	return &FileError{Field: field, File: file, Err: fmt.Errorf(format, args...)}
 }
 
-// certificates returns the certificates in a file, at least one. Unlike x509.CertPool and tls.X509KeyPair it
+// parseCertificates returns the certificates in a file, at least one. Unlike x509.CertPool and tls.X509KeyPair it
 // does not skip one that is broken or cut off, because that may be the one that matters.
-func certificates(text []byte) (all []*x509.Certificate, err error) {
+func parseCertificates(text []byte) (all []*x509.Certificate, err error) {
 	for {
 		block, rest := pem.Decode(text)
 		if block == nil {
@@ -219,8 +224,8 @@ func certificates(text []byte) (all []*x509.Certificate, err error) {
 	return all, nil
 }
 
-// names returns the hosts for which a certificate is valid.
-func names(cert *x509.Certificate) string {
+// certificateHosts returns the hosts for which a certificate is valid.
+func certificateHosts(cert *x509.Certificate) string {
 	all := append([]string{}, cert.DNSNames...)
 	for _, ip := range cert.IPAddresses {
 		all = append(all, ip.String())

@@ -23,7 +23,7 @@ func TestServerOnly(t *testing.T) {
 	f := certtest.NewFiles(t)
 	onlyServer := func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} }
 	f.Write(t, public.Issue(t, []string{"127.0.0.1"}, onlyServer))
-	f.Trust(t, clients)
+	f.WriteCA(t, clients)
 	certs, err := mtls.New(mtls.Config{CertFile: f.Cert, KeyFile: f.Key, CAFile: f.CA, ServerOnly: true,
 		Interval: time.Millisecond})
 	require.NoError(t, err)
@@ -76,7 +76,7 @@ func TestServerOnly(t *testing.T) {
 		serial, _, err := get()
 		return err == nil && serial == next.Serial.String()
 	}, 20*time.Second, time.Millisecond)
-	f.Trust(t, public)
+	f.WriteCA(t, public)
 	require.Eventually(t, func() bool {
 		_, body, err := get(public.Issue(t, nil, named))
 		return err == nil && body == "ops"

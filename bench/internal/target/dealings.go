@@ -32,7 +32,7 @@ func readDealings(keys state.Keys, before *sharding.Map, events []fleet.Sighting
 		switch {
 		case e.Type != clientv3.EventTypePut:
 		case key.Kind == state.KindShardMap:
-			m, err := sharding.Decode(e.Kv.Value)
+			m, err := sharding.DecodeMap(e.Kv.Value)
 			if err != nil {
 				return d, fmt.Errorf("a shard map was written: %w", err)
 			}

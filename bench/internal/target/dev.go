@@ -154,7 +154,7 @@ func dealt(ctx context.Context, etcd string) (writes int, err error) {
 	for _, kv := range resp.Kvs {
 		writes += int(kv.Version)
 		if string(kv.Key) == keys.ShardMap() {
-			m, err := sharding.Decode(kv.Value)
+			m, err := sharding.DecodeMap(kv.Value)
 			if err != nil {
 				return 0, err
 			}

@@ -20,7 +20,7 @@ const lockTTL = 10 * time.Second
 
 // locker has one process's locks and named elections, on a session of its own.
 type locker struct {
-	locks     *etcdlock.Etcd
+	locks     *etcdlock.Registry
 	elections *elections.Elections
 	cancel    context.CancelFunc
 	wg        sync.WaitGroup
@@ -42,7 +42,7 @@ func newLocker(ctx context.Context, client *clientv3.Client, address string) (*l
 	if err != nil {
 		return nil, err
 	}
-	l.locks = etcdlock.NewEtcd(queues.Queues(keys.Locks()), address)
+	l.locks = etcdlock.NewRegistry(queues.Queues(keys.Locks()), address)
 	if l.elections, err = elections.New(elections.Config{Queues: queues.Queues(keys.Elections()),
 		Address: address}); err != nil {
 		return nil, err

@@ -193,7 +193,7 @@ func (o *orphans) rescue(ctx context.Context, victim *life,
 		if e.Type != clientv3.EventTypePut || string(e.Kv.Key) != o.witness.keys.ShardMap() {
 			return false
 		}
-		m, err := sharding.Decode(e.Kv.Value)
+		m, err := sharding.DecodeMap(e.Kv.Value)
 		if err != nil || owned(m, gone) > 0 {
 			return false
 		}
@@ -282,7 +282,7 @@ func (o *orphans) measureFloor(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if o.shards, err = sharding.Decode(resp.Kvs[0].Value); err != nil {
+	if o.shards, err = sharding.DecodeMap(resp.Kvs[0].Value); err != nil {
 		return err
 	}
 	rest(ctx, pause)

@@ -76,7 +76,7 @@ func (w *walk) round() error {
 	value := w.current.Encode()
 	w.encode.Add(time.Since(started))
 	started = time.Now()
-	if _, err := sharding.Decode(value); err != nil {
+	if _, err := sharding.DecodeMap(value); err != nil {
 		return err
 	}
 	w.decode.Add(time.Since(started))
@@ -104,7 +104,7 @@ func (w *walk) plan(kind *planTimes, mode sharding.Mode) error {
 		Done: func(sharding.Move) bool { return true }}
 	started := time.Now()
 	result, err := sharding.Plan(in)
-	if err == nil && result.Moved() == 0 && mode == sharding.Rebalance {
+	if err == nil && result.MovedShards() == 0 && mode == sharding.Rebalance {
 		in.Mode = mode
 		result, err = sharding.Plan(in)
 	}

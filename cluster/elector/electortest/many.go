@@ -14,9 +14,9 @@ const (
 	rounds     = 25
 )
 
-// race runs try for many candidates concurrently. It returns an error unless exactly one succeeds, the others
+// raceCandidates runs try for many candidates concurrently. It returns an error unless exactly one succeeds, the others
 // fail with lost, and the record is that of the winner.
-func race(ctx context.Context, store elector.LeaseStore, lost error,
+func raceCandidates(ctx context.Context, store elector.LeaseStore, lost error,
 	try func(candidate int) (elector.Lease, error)) error {
 	begin := make(chan struct{})
 	var mu sync.Mutex
@@ -31,7 +31,7 @@ func race(ctx context.Context, store elector.LeaseStore, lost error,
 			defer mu.Unlock()
 			if err == nil {
 				won = append(won, lease)
-			} else if err := is("who came too late", err, lost); err != nil {
+			} else if err := expectError("who came too late", err, lost); err != nil {
 				wrong = append(wrong, err)
 			}
 		})
@@ -42,14 +42,14 @@ func race(ctx context.Context, store elector.LeaseStore, lost error,
 		return errors.Join(append(wrong, fmt.Errorf("%d of %d candidates won one vacancy", len(won), candidates))...)
 	}
 	read, err := store.GetLease(ctx)
-	if err == nil && read != won[0] && (read.Version != won[0].Version || differs(read, won[0]) != nil) {
+	if err == nil && read != won[0] && (read.Version != won[0].Version || compareLeases(read, won[0]) != nil) {
 		err = fmt.Errorf("the winner wrote %+v, and the record is %+v", won[0], read)
 	}
 	return errors.Join(append(wrong, err)...)
 }
 
-// oneWins lets many candidates replace the same version, round after round.
-func oneWins(ctx context.Context, store elector.LeaseStore) error {
+// checkOneWins lets many candidates replace the same version, round after round.
+func checkOneWins(ctx context.Context, store elector.LeaseStore) error {
 	if _, err := store.CreateLease(ctx, elector.Lease{}); err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func oneWins(ctx context.Context, store elector.LeaseStore) error {
 		if err != nil {
 			return err
 		}
-		err = race(ctx, store, elector.ErrConflict, func(i int) (elector.Lease, error) {
+		err = raceCandidates(ctx, store, elector.ErrConflict, func(i int) (elector.Lease, error) {
 			mine := vacancy
 			mine.HolderIdentity, mine.LeaderTransitions = fmt.Sprint(i), vacancy.LeaderTransitions+1
 			return store.UpdateLease(ctx, mine)
@@ -70,15 +70,15 @@ func oneWins(ctx context.Context, store elector.LeaseStore) error {
 	return nil
 }
 
-func oneCreates(ctx context.Context, store elector.LeaseStore) error {
-	return race(ctx, store, elector.ErrExists, func(i int) (elector.Lease, error) {
+func checkOneCreates(ctx context.Context, store elector.LeaseStore) error {
+	return raceCandidates(ctx, store, elector.ErrExists, func(i int) (elector.Lease, error) {
 		return store.CreateLease(ctx, elector.Lease{HolderIdentity: fmt.Sprint(i)})
 	})
 }
 
-// increments lets many candidates read the record and increment its number several times. No increment may be
+// checkIncrements lets many candidates read the record and increment its number several times. No increment may be
 // lost.
-func increments(ctx context.Context, store elector.LeaseStore) error {
+func checkIncrements(ctx context.Context, store elector.LeaseStore) error {
 	if _, err := store.CreateLease(ctx, elector.Lease{}); err != nil {
 		return err
 	}
@@ -113,13 +113,13 @@ func increments(ctx context.Context, store elector.LeaseStore) error {
 // errNoWatch is returned if the store is no LeaseWatcher, so there is nothing to check.
 var errNoWatch = errors.New("the store is no elector.LeaseWatcher")
 
-// watched checks stores that are a LeaseWatcher.
-func watched(ctx context.Context, store elector.LeaseStore) error {
+// checkWatch checks stores that are a LeaseWatcher.
+func checkWatch(ctx context.Context, store elector.LeaseStore) error {
 	watcher, ok := store.(elector.LeaseWatcher)
 	if !ok {
 		return errNoWatch
 	}
-	first, err := store.CreateLease(ctx, sample())
+	first, err := store.CreateLease(ctx, sampleLease())
 	if err != nil {
 		return err
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/goverse/goverse/cluster/elector"
 )
 
-// sample returns a lease with values that are easily damaged in every field.
-func sample() elector.Lease {
+// sampleLease returns a lease with values that are easily damaged in every field.
+func sampleLease() elector.Lease {
 	return elector.Lease{
 		HolderIdentity: `ä "b" \ 'c'/%2F` + "\n", HolderInstance: "7", LeaseDuration: 1500*time.Millisecond + 1,
 		AcquireTime:       time.Date(2031, 2, 3, 4, 5, 6, 789_123_000, time.UTC),
@@ -20,8 +20,8 @@ func sample() elector.Lease {
 	}
 }
 
-// differs returns an error unless got equals want, as far as a store must preserve it.
-func differs(got, want elector.Lease) error {
+// compareLeases returns an error unless got equals want, as far as a store must preserve it.
+func compareLeases(got, want elector.Lease) error {
 	var wrong []error
 	field := func(name string, same bool, got, want any) {
 		if !same {
@@ -41,8 +41,8 @@ func differs(got, want elector.Lease) error {
 	return errors.Join(wrong...)
 }
 
-// is returns an error unless err matches want.
-func is(what string, err, want error) error {
+// expectError returns an error unless err matches want.
+func expectError(what string, err, want error) error {
 	if !errors.Is(err, want) {
 		return fmt.Errorf("%s: the error is %w, not %w", what, orNil(err), want)
 	}
@@ -56,25 +56,25 @@ func orNil(err error) error {
 	return err
 }
 
-func noRecord(ctx context.Context, store elector.LeaseStore) error {
+func checkNoRecord(ctx context.Context, store elector.LeaseStore) error {
 	_, err := store.GetLease(ctx)
 	_, missing := store.UpdateLease(ctx, elector.Lease{Version: "1"})
 	_, unnamed := store.UpdateLease(ctx, elector.Lease{})
 	_, again := store.GetLease(ctx)
-	return errors.Join(is("GetLease without a record", err, elector.ErrNotFound),
-		is("UpdateLease without a record", missing, elector.ErrConflict),
-		is("UpdateLease without a record or a version", unnamed, elector.ErrConflict),
-		is("GetLease after that", again, elector.ErrNotFound))
+	return errors.Join(expectError("GetLease without a record", err, elector.ErrNotFound),
+		expectError("UpdateLease without a record", missing, elector.ErrConflict),
+		expectError("UpdateLease without a record or a version", unnamed, elector.ErrConflict),
+		expectError("GetLease after that", again, elector.ErrNotFound))
 }
 
-// roundTrip writes and reads records with all kinds of values, including zero values.
-func roundTrip(ctx context.Context, store elector.LeaseStore) error {
-	long := sample()
+// checkRoundTrip writes and reads records with all kinds of values, including zero values.
+func checkRoundTrip(ctx context.Context, store elector.LeaseStore) error {
+	long := sampleLease()
 	long.HolderIdentity = strings.Repeat("長", 200)
-	local := sample()
+	local := sampleLease()
 	local.RenewTime = local.RenewTime.In(time.FixedZone("", 3600))
 	version := ""
-	for i, want := range []elector.Lease{sample(), {}, long, local, {LeaseDuration: 1<<63 - 1,
+	for i, want := range []elector.Lease{sampleLease(), {}, long, local, {LeaseDuration: 1<<63 - 1,
 		LeaderTransitions: 1<<63 - 1}} {
 		var wrote elector.Lease
 		var err error
@@ -91,7 +91,7 @@ func roundTrip(ctx context.Context, store elector.LeaseStore) error {
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(differs(wrote, want), differs(read, want)); err != nil {
+		if err := errors.Join(compareLeases(wrote, want), compareLeases(read, want)); err != nil {
 			return err
 		}
 		if read.Version != wrote.Version || read.Version == version {
@@ -102,8 +102,8 @@ func roundTrip(ctx context.Context, store elector.LeaseStore) error {
 	return nil
 }
 
-func createdOnce(ctx context.Context, store elector.LeaseStore) error {
-	first, err := store.CreateLease(ctx, sample())
+func checkCreatedOnce(ctx context.Context, store elector.LeaseStore) error {
+	first, err := store.CreateLease(ctx, sampleLease())
 	if err != nil {
 		return err
 	}
@@ -113,14 +113,14 @@ func createdOnce(ctx context.Context, store elector.LeaseStore) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(is("CreateLease of a record that is there", twice, elector.ErrExists),
-		is("UpdateLease without a version", unnamed, elector.ErrConflict), differs(read, sample()))
+	return errors.Join(expectError("CreateLease of a record that is there", twice, elector.ErrExists),
+		expectError("UpdateLease without a version", unnamed, elector.ErrConflict), compareLeases(read, sampleLease()))
 }
 
-// replacedOnce tries to replace versions that the record no longer has, among them one with the same content as
+// checkReplacedOnce tries to replace versions that the record no longer has, among them one with the same content as
 // the current one.
-func replacedOnce(ctx context.Context, store elector.LeaseStore) error {
-	first, err := store.CreateLease(ctx, sample())
+func checkReplacedOnce(ctx context.Context, store elector.LeaseStore) error {
+	first, err := store.CreateLease(ctx, sampleLease())
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func replacedOnce(ctx context.Context, store elector.LeaseStore) error {
 		return err
 	}
 	_, stale := store.UpdateLease(ctx, other)
-	back := sample()
+	back := sampleLease()
 	back.Version = second.Version
 	third, err := store.UpdateLease(ctx, back)
 	if err != nil {
@@ -144,14 +144,15 @@ func replacedOnce(ctx context.Context, store elector.LeaseStore) error {
 	if err == nil && read.Version != third.Version {
 		err = fmt.Errorf("version %q was written and %q is there", third.Version, read.Version)
 	}
-	return errors.Join(is("UpdateLease of the version before", stale, elector.ErrConflict),
-		is("UpdateLease of a version whose content is there again", same, elector.ErrConflict),
-		is("UpdateLease of what no version is called", none, elector.ErrConflict), err, differs(read, sample()))
+	return errors.Join(expectError("UpdateLease of the version before", stale, elector.ErrConflict),
+		expectError("UpdateLease of a version whose content is there again", same, elector.ErrConflict),
+		expectError("UpdateLease of what no version is called", none, elector.ErrConflict), err,
+		compareLeases(read, sampleLease()))
 }
 
-// newVersions writes the same record again and again.
-func newVersions(ctx context.Context, store elector.LeaseStore) error {
-	lease, err := store.CreateLease(ctx, sample())
+// checkNewVersions writes the same record again and again.
+func checkNewVersions(ctx context.Context, store elector.LeaseStore) error {
+	lease, err := store.CreateLease(ctx, sampleLease())
 	seen := map[string]bool{}
 	for range 50 {
 		if err != nil {
@@ -166,22 +167,22 @@ func newVersions(ctx context.Context, store elector.LeaseStore) error {
 	return err
 }
 
-// contextEnded checks that calls with an ended context neither wait nor write.
-func contextEnded(ctx context.Context, store elector.LeaseStore) error {
-	first, err := store.CreateLease(ctx, sample())
+// checkContextEnded checks that calls with an ended context neither wait nor write.
+func checkContextEnded(ctx context.Context, store elector.LeaseStore) error {
+	first, err := store.CreateLease(ctx, sampleLease())
 	if err != nil {
 		return err
 	}
 	gone, cancel := context.WithCancel(ctx)
 	cancel()
 	_, get := store.GetLease(gone)
-	_, create := store.CreateLease(gone, sample())
+	_, create := store.CreateLease(gone, sampleLease())
 	_, update := store.UpdateLease(gone, first)
 	read, err := store.GetLease(ctx)
 	if err == nil && read.Version != first.Version {
 		err = errors.New("UpdateLease with a context that ended has written")
 	}
-	return errors.Join(is("GetLease with a context that ended", get, context.Canceled),
-		is("CreateLease with a context that ended", create, context.Canceled),
-		is("UpdateLease with a context that ended", update, context.Canceled), err)
+	return errors.Join(expectError("GetLease with a context that ended", get, context.Canceled),
+		expectError("CreateLease with a context that ended", create, context.Canceled),
+		expectError("UpdateLease with a context that ended", update, context.Canceled), err)
 }

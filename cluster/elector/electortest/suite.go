@@ -41,14 +41,14 @@ type check struct {
 }
 
 var checks = []check{
-	{"there is no record at first", noRecord},
-	{"what is written is read", roundTrip},
-	{"a record is created once", createdOnce},
-	{"a version is replaced once", replacedOnce},
-	{"no version comes again", newVersions},
-	{"one of many wins a vacancy", oneWins},
-	{"one of many creates the record", oneCreates},
-	{"every increment counts", increments},
-	{"a context that ended is honoured", contextEnded},
-	{"a watch reports", watched},
+	{"there is no record at first", checkNoRecord},
+	{"what is written is read", checkRoundTrip},
+	{"a record is created once", checkCreatedOnce},
+	{"a version is replaced once", checkReplacedOnce},
+	{"no version comes again", checkNewVersions},
+	{"one of many wins a vacancy", checkOneWins},
+	{"one of many creates the record", checkOneCreates},
+	{"every increment counts", checkIncrements},
+	{"a context that ended is honoured", checkContextEnded},
+	{"a watch reports", checkWatch},
 }

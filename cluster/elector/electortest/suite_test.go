@@ -158,7 +158,7 @@ func TestTheSuiteFindsAWatchThatLies(t *testing.T) {
 // A store that cannot watch skips that check; it does not pass it.
 func TestAStoreThatCannotWatch(t *testing.T) {
 	store := struct{ elector.LeaseStore }{elector.NewMemory()}
-	require.ErrorIs(t, watched(t.Context(), store), errNoWatch)
+	require.ErrorIs(t, checkWatch(t.Context(), store), errNoWatch)
 	require.True(t, t.Run("the suite", func(t *testing.T) {
 		Run(t, func(*testing.T) elector.LeaseStore { return struct{ elector.LeaseStore }{elector.NewMemory()} })
 	}))

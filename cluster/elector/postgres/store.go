@@ -40,7 +40,7 @@ type Config struct {
 
 // Validate returns an error that matches elector.ErrBadConfig if the configuration is invalid.
 func (c Config) Validate() error {
-	switch _, err := quoted(c.Table); {
+	switch _, err := quoteTable(c.Table); {
 	case err != nil:
 		return err
 	case c.DB == nil:
@@ -60,7 +60,7 @@ func New(cfg Config) (*Store, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	t, err := quoted(cfg.Table)
+	t, err := quoteTable(cfg.Table)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func (s *Store) GetLease(ctx context.Context) (elector.Lease, error) {
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return elector.Lease{}, elector.ErrNotFound
-	case pg.CodeOf(err) == pg.NoTable:
+	case pg.CodeOf(err) == pg.CodeNoTable:
 		return elector.Lease{}, fmt.Errorf("read lease %q: %w; make the table with CreateTable", s.name, err)
 	case err != nil:
 		return elector.Lease{}, fmt.Errorf("read lease %q: %w", s.name, err)
@@ -96,17 +96,17 @@ func (s *Store) GetLease(ctx context.Context) (elector.Lease, error) {
 
 // CreateLease implements [elector.LeaseStore].
 func (s *Store) CreateLease(ctx context.Context, lease elector.Lease) (elector.Lease, error) {
-	return s.write(ctx, s.create, lease, elector.ErrExists)
+	return s.writeLease(ctx, s.create, lease, elector.ErrExists)
 }
 
 // UpdateLease implements [elector.LeaseStore].
 func (s *Store) UpdateLease(ctx context.Context, lease elector.Lease) (elector.Lease, error) {
-	return s.write(ctx, s.update, lease, elector.ErrConflict, lease.Version)
+	return s.writeLease(ctx, s.update, lease, elector.ErrConflict, lease.Version)
 }
 
-// write runs a statement that writes the record with a new version. It returns other if the statement writes
+// writeLease runs a statement that writes the record with a new version. It returns other if the statement writes
 // nothing.
-func (s *Store) write(ctx context.Context, statement string, l elector.Lease, other error,
+func (s *Store) writeLease(ctx context.Context, statement string, l elector.Lease, other error,
 	more ...any) (elector.Lease, error) {
 	l.Version = rand.Text() // not a counter: a row that was deleted must not get the same version again
 	l.AcquireTime, l.RenewTime =
@@ -119,7 +119,7 @@ func (s *Store) write(ctx context.Context, statement string, l elector.Lease, ot
 		return err
 	})
 	switch {
-	case pg.CodeOf(err) == pg.NotSerializing: // another write was faster, with a stricter isolation level
+	case pg.CodeOf(err) == pg.CodeSerializationFailure: // another write was faster, with a stricter isolation level
 		return elector.Lease{}, other
 	case err != nil:
 		return elector.Lease{}, fmt.Errorf("write lease %q: %w", s.name, err)

@@ -55,7 +55,7 @@ func (d database) stores(table pgx.Identifier, options string) func(t *testing.T
 func TestPostgres(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
-	d := database{pgserver.ForTest(t), ctx}
+	d := database{pgserver.StartForTest(t), ctx}
 	t.Run("conforms", func(t *testing.T) { electortest.Run(t, d.stores(nil, "")) })
 	t.Run("conforms in a table whose name needs quotes", func(t *testing.T) {
 		electortest.Run(t, d.stores(pgx.Identifier{"public", `Leases"; DROP TABLE goverse_leases; --`}, ""))

@@ -23,8 +23,8 @@ type DB interface {
 // defaultTable is the table of leases if none is named.
 const defaultTable = "goverse_leases"
 
-// quoted returns a table's name quoted for SQL.
-func quoted(table pgx.Identifier) (string, error) {
+// quoteTable returns a table's name quoted for SQL.
+func quoteTable(table pgx.Identifier) (string, error) {
 	if len(table) == 0 {
 		return defaultTable, nil
 	}
@@ -40,7 +40,7 @@ func quoted(table pgx.Identifier) (string, error) {
 // CreateTable creates the table of leases unless it exists; nil means goverse_leases. Any number of processes
 // may call it at the same time. It does not check the columns of an existing table.
 func CreateTable(ctx context.Context, db DB, table pgx.Identifier) error {
-	name, err := quoted(table)
+	name, err := quoteTable(table)
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func CreateTable(ctx context.Context, db DB, table pgx.Identifier) error {
 	leader_transitions bigint      NOT NULL
 )`
 	_, err = db.Exec(ctx, create)
-	for again := 0; again < 3 && slices.Contains(alreadyThere, pg.CodeOf(err)); again++ {
+	for again := 0; again < 3 && slices.Contains(duplicateCodes, pg.CodeOf(err)); again++ {
 		_, err = db.Exec(ctx, create) // another process created it at the same time, and PostgreSQL does not check again
 	}
 	if err != nil {
@@ -64,6 +64,6 @@ func CreateTable(ctx context.Context, db DB, table pgx.Identifier) error {
 	return nil
 }
 
-// alreadyThere lists the SQLSTATE codes for a table, or its type, that another process creates at the same
+// duplicateCodes lists the SQLSTATE codes for a table, or its type, that another process creates at the same
 // time: unique_violation, duplicate_object, duplicate_table.
-var alreadyThere = []string{"23505", "42710", "42P07"}
+var duplicateCodes = []string{"23505", "42710", "42P07"}

@@ -9,14 +9,14 @@ import (
 
 // The SQLSTATE codes of PostgreSQL that several stores use.
 const (
-	readOnly          = "25006"
-	statementExists   = "42P05"
-	noStatement       = "26000"
-	NoTable           = "42P01"
-	NotSerializing    = "40001"
-	Deadlock          = "40P01"
-	CompletionUnknown = "40003"
-	protocolViolation = "08P01"
+	codeReadOnly             = "25006"
+	codeDuplicateStatement   = "42P05"
+	codeNoStatement          = "26000"
+	CodeNoTable              = "42P01"
+	CodeSerializationFailure = "40001"
+	CodeDeadlock             = "40P01"
+	CodeCompletionUnknown    = "40003"
+	codeProtocolViolation    = "08P01"
 )
 
 // CodeOf returns the SQLSTATE of an error, which has five characters, or "" if the server reported none.
@@ -27,30 +27,30 @@ func CodeOf(err error) string {
 	return ""
 }
 
-// Refused reports whether the server refused a statement because the session is read-only. The statement had no
+// RefusedReadOnly reports whether the server refused a statement because the session is read-only. The statement had no
 // effect, and a session of the primary would accept it.
-func Refused(err error) bool { return CodeOf(err) == readOnly }
+func RefusedReadOnly(err error) bool { return CodeOf(err) == codeReadOnly }
 
-// useless reports whether an error shows that the connection, and the others in its pool, are of no further
+// connUseless reports whether an error shows that the connection, and the others in its pool, are of no further
 // use: the session is read-only, or the server or a proxy before it is shutting down.
-func useless(err error) bool {
+func connUseless(err error) bool {
 	switch code := CodeOf(err); code {
-	case "", protocolViolation: // a pooler that mixes up statements causes protocolViolation, too
+	case "", codeProtocolViolation: // a pooler that mixes up statements causes codeProtocolViolation, too
 		return false
-	case readOnly, "57P01", "57P02", "57P03", "57P04", "57P05":
+	case codeReadOnly, "57P01", "57P02", "57P03", "57P04", "57P05":
 		return true
 	default:
 		return code[:2] == "08"
 	}
 }
 
-// unreachable reports whether the database could not be reached or went away.
-func unreachable(err error) bool {
+// dbUnreachable reports whether the database could not be reached or went away.
+func dbUnreachable(err error) bool {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return false
 	}
 	_, connecting := errors.AsType[*pgconn.ConnectError](err)
-	return useless(err) || connecting || pgconn.SafeToRetry(err) || CodeOf(err) == "" && pgconn.Timeout(err)
+	return connUseless(err) || connecting || pgconn.SafeToRetry(err) || CodeOf(err) == "" && pgconn.Timeout(err)
 }
 
 // pooledError is the error of a statement that was prepared on one server connection and executed on another.
@@ -63,10 +63,10 @@ func (e pooledError) Error() string {
 
 func (e pooledError) Unwrap() error { return e.error }
 
-// Explain adds the remedy to an error that has one. It adds it only once.
-func Explain(err error) error {
+// WithRemedy adds the remedy to an error that has one. It adds it only once.
+func WithRemedy(err error) error {
 	switch CodeOf(err) {
-	case statementExists, noStatement, protocolViolation:
+	case codeDuplicateStatement, codeNoStatement, codeProtocolViolation:
 		if _, said := errors.AsType[pooledError](err); !said {
 			return pooledError{err}
 		}

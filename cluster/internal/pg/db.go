@@ -24,13 +24,13 @@ type Querier interface {
 // DB runs statements on the connection, pool or transaction that a store was configured with. All methods are
 // safe for concurrent use if that is.
 type DB struct {
-	db      Querier
-	pool    *pgxpool.Pool // nil for a single connection, a transaction, or a pool wrapped in another type
-	reset   func()        // closes the connections of a pool; nil if there is no pool
-	log     hclog.Logger
-	failing atomic.Int32 // the kind of statement that began the logged outage: none, reading or writing
-	failed  atomic.Int64 // when a statement last failed, in nanoseconds of Unix time
-	resetAt atomic.Int64 // when the pool was last reset
+	db       Querier
+	pool     *pgxpool.Pool // nil for a single connection, a transaction, or a pool wrapped in another type
+	reset    func()        // closes the connections of a pool; nil if there is no pool
+	log      hclog.Logger
+	outage   atomic.Int32 // the kind of statement that began the logged outage: none, reading or writing
+	failedAt atomic.Int64 // when a statement last failed, in nanoseconds of Unix time
+	resetAt  atomic.Int64 // when the pool was last reset
 }
 
 // New returns a DB that uses a *pgxpool.Pool, a *pgx.Conn or a pgx.Tx. The log, which may be nil, gets one line
@@ -52,46 +52,50 @@ func (e *AcquireError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *AcquireError) Unwrap() error { return e.Err }
 
-// attempts limits the connections that one call tries. The first may be stale, and so may the second if the
+// maxAttempts limits the connections that one call tries. The first may be stale, and so may the second if the
 // pool has just been filled.
-const attempts = 3
+const maxAttempts = 3
 
 // Write runs do on one connection. It runs do again on another connection if the session was read-only or if
 // nothing was sent. All other errors are returned after the first attempt, because the outcome may be unknown.
 // Until it has succeeded, do must not change anything but the database.
-func (d *DB) Write(ctx context.Context, do func(Querier) error) error { return d.run(ctx, do, false) }
+func (d *DB) Write(ctx context.Context, do func(Querier) error) error {
+	return d.runRetrying(ctx, do, false)
+}
 
 // Read runs do as Write does. It also repeats do if the connection broke, or if a writable connection turned
 // out to be read-only, because its answer may then be out of date. do must be safe to repeat.
-func (d *DB) Read(ctx context.Context, do func(Querier) error) error { return d.run(ctx, do, true) }
+func (d *DB) Read(ctx context.Context, do func(Querier) error) error {
+	return d.runRetrying(ctx, do, true)
+}
 
-func (d *DB) run(ctx context.Context, do func(Querier) error, repeatable bool) (err error) {
+func (d *DB) runRetrying(ctx context.Context, do func(Querier) error, repeatable bool) (err error) {
 	defer func() {
-		err = Explain(err)
+		err = WithRemedy(err)
 		if repeatable {
-			d.note(reading, err)
+			d.noteOutcome(outageReads, err)
 		} else {
-			d.note(writing, err)
+			d.noteOutcome(outageWrites, err)
 		}
 	}()
 	if d.pool == nil {
-		return d.plain(ctx, do)
+		return d.runPlain(ctx, do)
 	}
 	for attempt := 1; ; attempt++ {
-		last := attempt == attempts
+		last := attempt == maxAttempts
 		conn, err := d.pool.Acquire(ctx)
 		if err != nil {
 			return &AcquireError{err}
 		}
-		if !current(conn.Conn(), time.Now()) && !last {
-			d.retire(conn.Conn())
+		if !connCurrent(conn.Conn(), time.Now()) && !last {
+			d.retireConn(conn.Conn())
 			conn.Release()
 			continue
 		}
 		err = do(conn)
-		turned := !current(conn.Conn(), time.Now())
-		if turned || useless(err) {
-			d.retire(conn.Conn())
+		turned := !connCurrent(conn.Conn(), time.Now())
+		if turned || connUseless(err) {
+			d.retireConn(conn.Conn())
 		}
 		conn.Release()
 		switch {
@@ -99,20 +103,20 @@ func (d *DB) run(ctx context.Context, do func(Querier) error, repeatable bool) (
 			return err
 		case err == nil && !(turned && repeatable):
 			return nil
-		case err != nil && !Refused(err) && !pgconn.SafeToRetry(err) && !(repeatable && useless(err)):
+		case err != nil && !RefusedReadOnly(err) && !pgconn.SafeToRetry(err) && !(repeatable && connUseless(err)):
 			return err
 		}
 	}
 }
 
-// plain runs do where a connection cannot be told from the others of its pool.
-func (d *DB) plain(ctx context.Context, do func(Querier) error) error {
+// runPlain runs do where a connection cannot be told from the others of its pool.
+func (d *DB) runPlain(ctx context.Context, do func(Querier) error) error {
 	err := do(d.db)
-	if d.reset == nil || !useless(err) {
+	if d.reset == nil || !connUseless(err) {
 		return err
 	}
 	d.resetPool()
-	if !Refused(err) || ctx.Err() != nil {
+	if !RefusedReadOnly(err) || ctx.Err() != nil {
 		return err
 	}
 	return do(d.db)
@@ -122,8 +126,8 @@ func (d *DB) plain(ctx context.Context, do func(Querier) error) error {
 // the transaction's error to Ended.
 func (d *DB) Begin(ctx context.Context, opts pgx.TxOptions) (tx pgx.Tx, err error) {
 	defer func() {
-		if err = Explain(err); err != nil { // a read-only session can begin transactions, too
-			d.note(writing, err)
+		if err = WithRemedy(err); err != nil { // a read-only session can begin transactions, too
+			d.noteOutcome(outageWrites, err)
 		}
 	}()
 	db := d.db.(interface {
@@ -131,52 +135,52 @@ func (d *DB) Begin(ctx context.Context, opts pgx.TxOptions) (tx pgx.Tx, err erro
 	})
 	for attempt := 1; ; attempt++ {
 		tx, err := db.BeginTx(ctx, opts)
-		last := d.reset == nil || attempt == attempts || ctx.Err() != nil
+		last := d.reset == nil || attempt == maxAttempts || ctx.Err() != nil
 		switch {
-		case err == nil && (last || current(tx.Conn(), time.Now())):
+		case err == nil && (last || connCurrent(tx.Conn(), time.Now())):
 			return tx, nil
 		case err == nil:
-			d.retire(tx.Conn())
+			d.retireConn(tx.Conn())
 			_ = tx.Rollback(ctx) // its connection is closed already
-		case last || !useless(err) && !pgconn.SafeToRetry(err):
+		case last || !connUseless(err) && !pgconn.SafeToRetry(err):
 			return nil, err
 		}
 	}
 }
 
-// Ended reports the error that ends a transaction, nil if it was committed. Call it before the rollback. If the
+// EndTx reports the error that ends a transaction, nil if it was committed. Call it before the rollback. If the
 // connection is of no further use, Ended closes it. Ended returns err, with the remedy if there is one.
-func (d *DB) Ended(tx pgx.Tx, err error) error {
-	if d.reset != nil && useless(err) {
-		d.retire(tx.Conn())
+func (d *DB) EndTx(tx pgx.Tx, err error) error {
+	if d.reset != nil && connUseless(err) {
+		d.retireConn(tx.Conn())
 	}
-	d.note(writing, err)
-	return Explain(err)
+	d.noteOutcome(outageWrites, err)
+	return WithRemedy(err)
 }
 
 // QueryRow is QueryRow of [Querier], run by Read.
 func (d *DB) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	return row(func(dest ...any) error {
+	return lazyRow(func(dest ...any) error {
 		return d.Read(ctx, func(q Querier) error { return q.QueryRow(ctx, sql, args...).Scan(dest...) })
 	})
 }
 
 // WriteRow is QueryRow run by Write.
 func (d *DB) WriteRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	return row(func(dest ...any) error {
+	return lazyRow(func(dest ...any) error {
 		return d.Write(ctx, func(q Querier) error { return q.QueryRow(ctx, sql, args...).Scan(dest...) })
 	})
 }
 
-type row func(dest ...any) error
+type lazyRow func(dest ...any) error
 
-func (r row) Scan(dest ...any) error { return r(dest...) }
+func (r lazyRow) Scan(dest ...any) error { return r(dest...) }
 
 // resetEvery limits how often the pool is reset while new connections are no better.
 const resetEvery = time.Second
 
-// retire closes a connection and resets its pool.
-func (d *DB) retire(conn *pgx.Conn) {
+// retireConn closes a connection and resets its pool.
+func (d *DB) retireConn(conn *pgx.Conn) {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	_ = conn.Close(ended) // close at once; it does not matter whether the server notices
@@ -191,21 +195,21 @@ func (d *DB) resetPool() {
 }
 
 const (
-	none int32 = iota
-	reading
-	writing
+	outageNone int32 = iota
+	outageReads
+	outageWrites
 )
 
-// calm is the time without failures after which an outage is over. Some connections recover before others.
-const calm = time.Second
+// outageEndAfter is the time without failures after which an outage is over. Some connections recover before others.
+const outageEndAfter = time.Second
 
-// note logs the first error of an outage, and its end. An outage of writing ends when something was written.
-func (d *DB) note(doing int32, err error) {
-	began := d.failing.Load()
+// noteOutcome logs the first error of an outage, and its end. An outage of writing ends when something was written.
+func (d *DB) noteOutcome(doing int32, err error) {
+	began := d.outage.Load()
 	switch {
-	case unreachable(err):
-		d.failed.Store(time.Now().UnixNano())
-		if began < doing && d.failing.CompareAndSwap(began, doing) && began == none {
+	case dbUnreachable(err):
+		d.failedAt.Store(time.Now().UnixNano())
+		if began < doing && d.outage.CompareAndSwap(began, doing) && began == outageNone {
 			cause := err
 			if e, ok := errors.AsType[*pgconn.PgError](err); ok { // without the text that the caller adds
 				cause = e
@@ -213,11 +217,11 @@ func (d *DB) note(doing int32, err error) {
 			d.log.Warn("PostgreSQL cannot be reached or takes no writes, retrying on new connections",
 				"error", logtext.OneLine(cause))
 		}
-	case began != none && began <= doing && (err == nil || errors.Is(err, pgx.ErrNoRows)):
-		if time.Now().UnixNano()-d.failed.Load() < int64(calm) {
+	case began != outageNone && began <= doing && (err == nil || errors.Is(err, pgx.ErrNoRows)):
+		if time.Now().UnixNano()-d.failedAt.Load() < int64(outageEndAfter) {
 			return
 		}
-		if d.failing.CompareAndSwap(began, none) {
+		if d.outage.CompareAndSwap(began, outageNone) {
 			d.log.Info("PostgreSQL answers again")
 		}
 	}

@@ -24,7 +24,7 @@ type wrapped struct{ *pgxpool.Pool }
 // A statement is repeated if it certainly had no effect, but not if its outcome is unknown. In both cases the
 // connection is not used again.
 func TestWhatIsRepeated(t *testing.T) {
-	db, ctx := pgserver.ForTest(t), t.Context()
+	db, ctx := pgserver.StartForTest(t), t.Context()
 	const (
 		read  = "select pg_backend_pid()"
 		write = "insert into pids values (pg_backend_pid()) returning pid"
@@ -128,6 +128,6 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 func TestExplain(t *testing.T) {
 	plain := errors.New("plain")
-	require.Equal(t, plain, pg.Explain(plain))
-	require.NoError(t, pg.Explain(nil))
+	require.Equal(t, plain, pg.WithRemedy(plain))
+	require.NoError(t, pg.WithRemedy(nil))
 }

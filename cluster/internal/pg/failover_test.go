@@ -85,7 +85,7 @@ func (object) Epoch() int64    { return 1 }
 // connections open. Electors keep leading, events are handled and states are saved, after seconds and with a
 // few lines in the log.
 func TestFailoverThatLeavesConnectionsOpen(t *testing.T) {
-	primary := pgserver.ForTest(t)
+	primary := pgserver.StartForTest(t)
 	standby, err := primary.StartStandby("-c", "fsync=off")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, standby.Close()) })

@@ -22,7 +22,7 @@ import (
 // Behind a pgbouncer that pools transactions, statements that pgx has prepared are missing on the server's
 // connection, or exist there already. Each error names the remedies, and with each remedy nothing fails.
 func TestPoolerOfTransactions(t *testing.T) {
-	db := pgserver.ForTest(t)
+	db := pgserver.StartForTest(t)
 	url := db.PooledForTest(t)
 	for i, test := range []struct {
 		options string

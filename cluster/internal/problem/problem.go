@@ -12,8 +12,8 @@ import (
 // MediaType is the Content-Type of a problem.
 const MediaType = "application/problem+json"
 
-// Blank is the type of a problem that says no more than its status.
-const Blank = "about:blank"
+// BlankType is the type of a problem that says no more than its status.
+const BlankType = "about:blank"
 
 // Problem describes the failure of a request. It is a value; Status is required.
 type Problem struct {
@@ -31,7 +31,7 @@ type Problem struct {
 // withDefaults returns p with its empty fields set to their defaults.
 func (p Problem) withDefaults() Problem {
 	if p.Type == "" {
-		p.Type = Blank
+		p.Type = BlankType
 	}
 	if p.Title == "" {
 		p.Title = http.StatusText(p.Status)

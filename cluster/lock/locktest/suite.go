@@ -28,16 +28,16 @@ func Run(t *testing.T, open func(t *testing.T) (a, b lock.LockRegistry)) {
 		name string
 		f    func(s *suite)
 	}{
-		{"one holds at a time", oneAtATime},
-		{"who came first is first", firstComeFirstServed},
-		{"tokens grow", tokensGrow},
-		{"trying does not wait", trying},
-		{"who gives up waiting is out of the queue", givingUp},
-		{"sharing", sharing},
-		{"nobody shares past who waits", noPassing},
-		{"a release ends the context", released},
-		{"names", names},
-		{"many at once", many},
+		{"one holds at a time", checkOneHolder},
+		{"who came first is first", checkOrder},
+		{"tokens grow", checkTokens},
+		{"trying does not wait", checkTry},
+		{"who gives up waiting is out of the queue", checkGiveUp},
+		{"sharing", checkShared},
+		{"nobody shares past who waits", checkNoPassing},
+		{"a release ends the context", checkReleased},
+		{"names", checkNames},
+		{"many at once", checkMany},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -67,8 +67,8 @@ func (s *suite) release(h lock.Held) {
 	require.NoError(s, h.Release(s.ctx))
 }
 
-// free reports whether a lock can be acquired.
-func (s *suite) free(r lock.LockRegistry, name string, opts ...lock.Option) bool {
+// lockFree reports whether a lock can be acquired.
+func (s *suite) lockFree(r lock.LockRegistry, name string, opts ...lock.Option) bool {
 	s.Helper()
 	h, ok, err := r.TryAcquire(s.ctx, name, opts...)
 	require.NoError(s, err)
@@ -78,8 +78,8 @@ func (s *suite) free(r lock.LockRegistry, name string, opts ...lock.Option) bool
 	return ok
 }
 
-// queue starts a caller that waits for a lock.
-func (s *suite) queue(r lock.LockRegistry, name string, opts ...lock.Option) <-chan lock.Held {
+// startWaiter starts a caller that waits for a lock.
+func (s *suite) startWaiter(r lock.LockRegistry, name string, opts ...lock.Option) <-chan lock.Held {
 	s.Helper()
 	got := make(chan lock.Held, 1)
 	go func() {
@@ -92,7 +92,7 @@ func (s *suite) queue(r lock.LockRegistry, name string, opts ...lock.Option) <-c
 	return got
 }
 
-func oneAtATime(s *suite) {
+func checkOneHolder(s *suite) {
 	inside, count := atomic.Int32{}, 0 // count is guarded by the lock alone
 	var wg sync.WaitGroup
 	for i := range 8 {
@@ -115,12 +115,12 @@ func oneAtATime(s *suite) {
 }
 
 // The token of a grant is its place in the queue: later grants have larger ones.
-func firstComeFirstServed(s *suite) {
+func checkOrder(s *suite) {
 	first := s.acquire(s.a, "fifo")
 	const waiters = 12
 	var waits []<-chan lock.Held
 	for i := range waiters {
-		waits = append(waits, s.queue([]lock.LockRegistry{s.a, s.b}[i%2], "fifo"))
+		waits = append(waits, s.startWaiter([]lock.LockRegistry{s.a, s.b}[i%2], "fifo"))
 	}
 	granted := make(chan int64, waiters)
 	var wg sync.WaitGroup
@@ -142,7 +142,7 @@ func firstComeFirstServed(s *suite) {
 	}
 }
 
-func tokensGrow(s *suite) {
+func checkTokens(s *suite) {
 	last := int64(0)
 	for i := range 10 {
 		h := s.acquire([]lock.LockRegistry{s.a, s.b}[i%2], "token")
@@ -153,7 +153,7 @@ func tokensGrow(s *suite) {
 	}
 }
 
-func trying(s *suite) {
+func checkTry(s *suite) {
 	h, ok, err := s.a.TryAcquire(s.ctx, "try")
 	require.NoError(s, err)
 	require.True(s, ok)
@@ -163,12 +163,12 @@ func trying(s *suite) {
 		require.False(s, ok)
 		require.Nil(s, second)
 	}
-	require.True(s, s.free(s.b, "another"))
+	require.True(s, s.lockFree(s.b, "another"))
 	s.release(h)
-	require.True(s, s.free(s.b, "try"))
+	require.True(s, s.lockFree(s.b, "try"))
 }
 
-func givingUp(s *suite) {
+func checkGiveUp(s *suite) {
 	h := s.acquire(s.a, "patience")
 	ctx, cancel := context.WithCancelCause(s.ctx)
 	failed := make(chan error, 1)
@@ -176,40 +176,40 @@ func givingUp(s *suite) {
 		_, err := s.b.Acquire(ctx, "patience")
 		failed <- err
 	}()
-	next := s.queue(s.a, "patience")
+	next := s.startWaiter(s.a, "patience")
 	why := fmt.Errorf("it is not needed any more")
 	cancel(why)
 	require.ErrorIs(s, <-failed, why)
 	s.release(h)
 	s.release(<-next)
-	require.Eventually(s, func() bool { return s.free(s.a, "patience") }, patience, 5*time.Millisecond)
+	require.Eventually(s, func() bool { return s.lockFree(s.a, "patience") }, patience, 5*time.Millisecond)
 	_, err := s.a.Acquire(ctx, "patience")
 	require.ErrorIs(s, err, why)
 	_, _, err = s.a.TryAcquire(ctx, "patience")
 	require.ErrorIs(s, err, why)
 }
 
-func sharing(s *suite) {
+func checkShared(s *suite) {
 	one := s.acquire(s.a, "shared", lock.Shared())
 	two := s.acquire(s.b, "shared", lock.Shared())
 	three := s.acquire(s.b, "shared", lock.Shared())
-	require.False(s, s.free(s.a, "shared"), "nobody has it alone")
-	require.True(s, s.free(s.a, "shared", lock.Shared()))
+	require.False(s, s.lockFree(s.a, "shared"), "nobody has it alone")
+	require.True(s, s.lockFree(s.a, "shared", lock.Shared()))
 	s.release(one)
 	s.release(two)
-	require.False(s, s.free(s.a, "shared"))
+	require.False(s, s.lockFree(s.a, "shared"))
 	s.release(three)
 	alone := s.acquire(s.a, "shared")
-	require.False(s, s.free(s.b, "shared", lock.Shared()))
+	require.False(s, s.lockFree(s.b, "shared", lock.Shared()))
 	s.release(alone)
 }
 
-func noPassing(s *suite) {
+func checkNoPassing(s *suite) {
 	shared := s.acquire(s.a, "rw", lock.Shared())
-	alone := s.queue(s.b, "rw")
-	require.Eventually(s, func() bool { return !s.free(s.a, "rw", lock.Shared()) }, patience, time.Millisecond,
+	alone := s.startWaiter(s.b, "rw")
+	require.Eventually(s, func() bool { return !s.lockFree(s.a, "rw", lock.Shared()) }, patience, time.Millisecond,
 		"somebody waits to have it alone")
-	behind := s.queue(s.a, "rw", lock.Shared())
+	behind := s.startWaiter(s.a, "rw", lock.Shared())
 	s.release(shared)
 	h := <-alone
 	require.NotNil(s, h)
@@ -223,7 +223,7 @@ func noPassing(s *suite) {
 	s.release(<-behind)
 }
 
-func released(s *suite) {
+func checkReleased(s *suite) {
 	h := s.acquire(s.a, "context")
 	ctx := h.Context()
 	require.NoError(s, ctx.Err())
@@ -238,15 +238,15 @@ func released(s *suite) {
 	require.ErrorIs(s, context.Cause(late.Context()), lock.ErrReleased, "asked for only now")
 }
 
-func names(s *suite) {
+func checkNames(s *suite) {
 	var held []lock.Held
 	for _, name := range []string{"a", "a/b", "a/", "/a", "A", "ä", "a b", "..", ".", "%2F", "a%2Fb", "\x00", "\xff"} {
 		held = append(held, s.acquire(s.a, name))
 	}
 	for _, h := range held {
-		require.False(s, s.free(s.b, h.Name()), "%q", h.Name())
+		require.False(s, s.lockFree(s.b, h.Name()), "%q", h.Name())
 		s.release(h)
-		require.True(s, s.free(s.b, h.Name()), "%q", h.Name())
+		require.True(s, s.lockFree(s.b, h.Name()), "%q", h.Name())
 	}
 	for _, name := range []string{"", string(make([]byte, 1000))} {
 		_, err := s.a.Acquire(s.ctx, name)
@@ -256,7 +256,7 @@ func names(s *suite) {
 	}
 }
 
-func many(s *suite) {
+func checkMany(s *suite) {
 	var wg sync.WaitGroup
 	for i := range 300 {
 		wg.Go(func() {

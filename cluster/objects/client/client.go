@@ -20,17 +20,17 @@ import (
 
 // Client calls the objects of one cluster. All methods are safe for concurrent use.
 type Client struct {
-	table  *table
+	table  *routeTable
 	pool   *link.Pool
 	router *route.Router
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
-	over   atomic.Bool
+	closed atomic.Bool
 
 	mu sync.Mutex // makes additions to wg exclude Close
 	wg sync.WaitGroup
 
-	closing sync.Once
+	closeOnce sync.Once
 }
 
 // Dial returns a client of a cluster. It blocks until a node has reported the cluster's routes, until every one
@@ -41,39 +41,42 @@ type Client struct {
 // Errors are one line that explains, for each address, why it did not answer. They match ErrBadConfig;
 // ErrOtherCluster if a node belongs to another cluster than Config.Prefix names; and the error and cause of ctx
 // if it has ended. Their chain contains the gRPC statuses of the answers.
-func Dial(ctx context.Context, cfg Config) (*Client, error) { return dial(ctx, cfg, usual) }
+func Dial(ctx context.Context, cfg Config) (*Client, error) {
+	return dialWithTiming(ctx, cfg, defaultTiming)
+}
 
-func dial(ctx context.Context, cfg Config, t timing) (*Client, error) {
+func dialWithTiming(ctx context.Context, cfg Config, t watchTiming) (*Client, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	c := &Client{table: newTable(t.stall)}
+	c := &Client{table: newRouteTable(t.stall)}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	w := newWatcher(cfg, t, c.table)
+	w := newRouteWatcher(cfg, t, c.table)
 	c.wg.Go(func() { w.run(c.ctx) })
-	if err := w.first(ctx); err != nil {
+	if err := w.awaitFirst(ctx); err != nil {
 		c.Close()
-		return nil, w.explain(err)
+		return nil, w.explainDial(err)
 	}
-	if err := c.open(cfg); err != nil {
+	if err := c.openPool(cfg); err != nil {
 		c.Close()
 		return nil, fmt.Errorf("client: %w", err)
 	}
 	return c, nil
 }
 
-// open creates the router and the pool of connections, once the cluster's prefix is known.
-func (c *Client) open(cfg Config) error {
+// openPool creates the router and the pool of connections, once the cluster's prefix is known.
+func (c *Client) openPool(cfg Config) error {
 	idempotent := make(map[string]bool, len(cfg.Idempotent))
 	for _, m := range cfg.Idempotent {
 		idempotent[m] = true
 	}
-	present := func(address string) bool { return c.table.current.Load().present(address) }
+	present := func(address string) bool { return c.table.current.Load().mayHaveProcess(address) }
 	c.pool = link.NewPool(link.Config{Prefix: c.table.current.Load().prefix, MaxMessage: cfg.MaxMessage, Present: present,
-		DialOptions: append([]grpc.DialOption{grpc.WithKeepaliveParams(ping)}, cfg.DialOptions...), Logger: cfg.Logger})
-	c.wg.Go(c.sweep)
-	c.wg.Go(c.drop)
+		DialOptions: append([]grpc.DialOption{grpc.WithKeepaliveParams(keepaliveParams)}, cfg.DialOptions...),
+		Logger:      cfg.Logger})
+	c.wg.Go(c.closeUnused)
+	c.wg.Go(c.closeGone)
 	var err error
 	c.router, err = route.New(route.Config{Map: c.table, Pool: c.pool, Prefix: c.table.current.Load().prefix,
 		Idempotent: idempotent, CallTimeout: cfg.CallTimeout, Unary: interceptor.UnaryClient(cfg.UnaryInterceptors),
@@ -81,22 +84,22 @@ func (c *Client) open(cfg Config) error {
 	return err
 }
 
-// ping finds connections with a silent other end. Nodes accept pings at this rate.
-var ping = keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}
+// keepaliveParams finds connections with a silent other end. Nodes accept pings at this rate.
+var keepaliveParams = keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}
 
 // dialOptions returns the options of the connections on which routes are watched.
 func dialOptions(cfg Config) []grpc.DialOption {
 	return append([]grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(),
-		grpc.WithKeepaliveParams(ping), grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig,
+		grpc.WithKeepaliveParams(keepaliveParams), grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig,
 			MinConnectTimeout: 2 * time.Second})}, cfg.DialOptions...)
 }
 
 // sweepEvery is the interval at which unneeded connections are closed.
 const sweepEvery = 10 * time.Second
 
-// sweep closes connections to nodes that no longer own shards, until the client is closed. It keeps each for at
+// closeUnused closes connections to nodes that no longer own shards, until the client is closed. It keeps each for at
 // least one more interval, for calls that were about to use it.
-func (c *Client) sweep() {
+func (c *Client) closeUnused() {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
 	var former []string
@@ -114,9 +117,9 @@ func (c *Client) sweep() {
 	}
 }
 
-// drop closes the connections to processes that are gone, until the client is closed. A process that stands
+// closeGone closes the connections to processes that are gone, until the client is closed. A process that stands
 // still answers nothing but keeps its connections.
-func (c *Client) drop() {
+func (c *Client) closeGone() {
 	before := c.table.current.Load()
 	for {
 		select {
@@ -125,7 +128,7 @@ func (c *Client) drop() {
 			return
 		}
 		now := c.table.current.Load()
-		c.pool.DropAll(func(address string) bool { return now.gone(address, before) })
+		c.pool.DropAll(func(address string) bool { return now.processGone(address, before) })
 		before = now
 	}
 }
@@ -135,8 +138,8 @@ func (c *Client) drop() {
 // UNAVAILABLE error that matches ErrClosed. Connections made with Resolver keep their address. Close may be
 // called more than once.
 func (c *Client) Close() {
-	c.closing.Do(func() {
-		c.over.Store(true)
+	c.closeOnce.Do(func() {
+		c.closed.Store(true)
 		c.mu.Lock()
 		c.cancel()
 		close(c.table.closed)
@@ -182,7 +185,7 @@ type objectConn struct {
 // Invoke implements grpc.ClientConnInterface.
 func (o *objectConn) Invoke(ctx context.Context, method string, request, response any,
 	opts ...grpc.CallOption) error {
-	if o.c.over.Load() {
+	if o.c.closed.Load() {
 		return closedError{}
 	}
 	return o.c.router.Invoke(ctx, o.key, method, request, response, opts...)
@@ -191,7 +194,7 @@ func (o *objectConn) Invoke(ctx context.Context, method string, request, respons
 // NewStream implements grpc.ClientConnInterface.
 func (o *objectConn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string,
 	opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	if o.c.over.Load() {
+	if o.c.closed.Load() {
 		return nil, closedError{}
 	}
 	return o.c.router.NewStream(ctx, o.key, desc, method, opts...)

@@ -39,14 +39,14 @@ func TestRoutesOfANodeThatIsCutOff(t *testing.T) {
 	}
 	nodes, w := objectNodes(t, 3, clustertest.WithTTL(ttl))
 	begun := make(chan struct{}, 10)
-	w.Arrange("wait", func(ctx context.Context, _ *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse, error) {
+	w.SetAction("wait", func(ctx context.Context, _ *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse, error) {
 		begun <- struct{}{}
 		<-ctx.Done()
 		return nil, context.Cause(ctx)
 	})
 	log := &logtest.Buffer{}
 	cut := nodes.Node(0)
-	c := dial(t, client.Config{Addresses: []string{cut.Address()}, Logger: log.Logger()})
+	c := dialWithTiming(t, client.Config{Addresses: []string{cut.Address()}, Logger: log.Logger()})
 	conn, err := grpc.NewClient(cut.Address(), plain)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })

@@ -43,8 +43,8 @@ func (e *askError) Unwrap() []error {
 	return []error{e.err}
 }
 
-// refused reports whether asking the node again is useless until something is corrected.
-func (e *askError) refused() bool {
+// isPermanent reports whether asking the node again is useless until something is corrected.
+func (e *askError) isPermanent() bool {
 	switch status.Code(e.err) {
 	case codes.FailedPrecondition, codes.Unauthenticated, codes.PermissionDenied, codes.Unimplemented:
 		return true
@@ -98,8 +98,8 @@ func (closedError) GRPCStatus() *status.Status {
 	return status.Convert(objects.Error(codes.Unavailable, objects.ReasonNotStarted, ErrClosed.Error()))
 }
 
-// endOf returns the error of an ended context, with its cause if that is another error.
-func endOf(ctx context.Context) error {
+// contextError returns the error of an ended context, with its cause if that is another error.
+func contextError(ctx context.Context) error {
 	if cause := context.Cause(ctx); !errors.Is(cause, ctx.Err()) {
 		return fmt.Errorf("%w (%w)", ctx.Err(), cause)
 	}

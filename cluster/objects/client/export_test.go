@@ -8,7 +8,7 @@ import (
 // DialRestless is Dial with a timing for tests: the client asks other nodes soon, and accepts an older map
 // early.
 func DialRestless(ctx context.Context, cfg Config) (*Client, error) {
-	return dial(ctx, cfg, timing{stagger: 20 * time.Millisecond, round: 300 * time.Millisecond,
+	return dialWithTiming(ctx, cfg, watchTiming{stagger: 20 * time.Millisecond, round: 300 * time.Millisecond,
 		stall: 100 * time.Millisecond, rotate: time.Hour, older: time.Second})
 }
 

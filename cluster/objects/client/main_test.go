@@ -21,8 +21,8 @@ func patient(t *testing.T) context.Context {
 	return ctx
 }
 
-// dial returns a client that is closed with the test.
-func dial(t *testing.T, cfg client.Config) *client.Client {
+// dialWithTiming returns a client that is closed with the test.
+func dialWithTiming(t *testing.T, cfg client.Config) *client.Client {
 	t.Helper()
 	c, err := client.Dial(patient(t), cfg)
 	require.NoError(t, err)

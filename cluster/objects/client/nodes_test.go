@@ -92,14 +92,14 @@ func refusing(t *testing.T) string {
 func TestCallsGoToTheOwners(t *testing.T) {
 	t.Parallel()
 	nodes, w := objectNodes(t, 3)
-	w.Arrange("headers", func(ctx context.Context, p *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse, error) {
+	w.SetAction("headers", func(ctx context.Context, p *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse, error) {
 		md, _ := metadata.FromIncomingContext(ctx)
 		return &probepb.DoResponse{Said: md.Get("say")[0]}, grpc.SetHeader(ctx, metadata.Pairs("node", p.Node))
 	})
 	var unary, streams atomic.Int64
 	// Seeds that do not answer delay Dial only briefly. The client learns the other nodes from the one that
 	// answers.
-	c := dial(t, client.Config{Addresses: []string{silent(t), refusing(t), nodes.Node(1).Address()},
+	c := dialWithTiming(t, client.Config{Addresses: []string{silent(t), refusing(t), nodes.Node(1).Address()},
 		UnaryInterceptors: []grpc.UnaryClientInterceptor{func(ctx context.Context, method string, req, reply any,
 			cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 			unary.Add(1)
@@ -219,7 +219,7 @@ func (f *traffic) more() {
 func TestMovesAreFollowed(t *testing.T) {
 	t.Parallel()
 	nodes, w := objectNodes(t, 2)
-	c := dial(t, client.Config{Addresses: []string{nodes.Node(0).Address()}})
+	c := dialWithTiming(t, client.Config{Addresses: []string{nodes.Node(0).Address()}})
 	var cut atomic.Int64
 	calls := newTraffic(t, 4, func(ctx context.Context, i int) error {
 		probe := probepb.NewProbeClient(c.At(fmt.Sprint("key", i%100)))
@@ -267,7 +267,7 @@ func TestTheWatchedNodeIsKilled(t *testing.T) {
 	nodes, _ := objectNodes(t, 3)
 	log := &logtest.Buffer{}
 	victim, left := nodes.Node(1), []*clustertest.Node{nodes.Node(0), nodes.Node(2)}
-	c := dial(t, client.Config{Addresses: []string{victim.Address()}, Logger: log.Logger()})
+	c := dialWithTiming(t, client.Config{Addresses: []string{victim.Address()}, Logger: log.Logger()})
 	keys := []string{ownedBy(t, left[0], "key"), ownedBy(t, left[1], "key")}
 	lost := ownedBy(t, victim, "key")
 	calls := newTraffic(t, 2, func(ctx context.Context, i int) error {
@@ -296,7 +296,7 @@ func TestIdempotentCallsAreRepeated(t *testing.T) {
 	nodes, w := objectNodes(t, 3)
 	victim := nodes.Node(2)
 	begun := make(chan bool, 10)
-	w.Arrange("wait", func(ctx context.Context, p *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse, error) {
+	w.SetAction("wait", func(ctx context.Context, p *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse, error) {
 		if p.Node != victim.Address() {
 			return &probepb.DoResponse{Said: p.Node}, nil
 		}
@@ -304,7 +304,7 @@ func TestIdempotentCallsAreRepeated(t *testing.T) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	})
-	c := dial(t, client.Config{Addresses: []string{nodes.Node(0).Address()},
+	c := dialWithTiming(t, client.Config{Addresses: []string{nodes.Node(0).Address()},
 		Idempotent: []string{probepb.Probe_Do_FullMethodName}})
 	a, b := probepb.NewProbeClient(c.At(ownedBy(t, victim, "a"))), probepb.NewProbeClient(c.At(ownedBy(t, victim, "b")))
 	var wg sync.WaitGroup
@@ -341,7 +341,7 @@ func TestAnotherClusterIsRefused(t *testing.T) {
 		require.ErrorContains(t, err, a+": ")
 	}
 
-	c := dial(t, client.Config{Addresses: []string{mute, address}, Prefix: clustertest.Prefix})
+	c := dialWithTiming(t, client.Config{Addresses: []string{mute, address}, Prefix: clustertest.Prefix})
 	_, err = probepb.NewProbeClient(c.At("key")).Add(patient(t), &probepb.AddRequest{})
 	require.NoError(t, err)
 }
@@ -350,12 +350,12 @@ func TestClose(t *testing.T) {
 	t.Parallel()
 	nodes, w := objectNodes(t, 1)
 	begun := make(chan bool, 1)
-	w.Arrange("wait", func(ctx context.Context, _ *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse, error) {
+	w.SetAction("wait", func(ctx context.Context, _ *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse, error) {
 		begun <- true
 		<-ctx.Done()
 		return nil, ctx.Err()
 	})
-	c := dial(t, client.Config{Addresses: []string{nodes.Node(0).Address()}})
+	c := dialWithTiming(t, client.Config{Addresses: []string{nodes.Node(0).Address()}})
 	probe := probepb.NewProbeClient(c.At("key"))
 	stream, err := probe.Download(patient(t), &probepb.DownloadRequest{Blobs: 1, Stay: true})
 	require.NoError(t, err)

@@ -34,16 +34,17 @@ var errNoLeader = errors.New("goverse: the cluster has no leader at present; mak
 // Other targets of the scheme make calls on the connection fail. The caller must close the connection. A
 // connection that outlives the client stays with the last known leader. The builder may be used for any number
 // of connections.
-func (c *Client) Resolver() resolver.Builder { return &builder{c} }
+func (c *Client) Resolver() resolver.Builder { return &leaderBuilder{c} }
 
-// builder implements resolver.Builder.
-type builder struct{ c *Client }
+// leaderBuilder implements resolver.Builder.
+type leaderBuilder struct{ c *Client }
 
 // Scheme implements resolver.Builder.
-func (b *builder) Scheme() string { return scheme }
+func (b *leaderBuilder) Scheme() string { return scheme }
 
 // Build implements resolver.Builder.
-func (b *builder) Build(target resolver.Target, conn resolver.ClientConn, _ resolver.BuildOptions) (resolver.Resolver,
+func (b *leaderBuilder) Build(target resolver.Target, conn resolver.ClientConn,
+	_ resolver.BuildOptions) (resolver.Resolver,
 	error) {
 	if target.URL.Host != "" || target.Endpoint() != leaderEndpoint {
 		return nil, fmt.Errorf("goverse: target %q is not known: use %s:///%s; for objects use Client.At", target.String(),
@@ -60,7 +61,7 @@ func (b *builder) Build(target resolver.Target, conn resolver.ClientConn, _ reso
 	r.wg.Add(1)
 	b.c.wg.Go(func() {
 		defer r.wg.Done()
-		b.c.table.report(ctx, conn)
+		b.c.table.reportLeader(ctx, conn)
 	})
 	return r, nil
 }
@@ -80,8 +81,8 @@ func (r *leaderResolver) Close() {
 	r.wg.Wait()
 }
 
-// report reports the leader to a connection, first the current one and then each change, until ctx ends.
-func (t *table) report(ctx context.Context, conn resolver.ClientConn) {
+// reportLeader reports the leader to a connection, first the current one and then each change, until ctx ends.
+func (t *routeTable) reportLeader(ctx context.Context, conn resolver.ClientConn) {
 	reported := ""
 	for {
 		r := t.current.Load()

@@ -36,7 +36,7 @@ func awaitAnswer(t *testing.T, ctx context.Context, conn nodepb.NodeClient, addr
 func TestTheLeaderIsFollowed(t *testing.T) {
 	t.Parallel()
 	nodes, _ := objectNodes(t, 2)
-	c := dial(t, client.Config{Addresses: []string{nodes.Node(1).Address()}})
+	c := dialWithTiming(t, client.Config{Addresses: []string{nodes.Node(1).Address()}})
 	conn := connect(t, c, "goverse:///leader", plain)
 	awaitAnswer(t, patient(t), conn, nodes.WaitLeader().Address())
 	for range 3 {

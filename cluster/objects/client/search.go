@@ -24,8 +24,8 @@ var (
 	errOvertaken = errors.New("another node has answered")
 )
 
-// source is a stream of routes from one node, with the first routes that came.
-type source struct {
+// routeSource is a stream of routes from one node, with the first routes that came.
+type routeSource struct {
 	address string
 	ctx     context.Context // of the stream
 	cancel  context.CancelFunc
@@ -36,27 +36,27 @@ type source struct {
 }
 
 // close ends the stream.
-func (s *source) close() {
+func (s *routeSource) close() {
 	s.cancel()
 	if s.conn != nil {
 		_ = s.conn.Close() // the only call that closes it
 	}
 }
 
-// search asks the nodes one after the other. It asks the next node when one has failed or has not answered for
+// findSource asks the nodes one after the other. It asks the next node when one has failed or has not answered for
 // a while. It returns the first source with routes that count, or nil if there is none in time; all other
 // streams have ended by then. If older is set, routes of any generation count.
-func (w *watcher) search(ctx context.Context, addresses []string, older bool) *source {
+func (w *routeWatcher) findSource(ctx context.Context, addresses []string, older bool) *routeSource {
 	round, end := context.WithTimeout(ctx, w.timing.round)
 	defer end()
 	stagger := time.NewTicker(w.timing.stagger)
 	defer stagger.Stop()
-	answers := make(chan *source)
-	var won *source
+	answers := make(chan *routeSource)
+	var won *routeSource
 	for asked, open, due := 0, 0, true; ; {
 		if due && won == nil && asked < len(addresses) && round.Err() == nil {
 			address := addresses[asked]
-			go func() { answers <- w.ask(ctx, round, address, older) }() // every answer is received below
+			go func() { answers <- w.askNode(ctx, round, address, older) }() // every answer is received below
 			asked, open, due = asked+1, open+1, false
 		}
 		if open == 0 {
@@ -83,25 +83,25 @@ func (w *watcher) search(ctx context.Context, addresses []string, older bool) *s
 	}
 }
 
-// ask waits until a node reports routes that count. The stream then lasts until ctx ends or it is closed.
+// askNode waits until a node reports routes that count. The stream then lasts until ctx ends or it is closed.
 // Before that it also ends with round.
-func (w *watcher) ask(ctx, round context.Context, address string, older bool) *source {
-	s := &source{address: address}
+func (w *routeWatcher) askNode(ctx, round context.Context, address string, older bool) *routeSource {
+	s := &routeSource{address: address}
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	keep := context.AfterFunc(round, s.cancel)
-	s.err = w.open(s, older)
+	s.err = w.openStream(s, older)
 	if !keep() && (s.err == nil || status.Code(s.err) == codes.Canceled) {
-		s.err = s.unanswered(ctx, round)
+		s.err = s.unansweredError(ctx, round)
 	}
 	return s
 }
 
-// enough is the number of heartbeats in a row after which an older map counts: the node's view is current and
+// minHeartbeats is the number of heartbeats in a row after which an older map counts: the node's view is current and
 // has not changed.
-const enough = 2
+const minHeartbeats = 2
 
-// open opens the stream and waits for the first routes that count.
-func (w *watcher) open(s *source, older bool) (err error) {
+// openStream opens the stream and waits for the first routes that count.
+func (w *routeWatcher) openStream(s *routeSource, older bool) (err error) {
 	if s.conn, err = grpc.NewClient("passthrough:///"+s.address, w.dial...); err != nil {
 		return fmt.Errorf("%w: %w", errOptions, err)
 	}
@@ -117,21 +117,21 @@ func (w *watcher) open(s *source, older bool) (err error) {
 			return err
 		}
 		if m.GetUnchanged() && s.first != nil {
-			if beats++; beats == enough {
+			if beats++; beats == minHeartbeats {
 				return nil
 			}
 			continue
 		}
 		beats = 0
-		if s.first, err = read(m); err != nil || known == nil || older || s.first.generation >= known.generation {
+		if s.first, err = parseRoutes(m); err != nil || known == nil || older || s.first.generation >= known.generation {
 			return err
 		}
 	}
 	return err
 }
 
-// unanswered returns the reason why a node had reported no routes that count when the round ended.
-func (s *source) unanswered(ctx, round context.Context) error {
+// unansweredError returns the reason why a node had reported no routes that count when the round ended.
+func (s *routeSource) unansweredError(ctx, round context.Context) error {
 	switch {
 	case ctx.Err() == nil && errors.Is(round.Err(), context.Canceled):
 		return errOvertaken

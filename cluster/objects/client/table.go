@@ -14,9 +14,9 @@ import (
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-// table holds the latest routes. It implements route.Map. All methods are safe for concurrent use, but only one
+// routeTable holds the latest routes. It implements route.Map. All methods are safe for concurrent use, but only one
 // goroutine may call put.
-type table struct {
+type routeTable struct {
 	current atomic.Pointer[routes]
 	stall   time.Duration
 	// stalled signals that calls have waited for other routes for as long as stall.
@@ -39,12 +39,12 @@ type routes struct {
 	replaced   chan struct{}    // closed when other routes replace these
 }
 
-func newTable(stall time.Duration) *table {
-	return &table{stall: stall, stalled: make(chan struct{}, 1), closed: make(chan struct{})}
+func newRouteTable(stall time.Duration) *routeTable {
+	return &routeTable{stall: stall, stalled: make(chan struct{}, 1), closed: make(chan struct{})}
 }
 
-// read converts a node's report to routes. It returns an error if the report is invalid.
-func read(m *objectspb.WatchRoutesResponse) (*routes, error) {
+// parseRoutes converts a node's report to routes. It returns an error if the report is invalid.
+func parseRoutes(m *objectspb.WatchRoutesResponse) (*routes, error) {
 	if len(m.GetOwners()) == 0 || len(m.GetOwners()) > shard.MaxCount {
 		return nil, fmt.Errorf("it reports a map of %d shards", len(m.GetOwners()))
 	}
@@ -70,32 +70,32 @@ func read(m *objectspb.WatchRoutesResponse) (*routes, error) {
 	return r, nil
 }
 
-// same reports whether both routes are the same for calls and for the resolver.
-func (r *routes) same(other *routes) bool {
+// sameRoutes reports whether both routes are the same for calls and for the resolver.
+func (r *routes) sameRoutes(other *routes) bool {
 	return other != nil && r.generation == other.generation && r.leader == other.leader &&
 		slices.Equal(r.owners, other.owners) && maps.Equal(r.nodes, other.nodes)
 }
 
-// present reports whether there may be a process at an address.
-func (r *routes) present(address string) bool {
+// mayHaveProcess reports whether there may be a process at an address.
+func (r *routes) mayHaveProcess(address string) bool {
 	_, ok := r.nodes[address]
 	return ok || r.nodes == nil
 }
 
-// gone reports whether the process at an address is no longer the one in before, or is absent. If there is a
+// processGone reports whether the process at an address is no longer the one in before, or is absent. If there is a
 // process, it reports false unless both reports give an incarnation.
-func (r *routes) gone(address string, before *routes) bool {
-	if !r.present(address) {
+func (r *routes) processGone(address string, before *routes) bool {
+	if !r.mayHaveProcess(address) {
 		return true
 	}
 	was, known := before.nodes[address]
 	return known && r.nodes != nil && r.nodes[address] != was
 }
 
-// put replaces the routes and reports whether they changed.
-func (t *table) put(next *routes) bool {
+// replaceRoutes replaces the routes and reports whether they changed.
+func (t *routeTable) replaceRoutes(next *routes) bool {
 	former := t.current.Load()
-	if next.same(former) {
+	if next.sameRoutes(former) {
 		return false
 	}
 	t.mu.Lock()
@@ -111,14 +111,16 @@ func (t *table) put(next *routes) bool {
 }
 
 // Shard implements route.Map.
-func (t *table) Shard(key string) (int, bool) {
+func (t *routeTable) Shard(key string) (int, bool) {
 	return shard.Of(key, len(t.current.Load().owners)), true
 }
 
 // Owner implements route.Map.
-func (t *table) Owner(n int) (address string, generation int64) { return t.current.Load().owner(n) }
+func (t *routeTable) Owner(n int) (address string, generation int64) {
+	return t.current.Load().ownerOf(n)
+}
 
-func (r *routes) owner(n int) (address string, generation int64) {
+func (r *routes) ownerOf(n int) (address string, generation int64) {
 	if n >= len(r.owners) { // the cluster was created anew with fewer shards
 		return "", r.generation
 	}
@@ -126,32 +128,32 @@ func (r *routes) owner(n int) (address string, generation int64) {
 }
 
 // Former implements route.Map. No turn waits for the calls of a program that is not a node.
-func (t *table) Former(int) string { return "" }
+func (t *routeTable) Former(int) string { return "" }
 
 // AwaitChange implements route.Map.
-func (t *table) AwaitChange(ctx context.Context, n int, seen route.Seen) error {
+func (t *routeTable) AwaitChange(ctx context.Context, n int, seen route.SeenOwner) error {
 	look := time.NewTicker(t.stall)
 	defer look.Stop()
 	for {
 		r := t.current.Load()
-		if seen.Changed(r.owner(n)) {
+		if seen.ChangedBy(r.ownerOf(n)) {
 			return nil
 		}
-		t.wait()
+		t.noteWait()
 		select {
 		case <-r.replaced:
 		case <-look.C:
 		case <-t.closed:
 			return ErrClosed
 		case <-ctx.Done():
-			return fmt.Errorf("no other routes than of generation %d have come: %w", r.generation, endOf(ctx))
+			return fmt.Errorf("no other routes than of generation %d have come: %w", r.generation, contextError(ctx))
 		}
 	}
 }
 
-// wait notes that a call waits for other routes, and signals if that has lasted too long. Repeated calls
+// noteWait notes that a call waits for other routes, and signals if that has lasted too long. Repeated calls
 // between which the routes have not changed count as one that waits.
-func (t *table) wait() {
+func (t *routeTable) noteWait() {
 	now := time.Now()
 	t.mu.Lock()
 	if now.Sub(t.last) > 2*t.stall {

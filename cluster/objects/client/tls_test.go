@@ -24,7 +24,7 @@ func TestMutualTLS(t *testing.T) {
 	t.Parallel()
 	a, f := certtest.NewAuthority(t), certtest.NewFiles(t)
 	f.Write(t, a.Issue(t, []string{"127.0.0.1"}))
-	f.Trust(t, a)
+	f.WriteCA(t, a)
 	certs, err := mtls.New(mtls.Config{CertFile: f.Cert, KeyFile: f.Key, CAFile: f.CA})
 	require.NoError(t, err)
 	t.Cleanup(certs.Close)
@@ -45,7 +45,7 @@ func TestMutualTLS(t *testing.T) {
 	})
 
 	addresses := []string{n.AdvertiseAddress()}
-	c := dial(t, client.Config{Addresses: addresses, DialOptions: []grpc.DialOption{certs.DialOption()}})
+	c := dialWithTiming(t, client.Config{Addresses: addresses, DialOptions: []grpc.DialOption{certs.DialOption()}})
 	probe := probepb.NewProbeClient(c.At("key"))
 	_, err = probe.Add(patient(t), &probepb.AddRequest{})
 	require.NoError(t, err)

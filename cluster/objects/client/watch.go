@@ -15,8 +15,8 @@ import (
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-// timing holds the time limits of a watcher.
-type timing struct {
+// watchTiming holds the time limits of a watcher.
+type watchTiming struct {
 	stagger time.Duration // the wait for a node's answer before the next node is asked as well
 	round   time.Duration // the wait for any answer before all nodes are asked again
 	stall   time.Duration // the time for which calls wait for other routes before another node is watched
@@ -24,47 +24,48 @@ type timing struct {
 	older   time.Duration // the time without a node with as new a map before an older map is accepted
 }
 
-// usual is the timing of Dial.
-var usual = timing{stagger: 250 * time.Millisecond, round: 5 * time.Second, stall: time.Second, rotate: time.Minute,
-	older: 10 * time.Second}
+// defaultTiming is the timing of Dial.
+var defaultTiming = watchTiming{stagger: 250 * time.Millisecond, round: 5 * time.Second, stall: time.Second,
+	rotate: time.Minute,
+	older:  10 * time.Second}
 
-// again is the pause before the nodes are asked again. restless is the pause before another node is watched
+// retryBackoff is the pause before the nodes are asked again. restless is the pause before another node is watched
 // because the previous one reported no other routes.
 var (
-	again         = backoff.Policy{First: 10 * time.Millisecond, Last: time.Second}
+	retryBackoff  = backoff.Policy{First: 10 * time.Millisecond, Last: time.Second}
 	switchBackoff = backoff.Policy{First: time.Second, Last: 30 * time.Second}
 )
 
-// watcher keeps the table current. It watches the routes at one node and changes nodes when necessary.
-type watcher struct {
+// routeWatcher keeps the table current. It watches the routes at one node and changes nodes when necessary.
+type routeWatcher struct {
 	cfg     Config
-	timing  timing
-	table   *table
+	timing  watchTiming
+	table   *routeTable
 	dial    []grpc.DialOption
 	ready   chan struct{} // closed with the first routes
 	refused chan struct{} // closed if all nodes refuse before the first routes; the watcher then ends
 
 	// The following belong to the goroutine in run. Dial uses failures, too, after run has returned.
-	failures map[string]*askError // by address of the configuration
-	switches backoff.Backoff      // of changes to another node because other routes did not come
-	notYet   time.Time            // no such change before this time
+	failures   map[string]*askError // by address of the configuration
+	switches   backoff.Backoff      // of changes to another node because other routes did not come
+	nextSwitch time.Time            // no such change before this time
 }
 
-func newWatcher(cfg Config, t timing, table *table) *watcher {
-	return &watcher{cfg: cfg, timing: t, table: table, dial: dialOptions(cfg), ready: make(chan struct{}),
+func newRouteWatcher(cfg Config, t watchTiming, table *routeTable) *routeWatcher {
+	return &routeWatcher{cfg: cfg, timing: t, table: table, dial: dialOptions(cfg), ready: make(chan struct{}),
 		refused: make(chan struct{}), failures: map[string]*askError{}, switches: backoff.Backoff{Policy: switchBackoff}}
 }
 
 // run watches until ctx ends, or until all nodes have refused before the first routes came.
-func (w *watcher) run(ctx context.Context) {
-	pause := backoff.Backoff{Policy: again}
+func (w *routeWatcher) run(ctx context.Context) {
+	pause := backoff.Backoff{Policy: retryBackoff}
 	var last string       // the node watched last
 	var without time.Time // since when no node is watched; zero while one is
 	failed := 0           // failed rounds in a row
 	log := w.cfg.Logger
 	for first := true; first || wait.For(ctx, pause.Next()); first = false {
 		older := !without.IsZero() && time.Since(without) >= w.timing.older
-		s := w.search(ctx, w.candidates(last), older)
+		s := w.findSource(ctx, w.nodesToAsk(last), older)
 		switch {
 		case s != nil:
 		case ctx.Err() != nil:
@@ -77,7 +78,7 @@ func (w *watcher) run(ctx context.Context) {
 				without = time.Now()
 			}
 			if failed++; failed == warnAfter {
-				log.Warn("no node reports routes; calls use the last known ones", "error", w.failure(nil))
+				log.Warn("no node reports routes; calls use the last known ones", "error", w.routesError(nil))
 			}
 			continue
 		}
@@ -87,8 +88,8 @@ func (w *watcher) run(ctx context.Context) {
 		last, without, failed = s.address, time.Time{}, 0
 		clear(w.failures)
 		began := time.Now()
-		err := w.follow(ctx, s)
-		if time.Since(began) > again.Last {
+		err := w.followSource(ctx, s)
+		if time.Since(began) > retryBackoff.Last {
 			pause.Reset()
 		}
 		switch {
@@ -107,15 +108,15 @@ func (w *watcher) run(ctx context.Context) {
 // errRefused reports that all nodes have refused to report the routes.
 var errRefused = errors.New("all nodes refuse")
 
-// first blocks until the first routes have come. Pass its error to explain when run has returned.
-func (w *watcher) first(ctx context.Context) error {
+// awaitFirst blocks until the first routes have come. Pass its error to explain when run has returned.
+func (w *routeWatcher) awaitFirst(ctx context.Context) error {
 	select {
 	case <-w.ready:
 		return nil
 	case <-w.refused:
 		return errRefused
 	case <-ctx.Done():
-		return endOf(ctx)
+		return contextError(ctx)
 	}
 }
 
@@ -135,9 +136,9 @@ const heartbeat = time.Second
 
 func silenceOf(heartbeat time.Duration) time.Duration { return 5 * heartbeat / 2 }
 
-// follow stores a node's reports in the table until the stream ends or there is a reason to watch another node.
+// followSource stores a node's reports in the table until the stream ends or there is a reason to watch another node.
 // It closes the stream before it returns.
-func (w *watcher) follow(ctx context.Context, s *source) error {
+func (w *routeWatcher) followSource(ctx context.Context, s *routeSource) error {
 	messages, ended := make(chan *objectspb.WatchRoutesResponse), make(chan error, 1)
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -158,7 +159,7 @@ func (w *watcher) follow(ctx context.Context, s *source) error {
 	})
 	rotate := time.NewTimer(w.timing.rotate/2 + rand.N(w.timing.rotate))
 	defer rotate.Stop()
-	w.put(s.first)
+	w.replaceRoutes(s.first)
 	limit := s.first.silence // constant, because a node does not change its heartbeat
 	silence := time.NewTimer(limit)
 	defer silence.Stop()
@@ -174,18 +175,18 @@ func (w *watcher) follow(ctx context.Context, s *source) error {
 			if m.GetUnchanged() {
 				continue
 			}
-			next, err := read(m)
+			next, err := parseRoutes(m)
 			if err != nil {
 				return err
 			}
-			w.put(next)
+			w.replaceRoutes(next)
 		case <-silence.C:
 			return errSilent
 		case err := <-ended:
 			return err
 		case <-w.table.stalled:
-			if now := time.Now(); !now.Before(w.notYet) {
-				w.notYet = now.Add(w.switches.Next())
+			if now := time.Now(); !now.Before(w.nextSwitch) {
+				w.nextSwitch = now.Add(w.switches.Next())
 				return errStalled
 			}
 		case <-rotate.C:
@@ -196,10 +197,10 @@ func (w *watcher) follow(ctx context.Context, s *source) error {
 	}
 }
 
-// put replaces the routes.
-func (w *watcher) put(next *routes) {
+// replaceRoutes replaces the routes.
+func (w *routeWatcher) replaceRoutes(next *routes) {
 	former := w.table.current.Load()
-	if w.table.put(next) {
+	if w.table.replaceRoutes(next) {
 		w.switches.Reset()
 	}
 	switch {
@@ -211,9 +212,9 @@ func (w *watcher) put(next *routes) {
 	}
 }
 
-// candidates returns the nodes to ask, in order: first the nodes in the routes, then those of the
+// nodesToAsk returns the nodes to ask, in order: first the nodes in the routes, then those of the
 // configuration, each in random order, and finally the one that was watched last.
-func (w *watcher) candidates(last string) []string {
+func (w *routeWatcher) nodesToAsk(last string) []string {
 	var known []string
 	if r := w.table.current.Load(); r != nil {
 		known = slices.Clone(r.addresses)
@@ -238,23 +239,23 @@ func (w *watcher) candidates(last string) []string {
 }
 
 // allRefuse reports whether all addresses of the configuration refuse.
-func (w *watcher) allRefuse() bool {
+func (w *routeWatcher) allRefuse() bool {
 	return !slices.ContainsFunc(w.cfg.Addresses, func(a string) bool {
 		f := w.failures[a]
-		return f == nil || !f.refused()
+		return f == nil || !f.isPermanent()
 	})
 }
 
-// explain returns the error of Dial.
-func (w *watcher) explain(err error) error {
+// explainDial returns the error of Dial.
+func (w *routeWatcher) explainDial(err error) error {
 	if errors.Is(err, errRefused) {
 		err = nil
 	}
-	return w.failure(err)
+	return w.routesError(err)
 }
 
-// failure returns an error that explains why no address of the configuration has reported the routes.
-func (w *watcher) failure(cause error) error {
+// routesError returns an error that explains why no address of the configuration has reported the routes.
+func (w *routeWatcher) routesError(cause error) error {
 	e := &dialError{cause: cause}
 	for _, a := range w.cfg.Addresses {
 		f := w.failures[a]

@@ -66,8 +66,8 @@ func (f *fault) StoreError() {}
 // GRPCStatus makes gRPC send the code.
 func (f *fault) GRPCStatus() *status.Status { return status.New(f.code, f.text) }
 
-// of reports whether err matches one of targets.
-func of(err error, targets ...error) bool {
+// matchesAny reports whether err matches one of targets.
+func matchesAny(err error, targets ...error) bool {
 	for _, target := range targets {
 		if errors.Is(err, target) {
 			return true
@@ -76,13 +76,13 @@ func of(err error, targets ...error) bool {
 	return false
 }
 
-// classified lists the errors by which a store reports the outcome of a request.
-var classified = []error{ErrFenced, ErrConflict, ErrOutcomeUnknown, ErrUnavailable, ErrTooLarge, ErrBadRequestID,
+// outcomeErrors lists the errors by which a store reports the outcome of a request.
+var outcomeErrors = []error{ErrFenced, ErrConflict, ErrOutcomeUnknown, ErrUnavailable, ErrTooLarge, ErrBadRequestID,
 	ErrBadRef, ErrUnreadable}
 
 // saveError wraps an error of Store.Save. If err does not report the outcome, the outcome is unknown.
 func saveError(ref Ref, err error) error {
-	if of(err, classified...) {
+	if matchesAny(err, outcomeErrors...) {
 		return fmt.Errorf("save the state of %v: %w", ref, err)
 	}
 	return fmt.Errorf("save the state of %v: %w: %w", ref, ErrOutcomeUnknown, err)
@@ -90,7 +90,7 @@ func saveError(ref Ref, err error) error {
 
 // readError wraps an error of Store.Load or Store.Reply, which store nothing for the caller.
 func readError(what string, ref Ref, err error) error {
-	if of(err, classified...) {
+	if matchesAny(err, outcomeErrors...) {
 		return fmt.Errorf("%s of %v: %w", what, ref, err)
 	}
 	return fmt.Errorf("%s of %v: %w: %w", what, ref, ErrUnavailable, err)

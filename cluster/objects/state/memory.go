@@ -21,29 +21,29 @@ type Memory struct {
 
 	mu      sync.Mutex
 	last    int64 // the last version
-	records map[Ref]remembered
-	replies map[request]reply
-	oldest  []request // keys of replies by age; a key may have a younger reply by now
+	records map[Ref]memoryRecord
+	replies map[requestKey]memoryReply
+	oldest  []requestKey // keys of replies by age; a key may have a younger reply by now
 	now     func() time.Time
 }
 
-type remembered struct {
+type memoryRecord struct {
 	Record
 	epoch int64
 }
 
-type request struct {
+type requestKey struct {
 	ref Ref
 	id  string
 }
 
-type reply struct {
+type memoryReply struct {
 	bytes []byte
 	at    time.Time
 }
 
-// begin locks the store unless ctx has ended.
-func (m *Memory) begin(ctx context.Context, ref Ref) (unlock func(), err error) {
+// lockRecords locks the store unless ctx has ended.
+func (m *Memory) lockRecords(ctx context.Context, ref Ref) (unlock func(), err error) {
 	if err := ref.Validate(); err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func (m *Memory) begin(ctx context.Context, ref Ref) (unlock func(), err error) 
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
 	}
 	if m.records == nil {
-		m.records, m.replies = map[Ref]remembered{}, map[request]reply{}
+		m.records, m.replies = map[Ref]memoryRecord{}, map[requestKey]memoryReply{}
 	}
 	if m.now == nil {
 		m.now = time.Now
@@ -63,7 +63,7 @@ func (m *Memory) begin(ctx context.Context, ref Ref) (unlock func(), err error) 
 
 // Load implements [Store].
 func (m *Memory) Load(ctx context.Context, ref Ref, epoch int64) (Record, error) {
-	unlock, err := m.begin(ctx, ref)
+	unlock, err := m.lockRecords(ctx, ref)
 	if err != nil {
 		return Record{}, err
 	}
@@ -84,7 +84,7 @@ func (m *Memory) Save(ctx context.Context, ref Ref, w Write) (int64, error) {
 	if err := w.Validate(); err != nil {
 		return 0, err
 	}
-	unlock, err := m.begin(ctx, ref)
+	unlock, err := m.lockRecords(ctx, ref)
 	if err != nil {
 		return 0, err
 	}
@@ -96,15 +96,15 @@ func (m *Memory) Save(ctx context.Context, ref Ref, w Write) (int64, error) {
 		return 0, ErrConflict
 	}
 	m.last++
-	r := remembered{Record{Version: m.last}, w.Epoch}
+	r := memoryRecord{Record{Version: m.last}, w.Epoch}
 	if !w.Delete {
 		r.Found, r.Value = true, slices.Clone(w.Value)
 	}
 	m.records[ref] = r
-	m.expire()
+	m.expireReplies()
 	if w.RequestID != "" {
-		at := request{ref, w.RequestID}
-		m.replies[at] = reply{slices.Clone(w.Reply), m.now()}
+		at := requestKey{ref, w.RequestID}
+		m.replies[at] = memoryReply{slices.Clone(w.Reply), m.now()}
 		m.oldest = append(m.oldest, at)
 	}
 	return m.last, nil
@@ -112,27 +112,27 @@ func (m *Memory) Save(ctx context.Context, ref Ref, w Write) (int64, error) {
 
 // Reply implements [Store].
 func (m *Memory) Reply(ctx context.Context, ref Ref, requestID string) (b []byte, ok bool, err error) {
-	unlock, err := m.begin(ctx, ref)
+	unlock, err := m.lockRecords(ctx, ref)
 	if err != nil {
 		return nil, false, err
 	}
 	defer unlock()
-	r, ok := m.replies[request{ref, requestID}]
-	if !ok || m.expired(r) {
+	r, ok := m.replies[requestKey{ref, requestID}]
+	if !ok || m.replyExpired(r) {
 		return nil, false, nil
 	}
 	return slices.Clone(r.bytes), true, nil
 }
 
-func (m *Memory) expired(r reply) bool {
+func (m *Memory) replyExpired(r memoryReply) bool {
 	return m.now().Sub(r.at) >= cmp.Or(m.Retention, DefaultRetention)
 }
 
-// expire removes expired replies. The lock must be held.
-func (m *Memory) expire() {
+// expireReplies removes expired replies. The lock must be held.
+func (m *Memory) expireReplies() {
 	for len(m.oldest) > 0 {
 		r, ok := m.replies[m.oldest[0]]
-		if ok && !m.expired(r) {
+		if ok && !m.replyExpired(r) {
 			return
 		}
 		delete(m.replies, m.oldest[0])

@@ -67,7 +67,7 @@ func CheckRequestID(id string) error {
 func Do[T, R proto.Message](ctx context.Context, s *State[T], requestID string,
 	fn func(ctx context.Context) (R, error)) (reply R, err error) {
 	var none R
-	if s.doing {
+	if s.inDo {
 		return none, errInDo
 	}
 	done := false
@@ -76,42 +76,42 @@ func Do[T, R proto.Message](ctx context.Context, s *State[T], requestID string,
 			s.Revert()
 		}
 	}()
-	if err := s.usable(ctx); err != nil {
+	if err := s.checkUsable(ctx); err != nil {
 		return none, err
 	}
 	if requestID != "" {
-		if reply, ok, err := stored[T, R](ctx, s, requestID); ok || err != nil {
+		if reply, ok, err := loadReply[T, R](ctx, s, requestID); ok || err != nil {
 			return reply, err
 		}
 	}
-	reply, remove, err := turn(ctx, s, fn)
+	reply, remove, err := callFn(ctx, s, fn)
 	if err != nil {
 		return none, err
 	}
 	w := Write{Delete: remove, RequestID: requestID}
 	if requestID != "" {
-		if w.Reply, err = pack(reply); err != nil {
+		if w.Reply, err = packReply(reply); err != nil {
 			return none, err
 		}
 	}
-	if err := s.write(ctx, w); err != nil {
+	if err := s.writeRecord(ctx, w); err != nil {
 		return none, err
 	}
 	done = true
 	return reply, nil
 }
 
-// turn runs fn and reports whether it deleted the state.
-func turn[T, R proto.Message](ctx context.Context, s *State[T],
+// callFn runs fn and reports whether it deleted the state.
+func callFn[T, R proto.Message](ctx context.Context, s *State[T],
 	fn func(ctx context.Context) (R, error)) (reply R, remove bool, err error) {
-	s.doing, s.deleted = true, false
-	defer func() { s.doing = false }()
+	s.inDo, s.deleted = true, false
+	defer func() { s.inDo = false }()
 	reply, err = fn(ctx)
 	return reply, s.deleted, err
 }
 
-// stored returns the reply to the id, if there is one.
-func stored[T, R proto.Message](ctx context.Context, s *State[T], id string) (reply R, ok bool, err error) {
+// loadReply returns the reply to the id, if there is one.
+func loadReply[T, R proto.Message](ctx context.Context, s *State[T], id string) (reply R, ok bool, err error) {
 	var none R
 	if err := CheckRequestID(id); err != nil {
 		return none, false, err
@@ -138,8 +138,8 @@ func stored[T, R proto.Message](ctx context.Context, s *State[T], id string) (re
 	return reply, true, nil
 }
 
-// pack serializes a reply together with the name of its type.
-func pack(reply proto.Message) ([]byte, error) {
+// packReply serializes a reply together with the name of its type.
+func packReply(reply proto.Message) ([]byte, error) {
 	packed, err := anypb.New(reply)
 	if err != nil {
 		return nil, fmt.Errorf("%w: the reply: %w", ErrUnreadable, err)

@@ -40,7 +40,7 @@ func TestDo(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, 3+i, reply.Value)
 	}
-	require.EqualValues(t, 4, stored(t, store, 9))
+	require.EqualValues(t, 4, loadReply(t, store, 9))
 }
 
 // A failed call leaves nothing behind, and the same id may be used again.
@@ -73,7 +73,7 @@ func TestDoFails(t *testing.T) {
 	got, err := state.Do(t.Context(), s, "a", increment(s))
 	require.NoError(t, err)
 	require.EqualValues(t, 6, got.Value)
-	require.EqualValues(t, 6, stored(t, store, 1))
+	require.EqualValues(t, 6, loadReply(t, store, 1))
 }
 
 // The process dies after the call was carried out and before its caller has the reply.

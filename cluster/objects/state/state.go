@@ -24,20 +24,20 @@ type State[T proto.Message] struct {
 	epoch   int64
 	value   T
 	initial []byte // the value of an object without a stored state
-	at      mark
+	stored  storedRecord
 
-	doing   bool // fn of Do runs
+	inDo    bool // fn of Do runs
 	deleted bool // by fn
 
-	tx     *transaction // has not ended yet
-	before mark         // the mark before the transaction
+	tx       *transaction // has not ended yet
+	beforeTx storedRecord // the mark before the transaction
 
-	err  error  // the reason if it is stale
-	drop func() // deactivates the object when it becomes stale
+	err        error  // the reason if it is stale
+	deactivate func() // deactivates the object when it becomes stale
 }
 
-// mark holds the stored record, as far as the State knows.
-type mark struct {
+// storedRecord holds the stored record, as far as the State knows.
+type storedRecord struct {
 	version int64
 	exists  bool
 	value   []byte
@@ -55,9 +55,9 @@ type mark struct {
 // value belongs to the State afterwards. Errors match ErrFenced (an owner with a larger epoch has loaded the
 // object), ErrUnavailable, ErrBadRef or ErrUnreadable. Load blocks while the store does.
 func Load[T proto.Message](ctx context.Context, store Store, o Holder, value T) (*State[T], error) {
-	s := &State[T]{store: store, ref: Ref{o.Service(), o.Key()}, epoch: o.Epoch(), value: value, drop: func() {}}
+	s := &State[T]{store: store, ref: Ref{o.Service(), o.Key()}, epoch: o.Epoch(), value: value, deactivate: func() {}}
 	if d, ok := o.(interface{ Deactivate() }); ok {
-		s.drop = d.Deactivate
+		s.deactivate = d.Deactivate
 	}
 	if err := s.ref.Validate(); err != nil {
 		return nil, err
@@ -66,33 +66,33 @@ func Load[T proto.Message](ctx context.Context, store Store, o Holder, value T) 
 	if s.initial, err = (proto.MarshalOptions{AllowPartial: true}).Marshal(value); err != nil {
 		return nil, fmt.Errorf("%w: the default value of %v: %w", ErrUnreadable, s.ref, err)
 	}
-	s.at.value = s.initial
-	if err := s.load(ctx); err != nil {
+	s.stored.value = s.initial
+	if err := s.loadRecord(ctx); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-func (s *State[T]) load(ctx context.Context) error {
+func (s *State[T]) loadRecord(ctx context.Context) error {
 	r, err := s.store.Load(ctx, s.ref, s.epoch)
 	if err != nil {
 		return readError("load the state", s.ref, err)
 	}
-	at := mark{r.Version, r.Found, r.Value}
+	at := storedRecord{r.Version, r.Found, r.Value}
 	if !r.Found {
 		at.value = s.initial
 	}
-	if err := fill(s.value, at.value); err != nil {
+	if err := setMessage(s.value, at.value); err != nil {
 		s.Revert()
 		return fmt.Errorf("%w: the stored state of %v is no %s: %w", ErrUnreadable, s.ref,
 			s.value.ProtoReflect().Descriptor().FullName(), err)
 	}
-	s.at, s.tx, s.err = at, nil, nil
+	s.stored, s.tx, s.err = at, nil, nil
 	return nil
 }
 
-// fill replaces the content of a message. A default value may lack fields that proto2 requires.
-func fill(m proto.Message, b []byte) error {
+// setMessage replaces the content of a message. A default value may lack fields that proto2 requires.
+func setMessage(m proto.Message, b []byte) error {
 	return proto.UnmarshalOptions{AllowPartial: true}.Unmarshal(b, m)
 }
 
@@ -102,7 +102,7 @@ func fill(m proto.Message, b []byte) error {
 func (s *State[T]) Value() T { return s.value }
 
 // Exists reports whether there is a stored state.
-func (s *State[T]) Exists() bool { return s.at.exists }
+func (s *State[T]) Exists() bool { return s.stored.exists }
 
 // Ref returns the object's name.
 func (s *State[T]) Ref() Ref { return s.ref }
@@ -119,7 +119,7 @@ func (s *State[T]) Err() error { return s.err }
 // fails before it saves. Save, Delete and Do revert the value themselves when they fail. Revert does not ask
 // the store.
 func (s *State[T]) Revert() {
-	if err := fill(s.value, s.at.value); err != nil {
+	if err := setMessage(s.value, s.stored.value); err != nil {
 		panic(err) // it was a message when it was stored
 	}
 }
@@ -129,47 +129,47 @@ func (s *State[T]) Revert() {
 // transaction, which might undo it.
 func (s *State[T]) Reload(ctx context.Context) error {
 	switch {
-	case s.doing:
+	case s.inDo:
 		return errInDo
 	case transactionOf(ctx) != nil:
 		return fmt.Errorf("%w: Reload cannot be part of a transaction: call it after that", ErrStale)
 	}
-	err := s.load(ctx)
+	err := s.loadRecord(ctx)
 	if err != nil {
-		s.spoil(fmt.Errorf("%w (%w)", ErrStale, err))
+		s.markStale(fmt.Errorf("%w (%w)", ErrStale, err))
 	}
 	return err
 }
 
-// spoil makes the State stale.
-func (s *State[T]) spoil(err error) {
+// markStale makes the State stale.
+func (s *State[T]) markStale(err error) {
 	s.err = err
-	s.drop()
+	s.deactivate()
 }
 
 // Save stores the value in one write. After an error the value is again as it was last stored, and the State
 // may be stale; see the package comment. A successful Save makes any other State of this object unusable. Save
 // blocks while the store does.
 func (s *State[T]) Save(ctx context.Context) error {
-	if s.doing {
+	if s.inDo {
 		return errInDo
 	}
-	return s.write(ctx, Write{})
+	return s.writeRecord(ctx, Write{})
 }
 
 // Delete removes the stored state and sets the value to its default, as for an object that never had a state.
 // Stored replies are kept as usual. If fn of Do calls Delete, it takes effect together with the reply when fn
 // has returned nil; later changes by fn are not stored. It returns the same errors as Save.
 func (s *State[T]) Delete(ctx context.Context) error {
-	if s.doing {
+	if s.inDo {
 		s.deleted = true
 		return nil
 	}
-	return s.write(ctx, Write{Delete: true})
+	return s.writeRecord(ctx, Write{Delete: true})
 }
 
-// usable returns an error if the State may not be used with ctx.
-func (s *State[T]) usable(ctx context.Context) error {
+// checkUsable returns an error if the State may not be used with ctx.
+func (s *State[T]) checkUsable(ctx context.Context) error {
 	switch {
 	case s.err != nil:
 		return s.err
@@ -179,35 +179,35 @@ func (s *State[T]) usable(ctx context.Context) error {
 	return nil
 }
 
-// write stores the value, or deletes it if w.Delete is set, and records what is stored.
-func (s *State[T]) write(ctx context.Context, w Write) error {
-	if err := s.prepare(ctx, &w); err != nil {
+// writeRecord stores the value, or deletes it if w.Delete is set, and records what is stored.
+func (s *State[T]) writeRecord(ctx context.Context, w Write) error {
+	if err := s.prepareWrite(ctx, &w); err != nil {
 		s.Revert()
 		return err
 	}
 	version, err := s.store.Save(ctx, s.ref, w)
 	if err != nil {
 		err = saveError(s.ref, err)
-		if of(err, ErrFenced, ErrConflict, ErrOutcomeUnknown) {
-			s.spoil(fmt.Errorf("%w (%w)", ErrStale, err))
+		if matchesAny(err, ErrFenced, ErrConflict, ErrOutcomeUnknown) {
+			s.markStale(fmt.Errorf("%w (%w)", ErrStale, err))
 		}
 		s.Revert()
 		return err
 	}
-	s.enlist(ctx)
-	s.at = mark{version, !w.Delete, w.Value}
+	s.joinTransaction(ctx)
+	s.stored = storedRecord{version, !w.Delete, w.Value}
 	if w.Delete {
-		s.at.value = s.initial
+		s.stored.value = s.initial
 		s.Revert()
 	}
 	return nil
 }
 
-func (s *State[T]) prepare(ctx context.Context, w *Write) (err error) {
-	if err := s.usable(ctx); err != nil {
+func (s *State[T]) prepareWrite(ctx context.Context, w *Write) (err error) {
+	if err := s.checkUsable(ctx); err != nil {
 		return err
 	}
-	w.Version, w.Epoch = s.at.version, s.epoch
+	w.Version, w.Epoch = s.stored.version, s.epoch
 	if w.Delete {
 		return nil
 	}

@@ -90,8 +90,8 @@ func load(t *testing.T, store state.Store, epoch owner) *counter {
 	return s
 }
 
-// stored returns the value that the next activation would find.
-func stored(t *testing.T, store state.Store, epoch owner) int64 {
+// loadReply returns the value that the next activation would find.
+func loadReply(t *testing.T, store state.Store, epoch owner) int64 {
 	t.Helper()
 	return load(t, store, epoch).Value().Value
 }
@@ -175,7 +175,7 @@ func TestPausedOwner(t *testing.T) {
 		require.ErrorIs(t, old.Err(), state.ErrStale)
 		now.Value().Value++
 		require.NoError(t, now.Save(t.Context()))
-		require.Equal(t, saves+1, stored(t, store, 2))
+		require.Equal(t, saves+1, loadReply(t, store, 2))
 		_, err = state.Load(t.Context(), store, owner(1), &wrapperspb.Int64Value{})
 		require.ErrorIs(t, err, state.ErrFenced)
 	}
@@ -228,7 +228,7 @@ func TestSaveErrors(t *testing.T) {
 			require.Equal(t, c.reloaded, s.Value().Value)
 			s.Value().Value = 3
 			require.NoError(t, s.Save(t.Context()))
-			require.EqualValues(t, 3, stored(t, store, 1))
+			require.EqualValues(t, 3, loadReply(t, store, 1))
 		})
 	}
 }

@@ -55,29 +55,29 @@ type Member interface {
 // Join returns an error if the State cannot be used.
 func (s *State[T]) Join(ctx context.Context) error {
 	switch {
-	case s.doing:
+	case s.inDo:
 		return errInDo
 	case transactionOf(ctx) == nil:
 		return fmt.Errorf("%w: Join: this is no transaction's context", ErrUnavailable)
 	}
-	if err := s.usable(ctx); err != nil {
+	if err := s.checkUsable(ctx); err != nil {
 		return err
 	}
-	s.enlist(ctx)
+	s.joinTransaction(ctx)
 	return nil
 }
 
-// enlist registers the State with ctx's transaction, if there is one, to be notified of its end.
-func (s *State[T]) enlist(ctx context.Context) {
+// joinTransaction registers the State with ctx's transaction, if there is one, to be notified of its end.
+func (s *State[T]) joinTransaction(ctx context.Context) {
 	t := transactionOf(ctx)
 	if t == nil || s.tx == t {
 		return
 	}
-	s.tx, s.before = t, s.at
-	t.members = append(t.members, s.ended)
+	s.tx, s.beforeTx = t, s.stored
+	t.members = append(t.members, s.transactionEnded)
 }
 
-func (s *State[T]) ended(t *transaction, o Outcome) {
+func (s *State[T]) transactionEnded(t *transaction, o Outcome) {
 	if s.tx != t {
 		return // it was reloaded meanwhile
 	}
@@ -85,9 +85,9 @@ func (s *State[T]) ended(t *transaction, o Outcome) {
 	if o == Committed {
 		return
 	}
-	s.at = s.before
+	s.stored = s.beforeTx
 	s.Revert()
 	if o == Unknown {
-		s.spoil(fmt.Errorf("%w (%v: %w)", ErrStale, s.ref, ErrOutcomeUnknown))
+		s.markStale(fmt.Errorf("%w (%v: %w)", ErrStale, s.ref, ErrOutcomeUnknown))
 	}
 }

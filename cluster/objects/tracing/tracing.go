@@ -18,18 +18,18 @@ import (
 )
 
 // Option is an option of [Objects] and [Client].
-type Option func(*tracing)
+type Option func(*spanTracer)
 
 // Propagator makes traces travel in the metadata as p encodes them. The default is W3C's trace context and
 // baggage.
 func Propagator(p propagation.TextMapPropagator) Option {
-	return func(t *tracing) { t.propagator = p }
+	return func(t *spanTracer) { t.propagator = p }
 }
 
 // Objects traces the calls that a node makes and the calls of its objects. provider makes the spans and must
 // not be nil. The configuration must not be in use yet.
 func Objects(cfg *cluster.ObjectsConfig, provider trace.TracerProvider, options ...Option) {
-	t := newTracing(provider, options)
+	t := newSpanTracer(provider, options)
 	cfg.UnaryInterceptors = append(cfg.UnaryInterceptors, t.unaryServer)
 	cfg.StreamInterceptors = append(cfg.StreamInterceptors, t.streamServer)
 	cfg.UnaryClientInterceptors = append(cfg.UnaryClientInterceptors, t.unaryClient)
@@ -38,19 +38,19 @@ func Objects(cfg *cluster.ObjectsConfig, provider trace.TracerProvider, options 
 
 // Client traces the calls of a program that is not a node. Otherwise it is like [Objects].
 func Client(cfg *client.Config, provider trace.TracerProvider, options ...Option) {
-	t := newTracing(provider, options)
+	t := newSpanTracer(provider, options)
 	cfg.UnaryInterceptors = append(cfg.UnaryInterceptors, t.unaryClient)
 	cfg.StreamInterceptors = append(cfg.StreamInterceptors, t.streamClient)
 }
 
-// tracing makes the spans of one process.
-type tracing struct {
+// spanTracer makes the spans of one process.
+type spanTracer struct {
 	tracer     trace.Tracer
 	propagator propagation.TextMapPropagator
 }
 
-func newTracing(provider trace.TracerProvider, options []Option) *tracing {
-	t := &tracing{tracer: provider.Tracer("github.com/goverse/goverse/cluster/objects"),
+func newSpanTracer(provider trace.TracerProvider, options []Option) *spanTracer {
+	t := &spanTracer{tracer: provider.Tracer("github.com/goverse/goverse/cluster/objects"),
 		propagator: propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})}
 	for _, option := range options {
 		option(t)
@@ -58,8 +58,9 @@ func newTracing(provider trace.TracerProvider, options []Option) *tracing {
 	return t
 }
 
-// begin begins the span of a call. fullMethod is "/package.Service/Method".
-func (t *tracing) begin(ctx context.Context, fullMethod string, kind trace.SpanKind) (context.Context, trace.Span) {
+// beginSpan begins the span of a call. fullMethod is "/package.Service/Method".
+func (t *spanTracer) beginSpan(ctx context.Context, fullMethod string, kind trace.SpanKind) (context.Context,
+	trace.Span) {
 	name := strings.TrimPrefix(fullMethod, "/")
 	service, method, _ := strings.Cut(name, "/")
 	return t.tracer.Start(ctx, name, trace.WithSpanKind(kind), trace.WithAttributes(
@@ -67,15 +68,15 @@ func (t *tracing) begin(ctx context.Context, fullMethod string, kind trace.SpanK
 		attribute.String("rpc.method", method)))
 }
 
-// serving begins the span of a call that this process serves, as a child of the span in the call's metadata.
-func (t *tracing) serving(ctx context.Context, method string) (context.Context, trace.Span) {
+// beginServerSpan begins the span of a call that this process serves, as a child of the span in the call's metadata.
+func (t *spanTracer) beginServerSpan(ctx context.Context, method string) (context.Context, trace.Span) {
 	md, _ := metadata.FromIncomingContext(ctx)
-	return t.begin(t.propagator.Extract(ctx, carrier(md)), method, trace.SpanKindServer)
+	return t.beginSpan(t.propagator.Extract(ctx, carrier(md)), method, trace.SpanKindServer)
 }
 
-// calling begins the span of a call that this process makes, and writes the span to the call's metadata.
-func (t *tracing) calling(ctx context.Context, method string) (context.Context, trace.Span) {
-	ctx, span := t.begin(ctx, method, trace.SpanKindClient)
+// beginClientSpan begins the span of a call that this process makes, and writes the span to the call's metadata.
+func (t *spanTracer) beginClientSpan(ctx context.Context, method string) (context.Context, trace.Span) {
+	ctx, span := t.beginSpan(ctx, method, trace.SpanKindClient)
 	md, _ := metadata.FromOutgoingContext(ctx) // a copy
 	if md == nil {
 		md = metadata.MD{}
@@ -84,18 +85,18 @@ func (t *tracing) calling(ctx context.Context, method string) (context.Context, 
 	return metadata.NewOutgoingContext(ctx, md), span
 }
 
-// end ends the span of a call with the call's error.
-func end(span trace.Span, kind trace.SpanKind, err error) {
+// endSpan ends the span of a call with the call's error.
+func endSpan(span trace.Span, kind trace.SpanKind, err error) {
 	s := status.Convert(err)
 	span.SetAttributes(attribute.Int64("rpc.grpc.status_code", int64(s.Code())))
-	if s.Code() != codes.OK && (kind == trace.SpanKindClient || fault(s.Code())) {
+	if s.Code() != codes.OK && (kind == trace.SpanKindClient || serverFault(s.Code())) {
 		span.SetStatus(otelcodes.Error, s.Message())
 	}
 	span.End()
 }
 
-// fault reports whether a code is a fault of the server, not of its caller.
-func fault(code codes.Code) bool {
+// serverFault reports whether a code is a fault of the server, not of its caller.
+func serverFault(code codes.Code) bool {
 	switch code {
 	case codes.Unknown, codes.DeadlineExceeded, codes.Unimplemented, codes.Internal, codes.Unavailable, codes.DataLoss:
 		return true
@@ -103,45 +104,45 @@ func fault(code codes.Code) bool {
 	return false
 }
 
-func (t *tracing) unaryServer(ctx context.Context, request any, info *grpc.UnaryServerInfo,
+func (t *spanTracer) unaryServer(ctx context.Context, request any, info *grpc.UnaryServerInfo,
 	handler grpc.UnaryHandler) (any, error) {
-	ctx, span := t.serving(ctx, info.FullMethod)
+	ctx, span := t.beginServerSpan(ctx, info.FullMethod)
 	err := errPanicked
-	defer func() { end(span, trace.SpanKindServer, err) }()
+	defer func() { endSpan(span, trace.SpanKindServer, err) }()
 	var response any
 	response, err = handler(ctx, request)
 	return response, err
 }
 
-func (t *tracing) streamServer(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
+func (t *spanTracer) streamServer(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
 	handler grpc.StreamHandler) error {
-	ctx, span := t.serving(stream.Context(), info.FullMethod)
+	ctx, span := t.beginServerSpan(stream.Context(), info.FullMethod)
 	err := errPanicked
-	defer func() { end(span, trace.SpanKindServer, err) }()
-	err = handler(server, &servedStream{stream, ctx})
+	defer func() { endSpan(span, trace.SpanKindServer, err) }()
+	err = handler(server, &serverStream{stream, ctx})
 	return err
 }
 
 // errPanicked is the error recorded for a method that did not return.
 var errPanicked = status.Error(codes.Internal, "the method did not return")
 
-func (t *tracing) unaryClient(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn,
+func (t *spanTracer) unaryClient(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn,
 	invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
-	ctx, span := t.calling(ctx, method)
+	ctx, span := t.beginClientSpan(ctx, method)
 	err := invoke(ctx, method, request, reply, conn, options...)
-	end(span, trace.SpanKindClient, err)
+	endSpan(span, trace.SpanKindClient, err)
 	return err
 }
 
-func (t *tracing) streamClient(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string,
+func (t *spanTracer) streamClient(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string,
 	open grpc.Streamer, options ...grpc.CallOption) (grpc.ClientStream, error) {
-	ctx, span := t.calling(ctx, method)
+	ctx, span := t.beginClientSpan(ctx, method)
 	stream, err := open(ctx, desc, conn, method, options...)
 	if err != nil {
-		end(span, trace.SpanKindClient, err)
+		endSpan(span, trace.SpanKindClient, err)
 		return nil, err
 	}
-	return newCalledStream(ctx, stream, desc, span), nil
+	return newClientStream(ctx, stream, desc, span), nil
 }
 
 // carrier lets OpenTelemetry read and write gRPC metadata.

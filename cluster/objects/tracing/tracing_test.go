@@ -105,7 +105,7 @@ func (s *site) outer() (context.Context, trace.SpanContext) {
 
 func TestSpansOfCalls(t *testing.T) {
 	s := newSite(t)
-	s.world.Arrange("call", func(ctx context.Context, p *probepb.Probe, req *probepb.DoRequest) (*probepb.DoResponse,
+	s.world.SetAction("call", func(ctx context.Context, p *probepb.Probe, req *probepb.DoRequest) (*probepb.DoResponse,
 		error) {
 		_, err := probepb.NewProbeClient(p.Object.At(req.GetKey())).Add(ctx, &probepb.AddRequest{})
 		return &probepb.DoResponse{}, err
@@ -128,7 +128,7 @@ func TestSpansOfCalls(t *testing.T) {
 	require.Equal(t, otelcodes.Error, spans[0].Status().Code)
 	require.Equal(t, otelcodes.Unset, spans[1].Status().Code, "it is no fault of the object's")
 
-	s.world.Arrange("panic", func(context.Context, *probepb.Probe, *probepb.DoRequest) (*probepb.DoResponse, error) {
+	s.world.SetAction("panic", func(context.Context, *probepb.Probe, *probepb.DoRequest) (*probepb.DoResponse, error) {
 		panic("oh")
 	})
 	ctx, outer = s.outer()

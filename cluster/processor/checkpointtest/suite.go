@@ -45,16 +45,16 @@ func Run(t *testing.T, undoes bool, open func(t *testing.T) (a, b Checkpoint)) {
 		name string
 		f    func(s *suite)
 	}{
-		{"a processor goes on where it was", goesOn},
-		{"the smaller token is refused", fenced},
-		{"a token that is found grows", found},
-		{"a mark of before is refused", marks},
-		{"work that fails", failing},
-		{"one of two that advance at once", together},
-		{"parked events are kept", parked},
-		{"rewound", rewound},
-		{"unfenced", unfenced},
-		{"names and positions", names},
+		{"a processor goes on where it was", checkContinues},
+		{"the smaller token is refused", checkFenced},
+		{"a token that is found grows", checkFound},
+		{"a mark of before is refused", checkMarks},
+		{"work that fails", checkFailure},
+		{"one of two that advance at once", checkRaces},
+		{"parked events are kept", checkParked},
+		{"rewound", checkRewound},
+		{"unfenced", checkUnfenced},
+		{"names and positions", checkNames},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -73,7 +73,7 @@ type suite struct {
 	a, b   Checkpoint
 }
 
-func to(p processor.Position, parked ...processor.Parked) func(context.Context) (processor.Progress, error) {
+func progressTo(p processor.Position, parked ...processor.Parked) func(context.Context) (processor.Progress, error) {
 	return func(context.Context) (processor.Progress, error) {
 		return processor.Progress{Position: p, Parked: parked}, nil
 	}
@@ -92,7 +92,7 @@ func (s *suite) claim(c Checkpoint, name string, token int64) processor.Mark {
 func (s *suite) advance(c Checkpoint, name string, at processor.Mark, p processor.Position,
 	parked ...processor.Parked) processor.Mark {
 	s.Helper()
-	m, err := c.Advance(s.ctx, name, at, to(p, parked...))
+	m, err := c.Advance(s.ctx, name, at, progressTo(p, parked...))
 	require.NoError(s, err)
 	require.Equal(s, p, m.Position)
 	require.Equal(s, at.Token, m.Token)
@@ -100,13 +100,13 @@ func (s *suite) advance(c Checkpoint, name string, at processor.Mark, p processo
 	return m
 }
 
-// stands returns the position at which the next claim would continue.
-func (s *suite) stands(name string, token int64) processor.Position {
+// storedPosition returns the position at which the next claim would continue.
+func (s *suite) storedPosition(name string, token int64) processor.Position {
 	s.Helper()
 	return s.claim(s.b, name, token).Position
 }
 
-func goesOn(s *suite) {
+func checkContinues(s *suite) {
 	m := s.claim(s.a, "views", 7)
 	require.Empty(s, m.Position)
 	for _, p := range []processor.Position{"1", "2", "0003"} {
@@ -118,23 +118,23 @@ func goesOn(s *suite) {
 	require.EqualValues(s, "4", s.claim(s.a, "views", 9).Position, "the same token may claim again")
 }
 
-func fenced(s *suite) {
+func checkFenced(s *suite) {
 	old := s.advance(s.a, "it", s.claim(s.a, "it", 5), "1")
 	s.claim(s.b, "it", 6)
-	now, err := s.a.Advance(s.ctx, "it", old, to("2"))
+	now, err := s.a.Advance(s.ctx, "it", old, progressTo("2"))
 	require.ErrorIs(s, err, processor.ErrFenced)
 	require.Equal(s, old, now)
 	_, err = s.a.Claim(s.ctx, "it", 5)
 	require.ErrorIs(s, err, processor.ErrFenced)
-	require.EqualValues(s, "1", s.stands("it", 6))
+	require.EqualValues(s, "1", s.storedPosition("it", 6))
 }
 
-func found(s *suite) {
+func checkFound(s *suite) {
 	first := s.claim(s.a, "it", 0)
 	require.Positive(s, first.Token)
 	second := s.claim(s.b, "it", 0)
 	require.Greater(s, second.Token, first.Token)
-	_, err := s.a.Advance(s.ctx, "it", first, to("1"))
+	_, err := s.a.Advance(s.ctx, "it", first, progressTo("1"))
 	require.ErrorIs(s, err, processor.ErrFenced)
 	s.advance(s.b, "it", second, "1")
 	s.claim(s.a, "it", 1000)
@@ -142,19 +142,19 @@ func found(s *suite) {
 }
 
 // A request sent before a claim is refused after it, even with the same token.
-func marks(s *suite) {
+func checkMarks(s *suite) {
 	before := s.claim(s.a, "it", 3)
 	after := s.claim(s.a, "it", 3)
-	_, err := s.a.Advance(s.ctx, "it", before, to("late"))
+	_, err := s.a.Advance(s.ctx, "it", before, progressTo("late"))
 	require.ErrorIs(s, err, processor.ErrMoved)
 	after = s.advance(s.a, "it", after, "1")
 	s.advance(s.a, "it", after, "2")
-	_, err = s.a.Advance(s.ctx, "it", after, to("1a"))
+	_, err = s.a.Advance(s.ctx, "it", after, progressTo("1a"))
 	require.ErrorIs(s, err, processor.ErrMoved)
-	require.EqualValues(s, "2", s.stands("it", 3))
+	require.EqualValues(s, "2", s.storedPosition("it", 3))
 }
 
-func failing(s *suite) {
+func checkFailure(s *suite) {
 	oops := errors.New("oops")
 	m := s.advance(s.a, "it", s.claim(s.a, "it", 3), "1")
 	_, err := s.a.Advance(s.ctx, "it", m, func(context.Context) (processor.Progress, error) {
@@ -181,22 +181,22 @@ func failing(s *suite) {
 		return processor.Progress{Position: "3"}, nil
 	})
 	require.ErrorIs(s, err, processor.ErrFenced)
-	require.Equal(s, want, s.stands("it", 4))
+	require.Equal(s, want, s.storedPosition("it", 4))
 }
 
-// together checks that of two requests with one mark one succeeds, and of two with different tokens the larger.
-func together(s *suite) {
+// checkRaces checks that of two requests with one mark one succeeds, and of two with different tokens the larger.
+func checkRaces(s *suite) {
 	for i := range rounds {
-		s.race(strconv.Itoa(i))
-		s.crowd("crowd " + strconv.Itoa(i))
+		s.raceTokens(strconv.Itoa(i))
+		s.raceMark("crowd " + strconv.Itoa(i))
 	}
 }
 
 // rounds is the number of races: an implementation that reads and then writes fails only in some of them.
 const rounds = 25
 
-// crowd checks that of eight requests with one mark, exactly one succeeds.
-func (s *suite) crowd(name string) {
+// raceMark checks that of eight requests with one mark, exactly one succeeds.
+func (s *suite) raceMark(name string) {
 	m := s.claim(s.a, name, 3)
 	errs := make([]error, 8)
 	begin := make(chan struct{})
@@ -205,7 +205,7 @@ func (s *suite) crowd(name string) {
 		by := []Checkpoint{s.a, s.b}[i%2]
 		wg.Go(func() {
 			<-begin
-			_, errs[i] = by.Advance(s.ctx, name, m, to(processor.Position(strconv.Itoa(i))))
+			_, errs[i] = by.Advance(s.ctx, name, m, progressTo(processor.Position(strconv.Itoa(i))))
 		})
 	}
 	close(begin)
@@ -217,20 +217,20 @@ func (s *suite) crowd(name string) {
 			require.ErrorIs(s, err, processor.ErrMoved)
 		}
 	}
-	require.EqualValues(s, strconv.Itoa(won), s.stands(name, 3))
+	require.EqualValues(s, strconv.Itoa(won), s.storedPosition(name, 3))
 }
 
-func (s *suite) race(name string) {
+func (s *suite) raceTokens(name string) {
 	same := s.claim(s.a, "same "+name, 3)
 	low := s.claim(s.a, "two "+name, 3)
 	high := s.claim(s.b, "two "+name, 4)
 	var wg sync.WaitGroup
 	errs := make([]error, 4)
 	for i, f := range []func() error{
-		func() error { _, err := s.a.Advance(s.ctx, "same "+name, same, to("a")); return err },
-		func() error { _, err := s.b.Advance(s.ctx, "same "+name, same, to("b")); return err },
-		func() error { _, err := s.a.Advance(s.ctx, "two "+name, low, to("low")); return err },
-		func() error { _, err := s.b.Advance(s.ctx, "two "+name, high, to("high")); return err },
+		func() error { _, err := s.a.Advance(s.ctx, "same "+name, same, progressTo("a")); return err },
+		func() error { _, err := s.b.Advance(s.ctx, "same "+name, same, progressTo("b")); return err },
+		func() error { _, err := s.a.Advance(s.ctx, "two "+name, low, progressTo("low")); return err },
+		func() error { _, err := s.b.Advance(s.ctx, "two "+name, high, progressTo("high")); return err },
 	} {
 		wg.Go(func() { errs[i] = f() })
 	}
@@ -242,13 +242,13 @@ func (s *suite) race(name string) {
 	}
 	assert.NoError(s, errs[0])
 	require.ErrorIs(s, errs[1], processor.ErrMoved)
-	require.Equal(s, won, s.stands("same "+name, 3))
+	require.Equal(s, won, s.storedPosition("same "+name, 3))
 	require.ErrorIs(s, errs[2], processor.ErrFenced)
 	require.NoError(s, errs[3])
-	require.EqualValues(s, "high", s.stands("two "+name, 4))
+	require.EqualValues(s, "high", s.storedPosition("two "+name, 4))
 }
 
-func parked(s *suite) {
+func checkParked(s *suite) {
 	at := time.Now().Truncate(time.Millisecond).UTC()
 	park := func(p processor.Position) processor.Parked {
 		return processor.Parked{Position: p, Error: "no such customer: 7\nline two", Attempts: 3, Token: 5, Time: at}
@@ -273,7 +273,7 @@ func parked(s *suite) {
 	require.Equal(s, []processor.Parked{park("9")}, list())
 
 	s.claim(s.b, "it", 6)
-	_, err := s.a.Advance(s.ctx, "it", m, to("11", park("11")))
+	_, err := s.a.Advance(s.ctx, "it", m, progressTo("11", park("11")))
 	require.ErrorIs(s, err, processor.ErrFenced)
 	require.Equal(s, []processor.Parked{park("9")}, list(), "nothing is kept without the position")
 	other, err := s.a.Parked(s.ctx, "i")
@@ -281,48 +281,49 @@ func parked(s *suite) {
 	require.Empty(s, other)
 }
 
-func rewound(s *suite) {
+func checkRewound(s *suite) {
 	m := s.advance(s.a, "it", s.claim(s.a, "it", 100), "5")
 	require.NoError(s, s.b.Rewind(s.ctx, "it", "2"))
-	_, err := s.a.Advance(s.ctx, "it", m, to("6"))
+	_, err := s.a.Advance(s.ctx, "it", m, progressTo("6"))
 	require.ErrorIs(s, err, processor.ErrMoved)
 	_, err = s.a.Claim(s.ctx, "it", 99)
 	require.ErrorIs(s, err, processor.ErrFenced, "who was overtaken before")
-	require.EqualValues(s, "2", s.stands("it", 100))
+	require.EqualValues(s, "2", s.storedPosition("it", 100))
 	require.NoError(s, s.b.Rewind(s.ctx, "new", "3"))
-	require.EqualValues(s, "3", s.stands("new", 1))
+	require.EqualValues(s, "3", s.storedPosition("new", 1))
 	for _, bad := range []processor.Position{"\xff", "a\x00",
 		processor.Position(strings.Repeat("x", processor.MaxPosition+1))} {
 		require.ErrorIs(s, s.b.Rewind(s.ctx, "new", bad), processor.ErrBadPosition, "%.10q", bad)
-		require.EqualValues(s, "3", s.stands("new", 1), "nothing was stored")
+		require.EqualValues(s, "3", s.storedPosition("new", 1), "nothing was stored")
 	}
 	long := processor.Position(strings.Repeat("x", processor.MaxPosition))
 	require.NoError(s, s.b.Rewind(s.ctx, "new", long))
-	require.Equal(s, long, s.stands("new", 1))
+	require.Equal(s, long, s.storedPosition("new", 1))
 }
 
-func unfenced(s *suite) {
+func checkUnfenced(s *suite) {
 	m := s.advance(s.a, "it", s.claim(s.a, "it", 100), "5")
 	require.NoError(s, s.b.Unfence(s.ctx, "it"))
-	_, err := s.a.Advance(s.ctx, "it", m, to("6"))
+	_, err := s.a.Advance(s.ctx, "it", m, progressTo("6"))
 	require.ErrorIs(s, err, processor.ErrMoved)
-	require.EqualValues(s, "5", s.stands("it", 7), "any token")
-	_, err = s.a.Advance(s.ctx, "it", m, to("6"))
+	require.EqualValues(s, "5", s.storedPosition("it", 7), "any token")
+	_, err = s.a.Advance(s.ctx, "it", m, progressTo("6"))
 	require.ErrorIs(s, err, processor.ErrMoved, "a token that is larger than the new one")
 	_, err = s.a.Claim(s.ctx, "it", 6)
 	require.ErrorIs(s, err, processor.ErrFenced, "the fence stands again")
 	require.NoError(s, s.b.Unfence(s.ctx, "new"))
-	require.Empty(s, s.stands("new", 1))
+	require.Empty(s, s.storedPosition("new", 1))
 }
 
-func names(s *suite) {
-	longest := processor.Position(random(processor.MaxPosition))
-	for name, at := range map[string]processor.Position{"a": "", "a/b": "", "a/": "", "é %2F": "", random(512): longest} {
+func checkNames(s *suite) {
+	longest := processor.Position(randomText(processor.MaxPosition))
+	for name, at := range map[string]processor.Position{"a": "", "a/b": "", "a/": "", "é %2F": "",
+		randomText(512): longest} {
 		at = cmp.Or(at, processor.Position(name+"/../é'\"\n"))
 		m := s.claim(s.a, name, 1)
 		require.Empty(s, m.Position, name)
 		s.advance(s.a, name, m, at, processor.Parked{Position: at, Error: "'"})
-		require.Equal(s, at, s.stands(name, 1), name)
+		require.Equal(s, at, s.storedPosition(name, 1), name)
 		got, err := s.b.Parked(s.ctx, name)
 		require.NoError(s, err)
 		require.Len(s, got, 1, name)
@@ -330,9 +331,9 @@ func names(s *suite) {
 	}
 }
 
-// random returns text that cannot be compressed, because an index accepts longer values if it can compress
+// randomText returns text that cannot be compressed, because an index accepts longer values if it can compress
 // them.
-func random(bytes int) string {
+func randomText(bytes int) string {
 	var text strings.Builder
 	for text.Len() < bytes {
 		text.WriteString(rand.Text())

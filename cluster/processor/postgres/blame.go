@@ -13,47 +13,47 @@ import (
 
 // SQLSTATE codes that must be distinguished within their class.
 const (
-	onStandby   = "25006" // the session is read-only
-	idleTooLong = "25P03"
-	locked      = "55P03"
-	canceled    = "57014" // by statement_timeout, or by an operator
+	codeReadOnly         = "25006" // the session is read-only
+	codeIdleTimeout      = "25P03"
+	codeLockNotAvailable = "55P03"
+	codeQueryCanceled    = "57014" // by statement_timeout, or by an operator
 )
 
-// inWork classifies an error of work. Errors of the server that the event did not cause must not count against
-// it.
-func inWork(ctx context.Context, tx pgx.Tx, name string, err error) error {
+// classifyWorkError classifies an error of work. Errors of the server that the event did not cause must not count
+// against it.
+func classifyWorkError(ctx context.Context, tx pgx.Tx, name string, err error) error {
 	switch code := pg.CodeOf(err); {
-	case code == idleTooLong: // the whole batch caused it
+	case code == codeIdleTimeout: // the whole batch caused it
 		return fmt.Errorf("processor %q: %w: %w", name, processor.ErrRefused, err)
-	case code == canceled: // the event itself may take so long
+	case code == codeQueryCanceled: // the event itself may take so long
 		return err
-	case transient(code):
+	case transientCode(code):
 		return fmt.Errorf("%w: %w", processor.ErrUnavailable, err)
-	case code == "" && tx.Conn().IsClosed() && !limited(ctx, err):
+	case code == "" && tx.Conn().IsClosed() && !statementCutShort(ctx, err):
 		return fmt.Errorf("%w: %w", processor.ErrUnavailable, err)
 	}
 	return err
 }
 
-// limited reports whether the handler gave a statement a shorter deadline than its own, which closes the
+// statementCutShort reports whether the handler gave a statement a shorter deadline than its own, which closes the
 // connection. If the database is unreachable instead, the next transaction cannot begin, and no attempt counts.
-func limited(ctx context.Context, err error) bool {
+func statementCutShort(ctx context.Context, err error) bool {
 	return ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled))
 }
 
-// blame distinguishes a commit that the server refused because of the handler's writes from a connection that
-// failed.
-func blame(name string, err error) error {
-	if code := pg.CodeOf(err); code != "" && !transient(code) && code[:2] != "XX" { // class XX: internal errors
+// classifyCommitError distinguishes a commit that the server refused because of the handler's writes from a connection
+// that failed.
+func classifyCommitError(name string, err error) error {
+	if code := pg.CodeOf(err); code != "" && !transientCode(code) && code[:2] != "XX" { // class XX: internal errors
 		return fmt.Errorf("processor %q: %w: %w", name, processor.ErrRefused, err)
 	}
 	return fmt.Errorf("commit the transaction of processor %q: %w", name, err)
 }
 
-// transient reports whether the server is unwell or another transaction was in the way.
-func transient(code string) bool {
+// transientCode reports whether the server is unwell or another transaction was in the way.
+func transientCode(code string) bool {
 	switch code {
-	case onStandby, pg.NotSerializing, pg.Deadlock, locked:
+	case codeReadOnly, pg.CodeSerializationFailure, pg.CodeDeadlock, codeLockNotAvailable:
 		return true
 	}
 	switch code[:min(2, len(code))] {

@@ -59,11 +59,11 @@ var plainName = regexp.MustCompile(`^([a-z_][a-z0-9_]{0,62}\.)?[a-z_][a-z0-9_]{0
 
 // Checkpoint is a processor.Checkpoint in PostgreSQL. All methods are safe for concurrent use.
 type Checkpoint struct {
-	db      DB // as configured
-	pg      *pg.DB
-	begin   pgx.TxOptions
-	sql     statements
-	timeout time.Duration
+	db        DB // as configured
+	pg        *pg.DB
+	txOptions pgx.TxOptions
+	sql       statements
+	timeout   time.Duration
 }
 
 func (c Config) withDefaults() Config {
@@ -99,7 +99,7 @@ func New(cfg Config) (*Checkpoint, error) {
 	c := &Checkpoint{db: cfg.DB, pg: pg.New(cfg.DB, cfg.Logger), sql: statementsFor(cfg.Table),
 		timeout: cfg.RequestTimeout}
 	if cfg.IdleTimeout > 0 {
-		c.begin.BeginQuery = fmt.Sprintf("begin; set local idle_in_transaction_session_timeout = %d",
+		c.txOptions.BeginQuery = fmt.Sprintf("begin; set local idle_in_transaction_session_timeout = %d",
 			max(1, cfg.IdleTimeout.Milliseconds()))
 	}
 	return c, nil
@@ -137,58 +137,59 @@ func Tx(ctx context.Context) pgx.Tx {
 // later one therefore changes nothing.
 func (c *Checkpoint) Claim(ctx context.Context, name string, token int64) (processor.Mark, error) {
 	if token != 0 {
-		m, err := c.claim(ctx, name, token, false)
+		m, err := c.storeToken(ctx, name, token, false)
 		if errors.Is(err, pgx.ErrNoRows) {
-			err = c.overtaken(ctx, name, token)
+			err = c.overtakenError(ctx, name, token)
 		}
 		return m, err
 	}
 	for {
-		last, err := c.token(ctx, name)
+		last, err := c.storedToken(ctx, name)
 		if err != nil {
 			return processor.Mark{}, err
 		}
-		m, err := c.claim(ctx, name, last+1, true)
+		m, err := c.storeToken(ctx, name, last+1, true)
 		if !errors.Is(err, pgx.ErrNoRows) { // otherwise another claim was faster
 			return m, err
 		}
 	}
 }
 
-// claim stores the token unless the stored one is larger. If next is set, it stores the token only if it is the
+// storeToken stores the token unless the stored one is larger. If next is set, it stores the token only if it is the
 // stored one plus one. If it stores nothing, the error is pgx.ErrNoRows.
-func (c *Checkpoint) claim(ctx context.Context, name string, token int64, next bool) (m processor.Mark, err error) {
+func (c *Checkpoint) storeToken(ctx context.Context, name string, token int64, next bool) (m processor.Mark,
+	err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	err = c.pg.WriteRow(ctx, c.sql.claim, name, token, next).Scan(&m.Position, &m.Token, &m.Version)
 	if err != nil {
-		return processor.Mark{}, fmt.Errorf("claim the checkpoint of processor %q: %w", name, hinted(err))
+		return processor.Mark{}, fmt.Errorf("claim the checkpoint of processor %q: %w", name, withHint(err))
 	}
 	return m, nil
 }
 
-// token returns the stored token, 0 if there is none.
-func (c *Checkpoint) token(ctx context.Context, name string) (token int64, err error) {
+// storedToken returns the stored token, 0 if there is none.
+func (c *Checkpoint) storedToken(ctx context.Context, name string) (token int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	err = c.pg.QueryRow(ctx, c.sql.token, name).Scan(&token)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-		return 0, fmt.Errorf("read the checkpoint of processor %q: %w", name, hinted(err))
+		return 0, fmt.Errorf("read the checkpoint of processor %q: %w", name, withHint(err))
 	}
 	return token, nil
 }
 
-// hinted adds the remedy if the tables are missing.
-func hinted(err error) error {
-	if pg.CodeOf(err) == pg.NoTable {
+// withHint adds the remedy if the tables are missing.
+func withHint(err error) error {
+	if pg.CodeOf(err) == pg.CodeNoTable {
 		return fmt.Errorf("%w; make the tables with CreateTables", err)
 	}
 	return err
 }
 
-// overtaken returns the error for a checkpoint that has changed.
-func (c *Checkpoint) overtaken(ctx context.Context, name string, token int64) error {
-	now, err := c.token(ctx, name)
+// overtakenError returns the error for a checkpoint that has changed.
+func (c *Checkpoint) overtakenError(ctx context.Context, name string, token int64) error {
+	now, err := c.storedToken(ctx, name)
 	switch {
 	case err != nil:
 		return err
@@ -201,7 +202,7 @@ func (c *Checkpoint) overtaken(ctx context.Context, name string, token int64) er
 // Advance implements [processor.Checkpoint]. The context of work holds the transaction; see [Tx].
 func (c *Checkpoint) Advance(ctx context.Context, name string, at processor.Mark,
 	work func(ctx context.Context) (processor.Progress, error)) (processor.Mark, error) {
-	tx, err := c.start(ctx)
+	tx, err := c.beginTx(ctx)
 	if err != nil {
 		return at, fmt.Errorf("begin the transaction of processor %q: %w", name, err)
 	}
@@ -212,31 +213,31 @@ func (c *Checkpoint) Advance(ctx context.Context, name string, at processor.Mark
 	}()
 	progress, err := work(context.WithValue(ctx, txKey{}, tx))
 	if err != nil {
-		err = c.pg.Ended(tx, err)
-		return at, inWork(ctx, tx, name, err)
+		err = c.pg.EndTx(tx, err)
+		return at, classifyWorkError(ctx, tx, name, err)
 	}
 	next := processor.Mark{Position: progress.Position, Token: at.Token, Version: at.Version + 1}
-	moved, err := c.write(ctx, tx, name, at, progress)
+	moved, err := c.writeProgress(ctx, tx, name, at, progress)
 	switch {
 	case err != nil:
-		return at, blame(name, c.pg.Ended(tx, err))
+		return at, classifyCommitError(name, c.pg.EndTx(tx, err))
 	case !moved:
 		_ = tx.Rollback(ctx) // its connection may be the only one
-		return at, c.overtaken(ctx, name, at.Token)
+		return at, c.overtakenError(ctx, name, at.Token)
 	}
-	if err := c.pg.Ended(tx, c.commit(ctx, tx)); err != nil {
-		return at, blame(name, err)
+	if err := c.pg.EndTx(tx, c.commitTx(ctx, tx)); err != nil {
+		return at, classifyCommitError(name, err)
 	}
 	return next, nil
 }
 
-func (c *Checkpoint) start(ctx context.Context) (pgx.Tx, error) {
+func (c *Checkpoint) beginTx(ctx context.Context) (pgx.Tx, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	return c.pg.Begin(ctx, c.begin)
+	return c.pg.Begin(ctx, c.txOptions)
 }
 
-func (c *Checkpoint) commit(ctx context.Context, tx pgx.Tx) error {
+func (c *Checkpoint) commitTx(ctx context.Context, tx pgx.Tx) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	return tx.Commit(ctx)
@@ -244,9 +245,9 @@ func (c *Checkpoint) commit(ctx context.Context, tx pgx.Tx) error {
 
 const rollbackTimeout = 2 * time.Second
 
-// write adds the progress to the transaction, in one round trip. It reports whether the checkpoint was still as
+// writeProgress adds the progress to the transaction, in one round trip. It reports whether the checkpoint was still as
 // in at.
-func (c *Checkpoint) write(ctx context.Context, tx pgx.Tx, name string, at processor.Mark,
+func (c *Checkpoint) writeProgress(ctx context.Context, tx pgx.Tx, name string, at processor.Mark,
 	progress processor.Progress) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -258,7 +259,7 @@ func (c *Checkpoint) write(ctx context.Context, tx pgx.Tx, name string, at proce
 	results := tx.SendBatch(ctx, batch)
 	tag, err := results.Exec()
 	err = errors.Join(err, results.Close())
-	if pg.CodeOf(err) == pg.NotSerializing { // another transaction changed it, with a stricter isolation level
+	if pg.CodeOf(err) == pg.CodeSerializationFailure { // another transaction changed it, with a stricter isolation level
 		return false, nil
 	}
 	return tag.RowsAffected() == 1, err

@@ -28,7 +28,7 @@ type testBed struct {
 }
 
 func newTestBed(t *testing.T) *testBed {
-	db := pgserver.ForTest(t)
+	db := pgserver.StartForTest(t)
 	pool, err := pgxpool.New(context.Background(), db.URL())
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)

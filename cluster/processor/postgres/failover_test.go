@@ -39,13 +39,13 @@ func startProcess(t *testing.T, endpoint, address string, cfg processor.Config[i
 	q := &process{}
 	q.Process = processtest.Start(t, endpoint, 2*time.Second,
 		func(p *processtest.Process) (func(context.Context), error) {
-			queues, err := testbed.QueuesWithin(300*time.Millisecond, p, keys.Elections())
+			queues, err := testbed.NewEngineWithin(300*time.Millisecond, p, keys.Elections())
 			if err != nil {
 				return nil, err
 			}
 			q.in, err = elections.New(elections.Config{Queues: queues.Queues(keys.Elections()),
 				Address: address, WorkTimeout: 500 * time.Millisecond})
-			return wait.All(queues.Run, q.in.Run), err
+			return wait.RunAll(queues.Run, q.in.Run), err
 		})
 	cfg.LeaderLock = processor.Election(q.in, "views")
 	q.p, _ = run(t, cfg)

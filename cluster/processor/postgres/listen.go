@@ -12,15 +12,15 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// relisten is the pause before Listen tries again.
-var relisten = backoff.Policy{First: time.Second, Last: time.Second}
+// listenBackoff is the pause before Listen tries again.
+var listenBackoff = backoff.Policy{First: time.Second, Last: time.Second}
 
-// relistenAfter is the time without a notification after which the server is asked whether it still accepts
+// primaryCheckAfter is the time without a notification after which the server is asked whether it still accepts
 // writes: a server that was the primary sends no notifications.
-const relistenAfter = 5 * time.Second
+const primaryCheckAfter = 5 * time.Second
 
-// primary returns an error unless the connection's server answers and accepts writes.
-func (s *Source) primary(ctx context.Context, conn *pgx.Conn) error {
+// checkPrimary returns an error unless the connection's server answers and accepts writes.
+func (s *Source) checkPrimary(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.RequestTimeout)
 	defer cancel()
 	var readOnly bool
@@ -43,7 +43,7 @@ func (s *Source) Listen(ctx context.Context) {
 	}
 	log, lost := s.cfg.Logger.With("channel", s.cfg.Channel), false
 	for ctx.Err() == nil {
-		err := s.listen(ctx, func() {
+		err := s.listenOnce(ctx, func() {
 			if lost {
 				log.Info("LISTEN restored")
 			}
@@ -53,12 +53,12 @@ func (s *Source) Listen(ctx context.Context) {
 			log.Warn("LISTEN failed, polling the table until it is restored", "error", err)
 			lost = true
 		}
-		wait.For(ctx, relisten.Delay(1, rand.Float64()))
+		wait.For(ctx, listenBackoff.Delay(1, rand.Float64()))
 	}
 }
 
-// listen listens on one connection until that fails or ctx ends.
-func (s *Source) listen(ctx context.Context, listening func()) error {
+// listenOnce listens on one connection until that fails or ctx ends.
+func (s *Source) listenOnce(ctx context.Context, listening func()) error {
 	starting, cancel := context.WithTimeout(ctx, s.cfg.RequestTimeout)
 	defer cancel()
 	pooled, err := s.cfg.DB.Acquire(starting)
@@ -71,19 +71,19 @@ func (s *Source) listen(ctx context.Context, listening func()) error {
 		defer cancel()
 		_ = conn.Close(ctx) // it may have broken
 	}()
-	if _, err := conn.Exec(starting, "listen "+quoted(s.cfg.Channel)); err != nil {
+	if _, err := conn.Exec(starting, "listen "+quoteName(s.cfg.Channel)); err != nil {
 		return err
 	}
 	listening()
 	for {
 		s.Notify() // also at the start: events may have come before
-		waiting, cancel := context.WithTimeout(ctx, relistenAfter)
+		waiting, cancel := context.WithTimeout(ctx, primaryCheckAfter)
 		_, err := conn.WaitForNotification(waiting)
 		cancel()
 		switch {
 		case err == nil:
 		case ctx.Err() == nil && waiting.Err() != nil && !conn.IsClosed():
-			if err := s.primary(ctx, conn); err != nil {
+			if err := s.checkPrimary(ctx, conn); err != nil {
 				return err
 			}
 		default:

@@ -163,8 +163,8 @@ func NewSource(cfg SourceConfig) (*Source, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	of := strings.NewReplacer("{table}", quoted(cfg.Table), "{xid}", quoted(cfg.XID), "{id}", quoted(cfg.ID),
-		"{value}", quoted(cfg.Value)).Replace
+	of := strings.NewReplacer("{table}", quoteName(cfg.Table), "{xid}", quoteName(cfg.XID), "{id}", quoteName(cfg.ID),
+		"{value}", quoteName(cfg.Value)).Replace
 	return &Source{
 		cfg: cfg,
 		pg:  pg.New(cfg.DB, cfg.Logger),
@@ -191,7 +191,7 @@ func (s *Source) Read(ctx context.Context, after processor.Position, limit int) 
 	defer cancel()
 	var events []processor.Event[[]byte]
 	err = s.pg.Read(ctx, func(q pg.Querier) error {
-		rows, err := q.(rower).Query(ctx, s.read, xid, id, limit)
+		rows, err := q.(rowQuerier).Query(ctx, s.read, xid, id, limit)
 		if err != nil {
 			return err
 		}
@@ -207,8 +207,8 @@ func (s *Source) Read(ctx context.Context, after processor.Position, limit int) 
 	return events, nil
 }
 
-// rower is a connection of a pool.
-type rower interface {
+// rowQuerier is a connection of a pool.
+type rowQuerier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 

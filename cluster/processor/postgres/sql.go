@@ -16,7 +16,7 @@ type statements struct {
 }
 
 func statementsFor(table string) statements {
-	names := strings.NewReplacer("{parked}", quoted(table+"_parked"), "{table}", quoted(table))
+	names := strings.NewReplacer("{parked}", quoteName(table+"_parked"), "{table}", quoteName(table))
 	of := names.Replace
 	return statements{
 		// Concurrent creations of a table fail, so they take turns. Statements that are sent together form one
@@ -57,8 +57,8 @@ on conflict (name) do update set position = $2, version = t.version + 1, changed
 	}
 }
 
-// quoted returns a plain name quoted for SQL, because it may be a keyword.
-func quoted(name string) string { return pgx.Identifier(strings.Split(name, ".")).Sanitize() }
+// quoteName returns a plain name quoted for SQL, because it may be a keyword.
+func quoteName(name string) string { return pgx.Identifier(strings.Split(name, ".")).Sanitize() }
 
 // Parked returns the processor's parked events, oldest first. It blocks until PostgreSQL has answered or ctx
 // ends, and has no time-out of its own.

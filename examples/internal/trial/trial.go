@@ -30,7 +30,7 @@ func Main(m *testing.M, program func()) {
 		program()
 		return
 	}
-	leaktest.RunMore()
+	leaktest.SetParallel()
 	goleak.VerifyTestMain(m)
 }
 

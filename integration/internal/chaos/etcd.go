@@ -20,14 +20,14 @@ import (
 
 const (
 	etcdPatience = 30 * time.Second
-	glance       = 20 * time.Millisecond
+	pollInterval = 20 * time.Millisecond
 )
 
 // member is one etcd process, which keeps its data when it is killed.
 type member struct {
 	endpoint, peer string
 	command        func() (*exec.Cmd, error)
-	ours           *fault.Relay  // in front of it, for the run's own client
+	ownRelay       *fault.Relay  // in front of it, for the run's own client
 	id             atomic.Uint64 // etcd's id of it, once it has joined
 
 	mu      sync.Mutex
@@ -54,14 +54,14 @@ func (m *member) start() error {
 	return nil
 }
 
-func (m *member) proc() *fault.Process {
+func (m *member) currentProcess() *fault.Process {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.process
 }
 
-// tell sends the process an instruction about another member.
-func (m *member) tell(what string, other *member) error {
+// sendInstruction sends the process an instruction about another member.
+func (m *member) sendInstruction(what string, other *member) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	_, err := fmt.Fprintln(m.in, what+other.peer)
@@ -82,17 +82,17 @@ func (m *member) moveLead(ctx context.Context, to *member) error {
 }
 
 func (m *member) close() error {
-	if m.ours != nil {
-		m.ours.Close()
+	if m.ownRelay != nil {
+		m.ownRelay.Close()
 	}
-	if p := m.proc(); p != nil {
+	if p := m.currentProcess(); p != nil {
 		return p.Close()
 	}
 	return nil
 }
 
-// answers waits until etcd answers a linearizable read, which requires a majority and a leader.
-func (w *world) answers(ctx context.Context) error {
+// awaitEtcdAnswers waits until etcd answers a linearizable read, which requires a majority and a leader.
+func (w *world) awaitEtcdAnswers(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, etcdPatience)
 	defer cancel()
 	for {
@@ -103,16 +103,16 @@ func (w *world) answers(ctx context.Context) error {
 			return nil
 		}
 		select {
-		case <-time.After(glance):
+		case <-time.After(pollInterval):
 		case <-ctx.Done():
 			return fmt.Errorf("etcd does not answer: %w", err)
 		}
 	}
 }
 
-// joined waits until every running member answers by itself, so that the cluster has recovered from one fault
-// before the next.
-func (w *world) joined(ctx context.Context) error {
+// awaitMembersJoined waits until every running member answers by itself, so that the cluster has recovered from one
+// fault before the next.
+func (w *world) awaitMembersJoined(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, etcdPatience)
 	defer cancel()
 	for _, m := range w.members {
@@ -125,7 +125,7 @@ func (w *world) joined(ctx context.Context) error {
 				break
 			}
 			select {
-			case <-time.After(glance):
+			case <-time.After(pollInterval):
 			case <-ctx.Done():
 				return fmt.Errorf("etcd member %s has not come back: %w", m.endpoint, errors.Join(err, ctx.Err()))
 			}
@@ -134,8 +134,8 @@ func (w *world) joined(ctx context.Context) error {
 	return nil
 }
 
-// leading returns the member that leads etcd, or nil if none is known.
-func (w *world) leading(ctx context.Context) *member {
+// etcdLeader returns the member that leads etcd, or nil if none is known.
+func (w *world) etcdLeader(ctx context.Context) *member {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	for _, m := range w.members {

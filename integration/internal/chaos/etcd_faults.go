@@ -19,8 +19,8 @@ import (
 	"github.com/goverse/goverse/internal/test/history"
 )
 
-// leaseRevoked revokes the lease of a node's session.
-func leaseRevoked(ctx context.Context, w *world, n *chaosNode, _ *rand.Rand) error {
+// revokeLease revokes the lease of a node's session.
+func revokeLease(ctx context.Context, w *world, n *chaosNode, _ *rand.Rand) error {
 	m := w.mirror.Snapshot().Member(n.address())
 	if m == nil {
 		return errNoEffect
@@ -37,18 +37,18 @@ func leaseRevoked(ctx context.Context, w *world, n *chaosNode, _ *rand.Rand) err
 	return n.awaitBack(ctx, m.Incarnation)
 }
 
-// keyDeleted deletes a candidate's key. Its lease lives on.
-func keyDeleted(ctx context.Context, w *world, n *chaosNode, _ *rand.Rand) error {
+// deleteKey deletes a candidate's key. Its lease lives on.
+func deleteKey(ctx context.Context, w *world, n *chaosNode, _ *rand.Rand) error {
 	s := w.mirror.Snapshot()
 	m := s.Member(n.address())
 	if m == nil {
 		return errNoEffect
 	}
-	before, _ := s.Candidate(m.Lease)
+	before, _ := s.CandidateOn(m.Lease)
 	if before == nil {
 		return errNoEffect
 	}
-	if err := w.rec.Do(n.address(), history.KeyDeleted, func() error {
+	if err := w.rec.Intervene(n.address(), history.KeyDeleted, func() error {
 		resp, err := w.client.Delete(ctx, before.Key)
 		if err == nil && resp.Deleted == 0 {
 			err = errNoEffect
@@ -57,21 +57,22 @@ func keyDeleted(ctx context.Context, w *world, n *chaosNode, _ *rand.Rand) error
 	}); err != nil {
 		return err
 	}
-	_, err := w.await(ctx, effectPatience, fmt.Sprintf("node %d queues again", n.index), func(s *state.Snapshot) bool {
-		m := s.Member(n.address())
-		if m == nil {
-			return false
-		}
-		c, _ := s.Candidate(m.Lease)
-		return c != nil && c.CreateRevision > before.CreateRevision
-	})
+	_, err := w.awaitSnapshot(ctx, effectPatience, fmt.Sprintf("node %d queues again", n.index),
+		func(s *state.Snapshot) bool {
+			m := s.Member(n.address())
+			if m == nil {
+				return false
+			}
+			c, _ := s.CandidateOn(m.Lease)
+			return c != nil && c.CreateRevision > before.CreateRevision
+		})
 	return err
 }
 
-// watchFrozen freezes a node's watch, which then delivers no events while requests work and the cluster's state
+// freezeWatch freezes a node's watch, which then delivers no events while requests work and the cluster's state
 // changes, if only by an unused key. The node must detect by itself that its snapshot lags, and read again.
-func watchFrozen(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
-	end := w.rec.Begin(n.address(), faults.WatchFrozen.Name, "")
+func freezeWatch(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
+	end := w.rec.BeginFault(n.address(), faults.WatchFrozen.Name, "")
 	defer end()
 	before, err := n.status(ctx)
 	if err != nil {
@@ -82,10 +83,10 @@ func watchFrozen(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) er
 	}
 	ttl := time.Duration(w.cfg.TTL) * time.Second
 	for until := time.Now().Add(between(rnd, ttl, ttl*3/2)); time.Now().Before(until); {
-		if _, err := w.client.Put(ctx, tick, ""); err != nil {
+		if _, err := w.client.Put(ctx, tickKey, ""); err != nil {
 			return err
 		}
-		hold(ctx, 100*time.Millisecond)
+		holdFault(ctx, 100*time.Millisecond)
 	}
 	if _, err := n.ask(ctx, askThawWatch); err != nil {
 		return err
@@ -100,75 +101,75 @@ func watchFrozen(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) er
 		case time.Now().After(deadline):
 			return fmt.Errorf("node %d did not notice that its watch was frozen", n.index)
 		}
-		hold(ctx, glance)
+		holdFault(ctx, pollInterval)
 	}
 }
 
-// memberKilled kills one member of etcd, usually the one that leads it.
-func memberKilled(ctx context.Context, w *world, _ *chaosNode, rnd *rand.Rand) error {
-	end := w.rec.Begin("", "etcd member killed", "")
+// killMember kills one member of etcd, usually the one that leads it.
+func killMember(ctx context.Context, w *world, _ *chaosNode, rnd *rand.Rand) error {
+	end := w.rec.BeginFault("", "etcd member killed", "")
 	defer end()
 	m := w.members[rnd.IntN(len(w.members))]
-	if l := w.leading(ctx); l != nil && rnd.IntN(2) == 0 {
+	if l := w.etcdLeader(ctx); l != nil && rnd.IntN(2) == 0 {
 		m = l
 	}
-	if _, err := m.proc().Kill(); err != nil {
+	if _, err := m.currentProcess().Kill(); err != nil {
 		return err
 	}
-	if err := w.answers(ctx); err != nil { // the others answer
+	if err := w.awaitEtcdAnswers(ctx); err != nil { // the others answer
 		return err
 	}
-	hold(ctx, between(rnd, 0, 1500*time.Millisecond))
+	holdFault(ctx, between(rnd, 0, 1500*time.Millisecond))
 	if err := m.start(); err != nil {
 		return err
 	}
-	return errors.Join(w.answers(ctx), w.joined(ctx))
+	return errors.Join(w.awaitEtcdAnswers(ctx), w.awaitMembersJoined(ctx))
 }
 
-// etcdRestarted kills all of etcd and, after a while, starts it again with its data.
-func etcdRestarted(ctx context.Context, w *world, _ *chaosNode, rnd *rand.Rand) error {
-	end := w.rec.Begin("", "etcd restarted", "")
+// restartEtcd kills all of etcd and, after a while, starts it again with its data.
+func restartEtcd(ctx context.Context, w *world, _ *chaosNode, rnd *rand.Rand) error {
+	end := w.rec.BeginFault("", "etcd restarted", "")
 	defer end()
 	errs := make([]error, len(w.members))
 	var wg sync.WaitGroup
 	for i, m := range w.members {
-		wg.Go(func() { _, errs[i] = m.proc().Kill() })
+		wg.Go(func() { _, errs[i] = m.currentProcess().Kill() })
 	}
 	wg.Wait()
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	hold(ctx, between(rnd, 0, 2*time.Duration(w.cfg.TTL)*time.Second))
+	holdFault(ctx, between(rnd, 0, 2*time.Duration(w.cfg.TTL)*time.Second))
 	for _, m := range w.members {
 		if err := m.start(); err != nil {
 			return err
 		}
 	}
-	return errors.Join(w.answers(ctx), w.joined(ctx))
+	return errors.Join(w.awaitEtcdAnswers(ctx), w.awaitMembersJoined(ctx))
 }
 
-// etcdStopped freezes the only member of etcd, at times for longer than the TTL.
-func etcdStopped(ctx context.Context, w *world, _ *chaosNode, rnd *rand.Rand) error {
-	end := w.rec.Begin("", "etcd stopped", "")
+// freezeEtcd freezes the only member of etcd, at times for longer than the TTL.
+func freezeEtcd(ctx context.Context, w *world, _ *chaosNode, rnd *rand.Rand) error {
+	end := w.rec.BeginFault("", "etcd stopped", "")
 	defer end()
 	m := w.members[0]
-	if _, err := m.proc().Freeze(); err != nil {
+	if _, err := m.currentProcess().Freeze(); err != nil {
 		return err
 	}
-	hold(ctx, between(rnd, 0, 2*time.Duration(w.cfg.TTL)*time.Second))
-	_, err := m.proc().Thaw()
-	return errors.Join(err, w.answers(ctx), w.joined(ctx))
+	holdFault(ctx, between(rnd, 0, 2*time.Duration(w.cfg.TTL)*time.Second))
+	_, err := m.currentProcess().Thaw()
+	return errors.Join(err, w.awaitEtcdAnswers(ctx), w.awaitMembersJoined(ctx))
 }
 
-// compacted makes many writes and compacts etcd's history meanwhile.
-func compacted(ctx context.Context, w *world, _ *chaosNode, rnd *rand.Rand) error {
-	end := w.rec.Begin("", "compaction", "")
+// compactHistory makes many writes and compacts etcd's history meanwhile.
+func compactHistory(ctx context.Context, w *world, _ *chaosNode, rnd *rand.Rand) error {
+	end := w.rec.BeginFault("", "compaction", "")
 	defer end()
 	churn, err := fault.StartChurn(ctx, w.client, fault.ChurnConfig{Prefix: "/chaos/load/"})
 	if err != nil {
 		return err
 	}
-	hold(ctx, between(rnd, 300*time.Millisecond, time.Second))
+	holdFault(ctx, between(rnd, 300*time.Millisecond, time.Second))
 	err = churn.Stop(ctx)
 	if err == nil && churn.Stats().Compactions == 0 {
 		err = errNoEffect

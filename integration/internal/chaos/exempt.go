@@ -26,34 +26,34 @@ func RemoveAlive(ctx context.Context, cfg Config) (v history.Verdict, took time.
 	if n == nil {
 		return v, 0, errors.Join(errors.New("nobody leads"), w.close())
 	}
-	end := w.rec.Begin(n.address(), "outcast", "")
+	end := w.rec.BeginFault(n.address(), "outcast", "")
 	before := n.incarnation()
 	began := time.Now()
-	err = w.rec.Do(n.address(), history.RemovedAlive, func() error {
-		if _, err := n.proc().Freeze(); err != nil {
+	err = w.rec.Intervene(n.address(), history.RemovedAlive, func() error {
+		if _, err := n.currentProcess().Freeze(); err != nil {
 			return err
 		}
-		faults.CutOff.Do(n.toEtcd(), nil) // CutOff uses no random numbers
+		faults.CutOff.Begin(n.etcdPath(), nil) // CutOff uses no random numbers
 		n.entrance.Refuse()
 		gone := n.awaitGone(ctx, before)
 		took = time.Since(began)
-		_, err := n.proc().Thaw()
+		_, err := n.currentProcess().Thaw()
 		return errors.Join(gone, err)
 	})
 	// Wait long enough for any claim that it may still make.
-	hold(ctx, time.Duration(cfg.TTL)*time.Second)
-	err = errors.Join(err, n.heal())
+	holdFault(ctx, time.Duration(cfg.TTL)*time.Second)
+	err = errors.Join(err, n.healNetwork())
 	if err == nil {
 		err = n.awaitBack(ctx, before)
 	}
 	end()
 	if err == nil {
-		err = errors.Join(w.calm(ctx), w.stop(ctx))
+		err = errors.Join(w.awaitCalm(ctx), w.stop(ctx))
 	}
 	said := n.output()
 	if err := errors.Join(err, w.close()); err != nil {
 		return v, took, fmt.Errorf("%w\n%s", err, said)
 	}
-	v, err = w.judge()
+	v, err = w.judgeRecords()
 	return v, took, err
 }

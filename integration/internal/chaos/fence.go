@@ -22,13 +22,13 @@ type fence struct {
 // fenceKey returns the key of the greatest epoch seen.
 func fenceKey(shard int) string { return fmt.Sprintf("/chaos/epoch/%d", shard) }
 
-// ordered formats an epoch as text that sorts like the number, because etcd compares bytes.
-func ordered(epoch int64) string { return fmt.Sprintf("%020d", epoch) }
+// sortableEpoch formats an epoch as text that sorts like the number, because etcd compares bytes.
+func sortableEpoch(epoch int64) string { return fmt.Sprintf("%020d", epoch) }
 
 // openFences creates the keys of the fences with epoch 0.
 func openFences(ctx context.Context, client *clientv3.Client) error {
-	for shard := range shards {
-		if _, err := client.Put(ctx, fenceKey(shard), ordered(0)); err != nil {
+	for shard := range shardCount {
+		if _, err := client.Put(ctx, fenceKey(shard), sortableEpoch(0)); err != nil {
 			return err
 		}
 	}
@@ -66,8 +66,8 @@ func (t *fencedTxn) Else(...clientv3.Op) clientv3.Txn {
 // Commit sends the transaction.
 func (t *fencedTxn) Commit() (*clientv3.TxnResponse, error) {
 	key := fenceKey(t.shard)
-	resp, err := t.txn.If(clientv3.Compare(clientv3.Value(key), "<", ordered(t.epoch+1))).
-		Then(append(t.then, clientv3.OpPut(key, ordered(t.epoch)))...).Commit()
+	resp, err := t.txn.If(clientv3.Compare(clientv3.Value(key), "<", sortableEpoch(t.epoch+1))).
+		Then(append(t.then, clientv3.OpPut(key, sortableEpoch(t.epoch)))...).Commit()
 	if err == nil && !resp.Succeeded {
 		return nil, &election.TermOverError{Token: t.epoch, Reason: "a greater epoch was seen"}
 	}

@@ -38,9 +38,9 @@ const (
 	unreadFor = 3 * time.Second
 )
 
-// hostile is an outsider that attacks every node as any program can that reaches its port: with forged headers,
+// attacker is an outsider that attacks every node as any program can that reaches its port: with forged headers,
 // watches that it breaks, streams that it does not read, and links full of forged calls.
-type hostile struct {
+type attacker struct {
 	nodes []*chaosNode
 
 	cancel context.CancelFunc
@@ -50,26 +50,26 @@ type hostile struct {
 	forged, broken, unread, links atomic.Int64
 }
 
-func newHostile(nodes []*chaosNode) *hostile {
+func newAttacker(nodes []*chaosNode) *attacker {
 	ctx, cancel := context.WithCancel(context.Background())
-	h := &hostile{nodes: nodes, cancel: cancel}
+	h := &attacker{nodes: nodes, cancel: cancel}
 	for _, n := range nodes {
 		rnd := rand.New(rand.NewPCG(rand.Uint64(), 0))
-		h.repeat(ctx, n, forgeEvery, &h.forged, func(ctx context.Context, conn *grpc.ClientConn) error {
+		h.repeatAttack(ctx, n, forgeEvery, &h.forged, func(ctx context.Context, conn *grpc.ClientConn) error {
 			return forgeStream(ctx, conn, rnd)
 		})
-		h.repeat(ctx, n, breakEvery, &h.broken, h.breakWatch)
-		h.repeat(ctx, n, linkEvery, &h.links, forgeLink)
+		h.repeatAttack(ctx, n, breakEvery, &h.broken, h.breakWatch)
+		h.repeatAttack(ctx, n, linkEvery, &h.links, forgeLink)
 		for range unreadStreams {
-			h.repeat(ctx, n, glance, &h.unread, leaveUnread)
+			h.repeatAttack(ctx, n, pollInterval, &h.unread, leaveUnread)
 		}
 	}
 	return h
 }
 
-// repeat attacks one node at the given interval, on a connection of its own, until ctx ends. It counts the
+// repeatAttack attacks one node at the given interval, on a connection of its own, until ctx ends. It counts the
 // attacks that were carried out.
-func (h *hostile) repeat(ctx context.Context, n *chaosNode, every time.Duration, done *atomic.Int64,
+func (h *attacker) repeatAttack(ctx context.Context, n *chaosNode, every time.Duration, done *atomic.Int64,
 	attack func(ctx context.Context, conn *grpc.ClientConn) error) {
 	h.wg.Go(func() {
 		conn, err := grpc.NewClient(n.address(), grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -85,7 +85,7 @@ func (h *hostile) repeat(ctx context.Context, n *chaosNode, every time.Duration,
 				done.Add(1)
 			}
 			cancel()
-			hold(ctx, every)
+			holdFault(ctx, every)
 		}
 	})
 }
@@ -99,7 +99,7 @@ func forgeStream(ctx context.Context, conn *grpc.ClientConn, rnd *rand.Rand) err
 		"goverse-chain-bin", forgedChain(rnd),
 	}
 	if rnd.IntN(2) == 0 {
-		headers = append(headers, "goverse-forwarded", "1", "goverse-prefix-bin", prefix)
+		headers = append(headers, "goverse-forwarded", "1", "goverse-prefix-bin", clusterPrefix)
 	}
 	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(ctx, headers...))
 	defer cancel()
@@ -110,7 +110,7 @@ func forgeStream(ctx context.Context, conn *grpc.ClientConn, rnd *rand.Rand) err
 	if err := stream.Send(&probepb.Blob{Data: []byte("hostile")}); err != nil {
 		return err
 	}
-	hold(ctx, time.Duration(rnd.IntN(100))*time.Millisecond)
+	holdFault(ctx, time.Duration(rnd.IntN(100))*time.Millisecond)
 	return nil
 }
 
@@ -124,7 +124,7 @@ func forgedChain(rnd *rand.Rand) string {
 }
 
 // breakWatch watches a node in the name of another one, and disconnects without a goodbye.
-func (h *hostile) breakWatch(ctx context.Context, conn *grpc.ClientConn) error {
+func (h *attacker) breakWatch(ctx context.Context, conn *grpc.ClientConn) error {
 	name := h.identify(ctx, h.nodes[rand.IntN(len(h.nodes))])
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // without sending a goodbye
@@ -141,18 +141,18 @@ func (h *hostile) breakWatch(ctx context.Context, conn *grpc.ClientConn) error {
 	if err := stream.Send(&nodepb.WatchRequest{InstanceId: name}); err != nil { // now it is a watcher
 		return err
 	}
-	hold(ctx, glance)
+	holdFault(ctx, pollInterval)
 	return nil
 }
 
 // identify returns the instance id of a node, which any caller may request.
-func (h *hostile) identify(ctx context.Context, n *chaosNode) string {
+func (h *attacker) identify(ctx context.Context, n *chaosNode) string {
 	conn, err := grpc.NewClient(n.address(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return ""
 	}
 	defer func() { _ = conn.Close() }()
-	ctx, cancel := context.WithTimeout(ctx, 10*glance)
+	ctx, cancel := context.WithTimeout(ctx, 10*pollInterval)
 	defer cancel()
 	said, err := nodepb.NewNodeClient(conn).Identify(ctx, &nodepb.IdentifyRequest{})
 	if err != nil {
@@ -174,7 +174,7 @@ func leaveUnread(ctx context.Context, conn *grpc.ClientConn) error {
 	if _, err := stream.Header(); err != nil {
 		return err
 	}
-	hold(ctx, unreadFor)
+	holdFault(ctx, unreadFor)
 	return nil
 }
 
@@ -192,29 +192,30 @@ func forgeLink(ctx context.Context, conn *grpc.ClientConn) error {
 			Key: fmt.Append(nil, "hostile-", id), Request: make([]byte, 1000), More: id%2 == 0, Timeout: math.MaxInt64,
 			Generation: math.MaxInt64, Chain: []uint64{rand.Uint64(), rand.Uint64()}})
 	}
-	request := &objectspb.LinkRequest{Hello: &objectspb.Hello{Prefix: prefix}, Calls: calls, Cancelled: []uint64{99, 1, 1}}
+	request := &objectspb.LinkRequest{Hello: &objectspb.Hello{Prefix: clusterPrefix}, Calls: calls,
+		Cancelled: []uint64{99, 1, 1}}
 	if err := stream.Send(request); err != nil {
 		return err
 	}
-	hold(ctx, 2*linkEvery)
+	holdFault(ctx, 2*linkEvery)
 	return nil
 }
 
-// stop ends the attacks and waits for them.
-func (h *hostile) stop() {
+// stopAttacks ends the attacks and waits for them.
+func (h *attacker) stopAttacks() {
 	h.cancel()
 	h.wg.Wait()
 }
 
-// idle returns an error if one of the attacks was never carried out.
-func (h *hostile) idle() error {
+// checkAllAttacked returns an error if one of the attacks was never carried out.
+func (h *attacker) checkAllAttacked() error {
 	if min(h.forged.Load(), h.broken.Load(), h.unread.Load(), h.links.Load()) == 0 {
 		return errors.New("an attack of the hostile outsider was never carried out: " + h.String())
 	}
 	return nil
 }
 
-func (h *hostile) String() string {
+func (h *attacker) String() string {
 	return fmt.Sprintf("%d forged streams, %d broken watches, %d unread streams, %d forged links", h.forged.Load(),
 		h.broken.Load(), h.unread.Load(), h.links.Load())
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/goverse/goverse/internal/test/faults"
 )
 
-// kind is one kind of fault. Its function do causes the fault, keeps it for a while, observes its effect, and
+// faultKind is one kind of fault. Its function do causes the fault, keeps it for a while, observes its effect, and
 // undoes it. It returns an error if the effect is not the expected one. If there is no effect at all, it
 // returns errNoEffect and the fault is not counted.
-type kind struct {
+type faultKind struct {
 	name string
 	// atEtcd reports that it affects etcd and so every node; at most one such fault is active at a time.
 	atEtcd bool
@@ -25,45 +25,45 @@ type kind struct {
 	do      func(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error
 }
 
-// kinds returns all kinds of faults. Those on the path to etcd come from the catalogue in package faults.
-func kinds() []kind {
-	return []kind{
-		{name: "process killed", members: 1, do: killed},
-		{name: "process stopped", do: stopped},
-		{name: "process frozen past the TTL", do: frozen},
-		{name: "process paused", members: 1, do: paused},
-		alsoOfMembers(untilSessionLost(faults.CutOff)),
-		untilSessionLost(faults.RequestsDropped),
-		untilSessionLost(faults.AnswersDropped),
-		forAWhile(faults.Delayed),
-		forAWhile(faults.Throttled),
-		{name: faults.Reset.Name, do: reset},
-		{name: "node's port refuses", etcdWell: true, do: refusing},
-		{name: "packets between nodes dropped", etcdWell: true, do: unreachable},
-		{name: "refusing and cut off at once", etcdWell: true, do: outcast},
-		{name: "lease revoked out of band", etcdWell: true, do: leaseRevoked},
-		{name: "key deleted out of band", etcdWell: true, do: keyDeleted},
-		{name: "lock's key deleted out of band", etcdWell: true, do: lockDeleted},
-		{name: faults.WatchFrozen.Name, etcdWell: true, do: watchFrozen},
-		{name: "etcd member killed", atEtcd: true, others: true, members: 1, do: memberKilled},
-		{name: "etcd member stopped", atEtcd: true, others: true, members: 2, do: memberStopped},
-		{name: "etcd member stutters", atEtcd: true, others: true, members: 2, do: memberStutters},
-		{name: "etcd members cut off from each other", atEtcd: true, others: true, members: 2, do: membersCutOff},
-		{name: "etcd stands still", atEtcd: true, alone: true, do: etcdStopped},
-		{name: "etcd killed and restarted", atEtcd: true, do: etcdRestarted},
-		{name: "compaction under load", atEtcd: true, do: compacted},
+// allFaultKinds returns all kinds of faults. Those on the path to etcd come from the catalogue in package faults.
+func allFaultKinds() []faultKind {
+	return []faultKind{
+		{name: "process killed", members: 1, do: killProcess},
+		{name: "process stopped", do: stopProcess},
+		{name: "process frozen past the TTL", do: freezeProcess},
+		{name: "process paused", members: 1, do: pauseProcess},
+		alsoWithMembers(faultUntilLost(faults.CutOff)),
+		faultUntilLost(faults.RequestsDropped),
+		faultUntilLost(faults.AnswersDropped),
+		slowingFault(faults.Delayed),
+		slowingFault(faults.Throttled),
+		{name: faults.Reset.Name, do: resetConnections},
+		{name: "node's port refuses", etcdWell: true, do: refuseConnections},
+		{name: "packets between nodes dropped", etcdWell: true, do: dropNodePackets},
+		{name: "refusing and cut off at once", etcdWell: true, do: isolateNode},
+		{name: "lease revoked out of band", etcdWell: true, do: revokeLease},
+		{name: "key deleted out of band", etcdWell: true, do: deleteKey},
+		{name: "lock's key deleted out of band", etcdWell: true, do: deleteLockKey},
+		{name: faults.WatchFrozen.Name, etcdWell: true, do: freezeWatch},
+		{name: "etcd member killed", atEtcd: true, others: true, members: 1, do: killMember},
+		{name: "etcd member stopped", atEtcd: true, others: true, members: 2, do: freezeMember},
+		{name: "etcd member stutters", atEtcd: true, others: true, members: 2, do: stutterMember},
+		{name: "etcd members cut off from each other", atEtcd: true, others: true, members: 2, do: cutMembers},
+		{name: "etcd stands still", atEtcd: true, alone: true, do: freezeEtcd},
+		{name: "etcd killed and restarted", atEtcd: true, do: restartEtcd},
+		{name: "compaction under load", atEtcd: true, do: compactHistory},
 	}
 }
 
-// alsoOfMembers returns k, which then also occurs in worlds about etcd's members.
-func alsoOfMembers(k kind) kind {
+// alsoWithMembers returns k, which then also occurs in worlds about etcd's members.
+func alsoWithMembers(k faultKind) faultKind {
 	k.members = 1
 	return k
 }
 
-// deck returns the faults of one deck, in order.
-func deck(cfg Config) (out []kind) {
-	for _, k := range kinds() {
+// deckOfFaults returns the faults of one deck, in order.
+func deckOfFaults(cfg Config) (out []faultKind) {
+	for _, k := range allFaultKinds() {
 		if one := cfg.EtcdMembers == 1; one && k.others || !one && k.alone {
 			continue
 		}

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// counters is the prefix of the counters that the locks guard.
-	counters = "/chaos/counter/"
+	// counterPrefix is the prefix of the counters that the locks guard.
+	counterPrefix = "/chaos/counter/"
 	// lockWorkers is the number of a node's goroutines that work under locks.
 	lockWorkers = 2
 	// effectEvery is the interval of new effects. All nodes try each of them.
@@ -37,23 +37,24 @@ var lockNames = []string{"one", "two", "with/slash"}
 // ledgerPath returns the file that effects write to.
 func ledgerPath(dir string) string { return filepath.Join(dir, "ledger.jsonl") }
 
-// locked is one node's work under locks, and its effects.
-type locked struct {
+// lockUser is one node's work under locks, and its effects.
+type lockUser struct {
 	locks   *history.Locks
 	work    history.LockWork
 	effects *history.Effects
 	fresh   history.EffectWork
 }
 
-func newLocked(rec *history.Recorder, name string, c *cluster.Cluster, client *clientv3.Client, ledger *history.Ledger,
-	began history.Instant) *locked {
-	return &locked{locks: rec.Locks(name, c.Locks()), work: rec.NewLockWork(name, client, counters, lockNames...),
+func newLockUser(rec *history.Recorder, name string, c *cluster.Cluster, client *clientv3.Client,
+	ledger *history.Ledger,
+	began history.Instant) *lockUser {
+	return &lockUser{locks: rec.Locks(name, c.Locks()), work: rec.NewLockWork(name, client, counterPrefix, lockNames...),
 		effects: rec.Effects(name, c.Effects(), ledger), fresh: history.EffectWork{From: began, Every: effectEvery,
 			Takes: effectTakes}}
 }
 
-// run works until ctx ends.
-func (l *locked) run(ctx context.Context) {
+// useLocks works until ctx ends.
+func (l *lockUser) useLocks(ctx context.Context) {
 	var wg sync.WaitGroup
 	for range lockWorkers {
 		wg.Go(func() { l.locks.Work(ctx, l.work, rand.New(rand.NewPCG(rand.Uint64(), 0))) })
@@ -63,10 +64,10 @@ func (l *locked) run(ctx context.Context) {
 }
 
 // settle acquires every lock once, and ensures that every effect so far has taken place.
-func (l *locked) settle(ctx context.Context) error {
+func (l *lockUser) settle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, settlePatience)
 	defer cancel()
-	return errors.Join(l.locks.Obtain(ctx, lockNames...), l.effects.ResolveAll(ctx, l.fresh))
+	return errors.Join(l.locks.AcquireEach(ctx, lockNames...), l.effects.ResolveAll(ctx, l.fresh))
 }
 
 // settled makes all nodes settle concurrently.
@@ -86,11 +87,11 @@ func (w *world) settled(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// lockDeleted deletes a key by which the node holds a lock or waits for one. A holder must notice that by
+// deleteLockKey deletes a key by which the node holds a lock or waits for one. A holder must notice that by
 // itself.
-func lockDeleted(ctx context.Context, w *world, n *chaosNode, _ *rand.Rand) error {
+func deleteLockKey(ctx context.Context, w *world, n *chaosNode, _ *rand.Rand) error {
 	until := time.Now().Add(effectPatience)
-	for ; time.Now().Before(until) && ctx.Err() == nil; hold(ctx, time.Millisecond) {
+	for ; time.Now().Before(until) && ctx.Err() == nil; holdFault(ctx, time.Millisecond) {
 		m := w.mirror.Snapshot().Member(n.address())
 		if m == nil {
 			continue
@@ -105,7 +106,7 @@ func lockDeleted(ctx context.Context, w *world, n *chaosNode, _ *rand.Rand) erro
 				continue
 			}
 			gone := false
-			err := w.rec.Do(n.address(), history.LockDeleted, func() error {
+			err := w.rec.Intervene(n.address(), history.LockDeleted, func() error {
 				resp, err := w.client.Txn(ctx).
 					If(clientv3.Compare(clientv3.CreateRevision(string(kv.Key)), "=", kv.CreateRevision)).
 					Then(clientv3.OpDelete(string(kv.Key))).Commit()
@@ -117,7 +118,7 @@ func lockDeleted(ctx context.Context, w *world, n *chaosNode, _ *rand.Rand) erro
 			}
 			if gone {
 				// The node checks its key every third of the TTL. No other fault may prevent that check.
-				hold(ctx, time.Duration(w.cfg.TTL)*time.Second/3+500*time.Millisecond)
+				holdFault(ctx, time.Duration(w.cfg.TTL)*time.Second/3+500*time.Millisecond)
 				return nil
 			}
 		}

@@ -17,27 +17,27 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// electing is etcd's election timeout.
-const electing = time.Second
+// electionTimeout is etcd's election timeout.
+const electionTimeout = time.Second
 
-// revoking is the time within which a member that led etcd, and was deposed while it was paused, has leases
+// lateRevocation is the time within which a member that led etcd, and was deposed while it was paused, has leases
 // revoked that seem expired to it but were renewed (etcd #15247). It checks every 500 ms. Until then, the
 // effects of such revocations must be kept apart from those of another fault.
-const revoking = 1500 * time.Millisecond
+const lateRevocation = 1500 * time.Millisecond
 
-// nextLeads returns the time within which another node leads, after a member of etcd and with it the leading
+// takeoverTime returns the time within which another node leads, after a member of etcd and with it the leading
 // node are cut off: see "A member of etcd cut off from the others" in docs/protocols.md. It is a TTL, a second,
 // three election timeouts, and two more for a split vote. A fault that affects another node meanwhile can add
 // another TTL and a second.
-func (w *world) nextLeads() time.Duration {
+func (w *world) takeoverTime() time.Duration {
 	ttl := time.Duration(w.cfg.TTL) * time.Second
-	return 2*(ttl+time.Second) + 5*electing
+	return 2*(ttl+time.Second) + 5*electionTimeout
 }
 
-// hit chooses a member: with a probability of three quarters the one that leads etcd. If nodes are bound to one
-// member each, it first moves etcd's leadership to the member that the leading node reaches.
-func (w *world) hit(ctx context.Context, rnd *rand.Rand) (m *member, led bool) {
-	l := w.leading(ctx)
+// chooseMember chooses a member: with a probability of three quarters the one that leads etcd. If nodes are bound to
+// one member each, it first moves etcd's leadership to the member that the leading node reaches.
+func (w *world) chooseMember(ctx context.Context, rnd *rand.Rand) (m *member, led bool) {
+	l := w.etcdLeader(ctx)
 	if l != nil && rnd.IntN(4) > 0 {
 		if n := w.leader(); n != nil && len(n.members) == 1 && n.members[0] != l && l.moveLead(ctx, n.members[0]) == nil {
 			l = n.members[0]
@@ -48,21 +48,21 @@ func (w *world) hit(ctx context.Context, rnd *rand.Rand) (m *member, led bool) {
 	return m, m == l
 }
 
-// avoid makes the run's own client use the other members until back is called.
-func (w *world) avoid(m *member) (back func() error) {
-	w.aside.Store(m)
-	m.ours.Refuse()
+// avoidMember makes the run's own client use the other members until back is called.
+func (w *world) avoidMember(m *member) (back func() error) {
+	w.avoidedMember.Store(m)
+	m.ownRelay.Refuse()
 	return func() error {
-		w.aside.Store(nil)
-		return m.ours.Heal()
+		w.avoidedMember.Store(nil)
+		return m.ownRelay.Heal()
 	}
 }
 
 // watchLeases records leases that etcd revokes although they were renewed, while a member is affected by a
 // fault. The run itself revokes no leases at that time.
 func (w *world) watchLeases() *leases.Watcher {
-	return leases.Watch(leases.Config{Client: w.client, Prefix: prefix, Found: w.rec.Mark, Leader: w.believed,
-		Counts: func() bool { return w.aside.Load() != nil },
+	return leases.Watch(leases.Config{Client: w.client, Prefix: clusterPrefix, Found: w.rec.Mark, Leader: w.reportedLeader,
+		Counts: func() bool { return w.avoidedMember.Load() != nil },
 		Owner: func(key, value string) string {
 			for _, n := range w.nodes {
 				if value == n.address() || strings.HasSuffix(key, n.address()) {
@@ -73,10 +73,10 @@ func (w *world) watchLeases() *leases.Watcher {
 		}})
 }
 
-// believed returns etcd's leader according to an unaffected member. It reports false if that leader is the
+// reportedLeader returns etcd's leader according to an unaffected member. It reports false if that leader is the
 // affected member.
-func (w *world) believed(ctx context.Context) (leader, term uint64, ok bool) {
-	aside := w.aside.Load()
+func (w *world) reportedLeader(ctx context.Context) (leader, term uint64, ok bool) {
+	aside := w.avoidedMember.Load()
 	for _, m := range w.members {
 		if m == aside {
 			continue
@@ -93,65 +93,65 @@ func (w *world) believed(ctx context.Context) (leader, term uint64, ok bool) {
 // awaitOthers waits until the other members have a leader and a node leads that reaches one of them, each
 // within its limit. From then on only m itself can believe that m leads etcd.
 func (w *world) awaitOthers(ctx context.Context, m *member, within time.Duration) error {
-	if err := w.answers(ctx); err != nil { // the others answer
+	if err := w.awaitEtcdAnswers(ctx); err != nil { // the others answer
 		return err
 	}
-	_, err := w.await(ctx, within, fmt.Sprintf("a node leads that reaches a member other than %s", m.endpoint),
+	_, err := w.awaitSnapshot(ctx, within, fmt.Sprintf("a node leads that reaches a member other than %s", m.endpoint),
 		func(s *state.Snapshot) bool {
-			n := w.at(s.Leader().Address)
+			n := w.nodeAt(s.Leader().Address)
 			return n != nil && (len(n.members) > 1 || n.members[0] != m)
 		})
 	return err
 }
 
-// memberStopped freezes one member for a while.
-func memberStopped(ctx context.Context, w *world, _ *chaosNode, rnd *rand.Rand) error {
-	m, _ := w.hit(ctx, rnd)
-	end := w.rec.Begin("", "etcd member stopped", m.endpoint)
+// freezeMember freezes one member for a while.
+func freezeMember(ctx context.Context, w *world, _ *chaosNode, rnd *rand.Rand) error {
+	m, _ := w.chooseMember(ctx, rnd)
+	end := w.rec.BeginFault("", "etcd member stopped", m.endpoint)
 	defer end()
-	back := w.avoid(m)
-	if _, err := m.proc().Freeze(); err != nil {
+	back := w.avoidMember(m)
+	if _, err := m.currentProcess().Freeze(); err != nil {
 		return errors.Join(err, back())
 	}
-	others := w.awaitOthers(ctx, m, w.nextLeads())
-	hold(ctx, between(rnd, 0, 2*time.Second))
-	_, err := m.proc().Thaw()
-	return errors.Join(others, err, w.whole(ctx), back())
+	others := w.awaitOthers(ctx, m, w.takeoverTime())
+	holdFault(ctx, between(rnd, 0, 2*time.Second))
+	_, err := m.currentProcess().Thaw()
+	return errors.Join(others, err, w.awaitEtcdWhole(ctx), back())
 }
 
-// memberStutters freezes one member for most of a TTL, lets it run for a moment, and freezes it again until all
+// stutterMember freezes one member for most of a TTL, lets it run for a moment, and freezes it again until all
 // its promises have expired.
-func memberStutters(ctx context.Context, w *world, _ *chaosNode, rnd *rand.Rand) error {
-	m, _ := w.hit(ctx, rnd)
-	end := w.rec.Begin("", "etcd member stutters", m.endpoint)
+func stutterMember(ctx context.Context, w *world, _ *chaosNode, rnd *rand.Rand) error {
+	m, _ := w.chooseMember(ctx, rnd)
+	end := w.rec.BeginFault("", "etcd member stutters", m.endpoint)
 	defer end()
-	back := w.avoid(m)
+	back := w.avoidMember(m)
 	ttl := time.Duration(w.cfg.TTL) * time.Second
 	var errs []error
 	stop := func() {
-		_, err := m.proc().Freeze()
+		_, err := m.currentProcess().Freeze()
 		errs = append(errs, err)
 	}
 	goOn := func() {
-		_, err := m.proc().Thaw()
+		_, err := m.currentProcess().Thaw()
 		errs = append(errs, err)
 	}
 	stop()
-	hold(ctx, between(rnd, ttl/2, ttl))
+	holdFault(ctx, between(rnd, ttl/2, ttl))
 	goOn()
-	hold(ctx, between(rnd, 50*time.Millisecond, ttl/3))
+	holdFault(ctx, between(rnd, 50*time.Millisecond, ttl/3))
 	stop()
-	hold(ctx, between(rnd, ttl*3/4, ttl*3/2))
+	holdFault(ctx, between(rnd, ttl*3/4, ttl*3/2))
 	// Each leader of etcd that was elected in that moment has extended the leases.
-	errs = append(errs, w.awaitOthers(ctx, m, w.nextLeads()))
+	errs = append(errs, w.awaitOthers(ctx, m, w.takeoverTime()))
 	goOn()
-	return errors.Join(append(errs, w.whole(ctx), back())...)
+	return errors.Join(append(errs, w.awaitEtcdWhole(ctx), back())...)
 }
 
-// membersCutOff cuts the connection between one member and all others, or one other. Clients still reach all
+// cutMembers cuts the connection between one member and all others, or one other. Clients still reach all
 // members.
-func membersCutOff(ctx context.Context, w *world, _ *chaosNode, rnd *rand.Rand) error {
-	m, led := w.hit(ctx, rnd)
+func cutMembers(ctx context.Context, w *world, _ *chaosNode, rnd *rand.Rand) error {
+	m, led := w.chooseMember(ctx, rnd)
 	var from []*member
 	for _, other := range w.members {
 		if other != m {
@@ -162,29 +162,30 @@ func membersCutOff(ctx context.Context, w *world, _ *chaosNode, rnd *rand.Rand) 
 	if !wholly {
 		from = from[:1]
 	}
-	end := w.rec.Begin("", "etcd members cut off", fmt.Sprintf("%s from %d", m.endpoint, len(from)))
+	end := w.rec.BeginFault("", "etcd members cut off", fmt.Sprintf("%s from %d", m.endpoint, len(from)))
 	defer end()
-	back := w.avoid(m)
+	back := w.avoidMember(m)
 	tell := func(what string) (errs []error) {
 		for _, other := range from {
-			errs = append(errs, m.tell(what, other), other.tell(what, m))
+			errs = append(errs, m.sendInstruction(what, other), other.sendInstruction(what, m))
 		}
 		return errs
 	}
 	errs := tell(procs.CutPeer)
 	if wholly {
-		errs = append(errs, w.awaitDeposed(ctx, m, led), w.awaitOthers(ctx, m, w.nextLeads()))
+		errs = append(errs, w.awaitDeposed(ctx, m, led), w.awaitOthers(ctx, m, w.takeoverTime()))
 	} else {
-		errs = append(errs, w.answers(ctx))
+		errs = append(errs, w.awaitEtcdAnswers(ctx))
 	}
-	hold(ctx, between(rnd, 0, time.Duration(w.cfg.TTL)*time.Second))
+	holdFault(ctx, between(rnd, 0, time.Duration(w.cfg.TTL)*time.Second))
 	errs = append(errs, tell(procs.MendPeer)...)
-	return errors.Join(append(errs, w.whole(ctx), back())...)
+	return errors.Join(append(errs, w.awaitEtcdWhole(ctx), back())...)
 }
 
 // awaitDeposed waits until a member that led etcd learns that it does not lead any more.
 func (w *world) awaitDeposed(ctx context.Context, m *member, led bool) error {
-	for until := time.Now().Add(effectPatience); led && time.Now().Before(until) && ctx.Err() == nil; hold(ctx, glance) {
+	for until := time.Now().Add(effectPatience); led && time.Now().Before(until) &&
+		ctx.Err() == nil; holdFault(ctx, pollInterval) {
 		attempt, cancel := context.WithTimeout(ctx, time.Second)
 		var st *clientv3.StatusResponse
 		st, err := w.client.Status(attempt, m.endpoint)
@@ -199,10 +200,10 @@ func (w *world) awaitDeposed(ctx context.Context, m *member, led bool) error {
 	return nil
 }
 
-// whole waits until etcd answers, all its members have joined, and a deposed member has revoked any leases that
-// it will revoke.
-func (w *world) whole(ctx context.Context) error {
-	err := errors.Join(w.answers(ctx), w.joined(ctx))
-	hold(ctx, revoking)
+// awaitEtcdWhole waits until etcd answers, all its members have joined, and a deposed member has revoked any leases
+// that it will revoke.
+func (w *world) awaitEtcdWhole(ctx context.Context) error {
+	err := errors.Join(w.awaitEtcdAnswers(ctx), w.awaitMembersJoined(ctx))
+	holdFault(ctx, lateRevocation)
 	return err
 }

@@ -16,17 +16,17 @@ import (
 	"github.com/goverse/goverse/node"
 )
 
-// untilSessionLost returns a kind of fault that lasts until etcd has removed the node's session, and a moment
+// faultUntilLost returns a kind of fault that lasts until etcd has removed the node's session, and a moment
 // longer.
-func untilSessionLost(f faults.Fault) kind {
-	return kind{name: f.Name, do: func(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
-		end := w.rec.Begin(n.address(), f.Name, "")
+func faultUntilLost(f faults.Fault) faultKind {
+	return faultKind{name: f.Name, do: func(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
+		end := w.rec.BeginFault(n.address(), f.Name, "")
 		defer end()
 		before := n.incarnation()
-		f.Do(n.toEtcd(), rnd)
+		f.Begin(n.etcdPath(), rnd)
 		accused, gone := n.accusedUntil(ctx, func() error { return n.awaitGone(ctx, before) })
-		hold(ctx, between(rnd, 0, time.Second))
-		if err := errors.Join(n.heal(), gone); err != nil {
+		holdFault(ctx, between(rnd, 0, time.Second))
+		if err := errors.Join(n.healNetwork(), gone); err != nil {
 			return err
 		}
 		if accused {
@@ -36,16 +36,16 @@ func untilSessionLost(f faults.Fault) kind {
 	}}
 }
 
-// forAWhile returns a kind of fault that slows the path to etcd down. It has an effect only if data passed.
-func forAWhile(f faults.Fault) kind {
-	return kind{name: f.Name, do: func(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
-		end := w.rec.Begin(n.address(), f.Name, "")
+// slowingFault returns a kind of fault that slows the path to etcd down. It has an effect only if data passed.
+func slowingFault(f faults.Fault) faultKind {
+	return faultKind{name: f.Name, do: func(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
+		end := w.rec.BeginFault(n.address(), f.Name, "")
 		defer end()
-		before := n.toEtcd().Traffic()
-		f.Do(n.toEtcd(), rnd)
-		hold(ctx, between(rnd, 500*time.Millisecond, 2*time.Second))
-		through := n.toEtcd().Traffic() - before
-		if err := n.heal(); err != nil {
+		before := n.etcdPath().Traffic()
+		f.Begin(n.etcdPath(), rnd)
+		holdFault(ctx, between(rnd, 500*time.Millisecond, 2*time.Second))
+		through := n.etcdPath().Traffic() - before
+		if err := n.healNetwork(); err != nil {
 			return err
 		}
 		if through == 0 {
@@ -55,13 +55,13 @@ func forAWhile(f faults.Fault) kind {
 	}}
 }
 
-// reset breaks every connection to etcd; new ones may be opened. Until the node sees changes again it counts as
-// cut off, even briefly: if its port refuses connections at that moment, it is removed.
-func reset(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
-	end := w.rec.Begin(n.address(), faults.Reset.Name, "")
+// resetConnections breaks every connection to etcd; new ones may be opened. Until the node sees changes again it
+// counts as cut off, even briefly: if its port refuses connections at that moment, it is removed.
+func resetConnections(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
+	end := w.rec.BeginFault(n.address(), faults.Reset.Name, "")
 	defer end()
-	had := n.toEtcd().Connections()
-	faults.Reset.Do(n.toEtcd(), rnd)
+	had := n.etcdPath().Connections()
+	faults.Reset.Begin(n.etcdPath(), rnd)
 	if had == 0 {
 		return errNoEffect
 	}
@@ -72,11 +72,11 @@ func reset(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
 func (n *chaosNode) awaitView(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, effectPatience)
 	defer cancel()
-	for made := int64(0); ; hold(ctx, glance) {
+	for made := int64(0); ; holdFault(ctx, pollInterval) {
 		if made == 0 {
 			attempt, cancel := context.WithTimeout(ctx, time.Second)
 			// The key does not belong to the cluster, but its watch covers it.
-			if resp, err := n.w.client.Put(attempt, prefix+"/nodes-tick", ""); err == nil {
+			if resp, err := n.w.client.Put(attempt, clusterPrefix+"/nodes-tick", ""); err == nil {
 				made = resp.Header.Revision
 			}
 			cancel()
@@ -93,19 +93,19 @@ func (n *chaosNode) awaitView(ctx context.Context) error {
 	}
 }
 
-// refusing makes the node's port refuse connections while the node reaches etcd. It must be accused, refute the
-// accusation, and stay.
-func refusing(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
-	end := w.rec.Begin(n.address(), "refusing", "")
+// refuseConnections makes the node's port refuse connections while the node reaches etcd. It must be accused, refute
+// the accusation, and stay.
+func refuseConnections(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
+	end := w.rec.BeginFault(n.address(), "refusing", "")
 	defer end()
 	if err := n.awaitView(ctx); err != nil { // its watch may have been at an unavailable member
 		return err
 	}
 	before := n.incarnation()
 	n.entrance.Refuse()
-	_, accused := w.await(ctx, effectPatience, fmt.Sprintf("node %d is accused", n.index),
+	_, accused := w.awaitSnapshot(ctx, effectPatience, fmt.Sprintf("node %d is accused", n.index),
 		func(s *state.Snapshot) bool { return n.accusations(s) > 0 })
-	_, refuted := w.await(ctx, effectPatience, fmt.Sprintf("node %d has refuted", n.index),
+	_, refuted := w.awaitSnapshot(ctx, effectPatience, fmt.Sprintf("node %d has refuted", n.index),
 		func(s *state.Snapshot) bool { return n.accusations(s) == 0 })
 	if err := errors.Join(n.entrance.Heal(), accused, refuted); err != nil {
 		return err
@@ -123,13 +123,13 @@ func refusing(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error
 func (n *chaosNode) awaitWatchers(ctx context.Context) {
 	const watchers, patience = 2, 5 * time.Second
 	for until := time.Now().Add(patience); time.Now().Before(until) && n.entrance.Connections() < watchers; {
-		hold(ctx, glance)
+		holdFault(ctx, pollInterval)
 	}
 }
 
-// unreachable drops packets between the nodes. Silence is no evidence, so there must be no accusation.
-func unreachable(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
-	end := w.rec.Begin(n.address(), "unreachable", "")
+// dropNodePackets drops packets between the nodes. Silence is no evidence, so there must be no accusation.
+func dropNodePackets(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
+	end := w.rec.BeginFault(n.address(), "unreachable", "")
 	defer end()
 	before := n.incarnation()
 	n.entrance.Blackhole(fault.Both)
@@ -137,7 +137,7 @@ func unreachable(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) er
 		probe, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 		defer cancel()
 		_, err := node.Identify(probe, n.address())
-		hold(ctx, between(rnd, 200*time.Millisecond, time.Second))
+		holdFault(ctx, between(rnd, 200*time.Millisecond, time.Second))
 		return err
 	})
 	if err := n.entrance.Heal(); err != nil {
@@ -154,19 +154,19 @@ func unreachable(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) er
 	return nil
 }
 
-// outcast makes the node refuse connections and cuts it off from etcd at the same moment. The node is removed
+// isolateNode makes the node refuse connections and cuts it off from etcd at the same moment. The node is removed
 // although it lives: the design's exempt case.
-func outcast(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
-	end := w.rec.Begin(n.address(), "outcast", "")
+func isolateNode(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
+	end := w.rec.BeginFault(n.address(), "outcast", "")
 	defer end()
 	before := n.incarnation()
-	err := w.rec.Do(n.address(), history.RemovedAlive, func() error {
-		faults.CutOff.Do(n.toEtcd(), rnd)
+	err := w.rec.Intervene(n.address(), history.RemovedAlive, func() error {
+		faults.CutOff.Begin(n.etcdPath(), rnd)
 		n.entrance.Refuse()
 		return n.awaitGone(ctx, before)
 	})
-	hold(ctx, between(rnd, 0, 500*time.Millisecond))
-	if err := errors.Join(n.heal(), err); err != nil {
+	holdFault(ctx, between(rnd, 0, 500*time.Millisecond))
+	if err := errors.Join(n.healNetwork(), err); err != nil {
 		return err
 	}
 	return n.awaitBack(ctx, before)

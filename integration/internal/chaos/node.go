@@ -33,11 +33,11 @@ type chaosNode struct {
 
 	busy sync.Mutex // held by the fault that affects it
 
-	mu      sync.Mutex
-	process *fault.Process
-	in      io.WriteCloser
-	answers chan string
-	said    []string // output of ended processes
+	mu          sync.Mutex
+	process     *fault.Process
+	in          io.WriteCloser
+	answers     chan string
+	endedOutput []string // output of ended processes
 
 	processes int // number of processes started
 }
@@ -94,16 +94,16 @@ func (n *chaosNode) start(ctx context.Context) error {
 	})
 	n.mu.Lock()
 	if n.process != nil {
-		n.said = append(n.said, n.process.Output())
+		n.endedOutput = append(n.endedOutput, n.process.Output())
 	}
 	n.process, n.in, n.answers = p, in, answers
 	n.mu.Unlock()
-	_, err = n.answer(ctx)
+	_, err = n.readAnswer(ctx)
 	return err
 }
 
-// answer waits for the next line of the process's standard output.
-func (n *chaosNode) answer(ctx context.Context) (string, error) {
+// readAnswer waits for the next line of the process's standard output.
+func (n *chaosNode) readAnswer(ctx context.Context) (string, error) {
 	n.mu.Lock()
 	answers := n.answers
 	n.mu.Unlock()
@@ -132,7 +132,7 @@ func (n *chaosNode) askWithin(ctx context.Context, patience time.Duration, quest
 	if _, err := fmt.Fprintln(in, question); err != nil {
 		return "", fmt.Errorf("ask node %d: %w (%s)", n.index, err, n.state())
 	}
-	return n.answer(ctx)
+	return n.readAnswer(ctx)
 }
 
 func (n *chaosNode) status(ctx context.Context) (status, error) {
@@ -144,9 +144,9 @@ func (n *chaosNode) status(ctx context.Context) (status, error) {
 	return st, err
 }
 
-// well reports whether the node has a session, is queued and sees a leader, and etcd shows the same. It also
+// checkWell reports whether the node has a session, is queued and sees a leader, and etcd shows the same. It also
 // returns the number of shards that the node serves.
-func (n *chaosNode) well(ctx context.Context) (serves int, ok bool) {
+func (n *chaosNode) checkWell(ctx context.Context) (serves int, ok bool) {
 	st, err := n.status(ctx)
 	if err != nil || !st.Ready || st.State == "follower" {
 		return 0, false
@@ -156,18 +156,18 @@ func (n *chaosNode) well(ctx context.Context) (serves int, ok bool) {
 	if s.Stale || m == nil || m.Lease != st.Lease {
 		return 0, false
 	}
-	c, _ := s.Candidate(m.Lease)
+	c, _ := s.CandidateOn(m.Lease)
 	return len(st.Serves), c != nil
 }
 
-func (n *chaosNode) proc() *fault.Process {
+func (n *chaosNode) currentProcess() *fault.Process {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.process
 }
 
 func (n *chaosNode) state() string {
-	if p := n.proc(); p != nil {
+	if p := n.currentProcess(); p != nil {
 		return p.State()
 	}
 	return "not started"
@@ -177,23 +177,25 @@ func (n *chaosNode) state() string {
 func (n *chaosNode) output() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	said := strings.Join(n.said, "--- started again\n")
+	said := strings.Join(n.endedOutput, "--- started again\n")
 	if n.process != nil {
 		said += n.process.Output()
 	}
 	return said
 }
 
-// toEtcd returns its path to etcd, as a target for faults.
-func (n *chaosNode) toEtcd() faults.Target { return faults.Target{Relays: n.links} }
+// etcdPath returns its path to etcd, as a target for faults.
+func (n *chaosNode) etcdPath() faults.Target { return faults.Target{Relays: n.links} }
 
-// heal removes all network faults around the node.
-func (n *chaosNode) heal() error { return errors.Join(n.entrance.Heal(), n.toEtcd().Undo()) }
+// healNetwork removes all network faults around the node.
+func (n *chaosNode) healNetwork() error {
+	return errors.Join(n.entrance.Heal(), n.etcdPath().EndFaults())
+}
 
 // close ends the process and the relays.
 func (n *chaosNode) close() error {
 	var err error
-	if p := n.proc(); p != nil {
+	if p := n.currentProcess(); p != nil {
 		err = p.Close()
 	}
 	n.entrance.Close()

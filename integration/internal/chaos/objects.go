@@ -26,8 +26,8 @@ import (
 )
 
 const (
-	// states is the prefix of the objects' stored counts.
-	states = "/chaos/objects"
+	// statePrefix is the prefix of the objects' stored counts.
+	statePrefix = "/chaos/objects"
 	// objectCount is the number of objects. The last ones are called so rarely that they are deactivated when
 	// idle.
 	objectCount = 16
@@ -53,15 +53,15 @@ func objectKey(n int) string { return fmt.Sprint("object-", n) }
 // objectsConfig deactivates idle objects soon.
 func objectsConfig() cluster.ObjectsConfig { return cluster.ObjectsConfig{IdleAfter: idleAfter} }
 
-// host makes a node host counting objects.
-func host(c *cluster.Cluster, client *clientv3.Client, of *history.Objects) error {
-	store, err := etcd.New(etcd.Config{Client: client, Prefix: states})
+// hostObjects makes a node host counting objects.
+func hostObjects(c *cluster.Cluster, client *clientv3.Client, of *history.Objects) error {
+	store, err := etcd.New(etcd.Config{Client: client, Prefix: statePrefix})
 	if err != nil {
 		return err
 	}
 	objects.Register(c, probepb.RegisterProbeServer, func(ctx context.Context, o *objects.Object) (probepb.ProbeServer,
 		error) {
-		n := &counting{object: o, activation: of.Activated(o)}
+		n := &countingObject{object: o, activation: of.Activated(o)}
 		if n.state, err = state.Load(ctx, store, o, &wrapperspb.Int64Value{}); err != nil {
 			n.activation.Deactivated()
 			return nil, err
@@ -71,8 +71,8 @@ func host(c *cluster.Cluster, client *clientv3.Client, of *history.Objects) erro
 	return nil
 }
 
-// counting is an object that stores a number in etcd.
-type counting struct {
+// countingObject is an object that stores a number in etcd.
+type countingObject struct {
 	probepb.UnimplementedProbeServer
 	object     *objects.Object
 	activation *history.Activation
@@ -81,7 +81,7 @@ type counting struct {
 
 // Add implements probepb.ProbeServer. It adds the amount under the request's id; with amount 0 it returns the
 // value in memory.
-func (n *counting) Add(ctx context.Context, req *probepb.AddRequest) (*probepb.AddResponse, error) {
+func (n *countingObject) Add(ctx context.Context, req *probepb.AddRequest) (*probepb.AddResponse, error) {
 	if req.GetAmount() == 0 {
 		return &probepb.AddResponse{Sum: n.state.Value().GetValue()}, n.state.Err()
 	}
@@ -96,12 +96,12 @@ func (n *counting) Add(ctx context.Context, req *probepb.AddRequest) (*probepb.A
 }
 
 // Chat implements probepb.ProbeServer for the hostile outsider, which leaves before the end.
-func (n *counting) Chat(stream grpc.BidiStreamingServer[probepb.Blob, probepb.Blob]) error {
+func (n *countingObject) Chat(stream grpc.BidiStreamingServer[probepb.Blob, probepb.Blob]) error {
 	return probepb.EchoChat(stream)
 }
 
 // Download implements probepb.ProbeServer for the hostile outsider, which reads nothing.
-func (n *counting) Download(req *probepb.DownloadRequest, stream grpc.ServerStreamingServer[probepb.Blob]) error {
+func (n *countingObject) Download(req *probepb.DownloadRequest, stream grpc.ServerStreamingServer[probepb.Blob]) error {
 	if err := stream.SendHeader(nil); err != nil {
 		return err
 	}
@@ -116,10 +116,10 @@ func (n *counting) Download(req *probepb.DownloadRequest, stream grpc.ServerStre
 }
 
 // Deactivated implements objects.Deactivator.
-func (n *counting) Deactivated(context.Context, objects.Reason) { n.activation.Deactivated() }
+func (n *countingObject) Deactivated(context.Context, objects.Reason) { n.activation.Deactivated() }
 
-// outside calls the cluster's objects like any gRPC client, through each of the nodes.
-type outside struct {
+// outsideCallers calls the cluster's objects like any gRPC client, through each of the nodes.
+type outsideCallers struct {
 	rec   *history.Recorder
 	conns []*grpc.ClientConn
 
@@ -127,8 +127,8 @@ type outside struct {
 	wg     sync.WaitGroup
 }
 
-func newOutside(rec *history.Recorder, nodes []*chaosNode) (*outside, error) {
-	o := &outside{rec: rec}
+func newOutsideCallers(rec *history.Recorder, nodes []*chaosNode) (*outsideCallers, error) {
+	o := &outsideCallers{rec: rec}
 	for _, n := range nodes {
 		conn, err := grpc.NewClient(n.address(), grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: callTimeout,
@@ -141,19 +141,20 @@ func newOutside(rec *history.Recorder, nodes []*chaosNode) (*outside, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	o.cancel = cancel
 	for range callers {
-		o.wg.Go(func() { o.work(ctx, rand.New(rand.NewPCG(rand.Uint64(), 0))) })
+		o.wg.Go(func() { o.callRepeatedly(ctx, rand.New(rand.NewPCG(rand.Uint64(), 0))) })
 	}
 	return o, nil
 }
 
-// work makes one call after the other until ctx ends. It does not wait for the last one then.
-func (o *outside) work(ctx context.Context, rnd *rand.Rand) {
+// callRepeatedly makes one call after the other until ctx ends. It does not wait for the last one then.
+func (o *outsideCallers) callRepeatedly(ctx context.Context, rnd *rand.Rand) {
 	tick := time.NewTicker(callEvery)
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		r := rnd.Float64()
 		adds := rnd.IntN(4) > 0
-		_ = o.call(ctx, objectKey(int(objectCount*r*r*r)), adds, rnd.IntN(len(o.conns)), callTimeout) // ctx has ended
+		// ctx has ended
+		_ = o.callUntilAnswered(ctx, objectKey(int(objectCount*r*r*r)), adds, rnd.IntN(len(o.conns)), callTimeout)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -161,8 +162,9 @@ func (o *outside) work(ctx context.Context, rnd *rand.Rand) {
 	}
 }
 
-// call repeats one call through one node after the other until it is answered or ctx ends.
-func (o *outside) call(ctx context.Context, key string, adds bool, through int, timeout time.Duration) error {
+// callUntilAnswered repeats one call through one node after the other until it is answered or ctx ends.
+func (o *outsideCallers) callUntilAnswered(ctx context.Context, key string, adds bool, through int,
+	timeout time.Duration) error {
 	req := &probepb.AddRequest{}
 	if adds {
 		req.Amount, req.Request = 1, fmt.Sprintf("%x", rand.Uint64())
@@ -180,12 +182,12 @@ func (o *outside) call(ctx context.Context, key string, adds bool, through int, 
 		if ctx.Err() != nil {
 			return fmt.Errorf("object %s does not answer: %w", key, err)
 		}
-		hold(ctx, glance)
+		holdFault(ctx, pollInterval)
 	}
 }
 
-// answers waits until every object has answered through every node.
-func (o *outside) answers(ctx context.Context) error {
+// awaitAnswers waits until every object has answered through every node.
+func (o *outsideCallers) awaitAnswers(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	errs := make([]error, objectCount)
@@ -193,8 +195,8 @@ func (o *outside) answers(ctx context.Context) error {
 	for n := range objectCount {
 		wg.Go(func() {
 			for through := range o.conns {
-				one := &outside{rec: o.rec, conns: o.conns[through : through+1]}
-				errs[n] = errors.Join(errs[n], one.call(ctx, objectKey(n), false, 0, callTimeout))
+				one := &outsideCallers{rec: o.rec, conns: o.conns[through : through+1]}
+				errs[n] = errors.Join(errs[n], one.callUntilAnswered(ctx, objectKey(n), false, 0, callTimeout))
 			}
 		})
 	}
@@ -202,8 +204,8 @@ func (o *outside) answers(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// stop ends the calls and waits for the callers.
-func (o *outside) stop() {
+// stopCalls ends the calls and waits for the callers.
+func (o *outsideCallers) stopCalls() {
 	if o.cancel != nil {
 		o.cancel()
 	}
@@ -211,8 +213,8 @@ func (o *outside) stop() {
 }
 
 // close ends the calls and closes the connections.
-func (o *outside) close() error {
-	o.stop()
+func (o *outsideCallers) close() error {
+	o.stopCalls()
 	var errs []error
 	for _, c := range o.conns {
 		errs = append(errs, c.Close())

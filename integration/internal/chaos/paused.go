@@ -29,12 +29,12 @@ func RevokePaused(ctx context.Context, cfg Config, rounds int) (v history.Verdic
 		}
 	}
 	if err == nil {
-		err = errors.Join(w.calm(ctx), w.stop(ctx))
+		err = errors.Join(w.awaitCalm(ctx), w.stop(ctx))
 	}
 	if err := errors.Join(err, w.close()); err != nil {
 		return v, err
 	}
-	return w.judge()
+	return w.judgeRecords()
 }
 
 func (w *world) revokePaused(ctx context.Context) error {
@@ -42,7 +42,7 @@ func (w *world) revokePaused(ctx context.Context) error {
 	if err := w.moveLead(ctx); err != nil {
 		return err
 	}
-	hold(ctx, time.Duration(w.cfg.TTL)*time.Second/2)
+	holdFault(ctx, time.Duration(w.cfg.TTL)*time.Second/2)
 	n := w.leader()
 	if n == nil {
 		return errors.New("nobody leads")
@@ -52,36 +52,36 @@ func (w *world) revokePaused(ctx context.Context) error {
 	if own == nil || leader.Lease != own.Lease {
 		return fmt.Errorf("%s leads and is not registered", n.address())
 	}
-	end := w.rec.Begin(n.address(), "paused, and its lease revoked", "")
-	_, err := n.proc().Freeze()
+	end := w.rec.BeginFault(n.address(), "paused, and its lease revoked", "")
+	_, err := n.currentProcess().Freeze()
 	if err == nil {
 		_, err = w.client.Revoke(ctx, clientv3.LeaseID(own.Lease))
 	}
 	if err == nil {
-		_, err = w.await(ctx, effectPatience, "another one leads", func(s *state.Snapshot) bool {
+		_, err = w.awaitSnapshot(ctx, effectPatience, "another one leads", func(s *state.Snapshot) bool {
 			l := s.Leader()
 			return l.Address != "" && l.Token != leader.Token
 		})
 	}
-	hold(ctx, 300*time.Millisecond) // the others wait for 200 ms
-	_, thawed := n.proc().Thaw()
+	holdFault(ctx, 300*time.Millisecond) // the others wait for 200 ms
+	_, thawed := n.currentProcess().Thaw()
 	if err := errors.Join(err, thawed); err != nil {
 		return err
 	}
-	hold(ctx, 200*time.Millisecond) // long enough for any claim that it may still make
+	holdFault(ctx, 200*time.Millisecond) // long enough for any claim that it may still make
 	end()
-	return errors.Join(n.awaitBack(ctx, own.Incarnation), w.calm(ctx))
+	return errors.Join(n.awaitBack(ctx, own.Incarnation), w.awaitCalm(ctx))
 }
 
 // moveLead transfers etcd's leadership to another member.
 func (w *world) moveLead(ctx context.Context) error {
-	if err := w.joined(ctx); err != nil {
+	if err := w.awaitMembersJoined(ctx); err != nil {
 		return err
 	}
-	leads := w.leading(ctx)
+	leads := w.etcdLeader(ctx)
 	for _, m := range w.members {
 		if leads != nil && m != leads {
-			return errors.Join(leads.moveLead(ctx, m), w.joined(ctx))
+			return errors.Join(leads.moveLead(ctx, m), w.awaitMembersJoined(ctx))
 		}
 	}
 	return errors.New("no member of etcd leads")

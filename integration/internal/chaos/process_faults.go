@@ -20,8 +20,8 @@ var errNoEffect = errors.New("no effect was seen")
 // its own leader changed, twice if that leader stutters.
 const effectPatience = 40 * time.Second
 
-// hold waits for d, or until ctx ends, while a fault lasts.
-func hold(ctx context.Context, d time.Duration) {
+// holdFault waits for d, or until ctx ends, while a fault lasts.
+func holdFault(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -45,7 +45,8 @@ func (n *chaosNode) incarnation() int64 {
 
 // awaitGone waits until that incarnation is not registered any more.
 func (n *chaosNode) awaitGone(ctx context.Context, incarnation int64) error {
-	_, err := n.w.await(ctx, effectPatience, fmt.Sprintf("incarnation %d of node %d is gone", incarnation, n.index),
+	_, err := n.w.awaitSnapshot(ctx, effectPatience, fmt.Sprintf("incarnation %d of node %d is gone", incarnation,
+		n.index),
 		func(s *state.Snapshot) bool {
 			m := s.Member(n.address())
 			return m == nil || m.Incarnation != incarnation
@@ -55,25 +56,26 @@ func (n *chaosNode) awaitGone(ctx context.Context, incarnation int64) error {
 
 // awaitBack waits until the node is registered with another incarnation, and queued.
 func (n *chaosNode) awaitBack(ctx context.Context, incarnation int64) error {
-	_, err := n.w.await(ctx, effectPatience, fmt.Sprintf("node %d is back after incarnation %d", n.index, incarnation),
+	_, err := n.w.awaitSnapshot(ctx, effectPatience, fmt.Sprintf("node %d is back after incarnation %d", n.index,
+		incarnation),
 		func(s *state.Snapshot) bool {
 			m := s.Member(n.address())
 			if m == nil || m.Incarnation == incarnation {
 				return false
 			}
-			c, _ := s.Candidate(m.Lease)
+			c, _ := s.CandidateOn(m.Lease)
 			return c != nil
 		})
 	return err
 }
 
-// killed kills the process and makes its port refuse. Then it starts the process again, at times so soon that
+// killProcess kills the process and makes its port refuse. Then it starts the process again, at times so soon that
 // the new process finds its predecessor's keys.
-func killed(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
-	end := w.rec.Begin(n.address(), "killed", "")
+func killProcess(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
+	end := w.rec.BeginFault(n.address(), "killed", "")
 	defer end()
 	before := n.incarnation()
-	if _, err := n.proc().Kill(); err != nil {
+	if _, err := n.currentProcess().Kill(); err != nil {
 		return err
 	}
 	n.entrance.Refuse()
@@ -82,7 +84,7 @@ func killed(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
 			return err
 		}
 	} else {
-		hold(ctx, between(rnd, 0, 200*time.Millisecond))
+		holdFault(ctx, between(rnd, 0, 200*time.Millisecond))
 	}
 	if err := n.entrance.Heal(); err != nil {
 		return err
@@ -95,7 +97,7 @@ func killed(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
 
 // terminate stops the process gracefully.
 func (n *chaosNode) terminate(ctx context.Context) error {
-	p := n.proc()
+	p := n.currentProcess()
 	if p == nil {
 		return nil
 	}
@@ -112,8 +114,8 @@ func (n *chaosNode) terminate(ctx context.Context) error {
 	return err
 }
 
-func stopped(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
-	end := w.rec.Begin(n.address(), "stopped", "")
+func stopProcess(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
+	end := w.rec.BeginFault(n.address(), "stopped", "")
 	defer end()
 	before := n.incarnation()
 	if err := n.terminate(ctx); err != nil {
@@ -123,7 +125,7 @@ func stopped(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error 
 	if err := n.awaitGone(ctx, before); err != nil {
 		return err
 	}
-	hold(ctx, between(rnd, 0, 300*time.Millisecond))
+	holdFault(ctx, between(rnd, 0, 300*time.Millisecond))
 	if err := n.entrance.Heal(); err != nil {
 		return err
 	}
@@ -133,18 +135,18 @@ func stopped(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error 
 	return n.awaitBack(ctx, before)
 }
 
-// frozen freezes the process until its lease has expired. Its connections stay open, so no node may accuse it.
+// freezeProcess freezes the process until its lease has expired. Its connections stay open, so no node may accuse it.
 // It resumes and finds itself replaced.
-func frozen(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
-	end := w.rec.Begin(n.address(), "frozen", "")
+func freezeProcess(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
+	end := w.rec.BeginFault(n.address(), "frozen", "")
 	defer end()
 	before := n.incarnation()
-	if _, err := n.proc().Freeze(); err != nil {
+	if _, err := n.currentProcess().Freeze(); err != nil {
 		return err
 	}
 	accused, gone := n.accusedUntil(ctx, func() error { return n.awaitGone(ctx, before) })
-	hold(ctx, between(rnd, 0, time.Second))
-	_, err := n.proc().Thaw()
+	holdFault(ctx, between(rnd, 0, time.Second))
+	_, err := n.currentProcess().Thaw()
 	if err := errors.Join(err, gone); err != nil {
 		return err
 	}
@@ -180,14 +182,14 @@ func (n *chaosNode) accusations(s *state.Snapshot) int {
 	return count
 }
 
-// paused freezes the process for less than a TTL, like a garbage collection or a busy host.
-func paused(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
-	end := w.rec.Begin(n.address(), "paused", "")
+// pauseProcess freezes the process for less than a TTL, like a garbage collection or a busy host.
+func pauseProcess(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
+	end := w.rec.BeginFault(n.address(), "paused", "")
 	defer end()
-	if _, err := n.proc().Freeze(); err != nil { // returns when all threads have stopped
+	if _, err := n.currentProcess().Freeze(); err != nil { // returns when all threads have stopped
 		return err
 	}
-	hold(ctx, between(rnd, 50*time.Millisecond, time.Duration(w.cfg.TTL)*time.Second/2))
-	_, err := n.proc().Thaw()
+	holdFault(ctx, between(rnd, 50*time.Millisecond, time.Duration(w.cfg.TTL)*time.Second/2))
+	_, err := n.currentProcess().Thaw()
 	return err
 }

@@ -29,10 +29,10 @@ import (
 const ProgramEnv = "GOVERSE_INTEGRATION_CHAOS_NODE"
 
 const (
-	// register is the key that leaders write under their fence.
-	register = "/chaos/register"
-	prefix   = "/chaos/cluster"
-	tick     = prefix + "/nothing" // in the range that every node watches
+	// registerKey is the key that leaders write under their fence.
+	registerKey   = "/chaos/register"
+	clusterPrefix = "/chaos/cluster"
+	tickKey       = clusterPrefix + "/nothing" // in the range that every node watches
 	// writeEvery is the interval of each node's guarded writes and reads.
 	writeEvery = 25 * time.Millisecond
 
@@ -61,14 +61,14 @@ const (
 
 // Program runs one node of a world until SIGTERM. It returns the exit code.
 func Program(encoded string) int {
-	if err := program(encoded); err != nil {
+	if err := runProgram(encoded); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return 0
 }
 
-func program(encoded string) (err error) {
+func runProgram(encoded string) (err error) {
 	var cfg programConfig
 	if err := json.Unmarshal([]byte(encoded), &cfg); err != nil {
 		return err
@@ -84,7 +84,7 @@ func program(encoded string) (err error) {
 	if err != nil {
 		return err
 	}
-	ccfg := cluster.Config{EtcdAddress: cfg.Etcd, EtcdPrefix: prefix, LeaderElectionTTL: cfg.TTL, Logger: log}
+	ccfg := cluster.Config{EtcdAddress: cfg.Etcd, EtcdPrefix: clusterPrefix, LeaderElectionTTL: cfg.TTL, Logger: log}
 	ccfg.CrashDetection.Off = cfg.DetectionOff
 	if ccfg.Client, err = cluster.NewEtcdClient(ccfg); err != nil {
 		return errors.Join(err, n.Close())
@@ -98,18 +98,18 @@ func program(encoded string) (err error) {
 		return errors.Join(err, n.Close())
 	}
 	defer func() { err = errors.Join(err, ledger.Close()) }()
-	owner := newGuarded(rec, cfg.Advertise, ccfg.Client)
-	ccfg.Sharding = owner.sharding()
+	owner := newShardWriter(rec, cfg.Advertise, ccfg.Client)
+	ccfg.Sharding = owner.shardingConfig()
 	ccfg.Objects = objectsConfig()
 	c, err := cluster.NewClusterWithNode(ccfg, n)
 	if err != nil {
 		return errors.Join(err, n.Close())
 	}
 	session := func() int64 { return int64(c.Session().ID()) }
-	if err := host(c, ccfg.Client, rec.Objects(cfg.Advertise, session)); err != nil {
+	if err := hostObjects(c, ccfg.Client, rec.Objects(cfg.Advertise, session)); err != nil {
 		return errors.Join(err, n.Close())
 	}
-	rec.Add(history.Of(cfg.Advertise, c).WithShards(c))
+	rec.Add(history.NodeOf(cfg.Advertise, c).WithShards(c))
 
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer cancel()
@@ -119,11 +119,11 @@ func program(encoded string) (err error) {
 		return err
 	}
 	var wg sync.WaitGroup
-	wg.Go(func() { rec.Register(cfg.Advertise, ccfg.Client, register).Work(ctx, writeEvery, history.TermOf(c)) })
-	wg.Go(func() { owner.work(ctx, c.Shards()) })
-	under := newLocked(rec, cfg.Advertise, c, ccfg.Client, ledger, cfg.Began)
-	wg.Go(func() { under.run(ctx) })
-	go answer(os.Stdin, os.Stdout, c, faults, under) // ends with the process, because it waits for input
+	wg.Go(func() { rec.Register(cfg.Advertise, ccfg.Client, registerKey).Work(ctx, writeEvery, history.TermOf(c)) })
+	wg.Go(func() { owner.visitShards(ctx, c.Shards()) })
+	under := newLockUser(rec, cfg.Advertise, c, ccfg.Client, ledger, cfg.Began)
+	wg.Go(func() { under.useLocks(ctx) })
+	go serveRequests(os.Stdin, os.Stdout, c, faults, under) // ends with the process, because it waits for input
 	fmt.Println("started")
 	<-ctx.Done()
 	wg.Wait()
@@ -132,8 +132,8 @@ func program(encoded string) (err error) {
 	return c.Stop(stopCtx)
 }
 
-// answer serves the parent's requests.
-func answer(in io.Reader, out io.Writer, c *cluster.Cluster, faults *clustertest.Faults, under *locked) {
+// serveRequests serves the parent's requests.
+func serveRequests(in io.Reader, out io.Writer, c *cluster.Cluster, faults *clustertest.Faults, under *lockUser) {
 	for lines := bufio.NewScanner(in); lines.Scan(); {
 		switch lines.Text() {
 		case askFreezeWatch:
@@ -152,7 +152,7 @@ func answer(in io.Reader, out io.Writer, c *cluster.Cluster, faults *clustertest
 			st := c.Status()
 			said, err := json.Marshal(status{State: string(st.State), LeaderID: st.LeaderID, Nodes: st.Nodes,
 				Queue: st.Queue, Ready: st.Ready, Rebuilds: st.Rebuilds, Revision: st.Revision, Lease: int64(c.Session().ID()),
-				Serves: serving(c.Shards())})
+				Serves: servedShards(c.Shards())})
 			if err != nil {
 				said = []byte(err.Error())
 			}

@@ -16,19 +16,19 @@ import (
 )
 
 const (
-	// atOnce is the number of concurrent faults, each at another node.
-	atOnce = 2
+	// concurrentFaults is the number of concurrent faults, each at another node.
+	concurrentFaults = 2
 	// leaderPatience limits the wait for a leader to affect.
 	leaderPatience = 10 * time.Second
-	// silent limits the time that an unaffected node may be without a place, and that a shard may be unserved
+	// silenceLimit limits the time that an unaffected node may be without a place, and that a shard may be unserved
 	// while no node is affected.
-	silent = 20 * time.Second
+	silenceLimit = 20 * time.Second
 )
 
-// limits returns the limits for the verdict on a history. A node must notice an out-of-band change at its next
+// verdictLimits returns the limits for the verdict on a history. A node must notice an out-of-band change at its next
 // renewal, and a removal on evidence by the end of the grace period, or at its deadline at the latest.
-func limits(ttl time.Duration) history.Limits {
-	return history.Limits{Silent: silent, Unserved: silent, Exempt: map[string]time.Duration{
+func verdictLimits(ttl time.Duration) history.Limits {
+	return history.Limits{Silent: silenceLimit, Unserved: silenceLimit, Exempt: map[string]time.Duration{
 		history.LeaseRevoked: ttl/3 + time.Second, history.KeyDeleted: ttl/3 + time.Second,
 		history.LockDeleted: ttl/3 + time.Second, history.RemovedAlive: ttl}}
 }
@@ -74,11 +74,11 @@ func Run(ctx context.Context, cfg Config, seed uint64) (*Result, error) {
 	if err := w.close(); err != nil {
 		return nil, err
 	}
-	if res.Verdict, err = w.judge(); err != nil {
+	if res.Verdict, err = w.judgeRecords(); err != nil {
 		return nil, err
 	}
 	res.Took, res.Faults = time.Since(r.began), r.log
-	for _, k := range kinds() {
+	for _, k := range allFaultKinds() {
 		if c := r.counts[k.name]; c != nil {
 			res.Counts = append(res.Counts, *c)
 		}
@@ -86,8 +86,8 @@ func Run(ctx context.Context, cfg Config, seed uint64) (*Result, error) {
 	return res, nil
 }
 
-// judge checks the records of all processes, which must have ended.
-func (w *world) judge() (history.Verdict, error) {
+// judgeRecords checks the records of all processes, which must have ended.
+func (w *world) judgeRecords() (history.Verdict, error) {
 	paths, err := filepath.Glob(filepath.Join(w.dir, "*.jsonl"))
 	if err != nil {
 		return history.Verdict{}, err
@@ -97,7 +97,7 @@ func (w *world) judge() (history.Verdict, error) {
 		return history.Verdict{}, err
 	}
 	ttl := time.Duration(w.cfg.TTL) * time.Second
-	l := limits(ttl)
+	l := verdictLimits(ttl)
 	if w.cfg.RevokedApart {
 		l.Exempt[history.RevokedByEtcd] = ttl
 	}
@@ -119,37 +119,37 @@ type runner struct {
 // run executes the decks, a few faults at a time, and waits for calm after each deck.
 func (r *runner) run(ctx context.Context) error {
 	for range r.w.cfg.Decks {
-		deck := deck(r.w.cfg)
+		deck := deckOfFaults(r.w.cfg)
 		r.rnd.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
-		slots := make(chan struct{}, atOnce)
+		slots := make(chan struct{}, concurrentFaults)
 		var wg sync.WaitGroup
 		for _, k := range deck {
 			slots <- struct{}{}
-			if r.failed() != nil || ctx.Err() != nil {
+			if r.firstError() != nil || ctx.Err() != nil {
 				break
 			}
-			n, owns, release := r.choose(ctx, k)
+			n, owns, release := r.chooseNode(ctx, k)
 			rnd := rand.New(rand.NewPCG(r.rnd.Uint64(), 0)) // its own, because faults run concurrently
 			wg.Go(func() {
 				defer func() { <-slots }()
 				defer release()
-				r.do(ctx, k, n, owns, rnd)
+				r.runFault(ctx, k, n, owns, rnd)
 			})
 		}
 		wg.Wait()
-		if err := errors.Join(r.failed(), context.Cause(ctx)); err != nil {
+		if err := errors.Join(r.firstError(), context.Cause(ctx)); err != nil {
 			return err
 		}
-		if err := r.w.calm(ctx); err != nil {
+		if err := r.w.awaitCalm(ctx); err != nil {
 			return fmt.Errorf("after the faults: %w", err)
 		}
 	}
 	return nil
 }
 
-// choose waits until the fault may begin. It returns the node to affect and whether that serves shards. No node
+// chooseNode waits until the fault may begin. It returns the node to affect and whether that serves shards. No node
 // is affected by two faults at a time, nor is etcd.
-func (r *runner) choose(ctx context.Context, k kind) (n *chaosNode, owns bool, done func()) {
+func (r *runner) chooseNode(ctx context.Context, k faultKind) (n *chaosNode, owns bool, done func()) {
 	w := r.w
 	if k.atEtcd {
 		w.etcdBusy.Lock()
@@ -174,10 +174,10 @@ func (r *runner) choose(ctx context.Context, k kind) (n *chaosNode, owns bool, d
 		if n != nil && n.busy.TryLock() {
 			// An effect can be observed only at a node that has recovered from the last fault, and from an
 			// outage of etcd.
-			serves, well := n.well(ctx)
+			serves, well := n.checkWell(ctx)
 			if !well {
 				n.busy.Unlock()
-				hold(ctx, glance)
+				holdFault(ctx, pollInterval)
 				continue
 			}
 			r.mu.Lock()
@@ -188,13 +188,13 @@ func (r *runner) choose(ctx context.Context, k kind) (n *chaosNode, owns bool, d
 			r.mu.Unlock()
 			return n, serves > 0, func() { n.busy.Unlock(); release() }
 		}
-		hold(ctx, time.Millisecond)
+		holdFault(ctx, time.Millisecond)
 	}
 }
 
-func (r *runner) do(ctx context.Context, k kind, n *chaosNode, owns bool, rnd *rand.Rand) {
+func (r *runner) runFault(ctx context.Context, k faultKind, n *chaosNode, owns bool, rnd *rand.Rand) {
 	leads := n != nil && r.w.leader() == n
-	r.say("%s begins%s", k.name, target(n, leads))
+	r.logFault("%s begins%s", k.name, describeTarget(n, leads))
 	err := k.do(ctx, r.w, n, rnd)
 	r.mu.Lock()
 	c := r.counts[k.name]
@@ -213,13 +213,13 @@ func (r *runner) do(ctx context.Context, k kind, n *chaosNode, owns bool, rnd *r
 			c.AtOwner++
 		}
 	case !errors.Is(err, errNoEffect) && ctx.Err() == nil:
-		r.err = errors.Join(r.err, fmt.Errorf("%s%s: %w", k.name, target(n, leads), err))
+		r.err = errors.Join(r.err, fmt.Errorf("%s%s: %w", k.name, describeTarget(n, leads), err))
 	}
 	r.mu.Unlock()
-	r.say("%s ends%s: %v", k.name, target(n, leads), err)
+	r.logFault("%s ends%s: %v", k.name, describeTarget(n, leads), err)
 }
 
-func target(n *chaosNode, leads bool) string {
+func describeTarget(n *chaosNode, leads bool) string {
 	switch {
 	case n == nil:
 		return ""
@@ -229,14 +229,14 @@ func target(n *chaosNode, leads bool) string {
 	return fmt.Sprintf(" at node %d %s", n.index, n.address())
 }
 
-func (r *runner) say(format string, args ...any) {
+func (r *runner) logFault(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.log = append(r.log, fmt.Sprintf("%8.3fs (clock %d) ", time.Since(r.began).Seconds(), history.Now())+
 		fmt.Sprintf(format, args...))
 }
 
-func (r *runner) failed() error {
+func (r *runner) firstError() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.err
@@ -251,7 +251,7 @@ func Add(counts ...[]Count) []Count {
 			OnLeader: s.OnLeader + c.OnLeader, AtOwner: s.AtOwner + c.AtOwner}
 	}
 	var out []Count
-	for _, k := range kinds() {
+	for _, k := range allFaultKinds() {
 		if c, ok := sum[k.name]; ok {
 			out = append(out, c)
 		}

@@ -27,7 +27,7 @@ import (
 )
 
 const (
-	nodes = 5
+	nodeCount = 5
 	// calmPatience limits the time, after the last fault, until the cluster has recovered.
 	calmPatience = 30 * time.Second
 )
@@ -77,11 +77,11 @@ type world struct {
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup
 
-	aside  atomic.Pointer[member] // the affected member of etcd
-	leases *leases.Watcher
+	avoidedMember atomic.Pointer[member] // the affected member of etcd
+	leases        *leases.Watcher
 
-	outside *outside // the callers of objects; nil before there are nodes
-	hostile *hostile // the attacker; nil without one
+	outside *outsideCallers // the callers of objects; nil before there are nodes
+	hostile *attacker       // the attacker; nil without one
 
 	etcdBusy sync.RWMutex // held by a fault at etcd; shared by faults that need etcd
 }
@@ -98,7 +98,7 @@ func newWorld(ctx context.Context, cfg Config) (_ *world, err error) {
 	if err := w.startEtcd(ctx); err != nil {
 		return w, err
 	}
-	if w.keys, err = state.NewKeys(prefix); err != nil {
+	if w.keys, err = state.NewKeys(clusterPrefix); err != nil {
 		return w, err
 	}
 	life, cancel := context.WithCancel(context.Background())
@@ -109,7 +109,7 @@ func newWorld(ctx context.Context, cfg Config) (_ *world, err error) {
 		return w, err
 	}
 	w.rec = history.NewRecorder(w.file, "faults")
-	before, err := w.client.Get(ctx, register)
+	before, err := w.client.Get(ctx, registerKey)
 	if err != nil {
 		return w, err
 	}
@@ -123,24 +123,24 @@ func newWorld(ctx context.Context, cfg Config) (_ *world, err error) {
 			}
 		})
 	}
-	follow(w.rec.Register("faults", w.client, register))
-	for shard := range shards {
+	follow(w.rec.Register("faults", w.client, registerKey))
+	for shard := range shardCount {
 		follow(w.rec.ShardRegister("faults", w.client, shardRegister(shard), shard))
 	}
 	for _, name := range lockNames {
-		follow(w.rec.Counter("faults", w.client, counters+name, name))
+		follow(w.rec.Counter("faults", w.client, counterPrefix+name, name))
 	}
 	if err := w.startNodes(ctx); err != nil {
 		return w, err
 	}
 	w.leases = w.watchLeases()
-	if w.outside, err = newOutside(w.rec, w.nodes); err != nil {
+	if w.outside, err = newOutsideCallers(w.rec, w.nodes); err != nil {
 		return w, err
 	}
 	if cfg.Hostile {
-		w.hostile = newHostile(w.nodes)
+		w.hostile = newAttacker(w.nodes)
 	}
-	return w, w.calm(ctx)
+	return w, w.awaitCalm(ctx)
 }
 
 func (w *world) startEtcd(ctx context.Context) error {
@@ -159,22 +159,22 @@ func (w *world) startEtcd(ctx context.Context) error {
 			return err
 		}
 		var err error
-		if m.ours, err = fault.NewRelay(m.endpoint); err != nil {
+		if m.ownRelay, err = fault.NewRelay(m.endpoint); err != nil {
 			return err
 		}
-		ours = append(ours, m.ours.Address())
+		ours = append(ours, m.ownRelay.Address())
 	}
 	var err error
 	w.client, err = clientv3.New(clientv3.Config{Endpoints: ours, DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
 	if err != nil {
 		return err
 	}
-	return errors.Join(w.answers(ctx), w.joined(ctx))
+	return errors.Join(w.awaitEtcdAnswers(ctx), w.awaitMembersJoined(ctx))
 }
 
 func (w *world) startNodes(ctx context.Context) error {
-	listens := w.cfg.Addresses(nodes)
-	for i := range nodes {
+	listens := w.cfg.Addresses(nodeCount)
+	for i := range nodeCount {
 		n := &chaosNode{w: w, index: i, listen: listens[i], members: w.members}
 		if w.cfg.Bound {
 			at := i % len(w.members)
@@ -193,7 +193,7 @@ func (w *world) startNodes(ctx context.Context) error {
 			n.links = append(n.links, l)
 		}
 	}
-	errs := make([]error, nodes)
+	errs := make([]error, nodeCount)
 	var wg sync.WaitGroup
 	for i, n := range w.nodes {
 		wg.Go(func() { errs[i] = n.start(ctx) })
@@ -202,8 +202,8 @@ func (w *world) startNodes(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// await waits until etcd's state, as seen by the parent, satisfies cond.
-func (w *world) await(ctx context.Context, within time.Duration, what string,
+// awaitSnapshot waits until etcd's state, as seen by the parent, satisfies cond.
+func (w *world) awaitSnapshot(ctx context.Context, within time.Duration, what string,
 	cond func(*state.Snapshot) bool) (*state.Snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -220,10 +220,10 @@ func (w *world) leader() *chaosNode {
 	if s == nil {
 		return nil
 	}
-	return w.at(s.Leader().Address)
+	return w.nodeAt(s.Leader().Address)
 }
 
-func (w *world) at(address string) *chaosNode {
+func (w *world) nodeAt(address string) *chaosNode {
 	i := slices.IndexFunc(w.nodes, func(n *chaosNode) bool { return n.address() == address })
 	if i < 0 {
 		return nil
@@ -231,25 +231,26 @@ func (w *world) at(address string) *chaosNode {
 	return w.nodes[i]
 }
 
-// calm waits until the cluster has recovered: every node is registered and queued once, one of them leads, the
+// awaitCalm waits until the cluster has recovered: every node is registered and queued once, one of them leads, the
 // shards are assigned evenly, and every node sees that and serves exactly its own shards. Then it waits until
 // each node has acquired every lock, every effect has taken place, and every object has answered through every
 // node.
-func (w *world) calm(ctx context.Context) error {
-	if err := w.atEase(ctx); err != nil {
+func (w *world) awaitCalm(ctx context.Context) error {
+	if err := w.awaitNodesCalm(ctx); err != nil {
 		return err
 	}
-	return errors.Join(w.settled(ctx), w.outside.answers(ctx))
+	return errors.Join(w.settled(ctx), w.outside.awaitAnswers(ctx))
 }
 
-func (w *world) atEase(ctx context.Context) error {
+func (w *world) awaitNodesCalm(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, calmPatience)
 	defer cancel()
-	if err := errors.Join(w.answers(ctx), w.joined(ctx)); err != nil {
+	if err := errors.Join(w.awaitEtcdAnswers(ctx), w.awaitMembersJoined(ctx)); err != nil {
 		return err
 	}
-	if _, err := w.await(ctx, calmPatience, "every node is registered and queued once, and the shards are assigned "+
-		"evenly", w.complete); err != nil {
+	if _,
+		err := w.awaitSnapshot(ctx, calmPatience, "every node is registered and queued once, and the shards are assigned "+
+		"evenly", w.isComplete); err != nil {
 		return err
 	}
 	for _, n := range w.nodes {
@@ -258,13 +259,13 @@ func (w *world) atEase(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if st.Ready && len(st.Nodes) == nodes && len(st.Queue) == nodes &&
+			if st.Ready && len(st.Nodes) == nodeCount && len(st.Queue) == nodeCount &&
 				st.LeaderID == w.mirror.Snapshot().Leader().Address &&
-				maps.Equal(st.Serves, owned(w.mirror.Snapshot(), n.address())) {
+				maps.Equal(st.Serves, ownedShards(w.mirror.Snapshot(), n.address())) {
 				break
 			}
 			select {
-			case <-time.After(glance):
+			case <-time.After(pollInterval):
 			case <-ctx.Done():
 				return fmt.Errorf("node %d does not see the cluster as it is: %+v (%s)", n.index, st, w.describe())
 			}
@@ -273,10 +274,10 @@ func (w *world) atEase(ctx context.Context) error {
 	return nil
 }
 
-// complete reports whether each node is registered, and queued with its current session, and the shards are at
+// isComplete reports whether each node is registered, and queued with its current session, and the shards are at
 // rest.
-func (w *world) complete(s *state.Snapshot) bool {
-	if len(s.Members) != nodes || len(s.Queue) != nodes || s.Acting != nil || len(s.Accusations) != 0 {
+func (w *world) isComplete(s *state.Snapshot) bool {
+	if len(s.Members) != nodeCount || len(s.Queue) != nodeCount || s.Acting != nil || len(s.Accusations) != 0 {
 		return false
 	}
 	for _, n := range w.nodes {
@@ -284,11 +285,11 @@ func (w *world) complete(s *state.Snapshot) bool {
 		if m == nil {
 			return false
 		}
-		if c, _ := s.Candidate(m.Lease); c == nil {
+		if c, _ := s.CandidateOn(m.Lease); c == nil {
 			return false
 		}
 	}
-	return atRest(s)
+	return shardsAtRest(s)
 }
 
 // describe returns one line about etcd's state and the processes.
@@ -316,7 +317,7 @@ func (w *world) describe() string {
 
 // stop ends the calls, then stops the nodes gracefully while the attacks continue.
 func (w *world) stop(ctx context.Context) error {
-	w.outside.stop()
+	w.outside.stopCalls()
 	errs := make([]error, len(w.nodes), len(w.nodes)+1)
 	var wg sync.WaitGroup
 	for i, n := range w.nodes {
@@ -325,7 +326,7 @@ func (w *world) stop(ctx context.Context) error {
 	wg.Wait()
 	if w.hostile != nil {
 		w.cfg.Log("a hostile outsider: %v", w.hostile)
-		errs = append(errs, w.hostile.idle())
+		errs = append(errs, w.hostile.checkAllAttacked())
 	}
 	return errors.Join(errs...)
 }
@@ -334,7 +335,7 @@ func (w *world) stop(ctx context.Context) error {
 func (w *world) close() error {
 	var errs []error
 	if w.hostile != nil {
-		w.hostile.stop()
+		w.hostile.stopAttacks()
 	}
 	if w.outside != nil {
 		errs = append(errs, w.outside.close())

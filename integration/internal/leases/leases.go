@@ -24,12 +24,12 @@ import (
 )
 
 const (
-	// every is the interval between two looks.
-	every = 200 * time.Millisecond
-	// patience limits one look.
-	patience = time.Second
-	// slack is the error of etcd's own count, which is in whole seconds.
-	slack = 500 * time.Millisecond
+	// checkInterval is the interval between two looks.
+	checkInterval = 200 * time.Millisecond
+	// checkTimeout limits one look.
+	checkTimeout = time.Second
+	// countError is the error of etcd's own count, which is in whole seconds.
+	countError = 500 * time.Millisecond
 )
 
 // Config configures a Watcher. All fields except Counts and Found are required. The functions are called from
@@ -55,15 +55,15 @@ type Watcher struct {
 	cfg    Config
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
-	known  map[clientv3.LeaseID]counted // used only by the goroutine
+	known  map[clientv3.LeaseID]trustedPeriod // used only by the goroutine
 
-	mu    sync.Mutex
-	of    map[clientv3.LeaseID]string // the owner of each lease
-	marks []history.Mark
+	mu     sync.Mutex
+	owners map[clientv3.LeaseID]string // the owner of each lease
+	marks  []history.Mark
 }
 
-// counted is the time until which etcd's leader counted on a lease.
-type counted struct {
+// trustedPeriod is the time until which etcd's leader counted on a lease.
+type trustedPeriod struct {
 	seen  history.Instant // the lease existed then
 	until history.Instant // 0 if unknown
 }
@@ -71,16 +71,17 @@ type counted struct {
 // Watch starts a watcher.
 func Watch(cfg Config) *Watcher {
 	ctx, cancel := context.WithCancel(context.Background())
-	w := &Watcher{cfg: cfg, cancel: cancel, known: map[clientv3.LeaseID]counted{}, of: map[clientv3.LeaseID]string{}}
+	w := &Watcher{cfg: cfg, cancel: cancel, known: map[clientv3.LeaseID]trustedPeriod{},
+		owners: map[clientv3.LeaseID]string{}}
 	w.wg.Go(func() { w.run(ctx) })
 	return w
 }
 
-// Belongs sets the owner of a lease with keys that do not show it.
-func (w *Watcher) Belongs(id clientv3.LeaseID, name string) {
+// SetOwner sets the owner of a lease with keys that do not show it.
+func (w *Watcher) SetOwner(id clientv3.LeaseID, name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.of[id] = name
+	w.owners[id] = name
 }
 
 // End ends the watch and returns a mark, named history.RevokedByEtcd, for each lease that disappeared too
@@ -92,10 +93,10 @@ func (w *Watcher) End() []history.Mark {
 }
 
 func (w *Watcher) run(ctx context.Context) {
-	again := time.NewTicker(every)
+	again := time.NewTicker(checkInterval)
 	defer again.Stop()
 	for ctx.Err() == nil {
-		w.look(ctx)
+		w.checkLeases(ctx)
 		select {
 		case <-again.C:
 		case <-ctx.Done():
@@ -103,9 +104,9 @@ func (w *Watcher) run(ctx context.Context) {
 	}
 }
 
-// look compares the current leases with the known ones.
-func (w *Watcher) look(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// checkLeases compares the current leases with the known ones.
+func (w *Watcher) checkLeases(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	sent := history.Now()
 	resp, err := w.cfg.Client.Get(ctx, w.cfg.Prefix, clientv3.WithPrefix())
@@ -120,33 +121,34 @@ func (w *Watcher) look(ctx context.Context) {
 		id := clientv3.LeaseID(kv.Lease)
 		there[id] = true
 		if name := w.cfg.Owner(string(kv.Key), string(kv.Value)); name != "" {
-			w.Belongs(id, name)
+			w.SetOwner(id, name)
 		}
 	}
 	for id, c := range w.known {
 		if !there[id] {
 			delete(w.known, id)
-			w.gone(id, c, now)
+			w.recordEarlyEnd(id, c, now)
 		}
 	}
 	for id := range there {
 		c := w.known[id]
 		c.seen = sent
-		if until, ok := w.left(ctx, id); ok {
+		if until, ok := w.trustedUntil(ctx, id); ok {
 			c.until = until
 		}
 		w.known[id] = c
 	}
 }
 
-// gone records a mark if the lease disappeared too early.
-func (w *Watcher) gone(id clientv3.LeaseID, c counted, now history.Instant) {
+// recordEarlyEnd records a mark if the lease disappeared too early.
+func (w *Watcher) recordEarlyEnd(id clientv3.LeaseID, c trustedPeriod, now history.Instant) {
 	left := c.until.Sub(now)
-	if c.until == 0 || left <= slack || w.cfg.Counts != nil && !w.cfg.Counts() {
+	if c.until == 0 || left <= countError || w.cfg.Counts != nil && !w.cfg.Counts() {
 		return
 	}
 	w.mu.Lock()
-	m := history.Mark{Process: "leases", ID: int64(id), Node: w.of[id], Name: history.RevokedByEtcd, From: c.seen, To: now,
+	m := history.Mark{Process: "leases", ID: int64(id), Node: w.owners[id], Name: history.RevokedByEtcd, From: c.seen,
+		To:   now,
 		Text: fmt.Sprintf("lease %x, which etcd's leader counted on for %v more", int64(id), left.Round(time.Millisecond))}
 	w.marks = append(w.marks, m)
 	w.mu.Unlock()
@@ -155,9 +157,9 @@ func (w *Watcher) gone(id clientv3.LeaseID, c counted, now history.Instant) {
 	}
 }
 
-// left returns the time until which etcd's leader counts on a lease. It reports false if the leader cannot be
+// trustedUntil returns the time until which etcd's leader counts on a lease. It reports false if the leader cannot be
 // trusted or changed during the request.
-func (w *Watcher) left(ctx context.Context, id clientv3.LeaseID) (until history.Instant, ok bool) {
+func (w *Watcher) trustedUntil(ctx context.Context, id clientv3.LeaseID) (until history.Instant, ok bool) {
 	leader, term, ok := w.cfg.Leader(ctx)
 	if !ok {
 		return 0, false

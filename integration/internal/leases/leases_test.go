@@ -46,7 +46,7 @@ func sees(t *testing.T, client *clientv3.Client, there int64) {
 		}
 		require.Less(t, time.Since(began), patienceOfTest)
 	}
-	<-time.After(5 * every) // to check that nothing more happens
+	<-time.After(5 * checkInterval) // to check that nothing more happens
 }
 
 func TestALeaseThatEndsEarlyIsMarked(t *testing.T) {

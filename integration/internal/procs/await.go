@@ -25,10 +25,10 @@ func Await(t testing.TB, within time.Duration, what string, look func() error) t
 		if took > within {
 			t.Fatalf("not within %v: %s: %v", within, what, err)
 		}
-		<-time.After(Rest(interval, time.Since(looked)))
+		<-time.After(PollPause(interval, time.Since(looked)))
 	}
 }
 
-// Until blocks until the given time. It is for scenarios that name a period of time, never for waiting for
+// SleepUntil blocks until the given time. It is for scenarios that name a period of time, never for waiting for
 // something observable.
-func Until(instant time.Time) { <-time.After(time.Until(instant)) }
+func SleepUntil(instant time.Time) { <-time.After(time.Until(instant)) }

@@ -27,10 +27,10 @@ func (k *Kit) ControllerPath(t testing.TB) string {
 // fails if GOVERSE_REQUIRE names nginx.
 func (k *Kit) Nginx(t testing.TB, config string, replace map[string]string) *Process {
 	t.Helper()
-	path := installed(t, "nginx", "nginx-light", "/usr/sbin/nginx")
+	path := programPath(t, "nginx", "nginx-light", "/usr/sbin/nginx")
 	dir := t.TempDir()
 	included := filepath.Join(dir, "goverse.conf")
-	require.NoError(t, os.WriteFile(included, []byte(replaced(t, config, replace)), 0o600))
+	require.NoError(t, os.WriteFile(included, []byte(replaceAddresses(t, config, replace)), 0o600))
 	// Run a single process, so that none is left behind if the test's process is killed.
 	whole := `daemon off; master_process off; worker_rlimit_nofile 4096;
 pid ` + dir + `/pid; error_log stderr warn;
@@ -44,22 +44,22 @@ http {
 `
 	main := filepath.Join(dir, "nginx.conf")
 	require.NoError(t, os.WriteFile(main, []byte(whole), 0o600))
-	check(t, path, "-t", "-q", "-c", main)
+	checkConfig(t, path, "-t", "-q", "-c", main)
 	return k.Start(t, "nginx", path, []string{"-c", main}, nil)
 }
 
 // Haproxy is like Nginx, but for HAProxy.
 func (k *Kit) Haproxy(t testing.TB, config string, replace map[string]string) *Process {
 	t.Helper()
-	path := installed(t, "haproxy", "haproxy", "/usr/sbin/haproxy")
+	path := programPath(t, "haproxy", "haproxy", "/usr/sbin/haproxy")
 	file := filepath.Join(t.TempDir(), "haproxy.cfg")
-	require.NoError(t, os.WriteFile(file, []byte(replaced(t, config, replace)), 0o600))
-	check(t, path, "-c", "-q", "-f", file)
+	require.NoError(t, os.WriteFile(file, []byte(replaceAddresses(t, config, replace)), 0o600))
+	checkConfig(t, path, "-c", "-q", "-f", file)
 	return k.Start(t, "haproxy", path, []string{"-db", "-f", file}, nil)
 }
 
-// installed returns the path of a program.
-func installed(t testing.TB, name, pkg, otherwise string) string {
+// programPath returns the path of a program.
+func programPath(t testing.TB, name, pkg, otherwise string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil {
@@ -71,8 +71,8 @@ func installed(t testing.TB, name, pkg, otherwise string) string {
 	return path
 }
 
-// replaced returns a file's text with other addresses. Each address to replace must occur in it.
-func replaced(t testing.TB, file string, replace map[string]string) string {
+// replaceAddresses returns a file's text with other addresses. Each address to replace must occur in it.
+func replaceAddresses(t testing.TB, file string, replace map[string]string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
@@ -84,8 +84,8 @@ func replaced(t testing.TB, file string, replace map[string]string) string {
 	return out
 }
 
-// check runs a program's check of its configuration, which must succeed.
-func check(t testing.TB, path string, args ...string) {
+// checkConfig runs a program's check of its configuration, which must succeed.
+func checkConfig(t testing.TB, path string, args ...string) {
 	t.Helper()
 	out, err := exec.Command(path, args...).CombinedOutput()
 	require.NoError(t, err, string(out))

@@ -18,9 +18,9 @@ const (
 	controllerPackage = "github.com/goverse/goverse/examples/controller"
 )
 
-// build builds a program from this checkout into dir. It must be called within a test: go test records the
+// buildProgram builds a program from this checkout into dir. It must be called within a test: go test records the
 // files that a test opens, and does not use a cached result after one of them has changed.
-func build(dir, program string) (string, error) {
+func buildProgram(dir, program string) (string, error) {
 	sources, err := goCommand("list", "-deps", "-f", "{{with .Module}}{{if .Main}}{{$.Dir}}{{end}}{{end}}", program)
 	if err != nil {
 		return "", err

@@ -75,7 +75,7 @@ func (k *Kit) StartEtcd(t testing.TB, flavour Flavour) *Etcd {
 func (k *Kit) StartEtcdWith(t testing.TB, flavour Flavour, passwords Passwords) *Etcd {
 	t.Helper()
 	if flavour == Etcd34 {
-		need34(t, etcdPath, "etcd Version: 3.4.", "etcd-server", "--version")
+		requireEtcd34(t, etcdPath, "etcd Version: 3.4.", "etcd-server", "--version")
 	}
 	addresses := k.Addresses(t, 2)
 	e := &Etcd{Endpoint: addresses[0], peer: addresses[1], kit: k, flavour: flavour, passwords: passwords,
@@ -94,8 +94,8 @@ func (k *Kit) StartSecureEtcd(t testing.TB, c Certificates) *Etcd {
 	return e
 }
 
-// need34 skips or fails the test unless the program is installed and belongs to etcd 3.4.
-func need34(t testing.TB, path, want, pkg string, args ...string) {
+// requireEtcd34 skips or fails the test unless the program is installed and belongs to etcd 3.4.
+func requireEtcd34(t testing.TB, path, want, pkg string, args ...string) {
 	t.Helper()
 	cmd := exec.Command(path, args...)
 	cmd.Env = append(environment(), "ETCDCTL_API=3")
@@ -194,7 +194,7 @@ func Keys(t testing.TB, client *clientv3.Client, prefix string) map[string]strin
 // test is skipped or fails as with StartEtcd.
 func (k *Kit) StartEtcdctl(t testing.TB, e *Etcd, args ...string) *Process {
 	t.Helper()
-	need34(t, etcdctlPath, "etcdctl version: 3.4.", "etcd-client", "version")
+	requireEtcd34(t, etcdctlPath, "etcdctl version: 3.4.", "etcd-client", "version")
 	return k.Start(t, "etcdctl "+args[0], etcdctlPath, append([]string{"--endpoints=" + e.Endpoint}, args...),
 		[]string{"ETCDCTL_API=3"})
 }

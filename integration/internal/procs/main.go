@@ -29,48 +29,48 @@ type Kit struct {
 // that was started as an etcd server or as its proxy, it runs that.
 func Main(m *testing.M, kit **Kit) {
 	if config, asked := os.LookupEnv(serveEnv); asked {
-		os.Exit(serve(config))
+		os.Exit(runEtcd(config))
 	}
 	if args, asked := os.LookupEnv(proxyEnv); asked {
-		os.Exit(proxy(args))
+		os.Exit(runProxy(args))
 	}
 	flag.Parse()
-	pace.RunMore(atOnce)
-	os.Exit(run(m, kit))
+	pace.SetParallel(parallelTests)
+	os.Exit(runTests(m, kit))
 }
 
-// atOnce is the number of tests that run in parallel. They mostly wait, for leases to expire and processes to
+// parallelTests is the number of tests that run in parallel. They mostly wait, for leases to expire and processes to
 // start, so two cores suffice for more than two. On a slow machine it is half of that.
-const atOnce = 8
+const parallelTests = 8
 
-func run(m *testing.M, kit **Kit) int {
+func runTests(m *testing.M, kit **Kit) int {
 	dir, err := os.MkdirTemp("", "goverse-integration-")
 	if err != nil {
-		return complain(err)
+		return reportError(err)
 	}
 	defer os.RemoveAll(dir) // nothing can be done about it
 	k := &Kit{running: map[*Process]bool{},
-		goversed:   sync.OnceValues(func() (string, error) { return build(dir, daemonPackage) }),
-		controller: sync.OnceValues(func() (string, error) { return build(dir, controllerPackage) })}
+		goversed:   sync.OnceValues(func() (string, error) { return buildProgram(dir, daemonPackage) }),
+		controller: sync.OnceValues(func() (string, error) { return buildProgram(dir, controllerPackage) })}
 	*kit = k
 	code := m.Run()
 	if err := k.postgres.close(); err != nil {
-		code = complain(err)
+		code = reportError(err)
 	}
 	k.mu.Lock()
 	for p := range k.running {
-		code = complain(fmt.Errorf("%s (process %d) outlived its test", p.name, p.Pid()))
+		code = reportError(fmt.Errorf("%s (process %d) outlived its test", p.name, p.Pid()))
 	}
 	k.mu.Unlock()
 	if code == 0 {
 		if err := goleak.Find(); err != nil {
-			code = complain(err)
+			code = reportError(err)
 		}
 	}
 	return code
 }
 
-func complain(err error) int {
+func reportError(err error) int {
 	fmt.Fprintln(os.Stderr, err)
 	return 1
 }

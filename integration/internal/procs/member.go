@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// heartbeats is the number of heartbeats per election timeout, as in etcd's defaults.
-const heartbeats = 10
+// heartbeatsPerElection is the number of heartbeats per election timeout, as in etcd's defaults.
+const heartbeatsPerElection = 10
 
 // Member configures one member of an etcd cluster.
 type Member struct {
@@ -29,7 +29,7 @@ type Member struct {
 
 // Command returns the command that runs the member as a process of its own.
 func (m Member) Command(flavour Flavour) (*exec.Cmd, error) {
-	path, args, env, err := m.program(flavour)
+	path, args, env, err := m.commandParts(flavour)
 	if err != nil {
 		return nil, err
 	}
@@ -38,8 +38,8 @@ func (m Member) Command(flavour Flavour) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// program returns the parts of Command's command.
-func (m Member) program(flavour Flavour) (path string, args, env []string, err error) {
+// commandParts returns the parts of Command's command.
+func (m Member) commandParts(flavour Flavour) (path string, args, env []string, err error) {
 	election := int(m.Election / time.Millisecond)
 	if flavour == Etcd34 {
 		return etcdPath, m.flags34(election), nil, nil
@@ -64,7 +64,7 @@ func (m Member) flags34(election int) []string {
 		"--initial-cluster-token=" + strings.Join(m.Peers, ","), fmt.Sprintf("--bcrypt-cost=%d", leastBcryptCost)}
 	if election > 0 {
 		args = append(args, fmt.Sprintf("--election-timeout=%d", election),
-			fmt.Sprintf("--heartbeat-interval=%d", election/heartbeats))
+			fmt.Sprintf("--heartbeat-interval=%d", election/heartbeatsPerElection))
 	}
 	return args
 }

@@ -42,14 +42,14 @@ type Members struct {
 func (k *Kit) StartMembers(t testing.TB, flavour Flavour, n int, election time.Duration) *Members {
 	t.Helper()
 	if flavour == Etcd34 {
-		need34(t, etcdPath, "etcd Version: 3.4.", "etcd-server", "--version")
+		requireEtcd34(t, etcdPath, "etcd Version: 3.4.", "etcd-server", "--version")
 	}
 	addresses, dir := k.Addresses(t, 2*n), t.TempDir()
 	m := &Members{Endpoints: addresses[:n]}
 	for i, endpoint := range m.Endpoints {
 		path, args, env, err := Member{Dir: filepath.Join(dir, fmt.Sprint(i)), Client: endpoint, Peer: addresses[n+i],
 			Peers:    addresses[n:],
-			Election: election}.program(flavour)
+			Election: election}.commandParts(flavour)
 		require.NoError(t, err)
 		m.Processes = append(m.Processes, k.Start(t, fmt.Sprintf("member %d of %s", i, flavour), path, args, env))
 	}
@@ -60,7 +60,7 @@ func (k *Kit) StartMembers(t testing.TB, flavour Flavour, n int, election time.D
 		t.Cleanup(func() { _ = client.Close() }) // the error reports only the cancelled context
 		m.clients = append(m.clients, client)
 	}
-	m.AwaitWell(t)
+	m.AwaitHealthy(t)
 	return m
 }
 
@@ -74,8 +74,8 @@ func (m *Members) Status(ctx context.Context, i int) (*clientv3.StatusResponse, 
 	return m.clients[i].Status(ctx, m.Endpoints[i])
 }
 
-// AwaitWell waits until all members agree on their leader.
-func (m *Members) AwaitWell(t testing.TB) {
+// AwaitHealthy waits until all members agree on their leader.
+func (m *Members) AwaitHealthy(t testing.TB) {
 	t.Helper()
 	Await(t, membersPatience, "all members of etcd agree who leads them", func() error {
 		var leader uint64
@@ -93,10 +93,10 @@ func (m *Members) AwaitWell(t testing.TB) {
 	})
 }
 
-// Lead makes member i etcd's leader, and returns when all members agree on that.
-func (m *Members) Lead(t testing.TB, i int) {
+// MoveLeaderTo makes member i etcd's leader, and returns when all members agree on that.
+func (m *Members) MoveLeaderTo(t testing.TB, i int) {
 	t.Helper()
-	m.AwaitWell(t)
+	m.AwaitHealthy(t)
 	Await(t, membersPatience, fmt.Sprintf("member %d leads etcd", i), func() error {
 		want, err := m.Status(context.Background(), i)
 		if err != nil || want.Leader == want.Header.MemberId {
@@ -115,7 +115,7 @@ func (m *Members) Lead(t testing.TB, i int) {
 		}
 		return errors.New("it has been asked to move")
 	})
-	m.AwaitWell(t)
+	m.AwaitHealthy(t)
 }
 
 // Replace adds a member at new addresses. When that serves, it takes the place of member i in m, and member i
@@ -166,7 +166,7 @@ func (m *Members) Replace(t testing.TB, k *Kit, i int) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = own.Close() }) // the error reports only the cancelled context
 	m.clients[i] = own
-	m.AwaitWell(t)
+	m.AwaitHealthy(t)
 	change("a member is removed", func(ctx context.Context) error {
 		_, err := asking.MemberRemove(ctx, old.Header.MemberId)
 		if errors.Is(err, rpctypes.ErrMemberNotFound) {
@@ -175,5 +175,5 @@ func (m *Members) Replace(t testing.TB, k *Kit, i int) {
 		return err
 	})
 	former.Kill(t)
-	m.AwaitWell(t)
+	m.AwaitHealthy(t)
 }

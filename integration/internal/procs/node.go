@@ -75,8 +75,8 @@ func newClient(t testing.TB) *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-// Serving returns a Node for a node in a process that the test itself started, with the status API at http.
-func (k *Kit) Serving(t testing.TB, p *Process, address, http string) *Node {
+// NodeAt returns a Node for a node in a process that the test itself started, with the status API at http.
+func (k *Kit) NodeAt(t testing.TB, p *Process, address, http string) *Node {
 	t.Helper()
 	return &Node{Process: p, Address: address, http: http, client: newClient(t)}
 }
@@ -133,14 +133,14 @@ var ErrAnswer = errors.New("the node answered")
 // Status requests the node's view of its cluster.
 func (n *Node) Status(ctx context.Context) (Status, error) {
 	var st Status
-	err := n.get(ctx, "/cluster/status", &st)
+	err := n.getJSON(ctx, "/cluster/status", &st)
 	return st, err
 }
 
 // Leader requests the leader from the node. If there is none, the error matches ErrAnswer.
 func (n *Node) Leader(ctx context.Context) (Leader, error) {
 	var l Leader
-	err := n.get(ctx, "/cluster/leader", &l)
+	err := n.getJSON(ctx, "/cluster/leader", &l)
 	return l, err
 }
 
@@ -149,12 +149,12 @@ func (n *Node) Origin() string { return "http://" + n.http }
 
 // Ready requests the node's readiness. If the node is not ready, the error matches ErrAnswer.
 func (n *Node) Ready(ctx context.Context) error {
-	return n.get(ctx, "/readyz", &struct{}{})
+	return n.getJSON(ctx, "/readyz", &struct{}{})
 }
 
 // Metric returns one of the node's metrics, named with its labels.
 func (n *Node) Metric(ctx context.Context, name string) (float64, error) {
-	text, err := n.read(ctx, "/metrics")
+	text, err := n.getBody(ctx, "/metrics")
 	if err != nil {
 		return 0, err
 	}
@@ -166,15 +166,15 @@ func (n *Node) Metric(ctx context.Context, name string) (float64, error) {
 	return 0, fmt.Errorf("%w: there is no metric %s", ErrAnswer, name)
 }
 
-func (n *Node) get(ctx context.Context, path string, into any) error {
-	text, err := n.read(ctx, path)
+func (n *Node) getJSON(ctx context.Context, path string, into any) error {
+	text, err := n.getBody(ctx, path)
 	if err != nil {
 		return err
 	}
 	return json.Unmarshal(text, into)
 }
 
-func (n *Node) read(ctx context.Context, path string) ([]byte, error) {
+func (n *Node) getBody(ctx context.Context, path string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.http+path, nil)
 	if err != nil {
 		return nil, err

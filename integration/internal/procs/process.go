@@ -68,8 +68,8 @@ func environment() []string {
 	return out
 }
 
-// sent returns the time of a signal, or fails the test if the signal had no effect.
-func (p *Process) sent(t testing.TB, at time.Time, err error) time.Time {
+// signalTime returns the time of a signal, or fails the test if the signal had no effect.
+func (p *Process) signalTime(t testing.TB, at time.Time, err error) time.Time {
 	t.Helper()
 	if err != nil {
 		t.Fatalf("%s: %v", p.name, err)
@@ -81,14 +81,14 @@ func (p *Process) sent(t testing.TB, at time.Time, err error) time.Time {
 func (p *Process) Signal(t testing.TB, sig syscall.Signal) time.Time {
 	t.Helper()
 	at, err := p.Process.Signal(sig)
-	return p.sent(t, at, err)
+	return p.signalTime(t, at, err)
 }
 
 // Kill kills the process with SIGKILL, waits for its end, and returns the time of the signal.
 func (p *Process) Kill(t testing.TB) time.Time {
 	t.Helper()
 	at, err := p.Process.Kill()
-	return p.sent(t, at, err)
+	return p.signalTime(t, at, err)
 }
 
 // Freeze stops the process with SIGSTOP, waits until none of its threads runs, and returns the time of the
@@ -96,14 +96,14 @@ func (p *Process) Kill(t testing.TB) time.Time {
 func (p *Process) Freeze(t testing.TB) time.Time {
 	t.Helper()
 	at, err := p.Process.Freeze()
-	return p.sent(t, at, err)
+	return p.signalTime(t, at, err)
 }
 
 // Thaw lets the process continue and returns the time just before.
 func (p *Process) Thaw(t testing.TB) time.Time {
 	t.Helper()
 	at, err := p.Process.Thaw()
-	return p.sent(t, at, err)
+	return p.signalTime(t, at, err)
 }
 
 // Exit waits for the process to end and returns its exit code, or -1 if a signal ended it.

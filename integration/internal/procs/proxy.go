@@ -40,18 +40,18 @@ func (k *Kit) StartProxy(t testing.TB, flavour Flavour, e *Etcd) *Proxy {
 		}
 		p.Process = k.Start(t, "grpc-proxy 3.7", self, nil, []string{proxyEnv + "=" + string(encoded)})
 	case Etcd34:
-		need34(t, etcdPath, "etcd Version: 3.4.", "etcd-server", "--version")
+		requireEtcd34(t, etcdPath, "etcd Version: 3.4.", "etcd-server", "--version")
 		p.Process = k.Start(t, "grpc-proxy 3.4", etcdPath, args, nil)
 	}
 	awaitHealth(t, "the proxy", p.Process, p.Endpoint)
 	return p
 }
 
-// proxy runs a grpc-proxy until the process is killed.
-func proxy(encoded string) int {
+// runProxy runs a grpc-proxy until the process is killed.
+func runProxy(encoded string) int {
 	var args []string
 	if err := json.Unmarshal([]byte(encoded), &args); err != nil {
-		return complain(err)
+		return reportError(err)
 	}
 	os.Args = append([]string{"etcd"}, args...) // etcdmain reads it too
 	etcdmain.Main(os.Args)

@@ -39,11 +39,11 @@ type serveConfig struct {
 	Joins string
 }
 
-// serve runs an etcd server until the process is killed.
-func serve(encoded string) int {
+// runEtcd runs an etcd server until the process is killed.
+func runEtcd(encoded string) int {
 	var config serveConfig
 	if err := json.Unmarshal([]byte(encoded), &config); err != nil {
-		return complain(err)
+		return reportError(err)
 	}
 	cfg := embed.NewConfig()
 	cfg.Dir = config.DataDir
@@ -72,14 +72,14 @@ func serve(encoded string) int {
 	cfg.BcryptCost = uint(cmp.Or(config.Passwords.BcryptCost, leastBcryptCost))
 	cfg.AuthTokenTTL = uint(cmp.Or(config.Passwords.TokenTTL, 300))
 	if config.Election > 0 {
-		cfg.ElectionMs, cfg.TickMs = uint(config.Election), uint(config.Election/heartbeats)
+		cfg.ElectionMs, cfg.TickMs = uint(config.Election), uint(config.Election/heartbeatsPerElection)
 	}
 	server, err := embed.StartEtcd(cfg)
 	if err != nil {
-		return complain(err)
+		return reportError(err)
 	}
-	go obey(os.Stdin, server.Server) // ends with the process, because it waits for input
-	return complain(fmt.Errorf("etcd ended: %w", <-server.Err()))
+	go followInstructions(os.Stdin, server.Server) // ends with the process, because it waits for input
+	return reportError(fmt.Errorf("etcd ended: %w", <-server.Err()))
 }
 
 // These are the instructions that a member of etcd 3.7 accepts on its standard input, one per line: to drop
@@ -89,9 +89,9 @@ const (
 	MendPeer = "connect "
 )
 
-// obey carries out the instructions read from in. Requests between members over HTTP are not dropped; see
+// followInstructions carries out the instructions read from in. Requests between members over HTTP are not dropped; see
 // embedetcd.Cluster.IsolateMember.
-func obey(in io.Reader, server *etcdserver.EtcdServer) {
+func followInstructions(in io.Reader, server *etcdserver.EtcdServer) {
 	for lines := bufio.NewScanner(in); lines.Scan(); {
 		for _, m := range server.Cluster().Members() {
 			switch lines.Text() {

@@ -78,7 +78,7 @@ func (c Certificates) Config(t testing.TB) *tls.Config {
 // test is skipped or fails as with StartEtcd.
 func (k *Kit) StartTLSEtcd(t testing.TB, c Certificates) string {
 	t.Helper()
-	need34(t, etcdPath, "etcd Version: 3.4.", "etcd-server", "--version")
+	requireEtcd34(t, etcdPath, "etcd Version: 3.4.", "etcd-server", "--version")
 	addresses := k.Addresses(t, 2)
 	client, peer := addresses[0], "http://"+addresses[1]
 	k.Start(t, "etcd 3.4 with TLS", etcdPath, []string{"--name=it", "--data-dir=" + t.TempDir(),

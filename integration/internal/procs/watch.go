@@ -45,7 +45,7 @@ func Watch(t testing.TB, nodes ...*Node) *Watcher {
 		cancel()
 		w.wg.Wait()
 		samples := w.Samples()
-		if v := history.Check(recorded(samples, w.began), history.Limits{}); len(samples) > 0 && !v.OK() {
+		if v := history.Check(historyOf(samples, w.began), history.Limits{}); len(samples) > 0 && !v.OK() {
 			t.Error(v)
 		}
 		t.Logf("%d samples of the nodes' status, %d by leaders", len(samples), len(w.Leading(time.Time{}, time.Now())))
@@ -71,7 +71,7 @@ func (w *Watcher) Add(n *Node) {
 				w.mu.Unlock()
 			}
 			select {
-			case <-time.After(Rest(sampleInterval, time.Since(s.Sent))):
+			case <-time.After(PollPause(sampleInterval, time.Since(s.Sent))):
 			case <-w.ctx.Done():
 			case <-n.Done():
 			}
@@ -97,8 +97,8 @@ func (w *Watcher) Leading(from, to time.Time) []Sample {
 	return out
 }
 
-// recorded converts the samples to a history, with times relative to from.
-func recorded(samples []Sample, from time.Time) history.History {
+// historyOf converts the samples to a history, with times relative to from.
+func historyOf(samples []Sample, from time.Time) history.History {
 	var h history.History
 	for _, s := range samples {
 		w := history.Window{Before: history.Instant(s.Sent.Sub(from)), After: history.Instant(s.Got.Sub(from))}

@@ -44,6 +44,6 @@ func TestFaultsAreFoundOnlyWhereProven(t *testing.T) {
 		"one that was confirmed":    {append(a[:1:1], confirming(1, 4, 5), a[1]), 0},
 		"another process, by token": {append(a, says(2, true, 1, 11, 12)), 1},
 	} {
-		require.Len(t, history.Check(recorded(test.samples, epoch), history.Limits{}).Findings, test.faults, name)
+		require.Len(t, history.Check(historyOf(test.samples, epoch), history.Limits{}).Findings, test.faults, name)
 	}
 }

@@ -19,54 +19,54 @@ package heartbeat
 import "time"
 
 const (
-	// Every is the time between two heartbeats.
-	Every = 500 * time.Millisecond
+	// SendEvery is the time between two heartbeats.
+	SendEvery = 500 * time.Millisecond
 	// SilentAfter is the silence after which other nodes are notified.
 	SilentAfter = 2 * time.Second
-	// LookEvery is the time between two looks.
-	LookEvery = 100 * time.Millisecond
-	// pause is the longest time that one look adds. If more time has passed, this process stood still.
-	pause = 150 * time.Millisecond
+	// CheckEvery is the time between two looks.
+	CheckEvery = 100 * time.Millisecond
+	// maxCounted is the longest time that one look adds. If more time has passed, this process stood still.
+	maxCounted = 150 * time.Millisecond
 )
 
 // Listener measures how long the process at the other end of a watch has been silent. The zero value counts
 // nothing.
 type Listener struct {
-	counting bool
-	heard    uint64 // heartbeats of the present watch at the last look
-	looked   time.Time
-	silent   time.Duration
+	counting  bool
+	heard     uint64 // heartbeats of the present watch at the last look
+	lastCheck time.Time
+	silent    time.Duration
 }
 
-// Opened returns the Listener after a watch was opened. sends reports whether the watched process sends
+// OnOpened returns the Listener after a watch was opened. sends reports whether the watched process sends
 // heartbeats.
-func (l Listener) Opened(now time.Time, sends bool) Listener {
-	return Listener{counting: sends, looked: now}
+func (l Listener) OnOpened(now time.Time, sends bool) Listener {
+	return Listener{counting: sends, lastCheck: now}
 }
 
-// Goodbye returns the Listener after the process has announced that it stops, or after this process has stopped
+// OnGoodbye returns the Listener after the process has announced that it stops, or after this process has stopped
 // listening.
-func (l Listener) Goodbye() Listener { return Listener{} }
+func (l Listener) OnGoodbye() Listener { return Listener{} }
 
-// Look returns the Listener after a look at now. heard is the number of heartbeats of the present watch so far.
-func (l Listener) Look(now time.Time, heard uint64) Listener {
+// OnCheck returns the Listener after a look at now. heard is the number of heartbeats of the present watch so far.
+func (l Listener) OnCheck(now time.Time, heard uint64) Listener {
 	if !l.counting {
 		return l
 	}
 	if heard != l.heard {
-		return Listener{counting: true, heard: heard, looked: now}
+		return Listener{counting: true, heard: heard, lastCheck: now}
 	}
-	l.silent += min(max(now.Sub(l.looked), 0), pause)
-	l.looked = now
+	l.silent += min(max(now.Sub(l.lastCheck), 0), maxCounted)
+	l.lastCheck = now
 	return l
 }
 
-// Silent returns the time for which no heartbeat has been heard.
-func (l Listener) Silent() time.Duration { return l.silent }
+// SilentFor returns the time for which no heartbeat has been heard.
+func (l Listener) SilentFor() time.Duration { return l.silent }
 
-// patience limits the heartbeats sent to a process that sends none back. Unread heartbeats must neither grow
+// maxUnheard limits the heartbeats sent to a process that sends none back. Unread heartbeats must neither grow
 // without bound nor block the sender.
-const patience = 20
+const maxUnheard = 20
 
 // Sender decides when to send a heartbeat. The zero value is ready to use.
 type Sender struct {
@@ -74,12 +74,12 @@ type Sender struct {
 	unheard int    // ticks since then
 }
 
-// Tick returns the Sender after a tick, and whether to send a heartbeat now. heard is the number of heartbeats
+// OnTick returns the Sender after a tick, and whether to send a heartbeat now. heard is the number of heartbeats
 // of the other side so far.
-func (s Sender) Tick(heard uint64) (next Sender, send bool) {
+func (s Sender) OnTick(heard uint64) (next Sender, send bool) {
 	if heard != s.heard {
 		return Sender{heard: heard}, true
 	}
-	s.unheard = min(s.unheard+1, patience+1)
-	return s, s.unheard <= patience
+	s.unheard = min(s.unheard+1, maxUnheard+1)
+	return s, s.unheard <= maxUnheard
 }

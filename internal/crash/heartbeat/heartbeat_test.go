@@ -9,46 +9,46 @@ import (
 
 func at(ms int) time.Time { return time.Unix(1, 0).Add(time.Duration(ms) * time.Millisecond) }
 
-// look looks at every LookEvery between two times, while the count of heartbeats is heard.
+// look looks at every CheckEvery between two times, while the count of heartbeats is heard.
 func look(l Listener, from, to int, heard uint64) Listener {
-	for ms := from; ms <= to; ms += int(LookEvery / time.Millisecond) {
-		l = l.Look(at(ms), heard)
+	for ms := from; ms <= to; ms += int(CheckEvery / time.Millisecond) {
+		l = l.OnCheck(at(ms), heard)
 	}
 	return l
 }
 
 func TestSilence(t *testing.T) {
-	l := Listener{}.Opened(at(0), true)
+	l := Listener{}.OnOpened(at(0), true)
 	l = look(l, 100, 500, 1)
 	l = look(l, 600, 2600, 1)
-	require.Equal(t, 2500*time.Millisecond, l.Silent(), "from the look that heard of it")
-	require.Zero(t, l.Look(at(2700), 2).Silent(), "it answers")
-	require.Zero(t, l.Opened(at(2700), true).Silent(), "a watch was opened: it lives")
-	require.Zero(t, l.Goodbye().Silent())
+	require.Equal(t, 2500*time.Millisecond, l.SilentFor(), "from the look that heard of it")
+	require.Zero(t, l.OnCheck(at(2700), 2).SilentFor(), "it answers")
+	require.Zero(t, l.OnOpened(at(2700), true).SilentFor(), "a watch was opened: it lives")
+	require.Zero(t, l.OnGoodbye().SilentFor())
 	broken := look(l, 2700, 3600, 1) // the connection was closed
-	require.Equal(t, l.Silent()+time.Second, broken.Silent())
+	require.Equal(t, l.SilentFor()+time.Second, broken.SilentFor())
 }
 
 // An older version never counts as silent.
 func TestOlderVersionsAreNotSilent(t *testing.T) {
-	require.Zero(t, look(Listener{}.Opened(at(0), false), 100, 60_000, 0).Silent())
-	require.Zero(t, look(Listener{}, 100, 60_000, 0).Silent())
+	require.Zero(t, look(Listener{}.OnOpened(at(0), false), 100, 60_000, 0).SilentFor())
+	require.Zero(t, look(Listener{}, 100, 60_000, 0).SilentFor())
 }
 
 // A pause of the listening process does not count as silence, and does not hide one.
 func TestOwnPauseIsNoSilence(t *testing.T) {
-	l := look(Listener{}.Opened(at(0), true), 100, 1000, 1)
-	l = l.Look(at(61_000), 1)
-	require.LessOrEqual(t, l.Silent(), 1100*time.Millisecond, "a minute of pause")
-	require.Zero(t, l.Look(at(61_001), 120).Silent(), "what was sent meanwhile is read")
+	l := look(Listener{}.OnOpened(at(0), true), 100, 1000, 1)
+	l = l.OnCheck(at(61_000), 1)
+	require.LessOrEqual(t, l.SilentFor(), 1100*time.Millisecond, "a minute of pause")
+	require.Zero(t, l.OnCheck(at(61_001), 120).SilentFor(), "what was sent meanwhile is read")
 
-	busy := Listener{}.Opened(at(0), true)
+	busy := Listener{}.OnOpened(at(0), true)
 	for ms := 0; ms <= 4000; ms += 200 { // a machine that pauses all the time
-		busy = busy.Look(at(ms), 0)
+		busy = busy.OnCheck(at(ms), 0)
 	}
-	require.Greater(t, busy.Silent(), SilentAfter)
-	back := Listener{}.Opened(at(1000), true).Look(at(0), 0)
-	require.Zero(t, back.Silent(), "a clock that goes back")
+	require.Greater(t, busy.SilentFor(), SilentAfter)
+	back := Listener{}.OnOpened(at(1000), true).OnCheck(at(0), 0)
+	require.Zero(t, back.SilentFor(), "a clock that goes back")
 }
 
 // Only a limited number of heartbeats is sent to a process that does not answer.
@@ -57,13 +57,13 @@ func TestSenderGivesUp(t *testing.T) {
 	sent := 0
 	for range 1000 {
 		var send bool
-		if s, send = s.Tick(0); send {
+		if s, send = s.OnTick(0); send {
 			sent++
 		}
 	}
-	require.Equal(t, patience, sent)
-	s, send := s.Tick(1)
+	require.Equal(t, maxUnheard, sent)
+	s, send := s.OnTick(1)
 	require.True(t, send, "it answers again")
-	_, send = s.Tick(1)
+	_, send = s.OnTick(1)
 	require.True(t, send)
 }

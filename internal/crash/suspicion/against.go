@@ -25,10 +25,10 @@ type Self struct {
 	Lease               int64 // lease of its session; 0 if it has none
 }
 
-// member returns this instance as it is registered, nil if it is not. It is recognized by its instance id,
+// registeredMember returns this instance as it is registered, nil if it is not. It is recognized by its instance id,
 // because the answer to its registration may still be on its way, or by the lease of its session, because an
 // out-of-band change may have altered the record.
-func (me Self) member(s *state.Snapshot) *state.Member {
+func (me Self) registeredMember(s *state.Snapshot) *state.Member {
 	own := s.Member(me.Address)
 	if own == nil || own.InstanceID != me.InstanceID && (me.Lease == 0 || own.KeyLease != me.Lease) {
 		return nil
@@ -36,9 +36,9 @@ func (me Self) member(s *state.Snapshot) *state.Member {
 	return own
 }
 
-// Against returns the accusations that this living instance has to refute.
-func Against(s *state.Snapshot, me Self) []*state.Accusation {
-	own := me.member(s)
+// AccusationsAgainst returns the accusations that this living instance has to refute.
+func AccusationsAgainst(s *state.Snapshot, me Self) []*state.Accusation {
+	own := me.registeredMember(s)
 	if own == nil {
 		return nil
 	}
@@ -51,9 +51,9 @@ func Against(s *state.Snapshot, me Self) []*state.Accusation {
 	return out
 }
 
-// Void returns the accuser's accusations of incarnations that are no longer registered. Such an accusation was
-// written by a delayed request, or is left over because another node removed the member first.
-func Void(s *state.Snapshot, accuser string) []*state.Accusation {
+// VoidAccusations returns the accuser's accusations of incarnations that are no longer registered. Such an accusation
+// was written by a delayed request, or is left over because another node removed the member first.
+func VoidAccusations(s *state.Snapshot, accuser string) []*state.Accusation {
 	var out []*state.Accusation
 	for _, a := range s.Accusations {
 		if a.Accuser != accuser {

@@ -42,22 +42,22 @@ type Settings struct {
 }
 
 const (
-	// again is the pause between two of the refusals that make evidence.
-	again = 5 * time.Millisecond
-	// farewell is the time that a member has to leave after its goodbye; it may die during that time.
-	farewell = 2 * time.Second
-	// takeOver is the time that another instance at a member's address has to remove that member itself,
+	// refusalPause is the pause between two of the refusals that make evidence.
+	refusalPause = 5 * time.Millisecond
+	// goodbyePause is the time that a member has to leave after its goodbye; it may die during that time.
+	goodbyePause = 2 * time.Second
+	// takeoverPause is the time that another instance at a member's address has to remove that member itself,
 	// because it notices first. When a whole cluster restarts, each removal is then requested once and not
 	// three times.
-	takeOver = 2 * time.Second
-	// manyFailures is the number of failures in a row after which a member does not count as watched.
-	manyFailures = 3
-	// unreachable is the number of failures in a row that is reported to the operator: about two seconds of
+	takeoverPause = 2 * time.Second
+	// uncountedAfter is the number of failures in a row after which a member does not count as watched.
+	uncountedAfter = 3
+	// unreachableAfter is the number of failures in a row that is reported to the operator: about two seconds of
 	// silence, more if each attempt takes long.
-	unreachable = 9
-	// mostPatience is the longest pause before another attempt after silence.
-	mostPatience = 5 * time.Second
-	mostRests    = 60
+	unreachableAfter = 9
+	// maxOpenPause is the longest pause before another attempt after silence.
+	maxOpenPause  = 5 * time.Second
+	maxRestFactor = 60
 )
 
 // Phase is the progress of a case.
@@ -101,27 +101,27 @@ func (e Event) String() string {
 		"grace-period-over", "removed", "refuted", "not-removed", "unregistered"}[e]
 }
 
-// Do is the kind of an action.
-type Do int
+// ActionKind is the kind of an action.
+type ActionKind int
 
 // The kinds of actions.
 const (
-	Nothing Do = iota // the case is over
-	Open              // open a watch on the member
-	Listen            // wait for the watch to end
-	Accuse            // write the accusation
-	Wait              // wait for the end of the grace period, or of the accusation
-	Remove            // remove the member's keys, guarded by the accusation
+	Nothing ActionKind = iota // the case is over
+	Open                      // open a watch on the member
+	Listen                    // wait for the watch to end
+	Accuse                    // write the accusation
+	Wait                      // wait for the end of the grace period, or of the accusation
+	Remove                    // remove the member's keys, guarded by the accusation
 )
 
 // String returns the action's name.
-func (d Do) String() string {
+func (d ActionKind) String() string {
 	return [...]string{"nothing", "open", "listen", "accuse", "wait", "remove"}[d]
 }
 
 // Action is an action to carry out after a delay.
 type Action struct {
-	Do    Do
+	Do    ActionKind
 	After time.Duration
 	// Evidence is the evidence of an accusation.
 	Evidence string
@@ -139,49 +139,49 @@ type Case struct {
 
 // The kinds of evidence.
 const (
-	nobodyListens = "connections to its address are refused"
-	otherAnswers  = "its address answers as another instance"
+	evidenceRefused       = "connections to its address are refused"
+	evidenceOtherInstance = "its address answers as another instance"
 )
 
-// Interruptible reports whether the case can be dropped now, because none of its keys is in etcd.
-func (c Case) Interruptible() bool { return c.Phase <= Watching }
+// CanDrop reports whether the case can be dropped now, because none of its keys is in etcd.
+func (c Case) CanDrop() bool { return c.Phase <= Watching }
 
 // CountsAsWatched reports whether the member counts as watched: there is no evidence against it, and it has not
 // repeatedly failed to answer. While it does not count, another member is watched as well.
 func (c Case) CountsAsWatched() bool {
-	return c.Phase == Watching || c.Phase == Opening && c.Failures < manyFailures
+	return c.Phase == Watching || c.Phase == Opening && c.Failures < uncountedAfter
 }
 
 // Unreachable reports whether the member has now failed to answer often enough to notify the operator. It is
 // true once for each such series of failures.
-func (c Case) Unreachable() bool { return c.Phase == Opening && c.Failures == unreachable }
+func (c Case) Unreachable() bool { return c.Phase == Opening && c.Failures == unreachableAfter }
 
-// Again returns the first step of a case about a process that was removed n times before and has registered
+// BeginCase returns the first step of a case about a process that was removed n times before and has registered
 // again. If n is positive the process lives, and is left alone like one that refuted.
-func Again(n int, s Settings) (Case, Action) {
+func BeginCase(n int, s Settings) (Case, Action) {
 	if n == 0 {
 		return Case{}, Action{Do: Open}
 	}
-	return Case{Rests: n - 1}.rest(s)
+	return Case{Rests: n - 1}.restMember(s)
 }
 
-// On returns the case after an event, and the next action. Events that are impossible in the present phase
+// OnEvent returns the case after an event, and the next action. Events that are impossible in the present phase
 // change nothing and return the action Nothing.
-func (c Case) On(e Event, s Settings) (Case, Action) {
+func (c Case) OnEvent(e Event, s Settings) (Case, Action) {
 	switch {
 	case (c.Phase == Opening || c.Phase == Verifying) && e == Opened:
 		return Case{Phase: Watching, Failures: c.Failures}, Action{Do: Listen}
 	case c.Phase == Opening && e == Other:
 		if c.Others++; c.Others > 1 {
-			return c.accuse(otherAnswers)
+			return c.beginAccusation(evidenceOtherInstance)
 		}
-		return c, Action{Do: Open, After: takeOver}
+		return c, Action{Do: Open, After: takeoverPause}
 	case c.Phase == Opening && e == Refused:
 		c.Refusals++
 		if c.Refusals >= s.Confirmations {
-			return c.accuse(nobodyListens)
+			return c.beginAccusation(evidenceRefused)
 		}
-		return c, Action{Do: Open, After: again}
+		return c, Action{Do: Open, After: refusalPause}
 	case (c.Phase == Opening || c.Phase == Verifying) && e == Silence, c.Phase == Watching && e == Flapped,
 		c.Phase == Accusing && e == NotAccused, (c.Phase == Waiting || c.Phase == Removing) && e == NotRemoved:
 		return c.openAgain()
@@ -197,9 +197,9 @@ func (c Case) On(e Event, s Settings) (Case, Action) {
 		c.Phase = Removing
 		return c, Action{Do: Remove}
 	case (c.Phase == Waiting || c.Phase == Removing) && e == Refuted:
-		return c.rest(s)
+		return c.restMember(s)
 	case c.Phase == Watching && e == Goodbye:
-		return Case{}, Action{Do: Open, After: farewell}
+		return Case{}, Action{Do: Open, After: goodbyePause}
 	case c.Phase == Removing && e == Removed,
 		c.Phase >= Accusing && e == Unregistered:
 		c.Phase = Over
@@ -207,20 +207,20 @@ func (c Case) On(e Event, s Settings) (Case, Action) {
 	return c, Action{}
 }
 
-func (c Case) accuse(evidence string) (Case, Action) {
+func (c Case) beginAccusation(evidence string) (Case, Action) {
 	c.Phase = Accusing
 	return c, Action{Do: Accuse, Evidence: evidence}
 }
 
-// rest leaves a living member to its lease for a while, longer each time in a row.
-func (c Case) rest(s Settings) (Case, Action) {
-	rest := backoff.Policy{First: s.Rest, Last: mostRests * s.Rest}.Delay(c.Rests+1, backoff.NoJitter)
+// restMember leaves a living member to its lease for a while, longer each time in a row.
+func (c Case) restMember(s Settings) (Case, Action) {
+	rest := backoff.Policy{First: s.Rest, Last: maxRestFactor * s.Rest}.Delay(c.Rests+1, backoff.NoJitter)
 	return Case{Rests: c.Rests + 1}, Action{Do: Open, After: rest}
 }
 
 // openAgain starts over, with growing delays. It uses no jitter, because these delays determine how soon a
 // crash is detected, and the two watchers of a member do not overload it.
 func (c Case) openAgain() (Case, Action) {
-	after := backoff.Policy{First: again, Last: mostPatience}.Delay(c.Failures+1, backoff.NoJitter)
+	after := backoff.Policy{First: refusalPause, Last: maxOpenPause}.Delay(c.Failures+1, backoff.NoJitter)
 	return Case{Failures: c.Failures + 1, Rests: c.Rests}, Action{Do: Open, After: after}
 }

@@ -64,7 +64,7 @@ func play(t *testing.T, transcript string) string {
 		e, ok := events()[name]
 		require.True(t, ok, "no event %q", name)
 		var a Action
-		c, a = c.On(e, settings)
+		c, a = c.OnEvent(e, settings)
 		fmt.Fprintf(&out, "%-17s → %-10s%s", e, c.Phase, a.Do)
 		if a.After > 0 {
 			fmt.Fprintf(&out, " after %v", a.After)
@@ -87,7 +87,7 @@ func TestNothingWithoutEvidence(t *testing.T) {
 			e := Event(rapid.IntRange(int(Opened), int(Unregistered)).Draw(t, "event"))
 			before := c
 			var a Action
-			c, a = c.On(e, settings)
+			c, a = c.OnEvent(e, settings)
 			if before.Phase == Opening {
 				switch e {
 				case Refused:
@@ -109,12 +109,12 @@ func TestNothingWithoutEvidence(t *testing.T) {
 				require.True(t, accused && before.Phase == Verifying && (e == Refused || e == Other))
 				waited = true
 			case Open:
-				require.LessOrEqual(t, a.After, max(mostPatience, mostRests*settings.Rest))
+				require.LessOrEqual(t, a.After, max(maxOpenPause, maxRestFactor*settings.Rest))
 			}
 			if c.Phase == Removing {
 				require.True(t, waited)
 			}
-			require.Equal(t, c.Phase <= Watching, c.Interruptible())
+			require.Equal(t, c.Phase <= Watching, c.CanDrop())
 		}
 	})
 }

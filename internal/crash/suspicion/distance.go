@@ -7,14 +7,14 @@ import (
 )
 
 const (
-	// near is the longest round trip that a record leaves out. Five of these fit into the default grace period.
-	near = 20 * time.Millisecond
-	// samples is the number of the last round trips to one member of etcd of which the least counts. Load only
+	// nearLimit is the longest round trip that a record leaves out. Five of these fit into the default grace period.
+	nearLimit = 20 * time.Millisecond
+	// tripSamples is the number of the last round trips to one member of etcd of which the least counts. Load only
 	// makes a request slower than the distance, never faster.
-	samples = 3
-	// members limits the number of members of etcd for which round trips are kept. A member of etcd that
+	tripSamples = 3
+	// maxEtcdMembers limits the number of members of etcd for which round trips are kept. A member of etcd that
 	// answers none of the last forgotten round trips is forgotten: it is gone, or is no longer asked.
-	members, forgotten = 9, 60
+	maxEtcdMembers, forgottenAfter = 9, 60
 	// shrinkEvery is the shortest time between two recordings of a smaller distance.
 	shrinkEvery = time.Minute
 	// logEvery is the shortest time between two log lines about a distance.
@@ -27,8 +27,8 @@ type Trip struct {
 	Took   time.Duration
 }
 
-// Trips returns trips with these durations, all answered by one member of etcd.
-func Trips(member uint64, took ...time.Duration) (trips []Trip) {
+// NewTrips returns trips with these durations, all answered by one member of etcd.
+func NewTrips(member uint64, took ...time.Duration) (trips []Trip) {
 	for _, t := range took {
 		trips = append(trips, Trip{member, t})
 	}
@@ -49,38 +49,38 @@ func Trips(member uint64, took ...time.Duration) (trips []Trip) {
 // the value, and in between once for each step up.
 type Distance struct {
 	ttl      time.Duration
-	ways     [members]way
+	trips    [maxEtcdMembers]etcdTrips
 	n        int // number of round trips so far
 	recorded time.Duration
 	shrunk   time.Time // when recorded last shrank
 }
 
-// way holds the round trips to one member of etcd.
-type way struct {
-	member uint64
-	last   [samples]time.Duration
-	n      int // number measured; 0: the entry is unused
-	heard  int // the last one's number among all round trips
+// etcdTrips holds the round trips to one member of etcd.
+type etcdTrips struct {
+	member     uint64
+	last       [tripSamples]time.Duration
+	n          int // number measured; 0: the entry is unused
+	lastNumber int // the last one's number among all round trips
 }
 
-// least returns the least of the last samples round trips.
-func (w way) least() time.Duration { return slices.Min(w.last[:min(w.n, samples)]) }
+// leastTrip returns the least of the last samples round trips.
+func (w etcdTrips) leastTrip() time.Duration { return slices.Min(w.last[:min(w.n, tripSamples)]) }
 
-// At returns the distance of a member that starts with sessions of the given TTL, from the given round trips.
+// NewDistance returns the distance of a member that starts with sessions of the given TTL, from the given round trips.
 // One is enough; two for each member of etcd are better.
-func At(ttl time.Duration, trips ...Trip) Distance {
+func NewDistance(ttl time.Duration, trips ...Trip) Distance {
 	d := Distance{ttl: ttl}
 	for _, t := range trips {
-		d = d.add(t)
+		d = d.addTrip(t)
 	}
-	d.recorded = d.said()
+	d.recorded = d.measuredStep()
 	return d
 }
 
-// Measured returns the distance after one more request, at now.
-func (d Distance) Measured(now time.Time, trip Trip) Distance {
-	d = d.add(trip)
-	said, limit := d.said(), farthest(d.ttl)
+// OnTrip returns the distance after one more request, at now.
+func (d Distance) OnTrip(now time.Time, trip Trip) Distance {
+	d = d.addTrip(trip)
+	said, limit := d.measuredStep(), farthestStep(d.ttl)
 	switch back := d.recorded > limit && said <= limit; {
 	case said == d.recorded:
 	case said > d.recorded:
@@ -94,83 +94,83 @@ func (d Distance) Measured(now time.Time, trip Trip) Distance {
 // RoundTrip returns the value for the record: 0 for a member that is near.
 func (d Distance) RoundTrip() time.Duration { return d.recorded }
 
-// add counts a round trip. If all entries are in use, it replaces the member of etcd that answered longest ago.
-func (d Distance) add(t Trip) Distance {
+// addTrip counts a round trip. If all entries are in use, it replaces the member of etcd that answered longest ago.
+func (d Distance) addTrip(t Trip) Distance {
 	place := 0
-	for i, w := range d.ways {
+	for i, w := range d.trips {
 		if w.n > 0 && w.member == t.Member {
 			place = i
 			break
 		}
-		if w.heard < d.ways[place].heard {
+		if w.lastNumber < d.trips[place].lastNumber {
 			place = i
 		}
 	}
-	w := &d.ways[place]
+	w := &d.trips[place]
 	if w.n == 0 || w.member != t.Member {
-		*w = way{member: t.Member}
+		*w = etcdTrips{member: t.Member}
 	}
 	d.n++
-	w.last[w.n%samples] = t.Took
-	w.n, w.heard = w.n+1, d.n
+	w.last[w.n%tripSamples] = t.Took
+	w.n, w.lastNumber = w.n+1, d.n
 	return d
 }
 
-// said returns the distance by the last round trips, as a step. A member of etcd that has answered only once,
+// measuredStep returns the distance by the last round trips, as a step. A member of etcd that has answered only once,
 // beside others that have answered more often, never makes the distance so large that the member is left to its
 // lease.
-func (d Distance) said() (far time.Duration) {
+func (d Distance) measuredStep() (far time.Duration) {
 	var once time.Duration
 	known := false
-	for _, w := range d.ways {
+	for _, w := range d.trips {
 		switch {
-		case w.n == 0 || d.n-w.heard >= forgotten:
+		case w.n == 0 || d.n-w.lastNumber >= forgottenAfter:
 		case w.n == 1:
-			once = max(once, w.least())
+			once = max(once, w.leastTrip())
 		default:
-			far, known = max(far, w.least()), true
+			far, known = max(far, w.leastTrip()), true
 		}
 	}
 	if once = stepUp(once); known {
-		once = min(once, farthest(d.ttl))
+		once = min(once, farthestStep(d.ttl))
 	}
 	return max(stepUp(far), once)
 }
 
-// Logged is the distance in the last log line, with its time.
-type Logged struct {
+// LoggedDistance is the distance in the last log line, with its time.
+type LoggedDistance struct {
 	RoundTrip time.Duration
 	At        time.Time
 }
 
 // Outdated reports whether the distance should be logged again: it has doubled or halved, and the last line is
 // at least a minute old. Smaller steps up and down are load.
-func (l Logged) Outdated(now time.Time, roundTrip time.Duration) bool {
-	former, present := max(l.RoundTrip, near), max(roundTrip, near)
+func (l LoggedDistance) Outdated(now time.Time, roundTrip time.Duration) bool {
+	former, present := max(l.RoundTrip, nearLimit), max(roundTrip, nearLimit)
 	return (present >= 2*former || former >= 2*present) && now.Sub(l.At) >= logEvery
 }
 
-// farthest returns the greatest step at which a member is not left to its lease. The resulting grace period is
+// farthestStep returns the greatest step at which a member is not left to its lease. The resulting grace period is
 // longer than any request that a session's round waits for, a fifth of the TTL.
-func farthest(ttl time.Duration) time.Duration { return stepDown(ttl / (confirmable * slowdown)) }
+func farthestStep(ttl time.Duration) time.Duration { return stepDown(ttl / (periodsPerTTL * slowdown)) }
 
 // stepUp returns the smallest step that is not less than the round trip. A step is near times 5/4, 6/4, 7/4 or
 // 8/4 of a power of two. For a round trip up to near, stepUp returns 0.
 func stepUp(roundTrip time.Duration) time.Duration {
-	if roundTrip <= near {
+	if roundTrip <= nearLimit {
 		return 0
 	}
-	octave := near << (bits.Len64(uint64((roundTrip-1)/near)) - 1)
+	octave := nearLimit << (bits.Len64(uint64((roundTrip-1)/nearLimit)) - 1)
 	quarter := octave / 4
 	return octave + (roundTrip-octave+quarter-1)/quarter*quarter
 }
 
 // stepDown returns the greatest step that is not greater than the round trip, 0 if there is none.
 func stepDown(roundTrip time.Duration) time.Duration {
-	if roundTrip < near*5/4 {
+	if roundTrip < nearLimit*5/4 {
 		return 0
 	}
-	octave := near << (bits.Len64(uint64(roundTrip/near)) - 1)
+	octave := nearLimit << (bits.Len64(uint64(roundTrip/nearLimit)) - 1)
 	quarter := octave / 4
 	return octave + (roundTrip-octave)/quarter*quarter
 }

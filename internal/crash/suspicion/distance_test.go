@@ -32,11 +32,11 @@ func TestSteps(t *testing.T) {
 		down := stepDown(trip)
 		require.Equal(t, down, stepUp(down), "a step is its own")
 		require.LessOrEqual(t, down, trip)
-		if trip > near {
+		if trip > nearLimit {
 			require.GreaterOrEqual(t, step, trip)
 			require.Less(t, step, trip*5/4+1)
 		}
-		if trip >= near*5/4 {
+		if trip >= nearLimit*5/4 {
 			require.GreaterOrEqual(t, down, trip*4/5)
 		}
 	})
@@ -47,29 +47,29 @@ func to(took time.Duration) Trip { return Trip{Member: 1, Took: took} }
 
 // The least round trip decides: the remainder is load.
 func TestDistanceOfTheStart(t *testing.T) {
-	require.Zero(t, At(ttl).RoundTrip())
-	require.Equal(t, 200*ms, At(ttl, to(161*ms)).RoundTrip())
-	require.Zero(t, At(ttl, Trips(1, ms, 161*ms)...).RoundTrip())
-	require.Zero(t, At(ttl, Trips(1, 161*ms, 161*ms, 161*ms, ms, 161*ms, 161*ms)...).RoundTrip())
-	require.Equal(t, 100*ms, At(ttl, Trips(1, 300*ms, 400*ms, 100*ms)...).RoundTrip())
+	require.Zero(t, NewDistance(ttl).RoundTrip())
+	require.Equal(t, 200*ms, NewDistance(ttl, to(161*ms)).RoundTrip())
+	require.Zero(t, NewDistance(ttl, NewTrips(1, ms, 161*ms)...).RoundTrip())
+	require.Zero(t, NewDistance(ttl, NewTrips(1, 161*ms, 161*ms, 161*ms, ms, 161*ms, 161*ms)...).RoundTrip())
+	require.Equal(t, 100*ms, NewDistance(ttl, NewTrips(1, 300*ms, 400*ms, 100*ms)...).RoundTrip())
 }
 
 // One of three endpoints of etcd is far, and the watch may be there. The endpoints are asked in turn or at
 // random, and all of them are slow now and then.
 func TestDistanceOfOneEndpointOfThree(t *testing.T) {
 	for first := range 3 {
-		d := At(ttl, append(append(Trips(1, ms, ms), Trips(2, ms, ms)...), Trips(3, ms, ms)...)...)
-		for i := range 3 * samples {
+		d := NewDistance(ttl, append(append(NewTrips(1, ms, ms), NewTrips(2, ms, ms)...), NewTrips(3, ms, ms)...)...)
+		for i := range 3 * tripSamples {
 			trip := Trip{Member: uint64(1 + i%3), Took: ms}
 			if i%3 == first {
 				trip.Took = 100 * ms
 			}
-			d = d.Measured(noon.Add(time.Duration(i)*time.Second), trip)
+			d = d.OnTrip(noon.Add(time.Duration(i)*time.Second), trip)
 		}
 		require.Equal(t, 100*ms, d.RoundTrip())
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		d := At(ttl, append(append(Trips(1, ms, ms), Trips(2, ms, ms)...), Trips(3, 100*ms, 100*ms)...)...)
+		d := NewDistance(ttl, append(append(NewTrips(1, ms, ms), NewTrips(2, ms, ms)...), NewTrips(3, 100*ms, 100*ms)...)...)
 		others, now := 0, noon
 		for range 100 {
 			now = now.Add(shrinkEvery)
@@ -77,11 +77,11 @@ func TestDistanceOfOneEndpointOfThree(t *testing.T) {
 			if others++; trip.Member == 3 {
 				trip.Took, others = 100*ms, 0
 			}
-			if others == forgotten {
+			if others == forgottenAfter {
 				return
 			}
 			trip.Took += time.Duration(rapid.Int64Range(0, int64(time.Second)).Draw(t, "load"))
-			d = d.Measured(now, trip)
+			d = d.OnTrip(now, trip)
 			require.GreaterOrEqual(t, d.RoundTrip(), 100*ms)
 		}
 	})
@@ -90,13 +90,13 @@ func TestDistanceOfOneEndpointOfThree(t *testing.T) {
 // Load on the machine does not count as distance as long as one of three requests is not delayed.
 func TestLoadIsNoDistance(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		d, slow := At(ttl, Trips(1, ms, ms, ms)...), 0
+		d, slow := NewDistance(ttl, NewTrips(1, ms, ms, ms)...), 0
 		for i := range 100 {
 			took := time.Duration(rapid.Int64Range(0, int64(2*time.Second)).Draw(t, "took"))
-			if slow++; slow == samples || took <= near {
-				took, slow = min(took, near), 0
+			if slow++; slow == tripSamples || took <= nearLimit {
+				took, slow = min(took, nearLimit), 0
 			}
-			d = d.Measured(noon.Add(time.Duration(i)*time.Second), to(took))
+			d = d.OnTrip(noon.Add(time.Duration(i)*time.Second), to(took))
 			require.Zero(t, d.RoundTrip())
 		}
 	})
@@ -105,27 +105,27 @@ func TestLoadIsNoDistance(t *testing.T) {
 // A member of etcd that is gone does not count as distance forever. Any number of members may come and go one
 // after the other.
 func TestDistanceOfAMemberThatIsGone(t *testing.T) {
-	d := At(ttl, append(Trips(1, ms, ms), Trips(2, 100*ms, 100*ms)...)...)
+	d := NewDistance(ttl, append(NewTrips(1, ms, ms), NewTrips(2, 100*ms, 100*ms)...)...)
 	require.Equal(t, 100*ms, d.RoundTrip())
-	for range forgotten {
-		d = d.Measured(noon, to(ms))
+	for range forgottenAfter {
+		d = d.OnTrip(noon, to(ms))
 	}
 	require.Zero(t, d.RoundTrip())
 	for member := range uint64(100) {
 		for range 2 {
-			d = d.Measured(noon.Add(time.Duration(member)*time.Hour), Trip{Member: member, Took: 100 * ms})
+			d = d.OnTrip(noon.Add(time.Duration(member)*time.Hour), Trip{Member: member, Took: 100 * ms})
 		}
 		require.Equal(t, 100*ms, d.RoundTrip())
 	}
-	once := At(10*time.Second, append(Trips(1, ms, ms), Trips(2, 2*time.Second)...)...)
-	require.Equal(t, farthest(10*time.Second), once.RoundTrip(), "one that answered once leaves nobody to its lease")
+	once := NewDistance(10*time.Second, append(NewTrips(1, ms, ms), NewTrips(2, 2*time.Second)...)...)
+	require.Equal(t, farthestStep(10*time.Second), once.RoundTrip(), "one that answered once leaves nobody to its lease")
 }
 
 func TestDistanceGrowsSoonAndShrinksOnceAMinute(t *testing.T) {
-	d, now := At(ttl, Trips(1, ms, ms, ms)...), noon
+	d, now := NewDistance(ttl, NewTrips(1, ms, ms, ms)...), noon
 	after := func(pause, trip time.Duration) time.Duration {
 		now = now.Add(pause)
-		d = d.Measured(now, to(trip))
+		d = d.OnTrip(now, to(trip))
 		return d.RoundTrip()
 	}
 	require.Zero(t, after(time.Second, 161*ms), "one is slow")
@@ -150,29 +150,29 @@ func TestWhoIsLeftToItsLease(t *testing.T) {
 		r := state.Record{TTL: int64(ttl / time.Second), RoundTripMS: d.RoundTrip().Milliseconds()}
 		return LeftToLease(&state.Member{Record: r})
 	}
-	d, now := At(ttl, Trips(1, ms, ms, ms)...), noon
+	d, now := NewDistance(ttl, NewTrips(1, ms, ms, ms)...), noon
 	for range 2 {
-		d = d.Measured(now, to(2*time.Second))
+		d = d.OnTrip(now, to(2*time.Second))
 		require.False(t, left(d))
 	}
-	d = d.Measured(now, to(2*time.Second))
+	d = d.OnTrip(now, to(2*time.Second))
 	require.True(t, left(d), "three")
 	for range 10 { // any earlier records, at any time
-		d = d.Measured(now, to(ms))
+		d = d.OnTrip(now, to(ms))
 		require.False(t, left(d))
-		d = d.Measured(now, to(ms))
+		d = d.OnTrip(now, to(ms))
 	}
-	require.True(t, left(At(ttl, to(time.Second))))
-	require.True(t, left(At(ttl, Trips(1, time.Second, time.Second)...)))
-	require.False(t, left(At(ttl, Trips(1, time.Second, time.Second, ms)...)))
-	require.False(t, left(At(ttl, Trips(1, time.Second, ms)...)))
+	require.True(t, left(NewDistance(ttl, to(time.Second))))
+	require.True(t, left(NewDistance(ttl, NewTrips(1, time.Second, time.Second)...)))
+	require.False(t, left(NewDistance(ttl, NewTrips(1, time.Second, time.Second, ms)...)))
+	require.False(t, left(NewDistance(ttl, NewTrips(1, time.Second, ms)...)))
 
 	rapid.Check(t, func(t *rapid.T) {
 		ttl := time.Duration(rapid.IntRange(1, 300).Draw(t, "ttl")) * time.Second
-		m := &state.Member{Record: state.Record{TTL: int64(ttl / time.Second), RoundTripMS: farthest(ttl).Milliseconds()}}
+		m := &state.Member{Record: state.Record{TTL: int64(ttl / time.Second), RoundTripMS: farthestStep(ttl).Milliseconds()}}
 		require.False(t, LeftToLease(m))
 		require.Greater(t, GracePeriod(0, 0, m), ttl/5, "longer than a request of a session's round may take")
-		m.RoundTripMS = stepUp(farthest(ttl) + ms).Milliseconds()
+		m.RoundTripMS = stepUp(farthestStep(ttl) + ms).Milliseconds()
 		require.True(t, LeftToLease(m))
 	})
 }
@@ -182,13 +182,13 @@ func TestConstantDistanceIsToldOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		least := time.Duration(rapid.Int64Range(int64(26*ms), int64(time.Second)).Draw(t, "least"))
 		trip := rapid.Int64Range(int64(least), int64(least*119/100))
-		d := At(ttl, Trips(1, least, least, least*119/100)...)
+		d := NewDistance(ttl, NewTrips(1, least, least, least*119/100)...)
 		for range 3 { // the steps up, if it began low
-			d = d.Measured(noon, to(least*119/100))
+			d = d.OnTrip(noon, to(least*119/100))
 		}
 		said := d.RoundTrip()
 		for i := range 60 {
-			d = d.Measured(noon.Add(time.Duration(i)*5*time.Second), to(time.Duration(trip.Draw(t, "trip"))))
+			d = d.OnTrip(noon.Add(time.Duration(i)*5*time.Second), to(time.Duration(trip.Draw(t, "trip"))))
 			require.Equal(t, said, d.RoundTrip())
 		}
 	})
@@ -198,13 +198,13 @@ func TestConstantDistanceIsToldOnce(t *testing.T) {
 // below the least of the last three.
 func TestDistanceIsSeldomRecordedAnew(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		d, now := At(ttl, to(ms)), noon
+		d, now := NewDistance(ttl, to(ms)), noon
 		shrunk := noon.Add(-shrinkEvery)
 		for range 200 {
 			now = now.Add(time.Duration(rapid.Int64Range(0, int64(10*time.Second)).Draw(t, "pause")))
 			before := d.RoundTrip()
-			d = d.Measured(now, to(time.Duration(rapid.Int64Range(0, int64(time.Second)).Draw(t, "trip"))))
-			require.GreaterOrEqual(t, d.RoundTrip(), d.said())
+			d = d.OnTrip(now, to(time.Duration(rapid.Int64Range(0, int64(time.Second)).Draw(t, "trip"))))
+			require.GreaterOrEqual(t, d.RoundTrip(), d.measuredStep())
 			if d.RoundTrip() < before {
 				require.GreaterOrEqual(t, now.Sub(shrunk), shrinkEvery)
 				require.LessOrEqual(t, 3*d.RoundTrip(), 2*before)
@@ -217,20 +217,21 @@ func TestDistanceIsSeldomRecordedAnew(t *testing.T) {
 // A distance that goes up and down under load is logged when it has doubled, once a minute. A lasting one is
 // logged, too, as soon as the minute is over.
 func TestLinesAboutADistance(t *testing.T) {
-	lines := func(began Logged, trips ...time.Duration) (all []time.Duration) {
+	lines := func(began LoggedDistance, trips ...time.Duration) (all []time.Duration) {
 		l := began
 		for i, trip := range trips { // one every five seconds
 			if now := noon.Add(time.Duration(i) * 5 * time.Second); l.Outdated(now, trip) {
-				l = Logged{RoundTrip: trip, At: now}
+				l = LoggedDistance{RoundTrip: trip, At: now}
 				all = append(all, trip)
 			}
 		}
 		return all
 	}
-	require.Equal(t, []time.Duration{60 * ms}, lines(Logged{}, 35*ms, 60*ms, 40*ms, 50*ms, 70*ms))
-	require.Empty(t, lines(Logged{}, 0, 25*ms, 0, 30*ms, 39*ms), "near is near")
+	require.Equal(t, []time.Duration{60 * ms}, lines(LoggedDistance{}, 35*ms, 60*ms, 40*ms, 50*ms, 70*ms))
+	require.Empty(t, lines(LoggedDistance{}, 0, 25*ms, 0, 30*ms, 39*ms), "near is near")
 	lasting := slices.Repeat([]time.Duration{100 * ms}, 12)
-	require.Equal(t, []time.Duration{40 * ms, 100 * ms}, lines(Logged{}, append([]time.Duration{40 * ms}, lasting...)...))
-	require.Equal(t, []time.Duration{100 * ms, 40 * ms}, lines(Logged{}, append(lasting, 40*ms)...), "and back")
-	require.Empty(t, lines(Logged{RoundTrip: 100 * ms}, lasting...), "what was measured at the start")
+	require.Equal(t, []time.Duration{40 * ms, 100 * ms}, lines(LoggedDistance{},
+		append([]time.Duration{40 * ms}, lasting...)...))
+	require.Equal(t, []time.Duration{100 * ms, 40 * ms}, lines(LoggedDistance{}, append(lasting, 40*ms)...), "and back")
+	require.Empty(t, lines(LoggedDistance{RoundTrip: 100 * ms}, lasting...), "what was measured at the start")
 }

@@ -11,9 +11,9 @@ const (
 	// trip: the accusation's event travels to the accused, and the refutation to etcd. Five leave room for a
 	// packet lost on either way, which TCP sends again after two round trips (RFC 8985).
 	slowdown = 5
-	// confirmable is the number of grace periods that must fit into a member's TTL; otherwise the member is
+	// periodsPerTTL is the number of grace periods that must fit into a member's TTL; otherwise the member is
 	// left to its lease. The configured grace period must meet the same condition.
-	confirmable = 3
+	periodsPerTTL = 3
 )
 
 // GracePeriod returns the grace period of m after an accusation. It is least, or five requests if that is
@@ -26,13 +26,13 @@ func GracePeriod(least, took time.Duration, m *state.Member) time.Duration {
 // LeftToLease reports whether m is too far from etcd to be removed on evidence, because most of its lease would
 // have expired by the end of its grace period. Such a member is not accused.
 func LeftToLease(m *state.Member) bool {
-	return m.RoundTrip() > 0 && confirmable*slowdown*m.RoundTrip() > time.Duration(m.TTL)*time.Second
+	return m.RoundTrip() > 0 && periodsPerTTL*slowdown*m.RoundTrip() > time.Duration(m.TTL)*time.Second
 }
 
-// TTLFor returns the smallest TTL, in whole seconds, with which a member at that round trip is not left to its
+// LeastTTL returns the smallest TTL, in whole seconds, with which a member at that round trip is not left to its
 // lease.
-func TTLFor(roundTrip time.Duration) time.Duration {
-	return (confirmable*slowdown*roundTrip + time.Second - 1).Truncate(time.Second)
+func LeastTTL(roundTrip time.Duration) time.Duration {
+	return (periodsPerTTL*slowdown*roundTrip + time.Second - 1).Truncate(time.Second)
 }
 
 // ConfirmWithin returns the time for which a member that lost a watcher may continue until etcd has confirmed
@@ -41,7 +41,7 @@ func TTLFor(roundTrip time.Duration) time.Duration {
 // time (etcdsession.Session.Suspect). own is the member's record as others see it, nil if it has none.
 func ConfirmWithin(least time.Duration, own *state.Member) time.Duration {
 	if own == nil {
-		return confirmable * least
+		return periodsPerTTL * least
 	}
-	return GracePeriod(least, 0, own) + (confirmable-1)*least
+	return GracePeriod(least, 0, own) + (periodsPerTTL-1)*least
 }

@@ -29,7 +29,7 @@ func TestGracePeriodAtADistance(t *testing.T) {
 	const least = 100 * ms
 	for d := time.Duration(0); d < time.Second; d += 100 * time.Microsecond {
 		trip := 2 * d
-		m := at(At(ttl, Trips(1, trip, trip, trip)...).RoundTrip(), 60)
+		m := at(NewDistance(ttl, NewTrips(1, trip, trip, trip)...).RoundTrip(), 60)
 		gracePeriod := GracePeriod(least, 0, m)
 		require.GreaterOrEqual(t, gracePeriod, 5*trip, "%v", d)
 		require.LessOrEqual(t, gracePeriod, max(least, 25*d/2), "%v", d)
@@ -44,8 +44,8 @@ func TestLeftToLease(t *testing.T) {
 	require.True(t, LeftToLease(at(25*ms, 0)), "a record without a TTL")
 	require.True(t, LeftToLease(at(time.Duration(math.MaxInt64), 10)), "a record that somebody altered")
 	require.False(t, LeftToLease(&state.Member{Record: state.Record{RoundTripMS: -1}}))
-	for trip := near; trip < 2*time.Second; trip += 7 * ms {
-		ttl := TTLFor(trip)
+	for trip := nearLimit; trip < 2*time.Second; trip += 7 * ms {
+		ttl := LeastTTL(trip)
 		require.False(t, LeftToLease(at(trip, int64(ttl/time.Second))))
 		require.True(t, LeftToLease(at(trip, int64(ttl/time.Second)-1)))
 	}

@@ -6,20 +6,20 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// mostTargets times k limits the watched members, however few of them count.
-const mostTargets = 8
+// maxTargetFactor times k limits the watched members, however few of them count.
+const maxTargetFactor = 8
 
-// Targets returns the members that this instance watches: those that follow it in the order of addresses, until
+// WatchTargets returns the members that this instance watches: those that follow it in the order of addresses, until
 // k of them count (see Case.CountsAsWatched). If many members died at once, the members behind them are thus watched
 // without waiting for the removals. While the instance is not registered, Targets returns none: a predecessor
 // may be registered, and only a registered member may accuse.
-func Targets(s *state.Snapshot, me Self, k int, counts func(*state.Member) bool) []*state.Member {
-	own := slices.Index(s.Members, me.member(s))
+func WatchTargets(s *state.Snapshot, me Self, k int, counts func(*state.Member) bool) []*state.Member {
+	own := slices.Index(s.Members, me.registeredMember(s))
 	if own < 0 {
 		return nil
 	}
 	var out []*state.Member
-	for i, most := 1, mostTargets*k; i < len(s.Members) && k > 0 && len(out) < most; i++ {
+	for i, most := 1, maxTargetFactor*k; i < len(s.Members) && k > 0 && len(out) < most; i++ {
 		m := s.Members[(own+i)%len(s.Members)]
 		out = append(out, m)
 		if counts(m) {
@@ -43,5 +43,5 @@ func WatcherKey(s *state.Snapshot, address, instance string, k int) (key []byte,
 	}
 	own := slices.IndexFunc(s.Members, func(m *state.Member) bool { return m.Address == address })
 	n := len(s.Members)
-	return nil, own < 0 || (own-i+n)%n <= mostTargets*k
+	return nil, own < 0 || (own-i+n)%n <= maxTargetFactor*k
 }

@@ -16,10 +16,10 @@ func TestTargets(t *testing.T) {
 		kvs = append(kvs, state.KV{Key: keys.Node(address), Value: []byte(`{"instance_id":"` + address +
 			`"}`), CreateRevision: int64(i + 1), ModRevision: int64(i + 1)})
 	}
-	s := state.Build(keys, 1, 10, kvs)
+	s := state.BuildSnapshot(keys, 1, 10, kvs)
 	targets := func(address string, k int, dead ...string) []string {
 		out := []string{}
-		for _, m := range Targets(s, Self{Address: address, InstanceID: address}, k, func(m *state.Member) bool {
+		for _, m := range WatchTargets(s, Self{Address: address, InstanceID: address}, k, func(m *state.Member) bool {
 			for _, d := range dead {
 				if d == m.Address {
 					return false
@@ -37,7 +37,8 @@ func TestTargets(t *testing.T) {
 	require.Equal(t, []string{"b:1", "c:1", "d:1"}, targets("a:1", 2, "c:1"), "and who stands behind a dead one")
 	require.Equal(t, []string{"b:1", "c:1", "d:1"}, targets("a:1", 2, "b:1", "c:1", "d:1"))
 	require.Empty(t, targets("x:1", 2), "not registered")
-	require.Empty(t, Targets(s, Self{Address: "a:1", InstanceID: "another"}, 2, func(*state.Member) bool { return true }),
+	require.Empty(t, WatchTargets(s, Self{Address: "a:1", InstanceID: "another"}, 2,
+		func(*state.Member) bool { return true }),
 		"a predecessor is")
 	require.Empty(t, targets("a:1", 0))
 }

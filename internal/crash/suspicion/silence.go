@@ -7,33 +7,33 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// silentFew is the number of members marked silent, or a twentieth of all if that is more, above which no
+// maxMarkedSilent is the number of members marked silent, or a twentieth of all if that is more, above which no
 // further marks are written. Every node reads every mark, and once most of a cluster stands still further marks
 // add nothing.
-const silentFew = 3
+const maxMarkedSilent = 3
 
-// Unanswered is a watched member that has been silent for a time.
-type Unanswered struct {
+// SilentMember is a watched member that has been silent for a time.
+type SilentMember struct {
 	Address     string
 	Incarnation int64
 	Silent      time.Duration
 }
 
-// Marks lists the changes to the keys by which a watcher reports the members that do not answer it.
-type Marks struct {
-	Write []Unanswered
+// MarkChanges lists the changes to the keys by which a watcher reports the members that do not answer it.
+type MarkChanges struct {
+	Write []SilentMember
 	Erase []*state.Silence
 }
 
-// None reports whether there are no changes.
-func (m Marks) None() bool { return len(m.Write) == 0 && len(m.Erase) == 0 }
+// IsEmpty reports whether there are no changes.
+func (m MarkChanges) IsEmpty() bool { return len(m.Write) == 0 && len(m.Erase) == 0 }
 
-// MarksOf returns the changes that the watcher with the given instance id must make, given the members that do
+// MarkChangesOf returns the changes that the watcher with the given instance id must make, given the members that do
 // not answer it. A mark is rewritten when the silence has lasted half as long again as the mark says, because
 // nodes that read it later have no other clock. It is erased when the member answers, is gone, or is no longer
 // watched.
-func MarksOf(s *state.Snapshot, instance string, silent []Unanswered) Marks {
-	var out Marks
+func MarkChangesOf(s *state.Snapshot, instance string, silent []SilentMember) MarkChanges {
+	var out MarkChanges
 	if len(silent) == 0 && len(s.Silences) == 0 {
 		return out
 	}
@@ -43,13 +43,13 @@ func MarksOf(s *state.Snapshot, instance string, silent []Unanswered) Marks {
 			continue
 		}
 		stands[x.Address] = x
-		if !slices.ContainsFunc(silent, func(u Unanswered) bool {
+		if !slices.ContainsFunc(silent, func(u SilentMember) bool {
 			return u.Address == x.Address && u.Incarnation == x.Incarnation
 		}) {
 			out.Erase = append(out.Erase, x)
 		}
 	}
-	if s.SilentMembers() > max(silentFew, len(s.Members)/20) {
+	if s.CountSilentMembers() > max(maxMarkedSilent, len(s.Members)/20) {
 		return out
 	}
 	for _, u := range silent {
@@ -58,7 +58,7 @@ func MarksOf(s *state.Snapshot, instance string, silent []Unanswered) Marks {
 			continue
 		}
 		x := stands[u.Address]
-		if x == nil || x.Incarnation != u.Incarnation || 2*u.Silent >= 3*max(x.Silent(), time.Second) {
+		if x == nil || x.Incarnation != u.Incarnation || 2*u.Silent >= 3*max(x.SilentFor(), time.Second) {
 			out.Write = append(out.Write, u)
 		}
 	}

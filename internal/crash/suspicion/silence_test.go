@@ -24,8 +24,8 @@ func mark(i int, watcher string, ms int64) *state.Silence {
 		SilenceRecord: state.SilenceRecord{Incarnation: int64(i + 1), SilentMS: ms}}
 }
 
-func silent(i int, d time.Duration) Unanswered {
-	return Unanswered{Address: fmt.Sprintf("%03d:1", i), Incarnation: int64(i + 1), Silent: d}
+func silent(i int, d time.Duration) SilentMember {
+	return SilentMember{Address: fmt.Sprintf("%03d:1", i), Incarnation: int64(i + 1), Silent: d}
 }
 
 func TestMarks(t *testing.T) {
@@ -36,39 +36,39 @@ func TestMarks(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		s      *state.Snapshot
-		silent []Unanswered
-		want   Marks
+		silent []SilentMember
+		want   MarkChanges
 	}{
-		{"nobody is silent", marked(3), nil, Marks{}},
-		{"one is", marked(3), []Unanswered{silent(1, two)}, Marks{Write: []Unanswered{silent(1, two)}}},
-		{"which another one has said", marked(3, other), []Unanswered{silent(1, two)},
-			Marks{Write: []Unanswered{silent(1, two)}}},
-		{"which this one has said", marked(3, mine, other), []Unanswered{silent(1, two)}, Marks{}},
-		{"and it has lasted", marked(3, mine), []Unanswered{silent(1, 3*time.Second)},
-			Marks{Write: []Unanswered{silent(1, 3*time.Second)}}},
-		{"it answers", marked(3, mine, other), nil, Marks{Erase: []*state.Silence{mine}}},
-		{"it is gone", marked(3, long), []Unanswered{silent(1, two)},
-			Marks{Erase: []*state.Silence{long}, Write: []Unanswered{silent(1, two)}}},
-		{"it was never there", marked(3), []Unanswered{silent(7, two)}, Marks{}},
-		{"it is another process", marked(3), []Unanswered{{"001:1", 77, two}}, Marks{}},
+		{"nobody is silent", marked(3), nil, MarkChanges{}},
+		{"one is", marked(3), []SilentMember{silent(1, two)}, MarkChanges{Write: []SilentMember{silent(1, two)}}},
+		{"which another one has said", marked(3, other), []SilentMember{silent(1, two)},
+			MarkChanges{Write: []SilentMember{silent(1, two)}}},
+		{"which this one has said", marked(3, mine, other), []SilentMember{silent(1, two)}, MarkChanges{}},
+		{"and it has lasted", marked(3, mine), []SilentMember{silent(1, 3*time.Second)},
+			MarkChanges{Write: []SilentMember{silent(1, 3*time.Second)}}},
+		{"it answers", marked(3, mine, other), nil, MarkChanges{Erase: []*state.Silence{mine}}},
+		{"it is gone", marked(3, long), []SilentMember{silent(1, two)},
+			MarkChanges{Erase: []*state.Silence{long}, Write: []SilentMember{silent(1, two)}}},
+		{"it was never there", marked(3), []SilentMember{silent(7, two)}, MarkChanges{}},
+		{"it is another process", marked(3), []SilentMember{{"001:1", 77, two}}, MarkChanges{}},
 	} {
-		require.Equal(t, c.want, MarksOf(c.s, "me", c.silent), c.name)
+		require.Equal(t, c.want, MarkChangesOf(c.s, "me", c.silent), c.name)
 	}
 }
 
 // If most members stand still, few are marked.
 func TestMarksAreBounded(t *testing.T) {
-	for n, most := range map[int]int{10: silentFew, 200: 10} {
+	for n, most := range map[int]int{10: maxMarkedSilent, 200: 10} {
 		var marks []*state.Silence
 		for i := range most {
 			marks = append(marks, mark(i, "other", 2000))
 		}
-		one := []Unanswered{silent(n-1, 2*time.Second)}
-		require.Len(t, MarksOf(marked(n, marks...), "me", one).Write, 1, "the last one that may be")
+		one := []SilentMember{silent(n-1, 2*time.Second)}
+		require.Len(t, MarkChangesOf(marked(n, marks...), "me", one).Write, 1, "the last one that may be")
 		marks = append(marks, mark(most, "other", 2000))
-		require.Empty(t, MarksOf(marked(n, marks...), "me", one).Write)
+		require.Empty(t, MarkChangesOf(marked(n, marks...), "me", one).Write)
 		own := mark(most+1, "me", 2000)
-		require.Equal(t, []*state.Silence{own}, MarksOf(marked(n, append(marks, own)...), "me", one).Erase,
+		require.Equal(t, []*state.Silence{own}, MarkChangesOf(marked(n, append(marks, own)...), "me", one).Erase,
 			"what is over is erased in any case")
 	}
 }
@@ -90,8 +90,8 @@ func TestWatcherKey(t *testing.T) {
 	require.False(t, member, "nobody watches itself")
 	for i := 1; i < 29; i++ { // of older versions: those that the ring could make watch it
 		_, member = WatcherKey(s, "000:1", fmt.Sprint("i", i), 2)
-		require.Equal(t, i >= 30-mostTargets*2, member, i)
-		targets := Targets(s, Self{Address: s.Members[i].Address, InstanceID: fmt.Sprint("i", i)}, 2,
+		require.Equal(t, i >= 30-maxTargetFactor*2, member, i)
+		targets := WatchTargets(s, Self{Address: s.Members[i].Address, InstanceID: fmt.Sprint("i", i)}, 2,
 			func(*state.Member) bool { return false })
 		for _, m := range targets {
 			if m.Address == "000:1" {

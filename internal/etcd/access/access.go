@@ -77,8 +77,8 @@ func (r Right) Words() string {
 type Part struct {
 	// Key is a single key, or, if it ends with a slash, a prefix of keys.
 	Key string
-	// For is the purpose of these keys.
-	For string
+	// Purpose is the purpose of these keys.
+	Purpose string
 }
 
 // Range is a range of keys with the right that a program needs on it.
@@ -88,8 +88,8 @@ type Range struct {
 	// Prefix means that the range is all keys that begin with Start.
 	Prefix bool
 	Right  Right
-	// For is the program's purpose for the range.
-	For string
+	// Purpose is the program's purpose for the range.
+	Purpose string
 	// Always means that every program of this kind needs the range. Otherwise only programs that use the
 	// purpose do.
 	Always bool
@@ -110,25 +110,25 @@ func (r Range) String() string {
 
 // Ranges returns the ranges that a program needs in a cluster with these keys, in the order of the keys.
 func Ranges(keys state.Keys, p Program) []Range {
-	elections := prefix(keys.Elections().Root(), ReadWrite, "named elections")
+	elections := prefixRange(keys.Elections().Root(), ReadWrite, "named elections")
 	switch p {
 	case Exec:
 		elections.Always = true
 		return []Range{elections}
 	case Lock:
-		locks := prefix(keys.Locks().Root(), ReadWrite, "locks")
+		locks := prefixRange(keys.Locks().Root(), ReadWrite, "locks")
 		locks.Always = true
 		return []Range{locks}
 	case Operator:
-		return operators(keys, elections)
+		return operatorRanges(keys, elections)
 	}
-	events := prefix(keys.Prefix()+"/events/", ReadWrite, "the log of events")
-	work := prefix(keys.Prefix()+"/work/", ReadWrite, "locks, effects and checkpoints")
+	events := prefixRange(keys.Prefix()+"/events/", ReadWrite, "the log of events")
+	work := prefixRange(keys.Prefix()+"/work/", ReadWrite, "locks, effects and checkpoints")
 	work.Parts = []Part{{keys.Locks().Root(), "locks"}, {keys.Effects().Root(), "effects"},
 		{keys.EffectMarks(), "marks of effects"}, {keys.Prefix() + "/work/checkpoints/", "checkpoints"},
 		{keys.Prefix() + "/work/parked/", "parked events"}, {keys.Prefix() + "/work/leases/", "electors"}}
 	own := Range{Start: keys.RangeStart(), End: keys.RangeEnd(), Right: ReadWrite, Always: true,
-		For: "the cluster itself: leadership, nodes, shards",
+		Purpose: "the cluster itself: leadership, nodes, shards",
 		Parts: []Part{{keys.Queue(), "candidacy"}, {keys.Acting(), "fallback"}, {keys.Request(), "requests"},
 			{keys.Nodes(), "registration"}, {keys.Prefix() + "/nodes-accused/", "crash detection"},
 			{keys.Prefix() + "/nodes-drain/", "drains"}, {keys.Silences(), "silent nodes"}, {keys.ShardMap(), "the shard map"},
@@ -136,23 +136,23 @@ func Ranges(keys state.Keys, p Program) []Range {
 	return []Range{elections, events, own, work}
 }
 
-func operators(keys state.Keys, elections Range) []Range {
-	request := Range{Start: keys.Request(), Right: ReadWrite, For: "goversed resign and transfer",
+func operatorRanges(keys state.Keys, elections Range) []Range {
+	request := Range{Start: keys.Request(), Right: ReadWrite, Purpose: "goversed resign and transfer",
 		Parts: []Part{{keys.Request(), "requests"}}}
-	marks := prefix(keys.EffectMarks(), ReadWrite, "goversed effects resolve")
-	elections.For = "goversed elections"
+	marks := prefixRange(keys.EffectMarks(), ReadWrite, "goversed effects resolve")
+	elections.Purpose = "goversed elections"
 	return []Range{elections,
-		prefix(keys.Prefix()+"/events/", Read, "the log of events"),
-		{Start: keys.RangeStart(), End: keys.RangeEnd(), Right: Read, Always: true, For: "goversed status and its like"},
+		prefixRange(keys.Prefix()+"/events/", Read, "the log of events"),
+		{Start: keys.RangeStart(), End: keys.RangeEnd(), Right: Read, Always: true, Purpose: "goversed status and its like"},
 		request,
-		prefix(keys.Prefix()+"/nodes-drain/", ReadWrite, "goversed drain"),
-		prefix(keys.Effects().Root(), ReadWrite, "goversed effects"),
+		prefixRange(keys.Prefix()+"/nodes-drain/", ReadWrite, "goversed drain"),
+		prefixRange(keys.Effects().Root(), ReadWrite, "goversed effects"),
 		marks}
 }
 
-// prefix returns the range of all keys that begin with start, which ends with a slash.
-func prefix(start string, right Right, what string) Range {
-	r := Range{Start: start, End: strings.TrimSuffix(start, "/") + "0", Prefix: true, Right: right, For: what}
+// prefixRange returns the range of all keys that begin with start, which ends with a slash.
+func prefixRange(start string, right Right, what string) Range {
+	r := Range{Start: start, End: strings.TrimSuffix(start, "/") + "0", Prefix: true, Right: right, Purpose: what}
 	if right == ReadWrite {
 		r.Parts = []Part{{start, what}}
 	}

@@ -28,8 +28,9 @@ func TestRangesHoldTheKeys(t *testing.T) {
 		return r.Start <= key && (key < r.End || r.End == "" && key == r.Start)
 	}
 	for _, key := range []string{k.Candidate(1), k.Acting(), k.Request(), k.Node("a:1"), k.Accusation("a:1", "b"),
-		k.Drain("a:1"), k.ShardMap(), k.Released("a:1"), k.Doctor("1"), k.Locks().Entry("x", 1, 1, state.Traits{}),
-		k.Elections().Entry("x", 1, 1, state.Traits{}), k.Effects().Entry("x", 1, 1, state.Traits{}), k.EffectMark("x"),
+		k.Drain("a:1"), k.ShardMap(), k.Released("a:1"), k.Doctor("1"), k.Locks().EntryKey("x", 1, 1, state.EntryTraits{}),
+		k.Elections().EntryKey("x", 1, 1, state.EntryTraits{}), k.Effects().EntryKey("x", 1, 1, state.EntryTraits{}),
+		k.EffectMark("x"),
 		k.Checkpoint("x"), k.Silence("a:1", "b"), k.ParkedEvent("x", "1"), k.LeaseRecord("x"), "/goverse/events/1"} {
 		n := 0
 		for _, r := range Ranges(k, Node) {
@@ -41,11 +42,11 @@ func TestRangesHoldTheKeys(t *testing.T) {
 	}
 	for _, p := range Programs() {
 		for _, r := range Ranges(k, p) {
-			require.NotEmpty(t, r.For)
+			require.NotEmpty(t, r.Purpose)
 			require.Equal(t, r.Right == ReadWrite, len(r.Parts) > 0, r)
 			for _, part := range r.Parts {
 				require.True(t, holds(r, part.Key), part.Key)
-				require.NotEmpty(t, part.For)
+				require.NotEmpty(t, part.Purpose)
 			}
 			if r.Prefix {
 				require.True(t, holds(r, r.Start+"\xff") && !holds(r, r.End), r)
@@ -73,7 +74,7 @@ func TestReadmeHasTheRanges(t *testing.T) {
 	require.True(t, found)
 	section, _, _ := strings.Cut(after, "Over HTTP")
 	for _, r := range Ranges(keys(t, "/goverse"), Node) {
-		require.Contains(t, section, "    "+r.Grant("ROLE")+"\n")
+		require.Contains(t, section, "    "+r.GrantCommand("ROLE")+"\n")
 	}
 	require.Equal(t, len(Ranges(keys(t, "/goverse"), Node)), strings.Count(section, "grant-permission"))
 	for _, p := range []Program{Exec, Lock} {

@@ -18,36 +18,36 @@ type Role struct {
 
 // Command is one shell command and its purpose.
 type Command struct {
-	Line string
-	For  string // "" if the line needs no explanation
+	Line    string
+	Purpose string // "" if the line needs no explanation
 }
 
 // Commands returns the etcdctl commands that create the role and the user. They are lines for a POSIX shell, to
 // be run once by an administrator of etcd: the first one fails if the role exists.
 func (r Role) Commands() []Command {
-	out := []Command{{Line: line("etcdctl", "role", "add", r.Name)}}
+	out := []Command{{Line: commandLine("etcdctl", "role", "add", r.Name)}}
 	for _, one := range Ranges(r.Keys, r.Program) {
-		out = append(out, Command{Line: one.Grant(r.Name), For: one.For})
+		out = append(out, Command{Line: one.GrantCommand(r.Name), Purpose: one.Purpose})
 	}
 	if r.User == "" {
 		return out
 	}
-	add := line("etcdctl", "user", "add", r.User)
+	add := commandLine("etcdctl", "user", "add", r.User)
 	if r.PasswordFile != "" {
-		add += " --interactive=false <" + quoted(r.PasswordFile)
+		add += " --interactive=false <" + shellQuoted(r.PasswordFile)
 	}
-	return append(out, Command{Line: add}, Command{Line: line("etcdctl", "user", "grant-role", r.User, r.Name)})
+	return append(out, Command{Line: add}, Command{Line: commandLine("etcdctl", "user", "grant-role", r.User, r.Name)})
 }
 
-// Grant returns the command that grants a role the right on the range.
-func (r Range) Grant(role string) string {
-	return r.command("grant-permission", role, r.Right.String())
+// GrantCommand returns the command that grants a role the right on the range.
+func (r Range) GrantCommand(role string) string {
+	return r.roleCommand("grant-permission", role, r.Right.String())
 }
 
-// Revoke returns the command that revokes it.
-func (r Range) Revoke(role string) string { return r.command("revoke-permission", role) }
+// RevokeCommand returns the command that revokes it.
+func (r Range) RevokeCommand(role string) string { return r.roleCommand("revoke-permission", role) }
 
-func (r Range) command(verb string, words ...string) string {
+func (r Range) roleCommand(verb string, words ...string) string {
 	words = append([]string{"etcdctl", "role", verb}, words...)
 	switch {
 	case r.Prefix:
@@ -57,19 +57,19 @@ func (r Range) command(verb string, words ...string) string {
 	default:
 		words = append(words, r.Start, r.End)
 	}
-	return line(words...)
+	return commandLine(words...)
 }
 
-// line returns a command line of these words.
-func line(words ...string) string {
+// commandLine returns a command line of these words.
+func commandLine(words ...string) string {
 	for i, w := range words {
-		words[i] = quoted(w)
+		words[i] = shellQuoted(w)
 	}
 	return strings.Join(words, " ")
 }
 
-// quoted returns a word quoted for a shell where necessary.
-func quoted(word string) string {
+// shellQuoted returns a word quoted for a shell where necessary.
+func shellQuoted(word string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/_.:-+@%,=", r)
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// lookAfter is the time that etcd has to answer before the addresses are examined for a cause. It is short so
+// diagnoseAfter is the time that etcd has to answer before the addresses are examined for a cause. It is short so
 // that a cause is soon reported.
-const lookAfter = time.Second / 2
+const diagnoseAfter = time.Second / 2
 
 // Ask calls question, which sends a request to etcd, until ctx ends. If there is no answer after half a second
 // it examines the addresses meanwhile. If a server there can never be etcd, Ask cancels the question; if etcd
@@ -19,13 +19,13 @@ const lookAfter = time.Second / 2
 // After ctx has ended, Ask blocks as long as Explain does.
 func (c Config) Ask(ctx context.Context, needs string, question func(ctx context.Context) error) error {
 	c = c.withDefaults()
-	said := c.report(ctx)
-	return c.explain(ctx, c.ask(ctx, question, said.away), needs)
+	said := c.newOutageLog(ctx)
+	return c.explain(ctx, c.runQuestion(ctx, question, said.logOutage), needs)
 }
 
-// ask does the same as Ask but does not explain etcd's answers. While there is no answer yet, it calls away,
+// runQuestion does the same as Ask but does not explain etcd's answers. While there is no answer yet, it calls away,
 // unless that is nil, with a cause that may pass. It does not call away after it has returned.
-func (c Config) ask(ctx context.Context, question func(ctx context.Context) error, away func(*problem)) error {
+func (c Config) runQuestion(ctx context.Context, question func(ctx context.Context) error, away func(*problem)) error {
 	asking, giveUp := context.WithCancel(ctx)
 	defer giveUp()
 	looking, stopLooking := context.WithCancel(context.WithoutCancel(ctx))
@@ -40,15 +40,15 @@ func (c Config) ask(ctx context.Context, question func(ctx context.Context) erro
 	var seen *problem // read after look has ended
 	var look sync.WaitGroup
 	look.Go(func() {
-		if !wait.For(waiting, lookAfter) {
+		if !wait.For(waiting, diagnoseAfter) {
 			return
 		}
-		p := c.look(looking, context.DeadlineExceeded)
+		p := c.diagnoseAddresses(looking, context.DeadlineExceeded)
 		if looking.Err() != nil {
 			return // its finding is only that it was canceled
 		}
 		switch seen = p; {
-		case p.lasts():
+		case p.isPermanent():
 			giveUp()
 		case away != nil:
 			away(p)
@@ -56,11 +56,11 @@ func (c Config) ask(ctx context.Context, question func(ctx context.Context) erro
 	})
 	err := question(asking)
 	answered()
-	if err == nil || !unanswered(err) {
+	if err == nil || !isUnanswered(err) {
 		stopLooking()
 	}
 	look.Wait()
-	if err != nil && seen != nil && (seen.lasts() || unanswered(err)) {
+	if err != nil && seen != nil && (seen.isPermanent() || isUnanswered(err)) {
 		return seen
 	}
 	return err

@@ -13,63 +13,64 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// attendant looks after one client: it keeps the client's endpoints in line with etcd's members, and logs which
+// endpointMonitor looks after one client: it keeps the client's endpoints in line with etcd's members, and logs which
 // addresses do not answer.
-type attendant struct {
-	cfg    Config
-	client *clientv3.Client
-	links  *links
-	said   map[string]said // what was logged, by address
-	given  []string
+type endpointMonitor struct {
+	cfg        Config
+	client     *clientv3.Client
+	tracker    *connTracker
+	logged     map[string]loggedState // what was logged, by address
+	configured []string
 
-	cluster uint64
-	members []member // from the last answer
-	adopted []string
-	asked   time.Time // when etcd was last asked for its members
-	missing []string  // the addresses that did not answer at that time
+	cluster   uint64
+	members   []etcdMember // from the last answer
+	adopted   []string
+	lastAsked time.Time // when etcd was last asked for its members
+	missing   []string  // the addresses that did not answer at that time
 }
 
-// said records what the log has reported about an address.
-type said struct {
+// loggedState records what the log has reported about an address.
+type loggedState struct {
 	away    bool
 	refused time.Time // when a refused certificate was last reported; zero: none is refused
 }
 
-// attend looks after a client until it is closed. The client's Close waits until that has ended.
-func (c Config) attend(client *clientv3.Client, links *links) {
-	a := &attendant{cfg: c, client: client, links: links, said: map[string]said{}, given: c.addresses()}
+// monitorClient looks after a client until it is closed. The client's Close waits until that has ended.
+func (c Config) monitorClient(client *clientv3.Client, links *connTracker) {
+	a := &endpointMonitor{cfg: c, client: client, tracker: links, logged: map[string]loggedState{},
+		configured: c.addresses()}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		a.run(client.Ctx())
 	}()
-	client.Watcher = attended{client.Watcher, done}
+	client.Watcher = monitoredWatcher{client.Watcher, done}
 }
 
-// attended is a Watcher that is closed with its client. The client's context has ended by then.
-type attended struct {
+// monitoredWatcher is a Watcher that is closed with its client. The client's context has ended by then.
+type monitoredWatcher struct {
 	clientv3.Watcher
 	done <-chan struct{}
 }
 
 // Close waits for the attendant and closes the watches.
-func (w attended) Close() error {
+func (w monitoredWatcher) Close() error {
 	<-w.done
 	return w.Watcher.Close()
 }
 
-func (a *attendant) run(ctx context.Context) {
-	for wait.For(ctx, attendEvery) {
-		if !a.links.reached() {
+func (a *endpointMonitor) run(ctx context.Context) {
+	for wait.For(ctx, monitorEvery) {
+		if !a.tracker.everConnected() {
 			continue // etcd was never reached, which other code reports
 		}
 		now := time.Now()
-		states := a.links.look(hostPorts(a.given), now)
-		missing := away(a.given, states, now)
+		states := a.tracker.statesOf(hostPorts(a.configured), now)
+		missing := awayAddresses(a.configured, states, now)
 		if !a.cfg.FixedEndpoints {
-			a.follow(ctx, missing, now)
+			a.followMembers(ctx, missing, now)
 		}
-		a.say(states, missing, now)
+		a.logChanges(states, missing, now)
 	}
 }
 
@@ -81,39 +82,40 @@ func hostPorts(addresses []string) []string {
 	return out
 }
 
-// follow asks for etcd's members. If a configured address does not answer, it makes the client use their
+// followMembers asks for etcd's members. If a configured address does not answer, it makes the client use their
 // addresses too.
-func (a *attendant) follow(ctx context.Context, missing []string, now time.Time) {
+func (a *endpointMonitor) followMembers(ctx context.Context, missing []string, now time.Time) {
 	pause := membersEvery
 	if len(missing) > 0 {
 		pause = membersSoon
 	}
-	if now.Sub(a.asked) < pause && slices.Equal(missing, a.missing) {
+	if now.Sub(a.lastAsked) < pause && slices.Equal(missing, a.missing) {
 		return
 	}
-	a.asked, a.missing = now, missing
-	a.ask(ctx)
+	a.lastAsked, a.missing = now, missing
+	a.refreshMembers(ctx)
 	adopted := []string{}
 	if len(missing) > 0 {
-		adopted = listed(a.adopted, a.members)
-		adopted = append(adopted, a.answering(ctx, candidates(a.members, append(slices.Clone(a.given), adopted...),
-			a.cfg.secure()))...)
+		adopted = stillAdvertised(a.adopted, a.members)
+		adopted = append(adopted, a.answeringURLs(ctx, candidateURLs(a.members,
+			append(slices.Clone(a.configured), adopted...),
+			a.cfg.usesTLS()))...)
 	}
 	if ctx.Err() != nil || slices.Equal(adopted, a.adopted) {
 		return
 	}
 	a.adopted = adopted
-	a.client.SetEndpoints(append(slices.Clone(a.given), adopted...)...)
+	a.client.SetEndpoints(append(slices.Clone(a.configured), adopted...)...)
 	if len(adopted) > 0 {
 		a.cfg.Logger.Info("following etcd's members to addresses that were not given: name them in "+
-			a.cfg.Words.Address+" before the next start", "endpoints", strings.Join(adopted, ","))
+			a.cfg.SettingNames.Address+" before the next start", "endpoints", strings.Join(adopted, ","))
 		return
 	}
 	a.cfg.Logger.Info("all given addresses of etcd answer again: no others are used")
 }
 
-// ask asks etcd for its members. If etcd does not answer, the former list stays.
-func (a *attendant) ask(ctx context.Context) {
+// refreshMembers asks etcd for its members. If etcd does not answer, the former list stays.
+func (a *endpointMonitor) refreshMembers(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, memberTimeout)
 	defer cancel()
 	resp, err := a.client.MemberList(ctx, clientv3.WithSerializable())
@@ -123,17 +125,17 @@ func (a *attendant) ask(ctx context.Context) {
 	a.cluster, a.members = resp.Header.GetClusterId(), nil
 	for _, m := range resp.Members {
 		if m.Name != "" && !m.IsLearner { // it has started and is a voting member
-			a.members = append(a.members, member{m.ID, m.ClientURLs})
+			a.members = append(a.members, etcdMember{m.ID, m.ClientURLs})
 		}
 	}
 }
 
-// answering returns the candidates at which the expected member of etcd answers.
-func (a *attendant) answering(ctx context.Context, all []candidate) (out []string) {
+// answeringURLs returns the candidates at which the expected member of etcd answers.
+func (a *endpointMonitor) answeringURLs(ctx context.Context, all []candidateURL) (out []string) {
 	found := make([]bool, len(all))
 	var wg sync.WaitGroup
 	for i, c := range all {
-		if elsewhere(c.url, a.given) {
+		if meansOtherMachine(c.url, a.configured) {
 			continue
 		}
 		wg.Go(func() {
@@ -152,28 +154,28 @@ func (a *attendant) answering(ctx context.Context, all []candidate) (out []strin
 	return out
 }
 
-// say logs, once for each change, which addresses do not answer, and repeatedly which ones have a certificate
+// logChanges logs, once for each change, which addresses do not answer, and repeatedly which ones have a certificate
 // that is refused.
-func (a *attendant) say(states []link, missing []string, now time.Time) {
-	for i, address := range a.given {
-		s, before := states[i], a.said[address]
+func (a *endpointMonitor) logChanges(states []addressState, missing []string, now time.Time) {
+	for i, address := range a.configured {
+		s, before := states[i], a.logged[address]
 		after := before
 		switch {
-		case s.refused != nil && s.open == 0:
+		case s.certificateErr != nil && s.openConns == 0:
 			if before.refused.IsZero() || now.Sub(before.refused) >= remindEvery {
 				after.refused = now
 				a.cfg.Logger.Warn("no connection to etcd because of a certificate, retrying", "error",
-					a.cfg.problem(badCertificate, address, s.refused))
+					a.cfg.newProblem(badCertificate, address, s.certificateErr))
 			}
-		case s.open > 0 && (before.away || !before.refused.IsZero()):
-			after = said{}
+		case s.openConns > 0 && (before.away || !before.refused.IsZero()):
+			after = loggedState{}
 			a.cfg.Logger.Info("an address of etcd answers again", "endpoint", address)
-		case !before.away && slices.Contains(missing, address) && a.links.connected():
+		case !before.away && slices.Contains(missing, address) && a.tracker.anyConnected():
 			after.away = true
 			a.cfg.Logger.Warn("an address of etcd does not answer, others do: start that member again, or name another one in "+
-				a.cfg.Words.Address, "endpoint", address, "answering",
-				fmt.Sprintf("%d of %d", len(a.given)-len(missing), len(a.given)))
+				a.cfg.SettingNames.Address, "endpoint", address, "answering",
+				fmt.Sprintf("%d of %d", len(a.configured)-len(missing), len(a.configured)))
 		}
-		a.said[address] = after
+		a.logged[address] = after
 	}
 }

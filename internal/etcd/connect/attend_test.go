@@ -64,8 +64,8 @@ func TestAdvertisedAddresses(t *testing.T) {
 			_, err = client.Get(etcdtest.Context(t), "x")
 			require.NoError(t, err)
 
-			a := &attendant{cfg: cfg, client: client, given: given}
-			a.follow(etcdtest.Context(t), []string{nowhere}, time.Now())
+			a := &endpointMonitor{cfg: cfg, client: client, configured: given}
+			a.followMembers(etcdtest.Context(t), []string{nowhere}, time.Now())
 			want := given
 			if c.used {
 				want = append(want[:2:2], "http://"+advertised)
@@ -74,10 +74,10 @@ func TestAdvertisedAddresses(t *testing.T) {
 				if slices.Equal(want, client.Endpoints()) {
 					break
 				}
-				a.follow(etcdtest.Context(t), []string{nowhere}, a.asked.Add(membersSoon))
+				a.followMembers(etcdtest.Context(t), []string{nowhere}, a.lastAsked.Add(membersSoon))
 			}
 			require.Equal(t, want, client.Endpoints())
-			a.follow(etcdtest.Context(t), nil, time.Now())
+			a.followMembers(etcdtest.Context(t), nil, time.Now())
 			require.Equal(t, given, client.Endpoints())
 		})
 	}
@@ -88,7 +88,7 @@ func TestTheAttendantEndsWithItsClient(t *testing.T) {
 	t.Parallel()
 	client, err := Config{Address: etcdtest.Start(t).Endpoint()}.Connect(etcdtest.Context(t))
 	require.NoError(t, err)
-	watcher, ok := client.Watcher.(attended)
+	watcher, ok := client.Watcher.(monitoredWatcher)
 	require.True(t, ok)
 	_ = client.Close() // its error only reports that its context was canceled
 	select {
@@ -102,17 +102,18 @@ func TestTheAttendantEndsWithItsClient(t *testing.T) {
 func TestWhatIsSaidOfAddresses(t *testing.T) {
 	t.Parallel()
 	var log logtest.Buffer
-	l := newLinks()
-	a := &attendant{cfg: Config{Logger: log.Logger(), Words: Flags}, links: l, said: map[string]said{},
-		given: []string{"a:1", "b:1"}}
+	l := newConnTracker()
+	a := &endpointMonitor{cfg: Config{Logger: log.Logger(), SettingNames: FlagNames}, tracker: l,
+		logged:     map[string]loggedState{},
+		configured: []string{"a:1", "b:1"}}
 	now := time.Unix(1000, 0)
 	look := func(after time.Duration) {
 		now = now.Add(after)
-		states := l.look(a.given, now)
-		a.say(states, away(a.given, states, now), now)
+		states := l.statesOf(a.configured, now)
+		a.logChanges(states, awayAddresses(a.configured, states, now), now)
 	}
 	answers := func(address string, yes bool) {
-		l.update(address, func(k *link) { k.open = map[bool]int{true: 1}[yes]; k.refused = nil })
+		l.updateState(address, func(k *addressState) { k.openConns = map[bool]int{true: 1}[yes]; k.certificateErr = nil })
 	}
 	answers("a:1", true)
 	for range 5 {
@@ -132,7 +133,7 @@ func TestWhatIsSaidOfAddresses(t *testing.T) {
 	require.Contains(t, log.String(), "an address of etcd answers again: endpoint=b:1")
 
 	answers("a:1", false)
-	l.failed("a:1", &tls.CertificateVerificationError{Err: x509.CertificateInvalidError{Reason: x509.Expired}})
+	l.recordFailure("a:1", &tls.CertificateVerificationError{Err: x509.CertificateInvalidError{Reason: x509.Expired}})
 	for range 31 {
 		look(time.Second)
 	}
@@ -140,8 +141,8 @@ func TestWhatIsSaidOfAddresses(t *testing.T) {
 	require.Contains(t, log.String(), "no connection to etcd because of a certificate, retrying: error=\"etcd cannot be "+
 		"reached at a:1: a certificate is refused: check --etcd-cacert, --etcd-cert and --etcd-key (tls: failed to verify "+
 		"certificate: x509: certificate has expired or is not yet valid")
-	l.failed("a:1", errors.New("connection reset"))
-	require.NoError(t, l.look([]string{"a:1"}, now)[0].refused, "it is another reason now")
+	l.recordFailure("a:1", errors.New("connection reset"))
+	require.NoError(t, l.statesOf([]string{"a:1"}, now)[0].certificateErr, "it is another reason now")
 }
 
 // A connection uses the configuration of the moment, and counts once the other side has sent data.
@@ -158,30 +159,30 @@ func TestLinksFollowHandshakes(t *testing.T) {
 		defer mu.Unlock()
 		return now, nil
 	}}.withDefaults()
-	l := newLinks()
-	client, err := clientv3.New(cfg.etcd(etcdtest.Context(t), l))
+	l := newConnTracker()
+	client, err := clientv3.New(cfg.clientConfig(etcdtest.Context(t), l))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	refused := func() error {
 		client.ActiveConnection().Connect()
-		return l.look([]string{address}, time.Now())[0].refused
+		return l.statesOf([]string{address}, time.Now())[0].certificateErr
 	}
-	require.Eventually(t, func() bool { return isStrange(refused()) }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return isUntrusted(refused()) }, 10*time.Second, time.Millisecond)
 	mu.Lock()
 	now = &tls.Config{RootCAs: authority, MinVersion: tls.VersionTLS12}
 	mu.Unlock()
 	require.Eventually(t, func() bool { return refusesCertificate(refused()) }, 10*time.Second, time.Millisecond,
 		"etcd says that it wants a certificate, after the handshake of this side")
-	require.False(t, l.connected())
+	require.False(t, l.anyConnected())
 	mu.Lock()
 	now = &tls.Config{RootCAs: authority, Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
 	mu.Unlock()
 	_, err = client.Get(etcdtest.Context(t), "x")
 	require.NoError(t, err)
-	require.True(t, l.connected())
+	require.True(t, l.anyConnected())
 	require.NoError(t, refused())
 	_ = client.Close()
-	require.Eventually(t, func() bool { return !l.connected() }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return !l.anyConnected() }, 10*time.Second, time.Millisecond)
 }
 
 // If the function for the present TLS configuration does not return, in whatever way, only that one connection

@@ -15,9 +15,9 @@ import (
 // of a tenth of a second.
 var askRetry = backoff.Policy{First: time.Second / 10, Last: time.Second}
 
-// certainAfter is the time for which a lasting cause must be seen before it counts, unless etcd itself reported
+// permanentAfter is the time for which a lasting cause must be seen before it counts, unless etcd itself reported
 // it.
-const certainAfter = 2 * time.Second
+const permanentAfter = 2 * time.Second
 
 // remindEvery is the interval at which the log repeats that etcd does not answer.
 const remindEvery = 30 * time.Second
@@ -32,52 +32,52 @@ type Question struct {
 	Needs string
 }
 
-// Await blocks until etcd has answered the question, and returns the client. The caller closes that client,
+// AwaitAnswer blocks until etcd has answered the question, and returns the client. The caller closes that client,
 // unless the Config comes from Through. A cause that lasts (see Lasts) ends Await: immediately if etcd itself
 // refused the user, otherwise after two seconds. In all other cases Await retries until ctx ends. It warns when
 // etcd has not answered for half a second, and again every half minute. When ctx ends, Await returns the reason
 // why etcd did not answer; if that was not found before the deadline of ctx, finding it takes up to two more
 // seconds per address. Errors match ErrUnreachable, ErrNotEtcd or ErrDenied.
-func (c Config) Await(ctx context.Context, q Question) (*clientv3.Client, error) {
+func (c Config) AwaitAnswer(ctx context.Context, q Question) (*clientv3.Client, error) {
 	c = c.withDefaults()
-	client, said := c.given, c.report(ctx)
+	client, said := c.existing, c.newOutageLog(ctx)
 	retry := backoff.Backoff{Policy: askRetry}
 	var lasting *problem // a lasting cause, seen at every attempt since the time below
 	var since time.Time
 	for {
-		err := c.ask(ctx, func(ctx context.Context) (err error) {
+		err := c.runQuestion(ctx, func(ctx context.Context) (err error) {
 			if client == nil {
-				if client, err = c.dial(ctx); err != nil {
+				if client, err = c.dialClient(ctx); err != nil {
 					return err
 				}
 			}
 			ctx, cancel := context.WithTimeout(ctx, q.Timeout)
 			defer cancel()
 			return q.Ask(ctx, client)
-		}, said.away)
+		}, said.logOutage)
 		if err == nil {
-			said.answered()
+			said.logRecovery()
 			return client, nil
 		}
 		p := c.asProblem(ctx, err, q.Needs)
 		switch {
-		case !p.lasts():
+		case !p.isPermanent():
 			lasting = nil
 		case lasting == nil || lasting.cause != p.cause:
 			lasting, since = p, time.Now()
 		}
-		if ctx.Err() == nil && (lasting == nil || !p.certain(c) && time.Since(since) < certainAfter) {
+		if ctx.Err() == nil && (lasting == nil || !p.countsAtOnce(c) && time.Since(since) < permanentAfter) {
 			if lasting == nil {
-				said.away(p)
+				said.logOutage(p)
 			}
 			if wait.For(ctx, retry.Next()) {
 				continue
 			}
 		}
-		if p.cause == unknown && said.last != nil {
-			p = said.last // the end of ctx does not explain more
+		if p.cause == unknownCause && said.lastProblem != nil {
+			p = said.lastProblem // the end of ctx does not explain more
 		}
-		if client != nil && c.given == nil {
+		if client != nil && c.existing == nil {
 			_ = client.Close() // nothing was written
 		}
 		return nil, p
@@ -89,5 +89,5 @@ func (c Config) asProblem(ctx context.Context, err error, needs string) *problem
 	if p, ok := errors.AsType[*problem](c.explain(ctx, err, needs)); ok {
 		return p
 	}
-	return c.problem(unknown, "", err)
+	return c.newProblem(unknownCause, "", err)
 }

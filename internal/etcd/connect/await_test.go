@@ -38,7 +38,7 @@ func await(t *testing.T, cfg Config) (warned string, err error) {
 	defer cancel()
 	result := make(chan error, 1)
 	go func() {
-		client, err := cfg.Await(ctx, anyKey())
+		client, err := cfg.AwaitAnswer(ctx, anyKey())
 		if err == nil {
 			err = client.Close()
 		}
@@ -114,14 +114,15 @@ func TestOneCauseOneMessage(t *testing.T) {
 		for _, user := range []string{"", "u"} {
 			t.Run(strings.TrimSpace(name+" "+user), func(t *testing.T) {
 				t.Parallel()
-				warned, err := await(t, Config{Address: c.etcd, TLS: c.tls, Username: user, Password: user, Words: Flags})
+				warned, err := await(t, Config{Address: c.etcd, TLS: c.tls, Username: user, Password: user,
+					SettingNames: FlagNames})
 				if c.is == nil {
 					require.NoError(t, err)
 					return
 				}
 				require.ErrorIs(t, err, c.is)
 				require.EqualError(t, err, c.text)
-				require.Equal(t, c.lasts, Lasts(err))
+				require.Equal(t, c.lasts, IsPermanent(err))
 				require.Equal(t, c.lasts, warned == "", "what lasts ends it, the rest is tried on: %s", warned)
 			})
 		}
@@ -156,7 +157,7 @@ func TestConnectSaysWhy(t *testing.T) {
 	_, err = cfg.Connect(t.Context())
 	require.ErrorIs(t, err, ErrDenied)
 	require.ErrorIs(t, err, unreadable)
-	require.True(t, Lasts(err))
+	require.True(t, IsPermanent(err))
 }
 
 func ignoreCanceled(err error) error {
@@ -173,27 +174,31 @@ func TestWhatEtcdRefusesAUser(t *testing.T) {
 	etcdtest.EnableAuth(t, client, "p", "u")
 	for name, c := range map[string]struct {
 		user, password string
-		words          Words
+		words          SettingNames
 		cause          error
 		text           string
 	}{
-		"no user": {"", "", Fields, rpctypes.ErrUserEmpty, "etcd refused the user: none was given; set Username and " +
+		"no user": {"", "", FieldNames, rpctypes.ErrUserEmpty, "etcd refused the user: none was given; set Username and " +
 			"Password to those of a user with READ on /goverse (etcdserver: user name is empty)"},
-		"no user, flags": {"", "", Flags, rpctypes.ErrUserEmpty, "etcd refused the user: none was given; set --etcd-user " +
-			"(GOVERSE_ETCD_USER) and --etcd-password (GOVERSE_ETCD_PASSWORD) to those of a user with READ on /goverse " +
-			"(etcdserver: user name is empty)"},
-		"a wrong password": {"u", "wrong", Fields, rpctypes.ErrAuthFailed, `etcd refused the user "u": check Username and ` +
-			"Password (etcdserver: authentication failed, invalid user ID or password)"},
-		"no right": {"u", "p", Fields, rpctypes.ErrPermissionDenied, `etcd refused the user "u": grant it READ on /goverse ` +
-			"(etcdserver: permission denied)"},
+		"no user, flags": {"", "", FlagNames, rpctypes.ErrUserEmpty,
+			"etcd refused the user: none was given; set --etcd-user " +
+				"(GOVERSE_ETCD_USER) and --etcd-password (GOVERSE_ETCD_PASSWORD) to those of a user with READ on /goverse " +
+				"(etcdserver: user name is empty)"},
+		"a wrong password": {"u", "wrong", FieldNames, rpctypes.ErrAuthFailed,
+			`etcd refused the user "u": check Username and ` +
+				"Password (etcdserver: authentication failed, invalid user ID or password)"},
+		"no right": {"u", "p", FieldNames, rpctypes.ErrPermissionDenied,
+			`etcd refused the user "u": grant it READ on /goverse ` +
+				"(etcdserver: permission denied)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			warned, err := await(t, Config{Address: server.Endpoint(), Username: c.user, Password: c.password, Words: c.words})
+			warned, err := await(t, Config{Address: server.Endpoint(), Username: c.user, Password: c.password,
+				SettingNames: c.words})
 			require.Empty(t, warned)
 			require.ErrorIs(t, err, ErrDenied)
 			require.ErrorIs(t, err, c.cause)
-			require.True(t, Lasts(err))
+			require.True(t, IsPermanent(err))
 			require.EqualError(t, err, c.text)
 		})
 	}
@@ -203,12 +208,12 @@ func TestWhatEtcdRefusesAUser(t *testing.T) {
 func TestHowAwaitTries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &logtest.Buffer{}
-		cfg := Through(clientv3.NewCtxClient(t.Context()), log.Logger())
+		cfg := ForClient(clientv3.NewCtxClient(t.Context()), log.Logger())
 		ctx, cancel := context.WithTimeout(t.Context(), 80*time.Second)
 		defer cancel()
 		began := time.Now()
 		var asked []time.Duration
-		_, err := cfg.Await(ctx, Question{Timeout: 2 * time.Second, Ask: func(ctx context.Context,
+		_, err := cfg.AwaitAnswer(ctx, Question{Timeout: 2 * time.Second, Ask: func(ctx context.Context,
 			_ *clientv3.Client) error {
 			if asked = append(asked, time.Since(began)); len(asked) == 1 {
 				require.Empty(t, log.String())
@@ -237,7 +242,7 @@ func TestAwaitThatIsAnswered(t *testing.T) {
 		log := &logtest.Buffer{}
 		given := clientv3.NewCtxClient(t.Context())
 		tries := 0
-		client, err := Through(given, log.Logger()).Await(t.Context(), Question{Timeout: 2 * time.Second,
+		client, err := ForClient(given, log.Logger()).AwaitAnswer(t.Context(), Question{Timeout: 2 * time.Second,
 			Ask: func(context.Context, *clientv3.Client) error {
 				if tries++; tries == 3 {
 					return nil

@@ -35,17 +35,17 @@ type Config struct {
 	DialTimeout time.Duration
 	// Logger receives etcd's own warnings and the messages of Await. Default: none.
 	Logger hclog.Logger
-	// Words names these settings in errors and in the log. Default Fields.
-	Words Words
+	// SettingNames names these settings in errors and in the log. Default Fields.
+	SettingNames SettingNames
 
-	// given is an existing client; its TLS configuration is not accessible.
-	given *clientv3.Client
+	// existing is an existing client; its TLS configuration is not accessible.
+	existing *clientv3.Client
 }
 
-// Through returns a Config for an existing client, which Await does not close.
-func Through(client *clientv3.Client, log hclog.Logger) Config {
+// ForClient returns a Config for an existing client, which Await does not close.
+func ForClient(client *clientv3.Client, log hclog.Logger) Config {
 	return Config{Address: strings.Join(client.Endpoints(), ","), Username: client.Username, Logger: log,
-		Words: ofClient, given: client}
+		SettingNames: clientNames, existing: client}
 }
 
 func (c Config) withDefaults() Config {
@@ -55,8 +55,8 @@ func (c Config) withDefaults() Config {
 	if c.Logger == nil {
 		c.Logger = hclog.NewNullLogger()
 	}
-	if c.Words == (Words{}) {
-		c.Words = Fields
+	if c.SettingNames == (SettingNames{}) {
+		c.SettingNames = FieldNames
 	}
 	return c
 }
@@ -78,10 +78,10 @@ func (c Config) addresses() []string {
 func (c Config) Connect(ctx context.Context) (*clientv3.Client, error) {
 	c = c.withDefaults()
 	var client *clientv3.Client
-	err := c.ask(ctx, func(ctx context.Context) (err error) {
-		client, err = c.dial(ctx)
+	err := c.runQuestion(ctx, func(ctx context.Context) (err error) {
+		client, err = c.dialClient(ctx)
 		return err
-	}, c.report(ctx).away)
+	}, c.newOutageLog(ctx).logOutage)
 	if err != nil {
 		return nil, c.explain(ctx, err, "")
 	}
@@ -90,16 +90,16 @@ func (c Config) Connect(ctx context.Context) (*clientv3.Client, error) {
 
 // currentTLS returns the function that provides the configuration of each handshake, nil without TLS.
 func (c Config) currentTLS() func() (*tls.Config, error) {
-	if !c.secure() {
+	if !c.usesTLS() {
 		return nil
 	}
-	return c.NowTLS
+	return c.HandshakeTLS
 }
 
-// NowTLS returns the TLS configuration for a connection that is made now, nil if there is none. It returns an
+// HandshakeTLS returns the TLS configuration for a connection that is made now, nil if there is none. It returns an
 // error if CurrentTLS panics or ends its goroutine: if gRPC's goroutine for the connection ended, gRPC would
 // never try again.
-func (c Config) NowTLS() (config *tls.Config, err error) {
+func (c Config) HandshakeTLS() (config *tls.Config, err error) {
 	if c.CurrentTLS == nil {
 		return c.TLS, nil
 	}
@@ -110,25 +110,25 @@ func (c Config) NowTLS() (config *tls.Config, err error) {
 	return config, err
 }
 
-// dial makes a client and logs in. It returns a problem if the user is refused, and otherwise the error of
+// dialClient makes a client and logs in. It returns a problem if the user is refused, and otherwise the error of
 // etcd's client.
-func (c Config) dial(ctx context.Context) (*clientv3.Client, error) {
+func (c Config) dialClient(ctx context.Context) (*clientv3.Client, error) {
 	if c.Credentials != nil {
 		var err error
-		if c.Username, c.Password, err = login.Ask(ctx, c.Credentials); err != nil {
-			return nil, c.problem(noPassword, "", err)
+		if c.Username, c.Password, err = login.AskCredentials(ctx, c.Credentials); err != nil {
+			return nil, c.newProblem(noPassword, "", err)
 		}
 	}
 	// The client logs in within its own context, which must end with ctx until then and outlive it afterwards.
 	own, end := context.WithCancel(context.Background())
 	detach := context.AfterFunc(ctx, end)
-	links := newLinks()
-	etcd := c.etcd(own, links)
+	links := newConnTracker()
+	etcd := c.clientConfig(own, links)
 	client, err := clientv3.New(etcd)
 	detached := detach()
 	if err == nil && detached {
-		login.Attach(client, c.etcd(own, newLinks()), c.Credentials)
-		c.attend(client, links)
+		login.ReplaceAuth(client, c.clientConfig(own, newConnTracker()), c.Credentials)
+		c.monitorClient(client, links)
 		return client, nil
 	}
 	end()
@@ -137,15 +137,15 @@ func (c Config) dial(ctx context.Context) (*clientv3.Client, error) {
 		_ = client.Close() // nothing was written
 		return nil, ctx.Err()
 	case errors.Is(err, rpctypes.ErrAuthFailed), errors.Is(err, rpctypes.ErrPermissionDenied):
-		return nil, c.problem(userRefused, "", err)
+		return nil, c.newProblem(userRefused, "", err)
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	}
 	return nil, err
 }
 
-// etcd returns the configuration of a client that ends with ctx and reports its connections to links.
-func (c Config) etcd(ctx context.Context, links *links) clientv3.Config {
+// clientConfig returns the configuration of a client that ends with ctx and reports its connections to links.
+func (c Config) clientConfig(ctx context.Context, links *connTracker) clientv3.Config {
 	// etcd's client warns about every request that fails, even if failure is a normal answer, and with a user
 	// it logs canceled requests as errors. Goverse itself logs the failures that matter.
 	var quiet []zap.Option
@@ -167,6 +167,6 @@ func (c Config) etcd(ctx context.Context, links *links) clientv3.Config {
 			Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
 				MaxDelay: time.Second},
 			MinConnectTimeout: c.DialTimeout,
-		}), grpc.WithTransportCredentials(&transport{links: links, current: c.currentTLS()})},
+		}), grpc.WithTransportCredentials(&currentCredentials{tracker: links, currentTLS: c.currentTLS()})},
 	}
 }

@@ -19,7 +19,7 @@ func (c Config) Explain(ctx context.Context, err error, needs string) error {
 }
 
 func (c Config) explain(ctx context.Context, err error, needs string) error {
-	why := unknown
+	why := unknownCause
 	switch {
 	case err == nil:
 		return nil
@@ -32,21 +32,21 @@ func (c Config) explain(ctx context.Context, err error, needs string) error {
 	case errors.Is(err, rpctypes.ErrAuthFailed), errors.Is(err, rpctypes.ErrInvalidAuthToken):
 		why = userRefused
 	case hasCode(err, codes.Unimplemented):
-		p := c.problem(notEtcd, "", err)
-		p.passes = len(c.addresses()) > 1 // one of them gave this answer
+		p := c.newProblem(notEtcd, "", err)
+		p.otherAddresses = len(c.addresses()) > 1 // one of them gave this answer
 		return p
-	case unanswered(err):
-		return c.look(ctx, err)
+	case isUnanswered(err):
+		return c.diagnoseAddresses(ctx, err)
 	default:
 		return err
 	}
-	p := c.problem(why, "", err)
-	p.needs = needs
+	p := c.newProblem(why, "", err)
+	p.neededRights = needs
 	return p
 }
 
-// Refuses reports whether err is etcd's refusal because the user lacks a right or there is no user.
-func Refuses(err error) bool {
+// LacksPermission reports whether err is etcd's refusal because the user lacks a right or there is no user.
+func LacksPermission(err error) bool {
 	return errors.Is(err, rpctypes.ErrPermissionDenied) || errors.Is(err, rpctypes.ErrUserEmpty)
 }
 
@@ -55,8 +55,8 @@ func isProblem(err error) bool {
 	return ok
 }
 
-// unanswered reports whether a request ended without an answer.
-func unanswered(err error) bool {
+// isUnanswered reports whether a request ended without an answer.
+func isUnanswered(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || hasCode(err, codes.Unavailable, codes.DeadlineExceeded)
 }
 

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// attendEvery is the interval at which a client's connections are inspected, in memory only.
-	attendEvery = time.Second
+	// monitorEvery is the interval at which a client's connections are inspected, in memory only.
+	monitorEvery = time.Second
 	// awayAfter is the time without a connection after which an address counts as not answering.
 	awayAfter = 3 * time.Second
 	// membersEvery is the interval at which etcd is asked for its members, and membersSoon the one while an
@@ -20,31 +20,31 @@ const (
 	memberTimeout = time.Second
 )
 
-// member is a voting member of etcd.
-type member struct {
+// etcdMember is a voting member of etcd.
+type etcdMember struct {
 	id   uint64
 	urls []string // the addresses that it advertises to clients
 }
 
-// away returns the addresses that do not answer. states holds their states, in the same order.
-func away(addresses []string, states []link, now time.Time) (out []string) {
+// awayAddresses returns the addresses that do not answer. states holds their states, in the same order.
+func awayAddresses(addresses []string, states []addressState, now time.Time) (out []string) {
 	for i, address := range addresses {
-		if s := states[i]; s.open == 0 && now.Sub(s.since) >= awayAfter {
+		if s := states[i]; s.openConns == 0 && now.Sub(s.awaySince) >= awayAfter {
 			out = append(out, address)
 		}
 	}
 	return out
 }
 
-// candidate is an address that may belong to a member.
-type candidate struct {
+// candidateURL is an address that may belong to a member.
+type candidateURL struct {
 	url    string
 	member uint64
 }
 
-// candidates returns the members' addresses that are useful to a client that already knows the addresses in
+// candidateURLs returns the members' addresses that are useful to a client that already knows the addresses in
 // known, and that speaks TLS if secure is true.
-func candidates(members []member, known []string, secure bool) (out []candidate) {
+func candidateURLs(members []etcdMember, known []string, secure bool) (out []candidateURL) {
 	scheme := "http"
 	if secure {
 		scheme = "https"
@@ -57,22 +57,22 @@ func candidates(members []member, known []string, secure bool) (out []candidate)
 			}) {
 				continue
 			}
-			out = append(out, candidate{advertised, m.id})
+			out = append(out, candidateURL{advertised, m.id})
 		}
 	}
 	return out
 }
 
-// listed returns the adopted addresses that a member still advertises.
-func listed(adopted []string, members []member) []string {
+// stillAdvertised returns the adopted addresses that a member still advertises.
+func stillAdvertised(adopted []string, members []etcdMember) []string {
 	return slices.DeleteFunc(slices.Clone(adopted), func(address string) bool {
-		return !slices.ContainsFunc(members, func(m member) bool { return slices.Contains(m.urls, address) })
+		return !slices.ContainsFunc(members, func(m etcdMember) bool { return slices.Contains(m.urls, address) })
 	})
 }
 
-// elsewhere reports whether an address means a different machine to each of its readers while none of the given
+// meansOtherMachine reports whether an address means a different machine to each of its readers while none of the given
 // addresses does. etcd advertises localhost unless it is configured otherwise.
-func elsewhere(address string, given []string) bool {
+func meansOtherMachine(address string, given []string) bool {
 	return meansSelf(address) && !slices.ContainsFunc(given, meansSelf)
 }
 

@@ -12,53 +12,53 @@ import (
 // causeWithoutTLS returns the reason why a connection without TLS fails, unknown if it does not fail. It closes
 // conn.
 func causeWithoutTLS(ctx context.Context, conn net.Conn, hostPort string) cause {
-	said := greet(conn)
+	said := greetServer(conn)
 	_ = conn.Close() // a server that serves one connection at a time must be free for the next one
-	if said == http2 {
-		return unknown
+	if said == replyHTTP2 {
+		return unknownCause
 	}
 	// A TLS server may answer plain text with plain text.
-	if again, err := connect(ctx, hostPort); err == nil {
+	if again, err := dialAddress(ctx, hostPort); err == nil {
 		defer func() { _ = again.Close() }() // nothing was written
 		if answersTLS(again) {
 			return speaksTLS
 		}
 	}
 	switch said {
-	case other:
+	case replyOther:
 		return notEtcd
-	case nothing:
-		return silent
+	case replyNone:
+		return silentServer
 	}
-	return unknown
+	return unknownCause
 }
 
 // greetsPlain reports whether a server at hostPort speaks HTTP/2 without TLS.
 func greetsPlain(ctx context.Context, hostPort string) bool {
-	conn, err := connect(ctx, hostPort)
+	conn, err := dialAddress(ctx, hostPort)
 	if err != nil {
 		return false
 	}
 	defer func() { _ = conn.Close() }() // nothing was written
-	return greet(conn) == http2
+	return greetServer(conn) == replyHTTP2
 }
 
-// answer is a server's reply to the preface of HTTP/2, the protocol under gRPC.
-type answer int
+// greetingReply is a server's reply to the preface of HTTP/2, the protocol under gRPC.
+type greetingReply int
 
 const (
-	unclear answer = iota // it closed the connection, as a proxy does when its etcd is gone
-	http2
-	other // a reply that etcd never sends
-	nothing
+	replyUnclear greetingReply = iota // it closed the connection, as a proxy does when its etcd is gone
+	replyHTTP2
+	replyOther // a reply that etcd never sends
+	replyNone
 )
 
-// greet sends the preface of HTTP/2 without TLS and returns the kind of reply.
-func greet(conn net.Conn) answer {
+// greetServer sends the preface of HTTP/2 without TLS and returns the kind of reply.
+func greetServer(conn net.Conn) greetingReply {
 	_ = conn.SetDeadline(time.Now().Add(stepTimeout))
 	emptySettings := "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 	if _, err := io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+emptySettings); err != nil {
-		return unclear
+		return replyUnclear
 	}
 	// An HTTP/2 server first sends its settings: the length of the frame in three bytes, the type, no flags,
 	// and stream 0.
@@ -66,11 +66,11 @@ func greet(conn net.Conn) answer {
 	n, err := io.ReadFull(conn, header)
 	switch {
 	case err == nil && string(header[3:]) == emptySettings[3:]:
-		return http2
+		return replyHTTP2
 	case err == nil:
-		return other
+		return replyOther
 	case n == 0 && errors.Is(err, os.ErrDeadlineExceeded):
-		return nothing
+		return replyNone
 	}
-	return unclear
+	return replyUnclear
 }

@@ -27,18 +27,18 @@ func causeOverTLS(ctx context.Context, conn net.Conn, hostPort string, config *t
 		if greetsPlain(ctx, hostPort) {
 			return speaksPlain, nil
 		}
-		return unknown, fmt.Errorf("over TLS: %w", err)
+		return unknownCause, fmt.Errorf("over TLS: %w", err)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return silent, nil
+		return silentServer, nil
 	case isAlert(err):
 		_ = conn.Close() // a server that serves one connection at a time must be free for the next one
 		if only, refused := onlyHTTP1(ctx, hostPort, config); only {
 			return notEtcd, err
-		} else if isStrange(refused) {
+		} else if isUntrusted(refused) {
 			err = refused // the alert came before this error
 		}
 	case err == nil && secure.ConnectionState().NegotiatedProtocol != "h2":
-		return unknown, errors.New("over TLS: it does not agree to HTTP/2")
+		return unknownCause, errors.New("over TLS: it does not agree to HTTP/2")
 	case err == nil:
 		// A server refuses a certificate only after the client has finished its part. If the server has
 		// finished too, it waits for the client to speak.
@@ -47,11 +47,11 @@ func causeOverTLS(ctx context.Context, conn net.Conn, hostPort string, config *t
 	}
 	switch {
 	case err == nil, errors.Is(err, os.ErrDeadlineExceeded):
-		return unknown, nil
-	case isStrange(err), refusesCertificate(err):
+		return unknownCause, nil
+	case isUntrusted(err), refusesCertificate(err):
 		return badCertificate, err
 	}
-	return unknown, fmt.Errorf("over TLS: %w", err)
+	return unknownCause, fmt.Errorf("over TLS: %w", err)
 }
 
 // shakeHands begins TLS over conn as a client of etcd does, offering these protocols.
@@ -72,7 +72,7 @@ func shakeHands(conn net.Conn, hostPort string, config *tls.Config, protocols ..
 // onlyHTTP1 reports whether a server that refused HTTP/2, or failed for another reason, accepts HTTP/1. It
 // returns the error of the attempt.
 func onlyHTTP1(ctx context.Context, hostPort string, config *tls.Config) (bool, error) {
-	conn, err := connect(ctx, hostPort)
+	conn, err := dialAddress(ctx, hostPort)
 	if err != nil {
 		return false, err
 	}
@@ -81,8 +81,8 @@ func onlyHTTP1(ctx context.Context, hostPort string, config *tls.Config) (bool, 
 	return err == nil && secure.ConnectionState().NegotiatedProtocol == "http/1.1", err
 }
 
-// isStrange reports whether this side refused the certificate of the other side.
-func isStrange(err error) bool {
+// isUntrusted reports whether this side refused the certificate of the other side.
+func isUntrusted(err error) bool {
 	_, ok := errors.AsType[*tls.CertificateVerificationError](err)
 	return ok
 }

@@ -14,11 +14,11 @@ import (
 // stepTimeout limits each of the four steps of examining one address.
 const stepTimeout = 500 * time.Millisecond
 
-// look examines the addresses for the reason why etcd does not answer; err is the error of etcd's client, which
-// has no details. It returns the reason at the first address where it may pass, otherwise the one at the last
+// diagnoseAddresses examines the addresses for the reason why etcd does not answer; err is the error of etcd's client,
+// which has no details. It returns the reason at the first address where it may pass, otherwise the one at the last
 // address. It does so even if the deadline of ctx has passed. If ctx was canceled it finds nothing.
-func (c Config) look(ctx context.Context, err error) *problem {
-	last := c.problem(unknown, "", err)
+func (c Config) diagnoseAddresses(ctx context.Context, err error) *problem {
+	last := c.newProblem(unknownCause, "", err)
 	if _, ok := errors.AsType[rpctypes.EtcdError](err); ok || errors.Is(ctx.Err(), context.Canceled) {
 		return last // etcd itself has answered that it cannot serve
 	}
@@ -30,77 +30,77 @@ func (c Config) look(ctx context.Context, err error) *problem {
 		}
 	})()
 	for _, address := range c.addresses() {
-		why, found := c.lookAt(looking, address)
-		if looking.Err() != nil || why == unknown && found == nil {
-			return c.problem(unknown, "", err)
+		why, found := c.diagnoseAddress(looking, address)
+		if looking.Err() != nil || why == unknownCause && found == nil {
+			return c.newProblem(unknownCause, "", err)
 		}
 		if found == nil {
 			found = err
 		}
-		if last = c.problem(why, address, found); !last.lasts() {
+		if last = c.newProblem(why, address, found); !last.isPermanent() {
 			return last
 		}
 	}
 	return last
 }
 
-// lookAt connects to address once or twice and sends only a greeting. Its error has further details, if there
+// diagnoseAddress connects to address once or twice and sends only a greeting. Its error has further details, if there
 // are any.
-func (c Config) lookAt(ctx context.Context, address string) (cause, error) {
+func (c Config) diagnoseAddress(ctx context.Context, address string) (cause, error) {
 	hostPort := address
 	if scheme, rest, ok := strings.Cut(address, "://"); ok {
 		if scheme != "http" && scheme != "https" {
-			return unknown, nil
+			return unknownCause, nil
 		}
 		hostPort = strings.TrimSuffix(rest, "/")
 	}
 	if _, _, err := net.SplitHostPort(hostPort); err != nil {
-		return unknown, nil
+		return unknownCause, nil
 	}
-	conn, err := connect(ctx, hostPort)
+	conn, err := dialAddress(ctx, hostPort)
 	if err != nil {
 		return causeOfDial(err), err
 	}
 	defer func() { _ = conn.Close() }() // nothing was written
 	switch {
-	case c.given != nil:
-		return unknown, nil
-	case c.secure():
-		config, err := c.NowTLS()
+	case c.existing != nil:
+		return unknownCause, nil
+	case c.usesTLS():
+		config, err := c.HandshakeTLS()
 		if err != nil {
-			return unknown, err
+			return unknownCause, err
 		}
 		return causeOverTLS(ctx, conn, hostPort, config)
 	}
 	return causeWithoutTLS(ctx, conn, hostPort), nil
 }
 
-// secure reports whether the client speaks TLS. The first address decides for all.
-func (c Config) secure() bool {
+// usesTLS reports whether the client speaks TLS. The first address decides for all.
+func (c Config) usesTLS() bool {
 	first := c.addresses()[0]
 	configured := c.TLS != nil || c.CurrentTLS != nil
 	return strings.HasPrefix(first, "https://") || configured && !strings.HasPrefix(first, "http://")
 }
 
-// connect connects to hostPort. The connection is closed when ctx ends.
-func connect(ctx context.Context, hostPort string) (net.Conn, error) {
+// dialAddress connects to hostPort. The connection is closed when ctx ends.
+func dialAddress(ctx context.Context, hostPort string) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: stepTimeout}
 	conn, err := dialer.DialContext(ctx, "tcp", hostPort)
 	if err != nil {
 		return nil, err
 	}
 	detach := context.AfterFunc(ctx, func() { _ = conn.Close() })
-	return &watched{conn, detach}, nil
+	return &contextConn{conn, detach}, nil
 }
 
-// watched is a connection that is closed when its context ends.
-type watched struct {
+// contextConn is a connection that is closed when its context ends.
+type contextConn struct {
 	net.Conn
 	detach func() bool
 }
 
 // Close closes the connection.
-func (w *watched) Close() error {
+func (w *contextConn) Close() error {
 	w.detach()
 	return w.Conn.Close()
 }
@@ -113,5 +113,5 @@ func causeOfDial(err error) cause {
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return refusedConnection
 	}
-	return unknown
+	return unknownCause
 }

@@ -31,10 +31,10 @@ func TestWhatIsThere(t *testing.T) {
 		"HTTP/1":          {says("HTTP/1.0 505 HTTP Version Not Supported\r\n\r\n"), notEtcd},
 		"HTTP/0.9":        {says("<!DOCTYPE HTML>\n<html>\n</html>\n"), notEtcd},
 		"Redis":           {says("-ERR unknown command 'PRI', with args beginning with: \r\n"), notEtcd},
-		"HTTP/2":          {says("\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x05\x00\x00\x40\x00"), unknown},
-		"half a greeting": {says("\x00\x00\x06"), unknown},
-		"a closed door":   {func(net.Conn) {}, unknown},
-		"silence":         {says(""), silent},
+		"HTTP/2":          {says("\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x05\x00\x00\x40\x00"), unknownCause},
+		"half a greeting": {says("\x00\x00\x06"), unknownCause},
+		"a closed door":   {func(net.Conn) {}, unknownCause},
+		"silence":         {says(""), silentServer},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -58,10 +58,10 @@ func TestASlowEtcdIsEtcd(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
 	err := Config{Address: etcd.Endpoint()}.Explain(etcdtest.Context(t), context.DeadlineExceeded, "")
-	require.Equal(t, unknown, causeOf(t, err))
+	require.Equal(t, unknownCause, causeOf(t, err))
 	require.EqualError(t, err, "etcd cannot be reached at "+etcd.Endpoint()+": check EtcdAddress and that etcd runs "+
 		"there (context deadline exceeded)")
-	require.False(t, Lasts(err))
+	require.False(t, IsPermanent(err))
 }
 
 // Of several addresses another one may be etcd's.
@@ -78,7 +78,7 @@ func TestSeveralAddresses(t *testing.T) {
 	}{
 		"a web server, nothing":         {web + ", " + closed, refusedConnection, false, closed},
 		"nothing, a web server":         {closed + "," + web, refusedConnection, false, closed},
-		"a web server, a closed door":   {web + "," + door, unknown, false, web + "," + door},
+		"a web server, a closed door":   {web + "," + door, unknownCause, false, web + "," + door},
 		"two web servers":               {web + "," + web, notEtcd, true, web},
 		"a strange authority":           {stranger, badCertificate, true, stranger},
 		"a strange authority, no etcd":  {stranger + "," + stranger, badCertificate, true, stranger},
@@ -88,25 +88,25 @@ func TestSeveralAddresses(t *testing.T) {
 			t.Parallel()
 			err := Config{Address: c.etcd}.Explain(etcdtest.Context(t), context.DeadlineExceeded, "")
 			require.Equal(t, c.cause, causeOf(t, err), err)
-			require.Equal(t, c.lasts, Lasts(err))
+			require.Equal(t, c.lasts, IsPermanent(err))
 			require.ErrorContains(t, err, "at "+c.at)
 		})
 	}
 	unimplemented := status.Error(codes.Unimplemented, "unknown service")
-	require.True(t, Lasts(Config{Address: "a:1"}.Explain(t.Context(), unimplemented, "")))
+	require.True(t, IsPermanent(Config{Address: "a:1"}.Explain(t.Context(), unimplemented, "")))
 	err := Config{Address: "a:1,b:1"}.Explain(t.Context(), unimplemented, "")
 	require.ErrorIs(t, err, ErrNotEtcd)
-	require.False(t, Lasts(err), "which of them answered so is not known")
+	require.False(t, IsPermanent(err), "which of them answered so is not known")
 }
 
 func TestWhyNoConnectionWasMade(t *testing.T) {
 	t.Parallel()
 	dial := func(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }
 	require.Equal(t, unknownName, causeOfDial(dial(&net.DNSError{Err: "no such host", Name: "x", IsNotFound: true})))
-	require.Equal(t, unknown, causeOfDial(dial(&net.DNSError{Err: "timeout", Name: "x", IsTimeout: true})))
+	require.Equal(t, unknownCause, causeOfDial(dial(&net.DNSError{Err: "timeout", Name: "x", IsTimeout: true})))
 	require.Equal(t, refusedConnection, causeOfDial(dial(syscall.ECONNREFUSED)))
-	require.Equal(t, unknown, causeOfDial(dial(syscall.EHOSTUNREACH)))
-	err := Config{}.withDefaults().problem(unknownName, "x:1", dial(&net.DNSError{Err: "no such host", Name: "x"}))
+	require.Equal(t, unknownCause, causeOfDial(dial(syscall.EHOSTUNREACH)))
+	err := Config{}.withDefaults().newProblem(unknownName, "x:1", dial(&net.DNSError{Err: "no such host", Name: "x"}))
 	require.EqualError(t, err, "etcd cannot be reached at x:1: its name is unknown: check EtcdAddress and the name "+
 		"service (dial tcp: lookup x: no such host)")
 }
@@ -124,18 +124,18 @@ func TestExplain(t *testing.T) {
 	denied := explain(fmt.Errorf("grant: %w", rpctypes.ErrPermissionDenied))
 	require.ErrorIs(t, denied, ErrDenied)
 	require.Equal(t, denied, explain(denied))
-	require.False(t, Lasts(explain(rpctypes.ErrInvalidAuthToken)), "the next attempt has another one")
+	require.False(t, IsPermanent(explain(rpctypes.ErrInvalidAuthToken)), "the next attempt has another one")
 	away := explain(rpctypes.ErrNoLeader)
 	require.ErrorIs(t, away, rpctypes.ErrNoLeader)
-	require.Equal(t, unknown, causeOf(t, away), "etcd answered, so nothing is looked at")
-	require.Equal(t, silent, causeOf(t, explain(status.Error(codes.Unavailable, "connection error"))))
+	require.Equal(t, unknownCause, causeOf(t, away), "etcd answered, so nothing is looked at")
+	require.Equal(t, silentServer, causeOf(t, explain(status.Error(codes.Unavailable, "connection error"))))
 
 	ended, cancel := context.WithTimeout(t.Context(), 0)
 	defer cancel()
-	require.Equal(t, silent, causeOf(t, cfg.Explain(ended, context.DeadlineExceeded, "")), "also after the deadline")
+	require.Equal(t, silentServer, causeOf(t, cfg.Explain(ended, context.DeadlineExceeded, "")), "also after the deadline")
 	off, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.Equal(t, unknown, causeOf(t, cfg.Explain(off, context.DeadlineExceeded, "")), "nobody waits for it")
+	require.Equal(t, unknownCause, causeOf(t, cfg.Explain(off, context.DeadlineExceeded, "")), "nobody waits for it")
 }
 
 // The answer ends the look.
@@ -175,11 +175,11 @@ func TestAskEndsWithWhatLasts(t *testing.T) {
 
 func TestWords(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, Fields, WordsOf(t.Context()))
-	require.Equal(t, Flags, WordsOf(WithWords(t.Context(), Flags)))
-	for _, w := range []Words{Fields, Flags, ofClient} {
-		for why := unknown; why <= permissionMissing; why++ {
-			text := (&problem{cause: why, address: "a:1", user: "u", err: io.EOF, words: w}).Error()
+	require.Equal(t, FieldNames, SettingNamesOf(t.Context()))
+	require.Equal(t, FlagNames, SettingNamesOf(WithSettingNames(t.Context(), FlagNames)))
+	for _, w := range []SettingNames{FieldNames, FlagNames, clientNames} {
+		for why := unknownCause; why <= permissionMissing; why++ {
+			text := (&problem{cause: why, address: "a:1", user: "u", err: io.EOF, names: w}).Error()
 			require.NotContains(t, text, "%!")
 			require.NotContains(t, text, "\n")
 			require.False(t, strings.HasSuffix(text, ": "), text)
@@ -205,14 +205,14 @@ func TestCertificatesThatWillBeOthers(t *testing.T) {
 		TLS: &tls.Config{RootCAs: authority, MinVersion: tls.VersionTLS12, Time: func() time.Time { return before }}}
 	err := early.Explain(etcdtest.Context(t), context.DeadlineExceeded, "")
 	require.Equal(t, badCertificate, causeOf(t, err), err)
-	require.False(t, Lasts(err), "it is not valid yet: %v", err)
+	require.False(t, IsPermanent(err), "it is not valid yet: %v", err)
 
 	replaced := serverTLS(certificate)
 	replaced.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return nil, errors.New("no such key") }
 	err = Config{Address: startTLS(t, nowhere, replaced), TLS: &tls.Config{RootCAs: authority,
 		MinVersion: tls.VersionTLS12}}.Explain(etcdtest.Context(t), context.DeadlineExceeded, "")
-	require.Equal(t, unknown, causeOf(t, err), err)
-	require.False(t, Lasts(err), err)
+	require.Equal(t, unknownCause, causeOf(t, err), err)
+	require.False(t, IsPermanent(err), err)
 }
 
 // A proxy that accepts and closes connections because its etcd is gone does not count as one that speaks plain
@@ -221,5 +221,5 @@ func TestConnectionThatIsCutOffIsNotPlain(t *testing.T) {
 	t.Parallel()
 	err := Config{Address: "https://" + serveTCP(t, func(net.Conn) {})}.Explain(etcdtest.Context(t),
 		context.DeadlineExceeded, "")
-	require.Equal(t, unknown, causeOf(t, err), err)
+	require.Equal(t, unknownCause, causeOf(t, err), err)
 }

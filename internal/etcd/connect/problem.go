@@ -21,10 +21,10 @@ var (
 type cause int
 
 const (
-	unknown cause = iota // only the error of etcd's client is known
+	unknownCause cause = iota // only the error of etcd's client is known
 	refusedConnection
 	unknownName
-	silent         // it accepts connections but never answers
+	silentServer   // it accepts connections but never answers
 	speaksTLS      // this side does not speak TLS
 	speaksPlain    // this side speaks TLS
 	badCertificate // one side refuses the certificate of the other
@@ -37,39 +37,39 @@ const (
 
 // problem is an error with its cause.
 type problem struct {
-	cause   cause
-	address string // one or several addresses, "" for a client within the process
-	user    string // "" for none
-	needs   string // the rights that the user needs
-	err     error  // the error of the connection or of etcd, or nil
-	words   Words
-	passes  bool // the cause lasts, but another address may be etcd's
+	cause          cause
+	address        string // one or several addresses, "" for a client within the process
+	user           string // "" for none
+	neededRights   string // the rights that the user needs
+	err            error  // the error of the connection or of etcd, or nil
+	names          SettingNames
+	otherAddresses bool // the cause lasts, but another address may be etcd's
 }
 
-// problem returns a problem with this cause; address "" means all addresses.
-func (c Config) problem(why cause, address string, err error) *problem {
+// newProblem returns a problem with this cause; address "" means all addresses.
+func (c Config) newProblem(why cause, address string, err error) *problem {
 	if address == "" {
 		address = c.Address
 	}
-	return &problem{cause: why, address: address, user: c.Username, err: err, words: c.Words}
+	return &problem{cause: why, address: address, user: c.Username, err: err, names: c.SettingNames}
 }
 
-// Lasts reports whether an error of this package persists however often the request is repeated: a server that
+// IsPermanent reports whether an error of this package persists however often the request is repeated: a server that
 // is not etcd, a certificate that is refused, or a refusal of the user by etcd.
-func Lasts(err error) bool {
+func IsPermanent(err error) bool {
 	p, ok := errors.AsType[*problem](err)
-	return ok && p.lasts()
+	return ok && p.isPermanent()
 }
 
-func (p *problem) lasts() bool {
+func (p *problem) isPermanent() bool {
 	// A token that etcd does not know is replaced at the next attempt.
-	return p.cause >= badCertificate && !p.passes && !errors.Is(p.err, rpctypes.ErrInvalidAuthToken) &&
+	return p.cause >= badCertificate && !p.otherAddresses && !errors.Is(p.err, rpctypes.ErrInvalidAuthToken) &&
 		!isOutOfDate(p.err)
 }
 
-// certain reports whether a lasting cause counts when it is seen once. It does if etcd itself reported it. A
+// countsAtOnce reports whether a lasting cause counts when it is seen once. It does if etcd itself reported it. A
 // proxy gives answers of its own while its etcd is away, and certificates and passwords may be replaced.
-func (p *problem) certain(c Config) bool {
+func (p *problem) countsAtOnce(c Config) bool {
 	return p.cause > noPassword && (c.Credentials == nil || p.cause != userRefused)
 }
 
@@ -91,7 +91,7 @@ func (p *problem) Unwrap() error { return p.err }
 
 // Error returns one line that names the remedy.
 func (p *problem) Error() string {
-	says, remedy := p.parts()
+	says, remedy := p.describe()
 	if remedy == "" {
 		return says
 	}
@@ -99,54 +99,54 @@ func (p *problem) Error() string {
 	if p.cause == userMissing {
 		between = "; " // says already has a colon
 	}
-	return says + between + remedy + p.detail()
+	return says + between + remedy + p.causeDetail()
 }
 
-// Parts splits an error of this package into a description and a remedy; ok is false for any other error. The
+// DescribeError splits an error of this package into a description and a remedy; ok is false for any other error. The
 // remedy is "" if the error of Credentials has to name one.
-func Parts(err error) (says, remedy string, ok bool) {
+func DescribeError(err error) (says, remedy string, ok bool) {
 	p, ok := errors.AsType[*problem](err)
 	if !ok {
 		return "", "", false
 	}
-	says, remedy = p.parts()
+	says, remedy = p.describe()
 	if remedy != "" {
-		says += p.detail()
+		says += p.causeDetail()
 	}
 	return says, remedy, true
 }
 
-// parts returns the description and the remedy.
-func (p *problem) parts() (says, remedy string) {
+// describe returns the description and the remedy.
+func (p *problem) describe() (says, remedy string) {
 	switch p.cause {
 	case notEtcd:
-		return fmt.Sprintf("what answers at %s is %v", p.address, ErrNotEtcd), "set " + p.words.Address +
+		return fmt.Sprintf("what answers at %s is %v", p.address, ErrNotEtcd), "set " + p.names.Address +
 			" to etcd's client address, usually port 2379"
 	case noPassword:
 		return fmt.Sprintf("there is no password to log in to etcd with: %v", p.err), ""
 	case userRefused, userMissing, permissionMissing:
-		return p.denied()
+		return p.describeDenial()
 	}
 	says = ErrUnreachable.Error() + " through the Client"
 	if p.address != "" {
 		says = ErrUnreachable.Error() + " at " + p.address
 	}
-	finding, remedy := p.finding()
+	finding, remedy := p.describeFinding()
 	if finding != "" {
 		says += ": " + finding
 	}
 	return says, remedy
 }
 
-// finding describes the observation at an etcd that does not answer, if there is any, and returns the remedy.
-func (p *problem) finding() (finding, remedy string) {
-	w, runs := p.words, "check "+p.words.Address+" and that etcd runs there"
+// describeFinding describes the observation at an etcd that does not answer, if there is any, and returns the remedy.
+func (p *problem) describeFinding() (finding, remedy string) {
+	w, runs := p.names, "check "+p.names.Address+" and that etcd runs there"
 	switch p.cause {
 	case refusedConnection:
 		return "nothing listens there", runs
 	case unknownName:
 		return "its name is unknown", "check " + w.Address + " and the name service"
-	case silent:
+	case silentServer:
 		return "it takes connections and says nothing, so it is no etcd or one that stands still", runs
 	case speaksTLS:
 		return "it speaks TLS, and this side does not", "write https:// in " + w.Address + " or set " + w.Authority
@@ -159,28 +159,28 @@ func (p *problem) finding() (finding, remedy string) {
 	return "", runs
 }
 
-// denied describes etcd's refusal of the user, and returns the remedy.
-func (p *problem) denied() (says, remedy string) {
+// describeDenial describes etcd's refusal of the user, and returns the remedy.
+func (p *problem) describeDenial() (says, remedy string) {
 	refused := ErrDenied.Error()
 	if p.user != "" && p.cause != userMissing {
 		refused += fmt.Sprintf(" %q", p.user)
 	}
-	needs := p.needs
+	needs := p.neededRights
 	if needs == "" {
 		needs = "the rights that this takes"
 	}
 	switch p.cause {
 	case userMissing:
-		return refused + ": none was given", fmt.Sprintf("set %s to those of a user with %s", p.words.User, needs)
+		return refused + ": none was given", fmt.Sprintf("set %s to those of a user with %s", p.names.User, needs)
 	case permissionMissing:
 		return refused, "grant it " + needs
 	}
-	return refused, "check " + p.words.User
+	return refused, "check " + p.names.User
 }
 
-// detail returns the underlying error in parentheses if it adds to the description.
-func (p *problem) detail() string {
-	if p.err == nil || p.cause == notEtcd || p.cause == silent || p.cause == speaksTLS || p.cause == speaksPlain {
+// causeDetail returns the underlying error in parentheses if it adds to the description.
+func (p *problem) causeDetail() string {
+	if p.err == nil || p.cause == notEtcd || p.cause == silentServer || p.cause == speaksTLS || p.cause == speaksPlain {
 		return ""
 	}
 	return fmt.Sprintf(" (%v)", p.err)

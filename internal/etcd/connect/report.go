@@ -7,26 +7,26 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// report logs whether etcd answers.
-type report struct {
-	log    hclog.Logger
-	until  time.Time // when the attempts end; zero: never
-	last   *problem  // the last problem; nil if there was none
-	warned time.Time
+// outageLog logs whether etcd answers.
+type outageLog struct {
+	log         hclog.Logger
+	until       time.Time // when the attempts end; zero: never
+	lastProblem *problem  // the last problem; nil if there was none
+	warned      time.Time
 }
 
-// report returns the report on attempts that end with ctx.
-func (c Config) report(ctx context.Context) *report {
-	said := &report{log: c.Logger}
+// newOutageLog returns the report on attempts that end with ctx.
+func (c Config) newOutageLog(ctx context.Context) *outageLog {
+	said := &outageLog{log: c.Logger}
 	if deadline, ok := ctx.Deadline(); ok {
 		said.until = deadline
 	}
 	return said
 }
 
-// away is called repeatedly while etcd does not answer.
-func (r *report) away(p *problem) {
-	r.last = p
+// logOutage is called repeatedly while etcd does not answer.
+func (r *outageLog) logOutage(p *problem) {
+	r.lastProblem = p
 	if !r.warned.IsZero() && time.Since(r.warned) < remindEvery {
 		return
 	}
@@ -38,8 +38,8 @@ func (r *report) away(p *problem) {
 	r.log.Warn("etcd does not answer, retrying", append(about, "error", p)...)
 }
 
-// answered is called when etcd has answered at last.
-func (r *report) answered() {
+// logRecovery is called when etcd has answered at last.
+func (r *outageLog) logRecovery() {
 	if !r.warned.IsZero() {
 		r.log.Info("etcd answers")
 	}

@@ -54,22 +54,22 @@ type Claim struct {
 // the rate at which NTP may slew a clock.
 func margin(ttl time.Duration) time.Duration { return ttl / 100 }
 
-// Granted returns the claim on a lease that was granted for ttl by a request sent at the instant sent. etcd
+// NewClaim returns the claim on a lease that was granted for ttl by a request sent at the instant sent. etcd
 // counts the TTL from a later instant.
-func Granted(sent Instant, ttl time.Duration) Claim {
+func NewClaim(sent Instant, ttl time.Duration) Claim {
 	return Claim{ttl: ttl, until: sent.Add(ttl - margin(ttl)), renewed: sent}
 }
 
-// Until returns the instant at which the claim stops being valid unless it is renewed.
-func (c *Claim) Until() Instant {
+// ValidUntil returns the instant at which the claim stops being valid unless it is renewed.
+func (c *Claim) ValidUntil() Instant {
 	if c.suspected {
 		return earlier(c.until, c.suspends)
 	}
 	return c.until
 }
 
-// Ends returns the instant at which the claim ends for good unless it is renewed.
-func (c Claim) Ends() Instant { return c.until }
+// EndsAt returns the instant at which the claim ends for good unless it is renewed.
+func (c Claim) EndsAt() Instant { return c.until }
 
 // RenewedAt returns the instant at which the grant or renewal that counts was sent.
 func (c Claim) RenewedAt() Instant { return c.renewed }
@@ -78,33 +78,33 @@ func (c Claim) RenewedAt() Instant { return c.renewed }
 func (c Claim) Suspected() bool { return c.suspected }
 
 // Valid reports whether the holder may act on the lease at this instant.
-func (c *Claim) Valid(now Instant) bool { return !now.Reached(c.Until()) }
+func (c *Claim) Valid(now Instant) bool { return !now.Reached(c.ValidUntil()) }
 
 // Ended reports whether the claim has ended for good.
 func (c Claim) Ended(now Instant) bool { return now.Reached(c.until) }
 
-// Period returns the number of the current validity period. Work that began in one period is over when the
+// PeriodNumber returns the number of the current validity period. Work that began in one period is over when the
 // period ends.
-func (c *Claim) Period() int { return c.period }
+func (c *Claim) PeriodNumber() int { return c.period }
 
-// Renewed returns the claim after a round, sent and answered at these instants, in which etcd renewed the lease
+// OnRenewal returns the claim after a round, sent and answered at these instants, in which etcd renewed the lease
 // and showed every key that it must hold. A round answered after the end changes nothing: the claim was void
 // for a moment and stays void. A round that was sent before a suspicion does not clear it.
-func (c Claim) Renewed(sent, answered Instant) Claim { return c.after(sent, sent, answered) }
+func (c Claim) OnRenewal(sent, answered Instant) Claim { return c.afterRound(sent, sent, answered) }
 
-// Remaining returns the claim after a round in which etcd, asked at the instant asked, answered that the lease
-// lasts for left, and showed every key that it must hold. The exceptions of [Claim.Renewed] apply.
+// OnRemainingTTL returns the claim after a round in which etcd, asked at the instant asked, answered that the lease
+// lasts for left, and showed every key that it must hold. The exceptions of [Claim.OnRenewal] apply.
 // Remaining never moves the end closer, because earlier answers remain true.
-func (c Claim) Remaining(asked Instant, left time.Duration, answered Instant) Claim {
+func (c Claim) OnRemainingTTL(asked Instant, left time.Duration, answered Instant) Claim {
 	counts := asked.Add(left - c.ttl)
 	if counts.Mono < c.renewed.Mono {
 		counts = c.renewed
 	}
-	return c.after(asked, counts, answered)
+	return c.afterRound(asked, counts, answered)
 }
 
-// after returns the claim after a round in which the TTL is counted from counts.
-func (c Claim) after(sent, counts, answered Instant) Claim {
+// afterRound returns the claim after a round in which the TTL is counted from counts.
+func (c Claim) afterRound(sent, counts, answered Instant) Claim {
 	switch {
 	case c.Ended(answered):
 		return c
@@ -135,6 +135,6 @@ func (c Claim) Suspect(now Instant, within time.Duration) Claim {
 	return c
 }
 
-// Shown reports whether a renewal's read shows a key as it was created. created is the key's CreateRevision,
+// KeyUnchanged reports whether a renewal's read shows a key as it was created. created is the key's CreateRevision,
 // and found the one that the read returned, or 0 if it found no key.
-func Shown(created, found int64) bool { return found == created }
+func KeyUnchanged(created, found int64) bool { return found == created }

@@ -6,16 +6,16 @@ import "time"
 const PauseLimit = 150 * time.Millisecond
 
 const (
-	// calm is the time for which a round that was sent after a pause permits new work, regardless of further
+	// permitDuration is the time for which a round that was sent after a pause permits new work, regardless of further
 	// pauses. A pause of this length ends that: no request sent before it proves anything about the time after
 	// it.
-	calm = time.Second
-	// mostOnce limits the cost of one pause. mostWasted limits the cost of the time until a round confirms or
+	permitDuration = time.Second
+	// maxPauseCost limits the cost of one pause. maxWaitCost limits the cost of the time until a round confirms or
 	// another pause comes. A process that stood still once, however long, therefore never gives anything up.
-	mostWasted, mostOnce = 500 * time.Millisecond, 250 * time.Millisecond
-	// regained is the running time that makes up for one part lost to pauses. A process that loses less than a
+	maxWaitCost, maxPauseCost = 500 * time.Millisecond, 250 * time.Millisecond
+	// regainFactor is the running time that makes up for one part lost to pauses. A process that loses less than a
 	// twentieth of its time can continue indefinitely.
-	regained = 20
+	regainFactor = 20
 )
 
 // Pauses records when the process of a lease's holder stood still. The process notices a pause afterwards, by a
@@ -31,24 +31,24 @@ type Pauses struct {
 	wasted  time.Duration
 }
 
-// Beat returns the value after a beat at now, and the length of the pause before it, 0 if there was none.
-func (p *Pauses) Beat(now Instant) (after Pauses, stood time.Duration) {
+// OnBeat returns the value after a beat at now, and the length of the pause before it, 0 if there was none.
+func (p *Pauses) OnBeat(now Instant) (after Pauses, stood time.Duration) {
 	after = *p
 	ran := time.Duration(now.Mono - p.last.Mono)
 	switch {
 	case !p.began:
 	case !now.Reached(p.last.Add(PauseLimit)):
 		if !p.unsure {
-			after.wasted = max(0, p.wasted-ran/regained)
+			after.wasted = max(0, p.wasted-ran/regainFactor)
 		}
 	default:
 		stood = max(ran, time.Duration(now.Wall-p.last.Wall))
 		if p.unsure {
-			after.wasted += min(time.Duration(now.Mono-p.noticed.Mono), mostWasted)
+			after.wasted += min(time.Duration(now.Mono-p.noticed.Mono), maxWaitCost)
 		} else {
-			after.wasted += min(stood-PauseLimit, mostOnce)
+			after.wasted += min(stood-PauseLimit, maxPauseCost)
 		}
-		if !p.unsure || stood >= calm {
+		if !p.unsure || stood >= permitDuration {
 			after.first = now
 		}
 		after.unsure, after.noticed = true, now
@@ -63,10 +63,10 @@ func (p *Pauses) Stood(now Instant) bool {
 	return p.began && (p.unsure || now.Reached(p.last.Add(PauseLimit)))
 }
 
-// Unsure is [Pauses.Stood] without a pause that is not noticed yet.
-func (p *Pauses) Unsure() bool { return p.unsure }
+// Unconfirmed is [Pauses.Stood] without a pause that is not noticed yet.
+func (p *Pauses) Unconfirmed() bool { return p.unsure }
 
-// MayBegin reports whether new work may begin now on a lease that etcd does not revoke before its time. After a
+// MayBeginWork reports whether new work may begin now on a lease that etcd does not revoke before its time. After a
 // pause it may not until a round confirms the session, because the first events that a watch delivers then may
 // be long out of date.
 //
@@ -74,31 +74,31 @@ func (p *Pauses) Unsure() bool { return p.unsure }
 // sent after a pause permits new work for a second from its answer, even if there were short pauses since. That
 // is equivalent to work that began when the round was sent, followed by a pause; on such a lease, work that has
 // begun continues over a pause.
-func (p *Pauses) MayBegin(now Instant) bool { return !p.Stood(now) || !now.Reached(p.calm) }
+func (p *Pauses) MayBeginWork(now Instant) bool { return !p.Stood(now) || !now.Reached(p.calm) }
 
-// Confirmed returns the value after a round, sent and answered at these instants, that found all keys as they
+// OnRound returns the value after a round, sent and answered at these instants, that found all keys as they
 // were. The round confirms existing claims only if the process ran all the time since it was sent: otherwise
 // the keys may have gone afterwards, unnoticed.
-func (p *Pauses) Confirmed(sent, answered Instant) Pauses {
+func (p *Pauses) OnRound(sent, answered Instant) Pauses {
 	after := *p
 	runs := !answered.Reached(p.last.Add(PauseLimit))
 	switch {
 	case !p.unsure:
 	case sent.Mono >= p.noticed.Mono && runs:
 		after.unsure = false
-		after.wasted += min(time.Duration(answered.Mono-p.noticed.Mono), mostWasted)
-	case sent.Mono >= p.first.Mono && !answered.Reached(p.last.Add(calm)):
-		after.first, after.calm = p.noticed, answered.Add(calm)
+		after.wasted += min(time.Duration(answered.Mono-p.noticed.Mono), maxWaitCost)
+	case sent.Mono >= p.first.Mono && !answered.Reached(p.last.Add(permitDuration)):
+		after.first, after.calm = p.noticed, answered.Add(permitDuration)
 	}
 	return after
 }
 
-// Proves reports whether a round sent at the instant sent, and followed by a late beat, still permits new work:
-// it does if it was sent after the first of the unconfirmed pauses.
-func (p *Pauses) Proves(sent Instant) bool { return p.unsure && sent.Mono >= p.first.Mono }
+// RoundStillPermits reports whether a round sent at the instant sent, and followed by a late beat, still permits new
+// work: it does if it was sent after the first of the unconfirmed pauses.
+func (p *Pauses) RoundStillPermits(sent Instant) bool { return p.unsure && sent.Mono >= p.first.Mono }
 
-// Forgiven returns the value on a lease that etcd does not revoke before its time. Pauses cost nothing there.
-func (p *Pauses) Forgiven() Pauses {
+// WithoutWasted returns the value on a lease that etcd does not revoke before its time. Pauses cost nothing there.
+func (p *Pauses) WithoutWasted() Pauses {
 	after := *p
 	after.wasted = 0
 	return after

@@ -11,7 +11,7 @@ import (
 // beats returns the value for a process that ran for a while, with a beat at each of these times.
 func beats(p Pauses, times ...time.Duration) Pauses {
 	for _, t := range times {
-		p, _ = p.Beat(at(t))
+		p, _ = p.OnBeat(at(t))
 	}
 	return p
 }
@@ -21,16 +21,16 @@ func TestPauseIsConfirmedByARoundSentSince(t *testing.T) {
 	p := beats(Pauses{}, 0, 50*ms, 100*ms)
 	require.False(t, p.Stood(at(249*ms)))
 	require.True(t, p.Stood(at(250*ms)), "before it is noticed")
-	require.False(t, p.MayBegin(at(250*ms)))
-	p, stood := p.Beat(at(300 * ms))
+	require.False(t, p.MayBeginWork(at(250*ms)))
+	p, stood := p.OnBeat(at(300 * ms))
 	require.Equal(t, 200*ms, stood)
 	require.True(t, p.Stood(at(301*ms)))
-	before := p.Confirmed(at(299*ms), at(310*ms))
+	before := p.OnRound(at(299*ms), at(310*ms))
 	require.True(t, before.Stood(at(311*ms)), "sent before")
-	require.False(t, before.MayBegin(at(311*ms)))
-	after := p.Confirmed(at(300*ms), at(310*ms))
+	require.False(t, before.MayBeginWork(at(311*ms)))
+	after := p.OnRound(at(300*ms), at(310*ms))
 	require.False(t, after.Stood(at(311*ms)))
-	require.True(t, after.MayBegin(at(311*ms)))
+	require.True(t, after.MayBeginWork(at(311*ms)))
 }
 
 // A process that is paused in each round never has its claims confirmed, but may begin new work.
@@ -38,24 +38,24 @@ func TestRoundsThatPausesInterrupt(t *testing.T) {
 	ms := time.Millisecond
 	p := beats(Pauses{}, 0, 300*ms)
 	p = beats(p, 600*ms) // the round was sent at 310
-	require.True(t, p.Proves(at(310*ms)))
-	require.False(t, p.Proves(at(290*ms)), "sent before the first")
-	p = p.Confirmed(at(310*ms), at(610*ms))
+	require.True(t, p.RoundStillPermits(at(310*ms)))
+	require.False(t, p.RoundStillPermits(at(290*ms)), "sent before the first")
+	p = p.OnRound(at(310*ms), at(610*ms))
 	require.True(t, p.Stood(at(611*ms)), "the keys may have gone since it was sent")
-	require.True(t, p.MayBegin(at(611*ms)))
+	require.True(t, p.MayBeginWork(at(611*ms)))
 	p = beats(p, 900*ms)
-	require.True(t, p.MayBegin(at(901*ms)), "for a second")
-	require.False(t, p.MayBegin(at(1611*ms)))
-	p = p.Confirmed(at(610*ms), at(1000*ms))
-	require.True(t, p.MayBegin(at(1900*ms)), "the next round does the same")
+	require.True(t, p.MayBeginWork(at(901*ms)), "for a second")
+	require.False(t, p.MayBeginWork(at(1611*ms)))
+	p = p.OnRound(at(610*ms), at(1000*ms))
+	require.True(t, p.MayBeginWork(at(1900*ms)), "the next round does the same")
 
 	long := beats(p, 2500*ms)
-	require.False(t, long.Proves(at(1100*ms)), "a round sent before a long pause is of long ago")
-	require.False(t, long.MayBegin(at(2501*ms)))
-	long = long.Confirmed(at(1100*ms), at(2510*ms))
-	require.False(t, long.MayBegin(at(2511*ms)))
-	unnoticed := p.Confirmed(at(1100*ms), at(2510*ms))
-	require.False(t, unnoticed.MayBegin(at(2511*ms)), "nor before the process has noticed it")
+	require.False(t, long.RoundStillPermits(at(1100*ms)), "a round sent before a long pause is of long ago")
+	require.False(t, long.MayBeginWork(at(2501*ms)))
+	long = long.OnRound(at(1100*ms), at(2510*ms))
+	require.False(t, long.MayBeginWork(at(2511*ms)))
+	unnoticed := p.OnRound(at(1100*ms), at(2510*ms))
+	require.False(t, unnoticed.MayBeginWork(at(2511*ms)), "nor before the process has noticed it")
 }
 
 func TestWhoLosesItsTimeToPausesIsStarved(t *testing.T) {
@@ -65,7 +65,7 @@ func TestWhoLosesItsTimeToPausesIsStarved(t *testing.T) {
 			now += pause
 			p = beats(p, now)
 			if confirmed {
-				p = p.Confirmed(at(now), at(now+time.Millisecond))
+				p = p.OnRound(at(now), at(now+time.Millisecond))
 			}
 			for end := now + run; now+50*time.Millisecond <= end; {
 				now += 50 * time.Millisecond
@@ -103,23 +103,23 @@ func TestNothingButAnUnbrokenRunConfirms(t *testing.T) {
 		}
 		now, p := at(0), Pauses{}
 		times := []Instant{now}
-		p, _ = p.Beat(now)
+		p, _ = p.OnBeat(now)
 		proof := now // when it was sent
 		for range rapid.IntRange(0, 40).Draw(t, "steps") {
 			switch rapid.IntRange(0, 1).Draw(t, "what") {
 			case 0:
 				now = now.Add(draw("passes"))
-				p, _ = p.Beat(now)
+				p, _ = p.OnBeat(now)
 				times = append(times, now)
 			case 1:
 				sent := now
 				for range rapid.IntRange(0, 3).Draw(t, "beats") {
 					now = now.Add(draw("passes"))
-					p, _ = p.Beat(now)
+					p, _ = p.OnBeat(now)
 					times = append(times, now)
 				}
 				now = now.Add(draw("answer"))
-				p, proof = p.Confirmed(sent, now), sent
+				p, proof = p.OnRound(sent, now), sent
 			}
 			if p.Stood(now) {
 				continue

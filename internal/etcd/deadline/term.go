@@ -1,6 +1,6 @@
 package deadline
 
-// Confirmed reports whether a renewal counts. renewed is the raft term in the header of its answer, and read
+// RenewalConfirmed reports whether a renewal counts. renewed is the raft term in the header of its answer, and read
 // the one in the answer to a linearizable read that was sent after that answer had arrived.
 //
 // Only etcd's leader renews leases, and only in its memory. A leader that stood still and was deposed meanwhile
@@ -33,4 +33,4 @@ package deadline
 // new leader gives a lease that was not renewed for five minutes only the remainder that was checkpointed, so
 // TTLs of a quarter of an hour and more are not covered. A deposed leader that has leases revoked breaks step
 // 4, see etcd's issue 15247.
-func Confirmed(renewed, read uint64) bool { return renewed == read }
+func RenewalConfirmed(renewed, read uint64) bool { return renewed == read }

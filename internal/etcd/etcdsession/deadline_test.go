@@ -77,7 +77,7 @@ func TestDeadlineCountsFromTheInstantOfSending(t *testing.T) {
 		granted := time.Now()
 		s := openScripted(t, lease)
 		require.Equal(t, 8900*time.Millisecond, time.Until(s.Deadline()), "sent a second ago, TTL 10 s less 1 %%")
-		require.Equal(t, 8900*time.Millisecond, s.Left())
+		require.Equal(t, 8900*time.Millisecond, s.TimeLeft())
 		pass(5 * time.Second) // one renewal, sent TTL/3 after the grant was
 		require.EqualValues(t, 1, lease.calls.Load())
 		sent := granted.Add(10 * time.Second / 3)
@@ -139,7 +139,7 @@ func TestSuspicionSuspendsTheSessionUnlessARenewalClearsIt(t *testing.T) {
 		require.NoError(t, s.Err())
 
 		lease.answer(time.Second, nil) // sent before the suspicion; the answer would come too late
-		s.Check()
+		s.RequestRenewal()
 		synctest.Wait()
 		lease.answer(20*time.Millisecond, nil)
 		s.Suspect(100 * time.Millisecond)
@@ -187,7 +187,7 @@ func TestRenewalOfAnUnknownLeaseLosesTheSessionAtOnce(t *testing.T) {
 			lease := &scriptedLease{}
 			s := openScripted(t, lease)
 			lease.answer(0, err)
-			s.Check()
+			s.RequestRenewal()
 			synctest.Wait()
 			require.False(t, s.Valid())
 			require.Equal(t, want, session.ReasonOf(s.Err()))

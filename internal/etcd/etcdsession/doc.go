@@ -4,7 +4,7 @@
 // process: the instant before the renewal was sent, plus the granted TTL, less a margin for clocks that run at
 // different rates. etcd counts from a later instant, so it cannot end the lease before the deadline. A caller
 // that acts only while Valid is true therefore acts alone. The deadline moves only if the renewal succeeded and
-// a linearizable read sent after its answer showed every key that the session depends on ([Session.Protect]),
+// a linearizable read sent after its answer showed every key that the session depends on ([Session.ProtectKey]),
 // in the same raft term. Otherwise a deposed leader of etcd that is not yet aware of it could renew a lease
 // without its successor's knowledge.
 //

@@ -17,55 +17,55 @@ var errAlmostOver = errors.New("the lease was not renewed")
 // errForever is returned if the lease is reported to last longer than etcd's leader would ever allow.
 var errForever = errors.New("a member of etcd that does not lead said how long the lease lasts")
 
-// extension holds etcd's answer about the remaining time of the lease.
-type extension struct {
-	sent deadline.Instant // when the request was sent
-	left time.Duration    // the least time that the lease lasts from then on
-	term uint64           // raft term in the answer's header
+// leaseExtension holds etcd's answer about the remaining time of the lease.
+type leaseExtension struct {
+	sent      deadline.Instant // when the request was sent
+	remaining time.Duration    // the least time that the lease lasts from then on
+	term      uint64           // raft term in the answer's header
 }
 
-// extend renews the lease. Through a proxy it then asks etcd how long the lease lasts; the proxy passes that
+// extendLease renews the lease. Through a proxy it then asks etcd how long the lease lasts; the proxy passes that
 // request on.
-func (s *Session) extend(ctx context.Context) (extension, error) {
+func (s *Session) extendLease(ctx context.Context) (leaseExtension, error) {
 	if s.cfg.Proxied != nil && s.cfg.Proxied() {
-		answer, err := s.renewals.Alone(ctx, s.id)
+		answer, err := s.renewals.RenewAlone(ctx, s.id)
 		if err != nil {
-			return extension{}, err
+			return leaseExtension{}, err
 		}
-		return s.remaining(ctx, answer.Header.GetRaftTerm())
+		return s.readRemainingTTL(ctx, answer.Header.GetRaftTerm())
 	}
-	e := extension{sent: s.cfg.Clock(), left: s.ttl}
+	e := leaseExtension{sent: s.cfg.Clock(), remaining: s.ttl}
 	answer, err := s.renewals.Renew(ctx, s.id)
 	if err != nil {
-		return extension{}, err
+		return leaseExtension{}, err
 	}
 	if answer.TTL < int64(s.ttl/time.Second) {
 		// etcd always renews to the granted TTL; this guards against any other answer.
-		return extension{}, fmt.Errorf("renewed to %d s only, %v was granted", answer.TTL, s.ttl)
+		return leaseExtension{}, fmt.Errorf("renewed to %d s only, %v was granted", answer.TTL, s.ttl)
 	}
 	e.term = answer.Header.GetRaftTerm()
 	return e, nil
 }
 
-// remaining returns the time for which etcd's leader reports the lease to last, after a renewal that was
+// readRemainingTTL returns the time for which etcd's leader reports the lease to last, after a renewal that was
 // answered in the given raft term. The header of this answer is filled after the lease was looked at, so it
 // does not prove in which term that was. It only must not name another term.
-func (s *Session) remaining(ctx context.Context, term uint64) (extension, error) {
-	e := extension{sent: s.cfg.Clock(), term: term}
+func (s *Session) readRemainingTTL(ctx context.Context, term uint64) (leaseExtension, error) {
+	e := leaseExtension{sent: s.cfg.Clock(), term: term}
 	resp, err := s.cfg.Client.TimeToLive(ctx, s.id)
 	switch {
 	case err != nil:
-		return extension{}, err
+		return leaseExtension{}, err
 	case resp.TTL < 0:
-		return extension{}, rpctypes.ErrLeaseNotFound
+		return leaseExtension{}, rpctypes.ErrLeaseNotFound
 	case resp.TTL == 0:
-		return extension{}, errAlmostOver
+		return leaseExtension{}, errAlmostOver
 	// Before 3.4.32 and 3.5.14, a member that no longer leads answers "forever".
 	case resp.TTL > 2*int64(s.ttl/time.Second)+60:
-		return extension{}, errForever
+		return leaseExtension{}, errForever
 	case resp.GetRaftTerm() != term:
-		return extension{}, fmt.Errorf("%w: renewed in %d, looked at in %d", errOtherTerm, term, resp.GetRaftTerm())
+		return leaseExtension{}, fmt.Errorf("%w: renewed in %d, looked at in %d", errOtherTerm, term, resp.GetRaftTerm())
 	}
-	e.left = min(s.ttl, time.Duration(resp.TTL)*time.Second) // etcd truncates to whole seconds
+	e.remaining = min(s.ttl, time.Duration(resp.TTL)*time.Second) // etcd truncates to whole seconds
 	return e, nil
 }

@@ -46,11 +46,11 @@ type Keeper struct {
 
 	outage outage // used by Run's goroutine alone
 
-	mu      sync.Mutex
-	current *Session
-	changed chan struct{}
-	lost    int64
-	left    error
+	mu           sync.Mutex
+	current      *Session
+	changed      chan struct{}
+	lostSessions int64
+	revokeErr    error
 }
 
 const (
@@ -88,19 +88,19 @@ func (k *Keeper) Changed() <-chan struct{} {
 	return k.changed
 }
 
-// Lost returns the number of sessions lost so far. It does not count closed sessions.
-func (k *Keeper) Lost() int64 {
+// LostSessions returns the number of sessions lost so far. It does not count closed sessions.
+func (k *Keeper) LostSessions() int64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.lost
+	return k.lostSessions
 }
 
-// Left returns the error because of which Run, after its context had ended, could not revoke the last lease.
+// RevokeError returns the error because of which Run, after its context had ended, could not revoke the last lease.
 // The keys of that lease remain until it expires. Left returns nil if etcd confirmed that the lease is gone.
-func (k *Keeper) Left() error {
+func (k *Keeper) RevokeError() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.left
+	return k.revokeErr
 }
 
 // Wait blocks until there is a registered session other than old, and returns it, or until ctx ends.
@@ -128,12 +128,12 @@ func (k *Keeper) Run(ctx context.Context) error {
 	registered, said := false, false
 	unrenewed := false // the last session ended before any renewal of it was answered
 	for ctx.Err() == nil {
-		s, err := k.open(ctx)
+		s, err := k.openSession(ctx)
 		if err == nil {
-			s.follows(unrenewed)
-			if err = k.register(ctx, s); err != nil {
+			s.setPredecessorUnrenewed(unrenewed)
+			if err = k.registerSession(ctx, s); err != nil {
 				final := !registered && s.Err() == nil && ctx.Err() == nil
-				k.revoke(ctx, s, nil)
+				k.revokeSession(ctx, s, nil)
 				if final {
 					return err
 				}
@@ -141,16 +141,16 @@ func (k *Keeper) Run(ctx context.Context) error {
 		}
 		if err != nil {
 			if !said && ctx.Err() == nil {
-				k.log.Warn("could not open a session, trying again until it works", "error", k.explain(err))
+				k.log.Warn("could not open a session, trying again until it works", "error", k.explainRefusal(err))
 				said = true
 			}
-			k.remind(err)
+			k.logReminder(err)
 			wait.For(ctx, retry.Next())
 			continue
 		}
 		registered, said = true, false
 		retry.Reset()
-		k.set(s)
+		k.setCurrent(s)
 		if !k.outage.since.IsZero() {
 			k.log.Info("session restored", "lease", leaseName(s.id), "away", k.outage.length(time.Now()))
 			k.outage.end()
@@ -163,7 +163,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		lost, _ := errors.AsType[*session.LostError](s.Err())
 		if lost != nil && lost.Reason != session.ReasonClosed {
 			k.mu.Lock()
-			k.lost++
+			k.lostSessions++
 			k.mu.Unlock()
 			k.outage.begin(time.Now())
 			about := []any{"lease", leaseName(s.id), "reason", string(lost.Reason), event.Field, string(event.SessionLost)}
@@ -175,27 +175,27 @@ func (k *Keeper) Run(ctx context.Context) error {
 				k.cfg.OnLost(s, lost)
 			}
 		}
-		k.set(nil)
-		k.revoke(ctx, s, lost)
+		k.setCurrent(nil)
+		k.revokeSession(ctx, s, lost)
 	}
 	return nil
 }
 
-// refused reports whether etcd has answered that there is no such user or that the user lacks the right.
-func refused(err error) bool {
+// isUserRefused reports whether etcd has answered that there is no such user or that the user lacks the right.
+func isUserRefused(err error) bool {
 	return errors.Is(err, rpctypes.ErrPermissionDenied) || errors.Is(err, rpctypes.ErrUserEmpty) ||
 		errors.Is(err, rpctypes.ErrAuthFailed)
 }
 
-// explain returns err for the log, with the remedy if etcd refused the user.
-func (k *Keeper) explain(err error) error {
-	if k.cfg.Explain == nil || !refused(err) {
+// explainRefusal returns err for the log, with the remedy if etcd refused the user.
+func (k *Keeper) explainRefusal(err error) error {
+	if k.cfg.Explain == nil || !isUserRefused(err) {
 		return err
 	}
 	return k.cfg.Explain(err)
 }
 
-func (k *Keeper) open(ctx context.Context) (*Session, error) {
+func (k *Keeper) openSession(ctx context.Context) (*Session, error) {
 	octx, cancel := context.WithTimeout(ctx, max(openTimeout, k.cfg.TTL/5))
 	defer cancel()
 	s, err := Open(octx, k.cfg.Config)
@@ -206,11 +206,11 @@ func (k *Keeper) open(ctx context.Context) (*Session, error) {
 	return s, err
 }
 
-func (k *Keeper) register(ctx context.Context, s *Session) error {
+func (k *Keeper) registerSession(ctx context.Context, s *Session) error {
 	if k.cfg.Register == nil {
 		return nil
 	}
-	ctx, stop := wait.Within(ctx, s.Context())
+	ctx, stop := wait.MergeContexts(ctx, s.Context())
 	defer stop()
 	if err := k.cfg.Register(ctx, s); err != nil {
 		return fmt.Errorf("register: %w", err)
@@ -218,13 +218,13 @@ func (k *Keeper) register(ctx context.Context, s *Session) error {
 	return nil
 }
 
-// revoke ends s and its lease, and retries until etcd has answered. A lease does not run while etcd is away,
+// revokeSession ends s and its lease, and retries until etcd has answered. A lease does not run while etcd is away,
 // and gets a fresh TTL when etcd is back. If revoke gave up early, the old node key would block the new
 // session. While the keeper is being stopped, revoke retries for closeTimeout only, because a node must be able
 // to stop while etcd is away.
-func (k *Keeper) revoke(ctx context.Context, s *Session, lost *session.LostError) {
+func (k *Keeper) revokeSession(ctx context.Context, s *Session, lost *session.LostError) {
 	if lost != nil && lost.Reason == session.ReasonRevoked {
-		_ = s.Close(canceled) // there is no lease to revoke; Close only waits for the goroutines
+		_ = s.Close(canceledContext) // there is no lease to revoke; Close only waits for the goroutines
 		return
 	}
 	var stopBy time.Time
@@ -236,9 +236,9 @@ func (k *Keeper) revoke(ctx context.Context, s *Session, lost *session.LostError
 		if err == nil {
 			return
 		}
-		denied := refused(err) // an early retry would not help, and the next session's error is more specific
+		denied := isUserRefused(err) // an early retry would not help, and the next session's error is more specific
 		if !denied {
-			k.remind(err)
+			k.logReminder(err)
 		}
 		if ctx.Err() != nil && stopBy.IsZero() {
 			stopBy = time.Now().Add(closeTimeout)
@@ -246,7 +246,7 @@ func (k *Keeper) revoke(ctx context.Context, s *Session, lost *session.LostError
 		if denied || !stopBy.IsZero() && time.Now().After(stopBy) {
 			if ctx.Err() != nil {
 				k.mu.Lock()
-				k.left = err
+				k.revokeErr = err
 				k.mu.Unlock()
 			}
 			k.log.Warn("could not revoke the lease, it will expire by itself", "lease", leaseName(s.id),
@@ -257,7 +257,7 @@ func (k *Keeper) revoke(ctx context.Context, s *Session, lost *session.LostError
 	}
 }
 
-func (k *Keeper) set(s *Session) {
+func (k *Keeper) setCurrent(s *Session) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.current = s
@@ -265,8 +265,8 @@ func (k *Keeper) set(s *Session) {
 	k.changed = make(chan struct{})
 }
 
-// canceled is a context that has ended; a revocation under it does no I/O.
-var canceled = func() context.Context {
+// canceledContext is a context that has ended; a revocation under it does no I/O.
+var canceledContext = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx

@@ -10,14 +10,14 @@ import (
 // concurrency.WithLease(s.ID())). KeepAlive of the session's own lease starts no further renewal. Its channel
 // closes when the session is lost, so Done of the concurrency.Session follows the safe deadline. All other
 // calls go to etcd.
-func (s *Session) Lease() clientv3.Lease { return heldLease{Lease: s.cfg.Client.Lease, s: s} }
+func (s *Session) Lease() clientv3.Lease { return sessionLease{Lease: s.cfg.Client.Lease, s: s} }
 
-type heldLease struct {
+type sessionLease struct {
 	clientv3.Lease
 	s *Session
 }
 
-func (l heldLease) KeepAlive(ctx context.Context,
+func (l sessionLease) KeepAlive(ctx context.Context,
 	id clientv3.LeaseID) (<-chan *clientv3.LeaseKeepAliveResponse, error) {
 	if id != l.s.id {
 		return l.Lease.KeepAlive(ctx, id)
@@ -38,4 +38,4 @@ func (l heldLease) KeepAlive(ctx context.Context,
 }
 
 // Close does nothing: the client belongs to the user.
-func (l heldLease) Close() error { return nil }
+func (l sessionLease) Close() error { return nil }

@@ -53,8 +53,8 @@ func TestRenewalsOfAUserAreNoLogIns(t *testing.T) {
 	const rounds = 5
 	for _, s := range sessions {
 		for range rounds {
-			last := s.Renewed()
-			require.Eventually(t, func() bool { return s.Renewed().After(last) }, 10*time.Second, time.Millisecond)
+			last := s.RenewedAt()
+			require.Eventually(t, func() bool { return s.RenewedAt().After(last) }, 10*time.Second, time.Millisecond)
 		}
 		require.NoError(t, s.Err())
 	}
@@ -68,7 +68,7 @@ func TestRenewalsOfAUserAreNoLogIns(t *testing.T) {
 	require.NoError(t, err)
 	changed := time.Now()
 	for _, s := range sessions {
-		require.Eventually(t, func() bool { return s.Renewed().After(changed) }, 10*time.Second, 5*time.Millisecond)
+		require.Eventually(t, func() bool { return s.RenewedAt().After(changed) }, 10*time.Second, 5*time.Millisecond)
 		require.NoError(t, s.Err())
 	}
 	require.LessOrEqual(t, logins.Load()-before, int64(len(sessions)+2))

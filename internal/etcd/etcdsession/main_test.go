@@ -8,6 +8,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	leaktest.RunMore()
+	leaktest.SetParallel()
 	goleak.VerifyTestMain(m)
 }

@@ -7,20 +7,20 @@ const remindEvery = 30 * time.Second
 
 // outage is a period of time without a session, for the log. The zero value means that there is a session.
 type outage struct {
-	since time.Time // zero: there is a session
-	said  time.Time
+	since      time.Time // zero: there is a session
+	lastLogged time.Time
 }
 
-func (o *outage) begin(now time.Time) { o.since, o.said = now, now }
+func (o *outage) begin(now time.Time) { o.since, o.lastLogged = now, now }
 
 func (o *outage) end() { *o = outage{} }
 
-// due reports whether the log should mention the outage again, which is the case every remindEvery.
-func (o *outage) due(now time.Time) bool {
-	if o.since.IsZero() || now.Sub(o.said) < remindEvery {
+// reminderDue reports whether the log should mention the outage again, which is the case every remindEvery.
+func (o *outage) reminderDue(now time.Time) bool {
+	if o.since.IsZero() || now.Sub(o.lastLogged) < remindEvery {
 		return false
 	}
-	o.said = now
+	o.lastLogged = now
 	return true
 }
 
@@ -29,10 +29,10 @@ func (o *outage) length(now time.Time) string {
 	return now.Sub(o.since).Round(time.Millisecond).String()
 }
 
-// remind logs from time to time that there is still no session, and the reason.
-func (k *Keeper) remind(err error) {
-	if now := time.Now(); k.outage.due(now) {
+// logReminder logs from time to time that there is still no session, and the reason.
+func (k *Keeper) logReminder(err error) {
+	if now := time.Now(); k.outage.reminderDue(now) {
 		k.log.Warn("this process still has no session with etcd, retrying", "away", k.outage.length(now),
-			"error", k.explain(err))
+			"error", k.explainRefusal(err))
 	}
 }

@@ -141,7 +141,7 @@ func TestALossWithoutAnErrorHasNone(t *testing.T) {
 		defer stop()
 		first, err := k.Wait(context.Background(), nil)
 		require.NoError(t, err)
-		first.Lose(session.ReasonPaused, nil)
+		first.EndLocally(session.ReasonPaused, nil)
 		_, err = k.Wait(context.Background(), first)
 		require.NoError(t, err)
 		synctest.Wait()
@@ -159,7 +159,7 @@ func TestLeftTellsOfALeaseThatStays(t *testing.T) {
 			require.NoError(t, err)
 			lease.away.Store(away)
 			stop()
-			require.Equal(t, away, k.Left() != nil)
+			require.Equal(t, away, k.RevokeError() != nil)
 		})
 	}
 }

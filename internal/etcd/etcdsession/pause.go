@@ -34,41 +34,43 @@ var errStarved = errors.New("this process stands still again and again, for more
 	"answer of etcd's arrives in time to confirm the session, and nobody else can lead while it stands; give the " +
 	"process more processor time")
 
-// risks reports whether etcd may revoke the lease before its time.
-func (s *Session) risks() bool {
-	newest := s.newest.Load()
+// leaseAtRisk reports whether etcd may revoke the lease before its time.
+func (s *Session) leaseAtRisk() bool {
+	newest := s.newestTerm.Load()
 	if s.cfg.KnownTerm != nil {
 		newest = max(newest, s.cfg.KnownTerm())
 	}
-	return newest > s.term
+	return newest > s.raftTerm
 }
 
-// awake reports whether no pause makes the existing claims invalid.
-func (s *Session) awake(now deadline.Instant) bool { return !s.pauses.Load().Stood(now) || !s.risks() }
+// pausesHarmless reports whether no pause makes the existing claims invalid.
+func (s *Session) pausesHarmless(now deadline.Instant) bool {
+	return !s.pauses.Load().Stood(now) || !s.leaseAtRisk()
+}
 
-// mayBegin reports whether no pause prevents new work.
-func (s *Session) mayBegin(now deadline.Instant) bool {
+// mayBeginWork reports whether no pause prevents new work.
+func (s *Session) mayBeginWork(now deadline.Instant) bool {
 	p := s.pauses.Load()
-	return !p.Stood(now) || p.MayBegin(now) && !s.risks()
+	return !p.Stood(now) || p.MayBeginWork(now) && !s.leaseAtRisk()
 }
 
-// beat records the time. deadlineLoop calls it at least every beatEvery while the session stands. It reports
+// recordBeat records the time. deadlineLoop calls it at least every beatEvery while the session stands. It reports
 // whether the session should be given up.
-func (s *Session) beat() (starved bool) {
+func (s *Session) recordBeat() (starved bool) {
 	s.mu.Lock()
 	now := s.cfg.Clock()
-	p, stood := s.pauses.Load().Beat(now)
-	log, risks := false, s.risks()
+	p, stood := s.pauses.Load().OnBeat(now)
+	log, risks := false, s.leaseAtRisk()
 	if !risks {
-		p = p.Forgiven()
+		p = p.WithoutWasted()
 	}
 	s.pauses.Store(&p)
 	if stood > 0 {
-		if s.endRound != nil && (risks || !p.Proves(s.roundSent)) {
+		if s.endRound != nil && (risks || !p.RoundStillPermits(s.roundSent)) {
 			s.endRound(errSuspected)
 		}
-		s.Check()
-		s.notify()
+		s.RequestRenewal()
+		s.notifyListeners()
 		log = risks && time.Since(s.pauseLogged) > pauseLogged
 	}
 	if log {
@@ -82,19 +84,19 @@ func (s *Session) beat() (starved bool) {
 	return risks && p.Starved(s.ttl)
 }
 
-// confirmed records a round, sent and answered at these instants, that has found the session's keys. The lock
+// recordConfirmation records a round, sent and answered at these instants, that has found the session's keys. The lock
 // is held.
-func (s *Session) confirmed(sent, answered deadline.Instant) {
+func (s *Session) recordConfirmation(sent, answered deadline.Instant) {
 	before := s.pauses.Load()
-	if p := before.Confirmed(sent, answered); p != *before {
+	if p := before.OnRound(sent, answered); p != *before {
 		s.pauses.Store(&p)
-		s.notify()
+		s.notifyListeners()
 	}
 }
 
-// Confirm blocks while a pause of the process is not confirmed to be harmless, or until ctx or the period ends.
+// AwaitConfirmed blocks while a pause of the process is not confirmed to be harmless, or until ctx or the period ends.
 // It reports whether the period is valid.
-func (t *Period) Confirm(ctx context.Context) bool {
+func (t *Period) AwaitConfirmed(ctx context.Context) bool {
 	changed := make(chan struct{}, 1)
 	defer t.s.OnChange(func() {
 		select {
@@ -102,7 +104,7 @@ func (t *Period) Confirm(ctx context.Context) bool {
 		default:
 		}
 	})()
-	for t.Stands() && !t.Valid() {
+	for t.ValidDespitePause() && !t.Valid() {
 		select {
 		case <-changed:
 		case <-t.ctx.Done():

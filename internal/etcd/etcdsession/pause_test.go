@@ -23,7 +23,7 @@ func risky(t *testing.T) (*Session, *clientv3.Client, string) {
 	t.Cleanup(func() { _ = s.Close(context.Background()) }) // some tests have lost it
 	resp, err := etcd.Client().Put(ctx, "/pause/key", "", clientv3.WithLease(s.ID()))
 	require.NoError(t, err)
-	s.Protect("/pause/key", resp.Header.Revision, nil)
+	s.ProtectKey("/pause/key", resp.Header.Revision, nil)
 	require.Eventually(t, func() bool { return *s.pauses.Load() != (deadline.Pauses{}) }, 10*time.Second, time.Millisecond)
 	locked(s, func() {
 		require.Eventually(t, func() bool { // it cannot beat
@@ -32,11 +32,11 @@ func risky(t *testing.T) (*Session, *clientv3.Client, string) {
 		require.True(t, s.Valid(), "in the term of its lease it makes no difference to what is claimed")
 		require.True(t, s.Suspected(), "nothing new is begun, before the session has noticed anything itself")
 	})
-	s.newest.Store(s.term + 1)
+	s.newestTerm.Store(s.raftTerm + 1)
 	require.Eventually(t, func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return !s.pauses.Load().Unsure() && s.Valid()
+		return !s.pauses.Load().Unconfirmed() && s.Valid()
 	}, 10*time.Second, time.Millisecond)
 	return s, etcd.Client(), "/pause/key"
 }
@@ -53,7 +53,7 @@ func standStill(t *testing.T, s *Session, meanwhile func()) {
 	t.Helper()
 	locked(s, func() {
 		require.Eventually(t, func() bool { return !s.Valid() }, 10*time.Second, time.Millisecond)
-		require.True(t, s.Period().Stands())
+		require.True(t, s.Period().ValidDespitePause())
 		require.False(t, s.Period().Valid())
 		require.True(t, s.Suspected(), "nothing new is begun")
 		meanwhile()
@@ -76,7 +76,7 @@ func TestPauseIsConfirmed(t *testing.T) {
 			t.Fatal("nobody is notified")
 		}
 	}
-	require.True(t, period.Confirm(etcdtest.Context(t)))
+	require.True(t, period.AwaitConfirmed(etcdtest.Context(t)))
 	require.True(t, s.Valid())
 	require.True(t, period.Valid(), "it is the same period")
 	require.NoError(t, period.Context().Err())
@@ -95,7 +95,7 @@ func TestPauseInWhichTheKeyGoes(t *testing.T) {
 	for s.Err() == nil {
 		require.False(t, s.Valid())
 	}
-	require.False(t, period.Confirm(etcdtest.Context(t)))
+	require.False(t, period.AwaitConfirmed(etcdtest.Context(t)))
 	require.Equal(t, session.ReasonKeyLost, session.ReasonOf(s.Err()))
 	require.False(t, s.Valid())
 }
@@ -107,15 +107,15 @@ func TestTwoPauses(t *testing.T) {
 	locked(s, func() {
 		require.Eventually(t, func() bool { return !s.Valid() }, 10*time.Second, time.Millisecond)
 		noticed := deadline.Now()
-		first, _ := s.pauses.Load().Beat(noticed)
+		first, _ := s.pauses.Load().OnBeat(noticed)
 		s.pauses.Store(&first)
 		require.Eventually(t, func() bool { return deadline.Now().Reached(noticed.Add(deadline.PauseLimit)) },
 			10*time.Second, time.Millisecond)
-		s.confirmed(noticed, deadline.Now()) // answered after the second one, which is not noticed yet
+		s.recordConfirmation(noticed, deadline.Now()) // answered after the second one, which is not noticed yet
 		require.False(t, s.Valid())
 		require.True(t, s.Suspected(), "nor is anything new begun: etcd may have revoked the lease")
 	})
-	require.True(t, s.Period().Confirm(etcdtest.Context(t)))
+	require.True(t, s.Period().AwaitConfirmed(etcdtest.Context(t)))
 }
 
 // etcd's raft term can fall when etcd is restored from a backup. The session must not count as paused forever.
@@ -124,7 +124,7 @@ func TestRiskThatPasses(t *testing.T) {
 	s, _, _ := risky(t)
 	locked(s, func() {
 		require.Eventually(t, func() bool { return !s.Valid() }, 10*time.Second, time.Millisecond)
-		s.newest.Store(s.term)
+		s.newestTerm.Store(s.raftTerm)
 	})
 	require.Eventually(t, s.Valid, 10*time.Second, time.Millisecond)
 	require.Eventually(t, func() bool { return !s.Suspected() }, 10*time.Second, time.Millisecond)

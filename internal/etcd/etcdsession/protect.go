@@ -8,12 +8,12 @@ type Protection struct {
 	lost   func()
 }
 
-// Protect makes every renewal from now on check that key exists with the given CreateRevision. If a read does
+// ProtectKey makes every renewal from now on check that key exists with the given CreateRevision. If a read does
 // not show that, the renewing goroutine calls lost before the deadline moves, so lost must not block. A nil
 // lost means that the session itself depends on the key and is lost with it.
 //
 // Only a read that was sent after Protect returned can call lost.
-func (s *Session) Protect(key string, createRevision int64, lost func()) *Protection {
+func (s *Session) ProtectKey(key string, createRevision int64, lost func()) *Protection {
 	p := &Protection{s: s, key: key, create: createRevision, lost: lost}
 	s.mu.Lock()
 	s.protected = append(s.protected, p)

@@ -25,9 +25,9 @@ const (
 // valid again.
 const suspendedTimeout = 5 * time.Second
 
-// pausedBound bounds a request of a round after a pause, for an etcd that is near. It is doubled each time it
+// pausedTimeout bounds a request of a round after a pause, for an etcd that is near. It is doubled each time it
 // proves too short.
-const pausedBound = 250 * time.Millisecond
+const pausedTimeout = 250 * time.Millisecond
 
 // Slowdown is the least time that a suspicion allows, in multiples of the duration of the last round; see
 // [Session.Suspect].
@@ -53,13 +53,13 @@ func (s *Session) renewLoop() {
 	for {
 		select {
 		case <-timer.C:
-		case <-s.check:
+		case <-s.wakeRenewal:
 		case <-s.ctx.Done():
 			return
 		}
 		started := time.Now()
-		err := s.renew()
-		s.cfg.Renewals.observe(time.Since(started), err)
+		err := s.renewLease()
+		s.cfg.Renewals.observeRound(time.Since(started), err)
 		if s.ctx.Err() != nil {
 			return
 		}
@@ -70,10 +70,10 @@ func (s *Session) renewLoop() {
 		again := s.lastErr != nil
 		s.lastErr = err
 		if err != nil {
-			s.missed++
+			s.failedRounds++
 		}
 		retry := s.ttl / retriesPerTTL
-		if claim := s.claim.Load(); claim.Suspected() || s.pauses.Load().Unsure() {
+		if claim := s.claim.Load(); claim.Suspected() || s.pauses.Load().Unconfirmed() {
 			if retry = min(retry, deadline.SuspendedRetry); claim.Valid(s.cfg.Clock()) {
 				retry = min(retry, deadline.SuspectedRetry)
 			}
@@ -95,9 +95,9 @@ func (s *Session) renewLoop() {
 	}
 }
 
-// renew makes a round, and a second one immediately if etcd's leader changed during the first. A member of etcd
+// renewLease makes a round, and a second one immediately if etcd's leader changed during the first. A member of etcd
 // that is cut off from the others refuses the requests instead of letting them wait.
-func (s *Session) renew() error {
+func (s *Session) renewLease() error {
 	round, endRound := context.WithCancelCause(clientv3.WithRequireLeader(s.ctx))
 	defer endRound(nil)
 	s.mu.Lock()
@@ -109,31 +109,31 @@ func (s *Session) renew() error {
 		known = max(known, s.cfg.KnownRevision())
 	}
 
-	err := s.round(round, protected, known)
+	err := s.runRound(round, protected, known)
 	if errors.Is(err, errOtherTerm) {
 		// etcd's leader has changed; the present one makes the next renewal.
-		err = s.round(round, protected, known)
+		err = s.runRound(round, protected, known)
 	}
 	return err
 }
 
-// round sends a renewal and then the read, each with a time limit. If the read confirms the renewal, the
+// runRound sends a renewal and then the read, each with a time limit. If the read confirms the renewal, the
 // deadline counts from when the renewal was sent.
-func (s *Session) round(round context.Context, protected []*Protection, known int64) error {
-	bound, began := s.bound(), s.cfg.Clock()
+func (s *Session) runRound(round context.Context, protected []*Protection, known int64) error {
+	bound, began := s.requestTimeout(), s.cfg.Clock()
 	ctx, cancel := context.WithTimeout(round, bound)
 	defer cancel()
-	answer, err := s.extend(ctx)
+	answer, err := s.extendLease(ctx)
 	// A refusal appears as the end of the stream if it arrives before the request was written.
 	if errors.Is(err, rpctypes.ErrNoLeader) || errors.Is(err, io.EOF) {
-		answer, err = s.extend(ctx) // at the next endpoint
+		answer, err = s.extendLease(ctx) // at the next endpoint
 	}
 	switch {
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
-		s.Lose(session.ReasonRevoked, err)
+		s.EndLocally(session.ReasonRevoked, err)
 		return err
 	case errors.Is(err, rpctypes.ErrPermissionDenied):
-		s.Lose(session.ReasonPermission, err)
+		s.EndLocally(session.ReasonPermission, err)
 		return err
 	case errors.Is(context.Cause(ctx), errSuspected):
 		return errSuspected
@@ -141,35 +141,35 @@ func (s *Session) round(round context.Context, protected []*Protection, known in
 		return fmt.Errorf("renew: %w", err)
 	}
 	s.mu.Lock()
-	s.answered = true
+	s.renewalAnswered = true
 	s.mu.Unlock()
 	renewed := answer.term
-	err = s.read(ctx, renewed, protected, known)
+	err = s.readProtectedKeys(ctx, renewed, protected, known)
 	if errors.Is(err, errUnread) {
 		// The client's endpoints receive its requests in turn. If one of two is bad, a new round would always
 		// send the read to the bad one.
 		ctx, cancel := context.WithTimeout(round, bound)
 		defer cancel()
-		err = s.read(ctx, renewed, protected, known)
+		err = s.readProtectedKeys(ctx, renewed, protected, known)
 	}
 	if err != nil {
 		return err
 	}
 
-	if s.renewed(began, answer) {
+	if s.recordRound(began, answer) {
 		s.cfg.Logger.Info("etcd confirmed the session: no longer suspended", "lease", leaseName(s.id))
 	}
 	return nil
 }
 
-// bound returns the time limit of a request in a round. One endpoint that swallows requests must not use up the
-// whole TTL, nor the time that a suspicion leaves.
-func (s *Session) bound() time.Duration {
+// requestTimeout returns the time limit of a request in a round. One endpoint that swallows requests must not use up
+// the whole TTL, nor the time that a suspicion leaves.
+func (s *Session) requestTimeout() time.Duration {
 	bound, claim := s.ttl/5, s.claim.Load()
-	if !s.awake(s.cfg.Clock()) {
+	if !s.pausesHarmless(s.cfg.Clock()) {
 		// A connection may have died during the pause; another one is tried soon.
 		s.mu.Lock()
-		bound = min(bound, max(pausedBound, Slowdown*s.lastRead)<<min(s.missed, 5))
+		bound = min(bound, max(pausedTimeout, Slowdown*s.lastRead)<<min(s.failedRounds, 5))
 		s.mu.Unlock()
 	}
 	if !claim.Suspected() {
@@ -177,28 +177,28 @@ func (s *Session) bound() time.Duration {
 	}
 	bound = min(bound, suspendedTimeout)
 	if claim.Valid(s.cfg.Clock()) {
-		bound = min(bound, max(s.cfg.Clock().Until(claim.Until())/2, deadline.SuspectedRetry))
+		bound = min(bound, max(s.cfg.Clock().Until(claim.ValidUntil())/2, deadline.SuspectedRetry))
 	}
 	return bound
 }
 
-// renewed records a round that began at began and has now been answered. It reports whether the session is
+// recordRound records a round that began at began and has now been answered. It reports whether the session is
 // valid again.
-func (s *Session) renewed(began deadline.Instant, by extension) (again bool) {
+func (s *Session) recordRound(began deadline.Instant, by leaseExtension) (again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	answered := s.cfg.Clock()
-	s.lastRound, s.missed = time.Duration(answered.Mono-began.Mono), 0
-	s.confirmed(began, answered)
-	if claim := s.claim.Load().Remaining(by.sent, by.left, answered); s.lost == nil && claim != *s.claim.Load() {
+	s.lastRound, s.failedRounds = time.Duration(answered.Mono-began.Mono), 0
+	s.recordConfirmation(began, answered)
+	if claim := s.claim.Load().OnRemainingTTL(by.sent, by.remaining, answered); s.lost == nil && claim != *s.claim.Load() {
 		return s.setClaim(claim)
 	}
 	return false
 }
 
-// read confirms a renewal that etcd answered in the given raft term, by a linearizable read of the protected
-// keys. It calls lost for those that are gone.
-func (s *Session) read(ctx context.Context, term uint64, protected []*Protection, known int64) error {
+// readProtectedKeys confirms a renewal that etcd answered in the given raft term, by a linearizable read of the
+// protected keys. It calls lost for those that are gone.
+func (s *Session) readProtectedKeys(ctx context.Context, term uint64, protected []*Protection, known int64) error {
 	gets := make([]clientv3.Op, 0, max(1, len(protected)))
 	for _, p := range protected {
 		gets = append(gets, clientv3.OpGet(p.key, clientv3.WithKeysOnly()))
@@ -212,7 +212,7 @@ func (s *Session) read(ctx context.Context, term uint64, protected []*Protection
 		if len(protected) == 0 {
 			err = fmt.Errorf("read %s: grant that, or have the session read another key (%w)", s.cfg.ReadKey, err)
 		}
-		s.Lose(session.ReasonPermission, err)
+		s.EndLocally(session.ReasonPermission, err)
 		return err
 	}
 	if errors.Is(context.Cause(ctx), errSuspected) {
@@ -224,7 +224,7 @@ func (s *Session) read(ctx context.Context, term uint64, protected []*Protection
 	if resp.Header.ClusterId != s.clusterID || resp.Header.Revision < known {
 		err := fmt.Errorf("cluster %x at revision %d, expected cluster %x at %d or later",
 			resp.Header.ClusterId, resp.Header.Revision, s.clusterID, known)
-		s.Lose(session.ReasonOtherHistory, err)
+		s.EndLocally(session.ReasonOtherHistory, err)
 		return err
 	}
 	s.mu.Lock()
@@ -237,12 +237,12 @@ func (s *Session) read(ctx context.Context, term uint64, protected []*Protection
 		if len(kvs) == 1 {
 			found = kvs[0].CreateRevision
 		}
-		if deadline.Shown(p.create, found) {
+		if deadline.KeyUnchanged(p.create, found) {
 			continue
 		}
 		if p.lost == nil {
 			err := fmt.Errorf("%s is gone or was replaced", p.key)
-			s.Lose(session.ReasonKeyLost, err)
+			s.EndLocally(session.ReasonKeyLost, err)
 			return err
 		}
 		if s.stillProtected(p) {
@@ -252,8 +252,8 @@ func (s *Session) read(ctx context.Context, term uint64, protected []*Protection
 	if s.cfg.OnRead != nil {
 		s.cfg.OnRead(resp.Header, known)
 	}
-	s.newest.Store(max(resp.Header.GetRaftTerm(), s.newest.Load())) // only this goroutine stores it
-	if !deadline.Confirmed(term, resp.Header.GetRaftTerm()) {
+	s.newestTerm.Store(max(resp.Header.GetRaftTerm(), s.newestTerm.Load())) // only this goroutine stores it
+	if !deadline.RenewalConfirmed(term, resp.Header.GetRaftTerm()) {
 		return fmt.Errorf("%w: renewed in %d, read in %d", errOtherTerm, term, resp.Header.GetRaftTerm())
 	}
 	return nil

@@ -25,9 +25,9 @@ type Renewals struct {
 // NewRenewals returns a Renewals with all counts at zero.
 func NewRenewals() *Renewals { return &Renewals{took: stats.NewDurations(renewalBounds...)} }
 
-// observe counts a round. It ignores rounds that were abandoned for another one or because the session was
+// observeRound counts a round. It ignores rounds that were abandoned for another one or because the session was
 // closed.
-func (r *Renewals) observe(took time.Duration, err error) {
+func (r *Renewals) observeRound(took time.Duration, err error) {
 	if r == nil || errors.Is(err, errSuspected) || errors.Is(err, context.Canceled) {
 		return
 	}

@@ -99,7 +99,7 @@ func (w *schedule) changed(now, before *mvccpb.KeyValue, by *modeletcd.Conn) {
 	w.ended++
 	if s := w.sessions[before.Lease]; s != nil && s.Valid() && w.failure == "" {
 		w.failure = fmt.Sprintf("etcd ended lease %d at %v, its session is valid for %v more", before.Lease,
-			time.Since(w.began), s.Left())
+			time.Since(w.began), s.TimeLeft())
 	}
 }
 
@@ -140,7 +140,7 @@ func (w *schedule) process(i int) {
 		if err != nil {
 			return err
 		}
-		s.Protect(key, resp.Header.Revision, nil)
+		s.ProtectKey(key, resp.Header.Revision, nil)
 		return nil
 	}})
 	if err != nil {
@@ -162,9 +162,9 @@ func (w *schedule) fault() {
 		victim = w.one(3)
 	}
 	stand := func(least, most time.Duration) {
-		w.e.Stop(victim, true)
+		w.e.SetStopped(victim, true)
 		pass(w.between(least, most))
-		w.e.Stop(victim, false)
+		w.e.SetStopped(victim, false)
 	}
 	switch w.one(6) {
 	case 0:
@@ -177,9 +177,9 @@ func (w *schedule) fault() {
 		stand(3*time.Second, 14*time.Second)
 	case 3:
 		w.say("member %d (leader %d) is cut off", victim, leader)
-		w.e.Cut(victim, true)
+		w.e.SetCut(victim, true)
 		pass(w.between(time.Second, 12*time.Second))
-		w.e.Cut(victim, false)
+		w.e.SetCut(victim, false)
 	case 4:
 		to := w.one(3)
 		w.say("member %d is to lead instead of %d", to, leader)
@@ -193,8 +193,8 @@ func (w *schedule) fault() {
 func (w *schedule) heal() {
 	w.say("all is well again")
 	for i := range 3 {
-		w.e.Stop(i, false)
-		w.e.Cut(i, false)
+		w.e.SetStopped(i, false)
+		w.e.SetCut(i, false)
 	}
 }
 

@@ -86,40 +86,40 @@ func (c Config) withDefaults() Config {
 // Session is one lease, renewed by its own goroutines until it is lost or closed. All methods are safe for
 // concurrent use.
 type Session struct {
-	cfg  Config
-	id   clientv3.LeaseID
-	ttl  time.Duration // the granted one
-	term uint64        // raft term in which the lease was granted
+	cfg      Config
+	id       clientv3.LeaseID
+	ttl      time.Duration // the granted one
+	raftTerm uint64        // raft term in which the lease was granted
 
 	renewals    *renewal.Renewer
 	endRenewals func()                         // may be called more than once
 	claim       atomic.Pointer[deadline.Claim] // changed with mu held
 	period      atomic.Pointer[Period]         // changed with mu held
-	over        atomic.Bool
-	newest      atomic.Uint64                   // newest raft term that this session has seen
+	ended       atomic.Bool
+	newestTerm  atomic.Uint64                   // newest raft term that this session has seen
 	pauses      atomic.Pointer[deadline.Pauses] // changed with mu held
 
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	check  chan struct{}
-	nearer chan struct{} // the deadline moved closer
-	wg     sync.WaitGroup
+	ctx          context.Context
+	cancel       context.CancelCauseFunc
+	wakeRenewal  chan struct{}
+	wakeDeadline chan struct{} // the deadline moved closer
+	wg           sync.WaitGroup
 
-	mu        sync.Mutex
-	lost      *session.LostError
-	lastRound time.Duration           // duration of the last round that succeeded
-	lastRead  time.Duration           // duration of the last read that was answered
-	readBy    uint64                  // the member of etcd that answered it
-	endRound  context.CancelCauseFunc // cancels the latest renewal; nil before the first
-	roundSent deadline.Instant        // when that round began
-	missed    int                     // failed rounds since the last one that succeeded
-	protected []*Protection
-	clusterID uint64
-	revision  int64 // newest revision seen by this session's own reads
-	lastErr   error // of the last round, nil if it succeeded
-	unrenewed bool  // the session before this one was lost before a renewal of its lease was answered
-	answered  bool  // a renewal of this lease was answered
-	listeners []*listener
+	mu                   sync.Mutex
+	lost                 *session.LostError
+	lastRound            time.Duration           // duration of the last round that succeeded
+	lastRead             time.Duration           // duration of the last read that was answered
+	readBy               uint64                  // the member of etcd that answered it
+	endRound             context.CancelCauseFunc // cancels the latest renewal; nil before the first
+	roundSent            deadline.Instant        // when that round began
+	failedRounds         int                     // failed rounds since the last one that succeeded
+	protected            []*Protection
+	clusterID            uint64
+	revision             int64 // newest revision seen by this session's own reads
+	lastErr              error // of the last round, nil if it succeeded
+	predecessorUnrenewed bool  // the session before this one was lost before a renewal of its lease was answered
+	renewalAnswered      bool  // a renewal of this lease was answered
+	listeners            []*listener
 
 	pauseLogged time.Time // when a pause was last logged
 }
@@ -136,13 +136,13 @@ func Open(ctx context.Context, cfg Config) (*Session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("grant a lease of %v: %w", cfg.TTL, err)
 	}
-	s := &Session{cfg: cfg, id: grant.ID, ttl: time.Duration(grant.TTL) * time.Second, term: grant.GetRaftTerm(),
-		check: make(chan struct{}, 1), nearer: make(chan struct{}, 1), clusterID: grant.ClusterId}
-	renewals, release := renewal.Share(cfg.Client)
+	s := &Session{cfg: cfg, id: grant.ID, ttl: time.Duration(grant.TTL) * time.Second, raftTerm: grant.GetRaftTerm(),
+		wakeRenewal: make(chan struct{}, 1), wakeDeadline: make(chan struct{}, 1), clusterID: grant.ClusterId}
+	renewals, release := renewal.Acquire(cfg.Client)
 	s.renewals, s.endRenewals = renewals, sync.OnceFunc(release)
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.pauses.Store(&deadline.Pauses{})
-	s.setClaim(deadline.Granted(sent, s.ttl))
+	s.setClaim(deadline.NewClaim(sent, s.ttl))
 	s.wg.Go(s.renewLoop)
 	s.wg.Go(s.deadlineLoop)
 	return s, nil
@@ -154,36 +154,36 @@ func (s *Session) ID() clientv3.LeaseID { return s.id }
 // TTL returns the time to live that etcd granted.
 func (s *Session) TTL() time.Duration { return s.ttl }
 
-// Term returns etcd's raft term in which the lease was granted.
-func (s *Session) Term() uint64 { return s.term }
+// RaftTerm returns etcd's raft term in which the lease was granted.
+func (s *Session) RaftTerm() uint64 { return s.raftTerm }
 
 // Valid reports whether the session may be relied on at this instant. It reads atomics and the clock: no lock,
 // no allocation, no network. It can become true again after a suspension (see [Period]) and after a pause of
 // the process.
 func (s *Session) Valid() bool {
 	now := s.cfg.Clock()
-	return !s.over.Load() && s.claim.Load().Valid(now) && s.awake(now)
+	return !s.ended.Load() && s.claim.Load().Valid(now) && s.pausesHarmless(now)
 }
 
 // Deadline returns the instant at which Valid becomes false unless the session is renewed.
-func (s *Session) Deadline() time.Time { return time.Unix(0, s.claim.Load().Until().Wall) }
+func (s *Session) Deadline() time.Time { return time.Unix(0, s.claim.Load().ValidUntil().Wall) }
 
-// Ended reports whether the lease, as last renewed, has run out on either clock, regardless of whether the
+// LeaseEnded reports whether the lease, as last renewed, has run out on either clock, regardless of whether the
 // session was lost or suspended before.
-func (s *Session) Ended() bool { return s.claim.Load().Ended(s.cfg.Clock()) }
+func (s *Session) LeaseEnded() bool { return s.claim.Load().Ended(s.cfg.Clock()) }
 
-// Left returns how long Valid stays true unless the session is renewed, on the clock that has less time left.
+// TimeLeft returns how long Valid stays true unless the session is renewed, on the clock that has less time left.
 // It is meant for passing the deadline to another process, which has clocks of its own. If Valid is no longer
 // true, Left is zero or negative.
-func (s *Session) Left() time.Duration {
-	if s.over.Load() {
+func (s *Session) TimeLeft() time.Duration {
+	if s.ended.Load() {
 		return 0
 	}
-	return s.cfg.Clock().Until(s.claim.Load().Until())
+	return s.cfg.Clock().Until(s.claim.Load().ValidUntil())
 }
 
-// Renewed returns the time at which the renewal that counts was sent.
-func (s *Session) Renewed() time.Time { return time.Unix(0, s.claim.Load().RenewedAt().Wall) }
+// RenewedAt returns the time at which the renewal that counts was sent.
+func (s *Session) RenewedAt() time.Time { return time.Unix(0, s.claim.Load().RenewedAt().Wall) }
 
 // Context returns a context that ends when the session is lost or closed, with a [session.LostError] as its
 // cause.
@@ -202,15 +202,15 @@ func (s *Session) Err() error {
 	return s.lost
 }
 
-// Lose ends the session without asking etcd. Valid is false when Lose returns. Only the first call has an
+// EndLocally ends the session without asking etcd. Valid is false when Lose returns. Only the first call has an
 // effect.
-func (s *Session) Lose(reason session.Reason, err error) {
+func (s *Session) EndLocally(reason session.Reason, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.lost != nil {
 		return
 	}
-	s.over.Store(true)
+	s.ended.Store(true)
 	s.lost = &session.LostError{Reason: reason, Err: err}
 	s.cancel(s.lost)
 }
@@ -219,7 +219,7 @@ func (s *Session) Lose(reason session.Reason, err error) {
 // confirmed that or ctx ends; in the latter case the lease expires by itself. Close may be called more than
 // once.
 func (s *Session) Close(ctx context.Context) error {
-	s.Lose(session.ReasonClosed, nil)
+	s.EndLocally(session.ReasonClosed, nil)
 	s.wg.Wait()
 	s.endRenewals()
 	if _, err := s.cfg.Client.Revoke(clientv3.WithRequireLeader(ctx), s.id); err != nil &&
@@ -233,13 +233,13 @@ func (s *Session) Close(ctx context.Context) error {
 // process gone, which etcd has not cleared yet (see [Session.Suspect]), or a pause prevents new work. Existing
 // claims continue for a while.
 func (s *Session) Suspected() bool {
-	return s.claim.Load().Suspected() || !s.mayBegin(s.cfg.Clock())
+	return s.claim.Load().Suspected() || !s.mayBeginWork(s.cfg.Clock())
 }
 
-// Check requests a renewal round now, because of a sign that the session may be gone. It does not block.
-func (s *Session) Check() {
+// RequestRenewal requests a renewal round now, because of a sign that the session may be gone. It does not block.
+func (s *Session) RequestRenewal() {
 	select {
-	case s.check <- struct{}{}:
+	case s.wakeRenewal <- struct{}{}:
 	default:
 	}
 }
@@ -264,10 +264,10 @@ func (s *Session) SuspectSince(late, within time.Duration) {
 	}
 	s.mu.Unlock()
 	select {
-	case s.nearer <- struct{}{}:
+	case s.wakeDeadline <- struct{}{}:
 	default:
 	}
-	s.Check()
+	s.RequestRenewal()
 }
 
 // deadlineLoop ends the session at its deadline, and suspends it when a suspicion's time has passed. It does no
@@ -278,7 +278,7 @@ func (s *Session) deadlineLoop() {
 	for {
 		select {
 		case <-timer.C:
-		case <-s.nearer:
+		case <-s.wakeDeadline:
 		case <-s.ctx.Done():
 			return
 		}
@@ -288,13 +288,13 @@ func (s *Session) deadlineLoop() {
 				"a member", "lease", leaseName(s.id), "error", suspended.Err)
 		}
 		if left <= 0 {
-			s.Lose(s.whyExpired(-left))
+			s.EndLocally(s.expiryReason(-left))
 			return
 		}
 		// The loop runs more often than the deadline requires, because timers run on the monotonic clock: the
 		// wall clock may jump, and the machine may be suspended.
-		if s.beat() {
-			s.Lose(session.ReasonStarved, errStarved)
+		if s.recordBeat() {
+			s.EndLocally(session.ReasonStarved, errStarved)
 			return
 		}
 		timer.Reset(min(left, s.ttl/10, beatEvery))
@@ -308,19 +308,20 @@ func (s *Session) checkDeadline() (left time.Duration, suspended *session.LostEr
 	defer s.mu.Unlock()
 	claim, now := s.claim.Load(), s.cfg.Clock()
 	if claim.Valid(now) {
-		return now.Until(claim.Until()), nil
+		return now.Until(claim.ValidUntil()), nil
 	}
 	if !claim.Ended(now) {
-		suspended = s.suspend()
+		suspended = s.suspendPeriod()
 	}
-	return now.Until(claim.Ends()), suspended
+	return now.Until(claim.EndsAt()), suspended
 }
 
-// follows records whether the session before this one was lost before a renewal of its lease was answered.
-func (s *Session) follows(unrenewed bool) {
+// setPredecessorUnrenewed records whether the session before this one was lost before a renewal of its lease was
+// answered.
+func (s *Session) setPredecessorUnrenewed(unrenewed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.unrenewed = unrenewed
+	s.predecessorUnrenewed = unrenewed
 }
 
 // wasUnrenewed reports whether the session was lost because etcd did not answer, without having answered any
@@ -328,18 +329,18 @@ func (s *Session) follows(unrenewed bool) {
 func (s *Session) wasUnrenewed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.lost != nil && s.lost.Reason == session.ReasonUnreachable && !s.answered
+	return s.lost != nil && s.lost.Reason == session.ReasonUnreachable && !s.renewalAnswered
 }
 
-func (s *Session) whyExpired(late time.Duration) (session.Reason, error) {
+func (s *Session) expiryReason(late time.Duration) (session.Reason, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case late > s.ttl/10:
 		return session.ReasonPaused, s.lastErr
-	case refused(s.lastErr):
+	case isUserRefused(s.lastErr):
 		return session.ReasonPermission, s.lastErr
-	case s.lastErr != nil && s.unrenewed && !s.answered: // although etcd granted this lease
+	case s.lastErr != nil && s.predecessorUnrenewed && !s.renewalAnswered: // although etcd granted this lease
 		return session.ReasonUnreachable, fmt.Errorf("%w (%w)", s.lastErr, session.ErrNotRenewed)
 	case s.lastErr != nil:
 		return session.ReasonUnreachable, s.lastErr

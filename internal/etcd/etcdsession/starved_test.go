@@ -69,7 +69,7 @@ func (p *starved) register(ctx context.Context, s *Session) error {
 	key := fmt.Sprint("/node/", s.ID())
 	resp, err := p.conn.Client().Put(ctx, key, "", clientv3.WithLease(s.ID()))
 	if err == nil {
-		s.Protect(key, resp.Header.Revision, nil)
+		s.ProtectKey(key, resp.Header.Revision, nil)
 	}
 	return err
 }
@@ -92,7 +92,7 @@ func (p *starved) see() seen {
 
 // pause makes the process stand still, and then checks that it claims nothing that others may have taken.
 func (p *starved) pause(d time.Duration) {
-	p.conn.Hold(true)
+	p.conn.SetHeld(true)
 	p.stands.Store(int64(time.Since(p.began)))
 	pass(d)
 	p.stands.Store(-1)
@@ -103,7 +103,7 @@ func (p *starved) pause(d time.Duration) {
 		require.False(p, ended && time.Since(at) > 200*time.Millisecond, "it claims a lease that ended %v ago",
 			time.Since(at))
 	}
-	p.conn.Hold(false)
+	p.conn.SetHeld(false)
 }
 
 // run makes it run and stand still in turn, and returns its state before each pause.
@@ -184,6 +184,6 @@ func TestFormerPausesCountForNothing(t *testing.T) {
 		require.Empty(t, p.losses)
 		require.Same(t, first, p.k.Current())
 		require.True(t, p.see().begins)
-		require.True(t, first.risks(), "the lease is of the former term")
+		require.True(t, first.leaseAtRisk(), "the lease is of the former term")
 	})
 }

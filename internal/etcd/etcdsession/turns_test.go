@@ -126,7 +126,7 @@ func TestSessionOutlivesABadEndpoint(t *testing.T) {
 						e := &turns{endpoints: endpoints}
 						s, err := Open(context.Background(), Config{Client: e.client(), TTL: 10 * time.Second})
 						require.NoError(t, err)
-						s.Protect("key", 1, nil)
+						s.ProtectKey("key", 1, nil)
 						e.from(first, true, knows)
 						defer func() {
 							e.from(0, false, false)
@@ -154,7 +154,7 @@ func TestSessionEndsWithTheOnlyEndpointCutOff(t *testing.T) {
 		e := &turns{endpoints: 1}
 		s, err := Open(context.Background(), Config{Client: e.client(), TTL: 10 * time.Second})
 		require.NoError(t, err)
-		s.Protect("key", 1, nil)
+		s.ProtectKey("key", 1, nil)
 		e.from(0, true, true)
 		deadline := s.Deadline()
 		<-s.Done()

@@ -27,14 +27,14 @@ func (s *Session) Period() *Period { return s.period.Load() }
 // atomics and the clock: no lock, no allocation, no network.
 func (t *Period) Valid() bool {
 	claim, now := t.s.claim.Load(), t.s.cfg.Clock()
-	return !t.s.over.Load() && claim.Period() == t.number && claim.Valid(now) && t.s.awake(now)
+	return !t.s.ended.Load() && claim.PeriodNumber() == t.number && claim.Valid(now) && t.s.pausesHarmless(now)
 }
 
-// Stands reports the same as [Period.Valid], except that it ignores a pause that etcd has not confirmed to be
-// harmless yet. Work that began in the period continues if etcd does.
-func (t *Period) Stands() bool {
+// ValidDespitePause reports the same as [Period.Valid], except that it ignores a pause that etcd has not confirmed to
+// be harmless yet. Work that began in the period continues if etcd does.
+func (t *Period) ValidDespitePause() bool {
 	claim, now := t.s.claim.Load(), t.s.cfg.Clock()
-	return !t.s.over.Load() && claim.Period() == t.number && claim.Valid(now)
+	return !t.s.ended.Load() && claim.PeriodNumber() == t.number && claim.Valid(now)
 }
 
 // Context returns a context that ends with the period, with a [session.LostError] as its cause.
@@ -62,37 +62,37 @@ type listener struct{ changed func() }
 func (s *Session) setClaim(claim deadline.Claim) (again bool) {
 	before := s.claim.Swap(&claim)
 	old := s.period.Load()
-	if old != nil && old.number == claim.Period() {
+	if old != nil && old.number == claim.PeriodNumber() {
 		if before.Suspected() && !claim.Suspected() {
-			s.notify()
+			s.notifyListeners()
 		}
 		return false
 	}
-	t := &Period{s: s, number: claim.Period()}
+	t := &Period{s: s, number: claim.PeriodNumber()}
 	t.ctx, t.cancel = context.WithCancelCause(s.ctx)
 	s.period.Store(t)
 	if old == nil {
 		return false
 	}
 	old.cancel(&session.LostError{Reason: session.ReasonUnconfirmed})
-	s.notify()
+	s.notifyListeners()
 	return true
 }
 
-// suspend ends the present period. It returns the reason, or nil if the period has ended before. The lock is
+// suspendPeriod ends the present period. It returns the reason, or nil if the period has ended before. The lock is
 // held.
-func (s *Session) suspend() *session.LostError {
+func (s *Session) suspendPeriod() *session.LostError {
 	t := s.period.Load()
 	if t.ctx.Err() != nil {
 		return nil
 	}
 	why := &session.LostError{Reason: session.ReasonUnconfirmed, Err: s.lastErr}
 	t.cancel(why)
-	s.notify()
+	s.notifyListeners()
 	return why
 }
 
-func (s *Session) notify() {
+func (s *Session) notifyListeners() {
 	for _, l := range s.listeners {
 		l.changed()
 	}

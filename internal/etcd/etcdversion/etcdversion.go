@@ -5,14 +5,14 @@ package etcdversion
 
 import "github.com/coreos/go-semver/semver"
 
-// Upgrade is the remedy for versions for which RevokesRenewed is true.
-const Upgrade = "upgrade to 3.4.31, 3.5.13 or later"
+// UpgradeRemedy is the remedy for versions for which RevokesRenewedLeases is true.
+const UpgradeRemedy = "upgrade to 3.4.31, 3.5.13 or later"
 
-// RevokesRenewed reports whether an etcd of that version easily revokes leases that were renewed (etcd's issue
+// RevokesRenewedLeases reports whether an etcd of that version easily revokes leases that were renewed (etcd's issue
 // 15247), so that two nodes may lead for a moment. Later versions still do so if etcd has several members and
-// its leader stood still for most of a TTL; for them RevokesRenewed returns false. It also returns false for a
+// its leader stood still for most of a TTL; for them RevokesRenewedLeases returns false. It also returns false for a
 // version that cannot be parsed.
-func RevokesRenewed(version string) bool {
+func RevokesRenewedLeases(version string) bool {
 	v, err := semver.NewVersion(version)
 	if err != nil {
 		return false

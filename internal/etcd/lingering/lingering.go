@@ -38,38 +38,38 @@ import (
 // would have to refute an accusation.
 const gracePeriod = 200 * time.Millisecond
 
-// Part holds the lingering members in one process's view. It is immutable.
-type Part struct {
-	own   string
-	term  uint64    // etcd's newest known raft term
-	early time.Time // when a member last reported an early revocation of its lease
-	kept  []kept
+// Members holds the lingering members in one process's view. It is immutable.
+type Members struct {
+	own           string
+	term          uint64    // etcd's newest known raft term
+	earlyReported time.Time // when a member last reported an early revocation of its lease
+	kept          []keptMember
 }
 
-type kept struct {
-	state.Kept
+type keptMember struct {
+	state.LingeringState
 	since time.Time
 }
 
 // New returns the part of the member at own, without lingering members. The member at own itself never lingers
 // in it, because it knows its own keys and claims. In the zero Part no member ever lingers.
-func New(own string) Part { return Part{own: own} }
+func New(own string) Members { return Members{own: own} }
 
-// Term returns the part after an answer of etcd in the given raft term.
-func (p Part) Term(term uint64) Part {
+// OnTerm returns the part after an answer of etcd in the given raft term.
+func (p Members) OnTerm(term uint64) Members {
 	p.term = max(p.term, term)
 	return p
 }
 
 // Apply folds events, as [state.Snapshot.Apply] does, and keeps members in view that begin to linger.
-func (p Part) Apply(s *state.Snapshot, revision int64, events []state.Event,
-	now time.Time) (Part, *state.Snapshot) {
+func (p Members) Apply(s *state.Snapshot, revision int64, events []state.Event,
+	now time.Time) (Members, *state.Snapshot) {
 	if p.own == "" {
 		return p, s.Apply(revision, events)
 	}
-	if len(p.kept) == 0 && !p.concerned(s, events) {
+	if len(p.kept) == 0 && !p.anyMayLinger(s, events) {
 		s = s.Apply(revision, events)
-		return p.listen(s, events, now), s
+		return p.recordReports(s, events, now), s
 	}
 	for len(events) > 0 {
 		n := slices.IndexFunc(events, func(ev state.Event) bool { return ev.ModRevision != events[0].ModRevision })
@@ -77,16 +77,16 @@ func (p Part) Apply(s *state.Snapshot, revision int64, events []state.Event,
 			n = len(events)
 		}
 		if events[0].ModRevision > s.Revision {
-			p, s = p.step(s, events[:n], now)
+			p, s = p.applyRevision(s, events[:n], now)
 		}
 		events = events[n:]
 	}
 	return p, s.Apply(revision, nil)
 }
 
-// concerned reports whether a member may begin to linger with these events. Every node calls it for every
+// anyMayLinger reports whether a member may begin to linger with these events. Every node calls it for every
 // change.
-func (p Part) concerned(s *state.Snapshot, events []state.Event) bool {
+func (p Members) anyMayLinger(s *state.Snapshot, events []state.Event) bool {
 	return slices.ContainsFunc(events, func(ev state.Event) bool {
 		if !ev.Deleted {
 			return false
@@ -97,21 +97,21 @@ func (p Part) concerned(s *state.Snapshot, events []state.Event) bool {
 	})
 }
 
-// listen records the reports of members that registered in these events.
-func (p Part) listen(s *state.Snapshot, events []state.Event, now time.Time) Part {
+// recordReports records the reports of members that registered in these events.
+func (p Members) recordReports(s *state.Snapshot, events []state.Event, now time.Time) Members {
 	for _, ev := range events {
 		if ev.Deleted || ev.CreateRevision != ev.ModRevision {
 			continue
 		}
 		if k := s.Keys.Parse(ev.Key); k.Kind == state.KindNode {
-			p = p.reported(s.Member(k.Address), now)
+			p = p.recordReport(s.Member(k.Address), now)
 		}
 	}
 	return p
 }
 
-// step folds the events of one revision.
-func (p Part) step(s *state.Snapshot, events []state.Event, now time.Time) (Part, *state.Snapshot) {
+// applyRevision folds the events of one revision.
+func (p Members) applyRevision(s *state.Snapshot, events []state.Event, now time.Time) (Members, *state.Snapshot) {
 	var gone []*state.Member
 	for _, ev := range events {
 		k := s.Keys.Parse(ev.Key)
@@ -119,65 +119,65 @@ func (p Part) step(s *state.Snapshot, events []state.Event, now time.Time) (Part
 			continue
 		}
 		if !ev.Deleted { // a member that lingered there has noticed
-			p, s = p.forget(s, func(x kept) bool { return x.Member.Address == k.Address })
-		} else if m := s.Member(k.Address); m != nil && p.mayLinger(s, m) && !removed(s, events, m) {
+			p, s = p.forgetMembers(s, func(x keptMember) bool { return x.Member.Address == k.Address })
+		} else if m := s.Member(k.Address); m != nil && p.mayLinger(s, m) && !removedOnEvidence(s, events, m) {
 			gone = append(gone, m)
 		}
 	}
 	next := s.Apply(events[0].ModRevision, events)
-	p, next = p.keep(s, next, gone, now)
-	return p.listen(next, events, now), next
+	p, next = p.keepMembers(s, next, gone, now)
+	return p.recordReports(next, events, now), next
 }
 
-// keep returns the part and the next snapshot with these members, which are gone from s, kept in view.
-func (p Part) keep(s, next *state.Snapshot, gone []*state.Member, now time.Time) (Part, *state.Snapshot) {
+// keepMembers returns the part and the next snapshot with these members, which are gone from s, kept in view.
+func (p Members) keepMembers(s, next *state.Snapshot, gone []*state.Member, now time.Time) (Members, *state.Snapshot) {
 	p.kept = slices.Clone(p.kept)
 	for _, m := range gone {
-		k := kept{s.Lost(m, next), now}
-		next, p.kept = next.Keep(k.Kept), append(p.kept, k)
+		k := keptMember{s.LostState(m, next), now}
+		next, p.kept = next.WithLingering(k.LingeringState), append(p.kept, k)
 	}
 	return p, next
 }
 
 // mayLinger reports whether a member without its key may not have noticed that.
-func (p Part) mayLinger(s *state.Snapshot, m *state.Member) bool {
+func (p Members) mayLinger(s *state.Snapshot, m *state.Member) bool {
 	return m.Term < p.term && m.Address != p.own && !m.Left && !s.Lingers(m)
 }
 
-// Fresh reports whether, in the given raft term of etcd, no member lingers in the view of the member at own,
+// ViewFresh reports whether, in the given raft term of etcd, no member lingers in the view of the member at own,
 // and none can begin to. If own is "", it always returns true.
-func Fresh(s *state.Snapshot, own string, term uint64) bool {
+func ViewFresh(s *state.Snapshot, own string, term uint64) bool {
 	return own == "" || len(s.Lingering) == 0 && !slices.ContainsFunc(s.Members, func(m *state.Member) bool {
 		return m.Term < term && m.Address != own && !m.Left
 	})
 }
 
-// removed reports whether the events that deleted a member's key removed it on evidence, which means that they
-// deleted an accusation too.
-func removed(s *state.Snapshot, events []state.Event, m *state.Member) bool {
+// removedOnEvidence reports whether the events that deleted a member's key removed it on evidence, which means that
+// they deleted an accusation too.
+func removedOnEvidence(s *state.Snapshot, events []state.Event, m *state.Member) bool {
 	return slices.ContainsFunc(events, func(ev state.Event) bool {
 		k := s.Keys.Parse(ev.Key)
 		return ev.Deleted && k.Kind == state.KindAccusation && k.Address == m.Address
 	})
 }
 
-// reported records the report of a member that has registered.
-func (p Part) reported(m *state.Member, now time.Time) Part {
+// recordReport records the report of a member that has registered.
+func (p Members) recordReport(m *state.Member, now time.Time) Members {
 	if m != nil && m.RevokedEarly {
-		p.early = now
+		p.earlyReported = now
 	}
 	return p
 }
 
-// Read returns the part and the view after the range was read anew: s with the members that linger, given the
+// OnRead returns the part and the view after the range was read anew: s with the members that linger, given the
 // view before.
-func (p Part) Read(before, s *state.Snapshot, now time.Time) (Part, *state.Snapshot) {
+func (p Members) OnRead(before, s *state.Snapshot, now time.Time) (Members, *state.Snapshot) {
 	if p.own == "" || before == nil || before.History != s.History {
 		return New(p.own), s
 	}
 	for _, m := range s.Members {
 		if was := before.Member(m.Address); was == nil || was.Incarnation != m.Incarnation {
-			p = p.reported(m, now)
+			p = p.recordReport(m, now)
 		}
 	}
 	var gone []*state.Member
@@ -191,29 +191,29 @@ func (p Part) Read(before, s *state.Snapshot, now time.Time) (Part, *state.Snaps
 	next := s
 	for _, k := range old {
 		if s.Member(k.Member.Address) == nil {
-			next, p.kept = next.Keep(k.Kept), append(p.kept, k)
+			next, p.kept = next.WithLingering(k.LingeringState), append(p.kept, k)
 		}
 	}
-	return p.keep(before, next, gone, now)
+	return p.keepMembers(before, next, gone, now)
 }
 
-// Look removes the members from view that need not linger any longer. It returns the time after which to look
+// Expire removes the members from view that need not linger any longer. It returns the time after which to look
 // again, 0 for never. The snapshot is s itself if no member was removed.
-func (p Part) Look(s *state.Snapshot, now time.Time) (_ Part, _ *state.Snapshot, again time.Duration) {
+func (p Members) Expire(s *state.Snapshot, now time.Time) (_ Members, _ *state.Snapshot, again time.Duration) {
 	before := s
-	p, s = p.forget(s, func(k kept) bool { return !now.Before(p.until(before, k)) })
+	p, s = p.forgetMembers(s, func(k keptMember) bool { return !now.Before(p.lingersUntil(before, k)) })
 	for _, k := range p.kept {
-		if left := p.until(s, k).Sub(now); again == 0 || left < again {
+		if left := p.lingersUntil(s, k).Sub(now); again == 0 || left < again {
 			again = left
 		}
 	}
 	return p, s, again
 }
 
-// until returns the time from which no claim of the member is valid.
-func (p Part) until(s *state.Snapshot, k kept) time.Time {
+// lingersUntil returns the time from which no claim of the member is valid.
+func (p Members) lingersUntil(s *state.Snapshot, k keptMember) time.Time {
 	ttl := time.Duration(k.Member.TTL) * time.Second
-	reported := !p.early.IsZero() && k.since.Sub(p.early) <= ttl
+	reported := !p.earlyReported.IsZero() && k.since.Sub(p.earlyReported) <= ttl
 	stands := slices.ContainsFunc(s.Members, func(m *state.Member) bool {
 		return m.Term <= k.Member.Term && !s.Lingers(m)
 	})
@@ -228,12 +228,12 @@ func (p Part) until(s *state.Snapshot, k kept) time.Time {
 	return k.since.Add(min(ttl, period))
 }
 
-func (p Part) forget(s *state.Snapshot, over func(kept) bool) (Part, *state.Snapshot) {
+func (p Members) forgetMembers(s *state.Snapshot, over func(keptMember) bool) (Members, *state.Snapshot) {
 	old := p.kept
 	p.kept = nil
 	for _, k := range old {
 		if over(k) {
-			s = s.Forget(k.Kept)
+			s = s.WithoutLingering(k.LingeringState)
 		} else {
 			p.kept = append(p.kept, k)
 		}

@@ -19,14 +19,14 @@ type world struct {
 	keys     state.Keys
 	revision int64
 	now      time.Time
-	part     Part
+	part     Members
 	s        *state.Snapshot
 }
 
 func newWorld(t *testing.T) *world {
 	keys, err := state.NewKeys("/g")
 	require.NoError(t, err)
-	w := &world{t: t, keys: keys, now: noon, part: New("c:1").Term(1), s: state.Build(keys, 1, 0, nil)}
+	w := &world{t: t, keys: keys, now: noon, part: New("c:1").OnTerm(1), s: state.BuildSnapshot(keys, 1, 0, nil)}
 	for i, address := range []string{"a:1", "b:1", "c:1"} {
 		w.register(address, int64(i+1), 1, false)
 		w.apply(w.put(keys.Candidate(int64(i+1)), address, int64(i+1)))
@@ -61,7 +61,7 @@ func (w *world) apply(events ...state.Event) {
 
 func (w *world) after(d time.Duration) (again time.Duration) {
 	w.now = w.now.Add(d)
-	w.part, w.s, again = w.part.Look(w.s, w.now)
+	w.part, w.s, again = w.part.Expire(w.s, w.now)
 	return again
 }
 
@@ -73,7 +73,7 @@ func (w *world) leads(address string) {
 // inLaterTerm returns the world after etcd has elected another leader.
 func inLaterTerm(t *testing.T) *world {
 	w := newWorld(t)
-	w.part = w.part.Term(2)
+	w.part = w.part.OnTerm(2)
 	return w
 }
 
@@ -191,27 +191,27 @@ func TestReadAnew(t *testing.T) {
 		left = append(left, state.KV{Key: w.keys.Node(m.Address), Value: []byte(m.Record.Encode()),
 			CreateRevision: m.Incarnation, ModRevision: m.ModRevision, Lease: m.KeyLease})
 	}
-	without := func(kvs []state.KV) *state.Snapshot { return state.Build(w.keys, 1, w.revision, kvs) }
-	part, s := w.part.Read(w.s, without(left), w.now.Add(time.Millisecond))
+	without := func(kvs []state.KV) *state.Snapshot { return state.BuildSnapshot(w.keys, 1, w.revision, kvs) }
+	part, s := w.part.OnRead(w.s, without(left), w.now.Add(time.Millisecond))
 	require.Len(t, s.Lingering, 1, "who lingered goes on to")
 	require.Equal(t, "a:1", s.Leader().Address)
-	_, _, again := part.Look(s, w.now.Add(time.Millisecond))
+	_, _, again := part.Expire(s, w.now.Add(time.Millisecond))
 	require.Equal(t, gracePeriod-time.Millisecond, again)
 
-	part, s = part.Read(s, without(left[1:]), w.now)
+	part, s = part.OnRead(s, without(left[1:]), w.now)
 	require.Len(t, s.Lingering, 2, "and who is missing begins to")
-	part, s = part.Read(s, without(left), w.now)
+	part, s = part.OnRead(s, without(left), w.now)
 	require.Len(t, s.Lingering, 1, "who is there again does not")
 
 	other := without(left)
 	other.History++
-	_, s = part.Read(s, other, w.now)
+	_, s = part.OnRead(s, other, w.now)
 	require.Empty(t, s.Lingering, "of another history nothing is known")
 }
 
 func TestTheZeroPartKeepsNobody(t *testing.T) {
 	w := newWorld(t)
-	w.part = Part{}.Term(2)
+	w.part = Members{}.OnTerm(2)
 	w.revoke("a:1", 1)
 	require.Empty(t, w.s.Lingering)
 	w.leads("b:1")

@@ -12,7 +12,7 @@ import (
 // If the function for credentials does not return, in whatever way, only that one log-in fails.
 func TestAskForCredentials(t *testing.T) {
 	t.Parallel()
-	name, password, err := Ask(t.Context(), func() (string, string, error) { return "user", "secret", nil })
+	name, password, err := AskCredentials(t.Context(), func() (string, string, error) { return "user", "secret", nil })
 	require.NoError(t, err)
 	require.Equal(t, []string{"user", "secret"}, []string{name, password})
 	refused := errors.New("no file")
@@ -21,13 +21,13 @@ func TestAskForCredentials(t *testing.T) {
 		"panic":   func() (string, string, error) { panic("at the disco") },
 		"Goexit":  func() (string, string, error) { runtime.Goexit(); return "", "", nil },
 	} {
-		_, _, err = Ask(t.Context(), is)
+		_, _, err = AskCredentials(t.Context(), is)
 		require.ErrorContains(t, err, leave)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	release, ended := make(chan struct{}), make(chan struct{})
-	_, _, err = Ask(ctx, func() (string, string, error) { defer close(ended); <-release; return "", "", nil })
+	_, _, err = AskCredentials(ctx, func() (string, string, error) { defer close(ended); <-release; return "", "", nil })
 	require.ErrorIs(t, err, context.Canceled)
 	close(release)
 	<-ended

@@ -20,8 +20,8 @@ type PasswordFile struct {
 	broken bool // the file cannot be used, and the log has reported it
 }
 
-// OpenPassword reads a file for the first time. Its errors name the remedy.
-func OpenPassword(name string) (*PasswordFile, error) {
+// OpenPasswordFile reads a file for the first time. Its errors name the remedy.
+func OpenPasswordFile(name string) (*PasswordFile, error) {
 	password, err := readPassword(name)
 	if err != nil {
 		return nil, err
@@ -29,9 +29,9 @@ func OpenPassword(name string) (*PasswordFile, error) {
 	return &PasswordFile{name: name, log: hclog.NewNullLogger(), last: password}, nil
 }
 
-// Log sets the logger that reports changes of the password and files that cannot be used. It must be called
+// SetLogger sets the logger that reports changes of the password and files that cannot be used. It must be called
 // before Password.
-func (f *PasswordFile) Log(log hclog.Logger) {
+func (f *PasswordFile) SetLogger(log hclog.Logger) {
 	if log != nil {
 		f.log = log
 	}

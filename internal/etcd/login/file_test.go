@@ -18,17 +18,17 @@ import (
 func TestPasswordFile(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "password")
-	_, err := OpenPassword(name)
+	_, err := OpenPasswordFile(name)
 	require.ErrorContains(t, err, "name a file that this user may read")
 	write := func(text string) { require.NoError(t, os.WriteFile(name, []byte(text), 0o600)) }
 	write("\nlater")
-	_, err = OpenPassword(name)
+	_, err = OpenPasswordFile(name)
 	require.ErrorContains(t, err, "begins with an empty line")
 	write("first\r\nsecond")
-	f, err := OpenPassword(name)
+	f, err := OpenPasswordFile(name)
 	require.NoError(t, err)
 	var log logtest.Buffer
-	f.Log(log.Logger())
+	f.SetLogger(log.Logger())
 	reads := func(want string) {
 		t.Helper()
 		password, err := f.Password()
@@ -69,7 +69,7 @@ func TestARefusedPasswordIsAskedForOnceMore(t *testing.T) {
 	t.Cleanup(func() { _ = client.Close() })
 	var answers []string
 	asked := 0
-	Attach(client, cfg, func() (string, string, error) {
+	ReplaceAuth(client, cfg, func() (string, string, error) {
 		asked++
 		return "root", answers[min(asked, len(answers))-1], nil
 	})

@@ -21,47 +21,48 @@ import (
 	"github.com/goverse/goverse/internal/callback"
 )
 
-// Attach makes client log in this way. cfg is the configuration that the client was made with. credentials,
+// ReplaceAuth makes client log in this way. cfg is the configuration that the client was made with. credentials,
 // unless nil, returns the user and password for each log-in. Attach must be called before the client is used.
-func Attach(client *clientv3.Client, cfg clientv3.Config, credentials func() (username, password string, err error)) {
+func ReplaceAuth(client *clientv3.Client, cfg clientv3.Config,
+	credentials func() (username, password string, err error)) {
 	if cfg.Username == "" {
 		return
 	}
 	cfg.Username, cfg.Password = "", ""
-	client.Auth = &auth{Auth: client.Auth, anonymous: cfg, credentials: credentials}
+	client.Auth = &sharedAuth{Auth: client.Auth, anonymous: cfg, credentials: credentials}
 }
 
-// auth is etcd's Auth service with another way to log in.
-type auth struct {
+// sharedAuth is etcd's Auth service with another way to log in.
+type sharedAuth struct {
 	clientv3.Auth
 	anonymous   clientv3.Config // reaches the same etcd without a user
 	credentials func() (username, password string, err error)
 
 	mu      sync.Mutex
-	current *attempt
+	current *loginAttempt
 }
 
-// attempt is a log-in in progress.
-type attempt struct {
+// loginAttempt is a log-in in progress.
+type loginAttempt struct {
 	done chan struct{}
 	// Valid once done is closed:
-	resp      *clientv3.AuthenticateResponse
-	err       error
-	calledOff bool // canceled by the caller that made it
+	resp     *clientv3.AuthenticateResponse
+	err      error
+	canceled bool // canceled by the caller that made it
 }
 
 // Authenticate logs in, or waits for a log-in in progress. If the caller that made that log-in cancels it, the
 // next waiting caller logs in.
-func (a *auth) Authenticate(ctx context.Context, name, password string) (*clientv3.AuthenticateResponse, error) {
+func (a *sharedAuth) Authenticate(ctx context.Context, name, password string) (*clientv3.AuthenticateResponse, error) {
 	for {
-		at, own := a.join()
+		at, own := a.joinAttempt()
 		if own {
-			a.make(ctx, at, name, password)
+			a.runAttempt(ctx, at, name, password)
 			return at.resp, at.err
 		}
 		select {
 		case <-at.done:
-			if !at.calledOff {
+			if !at.canceled {
 				return at.resp, at.err
 			}
 		case <-ctx.Done():
@@ -70,9 +71,9 @@ func (a *auth) Authenticate(ctx context.Context, name, password string) (*client
 	}
 }
 
-// make logs in on behalf of all callers that wait for the attempt.
-func (a *auth) make(ctx context.Context, at *attempt, name, password string) {
-	at.calledOff = true // until it ends
+// runAttempt logs in on behalf of all callers that wait for the attempt.
+func (a *sharedAuth) runAttempt(ctx context.Context, at *loginAttempt, name, password string) {
+	at.canceled = true // until it ends
 	defer func() {
 		a.mu.Lock()
 		a.current = nil
@@ -80,23 +81,23 @@ func (a *auth) make(ctx context.Context, at *attempt, name, password string) {
 		close(at.done)
 	}()
 	at.resp, at.err = a.logIn(ctx, name, password)
-	at.calledOff = ctx.Err() != nil
+	at.canceled = ctx.Err() != nil
 }
 
-// join returns the attempt in progress, or a new one that the caller must make.
-func (a *auth) join() (at *attempt, own bool) {
+// joinAttempt returns the attempt in progress, or a new one that the caller must make.
+func (a *sharedAuth) joinAttempt() (at *loginAttempt, own bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.current != nil {
 		return a.current, false
 	}
-	a.current = &attempt{done: make(chan struct{})}
+	a.current = &loginAttempt{done: make(chan struct{})}
 	return a.current, true
 }
 
 // logIn logs in with the user and password that credentials returns. If etcd refuses them, it asks credentials
 // once more, because the password may have been replaced meanwhile.
-func (a *auth) logIn(ctx context.Context, name, password string) (*clientv3.AuthenticateResponse, error) {
+func (a *sharedAuth) logIn(ctx context.Context, name, password string) (*clientv3.AuthenticateResponse, error) {
 	client, err := clientv3.New(a.anonymous)
 	if err != nil {
 		return nil, err
@@ -105,25 +106,26 @@ func (a *auth) logIn(ctx context.Context, name, password string) (*clientv3.Auth
 	if a.credentials == nil {
 		return client.Authenticate(ctx, name, password)
 	}
-	if name, password, err = Ask(ctx, a.credentials); err != nil {
+	if name, password, err = AskCredentials(ctx, a.credentials); err != nil {
 		return nil, err
 	}
 	resp, err := client.Authenticate(ctx, name, password)
 	if !errors.Is(err, rpctypes.ErrAuthFailed) {
 		return resp, err
 	}
-	if again, other, failed := Ask(ctx, a.credentials); failed == nil && (again != name || other != password) {
+	if again, other, failed := AskCredentials(ctx, a.credentials); failed == nil && (again != name || other != password) {
 		return client.Authenticate(ctx, again, other)
 	}
 	return resp, err
 }
 
-// Ask calls credentials and returns the user and password, but waits no longer than ctx. If credentials panics
-// or ends its goroutine, Ask returns an error.
-func Ask(ctx context.Context, credentials func() (username, password string, err error)) (string, string, error) {
+// AskCredentials calls credentials and returns the user and password, but waits no longer than ctx. If credentials
+// panics or ends its goroutine, Ask returns an error.
+func AskCredentials(ctx context.Context, credentials func() (username, password string, err error)) (string, string,
+	error) {
 	type pair struct{ username, password string }
 	said := make(chan pair, 1)
-	if err := callback.Within(ctx, func() error {
+	if err := callback.RunWithin(ctx, func() error {
 		username, password, err := credentials()
 		said <- pair{username, password}
 		return err

@@ -27,15 +27,15 @@ func user(t *testing.T) *clientv3.Client {
 	client, err := clientv3.New(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
-	Attach(client, cfg, nil)
+	ReplaceAuth(client, cfg, nil)
 	return client
 }
 
 func TestOneLogInServesAllWhoWantOne(t *testing.T) {
 	client := user(t)
-	a, ok := client.Auth.(*auth)
+	a, ok := client.Auth.(*sharedAuth)
 	require.True(t, ok)
-	under, own := a.join()
+	under, own := a.joinAttempt()
 	require.True(t, own)
 	tokens := make([]string, 10)
 	var wg sync.WaitGroup
@@ -51,7 +51,7 @@ func TestOneLogInServesAllWhoWantOne(t *testing.T) {
 	_, err := client.Authenticate(called, "root", "secret")
 	require.ErrorIs(t, err, context.Canceled, "who is called off does not wait")
 
-	under.err, under.calledOff = context.Canceled, true // another caller makes it
+	under.err, under.canceled = context.Canceled, true // another caller makes it
 	a.mu.Lock()
 	a.current = nil
 	a.mu.Unlock()
@@ -77,7 +77,7 @@ func TestPasswordThatChangesIsAskedForAtEachLogIn(t *testing.T) {
 	client := user(t)
 	ctx := etcdtest.Context(t)
 	password := "secret"
-	a := client.Auth.(*auth)
+	a := client.Auth.(*sharedAuth)
 	a.credentials = func() (string, string, error) {
 		if password == "" {
 			return "", "", errors.New("unreadable")
@@ -98,6 +98,6 @@ func TestPasswordThatChangesIsAskedForAtEachLogIn(t *testing.T) {
 
 func TestClientWithoutAUserIsLeftAlone(t *testing.T) {
 	client := clientv3.NewCtxClient(context.Background())
-	Attach(client, clientv3.Config{}, nil)
+	ReplaceAuth(client, clientv3.Config{}, nil)
 	require.Nil(t, client.Auth)
 }

@@ -20,32 +20,32 @@ type Streams interface {
 
 // Renewer renews leases over one standing stream. All methods are safe for concurrent use.
 type Renewer struct {
-	once    clientv3.Lease // for renewals on a stream of their own, and for all if streams is nil
+	lease   clientv3.Lease // for renewals on a stream of their own, and for all if streams is nil
 	streams Streams
 	hedged  bool // there are several endpoints, one of which may hang
 	ctx     context.Context
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup
 
-	mu       sync.Mutex
-	standing *stream
-	openings []*opening
-	stalls   int // standing streams that stalled since one last answered
-	singles  int // number of further renewals that get a stream of their own
+	mu          sync.Mutex
+	standing    *renewalStream
+	openings    []*streamOpening
+	stalls      int // standing streams that stalled since one last answered
+	singlesLeft int // number of further renewals that get a stream of their own
 }
 
 // After maxStalls standing streams that stalled although each had answered when it was fresh, the next singles
 // renewals get a stream of their own. Then another stream is left standing.
-const maxStalls, singles = 3, 300
+const maxStalls, singleRenewals = 3, 300
 
 func newRenewer(client *clientv3.Client) *Renewer {
-	r := &Renewer{once: client.Lease, streams: streamsOf(client), hedged: len(client.Endpoints()) > 1}
+	r := &Renewer{lease: client.Lease, streams: streamsOf(client), hedged: len(client.Endpoints()) > 1}
 	r.ctx, r.cancel = context.WithCancel(clientv3.WithRequireLeader(context.Background()))
 	return r
 }
 
-// stock is the type of the Lease of an unmodified etcd client.
-var stock = reflect.TypeOf(clientv3.NewLeaseFromLeaseClient(nil, nil, 0))
+// stockLeaseType is the type of the Lease of an unmodified etcd client.
+var stockLeaseType = reflect.TypeOf(clientv3.NewLeaseFromLeaseClient(nil, nil, 0))
 
 // streamsOf returns the way to open streams on a client. It returns nil if there is none: the client is in
 // etcd's own process, or its Lease was replaced.
@@ -53,7 +53,7 @@ func streamsOf(client *clientv3.Client) Streams {
 	if own, ok := client.Lease.(Streams); ok {
 		return own
 	}
-	if reflect.TypeOf(client.Lease) == stock && client.ActiveConnection() != nil {
+	if reflect.TypeOf(client.Lease) == stockLeaseType && client.ActiveConnection() != nil {
 		return clientv3.RetryLeaseClient(client)
 	}
 	return nil
@@ -63,12 +63,12 @@ func streamsOf(client *clientv3.Client) Streams {
 // ErrLeaseNotFound if there is no such lease. Renew blocks until etcd answers or ctx ends. It abandons a stream
 // that does not answer before the deadline of ctx.
 func (r *Renewer) Renew(ctx context.Context, id clientv3.LeaseID) (*pb.LeaseKeepAliveResponse, error) {
-	if r.streams == nil || r.single() {
-		return r.Alone(ctx, id)
+	if r.streams == nil || r.takeSingle() {
+		return r.RenewAlone(ctx, id)
 	}
-	resp, again, err := r.attempt(ctx, id)
-	for n := 1; again && n < attempts && ctx.Err() == nil; n++ {
-		resp, again, err = r.attempt(ctx, id)
+	resp, again, err := r.tryRenew(ctx, id)
+	for n := 1; again && n < maxAttempts && ctx.Err() == nil; n++ {
+		resp, again, err = r.tryRenew(ctx, id)
 	}
 	switch {
 	case err != nil:
@@ -79,55 +79,55 @@ func (r *Renewer) Renew(ctx context.Context, id clientv3.LeaseID) (*pb.LeaseKeep
 	return resp, nil
 }
 
-// Alone renews a lease over a stream of its own, which is best through a proxy. A proxy like etcd grpc-proxy
+// RenewAlone renews a lease over a stream of its own, which is best through a proxy. A proxy like etcd grpc-proxy
 // answers a fresh stream soon, and a standing one at times of its own. The answer may belong to an earlier
 // renewal of the proxy's own.
-func (r *Renewer) Alone(ctx context.Context, id clientv3.LeaseID) (*pb.LeaseKeepAliveResponse, error) {
-	resp, err := r.once.KeepAliveOnce(ctx, id)
+func (r *Renewer) RenewAlone(ctx context.Context, id clientv3.LeaseID) (*pb.LeaseKeepAliveResponse, error) {
+	resp, err := r.lease.KeepAliveOnce(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	return &pb.LeaseKeepAliveResponse{Header: resp.ResponseHeader, ID: int64(resp.ID), TTL: resp.TTL}, nil
 }
 
-// single reports whether the next renewal gets a stream of its own, and counts it.
-func (r *Renewer) single() bool {
+// takeSingle reports whether the next renewal gets a stream of its own, and counts it.
+func (r *Renewer) takeSingle() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.singles == 0 {
+	if r.singlesLeft == 0 {
 		return false
 	}
-	r.singles--
+	r.singlesLeft--
 	return true
 }
 
-// attempts limits how often a request is sent that fails with its stream.
-const attempts = 3
+// maxAttempts limits how often a request is sent that fails with its stream.
+const maxAttempts = 3
 
-// attempt sends one request. again reports whether to repeat it: it failed with a stream that had stood for a
+// tryRenew sends one request. again reports whether to repeat it: it failed with a stream that had stood for a
 // while, or because etcd refused another request, and may succeed on a fresh stream, at the next endpoint and
 // after another log-in.
-func (r *Renewer) attempt(ctx context.Context,
+func (r *Renewer) tryRenew(ctx context.Context,
 	id clientv3.LeaseID) (resp *pb.LeaseKeepAliveResponse, again bool, err error) {
-	s, err := r.stream(ctx)
+	s, err := r.awaitStream(ctx)
 	if err != nil {
 		return nil, false, err
 	}
-	resp, first, err := s.renew(ctx, id)
+	resp, first, err := s.sendRenewal(ctx, id)
 	switch {
 	case err == nil:
-		r.answered(first)
+		r.recordAnswer(first)
 	case errors.Is(err, context.DeadlineExceeded):
-		r.stalled(s, first)
+		r.recordStall(s, first)
 	case ctx.Err() == nil:
-		r.discard(s)
+		r.discardStream(s)
 		again = !first && !errors.Is(rpctypes.Error(err), rpctypes.ErrPermissionDenied)
 	}
 	return resp, again, err
 }
 
-// answered records that a stream answered. first means that this was its first request.
-func (r *Renewer) answered(first bool) {
+// recordAnswer records that a stream answered. first means that this was its first request.
+func (r *Renewer) recordAnswer(first bool) {
 	if first {
 		return
 	}
@@ -136,29 +136,29 @@ func (r *Renewer) answered(first bool) {
 	r.stalls = 0
 }
 
-// stalled abandons s, which did not answer in time. If several requests waited for it, only the first one
+// recordStall abandons s, which did not answer in time. If several requests waited for it, only the first one
 // counts.
-func (r *Renewer) stalled(s *stream, first bool) {
+func (r *Renewer) recordStall(s *renewalStream, first bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	counts := r.standing == s && !first
-	r.forget(s)
+	r.forgetStream(s)
 	if !counts {
 		return
 	}
 	if r.stalls++; r.stalls == maxStalls {
-		r.stalls, r.singles = 0, singles
+		r.stalls, r.singlesLeft = 0, singleRenewals
 	}
 }
 
-func (r *Renewer) discard(s *stream) {
+func (r *Renewer) discardStream(s *renewalStream) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.forget(s)
+	r.forgetStream(s)
 }
 
-// forget abandons s. The lock is held.
-func (r *Renewer) forget(s *stream) {
+// forgetStream abandons s. The lock is held.
+func (r *Renewer) forgetStream(s *renewalStream) {
 	s.cancel()
 	if r.standing == s {
 		r.standing = nil

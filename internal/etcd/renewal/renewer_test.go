@@ -42,14 +42,14 @@ func TestOneStreamForAllOfAClient(t *testing.T) {
 func TestSessionsOfAClientShareItsRenewer(t *testing.T) {
 	client := clientv3.NewCtxClient(context.Background())
 	client.Lease = &scripted{answer: yes}
-	a, endA := Share(client)
-	b, endB := Share(client)
+	a, endA := Acquire(client)
+	b, endB := Acquire(client)
 	require.Same(t, a, b)
 	endA()
 	require.NoError(t, b.ctx.Err(), "one still uses it")
 	endB()
 	require.Error(t, b.ctx.Err())
-	c, endC := Share(client)
+	c, endC := Acquire(client)
 	defer endC()
 	require.NotSame(t, a, c)
 }
@@ -170,7 +170,7 @@ func TestWhereStandingStreamsStallEachRenewalGetsItsOwn(t *testing.T) {
 		}}
 		r := s.renewer(t)
 		failed := 0
-		for range 2*maxStalls + singles {
+		for range 2*maxStalls + singleRenewals {
 			if _, err := r.Renew(within(t, time.Second), 1); err != nil {
 				failed++
 			}
@@ -260,7 +260,7 @@ func TestReleaseEndsWhatIsUnderWay(t *testing.T) {
 		s := &scripted{answer: func(int, int, int64) (*pb.LeaseKeepAliveResponse, error) { return nil, nil }}
 		client := clientv3.NewCtxClient(context.Background())
 		client.Lease = s
-		r, release := Share(client)
+		r, release := Acquire(client)
 		failed := make(chan error)
 		go func() {
 			_, err := r.Renew(context.Background(), 1)

@@ -90,7 +90,7 @@ func (x *scriptedStream) CloseSend() error { return io.EOF }
 func (s *scripted) renewer(t *testing.T) *Renewer {
 	client := clientv3.NewCtxClient(context.Background())
 	client.Lease = s
-	r, release := Share(client)
+	r, release := Acquire(client)
 	t.Cleanup(release)
 	return r
 }

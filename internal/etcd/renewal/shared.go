@@ -6,37 +6,37 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// shared holds the renewer of each client that has sessions. The code that opens a session knows only the
+// sharedRenewers holds the renewer of each client that has sessions. The code that opens a session knows only the
 // client and not its other users.
-var shared = struct {
+var sharedRenewers = struct {
 	sync.Mutex
-	renewers map[*clientv3.Client]*counted
-}{renewers: map[*clientv3.Client]*counted{}}
+	renewers map[*clientv3.Client]*countedRenewer
+}{renewers: map[*clientv3.Client]*countedRenewer{}}
 
-type counted struct {
+type countedRenewer struct {
 	*Renewer
 	users int
 }
 
-// Share returns the renewer of all sessions on a client. Each caller must call release once. The last release
+// Acquire returns the renewer of all sessions on a client. Each caller must call release once. The last release
 // closes the renewer, and blocks until its goroutines have ended.
-func Share(client *clientv3.Client) (r *Renewer, release func()) {
-	shared.Lock()
-	defer shared.Unlock()
-	c := shared.renewers[client]
+func Acquire(client *clientv3.Client) (r *Renewer, release func()) {
+	sharedRenewers.Lock()
+	defer sharedRenewers.Unlock()
+	c := sharedRenewers.renewers[client]
 	if c == nil {
-		c = &counted{Renewer: newRenewer(client)}
-		shared.renewers[client] = c
+		c = &countedRenewer{Renewer: newRenewer(client)}
+		sharedRenewers.renewers[client] = c
 	}
 	c.users++
 	return c.Renewer, func() {
-		shared.Lock()
+		sharedRenewers.Lock()
 		c.users--
 		last := c.users == 0
 		if last {
-			delete(shared.renewers, client)
+			delete(sharedRenewers.renewers, client)
 		}
-		shared.Unlock()
+		sharedRenewers.Unlock()
 		if last {
 			c.close()
 		}

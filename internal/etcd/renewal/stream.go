@@ -14,44 +14,44 @@ import (
 // errEnded is returned for requests on a stream that the refusal of another request ended.
 var errEnded = errors.New("the stream of renewals ended")
 
-// stream is one stream of renewals. etcd answers its requests one after the other, in order.
-type stream struct {
+// renewalStream is one stream of renewals. etcd answers its requests one after the other, in order.
+type renewalStream struct {
 	grpc   pb.Lease_LeaseKeepAliveClient
 	cancel context.CancelFunc
 
-	send sync.Mutex // keeps waiting in the order of sending
+	sendMu sync.Mutex // keeps waiting in the order of sending
 
 	mu      sync.Mutex
-	waiting []*request
+	waiting []*renewalRequest
 	used    bool
 	ended   error
 }
 
-// request waits for its answer. An abandoned request stays in the queue until etcd has answered it.
-type request struct {
+// renewalRequest waits for its answer. An abandoned request stays in the queue until etcd has answered it.
+type renewalRequest struct {
 	id     int64
-	answer chan answer // has room for one
+	answer chan renewalAnswer // has room for one
 }
 
-type answer struct {
+type renewalAnswer struct {
 	resp *pb.LeaseKeepAliveResponse
 	err  error
 }
 
-func newStream(opened pb.Lease_LeaseKeepAliveClient, cancel context.CancelFunc) *stream {
-	return &stream{grpc: opened, cancel: cancel}
+func newStream(opened pb.Lease_LeaseKeepAliveClient, cancel context.CancelFunc) *renewalStream {
+	return &renewalStream{grpc: opened, cancel: cancel}
 }
 
-// renew sends one request and waits for its answer. first reports whether it was the first one of this stream.
-func (s *stream) renew(ctx context.Context,
+// sendRenewal sends one request and waits for its answer. first reports whether it was the first one of this stream.
+func (s *renewalStream) sendRenewal(ctx context.Context,
 	id clientv3.LeaseID) (resp *pb.LeaseKeepAliveResponse, first bool, err error) {
-	r := &request{id: int64(id), answer: make(chan answer, 1)}
-	s.send.Lock()
+	r := &renewalRequest{id: int64(id), answer: make(chan renewalAnswer, 1)}
+	s.sendMu.Lock()
 	s.mu.Lock()
 	first = !s.used
 	if ended := s.ended; ended != nil {
 		s.mu.Unlock()
-		s.send.Unlock()
+		s.sendMu.Unlock()
 		return nil, first, ended
 	}
 	s.used = true
@@ -59,7 +59,7 @@ func (s *stream) renew(ctx context.Context,
 	s.mu.Unlock()
 	// Recv reports the same error, with its reason.
 	_ = s.grpc.Send(&pb.LeaseKeepAliveRequest{ID: r.id})
-	s.send.Unlock()
+	s.sendMu.Unlock()
 	select {
 	case a := <-r.answer:
 		return a.resp, first, a.err
@@ -68,25 +68,25 @@ func (s *stream) renew(ctx context.Context,
 	}
 }
 
-// receive delivers each answer to its request, until the stream ends.
-func (s *stream) receive() {
+// receiveAnswers delivers each answer to its request, until the stream ends.
+func (s *renewalStream) receiveAnswers() {
 	for {
 		resp, err := s.grpc.Recv()
 		if err != nil {
-			s.end(err)
+			s.failRequests(err)
 			return
 		}
-		if r := s.answered(resp.ID); r != nil {
-			r.answer <- answer{resp: resp}
+		if r := s.takeRequest(resp.ID); r != nil {
+			r.answer <- renewalAnswer{resp: resp}
 		}
 	}
 }
 
-// answered removes the oldest request for that lease from the queue and returns it, nil if there is none.
-func (s *stream) answered(id int64) *request {
+// takeRequest removes the oldest request for that lease from the queue and returns it, nil if there is none.
+func (s *renewalStream) takeRequest(id int64) *renewalRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := slices.IndexFunc(s.waiting, func(r *request) bool { return r.id == id })
+	i := slices.IndexFunc(s.waiting, func(r *renewalRequest) bool { return r.id == id })
 	if i < 0 {
 		return nil
 	}
@@ -95,9 +95,9 @@ func (s *stream) answered(id int64) *request {
 	return r
 }
 
-// end fails all waiting requests. If etcd ended the stream by a refusal, the refusal concerns the first of
+// failRequests fails all waiting requests. If etcd ended the stream by a refusal, the refusal concerns the first of
 // them.
-func (s *stream) end(err error) {
+func (s *renewalStream) failRequests(err error) {
 	s.cancel()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,7 +106,7 @@ func (s *stream) end(err error) {
 		if i == 1 {
 			err = fmt.Errorf("%w: %w", errEnded, err)
 		}
-		r.answer <- answer{err: err}
+		r.answer <- renewalAnswer{err: err}
 	}
 	s.waiting = nil
 }

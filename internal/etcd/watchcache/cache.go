@@ -43,23 +43,23 @@ type Config struct {
 
 // Mirror is the running copy. All methods are safe for concurrent use.
 type Mirror struct {
-	cfg      Config
-	log      hclog.Logger
-	stream   string
-	snapshot atomic.Pointer[state.Snapshot]
-	ready    chan struct{}
-	known    atomic.Int64
-	poke     chan struct{}
-	rebuild  chan string
-	rebuilds atomic.Int64
-	trouble  atomic.Pointer[error]
-	way      watchprogress.ProxyState // used by Run alone
-	lingers  lingering.Part           // used by Run alone
-	term     atomic.Uint64            // etcd's newest known raft term
-	fresh    atomic.Pointer[freshness]
-	proxied  atomic.Bool // the proxy was reported in the log
-	foreign  int         // number of foreign keys reported; used by Run alone
-	age      age
+	cfg             Config
+	log             hclog.Logger
+	streamID        string
+	snapshot        atomic.Pointer[state.Snapshot]
+	ready           chan struct{}
+	knownRevision   atomic.Int64
+	wake            chan struct{}
+	rebuild         chan string
+	rebuilds        atomic.Int64
+	readErr         atomic.Pointer[error]
+	proxyState      watchprogress.ProxyState // used by Run alone
+	lingering       lingering.Members        // used by Run alone
+	knownTerm       atomic.Uint64            // etcd's newest known raft term
+	fresh           atomic.Pointer[freshness]
+	proxied         atomic.Bool // the proxy was reported in the log
+	foreignReported int         // number of foreign keys reported; used by Run alone
+	age             snapshotAge
 
 	mu      sync.Mutex
 	subs    []*Subscription
@@ -81,14 +81,14 @@ func New(cfg Config) *Mirror {
 		cfg.Logger = hclog.NewNullLogger()
 	}
 	m := &Mirror{
-		cfg:     cfg,
-		log:     cfg.Logger,
-		ready:   make(chan struct{}),
-		poke:    make(chan struct{}, 1),
-		rebuild: make(chan string, 1),
-		lingers: lingering.New(cfg.Member),
+		cfg:       cfg,
+		log:       cfg.Logger,
+		ready:     make(chan struct{}),
+		wake:      make(chan struct{}, 1),
+		rebuild:   make(chan string, 1),
+		lingering: lingering.New(cfg.Member),
 	}
-	m.stream = fmt.Sprintf("%p", m)
+	m.streamID = fmt.Sprintf("%p", m)
 	return m
 }
 
@@ -98,58 +98,58 @@ func (m *Mirror) Snapshot() *state.Snapshot { return m.snapshot.Load() }
 // Ready returns a channel that is closed once the first snapshot is published and its watch is open.
 func (m *Mirror) Ready() <-chan struct{} { return m.ready }
 
-// Trouble returns the error of the last read, nil if it succeeded.
-func (m *Mirror) Trouble() error {
-	if err := m.trouble.Load(); err != nil {
+// ReadError returns the error of the last read, nil if it succeeded.
+func (m *Mirror) ReadError() error {
+	if err := m.readErr.Load(); err != nil {
 		return *err
 	}
 	return nil
 }
 
-// Rebuilds returns the number of reads after the first, each of which follows the loss of a watch.
-func (m *Mirror) Rebuilds() int64 { return m.rebuilds.Load() }
+// RebuildCount returns the number of reads after the first, each of which follows the loss of a watch.
+func (m *Mirror) RebuildCount() int64 { return m.rebuilds.Load() }
 
-// Known returns the newest revision that any part of this process knows to exist in etcd. A linearizable answer
+// KnownRevision returns the newest revision that any part of this process knows to exist in etcd. A linearizable answer
 // to a request sent after this call is older only if etcd has another history.
-func (m *Mirror) Known() int64 { return m.known.Load() }
+func (m *Mirror) KnownRevision() int64 { return m.knownRevision.Load() }
 
-// Saw reports the header of a linearizable answer of etcd, with the value of Known from before its request was
-// sent. The mirror reads the range anew if the answer belongs to another history. It also does so if neither an
+// ObserveHeader reports the header of a linearizable answer of etcd, with the value of Known from before its request
+// was sent. The mirror reads the range anew if the answer belongs to another history. It also does so if neither an
 // event nor a progress report reaches the answer's revision within LagTimeout and a change is missing. Saw does
 // not block.
-func (m *Mirror) Saw(header *etcdserverpb.ResponseHeader, known int64) {
+func (m *Mirror) ObserveHeader(header *etcdserverpb.ResponseHeader, known int64) {
 	s := m.Snapshot()
 	if s != nil && (header.ClusterId != s.ClusterID || header.Revision < known) {
 		m.Rebuild("etcd's history is another one")
 		return
 	}
-	m.inTerm(header.RaftTerm)
-	m.age.saw(header.Revision, time.Now())
-	if m.learn(header.Revision) {
+	m.recordTerm(header.RaftTerm)
+	m.age.recordAnswer(header.Revision, time.Now())
+	if m.recordRevision(header.Revision) {
 		select {
-		case m.poke <- struct{}{}:
+		case m.wake <- struct{}{}:
 		default:
 		}
 	}
 }
 
-// Term returns etcd's newest raft term that this process knows.
-func (m *Mirror) Term() uint64 { return m.term.Load() }
+// KnownTerm returns etcd's newest raft term that this process knows.
+func (m *Mirror) KnownTerm() uint64 { return m.knownTerm.Load() }
 
-// inTerm records etcd's raft term.
-func (m *Mirror) inTerm(term uint64) {
-	for old := m.term.Load(); term > old && !m.term.CompareAndSwap(old, term); old = m.term.Load() {
+// recordTerm records etcd's raft term.
+func (m *Mirror) recordTerm(term uint64) {
+	for old := m.knownTerm.Load(); term > old && !m.knownTerm.CompareAndSwap(old, term); old = m.knownTerm.Load() {
 	}
 }
 
-// learn records a revision and reports whether it was newer than all known before.
-func (m *Mirror) learn(revision int64) bool {
+// recordRevision records a revision and reports whether it was newer than all known before.
+func (m *Mirror) recordRevision(revision int64) bool {
 	for {
-		old := m.known.Load()
+		old := m.knownRevision.Load()
 		if revision <= old {
 			return false
 		}
-		if m.known.CompareAndSwap(old, revision) {
+		if m.knownRevision.CompareAndSwap(old, revision) {
 			return true
 		}
 	}
@@ -164,15 +164,16 @@ func (m *Mirror) Rebuild(reason string) {
 	}
 }
 
-// Read reads the whole range once. A member of etcd that is cut off from the others refuses the read, and the
+// ReadSnapshot reads the whole range once. A member of etcd that is cut off from the others refuses the read, and the
 // client asks another one.
-func Read(ctx context.Context, client *clientv3.Client, keys state.Keys) (*state.Snapshot, error) {
-	s, _, err := read(ctx, client, keys)
+func ReadSnapshot(ctx context.Context, client *clientv3.Client, keys state.Keys) (*state.Snapshot, error) {
+	s, _, err := readWithTerm(ctx, client, keys)
 	return s, err
 }
 
-// read does the same as Read and also returns etcd's raft term.
-func read(ctx context.Context, client *clientv3.Client, keys state.Keys) (_ *state.Snapshot, term uint64, _ error) {
+// readWithTerm does the same as Read and also returns etcd's raft term.
+func readWithTerm(ctx context.Context, client *clientv3.Client, keys state.Keys) (_ *state.Snapshot, term uint64,
+	_ error) {
 	resp, err := client.Get(clientv3.WithRequireLeader(ctx), keys.RangeStart(), clientv3.WithRange(keys.RangeEnd()))
 	if err != nil {
 		return nil, 0, fmt.Errorf("read %s: %w", keys.Prefix(), err)
@@ -181,7 +182,7 @@ func read(ctx context.Context, client *clientv3.Client, keys state.Keys) (_ *sta
 	for i, kv := range resp.Kvs {
 		kvs[i] = toKV(kv)
 	}
-	return state.Build(keys, resp.Header.ClusterId, resp.Header.Revision, kvs), resp.Header.GetRaftTerm(), nil
+	return state.BuildSnapshot(keys, resp.Header.ClusterId, resp.Header.Revision, kvs), resp.Header.GetRaftTerm(), nil
 }
 
 var errRebuild = errors.New("rebuild")

@@ -106,9 +106,9 @@ func TestFollowsEveryChange(t *testing.T) {
 	s, err := m.Wait(ctx, queueLength(50))
 	require.NoError(t, err)
 	require.Equal(t, del.Header.Revision, s.Revision)
-	require.Zero(t, m.Rebuilds())
+	require.Zero(t, m.RebuildCount())
 
-	read, err := Read(ctx, client, keys)
+	read, err := ReadSnapshot(ctx, client, keys)
 	require.NoError(t, err)
 	require.Equal(t, read, s, "folded and read agree")
 }
@@ -124,16 +124,16 @@ func TestFrozenWatchIsFoundOut(t *testing.T) {
 	g.freeze(true)
 	put, err := client.Put(ctx, keys.Candidate(1), "a:1")
 	require.NoError(t, err)
-	m.Saw(put.Header, 0)
+	m.ObserveHeader(put.Header, 0)
 	s, err := m.Wait(ctx, queueLength(1))
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, s.Revision, put.Header.Revision)
-	require.Positive(t, m.Rebuilds())
+	require.Positive(t, m.RebuildCount())
 
 	g.freeze(false)
 	put, err = client.Put(ctx, keys.Candidate(2), "b:1")
 	require.NoError(t, err)
-	m.Saw(put.Header, 0)
+	m.ObserveHeader(put.Header, 0)
 	_, err = m.Wait(ctx, queueLength(2))
 	require.NoError(t, err)
 }
@@ -149,9 +149,9 @@ func TestRevisionsElsewhereAreNoLag(t *testing.T) {
 	for i := range 5 {
 		put, err := client.Put(ctx, "/elsewhere", fmt.Sprint(i))
 		require.NoError(t, err)
-		m.Saw(put.Header, 0)
+		m.ObserveHeader(put.Header, 0)
 	}
-	require.Never(t, func() bool { return m.Rebuilds() > 0 }, 4*lag, lag/4)
+	require.Never(t, func() bool { return m.RebuildCount() > 0 }, 4*lag, lag/4)
 }
 
 // etcd vanishes between the read and the watch: opening the watch must not block forever.
@@ -161,7 +161,7 @@ func TestWatchThatIsNeverOpened(t *testing.T) {
 	derived.KV, derived.Watcher = client.KV, &silentWatcher{Watcher: client.Watcher, silent: 2}
 	m := New(Config{Client: derived, Keys: keys, LagTimeout: 50 * time.Millisecond})
 	run(t, m)
-	require.EqualValues(t, 1, m.Rebuilds(), "two watches to a read")
+	require.EqualValues(t, 1, m.RebuildCount(), "two watches to a read")
 }
 
 // silentWatcher does not open the first watches.
@@ -230,16 +230,16 @@ func TestOtherHistoryOfAQuietRange(t *testing.T) {
 	client := etcdtest.Client(t)
 	m := New(Config{Client: client, Keys: keys, LagTimeout: 50 * time.Millisecond})
 	run(t, m)
-	m.Saw(&etcdserverpb.ResponseHeader{ClusterId: m.Snapshot().ClusterID, Revision: 3000}, 0)
+	m.ObserveHeader(&etcdserverpb.ResponseHeader{ClusterId: m.Snapshot().ClusterID, Revision: 3000}, 0)
 	_, err := m.Wait(ctx, func(s *state.Snapshot) bool { return s.History == 1 })
 	require.NoError(t, err)
-	require.Less(t, m.Known(), int64(3000))
-	before := m.Rebuilds()
-	require.Never(t, func() bool { return m.Rebuilds() > before }, 300*time.Millisecond, 50*time.Millisecond)
+	require.Less(t, m.KnownRevision(), int64(3000))
+	before := m.RebuildCount()
+	require.Never(t, func() bool { return m.RebuildCount() > before }, 300*time.Millisecond, 50*time.Millisecond)
 
 	// An answer of another cluster, or one older than the known revision, is a sign.
-	m.Saw(&etcdserverpb.ResponseHeader{ClusterId: 1, Revision: m.Known()}, 0)
-	require.Eventually(t, func() bool { return m.Rebuilds() > before }, 5*time.Second, time.Millisecond)
+	m.ObserveHeader(&etcdserverpb.ResponseHeader{ClusterId: 1, Revision: m.KnownRevision()}, 0)
+	require.Eventually(t, func() bool { return m.RebuildCount() > before }, 5*time.Second, time.Millisecond)
 }
 
 type switchKV struct {

@@ -20,10 +20,10 @@ type comparison struct {
 	err       error
 }
 
-// compare asks etcd, with a small answer, for the state of the range at a revision. The revision is some time
+// compareWithEtcd asks etcd, with a small answer, for the state of the range at a revision. The revision is some time
 // ago, so that changes on their way have arrived; 0 means the present one. A member of etcd that is cut off
 // from the others refuses, with rpctypes.ErrNoLeader.
-func (m *Mirror) compare(ctx context.Context, revision int64) comparison {
+func (m *Mirror) compareWithEtcd(ctx context.Context, revision int64) comparison {
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), m.cfg.ReadTimeout)
 	defer cancel()
 	c := comparison{revision: revision}
@@ -44,14 +44,14 @@ func (m *Mirror) compare(ctx context.Context, revision int64) comparison {
 	return c
 }
 
-// with returns nil if a snapshot that has not reached the revision lacks nothing.
-func (c comparison) with(s *state.Snapshot) error {
+// checkSnapshot returns nil if a snapshot that has not reached the revision lacks nothing.
+func (c comparison) checkSnapshot(s *state.Snapshot) error {
 	switch {
 	case c.err != nil:
 		return c.err
 	case c.clusterID != s.ClusterID:
 		return fmt.Errorf("etcd is another one: cluster %x, before %x", c.clusterID, s.ClusterID)
-	case s.Lacks(c.newest, c.total):
+	case s.MissesChange(c.newest, c.total):
 		return fmt.Errorf("the watch has brought nothing since revision %d and should be at %d", s.Revision, c.revision)
 	}
 	return nil

@@ -10,9 +10,9 @@ import (
 
 // freshness records whether a snapshot was fresh in a raft term of etcd.
 type freshness struct {
-	of    *state.Snapshot
-	term  uint64
-	fresh bool
+	snapshot *state.Snapshot
+	term     uint64
+	fresh    bool
 }
 
 // Fresh reports whether no other member can still rely on keys that are gone from etcd without noticing. That
@@ -20,12 +20,12 @@ type freshness struct {
 // etcd's newest raft term that this process knows. term is the newest one that the caller knows. Fresh does not
 // block and sends no request. Without [Config.Member] only the staleness of the snapshot counts.
 func (m *Mirror) Fresh(term uint64) bool {
-	m.inTerm(term)
-	s, term := m.Snapshot(), m.term.Load()
-	if f := m.fresh.Load(); f != nil && f.of == s && f.term == term {
+	m.recordTerm(term)
+	s, term := m.Snapshot(), m.knownTerm.Load()
+	if f := m.fresh.Load(); f != nil && f.snapshot == s && f.term == term {
 		return f.fresh
 	}
-	f := &freshness{of: s, term: term, fresh: s != nil && !s.Stale && lingering.Fresh(s, m.cfg.Member, term)}
+	f := &freshness{snapshot: s, term: term, fresh: s != nil && !s.Stale && lingering.ViewFresh(s, m.cfg.Member, term)}
 	m.fresh.Store(f)
 	return f.fresh
 }
@@ -34,18 +34,18 @@ func (m *Mirror) Fresh(term uint64) bool {
 // reports whether no member lingers in it. If wait is true, it then blocks until none of the lingering members
 // lingers any longer. It asks etcd once. It returns etcd's error or the cause of ctx.
 func (m *Mirror) Confirm(ctx context.Context, wait bool) (clear bool, err error) {
-	known := m.Known()
-	now := m.compare(ctx, 0)
+	known := m.KnownRevision()
+	now := m.compareWithEtcd(ctx, 0)
 	if now.err != nil {
 		return false, now.err
 	}
 	has := func(s *state.Snapshot) bool {
-		return s.ClusterID == now.clusterID && (s.Revision >= now.revision || !s.Lacks(now.newest, now.total))
+		return s.ClusterID == now.clusterID && (s.Revision >= now.revision || !s.MissesChange(now.newest, now.total))
 	}
 	if s := m.Snapshot(); s != nil && now.revision >= known && has(s) {
-		m.inTerm(now.header.GetRaftTerm()) // the watch has nothing to deliver
+		m.recordTerm(now.header.GetRaftTerm()) // the watch has nothing to deliver
 	} else {
-		m.Saw(now.header, known)
+		m.ObserveHeader(now.header, known)
 	}
 	s, err := m.Wait(ctx, has)
 	if err != nil || len(s.Lingering) == 0 || !wait {
@@ -53,7 +53,7 @@ func (m *Mirror) Confirm(ctx context.Context, wait bool) (clear bool, err error)
 	}
 	// A member that begins to linger later lost its keys after the answer.
 	_, err = m.Wait(ctx, func(later *state.Snapshot) bool {
-		return !slices.ContainsFunc(s.Lingering, func(k state.Kept) bool { return later.Lingers(k.Member) })
+		return !slices.ContainsFunc(s.Lingering, func(k state.LingeringState) bool { return later.Lingers(k.Member) })
 	})
 	return err == nil, err
 }

@@ -11,7 +11,7 @@
 //
 // The watch alone cannot be trusted: a stream that was cut, or a server that lost its quorum, can stay silent
 // forever. Code that reads etcd anyway, such as a session's renewal, therefore reports the revision that it saw
-// to [Mirror.Saw]. A mirror that has not reached that revision after LagTimeout compares its snapshot with
+// to [Mirror.ObserveHeader]. A mirror that has not reached that revision after LagTimeout compares its snapshot with
 // etcd, by a small read, and reads the range anew if it lacks a change. Watches through `etcd grpc-proxy`
 // report no progress; there comparisons keep the mirror current while others write.
 //

@@ -7,8 +7,8 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// mostForeign limits the foreign keys that a mirror names in the log in its lifetime.
-const mostForeign = 10
+// maxForeignReported limits the foreign keys that a mirror names in the log in its lifetime.
+const maxForeignReported = 10
 
 // reportForeign logs, once for each key, that a key in the cluster's range was not written by Goverse or cannot
 // be read. The mirror ignores such keys.
@@ -17,11 +17,11 @@ func (m *Mirror) reportForeign(before, now *state.Snapshot) {
 		return
 	}
 	for _, f := range now.Foreign {
-		if before != nil && slices.ContainsFunc(before.Foreign, func(b state.Foreign) bool { return b.Key == f.Key }) ||
-			m.foreign >= mostForeign {
+		if before != nil && slices.ContainsFunc(before.Foreign, func(b state.ForeignKey) bool { return b.Key == f.Key }) ||
+			m.foreignReported >= maxForeignReported {
 			continue
 		}
-		m.foreign++
+		m.foreignReported++
 		m.log.Warn("ignoring a key in the cluster's range that another program or a newer version of Goverse wrote; "+
 			"delete it if nothing uses it", "key", f.Key, "error", logtext.OneLine(f.Err))
 	}

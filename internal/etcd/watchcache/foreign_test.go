@@ -40,10 +40,10 @@ func TestForeignKeysAreReported(t *testing.T) {
 	require.Equal(t, 2, strings.Count(log.String(), says), log.String())
 	_, err := client.Delete(ctx, keys.RangeStart()+"x")
 	require.NoError(t, err)
-	for i := range 2 * mostForeign {
+	for i := range 2 * maxForeignReported {
 		at(put(fmt.Sprintf("%sy%d", keys.RangeStart(), i), ""))
 	}
-	require.Equal(t, mostForeign, strings.Count(log.String(), says))
-	require.Len(t, at(put(keys.Doctor("1"), "")).Foreign, 2*mostForeign, "goversed doctor's is none")
+	require.Equal(t, maxForeignReported, strings.Count(log.String(), says))
+	require.Len(t, at(put(keys.Doctor("1"), "")).Foreign, 2*maxForeignReported, "goversed doctor's is none")
 	require.NotContains(t, log.String(), keys.Doctor("1"))
 }

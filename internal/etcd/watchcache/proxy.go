@@ -2,11 +2,11 @@ package watchcache
 
 import "crypto/rand"
 
-// start returns the beginning of the range to watch. Behind a proxy it lies between the range's own start and
+// watchStart returns the beginning of the range to watch. Behind a proxy it lies between the range's own start and
 // the first key, where no keys are. So the watched range differs from that of every other watch without having
 // other keys in it.
-func (m *Mirror) start() string {
-	if m.way.Alone() {
+func (m *Mirror) watchStart() string {
+	if m.proxyState.NeedsOwnRange() {
 		return m.cfg.Keys.RangeStart() + "!" + rand.Text()
 	}
 	return m.cfg.Keys.RangeStart()
@@ -15,8 +15,8 @@ func (m *Mirror) start() string {
 // Proxied reports whether a watch has shown that etcd is reached through a proxy.
 func (m *Mirror) Proxied() bool { return m.proxied.Load() }
 
-// behindProxy logs, once, the consequences of a proxy before etcd.
-func (m *Mirror) behindProxy() {
+// reportProxy logs, once, the consequences of a proxy before etcd.
+func (m *Mirror) reportProxy() {
 	if m.proxied.Swap(true) {
 		return
 	}

@@ -97,7 +97,7 @@ func TestBehindAProxyNothingIsReadAnew(t *testing.T) {
 	for i := 0; time.Since(began) < 20*proxyLag; i++ {
 		put, err := client.Put(ctx, "/elsewhere", fmt.Sprint(i))
 		require.NoError(t, err)
-		m.Saw(put.Header, 0)
+		m.ObserveHeader(put.Header, 0)
 	}
 	for i := range 3 {
 		_, err := client.Put(ctx, keys.Candidate(int64(i+1)), "a:1")
@@ -105,7 +105,7 @@ func TestBehindAProxyNothingIsReadAnew(t *testing.T) {
 		_, err = m.Wait(ctx, queueLength(i+1))
 		require.NoError(t, err)
 	}
-	require.Zero(t, m.Rebuilds())
+	require.Zero(t, m.RebuildCount())
 	require.Equal(t, 2, w.watches(), "the second is of a range of its own")
 	require.Equal(t, 1, strings.Count(log.String(), "grpc-proxy"), log)
 }
@@ -124,17 +124,17 @@ func TestWatchThatAProxyLostIsFoundOut(t *testing.T) {
 	w.silence(-1)
 	deleted, err := client.Delete(ctx, keys.Candidate(1))
 	require.NoError(t, err)
-	m.Saw(deleted.Header, 0)
+	m.ObserveHeader(deleted.Header, 0)
 	_, err = m.Wait(ctx, queueLength(0))
 	require.NoError(t, err)
-	require.EqualValues(t, 1, m.Rebuilds())
+	require.EqualValues(t, 1, m.RebuildCount())
 
 	put, err := client.Put(ctx, keys.Candidate(2), "a:1")
 	require.NoError(t, err)
-	m.Saw(put.Header, 0)
+	m.ObserveHeader(put.Header, 0)
 	_, err = m.Wait(ctx, queueLength(1))
 	require.NoError(t, err)
-	require.EqualValues(t, 2, m.Rebuilds())
+	require.EqualValues(t, 2, m.RebuildCount())
 }
 
 // firstIsDead is a watcher with a first watch that is opened and delivers nothing else.
@@ -168,14 +168,14 @@ func TestDeadWatchMovesOver(t *testing.T) {
 	run(t, m)
 	put, err := client.Put(ctx, "/elsewhere", "x")
 	require.NoError(t, err)
-	m.Saw(put.Header, 0)
+	m.ObserveHeader(put.Header, 0)
 	require.Eventually(t, func() bool { return w.opened.Load() == 2 }, 5*time.Second, time.Millisecond)
 	_, err = client.Put(ctx, keys.Candidate(1), "a:1")
 	require.NoError(t, err)
 	s, err := m.Wait(ctx, queueLength(1))
 	require.NoError(t, err)
 	require.False(t, s.Stale)
-	require.Zero(t, m.Rebuilds())
+	require.Zero(t, m.RebuildCount())
 }
 
 // If another etcd answers each watch than the reads, for whatever reason, the cluster is read again a few
@@ -184,7 +184,7 @@ func TestReadsAgainAreFew(t *testing.T) {
 	m, _, _ := behindAProxy(t, &proxyWatcher{id: 7})
 	const watched = 20
 	<-time.After(watched * proxyLag)
-	again := m.Rebuilds()
+	again := m.RebuildCount()
 	require.Greater(t, again, int64(2))
 	require.LessOrEqual(t, again, int64(4+2*watched), "a pause is four fifths of the longest, at the least")
 }

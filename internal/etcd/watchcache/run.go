@@ -17,15 +17,15 @@ import (
 // ended.
 func (m *Mirror) Run(ctx context.Context) error {
 	retry := backoff.Backoff{Policy: watchprogress.ReadRetry, Random: m.cfg.Random}
-	var pauses watchprogress.Pauses
+	var pauses watchprogress.ReadPauses
 	quiet := false // the trouble was already logged
 	for ctx.Err() == nil {
-		s, err := m.read(ctx, &quiet)
+		s, err := m.readRange(ctx, &quiet)
 		var pause time.Duration
 		if err == nil {
 			retry.Reset()
 			var stood time.Duration
-			stood, err = m.follow(ctx, s)
+			stood, err = m.watchUntilRead(ctx, s)
 			pauses, pause = pauses.Next(stood, m.cfg.LagTimeout, m.cfg.Random())
 		} else {
 			pause = retry.Next()
@@ -34,21 +34,21 @@ func (m *Mirror) Run(ctx context.Context) error {
 			break
 		}
 		if old := m.Snapshot(); old != nil && !old.Stale {
-			m.publish(old.AsStale())
+			m.publishSnapshot(old.AsStale())
 		}
 		if !quiet {
 			m.log.Warn("lost the watch of the cluster's keys, reading them again", "reason", err,
 				"in", pause.Round(time.Millisecond).String())
 			quiet = true
 		}
-		m.rest(ctx, pause)
+		m.waitPause(ctx, pause)
 	}
 	return ctx.Err()
 }
 
-// rest waits for the pause before the range is read anew, or until ctx ends. Meanwhile it removes members that
+// waitPause waits for the pause before the range is read anew, or until ctx ends. Meanwhile it removes members that
 // no longer linger.
-func (m *Mirror) rest(ctx context.Context, pause time.Duration) {
+func (m *Mirror) waitPause(ctx context.Context, pause time.Duration) {
 	over := time.NewTimer(pause)
 	defer over.Stop()
 	lingering := time.NewTimer(0)
@@ -69,41 +69,41 @@ func (m *Mirror) rest(ctx context.Context, pause time.Duration) {
 	}
 }
 
-// read reads the range and publishes it.
-func (m *Mirror) read(ctx context.Context, quiet *bool) (*state.Snapshot, error) {
+// readRange reads the range and publishes it.
+func (m *Mirror) readRange(ctx context.Context, quiet *bool) (*state.Snapshot, error) {
 	// This read answers all requests for a rebuild made before it.
 	select {
 	case <-m.rebuild:
 	default:
 	}
-	known, sent := m.Known(), time.Now()
+	known, sent := m.KnownRevision(), time.Now()
 	rctx, cancel := context.WithTimeout(ctx, m.cfg.ReadTimeout)
-	next, term, err := read(rctx, m.cfg.Client, m.cfg.Keys)
+	next, term, err := readWithTerm(rctx, m.cfg.Client, m.cfg.Keys)
 	cancel()
 	if err != nil {
-		m.trouble.Store(&err)
+		m.readErr.Store(&err)
 		return nil, err
 	}
-	m.trouble.Store(nil)
-	m.inTerm(term)
+	m.readErr.Store(nil)
+	m.recordTerm(term)
 	if old := m.Snapshot(); old != nil {
 		m.rebuilds.Add(1)
 		next.History = old.History
 		if next.ClusterID != old.ClusterID || next.Revision < known {
 			next.History++
-			m.known.Store(next.Revision) // no revision of the other history is known yet
-			m.term.Store(term)
+			m.knownRevision.Store(next.Revision) // no revision of the other history is known yet
+			m.knownTerm.Store(term)
 			m.log.Error("etcd's history is not the one seen before: it was restored or replaced; starting over",
 				"cluster_id_before", fmt.Sprintf("%x", old.ClusterID), "cluster_id", fmt.Sprintf("%x", next.ClusterID),
 				"revision_before", known, "revision", next.Revision)
 		}
 	}
-	m.learn(next.Revision)
-	m.age.read(next.Revision, sent)
+	m.recordRevision(next.Revision)
+	m.age.recordRead(next.Revision, sent)
 	now := time.Now()
-	m.lingers, next = m.lingers.Term(m.term.Load()).Read(m.Snapshot(), next, now)
-	m.lingers, next, _ = m.lingers.Look(next, now)
-	m.publish(next)
+	m.lingering, next = m.lingering.OnTerm(m.knownTerm.Load()).OnRead(m.Snapshot(), next, now)
+	m.lingering, next, _ = m.lingering.Expire(next, now)
+	m.publishSnapshot(next)
 	if *quiet {
 		m.log.Info("the watch of the cluster's keys is restored", "revision", next.Revision)
 		*quiet = false
@@ -111,18 +111,18 @@ func (m *Mirror) read(ctx context.Context, quiet *bool) (*state.Snapshot, error)
 	return next, nil
 }
 
-func (m *Mirror) fold(s *state.Snapshot, events []*clientv3.Event) *state.Snapshot {
+func (m *Mirror) applyEvents(s *state.Snapshot, events []*clientv3.Event) *state.Snapshot {
 	folded := make([]state.Event, len(events))
 	for i, ev := range events {
 		folded[i] = state.Event{KV: toKV(ev.Kv), Deleted: ev.Type == mvccpb.Event_DELETE}
 	}
 	now := time.Now()
-	m.lingers, s = m.lingers.Term(m.term.Load()).Apply(s, events[len(events)-1].Kv.ModRevision, folded, now)
-	m.publish(s)
+	m.lingering, s = m.lingering.OnTerm(m.knownTerm.Load()).Apply(s, events[len(events)-1].Kv.ModRevision, folded, now)
+	m.publishSnapshot(s)
 	return s
 }
 
-func (m *Mirror) watching() {
+func (m *Mirror) markReady() {
 	select {
 	case <-m.ready:
 	default:

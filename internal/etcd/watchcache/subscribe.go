@@ -43,7 +43,7 @@ func (s *Subscription) Signal() {
 // Close ends the subscription. It does not close C.
 func (s *Subscription) Close() {
 	s.m.mu.Lock()
-	s.m.subs = remove(s.m.subs, s)
+	s.m.subs = removeItem(s.m.subs, s)
 	s.m.mu.Unlock()
 }
 
@@ -63,7 +63,7 @@ func (m *Mirror) Wait(ctx context.Context, cond func(*state.Snapshot) bool) (*st
 	m.mu.Unlock()
 	defer func() {
 		m.mu.Lock()
-		m.waiters = remove(m.waiters, w)
+		m.waiters = removeItem(m.waiters, w)
 		m.mu.Unlock()
 	}()
 	if s := m.Snapshot(); s != nil && cond(s) {
@@ -77,7 +77,7 @@ func (m *Mirror) Wait(ctx context.Context, cond func(*state.Snapshot) bool) (*st
 	}
 }
 
-func (m *Mirror) publish(s *state.Snapshot) {
+func (m *Mirror) publishSnapshot(s *state.Snapshot) {
 	before := m.snapshot.Swap(s)
 	m.reportForeign(before, s)
 	m.mu.Lock()
@@ -99,7 +99,7 @@ func (m *Mirror) publish(s *state.Snapshot) {
 	}
 }
 
-// remove returns s without v, in place.
-func remove[T comparable](s []T, v T) []T {
+// removeItem returns s without v, in place.
+func removeItem[T comparable](s []T, v T) []T {
 	return slices.DeleteFunc(s, func(x T) bool { return x == v })
 }

@@ -91,6 +91,6 @@ func TestReadIsRefusedWithoutALeader(t *testing.T) {
 	client.KV = leaderless{}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	_, err := Read(ctx, client, testKeys(t))
+	_, err := ReadSnapshot(ctx, client, testKeys(t))
 	require.ErrorIs(t, err, rpctypes.ErrNoLeader)
 }

@@ -18,22 +18,22 @@ const progressTimeout = 100 * time.Millisecond
 
 var errNotOpened = errors.New("etcd did not open the watch")
 
-// reopen ends a watch that another one can continue, because nothing is missing up to a revision.
-type reopen struct {
+// reopenError ends a watch that another one can continue, because nothing is missing up to a revision.
+type reopenError struct {
 	upTo   int64
 	reason string
 }
 
-func (r *reopen) Error() string { return r.reason }
+func (r *reopenError) Error() string { return r.reason }
 
-// follow watches from the revision of the snapshot that was read, until the range has to be read anew. It
+// watchUntilRead watches from the revision of the snapshot that was read, until the range has to be read anew. It
 // returns how long the last watch stood.
-func (m *Mirror) follow(ctx context.Context, s *state.Snapshot) (stood time.Duration, err error) {
-	m.way = m.way.Read()
+func (m *Mirror) watchUntilRead(ctx context.Context, s *state.Snapshot) (stood time.Duration, err error) {
+	m.proxyState = m.proxyState.OnRead()
 	upTo, again := s.Revision, false
 	for {
-		stood, err = m.watch(ctx, upTo)
-		var next *reopen
+		stood, err = m.watchOnce(ctx, upTo)
+		var next *reopenError
 		switch {
 		case ctx.Err() != nil:
 			return stood, ctx.Err()
@@ -49,22 +49,22 @@ func (m *Mirror) follow(ctx context.Context, s *state.Snapshot) (stood time.Dura
 	}
 }
 
-// watch folds the events after a revision into snapshots until the watch fails or lags. It returns how long it
+// watchOnce folds the events after a revision into snapshots until the watch fails or lags. It returns how long it
 // stood.
-func (m *Mirror) watch(ctx context.Context, upTo int64) (stood time.Duration, err error) {
+func (m *Mirror) watchOnce(ctx context.Context, upTo int64) (stood time.Duration, err error) {
 	s := m.Snapshot()
 	// The stream belongs to this mirror alone, so that its progress requests are not answered to every other
 	// mirror on the same client.
-	ctx = metadata.AppendToOutgoingContext(ctx, "goverse-mirror", m.stream)
+	ctx = metadata.AppendToOutgoingContext(ctx, "goverse-mirror", m.streamID)
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	var checks sync.WaitGroup
 	defer checks.Wait()
 	defer cancel()
 	// Watch itself blocks until etcd has opened the stream.
 	opening := time.AfterFunc(m.cfg.LagTimeout, cancel)
-	w := watchprogress.Since(upTo)
-	events := m.cfg.Client.Watch(ctx, m.start(), clientv3.WithRange(m.cfg.Keys.RangeEnd()),
-		clientv3.WithRev(w.From()), clientv3.WithCreatedNotify())
+	w := watchprogress.NewWatch(upTo)
+	events := m.cfg.Client.Watch(ctx, m.watchStart(), clientv3.WithRange(m.cfg.Keys.RangeEnd()),
+		clientv3.WithRev(w.StartRevision()), clientv3.WithCreatedNotify())
 	if !opening.Stop() {
 		return 0, errNotOpened
 	}
@@ -77,13 +77,13 @@ func (m *Mirror) watch(ctx context.Context, upTo int64) (stood time.Duration, er
 
 	lag := time.NewTimer(m.cfg.LagTimeout)
 	defer lag.Stop()
-	set := func(timer watchprogress.Timer) {
+	set := func(timer watchprogress.TimerAction) {
 		switch timer {
-		case watchprogress.Stop:
+		case watchprogress.StopTimer:
 			lag.Stop()
-		case watchprogress.Start:
+		case watchprogress.StartTimer:
 			lag.Reset(m.cfg.LagTimeout)
-			if !m.way.Reports() {
+			if !m.proxyState.ExpectsProgress() {
 				return
 			}
 			// The timeout is short because events wait meanwhile. The timer covers a missing answer.
@@ -93,7 +93,7 @@ func (m *Mirror) watch(ctx context.Context, upTo int64) (stood time.Duration, er
 		}
 	}
 	compared := make(chan comparison)
-	var timer watchprogress.Timer
+	var timer watchprogress.TimerAction
 	lingering := time.NewTimer(0)
 	defer lingering.Stop()
 	for {
@@ -103,42 +103,42 @@ func (m *Mirror) watch(ctx context.Context, upTo int64) (stood time.Duration, er
 				return 0, errors.New("the watch ended")
 			}
 			if err := resp.Err(); err != nil {
-				if !w.Opened() {
+				if !w.IsOpen() {
 					return 0, fmt.Errorf("%w: %w", errNotOpened, err)
 				}
 				return 0, fmt.Errorf("watch: %w", err)
 			}
-			if !w.Opened() {
+			if !w.IsOpen() {
 				opened = time.Now()
-				m.watching()
+				m.markReady()
 			}
 			switch resp.Header.ClusterId {
 			case s.ClusterID:
 			case 0: // a proxy has joined this watch to one of its own
 				var again bool
-				if m.way, again = m.way.Joined(); again {
-					m.behindProxy()
-					return 0, &reopen{upTo: upTo, reason: "the watch was joined to another one by a proxy"}
+				if m.proxyState, again = m.proxyState.OnJoined(); again {
+					m.reportProxy()
+					return 0, &reopenError{upTo: upTo, reason: "the watch was joined to another one by a proxy"}
 				}
 			default:
 				return 0, fmt.Errorf("%w: the watch is answered by another etcd", errRebuild)
 			}
-			m.inTerm(resp.Header.RaftTerm)
+			m.recordTerm(resp.Header.RaftTerm)
 			if len(resp.Events) > 0 {
-				s = m.fold(s, resp.Events)
+				s = m.applyEvents(s, resp.Events)
 				if len(s.Lingering) > 0 {
 					lingering.Reset(0)
 				}
 			}
 			if resp.IsProgressNotify() {
-				m.way = m.way.Reported()
+				m.proxyState = m.proxyState.OnProgress()
 			}
-			w, timer = w.Answered(resp.Header.Revision, resp.Created, m.Known())
-			m.learn(w.Reached())
-			m.age.reach(w.Reached())
+			w, timer = w.OnAnswer(resp.Header.Revision, resp.Created, m.KnownRevision())
+			m.recordRevision(w.ReachedRevision())
+			m.age.recordReached(w.ReachedRevision())
 			set(timer)
-		case <-m.poke:
-			w, timer = w.Reported(m.Known())
+		case <-m.wake:
+			w, timer = w.OnKnownRevision(m.KnownRevision())
 			set(timer)
 		case <-lingering.C:
 			var again time.Duration
@@ -148,30 +148,30 @@ func (m *Mirror) watch(ctx context.Context, upTo int64) (stood time.Duration, er
 		case reason := <-m.rebuild:
 			return 0, fmt.Errorf("%w: %s", errRebuild, reason)
 		case <-lag.C:
-			if !w.Opened() {
+			if !w.IsOpen() {
 				return 0, errNotOpened
 			}
-			awaited := w.Awaited()
+			awaited := w.AwaitedRevision()
 			checks.Go(func() {
 				select {
-				case compared <- m.compare(ctx, awaited):
+				case compared <- m.compareWithEtcd(ctx, awaited):
 				case <-ctx.Done():
 				}
 			})
 		case c := <-compared:
-			if c.revision != w.Awaited() {
+			if c.revision != w.AwaitedRevision() {
 				break // an event or a report was faster
 			}
-			if err := c.with(s); err != nil {
+			if err := c.checkSnapshot(s); err != nil {
 				return 0, fmt.Errorf("%w: %w", errRebuild, err)
 			}
 			var again bool
-			if m.way, again = m.way.Unreported(); again {
-				return 0, &reopen{upTo: c.revision, reason: "the watch does not report progress"}
+			if m.proxyState, again = m.proxyState.OnNoProgress(); again {
+				return 0, &reopenError{upTo: c.revision, reason: "the watch does not report progress"}
 			}
-			m.behindProxy()
-			w, timer = w.Checked(m.Known())
-			m.age.reach(c.revision)
+			m.reportProxy()
+			w, timer = w.OnNothingMissing(m.KnownRevision())
+			m.age.recordReached(c.revision)
 			set(timer)
 		case <-ctx.Done():
 			return 0, ctx.Err()
@@ -183,8 +183,8 @@ func (m *Mirror) watch(ctx context.Context, upTo int64) (stood time.Duration, er
 // means never.
 func (m *Mirror) expireLingering(s *state.Snapshot) (_ *state.Snapshot, again time.Duration) {
 	before := s
-	if m.lingers, s, again = m.lingers.Look(s, time.Now()); s != before {
-		m.publish(s)
+	if m.lingering, s, again = m.lingering.Expire(s, time.Now()); s != before {
+		m.publishSnapshot(s)
 	}
 	return s, again
 }

@@ -13,15 +13,15 @@ var ReadRetry = backoff.Policy{First: firstPause, Last: 750 * time.Millisecond}
 // because many nodes lose their watches together when a member of etcd stops or has no leader.
 const firstPause = 20 * time.Millisecond
 
-// Pauses computes the pauses before the cluster is read again because its watch was lost. Each is twice as long
+// ReadPauses computes the pauses before the cluster is read again because its watch was lost. Each is twice as long
 // as the one before. Pauses is immutable; the zero value has counted no losses.
-type Pauses struct{ losses int }
+type ReadPauses struct{ losses int }
 
 // Next returns the pause before the next read, after a watch was lost that had stood for the given time. A
 // pause is longest at most, jitter aside. For each longest that the watch stood, one earlier loss is forgotten,
 // so a node that loses its watch repeatedly reads the cluster about once per longest. random is as for
 // [backoff.Policy.Delay].
-func (p Pauses) Next(stood, longest time.Duration, random float64) (Pauses, time.Duration) {
+func (p ReadPauses) Next(stood, longest time.Duration, random float64) (ReadPauses, time.Duration) {
 	p.losses -= int(min(stood/longest, time.Duration(p.losses)))
 	again, losses := backoff.Policy{First: firstPause, Last: longest}, p.losses+1
 	if again.Delay(losses, backoff.NoJitter) < longest { // a further loss would only take longer to forget

@@ -11,7 +11,7 @@ import (
 
 func TestPausesGrowAndAreForgotten(t *testing.T) {
 	const longest = 200 * time.Millisecond
-	var p Pauses
+	var p ReadPauses
 	next := func(stood time.Duration) (pause time.Duration) {
 		p, pause = p.Next(stood, longest, backoff.NoJitter)
 		return pause
@@ -31,7 +31,7 @@ func TestReadsAreBounded(t *testing.T) {
 	const longest = 3 * time.Second
 	for _, random := range []float64{0, backoff.NoJitter, 0.999} {
 		for _, stood := range []time.Duration{0, time.Millisecond, time.Second, longest - 1, longest, 10 * longest} {
-			var p Pauses
+			var p ReadPauses
 			reads, took := 0, time.Duration(0)
 			for took < 10*time.Minute {
 				var pause time.Duration

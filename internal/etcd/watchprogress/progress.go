@@ -22,63 +22,63 @@ type Watch struct {
 	opened  bool
 }
 
-// Timer is an action on the timer that detects a lagging watch. The timer also runs while the watch is being
+// TimerAction is an action on the timer that detects a lagging watch. The timer also runs while the watch is being
 // opened.
-type Timer int
+type TimerAction int
 
 // The actions on the timer.
 const (
-	Leave Timer = iota // do not change it
-	Stop
-	Start // restart it, and ask etcd for a progress report
+	LeaveTimer TimerAction = iota // do not change it
+	StopTimer
+	StartTimer // restart it, and ask etcd for a progress report
 )
 
-// Since returns a watch, not opened yet, that continues from a read at the given revision.
-func Since(read int64) Watch { return Watch{reached: read} }
+// NewWatch returns a watch, not opened yet, that continues from a read at the given revision.
+func NewWatch(read int64) Watch { return Watch{reached: read} }
 
-// From returns the revision at which to open the watch.
-func (w Watch) From() int64 { return w.reached + 1 }
+// StartRevision returns the revision at which to open the watch.
+func (w Watch) StartRevision() int64 { return w.reached + 1 }
 
-// Reached returns the revision up to which nothing is missing.
-func (w Watch) Reached() int64 { return w.reached }
+// ReachedRevision returns the revision up to which nothing is missing.
+func (w Watch) ReachedRevision() int64 { return w.reached }
 
-// Awaited returns the revision that should have been reached when the timer fires; 0 if the watch was not even
+// AwaitedRevision returns the revision that should have been reached when the timer fires; 0 if the watch was not even
 // opened.
-func (w Watch) Awaited() int64 { return w.awaited }
+func (w Watch) AwaitedRevision() int64 { return w.awaited }
 
-// Opened reports whether etcd has opened the watch.
-func (w Watch) Opened() bool { return w.opened }
+// IsOpen reports whether etcd has opened the watch.
+func (w Watch) IsOpen() bool { return w.opened }
 
-// Answered returns the watch after an answer of etcd with the given revision in its header. An opening answer,
+// OnAnswer returns the watch after an answer of etcd with the given revision in its header. An opening answer,
 // which only says that the watch was opened, proves nothing about the events before its revision. known is the
 // newest revision that this process knows.
-func (w Watch) Answered(revision int64, opening bool, known int64) (Watch, Timer) {
+func (w Watch) OnAnswer(revision int64, opening bool, known int64) (Watch, TimerAction) {
 	if !opening {
 		w.reached = max(w.reached, revision)
 	}
 	caughtUp := w.awaited != 0 && w.reached >= w.awaited
 	if w.opened && !caughtUp {
-		return w, Leave
+		return w, LeaveTimer
 	}
 	w.opened, w.awaited = true, 0
-	if w, timer := w.Reported(known); timer == Start {
+	if w, timer := w.OnKnownRevision(known); timer == StartTimer {
 		return w, timer
 	}
-	return w, Stop
+	return w, StopTimer
 }
 
-// Checked returns the watch after a comparison with etcd has shown that nothing is missing up to the awaited
+// OnNothingMissing returns the watch after a comparison with etcd has shown that nothing is missing up to the awaited
 // revision.
-func (w Watch) Checked(known int64) (Watch, Timer) {
+func (w Watch) OnNothingMissing(known int64) (Watch, TimerAction) {
 	w.reached, w.awaited = max(w.reached, w.awaited), 0
-	return w.Reported(known)
+	return w.OnKnownRevision(known)
 }
 
-// Reported returns the watch after the process has learned that the revision known exists.
-func (w Watch) Reported(known int64) (Watch, Timer) {
+// OnKnownRevision returns the watch after the process has learned that the revision known exists.
+func (w Watch) OnKnownRevision(known int64) (Watch, TimerAction) {
 	if !w.opened || w.awaited != 0 || known <= w.reached {
-		return w, Leave
+		return w, LeaveTimer
 	}
 	w.awaited = known
-	return w, Start
+	return w, StartTimer
 }

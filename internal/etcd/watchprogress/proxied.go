@@ -6,43 +6,43 @@ package watchprogress
 // The proxy answers no requests for progress. It joins watches of the same range to one of its own, which may
 // end for all of them without any notification.
 type ProxyState struct {
-	alone bool
-	mute  int // watches in a row, perhaps the same one, that lacked nothing and yet reported no progress
+	ownRange        bool
+	withoutProgress int // watches in a row, perhaps the same one, that lacked nothing and yet reported no progress
 }
 
-// enoughMute is the number of mute watches after which no watch is expected to report progress.
-const enoughMute = 2
+// maxWithoutProgress is the number of mute watches after which no watch is expected to report progress.
+const maxWithoutProgress = 2
 
-// Alone reports whether the next watch needs a range that no other watch has.
-func (y ProxyState) Alone() bool { return y.alone }
+// NeedsOwnRange reports whether the next watch needs a range that no other watch has.
+func (y ProxyState) NeedsOwnRange() bool { return y.ownRange }
 
-// Reports reports whether watches are expected to report progress on request.
-func (y ProxyState) Reports() bool { return y.mute < enoughMute }
+// ExpectsProgress reports whether watches are expected to report progress on request.
+func (y ProxyState) ExpectsProgress() bool { return y.withoutProgress < maxWithoutProgress }
 
-// Read returns the way after the range was read anew. The next watch may take another path, so it is tried
+// OnRead returns the way after the range was read anew. The next watch may take another path, so it is tried
 // again.
-func (y ProxyState) Read() ProxyState {
-	y.mute = min(y.mute, enoughMute-1)
+func (y ProxyState) OnRead() ProxyState {
+	y.withoutProgress = min(y.withoutProgress, maxWithoutProgress-1)
 	return y
 }
 
-// Reported returns the way after a watch has reported progress.
-func (y ProxyState) Reported() ProxyState {
-	y.mute = 0
+// OnProgress returns the way after a watch has reported progress.
+func (y ProxyState) OnProgress() ProxyState {
+	y.withoutProgress = 0
 	return y
 }
 
-// Unreported returns the way after a watch has reported no progress although it lacks nothing. It also reports
+// OnNoProgress returns the way after a watch has reported no progress although it lacks nothing. It also reports
 // whether to open another watch, because this one may be dead.
-func (y ProxyState) Unreported() (ProxyState, bool) {
-	y.alone, y.mute = true, min(y.mute+1, enoughMute)
-	return y, y.Reports()
+func (y ProxyState) OnNoProgress() (ProxyState, bool) {
+	y.ownRange, y.withoutProgress = true, min(y.withoutProgress+1, maxWithoutProgress)
+	return y, y.ExpectsProgress()
 }
 
-// Joined returns the way after a proxy has joined the watch to another one. It also reports whether to open
+// OnJoined returns the way after a proxy has joined the watch to another one. It also reports whether to open
 // another watch, one that the proxy cannot join.
-func (y ProxyState) Joined() (ProxyState, bool) {
-	again := !y.alone
-	y.alone, y.mute = true, max(y.mute, enoughMute-1)
+func (y ProxyState) OnJoined() (ProxyState, bool) {
+	again := !y.ownRange
+	y.ownRange, y.withoutProgress = true, max(y.withoutProgress, maxWithoutProgress-1)
 	return y, again
 }

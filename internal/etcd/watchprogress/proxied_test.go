@@ -7,29 +7,29 @@ import (
 )
 
 func TestWayBehindAProxy(t *testing.T) {
-	y, again := ProxyState{}.Joined()
+	y, again := ProxyState{}.OnJoined()
 	require.True(t, again)
-	require.True(t, y.Alone())
-	require.True(t, y.Reports(), "not known yet")
-	_, again = y.Joined()
+	require.True(t, y.NeedsOwnRange())
+	require.True(t, y.ExpectsProgress(), "not known yet")
+	_, again = y.OnJoined()
 	require.False(t, again, "once")
-	y, again = y.Unreported()
+	y, again = y.OnNoProgress()
 	require.False(t, again, "no other watch would do better")
-	require.False(t, y.Reports())
-	y = y.Read()
-	require.True(t, y.Reports(), "the next one is asked again")
-	y, again = y.Unreported()
+	require.False(t, y.ExpectsProgress())
+	y = y.OnRead()
+	require.True(t, y.ExpectsProgress(), "the next one is asked again")
+	y, again = y.OnNoProgress()
 	require.False(t, again)
-	require.True(t, y.Reported().Reports())
+	require.True(t, y.OnProgress().ExpectsProgress())
 }
 
 // One of two endpoints may have a dead stream: another watch is opened, and nothing is read anew.
 func TestADeadWatchIsOpenedAgainOnce(t *testing.T) {
-	y, again := ProxyState{}.Unreported()
+	y, again := ProxyState{}.OnNoProgress()
 	require.True(t, again)
-	require.True(t, y.Alone())
-	_, again = y.Unreported()
+	require.True(t, y.NeedsOwnRange())
+	_, again = y.OnNoProgress()
 	require.False(t, again)
-	_, again = y.Reported().Unreported()
+	_, again = y.OnProgress().OnNoProgress()
 	require.True(t, again)
 }

@@ -38,7 +38,7 @@ type core struct {
 // Enabled reports whether the underlying logger writes entries of this level.
 func (c *core) Enabled(l zapcore.Level) bool {
 	// Unlike GetLevel, the Is methods work for hclog's null logger too.
-	switch level(l) {
+	switch hclogLevel(l) {
 	case hclog.Trace:
 		return c.log.IsTrace()
 	case hclog.Debug:
@@ -76,15 +76,15 @@ func (c *core) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	if e.Stack != "" {
 		pairs = append(pairs, "stacktrace", e.Stack)
 	}
-	c.log.Log(level(e.Level), e.Message, pairs...)
+	c.log.Log(hclogLevel(e.Level), e.Message, pairs...)
 	return nil
 }
 
 // Sync does nothing: hclog writes out each entry before it returns.
 func (c *core) Sync() error { return nil }
 
-// level maps zap's levels to hclog's, as the package comment shows.
-func level(l zapcore.Level) hclog.Level {
+// hclogLevel maps zap's levels to hclog's, as the package comment shows.
+func hclogLevel(l zapcore.Level) hclog.Level {
 	switch {
 	case l < zapcore.InfoLevel:
 		return hclog.Trace

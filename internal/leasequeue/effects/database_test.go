@@ -19,7 +19,7 @@ import (
 // Then its transaction can no longer commit; or it has committed, and the database says so.
 func TestADatabaseSaysWhatIsTrue(t *testing.T) {
 	s := newTestBed(t)
-	db := pgserver.ForTest(t)
+	db := pgserver.StartForTest(t)
 	connect := func() *pgx.Conn {
 		conn, err := pgx.Connect(s.ctx, db.URL())
 		require.NoError(t, err)

@@ -59,7 +59,7 @@ func (c Config) Validate() error {
 // Effects runs effects. All methods are safe for concurrent use.
 type Effects struct {
 	cfg   Config
-	marks *marks
+	marks *markStore
 }
 
 // New returns the effects. The error describes a mistake in the configuration.
@@ -68,7 +68,7 @@ func New(cfg Config) (*Effects, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	return &Effects{cfg: cfg, marks: newMarks(cfg)}, nil
+	return &Effects{cfg: cfg, marks: newMarkStore(cfg)}, nil
 }
 
 // Once runs fn, unless the effect took place before: then it returns the earlier result. While another process
@@ -95,28 +95,28 @@ func (e *Effects) Once(ctx context.Context, name string,
 		return once.Result{}, once.ErrStopped
 	}
 	// An effect that took place long ago costs one read.
-	if m, err := e.marks.read(ctx, name); err != nil {
+	if m, err := e.marks.readMark(ctx, name); err != nil {
 		return once.Result{}, err
 	} else if m.State == once.Done {
 		return m.result(name)
 	}
 	for {
-		place, err := e.cfg.Queues.Take(ctx, leasequeue.Want{Name: name, Value: e.cfg.Owner})
+		place, err := e.cfg.Queues.Acquire(ctx, leasequeue.EntrySpec{Name: name, Value: e.cfg.Owner})
 		if err != nil {
 			return once.Result{}, err
 		}
-		if r, again, err := e.first(ctx, place, name, fn); !again {
+		if r, again, err := e.runAttempt(ctx, place, name, fn); !again {
 			return r, err
 		}
 	}
 }
 
-// first runs an attempt with a granted entry, and releases it. again reports that the entry was lost before
+// runAttempt runs an attempt with a granted entry, and releases it. again reports that the entry was lost before
 // anything began, or that the mark was changed out of band.
-func (e *Effects) first(ctx context.Context, place *leasequeue.Entry, name string,
+func (e *Effects) runAttempt(ctx context.Context, place *leasequeue.Entry, name string,
 	fn func(context.Context, int64) ([]byte, error)) (_ once.Result, again bool, err error) {
-	defer e.leave(ctx, place)
-	m, err := e.marks.read(ctx, name)
+	defer e.releaseEntry(ctx, place)
+	m, err := e.marks.readMark(ctx, name)
 	switch {
 	case err != nil:
 		return once.Result{}, ctx.Err() == nil && !place.Valid(), err
@@ -124,64 +124,64 @@ func (e *Effects) first(ctx context.Context, place *leasequeue.Entry, name strin
 		r, err := m.result(name)
 		return r, false, err
 	case m.State == once.Running:
-		return once.Result{}, false, m.unknown(name, nil) // the node that ran it is no longer first
+		return once.Result{}, false, m.unknownError(name, nil) // the node that ran it is no longer first
 	}
 	work, stop := place.Within(ctx)
 	defer stop()
 	m.mark = mark{State: once.Running, Attempt: m.Attempt + 1, Token: place.Token(), By: e.cfg.Owner,
 		Retention: int64(e.cfg.Retention / time.Second)}
-	err = e.marks.confirm(work, place.Guard(), name, &m)
+	err = e.marks.writeConfirmed(work, place.Guard(), name, &m)
 	if err == nil && !place.Valid() {
-		err = fmt.Errorf("effect %q: %w", name, errOvertaken) // timers may be late
+		err = fmt.Errorf("effect %q: %w", name, errConflict) // timers may be late
 	}
 	if err != nil {
 		if work.Err() != nil {
 			err = errors.Join(err, context.Cause(work))
 		}
-		again := ctx.Err() == nil && (!place.Valid() || errors.Is(err, errOvertaken))
+		again := ctx.Err() == nil && (!place.Valid() || errors.Is(err, errConflict))
 		// fn did not run. Record that, because the mark may say Running.
-		return once.Result{}, again, errors.Join(err, e.unmark(place, name, m))
+		return once.Result{}, again, errors.Join(err, e.recordNotBegun(place, name, m))
 	}
 	value, failure := fn(work, m.Token)
-	r, err := e.ended(place, name, m, value, failure)
+	r, err := e.recordOutcome(place, name, m, value, failure)
 	return r, false, err
 }
 
-// unmark records that an attempt did not begin. Its mark may stand, or may still be in flight and then finds
+// recordNotBegun records that an attempt did not begin. Its mark may stand, or may still be in flight and then finds
 // another mark. If unmark fails, the outcome counts as unknown.
-func (e *Effects) unmark(place *leasequeue.Entry, name string, m marked) error {
-	ctx, cancel := context.WithTimeout(place.Session(), e.cfg.Queues.RequestTimeout())
+func (e *Effects) recordNotBegun(place *leasequeue.Entry, name string, m storedMark) error {
+	ctx, cancel := context.WithTimeout(place.SessionContext(), e.cfg.Queues.RequestTimeout())
 	defer cancel()
 	var err error
 	for range 2 { // the mark may arrive between the read and the write, once
-		var now marked
-		now, err = e.marks.read(ctx, name)
-		if err != nil || now.modified != m.modified && (now.State != once.Running || now.Token != m.Token) {
+		var now storedMark
+		now, err = e.marks.readMark(ctx, name)
+		if err != nil || now.modRevision != m.modRevision && (now.State != once.Running || now.Token != m.Token) {
 			return err
 		}
 		back := m
-		back.modified, back.State, back.Error = now.modified, once.Failed, "it did not begin"
-		if err = e.marks.confirm(ctx, place.Guard(), name, &back); !errors.Is(err, errOvertaken) {
+		back.modRevision, back.State, back.Error = now.modRevision, once.Failed, "it did not begin"
+		if err = e.marks.writeConfirmed(ctx, place.Guard(), name, &back); !errors.Is(err, errConflict) {
 			return err
 		}
 	}
 	return err
 }
 
-// ended records the outcome of an attempt. It retries while the session stands; if the entry is gone, the guard
+// recordOutcome records the outcome of an attempt. It retries while the session stands; if the entry is gone, the guard
 // fails.
-func (e *Effects) ended(place *leasequeue.Entry, name string, m marked, value []byte,
+func (e *Effects) recordOutcome(place *leasequeue.Entry, name string, m storedMark, value []byte,
 	failure error) (once.Result, error) {
 	switch {
 	case failure != nil:
-		m.State, m.Error = once.Failed, brief(failure)
+		m.State, m.Error = once.Failed, truncateError(failure)
 	case len(value) > once.MaxValue:
 		m.State, m.Dropped = once.Done, len(value)
 	default:
 		m.State, m.Value = once.Done, value
 	}
-	if err := e.marks.confirm(place.Session(), place.Guard(), name, &m); err != nil {
-		return once.Result{}, m.unknown(name, errors.Join(failure, err, context.Cause(place.Context())))
+	if err := e.marks.writeConfirmed(place.SessionContext(), place.Guard(), name, &m); err != nil {
+		return once.Result{}, m.unknownError(name, errors.Join(failure, err, context.Cause(place.Context())))
 	}
 	if failure != nil {
 		return once.Result{}, failure
@@ -191,8 +191,8 @@ func (e *Effects) ended(place *leasequeue.Entry, name string, m marked, value []
 	return r, err
 }
 
-// brief returns the part of an error's text that is kept.
-func brief(err error) string {
+// truncateError returns the part of an error's text that is kept.
+func truncateError(err error) string {
 	const most = 1024
 	text := strings.ToValidUTF8(err.Error(), "?")
 	if len(text) > most {
@@ -215,11 +215,11 @@ func (e *Effects) Resolve(ctx context.Context, name string, token int64, tookPla
 		r.state, r.value = once.Done, value
 	}
 	for {
-		place, err := e.cfg.Queues.Take(ctx, leasequeue.Want{Name: name, Value: e.cfg.Owner})
+		place, err := e.cfg.Queues.Acquire(ctx, leasequeue.EntrySpec{Name: name, Value: e.cfg.Owner})
 		if err != nil {
 			return err
 		}
-		if again, err := e.resolve(ctx, place, &r); !again {
+		if again, err := e.tryResolve(ctx, place, &r); !again {
 			return err
 		}
 	}
@@ -234,11 +234,11 @@ type resolution struct {
 	at    time.Time // time of the last attempt to write it; zero if there was none
 }
 
-// resolve carries out Resolve with a granted entry, and releases it. again reports that the entry or the mark
+// tryResolve carries out Resolve with a granted entry, and releases it. again reports that the entry or the mark
 // had changed, or the session was lost.
-func (e *Effects) resolve(ctx context.Context, place *leasequeue.Entry, r *resolution) (again bool, err error) {
-	defer e.leave(ctx, place)
-	m, err := e.marks.read(ctx, r.name)
+func (e *Effects) tryResolve(ctx context.Context, place *leasequeue.Entry, r *resolution) (again bool, err error) {
+	defer e.releaseEntry(ctx, place)
+	m, err := e.marks.readMark(ctx, r.name)
 	switch {
 	case err != nil:
 		return false, err
@@ -248,9 +248,9 @@ func (e *Effects) resolve(ctx context.Context, place *leasequeue.Entry, r *resol
 		return false, fmt.Errorf("effect %q, token %d: %w", r.name, r.token, once.ErrNotUnknown)
 	}
 	m.State, m.Value, m.Resolved = r.state, r.value, e.cfg.Owner
-	work, stop := wait.Within(ctx, place.Session())
+	work, stop := wait.MergeContexts(ctx, place.SessionContext())
 	defer stop()
-	err = e.marks.confirm(work, place.Guard(), r.name, &m)
+	err = e.marks.writeConfirmed(work, place.Guard(), r.name, &m)
 	r.at = m.At
 	switch {
 	case err == nil:
@@ -258,14 +258,14 @@ func (e *Effects) resolve(ctx context.Context, place *leasequeue.Entry, r *resol
 	case ctx.Err() != nil:
 		return false, errors.Join(err, context.Cause(ctx))
 	}
-	return errors.Is(err, errOvertaken) || work.Err() != nil, err
+	return errors.Is(err, errConflict) || work.Err() != nil, err
 }
 
-// leave releases the entry. If etcd does not confirm in time, that happens later.
-func (e *Effects) leave(ctx context.Context, place *leasequeue.Entry) {
+// releaseEntry releases the entry. If etcd does not confirm in time, that happens later.
+func (e *Effects) releaseEntry(ctx context.Context, place *leasequeue.Entry) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.cfg.Queues.RequestTimeout())
 	defer cancel()
-	_, _ = place.Leave(ctx) // all writes were guarded by the entry
+	_, _ = place.ReleaseAndWait(ctx) // all writes were guarded by the entry
 }
 
 // Close runs no further effects, ends the contexts of running ones, and makes the waiting calls fail. It blocks

@@ -120,7 +120,7 @@ func aMark(ctx context.Context, t *testing.T, etcd *members, keys state.Keys) (s
 	var once *effects.Effects
 	process := processtest.Start(t, etcd.endpoints[0], 30*time.Second,
 		func(p *processtest.Process) (func(context.Context), error) {
-			queues, err := testbed.Queues(p, keys.Effects())
+			queues, err := testbed.NewEngine(p, keys.Effects())
 			if err != nil {
 				return nil, err
 			}

@@ -13,5 +13,5 @@ const MarksPerLease = marksPerLease
 // TakeLeases returns a function that returns the leases for the marks of one process.
 func TakeLeases(client *clientv3.Client, retention,
 	timeout time.Duration) func(context.Context) (clientv3.LeaseID, error) {
-	return newLeases(client, retention, timeout).take
+	return newLeasePool(client, retention, timeout).leaseForKey
 }

@@ -15,7 +15,7 @@ func FuzzMark(f *testing.F) {
 	f.Add([]byte(`{"state":"lost"}`))
 	f.Add([]byte(`[]`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		s := standing("it", raw)
+		s := stateFromMark("it", raw)
 		require.Equal(t, "it", s.Name)
 		switch s.State {
 		case once.Running, once.Done, once.Failed:

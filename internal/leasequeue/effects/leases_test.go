@@ -33,14 +33,14 @@ func TestLeaseTakesMarks(t *testing.T) {
 		"both clocks say that there is time":  {7, deadline.Instant{}, true},
 		"neither room, nor is there any time": {0, end, false},
 	} {
-		was := lease{3, end, c.room}
-		next, ok := was.take(c.now)
+		was := sharedLease{3, end, c.room}
+		next, ok := was.addKey(c.now)
 		require.Equal(t, c.ok, ok, what)
 		if ok {
-			require.Equal(t, lease{3, end, c.room - 1}, next, what)
+			require.Equal(t, sharedLease{3, end, c.room - 1}, next, what)
 		}
 	}
-	_, ok := lease{}.take(deadline.Instant{})
+	_, ok := sharedLease{}.addKey(deadline.Instant{})
 	require.False(t, ok, "there is none at the beginning")
 }
 
@@ -48,10 +48,10 @@ func TestSpare(t *testing.T) {
 	t.Parallel()
 	for drawn, want := range map[float64]time.Duration{0: 90 * time.Minute, 0.5: 7*time.Hour +
 		30*time.Minute, 0.9999999: 13*time.Hour + 30*time.Minute} {
-		require.InDelta(t, want, spare(day, drawn), float64(time.Second), "%v", drawn)
+		require.InDelta(t, want, spareTime(day, drawn), float64(time.Second), "%v", drawn)
 	}
-	require.EqualValues(t, 60, seconds(time.Minute))
-	require.EqualValues(t, 61, seconds(time.Minute+1))
+	require.EqualValues(t, 60, ceilSeconds(time.Minute))
+	require.EqualValues(t, 61, ceilSeconds(time.Minute+1))
 }
 
 // Leases last long enough, and do not end together.
@@ -59,10 +59,10 @@ func TestLeasesEndApart(t *testing.T) {
 	t.Parallel()
 	const many = 40
 	ctx, client := etcdtest.Context(t), etcdtest.Client(t)
-	l := newLeases(client, day, patience)
+	l := newLeasePool(client, day, patience)
 	on, ttls := map[clientv3.LeaseID]int{}, map[int64]bool{}
 	for range many * marksPerLease {
-		id, err := l.take(ctx)
+		id, err := l.leaseForKey(ctx)
 		require.NoError(t, err)
 		on[id]++
 	}
@@ -71,8 +71,8 @@ func TestLeasesEndApart(t *testing.T) {
 		require.Equal(t, marksPerLease, n)
 		resp, err := client.TimeToLive(ctx, id)
 		require.NoError(t, err)
-		require.GreaterOrEqual(t, resp.GrantedTTL, seconds(day+day/16+patience))
-		require.LessOrEqual(t, resp.GrantedTTL, seconds(day+9*day/16+patience))
+		require.GreaterOrEqual(t, resp.GrantedTTL, ceilSeconds(day+day/16+patience))
+		require.LessOrEqual(t, resp.GrantedTTL, ceilSeconds(day+9*day/16+patience))
 		ttls[resp.GrantedTTL] = true
 	}
 	require.Greater(t, len(ttls), many*3/4, "of so many seconds few are drawn twice")
@@ -88,17 +88,17 @@ func TestEitherClockEndsTheUseOfALease(t *testing.T) {
 		"the machine was suspended":   {Mono: 0, Wall: int64(14 * time.Hour)},
 	} {
 		began := deadline.Now()
-		l := newLeases(client, day, patience)
+		l := newLeasePool(client, day, patience)
 		l.now = func() deadline.Instant { return began }
-		first, err := l.take(ctx)
+		first, err := l.leaseForKey(ctx)
 		require.NoError(t, err)
-		same, err := l.take(ctx)
+		same, err := l.leaseForKey(ctx)
 		require.NoError(t, err)
 		require.Equal(t, first, same, what)
 		l.now = func() deadline.Instant {
 			return deadline.Instant{Mono: began.Mono + later.Mono, Wall: began.Wall + later.Wall}
 		}
-		next, err := l.take(ctx)
+		next, err := l.leaseForKey(ctx)
 		require.NoError(t, err)
 		require.NotEqual(t, first, next, what)
 	}
@@ -106,15 +106,15 @@ func TestEitherClockEndsTheUseOfALease(t *testing.T) {
 
 func TestLostLease(t *testing.T) {
 	t.Parallel()
-	ctx, l := etcdtest.Context(t), newLeases(etcdtest.Client(t), day, patience)
-	first, err := l.take(ctx)
+	ctx, l := etcdtest.Context(t), newLeasePool(etcdtest.Client(t), day, patience)
+	first, err := l.leaseForKey(ctx)
 	require.NoError(t, err)
-	l.lost(first)
-	next, err := l.take(ctx)
+	l.dropLease(first)
+	next, err := l.leaseForKey(ctx)
 	require.NoError(t, err)
 	require.NotEqual(t, first, next)
-	l.lost(first) // a second report of the loss
-	same, err := l.take(ctx)
+	l.dropLease(first) // a second report of the loss
+	same, err := l.leaseForKey(ctx)
 	require.NoError(t, err)
 	require.Equal(t, next, same)
 }
@@ -122,11 +122,11 @@ func TestLostLease(t *testing.T) {
 // A caller that waits during the grant of a lease stops waiting when its context ends.
 func TestTakingALeaseEndsWithTheContext(t *testing.T) {
 	t.Parallel()
-	l := newLeases(nil, day, patience)
+	l := newLeasePool(nil, day, patience)
 	<-l.current
 	over := errors.New("over")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(over)
-	_, err := l.take(ctx)
+	_, err := l.leaseForKey(ctx)
 	require.ErrorIs(t, err, over)
 }

@@ -16,7 +16,7 @@ import (
 // Every caller gets the same answer: the one that runs the effect, the same process later, another process, and
 // one that starts afterwards. Older marks, which do not record a dropped value, can still be read.
 func TestLimitsAreTheSameForEveryCaller(t *testing.T) {
-	s := newTestBedOf(t, testbed.Long)
+	s := newTestBedOf(t, testbed.LongTTL)
 	returns := func(value string) func(context.Context, int64) ([]byte, error) {
 		return func(context.Context, int64) ([]byte, error) { return []byte(value), nil }
 	}
@@ -56,7 +56,7 @@ func TestLimitsAreTheSameForEveryCaller(t *testing.T) {
 		if test.want == lifecycle.ErrBadName {
 			continue
 		}
-		standing, err := effects.Look(s.ctx, s.client, s.keys, test.name)
+		standing, err := effects.ReadState(s.ctx, s.client, s.keys, test.name)
 		require.NoError(t, err)
 		require.Equal(t, once.Done, standing.State)
 		require.Equal(t, []int{len(test.kept), test.dropped}, []int{len(standing.Value), standing.Dropped})

@@ -13,13 +13,13 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// Look reads the state of an effect at one revision. It changes nothing. Errors are ErrNoMark,
+// ReadState reads the state of an effect at one revision. It changes nothing. Errors are ErrNoMark,
 // lifecycle.ErrBadName, and etcd's.
-func Look(ctx context.Context, client *clientv3.Client, keys state.Keys, name string) (once.Standing, error) {
+func ReadState(ctx context.Context, client *clientv3.Client, keys state.Keys, name string) (once.Standing, error) {
 	if err := state.CheckName("effect", name); err != nil {
 		return once.Standing{}, err
 	}
-	found, err := look(ctx, client, keys, []string{name})
+	found, err := readStates(ctx, client, keys, []string{name})
 	if err != nil {
 		return once.Standing{}, err
 	}
@@ -30,11 +30,11 @@ func Look(ctx context.Context, client *clientv3.Client, keys state.Keys, name st
 }
 
 const (
-	// marksAtOnce limits the marks of one request, with values up to MaxValue; keysAtOnce limits the keys
+	// maxMarksPerRead limits the marks of one request, with values up to MaxValue; maxKeysPerRead limits the keys
 	// without values.
-	marksAtOnce, keysAtOnce = 50, 1000
-	// looksAtOnce limits the effects of one transaction: two reads each, of etcd's 128.
-	looksAtOnce = 50
+	maxMarksPerRead, maxKeysPerRead = 50, 1000
+	// maxStatesPerTxn limits the effects of one transaction: two reads each, of etcd's 128.
+	maxStatesPerTxn = 50
 )
 
 // List reads the state of effects in the order of their keys in etcd. It changes nothing. more reports whether
@@ -45,10 +45,10 @@ const (
 func List(ctx context.Context, client *clientv3.Client, keys state.Keys,
 	q once.Query) (found []once.Standing, more bool, err error) {
 	root := keys.EffectMarks()
-	from, page := root, min(q.Limit+1, marksAtOnce)
+	from, page := root, min(q.Limit+1, maxMarksPerRead)
 	opts := []clientv3.OpOption{clientv3.WithRange(clientv3.GetPrefixRangeEnd(root))}
 	if q.Unknown {
-		page = keysAtOnce
+		page = maxKeysPerRead
 		opts = append(opts, clientv3.WithKeysOnly())
 	}
 	if q.After != "" {
@@ -74,7 +74,7 @@ func List(ctx context.Context, client *clientv3.Client, keys state.Keys,
 			case q.Unknown:
 				open = append(open, name)
 			default:
-				s := standing(name, kv.Value)
+				s := stateFromMark(name, kv.Value)
 				if s.State == once.Running {
 					open = append(open, name)
 					at[name] = len(found)
@@ -82,8 +82,8 @@ func List(ctx context.Context, client *clientv3.Client, keys state.Keys,
 				found = append(found, s)
 			}
 		}
-		for some := range slices.Chunk(open, looksAtOnce) {
-			looked, err := look(ctx, client, keys, some)
+		for some := range slices.Chunk(open, maxStatesPerTxn) {
+			looked, err := readStates(ctx, client, keys, some)
 			if err != nil {
 				return lifecycle.Unfinished(ctx, found[:complete], after, err)
 			}
@@ -112,13 +112,14 @@ func List(ctx context.Context, client *clientv3.Client, keys state.Keys,
 	}
 }
 
-// look reads at most looksAtOnce marks, each together with the first entry of the effect's queue. It leaves out
-// names without a mark.
-func look(ctx context.Context, client *clientv3.Client, keys state.Keys, names []string) ([]once.Standing, error) {
+// readStates reads at most maxStatesPerTxn marks, each together with the first entry of the effect's queue. It leaves
+// out names without a mark.
+func readStates(ctx context.Context, client *clientv3.Client, keys state.Keys, names []string) ([]once.Standing,
+	error) {
 	var reads []clientv3.Op
 	for _, name := range names {
 		reads = append(reads, clientv3.OpGet(keys.EffectMark(name)),
-			clientv3.OpGet(keys.Effects().Queue(name), clientv3.WithPrefix(), clientv3.WithKeysOnly(),
+			clientv3.OpGet(keys.Effects().QueuePrefix(name), clientv3.WithPrefix(), clientv3.WithKeysOnly(),
 				clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend), clientv3.WithLimit(1)))
 	}
 	resp, err := client.Txn(clientv3.WithRequireLeader(ctx)).Then(reads...).Commit()
@@ -131,7 +132,7 @@ func look(ctx context.Context, client *clientv3.Client, keys state.Keys, names [
 		if len(mark) == 0 {
 			continue
 		}
-		s := standing(name, mark[0].Value)
+		s := stateFromMark(name, mark[0].Value)
 		// The token is the CreateRevision of the attempt's entry, which is unique.
 		if s.State == once.Running && (len(first) == 0 || first[0].CreateRevision != s.Token) {
 			s.State = once.Unknown
@@ -141,9 +142,9 @@ func look(ctx context.Context, client *clientv3.Client, keys state.Keys, names [
 	return found, nil
 }
 
-// standing returns the state by the mark alone, which does not suffice for a running attempt.
-func standing(name string, raw []byte) once.Standing {
-	m, err := decode(raw)
+// stateFromMark returns the state by the mark alone, which does not suffice for a running attempt.
+func stateFromMark(name string, raw []byte) once.Standing {
+	m, err := decodeMark(raw)
 	switch {
 	case err != nil:
 		return once.Standing{Name: name, State: once.Unreadable, Error: err.Error()}

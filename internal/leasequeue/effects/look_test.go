@@ -19,7 +19,7 @@ import (
 
 func (s *testBed) look(name string) once.Standing {
 	s.Helper()
-	st, err := effects.Look(s.ctx, s.client, s.keys, name)
+	st, err := effects.ReadState(s.ctx, s.client, s.keys, name)
 	require.NoError(s, err)
 	return st
 }
@@ -40,9 +40,9 @@ func (s *testBed) list(q once.Query) (names []string, more bool) {
 // Look shows an effect from the start of an attempt to its resolution.
 func TestLook(t *testing.T) {
 	s := newTestBed(t)
-	_, err := effects.Look(s.ctx, s.client, s.keys, "invoice")
+	_, err := effects.ReadState(s.ctx, s.client, s.keys, "invoice")
 	require.ErrorIs(t, err, once.ErrNoMark)
-	_, err = effects.Look(s.ctx, s.client, s.keys, "")
+	_, err = effects.ReadState(s.ctx, s.client, s.keys, "")
 	require.ErrorIs(t, err, lifecycle.ErrBadName)
 
 	began := time.Now().Truncate(time.Microsecond)
@@ -98,7 +98,7 @@ func TestLookWhileOthersQueue(t *testing.T) {
 		_, _ = s.a.Once(s.ctx, "e", func(context.Context, int64) ([]byte, error) { panic("oops") })
 	})
 	st := s.look("e")
-	_, err := s.client.Put(s.ctx, s.keys.Effects().Entry("e", 1, 1, state.Traits{}), "another")
+	_, err := s.client.Put(s.ctx, s.keys.Effects().EntryKey("e", 1, 1, state.EntryTraits{}), "another")
 	require.NoError(t, err)
 	require.Equal(t, st, s.look("e"))
 	require.Equal(t, once.Unknown, st.State)

@@ -29,7 +29,7 @@ type process struct {
 
 func newTestBed(t *testing.T) *testBed {
 	t.Helper()
-	return newTestBedOf(t, testbed.Short)
+	return newTestBedOf(t, testbed.ShortTTL)
 }
 
 func newTestBedOf(t *testing.T, ttl time.Duration) *testBed {
@@ -45,7 +45,7 @@ func (s *testBed) start(owner string) *process {
 	s.Helper()
 	p := &process{}
 	p.Process = s.Start(func(q *testbed.Process) (func(context.Context), error) {
-		queues, err := testbed.Queues(q, s.keys.Effects())
+		queues, err := testbed.NewEngine(q, s.keys.Effects())
 		if err != nil {
 			return nil, err
 		}

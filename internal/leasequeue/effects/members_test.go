@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 		serve(config)
 		return
 	}
-	leaktest.RunMore()
+	leaktest.SetParallel()
 	goleak.VerifyTestMain(m)
 }
 

@@ -67,7 +67,7 @@ func TestRefusedAtOnce(t *testing.T) {
 	s := newTestBed(t)
 	_, err := s.a.Once(s.ctx, "mail", nil)
 	require.ErrorContains(t, err, `effect "mail": the function is nil`)
-	_, err = effects.Look(s.ctx, s.client, s.keys, "mail")
+	_, err = effects.ReadState(s.ctx, s.client, s.keys, "mail")
 	require.ErrorIs(t, err, once.ErrNoMark)
 	require.NoError(t, s.a.Effects.Close(s.ctx))
 	ended, cancel := context.WithCancel(s.ctx)

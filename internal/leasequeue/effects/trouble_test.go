@@ -93,7 +93,7 @@ func TestCauseOfTheContext(t *testing.T) {
 		of func(name string) string
 	}{
 		{clustertest.OpGet, clustertest.Getting, s.keys.EffectMark},
-		{clustertest.OpTxn, clustertest.Putting, s.keys.Effects().Queue},
+		{clustertest.OpTxn, clustertest.Putting, s.keys.Effects().QueuePrefix},
 		{clustertest.OpTxn, clustertest.Putting, s.keys.EffectMark},
 	} {
 		for what, name := range map[string]string{"run": fmt.Sprint("run ", i), "resolve": fmt.Sprint("resolve ", i)} {

@@ -22,7 +22,7 @@ func TestObservedOverAndOver(t *testing.T) {
 	for began := time.Now(); time.Since(began) < churnFor; {
 		e, err := s.b.Observe("it")
 		require.NoError(t, err)
-		e.Unfollow()
+		e.Unobserve()
 	}
 }
 
@@ -46,7 +46,7 @@ func TestWithdrawnIsGone(t *testing.T) {
 		_, err = e.WaitForLeader(s.ctx)
 		require.NoError(t, err)
 		require.NoError(t, e.Withdraw(s.ctx))
-		found, err := s.client.Get(s.ctx, s.keys.Queue("it"), clientv3.WithPrefix())
+		found, err := s.client.Get(s.ctx, s.keys.QueuePrefix("it"), clientv3.WithPrefix())
 		require.NoError(t, err)
 		require.Empty(t, found.Kvs)
 	}

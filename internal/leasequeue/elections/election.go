@@ -19,33 +19,33 @@ var deniedRetry = backoff.Policy{First: time.Second, Last: time.Second}
 
 // Election represents this node's part in one election. All methods are safe for concurrent use.
 type Election struct {
-	all      *Elections
-	name     string
-	follower *leasequeue.Follower
-	notice   func()               // calls touch
-	term     atomic.Pointer[Term] // nil unless this node leads; written by look
+	elections *Elections
+	name      string
+	follower  *leasequeue.Follower
+	onChange  func()               // calls wake
+	term      atomic.Pointer[Term] // nil unless this node leads; written by reconcile
 
 	// Guarded by Elections.mu:
 
-	candidate candidate.Candidate
-	place     *placing // nil means none; written by look
-	over      *Term    // ended term in which functions still run
-	wanted    bool     // requested since Close was called
-	observers int      // calls of Observe minus calls of Unfollow
-	err       error    // reason why the node cannot stand
-	subs      []*Subscription
-	released  bool                    // Close has released the election
-	life      context.Context         // ends when the election is closed; made on demand
-	end       context.CancelCauseFunc // cancels life
+	candidate     candidate.Candidate
+	place         *queuePlace // nil means none; written by reconcile
+	endedTerm     *Term       // ended term in which functions still run
+	wanted        bool        // requested since Close was called
+	observers     int         // calls of Observe minus calls of Unobserve
+	standErr      error       // reason why the node cannot stand
+	subscriptions []*Subscription
+	released      bool                    // Close has released the election
+	life          context.Context         // ends when the election is closed; made on demand
+	endLife       context.CancelCauseFunc // ends life
 
-	// Used by look alone:
+	// Used by reconcile alone:
 
-	later *time.Timer // looks again; made on demand
-	late  *time.Timer // limits the wait for functions of a term that is over
+	recheckTimer *time.Timer // looks again; made on demand
+	workTimer    *time.Timer // limits the wait for functions of a term that is over
 }
 
-// placing identifies one stay in the queue, from the moment it is planned.
-type placing struct {
+// queuePlace identifies one stay in the queue, from the moment it is planned.
+type queuePlace struct {
 	entry *leasequeue.Entry // nil: not entered yet, or there was no session
 }
 
@@ -65,189 +65,191 @@ func (e *Election) Term() *Term {
 
 // Err returns etcd's error if etcd refused this node's latest attempt to stand, and nil once it leads again.
 func (e *Election) Err() error {
-	e.all.mu.Lock()
-	defer e.all.mu.Unlock()
-	return e.err
+	e.elections.mu.Lock()
+	defer e.elections.mu.Unlock()
+	return e.standErr
 }
 
-func (e *Election) touch() { e.all.touch(e) }
+func (e *Election) wake() { e.elections.wakeElection(e) }
 
-// stand makes this node a candidate. The caller holds Elections.mu.
-func (e *Election) stand(o election.StandOptions) {
+// becomeCandidate makes this node a candidate. The caller holds Elections.mu.
+func (e *Election) becomeCandidate(o election.StandOptions) {
 	e.wanted = true
 	e.candidate = e.candidate.Stand(o.Priority)
 }
 
-// observe counts an observer. The caller holds Elections.mu.
-func (e *Election) observe() {
+// addObserver counts an observer. The caller holds Elections.mu.
+func (e *Election) addObserver() {
 	e.wanted = true
 	e.observers++
 }
 
-// withdraw ends the candidacy for the reason why, and returns the place that this node still has, or nil.
-func (e *Election) withdraw(why error) *placing {
-	e.all.mu.Lock()
-	defer e.all.mu.Unlock()
-	e.candidate = e.candidate.Leave(why)
-	e.all.mark(e)
+// endCandidacy ends the candidacy for the reason why, and returns the place that this node still has, or nil.
+func (e *Election) endCandidacy(why error) *queuePlace {
+	e.elections.mu.Lock()
+	defer e.elections.mu.Unlock()
+	e.candidate = e.candidate.Withdraw(why)
+	e.elections.markDirty(e)
 	return e.place
 }
 
-// look decides on the present view and carries out the decision. Only Run calls it, one election at a time.
-func (e *Election) look() {
-	view := e.view()
-	e.all.mu.Lock()
+// reconcile decides on the present view and carries out the decision. Only Run calls it, one election at a time.
+func (e *Election) reconcile() {
+	view := e.currentView()
+	e.elections.mu.Lock()
 	place := e.place
 	t := e.term.Load()
 	if t == nil {
-		t = e.over
+		t = e.endedTerm
 	}
 	if t != nil {
-		view.Work = t.work
+		view.RunningWork = t.running
 	}
 	var o candidate.Orders
-	e.candidate, o = e.candidate.Look(view)
-	if o.Lower != nil {
+	e.candidate, o = e.candidate.Decide(view)
+	if o.EndReason != nil {
 		e.term.Store(nil) // the flag goes down first
-		e.over = t
+		e.endedTerm = t
 	}
-	if o.Abandon || o.Drop {
-		e.place, e.over = nil, nil
+	if o.ReleaseEntry || o.DropEntry {
+		e.place, e.endedTerm = nil, nil
 	}
-	if o.Enter {
-		e.place = &placing{}
+	if o.EnterQueue {
+		e.place = &queuePlace{}
 	}
-	said, priority := e.err != nil, e.candidate.Placement
-	if o.Refused != nil || o.Begin {
-		e.err = o.Refused
+	said, priority := e.standErr != nil, e.candidate.QueuedPriority
+	if o.Refused != nil || o.BeginTerm {
+		e.standErr = o.Refused
 	}
-	e.all.mu.Unlock()
+	e.elections.mu.Unlock()
 
 	e.endTerm(t, o)
-	if o.Abandon {
-		place.entry.Abandon()
+	if o.ReleaseEntry {
+		place.entry.Release()
 	}
 	if o.Refused != nil && !o.Final {
-		e.denied(o.Refused, said)
+		e.scheduleRetry(o.Refused, said)
 	}
-	if o.Begin {
-		e.begin(place.entry)
+	if o.BeginTerm {
+		e.beginTerm(place.entry)
 	}
 	var entered *leasequeue.Entry
-	if o.Enter {
-		entered = e.all.cfg.Queues.TryEnter(leasequeue.Want{Name: e.name, Value: e.all.cfg.Address,
-			Priority: priority, Notify: e.notice})
+	if o.EnterQueue {
+		entered = e.elections.cfg.Queues.TryEnter(leasequeue.EntrySpec{Name: e.name, Value: e.elections.cfg.Address,
+			Priority: priority, Notify: e.onChange})
 	}
-	e.lookAgain(o.Again)
+	e.scheduleRecheck(o.RecheckAfter)
 
-	e.all.mu.Lock()
-	defer e.all.mu.Unlock()
+	e.elections.mu.Lock()
+	defer e.elections.mu.Unlock()
 	switch {
 	case entered != nil:
 		e.place.entry = entered
-	case o.Enter:
+	case o.EnterQueue:
 		e.place, e.candidate = nil, e.candidate.NotEntered()
 	}
-	e.notify()
+	e.notifySubscribers()
 }
 
-// view returns the known state, apart from the work in the term.
-func (e *Election) view() candidate.View {
+// currentView returns the known state, apart from the work in the term.
+func (e *Election) currentView() candidate.View {
 	if e.place == nil {
 		return candidate.View{} // the follower may not be set yet: it can notify before the election is registered
 	}
 	x := e.place.entry
-	v := candidate.View{Now: time.Now(), Queue: e.follower.Queue(), Requests: e.asked(),
-		PreferAfter: e.all.cfg.PreferAfter}
-	v.Place = candidate.Place{Key: x.Key(), Create: x.Token(), SessionLost: x.Session().Err() != nil,
-		Settled: x.IsSettled()}
-	if !v.Place.Settled {
+	v := candidate.View{Now: time.Now(), Queue: e.follower.Queue(), Requests: e.pendingRequests(),
+		PreferAfter: e.elections.cfg.PreferAfter}
+	v.Entry = candidate.OwnEntry{Key: x.Key(), CreateRevision: x.Token(), SessionLost: x.SessionContext().Err() != nil,
+		Decided: x.IsDecided()}
+	if !v.Entry.Decided {
 		return v
 	}
-	if v.Place.Err = x.Err(); v.Place.Err != nil {
-		v.Place.Final = e.all.cfg.Final(v.Place.Err)
+	if v.Entry.Err = x.Err(); v.Entry.Err != nil {
+		v.Entry.Final = e.elections.cfg.IsFinal(v.Entry.Err)
 		return v
 	}
-	v.Place.Stands, v.Place.Over = x.Stands(), x.Over()
+	v.Entry.MayAct, v.Entry.EndCause = x.ValidDespitePause(), x.EndCause()
 	return v
 }
 
 // endTerm carries out the orders about a term that is over or ends now.
 func (e *Election) endTerm(t *Term, o candidate.Orders) {
 	var over error
-	if o.Lower != nil {
-		over = e.termOver(t.token, o.Lower)
-		t.place.Revoke(over)
-		e.all.cfg.Logger.Info("no longer leads the election", "election", e.name, "token", t.token, "reason", o.Lower)
+	if o.EndReason != nil {
+		over = e.termOverError(t.token, o.EndReason)
+		t.entry.Revoke(over)
+		e.elections.cfg.Logger.Info("no longer leads the election", "election", e.name, "token", t.token, "reason",
+			o.EndReason)
 	}
-	if o.Wait {
-		e.late = time.AfterFunc(e.all.cfg.WorkTimeout, func() { e.waited(t) })
+	if o.AwaitWork {
+		e.workTimer = time.AfterFunc(e.elections.cfg.WorkTimeout, func() { e.workTimedOut(t) })
 	}
-	if o.Overdue {
-		e.all.cfg.Logger.Warn("functions in a term that is over go on; not waiting for them any longer", "election", e.name,
+	if o.WorkOverdue {
+		e.elections.cfg.Logger.Warn("functions in a term that is over go on; not waiting for them any longer", "election",
+			e.name,
 			"token", t.token)
 	}
 	switch {
-	case o.Cut == nil:
-	case !errors.Is(o.Cut, candidate.ErrOver):
-		t.cut(e.termOver(t.token, o.Cut))
+	case o.CancelCause == nil:
+	case !errors.Is(o.CancelCause, candidate.ErrTermEnded):
+		t.cancelWork(e.termOverError(t.token, o.CancelCause))
 	case over != nil:
-		t.cut(over)
+		t.cancelWork(over)
 	default:
-		t.cut(t.place.Over())
+		t.cancelWork(t.entry.EndCause())
 	}
-	if o.Abandon && e.late != nil {
-		e.late.Stop()
-		e.late = nil
+	if o.ReleaseEntry && e.workTimer != nil {
+		e.workTimer.Stop()
+		e.workTimer = nil
 	}
 }
 
-// waited records that WorkTimeout has passed since the term ended.
-func (e *Election) waited(t *Term) {
-	e.all.mu.Lock()
-	if e.over == t {
-		e.candidate = e.candidate.Waited()
+// workTimedOut records that WorkTimeout has passed since the term ended.
+func (e *Election) workTimedOut(t *Term) {
+	e.elections.mu.Lock()
+	if e.endedTerm == t {
+		e.candidate = e.candidate.WorkTimedOut()
 	}
-	e.all.mu.Unlock()
-	e.touch()
+	e.elections.mu.Unlock()
+	e.wake()
 }
 
-// denied logs etcd's refusal, unless said is set because it was logged before, and schedules another attempt.
-func (e *Election) denied(err error, said bool) {
+// scheduleRetry logs etcd's refusal, unless said is set because it was logged before, and schedules another attempt.
+func (e *Election) scheduleRetry(err error, said bool) {
 	if !said {
-		e.all.cfg.Logger.Warn("etcd denied the candidacy, retrying", "election", e.name,
+		e.elections.cfg.Logger.Warn("etcd denied the candidacy, retrying", "election", e.name,
 			"error", err)
 	}
 	time.AfterFunc(deniedRetry.Delay(1, rand.Float64()), func() {
-		e.all.mu.Lock()
-		e.candidate = e.candidate.Allowed()
-		e.all.mu.Unlock()
-		e.touch()
+		e.elections.mu.Lock()
+		e.candidate = e.candidate.RetryAllowed()
+		e.elections.mu.Unlock()
+		e.wake()
 	})
 }
 
-// begin starts a term on a granted entry.
-func (e *Election) begin(place *leasequeue.Entry) {
-	t := &Term{e: e, place: place, token: place.Token(), acquired: time.Now()}
-	t.tail, t.cut = context.WithCancelCause(place.Period())
+// beginTerm starts a term on a granted entry.
+func (e *Election) beginTerm(place *leasequeue.Entry) {
+	t := &Term{e: e, entry: place, token: place.Token(), acquiredAt: time.Now()}
+	t.workContext, t.cancelWork = context.WithCancelCause(place.PeriodContext())
 	e.term.Store(t)
-	e.all.cfg.Logger.Info("leads the election", "election", e.name, "token", t.token)
+	e.elections.cfg.Logger.Info("leads the election", "election", e.name, "token", t.token)
 }
 
-// lookAgain makes Run look again after that time, even if nothing changes. 0 means not to.
-func (e *Election) lookAgain(after time.Duration) {
+// scheduleRecheck makes Run look again after that time, even if nothing changes. 0 means not to.
+func (e *Election) scheduleRecheck(after time.Duration) {
 	switch {
-	case e.later == nil && after > 0:
-		e.later = time.AfterFunc(after, e.touch)
+	case e.recheckTimer == nil && after > 0:
+		e.recheckTimer = time.AfterFunc(after, e.wake)
 	case after > 0:
-		e.later.Reset(after)
-	case e.later != nil:
-		e.later.Stop()
+		e.recheckTimer.Reset(after)
+	case e.recheckTimer != nil:
+		e.recheckTimer.Stop()
 	}
 }
 
-// asked returns the requests about this election, the oldest first.
-func (e *Election) asked() []order.Request {
+// pendingRequests returns the requests about this election, the oldest first.
+func (e *Election) pendingRequests() []order.Request {
 	entries := e.follower.Requests()
 	if len(entries) == 0 {
 		return nil

@@ -30,10 +30,10 @@ type Config struct {
 	// PreferAfter is the time that a candidate of a higher priority must stand before it leads. One
 	// that comes and goes more often moves nothing. Default 5 s.
 	PreferAfter time.Duration
-	// Final reports whether an error by which etcd refuses a candidate ends the candidacy. Lead then returns
+	// IsFinal reports whether an error by which etcd refuses a candidate ends the candidacy. Lead then returns
 	// the error, and a caller that calls Stand again starts anew. Default: no error does; it is logged and
 	// retried about a second later.
-	Final func(error) bool
+	IsFinal func(error) bool
 	// Logger receives one line per event of interest to an operator. Default: none.
 	Logger hclog.Logger
 }
@@ -48,8 +48,8 @@ func (c Config) withDefaults() Config {
 	if c.PreferAfter <= 0 {
 		c.PreferAfter = 5 * time.Second
 	}
-	if c.Final == nil {
-		c.Final = func(error) bool { return false }
+	if c.IsFinal == nil {
+		c.IsFinal = func(error) bool { return false }
 	}
 	return c
 }
@@ -73,10 +73,10 @@ func (c Config) Validate() error {
 type Elections struct {
 	cfg Config
 
-	life context.Context // ends when closed is set
-	end  context.CancelCauseFunc
-	wg   sync.WaitGroup // goroutines that feed channels; none is added once closed is set
-	wake chan struct{}  // receives when an election is dirty
+	life    context.Context // ends when closed is set
+	endLife context.CancelCauseFunc
+	wg      sync.WaitGroup // goroutines that feed channels; none is added once closed is set
+	wake    chan struct{}  // receives when an election is dirty
 
 	// mu is the only lock of the package. While it is held, nothing that takes another lock is called: the
 	// queues' own notifications take mu, and would deadlock.
@@ -95,7 +95,7 @@ func New(cfg Config) (*Elections, error) {
 	cfg = cfg.withDefaults()
 	es := &Elections{cfg: cfg, byName: map[string]*Election{},
 		dirty: map[*Election]struct{}{}, wake: make(chan struct{}, 1)}
-	es.life, es.end = context.WithCancelCause(context.Background())
+	es.life, es.endLife = context.WithCancelCause(context.Background())
 	return es, nil
 }
 
@@ -107,33 +107,33 @@ func (es *Elections) Stand(name string, opts ...election.StandOption) (*Election
 	for _, opt := range opts {
 		opt(&o)
 	}
-	return es.follow(name, func(e *Election) { e.stand(o) })
+	return es.openElection(name, func(e *Election) { e.becomeCandidate(o) })
 }
 
 // Observe is like Stand, but does not make this node a candidate. If it already is one, it stays one.
 func (es *Elections) Observe(name string) (*Election, error) {
-	return es.follow(name, (*Election).observe)
+	return es.openElection(name, (*Election).addObserver)
 }
 
-func (es *Elections) follow(name string, want func(*Election)) (*Election, error) {
+func (es *Elections) openElection(name string, want func(*Election)) (*Election, error) {
 	if err := state.CheckName("election", name); err != nil {
 		return nil, err
 	}
-	if e, err := es.want(name, nil, want); e != nil || err != nil {
+	if e, err := es.applyRequest(name, nil, want); e != nil || err != nil {
 		return e, err
 	}
-	made := &Election{all: es, name: name}
-	made.notice = made.touch
-	made.follower = es.cfg.Queues.Follow(name, made.notice)
-	e, err := es.want(name, made, want)
+	made := &Election{elections: es, name: name}
+	made.onChange = made.wake
+	made.follower = es.cfg.Queues.Follow(name, made.onChange)
+	e, err := es.applyRequest(name, made, want)
 	if e != made { // another caller was faster
 		made.follower.Stop()
 	}
 	return e, err
 }
 
-// want applies the request to the election with that name, or to made if there is none yet.
-func (es *Elections) want(name string, made *Election, want func(*Election)) (*Election, error) {
+// applyRequest applies the request to the election with that name, or to made if there is none yet.
+func (es *Elections) applyRequest(name string, made *Election, want func(*Election)) (*Election, error) {
 	es.mu.Lock()
 	defer es.mu.Unlock()
 	if es.closed {
@@ -148,12 +148,12 @@ func (es *Elections) want(name string, made *Election, want func(*Election)) (*E
 		es.byName[name] = e
 	}
 	want(e)
-	es.mark(e)
+	es.markDirty(e)
 	return e, nil
 }
 
-// forget drops an election unless it has been requested again.
-func (es *Elections) forget(e *Election) bool {
+// dropElection drops an election unless it has been requested again.
+func (es *Elections) dropElection(e *Election) bool {
 	es.mu.Lock()
 	defer es.mu.Unlock()
 	if e.wanted || e.observers > 0 || es.byName[e.name] != e {
@@ -163,8 +163,8 @@ func (es *Elections) forget(e *Election) bool {
 	return true
 }
 
-// start runs f in a goroutine that Close and Run wait for. It returns false and does nothing if all is closed.
-func (es *Elections) start(f func()) bool {
+// goTracked runs f in a goroutine that Close and Run wait for. It returns false and does nothing if all is closed.
+func (es *Elections) goTracked(f func()) bool {
 	es.mu.Lock()
 	defer es.mu.Unlock()
 	if es.closed {
@@ -174,15 +174,15 @@ func (es *Elections) start(f func()) bool {
 	return true
 }
 
-// touch makes Run look at the election soon.
-func (es *Elections) touch(e *Election) {
+// wakeElection makes Run look at the election soon.
+func (es *Elections) wakeElection(e *Election) {
 	es.mu.Lock()
 	defer es.mu.Unlock()
-	es.mark(e)
+	es.markDirty(e)
 }
 
-// mark is touch for a caller that holds mu.
-func (es *Elections) mark(e *Election) {
+// markDirty is wakeElection for a caller that holds mu.
+func (es *Elections) markDirty(e *Election) {
 	es.dirty[e] = struct{}{}
 	select {
 	case es.wake <- struct{}{}:
@@ -195,35 +195,35 @@ func (es *Elections) mark(e *Election) {
 func (es *Elections) Run(ctx context.Context) {
 	changed := es.cfg.Queues.Changed()
 	for ctx.Err() == nil {
-		for e := range es.touched() {
-			e.look()
+		for e := range es.takeDirty() {
+			e.reconcile()
 		}
 		select {
 		case <-es.wake:
 		case <-changed:
 			changed = es.cfg.Queues.Changed() // before the elections are looked at, so that no change is missed
-			es.touchAll()
+			es.wakeAll()
 		case <-ctx.Done():
 		}
 	}
-	for _, e := range es.shut() {
-		_ = e.withdraw(lifecycle.ErrStopped)
-		e.look()
-		e.cutOff()
+	for _, e := range es.stopAccepting() {
+		_ = e.endCandidacy(lifecycle.ErrStopped)
+		e.reconcile()
+		e.cancelWork()
 	}
 	es.wg.Wait()
 }
 
-// touchAll makes Run look at all elections, because the session has changed.
-func (es *Elections) touchAll() {
+// wakeAll makes Run look at all elections, because the session has changed.
+func (es *Elections) wakeAll() {
 	es.mu.Lock()
 	defer es.mu.Unlock()
 	for _, e := range es.byName {
-		es.mark(e)
+		es.markDirty(e)
 	}
 }
 
-func (es *Elections) touched() map[*Election]struct{} {
+func (es *Elections) takeDirty() map[*Election]struct{} {
 	es.mu.Lock()
 	defer es.mu.Unlock()
 	touched := es.dirty
@@ -231,13 +231,13 @@ func (es *Elections) touched() map[*Election]struct{} {
 	return touched
 }
 
-// shut accepts no further work, and returns all elections.
-func (es *Elections) shut() []*Election {
+// stopAccepting accepts no further work, and returns all elections.
+func (es *Elections) stopAccepting() []*Election {
 	es.mu.Lock()
 	es.closed = true
 	all := slices.Collect(maps.Values(es.byName))
 	es.mu.Unlock()
-	es.end(lifecycle.ErrStopped)
+	es.endLife(lifecycle.ErrStopped)
 	return all
 }
 
@@ -245,10 +245,10 @@ func (es *Elections) shut() []*Election {
 // no further candidacies. It blocks until that is done. If ctx ends first, it returns ctx's cause.
 func (es *Elections) Close(ctx context.Context) error {
 	var wg sync.WaitGroup
-	all := es.shut()
+	all := es.stopAccepting()
 	errs := make([]error, len(all))
 	for i, e := range all {
-		wg.Go(func() { errs[i] = e.leave(ctx, lifecycle.ErrStopped) })
+		wg.Go(func() { errs[i] = e.withdrawAndWait(ctx, lifecycle.ErrStopped) })
 	}
 	wg.Wait()
 	es.wg.Wait() // their context has ended

@@ -80,7 +80,7 @@ func TestResignIsNotTakenBack(t *testing.T) {
 	a := s.join(s.a, "job")
 	s.leads(a)
 	b := s.join(s.b, "job")
-	held := s.a.Faults.HoldNext(clustertest.OpTxn, clustertest.Deleting(s.keys.Queue("job")))
+	held := s.a.Faults.HoldNext(clustertest.OpTxn, clustertest.Deleting(s.keys.QueuePrefix("job")))
 	ctx, cancel := context.WithCancel(s.ctx)
 	cancel()
 	require.ErrorIs(t, a.Resign(ctx), context.Canceled)
@@ -237,7 +237,7 @@ func TestWatch(t *testing.T) {
 	s := newTestBed(t)
 	o := s.observe(s.c, "job")
 	ctx, cancel := context.WithCancel(s.ctx)
-	seen := watch(t, o, ctx)
+	seen := watchValue(t, o, ctx)
 	require.Equal(t, election.Leader{}, <-seen)
 	a := s.join(s.a, "job")
 	term := s.leads(a)
@@ -254,7 +254,7 @@ func TestClose(t *testing.T) {
 	a := s.join(s.a, "job")
 	term := s.leads(a)
 	b := s.join(s.b, "job")
-	seen, ended := watch(t, a, s.ctx), watch(t, b, s.ctx)
+	seen, ended := watchValue(t, a, s.ctx), watchValue(t, b, s.ctx)
 	require.NoError(t, s.a.Close(s.ctx))
 	for range seen {
 	}
@@ -291,7 +291,7 @@ func TestAsLeaderEndsWithTheKey(t *testing.T) {
 	a := s.join(s.a, "job")
 	s.leads(a)
 	b := s.join(s.b, "job")
-	key, err := s.client.Get(s.ctx, s.keys.Queue("job"), clientv3.WithPrefix(),
+	key, err := s.client.Get(s.ctx, s.keys.QueuePrefix("job"), clientv3.WithPrefix(),
 		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend), clientv3.WithLimit(1))
 	require.NoError(t, err)
 	begun, ended := make(chan struct{}), make(chan error, 1)

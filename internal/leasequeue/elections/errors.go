@@ -18,7 +18,7 @@ var (
 	ErrGaveWay = candidate.ErrGaveWay
 )
 
-// termOver returns the error of the term with that token, with the reason why.
-func (e *Election) termOver(token int64, why error) *election.TermOverError {
+// termOverError returns the error of the term with that token, with the reason why.
+func (e *Election) termOverError(token int64, why error) *election.TermOverError {
 	return &election.TermOverError{Election: e.name, Token: token, Reason: candidate.ReasonOf(why), Err: why}
 }

@@ -22,7 +22,7 @@ import (
 
 // A leader that loses its session stops leading, and queues again on the next one.
 func TestLostSession(t *testing.T) {
-	s := newTestBedWith(t, testbed.Short, time.Hour)
+	s := newTestBedWith(t, testbed.ShortTTL, time.Hour)
 	a := s.join(s.a, "job")
 	first := s.leads(a)
 	b := s.join(s.b, "job")
@@ -41,11 +41,11 @@ func TestLostSession(t *testing.T) {
 // The keys of a leader and of a waiting candidate are deleted out of band: both notice it and queue again at
 // the tail.
 func TestKeysAreDeleted(t *testing.T) {
-	s := newTestBedWith(t, testbed.Short, time.Hour)
+	s := newTestBedWith(t, testbed.ShortTTL, time.Hour)
 	a := s.join(s.a, "job")
 	first := s.leads(a)
 	b := s.join(s.b, "job")
-	_, err := s.client.Delete(s.ctx, s.keys.Queue("job"), clientv3.WithPrefix())
+	_, err := s.client.Delete(s.ctx, s.keys.QueuePrefix("job"), clientv3.WithPrefix())
 	require.NoError(t, err)
 	<-first.Context().Done()
 	s.eventually(func() bool { return len(s.queue("job")) == 2 && len(b.Queue()) == 2 }, "both queue again")
@@ -84,7 +84,7 @@ func TestKeyOfTheLeaderIsDeleted(t *testing.T) {
 
 // A silent watch does not leave a follower with a former leader.
 func TestWatchThatIsSilent(t *testing.T) {
-	s := newTestBedWith(t, testbed.Short, time.Hour)
+	s := newTestBedWith(t, testbed.ShortTTL, time.Hour)
 	a := s.join(s.a, "job")
 	s.leads(a)
 	b, o := s.join(s.b, "job"), s.observe(s.c, "job")
@@ -101,7 +101,7 @@ func TestWatchThatIsSilent(t *testing.T) {
 func TestDenied(t *testing.T) {
 	s := newTestBed(t)
 	for range 2 {
-		s.a.Faults.FailNext(clustertest.OpTxn, rpctypes.ErrPermissionDenied, clustertest.Putting(s.keys.Queue("job")))
+		s.a.Faults.FailNext(clustertest.OpTxn, rpctypes.ErrPermissionDenied, clustertest.Putting(s.keys.QueuePrefix("job")))
 	}
 	began := time.Now()
 	e, err := s.a.Stand("job")
@@ -118,7 +118,7 @@ func TestDeniedForGood(t *testing.T) {
 	s := newTestBed(t)
 	s.final = func(err error) bool { return errors.Is(err, rpctypes.ErrPermissionDenied) }
 	p := s.start("d:1")
-	putting := clustertest.Putting(s.keys.Queue("job"))
+	putting := clustertest.Putting(s.keys.QueuePrefix("job"))
 	p.Faults.FailNext(clustertest.OpTxn, rpctypes.ErrNoSpace, putting)
 	p.Faults.FailNext(clustertest.OpTxn, rpctypes.ErrPermissionDenied, putting)
 	e, err := p.Stand("job")
@@ -141,7 +141,7 @@ func TestSessionThatEndsTheTerm(t *testing.T) {
 		s.a.Faults.CutOff()
 		now.Suspect(20 * time.Millisecond)
 	}
-	lose := func(_ *testBed, now *etcdsession.Session) { now.Lose(session.ReasonRevoked, nil) }
+	lose := func(_ *testBed, now *etcdsession.Session) { now.EndLocally(session.ReasonRevoked, nil) }
 	for what, end := range map[string]func(*testBed, *etcdsession.Session){"suspended": suspend, "lost": lose} {
 		for why, say := range map[string]func(context.Context) error{"error": context.Context.Err, "cause": context.Cause} {
 			t.Run(what+", "+why, func(t *testing.T) {

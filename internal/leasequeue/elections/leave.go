@@ -14,29 +14,31 @@ import (
 // release. In the last case no other node leads until the session ends or etcd allows the release, which is
 // retried every third of a TTL.
 func (e *Election) Resign(ctx context.Context) error {
-	place := e.resign()
+	place := e.resignTerm()
 	if place == nil {
 		return fmt.Errorf("election %q: %w", e.name, election.ErrNotLeader)
 	}
-	return e.given(ctx, place)
+	return e.awaitRelease(ctx, place)
 }
 
-// resign ends the present term and returns its place, or nil if there is none.
-func (e *Election) resign() *placing {
-	e.all.mu.Lock()
-	defer e.all.mu.Unlock()
+// resignTerm ends the present term and returns its place, or nil if there is none.
+func (e *Election) resignTerm() *queuePlace {
+	e.elections.mu.Lock()
+	defer e.elections.mu.Unlock()
 	t := e.term.Load()
-	if t == nil || !t.place.Stands() {
+	if t == nil || !t.entry.ValidDespitePause() {
 		return nil
 	}
 	e.candidate = e.candidate.Resign()
-	e.all.mark(e)
+	e.elections.markDirty(e)
 	return e.place
 }
 
 // Withdraw ends this node's candidacy. A term ends as by Resign. The node continues to follow the election.
 // Withdraw blocks as Resign does.
-func (e *Election) Withdraw(ctx context.Context) error { return e.leave(ctx, election.ErrWithdrawn) }
+func (e *Election) Withdraw(ctx context.Context) error {
+	return e.withdrawAndWait(ctx, election.ErrWithdrawn)
+}
 
 // Close closes the election for all its users in this process. A term ends as by Withdraw. Then the node stops
 // following the election: Leader is empty, the channels of Watch close, and blocked calls fail with
@@ -44,85 +46,87 @@ func (e *Election) Withdraw(ctx context.Context) error { return e.leave(ctx, ele
 // or Observe to use the election again. If that happens while Close waits, the election stays open as that call
 // requested. Close blocks as Resign does. If it fails, nothing is closed, but this node has withdrawn.
 func (e *Election) Close(ctx context.Context) error {
-	e.all.mu.Lock()
+	e.elections.mu.Lock()
 	e.wanted = false
-	e.all.mu.Unlock()
+	e.elections.mu.Unlock()
 	if err := e.Withdraw(ctx); err != nil {
 		return err
 	}
-	if e.all.forget(e) {
-		e.unfollow()
+	if e.elections.dropElection(e) {
+		e.stopFollowing()
 	}
 	return nil
 }
 
-// Unfollow undoes one Observe. After the last one the election is closed, unless this node is a candidate. It
+// Unobserve undoes one Observe. After the last one the election is closed, unless this node is a candidate. It
 // does not block.
-func (e *Election) Unfollow() {
-	e.all.mu.Lock()
+func (e *Election) Unobserve() {
+	e.elections.mu.Lock()
 	e.observers--
-	if c := e.candidate; !c.Stands || c.Gone != nil { // otherwise the candidacy keeps it open
+	if c := e.candidate; !c.WantsToLead || c.WithdrawReason != nil { // otherwise the candidacy keeps it open
 		e.wanted = false
 	}
-	e.all.mu.Unlock()
-	if e.all.forget(e) {
-		e.unfollow()
+	e.elections.mu.Unlock()
+	if e.elections.dropElection(e) {
+		e.stopFollowing()
 	}
 }
 
-func (e *Election) unfollow() {
-	e.all.mu.Lock()
+func (e *Election) stopFollowing() {
+	e.elections.mu.Lock()
 	e.released = true
-	end := e.end
-	e.notify()
-	e.all.mu.Unlock()
+	end := e.endLife
+	e.notifySubscribers()
+	e.elections.mu.Unlock()
 	if end != nil {
-		end(e.closed())
+		end(e.closedError())
 	}
 	e.follower.Stop()
 }
 
-func (e *Election) closed() error { return fmt.Errorf("election %q: %w", e.name, election.ErrClosed) }
+func (e *Election) closedError() error {
+	return fmt.Errorf("election %q: %w", e.name, election.ErrClosed)
+}
 
-// lasts returns a context that ends when the election is closed.
-func (e *Election) lasts() context.Context {
+// lifeContext returns a context that ends when the election is closed.
+func (e *Election) lifeContext() context.Context {
 	var own struct{ end context.CancelCauseFunc }
 	var life context.Context
-	life, own.end = context.WithCancelCause(e.all.life)
-	e.all.mu.Lock()
+	life, own.end = context.WithCancelCause(e.elections.life)
+	e.elections.mu.Lock()
 	made, released := e.life, e.released
 	if made == nil {
-		e.life, e.end = life, own.end
+		e.life, e.endLife = life, own.end
 	}
-	e.all.mu.Unlock()
+	e.elections.mu.Unlock()
 	switch {
 	case made != nil:
 		own.end(nil)
 		return made
 	case released:
-		own.end(e.closed())
+		own.end(e.closedError())
 	}
 	return life
 }
 
-func (e *Election) leave(ctx context.Context, why error) error {
-	return e.given(ctx, e.withdraw(why))
+func (e *Election) withdrawAndWait(ctx context.Context, why error) error {
+	return e.awaitRelease(ctx, e.endCandidacy(why))
 }
 
-// given waits until the place is released. nil means that there is none.
-func (e *Election) given(ctx context.Context, place *placing) error {
+// awaitRelease waits until the place is released. nil means that there is none.
+func (e *Election) awaitRelease(ctx context.Context, place *queuePlace) error {
 	if place == nil {
 		return nil
 	}
 	sub := e.Subscribe()
 	defer sub.Close()
 	for {
-		x, still := e.has(place)
+		x, still := e.holdsPlace(place)
 		switch {
 		case !still && x == nil: // there was no session
 			return nil
 		case !still:
-			return x.Gone(ctx)
+			return x.AwaitDeletion(ctx)
 		}
 		var lost <-chan struct{}
 		if x != nil {
@@ -138,9 +142,9 @@ func (e *Election) given(ctx context.Context, place *placing) error {
 	}
 }
 
-// has returns the entry of the place, and reports whether this node still has the place.
-func (e *Election) has(place *placing) (x *leasequeue.Entry, still bool) {
-	e.all.mu.Lock()
-	defer e.all.mu.Unlock()
+// holdsPlace returns the entry of the place, and reports whether this node still has the place.
+func (e *Election) holdsPlace(place *queuePlace) (x *leasequeue.Entry, still bool) {
+	e.elections.mu.Lock()
+	defer e.elections.mu.Unlock()
 	return place.entry, e.place == place
 }

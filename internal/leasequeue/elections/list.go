@@ -18,29 +18,29 @@ func List(ctx context.Context, client *clientv3.Client, keys state.Keys, q elect
 	read, more, err := leasequeue.List(ctx, client, keys.Elections(),
 		leasequeue.Query{After: q.After, Limit: q.Limit, Entries: q.Candidates})
 	for _, r := range read {
-		found = append(found, standing(r))
+		found = append(found, stateFromQueue(r))
 	}
 	return found, more, err
 }
 
-// Look reads the state of one election with all its candidates. Errors are election.ErrNoLeader if it has no
+// ReadState reads the state of one election with all its candidates. Errors are election.ErrNoLeader if it has no
 // candidate, election.ErrBadName, and etcd's.
-func Look(ctx context.Context, client *clientv3.Client, keys state.Keys, name string) (election.Standing, error) {
+func ReadState(ctx context.Context, client *clientv3.Client, keys state.Keys, name string) (election.Standing, error) {
 	if err := state.CheckName("election", name); err != nil {
 		return election.Standing{}, err
 	}
-	read, err := leasequeue.Read(ctx, client, keys.Elections(), name, 0)
+	read, err := leasequeue.ReadQueue(ctx, client, keys.Elections(), name, 0)
 	if err != nil {
 		return election.Standing{}, err
 	}
 	if len(read.Entries) == 0 {
 		return election.Standing{Name: name}, fmt.Errorf("election %q: %w", name, election.ErrNoLeader)
 	}
-	return standing(read), nil
+	return stateFromQueue(read), nil
 }
 
-// standing returns the state of an election that has candidates.
-func standing(r leasequeue.Found) election.Standing {
+// stateFromQueue returns the state of an election that has candidates.
+func stateFromQueue(r leasequeue.QueueState) election.Standing {
 	s := election.Standing{Name: r.Name, Length: r.Length, Leader: leaderOf(r.Entries[0])}
 	for _, x := range r.Entries {
 		s.Candidates = append(s.Candidates, election.Standby{Address: x.Value, Priority: x.Priority, Member: !x.Foreign})

@@ -15,15 +15,15 @@ import (
 // does not block.
 func (e *Election) Leader() election.Leader {
 	if t := e.Term(); t != nil { // also before the watch shows its key
-		return election.Leader{Address: e.all.cfg.Address, Token: t.token, Mode: election.ModeElection, Member: true,
-			Lease: t.place.Lease()}
+		return election.Leader{Address: e.elections.cfg.Address, Token: t.token, Mode: election.ModeElection, Member: true,
+			Lease: t.entry.LeaseID()}
 	}
 	entries := e.follower.Queue().Entries()
 	if len(entries) == 0 {
 		return election.Leader{}
 	}
 	l := leaderOf(entries[0])
-	if l.Member && l.Address == e.all.cfg.Address {
+	if l.Member && l.Address == e.elections.cfg.Address {
 		return election.Leader{} // the own key stands for a moment before or after the term
 	}
 	return l
@@ -31,8 +31,9 @@ func (e *Election) Leader() election.Leader {
 
 // leaderOf returns the leader that owns the first entry.
 func leaderOf(first order.Entry) election.Leader {
-	return election.Leader{Address: first.Value, Token: first.Create, Mode: election.ModeElection, Member: !first.Foreign,
-		Lease: first.Lease}
+	return election.Leader{Address: first.Value, Token: first.CreateRevision, Mode: election.ModeElection,
+		Member: !first.Foreign,
+		Lease:  first.Lease}
 }
 
 // Queue returns the addresses of all candidates as far as this node knows, the leader first.
@@ -60,25 +61,25 @@ func (e *Election) Subscribe() *Subscription {
 	c := make(chan struct{}, 1)
 	c <- struct{}{}
 	s := &Subscription{C: c, c: c, e: e}
-	e.all.mu.Lock()
-	e.subs = append(e.subs, s)
-	e.all.mu.Unlock()
+	e.elections.mu.Lock()
+	e.subscriptions = append(e.subscriptions, s)
+	e.elections.mu.Unlock()
 	return s
 }
 
 // Close ends the subscription. C is not closed.
 func (s *Subscription) Close() {
-	s.e.all.mu.Lock()
-	defer s.e.all.mu.Unlock()
-	s.e.subs = slices.DeleteFunc(s.e.subs, func(x *Subscription) bool { return x == s })
-	if len(s.e.subs) == 0 {
-		s.e.subs = nil
+	s.e.elections.mu.Lock()
+	defer s.e.elections.mu.Unlock()
+	s.e.subscriptions = slices.DeleteFunc(s.e.subscriptions, func(x *Subscription) bool { return x == s })
+	if len(s.e.subscriptions) == 0 {
+		s.e.subscriptions = nil
 	}
 }
 
-// notify signals all subscriptions. The caller holds Elections.mu.
-func (e *Election) notify() {
-	for _, s := range e.subs {
+// notifySubscribers signals all subscriptions. The caller holds Elections.mu.
+func (e *Election) notifySubscribers() {
+	for _, s := range e.subscriptions {
 		select {
 		case s.c <- struct{}{}:
 		default:
@@ -90,25 +91,25 @@ func (e *Election) notify() {
 // election.ErrClosed.
 func (e *Election) WaitForLeader(ctx context.Context) (election.Leader, error) {
 	var l election.Leader
-	err := e.until(ctx, func() bool { l = e.Leader(); return l != election.Leader{} })
+	err := e.waitUntil(ctx, func() bool { l = e.Leader(); return l != election.Leader{} })
 	return l, err
 }
 
-// until blocks until done returns true, the election is closed, or ctx ends.
-func (e *Election) until(ctx context.Context, done func() bool) error {
-	ctx, stop := wait.Within(ctx, e.all.life)
+// waitUntil blocks until done returns true, the election is closed, or ctx ends.
+func (e *Election) waitUntil(ctx context.Context, done func() bool) error {
+	ctx, stop := wait.MergeContexts(ctx, e.elections.life)
 	defer stop()
 	sub := e.Subscribe()
 	defer sub.Close()
 	released := false
 	err := wait.Until(ctx, sub.C, func() bool {
-		e.all.mu.Lock()
+		e.elections.mu.Lock()
 		released = e.released
-		e.all.mu.Unlock()
+		e.elections.mu.Unlock()
 		return released || done()
 	})
 	if released {
-		return e.closed()
+		return e.closedError()
 	}
 	return err
 }
@@ -117,30 +118,33 @@ func (e *Election) until(ctx context.Context, done func() bool) error {
 // values and always get the newest. The channel closes when ctx ends or the election or the node is closed, and
 // only then. If it is closed already, Watch returns an error.
 func (e *Election) Watch(ctx context.Context) (<-chan election.Leader, error) {
-	return watch(ctx, e, e.Leader, func(a, b election.Leader) bool { return a == b })
+	return watchValue(ctx, e, e.Leader, func(a, b election.Leader) bool { return a == b })
 }
 
 // WatchErr delivers the result of Err, then changes, as Watch does for the leader.
 func (e *Election) WatchErr(ctx context.Context) (<-chan error, error) {
-	return watch(ctx, e, e.Err, func(a, b error) bool { return a == b || a != nil && b != nil && a.Error() == b.Error() })
+	return watchValue(ctx, e, e.Err, func(a, b error) bool {
+		return a == b || a != nil && b != nil &&
+			a.Error() == b.Error()
+	})
 }
 
-// watch delivers the result of now, then changes, until ctx ends or the election is closed.
-func watch[T any](ctx context.Context, e *Election, now func() T, equal func(a, b T) bool) (<-chan T, error) {
-	life := e.lasts()
+// watchValue delivers the result of now, then changes, until ctx ends or the election is closed.
+func watchValue[T any](ctx context.Context, e *Election, now func() T, equal func(a, b T) bool) (<-chan T, error) {
+	life := e.lifeContext()
 	if life.Err() != nil {
 		return nil, context.Cause(life)
 	}
 	out := make(chan T)
 	forward := func() {
 		defer close(out)
-		ctx, stop := wait.Within(ctx, life)
+		ctx, stop := wait.MergeContexts(ctx, life)
 		defer stop()
 		sub := e.Subscribe()
 		defer sub.Close()
 		wait.ForwardFunc(ctx, out, sub.C, now, equal)
 	}
-	if !e.all.start(forward) {
+	if !e.elections.goTracked(forward) {
 		return nil, election.ErrStopped
 	}
 	return out, nil

@@ -56,7 +56,7 @@ func TestPreferredLeads(t *testing.T) {
 func TestPreferredPassesOneThatLearnsItsPlaceLate(t *testing.T) {
 	s := newTestBed(t)
 	s.leads(s.join(s.a, "job"))
-	s.b.Faults.LoseAnswer(clustertest.OpTxn, clustertest.Putting(s.keys.Queue("job")))
+	s.b.Faults.LoseAnswer(clustertest.OpTxn, clustertest.Putting(s.keys.QueuePrefix("job")))
 	b, err := s.b.Stand("job")
 	require.NoError(t, err)
 	s.queued("job", b, 2)
@@ -93,7 +93,7 @@ func TestRollOut(t *testing.T) {
 		"mixed": {2, 0, 4, 1, 3}} {
 		t.Run(name, func(t *testing.T) {
 			s := newTestBed(t)
-			handed := s.client.Watch(s.ctx, s.keys.Queue("job"), clientv3.WithPrefix())
+			handed := s.client.Watch(s.ctx, s.keys.QueuePrefix("job"), clientv3.WithPrefix())
 			var nodes [5]*process
 			var all [5]*elections.Election
 			start := func(i, priority int) {
@@ -114,10 +114,10 @@ func TestRollOut(t *testing.T) {
 				start(i, 2)
 				s.eventually(func() bool { return strings.HasSuffix(s.queue("job")[0], "-priority2") }, "a new one leads")
 			}
-			last, err := s.client.Get(s.ctx, s.keys.Queue("job"), clientv3.WithPrefix())
+			last, err := s.client.Get(s.ctx, s.keys.QueuePrefix("job"), clientv3.WithPrefix())
 			require.NoError(t, err)
 			require.Equal(t, 1, handOvers(handed, last.Header.Revision, func() {
-				_, err := s.client.Put(s.ctx, s.keys.Queue("job")+"end", "")
+				_, err := s.client.Put(s.ctx, s.keys.QueuePrefix("job")+"end", "")
 				require.NoError(t, err)
 			})-forced)
 		})
@@ -127,7 +127,7 @@ func TestRollOut(t *testing.T) {
 // first returns the leader's address as stored in etcd.
 func (s *testBed) first(name string) string {
 	s.Helper()
-	resp, err := s.client.Get(s.ctx, s.keys.Queue(name), clientv3.WithFirstCreate()...)
+	resp, err := s.client.Get(s.ctx, s.keys.QueuePrefix(name), clientv3.WithFirstCreate()...)
 	require.NoError(s, err)
 	require.Len(s, resp.Kvs, 1)
 	return string(resp.Kvs[0].Value)
@@ -166,7 +166,7 @@ func handOvers(changes clientv3.WatchChan, until int64, end func()) int {
 
 // A preferred candidate that restarts again and again does not take the leadership.
 func TestPreferredThatComesAndGoes(t *testing.T) {
-	s := newTestBedWith(t, testbed.Long, time.Hour)
+	s := newTestBedWith(t, testbed.LongTTL, time.Hour)
 	a := s.join(s.a, "job")
 	term := s.leads(a)
 	for range 5 {
@@ -187,7 +187,7 @@ func TestOutsiderIsNotPassed(t *testing.T) {
 	term := s.leads(a)
 	lease, err := s.client.Grant(s.ctx, 20)
 	require.NoError(t, err)
-	outsider := fmt.Sprintf("%s%x", s.keys.Queue("job"), int64(lease.ID))
+	outsider := fmt.Sprintf("%s%x", s.keys.QueuePrefix("job"), int64(lease.ID))
 	_, err = s.client.Put(s.ctx, outsider, "elsewhere", clientv3.WithLease(lease.ID))
 	require.NoError(t, err)
 	b := s.join(s.b, "job")

@@ -16,13 +16,13 @@ import (
 // Term represents one unbroken term of this node's leadership in one election. All methods are safe for
 // concurrent use.
 type Term struct {
-	e        *Election
-	place    *leasequeue.Entry
-	token    int64
-	acquired time.Time
-	tail     context.Context // ends only once a leader that gives way no longer waits for its work
-	cut      context.CancelCauseFunc
-	work     int // number of functions that run in the term; guarded by Elections.mu
+	e           *Election
+	entry       *leasequeue.Entry
+	token       int64
+	acquiredAt  time.Time
+	workContext context.Context // ends only once a leader that gives way no longer waits for its work
+	cancelWork  context.CancelCauseFunc
+	running     int // number of functions that run in the term; guarded by Elections.mu
 }
 
 // Token returns the fencing token. It grows from term to term of the election. Pass it with each write outside
@@ -31,45 +31,45 @@ func (t *Term) Token() int64 { return t.token }
 
 // Context returns a context that ends with the term, at the session's deadline at the latest. Its cause is an
 // [election.TermOverError], or only its reason if that is a session.LostError or [election.ErrKeyLost].
-func (t *Term) Context() context.Context { return t.place.Context() }
+func (t *Term) Context() context.Context { return t.entry.Context() }
 
 // Valid reports whether the term may be acted on at this instant. It needs no network.
-func (t *Term) Valid() bool { return t.e.term.Load() == t && t.place.Valid() }
+func (t *Term) Valid() bool { return t.e.term.Load() == t && t.entry.Valid() }
 
 // Key returns the term's key in etcd. While the term stands there, the key's CreateRevision is the token.
 // Programs that cannot use Guard compare that.
-func (t *Term) Key() string { return t.place.Key() }
+func (t *Term) Key() string { return t.entry.Key() }
 
 // AcquiredAt returns the time at which this node learned that it leads.
-func (t *Term) AcquiredAt() time.Time { return t.acquired }
+func (t *Term) AcquiredAt() time.Time { return t.acquiredAt }
 
 // Guard returns conditions that hold in an etcd transaction if and only if the term stands in etcd.
-func (t *Term) Guard() []clientv3.Cmp { return []clientv3.Cmp{t.place.Guard()} }
+func (t *Term) Guard() []clientv3.Cmp { return []clientv3.Cmp{t.entry.Guard()} }
 
 // Txn returns a transaction that etcd commits only while this term stands. If the term is over, Commit writes
 // nothing and returns an error that matches ErrTermOver. Otherwise it behaves like an ordinary transaction. It
 // is not safe for concurrent use.
 func (t *Term) Txn(ctx context.Context) clientv3.Txn {
-	return txn.Fenced(ctx, t.e.all.cfg.Queues.Client(), txn.Fence{
+	return txn.Fenced(ctx, t.e.elections.cfg.Queues.Client(), txn.Fence{
 		Guards: t.Guard(),
-		Over: func() error {
+		CheckOver: func() error {
 			// While the leader waits for its work, the key stands although the flag is down.
-			if t.tail.Err() != nil || !t.place.HasKey() {
-				return t.over(session.ErrLost)
+			if t.workContext.Err() != nil || !t.entry.HasKey() {
+				return t.overError(session.ErrLost)
 			}
 			return nil
 		},
-		Refused: func() error { return t.over(election.ErrKeyLost) },
+		RefusedError: func() error { return t.overError(election.ErrKeyLost) },
 	})
 }
 
-// over returns the error of the term. Its reason is why, unless the entry already has another one.
-func (t *Term) over(why error) *election.TermOverError {
-	if cause := t.place.Over(); cause != nil {
+// overError returns the error of the term. Its reason is why, unless the entry already has another one.
+func (t *Term) overError(why error) *election.TermOverError {
+	if cause := t.entry.EndCause(); cause != nil {
 		why = cause
 	}
 	if over, ok := errors.AsType[*election.TermOverError](why); ok {
 		return over
 	}
-	return t.e.termOver(t.token, why)
+	return t.e.termOverError(t.token, why)
 }

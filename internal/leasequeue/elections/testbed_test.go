@@ -18,7 +18,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	leaktest.RunMore()
+	leaktest.SetParallel()
 	goleak.VerifyTestMain(m)
 }
 
@@ -40,7 +40,7 @@ type process struct {
 
 // newTestBed returns a test bed in which no session should be lost.
 func newTestBed(t *testing.T) *testBed {
-	return newTestBedWith(t, testbed.Long, 100*time.Millisecond)
+	return newTestBedWith(t, testbed.LongTTL, 100*time.Millisecond)
 }
 
 func newTestBedWith(t *testing.T, ttl, preferAfter time.Duration) *testBed {
@@ -55,13 +55,13 @@ func (s *testBed) start(address string) *process {
 	s.Helper()
 	p := &process{}
 	p.Process = s.Start(func(q *testbed.Process) (func(context.Context), error) {
-		queues, err := testbed.Queues(q, s.keys)
+		queues, err := testbed.NewEngine(q, s.keys)
 		if err != nil {
 			return nil, err
 		}
 		p.Elections, err = elections.New(elections.Config{Queues: queues.Queues(s.keys),
-			Address: address, WorkTimeout: 500 * time.Millisecond, PreferAfter: s.preferAfter, Final: s.final})
-		return wait.All(queues.Run, p.Run), err
+			Address: address, WorkTimeout: 500 * time.Millisecond, PreferAfter: s.preferAfter, IsFinal: s.final})
+		return wait.RunAll(queues.Run, p.Run), err
 	})
 	return p
 }
@@ -102,7 +102,7 @@ func (s *testBed) queued(name string, e *elections.Election, n int) {
 
 func (s *testBed) queue(name string) []string {
 	s.Helper()
-	return s.KeysWithPrefix(s.keys.Queue(name))
+	return s.KeysWithPrefix(s.keys.QueuePrefix(name))
 }
 
 func (s *testBed) eventually(cond func() bool, what string) { s.Helper(); s.Eventually(cond, what) }
@@ -122,8 +122,8 @@ func requireLeader(t *testing.T, address string, token int64, l election.Leader)
 	require.Equal(t, token, l.Token)
 }
 
-// watch returns the channel of the election's Watch, which must not fail.
-func watch(t *testing.T, e *elections.Election, ctx context.Context) <-chan election.Leader {
+// watchValue returns the channel of the election's Watch, which must not fail.
+func watchValue(t *testing.T, e *elections.Election, ctx context.Context) <-chan election.Leader {
 	t.Helper()
 	seen, err := e.Watch(ctx)
 	require.NoError(t, err)

@@ -24,14 +24,14 @@ import (
 // returns ErrNotMoved if another candidate leads, or ctx or this node's session ends; and lifecycle.ErrStopped,
 // election.ErrClosed, or etcd's error.
 func (e *Election) Transfer(ctx context.Context, address string) error {
-	if err := e.transfer(ctx, address); err != nil {
+	if err := e.requestTransfer(ctx, address); err != nil {
 		return fmt.Errorf("election %q: transfer to %s: %w", e.name, address, err)
 	}
 	return nil
 }
 
-func (e *Election) transfer(ctx context.Context, address string) error {
-	q, err := e.known(ctx)
+func (e *Election) requestTransfer(ctx context.Context, address string) error {
+	q, err := e.awaitQueue(ctx)
 	if err != nil {
 		return err
 	}
@@ -50,19 +50,19 @@ func (e *Election) transfer(ctx context.Context, address string) error {
 	case target == 0:
 		return nil
 	}
-	return e.ask(ctx, q, address, order.Request{Token: entries[0].Create, Key: entries[target].Key,
-		Create: entries[target].Create})
+	return e.sendRequest(ctx, q, address, order.Request{Token: entries[0].CreateRevision, TargetKey: entries[target].Key,
+		TargetRevision: entries[target].CreateRevision})
 }
 
 // RequestResign requests that the leader give way to the next candidate, as by Resign. A leader without other
 // candidates leads again, with a new token. It blocks and fails as Transfer does.
 func (e *Election) RequestResign(ctx context.Context) error {
-	q, err := e.known(ctx)
+	q, err := e.awaitQueue(ctx)
 	if err == nil && len(q.Entries()) == 0 {
 		err = election.ErrNoLeader
 	}
 	if err == nil {
-		err = e.ask(ctx, q, "", order.Request{Token: q.Entries()[0].Create})
+		err = e.sendRequest(ctx, q, "", order.Request{Token: q.Entries()[0].CreateRevision})
 	}
 	if err != nil {
 		return fmt.Errorf("election %q: ask the leader to resign: %w", e.name, err)
@@ -70,80 +70,81 @@ func (e *Election) RequestResign(ctx context.Context) error {
 	return nil
 }
 
-// ask stores the request and waits for the outcome. The request is an entry in a queue of requests, so it ends
+// sendRequest stores the request and waits for the outcome. The request is an entry in a queue of requests, so it ends
 // with the session and is never written late.
-func (e *Election) ask(ctx context.Context, q order.Queue, address string, request order.Request) error {
-	if err := q.Check(request); err != nil {
+func (e *Election) sendRequest(ctx context.Context, q order.Queue, address string, request order.Request) error {
+	if err := q.CheckRequest(request); err != nil {
 		return err
 	}
-	ctx, stop := wait.Within(ctx, e.lasts())
+	ctx, stop := wait.MergeContexts(ctx, e.lifeContext())
 	defer stop()
 	sub := e.Subscribe()
 	defer sub.Close()
-	place, err := e.all.cfg.Queues.Enter(ctx, leasequeue.Want{Name: e.name, Value: request.Value(), Request: true})
+	place, err := e.elections.cfg.Queues.Enter(ctx, leasequeue.EntrySpec{Name: e.name, Value: request.Encode(),
+		Request: true})
 	if err != nil {
-		return e.notMoved(err)
+		return e.notMovedError(err)
 	}
-	defer e.takeBack(ctx, place)
+	defer e.withdrawRequest(ctx, place)
 	settled, gone := place.Decided(), (<-chan struct{})(nil)
 	for {
-		if done, err := e.outcome(address, request); done {
+		if done, err := e.requestOutcome(address, request); done {
 			return err
 		}
 		select {
 		case <-sub.C:
 		case <-settled:
-			if err := place.Err(); errors.Is(err, leasequeue.ErrAgain) {
-				return e.notMoved(err)
+			if err := place.Err(); errors.Is(err, leasequeue.ErrEntryLost) {
+				return e.notMovedError(err)
 			} else if err != nil {
 				return err
 			}
 			settled, gone = nil, place.Context().Done()
 		case <-gone:
-			return e.notMoved(context.Cause(place.Context()))
+			return e.notMovedError(context.Cause(place.Context()))
 		case <-place.Lost():
-			return e.notMoved(leasequeue.ErrAgain)
+			return e.notMovedError(leasequeue.ErrEntryLost)
 		case <-ctx.Done():
-			return e.notMoved(context.Cause(ctx))
+			return e.notMovedError(context.Cause(ctx))
 		}
 	}
 }
 
-func (e *Election) notMoved(err error) error {
+func (e *Election) notMovedError(err error) error {
 	if errors.Is(err, lifecycle.ErrStopped) || errors.Is(err, election.ErrClosed) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", election.ErrNotMoved, err)
 }
 
-// outcome returns the outcome of a request if it is known.
-func (e *Election) outcome(address string, request order.Request) (done bool, err error) {
+// requestOutcome returns the outcome of a request if it is known.
+func (e *Election) requestOutcome(address string, request order.Request) (done bool, err error) {
 	q := e.follower.Queue()
 	if !q.Known() {
 		return false, nil
 	}
-	entries, err := q.Entries(), q.Check(request)
+	entries, err := q.Entries(), q.CheckRequest(request)
 	switch {
 	case err == nil:
 		return false, nil
-	case request.Key == "" && errors.Is(err, order.ErrPassed):
+	case request.TargetKey == "" && errors.Is(err, order.ErrLeaderChanged):
 		return len(entries) > 0, nil // the leader queues again in a moment
-	case len(entries) > 0 && entries[0].Create == request.Create:
+	case len(entries) > 0 && entries[0].CreateRevision == request.TargetRevision:
 		return true, nil
 	case !slices.ContainsFunc(entries, func(x order.Entry) bool { return x.Value == address }):
 		return true, election.ErrNotCandidate
 	case errors.Is(err, election.ErrNotCandidate):
 		return true, fmt.Errorf("%w: it has queued anew meanwhile; ask again", election.ErrNotMoved)
-	case errors.Is(err, order.ErrPassed):
+	case errors.Is(err, order.ErrLeaderChanged):
 		return true, fmt.Errorf("%w: %s leads instead", election.ErrNotMoved, entries[0].Value)
 	}
 	return true, err
 }
 
-// takeBack withdraws the request, even if ctx has ended. If etcd does not answer in time, the request is
+// withdrawRequest withdraws the request, even if ctx has ended. If etcd does not answer in time, the request is
 // withdrawn when it does, or ends with the session.
-func (e *Election) takeBack(ctx context.Context, place *leasequeue.Entry) {
-	place.Abandon()
+func (e *Election) withdrawRequest(ctx context.Context, place *leasequeue.Entry) {
+	place.Release()
 	select {
 	case <-place.Decided():
 		if place.Err() != nil {
@@ -151,16 +152,16 @@ func (e *Election) takeBack(ctx context.Context, place *leasequeue.Entry) {
 		}
 	default:
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.all.cfg.Queues.RequestTimeout())
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.elections.cfg.Queues.RequestTimeout())
 	defer cancel()
-	_ = place.Gone(ctx)
+	_ = place.AwaitDeletion(ctx)
 }
 
-// known blocks until this node knows the queue.
-func (e *Election) known(ctx context.Context) (order.Queue, error) {
+// awaitQueue blocks until this node knows the queue.
+func (e *Election) awaitQueue(ctx context.Context) (order.Queue, error) {
 	var q order.Queue
-	if err := e.until(ctx, func() bool { q = e.follower.Queue(); return q.Known() }); err != nil {
-		return q, e.notMoved(err)
+	if err := e.waitUntil(ctx, func() bool { q = e.follower.Queue(); return q.Known() }); err != nil {
+		return q, e.notMovedError(err)
 	}
-	return q, context.Cause(e.lasts())
+	return q, context.Cause(e.lifeContext())
 }

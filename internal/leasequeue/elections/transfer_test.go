@@ -20,7 +20,7 @@ import (
 // requests returns the keys of requests about an election.
 func (s *testBed) requests(name string) []string {
 	s.Helper()
-	return s.KeysWithPrefix(s.keys.Requests().Queue(name))
+	return s.KeysWithPrefix(s.keys.Requests().QueuePrefix(name))
 }
 
 func TestTransfer(t *testing.T) {
@@ -77,7 +77,7 @@ func TestRequestIsTakenBack(t *testing.T) {
 	lease, err := s.client.Grant(s.ctx, 20)
 	require.NoError(t, err)
 	// A key of an older version, which lets no candidate pass.
-	_, err = s.client.Put(s.ctx, s.keys.Queue("job")+fmt.Sprintf("%x-1", int64(lease.ID)), "old:1",
+	_, err = s.client.Put(s.ctx, s.keys.QueuePrefix("job")+fmt.Sprintf("%x-1", int64(lease.ID)), "old:1",
 		clientv3.WithLease(lease.ID))
 	require.NoError(t, err)
 	a, b := s.join(s.a, "job"), s.join(s.b, "job")
@@ -171,7 +171,7 @@ func TestFaultsOfTheAsker(t *testing.T) {
 	b := s.join(s.b, "job")
 	c := s.observe(s.c, "job")
 	s.eventually(func() bool { return len(c.Queue()) == 2 && len(a.Queue()) == 2 }, "all know")
-	s.c.Faults.LoseAnswer(clustertest.OpTxn, clustertest.Putting(s.keys.Requests().Queue("job")))
+	s.c.Faults.LoseAnswer(clustertest.OpTxn, clustertest.Putting(s.keys.Requests().QueuePrefix("job")))
 	require.NoError(t, c.Transfer(s.ctx, "b:1"))
 	s.leads(b)
 	s.eventually(func() bool { return len(s.requests("job")) == 0 }, "as soon as it is known what became of it")
@@ -179,7 +179,7 @@ func TestFaultsOfTheAsker(t *testing.T) {
 	s.c.Faults.FailNext(
 		clustertest.OpTxn,
 		rpctypes.ErrPermissionDenied,
-		clustertest.Putting(s.keys.Requests().Queue("job")),
+		clustertest.Putting(s.keys.Requests().QueuePrefix("job")),
 	)
 	s.eventually(func() bool { return len(c.Queue()) == 2 && c.Leader().Address == "b:1" }, "it knows")
 	require.ErrorIs(t, c.Transfer(s.ctx, "a:1"), rpctypes.ErrPermissionDenied)
@@ -195,7 +195,7 @@ func TestFaultsOfTheAsker(t *testing.T) {
 }
 
 func TestSessionOfTheAskerIsLost(t *testing.T) {
-	s := newTestBedWith(t, testbed.Short, time.Hour)
+	s := newTestBedWith(t, testbed.ShortTTL, time.Hour)
 	s.join(s.a, "job")
 	s.join(s.b, "job")
 	c := s.observe(s.c, "job")
@@ -209,7 +209,7 @@ func TestTransferWhenClosed(t *testing.T) {
 	s := newTestBed(t)
 	lease, err := s.client.Grant(s.ctx, 20)
 	require.NoError(t, err)
-	_, err = s.client.Put(s.ctx, s.keys.Queue("job")+fmt.Sprintf("%x-1", int64(lease.ID)), "old:1",
+	_, err = s.client.Put(s.ctx, s.keys.QueuePrefix("job")+fmt.Sprintf("%x-1", int64(lease.ID)), "old:1",
 		clientv3.WithLease(lease.ID))
 	require.NoError(t, err)
 	a, b := s.join(s.a, "job"), s.observe(s.b, "job")
@@ -228,7 +228,7 @@ func TestClosedElection(t *testing.T) {
 	s := newTestBed(t)
 	a := s.join(s.a, "job")
 	term := s.leads(a)
-	seen := watch(t, a, s.ctx)
+	seen := watchValue(t, a, s.ctx)
 	<-seen
 	b := s.join(s.b, "job")
 	require.NoError(t, a.Close(s.ctx))

@@ -17,15 +17,15 @@ import (
 // call Lead in a loop to serve every term. If fn cannot run, now or later, Lead returns ErrObserver,
 // ErrWithdrawn or lifecycle.ErrStopped; if ctx ends first, its cause.
 func (e *Election) Lead(ctx context.Context, fn func(ctx context.Context, t election.Term) error) error {
-	t, err := e.enter(ctx)
+	t, err := e.awaitTerm(ctx)
 	if err != nil {
 		return err
 	}
-	defer e.left(t)
-	work, stop := t.place.Within(ctx)
+	defer e.leaveTerm(t)
+	work, stop := t.entry.Within(ctx)
 	defer stop()
 	err = fn(work, t)
-	cause := t.place.Over()
+	cause := t.entry.EndCause()
 	if ctx.Err() != nil || cause == nil || err == nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func (e *Election) Lead(ctx context.Context, fn func(ctx context.Context, t elec
 	if said || !ofTheEnd {
 		return err
 	}
-	return t.over(cause)
+	return t.overError(cause)
 }
 
 // AsLeader runs fn at once if this node leads. If the leader gives way meanwhile, it waits for fn, up to
@@ -45,54 +45,54 @@ func (e *Election) Lead(ctx context.Context, fn func(ctx context.Context, t elec
 // is the context's error because the term ended, it returns an error that matches ErrTermOver. If this node
 // does not lead, it returns ErrNotLeader and does not run fn.
 func (e *Election) AsLeader(ctx context.Context, fn func(ctx context.Context, t election.Term) error) error {
-	t, _ := e.join()
+	t, _ := e.joinTerm()
 	if t == nil {
 		return fmt.Errorf("election %q: %w", e.name, election.ErrNotLeader)
 	}
-	defer e.left(t)
-	work, stop := wait.Within(ctx, t.tail)
+	defer e.leaveTerm(t)
+	work, stop := wait.MergeContexts(ctx, t.workContext)
 	defer stop()
 	err := fn(work, t)
-	if errors.Is(err, context.Canceled) && ctx.Err() == nil && t.tail.Err() != nil {
-		return t.over(context.Cause(t.tail))
+	if errors.Is(err, context.Canceled) && ctx.Err() == nil && t.workContext.Err() != nil {
+		return t.overError(context.Cause(t.workContext))
 	}
 	return err
 }
 
-// cutOff ends the contexts of work in a term that is over and that no caller waits for any longer.
-func (e *Election) cutOff() {
-	e.all.mu.Lock()
-	t := e.over
-	e.all.mu.Unlock()
+// cancelWork ends the contexts of work in a term that is over and that no caller waits for any longer.
+func (e *Election) cancelWork() {
+	e.elections.mu.Lock()
+	t := e.endedTerm
+	e.elections.mu.Unlock()
 	if t != nil {
-		t.cut(t.place.Over())
+		t.cancelWork(t.entry.EndCause())
 	}
 }
 
-// join counts the caller as work of the present term. The term is nil if this node does not lead.
-func (e *Election) join() (*Term, candidate.Candidate) {
-	e.all.mu.Lock()
-	defer e.all.mu.Unlock()
+// joinTerm counts the caller as work of the present term. The term is nil if this node does not lead.
+func (e *Election) joinTerm() (*Term, candidate.Candidate) {
+	e.elections.mu.Lock()
+	defer e.elections.mu.Unlock()
 	t := e.Term()
 	if t != nil {
-		t.work++
+		t.running++
 	}
 	return t, e.candidate
 }
 
-// enter blocks until this node leads, and counts the caller as work of the term.
-func (e *Election) enter(ctx context.Context) (*Term, error) {
+// awaitTerm blocks until this node leads, and counts the caller as work of the term.
+func (e *Election) awaitTerm(ctx context.Context) (*Term, error) {
 	sub := e.Subscribe()
 	defer sub.Close()
 	for {
-		t, c := e.join()
+		t, c := e.joinTerm()
 		switch {
 		case t != nil:
 			return t, nil
-		case !c.Stands:
+		case !c.WantsToLead:
 			return nil, ErrObserver
-		case c.Gone != nil:
-			return nil, fmt.Errorf("election %q: %w", e.name, c.Gone)
+		case c.WithdrawReason != nil:
+			return nil, fmt.Errorf("election %q: %w", e.name, c.WithdrawReason)
 		}
 		select {
 		case <-sub.C:
@@ -102,16 +102,16 @@ func (e *Election) enter(ctx context.Context) (*Term, error) {
 	}
 }
 
-func (e *Election) left(t *Term) {
-	e.all.mu.Lock()
-	t.work--
-	idle := t.work == 0
+func (e *Election) leaveTerm(t *Term) {
+	e.elections.mu.Lock()
+	t.running--
+	idle := t.running == 0
 	over := idle && e.term.Load() != t
 	if idle {
-		e.all.mark(e)
+		e.elections.markDirty(e)
 	}
-	e.all.mu.Unlock()
-	if why := t.place.Over(); over && why != nil { // otherwise look is about to cut it
-		t.cut(why)
+	e.elections.mu.Unlock()
+	if why := t.entry.EndCause(); over && why != nil { // otherwise reconcile is about to cancel it
+		t.cancelWork(why)
 	}
 }

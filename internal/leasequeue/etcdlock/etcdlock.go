@@ -15,7 +15,7 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// Held is implemented by every lock.Held of an [Etcd].
+// Held is implemented by every lock.Held of an [Registry].
 type Held interface {
 	lock.Held
 	// Key returns the key in etcd that the grant rests on. While the grant stands, the key's CreateRevision is
@@ -23,55 +23,55 @@ type Held interface {
 	Key() string
 }
 
-// Etcd is a lock registry in etcd, on the sessions of an engine.
-type Etcd struct {
+// Registry is a lock registry in etcd, on the sessions of an engine.
+type Registry struct {
 	queues *leasequeue.Queues
 	owner  string
 }
 
-// NewEtcd returns a registry of the locks in these queues, which must be those at state.Keys.Locks. It works
+// NewRegistry returns a registry of the locks in these queues, which must be those at state.Keys.Locks. It works
 // while their engine runs. owner is stored with each lock, for operators.
-func NewEtcd(queues *leasequeue.Queues, owner string) *Etcd {
-	return &Etcd{queues: queues, owner: owner}
+func NewRegistry(queues *leasequeue.Queues, owner string) *Registry {
+	return &Registry{queues: queues, owner: owner}
 }
 
 // Acquire implements [lock.LockRegistry].
-func (e *Etcd) Acquire(ctx context.Context, name string, opts ...lock.Option) (lock.Held, error) {
-	x, err := e.take(ctx, name, false, lock.NewOptions(opts...))
+func (e *Registry) Acquire(ctx context.Context, name string, opts ...lock.Option) (lock.Held, error) {
+	x, err := e.acquireEntry(ctx, name, false, lock.NewOptions(opts...))
 	if err != nil {
 		return nil, err
 	}
-	return held{x}, nil
+	return heldLock{x}, nil
 }
 
 // TryAcquire implements [lock.LockRegistry].
-func (e *Etcd) TryAcquire(ctx context.Context, name string, opts ...lock.Option) (lock.Held, bool, error) {
-	x, err := e.take(ctx, name, true, lock.NewOptions(opts...))
+func (e *Registry) TryAcquire(ctx context.Context, name string, opts ...lock.Option) (lock.Held, bool, error) {
+	x, err := e.acquireEntry(ctx, name, true, lock.NewOptions(opts...))
 	switch {
-	case errors.Is(err, leasequeue.ErrTaken):
+	case errors.Is(err, leasequeue.ErrNotFirst):
 		return nil, false, nil
 	case err != nil:
 		return nil, false, err
 	}
-	return held{x}, true, nil
+	return heldLock{x}, true, nil
 }
 
-func (e *Etcd) take(ctx context.Context, name string, try bool, o lock.Options) (*leasequeue.Entry, error) {
+func (e *Registry) acquireEntry(ctx context.Context, name string, try bool, o lock.Options) (*leasequeue.Entry, error) {
 	if err := state.CheckName("lock", name); err != nil {
 		return nil, err
 	}
-	return e.queues.Take(ctx, leasequeue.Want{Name: name, Value: e.owner, Shared: o.Shared, Try: try})
+	return e.queues.Acquire(ctx, leasequeue.EntrySpec{Name: name, Value: e.owner, Shared: o.Shared, Try: try})
 }
 
-// held is a granted entry in the queue of a lock.
-type held struct{ *leasequeue.Entry }
+// heldLock is a granted entry in the queue of a lock.
+type heldLock struct{ *leasequeue.Entry }
 
-func (h held) Name() string { return h.Entry.Name }
+func (h heldLock) Name() string { return h.Entry.Name }
 
-func (h held) Guard() []clientv3.Cmp { return []clientv3.Cmp{h.Entry.Guard()} }
+func (h heldLock) Guard() []clientv3.Cmp { return []clientv3.Cmp{h.Entry.Guard()} }
 
-func (h held) Release(ctx context.Context) error {
-	lost, err := h.Leave(ctx)
+func (h heldLock) Release(ctx context.Context) error {
+	lost, err := h.ReleaseAndWait(ctx)
 	switch {
 	case lost != nil:
 		return &lock.LostError{Name: h.Entry.Name, Token: h.Token(), Err: lost}
@@ -85,4 +85,4 @@ func (h held) Release(ctx context.Context) error {
 // Close grants no further locks, ends the contexts of all held locks with lock.ErrStopped, and makes the
 // waiting calls fail with it. It blocks until all locks are released. If ctx ends first, it returns an error
 // that wraps ctx's cause.
-func (e *Etcd) Close(ctx context.Context) error { return e.queues.Close(ctx) }
+func (e *Registry) Close(ctx context.Context) error { return e.queues.Close(ctx) }

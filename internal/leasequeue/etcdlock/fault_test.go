@@ -31,10 +31,10 @@ type testBed struct {
 
 func newTestBed(t *testing.T) *testBed {
 	t.Parallel()
-	s := &testBed{TestBed: testbed.New(t, testbed.Short)}
+	s := &testBed{TestBed: testbed.New(t, testbed.ShortTTL)}
 	s.ctx, s.client, s.locks = s.Ctx, s.Client, s.Keys.Locks()
 	s.a, s.b = start(s.TestBed), start(s.TestBed)
-	s.entering, s.leaving = clustertest.Putting(s.locks.Queue("it")), clustertest.Deleting(s.locks.Queue("it"))
+	s.entering, s.leaving = clustertest.Putting(s.locks.QueuePrefix("it")), clustertest.Deleting(s.locks.QueuePrefix("it"))
 	return s
 }
 
@@ -61,7 +61,7 @@ func (s *testBed) wait(p *process) <-chan lock.Held {
 }
 
 // queue returns the keys of the lock's queue, in order.
-func (s *testBed) queue() []string { s.Helper(); return s.KeysWithPrefix(s.locks.Queue("it")) }
+func (s *testBed) queue() []string { s.Helper(); return s.KeysWithPrefix(s.locks.QueuePrefix("it")) }
 
 func TestAnswerToAcquireIsLost(t *testing.T) {
 	s := newTestBed(t)
@@ -159,7 +159,7 @@ func TestLostSessionLosesTheLockAndThePlace(t *testing.T) {
 		old := p.Keeper.Current()
 		_, err := s.client.Revoke(s.ctx, old.ID())
 		require.NoError(t, err)
-		old.Check()
+		old.RequestRenewal()
 		<-old.Done()
 	}
 	<-h.Context().Done()
@@ -237,7 +237,7 @@ func TestWatchThatIsSilent(t *testing.T) {
 func TestKeyThatNobodyAskedFor(t *testing.T) {
 	s := newTestBed(t)
 	require.NoError(t, s.acquire(s.a).Release(s.ctx))
-	_, err := s.client.Put(s.ctx, s.locks.Queue("it")+"x", "", clientv3.WithLease(s.a.Keeper.Current().ID()))
+	_, err := s.client.Put(s.ctx, s.locks.QueuePrefix("it")+"x", "", clientv3.WithLease(s.a.Keeper.Current().ID()))
 	require.NoError(t, err)
 	h := s.acquire(s.b)
 	require.NoError(t, h.Release(s.ctx))
@@ -327,7 +327,7 @@ func TestNoSpaceLeftAndManyWantIn(t *testing.T) {
 	defer cancel()
 	for i := range 6 { // more than can be in flight
 		name := fmt.Sprint("other ", i)
-		putting := clustertest.Putting(s.locks.Queue(name))
+		putting := clustertest.Putting(s.locks.QueuePrefix(name))
 		tried := make(chan struct{})
 		once := sync.OnceFunc(func() { close(tried) })
 		for range 1000 {

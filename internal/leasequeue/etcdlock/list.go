@@ -19,8 +19,8 @@ func List(ctx context.Context, client *clientv3.Client, keys state.Keys, q lock.
 		leasequeue.Query{After: q.After, Limit: q.Limit, Entries: q.Holders})
 	for _, r := range read {
 		s := lock.Standing{Name: r.Name, Shared: r.Entries[0].Shared, Length: r.Length}
-		for _, x := range (order.Queue{}).Read(1, r.Entries).Holders() {
-			s.Holders = append(s.Holders, lock.Holder{Owner: x.Value, Token: x.Create})
+		for _, x := range (order.Queue{}).ApplyRead(1, r.Entries).Holders() {
+			s.Holders = append(s.Holders, lock.Holder{Owner: x.Value, Token: x.CreateRevision})
 		}
 		found = append(found, s)
 	}

@@ -138,7 +138,7 @@ func oneLockRound(dir string, seed uint64) (r lockRound) {
 	}
 	faults.Wait()
 	for _, n := range bed.nodes {
-		r.err = errors.Join(r.err, n.toEtcd().Undo())
+		r.err = errors.Join(r.err, n.toEtcd().EndFaults())
 	}
 	last(ctx, between(rnd, 0, 100*time.Millisecond))
 	r.err = errors.Join(r.err, bed.obtain(ctx))

@@ -65,14 +65,14 @@ func untilSessionLost(f faults.Fault) lockFault {
 		if err != nil {
 			return false, err
 		}
-		defer bed.rec.Begin(n.name, name, "")()
-		f.Do(n.toEtcd(), rnd)
+		defer bed.rec.BeginFault(n.name, name, "")()
+		f.Begin(n.toEtcd(), rnd)
 		select {
 		case <-s.Done():
 		case <-ctx.Done():
 		}
 		last(ctx, between(rnd, 0, time.Second))
-		return ctx.Err() == nil, n.toEtcd().Undo()
+		return ctx.Err() == nil, n.toEtcd().EndFaults()
 	}}
 }
 
@@ -80,11 +80,11 @@ func untilSessionLost(f faults.Fault) lockFault {
 func briefly(f faults.Fault) lockFault {
 	name := f.Name + " for a moment"
 	return lockFault{name, func(ctx context.Context, bed *lockTestBed, n *lockNode, rnd *rand.Rand) (bool, error) {
-		defer bed.rec.Begin(n.name, name, "")()
+		defer bed.rec.BeginFault(n.name, name, "")()
 		before := n.toEtcd().Traffic()
-		f.Do(n.toEtcd(), rnd)
+		f.Begin(n.toEtcd(), rnd)
 		last(ctx, between(rnd, 50*time.Millisecond, lockTTL/2))
-		err := n.toEtcd().Undo()
+		err := n.toEtcd().EndFaults()
 		last(ctx, 50*time.Millisecond)
 		return n.toEtcd().Traffic() > before, err
 	}}
@@ -92,11 +92,11 @@ func briefly(f faults.Fault) lockFault {
 
 // refused breaks the node's connections and accepts no new ones.
 func refused(ctx context.Context, bed *lockTestBed, n *lockNode, rnd *rand.Rand) (bool, error) {
-	defer bed.rec.Begin(n.name, faults.Refused.Name, "")()
+	defer bed.rec.BeginFault(n.name, faults.Refused.Name, "")()
 	had := n.toEtcd().Connections()
-	faults.Refused.Do(n.toEtcd(), rnd)
+	faults.Refused.Begin(n.toEtcd(), rnd)
 	last(ctx, between(rnd, 50*time.Millisecond, lockTTL/2))
-	return had > 0, n.toEtcd().Undo()
+	return had > 0, n.toEtcd().EndFaults()
 }
 
 // suspended keeps etcd from confirming the session for a moment, in which the node must claim nothing.
@@ -105,40 +105,40 @@ func suspended(ctx context.Context, bed *lockTestBed, n *lockNode, rnd *rand.Ran
 	if err != nil {
 		return false, err
 	}
-	defer bed.rec.Begin(n.name, "suspended", "")()
-	faults.RequestsStuck.Do(n.toEtcd(), rnd)
+	defer bed.rec.BeginFault(n.name, "suspended", "")()
+	faults.RequestsStuck.Begin(n.toEtcd(), rnd)
 	s.Suspect(10 * time.Millisecond)
 	last(ctx, between(rnd, 20*time.Millisecond, lockTTL/2))
 	effect := !s.Valid()
-	return effect, n.toEtcd().Undo()
+	return effect, n.toEtcd().EndFaults()
 }
 
 func watchFrozen(ctx context.Context, bed *lockTestBed, n *lockNode, rnd *rand.Rand) (bool, error) {
-	defer bed.rec.Begin(n.name, faults.WatchFrozen.Name, "")()
-	faults.WatchFrozen.Do(n.toEtcd(), rnd)
+	defer bed.rec.BeginFault(n.name, faults.WatchFrozen.Name, "")()
+	faults.WatchFrozen.Begin(n.toEtcd(), rnd)
 	last(ctx, between(rnd, lockTTL/4, lockTTL))
-	return true, n.toEtcd().Undo()
+	return true, n.toEtcd().EndFaults()
 }
 
 // answersLost loses the answers to writes of locks and effects that were committed.
 func answersLost(ctx context.Context, bed *lockTestBed, n *lockNode, rnd *rand.Rand) (bool, error) {
-	defer bed.rec.Begin(n.name, "answers lost", "")()
+	defer bed.rec.BeginFault(n.name, "answers lost", "")()
 	for range 4 {
 		n.faults.LoseAnswer(clustertest.OpWrite, bed.some(rnd))
 	}
 	last(ctx, between(rnd, 500*time.Millisecond, lockTTL))
-	return true, n.toEtcd().Undo()
+	return true, n.toEtcd().EndFaults()
 }
 
 // carriedOutLate delays requests until long after they were abandoned and later requests were committed.
 func carriedOutLate(ctx context.Context, bed *lockTestBed, n *lockNode, rnd *rand.Rand) (bool, error) {
-	defer bed.rec.Begin(n.name, "carried out late", "")()
+	defer bed.rec.BeginFault(n.name, "carried out late", "")()
 	var late []*clustertest.Held
 	for range 4 {
 		late = append(late, n.faults.HoldNext(clustertest.OpWrite, bed.some(rnd)))
 	}
 	last(ctx, between(rnd, 500*time.Millisecond, lockTTL))
-	err := n.toEtcd().Undo()
+	err := n.toEtcd().EndFaults()
 	effect := false
 	for _, h := range late {
 		select {
@@ -155,22 +155,22 @@ func carriedOutLate(ctx context.Context, bed *lockTestBed, n *lockNode, rnd *ran
 
 // requestsRefused makes etcd refuse requests as if overloaded.
 func requestsRefused(ctx context.Context, bed *lockTestBed, n *lockNode, rnd *rand.Rand) (bool, error) {
-	defer bed.rec.Begin(n.name, "refused", "")()
+	defer bed.rec.BeginFault(n.name, "refused", "")()
 	for range 6 {
 		n.faults.FailNext(clustertest.OpWrite, []error{rpctypes.ErrTimeout, rpctypes.ErrNoSpace,
 			rpctypes.ErrTooManyRequests}[rnd.IntN(3)], bed.some(rnd))
 	}
 	last(ctx, between(rnd, 300*time.Millisecond, lockTTL/2))
-	return true, n.toEtcd().Undo()
+	return true, n.toEtcd().EndFaults()
 }
 
 // some returns a match for one kind of request of locks and effects.
 func (bed *lockTestBed) some(rnd *rand.Rand) clustertest.Match {
 	switch name := lockNames[rnd.IntN(len(lockNames))]; rnd.IntN(6) {
 	case 0:
-		return clustertest.Putting(bed.keys.Locks().Queue(name))
+		return clustertest.Putting(bed.keys.Locks().QueuePrefix(name))
 	case 1:
-		return clustertest.Deleting(bed.keys.Locks().Queue(name))
+		return clustertest.Deleting(bed.keys.Locks().QueuePrefix(name))
 	case 2:
 		return clustertest.Putting(bed.keys.Effects().Root())
 	case 3:
@@ -189,7 +189,7 @@ func leaseRevoked(ctx context.Context, bed *lockTestBed, n *lockNode, _ *rand.Ra
 	}
 	bed.busy.RLock()
 	defer bed.busy.RUnlock()
-	err = bed.rec.Do(n.name, history.LeaseRevoked, func() error {
+	err = bed.rec.Intervene(n.name, history.LeaseRevoked, func() error {
 		_, err := bed.client.Revoke(ctx, s.ID())
 		return err
 	})
@@ -223,7 +223,7 @@ func lockDeleted(ctx context.Context, bed *lockTestBed, n *lockNode, _ *rand.Ran
 				continue
 			}
 			deleted := int64(0)
-			err := bed.rec.Do(n.name, history.LockDeleted, func() error {
+			err := bed.rec.Intervene(n.name, history.LockDeleted, func() error {
 				resp, err := bed.client.Delete(ctx, string(kv.Key))
 				if err == nil {
 					deleted = resp.Deleted
@@ -243,7 +243,7 @@ func lockDeleted(ctx context.Context, bed *lockTestBed, n *lockNode, _ *rand.Ran
 func etcdRestarted(ctx context.Context, bed *lockTestBed, _ *lockNode, rnd *rand.Rand) (bool, error) {
 	bed.busy.Lock()
 	defer bed.busy.Unlock()
-	defer bed.rec.Begin("", "etcd restarted", "")()
+	defer bed.rec.BeginFault("", "etcd restarted", "")()
 	if err := bed.etcd.Close(); err != nil {
 		return false, err
 	}
@@ -255,7 +255,7 @@ func etcdRestarted(ctx context.Context, bed *lockTestBed, _ *lockNode, rnd *rand
 func compacted(ctx context.Context, bed *lockTestBed, _ *lockNode, rnd *rand.Rand) (bool, error) {
 	bed.busy.RLock()
 	defer bed.busy.RUnlock()
-	defer bed.rec.Begin("", "compaction", "")()
+	defer bed.rec.BeginFault("", "compaction", "")()
 	churn, err := fault.StartChurn(ctx, bed.client, fault.ChurnConfig{Prefix: "/load/", WritesPerSecond: 200})
 	if err != nil {
 		return false, err

@@ -57,7 +57,7 @@ func TestLocksMutants(t *testing.T) {
 			v, err := bed.judge(lockLimits)
 			require.NoError(t, err)
 			for _, kind := range c.found {
-				require.NotEmpty(t, v.Of(kind), "%s: %v", kind, v.Summary())
+				require.NotEmpty(t, v.FindingsOf(kind), "%s: %v", kind, v.Summary())
 			}
 			t.Log(v.Summary())
 		})
@@ -67,7 +67,7 @@ func TestLocksMutants(t *testing.T) {
 // holder waits until a lock is held, and returns the holder.
 func (bed *lockTestBed) holder(ctx context.Context, t *testing.T) (holder *lockNode) {
 	require.Eventually(t, func() bool {
-		found, err := bed.client.Get(ctx, bed.keys.Locks().Queue(lockNames[0]), clientv3.WithFirstCreate()...)
+		found, err := bed.client.Get(ctx, bed.keys.Locks().QueuePrefix(lockNames[0]), clientv3.WithFirstCreate()...)
 		if err != nil || len(found.Kvs) == 0 {
 			return bed.mutant.apart
 		}

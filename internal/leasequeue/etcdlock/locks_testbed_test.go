@@ -50,7 +50,7 @@ type lockNode struct {
 	client  *clientv3.Client
 	faults  *clustertest.Faults
 	keeper  *etcdsession.Keeper
-	locks   *etcdlock.Etcd
+	locks   *etcdlock.Registry
 	effects *effects.Effects
 
 	recorded *history.Locks
@@ -164,7 +164,7 @@ func (bed *lockTestBed) addNode(name string) (err error) {
 	if err != nil {
 		return err
 	}
-	n.locks = etcdlock.NewEtcd(queues.Queues(keys.Locks()), name)
+	n.locks = etcdlock.NewRegistry(queues.Queues(keys.Locks()), name)
 	if n.effects, err = effects.New(effects.Config{Queues: queues.Queues(keys.Effects()), Keys: keys,
 		Owner: name}); err != nil {
 		return err
@@ -222,7 +222,7 @@ func (bed *lockTestBed) work(ctx context.Context, rnd *rand.Rand) {
 
 // obtain reports whether every node gets every lock after the faults, while the others continue to work.
 func (bed *lockTestBed) obtain(ctx context.Context) error {
-	return bed.each(ctx, func(ctx context.Context, n *lockNode) error { return n.recorded.Obtain(ctx, lockNames...) })
+	return bed.each(ctx, func(ctx context.Context, n *lockNode) error { return n.recorded.AcquireEach(ctx, lockNames...) })
 }
 
 // resolve reports whether every effect takes place, as seen by every node.

@@ -12,7 +12,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	leaktest.RunMore()
+	leaktest.SetParallel()
 	goleak.VerifyTestMain(m)
 }
 
@@ -23,16 +23,16 @@ type process = testbed.Locks
 var start = testbed.StartLocks
 
 func TestEtcdConforms(t *testing.T) {
-	s := testbed.New(t, testbed.Short)
+	s := testbed.New(t, testbed.ShortTTL)
 	locktest.Run(t, func(t *testing.T) (a, b lock.LockRegistry) {
-		return start(s.In(t)), start(s.In(t))
+		return start(s.ForSubtest(t)), start(s.ForSubtest(t))
 	})
 }
 
 func TestOneProcessConforms(t *testing.T) {
-	s := testbed.New(t, testbed.Short)
+	s := testbed.New(t, testbed.ShortTTL)
 	locktest.Run(t, func(t *testing.T) (a, b lock.LockRegistry) {
-		one := start(s.In(t))
+		one := start(s.ForSubtest(t))
 		return one, one
 	})
 }

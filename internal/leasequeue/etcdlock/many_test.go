@@ -23,7 +23,7 @@ import (
 // Many callers of one process want the same lock. Each gets it once, one at a time, in the order of the tokens.
 func TestManyWaitHere(t *testing.T) {
 	const many = 200
-	s := testbed.New(t, testbed.Long)
+	s := testbed.New(t, testbed.LongTTL)
 	p := start(s)
 	held, err := p.Acquire(s.Ctx, "it")
 	require.NoError(t, err)
@@ -40,7 +40,7 @@ func TestManyWaitHere(t *testing.T) {
 		})
 	}
 	require.Eventually(t, func() bool {
-		resp, err := s.Client.Get(s.Ctx, s.Keys.Locks().Queue("it"), clientv3.WithPrefix(), clientv3.WithCountOnly())
+		resp, err := s.Client.Get(s.Ctx, s.Keys.Locks().QueuePrefix("it"), clientv3.WithPrefix(), clientv3.WithCountOnly())
 		return err == nil && resp.Count == many+1
 	}, time.Minute, 20*time.Millisecond, "all wait")
 	require.NoError(t, held.Release(s.Ctx))
@@ -69,10 +69,10 @@ func TestManyWaitHere(t *testing.T) {
 // ones if etcd takes fewer or shorter operations in one.
 func TestManyNamesAtOnce(t *testing.T) {
 	const many = 600
-	s := testbed.New(t, testbed.Long)
+	s := testbed.New(t, testbed.LongTTL)
 	for _, tooMuch := range []error{nil, rpctypes.ErrTooManyOps, rpctypes.ErrRequestTooLarge} {
 		t.Run(fmt.Sprint(tooMuch), func(t *testing.T) {
-			p := start(s.In(t))
+			p := start(s.ForSubtest(t))
 			if tooMuch != nil {
 				large := func(r clustertest.Request) bool { return len(r.Puts)+len(r.Deletes) > 10 }
 				for range 50 {
@@ -121,14 +121,14 @@ func TestManyNamesAtOnce(t *testing.T) {
 // would send.
 func TestManyLongOwnersAtOnce(t *testing.T) {
 	const many = 600
-	s := testbed.New(t, testbed.Long)
-	var p *etcdlock.Etcd
+	s := testbed.New(t, testbed.LongTTL)
+	var p *etcdlock.Registry
 	s.Start(func(q *testbed.Process) (func(context.Context), error) {
-		queues, err := testbed.Queues(q, s.Keys.Locks())
+		queues, err := testbed.NewEngine(q, s.Keys.Locks())
 		if err != nil {
 			return nil, err
 		}
-		p = etcdlock.NewEtcd(queues.Queues(s.Keys.Locks()), strings.Repeat("x", 12<<10))
+		p = etcdlock.NewRegistry(queues.Queues(s.Keys.Locks()), strings.Repeat("x", 12<<10))
 		return queues.Run, nil
 	})
 	var wg sync.WaitGroup

@@ -16,38 +16,38 @@ import (
 
 // Entry describes one entry of a queue.
 type Entry struct {
-	Key      string
-	Create   int64 // CreateRevision of the key
-	Shared   bool
-	Priority int  // see Queue.Target
-	Foreign  bool // not written by Goverse
-	Value    string
-	Lease    int64 // id of the lease that the key is attached to
+	Key            string
+	CreateRevision int64 // CreateRevision of the key
+	Shared         bool
+	Priority       int  // see Queue.Target
+	Foreign        bool // not written by Goverse
+	Value          string
+	Lease          int64 // id of the lease that the key is attached to
 }
 
 // Queue is a queue as known at one revision. It is immutable. The zero value is an unknown queue.
 type Queue struct {
 	revision int64
-	entries  []Entry // by Create
+	entries  []Entry // by CreateRevision
 }
 
-// compare orders entries by CreateRevision. Only an out-of-band change can create two at one revision.
-func compare(a, b Entry) int {
-	return cmp.Or(cmp.Compare(a.Create, b.Create), cmp.Compare(a.Key, b.Key))
+// compareEntries orders entries by CreateRevision. Only an out-of-band change can create two at one revision.
+func compareEntries(a, b Entry) int {
+	return cmp.Or(cmp.Compare(a.CreateRevision, b.CreateRevision), cmp.Compare(a.Key, b.Key))
 }
 
-// Read returns the queue as a linearizable read at revision found it. It returns q if q is newer.
-func (q Queue) Read(revision int64, entries []Entry) Queue {
+// ApplyRead returns the queue as a linearizable read at revision found it. It returns q if q is newer.
+func (q Queue) ApplyRead(revision int64, entries []Entry) Queue {
 	if revision < q.revision {
 		return q
 	}
 	sorted := slices.Clone(entries)
-	slices.SortFunc(sorted, compare)
+	slices.SortFunc(sorted, compareEntries)
 	return Queue{revision: revision, entries: sorted}
 }
 
-// Newest returns the one that is known at the later revision, and other if both are equal.
-func (q Queue) Newest(other Queue) Queue {
+// Newer returns the one that is known at the later revision, and other if both are equal.
+func (q Queue) Newer(other Queue) Queue {
 	if other.revision < q.revision {
 		return q
 	}
@@ -64,9 +64,9 @@ type Change struct {
 	Entry    Entry
 }
 
-// Fold returns the queue after the changes, which must be in order. Changes that are not newer than q have no
+// ApplyChanges returns the queue after the changes, which must be in order. Changes that are not newer than q have no
 // effect.
-func (q Queue) Fold(changes ...Change) Queue {
+func (q Queue) ApplyChanges(changes ...Change) Queue {
 	last := map[string]Change{}
 	for _, c := range changes {
 		if c.Revision > q.revision {
@@ -84,7 +84,7 @@ func (q Queue) Fold(changes ...Change) Queue {
 	}
 	for _, c := range last {
 		if !c.Deleted {
-			i, _ := slices.BinarySearchFunc(entries, c.Entry, compare)
+			i, _ := slices.BinarySearchFunc(entries, c.Entry, compareEntries)
 			entries = slices.Insert(entries, i, c.Entry)
 		}
 	}
@@ -94,23 +94,23 @@ func (q Queue) Fold(changes ...Change) Queue {
 
 // Put returns the queue after a put of the entry at revision.
 func (q Queue) Put(revision int64, e Entry) Queue {
-	return q.Fold(Change{Revision: revision, Entry: e})
+	return q.ApplyChanges(Change{Revision: revision, Entry: e})
 }
 
 // Delete returns the queue after the deletion of the entry at revision.
 func (q Queue) Delete(revision int64, key string) Queue {
-	return q.Fold(Change{Revision: revision, Deleted: true, Entry: Entry{Key: key}})
+	return q.ApplyChanges(Change{Revision: revision, Deleted: true, Entry: Entry{Key: key}})
 }
 
-// Reached returns the queue after all events up to revision were reported.
-func (q Queue) Reached(revision int64) Queue {
+// AdvanceTo returns the queue after all events up to revision were reported.
+func (q Queue) AdvanceTo(revision int64) Queue {
 	q.revision = max(q.revision, revision)
 	return q
 }
 
-// Has reports whether an entry stands with that key and CreateRevision.
-func (q Queue) Has(key string, create int64) bool {
-	_, has := slices.BinarySearchFunc(q.entries, Entry{Key: key, Create: create}, compare)
+// HasEntry reports whether an entry stands with that key and CreateRevision.
+func (q Queue) HasEntry(key string, create int64) bool {
+	_, has := slices.BinarySearchFunc(q.entries, Entry{Key: key, CreateRevision: create}, compareEntries)
 	return has
 }
 
@@ -123,17 +123,17 @@ func (q Queue) Holders() []Entry {
 	return q.entries[:max(sharing, 1)]
 }
 
-// Holds reports whether the entry holds the lock.
-func (q Queue) Holds(key string) bool {
+// HoldsLock reports whether the entry holds the lock.
+func (q Queue) HoldsLock(key string) bool {
 	return slices.ContainsFunc(q.Holders(), func(x Entry) bool { return x.Key == key })
 }
 
 // Entries returns all entries in order. The caller must not change them.
 func (q Queue) Entries() []Entry { return q.entries }
 
-func (q Queue) index(key string) int {
+func (q Queue) indexOf(key string) int {
 	return slices.IndexFunc(q.entries, func(x Entry) bool { return x.Key == key })
 }
 
-// After reports whether the queue is known at revision or later.
-func (q Queue) After(revision int64) bool { return q.revision >= revision }
+// KnownAt reports whether the queue is known at revision or later.
+func (q Queue) KnownAt(revision int64) bool { return q.revision >= revision }

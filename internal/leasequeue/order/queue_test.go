@@ -22,12 +22,12 @@ func TestWhoHolds(t *testing.T) {
 	} {
 		var entries []Entry
 		for i, kind := range order {
-			entries = append(entries, Entry{Key: fmt.Sprint(i), Create: int64(10 + i), Shared: kind == 'S'})
+			entries = append(entries, Entry{Key: fmt.Sprint(i), CreateRevision: int64(10 + i), Shared: kind == 'S'})
 		}
 		slices.Reverse(entries)
-		q, got := Queue{}.Read(20, entries), ""
+		q, got := Queue{}.ApplyRead(20, entries), ""
 		for i, kind := range order {
-			if q.Holds(fmt.Sprint(i)) {
+			if q.HoldsLock(fmt.Sprint(i)) {
 				got += string(kind)
 			} else {
 				got += "-"
@@ -36,8 +36,8 @@ func TestWhoHolds(t *testing.T) {
 		require.Equal(t, want, got, order)
 	}
 	require.False(t, Queue{}.Known())
-	require.False(t, Queue{}.Read(5, nil).Has("0", 10))
-	require.True(t, Queue{}.Read(5, nil).Known())
+	require.False(t, Queue{}.ApplyRead(5, nil).HasEntry("0", 10))
+	require.True(t, Queue{}.ApplyRead(5, nil).Known())
 }
 
 // Whenever the queue was read, and however often and late events are reported: after all events up to a
@@ -62,7 +62,7 @@ func TestFoldedIsTheTruth(t *testing.T) {
 					truth = slices.Delete(slices.Clone(truth), i, i+1)
 					events = append(events, event{r, true, Entry{Key: key}})
 				} else {
-					e := Entry{Key: key, Create: r, Shared: rapid.Bool().Draw(t, "shared")}
+					e := Entry{Key: key, CreateRevision: r, Shared: rapid.Bool().Draw(t, "shared")}
 					truth = append(slices.Clone(truth), e)
 					events = append(events, event{r, false, e})
 				}
@@ -70,7 +70,7 @@ func TestFoldedIsTheTruth(t *testing.T) {
 			history[r] = truth
 		}
 		read := rapid.Int64Range(1, last).Draw(t, "read at")
-		q := Queue{}.Read(read, history[read])
+		q := Queue{}.ApplyRead(read, history[read])
 		// The watch was opened before the read, so it reports older events too.
 		from := rapid.Int64Range(0, read).Draw(t, "watched from")
 		for _, ev := range events {
@@ -83,10 +83,10 @@ func TestFoldedIsTheTruth(t *testing.T) {
 				q = q.Put(ev.revision, ev.entry)
 			}
 			if !slices.ContainsFunc(events, func(x event) bool { return x.revision == ev.revision && x != ev }) {
-				q = q.Reached(ev.revision)
+				q = q.AdvanceTo(ev.revision)
 			}
 		}
-		want := Queue{}.Read(last+1, history[last]).Entries()
+		want := Queue{}.ApplyRead(last+1, history[last]).Entries()
 		if len(want) == 0 {
 			require.Empty(t, q.Entries())
 			return

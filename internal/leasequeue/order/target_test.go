@@ -16,7 +16,7 @@ import (
 type world struct {
 	history  []Queue   // the index is the revision
 	requests []Request // oldest first
-	yields   map[string]Yielding
+	yields   map[string]PreferredSince
 	after    time.Duration
 	now      time.Time
 	handed   int // number of times that the first entry gave way
@@ -24,8 +24,9 @@ type world struct {
 }
 
 func newWorld(after time.Duration) *world {
-	return &world{history: []Queue{Queue{}.Read(1, nil), Queue{}.Read(1, nil)}, yields: map[string]Yielding{},
-		after: after, now: time.Unix(1000, 0)}
+	return &world{history: []Queue{Queue{}.ApplyRead(1, nil), Queue{}.ApplyRead(1, nil)},
+		yields: map[string]PreferredSince{},
+		after:  after, now: time.Unix(1000, 0)}
 }
 
 func (w *world) truth() Queue { return w.history[len(w.history)-1] }
@@ -34,15 +35,16 @@ func (w *world) next() int64 { return int64(len(w.history)) }
 
 func (w *world) enter(key string, priority int, foreign bool) {
 	r := w.next()
-	w.history = append(w.history, w.truth().Put(r, Entry{Key: key, Create: r, Priority: priority, Foreign: foreign}))
+	w.history = append(w.history, w.truth().Put(r, Entry{Key: key, CreateRevision: r, Priority: priority,
+		Foreign: foreign}))
 }
 
 func (w *world) leave(key string) {
-	w.history = append(w.history, w.truth().Delete(w.next(), key).Reached(w.next()))
+	w.history = append(w.history, w.truth().Delete(w.next(), key).AdvanceTo(w.next()))
 }
 
 func (w *world) entry(key string) (Entry, bool) {
-	i := w.truth().index(key)
+	i := w.truth().indexOf(key)
 	if i < 0 {
 		return Entry{}, false
 	}
@@ -55,7 +57,7 @@ func (w *world) look(key string, view Queue) (moved bool, again time.Duration) {
 	if !ok || own.Foreign {
 		return false, 0
 	}
-	y, giveWay, again := w.yields[key].Look(view, key, own.Create, w.requests, w.after, w.now)
+	y, giveWay, again := w.yields[key].MustGiveWay(view, key, own.CreateRevision, w.requests, w.after, w.now)
 	w.yields[key] = y
 	if !giveWay {
 		return false, again
@@ -65,7 +67,8 @@ func (w *world) look(key string, view Queue) (moved bool, again time.Duration) {
 		w.handed++
 	}
 	r := w.next() // both in one transaction
-	w.history = append(w.history, w.truth().Delete(r, key).Put(r, Entry{Key: key, Create: r, Priority: own.Priority}))
+	w.history = append(w.history, w.truth().Delete(r, key).Put(r,
+		Entry{Key: key, CreateRevision: r, Priority: own.Priority}))
 	return true, 0
 }
 
@@ -108,14 +111,14 @@ func TestEveryQueueSettles(t *testing.T) {
 					highest, lowest, foreign = max(highest, c%kinds%3), min(lowest, c%kinds%3), foreign || c%kinds == 3
 				}
 				before := w.truth().Entries()
-				request := Request{Token: before[0].Create}
+				request := Request{Token: before[0].CreateRevision}
 				if target >= 0 {
-					request.Key, request.Create = before[target].Key, before[target].Create
+					request.TargetKey, request.TargetRevision = before[target].Key, before[target].CreateRevision
 				}
 				if target >= -1 {
 					w.requests = []Request{request}
 				}
-				void := target >= -1 && w.truth().Check(request) != nil
+				void := target >= -1 && w.truth().CheckRequest(request) != nil
 				what := fmt.Sprintf("%v request %+v", before, w.requests)
 				w.settle(t)
 				now := first(w.truth())
@@ -126,7 +129,7 @@ func TestEveryQueueSettles(t *testing.T) {
 					require.Equal(t, before[target].Key, now.Key, what)
 					require.Equal(t, 1, w.handed, what)
 				case target == -1 && !void:
-					require.NotEqual(t, before[0].Create, now.Create, what)
+					require.NotEqual(t, before[0].CreateRevision, now.CreateRevision, what)
 					require.LessOrEqual(t, w.handed, 2, "and back, if it was the only preferred one: %s", what)
 				case highest == lowest && !foreign:
 					require.Zero(t, w.moved, what)
@@ -167,10 +170,10 @@ func TestItSettlesWhateverWasKnown(t *testing.T) {
 				seen[k] = 0
 			case do == 3 && len(w.truth().Entries()) > 0:
 				view := w.history[rapid.IntRange(1, len(w.history)-1).Draw(t, "asked at")]
-				request := Request{Token: first(view).Create}
+				request := Request{Token: first(view).CreateRevision}
 				if es := view.Entries(); len(es) > 0 && rapid.Bool().Draw(t, "for one") {
 					e := rapid.SampledFrom(es).Draw(t, "target")
-					request.Key, request.Create = e.Key, e.Create
+					request.TargetKey, request.TargetRevision = e.Key, e.CreateRevision
 				}
 				w.requests, asked = append(w.requests, request), true
 			case do == 4 && len(w.requests) > 0:
@@ -297,15 +300,15 @@ func TestNothingStarvesASteadyTarget(t *testing.T) {
 			switch k := rapid.SampledFrom([]string{"", "x", "y", "z"}).Draw(t, "who comes or goes"); {
 			case k == "":
 				w.now = w.now.Add(time.Duration(rapid.IntRange(0, 5).Draw(t, "seconds")) * time.Second)
-			case w.truth().index(k) >= 0:
+			case w.truth().indexOf(k) >= 0:
 				w.leave(k)
 			default:
 				w.enter(k, rapid.IntRange(0, 2).Draw(t, "priority"), false)
 			}
 			w.calm(t)
 			steady, _ := w.entry("steady")
-			if steady.Create != stands {
-				stands, since = steady.Create, w.now
+			if steady.CreateRevision != stands {
+				stands, since = steady.CreateRevision, w.now
 			}
 			better := slices.ContainsFunc(w.truth().Entries(), func(e Entry) bool { return e.Priority > steady.Priority })
 			if !better && w.now.Sub(since) >= w.after {
@@ -316,45 +319,48 @@ func TestNothingStarvesASteadyTarget(t *testing.T) {
 }
 
 func TestRequestesAreVoid(t *testing.T) {
-	q := Queue{}.Read(20, []Entry{{Key: "a", Create: 1}, {Key: "x", Create: 2, Foreign: true}, {Key: "b", Create: 3,
-		Priority: 1}})
+	q := Queue{}.ApplyRead(20, []Entry{{Key: "a", CreateRevision: 1}, {Key: "x", CreateRevision: 2, Foreign: true},
+		{Key: "b", CreateRevision: 3,
+			Priority: 1}})
 	for want, request := range map[error]Request{
-		ErrPassed:                {Token: 2},
-		election.ErrNotCandidate: {Token: 1, Key: "b", Create: 2},
-		election.ErrPreferred:    {Token: 1, Key: "x", Create: 2},
-		election.ErrOutsider:     {Token: 1, Key: "b", Create: 3},
+		ErrLeaderChanged:         {Token: 2},
+		election.ErrNotCandidate: {Token: 1, TargetKey: "b", TargetRevision: 2},
+		election.ErrPreferred:    {Token: 1, TargetKey: "x", TargetRevision: 2},
+		election.ErrOutsider:     {Token: 1, TargetKey: "b", TargetRevision: 3},
 	} {
-		require.ErrorIs(t, q.Check(request), want)
-		require.Equal(t, request, ParseRequest(request.Value()))
+		require.ErrorIs(t, q.CheckRequest(request), want)
+		require.Equal(t, request, ParseRequest(request.Encode()))
 	}
-	require.NoError(t, q.Check(Request{Token: 1}))
-	require.ErrorIs(t, q.Check(Request{Token: 1, Key: "a", Create: 1}), election.ErrNotCandidate, "who leads")
-	require.ErrorIs(t, Queue{}.Check(Request{}), ErrPassed)
+	require.NoError(t, q.CheckRequest(Request{Token: 1}))
+	require.ErrorIs(t, q.CheckRequest(Request{Token: 1, TargetKey: "a", TargetRevision: 1}), election.ErrNotCandidate,
+		"who leads")
+	require.ErrorIs(t, Queue{}.CheckRequest(Request{}), ErrLeaderChanged)
 	require.Equal(t, Request{}, ParseRequest("x"))
-	require.ErrorIs(t, q.Check(ParseRequest("x")), ErrPassed)
+	require.ErrorIs(t, q.CheckRequest(ParseRequest("x")), ErrLeaderChanged)
 }
 
 func FuzzParseRequest(f *testing.F) {
-	f.Add(Request{Token: 1, Key: "/k", Create: 2}.Value())
+	f.Add(Request{Token: 1, TargetKey: "/k", TargetRevision: 2}.Encode())
 	f.Fuzz(func(t *testing.T, value string) {
 		w := ParseRequest(value)
-		require.Equal(t, w, ParseRequest(w.Value()))
+		require.Equal(t, w, ParseRequest(w.Encode()))
 	})
 }
 
 // A request is obeyed at once. A process that knows only an earlier entry with the same key does nothing.
 func TestLook(t *testing.T) {
-	q := Queue{}.Read(20, []Entry{{Key: "a", Create: 1}, {Key: "b", Create: 2}, {Key: "c", Create: 3, Priority: 1}})
-	request, now := []Request{{Token: 1, Key: "c", Create: 3}}, time.Unix(1, 0)
-	_, giveWay, again := Yielding{}.Look(q, "b", 2, request, time.Second, now)
+	q := Queue{}.ApplyRead(20, []Entry{{Key: "a", CreateRevision: 1}, {Key: "b", CreateRevision: 2},
+		{Key: "c", CreateRevision: 3, Priority: 1}})
+	request, now := []Request{{Token: 1, TargetKey: "c", TargetRevision: 3}}, time.Unix(1, 0)
+	_, giveWay, again := PreferredSince{}.MustGiveWay(q, "b", 2, request, time.Second, now)
 	require.True(t, giveWay)
 	require.Zero(t, again)
-	_, giveWay, again = Yielding{}.Look(q, "b", 9, request, time.Second, now)
+	_, giveWay, again = PreferredSince{}.MustGiveWay(q, "b", 9, request, time.Second, now)
 	require.False(t, giveWay)
 	require.Zero(t, again)
-	y, giveWay, again := Yielding{}.Look(q, "b", 2, nil, time.Second, now)
+	y, giveWay, again := PreferredSince{}.MustGiveWay(q, "b", 2, nil, time.Second, now)
 	require.False(t, giveWay)
 	require.Equal(t, time.Second, again)
-	_, giveWay, _ = y.Look(q, "b", 2, nil, time.Second, now.Add(time.Second))
+	_, giveWay, _ = y.MustGiveWay(q, "b", 2, nil, time.Second, now.Add(time.Second))
 	require.True(t, giveWay)
 }

@@ -13,17 +13,17 @@ const (
 	lineSize, argSize = 160, 32
 )
 
-// capture returns a copy of a line's arguments as they are now, because their owner may change them before they
+// captureArgs returns a copy of a line's arguments as they are now, because their owner may change them before they
 // are written. It also returns their approximate size in bytes.
-func capture(args []any) ([]any, int) {
+func captureArgs(args []any) ([]any, int) {
 	size := lineSize + argSize*len(args)
 	out := make([]any, len(args), len(args)+2) // room for the argument "delayed", which write may add
 	for i, arg := range args {
-		out[i] = freeze(arg)
+		out[i] = captureValue(arg)
 		switch v := out[i].(type) {
 		case string:
 			size += len(v)
-		case said:
+		case capturedError:
 			size += len(v.text)
 		default:
 			if r := reflect.ValueOf(v); r.Kind() == reflect.Slice {
@@ -34,13 +34,13 @@ func capture(args []any) ([]any, int) {
 	return out, size
 }
 
-// freeze returns a value that always formats as arg does now.
-func freeze(arg any) any {
+// captureValue returns a value that always formats as arg does now.
+func captureValue(arg any) any {
 	switch v := arg.(type) {
 	case nil, string, bool, int, int64, uint64, time.Duration, time.Time:
 		return v
 	case error:
-		return said{error: v, text: fmt.Sprint(v)}
+		return capturedError{error: v, text: fmt.Sprint(v)}
 	case hclog.Format:
 		if len(v) == 0 {
 			return ""
@@ -51,27 +51,27 @@ func freeze(arg any) any {
 	}
 	r := reflect.ValueOf(arg)
 	switch {
-	case plain(r.Kind()):
+	case isImmutable(r.Kind()):
 		return arg
-	case r.Kind() == reflect.Slice && plain(r.Type().Elem().Kind()):
+	case r.Kind() == reflect.Slice && isImmutable(r.Type().Elem().Kind()):
 		return reflect.AppendSlice(reflect.MakeSlice(r.Type(), 0, r.Len()), r).Interface()
 	}
 	return fmt.Sprintf("%+v", arg)
 }
 
-// plain reports whether values of this kind are immutable.
-func plain(k reflect.Kind) bool {
+// isImmutable reports whether values of this kind are immutable.
+func isImmutable(k reflect.Kind) bool {
 	return k >= reflect.Bool && k <= reflect.Complex128 || k == reflect.String
 }
 
-// said is an error with the text that it had when it was logged.
-type said struct {
+// capturedError is an error with the text that it had when it was logged.
+type capturedError struct {
 	error
 	text string
 }
 
 // Error implements error with that text.
-func (e said) Error() string { return e.text }
+func (e capturedError) Error() string { return e.text }
 
 // Unwrap returns the error itself.
-func (e said) Unwrap() error { return e.error }
+func (e capturedError) Unwrap() error { return e.error }

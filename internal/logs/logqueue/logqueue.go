@@ -21,16 +21,16 @@ import (
 const (
 	// maxBytes bounds the queue to several thousand lines.
 	maxBytes = 1 << 20
-	// flushPatience bounds the time for which a stopping node waits for its last lines.
-	flushPatience = time.Second
-	// leastPatience is the time that a stop gives the last lines even if its context has ended.
-	leastPatience = 20 * time.Millisecond
+	// flushTimeout bounds the time for which a stopping node waits for its last lines.
+	flushTimeout = time.Second
+	// minFlushTime is the time that a stop gives the last lines even if its context has ended.
+	minFlushTime = 20 * time.Millisecond
 	// delayedAfter is the delay from which on a line names it, because its timestamp is that of the writing.
 	delayedAfter = time.Second
 )
 
-// Standing describes the state of a queue.
-type Standing struct {
+// QueueState describes the state of a queue.
+type QueueState struct {
 	// Waiting is the number of lines that wait to be written.
 	Waiting int
 	// Lost counts the lines that were dropped because the queue was full.
@@ -39,21 +39,21 @@ type Standing struct {
 	StalledFor time.Duration
 }
 
-// queue holds the lines that wait to be written.
-type queue struct {
+// lineQueue holds the lines that wait to be written.
+type lineQueue struct {
 	root hclog.Logger // logs the number of lost lines
 
-	mu      sync.Mutex
-	lines   []line
-	bytes   int           // of all lines, the one being written included
-	unsaid  int           // lines lost since the last one that was queued
-	lost    uint64        // lines, ever
-	since   time.Time     // when the writing of the current line began; zero: none is being written
-	drained chan struct{} // closed when all lines are written; nil: no line waits
+	mu             sync.Mutex
+	lines          []logLine
+	bytes          int           // of all lines, the one being written included
+	unreportedLost int           // lines lost since the last one that was queued
+	lost           uint64        // lines, ever
+	since          time.Time     // when the writing of the current line began; zero: none is being written
+	drained        chan struct{} // closed when all lines are written; nil: no line waits
 }
 
-// line is one line of the log with the arguments that its caller passed.
-type line struct {
+// logLine is one line of the log with the arguments that its caller passed.
+type logLine struct {
 	to    hclog.Logger
 	level hclog.Level
 	text  string
@@ -63,34 +63,34 @@ type line struct {
 	lost  int // number of lines lost before this one
 }
 
-// add queues a line, or drops and counts it if the queue is full.
-func (q *queue) add(l line) {
+// addLine queues a line, or drops and counts it if the queue is full.
+func (q *lineQueue) addLine(l logLine) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.bytes+l.size > maxBytes {
 		q.lost++
-		q.unsaid++
+		q.unreportedLost++
 		return
 	}
-	l.lost, q.unsaid = q.unsaid, 0
+	l.lost, q.unreportedLost = q.unreportedLost, 0
 	q.lines, q.bytes = append(q.lines, l), q.bytes+l.size
 	if q.drained == nil {
 		q.drained = make(chan struct{})
-		go q.drain()
+		go q.writeLines()
 	}
 }
 
-// drain writes lines until none waits.
-func (q *queue) drain() {
+// writeLines writes lines until none waits.
+func (q *lineQueue) writeLines() {
 	ended := false
 	defer func() {
 		if !ended { // the user's logger ended this goroutine; only the current line is lost
-			go q.drain()
+			go q.writeLines()
 		}
 	}()
 	written := 0
 	for {
-		l, more := q.next(written)
+		l, more := q.nextLine(written)
 		if !more {
 			ended = true
 			return
@@ -100,31 +100,31 @@ func (q *queue) drain() {
 	}
 }
 
-// next returns the next line to write, and false if there is none. written is the size of the line before, 0 at
+// nextLine returns the next line to write, and false if there is none. written is the size of the line before, 0 at
 // first.
-func (q *queue) next(written int) (line, bool) {
+func (q *lineQueue) nextLine(written int) (logLine, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.bytes -= written
 	switch {
 	case len(q.lines) > 0:
 		l := q.lines[0]
-		q.lines[0] = line{}
+		q.lines[0] = logLine{}
 		q.lines, q.since = q.lines[1:], time.Now()
 		return l, true
-	case q.unsaid > 0:
-		l := line{lost: q.unsaid, level: hclog.Off}
-		q.unsaid, q.since = 0, time.Now()
+	case q.unreportedLost > 0:
+		l := logLine{lost: q.unreportedLost, level: hclog.Off}
+		q.unreportedLost, q.since = 0, time.Now()
 		return l, true
 	}
 	q.lines, q.since, q.bytes = nil, time.Time{}, 0
 	close(q.drained)
 	q.drained = nil
-	return line{}, false
+	return logLine{}, false
 }
 
 // write passes the line to its logger, after the number of lines lost before it.
-func (l line) write(root hclog.Logger) {
+func (l logLine) write(root hclog.Logger) {
 	if l.lost > 0 {
 		root.Warn("log lines were lost: the log's output did not accept them", "lines", l.lost)
 	}
@@ -150,10 +150,10 @@ func (l line) write(root hclog.Logger) {
 	}
 }
 
-func (q *queue) standing() Standing {
+func (q *lineQueue) state() QueueState {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	s := Standing{Waiting: len(q.lines), Lost: q.lost}
+	s := QueueState{Waiting: len(q.lines), Lost: q.lost}
 	if !q.since.IsZero() {
 		s.StalledFor = time.Since(q.since)
 	}
@@ -161,18 +161,18 @@ func (q *queue) standing() Standing {
 }
 
 // flush waits until all lines are written, within the bounds of [Flush].
-func (q *queue) flush(ctx context.Context) {
+func (q *lineQueue) flush(ctx context.Context) {
 	q.mu.Lock()
 	drained, since := q.drained, q.since
 	q.mu.Unlock()
 	if drained == nil {
 		return
 	}
-	patience := flushPatience
+	patience := flushTimeout
 	if !since.IsZero() { // the time that the current line has taken counts
 		patience -= time.Since(since)
 	}
-	least, most := time.NewTimer(leastPatience), time.NewTimer(patience)
+	least, most := time.NewTimer(minFlushTime), time.NewTimer(patience)
 	defer least.Stop()
 	defer most.Stop()
 	select {

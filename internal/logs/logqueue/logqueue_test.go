@@ -49,7 +49,7 @@ func TestLinesAreTakenAsTheyWereSaid(t *testing.T) {
 		require.Equal(t, "[INFO]  x: one: shard=7 names=[\"a\", \"b\"] numbers=[1, 2] err=first took=1s format=\"5!\" "+
 			"object={N:3}\n"+
 			"[DEBUG] two\n[WARN]  three\n", read())
-		require.Zero(t, Look(log))
+		require.Zero(t, StateOf(log))
 	})
 }
 
@@ -60,12 +60,12 @@ func (e *changing) Error() string { return string(*e) }
 
 // Logged errors keep their identity.
 func TestAnErrorStaysItself(t *testing.T) {
-	got, size := capture([]any{"error", fmt.Errorf("read: %w", context.Canceled)})
+	got, size := captureArgs([]any{"error", fmt.Errorf("read: %w", context.Canceled)})
 	require.ErrorIs(t, got[1].(error), context.Canceled)
 	require.EqualError(t, got[1].(error), "read: context canceled")
 	require.Greater(t, size, lineSize)
-	require.Nil(t, freeze(nil))
-	require.Equal(t, "<nil>", freeze(error((*nilError)(nil))).(error).Error())
+	require.Nil(t, captureValue(nil))
+	require.Equal(t, "<nil>", captureValue(error((*nilError)(nil))).(error).Error())
 }
 
 type nilError struct{ text string }
@@ -85,13 +85,13 @@ func TestAStalledWriterHoldsNobodyUp(t *testing.T) {
 		log.Named("other").Error("the last")
 		require.Zero(t, time.Since(began), "nobody waits")
 		<-time.After(3 * time.Second)
-		now := Look(log)
+		now := StateOf(log)
 		require.Equal(t, 3*time.Second, now.StalledFor)
 		require.Greater(t, now.Lost, uint64(10_000))
 		require.Greater(t, now.Waiting, 1000)
 		began = time.Now()
 		Flush(t.Context(), log)
-		require.Equal(t, leastPatience, time.Since(began), "it hangs already")
+		require.Equal(t, minFlushTime, time.Since(began), "it hangs already")
 		release()
 		Flush(t.Context(), log)
 		log.Info("after")
@@ -102,7 +102,7 @@ func TestAStalledWriterHoldsNobodyUp(t *testing.T) {
 			fmt.Sprint(now.Lost), lines[len(lines)-2])
 		require.Contains(t, lines[1], "delayed=3")
 		require.Equal(t, "[INFO]  after", lines[len(lines)-1])
-		require.Equal(t, Standing{Lost: now.Lost}, Look(log))
+		require.Equal(t, QueueState{Lost: now.Lost}, StateOf(log))
 	})
 }
 
@@ -119,7 +119,7 @@ func TestFlushIsBounded(t *testing.T) {
 		Flush(ctx, log)
 		require.Equal(t, 300*time.Millisecond, time.Since(began))
 		Flush(t.Context(), log)
-		require.Equal(t, flushPatience, time.Since(began))
+		require.Equal(t, flushTimeout, time.Since(began))
 		release()
 	})
 }
@@ -146,8 +146,8 @@ func TestNewOfItsOwn(t *testing.T) {
 	log := New(nil)
 	require.Same(t, log, New(log))
 	log.Error("nobody reads it")
-	require.Zero(t, Look(log))
-	require.Zero(t, Look(hclog.NewNullLogger()))
+	require.Zero(t, StateOf(log))
+	require.Zero(t, StateOf(hclog.NewNullLogger()))
 	Flush(t.Context(), hclog.NewNullLogger())
 }
 

@@ -12,28 +12,28 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// Logger returns a logger of the standard library that logs to l.
-func Logger(l hclog.Logger, opts *hclog.StandardLoggerOptions) *log.Logger {
-	return log.New(Writer(l, opts), "", 0)
+// StandardLogger returns a logger of the standard library that logs to l.
+func StandardLogger(l hclog.Logger, opts *hclog.StandardLoggerOptions) *log.Logger {
+	return log.New(LineWriter(l, opts), "", 0)
 }
 
-// Writer returns a writer that logs each line written to it to l, at the level that opts force, or otherwise at
+// LineWriter returns a writer that logs each line written to it to l, at the level that opts force, or otherwise at
 // hclog.Info. It infers no levels from the text. It is safe for concurrent use if l is.
-func Writer(l hclog.Logger, opts *hclog.StandardLoggerOptions) io.Writer {
+func LineWriter(l hclog.Logger, opts *hclog.StandardLoggerOptions) io.Writer {
 	level := hclog.Info
 	if opts != nil && opts.ForceLevel != hclog.NoLevel {
 		level = opts.ForceLevel
 	}
-	return writer{l, level}
+	return lineWriter{l, level}
 }
 
-type writer struct {
+type lineWriter struct {
 	to    hclog.Logger
 	level hclog.Level
 }
 
 // Write implements io.Writer.
-func (w writer) Write(p []byte) (int, error) {
+func (w lineWriter) Write(p []byte) (int, error) {
 	for text := range strings.Lines(string(p)) {
 		w.to.Log(w.level, strings.TrimRight(text, "\r\n"))
 	}

@@ -25,14 +25,14 @@ type campaign struct {
 	joined int64
 }
 
-// waiting reports whether the campaign's key may still appear in a snapshot after s. That can be so even after
+// keyMayAppear reports whether the campaign's key may still appear in a snapshot after s. That can be so even after
 // the campaign has returned, while the snapshot is behind.
-func (c campaign) waiting(s *state.Snapshot) bool {
+func (c campaign) keyMayAppear(s *state.Snapshot) bool {
 	return s.Revision < c.joined || c.running && c.joined == 0
 }
 
-// failures counts failed campaigns in a row.
-type failures struct {
+// campaignFailures counts failed campaigns in a row.
+type campaignFailures struct {
 	count   int
 	first   time.Time
 	nextTry time.Time
@@ -43,9 +43,9 @@ type Outcome int
 
 // The outcomes.
 const (
-	Worked Outcome = iota // it succeeded
-	Failed                // it may have succeeded
-	Denied                // etcd's access control refused it
+	Succeeded Outcome = iota // it succeeded
+	Failed                   // it may have succeeded
+	Denied                   // etcd's access control refused it
 )
 
 // CampaignBegan records that a campaign is in progress, and no other.
@@ -54,17 +54,17 @@ func (c Candidacy) CampaignBegan() Candidacy {
 	return c
 }
 
-// Joined records the key of the campaign, as soon as etcd has answered.
-func (c Candidacy) Joined(revision int64) Candidacy {
+// CampaignJoined records the key of the campaign, as soon as etcd has answered.
+func (c Candidacy) CampaignJoined(revision int64) Candidacy {
 	c.campaign.joined = revision
 	return c
 }
 
-// CampaignEnded records that the campaign returned. A cancelled campaign counts as Worked. Enough failures in a
+// CampaignEnded records that the campaign returned. A cancelled campaign counts as Succeeded. Enough failures in a
 // row make the election failed.
 func (c Candidacy) CampaignEnded(now time.Time, how Outcome) Candidacy {
 	c.campaign.running = false
-	if how == Worked {
+	if how == Succeeded {
 		return c
 	}
 	f := &c.failures

@@ -22,10 +22,10 @@ type Term struct {
 
 // Candidacy is a member's part in the election, over all its sessions. It is immutable.
 type Candidacy struct {
-	cfg      Settings
-	standing bool      // wants to lead; false for an observer and while stopping
-	failed   bool      // the election does not work for this member
-	giveUpAt time.Time // end of the wait for the last term's work; zero means none
+	cfg          Settings
+	standing     bool      // wants to lead; false for an observer and while stopping
+	failed       bool      // the election does not work for this member
+	workDeadline time.Time // end of the wait for the last term's work; zero means none
 
 	// The fields below belong to the present session and start anew with each.
 	lease int64
@@ -37,61 +37,62 @@ type Candidacy struct {
 	barred int64
 	// gone is the newest CreateRevision for which etcd has confirmed the deletion. The snapshot may still show
 	// the key for a moment.
-	gone     int64
-	queued   int64 // CreateRevision of the candidate's key that this member stands with, or 0
-	acts     int64 // the same for the acting key
-	campaign campaign
-	failures failures
-	busy     bool      // a request is in flight
-	retryAt  time.Time // no request before this time
-	refused  int       // number of requests that failed in a row
+	gone              int64
+	candidateRevision int64 // CreateRevision of the candidate's key that this member stands with, or 0
+	actingRevision    int64 // the same for the acting key
+	campaign          campaign
+	failures          campaignFailures
+	requestInFlight   bool      // a request is in flight
+	retryAt           time.Time // no request before this time
+	failedRequests    int       // number of requests that failed in a row
 }
 
 // New returns the candidacy of a member that has no session yet.
 func New(cfg Settings, standing bool) Candidacy { return Candidacy{cfg: cfg, standing: standing} }
 
-// On returns the candidacy reset for a new session. It keeps only whether this member stands, whether the
+// OnSession returns the candidacy reset for a new session. It keeps only whether this member stands, whether the
 // election has failed, and the wait for the last term's work.
-func (c Candidacy) On(lease int64, ttl time.Duration) Candidacy {
-	return Candidacy{cfg: c.cfg, standing: c.standing, failed: c.failed, giveUpAt: c.giveUpAt, lease: lease, ttl: ttl}
+func (c Candidacy) OnSession(lease int64, ttl time.Duration) Candidacy {
+	return Candidacy{cfg: c.cfg, standing: c.standing, failed: c.failed, workDeadline: c.workDeadline, lease: lease,
+		ttl: ttl}
 }
 
 // Term returns the term by which this member leads if its session is valid.
 func (c Candidacy) Term() Term { return c.term }
 
-// Standing reports whether this member wants to lead.
-func (c Candidacy) Standing() bool { return c.standing }
+// WantsToLead reports whether this member wants to lead.
+func (c Candidacy) WantsToLead() bool { return c.standing }
 
-// Failed reports whether the election does not work for this member.
-func (c Candidacy) Failed() bool { return c.failed }
+// ElectionFailed reports whether the election does not work for this member.
+func (c Candidacy) ElectionFailed() bool { return c.failed }
 
-// Queued returns the CreateRevision of the candidate's key that this member stands with, or 0. A renewal's read
-// must find that key.
-func (c Candidacy) Queued() int64 { return c.queued }
+// CandidateRevision returns the CreateRevision of the candidate's key that this member stands with, or 0. A renewal's
+// read must find that key.
+func (c Candidacy) CandidateRevision() int64 { return c.candidateRevision }
 
-// Acts is like Queued, for the acting key.
-func (c Candidacy) Acts() int64 { return c.acts }
+// ActingRevision is like CandidateRevision, for the acting key.
+func (c Candidacy) ActingRevision() int64 { return c.actingRevision }
 
-// Over reports whether the key of the term with that token is gone from etcd, as far as etcd's answers and the
+// TermKeyGone reports whether the key of the term with that token is gone from etcd, as far as etcd's answers and the
 // snapshot show.
-func (c Candidacy) Over(token int64, s *state.Snapshot) bool {
+func (c Candidacy) TermKeyGone(token int64, s *state.Snapshot) bool {
 	if c.gone >= token {
 		return true
 	}
 	if s == nil || s.Revision < token || s.Acting != nil && s.Acting.CreateRevision == token {
 		return false
 	}
-	own, _ := s.Candidate(c.lease)
+	own, _ := s.CandidateOn(c.lease)
 	return own == nil || own.CreateRevision != token
 }
 
-// Clear reports whether nothing of this member is left in the election, and nothing is in flight that could
+// NothingLeft reports whether nothing of this member is left in the election, and nothing is in flight that could
 // bring it back.
-func (c Candidacy) Clear(s *state.Snapshot) bool {
-	if s == nil || c.busy || c.campaign.running || c.term != (Term{}) || max(s.Revision, c.gone) < c.barred {
+func (c Candidacy) NothingLeft(s *state.Snapshot) bool {
+	if s == nil || c.requestInFlight || c.campaign.running || c.term != (Term{}) || max(s.Revision, c.gone) < c.barred {
 		return false
 	}
-	own, _ := s.Candidate(c.lease)
+	own, _ := s.CandidateOn(c.lease)
 	acting := s.ActingOn(c.lease)
 	return (own == nil || own.CreateRevision <= c.gone) && (acting == nil || acting.CreateRevision <= c.gone)
 }

@@ -11,13 +11,13 @@ import (
 func TestGone(t *testing.T) {
 	keys := keysForTest()
 	key := keys.Candidate(1)
-	s := state.Build(keys, 1, 100, []state.KV{{Key: key, Value: []byte("a:1"), CreateRevision: 20, ModRevision: 20,
+	s := state.BuildSnapshot(keys, 1, 100, []state.KV{{Key: key, Value: []byte("a:1"), CreateRevision: 20, ModRevision: 20,
 		Lease: 1}})
-	var p, q Follower
+	var p, q KeyTracker
 	for range 2 { // the second time its place is known
-		require.False(t, p.Gone(s, key, 20), "it stands")
-		require.True(t, p.Gone(s, key, 19), "it went and came back")
-		require.True(t, q.Gone(s, keys.Candidate(2), 100), "absent")
-		require.False(t, q.Gone(s, keys.Candidate(2), 101), "the snapshot is too old to say")
+		require.False(t, p.KeyGone(s, key, 20), "it stands")
+		require.True(t, p.KeyGone(s, key, 19), "it went and came back")
+		require.True(t, q.KeyGone(s, keys.Candidate(2), 100), "absent")
+		require.False(t, q.KeyGone(s, keys.Candidate(2), 101), "the snapshot is too old to say")
 	}
 }

@@ -11,16 +11,16 @@ type view struct {
 	snapshot  *state.Snapshot
 	valid     bool // the session may be acted on
 	suspected bool // etcd has yet to confirm that the own keys stand
-	due       bool // the pause after a failed campaign is over
+	retryDue  bool // the pause after a failed campaign is over
 	working   bool // work of an ended term still runs
 }
 
 // decision is the result of decide: the term to lead by (0 means none) and the action on the own keys.
 type decision struct {
-	lead int64
-	mode election.Mode
-	do   Kind
-	rev  int64 // CreateRevision of the key to act on; ModRevision for Rewrite
+	lead     int64
+	mode     election.Mode
+	action   Action
+	revision int64 // CreateRevision of the key to act on; ModRevision for RepairKey
 }
 
 // decide decides the election for one member. The member leads if and only if this very view allows it. A key
@@ -28,12 +28,12 @@ type decision struct {
 // or barred) is just another view.
 func decide(v view) decision {
 	s := v.snapshot
-	own, place := s.Candidate(v.lease)
+	own, place := s.CandidateOn(v.lease)
 	acting := s.ActingOn(v.lease)
 	d := decision{mode: election.ModeElection}
 
-	keep := own != nil && v.standing && v.usable(own.CreateRevision) && !yields(s, place)
-	keepActing := acting != nil && entitledToAct(v) && v.usable(acting.CreateRevision)
+	keep := own != nil && v.standing && v.keyUsable(own.CreateRevision) && !mustGiveWay(s, place)
+	keepActing := acting != nil && entitledToAct(v) && v.keyUsable(acting.CreateRevision)
 
 	// A new term requires that the last one's work has ended and that there is no suspicion; a term in progress
 	// does not. A removed member with a delayed watch may first see that it leads, and only then that it was
@@ -51,7 +51,7 @@ func decide(v view) decision {
 		d.lead, d.mode = acting.CreateRevision, election.ModeFallback
 	}
 
-	if v.busy {
+	if v.requestInFlight {
 		return d
 	}
 	switch {
@@ -61,26 +61,26 @@ func decide(v view) decision {
 	// candidate's key beside it and must be deleted first, because gone is a single number.
 	case acting != nil && !keepActing:
 		if !v.working {
-			d.do, d.rev = DeleteActing, acting.CreateRevision
+			d.action, d.revision = DeleteActing, acting.CreateRevision
 		}
 	case own != nil && !keep:
 		if !v.working {
-			d.do, d.rev = Leave, own.CreateRevision
+			d.action, d.revision = LeaveQueue, own.CreateRevision
 		}
 	case own != nil && (own.Address != v.cfg.Address || own.Lease != v.lease):
-		d.do, d.rev = Rewrite, own.ModRevision
+		d.action, d.revision = RepairKey, own.ModRevision
 	case own == nil && !v.standing && v.campaign.running:
-		d.do = Abandon
-	case own == nil && v.standing && v.valid && v.due && s.Revision >= v.barred && !v.campaign.waiting(s):
-		d.do = Join
+		d.action = EndCampaign
+	case own == nil && v.standing && v.valid && v.retryDue && s.Revision >= v.barred && !v.campaign.keyMayAppear(s):
+		d.action = JoinQueue
 	case acting == nil && s.Acting == nil && v.valid && !v.working && entitledToAct(v):
-		d.do = CreateActing
+		d.action = CreateActing
 	}
 	return d
 }
 
-// usable reports whether a key created at revision is not barred.
-func (v view) usable(revision int64) bool { return revision > v.barred }
+// keyUsable reports whether a key created at revision is not barred.
+func (v view) keyUsable(revision int64) bool { return revision > v.barred }
 
 // entitledToAct reports whether fallback selects this member: the queue is empty, and this member has the
 // smallest address of those that are not stopping and for which the election has failed.

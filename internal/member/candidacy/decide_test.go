@@ -46,7 +46,7 @@ func (sc given) build() *state.Snapshot {
 		kvs = append(kvs, state.KV{Key: keys.Node(address), Value: []byte(record.Encode()), CreateRevision: lease,
 			ModRevision: lease, Lease: lease})
 	}
-	return state.Build(keys, 1, max(sc.revision, 100), kvs)
+	return state.BuildSnapshot(keys, 1, max(sc.revision, 100), kvs)
 }
 
 func queued(lease int64, revision int64) state.KV {
@@ -73,7 +73,9 @@ func TestDecide(t *testing.T) {
 	unleased := own
 	unleased.Lease, unleased.ModRevision = 0, 51
 	leads := func(lead int64) decision { return decision{lead: lead, mode: election.ModeElection} }
-	does := func(do Kind, rev int64) decision { return decision{mode: election.ModeElection, do: do, rev: rev} }
+	does := func(do Action, rev int64) decision {
+		return decision{mode: election.ModeElection, action: do, revision: rev}
+	}
 
 	for _, tc := range []struct {
 		name  string
@@ -91,14 +93,15 @@ func TestDecide(t *testing.T) {
 		{"first, session not valid", given{kvs: []state.KV{own}}, func(v *view) { v.valid = false }, leads(0)},
 		{"first, an acting leader's key still stands", given{kvs: []state.KV{own, acts(otherLease, 15)}}, nil, leads(0)},
 		{"leads on while a write is under way", given{kvs: []state.KV{own}},
-			func(v *view) { v.term.Token, v.busy = 20, true }, leads(20)},
+			func(v *view) { v.term.Token, v.requestInFlight = 20, true }, leads(20)},
 		{"a new term waits for the old term's work", given{kvs: []state.KV{own}}, func(v *view) { v.working = true },
 			leads(0)},
 		{"a term goes on whatever the work of an older one", given{kvs: []state.KV{own}},
 			func(v *view) { v.term.Token, v.working = 20, true }, leads(20)},
 
 		// A barred key never comes back.
-		{"barred key: delete, do not lead", given{kvs: []state.KV{own}}, func(v *view) { v.barred = 20 }, does(Leave, 20)},
+		{"barred key: delete, do not lead", given{kvs: []state.KV{own}}, func(v *view) { v.barred = 20 },
+			does(LeaveQueue, 20)},
 		{"barred key: only when the work is done", given{kvs: []state.KV{own}},
 			func(v *view) { v.barred, v.working = 20, true }, leads(0)},
 		{"barred key, its deletion confirmed: wait for the snapshot", given{kvs: []state.KV{own}},
@@ -106,13 +109,13 @@ func TestDecide(t *testing.T) {
 		{"a newer key than the barred one is adopted", given{kvs: []state.KV{own}},
 			func(v *view) { v.barred, v.gone = 19, 19 }, leads(20)},
 		{"a reappeared key nobody wants is deleted", given{kvs: []state.KV{own}}, func(v *view) { v.standing = false },
-			does(Leave, 20)},
+			does(LeaveQueue, 20)},
 
 		// Joining.
-		{"no key: campaign", given{}, nil, does(Join, 0)},
+		{"no key: campaign", given{}, nil, does(JoinQueue, 0)},
 		{"observer", given{}, func(v *view) { v.standing = false }, leads(0)},
 		{"no key, session not valid", given{}, func(v *view) { v.valid = false }, leads(0)},
-		{"no key, the wait after a failure is not over", given{}, func(v *view) { v.due = false }, leads(0)},
+		{"no key, the wait after a failure is not over", given{}, func(v *view) { v.retryDue = false }, leads(0)},
 		{"the snapshot is older than the barred key: absence proves nothing", given{}, func(v *view) { v.barred = 101 },
 			leads(0)},
 		{"campaign under way, no key yet", given{}, func(v *view) { v.campaign.running = true }, leads(0)},
@@ -120,27 +123,28 @@ func TestDecide(t *testing.T) {
 			leads(0)},
 		{"campaign returned before the snapshot shows its key", given{}, func(v *view) { v.campaign = campaign{false, 101} },
 			leads(0)},
-		{"campaign whose key vanished: join anew", given{}, func(v *view) { v.campaign = campaign{true, 90} }, does(Join, 0)},
+		{"campaign whose key vanished: join anew", given{}, func(v *view) { v.campaign = campaign{true, 90} },
+			does(JoinQueue, 0)},
 		{"stopping with a campaign under way", given{}, func(v *view) { v.campaign.running, v.standing = true, false },
-			does(Abandon, 0)},
+			does(EndCampaign, 0)},
 
 		// Repairing.
-		{"the value was altered", given{kvs: []state.KV{altered, queued(otherLease, 19)}}, nil, does(Rewrite, 50)},
-		{"taken off the lease", given{kvs: []state.KV{unleased, queued(otherLease, 19)}}, nil, does(Rewrite, 51)},
+		{"the value was altered", given{kvs: []state.KV{altered, queued(otherLease, 19)}}, nil, does(RepairKey, 50)},
+		{"taken off the lease", given{kvs: []state.KV{unleased, queued(otherLease, 19)}}, nil, does(RepairKey, 51)},
 
 		// Requests.
 		{"asked to resign", given{kvs: []state.KV{own, queued(otherLease, 21), request(state.RequestResign, 20, "", 0)}}, nil,
-			does(Leave, 20)},
+			does(LeaveQueue, 20)},
 		{"the request names another term", given{kvs: []state.KV{own, request(state.RequestResign, 18, "", 0)}}, nil,
 			leads(20)},
 		{"a waiting candidate is not asked to resign", given{kvs: []state.KV{queued(otherLease, 19), own,
 			request(state.RequestResign, 19, "", 0)}}, nil, leads(0)},
 		{"transfer to the next", given{kvs: []state.KV{own, queued(otherLease, 21), request(state.RequestTransfer, 20, "b:1",
-			otherLease)}}, nil, does(Leave, 20)},
+			otherLease)}}, nil, does(LeaveQueue, 20)},
 		{"transfer past another: the leader waits", given{kvs: []state.KV{own, queued(thirdLease, 21), queued(otherLease,
 			22), request(state.RequestTransfer, 20, "b:1", otherLease)}}, nil, leads(20)},
 		{"transfer past this one: it lets the target pass", given{kvs: []state.KV{queued(thirdLease, 19), own,
-			queued(otherLease, 22), request(state.RequestTransfer, 19, "b:1", otherLease)}}, nil, does(Leave, 20)},
+			queued(otherLease, 22), request(state.RequestTransfer, 19, "b:1", otherLease)}}, nil, does(LeaveQueue, 20)},
 		{"behind the target nobody moves", given{kvs: []state.KV{queued(thirdLease, 18), queued(otherLease, 19), own,
 			request(state.RequestTransfer, 18, "b:1", otherLease)}}, nil, leads(0)},
 		{"the target is another incarnation", given{kvs: []state.KV{own, queued(otherLease, 21),
@@ -152,7 +156,7 @@ func TestDecide(t *testing.T) {
 			leads(20)},
 
 		// Fallback.
-		{"no leader is not a failed election", given{}, func(v *view) { v.due = false }, leads(0)},
+		{"no leader is not a failed election", given{}, func(v *view) { v.retryDue = false }, leads(0)},
 		{"failed, smallest: act", given{failed: "a:1 b:1"}, failedNow, does(CreateActing, 0)},
 		{"failed, smallest, but it is only the own word", given{failed: "b:1"}, failedNow, leads(0)},
 		{"failed, the smaller one's election works", given{failed: "a:1"}, failedNow, does(CreateActing, 0)},
@@ -177,8 +181,8 @@ func TestDecide(t *testing.T) {
 			func(v *view) { failedNow(v); v.barred = 30 }, does(DeleteActing, 30)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			v := view{snapshot: tc.given.build(), valid: true, due: true,
-				Candidacy: New(Settings{Address: "a:1", Fallback: true}, true).On(ownLease, 10*time.Second)}
+			v := view{snapshot: tc.given.build(), valid: true, retryDue: true,
+				Candidacy: New(Settings{Address: "a:1", Fallback: true}, true).OnSession(ownLease, 10*time.Second)}
 			if tc.with != nil {
 				tc.with(&v)
 			}
@@ -187,7 +191,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func failedNow(v *view) { v.failed, v.due = true, false }
+func failedNow(v *view) { v.failed, v.retryDue = true, false }
 
 // Two members never both lead by one snapshot, nor by two of one history if the later one shows that the
 // earlier leader's key is gone. Here for every order of three.
@@ -197,7 +201,7 @@ func TestOneSnapshotHasOneLeader(t *testing.T) {
 			order[2])}}.build()
 		leaders := 0
 		for lease, address := range map[int64]string{ownLease: "a:1", otherLease: "b:1", thirdLease: "c:1"} {
-			if decide(view{snapshot: s, valid: true, Candidacy: New(Settings{Address: address}, true).On(lease,
+			if decide(view{snapshot: s, valid: true, Candidacy: New(Settings{Address: address}, true).OnSession(lease,
 				10*time.Second)}).lead != 0 {
 				leaders++
 			}

@@ -26,7 +26,7 @@ func (c Candidacy) end(reason election.Reason, now time.Time, s *state.Snapshot)
 	e := Ending{Token: c.term.Token, Reason: reason}
 	c.barred = max(c.barred, c.term.Token)
 	c.term = Term{}
-	c.giveUpAt = now.Add(c.cfg.WorkTimeout)
+	c.workDeadline = now.Add(c.cfg.WorkTimeout)
 	if reason == election.ReasonRequested {
 		e.Request = s.Request
 	}
@@ -36,9 +36,9 @@ func (c Candidacy) end(reason election.Reason, now time.Time, s *state.Snapshot)
 	return c, e
 }
 
-// whyOver returns the reason for which decide ended the term.
-func whyOver(v view) election.Reason {
-	own, place := v.snapshot.Candidate(v.lease)
+// endReason returns the reason for which decide ended the term.
+func endReason(v view) election.Reason {
+	own, place := v.snapshot.CandidateOn(v.lease)
 	switch {
 	case !v.valid:
 		return election.ReasonSessionLost
@@ -49,7 +49,7 @@ func whyOver(v view) election.Reason {
 			return election.ReasonKeyLost
 		}
 		return election.ReasonSuperseded
-	case own != nil && own.CreateRevision == v.term.Token && yields(v.snapshot, place):
+	case own != nil && own.CreateRevision == v.term.Token && mustGiveWay(v.snapshot, place):
 		return election.ReasonRequested
 	}
 	return election.ReasonKeyLost
@@ -66,22 +66,22 @@ func (c Candidacy) Withdraw(now time.Time) (Candidacy, Ending) {
 	return c.end(election.ReasonStopped, now, nil)
 }
 
-// Missed records that a renewal's read did not find the protected key created at revision. The candidacy or
+// KeyMissed records that a renewal's read did not find the protected key created at revision. The candidacy or
 // term under that key ends, whatever the snapshot shows.
-func (c Candidacy) Missed(revision int64, now time.Time) (Candidacy, Ending) {
-	return c.keyEnds(revision, election.ReasonKeyLost, now)
+func (c Candidacy) KeyMissed(revision int64, now time.Time) (Candidacy, Ending) {
+	return c.endKey(revision, election.ReasonKeyLost, now)
 }
 
-// Leaving records that a cancelled campaign is about to delete its key, which may be gone at any time from then
-// on. stands reports whether the session is not lost.
-func (c Candidacy) Leaving(joined int64, stands bool, now time.Time) (Candidacy, Ending) {
+// CampaignCancelled records that a cancelled campaign is about to delete its key, which may be gone at any time from
+// then on. stands reports whether the session is not lost.
+func (c Candidacy) CampaignCancelled(joined int64, stands bool, now time.Time) (Candidacy, Ending) {
 	if stands {
-		return c.keyEnds(joined, election.ReasonKeyLost, now)
+		return c.endKey(joined, election.ReasonKeyLost, now)
 	}
-	return c.keyEnds(joined, election.ReasonSessionLost, now)
+	return c.endKey(joined, election.ReasonSessionLost, now)
 }
 
-func (c Candidacy) keyEnds(revision int64, reason election.Reason, now time.Time) (Candidacy, Ending) {
+func (c Candidacy) endKey(revision int64, reason election.Reason, now time.Time) (Candidacy, Ending) {
 	var e Ending
 	if c.term.Token == revision {
 		c, e = c.end(reason, now, nil)
@@ -90,8 +90,8 @@ func (c Candidacy) keyEnds(revision int64, reason election.Reason, now time.Time
 	return c, e
 }
 
-// Close ends the part on this session. The session is gone, so nothing is left to delete.
-func (c Candidacy) Close(reason election.Reason, now time.Time) (Candidacy, Ending) {
+// SessionEnded ends the part on this session. The session is gone, so nothing is left to delete.
+func (c Candidacy) SessionEnded(reason election.Reason, now time.Time) (Candidacy, Ending) {
 	c, e := c.end(reason, now, nil)
-	return c.On(0, 0), e
+	return c.OnSession(0, 0), e
 }

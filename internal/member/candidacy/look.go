@@ -6,83 +6,84 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// Seen holds the input of a look.
-type Seen struct {
-	Snapshot  *state.Snapshot
-	Now       time.Time
-	Valid     bool // the session may be acted on
-	Suspected bool // others may take this member for gone
-	Inside    bool // a function runs in the present term
-	Working   bool // a function still runs in the last ended term
+// Input holds the input of a look.
+type Input struct {
+	Snapshot       *state.Snapshot
+	Now            time.Time
+	Valid          bool // the session may be acted on
+	Suspected      bool // others may take this member for gone
+	WorkRunning    bool // a function runs in the present term
+	OldWorkRunning bool // a function still runs in the last ended term
 }
 
-// Orders lists the actions that follow from a look. [Candidacy.Queued] and [Candidacy.Acts] name the keys to
-// protect.
+// Orders lists the actions that follow from a look. [Candidacy.CandidateRevision] and [Candidacy.ActingRevision] name
+// the keys to protect.
 type Orders struct {
-	Recovered bool   // the election works again for this member
-	GaveUp    bool   // stop waiting for the work of the last term
-	Ended     Ending // end this term first, if it has a token
-	Began     Term   // then begin this term, if it has a token
-	Do        Request
-	// Again is the time after which to look again even if nothing changes; 0 means never.
-	Again time.Duration
+	Recovered    bool   // the election works again for this member
+	WorkTimedOut bool   // stop waiting for the work of the last term
+	EndedTerm    Ending // end this term first, if it has a token
+	BegunTerm    Term   // then begin this term, if it has a token
+	Request      Request
+	// RecheckAfter is the time after which to look again even if nothing changes; 0 means never.
+	RecheckAfter time.Duration
 }
 
-// Look makes one decision. The caller must carry out the orders before it looks again, but need not wait for
+// Decide makes one decision. The caller must carry out the orders before it looks again, but need not wait for
 // the request.
-func (c Candidacy) Look(in Seen) (Candidacy, Orders) {
+func (c Candidacy) Decide(in Input) (Candidacy, Orders) {
 	var o Orders
 	s := in.Snapshot
-	c, o.Recovered = c.note(s)
-	working := in.Working
-	if working && !in.Now.Before(c.giveUpAt) {
-		working, o.GaveUp = false, true
-		c.giveUpAt = time.Time{}
+	c, o.Recovered = c.noteOwnKeys(s)
+	working := in.OldWorkRunning
+	if working && !in.Now.Before(c.workDeadline) {
+		working, o.WorkTimedOut = false, true
+		c.workDeadline = time.Time{}
 	}
-	v := view{Candidacy: c, snapshot: s, valid: in.Valid, suspected: in.Suspected, due: !in.Now.Before(c.failures.nextTry),
-		working: working}
+	v := view{Candidacy: c, snapshot: s, valid: in.Valid, suspected: in.Suspected,
+		retryDue: !in.Now.Before(c.failures.nextTry),
+		working:  working}
 	d := decide(v)
 	if c.term.Token != 0 && c.term.Token != d.lead {
-		c, o.Ended = c.end(whyOver(v), in.Now, s)
-		working = in.Inside
-		v.Candidacy, v.due, v.working = c, !in.Now.Before(c.failures.nextTry), working
+		c, o.EndedTerm = c.end(endReason(v), in.Now, s)
+		working = in.WorkRunning
+		v.Candidacy, v.retryDue, v.working = c, !in.Now.Before(c.failures.nextTry), working
 		d = decide(v)
 	}
 	if d.lead != 0 && c.term.Token == 0 {
 		c.term = Term{Token: d.lead, Mode: d.mode}
-		o.Began = c.term
+		o.BegunTerm = c.term
 	}
-	if d.do != None && !in.Now.Before(c.retryAt) {
-		c, o.Do = c.request(d, s.Keys, in.Now)
+	if d.action != NoAction && !in.Now.Before(c.retryAt) {
+		c, o.Request = c.buildRequest(d, s.Keys, in.Now)
 	}
-	o.Again = c.nextLook(in.Now, working)
+	o.RecheckAfter = c.nextRecheck(in.Now, working)
 	return c, o
 }
 
-// note records the state of the own keys in the snapshot.
-func (c Candidacy) note(s *state.Snapshot) (_ Candidacy, recovered bool) {
-	c.acts = 0
+// noteOwnKeys records the state of the own keys in the snapshot.
+func (c Candidacy) noteOwnKeys(s *state.Snapshot) (_ Candidacy, recovered bool) {
+	c.actingRevision = 0
 	if a := s.ActingOn(c.lease); a != nil && a.CreateRevision > c.barred {
-		c.acts = a.CreateRevision
+		c.actingRevision = a.CreateRevision
 	}
-	own, _ := s.Candidate(c.lease)
+	own, _ := s.CandidateOn(c.lease)
 	switch {
 	case own == nil || own.CreateRevision <= c.barred:
-		c.queued = 0
-	case own.CreateRevision != c.queued:
-		c.queued = own.CreateRevision
-		c.failures = failures{}
+		c.candidateRevision = 0
+	case own.CreateRevision != c.candidateRevision:
+		c.candidateRevision = own.CreateRevision
+		c.failures = campaignFailures{}
 		recovered, c.failed = c.failed, false
 	}
-	if own == nil && c.campaign.running && !c.campaign.waiting(s) {
+	if own == nil && c.campaign.running && !c.campaign.keyMayAppear(s) {
 		// Without its key the campaign would wait, or win, in vain.
 		c.barred = max(c.barred, c.campaign.joined)
 	}
 	return c, recovered
 }
 
-// nextLook returns the time until the next wait ends, or 0 if there is none.
-func (c Candidacy) nextLook(now time.Time, working bool) time.Duration {
+// nextRecheck returns the time until the next wait ends, or 0 if there is none.
+func (c Candidacy) nextRecheck(now time.Time, working bool) time.Duration {
 	var next time.Time
 	consider := func(t time.Time) {
 		if t.After(now) && (next.IsZero() || t.Before(next)) {
@@ -92,7 +93,7 @@ func (c Candidacy) nextLook(now time.Time, working bool) time.Duration {
 	consider(c.retryAt)
 	consider(c.failures.nextTry)
 	if working {
-		consider(c.giveUpAt)
+		consider(c.workDeadline)
 	}
 	if next.IsZero() {
 		return 0

@@ -16,37 +16,37 @@ const ttl = 10 * time.Second
 var began = time.Unix(1000, 0)
 
 func member() Candidacy {
-	return New(Settings{Address: "a:1", Fallback: true, WorkTimeout: 5 * time.Second}, true).On(ownLease, ttl)
+	return New(Settings{Address: "a:1", Fallback: true, WorkTimeout: 5 * time.Second}, true).OnSession(ownLease, ttl)
 }
 
-func at(d time.Duration, s *state.Snapshot) Seen {
-	return Seen{Snapshot: s, Now: began.Add(d), Valid: true}
+func at(d time.Duration, s *state.Snapshot) Input {
+	return Input{Snapshot: s, Now: began.Add(d), Valid: true}
 }
 
 func queue(kvs ...state.KV) *state.Snapshot { return given{kvs: kvs}.build() }
 
 // From the first look to the first term.
 func TestJoinAndLead(t *testing.T) {
-	c, o := member().Look(at(0, queue()))
-	require.Equal(t, Orders{Do: Request{Kind: Join}}, o)
-	_, o = c.Look(at(0, queue()))
+	c, o := member().Decide(at(0, queue()))
+	require.Equal(t, Orders{Request: Request{Action: JoinQueue}}, o)
+	_, o = c.Decide(at(0, queue()))
 	require.Equal(t, Orders{}, o, "one request at a time")
 	c = c.CampaignBegan()
-	c, hopeless := c.Finished(Request{Kind: Join}, Worked, began)
+	c, hopeless := c.RequestFinished(Request{Action: JoinQueue}, Succeeded, began)
 	require.False(t, hopeless)
-	c = c.Joined(20)
-	c, o = c.Look(at(0, queue(queued(ownLease, 20), queued(otherLease, 19))))
+	c = c.CampaignJoined(20)
+	c, o = c.Decide(at(0, queue(queued(ownLease, 20), queued(otherLease, 19))))
 	require.Equal(t, Orders{}, o, "second in the queue")
-	require.EqualValues(t, 20, c.Queued(), "renewals look for the key")
-	c, o = c.Look(at(0, queue(queued(ownLease, 20))))
-	require.Equal(t, Orders{Began: Term{20, election.ModeElection}}, o)
-	require.Equal(t, o.Began, c.Term())
+	require.EqualValues(t, 20, c.CandidateRevision(), "renewals look for the key")
+	c, o = c.Decide(at(0, queue(queued(ownLease, 20))))
+	require.Equal(t, Orders{BegunTerm: Term{20, election.ModeElection}}, o)
+	require.Equal(t, o.BegunTerm, c.Term())
 }
 
 func leads(t *testing.T) Candidacy {
 	t.Helper()
-	c, o := member().Look(at(0, queue(queued(ownLease, 20), queued(otherLease, 21))))
-	require.EqualValues(t, 20, o.Began.Token)
+	c, o := member().Decide(at(0, queue(queued(ownLease, 20), queued(otherLease, 21))))
+	require.EqualValues(t, 20, o.BegunTerm.Token)
 	return c
 }
 
@@ -56,60 +56,60 @@ func TestResign(t *testing.T) {
 	c, ended := leads(t).Resign(began, both)
 	require.Equal(t, Ending{Token: 20, Reason: election.ReasonResigned}, ended)
 	require.Zero(t, c.Term())
-	require.False(t, c.Over(20, both))
+	require.False(t, c.TermKeyGone(20, both))
 
 	seen := at(0, both)
-	seen.Working = true
-	c, o := c.Look(seen)
-	require.Equal(t, Orders{Again: requeueDelay}, o, "work is running")
+	seen.OldWorkRunning = true
+	c, o := c.Decide(seen)
+	require.Equal(t, Orders{RecheckAfter: requeueDelay}, o, "work is running")
 	seen.Now = began.Add(requeueDelay)
-	_, o = c.Look(seen)
-	require.Equal(t, Orders{Again: 5*time.Second - requeueDelay}, o, "until it is given up on")
+	_, o = c.Decide(seen)
+	require.Equal(t, Orders{RecheckAfter: 5*time.Second - requeueDelay}, o, "until it is given up on")
 
-	c, o = c.Look(at(time.Millisecond, both))
-	require.Equal(t, Request{Kind: Leave, Revision: 20}, o.Do)
-	require.Zero(t, c.Queued(), "it may be gone at any time")
-	c, _ = c.Finished(o.Do, Worked, began)
-	require.True(t, c.Over(20, both), "etcd said so")
-	c, o = c.Look(at(time.Millisecond, both))
-	require.Equal(t, None, o.Do.Kind, "the snapshot is behind etcd's answer")
+	c, o = c.Decide(at(time.Millisecond, both))
+	require.Equal(t, Request{Action: LeaveQueue, Revision: 20}, o.Request)
+	require.Zero(t, c.CandidateRevision(), "it may be gone at any time")
+	c, _ = c.RequestFinished(o.Request, Succeeded, began)
+	require.True(t, c.TermKeyGone(20, both), "etcd said so")
+	c, o = c.Decide(at(time.Millisecond, both))
+	require.Equal(t, NoAction, o.Request.Action, "the snapshot is behind etcd's answer")
 
 	alone := queue(queued(otherLease, 21))
-	c, o = c.Look(at(2*time.Millisecond, alone))
-	require.Equal(t, Orders{Again: requeueDelay - 2*time.Millisecond}, o, "let the next one take over first")
-	_, o = c.Look(at(requeueDelay, alone))
-	require.Equal(t, Join, o.Do.Kind)
+	c, o = c.Decide(at(2*time.Millisecond, alone))
+	require.Equal(t, Orders{RecheckAfter: requeueDelay - 2*time.Millisecond}, o, "let the next one take over first")
+	_, o = c.Decide(at(requeueDelay, alone))
+	require.Equal(t, JoinQueue, o.Request.Action)
 }
 
 func TestAskedToGiveWay(t *testing.T) {
 	s := queue(queued(ownLease, 20), queued(otherLease, 21), request(state.RequestResign, 20, "", 0))
-	c, o := leads(t).Look(at(0, s))
-	require.Equal(t, Ending{Token: 20, Reason: election.ReasonRequested, Request: s.Request}, o.Ended)
-	require.Equal(t, Request{Kind: Leave, Revision: 20}, o.Do)
+	c, o := leads(t).Decide(at(0, s))
+	require.Equal(t, Ending{Token: 20, Reason: election.ReasonRequested, Request: s.Request}, o.EndedTerm)
+	require.Equal(t, Request{Action: LeaveQueue, Revision: 20}, o.Request)
 	require.Zero(t, c.Term())
 
 	seen := at(0, s)
-	seen.Inside = true
-	_, o = leads(t).Look(seen)
-	require.EqualValues(t, 20, o.Ended.Token)
-	require.Equal(t, None, o.Do.Kind, "a function is still in the term that ended just now")
+	seen.WorkRunning = true
+	_, o = leads(t).Decide(seen)
+	require.EqualValues(t, 20, o.EndedTerm.Token)
+	require.Equal(t, NoAction, o.Request.Action, "a function is still in the term that ended just now")
 }
 
 func TestWorkIsNotWaitedForForever(t *testing.T) {
 	s := queue(queued(ownLease, 20))
 	c, _ := leads(t).Withdraw(began)
 	seen := at(5*time.Second-1, s)
-	seen.Working = true
-	c, o := c.Look(seen)
-	require.Equal(t, Orders{Again: 1}, o)
+	seen.OldWorkRunning = true
+	c, o := c.Decide(seen)
+	require.Equal(t, Orders{RecheckAfter: 1}, o)
 	seen.Now = seen.Now.Add(1)
-	c, o = c.Look(seen)
-	require.True(t, o.GaveUp)
-	require.Equal(t, Leave, o.Do.Kind)
-	require.False(t, c.Clear(s))
-	c, _ = c.Finished(o.Do, Worked, seen.Now)
-	require.True(t, c.Clear(s))
-	require.True(t, c.Clear(queue()))
+	c, o = c.Decide(seen)
+	require.True(t, o.WorkTimedOut)
+	require.Equal(t, LeaveQueue, o.Request.Action)
+	require.False(t, c.NothingLeft(s))
+	c, _ = c.RequestFinished(o.Request, Succeeded, seen.Now)
+	require.True(t, c.NothingLeft(s))
+	require.True(t, c.NothingLeft(queue()))
 }
 
 // A key that is gone, or will be, ends only the term under it.
@@ -119,93 +119,99 @@ func TestKeysThatEnd(t *testing.T) {
 		event func(Candidacy) (Candidacy, Ending)
 		want  Ending
 	}{
-		"a renewal missed it": {func(c Candidacy) (Candidacy, Ending) { return c.Missed(20, began) },
+		"a renewal missed it": {func(c Candidacy) (Candidacy, Ending) { return c.KeyMissed(20, began) },
 			Ending{Token: 20, Reason: election.ReasonKeyLost}},
-		"a renewal missed an older one": {func(c Candidacy) (Candidacy, Ending) { return c.Missed(19, began) },
+		"a renewal missed an older one": {func(c Candidacy) (Candidacy, Ending) { return c.KeyMissed(19, began) },
 			Ending{}},
 		"its campaign is cancelled": {func(c Candidacy) (Candidacy,
 			Ending) {
-			return c.Leaving(20, true, began)
+			return c.CampaignCancelled(20, true, began)
 		}, Ending{Token: 20, Reason: election.ReasonKeyLost}},
 		"its campaign ends with the session": {func(c Candidacy) (Candidacy,
 			Ending) {
-			return c.Leaving(20, false, began)
+			return c.CampaignCancelled(20, false, began)
 		}, Ending{Token: 20, Reason: election.ReasonSessionLost}},
-		"the session is lost": {func(c Candidacy) (Candidacy, Ending) { return c.Close(election.ReasonSessionLost, began) },
+		"the session is lost": {func(c Candidacy) (Candidacy, Ending) {
+			return c.SessionEnded(election.ReasonSessionLost,
+				began)
+		},
 			Ending{Token: 20, Reason: election.ReasonSessionLost}},
-		"a campaign without a key is cancelled": {func(c Candidacy) (Candidacy, Ending) { return c.Leaving(0, true, began) },
+		"a campaign without a key is cancelled": {func(c Candidacy) (Candidacy,
+			Ending) {
+			return c.CampaignCancelled(0, true, began)
+		},
 			Ending{}},
 	} {
 		c, ended := tc.event(leads(t))
 		require.Equal(t, tc.want, ended, name)
 		if ended.Token != 0 {
-			_, o := c.Look(at(0, s))
-			require.Zero(t, o.Began, name)
+			_, o := c.Decide(at(0, s))
+			require.Zero(t, o.BegunTerm, name)
 		} else {
 			require.EqualValues(t, 20, c.Term().Token, name)
 		}
 	}
 
 	// The key of a waiting campaign is gone: the campaign would wait, or win, in vain.
-	c := member().CampaignBegan().Joined(90)
-	c, o := c.Look(at(0, queue()))
-	require.Equal(t, Join, o.Do.Kind)
-	_, o = c.CampaignBegan().Look(at(0, queue(queued(ownLease, 90))))
-	require.Zero(t, o.Began, "if it shows up again, it is done with")
+	c := member().CampaignBegan().CampaignJoined(90)
+	c, o := c.Decide(at(0, queue()))
+	require.Equal(t, JoinQueue, o.Request.Action)
+	_, o = c.CampaignBegan().Decide(at(0, queue(queued(ownLease, 90))))
+	require.Zero(t, o.BegunTerm, "if it shows up again, it is done with")
 }
 
 func TestWhatASessionLeavesToTheNext(t *testing.T) {
-	c, _ := leads(t).Close(election.ReasonSessionLost, began)
-	c = c.On(otherLease, ttl)
+	c, _ := leads(t).SessionEnded(election.ReasonSessionLost, began)
+	c = c.OnSession(otherLease, ttl)
 	mine := queued(otherLease, 30)
 	mine.Value = []byte("a:1")
 	s := queue(mine)
 	seen := at(time.Second, s)
-	seen.Working = true
-	c2, o := c.Look(seen)
-	require.Zero(t, o.Began, "work of the last term is running")
-	require.Equal(t, 4*time.Second, o.Again)
-	require.EqualValues(t, 30, c2.Queued())
-	_, o = c.Look(at(time.Second, s))
-	require.EqualValues(t, 30, o.Began.Token)
-	require.True(t, member().CampaignEnded(began, Denied).On(otherLease, ttl).Failed())
+	seen.OldWorkRunning = true
+	c2, o := c.Decide(seen)
+	require.Zero(t, o.BegunTerm, "work of the last term is running")
+	require.Equal(t, 4*time.Second, o.RecheckAfter)
+	require.EqualValues(t, 30, c2.CandidateRevision())
+	_, o = c.Decide(at(time.Second, s))
+	require.EqualValues(t, 30, o.BegunTerm.Token)
+	require.True(t, member().CampaignEnded(began, Denied).OnSession(otherLease, ttl).ElectionFailed())
 }
 
 func TestCampaignsThatFail(t *testing.T) {
 	c := member()
 	for i := range failuresAllowed + 1 {
-		require.False(t, c.Failed())
+		require.False(t, c.ElectionFailed())
 		c = c.CampaignBegan().CampaignEnded(began.Add(time.Duration(i)*2*time.Second), Failed)
 	}
-	require.True(t, c.Failed(), "five in a row, and a TTL has passed since the first")
-	_, o := c.Look(at(10*time.Second, queue()))
-	require.Equal(t, Orders{Again: 3 * time.Second}, o, "it goes on trying")
-	require.False(t, member().CampaignEnded(began, Worked).Failed())
-	require.True(t, member().CampaignEnded(began, Denied).Failed(), "at once")
+	require.True(t, c.ElectionFailed(), "five in a row, and a TTL has passed since the first")
+	_, o := c.Decide(at(10*time.Second, queue()))
+	require.Equal(t, Orders{RecheckAfter: 3 * time.Second}, o, "it goes on trying")
+	require.False(t, member().CampaignEnded(began, Succeeded).ElectionFailed())
+	require.True(t, member().CampaignEnded(began, Denied).ElectionFailed(), "at once")
 
-	c, o = c.Look(at(10*time.Second, queue(queued(ownLease, 20), queued(otherLease, 19))))
+	c, o = c.Decide(at(10*time.Second, queue(queued(ownLease, 20), queued(otherLease, 19))))
 	require.True(t, o.Recovered)
-	require.False(t, c.Failed())
+	require.False(t, c.ElectionFailed())
 }
 
 func TestActing(t *testing.T) {
 	c := member().CampaignEnded(began, Denied)
 	empty := given{failed: "a:1"}
-	c, o := c.Look(at(0, empty.build()))
-	require.Equal(t, Request{Kind: CreateActing, Change: txn.CreateActing(keysForTest(), ownLease, "a:1")}, o.Do)
-	c, _ = c.Finished(o.Do, Worked, began)
-	_, o = c.Look(at(retryDelay-1, empty.build()))
-	require.Equal(t, Orders{Again: 1}, o, "not in a loop")
+	c, o := c.Decide(at(0, empty.build()))
+	require.Equal(t, Request{Action: CreateActing, Txn: txn.CreateActing(keysForTest(), ownLease, "a:1")}, o.Request)
+	c, _ = c.RequestFinished(o.Request, Succeeded, began)
+	_, o = c.Decide(at(retryDelay-1, empty.build()))
+	require.Equal(t, Orders{RecheckAfter: 1}, o, "not in a loop")
 	acting := given{failed: "a:1", kvs: []state.KV{acts(ownLease, 30)}}
-	c, o = c.Look(at(time.Second, acting.build()))
-	require.Equal(t, Term{30, election.ModeFallback}, o.Began)
-	require.EqualValues(t, 30, c.Acts())
+	c, o = c.Decide(at(time.Second, acting.build()))
+	require.Equal(t, Term{30, election.ModeFallback}, o.BegunTerm)
+	require.EqualValues(t, 30, c.ActingRevision())
 
 	acting.kvs = append(acting.kvs, queued(otherLease, 31))
-	c, o = c.Look(at(time.Second, acting.build()))
-	require.Equal(t, Ending{Token: 30, Reason: election.ReasonSuperseded}, o.Ended)
-	require.Equal(t, Request{Kind: DeleteActing, Revision: 30, Change: txn.DeleteActing(keysForTest(), 30)}, o.Do)
-	require.Zero(t, c.Acts())
+	c, o = c.Decide(at(time.Second, acting.build()))
+	require.Equal(t, Ending{Token: 30, Reason: election.ReasonSuperseded}, o.EndedTerm)
+	require.Equal(t, Request{Action: DeleteActing, Revision: 30, Txn: txn.DeleteActing(keysForTest(), 30)}, o.Request)
+	require.Zero(t, c.ActingRevision())
 }
 
 func TestRequestsThatFail(t *testing.T) {
@@ -213,17 +219,17 @@ func TestRequestsThatFail(t *testing.T) {
 	require.Equal(t, Ending{Token: 20, Reason: election.ReasonStopped}, o)
 	s := queue(queued(ownLease, 20))
 	for i, wait := range []time.Duration{50, 100, 200, 400, 800, 1600, 3200, 3200} {
-		c, _ = c.On(ownLease, ttl).Look(at(0, s)) // as if no time had to pass
-		c.refused = i
-		require.Equal(t, i, c.Refused())
-		c, hopeless := c.Finished(Request{Kind: Leave, Revision: 20}, Failed, began)
+		c, _ = c.OnSession(ownLease, ttl).Decide(at(0, s)) // as if no time had to pass
+		c.failedRequests = i
+		require.Equal(t, i, c.FailedRequests())
+		c, hopeless := c.RequestFinished(Request{Action: LeaveQueue, Revision: 20}, Failed, began)
 		require.False(t, hopeless)
-		_, o := c.Look(at(0, s))
-		require.InDelta(t, wait*time.Millisecond, o.Again, float64(time.Millisecond))
-		require.Equal(t, None, o.Do.Kind)
+		_, o := c.Decide(at(0, s))
+		require.InDelta(t, wait*time.Millisecond, o.RecheckAfter, float64(time.Millisecond))
+		require.Equal(t, NoAction, o.Request.Action)
 	}
-	for kind, want := range map[Kind]bool{Leave: true, DeleteActing: true, Rewrite: false, CreateActing: false} {
-		_, hopeless := c.Finished(Request{Kind: kind}, Denied, began)
+	for kind, want := range map[Action]bool{LeaveQueue: true, DeleteActing: true, RepairKey: false, CreateActing: false} {
+		_, hopeless := c.RequestFinished(Request{Action: kind}, Denied, began)
 		require.Equal(t, want, hopeless, "a key that may not be deleted goes with its lease only")
 	}
 }
@@ -232,24 +238,24 @@ func TestRequestsThatFail(t *testing.T) {
 func TestConcerns(t *testing.T) {
 	mine, first, last := queued(ownLease, 20), queued(otherLease, 19), queued(thirdLease, 21)
 	before := queue(first, mine, last)
-	c, _ := member().Look(at(0, before))
-	own := c.Settled(before)
+	c, _ := member().Decide(at(0, before))
+	own := c.OwnCandidate(before)
 	require.NotNil(t, own)
 	after := func(changes ...state.Event) *state.Snapshot { return before.Apply(200, changes) }
 	gone := func(kv state.KV) state.Event {
 		return state.Event{KV: state.KV{Key: kv.Key, ModRevision: 200}, Deleted: true}
 	}
 	written := func(kv state.KV) state.Event { kv.ModRevision = 200; return state.Event{KV: kv} }
-	var place state.Place
-	require.False(t, Concerns(own, &place, before, after(gone(last))))
-	require.False(t, Concerns(own, &place, before, after(written(queued(outsideLease, 200)))))
-	require.True(t, Concerns(own, &place, before, after(gone(first))), "it is the first now")
-	require.True(t, Concerns(own, &place, before, after(gone(mine))))
-	require.True(t, Concerns(own, &place, before, after(written(mine))), "altered")
-	require.True(t, Concerns(own, &place, before, after(written(request(state.RequestResign, 19, "", 0)))))
-	require.True(t, Concerns(own, &place, before, after(written(acts(otherLease, 200)))))
-	require.True(t, Concerns(nil, &place, before, after(gone(last))), "without a key, anything")
+	var place state.QueuePlace
+	require.False(t, ChangeMatters(own, &place, before, after(gone(last))))
+	require.False(t, ChangeMatters(own, &place, before, after(written(queued(outsideLease, 200)))))
+	require.True(t, ChangeMatters(own, &place, before, after(gone(first))), "it is the first now")
+	require.True(t, ChangeMatters(own, &place, before, after(gone(mine))))
+	require.True(t, ChangeMatters(own, &place, before, after(written(mine))), "altered")
+	require.True(t, ChangeMatters(own, &place, before, after(written(request(state.RequestResign, 19, "", 0)))))
+	require.True(t, ChangeMatters(own, &place, before, after(written(acts(otherLease, 200)))))
+	require.True(t, ChangeMatters(nil, &place, before, after(gone(last))), "without a key, anything")
 	first2 := after(gone(first))
-	require.False(t, Concerns(first2.Queue[0], &place, first2, first2.Apply(201, []state.Event{gone(last)})),
+	require.False(t, ChangeMatters(first2.Queue[0], &place, first2, first2.Apply(201, []state.Event{gone(last)})),
 		"it was the first before")
 }

@@ -5,9 +5,9 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// yields reports whether the present request asks the candidate at place to give way. On resign that is the
+// mustGiveWay reports whether the present request asks the candidate at place to give way. On resign that is the
 // leader. On transfer it is every candidate ahead of the target, the leader last.
-func yields(s *state.Snapshot, place int) bool {
+func mustGiveWay(s *state.Snapshot, place int) bool {
 	r := s.Request
 	if r == nil || len(s.Queue) == 0 || s.Queue[0].CreateRevision != r.Token {
 		return false

@@ -20,14 +20,14 @@ type Node interface {
 	Election() *leaderelection.LeaderElection
 }
 
-// Open returns the Node of a *cluster.Cluster. Package cluster sets it once, at initialization.
-var Open func(cluster any) Node
+// NodeOf returns the Node of a *cluster.Cluster. Package cluster sets it once, at initialization.
+var NodeOf func(cluster any) Node
 
 // Snapshot returns the snapshot of a *cluster.Cluster.
-func Snapshot(cluster any) *state.Snapshot { return Open(cluster).Snapshot() }
+func Snapshot(cluster any) *state.Snapshot { return NodeOf(cluster).Snapshot() }
 
 // Session returns the session of a *cluster.Cluster.
-func Session(cluster any) *etcdsession.Session { return Open(cluster).Session() }
+func Session(cluster any) *etcdsession.Session { return NodeOf(cluster).Session() }
 
 // Election returns the election of a *cluster.Cluster.
-func Election(cluster any) *leaderelection.LeaderElection { return Open(cluster).Election() }
+func Election(cluster any) *leaderelection.LeaderElection { return NodeOf(cluster).Election() }

@@ -11,25 +11,25 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// probes is the number of requests that measure a node's distance from etcd before it registers. They are sent
+// probeCount is the number of requests that measure a node's distance from etcd before it registers. They are sent
 // together, so they take no longer than one. etcd's client spreads them over its endpoints.
-const probes = 6
+const probeCount = 6
 
-// distance holds this node's distance from etcd as its record states it.
-type distance struct {
+// etcdDistance holds this node's distance from etcd as its record states it.
+type etcdDistance struct {
 	suspicion.Distance
-	renewed time.Time // last renewal round that was measured
-	far     bool      // crash detection leaves the node to its lease, and the log says so
-	logged  suspicion.Logged
+	measuredRound time.Time // last renewal round that was measured
+	leftToLease   bool      // crash detection leaves the node to its lease, and the log says so
+	logged        suspicion.LoggedDistance
 }
 
-// measure measures this node's distance from etcd and stores it in the record, before the node is registered
+// measureDistance measures this node's distance from etcd and stores it in the record, before the node is registered
 // under key. It fails if etcd answers no request.
-func (m *Membership) measure(ctx context.Context, key string) error {
-	var trips [probes]suspicion.Trip
-	var errs [probes]error
+func (m *Membership) measureDistance(ctx context.Context, key string) error {
+	var trips [probeCount]suspicion.Trip
+	var errs [probeCount]error
 	var wg sync.WaitGroup
-	for i := range probes {
+	for i := range probeCount {
 		wg.Go(func() {
 			began := time.Now()
 			resp, err := m.cfg.Client.Get(clientv3.WithRequireLeader(ctx), key, clientv3.WithKeysOnly())
@@ -49,35 +49,35 @@ func (m *Membership) measure(ctx context.Context, key string) error {
 		return errs[0]
 	}
 	m.mu.Lock()
-	warn := m.setDistance(suspicion.At(m.session.TTL(), answered...))
+	warn := m.setDistance(suspicion.NewDistance(m.session.TTL(), answered...))
 	m.distance.logged.RoundTrip = m.distance.RoundTrip()
 	m.mu.Unlock()
 	warn()
 	return nil
 }
 
-// remeasure uses the session's last read, if there was a renewal round since the last time.
-func (m *Membership) remeasure() {
+// remeasureDistance uses the session's last read, if there was a renewal round since the last time.
+func (m *Membership) remeasureDistance() {
 	m.mu.Lock()
 	if m.incarnation == 0 {
 		m.mu.Unlock()
 		return
 	}
 	// The two values may be of different rounds. Then one round counts for another, or is measured next time.
-	renewed, trip := m.session.Renewed(), suspicion.Trip{}
+	renewed, trip := m.session.RenewedAt(), suspicion.Trip{}
 	trip.Member, trip.Took = m.session.RoundTrip()
-	if renewed.Equal(m.distance.renewed) || trip.Took == 0 {
+	if renewed.Equal(m.distance.measuredRound) || trip.Took == 0 {
 		m.mu.Unlock()
 		return
 	}
-	m.distance.renewed = renewed
+	m.distance.measuredRound = renewed
 	before := m.record.RoundTrip()
 	at := time.Now()
-	warn := m.setDistance(m.distance.Measured(at, trip))
+	warn := m.setDistance(m.distance.OnTrip(at, trip))
 	now, logged := m.record.RoundTrip(), m.distance.logged
 	outdated := logged.Outdated(at, now)
 	if outdated {
-		m.distance.logged = suspicion.Logged{RoundTrip: now, At: at}
+		m.distance.logged = suspicion.LoggedDistance{RoundTrip: now, At: at}
 	}
 	m.mu.Unlock()
 	warn()
@@ -95,15 +95,15 @@ func (m *Membership) remeasure() {
 func (m *Membership) setDistance(d suspicion.Distance) (warn func()) {
 	m.distance.Distance = d
 	m.record.RoundTripMS = d.RoundTrip().Milliseconds()
-	was, ttl := m.distance.far, time.Duration(m.record.TTL)*time.Second
-	m.distance.far = suspicion.LeftToLease(&state.Member{Record: m.record})
-	if !m.distance.far || was || !m.cfg.RemovePredecessor {
+	was, ttl := m.distance.leftToLease, time.Duration(m.record.TTL)*time.Second
+	m.distance.leftToLease = suspicion.LeftToLease(&state.Member{Record: m.record})
+	if !m.distance.leftToLease || was || !m.cfg.RemovePredecessor {
 		return func() {}
 	}
 	return func() {
 		m.log.Warn("this node is so far from etcd that crash detection leaves it to its lease: if its process dies, the "+
 			"others wait until that has run out; run it nearer to etcd, or raise the TTL",
 			"round_trip", d.RoundTrip().String(), "ttl", ttl.String(),
-			"ttl_needed", suspicion.TTLFor(d.RoundTrip()).String())
+			"ttl_needed", suspicion.LeastTTL(d.RoundTrip()).String())
 	}
 }

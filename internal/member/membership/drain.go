@@ -5,9 +5,9 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// drains reports whether a member must release its shards. A request about this incarnation decides; without
+// mustDrain reports whether a member must release its shards. A request about this incarnation decides; without
 // one, the record stays as it is. A stopping member drains in any case.
-func drains(record state.Record, incarnation int64, request *state.Drain) bool {
+func mustDrain(record state.Record, incarnation int64, request *state.Drain) bool {
 	switch {
 	case record.Stopping:
 		return true
@@ -23,7 +23,7 @@ func (m *Membership) applyDrain(snap *state.Snapshot) (s *etcdsession.Session, i
 	m.mu.Lock()
 	before := m.record.Draining
 	if snap != nil && m.incarnation != 0 {
-		m.record.Draining = drains(m.record, m.incarnation, snap.Drain(m.cfg.Address))
+		m.record.Draining = mustDrain(m.record, m.incarnation, snap.DrainOf(m.cfg.Address))
 	}
 	s, incarnation, want = m.session, m.incarnation, m.record
 	m.mu.Unlock() // log without the lock, because the mirror's goroutine takes it too

@@ -27,6 +27,6 @@ func TestDrains(t *testing.T) {
 		"undone for a former incarnation": {drained, request(6, true), true},
 		"stopping, undone":                {stopping, request(7, true), true},
 	} {
-		require.Equal(t, tc.want, drains(tc.record, 7, tc.request), name)
+		require.Equal(t, tc.want, mustDrain(tc.record, 7, tc.request), name)
 	}
 }

@@ -82,7 +82,7 @@ type Membership struct {
 	session     *etcdsession.Session
 	incarnation int64 // 0 while not registered
 	lastErr     error // of the last attempt to register; nil if etcd answered it
-	distance    distance
+	distance    etcdDistance
 
 	revokedEarly bool // the last session was revoked early
 }
@@ -108,41 +108,41 @@ func (m *Membership) LastError() error {
 // to.
 func (m *Membership) SessionLost(s *etcdsession.Session, lost *session.LostError) {
 	gone := lost.Reason == session.ReasonRevoked || lost.Reason == session.ReasonKeyLost
-	early := gone && !s.Ended() // also if suspended: others do not know that
+	early := gone && !s.LeaseEnded() // also if suspended: others do not know that
 	m.mu.Lock()
 	m.revokedEarly = early
 	m.mu.Unlock()
 }
 
-// Register writes the node key of a new session. A node key is only ever created where none exists; see free
+// Register writes the node key of a new session. A node key is only ever created where none exists; see freeAddress
 // for the case that one does. It blocks until the node is registered, or ctx or the session ends. Errors are
 // ctx's cause and ErrAddressTaken.
 func (m *Membership) Register(ctx context.Context, s *etcdsession.Session) error {
 	m.mu.Lock()
 	m.incarnation, m.session = 0, s
-	m.record.Lease, m.record.TTL, m.record.Term = int64(s.ID()), int64(s.TTL()/time.Second), s.Term()
+	m.record.Lease, m.record.TTL, m.record.Term = int64(s.ID()), int64(s.TTL()/time.Second), s.RaftTerm()
 	m.record.RevokedEarly = m.revokedEarly
 	m.mu.Unlock()
 	key := m.cfg.Keys.Node(m.cfg.Address)
 	warned, measured := false, false
 	pause := backoff.Backoff{Policy: registerRetry, Random: m.cfg.Random}
 	for {
-		known := m.cfg.Mirror.Known()
+		known := m.cfg.Mirror.KnownRevision()
 		attempt, cancel := context.WithTimeout(ctx, m.cfg.RequestTimeout)
 		var err error
 		if !measured {
 			// Measure first: once registered, this node may be accused at once.
-			err = m.measure(attempt, key)
+			err = m.measureDistance(attempt, key)
 			measured = err == nil
 		}
 		var resp *clientv3.TxnResponse
 		if measured {
 			// Read the record anew, because it may change during the wait.
-			resp, err = txn.Commit(attempt, m.cfg.Client, txn.Register(m.cfg.Keys, m.cfg.Address, m.Record()))
+			resp, err = txn.Commit(attempt, m.cfg.Client, txn.RegisterMember(m.cfg.Keys, m.cfg.Address, m.Record()))
 		}
 		cancel()
 		if err == nil {
-			m.cfg.Mirror.Saw(resp.Header, known)
+			m.cfg.Mirror.ObserveHeader(resp.Header, known)
 		}
 		m.mu.Lock()
 		m.lastErr = err
@@ -154,7 +154,7 @@ func (m *Membership) Register(ctx context.Context, s *etcdsession.Session) error
 				warned = true
 			}
 		case resp.Succeeded:
-			m.registered(s, key, resp.Header.Revision)
+			m.setRegistered(s, key, resp.Header.Revision)
 			return nil
 		default:
 			kvs := resp.Responses[0].GetResponseRange().Kvs
@@ -165,10 +165,10 @@ func (m *Membership) Register(ctx context.Context, s *etcdsession.Session) error
 			there := &state.Member{Address: m.cfg.Address, Incarnation: kvs[0].CreateRevision, KeyLease: kvs[0].Lease,
 				Record: theirs}
 			if there.InstanceID == m.cfg.Record.InstanceID && there.Lease == int64(s.ID()) {
-				m.registered(s, key, there.Incarnation) // an attempt that timed out was committed
+				m.setRegistered(s, key, there.Incarnation) // an attempt that timed out was committed
 				return nil
 			}
-			free, err := m.free(ctx, s, there, &warned)
+			free, err := m.freeAddress(ctx, s, there, &warned)
 			if err != nil {
 				return err
 			}
@@ -183,9 +183,9 @@ func (m *Membership) Register(ctx context.Context, s *etcdsession.Session) error
 	}
 }
 
-// free handles another instance at this node's address, and reports whether the address is free now. If it
+// freeAddress handles another instance at this node's address, and reports whether the address is free now. If it
 // returns no error, registering should be tried again, at once or after a pause.
-func (m *Membership) free(ctx context.Context, s *etcdsession.Session, there *state.Member,
+func (m *Membership) freeAddress(ctx context.Context, s *etcdsession.Session, there *state.Member,
 	warned *bool) (free bool, err error) {
 	if there.InstanceID == m.cfg.Record.InstanceID {
 		// An earlier session of this process. Its lease is being revoked, or must run out if that is denied.
@@ -223,7 +223,7 @@ func (m *Membership) removePredecessor(ctx context.Context, s *etcdsession.Sessi
 	there *state.Member) (free bool, err error) {
 	accuser := crash.Accuser{Client: m.cfg.Client, Keys: m.cfg.Keys, ID: m.cfg.Record.InstanceID, Lease: s.ID(),
 		Snapshot: m.cfg.Mirror.Snapshot, GracePeriod: m.cfg.GracePeriod}
-	err = accuser.Remove(ctx, there, "its address answers as another instance")
+	err = accuser.RemoveMember(ctx, there, "its address answers as another instance")
 	switch {
 	case err == nil:
 		m.log.Info("took the address over from an instance that is gone", "address", m.cfg.Address,
@@ -253,11 +253,11 @@ func (m *Membership) awaitGone(ctx context.Context, there *state.Member) bool {
 	return err == nil
 }
 
-func (m *Membership) registered(s *etcdsession.Session, key string, incarnation int64) {
-	s.Protect(key, incarnation, nil)
+func (m *Membership) setRegistered(s *etcdsession.Session, key string, incarnation int64) {
+	s.ProtectKey(key, incarnation, nil)
 	m.mu.Lock()
 	m.incarnation = incarnation
-	m.distance.renewed = s.Renewed()
+	m.distance.measuredRound = s.RenewedAt()
 	m.mu.Unlock()
 	m.wakeLoop()
 }
@@ -269,18 +269,18 @@ func (m *Membership) Record() state.Record {
 	return m.record
 }
 
-// MarkStopping records that the node stops and releases its shards. It does not block; see Recorded.
+// MarkStopping records that the node stops and releases its shards. It does not block; see AwaitRecorded.
 func (m *Membership) MarkStopping() {
-	m.update(func(r *state.Record) { r.Draining, r.Stopping = true, true })
+	m.updateRecord(func(r *state.Record) { r.Draining, r.Stopping = true, true })
 }
 
 // MarkLeft records that the node acts no more, so that no member needs to wait for it when its lease is
-// revoked. It does not block; see Recorded.
-func (m *Membership) MarkLeft() { m.update(func(r *state.Record) { r.Left = true }) }
+// revoked. It does not block; see AwaitRecorded.
+func (m *Membership) MarkLeft() { m.updateRecord(func(r *state.Record) { r.Left = true }) }
 
 // SetElectionFailed records the reason why the node cannot stand for election, or with nil that it can.
 func (m *Membership) SetElectionFailed(err error) {
-	m.update(func(r *state.Record) {
+	m.updateRecord(func(r *state.Record) {
 		r.ElectionFailed, r.Reason = err != nil, ""
 		if err != nil {
 			r.Reason = err.Error()
@@ -288,8 +288,8 @@ func (m *Membership) SetElectionFailed(err error) {
 	})
 }
 
-// update changes the desired record. Run writes it.
-func (m *Membership) update(change func(*state.Record)) {
+// updateRecord changes the desired record. Run writes it.
+func (m *Membership) updateRecord(change func(*state.Record)) {
 	m.mu.Lock()
 	change(&m.record)
 	m.record = m.record.AsStored()
@@ -308,7 +308,7 @@ func (m *Membership) wakeLoop() {
 func (m *Membership) Run(ctx context.Context) {
 	sub := m.cfg.Mirror.Subscribe(func(before, now *state.Snapshot) bool {
 		own := m.cfg.Address
-		return before.Member(own) != now.Member(own) || before.Drain(own) != now.Drain(own)
+		return before.Member(own) != now.Member(own) || before.DrainOf(own) != now.DrainOf(own)
 	})
 	defer sub.Close()
 	retry, pause := time.NewTimer(time.Hour), backoff.Backoff{Policy: updateRetry, Random: m.cfg.Random}
@@ -321,7 +321,7 @@ func (m *Membership) Run(ctx context.Context) {
 		case <-m.wake:
 		case <-retry.C:
 		case <-measure.C:
-			m.remeasure()
+			m.remeasureDistance()
 			continue
 		case <-ctx.Done():
 			return
@@ -346,7 +346,7 @@ func (m *Membership) reconcile(ctx context.Context) bool {
 	switch {
 	case own == nil || own.Incarnation != incarnation:
 		// The renewal finds out the reason and ends the session.
-		s.Check()
+		s.RequestRenewal()
 		return true
 	case own.KeyLease == int64(s.ID()) && own.Encode() == want.Encode():
 		return true
@@ -360,8 +360,8 @@ func (m *Membership) reconcile(ctx context.Context) bool {
 	return false // checked again when the snapshot changes, or after a pause
 }
 
-// Recorded blocks until the snapshot shows the desired record, or ctx ends. The error is ctx's cause.
-func (m *Membership) Recorded(ctx context.Context) error {
+// AwaitRecorded blocks until the snapshot shows the desired record, or ctx ends. The error is ctx's cause.
+func (m *Membership) AwaitRecorded(ctx context.Context) error {
 	_, err := m.cfg.Mirror.Wait(ctx, func(s *state.Snapshot) bool {
 		own := s.Member(m.cfg.Address)
 		return own != nil && own.Encode() == m.Record().Encode()

@@ -54,7 +54,7 @@ func register(t *testing.T) (*Membership, *etcdsession.Session, *logtest.Buffer)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close(context.Background())) })
 	require.NoError(t, m.Register(ctx, s))
-	require.NoError(t, m.Recorded(ctx))
+	require.NoError(t, m.AwaitRecorded(ctx))
 	return m, s, log
 }
 
@@ -76,12 +76,13 @@ func TestPredecessorThatWasTooFarIsLeftToItsLease(t *testing.T) {
 	m, s, log := register(t)
 	warned := false
 	far := state.Record{InstanceID: "another", TTL: 10, RoundTripMS: 800}
-	_, err := m.free(etcdtest.Context(t), s, &state.Member{Address: m.cfg.Address, Incarnation: 1, Record: far}, &warned)
+	_, err := m.freeAddress(etcdtest.Context(t), s, &state.Member{Address: m.cfg.Address, Incarnation: 1, Record: far},
+		&warned)
 	require.NoError(t, err)
 	require.Contains(t, log.String(), errFar.Error())
 	near := far
 	near.RoundTripMS = 0
-	free, err := m.free(etcdtest.Context(t), s, &state.Member{Address: m.cfg.Address, Incarnation: 1, Record: near},
+	free, err := m.freeAddress(etcdtest.Context(t), s, &state.Member{Address: m.cfg.Address, Incarnation: 1, Record: near},
 		&warned)
 	require.NoError(t, err)
 	require.True(t, free, "one that was near is accused, and found to be gone")
@@ -94,14 +95,14 @@ func TestRecordIsWritten(t *testing.T) {
 	m, _, _ := register(t)
 	ctx := etcdtest.Context(t)
 	m.SetElectionFailed(context.DeadlineExceeded)
-	require.NoError(t, m.Recorded(ctx))
+	require.NoError(t, m.AwaitRecorded(ctx))
 	own := m.cfg.Mirror.Snapshot().Member(m.cfg.Address)
 	require.True(t, own.ElectionFailed)
 	require.Equal(t, context.DeadlineExceeded.Error(), own.Reason)
 	m.SetElectionFailed(nil)
 	m.MarkStopping()
 	m.MarkLeft()
-	require.NoError(t, m.Recorded(ctx))
+	require.NoError(t, m.AwaitRecorded(ctx))
 	own = m.cfg.Mirror.Snapshot().Member(m.cfg.Address)
 	require.False(t, own.ElectionFailed)
 	require.True(t, own.Stopping && own.Draining && own.Left)
@@ -112,7 +113,7 @@ func TestRecordIsWritten(t *testing.T) {
 func TestWhatIsReportedOfALostSession(t *testing.T) {
 	t.Parallel()
 	m, s, _ := register(t)
-	s.Lose(session.ReasonRevoked, nil)
+	s.EndLocally(session.ReasonRevoked, nil)
 	for reason, early := range map[session.Reason]bool{session.ReasonRevoked: true, session.ReasonKeyLost: true,
 		session.ReasonUnreachable: false, session.ReasonPermission: false, session.ReasonClosed: false} {
 		m.SessionLost(s, &session.LostError{Reason: reason})

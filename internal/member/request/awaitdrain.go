@@ -21,8 +21,8 @@ var (
 	ErrUndone = errors.New("somebody ended the drain meanwhile")
 )
 
-// Drained is the progress of a request to drain a member, or to undo that.
-type Drained struct {
+// DrainState is the progress of a request to drain a member, or to undo that.
+type DrainState struct {
 	Address     string
 	Incarnation int64
 	Draining    bool // false after an undo
@@ -39,25 +39,25 @@ type Drained struct {
 // stands on a lease of its own and is withdrawn when AwaitDrain returns.
 //
 // A request that could never be fulfilled fails with ErrRefused. If ctx ends, the error matches ctx's cause,
-// and ErrNotEmpty if the member continues to drain, otherwise ErrNoAnswer; Drained holds the progress.
+// and ErrNotEmpty if the member continues to drain, otherwise ErrNoAnswer; DrainState holds the progress.
 // ErrNoAnswer is also returned if the request's lease is lost before the member has answered. Other errors are
 // shardview.ErrUnknownNode, shardview.ErrNoMap, ErrMemberGone, ErrUndone, and etcd's.
 func AwaitDrain(ctx context.Context, client *clientv3.Client, m *watchcache.Mirror, address string, undo bool,
-	show func(left, before int)) (Drained, error) {
+	show func(left, before int)) (DrainState, error) {
 	s := m.Snapshot()
 	w, err := newDrainRequest(s, address, undo)
 	if err != nil {
-		return Drained{}, err
+		return DrainState{}, err
 	}
-	session, withdraw, err := open(ctx, client, s.Keys)
+	session, withdraw, err := openSession(ctx, client, s.Keys)
 	if err != nil {
-		return Drained{}, unmade(ctx, err, ErrNoAnswer)
+		return DrainState{}, unwrittenError(ctx, err, ErrNoAnswer)
 	}
 	defer withdraw()
-	if err := Drain(ctx, client, s.Keys, session.ID(), w.asked, undo); err != nil {
-		return Drained{}, unmade(ctx, err, ErrNoAnswer)
+	if err := Drain(ctx, client, s.Keys, session.ID(), w.member, undo); err != nil {
+		return DrainState{}, unwrittenError(ctx, err, ErrNoAnswer)
 	}
-	show(w.left, w.before)
+	show(w.shardsLeft, w.shardsBefore)
 	sub := m.Subscribe(nil)
 	defer sub.Close()
 	for lost := session.Done(); ; {
@@ -65,43 +65,43 @@ func AwaitDrain(ctx context.Context, client *clientv3.Client, m *watchcache.Mirr
 		case <-sub.C:
 		case <-lost:
 			if !w.answered {
-				return w.outcome(m.Snapshot()), w.unfinished(session.Err())
+				return w.progress(m.Snapshot()), w.unfinishedError(session.Err())
 			}
 			lost = nil // the member keeps to the request
 		case <-ctx.Done():
-			return w.outcome(m.Snapshot()), w.unfinished(context.Cause(ctx))
+			return w.progress(m.Snapshot()), w.unfinishedError(context.Cause(ctx))
 		}
-		s, last := m.Snapshot(), w.left
-		done, err := w.look(s)
+		s, last := m.Snapshot(), w.shardsLeft
+		done, err := w.applySnapshot(s)
 		if err != nil {
-			return Drained{}, err
+			return DrainState{}, err
 		}
-		if w.left != last {
-			show(w.left, w.before)
+		if w.shardsLeft != last {
+			show(w.shardsLeft, w.shardsBefore)
 		}
 		if done {
-			return w.outcome(s), nil
+			return w.progress(s), nil
 		}
 	}
 }
 
-func (w *drainRequest) outcome(s *state.Snapshot) Drained {
+func (w *drainRequest) progress(s *state.Snapshot) DrainState {
 	l := s.Leader()
-	return Drained{Address: w.asked.Address, Incarnation: w.asked.Incarnation, Draining: !w.undo,
-		Changed: w.asked.Draining == w.undo, Before: w.before, Left: w.left,
-		Leader: l.Member && l.Lease == w.asked.Lease}
+	return DrainState{Address: w.member.Address, Incarnation: w.member.Incarnation, Draining: !w.undo,
+		Changed: w.member.Draining == w.undo, Before: w.shardsBefore, Left: w.shardsLeft,
+		Leader: l.Member && l.Lease == w.member.Lease}
 }
 
-// unfinished returns the error for a wait that ended with that cause.
-func (w *drainRequest) unfinished(cause error) error {
+// unfinishedError returns the error for a wait that ended with that cause.
+func (w *drainRequest) unfinishedError(cause error) error {
 	if !w.answered {
 		return fmt.Errorf("%s: %w: it does not reach etcd, or is older than this command; no request is left behind (%w)",
-			w.asked.Address, ErrNoAnswer, cause)
+			w.member.Address, ErrNoAnswer, cause)
 	}
 	why := "goversed shards shows whom they wait for"
 	if w.stuck {
 		why = "no other node can take them any more: start one"
 	}
 	return fmt.Errorf("%w: %s has %d of %d shards and goes on draining; %s; goversed drain --undo %s ends it (%w)",
-		ErrNotEmpty, w.asked.Address, w.left, w.before, why, w.asked.Address, cause)
+		ErrNotEmpty, w.member.Address, w.shardsLeft, w.shardsBefore, why, w.member.Address, cause)
 }

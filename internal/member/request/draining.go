@@ -13,17 +13,17 @@ import (
 // ErrRefused is returned when the request could never be fulfilled.
 var ErrRefused = errors.New("refused")
 
-// mostNamed limits the nodes that an error names.
-const mostNamed = 8
+// maxNamed limits the nodes that an error names.
+const maxNamed = 8
 
 // drainRequest tracks one request about a node's shards. It is not safe for concurrent use.
 type drainRequest struct {
-	asked    *state.Member
-	undo     bool
-	before   int // shards that it had at the time of the request
-	left     int // shards not released yet, of those assigned then or later
-	answered bool
-	stuck    bool // no other member can take them any more
+	member       *state.Member
+	undo         bool
+	shardsBefore int // shards that it had at the time of the request
+	shardsLeft   int // shards not released yet, of those assigned then or later
+	answered     bool
+	stuck        bool // no other member can take them any more
 }
 
 // newDrainRequest returns the request about the member at address. It returns an error if, by s, the request
@@ -32,24 +32,24 @@ func newDrainRequest(s *state.Snapshot, address string, undo bool) (*drainReques
 	m := s.Member(address)
 	switch {
 	case m == nil:
-		return nil, fmt.Errorf("%w: %s; there are %s", shardview.ErrUnknownNode, address, named(s.Members))
+		return nil, fmt.Errorf("%w: %s; there are %s", shardview.ErrUnknownNode, address, listAddresses(s.Members))
 	case m.Stopping:
 		return nil, fmt.Errorf("%w: %s is stopping, and hands its shards over by itself", ErrRefused, address)
 	case m.Shards == 0:
 		return nil, fmt.Errorf("%w: %s runs without sharding, and has no shards to give up", ErrRefused, address)
 	}
-	w := &drainRequest{asked: m, undo: undo}
+	w := &drainRequest{member: m, undo: undo}
 	if undo {
 		return w, nil
 	}
-	if _, err := shardview.Map(s); err != nil {
+	if _, err := shardview.MapOf(s); err != nil {
 		return nil, fmt.Errorf("%w; goversed shards plan shows what it waits for", err)
 	}
-	w.left, w.answered = left(s, m), m.Draining
-	w.before = w.left
+	w.shardsLeft, w.answered = countUnreleased(s, m), m.Draining
+	w.shardsBefore = w.shardsLeft
 	switch {
-	case w.left == 0: // nothing to wait for
-	case !taken(s, m, shardsOf(s)):
+	case w.shardsLeft == 0: // nothing to wait for
+	case !otherCanTake(s, m, shardCount(s)):
 		return nil, fmt.Errorf("%w: no other node could take the shards of %s: start one, or end the drain of one with "+
 			"goversed drain --undo", ErrRefused, address)
 	case s.Planner() == nil:
@@ -59,13 +59,13 @@ func newDrainRequest(s *state.Snapshot, address string, undo bool) (*drainReques
 	return w, nil
 }
 
-// look applies s and reports whether the request is fulfilled.
-func (w *drainRequest) look(s *state.Snapshot) (done bool, err error) {
-	m := s.Member(w.asked.Address)
+// applySnapshot applies s and reports whether the request is fulfilled.
+func (w *drainRequest) applySnapshot(s *state.Snapshot) (done bool, err error) {
+	m := s.Member(w.member.Address)
 	switch {
-	case m == nil || m.Incarnation != w.asked.Incarnation:
+	case m == nil || m.Incarnation != w.member.Incarnation:
 		return false, fmt.Errorf("%s: %w; goversed nodes shows whether it is there and drains",
-			w.asked.Address, ErrMemberGone)
+			w.member.Address, ErrMemberGone)
 	case w.undo && m.Stopping:
 		return false, fmt.Errorf("%w: %s is stopping", ErrRefused, m.Address)
 	case w.undo:
@@ -74,15 +74,16 @@ func (w *drainRequest) look(s *state.Snapshot) (done bool, err error) {
 		return false, fmt.Errorf("%s: %w: it may have shards again", m.Address, ErrUndone)
 	}
 	w.answered = m.Draining
-	w.left, w.stuck = left(s, m), !taken(s, m, shardsOf(s))
-	return w.answered && w.left == 0, nil
+	w.shardsLeft, w.stuck = countUnreleased(s, m), !otherCanTake(s, m, shardCount(s))
+	return w.answered && w.shardsLeft == 0, nil
 }
 
-// left counts the shards that the map assigns to m, and those that others can have only when m releases them.
-func left(s *state.Snapshot, m *state.Member) int {
+// countUnreleased counts the shards that the map assigns to m, and those that others can have only when m releases
+// them.
+func countUnreleased(s *state.Snapshot, m *state.Member) int {
 	me := sharding.Owner{Address: m.Address, Incarnation: m.Incarnation}
 	n := 0
-	for shard := range shardsOf(s) {
+	for shard := range shardCount(s) {
 		owner, _ := s.ShardMap.Owner(shard)
 		move, open := s.ShardMap.Move(shard)
 		if owner == me || open && move.From == me && !s.MoveDone(move) {
@@ -92,18 +93,18 @@ func left(s *state.Snapshot, m *state.Member) int {
 	return n
 }
 
-// shardsOf returns the number of shards in the map, or 0 without one.
-func shardsOf(s *state.Snapshot) int {
-	m, err := shardview.Map(s)
+// shardCount returns the number of shards in the map, or 0 without one.
+func shardCount(s *state.Snapshot) int {
+	m, err := shardview.MapOf(s)
 	if err != nil {
 		return 0
 	}
 	return m.Shards()
 }
 
-// taken reports whether another member works with that many shards and may have some. It cannot consider labels
+// otherCanTake reports whether another member works with that many shards and may have some. It cannot consider labels
 // that the planner excludes, because they are not in etcd.
-func taken(s *state.Snapshot, m *state.Member, shards int) bool {
+func otherCanTake(s *state.Snapshot, m *state.Member, shards int) bool {
 	for _, other := range s.Members {
 		if other != m && !other.Draining && other.Shards == shards {
 			return true
@@ -112,11 +113,11 @@ func taken(s *state.Snapshot, m *state.Member, shards int) bool {
 	return false
 }
 
-// named returns a list of addresses.
-func named(members []*state.Member) string {
+// listAddresses returns a list of addresses.
+func listAddresses(members []*state.Member) string {
 	var out []string
 	for i, m := range members {
-		if i == mostNamed {
+		if i == maxNamed {
 			out = append(out, fmt.Sprintf("%d more, which goversed nodes shows", len(members)-i))
 			break
 		}

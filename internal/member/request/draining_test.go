@@ -46,18 +46,18 @@ func TestRequest(t *testing.T) {
 	s := &state.Snapshot{Revision: 10, Members: []*state.Member{a, b}, Queue: queue, ShardMap: owners(t, 10, 8, nil, a, b)}
 	w, err := newDrainRequest(s, "a:1", false)
 	require.NoError(t, err)
-	require.Equal(t, 4, w.before)
+	require.Equal(t, 4, w.shardsBefore)
 	look := func(s *state.Snapshot, left int, done bool) {
 		t.Helper()
-		is, err := w.look(s)
+		is, err := w.applySnapshot(s)
 		require.NoError(t, err)
-		require.Equal(t, left, w.left)
+		require.Equal(t, left, w.shardsLeft)
 		require.Equal(t, done, is)
 	}
 	look(s, 4, false)
-	_, err = w.look(&state.Snapshot{Members: []*state.Member{a, b}, ShardMap: owners(t, 11, 8, nil, b)})
+	_, err = w.applySnapshot(&state.Snapshot{Members: []*state.Member{a, b}, ShardMap: owners(t, 11, 8, nil, b)})
 	require.NoError(t, err)
-	require.Zero(t, w.left)
+	require.Zero(t, w.shardsLeft)
 	require.False(t, w.answered, "empty, and it may get some again")
 
 	drained := sharder("a:1", 1, drains)
@@ -67,37 +67,38 @@ func TestRequest(t *testing.T) {
 	moving.ShardMap = owners(t, 13, 8, s.ShardMap.Map, drained, b)
 	look(&moving, 4, false)
 	busy := moving
-	busy.Released = []*state.Released{{Address: "a:1", Report: sharding.Report{Incarnation: 1, Generation: 13,
+	busy.Released = []*state.ReleaseReport{{Address: "a:1", Report: sharding.Report{Incarnation: 1, Generation: 13,
 		Busy: []int{moves(moving.ShardMap)[0]}}}}
 	look(&busy, 1, false)
-	require.ErrorContains(t, w.unfinished(context.Canceled), "a:1 has 1 of 4 shards and goes on draining; goversed "+
+	require.ErrorContains(t, w.unfinishedError(context.Canceled), "a:1 has 1 of 4 shards and goes on draining; goversed "+
 		"shards shows whom they wait for;")
-	require.ErrorIs(t, w.unfinished(context.Canceled), context.Canceled)
+	require.ErrorIs(t, w.unfinishedError(context.Canceled), context.Canceled)
 	alone := busy
 	alone.Members = []*state.Member{drained, sharder("b:1", 2, drains)}
 	look(&alone, 1, false)
-	require.ErrorContains(t, w.unfinished(context.Canceled), "no other node can take them any more: start one; goversed "+
-		"drain --undo a:1 ends it")
+	require.ErrorContains(t, w.unfinishedError(context.Canceled),
+		"no other node can take them any more: start one; goversed "+
+			"drain --undo a:1 ends it")
 	over := moving
-	over.Released = []*state.Released{{Address: "a:1", Report: sharding.Report{Incarnation: 1, Generation: 13}}}
+	over.Released = []*state.ReleaseReport{{Address: "a:1", Report: sharding.Report{Incarnation: 1, Generation: 13}}}
 	look(&over, 0, true)
 
-	_, err = w.look(s)
+	_, err = w.applySnapshot(s)
 	require.ErrorIs(t, err, ErrUndone)
-	_, err = w.look(&state.Snapshot{Members: []*state.Member{b}})
+	_, err = w.applySnapshot(&state.Snapshot{Members: []*state.Member{b}})
 	require.ErrorIs(t, err, ErrMemberGone)
-	_, err = w.look(&state.Snapshot{Members: []*state.Member{sharder("a:1", 9, drains), b}})
+	_, err = w.applySnapshot(&state.Snapshot{Members: []*state.Member{sharder("a:1", 9, drains), b}})
 	require.ErrorIs(t, err, ErrMemberGone)
 
 	undo, err := newDrainRequest(said, "a:1", true)
 	require.NoError(t, err)
-	done, err := undo.look(said)
+	done, err := undo.applySnapshot(said)
 	require.NoError(t, err)
 	require.False(t, done)
-	done, err = undo.look(s)
+	done, err = undo.applySnapshot(s)
 	require.NoError(t, err)
 	require.True(t, done)
-	_, err = undo.look(&state.Snapshot{Members: []*state.Member{sharder("a:1", 1, leaving)}})
+	_, err = undo.applySnapshot(&state.Snapshot{Members: []*state.Member{sharder("a:1", 1, leaving)}})
 	require.ErrorIs(t, err, ErrRefused)
 }
 

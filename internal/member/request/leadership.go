@@ -31,7 +31,7 @@ func AwaitHandover(ctx context.Context, client *clientv3.Client, m *watchcache.M
 		return election.Leader{}, election.ErrNoLeader
 	}
 	leader := snap.Leader()
-	if err := movable(leader); err != nil {
+	if err := checkMovable(leader); err != nil {
 		return leader, err
 	}
 	req := state.RequestRecord{Kind: kind, Target: address}
@@ -41,7 +41,7 @@ func AwaitHandover(ctx context.Context, client *clientv3.Client, m *watchcache.M
 			return leader, fmt.Errorf("transfer to %s: %w", address, err)
 		}
 		snap, leader = now, now.Leader()
-		if err := movable(leader); err != nil {
+		if err := checkMovable(leader); err != nil {
 			return leader, err
 		}
 		if place == 0 {
@@ -51,16 +51,16 @@ func AwaitHandover(ctx context.Context, client *clientv3.Client, m *watchcache.M
 	}
 	req.Token = leader.Token
 
-	session, withdraw, err := open(ctx, client, snap.Keys)
+	session, withdraw, err := openSession(ctx, client, snap.Keys)
 	if err != nil {
-		return leader, unmade(ctx, err, election.ErrNotMoved)
+		return leader, unwrittenError(ctx, err, election.ErrNotMoved)
 	}
 	defer withdraw()
-	ctx, stop := wait.Within(ctx, session.Context())
+	ctx, stop := wait.MergeContexts(ctx, session.Context())
 	defer stop()
-	resp, err := txn.Commit(ctx, client, txn.Ask(snap.Keys, int64(session.ID()), snap.Queue[0].Key, req))
+	resp, err := txn.Commit(ctx, client, txn.WriteRequest(snap.Keys, int64(session.ID()), snap.Queue[0].Key, req))
 	if err != nil {
-		return leader, unmade(ctx, fmt.Errorf("ask the leader: %w", err), election.ErrNotMoved)
+		return leader, unwrittenError(ctx, fmt.Errorf("ask the leader: %w", err), election.ErrNotMoved)
 	}
 	if !resp.Succeeded {
 		return leader, fmt.Errorf("the leader changed meanwhile: %w", election.ErrNoLeader)
@@ -68,8 +68,8 @@ func AwaitHandover(ctx context.Context, client *clientv3.Client, m *watchcache.M
 	return awaitOutcome(ctx, m, leader, req)
 }
 
-// movable returns the reason why l cannot be asked to give way, or nil if it can.
-func movable(l election.Leader) error {
+// checkMovable returns the reason why l cannot be asked to give way, or nil if it can.
+func checkMovable(l election.Leader) error {
 	switch {
 	case l.Address == "":
 		return election.ErrNoLeader
@@ -86,7 +86,7 @@ func movable(l election.Leader) error {
 func awaitTarget(ctx context.Context, m *watchcache.Mirror, address string) (int, *state.Snapshot, error) {
 	snap, err := m.Wait(ctx, func(s *state.Snapshot) bool {
 		_, err := candidacy.TransferTarget(s, address, 0)
-		return !errors.Is(err, election.ErrNotCandidate) || whyNotStanding(s.Member(address)) != nil ||
+		return !errors.Is(err, election.ErrNotCandidate) || notCandidateReason(s.Member(address)) != nil ||
 			s.Leader().Mode == election.ModeFallback
 	})
 	if err != nil {
@@ -94,15 +94,15 @@ func awaitTarget(ctx context.Context, m *watchcache.Mirror, address string) (int
 	}
 	place, err := candidacy.TransferTarget(snap, address, 0)
 	if errors.Is(err, election.ErrNotCandidate) {
-		if why := whyNotStanding(snap.Member(address)); why != nil {
+		if why := notCandidateReason(snap.Member(address)); why != nil {
 			err = why
 		}
 	}
 	return place, snap, err
 }
 
-// whyNotStanding returns the reason why m will not join the queue, or nil if it may.
-func whyNotStanding(m *state.Member) error {
+// notCandidateReason returns the reason why m will not join the queue, or nil if it may.
+func notCandidateReason(m *state.Member) error {
 	why := ""
 	switch {
 	case m.Observer:

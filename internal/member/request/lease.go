@@ -23,11 +23,11 @@ const (
 // withdrawRetry is the pause between two attempts to withdraw.
 var withdrawRetry = backoff.Policy{First: 50 * time.Millisecond, Last: 200 * time.Millisecond}
 
-// open opens a session for one request. withdraw ends that session and with it the request. That also covers a
+// openSession opens a session for one request. withdraw ends that session and with it the request. That also covers a
 // request with a lost answer, and one that is still in flight, because etcd puts nothing on a lease that is
 // gone. The caller must call withdraw. It blocks until etcd has confirmed, even if ctx has ended, for a second
 // at most; without confirmation the request ends within leaseTTL.
-func open(ctx context.Context, client *clientv3.Client,
+func openSession(ctx context.Context, client *clientv3.Client,
 	keys state.Keys) (s *etcdsession.Session, withdraw func(), err error) {
 	s, err = etcdsession.Open(ctx, etcdsession.Config{Client: client, TTL: leaseTTL, ReadKey: keys.Request()})
 	if err != nil {
@@ -42,9 +42,9 @@ func open(ctx context.Context, client *clientv3.Client,
 	}, nil
 }
 
-// unmade returns the error of a request that could not be written, or that may not have been. It is etcd's
+// unwrittenError returns the error of a request that could not be written, or that may not have been. It is etcd's
 // error err, or, if ctx has ended, inTime with ctx's cause.
-func unmade(ctx context.Context, err, inTime error) error {
+func unwrittenError(ctx context.Context, err, inTime error) error {
 	if ctx.Err() == nil {
 		return err
 	}

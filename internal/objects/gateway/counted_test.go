@@ -28,13 +28,13 @@ func (sink) SendMsg(any) error { return nil }
 func TestStreamThatHasEndedHoldsNothing(t *testing.T) {
 	b := budget.New(1 << 20)
 	g := New(Config{Budget: b})
-	s, err := g.count(sink{ctx: t.Context()}, nil, true, true)
+	s, err := g.countStream(sink{ctx: t.Context()}, nil, true, true)
 	require.NoError(t, err)
 	require.NoError(t, s.SendMsg(wrapperspb.Bytes(make([]byte, 1000))))
-	require.NotZero(t, b.Figures().Used)
-	s.release()
-	require.Zero(t, b.Figures().Used)
+	require.NotZero(t, b.Usage().Used)
+	s.releaseHold()
+	require.Zero(t, b.Usage().Used)
 	err = s.SendMsg(wrapperspb.Bytes(make([]byte, 10_000)))
-	require.Zero(t, b.Figures().Used)
+	require.Zero(t, b.Usage().Used)
 	require.Equal(t, codes.Canceled, status.Code(err))
 }

@@ -51,10 +51,10 @@ func New(cfg Config) *Gateway {
 // for them.
 func (g *Gateway) Close() { g.cancel() }
 
-func failed(err error) *objectspb.Reply { return &objectspb.Reply{Status: serialized(err)} }
+func failedReply(err error) *objectspb.Reply { return &objectspb.Reply{Status: serializeStatus(err)} }
 
-// serialized returns an error in the form in which replies carry it.
-func serialized(err error) []byte {
+// serializeStatus returns an error in the form in which replies carry it.
+func serializeStatus(err error) []byte {
 	raw, merr := proto.Marshal(status.Convert(err).Proto())
 	if merr != nil || len(raw) == 0 || len(raw) > math.MaxInt32 {
 		raw, _ = proto.Marshal(status.New(codes.Internal, "the call failed, with a status that cannot be sent").Proto())

@@ -16,28 +16,28 @@ import (
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-// inside is a call from another node, and its reply. It is reused for later calls of the same link, which saves
+// insideCall is a call from another node, and its reply. It is reused for later calls of the same link, which saves
 // the allocations for each call.
-type inside struct {
+type insideCall struct {
 	gateway *Gateway
 	in      *link.Incoming
 	call    host.Call
 	reply   objectspb.Reply
 	space   []byte // for the response
 
-	ended     func(error)
-	cancelled func()
+	onEnd    func(error)
+	onCancel func()
 }
 
 // maxSpace limits the bytes kept for the response of a later call.
 const maxSpace = 8 << 10
 
-// insideOf returns the inside that serves a call.
-func (g *Gateway) insideOf(in *link.Incoming) *inside {
-	s, ok := in.Scratch.(*inside)
+// insideCallOf returns the inside that serves a call.
+func (g *Gateway) insideCallOf(in *link.Incoming) *insideCall {
+	s, ok := in.Scratch.(*insideCall)
 	if !ok {
-		s = &inside{gateway: g}
-		s.call.Decode, s.call.Reply, s.ended, s.cancelled = s.decode, s.respond, s.end, s.cancel
+		s = &insideCall{gateway: g}
+		s.call.Decode, s.call.Reply, s.onEnd, s.onCancel = s.decodeRequest, s.setResponse, s.endCall, s.cancelCall
 		in.Scratch = s
 	}
 	s.in = in
@@ -45,35 +45,35 @@ func (g *Gateway) insideOf(in *link.Incoming) *inside {
 }
 
 // Freed implements link.Freer. It drops all references to the call and its object until the next call.
-func (s *inside) Freed() {
+func (s *insideCall) Freed() {
 	r := &s.reply
 	r.Response, r.Status, r.Header, r.Trailer, r.Moved = nil, nil, nil, nil, 0
-	s.call.Forget()
+	s.call.ClearReferences()
 }
 
 // Serve implements link.Handler.
 func (g *Gateway) Serve(in *link.Incoming) {
-	s := g.insideOf(in)
-	if err := s.accept(); err != nil {
-		in.Reply(failed(err))
+	s := g.insideCallOf(in)
+	if err := s.prepareCall(); err != nil {
+		in.Reply(failedReply(err))
 		return
 	}
-	g.cfg.Host.Serve(&s.call, s.ended)
-	in.OnCancel(s.cancelled)
+	g.cfg.Host.ServeCall(&s.call, s.onEnd)
+	in.OnCancel(s.onCancel)
 }
 
-// longest bounds the timeout that a caller may ask for.
-const longest = 365 * 24 * time.Hour
+// maxTimeout bounds the timeout that a caller may ask for.
+const maxTimeout = 365 * 24 * time.Hour
 
-// accept prepares the call from the message that arrived.
-func (s *inside) accept() error {
+// prepareCall prepares the call from the message that arrived.
+func (s *insideCall) prepareCall() error {
 	g, c := s.gateway, s.in.Call
 	method := g.cfg.Services.Method(c.GetMethod())
 	switch {
 	case g.cfg.Host == nil:
 		return objects.Error(codes.Unavailable, objects.ReasonNotStarted, "objects: this node hosts no objects")
 	case method == nil || method.Unary == nil:
-		return route.Unimplemented(g.cfg.Services, c.GetMethod(), g.cfg.Self)
+		return route.UnimplementedError(g.cfg.Services, c.GetMethod(), g.cfg.Self)
 	case c.GetTimeout() < 0:
 		return status.FromContextError(context.DeadlineExceeded).Err()
 	}
@@ -92,18 +92,20 @@ func (s *inside) accept() error {
 	call.Method, call.Shard, call.Key, call.Generation = method, shard, key, c.GetGeneration()
 	call.Chain, call.Metadata = c.GetChain(), route.FromHeaders(c.GetMetadata())
 	call.Deadline = time.Time{}
-	if t := min(time.Duration(c.GetTimeout()), longest); t > 0 {
+	if t := min(time.Duration(c.GetTimeout()), maxTimeout); t > 0 {
 		call.Deadline = time.Now().Add(t)
 	}
 	call.Peer, _ = peer.FromContext(s.in.Context())
 	return nil
 }
 
-// decode implements host.Call's Decode.
-func (s *inside) decode(request any) error { return host.Unmarshal(s.in.Call.GetRequest(), request) }
+// decodeRequest implements host.Call's Decode.
+func (s *insideCall) decodeRequest(request any) error {
+	return host.Unmarshal(s.in.Call.GetRequest(), request)
+}
 
-// respond implements host.Call's Reply.
-func (s *inside) respond(response any, header, trailer metadata.MD) (err error) {
+// setResponse implements host.Call's Reply.
+func (s *insideCall) setResponse(response any, header, trailer metadata.MD) (err error) {
 	r := &s.reply
 	r.Header, r.Trailer = route.ToHeaders(header), route.ToHeaders(trailer)
 	if response != nil {
@@ -112,15 +114,15 @@ func (s *inside) respond(response any, header, trailer metadata.MD) (err error) 
 	return err
 }
 
-// end answers the call.
-func (s *inside) end(err error) {
+// endCall answers the call.
+func (s *insideCall) endCall(err error) {
 	r := &s.reply
 	switch {
-	case host.Moved(err):
+	case host.IsMoved(err):
 		_, generation := s.gateway.cfg.Map.Owner(s.call.Shard)
 		r.Moved = max(1, generation)
 	case err != nil:
-		r.Status = serialized(err)
+		r.Status = serializeStatus(err)
 	}
 	if !s.call.Reusable(err) {
 		s.in.Scratch = nil
@@ -130,9 +132,9 @@ func (s *inside) end(err error) {
 	s.in.Reply(r)
 }
 
-// cancel ends a call that no caller waits for any longer.
-func (s *inside) cancel() {
-	if s.gateway.cfg.Host.Cancel(&s.call) {
-		s.in.Reply(failed(status.FromContextError(context.Canceled).Err()))
+// cancelCall ends a call that no caller waits for any longer.
+func (s *insideCall) cancelCall() {
+	if s.gateway.cfg.Host.CancelCall(&s.call) {
+		s.in.Reply(failedReply(status.FromContextError(context.Canceled).Err()))
 	}
 }

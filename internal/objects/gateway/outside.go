@@ -19,9 +19,9 @@ import (
 	"github.com/goverse/goverse/internal/objects/route"
 )
 
-// Register registers a service of objects with a gRPC server. current returns the gateway, or the error of a
+// RegisterService registers a service of objects with a gRPC server. current returns the gateway, or the error of a
 // node that does not run.
-func Register(server grpc.ServiceRegistrar, desc *grpc.ServiceDesc, current func() (*Gateway, error)) {
+func RegisterService(server grpc.ServiceRegistrar, desc *grpc.ServiceDesc, current func() (*Gateway, error)) {
 	outside := grpc.ServiceDesc{ServiceName: desc.ServiceName, HandlerType: (*any)(nil), Metadata: desc.Metadata}
 	for _, m := range desc.Methods {
 		name := "/" + desc.ServiceName + "/" + m.MethodName
@@ -36,7 +36,7 @@ func Register(server grpc.ServiceRegistrar, desc *grpc.ServiceDesc, current func
 							if err != nil {
 								return nil, err
 							}
-							return g.unary(ctx, name, request)
+							return g.serveUnary(ctx, name, request)
 						}
 						if around == nil {
 							return handle(ctx, request)
@@ -54,17 +54,17 @@ func Register(server grpc.ServiceRegistrar, desc *grpc.ServiceDesc, current func
 				if err != nil {
 					return err
 				}
-				return g.stream(name, stream)
+				return g.serveStream(name, stream)
 			}})
 	}
 	server.RegisterService(&outside, struct{}{})
 }
 
-// unary serves a call from outside.
-func (g *Gateway) unary(ctx context.Context, method string, request any) (any, error) {
+// serveUnary serves a call from outside.
+func (g *Gateway) serveUnary(ctx context.Context, method string, request any) (any, error) {
 	in, err := route.ReadHeaders(ctx)
 	if err == nil {
-		err = g.current()
+		err = g.checkCurrent()
 	}
 	if err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func (g *Gateway) unary(ctx context.Context, method string, request any) (any, e
 		return nil, err
 	}
 	defer held.Release()
-	var response taken
+	var response takenResponse
 	call := route.Call{Method: method, Key: in.Key, Metadata: in.Metadata, Request: request, Response: &response,
 		RequestOwned: true, Outside: true}
 	err = g.cfg.Router.Do(ctx, &call)
@@ -86,9 +86,9 @@ func (g *Gateway) unary(ctx context.Context, method string, request any) (any, e
 	return response.message, nil
 }
 
-// current returns the error for calls from outside while this node's map may be out of date. Another node may
+// checkCurrent returns the error for calls from outside while this node's map may be out of date. Another node may
 // have a current map.
-func (g *Gateway) current() error {
+func (g *Gateway) checkCurrent() error {
 	why := context.Cause(g.cfg.Current())
 	if why == nil {
 		return nil
@@ -97,11 +97,11 @@ func (g *Gateway) current() error {
 		"objects: the call was not started: "+why.Error()+": call another node")
 }
 
-// taken holds a response on its way to the client.
-type taken struct{ message proto.Message }
+// takenResponse holds a response on its way to the client.
+type takenResponse struct{ message proto.Message }
 
 // Take implements route.Taker. It copies the response, because the object may keep it.
-func (t *taken) Take(response any) error {
+func (t *takenResponse) Take(response any) error {
 	m, ok := response.(proto.Message)
 	if !ok {
 		raw, err := host.Marshal(response)
@@ -115,34 +115,34 @@ func (t *taken) Take(response any) error {
 }
 
 // TakeRaw implements route.Taker.
-func (t *taken) TakeRaw(raw []byte) error {
-	t.message = unread(raw)
+func (t *takenResponse) TakeRaw(raw []byte) error {
+	t.message = rawMessage(raw)
 	return nil
 }
 
-// unread returns a message that is serialized as exactly these bytes: all of its fields are unknown.
-func unread(raw []byte) proto.Message {
+// rawMessage returns a message that is serialized as exactly these bytes: all of its fields are unknown.
+func rawMessage(raw []byte) proto.Message {
 	m := &emptypb.Empty{}
 	m.ProtoReflect().SetUnknown(raw)
 	return m
 }
 
-// stream serves a streaming call, from outside or from another node.
-func (g *Gateway) stream(method string, stream grpc.ServerStream) error {
+// serveStream serves a streaming call, from outside or from another node.
+func (g *Gateway) serveStream(method string, stream grpc.ServerStream) error {
 	ctx := stream.Context()
 	in, err := route.ReadHeaders(ctx)
 	if err != nil {
 		return err
 	}
 	if in.Forwarded && in.Prefix != g.cfg.Prefix {
-		return otherCluster(g.cfg.Prefix, in.Prefix)
+		return otherClusterError(g.cfg.Prefix, in.Prefix)
 	}
 	m := g.cfg.Services.Method(method)
 	if m == nil || m.Stream == nil {
-		return route.Unimplemented(g.cfg.Services, method, g.cfg.Self)
+		return route.UnimplementedError(g.cfg.Services, method, g.cfg.Self)
 	}
 	if !in.Forwarded {
-		if err := g.current(); err != nil {
+		if err := g.checkCurrent(); err != nil {
 			return err
 		}
 	}
@@ -152,19 +152,19 @@ func (g *Gateway) stream(method string, stream grpc.ServerStream) error {
 	}
 	owner, _ := g.cfg.Map.Owner(n)
 	here := g.cfg.Host != nil && (in.Forwarded || owner == g.cfg.Self)
-	counted, err := g.count(stream, in.Metadata, m.Stream.ClientStreams, !here)
+	counted, err := g.countStream(stream, in.Metadata, m.Stream.ClientStreams, !here)
 	if err != nil {
 		return err
 	}
-	defer counted.release()
+	defer counted.releaseHold()
 	stream = counted
 	if here {
 		call := &host.Call{Method: m, Shard: n, Key: in.Key, Generation: in.Generation, Chain: in.Chain,
 			Metadata: in.Metadata}
 		call.Deadline, _ = ctx.Deadline()
 		call.Peer, _ = peer.FromContext(ctx)
-		err := g.cfg.Host.Stream(call, stream)
-		if !host.Moved(err) {
+		err := g.cfg.Host.ServeStream(call, stream)
+		if !host.IsMoved(err) {
 			return err
 		}
 	}
@@ -172,15 +172,16 @@ func (g *Gateway) stream(method string, stream grpc.ServerStream) error {
 		return objects.Error(codes.Unavailable, objects.ReasonNotStarted,
 			"objects: the object's shard has moved while the call was under way: call again")
 	}
-	return g.forward(ctx, in, m, stream)
+	return g.forwardStream(ctx, in, m, stream)
 }
 
-// forward forwards a streaming call to the owner of its object.
-func (g *Gateway) forward(ctx context.Context, in route.Incoming, m *host.Method, stream grpc.ServerStream) error {
-	ctx, cancel := context.WithCancel(metadata.NewOutgoingContext(ctx, forwardable(in.Metadata)))
+// forwardStream forwards a streaming call to the owner of its object.
+func (g *Gateway) forwardStream(ctx context.Context, in route.CallHeaders, m *host.Method,
+	stream grpc.ServerStream) error {
+	ctx, cancel := context.WithCancel(metadata.NewOutgoingContext(ctx, forwardableMetadata(in.Metadata)))
 	defer cancel()
 	defer context.AfterFunc(g.ctx, cancel)()
-	out, err := g.cfg.Router.Forward(ctx, in.Key, m.Name)
+	out, err := g.cfg.Router.ForwardStream(ctx, in.Key, m.Name)
 	if err != nil {
 		if g.ctx.Err() != nil {
 			return objects.Error(codes.Unavailable, objects.ReasonNotStarted, "objects: this node stops")
@@ -225,8 +226,8 @@ func (g *Gateway) forward(ctx context.Context, in route.Incoming, m *host.Method
 	return status.Convert(err).Err()
 }
 
-// forwardable returns the metadata without the headers that gRPC sets itself.
-func forwardable(md metadata.MD) metadata.MD {
+// forwardableMetadata returns the metadata without the headers that gRPC sets itself.
+func forwardableMetadata(md metadata.MD) metadata.MD {
 	md = md.Copy()
 	for name := range md {
 		if name == "content-type" || name == "user-agent" || name == "te" || strings.HasPrefix(name, ":") ||

@@ -22,8 +22,8 @@ type Routes interface {
 
 // Bounds of the interval between heartbeats.
 const (
-	leastHeartbeat = 500 * time.Millisecond
-	mostHeartbeat  = time.Minute
+	minHeartbeat = 500 * time.Millisecond
+	maxHeartbeat = time.Minute
 )
 
 // heartbeatOf returns the longest interval without a message to a caller; 0 means that only changes are sent.
@@ -31,7 +31,7 @@ func heartbeatOf(req *objectspb.WatchRoutesRequest) time.Duration {
 	if req.GetHeartbeat() <= 0 {
 		return 0
 	}
-	return min(max(time.Duration(req.GetHeartbeat()), leastHeartbeat), mostHeartbeat)
+	return min(max(time.Duration(req.GetHeartbeat()), minHeartbeat), maxHeartbeat)
 }
 
 // WatchRoutes sends the routes, and sends them again whenever they change. It blocks until the stream ends, the
@@ -40,7 +40,7 @@ func heartbeatOf(req *objectspb.WatchRoutesRequest) time.Duration {
 func (g *Gateway) WatchRoutes(req *objectspb.WatchRoutesRequest, prefix string, routes Routes,
 	stream grpc.ServerStreamingServer[objectspb.WatchRoutesResponse]) error {
 	if p := req.GetPrefix(); p != "" && p != prefix {
-		return otherCluster(prefix, p)
+		return otherClusterError(prefix, p)
 	}
 	heartbeat := heartbeatOf(req)
 	var beat <-chan time.Time
@@ -57,7 +57,7 @@ func (g *Gateway) WatchRoutes(req *objectspb.WatchRoutesRequest, prefix string, 
 			return status.Errorf(codes.Unavailable, "objects: no routes from here: %v: ask another node",
 				context.Cause(current))
 		}
-		if now != nil && !same(now, sent) {
+		if now != nil && !sameRoutes(now, sent) {
 			if err := stream.Send(withHeartbeat(now, heartbeat)); err != nil {
 				return err
 			}
@@ -94,7 +94,7 @@ func withHeartbeat(m *objectspb.WatchRoutesResponse, heartbeat time.Duration) *o
 // Describe returns the registered services and the objects of a key on this node.
 func (g *Gateway) Describe(req *objectspb.DescribeRequest, prefix string) (*objectspb.DescribeResponse, error) {
 	if p := req.GetPrefix(); p != "" && p != prefix {
-		return nil, otherCluster(prefix, p)
+		return nil, otherClusterError(prefix, p)
 	}
 	out := &objectspb.DescribeResponse{}
 	for _, s := range g.cfg.Services.Stats() {
@@ -117,18 +117,18 @@ func (g *Gateway) Describe(req *objectspb.DescribeRequest, prefix string) (*obje
 	if !known {
 		return out, nil
 	}
-	for _, a := range g.cfg.Host.Look(n, key) {
+	for _, a := range g.cfg.Host.DescribeObjects(n, key) {
 		out.Objects = append(out.Objects, &objectspb.DescribeResponse_Object{Service: a.Service, State: a.State,
 			Epoch: a.Epoch, Waiting: int64(a.Waiting), Running: int64(a.Running), Age: int64(a.Age)})
 	}
 	return out, nil
 }
 
-func otherCluster(prefix, asked string) error {
+func otherClusterError(prefix, asked string) error {
 	return status.Errorf(codes.FailedPrecondition, "objects: this node is of the cluster %q, not of %q", prefix, asked)
 }
 
-func same(a, b *objectspb.WatchRoutesResponse) bool {
+func sameRoutes(a, b *objectspb.WatchRoutesResponse) bool {
 	return b != nil && a.GetGeneration() == b.GetGeneration() && a.GetLeader() == b.GetLeader() &&
 		slices.Equal(a.GetOwners(), b.GetOwners()) && slices.Equal(a.GetAddresses(), b.GetAddresses()) &&
 		slices.EqualFunc(a.GetNodes(), b.GetNodes(), func(a, b *objectspb.WatchRoutesResponse_Node) bool {

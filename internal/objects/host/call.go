@@ -37,41 +37,41 @@ type Call struct {
 	// response after the call has ended. It may be called after the caller has stopped waiting.
 	Reply func(response any, header, trailer metadata.MD) error
 
-	waiter  waiter
-	timeout time.Duration // sets Deadline when one is first needed; 0 if Deadline is set, or there is none
-	headers headers
-	ready   chan error  // created when the call is queued and a caller waits in its own goroutine
-	done    func(error) // nil if a caller waits in its own goroutine
-	run     func()      // the function that begin runs
-	stream  grpc.ServerStream
-	dropped chan struct{} // of a stream: closed when its object is dropped
-	inside  bool          // of a stream: a turn in its shard waits for it, so the shard does, too
-	ctx     *turnContext
+	waiter        waiter
+	timeout       time.Duration // sets Deadline when one is first needed; 0 if Deadline is set, or there is none
+	headers       replyHeaders
+	ready         chan error  // created when the call is queued and a caller waits in its own goroutine
+	done          func(error) // nil if a caller waits in its own goroutine
+	run           func()      // the function that begin runs
+	stream        grpc.ServerStream
+	dropped       chan struct{} // of a stream: closed when its object is dropped
+	awaitedByTurn bool          // of a stream: a turn in its shard waits for it, so the shard does, too
+	ctx           *turnContext
 }
 
 // Reusable reports whether a call that ended with err may be reused, because nothing refers to it any more.
 func (c *Call) Reusable(err error) bool {
 	// After errMoved another goroutine may still end the turn. A requested context may outlive the call. A
 	// queued call of Deactivated has a timer that refers to its waiter.
-	return !Moved(err) && !c.ctx.wasAsked() && !Ending(c.Chain)
+	return !IsMoved(err) && !c.ctx.hasFull() && !AwaitedByDeactivated(c.Chain)
 }
 
-// Forget drops the references of a call that is [Call.Reusable], until its next use.
-func (c *Call) Forget() {
+// ClearReferences drops the references of a call that is [Call.Reusable], until its next use.
+func (c *Call) ClearReferences() {
 	c.waiter, c.ctx = waiter{}, nil
 	c.Key, c.Chain, c.Metadata, c.Peer = "", nil, nil, nil
 }
 
-// prepare sets the fields that a call needs to take its turn.
-func (c *Call) prepare(h *Host, caller context.Context) {
+// prepareTurn sets the fields that a call needs to take its turn.
+func (c *Call) prepareTurn(h *Host, caller context.Context) {
 	c.waiter.method, c.waiter.chain, c.waiter.owner = c.Method, c.Chain, c
 	c.headers.method = c.Method
 	c.ctx = &turnContext{host: h, shard: c.Shard, chain: c.Chain, caller: caller, deadline: c.Deadline,
 		timeout: c.timeout, call: c}
 }
 
-// queue implements resolver.
-func (c *Call) queue() {
+// beforeWait implements resolver.
+func (c *Call) beforeWait() {
 	if c.done == nil {
 		c.ready = make(chan error, 1)
 		c.Deadline, _ = c.ctx.Deadline()
@@ -86,14 +86,14 @@ func (c *Call) resolve(err error) {
 	case err != nil:
 		c.done(err)
 	default:
-		c.begin()
+		c.startTurn()
 	}
 }
 
-// begin performs a call that has its turn, in a goroutine of its own.
-func (c *Call) begin() {
+// startTurn performs a call that has its turn, in a goroutine of its own.
+func (c *Call) startTurn() {
 	if c.run == nil {
-		c.run = c.performed
+		c.run = c.runTurn
 	}
 	if !c.ctx.host.spawn(c.run) {
 		c.ctx.host.dropTurn(&c.waiter)
@@ -101,41 +101,41 @@ func (c *Call) begin() {
 	}
 }
 
-// performed performs the call and passes its error to done.
-func (c *Call) performed() {
-	err := errLeft
+// runTurn performs the call and passes its error to done.
+func (c *Call) runTurn() {
+	err := errMethodExited
 	defer func() { c.done(err) }()
-	err = c.ctx.host.perform(c)
+	err = c.ctx.host.performCall(c)
 }
 
-// errLeft is returned for a method that left its goroutine by runtime.Goexit.
-var errLeft = status.Error(codes.Internal, "the method did not return")
+// errMethodExited is returned for a method that left its goroutine by runtime.Goexit.
+var errMethodExited = status.Error(codes.Internal, "the method did not return")
 
-// Serve starts a call that came from elsewhere. It does not block. It calls done once, with the error of the
-// call: nil, a gRPC status, or an error for which [Moved] is true. done must not block. Cancel may be called once
+// ServeCall starts a call that came from elsewhere. It does not block. It calls done once, with the error of the
+// call: nil, a gRPC status, or an error for which [IsMoved] is true. done must not block. Cancel may be called once
 // Serve has returned.
-func (h *Host) Serve(c *Call, done func(error)) {
-	c.prepare(h, nil)
+func (h *Host) ServeCall(c *Call, done func(error)) {
+	c.prepareTurn(h, nil)
 	c.done = done
-	granted, err := h.enter(&c.waiter, c.Shard, c.Key, c.Generation)
+	granted, err := h.requestTurn(&c.waiter, c.Shard, c.Key, c.Generation)
 	switch {
 	case err != nil:
 		done(err)
 	case granted:
-		c.begin()
+		c.startTurn()
 	}
 }
 
 var errCancelled = status.FromContextError(context.Canceled).Err()
 
-// Cancel ends a call that Serve has started and that no caller waits for any longer. It returns true if the
+// CancelCall ends a call that Serve has started and that no caller waits for any longer. It returns true if the
 // call was not started and will not be. done is not called then.
-func (h *Host) Cancel(c *Call) (notStarted bool) {
-	if h.abandon(&c.waiter) {
-		c.Method.refuse(errCancelled)
+func (h *Host) CancelCall(c *Call) (notStarted bool) {
+	if h.abandonWaiter(&c.waiter) {
+		c.Method.countRefused(errCancelled)
 		return true
 	}
-	c.ctx.cut(context.Canceled)
+	c.ctx.endEarly(context.Canceled)
 	return false
 }
 
@@ -156,67 +156,67 @@ func (h *Host) awaitTurn(ctx context.Context, c *Call) error {
 	case <-ctx.Done():
 		late = ctx.Err()
 	}
-	if !h.abandon(&c.waiter) {
+	if !h.abandonWaiter(&c.waiter) {
 		if err := <-c.ready; err != nil {
 			return err
 		}
-		h.finish(&c.waiter, nil)
+		h.finishTurn(&c.waiter, nil)
 	}
 	err := objects.Error(status.FromContextError(late).Code(), objects.ReasonNotStarted,
-		"objects: "+c.Method.service.name+" "+quoted(c.Key)+": the call was waiting for its turn: "+late.Error())
-	c.Method.refuse(err)
+		"objects: "+c.Method.service.name+" "+quotedKey(c.Key)+": the call was waiting for its turn: "+late.Error())
+	c.Method.countRefused(err)
 	return err
 }
 
-// sampleOf is the number of calls of which one is timed.
-const sampleOf = 8
+// sampleEvery is the number of calls of which one is timed.
+const sampleEvery = 8
 
-// perform runs the method of a call that has its turn, and ends the turn. The error is a gRPC status.
-func (h *Host) perform(c *Call) (err error) {
+// performCall runs the method of a call that has its turn, and ends the turn. The error is a gRPC status.
+func (h *Host) performCall(c *Call) (err error) {
 	o := c.waiter.object
 	returned := false
 	defer func() {
 		if !returned {
-			err = h.panicked(c, recover())
+			err = h.handlePanic(c, recover())
 			c.Method.outcomes.count(c.Shard, codes.Internal)
 		}
-		c.ctx.end()
-		h.finish(&c.waiter, c.ctx)
+		c.ctx.endTurn()
+		h.finishTurn(&c.waiter, c.ctx)
 	}()
 	c.ctx.turn = c.waiter.turn
 	// Reading the clock takes a tenth of the time of a call in memory.
 	var began time.Time
-	sampled := c.waiter.turn%sampleOf == 0
+	sampled := c.waiter.turn%sampleEvery == 0
 	if sampled {
 		began = time.Now()
 	}
 	if c.stream == nil {
-		err = h.respond(c)
+		err = h.performUnary(c)
 	} else {
-		err = h.converse(c)
+		err = h.performStream(c)
 	}
 	returned = true
 	c.Method.outcomes.count(c.Shard, status.Code(err))
 	if sampled {
-		o.service.figures.latency.observe(time.Since(began))
+		o.service.metrics.latency.observe(time.Since(began))
 	}
 	return err
 }
 
-// respond runs a unary method.
-func (h *Host) respond(c *Call) error {
+// performUnary runs a unary method.
+func (h *Host) performUnary(c *Call) error {
 	response, err := c.Method.Unary.Handler(c.waiter.object.impl, c.ctx, c.Decode, h.cfg.Unary)
 	var header, trailer metadata.MD
-	if c.ctx.wasAsked() { // otherwise the method cannot have set them
-		header, trailer = c.headers.taken()
+	if c.ctx.hasFull() { // otherwise the method cannot have set them
+		header, trailer = c.headers.collected()
 	}
-	if err == nil && !h.holds(c) {
+	if err == nil && !h.holdsShard(c) {
 		_ = c.Reply(nil, header, trailer)
 		return errFormerOwner
 	}
 	if err != nil {
 		_ = c.Reply(nil, header, trailer)
-		return asStatus(h.shown(c.Method.Name, c.Key, err))
+		return asStatus(h.errorForCaller(c.Method.Name, c.Key, err))
 	}
 	return c.Reply(response, header, trailer)
 }
@@ -226,9 +226,9 @@ func (h *Host) respond(c *Call) error {
 var errFormerOwner = objects.Error(codes.Unavailable, objects.ReasonMayHaveStarted,
 	"objects: the call may have run: its node lost the object's shard meanwhile")
 
-// holds reports whether the node still holds the shard under the epoch of the call's object. Only then is the
+// holdsShard reports whether the node still holds the shard under the epoch of the call's object. Only then is the
 // method's result that of the only activation.
-func (h *Host) holds(c *Call) bool { return h.cfg.Shards.Holds(c.Shard, c.waiter.object.epoch) }
+func (h *Host) holdsShard(c *Call) bool { return h.cfg.Shards.Holds(c.Shard, c.waiter.object.epoch) }
 
 // asStatus returns a method's error as gRPC's server sends it. A method may return the error of a call that it
 // made itself. asStatus removes the ErrorInfo of that call, because it does not apply to the method's own call.
@@ -256,15 +256,15 @@ func asStatus(err error) error {
 	return status.ErrorProto(p)
 }
 
-// panicked drops the object of a call that panicked or left its goroutine.
-func (h *Host) panicked(c *Call, p any) error {
+// handlePanic drops the object of a call that panicked or left its goroutine.
+func (h *Host) handlePanic(c *Call, p any) error {
 	o := c.waiter.object
-	o.service.figures.panics.Add(1)
-	if h.panics.Allow() { // because a client can repeat a call that panics; the metrics count all
-		h.cfg.Logger.Error("a call panicked; its object is dropped", "method", c.Method.Name, "key", logged(c.Key),
+	o.service.metrics.panics.Add(1)
+	if h.panicLimiter.Allow() { // because a client can repeat a call that panics; the metrics count all
+		h.cfg.Logger.Error("a call panicked; its object is dropped", "method", c.Method.Name, "key", loggedKey(c.Key),
 			"panic", p, "stack", string(debug.Stack()))
 	}
 	h.dropLater(o, objects.Failed)
-	return objects.Error(codes.Internal, objects.ReasonPanic, "objects: "+o.name()+
+	return objects.Error(codes.Internal, objects.ReasonPanic, "objects: "+o.displayName()+
 		": the method panicked; see the log of its node")
 }

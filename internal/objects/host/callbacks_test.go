@@ -109,7 +109,7 @@ func breaksIn(t *testing.T, of *breaksOf) {
 	n := cshard.Of("a", 16)
 	add := func() error {
 		ended := make(chan error, 1)
-		h.Serve(&Call{Method: h.services.Method(probepb.Probe_Add_FullMethodName), Key: "a", Shard: n,
+		h.ServeCall(&Call{Method: h.services.Method(probepb.Probe_Add_FullMethodName), Key: "a", Shard: n,
 			Decode: func(any) error { b.at("decoding a request"); return nil },
 			Reply: func(response any, _, _ metadata.MD) error {
 				if response != nil {
@@ -125,7 +125,7 @@ func breaksIn(t *testing.T, of *breaksOf) {
 		}
 	}
 	download := func() error {
-		return h.Stream(&Call{Method: h.services.Method(probepb.Probe_Download_FullMethodName), Key: "a", Shard: n},
+		return h.ServeStream(&Call{Method: h.services.Method(probepb.Probe_Download_FullMethodName), Key: "a", Shard: n},
 			&quiet{ctx: ctx})
 	}
 	for _, call := range []func() error{add, download} {
@@ -135,8 +135,8 @@ func breaksIn(t *testing.T, of *breaksOf) {
 	}
 	drop := func() {
 		shards.release(ctx, h, n, cshard.ErrNotOwner) // it must return
-		require.Zero(t, h.Running())
-		require.Zero(t, h.active.Load())
+		require.Zero(t, h.RunningTurns())
+		require.Zero(t, h.activations.Load())
 		shards.acquire(n)
 	}
 	if of.in == "Deactivated" {

@@ -24,10 +24,10 @@ type storeError interface {
 	StoreError()
 }
 
-// concealed reports whether an error contains details that callers must not see: the user, address or statement
+// concealDetails reports whether an error contains details that callers must not see: the user, address or statement
 // of a database, or a network address. It returns the code and the text that callers get instead. A status that
 // a method returns unwrapped, and plain errors of its own, are never concealed.
-func concealed(err error) (code codes.Code, callers string, ok bool) {
+func concealDetails(err error) (code codes.Code, callers string, ok bool) {
 	if _, direct := err.(interface{ GRPCStatus() *status.Status }); direct || err == nil {
 		return 0, "", false
 	}
@@ -45,29 +45,29 @@ func concealed(err error) (code codes.Code, callers string, ok bool) {
 	}](err); database {
 		return code, "a database reported an error", true
 	}
-	if reveals(err) {
+	if revealsDetails(err) {
 		return code, "what it needs could not be reached", true
 	}
 	return 0, "", false
 }
 
-// revealing lists the packages with errors that contain users, databases, addresses and URLs. PostgreSQL's
+// revealingPackages lists the packages with errors that contain users, databases, addresses and URLs. PostgreSQL's
 // driver is recognised by the name of its package, pgconn, because nodes do not import it.
-var revealing = []string{"net", "net/url", "crypto/tls", "crypto/x509", "github.com/go-sql-driver/mysql"}
+var revealingPackages = []string{"net", "net/url", "crypto/tls", "crypto/x509", "github.com/go-sql-driver/mysql"}
 
-// reveals reports whether err, or an error that it wraps, is from a package with errors that callers must not
+// revealsDetails reports whether err, or an error that it wraps, is from a package with errors that callers must not
 // see.
-func reveals(err error) bool {
+func revealsDetails(err error) bool {
 	for err != nil {
 		of := reflect.TypeOf(err)
 		if of.Kind() == reflect.Pointer {
 			of = of.Elem()
 		}
-		if from := of.PkgPath(); slices.Contains(revealing, from) || path.Base(from) == "pgconn" {
+		if from := of.PkgPath(); slices.Contains(revealingPackages, from) || path.Base(from) == "pgconn" {
 			return true
 		}
 		if several, ok := err.(interface{ Unwrap() []error }); ok {
-			return slices.ContainsFunc(several.Unwrap(), reveals)
+			return slices.ContainsFunc(several.Unwrap(), revealsDetails)
 		}
 		err = errors.Unwrap(err)
 	}
@@ -78,47 +78,47 @@ func reveals(err error) bool {
 // kind share a reference for a while, so an outage does not flood the log.
 type references struct {
 	mu  sync.Mutex
-	all map[kind]reference
+	all map[errorKind]errorReference
 }
 
-type kind struct {
+type errorKind struct {
 	method string // of a registered service
 	code   codes.Code
 }
 
-type reference struct {
+type errorReference struct {
 	id    string
 	until time.Time
 }
 
-// referenceFor is the time for which errors of one kind share a reference.
-const referenceFor = 10 * time.Second
+// referenceLifetime is the time for which errors of one kind share a reference.
+const referenceLifetime = 10 * time.Second
 
-// of returns the reference for a kind and reports whether it is new.
-func (r *references) of(k kind, now time.Time) (id string, fresh bool) {
+// referenceOf returns the reference for a kind and reports whether it is new.
+func (r *references) referenceOf(k errorKind, now time.Time) (id string, fresh bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if ref := r.all[k]; now.Before(ref.until) {
 		return ref.id, false
 	}
 	if r.all == nil {
-		r.all = map[kind]reference{}
+		r.all = map[errorKind]errorReference{}
 	}
 	id = rand.Text()[:8]
-	r.all[k] = reference{id, now.Add(referenceFor)}
+	r.all[k] = errorReference{id, now.Add(referenceLifetime)}
 	return id, true
 }
 
-// shown returns the error that callers get. If they must not see err, it returns a reference instead, and logs err
-// once for each new reference.
-func (h *Host) shown(method, key string, err error) error {
-	code, callers, ok := concealed(err)
+// errorForCaller returns the error that callers get. If they must not see err, it returns a reference instead, and
+// logs err once for each new reference.
+func (h *Host) errorForCaller(method, key string, err error) error {
+	code, callers, ok := concealDetails(err)
 	if !ok {
 		return err
 	}
-	id, fresh := h.references.of(kind{method, code}, time.Now())
+	id, fresh := h.references.referenceOf(errorKind{method, code}, time.Now())
 	if fresh {
-		h.cfg.Logger.Warn("calls fail; callers get the code and the reference", "method", method, "key", logged(key),
+		h.cfg.Logger.Warn("calls fail; callers get the code and the reference", "method", method, "key", loggedKey(key),
 			"code", code.String(), "reference", id, "error", logtext.OneLine(err))
 	}
 	return status.Error(code, fmt.Sprintf("%s (reference %s in the log of the object's node)", callers, id))

@@ -91,7 +91,7 @@ func TestCallersDoNotSeeADatabasesErrors(t *testing.T) {
 		{context.DeadlineExceeded, codes.DeadlineExceeded, false, "deadline"},
 	} {
 		what := fmt.Sprint("fail ", i)
-		s.world.Arrange(what, func(context.Context, *probepb.Probe, *probepb.DoRequest) (*probepb.DoResponse, error) {
+		s.world.SetAction(what, func(context.Context, *probepb.Probe, *probepb.DoRequest) (*probepb.DoResponse, error) {
 			return nil, test.err
 		})
 		for range 3 {
@@ -114,13 +114,13 @@ func TestCallersDoNotSeeADatabasesErrors(t *testing.T) {
 	require.NotEmpty(t, log.Line("secretuser", "Unavailable"))
 
 	// The same holds for calls of an object that could not be activated.
-	s.world.Make = func(context.Context, *objects.Object) error { return fmt.Errorf("load: %w", away) }
+	s.world.OnActivate = func(context.Context, *objects.Object) error { return fmt.Errorf("load: %w", away) }
 	err = s.do(s.ctx(), "new", "say")
 	require.Equal(t, codes.Unavailable, status.Code(err))
 	require.NotContains(t, err.Error(), "secret")
 	require.Regexp(t, ofReference, err.Error())
 
-	s.world.Make = func(context.Context, *objects.Object) error { panic(noWay) }
+	s.world.OnActivate = func(context.Context, *objects.Object) error { panic(noWay) }
 	err = s.do(s.ctx(), "other", "say")
 	require.Equal(t, codes.Internal, status.Code(err))
 	require.ErrorContains(t, err, "the factory panicked")

@@ -52,8 +52,8 @@ type Config struct {
 	Logger hclog.Logger // nil: none
 }
 
-// or returns value, or otherwise if it is zero.
-func or[T int | time.Duration](value, otherwise T) T {
+// orDefault returns value, or otherwise if it is zero.
+func orDefault[T int | time.Duration](value, otherwise T) T {
 	if value == 0 {
 		return otherwise
 	}

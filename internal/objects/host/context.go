@@ -16,22 +16,22 @@ import (
 // turnContext is the context of one turn. The parts that other contexts and gRPC's metadata need are created on
 // first use; most calls never use them.
 type turnContext struct {
-	host  *Host
-	shard int
-	chain []uint64
-	turn  uint64
-	told  bool // the turn's number may have been sent with calls
-	over  bool // the turn has ended; the shard's lock protects told and over
+	host    *Host
+	shard   int
+	chain   []uint64
+	turn    uint64
+	exposed bool // the turn's number may have been sent with calls
+	over    bool // the turn has ended; the shard's lock protects told and over
 	// caller ends the turn when it ends; nil if only the deadline does. Its values are not visible to the turn.
 	caller context.Context
 
-	mu       sync.Mutex
-	deadline time.Time     // zero means none
-	timeout  time.Duration // sets deadline when that is first needed; 0 if it is set, or there is none
-	call     *Call         // the source of the context's values; nil for a tick, and after the turn
-	cause    error         // why it has ended; nil before that
-	full     atomic.Pointer[fullContext]
-	longer   atomic.Pointer[[]uint64] // the chain including the turn, once requested
+	mu           sync.Mutex
+	deadline     time.Time     // zero means none
+	timeout      time.Duration // sets deadline when that is first needed; 0 if it is set, or there is none
+	call         *Call         // the source of the context's values; nil for a tick, and after the turn
+	cause        error         // why it has ended; nil before that
+	full         atomic.Pointer[fullContext]
+	exposedChain atomic.Pointer[[]uint64] // the chain including the turn, once requested
 }
 
 // fullContext is an ordinary context that ends with all that ends a turn.
@@ -49,11 +49,11 @@ var errTurnOver = errors.New("the call has ended")
 func (c *turnContext) Deadline() (time.Time, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.by(), !c.deadline.IsZero()
+	return c.ensureDeadline(), !c.deadline.IsZero()
 }
 
-// by returns the deadline, or zero if there is none. The caller holds the lock.
-func (c *turnContext) by() time.Time {
+// ensureDeadline returns the deadline, or zero if there is none. The caller holds the lock.
+func (c *turnContext) ensureDeadline() time.Time {
 	if c.timeout > 0 {
 		c.deadline, c.timeout = time.Now().Add(c.timeout), 0
 	}
@@ -64,10 +64,10 @@ func (c *turnContext) by() time.Time {
 func (c *turnContext) String() string { return "the context of a turn" }
 
 // Done implements context.Context.
-func (c *turnContext) Done() <-chan struct{} { return c.asked().Done() }
+func (c *turnContext) Done() <-chan struct{} { return c.ensureFull().Done() }
 
 // Err implements context.Context.
-func (c *turnContext) Err() error { return c.asked().Err() }
+func (c *turnContext) Err() error { return c.ensureFull().Err() }
 
 // chainKey is the context key of the chain of turns.
 type chainKey struct{}
@@ -75,26 +75,26 @@ type chainKey struct{}
 // Value implements context.Context.
 func (c *turnContext) Value(key any) any {
 	if _, ok := key.(chainKey); ok {
-		return c.tellChain()
+		return c.exposeChain()
 	}
-	return c.asked().Value(key)
+	return c.ensureFull().Value(key)
 }
 
-// tellChain returns the chain for calls that the turn makes. From then on the shard recognises the turn's
+// exposeChain returns the chain for calls that the turn makes. From then on the shard recognises the turn's
 // number, until the turn ends.
-func (c *turnContext) tellChain() []uint64 {
-	if chain := c.longer.Load(); chain != nil {
+func (c *turnContext) exposeChain() []uint64 {
+	if chain := c.exposedChain.Load(); chain != nil {
 		return *chain
 	}
 	chain := chainOf(c.chain, c.turn)
 	s := &c.host.shards[c.shard]
 	s.mu.Lock()
 	if !c.over && c.turn != 0 {
-		c.told = true
+		c.exposed = true
 		s.expose(c.turn)
 	}
 	s.mu.Unlock()
-	c.longer.Store(&chain)
+	c.exposedChain.Store(&chain)
 	return chain
 }
 
@@ -115,8 +115,8 @@ func WithChain(ctx context.Context, chain []uint64) context.Context {
 	return context.WithValue(ctx, chainKey{}, chain)
 }
 
-// asked returns the full context, and creates it if necessary.
-func (c *turnContext) asked() *fullContext {
+// ensureFull returns the full context, and creates it if necessary.
+func (c *turnContext) ensureFull() *fullContext {
 	if f := c.full.Load(); f != nil {
 		return f
 	}
@@ -133,7 +133,7 @@ func (c *turnContext) asked() *fullContext {
 		c.full.Store(f)
 		return f
 	}
-	if deadline := c.by(); !deadline.IsZero() {
+	if deadline := c.ensureDeadline(); !deadline.IsZero() {
 		ctx, f.stop = context.WithDeadline(ctx, deadline)
 	}
 	if caller := c.caller; caller != nil {
@@ -145,10 +145,10 @@ func (c *turnContext) asked() *fullContext {
 	}
 	owned := c.host.cfg.Shards.Drained(c.shard)
 	if c.call != nil {
-		if c.call.Method.Stream != nil && !c.call.inside {
+		if c.call.Method.Stream != nil && !c.call.awaitedByTurn {
 			owned = c.host.cfg.Shards.Staying(c.shard)
 		}
-		ctx = c.call.values(ctx)
+		ctx = c.call.withValues(ctx)
 	}
 	f.releases = append(f.releases, context.AfterFunc(owned, func() { cancel(context.Cause(owned)) }))
 	f.Context = ctx
@@ -156,11 +156,11 @@ func (c *turnContext) asked() *fullContext {
 	return f
 }
 
-// wasAsked reports whether the full context was created, so that other code may refer to the call.
-func (c *turnContext) wasAsked() bool { return c.full.Load() != nil }
+// hasFull reports whether the full context was created, so that other code may refer to the call.
+func (c *turnContext) hasFull() bool { return c.full.Load() != nil }
 
-// values adds the values that gRPC provides in the context of a method.
-func (c *Call) values(ctx context.Context) context.Context {
+// withValues adds the values that gRPC provides in the context of a method.
+func (c *Call) withValues(ctx context.Context) context.Context {
 	if c.stream != nil {
 		ctx = grpc.NewContextWithServerTransportStream(ctx, grpc.ServerTransportStreamFromContext(c.stream.Context()))
 	} else {
@@ -175,15 +175,15 @@ func (c *Call) values(ctx context.Context) context.Context {
 	return ctx
 }
 
-// cut ends the context before its turn ends.
-func (c *turnContext) cut(cause error) {
+// endEarly ends the context before its turn ends.
+func (c *turnContext) endEarly(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.cutFor(cause)
+	c.endEarlyLocked(cause)
 }
 
-// cutFor is cut for callers that hold the lock.
-func (c *turnContext) cutFor(cause error) {
+// endEarlyLocked is cut for callers that hold the lock.
+func (c *turnContext) endEarlyLocked(cause error) {
 	if c.cause == nil {
 		c.cause = cause
 	}
@@ -192,11 +192,11 @@ func (c *turnContext) cutFor(cause error) {
 	}
 }
 
-// end ends the context with its turn.
-func (c *turnContext) end() {
+// endTurn ends the context with its turn.
+func (c *turnContext) endTurn() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.cutFor(errTurnOver)
+	c.endEarlyLocked(errTurnOver)
 	c.call = nil
 	if f := c.full.Load(); f != nil && f.stop != nil {
 		for _, release := range f.releases {
@@ -207,8 +207,8 @@ func (c *turnContext) end() {
 	}
 }
 
-// headers collects the metadata of a reply. It implements grpc.ServerTransportStream.
-type headers struct {
+// replyHeaders collects the metadata of a reply. It implements grpc.ServerTransportStream.
+type replyHeaders struct {
 	method *Method
 
 	mu              sync.Mutex
@@ -217,10 +217,10 @@ type headers struct {
 }
 
 // Method implements grpc.ServerTransportStream.
-func (t *headers) Method() string { return t.method.Name }
+func (t *replyHeaders) Method() string { return t.method.Name }
 
 // SetHeader implements grpc.ServerTransportStream.
-func (t *headers) SetHeader(md metadata.MD) error {
+func (t *replyHeaders) SetHeader(md metadata.MD) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.sent {
@@ -231,7 +231,7 @@ func (t *headers) SetHeader(md metadata.MD) error {
 }
 
 // SendHeader implements grpc.ServerTransportStream. The header of a unary call is sent with its reply.
-func (t *headers) SendHeader(md metadata.MD) error {
+func (t *replyHeaders) SendHeader(md metadata.MD) error {
 	if err := t.SetHeader(md); err != nil {
 		return err
 	}
@@ -241,15 +241,15 @@ func (t *headers) SendHeader(md metadata.MD) error {
 	return nil
 }
 
-// taken returns the headers and trailers that were set.
-func (t *headers) taken() (header, trailer metadata.MD) {
+// collected returns the headers and trailers that were set.
+func (t *replyHeaders) collected() (header, trailer metadata.MD) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.header, t.trailer
 }
 
 // SetTrailer implements grpc.ServerTransportStream.
-func (t *headers) SetTrailer(md metadata.MD) error {
+func (t *replyHeaders) SetTrailer(md metadata.MD) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.trailer = metadata.Join(t.trailer, md)

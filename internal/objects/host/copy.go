@@ -15,11 +15,11 @@ import (
 // given is true, from is no longer used, and to shares its contents instead. A message of more than limit bytes is
 // refused, as it would be between two nodes.
 func copyInto(to, from any, limit int, given bool) error {
-	dst, err := message(to)
+	dst, err := asMessage(to)
 	if err != nil {
 		return err
 	}
-	src, err := message(from)
+	src, err := asMessage(from)
 	if err != nil {
 		return err
 	}
@@ -31,7 +31,7 @@ func copyInto(to, from any, limit int, given bool) error {
 	same := reflect.TypeOf(to) == reflect.TypeOf(from) && d.Descriptor() == s.Descriptor()
 	switch {
 	case same && given:
-		share(d, s)
+		shareContents(d, s)
 		return nil
 	case same:
 		proto.Merge(dst, src)
@@ -48,8 +48,8 @@ func copyInto(to, from any, limit int, given bool) error {
 	return nil
 }
 
-// share sets the empty message dst to src without copying the contents.
-func share(dst, src protoreflect.Message) {
+// shareContents sets the empty message dst to src without copying the contents.
+func shareContents(dst, src protoreflect.Message) {
 	src.Range(func(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		dst.Set(field, v)
 		return true
@@ -59,7 +59,7 @@ func share(dst, src protoreflect.Message) {
 
 // checkSize returns an error if the message has more than limit bytes.
 func checkSize(v any, limit int) error {
-	m, err := message(v)
+	m, err := asMessage(v)
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func Marshal(from any) ([]byte, error) { return AppendMarshal(nil, from) }
 
 // AppendMarshal appends the serialized message to b.
 func AppendMarshal(b []byte, from any) ([]byte, error) {
-	m, err := message(from)
+	m, err := asMessage(from)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func AppendMarshal(b []byte, from any) ([]byte, error) {
 
 // Unmarshal parses raw into the message to, which it resets first.
 func Unmarshal(raw []byte, to any) error {
-	m, err := message(to)
+	m, err := asMessage(to)
 	if err != nil {
 		return err
 	}
@@ -99,8 +99,8 @@ func Unmarshal(raw []byte, to any) error {
 	return nil
 }
 
-// message returns v as a message, or an error if it is none.
-func message(v any) (proto.Message, error) {
+// asMessage returns v as a message, or an error if it is none.
+func asMessage(v any) (proto.Message, error) {
 	switch m := v.(type) {
 	case proto.Message:
 		return m, nil

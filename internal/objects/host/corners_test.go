@@ -44,13 +44,13 @@ func keysOf(shard, n int) (keys []string) {
 // A call comes back to an object that is to be dropped. The turn that delays the drop waits for the call.
 func TestCallComesBackToADroppedObject(t *testing.T) {
 	s := newSite(t, nil, objects.Reentrant("Again"), objects.Concurrent("Beside"))
-	s.world.Arrange("reply", reply)
-	s.world.Arrange("again", func(ctx context.Context, p *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse,
+	s.world.SetAction("reply", reply)
+	s.world.SetAction("again", func(ctx context.Context, p *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse,
 		error) {
 		p.Object.Deactivate()
 		return s.client("a").Again(ctx, &probepb.DoRequest{What: "reply"})
 	})
-	s.world.Arrange("beside", func(ctx context.Context, p *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse,
+	s.world.SetAction("beside", func(ctx context.Context, p *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse,
 		error) {
 		p.Object.Deactivate()
 		return s.client("a").Beside(ctx, &probepb.DoRequest{What: "reply"})
@@ -65,7 +65,7 @@ func TestCallComesBackToADroppedObject(t *testing.T) {
 // allows.
 func TestFactoryCallsItsOwnObject(t *testing.T) {
 	s := newSite(t, nil, objects.Concurrent("Beside"), objects.Reentrant("Again"))
-	s.world.Make = func(ctx context.Context, o *objects.Object) (err error) {
+	s.world.OnActivate = func(ctx context.Context, o *objects.Object) (err error) {
 		switch client := s.client(o.Key()); o.Key() {
 		case "plain":
 			_, err = client.Add(ctx, &probepb.AddRequest{})
@@ -87,7 +87,7 @@ func TestFactoryCallsItsOwnObject(t *testing.T) {
 func TestGoexit(t *testing.T) {
 	s := newSite(t, nil)
 	first := true
-	s.world.Make = func(context.Context, *objects.Object) error {
+	s.world.OnActivate = func(context.Context, *objects.Object) error {
 		if first {
 			first = false
 			runtime.Goexit()
@@ -96,26 +96,26 @@ func TestGoexit(t *testing.T) {
 	}
 	err := s.do(s.ctx(), "a", "drop")
 	require.Equal(t, objects.ReasonActivation, objects.ReasonOf(err))
-	require.Zero(t, s.host.active.Load())
+	require.Zero(t, s.host.activations.Load())
 
 	s.world.Leave = runtime.Goexit
-	s.world.Arrange("drop", drop)
+	s.world.SetAction("drop", drop)
 	for range 2 {
 		require.NoError(t, s.do(s.ctx(), "a", "drop"))
 	}
-	for _, key := range keysOf(0, leavers+3) {
+	for _, key := range keysOf(0, maxLeavers+3) {
 		_, err := s.client(key).Add(s.ctx(), &probepb.AddRequest{})
 		require.NoError(t, err)
 	}
 	s.shards.release(s.ctx(), s.host, 0, cshard.ErrNotOwner) // must return
-	s.eventually(func() bool { return s.host.active.Load() == 0 })
+	s.eventually(func() bool { return s.host.activations.Load() == 0 })
 }
 
 // A goroutine of a method that has returned sets a header. No other caller receives it.
 func TestHeaderOfACallThatHasEnded(t *testing.T) {
 	s := newSite(t, nil)
 	kept := make(chan context.Context, 1)
-	s.world.Arrange("keep", func(ctx context.Context, _ *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse,
+	s.world.SetAction("keep", func(ctx context.Context, _ *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse,
 		error) {
 		require.NoError(t, grpc.SetHeader(ctx, metadata.Pairs("a", "b")))
 		kept <- ctx
@@ -123,12 +123,12 @@ func TestHeaderOfACallThatHasEnded(t *testing.T) {
 	})
 	require.NoError(t, s.do(s.ctx(), "a", "keep"))
 	old := <-kept
-	s.world.Arrange("late", func(context.Context, *probepb.Probe, *probepb.DoRequest) (*probepb.DoResponse, error) {
+	s.world.SetAction("late", func(context.Context, *probepb.Probe, *probepb.DoRequest) (*probepb.DoResponse, error) {
 		_ = grpc.SetHeader(old, metadata.Pairs("secret", "of a"))
 		return &probepb.DoResponse{}, nil
 	})
 	for range 20 {
-		l := Local{Method: s.host.services.Method(probepb.Probe_Do_FullMethodName), Key: "b", Shard: cshard.Of("b", 16),
+		l := LocalCall{Method: s.host.services.Method(probepb.Probe_Do_FullMethodName), Key: "b", Shard: cshard.Of("b", 16),
 			Request: &probepb.DoRequest{What: "late"}, Response: &probepb.DoResponse{}}
 		require.NoError(t, s.host.Invoke(context.Background(), &l))
 		require.Empty(t, l.Header)
@@ -140,7 +140,7 @@ func TestCallGivesUpBetweenTwoActivations(t *testing.T) {
 	s := newSite(t, nil)
 	left := make(chan struct{})
 	s.world.Leave = func() { <-left }
-	s.world.Arrange("drop", drop)
+	s.world.SetAction("drop", drop)
 	for i := range 50 {
 		key := strconv.Itoa(i)
 		require.NoError(t, s.do(s.ctx(), key, "drop"))
@@ -162,13 +162,13 @@ func TestCallWithinALeavingShard(t *testing.T) {
 	s := newSite(t, nil)
 	keys := keysOf(3, 3)
 	begun, leaving := make(chan struct{}), make(chan struct{})
-	s.world.Arrange("reply", reply)
-	s.world.Arrange("call", func(ctx context.Context, _ *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse,
+	s.world.SetAction("reply", reply)
+	s.world.SetAction("call", func(ctx context.Context, _ *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse,
 		error) {
 		close(begun)
 		<-leaving
 		for _, key := range keys[1:] { // one of them is active
-			if !s.host.Inside(3, ChainOf(ctx)) {
+			if !s.host.MustRunHere(3, ChainOf(ctx)) {
 				return nil, errors.New("the call would be made elsewhere")
 			}
 			if err := s.do(ctx, key, "reply"); err != nil {
@@ -187,12 +187,12 @@ func TestCallWithinALeavingShard(t *testing.T) {
 		s.shards.release(s.ctx(), s.host, 3, cshard.ErrNotOwner)
 	}()
 	s.eventually(func() bool { return !s.shards.serves(3) })
-	require.False(t, s.host.Inside(3, []uint64{1}), "the chain of others")
-	require.True(t, Moved(s.do(s.ctx(), keys[2], "reply")), "others go elsewhere")
+	require.False(t, s.host.MustRunHere(3, []uint64{1}), "the chain of others")
+	require.True(t, IsMoved(s.do(s.ctx(), keys[2], "reply")), "others go elsewhere")
 	close(leaving)
 	require.NoError(t, <-ended)
 	<-released
-	s.eventually(func() bool { return s.host.active.Load() == 0 })
+	s.eventually(func() bool { return s.host.activations.Load() == 0 })
 }
 
 // A call that came by a newer map than the node's waits for that map for a while. Other calls do not wait
@@ -208,7 +208,7 @@ func TestCallByANewerMap(t *testing.T) {
 		t.Cleanup(s.host.Close)
 		shard := cshard.Of("a", 16)
 		call := func(generation int64) error {
-			l := Local{Method: s.host.services.Method(probepb.Probe_Add_FullMethodName), Key: "a", Shard: shard,
+			l := LocalCall{Method: s.host.services.Method(probepb.Probe_Add_FullMethodName), Key: "a", Shard: shard,
 				Generation: generation, Request: &probepb.AddRequest{}, Response: &probepb.AddResponse{}}
 			return s.host.Invoke(s.ctx(), &l)
 		}
@@ -218,21 +218,21 @@ func TestCallByANewerMap(t *testing.T) {
 		go func() { forged <- call(math.MaxInt64) }()
 		s.eventually(func() bool { return s.host.waiting.Load() == 3 })
 		g.answer <- 11
-		require.True(t, Moved(<-old))
+		require.True(t, IsMoved(<-old))
 		for range 100 {
-			require.True(t, Moved(call(11)), "it is known that the shard is elsewhere")
+			require.True(t, IsMoved(call(11)), "it is known that the shard is elsewhere")
 		}
 		require.Len(t, newer, 0)
 		g.answer <- 12
-		require.True(t, Moved(<-newer))
-		require.True(t, Moved(<-forged), "in the time that it may wait")
+		require.True(t, IsMoved(<-newer))
+		require.True(t, IsMoved(<-forged), "in the time that it may wait")
 		s.eventually(func() bool { return !s.host.awaits(shard) })
 
 		go func() { old <- call(10) }()
 		go func() { newer <- call(12) }()
 		s.eventually(func() bool { return s.host.waiting.Load() == 2 })
 		g.answer <- 11
-		require.True(t, Moved(<-old))
+		require.True(t, IsMoved(<-old))
 		g.held.acquire(shard)
 		g.answer <- 0
 		require.NoError(t, <-newer)
@@ -249,7 +249,7 @@ func TestCallByANewerMapThatHasCome(t *testing.T) {
 		s.shards.release(s.ctx(), s.host, shard, cshard.ErrNotOwner)
 		ended := make(chan error, 2)
 		call := func() {
-			s.host.Serve(&Call{Method: s.host.services.Method(probepb.Probe_Add_FullMethodName), Key: "a", Shard: shard,
+			s.host.ServeCall(&Call{Method: s.host.services.Method(probepb.Probe_Add_FullMethodName), Key: "a", Shard: shard,
 				Generation: elsewhere + 1, Decode: func(any) error { return nil },
 				Reply: func(any, metadata.MD, metadata.MD) error { return nil }}, func(err error) { ended <- err })
 		}
@@ -257,7 +257,7 @@ func TestCallByANewerMapThatHasCome(t *testing.T) {
 		synctest.Wait()
 		s.shards.comes(shard)
 		call()
-		<-time.After(5 * hintFor) // of virtual time
+		<-time.After(5 * hintLifetime) // of virtual time
 		require.Empty(t, ended, "nobody else has the shard by the map")
 		s.shards.acquire(shard)
 		require.NoError(t, <-ended)
@@ -277,15 +277,16 @@ func TestCallByTheMapOfAnotherHistory(t *testing.T) {
 		ended := make(chan error, 1)
 		began := time.Now()
 		go func() {
-			ended <- s.host.Invoke(s.ctx(), &Local{Method: s.host.services.Method(probepb.Probe_Add_FullMethodName), Key: "a",
+			ended <- s.host.Invoke(s.ctx(), &LocalCall{Method: s.host.services.Method(probepb.Probe_Add_FullMethodName),
+				Key:   "a",
 				Shard: cshard.Of("a", 16), Generation: 40, Request: &probepb.AddRequest{}, Response: &probepb.AddResponse{}})
 		}()
 		synctest.Wait()
 		require.EqualValues(t, 1, s.host.waiting.Load())
 		g.history.Add(1)
 		g.answer <- 31
-		require.True(t, Moved(<-ended))
-		require.Less(t, time.Since(began), hintFor)
+		require.True(t, IsMoved(<-ended))
+		require.Less(t, time.Since(began), hintLifetime)
 	})
 }
 
@@ -325,7 +326,7 @@ var _ Shards = (*generations)(nil)
 func TestContextAfterTheActivation(t *testing.T) {
 	s := newSite(t, nil)
 	var kept *objects.Object
-	s.world.Make = func(_ context.Context, o *objects.Object) error { kept = o; return nil }
+	s.world.OnActivate = func(_ context.Context, o *objects.Object) error { kept = o; return nil }
 	_, err := s.client("a").Add(s.ctx(), &probepb.AddRequest{})
 	require.NoError(t, err)
 	require.True(t, kept.Valid())

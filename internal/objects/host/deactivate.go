@@ -11,16 +11,16 @@ import (
 func (h *Host) dropLater(o *object, reason objects.Reason) {
 	o.home.mu.Lock()
 	defer o.home.mu.Unlock()
-	if o.drop == "" {
-		o.drop = reason
-		o.endOpen()
+	if o.dropReason == "" {
+		o.dropReason = reason
+		o.endOpenWork()
 	}
-	h.advance(o)
+	h.advanceObject(o)
 }
 
-// endOpen ends all that has no time limit: streams, and the object's context. The caller holds the shard's
+// endOpenWork ends all that has no time limit: streams, and the object's context. The caller holds the shard's
 // lock.
-func (o *object) endOpen() {
+func (o *object) endOpenWork() {
 	e := o.extras
 	if e == nil {
 		return
@@ -30,22 +30,22 @@ func (o *object) endOpen() {
 	}
 	for c := range e.streams {
 		close(c.dropped)
-		c.ctx.cut(errDropped)
+		c.ctx.endEarly(errDropped)
 	}
 	e.streams = nil
 }
 
-// deactivate ends an object in which nothing runs. It returns false if its shard leaves; Leave then ends the
+// deactivateObject ends an object in which nothing runs. It returns false if its shard leaves; Leave then ends the
 // object. The caller holds the shard's lock.
-func (h *Host) deactivate(o *object, reason objects.Reason) bool {
+func (h *Host) deactivateObject(o *object, reason objects.Reason) bool {
 	if _, ok := h.enterShard(o.home, nil); !ok {
 		if o.first != nil {
-			h.await(o.home)
+			h.awaitShard(o.home)
 		}
 		return false
 	}
-	h.retire(o)
-	if !o.notified() {
+	h.retireObject(o)
+	if !o.hasDeactivated() {
 		h.removeEnded(o, reason)
 		h.cfg.Shards.Exit(o.home.number)
 		return true
@@ -54,7 +54,7 @@ func (h *Host) deactivate(o *object, reason objects.Reason) bool {
 		defer h.cfg.Shards.Exit(o.home.number)
 		ctx, cancel := context.WithTimeout(context.Background(), h.cfg.DrainTimeout)
 		defer cancel()
-		h.leave(ctx, o, reason)
+		h.finishDeactivation(ctx, o, reason)
 	})
 	if !spawned { // the node has stopped
 		h.removeEnded(o, reason)
@@ -63,47 +63,47 @@ func (h *Host) deactivate(o *object, reason objects.Reason) bool {
 	return true
 }
 
-// retire admits no further turn to an object. The caller holds the shard's lock.
-func (h *Host) retire(o *object) {
-	o.phase, o.turn = deactivating, o.home.newTurn()
-	if o.notified() {
+// retireObject admits no further turn to an object. The caller holds the shard's lock.
+func (h *Host) retireObject(o *object) {
+	o.phase, o.turn = phaseDeactivating, o.home.newTurn()
+	if o.hasDeactivated() {
 		o.home.expose(o.turn)
 	}
-	h.outOfUse(o)
-	o.end()
+	h.removeRecent(o)
+	o.endExtras()
 }
 
-// end ends the object's context and its timers. The caller holds the shard's lock.
-func (o *object) end() {
+// endExtras ends the object's context and its timers. The caller holds the shard's lock.
+func (o *object) endExtras() {
 	e := o.extras
 	if e == nil {
 		return
 	}
-	o.endOpen()
+	o.endOpenWork()
 	for _, t := range e.timers {
-		t.end()
+		t.endTicks()
 	}
 	e.timers = nil
 }
 
-// notified reports whether the implementation has a Deactivated method.
-func (o *object) notified() bool {
+// hasDeactivated reports whether the implementation has a Deactivated method.
+func (o *object) hasDeactivated() bool {
 	_, ok := o.impl.(objects.Deactivator)
 	return ok
 }
 
-// leave calls Deactivated and forgets the object, also if Deactivated has left its goroutine.
-func (h *Host) leave(ctx context.Context, o *object, reason objects.Reason) {
+// finishDeactivation calls Deactivated and forgets the object, also if Deactivated has left its goroutine.
+func (h *Host) finishDeactivation(ctx context.Context, o *object, reason objects.Reason) {
 	defer func() {
 		o.home.mu.Lock()
 		defer o.home.mu.Unlock()
 		h.removeEnded(o, reason)
 	}()
-	h.notify(ctx, o, reason)
+	h.callDeactivated(ctx, o, reason)
 }
 
-// notify calls Deactivated, which is the object's last turn.
-func (h *Host) notify(ctx context.Context, o *object, reason objects.Reason) {
+// callDeactivated calls Deactivated, which is the object's last turn.
+func (h *Host) callDeactivated(ctx context.Context, o *object, reason objects.Reason) {
 	d, ok := o.impl.(objects.Deactivator)
 	if !ok {
 		return
@@ -112,12 +112,12 @@ func (h *Host) notify(ctx context.Context, o *object, reason objects.Reason) {
 	defer func() {
 		if !returned {
 			p := recover()
-			o.service.figures.panics.Add(1)
-			h.cfg.Logger.Error("Deactivated panicked", "service", o.service.name, "key", logged(o.key), "panic", p,
+			o.service.metrics.panics.Add(1)
+			h.cfg.Logger.Error("Deactivated panicked", "service", o.service.name, "key", loggedKey(o.key), "panic", p,
 				"stack", string(debug.Stack()))
 		}
 	}()
-	d.Deactivated(WithChain(ctx, []uint64{endingMark, o.turn}), reason)
+	d.Deactivated(WithChain(ctx, []uint64{deactivatedMark, o.turn}), reason)
 	returned = true
 }
 
@@ -125,19 +125,19 @@ func (h *Host) notify(ctx context.Context, o *object, reason objects.Reason) {
 // holds the shard's lock.
 func (h *Host) removeEnded(o *object, reason objects.Reason) {
 	s := o.home
-	s.untell(o.turn)
-	h.active.Add(-1)
+	s.unexpose(o.turn)
+	h.activations.Add(-1)
 	s.live--
-	o.service.figures.deactivated(reason)
-	s.forget(o)
+	o.service.metrics.countDeactivated(reason)
+	s.removeObject(o)
 	if o.first == nil {
 		return
 	}
-	next := s.get(h, o.service, o.key)
+	next := s.getObject(h, o.service, o.key)
 	for w := o.first; w != nil; w = o.first {
-		h.pull(w)
+		h.dequeue(w)
 		w.object = next
-		h.push(next, w)
+		h.enqueue(next, w)
 	}
-	h.advance(next)
+	h.advanceObject(next)
 }

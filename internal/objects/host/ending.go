@@ -9,25 +9,25 @@ import (
 	"github.com/goverse/goverse/cluster/objects"
 )
 
-// endingMark in a chain marks a call that Deactivated makes, or that such a call waits for. No turn has that
+// deactivatedMark in a chain marks a call that Deactivated makes, or that such a call waits for. No turn has that
 // number.
 //
 // The shard of an object that is being deactivated may be about to move, and other nodes may wait for that. So
 // such a call must not wait for anything that may in turn wait for it: another object's deactivation, or
 // another shard's move.
-const endingMark = 0
+const deactivatedMark = 0
 
-// Ending reports whether a Deactivated waits for a call with that chain.
-func Ending(chain []uint64) bool { return slices.Contains(chain, endingMark) }
+// AwaitedByDeactivated reports whether a Deactivated waits for a call with that chain.
+func AwaitedByDeactivated(chain []uint64) bool { return slices.Contains(chain, deactivatedMark) }
 
-// endingFor limits the time for which a call of Deactivated waits for a busy object. That object may itself be
-// waiting for the object that is being deactivated.
-const endingFor = 500 * time.Millisecond
+// deactivatedCallWait limits the time for which a call of Deactivated waits for a busy object. That object may itself
+// be waiting for the object that is being deactivated.
+const deactivatedCallWait = 500 * time.Millisecond
 
-// onItsWay reports whether a call that was not granted a turn would wait for the end of an activation or for
+// waitsForLeave reports whether a call that was not granted a turn would wait for the end of an activation or for
 // the object's shard. The caller holds the shard's lock.
-func (h *Host) onItsWay(o *object, w *waiter) bool {
-	if o.phase == deactivating || o.drop != "" {
+func (h *Host) waitsForLeave(o *object, w *waiter) bool {
+	if o.phase == phaseDeactivating || o.dropReason != "" {
 		return true
 	}
 	_, ok := h.enterShard(o.home, w.chain)
@@ -37,20 +37,21 @@ func (h *Host) onItsWay(o *object, w *waiter) bool {
 	return !ok
 }
 
-func errOnItsWay(o *object) error {
-	return objects.Error(codes.Unavailable, objects.ReasonNotStarted, "objects: "+o.name()+
+func errLeaving(o *object) error {
+	return objects.Error(codes.Unavailable, objects.ReasonNotStarted, "objects: "+o.displayName()+
 		": it is being deactivated, or its shard is on its way: a call by Deactivated does not wait for that")
 }
 
 func errBusy(o *object) error {
-	return objects.Error(codes.Unavailable, objects.ReasonNotStarted, "objects: "+o.name()+": it has been busy for "+
-		endingFor.String()+": a call by Deactivated does not wait for it any longer")
+	return objects.Error(codes.Unavailable, objects.ReasonNotStarted,
+		"objects: "+o.displayName()+": it has been busy for "+
+			deactivatedCallWait.String()+": a call by Deactivated does not wait for it any longer")
 }
 
-// expireQueued limits a call's time in its queue to endingFor. The waiter is not reused. The caller holds the
+// expireQueued limits a call's time in its queue to deactivatedCallWait. The waiter is not reused. The caller holds the
 // shard's lock.
 func (h *Host) expireQueued(s *shard, w *waiter) {
-	time.AfterFunc(endingFor, func() {
+	time.AfterFunc(deactivatedCallWait, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if !w.queued {
@@ -58,9 +59,9 @@ func (h *Host) expireQueued(s *shard, w *waiter) {
 		}
 		o := w.object
 		err := errBusy(o)
-		h.pull(w)
-		w.method.refuse(err)
+		h.dequeue(w)
+		w.method.countRefused(err)
 		w.owner.resolve(err)
-		h.tidy(o)
+		h.forgetEmpty(o)
 	})
 }

@@ -12,28 +12,28 @@ import (
 	"github.com/goverse/goverse/cluster/stats"
 )
 
-// figures holds the metrics of one service.
-type figures struct {
-	active, waiting, panics atomic.Int64
-	reasons                 [len(reasonNames)]atomic.Int64 // deactivations by reason
-	latency, queued         histogram
-	warned, unwarned        atomic.Int64 // the last log line about failed activations, and the failures since
+// serviceMetrics holds the metrics of one service.
+type serviceMetrics struct {
+	active, waiting, panics       atomic.Int64
+	reasons                       [len(reasonNames)]atomic.Int64 // deactivations by reason
+	latency, queued               histogram
+	lastWarning, unwarnedFailures atomic.Int64 // the last log line about failed activations, and the failures since
 }
 
-// outcomes counts the calls of a method by code. Calls are spread over stripes by shard, so calls on several
+// callCounts counts the calls of a method by code. Calls are spread over stripes by shard, so calls on several
 // processors seldom write to the same cache line.
-type outcomes [8]stripe
+type callCounts [8]countStripe
 
-type stripe struct {
+type countStripe struct {
 	counts [codes.Unauthenticated + 1]atomic.Int64
 	_      [56]byte
 }
 
-func (o *outcomes) count(shard int, code codes.Code) {
+func (o *callCounts) count(shard int, code codes.Code) {
 	o[shard%len(o)].count(code)
 }
 
-func (s *stripe) count(code codes.Code) {
+func (s *countStripe) count(code codes.Code) {
 	if code > codes.Unauthenticated {
 		code = codes.Unknown
 	}
@@ -41,7 +41,7 @@ func (s *stripe) count(code codes.Code) {
 }
 
 // read returns the number of calls by code.
-func (o *outcomes) read() map[codes.Code]int64 {
+func (o *callCounts) read() map[codes.Code]int64 {
 	calls := map[codes.Code]int64{}
 	for i := range o {
 		o[i].read(calls)
@@ -49,15 +49,15 @@ func (o *outcomes) read() map[codes.Code]int64 {
 	return calls
 }
 
-// refuse counts a call that was not started and is not tried elsewhere.
-func (m *Method) refuse(err error) {
-	if m.tick || Moved(err) {
+// countRefused counts a call that was not started and is not tried elsewhere.
+func (m *Method) countRefused(err error) {
+	if m.isTick || IsMoved(err) {
 		return
 	}
 	m.refused.count(status.Code(err))
 }
 
-func (s *stripe) read(calls map[codes.Code]int64) {
+func (s *countStripe) read(calls map[codes.Code]int64) {
 	for code := range s.counts {
 		if n := s.counts[code].Load(); n > 0 {
 			calls[codes.Code(code)] += n
@@ -69,7 +69,7 @@ func (s *stripe) read(calls map[codes.Code]int64) {
 var reasonNames = [...]objects.Reason{objects.Idle, objects.Evicted, objects.Moved, objects.Stopping, objects.Lost,
 	objects.Failed, objects.Requested}
 
-func (f *figures) deactivated(reason objects.Reason) {
+func (f *serviceMetrics) countDeactivated(reason objects.Reason) {
 	f.active.Add(-1)
 	for i, name := range reasonNames {
 		if name == reason {
@@ -78,30 +78,30 @@ func (f *figures) deactivated(reason objects.Reason) {
 	}
 }
 
-// bounds are the upper bounds of the histograms: from a call in memory to a call that waits for others.
-var bounds = [...]time.Duration{10 * time.Microsecond, 100 * time.Microsecond,
+// latencyBounds are the upper bounds of the histograms: from a call in memory to a call that waits for others.
+var latencyBounds = [...]time.Duration{10 * time.Microsecond, 100 * time.Microsecond,
 	time.Millisecond, 3 * time.Millisecond, 10 * time.Millisecond, 30 * time.Millisecond, 100 * time.Millisecond,
 	300 * time.Millisecond, time.Second, 3 * time.Second, 10 * time.Second, 30 * time.Second}
 
 // histogram counts durations by the first bound that they do not exceed.
 type histogram struct {
 	sum    atomic.Int64
-	counts [len(bounds) + 1]atomic.Int64
+	counts [len(latencyBounds) + 1]atomic.Int64
 }
 
 func (h *histogram) observe(d time.Duration) {
 	h.sum.Add(int64(d))
-	h.counts[sort.Search(len(bounds), func(i int) bool { return d <= bounds[i] })].Add(1)
+	h.counts[sort.Search(len(latencyBounds), func(i int) bool { return d <= latencyBounds[i] })].Add(1)
 }
 
 func (h *histogram) read() stats.Durations {
-	d := stats.NewDurations(bounds[:]...)
+	d := stats.NewDurations(latencyBounds[:]...)
 	d.Sum = time.Duration(h.sum.Load())
 	for i := range d.Buckets {
 		d.Count += h.counts[i].Load()
 		d.Buckets[i].Count = d.Count
 	}
-	d.Count += h.counts[len(bounds)].Load()
+	d.Count += h.counts[len(latencyBounds)].Load()
 	return d
 }
 
@@ -109,7 +109,7 @@ func (h *histogram) read() stats.Durations {
 func (t *Services) Stats() []objects.ServiceStats {
 	all := make([]objects.ServiceStats, 0, len(t.byName))
 	for _, s := range t.byName {
-		f := &s.figures
+		f := &s.metrics
 		one := objects.ServiceStats{Name: s.name, Active: f.active.Load(), Waiting: f.waiting.Load(),
 			Panics: f.panics.Load(), Latency: f.latency.read(), Queued: f.queued.read(),
 			Deactivations: map[objects.Reason]int64{}}
@@ -117,7 +117,7 @@ func (t *Services) Stats() []objects.ServiceStats {
 			one.Deactivations[name] = f.reasons[i].Load()
 		}
 		for _, m := range s.methods {
-			stats := objects.MethodStats{Name: m.short, Calls: m.outcomes.read(), Refused: map[codes.Code]int64{}}
+			stats := objects.MethodStats{Name: m.shortName, Calls: m.outcomes.read(), Refused: map[codes.Code]int64{}}
 			m.refused.read(stats.Refused)
 			one.Methods = append(one.Methods, stats)
 		}
@@ -127,8 +127,8 @@ func (t *Services) Stats() []objects.ServiceStats {
 	return all
 }
 
-// Running returns the number of turns that run on the node. It locks each shard in turn.
-func (h *Host) Running() (turns int) {
+// RunningTurns returns the number of turns that run on the node. It locks each shard in turn.
+func (h *Host) RunningTurns() (turns int) {
 	for n := range h.shards {
 		s := &h.shards[n]
 		s.mu.Lock()
@@ -138,20 +138,20 @@ func (h *Host) Running() (turns int) {
 	return turns
 }
 
-// Look describes the objects with that key in a shard of this node, at most one of each service, in the order
-// of the services' names.
-func (h *Host) Look(n int, key string) []objects.Activity {
+// DescribeObjects describes the objects with that key in a shard of this node, at most one of each service, in the
+// order of the services' names.
+func (h *Host) DescribeObjects(n int, key string) []objects.Activity {
 	s := &h.shards[n]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var all []objects.Activity
 	for _, service := range h.services.byName {
-		o := s.objects[id{service, key}]
+		o := s.objects[objectID{service, key}]
 		if o == nil {
 			continue
 		}
 		running := int(o.beside)
-		if o.turn != 0 && o.phase == active {
+		if o.turn != 0 && o.phase == phaseActive {
 			running++
 		}
 		a := objects.Activity{Service: service.name, Epoch: o.epoch, State: o.phase.String(), Waiting: int(o.queued),
@@ -168,11 +168,11 @@ func (h *Host) Look(n int, key string) []objects.Activity {
 // String returns the phase as operators see it.
 func (p phase) String() string {
 	switch p {
-	case activating:
+	case phaseActivating:
 		return "activating"
-	case active:
+	case phaseActive:
 		return "active"
-	case deactivating:
+	case phaseDeactivating:
 		return "deactivating"
 	}
 	return "waiting"

@@ -25,7 +25,7 @@ func TestSuccessOfAFormerOwner(t *testing.T) {
 		"in one of its own":         func(s *site) error { return s.do(s.ctx(), "a", "work") },
 		"from elsewhere": func(s *site) error {
 			ended := make(chan error, 1)
-			s.host.Serve(&Call{Method: s.host.services.Method(probepb.Probe_Do_FullMethodName), Key: "a",
+			s.host.ServeCall(&Call{Method: s.host.services.Method(probepb.Probe_Do_FullMethodName), Key: "a",
 				Shard: cshard.Of("a", 16), Decode: func(request any) error {
 					request.(*probepb.DoRequest).What = "work"
 					return nil
@@ -38,13 +38,13 @@ func TestSuccessOfAFormerOwner(t *testing.T) {
 			return <-ended
 		},
 		"by a stream": func(s *site) error {
-			return s.host.Stream(&Call{Method: s.host.services.Method(probepb.Probe_Download_FullMethodName), Key: "a",
+			return s.host.ServeStream(&Call{Method: s.host.services.Method(probepb.Probe_Download_FullMethodName), Key: "a",
 				Shard: cshard.Of("a", 16)}, &download{ctx: s.ctx(), lose: s.lose})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t, nil)
-			s.world.Arrange("work", func(context.Context, *probepb.Probe, *probepb.DoRequest) (*probepb.DoResponse, error) {
+			s.world.SetAction("work", func(context.Context, *probepb.Probe, *probepb.DoRequest) (*probepb.DoResponse, error) {
 				s.lose()
 				return &probepb.DoResponse{}, nil
 			})

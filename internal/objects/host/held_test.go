@@ -163,7 +163,7 @@ const elsewhere = 5
 func (s *held) History() int { return 0 }
 
 func invoke(ctx context.Context, h *Host, method *Method, key string, request, response proto.Message) error {
-	return h.Invoke(ctx, &Local{Method: method, Key: key, Shard: cshard.Of(key, len(h.shards)), Request: request,
+	return h.Invoke(ctx, &LocalCall{Method: method, Key: key, Shard: cshard.Of(key, len(h.shards)), Request: request,
 		Response: response})
 }
 

@@ -17,19 +17,19 @@ type Host struct {
 	services *Services
 	shards   []shard
 
-	active   atomic.Int64 // activations
-	waiting  atomic.Int64 // calls in queues
-	tick     atomic.Int64 // the present tick of the coarse clock
-	stopping atomic.Bool
+	activations atomic.Int64 // activations
+	waiting     atomic.Int64 // calls in queues
+	tick        atomic.Int64 // the present tick of the coarse clock
+	stopping    atomic.Bool
 
-	references references
-	panics     *rate.Limiter // limits log lines about panics
-	localCalls sync.Pool     // of *localCall; per host, so that none moves between synctest bubbles
+	references   references
+	panicLimiter *rate.Limiter // limits log lines about panics
+	localCalls   sync.Pool     // of *localState; per host, so that none moves between synctest bubbles
 
-	sweep   chan struct{} // signals that there are activations to sweep
-	ctx     context.Context
-	stop    context.CancelFunc
-	workers workers
+	wakeSweeper chan struct{} // signals that there are activations to sweep
+	ctx         context.Context
+	stop        context.CancelFunc
+	workers     workers
 }
 
 // panicsPerSecond limits the log lines about panics of calls; panicsAtOnce is the burst.
@@ -41,12 +41,12 @@ func New(cfg Config, services *Services) *Host {
 		cfg.Logger = hclog.NewNullLogger()
 	}
 	h := &Host{cfg: cfg, services: services, shards: make([]shard, cfg.Shards.Count()),
-		panics: rate.NewLimiter(panicsPerSecond, panicsAtOnce), sweep: make(chan struct{}, 1)}
+		panicLimiter: rate.NewLimiter(panicsPerSecond, panicsAtOnce), wakeSweeper: make(chan struct{}, 1)}
 	for n := range h.shards {
-		h.shards[n].number, h.shards[n].before = n, rand.Uint64()
-		h.shards[n].turns = h.shards[n].before
+		h.shards[n].number, h.shards[n].turnBase = n, rand.Uint64()
+		h.shards[n].turns = h.shards[n].turnBase
 	}
-	h.localCalls.New = newLocalCall
+	h.localCalls.New = newLocalState
 	h.ctx, h.stop = context.WithCancel(context.Background())
 	h.spawn(h.sweepIdle)
 	return h
@@ -57,14 +57,14 @@ func (h *Host) spawn(f func()) bool { return h.workers.run(f) }
 
 // dropTurn ends a turn that cannot run because the host is closed.
 func (h *Host) dropTurn(w *waiter) {
-	go h.finish(w, nil) // in a goroutine, because the caller may hold the shard's lock
+	go h.finishTurn(w, nil) // in a goroutine, because the caller may hold the shard's lock
 }
 
 // MarkStopping notes that the node stops. Shards that leave from then on give the reason [objects.Stopping].
 func (h *Host) MarkStopping() { h.stopping.Store(true) }
 
-// leftBehind limits the time for which Close waits for methods that continue after their contexts have ended.
-const leftBehind = time.Second
+// closeTimeout limits the time for which Close waits for methods that continue after their contexts have ended.
+const closeTimeout = time.Second
 
 // Close ends the host's goroutines and waits for them, but at most a second for methods that continue after
 // their contexts have ended. It refuses queued calls. All shards must have left before, because Close
@@ -76,7 +76,7 @@ func (h *Host) Close() {
 		s := &h.shards[n]
 		s.mu.Lock()
 		for _, o := range s.objects {
-			h.refuse(o, errMoved)
+			h.refuseWaiters(o, errMoved)
 		}
 		s.mu.Unlock()
 	}
@@ -85,12 +85,12 @@ func (h *Host) Close() {
 		h.workers.wait()
 		close(ended)
 	}()
-	last := time.NewTimer(leftBehind)
+	last := time.NewTimer(closeTimeout)
 	defer last.Stop()
 	select {
 	case <-ended:
 	case <-last.C:
 		h.cfg.Logger.Warn("methods of objects go on after their contexts have ended; not waiting for them any longer",
-			"turns", h.Running())
+			"turns", h.RunningTurns())
 	}
 }

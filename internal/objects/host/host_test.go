@@ -26,7 +26,7 @@ func TestOneAtATimeInTheOrderOfArrival(t *testing.T) {
 	<-begun
 	var mu sync.Mutex
 	var order []int
-	s.world.Arrange("note", func(_ context.Context, _ *probepb.Probe, req *probepb.DoRequest) (*probepb.DoResponse,
+	s.world.SetAction("note", func(_ context.Context, _ *probepb.Probe, req *probepb.DoRequest) (*probepb.DoResponse,
 		error) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -50,7 +50,7 @@ func TestOneAtATimeInTheOrderOfArrival(t *testing.T) {
 		require.Equal(t, i, n)
 	}
 	require.Zero(t, s.host.waiting.Load())
-	require.Zero(t, s.host.Running())
+	require.Zero(t, s.host.RunningTurns())
 }
 
 func TestConcurrentMethodsRunBeside(t *testing.T) {
@@ -70,7 +70,7 @@ func TestConcurrentMethodsRunBeside(t *testing.T) {
 	for range 5 {
 		<-begun
 	}
-	require.Equal(t, 6, s.host.Running())
+	require.Equal(t, 6, s.host.RunningTurns())
 	close(end)
 	wg.Wait()
 }
@@ -115,11 +115,11 @@ func TestQueuesAreBounded(t *testing.T) {
 func TestCirclesOfCallsAreRecognised(t *testing.T) {
 	s := newSite(t, nil, objects.Reentrant("Again"))
 	// back calls the object with that name, by Do or by Again.
-	s.world.Arrange("call b", func(ctx context.Context, p *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse,
+	s.world.SetAction("call b", func(ctx context.Context, p *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse,
 		error) {
 		return probepb.NewProbeClient(p.Object.At("b")).Do(ctx, &probepb.DoRequest{What: "call a"})
 	})
-	s.world.Arrange("call a", func(ctx context.Context, p *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse,
+	s.world.SetAction("call a", func(ctx context.Context, p *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse,
 		error) {
 		// Also if the method derives a context of its own.
 		ctx, cancel := context.WithTimeout(ctx, time.Minute)
@@ -130,15 +130,15 @@ func TestCirclesOfCallsAreRecognised(t *testing.T) {
 		}
 		return reply, err
 	})
-	s.world.Arrange("call b to call a again", func(ctx context.Context, p *probepb.Probe,
+	s.world.SetAction("call b to call a again", func(ctx context.Context, p *probepb.Probe,
 		_ *probepb.DoRequest) (*probepb.DoResponse, error) {
 		return probepb.NewProbeClient(p.Object.At("b")).Do(ctx, &probepb.DoRequest{What: "call a again"})
 	})
-	s.world.Arrange("call a again", func(ctx context.Context, p *probepb.Probe, _ *probepb.DoRequest) (
+	s.world.SetAction("call a again", func(ctx context.Context, p *probepb.Probe, _ *probepb.DoRequest) (
 		*probepb.DoResponse, error) {
 		return probepb.NewProbeClient(p.Object.At("a")).Again(ctx, &probepb.DoRequest{What: "say"})
 	})
-	s.world.Arrange("say", func(_ context.Context, p *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse, error) {
+	s.world.SetAction("say", func(_ context.Context, p *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse, error) {
 		return &probepb.DoResponse{Said: p.Object.Key()}, nil
 	})
 	for _, ctx := range []context.Context{context.Background(), s.ctx()} {
@@ -154,10 +154,10 @@ func TestCirclesOfCallsAreRecognised(t *testing.T) {
 
 func TestPanicDropsTheObject(t *testing.T) {
 	s := newSite(t, nil)
-	s.world.Arrange("panic", func(context.Context, *probepb.Probe, *probepb.DoRequest) (*probepb.DoResponse, error) {
+	s.world.SetAction("panic", func(context.Context, *probepb.Probe, *probepb.DoRequest) (*probepb.DoResponse, error) {
 		panic("oh")
 	})
-	s.world.Arrange("leave", func(context.Context, *probepb.Probe, *probepb.DoRequest) (*probepb.DoResponse, error) {
+	s.world.SetAction("leave", func(context.Context, *probepb.Probe, *probepb.DoRequest) (*probepb.DoResponse, error) {
 		runtime.Goexit()
 		return nil, nil
 	})
@@ -172,7 +172,8 @@ func TestPanicDropsTheObject(t *testing.T) {
 		require.EqualValues(t, 1, reply.GetSum(), "a new activation")
 		events := s.world.Events()
 		require.Equal(t, objects.Failed, events[len(events)-2].Reason)
-		s.host.dropLater(s.host.shards[cshard.Of("a", 16)].objects[id{s.host.services.byName["goverse.testkit.probe.Probe"],
+		s.host.dropLater(s.host.shards[cshard.Of("a",
+			16)].objects[objectID{s.host.services.byName["goverse.testkit.probe.Probe"],
 			"a"}], objects.Requested)
 	}
 }
@@ -180,7 +181,7 @@ func TestPanicDropsTheObject(t *testing.T) {
 func TestFactories(t *testing.T) {
 	s := newSite(t, func(c *Config) { c.ActivationTimeout = 50 * time.Millisecond })
 	release := make(chan struct{})
-	s.world.Make = func(ctx context.Context, o *objects.Object) error {
+	s.world.OnActivate = func(ctx context.Context, o *objects.Object) error {
 		switch o.Key() {
 		case "fails":
 			return errors.New("no database")
@@ -214,7 +215,7 @@ func TestFactories(t *testing.T) {
 		return err == nil
 	})
 	// A factory that ends with its time-out returns after its callers have been answered.
-	s.eventually(func() bool { return s.host.active.Load() == 1 })
+	s.eventually(func() bool { return s.host.activations.Load() == 1 })
 }
 
 func TestCallerDoesNotWaitForWhatIgnoresItsContext(t *testing.T) {
@@ -237,7 +238,7 @@ func TestCallerDoesNotWaitForWhatIgnoresItsContext(t *testing.T) {
 	cancel()
 	wg.Wait()
 	require.Zero(t, s.host.waiting.Load())
-	require.Equal(t, 1, s.host.Running(), "the first one runs still")
+	require.Equal(t, 1, s.host.RunningTurns(), "the first one runs still")
 	close(end)
 	require.NoError(t, s.do(s.ctx(), "a", "wait"))
 }

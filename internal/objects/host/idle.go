@@ -7,29 +7,29 @@ import (
 	"github.com/goverse/goverse/cluster/objects"
 )
 
-// recent is the list of a service's activations in the order of their last calls. A called object moves to the
+// recentList is the list of a service's activations in the order of their last calls. A called object moves to the
 // front at most once per tick of the coarse clock.
-type recent struct {
+type recentList struct {
 	mu             sync.Mutex
 	newest, oldest *object
 }
 
-// remember puts a new activation at the front. The caller holds the lock of its shard.
-func (h *Host) remember(o *object) {
+// addRecent puts a new activation at the front. The caller holds the lock of its shard.
+func (h *Host) addRecent(o *object) {
 	r := &o.service.recent
 	r.mu.Lock()
-	o.used = h.tick.Load()
-	r.front(o)
+	o.lastUsed = h.tick.Load()
+	r.pushFront(o)
 	r.mu.Unlock()
 	select {
-	case h.sweep <- struct{}{}:
+	case h.wakeSweeper <- struct{}{}:
 	default:
 	}
 }
 
-// touch records that an object was called. The caller holds the lock of its shard.
-func (h *Host) touch(o *object) {
-	if now := h.tick.Load(); o.used != now && o.phase == active {
+// touchObject records that an object was called. The caller holds the lock of its shard.
+func (h *Host) touchObject(o *object) {
+	if now := h.tick.Load(); o.lastUsed != now && o.phase == phaseActive {
 		h.toFront(o, now)
 	}
 }
@@ -39,19 +39,19 @@ func (h *Host) toFront(o *object, now int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.remove(o)
-	o.used = now
-	r.front(o)
+	o.lastUsed = now
+	r.pushFront(o)
 }
 
-// outOfUse removes an object from the list. The caller holds the lock of its shard.
-func (h *Host) outOfUse(o *object) {
+// removeRecent removes an object from the list. The caller holds the lock of its shard.
+func (h *Host) removeRecent(o *object) {
 	r := &o.service.recent
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.remove(o)
 }
 
-func (r *recent) front(o *object) {
+func (r *recentList) pushFront(o *object) {
 	o.older, o.newer = r.newest, nil
 	if r.newest == nil {
 		r.oldest = o
@@ -61,7 +61,7 @@ func (r *recent) front(o *object) {
 	r.newest = o
 }
 
-func (r *recent) remove(o *object) {
+func (r *recentList) remove(o *object) {
 	if o.newer == nil {
 		r.newest = o.older
 	} else {
@@ -75,35 +75,35 @@ func (r *recent) remove(o *object) {
 	o.older, o.newer = nil, nil
 }
 
-// last returns the least recently called object and the tick of its last call, or nil if there is none.
-func (r *recent) last() (o *object, used int64) {
+// leastRecent returns the least recently called object and the tick of its last call, or nil if there is none.
+func (r *recentList) leastRecent() (o *object, used int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.oldest == nil {
 		return nil, 0
 	}
-	return r.oldest, r.oldest.used
+	return r.oldest, r.oldest.lastUsed
 }
 
-// again puts an object that is in use at the front.
-func (h *Host) again(o *object) {
+// markUsed puts an object that is in use at the front.
+func (h *Host) markUsed(o *object) {
 	o.home.mu.Lock()
 	defer o.home.mu.Unlock()
-	if o.phase == active {
+	if o.phase == phaseActive {
 		h.toFront(o, h.tick.Load())
 	}
 }
 
 // sweepIdle deactivates idle objects until the host is closed. It blocks while no object is active.
 func (h *Host) sweepIdle() {
-	period := h.period()
+	period := h.sweepPeriod()
 	ticker := time.NewTicker(period)
 	defer ticker.Stop()
 	began := time.Now()
 	for {
-		if h.active.Load() == 0 {
+		if h.activations.Load() == 0 {
 			select {
-			case <-h.sweep:
+			case <-h.wakeSweeper:
 			case <-h.ctx.Done():
 				return
 			}
@@ -115,16 +115,16 @@ func (h *Host) sweepIdle() {
 		}
 		h.tick.Store(int64(time.Since(began) / period))
 		for _, s := range h.services.byName {
-			h.sweepService(s, int64(or(s.idleAfter, h.cfg.IdleAfter)/period))
+			h.sweepService(s, int64(orDefault(s.idleAfter, h.cfg.IdleAfter)/period))
 		}
 	}
 }
 
-// period returns the interval of the coarse clock. It is fine enough for the shortest IdleAfter.
-func (h *Host) period() time.Duration {
+// sweepPeriod returns the interval of the coarse clock. It is fine enough for the shortest IdleAfter.
+func (h *Host) sweepPeriod() time.Duration {
 	shortest := h.cfg.IdleAfter
 	for _, s := range h.services.byName {
-		shortest = min(shortest, or(s.idleAfter, h.cfg.IdleAfter))
+		shortest = min(shortest, orDefault(s.idleAfter, h.cfg.IdleAfter))
 	}
 	return max(time.Millisecond, min(shortest/8, time.Second))
 }
@@ -133,47 +133,47 @@ func (h *Host) period() time.Duration {
 func (h *Host) sweepService(s *service, ticks int64) {
 	now := h.tick.Load()
 	for h.ctx.Err() == nil {
-		o, used := s.recent.last()
+		o, used := s.recent.leastRecent()
 		if o == nil || now-used <= ticks {
 			return
 		}
-		if !h.evict(o, objects.Idle) {
-			h.again(o)
+		if !h.evictIdle(o, objects.Idle) {
+			h.markUsed(o)
 		}
 	}
 }
 
-// evict deactivates an object if it is idle, and reports whether it did.
-func (h *Host) evict(o *object, reason objects.Reason) bool {
+// evictIdle deactivates an object if it is idle, and reports whether it did.
+func (h *Host) evictIdle(o *object, reason objects.Reason) bool {
 	o.home.mu.Lock()
 	defer o.home.mu.Unlock()
-	return o.idle() && h.deactivate(o, reason)
+	return o.isIdle() && h.deactivateObject(o, reason)
 }
 
-// triedToEvict limits the objects that makeRoom examines.
-const triedToEvict = 1024
+// maxEvictTries limits the objects that makeRoom examines.
+const maxEvictTries = 1024
 
 // makeRoom counts one more activation. If that exceeds MaxActive, it evicts the least recently called idle
 // object. It returns false if it finds none to evict; the activation is counted nevertheless.
 func (h *Host) makeRoom() bool {
-	if h.active.Add(1) <= int64(h.cfg.MaxActive) {
+	if h.activations.Add(1) <= int64(h.cfg.MaxActive) {
 		return true
 	}
-	for range triedToEvict {
+	for range maxEvictTries {
 		var oldest *object
 		var used int64
 		for _, s := range h.services.byName {
-			if o, t := s.recent.last(); o != nil && (oldest == nil || t < used) {
+			if o, t := s.recent.leastRecent(); o != nil && (oldest == nil || t < used) {
 				oldest, used = o, t
 			}
 		}
 		if oldest == nil {
 			return false
 		}
-		if h.evict(oldest, objects.Evicted) {
+		if h.evictIdle(oldest, objects.Evicted) {
 			return true
 		}
-		h.again(oldest)
+		h.markUsed(oldest)
 	}
 	return false
 }

@@ -27,13 +27,13 @@ func TestIdleObjectsAreDeactivated(t *testing.T) {
 		_, err := s.client(fmt.Sprint(i)).Echo(s.ctx(), &probepb.Blob{})
 		require.NoError(t, err)
 	}
-	s.eventually(func() bool { return s.host.active.Load() == 1 })
+	s.eventually(func() bool { return s.host.activations.Load() == 1 })
 	for _, e := range s.world.Events() {
 		require.False(t, e.Key == "busy" && e.Reason != "")
 	}
 	close(end)
 	wg.Wait()
-	s.eventually(func() bool { return s.host.active.Load() == 0 })
+	s.eventually(func() bool { return s.host.activations.Load() == 0 })
 	for n := range s.host.shards {
 		sh := &s.host.shards[n]
 		sh.mu.Lock()
@@ -48,7 +48,7 @@ func TestLeastRecentlyCalledIsEvicted(t *testing.T) {
 	for i := range 10 {
 		_, err := s.client(fmt.Sprint(i)).Echo(s.ctx(), &probepb.Blob{})
 		require.NoError(t, err)
-		s.eventually(func() bool { return s.host.active.Load() <= 3 })
+		s.eventually(func() bool { return s.host.activations.Load() <= 3 })
 	}
 	var evicted []string
 	for _, e := range s.world.Events() {
@@ -93,16 +93,16 @@ func TestShardLeaves(t *testing.T) {
 	}()
 	for range 10 { // waiting calls need not wait for the running one
 		err := <-results
-		require.True(t, Moved(err), "%v", err)
+		require.True(t, IsMoved(err), "%v", err)
 	}
-	require.True(t, Moved(s.do(s.ctx(), "a", "wait")))
+	require.True(t, IsMoved(s.do(s.ctx(), "a", "wait")))
 	require.Equal(t, 1, s.world.Active("a"), "the turn goes on")
 	close(end)
 	require.NoError(t, <-results)
 	<-left
 	require.Zero(t, s.world.Active("a"))
 	require.Equal(t, objects.Moved, s.world.Events()[1].Reason)
-	require.Zero(t, s.host.active.Load())
+	require.Zero(t, s.host.activations.Load())
 	s.shards.acquire(n)
 	require.NoError(t, s.do(s.ctx(), "a", "wait"))
 	require.EqualValues(t, 2, s.world.Events()[2].Epoch)
@@ -141,7 +141,7 @@ func TestShardOnItsWayHere(t *testing.T) {
 func TestTimers(t *testing.T) {
 	s := newSite(t, nil)
 	ticks := make(chan int64, 100)
-	s.world.Make = func(_ context.Context, o *objects.Object) error {
+	s.world.OnActivate = func(_ context.Context, o *objects.Object) error {
 		running := false // guarded by the turns
 		stop := o.Every(time.Millisecond, func(ctx context.Context) {
 			require.False(t, running)
@@ -177,7 +177,7 @@ func TestTimers(t *testing.T) {
 func TestContextOfAnActivation(t *testing.T) {
 	s := newSite(t, nil)
 	ended := make(chan struct{})
-	s.world.Make = func(_ context.Context, o *objects.Object) error {
+	s.world.OnActivate = func(_ context.Context, o *objects.Object) error {
 		go func() {
 			<-o.Context().Done()
 			close(ended)

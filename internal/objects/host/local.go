@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Local describes a call from this process.
-type Local struct {
+// LocalCall describes a call from this process.
+type LocalCall struct {
 	Method     *Method
 	Shard      int
 	Key        string
@@ -32,18 +32,18 @@ type Local struct {
 }
 
 // Invoke makes a call from this process and waits until it or ctx ends. The error is a gRPC status, or one for
-// which [Moved] is true. If ctx cannot end, the method runs in the caller's goroutine, and a method that calls
+// which [IsMoved] is true. If ctx cannot end, the method runs in the caller's goroutine, and a method that calls
 // runtime.Goexit ends that goroutine. Of the values of ctx only the chain of turns reaches the object.
-func (h *Host) Invoke(ctx context.Context, l *Local) error {
-	c := h.localCalls.Get().(*localCall)
+func (h *Host) Invoke(ctx context.Context, l *LocalCall) error {
+	c := h.localCalls.Get().(*localState)
 	c.local, c.limit = *l, h.cfg.MaxMessage
 	c.Method, c.Shard, c.Key, c.Generation = l.Method, l.Shard, l.Key, l.Generation
 	c.Chain, c.Metadata, c.Deadline, c.Peer = ChainOf(ctx), l.Metadata, l.Deadline, l.Peer
 	if c.timeout = 0; l.Deadline.IsZero() {
 		c.timeout = l.Timeout
 	}
-	err := c.do(h, ctx)
-	if c.left {
+	err := c.makeCall(h, ctx)
+	if c.callerLeft {
 		return err // the method still runs and uses the call
 	}
 	l.Header, l.Trailer = c.local.Header, c.local.Trailer
@@ -56,7 +56,7 @@ func (h *Host) Invoke(ctx context.Context, l *Local) error {
 }
 
 // reset prepares the call for reuse. Fields that the next use sets anyway remain.
-func (c *localCall) reset() {
+func (c *localState) reset() {
 	c.ready, c.done, c.ctx = nil, nil, nil
 	c.local.Header, c.local.Trailer = nil, nil
 	c.local.Request, c.local.Response = nil, nil
@@ -66,30 +66,30 @@ func (c *localCall) reset() {
 // because the object may.
 type Taker interface{ Take(response any) error }
 
-// localCall holds the state of a Local while the host runs it.
-type localCall struct {
+// localState holds the state of a Local while the host runs it.
+type localState struct {
 	Call
-	limit int // bytes of a message, as between nodes
-	over  chan error
-	ended func(error)
+	limit  int // bytes of a message, as between nodes
+	result chan error
+	onEnd  func(error)
 
-	mu    sync.Mutex // held while the caller's messages are read or written
-	local Local
-	left  bool // the caller has returned, and its messages belong to it again
+	mu         sync.Mutex // held while the caller's messages are read or written
+	local      LocalCall
+	callerLeft bool // the caller has returned, and its messages belong to it again
 }
 
-// newLocalCall returns a new localCall for a host's pool.
-func newLocalCall() any {
-	c := &localCall{over: make(chan error, 1)}
-	c.Decode, c.Reply, c.run = c.decode, c.reply, c.performed
-	c.ended = func(err error) { c.over <- err }
+// newLocalState returns a new localState for a host's pool.
+func newLocalState() any {
+	c := &localState{result: make(chan error, 1)}
+	c.Decode, c.Reply, c.run = c.copyRequest, c.copyResponse, c.runTurn
+	c.onEnd = func(err error) { c.result <- err }
 	return c
 }
 
-// do makes the call.
-func (c *localCall) do(h *Host, ctx context.Context) error {
-	c.prepare(h, ctx)
-	granted, err := h.enter(&c.waiter, c.Shard, c.Key, c.Generation)
+// makeCall makes the call.
+func (c *localState) makeCall(h *Host, ctx context.Context) error {
+	c.prepareTurn(h, ctx)
+	granted, err := h.requestTurn(&c.waiter, c.Shard, c.Key, c.Generation)
 	if err != nil {
 		return err
 	}
@@ -99,40 +99,40 @@ func (c *localCall) do(h *Host, ctx context.Context) error {
 		}
 	}
 	if ctx.Done() == nil {
-		return h.perform(&c.Call)
+		return h.performCall(&c.Call)
 	}
 	// A goroutine of its own lets the caller return before a method that ignores the end of its context.
-	c.done = c.ended
-	c.begin()
+	c.done = c.onEnd
+	c.startTurn()
 	select {
-	case err := <-c.over:
+	case err := <-c.result:
 		return err
 	case <-ctx.Done():
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	select {
-	case err := <-c.over: // it has ended meanwhile
+	case err := <-c.result: // it has ended meanwhile
 		return err
 	default:
-		c.left = true
+		c.callerLeft = true
 		return status.FromContextError(ctx.Err()).Err()
 	}
 }
 
-func (c *localCall) decode(request any) error {
+func (c *localState) copyRequest(request any) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.left {
+	if c.callerLeft {
 		return status.FromContextError(context.Canceled).Err()
 	}
 	return copyInto(request, c.local.Request, c.limit, c.local.RequestOwned)
 }
 
-func (c *localCall) reply(response any, header, trailer metadata.MD) error {
+func (c *localState) copyResponse(response any, header, trailer metadata.MD) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.left {
+	if c.callerLeft {
 		return nil
 	}
 	c.local.Header, c.local.Trailer = header, trailer

@@ -22,7 +22,7 @@ func TestErrorOfANestedCall(t *testing.T) {
 		nested, err := nested.WithDetails(&errdetails.ResourceInfo{ResourceName: "theirs"})
 		require.NoError(t, err)
 		s := newSite(t, nil)
-		s.world.Arrange("call", func(context.Context, *probepb.Probe, *probepb.DoRequest) (*probepb.DoResponse, error) {
+		s.world.SetAction("call", func(context.Context, *probepb.Probe, *probepb.DoRequest) (*probepb.DoResponse, error) {
 			return nil, nested.Err()
 		})
 		err = s.do(s.ctx(), "a", "call")
@@ -33,13 +33,13 @@ func TestErrorOfANestedCall(t *testing.T) {
 		require.Len(t, status.Convert(err).Details(), 1, "what is the method's own stays")
 		require.Len(t, nested.Details(), 2, "the method's error is its own")
 
-		s.world.Make = func(context.Context, *objects.Object) error { return nested.Err() }
+		s.world.OnActivate = func(context.Context, *objects.Object) error { return nested.Err() }
 		err = s.do(s.ctx(), "b", "call")
 		require.Equal(t, codes.Unavailable, status.Code(err))
 		require.Equal(t, objects.ReasonActivation, objects.ReasonOf(err))
 		require.True(t, objects.NotStarted(err))
 
-		s.world.Make = func(context.Context, *objects.Object) error { return errors.New("no database") }
+		s.world.OnActivate = func(context.Context, *objects.Object) error { return errors.New("no database") }
 		err = s.do(s.ctx(), "c", "call")
 		require.ErrorContains(t, err, "no database")
 		require.Equal(t, objects.ReasonActivation, objects.ReasonOf(err))

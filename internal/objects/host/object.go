@@ -13,11 +13,11 @@ import (
 type phase int8
 
 const (
-	empty      phase = iota // only waiting calls
-	activating              // its factory runs
-	active
-	deactivating
-	gone // removed from the shard's table
+	phaseEmpty      phase = iota // only waiting calls
+	phaseActivating              // its factory runs
+	phaseActive
+	phaseDeactivating
+	phaseGone // removed from the shard's table
 )
 
 // object is one activation of a service and a key, or the queue of calls that wait for it. It lasts from its
@@ -29,14 +29,14 @@ type object struct {
 	home           *shard
 	key            string
 
-	impl        any     // set before the first turn
-	epoch       int64   // set before the factory runs
-	turn        uint64  // the id of the turn that has the object to itself; 0 if none
-	first, last *waiter // the queue of waiting calls
-	extras      *extras // nil for most
+	impl        any           // set before the first turn
+	epoch       int64         // set before the factory runs
+	turn        uint64        // the id of the turn that has the object to itself; 0 if none
+	first, last *waiter       // the queue of waiting calls
+	extras      *objectExtras // nil for most
 
 	older, newer *object // links in service.recent, under its lock
-	used         int64   // the tick of the last call
+	lastUsed     int64   // the tick of the last call
 	since        time.Time
 
 	beside       int32 // the number of calls that run beside the turn
@@ -45,33 +45,33 @@ type object struct {
 	queuedChains int32 // queued calls that other turns wait for
 	phase        phase
 	hung         bool           // its factory has exceeded the time-out
-	drop         objects.Reason // the reason to drop it once nothing runs in it; empty if it stays
+	dropReason   objects.Reason // the reason to drop it once nothing runs in it; empty if it stays
 }
 
-// id identifies an object on its node.
-type id struct {
+// objectID identifies an object on its node.
+type objectID struct {
 	service *service
 	key     string
 }
 
-// extras holds the fields that few objects need.
-type extras struct {
+// objectExtras holds the fields that few objects need.
+type objectExtras struct {
 	ctx    context.Context
 	cancel context.CancelFunc
-	timers []*timer
+	timers []*objectTimer
 	// streams are the open streaming calls, which have no time limit.
 	streams map[*Call]struct{}
 }
 
-// idle reports whether an active object has neither running nor waiting calls.
-func (o *object) idle() bool {
-	return o.phase == active && o.turn == 0 && o.beside == 0 && o.first == nil
+// isIdle reports whether an active object has neither running nor waiting calls.
+func (o *object) isIdle() bool {
+	return o.phase == phaseActive && o.turn == 0 && o.beside == 0 && o.first == nil
 }
 
-// more returns the extras, and creates them if necessary.
-func (o *object) more() *extras {
+// ensureExtras returns the extras, and creates them if necessary.
+func (o *object) ensureExtras() *objectExtras {
 	if o.extras == nil {
-		o.extras = &extras{}
+		o.extras = &objectExtras{}
 	}
 	return o.extras
 }
@@ -92,7 +92,7 @@ func (o *object) Epoch() int64 { return o.epoch }
 // held without a break, the activation was valid when its phase was read.
 func (o *object) Valid() bool {
 	o.home.mu.Lock()
-	over := o.phase == empty || o.phase == gone
+	over := o.phase == phaseEmpty || o.phase == phaseGone
 	o.home.mu.Unlock()
 	return !over && o.host.cfg.Shards.Holds(o.home.number, o.epoch)
 }
@@ -104,10 +104,10 @@ func (o *object) At(key string) grpc.ClientConnInterface { return o.host.cfg.At(
 func (o *object) Context() context.Context {
 	o.home.mu.Lock()
 	defer o.home.mu.Unlock()
-	e := o.more()
+	e := o.ensureExtras()
 	switch {
 	case e.ctx != nil:
-	case o.phase == activating || o.phase == active && o.drop == "":
+	case o.phase == phaseActivating || o.phase == phaseActive && o.dropReason == "":
 		e.ctx, e.cancel = context.WithCancel(o.host.cfg.Shards.Drained(o.home.number))
 	default: // the shard may have left and come back
 		e.ctx, e.cancel = context.WithCancel(context.Background())

@@ -19,7 +19,7 @@ type Services struct {
 func NewServices(registered []objects.Service) *Services {
 	t := &Services{byName: map[string]*service{}, methods: map[string]*Method{}}
 	for _, r := range registered {
-		t.add(r)
+		t.addService(r)
 	}
 	return t
 }
@@ -31,9 +31,9 @@ type service struct {
 	idleAfter  time.Duration // 0 means the host's
 	maxQueue   int           // 0 means the host's
 	methods    []*Method
-	ticks      Method // the method of timer ticks
-	recent     recent
-	figures    figures
+	tickMethod Method // the method of timer ticks
+	recent     recentList
+	metrics    serviceMetrics
 }
 
 // Method is a method of a hosted service.
@@ -47,22 +47,22 @@ type Method struct {
 	// Idempotent reports whether a call may be repeated although it may have run.
 	Idempotent            bool
 	concurrent, reentrant bool
-	tick                  bool // a timer's tick, which is no method of the service
-	short                 string
-	outcomes              outcomes
-	refused               stripe // calls that were not started
+	isTick                bool // a timer's tick, which is no method of the service
+	shortName             string
+	outcomes              callCounts
+	refused               countStripe // calls that were not started
 }
 
-func (t *Services) add(r objects.Service) {
+func (t *Services) addService(r objects.Service) {
 	name := r.Desc.ServiceName
 	if t.byName[name] != nil {
 		panic(fmt.Sprintf("objects: service %s is registered twice: register each service once", name))
 	}
 	s := &service{registered: r, name: name, idleAfter: r.Options.IdleAfter, maxQueue: r.Options.MaxQueue}
-	s.ticks = Method{service: s, tick: true}
+	s.tickMethod = Method{service: s, isTick: true}
 	t.byName[name] = s
 	method := func(short string) *Method {
-		m := &Method{service: s, Name: "/" + name + "/" + short, short: short,
+		m := &Method{service: s, Name: "/" + name + "/" + short, shortName: short,
 			Idempotent: objects.Names(r.Options.Idempotent, short),
 			concurrent: objects.Names(r.Options.Concurrent, short),
 			reentrant:  objects.Names(r.Options.Reentrant, short)}

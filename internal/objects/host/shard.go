@@ -11,29 +11,30 @@ import (
 type shard struct {
 	number int
 
-	mu        sync.Mutex
-	objects   map[id]*object      // nil if there are none
-	live      int                 // the number of objects that are not empty
-	running   int                 // the number of running turns
-	before    uint64              // random, so that no two shards share turn ids; ids of turns follow it
-	turns     uint64              // the id of the last turn
-	exposed   map[uint64]struct{} // the ids of running turns that calls may carry; nil if there are none
-	leaving   bool                // the shard leaves, and no turn has entered since
-	awaiting  bool                // a goroutine waits for the shard
-	elsewhere int64               // generation of a map that assigns the shard elsewhere, while awaiting; otherwise 0
+	mu       sync.Mutex
+	objects  map[objectID]*object // nil if there are none
+	live     int                  // the number of objects that are not empty
+	running  int                  // the number of running turns
+	turnBase uint64               // random, so that no two shards share turn ids; ids of turns follow it
+	turns    uint64               // the id of the last turn
+	exposed  map[uint64]struct{}  // the ids of running turns that calls may carry; nil if there are none
+	leaving  bool                 // the shard leaves, and no turn has entered since
+	awaiting bool                 // a goroutine waits for the shard
+	// generation of a map that assigns the shard elsewhere, while awaiting; otherwise 0
+	elsewhereGeneration int64
 }
 
-// get returns the object of a key, and creates it if necessary. The caller holds the lock.
-func (s *shard) get(h *Host, service *service, key string) *object {
-	if o := s.objects[id{service, key}]; o != nil {
+// getObject returns the object of a key, and creates it if necessary. The caller holds the lock.
+func (s *shard) getObject(h *Host, service *service, key string) *object {
+	if o := s.objects[objectID{service, key}]; o != nil {
 		return o
 	}
 	o := &object{host: h, service: service, home: s, key: key}
 	o.Object = objects.Make(o)
 	if s.objects == nil {
-		s.objects = map[id]*object{}
+		s.objects = map[objectID]*object{}
 	}
-	s.objects[id{service, key}] = o
+	s.objects[objectID{service, key}] = o
 	return o
 }
 
@@ -54,17 +55,17 @@ func (s *shard) expose(turn uint64) {
 	s.exposed[turn] = struct{}{}
 }
 
-// untell undoes tell. The caller holds the lock.
-func (s *shard) untell(turn uint64) {
+// unexpose undoes tell. The caller holds the lock.
+func (s *shard) unexpose(turn uint64) {
 	delete(s.exposed, turn)
 	if len(s.exposed) == 0 {
 		s.exposed = nil // because maps do not shrink
 	}
 }
 
-// issued reports whether one of the turns in the chain runs in this shard on this node. An id that was never
+// hasTurnOf reports whether one of the turns in the chain runs in this shard on this node. An id that was never
 // sent to a caller is guessed with a probability of 2^-64. The caller holds the lock.
-func (s *shard) issued(chain []uint64) bool {
+func (s *shard) hasTurnOf(chain []uint64) bool {
 	if s.exposed == nil {
 		return false
 	}
@@ -76,31 +77,31 @@ func (s *shard) issued(chain []uint64) bool {
 	return false
 }
 
-// forget removes an object from the table. The caller holds the lock.
-func (s *shard) forget(o *object) {
-	o.phase = gone
-	delete(s.objects, id{o.service, o.key})
+// removeObject removes an object from the table. The caller holds the lock.
+func (s *shard) removeObject(o *object) {
+	o.phase = phaseGone
+	delete(s.objects, objectID{o.service, o.key})
 	if len(s.objects) == 0 {
 		s.objects = nil // because maps do not shrink
 	}
 }
 
-// Inside reports whether a call must be made on this node although the map names another owner. That is so if a
+// MustRunHere reports whether a call must be made on this node although the map names another owner. That is so if a
 // turn in the call's own shard waits for it, because the shard does not leave this node before that turn has
 // ended. It is also so for calls of Deactivated to its own shard, which this node refuses.
-func (h *Host) Inside(n int, chain []uint64) bool {
+func (h *Host) MustRunHere(n int, chain []uint64) bool {
 	if len(chain) == 0 {
 		return false
 	}
 	s := &h.shards[n]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return h.inside(s, chain) || Ending(chain) && s.issued(chain)
+	return h.mayEnterLeaving(s, chain) || AwaitedByDeactivated(chain) && s.hasTurnOf(chain)
 }
 
-// inside reports whether a call may enter a shard that leaves. The caller holds the shard's lock.
-func (h *Host) inside(s *shard, chain []uint64) bool {
-	if !s.issued(chain) {
+// mayEnterLeaving reports whether a call may enter a shard that leaves. The caller holds the shard's lock.
+func (h *Host) mayEnterLeaving(s *shard, chain []uint64) bool {
+	if !s.hasTurnOf(chain) {
 		return false
 	}
 	_, ok := h.cfg.Shards.Reenter(s.number)
@@ -119,7 +120,7 @@ func (h *Host) Leaving(n int) {
 	s.leaving = true
 	for _, o := range s.objects {
 		if o.first != nil {
-			h.await(s)
+			h.awaitShard(s)
 			return
 		}
 	}
@@ -131,7 +132,7 @@ func (h *Host) enterShard(s *shard, chain []uint64) (epoch int64, ok bool) {
 		s.leaving = false
 		return epoch, true
 	}
-	if s.issued(chain) {
+	if s.hasTurnOf(chain) {
 		return h.cfg.Shards.Reenter(s.number)
 	}
 	return 0, false
@@ -145,8 +146,8 @@ func (h *Host) Occupied(n int) bool {
 	return s.live > 0
 }
 
-// leavers limits the objects of one shard that are deactivated at a time.
-const leavers = 32
+// maxLeavers limits the objects of one shard that are deactivated at a time.
+const maxLeavers = 32
 
 // Leave implements consensusmanager.Residents. It deactivates all objects of a shard.
 func (h *Host) Leave(ctx context.Context, n int) {
@@ -154,8 +155,8 @@ func (h *Host) Leave(ctx context.Context, n int) {
 	s.mu.Lock()
 	var all []*object
 	for _, o := range s.objects {
-		if o.phase == active { // the others had entered the shard, so they have ended
-			h.retire(o)
+		if o.phase == phaseActive { // the others had entered the shard, so they have ended
+			h.retireObject(o)
 			all = append(all, o)
 		}
 	}
@@ -166,16 +167,16 @@ func (h *Host) Leave(ctx context.Context, n int) {
 	reason := h.leaveReason(n, all[0].epoch)
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	turn := make(chan struct{}, leavers)
+	turn := make(chan struct{}, maxLeavers)
 	for _, o := range all {
-		if !o.notified() {
-			h.leave(ctx, o, reason)
+		if !o.hasDeactivated() {
+			h.finishDeactivation(ctx, o, reason)
 			continue
 		}
 		turn <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-turn }()
-			h.leave(ctx, o, reason)
+			h.finishDeactivation(ctx, o, reason)
 		})
 	}
 }

@@ -43,7 +43,7 @@ type at struct {
 }
 
 func (a at) Invoke(ctx context.Context, method string, request, response any, _ ...grpc.CallOption) error {
-	l := Local{Method: a.host.services.Method(method), Key: a.key, Shard: cshard.Of(a.key, a.shards.Count()),
+	l := LocalCall{Method: a.host.services.Method(method), Key: a.key, Shard: cshard.Of(a.key, a.shards.Count()),
 		Request: request, Response: response}
 	l.Metadata, _ = metadata.FromOutgoingContext(ctx)
 	l.Deadline, _ = ctx.Deadline()
@@ -64,7 +64,8 @@ func (s *site) do(ctx context.Context, key, what string) error {
 // block arranges an action that reports its beginning, and ends when the test permits.
 func (s *site) block(what string) (begun chan string, end chan struct{}) {
 	begun, end = make(chan string, 1000), make(chan struct{})
-	s.world.Arrange(what, func(_ context.Context, p *probepb.Probe, req *probepb.DoRequest) (*probepb.DoResponse, error) {
+	s.world.SetAction(what, func(_ context.Context, p *probepb.Probe, req *probepb.DoRequest) (*probepb.DoResponse,
+		error) {
 		begun <- req.GetKey()
 		<-end
 		return &probepb.DoResponse{}, nil

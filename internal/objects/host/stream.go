@@ -11,15 +11,15 @@ import (
 	"github.com/goverse/goverse/cluster/objects"
 )
 
-// Stream makes a streaming call over a stream of gRPC's server, and blocks until the call ends. The gRPC handler must
-// then return. The error is a gRPC status, or one for which [Moved] is true. The method's context and the call end as
-// soon as the shard must be handed over, unless a turn in that shard waits for the call. The reason is that streams
-// may stay open without limit, and the shard does not wait for them.
-func (h *Host) Stream(c *Call, stream grpc.ServerStream) error {
+// ServeStream makes a streaming call over a stream of gRPC's server, and blocks until the call ends. The gRPC handler
+// must then return. The error is a gRPC status, or one for which [IsMoved] is true. The method's context and the call
+// end as soon as the shard must be handed over, unless a turn in that shard waits for the call. The reason is that
+// streams may stay open without limit, and the shard does not wait for them.
+func (h *Host) ServeStream(c *Call, stream grpc.ServerStream) error {
 	ctx := stream.Context()
 	c.stream = stream
-	c.prepare(h, ctx)
-	granted, err := h.enter(&c.waiter, c.Shard, c.Key, c.Generation)
+	c.prepareTurn(h, ctx)
+	granted, err := h.requestTurn(&c.waiter, c.Shard, c.Key, c.Generation)
 	if err != nil {
 		return err
 	}
@@ -29,14 +29,14 @@ func (h *Host) Stream(c *Call, stream grpc.ServerStream) error {
 		}
 	}
 	leaves := h.cfg.Shards.Staying(c.Shard)
-	if c.inside = h.Inside(c.Shard, c.Chain); c.inside {
+	if c.awaitedByTurn = h.MustRunHere(c.Shard, c.Chain); c.awaitedByTurn {
 		leaves = h.cfg.Shards.Drained(c.Shard)
 	}
-	c.opened()
-	defer c.closed()
+	c.registerStream()
+	defer c.unregisterStream()
 	done := make(chan error, 1)
 	c.done = func(err error) { done <- err }
-	c.begin()
+	c.startTurn()
 	select {
 	case err := <-done:
 		if leaves.Err() == nil || status.Code(err) != codes.Canceled {
@@ -46,27 +46,27 @@ func (h *Host) Stream(c *Call, stream grpc.ServerStream) error {
 		// The method may be waiting for a message. That wait ends when gRPC's handler has returned.
 	case <-c.dropped:
 	}
-	return errCut
+	return errStreamCut
 }
 
-// opened registers the stream, which ends when its object is dropped.
-func (c *Call) opened() {
+// registerStream registers the stream, which ends when its object is dropped.
+func (c *Call) registerStream() {
 	o := c.waiter.object
 	c.dropped = make(chan struct{})
 	o.home.mu.Lock()
 	defer o.home.mu.Unlock()
-	e := o.more()
+	e := o.ensureExtras()
 	if e.streams == nil {
 		e.streams = map[*Call]struct{}{}
 	}
 	e.streams[c] = struct{}{}
-	if o.drop != "" { // dropped since the stream got its turn
-		o.endOpen()
+	if o.dropReason != "" { // dropped since the stream got its turn
+		o.endOpenWork()
 	}
 }
 
-// closed undoes opened.
-func (c *Call) closed() {
+// unregisterStream undoes opened.
+func (c *Call) unregisterStream() {
 	o := c.waiter.object
 	o.home.mu.Lock()
 	defer o.home.mu.Unlock()
@@ -78,21 +78,21 @@ func (c *Call) closed() {
 // errDropped is the cause with which the context of a stream ends when its object is dropped.
 var errDropped = errors.New("the object is dropped")
 
-var errCut = objects.Error(codes.Unavailable, objects.ReasonMayHaveStarted,
+var errStreamCut = objects.Error(codes.Unavailable, objects.ReasonMayHaveStarted,
 	"objects: the object of this stream was dropped, or is handed over to another node: call again")
 
-// converse runs a streaming method and converts its error for the caller.
-func (h *Host) converse(c *Call) error {
+// performStream runs a streaming method and converts its error for the caller.
+func (h *Host) performStream(c *Call) error {
 	impl, stream := c.waiter.object.impl, &turnStream{ServerStream: c.stream, ctx: c.ctx}
-	err := h.stream(c, impl, stream)
-	if err == nil && !h.holds(c) {
+	err := h.runStream(c, impl, stream)
+	if err == nil && !h.holdsShard(c) {
 		return errFormerOwner
 	}
-	return asStatus(h.shown(c.Method.Name, c.Key, err))
+	return asStatus(h.errorForCaller(c.Method.Name, c.Key, err))
 }
 
-// stream runs a streaming method within the interceptors.
-func (h *Host) stream(c *Call, impl any, stream grpc.ServerStream) error {
+// runStream runs a streaming method within the interceptors.
+func (h *Host) runStream(c *Call, impl any, stream grpc.ServerStream) error {
 	if h.cfg.Stream == nil {
 		return c.Method.Stream.Handler(impl, stream)
 	}

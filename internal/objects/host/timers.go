@@ -9,8 +9,8 @@ import (
 	"github.com/goverse/goverse/cluster/objects"
 )
 
-// timer is one timer of an object. The shard's lock protects the fields that change.
-type timer struct {
+// objectTimer is one timer of an object. The shard's lock protects the fields that change.
+type objectTimer struct {
 	object  *object
 	tick    func(ctx context.Context)
 	period  time.Duration // 0 means once
@@ -24,103 +24,103 @@ func (o *object) Every(period time.Duration, tick func(ctx context.Context)) (st
 	if period <= 0 {
 		panic("objects: the period of Object.Every is to be positive")
 	}
-	return o.schedule(period, period, tick)
+	return o.scheduleTick(period, period, tick)
 }
 
 // After implements objects.Activation.
 func (o *object) After(delay time.Duration, tick func(ctx context.Context)) (stop func()) {
-	return o.schedule(delay, 0, tick)
+	return o.scheduleTick(delay, 0, tick)
 }
 
-func (o *object) schedule(delay, period time.Duration, tick func(ctx context.Context)) (stop func()) {
-	t := &timer{object: o, tick: tick, period: period}
+func (o *object) scheduleTick(delay, period time.Duration, tick func(ctx context.Context)) (stop func()) {
+	t := &objectTimer{object: o, tick: tick, period: period}
 	o.home.mu.Lock()
 	defer o.home.mu.Unlock()
-	if o.phase >= deactivating {
+	if o.phase >= phaseDeactivating {
 		return func() {}
 	}
-	e := o.more()
+	e := o.ensureExtras()
 	e.timers = append(e.timers, t)
-	t.timer = time.AfterFunc(delay, t.due)
+	t.timer = time.AfterFunc(delay, t.queueTick)
 	return t.stop
 }
 
-// due queues a tick.
-func (t *timer) due() {
+// queueTick queues a tick.
+func (t *objectTimer) queueTick() {
 	o := t.object
 	o.home.mu.Lock()
 	defer o.home.mu.Unlock()
 	if t.ended {
 		return
 	}
-	t.waiting = &waiter{method: &o.service.ticks, home: o.home, object: o, owner: t}
-	o.host.push(o, t.waiting)
-	o.host.advance(o)
+	t.waiting = &waiter{method: &o.service.tickMethod, home: o.home, object: o, owner: t}
+	o.host.enqueue(o, t.waiting)
+	o.host.advanceObject(o)
 }
 
-// queue implements resolver.
-func (t *timer) queue() {}
+// beforeWait implements resolver.
+func (t *objectTimer) beforeWait() {}
 
 // resolve implements resolver.
-func (t *timer) resolve(err error) {
+func (t *objectTimer) resolve(err error) {
 	w := t.waiting
 	t.waiting = nil
-	if err == nil && !t.object.host.spawn(func() { t.run(w) }) {
+	if err == nil && !t.object.host.spawn(func() { t.runTick(w) }) {
 		t.object.host.dropTurn(w)
 	}
 }
 
-// run runs one tick.
-func (t *timer) run(w *waiter) {
+// runTick runs one tick.
+func (t *objectTimer) runTick(w *waiter) {
 	o, h := t.object, t.object.host
 	c := &turnContext{host: h, shard: o.home.number, turn: w.turn}
 	returned := false
 	defer func() {
 		if !returned { // also if it has left its goroutine
 			p := recover()
-			o.service.figures.panics.Add(1)
+			o.service.metrics.panics.Add(1)
 			h.cfg.Logger.Error("a tick of an object panicked; the object is dropped", "service", o.service.name,
-				"key", logged(o.key), "panic", p, "stack", string(debug.Stack()))
+				"key", loggedKey(o.key), "panic", p, "stack", string(debug.Stack()))
 			h.dropLater(o, objects.Failed)
 		}
-		c.end()
-		t.next()
-		h.finish(w, c)
+		c.endTurn()
+		t.armNext()
+		h.finishTurn(w, c)
 	}()
 	t.tick(c)
 	returned = true
 }
 
-// next arms the timer for the next tick.
-func (t *timer) next() {
+// armNext arms the timer for the next tick.
+func (t *objectTimer) armNext() {
 	t.object.home.mu.Lock()
 	defer t.object.home.mu.Unlock()
 	if t.period == 0 {
-		t.remove()
+		t.removeTimer()
 	} else if !t.ended {
 		t.timer.Reset(t.period)
 	}
 }
 
-func (t *timer) stop() {
+func (t *objectTimer) stop() {
 	t.object.home.mu.Lock()
 	defer t.object.home.mu.Unlock()
-	t.end()
-	t.remove()
+	t.endTicks()
+	t.removeTimer()
 }
 
-// end stops the timer, so no further tick begins. The caller holds the shard's lock.
-func (t *timer) end() {
+// endTicks stops the timer, so no further tick begins. The caller holds the shard's lock.
+func (t *objectTimer) endTicks() {
 	t.ended = true
 	t.timer.Stop()
 	if w := t.waiting; w != nil {
 		t.waiting = nil
-		t.object.host.pull(w)
+		t.object.host.dequeue(w)
 	}
 }
 
-func (t *timer) remove() {
+func (t *objectTimer) removeTimer() {
 	if e := t.object.extras; e != nil {
-		e.timers = slices.DeleteFunc(e.timers, func(other *timer) bool { return other == t })
+		e.timers = slices.DeleteFunc(e.timers, func(other *objectTimer) bool { return other == t })
 	}
 }

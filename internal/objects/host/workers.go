@@ -2,8 +2,8 @@ package host
 
 import "sync"
 
-// maxIdle limits the goroutines that wait for work.
-const maxIdle = 64
+// maxIdleWorkers limits the goroutines that wait for work.
+const maxIdleWorkers = 64
 
 // workers runs functions in goroutines and keeps some of those that become idle. A new goroutine would grow its
 // stack anew for each call, which takes as long as all the rest. A woken goroutine wakes the next one before it
@@ -49,16 +49,16 @@ func (w *workers) wake() {
 		return
 	}
 	w.all.Add(1)
-	go w.work()
+	go w.workLoop()
 }
 
-// work runs functions until none is queued and enough other goroutines are idle. A function that leaves its
+// workLoop runs functions until none is queued and enough other goroutines are idle. A function that leaves its
 // goroutine by runtime.Goexit ends this one.
-func (w *workers) work() {
+func (w *workers) workLoop() {
 	defer w.all.Done()
 	woken := make(chan struct{}, 1)
 	for woke := true; ; {
-		f, waits := w.next(woken, woke)
+		f, waits := w.nextFunc(woken, woke)
 		if woke = f == nil; !woke {
 			f()
 			continue
@@ -70,24 +70,24 @@ func (w *workers) work() {
 	}
 }
 
-// next returns the next function to run. If there is none, f is nil, and waits reports whether the goroutine
+// nextFunc returns the next function to run. If there is none, f is nil, and waits reports whether the goroutine
 // must wait to be woken or end.
-func (w *workers) next(woken chan struct{}, woke bool) (f func(), waits bool) {
+func (w *workers) nextFunc(woken chan struct{}, woke bool) (f func(), waits bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if woke {
 		w.waking = false
 	}
-	if f = w.take(); f != nil || w.stopped || len(w.idle) >= maxIdle {
+	if f = w.takeFunc(); f != nil || w.stopped || len(w.idle) >= maxIdleWorkers {
 		return f, false
 	}
 	w.idle = append(w.idle, woken)
 	return nil, true
 }
 
-// take removes and returns the first function of the queue, or nil if it is empty. If more are queued, it wakes
+// takeFunc removes and returns the first function of the queue, or nil if it is empty. If more are queued, it wakes
 // another goroutine, because this one may be busy for long. The caller holds the lock.
-func (w *workers) take() func() {
+func (w *workers) takeFunc() func() {
 	if w.head == len(w.queue) {
 		return nil
 	}

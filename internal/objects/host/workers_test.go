@@ -53,7 +53,7 @@ func TestWorkersForgetWhatWasTaken(t *testing.T) {
 	for i := range 10000 {
 		require.True(t, w.run(func() {}))
 		if i >= waiting {
-			require.NotNil(t, w.take())
+			require.NotNil(t, w.takeFunc())
 		}
 	}
 	require.Len(t, w.queue[w.head:], waiting)

@@ -13,7 +13,7 @@ import (
 // UnaryServer combines interceptors for unary calls that are served.
 func UnaryServer(all []grpc.UnaryServerInterceptor) grpc.UnaryServerInterceptor {
 	if len(all) < 2 {
-		return first(all)
+		return firstOrNone(all)
 	}
 	outer, inner := all[0], UnaryServer(all[1:])
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
@@ -26,7 +26,7 @@ func UnaryServer(all []grpc.UnaryServerInterceptor) grpc.UnaryServerInterceptor 
 // StreamServer combines interceptors for streams that are served.
 func StreamServer(all []grpc.StreamServerInterceptor) grpc.StreamServerInterceptor {
 	if len(all) < 2 {
-		return first(all)
+		return firstOrNone(all)
 	}
 	outer, inner := all[0], StreamServer(all[1:])
 	return func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
@@ -39,7 +39,7 @@ func StreamServer(all []grpc.StreamServerInterceptor) grpc.StreamServerIntercept
 // UnaryClient combines interceptors for unary calls that are made.
 func UnaryClient(all []grpc.UnaryClientInterceptor) grpc.UnaryClientInterceptor {
 	if len(all) < 2 {
-		return first(all)
+		return firstOrNone(all)
 	}
 	outer, inner := all[0], UnaryClient(all[1:])
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker,
@@ -54,7 +54,7 @@ func UnaryClient(all []grpc.UnaryClientInterceptor) grpc.UnaryClientInterceptor 
 // StreamClient combines interceptors for streams that are opened.
 func StreamClient(all []grpc.StreamClientInterceptor) grpc.StreamClientInterceptor {
 	if len(all) < 2 {
-		return first(all)
+		return firstOrNone(all)
 	}
 	outer, inner := all[0], StreamClient(all[1:])
 	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer,
@@ -66,7 +66,7 @@ func StreamClient(all []grpc.StreamClientInterceptor) grpc.StreamClientIntercept
 	}
 }
 
-func first[T any](all []T) (none T) {
+func firstOrNone[T any](all []T) (none T) {
 	if len(all) == 0 {
 		return none
 	}

@@ -8,17 +8,17 @@ import (
 	"github.com/goverse/goverse/internal/objects/link/wire"
 )
 
-// mayPass reports whether the caller may send a call itself, which saves waking the writer. That requires that
+// maySendAlone reports whether the caller may send a call itself, which saves waking the writer. That requires that
 // Send does not block: the peer has read all that was sent before, because it has answered all of it or a small
 // call that was sent later. The caller holds the lock, and w is already among the waiters.
-func (l *link) mayPass(w *waiter) bool {
-	return l.idle && l.stream != nil && len(l.waiters) == 1 && len(l.cancels) == 0 && l.unproven == 0 &&
+func (l *link) maySendAlone(w *waiter) bool {
+	return l.idle && l.stream != nil && len(l.waiters) == 1 && len(l.cancels) == 0 && l.unprovenUpTo == 0 &&
 		len(w.payload) <= partSize
 }
 
 // sendAlone sends a call in place of the writer. The caller holds the lock; sendAlone releases it.
 func (l *link) sendAlone(w *waiter) {
-	l.idle, l.alone = false, true
+	l.idle, l.callerSends = false, true
 	l.begun++
 	w.begun, w.taken = l.begun, len(w.payload)
 	l.mu.Unlock()
@@ -29,19 +29,19 @@ func (l *link) sendAlone(w *waiter) {
 	}
 	m := &w.message.Message
 	m.Calls = append(m.Calls[:0], frame{e: &w.entry, part: w.payload, first: true, last: true}.toCall(now))
-	message := wire.Encode(&w.message)
+	message := wire.EncodeMessage(&w.message)
 	l.written.Store(w.begun)
 	m.Calls[0] = nil
 	err := l.stream.SendMsg(message)
 	l.mu.Lock()
-	l.alone = false
-	if l.out.empty() && len(l.cancels) == 0 {
+	l.callerSends = false
+	if l.out.isEmpty() && len(l.cancels) == 0 {
 		l.idle = true
 	} else {
-		poke(l.wake)
+		wakeUp(l.wake)
 	}
 	l.mu.Unlock()
 	if err != nil && !errors.Is(err, io.EOF) { // after io.EOF the reader gets the reason
-		l.fail(err, -1)
+		l.failCalls(err, -1)
 	}
 }

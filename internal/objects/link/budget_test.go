@@ -35,16 +35,16 @@ func TestIdleLinksHoldLittle(t *testing.T) {
 		_, err := pool(t, Config{}).Call(patient(t), s.address, to([]byte("small")))
 		require.NoError(t, err)
 	}
-	t.Logf("%d idle links hold %d KiB", links, b.Figures().Used>>10)
+	t.Logf("%d idle links hold %d KiB", links, b.Usage().Used>>10)
 	reply, err := pool(t, Config{}).Call(patient(t), s.address, to(make([]byte, 4<<20)))
 	require.NoError(t, err)
 	require.Empty(t, string(reply.Status), "nothing else waits")
 	for range 2 { // ticks
 		for _, l := range s.serverLinks() {
-			l.expire()
+			l.expirePartials()
 		}
 	}
-	require.Zero(t, b.Figures().Used)
+	require.Zero(t, b.Usage().Used)
 }
 
 // A connection does not read the answers to its calls, which are answered at once. The waiting answers stay
@@ -54,13 +54,13 @@ func TestUnreadRepliesAreBounded(t *testing.T) {
 	b := budget.New(32 << 20)
 	refusal := strings.Repeat("no such method ", 20)
 	s := serve(t, "127.0.0.1:0", ServerConfig{Budget: b, Handler: handlerFunc(func(c *Incoming) {
-		c.Reply(failure(codes.Unimplemented, refusal))
+		c.Reply(statusReply(codes.Unimplemented, refusal))
 	})})
 	conn, err := grpc.NewClient(s.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	var wg sync.WaitGroup
-	var peers []stream
+	var peers []clientStream
 	for range links {
 		peer, err := objectspb.NewObjectsClient(conn).Link(patient(t))
 		require.NoError(t, err)
@@ -90,7 +90,7 @@ func TestUnreadRepliesAreBounded(t *testing.T) {
 		}
 		return waiting == links
 	}, patience, time.Millisecond, "all of them are read no further")
-	used := b.Figures().Used
+	used := b.Usage().Used
 	t.Logf("%d MiB of replies wait", used>>20)
 	require.Less(t, used, int64(40<<20), "a half, and one message of each link")
 	for _, peer := range peers {
@@ -128,14 +128,14 @@ func TestMessagesHaveFewerCallsThanAPeerTakes(t *testing.T) {
 	for id := range uint64(2 * sendParts) {
 		b.add(sized(wire.MaxCalls*2+id, 8*partSize))
 	}
-	for !b.empty() {
-		require.LessOrEqual(t, len(b.take(nil)), wire.MaxCalls)
+	for !b.isEmpty() {
+		require.LessOrEqual(t, len(b.takeFrames(nil)), wire.MaxCalls)
 	}
 	headers := func(e *entry) int { return (e.extra - frameOverhead) / 16 }
 	b.add(&entry{extra: maxExtra})
 	b.add(&entry{id: 1, payload: payload, extra: maxExtra})
 	sent := 0
-	for _, f := range b.take(nil) {
+	for _, f := range b.takeFrames(nil) {
 		sent += headers(f.e)
 	}
 	require.LessOrEqual(t, sent, wire.MaxHeaders)

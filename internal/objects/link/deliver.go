@@ -10,24 +10,24 @@ import (
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-// delivery is a call that has ended, with its result.
-type delivery struct {
+// deliveredReply is a call that has ended, with its result.
+type deliveredReply struct {
 	w *waiter
 	result
 }
 
-// deliver passes the replies of a message to their callers. space is for reuse. After an error the link must
+// deliverReplies passes the replies of a message to their callers. space is for reuse. After an error the link must
 // end.
-func (l *link) deliver(m *objectspb.LinkResponse, space []delivery) ([]delivery, error) {
-	ended, err := l.match(m, space)
+func (l *link) deliverReplies(m *objectspb.LinkResponse, space []deliveredReply) ([]deliveredReply, error) {
+	ended, err := l.matchReplies(m, space)
 	for _, d := range ended {
 		d.w.done <- d.result
 	}
 	return ended, err
 }
 
-// match finds the calls that end with a message, and forgets them.
-func (l *link) match(m *objectspb.LinkResponse, ended []delivery) ([]delivery, error) {
+// matchReplies finds the calls that end with a message, and forgets them.
+func (l *link) matchReplies(m *objectspb.LinkResponse, ended []deliveredReply) ([]deliveredReply, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, r := range m.Replies {
@@ -37,9 +37,9 @@ func (l *link) match(m *objectspb.LinkResponse, ended []delivery) ([]delivery, e
 			continue // it was cancelled or never existed
 		}
 		if w.begun == 0 || w.begun > l.written.Load() {
-			return ended, misuse(fmt.Errorf("a reply to call %d, which was not sent", r.Id))
+			return ended, misuseError(fmt.Errorf("a reply to call %d, which was not sent", r.Id))
 		}
-		res, done, err := w.receive(r, l.peer.pool.cfg.MaxMessage)
+		res, done, err := w.addReply(r, l.peer.pool.cfg.MaxMessage)
 		switch {
 		case err != nil:
 			return ended, err
@@ -52,31 +52,31 @@ func (l *link) match(m *objectspb.LinkResponse, ended []delivery) ([]delivery, e
 		}
 		switch {
 		case len(w.payload) > partSize:
-			l.unproven = l.begun // the last parts may not have been read
-		case w.begun > l.unproven:
-			l.unproven = 0
+			l.unprovenUpTo = l.begun // the last parts may not have been read
+		case w.begun > l.unprovenUpTo:
+			l.unprovenUpTo = 0
 		}
-		l.forget(w)
-		ended = append(ended, delivery{w, res})
+		l.forgetCall(w)
+		ended = append(ended, deliveredReply{w, res})
 	}
 	return ended, nil
 }
 
-// receive adds a reply or a part of one, and returns the result once it is complete. The caller holds the
+// addReply adds a reply or a part of one, and returns the result once it is complete. The caller holds the
 // link's lock.
-func (w *waiter) receive(r *objectspb.Reply, max int) (res result, done bool, err error) {
+func (w *waiter) addReply(r *objectspb.Reply, max int) (res result, done bool, err error) {
 	switch {
 	case len(w.parts)+len(r.Response) > max:
 		err := status.Errorf(codes.ResourceExhausted, "link: the response has more than %d bytes: raise MaxMessage on both "+
 			"sides, or ask for less", max)
 		return result{err: err}, true, nil
 	case r.More && len(r.Response) == 0:
-		return result{}, false, misuse(fmt.Errorf("an empty part of the reply to call %d", r.Id))
+		return result{}, false, misuseError(fmt.Errorf("an empty part of the reply to call %d", r.Id))
 	case r.More:
-		w.parts = extend(w.parts, r.Response, max)
+		w.parts = appendPart(w.parts, r.Response, max)
 		return result{}, false, nil
 	case w.parts != nil:
-		r.Response, w.parts = extend(w.parts, r.Response, max), nil
+		r.Response, w.parts = appendPart(w.parts, r.Response, max), nil
 	}
 	return result{reply: r}, true, nil
 }

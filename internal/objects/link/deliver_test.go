@@ -18,7 +18,7 @@ func unconnected(t testing.TB, n int, max int) *link {
 	for range n {
 		w := &waiter{done: make(chan result, 1), entry: entry{payload: make([]byte, 10), extra: frameOverhead}}
 		w.cost = 100
-		require.True(t, l.begin(w))
+		require.True(t, l.beginCall(w))
 	}
 	for id := range l.waiters {
 		if w := l.waiters[id]; id < uint64(n) {
@@ -37,12 +37,14 @@ func replies(all ...*objectspb.Reply) *objectspb.LinkResponse {
 func TestDeliver(t *testing.T) {
 	l := unconnected(t, 6, 10)
 	one := l.waiters[1]
-	ended, err := l.deliver(replies(&objectspb.Reply{Id: 77}, &objectspb.Reply{Id: 1, Response: []byte("abc"), More: true},
+	ended, err := l.deliverReplies(replies(&objectspb.Reply{Id: 77},
+		&objectspb.Reply{Id: 1, Response: []byte("abc"), More: true},
 		&objectspb.Reply{Id: 2, Response: []byte("x")}, &objectspb.Reply{Id: 2}), nil)
 	require.NoError(t, err)
 	require.Len(t, ended, 1, "an id that is unknown, or not any more, is ignored")
 	require.Equal(t, "x", string(ended[0].reply.Response))
-	_, err = l.deliver(replies(&objectspb.Reply{Id: 1, Response: []byte("defg"), Status: []byte("s"), Moved: 3}), nil)
+	_, err = l.deliverReplies(replies(&objectspb.Reply{Id: 1, Response: []byte("defg"), Status: []byte("s"), Moved: 3}),
+		nil)
 	require.NoError(t, err)
 	res := <-one.done
 	require.NoError(t, res.err)
@@ -50,7 +52,7 @@ func TestDeliver(t *testing.T) {
 	require.EqualValues(t, 3, res.reply.Moved)
 
 	three, four := l.waiters[3], l.waiters[4]
-	_, err = l.deliver(replies(&objectspb.Reply{Id: 3, Response: make([]byte, 6), More: true},
+	_, err = l.deliverReplies(replies(&objectspb.Reply{Id: 3, Response: make([]byte, 6), More: true},
 		&objectspb.Reply{Id: 3, Response: make([]byte, 6), More: true},
 		&objectspb.Reply{Id: 4, Response: make([]byte, 11)}), nil)
 	require.NoError(t, err)
@@ -59,12 +61,12 @@ func TestDeliver(t *testing.T) {
 	require.Equal(t, []uint64{3}, l.cancels, "the rest of it is not to be sent")
 	require.EqualValues(t, 200, l.inFlight)
 
-	_, err = l.deliver(replies(&objectspb.Reply{Id: 5, More: true}), nil)
+	_, err = l.deliverReplies(replies(&objectspb.Reply{Id: 5, More: true}), nil)
 	require.ErrorContains(t, err, "empty part")
-	_, err = l.deliver(replies(&objectspb.Reply{Id: 6}), nil)
+	_, err = l.deliverReplies(replies(&objectspb.Reply{Id: 6}), nil)
 	require.ErrorContains(t, err, "not sent")
 	l.waiters[6].begun = 6
-	_, err = l.deliver(replies(&objectspb.Reply{Id: 6}), nil)
+	_, err = l.deliverReplies(replies(&objectspb.Reply{Id: 6}), nil)
 	require.ErrorContains(t, err, "not sent", "it is being encoded")
 }
 
@@ -76,7 +78,7 @@ func FuzzReply(f *testing.F) {
 		l := unconnected(t, 5, 100)
 		known := len(l.waiters)
 		for _, m := range decode(data, func() *objectspb.LinkResponse { return &objectspb.LinkResponse{} }) {
-			ended, err := l.deliver(m, nil)
+			ended, err := l.deliverReplies(m, nil)
 			known -= len(ended)
 			require.Len(t, l.waiters, known)
 			for _, d := range ended {

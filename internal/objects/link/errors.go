@@ -31,9 +31,9 @@ var (
 // errGone is returned by a link that has ended and accepts no calls. The caller opens the next link.
 var errGone = errors.New("link: ended")
 
-// refuses reports whether a link that ended with err was refused. Opening it again is then useless until an
+// isRefusal reports whether a link that ended with err was refused. Opening it again is then useless until an
 // operator corrects the cause.
-func refuses(err error) bool {
+func isRefusal(err error) bool {
 	switch status.Code(err) {
 	case codes.FailedPrecondition, codes.Unauthenticated, codes.PermissionDenied, codes.Unimplemented:
 		return true

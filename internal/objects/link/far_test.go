@@ -76,7 +76,7 @@ func callTogether(t *testing.T, p *Pool, address string, callers, each, size int
 // linksOf returns the number of open links of a pool to an address.
 func linksOf(p *Pool, address string) (n int) {
 	for i := range p.peers[address].links {
-		if l := p.peers[address].links[i].Load(); l != nil && l.ready.Load() && !l.dead.Load() {
+		if l := p.peers[address].links[i].Load(); l != nil && l.ready.Load() && !l.ended.Load() {
 			n++
 		}
 	}
@@ -93,7 +93,7 @@ func TestManyCallsToAFarNode(t *testing.T) {
 	require.Equal(t, 1, linksOf(p, address), "few calls need no more")
 	median := callTogether(t, p, address, 64, 5, 64<<10)
 	t.Logf("median %v, by %d links", median, linksOf(p, address))
-	require.Equal(t, lanes, linksOf(p, address))
+	require.Equal(t, maxLanes, linksOf(p, address))
 	p.Keep(func(string) bool { return false })
 	require.Empty(t, p.peers, "all of them are closed")
 }
@@ -109,11 +109,11 @@ func TestManyCallsToAFarNodeThatAllowsFewStreams(t *testing.T) {
 
 // A node does not count as distant only because the first link to it was opened slowly.
 func TestFar(t *testing.T) {
-	p := &peer{wide: make(chan struct{})}
-	require.False(t, p.far())
-	p.opened(50 * time.Millisecond)
-	require.True(t, p.far())
-	p.opened(time.Millisecond)
-	p.opened(50 * time.Millisecond)
-	require.False(t, p.far())
+	p := &peer{allOpen: make(chan struct{})}
+	require.False(t, p.isFar())
+	p.recordOpened(50 * time.Millisecond)
+	require.True(t, p.isFar())
+	p.recordOpened(time.Millisecond)
+	p.recordOpened(50 * time.Millisecond)
+	require.False(t, p.isFar())
 }

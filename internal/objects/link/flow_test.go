@@ -20,7 +20,7 @@ import (
 )
 
 // peerOf returns the caller's side of a link, without this package's code.
-func peerOf(t *testing.T, s *served) stream {
+func peerOf(t *testing.T, s *served) clientStream {
 	t.Helper()
 	conn, err := grpc.NewClient(s.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)

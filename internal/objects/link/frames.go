@@ -12,7 +12,7 @@ func (f frame) toCall(now time.Time) *objectspb.Call {
 		return &objectspb.Call{Id: f.e.id, Request: f.part, More: !f.last}
 	}
 	c := f.e.call
-	c.Id, c.More, c.Timeout = f.e.id, false, left(f.e.deadline, now)
+	c.Id, c.More, c.Timeout = f.e.id, false, timeLeft(f.e.deadline, now)
 	if f.last {
 		return c
 	}
@@ -20,9 +20,9 @@ func (f frame) toCall(now time.Time) *objectspb.Call {
 		Metadata: c.Metadata, Chain: c.Chain, Generation: c.Generation}
 }
 
-// left returns the time until the deadline as calls carry it. 0 means no deadline, so an expired deadline
+// timeLeft returns the time until the deadline as calls carry it. 0 means no deadline, so an expired deadline
 // yields the shortest time.
-func left(deadline, now time.Time) int64 {
+func timeLeft(deadline, now time.Time) int64 {
 	if deadline.IsZero() {
 		return 0
 	}

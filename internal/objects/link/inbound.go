@@ -12,36 +12,36 @@ import (
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-// inbound holds the calls of one link on the called side: those in flight, and those that are incomplete. It is
+// inboundCalls holds the calls of one link on the called side: those in flight, and those that are incomplete. It is
 // a plain value; its owner holds a lock.
-type inbound struct {
-	prefix  string
-	max     int // bytes of a request
-	greeted bool
-	calls   map[uint64]*Incoming // in flight: complete, neither answered nor cancelled
-	open    map[uint64]*partial  // incomplete calls
-	begun   uint64               // calls of which the first part has arrived
-	spare   []*Incoming          // for reuse
-	space   []*Incoming          // of the last arrived
+type inboundCalls struct {
+	prefix      string
+	maxRequest  int // bytes of a request
+	greeted     bool
+	calls       map[uint64]*Incoming    // in flight: complete, neither answered nor cancelled
+	partials    map[uint64]*partialCall // incomplete calls
+	begun       uint64                  // calls of which the first part has arrived
+	spare       []*Incoming             // for reuse
+	lastArrived []*Incoming             // of the last arrived
 
 	// takeBytes counts bytes as held, and returns false if they are too many; giveBytes releases them.
 	takeBytes func(n int64) bool
 	giveBytes func(n int64)
 }
 
-// partial is an incomplete call.
-type partial struct {
-	call    *objectspb.Call
-	refused bool      // too large, or no longer held: its parts up to the last are dropped
-	cost    int64     // bytes that it holds
-	ends    time.Time // it is dropped then unless a further part arrives; zero if it holds none
+// partialCall is an incomplete call.
+type partialCall struct {
+	call     *objectspb.Call
+	refused  bool      // too large, or no longer held: its parts up to the last are dropped
+	cost     int64     // bytes that it holds
+	deadline time.Time // it is dropped then unless a further part arrives; zero if it holds none
 }
 
 // maxSpare limits the calls that are kept for reuse.
 const maxSpare = 256
 
-// take returns a call for use, with its earlier Scratch if it is reused.
-func (in *inbound) take() *Incoming {
+// takeSpare returns a call for use, with its earlier Scratch if it is reused.
+func (in *inboundCalls) takeSpare() *Incoming {
 	last := len(in.spare) - 1
 	if last < 0 {
 		return &Incoming{}
@@ -52,9 +52,9 @@ func (in *inbound) take() *Incoming {
 	return c
 }
 
-// free makes a call available to a later message. The call was answered, the answer was sent, and it was not
+// freeCall makes a call available to a later message. The call was answered, the answer was sent, and it was not
 // cancelled. Until its reuse it still counts as answered.
-func (in *inbound) free(c *Incoming) {
+func (in *inboundCalls) freeCall(c *Incoming) {
 	wire.FreeCall(c.Call)
 	if s, ok := c.Scratch.(Freer); ok {
 		s.Freed()
@@ -68,42 +68,43 @@ func (in *inbound) free(c *Incoming) {
 	}
 }
 
-// arrived holds the contents of a message, until the next one.
-type arrived struct {
+// arrivedCalls holds the contents of a message, until the next one.
+type arrivedCalls struct {
 	calls     []*Incoming // complete
 	refused   []uint64    // too large; must be answered at once
 	full      []uint64    // refused by the budget; must be answered at once
 	cancelled []*Incoming
 }
 
-func newInbound(prefix string, max int) *inbound {
-	return &inbound{prefix: prefix, max: max, calls: map[uint64]*Incoming{}, open: map[uint64]*partial{},
+func newInboundCalls(prefix string, max int) *inboundCalls {
+	return &inboundCalls{prefix: prefix, maxRequest: max, calls: map[uint64]*Incoming{},
+		partials:  map[uint64]*partialCall{},
 		takeBytes: func(int64) bool { return true }, giveBytes: func(int64) {}}
 }
 
-// receive processes a message. After an error, which is a gRPC status, the link must end, and no part of the
+// receiveMessage processes a message. After an error, which is a gRPC status, the link must end, and no part of the
 // message may be handled.
-func (in *inbound) receive(m *objectspb.LinkRequest) (arrived, error) {
-	if err := in.greet(m.Hello); err != nil {
-		return arrived{}, err
+func (in *inboundCalls) receiveMessage(m *objectspb.LinkRequest) (arrivedCalls, error) {
+	if err := in.checkHello(m.Hello); err != nil {
+		return arrivedCalls{}, err
 	}
 	if m.Hello == nil && len(m.Calls)+len(m.Cancelled) == 0 {
-		return arrived{}, misuse(errors.New("an empty message"))
+		return arrivedCalls{}, misuseError(errors.New("an empty message"))
 	}
 	begun := in.begun
-	a := arrived{calls: in.space[:0]}
+	a := arrivedCalls{calls: in.lastArrived[:0]}
 	for _, c := range m.Calls {
-		complete, tooLarge, full, err := in.add(c)
+		complete, tooLarge, full, err := in.addCall(c)
 		switch {
 		case err != nil:
 			in.begun = begun
-			return arrived{}, misuse(err)
+			return arrivedCalls{}, misuseError(err)
 		case tooLarge:
 			a.refused = append(a.refused, c.Id)
 		case full:
 			a.full = append(a.full, c.Id)
 		case complete != nil:
-			call := in.take()
+			call := in.takeSpare()
 			call.Call, call.id, call.cost = complete, complete.Id, costOf(complete)
 			in.calls[call.id] = call
 			a.calls = append(a.calls, call)
@@ -114,24 +115,24 @@ func (in *inbound) receive(m *objectspb.LinkRequest) (arrived, error) {
 			delete(in.calls, id)
 			a.cancelled = append(a.cancelled, c)
 		}
-		if p := in.open[id]; p != nil {
-			in.drop(p)
-			delete(in.open, id)
+		if p := in.partials[id]; p != nil {
+			in.dropPartial(p)
+			delete(in.partials, id)
 		}
 	}
-	in.space = a.calls
+	in.lastArrived = a.calls
 	return a, nil
 }
 
-// greet checks that the first message, and no other, has a Hello from the same cluster.
-func (in *inbound) greet(hello *objectspb.Hello) error {
+// checkHello checks that the first message, and no other, has a Hello from the same cluster.
+func (in *inboundCalls) checkHello(hello *objectspb.Hello) error {
 	switch {
 	case in.greeted && hello != nil:
-		return misuse(errors.New("a second Hello"))
+		return misuseError(errors.New("a second Hello"))
 	case in.greeted:
 		return nil
 	case hello == nil:
-		return misuse(errors.New("the first message has no Hello"))
+		return misuseError(errors.New("the first message has no Hello"))
 	case hello.Prefix != in.prefix:
 		return status.Errorf(codes.FailedPrecondition, "link: the caller belongs to the cluster with the prefix %q, "+
 			"and this node to the one with %q: check the prefix and the address", hello.Prefix, in.prefix)
@@ -140,20 +141,20 @@ func (in *inbound) greet(hello *objectspb.Hello) error {
 	return nil
 }
 
-// add adds a call or a part of one, and returns the call once it is complete. For a call that is too large, or
+// addCall adds a call or a part of one, and returns the call once it is complete. For a call that is too large, or
 // refused by the budget, it reports that once.
-func (in *inbound) add(c *objectspb.Call) (complete *objectspb.Call, tooLarge, full bool, err error) {
-	p := in.open[c.GetId()]
+func (in *inboundCalls) addCall(c *objectspb.Call) (complete *objectspb.Call, tooLarge, full bool, err error) {
+	p := in.partials[c.GetId()]
 	switch {
 	case p != nil:
-		return in.extend(p, c)
+		return in.extendCall(p, c)
 	case in.calls[c.GetId()] != nil:
 		return nil, false, false, fmt.Errorf("call %d is in flight already", c.GetId())
 	case c.GetMethod() == "":
 		return nil, false, false, fmt.Errorf("call %d has no method, and no part of it came before", c.GetId())
 	case c.More && len(c.Request) == 0:
 		return nil, false, false, fmt.Errorf("an empty part of call %d", c.Id)
-	case c.More && len(in.open) >= recvParts:
+	case c.More && len(in.partials) >= recvParts:
 		return nil, false, false, fmt.Errorf("more than %d calls in parts at a time", recvParts)
 	}
 	cost := costOf(c)
@@ -162,23 +163,24 @@ func (in *inbound) add(c *objectspb.Call) (complete *objectspb.Call, tooLarge, f
 			maxExtra)
 	}
 	in.begun++
-	tooLarge = len(c.Request) > in.max
+	tooLarge = len(c.Request) > in.maxRequest
 	full = !tooLarge && !in.takeBytes(cost)
 	switch {
 	case c.More && (tooLarge || full):
-		in.open[c.Id] = &partial{refused: true}
+		in.partials[c.Id] = &partialCall{refused: true}
 	case c.More:
-		p := &partial{call: c, cost: cost}
-		p.progress()
-		in.open[c.Id] = p
+		p := &partialCall{call: c, cost: cost}
+		p.recordPart()
+		in.partials[c.Id] = p
 	case !tooLarge && !full:
 		complete = c
 	}
 	return complete, tooLarge, full, nil
 }
 
-// extend adds a further part of a call.
-func (in *inbound) extend(p *partial, c *objectspb.Call) (complete *objectspb.Call, tooLarge, full bool, err error) {
+// extendCall adds a further part of a call.
+func (in *inboundCalls) extendCall(p *partialCall, c *objectspb.Call) (complete *objectspb.Call, tooLarge, full bool,
+	err error) {
 	switch {
 	case c.Method != "" || len(c.Key)+len(c.Metadata)+len(c.Chain) > 0 || c.Timeout != 0 || c.Generation != 0:
 		return nil, false, false, fmt.Errorf("call %d begins, and parts of it are missing", c.Id)
@@ -186,25 +188,25 @@ func (in *inbound) extend(p *partial, c *objectspb.Call) (complete *objectspb.Ca
 		return nil, false, false, fmt.Errorf("an empty part of call %d", c.Id)
 	}
 	if !c.More {
-		delete(in.open, c.Id)
+		delete(in.partials, c.Id)
 	}
 	switch {
 	case p.refused:
 		return nil, false, false, nil
-	case len(p.call.Request)+len(c.Request) > in.max:
-		in.drop(p)
+	case len(p.call.Request)+len(c.Request) > in.maxRequest:
+		in.dropPartial(p)
 		return nil, true, false, nil
 	}
 	// Growth is reserved in the budget first, including the spare capacity.
-	more := int64(roomFor(p.call.Request, c.Request, in.max) - cap(p.call.Request))
+	more := int64(capacityFor(p.call.Request, c.Request, in.maxRequest) - cap(p.call.Request))
 	if more > 0 && !in.takeBytes(more) {
-		in.drop(p)
+		in.dropPartial(p)
 		return nil, false, true, nil
 	}
 	p.cost += max(0, more)
-	p.call.Request = extend(p.call.Request, c.Request, in.max)
+	p.call.Request = appendPart(p.call.Request, c.Request, in.maxRequest)
 	if c.More {
-		p.progress()
+		p.recordPart()
 		return nil, false, false, nil
 	}
 	p.call.More = false
@@ -212,38 +214,38 @@ func (in *inbound) extend(p *partial, c *objectspb.Call) (complete *objectspb.Ca
 	return p.call, false, false, nil
 }
 
-// progress records that a part has arrived, and sets the time limit for the next one.
-func (p *partial) progress() { p.ends = time.Now().Add(partIdle) }
+// recordPart records that a part has arrived, and sets the time limit for the next one.
+func (p *partialCall) recordPart() { p.deadline = time.Now().Add(partIdle) }
 
-// drop releases the bytes of an incomplete call. Its further parts are ignored.
-func (in *inbound) drop(p *partial) {
+// dropPartial releases the bytes of an incomplete call. Its further parts are ignored.
+func (in *inboundCalls) dropPartial(p *partialCall) {
 	in.giveBytes(p.cost)
-	p.call, p.cost, p.refused, p.ends = nil, 0, true, time.Time{}
+	p.call, p.cost, p.refused, p.deadline = nil, 0, true, time.Time{}
 }
 
-// expire drops the incomplete calls that have received no part for partIdle, and returns their ids.
-func (in *inbound) expire(now time.Time) (late []uint64) {
-	for id, p := range in.open {
-		if !p.ends.IsZero() && now.After(p.ends) {
-			in.drop(p)
+// expirePartials drops the incomplete calls that have received no part for partIdle, and returns their ids.
+func (in *inboundCalls) expirePartials(now time.Time) (late []uint64) {
+	for id, p := range in.partials {
+		if !p.deadline.IsZero() && now.After(p.deadline) {
+			in.dropPartial(p)
 			late = append(late, id)
 		}
 	}
 	return late
 }
 
-// roomFor returns the capacity of all after part is appended.
-func roomFor(all, part []byte, max int) int {
+// capacityFor returns the capacity of all after part is appended.
+func capacityFor(all, part []byte, max int) int {
 	if need := len(all) + len(part); need > cap(all) {
 		return min(2*need, max)
 	}
 	return cap(all)
 }
 
-// extend appends a part to the earlier ones; together they have at most max bytes. It doubles the capacity as
+// appendPart appends a part to the earlier ones; together they have at most max bytes. It doubles the capacity as
 // needed, to copy little.
-func extend(all, part []byte, max int) []byte {
-	if room := roomFor(all, part, max); room > cap(all) {
+func appendPart(all, part []byte, max int) []byte {
+	if room := capacityFor(all, part, max); room > cap(all) {
 		all = append(make([]byte, 0, room), all...)
 	}
 	return append(all, part...)
@@ -252,7 +254,7 @@ func extend(all, part []byte, max int) []byte {
 // costOf returns the approximate size of a call in memory, in bytes.
 func costOf(c *objectspb.Call) int64 { return int64(len(c.Request) + extraOfCall(c) + callOverhead) }
 
-// misuse returns the status that ends a link if the peer does not follow the protocol.
-func misuse(err error) error {
+// misuseError returns the status that ends a link if the peer does not follow the protocol.
+func misuseError(err error) error {
 	return status.Errorf(codes.InvalidArgument, "link: %v: check that both sides have the same version", err)
 }

@@ -60,9 +60,9 @@ func TestInboundEndsTheLinkOfAPeerThatDoesNotFollowTheProtocol(t *testing.T) {
 		{"too many", []*objectspb.LinkRequest{hello("p"), many}, codes.InvalidArgument, "at a time"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			in := newInbound("p", 100)
+			in := newInboundCalls("p", 100)
 			for i, m := range c.messages {
-				a, err := in.receive(m)
+				a, err := in.receiveMessage(m)
 				if i < len(c.messages)-1 {
 					require.NoError(t, err)
 					continue
@@ -77,50 +77,50 @@ func TestInboundEndsTheLinkOfAPeerThatDoesNotFollowTheProtocol(t *testing.T) {
 }
 
 func TestInboundJoinsParts(t *testing.T) {
-	in := newInbound("", 10)
-	_, err := in.receive(hello(""))
+	in := newInboundCalls("", 10)
+	_, err := in.receiveMessage(hello(""))
 	require.NoError(t, err)
 	first := begun(1, 0, true)
 	first.Request = []byte("abc")
-	a, err := in.receive(request(first, begun(2, 1, true)))
+	a, err := in.receiveMessage(request(first, begun(2, 1, true)))
 	require.NoError(t, err)
 	require.Empty(t, a.calls)
-	a, err = in.receive(request(begun(3, 2, false), &objectspb.Call{Id: 1, Request: []byte("defg"), More: true}))
+	a, err = in.receiveMessage(request(begun(3, 2, false), &objectspb.Call{Id: 1, Request: []byte("defg"), More: true}))
 	require.NoError(t, err)
 	require.Len(t, a.calls, 1)
-	a, err = in.receive(request(&objectspb.Call{Id: 1, Request: []byte("hij")}))
+	a, err = in.receiveMessage(request(&objectspb.Call{Id: 1, Request: []byte("hij")}))
 	require.NoError(t, err)
 	require.Equal(t, "abcdefghij", string(a.calls[0].Call.Request))
 	require.Equal(t, "/a/B", a.calls[0].Call.Method)
 	require.False(t, a.calls[0].Call.More)
 	require.Len(t, in.calls, 2)
-	a, err = in.receive(&objectspb.LinkRequest{Cancelled: []uint64{1, 2, 99}})
+	a, err = in.receiveMessage(&objectspb.LinkRequest{Cancelled: []uint64{1, 2, 99}})
 	require.NoError(t, err)
 	require.Len(t, a.cancelled, 1)
-	require.Empty(t, in.open)
-	_, err = in.receive(request(part(2, 1, false)))
+	require.Empty(t, in.partials)
+	_, err = in.receiveMessage(request(part(2, 1, false)))
 	require.Error(t, err, "what was cancelled is not continued")
 	require.EqualValues(t, 3, in.begun)
 }
 
 func TestInboundRefusesWhatIsTooLargeOnce(t *testing.T) {
-	in := newInbound("", 10)
-	_, err := in.receive(hello(""))
+	in := newInboundCalls("", 10)
+	_, err := in.receiveMessage(hello(""))
 	require.NoError(t, err)
-	a, err := in.receive(request(begun(1, 11, false), begun(2, 11, true), begun(3, 10, true), begun(4, 10, false)))
+	a, err := in.receiveMessage(request(begun(1, 11, false), begun(2, 11, true), begun(3, 10, true), begun(4, 10, false)))
 	require.NoError(t, err)
 	require.Equal(t, []uint64{1, 2}, a.refused)
 	require.Len(t, a.calls, 1)
-	a, err = in.receive(request(part(2, 5, true), part(3, 1, true)))
+	a, err = in.receiveMessage(request(part(2, 5, true), part(3, 1, true)))
 	require.NoError(t, err)
 	require.Equal(t, []uint64{3}, a.refused)
-	require.Nil(t, in.open[2].call, "nothing is kept")
-	a, err = in.receive(request(part(2, 5, false), part(3, 1, true)))
+	require.Nil(t, in.partials[2].call, "nothing is kept")
+	a, err = in.receiveMessage(request(part(2, 5, false), part(3, 1, true)))
 	require.NoError(t, err)
 	require.Empty(t, a.refused)
-	_, err = in.receive(&objectspb.LinkRequest{Cancelled: []uint64{3}})
+	_, err = in.receiveMessage(&objectspb.LinkRequest{Cancelled: []uint64{3}})
 	require.NoError(t, err)
-	require.Empty(t, in.open)
+	require.Empty(t, in.partials)
 	require.Len(t, in.calls, 1)
 }
 
@@ -155,15 +155,15 @@ func FuzzLinkRequest(f *testing.F) {
 		request(begun(1, 1, false), begun(1, 1, false))))
 	f.Add(messages(request(nil)))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		in := newInbound("p", 100)
+		in := newInboundCalls("p", 100)
 		for _, m := range decode(data, func() *objectspb.LinkRequest { return &objectspb.LinkRequest{} }) {
-			a, err := in.receive(m)
+			a, err := in.receiveMessage(m)
 			if err != nil {
 				require.Contains(t, []codes.Code{codes.InvalidArgument, codes.FailedPrecondition}, status.Code(err))
 				return
 			}
-			require.LessOrEqual(t, len(in.open), recvParts)
-			for id, p := range in.open {
+			require.LessOrEqual(t, len(in.partials), recvParts)
+			for id, p := range in.partials {
 				if require.Nil(t, in.calls[id]); p.call != nil {
 					require.LessOrEqual(t, len(p.call.Request), 100)
 				}
@@ -183,7 +183,7 @@ func FuzzLinkRequest(f *testing.F) {
 func TestExtendKeepsWithinTheLimit(t *testing.T) {
 	var all []byte
 	for range 10 {
-		all = extend(all, bytes.Repeat([]byte("x"), 10), 100)
+		all = appendPart(all, bytes.Repeat([]byte("x"), 10), 100)
 	}
 	require.Len(t, all, 100)
 	require.LessOrEqual(t, cap(all), 200)

@@ -46,7 +46,7 @@ func (c *Incoming) Context() context.Context { return c.l.ctx }
 // does not wait for the network. It drops the reply if the caller has cancelled or the link has ended. Further
 // replies are ignored.
 func (c *Incoming) Reply(r *objectspb.Reply) {
-	c.l.reply(c, c.l.s.checked(r))
+	c.l.recordReply(c, c.l.server.checkReply(r))
 }
 
 // OnCancel registers f to be called once, when the caller cancels the call or the link ends before Reply. If
@@ -63,29 +63,30 @@ func (c *Incoming) OnCancel(f func()) {
 	}
 }
 
-// end records that the caller no longer waits for the reply, and returns a function to be called without the
+// endWait records that the caller no longer waits for the reply, and returns a function to be called without the
 // lock, or nil. The caller of end holds the lock.
-func (c *Incoming) end() func() {
+func (c *Incoming) endWait() func() {
 	f := c.onCancel
 	c.ended, c.onCancel = true, nil
 	return f
 }
 
-// checked returns the reply, or an error in its place if the link could not carry it.
-func (s *Server) checked(r *objectspb.Reply) *objectspb.Reply {
+// checkReply returns the reply, or an error in its place if the link could not carry it.
+func (s *Server) checkReply(r *objectspb.Reply) *objectspb.Reply {
 	if r == nil {
 		r = &objectspb.Reply{}
 	}
 	if len(r.Response) > s.cfg.MaxMessage {
-		return failure(codes.ResourceExhausted, fmt.Sprintf("link: the response has %d bytes and may have %d: "+
+		return statusReply(codes.ResourceExhausted, fmt.Sprintf("link: the response has %d bytes and may have %d: "+
 			"send less, or raise MaxMessage on both sides", len(r.Response), s.cfg.MaxMessage))
 	}
 	if extra := extraOfReply(r); extra > maxExtra {
-		return failure(codes.ResourceExhausted, fmt.Sprintf("link: status and metadata of the reply have %d bytes and may "+
-			"have %d: send less", extra, maxExtra))
+		return statusReply(codes.ResourceExhausted,
+			fmt.Sprintf("link: status and metadata of the reply have %d bytes and may "+
+				"have %d: send less", extra, maxExtra))
 	}
 	if !validNames(r.Header) || !validNames(r.Trailer) {
-		return failure(codes.Internal, "link: a name in the metadata of the reply is not valid UTF-8")
+		return statusReply(codes.Internal, "link: a name in the metadata of the reply is not valid UTF-8")
 	}
 	return r
 }
@@ -103,8 +104,8 @@ func validNames(headers []*objectspb.Header) bool {
 // fullStatus is [budget.ErrFull] in serialized form.
 var fullStatus, _ = proto.Marshal(status.Convert(budget.ErrFull).Proto())
 
-// failure returns a reply that contains only a status.
-func failure(code codes.Code, message string) *objectspb.Reply {
+// statusReply returns a reply that contains only a status.
+func statusReply(code codes.Code, message string) *objectspb.Reply {
 	text, _ := proto.Marshal(status.New(code, message).Proto()) // cannot fail: all its strings are valid
 	return &objectspb.Reply{Status: text}
 }

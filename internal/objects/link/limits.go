@@ -41,11 +41,11 @@ const (
 	wideStreams = 4
 	wideWindow  = 4 << 20
 
-	// lanes limits the links to a distant node, which is one that takes at least farFrom to answer. A node
+	// maxLanes limits the links to a distant node, which is one that takes at least farFrom to answer. A node
 	// receives about laneWindow bytes of each link without a round trip: 256 KiB, of which a quarter is
 	// acknowledged late. The links share the bytes that may be in flight. Half of these are for wideLanes of
 	// them, each of which carries calls of any length by default.
-	lanes      = 24
+	maxLanes   = 24
 	wideLanes  = 4
 	farFrom    = 10 * time.Millisecond
 	laneWindow = 200 << 10
@@ -72,15 +72,15 @@ const (
 
 // extraOfCall returns the approximate size of a call on the wire without its request.
 func extraOfCall(c *objectspb.Call) int {
-	return frameOverhead + len(c.Method) + len(c.Key) + 8*len(c.Chain) + sizeOf(c.Metadata)
+	return frameOverhead + len(c.Method) + len(c.Key) + 8*len(c.Chain) + headersSize(c.Metadata)
 }
 
 // extraOfReply returns the approximate size of a reply on the wire without its response.
 func extraOfReply(r *objectspb.Reply) int {
-	return frameOverhead + len(r.Status) + sizeOf(r.Header) + sizeOf(r.Trailer)
+	return frameOverhead + len(r.Status) + headersSize(r.Header) + headersSize(r.Trailer)
 }
 
-func sizeOf(headers []*objectspb.Header) (n int) {
+func headersSize(headers []*objectspb.Header) (n int) {
 	for _, h := range headers {
 		n += 16 + len(h.GetName()) + len(h.GetValue())
 	}

@@ -17,7 +17,7 @@ type link struct {
 	ctx     context.Context // of the stream
 	cancel  context.CancelFunc
 	wake    chan struct{} // wakes the writer
-	dead    atomic.Bool   // err is set
+	ended   atomic.Bool   // err is set
 	lane    int           // its number among the links to its node
 	ready   atomic.Bool   // the node has accepted it
 	written atomic.Uint64 // calls with begun up to this number were encoded
@@ -26,19 +26,19 @@ type link struct {
 	// encoding is held while calls taken from the outbox are encoded. It is acquired before mu.
 	encoding sync.Mutex
 
-	mu       sync.Mutex
-	waiters  map[uint64]*waiter // all calls without a result
-	lastID   uint64
-	begun    uint64 // the number of calls taken to be sent, at least their first part
-	blocked  queue  // calls that wait until less is in flight
-	out      outbox
-	inFlight int64
-	cancels  []uint64
-	idle     bool   // the writer waits, and no caller sends in its place
-	alone    bool   // a caller sends in place of the writer
-	stream   stream // nil before it is open
-	unproven uint64 // calls with begun up to this number may be unread by the peer although they have ended
-	err      error  // why the link accepts no more calls
+	mu           sync.Mutex
+	waiters      map[uint64]*waiter // all calls without a result
+	lastID       uint64
+	begun        uint64     // the number of calls taken to be sent, at least their first part
+	blocked      entryQueue // calls that wait until less is in flight
+	out          outbox
+	inFlight     int64
+	cancels      []uint64
+	idle         bool         // the writer waits, and no caller sends in its place
+	callerSends  bool         // a caller sends in place of the writer
+	stream       clientStream // nil before it is open
+	unprovenUpTo uint64       // calls with begun up to this number may be unread by the peer although they have ended
+	err          error        // why the link accepts no more calls
 }
 
 // waiter is a call in flight, with the channel on which its caller waits for the result.
@@ -51,8 +51,8 @@ type waiter struct {
 	message wire.Request // the message in which a lone call is sent
 }
 
-// within returns a channel that receives when d has passed. The next call reuses the timer.
-func (w *waiter) within(d time.Duration) <-chan time.Time {
+// startTimer returns a channel that receives when d has passed. The next call reuses the timer.
+func (w *waiter) startTimer(d time.Duration) <-chan time.Time {
 	if w.timer == nil {
 		w.timer = time.NewTimer(d)
 	} else {
@@ -67,38 +67,38 @@ type result struct {
 	err   error
 }
 
-var waiters = sync.Pool{New: func() any { return &waiter{done: make(chan result, 1)} }}
+var waiterPool = sync.Pool{New: func() any { return &waiter{done: make(chan result, 1)} }}
 
 func newLink(p *peer) *link {
 	ctx, cancel := context.WithCancel(p.pool.ctx)
 	return &link{peer: p, ctx: ctx, cancel: cancel, wake: make(chan struct{}, 1), waiters: map[uint64]*waiter{}}
 }
 
-// call sends a call and waits for its result. It returns errGone if the link accepts no more calls.
-func (l *link) call(ctx context.Context, deadline time.Time, call *objectspb.Call, extra int,
+// doCall sends a call and waits for its result. It returns errGone if the link accepts no more calls.
+func (l *link) doCall(ctx context.Context, deadline time.Time, call *objectspb.Call, extra int,
 	cost int64) (*objectspb.Reply, error) {
-	w := waiters.Get().(*waiter)
+	w := waiterPool.Get().(*waiter)
 	w.entry = entry{call: call, payload: call.Request, extra: extra}
 	w.cost = cost
 	var over <-chan time.Time
 	if own, bounded := ctx.Deadline(); bounded {
 		w.deadline = own
 	} else if w.deadline = deadline; !deadline.IsZero() {
-		over = w.within(time.Until(deadline))
+		over = w.startTimer(time.Until(deadline))
 	}
-	if !l.begin(w) {
+	if !l.beginCall(w) {
 		return nil, errGone
 	}
 	var res result
 	select {
 	case res = <-w.done:
 	case <-ctx.Done():
-		if err := l.abandon(w, ctx.Err()); err != nil {
+		if err := l.abandonCall(w, ctx.Err()); err != nil {
 			return nil, err
 		}
 		res = <-w.done // the result came first
 	case <-over:
-		if err := l.abandon(w, context.DeadlineExceeded); err != nil {
+		if err := l.abandonCall(w, context.DeadlineExceeded); err != nil {
 			return nil, err
 		}
 		res = <-w.done
@@ -107,16 +107,16 @@ func (l *link) call(ctx context.Context, deadline time.Time, call *objectspb.Cal
 		w.timer.Stop()
 	}
 	if res.err != nil || len(call.Request) > partSize {
-		l.encoded() // because a reply to one part does not mean that the next part is no longer read
+		l.awaitEncoded() // because a reply to one part does not mean that the next part is no longer read
 	}
 	w.entry, w.parts = entry{}, nil
-	waiters.Put(w)
+	waiterPool.Put(w)
 	return res.reply, res.err
 }
 
-// begin appends the call to the outbox, or to the calls that wait until less is in flight. It returns false if
+// beginCall appends the call to the outbox, or to the calls that wait until less is in flight. It returns false if
 // the link accepts no more calls.
-func (l *link) begin(w *waiter) bool {
+func (l *link) beginCall(w *waiter) bool {
 	l.mu.Lock()
 	if l.err != nil {
 		l.mu.Unlock()
@@ -125,13 +125,13 @@ func (l *link) begin(w *waiter) bool {
 	l.lastID++
 	w.id = l.lastID
 	l.waiters[w.id] = w
-	if l.blocked.n > 0 || !l.fits(w) {
+	if l.blocked.n > 0 || !l.fitsInFlight(w) {
 		l.blocked.push(&w.entry)
 		l.mu.Unlock()
 		return true
 	}
 	l.inFlight += w.cost
-	if l.mayPass(w) {
+	if l.maySendAlone(w) {
 		l.sendAlone(w)
 		return true
 	}
@@ -141,23 +141,23 @@ func (l *link) begin(w *waiter) bool {
 	return true
 }
 
-// fits reports whether the call may be in flight beside the others. The caller holds the lock.
-func (l *link) fits(w *waiter) bool {
-	return l.inFlight == 0 || l.inFlight+w.cost <= l.peer.share(l.lane)
+// fitsInFlight reports whether the call may be in flight beside the others. The caller holds the lock.
+func (l *link) fitsInFlight(w *waiter) bool {
+	return l.inFlight == 0 || l.inFlight+w.cost <= l.peer.laneShare(l.lane)
 }
 
 // wakeWriter wakes the writer if it waits. The caller holds the lock.
 func (l *link) wakeWriter() {
 	if l.idle {
 		l.idle = false
-		poke(l.wake)
+		wakeUp(l.wake)
 	}
 }
 
-// forget removes a call that has ended, and lets blocked calls begin that now fit. The caller holds the lock.
-func (l *link) forget(w *waiter) {
+// forgetCall removes a call that has ended, and lets blocked calls begin that now fit. The caller holds the lock.
+func (l *link) forgetCall(w *waiter) {
 	delete(l.waiters, w.id)
-	if w.in == &l.blocked {
+	if w.inQueue == &l.blocked {
 		l.blocked.remove(&w.entry)
 	} else {
 		l.out.remove(&w.entry)
@@ -165,7 +165,7 @@ func (l *link) forget(w *waiter) {
 	}
 	for l.blocked.n > 0 {
 		next := l.waiters[l.blocked.first.id]
-		if !l.fits(next) {
+		if !l.fitsInFlight(next) {
 			return
 		}
 		l.blocked.remove(&next.entry)
@@ -175,17 +175,17 @@ func (l *link) forget(w *waiter) {
 	}
 }
 
-// abandon ends a call for which its caller no longer waits, and returns the call's error: why, and also
+// abandonCall ends a call for which its caller no longer waits, and returns the call's error: why, and also
 // ErrNotSent if nothing of the call was sent. It returns nil if the call already had a result. Once abandon has
 // returned, the link no longer reads the call.
-func (l *link) abandon(w *waiter, why error) error {
+func (l *link) abandonCall(w *waiter, why error) error {
 	l.mu.Lock()
 	if l.waiters[w.id] != w {
 		l.mu.Unlock()
 		return nil
 	}
 	sent := w.begun > 0
-	l.forget(w)
+	l.forgetCall(w)
 	if sent {
 		l.cancels = append(l.cancels, w.id)
 		l.wakeWriter()
@@ -194,12 +194,12 @@ func (l *link) abandon(w *waiter, why error) error {
 	if !sent {
 		return fmt.Errorf("%w (address %s: %w)", ErrNotSent, l.peer.address, why)
 	}
-	l.encoded()
+	l.awaitEncoded()
 	return why
 }
 
-// encoded blocks until the link no longer reads calls that were taken to be sent and have since been forgotten.
-func (l *link) encoded() {
+// awaitEncoded blocks until the link no longer reads calls that were taken to be sent and have since been forgotten.
+func (l *link) awaitEncoded() {
 	l.encoding.Lock()
 	defer l.encoding.Unlock()
 }
@@ -212,44 +212,44 @@ func (l *link) endIdle() bool {
 	if len(l.waiters) > 0 {
 		return false
 	}
-	l.end(errGone)
+	l.stopAccepting(errGone)
 	return true
 }
 
-// end stops the acceptance of calls. The caller holds the lock.
-func (l *link) end(err error) {
+// stopAccepting stops the acceptance of calls. The caller holds the lock.
+func (l *link) stopAccepting(err error) {
 	if l.err == nil {
 		l.err = err
-		l.dead.Store(true)
+		l.ended.Store(true)
 	}
 	l.cancel()
 }
 
-// fail ends the link and all its calls with errors that tell whether they may have been started. taken is the
+// failCalls ends the link and all its calls with errors that tell whether they may have been started. taken is the
 // number of calls, in the order in which they were sent, that the peer has begun to read; a negative number
 // means unknown.
-func (l *link) fail(cause error, taken int64) {
+func (l *link) failCalls(cause error, taken int64) {
 	l.mu.Lock()
-	l.end(cause)
+	l.stopAccepting(cause)
 	ended := l.waiters
 	l.waiters = nil
-	l.blocked, l.out, l.cancels = queue{}, outbox{}, nil
+	l.blocked, l.out, l.cancels = entryQueue{}, outbox{}, nil
 	l.mu.Unlock()
 	for _, w := range ended {
 		started := w.begun > 0 && (taken < 0 || w.begun <= uint64(taken))
-		w.done <- result{err: failed(l.peer.address, cause, started)}
+		w.done <- result{err: callError(l.peer.address, cause, started)}
 	}
 }
 
-// failed returns the error of a call on a link that ended because of cause.
-func failed(address string, cause error, started bool) error {
+// callError returns the error of a call on a link that ended because of cause.
+func callError(address string, cause error, started bool) error {
 	kind := ErrNotSent
 	switch {
 	case cause == ErrClosed:
 		return ErrClosed
 	case started:
 		kind = ErrLost
-	case refuses(cause):
+	case isRefusal(cause):
 		kind = ErrRefused
 	}
 	return fmt.Errorf("%w (address %s: %w)", kind, address, cause)

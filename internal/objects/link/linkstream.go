@@ -15,30 +15,30 @@ import (
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-type stream = grpc.BidiStreamingClient[objectspb.LinkRequest, objectspb.LinkResponse]
+type clientStream = grpc.BidiStreamingClient[objectspb.LinkRequest, objectspb.LinkResponse]
 
 // run opens the link and reads from it until it ends.
 func (l *link) run() {
 	defer l.peer.pool.wg.Done()
 	defer l.cancel()
 	began := time.Now()
-	s, err := l.open()
+	s, err := l.openStream()
 	if err != nil {
-		l.fail(err, 0)
+		l.failCalls(err, 0)
 		return
 	}
 	l.ready.Store(true)
-	l.peer.opened(time.Since(began))
+	l.peer.recordOpened(time.Since(began))
 	l.mu.Lock()
 	l.stream = s
 	l.mu.Unlock()
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
-		l.write(s)
+		l.writeCalls(s)
 	}()
-	err = l.read(s)
-	l.fail(err, taken(s))
+	err = l.readReplies(s)
+	l.failCalls(err, takenCalls(s))
 	if errors.Is(l.err, err) && l.lane == 0 { // err is not written any more
 		l.peer.pool.cfg.Logger.Info("a link for calls of objects has ended; the next call opens it again",
 			"address", l.peer.address, "error", err)
@@ -46,8 +46,8 @@ func (l *link) run() {
 	<-written
 }
 
-// open opens the stream and returns it once the node has accepted it. If open fails, no call was sent.
-func (l *link) open() (stream, error) {
+// openStream opens the stream and returns it once the node has accepted it. If open fails, no call was sent.
+func (l *link) openStream() (clientStream, error) {
 	s, err := objectspb.NewObjectsClient(l.peer.linkConn).Link(l.ctx, grpc.WaitForReady(false),
 		grpc.CallContentSubtype(wire.Subtype), grpc.MaxCallSendMsgSize(maxStreamMessage),
 		grpc.MaxCallRecvMsgSize(maxStreamMessage))
@@ -70,9 +70,9 @@ func (l *link) open() (stream, error) {
 // errEnded is the error of a link that the node has ended without an error.
 var errEnded = status.Error(codes.Unavailable, "the node has ended the link")
 
-// taken returns the number of calls that the node has begun to read on a stream that has ended, or -1 if the
+// takenCalls returns the number of calls that the node has begun to read on a stream that has ended, or -1 if the
 // node did not report it.
-func taken(s stream) int64 {
+func takenCalls(s clientStream) int64 {
 	if values := s.Trailer().Get(takenKey); len(values) == 1 {
 		if n, err := strconv.ParseInt(values[0], 10, 64); err == nil && n >= 0 {
 			return n
@@ -81,11 +81,11 @@ func taken(s stream) int64 {
 	return -1
 }
 
-// write sends calls until the link ends.
-func (l *link) write(s stream) {
-	var b batch
+// writeCalls sends calls until the link ends.
+func (l *link) writeCalls(s clientStream) {
+	var b writeBuffers
 	for {
-		message := l.next(&b)
+		message := l.nextMessage(&b)
 		var err error
 		if message != nil {
 			err = s.SendMsg(message)
@@ -94,7 +94,7 @@ func (l *link) write(s stream) {
 		case errors.Is(err, io.EOF):
 			return // the reader gets the reason
 		case err != nil:
-			l.fail(err, -1)
+			l.failCalls(err, -1)
 			return
 		case message != nil:
 			continue
@@ -109,25 +109,25 @@ func (l *link) write(s stream) {
 	}
 }
 
-// batch holds the buffers of the writer.
-type batch struct {
+// writeBuffers holds the buffers of the writer.
+type writeBuffers struct {
 	frames  []frame
 	message wire.Request
 }
 
-// next returns the next message, encoded, or nil if there is none.
-func (l *link) next(b *batch) *wire.Encoded {
+// nextMessage returns the next message, encoded, or nil if there is none.
+func (l *link) nextMessage(b *writeBuffers) *wire.EncodedMessage {
 	l.encoding.Lock()
 	defer l.encoding.Unlock()
 	l.mu.Lock()
-	if l.alone {
+	if l.callerSends {
 		l.mu.Unlock()
 		return nil
 	}
 	// A distant node grants the window for a whole message once it has begun to read it, and for the next one
 	// only after a round trip. So messages are filled.
-	l.out.whole = l.peer.far()
-	b.frames = l.out.take(b.frames[:0])
+	l.out.fillMessages = l.peer.isFar()
+	b.frames = l.out.takeFrames(b.frames[:0])
 	deadlines := false
 	for _, f := range b.frames {
 		if f.first {
@@ -138,7 +138,7 @@ func (l *link) next(b *batch) *wire.Encoded {
 	}
 	m := &b.message.Message
 	if m.Cancelled, l.cancels = l.cancels, nil; len(m.Cancelled) > 0 {
-		l.unproven = l.begun
+		l.unprovenUpTo = l.begun
 	}
 	l.idle = len(b.frames)+len(m.Cancelled) == 0
 	idle, begun := l.idle, l.begun
@@ -153,7 +153,7 @@ func (l *link) next(b *batch) *wire.Encoded {
 	for _, f := range b.frames {
 		m.Calls = append(m.Calls, f.toCall(now))
 	}
-	e := wire.Encode(&b.message)
+	e := wire.EncodeMessage(&b.message)
 	l.written.Store(begun)
 	clear(b.frames)
 	clear(m.Calls)
@@ -161,9 +161,9 @@ func (l *link) next(b *batch) *wire.Encoded {
 	return e
 }
 
-// read receives replies until the link ends, and returns the reason.
-func (l *link) read(s stream) error {
-	var ended []delivery
+// readReplies receives replies until the link ends, and returns the reason.
+func (l *link) readReplies(s clientStream) error {
+	var ended []deliveredReply
 	m := wire.NewResponse()
 	for {
 		err := s.RecvMsg(m)
@@ -173,7 +173,7 @@ func (l *link) read(s stream) error {
 		case err != nil:
 			return err
 		}
-		if ended, err = l.deliver(&m.Message, ended[:0]); err != nil {
+		if ended, err = l.deliverReplies(&m.Message, ended[:0]); err != nil {
 			return err
 		}
 		clear(ended)

@@ -9,7 +9,7 @@ import (
 // entry is an outgoing call or reply. It is in one queue at most.
 type entry struct {
 	prev, next *entry
-	in         *queue
+	inQueue    *entryQueue
 
 	id    uint64
 	call  *objectspb.Call  // of the caller's side
@@ -25,14 +25,14 @@ type entry struct {
 
 func (e *entry) size() int { return len(e.payload) - e.taken + e.extra }
 
-// queue is a first-in, first-out list of entries. An entry can be removed from any position.
-type queue struct {
+// entryQueue is a first-in, first-out list of entries. An entry can be removed from any position.
+type entryQueue struct {
 	first, last *entry
 	n           int
 }
 
-func (q *queue) push(e *entry) {
-	e.in, e.prev, e.next = q, q.last, nil
+func (q *entryQueue) push(e *entry) {
+	e.inQueue, e.prev, e.next = q, q.last, nil
 	if q.last == nil {
 		q.first = e
 	} else {
@@ -42,7 +42,7 @@ func (q *queue) push(e *entry) {
 	q.n++
 }
 
-func (q *queue) remove(e *entry) {
+func (q *entryQueue) remove(e *entry) {
 	if e.prev == nil {
 		q.first = e.next
 	} else {
@@ -53,17 +53,17 @@ func (q *queue) remove(e *entry) {
 	} else {
 		e.next.prev = e.prev
 	}
-	e.in, e.prev, e.next = nil, nil, nil
+	e.inQueue, e.prev, e.next = nil, nil, nil
 	q.n--
 }
 
 // outbox holds the entries that one side of a link has to send. It is a plain value; its owner holds a lock.
 type outbox struct {
-	small queue // in one piece
-	large queue // in parts, not begun
-	ring  queue // in parts, begun; they take turns
-	bytes int64 // of all that was not taken yet
-	whole bool  // fill messages with further parts of the same entries
+	small        entryQueue // in one piece
+	large        entryQueue // in parts, not begun
+	ring         entryQueue // in parts, begun; they take turns
+	bytes        int64      // of all that was not taken yet
+	fillMessages bool       // fill messages with further parts of the same entries
 }
 
 // frame is an entry, or a part of one, in a message.
@@ -73,7 +73,7 @@ type frame struct {
 	first, last bool   // a frame that is both first and last is the entry in one piece
 }
 
-func (b *outbox) empty() bool { return b.small.n+b.large.n+b.ring.n == 0 }
+func (b *outbox) isEmpty() bool { return b.small.n+b.large.n+b.ring.n == 0 }
 
 // add appends an entry.
 func (b *outbox) add(e *entry) {
@@ -87,16 +87,16 @@ func (b *outbox) add(e *entry) {
 
 // remove removes an entry, or its parts that were not taken yet. It does nothing if there are none.
 func (b *outbox) remove(e *entry) {
-	if e.in == &b.small || e.in == &b.large || e.in == &b.ring {
+	if e.inQueue == &b.small || e.inQueue == &b.large || e.inQueue == &b.ring {
 		b.bytes -= int64(e.size())
-		e.in.remove(e)
+		e.inQueue.remove(e)
 	}
 }
 
-// take appends the frames of the next message. These are first the small entries that fit beside one part, but
+// takeFrames appends the frames of the next message. These are first the small entries that fit beside one part, but
 // at least one. Then follows one part of each large entry in turn, while they fit, but at least one part. If
 // whole is set, further parts follow until the message is full.
-func (b *outbox) take(frames []frame) []frame {
+func (b *outbox) takeFrames(frames []frame) []frame {
 	for b.ring.n < sendParts && b.large.n > 0 {
 		e := b.large.first
 		b.large.remove(e)
@@ -116,7 +116,7 @@ func (b *outbox) take(frames []frame) []frame {
 	if b.ring.n > 0 {
 		room += partSize
 	}
-	for i, begun := 0, b.ring.n; b.ring.n > 0 && (i < begun || b.whole); i++ {
+	for i, begun := 0, b.ring.n; b.ring.n > 0 && (i < begun || b.fillMessages); i++ {
 		e := b.ring.first
 		f := frame{e: e, part: e.payload[e.taken:min(len(e.payload), e.taken+partSize)], first: e.taken == 0}
 		cost := len(f.part) + frameOverhead

@@ -24,19 +24,19 @@ func ids(frames []frame) (out []uint64) {
 
 func TestOutboxTakesAllThatFits(t *testing.T) {
 	var b outbox
-	require.True(t, b.empty())
+	require.True(t, b.isEmpty())
 	for id := range uint64(5) {
 		b.add(sized(id, 64))
 	}
 	require.EqualValues(t, 5*(64+frameOverhead), b.bytes)
-	frames := b.take(nil)
+	frames := b.takeFrames(nil)
 	require.Equal(t, []uint64{0, 1, 2, 3, 4}, ids(frames))
 	for _, f := range frames {
 		require.True(t, f.first && f.last)
 	}
-	require.True(t, b.empty())
+	require.True(t, b.isEmpty())
 	require.Zero(t, b.bytes)
-	require.Empty(t, b.take(nil))
+	require.Empty(t, b.takeFrames(nil))
 }
 
 func TestOutboxPartsTakeTurnsWithSmallEntries(t *testing.T) {
@@ -46,30 +46,30 @@ func TestOutboxPartsTakeTurnsWithSmallEntries(t *testing.T) {
 	for id := uint64(10); id < 20; id++ {
 		b.add(sized(id, partSize-frameOverhead))
 	}
-	frames := b.take(nil)
+	frames := b.takeFrames(nil)
 	require.Equal(t, []uint64{10, 11, 12, 1}, ids(frames), "room for a part is left")
 	require.True(t, frames[3].first)
 	require.False(t, frames[3].last)
-	require.Equal(t, []uint64{13, 14, 15, 2}, ids(b.take(nil)))
-	require.Equal(t, []uint64{16, 17, 18, 1}, ids(b.take(nil)))
-	last := b.take(nil)
+	require.Equal(t, []uint64{13, 14, 15, 2}, ids(b.takeFrames(nil)))
+	require.Equal(t, []uint64{16, 17, 18, 1}, ids(b.takeFrames(nil)))
+	last := b.takeFrames(nil)
 	require.Equal(t, []uint64{19, 2, 1}, ids(last))
 	require.True(t, last[1].last)
 	require.Len(t, last[1].part, 1)
 	require.True(t, last[2].last)
-	require.True(t, b.empty())
+	require.True(t, b.isEmpty())
 	require.Zero(t, b.bytes)
 }
 
 func TestOutboxFillsMessages(t *testing.T) {
-	b := outbox{whole: true}
+	b := outbox{fillMessages: true}
 	b.add(sized(1, 4*partSize))
 	b.add(sized(2, partSize+1))
-	require.Equal(t, []uint64{1, 2, 1, 2}, ids(b.take(nil)))
-	last := b.take(nil)
+	require.Equal(t, []uint64{1, 2, 1, 2}, ids(b.takeFrames(nil)))
+	last := b.takeFrames(nil)
 	require.Equal(t, []uint64{1, 1}, ids(last))
 	require.True(t, last[1].last)
-	require.True(t, b.empty())
+	require.True(t, b.isEmpty())
 	require.Zero(t, b.bytes)
 }
 
@@ -81,9 +81,9 @@ func TestOutboxRemove(t *testing.T) {
 	b.add(other)
 	b.remove(small)
 	b.remove(small)
-	require.Equal(t, []uint64{3, 2}, ids(b.take(nil)))
+	require.Equal(t, []uint64{3, 2}, ids(b.takeFrames(nil)))
 	b.remove(large)
-	require.True(t, b.empty())
+	require.True(t, b.isEmpty())
 	require.Zero(t, b.bytes)
 	b.remove(other)
 	require.Zero(t, b.bytes)
@@ -95,8 +95,8 @@ func TestOutboxBeginsFewLargeEntriesAtATime(t *testing.T) {
 		b.add(sized(id, 8*partSize))
 	}
 	open := map[uint64]bool{}
-	for !b.empty() {
-		for _, f := range b.take(nil) {
+	for !b.isEmpty() {
+		for _, f := range b.takeFrames(nil) {
 			require.Equal(t, f.first, !open[f.e.id])
 			if open[f.e.id] = true; f.last {
 				delete(open, f.e.id)
@@ -114,7 +114,7 @@ func TestOutboxKeepsAll(t *testing.T) {
 		var b outbox
 		var all []*entry
 		got, removed := map[*entry]int{}, map[*entry]bool{}
-		for len(all) < 60 || !b.empty() {
+		for len(all) < 60 || !b.isEmpty() {
 			if len(all) < 60 && random.IntN(2) == 0 {
 				e := sized(uint64(len(all)), []int{0, 64, partSize, partSize + 1, 5 * partSize}[random.IntN(5)])
 				e.extra += []int{0, 0, 0, maxExtra - frameOverhead}[random.IntN(4)]
@@ -123,14 +123,14 @@ func TestOutboxKeepsAll(t *testing.T) {
 			}
 			if len(all) > 0 && random.IntN(8) == 0 {
 				e := all[random.IntN(len(all))]
-				removed[e] = removed[e] || e.in != nil
+				removed[e] = removed[e] || e.inQueue != nil
 				b.remove(e)
 			}
 			if random.IntN(3) > 0 {
 				continue
 			}
 			size := 0
-			for _, f := range b.take(nil) {
+			for _, f := range b.takeFrames(nil) {
 				require.False(t, removed[f.e])
 				require.Equal(t, f.first, f.e.taken == len(f.part) && got[f.e] == 0)
 				got[f.e] += len(f.part)

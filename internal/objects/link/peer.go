@@ -13,9 +13,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// reconnect configures gRPC's reconnecting: soon at first, and within about a second to a node that has been
+// reconnectParams configures gRPC's reconnecting: soon at first, and within about a second to a node that has been
 // away for a while.
-var reconnect = grpc.ConnectParams{
+var reconnectParams = grpc.ConnectParams{
 	Backoff: backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
 		MaxDelay: time.Second},
 	MinConnectTimeout: 2 * time.Second,
@@ -30,33 +30,33 @@ type peer struct {
 	wideConn *grpc.ClientConn
 	// linkConn is for links alone. It has another window, and links do not compete with streams if the node
 	// limits the streams of a connection.
-	linkConn *grpc.ClientConn
-	streams  atomic.Int64                // streams and unary calls on conn and wideConn
-	wideOpen atomic.Int64                // on wideConn
-	links    [lanes]atomic.Pointer[link] // only the first unless the node is far
-	distance atomic.Int64                // the least time in which a link was opened; 0 if none was
-	ready    atomic.Int64                // how often a link was opened
-	wide     chan struct{}               // closed when that has happened lanes times
+	linkConn    *grpc.ClientConn
+	streams     atomic.Int64                   // streams and unary calls on conn and wideConn
+	wideOpen    atomic.Int64                   // on wideConn
+	links       [maxLanes]atomic.Pointer[link] // only the first unless the node is far
+	distance    atomic.Int64                   // the least time in which a link was opened; 0 if none was
+	openedCount atomic.Int64                   // how often a link was opened
+	allOpen     chan struct{}                  // closed when that has happened lanes times
 
-	widening   sync.Once
-	widenUntil time.Time // calls wait for wide until then
+	openMoreOnce sync.Once
+	widenUntil   time.Time // calls wait for wide until then
 
 	mu      sync.Mutex
 	retired bool // opens no further links or streams
 }
 
 func newPeer(pool *Pool, address string) (*peer, error) {
-	p := &peer{pool: pool, address: address, wide: make(chan struct{})}
+	p := &peer{pool: pool, address: address, allOpen: make(chan struct{})}
 	var err error
-	if p.conn, err = p.connect(streamWindow, grpc.WithChainStreamInterceptor(p.countStream),
+	if p.conn, err = p.newConn(streamWindow, grpc.WithChainStreamInterceptor(p.countStream),
 		grpc.WithChainUnaryInterceptor(p.countCall)); err != nil {
 		return nil, err
 	}
-	if p.wideConn, err = p.connect(wideWindow, grpc.WithChainStreamInterceptor(p.countStream, p.countWide)); err != nil {
+	if p.wideConn, err = p.newConn(wideWindow, grpc.WithChainStreamInterceptor(p.countStream, p.countWide)); err != nil {
 		_ = p.conn.Close()
 		return nil, err
 	}
-	if p.linkConn, err = p.connect(linkWindow); err != nil {
+	if p.linkConn, err = p.newConn(linkWindow); err != nil {
 		_ = p.conn.Close()
 		_ = p.wideConn.Close()
 		return nil, err
@@ -72,17 +72,17 @@ func (p *peer) streamConn() *grpc.ClientConn {
 	return p.conn
 }
 
-// connect returns a connection, which is established at its first use.
-func (p *peer) connect(window int32, opts ...grpc.DialOption) (*grpc.ClientConn, error) {
+// newConn returns a connection, which is established at its first use.
+func (p *peer) newConn(window int32, opts ...grpc.DialOption) (*grpc.ClientConn, error) {
 	all := append([]grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(),
-		grpc.WithConnectParams(reconnect), grpc.WithStaticStreamWindowSize(window),
+		grpc.WithConnectParams(reconnectParams), grpc.WithStaticStreamWindowSize(window),
 		grpc.WithStaticConnWindowSize(connWindow)}, opts...)
 	// The passthrough scheme leaves the address to the dialer, which resolves it.
 	return grpc.NewClient("passthrough:///"+p.address, append(all, p.pool.cfg.DialOptions...)...)
 }
 
-// disconnect closes the connections.
-func (p *peer) disconnect() {
+// closeConns closes the connections.
+func (p *peer) closeConns() {
 	_ = p.conn.Close() // it is closed only once
 	_ = p.wideConn.Close()
 	_ = p.linkConn.Close()
@@ -92,8 +92,8 @@ func (p *peer) disconnect() {
 // sent.
 var errRetired = status.Error(codes.Unavailable, "link: the connection is being closed: call again")
 
-// borrow counts a new stream. It returns false if the peer has retired.
-func (p *peer) borrow() bool {
+// beginStream counts a new stream. It returns false if the peer has retired.
+func (p *peer) beginStream() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.retired {
@@ -105,7 +105,7 @@ func (p *peer) borrow() bool {
 // countStream counts the open streams.
 func (p *peer) countStream(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string,
 	streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	if !p.borrow() {
+	if !p.beginStream() {
 		return nil, errRetired
 	}
 	return countOpen(&p.streams, func(opt grpc.CallOption) (grpc.ClientStream, error) {
@@ -135,18 +135,18 @@ func countOpen(n *atomic.Int64, open func(grpc.CallOption) (grpc.ClientStream, e
 // countCall counts the unary calls that are made on the connection itself.
 func (p *peer) countCall(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn,
 	invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	if !p.borrow() {
+	if !p.beginStream() {
 		return errRetired
 	}
 	defer p.streams.Add(-1)
 	return invoke(ctx, method, req, reply, conn, opts...)
 }
 
-// opened records that a link was opened and how long that took. The first link takes longer because it also
+// recordOpened records that a link was opened and how long that took. The first link takes longer because it also
 // connects.
-func (p *peer) opened(took time.Duration) {
-	if p.ready.Add(1) == lanes {
-		close(p.wide)
+func (p *peer) recordOpened(took time.Duration) {
+	if p.openedCount.Add(1) == maxLanes {
+		close(p.allOpen)
 	}
 	for {
 		least := p.distance.Load()
@@ -156,30 +156,30 @@ func (p *peer) opened(took time.Duration) {
 	}
 }
 
-// far reports whether the round trip to the node takes so long that one link is not enough.
-func (p *peer) far() bool { return p.distance.Load() >= int64(farFrom) }
+// isFar reports whether the round trip to the node takes so long that one link is not enough.
+func (p *peer) isFar() bool { return p.distance.Load() >= int64(farFrom) }
 
-// current returns the link for a call of that many bytes. It opens the first link if there is none or it has
+// linkFor returns the link for a call of that many bytes. It opens the first link if there is none or it has
 // ended. It returns nil if the peer has retired.
-func (p *peer) current(ctx context.Context, cost int64) *link {
+func (p *peer) linkFor(ctx context.Context, cost int64) *link {
 	l := p.links[0].Load()
 	switch {
-	case l == nil || l.dead.Load():
+	case l == nil || l.ended.Load():
 		return p.openLink(0)
-	case !p.far() || l.hasRoom(cost):
+	case !p.isFar() || l.hasRoom(cost):
 		return l
 	}
-	p.widen(ctx)
+	p.openMoreLinks(ctx)
 	return p.leastBusy(l, cost)
 }
 
 // leastBusy returns the link for a call that would have to wait on the first link: an open link on which it
 // need not wait, otherwise the one with the least load. It opens ended links again for later calls.
 func (p *peer) leastBusy(best *link, cost int64) *link {
-	for i := 1; i < lanes && cost-laneWindow <= p.share(i); i++ {
+	for i := 1; i < maxLanes && cost-laneWindow <= p.laneShare(i); i++ {
 		l := p.links[i].Load()
 		switch {
-		case l == nil || l.dead.Load():
+		case l == nil || l.ended.Load():
 			p.openLink(i)
 		case !l.ready.Load():
 		case l.hasRoom(cost):
@@ -191,17 +191,17 @@ func (p *peer) leastBusy(best *link, cost int64) *link {
 	return best
 }
 
-// widen opens the further links when they are first needed. It blocks until all are open, but no longer than
+// openMoreLinks opens the further links when they are first needed. It blocks until all are open, but no longer than
 // they usually take, because calls that are queued on the first link meanwhile would stay there. That also
 // shows how many links the node allows.
-func (p *peer) widen(ctx context.Context) {
-	p.widening.Do(func() {
+func (p *peer) openMoreLinks(ctx context.Context) {
+	p.openMoreOnce.Do(func() {
 		p.widenUntil = time.Now().Add(2 * time.Duration(p.distance.Load()))
-		for i := 1; i < lanes; i++ {
+		for i := 1; i < maxLanes; i++ {
 			p.openLink(i)
 		}
 	})
-	if p.ready.Load() >= lanes {
+	if p.openedCount.Load() >= maxLanes {
 		return
 	}
 	left := time.Until(p.widenUntil)
@@ -211,23 +211,23 @@ func (p *peer) widen(ctx context.Context) {
 	timer := time.NewTimer(left)
 	defer timer.Stop()
 	select {
-	case <-p.wide:
+	case <-p.allOpen:
 	case <-timer.C:
 	case <-ctx.Done():
 	}
 }
 
-// share returns the number of bytes that may be in flight on a link. A longer call passes alone on the first
+// laneShare returns the number of bytes that may be in flight on a link. A longer call passes alone on the first
 // link.
-func (p *peer) share(lane int) int64 {
+func (p *peer) laneShare(lane int) int64 {
 	most := p.pool.cfg.MaxInFlight
 	switch {
-	case !p.far():
+	case !p.isFar():
 		return most
 	case lane < wideLanes:
 		return most / 2 / wideLanes
 	}
-	return most / 2 / (lanes - wideLanes)
+	return most / 2 / (maxLanes - wideLanes)
 }
 
 // hasRoom reports whether a call of that many bytes need not wait for others.
@@ -244,7 +244,7 @@ func (p *peer) openLink(i int) *link {
 	if p.retired {
 		return nil
 	}
-	if l := p.links[i].Load(); l != nil && !l.dead.Load() {
+	if l := p.links[i].Load(); l != nil && !l.ended.Load() {
 		return l
 	}
 	l := newLink(p)
@@ -255,9 +255,9 @@ func (p *peer) openLink(i int) *link {
 	return l
 }
 
-// retire ends the links and prevents further ones, unless a call or stream is in flight. It reports whether this
+// retireIdle ends the links and prevents further ones, unless a call or stream is in flight. It reports whether this
 // call did that.
-func (p *peer) retire() bool {
+func (p *peer) retireIdle() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.retired || p.streams.Load() > 0 {
@@ -279,8 +279,8 @@ func (p *peer) close(cause error) {
 	p.mu.Unlock()
 	for i := range p.links {
 		if l := p.links[i].Load(); l != nil {
-			l.fail(cause, -1)
+			l.failCalls(cause, -1)
 		}
 	}
-	p.disconnect()
+	p.closeConns()
 }

@@ -92,7 +92,7 @@ func (p *Pool) CallBy(ctx context.Context, deadline time.Time, address string,
 	}
 	extra := extraOfCall(call)
 	cost := int64(len(call.Request) + extra + callOverhead)
-	if err := p.check(call, extra); err != nil {
+	if err := p.checkCall(call, extra); err != nil {
 		return nil, err
 	}
 	for {
@@ -100,9 +100,9 @@ func (p *Pool) CallBy(ctx context.Context, deadline time.Time, address string,
 		if err != nil {
 			return nil, err
 		}
-		if l := peer.current(ctx, cost); l != nil {
+		if l := peer.linkFor(ctx, cost); l != nil {
 			l.load.Add(cost)
-			reply, err := l.call(ctx, deadline, call, extra, cost)
+			reply, err := l.doCall(ctx, deadline, call, extra, cost)
 			l.load.Add(-cost)
 			if err != errGone {
 				return reply, err
@@ -111,8 +111,8 @@ func (p *Pool) CallBy(ctx context.Context, deadline time.Time, address string,
 	}
 }
 
-// check returns an error if a call cannot be sent.
-func (p *Pool) check(call *objectspb.Call, extra int) error {
+// checkCall returns an error if a call cannot be sent.
+func (p *Pool) checkCall(call *objectspb.Call, extra int) error {
 	switch {
 	case len(call.Request) > p.cfg.MaxMessage:
 		return status.Errorf(codes.ResourceExhausted, "link: the request has %d bytes and may have %d: send less, or raise "+
@@ -200,7 +200,7 @@ func (p *Pool) Keep(keep func(address string) bool) {
 	}
 	p.mu.RUnlock()
 	for _, peer := range candidates {
-		if keep(peer.address) || !peer.retire() {
+		if keep(peer.address) || !peer.retireIdle() {
 			continue
 		}
 		p.mu.Lock()
@@ -208,7 +208,7 @@ func (p *Pool) Keep(keep func(address string) bool) {
 			delete(p.peers, peer.address)
 		}
 		p.mu.Unlock()
-		peer.disconnect()
+		peer.closeConns()
 	}
 }
 

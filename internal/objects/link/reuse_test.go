@@ -74,19 +74,19 @@ func TestCallsAreUsedAgain(t *testing.T) {
 
 // The calls kept for reuse are limited, however many were in flight at a time, and hold no references.
 func TestWhatIsKeptIsBounded(t *testing.T) {
-	in := newInbound("p", 100)
-	_, err := in.receive(hello("p"))
+	in := newInboundCalls("p", 100)
+	_, err := in.receiveMessage(hello("p"))
 	require.NoError(t, err)
 	m := request()
 	for id := range uint64(3 * maxSpare) {
 		m.Calls = append(m.Calls, begun(id+1, 10, false))
 	}
-	a, err := in.receive(m)
+	a, err := in.receiveMessage(m)
 	require.NoError(t, err)
 	for _, c := range a.calls {
 		c.Scratch, c.answered = &scratch{}, true
 		c.entry = entry{id: c.id, reply: &objectspb.Reply{Response: make([]byte, 10)}}
-		in.free(c)
+		in.freeCall(c)
 		require.True(t, c.answered, "until it is used again")
 		require.Nil(t, c.Call)
 		require.Equal(t, entry{}, c.entry)

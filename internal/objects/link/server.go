@@ -84,9 +84,9 @@ func (s *Server) Link(stream grpc.BidiStreamingServer[objectspb.LinkRequest, obj
 	s.wg.Add(3)
 	s.mu.Unlock()
 	defer s.wg.Done()
-	go l.read()
-	go l.write()
-	err := l.wait()
+	go l.readCalls()
+	go l.writeReplies()
+	err := l.awaitEnd()
 	s.mu.Lock()
 	delete(s.links, l)
 	s.mu.Unlock()
@@ -111,7 +111,7 @@ func (s *Server) Close(ctx context.Context) error {
 	cut := false
 	stop := context.AfterFunc(ctx, func() {
 		for _, l := range links {
-			if l.stop(errStopping) {
+			if l.stopLink(errStopping) {
 				s.mu.Lock()
 				cut = true
 				s.mu.Unlock()

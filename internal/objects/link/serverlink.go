@@ -27,7 +27,7 @@ const takenKey = "goverse-link-taken"
 // serverLink is the called side of one link. It has a goroutine that reads and one that writes; the goroutine
 // of the gRPC handler waits for the end.
 type serverLink struct {
-	s      *Server
+	server *Server
 	stream grpc.BidiStreamingServer[objectspb.LinkRequest, objectspb.LinkResponse]
 	ctx    context.Context
 	wake   chan struct{} // wakes the writer
@@ -37,7 +37,7 @@ type serverLink struct {
 	connection any // identifies the connection in the budget
 
 	mu       sync.Mutex
-	in       *inbound
+	inbound  *inboundCalls
 	out      outbox
 	sent     []*Incoming // calls with replies in the message that is being sent
 	held     int64       // bytes of unanswered calls
@@ -45,7 +45,7 @@ type serverLink struct {
 	idle     bool        // the writer waits
 	waiting  bool        // the reader waits for room
 	draining error       // set: accept no calls, and end with this error once idle; io.EOF means no error
-	over     bool
+	stopped  bool
 	err      error // the error with which the link has ended
 	owed     int64 // bytes of the budget that the link holds
 	credit   int64 // the unused part of owed, which saves asking the budget for each call
@@ -55,22 +55,22 @@ type serverLink struct {
 
 func newServerLink(s *Server,
 	stream grpc.BidiStreamingServer[objectspb.LinkRequest, objectspb.LinkResponse]) *serverLink {
-	l := &serverLink{s: s, stream: stream, ctx: stream.Context(), wake: make(chan struct{}, 1),
-		room: make(chan struct{}, 1), ended: make(chan struct{}), in: newInbound(s.cfg.Prefix, s.cfg.MaxMessage)}
+	l := &serverLink{server: s, stream: stream, ctx: stream.Context(), wake: make(chan struct{}, 1),
+		room: make(chan struct{}, 1), ended: make(chan struct{}), inbound: newInboundCalls(s.cfg.Prefix, s.cfg.MaxMessage)}
 	var remote net.Addr
 	if p, ok := grpcpeer.FromContext(l.ctx); ok {
 		remote = p.Addr
 	}
-	l.connection = budget.Connection(remote)
-	l.in.takeBytes, l.in.giveBytes = l.take, l.give
+	l.connection = budget.ConnectionID(remote)
+	l.inbound.takeBytes, l.inbound.giveBytes = l.chargeBytes, l.releaseBytes
 	return l
 }
 
-// take charges bytes to the link. It returns false if the budget refuses them. The caller holds the lock, also
+// chargeBytes charges bytes to the link. It returns false if the budget refuses them. The caller holds the lock, also
 // for give and owe.
-func (l *serverLink) take(n int64) bool {
+func (l *serverLink) chargeBytes(n int64) bool {
 	if l.credit < n {
-		taken, ok := l.s.cfg.Budget.TakeUpTo(l.connection, n, max(n, creditStep))
+		taken, ok := l.server.cfg.Budget.ChargeUpTo(l.connection, n, max(n, creditStep))
 		if !ok {
 			return false
 		}
@@ -81,29 +81,29 @@ func (l *serverLink) take(n int64) bool {
 	return true
 }
 
-// give releases bytes of the link. A link that has ended holds none.
-func (l *serverLink) give(n int64) {
-	if l.over {
+// releaseBytes releases bytes of the link. A link that has ended holds none.
+func (l *serverLink) releaseBytes(n int64) {
+	if l.stopped {
 		return
 	}
 	l.credit += n
 	if l.credit > 2*creditStep || l.credit < 0 {
-		l.giveBack(l.credit - creditStep)
+		l.returnCredit(l.credit - creditStep)
 	}
 	l.spare = min(l.spare, l.credit)
 }
 
-// giveBack returns n bytes of the link's credit to the budget. A negative n takes bytes, even beyond the limit.
-func (l *serverLink) giveBack(n int64) {
-	l.s.cfg.Budget.Give(l.connection, n)
+// returnCredit returns n bytes of the link's credit to the budget. A negative n takes bytes, even beyond the limit.
+func (l *serverLink) returnCredit(n int64) {
+	l.server.cfg.Budget.Release(l.connection, n)
 	l.owed, l.credit = l.owed-n, l.credit-n
 }
 
-// owe charges bytes to the link, even beyond the limit.
-func (l *serverLink) owe(n int64) { l.give(-n) }
+// chargeAnyway charges bytes to the link, even beyond the limit.
+func (l *serverLink) chargeAnyway(n int64) { l.releaseBytes(-n) }
 
-// wait blocks until the link has ended, and returns the status of the stream.
-func (l *serverLink) wait() error {
+// awaitEnd blocks until the link has ended, and returns the status of the stream.
+func (l *serverLink) awaitEnd() error {
 	look := time.NewTicker(expireEvery)
 	defer look.Stop()
 	for over := false; !over; {
@@ -111,55 +111,56 @@ func (l *serverLink) wait() error {
 		case <-l.ended:
 			over = true
 		case <-l.ctx.Done():
-			l.stop(status.FromContextError(l.ctx.Err()).Err())
+			l.stopLink(status.FromContextError(l.ctx.Err()).Err())
 			over = true
 		case <-look.C:
-			l.expire()
+			l.expirePartials()
 		}
 	}
 	l.mu.Lock()
-	err, taken := l.err, l.in.begun
+	err, taken := l.err, l.inbound.begun
 	l.mu.Unlock()
 	l.stream.SetTrailer(metadata.Pairs(takenKey, strconv.FormatUint(taken, 10)))
 	return err
 }
 
-// expire answers the incomplete calls that receive no further parts, and returns the credit that was not needed
+// expirePartials answers the incomplete calls that receive no further parts, and returns the credit that was not needed
 // since the last tick.
-func (l *serverLink) expire() {
+func (l *serverLink) expirePartials() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.over {
-		l.giveBack(l.spare)
+	if !l.stopped {
+		l.returnCredit(l.spare)
 		l.spare = l.credit
 	}
-	for _, id := range l.in.expire(time.Now()) {
-		l.push(&Incoming{id: id}, failure(codes.DeadlineExceeded, "link: no further part of the request has come for "+
-			partIdle.String()))
+	for _, id := range l.inbound.expirePartials(time.Now()) {
+		l.queueReply(&Incoming{id: id}, statusReply(codes.DeadlineExceeded,
+			"link: no further part of the request has come for "+
+				partIdle.String()))
 		if l.idle {
 			l.idle = false
-			poke(l.wake)
+			wakeUp(l.wake)
 		}
 	}
 }
 
-// stop ends the link at once. It returns false if the link had already ended.
-func (l *serverLink) stop(err error) bool {
+// stopLink ends the link at once. It returns false if the link had already ended.
+func (l *serverLink) stopLink(err error) bool {
 	l.mu.Lock()
-	if l.over {
+	if l.stopped {
 		l.mu.Unlock()
 		return false
 	}
-	l.s.cfg.Budget.Give(l.connection, l.owed)
-	l.over, l.err = true, err
+	l.server.cfg.Budget.Release(l.connection, l.owed)
+	l.stopped, l.err = true, err
 	var cancels []func()
-	for _, c := range l.in.calls {
-		if f := c.end(); f != nil {
+	for _, c := range l.inbound.calls {
+		if f := c.endWait(); f != nil {
 			cancels = append(cancels, f)
 		}
 	}
-	clear(l.in.calls)
-	clear(l.in.open)
+	clear(l.inbound.calls)
+	clear(l.inbound.partials)
 	l.out = outbox{}
 	l.mu.Unlock()
 	close(l.ended)
@@ -178,12 +179,12 @@ func (l *serverLink) drain(err error) {
 	}
 	l.idle = false
 	l.mu.Unlock()
-	poke(l.wake)
+	wakeUp(l.wake)
 }
 
-// read receives messages until the link ends.
-func (l *serverLink) read() {
-	defer l.s.wg.Done()
+// readCalls receives messages until the link ends.
+func (l *serverLink) readCalls() {
+	defer l.server.wg.Done()
 	m := wire.NewRequest()
 	for {
 		err := l.stream.RecvMsg(m)
@@ -192,34 +193,34 @@ func (l *serverLink) read() {
 			l.drain(io.EOF)
 			return
 		case err != nil:
-			l.stop(err)
+			l.stopLink(err)
 			return
 		}
-		if !l.receive(&m.Message) {
+		if !l.receiveMessage(&m.Message) {
 			return
 		}
 	}
 }
 
-// receive handles one message. It blocks until the next one may be read, and returns false if none may.
-func (l *serverLink) receive(m *objectspb.LinkRequest) bool {
+// receiveMessage handles one message. It blocks until the next one may be read, and returns false if none may.
+func (l *serverLink) receiveMessage(m *objectspb.LinkRequest) bool {
 	l.mu.Lock()
-	if l.over || l.draining != nil {
+	if l.stopped || l.draining != nil {
 		l.mu.Unlock()
 		return false
 	}
-	first := !l.in.greeted
-	a, err := l.in.receive(m)
+	first := !l.inbound.greeted
+	a, err := l.inbound.receiveMessage(m)
 	if err != nil {
 		l.mu.Unlock()
-		l.stop(err)
+		l.stopLink(err)
 		return false
 	}
 	var cancels []func()
 	for _, c := range a.cancelled {
 		l.out.remove(&c.entry)
-		l.account()
-		if f := c.end(); f != nil {
+		l.chargeReplies()
+		if f := c.endWait(); f != nil {
 			cancels = append(cancels, f)
 		}
 	}
@@ -230,11 +231,11 @@ func (l *serverLink) receive(m *objectspb.LinkRequest) bool {
 		l.held += c.cost
 	}
 	for _, id := range a.full {
-		l.push(&Incoming{id: id}, &objectspb.Reply{Status: fullStatus})
+		l.queueReply(&Incoming{id: id}, &objectspb.Reply{Status: fullStatus})
 	}
 	for _, id := range a.refused {
-		l.push(&Incoming{id: id}, failure(codes.ResourceExhausted, "link: the request has more than "+
-			strconv.Itoa(l.s.cfg.MaxMessage)+" bytes: send less, or raise MaxMessage on both sides"))
+		l.queueReply(&Incoming{id: id}, statusReply(codes.ResourceExhausted, "link: the request has more than "+
+			strconv.Itoa(l.server.cfg.MaxMessage)+" bytes: send less, or raise MaxMessage on both sides"))
 	}
 	l.corked = true
 	l.mu.Unlock()
@@ -243,7 +244,7 @@ func (l *serverLink) receive(m *objectspb.LinkRequest) bool {
 		_ = l.stream.SendHeader(nil)
 	}
 	for _, c := range a.calls {
-		l.s.cfg.Handler.Serve(c)
+		l.server.cfg.Handler.Serve(c)
 	}
 	clear(a.calls)
 	for _, f := range cancels {
@@ -251,23 +252,23 @@ func (l *serverLink) receive(m *objectspb.LinkRequest) bool {
 	}
 	l.mu.Lock()
 	l.corked = false
-	wake := l.idle && !l.out.empty()
+	wake := l.idle && !l.out.isEmpty()
 	if wake {
 		l.idle = false
 	}
-	full := l.full()
+	full := l.isFull()
 	l.waiting = full
 	l.mu.Unlock()
 	if wake {
-		poke(l.wake)
+		wakeUp(l.wake)
 	}
 	return !full || l.waitForRoom()
 }
 
-// full reports whether the reader must wait. The caller holds the lock.
-func (l *serverLink) full() bool {
-	return l.held > l.s.cfg.MaxHeld || l.out.bytes > l.s.cfg.MaxBuffered ||
-		l.out.bytes > unaskedReplies && l.s.cfg.Budget.Over(l.connection)
+// isFull reports whether the reader must wait. The caller holds the lock.
+func (l *serverLink) isFull() bool {
+	return l.held > l.server.cfg.MaxHeld || l.out.bytes > l.server.cfg.MaxBuffered ||
+		l.out.bytes > unaskedReplies && l.server.cfg.Budget.OverLimit(l.connection)
 }
 
 // waitForRoom blocks until less is held. It returns false if the link ends first.
@@ -279,7 +280,7 @@ func (l *serverLink) waitForRoom() bool {
 			return false
 		}
 		l.mu.Lock()
-		full := l.full()
+		full := l.isFull()
 		l.waiting = full
 		l.mu.Unlock()
 		if !full {
@@ -288,8 +289,8 @@ func (l *serverLink) waitForRoom() bool {
 	}
 }
 
-// poke wakes the goroutine that waits on c. If none waits, the next wait on c returns at once.
-func poke(c chan struct{}) {
+// wakeUp wakes the goroutine that waits on c. If none waits, the next wait on c returns at once.
+func wakeUp(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:

@@ -9,8 +9,8 @@ import (
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-// reply records the reply to a call.
-func (l *serverLink) reply(c *Incoming, r *objectspb.Reply) {
+// recordReply records the reply to a call.
+func (l *serverLink) recordReply(c *Incoming, r *objectspb.Reply) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if c.answered {
@@ -18,53 +18,53 @@ func (l *serverLink) reply(c *Incoming, r *objectspb.Reply) {
 	}
 	c.answered, c.onCancel = true, nil
 	l.held -= c.cost
-	l.give(c.cost)
+	l.releaseBytes(c.cost)
 	if !c.ended {
-		l.push(c, r)
+		l.queueReply(c, r)
 	}
 	if l.idle && !l.corked && !c.ended {
 		l.idle = false
-		poke(l.wake)
+		wakeUp(l.wake)
 	}
-	l.makeRoom()
+	l.wakeReader()
 }
 
-// push appends a reply to the outbox. The caller holds the lock.
-func (l *serverLink) push(c *Incoming, r *objectspb.Reply) {
+// queueReply appends a reply to the outbox. The caller holds the lock.
+func (l *serverLink) queueReply(c *Incoming, r *objectspb.Reply) {
 	c.entry = entry{id: c.id, reply: r, payload: r.Response, extra: extraOfReply(r)}
 	l.out.add(&c.entry)
-	l.account()
+	l.chargeReplies()
 }
 
-// account charges the waiting replies to the link. The caller holds the lock.
-func (l *serverLink) account() {
-	if waits := l.out.bytes; !l.over && waits != l.counted {
-		l.owe(waits - l.counted)
+// chargeReplies charges the waiting replies to the link. The caller holds the lock.
+func (l *serverLink) chargeReplies() {
+	if waits := l.out.bytes; !l.stopped && waits != l.counted {
+		l.chargeAnyway(waits - l.counted)
 		l.counted = waits
 	}
 }
 
-// makeRoom wakes the reader if there is room. The caller holds the lock.
-func (l *serverLink) makeRoom() {
-	if l.waiting && !l.full() {
+// wakeReader wakes the reader if there is room. The caller holds the lock.
+func (l *serverLink) wakeReader() {
+	if l.waiting && !l.isFull() {
 		l.waiting = false
-		poke(l.room)
+		wakeUp(l.room)
 	}
 }
 
-// write sends replies until the link ends.
-func (l *serverLink) write() {
-	defer l.s.wg.Done()
+// writeReplies sends replies until the link ends.
+func (l *serverLink) writeReplies() {
+	defer l.server.wg.Done()
 	var frames []frame
 	message := wire.NewResponse()
 	m := &message.Message
 	for {
 		var end error
-		if frames, end = l.next(frames[:0]); end != nil {
+		if frames, end = l.nextFrames(frames[:0]); end != nil {
 			if errors.Is(end, io.EOF) {
 				end = nil
 			}
-			l.stop(end)
+			l.stopLink(end)
 			return
 		}
 		if len(frames) == 0 {
@@ -81,7 +81,7 @@ func (l *serverLink) write() {
 			m.Replies = append(m.Replies, f.toReply())
 		}
 		if err := l.stream.SendMsg(message); err != nil {
-			l.stop(err)
+			l.stopLink(err)
 			return
 		}
 		clear(frames)
@@ -90,30 +90,30 @@ func (l *serverLink) write() {
 	}
 }
 
-// next appends the frames of the next message. If there are none, the writer must wait, or end the link with
+// nextFrames appends the frames of the next message. If there are none, the writer must wait, or end the link with
 // the error if that is set.
-func (l *serverLink) next(frames []frame) (_ []frame, end error) {
+func (l *serverLink) nextFrames(frames []frame) (_ []frame, end error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.over {
+	if l.stopped {
 		return frames, nil
 	}
 	for _, c := range l.sent {
-		l.in.free(c)
+		l.inbound.freeCall(c)
 	}
 	clear(l.sent)
 	l.sent = l.sent[:0]
-	frames = l.out.take(frames)
-	l.account()
+	frames = l.out.takeFrames(frames)
+	l.chargeReplies()
 	for _, f := range frames {
-		if c := l.in.calls[f.e.id]; f.last && c != nil && &c.entry == f.e {
-			delete(l.in.calls, f.e.id)
+		if c := l.inbound.calls[f.e.id]; f.last && c != nil && &c.entry == f.e {
+			delete(l.inbound.calls, f.e.id)
 			l.sent = append(l.sent, c)
 		}
 	}
-	l.makeRoom()
+	l.wakeReader()
 	if len(frames) == 0 {
-		if l.draining != nil && len(l.in.calls) == 0 {
+		if l.draining != nil && len(l.inbound.calls) == 0 {
 			return frames, l.draining
 		}
 		l.idle = true

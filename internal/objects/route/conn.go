@@ -16,7 +16,7 @@ import (
 	"github.com/goverse/goverse/internal/objects/link/wire"
 )
 
-func newNowhere() (*grpc.ClientConn, error) {
+func newDummyConn() (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///objects", grpc.WithTransportCredentials(insecure.NewCredentials()))
 }
 
@@ -24,15 +24,16 @@ func newNowhere() (*grpc.ClientConn, error) {
 func (r *Router) Invoke(ctx context.Context, key, method string, request, response any,
 	opts ...grpc.CallOption) error {
 	if r.cfg.Unary == nil {
-		return r.invoke(ctx, key, method, request, response, opts)
+		return r.invokeDirect(ctx, key, method, request, response, opts)
 	}
-	return r.cfg.Unary(ctx, method, request, response, r.nowhere,
+	return r.cfg.Unary(ctx, method, request, response, r.dummyConn,
 		func(ctx context.Context, method string, request, response any, _ *grpc.ClientConn, opts ...grpc.CallOption) error {
-			return r.invoke(ctx, key, method, request, response, opts)
+			return r.invokeDirect(ctx, key, method, request, response, opts)
 		}, opts...)
 }
 
-func (r *Router) invoke(ctx context.Context, key, method string, request, response any, opts []grpc.CallOption) error {
+func (r *Router) invokeDirect(ctx context.Context, key, method string, request, response any,
+	opts []grpc.CallOption) error {
 	call := Call{Method: method, Key: key, Request: request, Response: response}
 	if md, ok := metadata.FromOutgoingContext(ctx); ok {
 		call.Metadata = md
@@ -40,12 +41,12 @@ func (r *Router) invoke(ctx context.Context, key, method string, request, respon
 	if len(opts) == 0 {
 		return r.Do(ctx, &call)
 	}
-	var asked asked
-	if err := asked.read(opts); err != nil {
+	var asked callOptions
+	if err := asked.readOptions(opts); err != nil {
 		return err
 	}
 	err := r.Do(ctx, &call)
-	asked.finish(&call, err)
+	asked.applyFinished(&call, err)
 	return err
 }
 
@@ -75,9 +76,9 @@ type Taker interface {
 func CheckKey(key string) error {
 	switch {
 	case key == "":
-		return badHeader("the key is empty: say which object is meant, by At(key) or the header " + objects.KeyHeader)
+		return badCallError("the key is empty: say which object is meant, by At(key) or the header " + objects.KeyHeader)
 	case len(key) > objects.MaxKey:
-		return badHeader("the key has " + strconv.Itoa(len(key)) + " bytes, and may have " + strconv.Itoa(objects.MaxKey))
+		return badCallError("the key has " + strconv.Itoa(len(key)) + " bytes, and may have " + strconv.Itoa(objects.MaxKey))
 	}
 	return nil
 }
@@ -85,13 +86,13 @@ func CheckKey(key string) error {
 // CheckChain returns an error if more turns claim to wait for a call than may wait.
 func CheckChain(turns int) error {
 	if turns > host.MaxChain {
-		return badHeader("the chain of the call has " + strconv.Itoa(turns) + " turns, and may have " +
+		return badCallError("the chain of the call has " + strconv.Itoa(turns) + " turns, and may have " +
 			strconv.Itoa(host.MaxChain))
 	}
 	return nil
 }
 
-func badHeader(problem string) error {
+func badCallError(problem string) error {
 	return objects.Error(codes.InvalidArgument, objects.ReasonBadCall, "objects: "+problem)
 }
 
@@ -103,7 +104,7 @@ func (r *Router) Do(ctx context.Context, c *Call) error {
 	if err := ctx.Err(); err != nil {
 		return status.FromContextError(err).Err()
 	}
-	a := attempt{router: r, call: *c} // a copy, because values stored in an attempt escape to the heap
+	a := callAttempt{router: r, call: *c} // a copy, because values stored in an attempt escape to the heap
 	a.deadline, _ = ctx.Deadline()
 	if r.cfg.Services != nil {
 		a.method = r.cfg.Services.Method(c.Method)
@@ -115,9 +116,9 @@ func (r *Router) Do(ctx context.Context, c *Call) error {
 			c.Header, c.Trailer = a.call.Header, a.call.Trailer
 			return err
 		}
-		r.figures.Retried.Add(1)
-		if err := a.late(ctx); err != nil {
-			return a.notStarted(ctx, "its time is over", err)
+		r.counters.Retried.Add(1)
+		if err := a.checkTime(ctx); err != nil {
+			return a.notStartedError(ctx, "its time is over", err)
 		}
 	}
 }

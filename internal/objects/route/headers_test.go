@@ -35,7 +35,7 @@ func FuzzReadHeaders(f *testing.F) {
 		if in.Forwarded {
 			require.Len(t, in.Chain, len(chain)/8)
 		} else {
-			require.Equal(t, Incoming{Key: in.Key, Metadata: in.Metadata}, in, "of others nothing counts but the key")
+			require.Equal(t, CallHeaders{Key: in.Key, Metadata: in.Metadata}, in, "of others nothing counts but the key")
 		}
 		require.GreaterOrEqual(t, in.Generation, int64(0))
 		require.LessOrEqual(t, len(in.Metadata), 1, "no header of ours is passed on")
@@ -47,10 +47,10 @@ func TestHeadersOfStreams(t *testing.T) {
 	chain := []uint64{1, 1 << 63, 42}
 	ctx := metadata.AppendToOutgoingContext(host.WithChain(context.Background(), chain), "other", "value",
 		objects.KeyHeader, "of another object")
-	md, _ := metadata.FromOutgoingContext(outgoing(ctx, "/p", "a\x00", 7))
+	md, _ := metadata.FromOutgoingContext(withStreamHeaders(ctx, "/p", "a\x00", 7))
 	in, err := ReadHeaders(metadata.NewIncomingContext(context.Background(), md))
 	require.NoError(t, err)
-	require.Equal(t, Incoming{Key: "a\x00", Chain: chain, Generation: 7, Forwarded: true, Prefix: "/p",
+	require.Equal(t, CallHeaders{Key: "a\x00", Chain: chain, Generation: 7, Forwarded: true, Prefix: "/p",
 		Metadata: metadata.Pairs("other", "value")}, in)
 	require.Equal(t, in.Metadata, FromHeaders(ToHeaders(in.Metadata)))
 }

@@ -35,8 +35,8 @@ func (*part) Drained(int) context.Context { return context.Background() }
 func (*part) Staying(int) context.Context { return context.Background() }
 func (*part) History() int                { return 0 }
 
-func (*part) AwaitChange(ctx context.Context, _ int, seen Seen) error {
-	if seen.Changed("here", 5) {
+func (*part) AwaitChange(ctx context.Context, _ int, seen SeenOwner) error {
+	if seen.ChangedBy("here", 5) {
 		return nil
 	}
 	<-ctx.Done()

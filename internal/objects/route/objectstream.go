@@ -31,10 +31,10 @@ type objectStream struct {
 	ctx     context.Context
 	desc    *grpc.StreamDesc
 	opts    []grpc.CallOption
-	attempt attempt // opens the stream
+	attempt callAttempt // opens the stream
 
 	mu       sync.Mutex
-	now      *opened
+	current  *nodeStream
 	kept     []proto.Message // nil after the first answer, and beyond the bound
 	bytes    int
 	answered bool // no message is sent again any more
@@ -43,53 +43,53 @@ type objectStream struct {
 	resent   chan struct{} // closed when all kept messages are sent again; nil at other times
 }
 
-// opened is a stream to one node.
-type opened struct {
+// nodeStream is a stream to one node.
+type nodeStream struct {
 	grpc.ClientStream
 	conn       *grpc.ClientConn
 	owner      string
 	generation int64
 }
 
-// open opens the stream at the object's present node.
-func (s *objectStream) open() error {
+// openStream opens the stream at the object's present node.
+func (s *objectStream) openStream() error {
 	a := &s.attempt
 	a.deadline, _ = s.ctx.Deadline()
 	for {
-		now, err := a.open(s.ctx, s.desc, s.opts)
+		now, err := a.openStream(s.ctx, s.desc, s.opts)
 		if err == nil {
-			s.now = now
+			s.current = now
 			return nil
 		}
 		if !errors.Is(err, errRetry) {
 			return err
 		}
-		a.router.figures.Retried.Add(1)
-		if err := a.late(s.ctx); err != nil {
-			return a.notStarted(s.ctx, "its time is over", err)
+		a.router.counters.Retried.Add(1)
+		if err := a.checkTime(s.ctx); err != nil {
+			return a.notStartedError(s.ctx, "its time is over", err)
 		}
 	}
 }
 
-func (s *objectStream) current() *opened {
+func (s *objectStream) currentStream() *nodeStream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.now
+	return s.current
 }
 
 // Header implements grpc.ClientStream.
 func (s *objectStream) Header() (metadata.MD, error) {
 	for {
-		now := s.current()
+		now := s.currentStream()
 		md, err := now.Header()
 		if err == nil && md != nil {
-			s.answer()
+			s.markAnswered()
 			return md, nil
 		}
 		if err == nil { // it has ended without a header: receiving returns the reason
 			err = now.RecvMsg(&emptypb.Empty{})
 		}
-		if err = s.again(now, err); err != nil {
+		if err = s.reopen(now, err); err != nil {
 			s.mu.Lock()
 			s.ended = err
 			s.mu.Unlock()
@@ -102,10 +102,10 @@ func (s *objectStream) Header() (metadata.MD, error) {
 }
 
 // Trailer implements grpc.ClientStream.
-func (s *objectStream) Trailer() metadata.MD { return s.current().Trailer() }
+func (s *objectStream) Trailer() metadata.MD { return s.currentStream().Trailer() }
 
 // Context implements grpc.ClientStream.
-func (s *objectStream) Context() context.Context { return s.current().Context() }
+func (s *objectStream) Context() context.Context { return s.currentStream().Context() }
 
 // CloseSend implements grpc.ClientStream.
 func (s *objectStream) CloseSend() error {
@@ -115,13 +115,13 @@ func (s *objectStream) CloseSend() error {
 	if s.resent != nil {
 		return nil // resend closes it afterwards
 	}
-	return s.now.CloseSend()
+	return s.current.CloseSend()
 }
 
 // SendMsg implements grpc.ClientStream.
 func (s *objectStream) SendMsg(m any) error {
 	s.mu.Lock()
-	now, kept, resent := s.now, s.keep(m), s.resent
+	now, kept, resent := s.current, s.keepMessage(m), s.resent
 	s.mu.Unlock()
 	if resent != nil {
 		<-resent // closed at the latest when the stream ends
@@ -133,8 +133,8 @@ func (s *objectStream) SendMsg(m any) error {
 	return err
 }
 
-// keep keeps a message to be sent again, and reports whether it did. The caller holds the lock.
-func (s *objectStream) keep(m any) bool {
+// keepMessage keeps a message to be sent again, and reports whether it did. The caller holds the lock.
+func (s *objectStream) keepMessage(m any) bool {
 	message, ok := m.(proto.Message)
 	if s.answered || !ok {
 		return false
@@ -148,8 +148,8 @@ func (s *objectStream) keep(m any) bool {
 	return true
 }
 
-// answer records that the node has answered, so the call was started.
-func (s *objectStream) answer() {
+// markAnswered records that the node has answered, so the call was started.
+func (s *objectStream) markAnswered() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.answered, s.kept = true, nil
@@ -159,7 +159,7 @@ func (s *objectStream) answer() {
 func (s *objectStream) RecvMsg(m any) error {
 	for {
 		s.mu.Lock()
-		now, ended, answered := s.now, s.ended, s.answered
+		now, ended, answered := s.current, s.ended, s.answered
 		s.mu.Unlock()
 		if ended != nil {
 			return ended
@@ -167,40 +167,40 @@ func (s *objectStream) RecvMsg(m any) error {
 		err := now.RecvMsg(m)
 		if err == nil {
 			if !answered {
-				s.answer()
+				s.markAnswered()
 			}
 			return nil
 		}
-		if err = s.again(now, err); err != nil {
+		if err = s.reopen(now, err); err != nil {
 			return err
 		}
 	}
 }
 
-// again opens the stream again and sends all kept messages again, if err means that nothing was started.
+// reopen opens the stream again and sends all kept messages again, if err means that nothing was started.
 // Otherwise it returns the error for the caller.
-func (s *objectStream) again(was *opened, err error) error {
+func (s *objectStream) reopen(was *nodeStream, err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.answered || objects.ReasonOf(err) != objects.ReasonNotStarted || s.ctx.Err() != nil {
-		return s.explain(was, err)
+		return s.callerError(was, err)
 	}
 	s.attempt.deadline, _ = s.ctx.Deadline()
-	if err := s.attempt.await(s.ctx, Seen{was.owner, was.generation, 0},
+	if err := s.attempt.awaitRetry(s.ctx, SeenOwner{was.owner, was.generation, 0},
 		errors.New(status.Convert(err).Message())); !errors.Is(err, errRetry) {
 		return err
 	}
-	if err := s.open(); err != nil {
+	if err := s.openStream(); err != nil {
 		return err
 	}
 	// In a goroutine, because the node may stop reading until its own messages are received.
 	s.resent = make(chan struct{})
-	go s.resend(s.now, slices.Clone(s.kept), s.resent)
+	go s.resendKept(s.current, slices.Clone(s.kept), s.resent)
 	return nil
 }
 
-// resend sends the kept messages to another node. It ends with the stream at the latest.
-func (s *objectStream) resend(to *opened, kept []proto.Message, sent chan struct{}) {
+// resendKept sends the kept messages to another node. It ends with the stream at the latest.
+func (s *objectStream) resendKept(to *nodeStream, kept []proto.Message, sent chan struct{}) {
 	for _, m := range kept {
 		if err := to.SendMsg(m); err != nil {
 			break // receiving returns the reason
@@ -217,9 +217,9 @@ func (s *objectStream) resend(to *opened, kept []proto.Message, sent chan struct
 	close(sent)
 }
 
-// explain returns the error for the caller. It replaces err only if the stream's node, or the connection to it,
+// callerError returns the error for the caller. It replaces err only if the stream's node, or the connection to it,
 // was lost.
-func (s *objectStream) explain(was *opened, err error) error {
+func (s *objectStream) callerError(was *nodeStream, err error) error {
 	if errors.Is(err, io.EOF) || s.ctx.Err() != nil {
 		return err
 	}

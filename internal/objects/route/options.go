@@ -12,15 +12,15 @@ import (
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-// asked holds the call options that apply to calls of objects.
-type asked struct {
+// callOptions holds the call options that apply to calls of objects.
+type callOptions struct {
 	header, trailer []*metadata.MD
 	finished        []func(error)
 }
 
-// read reads the options. It ignores those about a connection's transport. It returns an error for options that
+// readOptions reads the options. It ignores those about a connection's transport. It returns an error for options that
 // change the call and cannot be honoured.
-func (a *asked) read(opts []grpc.CallOption) error {
+func (a *callOptions) readOptions(opts []grpc.CallOption) error {
 	for _, opt := range opts {
 		switch o := opt.(type) {
 		case grpc.HeaderCallOption:
@@ -36,8 +36,8 @@ func (a *asked) read(opts []grpc.CallOption) error {
 	return nil
 }
 
-// finish carries out the options that apply when the call has ended.
-func (a *asked) finish(c *Call, err error) {
+// applyFinished carries out the options that apply when the call has ended.
+func (a *callOptions) applyFinished(c *Call, err error) {
 	for _, md := range a.header {
 		*md = c.Header
 	}
@@ -73,8 +73,8 @@ func FromHeaders(all []*objectspb.Header) metadata.MD {
 	return md
 }
 
-// cutMethod splits a full method name.
-func cutMethod(full string) (service, method string, ok bool) {
+// splitMethod splits a full method name.
+func splitMethod(full string) (service, method string, ok bool) {
 	service, method, ok = strings.Cut(strings.TrimPrefix(full, "/"), "/")
 	return service, method, ok && service != "" && method != ""
 }

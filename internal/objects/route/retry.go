@@ -21,43 +21,43 @@ import (
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
-// Figures counts the calls that were made here.
-type Figures struct {
+// Counters counts the calls that were made here.
+type Counters struct {
 	Local, Remote, Retried, Lost atomic.Int64
 }
 
-// Figures returns the router's counters.
-func (r *Router) Figures() *Figures { return &r.figures }
+// Counters returns the router's counters.
+func (r *Router) Counters() *Counters { return &r.counters }
 
 // errRetry is returned for a call that was not started and must be sent again.
 var errRetry = errors.New("the call was not started, and is to be sent anew")
 
-// errStops is the reason why no call waits any longer.
-var errStops = errors.New("this node stops")
+// errNodeStops is the reason why no call waits any longer.
+var errNodeStops = errors.New("this node stops")
 
-// unreachableAgain is the pause before an unreachable node is tried again, unless the map names another node
+// unreachableRetry is the pause before an unreachable node is tried again, unless the map names another node
 // before.
-var unreachableAgain = backoff.Policy{First: 10 * time.Millisecond, Last: 500 * time.Millisecond}
+var unreachableRetry = backoff.Policy{First: 10 * time.Millisecond, Last: 500 * time.Millisecond}
 
-// namedAgain is the wait for a map that an owner has reported, before the owner is asked again. The report
+// namedMapRetry is the wait for a map that an owner has reported, before the owner is asked again. The report
 // applies to one call only, and an older map may have replaced the reported one meanwhile.
-var namedAgain = backoff.Policy{First: 2 * time.Second, Last: 10 * time.Second}
+var namedMapRetry = backoff.Policy{First: 2 * time.Second, Last: 10 * time.Second}
 
-// attempt is a call in progress.
-type attempt struct {
-	router   *Router
-	call     Call
-	method   *host.Method // nil if not registered in this process
-	deadline time.Time    // zero means the default, which is computed when first needed
-	shard    int
-	former   int64 // of the map by which the shard's former owner was asked; 0 if none was
-	pause    backoff.Backoff
-	out      *objectspb.Call // the call with its request, once serialized
+// callAttempt is a call in progress.
+type callAttempt struct {
+	router      *Router
+	call        Call
+	method      *host.Method // nil if not registered in this process
+	deadline    time.Time    // zero means the default, which is computed when first needed
+	shard       int
+	askedFormer int64 // of the map by which the shard's former owner was asked; 0 if none was
+	pause       backoff.Backoff
+	out         *objectspb.Call // the call with its request, once serialized
 }
 
-// by returns the deadline, and sets the default if there is none. A call that begins at once on this node does
-// not need it, and reading the clock would take a tenth of the call's time.
-func (a *attempt) by() time.Time {
+// ensureDeadline returns the deadline, and sets the default if there is none. A call that begins at once on this node
+// does not need it, and reading the clock would take a tenth of the call's time.
+func (a *callAttempt) ensureDeadline() time.Time {
 	if a.deadline.IsZero() {
 		a.deadline = time.Now().Add(a.router.cfg.CallTimeout)
 	}
@@ -65,25 +65,25 @@ func (a *attempt) by() time.Time {
 }
 
 // send sends the call to the present place of its object. It returns errRetry if the call must be sent again.
-func (a *attempt) send(ctx context.Context) error {
+func (a *callAttempt) send(ctx context.Context) error {
 	r := a.router
 	n, known := r.cfg.Map.Shard(a.call.Key)
 	if !known {
-		return a.await(ctx, Seen{}, nil)
+		return a.awaitRetry(ctx, SeenOwner{}, nil)
 	}
 	a.shard = n
 	owner, generation := r.cfg.Map.Owner(n)
 	chain := host.ChainOf(ctx)
 	switch former := a.askFormer(chain, owner, generation); {
-	case r.cfg.Host != nil && r.cfg.Host.Inside(n, chain):
+	case r.cfg.Host != nil && r.cfg.Host.MustRunHere(n, chain):
 		return a.callLocal(ctx, generation)
 	case former != "":
-		a.former = generation
+		a.askedFormer = generation
 		return a.callRemote(ctx, former, generation)
 	case r.cfg.Host != nil && owner == r.cfg.Self:
 		return a.callLocal(ctx, generation)
 	case owner == "":
-		return a.await(ctx, Seen{owner, generation, 0}, nil)
+		return a.awaitRetry(ctx, SeenOwner{owner, generation, 0}, nil)
 	}
 	return a.callRemote(ctx, owner, generation)
 }
@@ -91,9 +91,9 @@ func (a *attempt) send(ctx context.Context) error {
 // askFormer returns the node to which a call must be sent before the owner, or "" if there is none. The node
 // that has yet to release the shard may be waiting for that very call, if one of its turns made the call
 // indirectly. It is asked once for each map.
-func (a *attempt) askFormer(chain []uint64, owner string, generation int64) string {
+func (a *callAttempt) askFormer(chain []uint64, owner string, generation int64) string {
 	r := a.router
-	if len(chain) == 0 || a.former == generation {
+	if len(chain) == 0 || a.askedFormer == generation {
 		return ""
 	}
 	if former := r.cfg.Map.Former(a.shard); former != owner && former != r.cfg.Self {
@@ -103,29 +103,29 @@ func (a *attempt) askFormer(chain []uint64, owner string, generation int64) stri
 }
 
 // callLocal makes the call on this node.
-func (a *attempt) callLocal(ctx context.Context, generation int64) error {
+func (a *callAttempt) callLocal(ctx context.Context, generation int64) error {
 	c := &a.call
 	if a.method == nil || a.method.Unary == nil {
-		return Unimplemented(a.router.cfg.Services, c.Method, a.router.cfg.Self)
+		return UnimplementedError(a.router.cfg.Services, c.Method, a.router.cfg.Self)
 	}
-	a.router.figures.Local.Add(1)
-	l := host.Local{Method: a.method, Shard: a.shard, Key: c.Key, Generation: generation, Metadata: c.Metadata,
+	a.router.counters.Local.Add(1)
+	l := host.LocalCall{Method: a.method, Shard: a.shard, Key: c.Key, Generation: generation, Metadata: c.Metadata,
 		Deadline: a.deadline, Timeout: a.router.cfg.CallTimeout, Request: c.Request, Response: c.Response,
-		RequestOwned: c.RequestOwned && !a.idempotent()} // a repeated call needs its request again
+		RequestOwned: c.RequestOwned && !a.isIdempotent()} // a repeated call needs its request again
 	err := a.router.cfg.Host.Invoke(ctx, &l)
-	if host.Moved(err) { // even by the same map this node is asked again, like any other
-		return a.await(ctx, Seen{a.router.cfg.Self, generation, max(1, generation)}, nil)
+	if host.IsMoved(err) { // even by the same map this node is asked again, like any other
+		return a.awaitRetry(ctx, SeenOwner{a.router.cfg.Self, generation, max(1, generation)}, nil)
 	}
 	if a.mayRepeat(err) {
-		return a.await(ctx, Seen{a.router.cfg.Self, generation, 0}, err)
+		return a.awaitRetry(ctx, SeenOwner{a.router.cfg.Self, generation, 0}, err)
 	}
 	c.Header, c.Trailer = l.Header, l.Trailer
 	return err
 }
 
-// Unimplemented returns the error for a method that the node at that address does not host.
-func Unimplemented(services *host.Services, method, address string) error {
-	service, _, ok := cutMethod(method)
+// UnimplementedError returns the error for a method that the node at that address does not host.
+func UnimplementedError(services *host.Services, method, address string) error {
+	service, _, ok := splitMethod(method)
 	switch {
 	case !ok || services != nil && services.Has(service):
 		return objects.Error(codes.Unimplemented, objects.ReasonBadCall,
@@ -140,30 +140,30 @@ func Unimplemented(services *host.Services, method, address string) error {
 }
 
 // callRemote makes the call on another node.
-func (a *attempt) callRemote(ctx context.Context, owner string, generation int64) error {
+func (a *callAttempt) callRemote(ctx context.Context, owner string, generation int64) error {
 	c := &a.call
 	if a.out == nil {
-		if err := a.serialize(ctx); err != nil {
+		if err := a.serializeCall(ctx); err != nil {
 			return err
 		}
 	}
 	a.out.Generation = generation
-	a.router.figures.Remote.Add(1)
-	reply, err := a.router.cfg.Pool.CallBy(ctx, a.by(), owner, a.out)
+	a.router.counters.Remote.Add(1)
+	reply, err := a.router.cfg.Pool.CallBy(ctx, a.ensureDeadline(), owner, a.out)
 	switch {
 	case err == nil:
-		return a.answered(ctx, reply, owner, generation)
+		return a.handleReply(ctx, reply, owner, generation)
 	case errors.Is(err, link.ErrNotSent):
-		return a.await(ctx, Seen{owner, generation, 0}, err)
+		return a.awaitRetry(ctx, SeenOwner{owner, generation, 0}, err)
 	case errors.Is(err, link.ErrRefused):
 		return objects.Error(codes.Unavailable, objects.ReasonNotStarted, "objects: "+err.Error())
 	case errors.Is(err, link.ErrClosed):
 		return objects.Error(codes.Unavailable, objects.ReasonMayHaveStarted,
 			"objects: the call may have run: its caller's process has closed the connections between nodes")
 	case errors.Is(err, link.ErrLost):
-		a.router.figures.Lost.Add(1)
-		if a.idempotent() {
-			return a.await(ctx, Seen{owner, generation, 0}, err)
+		a.router.counters.Lost.Add(1)
+		if a.isIdempotent() {
+			return a.awaitRetry(ctx, SeenOwner{owner, generation, 0}, err)
 		}
 		return objects.Error(codes.Unavailable, objects.ReasonMayHaveStarted,
 			"objects: the call may have run: "+err.Error())
@@ -175,27 +175,27 @@ func (a *attempt) callRemote(ctx context.Context, owner string, generation int64
 		"objects: the call may have run: no reply from %s to %s of %q (%v)", owner, c.Method, c.Key, err)
 }
 
-// idempotent reports whether the call may be made again although it may have run.
-func (a *attempt) idempotent() bool {
+// isIdempotent reports whether the call may be made again although it may have run.
+func (a *callAttempt) isIdempotent() bool {
 	return a.method != nil && a.method.Idempotent || a.router.cfg.Idempotent[a.call.Method]
 }
 
 // mayRepeat reports whether err means that the call may have run, and the method may run again.
-func (a *attempt) mayRepeat(err error) bool {
-	return err != nil && a.idempotent() && objects.ReasonOf(err) == objects.ReasonMayHaveStarted
+func (a *callAttempt) mayRepeat(err error) bool {
+	return err != nil && a.isIdempotent() && objects.ReasonOf(err) == objects.ReasonMayHaveStarted
 }
 
-// serialize prepares the call that is sent to other nodes.
-func (a *attempt) serialize(ctx context.Context) (err error) {
+// serializeCall prepares the call that is sent to other nodes.
+func (a *callAttempt) serializeCall(ctx context.Context) (err error) {
 	c := &a.call
-	if _, _, ok := cutMethod(c.Method); !ok {
-		return Unimplemented(nil, c.Method, "")
+	if _, _, ok := splitMethod(c.Method); !ok {
+		return UnimplementedError(nil, c.Method, "")
 	}
 	out := wire.NewCall()
 	if out.Request, err = host.AppendMarshal(out.Request, c.Request); err != nil {
 		return err
 	}
-	if n := len(out.Request); !wire.Fits(cap(out.Request), n) {
+	if n := len(out.Request); !wire.FitsContent(cap(out.Request), n) {
 		out.Request = bytes.Clone(out.Request)
 	}
 	out.Method, out.Key = c.Method, append(out.Key, c.Key...)
@@ -204,10 +204,10 @@ func (a *attempt) serialize(ctx context.Context) (err error) {
 	return nil
 }
 
-// answered ends a call to which a node has replied, or waits for the map that the reply names.
-func (a *attempt) answered(ctx context.Context, reply *objectspb.Reply, owner string, generation int64) error {
+// handleReply ends a call to which a node has replied, or waits for the map that the reply names.
+func (a *callAttempt) handleReply(ctx context.Context, reply *objectspb.Reply, owner string, generation int64) error {
 	if reply.GetMoved() > 0 {
-		return a.await(ctx, Seen{owner, generation, reply.GetMoved()}, nil)
+		return a.awaitRetry(ctx, SeenOwner{owner, generation, reply.GetMoved()}, nil)
 	}
 	a.call.Header, a.call.Trailer = FromHeaders(reply.GetHeader()), FromHeaders(reply.GetTrailer())
 	if len(reply.GetStatus()) > 0 {
@@ -217,7 +217,7 @@ func (a *attempt) answered(ctx context.Context, reply *objectspb.Reply, owner st
 		}
 		err := status.ErrorProto(&s)
 		if a.mayRepeat(err) {
-			return a.await(ctx, Seen{owner, generation, 0}, err)
+			return a.awaitRetry(ctx, SeenOwner{owner, generation, 0}, err)
 		}
 		return err
 	}
@@ -229,22 +229,22 @@ func (a *attempt) answered(ctx context.Context, reply *objectspb.Reply, owner st
 	return err
 }
 
-// await blocks until the call should be sent again, and returns errRetry; or it returns the error of a call
+// awaitRetry blocks until the call should be sent again, and returns errRetry; or it returns the error of a call
 // that was not started in time. It waits until the map has changed since seen. If the owner could not be
 // reached, or knows a later map than this process, the wait also ends when it is time to try that owner again.
-func (a *attempt) await(ctx context.Context, seen Seen, unreachable error) error {
-	limit, again := a.by(), false
+func (a *callAttempt) awaitRetry(ctx context.Context, seen SeenOwner, unreachable error) error {
+	limit, again := a.ensureDeadline(), false
 	switch {
 	case unreachable != nil:
-		a.pause.Policy, again = unreachableAgain, true
+		a.pause.Policy, again = unreachableRetry, true
 	case seen.Named > seen.Generation:
-		a.pause.Policy, again = namedAgain, true
+		a.pause.Policy, again = namedMapRetry, true
 	case seen.Named > 0: // its map is delayed, or of another history
-		a.pause.Policy, again = unreachableAgain, true
+		a.pause.Policy, again = unreachableRetry, true
 	}
 	// The former owner of a shard may be waiting for a call of Deactivated, and this process for the former
 	// owner.
-	ending := host.Ending(host.ChainOf(ctx))
+	ending := host.AwaitedByDeactivated(host.ChainOf(ctx))
 	if ending {
 		limit, again = time.Now(), false
 	}
@@ -258,7 +258,7 @@ func (a *attempt) await(ctx context.Context, seen Seen, unreachable error) error
 	err := a.router.cfg.Map.AwaitChange(waiting, a.shard, seen)
 	release()
 	cancel()
-	if err == nil || again && a.router.mayWait(a.call.Outside) == nil && a.late(ctx) == nil &&
+	if err == nil || again && a.router.mayWait(a.call.Outside) == nil && a.checkTime(ctx) == nil &&
 		errors.Is(err, context.DeadlineExceeded) {
 		return errRetry
 	}
@@ -273,22 +273,22 @@ func (a *attempt) await(ctx context.Context, seen Seen, unreachable error) error
 		return objects.Error(codes.Unavailable, objects.ReasonNotStarted,
 			"objects: the call was not started: "+what+" (a call by Deactivated does not wait for that)")
 	}
-	return a.notStarted(ctx, what, err)
+	return a.notStartedError(ctx, what, err)
 }
 
-// late returns nil while the call can still be made in time, otherwise the reason why not.
-func (a *attempt) late(ctx context.Context) error {
+// checkTime returns nil while the call can still be made in time, otherwise the reason why not.
+func (a *callAttempt) checkTime(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if !time.Now().Before(a.by()) {
+	if !time.Now().Before(a.ensureDeadline()) {
 		return context.DeadlineExceeded
 	}
 	return nil
 }
 
-// notStarted returns the error for a call that was not started because of err.
-func (a *attempt) notStarted(ctx context.Context, what string, err error) error {
+// notStartedError returns the error for a call that was not started because of err.
+func (a *callAttempt) notStartedError(ctx context.Context, what string, err error) error {
 	code := codes.Unavailable
 	if stops := a.router.mayWait(a.call.Outside); stops != nil && ctx.Err() == nil {
 		err = stops

@@ -21,13 +21,13 @@ type Map interface {
 	// Former returns the address of the node that has yet to release a shard to its owner, or "" if there is
 	// none. The turns that the move waits for run on that node.
 	Former(shard int) string
-	// AwaitChange blocks until the map has changed since seen ([Seen.Changed]), or ctx ends. The error names
+	// AwaitChange blocks until the map has changed since seen ([SeenOwner.ChangedBy]), or ctx ends. The error names
 	// the obstacle, and wraps the cause of ctx if ctx has ended.
-	AwaitChange(ctx context.Context, shard int, seen Seen) error
+	AwaitChange(ctx context.Context, shard int, seen SeenOwner) error
 }
 
-// Seen records the state of a shard when its owner did not accept a call.
-type Seen struct {
+// SeenOwner records the state of a shard when its owner did not accept a call.
+type SeenOwner struct {
 	Owner      string // "" means no owner
 	Generation int64  // of the map that names the owner
 	// Named is the generation of a map that assigns the shard to another node, as reported by the owner; 0
@@ -35,10 +35,10 @@ type Seen struct {
 	Named int64
 }
 
-// Changed reports whether calls should now follow the map of that generation, which names that owner. A map newer
+// ChangedBy reports whether calls should now follow the map of that generation, which names that owner. A map newer
 // than the one seen must not be older than the one reported. A map of the same generation must name another owner.
 // An older map is of another history, because etcd was restored from a backup; seen is void then.
-func (s Seen) Changed(owner string, generation int64) bool {
+func (s SeenOwner) ChangedBy(owner string, generation int64) bool {
 	switch {
 	case generation > s.Generation:
 		return generation >= s.Named
@@ -75,13 +75,13 @@ type Config struct {
 
 // Router sends calls to their objects. All methods are safe for concurrent use.
 type Router struct {
-	cfg     Config
-	figures Figures
-	// nowhere is the connection passed to interceptors. Nothing is sent on it.
-	nowhere *grpc.ClientConn
+	cfg      Config
+	counters Counters
+	// dummyConn is the connection passed to interceptors. Nothing is sent on it.
+	dummyConn *grpc.ClientConn
 
-	leaving context.Context
-	leave   context.CancelFunc
+	waitsCtx  context.Context
+	stopWaits context.CancelFunc
 }
 
 // New returns a Router, which starts no goroutines.
@@ -93,24 +93,24 @@ func New(cfg Config) (*Router, error) {
 		cfg.Logger = hclog.NewNullLogger()
 	}
 	r := &Router{cfg: cfg}
-	r.leaving, r.leave = context.WithCancel(context.Background())
+	r.waitsCtx, r.stopWaits = context.WithCancel(context.Background())
 	if cfg.Unary != nil || cfg.Stream != nil {
 		var err error
-		if r.nowhere, err = newNowhere(); err != nil {
+		if r.dummyConn, err = newDummyConn(); err != nil {
 			return nil, err
 		}
 	}
 	return r, nil
 }
 
-// Leave makes calls fail with UNAVAILABLE that wait for the owner of their object, or would have to. Calls that
+// StopWaits makes calls fail with UNAVAILABLE that wait for the owner of their object, or would have to. Calls that
 // are in flight continue.
-func (r *Router) Leave() { r.leave() }
+func (r *Router) StopWaits() { r.stopWaits() }
 
 // mayWait returns nil if a call may wait for an owner, otherwise the reason why not.
 func (r *Router) mayWait(outside bool) error {
-	if r.leaving.Err() != nil {
-		return errStops
+	if r.waitsCtx.Err() != nil {
+		return errNodeStops
 	}
 	if outside {
 		return context.Cause(r.cfg.Current())
@@ -120,7 +120,7 @@ func (r *Router) mayWait(outside bool) error {
 
 // endWaits calls cancel as soon as mayWait returns an error, unless release is called before.
 func (r *Router) endWaits(outside bool, cancel func()) (release func()) {
-	stop := context.AfterFunc(r.leaving, cancel)
+	stop := context.AfterFunc(r.waitsCtx, cancel)
 	if !outside {
 		return func() { stop() }
 	}
@@ -133,8 +133,8 @@ func (r *Router) endWaits(outside bool, cancel func()) (release func()) {
 
 // Close must be called once, after all calls have ended.
 func (r *Router) Close() {
-	r.leave()
-	if r.nowhere != nil {
-		_ = r.nowhere.Close()
+	r.stopWaits()
+	if r.dummyConn != nil {
+		_ = r.dummyConn.Close()
 	}
 }

@@ -31,49 +31,50 @@ func (r *Router) NewStream(ctx context.Context, key string, desc *grpc.StreamDes
 		return nil, err
 	}
 	if r.cfg.Stream == nil {
-		return r.open(ctx, Call{Method: method, Key: key}, desc, opts)
+		return r.openStream(ctx, Call{Method: method, Key: key}, desc, opts)
 	}
-	return r.cfg.Stream(ctx, desc, r.nowhere, method,
+	return r.cfg.Stream(ctx, desc, r.dummyConn, method,
 		func(ctx context.Context, desc *grpc.StreamDesc, _ *grpc.ClientConn, method string,
 			opts ...grpc.CallOption) (grpc.ClientStream, error) {
-			return r.open(ctx, Call{Method: method, Key: key}, desc, opts)
+			return r.openStream(ctx, Call{Method: method, Key: key}, desc, opts)
 		}, opts...)
 }
 
-// Forward opens a streaming call from outside at the owner of its key.
-func (r *Router) Forward(ctx context.Context, key, method string) (grpc.ClientStream, error) {
-	return r.open(ctx, Call{Method: method, Key: key, Outside: true},
+// ForwardStream opens a streaming call from outside at the owner of its key.
+func (r *Router) ForwardStream(ctx context.Context, key, method string) (grpc.ClientStream, error) {
+	return r.openStream(ctx, Call{Method: method, Key: key, Outside: true},
 		&grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, nil)
 }
 
-// open opens a streaming call at the owner of its key.
-func (r *Router) open(ctx context.Context, call Call, desc *grpc.StreamDesc,
+// openStream opens a streaming call at the owner of its key.
+func (r *Router) openStream(ctx context.Context, call Call, desc *grpc.StreamDesc,
 	opts []grpc.CallOption) (grpc.ClientStream, error) {
-	s := &objectStream{ctx: ctx, desc: desc, opts: opts, attempt: attempt{router: r, call: call}}
-	if err := s.open(); err != nil {
+	s := &objectStream{ctx: ctx, desc: desc, opts: opts, attempt: callAttempt{router: r, call: call}}
+	if err := s.openStream(); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-// open opens the stream at the present place of the object.
-func (a *attempt) open(ctx context.Context, desc *grpc.StreamDesc, opts []grpc.CallOption) (*opened, error) {
+// openStream opens the stream at the present place of the object.
+func (a *callAttempt) openStream(ctx context.Context, desc *grpc.StreamDesc, opts []grpc.CallOption) (*nodeStream,
+	error) {
 	r := a.router
 	n, known := r.cfg.Map.Shard(a.call.Key)
 	if !known {
-		return nil, a.await(ctx, Seen{}, nil)
+		return nil, a.awaitRetry(ctx, SeenOwner{}, nil)
 	}
 	a.shard = n
 	owner, generation := r.cfg.Map.Owner(n)
 	chain := host.ChainOf(ctx)
-	if r.cfg.Host != nil && r.cfg.Host.Inside(n, chain) {
+	if r.cfg.Host != nil && r.cfg.Host.MustRunHere(n, chain) {
 		owner = r.cfg.Self
 	} else if former := a.askFormer(chain, owner, generation); former != "" {
-		owner, a.former = former, generation
+		owner, a.askedFormer = former, generation
 	}
-	seen := Seen{owner, generation, 0}
+	seen := SeenOwner{owner, generation, 0}
 	if owner == "" {
-		return nil, a.await(ctx, seen, nil)
+		return nil, a.awaitRetry(ctx, seen, nil)
 	}
 	connect := r.cfg.Pool.OwnConn
 	if a.call.Outside {
@@ -81,20 +82,21 @@ func (a *attempt) open(ctx context.Context, desc *grpc.StreamDesc, opts []grpc.C
 	}
 	conn, err := connect(owner)
 	if err != nil {
-		return nil, a.await(ctx, seen, err)
+		return nil, a.awaitRetry(ctx, seen, err)
 	}
-	stream, err := conn.NewStream(outgoing(ctx, r.cfg.Prefix, a.call.Key, generation), desc, a.call.Method, opts...)
+	stream, err := conn.NewStream(withStreamHeaders(ctx, r.cfg.Prefix, a.call.Key, generation), desc, a.call.Method,
+		opts...)
 	if err == nil {
-		return &opened{ClientStream: stream, conn: conn, owner: owner, generation: generation}, nil
+		return &nodeStream{ClientStream: stream, conn: conn, owner: owner, generation: generation}, nil
 	}
 	if ctx.Err() != nil {
 		return nil, err
 	}
-	return nil, a.await(ctx, seen, err)
+	return nil, a.awaitRetry(ctx, seen, err)
 }
 
-// outgoing adds the headers of a streaming call.
-func outgoing(ctx context.Context, prefix, key string, generation int64) context.Context {
+// withStreamHeaders adds the headers of a streaming call.
+func withStreamHeaders(ctx context.Context, prefix, key string, generation int64) context.Context {
 	md, _ := metadata.FromOutgoingContext(ctx) // a copy
 	if md == nil {
 		md = metadata.MD{}
@@ -114,8 +116,8 @@ func outgoing(ctx context.Context, prefix, key string, generation int64) context
 	return metadata.NewOutgoingContext(ctx, md)
 }
 
-// Incoming holds the contents of a call's headers.
-type Incoming struct {
+// CallHeaders holds the contents of a call's headers.
+type CallHeaders struct {
 	Key        string
 	Chain      []uint64
 	Generation int64
@@ -125,23 +127,24 @@ type Incoming struct {
 }
 
 // ReadHeaders reads the headers of a call. Its error is the status for the caller.
-func ReadHeaders(ctx context.Context) (Incoming, error) {
+func ReadHeaders(ctx context.Context) (CallHeaders, error) {
 	md, _ := metadata.FromIncomingContext(ctx) // a copy
 	keys := append(md.Get(objects.KeyHeader), md.Get(objects.BinaryKeyHeader)...)
 	if len(keys) > 1 {
-		return Incoming{}, badHeader("the call has several keys: send one header, " + objects.KeyHeader + " or " +
+		return CallHeaders{}, badCallError("the call has several keys: send one header, " + objects.KeyHeader + " or " +
 			objects.BinaryKeyHeader)
 	}
 	if len(keys) == 0 {
-		return Incoming{}, badHeader("the call has no key: say which object is meant, in the header " + objects.KeyHeader)
+		return CallHeaders{}, badCallError("the call has no key: say which object is meant, in the header " +
+			objects.KeyHeader)
 	}
-	in := Incoming{Key: keys[0], Metadata: md}
+	in := CallHeaders{Key: keys[0], Metadata: md}
 	if err := CheckKey(in.Key); err != nil {
-		return Incoming{}, err
+		return CallHeaders{}, err
 	}
 	if in.Forwarded = len(md.Get(ForwardedHeader)) > 0; in.Forwarded {
-		if err := in.readForwarded(md); err != nil {
-			return Incoming{}, err
+		if err := in.readForwarderHeaders(md); err != nil {
+			return CallHeaders{}, err
 		}
 	}
 	for _, name := range []string{objects.KeyHeader, objects.BinaryKeyHeader, chainHeader, generationHeader,
@@ -151,12 +154,12 @@ func ReadHeaders(ctx context.Context) (Incoming, error) {
 	return in, nil
 }
 
-// readForwarded reads the headers that only nodes, and clients that follow the shard map, may set. Of other
+// readForwarderHeaders reads the headers that only nodes, and clients that follow the shard map, may set. Of other
 // calls only the key counts.
-func (in *Incoming) readForwarded(md metadata.MD) error {
+func (in *CallHeaders) readForwarderHeaders(md metadata.MD) error {
 	if raw := md.Get(chainHeader); len(raw) > 0 {
 		if len(raw[0])%8 != 0 {
-			return badHeader("the header " + chainHeader + " is malformed")
+			return badCallError("the header " + chainHeader + " is malformed")
 		}
 		if err := CheckChain(len(raw[0]) / 8); err != nil {
 			return err
@@ -168,7 +171,7 @@ func (in *Incoming) readForwarded(md metadata.MD) error {
 	if text := md.Get(generationHeader); len(text) > 0 {
 		generation, err := strconv.ParseInt(text[0], 10, 64)
 		if err != nil || generation < 0 {
-			return badHeader("the header " + generationHeader + " is malformed")
+			return badCallError("the header " + generationHeader + " is malformed")
 		}
 		in.Generation = generation
 	}

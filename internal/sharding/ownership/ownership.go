@@ -21,8 +21,8 @@ import (
 	"github.com/goverse/goverse/internal/sharding"
 )
 
-// Seen is the input of Look and Report.
-type Seen struct {
+// Input is the input of Decide and NextReport.
+type Input struct {
 	// Shards is the number of shards that this member works with. A map with another number is ignored.
 	Shards int
 	Map    *sharding.Map // nil if there is none
@@ -63,28 +63,28 @@ type Orders struct {
 	Waiting int
 }
 
-// Look decides once.
-func Look(in Seen) Orders {
+// Decide decides once.
+func Decide(in Input) Orders {
 	var o Orders
 	if in.Map != nil && in.Map.Shards() != in.Shards {
 		in.Map = nil
 	}
 	for shard := range in.Shards {
 		held := in.Held(shard)
-		epoch, mine := entitled(in, shard)
+		epoch, mine := mayServe(in, shard)
 		switch {
 		case held != 0 && (!mine || held != epoch):
 			o.Release = append(o.Release, shard)
 		case held == 0 && mine && !in.Suspected:
 			o.Acquire = append(o.Acquire, Grant{Shard: shard, Epoch: epoch})
-		case !mine && in.Valid && owns(in, shard):
+		case !mine && in.Valid && ownsShard(in, shard):
 			o.Waiting++
 		}
 	}
 	return o
 }
 
-func owns(in Seen, shard int) bool {
+func ownsShard(in Input, shard int) bool {
 	if in.Map == nil || in.Own == (sharding.Owner{}) {
 		return false
 	}
@@ -92,9 +92,9 @@ func owns(in Seen, shard int) bool {
 	return ok && owner == in.Own
 }
 
-// entitled reports whether this member may serve a shard, and under which epoch.
-func entitled(in Seen, shard int) (epoch int64, ok bool) {
-	if !in.Valid || !owns(in, shard) {
+// mayServe reports whether this member may serve a shard, and under which epoch.
+func mayServe(in Input, shard int) (epoch int64, ok bool) {
+	if !in.Valid || !ownsShard(in, shard) {
 		return 0, false
 	}
 	// A move from this very member waits for no other: the shard is held under the old epoch until it is
@@ -108,23 +108,23 @@ func entitled(in Seen, shard int) (epoch int64, ok bool) {
 	return in.Map.Epoch(shard), true
 }
 
-// FirstReport is the time for which the first report about a map waits for shards that are not free
+// FirstReportDelay is the time for which the first report about a map waits for shards that are not free
 // immediately. Shards released by then need no report of their own.
-const FirstReport = 5 * time.Millisecond
+const FirstReportDelay = 5 * time.Millisecond
 
 var (
-	// ReportAgain is the policy for the delays between reports about stragglers.
-	ReportAgain = backoff.Policy{First: 10 * time.Millisecond, Last: 160 * time.Millisecond}
+	// StragglerReportDelay is the policy for the delays between reports about stragglers.
+	StragglerReportDelay = backoff.Policy{First: 10 * time.Millisecond, Last: 160 * time.Millisecond}
 	// ReportRetry is the policy for the delay after a report could not be written.
 	ReportRetry = backoff.Policy{First: 50 * time.Millisecond, Last: 5 * time.Second}
 )
 
-// Report returns the report that this member must write about the shards that move away from it, nil if the one
+// NextReport returns the report that this member must write about the shards that move away from it, nil if the one
 // in etcd suffices. Call it once the orders of a look are being carried out, so that shards that were free
 // immediately need no report of their own. No report is needed if no other member waits for one. The exception
 // is a report in this member's name by another process, which claims a release that has not happened, or names
 // a later map.
-func Report(in Seen) *sharding.Report {
+func NextReport(in Input) *sharding.Report {
 	if in.Map == nil || in.Own == (sharding.Owner{}) {
 		return nil
 	}

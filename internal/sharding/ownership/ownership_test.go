@@ -29,7 +29,7 @@ func next(t *testing.T, m *sharding.Map, generation int64, done func(sharding.Mo
 	r, err := sharding.Plan(sharding.Input{Generation: generation, Shards: shards, Current: m,
 		Members: members(owners...), Done: done, Mode: sharding.Rebalance})
 	require.NoError(t, err)
-	require.Positive(t, r.Moved())
+	require.Positive(t, r.MovedShards())
 	return r.Map
 }
 
@@ -41,22 +41,22 @@ type holder map[int]int64
 
 func (h holder) held(shard int) int64 { return h[shard] }
 
-func (h holder) seen(own sharding.Owner, m *sharding.Map, done func(sharding.Move) bool) Seen {
-	return Seen{Shards: shards, Map: m, Own: own, Valid: true, Done: done, Held: h.held,
+func (h holder) seen(own sharding.Owner, m *sharding.Map, done func(sharding.Move) bool) Input {
+	return Input{Shards: shards, Map: m, Own: own, Valid: true, Done: done, Held: h.held,
 		Withheld: func(int) bool { return false }}
 }
 
 func TestFirstMapIsServedAtOnce(t *testing.T) {
 	m := next(t, nil, 10, never, a)
-	o := Look(holder{}.seen(a, m, never))
+	o := Decide(holder{}.seen(a, m, never))
 	require.Equal(t, []Grant{{0, 10}, {1, 10}, {2, 10}, {3, 10}}, o.Acquire)
-	require.Nil(t, Report(holder{}.seen(a, m, never)))
+	require.Nil(t, NextReport(holder{}.seen(a, m, never)))
 	suspected := holder{}.seen(a, m, never)
 	suspected.Suspected = true
-	require.Empty(t, Look(suspected).Acquire, "it may have been removed")
+	require.Empty(t, Decide(suspected).Acquire, "it may have been removed")
 	suspected.Held = holder{0: 10, 1: 10, 2: 10, 3: 10}.held
-	require.Empty(t, Look(suspected).Release, "what it serves it goes on to serve")
-	require.Equal(t, Orders{}, Look(holder{0: 10, 1: 10, 2: 10, 3: 10}.seen(a, m, never)),
+	require.Empty(t, Decide(suspected).Release, "what it serves it goes on to serve")
+	require.Equal(t, Orders{}, Decide(holder{0: 10, 1: 10, 2: 10, 3: 10}.seen(a, m, never)),
 		"and then all is as it should be")
 }
 
@@ -69,29 +69,29 @@ func TestReleaseBeforeTakeOver(t *testing.T) {
 	}
 	require.Len(t, moved, 2)
 
-	to := Look(holder{}.seen(b, two, never))
+	to := Decide(holder{}.seen(b, two, never))
 	require.Empty(t, to.Acquire, "a has them still")
 	require.Equal(t, 2, to.Waiting)
 
 	h := holder{0: 10, 1: 10, 2: 10, 3: 10}
-	from := Look(h.seen(a, two, never))
+	from := Decide(h.seen(a, two, never))
 	require.Equal(t, moved, from.Release)
-	require.Equal(t, sharding.Report{Incarnation: 1, Generation: 20, Busy: moved}, *Report(h.seen(a, two, never)))
+	require.Equal(t, sharding.Report{Incarnation: 1, Generation: 20, Busy: moved}, *NextReport(h.seen(a, two, never)))
 	h[moved[0]] = 0
-	report := Report(h.seen(a, two, never))
+	report := NextReport(h.seen(a, two, never))
 	require.Equal(t, &sharding.Report{Incarnation: 1, Generation: 20, Busy: moved[1:]}, report,
 		"one that takes long holds up no other")
 	reported := h.seen(a, two, never)
 	reported.Reported = *report
-	require.Nil(t, Report(reported), "said once")
+	require.Nil(t, NextReport(reported), "said once")
 
 	half := func(m sharding.Move) bool { return m.Done(true, *report) }
-	to = Look(holder{}.seen(b, two, half))
+	to = Decide(holder{}.seen(b, two, half))
 	require.Equal(t, []Grant{{moved[0], 20}}, to.Acquire)
 	require.Equal(t, 1, to.Waiting)
 	h[moved[1]] = 0
-	require.Equal(t, &sharding.Report{Incarnation: 1, Generation: 20}, Report(h.seen(a, two, half)))
-	require.Nil(t, Report(h.seen(a, two, always)), "nobody waits any more")
+	require.Equal(t, &sharding.Report{Incarnation: 1, Generation: 20}, NextReport(h.seen(a, two, half)))
+	require.Nil(t, NextReport(h.seen(a, two, always)), "nobody waits any more")
 }
 
 // A report that another process wrote in this member's name is corrected even if no member waits for it: it
@@ -100,26 +100,26 @@ func TestAReportThatSaysTooMuch(t *testing.T) {
 	m := next(t, nil, 10, never, a)
 	in := holder{0: 10, 1: 10, 2: 10, 3: 10}.seen(a, m, always)
 	in.Reported = sharding.Report{Incarnation: 1, Generation: 11}
-	require.Equal(t, &sharding.Report{Incarnation: 1, Generation: 10}, Report(in))
+	require.Equal(t, &sharding.Report{Incarnation: 1, Generation: 10}, NextReport(in))
 	in.Reported = sharding.Report{Incarnation: 7, Generation: 11}
-	require.Nil(t, Report(in), "that of another incarnation proves nothing")
+	require.Nil(t, NextReport(in), "that of another incarnation proves nothing")
 	in.Reported = sharding.Report{Incarnation: 1, Generation: 10}
-	require.Nil(t, Report(in))
+	require.Nil(t, NextReport(in))
 
 	two := next(t, m, 20, never, a, b)
 	in = holder{0: 10, 1: 10, 2: 10, 3: 10}.seen(a, two, always)
 	in.Reported = sharding.Report{Incarnation: 1, Generation: 20}
-	require.Len(t, Report(in).Busy, 2, "it has released nothing yet")
+	require.Len(t, NextReport(in).Busy, 2, "it has released nothing yet")
 }
 
 // A shard that left and came back unnoticed is released all the same, because another member may have served
 // it.
 func TestEpochThatChanged(t *testing.T) {
 	m := next(t, nil, 20, never, a)
-	o := Look(holder{0: 10, 1: 20, 2: 20, 3: 20}.seen(a, m, never))
+	o := Decide(holder{0: 10, 1: 20, 2: 20, 3: 20}.seen(a, m, never))
 	require.Equal(t, []int{0}, o.Release)
 	require.Empty(t, o.Acquire)
-	o = Look(holder{0: 0, 1: 20, 2: 20, 3: 20}.seen(a, m, never))
+	o = Decide(holder{0: 0, 1: 20, 2: 20, 3: 20}.seen(a, m, never))
 	require.Equal(t, []Grant{{0, 20}}, o.Acquire)
 }
 
@@ -128,35 +128,35 @@ func TestMoveBackToWhomItCameFrom(t *testing.T) {
 	two := next(t, next(t, nil, 10, never, a), 20, never, a, b)
 	back := next(t, two, 30, never, a)
 	h := holder{0: 10, 1: 10, 2: 10, 3: 10}
-	o := Look(h.seen(a, back, never))
+	o := Decide(h.seen(a, back, never))
 	require.Len(t, o.Release, 2)
-	require.Len(t, Report(h.seen(a, back, never)).Busy, 2)
+	require.Len(t, NextReport(h.seen(a, back, never)).Busy, 2)
 	for _, shard := range o.Release {
 		h[shard] = 0
 	}
-	o = Look(h.seen(a, back, never))
+	o = Decide(h.seen(a, back, never))
 	require.Len(t, o.Acquire, 2, "it waits for nobody but itself")
 	require.Equal(t, int64(30), o.Acquire[0].Epoch)
-	require.Equal(t, &sharding.Report{Incarnation: 1, Generation: 30}, Report(h.seen(a, back, never)))
+	require.Equal(t, &sharding.Report{Incarnation: 1, Generation: 30}, NextReport(h.seen(a, back, never)))
 	for _, g := range o.Acquire {
 		h[g.Shard] = g.Epoch
 	}
-	require.Empty(t, Report(h.seen(a, back, never)).Busy, "what it holds anew is not what it was to release")
+	require.Empty(t, NextReport(h.seen(a, back, never)).Busy, "what it holds anew is not what it was to release")
 }
 
 func TestNothingIsHeldWithoutAReason(t *testing.T) {
 	m := next(t, nil, 10, never, a)
 	h := holder{0: 10, 2: 10}
 	all := []int{0, 2}
-	require.Equal(t, all, Look(h.seen(a, nil, never)).Release, "the map is gone")
-	require.Equal(t, all, Look(h.seen(sharding.Owner{Address: "a:1", Incarnation: 9}, m, never)).Release,
+	require.Equal(t, all, Decide(h.seen(a, nil, never)).Release, "the map is gone")
+	require.Equal(t, all, Decide(h.seen(sharding.Owner{Address: "a:1", Incarnation: 9}, m, never)).Release,
 		"a new incarnation owns nothing")
-	require.Equal(t, all, Look(h.seen(sharding.Owner{}, m, never)).Release, "not registered")
+	require.Equal(t, all, Decide(h.seen(sharding.Owner{}, m, never)).Release, "not registered")
 	invalid := h.seen(a, m, never)
 	invalid.Valid = false
-	require.Equal(t, all, Look(invalid).Release)
-	require.Empty(t, Look(invalid).Acquire)
+	require.Equal(t, all, Decide(invalid).Release)
+	require.Empty(t, Decide(invalid).Acquire)
 	other := h.seen(a, m, never)
 	other.Shards = 3
-	require.Equal(t, all, Look(other).Release, "a map with another number of shards")
+	require.Equal(t, all, Decide(other).Release, "a map with another number of shards")
 }

@@ -2,15 +2,15 @@ package shardplan
 
 import "github.com/goverse/goverse/internal/state"
 
-// Concerns reports whether a planner may decide differently on this snapshot than on the one before: the map,
+// ChangeMatters reports whether a planner may decide differently on this snapshot than on the one before: the map,
 // the members, the released shards, or the planner itself changed. While an outside candidate leads, the
 // planner changes with the queue alone.
-func Concerns(before, now *state.Snapshot) bool {
+func ChangeMatters(before, now *state.Snapshot) bool {
 	return ShardsChanged(before, now) || before.Planner() != now.Planner()
 }
 
 // ShardsChanged reports whether the members, the lingering members, the map, or the released shards changed.
 func ShardsChanged(before, now *state.Snapshot) bool {
-	return before.ShardMap != now.ShardMap || !state.Same(before.Members, now.Members) ||
-		!state.Same(before.Lingering, now.Lingering) || !state.Same(before.Released, now.Released)
+	return before.ShardMap != now.ShardMap || !state.SameSlice(before.Members, now.Members) ||
+		!state.SameSlice(before.Lingering, now.Lingering) || !state.SameSlice(before.Released, now.Released)
 }

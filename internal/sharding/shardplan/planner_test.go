@@ -67,24 +67,24 @@ func (w *world) snapshot() *state.Snapshot {
 	for _, kv := range w.kvs {
 		kvs = append(kvs, kv)
 	}
-	return state.Build(w.keys, 1, w.revision, kvs)
+	return state.BuildSnapshot(w.keys, 1, w.revision, kvs)
 }
 
 // look returns the plan as text and writes it, or returns the time after which to look again.
 func (w *world) look() string {
 	w.t.Helper()
 	var o Orders
-	w.planner, o = w.planner.Look(w.snapshot(), w.now)
+	w.planner, o = w.planner.Decide(w.snapshot(), w.now)
 	require.NoError(w.t, o.Err)
-	if o.Plan.Moved() == 0 {
-		if o.Again > 0 {
-			return "again in " + o.Again.String()
+	if o.Plan.MovedShards() == 0 {
+		if o.RecheckAfter > 0 {
+			return "again in " + o.RecheckAfter.String()
 		}
 		return "nothing"
 	}
-	require.Equal(w.t, w.kvs[w.keys.ShardMap()].ModRevision, o.Over)
+	require.Equal(w.t, w.kvs[w.keys.ShardMap()].ModRevision, o.OverRevision)
 	w.put(w.keys.ShardMap(), string(o.Plan.Map.Encode()))
-	w.planner = w.planner.Wrote(o.Plan, w.now)
+	w.planner = w.planner.PlanWritten(o.Plan, w.now)
 	return fmt.Sprintf("assigned %d, drained %d, rebalanced %d", o.Plan.Assigned, o.Plan.Drained, o.Plan.Rebalanced)
 }
 
@@ -220,7 +220,7 @@ func TestBudget(t *testing.T) {
 		}
 		w.leave("b:1")
 		w.look()
-		w.planner = w.planner.Off() // for a moment
+		w.planner = w.planner.OffDuty() // for a moment
 	}
 	require.Equal(t, 5, rebalanced, "four from the budget of a minute, one from what 20 s give back")
 	w.join("b:1")
@@ -280,9 +280,9 @@ func TestMapThatCannotBeRead(t *testing.T) {
 	w := newWorld(t, cfg)
 	w.join("a:1")
 	w.put(w.keys.ShardMap(), "{")
-	_, o := w.planner.Look(w.snapshot(), w.now)
+	_, o := w.planner.Decide(w.snapshot(), w.now)
 	require.ErrorIs(t, o.Err, sharding.ErrBadMap)
-	require.Zero(t, o.Plan.Moved())
+	require.Zero(t, o.Plan.MovedShards())
 	w.remove(w.keys.ShardMap())
 	require.Equal(t, "assigned 12, drained 0, rebalanced 0", w.first())
 	require.Greater(t, w.snapshot().ShardMap.Generation(), int64(3), "epochs go on to grow")

@@ -11,17 +11,17 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// mostSteps is more than a planner needs to finish: a repair, a rebalance, and the waits between them.
-const mostSteps = 16
+// maxSteps is more than a planner needs to finish: a repair, a rebalance, and the waits between them.
+const maxSteps = 16
 
 // DryRun runs the planner on a snapshot with supposed changes until it has nothing left to do. Errors match
 // ErrUnknownNode, ErrKnownNode, sharding.ErrBadMap or sharding.ErrBadInput.
-func DryRun(s *state.Snapshot, cfg Settings, suppose Change) (Preview, error) {
-	now, err := supposed(s, suppose)
+func DryRun(s *state.Snapshot, cfg Settings, suppose SupposedChange) (Preview, error) {
+	now, err := applyChange(s, suppose)
 	if err != nil {
 		return Preview{}, err
 	}
-	f := Preview{Count: count(now), Steps: []Step{}, Nodes: []Load{}}
+	f := Preview{Count: shardCount(now), Steps: []PlanStep{}, Nodes: []NodeLoad{}}
 	var before *sharding.Map
 	if s.ShardMap != nil {
 		v, err := New(s)
@@ -34,32 +34,32 @@ func DryRun(s *state.Snapshot, cfg Settings, suppose Change) (Preview, error) {
 		Budget: 2 * f.Count}
 	began := time.Unix(0, 0)
 	planner, at := shardplan.New(settings), began
-	for range mostSteps {
-		next, orders := planner.Look(now, at)
+	for range maxSteps {
+		next, orders := planner.Decide(now, at)
 		if orders.Err != nil {
 			return Preview{}, orders.Err
 		}
 		planner = next
-		if orders.Plan.Moved() > 0 {
-			f.Steps = append(f.Steps, step(at.Sub(began), now, settings, orders.Plan))
-			planner = planner.Wrote(orders.Plan, at)
-			now = carriedOut(now, orders.Plan.Map)
+		if orders.Plan.MovedShards() > 0 {
+			f.Steps = append(f.Steps, newStep(at.Sub(began), now, settings, orders.Plan))
+			planner = planner.PlanWritten(orders.Plan, at)
+			now = snapshotAfter(now, orders.Plan.Map)
 			continue
 		}
-		if orders.Again == 0 {
+		if orders.RecheckAfter == 0 {
 			break
 		}
-		at = at.Add(orders.Again)
+		at = at.Add(orders.RecheckAfter)
 	}
-	f.Nodes = loads(before, now.Map(), now)
-	f.Remark = remark(now, settings)
+	f.Nodes = nodeLoads(before, now.Map(), now)
+	f.Remark = explainUnassigned(now, settings)
 	return f, nil
 }
 
-// remark explains why shards have no lasting owner, "" if they have.
-func remark(s *state.Snapshot, cfg shardplan.Settings) string {
+// explainUnassigned explains why shards have no lasting owner, "" if they have.
+func explainUnassigned(s *state.Snapshot, cfg shardplan.Settings) string {
 	takers, owned := 0, false
-	for _, m := range shardplan.Members(s, cfg) {
+	for _, m := range shardplan.PlanMembers(s, cfg) {
 		if !m.Excluded {
 			takers++
 		}

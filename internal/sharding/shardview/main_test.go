@@ -49,7 +49,7 @@ func (w *world) snapshot() *state.Snapshot {
 	for _, kv := range w.kvs {
 		kvs = append(kvs, kv)
 	}
-	return state.Build(w.keys, 1, w.revision, kvs)
+	return state.BuildSnapshot(w.keys, 1, w.revision, kvs)
 }
 
 // plan assigns the shards to all present members. Its generation is that of the write.

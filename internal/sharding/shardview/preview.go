@@ -18,8 +18,8 @@ type Settings struct {
 	Exclude    map[string]string
 }
 
-// Change is a supposed change: members that stop, and others that join.
-type Change struct {
+// SupposedChange is a supposed change: members that stop, and others that join.
+type SupposedChange struct {
 	Leave []string // addresses
 	Join  []Joiner
 }
@@ -32,20 +32,20 @@ type Joiner struct {
 
 // Preview lists the actions of the planner from now on.
 type Preview struct {
-	Count      int    `json:"count"`      // number of shards
-	Generation int64  `json:"generation"` // of the present map, 0 if there is none
-	Steps      []Step `json:"steps"`      // never nil; empty if no shard moves
+	Count      int        `json:"count"`      // number of shards
+	Generation int64      `json:"generation"` // of the present map, 0 if there is none
+	Steps      []PlanStep `json:"steps"`      // never nil; empty if no shard moves
 	// OpenMoves is the number of shards that the present map is already moving and that are not released yet.
 	// No plan changes them unless their new owner goes.
 	OpenMoves int `json:"open_moves"`
 	// Nodes is sorted by address, and never nil.
-	Nodes []Load `json:"nodes"`
+	Nodes []NodeLoad `json:"nodes"`
 	// Remark explains why nothing can be assigned, "" if something can.
 	Remark string `json:"remark,omitempty"`
 }
 
-// Step is one map that would be written.
-type Step struct {
+// PlanStep is one map that would be written.
+type PlanStep struct {
 	AfterSeconds float64    `json:"after_seconds"` // from now; 0: immediately
 	Assigned     int        `json:"assigned"`
 	Drained      int        `json:"drained"`
@@ -53,27 +53,27 @@ type Step struct {
 	Transfers    []Transfer `json:"transfers"`
 }
 
-// Why is the reason why a shard moves.
-type Why string
+// Reason is the reason why a shard moves.
+type Reason string
 
 // The reasons to move a shard.
 const (
-	Assigned   Why = "assigned"   // it had no living owner
-	Drained    Why = "drained"    // its owner leaves, is excluded, or takes no part
-	Rebalanced Why = "rebalanced" // to even out the load
+	Assigned   Reason = "assigned"   // it had no living owner
+	Drained    Reason = "drained"    // its owner leaves, is excluded, or takes no part
+	Rebalanced Reason = "rebalanced" // to even out the load
 )
 
 // Transfer is the group of shards that move between two nodes in one step for one reason.
 type Transfer struct {
-	Why    Why    `json:"why"`
+	Reason Reason `json:"why"`
 	From   string `json:"from"` // "" if they had no owner
 	To     string `json:"to"`
 	Count  int    `json:"count"`
 	Shards string `json:"shards"`
 }
 
-// Load is the number of shards of a node, now and afterwards.
-type Load struct {
+// NodeLoad is the number of shards of a node, now and afterwards.
+type NodeLoad struct {
 	Address string `json:"address"`
 	Now     int    `json:"now"`
 	Then    int    `json:"then"`

@@ -12,8 +12,8 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// supposed returns the snapshot with the changes made.
-func supposed(s *state.Snapshot, suppose Change) (*state.Snapshot, error) {
+// applyChange returns the snapshot with the changes made.
+func applyChange(s *state.Snapshot, suppose SupposedChange) (*state.Snapshot, error) {
 	now := *s
 	now.Members = slices.Clone(s.Members)
 	for _, address := range suppose.Leave {
@@ -30,24 +30,24 @@ func supposed(s *state.Snapshot, suppose Change) (*state.Snapshot, error) {
 			return nil, fmt.Errorf("%w: %s", ErrKnownNode, j.Address)
 		}
 		m := &state.Member{Address: j.Address, Incarnation: s.Revision + int64(i) + 1}
-		m.Shards, m.Weight = count(s), j.Weight
+		m.Shards, m.Weight = shardCount(s), j.Weight
 		now.Members = append(now.Members, m)
 		slices.SortFunc(now.Members, func(a, b *state.Member) int { return strings.Compare(a.Address, b.Address) })
 	}
 	return &now, nil
 }
 
-// count returns the number of shards, or the default number if none is set yet.
-func count(s *state.Snapshot) int { return cmp.Or(shardplan.Count(s, 0), shard.DefaultCount) }
+// shardCount returns the number of shards, or the default number if none is set yet.
+func shardCount(s *state.Snapshot) int { return cmp.Or(shardplan.ShardCount(s, 0), shard.DefaultCount) }
 
-// carriedOut returns the snapshot after a map was written and all its moves are done.
-func carriedOut(s *state.Snapshot, m *sharding.Map) *state.Snapshot {
+// snapshotAfter returns the snapshot after a map was written and all its moves are done.
+func snapshotAfter(s *state.Snapshot, m *sharding.Map) *state.Snapshot {
 	next := *s
 	next.Revision = max(s.Revision, m.Generation()) + 1
 	next.ShardMap = &state.ShardMap{Map: m, ModRevision: next.Revision}
 	next.Released = nil
 	for _, member := range s.Members {
-		next.Released = append(next.Released, &state.Released{Address: member.Address,
+		next.Released = append(next.Released, &state.ReleaseReport{Address: member.Address,
 			Report: sharding.Report{Incarnation: member.Incarnation, Generation: m.Generation()}})
 	}
 	return &next

@@ -10,12 +10,13 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// step returns the shards that a plan moves, with their reasons.
-func step(after time.Duration, s *state.Snapshot, cfg shardplan.Settings, plan sharding.Result) Step {
-	st := Step{AfterSeconds: after.Seconds(), Assigned: plan.Assigned, Drained: plan.Drained, Rebalanced: plan.Rebalanced,
-		Transfers: []Transfer{}}
+// newStep returns the shards that a plan moves, with their reasons.
+func newStep(after time.Duration, s *state.Snapshot, cfg shardplan.Settings, plan sharding.Result) PlanStep {
+	st := PlanStep{AfterSeconds: after.Seconds(), Assigned: plan.Assigned, Drained: plan.Drained,
+		Rebalanced: plan.Rebalanced,
+		Transfers:  []Transfer{}}
 	excluded := map[sharding.Owner]bool{} // of living members
-	for _, m := range shardplan.Members(s, cfg) {
+	for _, m := range shardplan.PlanMembers(s, cfg) {
 		excluded[m.Owner] = m.Excluded
 	}
 	groups := map[Transfer][]int{}
@@ -24,14 +25,14 @@ func step(after time.Duration, s *state.Snapshot, cfg shardplan.Settings, plan s
 			continue
 		}
 		to, _ := plan.Map.Owner(shard)
-		t := Transfer{Why: Assigned, To: to.Address}
+		t := Transfer{Reason: Assigned, To: to.Address}
 		if m := s.Map(); m != nil {
 			if from, owned := m.Owner(shard); owned {
 				t.From = from.Address
 				if out, lives := excluded[from]; lives && out {
-					t.Why = Drained
+					t.Reason = Drained
 				} else if lives {
-					t.Why = Rebalanced
+					t.Reason = Rebalanced
 				}
 			}
 		}
@@ -42,17 +43,17 @@ func step(after time.Duration, s *state.Snapshot, cfg shardplan.Settings, plan s
 		st.Transfers = append(st.Transfers, t)
 	}
 	slices.SortFunc(st.Transfers, func(a, b Transfer) int {
-		return strings.Compare(string(a.Why)+"\x00"+a.From+"\x00"+a.To, string(b.Why)+"\x00"+b.From+"\x00"+b.To)
+		return strings.Compare(string(a.Reason)+"\x00"+a.From+"\x00"+a.To, string(b.Reason)+"\x00"+b.From+"\x00"+b.To)
 	})
 	return st
 }
 
-// loads returns the loads of all nodes that have shards, will have some, or take part.
-func loads(before, after *sharding.Map, s *state.Snapshot) []Load {
-	byAddress := map[string]Load{}
+// nodeLoads returns the loads of all nodes that have shards, will have some, or take part.
+func nodeLoads(before, after *sharding.Map, s *state.Snapshot) []NodeLoad {
+	byAddress := map[string]NodeLoad{}
 	add := func(address string, now, then int) {
 		l := byAddress[address]
-		byAddress[address] = Load{address, l.Now + now, l.Then + then}
+		byAddress[address] = NodeLoad{address, l.Now + now, l.Then + then}
 	}
 	for _, m := range s.Members {
 		if m.Shards > 0 {
@@ -69,10 +70,10 @@ func loads(before, after *sharding.Map, s *state.Snapshot) []Load {
 			add(l.Owner.Address, 0, l.Shards)
 		}
 	}
-	out := make([]Load, 0, len(byAddress))
+	out := make([]NodeLoad, 0, len(byAddress))
 	for _, l := range byAddress {
 		out = append(out, l)
 	}
-	slices.SortFunc(out, func(a, b Load) int { return strings.Compare(a.Address, b.Address) })
+	slices.SortFunc(out, func(a, b NodeLoad) int { return strings.Compare(a.Address, b.Address) })
 	return out
 }

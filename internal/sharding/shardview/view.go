@@ -16,9 +16,9 @@ import (
 var ErrNoMap = errors.New("there is no shard map yet: the leader writes one as soon as enough nodes with sharding " +
 	"are there")
 
-// Map returns the map of a snapshot. If there is none (ErrNoMap), or it cannot be read (sharding.ErrBadMap),
+// MapOf returns the map of a snapshot. If there is none (ErrNoMap), or it cannot be read (sharding.ErrBadMap),
 // the error names the remedy in one line.
-func Map(s *state.Snapshot) (*sharding.Map, error) {
+func MapOf(s *state.Snapshot) (*sharding.Map, error) {
 	switch {
 	case s == nil || s.ShardMap == nil:
 		return nil, ErrNoMap
@@ -28,14 +28,14 @@ func Map(s *state.Snapshot) (*sharding.Map, error) {
 	return s.ShardMap.Map, nil
 }
 
-// New returns the tables of a snapshot, or an error as [Map] does.
+// New returns the tables of a snapshot, or an error as [MapOf] does.
 func New(s *state.Snapshot) (shard.Table, error) {
-	m, err := Map(s)
+	m, err := MapOf(s)
 	if err != nil {
 		return shard.Table{}, err
 	}
 	v := shard.Table{Count: m.Shards(), Generation: m.Generation(), Revision: s.Revision, Owners: []shard.OwnerRow{},
-		Moves: []shard.MoveRow{}, Epochs: epochs(m)}
+		Moves: []shard.MoveRow{}, Epochs: epochRows(m)}
 	moves := map[shard.MoveRow][]int{}
 	waiting := map[sharding.Owner]int{}
 	for move := range m.Moves() {
@@ -59,12 +59,12 @@ func New(s *state.Snapshot) (shard.Table, error) {
 			cmp.Compare(a.FromIncarnation, b.FromIncarnation),
 			cmp.Compare(a.ToIncarnation, b.ToIncarnation), cmp.Compare(a.WaitsFor, b.WaitsFor))
 	})
-	own(&v, s, m, waiting)
+	fillOwners(&v, s, m, waiting)
 	return v, nil
 }
 
-// epochs returns the shards grouped by the generation that assigned them to their owners.
-func epochs(m *sharding.Map) []shard.EpochRow {
+// epochRows returns the shards grouped by the generation that assigned them to their owners.
+func epochRows(m *sharding.Map) []shard.EpochRow {
 	by := map[int64][]int{}
 	for i := range m.Shards() {
 		if epoch := m.Epoch(i); epoch != 0 {
@@ -78,8 +78,8 @@ func epochs(m *sharding.Map) []shard.EpochRow {
 	return rows
 }
 
-// own fills in the owners and their shards.
-func own(v *shard.Table, s *state.Snapshot, m *sharding.Map, waiting map[sharding.Owner]int) {
+// fillOwners fills in the owners and their shards.
+func fillOwners(v *shard.Table, s *state.Snapshot, m *sharding.Map, waiting map[sharding.Owner]int) {
 	owned := map[sharding.Owner][]int{}
 	for _, member := range s.Members {
 		if member.Shards == m.Shards() {

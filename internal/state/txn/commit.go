@@ -10,18 +10,19 @@ import (
 // guard did not hold (Succeeded is false), to t.Else. A member of etcd that is cut off from the others refuses
 // with rpctypes.ErrNoLeader.
 func Commit(ctx context.Context, kv clientv3.KV, t Txn) (*clientv3.TxnResponse, error) {
-	return kv.Txn(clientv3.WithRequireLeader(ctx)).If(Cmps(t.If)...).Then(ops(t.Then)...).Else(ops(t.Else)...).Commit()
+	tx := kv.Txn(clientv3.WithRequireLeader(ctx)).If(Comparisons(t.If)...)
+	return tx.Then(etcdOps(t.Then)...).Else(etcdOps(t.Else)...).Commit()
 }
 
-// Cmps returns the comparisons for the guards.
-func Cmps(guards []Guard) []clientv3.Cmp {
+// Comparisons returns the comparisons for the guards.
+func Comparisons(guards []Guard) []clientv3.Cmp {
 	cmps := make([]clientv3.Cmp, len(guards))
 	for i, g := range guards {
 		target := clientv3.CreateRevision(g.Key)
 		if g.Field == ModRevision {
 			target = clientv3.ModRevision(g.Key)
 		}
-		cmps[i] = clientv3.Compare(target, "=", g.Is)
+		cmps[i] = clientv3.Compare(target, "=", g.Revision)
 		if g.End != "" {
 			cmps[i] = cmps[i].WithRange(g.End)
 		}
@@ -29,7 +30,7 @@ func Cmps(guards []Guard) []clientv3.Cmp {
 	return cmps
 }
 
-func ops(ops []Op) []clientv3.Op {
+func etcdOps(ops []Op) []clientv3.Op {
 	out := make([]clientv3.Op, len(ops))
 	for i, op := range ops {
 		switch op.Kind {

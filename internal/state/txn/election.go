@@ -20,8 +20,8 @@ func DeleteActing(keys state.Keys, revision int64) Txn {
 	return Txn{If: []Guard{created(keys.Acting(), revision)}, Then: []Op{{Kind: Delete, Key: keys.Acting()}}}
 }
 
-// Rewrite repairs the candidate's key that was altered out of band at modRevision.
-func Rewrite(keys state.Keys, lease int64, address string, modRevision int64) Txn {
+// RewriteCandidate repairs the candidate's key that was altered out of band at modRevision.
+func RewriteCandidate(keys state.Keys, lease int64, address string, modRevision int64) Txn {
 	key := keys.Candidate(lease)
 	return Txn{If: []Guard{unmodified(key, modRevision)}, Then: []Op{{Kind: Put, Key: key, Value: address, Lease: lease}}}
 }
@@ -35,9 +35,9 @@ func TermGuards(keys state.Keys, mode election.Mode, lease, token int64) []Guard
 	return []Guard{created(keys.Candidate(lease), token)}
 }
 
-// Ask writes a request on the requester's lease, while the leader that it is about leads. leader is that
+// WriteRequest writes a request on the requester's lease, while the leader that it is about leads. leader is that
 // candidate's key.
-func Ask(keys state.Keys, lease int64, leader string, request state.RequestRecord) Txn {
+func WriteRequest(keys state.Keys, lease int64, leader string, request state.RequestRecord) Txn {
 	return Txn{If: []Guard{created(leader, request.Token)},
 		Then: []Op{{Kind: Put, Key: keys.Request(), Value: request.Encode(), Lease: lease}}}
 }

@@ -13,9 +13,9 @@ func WriteMap(keys state.Keys, fence []Guard, m *sharding.Map, over int64) Txn {
 		Then: []Op{{Kind: Put, Key: key, Value: string(m.Encode())}}}
 }
 
-// Release writes the report of the member at address, over its report that was written at over (0 if there is
+// WriteReport writes the report of the member at address, over its report that was written at over (0 if there is
 // none), while that incarnation is registered.
-func Release(keys state.Keys, address string, lease int64, r sharding.Report, over int64) Txn {
+func WriteReport(keys state.Keys, address string, lease int64, r sharding.Report, over int64) Txn {
 	key := keys.Released(address)
 	return Txn{If: []Guard{created(keys.Node(address), r.Incarnation), unmodified(key, over)},
 		Then: []Op{{Kind: Put, Key: key, Value: string(r.Encode()), Lease: lease}}}

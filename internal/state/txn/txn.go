@@ -15,36 +15,36 @@ type Txn struct {
 	Else []Op // all of them, otherwise
 }
 
-// Field is the field of a key that a guard compares.
-type Field int
+// GuardField is the field of a key that a guard compares.
+type GuardField int
 
 // The fields. Both are 0 for a key that does not exist.
 const (
-	CreateRevision Field = iota
+	CreateRevision GuardField = iota
 	ModRevision
 )
 
-// Guard is one comparison: Field of Key equals Is. If End is not empty, that must hold for every key from Key
+// Guard is one comparison: Field of Key equals Revision. If End is not empty, that must hold for every key from Key
 // to before End.
 type Guard struct {
 	Key, End string
-	Field    Field
-	Is       int64
+	Field    GuardField
+	Revision int64
 }
 
-// Kind is the kind of an operation.
-type Kind int
+// OpKind is the kind of an operation.
+type OpKind int
 
 // The kinds of operations.
 const (
-	Put    Kind = iota // Key with Value on Lease
-	Delete             // Key
-	Get                // Key
+	Put    OpKind = iota // Key with Value on Lease
+	Delete               // Key
+	Get                  // Key
 )
 
 // Op is one operation on one key.
 type Op struct {
-	Kind  Kind
+	Kind  OpKind
 	Key   string
 	Value string
 	Lease int64
@@ -54,9 +54,9 @@ type Op struct {
 func absent(key string) Guard { return Guard{Key: key} }
 
 // created holds while key exists as created at revision.
-func created(key string, revision int64) Guard { return Guard{Key: key, Is: revision} }
+func created(key string, revision int64) Guard { return Guard{Key: key, Revision: revision} }
 
 // unmodified holds while key is as written at revision.
 func unmodified(key string, revision int64) Guard {
-	return Guard{Key: key, Field: ModRevision, Is: revision}
+	return Guard{Key: key, Field: ModRevision, Revision: revision}
 }

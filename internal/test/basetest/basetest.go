@@ -34,8 +34,8 @@ func Start(t testing.TB, client *clientv3.Client, prefix string, ttl time.Durati
 	require.NoError(t, err)
 	m := watchcache.New(watchcache.Config{Client: client, Keys: keys})
 	k, err := etcdsession.NewKeeper(etcdsession.KeeperConfig{
-		Config: etcdsession.Config{Client: client, TTL: ttl, ReadKey: keys.Request(), KnownRevision: m.Known,
-			OnRead: m.Saw, Proxied: m.Proxied},
+		Config: etcdsession.Config{Client: client, TTL: ttl, ReadKey: keys.Request(), KnownRevision: m.KnownRevision,
+			OnRead: m.ObserveHeader, Proxied: m.Proxied},
 		OnLost: func(_ *etcdsession.Session, lost *session.LostError) {
 			if lost.Reason == session.ReasonOtherHistory {
 				m.Rebuild("etcd's history is another one")

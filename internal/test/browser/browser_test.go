@@ -39,9 +39,9 @@ func TestFaultsAreFound(t *testing.T) {
 		return func(p *Page) bool { return strings.Contains(strings.Join(p.Faults(), "\n"), text) }
 	}
 	finds("/", fmt.Sprintf(`<img alt="" src="%s/x.png">`, other.URL),
-		func(p *Page) bool { return len(p.Elsewhere(s.URL)) == 1 })
+		func(p *Page) bool { return len(p.ForeignRequests(s.URL)) == 1 })
 	finds("/", `<script>console.error("it is said")</script>`, says("it is said"))
 	finds("/", `<script>throw new Error("it is thrown")</script>`, says("it is thrown"))
 	finds("/strict", `<p style="color: red">x</p>`, says("Content Security Policy"))
-	b.Open(t, View{Width: 400, Height: 300}, s.URL+"/?html=well").Clean(t, s.URL)
+	b.Open(t, View{Width: 400, Height: 300}, s.URL+"/?html=well").RequireClean(t, s.URL)
 }

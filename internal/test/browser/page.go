@@ -23,7 +23,7 @@ type View struct {
 	Width, Height int64
 	Dark          bool
 	Scale         float64 // device pixels per CSS pixel; 0 stands for 1
-	Calm          bool    // the reader prefers reduced motion
+	ReducedMotion bool    // the reader prefers reduced motion
 }
 
 // Page is one tab. Its methods must be called from one goroutine.
@@ -47,42 +47,42 @@ func (b *Browser) Open(t testing.TB, view View, address string) *Page {
 		readers.Wait()
 	})
 	require.NoError(t, chromedp.Do(ctx), "open a tab") // without a deadline, which would apply to the tab itself
-	listen(ctx, &readers, network.RequestWillBeSent, func(e network.EventRequestWillBeSent) {
+	listenToTab(ctx, &readers, network.RequestWillBeSent, func(e network.EventRequestWillBeSent) {
 		if !strings.HasPrefix(e.Request.URL, "data:") {
-			p.note(&p.requests, e.Request.URL)
+			p.addNote(&p.requests, e.Request.URL)
 		}
 	})
-	listen(ctx, &readers, log.EntryAdded, func(e log.EventEntryAdded) {
+	listenToTab(ctx, &readers, log.EntryAdded, func(e log.EventEntryAdded) {
 		if e.Entry.Level == log.EntryLevelError || e.Entry.Level == log.EntryLevelWarning {
-			p.note(&p.faults, fmt.Sprintf("%s: %s %s", e.Entry.Source, e.Entry.Text, e.Entry.URL))
+			p.addNote(&p.faults, fmt.Sprintf("%s: %s %s", e.Entry.Source, e.Entry.Text, e.Entry.URL))
 		}
 	})
-	listen(ctx, &readers, runtime.ConsoleAPICalled, func(e runtime.EventConsoleAPICalled) {
+	listenToTab(ctx, &readers, runtime.ConsoleAPICalled, func(e runtime.EventConsoleAPICalled) {
 		if e.Type == runtime.ConsoleAPICalledTypeError || e.Type == runtime.ConsoleAPICalledTypeWarning {
 			said := "console." + e.Type.String()
 			for _, arg := range e.Args {
 				said += fmt.Sprintf(" %s%s", arg.Value, arg.Description)
 			}
-			p.note(&p.faults, said)
+			p.addNote(&p.faults, said)
 		}
 	})
-	listen(ctx, &readers, runtime.ExceptionThrown, func(e runtime.EventExceptionThrown) {
+	listenToTab(ctx, &readers, runtime.ExceptionThrown, func(e runtime.EventExceptionThrown) {
 		thrown := e.ExceptionDetails.Text
 		if e.ExceptionDetails.Exception != nil {
 			thrown += " " + e.ExceptionDetails.Exception.Description
 		}
-		p.note(&p.faults, "exception: "+thrown)
+		p.addNote(&p.faults, "exception: "+thrown)
 	})
-	call(t, p, network.Enable, network.EnableParams{})
-	call(t, p, log.Enable, cdp.Empty{})
-	call(t, p, runtime.Enable, cdp.Empty{})
-	p.View(t, view)
-	p.Go(t, address)
+	sendCommand(t, p, network.Enable, network.EnableParams{})
+	sendCommand(t, p, log.Enable, cdp.Empty{})
+	sendCommand(t, p, runtime.Enable, cdp.Empty{})
+	p.SetView(t, view)
+	p.Navigate(t, address)
 	return p
 }
 
-// listen passes events to take until the tab closes.
-func listen[E any](ctx context.Context, readers *sync.WaitGroup, event cdp.Event[E], take func(E)) {
+// listenToTab passes events to take until the tab closes.
+func listenToTab[E any](ctx context.Context, readers *sync.WaitGroup, event cdp.Event[E], take func(E)) {
 	events := chromedp.Events(ctx, event)
 	readers.Go(func() {
 		for e, err := range events {
@@ -94,13 +94,13 @@ func listen[E any](ctx context.Context, readers *sync.WaitGroup, event cdp.Event
 	})
 }
 
-func (p *Page) note(where *[]string, what string) {
+func (p *Page) addNote(where *[]string, what string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	*where = append(*where, what)
 }
 
-func run[T any](t testing.TB, p *Page, action chromedp.Action[T]) T {
+func runAction[T any](t testing.TB, p *Page, action chromedp.Action[T]) T {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, patience)
 	defer cancel()
@@ -109,22 +109,22 @@ func run[T any](t testing.TB, p *Page, action chromedp.Action[T]) T {
 	return out
 }
 
-// call sends a command of the browser's protocol.
-func call[P, R any](t testing.TB, p *Page, command cdp.Command[P, R], params P) R {
+// sendCommand sends a command of the browser's protocol.
+func sendCommand[P, R any](t testing.TB, p *Page, command cdp.Command[P, R], params P) R {
 	t.Helper()
-	return run(t, p, func(ctx context.Context, tab *chromedp.Target) (R, error) {
+	return runAction(t, p, func(ctx context.Context, tab *chromedp.Target) (R, error) {
 		return cdp.Call(ctx, tab, command, params)
 	})
 }
 
-// Go navigates to another address.
-func (p *Page) Go(t testing.TB, address string) {
+// Navigate navigates to another address.
+func (p *Page) Navigate(t testing.TB, address string) {
 	t.Helper()
-	run(t, p, chromedp.Navigate(address))
+	runAction(t, p, chromedp.Navigate(address))
 }
 
-// View changes the size and the look of the page.
-func (p *Page) View(t testing.TB, v View) {
+// SetView changes the size and the look of the page.
+func (p *Page) SetView(t testing.TB, v View) {
 	t.Helper()
 	scale := v.Scale
 	if scale == 0 {
@@ -134,19 +134,19 @@ func (p *Page) View(t testing.TB, v View) {
 	if v.Dark {
 		scheme = "dark"
 	}
-	if v.Calm {
+	if v.ReducedMotion {
 		motion = "reduce"
 	}
-	call(t, p, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: v.Width,
+	sendCommand(t, p, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: v.Width,
 		Height: v.Height, DeviceScaleFactor: scale})
-	call(t, p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
+	sendCommand(t, p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
 		{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: motion}}})
 }
 
 // Eval returns the value of a JavaScript expression. It awaits promises.
 func Eval[T any](t testing.TB, p *Page, expression string) T {
 	t.Helper()
-	return run(t, p, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+	return runAction(t, p, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 }
 
 // Await waits until an expression is true, and returns the time that took.
@@ -168,18 +168,19 @@ func (p *Page) Await(t testing.TB, expression string) time.Duration {
 func (p *Page) Press(t testing.TB, keys ...string) {
 	t.Helper()
 	for _, key := range keys {
-		run(t, p, chromedp.KeyEvent(key))
+		runAction(t, p, chromedp.KeyEvent(key))
 	}
 }
 
 // Screenshot returns a PNG of the visible part of the page.
 func (p *Page) Screenshot(t testing.TB) []byte {
 	t.Helper()
-	return call(t, p, page.CaptureScreenshot, page.CaptureScreenshotParams{Format: page.CaptureScreenshotFormatPng}).Data
+	return sendCommand(t, p, page.CaptureScreenshot,
+		page.CaptureScreenshotParams{Format: page.CaptureScreenshotFormatPng}).Data
 }
 
-// Elsewhere returns the requests that went to another origin than this one, such as "http://127.0.0.1:8080".
-func (p *Page) Elsewhere(origin string) []string {
+// ForeignRequests returns the requests that went to another origin than this one, such as "http://127.0.0.1:8080".
+func (p *Page) ForeignRequests(origin string) []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var out []string
@@ -198,9 +199,9 @@ func (p *Page) Faults() []string {
 	return append([]string(nil), p.faults...)
 }
 
-// Clean fails the test if a request went to another origin, or if there are faults.
-func (p *Page) Clean(t testing.TB, origin string) {
+// RequireClean fails the test if a request went to another origin, or if there are faults.
+func (p *Page) RequireClean(t testing.TB, origin string) {
 	t.Helper()
-	require.Empty(t, p.Elsewhere(origin), "requests to elsewhere")
+	require.Empty(t, p.ForeignRequests(origin), "requests to elsewhere")
 	require.Empty(t, p.Faults(), "the console")
 }

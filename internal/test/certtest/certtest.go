@@ -19,8 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// serials is the serial number of the newest certificate of this process.
-var serials atomic.Int64
+// lastSerial is the serial number of the newest certificate of this process.
+var lastSerial atomic.Int64
 
 // Authority signs certificates.
 type Authority struct {
@@ -41,10 +41,10 @@ type Certificate struct {
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{key: newKey(t)}
-	ca := template("authority")
+	ca := certificateTemplate("authority")
 	ca.IsCA, ca.BasicConstraintsValid, ca.KeyUsage = true, true, x509.KeyUsageCertSign
 	ca.Subject.CommonName = "authority " + ca.SerialNumber.String()
-	a.PEM, a.cert = sign(t, ca, ca, a.key, a.key)
+	a.PEM, a.cert = signCertificate(t, ca, ca, a.key, a.key)
 	return a
 }
 
@@ -52,9 +52,9 @@ func NewAuthority(t testing.TB) *Authority {
 func (a *Authority) Intermediate(t testing.TB) *Authority {
 	t.Helper()
 	under := &Authority{key: newKey(t)}
-	ca := template("intermediate")
+	ca := certificateTemplate("intermediate")
 	ca.IsCA, ca.BasicConstraintsValid, ca.KeyUsage = true, true, x509.KeyUsageCertSign
-	under.PEM, under.cert = sign(t, ca, a.cert, under.key, a.key)
+	under.PEM, under.cert = signCertificate(t, ca, a.cert, under.key, a.key)
 	return under
 }
 
@@ -62,7 +62,7 @@ func (a *Authority) Intermediate(t testing.TB) *Authority {
 // from an hour ago until an hour from now. Each alter function may change the certificate before it is signed.
 func (a *Authority) Issue(t testing.TB, hosts []string, alter ...func(*x509.Certificate)) Certificate {
 	t.Helper()
-	cert := template("node")
+	cert := certificateTemplate("node")
 	cert.KeyUsage = x509.KeyUsageDigitalSignature
 	cert.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 	for _, host := range hosts {
@@ -78,8 +78,8 @@ func (a *Authority) Issue(t testing.TB, hosts []string, alter ...func(*x509.Cert
 	key := newKey(t)
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	require.NoError(t, err)
-	text, _ := sign(t, cert, a.cert, key, a.key)
-	return Certificate{Serial: cert.SerialNumber, Cert: text, Key: encode("PRIVATE KEY", der)}
+	text, _ := signCertificate(t, cert, a.cert, key, a.key)
+	return Certificate{Serial: cert.SerialNumber, Cert: text, Key: encodePEM("PRIVATE KEY", der)}
 }
 
 // Files names the certificate files of one program, in a directory that is removed when the test ends.
@@ -96,29 +96,29 @@ func NewFiles(t testing.TB) Files {
 // Write writes the certificate and its key.
 func (f Files) Write(t testing.TB, c Certificate) {
 	t.Helper()
-	Replace(t, f.Cert, c.Cert)
-	Replace(t, f.Key, c.Key)
+	ReplaceFile(t, f.Cert, c.Cert)
+	ReplaceFile(t, f.Key, c.Key)
 }
 
-// Trust writes the authorities' certificates into the CA file.
-func (f Files) Trust(t testing.TB, authorities ...*Authority) {
+// WriteCA writes the authorities' certificates into the CA file.
+func (f Files) WriteCA(t testing.TB, authorities ...*Authority) {
 	t.Helper()
 	var all []byte
 	for _, a := range authorities {
 		all = append(all, a.PEM...)
 	}
-	Replace(t, f.CA, all)
+	ReplaceFile(t, f.CA, all)
 }
 
-// Replace replaces a file atomically: readers see either the old content or the new one.
-func Replace(t testing.TB, file string, text []byte) {
+// ReplaceFile replaces a file atomically: readers see either the old content or the new one.
+func ReplaceFile(t testing.TB, file string, text []byte) {
 	t.Helper()
 	require.NoError(t, os.WriteFile(file+".new", text, 0o600))
 	require.NoError(t, os.Rename(file+".new", file))
 }
 
-func template(name string) *x509.Certificate {
-	return &x509.Certificate{SerialNumber: big.NewInt(serials.Add(1)), Subject: pkix.Name{CommonName: name},
+func certificateTemplate(name string) *x509.Certificate {
+	return &x509.Certificate{SerialNumber: big.NewInt(lastSerial.Add(1)), Subject: pkix.Name{CommonName: name},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
 }
 
@@ -129,16 +129,17 @@ func newKey(t testing.TB) *ecdsa.PrivateKey {
 	return key
 }
 
-func sign(t testing.TB, cert, parent *x509.Certificate, key, signer *ecdsa.PrivateKey) ([]byte, *x509.Certificate) {
+func signCertificate(t testing.TB, cert, parent *x509.Certificate, key, signer *ecdsa.PrivateKey) ([]byte,
+	*x509.Certificate) {
 	t.Helper()
 	der, err := x509.CreateCertificate(rand.Reader, cert, parent, &key.PublicKey, signer)
 	require.NoError(t, err)
 	signed, err := x509.ParseCertificate(der)
 	require.NoError(t, err)
-	return encode("CERTIFICATE", der), signed
+	return encodePEM("CERTIFICATE", der), signed
 }
 
-func encode(kind string, der []byte) []byte {
+func encodePEM(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }
 
@@ -147,5 +148,5 @@ func (a *Authority) KeyPEM(t testing.TB) []byte {
 	t.Helper()
 	der, err := x509.MarshalPKCS8PrivateKey(a.key)
 	require.NoError(t, err)
-	return encode("PRIVATE KEY", der)
+	return encodePEM("PRIVATE KEY", der)
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/goverse/goverse/embedetcd"
 )
 
-// User turns on etcd's access control, and returns a client of root and one of another user that may read and
+// EnableUser turns on etcd's access control, and returns a client of root and one of another user that may read and
 // write all keys. forget makes etcd forget the other user's tokens, as it does when a password is set. The
 // client then logs in again, but etcd refuses each further watch on a stream that was opened before.
-func User(t testing.TB, server *embedetcd.Server) (root, client *clientv3.Client, forget func()) {
+func EnableUser(t testing.TB, server *embedetcd.Server) (root, client *clientv3.Client, forget func()) {
 	t.Helper()
 	const name, password = "u", "secret"
 	EnableAuth(t, server.Client(), password, name)
@@ -41,8 +41,8 @@ type Opened struct {
 	Answered chan struct{}
 }
 
-// Watches wraps the watches of a client in an Opened. Call it before the client is used.
-func Watches(client *clientv3.Client) Opened {
+// ObserveWatches wraps the watches of a client in an Opened. Call it before the client is used.
+func ObserveWatches(client *clientv3.Client) Opened {
 	o := Opened{client.Watcher, make(chan struct{})}
 	client.Watcher = o
 	return o

@@ -33,47 +33,47 @@ type Fault struct {
 
 // The kinds of faults at relays.
 var (
-	CutOff = atRelays("packets to and from etcd dropped", func(_ *rand.Rand) func(*fault.Relay) {
+	CutOff = relayFault("packets to and from etcd dropped", func(_ *rand.Rand) func(*fault.Relay) {
 		return func(r *fault.Relay) { r.Blackhole(fault.Both) }
 	})
-	RequestsDropped = atRelays("requests to etcd dropped", func(_ *rand.Rand) func(*fault.Relay) {
+	RequestsDropped = relayFault("requests to etcd dropped", func(_ *rand.Rand) func(*fault.Relay) {
 		return func(r *fault.Relay) { r.Blackhole(fault.ToTarget) }
 	})
-	AnswersDropped = atRelays("answers of etcd dropped", func(_ *rand.Rand) func(*fault.Relay) {
+	AnswersDropped = relayFault("answers of etcd dropped", func(_ *rand.Rand) func(*fault.Relay) {
 		return func(r *fault.Relay) { r.Blackhole(fault.FromTarget) }
 	})
-	Delayed = atRelays("etcd's packets delayed", func(rnd *rand.Rand) func(*fault.Relay) {
-		there, back := delay(rnd), delay(rnd)
+	Delayed = relayFault("etcd's packets delayed", func(rnd *rand.Rand) func(*fault.Relay) {
+		there, back := drawDelay(rnd), drawDelay(rnd)
 		return func(r *fault.Relay) {
 			r.Delay(fault.ToTarget, there)
 			r.Delay(fault.FromTarget, back)
 		}
 	})
-	Throttled = atRelays("etcd's packets throttled", func(rnd *rand.Rand) func(*fault.Relay) {
+	Throttled = relayFault("etcd's packets throttled", func(rnd *rand.Rand) func(*fault.Relay) {
 		rate := 500 + rnd.IntN(4000) // bytes a second
 		return func(r *fault.Relay) { r.Throttle(fault.Both, rate) }
 	})
-	Reset = atRelays("connections to etcd reset", func(_ *rand.Rand) func(*fault.Relay) {
+	Reset = relayFault("connections to etcd reset", func(_ *rand.Rand) func(*fault.Relay) {
 		return func(r *fault.Relay) { r.Reset(fault.Both) }
 	})
-	Refused = atRelays("connections to etcd refused", func(_ *rand.Rand) func(*fault.Relay) {
+	Refused = relayFault("connections to etcd refused", func(_ *rand.Rand) func(*fault.Relay) {
 		return (*fault.Relay).Refuse
 	})
 )
 
 // The kinds of faults at the client.
 var (
-	RequestsStuck = atClient("requests stuck", (*clustertest.Faults).CutOff)
-	RenewalsStuck = atClient("renewals stuck", (*clustertest.Faults).StopRenewing)
-	WatchFrozen   = atClient("watch frozen", (*clustertest.Faults).FreezeWatch)
+	RequestsStuck = clientFault("requests stuck", (*clustertest.Faults).CutOff)
+	RenewalsStuck = clientFault("renewals stuck", (*clustertest.Faults).StopRenewing)
+	WatchFrozen   = clientFault("watch frozen", (*clustertest.Faults).FreezeWatch)
 )
 
-func delay(rnd *rand.Rand) time.Duration {
+func drawDelay(rnd *rand.Rand) time.Duration {
 	return time.Duration(rnd.Int64N(int64(300 * time.Millisecond)))
 }
 
-// atRelays returns a fault that applies to all relays alike.
-func atRelays(name string, draw func(rnd *rand.Rand) func(*fault.Relay)) Fault {
+// relayFault returns a fault that applies to all relays alike.
+func relayFault(name string, draw func(rnd *rand.Rand) func(*fault.Relay)) Fault {
 	return Fault{name, func(t Target, rnd *rand.Rand) {
 		begin := draw(rnd)
 		for _, r := range t.Relays {
@@ -82,7 +82,7 @@ func atRelays(name string, draw func(rnd *rand.Rand) func(*fault.Relay)) Fault {
 	}}
 }
 
-func atClient(name string, begin func(*clustertest.Faults)) Fault {
+func clientFault(name string, begin func(*clustertest.Faults)) Fault {
 	return Fault{name, func(t Target, _ *rand.Rand) {
 		if t.Client != nil {
 			begin(t.Client)
@@ -90,12 +90,12 @@ func atClient(name string, begin func(*clustertest.Faults)) Fault {
 	}}
 }
 
-// Do begins the fault, which lasts until Undo; Reset is over when Do returns. Delayed and Throttled draw their
+// Begin begins the fault, which lasts until Undo; Reset is over when Do returns. Delayed and Throttled draw their
 // delay and rate from rnd; the others draw nothing.
-func (f Fault) Do(t Target, rnd *rand.Rand) { f.begin(t, rnd) }
+func (f Fault) Begin(t Target, rnd *rand.Rand) { f.begin(t, rnd) }
 
-// Undo ends every fault of the target.
-func (t Target) Undo() error {
+// EndFaults ends every fault of the target.
+func (t Target) EndFaults() error {
 	var errs []error
 	for _, r := range t.Relays {
 		errs = append(errs, r.Heal())

@@ -12,12 +12,12 @@ const (
 	margin = 250 * time.Millisecond
 	// aroundLines limits the lines reported around one finding: half from the start, half from the end.
 	aroundLines = 120
-	// wide is the length from which a sample's window is reported.
-	wide = 5 * time.Millisecond
+	// wideWindow is the length from which a sample's window is reported.
+	wideWindow = 5 * time.Millisecond
 )
 
-// start returns the first recorded instant.
-func (h History) start() Instant {
+// firstInstant returns the first recorded instant.
+func (h History) firstInstant() Instant {
 	first := forever
 	for _, p := range h.Processes {
 		first = min(first, p.At)
@@ -43,10 +43,10 @@ func (h History) start() Instant {
 	return first
 }
 
-// around returns the records around a finding in time order: those about its subject and those about
+// recordsAround returns the records around a finding in time order: those about its subject and those about
 // leadership.
-func (h History) around(f Finding) []string {
-	from, to, start := f.From.Add(-margin), f.To.Add(margin), h.start()
+func (h History) recordsAround(f Finding) []string {
+	from, to, start := f.From.Add(-margin), f.To.Add(margin), h.firstInstant()
 	type event struct {
 		at   Instant
 		text string
@@ -59,7 +59,7 @@ func (h History) around(f Finding) []string {
 	}
 	for _, r := range h.Runs {
 		if r.Subject == Leadership || r.Subject == f.Subject {
-			tell(r.First.Before, r.Last.After, "%v %s", r.NodeLife, r.line(start))
+			tell(r.First.Before, r.Last.After, "%v %s", r.NodeLife, r.describe(start))
 		}
 	}
 	for _, m := range h.Marks {
@@ -67,7 +67,7 @@ func (h History) around(f Finding) []string {
 		if name == "" {
 			name = "all nodes"
 		}
-		tell(m.From, m.ended(), "%s: mark: %s", name, m.line(start))
+		tell(m.From, m.endInstant(), "%s: mark: %s", name, m.describe(start))
 	}
 	for _, op := range h.Ops {
 		end := op.Return
@@ -83,7 +83,7 @@ func (h History) around(f Finding) []string {
 	}
 	for _, e := range h.Entries {
 		if e.Subject == f.Subject && f.Kind != Silent {
-			tell(e.At, e.At, "etcd: %s at revision %d: %q by %s %d", e.Key, e.Revision, e.Value, e.Subject.token(), e.Token)
+			tell(e.At, e.At, "etcd: %s at revision %d: %q by %s %d", e.Key, e.Revision, e.Value, e.Subject.tokenName(), e.Token)
 		}
 	}
 	for _, a := range h.Attempts {
@@ -121,15 +121,15 @@ func (w NodeLife) String() string {
 	return fmt.Sprintf("%s (%s):", w.Node, w.Process)
 }
 
-// line describes a run without its start.
-func (r Run) line(start Instant) string {
-	s := r.claim()
+// describe describes a run without its start.
+func (r Run) describe(start Instant) string {
+	s := r.describeClaim()
 	if r.State != Unknown {
 		s += fmt.Sprintf(", %s", r.State)
 	}
 	s += fmt.Sprintf("; sampled %d times, last at %s", r.Count, r.Last.Before.since(start))
 	for _, w := range []Window{r.First, r.Last} {
-		if d := w.After.Sub(w.Before); d > wide {
+		if d := w.After.Sub(w.Before); d > wideWindow {
 			s += fmt.Sprintf(", asked at some instant within %v from %s", d.Round(time.Millisecond), w.Before.since(start))
 		}
 		if r.Count == 1 {
@@ -139,21 +139,21 @@ func (r Run) line(start Instant) string {
 	return s
 }
 
-func (r Run) claim() string {
+func (r Run) describeClaim() string {
 	switch {
 	case r.Subject == Leadership && r.Leads:
 		return fmt.Sprintf("leads by token %d", r.Token)
 	case r.Subject == Leadership:
 		return "does not lead"
-	case r.Subject.is(ofLock) && r.Leads && r.Shared:
+	case r.Subject.hasKind(ofLock) && r.Leads && r.Shared:
 		return fmt.Sprintf("shares %v by token %d", r.Subject, r.Token)
-	case r.Subject.is(ofLock) && r.Leads:
+	case r.Subject.hasKind(ofLock) && r.Leads:
 		return fmt.Sprintf("holds %v by token %d", r.Subject, r.Token)
-	case r.Subject.is(ofLock):
+	case r.Subject.hasKind(ofLock):
 		return fmt.Sprintf("does not hold %v", r.Subject)
-	case r.Subject.is(ofObject) && r.Leads:
+	case r.Subject.hasKind(ofObject) && r.Leads:
 		return fmt.Sprintf("has %v active under epoch %d", r.Subject, r.Token)
-	case r.Subject.is(ofObject):
+	case r.Subject.hasKind(ofObject):
 		return fmt.Sprintf("does not have %v active", r.Subject)
 	case r.Leads:
 		return fmt.Sprintf("serves %v under epoch %d", r.Subject, r.Token) + onSession(r.Session)
@@ -161,8 +161,8 @@ func (r Run) claim() string {
 	return fmt.Sprintf("does not serve %v", r.Subject)
 }
 
-// line describes a mark without its start.
-func (m Mark) line(start Instant) string {
+// describe describes a mark without its start.
+func (m Mark) describe(start Instant) string {
 	s := m.Name
 	if m.Text != "" {
 		s += " (" + m.Text + ")"

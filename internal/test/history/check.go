@@ -37,40 +37,40 @@ func (l Limits) withDefaults() Limits {
 // long is abandoned, and that is a finding of its own. Ten minutes of three nodes are judged in seconds.
 func Check(h History, limits Limits) Verdict {
 	limits = limits.withDefaults()
-	all := h.claims()
-	v := Verdict{Seen: count(h, all), history: h, pauses: map[Subject][]time.Duration{}}
+	all := h.claimsBySubject()
+	v := Verdict{Seen: countSeen(h, all), history: h, pauses: map[Subject][]time.Duration{}}
 	if v.Seen.Samples == 0 && v.Seen.Grants == 0 && v.Seen.Attempts == 0 && v.Seen.Calls == 0 {
 		v.Findings = append(v.Findings, Finding{Kind: Empty, Text: "no node was sampled: nothing is known"})
 	}
-	of, sessions := map[Subject][]Term{}, h.sessions()
-	var shards []claims
+	of, sessions := map[Subject][]Term{}, h.firstSeenSessions()
+	var shards []subjectClaims
 	for _, c := range all {
-		found, excused := overlaps(c.terms, sessions, h.Marks, limits.Exempt)
+		found, excused := findOverlaps(c.terms, sessions, h.Marks, limits.Exempt)
 		v.Exempt = append(v.Exempt, excused...)
 		v.Findings = append(v.Findings, found...)
-		v.Findings = append(v.Findings, tokens(c.terms)...)
+		v.Findings = append(v.Findings, checkTokens(c.terms)...)
 		of[c.subject] = c.terms
 		switch {
-		case c.subject.is(ofLock):
-			v.Findings = append(v.Findings, lockOrder(c, h.Marks, limits.Exempt, searchTimeout)...)
+		case c.subject.hasKind(ofLock):
+			v.Findings = append(v.Findings, checkLockOrder(c, h.Marks, limits.Exempt, searchTimeout)...)
 			continue
-		case c.subject.is(ofShard):
+		case c.subject.hasKind(ofShard):
 			shards = append(shards, c)
-		case c.subject.is(ofObject):
+		case c.subject.hasKind(ofObject):
 			continue // it is active only when it is called
 		}
-		v.pauses[c.subject] = pauses(c.terms)
+		v.pauses[c.subject] = pausesBetween(c.terms)
 	}
 	lead := all[0]
-	v.Findings = append(v.Findings, silences(lead.lives, h.Marks, limits.Silent)...)
+	v.Findings = append(v.Findings, findSilences(lead.lives, h.Marks, limits.Silent)...)
 	for _, c := range shards {
-		v.Findings = append(v.Findings, unserved(c, lead.lives, h.Marks, limits.Unserved)...)
+		v.Findings = append(v.Findings, findUnserved(c, lead.lives, h.Marks, limits.Unserved)...)
 	}
-	for _, r := range registers(h) {
-		v.Findings = append(v.Findings, r.check(of[r.subject])...)
+	for _, r := range registersOf(h) {
+		v.Findings = append(v.Findings, r.checkWrites(of[r.subject])...)
 	}
-	v.Findings = append(v.Findings, effects(h)...)
-	v.Findings = append(v.Findings, objectOrders(h, limits.Exempt, searchTimeout)...)
+	v.Findings = append(v.Findings, checkEffects(h)...)
+	v.Findings = append(v.Findings, checkObjectOrders(h, limits.Exempt, searchTimeout)...)
 	slices.SortStableFunc(v.Findings, func(a, b Finding) int { return cmp.Compare(a.From, b.From) })
 	return v
 }

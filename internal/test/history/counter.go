@@ -25,16 +25,16 @@ func (r *Recorder) Counter(node string, client *clientv3.Client, key, lock strin
 // no write is recorded, because none was sent.
 func (g *Register) Increment(ctx context.Context, token int64, guard []clientv3.Cmp) Op {
 	base := g.Read(ctx)
-	op := g.op()
+	op := g.newOp()
 	op.Write, op.Counts, op.Token = true, true, token
 	if base.Outcome != OutcomeAccepted {
 		op.Error = base.Error
 		return op
 	}
 	op.Base = base.Value
-	op.Value = fmt.Sprintf("%s#%d=%d", op.Process, op.ID, counted(base.Value)+1)
-	g.rec.write(line{Op: &op})
-	resp, err := g.client.Txn(ctx).If(guard...).Then(clientv3.OpPut(g.key, encode(op.Token, op.Value))).Commit()
+	op.Value = fmt.Sprintf("%s#%d=%d", op.Process, op.ID, counterValue(base.Value)+1)
+	g.rec.writeLines(recordLine{Op: &op})
+	resp, err := g.client.Txn(ctx).If(guard...).Then(clientv3.OpPut(g.key, encodeValue(op.Token, op.Value))).Commit()
 	op.Return = Now()
 	switch {
 	case err != nil:
@@ -44,12 +44,12 @@ func (g *Register) Increment(ctx context.Context, token int64, guard []clientv3.
 	default:
 		op.Outcome, op.Error = OutcomeRefused, errFenced.Error()
 	}
-	g.rec.write(line{Op: &op})
+	g.rec.writeLines(recordLine{Op: &op})
 	return op
 }
 
-// counted returns the number in a counter's value.
-func counted(value string) int64 {
+// counterValue returns the number in a counter's value.
+func counterValue(value string) int64 {
 	_, number, _ := strings.Cut(value, "=")
 	n, _ := strconv.ParseInt(number, 10, 64) // 0: never written
 	return n

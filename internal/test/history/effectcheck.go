@@ -7,16 +7,16 @@ import (
 	"slices"
 )
 
-// effects compares the answers that callers got about each effect with the ledger.
-func effects(h History) []Finding {
+// checkEffects compares the answers that callers got about each effect with the ledger.
+func checkEffects(h History) []Finding {
 	attempts := map[string][]Attempt{}
 	for _, a := range h.Attempts {
 		attempts[a.Name] = append(attempts[a.Name], a)
 	}
-	entered := standing(h.Effects)
+	entered := validEntries(h.Effects)
 	var out []Finding
 	for _, name := range slices.Sorted(maps.Keys(attempts)) {
-		out = append(out, effect(name, attempts[name], entered[name])...)
+		out = append(out, checkEffect(name, attempts[name], entered[name])...)
 	}
 	for _, name := range slices.Sorted(maps.Keys(entered)) {
 		if len(attempts[name]) == 0 {
@@ -27,10 +27,10 @@ func effects(h History) []Finding {
 	return out
 }
 
-// effect judges one effect. An effect of unknown outcome may be tried again only after the ledger was closed to
+// checkEffect judges one effect. An effect of unknown outcome may be tried again only after the ledger was closed to
 // that attempt without having it. Two entries of an effect are therefore wrong, whatever its callers were
 // answered.
-func effect(name string, attempts []Attempt, entered []Entered) (out []Finding) {
+func checkEffect(name string, attempts []Attempt, entered []LedgerEntry) (out []Finding) {
 	slices.SortFunc(attempts, func(a, b Attempt) int { return cmp.Compare(a.Call, b.Call) })
 	wrong := func(k Kind, from, to Instant, format string, args ...any) {
 		out = append(out, Finding{Kind: k, Subject: Effect(name), From: from, To: max(from, to),
@@ -52,7 +52,7 @@ func effect(name string, attempts []Attempt, entered []Entered) (out []Finding) 
 		}
 		ran[a.Token] = a
 	}
-	at := map[int64]Entered{}
+	at := map[int64]LedgerEntry{}
 	for _, e := range entered {
 		at[e.Token] = e
 		a := by[e.Value]

@@ -90,16 +90,16 @@ var errOnPurpose = errors.New("it fails before anything took place, on purpose")
 func (e *Effects) Once(ctx context.Context, name string, takes time.Duration, fails bool) Attempt {
 	a := Attempt{Process: e.rec.process, ID: e.rec.ids.Add(1), Node: e.node, Name: name, Call: Now()}
 	value := fmt.Sprintf("%s#%d", a.Process, a.ID)
-	e.rec.write(line{Attempt: &a})
+	e.rec.writeLines(recordLine{Attempt: &a})
 	var unentered error
 	r, err := e.effects.Once(ctx, name, func(_ context.Context, token int64) ([]byte, error) {
 		a.Began, a.Token = Now(), token
-		e.rec.write(line{Attempt: &a})
+		e.rec.writeLines(recordLine{Attempt: &a})
 		<-time.After(takes)
 		if fails {
 			return nil, errOnPurpose
 		}
-		unentered = e.ledger.Enter(Entered{Name: name, Token: token, Value: value, Process: a.Process})
+		unentered = e.ledger.Append(LedgerEntry{Name: name, Token: token, Value: value, Process: a.Process})
 		return []byte(value), unentered
 	})
 	a.Return = Now()
@@ -114,7 +114,7 @@ func (e *Effects) Once(ctx context.Context, name string, takes time.Duration, fa
 	default:
 		a.Answer, a.Error = AnswerNotRun, err.Error()
 	}
-	e.rec.write(line{Attempt: &a})
+	e.rec.writeLines(recordLine{Attempt: &a})
 	return a
 }
 
@@ -143,7 +143,7 @@ func (e *Effects) Resolve(ctx context.Context, name string, takes time.Duration)
 }
 
 func (e *Effects) resolveUnknown(ctx context.Context, name string, token int64) error {
-	entered, took, err := e.ledger.Shut(name, token)
+	entered, took, err := e.ledger.CloseEffect(name, token)
 	if err != nil {
 		return err
 	}

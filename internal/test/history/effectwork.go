@@ -38,7 +38,7 @@ func (e *Effects) Work(ctx context.Context, w EffectWork, rnd *rand.Rand) {
 	defer wg.Wait()
 	slots := make(chan struct{}, attemptsAtOnce)
 	for period := w.period() + 1; ; period = max(period+1, w.period()) {
-		pause(ctx, w.From.Add(time.Duration(period)*w.Every).Sub(Now()))
+		pauseFor(ctx, w.From.Add(time.Duration(period)*w.Every).Sub(Now()))
 		if ctx.Err() != nil {
 			return
 		}

@@ -24,14 +24,14 @@ func (g *Register) Follow(ctx context.Context, from int64) error {
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(catchUp, cancel) })()
-	f := follower{g: g, next: from}
+	f := follower{register: g, next: from}
 	ended, target := ctx.Done(), int64(0) // target: the register's revision when ctx had ended
 	for own.Err() == nil {
 		watch := g.client.Watch(own, g.key, clientv3.WithRev(f.next))
 		for open := true; open; {
 			select {
 			case resp, ok := <-watch:
-				open = ok && !f.take(resp)
+				open = ok && !f.record(resp)
 			case <-ended:
 				ended = nil
 				resp, err := g.client.Get(own, g.key)
@@ -56,23 +56,23 @@ func (g *Register) Follow(ctx context.Context, from int64) error {
 
 // follower tracks how much of the history was seen.
 type follower struct {
-	g    *Register
-	next int64 // the first revision not seen yet
+	register *Register
+	next     int64 // the first revision not seen yet
 }
 
-// take records the events of a watch response and reports whether the watch is over.
-func (f *follower) take(resp clientv3.WatchResponse) (over bool) {
+// record records the events of a watch response and reports whether the watch is over.
+func (f *follower) record(resp clientv3.WatchResponse) (over bool) {
 	if resp.CompactRevision > f.next {
-		f.g.rec.write(line{Gap: &Gap{Key: f.g.key, From: f.next, To: resp.CompactRevision}})
+		f.register.rec.writeLines(recordLine{Gap: &Gap{Key: f.register.key, From: f.next, To: resp.CompactRevision}})
 		f.next = resp.CompactRevision
 	}
 	for _, e := range resp.Events {
-		entry := Entry{Key: f.g.key, Subject: f.g.subject, Revision: e.Kv.ModRevision, At: Now(),
+		entry := Entry{Key: f.register.key, Subject: f.register.subject, Revision: e.Kv.ModRevision, At: Now(),
 			Deleted: e.Type == clientv3.EventTypeDelete}
 		if !entry.Deleted {
-			entry.Token, entry.Value = decode(e.Kv.Value)
+			entry.Token, entry.Value = decodeValue(e.Kv.Value)
 		}
-		f.g.rec.write(line{Entry: &entry})
+		f.register.rec.writeLines(recordLine{Entry: &entry})
 		f.next = e.Kv.ModRevision + 1
 	}
 	return resp.Err() != nil

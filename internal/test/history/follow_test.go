@@ -15,30 +15,30 @@ import (
 	"github.com/goverse/goverse/embedetcd"
 )
 
-// denying answers transactions with an error.
-type denying struct{ err error }
+// denyingTerm answers transactions with an error.
+type denyingTerm struct{ err error }
 
-func (d denying) Token() int64                           { return 9 }
-func (d denying) Txn(context.Context) clientv3.Txn       { return d }
-func (d denying) If(...clientv3.Cmp) clientv3.Txn        { return d }
-func (d denying) Then(...clientv3.Op) clientv3.Txn       { return d }
-func (d denying) Else(...clientv3.Op) clientv3.Txn       { return d }
-func (d denying) Commit() (*clientv3.TxnResponse, error) { return nil, d.err }
+func (d denyingTerm) Token() int64                           { return 9 }
+func (d denyingTerm) Txn(context.Context) clientv3.Txn       { return d }
+func (d denyingTerm) If(...clientv3.Cmp) clientv3.Txn        { return d }
+func (d denyingTerm) Then(...clientv3.Op) clientv3.Txn       { return d }
+func (d denyingTerm) Else(...clientv3.Op) clientv3.Txn       { return d }
+func (d denyingTerm) Commit() (*clientv3.TxnResponse, error) { return nil, d.err }
 
 func TestOperationsAreRecordedWithTheirOutcome(t *testing.T) {
 	c := clustertest.New(t, 0)
-	p := &paper{}
+	p := &recordedOutput{}
 	rec := NewRecorder(p, "test")
 	g := rec.Register("a", c.Client(), key)
 	ctx := t.Context()
 	empty := g.Read(ctx)
 	require.Equal(t, OutcomeAccepted, empty.Outcome)
 	require.Zero(t, empty.Revision)
-	accepted := g.Write(ctx, unfenced{3, c.Client()})
+	accepted := g.Write(ctx, unfencedTerm{3, c.Client()})
 	require.Equal(t, OutcomeAccepted, accepted.Outcome)
-	refused := g.Write(ctx, denying{&election.TermOverError{Token: 9}})
+	refused := g.Write(ctx, denyingTerm{&election.TermOverError{Token: 9}})
 	require.Equal(t, OutcomeRefused, refused.Outcome)
-	unknown := g.Write(ctx, denying{errors.New("lost")})
+	unknown := g.Write(ctx, denyingTerm{errors.New("lost")})
 	require.Equal(t, OutcomeUnknown, unknown.Outcome)
 	read := g.Read(ctx)
 	require.Equal(t, []any{accepted.Value, int64(3), accepted.Revision}, []any{read.Value, read.Token, read.Revision})
@@ -46,7 +46,7 @@ func TestOperationsAreRecordedWithTheirOutcome(t *testing.T) {
 	cancel()
 	require.Equal(t, OutcomeUnknown, g.Read(ended).Outcome)
 
-	ops := p.read(t).Ops
+	ops := p.readHistory(t).Ops
 	require.Equal(t, []Op{empty, accepted, refused, unknown, read}, ops, "a read without an answer says nothing")
 	at := Instant(0)
 	for _, op := range ops {
@@ -59,32 +59,32 @@ func TestOperationsAreRecordedWithTheirOutcome(t *testing.T) {
 // TestAttemptIsRecordedBeforeItIsSent checks that an attempt is recorded before it is sent, because a crash
 // leaves only that.
 func TestAttemptIsRecordedBeforeItIsSent(t *testing.T) {
-	p := &paper{}
+	p := &recordedOutput{}
 	rec := NewRecorder(p, "test")
 	var left History
 	g := rec.Register("a", nil, key)
-	g.Write(t.Context(), looking{denying{election.ErrTermOver}, func() { left = p.read(t) }})
+	g.Write(t.Context(), hookedTerm{denyingTerm{election.ErrTermOver}, func() { left = p.readHistory(t) }})
 	require.Len(t, left.Ops, 1)
 	require.Equal(t, OutcomeUnknown, left.Ops[0].Outcome)
-	require.Equal(t, OutcomeRefused, p.read(t).Ops[0].Outcome)
+	require.Equal(t, OutcomeRefused, p.readHistory(t).Ops[0].Outcome)
 }
 
-// looking calls a function before the transaction begins.
-type looking struct {
-	denying
-	look func()
+// hookedTerm calls a function before the transaction begins.
+type hookedTerm struct {
+	denyingTerm
+	before func()
 }
 
-func (l looking) Txn(context.Context) clientv3.Txn { l.look(); return l }
+func (l hookedTerm) Txn(context.Context) clientv3.Txn { l.before(); return l }
 
 func TestFollowSeesAllAndSaysWhatWasCompacted(t *testing.T) {
 	c := clustertest.New(t, 0)
-	p := &paper{}
+	p := &recordedOutput{}
 	rec := NewRecorder(p, "test")
 	g := rec.Register("a", c.Client(), key)
 	var ops []Op
 	for range 4 {
-		ops = append(ops, g.Write(t.Context(), unfenced{3, c.Client()}))
+		ops = append(ops, g.Write(t.Context(), unfencedTerm{3, c.Client()}))
 	}
 	_, err := c.Client().Compact(t.Context(), ops[2].Revision)
 	require.NoError(t, err)
@@ -95,14 +95,14 @@ func TestFollowSeesAllAndSaysWhatWasCompacted(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	require.Eventually(t, func() bool { return len(p.read(t).Entries) == 2 }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return len(p.readHistory(t).Entries) == 2 }, 20*time.Second, 5*time.Millisecond)
 	// Follow continues until it has seen the register's content at the time when it is asked to end.
 	for range 50 {
-		ops = append(ops, g.Write(t.Context(), unfenced{3, c.Client()}))
+		ops = append(ops, g.Write(t.Context(), unfencedTerm{3, c.Client()}))
 	}
 	cancel()
 	wg.Wait()
-	h := p.read(t)
+	h := p.readHistory(t)
 	require.Equal(t, []Gap{{Key: key, From: ops[0].Revision, To: ops[2].Revision}}, h.Gaps)
 	require.Len(t, h.Entries, len(ops)-2)
 	for i, e := range h.Entries {
@@ -110,26 +110,26 @@ func TestFollowSeesAllAndSaysWhatWasCompacted(t *testing.T) {
 		require.Equal(t, ops[i+2].Value, e.Value)
 		require.EqualValues(t, 3, e.Token)
 	}
-	h.Runs = []Run{no("a", Candidate, 0, 1)}
+	h.Runs = []Run{idleRun("a", Candidate, 0, 1)}
 	require.True(t, Check(h, Limits{}).OK())
 }
 
 func TestFollowFindsForeignHands(t *testing.T) {
 	c := clustertest.New(t, 0)
-	p := &paper{}
+	p := &recordedOutput{}
 	g := NewRecorder(p, "test").Register("a", c.Client(), key)
-	first := g.Write(t.Context(), unfenced{3, c.Client()})
+	first := g.Write(t.Context(), unfencedTerm{3, c.Client()})
 	_, err := c.Client().Put(t.Context(), key, "hello")
 	require.NoError(t, err)
 	_, err = c.Client().Delete(t.Context(), key)
 	require.NoError(t, err)
-	g.Write(t.Context(), unfenced{3, c.Client()})
+	g.Write(t.Context(), unfencedTerm{3, c.Client()})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.NoError(t, g.Follow(ctx, first.Revision))
-	h := p.read(t)
+	h := p.readHistory(t)
 	require.Len(t, h.Entries, 4)
-	h.Runs = []Run{no("a", Candidate, 0, 1)}
+	h.Runs = []Run{idleRun("a", Candidate, 0, 1)}
 	require.Equal(t, []Kind{NotLinearizable, NotLinearizable}, kinds(Check(h, Limits{}).Findings))
 }
 
@@ -137,8 +137,8 @@ func TestFollowFindsForeignHands(t *testing.T) {
 func TestFollowThatMissesTheEndSaysSo(t *testing.T) {
 	etcd, err := embedetcd.Start(t.Context(), embedetcd.TestTiming(embedetcd.Config{}))
 	require.NoError(t, err)
-	g := NewRecorder(&paper{}, "test").Register("a", etcd.Client(), key)
-	g.Write(t.Context(), unfenced{3, etcd.Client()})
+	g := NewRecorder(&recordedOutput{}, "test").Register("a", etcd.Client(), key)
+	g.Write(t.Context(), unfencedTerm{3, etcd.Client()})
 	require.NoError(t, etcd.Close())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

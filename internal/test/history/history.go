@@ -15,7 +15,7 @@ type History struct {
 	Entries   []Entry
 	Gaps      []Gap
 	Attempts  []Attempt
-	Effects   []Entered // in the ledger's order
+	Effects   []LedgerEntry // in the ledger's order
 	Calls     []ObjectCall
 }
 
@@ -50,8 +50,8 @@ const (
 	NoSession State = "no session" // runs without a session
 )
 
-// idle reports whether a node that remains in this state has stopped silently.
-func (s State) idle() bool { return s == Follower || s == NoSession }
+// isIdle reports whether a node that remains in this state has stopped silently.
+func (s State) isIdle() bool { return s == Follower || s == NoSession }
 
 // Run is a sequence of equal samples of one node about one subject.
 type Run struct {
@@ -92,8 +92,8 @@ type Mark struct {
 	To      Instant `json:"to,omitempty"` // 0 if it did not end
 }
 
-// ended returns To, or forever if the mark did not end.
-func (m Mark) ended() Instant {
+// endInstant returns To, or forever if the mark did not end.
+func (m Mark) endInstant() Instant {
 	if m.To == 0 {
 		return forever
 	}
@@ -143,7 +143,7 @@ func (o Op) String() string {
 	case o.Write:
 		what = "write of"
 	}
-	s := fmt.Sprintf("%s %q by %s %d, %s", what, o.Value, o.Subject.token(), o.Token, o.Outcome)
+	s := fmt.Sprintf("%s %q by %s %d, %s", what, o.Value, o.Subject.tokenName(), o.Token, o.Outcome)
 	if o.Revision != 0 {
 		s += fmt.Sprintf(" at revision %d", o.Revision)
 	}

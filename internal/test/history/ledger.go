@@ -9,9 +9,9 @@ import (
 	"os"
 )
 
-// Entered is one line of a ledger. It records that an effect took place; or, with Closed set, that from this
+// LedgerEntry is one line of a ledger. It records that an effect took place; or, with Closed set, that from this
 // line on entries of that effect with this token or a smaller one do not count.
-type Entered struct {
+type LedgerEntry struct {
 	Name    string  `json:"name"`
 	Token   int64   `json:"token"`
 	Value   string  `json:"value,omitempty"` // returned by the effect; identifies the attempt
@@ -38,10 +38,10 @@ func OpenLedger(path string) (*Ledger, error) {
 // Close closes the file.
 func (l *Ledger) Close() error { return l.file.Close() }
 
-// Enter appends a line, which is the effect.
-func (l *Ledger) Enter(e Entered) error {
+// Append appends a line, which is the effect.
+func (l *Ledger) Append(e LedgerEntry) error {
 	e.At = Now()
-	text, err := json.Marshal(line{Effect: &e})
+	text, err := json.Marshal(recordLine{Effect: &e})
 	if err != nil {
 		return err
 	}
@@ -49,34 +49,34 @@ func (l *Ledger) Enter(e Entered) error {
 	return err
 }
 
-// Shut closes the ledger to the named effect under this token and all smaller ones, and returns the entry of
+// CloseEffect closes the ledger to the named effect under this token and all smaller ones, and returns the entry of
 // this token from before; false if there is none. The answer remains true even if the function of an abandoned
 // attempt continues.
-func (l *Ledger) Shut(name string, token int64) (Entered, bool, error) {
-	if err := l.Enter(Entered{Name: name, Token: token, Closed: true}); err != nil {
-		return Entered{}, false, err
+func (l *Ledger) CloseEffect(name string, token int64) (LedgerEntry, bool, error) {
+	if err := l.Append(LedgerEntry{Name: name, Token: token, Closed: true}); err != nil {
+		return LedgerEntry{}, false, err
 	}
 	text, err := io.ReadAll(io.NewSectionReader(l.file, 0, 1<<62))
 	if err != nil && !errors.Is(err, io.EOF) {
-		return Entered{}, false, err
+		return LedgerEntry{}, false, err
 	}
 	whole := text[:bytes.LastIndexByte(text, '\n')+1]
 	h, err := Read(bytes.NewReader(whole))
 	if err != nil {
-		return Entered{}, false, fmt.Errorf("read the ledger: %w", err)
+		return LedgerEntry{}, false, fmt.Errorf("read the ledger: %w", err)
 	}
-	for _, e := range standing(h.Effects)[name] {
+	for _, e := range validEntries(h.Effects)[name] {
 		if e.Token == token {
 			return e, true, nil
 		}
 	}
-	return Entered{}, false, nil
+	return LedgerEntry{}, false, nil
 }
 
-// standing returns the entries that count, by name, in order.
-func standing(entered []Entered) map[string][]Entered {
+// validEntries returns the entries that count, by name, in order.
+func validEntries(entered []LedgerEntry) map[string][]LedgerEntry {
 	shut := map[string]int64{}
-	out := map[string][]Entered{}
+	out := map[string][]LedgerEntry{}
 	for _, e := range entered {
 		switch {
 		case e.Closed:

@@ -12,33 +12,33 @@ import (
 	"pgregory.net/rapid"
 )
 
-// work returns a true execution. Clients do one operation after the other, and each takes place at an instant
+// drawHistory returns a true execution. Clients do one operation after the other, and each takes place at an instant
 // between its call and its return. Tokens grow now and then. Some writes are delayed and refused. Some are not
 // answered, and some of these are executed. With watched, the history includes etcd's own.
-func work(r *rand.Rand, clients int, length Instant, watched bool) (h History) {
+func drawHistory(r *rand.Rand, clients int, length Instant, watched bool) (h History) {
 	type due struct {
 		at Instant // when it takes place
 		op int     // index in the book
 	}
 	var later []due
-	b := &book{}
+	b := &opLog{}
 	for c := range clients {
 		node := string(rune('a' + c))
-		for at := upTo(r, ms(20)); at < length; {
+		for at := drawUpTo(r, ms(20)); at < length; {
 			slow := ms(3)
 			if r.IntN(50) == 0 {
 				slow = ms(300) // the process or the network was paused
 			}
 			call := at
-			when := call + upTo(r, slow)
-			ret := when + upTo(r, slow)
-			op := b.op(node, 0, 0)
+			when := call + drawUpTo(r, slow)
+			ret := when + drawUpTo(r, slow)
+			op := b.addOp(node, 0, 0)
 			op.Call, op.Return = call, ret
 			if op.Write = r.IntN(2) == 0; op.Write {
 				op.Value = fmt.Sprint("v", op.ID)
 			}
 			later = append(later, due{when, len(b.ops) - 1})
-			at = ret + upTo(r, ms(10))
+			at = ret + drawUpTo(r, ms(10))
 		}
 	}
 	slices.SortFunc(later, func(x, y due) int { return cmp.Compare(x.at, y.at) })
@@ -70,8 +70,8 @@ func work(r *rand.Rand, clients int, length Instant, watched bool) (h History) {
 				op.Revision = revision
 			}
 			if watched {
-				e := entry(*op, revision, 0)
-				e.At = d.at + upTo(r, ms(5))
+				e := watchedEntry(*op, revision, 0)
+				e.At = d.at + drawUpTo(r, ms(5))
 				h.Entries = append(h.Entries, e)
 			}
 		}
@@ -83,10 +83,10 @@ func work(r *rand.Rand, clients int, length Instant, watched bool) (h History) {
 	return h
 }
 
-// inversion reports whether some operation saw or wrote an older state than another one that had returned
+// hasInversion reports whether some operation saw or wrote an older state than another one that had returned
 // before its call. With a revision for each operation, a register can have no other error. It compares every
 // pair.
-func inversion(ops []seen) bool {
+func hasInversion(ops []observedOp) bool {
 	for _, x := range ops {
 		for _, y := range ops {
 			if x.ret < y.call && (y.revision < x.revision || y.revision == x.revision && y.op.Write) {
@@ -99,9 +99,9 @@ func inversion(ops []seen) bool {
 
 func TestTrueExecutionsAreLinearizable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		r := random(t)
-		h := work(r, 1+r.IntN(4), ms(2000), r.IntN(2) == 0)
-		h.Runs = []Run{no("a", Candidate, 0, 1)}
+		r := rapidSource(t)
+		h := drawHistory(r, 1+r.IntN(4), ms(2000), r.IntN(2) == 0)
+		h.Runs = []Run{idleRun("a", Candidate, 0, 1)}
 		if v := Check(h, Limits{}); !v.OK() {
 			t.Fatalf("%v", v)
 		}
@@ -113,22 +113,22 @@ func TestTrueExecutionsAreLinearizable(t *testing.T) {
 func TestSearchAgreesWithEveryPair(t *testing.T) {
 	wrong, right := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
-		r := random(t)
-		h := work(r, 1+r.IntN(4), ms(1000), r.IntN(2) == 0)
+		r := rapidSource(t)
+		h := drawHistory(r, 1+r.IntN(4), ms(1000), r.IntN(2) == 0)
 		if r.IntN(4) > 0 {
-			alter(r, h.Ops)
+			corruptOps(r, h.Ops)
 		}
-		for _, reg := range registers(h) {
-			order, found := reg.order()
+		for _, reg := range registersOf(h) {
+			order, found := reg.orderStates()
 			if len(found) > 0 {
 				return // another kind of error, which the search does not cover
 			}
-			ops := reg.effective(order)
+			ops := reg.effectiveOps(order)
 			for _, s := range ops {
 				require.LessOrEqual(t, s.call, s.ret, "an operation that ends before it begins is none")
 			}
-			pairs := inversion(ops)
-			searched := len(reg.linear(order, 20*time.Second)) > 0
+			pairs := hasInversion(ops)
+			searched := len(reg.checkLinear(order, 20*time.Second)) > 0
 			if pairs != searched {
 				t.Fatalf("every pair says %t, the search %t", !pairs, !searched)
 			}
@@ -144,8 +144,8 @@ func TestSearchAgreesWithEveryPair(t *testing.T) {
 	require.Positive(t, right)
 }
 
-// alter gives a read the answer of another one, or moves an operation in time.
-func alter(r *rand.Rand, ops []Op) {
+// corruptOps gives a read the answer of another one, or moves an operation in time.
+func corruptOps(r *rand.Rand, ops []Op) {
 	if len(ops) < 2 {
 		return
 	}
@@ -154,7 +154,7 @@ func alter(r *rand.Rand, ops []Op) {
 		x.Token, x.Value, x.Revision = y.Token, y.Value, y.Revision
 		return
 	}
-	d := upTo(r, ms(20)) - ms(10)
+	d := drawUpTo(r, ms(20)) - ms(10)
 	x.Call += d
 	if x.Return != 0 {
 		x.Return += d

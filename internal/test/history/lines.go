@@ -12,18 +12,18 @@ import (
 // ErrBadLine is returned for input that is not a recording.
 var ErrBadLine = errors.New("not a line of a recorded history; record with NewRecorder, one file a process")
 
-// line is one line of a recording; exactly one field is set. A line replaces an earlier one about the same run,
+// recordLine is one line of a recording; exactly one field is set. A line replaces an earlier one about the same run,
 // mark, operation or attempt. Each of these can therefore be written as soon as it begins and again as it
 // continues.
-type line struct {
-	Process *Process `json:"process,omitempty"`
-	Run     *Run     `json:"run,omitempty"`
-	Mark    *Mark    `json:"mark,omitempty"`
-	Op      *Op      `json:"op,omitempty"`
-	Entry   *Entry   `json:"entry,omitempty"`
-	Gap     *Gap     `json:"gap,omitempty"`
-	Attempt *Attempt `json:"attempt,omitempty"`
-	Effect  *Entered `json:"effect,omitempty"`
+type recordLine struct {
+	Process *Process     `json:"process,omitempty"`
+	Run     *Run         `json:"run,omitempty"`
+	Mark    *Mark        `json:"mark,omitempty"`
+	Op      *Op          `json:"op,omitempty"`
+	Entry   *Entry       `json:"entry,omitempty"`
+	Gap     *Gap         `json:"gap,omitempty"`
+	Attempt *Attempt     `json:"attempt,omitempty"`
+	Effect  *LedgerEntry `json:"effect,omitempty"`
 
 	ObjectCall *ObjectCall `json:"call,omitempty"`
 }
@@ -31,7 +31,7 @@ type line struct {
 // Read reads the output of one recorder. An unfinished last line, which a crash leaves, is ignored.
 func Read(r io.Reader) (History, error) {
 	in := bufio.NewReaderSize(r, 1<<16)
-	b := builder{runs: map[runKey]int{}, marks: map[opKey]int{}, ops: map[opKey]int{}, attempts: map[opKey]int{},
+	b := historyBuilder{runs: map[runKey]int{}, marks: map[opKey]int{}, ops: map[opKey]int{}, attempts: map[opKey]int{},
 		calls: map[opKey]int{}}
 	for n := 1; ; n++ {
 		text, err := in.ReadBytes('\n')
@@ -41,11 +41,11 @@ func Read(r io.Reader) (History, error) {
 		if err != nil {
 			return History{}, fmt.Errorf("read a history: %w", err)
 		}
-		var l line
+		var l recordLine
 		if err := json.Unmarshal(text, &l); err != nil {
 			return History{}, fmt.Errorf("line %d: %w: %w", n, ErrBadLine, err)
 		}
-		if !b.add(l) {
+		if !b.addLine(l) {
 			return History{}, fmt.Errorf("line %d: %w", n, ErrBadLine)
 		}
 	}
@@ -70,7 +70,7 @@ func ReadFiles(paths ...string) (History, error) {
 }
 
 type runKey struct {
-	who     NodeLife
+	life    NodeLife
 	subject Subject
 	first   Instant
 }
@@ -80,8 +80,8 @@ type opKey struct {
 	id      int64
 }
 
-// builder assembles a history from lines. Each map holds the indexes of records in the history's slices.
-type builder struct {
+// historyBuilder assembles a history from lines. Each map holds the indexes of records in the history's slices.
+type historyBuilder struct {
 	history  History
 	runs     map[runKey]int
 	marks    map[opKey]int
@@ -90,34 +90,34 @@ type builder struct {
 	calls    map[opKey]int
 }
 
-func (b *builder) add(l line) bool {
+func (b *historyBuilder) addLine(l recordLine) bool {
 	h := &b.history
 	switch {
 	case l.Process != nil:
 		h.Processes = append(h.Processes, *l.Process)
 	case l.Run != nil:
-		replace(&h.Runs, b.runs, runKey{l.Run.NodeLife, l.Run.Subject, l.Run.First.Before}, *l.Run)
+		replaceRecord(&h.Runs, b.runs, runKey{l.Run.NodeLife, l.Run.Subject, l.Run.First.Before}, *l.Run)
 	case l.Mark != nil:
-		replace(&h.Marks, b.marks, opKey{l.Mark.Process, l.Mark.ID}, *l.Mark)
+		replaceRecord(&h.Marks, b.marks, opKey{l.Mark.Process, l.Mark.ID}, *l.Mark)
 	case l.Op != nil:
-		replace(&h.Ops, b.ops, opKey{l.Op.Process, l.Op.ID}, *l.Op)
+		replaceRecord(&h.Ops, b.ops, opKey{l.Op.Process, l.Op.ID}, *l.Op)
 	case l.Entry != nil:
 		h.Entries = append(h.Entries, *l.Entry)
 	case l.Gap != nil:
 		h.Gaps = append(h.Gaps, *l.Gap)
 	case l.Attempt != nil:
-		replace(&h.Attempts, b.attempts, opKey{l.Attempt.Process, l.Attempt.ID}, *l.Attempt)
+		replaceRecord(&h.Attempts, b.attempts, opKey{l.Attempt.Process, l.Attempt.ID}, *l.Attempt)
 	case l.Effect != nil:
 		h.Effects = append(h.Effects, *l.Effect)
 	case l.ObjectCall != nil:
-		replace(&h.Calls, b.calls, opKey{l.ObjectCall.Process, l.ObjectCall.ID}, *l.ObjectCall)
+		replaceRecord(&h.Calls, b.calls, opKey{l.ObjectCall.Process, l.ObjectCall.ID}, *l.ObjectCall)
 	default:
 		return false
 	}
 	return true
 }
 
-func replace[K comparable, V any](all *[]V, at map[K]int, k K, v V) {
+func replaceRecord[K comparable, V any](all *[]V, at map[K]int, k K, v V) {
 	if i, known := at[k]; known {
 		(*all)[i] = v
 		return

@@ -13,7 +13,7 @@ func TestNodeThatServesTooLongIsFound(t *testing.T) {
 		n.Session = nil // it would reveal the error at once
 		var last [liveShards]int64
 		n.Serves = func(shard int) (int64, bool) {
-			if epoch, yes := honest(shard); yes || n.Name != name(2) {
+			if epoch, yes := honest(shard); yes || n.Name != liveName(2) {
 				last[shard] = epoch
 				return epoch, yes
 			}
@@ -21,24 +21,26 @@ func TestNodeThatServesTooLongIsFound(t *testing.T) {
 		}
 		return n
 	})
-	l.Eventually(func() bool { return l.serving(2) > 0 && l.serving(0)+l.serving(1)+l.serving(2) == liveShards },
+	l.Eventually(func() bool {
+		return l.countServed(2) > 0 && l.countServed(0)+l.countServed(1)+l.countServed(2) == liveShards
+	},
 		"each has some")
-	l.see()
+	l.waitSampled()
 	l.Node(2).Stop()
-	l.Eventually(func() bool { return l.serving(0)+l.serving(1) == liveShards }, "the others have all")
-	l.see()
+	l.Eventually(func() bool { return l.countServed(0)+l.countServed(1) == liveShards }, "the others have all")
+	l.waitSampled()
 	v := Check(l.finish(), Limits{})
 	require.NotEmpty(t, v.Findings)
 	for _, f := range v.Findings {
 		require.Equal(t, Overlap, f.Kind, v)
 		require.NotEqual(t, Leadership, f.Subject)
-		require.Equal(t, name(2), f.Terms[0].Node)
+		require.Equal(t, liveName(2), f.Terms[0].Node)
 	}
 	t.Log(v.Summary())
 }
 
-// serving returns the number of shards that a node serves.
-func (l *live) serving(node int) (count int) {
+// countServed returns the number of shards that a node serves.
+func (l *live) countServed(node int) (count int) {
 	for shard := range liveShards {
 		if _, yes := l.Node(node).Cluster().Shards().Serves(shard); yes {
 			count++

@@ -30,7 +30,7 @@ type live struct {
 	end  context.CancelFunc
 	wg   sync.WaitGroup
 
-	asked []*atomic.Int64 // by node: number of samples
+	sampleCounts []*atomic.Int64 // by node: number of samples
 }
 
 // newLive starts the nodes; alter may replace the Node by which each is sampled.
@@ -42,8 +42,8 @@ func newLive(t *testing.T, alter func(Node) Node) *live {
 	ctx, cancel := context.WithCancel(context.Background())
 	l.end = cancel
 	for i, n := range l.Nodes() {
-		l.sample(alter(Of(name(i), n.Cluster()).WithShards(n.Cluster())))
-		g := l.rec.Register(name(i), l.Client(), key)
+		l.sampleNode(alter(NodeOf(liveName(i), n.Cluster()).WithShards(n.Cluster())))
+		g := l.rec.Register(liveName(i), l.Client(), key)
 		l.wg.Go(func() { g.Work(ctx, 5*time.Millisecond, TermOf(n.Cluster())) })
 	}
 	now, err := l.Client().Get(ctx, key)
@@ -61,26 +61,26 @@ func newLive(t *testing.T, alter func(Node) Node) *live {
 	return l
 }
 
-// sample adds a node to the recording.
-func (l *live) sample(n Node) {
+// sampleNode adds a node to the recording.
+func (l *live) sampleNode(n Node) {
 	asked, leads := &atomic.Int64{}, n.Leads
 	n.Leads = func() (bool, int64) {
 		defer asked.Add(1)
 		return leads()
 	}
-	l.asked = append(l.asked, asked)
+	l.sampleCounts = append(l.sampleCounts, asked)
 	l.rec.Add(n)
 }
 
-// see waits until every node was sampled a few more times.
-func (l *live) see() {
-	for _, asked := range l.asked {
+// waitSampled waits until every node was sampled a few more times.
+func (l *live) waitSampled() {
+	for _, asked := range l.sampleCounts {
 		before := asked.Load()
 		l.Eventually(func() bool { return asked.Load() > before+3 }, "the recorder samples")
 	}
 }
 
-func name(i int) string { return fmt.Sprint("node", i) }
+func liveName(i int) string { return fmt.Sprint("node", i) }
 
 // resign makes the leader give way, and waits until it has queued again.
 func (l *live) resign() {
@@ -103,7 +103,7 @@ func (l *live) waitServed() {
 		}
 		return served == liveShards
 	}, "every shard is served")
-	l.see()
+	l.waitSampled()
 }
 
 // finish ends the recording and returns the history.
@@ -118,13 +118,13 @@ func (l *live) finish() History {
 
 func TestLeaderChangesAreClean(t *testing.T) {
 	t.Parallel()
-	l := newLive(t, asIs)
+	l := newLive(t, unchangedNode)
 	for range 4 {
 		l.resign()
 	}
 	l.waitServed()
 	first := l.WaitLeader()
-	end := l.rec.Begin(first.Address(), "cut off", "")
+	end := l.rec.BeginFault(first.Address(), "cut off", "")
 	first.Faults().CutOff()
 	l.Eventually(func() bool { return !first.IsLeader() }, "who is cut off stops leading")
 	// Its shards are then served on another session, whatever was sampled in between.
@@ -144,16 +144,16 @@ func TestLeaderChangesAreClean(t *testing.T) {
 	t.Log(v)
 }
 
-func asIs(n Node) Node { return n }
+func unchangedNode(n Node) Node { return n }
 
 // TestNodeThatAlwaysSaysYesIsFound adds a node that always claims to lead.
 func TestNodeThatAlwaysSaysYesIsFound(t *testing.T) {
-	l := newLive(t, asIs)
-	l.sample(Node{Name: "fake", Leads: func() (bool, int64) { return true, 1 }})
+	l := newLive(t, unchangedNode)
+	l.sampleNode(Node{Name: "fake", Leads: func() (bool, int64) { return true, 1 }})
 	l.WaitLeader()
-	l.see()
+	l.waitSampled()
 	l.resign()
-	l.see()
+	l.waitSampled()
 	v := Check(l.finish(), Limits{})
 	require.Equal(t, []Kind{Overlap, Overlap}, kinds(v.Findings), "with the first term and with the second\n%v", v)
 	for _, f := range v.Findings {
@@ -180,11 +180,11 @@ func TestNodeThatSaysYesTooLongIsFound(t *testing.T) {
 		}
 		return n
 	})
-	l.see()
+	l.waitSampled()
 	l.resign()
-	l.see()
+	l.waitSampled()
 	stubborn.Store(false)
-	l.see()
+	l.waitSampled()
 	v := Check(l.finish(), Limits{})
 	require.Equal(t, []Kind{Overlap}, kinds(v.Findings), v)
 }
@@ -193,15 +193,15 @@ func TestNodeThatSaysYesTooLongIsFound(t *testing.T) {
 // continues until its deadline. Its writes are refused meanwhile.
 func TestRevokedLeaseIsExempt(t *testing.T) {
 	t.Parallel()
-	l := newLive(t, asIs)
+	l := newLive(t, unchangedNode)
 	old := l.WaitLeader()
-	l.see()
-	end := l.rec.Begin("node0", "watch frozen, renewals held up", "")
+	l.waitSampled()
+	end := l.rec.BeginFault("node0", "watch frozen, renewals held up", "")
 	old.Faults().FreezeWatch()
 	old.Faults().StopRenewing()
-	require.NoError(t, l.rec.Do("node0", LeaseRevoked, func() error { l.RevokeLease(old); return nil }))
+	require.NoError(t, l.rec.Intervene("node0", LeaseRevoked, func() error { l.RevokeLease(old); return nil }))
 	l.Eventually(func() bool { return l.Node(1).IsLeader() }, "the next one leads")
-	l.see()
+	l.waitSampled()
 	l.Eventually(func() bool { return !old.IsLeader() }, "the old one has noticed")
 	old.Faults().ThawWatch()
 	old.Faults().ResumeRenewing()
@@ -224,25 +224,25 @@ func TestRevokedLeaseIsExempt(t *testing.T) {
 	require.Positive(t, v.LongestExempt())
 	require.Positive(t, v.Seen.Refused)
 	strict := Check(h, Limits{})
-	require.Len(t, strict.Of(Overlap), 1+owners, "nothing is exempt of itself")
+	require.Len(t, strict.FindingsOf(Overlap), 1+owners, "nothing is exempt of itself")
 	require.Len(t, strict.Findings, 1+owners)
 }
 
-// unfenced is a term with transactions that leave out the fence.
-type unfenced struct {
+// unfencedTerm is a term with transactions that leave out the fence.
+type unfencedTerm struct {
 	token int64
 	kv    clientv3.KV
 }
 
-func (u unfenced) Token() int64                         { return u.token }
-func (u unfenced) Txn(ctx context.Context) clientv3.Txn { return u.kv.Txn(ctx) }
+func (u unfencedTerm) Token() int64                         { return u.token }
+func (u unfencedTerm) Txn(ctx context.Context) clientv3.Txn { return u.kv.Txn(ctx) }
 
 func TestUnfencedWriteOfAnOldTermIsFound(t *testing.T) {
-	l := newLive(t, asIs)
+	l := newLive(t, unchangedNode)
 	old := l.WaitLeader().Cluster().Leader().Token
 	l.resign()
-	l.see()
-	op := l.rec.Register("stray", l.Client(), key).Write(t.Context(), unfenced{old, l.Client()})
+	l.waitSampled()
+	op := l.rec.Register("stray", l.Client(), key).Write(t.Context(), unfencedTerm{old, l.Client()})
 	require.Equal(t, OutcomeAccepted, op.Outcome)
 	v := Check(l.finish(), Limits{})
 	require.Equal(t, []Kind{Stale}, kinds(v.Findings), v)

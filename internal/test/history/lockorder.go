@@ -9,31 +9,31 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// step takes a lock, or ends a hold of it by release or loss.
-type step struct {
-	term Term
-	take bool
+// lockStep takes a lock, or ends a hold of it by release or loss.
+type lockStep struct {
+	term     Term
+	acquires bool
 }
 
-// holders is the state of a lock: its present holders, and the greatest tokens so far.
-type holders struct {
+// lockState is the state of a lock: its present holders, and the greatest tokens so far.
+type lockState struct {
 	tokens            string // of the holders, such as " 5 7 "
 	shared            bool
 	newest, exclusive int64
 }
 
-// lockOrder reports whether the holds of a lock can have begun and ended one by one, each at an instant that
+// checkLockOrder reports whether the holds of a lock can have begun and ended one by one, each at an instant that
 // its samples allow. A hold begins between its request and the first sample that certainly found it held. It
 // ends between the last such sample and the one that found it over. A holder that lost the lock out of band may
 // have lost it as soon as the intervention began.
-func lockOrder(c claims, marks []Mark, exempt map[string]time.Duration, timeout time.Duration) []Finding {
+func checkLockOrder(c subjectClaims, marks []Mark, exempt map[string]time.Duration, timeout time.Duration) []Finding {
 	var ops []porcupine.Operation
 	for _, t := range c.terms {
-		p := t.possible()
-		ended := max(p.Before, min(t.Ended(), t.robbed(marks, exempt)))
+		p := t.possibleWindow()
+		ended := max(p.Before, min(t.Ended(), t.earliestExemptEnd(marks, exempt)))
 		ops = append(ops,
-			porcupine.Operation{Input: step{t, true}, Call: int64(p.Before), Return: int64(t.Begun())},
-			porcupine.Operation{Input: step{t, false}, Call: int64(ended), Return: int64(max(ended, p.After))})
+			porcupine.Operation{Input: lockStep{t, true}, Call: int64(p.Before), Return: int64(t.Begun())},
+			porcupine.Operation{Input: lockStep{t, false}, Call: int64(ended), Return: int64(max(ended, p.After))})
 	}
 	if len(ops) == 0 {
 		return nil
@@ -57,7 +57,7 @@ func lockOrder(c claims, marks []Mark, exempt map[string]time.Duration, timeout 
 	}
 	for i, op := range ops {
 		if !slices.Contains(longest, i) {
-			t := op.Input.(step).term
+			t := op.Input.(lockStep).term
 			f.From, f.To, f.Terms = t.First.Before, t.Last.After, []Term{t}
 			f.Text += fmt.Sprintf(": %v does not fit", t)
 			break
@@ -66,11 +66,11 @@ func lockOrder(c claims, marks []Mark, exempt map[string]time.Duration, timeout 
 	return []Finding{f}
 }
 
-// robbed returns the earliest instant at which an exempting mark may have ended the term.
-func (t Term) robbed(marks []Mark, exempt map[string]time.Duration) Instant {
+// earliestExemptEnd returns the earliest instant at which an exempting mark may have ended the term.
+func (t Term) earliestExemptEnd(marks []Mark, exempt map[string]time.Duration) Instant {
 	at := forever
 	for _, m := range marks {
-		if _, named := exempt[m.Name]; named && t.Subject.excused(m.Name) && m.concerns(t.Node) &&
+		if _, named := exempt[m.Name]; named && t.Subject.isExcusedBy(m.Name) && m.concerns(t.Node) &&
 			max(m.From, m.To) >= t.notBefore {
 			at = min(at, m.From)
 		}
@@ -82,14 +82,14 @@ func (t Term) robbed(marks []Mark, exempt map[string]time.Duration) Instant {
 // greater than all before. The token of a shared holder must be greater than those of all exclusive holders
 // before.
 var lockModel = porcupine.Model{
-	Init: func() any { return holders{} },
+	Init: func() any { return lockState{} },
 	Step: func(at, input, _ any) (bool, any) {
-		x, s := at.(holders), input.(step)
+		x, s := at.(lockState), input.(lockStep)
 		token := fmt.Sprint(" ", s.term.Token, " ")
 		switch {
-		case !s.take && !strings.Contains(x.tokens, token):
+		case !s.acquires && !strings.Contains(x.tokens, token):
 			return false, x
-		case !s.take:
+		case !s.acquires:
 			x.tokens = strings.Replace(x.tokens, token, "", 1)
 			return true, x
 		case s.term.Shared && (x.tokens != "" && !x.shared || s.term.Token <= x.exclusive),

@@ -15,18 +15,18 @@ type Locks struct {
 
 // Locks returns a recording Locks for one node. It records until Stop.
 func (r *Recorder) Locks(node string, registry lock.LockRegistry) *Locks {
-	return &Locks{held: r.sample(node, nil), registry: registry}
+	return &Locks{held: r.newSampledClaims(node, nil), registry: registry}
 }
 
-// Wanted describes the lock to take.
-type Wanted struct {
+// LockRequest describes the lock to take.
+type LockRequest struct {
 	Name        string
 	Shared, Try bool
 }
 
-// Take takes a lock. It blocks and fails as the registry's methods do. With Try, it returns nil and no error if
+// Acquire takes a lock. It blocks and fails as the registry's methods do. With Try, it returns nil and no error if
 // the lock is not free.
-func (l *Locks) Take(ctx context.Context, w Wanted) (*Hold, error) {
+func (l *Locks) Acquire(ctx context.Context, w LockRequest) (*Hold, error) {
 	var opts []lock.Option
 	if w.Shared {
 		opts = append(opts, lock.Shared())
@@ -42,7 +42,7 @@ func (l *Locks) Take(ctx context.Context, w Wanted) (*Hold, error) {
 	if held == nil || err != nil {
 		return nil, err
 	}
-	return &Hold{Held: held, claim: l.held.begin(Lock(w.Name), w.Shared, call, func() (int64, bool) {
+	return &Hold{Held: held, claim: l.held.startClaim(Lock(w.Name), w.Shared, call, func() (int64, bool) {
 		return held.Token(), held.Valid()
 	})}, nil
 }
@@ -50,16 +50,16 @@ func (l *Locks) Take(ctx context.Context, w Wanted) (*Hold, error) {
 // Hold is a lock that was taken. Each hold counts as a life of its own.
 type Hold struct {
 	lock.Held
-	claim *claim
+	claim *sampledClaim
 }
 
 // Release asks the lock a last time and releases it; see [lock.Held].
 func (h *Hold) Release(ctx context.Context) error {
-	held := h.claim.giveUp()
+	held := h.claim.endClaim()
 	call := Now()
 	err := h.Held.Release(ctx)
 	if held {
-		h.claim.ended(Window{call, Now()})
+		h.claim.recordEnd(Window{call, Now()})
 	}
 	return err
 }

@@ -15,9 +15,9 @@ import (
 const (
 	// lockPatience limits one wait for a lock.
 	lockPatience = 10 * time.Second
-	// staleFor limits the time that a worker that lost its lock tries to write on; nothing refuses it while its
+	// staleWriteTime limits the time that a worker that lost its lock tries to write on; nothing refuses it while its
 	// key exists. It is longer than etcd takes to end a lease after its deadline.
-	staleFor = 2 * time.Second
+	staleWriteTime = 2 * time.Second
 	// longHolds is the average number of holds among which one lasts ten times as long.
 	longHolds = 8
 )
@@ -54,31 +54,31 @@ func (r *Recorder) NewLockWork(node string, client *clientv3.Client, prefix stri
 // all its locks are released or lost.
 func (l *Locks) Work(ctx context.Context, w LockWork, rnd *rand.Rand) {
 	for ctx.Err() == nil {
-		wanted := Wanted{Name: w.Locks[rnd.IntN(len(w.Locks))], Shared: rnd.IntN(10) < w.Shared, Try: rnd.IntN(4) == 0}
+		wanted := LockRequest{Name: w.Locks[rnd.IntN(len(w.Locks))], Shared: rnd.IntN(10) < w.Shared, Try: rnd.IntN(4) == 0}
 		hold := time.Duration(rnd.Int64N(int64(w.Hold) + 1))
 		if rnd.IntN(longHolds) == 0 {
 			hold *= 10
 		}
 		attempt, cancel := context.WithTimeout(ctx, lockPatience)
-		h, err := l.Take(attempt, wanted)
+		h, err := l.Acquire(attempt, wanted)
 		cancel()
 		if err == nil && h != nil {
-			w.under(ctx, h, wanted.Shared, hold, rnd.IntN(4) == 0)
+			w.workUnderLock(ctx, h, wanted.Shared, hold, rnd.IntN(4) == 0)
 		}
-		pause(ctx, time.Duration(rnd.Int64N(int64(w.Pause)+1)))
+		pauseFor(ctx, time.Duration(rnd.Int64N(int64(w.Pause)+1)))
 	}
 }
 
-// under works under one lock and releases it.
-func (w LockWork) under(ctx context.Context, h *Hold, shared bool, hold time.Duration, goesOn bool) {
+// workUnderLock works under one lock and releases it.
+func (w LockWork) workUnderLock(ctx context.Context, h *Hold, shared bool, hold time.Duration, goesOn bool) {
 	counter := w.Counters[h.Name()]
 	increment := func() Op {
-		return counter.bounded(ctx, func(ctx context.Context) Op { return counter.Increment(ctx, h.Token(), h.Guard()) })
+		return counter.runBounded(ctx, func(ctx context.Context) Op { return counter.Increment(ctx, h.Token(), h.Guard()) })
 	}
 	lost := false
-	for until := time.Now().Add(hold); ctx.Err() == nil && time.Now().Before(until); pause(ctx, w.Every) {
+	for until := time.Now().Add(hold); ctx.Err() == nil && time.Now().Before(until); pauseFor(ctx, w.Every) {
 		if shared {
-			counter.bounded(ctx, counter.Read)
+			counter.runBounded(ctx, counter.Read)
 		} else if op := increment(); op.Outcome == OutcomeRefused {
 			break
 		} else if op.Outcome == OutcomeUnknown && op.Value != "" {
@@ -88,7 +88,7 @@ func (w LockWork) under(ctx context.Context, h *Hold, shared bool, hold time.Dur
 			break
 		}
 		if !lost && !shared && !h.Valid() {
-			lost, until = true, time.Now().Add(staleFor)
+			lost, until = true, time.Now().Add(staleWriteTime)
 		}
 	}
 	attempt, cancel := context.WithTimeout(context.WithoutCancel(ctx), attemptTimeout)
@@ -99,11 +99,11 @@ func (w LockWork) under(ctx context.Context, h *Hold, shared bool, hold time.Dur
 	}
 }
 
-// Obtain takes each of the locks exclusively, once, and releases it. It blocks until it has or ctx ends, and
+// AcquireEach takes each of the locks exclusively, once, and releases it. It blocks until it has or ctx ends, and
 // returns the error. A lock that was taken and then lost with its session is no error.
-func (l *Locks) Obtain(ctx context.Context, names ...string) error {
+func (l *Locks) AcquireEach(ctx context.Context, names ...string) error {
 	for _, name := range names {
-		h, err := l.Take(ctx, Wanted{Name: name})
+		h, err := l.Acquire(ctx, LockRequest{Name: name})
 		if err == nil {
 			err = h.Release(ctx)
 		}
@@ -114,7 +114,7 @@ func (l *Locks) Obtain(ctx context.Context, names ...string) error {
 	return nil
 }
 
-func pause(ctx context.Context, d time.Duration) {
+func pauseFor(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):
 	case <-ctx.Done():

@@ -13,14 +13,14 @@ const childFile = "HISTORY_TEST_CHILD"
 
 func TestMain(m *testing.M) {
 	if path := os.Getenv(childFile); path != "" {
-		child(path)
+		runChild(path)
 		return
 	}
 	goleak.VerifyTestMain(m)
 }
 
-// child is a node that leads until it is killed.
-func child(path string) {
+// runChild is a node that leads until it is killed.
+func runChild(path string) {
 	f, err := os.Create(path)
 	if err != nil {
 		panic(err)

@@ -35,12 +35,12 @@ type Node struct {
 	Subscribe func() (changed <-chan struct{}, cancel func())
 }
 
-// Of returns a Node that asks a cluster's node about leadership. The cluster may be started later.
+// NodeOf returns a Node that asks a cluster's node about leadership. The cluster may be started later.
 // [Node.WithShards] adds its shards.
-func Of(name string, c *cluster.Cluster) Node {
+func NodeOf(name string, c *cluster.Cluster) Node {
 	return Node{
 		Name:    name,
-		Leads:   func() (bool, int64) { return leads(c.IsLeader, c.Term) },
+		Leads:   func() (bool, int64) { return leadsByTerm(c.IsLeader, c.Term) },
 		State:   func() State { return stateOf(c) },
 		Session: func() int64 { return int64(c.Session().ID()) },
 		Subscribe: func() (<-chan struct{}, func()) {
@@ -81,10 +81,10 @@ func (n Node) WithShards(c *cluster.Cluster) Node {
 	return n
 }
 
-// leads asks for the term before and after it asks whether the node leads. If both terms are the same, the
+// leadsByTerm asks for the term before and after it asks whether the node leads. If both terms are the same, the
 // answer was about that term. If a term begins or ends meanwhile, leads asks again. If there is no term each
 // time, the answer is wrong, and leads returns it with token 0, so that it is reported.
-func leads(isLeader func() bool, term func() (election.Term, bool)) (bool, int64) {
+func leadsByTerm(isLeader func() bool, term func() (election.Term, bool)) (bool, int64) {
 	for range 10 {
 		before, _ := term()
 		yes := isLeader()
@@ -122,8 +122,8 @@ func stateOf(c *cluster.Cluster) State {
 }
 
 // TermOf returns a function that returns the present term of a cluster's node, for [Register.Work].
-func TermOf(c *cluster.Cluster) func() Fenced {
-	return func() Fenced {
+func TermOf(c *cluster.Cluster) func() FencedTerm {
+	return func() FencedTerm {
 		if t, leads := c.Term(); leads {
 			return t
 		}
@@ -131,4 +131,4 @@ func TermOf(c *cluster.Cluster) func() Fenced {
 	}
 }
 
-var _ Fenced = election.Term(nil)
+var _ FencedTerm = election.Term(nil)

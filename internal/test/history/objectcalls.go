@@ -36,42 +36,42 @@ func (c ObjectCall) String() string {
 // returned.
 func (r *Recorder) ObjectCall(object Subject, adds bool) (answered func(value int64)) {
 	c := ObjectCall{Process: r.process, ID: r.ids.Add(1), Object: object, Adds: adds, Call: Now()}
-	r.write(line{ObjectCall: &c})
+	r.writeLines(recordLine{ObjectCall: &c})
 	return func(value int64) {
 		c := c
 		c.Value, c.Return = value, Now()
-		r.write(line{ObjectCall: &c})
+		r.writeLines(recordLine{ObjectCall: &c})
 	}
 }
 
-// objectOrders finds the objects with calls that cannot have taken place one by one, each between its call and
+// checkObjectOrders finds the objects with calls that cannot have taken place one by one, each between its call and
 // its answer. While the limits exempt a second activation, the older one may answer a read from its memory, so
 // such reads are left out. Nothing excuses an increment, because the store refuses epochs older than the
 // newest.
-func objectOrders(h History, exempt map[string]time.Duration, timeout time.Duration) []Finding {
+func checkObjectOrders(h History, exempt map[string]time.Duration, timeout time.Duration) []Finding {
 	of := map[Subject][]ObjectCall{}
 	for _, c := range h.Calls {
-		if c.Adds || c.Return != 0 && !c.excused(h.Marks, exempt) { // an unanswered read shows nothing
+		if c.Adds || c.Return != 0 && !c.mayBeDoubled(h.Marks, exempt) { // an unanswered read shows nothing
 			of[c.Object] = append(of[c.Object], c)
 		}
 	}
 	var out []Finding
 	for object, calls := range of {
 		slices.SortFunc(calls, func(a, b ObjectCall) int { return cmp.Compare(a.Call, b.Call) })
-		out = append(out, objectOrder(object, calls, timeout)...)
+		out = append(out, checkObjectOrder(object, calls, timeout)...)
 	}
 	return out
 }
 
-// excused reports whether there may have been two activations during a call.
-func (c ObjectCall) excused(marks []Mark, exempt map[string]time.Duration) bool {
+// mayBeDoubled reports whether there may have been two activations during a call.
+func (c ObjectCall) mayBeDoubled(marks []Mark, exempt map[string]time.Duration) bool {
 	return slices.ContainsFunc(marks, func(m Mark) bool {
 		bound, named := exempt[m.Name]
-		return named && c.Object.excused(m.Name) && m.From <= c.Return && c.Call <= max(m.From, m.To).Add(bound)
+		return named && c.Object.isExcusedBy(m.Name) && m.From <= c.Return && c.Call <= max(m.From, m.To).Add(bound)
 	})
 }
 
-func objectOrder(object Subject, calls []ObjectCall, timeout time.Duration) []Finding {
+func checkObjectOrder(object Subject, calls []ObjectCall, timeout time.Duration) []Finding {
 	all := make([]porcupine.Operation, len(calls))
 	last := calls[0].Call
 	for i, c := range calls {
@@ -93,7 +93,7 @@ func objectOrder(object Subject, calls []ObjectCall, timeout time.Duration) []Fi
 		return []Finding{f}
 	}
 	f.Text = fmt.Sprintf("%v: not linearizable", object)
-	if i, ok := misfit(info, len(calls)); ok {
+	if i, ok := firstMisfit(info, len(calls)); ok {
 		f.From, f.To = calls[i].Call, max(calls[i].Call, calls[i].Return)
 		f.Text += fmt.Sprintf(": %v does not fit", calls[i])
 	}
@@ -112,8 +112,8 @@ var countingModel = porcupine.Model{
 	},
 }
 
-// misfit returns the first of n operations that the longest partial linear order leaves out.
-func misfit(info porcupine.LinearizationInfo, n int) (at int, ok bool) {
+// firstMisfit returns the first of n operations that the longest partial linear order leaves out.
+func firstMisfit(info porcupine.LinearizationInfo, n int) (at int, ok bool) {
 	placed := map[int]bool{}
 	for _, ids := range info.PartialLinearizations()[0] {
 		if len(ids) > len(placed) {

@@ -16,8 +16,8 @@ type register struct {
 	gaps    []Gap
 }
 
-// registers returns all registers, ordered by key.
-func registers(h History) []*register {
+// registersOf returns all registers, ordered by key.
+func registersOf(h History) []*register {
 	of := map[string]*register{}
 	at := func(key string) *register {
 		if of[key] == nil {
@@ -42,15 +42,15 @@ func registers(h History) []*register {
 	return out
 }
 
-// check judges the register against the terms of its writers. It first checks the order that etcd itself gave
+// checkWrites judges the register against the terms of its writers. It first checks the order that etcd itself gave
 // to the writes. If that is sound, it checks whether the answers that clients got agree with it.
-func (r *register) check(terms []Term) []Finding {
-	order, found := r.order()
-	found = append(found, r.lost(order)...)
+func (r *register) checkWrites(terms []Term) []Finding {
+	order, found := r.orderStates()
+	found = append(found, r.findLostWrites(order)...)
 	sound := len(found) == 0
-	found = append(found, r.stale(order, terms)...)
+	found = append(found, r.findStaleWrites(order, terms)...)
 	if sound {
-		found = append(found, r.linear(order, searchTimeout)...)
+		found = append(found, r.checkLinear(order, searchTimeout)...)
 	}
 	for i := range found {
 		found[i].Subject = r.subject
@@ -58,15 +58,15 @@ func (r *register) check(terms []Term) []Finding {
 	return found
 }
 
-// stored is one state of a register with the write that made it.
-type stored struct {
+// storedState is one state of a register with the write that made it.
+type storedState struct {
 	Entry
 	by Op
 }
 
-// order combines the events of the watch with the answers to clients into the states of the register by
+// orderStates combines the events of the watch with the answers to clients into the states of the register by
 // revision. Contradictions are findings.
-func (r *register) order() ([]stored, []Finding) {
+func (r *register) orderStates() ([]storedState, []Finding) {
 	writes := map[string]Op{} // by value
 	at := map[int64]Entry{}   // by revision
 	var found []Finding
@@ -90,10 +90,10 @@ func (r *register) order() ([]stored, []Finding) {
 				At: op.Return}
 		} else if e.Value != op.Value || e.Token != op.Token {
 			wrong(op.Call, op.Return, []Op{op}, "%v, but at revision %d stands %q by %s %d", op, op.Revision, e.Value,
-				r.subject.token(), e.Token)
+				r.subject.tokenName(), e.Token)
 		}
 	}
-	var out []stored
+	var out []storedState
 	first := map[string]int64{} // revision by value
 	for _, revision := range slices.Sorted(maps.Keys(at)) {
 		e := at[revision]
@@ -104,7 +104,7 @@ func (r *register) order() ([]stored, []Finding) {
 			continue
 		case !known || op.Token != e.Token:
 			wrong(e.At, e.At, nil, "%q by %s %d at revision %d was written by nobody who recorded it", e.Value,
-				r.subject.token(), e.Token, revision)
+				r.subject.tokenName(), e.Token, revision)
 			continue
 		case again:
 			wrong(op.Call, e.At, []Op{op}, "%v, yet it stands at revisions %d and %d", op, before, revision)
@@ -112,14 +112,14 @@ func (r *register) order() ([]stored, []Finding) {
 			wrong(op.Call, e.At, []Op{op}, "%v, yet it stands at revision %d", op, revision)
 		}
 		first[e.Value] = revision
-		out = append(out, stored{Entry: e, by: op})
+		out = append(out, storedState{Entry: e, by: op})
 	}
 	return out, found
 }
 
-// lost finds accepted writes that are missing in etcd's history although the watch saw revisions before and
+// findLostWrites finds accepted writes that are missing in etcd's history although the watch saw revisions before and
 // after them.
-func (r *register) lost(order []stored) []Finding {
+func (r *register) findLostWrites(order []storedState) []Finding {
 	if len(r.entries) == 0 {
 		return nil
 	}
@@ -141,12 +141,12 @@ func (r *register) lost(order []stored) []Finding {
 	return out
 }
 
-// stale finds accepted writes of lost terms. These are writes that follow one with a greater token in etcd's
+// findStaleWrites finds accepted writes of lost terms. These are writes that follow one with a greater token in etcd's
 // own order, and writes called after a term with a greater token had certainly begun. The terms are in the
 // order of Begun.
-func (r *register) stale(order []stored, terms []Term) []Finding {
+func (r *register) findStaleWrites(order []storedState, terms []Term) []Finding {
 	var out []Finding
-	var newest stored // the write with the greatest token so far
+	var newest storedState // the write with the greatest token so far
 	for _, s := range order {
 		f := Finding{Kind: Stale, From: s.by.Call, To: s.At, Ops: []Op{s.by}}
 		if s.Token < newest.Token {

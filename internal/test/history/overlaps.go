@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// sessionOf identifies a session of a node.
-type sessionOf struct {
+// sessionKey identifies a session of a node.
+type sessionKey struct {
 	process, node string
 	session       int64
 }
 
-// sessions returns the sessions on which something was claimed, each with the instant it was first seen.
-func (h History) sessions() map[sessionOf]Instant {
-	seen := map[sessionOf]Instant{}
+// firstSeenSessions returns the sessions on which something was claimed, each with the instant it was first seen.
+func (h History) firstSeenSessions() map[sessionKey]Instant {
+	seen := map[sessionKey]Instant{}
 	for _, r := range h.Runs {
 		if r.Session == 0 {
 			continue
 		}
-		s := sessionOf{r.Process, r.Node, r.Session}
+		s := sessionKey{r.Process, r.Node, r.Session}
 		if at, known := seen[s]; !known || r.First.Before < at {
 			seen[s] = r.First.Before
 		}
@@ -26,20 +26,20 @@ func (h History) sessions() map[sessionOf]Instant {
 	return seen
 }
 
-// overlaps finds the pairs of terms of a subject that certainly existed at one instant and do not share it. It
+// findOverlaps finds the pairs of terms of a subject that certainly existed at one instant and do not share it. It
 // returns the exempt pairs separately. The terms are in the order of Begun.
-func overlaps(terms []Term, sessions map[sessionOf]Instant, marks []Mark,
+func findOverlaps(terms []Term, sessions map[sessionKey]Instant, marks []Mark,
 	exempt map[string]time.Duration) (found, excused []Finding) {
 	for i, x := range terms {
 		for _, y := range terms[i+1:] {
 			if y.Begun() >= x.Ended() {
 				break // all that follow have begun even later
 			}
-			if !x.surely(y) || x.Shared && y.Shared {
+			if !x.surelyOverlaps(y) || x.Shared && y.Shared {
 				continue
 			}
-			f := overlap(x, y)
-			if m, ok := excuse(f, sessions, marks, exempt); ok {
+			f := overlapFinding(x, y)
+			if m, ok := findExcuse(f, sessions, marks, exempt); ok {
 				f.Mark = &m
 				excused = append(excused, f)
 				continue
@@ -50,8 +50,8 @@ func overlaps(terms []Term, sessions map[sessionOf]Instant, marks []Mark,
 	return found, excused
 }
 
-// overlap describes an overlap, with the older term, by token, first.
-func overlap(x, y Term) Finding {
+// overlapFinding describes an overlap, with the older term, by token, first.
+func overlapFinding(x, y Term) Finding {
 	if y.Token < x.Token {
 		x, y = y, x
 	}
@@ -61,19 +61,20 @@ func overlap(x, y Term) Finding {
 		// One term was seen only once, within the other: the overlap was at some instant in between.
 		f.From, f.To, f.instant = f.To, f.From, true
 	}
-	f.Text = fmt.Sprintf("%s: %v, and %v", x.Subject.several(), x, y)
+	f.Text = fmt.Sprintf("%s: %v, and %v", x.Subject.describeOverlap(), x, y)
 	return f
 }
 
-// excuse returns the mark that exempts an overlap. The limits must have a bound for the mark, the mark must be
+// findExcuse returns the mark that exempts an overlap. The limits must have a bound for the mark, the mark must be
 // able to excuse an overlap about the subject, and it must apply to the node of the older term. The mark must
 // end after the older term, or the session it is on, may have begun. A deletion of the key counts from when the
 // key may have existed, because a node can begin to lead by a view that still shows its deleted key. The
 // overlap must lie between the mark and the bound.
-func excuse(f Finding, sessions map[sessionOf]Instant, marks []Mark, exempt map[string]time.Duration) (Mark, bool) {
+func findExcuse(f Finding, sessions map[sessionKey]Instant, marks []Mark, exempt map[string]time.Duration) (Mark,
+	bool) {
 	older := f.Terms[0]
 	since := older.notBefore
-	if at, known := sessions[sessionOf{older.Process, older.Node, older.Session}]; known {
+	if at, known := sessions[sessionKey{older.Process, older.Node, older.Session}]; known {
 		since = min(since, at)
 	}
 	for _, m := range marks {
@@ -83,7 +84,7 @@ func excuse(f Finding, sessions map[sessionOf]Instant, marks []Mark, exempt map[
 		if m.Name == KeyDeleted {
 			began = min(began, older.queued)
 		}
-		if !named || !f.Subject.excused(m.Name) || !m.concerns(older.Node) || done < began {
+		if !named || !f.Subject.isExcusedBy(m.Name) || !m.concerns(older.Node) || done < began {
 			continue
 		}
 		within := m.From <= f.From && f.To <= done.Add(bound)

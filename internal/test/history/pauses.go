@@ -15,8 +15,8 @@ type Pauses struct {
 // been: from the certain end of the last claim to the certain start of the next. It is 0 where terms overlap.
 func (v Verdict) Pauses(s Subject) []time.Duration { return slices.Clone(v.pauses[s]) }
 
-// pauses returns the pauses between terms, which are in the order of Begun.
-func pauses(terms []Term) []time.Duration {
+// pausesBetween returns the pauses between terms, which are in the order of Begun.
+func pausesBetween(terms []Term) []time.Duration {
 	var out []time.Duration
 	var until Instant
 	for i, t := range terms {
@@ -30,7 +30,7 @@ func pauses(terms []Term) []time.Duration {
 	return out
 }
 
-func summed(lengths []time.Duration) Pauses {
+func summarizePauses(lengths []time.Duration) Pauses {
 	if len(lengths) == 0 {
 		return Pauses{}
 	}

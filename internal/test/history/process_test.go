@@ -51,7 +51,7 @@ func TestStoppedAndKilledProcess(t *testing.T) {
 	require.Len(t, h.Processes, 1)
 	require.Greater(t, h.Processes[0].At, begun)
 	require.Less(t, h.Processes[0].At, stopped)
-	runs := h.lives()[0]
+	runs := h.leadershipLives()[0]
 	require.GreaterOrEqual(t, len(runs), 2, "a pause ends a run")
 	for _, r := range runs {
 		require.False(t, r.First.Before > stopped && r.First.Before < resumed, "a sample begun by a stopped process")

@@ -31,7 +31,7 @@ type Recorder struct {
 func NewRecorder(w io.Writer, process string) *Recorder {
 	r := &Recorder{process: fmt.Sprintf("%s/%d", process, os.Getpid()), w: w,
 		stop: make(chan struct{}), lives: map[string]int{}}
-	r.write(line{Process: &Process{Name: r.process, PID: os.Getpid(), At: Now(), Wall: time.Now()}})
+	r.writeLines(recordLine{Process: &Process{Name: r.process, PID: os.Getpid(), At: Now(), Wall: time.Now()}})
 	return r
 }
 
@@ -45,7 +45,7 @@ func (r *Recorder) Add(n Node) {
 		return
 	}
 	s := &sampler{node: n, who: NodeLife{Process: r.process, Node: n.Name, Life: r.lives[n.Name]},
-		every: sampleEvery, write: r.write, stop: r.stop}
+		every: sampleEvery, write: r.writeLines, stop: r.stop}
 	r.lives[n.Name]++
 	r.wg.Go(s.run)
 }
@@ -65,23 +65,23 @@ func (r *Recorder) Stop() error {
 	return r.err
 }
 
-// Begin records the start of a fault at a node, or at all nodes if node is "". The fault lasts until end is
+// BeginFault records the start of a fault at a node, or at all nodes if node is "". The fault lasts until end is
 // called, which records its end. Call Begin before the fault is injected, and end after it is undone, because
 // the mark must cover it.
-func (r *Recorder) Begin(node, name, text string) (end func()) {
+func (r *Recorder) BeginFault(node, name, text string) (end func()) {
 	m := Mark{Process: r.process, ID: r.ids.Add(1), Node: node, Name: name, Text: text, From: Now()}
-	r.write(line{Mark: &m})
+	r.writeLines(recordLine{Mark: &m})
 	return func() {
 		m := m
 		m.To = Now()
-		r.write(line{Mark: &m})
+		r.writeLines(recordLine{Mark: &m})
 	}
 }
 
-// Do makes an intervention by calling f, and records its start and end. It returns the error of f. A failed
+// Intervene makes an intervention by calling f, and records its start and end. It returns the error of f. A failed
 // intervention is recorded as well, because it may have taken effect.
-func (r *Recorder) Do(node, name string, f func() error) error {
-	end := r.Begin(node, name, "")
+func (r *Recorder) Intervene(node, name string, f func() error) error {
+	end := r.BeginFault(node, name, "")
 	defer end()
 	return f()
 }
@@ -90,11 +90,11 @@ func (r *Recorder) Do(node, name string, f func() error) error {
 // ID.
 func (r *Recorder) Mark(m Mark) {
 	m.Process, m.ID = r.process, r.ids.Add(1)
-	r.write(line{Mark: &m})
+	r.writeLines(recordLine{Mark: &m})
 }
 
-// write passes lines to the writer in one piece. A crash then leaves at most one unfinished line.
-func (r *Recorder) write(lines ...line) {
+// writeLines passes lines to the writer in one piece. A crash then leaves at most one unfinished line.
+func (r *Recorder) writeLines(lines ...recordLine) {
 	var text []byte
 	for _, l := range lines {
 		one, err := json.Marshal(l)

@@ -15,21 +15,21 @@ import (
 	"github.com/goverse/goverse/cluster/leaderelection"
 )
 
-// paper is a recorder's output that the test reads.
-type paper struct {
+// recordedOutput is a recorder's output that the test reads.
+type recordedOutput struct {
 	mu     sync.Mutex
 	text   bytes.Buffer
 	pieces int
 }
 
-func (p *paper) Write(b []byte) (int, error) {
+func (p *recordedOutput) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.pieces++
 	return p.text.Write(b)
 }
 
-func (p *paper) read(t *testing.T) History {
+func (p *recordedOutput) readHistory(t *testing.T) History {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	h, err := Read(bytes.NewReader(p.text.Bytes()))
@@ -37,8 +37,8 @@ func (p *paper) read(t *testing.T) History {
 	return h
 }
 
-// actor is a node that answers as the test sets it, and reports when it was asked.
-type actor struct {
+// fakeNode is a node that answers as the test sets it, and reports when it was asked.
+type fakeNode struct {
 	mu      sync.Mutex
 	leads   bool
 	token   int64
@@ -46,7 +46,7 @@ type actor struct {
 	changed chan struct{}
 }
 
-func (a *actor) say(leads bool, token int64, s State) {
+func (a *fakeNode) setAnswer(leads bool, token int64, s State) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.leads, a.token, a.state = leads, token, s
@@ -56,21 +56,21 @@ func (a *actor) say(leads bool, token int64, s State) {
 	}
 }
 
-func (a *actor) node(name string) Node {
+func (a *fakeNode) node(name string) Node {
 	return Node{Name: name,
 		Leads:     func() (bool, int64) { a.mu.Lock(); defer a.mu.Unlock(); return a.leads, a.token },
 		State:     func() State { a.mu.Lock(); defer a.mu.Unlock(); return a.state },
 		Subscribe: func() (<-chan struct{}, func()) { return a.changed, func() {} }}
 }
 
-func newActor() *actor { return &actor{state: Candidate, changed: make(chan struct{}, 1)} }
+func newFakeNode() *fakeNode { return &fakeNode{state: Candidate, changed: make(chan struct{}, 1)} }
 
-// said waits until the newest run has these values.
-func said(t *testing.T, p *paper, leads bool, token int64, s State) Run {
+// awaitRun waits until the newest run has these values.
+func awaitRun(t *testing.T, p *recordedOutput, leads bool, token int64, s State) Run {
 	t.Helper()
 	var last Run
 	require.Eventually(t, func() bool {
-		runs := p.read(t).Runs
+		runs := p.readHistory(t).Runs
 		if len(runs) == 0 {
 			return false
 		}
@@ -81,27 +81,27 @@ func said(t *testing.T, p *paper, leads bool, token int64, s State) Run {
 }
 
 func TestRecorderWritesChangesAtOnceAndEqualSamplesTogether(t *testing.T) {
-	p, a := &paper{}, newActor()
+	p, a := &recordedOutput{}, newFakeNode()
 	rec := NewRecorder(p, "test")
 	begun := Now()
 	rec.Add(a.node("a"))
-	first := said(t, p, false, 0, Candidate)
-	a.say(true, 7, Leader)
-	said(t, p, true, 7, Leader)
-	a.say(true, 7, Candidate)
-	said(t, p, true, 7, Candidate)
-	a.say(false, 7, Follower) // a token without leadership is ignored
-	said(t, p, false, 0, Follower)
+	first := awaitRun(t, p, false, 0, Candidate)
+	a.setAnswer(true, 7, Leader)
+	awaitRun(t, p, true, 7, Leader)
+	a.setAnswer(true, 7, Candidate)
+	awaitRun(t, p, true, 7, Candidate)
+	a.setAnswer(false, 7, Follower) // a token without leadership is ignored
+	awaitRun(t, p, false, 0, Follower)
 	require.NoError(t, rec.Stop())
 	require.NoError(t, rec.Stop())
 	ended := Now()
 	rec.Add(a.node("b"))
 
-	h := p.read(t)
+	h := p.readHistory(t)
 	require.Len(t, h.Processes, 1)
 	require.Regexp(t, `^test/\d+$`, h.Processes[0].Name)
-	runs := h.lives()[0]
-	require.Len(t, h.lives(), 1, "nothing is sampled after Stop")
+	runs := h.leadershipLives()[0]
+	require.Len(t, h.leadershipLives(), 1, "nothing is sampled after Stop")
 	require.Equal(t, NodeLife{Process: h.Processes[0].Name, Node: "a"}, first.NodeLife)
 	at, samples := begun, 0
 	for _, r := range runs {
@@ -118,15 +118,15 @@ func TestRecorderWritesChangesAtOnceAndEqualSamplesTogether(t *testing.T) {
 
 // TestEndOfARunIsNotLost checks that the end of a run is written with the start of the next one.
 func TestEndOfARunIsNotLost(t *testing.T) {
-	a, p := newActor(), &paper{}
-	s := &sampler{node: a.node("a"), write: NewRecorder(p, "test").write}
+	a, p := newFakeNode(), &recordedOutput{}
+	s := &sampler{node: a.node("a"), write: NewRecorder(p, "test").writeLines}
 	for range 3 {
-		s.sample()
+		s.sampleNode()
 	}
-	a.say(true, 7, Leader)
-	s.sample()
+	a.setAnswer(true, 7, Leader)
+	s.sampleNode()
 	no, yes := 0, 0
-	for _, r := range p.read(t).Runs { // more than two if the machine stood still
+	for _, r := range p.readHistory(t).Runs { // more than two if the machine stood still
 		if r.Leads {
 			yes += r.Count
 		} else {
@@ -141,7 +141,7 @@ func TestEndOfARunIsNotLost(t *testing.T) {
 // for one.
 func TestSignalledChangeIsSampledAtOnce(t *testing.T) {
 	asked, changed, stop, cancelled := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
-	s := &sampler{every: time.Hour, write: func(...line) {}, stop: stop, node: Node{
+	s := &sampler{every: time.Hour, write: func(...recordLine) {}, stop: stop, node: Node{
 		Leads:     func() (bool, int64) { asked <- struct{}{}; return false, 0 },
 		Subscribe: func() (<-chan struct{}, func()) { return changed, func() { close(cancelled) } }}}
 	var wg sync.WaitGroup
@@ -155,19 +155,19 @@ func TestSignalledChangeIsSampledAtOnce(t *testing.T) {
 }
 
 func TestMarks(t *testing.T) {
-	p := &paper{}
+	p := &recordedOutput{}
 	rec := NewRecorder(p, "test")
 	begun := Now()
-	end := rec.Begin("a", "cut off", "both ways")
-	open := p.read(t).Marks[0]
+	end := rec.BeginFault("a", "cut off", "both ways")
+	open := p.readHistory(t).Marks[0]
 	require.Zero(t, open.To, "it is written as it begins")
 	failed := errors.New("failed")
-	require.ErrorIs(t, rec.Do("b", LeaseRevoked, func() error { return failed }), failed)
+	require.ErrorIs(t, rec.Intervene("b", LeaseRevoked, func() error { return failed }), failed)
 	end()
 	rec.Mark(Mark{Node: "c", Name: RemovedAlive, From: 5, To: 6})
 	require.NoError(t, rec.Stop())
 
-	marks := p.read(t).Marks
+	marks := p.readHistory(t).Marks
 	require.Len(t, marks, 3)
 	require.Equal(t, []string{"a", "b", "c"}, []string{marks[0].Node, marks[1].Node, marks[2].Node})
 	require.Equal(t, "cut off", marks[0].Name)
@@ -179,18 +179,18 @@ func TestMarks(t *testing.T) {
 }
 
 func TestNameUsedAgainIsAnotherLife(t *testing.T) {
-	p := &paper{}
+	p := &recordedOutput{}
 	rec := NewRecorder(p, "test")
-	rec.Add(newActor().node("a"))
-	rec.Add(newActor().node("a"))
+	rec.Add(newFakeNode().node("a"))
+	rec.Add(newFakeNode().node("a"))
 	require.NoError(t, rec.Stop())
-	require.Len(t, p.read(t).lives(), 2)
+	require.Len(t, p.readHistory(t).leadershipLives(), 2)
 }
 
-// broken fails writes after a number of them.
-type broken struct{ left int }
+// failingWriter fails writes after a number of them.
+type failingWriter struct{ left int }
 
-func (b *broken) Write(p []byte) (int, error) {
+func (b *failingWriter) Write(p []byte) (int, error) {
 	if b.left--; b.left < 0 {
 		return 0, io.ErrShortWrite
 	}
@@ -198,15 +198,15 @@ func (b *broken) Write(p []byte) (int, error) {
 }
 
 func TestErrorOfWritingIsTold(t *testing.T) {
-	rec := NewRecorder(&broken{left: 1}, "test")
-	rec.Add(newActor().node("a"))
+	rec := NewRecorder(&failingWriter{left: 1}, "test")
+	rec.Add(newFakeNode().node("a"))
 	require.ErrorIs(t, rec.Stop(), io.ErrShortWrite)
 }
 
 func TestReading(t *testing.T) {
-	p := &paper{}
+	p := &recordedOutput{}
 	rec := NewRecorder(p, "test")
-	rec.Begin("a", "cut off", "")
+	rec.BeginFault("a", "cut off", "")
 	whole := p.text.String()
 	for cut := range len(whole) {
 		h, err := Read(strings.NewReader(whole[:cut]))
@@ -237,7 +237,7 @@ func TestLeadsIsAboutOneInstant(t *testing.T) {
 		"yes without a term":     {[]election.Term{nil}, []bool{true}, true, 10},
 	} {
 		next, asked := 0, 0
-		yes, _ := leads(func() bool {
+		yes, _ := leadsByTerm(func() bool {
 			asked++
 			return test.yes[min(asked, len(test.yes))-1]
 		}, func() (election.Term, bool) {

@@ -16,9 +16,9 @@ import (
 // attemptTimeout limits one operation of Work.
 const attemptTimeout = 2 * time.Second
 
-// Fenced is a term with transactions that etcd refuses once the term is over: an [election.Term], or a test's
+// FencedTerm is a term with transactions that etcd refuses once the term is over: an [election.Term], or a test's
 // substitute.
-type Fenced interface {
+type FencedTerm interface {
 	Token() int64
 	Txn(ctx context.Context) clientv3.Txn
 }
@@ -50,12 +50,12 @@ func (r *Recorder) ShardRegister(node string, client *clientv3.Client, key strin
 // Write makes one guarded write and records it, before it is sent and when it is answered. It blocks until etcd
 // has answered or ctx ends. The outcome is refused only if the error matches election.ErrTermOver; after any
 // other error it is unknown.
-func (g *Register) Write(ctx context.Context, term Fenced) Op {
-	op := g.op()
+func (g *Register) Write(ctx context.Context, term FencedTerm) Op {
+	op := g.newOp()
 	op.Write, op.Token = true, term.Token()
 	op.Value = fmt.Sprintf("%s#%d", op.Process, op.ID)
-	g.rec.write(line{Op: &op})
-	resp, err := term.Txn(ctx).Then(clientv3.OpPut(g.key, encode(op.Token, op.Value))).Commit()
+	g.rec.writeLines(recordLine{Op: &op})
+	resp, err := term.Txn(ctx).Then(clientv3.OpPut(g.key, encodeValue(op.Token, op.Value))).Commit()
 	op.Return = Now()
 	switch {
 	case err == nil:
@@ -65,14 +65,14 @@ func (g *Register) Write(ctx context.Context, term Fenced) Op {
 	default:
 		op.Error = err.Error()
 	}
-	g.rec.write(line{Op: &op})
+	g.rec.writeLines(recordLine{Op: &op})
 	return op
 }
 
 // Read makes one linearizable read and records it when it is answered. A read that fails is not recorded. Read
 // blocks until etcd has answered or ctx ends.
 func (g *Register) Read(ctx context.Context) Op {
-	op := g.op()
+	op := g.newOp()
 	resp, err := g.client.Get(ctx, g.key)
 	op.Return = Now()
 	if err != nil {
@@ -81,30 +81,33 @@ func (g *Register) Read(ctx context.Context) Op {
 	}
 	op.Outcome = OutcomeAccepted
 	if len(resp.Kvs) == 1 {
-		op.Token, op.Value = decode(resp.Kvs[0].Value)
+		op.Token, op.Value = decodeValue(resp.Kvs[0].Value)
 		op.Revision = resp.Kvs[0].ModRevision
 	}
-	g.rec.write(line{Op: &op})
+	g.rec.writeLines(recordLine{Op: &op})
 	return op
 }
 
 // Work reads once in every period until ctx ends, and also writes while term returns a term. It continues with
 // a term that is over until etcd or the term refuses a write, in order to test the fence. An operation without
 // an answer is abandoned after 2 s.
-func (g *Register) Work(ctx context.Context, every time.Duration, term func() Fenced) {
+func (g *Register) Work(ctx context.Context, every time.Duration, term func() FencedTerm) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	var last Fenced
+	var last FencedTerm
 	for {
 		if t := term(); t != nil {
 			last = t
 		}
 		if last != nil {
-			if op := g.bounded(ctx, func(ctx context.Context) Op { return g.Write(ctx, last) }); op.Outcome == OutcomeRefused {
+			if op := g.runBounded(ctx, func(ctx context.Context) Op {
+				return g.Write(ctx,
+					last)
+			}); op.Outcome == OutcomeRefused {
 				last = nil
 			}
 		}
-		g.bounded(ctx, g.Read)
+		g.runBounded(ctx, g.Read)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -113,22 +116,22 @@ func (g *Register) Work(ctx context.Context, every time.Duration, term func() Fe
 	}
 }
 
-func (g *Register) bounded(ctx context.Context, attempt func(context.Context) Op) Op {
+func (g *Register) runBounded(ctx context.Context, attempt func(context.Context) Op) Op {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	return attempt(ctx)
 }
 
-func (g *Register) op() Op {
+func (g *Register) newOp() Op {
 	return Op{Process: g.rec.process, ID: g.rec.ids.Add(1), Node: g.node, Key: g.key, Subject: g.subject, Call: Now(),
 		Outcome: OutcomeUnknown}
 }
 
-// encode puts the token in front of the value; etcd's own history of the key then shows it.
-func encode(token int64, value string) string { return fmt.Sprintf("%d %s", token, value) }
+// encodeValue puts the token in front of the value; etcd's own history of the key then shows it.
+func encodeValue(token int64, value string) string { return fmt.Sprintf("%d %s", token, value) }
 
-// decode reverses encode. It returns text of another form as a value with token 0, which no recorder writes.
-func decode(stored []byte) (token int64, value string) {
+// decodeValue reverses encode. It returns text of another form as a value with token 0, which no recorder writes.
+func decodeValue(stored []byte) (token int64, value string) {
 	first, rest, ok := strings.Cut(string(stored), " ")
 	token, err := strconv.ParseInt(first, 10, 64)
 	if !ok || err != nil {

@@ -9,13 +9,13 @@ import (
 
 const (
 	fullFindings = 10  // reported with their surroundings
-	listed       = 100 // reported in one line
+	maxListed    = 100 // reported in one line
 )
 
 // String returns the full report as text.
 func (v Verdict) String() string {
 	var b strings.Builder
-	v.report(&b)
+	v.writeReport(&b)
 	return b.String()
 }
 
@@ -26,9 +26,9 @@ func (v Verdict) WriteTo(w io.Writer) (int64, error) {
 	return int64(n), err
 }
 
-func (v Verdict) report(b *strings.Builder) {
+func (v Verdict) writeReport(b *strings.Builder) {
 	fmt.Fprintf(b, "%s\n%v\n", v.Summary(), v.Seen)
-	start := v.history.start()
+	start := v.history.firstInstant()
 	for _, p := range v.history.Processes {
 		if p.At == start {
 			fmt.Fprintf(b, "time 0 is %s\n", p.Wall.UTC().Format(time.RFC3339Nano))
@@ -36,23 +36,23 @@ func (v Verdict) report(b *strings.Builder) {
 		}
 	}
 	for i, f := range v.Findings {
-		if i == listed {
+		if i == maxListed {
 			fmt.Fprintf(b, "\nand %d findings more\n", len(v.Findings)-i)
 			break
 		}
-		fmt.Fprintf(b, "\n%s\n", f.line(start))
+		fmt.Fprintf(b, "\n%s\n", f.describe(start))
 		if i < fullFindings {
-			for _, text := range v.history.around(f) {
+			for _, text := range v.history.recordsAround(f) {
 				fmt.Fprintf(b, "    %s\n", text)
 			}
 		}
 	}
 	for i, f := range v.Exempt {
-		if i == listed {
+		if i == maxListed {
 			fmt.Fprintf(b, "\nand %d exempt overlaps more\n", len(v.Exempt)-i)
 			break
 		}
-		fmt.Fprintf(b, "\nexempt: %s\n    for %s: %s\n", f.line(start), f.Mark.Node, f.Mark.line(start))
+		fmt.Fprintf(b, "\nexempt: %s\n    for %s: %s\n", f.describe(start), f.Mark.Node, f.Mark.describe(start))
 	}
 }
 
@@ -62,7 +62,7 @@ func (v Verdict) Summary() string {
 	for _, k := range []Kind{Overlap, Token, Stale, NotLinearizable, Doubled, Lost, Unreported, Silent, Unserved,
 		Undecided,
 		Empty} {
-		if n := len(v.Of(k)); n > 0 {
+		if n := len(v.FindingsOf(k)); n > 0 {
 			parts = append(parts, fmt.Sprintf("%s: %d", k, n))
 		}
 	}
@@ -115,7 +115,7 @@ func (p Pauses) String() string {
 		p.Count, p.Median.Round(time.Microsecond), p.Longest.Round(time.Millisecond))
 }
 
-func (f Finding) line(start Instant) string {
+func (f Finding) describe(start Instant) string {
 	long := fmt.Sprintf("at least %v", f.Length())
 	if f.instant {
 		long = "at some instant"

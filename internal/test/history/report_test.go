@@ -10,27 +10,28 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sample is a history with an overlap, an exempt one, and much around them.
-func sample() (History, Limits) {
-	b := &book{}
-	b.write("a", 7, 40, 1010, 1012)
-	b.write("a", 7, 0, 1090, 1091).Outcome = OutcomeRefused
+// sampleHistory is a history with an overlap, an exempt one, and much around them.
+func sampleHistory() (History, Limits) {
+	b := &opLog{}
+	b.addWrite("a", 7, 40, 1010, 1012)
+	b.addWrite("a", 7, 0, 1090, 1091).Outcome = OutcomeRefused
 	h := History{
 		Processes: []Process{{Name: "p-a", PID: 1, At: ms(1000), Wall: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}},
 		Runs: []Run{
-			yes("a", 7, window(1001, 1002), window(1100, 1101)), no("a", Candidate, 1102, 9000),
-			no("b", Candidate, 1000, 1040), yes("b", 9, window(1050, 1070), window(5000, 5001)), no("b", Candidate, 5002, 9000),
-			no("c", Candidate, 1000, 4980), yes("c", 12, window(4990, 4991), window(8000, 8001)),
+			leadingRun("a", 7, newWindow(1001, 1002), newWindow(1100, 1101)), idleRun("a", Candidate, 1102, 9000),
+			idleRun("b", Candidate, 1000, 1040), leadingRun("b", 9, newWindow(1050, 1070), newWindow(5000, 5001)),
+			idleRun("b", Candidate, 5002, 9000),
+			idleRun("c", Candidate, 1000, 4980), leadingRun("c", 12, newWindow(4990, 4991), newWindow(8000, 8001)),
 		},
-		Marks:   []Mark{mark("a", "frozen", 1020, 0), mark("b", KeyDeleted, 4985, 4986)},
+		Marks:   []Mark{newMark("a", "frozen", 1020, 0), newMark("b", KeyDeleted, 4985, 4986)},
 		Ops:     b.ops,
-		Entries: []Entry{entry(b.ops[0], 40, 1013)},
+		Entries: []Entry{watchedEntry(b.ops[0], 40, 1013)},
 	}
 	return h, Limits{Exempt: map[string]time.Duration{KeyDeleted: time.Second}}
 }
 
 func TestReportIsATranscript(t *testing.T) {
-	v := Check(sample())
+	v := Check(sampleHistory())
 	var b strings.Builder
 	n, err := v.WriteTo(&b)
 	require.NoError(t, err)
@@ -38,14 +39,14 @@ func TestReportIsATranscript(t *testing.T) {
 	want, err := os.ReadFile("testdata/report.txt")
 	require.NoError(t, err)
 	require.Equal(t, string(want), b.String())
-	require.Equal(t, "ok", Check(History{Runs: []Run{no("a", Candidate, 0, 1)}}, Limits{}).Summary())
+	require.Equal(t, "ok", Check(History{Runs: []Run{idleRun("a", Candidate, 0, 1)}}, Limits{}).Summary())
 }
 
 // TestReportIsBounded checks that the report on a history full of errors has a readable length.
 func TestReportIsBounded(t *testing.T) {
 	h := History{}
 	for i := range 5000 {
-		h.Runs = append(h.Runs, seenOnce("a", int64(6000-i), window(2*i, 2*i+1)))
+		h.Runs = append(h.Runs, seenOnce("a", int64(6000-i), newWindow(2*i, 2*i+1)))
 	}
 	v := Check(h, Limits{})
 	require.Len(t, v.Findings, 4999)
@@ -55,23 +56,23 @@ func TestReportIsBounded(t *testing.T) {
 	require.Less(t, strings.Count(text, "\n"), 2000)
 }
 
-// failing is a testing.TB that may fail.
-type failing struct {
+// fakeTB is a testing.TB that may fail.
+type fakeTB struct {
 	testing.TB
 	cleanup  func()
 	failures []string
 }
 
-func (f *failing) Helper()             {}
-func (f *failing) Cleanup(g func())    { f.cleanup = g }
-func (f *failing) Logf(string, ...any) {}
-func (f *failing) Errorf(format string, args ...any) {
+func (f *fakeTB) Helper()             {}
+func (f *fakeTB) Cleanup(g func())    { f.cleanup = g }
+func (f *fakeTB) Logf(string, ...any) {}
+func (f *fakeTB) Errorf(format string, args ...any) {
 	f.failures = append(f.failures, fmt.Sprintf(format, args...))
 }
 
 func TestRecordFailsTheTest(t *testing.T) {
 	for yes, failures := range map[bool]int{false: 0, true: 1} {
-		f := &failing{TB: t}
+		f := &fakeTB{TB: t}
 		rec := Record(f, Limits{})
 		rec.Add(Node{Name: "a", Leads: func() (bool, int64) { return yes, 0 }})
 		f.cleanup()

@@ -19,20 +19,20 @@ type sampler struct {
 	node  Node
 	who   NodeLife
 	every time.Duration
-	write func(...line)
+	write func(...recordLine)
 	stop  <-chan struct{}
 
-	changed <-chan struct{}
-	cancel  func()
-	asked   Instant // when the state was last queried
-	state   State
-	leads   track
-	shards  []track // by number
-	round   []Run   // the answers of one round, by shard
+	changed   <-chan struct{}
+	cancel    func()
+	asked     Instant // when the state was last queried
+	state     State
+	leads     subjectTrack
+	shards    []subjectTrack // by number
+	shardRuns []Run          // the answers of one round, by shard
 }
 
-// track holds the samples of one subject.
-type track struct {
+// subjectTrack holds the samples of one subject.
+type subjectTrack struct {
 	subject Subject
 	current Run // in progress; Count is 0 before the first sample
 	written Run // the part of it that is written
@@ -42,12 +42,12 @@ func (s *sampler) run() {
 	tick := time.NewTicker(s.every)
 	defer tick.Stop()
 	for {
-		s.sample()
+		s.sampleNode()
 		select {
 		case <-tick.C:
 		case <-s.changed:
 		case <-s.stop:
-			s.write(s.rest()...)
+			s.write(s.unwrittenLines()...)
 			if s.cancel != nil {
 				s.cancel()
 			}
@@ -56,39 +56,39 @@ func (s *sampler) run() {
 	}
 }
 
-// sample asks the node all questions once.
-func (s *sampler) sample() {
-	one, before := s.leadership(), s.leads.current
+// sampleNode asks the node all questions once.
+func (s *sampler) sampleNode() {
+	one, before := s.sampleLeadership(), s.leads.current
 	if one.Leads != before.Leads || one.Token != before.Token || one.First.After.Sub(s.asked) >= askEvery {
-		s.ask()
+		s.queryState()
 	}
 	if before.Leads && !one.Leads && s.state != NoSession {
 		// Its session may have been confirmed before the state was queried, which then does not explain the
 		// answer. If the node still leads by the same term, the new answer is used; a flag that is down for
 		// longer is seen.
-		if again := s.leadership(); again.Leads && again.Token == before.Token && again.Session == before.Session {
+		if again := s.sampleLeadership(); again.Leads && again.Token == before.Token && again.Session == before.Session {
 			one = again
 		}
 	}
 	one.State = s.state
-	lines := append(s.leads.add(one, true), s.sampleShards()...)
+	lines := append(s.leads.addSample(one, true), s.sampleShards()...)
 	if len(lines) > 0 {
 		s.write(lines...)
 	}
 }
 
-// leadership asks the node once whether it leads.
-func (s *sampler) leadership() Run {
-	return Run{NodeLife: s.who, Count: 1}.ask(s.session, func() (token int64, ok bool) {
+// sampleLeadership asks the node once whether it leads.
+func (s *sampler) sampleLeadership() Run {
+	return Run{NodeLife: s.who, Count: 1}.sampleClaim(s.currentSession, func() (token int64, ok bool) {
 		ok, token = s.node.Leads()
 		return token, ok
 	})
 }
 
-// ask fills in a run's first sample: whether there is a claim, its token, and its session. If the session
+// sampleClaim fills in a run's first sample: whether there is a claim, its token, and its session. If the session
 // changed during the question, ask repeats it, because the process may have stood still in between and lost its
 // session. After ten attempts the answers are wrong, and ask returns the last one, so that it is reported.
-func (r Run) ask(session func() int64, claim func() (token int64, ok bool)) Run {
+func (r Run) sampleClaim(session func() int64, claim func() (token int64, ok bool)) Run {
 	r.Session = session()
 	for range 10 {
 		r.First.Before = Now()
@@ -108,15 +108,15 @@ func (r Run) ask(session func() int64, claim func() (token int64, ok bool)) Run 
 
 // sampleShards asks about one shard after the other; the end of one question is the start of the next. If the
 // session changed during the round, its answers are dropped, because the next round follows soon.
-func (s *sampler) sampleShards() (lines []line) {
+func (s *sampler) sampleShards() (lines []recordLine) {
 	if s.node.Shards == nil {
 		return nil
 	}
 	for n := s.node.Shards(); len(s.shards) < n; {
-		s.shards = append(s.shards, track{subject: Shard(len(s.shards))})
+		s.shards = append(s.shards, subjectTrack{subject: Shard(len(s.shards))})
 	}
-	session := s.session()
-	s.round = s.round[:0]
+	session := s.currentSession()
+	s.shardRuns = s.shardRuns[:0]
 	at := Now()
 	for i := range s.shards {
 		one := Run{NodeLife: s.who, Subject: s.shards[i].subject, Count: 1}
@@ -126,37 +126,37 @@ func (s *sampler) sampleShards() (lines []line) {
 		}
 		at = Now()
 		one.First.After = at
-		s.round = append(s.round, one)
+		s.shardRuns = append(s.shardRuns, one)
 	}
-	if s.session() != session {
+	if s.currentSession() != session {
 		return nil
 	}
-	for i, one := range s.round {
+	for i, one := range s.shardRuns {
 		// A shard that remains unserved need not be written: see unserved.
-		lines = append(lines, s.shards[i].add(one, one.Leads)...)
+		lines = append(lines, s.shards[i].addSample(one, one.Leads)...)
 	}
 	return lines
 }
 
-func (s *sampler) session() int64 {
+func (s *sampler) currentSession() int64 {
 	if s.node.Session == nil {
 		return 0
 	}
 	return s.node.Session()
 }
 
-// add adds a sample to the track and returns the lines to write: a change at once and, if alive, regularly that
+// addSample adds a sample to the track and returns the lines to write: a change at once and, if alive, regularly that
 // the run continues.
-func (t *track) add(one Run, alive bool) []line {
+func (t *subjectTrack) addSample(one Run, alive bool) []recordLine {
 	one.Last = one.First
 	before := t.current
 	extended := t.current.extend(one)
-	var lines []line
+	var lines []recordLine
 	switch {
 	case !extended && before != t.written:
-		lines = []line{lineOf(before), lineOf(t.current)}
+		lines = []recordLine{lineOf(before), lineOf(t.current)}
 	case !extended || alive && one.Last.After.Sub(t.written.Last.After) >= writeEvery:
-		lines = []line{lineOf(t.current)}
+		lines = []recordLine{lineOf(t.current)}
 	default:
 		return nil
 	}
@@ -164,11 +164,11 @@ func (t *track) add(one Run, alive bool) []line {
 	return lines
 }
 
-func lineOf(r Run) line { return line{Run: &r} }
+func lineOf(r Run) recordLine { return recordLine{Run: &r} }
 
-// rest returns the lines that are not written yet.
-func (s *sampler) rest() []line {
-	lines := []line{lineOf(s.leads.current)}
+// unwrittenLines returns the lines that are not written yet.
+func (s *sampler) unwrittenLines() []recordLine {
+	lines := []recordLine{lineOf(s.leads.current)}
 	for i := range s.shards {
 		if s.shards[i].current != s.shards[i].written {
 			lines = append(lines, lineOf(s.shards[i].current))
@@ -190,8 +190,8 @@ func (r *Run) extend(one Run) bool {
 	return true
 }
 
-// ask queries the state, which need not be known every millisecond, and subscribes to changes.
-func (s *sampler) ask() {
+// queryState queries the state, which need not be known every millisecond, and subscribes to changes.
+func (s *sampler) queryState() {
 	s.asked = Now()
 	if s.node.State != nil {
 		s.state = s.node.State()

@@ -10,17 +10,17 @@ import (
 // TestSamplesOfShards checks that shards are sampled as soon as their number is known. A shard that a node
 // serves is written regularly, one that it does not serve only when that changes.
 func TestSamplesOfShards(t *testing.T) {
-	count, epoch, p := 0, int64(0), &paper{}
-	s := &sampler{write: NewRecorder(p, "test").write, node: Node{Leads: func() (bool, int64) { return false, 0 },
+	count, epoch, p := 0, int64(0), &recordedOutput{}
+	s := &sampler{write: NewRecorder(p, "test").writeLines, node: Node{Leads: func() (bool, int64) { return false, 0 },
 		Shards: func() int { return count },
 		Serves: func(shard int) (int64, bool) { return epoch, shard == 1 && epoch != 0 }}}
 	samples := func(n int) {
 		for range n {
-			s.sample()
+			s.sampleNode()
 		}
 	}
 	of := func(shard int) (out []Run) {
-		for _, r := range p.read(t).Runs {
+		for _, r := range p.readHistory(t).Runs {
 			if r.Subject == Shard(shard) {
 				out = append(out, r)
 			}
@@ -41,7 +41,7 @@ func TestSamplesOfShards(t *testing.T) {
 	epoch = 0
 	samples(1)
 	require.Equal(t, 1, of(0)[0].Count, "not written again")
-	s.write(s.rest()...)
+	s.write(s.unwrittenLines()...)
 	of0, of1 := of(0), of(1)
 	require.Greater(t, of0[0].Count, 8)
 	require.Equal(t, Window{of0[0].First.Before, of0[0].First.After}, of0[0].First)
@@ -59,19 +59,19 @@ func TestSamplesOfShards(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, "does not serve shard 1", of1[0].claim())
-	require.Equal(t, "serves shard 1 under epoch 7", of1[1].claim())
+	require.Equal(t, "does not serve shard 1", of1[0].describeClaim())
+	require.Equal(t, "serves shard 1 under epoch 7", of1[1].describeClaim())
 }
 
 // TestSamplesOfShardsAreOfOneSession checks that answers are dropped if the session changed meanwhile.
 func TestSamplesOfShardsAreOfOneSession(t *testing.T) {
-	sessions, p := []int64{8, 8, 8, 8, 8, 9, 9, 9, 9}, &paper{} // called once for leadership, twice for shards
-	s := &sampler{write: NewRecorder(p, "test").write, node: Node{Leads: func() (bool, int64) { return false, 0 },
+	sessions, p := []int64{8, 8, 8, 8, 8, 9, 9, 9, 9}, &recordedOutput{} // called once for leadership, twice for shards
+	s := &sampler{write: NewRecorder(p, "test").writeLines, node: Node{Leads: func() (bool, int64) { return false, 0 },
 		Shards: func() int { return 1 }, Serves: func(int) (int64, bool) { return 5, true },
 		Session: func() (id int64) { id, sessions = sessions[0], sessions[1:]; return id }}}
 	var seen []int64
 	for range 3 {
-		s.sample()
+		s.sampleNode()
 		seen = append(seen, s.shards[0].current.Session, int64(s.shards[0].current.Count))
 	}
 	require.Equal(t, []int64{8, 1, 8, 1, 9, 1}, seen)
@@ -94,7 +94,11 @@ func TestSamplesOfClaimsAreOfOneSession(t *testing.T) {
 	} {
 		claims := c.claimed[len(c.claimed)-1]
 		next := func() (id int64) { id, c.sessions = c.sessions[0], c.sessions[1:]; return id }
-		one := Run{}.ask(next, func() (token int64, ok bool) { ok, c.claimed = c.claimed[0], c.claimed[1:]; return 7, ok })
+		one := Run{}.sampleClaim(next, func() (token int64, ok bool) {
+			ok, c.claimed = c.claimed[0],
+				c.claimed[1:]
+			return 7, ok
+		})
 		require.Equal(t, claims, one.Leads, name)
 		require.Equal(t, c.id, one.Session, name)
 		require.Equal(t, claims, one.Token == 7, name)
@@ -102,7 +106,7 @@ func TestSamplesOfClaimsAreOfOneSession(t *testing.T) {
 		require.Empty(t, c.claimed, name)
 	}
 	changes := int64(0)
-	one := Run{}.ask(func() int64 { changes++; return changes }, func() (token int64, ok bool) { return 7, true })
+	one := Run{}.sampleClaim(func() int64 { changes++; return changes }, func() (token int64, ok bool) { return 7, true })
 	require.True(t, one.Leads, "on a session that changes again and again: not hidden")
 	require.Equal(t, changes, one.Session)
 	sessions, leads, valid := []int64{8, 0, 8, 0}, []bool{true, false}, []bool{true, false}
@@ -111,11 +115,11 @@ func TestSamplesOfClaimsAreOfOneSession(t *testing.T) {
 		is, leads = leads[0], leads[1:]
 		return is, 7
 	}}}
-	one = s.leadership()
+	one = s.sampleLeadership()
 	require.False(t, one.Leads)
 	require.Zero(t, one.Token)
-	claims := &sampledClaims{rec: NewRecorder(&paper{}, "test"), session: next, all: map[*claim]struct{}{}}
-	held := claims.begin(Object("s", "x"), false, Now(), func() (token int64, ok bool) {
+	claims := &sampledClaims{rec: NewRecorder(&recordedOutput{}, "test"), session: next, all: map[*sampledClaim]struct{}{}}
+	held := claims.startClaim(Object("s", "x"), false, Now(), func() (token int64, ok bool) {
 		ok, valid = valid[0], valid[1:]
 		return 7, ok
 	})
@@ -138,8 +142,8 @@ func TestSamplesOfALeaderThatResumes(t *testing.T) {
 		"without a session":  {[]bool{yes, no, yes}, NoSession, 3},
 		"lowered and raised": {[]bool{yes, no, no, yes}, Leader, 3},
 	} {
-		p, leads := &paper{}, c.leads
-		s := &sampler{write: NewRecorder(p, "test").write, node: Node{State: func() State { return c.state },
+		p, leads := &recordedOutput{}, c.leads
+		s := &sampler{write: NewRecorder(p, "test").writeLines, node: Node{State: func() State { return c.state },
 			Leads: func() (is bool, token int64) {
 				if is, leads = leads[0], leads[1:]; is {
 					return true, 7
@@ -147,11 +151,11 @@ func TestSamplesOfALeaderThatResumes(t *testing.T) {
 				return false, 0
 			}}}
 		for len(leads) > 0 {
-			s.sample()
+			s.sampleNode()
 		}
-		s.write(s.rest()...)
+		s.write(s.unwrittenLines()...)
 		var runs []bool
-		for _, r := range p.read(t).Runs {
+		for _, r := range p.readHistory(t).Runs {
 			if r.Subject == Leadership && (len(runs) == 0 || runs[len(runs)-1] != r.Leads) {
 				runs = append(runs, r.Leads)
 			}

@@ -29,9 +29,9 @@ func Effect(name string) Subject { return Subject(ofEffect + name) }
 func Object(service, key string) Subject { return Subject(ofObject + service + " " + key) }
 
 // IsLock reports whether s is a lock.
-func (s Subject) IsLock() bool { return s.is(ofLock) }
+func (s Subject) IsLock() bool { return s.hasKind(ofLock) }
 
-func (s Subject) is(kind string) bool { return strings.HasPrefix(string(s), kind) }
+func (s Subject) hasKind(kind string) bool { return strings.HasPrefix(string(s), kind) }
 
 func (s Subject) String() string {
 	if s == Leadership {
@@ -40,58 +40,58 @@ func (s Subject) String() string {
 	return string(s)
 }
 
-// token returns the name for the token of a claim to s.
-func (s Subject) token() string {
-	if s.is(ofShard) || s.is(ofObject) {
+// tokenName returns the name for the token of a claim to s.
+func (s Subject) tokenName() string {
+	if s.hasKind(ofShard) || s.hasKind(ofObject) {
 		return "epoch"
 	}
 	return "token"
 }
 
-// several describes two nodes that claim s at once.
-func (s Subject) several() string {
+// describeOverlap describes two nodes that claim s at once.
+func (s Subject) describeOverlap() string {
 	switch {
 	case s == Leadership:
 		return "two leaders"
-	case s.is(ofLock):
+	case s.hasKind(ofLock):
 		return fmt.Sprintf("two holders of %s", string(s))
-	case s.is(ofObject):
+	case s.hasKind(ofObject):
 		return fmt.Sprintf("two activations of %s", string(s))
 	}
 	return fmt.Sprintf("two owners of %s", string(s))
 }
 
-// excused reports whether a mark of that name can excuse an overlap about s. A deleted key in one queue does
+// isExcusedBy reports whether a mark of that name can excuse an overlap about s. A deleted key in one queue does
 // not affect the subjects of other queues.
-func (s Subject) excused(mark string) bool {
+func (s Subject) isExcusedBy(mark string) bool {
 	switch mark {
 	case KeyDeleted, OutsideLeads:
 		return s == Leadership
 	case LockDeleted:
-		return s.is(ofLock)
+		return s.hasKind(ofLock)
 	}
 	return true
 }
 
-// claims holds the records of one subject.
-type claims struct {
+// subjectClaims holds the records of one subject.
+type subjectClaims struct {
 	subject Subject
 	lives   [][]Run
 	terms   []Term
 }
 
-// claims returns the claims to each subject. Leadership comes first and is always included.
-func (h History) claims() []claims {
+// claimsBySubject returns the claims to each subject. Leadership comes first and is always included.
+func (h History) claimsBySubject() []subjectClaims {
 	of := map[Subject][]Run{Leadership: nil}
 	for _, r := range h.Runs {
 		of[r.Subject] = append(of[r.Subject], r)
 	}
-	var out []claims
+	var out []subjectClaims
 	for s, runs := range of {
 		lives := livesOf(runs)
-		out = append(out, claims{s, lives, terms(lives)})
+		out = append(out, subjectClaims{s, lives, termsOfLives(lives)})
 	}
-	slices.SortFunc(out, func(a, b claims) int {
+	slices.SortFunc(out, func(a, b subjectClaims) int {
 		return cmp.Or(cmp.Compare(len(a.subject), len(b.subject)), cmp.Compare(a.subject, b.subject)) // by number
 	})
 	return out

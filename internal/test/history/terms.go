@@ -30,23 +30,23 @@ func (t Term) Begun() Instant { return t.First.After }
 // seen once.
 func (t Term) Ended() Instant { return t.Last.Before }
 
-// surely reports whether t and o certainly existed at one instant, for every choice of the sampled instants: t
+// surelyOverlaps reports whether t and o certainly existed at one instant, for every choice of the sampled instants: t
 // had begun before o ended, and o before t ended.
-func (t Term) surely(o Term) bool { return t.Begun() < o.Ended() && o.Begun() < t.Ended() }
+func (t Term) surelyOverlaps(o Term) bool { return t.Begun() < o.Ended() && o.Begun() < t.Ended() }
 
-// after reports whether every sample of t was taken after every sample of o.
-func (t Term) after(o Term) bool { return o.Last.After < t.First.Before }
+// startsAfter reports whether every sample of t was taken after every sample of o.
+func (t Term) startsAfter(o Term) bool { return o.Last.After < t.First.Before }
 
 func (t Term) String() string {
 	switch {
-	case t.Token == 0 && t.Subject.is(ofShard):
+	case t.Token == 0 && t.Subject.hasKind(ofShard):
 		return fmt.Sprintf("%s (%s), which claims no epoch", t.Node, t.Process)
 	case t.Token == 0:
 		return fmt.Sprintf("%s (%s), which claims no term", t.Node, t.Process)
 	case t.Shared:
 		return fmt.Sprintf("%s (%s) by token %d, shared", t.Node, t.Process, t.Token)
 	}
-	return fmt.Sprintf("%s (%s) by %s %d", t.Node, t.Process, t.Subject.token(), t.Token) + onSession(t.Session)
+	return fmt.Sprintf("%s (%s) by %s %d", t.Node, t.Process, t.Subject.tokenName(), t.Token) + onSession(t.Session)
 }
 
 func onSession(id int64) string {
@@ -56,8 +56,8 @@ func onSession(id int64) string {
 	return fmt.Sprintf(" on session %x", id)
 }
 
-// terms returns all terms of a subject in the order of Begun.
-func terms(lives [][]Run) []Term {
+// termsOfLives returns all terms of a subject in the order of Begun.
+func termsOfLives(lives [][]Run) []Term {
 	var out []Term
 	for _, runs := range lives {
 		out = append(out, termsOf(runs)...)

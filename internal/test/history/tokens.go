@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// tokens finds terms of a subject without a token, and terms with a token no greater than those of all terms
+// checkTokens finds terms of a subject without a token, and terms with a token no greater than those of all terms
 // that certainly came before. Each is reported once, with the greatest token before it. Terms that share a lock
 // are not compared with each other. Overlaps are not reported here.
 //
@@ -14,7 +14,7 @@ import (
 // same session, if no other node had a greater epoch meanwhile. A leader may continue by its token after its
 // process stood still, once etcd has confirmed its session. An object may be activated again on its node under
 // the epoch of its shard.
-func tokens(terms []Term) []Finding {
+func checkTokens(terms []Term) []Finding {
 	byEnd := slices.Clone(terms)
 	slices.SortFunc(byEnd, func(a, b Term) int { return cmp.Compare(a.Last.After, b.Last.After) })
 	byStart := slices.Clone(terms)
@@ -28,7 +28,7 @@ func tokens(terms []Term) []Finding {
 		return a
 	}
 	for _, y := range byStart {
-		for ; len(byEnd) > 0 && y.after(byEnd[0]); byEnd = byEnd[1:] {
+		for ; len(byEnd) > 0 && y.startsAfter(byEnd[0]); byEnd = byEnd[1:] {
 			every = greater(every, &byEnd[0])
 			if !byEnd[0].Shared {
 				exclusive = greater(exclusive, &byEnd[0])
@@ -41,10 +41,10 @@ func tokens(terms []Term) []Finding {
 		f := Finding{Kind: Token, Subject: y.Subject, From: y.First.Before, To: y.Last.After}
 		switch {
 		case y.Token == 0:
-			f.Terms, f.Text = []Term{y}, fmt.Sprintf("no %s: %v", y.Subject.token(), y)
+			f.Terms, f.Text = []Term{y}, fmt.Sprintf("no %s: %v", y.Subject.tokenName(), y)
 		case greatest == nil || greatest.Token < y.Token:
 			continue
-		case greatest.Token == y.Token && y.Subject.is(ofObject) && greatest.Process == y.Process &&
+		case greatest.Token == y.Token && y.Subject.hasKind(ofObject) && greatest.Process == y.Process &&
 			greatest.Node == y.Node && greatest.Session == y.Session:
 			continue
 		case greatest.Token == y.Token && greatest.NodeLife == y.NodeLife && y.Subject != Leadership &&
@@ -56,7 +56,7 @@ func tokens(terms []Term) []Finding {
 			f.Terms, f.Text = []Term{*greatest, y}, fmt.Sprintf("a term came back after it had ended: %v", y)
 		default:
 			f.Terms, f.Text = []Term{*greatest, y},
-				fmt.Sprintf("the %s did not grow: %v, after %v", y.Subject.token(), y, *greatest)
+				fmt.Sprintf("the %s did not grow: %v, after %v", y.Subject.tokenName(), y, *greatest)
 		}
 		out = append(out, f)
 	}

@@ -9,24 +9,24 @@ import (
 	"pgregory.net/rapid"
 )
 
-// stood is one true term, from its first to its last instant, inclusive.
-type stood struct {
+// trueTerm is one true term, from its first to its last instant, inclusive.
+type trueTerm struct {
 	node     string
 	token    int64
 	from, to Instant
 }
 
-// sampled returns the runs that a recorder writes of one node with these true terms. The samples follow one
+// sampledRuns returns the runs that a recorder writes of one node with these true terms. The samples follow one
 // another, and each is taken at some instant in its window. The time from the Before of one to the After of the
 // next is at most reach.
-func sampled(r *rand.Rand, node string, truth []stood, end, reach Instant) []Run {
+func sampledRuns(r *rand.Rand, node string, truth []trueTerm, end, reach Instant) []Run {
 	var out []Run
 	var run Run
 	for at := Instant(0); at < end; {
 		w := Window{Before: at + Instant(r.Int64N(int64(reach/2))) + 1}
 		w.After = w.Before + Instant(r.Int64N(int64(reach/2)))
 		when := w.Before + Instant(r.Int64N(int64(w.After-w.Before)+1))
-		one := Run{NodeLife: who(node), First: w, Last: w, Count: 1, State: Candidate}
+		one := Run{NodeLife: nodeLife(node), First: w, Last: w, Count: 1, State: Candidate}
 		for _, t := range truth {
 			if t.node == node && t.from <= when && when <= t.to {
 				one.Leads, one.Token = true, t.token
@@ -43,40 +43,40 @@ func sampled(r *rand.Rand, node string, truth []stood, end, reach Instant) []Run
 
 var nodes = []string{"a", "b", "c", "d"}
 
-// recorded returns the runs of all nodes, each sampled at its own pace.
-func recorded(r *rand.Rand, truth []stood, end Instant) (h History, reach map[string]Instant) {
+// recordedHistory returns the runs of all nodes, each sampled at its own pace.
+func recordedHistory(r *rand.Rand, truth []trueTerm, end Instant) (h History, reach map[string]Instant) {
 	reach = map[string]Instant{}
 	for _, n := range nodes {
 		reach[n] = []Instant{ms(1), ms(5), ms(80), ms(500)}[r.IntN(4)]
-		h.Runs = append(h.Runs, sampled(r, n, truth, end, reach[n])...)
+		h.Runs = append(h.Runs, sampledRuns(r, n, truth, end, reach[n])...)
 	}
 	return h, reach
 }
 
-// upTo draws a time of at most d, with short times as likely as long ones.
-func upTo(r *rand.Rand, d Instant) Instant { return Instant(r.Int64N(int64(d>>r.IntN(6)) + 1)) }
+// drawUpTo draws a time of at most d, with short times as likely as long ones.
+func drawUpTo(r *rand.Rand, d Instant) Instant { return Instant(r.Int64N(int64(d>>r.IntN(6)) + 1)) }
 
-// alone draws terms that follow one another, with growing tokens.
-func alone(r *rand.Rand) (truth []stood, end Instant) {
+// drawTerms draws terms that follow one another, with growing tokens.
+func drawTerms(r *rand.Rand) (truth []trueTerm, end Instant) {
 	for i := range 1 + r.IntN(12) {
-		from := end + 1 + upTo(r, ms(200))
-		end = from + upTo(r, ms(2000))
-		truth = append(truth, stood{nodes[r.IntN(3)], int64(10*i + 1 + r.IntN(10)), from, end})
+		from := end + 1 + drawUpTo(r, ms(200))
+		end = from + drawUpTo(r, ms(2000))
+		truth = append(truth, trueTerm{nodes[r.IntN(3)], int64(10*i + 1 + r.IntN(10)), from, end})
 	}
 	return truth, end + ms(50)
 }
 
-// random returns a source seeded by rapid, which reports the seed. Thousands of samples are not worth shrinking
+// rapidSource returns a source seeded by rapid, which reports the seed. Thousands of samples are not worth shrinking
 // one by one.
-func random(t *rapid.T) *rand.Rand {
+func rapidSource(t *rapid.T) *rand.Rand {
 	return rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 }
 
 func TestLeadersOneByOneAreNeverFaulted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		r := random(t)
-		truth, end := alone(r)
-		h, _ := recorded(r, truth, end)
+		r := rapidSource(t)
+		truth, end := drawTerms(r)
+		h, _ := recordedHistory(r, truth, end)
 		v := Check(h, Limits{})
 		if !v.OK() {
 			t.Fatalf("%v\nof %v", v, truth)
@@ -87,18 +87,18 @@ func TestLeadersOneByOneAreNeverFaulted(t *testing.T) {
 func TestOverlapsLongerThanTheWindowsAreFound(t *testing.T) {
 	found, certain := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
-		r := random(t)
-		truth, end := alone(r)
+		r := rapidSource(t)
+		truth, end := drawTerms(r)
 		// One more term begins within one of them, on another node.
 		old := truth[r.IntN(len(truth))]
 		from := old.from + Instant(r.Int64N(int64(old.to-old.from)+1))
-		second := stood{"d", 1000, from, from + upTo(r, ms(2000))}
+		second := trueTerm{"d", 1000, from, from + drawUpTo(r, ms(2000))}
 		truth = append(truth, second)
-		h, reach := recorded(r, truth, max(end, second.to+ms(50)))
+		h, reach := recordedHistory(r, truth, max(end, second.to+ms(50)))
 		length := min(old.to, second.to) - max(old.from, second.from)
 		// Each node was asked at least once within its reach, at both ends.
 		sure := length > reach[old.node]+reach[second.node]
-		overlaps := Check(h, Limits{}).Of(Overlap)
+		overlaps := Check(h, Limits{}).FindingsOf(Overlap)
 		if sure {
 			certain++
 		}
@@ -108,7 +108,7 @@ func TestOverlapsLongerThanTheWindowsAreFound(t *testing.T) {
 		found += len(overlaps)
 		for _, f := range overlaps {
 			if !trueOverlap(truth, f) {
-				t.Fatalf("%s\nof %v", f.line(0), truth)
+				t.Fatalf("%s\nof %v", f.describe(0), truth)
 			}
 		}
 	})
@@ -118,7 +118,7 @@ func TestOverlapsLongerThanTheWindowsAreFound(t *testing.T) {
 
 // trueOverlap reports whether two true terms with these tokens did overlap, for at least as long as the finding
 // states.
-func trueOverlap(truth []stood, f Finding) bool {
+func trueOverlap(truth []trueTerm, f Finding) bool {
 	from, to := -forever, forever
 	for _, s := range truth {
 		for _, x := range f.Terms {

@@ -7,17 +7,20 @@ import (
 	"time"
 )
 
-// unserved finds the times of at least bound in which no node can have served a shard, although a node that was
+// findUnserved finds the times of at least bound in which no node can have served a shard, although a node that was
 // asked about it had a session and no fault was in progress. That a node remains without the shard is not
 // recorded repeatedly; its samples of leadership, taken in the same round, show that it was running.
-func unserved(c claims, lead [][]Run, marks []Mark, bound time.Duration) []Finding {
+func findUnserved(c subjectClaims, lead [][]Run, marks []Mark, bound time.Duration) []Finding {
 	terms := slices.Clone(c.terms)
-	slices.SortFunc(terms, func(a, b Term) int { return cmp.Compare(a.possible().Before, b.possible().Before) })
+	slices.SortFunc(terms, func(a, b Term) int {
+		return cmp.Compare(a.possibleWindow().Before,
+			b.possibleWindow().Before)
+	})
 	var out []Finding
-	for _, w := range looked(c.lives, lead) {
+	for _, w := range sampledWindows(c.lives, lead) {
 		var before []Term // the last owner
 		gap := func(to Instant) {
-			from, to := leftAlone(w.Before, to, marks, func(Mark) bool { return true })
+			from, to := longestUnmarked(w.Before, to, marks, func(Mark) bool { return true })
 			if to.Sub(from) < bound {
 				return
 			}
@@ -29,7 +32,7 @@ func unserved(c claims, lead [][]Run, marks []Mark, bound time.Duration) []Findi
 			out = append(out, f)
 		}
 		for _, t := range terms {
-			p := t.possible()
+			p := t.possibleWindow()
 			if p.After <= w.Before {
 				before = []Term{t}
 				continue
@@ -49,17 +52,17 @@ func unserved(c claims, lead [][]Run, marks []Mark, bound time.Duration) []Findi
 	return out
 }
 
-// possible returns the longest time that the term can have lasted, as far as its node was seen.
-func (t Term) possible() Window {
+// possibleWindow returns the longest time that the term can have lasted, as far as its node was seen.
+func (t Term) possibleWindow() Window {
 	if t.notBefore == -forever {
 		return Window{t.First.Before, t.notAfter}
 	}
 	return Window{t.notBefore, t.notAfter}
 }
 
-// looked returns the times in which a node that was asked about a subject was seen with a session. Pauses of
+// sampledWindows returns the times in which a node that was asked about a subject was seen with a session. Pauses of
 // the sampling separate them.
-func looked(lives, lead [][]Run) []Window {
+func sampledWindows(lives, lead [][]Run) []Window {
 	asked := map[NodeLife]bool{}
 	for _, runs := range lives {
 		asked[runs[0].NodeLife] = true

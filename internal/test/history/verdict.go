@@ -72,8 +72,8 @@ type Verdict struct {
 // OK reports whether no promise was broken.
 func (v Verdict) OK() bool { return len(v.Findings) == 0 }
 
-// Of returns the findings of one kind.
-func (v Verdict) Of(k Kind) []Finding {
+// FindingsOf returns the findings of one kind.
+func (v Verdict) FindingsOf(k Kind) []Finding {
 	var out []Finding
 	for _, f := range v.Findings {
 		if f.Kind == k {
@@ -104,7 +104,7 @@ type Seen struct {
 	Activations, Calls, Answered int // activations of objects; their calls; calls answered
 }
 
-func count(h History, all []claims) Seen {
+func countSeen(h History, all []subjectClaims) Seen {
 	lead := all[0]
 	s := Seen{Processes: len(h.Processes), Nodes: len(lead.lives), Terms: len(lead.terms), Marks: len(h.Marks),
 		Entries: len(h.Entries)}
@@ -117,7 +117,7 @@ func count(h History, all []claims) Seen {
 	}
 	var lengths []time.Duration
 	for _, c := range all[1:] {
-		if c.subject.is(ofLock) {
+		if c.subject.hasKind(ofLock) {
 			s.Locks++
 			for _, t := range c.terms {
 				s.Grants++
@@ -127,15 +127,15 @@ func count(h History, all []claims) Seen {
 			}
 			continue
 		}
-		if c.subject.is(ofObject) {
+		if c.subject.hasKind(ofObject) {
 			s.Activations += len(c.terms)
 			continue
 		}
 		s.Shards++
 		s.Ownerships += len(c.terms)
-		lengths = append(lengths, pauses(c.terms)...)
+		lengths = append(lengths, pausesBetween(c.terms)...)
 	}
-	s.Pauses = summed(lengths)
+	s.Pauses = summarizePauses(lengths)
 	if s.Samples > 0 {
 		s.Span = last.Sub(first)
 	}
@@ -157,7 +157,7 @@ func count(h History, all []claims) Seen {
 			s.Unknown++
 		}
 	}
-	s.effects(h)
+	s.countEffects(h)
 	for _, c := range h.Calls {
 		s.Calls++
 		if c.Return != 0 {
@@ -167,7 +167,7 @@ func count(h History, all []claims) Seen {
 	return s
 }
 
-func (s *Seen) effects(h History) {
+func (s *Seen) countEffects(h History) {
 	names, unclear := map[string]bool{}, map[string]bool{}
 	for _, a := range h.Attempts {
 		s.Attempts++
@@ -184,7 +184,7 @@ func (s *Seen) effects(h History) {
 			s.Late++
 		}
 	}
-	for _, entered := range standing(h.Effects) {
+	for _, entered := range validEntries(h.Effects) {
 		s.Late -= len(entered)
 	}
 	s.Effects, s.Unclear = len(names), len(unclear)

@@ -14,8 +14,8 @@ import (
 // labelKey is the pprof label that every goroutine started in Labelled inherits.
 const labelKey = "goverse-leak"
 
-// interval is the time between two checks.
-const interval = 10 * time.Millisecond
+// checkInterval is the time between two checks.
+const checkInterval = 10 * time.Millisecond
 
 // Labelled runs f in such a way that Stacks finds every goroutine started in it.
 func Labelled(label string, f func()) {
@@ -41,7 +41,7 @@ func Stacks(label string) string {
 func AwaitNone(look func() string, patience time.Duration) string {
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
-	tick := time.NewTicker(interval)
+	tick := time.NewTicker(checkInterval)
 	defer tick.Stop()
 	for {
 		left := look()

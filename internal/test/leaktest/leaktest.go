@@ -37,12 +37,12 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// RunMore lets four parallel tests run at a time on a machine with fewer cores, unless the machine is slow. It
+// SetParallel lets four parallel tests run at a time on a machine with fewer cores, unless the machine is slow. It
 // is for packages with tests that wait for leases and time-outs more than they compute. A -parallel flag takes
 // precedence. Call it first in TestMain.
-func RunMore() {
+func SetParallel() {
 	flag.Parse()
-	pace.RunMore(waiting)
+	pace.SetParallel(waitingTests)
 }
 
-const waiting = 4
+const waitingTests = 4

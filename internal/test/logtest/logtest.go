@@ -19,9 +19,9 @@ import (
 const (
 	// patience limits the wait of Await.
 	patience = 30 * time.Second
-	// looks is the number of times that String waits, up to a second each, for lines that are queued but not
+	// flushTries is the number of times that String waits, up to a second each, for lines that are queued but not
 	// written. It waits several times because a busy machine may make no progress in one of them.
-	looks = 3
+	flushTries = 3
 )
 
 // Buffer holds written output. Its methods are safe for concurrent use; the zero value is empty.
@@ -44,7 +44,7 @@ func (b *Buffer) String() string {
 	logs := slices.Clone(b.logs)
 	b.mu.Unlock()
 	for _, log := range logs {
-		for range looks {
+		for range flushTries {
 			logqueue.Flush(context.Background(), log)
 		}
 	}
@@ -55,12 +55,12 @@ func (b *Buffer) String() string {
 
 // Logger returns a logger that writes lines of level info and above into the buffer, without the time.
 func (b *Buffer) Logger() hclog.Logger {
-	return b.LoggerOf(hclog.LoggerOptions{Level: hclog.Info, DisableTime: true})
+	return b.LoggerWith(hclog.LoggerOptions{Level: hclog.Info, DisableTime: true})
 }
 
-// LoggerOf returns a logger with these options that writes into the buffer. It has the queue that Goverse would
+// LoggerWith returns a logger with these options that writes into the buffer. It has the queue that Goverse would
 // put in front of it, so that String includes the queued lines.
-func (b *Buffer) LoggerOf(options hclog.LoggerOptions) hclog.Logger {
+func (b *Buffer) LoggerWith(options hclog.LoggerOptions) hclog.Logger {
 	options.Output = b
 	log := logqueue.New(hclog.New(&options))
 	b.mu.Lock()

@@ -13,7 +13,7 @@ import (
 // TestWhatWasSaidIsRead checks that a logged line is read at once, although another goroutine writes it.
 func TestWhatWasSaidIsRead(t *testing.T) {
 	var b Buffer
-	plain, named := logqueue.New(b.Logger()), logqueue.New(b.LoggerOf(hclog.LoggerOptions{Name: "x"})).With("a", 1)
+	plain, named := logqueue.New(b.Logger()), logqueue.New(b.LoggerWith(hclog.LoggerOptions{Name: "x"})).With("a", 1)
 	for i := range 500 {
 		plain.Info("line", "i", i)
 		named.Info("line", "i", i)

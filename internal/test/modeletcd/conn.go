@@ -34,14 +34,14 @@ type Conn struct {
 	// Name identifies the connection in logs.
 	Name string
 
-	e        *Etcd
-	to       func() int // returns the member for the next request
-	delivery func(request any) Delivery
-	held     bool
-	waiting  []func() // called with the lock held when Hold ends
-	watches  []*watch
-	frozen   bool
-	proxied  bool
+	etcd       *Etcd
+	nextMember func() int // returns the member for the next request
+	delivery   func(request any) Delivery
+	held       bool
+	waiting    []func() // called with the lock held when Hold ends
+	watches    []*watch
+	frozen     bool
+	proxied    bool
 
 	stillborn bool // the next watch to be opened delivers nothing
 }
@@ -58,16 +58,16 @@ func (e *Etcd) Connect(name string, delivery func(request any) Delivery) *Conn {
 func (e *Etcd) ConnectTo(to func() int, name string, delivery func(request any) Delivery) *Conn {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	c := &Conn{Name: name, e: e, to: to, delivery: delivery}
+	c := &Conn{Name: name, etcd: e, nextMember: to, delivery: delivery}
 	e.conns = append(e.conns, c)
 	return c
 }
 
-// Hold stops everything under way in both directions until Hold(false), as when the network is cut or the
+// SetHeld stops everything under way in both directions until Hold(false), as when the network is cut or the
 // process stands still.
-func (c *Conn) Hold(on bool) {
-	c.e.mu.Lock()
-	defer c.e.mu.Unlock()
+func (c *Conn) SetHeld(on bool) {
+	c.etcd.mu.Lock()
+	defer c.etcd.mu.Unlock()
 	c.held = on
 	if on {
 		return
@@ -77,18 +77,18 @@ func (c *Conn) Hold(on bool) {
 	for _, pass := range waiting {
 		pass()
 	}
-	c.tell()
+	c.sendEvents()
 }
 
-// Proxied controls whether the watches report no progress, as through etcd grpc-proxy.
-func (c *Conn) Proxied(on bool) {
-	c.e.mu.Lock()
-	defer c.e.mu.Unlock()
+// SetProxied controls whether the watches report no progress, as through etcd grpc-proxy.
+func (c *Conn) SetProxied(on bool) {
+	c.etcd.mu.Lock()
+	defer c.etcd.mu.Unlock()
 	c.proxied = on
 }
 
-// pass calls on now, or when Hold ends. The caller holds the lock.
-func (c *Conn) pass(on func()) {
+// runUnlessHeld calls on now, or when Hold ends. The caller holds the lock.
+func (c *Conn) runUnlessHeld(on func()) {
 	if c.held {
 		c.waiting = append(c.waiting, on)
 	} else {
@@ -96,25 +96,25 @@ func (c *Conn) pass(on func()) {
 	}
 }
 
-// after calls do with the lock held, after d or, if that is later, when Hold ends.
-func (c *Conn) after(d time.Duration, do func()) {
+// runAfter calls do with the lock held, after d or, if that is later, when Hold ends.
+func (c *Conn) runAfter(d time.Duration, do func()) {
 	time.AfterFunc(d, func() {
-		c.e.mu.Lock()
-		defer c.e.mu.Unlock()
-		c.pass(do)
+		c.etcd.mu.Lock()
+		defer c.etcd.mu.Unlock()
+		c.runUnlessHeld(do)
 	})
 }
 
 // errUnavailable is the error that etcd's client returns when its connection breaks.
 var errUnavailable = status.Error(codes.Unavailable, "the connection broke")
 
-// call sends a request that needs the consent of a majority, and waits for the answer until ctx ends.
-func call[T interface{ GetHeader() *pb.ResponseHeader }](ctx context.Context, c *Conn, request any,
+// askMajority sends a request that needs the consent of a majority, and waits for the answer until ctx ends.
+func askMajority[T interface{ GetHeader() *pb.ResponseHeader }](ctx context.Context, c *Conn, request any,
 	execute func() (T, error)) (T, error) {
-	m := c.e.members[c.to()]
-	return ask(ctx, c, m, request, func(answer func(T, error)) {
-		c.e.consent(m, func() {
-			resp, err := carryOut(c.e, c, execute)
+	m := c.etcd.members[c.nextMember()]
+	return askMember(ctx, c, m, request, func(answer func(T, error)) {
+		c.etcd.runWithMajority(m, func() {
+			resp, err := executeRequest(c.etcd, c, execute)
 			if err == nil {
 				resp.GetHeader().RaftTerm = m.term
 			}
@@ -123,9 +123,10 @@ func call[T interface{ GetHeader() *pb.ResponseHeader }](ctx context.Context, c 
 	})
 }
 
-// ask sends a request to a member and waits for the answer until ctx ends. The member executes it with the lock
+// askMember sends a request to a member and waits for the answer until ctx ends. The member executes it with the lock
 // held, and answers then or later.
-func ask[T any](ctx context.Context, c *Conn, m *member, request any, carryOut func(answer func(T, error))) (T, error) {
+func askMember[T any](ctx context.Context, c *Conn, m *member, request any, carryOut func(answer func(T, error))) (T,
+	error) {
 	type answer struct {
 		resp T
 		err  error
@@ -149,7 +150,7 @@ func ask[T any](ctx context.Context, c *Conn, m *member, request any, carryOut f
 		if delivery.Instead != nil {
 			resp, err = none, delivery.Instead
 		}
-		c.after(delivery.Back, func() {
+		c.runAfter(delivery.Back, func() {
 			if delivery.Answered != nil && ctx.Err() == nil {
 				delivery.Answered(resp, err)
 			}
@@ -157,8 +158,8 @@ func ask[T any](ctx context.Context, c *Conn, m *member, request any, carryOut f
 		})
 	}
 	if !delivery.Lost {
-		c.after(delivery.Out, func() {
-			c.e.arrive(m, func() {
+		c.runAfter(delivery.Out, func() {
+			c.etcd.deliverToMember(m, func() {
 				if delivery.Refused != nil {
 					back(none, delivery.Refused)
 				} else {

@@ -21,7 +21,7 @@ type testBed struct {
 	client, way *clientv3.Client
 }
 
-func play(t *testing.T, do func(s *testBed)) {
+func runTestBed(t *testing.T, do func(s *testBed)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &testBed{T: t, e: New()}
 		defer s.e.Close()
@@ -31,74 +31,74 @@ func play(t *testing.T, do func(s *testBed)) {
 	})
 }
 
-// put puts a key and waits at most a second for the answer.
-func (s *testBed) put(key string) error {
+// putKey puts a key and waits at most a second for the answer.
+func (s *testBed) putKey(key string) error {
 	ctx, cancel := context.WithTimeout(s.Context(), time.Second)
 	defer cancel()
 	_, err := s.client.Put(ctx, key, "")
 	return err
 }
 
-func (s *testBed) there(key string) bool { return len(s.e.Keys(key)) == 1 }
+func (s *testBed) hasKey(key string) bool { return len(s.e.Keys(key)) == 1 }
 
 func TestDeliveries(t *testing.T) {
-	play(t, func(s *testBed) {
+	runTestBed(t, func(s *testBed) {
 		began := time.Now()
 		s.next = Delivery{Out: 100 * time.Millisecond, Back: 200 * time.Millisecond}
-		require.NoError(s, s.put("answered"))
+		require.NoError(s, s.putKey("answered"))
 		require.Equal(s, 300*time.Millisecond, time.Since(began))
 		s.next = Delivery{Unanswered: true}
-		require.ErrorIs(s, s.put("unanswered"), context.DeadlineExceeded)
-		require.True(s, s.there("unanswered"))
+		require.ErrorIs(s, s.putKey("unanswered"), context.DeadlineExceeded)
+		require.True(s, s.hasKey("unanswered"))
 		s.next = Delivery{Lost: true}
-		require.ErrorIs(s, s.put("lost"), context.DeadlineExceeded)
+		require.ErrorIs(s, s.putKey("lost"), context.DeadlineExceeded)
 		s.next = Delivery{Out: 3 * time.Second}
-		require.ErrorIs(s, s.put("late"), context.DeadlineExceeded)
-		require.False(s, s.there("late"))
+		require.ErrorIs(s, s.putKey("late"), context.DeadlineExceeded)
+		require.False(s, s.hasKey("late"))
 		<-time.After(2*time.Second + 1)
-		require.True(s, s.there("late"), "though it was given up")
+		require.True(s, s.hasKey("late"), "though it was given up")
 		s.next = Delivery{Out: 2, Broken: 1}
-		require.True(s, unavailable(s.put("broken")))
+		require.True(s, isUnavailable(s.putKey("broken")))
 		<-time.After(2 * time.Nanosecond)
-		require.True(s, s.there("broken"))
+		require.True(s, s.hasKey("broken"))
 		s.next = Delivery{Refused: Denied}
-		require.ErrorIs(s, s.put("denied"), rpctypes.ErrPermissionDenied)
-		require.False(s, s.there("lost") || s.there("denied"))
+		require.ErrorIs(s, s.putKey("denied"), rpctypes.ErrPermissionDenied)
+		require.False(s, s.hasKey("lost") || s.hasKey("denied"))
 		s.next = Delivery{Instead: rpctypes.ErrGRPCNoSpace}
-		require.ErrorIs(s, s.put("instead"), rpctypes.ErrNoSpace)
-		require.True(s, s.there("instead"))
+		require.ErrorIs(s, s.putKey("instead"), rpctypes.ErrNoSpace)
+		require.True(s, s.hasKey("instead"))
 		s.next = Delivery{}
 		s.e.SetNoSpace(true)
-		for i := range beforeAlarm {
+		for i := range txnsBeforeAlarm {
 			key := fmt.Sprint("under way ", i)
-			require.ErrorIs(s, s.put(key), rpctypes.ErrNoSpace)
-			require.True(s, s.there(key))
+			require.ErrorIs(s, s.putKey(key), rpctypes.ErrNoSpace)
+			require.True(s, s.hasKey(key))
 		}
-		require.ErrorIs(s, s.put("full"), rpctypes.ErrNoSpace)
-		require.False(s, s.there("full"))
+		require.ErrorIs(s, s.putKey("full"), rpctypes.ErrNoSpace)
+		require.False(s, s.hasKey("full"))
 		_, err := s.client.Delete(s.Context(), "late")
 		require.NoError(s, err)
-		require.False(s, s.there("late"))
+		require.False(s, s.hasKey("late"))
 	})
 }
 
-func unavailable(err error) bool {
+func isUnavailable(err error) bool {
 	return clientv3.ContextError(context.Background(), errUnavailable).Error() == err.Error()
 }
 
 func TestHeldUp(t *testing.T) {
-	play(t, func(s *testBed) {
-		s.conn.Hold(true)
-		require.ErrorIs(s, s.put("a"), context.DeadlineExceeded)
-		require.False(s, s.there("a"))
-		s.conn.Hold(false)
+	runTestBed(t, func(s *testBed) {
+		s.conn.SetHeld(true)
+		require.ErrorIs(s, s.putKey("a"), context.DeadlineExceeded)
+		require.False(s, s.hasKey("a"))
+		s.conn.SetHeld(false)
 		synctest.Wait()
-		require.True(s, s.there("a"))
+		require.True(s, s.hasKey("a"))
 	})
 }
 
 func TestLeases(t *testing.T) {
-	play(t, func(s *testBed) {
+	runTestBed(t, func(s *testBed) {
 		grant, err := s.client.Grant(s.Context(), 2)
 		require.NoError(s, err)
 		put := func(key string) error {
@@ -111,10 +111,10 @@ func TestLeases(t *testing.T) {
 		require.NoError(s, err)
 		require.EqualValues(s, 2, kept.TTL)
 		<-time.After(2*time.Second - 1)
-		require.True(s, s.there("a"))
+		require.True(s, s.hasKey("a"))
 		<-time.After(time.Nanosecond)
 		synctest.Wait()
-		require.False(s, s.there("a"))
+		require.False(s, s.hasKey("a"))
 		require.ErrorIs(s, put("a"), rpctypes.ErrLeaseNotFound)
 		_, err = s.client.KeepAliveOnce(s.Context(), grant.ID)
 		require.ErrorIs(s, err, rpctypes.ErrLeaseNotFound)
@@ -124,7 +124,7 @@ func TestLeases(t *testing.T) {
 // TestWatch checks that a watch delivers everything once and in order, whatever breaks, until history it needs
 // is compacted.
 func TestWatch(t *testing.T) {
-	play(t, func(s *testBed) {
+	runTestBed(t, func(s *testBed) {
 		ctx, cancel := context.WithCancel(s.Context())
 		defer cancel()
 		watch := s.client.Watch(ctx, "k", clientv3.WithPrefix())
@@ -150,27 +150,27 @@ func TestWatch(t *testing.T) {
 		s.next = Delivery{Back: time.Second}
 		put("k2")
 		s.next = Delivery{}
-		s.conn.Break()
+		s.conn.BreakWatches()
 		notified("k2")
 		silent()
-		s.conn.Freeze(true)
+		s.conn.SetFrozen(true)
 		put("other")
 		put("k3")
 		silent()
-		s.conn.Freeze(false)
+		s.conn.SetFrozen(false)
 		notified("k3")
-		s.conn.Hold(true)
+		s.conn.SetHeld(true)
 		put("k4")
 		put("k5")
 		s.e.Compact()
-		s.conn.Hold(false)
+		s.conn.SetHeld(false)
 		resp := <-watch
 		require.ErrorIs(s, resp.Err(), rpctypes.ErrCompacted)
 		_, open := <-watch
 		require.False(s, open)
 		watch = s.client.Watch(ctx, "k", clientv3.WithPrefix())
 		require.True(s, (<-watch).Created)
-		s.conn.Abort()
+		s.conn.AbortWatches()
 		resp = <-watch
 		require.Error(s, resp.Err())
 		cancel()

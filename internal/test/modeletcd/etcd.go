@@ -21,22 +21,22 @@ type Etcd struct {
 	// lease expired or the change was out of band. Changed must not block, nor call this package.
 	Changed func(now, before *mvccpb.KeyValue, by *Conn)
 
-	mu      sync.Mutex
-	store   store
-	leases  map[int64]*lease
-	lastID  int64
-	conns   []*Conn
-	by      *Conn // connection of the request that is being executed
-	noSpace bool
-	full    int // transactions that are still executed although etcd answers that it has no space
+	mu           sync.Mutex
+	store        store
+	leases       map[int64]*lease
+	lastID       int64
+	conns        []*Conn
+	requester    *Conn // connection of the request that is being executed
+	noSpace      bool
+	overfullTxns int // transactions that are still executed although etcd answers that it has no space
 
-	members  []*member
-	leader   *member // nil: it gave up, and no other was elected
-	term     uint64
-	elected  int64       // revision at which its term began
-	election *time.Timer // runs while the members wait for an unreachable leader
-	pending  []waits
-	between  func(least, most time.Duration) time.Duration
+	members     []*member
+	leader      *member // nil: it gave up, and no other was elected
+	term        uint64
+	elected     int64       // revision at which its term began
+	election    *time.Timer // runs while the members wait for an unreachable leader
+	pending     []pendingRequest
+	drawBetween func(least, most time.Duration) time.Duration
 }
 
 // New returns an etcd of one member, without keys, at revision 1, that takes 128 operations in a transaction.
@@ -44,23 +44,23 @@ func New() *Etcd {
 	e := &Etcd{MaxOps: 128, leases: map[int64]*lease{}, term: 2}
 	e.leader = &member{leads: true, term: e.term}
 	e.members = []*member{e.leader}
-	e.between = func(least, most time.Duration) time.Duration { return (least + most) / 2 }
-	e.store = store{revision: 1, granted: func(id int64) bool { return e.leases[id] != nil }, changed: e.changed}
+	e.drawBetween = func(least, most time.Duration) time.Duration { return (least + most) / 2 }
+	e.store = store{revision: 1, granted: func(id int64) bool { return e.leases[id] != nil }, changed: e.recordChange}
 	return e
 }
 
-// beforeAlarm is the number of transactions that etcd still executes when its space is used up, while it
+// txnsBeforeAlarm is the number of transactions that etcd still executes when its space is used up, while it
 // answers as if it had refused them: those before its alarm is raised.
-const beforeAlarm = 2
+const txnsBeforeAlarm = 2
 
 // SetNoSpace controls whether etcd refuses requests that take space; deletions take none. As in etcd, the first
 // transactions are executed nevertheless, and answered with the same error.
 func (e *Etcd) SetNoSpace(on bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.noSpace, e.full = on, 0
+	e.noSpace, e.overfullTxns = on, 0
 	if on {
-		e.full = beforeAlarm
+		e.overfullTxns = txnsBeforeAlarm
 	}
 }
 
@@ -75,11 +75,11 @@ func (e *Etcd) Compact() {
 func (e *Etcd) Keys(prefix string) []*mvccpb.KeyValue {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return slices.Clone(e.under(prefix))
+	return slices.Clone(e.keysWithPrefix(prefix))
 }
 
-func (e *Etcd) under(prefix string) []*mvccpb.KeyValue {
-	i, _ := e.store.find([]byte(prefix))
+func (e *Etcd) keysWithPrefix(prefix string) []*mvccpb.KeyValue {
+	i, _ := e.store.findKey([]byte(prefix))
 	j := i
 	for j < len(e.store.keys) && bytes.HasPrefix(e.store.keys[j].Key, []byte(prefix)) {
 		j++
@@ -94,36 +94,36 @@ func (e *Etcd) Revision() int64 {
 	return e.store.revision
 }
 
-// Do executes an out-of-band transaction at once.
-func (e *Etcd) Do(r *pb.TxnRequest) (*pb.TxnResponse, error) {
+// Execute executes an out-of-band transaction at once.
+func (e *Etcd) Execute(r *pb.TxnRequest) (*pb.TxnResponse, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return carryOut(e, nil, func() (*pb.TxnResponse, error) { return e.store.txn(r) })
+	return executeRequest(e, nil, func() (*pb.TxnResponse, error) { return e.store.executeTxn(r) })
 }
 
 // Delete deletes a key out of band.
 func (e *Etcd) Delete(key string) {
 	request := &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: &pb.DeleteRangeRequest{Key: []byte(key)}}
-	_, _ = e.Do(&pb.TxnRequest{Success: []*pb.RequestOp{{Request: request}}})
+	_, _ = e.Execute(&pb.TxnRequest{Success: []*pb.RequestOp{{Request: request}}})
 }
 
-// carryOut executes a request of a connection and lets the watches deliver its changes. The caller holds the
+// executeRequest executes a request of a connection and lets the watches deliver its changes. The caller holds the
 // lock.
-func carryOut[T any](e *Etcd, by *Conn, request func() (T, error)) (T, error) {
-	e.by = by
+func executeRequest[T any](e *Etcd, by *Conn, request func() (T, error)) (T, error) {
+	e.requester = by
 	before := e.store.revision
 	resp, err := request()
-	e.by = nil
+	e.requester = nil
 	if e.store.revision != before {
 		for _, c := range e.conns {
-			c.tell()
+			c.sendEvents()
 		}
 	}
 	return resp, err
 }
 
-// changed updates the keys of leases and calls Changed.
-func (e *Etcd) changed(ev *mvccpb.Event, before *mvccpb.KeyValue) {
+// recordChange updates the keys of leases and calls Changed.
+func (e *Etcd) recordChange(ev *mvccpb.Event, before *mvccpb.KeyValue) {
 	key := string(ev.Kv.Key)
 	if before != nil && before.Lease != 0 {
 		delete(e.leases[before.Lease].keys, key)
@@ -136,38 +136,38 @@ func (e *Etcd) changed(ev *mvccpb.Event, before *mvccpb.KeyValue) {
 		e.leases[now.Lease].keys[key] = true
 	}
 	if e.Changed != nil {
-		e.Changed(now, before, e.by)
+		e.Changed(now, before, e.requester)
 	}
 }
 
-// refusal returns the error with which etcd refuses a transaction, or nil.
-func (e *Etcd) refusal(r *pb.TxnRequest) error {
-	if err := tooMany(r, e.MaxOps); err != nil {
+// refusalError returns the error with which etcd refuses a transaction, or nil.
+func (e *Etcd) refusalError(r *pb.TxnRequest) error {
+	if err := checkOpCount(r, e.MaxOps); err != nil {
 		return err
 	}
-	if e.noSpace && e.full == 0 && takesSpace(r) {
+	if e.noSpace && e.overfullTxns == 0 && takesSpace(r) {
 		return rpctypes.ErrGRPCNoSpace
 	}
 	return nil
 }
 
-// afterwards returns the error with which etcd answers an executed transaction, or nil.
-func (e *Etcd) afterwards(r *pb.TxnRequest) error {
+// answerError returns the error with which etcd answers an executed transaction, or nil.
+func (e *Etcd) answerError(r *pb.TxnRequest) error {
 	if !e.noSpace || !takesSpace(r) {
 		return nil
 	}
-	e.full--
+	e.overfullTxns--
 	return rpctypes.ErrGRPCNoSpace
 }
 
-func tooMany(r *pb.TxnRequest, most int) error {
+func checkOpCount(r *pb.TxnRequest, most int) error {
 	n := max(len(r.Compare), len(r.Success), len(r.Failure))
 	if n > most {
 		return rpctypes.ErrGRPCTooManyOps
 	}
 	for _, op := range slices.Concat(r.Success, r.Failure) {
 		if inner := op.GetRequestTxn(); inner != nil {
-			if err := tooMany(inner, most-n); err != nil {
+			if err := checkOpCount(inner, most-n); err != nil {
 				return err
 			}
 		}

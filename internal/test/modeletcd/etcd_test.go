@@ -23,43 +23,45 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// asker draws requests. It identifies leases by their place in the order of grants, because etcd's ids and the
+// requestSource draws requests. It identifies leases by their place in the order of grants, because etcd's ids and the
 // model's differ.
-type asker struct {
+type requestSource struct {
 	*rand.Rand
-	revision int64 // etcd's
-	leases   [][2]int64
-	said     map[string]int // number of etcd's errors, by text
+	revision    int64 // etcd's
+	leases      [][2]int64
+	errorCounts map[string]int // number of etcd's errors, by text
 }
 
 const ttl = 1000
 
-func (a *asker) key() []byte { return fmt.Appendf(nil, "k/%c/%d", 'a'+a.IntN(3), a.IntN(4)) }
+func (a *requestSource) drawKey() []byte {
+	return fmt.Appendf(nil, "k/%c/%d", 'a'+a.IntN(3), a.IntN(4))
+}
 
-// span draws one key, or a range of keys.
-func (a *asker) span() (key, end []byte) {
+// drawRange draws one key, or a range of keys.
+func (a *requestSource) drawRange() (key, end []byte) {
 	switch a.IntN(4) {
 	case 0:
 		key = []byte("k/")
 	case 1:
-		key = a.key()[:4]
+		key = a.drawKey()[:4]
 	case 2:
-		return a.key(), a.key() // the end may be before the start
+		return a.drawKey(), a.drawKey() // the end may be before the start
 	default:
-		return a.key(), nil
+		return a.drawKey(), nil
 	}
 	return key, []byte(clientv3.GetPrefixRangeEnd(string(key)))
 }
 
-// lease draws no lease, a granted one, or one that never existed.
-func (a *asker) lease() int {
+// drawLease draws no lease, a granted one, or one that never existed.
+func (a *requestSource) drawLease() int {
 	if a.IntN(3) > 0 || len(a.leases) == 0 {
 		return -1
 	}
 	return a.IntN(len(a.leases) + 1)
 }
 
-func (a *asker) id(lease, of int) int64 {
+func (a *requestSource) leaseID(lease, of int) int64 {
 	switch {
 	case lease < 0:
 		return 0
@@ -69,33 +71,33 @@ func (a *asker) id(lease, of int) int64 {
 	return a.leases[lease][of]
 }
 
-func (a *asker) operation(depth int) func(of int) *pb.RequestOp {
+func (a *requestSource) drawOperation(depth int) func(of int) *pb.RequestOp {
 	switch n := a.IntN(9); {
 	case n < 3:
-		key, value, lease := a.key(), fmt.Append(nil, a.IntN(5)), a.lease()
+		key, value, lease := a.drawKey(), fmt.Append(nil, a.IntN(5)), a.drawLease()
 		return func(of int) *pb.RequestOp {
 			return &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: key, Value: value,
-				Lease: a.id(lease, of)}}}
+				Lease: a.leaseID(lease, of)}}}
 		}
 	case n < 5:
-		key, end := a.span()
+		key, end := a.drawRange()
 		r := &pb.DeleteRangeRequest{Key: key, RangeEnd: end}
 		return func(int) *pb.RequestOp {
 			return &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: r}}
 		}
 	case n < 8 || depth == 0:
-		r := a.read()
+		r := a.drawRead()
 		return func(int) *pb.RequestOp { return &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: r}} }
 	default:
-		r := a.transaction(depth - 1)
+		r := a.drawTxn(depth - 1)
 		return func(of int) *pb.RequestOp {
 			return &pb.RequestOp{Request: &pb.RequestOp_RequestTxn{RequestTxn: r(of)}}
 		}
 	}
 }
 
-func (a *asker) read() *pb.RangeRequest {
-	key, end := a.span()
+func (a *requestSource) drawRead() *pb.RangeRequest {
+	key, end := a.drawRange()
 	r := &pb.RangeRequest{Key: key, RangeEnd: end, Limit: int64(max(0, a.IntN(6)-2)), KeysOnly: a.IntN(4) == 0,
 		CountOnly: a.IntN(4) == 0,
 		SortOrder: pb.RangeRequest_SortOrder(a.IntN(3))}
@@ -110,10 +112,10 @@ func (a *asker) read() *pb.RangeRequest {
 	return r
 }
 
-func (a *asker) condition() func(of int) *pb.Compare {
-	key, end := a.span()
+func (a *requestSource) drawCondition() func(of int) *pb.Compare {
+	key, end := a.drawRange()
 	result := pb.Compare_CompareResult(a.IntN(4))
-	number, lease, value := max(0, a.revision-int64(a.IntN(8))), a.lease(), fmt.Append(nil, a.IntN(5))
+	number, lease, value := max(0, a.revision-int64(a.IntN(8))), a.drawLease(), fmt.Append(nil, a.IntN(5))
 	n := a.IntN(5)
 	return func(of int) *pb.Compare {
 		c := &pb.Compare{Key: key, RangeEnd: end, Result: result}
@@ -128,23 +130,24 @@ func (a *asker) condition() func(of int) *pb.Compare {
 			c.Target, c.TargetUnion = pb.Compare_VALUE, &pb.Compare_Value{Value: value}
 		default:
 			// Lease ids can only be compared for equality.
-			c.Target, c.Result, c.TargetUnion = pb.Compare_LEASE, pb.Compare_EQUAL, &pb.Compare_Lease{Lease: a.id(lease, of)}
+			c.Target, c.Result, c.TargetUnion = pb.Compare_LEASE, pb.Compare_EQUAL,
+				&pb.Compare_Lease{Lease: a.leaseID(lease, of)}
 		}
 		return c
 	}
 }
 
-func (a *asker) transaction(depth int) func(of int) *pb.TxnRequest {
+func (a *requestSource) drawTxn(depth int) func(of int) *pb.TxnRequest {
 	var conditions []func(int) *pb.Compare
 	for range a.IntN(3) {
-		conditions = append(conditions, a.condition())
+		conditions = append(conditions, a.drawCondition())
 	}
 	operations := func(n int) (ops []func(int) *pb.RequestOp) {
 		if a.IntN(12) == 0 {
 			n = 50 // nested in each other they are too many
 		}
 		for range n {
-			ops = append(ops, a.operation(depth))
+			ops = append(ops, a.drawOperation(depth))
 		}
 		return ops
 	}
@@ -164,14 +167,14 @@ func (a *asker) transaction(depth int) func(of int) *pb.TxnRequest {
 	}
 }
 
-// services are etcd's services, of the model or of etcd itself.
-type services struct {
+// etcdServices are etcd's services, of the model or of etcd itself.
+type etcdServices struct {
 	pb.KVClient
 	pb.LeaseClient
 }
 
-// text returns an answer or error as text, without the parts that necessarily differ.
-func (a *asker) text(of int, resp proto.Message, err error) string {
+// formatAnswer returns an answer or error as text, without the parts that necessarily differ.
+func (a *requestSource) formatAnswer(of int, resp proto.Message, err error) string {
 	if err != nil {
 		return rpctypes.Error(err).Error()
 	}
@@ -179,11 +182,11 @@ func (a *asker) text(of int, resp proto.Message, err error) string {
 	switch r := resp.(type) {
 	case *pb.TxnResponse:
 		revision := r.Header.Revision
-		a.bare(of, r)
+		a.stripTxnResponse(of, r)
 		r.Header = &pb.ResponseHeader{Revision: revision}
 	case *pb.RangeResponse:
 		r.Header = &pb.ResponseHeader{Revision: r.Header.Revision}
-		a.renamed(of, r)
+		a.replaceLeases(of, r)
 	case *pb.LeaseTimeToLiveResponse:
 		r.Header, r.ID, r.TTL = nil, 0, min(r.TTL, 0)
 		slices.SortFunc(r.Keys, bytes.Compare) // etcd returns them in no particular order
@@ -195,25 +198,25 @@ func (a *asker) text(of int, resp proto.Message, err error) string {
 	return prototext.MarshalOptions{Multiline: true}.Format(resp)
 }
 
-func (a *asker) bare(of int, r *pb.TxnResponse) {
+func (a *requestSource) stripTxnResponse(of int, r *pb.TxnResponse) {
 	r.Header = nil
 	for _, op := range r.Responses {
 		switch op := op.Response.(type) {
 		case *pb.ResponseOp_ResponseRange:
 			op.ResponseRange.Header = nil
-			a.renamed(of, op.ResponseRange)
+			a.replaceLeases(of, op.ResponseRange)
 		case *pb.ResponseOp_ResponsePut:
 			op.ResponsePut.Header = nil
 		case *pb.ResponseOp_ResponseDeleteRange:
 			op.ResponseDeleteRange.Header = nil
 		case *pb.ResponseOp_ResponseTxn:
-			a.bare(of, op.ResponseTxn)
+			a.stripTxnResponse(of, op.ResponseTxn)
 		}
 	}
 }
 
-// renamed replaces lease ids by their place.
-func (a *asker) renamed(of int, r *pb.RangeResponse) {
+// replaceLeases replaces lease ids by their place.
+func (a *requestSource) replaceLeases(of int, r *pb.RangeResponse) {
 	for _, kv := range r.Kvs {
 		for i, l := range a.leases {
 			if l[of] == kv.Lease {
@@ -238,7 +241,7 @@ func TestAnswersAsEtcdDoes(t *testing.T) {
 	model := New()
 	defer model.Close()
 	conn := model.Connect("", func(any) Delivery { return Delivery{} })
-	both := [2]services{{keys{c: conn}, leases{c: conn}}, {pb.NewKVClient(client.ActiveConnection()),
+	both := [2]etcdServices{{kvService{c: conn}, leaseService{c: conn}}, {pb.NewKVClient(client.ActiveConnection()),
 		pb.NewLeaseClient(client.ActiveConnection())}}
 	watches := [2]clientv3.WatchChan{
 		conn.Client().Watch(ctx, "k/", clientv3.WithPrefix(), clientv3.WithCreatedNotify()),
@@ -248,14 +251,14 @@ func TestAnswersAsEtcdDoes(t *testing.T) {
 	}
 
 	seed := uint64(1)
-	a := &asker{Rand: rand.New(rand.NewPCG(seed, 1)), revision: 1, said: map[string]int{}}
-	ask := func(what string, request func(of int, s services) (proto.Message, error)) {
+	a := &requestSource{Rand: rand.New(rand.NewPCG(seed, 1)), revision: 1, errorCounts: map[string]int{}}
+	ask := func(what string, request func(of int, s etcdServices) (proto.Message, error)) {
 		t.Helper()
 		var said [2]string
 		for of, s := range both {
 			resp, err := request(of, s)
-			if said[of] = a.text(of, resp, err); err != nil {
-				a.said[said[of]]++
+			if said[of] = a.formatAnswer(of, resp, err); err != nil {
+				a.errorCounts[said[of]]++
 			}
 		}
 		require.Equal(t, said[1], said[0], "seed %d, at revision %d: %s", seed, a.revision, what)
@@ -264,31 +267,31 @@ func TestAnswersAsEtcdDoes(t *testing.T) {
 		switch n := a.IntN(20); {
 		case n == 0 && len(a.leases) < 40:
 			var ids [2]int64
-			ask("grant", func(of int, s services) (proto.Message, error) {
+			ask("grant", func(of int, s etcdServices) (proto.Message, error) {
 				resp, err := s.LeaseGrant(ctx, &pb.LeaseGrantRequest{TTL: ttl})
 				ids[of] = resp.GetID()
 				return resp, err
 			})
 			a.leases = append(a.leases, ids)
 		case n == 1:
-			l := a.lease()
-			ask("revoke", func(of int, s services) (proto.Message, error) {
-				return s.LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: a.id(l, of)})
+			l := a.drawLease()
+			ask("revoke", func(of int, s etcdServices) (proto.Message, error) {
+				return s.LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: a.leaseID(l, of)})
 			})
 		case n < 5:
-			l := a.lease()
-			ask("time to live", func(of int, s services) (proto.Message, error) {
-				return s.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: a.id(l, of), Keys: true})
+			l := a.drawLease()
+			ask("time to live", func(of int, s etcdServices) (proto.Message, error) {
+				return s.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: a.leaseID(l, of), Keys: true})
 			})
 		case n < 9:
-			r := a.read()
+			r := a.drawRead()
 			if a.IntN(2) == 0 {
 				r.Revision = max(0, a.revision-int64(a.IntN(30)-1)) // it may be in the future
 			}
-			ask(prototext.Format(r), func(_ int, s services) (proto.Message, error) { return s.Range(ctx, r) })
+			ask(prototext.Format(r), func(_ int, s etcdServices) (proto.Message, error) { return s.Range(ctx, r) })
 		default:
-			r := a.transaction(2)
-			ask(prototext.Format(r(1)), func(of int, s services) (proto.Message, error) {
+			r := a.drawTxn(2)
+			ask(prototext.Format(r(1)), func(of int, s etcdServices) (proto.Message, error) {
 				resp, err := s.Txn(ctx, r(of))
 				a.revision = max(a.revision, resp.GetHeader().GetRevision())
 				return resp, err
@@ -297,7 +300,7 @@ func TestAnswersAsEtcdDoes(t *testing.T) {
 	}
 	require.Greater(t, a.revision, int64(300), "much was changed")
 	for _, err := range []error{rpctypes.ErrDuplicateKey, rpctypes.ErrTooManyOps, rpctypes.ErrLeaseNotFound} {
-		require.NotZero(t, a.said[err.Error()], err)
+		require.NotZero(t, a.errorCounts[err.Error()], err)
 	}
 
 	var notified [2][]string

@@ -43,22 +43,22 @@ func (l *lease) renew() time.Duration {
 func (e *Etcd) expire(l *lease) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.leases[l.id] == l && e.leader != nil && e.leader.up() {
-		e.endLease(l)
+	if e.leases[l.id] == l && e.leader != nil && e.leader.isUp() {
+		e.expireIfDue(l)
 	}
 }
 
-// endLease ends a lease if it has expired.
-func (e *Etcd) endLease(l *lease) {
+// expireIfDue ends a lease if it has expired.
+func (e *Etcd) expireIfDue(l *lease) {
 	if !time.Now().Before(l.ends) {
-		_, _ = carryOut(e, nil, func() (any, error) { return e.revoke(l.id) })
+		_, _ = executeRequest(e, nil, func() (any, error) { return e.revoke(l.id) })
 	}
 }
 
-// endLeases ends the leases that expired while the leader stood still.
-func (e *Etcd) endLeases() {
+// expireOverdue ends the leases that expired while the leader stood still.
+func (e *Etcd) expireOverdue() {
 	for _, id := range slices.Sorted(maps.Keys(e.leases)) {
-		e.endLease(e.leases[id])
+		e.expireIfDue(e.leases[id])
 	}
 }
 
@@ -70,7 +70,7 @@ func (e *Etcd) revoke(id int64) (*pb.LeaseRevokeResponse, error) {
 	l.timer.Stop()
 	revision := e.store.revision + 1
 	for _, key := range slices.Sorted(maps.Keys(l.keys)) {
-		_, _ = e.store.remove(&pb.DeleteRangeRequest{Key: []byte(key)}, revision)
+		_, _ = e.store.removeRange(&pb.DeleteRangeRequest{Key: []byte(key)}, revision)
 	}
 	delete(e.leases, id)
 	return &pb.LeaseRevokeResponse{Header: e.header()}, nil
@@ -95,19 +95,19 @@ func (e *Etcd) keepAlive(m *member, r *pb.LeaseKeepAliveRequest, answer func(*pb
 		renew(m)
 		return
 	}
-	e.passOn(m, renew)
+	e.forwardToLeader(m, renew)
 }
 
-// passOn lets the leader execute a request that a follower got. The request waits while there is no leader.
-func (e *Etcd) passOn(m *member, do func(by *member)) {
+// forwardToLeader lets the leader execute a request that a follower got. The request waits while there is no leader.
+func (e *Etcd) forwardToLeader(m *member, do func(by *member)) {
 	leader := e.leader
 	if m.cut || leader == nil || leader.cut {
-		e.pending = append(e.pending, waits{m, func() { e.passOn(m, do) }})
+		e.pending = append(e.pending, pendingRequest{m, func() { e.forwardToLeader(m, do) }})
 		return
 	}
-	e.arrive(leader, func() {
+	e.deliverToMember(leader, func() {
 		if !leader.leads {
-			e.passOn(m, do)
+			e.forwardToLeader(m, do)
 			return
 		}
 		do(leader)
@@ -133,7 +133,7 @@ func (e *Etcd) timeToLive(r *pb.LeaseTimeToLiveRequest) (*pb.LeaseTimeToLiveResp
 func (e *Etcd) Revoke(id int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	_, _ = carryOut(e, nil, func() (any, error) { return e.revoke(id) })
+	_, _ = executeRequest(e, nil, func() (any, error) { return e.revoke(id) })
 }
 
 // Grant grants a lease out of band, with a TTL in seconds.
@@ -165,8 +165,8 @@ func (e *Etcd) Leases() []Lease {
 	return all
 }
 
-// Extend gives every lease its whole TTL again, as etcd does when it elects a leader.
-func (e *Etcd) Extend() {
+// ExtendLeases gives every lease its whole TTL again, as etcd does when it elects a leader.
+func (e *Etcd) ExtendLeases() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, l := range e.leases {

@@ -5,22 +5,22 @@ import "time"
 // member is one member of etcd. The state that all members agree on is in Etcd; a member holds only its own
 // view.
 type member struct {
-	stopped bool     // its process stands still
-	cut     bool     // cut off from the other members
-	leads   bool     // considers itself the leader
-	term    uint64   // of the last entry it applied; reported in headers
-	arrived []func() // requests that arrived while it is stopped
-	learns  *time.Timer
+	stopped         bool     // its process stands still
+	cut             bool     // cut off from the other members
+	leads           bool     // considers itself the leader
+	term            uint64   // of the last entry it applied; reported in headers
+	pendingRequests []func() // requests that arrived while it is stopped
+	learns          *time.Timer
 }
 
-// up reports whether the member runs and reaches the others.
-func (m *member) up() bool { return !m.stopped && !m.cut }
+// isUp reports whether the member runs and reaches the others.
+func (m *member) isUp() bool { return !m.stopped && !m.cut }
 
 // Bounds on the time that members wait for their leader before they elect another one, and on the time until a
 // deposed leader that can be reached learns of that.
 const (
-	leastElection, mostElection = time.Second, 2 * time.Second
-	leastNews, mostNews         = 0, 50 * time.Millisecond
+	minElection, maxElection             = time.Second, 2 * time.Second
+	minDemotionNotice, maxDemotionNotice = 0, 50 * time.Millisecond
 )
 
 // NewCluster returns an etcd of n members, of which the first one leads. between draws the delays.
@@ -35,7 +35,7 @@ const (
 // reads from their own state alone, elections without a winner.
 func NewCluster(n int, between func(least, most time.Duration) time.Duration) *Etcd {
 	e := New()
-	e.between = between
+	e.drawBetween = between
 	for len(e.members) < n {
 		e.members = append(e.members, &member{term: e.term})
 	}
@@ -54,26 +54,26 @@ func (e *Etcd) Leader() int {
 	return -1
 }
 
-// Stop stops a member's process, or lets it continue. When it continues, it first answers the requests that
+// SetStopped stops a member's process, or lets it continue. When it continues, it first answers the requests that
 // arrived meanwhile, with the knowledge it had.
-func (e *Etcd) Stop(member int, on bool) {
+func (e *Etcd) SetStopped(member int, on bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	m := e.members[member]
 	m.stopped = on
 	if !on {
-		arrived := m.arrived
-		m.arrived = nil
+		arrived := m.pendingRequests
+		m.pendingRequests = nil
 		for _, do := range arrived {
 			do()
 		}
 	}
-	e.reconsider()
+	e.updateLeader()
 }
 
-// Away stops all members, as when etcd is down, or starts them again. On the start they elect one of them at
+// SetDown stops all members, as when etcd is down, or starts them again. On the start they elect one of them at
 // once, which gives every lease its whole TTL again.
-func (e *Etcd) Away(on bool) {
+func (e *Etcd) SetDown(on bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, m := range e.members {
@@ -82,15 +82,15 @@ func (e *Etcd) Away(on bool) {
 	e.leader = nil
 	if !on {
 		for _, m := range e.members {
-			arrived := m.arrived
-			m.arrived = nil
+			arrived := m.pendingRequests
+			m.pendingRequests = nil
 			for _, do := range arrived {
 				do()
 			}
 		}
 		e.elect(e.members[0])
 	}
-	e.reconsider()
+	e.updateLeader()
 }
 
 // Term returns the raft term.
@@ -105,73 +105,73 @@ func (e *Etcd) Term() uint64 {
 func (e *Etcd) Elect(member int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if m := e.members[member]; m.up() {
+	if m := e.members[member]; m.isUp() {
 		if e.leader != nil {
 			e.leader.leads = false
 		}
 		e.elect(m)
-		e.reconsider()
+		e.updateLeader()
 	}
 }
 
-// Cut cuts a member off from the others, or reconnects it. Clients reach it in either case.
-func (e *Etcd) Cut(member int, on bool) {
+// SetCut cuts a member off from the others, or reconnects it. Clients reach it in either case.
+func (e *Etcd) SetCut(member int, on bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.members[member].cut = on
-	e.reconsider()
+	e.updateLeader()
 }
 
 // Transfer transfers etcd's leadership to another member that is up, as etcdctl move-leader does.
 func (e *Etcd) Transfer(to int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if m := e.members[to]; e.leader != nil && e.leader.up() && m.up() && m != e.leader {
+	if m := e.members[to]; e.leader != nil && e.leader.isUp() && m.isUp() && m != e.leader {
 		e.leader.leads = false
 		e.elect(m)
-		e.reconsider()
+		e.updateLeader()
 	}
 }
 
-// reconsider applies the consequences of a member's stop, start, cut or reconnection. Its callers hold the
+// updateLeader applies the consequences of a member's stop, start, cut or reconnection. Its callers hold the
 // lock, as do those of all functions below.
-func (e *Etcd) reconsider() {
+func (e *Etcd) updateLeader() {
 	for _, m := range e.members {
-		e.learn(m)
+		e.scheduleDemotion(m)
 	}
-	if e.leader != nil && e.leader.up() || e.majority() == nil {
+	if e.leader != nil && e.leader.isUp() || e.electableMember() == nil {
 		if e.election != nil {
 			e.election.Stop()
 			e.election = nil
 		}
 	} else if e.election == nil {
-		e.election = e.after(leastElection, mostElection, func() {
+		e.election = e.runLater(minElection, maxElection, func() {
 			e.election = nil
-			if m := e.majority(); m != nil && (e.leader == nil || !e.leader.up()) {
+			if m := e.electableMember(); m != nil && (e.leader == nil || !e.leader.isUp()) {
 				e.elect(m)
-				e.reconsider()
+				e.updateLeader()
 			}
 		})
 	}
-	if e.leader == nil || !e.leader.up() {
+	if e.leader == nil || !e.leader.isUp() {
 		return
 	}
-	e.endLeases()
+	e.expireOverdue()
 	pending := e.pending
 	e.pending = nil
 	for _, r := range pending {
-		e.consent(r.m, r.do)
+		e.runWithMajority(r.m, r.do)
 	}
 	for _, c := range e.conns {
-		c.tell()
+		c.sendEvents()
 	}
 }
 
-// learn schedules the moment when a member learns that it no longer leads.
-func (e *Etcd) learn(m *member) {
-	least, most := time.Duration(leastNews), mostNews
+// scheduleDemotion schedules the moment when a member learns that it no longer leads.
+func (e *Etcd) scheduleDemotion(m *member) {
+	least, most := time.Duration(minDemotionNotice), maxDemotionNotice
 	if m.cut {
-		least, most = leastElection, mostElection
+		least, most = minElection, maxElection
 	}
 	if !m.leads || m.stopped || m == e.leader && !m.cut {
 		if m.learns != nil {
@@ -185,7 +185,7 @@ func (e *Etcd) learn(m *member) {
 		m.learns = nil
 	}
 	if m.learns == nil {
-		m.learns = e.after(least, most, func() {
+		m.learns = e.runLater(least, most, func() {
 			m.learns = nil
 			if m.stopped || m == e.leader && !m.cut {
 				return
@@ -194,23 +194,23 @@ func (e *Etcd) learn(m *member) {
 			if m == e.leader {
 				e.leader = nil
 			}
-			e.reconsider()
+			e.updateLeader()
 		})
 	}
 }
 
-// majority returns a member that could lead, or nil if too few members are up.
-func (e *Etcd) majority() *member {
+// electableMember returns a member that could lead, or nil if too few members are up.
+func (e *Etcd) electableMember() *member {
 	var up []*member
 	for _, m := range e.members {
-		if m.up() {
+		if m.isUp() {
 			up = append(up, m)
 		}
 	}
 	if 2*len(up) <= len(e.members) {
 		return nil
 	}
-	return up[int(e.between(0, time.Duration(len(up))))%len(up)]
+	return up[int(e.drawBetween(0, time.Duration(len(up))))%len(up)]
 }
 
 // elect makes a member the leader of a new term, and gives every lease its whole TTL again.
@@ -222,35 +222,35 @@ func (e *Etcd) elect(m *member) {
 	}
 }
 
-// after calls do later, with the lock held.
-func (e *Etcd) after(least, most time.Duration, do func()) *time.Timer {
-	return time.AfterFunc(e.between(least, most), func() {
+// runLater calls do later, with the lock held.
+func (e *Etcd) runLater(least, most time.Duration, do func()) *time.Timer {
+	return time.AfterFunc(e.drawBetween(least, most), func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		do()
 	})
 }
 
-// arrive calls do at a member, now or when the member runs again.
-func (e *Etcd) arrive(m *member, do func()) {
+// deliverToMember calls do at a member, now or when the member runs again.
+func (e *Etcd) deliverToMember(m *member, do func()) {
 	if m.stopped {
-		m.arrived = append(m.arrived, do)
+		m.pendingRequests = append(m.pendingRequests, do)
 		return
 	}
 	do()
 }
 
-// waits is a request at a member that waits for a leader.
-type waits struct {
+// pendingRequest is a request at a member that waits for a leader.
+type pendingRequest struct {
 	m  *member
 	do func()
 }
 
-// consent calls do for a request to a member that needs a majority, as soon as there is a leader that the
+// runWithMajority calls do for a request to a member that needs a majority, as soon as there is a leader that the
 // member reaches. The member has then applied entries of the present term.
-func (e *Etcd) consent(m *member, do func()) {
-	if !m.up() || e.leader == nil || !e.leader.up() || m.leads && m != e.leader {
-		e.pending = append(e.pending, waits{m, do})
+func (e *Etcd) runWithMajority(m *member, do func()) {
+	if !m.isUp() || e.leader == nil || !e.leader.isUp() || m.leads && m != e.leader {
+		e.pending = append(e.pending, pendingRequest{m, do})
 		return
 	}
 	m.term = e.term

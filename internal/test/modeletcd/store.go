@@ -28,16 +28,16 @@ type store struct {
 	changed func(now *mvccpb.Event, before *mvccpb.KeyValue)
 }
 
-func (s *store) find(key []byte) (int, bool) {
+func (s *store) findKey(key []byte) (int, bool) {
 	return slices.BinarySearchFunc(s.keys, key, func(kv *mvccpb.KeyValue, key []byte) int {
 		return bytes.Compare(kv.Key, key)
 	})
 }
 
-// within returns the keys from key up to, but not including, end. An empty end means key alone, and a zero byte
+// keysInRange returns the keys from key up to, but not including, end. An empty end means key alone, and a zero byte
 // all keys from key on.
-func (s *store) within(key, end []byte) []*mvccpb.KeyValue {
-	from, found := s.find(key)
+func (s *store) keysInRange(key, end []byte) []*mvccpb.KeyValue {
+	from, found := s.findKey(key)
 	switch {
 	case len(end) == 0 && !found:
 		return nil
@@ -46,15 +46,15 @@ func (s *store) within(key, end []byte) []*mvccpb.KeyValue {
 	case len(end) == 1 && end[0] == 0:
 		return s.keys[from:]
 	}
-	to, _ := s.find(end)
+	to, _ := s.findKey(end)
 	return s.keys[from:max(from, to)]
 }
 
-func (s *store) read(r *pb.RangeRequest) (*pb.RangeResponse, error) {
-	kvs := slices.Clone(s.within(r.Key, r.RangeEnd))
+func (s *store) readRange(r *pb.RangeRequest) (*pb.RangeResponse, error) {
+	kvs := slices.Clone(s.keysInRange(r.Key, r.RangeEnd))
 	if r.Revision != 0 && r.Revision != s.revision {
 		var err error
-		if kvs, err = s.past(r); err != nil {
+		if kvs, err = s.keysAtRevision(r); err != nil {
 			return nil, err
 		}
 	}
@@ -63,8 +63,8 @@ func (s *store) read(r *pb.RangeRequest) (*pb.RangeResponse, error) {
 		return resp, nil
 	}
 	kvs = slices.DeleteFunc(kvs, func(kv *mvccpb.KeyValue) bool { // the count is from before this filter
-		return outside(kv.ModRevision, r.MinModRevision, r.MaxModRevision) ||
-			outside(kv.CreateRevision, r.MinCreateRevision, r.MaxCreateRevision)
+		return isOutside(kv.ModRevision, r.MinModRevision, r.MaxModRevision) ||
+			isOutside(kv.CreateRevision, r.MinCreateRevision, r.MaxCreateRevision)
 	})
 	var by func(a, b *mvccpb.KeyValue) int
 	switch {
@@ -96,18 +96,18 @@ func (s *store) read(r *pb.RangeRequest) (*pb.RangeResponse, error) {
 	return resp, nil
 }
 
-// outside reports whether a revision is below the least or above the most; 0 means no bound.
-func outside(revision, least, most int64) bool {
+// isOutside reports whether a revision is below the least or above the most; 0 means no bound.
+func isOutside(revision, least, most int64) bool {
 	return least != 0 && revision < least || most != 0 && revision > most
 }
 
-func (s *store) put(r *pb.PutRequest, revision int64) (*pb.PutResponse, error) {
+func (s *store) putKey(r *pb.PutRequest, revision int64) (*pb.PutResponse, error) {
 	if r.PrevKv || r.IgnoreValue || r.IgnoreLease {
 		return nil, errNotModelled
 	}
 	kv := &mvccpb.KeyValue{Key: r.Key, Value: r.Value, Lease: r.Lease, CreateRevision: revision, ModRevision: revision,
 		Version: 1}
-	i, there := s.find(r.Key)
+	i, there := s.findKey(r.Key)
 	var before *mvccpb.KeyValue
 	if there {
 		before = s.keys[i]
@@ -116,24 +116,24 @@ func (s *store) put(r *pb.PutRequest, revision int64) (*pb.PutResponse, error) {
 	} else {
 		s.keys = slices.Insert(s.keys, i, kv)
 	}
-	s.happened(&mvccpb.Event{Type: mvccpb.Event_PUT, Kv: kv}, before)
+	s.appendEvent(&mvccpb.Event{Type: mvccpb.Event_PUT, Kv: kv}, before)
 	return &pb.PutResponse{Header: &pb.ResponseHeader{Revision: s.revision}}, nil
 }
 
-func (s *store) remove(r *pb.DeleteRangeRequest, revision int64) (*pb.DeleteRangeResponse, error) {
+func (s *store) removeRange(r *pb.DeleteRangeRequest, revision int64) (*pb.DeleteRangeResponse, error) {
 	if r.PrevKv {
 		return nil, errNotModelled
 	}
-	gone := slices.Clone(s.within(r.Key, r.RangeEnd))
+	gone := slices.Clone(s.keysInRange(r.Key, r.RangeEnd))
 	for _, kv := range gone {
-		i, _ := s.find(kv.Key)
+		i, _ := s.findKey(kv.Key)
 		s.keys = slices.Delete(s.keys, i, i+1)
-		s.happened(&mvccpb.Event{Type: mvccpb.Event_DELETE, Kv: &mvccpb.KeyValue{Key: kv.Key, ModRevision: revision}}, kv)
+		s.appendEvent(&mvccpb.Event{Type: mvccpb.Event_DELETE, Kv: &mvccpb.KeyValue{Key: kv.Key, ModRevision: revision}}, kv)
 	}
 	return &pb.DeleteRangeResponse{Header: &pb.ResponseHeader{Revision: s.revision}, Deleted: int64(len(gone))}, nil
 }
 
-func (s *store) happened(ev *mvccpb.Event, before *mvccpb.KeyValue) {
+func (s *store) appendEvent(ev *mvccpb.Event, before *mvccpb.KeyValue) {
 	s.revision = ev.Kv.ModRevision
 	s.history, s.former = append(s.history, ev), append(s.former, before)
 	if s.changed != nil {
@@ -141,16 +141,16 @@ func (s *store) happened(ev *mvccpb.Event, before *mvccpb.KeyValue) {
 	}
 }
 
-// txn executes a transaction, or nothing of it.
-func (s *store) txn(r *pb.TxnRequest) (*pb.TxnResponse, error) {
+// executeTxn executes a transaction, or nothing of it.
+func (s *store) executeTxn(r *pb.TxnRequest) (*pb.TxnResponse, error) {
 	if err := checkKeys(r); err != nil {
 		return nil, err
 	}
-	path := s.path(r, nil)
-	if err := s.check(r, path, new(int)); err != nil {
+	path := s.evaluateConditions(r, nil)
+	if err := s.checkTxn(r, path, new(int)); err != nil {
 		return nil, err
 	}
-	resp, err := s.carryOut(r, path, new(int), s.revision+1)
+	resp, err := s.executeBranch(r, path, new(int), s.revision+1)
 	if err != nil {
 		return nil, err
 	}
@@ -158,31 +158,31 @@ func (s *store) txn(r *pb.TxnRequest) (*pb.TxnResponse, error) {
 	return resp, nil
 }
 
-// path returns the results of the conditions of the transaction and of the inner ones on the branch taken,
-// evaluated before anything is changed.
-func (s *store) path(r *pb.TxnRequest, path []bool) []bool {
-	held := !slices.ContainsFunc(r.Compare, func(c *pb.Compare) bool { return !s.holds(c) })
+// evaluateConditions returns the results of the conditions of the transaction and of the inner ones on the branch
+// taken, evaluated before anything is changed.
+func (s *store) evaluateConditions(r *pb.TxnRequest, path []bool) []bool {
+	held := !slices.ContainsFunc(r.Compare, func(c *pb.Compare) bool { return !s.conditionHolds(c) })
 	path = append(path, held)
-	for _, op := range way(r, held) {
+	for _, op := range takenBranch(r, held) {
 		if inner := op.GetRequestTxn(); inner != nil {
-			path = s.path(inner, path)
+			path = s.evaluateConditions(inner, path)
 		}
 	}
 	return path
 }
 
-func way(r *pb.TxnRequest, held bool) []*pb.RequestOp {
+func takenBranch(r *pb.TxnRequest, held bool) []*pb.RequestOp {
 	if held {
 		return r.Success
 	}
 	return r.Failure
 }
 
-// check returns the error that prevents the transaction, or nil. at counts along the path.
-func (s *store) check(r *pb.TxnRequest, path []bool, at *int) error {
+// checkTxn returns the error that prevents the transaction, or nil. at counts along the path.
+func (s *store) checkTxn(r *pb.TxnRequest, path []bool, at *int) error {
 	held := path[*at]
 	*at++
-	for _, op := range way(r, held) {
+	for _, op := range takenBranch(r, held) {
 		var err error
 		switch op := op.Request.(type) {
 		case *pb.RequestOp_RequestPut:
@@ -190,9 +190,9 @@ func (s *store) check(r *pb.TxnRequest, path []bool, at *int) error {
 				err = rpctypes.ErrGRPCLeaseNotFound
 			}
 		case *pb.RequestOp_RequestRange:
-			_, err = s.read(op.RequestRange)
+			_, err = s.readRange(op.RequestRange)
 		case *pb.RequestOp_RequestTxn:
-			err = s.check(op.RequestTxn, path, at)
+			err = s.checkTxn(op.RequestTxn, path, at)
 		}
 		if err != nil {
 			return err
@@ -201,28 +201,28 @@ func (s *store) check(r *pb.TxnRequest, path []bool, at *int) error {
 	return nil
 }
 
-func (s *store) carryOut(r *pb.TxnRequest, path []bool, at *int, revision int64) (*pb.TxnResponse, error) {
+func (s *store) executeBranch(r *pb.TxnRequest, path []bool, at *int, revision int64) (*pb.TxnResponse, error) {
 	resp := &pb.TxnResponse{Succeeded: path[*at]}
 	*at++
-	for _, op := range way(r, resp.Succeeded) {
+	for _, op := range takenBranch(r, resp.Succeeded) {
 		answer := &pb.ResponseOp{}
 		var err error
 		switch op := op.Request.(type) {
 		case *pb.RequestOp_RequestRange:
 			var a *pb.RangeResponse
-			a, err = s.read(op.RequestRange)
+			a, err = s.readRange(op.RequestRange)
 			answer.Response = &pb.ResponseOp_ResponseRange{ResponseRange: a}
 		case *pb.RequestOp_RequestPut:
 			var a *pb.PutResponse
-			a, err = s.put(op.RequestPut, revision)
+			a, err = s.putKey(op.RequestPut, revision)
 			answer.Response = &pb.ResponseOp_ResponsePut{ResponsePut: a}
 		case *pb.RequestOp_RequestDeleteRange:
 			var a *pb.DeleteRangeResponse
-			a, err = s.remove(op.RequestDeleteRange, revision)
+			a, err = s.removeRange(op.RequestDeleteRange, revision)
 			answer.Response = &pb.ResponseOp_ResponseDeleteRange{ResponseDeleteRange: a}
 		case *pb.RequestOp_RequestTxn:
 			var a *pb.TxnResponse
-			a, err = s.carryOut(op.RequestTxn, path, at, revision)
+			a, err = s.executeBranch(op.RequestTxn, path, at, revision)
 			answer.Response = &pb.ResponseOp_ResponseTxn{ResponseTxn: a}
 		}
 		if err != nil {
@@ -233,20 +233,20 @@ func (s *store) carryOut(r *pb.TxnRequest, path []bool, at *int, revision int64)
 	return resp, nil
 }
 
-// holds reports whether all keys of the condition's range meet it. If there are none, it reports whether a key
+// conditionHolds reports whether all keys of the condition's range meet it. If there are none, it reports whether a key
 // that was never written would.
-func (s *store) holds(c *pb.Compare) bool {
-	kvs := s.within(c.Key, c.RangeEnd)
+func (s *store) conditionHolds(c *pb.Compare) bool {
+	kvs := s.keysInRange(c.Key, c.RangeEnd)
 	if len(kvs) == 0 {
 		kvs = []*mvccpb.KeyValue{{}}
 		if c.Target == pb.Compare_VALUE {
 			return false
 		}
 	}
-	return !slices.ContainsFunc(kvs, func(kv *mvccpb.KeyValue) bool { return !meets(c, kv) })
+	return !slices.ContainsFunc(kvs, func(kv *mvccpb.KeyValue) bool { return !meetsCondition(c, kv) })
 }
 
-func meets(c *pb.Compare, kv *mvccpb.KeyValue) bool {
+func meetsCondition(c *pb.Compare, kv *mvccpb.KeyValue) bool {
 	var result int
 	switch c.Target {
 	case pb.Compare_VALUE:
@@ -274,20 +274,20 @@ func meets(c *pb.Compare, kv *mvccpb.KeyValue) bool {
 // checkKeys refuses a transaction that might write a key twice, as etcd does.
 func checkKeys(r *pb.TxnRequest) error {
 	for _, ops := range [][]*pb.RequestOp{r.Success, r.Failure} {
-		if _, _, distinct := written(ops); !distinct {
+		if _, _, distinct := writtenKeys(ops); !distinct {
 			return rpctypes.ErrGRPCDuplicateKey
 		}
 	}
 	return nil
 }
 
-// written returns the keys that the operations may put and the ranges that they may delete. distinct is false
+// writtenKeys returns the keys that the operations may put and the ranges that they may delete. distinct is false
 // if a key is among them twice. As in etcd, a key that one inner transaction puts may be deleted by a later
 // one.
-func written(ops []*pb.RequestOp) (puts map[string]bool, removals []*pb.DeleteRangeRequest, distinct bool) {
+func writtenKeys(ops []*pb.RequestOp) (puts map[string]bool, removals []*pb.DeleteRangeRequest, distinct bool) {
 	puts = map[string]bool{}
 	put := func(key string) bool {
-		if puts[key] || slices.ContainsFunc(removals, func(r *pb.DeleteRangeRequest) bool { return covers(r, key) }) {
+		if puts[key] || slices.ContainsFunc(removals, func(r *pb.DeleteRangeRequest) bool { return rangeCovers(r, key) }) {
 			return false
 		}
 		puts[key] = true
@@ -303,8 +303,8 @@ func written(ops []*pb.RequestOp) (puts map[string]bool, removals []*pb.DeleteRa
 		if inner == nil {
 			continue
 		}
-		either, eitherGone, ok := written(inner.Success)
-		or, orGone, alsoOK := written(inner.Failure)
+		either, eitherGone, ok := writtenKeys(inner.Success)
+		or, orGone, alsoOK := writtenKeys(inner.Failure)
 		if !ok || !alsoOK {
 			return nil, nil, false
 		}
@@ -324,8 +324,8 @@ func written(ops []*pb.RequestOp) (puts map[string]bool, removals []*pb.DeleteRa
 	return puts, removals, true
 }
 
-// covers reports whether a request's range contains a key. A range up to the last key is not modelled.
-func covers(r interface {
+// rangeCovers reports whether a request's range contains a key. A range up to the last key is not modelled.
+func rangeCovers(r interface {
 	GetKey() []byte
 	GetRangeEnd() []byte
 }, key string) bool {
@@ -352,8 +352,8 @@ func (s *store) compact(revision int64) error {
 	return nil
 }
 
-// past returns the keys of a range as they were at an earlier revision, by key.
-func (s *store) past(r *pb.RangeRequest) ([]*mvccpb.KeyValue, error) {
+// keysAtRevision returns the keys of a range as they were at an earlier revision, by key.
+func (s *store) keysAtRevision(r *pb.RangeRequest) ([]*mvccpb.KeyValue, error) {
 	switch {
 	case r.Revision < s.compacted:
 		return nil, rpctypes.ErrGRPCCompacted
@@ -361,12 +361,12 @@ func (s *store) past(r *pb.RangeRequest) ([]*mvccpb.KeyValue, error) {
 		return nil, rpctypes.ErrGRPCFutureRev
 	}
 	was := map[string]*mvccpb.KeyValue{}
-	for _, kv := range s.within(r.Key, r.RangeEnd) {
+	for _, kv := range s.keysInRange(r.Key, r.RangeEnd) {
 		was[string(kv.Key)] = kv
 	}
 	for i := len(s.history) - 1; i >= 0 && s.history[i].Kv.ModRevision > r.Revision; i-- {
 		switch key := string(s.history[i].Kv.Key); {
-		case !covers(r, key):
+		case !rangeCovers(r, key):
 		case s.former[i] == nil:
 			delete(was, key)
 		default:
@@ -378,15 +378,15 @@ func (s *store) past(r *pb.RangeRequest) ([]*mvccpb.KeyValue, error) {
 	return kvs, nil
 }
 
-// since returns the events on the keys of a range between two revisions, inclusive. It returns false if some of
+// eventsBetween returns the events on the keys of a range between two revisions, inclusive. It returns false if some of
 // them were compacted.
-func (s *store) since(r *pb.WatchCreateRequest, from, upTo int64) ([]*mvccpb.Event, bool) {
+func (s *store) eventsBetween(r *pb.WatchCreateRequest, from, upTo int64) ([]*mvccpb.Event, bool) {
 	if from <= s.compacted {
 		return nil, false
 	}
 	var events []*mvccpb.Event
 	for i := len(s.history) - 1; i >= 0 && s.history[i].Kv.ModRevision >= from; i-- {
-		if ev := s.history[i]; ev.Kv.ModRevision <= upTo && covers(r, string(ev.Kv.Key)) {
+		if ev := s.history[i]; ev.Kv.ModRevision <= upTo && rangeCovers(r, string(ev.Kv.Key)) {
 			events = append(events, ev)
 		}
 	}

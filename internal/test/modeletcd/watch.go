@@ -13,16 +13,16 @@ import (
 // watch is a watch on a range. etcd's responses arrive in order. The client reopens a broken watch at its last
 // position, without notifying the watch's user.
 type watch struct {
-	c  *Conn
-	m  *member // member at which it was opened
-	of *pb.WatchCreateRequest
+	c       *Conn
+	m       *member // member at which it was opened
+	request *pb.WatchCreateRequest
 
-	resume int64 // revision to reopen it from; 0 for the next change
-	stream int   // number of streams it was on
-	opened bool  // etcd has it, on this stream
-	next   int64 // the first revision that was not sent
-	onWay  []clientv3.WatchResponse
-	last   time.Time // arrival of the newest of them
+	resume   int64 // revision to reopen it from; 0 for the next change
+	stream   int   // number of streams it was on
+	opened   bool  // etcd has it, on this stream
+	next     int64 // the first revision that was not sent
+	inFlight []clientv3.WatchResponse
+	last     time.Time // arrival of the newest of them
 
 	created   bool // the client knows that it was opened
 	over      bool // etcd has ended it
@@ -33,11 +33,11 @@ type watch struct {
 // watcher implements clientv3.Watcher. All its watches report their creation.
 type watcher struct{ c *Conn }
 
-// RequestProgress makes the watches report their progress, unless the connection is [Conn.Proxied].
+// RequestProgress makes the watches report their progress, unless the connection is [Conn.SetProxied].
 func (w watcher) RequestProgress(context.Context) error {
 	c := w.c
-	c.e.mu.Lock()
-	defer c.e.mu.Unlock()
+	c.etcd.mu.Lock()
+	defer c.etcd.mu.Unlock()
 	if c.proxied {
 		return nil
 	}
@@ -46,9 +46,9 @@ func (w watcher) RequestProgress(context.Context) error {
 	if delivery.Lost {
 		return nil
 	}
-	c.after(delivery.Out, func() {
+	c.runAfter(delivery.Out, func() {
 		for _, w := range c.watches {
-			w.report()
+			w.sendProgress()
 		}
 	})
 	return nil
@@ -59,12 +59,12 @@ func (w watcher) Close() error { return nil }
 func (w watcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
 	op := clientv3.OpWatch(key, opts...)
 	c := w.c
-	c.e.mu.Lock()
-	defer c.e.mu.Unlock()
-	x := &watch{c: c, of: &pb.WatchCreateRequest{Key: op.KeyBytes(), RangeEnd: op.RangeBytes()}, resume: op.Rev(),
+	c.etcd.mu.Lock()
+	defer c.etcd.mu.Unlock()
+	x := &watch{c: c, request: &pb.WatchCreateRequest{Key: op.KeyBytes(), RangeEnd: op.RangeBytes()}, resume: op.Rev(),
 		wake: make(chan struct{}, 1)}
 	c.watches = append(c.watches, x)
-	x.open()
+	x.requestWatch()
 	out := make(chan clientv3.WatchResponse, 1)
 	go x.run(ctx, out)
 	return out
@@ -75,10 +75,10 @@ func (w *watch) run(ctx context.Context, out chan<- clientv3.WatchResponse) {
 	defer close(out)
 	defer w.close()
 	for {
-		w.c.e.mu.Lock()
+		w.c.etcd.mu.Lock()
 		responses, over := w.responses, w.over
 		w.responses = nil
-		w.c.e.mu.Unlock()
+		w.c.etcd.mu.Unlock()
 		for _, resp := range responses {
 			select {
 			case out <- resp:
@@ -98,66 +98,66 @@ func (w *watch) run(ctx context.Context, out chan<- clientv3.WatchResponse) {
 }
 
 func (w *watch) close() {
-	w.c.e.mu.Lock()
-	defer w.c.e.mu.Unlock()
+	w.c.etcd.mu.Lock()
+	defer w.c.etcd.mu.Unlock()
 	w.stream++
 	w.opened = false
 	w.c.watches = slices.DeleteFunc(w.c.watches, func(x *watch) bool { return x == w })
 }
 
-// open sends the request that creates the watch. Its callers hold the lock, as do those of all functions below.
-func (w *watch) open() {
+// requestWatch sends the request that creates the watch. Its callers hold the lock, as do those of all functions below.
+func (w *watch) requestWatch() {
 	w.stream++
-	w.opened, w.onWay, w.m = false, nil, w.c.e.members[w.c.to()]
+	w.opened, w.inFlight, w.m = false, nil, w.c.etcd.members[w.c.nextMember()]
 	stream, delivery := w.stream, w.c.delivery(&pb.WatchRequest{
-		RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: w.of}})
+		RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: w.request}})
 	if delivery.Lost {
 		return
 	}
 	m := w.m
-	w.c.after(delivery.Out, func() {
-		w.c.e.arrive(m, func() {
-			w.c.e.consent(m, func() {
+	w.c.runAfter(delivery.Out, func() {
+		w.c.etcd.deliverToMember(m, func() {
+			w.c.etcd.runWithMajority(m, func() {
 				if stream == w.stream {
-					w.begin()
+					w.registerWatch()
 				}
 			})
 		})
 	})
 }
 
-// begin registers the watch with etcd.
-func (w *watch) begin() {
-	revision := w.c.e.store.revision
+// registerWatch registers the watch with etcd.
+func (w *watch) registerWatch() {
+	revision := w.c.etcd.store.revision
 	w.opened, w.next = true, w.resume
 	if w.next == 0 {
 		w.next = revision + 1
 	}
-	w.send(clientv3.WatchResponse{Header: w.header(), Created: true})
+	w.enqueueResponse(clientv3.WatchResponse{Header: w.header(), Created: true})
 	if w.c.stillborn {
 		w.opened, w.c.stillborn = false, false
 		return
 	}
-	w.tell()
+	w.sendEvents()
 }
 
-// tell sends the events since the last response, unless deliveries are stopped; they are then sent later.
-func (w *watch) tell() {
-	revision := w.c.e.store.revision
-	if !w.opened || w.c.held || w.c.frozen || !w.m.up() || w.next > revision {
+// sendEvents sends the events since the last response, unless deliveries are stopped; they are then sent later.
+func (w *watch) sendEvents() {
+	revision := w.c.etcd.store.revision
+	if !w.opened || w.c.held || w.c.frozen || !w.m.isUp() || w.next > revision {
 		return
 	}
-	if w.m.leads && w.m != w.c.e.leader {
+	if w.m.leads && w.m != w.c.etcd.leader {
 		return // it steps down before it applies entries that another leader committed
 	}
-	if revision > w.c.e.elected {
-		w.m.term = w.c.e.term // it has applied an entry of the present term
+	if revision > w.c.etcd.elected {
+		w.m.term = w.c.etcd.term // it has applied an entry of the present term
 	}
-	events, known := w.c.e.store.since(w.of, w.next, revision)
+	events, known := w.c.etcd.store.eventsBetween(w.request, w.next, revision)
 	if !known {
 		w.opened = false
-		w.send(clientv3.WatchResponse{Header: w.header(), Canceled: true,
-			CompactRevision: w.c.e.store.compacted})
+		w.enqueueResponse(clientv3.WatchResponse{Header: w.header(), Canceled: true,
+			CompactRevision: w.c.etcd.store.compacted})
 		return
 	}
 	w.next = revision + 1
@@ -168,23 +168,23 @@ func (w *watch) tell() {
 	for _, ev := range events {
 		resp.Events = append(resp.Events, (*clientv3.Event)(ev))
 	}
-	w.send(resp)
+	w.enqueueResponse(resp)
 }
 
 // header returns a header with etcd's present revision and the member's term.
 func (w *watch) header() *pb.ResponseHeader {
-	return &pb.ResponseHeader{Revision: w.c.e.store.revision, RaftTerm: w.m.term}
+	return &pb.ResponseHeader{Revision: w.c.etcd.store.revision, RaftTerm: w.m.term}
 }
 
-// report sends the watch's progress if all events were sent before.
-func (w *watch) report() {
-	if w.opened && !w.c.frozen && w.m.up() && w.next > w.c.e.store.revision {
-		w.send(clientv3.WatchResponse{Header: w.header()})
+// sendProgress sends the watch's progress if all events were sent before.
+func (w *watch) sendProgress() {
+	if w.opened && !w.c.frozen && w.m.isUp() && w.next > w.c.etcd.store.revision {
+		w.enqueueResponse(clientv3.WatchResponse{Header: w.header()})
 	}
 }
 
-// send puts a response on its way; responses do not overtake each other.
-func (w *watch) send(resp clientv3.WatchResponse) {
+// enqueueResponse puts a response on its way; responses do not overtake each other.
+func (w *watch) enqueueResponse(resp clientv3.WatchResponse) {
 	now := time.Now()
 	what := &pb.WatchResponse{Header: resp.Header, Created: resp.Created, Canceled: resp.Canceled}
 	for _, ev := range resp.Events {
@@ -193,19 +193,19 @@ func (w *watch) send(resp clientv3.WatchResponse) {
 	if arrival := now.Add(w.c.delivery(what).Back); arrival.After(w.last) {
 		w.last = arrival
 	}
-	w.onWay = append(w.onWay, resp)
+	w.inFlight = append(w.inFlight, resp)
 	stream := w.stream
-	w.c.after(w.last.Sub(now), func() {
+	w.c.runAfter(w.last.Sub(now), func() {
 		if stream == w.stream {
-			w.arrived()
+			w.deliverResponse()
 		}
 	})
 }
 
-// arrived delivers the oldest response that is under way.
-func (w *watch) arrived() {
-	resp := w.onWay[0]
-	w.onWay = w.onWay[1:]
+// deliverResponse delivers the oldest response that is under way.
+func (w *watch) deliverResponse() {
+	resp := w.inFlight[0]
+	w.inFlight = w.inFlight[1:]
 	switch {
 	case resp.Canceled:
 		w.over = true
@@ -228,38 +228,38 @@ func (w *watch) arrived() {
 	}
 }
 
-func (c *Conn) tell() {
+func (c *Conn) sendEvents() {
 	for _, w := range c.watches {
-		w.tell()
+		w.sendEvents()
 	}
 }
 
-// Freeze stops the watches from delivering events, until Freeze(false).
-func (c *Conn) Freeze(on bool) {
-	c.e.mu.Lock()
-	defer c.e.mu.Unlock()
+// SetFrozen stops the watches from delivering events, until Freeze(false).
+func (c *Conn) SetFrozen(on bool) {
+	c.etcd.mu.Lock()
+	defer c.etcd.mu.Unlock()
 	c.frozen = on
-	c.tell()
+	c.sendEvents()
 }
 
-// Break breaks the streams of the watches, which the client then reopens.
-func (c *Conn) Break() {
-	c.e.mu.Lock()
-	defer c.e.mu.Unlock()
+// BreakWatches breaks the streams of the watches, which the client then reopens.
+func (c *Conn) BreakWatches() {
+	c.etcd.mu.Lock()
+	defer c.etcd.mu.Unlock()
 	for _, w := range c.watches {
-		w.open()
+		w.requestWatch()
 	}
 }
 
-// Silence stops all deliveries through the existing watches or, with next, through the next ones to be opened,
+// SilenceWatches stops all deliveries through the existing watches or, with next, through the next ones to be opened,
 // after the confirmation that they were created. Neither side gets an error. It cannot be undone.
-func (c *Conn) Silence(next bool) {
-	c.e.mu.Lock()
-	defer c.e.mu.Unlock()
+func (c *Conn) SilenceWatches(next bool) {
+	c.etcd.mu.Lock()
+	defer c.etcd.mu.Unlock()
 	c.stillborn = next
 	for _, w := range c.watches {
 		if next {
-			w.open()
+			w.requestWatch()
 		} else {
 			w.opened = false
 			w.stream++
@@ -267,12 +267,13 @@ func (c *Conn) Silence(next bool) {
 	}
 }
 
-// Abort lets etcd end all watches with an error.
-func (c *Conn) Abort() {
-	c.e.mu.Lock()
-	defer c.e.mu.Unlock()
+// AbortWatches lets etcd end all watches with an error.
+func (c *Conn) AbortWatches() {
+	c.etcd.mu.Lock()
+	defer c.etcd.mu.Unlock()
 	for _, w := range c.watches {
 		w.opened = false
-		w.send(clientv3.WatchResponse{Header: &pb.ResponseHeader{}, Canceled: true, CancelReason: "etcdserver: no leader"})
+		w.enqueueResponse(clientv3.WatchResponse{Header: &pb.ResponseHeader{}, Canceled: true,
+			CancelReason: "etcdserver: no leader"})
 	}
 }

@@ -9,8 +9,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// hears reports whether a watch delivers a response at this instant, and returns it.
-func hears(watch clientv3.WatchChan) (resp clientv3.WatchResponse, heard bool) {
+// receiveNow reports whether a watch delivers a response at this instant, and returns it.
+func receiveNow(watch clientv3.WatchChan) (resp clientv3.WatchResponse, heard bool) {
 	synctest.Wait()
 	select {
 	case resp, heard = <-watch:
@@ -20,67 +20,67 @@ func hears(watch clientv3.WatchChan) (resp clientv3.WatchResponse, heard bool) {
 }
 
 func TestWatchesReportProgress(t *testing.T) {
-	play(t, func(s *testBed) {
+	runTestBed(t, func(s *testBed) {
 		watch := s.client.Watch(s.Context(), "k", clientv3.WithRange("l"), clientv3.WithRev(2))
-		resp, _ := hears(watch)
+		resp, _ := receiveNow(watch)
 		require.True(s, resp.Created, "though it begins at a revision")
-		require.NoError(s, s.put("elsewhere"))
+		require.NoError(s, s.putKey("elsewhere"))
 		require.NoError(s, s.client.RequestProgress(s.Context()))
-		resp, heard := hears(watch)
+		resp, heard := receiveNow(watch)
 		require.True(s, heard)
 		require.True(s, resp.IsProgressNotify())
 		require.Equal(s, s.e.Revision(), resp.Header.Revision)
 
-		s.conn.Proxied(true)
+		s.conn.SetProxied(true)
 		require.NoError(s, s.client.RequestProgress(s.Context()))
-		_, heard = hears(watch)
+		_, heard = receiveNow(watch)
 		require.False(s, heard, "a proxy reports none")
 
-		require.NoError(s, s.put("k1"))
-		resp, _ = hears(watch)
+		require.NoError(s, s.putKey("k1"))
+		resp, _ = receiveNow(watch)
 		require.Len(s, resp.Events, 1)
 	})
 }
 
 func TestWatchesFallSilent(t *testing.T) {
-	play(t, func(s *testBed) {
+	runTestBed(t, func(s *testBed) {
 		watch := s.client.Watch(s.Context(), "k", clientv3.WithPrefix())
-		_, _ = hears(watch)
-		s.conn.Silence(false)
-		require.NoError(s, s.put("k1"))
-		_, heard := hears(watch)
+		_, _ = receiveNow(watch)
+		s.conn.SilenceWatches(false)
+		require.NoError(s, s.putKey("k1"))
+		_, heard := receiveNow(watch)
 		require.False(s, heard)
-		s.conn.Break()
-		resp, _ := hears(watch)
+		s.conn.BreakWatches()
+		resp, _ := receiveNow(watch)
 		require.Len(s, resp.Events, 1, "a client that opens it anew misses nothing")
 
-		s.conn.Silence(true)
-		require.NoError(s, s.put("k2"))
-		_, heard = hears(watch)
+		s.conn.SilenceWatches(true)
+		require.NoError(s, s.putKey("k2"))
+		_, heard = receiveNow(watch)
 		require.False(s, heard, "the one that is opened then is silent")
 		other := s.client.Watch(s.Context(), "k", clientv3.WithPrefix())
-		_, _ = hears(other)
-		require.NoError(s, s.put("k3"))
-		_, heard = hears(other)
+		_, _ = receiveNow(other)
+		require.NoError(s, s.putKey("k3"))
+		_, heard = receiveNow(other)
 		require.True(s, heard, "and the one after that is not")
 	})
 }
 
 // TestEtcdIsAwayAndBegins checks that headers of watches have the raft term of the events delivered.
 func TestEtcdIsAwayAndBegins(t *testing.T) {
-	play(t, func(s *testBed) {
+	runTestBed(t, func(s *testBed) {
 		watch := s.client.Watch(s.Context(), "k", clientv3.WithPrefix())
-		_, _ = hears(watch)
+		_, _ = receiveNow(watch)
 		lease := s.e.Grant(10)
 		<-time.After(9 * time.Second)
 		term := s.e.Term()
-		s.e.Away(true)
-		require.Error(s, s.put("k1"), "it is not answered in time")
+		s.e.SetDown(true)
+		require.Error(s, s.putKey("k1"), "it is not answered in time")
 		<-time.After(9 * time.Second)
-		s.e.Away(false)
-		require.True(s, s.there("k1"), "what has arrived is carried out")
+		s.e.SetDown(false)
+		require.True(s, s.hasKey("k1"), "what has arrived is carried out")
 		require.Equal(s, term+1, s.e.Term())
-		resp, _ := hears(watch)
+		resp, _ := receiveNow(watch)
 		require.Equal(s, term+1, resp.Header.RaftTerm)
 		require.Equal(s, []Lease{{ID: lease, Granted: term, Ends: time.Now().Add(10 * time.Second)}}, s.e.Leases())
 
@@ -90,7 +90,7 @@ func TestEtcdIsAwayAndBegins(t *testing.T) {
 }
 
 func TestDeliveriesAreNoted(t *testing.T) {
-	play(t, func(s *testBed) {
+	runTestBed(t, func(s *testBed) {
 		var noted []time.Duration
 		began := time.Now()
 		note := func(answer any, err error) {
@@ -99,10 +99,10 @@ func TestDeliveriesAreNoted(t *testing.T) {
 			noted = append(noted, time.Since(began))
 		}
 		s.next = Delivery{Out: 1, Back: 2, CarriedOut: note, Answered: note}
-		require.NoError(s, s.put("k"))
+		require.NoError(s, s.putKey("k"))
 		require.Equal(s, []time.Duration{1, 3}, noted)
 		s.next.Unanswered = true
-		require.Error(s, s.put("k"))
+		require.Error(s, s.putKey("k"))
 		synctest.Wait()
 		require.Len(s, noted, 3, "carried out")
 	})

@@ -15,37 +15,37 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// failed matches the line in which TestSchedules reports a schedule that broke a promise.
-var failed = regexp.MustCompile(`\bseed (\d+): (.+)`)
+// failedSeed matches the line in which TestSchedules reports a schedule that broke a promise.
+var failedSeed = regexp.MustCompile(`\bseed (\d+): (.+)`)
 
-// Found fails the test unless each mutant that the package has to find is found: by a schedule of the package's
+// RequireFound fails the test unless each mutant that the package has to find is found: by a schedule of the package's
 // TestSchedules, which runs with args, or by the test that the mutant names. It builds the package once, with
 // all mutants, and runs the tests once for each mutant, up to the first failed schedule.
-func Found(t *testing.T, pkg string, args ...string) {
+func RequireFound(t *testing.T, pkg string, args ...string) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("builds the tests anew with the mutants in them")
 	}
-	mutants := in(pkg)
+	mutants := mutantsFor(pkg)
 	require.NotEmpty(t, mutants, "no mutant names package %s", pkg)
-	root, err := Root()
+	root, err := ModuleRoot()
 	require.NoError(t, err)
-	tests, err := build(root, t.TempDir(), pkg, All())
+	tests, err := buildTests(root, t.TempDir(), pkg, All())
 	require.NoError(t, err)
 	for _, m := range mutants {
 		t.Run(m.Name, func(t *testing.T) {
 			t.Parallel()
 			began := time.Now()
-			by, failure, err := find(t.Context(), tests, filepath.Join(root, pkg), m, args...)
+			by, failure, err := runMutant(t.Context(), tests, filepath.Join(root, pkg), m, args...)
 			require.NoError(t, err)
 			t.Logf("%s: found by %s, after %v: %s", m.Name, by, time.Since(began).Round(time.Millisecond), failure)
 		})
 	}
 }
 
-// build builds the tests of a package with the mutants in all packages of this module.
-func build(root, dir, pkg string, mutants []Mutant) (tests string, err error) {
-	overlay, err := Overlay(root, dir, mutants)
+// buildTests builds the tests of a package with the mutants in all packages of this module.
+func buildTests(root, dir, pkg string, mutants []Mutant) (tests string, err error) {
+	overlay, err := WriteOverlay(root, dir, mutants)
 	if err != nil {
 		return "", err
 	}
@@ -58,8 +58,8 @@ func build(root, dir, pkg string, mutants []Mutant) (tests string, err error) {
 	return tests, nil
 }
 
-// find runs the tests with a mutant, and returns the test or seed that found it, and the failure.
-func find(ctx context.Context, tests, dir string, m Mutant, args ...string) (by, failure string, err error) {
+// runMutant runs the tests with a mutant, and returns the test or seed that found it, and the failure.
+func runMutant(ctx context.Context, tests, dir string, m Mutant, args ...string) (by, failure string, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	test := m.Test
@@ -81,10 +81,10 @@ func find(ctx context.Context, tests, dir string, m Mutant, args ...string) (by,
 	for lines := bufio.NewReader(out); err == nil; {
 		var line string
 		line, err = lines.ReadString('\n')
-		if all.Len() < enough {
+		if all.Len() < maxReported {
 			all.WriteString(line)
 		}
-		schedule := failed.FindStringSubmatch(line)
+		schedule := failedSeed.FindStringSubmatch(line)
 		switch {
 		case by != "":
 		case m.Test == "" && schedule != nil:
@@ -100,5 +100,5 @@ func find(ctx context.Context, tests, dir string, m Mutant, args ...string) (by,
 	return by, failure, nil
 }
 
-// enough limits the reported output of tests that find nothing.
-const enough = 8 << 10
+// maxReported limits the reported output of tests that find nothing.
+const maxReported = 8 << 10

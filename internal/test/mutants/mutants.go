@@ -47,8 +47,8 @@ func All() []Mutant {
 	return slices.Concat(ofSessions, ofElections, ofCrashDetection, ofMirrors, ofShards, ofObjects, ofLeaseQueues)
 }
 
-// in returns the mutants that a package has to find.
-func in(pkg string) (found []Mutant) {
+// mutantsFor returns the mutants that a package has to find.
+func mutantsFor(pkg string) (found []Mutant) {
 	for _, m := range All() {
 		if slices.Contains(m.In, pkg) {
 			found = append(found, m)

@@ -14,12 +14,12 @@ import (
 
 // TestMutantsFitTheSource checks that every edit fits the present source, and that the result compiles.
 func TestMutantsFitTheSource(t *testing.T) {
-	root, err := Root()
+	root, err := ModuleRoot()
 	require.NoError(t, err)
-	overlay, err := Overlay(root, t.TempDir(), All())
+	overlay, err := WriteOverlay(root, t.TempDir(), All())
 	require.NoError(t, err)
 	args := []string{"build", "-overlay", overlay}
-	for _, file := range files(All()) {
+	for _, file := range editedFiles(All()) {
 		args = append(args, "./"+path.Dir(file))
 	}
 	cmd := exec.Command("go", slices.Compact(args)...)
@@ -31,7 +31,7 @@ func TestMutantsFitTheSource(t *testing.T) {
 // TestMutantsAreLookedFor checks that every mutant is described, and that every package it names has a test
 // that finds it.
 func TestMutantsAreLookedFor(t *testing.T) {
-	root, err := Root()
+	root, err := ModuleRoot()
 	require.NoError(t, err)
 	for _, m := range All() {
 		require.NotEmpty(t, m.What, m.Name)
@@ -39,7 +39,7 @@ func TestMutantsAreLookedFor(t *testing.T) {
 		for _, pkg := range m.In {
 			text, err := os.ReadFile(filepath.Join(root, pkg, "mutants_test.go"))
 			require.NoError(t, err)
-			require.Contains(t, string(text), fmt.Sprintf("mutants.Found(t, %q", pkg))
+			require.Contains(t, string(text), fmt.Sprintf("mutants.RequireFound(t, %q", pkg))
 		}
 	}
 }

@@ -10,11 +10,11 @@ import (
 	"strconv"
 )
 
-// module is the module that the mutants edit.
-const module = "github.com/goverse/goverse"
+// modulePath is the module that the mutants edit.
+const modulePath = "github.com/goverse/goverse"
 
-// Root returns the root of the module that contains the working directory.
-func Root() (string, error) {
+// ModuleRoot returns the root of the module that contains the working directory.
+func ModuleRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", err
@@ -31,10 +31,10 @@ func Root() (string, error) {
 	}
 }
 
-// Overlay writes the edited source files into dir, and returns the file for go build -overlay. No mutant is
+// WriteOverlay writes the edited source files into dir, and returns the file for go build -overlay. No mutant is
 // active unless GOVERSE_MUTANT names it. An edit that does not fit the source is an error.
-func Overlay(root, dir string, mutants []Mutant) (string, error) {
-	if err := check(mutants); err != nil {
+func WriteOverlay(root, dir string, mutants []Mutant) (string, error) {
+	if err := checkMutants(mutants); err != nil {
 		return "", err
 	}
 	overlay := struct{ Replace map[string]string }{map[string]string{}}
@@ -43,13 +43,13 @@ func Overlay(root, dir string, mutants []Mutant) (string, error) {
 		overlay.Replace[path] = copied
 		return os.WriteFile(copied, src, 0o600)
 	}
-	for _, file := range files(mutants) {
+	for _, file := range editedFiles(mutants) {
 		path := filepath.Join(root, file)
 		src, err := os.ReadFile(path)
 		if err != nil {
 			return "", fmt.Errorf("mutants change a file that is not there: %w", err)
 		}
-		woven, err := weave(module, file, path, src, mutants)
+		woven, err := weaveMutants(modulePath, file, path, src, mutants)
 		if err != nil {
 			return "", err
 		}
@@ -57,7 +57,7 @@ func Overlay(root, dir string, mutants []Mutant) (string, error) {
 			return "", err
 		}
 	}
-	if err := add(filepath.Join(root, switchPath, "mutant.go"), theSwitch(mutants)); err != nil {
+	if err := add(filepath.Join(root, switchPath, "mutant.go"), switchCode(mutants)); err != nil {
 		return "", err
 	}
 	text, err := json.Marshal(overlay)
@@ -68,8 +68,8 @@ func Overlay(root, dir string, mutants []Mutant) (string, error) {
 	return path, os.WriteFile(path, text, 0o600)
 }
 
-// files returns the files that the mutants edit.
-func files(mutants []Mutant) (names []string) {
+// editedFiles returns the files that the mutants edit.
+func editedFiles(mutants []Mutant) (names []string) {
 	for _, m := range mutants {
 		for _, e := range m.Edits {
 			names = append(names, e.File)

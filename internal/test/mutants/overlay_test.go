@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const small = `package main // a small one
+const smallSource = `package main // a small one
 
 import "fmt"
 
@@ -58,11 +58,11 @@ var smallMutants = []Mutant{
 	{Name: "four", Edits: []Edit{{"main.go", "add(1, 1)", "add(2, 1)"}, {"main.go", "	grow(&n)", "	n++"}}},
 }
 
-// program writes a module of one program, and returns its directory.
-func program(t *testing.T) string {
+// writeProgram writes a module of one program, and returns its directory.
+func writeProgram(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	for name, text := range map[string]string{"go.mod": "module " + module + "\n\ngo 1.26\n", "main.go": small,
+	for name, text := range map[string]string{"go.mod": "module " + modulePath + "\n\ngo 1.26\n", "main.go": smallSource,
 		"main_test.go": smallTest} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
@@ -80,20 +80,20 @@ func TestEditsThatDoNotFit(t *testing.T) {
 		`mutants change a file that is not there`: {{"there.go", "a + b", "a"}},
 	} {
 		t.Run(want, func(t *testing.T) {
-			_, err := Overlay(program(t), t.TempDir(), []Mutant{{Name: "m", Edits: edits}})
+			_, err := WriteOverlay(writeProgram(t), t.TempDir(), []Mutant{{Name: "m", Edits: edits}})
 			require.ErrorContains(t, err, want)
 			require.NotContains(t, err.Error(), "\n")
 		})
 	}
-	_, err := Overlay(program(t), t.TempDir(), append(smallMutants, smallMutants[0]))
+	_, err := WriteOverlay(writeProgram(t), t.TempDir(), append(smallMutants, smallMutants[0]))
 	require.EqualError(t, err, "mutant first is there twice")
 }
 
 // TestOneMutantIsOn checks that only one mutant of a build is active at a time, and that line numbers are the
 // source's.
 func TestOneMutantIsOn(t *testing.T) {
-	root, dir := program(t), t.TempDir()
-	overlay, err := Overlay(root, dir, smallMutants)
+	root, dir := writeProgram(t), t.TempDir()
+	overlay, err := WriteOverlay(root, dir, smallMutants)
 	require.NoError(t, err)
 	cmd := exec.Command("go", "build", "-trimpath=false", "-overlay", overlay, "-o", filepath.Join(dir, "program"), ".")
 	cmd.Dir = root
@@ -118,11 +118,11 @@ func TestOneMutantIsOn(t *testing.T) {
 // TestFind checks that a mutant is found by the seed of a failed schedule, or by its own test, and that
 // otherwise find returns an error.
 func TestFind(t *testing.T) {
-	root := program(t)
-	tests, err := build(root, t.TempDir(), ".", smallMutants)
+	root := writeProgram(t)
+	tests, err := buildTests(root, t.TempDir(), ".", smallMutants)
 	require.NoError(t, err)
 	for _, m := range smallMutants {
-		by, failure, err := find(t.Context(), tests, root, m)
+		by, failure, err := runMutant(t.Context(), tests, root, m)
 		switch m.Name {
 		case "first":
 			require.NoError(t, err)

@@ -34,50 +34,50 @@ func init() {
 func Is(name string) bool { return on == name }
 `
 
-// span is a part of a source, and its replacement.
-type span struct {
+// sourceChange is a part of a source, and its replacement.
+type sourceChange struct {
 	from, to int
 	text     string
 }
 
-// weave returns the source of a file with the mutants that edit it; path is the file's path. A mutant is active
+// weaveMutants returns the source of a file with the mutants that edit it; path is the file's path. A mutant is active
 // only if the switch selects it. The lines keep their numbers.
-func weave(module, file, path string, src []byte, mutants []Mutant) ([]byte, error) {
+func weaveMutants(module, file, path string, src []byte, mutants []Mutant) ([]byte, error) {
 	fset := token.NewFileSet()
 	parsed, err := parser.ParseFile(fset, path, src, parser.SkipObjectResolution)
 	if err != nil {
 		return nil, err
 	}
 	offset := func(p token.Pos) int { return fset.Position(p).Offset }
-	woven := []span{{offset(parsed.Name.End()), offset(parsed.Name.End()),
+	woven := []sourceChange{{offset(parsed.Name.End()), offset(parsed.Name.End()),
 		fmt.Sprintf("; import mutant %q", module+"/"+switchPath)}}
 	bodies := map[*ast.FuncDecl]string{}
 	for _, m := range mutants {
-		spans, err := place(parsed, offset, file, src, m)
+		spans, err := placeEdits(parsed, offset, file, src, m)
 		if err != nil {
 			return nil, fmt.Errorf("mutant %s does not fit: %w", m.Name, err)
 		}
 		for f, changes := range spans {
 			from := fset.Position(f.Body.Lbrace + 1)
-			body, end := replace(src, from.Offset, offset(f.Body.Rbrace), changes), "return"
+			body, end := applyChanges(src, from.Offset, offset(f.Body.Rbrace), changes), "return"
 			if f.Type.Results != nil {
 				end = fmt.Sprintf("panic(%q)", "mutant "+m.Name+": the function returns nothing")
 			}
-			bodies[f] += fmt.Sprintf("if mutant.Is(%q) {%s%s\n%s\n};", m.Name, line(from), body, end)
+			bodies[f] += fmt.Sprintf("if mutant.Is(%q) {%s%s\n%s\n};", m.Name, lineDirective(from), body, end)
 		}
 	}
 	for f, text := range bodies {
 		from := fset.Position(f.Body.Lbrace + 1)
-		woven = append(woven, span{from.Offset, from.Offset, text + line(from)})
+		woven = append(woven, sourceChange{from.Offset, from.Offset, text + lineDirective(from)})
 	}
-	return replace(src, 0, len(src), woven), nil
+	return applyChanges(src, 0, len(src), woven), nil
 }
 
-// place finds the functions that a mutant edits in a file, and the edits in each.
-func place(parsed *ast.File, offset func(token.Pos) int, file string, src []byte, m Mutant) (
-	map[*ast.FuncDecl][]span, error,
+// placeEdits finds the functions that a mutant edits in a file, and the edits in each.
+func placeEdits(parsed *ast.File, offset func(token.Pos) int, file string, src []byte, m Mutant) (
+	map[*ast.FuncDecl][]sourceChange, error,
 ) {
-	spans := map[*ast.FuncDecl][]span{}
+	spans := map[*ast.FuncDecl][]sourceChange{}
 	for _, e := range m.Edits {
 		if e.File != file {
 			continue
@@ -86,7 +86,7 @@ func place(parsed *ast.File, offset func(token.Pos) int, file string, src []byte
 			return nil, fmt.Errorf("%s has %d times, not once: %q", file, n, e.Old)
 		}
 		from := bytes.Index(src, []byte(e.Old))
-		change := span{from, from + len(e.Old), e.New}
+		change := sourceChange{from, from + len(e.Old), e.New}
 		at := slices.IndexFunc(parsed.Decls, func(d ast.Decl) bool {
 			f, ok := d.(*ast.FuncDecl)
 			return ok && f.Body != nil && offset(f.Body.Lbrace) < change.from && change.to <= offset(f.Body.Rbrace)
@@ -105,9 +105,9 @@ func place(parsed *ast.File, offset func(token.Pos) int, file string, src []byte
 	return spans, nil
 }
 
-// replace returns a part of the source with the changes applied.
-func replace(src []byte, from, to int, changes []span) []byte {
-	slices.SortFunc(changes, func(a, b span) int { return a.from - b.from })
+// applyChanges returns a part of the source with the changes applied.
+func applyChanges(src []byte, from, to int, changes []sourceChange) []byte {
+	slices.SortFunc(changes, func(a, b sourceChange) int { return a.from - b.from })
 	var out []byte
 	for _, c := range changes {
 		out = append(append(out, src[from:c.from]...), c.text...)
@@ -116,13 +116,13 @@ func replace(src []byte, from, to int, changes []span) []byte {
 	return append(out, src[from:to]...)
 }
 
-// line returns a directive that sets the compiler's position to p.
-func line(p token.Position) string {
+// lineDirective returns a directive that sets the compiler's position to p.
+func lineDirective(p token.Position) string {
 	return fmt.Sprintf("/*line %s:%d:%d*/", p.Filename, p.Line, p.Column)
 }
 
-// check returns an error if two mutants share a name, or if an edit changes nothing.
-func check(mutants []Mutant) error {
+// checkMutants returns an error if two mutants share a name, or if an edit changes nothing.
+func checkMutants(mutants []Mutant) error {
 	seen := map[string]bool{}
 	for _, m := range mutants {
 		switch {
@@ -138,8 +138,8 @@ func check(mutants []Mutant) error {
 	return nil
 }
 
-// theSwitch returns the source of the switch between these mutants.
-func theSwitch(mutants []Mutant) []byte {
+// switchCode returns the source of the switch between these mutants.
+func switchCode(mutants []Mutant) []byte {
 	var names []string
 	for _, m := range mutants {
 		names = append(names, fmt.Sprintf("%q", m.Name))

@@ -16,9 +16,9 @@ import (
 const LongTTL = 60
 
 // Keys are the keys of every clustertest.Cluster in its etcd.
-var Keys = keys()
+var Keys = defaultKeys()
 
-func keys() state.Keys {
+func defaultKeys() state.Keys {
 	k, err := state.NewKeys(clustertest.Prefix)
 	if err != nil {
 		panic(err) // the prefix is a constant
@@ -26,8 +26,8 @@ func keys() state.Keys {
 	return k
 }
 
-// Caught waits until a request was caught.
-func Caught(t testing.TB, h *clustertest.Held) {
+// AwaitCaught waits until a request was caught.
+func AwaitCaught(t testing.TB, h *clustertest.Held) {
 	t.Helper()
 	select {
 	case <-h.Caught():
@@ -36,13 +36,13 @@ func Caught(t testing.TB, h *clustertest.Held) {
 	}
 }
 
-// Detection configures every node's crash detection.
-func Detection(d cluster.CrashDetection) clustertest.Option {
+// WithCrashDetection configures every node's crash detection.
+func WithCrashDetection(d cluster.CrashDetection) clustertest.Option {
 	return clustertest.WithConfig(func(_ int, cfg *cluster.Config) { cfg.CrashDetection = d })
 }
 
-// Crashes returns the sum of the live nodes' crash detection counters.
-func Crashes(c *clustertest.Cluster) crash.Stats {
+// CrashStats returns the sum of the live nodes' crash detection counters.
+func CrashStats(c *clustertest.Cluster) crash.Stats {
 	var sum crash.Stats
 	for _, n := range c.Live() {
 		st := n.Cluster().Status().Crashes
@@ -59,5 +59,5 @@ func Crashes(c *clustertest.Cluster) crash.Stats {
 // AwaitWatched waits until each of the n nodes watches k others.
 func AwaitWatched(t testing.TB, c *clustertest.Cluster, n, k int) {
 	t.Helper()
-	c.Eventually(func() bool { return Crashes(c).Watching == int64(n*k) }, "%d nodes watch %d each", n, k)
+	c.Eventually(func() bool { return CrashStats(c).Watching == int64(n*k) }, "%d nodes watch %d each", n, k)
 }

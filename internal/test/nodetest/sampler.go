@@ -21,8 +21,8 @@ type Sampler struct {
 	overlaps []string
 }
 
-// Sample samples the present nodes of c until End.
-func Sample(c *clustertest.Cluster) *Sampler {
+// StartSampler samples the present nodes of c until End.
+func StartSampler(c *clustertest.Cluster) *Sampler {
 	s, nodes := &Sampler{c: c, stop: make(chan struct{})}, c.Nodes()
 	s.wg.Go(func() {
 		// Less than a tenth of the shortest handover. Without a pause, the loop would occupy one of few
@@ -34,15 +34,15 @@ func Sample(c *clustertest.Cluster) *Sampler {
 			case <-s.stop:
 				return
 			case <-tick.C:
-				s.pass(nodes)
+				s.sampleOnce(nodes)
 			}
 		}
 	})
 	return s
 }
 
-// token returns the token of the term that n leads by at this instant, or 0 if n does not lead.
-func token(n *clustertest.Node) int64 {
+// leaderToken returns the token of the term that n leads by at this instant, or 0 if n does not lead.
+func leaderToken(n *clustertest.Node) int64 {
 	if m := n.Cluster().GetConsensusManager(); m != nil && m.IsLeader() {
 		if t, leads := n.Cluster().Term(); leads {
 			return t.Token()
@@ -51,28 +51,28 @@ func token(n *clustertest.Node) int64 {
 	return 0
 }
 
-// pass proves an overlap by order alone: a leads, then b is seen to lead, then a still leads by the same term,
+// sampleOnce proves an overlap by order alone: a leads, then b is seen to lead, then a still leads by the same term,
 // which it cannot have left in between.
-func (s *Sampler) pass(nodes []*clustertest.Node) {
+func (s *Sampler) sampleOnce(nodes []*clustertest.Node) {
 	s.Samples++
 	for i, a := range nodes {
 		if a.Cluster().Status().Mode == election.ModeFallback {
 			s.Fallback++
 		}
-		first := token(a)
+		first := leaderToken(a)
 		if first == 0 {
 			continue
 		}
 		for j, b := range nodes {
-			if j != i && token(b) != 0 && token(a) == first {
+			if j != i && leaderToken(b) != 0 && leaderToken(a) == first {
 				s.overlaps = append(s.overlaps, s.c.Describe())
 			}
 		}
 	}
 }
 
-// End stops sampling and fails the test if two nodes ever led at once.
-func (s *Sampler) End(t testing.TB) {
+// Stop stops sampling and fails the test if two nodes ever led at once.
+func (s *Sampler) Stop(t testing.TB) {
 	t.Helper()
 	close(s.stop)
 	s.wg.Wait()

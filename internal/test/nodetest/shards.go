@@ -5,13 +5,13 @@ import (
 	"github.com/goverse/goverse/clustertest"
 )
 
-// Sharded configures every node's sharding.
-func Sharded(s cluster.Sharding) clustertest.Option {
+// WithSharding configures every node's sharding.
+func WithSharding(s cluster.Sharding) clustertest.Option {
 	return clustertest.WithConfig(func(_ int, cfg *cluster.Config) { cfg.Sharding = s })
 }
 
-// Served counts the shards that one, none, or several of the live nodes serve at this instant.
-func Served(c *clustertest.Cluster) (once, none, twice int) {
+// CountServed counts the shards that one, none, or several of the live nodes serve at this instant.
+func CountServed(c *clustertest.Cluster) (once, none, twice int) {
 	nodes := c.Live()
 	for shard := range nodes[0].Cluster().Shards().Count() {
 		n := 0
@@ -32,11 +32,11 @@ func Served(c *clustertest.Cluster) (once, none, twice int) {
 	return once, none, twice
 }
 
-// Balanced returns a function that reports whether that many nodes live, each shard is served by exactly one of
+// IsBalanced returns a function that reports whether that many nodes live, each shard is served by exactly one of
 // them, and the shard counts of any two nodes differ by at most one.
-func Balanced(c *clustertest.Cluster, nodes int) func() bool {
+func IsBalanced(c *clustertest.Cluster, nodes int) func() bool {
 	return func() bool {
-		once, none, twice := Served(c)
+		once, none, twice := CountServed(c)
 		if none > 0 || twice > 0 {
 			return false
 		}

@@ -16,17 +16,17 @@ import (
 	"time"
 )
 
-// slowFault is several times the duration of the first touch of a page on a real machine, and on most virtual
+// slowPageFault is several times the duration of the first touch of a page on a real machine, and on most virtual
 // ones.
-const slowFault = 5 * time.Microsecond
+const slowPageFault = 5 * time.Microsecond
 
-// Slow reports whether this machine is such a slow virtual machine.
-func Slow() bool { return Fault() > slowFault }
+// SlowMachine reports whether this machine is such a slow virtual machine.
+func SlowMachine() bool { return PageFaultTime() > slowPageFault }
 
-// AtOnce returns the number of parallel tests to run at a time: most, or half of it on a slow machine, but at
+// ParallelTests returns the number of parallel tests to run at a time: most, or half of it on a slow machine, but at
 // least GOMAXPROCS.
-func AtOnce(most int) int {
-	if Slow() {
+func ParallelTests(most int) int {
+	if SlowMachine() {
 		most /= 2
 	}
 	return max(most, runtime.GOMAXPROCS(0))
@@ -35,25 +35,25 @@ func AtOnce(most int) int {
 // TTL returns the TTL of sessions that are short but must outlive the load of other tests: elsewhere, or twice
 // that on a slow machine.
 func TTL(elsewhere time.Duration) time.Duration {
-	if Slow() {
+	if SlowMachine() {
 		return 2 * elsewhere
 	}
 	return elsewhere
 }
 
-// RunMore sets the flag -parallel to AtOnce(most), unless the command line sets it. It is for packages with
+// SetParallel sets the flag -parallel to ParallelTests(most), unless the command line sets it. It is for packages with
 // tests that wait for leases and processes more than they compute. Call it in TestMain, after flag.Parse.
-func RunMore(most int) {
+func SetParallel(most int) {
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
 	if !given {
-		_ = flag.Set("test.parallel", strconv.Itoa(AtOnce(most))) // the flag is registered
+		_ = flag.Set("test.parallel", strconv.Itoa(ParallelTests(most))) // the flag is registered
 	}
 }
 
-// Fault returns the duration of the first touch of a page of memory. It is measured once, in a few
+// PageFaultTime returns the duration of the first touch of a page of memory. It is measured once, in a few
 // milliseconds.
-var Fault = sync.OnceValue(func() time.Duration {
+var PageFaultTime = sync.OnceValue(func() time.Duration {
 	const page, pages = 4096, 1024
 	var rounds [5][]byte // all are kept, because freed memory is reused and has been touched
 	best := time.Hour

@@ -8,12 +8,12 @@ import (
 )
 
 func TestAtOnce(t *testing.T) {
-	require.Positive(t, Fault())
+	require.Positive(t, PageFaultTime())
 	most := 8 * runtime.GOMAXPROCS(0)
-	if Slow() {
-		require.Equal(t, most/2, AtOnce(most))
+	if SlowMachine() {
+		require.Equal(t, most/2, ParallelTests(most))
 	} else {
-		require.Equal(t, most, AtOnce(most))
+		require.Equal(t, most, ParallelTests(most))
 	}
-	require.Equal(t, runtime.GOMAXPROCS(0), AtOnce(1), "as go test has it")
+	require.Equal(t, runtime.GOMAXPROCS(0), ParallelTests(1), "as go test has it")
 }

@@ -10,9 +10,9 @@ import (
 	"syscall"
 )
 
-// identity returns the user that the server runs as, nil for this process's own. PostgreSQL refuses to run as
+// serverCredential returns the user that the server runs as, nil for this process's own. PostgreSQL refuses to run as
 // root; there it is the user that PostgreSQL's package has created.
-func identity() (*syscall.Credential, error) {
+func serverCredential() (*syscall.Credential, error) {
 	if os.Getuid() != 0 {
 		return nil, nil
 	}

@@ -33,8 +33,8 @@ func (s *Server) PooledForTest(t testing.TB) string {
 	var url string
 	var run *fault.Process
 	dir, err := os.MkdirTemp("", "goverse-pgbouncer-")
-	if err == nil && s.who != nil {
-		err = os.Chown(dir, int(s.who.Uid), int(s.who.Gid))
+	if err == nil && s.credential != nil {
+		err = os.Chown(dir, int(s.credential.Uid), int(s.credential.Gid))
 	}
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, "users"), []byte("\"postgres\" \"\"\n"), 0o644)
@@ -42,7 +42,7 @@ func (s *Server) PooledForTest(t testing.TB) string {
 	if err == nil {
 		err = server.Draw(func(port string) (err error) {
 			url = "postgres://postgres@" + net.JoinHostPort(server.Host, port) + "/postgres?sslmode=disable"
-			run, err = s.pool(path, dir, port, url)
+			run, err = s.startPooler(path, dir, port, url)
 			return err
 		})
 	}
@@ -59,7 +59,7 @@ func (s *Server) PooledForTest(t testing.TB) string {
 	return url
 }
 
-func (s *Server) pool(path, dir, port, url string) (*fault.Process, error) {
+func (s *Server) startPooler(path, dir, port, url string) (*fault.Process, error) {
 	config := fmt.Sprintf(`[databases]
 postgres = host=%s port=%s
 [pgbouncer]
@@ -78,8 +78,8 @@ server_round_robin = 1
 	}
 	cmd := exec.Command(path, file)
 	cmd.Dir = dir
-	if s.who != nil {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.who}
+	if s.credential != nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.credential}
 	}
 	return server.Start(context.Background(), cmd, func(ctx context.Context) error {
 		conn, err := pgx.Connect(ctx, url)

@@ -29,18 +29,18 @@ const restartTimeout = 20 * time.Second
 type Server struct {
 	bin, dir, port string
 	args           []string
-	who            *syscall.Credential // nil for this process's own
-	run            *fault.Process
+	credential     *syscall.Credential // nil for this process's own
+	process        *fault.Process
 }
 
 // Start creates a server and returns when it answers. args are passed to the program postgres at every start.
 // The error is ErrNotInstalled or contains the server's output.
 func Start(args ...string) (*Server, error) {
-	bin, err := installed()
+	bin, err := installedDir()
 	if err != nil {
 		return nil, err
 	}
-	who, err := identity()
+	who, err := serverCredential()
 	if err != nil {
 		return nil, err
 	}
@@ -48,21 +48,21 @@ func Start(args ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{bin: bin, dir: dir, args: args, who: who}
-	if err := s.create(); err != nil {
+	s := &Server{bin: bin, dir: dir, args: args, credential: who}
+	if err := s.initialize(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
-// create initializes the directory and starts the server on a free port.
-func (s *Server) create() error {
-	if s.who != nil {
-		if err := os.Chown(s.dir, int(s.who.Uid), int(s.who.Gid)); err != nil {
+// initialize initializes the directory and starts the server on a free port.
+func (s *Server) initialize() error {
+	if s.credential != nil {
+		if err := os.Chown(s.dir, int(s.credential.Uid), int(s.credential.Gid)); err != nil {
 			return err
 		}
 	}
-	made := s.command("initdb", "--pgdata="+s.data(), "--username=postgres", "--auth=trust", "--encoding=UTF8",
+	made := s.command("initdb", "--pgdata="+s.dataDir(), "--username=postgres", "--auth=trust", "--encoding=UTF8",
 		"--locale=C", "--no-sync")
 	if out, err := made.CombinedOutput(); err != nil {
 		return fmt.Errorf("initdb: %w\n%s", err, out)
@@ -96,54 +96,54 @@ func (s *Server) Restart() error {
 // SetEpoch stops the server in order and starts it again with transaction numbers from epoch times 2^32 on, as
 // after years of work.
 func (s *Server) SetEpoch(epoch int) error {
-	s.end(syscall.SIGINT)
-	if out, err := s.command("pg_resetwal", "--epoch="+strconv.Itoa(epoch), s.data()).CombinedOutput(); err != nil {
+	s.stopWith(syscall.SIGINT)
+	if out, err := s.command("pg_resetwal", "--epoch="+strconv.Itoa(epoch), s.dataDir()).CombinedOutput(); err != nil {
 		return fmt.Errorf("pg_resetwal: %w\n%s", err, out)
 	}
 	return s.start()
 }
 
 func (s *Server) start() (err error) {
-	cmd := s.command("postgres", slices.Concat([]string{"-D", s.data(), "-h", server.Host, "-p", s.port,
+	cmd := s.command("postgres", slices.Concat([]string{"-D", s.dataDir(), "-h", server.Host, "-p", s.port,
 		"-k", "", "-c", "max_connections=300"}, s.args)...)
-	s.run, err = server.Start(context.Background(), cmd, func(context.Context) error {
+	s.process, err = server.Start(context.Background(), cmd, func(context.Context) error {
 		return s.command("pg_isready", "--quiet", "--host="+server.Host, "--port="+s.port).Run()
 	})
 	return err
 }
 
 // Kill ends the server with SIGKILL. Its child processes end when they notice.
-func (s *Server) Kill() { s.end(syscall.SIGKILL) }
+func (s *Server) Kill() { s.stopWith(syscall.SIGKILL) }
 
-func (s *Server) end(how syscall.Signal) {
-	if s.run == nil {
+func (s *Server) stopWith(how syscall.Signal) {
+	if s.process == nil {
 		return
 	}
-	_, _ = s.run.Signal(how) // it may have ended already
-	<-s.run.Done()
-	s.run = nil
+	_, _ = s.process.Signal(how) // it may have ended already
+	<-s.process.Done()
+	s.process = nil
 }
 
 // Close ends the server and all its processes at once, and removes its data.
 func (s *Server) Close() error {
-	s.end(syscall.SIGQUIT)
+	s.stopWith(syscall.SIGQUIT)
 	return os.RemoveAll(s.dir)
 }
 
-func (s *Server) data() string { return filepath.Join(s.dir, "data") }
+func (s *Server) dataDir() string { return filepath.Join(s.dir, "data") }
 
 // command returns a command that runs one of PostgreSQL's programs.
 func (s *Server) command(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(s.bin, name), args...)
 	cmd.Dir = s.dir
-	if s.who != nil {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.who}
+	if s.credential != nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.credential}
 	}
 	return cmd
 }
 
-// installed returns the program directory of the newest installed server.
-func installed() (string, error) {
+// installedDir returns the program directory of the newest installed server.
+func installedDir() (string, error) {
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
 	if err != nil {
 		return "", err

@@ -15,7 +15,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestServer checks that committed data survives a kill, and that Close removes everything.
 func TestServer(t *testing.T) {
-	s := ForTest(t)
+	s := StartForTest(t)
 	with := func(do func(*pgx.Conn)) {
 		conn, err := pgx.Connect(context.Background(), s.URL())
 		require.NoError(t, err)

@@ -20,20 +20,20 @@ func (s *Server) StartStandby(args ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Server{bin: s.bin, dir: dir, args: args, who: s.who}
-	if err := b.copyOf(s); err != nil {
+	b := &Server{bin: s.bin, dir: dir, args: args, credential: s.credential}
+	if err := b.copyPrimary(s); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
 	return b, nil
 }
 
-func (s *Server) copyOf(primary *Server) error {
-	if s.who != nil {
-		if err := os.Chown(s.dir, int(s.who.Uid), int(s.who.Gid)); err != nil {
+func (s *Server) copyPrimary(primary *Server) error {
+	if s.credential != nil {
+		if err := os.Chown(s.dir, int(s.credential.Uid), int(s.credential.Gid)); err != nil {
 			return err
 		}
 	}
-	made := s.command("pg_basebackup", "--pgdata="+s.data(), "--host="+server.Host, "--port="+primary.port,
+	made := s.command("pg_basebackup", "--pgdata="+s.dataDir(), "--host="+server.Host, "--port="+primary.port,
 		"--username=postgres", "--write-recovery-conf", "--checkpoint=fast", "--no-sync")
 	if out, err := made.CombinedOutput(); err != nil {
 		return fmt.Errorf("pg_basebackup: %w\n%s", err, out)
@@ -48,12 +48,12 @@ func (s *Server) copyOf(primary *Server) error {
 // everything that the former primary has committed; the former primary should accept no writes any more.
 func (s *Server) Promote(ctx context.Context, former *Server) error {
 	var end string
-	if err := ask(ctx, former, "select pg_current_wal_flush_lsn()::text", &end); err != nil {
+	if err := queryValue(ctx, former, "select pg_current_wal_flush_lsn()::text", &end); err != nil {
 		return err
 	}
 	for again := time.NewTicker(10 * time.Millisecond); ; {
 		var complete bool
-		err := ask(ctx, s, "select coalesce(pg_last_wal_replay_lsn() >= '"+end+"', false)", &complete)
+		err := queryValue(ctx, s, "select coalesce(pg_last_wal_replay_lsn() >= '"+end+"', false)", &complete)
 		if complete || err != nil {
 			again.Stop()
 			if err != nil {
@@ -68,14 +68,14 @@ func (s *Server) Promote(ctx context.Context, former *Server) error {
 			return fmt.Errorf("the standby has not reached %s: %w", end, context.Cause(ctx))
 		}
 	}
-	if out, err := s.command("pg_ctl", "promote", "--pgdata="+s.data(), "--wait").CombinedOutput(); err != nil {
+	if out, err := s.command("pg_ctl", "promote", "--pgdata="+s.dataDir(), "--wait").CombinedOutput(); err != nil {
 		return fmt.Errorf("pg_ctl promote: %w\n%s", err, out)
 	}
 	return nil
 }
 
-// ask runs a query that returns one value.
-func ask(ctx context.Context, s *Server, question string, answer any) error {
+// queryValue runs a query that returns one value.
+func queryValue(ctx context.Context, s *Server, question string, answer any) error {
 	conn, err := pgx.Connect(ctx, s.URL())
 	if err != nil {
 		return err

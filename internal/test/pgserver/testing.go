@@ -9,10 +9,10 @@ import (
 	"github.com/goverse/goverse/internal/test/needed"
 )
 
-// ForTest is Start for a test; it closes the server when the test ends. Where PostgreSQL is not installed the
+// StartForTest is Start for a test; it closes the server when the test ends. Where PostgreSQL is not installed the
 // test is skipped, or fails if GOVERSE_REQUIRE names postgres. fsync is off, because such a test does not check
 // the disk. So is autovacuum, because its transactions can start at any time.
-func ForTest(t testing.TB) *Server {
+func StartForTest(t testing.TB) *Server {
 	t.Helper()
 	s, err := Start("-c", "fsync=off", "-c", "autovacuum=off")
 	if errors.Is(err, ErrNotInstalled) {

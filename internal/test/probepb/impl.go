@@ -23,8 +23,8 @@ type World struct {
 	events  []Event
 	active  map[string]int // activations by key
 
-	// Make, if set, is called by the factory, which returns its error.
-	Make func(ctx context.Context, o *objects.Object) error
+	// OnActivate, if set, is called by the factory, which returns its error.
+	OnActivate func(ctx context.Context, o *objects.Object) error
 	// Leave and End, if set, are called by Deactivated.
 	Leave func()
 	End   func(ctx context.Context, p *Probe, reason objects.Reason)
@@ -47,8 +47,8 @@ type Probe struct {
 	sum    int64
 }
 
-// Arrange sets the action that Do runs under a name.
-func (w *World) Arrange(what string, action Action) {
+// SetAction sets the action that Do runs under a name.
+func (w *World) SetAction(what string, action Action) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.actions == nil {
@@ -71,7 +71,7 @@ func (w *World) Active(key string) int {
 	return w.active[key]
 }
 
-func (w *World) saw(e Event) {
+func (w *World) addEvent(e Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.active == nil {
@@ -88,8 +88,8 @@ func (w *World) saw(e Event) {
 // Register registers the service on a node.
 func (w *World) Register(c objects.Registrar, node string, options ...objects.Option) {
 	objects.Register(c, RegisterProbeServer, func(ctx context.Context, o *objects.Object) (ProbeServer, error) {
-		if w.Make != nil {
-			if err := w.Make(ctx, o); err != nil {
+		if w.OnActivate != nil {
+			if err := w.OnActivate(ctx, o); err != nil {
 				return nil, err
 			}
 		}
@@ -99,13 +99,13 @@ func (w *World) Register(c objects.Registrar, node string, options ...objects.Op
 
 // Activated implements objects.Activator.
 func (p *Probe) Activated(context.Context) error {
-	p.World.saw(Event{Key: p.Object.Key(), Node: p.Node, Epoch: p.Object.Epoch()})
+	p.World.addEvent(Event{Key: p.Object.Key(), Node: p.Node, Epoch: p.Object.Epoch()})
 	return nil
 }
 
 // Deactivated implements objects.Deactivator.
 func (p *Probe) Deactivated(ctx context.Context, reason objects.Reason) {
-	p.World.saw(Event{Key: p.Object.Key(), Node: p.Node, Epoch: p.Object.Epoch(), Reason: reason})
+	p.World.addEvent(Event{Key: p.Object.Key(), Node: p.Node, Epoch: p.Object.Epoch(), Reason: reason})
 	if p.World.Leave != nil {
 		p.World.Leave()
 	}

@@ -18,16 +18,16 @@ import (
 const Host = "127.0.0.1"
 
 const (
-	drawings = 20
+	maxTries = 20
 
-	startTimeout = 20 * time.Second
-	interval     = 5 * time.Millisecond
+	startTimeout  = 20 * time.Second
+	retryInterval = 5 * time.Millisecond
 )
 
 // Draw calls start with ports that were free a moment ago, until it succeeds, or fails although the port is
 // free.
 func Draw(start func(port string) error) (err error) {
-	for range drawings {
+	for range maxTries {
 		address, none := port.Servers.Draw(Host)
 		if none != nil {
 			return fmt.Errorf("found no free port of %s: %w", Host, errors.Join(none, err))
@@ -38,7 +38,7 @@ func Draw(start func(port string) error) (err error) {
 			return err
 		}
 	}
-	return fmt.Errorf("every port of %d was taken before the server had it: %w", drawings, err)
+	return fmt.Errorf("every port of %d was taken before the server had it: %w", maxTries, err)
 }
 
 // Start starts a server's program and calls answers repeatedly until it returns no error. A server that has not
@@ -51,7 +51,7 @@ func Start(ctx context.Context, cmd *exec.Cmd, answers func(ctx context.Context)
 	if err != nil {
 		return nil, err
 	}
-	again := time.NewTicker(interval)
+	again := time.NewTicker(retryInterval)
 	defer again.Stop()
 	for {
 		err := answers(ctx)

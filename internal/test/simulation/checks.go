@@ -22,20 +22,20 @@ type checks struct {
 	mu        sync.Mutex
 	failure   *Failure
 	seen      Seen
-	truth     truth
+	truth     etcdState
 	processes map[*modeletcd.Conn]*process
-	author    by // of the out-of-band change in progress
+	author    originator // of the out-of-band change in progress
 
-	taken       []taken
-	taints      []int64        // incarnations of members with altered records
-	ended       map[int64]bool // leases
-	accusations []accusation
-	requests    int
-	resigned    []int64 // tokens of terms that ended by giving up the key
-	begun       int64   // the largest token of a term
-	written     int64   // the largest token of a guarded write
+	losses            []keyLoss
+	taints            []int64        // incarnations of members with altered records
+	ended             map[int64]bool // leases
+	accusations       []accusation
+	requests          int
+	resigned          []int64 // tokens of terms that ended by giving up the key
+	largestTermToken  int64   // the largest token of a term
+	largestWriteToken int64   // the largest token of a guarded write
 
-	owners
+	shardOwners
 
 	keyless []*process    // leaders that continue without their key, excused
 	beside  time.Duration // since when two lead at once, excused; 0 if they do not
@@ -43,12 +43,12 @@ type checks struct {
 }
 
 func newChecks(w *world) checks {
-	return checks{w: w, truth: newTruth(w.keys), processes: map[*modeletcd.Conn]*process{}, ended: map[int64]bool{},
-		owners: newOwners(w.shards), seen: newSeen(len(w.catalogue))}
+	return checks{w: w, truth: newEtcdState(w.keys), processes: map[*modeletcd.Conn]*process{}, ended: map[int64]bool{},
+		shardOwners: newOwners(w.shards), seen: newSeen(len(w.catalogue))}
 }
 
-// known holds the checks' knowledge of one process.
-type known struct {
+// processFacts holds the checks' knowledge of one process.
+type processFacts struct {
 	incarnation int64
 	lease       int64                        // on which it last registered
 	last        *etcdsession.Session         // the session last seen as its present one
@@ -70,12 +70,12 @@ type known struct {
 	over  time.Duration // end of that term; -1 if it has not ended
 
 	serves []int64 // by shard: the epoch under which it was last seen to serve
-	stops  handedOver
-	sleeps sleeps
+	stops  shardHandover
+	sleeps planIdle
 }
 
-func newKnown(w *world) known {
-	return known{roundBegan: map[int64]time.Duration{}, confirmed: map[int64]time.Duration{},
+func newProcessFacts(w *world) processFacts {
+	return processFacts{roundBegan: map[int64]time.Duration{}, confirmed: map[int64]time.Duration{},
 		shown: map[int64]time.Duration{}, periods: map[*etcdsession.Period]bool{},
 		over: -1, tries: -1, serves: make([]int64, w.shards)}
 }
@@ -97,19 +97,19 @@ func (f *Failure) String() string {
 func (c *checks) fail(promise, format string, args ...any) {
 	if c.failure == nil {
 		c.failure = &Failure{Promise: promise, What: fmt.Sprintf(format, args...), At: c.w.now()}
-		c.w.log.say("BROKEN: %s: %s", promise, c.failure.What)
-		c.w.look()
+		c.w.log.addLine("BROKEN: %s: %s", promise, c.failure.What)
+		c.w.wakeChecks()
 	}
 }
 
-// count counts an occurrence.
-func (c *checks) count(o Occurrence) {
+// countOccurrence counts an occurrence.
+func (c *checks) countOccurrence(o Occurrence) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.seen.Count[o]++
 }
 
-func (c *checks) began(p *process) {
+func (c *checks) recordStart(p *process) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.processes[p.conn] = p
@@ -129,13 +129,13 @@ type claim struct {
 	served []bool
 }
 
-// look checks the claims of all processes. The caller holds w.mu.
-func (c *checks) look(w *world) {
+// checkClaims checks the claims of all processes. The caller holds w.mu.
+func (c *checks) checkClaims(w *world) {
 	w.judging.Store(true)
 	claims := make([]claim, 0, len(w.hosts))
 	for _, h := range w.hosts {
 		if p := h.process; p != nil {
-			claims = append(claims, p.claims())
+			claims = append(claims, p.currentClaim())
 		}
 	}
 	w.judging.Store(false)
@@ -144,42 +144,42 @@ func (c *checks) look(w *world) {
 	var leaders []*claim
 	for i := range claims {
 		x := &claims[i]
-		c.period(x)
-		c.recovers(x)
+		c.checkPeriod(x)
+		c.recordRecovery(x)
 		if x.s != nil {
-			x.p.known.last = x.s
+			x.p.facts.last = x.s
 		}
 		if x.valid {
-			c.counts(x)
-			c.hold(x)
+			c.checkSession(x)
+			c.checkHold(x)
 		}
 		if x.token == 0 {
-			c.keyless = without(c.keyless, x.p)
+			c.keyless = removeValue(c.keyless, x.p)
 			continue
 		}
-		c.leads(x)
+		c.checkLeader(x)
 		c.checkPlannerActive(x)
 		leaders = append(leaders, x)
 	}
-	c.held()
-	c.overlap(leaders)
-	c.besideOutside(leaders)
+	c.resetHolders()
+	c.checkOverlap(leaders)
+	c.checkBesideOutside(leaders)
 	if c.failure != nil {
-		w.finish()
+		w.endRun()
 	}
 }
 
-// claims asks a process for its claims.
-func (p *process) claims() claim {
+// currentClaim asks a process for its claims.
+func (p *process) currentClaim() claim {
 	x := claim{p: p, s: p.session()}
-	if p.looks == 0 && p.core.Mirror.Snapshot() != nil {
-		p.w.alter(func() { p.looks = p.w.now() })
+	if p.viewSince == 0 && p.core.Mirror.Snapshot() != nil {
+		p.w.alter(func() { p.viewSince = p.w.now() })
 	}
 	if x.s == nil {
 		return x
 	}
 	x.valid, x.period = x.s.Valid(), x.s.Period()
-	x.stands = x.period.Stands()
+	x.stands = x.period.ValidDespitePause()
 	x.view = p.core.Mirror.Snapshot()
 	if t := p.core.Manager.Election().Term(); t != nil {
 		x.token, x.mode = t.Token(), t.Mode()
@@ -192,17 +192,17 @@ func (p *process) claims() claim {
 	for n := range x.shards {
 		if epoch, ok := shards.Serves(n); ok {
 			x.shards[n], x.served[n] = epoch, true
-		} else if epoch := p.known.serves[n]; epoch != 0 && shards.Holds(n, epoch) {
+		} else if epoch := p.facts.serves[n]; epoch != 0 && shards.Holds(n, epoch) {
 			x.shards[n] = epoch
 		} else if x.valid {
-			x.shards[n] = p.use.acquiring(n)
+			x.shards[n] = p.user.acquiringEpoch(n)
 		}
 	}
 	return x
 }
 
-// changed is called with every change in etcd, at that instant.
-func (c *checks) changed(now, before *mvccpb.KeyValue, conn *modeletcd.Conn) {
+// handleChange is called with every change in etcd, at that instant.
+func (c *checks) handleChange(now, before *mvccpb.KeyValue, conn *modeletcd.Conn) {
 	kv := now
 	if now == nil {
 		kv = before
@@ -210,57 +210,57 @@ func (c *checks) changed(now, before *mvccpb.KeyValue, conn *modeletcd.Conn) {
 	parsed := c.w.keys.Parse(string(kv.Key))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.truth.changed(now, before, parsed)
+	c.truth.applyChange(now, before, parsed)
 	p := c.processes[conn]
 	if now == nil {
-		c.deleted(p, parsed, before)
+		c.handleDelete(p, parsed, before)
 	} else {
-		c.put(p, parsed, now, before)
+		c.handlePut(p, parsed, now, before)
 	}
-	c.w.look()
+	c.w.wakeChecks()
 }
 
-// put handles the write of a key.
-func (c *checks) put(p *process, parsed state.ParsedKey, now, before *mvccpb.KeyValue) {
+// handlePut handles the write of a key.
+func (c *checks) handlePut(p *process, parsed state.ParsedKey, now, before *mvccpb.KeyValue) {
 	switch parsed.Kind {
 	case state.KindReleased:
-		c.reported(parsed.Address, now.ModRevision)
+		c.recordReport(parsed.Address, now.ModRevision)
 	case state.KindNode:
 		switch {
 		case p == nil || p.host.address != parsed.Address:
 		case before == nil:
-			c.reports(p, now)
-			p.known.incarnation, p.known.lease = now.CreateRevision, now.Lease
+			c.checkEarlyReport(p, now)
+			p.facts.incarnation, p.facts.lease = now.CreateRevision, now.Lease
 		case before.Lease != now.Lease && before.Lease != 0 && !slices.Contains(c.taints, now.CreateRevision):
 			c.fail("P6", "%s registered over the one at %d", p.id, now.CreateRevision)
 		}
 	}
 }
 
-// deleted handles the deletion of a key. p is the process that requested it, or nil.
-func (c *checks) deleted(p *process, parsed state.ParsedKey, kv *mvccpb.KeyValue) {
+// handleDelete handles the deletion of a key. p is the process that requested it, or nil.
+func (c *checks) handleDelete(p *process, parsed state.ParsedKey, kv *mvccpb.KeyValue) {
 	if parsed.Kind == state.KindReleased {
-		c.reported(parsed.Address, c.truth.revision+1)
+		c.recordReport(parsed.Address, c.truth.revision+1)
 	}
 	switch {
-	case p == nil && c.author != nobody:
-		c.taken = append(c.taken, taken{token: kv.CreateRevision, at: c.w.now(), by: c.author})
+	case p == nil && c.author != byNobody:
+		c.losses = append(c.losses, keyLoss{token: kv.CreateRevision, at: c.w.now(), by: c.author})
 	case p == nil && parsed.Kind == state.KindNode: // its lease has ended
 		c.ended[kv.Lease] = true
 	case p == nil:
 	case parsed.Kind == state.KindNode && parsed.Address != p.host.address, parsed.Kind == state.KindNode &&
-		kv.CreateRevision != p.known.incarnation, kv.Lease != 0 && kv.Lease != p.known.lease &&
+		kv.CreateRevision != p.facts.incarnation, kv.Lease != 0 && kv.Lease != p.facts.lease &&
 		parsed.Kind == state.KindCandidate:
 		// A removal on evidence, and the revocation that follows it.
-		c.taken = append(c.taken, taken{token: kv.CreateRevision, lease: kv.Lease, at: c.w.now(), by: removal})
+		c.losses = append(c.losses, keyLoss{token: kv.CreateRevision, lease: kv.Lease, at: c.w.now(), by: byRemoval})
 	case parsed.Kind == state.KindCandidate:
-		c.gaveUp(p, kv)
+		c.checkGaveUp(p, kv)
 	}
 }
 
-// queued reports whether a candidate's key exists on a lease.
-func (c *checks) queued(lease int64) bool {
+// candidateQueued reports whether a candidate's key exists on a lease.
+func (c *checks) candidateQueued(lease int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.truth.get(c.w.keys.Candidate(lease)) != nil
+	return c.truth.getKey(c.w.keys.Candidate(lease)) != nil
 }

@@ -12,37 +12,37 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// by is the originator of the loss of a living member's key or lease.
-type by int
+// originator is the originator of the loss of a living member's key or lease.
+type originator int
 
 const (
-	nobody           by = iota
-	hand                // an out-of-band change
-	removal             // on evidence
-	early               // etcd: a deposed leader of etcd has all leases revoked
-	partly              // the same, but it steps down before it has revoked all
-	outsideCandidate    // leads beside an acting leader
+	byNobody           originator = iota
+	byOutOfBand                   // an out-of-band change
+	byRemoval                     // on evidence
+	byEtcdEarly                   // etcd: a deposed leader of etcd has all leases revoked
+	byEtcdPartly                  // the same, but it steps down before it has revoked all
+	byOutsideCandidate            // leads beside an acting leader
 	exempts
 )
 
-// taken is a key or a lease that a living member lost out of band or by a removal on evidence.
-type taken struct {
+// keyLoss is a key or a lease that a living member lost out of band or by a removal on evidence.
+type keyLoss struct {
 	token int64 // of a key; 0 for a lease
 	lease int64
 	at    time.Duration
-	by    by
+	by    originator
 	from  *process // the process with its present session on the lease; nil if none, or for a key
 }
 
-// byEtcd reports whether etcd itself took it.
-func (t taken) byEtcd() bool { return t.by == early || t.by == partly }
+// isByEtcd reports whether etcd itself took it.
+func (t keyLoss) isByEtcd() bool { return t.by == byEtcdEarly || t.by == byEtcdPartly }
 
-// period checks that a process does not claim again in a period that has lapsed.
-func (c *checks) period(x *claim) {
+// checkPeriod checks that a process does not claim again in a period that has lapsed.
+func (c *checks) checkPeriod(x *claim) {
 	if x.s == nil || x.p.host.stepped {
 		return
 	}
-	k := &x.p.known
+	k := &x.p.facts
 	if lapsed := k.periods[x.period]; !x.stands {
 		if !lapsed {
 			k.periods[x.period] = true
@@ -58,27 +58,27 @@ func (c *checks) period(x *claim) {
 	}
 }
 
-// counts checks that a valid session is still entitled to be valid.
-func (c *checks) counts(x *claim) {
+// checkSession checks that a valid session is still entitled to be valid.
+func (c *checks) checkSession(x *claim) {
 	lease := int64(x.s.ID())
-	if c.ended[lease] && c.excuse(x.p, x.s, 0) == nil {
+	if c.ended[lease] && c.findLoss(x.p, x.s, 0) == nil {
 		c.fail("P1", "%s counts on lease %x, which has ended", x.p.id, lease)
 	}
-	for _, d := range x.p.known.lost {
-		if c.w.now() >= d.by && d.s == x.s && x.p.known.confirmed[lease] < d.at {
+	for _, d := range x.p.facts.lost {
+		if c.w.now() >= d.by && d.s == x.s && x.p.facts.confirmed[lease] < d.at {
 			c.fail("P1", "%s counts on its session, though the loss of a watcher was not answered for in time", x.p.id)
 		}
 	}
 }
 
-// leads checks that a leader's key exists and is the first.
-func (c *checks) leads(x *claim) {
-	why := c.stands(x)
+// checkLeader checks that a leader's key exists and is the first.
+func (c *checks) checkLeader(x *claim) {
+	why := c.termKeyDefect(x)
 	if why == "" {
-		c.keyless = without(c.keyless, x.p)
+		c.keyless = removeValue(c.keyless, x.p)
 		return
 	}
-	t := c.excuse(x.p, x.s, x.token)
+	t := c.findLoss(x.p, x.s, x.token)
 	if t == nil {
 		c.fail("P1", "%s leads with token %d, but %s", x.p.id, x.token, why)
 		return
@@ -91,35 +91,35 @@ func (c *checks) leads(x *claim) {
 	e.LongestKeyless = max(e.LongestKeyless, c.w.now()-t.at)
 }
 
-// stands returns the reason why a term's key does not entitle to lead, or "" if it does.
-func (c *checks) stands(x *claim) string {
+// termKeyDefect returns the reason why a term's key does not entitle to lead, or "" if it does.
+func (c *checks) termKeyDefect(x *claim) string {
 	keys := c.w.keys
 	if x.mode == election.ModeFallback {
-		if !c.truth.created(keys.Acting(), x.token) {
+		if !c.truth.keyExists(keys.Acting(), x.token) {
 			return "the acting key is gone"
 		}
 		return "" // a candidate that came waits for it, or is from outside
 	}
-	if !c.truth.created(keys.Candidate(int64(x.s.ID())), x.token) {
+	if !c.truth.keyExists(keys.Candidate(int64(x.s.ID())), x.token) {
 		return "its key is gone"
 	}
-	if c.truth.get(keys.Acting()) != nil {
+	if c.truth.getKey(keys.Acting()) != nil {
 		return "there is an acting leader"
 	}
-	if head := c.truth.head(); head.CreateRevision < x.token {
+	if head := c.truth.firstCandidate(); head.CreateRevision < x.token {
 		return fmt.Sprintf("%s was there first", head.Key)
 	}
 	return ""
 }
 
-// excuse returns the loss of the key with that token, or of the session's lease, if there was one. It excuses
+// findLoss returns the loss of the key with that token, or of the session's lease, if there was one. It excuses
 // until a renewal round that was sent later has been answered.
-func (c *checks) excuse(p *process, s *etcdsession.Session, token int64) *taken {
+func (c *checks) findLoss(p *process, s *etcdsession.Session, token int64) *keyLoss {
 	lease := int64(s.ID())
-	confirmed, any := p.known.confirmed[lease]
-	shown, found := p.known.shown[token]
-	for i := range c.taken {
-		t := &c.taken[i]
+	confirmed, any := p.facts.confirmed[lease]
+	shown, found := p.facts.shown[token]
+	for i := range c.losses {
+		t := &c.losses[i]
 		if t.lease == lease && (!any || t.at >= confirmed) || token != 0 && t.token == token && (!found || t.at >= shown) {
 			return t
 		}
@@ -127,12 +127,12 @@ func (c *checks) excuse(p *process, s *etcdsession.Session, token int64) *taken 
 	return nil
 }
 
-// reports checks that a member that registers anew reports the early revocation of its lease by etcd, if that
+// checkEarlyReport checks that a member that registers anew reports the early revocation of its lease by etcd, if that
 // still counted. From such reports the others learn how long to wait for members that report nothing.
-func (c *checks) reports(p *process, node *mvccpb.KeyValue) {
-	s := p.known.last
-	if s == nil || s.Ended() || p.host.stepped || !slices.ContainsFunc(c.taken, func(t taken) bool {
-		return t.from == p && t.lease == int64(s.ID()) && t.byEtcd()
+func (c *checks) checkEarlyReport(p *process, node *mvccpb.KeyValue) {
+	s := p.facts.last
+	if s == nil || s.LeaseEnded() || p.host.stepped || !slices.ContainsFunc(c.losses, func(t keyLoss) bool {
+		return t.from == p && t.lease == int64(s.ID()) && t.isByEtcd()
 	}) {
 		return
 	}
@@ -143,38 +143,39 @@ func (c *checks) reports(p *process, node *mvccpb.KeyValue) {
 	c.seen.Count[EarlyReported]++
 }
 
-// excuses reports whether the loss of p's key or lease excuses that other makes the same claim. Most losses do.
+// lossExcuses reports whether the loss of p's key or lease excuses that other makes the same claim. Most losses do.
 // A loss by etcd itself does so only in these cases: a process has since started to observe, which cannot know
 // the earlier claims and may lead and assign shards; other's watch or process stood still at that time; or an
 // out-of-band change made p look like no member. If etcd took only some leases and no member reports that, the
 // loss also excuses if p was cut off from etcd, because others wait only for a grace period, or if p had not
 // seen etcd's new leader when it stood still.
-func (c *checks) excuses(t *taken, p, other *process) bool {
-	if !t.byEtcd() {
+func (c *checks) lossExcuses(t *keyLoss, p, other *process) bool {
+	if !t.isByEtcd() {
 		return true
 	}
 	s := p.session()
-	if t.by == partly && !c.isReported(t) && (p.host.cutOff(t.at) || s != nil && p.core.Mirror.Term() <= s.Term()) {
+	if t.by == byEtcdPartly && !c.lossReported(t) && (p.host.wasCutOff(t.at) || s != nil &&
+		p.core.Mirror.KnownTerm() <= s.RaftTerm()) {
 		return true
 	}
 	fresh := slices.ContainsFunc(c.w.hosts, func(h *host) bool {
-		return h.process != nil && (h.process.looks == 0 || h.process.looks > t.at)
+		return h.process != nil && (h.process.viewSince == 0 || h.process.viewSince > t.at)
 	})
-	return fresh || other.host.hindered(t.at) || slices.Contains(c.taints, p.known.incarnation) ||
-		slices.ContainsFunc(c.taken, func(y taken) bool { return y.by == hand && y.token == p.known.incarnation })
+	return fresh || other.host.wasHindered(t.at) || slices.Contains(c.taints, p.facts.incarnation) ||
+		slices.ContainsFunc(c.losses, func(y keyLoss) bool { return y.by == byOutOfBand && y.token == p.facts.incarnation })
 }
 
-// isReported reports whether another member lost its lease together with t's, or within a TTL before, and could
+// lossReported reports whether another member lost its lease together with t's, or within a TTL before, and could
 // register anew with a report of that while others waited for a grace period.
-func (c *checks) isReported(t *taken) bool {
-	return slices.ContainsFunc(c.taken, func(o taken) bool {
-		return o.byEtcd() && o.lease != t.lease && o.at > t.at-c.w.ttl && o.at <= t.at+mostApart &&
-			o.from != nil && !o.from.dead.Load() && !o.from.leaves && !o.from.host.hindered(o.at)
+func (c *checks) lossReported(t *keyLoss) bool {
+	return slices.ContainsFunc(c.losses, func(o keyLoss) bool {
+		return o.isByEtcd() && o.lease != t.lease && o.at > t.at-c.w.ttl && o.at <= t.at+maxApart &&
+			o.from != nil && !o.from.dead.Load() && !o.from.stopRequested && !o.from.host.wasHindered(o.at)
 	})
 }
 
-// overlap checks that no two processes lead at once.
-func (c *checks) overlap(leaders []*claim) {
+// checkOverlap checks that no two processes lead at once.
+func (c *checks) checkOverlap(leaders []*claim) {
 	if len(leaders) < 2 {
 		c.beside = 0
 		return
@@ -182,7 +183,7 @@ func (c *checks) overlap(leaders []*claim) {
 	a, b := leaders[0], leaders[1]
 	for _, two := range [2][2]*claim{{a, b}, {b, a}} {
 		x, other := two[0], two[1]
-		if t := c.excuse(x.p, x.s, x.token); t != nil && c.excuses(t, x.p, other.p) {
+		if t := c.findLoss(x.p, x.s, x.token); t != nil && c.lossExcuses(t, x.p, other.p) {
 			e := &c.seen.Exempt[t.by]
 			if c.beside == 0 {
 				c.beside = c.w.now()
@@ -195,16 +196,16 @@ func (c *checks) overlap(leaders []*claim) {
 	c.fail("P1", "%s leads with token %d, and %s with %d", a.p.id, a.token, b.p.id, b.token)
 }
 
-// besideOutside measures for how long an acting leader continues after an outside candidate came, which leads
+// checkBesideOutside measures for how long an acting leader continues after an outside candidate came, which leads
 // at once.
-func (c *checks) besideOutside(leaders []*claim) {
-	head := c.truth.head()
+func (c *checks) checkBesideOutside(leaders []*claim) {
+	head := c.truth.firstCandidate()
 	if len(leaders) == 0 || leaders[0].mode != election.ModeFallback || head == nil ||
-		c.w.host(string(head.Value)) != nil {
+		c.w.hostAt(string(head.Value)) != nil {
 		c.outside = 0
 		return
 	}
-	e := &c.seen.Exempt[outsideCandidate]
+	e := &c.seen.Exempt[byOutsideCandidate]
 	if c.outside == 0 {
 		c.outside = c.w.now()
 		e.Overlaps++

@@ -10,83 +10,83 @@ import (
 	"github.com/goverse/goverse/internal/test/modeletcd"
 )
 
-// delivery draws the delivery of a request of the process. It depends on the kind of request and on the number
+// drawDelivery draws the delivery of a request of the process. It depends on the kind of request and on the number
 // of such requests before it, not on the order in which a process happens to send requests of different kinds.
-func (p *process) delivery(request any) modeletcd.Delivery {
+func (p *process) drawDelivery(request any) modeletcd.Delivery {
 	w, h, l, k := p.w, p.host, p.host.link(), p.w.kindOf(request)
-	p.draws.Lock()
-	p.asked[k]++
-	r := newRand(w.seed, streamOf(p.id)+uint64(k)<<40+p.asked[k])
-	p.draws.Unlock()
-	d := modeletcd.Delivery{Out: h.delay(r, l), Back: h.delay(r, l)}
-	if k == toHear {
+	p.randMu.Lock()
+	p.requestCounts[k]++
+	r := newRand(w.seed, streamOf(p.id)+uint64(k)<<40+p.requestCounts[k])
+	p.randMu.Unlock()
+	d := modeletcd.Delivery{Out: h.drawDelay(r, l), Back: h.drawDelay(r, l)}
+	if k == requestWatchResponse {
 		return d
 	}
 	if p.dead.Load() {
 		d.Lost = true
 		return d
 	}
-	outcome, after := w.faults.sends(p, k)
+	outcome, after := w.faults.nextOutcome(p, k)
 	switch outcome {
-	case lost:
+	case outcomeLost:
 		d.Lost = true
-	case unanswered:
+	case outcomeUnanswered:
 		d.Unanswered = true
-	case late:
+	case outcomeLate:
 		d.Out, d.Unanswered = d.Out+after, true
 	}
 	d.Lost = d.Lost || l.noRequests
 	d.Unanswered = d.Unanswered || l.noAnswers
-	if p.refused(request, l) {
+	if p.isDenied(request, l) {
 		d.Refused = modeletcd.Denied
 	}
-	if outcome != arrives {
-		w.log.of(p, "its %s %s", k, outcome)
+	if outcome != outcomeArrives {
+		w.log.addProcessLine(p, "its %s %s", k, outcome)
 	}
 	if d.Lost || d.Unanswered {
-		w.checks.doomed(p, k, outcome)
+		w.checks.recordDoomed(p, k, outcome)
 	}
-	if k == toWatch {
-		w.checks.opens(p, d.Out+d.Back, d.Lost)
+	if k == requestWatch {
+		w.checks.recordWatchOpen(p, d.Out+d.Back, d.Lost)
 	}
-	by := w.checks.sent(p, k, request)
+	by := w.checks.recordSent(p, k, request)
 	d.CarriedOut = func(answer any, err error) {
-		w.log.carriedOut(p, k, answer, err)
-		w.checks.carriedOut(p, k, request, by, answer, err)
-		w.faults.moment(p, carriedOut+moment(k))
-		w.look()
+		w.log.noteExecuted(p, k, answer, err)
+		w.checks.checkExecuted(p, k, request, by, answer, err)
+		w.faults.reachMoment(p, momentExecuted+faultMoment(k))
+		w.wakeChecks()
 	}
 	d.Answered = func(answer any, err error) {
-		w.checks.answered(p, k, answer, err)
-		w.faults.moment(p, gotAnswer+moment(k))
-		w.look()
+		w.checks.recordAnswer(p, k, answer, err)
+		w.faults.reachMoment(p, momentAnswered+faultMoment(k))
+		w.wakeChecks()
 	}
 	return d
 }
 
-// delay draws the duration of one way to etcd or back.
-func (h *host) delay(r *rand.Rand, l link) time.Duration {
-	return h.distance + between(r, leastHop, mostHop) + between(r, 0, l.slow) +
-		between(r, 0, l.busy)
+// drawDelay draws the duration of one way to etcd or back.
+func (h *host) drawDelay(r *rand.Rand, l link) time.Duration {
+	return h.distance + drawBetween(r, minHop, maxHop) + drawBetween(r, 0, l.slow) +
+		drawBetween(r, 0, l.busy)
 }
 
-// refused reports whether etcd's access control refuses a request: a write to the queue, or the renewal or
+// isDenied reports whether etcd's access control refuses a request: a write to the queue, or the renewal or
 // revocation of a lease with a key in it.
-func (p *process) refused(request any, l link) bool {
+func (p *process) isDenied(request any, l link) bool {
 	switch r := request.(type) {
 	case *pb.TxnRequest:
 		return l.denied && p.w.touchesQueue(r)
 	case *pb.LeaseKeepAliveRequest:
-		return l.denied && p.w.checks.queued(r.ID)
+		return l.denied && p.w.checks.candidateQueued(r.ID)
 	case *pb.LeaseRevokeRequest:
-		return l.denied && p.w.checks.queued(r.ID)
+		return l.denied && p.w.checks.candidateQueued(r.ID)
 	}
 	return false
 }
 
-// carriedOut notes etcd's execution of a request.
-func (t *transcript) carriedOut(p *process, k kind, answer any, err error) {
-	if !t.on || err == nil && (k == toRenew || k == toCheck || k == toMeasure) {
+// noteExecuted notes etcd's execution of a request.
+func (t *transcript) noteExecuted(p *process, k requestKind, answer any, err error) {
+	if !t.on || err == nil && (k == requestRenew || k == requestRoundRead || k == requestMeasure) {
 		return
 	}
 	what := "done"
@@ -99,5 +99,5 @@ func (t *transcript) carriedOut(p *process, k kind, answer any, err error) {
 	if err != nil {
 		what = rpctypes.Error(err).Error()
 	}
-	t.of(p, "etcd got its %s: %s", k, what)
+	t.addProcessLine(p, "etcd got its %s: %s", k, what)
 }

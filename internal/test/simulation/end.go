@@ -9,37 +9,37 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// bound returns the time that the cluster may take to recover after everything was healed.
-func (w *world) bound() time.Duration { return 4*w.ttl + 15*time.Second }
+// recoveryBound returns the time that the cluster may take to recover after everything was healed.
+func (w *world) recoveryBound() time.Duration { return 4*w.ttl + 15*time.Second }
 
-// awaitEnd checks repeatedly whether the cluster has recovered, and ends the run.
-func (w *world) awaitEnd(healed time.Duration) {
-	w.tidy()
-	wrong := w.wrong()
+// awaitRecovery checks repeatedly whether the cluster has recovered, and ends the run.
+func (w *world) awaitRecovery(healed time.Duration) {
+	w.deleteOrphanKeys()
+	wrong := w.findDeviation()
 	switch {
 	case wrong == "":
-		w.checks.look(w)
-		w.finish()
-	case w.now()-healed > w.bound():
-		w.checks.broken("P6", "%v after everything was healed: %s", (w.now() - healed).Round(time.Millisecond), wrong)
+		w.checks.checkClaims(w)
+		w.endRun()
+	case w.now()-healed > w.recoveryBound():
+		w.checks.failUnlocked("P6", "%v after everything was healed: %s", (w.now() - healed).Round(time.Millisecond), wrong)
 		if w.log.on {
-			w.log.truth()
+			w.log.addTruth()
 		}
-		w.finish()
+		w.endRun()
 	default:
-		w.after(w.ttl/8, func() { w.awaitEnd(healed) })
+		w.after(w.ttl/8, func() { w.awaitRecovery(healed) })
 	}
 }
 
-// broken is fail for callers that do not hold c.mu.
-func (c *checks) broken(promise, format string, args ...any) {
+// failUnlocked is fail for callers that do not hold c.mu.
+func (c *checks) failUnlocked(promise, format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.fail(promise, format, args...)
 }
 
-// snapshot returns the truth in the form of a member's snapshot.
-func (w *world) snapshot() *state.Snapshot {
+// trueSnapshot returns the truth in the form of a member's snapshot.
+func (w *world) trueSnapshot() *state.Snapshot {
 	var kvs []state.KV
 	for _, kv := range w.etcd.Keys(w.keys.Prefix()) {
 		if key := string(kv.Key); key >= w.keys.RangeStart() && key < w.keys.RangeEnd() {
@@ -47,22 +47,22 @@ func (w *world) snapshot() *state.Snapshot {
 				ModRevision: kv.ModRevision, Lease: kv.Lease})
 		}
 	}
-	return state.Build(w.keys, 0, w.etcd.Revision(), kvs)
+	return state.BuildSnapshot(w.keys, 0, w.etcd.Revision(), kvs)
 }
 
-// wrong returns the first deviation from a recovered cluster, or "" if there is none.
-func (w *world) wrong() string {
-	s := w.snapshot()
+// findDeviation returns the first deviation from a recovered cluster, or "" if there is none.
+func (w *world) findDeviation() string {
+	s := w.trueSnapshot()
 	leaders, standing := 0, 0
 	for _, h := range w.hosts {
 		p := h.process
 		if p == nil {
 			continue // it was asked to stop, and has stopped
 		}
-		if why := w.wrongWith(s, p); why != "" {
+		if why := w.processDeviation(s, p); why != "" {
 			return p.id + " " + why
 		}
-		if p.stands() {
+		if p.isCandidate() {
 			standing++
 		}
 		if p.leads() {
@@ -82,18 +82,18 @@ func (w *world) wrong() string {
 		return fmt.Sprintf("%d lead", leaders)
 	}
 	for _, l := range w.etcd.Leases() {
-		if !w.inUse(l.ID) {
+		if !w.leaseInUse(l.ID) {
 			return fmt.Sprintf("lease %x is nobody's", l.ID)
 		}
 	}
-	return w.wrongShards(s)
+	return w.shardDeviation(s)
 }
 
-// stands reports whether the process stands for election.
-func (p *process) stands() bool { return !p.host.roles.observer && !p.leaves }
+// isCandidate reports whether the process stands for election.
+func (p *process) isCandidate() bool { return !p.host.roles.observer && !p.stopRequested }
 
-// wrongWith returns the first deviation at one process.
-func (w *world) wrongWith(s *state.Snapshot, p *process) string {
+// processDeviation returns the first deviation at one process.
+func (w *world) processDeviation(s *state.Snapshot, p *process) string {
 	session := p.session()
 	if session == nil || !session.Valid() {
 		return "has no session"
@@ -103,7 +103,7 @@ func (w *world) wrongWith(s *state.Snapshot, p *process) string {
 	switch {
 	case m == nil || m.InstanceID != p.id || m.Lease != lease || m.KeyLease != lease:
 		return "is not registered"
-	case p.stands() && (p.core.Manager.Election().Failed() != nil || m.ElectionFailed):
+	case p.isCandidate() && (p.core.Manager.Election().Failed() != nil || m.ElectionFailed):
 		return "says that its election failed"
 	}
 	queued := 0
@@ -113,35 +113,35 @@ func (w *world) wrongWith(s *state.Snapshot, p *process) string {
 		}
 	}
 	switch {
-	case p.stands() && queued != 1:
+	case p.isCandidate() && queued != 1:
 		return fmt.Sprintf("stands for election and queues %d times", queued)
-	case !p.stands() && queued != 0:
+	case !p.isCandidate() && queued != 0:
 		return "does not stand for election, and queues"
-	case p.stands() && p.leads() != (s.Queue[0].KeyLease == lease):
+	case p.isCandidate() && p.leads() != (s.Queue[0].KeyLease == lease):
 		return fmt.Sprintf("leads: %t, and the first in the queue is %s", p.leads(), s.Queue[0].Address)
 	}
-	if why := w.unwatched(s, p); why != "" {
+	if why := w.unwatchedMember(s, p); why != "" {
 		return why
 	}
-	return differs(s, p.core.Mirror.Snapshot())
+	return snapshotDifference(s, p.core.Mirror.Snapshot())
 }
 
-// unwatched returns a member that a process should and can watch but does not.
-func (w *world) unwatched(s *state.Snapshot, p *process) string {
-	if !w.detect || p.leaves {
+// unwatchedMember returns a member that a process should and can watch but does not.
+func (w *world) unwatchedMember(s *state.Snapshot, p *process) string {
+	if !w.crashDetection || p.stopRequested {
 		return ""
 	}
 	me := suspicion.Self{Address: p.host.address, InstanceID: p.id, Lease: int64(p.session().ID())}
-	for _, m := range suspicion.Targets(s, me, crash.DefaultWatchers, func(*state.Member) bool { return true }) {
-		if there := w.host(m.Address).process; there != nil && !there.leaves && !p.node.watches(there) {
+	for _, m := range suspicion.WatchTargets(s, me, crash.DefaultWatchers, func(*state.Member) bool { return true }) {
+		if there := w.hostAt(m.Address).process; there != nil && !there.stopRequested && !p.node.watchesProcess(there) {
 			return fmt.Sprintf("does not watch %s", m.Address)
 		}
 	}
 	return ""
 }
 
-// differs returns the difference between a process's snapshot and the truth.
-func differs(truth, s *state.Snapshot) string {
+// snapshotDifference returns the difference between a process's snapshot and the truth.
+func snapshotDifference(truth, s *state.Snapshot) string {
 	if s.Stale {
 		return "has a stale snapshot"
 	}
@@ -162,29 +162,29 @@ func differs(truth, s *state.Snapshot) string {
 	return ""
 }
 
-// tidy deletes keys that an out-of-band change took off their lease, if their own process cannot repair them.
-// No other process may delete them.
-func (w *world) tidy() {
+// deleteOrphanKeys deletes keys that an out-of-band change took off their lease, if their own process cannot repair
+// them. No other process may delete them.
+func (w *world) deleteOrphanKeys() {
 	w.deleteMap()
 	for _, kv := range w.etcd.Keys(w.keys.Prefix()) {
-		if key := string(kv.Key); kv.Lease == 0 && key != w.keys.ShardMap() && !w.cared(key, kv.CreateRevision) {
-			w.out(nobody, remove(key))
+		if key := string(kv.Key); kv.Lease == 0 && key != w.keys.ShardMap() && !w.hasLivingOwner(key, kv.CreateRevision) {
+			w.changeOutOfBand(byNobody, deleteOp(key))
 		}
 	}
 }
 
-// cared reports whether a living process owns a key, and will therefore repair it.
-func (w *world) cared(key string, created int64) bool {
+// hasLivingOwner reports whether a living process owns a key, and will therefore repair it.
+func (w *world) hasLivingOwner(key string, created int64) bool {
 	parsed := w.keys.Parse(key)
 	if parsed.Kind != state.KindNode {
-		return parsed.Kind == state.KindCandidate && w.inUse(parsed.Lease)
+		return parsed.Kind == state.KindCandidate && w.leaseInUse(parsed.Lease)
 	}
-	p := w.host(parsed.Address).process
-	return p != nil && w.checks.incarnation(p) == created && p.session() != nil && p.session().Err() == nil
+	p := w.hostAt(parsed.Address).process
+	return p != nil && w.checks.lastIncarnation(p) == created && p.session() != nil && p.session().Err() == nil
 }
 
-// inUse reports whether a lease belongs to a session that has not ended.
-func (w *world) inUse(id int64) bool {
+// leaseInUse reports whether a lease belongs to a session that has not ended.
+func (w *world) leaseInUse(id int64) bool {
 	for _, h := range w.hosts {
 		if p := h.process; p != nil {
 			if s := p.session(); s != nil && int64(s.ID()) == id && s.Err() == nil {

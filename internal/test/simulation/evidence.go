@@ -21,48 +21,48 @@ type accusation struct {
 // evidenceAge limits the age of the refusals at the time of the accusation.
 const evidenceAge = 3 * time.Second
 
-// lives returns the process at an address with that incarnation, or nil if it is gone.
-func (c *checks) lives(address string, incarnation int64) *process {
-	h := c.w.host(address)
-	if h == nil || h.process == nil || h.process.known.incarnation != incarnation {
+// livingProcess returns the process at an address with that incarnation, or nil if it is gone.
+func (c *checks) livingProcess(address string, incarnation int64) *process {
+	h := c.w.hostAt(address)
+	if h == nil || h.process == nil || h.process.facts.incarnation != incarnation {
 		return nil
 	}
 	return h.process
 }
 
-// accused checks every accusation that was written. Silence must not lead to one.
-func (c *checks) accused(accuser *process, r *pb.TxnRequest) {
+// checkAccusations checks every accusation that was written. Silence must not lead to one.
+func (c *checks) checkAccusations(accuser *process, r *pb.TxnRequest) {
 	c.seen.Count[Accused]++
-	parsed, value := c.w.puts(r, state.KindAccusation)
+	parsed, value := c.w.findPut(r, state.KindAccusation)
 	c.accusations = append(c.accusations, accusation{parsed.Address, parsed.Accuser, c.w.now()})
 	said, err := state.DecodeAccusation(value)
 	if err != nil {
 		c.fail("P4", "%s wrote an accusation that nobody can read: %v", accuser.id, err)
 		return
 	}
-	if kv := c.truth.get(c.w.keys.Node(parsed.Address)); kv != nil {
+	if kv := c.truth.getKey(c.w.keys.Node(parsed.Address)); kv != nil {
 		if record, err := state.DecodeRecord(kv.Value); err == nil && record.RoundTripMS > 0 {
 			c.seen.Count[FarAccused]++
 		}
 	}
 	// A process that starts at an occupied address accuses the occupant, which may be its own record after an
 	// out-of-band change.
-	if p := c.lives(parsed.Address, said.Incarnation); p != nil && p != accuser && p.host.refused < 0 {
+	if p := c.livingProcess(parsed.Address, said.Incarnation); p != nil && p != accuser && p.host.refused < 0 {
 		c.fail("P4", "%s was accused, though it lives and its address refused nobody", p.id)
 	}
 }
 
-// removed checks every removal that was executed. A living member may be removed only if it refused connections
+// checkRemovals checks every removal that was executed. A living member may be removed only if it refused connections
 // and could not answer the accusation.
-func (c *checks) removed(accuser *process, r *pb.TxnRequest) {
-	node := c.w.deletes(r, state.KindNode)
+func (c *checks) checkRemovals(accuser *process, r *pb.TxnRequest) {
+	node := c.w.findDelete(r, state.KindNode)
 	incarnation := int64(0)
 	for _, cmp := range r.Compare {
 		if string(cmp.Key) == c.w.keys.Node(node.Address) {
 			incarnation = cmp.GetCreateRevision()
 		}
 	}
-	p := c.lives(node.Address, incarnation)
+	p := c.livingProcess(node.Address, incarnation)
 	if p == nil || p == accuser {
 		c.seen.Count[DeadRemoved]++
 		return
@@ -75,7 +75,7 @@ func (c *checks) removed(accuser *process, r *pb.TxnRequest) {
 		}
 	}
 	switch h := p.host; {
-	case at < 0 || !h.hindered(at):
+	case at < 0 || !h.wasHindered(at):
 		c.fail("P4", "%s was removed, though it lives and reaches etcd", p.id)
 	case h.refused < at-evidenceAge:
 		c.fail("P4", "%s was removed, though its address refused nobody", p.id)
@@ -89,9 +89,9 @@ type lostWatch struct {
 	by time.Duration // the deadline for that
 }
 
-// lostWatcher is called when a process learns that it lost a watcher. Its session must then be confirmed in
+// recordLostWatcher is called when a process learns that it lost a watcher. Its session must then be confirmed in
 // time.
-func (c *checks) lostWatcher(p *process) {
+func (c *checks) recordLostWatcher(p *process) {
 	s, view := p.session(), p.core.Mirror.Snapshot()
 	if s == nil || view == nil {
 		return
@@ -99,75 +99,75 @@ func (c *checks) lostWatcher(p *process) {
 	within := suspicion.ConfirmWithin(crash.DefaultGracePeriod, view.Member(p.host.address))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	within = max(within, etcdsession.Slowdown*p.known.round) // a session gives a slow round more time
+	within = max(within, etcdsession.Slowdown*p.facts.round) // a session gives a slow round more time
 	c.seen.Count[Suspected]++
-	if h := p.host; h.wentOn >= 0 && c.w.now()-h.wentOn < c.w.ttl {
+	if h := p.host; h.resumedAt >= 0 && c.w.now()-h.resumedAt < c.w.ttl {
 		return // by its own clocks the last round took as long as it stood still
 	}
-	d := lostWatch{s: s, at: c.w.now(), by: c.w.now() + slower(within)}
-	p.known.lost = append(p.known.lost, d)
+	d := lostWatch{s: s, at: c.w.now(), by: c.w.now() + longestTrueTime(within)}
+	p.facts.lost = append(p.facts.lost, d)
 	c.w.after(d.by-d.at, func() {}) // its claims are checked at that time
 }
 
-// confirmed is called when etcd has answered in full a renewal round that began at began.
-func (c *checks) confirmed(p *process, began time.Duration) {
-	p.known.lost = slices.DeleteFunc(p.known.lost, func(d lostWatch) bool { return began >= d.at })
-	if n := len(p.known.lost); n > 1 {
-		p.known.lost = p.known.lost[n-1:] // a claim that was confirmed meanwhile remembers the last one
+// recordConfirmedRound is called when etcd has answered in full a renewal round that began at began.
+func (c *checks) recordConfirmedRound(p *process, began time.Duration) {
+	p.facts.lost = slices.DeleteFunc(p.facts.lost, func(d lostWatch) bool { return began >= d.at })
+	if n := len(p.facts.lost); n > 1 {
+		p.facts.lost = p.facts.lost[n-1:] // a claim that was confirmed meanwhile remembers the last one
 	}
 }
 
-// blinds is called before a process's watch, or with next the one after it, stops reporting anything.
-func (c *checks) blinds(p *process, next bool) {
+// recordBlindWatch is called before a process's watch, or with next the one after it, stops reporting anything.
+func (c *checks) recordBlindWatch(p *process, next bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p.known.blind = 1
+	p.facts.blind = 1
 	if next {
-		p.known.blind = 2 // that one, and the one after it
+		p.facts.blind = 2 // that one, and the one after it
 	}
 }
 
-// opens is called when a process opens a watch. The opening takes the given time, or is lost.
-func (c *checks) opens(p *process, takes time.Duration, lost bool) {
+// recordWatchOpen is called when a process opens a watch. The opening takes the given time, or is lost.
+func (c *checks) recordWatchOpen(p *process, takes time.Duration, lost bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p.known.blind = max(0, p.known.blind-1); lost {
-		p.known.blind = max(1, p.known.blind)
+	if p.facts.blind = max(0, p.facts.blind-1); lost {
+		p.facts.blind = max(1, p.facts.blind)
 	}
-	p.known.waits = max(p.known.waits, c.w.now()+takes)
+	p.facts.waits = max(p.facts.waits, c.w.now()+takes)
 }
 
-// stoodFor is the least age of a stream that counts, because a stream that breaks often is reopened with
+// minStreamAge is the least age of a stream that counts, because a stream that breaks often is reopened with
 // growing delays.
-const stoodFor = 2 * time.Second
+const minStreamAge = 2 * time.Second
 
-// dials is longer than a few refused connections take, with the pauses between them.
-const dials = 100 * time.Millisecond
+// dialTime is longer than a few refused connections take, with the pauses between them.
+const dialTime = 100 * time.Millisecond
 
-// crashes is called before a process is killed while its kernel survives. It checks later that an unhindered
+// recordCrash is called before a process is killed while its kernel survives. It checks later that an unhindered
 // watcher had the process removed in time. The caller holds w.mu.
-func (c *checks) crashes(p *process) {
+func (c *checks) recordCrash(p *process) {
 	w, view := c.w, p.core.Mirror.Snapshot()
-	if !w.detect || view == nil || w.faults.slow > 0 {
+	if !w.crashDetection || view == nil || w.faults.slow > 0 {
 		return
 	}
 	m := view.Member(p.host.address)
-	began, incarnation, born := w.now(), c.incarnation(p), p.host.born
-	if m == nil || m.Incarnation != incarnation || suspicion.LeftToLease(m) || !p.host.link().well() {
+	began, incarnation, born := w.now(), c.lastIncarnation(p), p.host.startCount
+	if m == nil || m.Incarnation != incarnation || suspicion.LeftToLease(m) || !p.host.link().isHealthy() {
 		return
 	}
 	for _, s := range p.node.watchers {
-		watcher, session, trip := s.from, s.from.session(), 2*s.from.host.distance+2*mostHop
-		if began-s.opened < stoodFor || session == nil || !watcher.mayRemove(p, session, began) {
+		watcher, session, trip := s.from, s.from.session(), 2*s.from.host.distance+2*maxHop
+		if began-s.opened < minStreamAge || session == nil || !watcher.mayRemove(p, session, began) {
 			continue
 		}
-		within := dials + 2*trip + suspicion.GracePeriod(crash.DefaultGracePeriod, trip, m)
+		within := dialTime + 2*trip + suspicion.GracePeriod(crash.DefaultGracePeriod, trip, m)
 		w.after(within, func() {
 			// If the watcher was hindered meanwhile, the check does not apply. Nor does it if another process
 			// started at the address, which has time to take it over itself.
 			swift := w.faults.slow == 0 && w.faults.slowUntil < began
-			if p.host.born == born && swift && watcher.mayRemove(p, session, began) {
-				c.noticed(p, watcher, incarnation, began)
+			if p.host.startCount == born && swift && watcher.mayRemove(p, session, began) {
+				c.checkNoticed(p, watcher, incarnation, began)
 			}
 		})
 	}
@@ -177,18 +177,18 @@ func (c *checks) crashes(p *process) {
 // session. If etcd denies it the deletion of a candidate's key, the lease decides.
 func (p *process) mayRemove(other *process, session *etcdsession.Session, since time.Duration) bool {
 	denied := p.host.link().denied || p.host.allowed > since
-	return !p.dead.Load() && !p.leaves && p.host.reaches(other.host) && session.Valid() && !denied
+	return !p.dead.Load() && !p.stopRequested && p.host.reaches(other.host) && session.Valid() && !denied
 }
 
-// noticed checks that a process killed at that time is no longer registered.
-func (c *checks) noticed(p, watcher *process, incarnation int64, killed time.Duration) {
+// checkNoticed checks that a process killed at that time is no longer registered.
+func (c *checks) checkNoticed(p, watcher *process, incarnation int64, killed time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if watcher.host.hindered(killed-stoodFor) || slices.Contains(c.taints, incarnation) ||
-		slices.ContainsFunc(c.taken, func(t taken) bool { return t.lease == watcher.known.lease }) {
+	if watcher.host.wasHindered(killed-minStreamAge) || slices.Contains(c.taints, incarnation) ||
+		slices.ContainsFunc(c.losses, func(t keyLoss) bool { return t.lease == watcher.facts.lease }) {
 		return
 	}
-	if c.truth.created(c.w.keys.Node(p.host.address), incarnation) {
+	if c.truth.keyExists(c.w.keys.Node(p.host.address), incarnation) {
 		c.fail("P4", "%s was killed %v ago, %s watched it, and it is registered still", p.id, c.w.now()-killed, watcher.id)
 		return
 	}

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// faults holds the future faults and the active ones.
-type faults struct {
+// faultState holds the future faults and the active ones.
+type faultState struct {
 	w    *world
 	away bool          // etcd is away; changed by alter
 	sick int           // members of etcd that stand still or are cut off; changed by alter
@@ -18,57 +18,57 @@ type faults struct {
 
 	mu         sync.Mutex
 	over       bool // everything is healed: no further fault begins
-	deliveries []doom
-	waiting    []trigger
+	deliveries []plannedOutcome
+	waiting    []faultTrigger
 }
 
-// outcome is the outcome of one request.
-type outcome int
+// requestOutcome is the outcome of one request.
+type requestOutcome int
 
 const (
-	arrives    outcome = iota
-	lost               // on its way
-	unanswered         // executed, but the answer is lost
-	late               // executed long after its sender gave up
+	outcomeArrives    requestOutcome = iota
+	outcomeLost                      // on its way
+	outcomeUnanswered                // executed, but the answer is lost
+	outcomeLate                      // executed long after its sender gave up
 )
 
-func (f outcome) String() string {
+func (f requestOutcome) String() string {
 	return [...]string{"arrives", "is lost", "will not be answered", "comes late"}[f]
 }
 
-// doom determines the outcome of one future request.
-type doom struct {
-	kind    kind
+// plannedOutcome determines the outcome of one future request.
+type plannedOutcome struct {
+	kind    requestKind
 	host    *host // nil for any host
 	skip    int   // matching requests to spare before it
-	outcome outcome
+	outcome requestOutcome
 	after   time.Duration // the delay, if the outcome is late
 }
 
-// trigger starts a fault at a moment of interest.
-type trigger struct {
-	moment moment
+// faultTrigger starts a fault at a moment of interest.
+type faultTrigger struct {
+	moment faultMoment
 	host   *host
 	skip   int
 	after  time.Duration
 	begin  func()
 }
 
-// moment is a moment at which faults are interesting: when a request of a kind is sent, executed or answered,
+// faultMoment is a moment at which faults are interesting: when a request of a kind is sent, executed or answered,
 // or when a term begins or ends.
-type moment int
+type faultMoment int
 
 const (
-	sent       moment = moment(iota) * moment(kinds)
-	carriedOut        // executed by etcd
-	gotAnswer         // received by the sender
-	termBegan         // from here on not about requests
-	termEnded  = termBegan + 1
+	momentSent      faultMoment = faultMoment(iota) * faultMoment(requestKinds)
+	momentExecuted              // executed by etcd
+	momentAnswered              // received by the sender
+	momentTermBegan             // from here on not about requests
+	momentTermEnded = momentTermBegan + 1
 )
 
-// sends returns the outcome of a request that is about to be sent.
-func (f *faults) sends(p *process, k kind) (outcome, time.Duration) {
-	f.moment(p, sent+moment(k))
+// nextOutcome returns the outcome of a request that is about to be sent.
+func (f *faultState) nextOutcome(p *process, k requestKind) (requestOutcome, time.Duration) {
+	f.reachMoment(p, momentSent+faultMoment(k))
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i := range f.deliveries {
@@ -84,11 +84,11 @@ func (f *faults) sends(p *process, k kind) (outcome, time.Duration) {
 		f.deliveries = append(f.deliveries[:i], f.deliveries[i+1:]...)
 		return found.outcome, found.after
 	}
-	return arrives, 0
+	return outcomeArrives, 0
 }
 
-// doom adds a rule for the outcome of a future request.
-func (f *faults) doom(d doom) {
+// addOutcome adds a rule for the outcome of a future request.
+func (f *faultState) addOutcome(d plannedOutcome) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.over {
@@ -96,8 +96,8 @@ func (f *faults) doom(d doom) {
 	}
 }
 
-// at registers a fault that begins at a moment.
-func (f *faults) at(t trigger) {
+// addTrigger registers a fault that begins at a moment.
+func (f *faultState) addTrigger(t faultTrigger) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.over {
@@ -105,9 +105,9 @@ func (f *faults) at(t trigger) {
 	}
 }
 
-// moment schedules the faults that wait for the moment m. It is called in any context, and runs no fault
+// reachMoment schedules the faults that wait for the moment m. It is called in any context, and runs no fault
 // itself.
-func (f *faults) moment(p *process, m moment) {
+func (f *faultState) reachMoment(p *process, m faultMoment) {
 	if p.dead.Load() {
 		return
 	}
@@ -129,15 +129,15 @@ func (f *faults) moment(p *process, m moment) {
 	}
 }
 
-// ended reports whether everything is healed.
-func (f *faults) ended() bool {
+// isHealed reports whether everything is healed.
+func (f *faultState) isHealed() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.over
 }
 
-// last ends a fault after d, or when everything is healed. end is called once. The caller holds w.mu.
-func (f *faults) last(d time.Duration, end func()) {
+// endAfter ends a fault after d, or when everything is healed. end is called once. The caller holds w.mu.
+func (f *faultState) endAfter(d time.Duration, end func()) {
 	done := false
 	once := func() {
 		if !done {
@@ -145,7 +145,7 @@ func (f *faults) last(d time.Duration, end func()) {
 			end()
 		}
 	}
-	if f.ended() {
+	if f.isHealed() {
 		once()
 		return
 	}
@@ -153,8 +153,8 @@ func (f *faults) last(d time.Duration, end func()) {
 	f.w.after(d, once)
 }
 
-// heal ends all faults. The caller holds w.mu.
-func (f *faults) heal() {
+// healAll ends all faults. The caller holds w.mu.
+func (f *faultState) healAll() {
 	f.mu.Lock()
 	f.over, f.deliveries, f.waiting = true, nil, nil
 	f.mu.Unlock()

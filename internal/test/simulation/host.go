@@ -10,11 +10,11 @@ import (
 // host is the place where processes run, one after the other, at the same address. It has the clocks, the
 // connection to etcd, and the address's behaviour towards others.
 type host struct {
-	w       *world
-	address string
-	roles   roles
-	process *process // nil when none runs
-	born    int      // number of processes so far
+	w          *world
+	address    string
+	roles      roles
+	process    *process // nil when none runs
+	startCount int      // number of processes so far
 
 	clocks    atomic.Pointer[clocks]
 	paused    bool          // its process stands still
@@ -23,19 +23,19 @@ type host struct {
 	setBack   bool          // the wall clock was stepped back
 	resumed   chan struct{} // closed when it continues; nil while nothing stands still
 
-	distance time.Duration // from etcd, one way
-	member   int           // the member of etcd that it uses
-	roams    bool          // it uses the members of etcd in turn
-	turns    atomic.Int64
-	way      atomic.Pointer[link]
-	refuses  bool           // its address refuses connections
-	silent   bool           // its address gives no answer, and it reaches no other host
-	apart    time.Duration  // the last instant at which it was hindered other than by standing still; see hinder
-	lagged   time.Duration  // the last instant at which it was hindered or stood still
-	refused  time.Duration  // the last instant at which it refused a connection; -1 if never
-	wentOn   time.Duration  // when it last continued after standing still; -1 if never
-	allowed  time.Duration  // when etcd last ended a denial of its candidacy
-	cut      map[*host]bool // hosts that it does not reach, although they reach it
+	distance  time.Duration // from etcd, one way
+	member    int           // the member of etcd that it uses
+	roams     bool          // it uses the members of etcd in turn
+	turns     atomic.Int64
+	linkState atomic.Pointer[link]
+	refuses   bool           // its address refuses connections
+	silent    bool           // its address gives no answer, and it reaches no other host
+	apart     time.Duration  // the last instant at which it was hindered other than by standing still; see hinder
+	lagged    time.Duration  // the last instant at which it was hindered or stood still
+	refused   time.Duration  // the last instant at which it refused a connection; -1 if never
+	resumedAt time.Duration  // when it last continued after standing still; -1 if never
+	allowed   time.Duration  // when etcd last ended a denial of its candidacy
+	cut       map[*host]bool // hosts that it does not reach, although they reach it
 }
 
 // roles configures the processes of a host.
@@ -59,14 +59,14 @@ type link struct {
 	busy                  time.Duration // scheduling delay of the host's goroutines, at most
 }
 
-// well reports whether the link has no fault. A denied candidacy does not count, because it delays nothing.
-func (l link) well() bool {
+// isHealthy reports whether the link has no fault. A denied candidacy does not count, because it delays nothing.
+func (l link) isHealthy() bool {
 	l.denied = false
 	return l == link{}
 }
 
-// asks returns the member of etcd that the next request goes to.
-func (h *host) asks() int {
+// nextMember returns the member of etcd that the next request goes to.
+func (h *host) nextMember() int {
 	if h.roams {
 		return int(h.turns.Add(1)) % h.w.members
 	}
@@ -74,28 +74,28 @@ func (h *host) asks() int {
 }
 
 // link returns the present state of its connection to etcd.
-func (h *host) link() link { return *h.way.Load() }
+func (h *host) link() link { return *h.linkState.Load() }
 
-// set changes its connection to etcd. The caller holds w.mu.
-func (h *host) set(change func(*link)) {
+// changeLink changes its connection to etcd. The caller holds w.mu.
+func (h *host) changeLink(change func(*link)) {
 	l := h.link()
 	change(&l)
-	h.way.Store(&l)
+	h.linkState.Store(&l)
 	if p := h.process; p != nil {
-		p.conn.Freeze(l.frozen)
-		p.conn.Hold(l.held || h.standsStill())
+		p.conn.SetFrozen(l.frozen)
+		p.conn.SetHeld(l.held || h.standsStill())
 	}
 }
 
 func newHost(w *world, address string) *host {
-	h := &host{w: w, address: address, apart: -1, lagged: -1, refused: -1, wentOn: -1, cut: map[*host]bool{}}
-	h.way.Store(&link{})
-	h.clocks.Store(&clocks{rate: w.rand.Int64N(2*mostDrift+1) - mostDrift, frozen: -1, suspended: -1})
+	h := &host{w: w, address: address, apart: -1, lagged: -1, refused: -1, resumedAt: -1, cut: map[*host]bool{}}
+	h.linkState.Store(&link{})
+	h.clocks.Store(&clocks{rate: w.rand.Int64N(2*maxDrift+1) - maxDrift, frozen: -1, suspended: -1})
 	return h
 }
 
-// mostDrift is the largest drift of a clock in parts per million.
-const mostDrift = 3000
+// maxDrift is the largest drift of a clock in parts per million.
+const maxDrift = 3000
 
 // clocks relates a host's clocks to the true time. It is immutable.
 type clocks struct {
@@ -121,43 +121,43 @@ func (h *host) now() deadline.Instant {
 		Wall: h.w.began.UnixNano() + int64(ran) + int64(ran)*c.rate/1e6 + int64(c.ahead)}
 }
 
-// slower returns the longest true time that a clock can take to show d, plus a millisecond.
-func slower(d time.Duration) time.Duration {
-	return d + d*mostDrift/1e6 + time.Millisecond
+// longestTrueTime returns the longest true time that a clock can take to show d, plus a millisecond.
+func longestTrueTime(d time.Duration) time.Duration {
+	return d + d*maxDrift/1e6 + time.Millisecond
 }
 
-// pause stops the process.
-func (h *host) pause() {
+// pauseProcess stops the process.
+func (h *host) pauseProcess() {
 	h.w.alter(func() { h.paused = true })
-	h.standStill()
+	h.beginStandstill()
 }
 
-// unpause lets the process continue.
-func (h *host) unpause() {
+// resumeProcess lets the process continue.
+func (h *host) resumeProcess() {
 	h.w.alter(func() { h.paused = false })
-	h.goOn()
+	h.endStandstill()
 }
 
-// suspend stops the machine and its monotonic clock.
-func (h *host) suspend() {
+// suspendMachine stops the machine and its monotonic clock.
+func (h *host) suspendMachine() {
 	h.w.alter(func() { h.suspended = true })
-	h.standStill()
+	h.beginStandstill()
 	c := *h.clocks.Load()
 	c.suspended = h.w.now()
 	h.clocks.Store(&c)
 }
 
-// resume lets the machine continue.
-func (h *host) resume() {
+// resumeMachine lets the machine continue.
+func (h *host) resumeMachine() {
 	h.w.alter(func() { h.suspended = false })
 	c := *h.clocks.Load()
 	c.stood += h.w.now() - c.suspended
 	c.suspended = -1
 	h.clocks.Store(&c)
-	h.goOn()
+	h.endStandstill()
 }
 
-func (h *host) standStill() {
+func (h *host) beginStandstill() {
 	c := *h.clocks.Load()
 	if c.frozen >= 0 {
 		return
@@ -166,29 +166,29 @@ func (h *host) standStill() {
 	h.clocks.Store(&c)
 	h.resumed = make(chan struct{})
 	if h.process != nil {
-		h.process.conn.Hold(true)
+		h.process.conn.SetHeld(true)
 	}
 }
 
-func (h *host) goOn() {
+func (h *host) endStandstill() {
 	if h.standsStill() {
 		return
 	}
-	h.wentOn = h.w.now()
-	h.w.alter(func() { h.lagged = max(h.lagged, h.wentOn) })
-	h.w.checks.look(h.w) // check its claims at this instant, before it learns anything new
+	h.resumedAt = h.w.now()
+	h.w.alter(func() { h.lagged = max(h.lagged, h.resumedAt) })
+	h.w.checks.checkClaims(h.w) // check its claims at this instant, before it learns anything new
 	c := *h.clocks.Load()
 	c.frozen = -1
 	h.clocks.Store(&c)
 	close(h.resumed)
 	h.resumed = nil
 	if h.process != nil {
-		h.process.conn.Hold(h.link().held)
+		h.process.conn.SetHeld(h.link().held)
 	}
 }
 
-// step steps the wall clock.
-func (h *host) step(by time.Duration) {
+// stepClock steps the wall clock.
+func (h *host) stepClock(by time.Duration) {
 	h.setBack, h.stepped = h.setBack || by < 0, true
 	c := *h.clocks.Load()
 	c.ahead += by
@@ -198,24 +198,24 @@ func (h *host) step(by time.Duration) {
 // standsStill reports whether the process or the machine stands still.
 func (h *host) standsStill() bool { return h.paused || h.suspended }
 
-// hinder records that a fault, such as a cut connection to etcd, now keeps the host from answering as fast as a
+// markHindered records that a fault, such as a cut connection to etcd, now keeps the host from answering as fast as a
 // healthy one. A host that is not hindered must not be considered dead.
-func (h *host) hinder() { h.hinderUntil(h.w.now()) }
+func (h *host) markHindered() { h.markHinderedUntil(h.w.now()) }
 
-func (h *host) hinderUntil(t time.Duration) {
+func (h *host) markHinderedUntil(t time.Duration) {
 	h.w.alter(func() { h.apart, h.lagged = max(h.apart, t), max(h.lagged, t) })
 }
 
-// hindered reports whether the host was hindered or stood still at any time since then. The caller holds the
+// wasHindered reports whether the host was hindered or stood still at any time since then. The caller holds the
 // checks' mu.
-func (h *host) hindered(since time.Duration) bool {
-	return h.lagged >= since || h.standsStill() || h.cutOff(since)
+func (h *host) wasHindered(since time.Duration) bool {
+	return h.lagged >= since || h.standsStill() || h.wasCutOff(since)
 }
 
-// cutOff reports whether at any time since then, for another reason than standing still, the host could not
+// wasCutOff reports whether at any time since then, for another reason than standing still, the host could not
 // learn of etcd's events immediately. The caller holds the checks' mu.
-func (h *host) cutOff(since time.Duration) bool {
-	if h.apart >= since || !h.link().well() || h.w.faults.away || h.w.faults.sick > 0 {
+func (h *host) wasCutOff(since time.Duration) bool {
+	if h.apart >= since || !h.link().isHealthy() || h.w.faults.away || h.w.faults.sick > 0 {
 		return true
 	}
 	p := h.process
@@ -223,5 +223,5 @@ func (h *host) cutOff(since time.Duration) bool {
 		return false
 	}
 	view := p.core.Mirror.Snapshot()
-	return p.known.blind > 0 || p.known.waits >= since || view == nil || view.Stale
+	return p.facts.blind > 0 || p.facts.waits >= since || view == nil || view.Stale
 }

@@ -20,37 +20,37 @@ type logger struct {
 func (l logger) Named(name string) hclog.Logger { return logger{l.Logger, l.p, name} }
 
 // Log implements hclog.Logger.
-func (l logger) Log(_ hclog.Level, msg string, args ...any) { l.said(msg, args) }
+func (l logger) Log(_ hclog.Level, msg string, args ...any) { l.notifyChecks(msg, args) }
 
 // Debug implements hclog.Logger.
-func (l logger) Debug(msg string, args ...any) { l.said(msg, args) }
+func (l logger) Debug(msg string, args ...any) { l.notifyChecks(msg, args) }
 
 // Info implements hclog.Logger.
-func (l logger) Info(msg string, args ...any) { l.said(msg, args) }
+func (l logger) Info(msg string, args ...any) { l.notifyChecks(msg, args) }
 
 // Warn implements hclog.Logger.
-func (l logger) Warn(msg string, args ...any) { l.said(msg, args) }
+func (l logger) Warn(msg string, args ...any) { l.notifyChecks(msg, args) }
 
 // Error implements hclog.Logger.
-func (l logger) Error(msg string, args ...any) { l.said(msg, args) }
+func (l logger) Error(msg string, args ...any) { l.notifyChecks(msg, args) }
 
-func (l logger) said(msg string, args []any) {
+func (l logger) notifyChecks(msg string, args []any) {
 	if l.p.dead.Load() {
 		return // a dead process logs nothing
 	}
-	fields := fields(args)
+	fields := logFields(args)
 	if what := fields.text(event.Field); what != "" {
-		l.p.w.checks.event(l.p, event.Type(what), fields)
+		l.p.w.checks.checkEvent(l.p, event.Type(what), fields)
 	}
 	if l.p.w.log.on {
-		l.p.w.log.of(l.p, "%s: %s%s", l.name, msg, fields)
+		l.p.w.log.addProcessLine(l.p, "%s: %s%s", l.name, msg, fields)
 	}
 }
 
-// fields holds the fields of a log line: names and values in turn.
-type fields []any
+// logFields holds the fields of a log line: names and values in turn.
+type logFields []any
 
-func (f fields) value(name string) any {
+func (f logFields) value(name string) any {
 	for i := 0; i+1 < len(f); i += 2 {
 		if f[i] == name {
 			return f[i+1]
@@ -59,18 +59,18 @@ func (f fields) value(name string) any {
 	return nil
 }
 
-func (f fields) text(name string) string {
+func (f logFields) text(name string) string {
 	s, _ := f.value(name).(string)
 	return s
 }
 
-func (f fields) number(name string) int64 {
+func (f logFields) number(name string) int64 {
 	n, _ := f.value(name).(int64)
 	return n
 }
 
 // String returns the fields as a transcript shows them.
-func (f fields) String() string {
+func (f logFields) String() string {
 	var b strings.Builder
 	for i := 0; i+1 < len(f); i += 2 {
 		if f[i] != event.Field {

@@ -7,4 +7,6 @@ import (
 )
 
 // TestMutants checks that the schedules find each mutant, because a check that finds nothing proves nothing.
-func TestMutants(t *testing.T) { mutants.Found(t, "internal/test/simulation", "-sim.schedules=6000") }
+func TestMutants(t *testing.T) {
+	mutants.RequireFound(t, "internal/test/simulation", "-sim.schedules=6000")
+}

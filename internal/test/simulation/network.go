@@ -10,31 +10,31 @@ import (
 	"github.com/goverse/goverse/internal/crash/heartbeat"
 )
 
-// node is the network side of a process: its connections from and to others. It replaces package node's
+// nodeNetwork is the network side of a process: its connections from and to others. It replaces package node's
 // streams.
-type node struct {
+type nodeNetwork struct {
 	p           *process
 	watcherLost chan struct{}
-	closed      bool      // it does not listen any more
-	watchers    []*stream // open streams from others
-	watching    []*stream // its own open streams
+	closed      bool           // it does not listen any more
+	watchers    []*watchStream // open streams from others
+	watching    []*watchStream // its own open streams
 }
 
 // Bounds on the time until a closed socket is noticed; on the duration of one way between nodes at no distance;
 // and on the time until a silent connection is noticed.
 const (
-	leastNotice, mostNotice   = 500 * time.Microsecond, time.Millisecond
-	leastHop, mostHop         = 100 * time.Microsecond, 1500 * time.Microsecond
-	leastSilence, mostSilence = 10 * time.Second, 15 * time.Second
+	minNotice, maxNotice   = 500 * time.Microsecond, time.Millisecond
+	minHop, maxHop         = 100 * time.Microsecond, 1500 * time.Microsecond
+	minSilence, maxSilence = 10 * time.Second, 15 * time.Second
 )
 
 var (
-	errBroke   = errors.New("the watch broke")
-	errSilence = errors.New("no answer")
+	errWatchBroken = errors.New("the watch broke")
+	errSilence     = errors.New("no answer")
 )
 
-// stream is a watch. It stays open while both processes live and the network between them does not break it.
-type stream struct {
+// watchStream is a watch. It stays open while both processes live and the network between them does not break it.
+type watchStream struct {
 	from, to *process
 	opened   time.Duration
 	heard    uint64        // heartbeats
@@ -44,26 +44,26 @@ type stream struct {
 }
 
 // Instance implements crash.Watch.
-func (s *stream) Instance() string { return s.to.id }
+func (s *watchStream) Instance() string { return s.to.id }
 
 // Heartbeats implements crash.Watch.
-func (s *stream) Heartbeats() bool { return true }
+func (s *watchStream) Heartbeats() bool { return true }
 
 // Heard implements crash.Watch. Heartbeats since the last call count as heard if they could arrive, or if the
 // watcher itself stands still.
-func (s *stream) Heard() uint64 {
+func (s *watchStream) Heard() uint64 {
 	w := s.from.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	here, there := s.from.host, s.to.host
 	if here.standsStill() || !s.over && !s.to.dead.Load() && here.reaches(there) && there.reaches(here) {
-		s.heard = uint64((w.now() - s.opened) / heartbeat.Every)
+		s.heard = uint64((w.now() - s.opened) / heartbeat.SendEvery)
 	}
 	return s.heard
 }
 
 // Wait implements crash.Watch.
-func (s *stream) Wait(ctx context.Context) error {
+func (s *watchStream) Wait(ctx context.Context) error {
 	select {
 	case <-s.ended:
 		return s.err
@@ -73,52 +73,52 @@ func (s *stream) Wait(ctx context.Context) error {
 }
 
 // Close implements crash.Watch.
-func (s *stream) Close(ctx context.Context) {
+func (s *watchStream) Close(ctx context.Context) {
 	w := s.from.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !s.over {
-		s.end(ctx.Err() == nil, false, true)
+		s.endStream(ctx.Err() == nil, false, true)
 	}
 }
 
-// end ends a stream. After a goodbye neither side suspects a crash. Otherwise the watched process learns that
+// endStream ends a stream. After a goodbye neither side suspects a crash. Otherwise the watched process learns that
 // it lost a watcher, and the watcher that the stream broke. A watcher that ended the stream itself is not
 // notified. The caller holds w.mu.
-func (s *stream) end(goodbye, silently, byWatcher bool) {
+func (s *watchStream) endStream(goodbye, silently, byWatcher bool) {
 	if s.over {
 		return
 	}
 	s.over = true
-	s.to.node.watchers = without(s.to.node.watchers, s)
-	s.from.node.watching = without(s.from.node.watching, s)
+	s.to.node.watchers = removeValue(s.to.node.watchers, s)
+	s.from.node.watching = removeValue(s.from.node.watching, s)
 	w := s.from.w
-	notice := w.between(leastNotice, mostNotice) + w.between(0, w.faults.slow)
+	notice := w.drawBetween(minNotice, maxNotice) + w.drawBetween(0, w.faults.slow)
 	if silently {
-		notice = w.between(leastSilence, mostSilence)
+		notice = w.drawBetween(minSilence, maxSilence)
 	}
 	if !byWatcher {
-		s.from.hear(notice, func() {
+		s.from.deliverAfter(notice, func() {
 			if !goodbye {
-				s.err = errBroke
+				s.err = errWatchBroken
 			}
 			close(s.ended)
 		})
 	}
 	if !goodbye {
-		s.to.hear(notice, func() {
+		s.to.deliverAfter(notice, func() {
 			select {
 			case s.to.node.watcherLost <- struct{}{}:
 			default:
 			}
-			w.checks.lostWatcher(s.to)
+			w.checks.recordLostWatcher(s.to)
 		})
 	}
 }
 
-// hear calls do at a process after d if the process lives then. If it stands still, do is called when it
+// deliverAfter calls do at a process after d if the process lives then. If it stands still, do is called when it
 // continues. The caller holds w.mu.
-func (p *process) hear(d time.Duration, do func()) {
+func (p *process) deliverAfter(d time.Duration, do func()) {
 	p.w.after(d, func() {
 		switch {
 		case p.dead.Load():
@@ -127,7 +127,7 @@ func (p *process) hear(d time.Duration, do func()) {
 			p.w.wg.Go(func() {
 				select {
 				case <-resumed:
-					p.hear(0, do)
+					p.deliverAfter(0, do)
 				case <-p.ctx.Done():
 				}
 			})
@@ -142,29 +142,30 @@ func (h *host) reaches(there *host) bool {
 	return !h.silent && !there.silent && !there.standsStill() && !h.cut[there] && !there.cut[h]
 }
 
-// dial calls answered, after the delays of the network, with the process that listens at an address, or with
+// dialProcess calls answered, after the delays of the network, with the process that listens at an address, or with
 // nil if none does. If the address gives no answer, answered is never called.
-func (n *node) dial(address string, answered func(there *process)) {
-	p, there := n.p, n.p.w.host(address)
-	hop := p.w.between(leastHop, mostHop) + p.w.between(0, p.w.faults.slow) + p.host.lag() + there.lag()
+func (n *nodeNetwork) dialProcess(address string, answered func(there *process)) {
+	p, there := n.p, n.p.w.hostAt(address)
+	hop := p.w.drawBetween(minHop, maxHop) + p.w.drawBetween(0, p.w.faults.slow) + p.host.drawLag() + there.drawLag()
 	p.w.after(hop, func() {
 		target := there.process
 		switch {
 		case !p.host.reaches(there):
 		case there.refuses || target == nil || target.node.closed:
 			p.w.alter(func() { there.refused = p.w.now() })
-			p.hear(p.w.between(leastNotice, mostNotice), func() { answered(nil) })
+			p.deliverAfter(p.w.drawBetween(minNotice, maxNotice), func() { answered(nil) })
 		default:
-			p.hear(p.w.between(leastNotice, mostNotice), func() { answered(target) })
+			p.deliverAfter(p.w.drawBetween(minNotice, maxNotice), func() { answered(target) })
 		}
 	})
 }
 
-// await is dial for callers that wait for the answer.
-func await[T any](n *node, ctx context.Context, address string, use func(there *process) T) (none T, err error) {
+// dialAndUse is dial for callers that wait for the answer.
+func dialAndUse[T any](n *nodeNetwork, ctx context.Context, address string, use func(there *process) T) (none T,
+	err error) {
 	answers := make(chan *T, 1)
 	n.p.w.mu.Lock()
-	n.dial(address, func(there *process) {
+	n.dialProcess(address, func(there *process) {
 		if there == nil {
 			answers <- nil
 			return
@@ -188,11 +189,11 @@ func await[T any](n *node, ctx context.Context, address string, use func(there *
 }
 
 // Watch implements crash.Dialer.
-func (n *node) Watch(ctx context.Context, address string) (crash.Watch, error) {
-	s, err := await(n, ctx, address, func(there *process) *stream {
-		s := &stream{from: n.p, to: there, opened: n.p.w.now(), ended: make(chan struct{})}
+func (n *nodeNetwork) Watch(ctx context.Context, address string) (crash.Watch, error) {
+	s, err := dialAndUse(n, ctx, address, func(there *process) *watchStream {
+		s := &watchStream{from: n.p, to: there, opened: n.p.w.now(), ended: make(chan struct{})}
 		if there.dead.Load() || there.node.closed {
-			s.over, s.err = true, errBroke
+			s.over, s.err = true, errWatchBroken
 			close(s.ended)
 			return s
 		}
@@ -207,40 +208,40 @@ func (n *node) Watch(ctx context.Context, address string) (crash.Watch, error) {
 }
 
 // identify returns the instance id of the process at an address.
-func (n *node) identify(ctx context.Context, address string) (string, error) {
-	return await(n, ctx, address, func(there *process) string { return there.id })
+func (n *nodeNetwork) identify(ctx context.Context, address string) (string, error) {
+	return dialAndUse(n, ctx, address, func(there *process) string { return there.id })
 }
 
-// close ends the streams, with or without a goodbye, and stops listening. The caller holds w.mu.
-func (n *node) close(goodbye bool) {
+// closeStreams ends the streams, with or without a goodbye, and stops listening. The caller holds w.mu.
+func (n *nodeNetwork) closeStreams(goodbye bool) {
 	n.closed = true
 	for _, s := range slices.Clone(n.watchers) {
-		s.end(goodbye, false, false)
+		s.endStream(goodbye, false, false)
 	}
 }
 
-// die ends the streams of a process that died. Its kernel closes them, unless the host is gone; the others then
-// notice only after a long silence.
-func (n *node) die(withHost bool) {
+// breakStreams ends the streams of a process that died. Its kernel closes them, unless the host is gone; the others
+// then notice only after a long silence.
+func (n *nodeNetwork) breakStreams(withHost bool) {
 	n.closed = true
 	for _, s := range slices.Clone(n.watching) {
-		s.end(false, withHost, true)
+		s.endStream(false, withHost, true)
 	}
 	for _, s := range slices.Clone(n.watchers) {
-		s.end(false, withHost, false)
+		s.endStream(false, withHost, false)
 	}
 }
 
-// watches reports whether a stream is open to the process that is at an address now.
-func (n *node) watches(there *process) bool {
-	return slices.ContainsFunc(n.watching, func(s *stream) bool { return s.to == there })
+// watchesProcess reports whether a stream is open to the process that is at an address now.
+func (n *nodeNetwork) watchesProcess(there *process) bool {
+	return slices.ContainsFunc(n.watching, func(s *watchStream) bool { return s.to == there })
 }
 
-func without[T comparable](s []T, v T) []T {
+func removeValue[T comparable](s []T, v T) []T {
 	return slices.DeleteFunc(slices.Clone(s), func(x T) bool { return x == v })
 }
 
-// lag draws the delay of messages that arrive at a busy host.
-func (h *host) lag() time.Duration {
-	return h.w.between(0, h.link().busy)
+// drawLag draws the delay of messages that arrive at a busy host.
+func (h *host) drawLag() time.Duration {
+	return h.w.drawBetween(0, h.link().busy)
 }

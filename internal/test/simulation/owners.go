@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// owners holds the checks' knowledge of the serving of shards.
-type owners struct {
+// shardOwners holds the checks' knowledge of the serving of shards.
+type shardOwners struct {
 	holds  []*claim        // by shard, at this instant
 	since  []time.Duration // by shard: since when two hold it at once, excused; 0 if they do not
 	two    []bool          // by shard: two hold it at this instant
@@ -16,48 +16,48 @@ type owners struct {
 	granted    []int64 // by shard: the epoch in the newest map that a process wrote
 	generation int64   // the largest of a map
 
-	handed []int64  // revisions of out-of-band changes of the map
-	forged []forged // out-of-band reports
+	outOfBandMaps []int64        // revisions of out-of-band changes of the map
+	forged        []forgedReport // out-of-band reports
 }
 
-// forged is a report that was written out of band in a member's name: that it has released all shards.
-type forged struct {
+// forgedReport is a report that was written out of band in a member's name: that it has released all shards.
+type forgedReport struct {
 	address     string
 	incarnation int64
 	until       int64 // revision at which it was overwritten or deleted; 0 if it still exists
 }
 
-func newOwners(shards int) owners {
-	return owners{holds: make([]*claim, shards), since: make([]time.Duration, shards), two: make([]bool, shards),
+func newOwners(shards int) shardOwners {
+	return shardOwners{holds: make([]*claim, shards), since: make([]time.Duration, shards), two: make([]bool, shards),
 		epochs: make([]int64, shards), last: make([]*process, shards), granted: make([]int64, shards)}
 }
 
-// hold checks that no other process holds a shard that a process with a valid session holds. A process holds a
+// checkHold checks that no other process holds a shard that a process with a valid session holds. A process holds a
 // shard from before it serves it until the last call has left.
-func (c *checks) hold(x *claim) {
+func (c *checks) checkHold(x *claim) {
 	for n, epoch := range x.shards {
 		if epoch == 0 {
 			continue
 		}
 		if other := c.holds[n]; other != nil {
-			c.heldTwice(n, other, x)
+			c.checkHeldTwice(n, other, x)
 		} else {
 			c.holds[n] = x
 		}
-		if x.served[n] && x.p.known.serves[n] != epoch {
-			x.p.known.serves[n] = epoch
-			c.serves(x.p, x, n)
+		if x.served[n] && x.p.facts.serves[n] != epoch {
+			x.p.facts.serves[n] = epoch
+			c.checkServing(x.p, x, n)
 		}
 	}
 }
 
-// heldTwice judges two processes that hold one shard.
-func (c *checks) heldTwice(n int, a, b *claim) {
+// checkHeldTwice judges two processes that hold one shard.
+func (c *checks) checkHeldTwice(n int, a, b *claim) {
 	if a.shards[n] > b.shards[n] {
 		a, b = b, a
 	}
 	older, newer := a.shards[n], b.shards[n]
-	by, excused := c.excusedBoth(a.p, b.p, older, newer)
+	by, excused := c.findBesideCase(a.p, b.p, older, newer)
 	if !excused {
 		c.fail("P5", "shard %d is held by %s under epoch %d, and by %s under %d", n, a.p.id, older, b.p.id, newer)
 		return
@@ -71,34 +71,34 @@ func (c *checks) heldTwice(n int, a, b *claim) {
 	e.Longest = max(e.Longest, c.w.now()-c.since[n])
 }
 
-// excusedBoth returns the exempt case in which two processes may hold a shard, if there is one. The older
+// findBesideCase returns the exempt case in which two processes may hold a shard, if there is one. The older
 // owner's session was taken. Or the map was changed out of band, and no longer named the owner that the newer
 // one had to wait for. Or an out-of-band report claimed that the older owner had released its shards.
-func (c *checks) excusedBoth(a, b *process, older, newer int64) (besideBy, bool) {
+func (c *checks) findBesideCase(a, b *process, older, newer int64) (besideCause, bool) {
 	for i, p := range [2]*process{a, b} {
 		s := p.session()
 		if p.dead.Load() || s == nil {
 			continue
 		}
-		if t := c.excuse(p, s, p.known.incarnation); t != nil && c.excuses(t, p, [2]*process{b, a}[i]) {
-			if t.by == removal {
-				return afterRemoval, true
+		if t := c.findLoss(p, s, p.facts.incarnation); t != nil && c.lossExcuses(t, p, [2]*process{b, a}[i]) {
+			if t.by == byRemoval {
+				return besideRemoval, true
 			}
-			return afterHand, true
+			return besideOutOfBand, true
 		}
 	}
-	if slices.ContainsFunc(c.handed, func(r int64) bool { return older < r && r <= newer }) ||
-		slices.ContainsFunc(c.forged, func(f forged) bool {
-			return f.address == a.host.address && f.incarnation == a.known.incarnation && (f.until == 0 || newer < f.until)
+	if slices.ContainsFunc(c.outOfBandMaps, func(r int64) bool { return older < r && r <= newer }) ||
+		slices.ContainsFunc(c.forged, func(f forgedReport) bool {
+			return f.address == a.host.address && f.incarnation == a.facts.incarnation && (f.until == 0 || newer < f.until)
 		}) {
-		return afterMapHand, true
+		return besideMapChange, true
 	}
 	return 0, false
 }
 
-// reported is called with every report that was written or deleted. The report before it no longer counts for
+// recordReport is called with every report that was written or deleted. The report before it no longer counts for
 // later maps.
-func (c *checks) reported(address string, revision int64) {
+func (c *checks) recordReport(address string, revision int64) {
 	for i := range c.forged {
 		if f := &c.forged[i]; f.address == address && f.until == 0 {
 			f.until = revision
@@ -106,8 +106,8 @@ func (c *checks) reported(address string, revision int64) {
 	}
 }
 
-// held resets the holders after all claims were checked.
-func (c *checks) held() {
+// resetHolders resets the holders after all claims were checked.
+func (c *checks) resetHolders() {
 	for n := range c.holds {
 		if !c.two[n] {
 			c.since[n] = 0
@@ -116,10 +116,10 @@ func (c *checks) held() {
 	}
 }
 
-// serves checks a process that begins to serve a shard. Its epoch must be new, or still the process's own.
-func (c *checks) serves(p *process, x *claim, n int) {
+// checkServing checks a process that begins to serve a shard. Its epoch must be new, or still the process's own.
+func (c *checks) checkServing(p *process, x *claim, n int) {
 	epoch := x.shards[n]
-	c.w.log.of(p, "serves shard %d under epoch %d", n, epoch)
+	c.w.log.addProcessLine(p, "serves shard %d under epoch %d", n, epoch)
 	c.seen.Count[ShardServed]++
 	last := c.last[n]
 	switch {
@@ -127,7 +127,7 @@ func (c *checks) serves(p *process, x *claim, n int) {
 		c.epochs[n], c.last[n] = epoch, p
 	case epoch == c.epochs[n] && last == p:
 	default:
-		if by, excused := c.excusedBoth(p, last, epoch, c.epochs[n]); excused {
+		if by, excused := c.findBesideCase(p, last, epoch, c.epochs[n]); excused {
 			c.seen.Beside[by].Late++
 			return
 		}

@@ -37,45 +37,45 @@ type process struct {
 	core *member.Core
 
 	client *clientv3.Client
-	node   *node // the network side
+	node   *nodeNetwork // the network side
 
-	ctx    context.Context // ends when the process dies
-	cancel context.CancelFunc
-	wg     sync.WaitGroup // goroutines beside its core
-	dead   atomic.Bool
-	leaves bool          // it was asked to stop
-	looks  time.Duration // since when it has a view; 0 if it has none
+	ctx           context.Context // ends when the process dies
+	cancel        context.CancelFunc
+	wg            sync.WaitGroup // goroutines beside its core
+	dead          atomic.Bool
+	stopRequested bool          // it was asked to stop
+	viewSince     time.Duration // since when it has a view; 0 if it has none
 
-	draws sync.Mutex
-	rand  *rand.Rand    // for retries
-	asked [kinds]uint64 // requests so far
+	randMu        sync.Mutex
+	rand          *rand.Rand           // for retries
+	requestCounts [requestKinds]uint64 // requests so far
 
-	use   use
-	known known
+	user  nodeUser
+	facts processFacts
 }
 
-// start runs a new process on the host.
-func (h *host) start() {
+// startProcess runs a new process on the host.
+func (h *host) startProcess() {
 	w := h.w
-	h.born++
-	p := &process{w: w, host: h, id: fmt.Sprintf("%s#%d", h.address, h.born)}
+	h.startCount++
+	p := &process{w: w, host: h, id: fmt.Sprintf("%s#%d", h.address, h.startCount)}
 	p.rand = newRand(w.seed, streamOf("retries", p.id))
-	p.use, p.known = newUse(p), newKnown(w)
-	p.node = &node{p: p, watcherLost: make(chan struct{}, 1)}
-	p.conn = w.etcd.ConnectTo(h.asks, p.id, p.delivery)
-	p.conn.Proxied(h.roles.proxied)
-	p.conn.Freeze(h.link().frozen)
-	p.conn.Hold(h.link().held || h.standsStill())
+	p.user, p.facts = newNodeUser(p), newProcessFacts(w)
+	p.node = &nodeNetwork{p: p, watcherLost: make(chan struct{}, 1)}
+	p.conn = w.etcd.ConnectTo(h.nextMember, p.id, p.drawDelivery)
+	p.conn.SetProxied(h.roles.proxied)
+	p.conn.SetFrozen(h.link().frozen)
+	p.conn.SetHeld(h.link().held || h.standsStill())
 	p.client = p.conn.Client()
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	var err error
 	if p.core, err = member.New(p.config()); err != nil {
 		panic(err) // the configuration is valid
 	}
-	w.checks.began(p)
+	w.checks.recordStart(p)
 	w.alter(func() { h.process = p })
-	w.log.of(p, "starts")
-	w.wg.Go(p.run)
+	w.log.addProcessLine(p, "starts")
+	w.wg.Go(p.runCore)
 }
 
 func (p *process) config() member.Config {
@@ -84,16 +84,16 @@ func (p *process) config() member.Config {
 		WorkTimeout: workTimeout, Address: p.host.address,
 		Record:   state.Record{InstanceID: p.id, Shards: r.shards, Observer: r.observer},
 		Observer: r.observer, Fallback: r.fallback,
-		Detection: crash.Settings{Off: !w.detect}.WithDefaults(), Dialer: p.node,
-		WatcherLost: p.node.watcherLost, Identify: p.node.identify, Planning: w.planning(r.shards),
-		Clock: p.host.now, Random: p.random, Logger: logger{Logger: hclog.NewNullLogger(), p: p}}
+		Detection: crash.Settings{Off: !w.crashDetection}.WithDefaults(), Dialer: p.node,
+		WatcherLost: p.node.watcherLost, Identify: p.node.identify, Planning: w.planSettings(r.shards),
+		Clock: p.host.now, Random: p.drawFraction, Logger: logger{Logger: hclog.NewNullLogger(), p: p}}
 	if r.excluded {
 		c.Record.Labels = excluded
 	}
 	if r.shards > 0 {
-		c.Shards = &consensusmanager.ShardsConfig{Shards: r.shards, DrainTimeout: w.ttl, OnRelease: p.use.release}
+		c.Shards = &consensusmanager.ShardsConfig{Shards: r.shards, DrainTimeout: w.ttl, OnRelease: p.user.release}
 		if r.asked {
-			c.Shards.OnAcquire = p.use.acquire
+			c.Shards.OnAcquire = p.user.acquire
 		}
 	}
 	return c
@@ -102,95 +102,95 @@ func (p *process) config() member.Config {
 // excluded are the labels of members that get no shards.
 var excluded = map[string]string{"role": "gateway"}
 
-func (w *world) planning(shards int) shardplan.Settings {
+func (w *world) planSettings(shards int) shardplan.Settings {
 	return shardplan.Settings{Shards: shards, Window: w.window, MinMembers: 1, Exclude: excluded, Budget: 20 * w.shards}
 }
 
-func (p *process) random() float64 {
-	p.draws.Lock()
-	defer p.draws.Unlock()
+func (p *process) drawFraction() float64 {
+	p.randMu.Lock()
+	defer p.randMu.Unlock()
 	return p.rand.Float64()
 }
 
-// run runs the process until it has ended.
-func (p *process) run() {
+// runCore runs the process until it has ended.
+func (p *process) runCore() {
 	p.core.Start()
 	err := p.core.Join(p.ctx)
 	if err == nil {
 		p.wg.Go(func() { p.core.Manager.Run(p.ctx) })
-		p.wg.Go(p.use.run)
+		p.wg.Go(p.user.runUser)
 		<-p.ctx.Done()
 	}
 	if err != nil && p.ctx.Err() == nil { // it cannot join, for example at an occupied address
-		p.w.log.of(p, "gives up: %v", err)
+		p.w.log.addProcessLine(p, "gives up: %v", err)
 		p.core.Detector.Stop(p.ctx)
-		_ = p.core.Leave() // otherwise its lease expires
+		_ = p.core.EndSession() // otherwise its lease expires
 	}
 	if p.dead.CompareAndSwap(false, true) {
 		p.w.mu.Lock()
-		p.node.close(false)
+		p.node.closeStreams(false)
 		p.w.alter(func() { p.host.process = nil })
 		p.w.startAgain(p.host)
 		p.w.mu.Unlock()
 	}
 	p.cancel()
 	p.core.Detector.Stop(p.ctx)
-	_ = p.core.Leave() // nothing of it reaches etcd if the process is dead
+	_ = p.core.EndSession() // nothing of it reaches etcd if the process is dead
 	_ = p.core.Manager.Stop(p.ctx)
 	p.core.Close()
 	p.wg.Wait()
 }
 
-// stop does the steps of Cluster.Stop with the core, in the same order.
-func (p *process) stop() {
-	if p.leaves {
+// stopCore does the steps of Cluster.Stop with the core, in the same order.
+func (p *process) stopCore() {
+	if p.stopRequested {
 		return
 	}
-	p.w.alter(func() { p.leaves = true })
-	p.w.log.of(p, "begins to stop")
+	p.w.alter(func() { p.stopRequested = true })
+	p.w.log.addProcessLine(p, "begins to stop")
 	p.wg.Go(func() {
 		ctx, checks := p.ctx, &p.w.checks
 		marked := p.core.MarkStopping(ctx)
 		cut := p.core.Manager.Withdraw(ctx)
 		if marked {
-			cut = errors.Join(cut, checks.handedOver(p, p.core.HandOver(ctx)))
+			cut = errors.Join(cut, checks.recordHandover(p, p.core.HandOverShards(ctx)))
 		} else {
-			checks.count(StopCut)
+			checks.countOccurrence(StopCut)
 		}
-		cut = errors.Join(cut, p.core.Relinquish(ctx))
+		cut = errors.Join(cut, p.core.ReleaseShards(ctx))
 		p.core.Detector.Stop(ctx)
 		p.w.mu.Lock()
-		p.node.close(true)
+		p.node.closeStreams(true)
 		p.w.mu.Unlock()
 		if p.host.roles.drains {
 			<-ctx.Done() // a call takes forever
 		}
-		wait.For(ctx, p.draw("serves to the end", 200*time.Millisecond))
+		wait.For(ctx, p.drawDelay("serves to the end", 200*time.Millisecond))
 		if cut == nil {
 			p.core.MarkLeft(ctx)
 		}
 		last := p.session()
-		if p.core.Leave() != nil || ctx.Err() != nil {
-			checks.count(StopSilent)
+		if p.core.EndSession() != nil || ctx.Err() != nil {
+			checks.countOccurrence(StopSilent)
 		} else {
-			checks.stoppedWell(p, last)
+			checks.checkStop(p, last)
 		}
 		p.w.mu.Lock()
 		defer p.w.mu.Unlock()
-		p.die(false)
+		p.killProcess(false)
 	})
 }
 
-// die ends the process at once, as SIGKILL does. Its kernel closes its sockets unless the host is lost too. The
+// killProcess ends the process at once, as SIGKILL does. Its kernel closes its sockets unless the host is lost too. The
 // caller holds w.mu.
-func (p *process) die(withHost bool) {
+func (p *process) killProcess(withHost bool) {
 	if p.dead.Swap(true) {
 		return
 	}
-	p.w.log.of(p, "is gone")
-	p.node.die(withHost)
+	p.w.log.addProcessLine(p, "is gone")
+	p.node.breakStreams(withHost)
 	p.w.alter(func() { p.host.process = nil })
-	p.conn.Freeze(true)
+	p.conn.SetFrozen(true)
 	p.cancel()
 }
 
@@ -200,7 +200,7 @@ func (p *process) leads() bool { return p.core.Manager.IsLeader() }
 // session returns the present session, or nil between two.
 func (p *process) session() *etcdsession.Session { return p.core.Keeper.Current() }
 
-// draw draws a duration up to d for an activity of the process.
-func (p *process) draw(what string, d time.Duration) time.Duration {
-	return between(newRand(p.w.seed, streamOf(what, p.id)), 0, d)
+// drawDelay draws a duration up to d for an activity of the process.
+func (p *process) drawDelay(what string, d time.Duration) time.Duration {
+	return drawBetween(newRand(p.w.seed, streamOf(what, p.id)), 0, d)
 }

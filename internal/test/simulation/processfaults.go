@@ -7,14 +7,15 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-func pauseProcess(w *world, h *host) { w.pauseFor(h, w.duration(h)) }
+func pauseProcess(w *world, h *host) { w.pauseFor(h, w.drawDuration(h)) }
 
 // pauseInRenewal stops the process while a renewal's answer is under way, until about the session's deadline.
 func pauseInRenewal(w *world, h *host) {
-	w.faults.at(trigger{moment: carriedOut + moment(pick(w, []kind{toRenew, toCheck})), host: h,
+	w.faults.addTrigger(faultTrigger{moment: momentExecuted + faultMoment(pickOne(w,
+		[]requestKind{requestRenew, requestRoundRead})), host: h,
 		begin: func() {
 			if p := h.process; p != nil && p.session() != nil {
-				w.pauseFor(h, max(0, p.session().Left()+w.between(-time.Millisecond, 20*time.Millisecond)))
+				w.pauseFor(h, max(0, p.session().TimeLeft()+w.drawBetween(-time.Millisecond, 20*time.Millisecond)))
 			}
 		}})
 }
@@ -23,9 +24,10 @@ func pauseInRenewal(w *world, h *host) {
 // clear the suspicion. When it continues, the answer is too late, or too late for its claims.
 func pauseInSuspicion(w *world, h *host) {
 	breakStreams(w, h)
-	w.after(mostNotice/2, func() {
-		w.faults.at(trigger{moment: carriedOut + moment(pick(w, []kind{toRenew, toCheck})), host: h,
-			begin: func() { w.pauseFor(h, w.between(0, w.ttl)) }})
+	w.after(maxNotice/2, func() {
+		w.faults.addTrigger(faultTrigger{moment: momentExecuted + faultMoment(pickOne(w,
+			[]requestKind{requestRenew, requestRoundRead})), host: h,
+			begin: func() { w.pauseFor(h, w.drawBetween(0, w.ttl)) }})
 	})
 }
 
@@ -35,11 +37,11 @@ func (w *world) pauseFor(h *host, d time.Duration) {
 	if p == nil || h.paused {
 		return
 	}
-	w.note(h, "is paused for %v", d)
-	h.pause()
-	w.faults.last(d, func() {
-		w.note(h, "goes on")
-		h.unpause()
+	w.noteFault(h, "is paused for %v", d)
+	h.pauseProcess()
+	w.faults.endAfter(d, func() {
+		w.noteFault(h, "goes on")
+		h.resumeProcess()
 	})
 }
 
@@ -47,47 +49,47 @@ func suspendMachine(w *world, h *host) {
 	if h.suspended || h.setBack {
 		return
 	}
-	d := w.duration(h)
-	w.note(h, "its machine is suspended for %v", d)
-	h.suspend()
-	w.faults.last(d, func() {
-		w.note(h, "its machine goes on")
-		h.resume()
+	d := w.drawDuration(h)
+	w.noteFault(h, "its machine is suspended for %v", d)
+	h.suspendMachine()
+	w.faults.endAfter(d, func() {
+		w.noteFault(h, "its machine goes on")
+		h.resumeMachine()
 	})
 }
 
 func stepWall(w *world, h *host) {
-	by := w.between(-2*w.ttl, 2*w.ttl)
+	by := w.drawBetween(-2*w.ttl, 2*w.ttl)
 	if c := h.clocks.Load(); c.stood > 0 || h.suspended {
 		by = by.Abs() // set back around a suspension, neither clock would show the time that passed
 	}
-	w.note(h, "its wall clock is stepped by %v", by)
-	h.step(by)
+	w.noteFault(h, "its wall clock is stepped by %v", by)
+	h.stepClock(by)
 }
 
 func busyMachine(w *world, h *host) {
-	d, slow := w.duration(h), pick(w, []time.Duration{5 * time.Millisecond, 100 * time.Millisecond, time.Second})
-	w.note(h, "is so busy that goroutines wait for up to %v, for %v", slow, d)
-	h.set(func(l *link) { l.busy = slow })
-	w.faults.last(d, func() { w.repaired(h, func(l *link) { l.busy = 0 }) })
+	d, slow := w.drawDuration(h), pickOne(w, []time.Duration{5 * time.Millisecond, 100 * time.Millisecond, time.Second})
+	w.noteFault(h, "is so busy that goroutines wait for up to %v, for %v", slow, d)
+	h.changeLink(func(l *link) { l.busy = slow })
+	w.faults.endAfter(d, func() { w.repairLink(h, func(l *link) { l.busy = 0 }) })
 }
 
 func crashProcess(w *world, h *host) {
 	if h.process == nil {
 		return
 	}
-	w.note(h, "crashes")
-	w.checks.crashes(h.process)
-	h.process.die(false)
+	w.noteFault(h, "crashes")
+	w.checks.recordCrash(h.process)
+	h.process.killProcess(false)
 	w.startAgain(h)
 }
 
 // restart lets a host's process crash, and starts the next one at once.
 func (w *world) restart(h *host) {
 	if h.process != nil && !h.standsStill() {
-		w.note(h, "crashes, and starts again")
-		h.process.die(false)
-		w.after(w.between(0, 10*time.Millisecond), h.begin)
+		w.noteFault(h, "crashes, and starts again")
+		h.process.killProcess(false)
+		w.after(w.drawBetween(0, 10*time.Millisecond), h.ensureStarted)
 	}
 }
 
@@ -96,24 +98,24 @@ func loseHost(w *world, h *host) {
 	if h.process == nil {
 		return
 	}
-	w.note(h, "its host is lost")
-	h.process.die(true)
+	w.noteFault(h, "its host is lost")
+	h.process.killProcess(true)
 	h.silent = true
-	w.faults.last(w.duration(h), func() { h.silent = false })
+	w.faults.endAfter(w.drawDuration(h), func() { h.silent = false })
 	w.startAgain(h)
 }
 
 func (w *world) startAgain(h *host) {
-	if w.chance(2) {
+	if w.drawChance(2) {
 		return // it starts when everything is healed
 	}
-	d := w.duration(h)
-	if w.chance(3) {
-		d = w.between(0, 50*time.Millisecond)
+	d := w.drawDuration(h)
+	if w.drawChance(3) {
+		d = w.drawBetween(0, 50*time.Millisecond)
 	}
 	w.after(d, func() {
 		if h.process == nil && !h.silent {
-			h.start()
+			h.startProcess()
 		}
 	})
 }
@@ -122,23 +124,23 @@ func stopAndStart(w *world, h *host) {
 	if h.process == nil {
 		return
 	}
-	w.note(h, "is asked to stop")
-	h.process.stop()
+	w.noteFault(h, "is asked to stop")
+	h.process.stopCore()
 	w.startAgain(h)
 }
 
-func askLeader(w *world, h *host) {
+func requestResignation(w *world, h *host) {
 	p := h.process
 	if p == nil {
 		return
 	}
 	kind, target := state.RequestResign, ""
-	if w.chance(2) {
-		kind, target = state.RequestTransfer, pick(w, w.hosts).address
+	if w.drawChance(2) {
+		kind, target = state.RequestTransfer, pickOne(w, w.hosts).address
 	}
-	w.log.of(p, "asks for %s to %q", kind, target)
-	w.checks.asked()
-	patience := w.between(0, w.ttl)
+	w.log.addProcessLine(p, "asks for %s to %q", kind, target)
+	w.checks.recordResignRequest()
+	patience := w.drawBetween(0, w.ttl)
 	p.wg.Go(func() {
 		ctx, cancel := context.WithTimeout(p.ctx, patience)
 		defer cancel()
@@ -150,8 +152,8 @@ func askLeader(w *world, h *host) {
 	})
 }
 
-// asked is called before the leader is asked to give way.
-func (c *checks) asked() {
+// recordResignRequest is called before the leader is asked to give way.
+func (c *checks) recordResignRequest() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.requests++
@@ -163,12 +165,12 @@ func (p *process) resign() {
 	if t == nil {
 		return
 	}
-	p.w.checks.resigns(t.Token())
+	p.w.checks.recordResigning(t.Token())
 	p.wg.Go(func() { _ = p.core.Manager.Election().Resign(p.ctx) })
 }
 
-// resigns is called with a term that is about to end by giving up its key.
-func (c *checks) resigns(token int64) {
+// recordResigning is called with a term that is about to end by giving up its key.
+func (c *checks) recordResigning(token int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.resigned = append(c.resigned, token)
@@ -176,14 +178,15 @@ func (c *checks) resigns(token int64) {
 
 // pauseInPlanning stops the leader when it has made a plan but not sent it, or while the plan is under way.
 func pauseInPlanning(w *world, h *host) {
-	t := trigger{moment: pick(w, []moment{sent, carriedOut}) + moment(toPlan), skip: w.rand.IntN(2)}
+	t := faultTrigger{moment: pickOne(w, []faultMoment{momentSent, momentExecuted}) + faultMoment(requestPlan),
+		skip: w.rand.IntN(2)}
 	t.begin = func() {
-		if l := w.leader(); l != nil {
-			w.pauseFor(l.host, w.duration(l.host))
+		if l := w.leadingProcess(); l != nil {
+			w.pauseFor(l.host, w.drawDuration(l.host))
 		}
 	}
-	w.faults.at(t)
-	if w.chance(2) { // the crash gives it something to plan
-		w.after(w.between(0, 50*time.Millisecond), func() { crashProcess(w, h) })
+	w.faults.addTrigger(t)
+	if w.drawChance(2) { // the crash gives it something to plan
+		w.after(w.drawBetween(0, 50*time.Millisecond), func() { crashProcess(w, h) })
 	}
 }

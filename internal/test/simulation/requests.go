@@ -8,37 +8,37 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// kind is the kind of a request. Faults select requests by it.
-type kind int
+// requestKind is the kind of a request. Faults select requests by it.
+type requestKind int
 
 const (
-	toRead    kind = iota
-	toCompare      // the view with etcd
-	toGrant
-	toRenew
-	toCheck // the read of a renewal's round
-	toRevoke
-	toMeasure
-	toRegister
-	toRecord
-	toCampaign
-	toLookAhead // a campaign's read of the candidates before it
-	toLeave     // deletes the own candidate's key
-	toChange    // the other requests to the own election keys
-	toWrite     // under a term's fence
-	toAccuse
-	toRemove
-	toRefute // or withdraws own accusations
-	toAsk
-	toPlan   // writes the shard map
-	toReport // reports released shards
-	toWatch
-	toProgress // requests the progress of a watch
-	toHear     // a response of a watch
-	kinds
+	requestRead    requestKind = iota
+	requestCompare             // the view with etcd
+	requestGrant
+	requestRenew
+	requestRoundRead // the read of a renewal's round
+	requestRevoke
+	requestMeasure
+	requestRegister
+	requestRecord
+	requestCampaign
+	requestQueueRead      // a campaign's read of the candidates before it
+	requestLeaveQueue     // deletes the own candidate's key
+	requestElectionChange // the other requests to the own election keys
+	requestGuardedWrite   // under a term's fence
+	requestAccuse
+	requestRemove
+	requestRefute // or withdraws own accusations
+	requestResign
+	requestPlan   // writes the shard map
+	requestReport // reports released shards
+	requestWatch
+	requestProgress      // requests the progress of a watch
+	requestWatchResponse // a response of a watch
+	requestKinds
 )
 
-func (k kind) String() string {
+func (k requestKind) String() string {
 	return [...]string{"read", "comparison", "grant", "renewal", "read of own keys", "revocation", "measurement",
 		"registration", "record", "campaign", "look ahead", "leave", "change of own keys", "guarded write",
 		"accusation", "removal", "refutation", "request", "shard map", "report", "watch", "progress of a watch",
@@ -46,42 +46,42 @@ func (k kind) String() string {
 }
 
 // kindOf returns the kind of a request of etcd's protocol.
-func (w *world) kindOf(request any) kind {
+func (w *world) kindOf(request any) requestKind {
 	switch r := request.(type) {
 	case *pb.RangeRequest:
 		switch {
 		case string(r.Key) == w.keys.RangeStart() && r.Limit == 0:
-			return toRead
+			return requestRead
 		case string(r.Key) == w.keys.RangeStart():
-			return toCompare
+			return requestCompare
 		case strings.HasPrefix(string(r.Key), w.keys.Queue()):
-			return toLookAhead
+			return requestQueueRead
 		}
-		return toMeasure
+		return requestMeasure
 	case *pb.LeaseGrantRequest:
-		return toGrant
+		return requestGrant
 	case *pb.LeaseKeepAliveRequest, *pb.LeaseTimeToLiveRequest:
-		return toRenew
+		return requestRenew
 	case *pb.LeaseRevokeRequest:
-		return toRevoke
+		return requestRevoke
 	case *pb.WatchRequest:
 		if r.GetCreateRequest() == nil {
-			return toProgress
+			return requestProgress
 		}
-		return toWatch
+		return requestWatch
 	case *pb.WatchResponse:
-		return toHear
+		return requestWatchResponse
 	case *pb.TxnRequest:
 		return w.kindOfTxn(r)
 	}
-	return toChange
+	return requestElectionChange
 }
 
-func (w *world) kindOfTxn(r *pb.TxnRequest) kind {
-	k := toCheck // it only reads
+func (w *world) kindOfTxn(r *pb.TxnRequest) requestKind {
+	k := requestRoundRead // it only reads
 	for _, op := range r.Success {
 		if op.GetRequestTxn() != nil {
-			return toWrite // the fence wraps the user's transaction
+			return requestGuardedWrite // the fence wraps the user's transaction
 		}
 		key, puts := string(op.GetRequestPut().GetKey()), true
 		if d := op.GetRequestDeleteRange(); d != nil {
@@ -92,34 +92,34 @@ func (w *world) kindOfTxn(r *pb.TxnRequest) kind {
 		}
 		switch parsed := w.keys.Parse(key); {
 		case parsed.Kind == state.KindNode && !puts:
-			return toRemove
-		case parsed.Kind == state.KindNode && creates(r, key):
-			return toRegister
+			return requestRemove
+		case parsed.Kind == state.KindNode && requiresAbsent(r, key):
+			return requestRegister
 		case parsed.Kind == state.KindNode:
-			return toRecord
+			return requestRecord
 		case parsed.Kind == state.KindAccusation && puts:
-			return toAccuse
+			return requestAccuse
 		case parsed.Kind == state.KindAccusation:
-			k = toRefute
+			k = requestRefute
 		case parsed.Kind == state.KindCandidate && !puts:
-			k = toLeave
-		case parsed.Kind == state.KindCandidate && creates(r, key):
-			k = toCampaign
+			k = requestLeaveQueue
+		case parsed.Kind == state.KindCandidate && requiresAbsent(r, key):
+			k = requestCampaign
 		case parsed.Kind == state.KindRequest:
-			k = toAsk
+			k = requestResign
 		case parsed.Kind == state.KindShardMap:
-			return toPlan
+			return requestPlan
 		case parsed.Kind == state.KindReleased:
-			return toReport
+			return requestReport
 		default:
-			k = toChange
+			k = requestElectionChange
 		}
 	}
 	return k
 }
 
-// creates reports whether a transaction requires that a key does not exist.
-func creates(r *pb.TxnRequest, key string) bool {
+// requiresAbsent reports whether a transaction requires that a key does not exist.
+func requiresAbsent(r *pb.TxnRequest, key string) bool {
 	for _, c := range r.Compare {
 		if string(c.Key) == key && c.Target == pb.Compare_CREATE && c.GetCreateRevision() == 0 {
 			return true
@@ -128,8 +128,8 @@ func creates(r *pb.TxnRequest, key string) bool {
 	return false
 }
 
-// puts returns the first key of a kind that a transaction writes, and its value.
-func (w *world) puts(r *pb.TxnRequest, kind state.Kind) (parsed state.ParsedKey, value []byte) {
+// findPut returns the first key of a kind that a transaction writes, and its value.
+func (w *world) findPut(r *pb.TxnRequest, kind state.KeyKind) (parsed state.ParsedKey, value []byte) {
 	for _, op := range r.Success {
 		if put := op.GetRequestPut(); put != nil {
 			if parsed = w.keys.Parse(string(put.Key)); parsed.Kind == kind {
@@ -140,8 +140,8 @@ func (w *world) puts(r *pb.TxnRequest, kind state.Kind) (parsed state.ParsedKey,
 	return state.ParsedKey{}, nil
 }
 
-// deletes returns the first key of a kind that a transaction deletes.
-func (w *world) deletes(r *pb.TxnRequest, kind state.Kind) state.ParsedKey {
+// findDelete returns the first key of a kind that a transaction deletes.
+func (w *world) findDelete(r *pb.TxnRequest, kind state.KeyKind) state.ParsedKey {
 	for _, op := range r.Success {
 		if d := op.GetRequestDeleteRange(); d != nil {
 			if parsed := w.keys.Parse(string(d.Key)); parsed.Kind == kind {

@@ -23,7 +23,7 @@ func Run(t *testing.T, seed uint64, transcript bool) (r Result) {
 	}()
 	synctest.Test(t, func(*testing.T) {
 		w := newWorld(seed, transcript)
-		w.run()
+		w.runSchedule()
 		r = Result{Seed: seed, Failure: w.checks.failure, Seen: w.checks.seen}
 		if transcript {
 			r.Transcript = w.log.String()

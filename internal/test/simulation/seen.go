@@ -98,14 +98,14 @@ type Exempt struct {
 	Longest        time.Duration // duration of such an overlap
 }
 
-// besideBy is the reason why two processes may hold one shard.
-type besideBy int
+// besideCause is the reason why two processes may hold one shard.
+type besideCause int
 
 const (
-	afterHand    besideBy = iota // an out-of-band change of the older one's session or node key
-	afterRemoval                 // a removal of the older one
-	afterMapHand                 // an out-of-band change of the map, or of the older one's report
-	besides
+	besideOutOfBand besideCause = iota // an out-of-band change of the older one's session or node key
+	besideRemoval                      // a removal of the older one
+	besideMapChange                    // an out-of-band change of the map, or of the older one's report
+	besideCauses
 )
 
 // Beside counts shards that two processes held at once in cases that the design excludes from its promises.
@@ -119,8 +119,8 @@ type Beside struct {
 type Seen struct {
 	Faults []int // by index in the catalogue
 	Count  [occurrences]int
-	Exempt [exempts]Exempt // by originator
-	Beside [besides]Beside // by reason
+	Exempt [exempts]Exempt      // by originator
+	Beside [besideCauses]Beside // by reason
 }
 
 func newSeen(faults int) Seen { return Seen{Faults: make([]int, faults)} }
@@ -153,33 +153,33 @@ func (s *Seen) Add(o Seen) {
 // String returns the counts as a table.
 func (s Seen) String() string {
 	var b strings.Builder
-	for i, f := range everyFault() {
+	for i, f := range allFaults() {
 		fmt.Fprintf(&b, "%9d  fault: %s\n", s.Faults[i], f.name)
 	}
 	for i, n := range s.Count {
 		fmt.Fprintf(&b, "%9d  %s\n", n, Occurrence(i))
 	}
 	for _, x := range []struct {
-		by   by
+		by   originator
 		name string
-	}{{hand, "an out-of-band change"}, {removal, "removal on evidence"}} {
+	}{{byOutOfBand, "an out-of-band change"}, {byRemoval, "removal on evidence"}} {
 		e := s.Exempt[x.by]
 		fmt.Fprintf(&b, "%9d  exempt: leaders whose key was taken by %s (noticed after %v at most)\n",
 			e.Keyless, x.name, e.LongestKeyless.Round(time.Millisecond))
 		fmt.Fprintf(&b, "%9d  exempt: of these, overlaps with the next one (of %v at most)\n",
 			e.Overlaps, e.Longest.Round(time.Millisecond))
 	}
-	e := s.Exempt[early]
+	e := s.Exempt[byEtcdEarly]
 	fmt.Fprintf(&b, "%9d  exempt: leaders whose lease etcd revoked early (noticed after %v at most)\n",
 		e.Keyless, e.LongestKeyless.Round(time.Millisecond))
 	fmt.Fprintf(&b, "%9d  exempt: of these, overlaps with one that could not know it (of %v at most)\n",
 		e.Overlaps, e.Longest.Round(time.Millisecond))
-	e = s.Exempt[partly]
+	e = s.Exempt[byEtcdPartly]
 	fmt.Fprintf(&b, "%9d  exempt: leaders whose lease etcd revoked early, and not all others (noticed after %v at most)\n",
 		e.Keyless, e.LongestKeyless.Round(time.Millisecond))
 	fmt.Fprintf(&b, "%9d  exempt: of these, overlaps with one that waited for a grace period (of %v at most)\n",
 		e.Overlaps, e.Longest.Round(time.Millisecond))
-	e = s.Exempt[outsideCandidate]
+	e = s.Exempt[byOutsideCandidate]
 	fmt.Fprintf(&b, "%9d  exempt: acting leaders beside an outside candidate (for %v at most)\n",
 		e.Overlaps, e.Longest.Round(time.Millisecond))
 	for i, name := range []string{"its owner's key or lease was taken by a hand", "its owner was removed on evidence",

@@ -19,8 +19,8 @@ var (
 	verbose   = flag.Bool("sim.verbose", false, "print what happened in the first schedule")
 )
 
-// enough is a number of schedules that together have every occurrence.
-const enough = 3000
+// fullCoverage is a number of schedules that together have every occurrence.
+const fullCoverage = 3000
 
 // onOneCore makes goroutines run one at a time, so that a seed gives the same result each time.
 func onOneCore(t *testing.T) {
@@ -57,19 +57,19 @@ func TestSchedules(t *testing.T) {
 		t.Logf("repeat one with: go test ./internal/test/simulation -run Schedules -v " +
 			"-sim.schedules 1 -sim.verbose -sim.seed N")
 	}
-	if n < enough {
+	if n < fullCoverage {
 		return
 	}
-	for i, f := range everyFault() {
+	for i, f := range allFaults() {
 		require.NotZero(t, seen.Faults[i], "%s: a run in which that does not happen shows nothing about it", f.name)
 	}
 	for i, count := range seen.Count {
 		require.NotZero(t, count, "%s: a run in which that does not happen shows nothing about it", Occurrence(i))
 	}
-	for i := hand; i < exempts; i++ {
+	for i := byOutOfBand; i < exempts; i++ {
 		require.NotZero(t, seen.Exempt[i].Overlaps+seen.Exempt[i].Keyless, "exempt case %d", i)
 	}
-	for i := range besides {
+	for i := range besideCauses {
 		require.NotZero(t, seen.Beside[i].Overlaps, "exempt case %d of shards", i)
 	}
 }

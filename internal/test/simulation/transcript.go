@@ -16,11 +16,11 @@ type transcript struct {
 	lines []string
 }
 
-// say records an event of no particular process.
-func (t *transcript) say(format string, args ...any) { t.line("", format, args...) }
+// addLine records an event of no particular process.
+func (t *transcript) addLine(format string, args ...any) { t.appendLine("", format, args...) }
 
-// of records an event of a process.
-func (t *transcript) of(p *process, format string, args ...any) {
+// addProcessLine records an event of a process.
+func (t *transcript) addProcessLine(p *process, format string, args ...any) {
 	if !t.on {
 		return
 	}
@@ -28,10 +28,10 @@ func (t *transcript) of(p *process, format string, args ...any) {
 	if p.dead.Load() {
 		who += " (dead)"
 	}
-	t.line(who, format, args...)
+	t.appendLine(who, format, args...)
 }
 
-func (t *transcript) line(who, format string, args ...any) {
+func (t *transcript) appendLine(who, format string, args ...any) {
 	if !t.on {
 		return
 	}
@@ -41,10 +41,10 @@ func (t *transcript) line(who, format string, args ...any) {
 		fmt.Sprintf(format, args...)))
 }
 
-// truth records the content of etcd.
-func (t *transcript) truth() {
+// addTruth records the content of etcd.
+func (t *transcript) addTruth() {
 	for _, kv := range t.w.etcd.Keys("") {
-		t.say("etcd has %s = %s on lease %x, created at %d, written at %d", kv.Key, kv.Value, kv.Lease, kv.CreateRevision,
+		t.addLine("etcd has %s = %s on lease %x, created at %d, written at %d", kv.Key, kv.Value, kv.Lease, kv.CreateRevision,
 			kv.ModRevision)
 	}
 }

@@ -6,19 +6,19 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// truth is the content of etcd, updated with every change.
-type truth struct {
+// etcdState is the content of etcd, updated with every change.
+type etcdState struct {
 	keys     state.Keys
 	held     map[string]*mvccpb.KeyValue
 	queue    map[string]*mvccpb.KeyValue // the candidates' keys among them
 	revision int64
 }
 
-func newTruth(keys state.Keys) truth {
-	return truth{keys: keys, held: map[string]*mvccpb.KeyValue{}, queue: map[string]*mvccpb.KeyValue{}}
+func newEtcdState(keys state.Keys) etcdState {
+	return etcdState{keys: keys, held: map[string]*mvccpb.KeyValue{}, queue: map[string]*mvccpb.KeyValue{}}
 }
 
-func (t *truth) changed(now, before *mvccpb.KeyValue, parsed state.ParsedKey) {
+func (t *etcdState) applyChange(now, before *mvccpb.KeyValue, parsed state.ParsedKey) {
 	key := ""
 	if now != nil {
 		key = string(now.Key)
@@ -37,17 +37,17 @@ func (t *truth) changed(now, before *mvccpb.KeyValue, parsed state.ParsedKey) {
 	}
 }
 
-// get returns a key, or nil if it does not exist.
-func (t *truth) get(key string) *mvccpb.KeyValue { return t.held[key] }
+// getKey returns a key, or nil if it does not exist.
+func (t *etcdState) getKey(key string) *mvccpb.KeyValue { return t.held[key] }
 
-// created reports whether a key with that CreateRevision exists.
-func (t *truth) created(key string, revision int64) bool {
+// keyExists reports whether a key with that CreateRevision exists.
+func (t *etcdState) keyExists(key string, revision int64) bool {
 	kv := t.held[key]
 	return kv != nil && kv.CreateRevision == revision
 }
 
-// head returns the first candidate's key, or nil if there is none.
-func (t *truth) head() *mvccpb.KeyValue {
+// firstCandidate returns the first candidate's key, or nil if there is none.
+func (t *etcdState) firstCandidate() *mvccpb.KeyValue {
 	var head *mvccpb.KeyValue
 	for _, kv := range t.queue {
 		if head == nil || kv.CreateRevision < head.CreateRevision {

@@ -15,77 +15,78 @@ import (
 // registerKey is the key that leaders write, outside the cluster's range.
 const registerKey = "/register"
 
-// use simulates the user of a process's node: functions in Lead, guarded writes, calls in shards.
-type use struct {
+// nodeUser simulates the user of a process's node: functions in Lead, guarded writes, calls in shards.
+type nodeUser struct {
 	p *process
 
 	mu     sync.Mutex
 	rand   *rand.Rand
-	inside map[int64]int // functions in Lead, by token
-	asks   map[int]ask   // shards that are being acquired
+	inside map[int64]int       // functions in Lead, by token
+	asks   map[int]acquireCall // shards that are being acquired
 }
 
-func newUse(p *process) use {
-	return use{p: p, rand: newRand(p.w.seed, streamOf("use", p.id)), inside: map[int64]int{}, asks: map[int]ask{}}
+func newNodeUser(p *process) nodeUser {
+	return nodeUser{p: p, rand: newRand(p.w.seed, streamOf("use", p.id)), inside: map[int64]int{},
+		asks: map[int]acquireCall{}}
 }
 
-// between draws a duration from a to b.
-func (u *use) between(a, b time.Duration) time.Duration {
+// drawBetween draws a duration from a to b.
+func (u *nodeUser) drawBetween(a, b time.Duration) time.Duration {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return between(u.rand, a, b)
+	return drawBetween(u.rand, a, b)
 }
 
-func (u *use) chance(n int) bool {
+func (u *nodeUser) drawChance(n int) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.rand.IntN(n) == 0
 }
 
-// run acts until the process ends.
-func (u *use) run() {
+// runUser acts until the process ends.
+func (u *nodeUser) runUser() {
 	if u.p.host.roles.shards > 0 {
-		u.p.wg.Go(u.call)
+		u.p.wg.Go(u.runCalls)
 	}
 	for u.p.ctx.Err() == nil {
-		_ = u.p.core.Manager.Election().Lead(u.p.ctx, u.lead) // it fails only when its context has ended
+		_ = u.p.core.Manager.Election().Lead(u.p.ctx, u.leadTerm) // it fails only when its context has ended
 	}
 }
 
-// lead is the function of a term. Some of its runs return late.
-func (u *use) lead(ctx context.Context, t election.Term) error {
-	u.enter(t.Token(), 1)
-	defer u.enter(t.Token(), -1)
-	u.p.w.faults.moment(u.p, termBegan)
-	u.write(ctx, t)
-	if u.chance(2) {
+// leadTerm is the function of a term. Some of its runs return late.
+func (u *nodeUser) leadTerm(ctx context.Context, t election.Term) error {
+	u.countInside(t.Token(), 1)
+	defer u.countInside(t.Token(), -1)
+	u.p.w.faults.reachMoment(u.p, momentTermBegan)
+	u.writeUnderFence(ctx, t)
+	if u.drawChance(2) {
 		return nil
 	}
-	d := u.between(0, 20*time.Millisecond)
-	if u.chance(4) {
-		d = u.between(0, 2*workTimeout)
+	d := u.drawBetween(0, 20*time.Millisecond)
+	if u.drawChance(4) {
+		d = u.drawBetween(0, 2*workTimeout)
 	}
 	wait.For(u.p.ctx, d)
 	return nil
 }
 
-func (u *use) enter(token int64, n int) {
+func (u *nodeUser) countInside(token int64, n int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.inside[token] += n
 }
 
-// works reports whether a function of a term runs.
-func (u *use) works(token int64) bool {
+// functionRuns reports whether a function of a term runs.
+func (u *nodeUser) functionRuns(token int64) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.inside[token] > 0
 }
 
-// write writes under the term's fence until the term is over.
-func (u *use) write(ctx context.Context, t election.Term) {
+// writeUnderFence writes under the term's fence until the term is over.
+func (u *nodeUser) writeUnderFence(ctx context.Context, t election.Term) {
 	for {
-		wait.For(ctx, u.between(0, u.p.w.ttl))
+		wait.For(ctx, u.drawBetween(0, u.p.w.ttl))
 		if ctx.Err() != nil {
 			return
 		}
@@ -95,35 +96,35 @@ func (u *use) write(ctx context.Context, t election.Term) {
 	}
 }
 
-// takes draws the duration of a user's activity in a shard.
-func (u *use) takes() time.Duration {
-	if u.chance(8) {
-		return u.between(0, u.p.w.ttl)
+// drawActivity draws the duration of a user's activity in a shard.
+func (u *nodeUser) drawActivity() time.Duration {
+	if u.drawChance(8) {
+		return u.drawBetween(0, u.p.w.ttl)
 	}
-	return u.between(0, 20*time.Millisecond)
+	return u.drawBetween(0, 20*time.Millisecond)
 }
 
-// ask is one call of OnAcquire. The shard is lost when ctx has ended.
-type ask struct {
+// acquireCall is one call of OnAcquire. The shard is lost when ctx has ended.
+type acquireCall struct {
 	ctx   context.Context
 	epoch int64
 }
 
 // acquire implements OnAcquire.
-func (u *use) acquire(ctx context.Context, shard int, epoch int64) {
+func (u *nodeUser) acquire(ctx context.Context, shard int, epoch int64) {
 	u.mu.Lock()
-	u.asks[shard] = ask{ctx, epoch}
+	u.asks[shard] = acquireCall{ctx, epoch}
 	u.mu.Unlock()
-	u.p.w.look()
-	wait.For(u.p.ctx, u.takes())
+	u.p.w.wakeChecks()
+	wait.For(u.p.ctx, u.drawActivity())
 	u.mu.Lock()
 	delete(u.asks, shard)
 	u.mu.Unlock()
-	u.p.w.look()
+	u.p.w.wakeChecks()
 }
 
-// acquiring returns the epoch under which a shard is being acquired, or 0 if it is not.
-func (u *use) acquiring(shard int) int64 {
+// acquiringEpoch returns the epoch under which a shard is being acquired, or 0 if it is not.
+func (u *nodeUser) acquiringEpoch(shard int) int64 {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if a, asked := u.asks[shard]; asked && a.ctx.Err() == nil {
@@ -133,18 +134,18 @@ func (u *use) acquiring(shard int) int64 {
 }
 
 // release implements OnRelease.
-func (u *use) release(context.Context, int) {
-	if u.chance(2) {
-		wait.For(u.p.ctx, u.takes())
+func (u *nodeUser) release(context.Context, int) {
+	if u.drawChance(2) {
+		wait.For(u.p.ctx, u.drawActivity())
 	}
-	u.p.w.look()
+	u.p.w.wakeChecks()
 }
 
-// call runs calls in shards.
-func (u *use) call() {
+// runCalls runs calls in shards.
+func (u *nodeUser) runCalls() {
 	shards := u.p.core.Manager.Shards()
 	for u.p.ctx.Err() == nil {
-		wait.For(u.p.ctx, u.between(0, u.p.w.ttl/4))
+		wait.For(u.p.ctx, u.drawBetween(0, u.p.w.ttl/4))
 		u.mu.Lock()
 		n := u.rand.IntN(shards.Count())
 		u.mu.Unlock()
@@ -152,7 +153,7 @@ func (u *use) call() {
 			continue
 		}
 		ctx := shards.Drained(n)
-		wait.For(ctx, u.takes())
+		wait.For(ctx, u.drawActivity())
 		shards.Exit(n)
 	}
 }

@@ -16,28 +16,28 @@ import (
 // world is one run with everything in it. Events happen one after the other, with mu held. Calls from the
 // product or from etcd use the locks of faults and checks, which are locked after mu and never before it.
 type world struct {
-	seed    uint64
-	began   time.Time
-	ttl     time.Duration
-	keys    state.Keys
-	etcd    *modeletcd.Etcd
-	members int // of etcd
-	hosts   []*host
-	shards  int           // number of shards
-	window  time.Duration // of the planner
-	detect  bool          // crash detection is on
+	seed           uint64
+	began          time.Time
+	ttl            time.Duration
+	keys           state.Keys
+	etcd           *modeletcd.Etcd
+	members        int // of etcd
+	hosts          []*host
+	shards         int           // number of shards
+	window         time.Duration // of the planner
+	crashDetection bool          // crash detection is on
 
 	judging atomic.Bool   // stopped clocks are read as if their process continued now
 	wake    chan struct{} // signals an event that the checks must examine
 	ended   chan struct{}
 	wg      sync.WaitGroup // processes
 
-	catalogue []fault
+	catalogue []faultKind
 
 	mu     sync.Mutex
 	rand   *rand.Rand // the schedule's
 	over   bool
-	faults faults
+	faults faultState
 	checks checks
 	log    transcript
 }
@@ -52,7 +52,7 @@ func (w *world) after(d time.Duration, do func()) {
 		defer w.mu.Unlock()
 		if !w.over {
 			do()
-			w.look()
+			w.wakeChecks()
 		}
 	})
 }
@@ -64,46 +64,46 @@ func (w *world) alter(change func()) {
 	change()
 }
 
-// look signals the checks to examine the present state.
-func (w *world) look() {
+// wakeChecks signals the checks to examine the present state.
+func (w *world) wakeChecks() {
 	select {
 	case w.wake <- struct{}{}:
 	default:
 	}
 }
 
-// run processes events until the run is over, and then ends everything.
-func (w *world) run() {
+// runSchedule processes events until the run is over, and then ends everything.
+func (w *world) runSchedule() {
 	for {
 		select {
 		case <-w.wake:
 		case <-w.ended:
-			w.end()
+			w.killProcesses()
 			return
 		}
 		synctest.Wait() // all events of this instant have happened
 		w.mu.Lock()
 		if !w.over {
-			w.checks.look(w)
+			w.checks.checkClaims(w)
 		}
 		w.mu.Unlock()
 	}
 }
 
-// finish ends the run. The caller holds w.mu.
-func (w *world) finish() {
+// endRun ends the run. The caller holds w.mu.
+func (w *world) endRun() {
 	if !w.over {
 		w.over = true
 		close(w.ended)
 	}
 }
 
-// end kills the remaining processes and waits for them.
-func (w *world) end() {
+// killProcesses kills the remaining processes and waits for them.
+func (w *world) killProcesses() {
 	w.mu.Lock()
 	for _, h := range w.hosts {
 		if h.process != nil {
-			h.process.die(false)
+			h.process.killProcess(false)
 		}
 	}
 	w.mu.Unlock()
@@ -111,24 +111,24 @@ func (w *world) end() {
 	w.etcd.Close()
 }
 
-// between draws a duration from a to b, with nanosecond resolution so that events rarely coincide.
-func between(r *rand.Rand, a, b time.Duration) time.Duration {
+// drawBetween draws a duration from a to b, with nanosecond resolution so that events rarely coincide.
+func drawBetween(r *rand.Rand, a, b time.Duration) time.Duration {
 	if b <= a {
 		return a
 	}
 	return a + time.Duration(r.Int64N(int64(b-a)))
 }
 
-func (w *world) between(a, b time.Duration) time.Duration { return between(w.rand, a, b) }
+func (w *world) drawBetween(a, b time.Duration) time.Duration { return drawBetween(w.rand, a, b) }
 
-// chance returns true in one of n cases.
-func (w *world) chance(n int) bool { return w.rand.IntN(n) == 0 }
+// drawChance returns true in one of n cases.
+func (w *world) drawChance(n int) bool { return w.rand.IntN(n) == 0 }
 
-// pick draws one element of s.
-func pick[T any](w *world, s []T) T { return s[w.rand.IntN(len(s))] }
+// pickOne draws one element of s.
+func pickOne[T any](w *world, s []T) T { return s[w.rand.IntN(len(s))] }
 
-// host returns the host at an address, or nil.
-func (w *world) host(address string) *host {
+// hostAt returns the host at an address, or nil.
+func (w *world) hostAt(address string) *host {
 	for _, h := range w.hosts {
 		if h.address == address {
 			return h
@@ -137,8 +137,8 @@ func (w *world) host(address string) *host {
 	return nil
 }
 
-// leader returns a process that leads, or nil if none does.
-func (w *world) leader() *process {
+// leadingProcess returns a process that leads, or nil if none does.
+func (w *world) leadingProcess() *process {
 	for _, h := range w.hosts {
 		if p := h.process; p != nil && p.leads() {
 			return p

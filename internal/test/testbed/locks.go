@@ -9,7 +9,7 @@ import (
 // Locks is a process that uses locks.
 type Locks struct {
 	*Process
-	*etcdlock.Etcd
+	*etcdlock.Registry
 }
 
 // StartLocks starts a process with its own session and connection. It is stopped when the test ends.
@@ -17,11 +17,11 @@ func StartLocks(s *TestBed) *Locks {
 	s.Helper()
 	p := &Locks{}
 	p.Process = s.Start(func(q *Process) (func(context.Context), error) {
-		queues, err := Queues(q, s.Keys.Locks())
+		queues, err := NewEngine(q, s.Keys.Locks())
 		if err != nil {
 			return nil, err
 		}
-		p.Etcd = etcdlock.NewEtcd(queues.Queues(s.Keys.Locks()), s.Name())
+		p.Registry = etcdlock.NewRegistry(queues.Queues(s.Keys.Locks()), s.Name())
 		return queues.Run, nil
 	})
 	return p

@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	// Short is a TTL for tests in which sessions are lost; on a busy machine other sessions may be lost as
+	// ShortTTL is a TTL for tests in which sessions are lost; on a busy machine other sessions may be lost as
 	// well.
-	Short = 2 * time.Second
-	// Long is a TTL for tests in which no session should be lost.
-	Long = 30 * time.Second
+	ShortTTL = 2 * time.Second
+	// LongTTL is a TTL for tests in which no session should be lost.
+	LongTTL = 30 * time.Second
 	// RequestTimeout is the time limit for a process's requests. With less, requests that should succeed fail
 	// on a busy machine.
 	RequestTimeout = time.Second
@@ -52,8 +52,8 @@ func New(t *testing.T, ttl time.Duration) *TestBed {
 		endpoint: server.Endpoint()}
 }
 
-// In returns the same test bed for a subtest. Processes that are started with it end with the subtest.
-func (s *TestBed) In(t *testing.T) *TestBed {
+// ForSubtest returns the same test bed for a subtest. Processes that are started with it end with the subtest.
+func (s *TestBed) ForSubtest(t *testing.T) *TestBed {
 	part := *s
 	part.T = t
 	return &part
@@ -68,13 +68,13 @@ func (s *TestBed) Start(wire func(p *Process) (run func(ctx context.Context), er
 	return processtest.Start(s.T, s.endpoint, s.ttl, wire)
 }
 
-// Queues returns an engine of lease queues for a process.
-func Queues(p *Process, counters state.Queues) (*leasequeue.Engine, error) {
-	return QueuesWithin(RequestTimeout, p, counters)
+// NewEngine returns an engine of lease queues for a process.
+func NewEngine(p *Process, counters state.Queues) (*leasequeue.Engine, error) {
+	return NewEngineWithin(RequestTimeout, p, counters)
 }
 
-// QueuesWithin is Queues with a time limit for the requests to etcd.
-func QueuesWithin(timeout time.Duration, p *Process, counters state.Queues) (*leasequeue.Engine, error) {
+// NewEngineWithin is Queues with a time limit for the requests to etcd.
+func NewEngineWithin(timeout time.Duration, p *Process, counters state.Queues) (*leasequeue.Engine, error) {
 	return leasequeue.New(leasequeue.Config{Client: p.Client, Keeper: p.Keeper, RequestTimeout: timeout}, counters)
 }
 

@@ -63,7 +63,7 @@ func TestResignByKeyboard(t *testing.T) {
 	p.Await(t, `document.querySelector("#news").textContent === "`+c.Node(1).Address()+` leads now."`)
 	p.Press(t, "\r") // closes it
 	p.Await(t, `!document.querySelector("#dialog").open`)
-	p.Clean(t, origin)
+	p.RequireClean(t, origin)
 
 	// Transfer to a chosen node. Then forget the token, which removes the buttons.
 	choose := `(document.querySelector("[data-act=transfer][data-to]").click(), true)`

@@ -60,12 +60,12 @@ func TestAxe(t *testing.T) {
 	require.NotEmpty(t, axe(t, p), "a button without a name is found")
 	browser.Eval[bool](t, p, `(document.querySelector("#bad").remove(), true)`)
 	for _, view := range []browser.View{desk, dark, phone} {
-		p.View(t, view)
+		p.SetView(t, view)
 		require.Empty(t, axe(t, p), "%+v", view)
 	}
 	p.Await(t, withToken(token))
 	p.Await(t, `document.querySelector("[data-act=drain]")`)
-	p.View(t, dark)
+	p.SetView(t, dark)
 	require.Empty(t, axe(t, p), "with buttons")
 	p.Await(t, `(document.querySelector("[data-act=transfer]").click(), document.querySelector("#dialog").open)`)
 	require.Empty(t, axe(t, p), "with a dialog")

@@ -19,23 +19,23 @@ var (
 )
 
 // page and policy never change.
-var page, policy = assemble(pageHTML, styleCSS, appJS)
+var page, policy = assemblePage(pageHTML, styleCSS, appJS)
 
-// assemble inserts style and script into the page, and returns the policy that permits only these.
-func assemble(html, style, script []byte) (page []byte, policy string) {
-	page = bytes.Replace(html, []byte("<style></style>"), inside("style", style), 1)
-	page = bytes.Replace(page, []byte("<script></script>"), inside("script", script), 1)
-	policy = "default-src 'none'; script-src '" + hash(script) + "'; style-src '" + hash(style) + "'; " +
+// assemblePage inserts style and script into the page, and returns the policy that permits only these.
+func assemblePage(html, style, script []byte) (page []byte, policy string) {
+	page = bytes.Replace(html, []byte("<style></style>"), inlineElement("style", style), 1)
+	page = bytes.Replace(page, []byte("<script></script>"), inlineElement("script", script), 1)
+	policy = "default-src 'none'; script-src '" + policyHash(script) + "'; style-src '" + policyHash(style) + "'; " +
 		"connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 	return page, policy
 }
 
-func inside(element string, text []byte) []byte {
+func inlineElement(element string, text []byte) []byte {
 	return []byte("<" + element + ">" + string(text) + "</" + element + ">")
 }
 
-// hash returns the hash of an inline element in the form used by policies.
-func hash(text []byte) string {
+// policyHash returns the hash of an inline element in the form used by policies.
+func policyHash(text []byte) string {
 	sum := sha256.Sum256(text)
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }

@@ -72,6 +72,6 @@ func TestPrefix(t *testing.T) {
 		p.Await(t, `document.querySelectorAll("#events .event").length > 3`)
 		require.Equal(t, 0, browser.Eval[int](t, p, `document.querySelectorAll("[data-act]").length`),
 			"without a token there is no admin button")
-		p.Clean(t, origin)
+		p.RequireClean(t, origin)
 	}
 }

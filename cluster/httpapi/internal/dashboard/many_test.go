@@ -99,7 +99,7 @@ func TestAHundredNodes(t *testing.T) {
 	p.Await(t, count("#nodes tbody tr", 100))
 	p.Await(t, `document.querySelectorAll("#legend li").length >= 99`)
 	for _, width := range []int64{360, 768, 1280} {
-		p.View(t, browser.View{Width: width, Height: 740})
+		p.SetView(t, browser.View{Width: width, Height: 740})
 		require.Zero(t, browser.Eval[float64](t, p,
 			`document.documentElement.scrollWidth - document.documentElement.clientWidth`), "at %d", width)
 	}
@@ -124,5 +124,5 @@ func TestAHundredNodes(t *testing.T) {
 	require.True(t, browser.Eval[bool](t, p, `(document.querySelector("#map").focus(), true)`))
 	p.Press(t, kb.ArrowRight)
 	p.Await(t, `/^Shard 0: owner .*, epoch \d+/.test(document.querySelector("#shard-news").textContent)`)
-	p.Clean(t, origin)
+	p.RequireClean(t, origin)
 }

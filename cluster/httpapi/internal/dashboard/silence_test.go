@@ -31,5 +31,5 @@ func TestSilentLeaderIsMarked(t *testing.T) {
 	remove()
 	p.Await(t, count(".silence", 0))
 	p.Await(t, `document.querySelector("#events").textContent.includes(" answers again")`)
-	p.Clean(t, origin)
+	p.RequireClean(t, origin)
 }

@@ -83,5 +83,5 @@ func TestWork(t *testing.T) {
 	p.Await(t, `document.querySelector("#events").textContent.includes(" drains")`)
 	act(t, p, `[data-act=undrain]`, "", "may have shards again")
 	p.Await(t, `!document.querySelector("#nodes tbody").textContent.includes("draining")`)
-	p.Clean(t, origin)
+	p.RequireClean(t, origin)
 }

@@ -18,61 +18,61 @@ import (
 // A lease is used for the retention divided by shared, or for keysPerLease keys: etcd deletes all keys of a
 // lease at once.
 const (
-	shared       = 8
-	keysPerLease = 4096
+	leasesPerRetention = 8
+	keysPerLease       = 4096
 )
 
-// leases provides the leases of replies and claims, one after the other.
-type leases struct {
+// replyLeases provides the leases of replies and claims, one after the other.
+type replyLeases struct {
 	client    *clientv3.Client
 	retention time.Duration
 
 	mu    sync.Mutex
-	now   clientv3.LeaseID // 0: none
+	id    clientv3.LeaseID // 0: none
 	until time.Time
 	uses  int
 }
 
-// current returns a lease that lasts at least for the retention. Only one caller at a time requests one from
+// currentLease returns a lease that lasts at least for the retention. Only one caller at a time requests one from
 // etcd.
-func (l *leases) current(ctx context.Context) (clientv3.LeaseID, error) {
+func (l *replyLeases) currentLease(ctx context.Context) (clientv3.LeaseID, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	begun := time.Now()
-	if l.now == 0 || begun.After(l.until) || l.uses+2 > keysPerLease {
-		share := l.retention / shared
+	if l.id == 0 || begun.After(l.until) || l.uses+2 > keysPerLease {
+		share := l.retention / leasesPerRetention
 		seconds := int64((l.retention + share + time.Second - 1) / time.Second)
 		granted, err := l.client.Grant(ctx, seconds)
 		if err != nil {
 			return 0, fmt.Errorf("%w: %w", errNoLease, err)
 		}
-		l.now, l.until, l.uses = granted.ID, begun.Add(share), 0
+		l.id, l.until, l.uses = granted.ID, begun.Add(share), 0
 	}
 	l.uses += 2 // at most one reply and one claim
-	return l.now, nil
+	return l.id, nil
 }
 
-// drop forgets a lease that no longer exists.
-func (l *leases) drop(id clientv3.LeaseID) {
+// forgetLease forgets a lease that no longer exists.
+func (l *replyLeases) forgetLease(id clientv3.LeaseID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.now == id {
-		l.now = 0
+	if l.id == id {
+		l.id = 0
 	}
 }
 
 // errNoLease reports that no lease was granted, so the transaction was not sent.
 var errNoLease = errors.New("a lease was not granted")
 
-// commit sends a transaction, with a lease if leased is set. If the lease no longer exists, which etcd reports
+// commitTxn sends a transaction, with a lease if leased is set. If the lease no longer exists, which etcd reports
 // before it writes anything, commit tries again with a new lease, up to three times in all.
-func (s *Store) commit(ctx context.Context, leased bool,
+func (s *Store) commitTxn(ctx context.Context, leased bool,
 	txn func(clientv3.LeaseID) clientv3.Txn) (*clientv3.TxnResponse, error) {
 	if !leased {
 		return txn(0).Commit()
 	}
 	for attempt := 1; ; attempt++ {
-		id, err := s.leases.current(ctx)
+		id, err := s.leases.currentLease(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -80,28 +80,28 @@ func (s *Store) commit(ctx context.Context, leased bool,
 		if !errors.Is(err, rpctypes.ErrLeaseNotFound) || attempt == 3 {
 			return resp, err
 		}
-		s.leases.drop(id)
+		s.leases.forgetLease(id)
 	}
 }
 
-// refusals lists the errors that etcd returns before it writes. ErrNoSpace is not among them: when its space
+// refusalErrors lists the errors that etcd returns before it writes. ErrNoSpace is not among them: when its space
 // runs out, etcd carries out the requests in flight and answers them with ErrNoSpace all the same.
-var refusals = []error{errNoLease, rpctypes.ErrNoLeader, rpctypes.ErrTooManyRequests, rpctypes.ErrPermissionDenied,
+var refusalErrors = []error{errNoLease, rpctypes.ErrNoLeader, rpctypes.ErrTooManyRequests, rpctypes.ErrPermissionDenied,
 	rpctypes.ErrLeaseNotFound, rpctypes.ErrInvalidAuthToken}
 
-// grpcRoom is the difference between the message size that etcd's gRPC server accepts and the request size that
+// grpcMargin is the difference between the message size that etcd's gRPC server accepts and the request size that
 // etcd accepts.
-const grpcRoom = 512 << 10
+const grpcMargin = 512 << 10
 
 // saveError classifies the error of a failed transaction that was to write size bytes.
 func saveError(err error, size int) error {
 	// gRPC reports ResourceExhausted for other resources, too, in some cases after etcd has written.
-	tooLong := size > grpcRoom && status.Code(err) == codes.ResourceExhausted &&
+	tooLong := size > grpcMargin && status.Code(err) == codes.ResourceExhausted &&
 		!errors.As(err, new(rpctypes.EtcdError))
 	if tooLong || errors.Is(err, rpctypes.ErrRequestTooLarge) {
 		return fmt.Errorf("%w: %w", state.ErrTooLarge, err)
 	}
-	for _, refusal := range refusals {
+	for _, refusal := range refusalErrors {
 		if errors.Is(err, refusal) {
 			return fmt.Errorf("%w: %w", state.ErrUnavailable, err)
 		}

@@ -65,7 +65,7 @@ func (c Config) Validate() error {
 // Store is a state.Store in etcd. All methods are safe for concurrent use.
 type Store struct {
 	cfg    Config
-	leases leases
+	leases replyLeases
 }
 
 var _ state.Store = (*Store)(nil)
@@ -76,59 +76,59 @@ func New(cfg Config) (*Store, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	return &Store{cfg: cfg, leases: leases{client: cfg.Client, retention: cfg.Retention}}, nil
+	return &Store{cfg: cfg, leases: replyLeases{client: cfg.Client, retention: cfg.Retention}}, nil
 }
 
-func (s *Store) record(ref state.Ref) string {
+func (s *Store) recordKey(ref state.Ref) string {
 	return s.cfg.Prefix + "/records/" + url.PathEscape(ref.Service) + "/" + url.PathEscape(ref.Key)
 }
 
-func (s *Store) reply(ref state.Ref, requestID string) string {
+func (s *Store) replyKey(ref state.Ref, requestID string) string {
 	return s.cfg.Prefix + "/replies/" + url.PathEscape(ref.Service) + "/" + url.PathEscape(ref.Key) + "/" +
 		url.PathEscape(requestID)
 }
 
-// request returns a context that limits a request. It makes a member of etcd that is cut off from the others
+// requestContext returns a context that limits a request. It makes a member of etcd that is cut off from the others
 // refuse the request.
-func (s *Store) request(ctx context.Context) (context.Context, context.CancelFunc) {
+func (s *Store) requestContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(clientv3.WithRequireLeader(ctx), s.cfg.RequestTimeout)
 }
 
-// header is the length of a record's prefix: the epoch, which sorts values by epoch, and one byte that is 1 if
+// headerSize is the length of a record's prefix: the epoch, which sorts values by epoch, and one byte that is 1 if
 // there is a state.
-const header = 9
+const headerSize = 9
 
-func encode(epoch int64, found bool, value []byte) string {
-	b := make([]byte, header, header+len(value))
+func encodeRecord(epoch int64, found bool, value []byte) string {
+	b := make([]byte, headerSize, headerSize+len(value))
 	binary.BigEndian.PutUint64(b, uint64(epoch))
 	if found {
-		b[header-1] = 1
+		b[headerSize-1] = 1
 	}
 	return string(append(b, value...))
 }
 
-func decode(key string, value []byte) (epoch int64, found bool, rest []byte, err error) {
-	if len(value) < header || value[header-1] > 1 {
+func decodeRecord(key string, value []byte) (epoch int64, found bool, rest []byte, err error) {
+	if len(value) < headerSize || value[headerSize-1] > 1 {
 		return 0, false, nil, fmt.Errorf("%w: %s holds no record; delete it if nothing else uses it", state.ErrUnreadable,
 			key)
 	}
-	return int64(binary.BigEndian.Uint64(value)), value[header-1] == 1, value[header:], nil
+	return int64(binary.BigEndian.Uint64(value)), value[headerSize-1] == 1, value[headerSize:], nil
 }
 
-// atMost compares the stored epoch with epoch. Values of larger epochs sort after this one.
-func atMost(key string, epoch int64) clientv3.Cmp {
-	return clientv3.Compare(clientv3.Value(key), "<", encode(epoch+1, false, nil)[:header-1])
+// epochAtMost compares the stored epoch with epoch. Values of larger epochs sort after this one.
+func epochAtMost(key string, epoch int64) clientv3.Cmp {
+	return clientv3.Compare(clientv3.Value(key), "<", encodeRecord(epoch+1, false, nil)[:headerSize-1])
 }
 
 // Load implements [state.Store]. It reads the record and writes it back with the epoch, until no other write
 // comes between.
 func (s *Store) Load(ctx context.Context, ref state.Ref, epoch int64) (state.Record, error) {
-	if err := checked(ref, epoch); err != nil {
+	if err := checkOwner(ref, epoch); err != nil {
 		return state.Record{}, err
 	}
-	ctx, cancel := s.request(ctx)
+	ctx, cancel := s.requestContext(ctx)
 	defer cancel()
-	key := s.record(ref)
+	key := s.recordKey(ref)
 	for {
 		resp, err := s.cfg.Client.Get(ctx, key)
 		if err != nil {
@@ -138,17 +138,17 @@ func (s *Store) Load(ctx context.Context, ref state.Ref, epoch int64) (state.Rec
 		var stored, modified int64
 		if len(resp.Kvs) > 0 {
 			modified = resp.Kvs[0].ModRevision
-			if stored, r.Found, r.Value, err = decode(key, resp.Kvs[0].Value); err != nil {
+			if stored, r.Found, r.Value, err = decodeRecord(key, resp.Kvs[0].Value); err != nil {
 				return state.Record{}, err
 			}
 		}
 		if stored > epoch {
 			return state.Record{}, fmt.Errorf("epoch %d, stored %d: %w", epoch, stored, state.ErrFenced)
 		}
-		txn, err := s.commit(ctx, !r.Found, func(lease clientv3.LeaseID) clientv3.Txn {
-			put := clientv3.OpPut(key, encode(epoch, r.Found, r.Value))
+		txn, err := s.commitTxn(ctx, !r.Found, func(lease clientv3.LeaseID) clientv3.Txn {
+			put := clientv3.OpPut(key, encodeRecord(epoch, r.Found, r.Value))
 			if !r.Found {
-				put = clientv3.OpPut(key, encode(epoch, false, nil), clientv3.WithLease(lease))
+				put = clientv3.OpPut(key, encodeRecord(epoch, false, nil), clientv3.WithLease(lease))
 			}
 			return s.cfg.Client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", modified)).Then(put)
 		})
@@ -162,8 +162,8 @@ func (s *Store) Load(ctx context.Context, ref state.Ref, epoch int64) (state.Rec
 	}
 }
 
-// checked validates ref and epoch. Values sort by their epochs only from 0 on.
-func checked(ref state.Ref, epoch int64) error {
+// checkOwner validates ref and epoch. Values sort by their epochs only from 0 on.
+func checkOwner(ref state.Ref, epoch int64) error {
 	if epoch < 0 {
 		return fmt.Errorf("%w: the epoch %d is negative", state.ErrBadRef, epoch)
 	}
@@ -175,9 +175,9 @@ func (s *Store) Reply(ctx context.Context, ref state.Ref, requestID string) (rep
 	if err := errors.Join(ref.Validate(), state.CheckRequestID(requestID)); err != nil {
 		return nil, false, err
 	}
-	ctx, cancel := s.request(ctx)
+	ctx, cancel := s.requestContext(ctx)
 	defer cancel()
-	resp, err := s.cfg.Client.Get(ctx, s.reply(ref, requestID))
+	resp, err := s.cfg.Client.Get(ctx, s.replyKey(ref, requestID))
 	if err != nil {
 		return nil, false, fmt.Errorf("%w: %w", state.ErrUnavailable, err)
 	}
@@ -189,48 +189,48 @@ func (s *Store) Reply(ctx context.Context, ref state.Ref, requestID string) (rep
 
 // Save implements [state.Store], in one transaction.
 func (s *Store) Save(ctx context.Context, ref state.Ref, w state.Write) (int64, error) {
-	if err := errors.Join(checked(ref, w.Epoch), w.Validate()); err != nil {
+	if err := errors.Join(checkOwner(ref, w.Epoch), w.Validate()); err != nil {
 		return 0, err
 	}
 	size := len(w.Value) + len(w.Reply)
 	if size > s.cfg.MaxBytes {
 		return 0, fmt.Errorf("%w: they have %d bytes of at most %d", state.ErrTooLarge, size, s.cfg.MaxBytes)
 	}
-	ctx, cancel := s.request(ctx)
+	ctx, cancel := s.requestContext(ctx)
 	defer cancel()
 	if ctx.Err() != nil {
 		return 0, fmt.Errorf("%w: %w", state.ErrUnavailable, context.Cause(ctx))
 	}
-	key := s.record(ref)
-	txn, err := s.commit(ctx, w.Delete || w.RequestID != "", func(lease clientv3.LeaseID) clientv3.Txn {
-		put := clientv3.OpPut(key, encode(w.Epoch, true, w.Value))
+	key := s.recordKey(ref)
+	txn, err := s.commitTxn(ctx, w.Delete || w.RequestID != "", func(lease clientv3.LeaseID) clientv3.Txn {
+		put := clientv3.OpPut(key, encodeRecord(w.Epoch, true, w.Value))
 		if w.Delete {
-			put = clientv3.OpPut(key, encode(w.Epoch, false, nil), clientv3.WithLease(lease))
+			put = clientv3.OpPut(key, encodeRecord(w.Epoch, false, nil), clientv3.WithLease(lease))
 		}
 		ops := []clientv3.Op{put}
 		if w.RequestID != "" {
-			ops = append(ops, clientv3.OpPut(s.reply(ref, w.RequestID), string(w.Reply), clientv3.WithLease(lease)))
+			ops = append(ops, clientv3.OpPut(s.replyKey(ref, w.RequestID), string(w.Reply), clientv3.WithLease(lease)))
 		}
 		return s.cfg.Client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", w.Version),
-			clientv3.Compare(clientv3.ModRevision(key), ">", 0), atMost(key, w.Epoch)).
+			clientv3.Compare(clientv3.ModRevision(key), ">", 0), epochAtMost(key, w.Epoch)).
 			Then(ops...).Else(clientv3.OpGet(key))
 	})
 	switch {
 	case err != nil:
 		return 0, saveError(err, size)
 	case !txn.Succeeded:
-		return 0, refused(key, w, txn)
+		return 0, refusalError(key, w, txn)
 	}
 	return txn.Header.Revision, nil
 }
 
-// refused returns the error of a save that replaced nothing.
-func refused(key string, w state.Write, txn *clientv3.TxnResponse) error {
+// refusalError returns the error of a save that replaced nothing.
+func refusalError(key string, w state.Write, txn *clientv3.TxnResponse) error {
 	kvs := txn.Responses[0].GetResponseRange().Kvs
 	if len(kvs) == 0 {
 		return fmt.Errorf("%w: it is not claimed, or no longer", state.ErrConflict)
 	}
-	epoch, _, _, err := decode(key, kvs[0].Value)
+	epoch, _, _, err := decodeRecord(key, kvs[0].Value)
 	switch {
 	case err != nil:
 		return fmt.Errorf("%w: %w", state.ErrConflict, err)

@@ -82,11 +82,11 @@ func (c Config) Validate() error {
 // Store is a state.Store in PostgreSQL. All methods are safe for concurrent use, except with the context of a
 // transaction: only one goroutine at a time may use a transaction.
 type Store struct {
-	cfg   Config
-	db    *pg.DB
-	begin pgx.TxOptions
-	sql   statements
-	saves atomic.Uint64 // number of saves with a reply
+	cfg       Config
+	db        *pg.DB
+	txOptions pgx.TxOptions
+	sql       statements
+	saves     atomic.Uint64 // number of saves with a reply
 }
 
 var _ state.Store = (*Store)(nil)
@@ -99,7 +99,7 @@ func New(cfg Config) (*Store, error) {
 	cfg = cfg.withDefaults()
 	s := &Store{cfg: cfg, db: pg.New(cfg.DB, cfg.Logger), sql: statementsFor(cfg.Table)}
 	if cfg.IdleTimeout > 0 {
-		s.begin.BeginQuery = fmt.Sprintf("begin; set local idle_in_transaction_session_timeout = %d",
+		s.txOptions.BeginQuery = fmt.Sprintf("begin; set local idle_in_transaction_session_timeout = %d",
 			max(1, cfg.IdleTimeout.Milliseconds()))
 	}
 	return s, nil
@@ -122,10 +122,10 @@ func (s *Store) Load(ctx context.Context, ref state.Ref, epoch int64) (state.Rec
 			return r, nil
 		case errors.Is(err, pgx.ErrNoRows):
 			return state.Record{}, fmt.Errorf("epoch %d: %w", epoch, state.ErrFenced)
-		case transient(err) && attempt < maxAttempts: // another write was faster, with a stricter isolation level
+		case transientError(err) && attempt < maxAttempts: // another write was faster, with a stricter isolation level
 			continue
 		}
-		return state.Record{}, fmt.Errorf("%w: %w", state.ErrUnavailable, hinted(err))
+		return state.Record{}, fmt.Errorf("%w: %w", state.ErrUnavailable, withHint(err))
 	}
 }
 
@@ -136,12 +136,13 @@ func (s *Store) Reply(ctx context.Context, ref state.Ref, requestID string) (rep
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.RequestTimeout)
 	defer cancel()
-	err = s.in(ctx).QueryRow(ctx, s.sql.reply, ref.Service, []byte(ref.Key), requestID, s.cfg.Retention).Scan(&reply)
+	err = s.querierOf(ctx).QueryRow(ctx, s.sql.reply, ref.Service, []byte(ref.Key), requestID,
+		s.cfg.Retention).Scan(&reply)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return nil, false, nil
 	case err != nil:
-		return nil, false, fmt.Errorf("%w: %w", state.ErrUnavailable, hinted(err))
+		return nil, false, fmt.Errorf("%w: %w", state.ErrUnavailable, withHint(err))
 	}
 	return reply, true, nil
 }
@@ -159,11 +160,11 @@ func (s *Store) Save(ctx context.Context, ref state.Ref, w state.Write) (version
 	if ctx.Err() != nil {
 		return 0, fmt.Errorf("%w: %w", state.ErrUnavailable, context.Cause(ctx))
 	}
-	if tx := s.tx(ctx); tx != nil {
-		return s.save(ctx, tx, ref, w)
+	if tx := s.txOf(ctx); tx != nil {
+		return s.saveRecord(ctx, tx, ref, w)
 	}
 	err = s.db.Write(ctx, func(db pg.Querier) (err error) {
-		version, err = s.save(ctx, db, ref, w)
+		version, err = s.saveRecord(ctx, db, ref, w)
 		return err
 	})
 	if _, none := errors.AsType[*pg.AcquireError](err); none {
@@ -172,25 +173,25 @@ func (s *Store) Save(ctx context.Context, ref state.Ref, w state.Write) (version
 	return version, err
 }
 
-// save is Save on one connection. It returns version 0 with any error.
-func (s *Store) save(ctx context.Context, db querier, ref state.Ref, w state.Write) (version int64, err error) {
-	sql, args := s.statement(ref, w)
+// saveRecord is Save on one connection. It returns version 0 with any error.
+func (s *Store) saveRecord(ctx context.Context, db querier, ref state.Ref, w state.Write) (version int64, err error) {
+	sql, args := s.saveStatement(ref, w)
 	for attempt := 1; ; attempt++ {
 		err = db.QueryRow(ctx, sql, args...).Scan(&version)
 		switch {
 		case err == nil:
 			return version, nil
 		case errors.Is(err, pgx.ErrNoRows):
-			return 0, cmp.Or(s.refused(ctx, db, ref, w), state.ErrConflict)
-		case !transient(err) || s.tx(ctx) != nil:
-			return 0, lost(err)
+			return 0, cmp.Or(s.refusalError(ctx, db, ref, w), state.ErrConflict)
+		case !transientError(err) || s.txOf(ctx) != nil:
+			return 0, classifySaveError(err)
 		}
 		// Another write came between, with a stricter isolation level, perhaps to this very record.
-		if refused := s.refused(ctx, db, ref, w); refused != nil {
+		if refused := s.refusalError(ctx, db, ref, w); refused != nil {
 			return 0, refused
 		}
 		if attempt == maxAttempts {
-			return 0, lost(err)
+			return 0, classifySaveError(err)
 		}
 	}
 }
@@ -198,27 +199,27 @@ func (s *Store) save(ctx context.Context, db querier, ref state.Ref, w state.Wri
 // maxAttempts limits the attempts of a statement that PostgreSQL refused because of concurrent transactions.
 const maxAttempts = 10
 
-// statement returns the statement of a save and its arguments.
-func (s *Store) statement(ref state.Ref, w state.Write) (sql string, args []any) {
-	args = []any{ref.Service, []byte(ref.Key), w.Epoch, w.Version, notNull(w.Value), w.Delete}
+// saveStatement returns the statement of a save and its arguments.
+func (s *Store) saveStatement(ref state.Ref, w state.Write) (sql string, args []any) {
+	args = []any{ref.Service, []byte(ref.Key), w.Epoch, w.Version, emptyIfNil(w.Value), w.Delete}
 	switch {
 	case w.RequestID == "":
 		return s.sql.save, args
 	case s.saves.Add(1)%expireEvery != 0:
-		return s.sql.saveReply, append(args, w.RequestID, notNull(w.Reply))
+		return s.sql.saveReply, append(args, w.RequestID, emptyIfNil(w.Reply))
 	}
-	return s.sql.saveExpire, append(args, w.RequestID, notNull(w.Reply), s.cfg.Retention)
+	return s.sql.saveExpire, append(args, w.RequestID, emptyIfNil(w.Reply), s.cfg.Retention)
 }
 
-func notNull(b []byte) []byte {
+func emptyIfNil(b []byte) []byte {
 	if b == nil {
 		return []byte{}
 	}
 	return b
 }
 
-// refused returns the error of a save that replaced nothing, or nil if the record would allow the save.
-func (s *Store) refused(ctx context.Context, db querier, ref state.Ref, w state.Write) error {
+// refusalError returns the error of a save that replaced nothing, or nil if the record would allow the save.
+func (s *Store) refusalError(ctx context.Context, db querier, ref state.Ref, w state.Write) error {
 	var version, epoch int64
 	err := db.QueryRow(ctx, s.sql.read, ref.Service, []byte(ref.Key)).Scan(&version, &epoch)
 	switch {

@@ -39,7 +39,7 @@ type database struct {
 func start(t testing.TB) database {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
-	d := database{Server: pgserver.ForTest(t), ctx: ctx, last: &atomic.Int64{}}
+	d := database{Server: pgserver.StartForTest(t), ctx: ctx, last: &atomic.Int64{}}
 	d.pool = d.connect(t, "")
 	return d
 }

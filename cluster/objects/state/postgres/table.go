@@ -56,8 +56,8 @@ func statementsFor(table string) statements {
 	if !found {
 		name = schema
 	}
-	names := strings.NewReplacer("{table}", quoted(table), "{replies}", quoted(table+"_replies"),
-		"{empty index}", quoted(name+"_empty"), "{age index}", quoted(name+"_age"),
+	names := strings.NewReplacer("{table}", quoteName(table), "{replies}", quoteName(table+"_replies"),
+		"{empty index}", quoteName(name+"_empty"), "{age index}", quoteName(name+"_age"),
 		"{batch}", fmt.Sprint(expireBatch))
 	of := names.Replace
 	// The state's row has no index on a column that a save changes, so PostgreSQL can update the row in its
@@ -125,5 +125,5 @@ where service = $1 and key = $2 and request_id = $3 and created_at > now() - $4:
 	}
 }
 
-// quoted returns a plain name quoted for SQL, because it may be a keyword.
-func quoted(name string) string { return pgx.Identifier(strings.Split(name, ".")).Sanitize() }
+// quoteName returns a plain name quoted for SQL, because it may be a keyword.
+func quoteName(name string) string { return pgx.Identifier(strings.Split(name, ".")).Sanitize() }

@@ -35,7 +35,7 @@ const rollbackTimeout = 2 * time.Second
 // loses the lock after Config.IdleTimeout. InTx blocks while fn does, and for up to Config.RequestTimeout each
 // to begin and to commit. It uses m, so only one goroutine at a time may call it with m.
 func (s *Store) InTx(ctx context.Context, m state.Member, fn func(ctx context.Context, tx pgx.Tx) error) error {
-	tx, err := s.start(ctx)
+	tx, err := s.beginTx(ctx)
 	if err != nil {
 		return fmt.Errorf("begin a transaction: %w: %w", state.ErrUnavailable, err)
 	}
@@ -51,27 +51,27 @@ func (s *Store) InTx(ctx context.Context, m state.Member, fn func(ctx context.Co
 		return err
 	}
 	if err := fn(inside, tx); err != nil {
-		_ = s.db.Ended(tx, err)
+		_ = s.db.EndTx(tx, err)
 		return err
 	}
-	outcome, err = s.commit(ctx, tx)
+	outcome, err = s.commitTx(ctx, tx)
 	return err
 }
 
-func (s *Store) start(ctx context.Context) (pgx.Tx, error) {
+func (s *Store) beginTx(ctx context.Context) (pgx.Tx, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.RequestTimeout)
 	defer cancel()
-	return s.db.Begin(ctx, s.begin)
+	return s.db.Begin(ctx, s.txOptions)
 }
 
-func (s *Store) commit(ctx context.Context, tx pgx.Tx) (state.Outcome, error) {
+func (s *Store) commitTx(ctx context.Context, tx pgx.Tx) (state.Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.RequestTimeout)
 	defer cancel()
-	err := s.db.Ended(tx, tx.Commit(ctx))
+	err := s.db.EndTx(tx, tx.Commit(ctx))
 	switch {
 	case err == nil:
 		return state.Committed, nil
-	case errors.Is(err, pgx.ErrTxCommitRollback), notDone(err):
+	case errors.Is(err, pgx.ErrTxCommitRollback), notExecuted(err):
 		return state.RolledBack, fmt.Errorf("commit a transaction: %w: %w", state.ErrUnavailable, err)
 	}
 	return state.Unknown, fmt.Errorf("commit a transaction: %w: %w", state.ErrOutcomeUnknown, err)
@@ -101,8 +101,8 @@ func (s *Store) withTx(ctx context.Context, tx pgx.Tx) (context.Context, func(st
 	return state.InTransaction(context.WithValue(ctx, txKey{s}, tx))
 }
 
-// tx returns the store's transaction in ctx, or nil.
-func (s *Store) tx(ctx context.Context) pgx.Tx {
+// txOf returns the store's transaction in ctx, or nil.
+func (s *Store) txOf(ctx context.Context) pgx.Tx {
 	tx, _ := ctx.Value(txKey{s}).(pgx.Tx)
 	return tx
 }
@@ -111,25 +111,25 @@ type querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// in returns the transaction of ctx, or the database.
-func (s *Store) in(ctx context.Context) querier {
-	if tx := s.tx(ctx); tx != nil {
+// querierOf returns the transaction of ctx, or the database.
+func (s *Store) querierOf(ctx context.Context) querier {
+	if tx := s.txOf(ctx); tx != nil {
 		return tx
 	}
 	return s.db
 }
 
-// lost classifies the error of a failed save.
-func lost(err error) error {
-	if notDone(err) {
-		return fmt.Errorf("%w: %w", state.ErrUnavailable, hinted(err))
+// classifySaveError classifies the error of a failed save.
+func classifySaveError(err error) error {
+	if notExecuted(err) {
+		return fmt.Errorf("%w: %w", state.ErrUnavailable, withHint(err))
 	}
-	return fmt.Errorf("%w: %w", state.ErrOutcomeUnknown, pg.Explain(err))
+	return fmt.Errorf("%w: %w", state.ErrOutcomeUnknown, pg.WithRemedy(err))
 }
 
-// notDone reports whether PostgreSQL refused the request or never got it. An error of severity FATAL ends the
+// notExecuted reports whether PostgreSQL refused the request or never got it. An error of severity FATAL ends the
 // session, and the commit may have come before it.
-func notDone(err error) bool {
+func notExecuted(err error) bool {
 	if pgconn.SafeToRetry(err) {
 		return true
 	}
@@ -143,19 +143,19 @@ func notDone(err error) bool {
 	if !ok || refused.SeverityUnlocalized != "ERROR" {
 		return false
 	}
-	return refused.Code != pg.CompletionUnknown && refused.Code[:2] != "08" // class 08 concerns the connection
+	return refused.Code != pg.CodeCompletionUnknown && refused.Code[:2] != "08" // class 08 concerns the connection
 }
 
-// transient reports whether a concurrent transaction was in the way.
-func transient(err error) bool {
+// transientError reports whether a concurrent transaction was in the way.
+func transientError(err error) bool {
 	c := pg.CodeOf(err)
-	return c == pg.NotSerializing || c == pg.Deadlock
+	return c == pg.CodeSerializationFailure || c == pg.CodeDeadlock
 }
 
-// hinted adds the remedy if the tables are missing or a pooler interferes.
-func hinted(err error) error {
-	if pg.CodeOf(err) == pg.NoTable {
+// withHint adds the remedy if the tables are missing or a pooler interferes.
+func withHint(err error) error {
+	if pg.CodeOf(err) == pg.CodeNoTable {
 		return fmt.Errorf("%w; make the tables with CreateTables", err)
 	}
-	return pg.Explain(err)
+	return pg.WithRemedy(err)
 }

@@ -18,13 +18,13 @@ import (
 // rounds is the number of races: a store that reads and then writes fails only in some of them. many is the
 // number of participants.
 const (
-	rounds = 20
-	many   = 8
+	rounds       = 20
+	participants = 8
 )
 
-// together runs f many times concurrently.
-func together(f func(i int) error) (errs []error) {
-	errs = make([]error, many)
+// runTogether runs f many times concurrently.
+func runTogether(f func(i int) error) (errs []error) {
+	errs = make([]error, participants)
 	begin := make(chan struct{})
 	var wg sync.WaitGroup
 	for i := range errs {
@@ -38,16 +38,16 @@ func together(f func(i int) error) (errs []error) {
 	return errs
 }
 
-// oneWins checks that of many saves with one version, exactly one succeeds.
-func oneWins(ctx context.Context, store state.Store) error {
+// checkOneWins checks that of many saves with one version, exactly one succeeds.
+func checkOneWins(ctx context.Context, store state.Store) error {
 	for round := range rounds {
-		ref := state.Ref{Service: it.Service, Key: strconv.Itoa(round)}
-		r, err := loads(ctx, store, ref, 1, nil)
+		ref := state.Ref{Service: testRef.Service, Key: strconv.Itoa(round)}
+		r, err := expectLoad(ctx, store, ref, 1, nil)
 		if err != nil {
 			return err
 		}
 		won := -1
-		for i, err := range together(func(i int) error {
+		for i, err := range runTogether(func(i int) error {
 			_, err := store.Save(ctx, ref, state.Write{Version: r.Version, Epoch: 1, Value: fmt.Append(nil, i)})
 			return err
 		}) {
@@ -63,56 +63,56 @@ func oneWins(ctx context.Context, store state.Store) error {
 		if won < 0 {
 			return errors.New("of many saves with the right version none has replaced it")
 		}
-		if _, err := loads(ctx, store, ref, 1, fmt.Append(nil, won)); err != nil {
+		if _, err := expectLoad(ctx, store, ref, 1, fmt.Append(nil, won)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// largestWins lets many owners load and then save concurrently. After all loads, only the owner with the
+// checkLargestWins lets many owners load and then save concurrently. After all loads, only the owner with the
 // largest epoch can save.
-func largestWins(ctx context.Context, store state.Store) error {
+func checkLargestWins(ctx context.Context, store state.Store) error {
 	for round := range rounds {
-		ref := state.Ref{Service: it.Service, Key: strconv.Itoa(round)}
-		claimed := make([]state.Record, many)
-		for i, err := range together(func(i int) (err error) {
+		ref := state.Ref{Service: testRef.Service, Key: strconv.Itoa(round)}
+		claimed := make([]state.Record, participants)
+		for i, err := range runTogether(func(i int) (err error) {
 			claimed[i], err = store.Load(ctx, ref, int64(i+1))
 			return err
 		}) {
-			if err != nil && (!errors.Is(err, state.ErrFenced) || i == many-1) {
-				return fmt.Errorf("the Load for epoch %d of %d: %w", i+1, many, err)
+			if err != nil && (!errors.Is(err, state.ErrFenced) || i == participants-1) {
+				return fmt.Errorf("the Load for epoch %d of %d: %w", i+1, participants, err)
 			}
 		}
-		for i, err := range together(func(i int) error {
+		for i, err := range runTogether(func(i int) error {
 			_, err := store.Save(ctx, ref, state.Write{Version: claimed[i].Version, Epoch: int64(i + 1),
 				Value: fmt.Append(nil, i)})
 			return err
 		}) {
 			want := state.ErrFenced
-			if i == many-1 {
+			if i == participants-1 {
 				want = nil
 			}
-			if err := is(fmt.Sprintf("Save for epoch %d of %d", i+1, many), err, want); err != nil {
+			if err := expectError(fmt.Sprintf("Save for epoch %d of %d", i+1, participants), err, want); err != nil {
 				return err
 			}
 		}
-		if _, err := loads(ctx, store, ref, many, fmt.Append(nil, many-1)); err != nil {
+		if _, err := expectLoad(ctx, store, ref, participants, fmt.Append(nil, participants-1)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// lossy carries out each save, but loses the answer to every third.
-type lossy struct {
+// lossyStore carries out each save, but loses the answer to every third.
+type lossyStore struct {
 	state.Store
 	saves atomic.Int64
 }
 
 var errLost = errors.New("the answer was lost")
 
-func (l *lossy) Save(ctx context.Context, ref state.Ref, w state.Write) (int64, error) {
+func (l *lossyStore) Save(ctx context.Context, ref state.Ref, w state.Write) (int64, error) {
 	version, err := l.Store.Save(ctx, ref, w)
 	if err == nil && l.saves.Add(1)%3 == 0 {
 		return 0, errLost
@@ -120,31 +120,31 @@ func (l *lossy) Save(ctx context.Context, ref state.Ref, w state.Write) (int64, 
 	return version, err
 }
 
-// owner is one activation.
-type owner struct {
+// objectOwner is one activation.
+type objectOwner struct {
 	ref   state.Ref
 	epoch int64
 }
 
-func (o owner) Service() string { return o.ref.Service }
-func (o owner) Key() string     { return o.ref.Key }
-func (o owner) Epoch() int64    { return o.epoch }
+func (o objectOwner) Service() string { return o.ref.Service }
+func (o objectOwner) Key() string     { return o.ref.Key }
+func (o objectOwner) Epoch() int64    { return o.epoch }
 
 const (
 	objects    = 2
 	increments = 15
 )
 
-// onceEach lets workers take objects from each other and increment them. Each repeats a call until it gets a
+// checkOnceEach lets workers take objects from each other and increment them. Each repeats a call until it gets a
 // reply.
-func onceEach(ctx context.Context, store state.Store) error {
-	w := &world{store: &lossy{Store: store}}
-	replies := [many][]int64{} // by worker, then by call
-	for _, err := range together(func(i int) error {
+func checkOnceEach(ctx context.Context, store state.Store) error {
+	w := &objectWorld{store: &lossyStore{Store: store}}
+	replies := [participants][]int64{} // by worker, then by call
+	for _, err := range runTogether(func(i int) error {
 		r := rand.New(rand.NewPCG(1, uint64(i)))
 		for n := range increments {
-			ref := state.Ref{Service: it.Service, Key: strconv.Itoa((i + n) % objects)}
-			reply, err := w.add(ctx, ref, r, fmt.Sprintf("%d-%d", i, n))
+			ref := state.Ref{Service: testRef.Service, Key: strconv.Itoa((i + n) % objects)}
+			reply, err := w.increment(ctx, ref, r, fmt.Sprintf("%d-%d", i, n))
 			if err != nil {
 				return err
 			}
@@ -158,7 +158,7 @@ func onceEach(ctx context.Context, store state.Store) error {
 	}
 	for object := range objects {
 		seen := map[int64]bool{}
-		for i := range many {
+		for i := range participants {
 			for n, reply := range replies[i] {
 				if (i+n)%objects != object {
 					continue
@@ -169,8 +169,8 @@ func onceEach(ctx context.Context, store state.Store) error {
 				seen[reply] = true
 			}
 		}
-		ref := state.Ref{Service: it.Service, Key: strconv.Itoa(object)}
-		s, err := state.Load(ctx, store, owner{ref, w.epoch.Add(1)}, &wrapperspb.Int64Value{})
+		ref := state.Ref{Service: testRef.Service, Key: strconv.Itoa(object)}
+		s, err := state.Load(ctx, store, objectOwner{ref, w.epoch.Add(1)}, &wrapperspb.Int64Value{})
 		if err != nil {
 			return err
 		}
@@ -181,21 +181,21 @@ func onceEach(ctx context.Context, store state.Store) error {
 	return nil
 }
 
-// world holds the objects that move between the workers.
-type world struct {
+// objectWorld holds the objects that move between the workers.
+type objectWorld struct {
 	store  state.Store
 	epoch  atomic.Int64
 	owners sync.Map // of sync.Mutex by object
 }
 
-// add calls the object until it gets a reply.
-func (w *world) add(ctx context.Context, ref state.Ref, r *rand.Rand, id string) (int64, error) {
+// increment calls the object until it gets a reply.
+func (w *objectWorld) increment(ctx context.Context, ref state.Ref, r *rand.Rand, id string) (int64, error) {
 	epoch := w.epoch.Load()
 	for ctx.Err() == nil {
 		if r.IntN(2) == 0 {
 			epoch = w.epoch.Add(1)
 		}
-		reply, err := w.try(ctx, ref, epoch, r.IntN(8) > 0, id)
+		reply, err := w.tryIncrement(ctx, ref, epoch, r.IntN(8) > 0, id)
 		switch {
 		case err == nil:
 			return reply.Value, nil
@@ -208,15 +208,15 @@ func (w *world) add(ctx context.Context, ref state.Ref, r *rand.Rand, id string)
 	return 0, context.Cause(ctx)
 }
 
-// try activates the object and calls it: as its only owner if alone is set, otherwise concurrently with it.
-func (w *world) try(ctx context.Context, ref state.Ref, epoch int64, alone bool,
+// tryIncrement activates the object and calls it: as its only owner if alone is set, otherwise concurrently with it.
+func (w *objectWorld) tryIncrement(ctx context.Context, ref state.Ref, epoch int64, alone bool,
 	id string) (*wrapperspb.Int64Value, error) {
 	if alone {
 		owned, _ := w.owners.LoadOrStore(ref, &sync.Mutex{})
 		owned.(*sync.Mutex).Lock()
 		defer owned.(*sync.Mutex).Unlock()
 	}
-	s, err := state.Load(ctx, w.store, owner{ref, epoch}, &wrapperspb.Int64Value{})
+	s, err := state.Load(ctx, w.store, objectOwner{ref, epoch}, &wrapperspb.Int64Value{})
 	if err != nil {
 		return nil, err
 	}

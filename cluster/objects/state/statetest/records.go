@@ -10,159 +10,160 @@ import (
 	"github.com/goverse/goverse/cluster/objects/state"
 )
 
-func nothing(ctx context.Context, store state.Store) error {
-	if err := noReply(ctx, store, it, "1", "of an object that there never was"); err != nil {
+func checkNothing(ctx context.Context, store state.Store) error {
+	if err := expectNoReply(ctx, store, testRef, "1", "of an object that there never was"); err != nil {
 		return err
 	}
-	_, err := store.Save(ctx, it, state.Write{Epoch: 1, Value: text("a")})
-	if err := is("Save of an object that was never loaded", err, state.ErrConflict); err != nil {
+	_, err := store.Save(ctx, testRef, state.Write{Epoch: 1, Value: bytesOf("a")})
+	if err := expectError("Save of an object that was never loaded", err, state.ErrConflict); err != nil {
 		return err
 	}
-	_, err = loads(ctx, store, it, 1, nil)
+	_, err = expectLoad(ctx, store, testRef, 1, nil)
 	return err
 }
 
-func roundTrip(ctx context.Context, store state.Store) error {
+func checkRoundTrip(ctx context.Context, store state.Store) error {
 	all := make([]byte, 256)
 	for i := range all {
 		all[i] = byte(i)
 	}
-	r, err := loads(ctx, store, it, 1, nil)
+	r, err := expectLoad(ctx, store, testRef, 1, nil)
 	version := r.Version
-	for _, value := range [][]byte{text("a"), all, bytes.Repeat(all, 1<<10), {}, text("b"), {0}} {
+	for _, value := range [][]byte{bytesOf("a"), all, bytes.Repeat(all, 1<<10), {}, bytesOf("b"), {0}} {
 		if err != nil {
 			return err
 		}
-		if version, err = store.Save(ctx, it, state.Write{Version: version, Epoch: 1, Value: value}); err != nil {
+		if version, err = store.Save(ctx, testRef, state.Write{Version: version, Epoch: 1, Value: value}); err != nil {
 			return fmt.Errorf("the Save: %w", err)
 		}
-		if r, err = loads(ctx, store, it, 1, value); err == nil {
+		if r, err = expectLoad(ctx, store, testRef, 1, value); err == nil {
 			version = r.Version
 		}
 	}
 	if err == nil {
-		_, err = store.Save(ctx, it, state.Write{Version: version, Epoch: 1}) // a nil value is an empty state
+		_, err = store.Save(ctx, testRef, state.Write{Version: version, Epoch: 1}) // a nil value is an empty state
 	}
 	if err == nil {
-		_, err = loads(ctx, store, it, 1, []byte{})
+		_, err = expectLoad(ctx, store, testRef, 1, []byte{})
 	}
 	return err
 }
 
-// fenced simulates a former owner that was paused after it had loaded and saved.
-func fenced(ctx context.Context, store state.Store) error {
-	old, err := loads(ctx, store, it, 5, nil)
+// checkFenced simulates a former owner that was paused after it had loaded and saved.
+func checkFenced(ctx context.Context, store state.Store) error {
+	old, err := expectLoad(ctx, store, testRef, 5, nil)
 	if err != nil {
 		return err
 	}
-	v, err := store.Save(ctx, it, state.Write{Version: old.Version, Epoch: 5, Value: text("a")})
+	v, err := store.Save(ctx, testRef, state.Write{Version: old.Version, Epoch: 5, Value: bytesOf("a")})
 	if err != nil {
 		return fmt.Errorf("the Save: %w", err)
 	}
-	now, err := loads(ctx, store, it, 6, text("a"))
+	now, err := expectLoad(ctx, store, testRef, 6, bytesOf("a"))
 	if err != nil {
 		return err
 	}
-	_, err = store.Save(ctx, it, state.Write{Version: v, Epoch: 5, Value: text("paused")})
-	if err := is("Save with an epoch that was overtaken", err, state.ErrFenced); err != nil {
+	_, err = store.Save(ctx, testRef, state.Write{Version: v, Epoch: 5, Value: bytesOf("paused")})
+	if err := expectError("Save with an epoch that was overtaken", err, state.ErrFenced); err != nil {
 		return err
 	}
-	_, err = store.Save(ctx, it, state.Write{Version: now.Version, Epoch: 5, Value: text("paused")})
-	if err := is("Save with an epoch that was overtaken, and the version that stands", err,
+	_, err = store.Save(ctx, testRef, state.Write{Version: now.Version, Epoch: 5, Value: bytesOf("paused")})
+	if err := expectError("Save with an epoch that was overtaken, and the version that stands", err,
 		state.ErrFenced); err != nil {
 		return err
 	}
-	if _, err = store.Save(ctx, it, state.Write{Version: now.Version, Epoch: 6, Value: text("b")}); err != nil {
+	if _, err = store.Save(ctx, testRef, state.Write{Version: now.Version, Epoch: 6, Value: bytesOf("b")}); err != nil {
 		return fmt.Errorf("the Save of the owner, after a refusal: %w", err)
 	}
-	_, err = loads(ctx, store, it, 6, text("b"))
+	_, err = expectLoad(ctx, store, testRef, 6, bytesOf("b"))
 	return err
 }
 
-// fencedFirst simulates two owners that both load before anything was saved.
-func fencedFirst(ctx context.Context, store state.Store) error {
-	old, err := loads(ctx, store, it, 1, nil)
+// checkFencedFirst simulates two owners that both load before anything was saved.
+func checkFencedFirst(ctx context.Context, store state.Store) error {
+	old, err := expectLoad(ctx, store, testRef, 1, nil)
 	if err != nil {
 		return err
 	}
-	now, err := loads(ctx, store, it, 2, nil)
+	now, err := expectLoad(ctx, store, testRef, 2, nil)
 	if err != nil {
 		return err
 	}
 	for _, version := range []int64{old.Version, 0} {
-		_, err = store.Save(ctx, it, state.Write{Version: version, Epoch: 1, Value: text("paused")})
-		if err := is("the first Save, with an epoch that was overtaken", err, state.ErrFenced); err != nil {
+		_, err = store.Save(ctx, testRef, state.Write{Version: version, Epoch: 1, Value: bytesOf("paused")})
+		if err := expectError("the first Save, with an epoch that was overtaken", err, state.ErrFenced); err != nil {
 			return err
 		}
 	}
-	if _, err = store.Save(ctx, it, state.Write{Version: now.Version, Epoch: 2, Value: text("b")}); err != nil {
+	if _, err = store.Save(ctx, testRef, state.Write{Version: now.Version, Epoch: 2, Value: bytesOf("b")}); err != nil {
 		return fmt.Errorf("the first Save of the owner: %w", err)
 	}
-	_, err = loads(ctx, store, it, 2, text("b"))
+	_, err = expectLoad(ctx, store, testRef, 2, bytesOf("b"))
 	return err
 }
 
-func claims(ctx context.Context, store state.Store) error {
+func checkClaims(ctx context.Context, store state.Store) error {
 	const large = 1<<62 + 1 // a float cannot hold it exactly
-	r, err := loads(ctx, store, it, large, nil)
+	r, err := expectLoad(ctx, store, testRef, large, nil)
 	if err != nil {
 		return err
 	}
 	for _, smaller := range []int64{1, large - 1} {
-		_, err = store.Load(ctx, it, smaller)
-		if err := is("Load with a smaller epoch", err, state.ErrFenced); err != nil {
+		_, err = store.Load(ctx, testRef, smaller)
+		if err := expectError("Load with a smaller epoch", err, state.ErrFenced); err != nil {
 			return err
 		}
 	}
-	if _, err := store.Save(ctx, it, state.Write{Version: r.Version, Epoch: large, Value: text("a")}); err != nil {
+	if _, err := store.Save(ctx, testRef, state.Write{Version: r.Version, Epoch: large, Value: bytesOf("a")}); err != nil {
 		return fmt.Errorf("the Save after a claim that was refused: %w", err)
 	}
-	_, err = loads(ctx, store, it, large, text("a"))
+	_, err = expectLoad(ctx, store, testRef, large, bytesOf("a"))
 	return err
 }
 
-// reclaimed checks that a save sent before a Load is refused after it, even with the same epoch.
-func reclaimed(ctx context.Context, store state.Store) error {
-	before, err := loads(ctx, store, it, 3, nil)
+// checkReclaimed checks that a save sent before a Load is refused after it, even with the same epoch.
+func checkReclaimed(ctx context.Context, store state.Store) error {
+	before, err := expectLoad(ctx, store, testRef, 3, nil)
 	if err != nil {
 		return err
 	}
-	after, err := loads(ctx, store, it, 3, nil)
+	after, err := expectLoad(ctx, store, testRef, 3, nil)
 	if err != nil {
 		return err
 	}
-	_, err = store.Save(ctx, it, state.Write{Version: before.Version, Epoch: 3, Value: text("delayed")})
-	if err := is("Save with the version from before a Load", err, state.ErrConflict); err != nil {
+	_, err = store.Save(ctx, testRef, state.Write{Version: before.Version, Epoch: 3, Value: bytesOf("delayed")})
+	if err := expectError("Save with the version from before a Load", err, state.ErrConflict); err != nil {
 		return err
 	}
-	_, err = store.Save(ctx, it, state.Write{Version: after.Version, Epoch: 3, Value: text("a")})
-	return is("Save after the last Load", err, nil)
+	_, err = store.Save(ctx, testRef, state.Write{Version: after.Version, Epoch: 3, Value: bytesOf("a")})
+	return expectError("Save after the last Load", err, nil)
 }
 
-func replacedOnce(ctx context.Context, store state.Store) error {
-	r, err := loads(ctx, store, it, 3, nil)
+func checkReplacedOnce(ctx context.Context, store state.Store) error {
+	r, err := expectLoad(ctx, store, testRef, 3, nil)
 	if err != nil {
 		return err
 	}
-	w := state.Write{Version: r.Version, Epoch: 3, Value: text("a")}
-	if _, err := store.Save(ctx, it, w); err != nil {
+	w := state.Write{Version: r.Version, Epoch: 3, Value: bytesOf("a")}
+	if _, err := store.Save(ctx, testRef, w); err != nil {
 		return fmt.Errorf("the Save: %w", err)
 	}
-	w.Value = text("again")
-	_, err = store.Save(ctx, it, w)
-	if err := is("Save with a version that was replaced", err, state.ErrConflict); err != nil {
+	w.Value = bytesOf("again")
+	_, err = store.Save(ctx, testRef, w)
+	if err := expectError("Save with a version that was replaced", err, state.ErrConflict); err != nil {
 		return err
 	}
 	w.Epoch = 4
-	_, err = store.Save(ctx, it, w)
-	if err := is("Save with a version that was replaced, and a larger epoch", err, state.ErrConflict); err != nil {
+	_, err = store.Save(ctx, testRef, w)
+	if err := expectError("Save with a version that was replaced, and a larger epoch", err,
+		state.ErrConflict); err != nil {
 		return err
 	}
-	_, err = loads(ctx, store, it, 3, text("a"))
+	_, err = expectLoad(ctx, store, testRef, 3, bytesOf("a"))
 	return err
 }
 
-func newVersions(ctx context.Context, store state.Store) error {
+func checkNewVersions(ctx context.Context, store state.Store) error {
 	seen := map[int64]bool{0: true} // no record has version 0
 	is := func(version int64) error {
 		if seen[version] {
@@ -172,12 +173,12 @@ func newVersions(ctx context.Context, store state.Store) error {
 		return nil
 	}
 	for round := range 20 {
-		r, err := store.Load(ctx, it, 1)
+		r, err := store.Load(ctx, testRef, 1)
 		if err != nil {
 			return fmt.Errorf("the Load: %w", err)
 		}
-		w := state.Write{Version: r.Version, Epoch: 1, Value: text("a"), Delete: round%3 == 2}
-		version, err := store.Save(ctx, it, w)
+		w := state.Write{Version: r.Version, Epoch: 1, Value: bytesOf("a"), Delete: round%3 == 2}
+		version, err := store.Save(ctx, testRef, w)
 		if err := errors.Join(err, is(r.Version), is(version)); err != nil {
 			return fmt.Errorf("round %d: %w", round, err)
 		}
@@ -185,33 +186,33 @@ func newVersions(ctx context.Context, store state.Store) error {
 	return nil
 }
 
-// nothingChanged checks that a refused save stores neither the state nor the reply.
-func nothingChanged(ctx context.Context, store state.Store) error {
-	old, err := loads(ctx, store, it, 1, nil)
+// checkNothingChanged checks that a refused save stores neither the state nor the reply.
+func checkNothingChanged(ctx context.Context, store state.Store) error {
+	old, err := expectLoad(ctx, store, testRef, 1, nil)
 	if err != nil {
 		return err
 	}
 	for _, epoch := range []int64{1, 2} { // a conflict, and a fence
-		if _, err := loads(ctx, store, it, epoch, nil); err != nil {
+		if _, err := expectLoad(ctx, store, testRef, epoch, nil); err != nil {
 			return err
 		}
 		for _, remove := range []bool{false, true} {
-			_, err = store.Save(ctx, it, state.Write{Version: old.Version, Epoch: 1, Value: text("a"), Delete: remove,
-				RequestID: "id", Reply: text("done")})
+			_, err = store.Save(ctx, testRef, state.Write{Version: old.Version, Epoch: 1, Value: bytesOf("a"), Delete: remove,
+				RequestID: "id", Reply: bytesOf("done")})
 			if err == nil {
 				return errors.New("the Save was not refused")
 			}
 		}
-		if err := noReply(ctx, store, it, "id", "of a save that was refused"); err != nil {
+		if err := expectNoReply(ctx, store, testRef, "id", "of a save that was refused"); err != nil {
 			return err
 		}
 	}
-	_, err = loads(ctx, store, it, 2, nil)
+	_, err = expectLoad(ctx, store, testRef, 2, nil)
 	return err
 }
 
-// names checks that names of all kinds are kept apart.
-func names(ctx context.Context, store state.Store) error {
+// checkNames checks that names of all kinds are kept apart.
+func checkNames(ctx context.Context, store state.Store) error {
 	all := string(bytes.Join([][]byte{{0, 1, 2, '\n', '"', '\'', '\\', '%', '_', '/', 0xff, 0xfe, 0}}, nil))
 	refs := []state.Ref{{Service: "a", Key: "b/c"}, {Service: "a/b", Key: "c"}, {Service: "a", Key: "b"},
 		{Service: "a", Key: "b\x00"}, {Service: "a", Key: "\x00"}, {Service: "a", Key: all}, {Service: "a", Key: "%2F"},
@@ -219,7 +220,7 @@ func names(ctx context.Context, store state.Store) error {
 		{Service: "Grüße.世界", Key: "日本"}, {Service: "Grüße.世界", Key: "e\u0301"}, {Service: "Grüße.世界", Key: "é"},
 		{Service: strings.Repeat("s", 512), Key: strings.Repeat("\xf0", 1024)}}
 	for i, ref := range refs {
-		r, err := loads(ctx, store, ref, 1, nil)
+		r, err := expectLoad(ctx, store, ref, 1, nil)
 		if err != nil {
 			return err
 		}
@@ -230,62 +231,63 @@ func names(ctx context.Context, store state.Store) error {
 		}
 	}
 	for i, ref := range refs {
-		if _, err := loads(ctx, store, ref, 1, fmt.Append(nil, i)); err != nil {
+		if _, err := expectLoad(ctx, store, ref, 1, fmt.Append(nil, i)); err != nil {
 			return err
 		}
-		if err := replied(ctx, store, ref, "id", fmt.Append(nil, i)); err != nil {
+		if err := expectReply(ctx, store, ref, "id", fmt.Append(nil, i)); err != nil {
 			return err
 		}
 	}
 	for _, bad := range []state.Ref{{}, {Service: "a"}, {Key: "b"}, {Service: "\xff", Key: "b"},
 		{Service: "a\x00", Key: "b"}, {Service: "a", Key: strings.Repeat("k", 1025)}} {
 		_, err := store.Load(ctx, bad, 1)
-		if err := is(fmt.Sprintf("Load of %v", bad), err, state.ErrBadRef); err != nil {
+		if err := expectError(fmt.Sprintf("Load of %v", bad), err, state.ErrBadRef); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// slicesApart checks that the store shares no slices with its caller, neither arguments nor results.
-func slicesApart(ctx context.Context, store state.Store) error {
-	r, err := loads(ctx, store, it, 1, nil)
+// checkSlicesApart checks that the store shares no slices with its caller, neither arguments nor results.
+func checkSlicesApart(ctx context.Context, store state.Store) error {
+	r, err := expectLoad(ctx, store, testRef, 1, nil)
 	if err != nil {
 		return err
 	}
-	value, reply := text("value"), text("reply")
-	_, err = store.Save(ctx, it, state.Write{Version: r.Version, Epoch: 1, Value: value, RequestID: "id", Reply: reply})
+	value, reply := bytesOf("value"), bytesOf("reply")
+	_, err = store.Save(ctx, testRef, state.Write{Version: r.Version, Epoch: 1, Value: value, RequestID: "id",
+		Reply: reply})
 	if err != nil {
 		return fmt.Errorf("the Save: %w", err)
 	}
 	copy(value, "xxxxx")
 	copy(reply, "xxxxx")
 	for range 2 {
-		if r, err = loads(ctx, store, it, 1, text("value")); err != nil {
+		if r, err = expectLoad(ctx, store, testRef, 1, bytesOf("value")); err != nil {
 			return err
 		}
 		copy(r.Value, "yyyyy")
-		if err := replied(ctx, store, it, "id", text("reply")); err != nil {
+		if err := expectReply(ctx, store, testRef, "id", bytesOf("reply")); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// contextEnded checks that calls with an ended context neither wait nor write.
-func contextEnded(ctx context.Context, store state.Store) error {
-	r, err := loads(ctx, store, it, 1, nil)
+// checkContextEnded checks that calls with an ended context neither wait nor write.
+func checkContextEnded(ctx context.Context, store state.Store) error {
+	r, err := expectLoad(ctx, store, testRef, 1, nil)
 	if err != nil {
 		return err
 	}
 	gone, cancel := context.WithCancel(ctx)
 	cancel()
-	_, load := store.Load(gone, it, 2)
-	_, save := store.Save(gone, it, state.Write{Version: r.Version, Epoch: 1, Value: text("a"), RequestID: "id"})
-	_, _, reply := store.Reply(gone, it, "id")
-	stored := noReply(ctx, store, it, "id", "of a save whose context had ended")
-	_, still := loads(ctx, store, it, 1, nil)
-	return errors.Join(is("Load with a context that ended", load, context.Canceled),
-		is("Save with a context that ended", save, context.Canceled),
-		is("Reply with a context that ended", reply, context.Canceled), stored, still)
+	_, load := store.Load(gone, testRef, 2)
+	_, save := store.Save(gone, testRef, state.Write{Version: r.Version, Epoch: 1, Value: bytesOf("a"), RequestID: "id"})
+	_, _, reply := store.Reply(gone, testRef, "id")
+	stored := expectNoReply(ctx, store, testRef, "id", "of a save whose context had ended")
+	_, still := expectLoad(ctx, store, testRef, 1, nil)
+	return errors.Join(expectError("Load with a context that ended", load, context.Canceled),
+		expectError("Save with a context that ended", save, context.Canceled),
+		expectError("Reply with a context that ended", reply, context.Canceled), stored, still)
 }

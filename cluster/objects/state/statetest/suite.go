@@ -44,31 +44,31 @@ type check struct {
 }
 
 var checks = []check{
-	{"there is nothing at first", nothing},
-	{"what is saved is loaded", roundTrip},
-	{"a smaller epoch is refused", fenced},
-	{"a smaller epoch is refused its first save", fencedFirst},
-	{"a smaller epoch cannot claim", claims},
-	{"a claim ends the versions before it", reclaimed},
-	{"a version is replaced once", replacedOnce},
-	{"no version comes again", newVersions},
-	{"what is refused changes nothing", nothingChanged},
-	{"objects of any name", names},
-	{"replies are stored with the state", replies},
-	{"request ids of any kind", requestIDs},
-	{"what is deleted is gone", deleted},
-	{"a deleted object stays fenced", deletedFenced},
-	{"slices are not shared", slicesApart},
-	{"a context that ended is honoured", contextEnded},
-	{"one of many saves wins", oneWins},
-	{"the largest epoch wins", largestWins},
-	{"calls that are repeated take effect once", onceEach},
+	{"there is nothing at first", checkNothing},
+	{"what is saved is loaded", checkRoundTrip},
+	{"a smaller epoch is refused", checkFenced},
+	{"a smaller epoch is refused its first save", checkFencedFirst},
+	{"a smaller epoch cannot claim", checkClaims},
+	{"a claim ends the versions before it", checkReclaimed},
+	{"a version is replaced once", checkReplacedOnce},
+	{"no version comes again", checkNewVersions},
+	{"what is refused changes nothing", checkNothingChanged},
+	{"objects of any name", checkNames},
+	{"replies are stored with the state", checkReplies},
+	{"request ids of any kind", checkRequestIDs},
+	{"what is deleted is gone", checkDeleted},
+	{"a deleted object stays fenced", checkDeletedFenced},
+	{"slices are not shared", checkSlicesApart},
+	{"a context that ended is honoured", checkContextEnded},
+	{"one of many saves wins", checkOneWins},
+	{"the largest epoch wins", checkLargestWins},
+	{"calls that are repeated take effect once", checkOnceEach},
 }
 
-var it = state.Ref{Service: "test.Service", Key: "it"}
+var testRef = state.Ref{Service: "test.Service", Key: "it"}
 
-// is returns an error unless got matches want.
-func is(what string, got, want error) error {
+// expectError returns an error unless got matches want.
+func expectError(what string, got, want error) error {
 	switch {
 	case want == nil && got != nil:
 		return fmt.Errorf("%s: %w", what, got)
@@ -78,8 +78,8 @@ func is(what string, got, want error) error {
 	return nil
 }
 
-// stands returns an error unless the record has the given value; nil means that there is no state.
-func stands(what string, r state.Record, value []byte) error {
+// expectRecord returns an error unless the record has the given value; nil means that there is no state.
+func expectRecord(what string, r state.Record, value []byte) error {
 	switch {
 	case r.Found != (value != nil):
 		return fmt.Errorf("%s: Found is %v", what, r.Found)
@@ -89,13 +89,14 @@ func stands(what string, r state.Record, value []byte) error {
 	return nil
 }
 
-// loads claims the object and compares its value.
-func loads(ctx context.Context, store state.Store, ref state.Ref, epoch int64, value []byte) (state.Record, error) {
+// expectLoad claims the object and compares its value.
+func expectLoad(ctx context.Context, store state.Store, ref state.Ref, epoch int64, value []byte) (state.Record,
+	error) {
 	r, err := store.Load(ctx, ref, epoch)
 	if err != nil {
 		return r, fmt.Errorf("the Load of %v for epoch %d: %w", ref, epoch, err)
 	}
-	return r, stands(fmt.Sprintf("Load of %v for epoch %d", ref, epoch), r, value)
+	return r, expectRecord(fmt.Sprintf("Load of %v for epoch %d", ref, epoch), r, value)
 }
 
-func text(s string) []byte { return []byte(s) }
+func bytesOf(s string) []byte { return []byte(s) }

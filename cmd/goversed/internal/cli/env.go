@@ -19,7 +19,7 @@ func EnvName(flag string) string {
 // flags are defined.
 func ShowEnv(cmd *cobra.Command) {
 	show := func(f *pflag.Flag) {
-		if fromEnv(f) {
+		if hasVariable(f) {
 			f.Usage += " [" + EnvName(f.Name) + "]"
 		}
 	}
@@ -35,7 +35,7 @@ func ShowEnv(cmd *cobra.Command) {
 func ApplyEnv(cmd *cobra.Command, lookup func(string) (string, bool)) error {
 	var first error
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if first != nil || f.Changed || !fromEnv(f) {
+		if first != nil || f.Changed || !hasVariable(f) {
 			return
 		}
 		// Empty means unset, because compose files and unit files pass on unset variables as empty.
@@ -45,12 +45,12 @@ func ApplyEnv(cmd *cobra.Command, lookup func(string) (string, bool)) error {
 		}
 		if err := cmd.Flags().Set(f.Name, value); err != nil {
 			name := "environment variable " + EnvName(f.Name)
-			first = BadValue(fmt.Errorf("%s: %w", name, err), name+"="+value)
+			first = ExplainBadValue(fmt.Errorf("%s: %w", name, err), name+"="+value)
 		}
 	})
 	return first
 }
 
-// fromEnv reports whether a flag has a variable. The flags that cobra adds have none, because they do not
+// hasVariable reports whether a flag has a variable. The flags that cobra adds have none, because they do not
 // configure anything.
-func fromEnv(f *pflag.Flag) bool { return f.Name != "help" && f.Name != "version" }
+func hasVariable(f *pflag.Flag) bool { return f.Name != "help" && f.Name != "version" }

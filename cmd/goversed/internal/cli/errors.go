@@ -31,8 +31,8 @@ func (e *UsageError) Error() string {
 // Unwrap returns the error without that pointer.
 func (e *UsageError) Unwrap() error { return e.Err }
 
-// Usage wraps err in a UsageError, unless it is nil or has one already.
-func Usage(command string, err error) error {
+// WrapUsage wraps err in a UsageError, unless it is nil or has one already.
+func WrapUsage(command string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -42,9 +42,9 @@ func Usage(command string, err error) error {
 	return &UsageError{Err: err, Command: command}
 }
 
-// BadValue rewrites the error of a value that could not be parsed, so that it shows the right form: a duration
+// ExplainBadValue rewrites the error of a value that could not be parsed, so that it shows the right form: a duration
 // needs a unit, for example. Given is the value as given, with its flag or variable.
-func BadValue(err error, given string) error {
+func ExplainBadValue(err error, given string) error {
 	bad, ok := errors.AsType[*pflag.InvalidValueError](err)
 	if !ok {
 		return err
@@ -57,9 +57,9 @@ func BadValue(err error, given string) error {
 	return fmt.Errorf("%s: write %s", given, how)
 }
 
-// BadFlag is BadValue for a flag on the command line of cmd. It also points out a flag of cmd that was written
-// with one dash instead of two.
-func BadFlag(cmd *cobra.Command, err error) error {
+// ExplainBadFlag is ExplainBadValue for a flag on the command line of cmd. It also points out a flag of cmd that was
+// written with one dash instead of two.
+func ExplainBadFlag(cmd *cobra.Command, err error) error {
 	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		flag, value := bad.GetFlag(), bad.GetValue()
 		between := " "
@@ -69,7 +69,7 @@ func BadFlag(cmd *cobra.Command, err error) error {
 		case value == "":
 			value = `""`
 		}
-		return BadValue(err, "--"+flag.Name+between+value)
+		return ExplainBadValue(err, "--"+flag.Name+between+value)
 	}
 	if none, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		name, _, _ := strings.Cut(none.GetSpecifiedShortnames(), "=")
@@ -80,15 +80,15 @@ func BadFlag(cmd *cobra.Command, err error) error {
 	return err
 }
 
-// CodeError ends a command with a particular exit code, such as that of a program it ran. Without Err nothing
+// ExitCodeError ends a command with a particular exit code, such as that of a program it ran. Without Err nothing
 // is printed, because everything was reported already.
-type CodeError struct {
+type ExitCodeError struct {
 	Code int
 	Err  error
 }
 
 // Error returns the message, "" if there is none.
-func (e *CodeError) Error() string {
+func (e *ExitCodeError) Error() string {
 	if e.Err == nil {
 		return ""
 	}
@@ -96,7 +96,7 @@ func (e *CodeError) Error() string {
 }
 
 // Unwrap returns Err, which may be nil.
-func (e *CodeError) Unwrap() error { return e.Err }
+func (e *ExitCodeError) Unwrap() error { return e.Err }
 
 // ExitCode returns the exit code for an error of a command.
 func ExitCode(err error) int {
@@ -106,15 +106,15 @@ func ExitCode(err error) int {
 	if _, ok := errors.AsType[*UsageError](err); ok {
 		return ExitUsage
 	}
-	if code, ok := errors.AsType[*CodeError](err); ok {
+	if code, ok := errors.AsType[*ExitCodeError](err); ok {
 		return code.Code
 	}
 	return ExitFailure
 }
 
-// Report writes err in one line. It writes nothing if err is nil or a CodeError without Err.
-func Report(w io.Writer, program string, err error) {
-	if code, ok := errors.AsType[*CodeError](err); ok && code.Err == nil {
+// PrintError writes err in one line. It writes nothing if err is nil or a ExitCodeError without Err.
+func PrintError(w io.Writer, program string, err error) {
+	if code, ok := errors.AsType[*ExitCodeError](err); ok && code.Err == nil {
 		return
 	}
 	if err != nil {

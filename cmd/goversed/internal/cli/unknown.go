@@ -8,20 +8,20 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Unknown returns the variables in names that look like a flag's variable but belong to no flag of root or the
+// UnknownVariables returns the variables in names that look like a flag's variable but belong to no flag of root or the
 // commands below it. For each, meant has the most similar variable of a flag, or "" if none is similar. Known
 // lists other variables to leave out. Variables that Kubernetes derives from the name of a service are left out
 // as well.
-func Unknown(root *cobra.Command, names []string, known ...string) (unknown, meant []string) {
+func UnknownVariables(root *cobra.Command, names []string, known ...string) (unknown, meant []string) {
 	flags := flagVariables(root)
 	for _, name := range names {
 		if !strings.HasPrefix(name, envPrefix) || slices.Contains(flags, name) || slices.Contains(known, name) ||
-			ofService(name, names) {
+			setByKubernetes(name, names) {
 			continue
 		}
 		like := ""
 		for _, flag := range flags {
-			if d := distance(name, flag); d <= 2 && (like == "" || d < distance(name, like)) {
+			if d := editDistance(name, flag); d <= 2 && (like == "" || d < editDistance(name, like)) {
 				like = flag
 			}
 		}
@@ -33,7 +33,7 @@ func Unknown(root *cobra.Command, names []string, known ...string) (unknown, mea
 // flagVariables returns the sorted variables of all flags.
 func flagVariables(cmd *cobra.Command) (out []string) {
 	add := func(f *pflag.Flag) {
-		if fromEnv(f) {
+		if hasVariable(f) {
 			out = append(out, EnvName(f.Name))
 		}
 	}
@@ -45,9 +45,9 @@ func flagVariables(cmd *cobra.Command) (out []string) {
 	return slices.Compact(out)
 }
 
-// ofService reports whether Kubernetes set the variable for a service. Such variables always include
+// setByKubernetes reports whether Kubernetes set the variable for a service. Such variables always include
 // NAME_SERVICE_HOST.
-func ofService(name string, names []string) bool {
+func setByKubernetes(name string, names []string) bool {
 	return slices.ContainsFunc(names, func(host string) bool {
 		service, ok := strings.CutSuffix(host, "_SERVICE_HOST")
 		return ok && (strings.HasPrefix(name, service+"_SERVICE_") || name == service+"_PORT" ||
@@ -55,8 +55,8 @@ func ofService(name string, names []string) bool {
 	})
 }
 
-// distance returns the number of letters to insert, delete or change to turn a into b.
-func distance(a, b string) int {
+// editDistance returns the number of letters to insert, delete or change to turn a into b.
+func editDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j

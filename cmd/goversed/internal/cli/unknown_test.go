@@ -13,7 +13,8 @@ func TestUnknownVariables(t *testing.T) {
 	root.AddCommand(sub)
 	sub.Flags().Duration("some-ttl", 0, "")
 	sub.Flags().Duration("some-tts", 0, "")
-	unknown, meant := Unknown(root, []string{"GOVERSE_SOME_TTL", "GOVERSE_SOM_TTL", "GOVERSE_ADMIN", "GOVERSE_OTHER",
+	unknown, meant := UnknownVariables(root, []string{"GOVERSE_SOME_TTL", "GOVERSE_SOM_TTL", "GOVERSE_ADMIN",
+		"GOVERSE_OTHER",
 		"PATH", "GOVERSE_HTTP_PORT", "GOVERSE_LONE_PORT",
 		"GOVERSE_SERVICE_HOST", "GOVERSE_SERVICE_PORT", "GOVERSE_PORT", "GOVERSE_PORT_47001_TCP_ADDR",
 		"GOVERSE_HTTP_SERVICE_HOST", "GOVERSE_HTTP_SERVICE_PORT_API"}, "GOVERSE_ADMIN")
@@ -27,6 +28,6 @@ func TestDistance(t *testing.T) {
 		a, b string
 		d    int
 	}{{"", "", 0}, {"a", "", 1}, {"", "ab", 2}, {"kitten", "sitting", 3}, {"TTL", "TLT", 2}, {"same", "same", 0}} {
-		require.Equal(t, c.d, distance(c.a, c.b), "%s %s", c.a, c.b)
+		require.Equal(t, c.d, editDistance(c.a, c.b), "%s %s", c.a, c.b)
 	}
 }

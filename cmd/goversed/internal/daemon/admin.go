@@ -53,9 +53,9 @@ func (c Config) validateHTTP() error {
 	return nil
 }
 
-// admin returns the configuration of admin calls, nil if they are off. It reads the file of tokens once, so
+// adminConfig returns the configuration of admin calls, nil if they are off. It reads the file of tokens once, so
 // that an unusable file is noticed at the start.
-func (d *Daemon) admin() (*httpapi.Admin, error) {
+func (d *Daemon) adminConfig() (*httpapi.Admin, error) {
 	if !d.cfg.hasAdmin() {
 		return nil, nil
 	}
@@ -69,7 +69,7 @@ func (d *Daemon) admin() (*httpapi.Admin, error) {
 	if token := d.cfg.Admin.Token; token != "" {
 		all = append(all, httpapi.BearerToken(tokenVariable, token))
 	}
-	if len(all) > 0 && d.httpCerts == nil && !loopback(d.http) {
+	if len(all) > 0 && d.httpCerts == nil && !isLoopbackListener(d.http) {
 		d.log.Warn("admin tokens travel in plain text: give --http-cert and --http-key, or have --http listen on this "+
 			"machine alone", "http", d.http.Addr())
 	}
@@ -104,8 +104,8 @@ func readTokens(file string) (map[string]string, error) {
 	return tokens, nil
 }
 
-// loopback reports whether the listener is only reachable from this machine.
-func loopback(l net.Listener) bool {
+// isLoopbackListener reports whether the listener is only reachable from this machine.
+func isLoopbackListener(l net.Listener) bool {
 	address, ok := l.Addr().(*net.TCPAddr)
 	return ok && address.IP.IsLoopback()
 }

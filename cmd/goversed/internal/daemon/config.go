@@ -64,19 +64,21 @@ func (c Config) Validate() error {
 	}
 	// Check each flag separately, so that the error names the right one.
 	if err := (node.Config{AdvertiseAddress: "localhost:1", ListenAddress: c.Listen}).Validate(); err != nil {
-		return reword(err, "--listen %s: write host:port, like 127.0.0.1:47001, with a port from 0 to 65535", c.Listen)
+		return newFlagError(err, "--listen %s: write host:port, like 127.0.0.1:47001, with a port from 0 to 65535", c.Listen)
 	}
-	if err := c.node().Validate(); err != nil {
+	if err := c.nodeConfig().Validate(); err != nil {
 		if c.Advertise == "" {
-			return reword(err, "--listen %s: its host means nothing to other nodes; give --advertise with this machine's "+
+			return newFlagError(err, "--listen %s: its host means nothing to other nodes; give --advertise with this machine's "+
 				"name and port", c.Listen)
 		}
-		return reword(err, "--advertise %s: write the host:port under which other nodes reach this one, like host1:47001",
+		return newFlagError(err,
+			"--advertise %s: write the host:port under which other nodes reach this one, like host1:47001",
 			c.Advertise)
 	}
 	if c.HTTP != "" {
 		if _, err := net.ResolveTCPAddr("tcp", c.HTTP); err != nil {
-			return reword(errors.Join(ErrHTTPAddress, err), "--http %s: write host:port, like 127.0.0.1:48001, or none (%v)",
+			return newFlagError(errors.Join(ErrHTTPAddress, err),
+				"--http %s: write host:port, like 127.0.0.1:48001, or none (%v)",
 				c.HTTP, err)
 		}
 	}
@@ -89,23 +91,24 @@ func (c Config) Validate() error {
 	if c.StartTimeout < 0 || c.StopTimeout < 0 {
 		return errors.New("--start-timeout and --stop-timeout must not be negative: 0 means no limit")
 	}
-	if c.embedded() {
+	if c.embedsEtcd() {
 		if err := c.Etcd.Validate(); err != nil {
-			return reword(err, "--etcd-listen %s: write host:port, like 127.0.0.1:2379; the host is an IP address of this "+
-				"machine or localhost", c.Etcd.ListenClient)
+			return newFlagError(err,
+				"--etcd-listen %s: write host:port, like 127.0.0.1:2379; the host is an IP address of this "+
+					"machine or localhost", c.Etcd.ListenClient)
 		}
 	}
 	return c.Cluster.Validate()
 }
 
-func (c Config) embedded() bool { return c.Cluster.EtcdAddress == "" && c.Cluster.Client == nil }
+func (c Config) embedsEtcd() bool { return c.Cluster.EtcdAddress == "" && c.Cluster.Client == nil }
 
-// dials reports whether the node reaches the embedded etcd over TCP. With all members as endpoints, the node
+// dialsEtcd reports whether the node reaches the embedded etcd over TCP. With all members as endpoints, the node
 // keeps working when its own member is cut off from the others. Logging in also requires TCP.
-func (c Config) dials() bool {
+func (c Config) dialsEtcd() bool {
 	return len(c.Etcd.Peers) > 0 || c.Cluster.Username != "" || c.Cluster.Credentials != nil
 }
 
-func (c Config) node() node.Config {
+func (c Config) nodeConfig() node.Config {
 	return node.Config{AdvertiseAddress: c.Advertise, ListenAddress: c.Listen}
 }

@@ -28,16 +28,16 @@ type Daemon struct {
 	node   *node.Node
 	certs  *mtls.Certificates // nil without TLS
 	http   net.Listener       // nil without HTTP
-	source *source
+	source *statusSource
 
-	httpCerts *mtls.Certificates // nil without HTTPS
-	api       http.Handler       // nil without HTTP
-	opened    []opened           // all certificates
+	httpCerts       *mtls.Certificates // nil without HTTPS
+	api             http.Handler       // nil without HTTP
+	certificateUses []certificateUse   // all certificates
 
-	server  *httpapi.Server
-	etcd    *embedetcd.Server
-	dialled *clientv3.Client // connection to the embedded etcd over TCP, nil if it is used in process
-	cluster *cluster.Cluster
+	server    *httpapi.Server
+	etcd      *embedetcd.Server
+	tcpClient *clientv3.Client // connection to the embedded etcd over TCP, nil if it is used in process
+	cluster   *cluster.Cluster
 }
 
 // New checks the configuration, reads the certificates and binds the ports, which Run frees. Errors are one
@@ -48,7 +48,7 @@ func New(cfg Config) (*Daemon, error) {
 		return nil, err
 	}
 	d := &Daemon{cfg: cfg, log: cfg.Logger}
-	if err := d.bind(); err != nil {
+	if err := d.bindPorts(); err != nil {
 		d.closeCertificates()
 		if d.http != nil {
 			_ = d.http.Close() // nothing can be done about an error
@@ -58,12 +58,12 @@ func New(cfg Config) (*Daemon, error) {
 	return d, nil
 }
 
-func (d *Daemon) bind() error {
-	nodeConfig, err := d.secure(d.cfg.node())
+func (d *Daemon) bindPorts() error {
+	nodeConfig, err := d.secureNode(d.cfg.nodeConfig())
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(d.secureEtcd(), d.watchEmbedded()); err != nil {
+	if err := errors.Join(d.secureEtcd(), d.watchPeerCertificates()); err != nil {
 		return err
 	}
 	if d.cfg.HTTP != "" {
@@ -74,7 +74,7 @@ func (d *Daemon) bind() error {
 			return httpError(d.cfg.HTTP, err)
 		}
 	}
-	admin, err := d.admin()
+	admin, err := d.adminConfig()
 	if err != nil {
 		return err
 	}
@@ -82,10 +82,10 @@ func (d *Daemon) bind() error {
 	if d.node, err = node.NewNode(nodeConfig); err != nil {
 		return listenError(d.cfg.Listen, err)
 	}
-	d.source = newSource(d.node.AdvertiseAddress())
+	d.source = newStatusSource(d.node.AdvertiseAddress())
 	if d.http != nil {
 		d.api = httpapi.New(d.source, httpapi.Options{Version: d.cfg.Cluster.Version, Admin: admin,
-			Certificates: d.expiries})
+			Certificates: d.certificateExpiries})
 	}
 	return nil
 }
@@ -99,7 +99,7 @@ func (d *Daemon) HTTPAddress() string {
 	if d.http == nil {
 		return ""
 	}
-	return reachable(d.http.Addr().String(), d.NodeAddress())
+	return reachableAddress(d.http.Addr().String(), d.NodeAddress())
 }
 
 // httpURL returns the address of the status API that the node publishes in the cluster: host:port, or a URL
@@ -111,9 +111,9 @@ func (d *Daemon) httpURL() string {
 	return "https://" + d.HTTPAddress()
 }
 
-// reachable returns the form of a bound address that other machines can use. If the address is bound on every
+// reachableAddress returns the form of a bound address that other machines can use. If the address is bound on every
 // interface, its host is replaced by the host of the advertise address.
-func reachable(bound, advertise string) string {
+func reachableAddress(bound, advertise string) string {
 	host, port, err := net.SplitHostPort(bound)
 	if ip, perr := netip.ParseAddr(host); err != nil || perr != nil || !ip.IsUnspecified() {
 		return bound
@@ -130,7 +130,7 @@ func reachable(bound, advertise string) string {
 // it stops without waiting.
 //
 // Run returns nil after a complete graceful stop, even if the stop was requested during the start. Its error
-// matches ErrCut if the stop was cut short, ErrStartTimeout if the start took too long although etcd answered,
+// matches ErrStopCut if the stop was cut short, ErrStartTimeout if the start took too long although etcd answered,
 // and cluster.CutShortError if etcd did not confirm that this node's keys are deleted.
 func (d *Daemon) Run(ctx, cut context.Context) error {
 	defer logqueue.Flush(cut, d.log)
@@ -160,10 +160,10 @@ func (d *Daemon) Run(ctx, cut context.Context) error {
 // start starts the parts. The function it returns joins the goroutines that watch them; call it after run has
 // ended.
 func (d *Daemon) start(run context.Context, fail context.CancelCauseFunc) (joined func(), err error) {
-	guards := newGuards(run, fail)
-	joined = guards.wait
+	guards := newRunGroup(run, fail)
+	joined = guards.waitTracked
 	if d.server != nil {
-		guards.watch(d.server.Done(), d.server.Err)
+		guards.endRunOn(d.server.Done(), d.server.Err)
 	}
 	starting := run
 	if d.cfg.StartTimeout > 0 {
@@ -176,19 +176,19 @@ func (d *Daemon) start(run context.Context, fail context.CancelCauseFunc) (joine
 	if d.certs != nil {
 		cfg.DialOptions = append(slices.Clone(cfg.DialOptions), d.certs.DialOption())
 	}
-	if d.cfg.embedded() {
+	if d.cfg.embedsEtcd() {
 		if err := d.startEtcd(starting); err != nil {
 			return joined, err
 		}
-		d.sayEtcd()
-		guards.watch(d.etcd.Done(), func() error { err, _ := memberError(d.cfg.Etcd, d.etcd.Err()); return err })
+		d.logEtcdAddress()
+		guards.endRunOn(d.etcd.Done(), func() error { err, _ := memberError(d.cfg.Etcd, d.etcd.Err()); return err })
 		cfg.Client, cfg.EtcdAddress = d.etcd.Client(), d.etcd.Endpoint()
-		if d.cfg.dials() {
-			if d.dialled, err = d.dial(starting, cfg); err != nil {
+		if d.cfg.dialsEtcd() {
+			if d.tcpClient, err = d.dialEtcd(starting, cfg); err != nil {
 				return joined, err
 			}
-			cfg.Client = d.dialled
-			guards.goes(func() { d.followMembers(run) })
+			cfg.Client = d.tcpClient
+			guards.goTracked(func() { d.followMembers(run) })
 		}
 	}
 	c, err := cluster.NewClusterWithNode(cfg, d.node)
@@ -196,13 +196,13 @@ func (d *Daemon) start(run context.Context, fail context.CancelCauseFunc) (joine
 		return joined, err
 	}
 	d.cluster = c
-	d.source.set(c)
-	if err := c.Start(connect.WithWords(starting, connect.Flags)); err != nil {
+	d.source.setCluster(c)
+	if err := c.Start(connect.WithSettingNames(starting, connect.FlagNames)); err != nil {
 		if cause := context.Cause(run); cause != nil {
 			return joined, cause // a part failed meanwhile, or the stop was requested
 		}
 		return joined, joinError(cfg, err)
 	}
-	guards.watch(d.node.Done(), d.node.Err)
+	guards.endRunOn(d.node.Done(), d.node.Err)
 	return joined, nil
 }

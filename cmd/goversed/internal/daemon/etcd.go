@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// lostRetry is the pause before a member of etcd that cannot join its cluster tries again. lostSay is the
+	// rejoinInterval is the pause before a member of etcd that cannot join its cluster tries again. lostLogInterval is the
 	// interval between its log lines.
-	lostRetry, lostSay = time.Second, 30 * time.Second
-	// dialRetry is the pause between attempts to log in to the embedded etcd.
-	dialRetry = 500 * time.Millisecond
-	// followEvery is the interval at which the members of etcd, known in memory, are compared with the
+	rejoinInterval, lostLogInterval = time.Second, 30 * time.Second
+	// dialRetryInterval is the pause between attempts to log in to the embedded etcd.
+	dialRetryInterval = 500 * time.Millisecond
+	// followInterval is the interval at which the members of etcd, known in memory, are compared with the
 	// endpoints.
-	followEvery = time.Second
+	followInterval = time.Second
 )
 
 // startEtcd starts the embedded etcd. If the other members do not admit this one, it logs the remedy and
@@ -32,7 +32,7 @@ const (
 func (d *Daemon) startEtcd(ctx context.Context) (err error) {
 	etcd := d.cfg.Etcd
 	etcd.Logger = d.log
-	d.warnPlain()
+	d.warnPlaintext()
 	var said time.Time
 	for {
 		d.etcd, err = embedetcd.Start(ctx, etcd)
@@ -43,20 +43,20 @@ func (d *Daemon) startEtcd(ctx context.Context) (err error) {
 		if !errors.Is(err, embedetcd.ErrMemberLost) && !errors.Is(err, embedetcd.ErrNotMember) {
 			return err
 		}
-		if time.Since(said) > lostSay {
+		if time.Since(said) > lostLogInterval {
 			d.log.Error("this member of etcd cannot start: " + err.Error())
 			said = time.Now()
 		}
 		select {
-		case <-time.After(lostRetry):
+		case <-time.After(rejoinInterval):
 		case <-ctx.Done():
 			return err
 		}
 	}
 }
 
-// dial creates the node's client of the embedded etcd, and logs in if a user is configured.
-func (d *Daemon) dial(ctx context.Context, cfg cluster.Config) (*clientv3.Client, error) {
+// dialEtcd creates the node's client of the embedded etcd, and logs in if a user is configured.
+func (d *Daemon) dialEtcd(ctx context.Context, cfg cluster.Config) (*clientv3.Client, error) {
 	cfg.Client, cfg.EtcdAddress = nil, strings.Join(d.etcd.Endpoints(), ",")
 	cfg.FixedEndpoints = true // followMembers takes them from the embedded member
 	for {
@@ -65,7 +65,7 @@ func (d *Daemon) dial(ctx context.Context, cfg cluster.Config) (*clientv3.Client
 			return client, err
 		}
 		select {
-		case <-time.After(dialRetry):
+		case <-time.After(dialRetryInterval):
 		case <-ctx.Done():
 			return nil, err
 		}
@@ -75,14 +75,14 @@ func (d *Daemon) dial(ctx context.Context, cfg cluster.Config) (*clientv3.Client
 // followMembers sets the endpoints of the node's client to the members of etcd, until ctx ends. The client uses
 // all members at all times, because the node's own member still answers when it is cut off from the others.
 func (d *Daemon) followMembers(ctx context.Context) {
-	again := time.NewTicker(followEvery)
+	again := time.NewTicker(followInterval)
 	defer again.Stop()
 	connected := false // set once: SetEndpoints races with the client's first connection attempt
 	for {
-		connected = connected || d.dialled.ActiveConnection().GetState() == connectivity.Ready
-		if now := d.etcd.Endpoints(); connected && !slices.Equal(now, d.dialled.Endpoints()) {
+		connected = connected || d.tcpClient.ActiveConnection().GetState() == connectivity.Ready
+		if now := d.etcd.Endpoints(); connected && !slices.Equal(now, d.tcpClient.Endpoints()) {
 			d.log.Debug("the members of etcd have changed", "endpoints", strings.Join(now, ","))
-			d.dialled.SetEndpoints(now...)
+			d.tcpClient.SetEndpoints(now...)
 		}
 		select {
 		case <-again.C:
@@ -92,14 +92,14 @@ func (d *Daemon) followMembers(ctx context.Context) {
 	}
 }
 
-// warnPlain logs a warning if members of etcd communicate over a network without TLS.
-func (d *Daemon) warnPlain() {
+// warnPlaintext logs a warning if members of etcd communicate over a network without TLS.
+func (d *Daemon) warnPlaintext() {
 	etcd := d.cfg.Etcd
 	if etcd.PeerTLS.CertFile != "" {
 		return
 	}
 	for _, address := range etcd.Peers {
-		if host, _, err := net.SplitHostPort(address); err == nil && !loopbackHost(host) {
+		if host, _, err := net.SplitHostPort(address); err == nil && !isLoopbackHost(host) {
 			d.log.Warn("etcd peer traffic is not encrypted: any host that reaches the peer addresses can read and write all "+
 				"data; give --etcd-peer-cert, --etcd-peer-key and --etcd-peer-ca, or keep them in a network you trust",
 				"peer", address)
@@ -108,15 +108,15 @@ func (d *Daemon) warnPlain() {
 	}
 }
 
-// loopbackHost reports whether the host is only reachable from this machine.
-func loopbackHost(host string) bool {
+// isLoopbackHost reports whether the host is only reachable from this machine.
+func isLoopbackHost(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
-// sayEtcd logs the address at which further nodes reach the embedded etcd. If etcd listens on every interface,
+// logEtcdAddress logs the address at which further nodes reach the embedded etcd. If etcd listens on every interface,
 // the only address known here is a loopback address, so the line has the port alone.
-func (d *Daemon) sayEtcd() {
+func (d *Daemon) logEtcdAddress() {
 	endpoint, dir := d.etcd.Endpoint(), d.cfg.Etcd.DataDir
 	if len(d.cfg.Etcd.Peers) > 0 {
 		d.log.Info("embedded etcd serves as one of several members; further nodes join with --etcd",

@@ -22,37 +22,37 @@ func TestEmbeddedEtcdWithUsersAndTLS(t *testing.T) {
 	t.Parallel()
 	ca, files := certtest.NewAuthority(t), certtest.NewFiles(t)
 	files.Write(t, ca.Issue(t, []string{"127.0.0.1"}))
-	files.Trust(t, ca)
-	cfg := embedded(t)
+	files.WriteCA(t, ca)
+	cfg := embeddedConfig(t)
 	cfg.Etcd.ClientTLS = embedetcd.TLS{CertFile: files.Cert, KeyFile: files.Key, CAFile: files.CA}
-	first, log := logged(t, cfg)
-	first.ready(t)
+	first, log := startLogged(t, cfg)
+	first.waitReady(t)
 	require.Contains(t, log.String(), "etcd=https://127.0.0.1:")
 	etcdtest.EnableAuth(t, first.etcd.Client(), "secret")
 	first.cut()
 	first.stop()
-	first.end(t) // etcd refuses it by now
+	first.waitStopped(t) // etcd refuses it by now
 
 	cfg.Cluster.Username, cfg.Cluster.Password = "root", "wrong"
-	require.ErrorIs(t, run(t, cfg).end(t), cluster.ErrEtcdDenied)
+	require.ErrorIs(t, startDaemon(t, cfg).waitStopped(t), cluster.ErrEtcdDenied)
 	cfg.Cluster.Password = "secret"
-	second := run(t, cfg)
+	second := startDaemon(t, cfg)
 	require.Eventually(t, func() bool { // the first node's session must end
-		return second.ready(t).LeaderID == second.NodeAddress()
-	}, eventually, tick)
+		return second.waitReady(t).LeaderID == second.NodeAddress()
+	}, patience, tick)
 	second.stop()
-	require.NoError(t, second.end(t))
+	require.NoError(t, second.waitStopped(t))
 }
 
-// trio returns the configurations of three nodes with one member of etcd each.
-func trio(t *testing.T) []Config {
+// threeConfigs returns the configurations of three nodes with one member of etcd each.
+func threeConfigs(t *testing.T) []Config {
 	t.Helper()
 	addresses, err := port.Restarted.Loopback(6)
 	require.NoError(t, err)
 	peers, out := map[string]string{}, make([]Config, 3)
 	for i := range out {
 		peers[fmt.Sprint("m", i)] = addresses[2*i]
-		out[i] = embedded(t)
+		out[i] = embeddedConfig(t)
 		out[i].Etcd.Name, out[i].Etcd.Peers = fmt.Sprint("m", i), peers
 		out[i].Etcd.ListenClient = addresses[2*i+1]
 	}
@@ -62,25 +62,25 @@ func trio(t *testing.T) []Config {
 // If all members stop at once, none waits long for another to take over etcd's leadership.
 func TestThreeNodesWithAnEtcdOfTheirOwn(t *testing.T) {
 	t.Parallel()
-	configs := trio(t)
-	var running []*running
+	configs := threeConfigs(t)
+	var running []*runningDaemon
 	var logs []*logtest.Buffer
 	for _, cfg := range configs {
-		d, log := logged(t, cfg)
+		d, log := startLogged(t, cfg)
 		running, logs = append(running, d), append(logs, log)
 	}
 	for _, d := range running {
-		require.Eventually(t, func() bool { return len(d.ready(t).Nodes) == 3 }, eventually, tick)
+		require.Eventually(t, func() bool { return len(d.waitReady(t).Nodes) == 3 }, patience, tick)
 	}
-	require.Eventually(t, func() bool { return len(running[0].dialled.Endpoints()) == 3 }, eventually, tick)
+	require.Eventually(t, func() bool { return len(running[0].tcpClient.Endpoints()) == 3 }, patience, tick)
 	require.Contains(t, logs[0].String(), "embedded etcd serves as one of several members")
 
 	running[2].stop()
-	_ = running[2].end(t) // a request may get no answer while etcd changes its leader
+	_ = running[2].waitStopped(t) // a request may get no answer while etcd changes its leader
 	require.NoError(t, os.RemoveAll(configs[2].Etcd.DataDir))
 	configs[2].StartTimeout = 3 * time.Second
-	lost, log := logged(t, configs[2])
-	err := lost.end(t)
+	lost, log := startLogged(t, configs[2])
+	err := lost.waitStopped(t)
 	require.ErrorIs(t, err, embedetcd.ErrMemberLost)
 	require.NotContains(t, err.Error(), "\n")
 	require.Contains(t, err.Error(), "replace the member by goversed etcd replace m2")
@@ -91,7 +91,7 @@ func TestThreeNodesWithAnEtcdOfTheirOwn(t *testing.T) {
 		d.stop()
 	}
 	for _, d := range running[:2] {
-		_ = d.end(t) // the last of two has no majority
+		_ = d.waitStopped(t) // the last of two has no majority
 	}
 	t.Logf("two of two stopped within %v", time.Since(began))
 }

@@ -24,19 +24,19 @@ import (
 )
 
 const (
-	eventually = 20 * time.Second
-	tick       = 5 * time.Millisecond
+	patience = 20 * time.Second
+	tick     = 5 * time.Millisecond
 )
 
-// nobody is a loopback address without a listener.
-const nobody = "127.0.0.1:1"
+// unusedAddress is a loopback address without a listener.
+const unusedAddress = "127.0.0.1:1"
 
 func TestEtcdThatCannotBeReached(t *testing.T) {
 	t.Parallel()
-	cfg := joining(t, nobody)
+	cfg := joinConfig(t, unusedAddress)
 	cfg.StartTimeout = 300 * time.Millisecond
-	d := run(t, cfg)
-	err := d.end(t)
+	d := startDaemon(t, cfg)
+	err := d.waitStopped(t)
 	require.ErrorIs(t, err, cluster.ErrEtcdUnreachable)
 	require.ErrorContains(t, err, "; --start-timeout 0 waits forever")
 	require.NotContains(t, err.Error(), "\n")
@@ -52,9 +52,9 @@ func TestNoUserWhereEtcdWantsOne(t *testing.T) {
 	require.NoError(t, err)
 	_, err = e.Client().AuthEnable(ctx)
 	require.NoError(t, err)
-	cfg := joining(t, e.Endpoint())
+	cfg := joinConfig(t, e.Endpoint())
 	cfg.Cluster.EtcdPrefix = "/goverse"
-	err = run(t, cfg).end(t)
+	err = startDaemon(t, cfg).waitStopped(t)
 	require.ErrorIs(t, err, cluster.ErrEtcdDenied)
 	require.EqualError(t, err, "etcd refused the user: none was given; set --etcd-user (GOVERSE_ETCD_USER) and "+
 		"--etcd-password (GOVERSE_ETCD_PASSWORD) to those of a user with READ and WRITE on the range /goverse/leader- to "+
@@ -63,9 +63,9 @@ func TestNoUserWhereEtcdWantsOne(t *testing.T) {
 
 func TestAnotherServerThanEtcd(t *testing.T) {
 	t.Parallel()
-	other := run(t, embedded(t))
-	other.ready(t)
-	err := run(t, joining(t, other.NodeAddress())).end(t)
+	other := startDaemon(t, embeddedConfig(t))
+	other.waitReady(t)
+	err := startDaemon(t, joinConfig(t, other.NodeAddress())).waitStopped(t)
 	require.ErrorIs(t, err, cluster.ErrNotEtcd)
 	require.EqualError(t, err, "what answers at "+other.NodeAddress()+" is no etcd: set --etcd to etcd's client "+
 		"address, usually port 2379")
@@ -73,19 +73,19 @@ func TestAnotherServerThanEtcd(t *testing.T) {
 
 func TestNotReadyWhileStarting(t *testing.T) {
 	t.Parallel()
-	d := run(t, joining(t, nobody))
+	d := startDaemon(t, joinConfig(t, unusedAddress))
 	var st httpapi.Status
-	require.Eventually(t, func() bool { return get(t, d.HTTPAddress(), "/cluster/status", &st) == http.StatusOK },
-		eventually, tick)
+	require.Eventually(t, func() bool { return getJSON(t, d.HTTPAddress(), "/cluster/status", &st) == http.StatusOK },
+		patience, tick)
 	require.Equal(t, httpapi.Status{NodeID: d.NodeAddress(), State: "starting", Mode: "election", Queue: []string{},
 		Nodes: []string{}}, st)
 	var body map[string]any
-	require.Equal(t, http.StatusServiceUnavailable, get(t, d.HTTPAddress(), "/readyz", &body))
-	require.Equal(t, http.StatusOK, get(t, d.HTTPAddress(), "/livez", &body))
-	require.Equal(t, http.StatusServiceUnavailable, get(t, d.HTTPAddress(), "/cluster/leader", &body))
+	require.Equal(t, http.StatusServiceUnavailable, getJSON(t, d.HTTPAddress(), "/readyz", &body))
+	require.Equal(t, http.StatusOK, getJSON(t, d.HTTPAddress(), "/livez", &body))
+	require.Equal(t, http.StatusServiceUnavailable, getJSON(t, d.HTTPAddress(), "/cluster/leader", &body))
 
 	d.stop()
-	require.NoError(t, d.end(t), "a stop that was asked for is no failure")
+	require.NoError(t, d.waitStopped(t), "a stop that was asked for is no failure")
 	requireFree(t, d.NodeAddress(), d.HTTPAddress())
 }
 
@@ -96,22 +96,22 @@ func TestPortsInUse(t *testing.T) {
 	t.Cleanup(func() { _ = taken.Close() })
 	address := taken.Addr().String()
 
-	cfg := embedded(t)
+	cfg := embeddedConfig(t)
 	cfg.Listen = address
 	_, err = New(cfg)
 	require.ErrorIs(t, err, node.ErrAddressInUse)
 	require.ErrorContains(t, err, "--listen "+address)
 
-	cfg = embedded(t)
+	cfg = embeddedConfig(t)
 	cfg.HTTP = address
 	_, err = New(cfg)
 	require.ErrorIs(t, err, ErrHTTPAddress)
 	require.ErrorContains(t, err, "--http "+address)
 
-	cfg = embedded(t)
+	cfg = embeddedConfig(t)
 	cfg.Etcd.ListenClient = address
-	d := run(t, cfg)
-	err = d.end(t)
+	d := startDaemon(t, cfg)
+	err = d.waitStopped(t)
 	require.ErrorIs(t, err, embedetcd.ErrAddressInUse)
 	require.ErrorContains(t, err, "--etcd-listen "+address)
 	requireFree(t, d.NodeAddress(), d.HTTPAddress())
@@ -119,24 +119,24 @@ func TestPortsInUse(t *testing.T) {
 
 func TestDataDirInUse(t *testing.T) {
 	t.Parallel()
-	cfg := embedded(t)
-	first := run(t, cfg)
-	first.ready(t)
-	err := run(t, cfg).end(t)
+	cfg := embeddedConfig(t)
+	first := startDaemon(t, cfg)
+	first.waitReady(t)
+	err := startDaemon(t, cfg).waitStopped(t)
 	require.ErrorIs(t, err, embedetcd.ErrDataDir)
 	require.ErrorContains(t, err, "--data-dir "+cfg.Etcd.DataDir)
 	require.ErrorContains(t, err, "is used by another running server")
-	require.True(t, first.ready(t).IsLeader, "the first is not harmed")
+	require.True(t, first.waitReady(t).IsLeader, "the first is not harmed")
 }
 
 func TestDamagedData(t *testing.T) {
 	t.Parallel()
-	cfg := embedded(t)
+	cfg := embeddedConfig(t)
 	db := filepath.Join(cfg.Etcd.DataDir, "member", "snap", "db")
 	require.NoError(t, os.MkdirAll(filepath.Dir(db), 0o700))
 	require.NoError(t, os.WriteFile(db, []byte("garbage"), 0o600))
-	d := run(t, cfg)
-	err := d.end(t)
+	d := startDaemon(t, cfg)
+	err := d.waitStopped(t)
 	require.ErrorIs(t, err, embedetcd.ErrDamaged)
 	require.EqualError(t, err, "--data-dir "+cfg.Etcd.DataDir+": the embedded etcd's data is damaged ("+db+": invalid "+
 		"database): "+
@@ -147,35 +147,35 @@ func TestDamagedData(t *testing.T) {
 func TestTakenAddressIsRefused(t *testing.T) {
 	t.Parallel()
 	e := etcdtest.Start(t)
-	first := run(t, joining(t, e.Endpoint()))
-	st := first.ready(t)
-	cfg := joining(t, e.Endpoint())
+	first := startDaemon(t, joinConfig(t, e.Endpoint()))
+	st := first.waitReady(t)
+	cfg := joinConfig(t, e.Endpoint())
 	cfg.Advertise = first.NodeAddress()
-	err := run(t, cfg).end(t)
+	err := startDaemon(t, cfg).waitStopped(t)
 	require.ErrorIs(t, err, cluster.ErrAddressTaken)
 	require.NotContains(t, err.Error(), "\n")
-	require.Equal(t, st.Token, first.ready(t).Token, "the first is not harmed")
+	require.Equal(t, st.Token, first.waitReady(t).Token, "the first is not harmed")
 }
 
 func TestEmbeddedEtcdThatEndsEndsTheNode(t *testing.T) {
 	t.Parallel()
-	d := run(t, embedded(t))
-	d.ready(t)
+	d := startDaemon(t, embeddedConfig(t))
+	d.waitReady(t)
 	require.NoError(t, d.etcd.Close())
-	require.ErrorIs(t, d.end(t), errEnded)
+	require.ErrorIs(t, d.waitStopped(t), errEnded)
 	requireFree(t, d.NodeAddress(), d.HTTPAddress())
 }
 
 func TestHTTPThatEndsEndsTheNode(t *testing.T) {
 	t.Parallel()
-	d := run(t, embedded(t))
-	d.ready(t)
+	d := startDaemon(t, embeddedConfig(t))
+	d.waitReady(t)
 	require.NoError(t, d.http.Close())
-	require.ErrorIs(t, d.end(t), net.ErrClosed)
+	require.ErrorIs(t, d.waitStopped(t), net.ErrClosed)
 }
 
-// hold keeps a call to the node running, so that a graceful stop waits for it.
-func hold(t *testing.T, d *running) {
+// holdCall keeps a call to the node running, so that a graceful stop waits for it.
+func holdCall(t *testing.T, d *runningDaemon) {
 	t.Helper()
 	conn, err := grpc.NewClient(d.NodeAddress(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
@@ -190,11 +190,11 @@ func hold(t *testing.T, d *running) {
 
 func TestStopAtOnce(t *testing.T) {
 	t.Parallel()
-	cfg := embedded(t)
+	cfg := embeddedConfig(t)
 	cfg.StopTimeout = 0
-	d := run(t, cfg)
-	d.ready(t)
-	hold(t, d)
+	d := startDaemon(t, cfg)
+	d.waitReady(t)
+	holdCall(t, d)
 	d.stop()
 	<-d.node.Stopping()
 	select {
@@ -203,8 +203,8 @@ func TestStopAtOnce(t *testing.T) {
 	case <-time.After(50 * time.Millisecond):
 	}
 	d.cut()
-	err := d.end(t)
-	require.ErrorIs(t, err, ErrCut)
+	err := d.waitStopped(t)
+	require.ErrorIs(t, err, ErrStopCut)
 	require.ErrorIs(t, err, node.ErrCallsCut)
 	require.Equal(t, 1, strings.Count(err.Error(), "asked to stop at once"), err)
 	require.NotContains(t, err.Error(), "timeout")
@@ -212,13 +212,13 @@ func TestStopAtOnce(t *testing.T) {
 
 func TestStopTimeout(t *testing.T) {
 	t.Parallel()
-	cfg := embedded(t)
+	cfg := embeddedConfig(t)
 	cfg.StopTimeout = 100 * time.Millisecond
-	d := run(t, cfg)
-	d.ready(t)
-	hold(t, d)
+	d := startDaemon(t, cfg)
+	d.waitReady(t)
+	holdCall(t, d)
 	d.stop()
-	err := d.end(t)
-	require.ErrorIs(t, err, ErrCut)
+	err := d.waitStopped(t)
+	require.ErrorIs(t, err, ErrStopCut)
 	require.ErrorContains(t, err, "--stop-timeout")
 }

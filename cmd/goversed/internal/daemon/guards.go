@@ -5,21 +5,21 @@ import (
 	"sync"
 )
 
-// guards holds the goroutines that live until run ends. If a part ends by itself, they end run with the part's
+// runGroup holds the goroutines that live until run ends. If a part ends by itself, they end run with the part's
 // error as its cause.
-type guards struct {
+type runGroup struct {
 	ctx  context.Context
 	fail context.CancelCauseFunc
 	wg   sync.WaitGroup
 }
 
-func newGuards(run context.Context, fail context.CancelCauseFunc) *guards {
-	return &guards{ctx: run, fail: fail}
+func newRunGroup(run context.Context, fail context.CancelCauseFunc) *runGroup {
+	return &runGroup{ctx: run, fail: fail}
 }
 
-// watch ends run if done is closed first.
-func (g *guards) watch(done <-chan struct{}, reason func() error) {
-	g.goes(func() {
+// endRunOn ends run if done is closed first.
+func (g *runGroup) endRunOn(done <-chan struct{}, reason func() error) {
+	g.goTracked(func() {
 		select {
 		case <-done:
 			err := reason()
@@ -32,8 +32,8 @@ func (g *guards) watch(done <-chan struct{}, reason func() error) {
 	})
 }
 
-// goes starts a goroutine for f, which must return when run has ended.
-func (g *guards) goes(f func()) { g.wg.Go(f) }
+// goTracked starts a goroutine for f, which must return when run has ended.
+func (g *runGroup) goTracked(f func()) { g.wg.Go(f) }
 
-// wait joins all goroutines. Run must have ended, or be about to.
-func (g *guards) wait() { g.wg.Wait() }
+// waitTracked joins all goroutines. Run must have ended, or be about to.
+func (g *runGroup) waitTracked() { g.wg.Wait() }

@@ -20,18 +20,18 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
-const canary = "canary-0123456789abcdef-token"
+const canaryToken = "canary-0123456789abcdef-token"
 
-// tokens writes a file of tokens.
-func tokens(t *testing.T, text string) string {
+// writeTokens writes a file of tokens.
+func writeTokens(t *testing.T, text string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "tokens")
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
 }
 
-// secured returns a client that trusts an authority and presents a certificate.
-func secured(t *testing.T, trust *certtest.Authority, shows ...certtest.Certificate) *http.Client {
+// newTLSClient returns a client that trusts an authority and presents a certificate.
+func newTLSClient(t *testing.T, trust *certtest.Authority, shows ...certtest.Certificate) *http.Client {
 	t.Helper()
 	config := &tls.Config{RootCAs: x509.NewCertPool()}
 	require.True(t, config.RootCAs.AppendCertsFromPEM(trust.PEM))
@@ -44,8 +44,8 @@ func secured(t *testing.T, trust *certtest.Authority, shows ...certtest.Certific
 		Timeout: 30 * time.Second}
 }
 
-// admin makes an admin call and returns the answer.
-func admin(t *testing.T, c *http.Client, base, path, token, body string) (int, string) {
+// callAdmin makes an admin call and returns the answer.
+func callAdmin(t *testing.T, c *http.Client, base, path, token, body string) (int, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, base+"/cluster/admin/"+path,
 		strings.NewReader(body))
@@ -67,14 +67,14 @@ func TestHTTPSAndAdminCalls(t *testing.T) {
 	public, ops, e := certtest.NewAuthority(t), certtest.NewAuthority(t), etcdtest.Start(t)
 	f := certtest.NewFiles(t)
 	f.Write(t, public.Issue(t, []string{"127.0.0.1"}))
-	f.Trust(t, ops)
-	cfg := joining(t, e.Endpoint())
+	f.WriteCA(t, ops)
+	cfg := joinConfig(t, e.Endpoint())
 	cfg.HTTPTLS.CertFile, cfg.HTTPTLS.KeyFile, cfg.HTTPTLS.CAFile = f.Cert, f.Key, f.CA
 	cfg.HTTPTLS.Interval = time.Millisecond
-	cfg.Admin = Admin{TokenFile: tokens(t, canary+"\n\nthe second token here\n"), Clients: []string{"alice"}}
-	first, log := logged(t, cfg)
+	cfg.Admin = Admin{TokenFile: writeTokens(t, canaryToken+"\n\nthe second token here\n"), Clients: []string{"alice"}}
+	first, log := startLogged(t, cfg)
 	base := "https://" + first.HTTPAddress()
-	anybody := secured(t, public)
+	anybody := newTLSClient(t, public)
 	require.Eventually(t, func() bool {
 		resp, err := anybody.Get(base + "/readyz")
 		if err != nil {
@@ -82,18 +82,18 @@ func TestHTTPSAndAdminCalls(t *testing.T) {
 		}
 		_ = resp.Body.Close()
 		return resp.StatusCode == http.StatusOK
-	}, eventually, tick)
-	second := run(t, joining(t, e.Endpoint()))
-	require.Eventually(t, func() bool { return len(second.ready(t).Queue) == 2 }, eventually, tick)
+	}, patience, tick)
+	second := startDaemon(t, joinConfig(t, e.Endpoint()))
+	require.Eventually(t, func() bool { return len(second.waitReady(t).Queue) == 2 }, patience, tick)
 
 	var leader httpapi.Leader
-	require.Equal(t, http.StatusOK, get(t, second.HTTPAddress(), "/cluster/leader", &leader))
+	require.Equal(t, http.StatusOK, getJSON(t, second.HTTPAddress(), "/cluster/leader", &leader))
 	require.Equal(t, base, leader.APIURL, "others know it by a URL")
 	log.Await(t, "serving https")
-	code, text := admin(t, anybody, base, "transfer", canary, `{"to":"`+second.NodeAddress()+`"}`)
+	code, text := callAdmin(t, anybody, base, "transfer", canaryToken, `{"to":"`+second.NodeAddress()+`"}`)
 	require.Equal(t, http.StatusOK, code, text)
-	require.Eventually(t, func() bool { return len(second.ready(t).Queue) == 2 }, eventually, tick)
-	code, text = admin(t, anybody, base, "resign", "the second token here", "{}")
+	require.Eventually(t, func() bool { return len(second.waitReady(t).Queue) == 2 }, patience, tick)
+	code, text = callAdmin(t, anybody, base, "resign", "the second token here", "{}")
 	require.Equal(t, http.StatusOK, code, text)
 	for name, c := range map[string]struct {
 		client *http.Client
@@ -101,14 +101,14 @@ func TestHTTPSAndAdminCalls(t *testing.T) {
 		code   int
 	}{
 		"nobody":       {anybody, "", http.StatusUnauthorized},
-		"a guess":      {anybody, canary + "x", http.StatusForbidden},
-		"another name": {secured(t, public, ops.Issue(t, []string{"mallory"})), "", http.StatusForbidden},
+		"a guess":      {anybody, canaryToken + "x", http.StatusForbidden},
+		"another name": {newTLSClient(t, public, ops.Issue(t, []string{"mallory"})), "", http.StatusForbidden},
 	} {
-		code, text := admin(t, c.client, base, "undrain", c.token, "{}")
+		code, text := callAdmin(t, c.client, base, "undrain", c.token, "{}")
 		require.Equal(t, c.code, code, "%s: %s", name, text)
 	}
-	alice := secured(t, public, ops.Issue(t, []string{"alice"}))
-	code, text = admin(t, alice, base, "undrain", "", `{"node":"`+second.NodeAddress()+`"}`)
+	alice := newTLSClient(t, public, ops.Issue(t, []string{"alice"}))
+	code, text = callAdmin(t, alice, base, "undrain", "", `{"node":"`+second.NodeAddress()+`"}`)
 	require.Equal(t, http.StatusOK, code, text)
 	require.Contains(t, log.String(), `by="token of line 1"`)
 	require.Contains(t, log.String(), `by="token of line 3"`)
@@ -116,28 +116,28 @@ func TestHTTPSAndAdminCalls(t *testing.T) {
 
 	// Tokens and certificates can be replaced while the daemon runs.
 	require.NoError(t, os.WriteFile(cfg.Admin.TokenFile, []byte("quite another token\n"), 0o600))
-	code, _ = admin(t, anybody, base, "undrain", canary, "{}")
+	code, _ = callAdmin(t, anybody, base, "undrain", canaryToken, "{}")
 	require.Equal(t, http.StatusForbidden, code)
-	code, _ = admin(t, anybody, base, "undrain", "quite another token", "{}")
+	code, _ = callAdmin(t, anybody, base, "undrain", "quite another token", "{}")
 	require.Equal(t, http.StatusBadRequest, code)
 	require.NoError(t, os.Remove(cfg.Admin.TokenFile))
-	code, text = admin(t, anybody, base, "undrain", "quite another token", "{}")
+	code, text = callAdmin(t, anybody, base, "undrain", "quite another token", "{}")
 	require.Equal(t, http.StatusForbidden, code)
 	require.NotContains(t, text, cfg.Admin.TokenFile)
 	log.Await(t, "the tokens cannot be read")
 	other := certtest.NewAuthority(t)
 	f.Write(t, other.Issue(t, []string{"127.0.0.1"}))
-	changed := secured(t, other)
+	changed := newTLSClient(t, other)
 	require.Eventually(t, func() bool {
 		resp, err := changed.Get(base + "/livez")
 		if err == nil {
 			_ = resp.Body.Close()
 		}
 		return err == nil
-	}, eventually, tick)
-	require.NotContains(t, log.String(), canary)
+	}, patience, tick)
+	require.NotContains(t, log.String(), canaryToken)
 	first.stop()
-	require.NoError(t, first.end(t))
+	require.NoError(t, first.waitStopped(t))
 }
 
 func TestAdminConfiguration(t *testing.T) {
@@ -145,8 +145,8 @@ func TestAdminConfiguration(t *testing.T) {
 	a := certtest.NewAuthority(t)
 	f := certtest.NewFiles(t)
 	f.Write(t, a.Issue(t, []string{"127.0.0.1"}))
-	f.Trust(t, a)
-	good := tokens(t, canary)
+	f.WriteCA(t, a)
+	good := writeTokens(t, canaryToken)
 	pair := func(cert, key string) func(*Config) {
 		return func(c *Config) { c.HTTPTLS.CertFile, c.HTTPTLS.KeyFile = cert, key }
 	}
@@ -154,21 +154,27 @@ func TestAdminConfiguration(t *testing.T) {
 		"--http-cert and --http-key belong together": func(c *Config) { c.HTTPTLS.CertFile = f.Cert },
 		"--http-client-ca needs --http-cert":         func(c *Config) { c.HTTPTLS.CAFile = f.CA },
 		"--admin-client needs --http-client-ca":      func(c *Config) { c.Admin.Clients = []string{"alice"} },
-		"are both given: give one of them":           func(c *Config) { c.Admin.TokenFile, c.Admin.Token = good, canary },
-		"--http is none, and there are":              func(c *Config) { c.HTTP, c.Admin.Token = "", canary },
-		"GOVERSE_ADMIN_TOKEN has 5 bytes: give 16":   func(c *Config) { c.Admin.Token = "short" },
-		"--admin-token-file: name a file":            func(c *Config) { c.Admin.TokenFile = "/none" },
-		"it has no token: write one a line":          func(c *Config) { c.Admin.TokenFile = tokens(t, " \n\n") },
-		"the token in line 2 has 5 bytes":            func(c *Config) { c.Admin.TokenFile = tokens(t, canary+"\nshort") },
+		"are both given: give one of them": func(c *Config) {
+			c.Admin.TokenFile, c.Admin.Token = good,
+				canaryToken
+		},
+		"--http is none, and there are":            func(c *Config) { c.HTTP, c.Admin.Token = "", canaryToken },
+		"GOVERSE_ADMIN_TOKEN has 5 bytes: give 16": func(c *Config) { c.Admin.Token = "short" },
+		"--admin-token-file: name a file":          func(c *Config) { c.Admin.TokenFile = "/none" },
+		"it has no token: write one a line":        func(c *Config) { c.Admin.TokenFile = writeTokens(t, " \n\n") },
+		"the token in line 2 has 5 bytes": func(c *Config) {
+			c.Admin.TokenFile = writeTokens(t,
+				canaryToken+"\nshort")
+		},
 		"--http-cert /none: name a file":             pair("/none", f.Key),
 		"--http-key " + f.CA + ": name the PEM file": pair(f.Cert, f.CA),
 	} {
-		cfg := embedded(t)
+		cfg := embeddedConfig(t)
 		change(&cfg)
 		_, err := New(cfg)
 		require.ErrorContains(t, err, says)
 		require.NotContains(t, err.Error(), "\n")
-		require.NotContains(t, err.Error(), canary)
+		require.NotContains(t, err.Error(), canaryToken)
 		require.NoDirExists(t, cfg.Etcd.DataDir)
 	}
 }
@@ -177,23 +183,23 @@ func TestAdminConfiguration(t *testing.T) {
 func TestTokensInPlainText(t *testing.T) {
 	t.Parallel()
 	for listen, warned := range map[string]bool{"127.0.0.1:0": false, "0.0.0.0:0": true} {
-		cfg := embedded(t)
-		cfg.HTTP, cfg.Admin.Token = listen, canary
-		d, log := logged(t, cfg)
+		cfg := embeddedConfig(t)
+		cfg.HTTP, cfg.Admin.Token = listen, canaryToken
+		d, log := startLogged(t, cfg)
 		require.Equal(t, warned, log.Count("admin tokens travel in plain text") == 1, listen)
-		require.NotContains(t, log.String(), canary)
+		require.NotContains(t, log.String(), canaryToken)
 		d.stop()
-		_ = d.end(t)
+		_ = d.waitStopped(t)
 	}
 }
 
-// pages returns the paths of an API by method, from its own description.
-func pages(t *testing.T, address string) map[string][]string {
+// apiPaths returns the paths of an API by method, from its own description.
+func apiPaths(t *testing.T, address string) map[string][]string {
 	t.Helper()
 	var doc struct {
 		Paths map[string]map[string]json.RawMessage `json:"paths"`
 	}
-	require.Equal(t, http.StatusOK, get(t, address, "/openapi.json", &doc))
+	require.Equal(t, http.StatusOK, getJSON(t, address, "/openapi.json", &doc))
 	out := map[string][]string{}
 	for path, methods := range doc.Paths {
 		for method, described := range methods {

@@ -19,12 +19,12 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	leaktest.RunMore()
+	leaktest.SetParallel()
 	leaktest.Main(m)
 }
 
-// embedded returns the configuration of a node with its own etcd, on free ports.
-func embedded(t *testing.T) Config {
+// embeddedConfig returns the configuration of a node with its own etcd, on free ports.
+func embeddedConfig(t *testing.T) Config {
 	t.Helper()
 	return Config{
 		Listen: "127.0.0.1:0", HTTP: "127.0.0.1:0",
@@ -34,29 +34,29 @@ func embedded(t *testing.T) Config {
 	}
 }
 
-// joining returns the configuration of a node that joins the etcd at address.
-func joining(t *testing.T, address string) Config {
+// joinConfig returns the configuration of a node that joins the etcd at address.
+func joinConfig(t *testing.T, address string) Config {
 	t.Helper()
-	cfg := embedded(t)
+	cfg := embeddedConfig(t)
 	cfg.Cluster.EtcdAddress = address
 	return cfg
 }
 
-// running is a daemon under Run.
-type running struct {
+// runningDaemon is a daemon under Run.
+type runningDaemon struct {
 	*Daemon
 	stop, cut context.CancelFunc
 	result    chan error
 }
 
-// run starts a daemon. It is stopped at the end of the test at the latest.
-func run(t *testing.T, cfg Config) *running {
+// startDaemon starts a daemon. It is stopped at the end of the test at the latest.
+func startDaemon(t *testing.T, cfg Config) *runningDaemon {
 	t.Helper()
 	d, err := New(cfg)
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	cutCtx, cut := context.WithCancel(context.Background())
-	r := &running{Daemon: d, stop: stop, cut: cut, result: make(chan error, 1)}
+	r := &runningDaemon{Daemon: d, stop: stop, cut: cut, result: make(chan error, 1)}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -70,16 +70,16 @@ func run(t *testing.T, cfg Config) *running {
 	return r
 }
 
-// logged is like run, and also returns the log.
-func logged(t *testing.T, cfg Config) (*running, *logtest.Buffer) {
+// startLogged is like run, and also returns the log.
+func startLogged(t *testing.T, cfg Config) (*runningDaemon, *logtest.Buffer) {
 	t.Helper()
 	log := &logtest.Buffer{}
 	cfg.Logger = log.Logger().Named("goversed")
-	return run(t, cfg), log
+	return startDaemon(t, cfg), log
 }
 
-// end waits for the result of Run.
-func (r *running) end(t *testing.T) error {
+// waitStopped waits for the result of Run.
+func (r *runningDaemon) waitStopped(t *testing.T) error {
 	t.Helper()
 	select {
 	case err := <-r.result:
@@ -90,22 +90,22 @@ func (r *running) end(t *testing.T) error {
 	}
 }
 
-// ready waits until the node reports that a leader is known.
-func (r *running) ready(t *testing.T) httpapi.Status {
+// waitReady waits until the node reports that a leader is known.
+func (r *runningDaemon) waitReady(t *testing.T) httpapi.Status {
 	t.Helper()
 	var st httpapi.Status
 	require.Eventually(t, func() bool {
-		return get(t, r.HTTPAddress(), "/cluster/status", &st) == http.StatusOK && st.ClusterReady
+		return getJSON(t, r.HTTPAddress(), "/cluster/status", &st) == http.StatusOK && st.ClusterReady
 	}, 20*time.Second, 5*time.Millisecond)
 	return st
 }
 
-var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
+var httpClient = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
 
-// get returns the status code and decodes the JSON into into. It returns 0 if no server answers.
-func get(t *testing.T, address, path string, into any) int {
+// getJSON returns the status code and decodes the JSON into into. It returns 0 if no server answers.
+func getJSON(t *testing.T, address, path string, into any) int {
 	t.Helper()
-	resp, err := client.Get("http://" + address + path)
+	resp, err := httpClient.Get("http://" + address + path)
 	if err != nil {
 		return 0
 	}

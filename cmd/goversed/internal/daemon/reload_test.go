@@ -22,19 +22,19 @@ func TestReload(t *testing.T) {
 	one := func() certtest.Files {
 		f := certtest.NewFiles(t)
 		f.Write(t, a.Issue(t, []string{"127.0.0.1"}))
-		f.Trust(t, a)
+		f.WriteCA(t, a)
 		return f
 	}
 	grpc, api, serve, peer := one(), one(), one(), one()
 	all := map[string]certtest.Files{"node": grpc, "http": api, "etcd-serve": serve, "etcd-peer": peer}
-	cfg := trio(t)[0]
+	cfg := threeConfigs(t)[0]
 	cfg.Etcd.Peers = map[string]string{"m0": cfg.Etcd.Peers["m0"]}
 	cfg.TLS = mtls.Config{CertFile: grpc.Cert, KeyFile: grpc.Key, CAFile: grpc.CA}
 	cfg.HTTPTLS = mtls.Config{CertFile: api.Cert, KeyFile: api.Key, CAFile: api.CA}
 	cfg.Etcd.ClientTLS = embedetcd.TLS{CertFile: serve.Cert, KeyFile: serve.Key, CAFile: serve.CA}
 	cfg.Etcd.PeerTLS = embedetcd.TLS{CertFile: peer.Cert, KeyFile: peer.Key, CAFile: peer.CA}
-	node, log := logged(t, cfg)
-	web := secured(t, a)
+	node, log := startLogged(t, cfg)
+	web := newTLSClient(t, a)
 	page := func() string {
 		resp, err := web.Get("https://" + node.HTTPAddress() + "/readyz")
 		if err != nil {
@@ -43,8 +43,8 @@ func TestReload(t *testing.T) {
 		defer func() { _ = resp.Body.Close() }()
 		return fmt.Sprint(resp.StatusCode == http.StatusOK, resp.TLS.PeerCertificates[0].SerialNumber)
 	}
-	require.Eventually(t, func() bool { return strings.HasPrefix(page(), "true") }, eventually, tick)
-	require.Len(t, node.expiries(), 2*len(all))
+	require.Eventually(t, func() bool { return strings.HasPrefix(page(), "true") }, patience, tick)
+	require.Len(t, node.certificateExpiries(), 2*len(all))
 
 	serials := map[string]string{}
 	for use, f := range all {
@@ -61,7 +61,7 @@ func TestReload(t *testing.T) {
 	require.Equal(t, "true"+serials["http"], strings.ReplaceAll(page(), " ", ""))
 
 	for _, f := range all {
-		f.Trust(t, a, b)
+		f.WriteCA(t, a, b)
 	}
 	node.Reload()
 	for _, f := range all {
@@ -73,12 +73,12 @@ func TestReload(t *testing.T) {
 	for use, f := range all {
 		text, err := os.ReadFile(f.Key)
 		require.NoError(t, err)
-		certtest.Replace(t, f.Key, text[:len(text)/2])
+		certtest.ReplaceFile(t, f.Key, text[:len(text)/2])
 		node.Reload()
 		require.Contains(t, log.String(), " "+f.Key+": name the PEM file with the private key", use)
-		certtest.Replace(t, f.Key, text)
+		certtest.ReplaceFile(t, f.Key, text)
 	}
 	require.True(t, strings.HasPrefix(page(), "true"), "and it goes on")
 	node.stop()
-	require.NoError(t, node.end(t))
+	require.NoError(t, node.waitStopped(t))
 }

@@ -28,10 +28,10 @@ func TestNodesAndARestoredBackup(t *testing.T) {
 			t.Parallel()
 			address, err := port.Restarted.Loopback(1)
 			require.NoError(t, err)
-			cfg := embedded(t)
+			cfg := embeddedConfig(t)
 			cfg.Etcd.ListenClient = address[0]
-			first := run(t, cfg)
-			first.ready(t)
+			first := startDaemon(t, cfg)
+			first.waitReady(t)
 			backup := filepath.Join(t.TempDir(), "backup.db")
 			manager := snapshot.NewV3(zap.NewNop())
 			_, err = manager.Save(t.Context(), clientv3.Config{Endpoints: address}, backup)
@@ -40,16 +40,16 @@ func TestNodesAndARestoredBackup(t *testing.T) {
 				_, err = first.etcd.Client().Put(t.Context(), "/other", "x")
 				require.NoError(t, err)
 			}
-			other, log := logged(t, joining(t, address[0]))
-			for _, n := range []*running{first, other} {
-				require.Eventually(t, func() bool { return len(n.ready(t).Nodes) == 2 }, eventually, tick)
+			other, log := startLogged(t, joinConfig(t, address[0]))
+			for _, n := range []*runningDaemon{first, other} {
+				require.Eventually(t, func() bool { return len(n.waitReady(t).Nodes) == 2 }, patience, tick)
 			}
 			require.NoError(t, first.cluster.Transfer(t.Context(), other.NodeAddress()))
 			var before httpapi.Status
 			require.Eventually(t, func() bool {
-				before = other.ready(t)
+				before = other.waitReady(t)
 				return before.LeaderID == other.NodeAddress()
-			}, eventually, tick)
+			}, patience, tick)
 			elected := make(chan int64, 64) // tokens
 			following, ends := context.WithCancel(t.Context())
 			var followed sync.WaitGroup
@@ -63,39 +63,39 @@ func TestNodesAndARestoredBackup(t *testing.T) {
 					return nil
 				})
 			})
-			require.Equal(t, before.Token, lastOf(t, elected, before.Token))
+			require.Equal(t, before.Token, receiveUntil(t, elected, before.Token))
 			first.stop()
-			require.NoError(t, first.end(t))
+			require.NoError(t, first.waitStopped(t))
 
 			require.NoError(t, os.RemoveAll(cfg.Etcd.DataDir))
 			require.NoError(t, manager.Restore(snapshot.RestoreConfig{SnapshotPath: backup, Name: "goverse",
 				OutputDataDir: cfg.Etcd.DataDir, PeerURLs: []string{"http://127.0.0.1:2380"},
 				InitialCluster: "goverse=http://127.0.0.1:2380", InitialClusterToken: "restored-1", RevisionBump: bump,
 				MarkCompacted: bump > 0}))
-			first = run(t, cfg)
-			first.ready(t)
+			first = startDaemon(t, cfg)
+			first.waitReady(t)
 			var after httpapi.Status
 			// The sessions and the leader at the time of the backup reappear until their leases expire.
 			live := []string{first.NodeAddress(), other.NodeAddress()}
 			require.Eventually(t, func() bool {
-				return get(t, other.HTTPAddress(), "/cluster/status", &after) == 200 && slices.Contains(live, after.LeaderID) &&
+				return getJSON(t, other.HTTPAddress(), "/cluster/status", &after) == 200 && slices.Contains(live, after.LeaderID) &&
 					after.Token != before.Token && after.ClusterReady && len(after.Nodes) == 2
-			}, eventually, tick)
+			}, patience, tick)
 			if bump > 0 {
 				require.Greater(t, after.Token, before.Token)
 			} else {
 				require.Less(t, after.Token, before.Token, "the reason for --bump-revision")
 			}
 			require.Contains(t, log.String(), "history")
-			require.Equal(t, after.Token, lastOf(t, elected, after.Token), "who follows the events is told")
+			require.Equal(t, after.Token, receiveUntil(t, elected, after.Token), "who follows the events is told")
 		})
 	}
 }
 
-// lastOf receives from a channel until it gets want.
-func lastOf(t *testing.T, from <-chan int64, want int64) int64 {
+// receiveUntil receives from a channel until it gets want.
+func receiveUntil(t *testing.T, from <-chan int64, want int64) int64 {
 	t.Helper()
-	timeout := time.After(eventually)
+	timeout := time.After(patience)
 	var last int64
 	for last != want {
 		select {

@@ -9,29 +9,30 @@ import (
 	"github.com/goverse/goverse/cluster/shard"
 )
 
-// source provides the state that the status API shows: that of the cluster, or of a starting node as long as
+// statusSource provides the state that the status API shows: that of the cluster, or of a starting node as long as
 // there is no cluster.
-type source struct {
-	before  cluster.Status
-	cluster atomic.Pointer[cluster.Cluster]
+type statusSource struct {
+	startStatus cluster.Status
+	cluster     atomic.Pointer[cluster.Cluster]
 }
 
-func newSource(address string) *source {
-	return &source{before: cluster.Status{NodeID: address, State: cluster.StateStarting, Mode: election.ModeElection}}
+func newStatusSource(address string) *statusSource {
+	return &statusSource{startStatus: cluster.Status{NodeID: address, State: cluster.StateStarting,
+		Mode: election.ModeElection}}
 }
 
-func (s *source) set(c *cluster.Cluster) { s.cluster.Store(c) }
+func (s *statusSource) setCluster(c *cluster.Cluster) { s.cluster.Store(c) }
 
 // Status implements httpapi.Source.
-func (s *source) Status() cluster.Status {
+func (s *statusSource) Status() cluster.Status {
 	if c := s.cluster.Load(); c != nil {
 		return c.Status()
 	}
-	return s.before
+	return s.startStatus
 }
 
 // LeaderInfo implements httpapi.Source.
-func (s *source) LeaderInfo(ctx context.Context) (cluster.LeaderInfo, error) {
+func (s *statusSource) LeaderInfo(ctx context.Context) (cluster.LeaderInfo, error) {
 	if c := s.cluster.Load(); c != nil {
 		return c.LeaderInfo(ctx)
 	}
@@ -39,7 +40,7 @@ func (s *source) LeaderInfo(ctx context.Context) (cluster.LeaderInfo, error) {
 }
 
 // ShardTable implements httpapi.Source.
-func (s *source) ShardTable() (shard.Table, error) {
+func (s *statusSource) ShardTable() (shard.Table, error) {
 	if c := s.cluster.Load(); c != nil {
 		return c.ShardTable()
 	}
@@ -47,7 +48,7 @@ func (s *source) ShardTable() (shard.Table, error) {
 }
 
 // Stats implements httpapi.StatsSource.
-func (s *source) Stats() cluster.Stats {
+func (s *statusSource) Stats() cluster.Stats {
 	if c := s.cluster.Load(); c != nil {
 		return c.Stats()
 	}
@@ -55,7 +56,7 @@ func (s *source) Stats() cluster.Stats {
 }
 
 // Objects implements httpapi.ObjectSource. A goversed node hosts no objects, but can locate their keys.
-func (s *source) Objects() *cluster.Objects {
+func (s *statusSource) Objects() *cluster.Objects {
 	if c := s.cluster.Load(); c != nil {
 		return c.Objects()
 	}
@@ -63,4 +64,4 @@ func (s *source) Objects() *cluster.Objects {
 }
 
 // Cluster implements httpapi.ClusterSource.
-func (s *source) Cluster() *cluster.Cluster { return s.cluster.Load() }
+func (s *statusSource) Cluster() *cluster.Cluster { return s.cluster.Load() }

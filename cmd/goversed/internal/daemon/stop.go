@@ -20,7 +20,7 @@ func (d *Daemon) stop(ctx, cut context.Context) error {
 		defer expire()
 	}
 
-	others := d.others() // read while the cluster runs
+	others := d.countOthers() // read while the cluster runs
 	var errs []error
 	if d.cluster != nil {
 		errs = append(errs, d.cluster.Stop(stopping))
@@ -31,8 +31,8 @@ func (d *Daemon) stop(ctx, cut context.Context) error {
 	if d.server != nil {
 		errs = append(errs, d.server.Stop(stopping))
 	}
-	if d.dialled != nil {
-		_ = d.dialled.Close() // its only error is that its context was cancelled
+	if d.tcpClient != nil {
+		_ = d.tcpClient.Close() // its only error is that its context was cancelled
 	}
 	if d.etcd != nil {
 		if others > 0 && len(d.cfg.Etcd.Peers) < 2 {
@@ -47,13 +47,13 @@ func (d *Daemon) stop(ctx, cut context.Context) error {
 	case stopping.Err() != nil:
 		// Each step that was cut short reports the same cause; one mention is enough.
 		why := context.Cause(stopping)
-		return reword(errors.Join(ErrCut, why, err), "%v: %v", ErrCut, why)
+		return newFlagError(errors.Join(ErrStopCut, why, err), "%v: %v", ErrStopCut, why)
 	}
 	return fmt.Errorf("stopped, but %w", err)
 }
 
-// others returns the number of registered nodes besides this one, as last seen.
-func (d *Daemon) others() (n int) {
+// countOthers returns the number of registered nodes besides this one, as last seen.
+func (d *Daemon) countOthers() (n int) {
 	if d.cluster == nil {
 		return 0
 	}

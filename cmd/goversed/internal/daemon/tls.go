@@ -33,8 +33,8 @@ func (c Config) validateTLS() error {
 	return nil
 }
 
-// secure reads the node's certificates, if there are any, and returns the node's configuration with them.
-func (d *Daemon) secure(cfg node.Config) (node.Config, error) {
+// secureNode reads the node's certificates, if there are any, and returns the node's configuration with them.
+func (d *Daemon) secureNode(cfg node.Config) (node.Config, error) {
 	if d.cfg.TLS.CertFile == "" {
 		return cfg, nil
 	}
@@ -48,7 +48,7 @@ func (d *Daemon) secure(cfg node.Config) (node.Config, error) {
 		return cfg, err // Validate rejects such an address
 	}
 	tls.Host = host
-	if d.certs, err = d.open("node", "tls", tls, tlsFlags); err != nil {
+	if d.certs, err = d.openCertificates("node", "tls", tls, tlsFlags); err != nil {
 		return cfg, err
 	}
 	cfg.ServerOptions = append(cfg.ServerOptions, d.certs.ServerOption())
@@ -62,7 +62,7 @@ func (d *Daemon) secureHTTP() (err error) {
 		return nil
 	}
 	tls.ServerOnly = true
-	d.httpCerts, err = d.open("http", "http", tls, httpTLSFlags)
+	d.httpCerts, err = d.openCertificates("http", "http", tls, httpTLSFlags)
 	return err
 }
 
@@ -70,7 +70,7 @@ func (d *Daemon) secureHTTP() (err error) {
 // files of the embedded etcd, and its own certificate serves as the client's.
 func (d *Daemon) secureEtcd() error {
 	files, flags, use := d.cfg.EtcdTLS, EtcdTLSFlags, "etcd-client"
-	if none := files.CertFile == "" && files.CAFile == ""; none && d.cfg.embedded() {
+	if none := files.CertFile == "" && files.CAFile == ""; none && d.cfg.embedsEtcd() {
 		serve := d.cfg.Etcd.ClientTLS
 		files = mtls.Config{CertFile: serve.CertFile, KeyFile: serve.KeyFile, CAFile: serve.CAFile}
 		flags, use = serveFlags, "etcd-serve"
@@ -80,9 +80,9 @@ func (d *Daemon) secureEtcd() error {
 	}
 	files.ForEtcd = true
 	if use == "etcd-serve" {
-		files.Replaced = d.replaced(serveFlags)
+		files.Replaced = d.replacementCallback(serveFlags)
 	}
-	certs, err := d.open(use, "etcd-tls", files, flags)
+	certs, err := d.openCertificates(use, "etcd-tls", files, flags)
 	if err != nil {
 		return err
 	}
@@ -90,25 +90,25 @@ func (d *Daemon) secureEtcd() error {
 	return nil
 }
 
-// watchEmbedded opens the peer certificates of the embedded etcd, so that their changes are noticed. Nothing
+// watchPeerCertificates opens the peer certificates of the embedded etcd, so that their changes are noticed. Nothing
 // else in this process watches them.
-func (d *Daemon) watchEmbedded() error {
-	if !d.cfg.embedded() {
+func (d *Daemon) watchPeerCertificates() error {
+	if !d.cfg.embedsEtcd() {
 		return nil
 	}
 	if peer := d.cfg.Etcd.PeerTLS; peer.CertFile != "" {
 		files := mtls.Config{CertFile: peer.CertFile, KeyFile: peer.KeyFile, CAFile: peer.CAFile, ForEtcd: true,
-			Replaced: d.replaced(peerFlags)}
-		if _, err := d.open("etcd-peer", "etcd-tls", files, peerFlags); err != nil {
+			Replaced: d.replacementCallback(peerFlags)}
+		if _, err := d.openCertificates("etcd-peer", "etcd-tls", files, peerFlags); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// replaced returns a callback for certificate files of the embedded etcd. That etcd reads its certificate at
+// replacementCallback returns a callback for certificate files of the embedded etcd. That etcd reads its certificate at
 // each handshake, but its authorities only when it starts.
-func (d *Daemon) replaced(flags map[string]string) func(authorities bool) {
+func (d *Daemon) replacementCallback(flags map[string]string) func(authorities bool) {
 	return func(authorities bool) {
 		if authorities {
 			d.log.Warn("the embedded etcd goes on with the former authorities of "+flags["CAFile"]+
@@ -117,21 +117,22 @@ func (d *Daemon) replaced(flags map[string]string) func(authorities bool) {
 	}
 }
 
-// opened holds certificates that are kept current while the daemon runs.
-type opened struct {
+// certificateUse holds certificates that are kept current while the daemon runs.
+type certificateUse struct {
 	use   string
 	certs *mtls.Certificates
 	flags map[string]string
 }
 
-// open reads certificates and starts to watch their files.
-func (d *Daemon) open(use, log string, cfg mtls.Config, flags map[string]string) (*mtls.Certificates, error) {
+// openCertificates reads certificates and starts to watch their files.
+func (d *Daemon) openCertificates(use, log string, cfg mtls.Config, flags map[string]string) (*mtls.Certificates,
+	error) {
 	cfg.Logger = d.log.Named(log)
 	certs, err := mtls.New(cfg)
 	if err != nil {
 		return nil, tlsError(err, flags)
 	}
-	d.opened = append(d.opened, opened{use, certs, flags})
+	d.certificateUses = append(d.certificateUses, certificateUse{use, certs, flags})
 	return certs, nil
 }
 
@@ -139,7 +140,7 @@ func (d *Daemon) open(use, log string, cfg mtls.Config, flags map[string]string)
 // change. If new files cannot be used, the former certificates stay in use and a line is logged. Reload only
 // blocks while it reads, and may be called at any time.
 func (d *Daemon) Reload() {
-	for _, o := range d.opened {
+	for _, o := range d.certificateUses {
 		if err := o.certs.Reload(); err != nil {
 			d.log.Warn("new certificate files cannot be used, the former certificates stay in use", "error",
 				tlsError(err, o.flags))
@@ -153,9 +154,9 @@ func (d *Daemon) Reload() {
 	d.log.Info("certificate and password files were read again on request")
 }
 
-// expiries returns the expiry times of all certificates in use, for the metrics.
-func (d *Daemon) expiries() (out []httpapi.Certificate) {
-	for _, o := range d.opened {
+// certificateExpiries returns the expiry times of all certificates in use, for the metrics.
+func (d *Daemon) certificateExpiries() (out []httpapi.Certificate) {
+	for _, o := range d.certificateUses {
 		for _, e := range o.certs.Expiries() {
 			out = append(out, httpapi.Certificate{Use: o.use, File: e.File, NotAfter: e.NotAfter})
 		}
@@ -164,14 +165,14 @@ func (d *Daemon) expiries() (out []httpapi.Certificate) {
 }
 
 func (d *Daemon) closeCertificates() {
-	for _, o := range d.opened {
+	for _, o := range d.certificateUses {
 		o.certs.Close()
 	}
 }
 
 func tlsError(err error, flags map[string]string) error {
 	if wrong, ok := errors.AsType[*mtls.FileError](err); ok {
-		return reword(err, "%s %s: %v", flags[wrong.Field], wrong.File, wrong.Err)
+		return newFlagError(err, "%s %s: %v", flags[wrong.Field], wrong.File, wrong.Err)
 	}
 	return fmt.Errorf("%s, %s and %s: %w", flags["CertFile"], flags["KeyFile"], flags["CAFile"], err)
 }

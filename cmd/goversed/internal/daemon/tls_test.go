@@ -15,35 +15,35 @@ import (
 	"github.com/goverse/goverse/node/mtls"
 )
 
-// certified writes a certificate for hosts and returns the configuration with its files.
-func certified(t *testing.T, a *certtest.Authority, hosts ...string) (mtls.Config, certtest.Files) {
+// writeCertificate writes a certificate for hosts and returns the configuration with its files.
+func writeCertificate(t *testing.T, a *certtest.Authority, hosts ...string) (mtls.Config, certtest.Files) {
 	t.Helper()
 	f := certtest.NewFiles(t)
 	f.Write(t, a.Issue(t, hosts))
-	f.Trust(t, a)
+	f.WriteCA(t, a)
 	return mtls.Config{CertFile: f.Cert, KeyFile: f.Key, CAFile: f.CA, Interval: time.Millisecond}, f
 }
 
 func TestNodesOverTLS(t *testing.T) {
 	t.Parallel()
 	a, e := certtest.NewAuthority(t), etcdtest.Start(t)
-	cfg := joining(t, e.Endpoint())
-	tls, files := certified(t, a, "127.0.0.1")
+	cfg := joinConfig(t, e.Endpoint())
+	tls, files := writeCertificate(t, a, "127.0.0.1")
 	cfg.TLS = tls
-	first, log := logged(t, cfg)
-	cfg = joining(t, e.Endpoint())
-	cfg.TLS, _ = certified(t, a, "127.0.0.1")
-	second, other := logged(t, cfg)
-	require.Eventually(t, func() bool { return len(first.ready(t).Nodes) == 2 && len(second.ready(t).Nodes) == 2 },
-		eventually, tick)
+	first, log := startLogged(t, cfg)
+	cfg = joinConfig(t, e.Endpoint())
+	cfg.TLS, _ = writeCertificate(t, a, "127.0.0.1")
+	second, other := startLogged(t, cfg)
+	require.Eventually(t, func() bool { return len(first.waitReady(t).Nodes) == 2 && len(second.waitReady(t).Nodes) == 2 },
+		patience, tick)
 	require.Eventually(t, func() bool { return first.node.Watchers() == 1 && second.node.Watchers() == 1 },
-		eventually, tick, "they watch each other")
+		patience, tick, "they watch each other")
 
 	identify := func(option grpc.DialOption) error {
 		_, err := node.Identify(etcdtest.Context(t), first.NodeAddress(), option)
 		return err
 	}
-	stranger, _ := certified(t, certtest.NewAuthority(t), "127.0.0.1")
+	stranger, _ := writeCertificate(t, certtest.NewAuthority(t), "127.0.0.1")
 	strange, err := mtls.New(stranger)
 	require.NoError(t, err)
 	defer strange.Close()
@@ -60,9 +60,9 @@ func TestNodesOverTLS(t *testing.T) {
 	files.Write(t, a.Issue(t, []string{"elsewhere"}))
 	log.Await(t, "it is not for 127.0.0.1, at which others call")
 	require.Equal(t, cert.Serial, first.certs.Leaf().SerialNumber)
-	for _, d := range []*running{second, first} {
+	for _, d := range []*runningDaemon{second, first} {
 		d.stop()
-		require.NoError(t, d.end(t))
+		require.NoError(t, d.waitStopped(t))
 	}
 	require.NotContains(t, log.String()+other.String(), "cannot watch a member")
 }
@@ -70,7 +70,7 @@ func TestNodesOverTLS(t *testing.T) {
 func TestCertificatesThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	a := certtest.NewAuthority(t)
-	good, _ := certified(t, a, "localhost")
+	good, _ := writeCertificate(t, a, "localhost")
 	for name, c := range map[string]struct {
 		change func(*Config)
 		says   string
@@ -90,7 +90,7 @@ func TestCertificatesThatCannotBeUsed(t *testing.T) {
 			"-1ns is negative"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := embedded(t)
+			cfg := embeddedConfig(t)
 			cfg.Listen, cfg.TLS = "localhost:0", good
 			c.change(&cfg)
 			_, err := New(cfg)
@@ -99,7 +99,7 @@ func TestCertificatesThatCannotBeUsed(t *testing.T) {
 			require.NoDirExists(t, cfg.Etcd.DataDir)
 		})
 	}
-	cfg := embedded(t)
+	cfg := embeddedConfig(t)
 	cfg.TLS, cfg.Listen = good, "localhost:1"
 	require.NoError(t, os.Remove(good.KeyFile))
 	require.NoError(t, cfg.Validate(), "it reads no file")
@@ -109,8 +109,8 @@ func TestCertificatesThatCannotBeUsed(t *testing.T) {
 func TestCertificatesAreClosedWhereAPortIsInUse(t *testing.T) {
 	t.Parallel()
 	a := certtest.NewAuthority(t)
-	cfg := embedded(t)
-	cfg.TLS, _ = certified(t, a, "127.0.0.1")
+	cfg := embeddedConfig(t)
+	cfg.TLS, _ = writeCertificate(t, a, "127.0.0.1")
 	d, err := New(cfg)
 	require.NoError(t, err)
 	defer func() {

@@ -42,11 +42,11 @@ var grpcMethods = map[string]string{
 	"grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": "nothing",
 }
 
-// roundTrip matches the part of a node's record that changes when etcd becomes slower or faster for it.
-var roundTrip = regexp.MustCompile(`,"round_trip_ms":\d+`)
+// roundTripField matches the part of a node's record that changes when etcd becomes slower or faster for it.
+var roundTripField = regexp.MustCompile(`,"round_trip_ms":\d+`)
 
-// contents returns the content of etcd without the nodes' distances. Lease renewals do not change it.
-func contents(t *testing.T, client *clientv3.Client) map[string]string {
+// readEtcd returns the content of etcd without the nodes' distances. Lease renewals do not change it.
+func readEtcd(t *testing.T, client *clientv3.Client) map[string]string {
 	t.Helper()
 	resp, err := client.Get(etcdtest.Context(t), "\x00", clientv3.WithFromKey())
 	require.NoError(t, err)
@@ -56,23 +56,23 @@ func contents(t *testing.T, client *clientv3.Client) map[string]string {
 		if strings.HasPrefix(string(kv.Key), "/goverse/nodes/") {
 			written = ""
 		}
-		out[string(kv.Key)] = fmt.Sprintf("%s created %d, lease %x%s", roundTrip.ReplaceAllString(string(kv.Value), ""),
+		out[string(kv.Key)] = fmt.Sprintf("%s created %d, lease %x%s", roundTripField.ReplaceAllString(string(kv.Value), ""),
 			kv.CreateRevision, kv.Lease, written)
 	}
 	return out
 }
 
-// atRest returns the content of etcd once no writes occur for a while.
-func atRest(t *testing.T, client *clientv3.Client) map[string]string {
+// awaitQuietEtcd returns the content of etcd once no writes occur for a while.
+func awaitQuietEtcd(t *testing.T, client *clientv3.Client) map[string]string {
 	t.Helper()
-	last := contents(t, client)
+	last := readEtcd(t, client)
 	since := time.Now()
 	require.Eventually(t, func() bool {
-		if now := contents(t, client); !maps.Equal(now, last) {
+		if now := readEtcd(t, client); !maps.Equal(now, last) {
 			last, since = now, time.Now()
 		}
 		return time.Since(since) > time.Second
-	}, eventually, 50*time.Millisecond)
+	}, patience, 50*time.Millisecond)
 	return last
 }
 
@@ -81,31 +81,31 @@ func atRest(t *testing.T, client *clientv3.Client) map[string]string {
 func TestUnauthenticatedChangesNothing(t *testing.T) {
 	t.Parallel()
 	e := etcdtest.Start(t)
-	cfg := joining(t, e.Endpoint())
+	cfg := joinConfig(t, e.Endpoint())
 	// A busy machine must not cause changes, either.
 	cfg.Cluster.LeaderElectionTTL, cfg.Cluster.RequestTimeout, cfg.Cluster.CrashDetection.Off = 60, 10*time.Second, true
 	cfg.Cluster.Sharding = cluster.Sharding{Shards: 16, Window: 20 * time.Millisecond}
 	other := cfg
-	cfg.Admin.Token = canary
-	d, log := logged(t, cfg)
-	off := run(t, other)
+	cfg.Admin.Token = canaryToken
+	d, log := startLogged(t, cfg)
+	off := startDaemon(t, other)
 	require.Eventually(t, func() bool {
 		var shards httpapi.Shards
-		return len(d.ready(t).Queue) == 2 && get(t, d.HTTPAddress(), "/cluster/shards", &shards) == http.StatusOK &&
+		return len(d.waitReady(t).Queue) == 2 && getJSON(t, d.HTTPAddress(), "/cluster/shards", &shards) == http.StatusOK &&
 			len(shards.Owners) == 2 && shards.Balance.Least == 8 && shards.OpenMoves == 0
-	}, eventually, tick)
-	before := atRest(t, e.Client())
+	}, patience, tick)
+	before := awaitQuietEtcd(t, e.Client())
 
 	node := d.NodeAddress()
 	body := `{"to":"` + node + `","node":"` + node + `","token":1,"outcome":"done"}`
 	tried, refused := 0, map[int]int{}
 	for _, address := range []string{d.HTTPAddress(), off.HTTPAddress()} {
-		all := pages(t, address)
+		all := apiPaths(t, address)
 		for _, path := range slices.Concat(all[http.MethodGet], all[http.MethodPost]) {
 			for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "REPORT"} {
-				for _, authorization := range []string{"", "Bearer ", "Bearer guess-guess-guess", "Basic " + canary} {
+				for _, authorization := range []string{"", "Bearer ", "Bearer guess-guess-guess", "Basic " + canaryToken} {
 					for _, body := range []string{"", "{}", body} {
-						code := try(t, method, "http://"+address+strings.ReplaceAll(path, "{name}", "it"), authorization, body)
+						code := requestStatus(t, method, "http://"+address+strings.ReplaceAll(path, "{name}", "it"), authorization, body)
 						tried++
 						if strings.HasPrefix(path, "/cluster/admin/") {
 							require.GreaterOrEqual(t, code, 400, "%s %s", method, path)
@@ -120,22 +120,22 @@ func TestUnauthenticatedChangesNothing(t *testing.T) {
 	require.Positive(t, refused[http.StatusUnauthorized])
 	require.Positive(t, refused[http.StatusForbidden])
 	require.Positive(t, refused[http.StatusTooManyRequests], "it gave up looking")
-	require.Equal(t, before, atRest(t, e.Client()), "over HTTP")
+	require.Equal(t, before, awaitQuietEtcd(t, e.Client()), "over HTTP")
 
-	callEverything(t, node)
-	require.Equal(t, before, atRest(t, e.Client()), "over gRPC")
+	callAllMethods(t, node)
+	require.Equal(t, before, awaitQuietEtcd(t, e.Client()), "over gRPC")
 
 	// With the token the same call changes the content, which shows that the comparison works. After a while
 	// its address is checked again.
 	require.Eventually(t, func() bool {
-		code, _ := admin(t, client, "http://"+d.HTTPAddress(), "drain", canary, `{"node":"`+node+`"}`)
+		code, _ := callAdmin(t, httpClient, "http://"+d.HTTPAddress(), "drain", canaryToken, `{"node":"`+node+`"}`)
 		return code == http.StatusOK
-	}, eventually, 200*time.Millisecond)
-	require.NotEqual(t, before, contents(t, e.Client()))
-	require.NotContains(t, log.String(), canary)
+	}, patience, 200*time.Millisecond)
+	require.NotEqual(t, before, readEtcd(t, e.Client()))
+	require.NotContains(t, log.String(), canaryToken)
 }
 
-func try(t *testing.T, method, url, authorization, body string) int {
+func requestStatus(t *testing.T, method, url, authorization, body string) int {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	require.NoError(t, err)
@@ -143,7 +143,7 @@ func try(t *testing.T, method, url, authorization, body string) int {
 	if authorization != "" {
 		r.Header.Set("Authorization", authorization)
 	}
-	resp, err := client.Do(r)
+	resp, err := httpClient.Do(r)
 	require.NoError(t, err, "%s %s", method, url)
 	defer func() { _ = resp.Body.Close() }()
 	_, _ = io.Copy(io.Discard, resp.Body)
@@ -164,13 +164,13 @@ func (rawCodec) Unmarshal(data []byte, v any) error {
 
 var _ encoding.Codec = rawCodec{}
 
-// callEverything calls every method that reflection shows, with several messages. All of them must be known.
-func callEverything(t *testing.T, address string) {
+// callAllMethods calls every method that reflection shows, with several messages. All of them must be known.
+func callAllMethods(t *testing.T, address string) {
 	t.Helper()
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, conn.Close()) }()
-	found := methods(t, conn)
+	found := listMethods(t, conn)
 	require.ElementsMatch(t, slices.Collect(maps.Keys(grpcMethods)), found,
 		"a method that is not known: say in grpcMethods what it changes, and who may call it")
 	for _, method := range found {
@@ -194,8 +194,8 @@ func callEverything(t *testing.T, address string) {
 	}
 }
 
-// methods returns all methods of a server according to reflection.
-func methods(t *testing.T, conn *grpc.ClientConn) (all []string) {
+// listMethods returns all methods of a server according to reflection.
+func listMethods(t *testing.T, conn *grpc.ClientConn) (all []string) {
 	t.Helper()
 	stream, err := reflectionpb.NewServerReflectionClient(conn).ServerReflectionInfo(etcdtest.Context(t))
 	require.NoError(t, err)

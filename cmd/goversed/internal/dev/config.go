@@ -11,8 +11,8 @@ import (
 var ErrConfig = errors.New("bad setting")
 
 const (
-	maxNodes = 50 // each is a process
-	prefix   = "/goverse"
+	maxNodes  = 50 // each is a process
+	devPrefix = "/goverse"
 )
 
 // Config configures Run. Nodes, TTL, Command and Stdout are required; [Config.Validate] checks them.
@@ -53,19 +53,19 @@ type Config struct {
 func (c Config) Validate() error {
 	switch {
 	case c.Nodes < 1 || c.Nodes > maxNodes:
-		return bad("--nodes is %d: use 1 to %d, each is a process; 3 is a good number", c.Nodes, maxNodes)
+		return configError("--nodes is %d: use 1 to %d, each is a process; 3 is a good number", c.Nodes, maxNodes)
 	case c.TTL < time.Second || c.TTL > 24*time.Hour || c.TTL%time.Second != 0:
-		return bad("--ttl is %v: use whole seconds from 1s to 24h; 10s is a good one", c.TTL)
+		return configError("--ttl is %v: use whole seconds from 1s to 24h; 10s is a good one", c.TTL)
 	case c.For < 0:
-		return bad("--for is %v: use a duration like 30s, or leave it out to run until Ctrl-C", c.For)
+		return configError("--for is %v: use a duration like 30s, or leave it out to run until Ctrl-C", c.For)
 	case c.KillEvery < 0:
-		return bad("--kill-leader-every is %v: use a duration like 5s, or leave it out to kill nobody", c.KillEvery)
+		return configError("--kill-leader-every is %v: use a duration like 5s, or leave it out to kill nobody", c.KillEvery)
 	case len(c.Command) == 0 || c.Stdout == nil:
-		return bad("Command and Stdout are needed: set both")
+		return configError("Command and Stdout are needed: set both")
 	}
 	return nil
 }
 
-func bad(format string, args ...any) error {
+func configError(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrConfig, fmt.Sprintf(format, args...))
 }

@@ -45,9 +45,9 @@ func TestSweepLeavesTheLivingAndTheYoung(t *testing.T) {
 	require.NoError(t, dead.lock.Close()) // like the end of its process
 	require.NoError(t, os.Mkdir(filepath.Join(parent, "goverse-dev-of-somebody"), 0o700))
 
-	sweep(parent, time.Now().Add(-time.Minute))
+	sweepTempDirs(parent, time.Now().Add(-time.Minute))
 	require.DirExists(t, dead.path, "it is young")
-	sweep(parent, time.Now().Add(time.Minute))
+	sweepTempDirs(parent, time.Now().Add(time.Minute))
 	require.NoDirExists(t, dead.path)
 	require.DirExists(t, alive.path)
 	require.DirExists(t, filepath.Join(parent, "goverse-dev-of-somebody"), "it has no lock of ours")

@@ -10,36 +10,36 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// what is the kind of an event, as derived from two snapshots.
-type what int
+// eventKind is the kind of an event, as derived from two snapshots.
+type eventKind int
 
 const (
-	joined what = iota + 1
-	stopping
-	left
-	gone
-	refuted
-	leads
-	handedOver
-	noLeader
-	dealt  // shards were assigned by a new map
-	served // all shards are served, and were not before
+	memberJoined eventKind = iota + 1
+	memberStopping
+	memberLeft
+	memberGone
+	accusationRefuted
+	leaderElected
+	leaderHandedOver
+	leaderLost
+	shardsAssigned // shards were assigned by a new map
+	shardsServed   // all shards are served, and were not before
 )
 
 // event is a change between two snapshots.
 type event struct {
-	what    what
+	kind    eventKind
 	address string // of the node concerned
-	token   int64  // set for leads and handedOver
+	token   int64  // set for leads and leaderHandedOver
 	mode    election.Mode
 	outside bool   // the leader is not a member, but another program in the same election
 	shards  int    // set for served: the number of shards
-	when    string // set for leads and served: the time the loop measured, "" if none
-	why     string
+	elapsed string // set for leads and served: the time the loop measured, "" if none
+	reason  string
 }
 
-// line describes the event in words.
-func (h event) line() string {
+// describe describes the event in words.
+func (h event) describe() string {
 	name := h.address
 	if h.outside {
 		name += " (another program)"
@@ -48,40 +48,40 @@ func (h event) line() string {
 	if h.mode == election.ModeFallback {
 		verb = "leads in fallback"
 	}
-	switch h.what {
-	case joined:
+	switch h.kind {
+	case memberJoined:
 		return name + " joined"
-	case stopping:
+	case memberStopping:
 		return name + " is stopping"
-	case left:
+	case memberLeft:
 		return name + " left"
-	case gone:
-		return "a node is gone: " + h.why
-	case refuted:
+	case memberGone:
+		return "a node is gone: " + h.reason
+	case accusationRefuted:
 		return name + " showed that it lives: an accusation against it is void"
-	case noLeader:
-		return "no leader: " + h.why
-	case dealt:
-		return h.why
-	case served:
-		return strings.TrimSuffix(fmt.Sprintf("all %d shards are served, %s", h.shards, h.when), ", ")
+	case leaderLost:
+		return "no leader: " + h.reason
+	case shardsAssigned:
+		return h.reason
+	case shardsServed:
+		return strings.TrimSuffix(fmt.Sprintf("all %d shards are served, %s", h.shards, h.elapsed), ", ")
 	}
 	line := fmt.Sprintf("%s %s (token %d)", name, verb, h.token)
-	if h.when != "" {
-		line += ", " + h.when
+	if h.elapsed != "" {
+		line += ", " + h.elapsed
 	}
-	if h.what == handedOver {
+	if h.kind == leaderHandedOver {
 		line += ", handed over"
 	}
-	if h.why != "" {
-		line += ": " + h.why
+	if h.reason != "" {
+		line += ": " + h.reason
 	}
 	return line
 }
 
-// differences returns the events between two snapshots, in an order in which they can have happened. Before is
+// diffSnapshots returns the events between two snapshots, in an order in which they can have happened. Before is
 // nil for the first snapshot.
-func differences(before, after *state.Snapshot) []event {
+func diffSnapshots(before, after *state.Snapshot) []event {
 	if before == nil {
 		before = &state.Snapshot{Keys: after.Keys}
 	}
@@ -92,14 +92,14 @@ func differences(before, after *state.Snapshot) []event {
 		switch {
 		case now == nil || now.Incarnation != m.Incarnation:
 			if m.Stopping {
-				out = append(out, event{what: left, address: m.Address})
+				out = append(out, event{kind: memberLeft, address: m.Address})
 			} else if m.Lease != ledBefore.Lease || !ledBefore.Member { // a leader's end is reported by leaderChange
-				out = append(out, event{what: gone, address: m.Address, why: whyGone(before, after, m)})
+				out = append(out, event{kind: memberGone, address: m.Address, reason: removalReason(before, after, m)})
 			}
 		case now.Stopping && !m.Stopping:
-			out = append(out, event{what: stopping, address: m.Address})
-		case accused(before, m) != nil && accused(after, m) == nil:
-			out = append(out, event{what: refuted, address: m.Address})
+			out = append(out, event{kind: memberStopping, address: m.Address})
+		case findAccusation(before, m) != nil && findAccusation(after, m) == nil:
+			out = append(out, event{kind: accusationRefuted, address: m.Address})
 		}
 	}
 	if h, ok := leaderChange(before, after); ok {
@@ -107,7 +107,7 @@ func differences(before, after *state.Snapshot) []event {
 	}
 	for _, m := range after.Members {
 		if was := before.Member(m.Address); was == nil || was.Incarnation != m.Incarnation {
-			out = append(out, event{what: joined, address: m.Address})
+			out = append(out, event{kind: memberJoined, address: m.Address})
 		}
 	}
 	return append(out, shardChanges(before, after)...)
@@ -118,23 +118,23 @@ func leaderChange(before, after *state.Snapshot) (event, bool) {
 	if was.Token == is.Token {
 		return event{}, false
 	}
-	h := event{what: leads, address: is.Address, token: is.Token, mode: is.Mode,
+	h := event{kind: leaderElected, address: is.Address, token: is.Token, mode: is.Mode,
 		outside: is.Address != "" && !is.Member}
 	voluntary := false
 	if was.Address != "" {
-		h.why, voluntary = whyEnded(before, after, was)
+		h.reason, voluntary = termEndReason(before, after, was)
 	}
 	switch {
 	case is.Address == "":
-		h.what, h.address = noLeader, was.Address
+		h.kind, h.address = leaderLost, was.Address
 	case voluntary:
-		h.what = handedOver
+		h.kind = leaderHandedOver
 	}
 	return h, true
 }
 
-// whyEnded returns the reason why a term ended, and reports whether its leader gave way and still lives.
-func whyEnded(before, after *state.Snapshot, was election.Leader) (why string, voluntary bool) {
+// termEndReason returns the reason why a term ended, and reports whether its leader gave way and still lives.
+func termEndReason(before, after *state.Snapshot, was election.Leader) (why string, voluntary bool) {
 	m := before.Member(was.Address)
 	if m == nil || m.Lease != was.Lease {
 		return was.Address + "'s key is gone", false
@@ -149,12 +149,12 @@ func whyEnded(before, after *state.Snapshot, was election.Leader) (why string, v
 	case lives:
 		return m.Address + " gave way", true
 	}
-	return whyGone(before, after, m), false
+	return removalReason(before, after, m), false
 }
 
-// whyGone returns the reason why the keys of a member that sent no goodbye were deleted.
-func whyGone(before, after *state.Snapshot, m *state.Member) string {
-	a := remover(before, after, m)
+// removalReason returns the reason why the keys of a member that sent no goodbye were deleted.
+func removalReason(before, after *state.Snapshot, m *state.Member) string {
+	a := removingAccusation(before, after, m)
 	if a == nil {
 		return fmt.Sprintf("the lease of %s ended", m.Address)
 	}
@@ -162,8 +162,8 @@ func whyGone(before, after *state.Snapshot, m *state.Member) string {
 		cmp.Or(after.AccuserAddress(a), before.AccuserAddress(a), "its replacement"))
 }
 
-// accused returns the accusation against this incarnation, or nil.
-func accused(s *state.Snapshot, m *state.Member) *state.Accusation {
+// findAccusation returns the accusation against this incarnation, or nil.
+func findAccusation(s *state.Snapshot, m *state.Member) *state.Accusation {
 	for _, a := range s.Accusations {
 		if a.Address == m.Address && a.Incarnation == m.Incarnation {
 			return a
@@ -172,9 +172,9 @@ func accused(s *state.Snapshot, m *state.Member) *state.Accusation {
 	return nil
 }
 
-// remover returns the accusation by which m was removed, or nil if there was none. Of several, it is the one
+// removingAccusation returns the accusation by which m was removed, or nil if there was none. Of several, it is the one
 // that was deleted together with m.
-func remover(before, after *state.Snapshot, m *state.Member) *state.Accusation {
+func removingAccusation(before, after *state.Snapshot, m *state.Member) *state.Accusation {
 	for _, a := range before.Accusations {
 		still := slices.ContainsFunc(after.Accusations, func(b *state.Accusation) bool {
 			return b.Address == a.Address && b.Accuser == a.Accuser && b.ModRevision == a.ModRevision
@@ -183,5 +183,5 @@ func remover(before, after *state.Snapshot, m *state.Member) *state.Accusation {
 			return a
 		}
 	}
-	return accused(before, m)
+	return findAccusation(before, m)
 }

@@ -12,9 +12,9 @@ type lineWriter struct {
 	name string
 	emit func(line string)
 
-	mu   sync.Mutex
-	rest []byte
-	last string
+	mu          sync.Mutex
+	partialLine []byte
+	lastLine    string
 }
 
 // longestLine limits the bytes kept of an unfinished line.
@@ -23,14 +23,14 @@ const longestLine = 64 << 10
 func (w *lineWriter) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.rest = append(w.rest, p...)
+	w.partialLine = append(w.partialLine, p...)
 	for {
-		line, rest, ok := bytes.Cut(w.rest, []byte("\n"))
-		if !ok && len(w.rest) < longestLine {
+		line, rest, ok := bytes.Cut(w.partialLine, []byte("\n"))
+		if !ok && len(w.partialLine) < longestLine {
 			return len(p), nil
 		}
-		w.pass(line)
-		w.rest = rest
+		w.emitLine(line)
+		w.partialLine = rest
 	}
 }
 
@@ -38,19 +38,19 @@ func (w *lineWriter) Write(p []byte) (int, error) {
 func (w *lineWriter) flush() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.rest) > 0 {
-		w.pass(w.rest)
-		w.rest = nil
+	if len(w.partialLine) > 0 {
+		w.emitLine(w.partialLine)
+		w.partialLine = nil
 	}
-	return w.last
+	return w.lastLine
 }
 
-func (w *lineWriter) pass(line []byte) {
+func (w *lineWriter) emitLine(line []byte) {
 	text := strings.TrimRight(string(line), "\r")
 	if strings.TrimSpace(text) == "" {
 		return
 	}
-	w.last = text
+	w.lastLine = text
 	w.emit("[" + w.name + "] " + text)
 }
 
@@ -64,25 +64,25 @@ func toWriter(out io.Writer) func(string) {
 	}
 }
 
-// kept holds the last lines of a log that matters only after a failure.
-type kept struct {
+// logTail holds the last lines of a log that matters only after a failure.
+type logTail struct {
 	mu    sync.Mutex
 	lines []string
 }
 
-const keptLines = 20
+const logTailLines = 20
 
-func (k *kept) add(line string) {
+func (k *logTail) addLine(line string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.lines = append(k.lines, line)
-	if len(k.lines) > keptLines {
+	if len(k.lines) > logTailLines {
 		k.lines = k.lines[1:]
 	}
 }
 
-// pass emits the lines and forgets them.
-func (k *kept) pass(emit func(string)) {
+// emitLines emits the lines and forgets them.
+func (k *logTail) emitLines(emit func(string)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, line := range k.lines {

@@ -15,52 +15,52 @@ import (
 )
 
 const (
-	// stopPatience limits how long nodes may take to leave before they are killed. The steps of a node's own
+	// stopTimeout limits how long nodes may take to leave before they are killed. The steps of a node's own
 	// stop have limits that add up to less.
-	stopPatience = 10 * time.Second
-	// redrawEvery is the interval at which the ages in the table are updated.
-	redrawEvery = time.Second
+	stopTimeout = 10 * time.Second
+	// redrawInterval is the interval at which the ages in the table are updated.
+	redrawInterval = time.Second
 )
 
-// loop owns all state that changes. Only run's goroutine accesses its fields.
-type loop struct {
-	cfg      Config
-	begun    time.Time
-	endpoint string
-	newest   func() *state.Snapshot
-	screen   *screen
-	logs     func(string)
+// eventLoop owns all state that changes. Only run's goroutine accesses its fields.
+type eventLoop struct {
+	cfg            Config
+	startedAt      time.Time
+	endpoint       string
+	latestSnapshot func() *state.Snapshot
+	screen         *screen
+	logs           func(string)
 
 	starter *child.Starter
 	waiters sync.WaitGroup // one per process
 	slots   []*nodeSlot
-	exits   chan exit
+	exits   chan processExit
 	err     error // ends run if set
 
-	seen     *state.Snapshot
-	led      time.Time // when the current leader was first seen
-	dealt    time.Time // when the current shard map was first seen; zero once all shards are served
-	nextKill time.Time // zero until there is a leader
-	pending  *kill
-	samples  []time.Duration
-	kills    int
-	foreign  int64 // token of the last leader reported as not started here
+	appliedSnapshot *state.Snapshot
+	ledSince        time.Time // when the current leader was first seen
+	assignedSince   time.Time // when the current shard map was first seen; zero once all shards are served
+	nextKill        time.Time // zero until there is a leader
+	pendingKill     *leaderKill
+	samples         []time.Duration
+	kills           int
+	foreignToken    int64 // token of the last leader reported as not started here
 
 	stopping   bool
 	killAt     time.Time // set while stopping
 	firstFound bool
 }
 
-// kill is the kill of a leader that has no successor yet.
-type kill struct {
+// leaderKill is the kill of a leader that has no successor yet.
+type leaderKill struct {
 	token int64
 	at    time.Time
 }
 
-func newLoop(cfg Config, begun time.Time, endpoint string, newest func() *state.Snapshot, screen *screen,
-	logs func(string)) (*loop, error) {
-	l := &loop{cfg: cfg, begun: begun, endpoint: endpoint, newest: newest, screen: screen, logs: logs,
-		exits: make(chan exit, cfg.Nodes)} // a slot has one process, so sending never blocks
+func newEventLoop(cfg Config, begun time.Time, endpoint string, newest func() *state.Snapshot, screen *screen,
+	logs func(string)) (*eventLoop, error) {
+	l := &eventLoop{cfg: cfg, startedAt: begun, endpoint: endpoint, latestSnapshot: newest, screen: screen, logs: logs,
+		exits: make(chan processExit, cfg.Nodes)} // a slot has one process, so sending never blocks
 	addresses, err := port.Servers.Loopback(2 * cfg.Nodes)
 	if err != nil {
 		return nil, err
@@ -72,40 +72,40 @@ func newLoop(cfg Config, begun time.Time, endpoint string, newest func() *state.
 }
 
 // run starts the nodes and returns when all of them have ended.
-func (l *loop) run(ctx context.Context, changed <-chan struct{}, server *embedetcd.Server) error {
+func (l *eventLoop) run(ctx context.Context, changed <-chan struct{}, server *embedetcd.Server) error {
 	l.starter = child.NewStarter()
 	defer l.starter.Close()
 	defer l.waiters.Wait()
 	for _, c := range l.slots {
-		l.start(c)
+		l.startProcess(c)
 	}
 	wake := time.NewTimer(0)
 	defer wake.Stop()
 	end, hurry, etcdDone, broken := ctx.Done(), l.cfg.Hurry, server.Done(), l.screen.broken
 	for {
 		now := time.Now()
-		l.due(now)
-		if l.stopping && l.running() == 0 {
+		l.runDue(now)
+		if l.stopping && l.countRunning() == 0 {
 			return l.err
 		}
-		l.draw(now)
-		wake.Reset(l.untilNext(now))
+		l.drawTable(now)
+		wake.Reset(l.untilNextDue(now))
 		select {
 		case <-changed:
-			l.see(l.newest(), time.Now())
+			l.applySnapshot(l.latestSnapshot(), time.Now())
 		case e := <-l.exits:
-			l.exited(e, time.Now())
+			l.handleExit(e, time.Now())
 		case <-wake.C:
 		case <-end:
 			end = nil
-			l.stop("stopping")
+			l.stopNodes("stopping")
 		case <-broken:
 			broken = nil
-			l.stop("") // no process reads the output
+			l.stopNodes("") // no process reads the output
 		case <-hurry:
 			hurry = nil
-			l.stop("stopping")
-			l.say("in a hurry: killing what still runs")
+			l.stopNodes("stopping")
+			l.printEvent("in a hurry: killing what still runs")
 			l.killAll()
 		case <-etcdDone:
 			etcdDone = nil
@@ -114,34 +114,34 @@ func (l *loop) run(ctx context.Context, changed <-chan struct{}, server *embedet
 	}
 }
 
-// say prints one event line that begins with the time since the start.
-func (l *loop) say(format string, args ...any) {
-	line := fmt.Sprintf("%8.3fs  ", time.Since(l.begun).Seconds()) + fmt.Sprintf(format, args...)
+// printEvent prints one event line that begins with the time since the start.
+func (l *eventLoop) printEvent(format string, args ...any) {
+	line := fmt.Sprintf("%8.3fs  ", time.Since(l.startedAt).Seconds()) + fmt.Sprintf(format, args...)
 	if l.cfg.Terminal == nil {
-		l.screen.say(line)
+		l.screen.printLines(line)
 		return
 	}
 	columns, _ := l.cfg.Terminal()
-	l.screen.say(wrap(line, columns, len("   1.234s  "))...)
+	l.screen.printLines(wrapLine(line, columns, len("   1.234s  "))...)
 }
 
-// due performs the actions that are due now.
-func (l *loop) due(now time.Time) {
+// runDue performs the actions that are due now.
+func (l *eventLoop) runDue(now time.Time) {
 	if l.stopping {
-		if now.After(l.killAt) && l.running() > 0 {
-			l.say("killing what has not stopped within %v", stopPatience)
+		if now.After(l.killAt) && l.countRunning() > 0 {
+			l.printEvent("killing what has not stopped within %v", stopTimeout)
 			l.killAll()
-			l.killAt = now.Add(stopPatience)
+			l.killAt = now.Add(stopTimeout)
 		}
 		return
 	}
-	if l.cfg.For > 0 && now.Sub(l.begun) >= l.cfg.For {
-		l.stop(fmt.Sprintf("%v are over, stopping", l.cfg.For))
+	if l.cfg.For > 0 && now.Sub(l.startedAt) >= l.cfg.For {
+		l.stopNodes(fmt.Sprintf("%v are over, stopping", l.cfg.For))
 		return
 	}
 	for _, c := range l.slots {
-		if c.run == nil && !c.restart.After(now) {
-			l.start(c)
+		if c.process == nil && !c.restartAt.After(now) {
+			l.startProcess(c)
 		}
 	}
 	if !l.nextKill.IsZero() && !now.Before(l.nextKill) {
@@ -149,8 +149,8 @@ func (l *loop) due(now time.Time) {
 	}
 }
 
-// untilNext returns the time until due must run again.
-func (l *loop) untilNext(now time.Time) time.Duration {
+// untilNextDue returns the time until due must run again.
+func (l *eventLoop) untilNextDue(now time.Time) time.Duration {
 	next := now.Add(time.Hour)
 	sooner := func(t time.Time) {
 		if t.After(now) && t.Before(next) {
@@ -158,114 +158,114 @@ func (l *loop) untilNext(now time.Time) time.Duration {
 		}
 	}
 	if l.cfg.Terminal != nil {
-		sooner(now.Add(redrawEvery))
+		sooner(now.Add(redrawInterval))
 	}
 	if l.stopping {
 		sooner(l.killAt)
 	} else {
 		if l.cfg.For > 0 {
-			sooner(l.begun.Add(l.cfg.For))
+			sooner(l.startedAt.Add(l.cfg.For))
 		}
 		sooner(l.nextKill)
 		for _, c := range l.slots {
-			if c.run == nil {
-				sooner(c.restart)
+			if c.process == nil {
+				sooner(c.restartAt)
 			}
 		}
 	}
 	return next.Sub(now)
 }
 
-// see applies a snapshot and prints the events it brings.
-func (l *loop) see(s *state.Snapshot, now time.Time) {
-	for _, h := range differences(l.seen, s) {
-		if h.what == leads || h.what == handedOver {
-			l.led = now
+// applySnapshot applies a snapshot and prints the events it brings.
+func (l *eventLoop) applySnapshot(s *state.Snapshot, now time.Time) {
+	for _, h := range diffSnapshots(l.appliedSnapshot, s) {
+		if h.kind == leaderElected || h.kind == leaderHandedOver {
+			l.ledSince = now
 			switch {
 			case !l.firstFound:
 				l.firstFound = true
-				h.when = fmt.Sprintf("the first leader, %s after the start", short(now.Sub(l.begun)))
+				h.elapsed = fmt.Sprintf("the first leader, %s after the start", formatDuration(now.Sub(l.startedAt)))
 				if l.cfg.KillEvery > 0 {
 					l.nextKill = now.Add(l.cfg.KillEvery)
 				}
-			case l.pending != nil:
-				took := now.Sub(l.pending.at)
-				l.samples, l.pending = append(l.samples, took), nil
-				h.when = short(took) + " after the kill"
+			case l.pendingKill != nil:
+				took := now.Sub(l.pendingKill.at)
+				l.samples, l.pendingKill = append(l.samples, took), nil
+				h.elapsed = formatDuration(took) + " after the kill"
 			}
 		}
-		if h.what == dealt && l.dealt.IsZero() {
-			l.dealt = now
+		if h.kind == shardsAssigned && l.assignedSince.IsZero() {
+			l.assignedSince = now
 		}
-		if h.what == served && !l.dealt.IsZero() {
-			if took := now.Sub(l.dealt); took > 0 {
-				h.when = short(took) + " later"
+		if h.kind == shardsServed && !l.assignedSince.IsZero() {
+			if took := now.Sub(l.assignedSince); took > 0 {
+				h.elapsed = formatDuration(took) + " later"
 			}
-			l.dealt = time.Time{}
+			l.assignedSince = time.Time{}
 		}
-		l.say("%s", h.line())
+		l.printEvent("%s", h.describe())
 	}
-	l.seen = s
+	l.appliedSnapshot = s
 	for _, c := range l.slots {
-		if c.member(s) != nil {
-			c.proven, c.run.joined = true, true
+		if c.registration(s) != nil {
+			c.registeredOnce, c.process.joined = true, true
 		}
 	}
 }
 
-// stop asks every node to leave. Run ends when they have left.
-func (l *loop) stop(why string) {
+// stopNodes asks every node to leave. Run ends when they have left.
+func (l *eventLoop) stopNodes(why string) {
 	if l.stopping {
 		return
 	}
 	if why != "" {
-		l.say("%s", why)
+		l.printEvent("%s", why)
 	}
-	l.stopping, l.killAt = true, time.Now().Add(stopPatience)
-	l.pending = nil // the next leader follows the stop, not the kill
+	l.stopping, l.killAt = true, time.Now().Add(stopTimeout)
+	l.pendingKill = nil // the next leader follows the stop, not the kill
 	for _, c := range l.slots {
-		if c.run != nil {
-			c.run.signal(syscall.SIGTERM)
+		if c.process != nil {
+			c.process.signal(syscall.SIGTERM)
 		}
 	}
 }
 
 // fail stops the loop with an error that Run returns.
-func (l *loop) fail(err error) {
+func (l *eventLoop) fail(err error) {
 	if l.err == nil {
 		l.err = err
 	}
-	l.stop("stopping: " + err.Error())
+	l.stopNodes("stopping: " + err.Error())
 }
 
-// draw shows the table as of now.
-func (l *loop) draw(now time.Time) {
+// drawTable shows the table as of now.
+func (l *eventLoop) drawTable(now time.Time) {
 	if l.cfg.Terminal == nil {
 		return
 	}
-	v := view{endpoint: l.endpoint, up: now.Sub(l.begun), kills: l.kills, killing: l.cfg.KillEvery > 0}
-	if l.seen != nil {
-		v.leader = l.seen.Leader().Address
-		v.ledFor = now.Sub(l.led)
-		if shards, err := shardview.New(l.seen); err == nil {
+	v := tableView{endpoint: l.endpoint, uptime: now.Sub(l.startedAt), kills: l.kills, killing: l.cfg.KillEvery > 0}
+	if l.appliedSnapshot != nil {
+		v.leader = l.appliedSnapshot.Leader().Address
+		v.ledFor = now.Sub(l.ledSince)
+		if shards, err := shardview.New(l.appliedSnapshot); err == nil {
 			v.served, v.shards = shards.MayServe(), shards.Count
 		}
 	}
 	if n := len(l.samples); n > 0 {
-		v.last = l.samples[n-1]
+		v.lastFailover = l.samples[n-1]
 	}
 	var slots []slotState
 	for _, c := range l.slots {
-		at := slotState{address: c.address, http: c.http, gone: c.gone}
-		if c.run != nil {
-			at.pid, at.age, at.joined = c.run.pid(), now.Sub(c.run.started), c.run.joined
+		at := slotState{address: c.address, http: c.http, deadIncarnation: c.deadIncarnation}
+		if c.process != nil {
+			at.pid, at.age, at.joined = c.process.pid(), now.Sub(c.process.started), c.process.joined
 			if v.dashboard == "" {
-				v.dashboard = dashboardAt(c.http)
+				v.dashboard = dashboardURL(c.http)
 			}
 		}
 		slots = append(slots, at)
 	}
-	v.rows = rows(l.seen, slots)
+	v.rows = tableRows(l.appliedSnapshot, slots)
 	columns, lines := l.cfg.Terminal()
-	l.screen.show(v.render(columns, lines))
+	l.screen.showBlock(v.render(columns, lines))
 }

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
 		case "node":
-			if err := beNode(os.Args[2:]); err != nil {
+			if err := runTestNode(os.Args[2:]); err != nil {
 				fmt.Fprintln(os.Stderr, err)
 				os.Exit(1)
 			}
@@ -31,14 +31,14 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, "these words are the last")
 			os.Exit(3)
 		case "parent":
-			beParent()
+			runTestParent()
 		}
 	}
 	goleak.VerifyTestMain(m)
 }
 
-// beNode runs a minimal node, without HTTP and log.
-func beNode(args []string) error {
+// runTestNode runs a minimal node, without HTTP and log.
+func runTestNode(args []string) error {
 	flags := map[string]string{}
 	for i := 0; i+1 < len(args); i += 2 {
 		flags[args[i]] = args[i+1]
@@ -68,8 +68,8 @@ func beNode(args []string) error {
 	return c.Stop(last)
 }
 
-// beParent runs dev until it is killed.
-func beParent() {
+// runTestParent runs dev until it is killed.
+func runTestParent() {
 	err := Run(context.Background(), Config{Nodes: 2, TTL: 2 * time.Second, Command: []string{os.Args[0], "node"},
 		Stdout: os.Stdout})
 	fmt.Println("ended:", err)

@@ -31,7 +31,7 @@ func Run(ctx context.Context, cfg Config) error {
 	begun := time.Now()
 	screen := newScreen(cfg.Stdout, cfg.Terminal != nil)
 	defer screen.close()
-	logs := screen.sayLine
+	logs := screen.printLine
 	if cfg.Stderr != nil {
 		logs = toWriter(cfg.Stderr)
 	}
@@ -41,48 +41,48 @@ func Run(ctx context.Context, cfg Config) error {
 		return fmt.Errorf("dev: %w", err)
 	}
 	// A new etcd always logs the same warnings, so they are shown only if it fails.
-	etcdLog := &kept{}
-	etcdSays := etcdLog.add
+	etcdLog := &logTail{}
+	etcdSays := etcdLog.addLine
 	if cfg.Verbose {
 		etcdSays = logs
 	}
-	server, err := startEtcd(ctx, dir, etcdSays)
+	server, err := startDevEtcd(ctx, dir, etcdSays)
 	if err != nil {
 		if ctx.Err() != nil {
 			return dir.release() // ctx ended during the start
 		}
-		etcdLog.pass(logs)
+		etcdLog.emitLines(logs)
 		return errors.Join(err, dir.release())
 	}
-	err = withEtcd(ctx, cfg, begun, server, screen, logs)
+	err = runWithEtcd(ctx, cfg, begun, server, screen, logs)
 	if server.Err() != nil {
-		etcdLog.pass(logs)
+		etcdLog.emitLines(logs)
 	}
 	return errors.Join(err, server.Close(), dir.release())
 }
 
-func startEtcd(ctx context.Context, dir *tempDir, logs func(string)) (*embedetcd.Server, error) {
+func startDevEtcd(ctx context.Context, dir *tempDir, logs func(string)) (*embedetcd.Server, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	// The data is temporary, so it need not reach the disk.
 	return embedetcd.Start(ctx, embedetcd.TestTiming(embedetcd.Config{
 		DataDir: filepath.Join(dir.path, "etcd"),
-		Logger:  warnings("etcd", logs),
+		Logger:  newWarnLogger("etcd", logs),
 	}))
 }
 
-func warnings(name string, logs func(string)) hclog.Logger {
+func newWarnLogger(name string, logs func(string)) hclog.Logger {
 	return hclog.New(&hclog.LoggerOptions{Level: hclog.Warn, Output: &lineWriter{name: name, emit: logs}})
 }
 
-// withEtcd runs everything that needs etcd, and returns when all of it has ended.
-func withEtcd(ctx context.Context, cfg Config, begun time.Time, server *embedetcd.Server, screen *screen,
+// runWithEtcd runs everything that needs etcd, and returns when all of it has ended.
+func runWithEtcd(ctx context.Context, cfg Config, begun time.Time, server *embedetcd.Server, screen *screen,
 	logs func(string)) error {
-	keys, err := state.NewKeys(prefix)
+	keys, err := state.NewKeys(devPrefix)
 	if err != nil {
 		return err
 	}
-	m := watchcache.New(watchcache.Config{Client: server.Client(), Keys: keys, Logger: warnings("dev", logs)})
+	m := watchcache.New(watchcache.Config{Client: server.Client(), Keys: keys, Logger: newWarnLogger("dev", logs)})
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	mirrorCtx, stopMirror := context.WithCancel(context.Background())
@@ -99,34 +99,34 @@ func withEtcd(ctx context.Context, cfg Config, begun time.Time, server *embedetc
 		return errors.New("dev: the embedded etcd did not answer in time: is this machine out of memory or disk?")
 	}
 
-	l, err := newLoop(cfg, begun, server.Endpoint(), m.Snapshot, screen, logs)
+	l, err := newEventLoop(cfg, begun, server.Endpoint(), m.Snapshot, screen, logs)
 	if err != nil {
 		return fmt.Errorf("dev: %w", err)
 	}
-	screen.say(greeting(cfg, server.Endpoint(), l.slots[0].http)...)
+	screen.printLines(greetingLines(cfg, server.Endpoint(), l.slots[0].http)...)
 	sub := m.Subscribe(nil)
 	defer sub.Close()
 	err = l.run(ctx, sub.C, server)
-	screen.show(nil)
+	screen.showBlock(nil)
 	if cfg.KillEvery > 0 {
-		screen.say(summary(l.samples, l.open()))
+		screen.printLines(summarizeKills(l.samples, l.countOpenKills()))
 	}
 	return err
 }
 
-// greeting returns the lines that show what runs and which commands to try in another shell.
-func greeting(cfg Config, endpoint, http string) []string {
+// greetingLines returns the lines that show what runs and which commands to try in another shell.
+func greetingLines(cfg Config, endpoint, http string) []string {
 	at := " --etcd " + endpoint
 	lines := []string{
 		fmt.Sprintf("etcd at %s, %s under %s with a TTL of %v",
-			endpoint, count(cfg.Nodes, "node process", "node processes"), prefix, cfg.TTL),
+			endpoint, formatCount(cfg.Nodes, "node process", "node processes"), devPrefix, cfg.TTL),
 		"try in another shell:",
 		"  " + cfg.Program + " status" + at,
 		"  " + cfg.Program + " shards" + at,
 		"  " + cfg.Program + " resign" + at,
 		"  " + cfg.Program + " node" + at,
 		"  curl http://" + http + "/cluster/status",
-		"and in a browser: " + dashboardAt(http),
+		"and in a browser: " + dashboardURL(http),
 	}
 	if cfg.KillEvery > 0 {
 		lines = append(lines, fmt.Sprintf("the leader's process is killed every %v", cfg.KillEvery))

@@ -21,16 +21,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// recorder stores the output and lets a test wait for parts of it.
-type recorder struct {
+// outputRecorder stores the output and lets a test wait for parts of it.
+type outputRecorder struct {
 	mu      sync.Mutex
 	text    bytes.Buffer
 	changed chan struct{}
 }
 
-func newRecorder() *recorder { return &recorder{changed: make(chan struct{}, 1)} }
+func newOutputRecorder() *outputRecorder { return &outputRecorder{changed: make(chan struct{}, 1)} }
 
-func (r *recorder) Write(p []byte) (int, error) {
+func (r *outputRecorder) Write(p []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	select {
@@ -40,14 +40,14 @@ func (r *recorder) Write(p []byte) (int, error) {
 	return r.text.Write(p)
 }
 
-func (r *recorder) String() string {
+func (r *outputRecorder) String() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.text.String()
 }
 
-// await blocks until the output matches, and returns the groups.
-func (r *recorder) await(t *testing.T, pattern string) []string {
+// awaitMatch blocks until the output matches, and returns the groups.
+func (r *outputRecorder) awaitMatch(t *testing.T, pattern string) []string {
 	t.Helper()
 	re := regexp.MustCompile(pattern)
 	limit := time.NewTimer(30 * time.Second)
@@ -64,22 +64,22 @@ func (r *recorder) await(t *testing.T, pattern string) []string {
 	}
 }
 
-// running is a Run in the background, in a temporary directory of its own.
-type running struct {
-	out  *recorder
+// runningDev is a Run in the background, in a temporary directory of its own.
+type runningDev struct {
+	out  *outputRecorder
 	temp string
 	stop context.CancelFunc
 	done chan error
 }
 
-func run(t *testing.T, cfg Config) *running {
+func startRun(t *testing.T, cfg Config) *runningDev {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
 	if cfg.Command == nil {
 		cfg.Command = []string{self, "node"}
 	}
-	r := &running{out: newRecorder(), temp: t.TempDir(), done: make(chan error, 1)}
+	r := &runningDev{out: newOutputRecorder(), temp: t.TempDir(), done: make(chan error, 1)}
 	t.Setenv("TMPDIR", r.temp)
 	cfg.Stdout = r.out
 	if cfg.TTL == 0 {
@@ -92,8 +92,8 @@ func run(t *testing.T, cfg Config) *running {
 	return r
 }
 
-// end waits for Run's own end.
-func (r *running) end(t *testing.T) error {
+// waitStopped waits for Run's own end.
+func (r *runningDev) waitStopped(t *testing.T) error {
 	t.Helper()
 	limit := time.NewTimer(30 * time.Second)
 	defer limit.Stop()
@@ -108,7 +108,7 @@ func (r *running) end(t *testing.T) error {
 }
 
 // requireNothingLeft fails if a process, port or file is left.
-func (r *running) requireNothingLeft(t *testing.T) {
+func (r *runningDev) requireNothingLeft(t *testing.T) {
 	t.Helper()
 	text := r.out.String()
 	for _, m := range regexp.MustCompile(`process (\d+)`).FindAllStringSubmatch(text, -1) {
@@ -140,11 +140,11 @@ func requireEmpty(t *testing.T, dir string) {
 // the summary counts the kills.
 func TestRunKillsLeadersAndMeasures(t *testing.T) {
 	const bound = 5 * time.Second // less than half of the TTL: the lease cannot have expired
-	r := run(t, Config{Nodes: 3, KillEvery: 100 * time.Millisecond})
-	r.out.await(t, `the first leader, \d+ ms after the start|the first leader, [012]\.\d+ s after the start`)
-	r.out.await(t, `(?s)(leads .*after the kill.*){3}`)
+	r := startRun(t, Config{Nodes: 3, KillEvery: 100 * time.Millisecond})
+	r.out.awaitMatch(t, `the first leader, \d+ ms after the start|the first leader, [012]\.\d+ s after the start`)
+	r.out.awaitMatch(t, `(?s)(leads .*after the kill.*){3}`)
 	r.stop()
-	require.NoError(t, r.end(t))
+	require.NoError(t, r.waitStopped(t))
 	text := r.out.String()
 	after := regexp.MustCompile(`leads \(token (\d+)\), ([\d.]+) (m?s) after the kill: `+
 		`(\S+) was removed by`).FindAllStringSubmatch(text, -1)
@@ -166,16 +166,16 @@ func TestRunKillsLeadersAndMeasures(t *testing.T) {
 }
 
 func TestRunEndsByItselfAndReplacesWhoEnds(t *testing.T) {
-	r := run(t, Config{Nodes: 2, For: 3 * time.Second})
-	first := r.out.await(t, `(\S+) started: process (\d+)`)
-	r.out.await(t, `(?ms)\S+ joined$.*\S+ joined$`)
-	r.out.await(t, `(?s)8192 shards assigned to [^\n]+\n.*all 8192 shards are served`)
+	r := startRun(t, Config{Nodes: 2, For: 3 * time.Second})
+	first := r.out.awaitMatch(t, `(\S+) started: process (\d+)`)
+	r.out.awaitMatch(t, `(?ms)\S+ joined$.*\S+ joined$`)
+	r.out.awaitMatch(t, `(?s)8192 shards assigned to [^\n]+\n.*all 8192 shards are served`)
 	pid, err := strconv.Atoi(first[2])
 	require.NoError(t, err)
 	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
-	r.out.await(t, regexp.QuoteMeta(first[1])+` ended by itself \(signal: killed.*\), to be replaced at once`)
-	r.out.await(t, `(?s)replaced: process .* `+regexp.QuoteMeta(first[1])+` joined`)
-	require.NoError(t, r.end(t))
+	r.out.awaitMatch(t, regexp.QuoteMeta(first[1])+` ended by itself \(signal: killed.*\), to be replaced at once`)
+	r.out.awaitMatch(t, `(?s)replaced: process .* `+regexp.QuoteMeta(first[1])+` joined`)
+	require.NoError(t, r.waitStopped(t))
 	text := r.out.String()
 	require.Contains(t, text, "3s are over, stopping")
 	require.NotContains(t, text, "killed;", "a summary of nothing")
@@ -186,11 +186,11 @@ func TestRunEndsByItselfAndReplacesWhoEnds(t *testing.T) {
 
 // The log lines of a node show its address, and respect the log level.
 func TestRunPassesLogsOn(t *testing.T) {
-	logs := newRecorder()
-	r := run(t, Config{Nodes: 1, Verbose: true, Stderr: logs})
-	logs.await(t, `\[127\.0\.0\.1:\d+\] joined at info`)
+	logs := newOutputRecorder()
+	r := startRun(t, Config{Nodes: 1, Verbose: true, Stderr: logs})
+	logs.awaitMatch(t, `\[127\.0\.0\.1:\d+\] joined at info`)
 	r.stop()
-	require.NoError(t, r.end(t))
+	require.NoError(t, r.waitStopped(t))
 	require.NotContains(t, r.out.String(), "joined at")
 	r.requireNothingLeft(t)
 }
@@ -206,8 +206,8 @@ func TestRunFailsWithTheNodesLastWords(t *testing.T) {
 		"no program":   {[]string{filepath.Join(t.TempDir(), "none"), "node"}, "no such file"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := run(t, Config{Nodes: 1, Command: tc.command})
-			err := r.end(t)
+			r := startRun(t, Config{Nodes: 1, Command: tc.command})
+			err := r.waitStopped(t)
 			require.ErrorContains(t, err, tc.want)
 			require.NotContains(t, err.Error(), "\n")
 			r.requireNothingLeft(t)
@@ -218,15 +218,15 @@ func TestRunFailsWithTheNodesLastWords(t *testing.T) {
 // A node that ignores the request to leave is killed if the user is in a hurry.
 func TestRunHurries(t *testing.T) {
 	hurry := make(chan struct{})
-	r := run(t, Config{Nodes: 1, Hurry: hurry})
-	pid, err := strconv.Atoi(r.out.await(t, `started: process (\d+)`)[1])
+	r := startRun(t, Config{Nodes: 1, Hurry: hurry})
+	pid, err := strconv.Atoi(r.out.awaitMatch(t, `started: process (\d+)`)[1])
 	require.NoError(t, err)
-	r.out.await(t, `leads`)
+	r.out.awaitMatch(t, `leads`)
 	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
 	r.stop()
-	r.out.await(t, `stopping`)
+	r.out.awaitMatch(t, `stopping`)
 	close(hurry)
-	require.NoError(t, r.end(t))
+	require.NoError(t, r.waitStopped(t))
 	require.Contains(t, r.out.String(), "in a hurry: killing what still runs")
 	require.Contains(t, r.out.String(), "ended (signal: killed") // its last line may follow
 	r.requireNothingLeft(t)
@@ -262,18 +262,18 @@ func TestNodesDieWithTheirParent(t *testing.T) {
 	require.Error(t, parent.Wait())
 	for _, pid := range pids {
 		n, _ := strconv.Atoi(pid)
-		require.Eventually(t, func() bool { return dead(n) }, 5*time.Second, 10*time.Millisecond,
+		require.Eventually(t, func() bool { return isProcessDead(n) }, 5*time.Second, 10*time.Millisecond,
 			"node %s outlived its parent", pid)
 	}
 	left, err := filepath.Glob(filepath.Join(temp, tempPattern+"*"))
 	require.NoError(t, err)
 	require.Len(t, left, 1)
-	sweep(temp, time.Now().Add(time.Minute))
+	sweepTempDirs(temp, time.Now().Add(time.Minute))
 	requireEmpty(t, temp)
 }
 
-// dead reports whether a process is gone, or a zombie without a waiting parent.
-func dead(pid int) bool {
+// isProcessDead reports whether a process is gone, or a zombie without a waiting parent.
+func isProcessDead(pid int) bool {
 	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 		return true
 	}

@@ -27,34 +27,34 @@ type screen struct {
 func newScreen(out io.Writer, terminal bool) *screen {
 	s := &screen{out: out, terminal: terminal, broken: make(chan struct{})}
 	if terminal {
-		s.write(hideCursor)
+		s.writeText(hideCursor)
 	}
 	return s
 }
 
-// say prints lines above the block.
-func (s *screen) say(lines ...string) {
+// printLines prints lines above the block.
+func (s *screen) printLines(lines ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var b strings.Builder
-	b.WriteString(s.erase())
+	b.WriteString(s.eraseSequence())
 	for _, line := range lines {
 		b.WriteString(line + "\n")
 	}
-	b.WriteString(s.draw())
-	s.write(b.String())
+	b.WriteString(s.drawSequence())
+	s.writeText(b.String())
 }
 
-// show replaces the block. Without a terminal it does nothing.
-func (s *screen) show(block []string) {
+// showBlock replaces the block. Without a terminal it does nothing.
+func (s *screen) showBlock(block []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.terminal {
 		return
 	}
-	erase := s.erase()
+	erase := s.eraseSequence()
 	s.block = block
-	s.write(erase + s.draw())
+	s.writeText(erase + s.drawSequence())
 }
 
 // close removes the block and shows the cursor again.
@@ -62,13 +62,13 @@ func (s *screen) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.terminal {
-		s.write(s.erase() + showCursor)
+		s.writeText(s.eraseSequence() + showCursor)
 		s.block, s.terminal = nil, false
 	}
 }
 
-// erase returns the text that clears the block. The cursor must be below the block's last line.
-func (s *screen) erase() string {
+// eraseSequence returns the text that clears the block. The cursor must be below the block's last line.
+func (s *screen) eraseSequence() string {
 	switch {
 	case !s.terminal:
 		return ""
@@ -78,15 +78,15 @@ func (s *screen) erase() string {
 	return fmt.Sprintf("\r\x1b[%dA%s", len(s.block), clearBelow)
 }
 
-func (s *screen) draw() string {
+func (s *screen) drawSequence() string {
 	if len(s.block) == 0 {
 		return ""
 	}
 	return strings.Join(s.block, "\n") + "\n"
 }
 
-// write writes text in one piece, so that the terminal does not flicker.
-func (s *screen) write(text string) {
+// writeText writes text in one piece, so that the terminal does not flicker.
+func (s *screen) writeText(text string) {
 	if s.failed || text == "" {
 		return
 	}
@@ -96,4 +96,4 @@ func (s *screen) write(text string) {
 	}
 }
 
-func (s *screen) sayLine(line string) { s.say(line) }
+func (s *screen) printLine(line string) { s.printLines(line) }

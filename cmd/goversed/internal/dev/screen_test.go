@@ -12,9 +12,9 @@ func TestScreenWithoutTerminalIsLinesOnly(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	s := newScreen(&out, false)
-	s.say("one", "two")
-	s.show([]string{"a table"})
-	s.say("three")
+	s.printLines("one", "two")
+	s.showBlock([]string{"a table"})
+	s.printLines("three")
 	s.close()
 	require.Equal(t, "one\ntwo\nthree\n", out.String())
 }
@@ -25,15 +25,15 @@ func TestScreenRedrawsInPlace(t *testing.T) {
 	said := func() string { defer out.Reset(); return out.String() }
 	s := newScreen(&out, true)
 	require.Equal(t, "\x1b[?25l", said())
-	s.show([]string{"a", "b"})
+	s.showBlock([]string{"a", "b"})
 	require.Equal(t, "\r\x1b[Ja\nb\n", said())
-	s.show([]string{"c"})
+	s.showBlock([]string{"c"})
 	require.Equal(t, "\r\x1b[2A\x1b[Jc\n", said(), "goes up as far as the old block was high")
-	s.say("event")
+	s.printLines("event")
 	require.Equal(t, "\r\x1b[1A\x1b[Jevent\nc\n", said(), "the block stays below")
 	s.close()
 	require.Equal(t, "\r\x1b[1A\x1b[J\x1b[?25h", said())
-	s.say("after")
+	s.printLines("after")
 	s.close()
 	require.Equal(t, "after\n", said())
 }
@@ -45,8 +45,8 @@ func (brokenPipe) Write([]byte) (int, error) { return 0, errors.New("nobody read
 func TestScreenTellsOnceThatNobodyReads(t *testing.T) {
 	t.Parallel()
 	s := newScreen(brokenPipe{}, false)
-	s.say("one")
-	s.say("two")
+	s.printLines("one")
+	s.printLines("two")
 	select {
 	case <-s.broken:
 	default:
@@ -75,13 +75,13 @@ func TestLineWriter(t *testing.T) {
 
 func TestKeptHoldsTheLastLines(t *testing.T) {
 	t.Parallel()
-	k := &kept{}
-	for i := range keptLines + 2 {
-		k.add(string(rune('a' + i)))
+	k := &logTail{}
+	for i := range logTailLines + 2 {
+		k.addLine(string(rune('a' + i)))
 	}
 	var got []string
-	k.pass(func(line string) { got = append(got, line) })
-	require.Len(t, got, keptLines)
+	k.emitLines(func(line string) { got = append(got, line) })
+	require.Len(t, got, logTailLines)
 	require.Equal(t, "c", got[0])
-	k.pass(func(string) { require.Fail(t, "passed twice") })
+	k.emitLines(func(string) { require.Fail(t, "passed twice") })
 }

@@ -16,27 +16,27 @@ func shardChanges(before, after *state.Snapshot) []event {
 	was, _ := shardview.New(before) // empty without a map
 	var out []event
 	if was.Generation != now.Generation {
-		if why := assignment(before, after); why != "" {
-			out = append(out, event{what: dealt, why: why})
+		if why := describeAssignment(before, after); why != "" {
+			out = append(out, event{kind: shardsAssigned, reason: why})
 		}
 	}
 	if now.MayServe() == now.Count && (was.MayServe() != was.Count || was.Count == 0) {
-		out = append(out, event{what: served, shards: now.Count})
+		out = append(out, event{kind: shardsServed, shards: now.Count})
 	}
 	return out
 }
 
-// assignment describes the shards that the map of after assigns or moves, and to which nodes.
-func assignment(before, after *state.Snapshot) string {
+// describeAssignment describes the shards that the map of after assigns or moves, and to which nodes.
+func describeAssignment(before, after *state.Snapshot) string {
 	m, old := after.Map(), before.Map()
-	var given, moved transfer
+	var given, moved shardMoves
 	for shard := range m.Shards() {
 		if m.Epoch(shard) != m.Generation() {
 			continue
 		}
 		to, _ := m.Owner(shard)
 		if move, open := m.Move(shard); open && move.Since == m.Generation() {
-			moved.add(move.From.Address, to.Address)
+			moved.addMove(move.From.Address, to.Address)
 			continue
 		}
 		from := ""
@@ -44,53 +44,53 @@ func assignment(before, after *state.Snapshot) string {
 			o, _ := old.Owner(shard)
 			from = o.Address
 		}
-		given.add(from, to.Address)
+		given.addMove(from, to.Address)
 	}
 	var parts []string
 	if given.shards > 0 {
 		of := ""
 		if len(given.from) > 0 {
-			of = " of " + given.from.names()
+			of = " of " + given.from.describe()
 		}
-		parts = append(parts, count(given.shards, "shard", "shards")+of+" assigned to "+given.to.names())
+		parts = append(parts, formatCount(given.shards, "shard", "shards")+of+" assigned to "+given.to.describe())
 	}
 	if moved.shards > 0 {
 		parts = append(parts,
-			count(moved.shards, "shard moves", "shards move")+" from "+moved.from.names()+" to "+moved.to.names())
+			formatCount(moved.shards, "shard moves", "shards move")+" from "+moved.from.describe()+" to "+moved.to.describe())
 	}
 	return strings.Join(parts, ", ")
 }
 
-// transfer counts the shards that are assigned, or moved, in one new map.
-type transfer struct {
+// shardMoves counts the shards that are assigned, or moved, in one new map.
+type shardMoves struct {
 	shards   int
-	from, to addresses
+	from, to addressSet
 }
 
-func (t *transfer) add(from, to string) {
+func (t *shardMoves) addMove(from, to string) {
 	t.shards++
 	t.from.add(from)
 	t.to.add(to)
 }
 
-type addresses map[string]bool
+type addressSet map[string]bool
 
-func (a *addresses) add(address string) {
+func (a *addressSet) add(address string) {
 	if address == "" {
 		return
 	}
 	if *a == nil {
-		*a = addresses{}
+		*a = addressSet{}
 	}
 	(*a)[address] = true
 }
 
-// names returns the only address, or the number of addresses.
-func (a addresses) names() string {
+// describe returns the only address, or the number of addresses.
+func (a addressSet) describe() string {
 	for address := range a {
 		if len(a) == 1 {
 			return address
 		}
 	}
-	return count(len(a), "node", "nodes")
+	return formatCount(len(a), "node", "nodes")
 }

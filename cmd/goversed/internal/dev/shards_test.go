@@ -28,14 +28,14 @@ func shardMap(t *testing.T, generation int64, current *state.ShardMap, owners ..
 
 func shardLines(before, after *state.Snapshot) (lines []string) {
 	for _, h := range shardChanges(before, after) {
-		lines = append(lines, h.line())
+		lines = append(lines, h.describe())
 	}
 	return lines
 }
 
 func TestShardChanges(t *testing.T) {
 	t.Parallel()
-	a, b, c := member("a", 1), member("b", 2), member("c", 3)
+	a, b, c := newMember("a", 1), newMember("b", 2), newMember("c", 3)
 	at := func(m *state.ShardMap, ms ...*state.Member) *state.Snapshot {
 		return &state.Snapshot{Members: ms, ShardMap: m}
 	}
@@ -48,10 +48,10 @@ func TestShardChanges(t *testing.T) {
 	two := at(shardMap(t, 11, alone.ShardMap, "a", 1, "b", 2), a, b)
 	require.Equal(t, []string{"5 shards move from a to b"}, shardLines(alone, two))
 	released := *two
-	released.Released = []*state.Released{{Address: "a", Report: sharding.Report{Incarnation: 1, Generation: 11}}}
+	released.Released = []*state.ReleaseReport{{Address: "a", Report: sharding.Report{Incarnation: 1, Generation: 11}}}
 	require.Equal(t, []string{"all 10 shards are served"}, shardLines(two, &released))
-	require.Equal(t, "all 10 shards are served, 2.0 ms later", event{what: served, shards: 10,
-		when: "2.0 ms later"}.line())
+	require.Equal(t, "all 10 shards are served, 2.0 ms later", event{kind: shardsServed, shards: 10,
+		elapsed: "2.0 ms later"}.describe())
 
 	three := at(shardMap(t, 12, shardMap(t, 11, nil, "a", 1, "b", 2), "a", 1, "b", 2, "c", 3), a, b, c)
 	require.Equal(t, []string{"3 shards move from 2 nodes to c"},
@@ -67,5 +67,5 @@ func TestShardChanges(t *testing.T) {
 	)
 
 	require.Empty(t, shardLines(alone, at(&state.ShardMap{Err: sharding.ErrBadMap}, a)), "the nodes' logs say so")
-	require.NotEmpty(t, differences(nil, alone))
+	require.NotEmpty(t, diffSnapshots(nil, alone))
 }

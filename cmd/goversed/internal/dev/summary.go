@@ -14,36 +14,36 @@ func percentile(sorted []time.Duration, p float64) time.Duration {
 	return sorted[min(max(rank, 1), len(sorted))-1]
 }
 
-// summary returns the last line: the times from a kill to the next leader. Open is the number of kills that no
+// summarizeKills returns the last line: the times from a kill to the next leader. Open is the number of kills that no
 // leader followed before the end. The p99 is left out below a hundred samples, because it would equal their
 // maximum.
-func summary(samples []time.Duration, open int) string {
-	kills := count(len(samples)+open, "leader killed", "leaders killed")
+func summarizeKills(samples []time.Duration, open int) string {
+	kills := formatCount(len(samples)+open, "leader killed", "leaders killed")
 	if len(samples) == 0 {
 		return kills + ", no next leader seen before the end"
 	}
 	sorted := slices.Sorted(slices.Values(samples))
 	line := fmt.Sprintf("%s; from the kill to the next leader: min %s, p50 %s", kills,
-		short(sorted[0]), short(percentile(sorted, 50)))
+		formatDuration(sorted[0]), formatDuration(percentile(sorted, 50)))
 	if len(sorted) >= 100 {
-		line += ", p99 " + short(percentile(sorted, 99))
+		line += ", p99 " + formatDuration(percentile(sorted, 99))
 	}
-	line += ", max " + short(sorted[len(sorted)-1])
+	line += ", max " + formatDuration(sorted[len(sorted)-1])
 	if open > 0 {
 		line += fmt.Sprintf("; %d not followed by a leader before the end", open)
 	}
 	return line
 }
 
-func count(n int, one, more string) string {
+func formatCount(n int, one, more string) string {
 	if n == 1 {
 		return "1 " + one
 	}
 	return fmt.Sprintf("%d %s", n, more)
 }
 
-// short formats a duration for reading: about three digits, and at most eight characters up to 999 hours.
-func short(d time.Duration) string {
+// formatDuration formats a duration for reading: about three digits, and at most eight characters up to 999 hours.
+func formatDuration(d time.Duration) string {
 	switch {
 	case d < 0:
 		return "0 ms"

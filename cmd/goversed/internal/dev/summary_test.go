@@ -26,20 +26,20 @@ func TestPercentileIsNearestRank(t *testing.T) {
 
 func TestSummary(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, "0 leaders killed, no next leader seen before the end", summary(nil, 0))
-	require.Equal(t, "1 leader killed, no next leader seen before the end", summary(nil, 1))
+	require.Equal(t, "0 leaders killed, no next leader seen before the end", summarizeKills(nil, 0))
+	require.Equal(t, "1 leader killed, no next leader seen before the end", summarizeKills(nil, 1))
 	samples := []time.Duration{ms(300), ms(100), ms(200)}
 	require.Equal(t, "3 leaders killed; from the kill to the next leader: min 100 ms, p50 200 ms, max 300 ms",
-		summary(samples, 0))
+		summarizeKills(samples, 0))
 	require.Equal(t, ms(300), samples[0], "the samples are left as they are")
 	require.Equal(t, "4 leaders killed; from the kill to the next leader: min 100 ms, p50 200 ms, max 300 ms; 1 not "+
 		"followed by a leader before the end",
-		summary(samples, 1))
+		summarizeKills(samples, 1))
 	var many []time.Duration
 	for i := range 200 {
 		many = append(many, ms(i+1))
 	}
-	require.Contains(t, summary(many, 0), "p99 198 ms, max 200 ms")
+	require.Contains(t, summarizeKills(many, 0), "p99 198 ms, max 200 ms")
 }
 
 func TestShort(t *testing.T) {
@@ -53,6 +53,6 @@ func TestShort(t *testing.T) {
 		5*time.Minute + 7*time.Second: "5m07s",
 		101*time.Hour + 4*time.Minute + time.Second: "101h04m",
 	} {
-		require.Equal(t, want, short(d))
+		require.Equal(t, want, formatDuration(d))
 	}
 }

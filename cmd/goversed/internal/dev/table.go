@@ -15,59 +15,60 @@ import (
 
 // slotState is the part of a nodeSlot that the table shows.
 type slotState struct {
-	address, http string
-	pid           int           // 0 while no process runs
-	age           time.Duration // of the process
-	joined        bool          // the process was registered at some time
-	gone          int64         // incarnation that died with the last process
+	address, http   string
+	pid             int           // 0 while no process runs
+	age             time.Duration // of the process
+	joined          bool          // the process was registered at some time
+	deadIncarnation int64         // incarnation that died with the last process
 }
 
-type row struct {
+type tableRow struct {
 	address, http, pid, state, term, queue, shards, age string
 	leads                                               bool
 }
 
-// rows returns the table of a snapshot: our nodes in their order, then other members, then candidates that are
+// tableRows returns the table of a snapshot: our nodes in their order, then other members, then candidates that are
 // not members. The snapshot is nil before the first one.
-func rows(s *state.Snapshot, slots []slotState) []row {
+func tableRows(s *state.Snapshot, slots []slotState) []tableRow {
 	if s == nil {
 		s = &state.Snapshot{}
 	}
 	shards, _ := shardview.New(s) // empty without a map
-	var out []row
+	var out []tableRow
 	ours := map[string]bool{}
 	for _, at := range slots {
 		ours[at.address] = true
-		r := row{address: at.address, http: beside(at.address, at.http), pid: "-", state: "down", age: "-"}
+		r := tableRow{address: at.address, http: shortHTTPAddress(at.address, at.http), pid: "-", state: "down", age: "-"}
 		if at.pid != 0 {
-			r.pid, r.state, r.age = strconv.Itoa(at.pid), "starting", short(at.age)
+			r.pid, r.state, r.age = strconv.Itoa(at.pid), "starting", formatDuration(at.age)
 			if at.joined { // it is paused, or ending
 				r.state = "not registered"
 			}
 		}
 		switch m := s.Member(at.address); {
-		case m != nil && m.Incarnation == at.gone:
+		case m != nil && m.Incarnation == at.deadIncarnation:
 			if at.pid != 0 {
 				r.state = "taking over"
 			} else {
 				r.state = "dead"
 			}
 		case m != nil && at.pid != 0:
-			describe(&r, s, m, shards)
+			fillRow(&r, s, m, shards)
 		}
 		out = append(out, r)
 	}
 	for _, m := range s.Members {
 		if !ours[m.Address] {
-			r := row{address: m.Address, http: beside(m.Address, m.HTTPAddress), pid: "-", age: "-"}
-			describe(&r, s, m, shards)
+			r := tableRow{address: m.Address, http: shortHTTPAddress(m.Address, m.HTTPAddress), pid: "-", age: "-"}
+			fillRow(&r, s, m, shards)
 			out = append(out, r)
 		}
 	}
 	leader := s.Leader()
 	for i, c := range s.Queue {
 		if s.MemberOf(c) == nil {
-			r := row{address: c.Address, http: "not a node", pid: "-", state: "candidate", queue: strconv.Itoa(i + 1), age: "-"}
+			r := tableRow{address: c.Address, http: "not a node", pid: "-", state: "candidate", queue: strconv.Itoa(i + 1),
+				age: "-"}
 			if c.CreateRevision == leader.Token {
 				r.state, r.term, r.leads = "leader", strconv.FormatInt(leader.Token, 10), true
 			}
@@ -77,9 +78,9 @@ func rows(s *state.Snapshot, slots []slotState) []row {
 	return out
 }
 
-// beside returns an HTTP address without its host if that is also the node's, so that a row fits into 80
+// shortHTTPAddress returns an HTTP address without its host if that is also the node's, so that a row fits into 80
 // columns.
-func beside(node, http string) string {
+func shortHTTPAddress(node, http string) string {
 	host, _, err := net.SplitHostPort(node)
 	if same, port, herr := net.SplitHostPort(http); err == nil && herr == nil && same == host {
 		return ":" + port
@@ -87,13 +88,13 @@ func beside(node, http string) string {
 	return http
 }
 
-// describe fills in a member's columns from the snapshot.
-func describe(r *row, s *state.Snapshot, m *state.Member, shards shard.Table) {
+// fillRow fills in a member's columns from the snapshot.
+func fillRow(r *tableRow, s *state.Snapshot, m *state.Member, shards shard.Table) {
 	if own := shards.Owner(m.Address, m.Incarnation); own.Address != "" {
 		r.shards = strconv.Itoa(own.MayServe)
 	}
 	r.state = "follower"
-	if c, place := s.Candidate(m.Lease); c != nil {
+	if c, place := s.CandidateOn(m.Lease); c != nil {
 		r.state, r.queue = "candidate", strconv.Itoa(place+1)
 	}
 	if l := s.Leader(); l.Member && l.Lease == m.Lease {
@@ -104,41 +105,41 @@ func describe(r *row, s *state.Snapshot, m *state.Member, shards shard.Table) {
 	}
 }
 
-// view holds everything the live table shows.
-type view struct {
-	endpoint string
-	leader   string // "" while there is none
-	ledFor   time.Duration
-	up       time.Duration
-	kills    int
-	killing  bool // the user asked for kills
-	last     time.Duration
-	served   int
-	shards   int // 0 while there is no map
+// tableView holds everything the live table shows.
+type tableView struct {
+	endpoint     string
+	leader       string // "" while there is none
+	ledFor       time.Duration
+	uptime       time.Duration
+	kills        int
+	killing      bool // the user asked for kills
+	lastFailover time.Duration
+	served       int
+	shards       int // 0 while there is no map
 	// dashboard is the URL of a running node's dashboard, "" while no node's process runs.
 	dashboard string
-	rows      []row
+	rows      []tableRow
 }
 
 // dashboardLines is the least height of a window that also shows a dashboard's URL.
 const dashboardLines = 16
 
 // render lays the view out in at most the given columns and rows of a terminal.
-func (v view) render(columns, lines int) []string {
+func (v tableView) render(columns, lines int) []string {
 	const bold, plain = "\x1b[1m", "\x1b[0m"
 	leader := "no leader"
 	if v.leader != "" {
-		leader = fmt.Sprintf("leader %s for %s", v.leader, short(v.ledFor))
+		leader = fmt.Sprintf("leader %s for %s", v.leader, formatDuration(v.ledFor))
 	}
-	out := []string{"", clip(fmt.Sprintf("%s, up %s", leader, short(v.up)), columns)}
+	out := []string{"", clipLine(fmt.Sprintf("%s, up %s", leader, formatDuration(v.uptime)), columns)}
 	if v.killing {
-		kills := fmt.Sprintf(", %s", count(v.kills, "kill", "kills"))
-		if v.last > 0 {
-			kills += ", last gap " + short(v.last)
+		kills := fmt.Sprintf(", %s", formatCount(v.kills, "kill", "kills"))
+		if v.lastFailover > 0 {
+			kills += ", last gap " + formatDuration(v.lastFailover)
 		}
-		out[1] = clip(out[1]+kills, columns)
+		out[1] = clipLine(out[1]+kills, columns)
 	}
-	all := append([]row{{"NODE", "HTTP", "PID", "STATE", "TERM", "QUEUE", "SHARDS", "AGE", false}}, v.rows...)
+	all := append([]tableRow{{"NODE", "HTTP", "PID", "STATE", "TERM", "QUEUE", "SHARDS", "AGE", false}}, v.rows...)
 	// Reserve two lines above the table, one below, the cursor's line, and a third of the window for the last
 	// events.
 	left, link := 0, 0
@@ -163,31 +164,31 @@ func (v view) render(columns, lines int) []string {
 			}
 			fmt.Fprintf(&b, "%-*s", wide[i], cell)
 		}
-		line := clip(strings.TrimRight(b.String(), " "), columns)
+		line := clipLine(strings.TrimRight(b.String(), " "), columns)
 		if r.leads {
 			line = bold + line + plain
 		}
 		out = append(out, line)
 	}
 	if left > 0 {
-		out = append(out, clip(fmt.Sprintf("and %d more: make the window higher", left), columns))
+		out = append(out, clipLine(fmt.Sprintf("and %d more: make the window higher", left), columns))
 	}
 	if link > 0 {
-		out = append(out, clip("dashboard "+v.dashboard, columns))
+		out = append(out, clipLine("dashboard "+v.dashboard, columns))
 	}
 	last := "etcd " + v.endpoint + ", Ctrl-C ends"
 	if v.shards > 0 {
 		last = fmt.Sprintf("%d of %d shards served, %s", v.served, v.shards, last)
 	}
-	return append(out, clip(last, columns))
+	return append(out, clipLine(last, columns))
 }
 
-func (r row) cells() []string {
+func (r tableRow) cells() []string {
 	return []string{r.address, r.http, r.pid, r.state, r.term, r.queue, r.shards, r.age}
 }
 
-// clip shortens a line to the width of the terminal, because a wrapped line cannot be redrawn in place.
-func clip(line string, columns int) string {
+// clipLine shortens a line to the width of the terminal, because a wrapped line cannot be redrawn in place.
+func clipLine(line string, columns int) string {
 	runes := []rune(line)
 	if len(runes) <= columns {
 		return line
@@ -195,9 +196,9 @@ func clip(line string, columns int) string {
 	return string(runes[:max(columns, 0)])
 }
 
-// wrap breaks a line between words so that no part is longer than columns, if the words allow it. Further lines
+// wrapLine breaks a line between words so that no part is longer than columns, if the words allow it. Further lines
 // are indented.
-func wrap(line string, columns, indent int) []string {
+func wrapLine(line string, columns, indent int) []string {
 	var out []string
 	for len(line) > columns {
 		at := strings.LastIndexByte(line[:columns+1], ' ')

@@ -14,8 +14,8 @@ const (
 	tempPattern = "goverse-dev-"
 	tempLock    = "lock"
 
-	// tempAge is the age below which sweep spares a directory, because its owner may be about to lock it.
-	tempAge = time.Minute
+	// minTempAge is the age below which sweep spares a directory, because its owner may be about to lock it.
+	minTempAge = time.Minute
 )
 
 // tempDir is a directory that release removes. It contains a lock that the system releases when the process
@@ -28,7 +28,7 @@ type tempDir struct {
 // makeTempDir creates a directory in parent. It also removes directories that killed processes left there,
 // because etcd's files take some hundred megabytes.
 func makeTempDir(parent string) (*tempDir, error) {
-	sweep(parent, time.Now().Add(-tempAge))
+	sweepTempDirs(parent, time.Now().Add(-minTempAge))
 	path, err := os.MkdirTemp(parent, tempPattern)
 	if err != nil {
 		return nil, fmt.Errorf("set TMPDIR to a directory that this user may write (%w)", err)
@@ -45,9 +45,9 @@ func (t *tempDir) release() error {
 	return errors.Join(os.RemoveAll(t.path), t.lock.Close())
 }
 
-// sweep removes unlocked directories that were made before the given time. Directories that cannot be removed,
+// sweepTempDirs removes unlocked directories that were made before the given time. Directories that cannot be removed,
 // such as another user's, stay and do no harm.
-func sweep(parent string, before time.Time) {
+func sweepTempDirs(parent string, before time.Time) {
 	locks, _ := filepath.Glob(filepath.Join(parent, tempPattern+"*", tempLock)) // the pattern is well-formed
 	for _, name := range locks {
 		info, err := os.Stat(name)

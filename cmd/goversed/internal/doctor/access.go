@@ -16,20 +16,20 @@ import (
 	"github.com/goverse/goverse/internal/etcd/connect"
 )
 
-// access tests the user's rights in each range that the program needs.
-func (x *examiner) access(ctx context.Context, client *clientv3.Client) []diagnosis.Access {
+// testAccess tests the user's rights in each range that the program needs.
+func (x *examiner) testAccess(ctx context.Context, client *clientv3.Client) []diagnosis.Access {
 	ranges := access.Ranges(x.Keys, x.Program)
 	out := make([]diagnosis.Access, len(ranges))
 	var wg sync.WaitGroup
 	for i, r := range ranges {
-		wg.Go(func() { out[i] = try(ctx, client, r) })
+		wg.Go(func() { out[i] = testRange(ctx, client, r) })
 	}
 	wg.Wait()
 	return out
 }
 
-// try reads one key of the range, watches it, and has etcd check writes.
-func try(ctx context.Context, client *clientv3.Client, r access.Range) diagnosis.Access {
+// testRange reads one key of the range, watches it, and has etcd check writes.
+func testRange(ctx context.Context, client *clientv3.Client, r access.Range) diagnosis.Access {
 	ctx, cancel := context.WithTimeout(ctx, 2*stepTimeout)
 	defer cancel()
 	a := diagnosis.Access{Range: r}
@@ -39,24 +39,24 @@ func try(ctx context.Context, client *clientv3.Client, r access.Range) diagnosis
 		read, watch = append(read, clientv3.WithRange(r.End)), append(watch, clientv3.WithRange(r.End))
 	}
 	_, err := client.Get(ctx, r.Start, read...)
-	if a.NoRead = connect.Refuses(err); err != nil && !a.NoRead {
-		a.Failed = why(err)
+	if a.NoRead = connect.LacksPermission(err); err != nil && !a.NoRead {
+		a.Failed = findingText(err)
 		return a
 	}
 	if !a.NoRead {
 		if a.NoWatch, err = watchRefused(ctx, client, r.Start, watch); err != nil {
-			a.Failed = why(err)
+			a.Failed = findingText(err)
 			return a
 		}
 	}
 	if r.Right != access.ReadWrite {
 		return a
 	}
-	for _, parts := range append([][]access.Part{r.Parts}, singly(r.Parts)...) {
+	for _, parts := range append([][]access.Part{r.Parts}, splitParts(r.Parts)...) {
 		refused, err := writeRefused(ctx, client, parts)
 		switch {
 		case err != nil:
-			a.Failed = why(err)
+			a.Failed = findingText(err)
 			return a
 		case !refused && len(parts) == len(r.Parts):
 			return a
@@ -70,15 +70,15 @@ func try(ctx context.Context, client *clientv3.Client, r access.Range) diagnosis
 	return a
 }
 
-func singly(parts []access.Part) (out [][]access.Part) {
+func splitParts(parts []access.Part) (out [][]access.Part) {
 	for i := range parts {
 		out = append(out, parts[i:i+1])
 	}
 	return out
 }
 
-// probe is the last part of keys that are never written.
-const probe = "goversed-doctor"
+// probeSuffix is the last part of keys that are never written.
+const probeSuffix = "goversed-doctor"
 
 // writeRefused reports whether etcd refuses the user a write in any of the parts. The writes are in the branch
 // for a failed condition, and the transaction has no condition, so they are never carried out.
@@ -87,13 +87,13 @@ func writeRefused(ctx context.Context, client *clientv3.Client, parts []access.P
 	for _, p := range parts {
 		key := p.Key
 		if strings.HasSuffix(key, "/") {
-			key += probe
+			key += probeSuffix
 		}
 		never = append(never, clientv3.OpPut(key, ""))
 	}
 	_, err := client.Txn(ctx).Else(never...).Commit()
 	switch {
-	case connect.Refuses(err):
+	case connect.LacksPermission(err):
 		return true, nil
 	case errors.Is(err, rpctypes.ErrNoSpace):
 		return false, nil // it refuses all users, and there is an alarm for it
@@ -111,7 +111,7 @@ func watchRefused(ctx context.Context, client *clientv3.Client, key string, opts
 		return false, ctx.Err()
 	case !first.Canceled:
 		return false, nil
-	case connect.Refuses(first.Err()):
+	case connect.LacksPermission(first.Err()):
 		return true, nil
 	}
 	return false, fmt.Errorf("the watch was cancelled: %w", first.Err())
@@ -127,29 +127,29 @@ func mayWrite(all []diagnosis.Access, key string) bool {
 	return false
 }
 
-// ownTTL is the TTL of the key that round writes, in seconds. It exceeds the duration of round.
-const ownTTL = 10
+// ownKeyTTL is the TTL of the key that round writes, in seconds. It exceeds the duration of round.
+const ownKeyTTL = 10
 
-// round writes a key of its own on a lease, waits until a watch shows it, and deletes it.
-func (x *examiner) round(ctx context.Context, client *clientv3.Client) diagnosis.Round {
+// testOwnKey writes a key of its own on a lease, waits until a watch shows it, and deletes it.
+func (x *examiner) testOwnKey(ctx context.Context, client *clientv3.Client) diagnosis.KeyTest {
 	ctx, cancel := context.WithTimeout(ctx, 2*stepTimeout)
 	defer cancel()
-	out := diagnosis.Round{Tried: true}
-	lease, err := client.Grant(ctx, ownTTL)
+	out := diagnosis.KeyTest{Tried: true}
+	lease, err := client.Grant(ctx, ownKeyTTL)
 	if err != nil {
-		out.Failed = why(err)
+		out.Failed = findingText(err)
 		return out
 	}
-	err = x.ownKey(ctx, client, lease.ID, &out)
-	// Revoking the lease deletes the key, wherever ownKey returned.
-	if err = errors.Join(err, revoke(ctx, client, lease.ID)); err != nil {
-		out.Failed = why(err)
+	err = x.writeOwnKey(ctx, client, lease.ID, &out)
+	// Revoking the lease deletes the key, wherever writeOwnKey returned.
+	if err = errors.Join(err, revokeLease(ctx, client, lease.ID)); err != nil {
+		out.Failed = findingText(err)
 	}
 	return out
 }
 
-func (x *examiner) ownKey(ctx context.Context, client *clientv3.Client, lease clientv3.LeaseID,
-	out *diagnosis.Round) error {
+func (x *examiner) writeOwnKey(ctx context.Context, client *clientv3.Client, lease clientv3.LeaseID,
+	out *diagnosis.KeyTest) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	key := x.Keys.Doctor(fmt.Sprintf("%x", lease))

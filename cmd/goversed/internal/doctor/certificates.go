@@ -13,13 +13,13 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// certificates collects the certificates that files hold and servers present.
-type certificates struct {
+// certificateSet collects the certificates that files hold and servers present.
+type certificateSet struct {
 	mu  sync.Mutex
 	all []diagnosis.Certificate
 }
 
-func (c *certificates) add(one diagnosis.Certificate, err error) {
+func (c *certificateSet) add(one diagnosis.Certificate, err error) {
 	if err != nil {
 		return // other checks report a server that does not answer
 	}
@@ -28,9 +28,10 @@ func (c *certificates) add(one diagnosis.Certificate, err error) {
 	c.all = append(c.all, one)
 }
 
-// shown returns the certificate that the server at address presents, even if the handshake fails later. Config
-// may have a client certificate.
-func shown(ctx context.Context, what, address string, config *tls.Config) (out diagnosis.Certificate, err error) {
+// presentedCertificate returns the certificate that the server at address presents, even if the handshake fails later.
+// Config may have a client certificate.
+func presentedCertificate(ctx context.Context, what, address string, config *tls.Config) (out diagnosis.Certificate,
+	err error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	own := &tls.Config{MinVersion: tls.VersionTLS12}
@@ -42,7 +43,7 @@ func shown(ctx context.Context, what, address string, config *tls.Config) (out d
 	own.VerifyPeerCertificate = func(raw [][]byte, _ [][]*x509.Certificate) error {
 		var leaf *x509.Certificate
 		if leaf, err = x509.ParseCertificate(raw[0]); err == nil {
-			out = diagnosis.Certificate{Of: what + " at " + address, NotBefore: leaf.NotBefore, NotAfter: leaf.NotAfter}
+			out = diagnosis.Certificate{Owner: what + " at " + address, NotBefore: leaf.NotBefore, NotAfter: leaf.NotAfter}
 		}
 		return err
 	}
@@ -54,34 +55,34 @@ func shown(ctx context.Context, what, address string, config *tls.Config) (out d
 	return out, err
 }
 
-// ofEtcd collects the certificates of etcd's endpoints.
-func (x *examiner) ofEtcd(ctx context.Context, found *certificates) {
-	config, err := x.Etcd.NowTLS()
+// addEtcdCertificates collects the certificates of etcd's endpoints.
+func (x *examiner) addEtcdCertificates(ctx context.Context, found *certificateSet) {
+	config, err := x.Etcd.HandshakeTLS()
 	if err != nil {
 		return
 	}
-	all := addresses(x.Etcd)
-	each(len(all), func(i int) {
+	all := endpointAddresses(x.Etcd)
+	runConcurrently(len(all), func(i int) {
 		hostPort, secure := all[i], config != nil
 		if scheme, rest, ok := strings.Cut(hostPort, "://"); ok {
 			hostPort, secure = strings.TrimSuffix(rest, "/"), scheme == "https"
 		}
 		if secure {
-			found.add(shown(ctx, "etcd", hostPort, config))
+			found.add(presentedCertificate(ctx, "etcd", hostPort, config))
 		}
 	})
 }
 
-// ofNodes collects the certificates of nodes, if they are called over TLS, and of their status APIs.
-func (x *examiner) ofNodes(ctx context.Context, members []*state.Member, found *certificates) {
-	members = members[:min(len(members), mostNodes)]
-	each(len(members), func(i int) {
+// addNodeCertificates collects the certificates of nodes, if they are called over TLS, and of their status APIs.
+func (x *examiner) addNodeCertificates(ctx context.Context, members []*state.Member, found *certificateSet) {
+	members = members[:min(len(members), maxNodes)]
+	runConcurrently(len(members), func(i int) {
 		if len(x.Options) > 0 {
-			found.add(shown(ctx, "the node", members[i].Address, nil))
+			found.add(presentedCertificate(ctx, "the node", members[i].Address, nil))
 		}
 		if page, ok := strings.CutPrefix(members[i].HTTPAddress, "https://"); ok {
 			host, _, _ := strings.Cut(page, "/")
-			found.add(shown(ctx, "the status API", host, nil))
+			found.add(presentedCertificate(ctx, "the status API", host, nil))
 		}
 	})
 }

@@ -22,42 +22,43 @@ import (
 	"github.com/goverse/goverse/node"
 )
 
-// unwatched turns crash detection off, so that leftovers of dead nodes stay, and uses few shards.
-func unwatched() clustertest.Option {
+// withoutCrashDetection turns crash detection off, so that leftovers of dead nodes stay, and uses few shards.
+func withoutCrashDetection() clustertest.Option {
 	return clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
 		cfg.CrashDetection.Off, cfg.LeaderElectionTTL = true, 60
 		cfg.Sharding.Shards, cfg.Sharding.Window = 16, 10*time.Millisecond
 	})
 }
 
-// endpoint returns the address of the cluster's etcd.
-func endpoint(c *clustertest.Cluster) string { return c.Etcd().Endpoint() }
+// etcdEndpoint returns the address of the cluster's etcd.
+func etcdEndpoint(c *clustertest.Cluster) string { return c.Etcd().Endpoint() }
 
 func TestAddressThatRefuses(t *testing.T) {
 	t.Parallel()
-	c := clustertest.New(t, 2, unwatched(), clustertest.WithEntrances())
-	requireAtMost(t, look(t, endpoint(c)), diagnosis.Note, diagnosis.CheckAddresses, diagnosis.CheckLeases,
+	c := clustertest.New(t, 2, withoutCrashDetection(), clustertest.WithEntrances())
+	requireAtMost(t, examineEtcd(t, etcdEndpoint(c)), diagnosis.Note, diagnosis.CheckAddresses, diagnosis.CheckLeases,
 		diagnosis.CheckLeader)
 	c.Node(1).Refuse()
-	requireFound(t, look(t, endpoint(c)), diagnosis.CheckAddresses, diagnosis.Problem, c.Node(1).Address(), "nobody "+
-		"listens",
+	requireFound(t, examineEtcd(t, etcdEndpoint(c)), diagnosis.CheckAddresses, diagnosis.Problem, c.Node(1).Address(),
+		"nobody "+
+			"listens",
 		"correct its --advertise")
 	c.Node(1).Accept()
-	requireAtMost(t, look(t, endpoint(c)), diagnosis.Note, diagnosis.CheckAddresses, diagnosis.CheckLeases)
+	requireAtMost(t, examineEtcd(t, etcdEndpoint(c)), diagnosis.Note, diagnosis.CheckAddresses, diagnosis.CheckLeases)
 }
 
 // A killed process with a lease that still exists, and another process at its address.
 func TestStaleLeaseAndAnotherInstance(t *testing.T) {
 	t.Parallel()
 	// Without shards, because no planner would reassign those of the dead leader.
-	c := clustertest.New(t, 2, unwatched(), clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
+	c := clustertest.New(t, 2, withoutCrashDetection(), clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
 		cfg.Sharding.Off = true
 	}))
 	gone := c.Node(0)
 	lease := gone.Lease()
 	gone.Kill()
 	stale := []string{fmt.Sprintf("lease %x of the node %s", lease, gone.Address()), "etcdctl lease revoke"}
-	found := look(t, endpoint(c))
+	found := examineEtcd(t, etcdEndpoint(c))
 	requireFound(t, found, diagnosis.CheckLeases, diagnosis.Warning, stale...)
 	requireFound(t, found, diagnosis.CheckAddresses, diagnosis.Problem, gone.Address(), "nobody listens")
 
@@ -65,19 +66,19 @@ func TestStaleLeaseAndAnotherInstance(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { _ = other.Close() }() // always nil
 	require.NoError(t, other.Start())
-	found = look(t, endpoint(c))
+	found = examineEtcd(t, etcdEndpoint(c))
 	requireFound(t, found, diagnosis.CheckAddresses, diagnosis.Problem, gone.Address(), "another process answers",
 		other.InstanceID(), "an --advertise of its own")
 	requireFound(t, found, diagnosis.CheckLeases, diagnosis.Warning, stale...)
 }
 
-// register writes a bad record for a node that does not exist.
-func register(t *testing.T, c *clustertest.Cluster, address, http string, more ...string) {
+// registerFake writes a bad record for a node that does not exist.
+func registerFake(t *testing.T, c *clustertest.Cluster, address, http string, more ...string) {
 	t.Helper()
 	lease, err := c.Client().Grant(etcdtest.Context(t), 60)
 	require.NoError(t, err)
 	t.Cleanup(func() { _, _ = c.Client().Revoke(etcdtest.Context(t), lease.ID) })
-	_, err = c.Client().Put(etcdtest.Context(t), keys(t).Node(address), "{"+strings.Join(append(more,
+	_, err = c.Client().Put(etcdtest.Context(t), testKeys(t).Node(address), "{"+strings.Join(append(more,
 		fmt.Sprintf(`"instance_id":"x","lease":%d,"ttl":60,"http_address":%q`, lease.ID, http)), ",")+"}",
 		clientv3.WithLease(lease.ID))
 	require.NoError(t, err)
@@ -85,15 +86,15 @@ func register(t *testing.T, c *clustertest.Cluster, address, http string, more .
 
 func TestAddressesOfOthers(t *testing.T) {
 	t.Parallel()
-	c := clustertest.New(t, 1, unwatched())
+	c := clustertest.New(t, 1, withoutCrashDetection())
 	mute, err := net.Listen("tcp", "127.0.0.1:0") // accepts, but never answers
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = mute.Close() })
-	etcd := strings.TrimPrefix(endpoint(c), "http://")
-	register(t, c, "no-such-host.invalid:47001", "")
-	register(t, c, mute.Addr().String(), "")
-	register(t, c, etcd, "")
-	found := look(t, endpoint(c))
+	etcd := strings.TrimPrefix(etcdEndpoint(c), "http://")
+	registerFake(t, c, "no-such-host.invalid:47001", "")
+	registerFake(t, c, mute.Addr().String(), "")
+	registerFake(t, c, etcd, "")
+	found := examineEtcd(t, etcdEndpoint(c))
 	requireFound(t, found, diagnosis.CheckAddresses, diagnosis.Problem, "no-such-host.invalid", "is unknown here",
 		"a name that resolves")
 	requireFound(t, found, diagnosis.CheckAddresses, diagnosis.Warning, mute.Addr().String(), "does not answer from here",
@@ -105,53 +106,55 @@ func TestForeignHeadOfTheQueue(t *testing.T) {
 	t.Parallel()
 	t.Run("without a lease", func(t *testing.T) {
 		t.Parallel()
-		c := clustertest.New(t, 0, unwatched())
-		remove := c.PutStrayKey(keys(t).Queue()+"stray", "somebody")
+		c := clustertest.New(t, 0, withoutCrashDetection())
+		remove := c.PutStrayKey(testKeys(t).Queue()+"stray", "somebody")
 		defer remove()
-		found := look(t, endpoint(c))
+		found := examineEtcd(t, etcdEndpoint(c))
 		requireFound(t, found, diagnosis.CheckLeader, diagnosis.Problem, "/leader/stray", "has no lease", "no node leads",
 			"etcdctl del")
 	})
 	t.Run("with the lease of a program that died", func(t *testing.T) {
 		t.Parallel()
-		c := clustertest.New(t, 0, unwatched())
+		c := clustertest.New(t, 0, withoutCrashDetection())
 		ctx := etcdtest.Context(t)
-		outside, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint(c)}})
+		outside, err := clientv3.New(clientv3.Config{Endpoints: []string{etcdEndpoint(c)}})
 		require.NoError(t, err)
 		defer func() { _ = outside.Close() }()
 		session, err := concurrency.NewSession(outside, concurrency.WithTTL(60))
 		require.NoError(t, err)
-		require.NoError(t, concurrency.NewElection(session, keys(t).Election()).Campaign(ctx, "outside"))
+		require.NoError(t, concurrency.NewElection(session, testKeys(t).Election()).Campaign(ctx, "outside"))
 		session.Orphan() // like after SIGKILL
 		defer func() { _, _ = c.Client().Revoke(ctx, session.Lease()) }()
-		requireFound(t, look(t, endpoint(c)), diagnosis.CheckLeader, diagnosis.Warning, `"outside"`, "which is no node's, "+
-			"leads",
+		requireFound(t, examineEtcd(t, etcdEndpoint(c)), diagnosis.CheckLeader, diagnosis.Warning, `"outside"`,
+			"which is no node's, "+
+				"leads",
 			"its lease of 1m0s has", fmt.Sprintf("etcdctl lease revoke %x", session.Lease()))
 	})
 }
 
 func TestUnreadableValues(t *testing.T) {
 	t.Parallel()
-	c := clustertest.New(t, 1, unwatched())
-	mapped := keys(t).ShardMap()
-	c.Eventually(func() bool { return has(t, c, mapped) }, "the shards are assigned")
-	requireAtMost(t, look(t, endpoint(c)), diagnosis.Note, diagnosis.CheckValues)
-	defer c.PutStrayKey(keys(t).Node("a:1"), "no JSON")()
-	defer c.PutStrayKey(keys(t).Node("b:1"), "{}")()
+	c := clustertest.New(t, 1, withoutCrashDetection())
+	mapped := testKeys(t).ShardMap()
+	c.Eventually(func() bool { return hasKey(t, c, mapped) }, "the shards are assigned")
+	requireAtMost(t, examineEtcd(t, etcdEndpoint(c)), diagnosis.Note, diagnosis.CheckValues)
+	defer c.PutStrayKey(testKeys(t).Node("a:1"), "no JSON")()
+	defer c.PutStrayKey(testKeys(t).Node("b:1"), "{}")()
 	defer c.PutStrayKey(clustertest.Prefix+"/nodes-else", "x")()
 	c.Node(0).Stop() // it would replace this map by its own
 	_, err := c.Client().Put(etcdtest.Context(t), mapped, "no map")
 	require.NoError(t, err)
-	found := look(t, endpoint(c))
+	found := examineEtcd(t, etcdEndpoint(c))
 	requireFound(t, found, diagnosis.CheckValues, diagnosis.Problem, mapped, "no shard is assigned", "etcdctl del "+mapped)
-	requireFound(t, found, diagnosis.CheckValues, diagnosis.Problem, keys(t).Node("a:1"), "keeps its address", "etcdctl "+
-		"del")
-	requireFound(t, found, diagnosis.CheckValues, diagnosis.Problem, keys(t).Node("b:1"), "it names no process")
+	requireFound(t, found, diagnosis.CheckValues, diagnosis.Problem, testKeys(t).Node("a:1"), "keeps its address",
+		"etcdctl "+
+			"del")
+	requireFound(t, found, diagnosis.CheckValues, diagnosis.Problem, testKeys(t).Node("b:1"), "it names no process")
 	requireFound(t, found, diagnosis.CheckValues, diagnosis.Note, "/nodes-else")
 	requireFound(t, found, diagnosis.CheckLeases, diagnosis.Problem, "the node a:1 has no lease", "etcdctl del")
 }
 
-func has(t *testing.T, c *clustertest.Cluster, key string) bool {
+func hasKey(t *testing.T, c *clustertest.Cluster, key string) bool {
 	t.Helper()
 	resp, err := c.Client().Get(etcdtest.Context(t), key)
 	require.NoError(t, err)
@@ -162,23 +165,24 @@ func has(t *testing.T, c *clustertest.Cluster, key string) bool {
 // instant.
 func TestNumbersOfShards(t *testing.T) {
 	t.Parallel()
-	c := clustertest.New(t, 1, unwatched())
-	register(t, c, "a:1", "", `"shards":17`)
-	requireFound(t, look(t, endpoint(c)), diagnosis.CheckShards, diagnosis.Problem, "16 at "+c.Node(0).Address(),
+	c := clustertest.New(t, 1, withoutCrashDetection())
+	registerFake(t, c, "a:1", "", `"shards":17`)
+	requireFound(t, examineEtcd(t, etcdEndpoint(c)), diagnosis.CheckShards, diagnosis.Problem,
+		"16 at "+c.Node(0).Address(),
 		"17 at a:1", "the same --shards")
 }
 
 func TestPrefixThatIsMistaken(t *testing.T) {
 	t.Parallel()
-	c := clustertest.New(t, 2, unwatched())
+	c := clustertest.New(t, 2, withoutCrashDetection())
 	for key, value := range map[string]string{"/goverse/elections/00/x/1-1": "", "/goverse/work/locks/00/x/1-1": "",
 		"/registry/nodes/a": "of another program", "/a": "", "/z": ""} {
 		defer c.PutStrayKey(key, value)()
 	}
-	mistaken := func(cfg *Config) { cfg.Keys = prefixed(t, "/gouverse") }
-	requireFound(t, look(t, endpoint(c), mistaken), diagnosis.CheckPrefix, diagnosis.Warning,
+	mistaken := func(cfg *Config) { cfg.Keys = keysWithPrefix(t, "/gouverse") }
+	requireFound(t, examineEtcd(t, etcdEndpoint(c), mistaken), diagnosis.CheckPrefix, diagnosis.Warning,
 		"no node is registered under /gouverse", "other clusters in this etcd: /goverse (2 nodes)", "check --prefix")
-	found := look(t, endpoint(c))
+	found := examineEtcd(t, etcdEndpoint(c))
 	requireFound(t, found, diagnosis.CheckPrefix, diagnosis.OK, "2 nodes under /goverse")
 	require.NotContains(t, found.String(), "/registry")
 }
@@ -187,10 +191,10 @@ func TestPrefixThatIsMistaken(t *testing.T) {
 // limited.
 func TestOthersAreLookedForInBounds(t *testing.T) {
 	t.Parallel()
-	c := clustertest.New(t, 1, unwatched())
+	c := clustertest.New(t, 1, withoutCrashDetection())
 	ctx := etcdtest.Context(t)
 	many := func(prefix string) {
-		for from := 0; from < prefixes.MostKeys+100; from += 100 {
+		for from := 0; from < prefixes.MaxKeys+100; from += 100 {
 			var ops []clientv3.Op
 			for i := range 100 {
 				ops = append(ops, clientv3.OpPut(fmt.Sprintf("%s%06d", prefix, from+i), ""))
@@ -200,11 +204,13 @@ func TestOthersAreLookedForInBounds(t *testing.T) {
 		}
 	}
 	many("/a/elections/00/x/")
-	elsewhere := func(cfg *Config) { cfg.Keys = prefixed(t, "/else") }
-	requireFound(t, look(t, endpoint(c), elsewhere), diagnosis.CheckPrefix, diagnosis.Warning, "/goverse (1 node)")
+	elsewhere := func(cfg *Config) { cfg.Keys = keysWithPrefix(t, "/else") }
+	requireFound(t, examineEtcd(t, etcdEndpoint(c), elsewhere), diagnosis.CheckPrefix, diagnosis.Warning,
+		"/goverse (1 node)")
 	many("/b/")
-	requireFound(t, look(t, endpoint(c), elsewhere), diagnosis.CheckPrefix, diagnosis.Note, "no node is registered "+
-		"under /else",
+	requireFound(t, examineEtcd(t, etcdEndpoint(c), elsewhere), diagnosis.CheckPrefix, diagnosis.Note,
+		"no node is registered "+
+			"under /else",
 		"not all of etcd's keys were looked at")
 	for _, prefix := range []string{"/a/", "/b/"} {
 		_, err := c.Client().Delete(ctx, prefix, clientv3.WithPrefix())
@@ -214,26 +220,28 @@ func TestOthersAreLookedForInBounds(t *testing.T) {
 
 func TestNobodyStands(t *testing.T) {
 	t.Parallel()
-	c := clustertest.New(t, 0, unwatched(), clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
+	c := clustertest.New(t, 0, withoutCrashDetection(), clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
 		cfg.Observer = true
 	}))
 	c.AddNode()
-	requireFound(t, look(t, endpoint(c)), diagnosis.CheckLeader, diagnosis.Warning, "nobody leads: every node is an "+
-		"observer",
+	requireFound(t, examineEtcd(t, etcdEndpoint(c)), diagnosis.CheckLeader, diagnosis.Warning,
+		"nobody leads: every node is an "+
+			"observer",
 		"without --observer")
 }
 
 // The offset of a clock is derived from the date of an HTTP answer, here of a status page.
 func TestClockThatIsOff(t *testing.T) {
 	t.Parallel()
-	c := clustertest.New(t, 1, unwatched())
+	c := clustertest.New(t, 1, withoutCrashDetection())
 	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Date", time.Now().Add(-time.Minute).UTC().Format(http.TimeFormat))
 	}))
 	t.Cleanup(page.Close)
-	register(t, c, "127.0.0.1:1", strings.TrimPrefix(page.URL, "http://"))
-	requireFound(t, look(t, endpoint(c)), diagnosis.CheckClocks, diagnosis.Warning, "ahead of that of the node "+
-		"127.0.0.1:1",
+	registerFake(t, c, "127.0.0.1:1", strings.TrimPrefix(page.URL, "http://"))
+	requireFound(t, examineEtcd(t, etcdEndpoint(c)), diagnosis.CheckClocks, diagnosis.Warning,
+		"ahead of that of the node "+
+			"127.0.0.1:1",
 		"NTP")
 }
 
@@ -251,11 +259,11 @@ func TestRightsThatAreMissing(t *testing.T) {
 		_, err := root.RoleGrantPermission(ctx, "u", start, end, right)
 		require.NoError(t, err)
 	}
-	all := access.Ranges(keys(t), access.Node)
+	all := access.Ranges(testKeys(t), access.Node)
 	for _, r := range all {
 		grant(r.Start, r.End, clientv3.PermissionType(clientv3.PermReadWrite))
 	}
-	found := look(t, etcd.Endpoint(), user("u", "p"))
+	found := examineEtcd(t, etcd.Endpoint(), withUser("u", "p"))
 	requireAtMost(t, found, diagnosis.Note)
 	require.Contains(t, found.String(), "this user may not look for other clusters")
 	for _, r := range all {
@@ -265,11 +273,11 @@ func TestRightsThatAreMissing(t *testing.T) {
 		}
 		_, err := root.RoleRevokePermission(ctx, "u", r.Start, r.End)
 		require.NoError(t, err)
-		requireFound(t, look(t, etcd.Endpoint(), user("u", "p")), diagnosis.CheckAccess, severity,
-			"READ and WRITE on "+r.String(), r.For, r.Grant("ROLE"))
+		requireFound(t, examineEtcd(t, etcd.Endpoint(), withUser("u", "p")), diagnosis.CheckAccess, severity,
+			"READ and WRITE on "+r.String(), r.Purpose, r.GrantCommand("ROLE"))
 		grant(r.Start, r.End, clientv3.PermissionType(clientv3.PermRead))
-		requireFound(t, look(t, etcd.Endpoint(), user("u", "p")), diagnosis.CheckAccess, severity,
-			`denies the user "u" WRITE on `+r.String(), r.Grant("ROLE"))
+		requireFound(t, examineEtcd(t, etcd.Endpoint(), withUser("u", "p")), diagnosis.CheckAccess, severity,
+			`denies the user "u" WRITE on `+r.String(), r.GrantCommand("ROLE"))
 		grant(r.Start, r.End, clientv3.PermissionType(clientv3.PermReadWrite))
 	}
 	// All rights except for the candidates' keys, as in fallback.
@@ -278,10 +286,10 @@ func TestRightsThatAreMissing(t *testing.T) {
 	_, err = root.RoleRevokePermission(ctx, "u", own.Start, own.End)
 	require.NoError(t, err)
 	grant(own.Start, own.End, clientv3.PermissionType(clientv3.PermRead))
-	grant(own.Start, keys(t).Queue(), clientv3.PermissionType(clientv3.PermWrite))
-	grant(keys(t).QueueEnd(), own.End, clientv3.PermissionType(clientv3.PermWrite))
-	requireFound(t, look(t, etcd.Endpoint(), user("u", "p")), diagnosis.CheckAccess, diagnosis.Problem,
-		"WRITE ("+keys(t).Queue()+" for candidacy) on")
+	grant(own.Start, testKeys(t).Queue(), clientv3.PermissionType(clientv3.PermWrite))
+	grant(testKeys(t).QueueEnd(), own.End, clientv3.PermissionType(clientv3.PermWrite))
+	requireFound(t, examineEtcd(t, etcd.Endpoint(), withUser("u", "p")), diagnosis.CheckAccess, diagnosis.Problem,
+		"WRITE ("+testKeys(t).Queue()+" for candidacy) on")
 
 	n, err := node.NewNode(node.Config{ListenAddress: "127.0.0.1:0"})
 	require.NoError(t, err)
@@ -290,10 +298,10 @@ func TestRightsThatAreMissing(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, c.Start(ctx))
 	require.Eventually(t, c.IsLeader, patience, time.Millisecond)
-	found = look(t, etcd.Endpoint(), user("u", "p"))
+	found = examineEtcd(t, etcd.Endpoint(), withUser("u", "p"))
 	requireFound(t, found, diagnosis.CheckFallback, diagnosis.Problem, "the election of "+n.AdvertiseAddress()+" does "+
 		"not work",
-		"permission denied", "grant WRITE on "+keys(t).Queue())
+		"permission denied", "grant WRITE on "+testKeys(t).Queue())
 	requireFound(t, found, diagnosis.CheckFallback, diagnosis.Problem, "leads in fallback")
 	require.NoError(t, c.Stop(ctx))
 }
@@ -303,8 +311,8 @@ func TestEverythingIsDenied(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
 	etcdtest.EnableAuth(t, etcdtest.Dial(t, etcd.Endpoint()), "p", "u")
-	found := look(t, etcd.Endpoint(), user("u", "p"))
-	for _, r := range access.Ranges(keys(t), access.Node) {
+	found := examineEtcd(t, etcd.Endpoint(), withUser("u", "p"))
+	for _, r := range access.Ranges(testKeys(t), access.Node) {
 		severity := diagnosis.Warning
 		if r.Always {
 			severity = diagnosis.Problem

@@ -57,17 +57,17 @@ func Examine(ctx context.Context, cfg Config) (f diagnosis.Facts) {
 	defer cancel()
 	x := &examiner{cfg}
 	f = diagnosis.Facts{Prefix: cfg.Keys.Prefix(), User: cfg.Etcd.Username, TTL: cfg.TTL}
-	seen := &certificates{all: slices.Clone(cfg.Certificates)}
+	seen := &certificateSet{all: slices.Clone(cfg.Certificates)}
 	var looking sync.WaitGroup
-	looking.Go(func() { x.ofEtcd(ctx, seen) })
+	looking.Go(func() { x.addEtcdCertificates(ctx, seen) })
 	defer func() {
 		looking.Wait()
-		slices.SortFunc(seen.all, func(a, b diagnosis.Certificate) int { return strings.Compare(a.Of, b.Of) })
+		slices.SortFunc(seen.all, func(a, b diagnosis.Certificate) int { return strings.Compare(a.Owner, b.Owner) })
 		f.Certificates, f.Now = seen.all, time.Now()
 	}()
-	f.Endpoints, f.Members = x.endpoints(ctx)
+	f.Endpoints, f.Members = x.examineEndpoints(ctx)
 	var serving []string
-	for i, address := range addresses(cfg.Etcd) {
+	for i, address := range endpointAddresses(cfg.Etcd) {
 		if len(f.Endpoints[i].Reads) > 0 {
 			serving = append(serving, address)
 		}
@@ -80,43 +80,44 @@ func Examine(ctx context.Context, cfg Config) (f diagnosis.Facts) {
 	through.Address, through.DialTimeout = strings.Join(serving, ","), loginTimeout
 	client, err := through.Connect(ctx)
 	if err != nil {
-		f.Unread = why(err)
+		f.Unread = findingText(err)
 		return f
 	}
 	defer func() { _ = client.Close() }() // everything written is revoked
-	x.cluster(ctx, client, &f, seen)
+	x.examineCluster(ctx, client, &f, seen)
 	return f
 }
 
-// cluster examines the keys in etcd, and the nodes.
-func (x *examiner) cluster(ctx context.Context, client *clientv3.Client, f *diagnosis.Facts, seen *certificates) {
+// examineCluster examines the keys in etcd, and the nodes.
+func (x *examiner) examineCluster(ctx context.Context, client *clientv3.Client, f *diagnosis.Facts,
+	seen *certificateSet) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		f.Access = x.access(ctx, client)
+		f.Access = x.testAccess(ctx, client)
 		if mayWrite(f.Access, x.Keys.DoctorKeys()) {
-			f.Round = x.round(ctx, client)
+			f.KeyTest = x.testOwnKey(ctx, client)
 		}
 	})
-	wg.Go(func() { f.Others = x.others(ctx, client) })
+	wg.Go(func() { f.OtherClusters = x.findOthers(ctx, client) })
 	wg.Go(func() {
 		var err error
-		if f.State, err = x.state(ctx, client); err != nil {
-			if !connect.Refuses(err) {
-				f.Unread = why(err)
+		if f.State, err = x.readState(ctx, client); err != nil {
+			if !connect.LacksPermission(err) {
+				f.Unread = findingText(err)
 			}
 			return
 		}
 		var inner sync.WaitGroup
-		inner.Go(func() { f.Nodes, f.NodesLeft = x.nodes(ctx, f.State.Snapshot.Members) })
-		inner.Go(func() { x.ofNodes(ctx, f.State.Snapshot.Members, seen) })
-		inner.Go(func() { f.Leases = x.leases(ctx, client, f.State.KVs) })
+		inner.Go(func() { f.Nodes, f.NodesLeft = x.askNodes(ctx, f.State.Snapshot.Members) })
+		inner.Go(func() { x.addNodeCertificates(ctx, f.State.Snapshot.Members, seen) })
+		inner.Go(func() { f.Leases = x.readLeases(ctx, client, f.State.KVs) })
 		inner.Wait()
 	})
 	wg.Wait()
 }
 
-// state reads the cluster's range, like a node.
-func (x *examiner) state(ctx context.Context, client *clientv3.Client) (*diagnosis.State, error) {
+// readState reads the cluster's range, like a node.
+func (x *examiner) readState(ctx context.Context, client *clientv3.Client) (*diagnosis.State, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*stepTimeout)
 	defer cancel()
 	resp, err := client.Get(clientv3.WithRequireLeader(ctx), x.Keys.RangeStart(), clientv3.WithRange(x.Keys.RangeEnd()))
@@ -129,12 +130,12 @@ func (x *examiner) state(ctx context.Context, client *clientv3.Client) (*diagnos
 			ModRevision: kv.ModRevision, Lease: kv.Lease})
 	}
 	return &diagnosis.State{KVs: kvs,
-		Snapshot: state.Build(x.Keys, resp.Header.ClusterId, resp.Header.Revision, kvs)}, nil
+		Snapshot: state.BuildSnapshot(x.Keys, resp.Header.ClusterId, resp.Header.Revision, kvs)}, nil
 }
 
-// addresses returns the endpoints. Each has the scheme it would have among the others, because the first one
+// endpointAddresses returns the endpoints. Each has the scheme it would have among the others, because the first one
 // determines whether all use TLS.
-func addresses(cfg connect.Config) []string {
+func endpointAddresses(cfg connect.Config) []string {
 	var out []string
 	for address := range strings.SplitSeq(cfg.Address, ",") {
 		if address = strings.TrimSpace(address); address != "" {
@@ -151,9 +152,9 @@ func addresses(cfg connect.Config) []string {
 	return out
 }
 
-// why returns the text of err for a finding, without the text that etcd's client adds.
-func why(err error) string {
-	if says, _, ok := connect.Parts(err); ok {
+// findingText returns the text of err for a finding, without the text that etcd's client adds.
+func findingText(err error) string {
+	if says, _, ok := connect.DescribeError(err); ok {
 		return says
 	}
 	if errors.Is(err, context.DeadlineExceeded) {

@@ -24,12 +24,12 @@ type embeddedEtcd struct {
 	files   *certtest.Files // of the certificate presented to clients; nil: no TLS
 }
 
-// tlsOf makes etcd present a certificate of the authority, and require one.
-func tlsOf(t *testing.T, a *certtest.Authority) embeddedEtcd {
+// withTLS makes etcd present a certificate of the authority, and require one.
+func withTLS(t *testing.T, a *certtest.Authority) embeddedEtcd {
 	t.Helper()
 	files := certtest.NewFiles(t)
 	files.Write(t, a.Issue(t, []string{"127.0.0.1"}))
-	files.Trust(t, a)
+	files.WriteCA(t, a)
 	return embeddedEtcd{files: &files}
 }
 
@@ -55,7 +55,7 @@ func startMembers(t *testing.T, e embeddedEtcd) (endpoints, initial string) {
 		servers = append(servers, e.start(t, fmt.Sprintf("m%d", i), clients[i], peers[i], initial, embed.ClusterStateFlagNew))
 	}
 	for _, server := range servers {
-		serves(t, server)
+		awaitServing(t, server)
 	}
 	return strings.Join(clients, ","), initial
 }
@@ -66,7 +66,7 @@ func addLearner(t *testing.T, endpoints, initial string) string {
 	client, peer := freeAddress(t), freeAddress(t)
 	_, err := etcdtest.Dial(t, endpoints).MemberAddAsLearner(etcdtest.Context(t), []string{"http://" + peer})
 	require.NoError(t, err)
-	serves(t, embeddedEtcd{}.start(t, "learner", client, peer, initial+",learner=http://"+peer,
+	awaitServing(t, embeddedEtcd{}.start(t, "learner", client, peer, initial+",learner=http://"+peer,
 		embed.ClusterStateFlagExisting))
 	return client
 }
@@ -78,7 +78,7 @@ func freeAddress(t *testing.T) string {
 	return address
 }
 
-func serves(t *testing.T, server *embed.Etcd) {
+func awaitServing(t *testing.T, server *embed.Etcd) {
 	t.Helper()
 	select {
 	case <-server.Server.ReadyNotify():

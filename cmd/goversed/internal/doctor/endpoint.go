@@ -13,20 +13,20 @@ import (
 )
 
 const (
-	// reads and leases are the numbers of requests with which the speed of an endpoint is measured.
-	reads  = 6
-	leases = 2
+	// measuredReads and leases are the numbers of requests with which the speed of an endpoint is measured.
+	measuredReads  = 6
+	measuredLeases = 2
 )
 
-// endpoints examines all endpoints concurrently. Members are the members of etcd, nil if no endpoint named
+// examineEndpoints examines all endpoints concurrently. Members are the members of etcd, nil if no endpoint named
 // them.
-func (x *examiner) endpoints(ctx context.Context) (out []diagnosis.Endpoint, members []diagnosis.Member) {
-	all := addresses(x.Etcd)
+func (x *examiner) examineEndpoints(ctx context.Context) (out []diagnosis.Endpoint, members []diagnosis.Member) {
+	all := endpointAddresses(x.Etcd)
 	out = make([]diagnosis.Endpoint, len(all))
 	said := make([][]diagnosis.Member, len(all))
 	var wg sync.WaitGroup
 	for i, address := range all {
-		wg.Go(func() { out[i], said[i] = x.endpoint(ctx, address) })
+		wg.Go(func() { out[i], said[i] = x.examineEndpoint(ctx, address) })
 	}
 	wg.Wait()
 	for _, m := range said {
@@ -37,11 +37,12 @@ func (x *examiner) endpoints(ctx context.Context) (out []diagnosis.Endpoint, mem
 	return out, members
 }
 
-func (x *examiner) endpoint(ctx context.Context, address string) (e diagnosis.Endpoint, members []diagnosis.Member) {
+func (x *examiner) examineEndpoint(ctx context.Context, address string) (e diagnosis.Endpoint,
+	members []diagnosis.Member) {
 	e.Address = address
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	wg.Go(func() { e.Health, e.Clock = x.health(ctx, address) })
+	wg.Go(func() { e.Health, e.Clock = x.readHealth(ctx, address) })
 	one := x.Etcd
 	one.Address, one.DialTimeout = address, stepTimeout
 	client, err := one.Connect(ctx)
@@ -58,16 +59,16 @@ func (x *examiner) endpoint(ctx context.Context, address string) (e diagnosis.En
 			return err
 		})
 	}
-	if e.Failure = failure(err); e.Failure != nil {
+	if e.Failure = classifyFailure(err); e.Failure != nil {
 		return e, nil
 	}
-	members = membersOf(ctx, client)
-	x.measure(ctx, client, &e)
+	members = listEtcdMembers(ctx, client)
+	x.measureEndpoint(ctx, client, &e)
 	return e, members
 }
 
-// failure classifies an error of an endpoint.
-func failure(err error) *diagnosis.Failure {
+// classifyFailure classifies an error of an endpoint.
+func classifyFailure(err error) *diagnosis.Failure {
 	if err == nil {
 		return nil
 	}
@@ -79,8 +80,8 @@ func failure(err error) *diagnosis.Failure {
 		f.Kind = diagnosis.Denied
 	}
 	var ok bool
-	if f.Says, f.Remedy, ok = connect.Parts(err); !ok {
-		f.Says = why(err)
+	if f.Description, f.Remedy, ok = connect.DescribeError(err); !ok {
+		f.Description = findingText(err)
 	}
 	if f.Remedy == "" {
 		f.Remedy = "check --etcd and that etcd runs there"
@@ -88,8 +89,8 @@ func failure(err error) *diagnosis.Failure {
 	return f
 }
 
-// membersOf returns the members of etcd. From etcd 3.5 on, this needs no quorum.
-func membersOf(ctx context.Context, client *clientv3.Client) (out []diagnosis.Member) {
+// listEtcdMembers returns the members of etcd. From etcd 3.5 on, this needs no quorum.
+func listEtcdMembers(ctx context.Context, client *clientv3.Client) (out []diagnosis.Member) {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	said, err := client.MemberList(ctx, clientv3.WithSerializable())
@@ -102,57 +103,57 @@ func membersOf(ctx context.Context, client *clientv3.Client) (out []diagnosis.Me
 	return out
 }
 
-// measure records how long reads take, and how long creating and revoking leases takes, or the error of the
+// measureEndpoint records how long reads take, and how long creating and revoking leases takes, or the error of the
 // first that fails. It also records whether a lease could be renewed, because a proxy may pass on everything
 // except renewals. The connection is opened before. Requests of one kind are sent concurrently, so that all
 // take no longer than one.
-func (x *examiner) measure(ctx context.Context, client *clientv3.Client, e *diagnosis.Endpoint) {
+func (x *examiner) measureEndpoint(ctx context.Context, client *clientv3.Client, e *diagnosis.Endpoint) {
 	read := func(ctx context.Context) error {
 		_, err := client.Get(clientv3.WithRequireLeader(ctx), x.Keys.RangeStart(), clientv3.WithKeysOnly())
-		if connect.Refuses(err) {
+		if connect.LacksPermission(err) {
 			return nil // etcd refuses only after the linearizable read
 		}
 		return err
 	}
-	if _, err := timed(ctx, 1, func(ctx context.Context, _ int) error { return read(ctx) }); err != nil {
-		e.ReadError = why(err)
+	if _, err := timeRequests(ctx, 1, func(ctx context.Context, _ int) error { return read(ctx) }); err != nil {
+		e.ReadError = findingText(err)
 		return
 	}
-	took, err := timed(ctx, reads, func(ctx context.Context, _ int) error { return read(ctx) })
+	took, err := timeRequests(ctx, measuredReads, func(ctx context.Context, _ int) error { return read(ctx) })
 	if err != nil {
-		e.ReadError = why(err)
+		e.ReadError = findingText(err)
 		return
 	}
 	e.Reads = took
-	var granted [leases]*clientv3.LeaseGrantResponse
-	took, err = timed(ctx, leases, func(ctx context.Context, i int) (err error) {
+	var granted [measuredLeases]*clientv3.LeaseGrantResponse
+	took, err = timeRequests(ctx, measuredLeases, func(ctx context.Context, i int) (err error) {
 		granted[i], err = client.Grant(ctx, int64(x.TTL/time.Second))
 		return err
 	})
 	if err != nil {
-		e.WriteError = why(err)
+		e.WriteError = findingText(err)
 	} else {
 		e.Writes, e.Granted = took, time.Duration(granted[0].TTL)*time.Second
-		if _, err := timed(ctx, 1, func(ctx context.Context, _ int) error {
+		if _, err := timeRequests(ctx, 1, func(ctx context.Context, _ int) error {
 			_, err := client.KeepAliveOnce(clientv3.WithRequireLeader(ctx), granted[0].ID)
 			return err
 		}); err != nil {
-			e.RenewError = why(err)
+			e.RenewError = findingText(err)
 		}
 	}
-	took, err = timed(context.WithoutCancel(ctx), leases, func(ctx context.Context, i int) error {
+	took, err = timeRequests(context.WithoutCancel(ctx), measuredLeases, func(ctx context.Context, i int) error {
 		if granted[i] == nil {
 			return nil
 		}
-		return revoke(ctx, client, granted[i].ID)
+		return revokeLease(ctx, client, granted[i].ID)
 	})
 	if err == nil && e.WriteError == "" {
 		e.Writes = append(e.Writes, took...)
 	}
 }
 
-// timed calls do n times concurrently, each with the time-out of a step. It returns the durations, or an error.
-func timed(ctx context.Context, n int, do func(ctx context.Context, i int) error) ([]time.Duration, error) {
+// timeRequests calls do n times concurrently, each with the time-out of a step. It returns the durations, or an error.
+func timeRequests(ctx context.Context, n int, do func(ctx context.Context, i int) error) ([]time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	took, errs := make([]time.Duration, n), make([]error, n)
@@ -173,8 +174,8 @@ func timed(ctx context.Context, n int, do func(ctx context.Context, i int) error
 	return took, nil
 }
 
-// revoke revokes a lease, even if ctx has ended.
-func revoke(ctx context.Context, client *clientv3.Client, lease clientv3.LeaseID) error {
+// revokeLease revokes a lease, even if ctx has ended.
+func revokeLease(ctx context.Context, client *clientv3.Client, lease clientv3.LeaseID) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepTimeout)
 	defer cancel()
 	_, err := client.Revoke(ctx, lease)

@@ -19,8 +19,8 @@ import (
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
-// nowhere returns an address without a listener: a relay holds the port and refuses connections.
-func nowhere(t *testing.T) string {
+// refusingAddress returns an address without a listener: a relay holds the port and refuses connections.
+func refusingAddress(t *testing.T) string {
 	t.Helper()
 	relay, err := fault.NewRelay("127.0.0.1:1")
 	require.NoError(t, err)
@@ -29,8 +29,8 @@ func nowhere(t *testing.T) string {
 	return relay.Address()
 }
 
-// three returns an etcd of three members, and its endpoints separated by commas.
-func three(t *testing.T) (*embedetcd.Cluster, string) {
+// startThreeMembers returns an etcd of three members, and its endpoints separated by commas.
+func startThreeMembers(t *testing.T) (*embedetcd.Cluster, string) {
 	t.Helper()
 	c, err := embedetcd.StartCluster(etcdtest.Context(t), 3, embedetcd.TestTiming(embedetcd.Config{}))
 	require.NoError(t, err)
@@ -40,30 +40,31 @@ func three(t *testing.T) (*embedetcd.Cluster, string) {
 
 func TestNobodyListens(t *testing.T) {
 	t.Parallel()
-	closed, etcd := nowhere(t), etcdtest.Start(t).Endpoint()
-	found := look(t, closed)
+	closed, etcd := refusingAddress(t), etcdtest.Start(t).Endpoint()
+	found := examineEtcd(t, closed)
 	requireFound(t, found, diagnosis.CheckEndpoints, diagnosis.Problem, closed, "nothing listens there", "check --etcd")
 	requireFound(t, found, diagnosis.CheckUnread, diagnosis.Note, "etcd answers no reads")
-	found = look(t, closed+","+etcd)
+	found = examineEtcd(t, closed+","+etcd)
 	requireFound(t, found, diagnosis.CheckEndpoints, diagnosis.Warning, closed, "nothing listens there")
 	requireFound(t, found, diagnosis.CheckEndpoints, diagnosis.OK, etcd)
 	requireAtMost(t, found, diagnosis.Warning) // the other endpoint is enough
-	requireFound(t, look(t, "no-such-host.invalid:1,"+etcd), diagnosis.CheckEndpoints, diagnosis.Warning,
+	requireFound(t, examineEtcd(t, "no-such-host.invalid:1,"+etcd), diagnosis.CheckEndpoints, diagnosis.Warning,
 		"no-such-host.invalid:1", "name service")
 }
 
 func TestMembersOfEtcdThatAreDown(t *testing.T) {
 	t.Parallel()
-	etcd, endpoints := three(t)
-	requireFound(t, look(t, etcd.Endpoints()[0]), diagnosis.CheckQuorum, diagnosis.Note, "1 of etcd's 3 voting members",
+	etcd, endpoints := startThreeMembers(t)
+	requireFound(t, examineEtcd(t, etcd.Endpoints()[0]), diagnosis.CheckQuorum, diagnosis.Note,
+		"1 of etcd's 3 voting members",
 		"name all members")
 	require.NoError(t, etcd.StopMember(2))
-	found := look(t, endpoints)
+	found := examineEtcd(t, endpoints)
 	requireFound(t, found, diagnosis.CheckQuorum, diagnosis.Warning, "2 of 3 voting members", "it stands no further loss")
 	requireFound(t, found, diagnosis.CheckEndpoints, diagnosis.Warning, etcd.Endpoints()[2])
 
 	require.NoError(t, etcd.StopMember(1))
-	found = look(t, endpoints)
+	found = examineEtcd(t, endpoints)
 	requireFound(t, found, diagnosis.CheckQuorum, diagnosis.Problem, "1 of 3 voting members", "2 must run")
 	requireFound(t, found, diagnosis.CheckUnread, diagnosis.Note)
 }
@@ -71,38 +72,41 @@ func TestMembersOfEtcdThatAreDown(t *testing.T) {
 // Without a quorum a user cannot even log in, but /health still reports the reason.
 func TestNoQuorumForAUser(t *testing.T) {
 	t.Parallel()
-	etcd, endpoints := three(t)
+	etcd, endpoints := startThreeMembers(t)
 	etcdtest.EnableAuth(t, etcdtest.Dial(t, etcd.Endpoints()[0]), "p", "u")
 	require.NoError(t, etcd.StopMember(1))
 	require.NoError(t, etcd.StopMember(2))
-	requireFound(t, look(t, endpoints, user("u", "p")), diagnosis.CheckQuorum, diagnosis.Problem, "etcd has no leader",
+	requireFound(t, examineEtcd(t, endpoints, withUser("u", "p")), diagnosis.CheckQuorum, diagnosis.Problem,
+		"etcd has no leader",
 		"more than half must run")
 }
 
 func TestMemberOfEtcdThatIsCutOff(t *testing.T) {
 	t.Parallel()
-	etcd, endpoints := three(t)
+	etcd, endpoints := startThreeMembers(t)
 	etcd.IsolateMember(0)
 	t.Cleanup(func() { etcd.RejoinMember(0) })
-	requireFound(t, look(t, endpoints), diagnosis.CheckQuorum, diagnosis.Warning, etcd.Endpoints()[0], "sees no "+
+	requireFound(t, examineEtcd(t, endpoints), diagnosis.CheckQuorum, diagnosis.Warning, etcd.Endpoints()[0], "sees no "+
 		"leader", "repair")
 }
 
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	authority, other := certtest.NewAuthority(t), certtest.NewAuthority(t)
-	secure, plain := startEtcd(t, tlsOf(t, authority)), etcdtest.Start(t).Endpoint()
+	secure, plain := startEtcd(t, withTLS(t, authority)), etcdtest.Start(t).Endpoint()
 	trusting := func(a *certtest.Authority) func(*Config) {
 		pool := x509.NewCertPool()
 		require.True(t, pool.AppendCertsFromPEM(a.PEM))
 		return func(c *Config) { c.Etcd.TLS = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12} }
 	}
-	requireFound(t, look(t, secure, trusting(other)), diagnosis.CheckEndpoints, diagnosis.Problem, "a certificate is "+
-		"refused",
+	requireFound(t, examineEtcd(t, secure, trusting(other)), diagnosis.CheckEndpoints, diagnosis.Problem,
+		"a certificate is "+
+			"refused",
 		"check --etcd-cacert")
-	requireFound(t, look(t, secure), diagnosis.CheckEndpoints, diagnosis.Problem, "it speaks TLS", "write https://")
-	requireFound(t, look(t, plain, trusting(authority)), diagnosis.CheckEndpoints, diagnosis.Problem, "it does not "+
-		"speak TLS",
+	requireFound(t, examineEtcd(t, secure), diagnosis.CheckEndpoints, diagnosis.Problem, "it speaks TLS", "write https://")
+	requireFound(t, examineEtcd(t, plain, trusting(authority)), diagnosis.CheckEndpoints, diagnosis.Problem,
+		"it does not "+
+			"speak TLS",
 		"write http://")
 }
 
@@ -110,9 +114,10 @@ func TestWhoTheUserIs(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
 	etcdtest.EnableAuth(t, etcdtest.Dial(t, etcd.Endpoint()), "p", "u")
-	requireFound(t, look(t, etcd.Endpoint(), user("u", "wrong")), diagnosis.CheckLogin, diagnosis.Problem,
+	requireFound(t, examineEtcd(t, etcd.Endpoint(), withUser("u", "wrong")), diagnosis.CheckLogin, diagnosis.Problem,
 		`refused the user "u"`, "check --etcd-user")
-	requireFound(t, look(t, etcd.Endpoint()), diagnosis.CheckLogin, diagnosis.Problem, "none was given", "set --etcd-user")
+	requireFound(t, examineEtcd(t, etcd.Endpoint()), diagnosis.CheckLogin, diagnosis.Problem, "none was given",
+		"set --etcd-user")
 }
 
 // An etcd that is actually full.
@@ -127,7 +132,7 @@ func TestNoSpace(t *testing.T) {
 		_, err := client.Put(ctx, "/filler", fill)
 		return err != nil && strings.Contains(err.Error(), rpctypes.ErrNoSpace.Error())
 	}, patience, time.Millisecond)
-	found := look(t, etcd)
+	found := examineEtcd(t, etcd)
 	requireFound(t, found, diagnosis.CheckAlarms, diagnosis.Problem, "NOSPACE", "etcdctl compact", "alarm disarm")
 	requireFound(t, found, diagnosis.CheckSpace, diagnosis.Warning, "of the 4 MiB that are its quota", "etcdctl defrag")
 	requireFound(t, found, diagnosis.CheckLatency, diagnosis.Problem, "creates no lease")
@@ -138,9 +143,9 @@ func TestLongerTTLThanAskedFor(t *testing.T) {
 	etcd, err := embedetcd.Start(etcdtest.Context(t), embedetcd.Config{UnsafeNoFsync: true}) // etcd's default timing
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = etcd.Close() })
-	requireFound(t, look(t, etcd.Endpoint(), ttl(time.Second)), diagnosis.CheckTTL, diagnosis.Warning,
+	requireFound(t, examineEtcd(t, etcd.Endpoint(), withTTL(time.Second)), diagnosis.CheckTTL, diagnosis.Warning,
 		"a TTL of 2s where 1s are asked for", "set --ttl 2s")
-	requireFound(t, look(t, etcd.Endpoint(), ttl(2*time.Second)), diagnosis.CheckTTL, diagnosis.OK)
+	requireFound(t, examineEtcd(t, etcd.Endpoint(), withTTL(2*time.Second)), diagnosis.CheckTTL, diagnosis.OK)
 }
 
 func TestFarFromEtcd(t *testing.T) {
@@ -163,7 +168,7 @@ func TestFarFromEtcd(t *testing.T) {
 			require.NoError(t, err)
 			t.Cleanup(relay.Close)
 			relay.Delay(fault.Both, c.oneWay)
-			requireFound(t, look(t, relay.Address(), ttl(c.ttl)), diagnosis.CheckLatency, c.severity, c.says...)
+			requireFound(t, examineEtcd(t, relay.Address(), withTTL(c.ttl)), diagnosis.CheckLatency, c.severity, c.says...)
 		})
 	}
 }
@@ -176,7 +181,7 @@ func TestNothingIsLeft(t *testing.T) {
 	ctx := etcdtest.Context(t)
 	watch := client.Watch(ctx, "\x00", clientv3.WithFromKey(), clientv3.WithCreatedNotify(), clientv3.WithRev(1))
 	require.True(t, (<-watch).Created)
-	found := look(t, etcd.Endpoint())
+	found := examineEtcd(t, etcd.Endpoint())
 	requireAtMost(t, found, diagnosis.Note)
 	leases, err := client.Leases(ctx)
 	require.NoError(t, err)
@@ -197,7 +202,7 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 	require.GreaterOrEqual(t, len(touched), 3, "the doctor's own key, written and deleted")
 	for _, key := range touched[:len(touched)-1] {
-		require.True(t, strings.HasPrefix(key, keys(t).DoctorKeys()), key)
+		require.True(t, strings.HasPrefix(key, testKeys(t).DoctorKeys()), key)
 	}
 }
 
@@ -209,8 +214,8 @@ func TestItIsBounded(t *testing.T) {
 	t.Cleanup(relay.Close)
 	relay.Blackhole(fault.Both)
 	began := time.Now()
-	found := look(t, relay.Address(), func(c *Config) { c.Timeout = time.Second })
-	require.Equal(t, diagnosis.Problem, diagnosis.Worst(found.found), found)
+	found := examineEtcd(t, relay.Address(), func(c *Config) { c.Timeout = time.Second })
+	require.Equal(t, diagnosis.Problem, diagnosis.Worst(found.findings), found)
 	require.Less(t, time.Since(began), patience/2)
 }
 
@@ -219,7 +224,7 @@ func TestLearner(t *testing.T) {
 	t.Parallel()
 	first, peers := startMembers(t, embeddedEtcd{})
 	learner := addLearner(t, first, peers)
-	found := look(t, first+","+learner)
+	found := examineEtcd(t, first+","+learner)
 	requireFound(t, found, diagnosis.CheckLearners, diagnosis.Warning, learner+" is a learner", "etcdctl member promote")
 	requireFound(t, found, diagnosis.CheckQuorum, diagnosis.OK, "1 of 1 voting members")
 	requireAtMost(t, found, diagnosis.Note, diagnosis.CheckLatency)

@@ -29,7 +29,7 @@ import (
 func TestHealthyCluster(t *testing.T) {
 	t.Parallel()
 	authority := certtest.NewAuthority(t)
-	etcd := tlsOf(t, authority)
+	etcd := withTLS(t, authority)
 	etcd.members = 3
 	endpoints := startEtcd(t, etcd)
 	pair, err := tls.LoadX509KeyPair(etcd.files.Cert, etcd.files.Key)
@@ -37,22 +37,22 @@ func TestHealthyCluster(t *testing.T) {
 	pool := x509.NewCertPool()
 	require.True(t, pool.AppendCertsFromPEM(authority.PEM))
 	config := &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
-	oneUser(t, endpoints, config)
+	enableAccess(t, endpoints, config)
 
 	certs, err := mtls.New(mtls.Config{CertFile: etcd.files.Cert, KeyFile: etcd.files.Key, CAFile: etcd.files.CA})
 	require.NoError(t, err)
 	t.Cleanup(certs.Close)
 	for range 3 {
-		join(t, certs, cluster.Config{EtcdAddress: endpoints, EtcdPrefix: clustertest.Prefix, TLS: config, Username: "u",
+		startNode(t, certs, cluster.Config{EtcdAddress: endpoints, EtcdPrefix: clustertest.Prefix, TLS: config, Username: "u",
 			Password: "p", LeaderElectionTTL: 10})
 	}
 	through := func(opts ...grpc.DialOption) func(*Config) {
 		return func(cfg *Config) {
-			user("u", "p")(cfg)
+			withUser("u", "p")(cfg)
 			cfg.Etcd.TLS, cfg.Options = config, opts
 		}
 	}
-	found := look(t, "https://"+endpoints, through(certs.DialOption()))
+	found := examineEtcd(t, "https://"+endpoints, through(certs.DialOption()))
 	requireAtMost(t, found, diagnosis.OK) // watches of crash detection may still be opening
 	for _, check := range []string{diagnosis.CheckEndpoints, diagnosis.CheckCerts, diagnosis.CheckQuorum,
 		diagnosis.CheckAlarms,
@@ -65,20 +65,21 @@ func TestHealthyCluster(t *testing.T) {
 	require.Contains(t, found.String(), "3 of 3 voting members")
 	require.Contains(t, found.String(), "the clocks of 7 processes agree")
 
-	requireFound(t, look(t, endpoints, through()), diagnosis.CheckAddresses, diagnosis.Warning, "does not answer from "+
-		"here",
+	requireFound(t, examineEtcd(t, endpoints, through()), diagnosis.CheckAddresses, diagnosis.Warning,
+		"does not answer from "+
+			"here",
 		"--node-cert")
 }
 
-// oneUser turns access control on; the user u has the rights of a node.
-func oneUser(t *testing.T, endpoints string, config *tls.Config) {
+// enableAccess turns access control on; the user u has the rights of a node.
+func enableAccess(t *testing.T, endpoints string, config *tls.Config) {
 	t.Helper()
 	open, err := clientv3.New(clientv3.Config{Endpoints: strings.Split(endpoints, ","), TLS: config, Logger: zap.NewNop()})
 	require.NoError(t, err)
 	defer func() { _ = open.Close() }()
 	_, err = open.RoleAdd(etcdtest.Context(t), "u")
 	require.NoError(t, err)
-	for _, r := range access.Ranges(keys(t), access.Node) {
+	for _, r := range access.Ranges(testKeys(t), access.Node) {
 		_, err := open.RoleGrantPermission(etcdtest.Context(t), "u", r.Start, r.End,
 			clientv3.PermissionType(clientv3.PermReadWrite))
 		require.NoError(t, err)
@@ -93,8 +94,8 @@ func oneUser(t *testing.T, endpoints string, config *tls.Config) {
 	require.NoError(t, err)
 }
 
-// join starts a node with a status page, which runs until the test ends.
-func join(t *testing.T, certs *mtls.Certificates, cfg cluster.Config) {
+// startNode starts a node with a status page, which runs until the test ends.
+func startNode(t *testing.T, certs *mtls.Certificates, cfg cluster.Config) {
 	t.Helper()
 	n, err := node.NewNode(node.Config{ListenAddress: "127.0.0.1:0",
 		ServerOptions: []grpc.ServerOption{certs.ServerOption()}})

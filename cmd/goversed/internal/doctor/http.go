@@ -13,39 +13,39 @@ import (
 	"github.com/goverse/goverse/cmd/goversed/internal/doctor/diagnosis"
 )
 
-// largestPage limits the size of a page. Only a status with the names of very many nodes is larger.
-const largestPage = 4 << 20
+// maxPageSize limits the size of a page. Only a status with the names of very many nodes is larger.
+const maxPageSize = 4 << 20
 
-type page struct {
+type httpPage struct {
 	status int
 	body   []byte
 	clock  *diagnosis.Clock
 }
 
-// get requests a page over a connection of its own.
-func get(ctx context.Context, url string, config *tls.Config) (page, error) {
+// getPage requests a page over a connection of its own.
+func getPage(ctx context.Context, url string, config *tls.Config) (httpPage, error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return page{}, err
+		return httpPage{}, err
 	}
 	transport := &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}
 	defer transport.CloseIdleConnections()
 	sent := time.Now()
 	resp, err := transport.RoundTrip(req)
 	if err != nil {
-		return page{}, err
+		return httpPage{}, err
 	}
 	defer func() { _ = resp.Body.Close() }() // it was only read
-	p := page{status: resp.StatusCode, clock: clock(resp.Header.Get("Date"), sent, time.Now())}
-	p.body, err = io.ReadAll(io.LimitReader(resp.Body, largestPage))
+	p := httpPage{status: resp.StatusCode, clock: clockOffset(resp.Header.Get("Date"), sent, time.Now())}
+	p.body, err = io.ReadAll(io.LimitReader(resp.Body, maxPageSize))
 	return p, err
 }
 
-// clock returns the offset of the other machine's clock according to the date of an answer. The server
+// clockOffset returns the offset of the other machine's clock according to the date of an answer. The server
 // truncated that date to a second at some time between sent and got. The result is nil without a date.
-func clock(date string, sent, got time.Time) *diagnosis.Clock {
+func clockOffset(date string, sent, got time.Time) *diagnosis.Clock {
 	at, err := http.ParseTime(date)
 	if err != nil {
 		return nil
@@ -53,11 +53,11 @@ func clock(date string, sent, got time.Time) *diagnosis.Clock {
 	return &diagnosis.Clock{AtLeast: at.Sub(got.Round(0)), AtMost: at.Add(time.Second).Sub(sent.Round(0))}
 }
 
-// health requests /health from etcd's client port, which needs no user. The text is "" if etcd is healthy, or
+// readHealth requests /health from etcd's client port, which needs no user. The text is "" if etcd is healthy, or
 // if there is no answer.
-func (x *examiner) health(ctx context.Context, address string) (string, *diagnosis.Clock) {
+func (x *examiner) readHealth(ctx context.Context, address string) (string, *diagnosis.Clock) {
 	url := address
-	config, err := x.Etcd.NowTLS()
+	config, err := x.Etcd.HandshakeTLS()
 	if err != nil {
 		return "", nil
 	}
@@ -70,7 +70,7 @@ func (x *examiner) health(ctx context.Context, address string) (string, *diagnos
 	if config != nil {
 		config = config.Clone()
 	}
-	p, err := get(ctx, strings.TrimSuffix(url, "/")+"/health", config)
+	p, err := getPage(ctx, strings.TrimSuffix(url, "/")+"/health", config)
 	if err != nil {
 		return "", nil
 	}
@@ -90,29 +90,29 @@ func (x *examiner) health(ctx context.Context, address string) (string, *diagnos
 	return said.Reason, p.clock
 }
 
-// http returns a TLS configuration for one connection.
-func (x *examiner) http() *tls.Config {
+// httpTLSConfig returns a TLS configuration for one connection.
+func (x *examiner) httpTLSConfig() *tls.Config {
 	if x.HTTP == nil {
 		return nil
 	}
 	return x.HTTP.Clone()
 }
 
-// status reads a node's status API.
-func (x *examiner) status(ctx context.Context, address string) *diagnosis.HTTP {
-	out := &diagnosis.HTTP{Address: address, Watches: -1, Watchers: -1}
+// readStatus reads a node's status API.
+func (x *examiner) readStatus(ctx context.Context, address string) *diagnosis.HTTPStatus {
+	out := &diagnosis.HTTPStatus{Address: address, Watches: -1, Watchers: -1}
 	base := address
 	if !strings.Contains(base, "://") {
 		base = "http://" + base
 	}
-	ready, err := get(ctx, base+"/readyz", x.http())
+	ready, err := getPage(ctx, base+"/readyz", x.httpTLSConfig())
 	if err != nil {
 		_, out.Untrusted = errors.AsType[*tls.CertificateVerificationError](err)
-		out.Failed = why(err)
+		out.Failed = findingText(err)
 		return out
 	}
 	out.Ready, out.Clock = ready.status == http.StatusOK, ready.clock
-	if all, err := get(ctx, base+"/cluster/status", x.http()); err == nil {
+	if all, err := getPage(ctx, base+"/cluster/status", x.httpTLSConfig()); err == nil {
 		var said struct {
 			Crashes *struct {
 				Watches  int `json:"watches"`

@@ -19,50 +19,51 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	leaktest.RunMore()
+	leaktest.SetParallel()
 	leaktest.Main(m)
 }
 
 const patience = 20 * time.Second
 
-// keys returns the keys of the cluster under test.
-func keys(t *testing.T) state.Keys {
+// testKeys returns the keys of the cluster under test.
+func testKeys(t *testing.T) state.Keys {
 	t.Helper()
-	return prefixed(t, clustertest.Prefix)
+	return keysWithPrefix(t, clustertest.Prefix)
 }
 
-// prefixed returns the keys of a cluster under another prefix.
-func prefixed(t *testing.T, prefix string) state.Keys {
+// keysWithPrefix returns the keys of a cluster under another prefix.
+func keysWithPrefix(t *testing.T, prefix string) state.Keys {
 	t.Helper()
 	k, err := state.NewKeys(prefix)
 	require.NoError(t, err)
 	return k
 }
 
-// seen holds the findings, and can repeat the examination, because etcd may take too long to answer on a busy
+// examination holds the findings, and can repeat the examination, because etcd may take too long to answer on a busy
 // machine.
-type seen struct {
-	found []diagnosis.Finding
-	again func() []diagnosis.Finding
+type examination struct {
+	findings []diagnosis.Finding
+	repeat   func() []diagnosis.Finding
 }
 
-// look returns the findings for these endpoints, with a TTL of 10 s unless alter changes that.
-func look(t *testing.T, endpoints string, alter ...func(*Config)) *seen {
+// examineEtcd returns the findings for these endpoints, with a TTL of 10 s unless alter changes that.
+func examineEtcd(t *testing.T, endpoints string, alter ...func(*Config)) *examination {
 	t.Helper()
-	cfg := Config{Etcd: connect.Config{Address: endpoints, Words: connect.Flags}, Keys: keys(t), TTL: 10 * time.Second,
+	cfg := Config{Etcd: connect.Config{Address: endpoints, SettingNames: connect.FlagNames}, Keys: testKeys(t),
+		TTL:     10 * time.Second,
 		Program: access.Node, Timeout: patience}
 	for _, change := range alter {
 		change(&cfg)
 	}
-	s := &seen{again: func() []diagnosis.Finding { return diagnosis.Diagnose(Examine(etcdtest.Context(t), cfg)) }}
-	s.found = s.again()
+	s := &examination{repeat: func() []diagnosis.Finding { return diagnosis.Diagnose(Examine(etcdtest.Context(t), cfg)) }}
+	s.findings = s.repeat()
 	return s
 }
 
-// until repeats the examination until enough returns true, and fails if it never does.
-func (s *seen) until(t *testing.T, enough func() bool, format string, args ...any) {
+// awaitFindings repeats the examination until enough returns true, and fails if it never does.
+func (s *examination) awaitFindings(t *testing.T, enough func() bool, format string, args ...any) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !enough(); s.found = s.again() {
+	for deadline := time.Now().Add(patience); !enough(); s.findings = s.repeat() {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s in:\n%s", fmt.Sprintf(format, args...), s)
 		}
@@ -70,26 +71,26 @@ func (s *seen) until(t *testing.T, enough func() bool, format string, args ...an
 }
 
 // String returns the findings as text.
-func (s *seen) String() string {
+func (s *examination) String() string {
 	var out strings.Builder
-	_ = Print(&out, s.found, false) // it cannot fail
+	_ = Print(&out, s.findings, false) // it cannot fail
 	return out.String()
 }
 
-// user makes the doctor log in.
-func user(name, password string) func(*Config) {
+// withUser makes the doctor log in.
+func withUser(name, password string) func(*Config) {
 	return func(c *Config) { c.Etcd.Username, c.Etcd.Password = name, password }
 }
 
-func ttl(d time.Duration) func(*Config) { return func(c *Config) { c.TTL = d } }
+func withTTL(d time.Duration) func(*Config) { return func(c *Config) { c.TTL = d } }
 
-// finds reports whether a finding of that check and severity contains all of the texts, in its description or
+// hasFinding reports whether a finding of that check and severity contains all of the texts, in its description or
 // in its remedy, and has a remedy.
-func (s *seen) finds(check string, severity diagnosis.Severity, says ...string) bool {
-	for _, f := range s.found {
+func (s *examination) hasFinding(check string, severity diagnosis.Severity, says ...string) bool {
+	for _, f := range s.findings {
 		has := f.Check == check && f.Severity == severity && (f.Remedy != "" || severity <= diagnosis.Note)
 		for _, one := range says {
-			has = has && (strings.Contains(f.Says, one) || strings.Contains(f.Remedy, one))
+			has = has && (strings.Contains(f.Description, one) || strings.Contains(f.Remedy, one))
 		}
 		if has {
 			return true
@@ -99,16 +100,17 @@ func (s *seen) finds(check string, severity diagnosis.Severity, says ...string) 
 }
 
 // requireFound fails unless there is such a finding, with a remedy.
-func requireFound(t *testing.T, s *seen, check string, severity diagnosis.Severity, says ...string) {
+func requireFound(t *testing.T, s *examination, check string, severity diagnosis.Severity, says ...string) {
 	t.Helper()
-	s.until(t, func() bool { return s.finds(check, severity, says...) }, "no %v of %s that says %q", severity, check, says)
+	s.awaitFindings(t, func() bool { return s.hasFinding(check, severity, says...) }, "no %v of %s that says %q",
+		severity, check, says)
 }
 
 // requireAtMost fails if a finding exceeds that severity. With checks it considers only findings of these.
-func requireAtMost(t *testing.T, s *seen, severity diagnosis.Severity, checks ...string) {
+func requireAtMost(t *testing.T, s *examination, severity diagnosis.Severity, checks ...string) {
 	t.Helper()
-	s.until(t, func() bool {
-		for _, f := range s.found {
+	s.awaitFindings(t, func() bool {
+		for _, f := range s.findings {
 			if f.Severity > severity && (len(checks) == 0 || slices.Contains(checks, f.Check)) {
 				return false
 			}

@@ -12,26 +12,26 @@ import (
 )
 
 const (
-	// mostNodes limits the nodes that are asked, and atOnce the concurrent requests.
-	mostNodes = 256
-	atOnce    = 16
+	// maxNodes limits the nodes that are asked, and maxConcurrent the concurrent requests.
+	maxNodes      = 256
+	maxConcurrent = 16
 )
 
-// nodes asks each member for its identity and status. Left is the number of members that were not asked.
-func (x *examiner) nodes(ctx context.Context, members []*state.Member) (out []diagnosis.Node, left int) {
-	if left = max(0, len(members)-mostNodes); left > 0 {
-		members = members[:mostNodes]
+// askNodes asks each member for its identity and status. Left is the number of members that were not asked.
+func (x *examiner) askNodes(ctx context.Context, members []*state.Member) (out []diagnosis.Node, left int) {
+	if left = max(0, len(members)-maxNodes); left > 0 {
+		members = members[:maxNodes]
 	}
 	out = make([]diagnosis.Node, len(members))
-	each(len(members), func(i int) { out[i] = x.node(ctx, members[i]) })
+	runConcurrently(len(members), func(i int) { out[i] = x.askNode(ctx, members[i]) })
 	return out, left
 }
 
-// each calls do with the numbers from 0 to n-1, at most atOnce at a time. It returns when all calls have
-// returned.
-func each(n int, do func(i int)) {
+// runConcurrently calls do with the numbers from 0 to n-1, at most maxConcurrent at a time. It returns when all calls
+// have returned.
+func runConcurrently(n int, do func(i int)) {
 	var wg sync.WaitGroup
-	slots := make(chan struct{}, atOnce)
+	slots := make(chan struct{}, maxConcurrent)
 	for i := range n {
 		slots <- struct{}{}
 		wg.Go(func() {
@@ -42,29 +42,29 @@ func each(n int, do func(i int)) {
 	wg.Wait()
 }
 
-func (x *examiner) node(ctx context.Context, m *state.Member) (out diagnosis.Node) {
+func (x *examiner) askNode(ctx context.Context, m *state.Member) (out diagnosis.Node) {
 	out.Address = m.Address
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	if m.HTTPAddress != "" {
-		wg.Go(func() { out.HTTP = x.status(ctx, m.HTTPAddress) })
+		wg.Go(func() { out.HTTP = x.readStatus(ctx, m.HTTPAddress) })
 	}
 	asking, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	said, err := node.Identify(asking, m.Address, x.Options...)
-	out.Answer = answer(err)
+	out.AnswerKind = classifyAnswer(err)
 	switch {
-	case err != nil && out.Answer != diagnosis.Refused:
-		out.Detail = cause(err)
+	case err != nil && out.AnswerKind != diagnosis.Refused:
+		out.Detail = innermostError(err)
 	case err == nil && said.InstanceID != m.InstanceID:
-		out.Answer = diagnosis.Another
+		out.AnswerKind = diagnosis.Another
 	}
 	out.Instance = said.InstanceID
 	return out
 }
 
-// answer classifies an error of Identify.
-func answer(err error) diagnosis.Answer {
+// classifyAnswer classifies an error of Identify.
+func classifyAnswer(err error) diagnosis.AnswerKind {
 	name, unknown := errors.AsType[*net.DNSError](err)
 	switch {
 	case err == nil:
@@ -79,17 +79,17 @@ func answer(err error) diagnosis.Answer {
 	return diagnosis.Silent
 }
 
-// cause returns the innermost error, without the advice of package node, because findings have their own
+// innermostError returns the innermost error, without the advice of package node, because findings have their own
 // remedies.
-func cause(err error) string {
+func innermostError(err error) string {
 	for {
 		many, ok := err.(interface{ Unwrap() []error })
 		if !ok {
-			return why(err)
+			return findingText(err)
 		}
 		all := many.Unwrap()
 		if len(all) < 2 {
-			return why(err)
+			return findingText(err)
 		}
 		err = all[len(all)-1]
 	}

@@ -9,12 +9,12 @@ import (
 	"github.com/goverse/goverse/cmd/goversed/internal/prefixes"
 )
 
-// others searches for clusters under other prefixes.
-func (x *examiner) others(ctx context.Context, client *clientv3.Client) diagnosis.Others {
+// findOthers searches for clusters under other prefixes.
+func (x *examiner) findOthers(ctx context.Context, client *clientv3.Client) diagnosis.OtherClusters {
 	found := prefixes.Find(ctx, client, x.Keys.Prefix())
-	out := diagnosis.Others{Denied: found.Denied, More: found.More}
+	out := diagnosis.OtherClusters{Denied: found.Denied, More: found.More}
 	for _, p := range found.Prefixes {
-		out.Prefixes = append(out.Prefixes, diagnosis.Prefix{Prefix: p.Prefix, Nodes: p.Nodes})
+		out.Prefixes = append(out.Prefixes, diagnosis.ClusterPrefix{Prefix: p.Prefix, Nodes: p.Nodes})
 	}
 	return out
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/goverse/goverse/cmd/goversed/internal/doctor/diagnosis"
 )
 
-type report struct {
+type jsonReport struct {
 	Worst    diagnosis.Severity  `json:"worst"`
 	Findings []diagnosis.Finding `json:"findings"`
 }
@@ -18,7 +18,7 @@ type report struct {
 // asJSON it writes one JSON value.
 func Print(out io.Writer, all []diagnosis.Finding, asJSON bool) error {
 	if asJSON {
-		return json.NewEncoder(out).Encode(report{diagnosis.Worst(all), all})
+		return json.NewEncoder(out).Encode(jsonReport{diagnosis.Worst(all), all})
 	}
 	width, counts := 0, map[diagnosis.Severity]int{}
 	for _, f := range all {
@@ -26,7 +26,7 @@ func Print(out io.Writer, all []diagnosis.Finding, asJSON bool) error {
 		counts[f.Severity]++
 	}
 	for _, f := range all {
-		if _, err := fmt.Fprintf(out, "%-7s  %-*s  %s\n", f.Severity, width, f.Check, f.Says); err != nil {
+		if _, err := fmt.Fprintf(out, "%-7s  %-*s  %s\n", f.Severity, width, f.Check, f.Description); err != nil {
 			return err
 		}
 		if f.Remedy == "" {

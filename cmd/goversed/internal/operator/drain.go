@@ -39,21 +39,21 @@ type Drained struct {
 // plan, which follows immediately, takes them away again.
 func (o *Operator) Drain(ctx context.Context, timeout time.Duration, address string,
 	show func(left, before int)) (Drained, error) {
-	return o.drain(ctx, timeout, address, false, show)
+	return o.requestDrain(ctx, timeout, address, false, show)
 }
 
 // Undrain asks the node at address to accept shards again, and blocks until it has confirmed. The node gets its
 // share when the load is rebalanced. It is no error if the node was not drained. Undrain returns the errors of
 // Drain.
 func (o *Operator) Undrain(ctx context.Context, timeout time.Duration, address string) (Drained, error) {
-	return o.drain(ctx, timeout, address, true, func(int, int) {})
+	return o.requestDrain(ctx, timeout, address, true, func(int, int) {})
 }
 
-func (o *Operator) drain(ctx context.Context, timeout time.Duration, address string, undo bool,
+func (o *Operator) requestDrain(ctx context.Context, timeout time.Duration, address string, undo bool,
 	show func(left, before int)) (Drained, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	m, end, err := o.begin(ctx)
+	m, end, err := o.openMirror(ctx)
 	if err != nil {
 		return Drained{}, err
 	}

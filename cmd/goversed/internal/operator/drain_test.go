@@ -16,8 +16,8 @@ import (
 	"github.com/goverse/goverse/internal/test/nodetest"
 )
 
-// sharded returns a cluster in which each node has its share of the shards.
-func sharded(t *testing.T, n, shards int) *clustertest.Cluster {
+// startSharded returns a cluster in which each node has its share of the shards.
+func startSharded(t *testing.T, n, shards int) *clustertest.Cluster {
 	t.Helper()
 	c := clustertest.New(t, n, clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
 		cfg.Sharding = cluster.Sharding{Shards: shards, Window: 20 * time.Millisecond}
@@ -33,21 +33,21 @@ func sharded(t *testing.T, n, shards int) *clustertest.Cluster {
 	return c
 }
 
-// drawn records the calls of show.
-type drawn struct{ left, before []int }
+// progressRecorder records the calls of show.
+type progressRecorder struct{ left, before []int }
 
-func (d *drawn) show(left, before int) {
+func (d *progressRecorder) show(left, before int) {
 	d.left, d.before = append(d.left, left), append(d.before, before)
 }
 
 func TestDrain(t *testing.T) {
 	t.Parallel()
-	c := sharded(t, 2, 64)
+	c := startSharded(t, 2, 64)
 	first, second := c.Node(0), c.Node(1)
 	c.WaitLeaderIs(first.Address())
-	o := open(t, c)
-	var seen drawn
-	d, err := o.Drain(patient(t), patience, first.Address(), seen.show)
+	o := openOperator(t, c)
+	var seen progressRecorder
+	d, err := o.Drain(testContext(t), patience, first.Address(), seen.show)
 	require.NoError(t, err)
 	incarnation := inspect.Snapshot(first.Cluster()).Member(first.Address()).Incarnation
 	require.Equal(t, Drained{Address: first.Address(), Incarnation: incarnation, Draining: true, Changed: true,
@@ -59,7 +59,7 @@ func TestDrain(t *testing.T) {
 	require.True(t, first.IsLeader())
 	c.Eventually(func() bool { return second.Cluster().Shards().Held() == 64 }, "the other has all")
 
-	details, err := o.Read(patient(t))
+	details, err := o.Read(testContext(t))
 	require.NoError(t, err)
 	for _, n := range details.Members {
 		require.Equal(t, n.Address == first.Address(), n.Draining)
@@ -67,20 +67,20 @@ func TestDrain(t *testing.T) {
 		require.Equal(t, map[bool]string{true: "draining", false: "-"}[n.Draining], n.notes())
 	}
 
-	again, err := o.Drain(patient(t), patience, first.Address(), (&drawn{}).show)
+	again, err := o.Drain(testContext(t), patience, first.Address(), (&progressRecorder{}).show)
 	require.NoError(t, err)
 	require.False(t, again.Changed)
 	require.Zero(t, again.Released)
-	_, err = o.Drain(patient(t), patience, second.Address(), (&drawn{}).show)
+	_, err = o.Drain(testContext(t), patience, second.Address(), (&progressRecorder{}).show)
 	require.ErrorIs(t, err, ErrRefused)
 	require.ErrorContains(t, err, "no other node could take the shards of "+second.Address())
 
-	d, err = o.Undrain(patient(t), patience, first.Address())
+	d, err = o.Undrain(testContext(t), patience, first.Address())
 	require.NoError(t, err)
 	require.Equal(t, Drained{Address: first.Address(), Incarnation: incarnation, Changed: true, Seconds: d.Seconds,
 		Leader: true}, d)
 	c.Eventually(func() bool { return first.Cluster().Shards().Held() == 32 }, "it has its share again")
-	d, err = o.Undrain(patient(t), patience, first.Address())
+	d, err = o.Undrain(testContext(t), patience, first.Address())
 	require.NoError(t, err)
 	require.False(t, d.Changed)
 	requireNoRequest(t, c)
@@ -90,7 +90,7 @@ func TestDrain(t *testing.T) {
 // and the node continues to drain.
 func TestDrainThatTakesTooLong(t *testing.T) {
 	t.Parallel()
-	c := sharded(t, 2, 8)
+	c := startSharded(t, 2, 8)
 	n := c.Node(1)
 	shards := n.Cluster().Shards()
 	key := "a"
@@ -110,10 +110,10 @@ func TestDrainThatTakesTooLong(t *testing.T) {
 		}))
 	}()
 	<-inside
-	o := open(t, c)
-	ctx, interrupt := context.WithCancel(patient(t))
+	o := openOperator(t, c)
+	ctx, interrupt := context.WithCancel(testContext(t))
 	defer interrupt()
-	var seen drawn
+	var seen progressRecorder
 	_, err := o.Drain(ctx, patience, n.Address(), func(left, before int) {
 		seen.show(left, before)
 		if left == 1 {
@@ -128,7 +128,7 @@ func TestDrainThatTakesTooLong(t *testing.T) {
 
 	close(end)
 	<-ended
-	d, err := o.Drain(patient(t), patience, n.Address(), (&drawn{}).show)
+	d, err := o.Drain(testContext(t), patience, n.Address(), (&progressRecorder{}).show)
 	require.NoError(t, err)
 	require.False(t, d.Changed, "it never stopped draining")
 	requireNoRequest(t, c)
@@ -144,7 +144,7 @@ func TestDrainOfOneThatDoesNotAnswer(t *testing.T) {
 		return c.Node(0).Cluster().Shards().Held() == 4 && c.Node(1).Cluster().Shards().Held() == 4
 	}, "each has its share")
 	c.Node(1).Faults().FreezeWatch()
-	_, err := open(t, c).Drain(patient(t), time.Second, c.Node(1).Address(), (&drawn{}).show)
+	_, err := openOperator(t, c).Drain(testContext(t), time.Second, c.Node(1).Address(), (&progressRecorder{}).show)
 	require.ErrorIs(t, err, ErrNoAnswer)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.NotErrorIs(t, err, ErrNotEmpty)
@@ -157,10 +157,10 @@ func TestDrainsThatAreImpossible(t *testing.T) {
 	c := clustertest.New(t, 0, clustertest.WithConfig(func(i int, cfg *cluster.Config) {
 		cfg.Sharding.Off, cfg.Observer, cfg.Sharding.MinMembers = i == 0, i > 0, 2
 	}))
-	o := open(t, c)
+	o := openOperator(t, c)
 	refused := func(address string, target error, says string) {
 		t.Helper()
-		_, err := o.Drain(patient(t), patience, address, func(int, int) { t.Error("it began") })
+		_, err := o.Drain(testContext(t), patience, address, func(int, int) { t.Error("it began") })
 		require.ErrorIs(t, err, target)
 		require.ErrorContains(t, err, says)
 		requireNoRequest(t, c)
@@ -175,7 +175,7 @@ func TestDrainsThatAreImpossible(t *testing.T) {
 	c.Eventually(func() bool { return on.Cluster().Shards().Held() == 4096 }, "it has its share")
 	off.Stop()
 	refused(on.Address(), ErrRefused, "nobody leads")
-	_, err := o.Undrain(patient(t), patience, "127.0.0.1:1")
+	_, err := o.Undrain(testContext(t), patience, "127.0.0.1:1")
 	require.True(t, errors.Is(err, shardview.ErrUnknownNode))
 }
 
@@ -183,7 +183,7 @@ func TestDrainsThatAreImpossible(t *testing.T) {
 func requireNoRequest(t *testing.T, c *clustertest.Cluster) {
 	t.Helper()
 	for _, n := range c.Nodes() {
-		resp, err := c.Client().Get(patient(t), nodetest.Keys.Drain(n.Address()))
+		resp, err := c.Client().Get(testContext(t), nodetest.Keys.Drain(n.Address()))
 		require.NoError(t, err)
 		require.Empty(t, resp.Kvs)
 	}

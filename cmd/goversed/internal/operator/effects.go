@@ -14,8 +14,8 @@ import (
 
 // Errors of Resolve, besides once.ErrNotUnknown.
 var (
-	// ErrRuns is returned when the attempt still runs and will record its outcome itself.
-	ErrRuns = errors.New("that attempt still runs")
+	// ErrStillRunning is returned when the attempt still runs and will record its outcome itself.
+	ErrStillRunning = errors.New("that attempt still runs")
 	// ErrNotConfirmed is returned when the effect may have been resolved, or not.
 	ErrNotConfirmed = errors.New("etcd did not confirm that it is resolved")
 )
@@ -46,7 +46,7 @@ type Effects struct {
 	After string `json:"after,omitempty"`
 }
 
-func (o *Operator) effect(s once.Standing) Effect {
+func (o *Operator) newEffect(s once.Standing) Effect {
 	return Effect{Name: s.Name, Key: o.keys.EffectMark(s.Name), State: s.State, Attempt: s.Attempt, Token: s.Token,
 		By: s.By,
 		At: s.At, Error: s.Error, Resolved: s.Resolved, Size: max(len(s.Value), s.Dropped),
@@ -61,7 +61,7 @@ func (o *Operator) Effects(ctx context.Context, timeout time.Duration, q once.Qu
 	for {
 		q.Limit = limit - len(all.Effects)
 		var found []once.Standing
-		after, err := o.step(ctx, timeout, "READ"+o.onEffects(), func(ctx context.Context) (err error) {
+		after, err := o.listFor(ctx, timeout, "READ"+o.effectPrefixes(), func(ctx context.Context) (err error) {
 			found, all.More, err = effects.List(ctx, o.client, o.keys, q)
 			return err
 		})
@@ -69,7 +69,7 @@ func (o *Operator) Effects(ctx context.Context, timeout time.Duration, q once.Qu
 			return Effects{}, err
 		}
 		for _, s := range found {
-			e := o.effect(s)
+			e := o.newEffect(s)
 			e.Result = nil
 			all.Effects = append(all.Effects, e)
 		}
@@ -84,9 +84,9 @@ func (o *Operator) Effects(ctx context.Context, timeout time.Duration, q once.Qu
 	}
 }
 
-// step continues a list for the given time. It returns the name after which the list must be continued, "" if
+// listFor continues a list for the given time. It returns the name after which the list must be continued, "" if
 // it is complete. After an error, which is one of Read, nothing was read.
-func (o *Operator) step(ctx context.Context, timeout time.Duration, needs string,
+func (o *Operator) listFor(ctx context.Context, timeout time.Duration, needs string,
 	list func(context.Context) error) (after string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -101,21 +101,21 @@ func (o *Operator) step(ctx context.Context, timeout time.Duration, needs string
 	return after, err
 }
 
-// Effect reads the state of one effect. It returns the errors of Read and effects.Look.
+// Effect reads the state of one effect. It returns the errors of Read and effects.ReadState.
 func (o *Operator) Effect(ctx context.Context, name string) (Effect, error) {
-	s, err := o.look(ctx, name)
-	return o.effect(s), err
+	s, err := o.readEffect(ctx, name)
+	return o.newEffect(s), err
 }
 
-func (o *Operator) look(ctx context.Context, name string) (once.Standing, error) {
+func (o *Operator) readEffect(ctx context.Context, name string) (once.Standing, error) {
 	var s once.Standing
-	err := o.etcd.Ask(ctx, "READ"+o.onEffects(), func(ctx context.Context) (err error) {
-		s, err = effects.Look(ctx, o.client, o.keys, name)
+	err := o.etcd.Ask(ctx, "READ"+o.effectPrefixes(), func(ctx context.Context) (err error) {
+		s, err = effects.ReadState(ctx, o.client, o.keys, name)
 		return err
 	})
 	if errors.Is(err, once.ErrNoMark) {
 		return s, fmt.Errorf("effect %s: %w; check --prefix; goversed effects shows those that are known",
-			shown(name), once.ErrNoMark)
+			quoteIfUnclear(name), once.ErrNoMark)
 	}
 	return s, err
 }
@@ -124,7 +124,7 @@ func (o *Operator) look(ctx context.Context, name string) (once.Standing, error)
 // have been unknown. It returns the effect as resolved. The outcome is kept for the same time as one that the
 // effect's own processes recorded.
 //
-// An attempt that is still alive according to etcd is refused with ErrRuns, and an attempt with another token
+// An attempt that is still alive according to etcd is refused with ErrStillRunning, and an attempt with another token
 // with once.ErrNotUnknown. Resolve also returns the errors of Effect, once.ErrValueTooLong, and, when timeout
 // has passed, ErrNotConfirmed.
 func (o *Operator) Resolve(ctx context.Context, timeout time.Duration, name string, token int64, tookPlace bool,
@@ -133,51 +133,52 @@ func (o *Operator) Resolve(ctx context.Context, timeout time.Duration, name stri
 	defer cancel()
 	looking, looked := context.WithTimeout(ctx, connectTimeout)
 	defer looked()
-	s, err := o.look(looking, name)
+	s, err := o.readEffect(looking, name)
 	if err != nil {
 		return Effect{}, err
 	}
 	if err := resolvable(s, token); err != nil {
 		return Effect{}, err
 	}
-	err = o.resolve(ctx, s, tookPlace, result)
+	err = o.recordOutcome(ctx, s, tookPlace, result)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return Effect{}, fmt.Errorf("effect %s: %w: goversed effects show says whether it is (%w)", shown(name),
+		return Effect{}, fmt.Errorf("effect %s: %w: goversed effects show says whether it is (%w)", quoteIfUnclear(name),
 			ErrNotConfirmed, err)
 	case errors.Is(err, once.ErrNotUnknown):
-		return Effect{}, fmt.Errorf("effect %s was resolved by somebody else meanwhile: %w", shown(name), err)
+		return Effect{}, fmt.Errorf("effect %s was resolved by somebody else meanwhile: %w", quoteIfUnclear(name), err)
 	case err != nil:
-		return Effect{}, o.etcd.Explain(ctx, err, "READ and WRITE"+o.onEffects())
+		return Effect{}, o.etcd.Explain(ctx, err, "READ and WRITE"+o.effectPrefixes())
 	}
 	// Return the state as written, because another process may run the effect again already.
-	s.State, s.Value, s.Resolved, s.At = once.Failed, nil, operatorsName, time.Time{}
+	s.State, s.Value, s.Resolved, s.At = once.Failed, nil, requestOwner, time.Time{}
 	if tookPlace {
 		s.State, s.Value = once.Done, result
 	}
-	return o.effect(s), nil
+	return o.newEffect(s), nil
 }
 
 // resolvable returns nil if the attempt with that token has an unknown outcome.
 func resolvable(s once.Standing, token int64) error {
-	attempt := fmt.Sprintf("effect %s, attempt %d by %s, token %d", shown(s.Name), s.Attempt, shown(s.By), s.Token)
+	attempt := fmt.Sprintf("effect %s, attempt %d by %s, token %d", quoteIfUnclear(s.Name), s.Attempt,
+		quoteIfUnclear(s.By), s.Token)
 	switch {
 	case s.State == once.Unreadable:
-		return fmt.Errorf("effect %s: its mark cannot be read: %s", shown(s.Name), s.Error)
+		return fmt.Errorf("effect %s: its mark cannot be read: %s", quoteIfUnclear(s.Name), s.Error)
 	case s.Token != token:
 		return fmt.Errorf("%s, is %s: it is not the attempt with token %d; look at it anew: %w",
 			attempt, s.State, token, once.ErrNotUnknown)
 	case s.State == once.Running:
 		return fmt.Errorf("%s: %w: its session lives, and it says itself what became of it; wait until it has ended",
-			attempt, ErrRuns)
+			attempt, ErrStillRunning)
 	case s.State != once.Unknown:
 		return fmt.Errorf("%s, is %s: %w", attempt, s.State, once.ErrNotUnknown)
 	}
 	return nil
 }
 
-// resolve records the outcome, on a session of its own.
-func (o *Operator) resolve(ctx context.Context, s once.Standing, tookPlace bool, result []byte) error {
+// recordOutcome records the outcome, on a session of its own.
+func (o *Operator) recordOutcome(ctx context.Context, s once.Standing, tookPlace bool, result []byte) error {
 	keeper, err := o.newKeeper(o.keys.EffectMark(s.Name))
 	if err != nil {
 		return err
@@ -186,7 +187,7 @@ func (o *Operator) resolve(ctx context.Context, s once.Standing, tookPlace bool,
 	if err != nil {
 		return err
 	}
-	cfg := effects.Config{Queues: queues.Queues(o.keys.Effects()), Keys: o.keys, Owner: operatorsName}
+	cfg := effects.Config{Queues: queues.Queues(o.keys.Effects()), Keys: o.keys, Owner: requestOwner}
 	if s.Retention >= time.Minute { // versions before Retention was stored left it out
 		cfg.Retention = s.Retention
 	}
@@ -199,7 +200,7 @@ func (o *Operator) resolve(ctx context.Context, s once.Standing, tookPlace bool,
 	})
 }
 
-// onEffects names the prefixes of effects, which lie outside the range that every node watches.
-func (o *Operator) onEffects() string {
+// effectPrefixes names the prefixes of effects, which lie outside the range that every node watches.
+func (o *Operator) effectPrefixes() string {
 	return " on the prefixes " + o.keys.EffectMarks() + " and " + o.keys.Effects().Root()
 }

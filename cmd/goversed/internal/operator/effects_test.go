@@ -20,11 +20,11 @@ import (
 	"github.com/goverse/goverse/internal/test/nodetest"
 )
 
-// leaveOpen makes an attempt of the effect end without a recorded outcome.
-func leaveOpen(t *testing.T, c *clustertest.Cluster, name string) {
+// leaveUnresolved makes an attempt of the effect end without a recorded outcome.
+func leaveUnresolved(t *testing.T, c *clustertest.Cluster, name string) {
 	t.Helper()
 	require.Panics(t, func() {
-		_, _ = c.Node(0).Cluster().Once(patient(t), name, func(context.Context, int64) ([]byte, error) { panic("oops") })
+		_, _ = c.Node(0).Cluster().Once(testContext(t), name, func(context.Context, int64) ([]byte, error) { panic("oops") })
 	})
 }
 
@@ -34,64 +34,67 @@ func TestEffects(t *testing.T) {
 		cfg *cluster.Config) {
 		cfg.OnceRetention = 48 * time.Hour
 	}))
-	o, node := open(t, c), c.Node(0).Cluster()
-	all, err := o.Effects(patient(t), time.Minute, once.Query{Limit: 10})
+	o, node := openOperator(t, c), c.Node(0).Cluster()
+	all, err := o.Effects(testContext(t), time.Minute, once.Query{Limit: 10})
 	require.NoError(t, err)
 	require.Equal(t, Effects{Effects: []Effect{}}, all)
-	_, err = o.Effect(patient(t), "mail")
+	_, err = o.Effect(testContext(t), "mail")
 	require.ErrorIs(t, err, once.ErrNoMark)
 	require.ErrorContains(t, err, "goversed effects shows")
 
-	_, err = node.Once(patient(t), "mail", func(context.Context, int64) ([]byte, error) { return []byte("number 7"), nil })
+	_, err = node.Once(testContext(t), "mail", func(context.Context, int64) ([]byte, error) {
+		return []byte("number 7"),
+			nil
+	})
 	require.NoError(t, err)
-	leaveOpen(t, c, "a bill")
-	all, err = o.Effects(patient(t), time.Minute, once.Query{Limit: 10, Unknown: true})
+	leaveUnresolved(t, c, "a bill")
+	all, err = o.Effects(testContext(t), time.Minute, once.Query{Limit: 10, Unknown: true})
 	require.NoError(t, err)
 	require.Len(t, all.Effects, 1)
 	bill := all.Effects[0]
 	require.Equal(t, Effect{Name: "a bill", Key: "/goverse/work/marks/a%20bill", State: once.Unknown, Attempt: 1,
 		Token: bill.Token,
 		By:    c.Node(0).Address(), At: bill.At}, bill)
-	all, err = o.Effects(patient(t), time.Minute, once.Query{Limit: 1, After: "a bill"})
+	all, err = o.Effects(testContext(t), time.Minute, once.Query{Limit: 1, After: "a bill"})
 	require.NoError(t, err)
 	require.Equal(t, "mail", all.Effects[0].Name)
 	require.Equal(t, 8, all.Effects[0].Size)
 	require.Empty(t, all.Effects[0].Result)
-	mail, err := o.Effect(patient(t), "mail")
+	mail, err := o.Effect(testContext(t), "mail")
 	require.NoError(t, err)
 	require.Equal(t, "number 7", string(mail.Result))
 
 	// Neither another attempt nor a known outcome can be resolved.
-	_, err = o.Resolve(patient(t), patience, "a bill", bill.Token+1, true, nil)
+	_, err = o.Resolve(testContext(t), patience, "a bill", bill.Token+1, true, nil)
 	require.ErrorIs(t, err, once.ErrNotUnknown)
 	require.ErrorContains(t, err, "look at it anew")
-	_, err = o.Resolve(patient(t), patience, "mail", mail.Token, false, nil)
+	_, err = o.Resolve(testContext(t), patience, "mail", mail.Token, false, nil)
 	require.ErrorIs(t, err, once.ErrNotUnknown)
 	require.ErrorContains(t, err, "is done")
-	_, err = o.Resolve(patient(t), patience, "nothing", 1, false, nil)
+	_, err = o.Resolve(testContext(t), patience, "nothing", 1, false, nil)
 	require.ErrorIs(t, err, once.ErrNoMark)
-	_, err = o.Resolve(patient(t), patience, "", 1, false, nil)
+	_, err = o.Resolve(testContext(t), patience, "", 1, false, nil)
 	require.ErrorIs(t, err, lifecycle.ErrBadName)
 
-	resolved, err := o.Resolve(patient(t), patience, "a bill", bill.Token, true, []byte("paid"))
+	resolved, err := o.Resolve(testContext(t), patience, "a bill", bill.Token, true, []byte("paid"))
 	require.NoError(t, err)
-	now, err := o.Effect(patient(t), "a bill")
+	now, err := o.Effect(testContext(t), "a bill")
 	require.NoError(t, err)
 	require.True(t, now.At.After(bill.At))
 	resolved.At = now.At
 	require.Equal(t, now, resolved)
 	require.Equal(t, once.Done, now.State)
 	require.Equal(t, "an operator", now.Resolved)
-	r, err := node.Once(patient(t), "a bill", func(context.Context, int64) ([]byte, error) { panic("it took place") })
+	r, err := node.Once(testContext(t), "a bill", func(context.Context, int64) ([]byte, error) { panic("it took place") })
 	require.NoError(t, err)
 	require.Equal(t, "paid", string(r.Value))
 	// The outcome is kept as long as by the nodes, and no session is left.
-	mark, err := c.Client().Get(patient(t), nodetest.Keys.EffectMark("a bill"))
+	mark, err := c.Client().Get(testContext(t), nodetest.Keys.EffectMark("a bill"))
 	require.NoError(t, err)
-	ttl, err := c.Client().TimeToLive(patient(t), clientv3.LeaseID(mark.Kvs[0].Lease))
+	ttl, err := c.Client().TimeToLive(testContext(t), clientv3.LeaseID(mark.Kvs[0].Lease))
 	require.NoError(t, err)
 	require.Greater(t, ttl.TTL, int64(47*3600))
-	leases, err := c.Client().Leases(patient(t))
+	leases, err := c.Client().Leases(testContext(t))
 	require.NoError(t, err)
 	require.Len(t, leases.Leases, 3, "the node's session, and those of its marks and of this one")
 }
@@ -101,10 +104,10 @@ func TestEffects(t *testing.T) {
 func TestResolveOfOneThatRuns(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 2)
-	o := open(t, c)
+	o := openOperator(t, c)
 	inside, goOn, ended := make(chan int64), make(chan struct{}), make(chan error, 1)
 	go func() {
-		_, err := c.Node(0).Cluster().Once(patient(t), "bill", func(_ context.Context, token int64) ([]byte, error) {
+		_, err := c.Node(0).Cluster().Once(testContext(t), "bill", func(_ context.Context, token int64) ([]byte, error) {
 			inside <- token
 			<-goOn
 			return nil, nil
@@ -112,23 +115,23 @@ func TestResolveOfOneThatRuns(t *testing.T) {
 		ended <- err
 	}()
 	token := <-inside
-	_, err := o.Resolve(patient(t), patience, "bill", token, false, nil)
-	require.ErrorIs(t, err, ErrRuns)
+	_, err := o.Resolve(testContext(t), patience, "bill", token, false, nil)
+	require.ErrorIs(t, err, ErrStillRunning)
 	require.ErrorContains(t, err, c.Node(0).Address())
-	running, err := o.Effect(patient(t), "bill")
+	running, err := o.Effect(testContext(t), "bill")
 	require.NoError(t, err)
 	require.Equal(t, once.Running, running.State)
 
 	c.RevokeLease(c.Node(0))
 	c.Eventually(func() bool {
-		e, err := o.Effect(patient(t), "bill")
+		e, err := o.Effect(testContext(t), "bill")
 		return err == nil && e.State == once.Unknown
 	}, "its session has ended")
-	_, err = o.Resolve(patient(t), patience, "bill", token, false, nil)
+	_, err = o.Resolve(testContext(t), patience, "bill", token, false, nil)
 	require.NoError(t, err)
 	close(goOn)
 	require.Error(t, <-ended)
-	r, err := c.Node(1).Cluster().Once(patient(t), "bill", func(context.Context, int64) ([]byte,
+	r, err := c.Node(1).Cluster().Once(testContext(t), "bill", func(context.Context, int64) ([]byte,
 		error) {
 		return nil, nil
 	})
@@ -137,25 +140,25 @@ func TestResolveOfOneThatRuns(t *testing.T) {
 	require.Equal(t, 2, r.Attempt)
 }
 
-// openBill returns an effect with an unknown outcome as the operator sees it, in a cluster of its own.
-func openBill(t *testing.T) (*clustertest.Cluster, *Operator, Effect) {
+// openUnresolvedEffect returns an effect with an unknown outcome as the operator sees it, in a cluster of its own.
+func openUnresolvedEffect(t *testing.T) (*clustertest.Cluster, *Operator, Effect) {
 	t.Parallel()
 	c := clustertest.New(t, 1)
-	leaveOpen(t, c, "bill")
-	o := open(t, c)
-	e, err := o.Effect(patient(t), "bill")
+	leaveUnresolved(t, c, "bill")
+	o := openOperator(t, c)
+	e, err := o.Effect(testContext(t), "bill")
 	require.NoError(t, err)
 	return c, o, e
 }
 
 // Of two operators that saw the same attempt, only the first can resolve it.
 func TestResolveTwice(t *testing.T) {
-	_, o, e := openBill(t)
+	_, o, e := openUnresolvedEffect(t)
 	const both = 2
 	errs := make(chan error, both)
 	for i := range both {
 		go func() {
-			_, err := o.Resolve(patient(t), patience, "bill", e.Token, i == 0, nil)
+			_, err := o.Resolve(testContext(t), patience, "bill", e.Token, i == 0, nil)
 			errs <- err
 		}()
 	}
@@ -167,24 +170,25 @@ func TestResolveTwice(t *testing.T) {
 // Another entry is first in the queue and stays there. No answer comes, and the error reports that the outcome
 // may have been written.
 func TestResolveIsNotConfirmed(t *testing.T) {
-	c, o, e := openBill(t)
-	_, err := c.Client().Put(patient(t), nodetest.Keys.Effects().Entry("bill", 1, 1, state.Traits{}), "another")
+	c, o, e := openUnresolvedEffect(t)
+	_, err := c.Client().Put(testContext(t), nodetest.Keys.Effects().EntryKey("bill", 1, 1, state.EntryTraits{}),
+		"another")
 	require.NoError(t, err)
-	_, err = o.Resolve(patient(t), time.Second, "bill", e.Token, true, nil)
+	_, err = o.Resolve(testContext(t), time.Second, "bill", e.Token, true, nil)
 	require.ErrorIs(t, err, ErrNotConfirmed)
-	now, err := o.Effect(patient(t), "bill")
+	now, err := o.Effect(testContext(t), "bill")
 	require.NoError(t, err)
 	require.Equal(t, e, now)
 }
 
-// hesitant answers some requests immediately, and the others only when their context has ended.
-type hesitant struct {
+// slowKV answers some requests immediately, and the others only when their context has ended.
+type slowKV struct {
 	clientv3.KV
 	asked   atomic.Int64
 	answers func(request int64) bool
 }
 
-func (s *hesitant) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+func (s *slowKV) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
 	if !s.answers(s.asked.Add(1)) {
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -198,11 +202,11 @@ func TestEffectsTakeAsLongAsTheyNeed(t *testing.T) {
 	t.Parallel()
 	const timeout = 2 * time.Second
 	c := clustertest.New(t, 1)
-	o := open(t, c)
+	o := openOperator(t, c)
 	var want []string
 	for i := range 60 {
 		want = append(want, fmt.Sprintf("%02d", i))
-		_, err := c.Client().Put(patient(t), nodetest.Keys.EffectMark(want[i]), `{"state":"done","attempt":1,"token":1}`)
+		_, err := c.Client().Put(testContext(t), nodetest.Keys.EffectMark(want[i]), `{"state":"done","attempt":1,"token":1}`)
 		require.NoError(t, err)
 	}
 	names := func(all Effects) (names []string) {
@@ -211,9 +215,9 @@ func TestEffectsTakeAsLongAsTheyNeed(t *testing.T) {
 		}
 		return names
 	}
-	etcd := &hesitant{KV: o.client.KV, answers: func(request int64) bool { return request != 2 }}
+	etcd := &slowKV{KV: o.client.KV, answers: func(request int64) bool { return request != 2 }}
 	o.client.KV = etcd
-	all, err := o.Effects(patient(t), timeout, once.Query{Limit: 55})
+	all, err := o.Effects(testContext(t), timeout, once.Query{Limit: 55})
 	require.NoError(t, err)
 	require.Equal(t, want[:55], names(all))
 	require.True(t, all.More)
@@ -222,7 +226,7 @@ func TestEffectsTakeAsLongAsTheyNeed(t *testing.T) {
 
 	etcd.asked.Store(0)
 	etcd.answers = func(request int64) bool { return request == 1 }
-	ctx, cancel := context.WithTimeout(patient(t), timeout)
+	ctx, cancel := context.WithTimeout(testContext(t), timeout)
 	defer cancel()
 	all, err = o.Effects(ctx, timeout, once.Query{Limit: 1000})
 	require.NoError(t, err)

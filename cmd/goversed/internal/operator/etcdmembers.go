@@ -15,8 +15,8 @@ import (
 	"github.com/goverse/goverse/cluster"
 )
 
-// askMember limits the status request to one member of etcd.
-const askMember = 2 * time.Second
+// memberTimeout limits the status request to one member of etcd.
+const memberTimeout = 2 * time.Second
 
 // States of a member of etcd.
 const (
@@ -42,8 +42,8 @@ type EtcdMember struct {
 	number     uint64
 }
 
-// answers reports whether the member answered a status request.
-func (m EtcdMember) answers() bool { return m.State != EtcdNotStarted && m.State != EtcdNoAnswer }
+// answered reports whether the member answered a status request.
+func (m EtcdMember) answered() bool { return m.State != EtcdNotStarted && m.State != EtcdNoAnswer }
 
 // EtcdMembers lists the members of etcd by name, and asks each for its status. It returns ErrNoMajority and the
 // errors of Read.
@@ -57,7 +57,7 @@ func (o *Operator) EtcdMembers(ctx context.Context) ([]EtcdMember, error) {
 		return err
 	})
 	if err != nil {
-		return nil, o.noMajority(ctx, err)
+		return nil, o.majorityError(ctx, err)
 	}
 	all := make([]EtcdMember, len(listed))
 	var wg sync.WaitGroup
@@ -71,13 +71,13 @@ func (o *Operator) EtcdMembers(ctx context.Context) ([]EtcdMember, error) {
 	return all, nil
 }
 
-// noMajority returns ErrNoMajority if a member answers that it has no leader, and otherwise err.
-func (o *Operator) noMajority(ctx context.Context, err error) error {
+// majorityError returns ErrNoMajority if a member answers that it has no leader, and otherwise err.
+func (o *Operator) majorityError(ctx context.Context, err error) error {
 	if !errors.Is(err, cluster.ErrEtcdUnreachable) {
 		return err
 	}
 	for _, endpoint := range o.client.Endpoints() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askMember)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), memberTimeout)
 		st, failed := o.client.Status(ctx, endpoint)
 		cancel()
 		if failed == nil && st.Leader == 0 {
@@ -95,7 +95,7 @@ func (o *Operator) askMember(ctx context.Context, m *etcdserverpb.Member) EtcdMe
 		out.State = EtcdNotStarted
 		return out
 	}
-	ctx, cancel := context.WithTimeout(ctx, askMember)
+	ctx, cancel := context.WithTimeout(ctx, memberTimeout)
 	defer cancel()
 	for _, url := range m.ClientURLs {
 		st, err := o.client.Status(ctx, url)
@@ -121,14 +121,15 @@ func PrintEtcdMembers(out io.Writer, all []EtcdMember, asJSON bool) error {
 	if asJSON {
 		return printJSON(out, all)
 	}
-	w := &table{out: out}
-	w.row("NAME", "STATE", "PEER", "CLIENTS", "RAFT INDEX", "ID")
+	w := &tableWriter{out: out}
+	w.writeRow("NAME", "STATE", "PEER", "CLIENTS", "RAFT INDEX", "ID")
 	for _, m := range all {
 		index := "-"
 		if m.RaftIndex > 0 {
 			index = fmt.Sprint(m.RaftIndex)
 		}
-		w.row(orDash(m.Name), m.State, strings.Join(m.PeerURLs, ","), orDash(strings.Join(m.ClientURLs, ",")), index, m.ID)
+		w.writeRow(orDash(m.Name), m.State, strings.Join(m.PeerURLs, ","), orDash(strings.Join(m.ClientURLs, ",")), index,
+			m.ID)
 	}
 	return w.flush()
 }

@@ -19,8 +19,8 @@ var (
 	ErrOtherReplacement = errors.New("the member is being replaced by another one")
 )
 
-// replacement is stored in etcd while a member is replaced, so that repeating the command continues it.
-type replacement struct {
+// replacementRecord is stored in etcd while a member is replaced, so that repeating the command continues it.
+type replacementRecord struct {
 	Removed string `json:"removed"` // id of the member to be replaced, in hex
 	Peer    string `json:"peer"`    // peer URL of the new member
 
@@ -29,8 +29,8 @@ type replacement struct {
 
 type replaceStep struct {
 	do     replaceAction
-	member EtcdMember  // set with doRemove, doPromote and doneReplacing
-	keep   replacement // set with doKeep
+	member EtcdMember        // set with doRemove, doPromote and doneReplacing
+	keep   replacementRecord // set with doKeep
 }
 
 type replaceAction int
@@ -54,7 +54,7 @@ const (
 //
 // First reports that the command has just been started. A learner that has served and does not answer then is
 // taken to have lost its data as well, and becomes the next member to be replaced.
-func nextReplace(name, peer string, kept *replacement, members []EtcdMember, first bool) (replaceStep, error) {
+func nextReplace(name, peer string, kept *replacementRecord, members []EtcdMember, first bool) (replaceStep, error) {
 	if kept == nil {
 		return beginReplace(name, peer, members)
 	}
@@ -64,7 +64,7 @@ func nextReplace(name, peer string, kept *replacement, members []EtcdMember, fir
 	}
 	for _, m := range members {
 		if m.ID == kept.Removed {
-			if err := mayRemove(m, members); err != nil {
+			if err := checkRemovable(m, members); err != nil {
 				return replaceStep{}, err
 			}
 			return replaceStep{do: doRemove, member: m}, nil
@@ -76,7 +76,7 @@ func nextReplace(name, peer string, kept *replacement, members []EtcdMember, fir
 	}
 	switch m := members[i]; {
 	case first && m.Learner && m.State == EtcdNoAnswer:
-		return replaceStep{do: doKeep, keep: replacement{Removed: m.ID, Peer: kept.Peer}}, nil
+		return replaceStep{do: doKeep, keep: replacementRecord{Removed: m.ID, Peer: kept.Peer}}, nil
 	case !m.Learner && m.State == EtcdNoAnswer:
 		return replaceStep{do: doForget}, nil
 	case !m.Learner && m.State != EtcdNotStarted:
@@ -98,7 +98,7 @@ func beginReplace(name, peer string, members []EtcdMember) (replaceStep, error) 
 		return replaceStep{}, fmt.Errorf("%w: %s; the members are %s", ErrNoSuchMember, name, strings.Join(names, ", "))
 	}
 	old := members[i]
-	if err := mayRemove(old, members); err != nil {
+	if err := checkRemovable(old, members); err != nil {
 		return replaceStep{}, err
 	}
 	if peer == "" {
@@ -109,12 +109,12 @@ func beginReplace(name, peer string, members []EtcdMember) (replaceStep, error) 
 			return replaceStep{}, fmt.Errorf("--peer %s is that of %s: give the one of the new member", peer, orDash(m.Name))
 		}
 	}
-	return replaceStep{do: doKeep, keep: replacement{Removed: old.ID, Peer: peer}}, nil
+	return replaceStep{do: doKeep, keep: replacementRecord{Removed: old.ID, Peer: peer}}, nil
 }
 
-// mayRemove returns an error unless the member is dead and enough others serve without it.
-func mayRemove(old EtcdMember, members []EtcdMember) error {
-	if old.answers() {
+// checkRemovable returns an error unless the member is dead and enough others serve without it.
+func checkRemovable(old EtcdMember, members []EtcdMember) error {
+	if old.answered() {
 		return fmt.Errorf("%w: %s answers at %s; stop it first, if it is to be replaced", ErrMemberLives, old.Name,
 			strings.Join(old.ClientURLs, ","))
 	}
@@ -125,7 +125,7 @@ func mayRemove(old EtcdMember, members []EtcdMember) error {
 			continue
 		}
 		voters++
-		if m.answers() {
+		if m.answered() {
 			answer++
 		} else {
 			silent = append(silent, orDash(m.Name))

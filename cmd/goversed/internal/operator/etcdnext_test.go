@@ -15,10 +15,10 @@ func TestNextStepOfAReplacement(t *testing.T) {
 	at := func(m EtcdMember, peer string) EtcdMember { m.PeerURLs = []string{peer}; return m }
 	a, b := member("1", "a", EtcdLeader), member("2", "b", EtcdFollower)
 	dead, lives := member("3", "c", EtcdNoAnswer), member("3", "c", EtcdFollower)
-	kept := &replacement{Removed: "3", Peer: "http://c"}
+	kept := &replacementRecord{Removed: "3", Peer: "http://c"}
 	for name, c := range map[string]struct {
 		peer    string
-		kept    *replacement
+		kept    *replacementRecord
 		members []EtcdMember
 		do      replaceAction
 		err     error
@@ -59,14 +59,14 @@ func TestNextStepOfAReplacement(t *testing.T) {
 	require.ErrorContains(t, err, "--peer http://a is that of a")
 	step, err := nextReplace("c", "http://d", nil, []EtcdMember{a, b, dead}, true)
 	require.NoError(t, err)
-	require.Equal(t, replacement{Removed: "3", Peer: "http://d"}, step.keep)
+	require.Equal(t, replacementRecord{Removed: "3", Peer: "http://d"}, step.keep)
 
 	// The new member served, but lost its data before it had its vote.
 	gone := member("4", "c", EtcdNoAnswer)
 	gone.Learner = true
 	step, err = nextReplace("c", "", kept, []EtcdMember{a, b, gone}, true)
 	require.NoError(t, err)
-	require.Equal(t, replaceStep{do: doKeep, keep: replacement{Removed: "4", Peer: "http://c"}}, step)
+	require.Equal(t, replaceStep{do: doKeep, keep: replacementRecord{Removed: "4", Peer: "http://c"}}, step)
 	step, err = nextReplace("c", "", kept, []EtcdMember{a, b, gone}, false)
 	require.NoError(t, err)
 	require.Equal(t, doAwaitStart, step.do, "it may be starting again")

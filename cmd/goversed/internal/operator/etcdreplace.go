@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// replaceRetry is the pause between two reads of the members of etcd.
-	replaceRetry = 500 * time.Millisecond
-	// readMembers limits one read.
-	readMembers = 10 * time.Second
+	// replaceInterval is the pause between two reads of the members of etcd.
+	replaceInterval = 500 * time.Millisecond
+	// membersTimeout limits one read.
+	membersTimeout = 10 * time.Second
 )
 
 // ErrNotReplaced is returned when the time was over before the new member had its vote. Repeating the command
@@ -49,14 +49,14 @@ func (o *Operator) ReplaceEtcdMember(ctx context.Context, timeout time.Duration,
 	began, waits := time.Now(), ""
 	out := Replaced{Name: name}
 	for first := true; ; first = false {
-		step, kept, err := o.lookReplace(ctx, name, peer, first)
+		step, kept, err := o.readReplacement(ctx, name, peer, first)
 		if err != nil {
 			if ctx.Err() != nil && waits != "" {
-				return out, unfinished(name, waits)
+				return out, notReplacedError(name, waits)
 			}
 			return out, err
 		}
-		again, said, err := o.carryOut(ctx, name, step, kept)
+		again, said, err := o.doReplaceStep(ctx, name, step, kept)
 		if err != nil {
 			return out, err
 		}
@@ -75,32 +75,32 @@ func (o *Operator) ReplaceEtcdMember(ctx context.Context, timeout time.Duration,
 			continue
 		}
 		select {
-		case <-time.After(replaceRetry):
+		case <-time.After(replaceInterval):
 		case <-ctx.Done():
-			return out, unfinished(name, waits)
+			return out, notReplacedError(name, waits)
 		}
 	}
 }
 
-func unfinished(name, waits string) error {
+func notReplacedError(name, waits string) error {
 	return fmt.Errorf("%w: %s; repeat goversed etcd replace %s to go on", ErrNotReplaced, waits, name)
 }
 
-// lookReplace reads the progress of the replacement.
-func (o *Operator) lookReplace(ctx context.Context, name, peer string, first bool) (replaceStep, *replacement,
+// readReplacement reads the progress of the replacement.
+func (o *Operator) readReplacement(ctx context.Context, name, peer string, first bool) (replaceStep, *replacementRecord,
 	error) {
-	ctx, cancel := context.WithTimeout(ctx, readMembers)
+	ctx, cancel := context.WithTimeout(ctx, membersTimeout)
 	defer cancel()
 	members, err := o.EtcdMembers(ctx)
 	if err != nil {
 		return replaceStep{}, nil, err
 	}
-	var kept *replacement
+	var kept *replacementRecord
 	key := o.keys.EtcdReplace(name)
 	err = o.etcd.Ask(ctx, rightsToReplace, func(ctx context.Context) error {
 		resp, err := o.client.Get(ctx, key)
 		if err == nil && len(resp.Kvs) > 0 {
-			kept = &replacement{modified: resp.Kvs[0].ModRevision}
+			kept = &replacementRecord{modified: resp.Kvs[0].ModRevision}
 			err = json.Unmarshal(resp.Kvs[0].Value, kept)
 		}
 		return err
@@ -114,11 +114,11 @@ func (o *Operator) lookReplace(ctx context.Context, name, peer string, first boo
 
 const rightsToReplace = "the role root"
 
-// carryOut performs one step. Again reports whether it changed something. Said is a line for the operator about
+// doReplaceStep performs one step. Again reports whether it changed something. Said is a line for the operator about
 // the change, or about the reason to wait.
-func (o *Operator) carryOut(ctx context.Context, name string, step replaceStep,
-	kept *replacement) (again bool, said string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, readMembers)
+func (o *Operator) doReplaceStep(ctx context.Context, name string, step replaceStep,
+	kept *replacementRecord) (again bool, said string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, membersTimeout)
 	defer cancel()
 	// If another command writes meanwhile, the transaction fails and the next round reads again.
 	key, modified := o.keys.EtcdReplace(name), int64(0)
@@ -150,15 +150,15 @@ func (o *Operator) carryOut(ctx context.Context, name string, step replaceStep,
 	if err == nil {
 		return true, said, nil
 	}
-	if wait := etcdWaits(err); wait != "" {
+	if wait := etcdWaitReason(err); wait != "" {
 		return false, wait, nil
 	}
 	return false, "", o.etcd.Explain(ctx, err, rightsToReplace)
 }
 
-// etcdWaits returns the condition that etcd requires before it lets members change, "" if err is not about
+// etcdWaitReason returns the condition that etcd requires before it lets members change, "" if err is not about
 // that.
-func etcdWaits(err error) string {
+func etcdWaitReason(err error) string {
 	switch {
 	case errors.Is(err, rpctypes.ErrMemberLearnerNotReady):
 		return "waiting for the new member to catch up"

@@ -14,18 +14,18 @@ import (
 // If too few members run, one line reports it, and nothing is changed.
 func TestMembersWithoutAMajority(t *testing.T) {
 	t.Parallel()
-	etcd, err := embedetcd.StartCluster(patient(t), 3, embedetcd.TestTiming(embedetcd.Config{}))
+	etcd, err := embedetcd.StartCluster(testContext(t), 3, embedetcd.TestTiming(embedetcd.Config{}))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, etcd.Close()) }()
-	o := openAt(t, etcd.Endpoints()[0])
-	all, err := o.EtcdMembers(patient(t))
+	o := openOperatorAt(t, etcd.Endpoints()[0])
+	all, err := o.EtcdMembers(testContext(t))
 	require.NoError(t, err)
 	require.Len(t, all, 3)
 	for _, m := range all {
-		require.True(t, m.answers(), "%+v", m)
+		require.True(t, m.answered(), "%+v", m)
 		require.Equal(t, m.ID == all[0].ID, m.Name == "goverse-0")
 	}
-	_, err = o.ReplaceEtcdMember(patient(t), patience, "goverse-2", "", func(string) {})
+	_, err = o.ReplaceEtcdMember(testContext(t), patience, "goverse-2", "", func(string) {})
 	require.ErrorIs(t, err, ErrMemberLives)
 
 	require.NoError(t, etcd.StopMember(1))
@@ -43,12 +43,12 @@ func TestMembersWithoutAMajority(t *testing.T) {
 // Repeating the command completes a replacement that was interrupted after any step.
 func TestReplacementGoesOnAfterAnyStep(t *testing.T) {
 	t.Parallel()
-	etcd, err := embedetcd.StartCluster(patient(t), 3, embedetcd.TestTiming(embedetcd.Config{}))
+	etcd, err := embedetcd.StartCluster(testContext(t), 3, embedetcd.TestTiming(embedetcd.Config{}))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, etcd.Close()) }()
-	o := openAt(t, etcd.Endpoints()[0])
+	o := openOperatorAt(t, etcd.Endpoints()[0])
 	peer := ""
-	for _, m := range must(o.EtcdMembers(patient(t))) {
+	for _, m := range mustList(o.EtcdMembers(testContext(t))) {
 		if m.Name == "goverse-2" {
 			peer = m.PeerURLs[0]
 		}
@@ -70,17 +70,17 @@ func TestReplacementGoesOnAfterAnyStep(t *testing.T) {
 			break
 		}
 	}
-	members := must(o.EtcdMembers(patient(t)))
+	members := mustList(o.EtcdMembers(testContext(t)))
 	require.Len(t, members, 3)
 	require.Equal(t, EtcdNotStarted, members[0].State)
 	require.Equal(t, []string{peer}, members[0].PeerURLs)
 	require.Contains(t, said[0], "removed member goverse-2")
-	_, err = o.ReplaceEtcdMember(patient(t), time.Second, "goverse-2", "", func(string) {})
+	_, err = o.ReplaceEtcdMember(testContext(t), time.Second, "goverse-2", "", func(string) {})
 	require.ErrorIs(t, err, ErrNotReplaced)
 	require.ErrorContains(t, err, "repeat goversed etcd replace goverse-2 to go on")
 }
 
-func must(all []EtcdMember, err error) []EtcdMember {
+func mustList(all []EtcdMember, err error) []EtcdMember {
 	if err != nil {
 		panic(err)
 	}

@@ -14,27 +14,27 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	leaktest.RunMore()
+	leaktest.SetParallel()
 	leaktest.Main(m)
 }
 
 const patience = 10 * time.Second
 
-// patient returns a context that ends only if a test hangs.
-func patient(t *testing.T) context.Context {
+// testContext returns a context that ends only if a test hangs.
+func testContext(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// open returns an operator of the cluster, connected over TCP as in production.
-func open(t *testing.T, c *clustertest.Cluster) *Operator {
+// openOperator returns an operator of the cluster, connected over TCP as in production.
+func openOperator(t *testing.T, c *clustertest.Cluster) *Operator {
 	t.Helper()
-	return openAt(t, c.Etcd().Endpoint())
+	return openOperatorAt(t, c.Etcd().Endpoint())
 }
 
-func openAt(t *testing.T, address string) *Operator {
+func openOperatorAt(t *testing.T, address string) *Operator {
 	t.Helper()
 	o, err := Open(cluster.Config{EtcdAddress: address, EtcdPrefix: "/goverse"}, patience)
 	require.NoError(t, err)
@@ -45,12 +45,12 @@ func openAt(t *testing.T, address string) *Operator {
 // requireNothingLeft fails if a request or its lease is left in etcd. Only leases of members may remain.
 func requireNothingLeft(t *testing.T, c *clustertest.Cluster) {
 	t.Helper()
-	resp, err := c.Client().Get(patient(t), nodetest.Keys.Request())
+	resp, err := c.Client().Get(testContext(t), nodetest.Keys.Request())
 	require.NoError(t, err)
 	require.Empty(t, resp.Kvs)
-	leases, err := c.Client().Leases(patient(t))
+	leases, err := c.Client().Leases(testContext(t))
 	require.NoError(t, err)
-	d, err := open(t, c).Read(patient(t))
+	d, err := openOperator(t, c).Read(testContext(t))
 	require.NoError(t, err)
 	require.Len(t, leases.Leases, len(d.Members))
 }

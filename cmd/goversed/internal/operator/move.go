@@ -26,27 +26,27 @@ type Outcome struct {
 // request.AwaitHandover. When timeout has passed, the error is election.ErrNotMoved, and the request is
 // withdrawn.
 func (o *Operator) Resign(ctx context.Context, timeout time.Duration) (Outcome, error) {
-	return o.ask(ctx, timeout, state.RequestResign, "")
+	return o.requestMove(ctx, timeout, state.RequestResign, "")
 }
 
 // Transfer asks for the leadership to move to the node at address, and blocks until that node leads. It is no
 // error if it leads already. Transfer returns the errors of Resign.
 func (o *Operator) Transfer(ctx context.Context, timeout time.Duration, address string) (Outcome, error) {
-	return o.ask(ctx, timeout, state.RequestTransfer, address)
+	return o.requestMove(ctx, timeout, state.RequestTransfer, address)
 }
 
-func (o *Operator) ask(ctx context.Context, timeout time.Duration, kind state.RequestKind,
+func (o *Operator) requestMove(ctx context.Context, timeout time.Duration, kind state.RequestKind,
 	address string) (Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	m, end, err := o.begin(ctx)
+	m, end, err := o.openMirror(ctx)
 	if err != nil {
 		return Outcome{}, err
 	}
 	defer end()
 	s := m.Snapshot()
 	if len(s.Members) == 0 && len(s.Queue) == 0 {
-		return Outcome{}, o.nobody(ctx)
+		return Outcome{}, o.explainNoNodes(ctx)
 	}
 	before := s.Leader()
 	after, err := request.AwaitHandover(ctx, o.client, m, kind, address)

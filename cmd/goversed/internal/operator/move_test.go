@@ -17,20 +17,20 @@ func TestTransfer(t *testing.T) {
 	first, last := c.Node(0).Address(), c.Node(2).Address()
 	c.WaitLeaderIs(first)
 	before := c.Node(0).Cluster().Leader().Token
-	o := open(t, c)
-	outcome, err := o.Transfer(patient(t), patience, last)
+	o := openOperator(t, c)
+	outcome, err := o.Transfer(testContext(t), patience, last)
 	require.NoError(t, err)
 	require.Equal(t, Outcome{LeaderID: last, Term: outcome.Token, Token: outcome.Token,
 		PreviousLeaderID: first, PreviousToken: before, Moved: true}, outcome)
 	require.Greater(t, outcome.Token, before)
 	c.WaitLeaderIs(last)
-	require.Contains(t, printed(t, outcome), last+" leads now (token ")
+	require.Contains(t, printedOutcome(t, outcome), last+" leads now (token ")
 
-	again, err := o.Transfer(patient(t), patience, last)
+	again, err := o.Transfer(testContext(t), patience, last)
 	require.NoError(t, err)
 	require.Equal(t, outcome.Token, again.Token)
 	require.False(t, again.Moved)
-	require.Contains(t, printed(t, again), last+" leads already")
+	require.Contains(t, printedOutcome(t, again), last+" leads already")
 	requireNothingLeft(t, c)
 }
 
@@ -39,7 +39,7 @@ func TestResign(t *testing.T) {
 	c := clustertest.New(t, 2)
 	first, second := c.Node(0).Address(), c.Node(1).Address()
 	c.WaitLeaderIs(first)
-	outcome, err := open(t, c).Resign(patient(t), patience)
+	outcome, err := openOperator(t, c).Resign(testContext(t), patience)
 	require.NoError(t, err)
 	require.Equal(t, second, outcome.LeaderID)
 	require.Equal(t, first, outcome.PreviousLeaderID)
@@ -52,24 +52,24 @@ func TestResignOfOneThatIsAlone(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 1)
 	c.WaitLeaderIs(c.Node(0).Address())
-	outcome, err := open(t, c).Resign(patient(t), patience)
+	outcome, err := openOperator(t, c).Resign(testContext(t), patience)
 	require.NoError(t, err)
 	require.Equal(t, c.Node(0).Address(), outcome.LeaderID)
 	require.Greater(t, outcome.Token, outcome.PreviousToken)
 	require.False(t, outcome.Moved)
-	require.Contains(t, printed(t, outcome), "leads again")
+	require.Contains(t, printedOutcome(t, outcome), "leads again")
 }
 
 func TestMovesThatAreImpossible(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 0)
-	o := open(t, c)
-	_, err := o.Resign(patient(t), patience)
+	o := openOperator(t, c)
+	_, err := o.Resign(testContext(t), patience)
 	require.ErrorIs(t, err, ErrNoNodes)
-	_, err = o.Transfer(patient(t), patience, "127.0.0.1:1")
+	_, err = o.Transfer(testContext(t), patience, "127.0.0.1:1")
 	require.ErrorIs(t, err, ErrNoNodes)
 	c.WaitLeaderIs(c.AddNode().Address())
-	_, err = o.Transfer(patient(t), patience, "127.0.0.1:1")
+	_, err = o.Transfer(testContext(t), patience, "127.0.0.1:1")
 	require.ErrorIs(t, err, election.ErrNotMember)
 	requireNothingLeft(t, c)
 }
@@ -82,7 +82,7 @@ func TestMoveThatTakesTooLong(t *testing.T) {
 	c.WaitLeaderIs(c.Node(0).Address())
 	c.Node(0).Faults().FreezeWatch()
 	began := time.Now()
-	_, err := open(t, c).Resign(patient(t), 2*time.Second)
+	_, err := openOperator(t, c).Resign(testContext(t), 2*time.Second)
 	require.ErrorIs(t, err, election.ErrNotMoved)
 	require.ErrorContains(t, err, "--timeout")
 	require.Less(t, time.Since(began), 10*time.Second)
@@ -90,7 +90,7 @@ func TestMoveThatTakesTooLong(t *testing.T) {
 	c.Node(0).Faults().ThawWatch()
 }
 
-func printed(t *testing.T, o Outcome) string {
+func printedOutcome(t *testing.T, o Outcome) string {
 	t.Helper()
 	var out strings.Builder
 	require.NoError(t, PrintOutcome(&out, o, false))

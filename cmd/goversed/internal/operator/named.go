@@ -30,17 +30,17 @@ type NamedCandidate struct {
 	Member   bool   `json:"member"` // false if it is not a Goverse node
 }
 
-// electionsAtOnce limits the elections read in one step.
-const electionsAtOnce = 1000
+// electionsPerRead limits the elections read in one step.
+const electionsPerRead = 1000
 
 // Elections lists the named elections that have candidates, by name. It may take until ctx ends: timeout only
 // limits one step, in which etcd must answer something. Elections returns the errors of Read.
 func (o *Operator) Elections(ctx context.Context, timeout time.Duration) ([]NamedElection, error) {
 	out := []NamedElection{}
-	q := election.Query{Limit: electionsAtOnce}
+	q := election.Query{Limit: electionsPerRead}
 	for more := true; more; {
 		var found []election.Standing
-		after, err := o.step(ctx, timeout, "READ on the prefix "+o.keys.Elections().Root(),
+		after, err := o.listFor(ctx, timeout, "READ on the prefix "+o.keys.Elections().Root(),
 			func(ctx context.Context) (err error) {
 				found, more, err = elections.List(ctx, o.client, o.keys, q)
 				return err
@@ -99,14 +99,14 @@ func (o *Operator) askNamed(ctx context.Context, timeout time.Duration, name str
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	before, err := o.leads(ctx, name)
+	before, err := o.readNamedLeader(ctx, name)
 	if err != nil {
 		return Outcome{}, err
 	}
-	if err := o.follow(ctx, name, ask); err != nil {
+	if err := o.observeElection(ctx, name, ask); err != nil {
 		return Outcome{}, err
 	}
-	now, err := o.leads(ctx, name)
+	now, err := o.readNamedLeader(ctx, name)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -114,24 +114,25 @@ func (o *Operator) askNamed(ctx context.Context, timeout time.Duration, name str
 		PreviousLeaderID: before.Address, PreviousToken: before.Token, Moved: now.Address != before.Address}, nil
 }
 
-func (o *Operator) leads(ctx context.Context, name string) (election.Leader, error) {
+func (o *Operator) readNamedLeader(ctx context.Context, name string) (election.Leader, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	var e election.Standing
 	err := o.etcd.Ask(ctx, "READ on the prefix "+o.keys.Elections().Root(), func(ctx context.Context) (err error) {
-		e, err = elections.Look(ctx, o.client, o.keys, name)
+		e, err = elections.ReadState(ctx, o.client, o.keys, name)
 		return err
 	})
 	if errors.Is(err, election.ErrNoLeader) {
 		err = fmt.Errorf("election %s: %w; goversed elections shows those that somebody leads",
-			shown(name), election.ErrNoLeader)
+			quoteIfUnclear(name), election.ErrNoLeader)
 	}
 	return e.Leader, err
 }
 
-// follow calls do with an observer of the election, and ends the observer's session.
-func (o *Operator) follow(ctx context.Context, name string, do func(context.Context, *elections.Election) error) error {
-	keeper, err := o.newKeeper(o.keys.Elections().Bucket(name))
+// observeElection calls do with an observer of the election, and ends the observer's session.
+func (o *Operator) observeElection(ctx context.Context, name string,
+	do func(context.Context, *elections.Election) error) error {
+	keeper, err := o.newKeeper(o.keys.Elections().BucketPrefix(name))
 	if err != nil {
 		return err
 	}
@@ -139,11 +140,11 @@ func (o *Operator) follow(ctx context.Context, name string, do func(context.Cont
 	if err != nil {
 		return err
 	}
-	all, err := elections.New(elections.Config{Queues: queues.Queues(o.keys.Elections()), Address: operatorsName})
+	all, err := elections.New(elections.Config{Queues: queues.Queues(o.keys.Elections()), Address: requestOwner})
 	if err != nil {
 		return err
 	}
-	return onSession(ctx, keeper, wait.All(queues.Run, all.Run), func() error {
+	return onSession(ctx, keeper, wait.RunAll(queues.Run, all.Run), func() error {
 		e, err := all.Observe(name)
 		if err != nil {
 			return err

@@ -18,8 +18,8 @@ import (
 func TestNamedElections(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 3)
-	o := open(t, c)
-	all, err := o.Elections(patient(t), time.Minute)
+	o := openOperator(t, c)
+	all, err := o.Elections(testContext(t), time.Minute)
 	require.NoError(t, err)
 	require.Empty(t, all)
 	stand := func(i int, name string, opts ...election.StandOption) *cluster.Candidate {
@@ -35,41 +35,41 @@ func TestNamedElections(t *testing.T) {
 	stand(1, "a name/with, all")
 	c.Eventually(first.IsLeader, "it leads")
 
-	all, err = o.Elections(patient(t), time.Minute)
+	all, err = o.Elections(testContext(t), time.Minute)
 	require.NoError(t, err)
 	require.Len(t, all, 2)
 	require.Equal(t, NamedElection{Name: "outbox", LeaderID: a, Token: first.Leader().Token,
 		Candidates: []NamedCandidate{{a, 0, true}, {b, 0, true}, {third, -1, true}}}, all[1])
 
 	before := first.Leader().Token
-	out, err := o.TransferElection(patient(t), patience, "outbox", b)
+	out, err := o.TransferElection(testContext(t), patience, "outbox", b)
 	require.NoError(t, err)
 	c.Eventually(second.IsLeader, "it leads")
 	require.Equal(t, Outcome{LeaderID: b, Term: out.Token, Token: second.Leader().Token, PreviousLeaderID: a,
 		PreviousToken: before, Moved: true}, out)
-	out, err = o.TransferElection(patient(t), patience, "outbox", b)
+	out, err = o.TransferElection(testContext(t), patience, "outbox", b)
 	require.NoError(t, err)
 	require.False(t, out.Moved)
-	_, err = o.TransferElection(patient(t), patience, "outbox", third)
+	_, err = o.TransferElection(testContext(t), patience, "outbox", third)
 	require.ErrorIs(t, err, election.ErrPreferred)
-	_, err = o.TransferElection(patient(t), patience, "outbox", "127.0.0.1:1")
+	_, err = o.TransferElection(testContext(t), patience, "outbox", "127.0.0.1:1")
 	require.ErrorIs(t, err, election.ErrNotCandidate)
-	_, err = o.TransferElection(patient(t), patience, "nothing", b)
+	_, err = o.TransferElection(testContext(t), patience, "nothing", b)
 	require.ErrorIs(t, err, election.ErrNoLeader)
 	require.ErrorContains(t, err, "goversed elections shows")
 
-	out, err = o.ResignElection(patient(t), patience, "a name/with, all")
+	out, err = o.ResignElection(testContext(t), patience, "a name/with, all")
 	require.NoError(t, err)
 	require.False(t, out.Moved)
 	require.Greater(t, out.Token, out.PreviousToken)
 
 	// The wait for a leader of a version without requests is limited, and nothing is left behind.
-	_, err = c.Client().Put(patient(t), nodetest.Keys.Elections().Entry("old", 1, 1, state.Traits{}), "old:1")
+	_, err = c.Client().Put(testContext(t), nodetest.Keys.Elections().EntryKey("old", 1, 1, state.EntryTraits{}), "old:1")
 	require.NoError(t, err)
 	stand(0, "old")
-	_, err = o.TransferElection(patient(t), time.Second, "old", a)
+	_, err = o.TransferElection(testContext(t), time.Second, "old", a)
 	require.ErrorIs(t, err, election.ErrNotMoved)
-	requests, err := c.Client().Get(patient(t), nodetest.Keys.Elections().Requests().Root(), clientv3.WithPrefix())
+	requests, err := c.Client().Get(testContext(t), nodetest.Keys.Elections().Requests().Root(), clientv3.WithPrefix())
 	require.NoError(t, err)
 	for _, kv := range requests.Kvs {
 		require.NotContains(t, string(kv.Key), "!")

@@ -36,7 +36,7 @@ type NodeObjects struct {
 	// Error is the reason why the node did not answer, in one line; "" if it did.
 	Error    string           `json:"error,omitempty"`
 	Services []ServiceObjects `json:"services"` // by name
-	found    []Object         // those with the requested key
+	matches  []Object         // those with the requested key
 }
 
 // ServiceObjects counts the objects of one service on one node.
@@ -93,7 +93,7 @@ func (o *Operator) Objects(ctx context.Context, wait time.Duration, key string,
 	all.Nodes = make([]NodeObjects, len(snap.Members))
 	var wg sync.WaitGroup
 	for i, m := range snap.Members {
-		wg.Go(func() { all.Nodes[i] = o.describe(ctx, wait, m.Address, key, opts) })
+		wg.Go(func() { all.Nodes[i] = o.describeNode(ctx, wait, m.Address, key, opts) })
 	}
 	wg.Wait()
 	if err := context.Cause(ctx); errors.Is(err, context.Canceled) {
@@ -101,14 +101,14 @@ func (o *Operator) Objects(ctx context.Context, wait time.Duration, key string,
 	}
 	for _, n := range all.Nodes {
 		if all.Key != nil {
-			all.Key.Objects = append(all.Key.Objects, n.found...)
+			all.Key.Objects = append(all.Key.Objects, n.matches...)
 		}
 	}
 	return all, nil
 }
 
 func keyObjects(s *state.Snapshot, key string) (*KeyObjects, error) {
-	m, err := shardview.Map(s)
+	m, err := shardview.MapOf(s)
 	if errors.Is(err, shardview.ErrNoMap) {
 		return nil, fmt.Errorf("%w; goversed shards plan shows what it waits for", err)
 	}
@@ -136,7 +136,7 @@ func ownerState(s *state.Snapshot, owner sharding.Owner) shard.OwnerState {
 	return shard.Alive
 }
 
-func (o *Operator) describe(ctx context.Context, wait time.Duration, address, key string,
+func (o *Operator) describeNode(ctx context.Context, wait time.Duration, address, key string,
 	opts []grpc.DialOption) NodeObjects {
 	n := NodeObjects{Address: address, Services: []ServiceObjects{}}
 	ctx, cancel := context.WithTimeout(ctx, wait)
@@ -151,7 +151,7 @@ func (o *Operator) describe(ctx context.Context, wait time.Duration, address, ke
 			Calls: s.GetCalls()})
 	}
 	for _, a := range resp.GetObjects() {
-		n.found = append(n.found, Object{Node: address, Service: a.GetService(), State: a.GetState(), Epoch: a.GetEpoch(),
+		n.matches = append(n.matches, Object{Node: address, Service: a.GetService(), State: a.GetState(), Epoch: a.GetEpoch(),
 			Waiting: a.GetWaiting(), Running: a.GetRunning(), Age: time.Duration(a.GetAge()).Seconds()})
 	}
 	return n
@@ -200,8 +200,8 @@ func (d *dialError) dial(ctx context.Context, address string) (net.Conn, error) 
 	return conn, err
 }
 
-// Answered returns the number of nodes that answered, and of active objects on them.
-func (o Objects) Answered() (nodes int, active int64) {
+// CountAnswered returns the number of nodes that answered, and of active objects on them.
+func (o Objects) CountAnswered() (nodes int, active int64) {
 	for _, n := range o.Nodes {
 		if n.Error == "" {
 			nodes++
@@ -213,6 +213,6 @@ func (o Objects) Answered() (nodes int, active int64) {
 	return nodes, active
 }
 
-func (o Objects) silent() []NodeObjects {
+func (o Objects) silentNodes() []NodeObjects {
 	return slices.DeleteFunc(slices.Clone(o.Nodes), func(n NodeObjects) bool { return n.Error == "" })
 }

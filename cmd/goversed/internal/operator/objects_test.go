@@ -28,7 +28,7 @@ import (
 	"github.com/goverse/goverse/internal/test/probepb"
 )
 
-const probe = "goverse.testkit.probe.Probe"
+const probeService = "goverse.testkit.probe.Probe"
 
 func TestPrintObjects(t *testing.T) {
 	t.Parallel()
@@ -82,8 +82,8 @@ none of the nodes that answered has an object with this key
 	require.NoError(t, PrintObjects(&out, Objects{Nodes: nodes[2:], Key: key}, true))
 	require.JSONEq(t, `{"nodes": [{"address": "c:1", "error": "connect: connection refused", "services": []}],
 		"key": {"key": "bob", "shard": 0, "owner": "", "epoch": 0, "objects": []}}`, out.String())
-	require.Error(t, PrintObjects(full{}, Objects{Nodes: nodes}, false))
-	require.Error(t, PrintObjects(full{}, Objects{Nodes: nodes, Key: key}, false))
+	require.Error(t, PrintObjects(fullWriter{}, Objects{Nodes: nodes}, false))
+	require.Error(t, PrintObjects(fullWriter{}, Objects{Nodes: nodes, Key: key}, false))
 }
 
 // Two nodes with objects, and one that does not answer.
@@ -92,12 +92,12 @@ func TestObjects(t *testing.T) {
 	c := clustertest.New(t, 0, clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
 		cfg.Sharding.Shards, cfg.Sharding.Window, cfg.Sharding.MinMembers = 64, 20*time.Millisecond, 2
 	}))
-	ctx := patient(t)
+	ctx := testContext(t)
 	world := &probepb.World{}
 	begun, release := make(chan struct{}), make(chan struct{})
 	end := sync.OnceFunc(func() { close(release) })
 	defer end()
-	world.Arrange("wait", func(context.Context, *probepb.Probe, *probepb.DoRequest) (*probepb.DoResponse, error) {
+	world.SetAction("wait", func(context.Context, *probepb.Probe, *probepb.DoRequest) (*probepb.DoResponse, error) {
 		close(begun)
 		<-release
 		return &probepb.DoResponse{}, nil
@@ -126,11 +126,11 @@ func TestObjects(t *testing.T) {
 	defer func() { _ = silent.Close() }()
 	defer c.PutStrayKey(nodetest.Keys.Node(silent.Addr().String()), state.Record{}.Encode())()
 
-	all, err := open(t, c).Objects(ctx, 300*time.Millisecond, "")
+	all, err := openOperator(t, c).Objects(ctx, 300*time.Millisecond, "")
 	require.NoError(t, err)
 	require.Nil(t, all.Key)
 	require.Len(t, all.Nodes, 3)
-	answered, active := all.Answered()
+	answered, active := all.CountAnswered()
 	require.Equal(t, 2, answered)
 	require.EqualValues(t, 10, active)
 	var calls int64
@@ -140,12 +140,12 @@ func TestObjects(t *testing.T) {
 			continue
 		}
 		require.Len(t, n.Services, 1)
-		require.Equal(t, probe, n.Services[0].Service)
+		require.Equal(t, probeService, n.Services[0].Service)
 		calls += n.Services[0].Calls
 	}
 	require.EqualValues(t, 9, calls)
 
-	all, err = open(t, c).Objects(ctx, 300*time.Millisecond, binary)
+	all, err = openOperator(t, c).Objects(ctx, 300*time.Millisecond, binary)
 	require.NoError(t, err)
 	owner, _ := c.Node(0).Cluster().Objects().Find(binary)
 	require.Equal(t, shard.Of(binary, 64), all.Key.Shard)
@@ -155,9 +155,9 @@ func TestObjects(t *testing.T) {
 	found := all.Key.Objects[0]
 	require.Positive(t, found.Age)
 	found.Age = 0
-	require.Equal(t, Object{Node: owner, Service: probe, State: "active", Epoch: all.Key.Epoch, Running: 1}, found)
+	require.Equal(t, Object{Node: owner, Service: probeService, State: "active", Epoch: all.Key.Epoch, Running: 1}, found)
 
-	all, err = open(t, c).Objects(ctx, 300*time.Millisecond, "nobody called this")
+	all, err = openOperator(t, c).Objects(ctx, 300*time.Millisecond, "nobody called this")
 	require.NoError(t, err)
 	require.NotEmpty(t, all.Key.Owner)
 	require.Empty(t, all.Key.Objects)
@@ -172,10 +172,10 @@ func TestObjects(t *testing.T) {
 func TestNodesWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 1)
-	o := open(t, c)
+	o := openOperator(t, c)
 	ask := func(address, key string) string {
 		t.Helper()
-		n := o.describe(patient(t), patience, address, key, nil)
+		n := o.describeNode(testContext(t), patience, address, key, nil)
 		require.NotNil(t, n.Services)
 		require.NotContains(t, n.Error, "\n")
 		return n.Error
@@ -184,7 +184,7 @@ func TestNodesWithoutAnAnswer(t *testing.T) {
 	require.Equal(t, "connect: connection refused", ask("127.0.0.1:1", ""))
 	require.Contains(t, ask("no-such-host.invalid:1", ""), "lookup no-such-host.invalid")
 	require.Contains(t, ask(c.Node(0).Address(), strings.Repeat("k", objects.MaxKey+1)), "1024")
-	require.Equal(t, "no answer in time", o.describe(patient(t), 0, c.Node(0).Address(), "", nil).Error)
+	require.Equal(t, "no answer in time", o.describeNode(testContext(t), 0, c.Node(0).Address(), "", nil).Error)
 
 	serve := func(opts ...grpc.ServerOption) (address string) {
 		t.Helper()
@@ -210,14 +210,14 @@ func TestNodesWithoutAnAnswer(t *testing.T) {
 	authorities := x509.NewCertPool()
 	authorities.AddCert(web.Certificate())
 	certs := grpc.WithTransportCredentials(credentials.NewClientTLSFromCert(authorities, ""))
-	require.Equal(t, old, o.describe(patient(t), patience, encrypted, "", []grpc.DialOption{certs}).Error)
+	require.Equal(t, old, o.describeNode(testContext(t), patience, encrypted, "", []grpc.DialOption{certs}).Error)
 
 	elsewhere, err := Open(cluster.Config{EtcdAddress: c.Etcd().Endpoint(), EtcdPrefix: "/other"}, patience)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, elsewhere.Close()) }()
-	refused := elsewhere.describe(patient(t), patience, c.Node(0).Address(), "", nil).Error
+	refused := elsewhere.describeNode(testContext(t), patience, c.Node(0).Address(), "", nil).Error
 	require.Contains(t, refused, `of the cluster "/goverse"`)
-	_, err = elsewhere.Objects(patient(t), patience, "")
+	_, err = elsewhere.Objects(testContext(t), patience, "")
 	require.ErrorIs(t, err, ErrNoNodes)
 }
 
@@ -225,19 +225,19 @@ func TestNodesWithoutAnAnswer(t *testing.T) {
 func TestObjectsWithoutShards(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 1, clustertest.WithConfig(func(_ int, cfg *cluster.Config) { cfg.Sharding.Off = true }))
-	o := open(t, c)
-	all, err := o.Objects(patient(t), patience, "")
+	o := openOperator(t, c)
+	all, err := o.Objects(testContext(t), patience, "")
 	require.NoError(t, err)
 	require.Equal(t, []NodeObjects{{Address: c.Node(0).Address(), Services: []ServiceObjects{}}}, all.Nodes)
-	_, err = o.Objects(patient(t), patience, "alice")
+	_, err = o.Objects(testContext(t), patience, "alice")
 	require.ErrorIs(t, err, shardview.ErrNoMap)
 	require.ErrorContains(t, err, "goversed shards plan shows what it waits for")
-	_, err = c.Client().Put(patient(t), nodetest.Keys.ShardMap(), "{")
+	_, err = c.Client().Put(testContext(t), nodetest.Keys.ShardMap(), "{")
 	require.NoError(t, err)
-	_, err = o.Objects(patient(t), patience, "alice")
+	_, err = o.Objects(testContext(t), patience, "alice")
 	require.ErrorIs(t, err, sharding.ErrBadMap)
 
-	ctx, cancel := context.WithCancel(patient(t))
+	ctx, cancel := context.WithCancel(testContext(t))
 	cancel()
 	_, err = o.Objects(ctx, patience, "")
 	require.Error(t, err)
@@ -250,8 +250,9 @@ func TestWhereAKeyLives(t *testing.T) {
 		// One shard that moves from a:1 to b:1.
 		value := `{"version":1,"shards":1,"generation":5,"grants":[{"address":"b:1","incarnation":4,"epoch":5,"shards":"0"}],
 			"moves":[{"address":"a:1","incarnation":2,"since":5,"shards":"0"}]}`
-		return state.Build(nodetest.Keys, 1, 9, append(members, state.KV{Key: nodetest.Keys.ShardMap(), Value: []byte(value),
-			CreateRevision: 3, ModRevision: 6}))
+		return state.BuildSnapshot(nodetest.Keys, 1, 9, append(members,
+			state.KV{Key: nodetest.Keys.ShardMap(), Value: []byte(value),
+				CreateRevision: 3, ModRevision: 6}))
 	}
 	member := func(address string, incarnation int64, r state.Record) state.KV {
 		return state.KV{Key: nodetest.Keys.Node(address), Value: []byte(r.Encode()), CreateRevision: incarnation,

@@ -26,12 +26,12 @@ func noNodesError(prefix string) error {
 	return fmt.Errorf("%w under %s: check --prefix", ErrNoNodes, prefix)
 }
 
-func (o *Operator) nobody(ctx context.Context) error {
-	return elsewhere(o.keys.Prefix(), prefixes.Find(ctx, o.client, o.keys.Prefix()).Prefixes)
+func (o *Operator) explainNoNodes(ctx context.Context) error {
+	return otherPrefixesError(o.keys.Prefix(), prefixes.Find(ctx, o.client, o.keys.Prefix()).Prefixes)
 }
 
-// elsewhere returns ErrNoNodes, and names the other prefixes that have nodes.
-func elsewhere(prefix string, others []prefixes.Prefix) error {
+// otherPrefixesError returns ErrNoNodes, and names the other prefixes that have nodes.
+func otherPrefixesError(prefix string, others []prefixes.Prefix) error {
 	if len(others) == 0 {
 		return noNodesError(prefix)
 	}
@@ -44,7 +44,7 @@ func elsewhere(prefix string, others []prefixes.Prefix) error {
 
 func (o *Operator) requireNodes(ctx context.Context, s *state.Snapshot) error {
 	if len(s.Members) == 0 {
-		return o.nobody(ctx)
+		return o.explainNoNodes(ctx)
 	}
 	return nil
 }
@@ -60,7 +60,7 @@ type Operator struct {
 func Etcd(cfg cluster.Config) connect.Config {
 	return connect.Config{Address: cfg.EtcdAddress, TLS: cfg.TLS, CurrentTLS: cfg.CurrentTLS,
 		FixedEndpoints: cfg.FixedEndpoints, Username: cfg.Username, Password: cfg.Password,
-		Credentials: cfg.Credentials, DialTimeout: cfg.DialTimeout, Logger: cfg.Logger, Words: connect.Flags}
+		Credentials: cfg.Credentials, DialTimeout: cfg.DialTimeout, Logger: cfg.Logger, SettingNames: connect.FlagNames}
 }
 
 // Open checks the configuration and creates the client. With a user it also logs in to etcd, within timeout.
@@ -100,7 +100,7 @@ func (o *Operator) Read(ctx context.Context) (Details, error) {
 	}
 	if len(snap.Members) == 0 && len(snap.Queue) == 0 {
 		if others := prefixes.Find(ctx, o.client, o.keys.Prefix()).Prefixes; len(others) > 0 {
-			return Details{}, elsewhere(o.keys.Prefix(), others)
+			return Details{}, otherPrefixesError(o.keys.Prefix(), others)
 		}
 	}
 	return newDetails(snap), nil
@@ -108,8 +108,8 @@ func (o *Operator) Read(ctx context.Context) (Details, error) {
 
 func (o *Operator) read(ctx context.Context) (*state.Snapshot, error) {
 	var snap *state.Snapshot
-	err := o.etcd.Ask(ctx, "READ"+o.onRange(), func(ctx context.Context) (err error) {
-		snap, err = watchcache.Read(ctx, o.client, o.keys)
+	err := o.etcd.Ask(ctx, "READ"+o.clusterRange(), func(ctx context.Context) (err error) {
+		snap, err = watchcache.ReadSnapshot(ctx, o.client, o.keys)
 		return err
 	})
 	if err != nil {
@@ -120,10 +120,10 @@ func (o *Operator) read(ctx context.Context) (*state.Snapshot, error) {
 
 // explain adds a remedy to an error from etcd, or to its silence.
 func (o *Operator) explain(ctx context.Context, err error) error {
-	return o.etcd.Explain(ctx, err, "READ and WRITE"+o.onRange())
+	return o.etcd.Explain(ctx, err, "READ and WRITE"+o.clusterRange())
 }
 
-// onRange names the range of the cluster's own keys.
-func (o *Operator) onRange() string {
+// clusterRange names the range of the cluster's own keys.
+func (o *Operator) clusterRange() string {
 	return " on the range " + o.keys.RangeStart() + " to " + o.keys.RangeEnd()
 }

@@ -19,7 +19,7 @@ func PrintStatus(out io.Writer, d Details, asJSON bool) error {
 	}
 	leader := orNone(d.LeaderID)
 	if d.LeaderID != "" {
-		leader = fmt.Sprintf("%s (token %d, %s%s%s)", d.LeaderID, d.Token, d.Mode, outside(d.View), d.leaderSilence())
+		leader = fmt.Sprintf("%s (token %d, %s%s%s)", d.LeaderID, d.Token, d.Mode, outsideMark(d.View), d.leaderSilence())
 	}
 	if _, err := fmt.Fprintf(out, "leader    %s\nqueue     %s\nnodes     %d\nrevision  %d\n",
 		leader, orNone(strings.Join(d.Queue, ", ")), d.ClusterSize, d.Revision); err != nil {
@@ -55,10 +55,10 @@ func PrintNodes(out io.Writer, d Details, asJSON bool) error {
 		_, err := fmt.Fprintln(out, noNodesError(d.prefix))
 		return err
 	}
-	w := &table{out: out}
-	w.row("ADDRESS", "STATE", "PLACE", "HOST", "HTTP", "VERSION", "NOTES")
+	w := &tableWriter{out: out}
+	w.writeRow("ADDRESS", "STATE", "PLACE", "HOST", "HTTP", "VERSION", "NOTES")
 	for _, n := range d.Members {
-		w.row(n.Address, n.State, numberOrDash(n.Place), orDash(n.Hostname), orDash(n.HTTPAddress), orDash(n.Version),
+		w.writeRow(n.Address, n.State, numberOrDash(n.Place), orDash(n.Hostname), orDash(n.HTTPAddress), orDash(n.Version),
 			n.notes())
 	}
 	return w.flush()
@@ -103,8 +103,8 @@ func (d Details) leaderSilence() string {
 	return ""
 }
 
-// change is a View and the time at which it was seen.
-type change struct {
+// timedView is a View and the time at which it was seen.
+type timedView struct {
 	Time time.Time `json:"time"`
 	View
 }
@@ -112,7 +112,7 @@ type change struct {
 // PrintChange writes one line about the cluster at the given time.
 func PrintChange(out io.Writer, at time.Time, v View, asJSON bool) error {
 	if asJSON {
-		return printJSON(out, change{Time: at.UTC(), View: v})
+		return printJSON(out, timedView{Time: at.UTC(), View: v})
 	}
 	stale := ""
 	if v.Stale {
@@ -123,7 +123,7 @@ func PrintChange(out io.Writer, at time.Time, v View, asJSON bool) error {
 	}
 	_, err := fmt.Fprintf(out, "%s leader=%s token=%d mode=%s%s queue=%s nodes=%s%s\n", at.Format("15:04:05.000"),
 		orNone(v.LeaderID),
-		v.Token, v.Mode, outside(v), orNone(strings.Join(v.Queue, ",")), orNone(strings.Join(v.Nodes, ",")), stale)
+		v.Token, v.Mode, outsideMark(v), orNone(strings.Join(v.Queue, ",")), orNone(strings.Join(v.Nodes, ",")), stale)
 	return err
 }
 
@@ -148,8 +148,8 @@ func PrintOutcome(out io.Writer, o Outcome, asJSON bool) error {
 
 func printJSON(out io.Writer, v any) error { return json.NewEncoder(out).Encode(v) }
 
-// outside marks a leader that is not a Goverse node.
-func outside(v View) string {
+// outsideMark marks a leader that is not a Goverse node.
+func outsideMark(v View) string {
 	if v.LeaderID == "" || v.Member {
 		return ""
 	}

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	widestBar   = 40
-	shortestBar = 8
+	maxBarWidth = 40
+	minBarWidth = 8
 	eraseLine   = "\r\x1b[K"
 )
 
@@ -28,9 +28,9 @@ type DrainProgress struct {
 func (p *DrainProgress) Show(left, before int) {
 	switch {
 	case p.Columns != nil:
-		_, _ = io.WriteString(p.Out, eraseLine+bar(p.Address, left, before, p.Columns()))
+		_, _ = io.WriteString(p.Out, eraseLine+formatBar(p.Address, left, before, p.Columns()))
 	case !p.begun:
-		_, _ = fmt.Fprintf(p.Out, "draining %s, which has %s\n", p.Address, counted(before))
+		_, _ = fmt.Fprintf(p.Out, "draining %s, which has %s\n", p.Address, formatShards(before))
 	}
 	p.begun = true
 }
@@ -42,12 +42,12 @@ func (p *DrainProgress) End() {
 	}
 }
 
-// bar returns a line of less than the given columns, because a line that wraps cannot be redrawn.
-func bar(address string, left, before, columns int) string {
+// formatBar returns a line of less than the given columns, because a line that wraps cannot be redrawn.
+func formatBar(address string, left, before, columns int) string {
 	given := max(before-left, 0)
-	head, tail := "draining "+address, fmt.Sprintf("%d of %s left", left, counted(before))
+	head, tail := "draining "+address, fmt.Sprintf("%d of %s left", left, formatShards(before))
 	line := head + "  " + tail
-	if wide := min(columns-len(line)-5, widestBar); wide >= shortestBar {
+	if wide := min(columns-len(line)-5, maxBarWidth); wide >= minBarWidth {
 		filled := wide
 		if before > 0 {
 			filled = wide * given / before
@@ -68,7 +68,7 @@ func PrintDrained(out io.Writer, d Drained, asJSON bool) error {
 		took := time.Duration(d.Seconds * float64(time.Second)).Round(time.Millisecond)
 		line = fmt.Sprintf("%s is empty: it gave up %s in %v, and gets none until goversed drain --undo %s, or until it "+
 			"starts again",
-			d.Address, counted(d.Released), took, d.Address)
+			d.Address, formatShards(d.Released), took, d.Address)
 		if d.Leader {
 			line += "; it leads on: goversed resign hands that over"
 		}
@@ -81,7 +81,7 @@ func PrintDrained(out io.Writer, d Drained, asJSON bool) error {
 	return err
 }
 
-func counted(shards int) string {
+func formatShards(shards int) string {
 	if shards == 1 {
 		return "1 shard"
 	}

@@ -27,12 +27,12 @@ func TestDrainProgress(t *testing.T) {
 		"\r\x1b[Kdraining a:1  [#########....]  2 of 8 shards left\r\x1b[K", out.String())
 	for _, columns := range []int{0, 1, 20, 40, 41, 80, 300} {
 		for _, left := range []int{0, 1, 8191, 9000} {
-			line := bar("127.0.0.1:47002", left, 8192, columns)
+			line := formatBar("127.0.0.1:47002", left, 8192, columns)
 			require.LessOrEqual(t, len(line), max(columns-1, 0))
 			require.Equal(t, columns > 70, strings.Contains(line, "["), line)
 		}
 	}
-	require.Contains(t, bar("a:1", 0, 0, 80), "[########################################]  0 of 0 shards left")
+	require.Contains(t, formatBar("a:1", 0, 0, 80), "[########################################]  0 of 0 shards left")
 }
 
 func TestPrintDrained(t *testing.T) {
@@ -49,7 +49,7 @@ func TestPrintDrained(t *testing.T) {
 		var out strings.Builder
 		require.NoError(t, PrintDrained(&out, d, false))
 		require.Equal(t, want, out.String())
-		require.Error(t, PrintDrained(full{}, d, false))
+		require.Error(t, PrintDrained(fullWriter{}, d, false))
 	}
 	var out strings.Builder
 	require.NoError(t, PrintDrained(&out, Drained{Address: "a:1", Incarnation: 3, Draining: true, Changed: true,

@@ -10,8 +10,8 @@ import (
 	"github.com/goverse/goverse/cluster/once"
 )
 
-// mostShown limits the bytes of a result in text output.
-const mostShown = 256
+// maxResultShown limits the bytes of a result in text output.
+const maxResultShown = 256
 
 // PrintEffects writes a table of the effects found under prefix.
 func PrintEffects(out io.Writer, prefix string, all Effects, asJSON bool) error {
@@ -22,19 +22,20 @@ func PrintEffects(out io.Writer, prefix string, all Effects, asJSON bool) error 
 		_, err := fmt.Fprintf(out, "no effects under %s\n", prefix)
 		return err
 	}
-	w := &table{out: out}
-	w.row("EFFECT", "STATE", "ATTEMPT", "TOKEN", "BY", "SINCE", "NOTES")
+	w := &tableWriter{out: out}
+	w.writeRow("EFFECT", "STATE", "ATTEMPT", "TOKEN", "BY", "SINCE", "NOTES")
 	for _, e := range all.Effects {
-		w.row(shown(e.Name), string(e.State), fmt.Sprint(e.Attempt), fmt.Sprint(e.Token), shown(e.By), since(e.At),
+		w.writeRow(quoteIfUnclear(e.Name), string(e.State), fmt.Sprint(e.Attempt), fmt.Sprint(e.Token),
+			quoteIfUnclear(e.By), formatTime(e.At),
 			orDash(e.notes()))
 	}
 	switch {
 	case all.After != "":
-		w.line("")
-		w.line("the time was up before all were looked at: go on with --after %s", shown(all.After))
+		w.writeLine("")
+		w.writeLine("the time was up before all were looked at: go on with --after %s", quoteIfUnclear(all.After))
 	case all.More:
-		w.line("")
-		w.line("there are more: give the last of these with --after, or a larger --limit")
+		w.writeLine("")
+		w.writeLine("there are more: give the last of these with --after, or a larger --limit")
 	}
 	return w.flush()
 }
@@ -44,29 +45,29 @@ func PrintEffect(out io.Writer, e Effect, asJSON bool) error {
 	if asJSON {
 		return printJSON(out, e)
 	}
-	w := &table{out: out}
-	w.line("effect    %s", shown(e.Name))
-	w.line("key       %s", e.Key)
-	w.line("state     %s", e.State)
+	w := &tableWriter{out: out}
+	w.writeLine("effect    %s", quoteIfUnclear(e.Name))
+	w.writeLine("key       %s", e.Key)
+	w.writeLine("state     %s", e.State)
 	if e.State == once.Unreadable {
-		w.line("error     %s", said(e.Error))
+		w.writeLine("error     %s", quoteUnlessPlain(e.Error))
 		return w.flush()
 	}
-	w.line("attempt   %d by %s", e.Attempt, shown(e.By))
-	w.line("token     %d", e.Token)
-	w.line("since     %s", since(e.At))
+	w.writeLine("attempt   %d by %s", e.Attempt, quoteIfUnclear(e.By))
+	w.writeLine("token     %d", e.Token)
+	w.writeLine("since     %s", formatTime(e.At))
 	if e.Resolved != "" {
-		w.line("resolved  by %s", said(e.Resolved))
+		w.writeLine("resolved  by %s", quoteUnlessPlain(e.Resolved))
 	}
 	switch e.State {
 	case once.Done:
-		w.line("result    %s", e.result())
+		w.writeLine("result    %s", e.result())
 	case once.Failed:
-		w.line("error     %s", orDash(said(e.Error)))
-		w.line("\nThe next one to try it runs it again.")
+		w.writeLine("error     %s", orDash(quoteUnlessPlain(e.Error)))
+		w.writeLine("\nThe next one to try it runs it again.")
 	case once.Unknown:
-		w.line("\nThe attempt has left, and nobody here knows whether the effect took place. Look where it should\nhave, "+
-			"then say so: goversed effects resolve NAME %d --done, or --failed to have it run again.", e.Token)
+		w.writeLine("\nThe attempt has left, and nobody here knows whether the effect took place. Look where it "+
+			"should\nhave, then say so: goversed effects resolve NAME %d --done, or --failed to have it run again.", e.Token)
 	}
 	return w.flush()
 }
@@ -80,7 +81,8 @@ func PrintResolved(out io.Writer, e Effect, asJSON bool) error {
 	if e.State == once.Failed {
 		means = "it did not take place, and the next one to try it runs it again"
 	}
-	_, err := fmt.Fprintf(out, "%s is %s (attempt %d, token %d): %s\n", shown(e.Name), e.State, e.Attempt, e.Token, means)
+	_, err := fmt.Fprintf(out, "%s is %s (attempt %d, token %d): %s\n", quoteIfUnclear(e.Name), e.State, e.Attempt,
+		e.Token, means)
 	return err
 }
 
@@ -88,9 +90,9 @@ func PrintResolved(out io.Writer, e Effect, asJSON bool) error {
 func (e Effect) notes() string {
 	switch {
 	case e.Error != "":
-		return said(short(e.Error))
+		return quoteUnlessPlain(truncateText(e.Error))
 	case e.Resolved != "":
-		return "resolved by " + said(short(e.Resolved))
+		return "resolved by " + quoteUnlessPlain(truncateText(e.Resolved))
 	}
 	return ""
 }
@@ -101,29 +103,29 @@ func (e Effect) result() string {
 		return fmt.Sprintf("not kept: it had %d bytes of at most %d", e.Size, once.MaxValue)
 	case e.Size == 0:
 		return "empty"
-	case e.Size > mostShown:
-		return fmt.Sprintf("%s... (%d bytes; -o json has all)", shown(string(e.Result[:mostShown])), e.Size)
+	case e.Size > maxResultShown:
+		return fmt.Sprintf("%s... (%d bytes; -o json has all)", quoteIfUnclear(string(e.Result[:maxResultShown])), e.Size)
 	}
-	return shown(string(e.Result))
+	return quoteIfUnclear(string(e.Result))
 }
 
-// said returns the text, quoted if it is not one line of plain text.
-func said(s string) string {
+// quoteUnlessPlain returns the text, quoted if it is not one line of plain text.
+func quoteUnlessPlain(s string) string {
 	if quoted := strconv.Quote(s); quoted != `"`+s+`"` {
 		return quoted
 	}
 	return s
 }
 
-// short cuts off text that would make a row too wide.
-func short(s string) string {
-	if len(s) <= widest {
+// truncateText cuts off text that would make a row too wide.
+func truncateText(s string) string {
+	if len(s) <= maxRangesLength {
 		return s
 	}
-	return strings.ToValidUTF8(s[:widest], "") + "..."
+	return strings.ToValidUTF8(s[:maxRangesLength], "") + "..."
 }
 
-func since(at time.Time) string {
+func formatTime(at time.Time) string {
 	if at.IsZero() {
 		return "-"
 	}

@@ -21,16 +21,16 @@ func PrintEvent(out io.Writer, e event.Event, asJSON bool) error {
 		return err
 	}
 	_, err := fmt.Fprintf(out, "%s  %-17s  %s\n", e.Time.UTC().Format("2006-01-02T15:04:05.000Z"), e.Type,
-		strings.Join(about(e), "  "))
+		strings.Join(eventDetails(e), "  "))
 	return err
 }
 
-// about returns the details of an event besides its type.
-func about(e event.Event) []string {
+// eventDetails returns the details of an event besides its type.
+func eventDetails(e event.Event) []string {
 	var out []string
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	if e.Node != "" {
-		add("%s", shown(e.Node))
+		add("%s", quoteIfUnclear(e.Node))
 	}
 	if e.Token != 0 {
 		add("token %d", e.Token)
@@ -42,19 +42,19 @@ func about(e event.Event) []string {
 		add("generation %d, %d moved", e.Generation, e.Moved)
 	}
 	if e.Peer != "" {
-		add("by %s", shown(e.Peer))
+		add("by %s", quoteIfUnclear(e.Peer))
 	}
 	if e.Reason != "" && e.Reason != event.ReasonFirst {
-		add("%s", said(short(e.Reason)))
+		add("%s", quoteUnlessPlain(truncateText(e.Reason)))
 	}
 	if e.Seconds != 0 {
-		add("%s %s", lasted[e.Type], time.Duration(e.Seconds*float64(time.Second)).Round(time.Millisecond))
+		add("%s %s", durationLabels[e.Type], time.Duration(e.Seconds*float64(time.Second)).Round(time.Millisecond))
 	}
 	return out
 }
 
-// lasted labels the seconds of an event.
-var lasted = map[event.Type]string{
+// durationLabels labels the seconds of an event.
+var durationLabels = map[event.Type]string{
 	event.LeaderElected:    "nobody led for",
 	event.ClusterRecovered: "nobody led for",
 	event.SessionLost:      "without a session for",

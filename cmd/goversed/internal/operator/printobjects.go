@@ -13,71 +13,73 @@ func PrintObjects(out io.Writer, o Objects, asJSON bool) error {
 	case asJSON:
 		return printJSON(out, o)
 	case o.Key != nil:
-		return printKey(out, o)
+		return printObjectKey(out, o)
 	}
-	w := &table{out: out}
-	answered, active := o.Answered()
-	w.line("objects   %d active", active)
-	w.line("nodes     %s", answers(answered, len(o.Nodes)))
-	w.line("")
-	w.row("NODE", "SERVICE", "ACTIVE", "WAITING", "CALLS", "NOTES")
+	w := &tableWriter{out: out}
+	answered, active := o.CountAnswered()
+	w.writeLine("objects   %d active", active)
+	w.writeLine("nodes     %s", formatAnswered(answered, len(o.Nodes)))
+	w.writeLine("")
+	w.writeRow("NODE", "SERVICE", "ACTIVE", "WAITING", "CALLS", "NOTES")
 	for _, n := range o.Nodes {
 		switch {
 		case n.Error != "":
-			w.row(n.Address, "-", "-", "-", "-", said(n.Error))
+			w.writeRow(n.Address, "-", "-", "-", "-", quoteUnlessPlain(n.Error))
 		case len(n.Services) == 0:
-			w.row(n.Address, "-", "-", "-", "-", "no service is registered")
+			w.writeRow(n.Address, "-", "-", "-", "-", "no service is registered")
 		}
 		for _, s := range n.Services {
-			w.row(n.Address, shown(s.Service), fmt.Sprint(s.Active), fmt.Sprint(s.Waiting), fmt.Sprint(s.Calls), "-")
+			w.writeRow(n.Address, quoteIfUnclear(s.Service), fmt.Sprint(s.Active), fmt.Sprint(s.Waiting), fmt.Sprint(s.Calls),
+				"-")
 		}
 	}
 	return w.flush()
 }
 
-func printKey(out io.Writer, o Objects) error {
-	w, k := &table{out: out}, o.Key
-	w.line("key       %s", shown(k.Key))
-	w.line("shard     %d", k.Shard)
+func printObjectKey(out io.Writer, o Objects) error {
+	w, k := &tableWriter{out: out}, o.Key
+	w.writeLine("key       %s", quoteIfUnclear(k.Key))
+	w.writeLine("shard     %d", k.Shard)
 	if k.Owner == "" {
-		w.line("owner     none")
+		w.writeLine("owner     none")
 	} else {
-		w.line("owner     %s (%s, epoch %d)", k.Owner, k.State, k.Epoch)
+		w.writeLine("owner     %s (%s, epoch %d)", k.Owner, k.State, k.Epoch)
 	}
 	if k.WaitsFor != "" {
-		w.line("waits     for %s to release the shard", k.WaitsFor)
+		w.writeLine("waits     for %s to release the shard", k.WaitsFor)
 	}
-	answered, _ := o.Answered()
-	w.line("nodes     %s", answers(answered, len(o.Nodes)))
-	w.line("")
+	answered, _ := o.CountAnswered()
+	w.writeLine("nodes     %s", formatAnswered(answered, len(o.Nodes)))
+	w.writeLine("")
 	if len(k.Objects) == 0 {
-		w.line("none of the nodes that answered has an object with this key")
+		w.writeLine("none of the nodes that answered has an object with this key")
 	} else {
-		w.row("NODE", "SERVICE", "STATE", "EPOCH", "WAITING", "RUNNING", "AGE")
+		w.writeRow("NODE", "SERVICE", "STATE", "EPOCH", "WAITING", "RUNNING", "AGE")
 	}
 	for _, a := range k.Objects {
-		w.row(a.Node, shown(a.Service), a.State, fmt.Sprint(a.Epoch), fmt.Sprint(a.Waiting), fmt.Sprint(a.Running),
-			age(a.Age))
+		w.writeRow(a.Node, quoteIfUnclear(a.Service), a.State, fmt.Sprint(a.Epoch), fmt.Sprint(a.Waiting),
+			fmt.Sprint(a.Running),
+			formatAge(a.Age))
 	}
-	for i, n := range o.silent() {
+	for i, n := range o.silentNodes() {
 		if i == 0 {
-			w.line("")
-			w.row("NODE", "NOTES")
+			w.writeLine("")
+			w.writeRow("NODE", "NOTES")
 		}
-		w.row(n.Address, said(n.Error))
+		w.writeRow(n.Address, quoteUnlessPlain(n.Error))
 	}
 	return w.flush()
 }
 
-func answers(answered, all int) string {
+func formatAnswered(answered, all int) string {
 	if answered == all {
 		return fmt.Sprint(all)
 	}
 	return fmt.Sprintf("%d, of which %d did not answer", all, all-answered)
 }
 
-// age formats a time, to the second, or to the millisecond if it is below a second.
-func age(seconds float64) string {
+// formatAge formats a time, to the second, or to the millisecond if it is below a second.
+func formatAge(seconds float64) string {
 	d := time.Duration(seconds * float64(time.Second))
 	if d < time.Second {
 		return d.Round(time.Millisecond).String()

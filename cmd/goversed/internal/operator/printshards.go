@@ -9,37 +9,37 @@ import (
 	"github.com/goverse/goverse/internal/sharding/shardview"
 )
 
-// widest limits the length of a list of ranges in a table. JSON has all of it.
-const widest = 40
+// maxRangesLength limits the length of a list of ranges in a table. JSON has all of it.
+const maxRangesLength = 40
 
 // PrintShards writes the owners of all shards, and the moves.
 func PrintShards(out io.Writer, v shard.Table, asJSON bool) error {
 	if asJSON {
 		return printJSON(out, v)
 	}
-	w := &table{out: out}
-	w.line("shards    %d, of which %d may be served", v.Count, v.MayServe())
-	w.line("map       generation %d", v.Generation)
-	w.line("balance   %d to %d an owner", v.Balance.Least, v.Balance.Most)
-	w.line("moves     %d open", v.OpenMoves)
+	w := &tableWriter{out: out}
+	w.writeLine("shards    %d, of which %d may be served", v.Count, v.MayServe())
+	w.writeLine("map       generation %d", v.Generation)
+	w.writeLine("balance   %d to %d an owner", v.Balance.Least, v.Balance.Most)
+	w.writeLine("moves     %d open", v.OpenMoves)
 	if v.Unowned != "" {
-		w.line("unowned   %s", clip(v.Unowned))
+		w.writeLine("unowned   %s", clipRanges(v.Unowned))
 	}
-	w.line("")
-	w.row("OWNER", "STATE", "WEIGHT", "COUNT", "MAY SERVE", "SHARDS")
+	w.writeLine("")
+	w.writeRow("OWNER", "STATE", "WEIGHT", "COUNT", "MAY SERVE", "SHARDS")
 	for _, o := range v.Owners {
-		w.row(o.Address, string(o.State), numberOrDash(o.Weight), fmt.Sprint(o.Count), fmt.Sprint(o.MayServe),
-			orDash(clip(o.Shards)))
+		w.writeRow(o.Address, string(o.State), numberOrDash(o.Weight), fmt.Sprint(o.Count), fmt.Sprint(o.MayServe),
+			orDash(clipRanges(o.Shards)))
 	}
 	if len(v.Moves) > 0 {
-		w.line("")
-		w.row("FROM", "TO", "COUNT", "SINCE", "STATE", "SHARDS")
+		w.writeLine("")
+		w.writeRow("FROM", "TO", "COUNT", "SINCE", "STATE", "SHARDS")
 		for _, m := range v.Moves {
 			how := "done"
 			if !m.Done {
 				how = "waits for " + m.WaitsFor
 			}
-			w.row(m.From, m.To, fmt.Sprint(m.Count), fmt.Sprint(m.Since), how, clip(m.Shards))
+			w.writeRow(m.From, m.To, fmt.Sprint(m.Count), fmt.Sprint(m.Since), how, clipRanges(m.Shards))
 		}
 	}
 	return w.flush()
@@ -50,44 +50,44 @@ func PrintPreview(out io.Writer, f shardview.Preview, asJSON bool) error {
 	if asJSON {
 		return printJSON(out, f)
 	}
-	w := &table{out: out}
+	w := &tableWriter{out: out}
 	if f.Generation == 0 {
-		w.line("%d shards, no map yet", f.Count)
+		w.writeLine("%d shards, no map yet", f.Count)
 	} else {
-		w.line("%d shards, map generation %d", f.Count, f.Generation)
+		w.writeLine("%d shards, map generation %d", f.Count, f.Generation)
 	}
 	if f.OpenMoves > 0 {
-		w.line("moves that are open, and left alone: %d", f.OpenMoves)
+		w.writeLine("moves that are open, and left alone: %d", f.OpenMoves)
 	}
 	if f.Remark != "" {
-		w.line("%s", f.Remark)
+		w.writeLine("%s", f.Remark)
 	} else if len(f.Steps) == 0 {
-		w.line("nothing would move")
+		w.writeLine("nothing would move")
 	}
 	for _, s := range f.Steps {
 		when := "at once"
 		if s.AfterSeconds > 0 {
 			when = fmt.Sprintf("after %gs", s.AfterSeconds)
 		}
-		w.line("")
-		w.line("%s: %s", when, reasons(s))
-		w.row("WHY", "FROM", "TO", "COUNT", "SHARDS")
+		w.writeLine("")
+		w.writeLine("%s: %s", when, describeReasons(s))
+		w.writeRow("WHY", "FROM", "TO", "COUNT", "SHARDS")
 		for _, t := range s.Transfers {
-			w.row(string(t.Why), orDash(t.From), t.To, fmt.Sprint(t.Count), clip(t.Shards))
+			w.writeRow(string(t.Reason), orDash(t.From), t.To, fmt.Sprint(t.Count), clipRanges(t.Shards))
 		}
 	}
 	if len(f.Nodes) > 0 {
-		w.line("")
-		w.row("NODE", "NOW", "THEN")
+		w.writeLine("")
+		w.writeRow("NODE", "NOW", "THEN")
 		for _, n := range f.Nodes {
-			w.row(n.Address, fmt.Sprint(n.Now), fmt.Sprint(n.Then))
+			w.writeRow(n.Address, fmt.Sprint(n.Now), fmt.Sprint(n.Then))
 		}
 	}
 	return w.flush()
 }
 
-// reasons describes how many shards move, and why.
-func reasons(s shardview.Step) string {
+// describeReasons describes how many shards move, and why.
+func describeReasons(s shardview.PlanStep) string {
 	var parts []string
 	for _, part := range []struct {
 		count int
@@ -102,11 +102,11 @@ func reasons(s shardview.Step) string {
 	return strings.Join(parts, ", ")
 }
 
-// clip cuts off ranges that would make a row too wide, and adds their number.
-func clip(ranges string) string {
-	if len(ranges) <= widest {
+// clipRanges cuts off ranges that would make a row too wide, and adds their number.
+func clipRanges(ranges string) string {
+	if len(ranges) <= maxRangesLength {
 		return ranges
 	}
-	at := strings.LastIndexByte(ranges[:widest], ',')
+	at := strings.LastIndexByte(ranges[:maxRangesLength], ',')
 	return fmt.Sprintf("%s and %d more", ranges[:at], strings.Count(ranges[at:], ","))
 }

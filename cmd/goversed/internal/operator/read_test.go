@@ -32,7 +32,7 @@ func TestRead(t *testing.T) {
 	}))
 	first, second, third := c.Node(0).Address(), c.Node(1).Address(), c.Node(2).Address()
 	c.WaitLeaderIs(first)
-	d, err := open(t, c).Read(patient(t))
+	d, err := openOperator(t, c).Read(testContext(t))
 	require.NoError(t, err)
 	require.Equal(t, first, d.LeaderID)
 	require.Equal(t, c.Node(0).Cluster().Leader().Token, d.Token)
@@ -85,7 +85,7 @@ func TestStatusOfASilentLeader(t *testing.T) {
 	remove := c.PutStrayKey(nodetest.Keys.Silence(leader.Address(), "x"),
 		state.SilenceRecord{Incarnation: m.Incarnation, SilentMS: 4100}.Encode())
 	defer remove()
-	d, err := open(t, c).Read(patient(t))
+	d, err := openOperator(t, c).Read(testContext(t))
 	require.NoError(t, err)
 	require.EqualValues(t, 4, d.LeaderSilentSeconds)
 	var out strings.Builder
@@ -101,7 +101,7 @@ func TestStatusOfASilentLeader(t *testing.T) {
 
 func TestReadOfNothing(t *testing.T) {
 	t.Parallel()
-	d, err := open(t, clustertest.New(t, 0)).Read(patient(t))
+	d, err := openOperator(t, clustertest.New(t, 0)).Read(testContext(t))
 	require.NoError(t, err)
 	var out strings.Builder
 	require.EqualError(t, PrintLeader(&out, d, true), "no node is registered under /goverse: check --prefix")
@@ -131,7 +131,7 @@ func TestReadOfAnOutsideLeader(t *testing.T) {
 	c := clustertest.New(t, 0)
 	remove := c.PutStrayKey(nodetest.Keys.Candidate(0x123), "elsewhere")
 	defer remove()
-	d, err := open(t, c).Read(patient(t))
+	d, err := openOperator(t, c).Read(testContext(t))
 	require.NoError(t, err)
 	require.Equal(t, "elsewhere", d.LeaderID)
 	require.False(t, d.Member)
@@ -142,16 +142,16 @@ func TestReadOfAnOutsideLeader(t *testing.T) {
 
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
-	o := openAt(t, "127.0.0.1:1")
+	o := openOperatorAt(t, "127.0.0.1:1")
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(patient(t), 200*time.Millisecond)
+	ctx, cancel := context.WithTimeout(testContext(t), 200*time.Millisecond)
 	defer cancel()
 	_, err := o.Read(ctx)
 	require.ErrorIs(t, err, cluster.ErrEtcdUnreachable)
 	require.ErrorContains(t, err, "--etcd")
-	_, err = o.Resign(patient(t), 200*time.Millisecond)
+	_, err = o.Resign(testContext(t), 200*time.Millisecond)
 	require.ErrorIs(t, err, cluster.ErrEtcdUnreachable)
-	err = o.Watch(patient(t), 200*time.Millisecond, func(View) error { return nil })
+	err = o.Watch(testContext(t), 200*time.Millisecond, func(View) error { return nil })
 	require.ErrorIs(t, err, cluster.ErrEtcdUnreachable)
 	require.Less(t, time.Since(began), 10*time.Second)
 }
@@ -175,8 +175,8 @@ func TestNotEtcd(t *testing.T) {
 	defer web.Close()
 
 	for _, address := range []string{rpc.Addr().String(), web.Listener.Addr().String(), old.Listener.Addr().String()} {
-		ctx := patient(t)
-		_, err := openAt(t, address).Read(ctx)
+		ctx := testContext(t)
+		_, err := openOperatorAt(t, address).Read(ctx)
 		require.NoError(t, ctx.Err(), "the time-out is not waited for")
 		require.ErrorIs(t, err, cluster.ErrNotEtcd)
 		require.EqualError(t, err, "what answers at "+address+" is no etcd: set --etcd to etcd's client address, "+
@@ -184,8 +184,8 @@ func TestNotEtcd(t *testing.T) {
 	}
 }
 
-// slow is an answer time after which the client starts to probe the address.
-const slow = time.Second / 2
+// slowAnswer is an answer time after which the client starts to probe the address.
+const slowAnswer = time.Second / 2
 
 // A slow etcd is waited for, and so is a server that sends nothing.
 func TestSlow(t *testing.T) {
@@ -193,14 +193,14 @@ func TestSlow(t *testing.T) {
 	relay, err := fault.NewRelay(strings.TrimPrefix(etcdtest.Start(t).Endpoint(), "http://"))
 	require.NoError(t, err)
 	t.Cleanup(relay.Close)
-	relay.Delay(fault.Both, slow) // a probe gets no answer in time
-	_, err = openAt(t, relay.Address()).Read(patient(t))
+	relay.Delay(fault.Both, slowAnswer) // a probe gets no answer in time
+	_, err = openOperatorAt(t, relay.Address()).Read(testContext(t))
 	require.NoError(t, err)
 
 	relay.Blackhole(fault.Both)
-	ctx, cancel := context.WithTimeout(patient(t), 2*time.Second)
+	ctx, cancel := context.WithTimeout(testContext(t), 2*time.Second)
 	defer cancel()
-	_, err = openAt(t, relay.Address()).Read(ctx)
+	_, err = openOperatorAt(t, relay.Address()).Read(ctx)
 	require.ErrorIs(t, err, cluster.ErrEtcdUnreachable)
 	require.ErrorIs(t, ctx.Err(), context.DeadlineExceeded, "not before")
 	require.EqualError(t, err, "etcd cannot be reached at "+relay.Address()+": it takes connections and says nothing, so "+
@@ -214,7 +214,7 @@ func TestUnreachableWithAUser(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = silent.Close() })
 	cfg := cluster.Config{EtcdAddress: silent.Addr().String(), EtcdPrefix: "/goverse", Username: "u", Password: "p"}
-	_, err = Open(cfg, slow/2)
+	_, err = Open(cfg, slowAnswer/2)
 	require.EqualError(t, err, "etcd cannot be reached at "+cfg.EtcdAddress+": it takes connections and says nothing, so "+
 		"it is no etcd or one that stands still: check --etcd and that etcd runs there")
 
@@ -222,8 +222,8 @@ func TestUnreachableWithAUser(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(relay.Close)
 	cfg.EtcdAddress = relay.Address()
-	relay.Delay(fault.FromTarget, slow/2)
-	_, err = Open(cfg, slow/2)
+	relay.Delay(fault.FromTarget, slowAnswer/2)
+	_, err = Open(cfg, slowAnswer/2)
 	require.ErrorIs(t, err, cluster.ErrEtcdUnreachable)
 	require.Equal(t, 1, strings.Count(err.Error(), "cannot be reached"), err)
 }
@@ -239,7 +239,7 @@ func TestBadConfiguration(t *testing.T) {
 func TestDenied(t *testing.T) {
 	t.Parallel()
 	e := etcdtest.Start(t)
-	ctx := patient(t)
+	ctx := testContext(t)
 	// Hashing passwords is slow, so there is only one.
 	_, err := e.Client().UserAddWithOptions(ctx, "root", "", &clientv3.UserAddOptions{NoPassword: true})
 	require.NoError(t, err)
@@ -250,7 +250,7 @@ func TestDenied(t *testing.T) {
 	_, err = e.Client().AuthEnable(ctx)
 	require.NoError(t, err)
 
-	_, err = openAt(t, e.Endpoint()).Read(ctx)
+	_, err = openOperatorAt(t, e.Endpoint()).Read(ctx)
 	require.ErrorIs(t, err, cluster.ErrEtcdDenied)
 	require.ErrorContains(t, err, "--etcd-user")
 

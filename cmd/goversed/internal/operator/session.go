@@ -8,16 +8,16 @@ import (
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 )
 
-// askingTTL is the TTL of the session that carries an operator's request.
-const askingTTL = 5 * time.Second
+// requestTTL is the TTL of the session that carries an operator's request.
+const requestTTL = 5 * time.Second
 
-// operatorsName is the owner that requests of operators show in etcd.
-const operatorsName = "an operator"
+// requestOwner is the owner that requests of operators show in etcd.
+const requestOwner = "an operator"
 
 // newKeeper returns a keeper of an operator's session, which onSession runs. ReadKey is a key that its user may
 // read.
 func (o *Operator) newKeeper(readKey string) (*etcdsession.Keeper, error) {
-	return etcdsession.NewKeeper(etcdsession.KeeperConfig{Config: etcdsession.Config{Client: o.client, TTL: askingTTL,
+	return etcdsession.NewKeeper(etcdsession.KeeperConfig{Config: etcdsession.Config{Client: o.client, TTL: requestTTL,
 		ReadKey: readKey}})
 }
 

@@ -29,7 +29,7 @@ func (o *Operator) Shards(ctx context.Context) (shard.Table, error) {
 // DryRun reads the cluster once and returns the actions that its planner would take. DryRun returns the errors
 // of Read, ErrNoNodes, and the errors of shardview.DryRun.
 func (o *Operator) DryRun(ctx context.Context, cfg shardview.Settings,
-	suppose shardview.Change) (shardview.Preview, error) {
+	suppose shardview.SupposedChange) (shardview.Preview, error) {
 	snap, err := o.read(ctx)
 	if err != nil {
 		return shardview.Preview{}, err
@@ -47,7 +47,7 @@ func (o *Operator) DryRun(ctx context.Context, cfg shardview.Settings,
 		return f, fmt.Errorf("--with: %w: give the address of one that is not there", err)
 	}
 	if err == nil && snap.Planner() == nil && len(suppose.Join) == 0 {
-		f.Steps, f.Remark = []shardview.Step{}, "nobody leads: no shard moves until a node does"
+		f.Steps, f.Remark = []shardview.PlanStep{}, "nobody leads: no shard moves until a node does"
 		for i, n := range f.Nodes {
 			f.Nodes[i].Then = n.Now
 		}

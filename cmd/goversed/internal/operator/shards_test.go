@@ -48,13 +48,13 @@ b:1   a:1  1      7      waits for b:1  6
 	out.Reset()
 	require.NoError(t, PrintShards(&out, v, true))
 	require.Contains(t, out.String(), `"shards":"`+many+`"`)
-	require.Error(t, PrintShards(full{}, v, false))
+	require.Error(t, PrintShards(fullWriter{}, v, false))
 }
 
-// full is a writer that fails.
-type full struct{}
+// fullWriter is a writer that fails.
+type fullWriter struct{}
 
-func (full) Write([]byte) (int, error) { return 0, errors.New("full") }
+func (fullWriter) Write([]byte) (int, error) { return 0, errors.New("full") }
 
 func TestPrintPreview(t *testing.T) {
 	t.Parallel()
@@ -63,8 +63,9 @@ func TestPrintPreview(t *testing.T) {
 	require.Equal(t, "8 shards, no map yet\nnothing would move\n", out.String())
 	out.Reset()
 	require.NoError(t, PrintPreview(&out, shardview.Preview{Count: 8, Generation: 3, OpenMoves: 2,
-		Nodes: []shardview.Load{{Address: "a:1", Now: 4, Then: 8}},
-		Steps: []shardview.Step{{Assigned: 4, Transfers: []shardview.Transfer{{Why: shardview.Assigned, To: "a:1", Count: 4,
+		Nodes: []shardview.NodeLoad{{Address: "a:1", Now: 4, Then: 8}},
+		Steps: []shardview.PlanStep{{Assigned: 4, Transfers: []shardview.Transfer{{Reason: shardview.Assigned, To: "a:1",
+			Count:  4,
 			Shards: "4-7"}}},
 			{AfterSeconds: 1.5, Drained: 2, Rebalanced: 1, Transfers: []shardview.Transfer{}}}}, false))
 	require.Equal(t, `8 shards, map generation 3
@@ -86,20 +87,20 @@ a:1   4    8
 func TestShardsThatAreNotThere(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 1, clustertest.WithConfig(func(_ int, cfg *cluster.Config) { cfg.Sharding.Off = true }))
-	o := open(t, c)
-	_, err := o.Shards(patient(t))
+	o := openOperator(t, c)
+	_, err := o.Shards(testContext(t))
 	require.ErrorIs(t, err, shardview.ErrNoMap)
 	require.ErrorContains(t, err, "goversed shards plan shows what it waits for")
-	f, err := o.DryRun(patient(t), shardview.Settings{MinMembers: 1}, shardview.Change{})
+	f, err := o.DryRun(testContext(t), shardview.Settings{MinMembers: 1}, shardview.SupposedChange{})
 	require.NoError(t, err)
 	require.Contains(t, f.Remark, "run without sharding")
 
-	_, err = c.Client().Put(patient(t), nodetest.Keys.ShardMap(), "{")
+	_, err = c.Client().Put(testContext(t), nodetest.Keys.ShardMap(), "{")
 	require.NoError(t, err)
-	_, err = o.Shards(patient(t))
+	_, err = o.Shards(testContext(t))
 	require.ErrorIs(t, err, sharding.ErrBadMap)
 	require.ErrorContains(t, err, "delete /goverse/shards/map")
-	_, err = o.DryRun(patient(t), shardview.Settings{MinMembers: 1}, shardview.Change{})
+	_, err = o.DryRun(testContext(t), shardview.Settings{MinMembers: 1}, shardview.SupposedChange{})
 	require.ErrorIs(t, err, sharding.ErrBadMap)
 }
 
@@ -107,14 +108,14 @@ func TestShardsThatAreNotThere(t *testing.T) {
 func TestNothingMovesWhereNobodyLeads(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 1, clustertest.WithConfig(func(_ int, cfg *cluster.Config) { cfg.Observer = true }))
-	o := open(t, c)
-	f, err := o.DryRun(patient(t), shardview.Settings{MinMembers: 1}, shardview.Change{})
+	o := openOperator(t, c)
+	f, err := o.DryRun(testContext(t), shardview.Settings{MinMembers: 1}, shardview.SupposedChange{})
 	require.NoError(t, err)
 	require.Empty(t, f.Steps)
-	require.Equal(t, []shardview.Load{{Address: c.Node(0).Address()}}, f.Nodes)
+	require.Equal(t, []shardview.NodeLoad{{Address: c.Node(0).Address()}}, f.Nodes)
 	require.Equal(t, "nobody leads: no shard moves until a node does", f.Remark)
-	f, err = o.DryRun(patient(t), shardview.Settings{MinMembers: 1},
-		shardview.Change{Join: []shardview.Joiner{{Address: "a:1"}}})
+	f, err = o.DryRun(testContext(t), shardview.Settings{MinMembers: 1},
+		shardview.SupposedChange{Join: []shardview.Joiner{{Address: "a:1"}}})
 	require.NoError(t, err)
 	require.NotEmpty(t, f.Steps, "that one would lead")
 }

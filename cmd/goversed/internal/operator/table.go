@@ -7,27 +7,27 @@ import (
 	"text/tabwriter"
 )
 
-// table writes lines and, between them, rows with aligned columns. It writes nothing after a failed write.
-type table struct {
+// tableWriter writes lines and, between them, rows with aligned columns. It writes nothing after a failed write.
+type tableWriter struct {
 	out  io.Writer
 	rows *tabwriter.Writer
 	err  error
 }
 
-func (t *table) row(columns ...string) {
+func (t *tableWriter) writeRow(columns ...string) {
 	if t.rows == nil {
 		t.rows = tabwriter.NewWriter(t.out, 0, 0, 2, ' ', 0)
 	}
 	_, _ = fmt.Fprintln(t.rows, strings.Join(columns, "\t")) // Flush returns the error
 }
 
-func (t *table) line(format string, args ...any) {
+func (t *tableWriter) writeLine(format string, args ...any) {
 	if t.flush() == nil {
 		_, t.err = fmt.Fprintf(t.out, format+"\n", args...)
 	}
 }
 
-func (t *table) flush() error {
+func (t *tableWriter) flush() error {
 	if t.rows != nil && t.err == nil {
 		t.err = t.rows.Flush()
 	}

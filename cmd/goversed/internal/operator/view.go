@@ -78,7 +78,7 @@ func newView(s *state.Snapshot) View {
 	for _, m := range s.Members {
 		v.Nodes = append(v.Nodes, m.Address)
 		if m.Address == v.LeaderID {
-			v.LeaderSilentSeconds, _ = silence(s, m)
+			v.LeaderSilentSeconds, _ = memberSilence(s, m)
 		}
 	}
 	return v
@@ -93,8 +93,8 @@ func newDetails(s *state.Snapshot) Details {
 			Labels: m.Labels, Observer: m.Observer, Draining: m.Draining, Stopping: m.Stopping,
 			ElectionFailed: m.ElectionFailed, Reason: m.Reason,
 			RoundTripMS: m.RoundTripMS}
-		n.SilentSeconds, n.SilentTo = silence(s, m)
-		if c, place := s.Candidate(m.Lease); c != nil {
+		n.SilentSeconds, n.SilentTo = memberSilence(s, m)
+		if c, place := s.CandidateOn(m.Lease); c != nil {
 			n.State, n.Place = "candidate", place+1
 		}
 		if l.Member && l.Lease == m.Lease {
@@ -116,10 +116,10 @@ func (d Details) Leader() Leader {
 	return l
 }
 
-// silence returns how long m has not answered, as last reported by the nodes that watch it, and their number.
-func silence(s *state.Snapshot, m *state.Member) (seconds int64, to int) {
+// memberSilence returns how long m has not answered, as last reported by the nodes that watch it, and their number.
+func memberSilence(s *state.Snapshot, m *state.Member) (seconds int64, to int) {
 	for _, x := range s.SilencesOf(m) {
-		seconds, to = max(seconds, int64(x.Silent().Seconds())), to+1
+		seconds, to = max(seconds, int64(x.SilentFor().Seconds())), to+1
 	}
 	return seconds, to
 }

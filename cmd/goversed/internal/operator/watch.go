@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	checkEvery   = time.Second
-	checkTimeout = 2 * time.Second
+	checkInterval = time.Second
+	checkTimeout  = 2 * time.Second
 
-	// staleFor is the time after which a stale view is shown. A watch that is being reopened is stale for a
+	// staleAfter is the time after which a stale view is shown. A watch that is being reopened is stale for a
 	// moment, too, also when etcd has just come back.
-	staleFor = time.Second
+	staleAfter = time.Second
 )
 
 // Watch calls show with the cluster as it is, and again at every change of leader, queue or nodes. It also
@@ -35,22 +35,23 @@ func (o *Operator) Watch(ctx context.Context, timeout time.Duration, show func(V
 	case err != nil:
 		return err
 	}
-	m, stop := o.mirror(ctx)
+	m, stop := o.runMirror(ctx)
 	defer stop()
 	checks, endChecks := context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	wg.Go(func() { o.check(checks, m) })
+	wg.Go(func() { o.pollEtcd(checks, m) })
 	defer wg.Wait()
 	defer endChecks()
 	sub := m.Subscribe(nil)
 	defer sub.Close()
-	return follow(ctx, sub.C, m.Snapshot, show)
+	return showChanges(ctx, sub.C, m.Snapshot, show)
 }
 
-// follow shows the newest snapshot at each change, until ctx ends or show fails.
-func follow(ctx context.Context, changed <-chan struct{}, newest func() *state.Snapshot, show func(View) error) error {
+// showChanges shows the newest snapshot at each change, until ctx ends or show fails.
+func showChanges(ctx context.Context, changed <-chan struct{}, newest func() *state.Snapshot,
+	show func(View) error) error {
 	var last *View
-	lasting := time.NewTimer(staleFor)
+	lasting := time.NewTimer(staleAfter)
 	defer lasting.Stop()
 	lasting.Stop()
 	stale := false // if set, the timer runs or has fired
@@ -74,12 +75,12 @@ func follow(ctx context.Context, changed <-chan struct{}, newest func() *state.S
 			lasting.Stop()
 		case !stale:
 			stale = true
-			lasting.Reset(staleFor)
+			lasting.Reset(staleAfter)
 			continue
 		case !ranOut:
 			continue
 		}
-		if last != nil && same(*last, v) {
+		if last != nil && sameView(*last, v) {
 			continue
 		}
 		if err := show(v); err != nil {
@@ -89,9 +90,9 @@ func follow(ctx context.Context, changed <-chan struct{}, newest func() *state.S
 	}
 }
 
-// check asks etcd periodically, because the watch reports nothing when etcd is gone.
-func (o *Operator) check(ctx context.Context, m *watchcache.Mirror) {
-	again := time.NewTicker(checkEvery)
+// pollEtcd asks etcd periodically, because the watch reports nothing when etcd is gone.
+func (o *Operator) pollEtcd(ctx context.Context, m *watchcache.Mirror) {
+	again := time.NewTicker(checkInterval)
 	defer again.Stop()
 	for {
 		select {
@@ -99,28 +100,28 @@ func (o *Operator) check(ctx context.Context, m *watchcache.Mirror) {
 		case <-ctx.Done():
 			return
 		}
-		known := m.Known()
+		known := m.KnownRevision()
 		attempt, cancel := context.WithTimeout(ctx, checkTimeout)
 		resp, err := o.client.Get(attempt, o.keys.RangeStart(), clientv3.WithCountOnly())
 		cancel()
 		switch {
 		case err == nil:
-			m.Saw(resp.Header, known)
+			m.ObserveHeader(resp.Header, known)
 		case ctx.Err() == nil:
 			m.Rebuild("etcd does not answer")
 		}
 	}
 }
 
-// same compares all but the revision, which also advances with changes that are not shown.
-func same(a, b View) bool {
+// sameView compares all but the revision, which also advances with changes that are not shown.
+func sameView(a, b View) bool {
 	return a.LeaderID == b.LeaderID && a.Token == b.Token && a.Mode == b.Mode && a.Member == b.Member &&
 		a.Stale == b.Stale && a.LeaderSilentSeconds == b.LeaderSilentSeconds &&
 		slices.Equal(a.Queue, b.Queue) && slices.Equal(a.Nodes, b.Nodes)
 }
 
-// mirror runs a mirror until stop is called, which joins it.
-func (o *Operator) mirror(ctx context.Context) (m *watchcache.Mirror, stop func()) {
+// runMirror runs a mirror until stop is called, which joins it.
+func (o *Operator) runMirror(ctx context.Context) (m *watchcache.Mirror, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	m = watchcache.New(watchcache.Config{Client: o.client, Keys: o.keys})
 	var wg sync.WaitGroup

@@ -18,8 +18,8 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// watching runs Watch and sends the views it shows.
-func watching(t *testing.T, o *Operator) (views <-chan View, stop func() error) {
+// startWatch runs Watch and sends the views it shows.
+func startWatch(t *testing.T, o *Operator) (views <-chan View, stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	out, result := make(chan View), make(chan error, 1)
@@ -45,8 +45,8 @@ func watching(t *testing.T, o *Operator) (views <-chan View, stop func() error) 
 	return out, stop
 }
 
-// until receives views until one matches.
-func until(t *testing.T, views <-chan View, wanted func(View) bool) View {
+// awaitView receives views until one matches.
+func awaitView(t *testing.T, views <-chan View, wanted func(View) bool) View {
 	t.Helper()
 	end := time.After(20 * time.Second)
 	for {
@@ -66,32 +66,32 @@ func TestWatch(t *testing.T) {
 	c := clustertest.New(t, 1)
 	first := c.Node(0)
 	c.WaitLeaderIs(first.Address())
-	views, stop := watching(t, open(t, c))
+	views, stop := startWatch(t, openOperator(t, c))
 	v := <-views
 	require.Equal(t, first.Address(), v.LeaderID)
 	require.Equal(t, []string{first.Address()}, v.Nodes)
 
 	second := c.AddNode()
-	until(t, views, func(v View) bool { return len(v.Queue) == 2 && v.LeaderID == first.Address() })
+	awaitView(t, views, func(v View) bool { return len(v.Queue) == 2 && v.LeaderID == first.Address() })
 	first.Stop()
-	until(t, views, func(v View) bool { return v.LeaderID == second.Address() && len(v.Nodes) == 1 })
+	awaitView(t, views, func(v View) bool { return v.LeaderID == second.Address() && len(v.Nodes) == 1 })
 	second.Stop()
-	until(t, views, func(v View) bool { return v.LeaderID == "" && len(v.Nodes) == 0 })
+	awaitView(t, views, func(v View) bool { return v.LeaderID == "" && len(v.Nodes) == 0 })
 	require.NoError(t, stop(), "interrupted is not failed")
 }
 
 func TestWatchSaysThatEtcdIsSilent(t *testing.T) {
 	t.Parallel()
-	e, err := embedetcd.Start(patient(t), embedetcd.TestTiming(embedetcd.Config{}))
+	e, err := embedetcd.Start(testContext(t), embedetcd.TestTiming(embedetcd.Config{}))
 	require.NoError(t, err)
 	defer func() { _ = e.Close() }() // closing again is fine
-	views, _ := watching(t, openAt(t, e.Endpoint()))
+	views, _ := startWatch(t, openOperatorAt(t, e.Endpoint()))
 	require.False(t, (<-views).Stale)
-	_, err = e.Client().Put(patient(t), "/goverse/leader/123", "elsewhere")
+	_, err = e.Client().Put(testContext(t), "/goverse/leader/123", "elsewhere")
 	require.NoError(t, err)
-	until(t, views, func(v View) bool { return v.LeaderID == "elsewhere" }) // now the watch is established
+	awaitView(t, views, func(v View) bool { return v.LeaderID == "elsewhere" }) // now the watch is established
 	require.NoError(t, e.Close())
-	v := until(t, views, func(v View) bool { return v.Stale })
+	v := awaitView(t, views, func(v View) bool { return v.Stale })
 
 	var out strings.Builder
 	require.NoError(t, PrintChange(&out, time.Now(), v, false))
@@ -110,7 +110,7 @@ func TestWatchLeavesMomentsOut(t *testing.T) {
 		var mu sync.Mutex // timers of the bubble do not synchronise for the race detector
 		var shown []View
 		go func() {
-			done <- follow(ctx, changed, now.Load, func(v View) error {
+			done <- showChanges(ctx, changed, now.Load, func(v View) error {
 				mu.Lock()
 				defer mu.Unlock()
 				shown = append(shown, v)
@@ -140,7 +140,7 @@ func TestWatchLeavesMomentsOut(t *testing.T) {
 		last(2, 2, false)
 
 		next(2, "b:1", true)
-		<-time.After(staleFor - 1) // of the bubble: no time passes
+		<-time.After(staleAfter - 1) // of the bubble: no time passes
 		synctest.Wait()
 		last(2, 2, false)
 		<-time.After(1) // of the bubble: no time passes
@@ -150,7 +150,7 @@ func TestWatchLeavesMomentsOut(t *testing.T) {
 		last(4, 2, false)
 		next(2, "b:1", true)
 		next(2, "b:1", false)
-		<-time.After(2 * staleFor) // of the bubble: no time passes
+		<-time.After(2 * staleAfter) // of the bubble: no time passes
 		synctest.Wait()
 		last(4, 2, false)
 		cancel()
@@ -161,7 +161,7 @@ func TestWatchLeavesMomentsOut(t *testing.T) {
 func TestWatchEndsWhenNobodyReads(t *testing.T) {
 	t.Parallel()
 	gone := errors.New("broken pipe")
-	err := open(t, clustertest.New(t, 0)).Watch(patient(t), patience, func(View) error { return gone })
+	err := openOperator(t, clustertest.New(t, 0)).Watch(testContext(t), patience, func(View) error { return gone })
 	require.ErrorIs(t, err, gone)
 }
 

@@ -18,19 +18,19 @@ import (
 )
 
 const (
-	// MostKeys limits the keys that are searched for clusters.
-	MostKeys = pages * pageSize
-	// pages and pageSize limit the requests of a search, and mostOthers the clusters it finds.
-	pages      = 25
-	pageSize   = 200
-	mostOthers = 20
+	// MaxKeys limits the keys that are searched for clusters.
+	MaxKeys = maxPages * pageSize
+	// maxPages and pageSize limit the requests of a search, and maxPrefixes the clusters it finds.
+	maxPages    = 25
+	pageSize    = 200
+	maxPrefixes = 20
 )
 
-// timeout limits a search.
-const timeout = 8 * time.Second
+// searchTimeout limits a search.
+const searchTimeout = 8 * time.Second
 
-// Found is the result of a search.
-type Found struct {
+// SearchResult is the result of a search.
+type SearchResult struct {
 	// Prefixes lists the prefixes that have nodes, in order.
 	Prefixes []Prefix
 	// Denied reports that the user may not search for them. More reports that not all keys were searched.
@@ -53,14 +53,14 @@ func (p Prefix) String() string {
 
 // Find searches for clusters under prefixes other than own. It reads a limited number of keys, and skips the
 // long queues of clusters. It blocks for at most eight seconds, or until ctx ends.
-func Find(ctx context.Context, client *clientv3.Client, own string) (out Found) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+func Find(ctx context.Context, client *clientv3.Client, own string) (out SearchResult) {
+	ctx, cancel := context.WithTimeout(ctx, searchTimeout)
 	defer cancel()
 	from := "\x00"
-	for range pages {
+	for range maxPages {
 		resp, err := client.Get(ctx, from, clientv3.WithFromKey(), clientv3.WithKeysOnly(), clientv3.WithLimit(pageSize))
 		if err != nil {
-			out.Denied, out.More = refuses(err), !refuses(err)
+			out.Denied, out.More = isDenied(err), !isDenied(err)
 			return out
 		}
 		for _, kv := range resp.Kvs {
@@ -68,7 +68,7 @@ func Find(ctx context.Context, client *clientv3.Client, own string) (out Found) 
 			if key < from {
 				continue
 			}
-			prefix, behind := clusterOf(key)
+			prefix, behind := splitNodeKey(key)
 			if behind == "" { // a key of a node, or of no cluster
 				from = key + "\x00"
 			} else {
@@ -81,7 +81,7 @@ func Find(ctx context.Context, client *clientv3.Client, own string) (out Found) 
 			switch {
 			case i >= 0:
 				out.Prefixes[i].Nodes++
-			case len(out.Prefixes) < mostOthers && isNode(ctx, client, key):
+			case len(out.Prefixes) < maxPrefixes && isNode(ctx, client, key):
 				out.Prefixes = append(out.Prefixes, Prefix{Prefix: prefix, Nodes: 1})
 			}
 		}
@@ -93,8 +93,8 @@ func Find(ctx context.Context, client *clientv3.Client, own string) (out Found) 
 	return out
 }
 
-// refuses reports whether etcd denied the request, because of missing rights or a missing user.
-func refuses(err error) bool {
+// isDenied reports whether etcd denied the request, because of missing rights or a missing user.
+func isDenied(err error) bool {
 	return errors.Is(err, rpctypes.ErrPermissionDenied) || errors.Is(err, rpctypes.ErrUserEmpty)
 }
 
@@ -108,18 +108,18 @@ func isNode(ctx context.Context, client *clientv3.Client, key string) bool {
 	return err == nil && record.InstanceID != ""
 }
 
-// queues lists the parts of a cluster's keys that may be very long. None of them contains keys of nodes.
-var queues = []string{"/elections/", "/events/", "/leader/", "/shards/", "/work/"}
+// longRanges lists the parts of a cluster's keys that may be very long. None of them contains keys of nodes.
+var longRanges = []string{"/elections/", "/events/", "/leader/", "/shards/", "/work/"}
 
-// clusterOf returns the prefix of the cluster if key looks like the key of a node. If the key lies in a long
+// splitNodeKey returns the prefix of the cluster if key looks like the key of a node. If the key lies in a long
 // part of a cluster's keys without nodes, behind is the key after that part.
-func clusterOf(key string) (prefix, behind string) {
+func splitNodeKey(key string) (prefix, behind string) {
 	if before, address, ok := strings.Cut(key, "/nodes/"); ok && address != "" && !strings.Contains(address, "/") {
 		if _, err := state.NewKeys(before); err == nil {
 			return before, ""
 		}
 	}
-	for _, queue := range queues {
+	for _, queue := range longRanges {
 		if before, _, ok := strings.Cut(key, queue); ok && !strings.Contains(key, "/nodes/") {
 			if _, err := state.NewKeys(before); err == nil {
 				return before, before + strings.TrimSuffix(queue, "/") + "0"

@@ -16,20 +16,20 @@ func Run() (status int, done bool) {
 	if os.Getpid() != 1 {
 		return 0, false
 	}
-	return supervise("/proc/self/exe", os.Args, os.Environ())
+	return runAndReap("/proc/self/exe", os.Args, os.Environ())
 }
 
-// supervise starts a program, passes signals on to it, and reaps all children of this process until the program
+// runAndReap starts a program, passes signals on to it, and reaps all children of this process until the program
 // has ended. One goroutine does both, so that no signal is sent to a reaped process: its number may be in use
 // again.
-func supervise(path string, args, env []string) (status int, done bool) {
+func runAndReap(path string, args, env []string) (status int, done bool) {
 	ended, signals := make(chan os.Signal, 1), make(chan os.Signal, 64)
 	signal.Notify(ended, unix.SIGCHLD) // one is enough for any number of ended children
-	signal.Notify(signals, passedOn()...)
+	signal.Notify(signals, forwardedSignals()...)
 	defer signal.Stop(ended)
 	defer signal.Stop(signals)
 	program, err := syscall.ForkExec(path, args, &syscall.ProcAttr{Env: env, Files: []uintptr{0, 1, 2},
-		Sys: attributes()})
+		Sys: processAttributes()})
 	if err != nil {
 		return 0, false
 	}
@@ -38,16 +38,16 @@ func supervise(path string, args, env []string) (status int, done bool) {
 		case s := <-signals:
 			_ = syscall.Kill(program, s.(syscall.Signal)) // an error means that it has ended
 		case <-ended:
-			if status, done := collect(program); done {
+			if status, done := reapChildren(program); done {
 				return status, true
 			}
 		}
 	}
 }
 
-// collect reaps the children that have ended. It returns the program's exit status if the program is one of
+// reapChildren reaps the children that have ended. It returns the program's exit status if the program is one of
 // them.
-func collect(program int) (status int, done bool) {
+func reapChildren(program int) (status int, done bool) {
 	for {
 		var ws unix.WaitStatus
 		switch pid, err := unix.Wait4(-1, &ws, unix.WNOHANG, nil); {
@@ -62,8 +62,8 @@ func collect(program int) (status int, done bool) {
 	}
 }
 
-// attributes puts the program into a process group of its own, in the foreground if this process is.
-func attributes() *syscall.SysProcAttr {
+// processAttributes puts the program into a process group of its own, in the foreground if this process is.
+func processAttributes() *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{Setpgid: true}
 	if group, err := unix.IoctlGetInt(0, unix.TIOCGPGRP); err == nil && group == unix.Getpgrp() {
 		attr.Foreground, attr.Ctty = true, 0
@@ -71,8 +71,8 @@ func attributes() *syscall.SysProcAttr {
 	return attr
 }
 
-// passedOn lists the signals that other processes send. An ignored signal stays ignored, also in the program.
-func passedOn() (all []os.Signal) {
+// forwardedSignals lists the signals that other processes send. An ignored signal stays ignored, also in the program.
+func forwardedSignals() (all []os.Signal) {
 	for s := unix.Signal(1); s <= 64; s++ {
 		switch s {
 		case unix.SIGKILL, unix.SIGSTOP, unix.SIGCHLD, // cannot be caught, or is handled by collect

@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	programEnv = "GOVERSE_TEST_REAPER"
-	without    = "without" // no reaper: shows the problem
-	orphans    = 20
+	programEnv    = "GOVERSE_TEST_REAPER"
+	withoutReaper = "without" // no reaper: shows the problem
+	orphanCount   = 20
 )
 
 // TestMain runs the program with a reaper if the variable is set and this is process 1 of a namespace.
@@ -32,22 +32,22 @@ func TestMain(m *testing.M) {
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 		os.Exit(m.Run())
 	}
-	if !strings.HasPrefix(what, without) {
+	if !strings.HasPrefix(what, withoutReaper) {
 		if status, done := Run(); done {
 			os.Exit(status)
 		}
 	}
 	looks := 2000 // children that have just ended are reaped a moment later
-	if strings.HasPrefix(what, without) {
+	if strings.HasPrefix(what, withoutReaper) {
 		looks = 20
 	}
-	program(strings.TrimPrefix(what, without), looks)
+	runProgram(strings.TrimPrefix(what, withoutReaper), looks)
 }
 
-// program creates orphans beside commands that it waits for. After the given number of looks it prints how many
+// runProgram creates orphans beside commands that it waits for. After the given number of looks it prints how many
 // zombies are left, and then acts on what.
-func program(what string, looks int) {
-	for range orphans {
+func runProgram(what string, looks int) {
+	for range orphanCount {
 		if err := exec.Command("sh", "-c", "sleep 0.02 & sleep 0.02 &").Run(); err != nil {
 			fmt.Println("a command of the program's was collected by another: ", err)
 		}
@@ -56,13 +56,13 @@ func program(what string, looks int) {
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGHUP)
 	alive, zombies := 0, 0
 	for tick := time.NewTicker(10 * time.Millisecond); ; <-tick.C {
-		if alive, zombies = processes(); alive == 0 {
+		if alive, zombies = countChildren(); alive == 0 {
 			break
 		}
 	}
 	for ; zombies > 0 && looks > 0; looks-- {
 		<-time.After(10 * time.Millisecond)
-		_, zombies = processes()
+		_, zombies = countChildren()
 	}
 	fmt.Println("zombies:", zombies)
 	switch what {
@@ -74,8 +74,8 @@ func program(what string, looks int) {
 	fmt.Println("got:", <-signals)
 }
 
-// processes counts the children of process 1, or of this process, without the program.
-func processes() (alive, zombies int) {
+// countChildren counts the children of process 1, or of this process, without the program.
+func countChildren() (alive, zombies int) {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, file := range stats {
 		text, err := os.ReadFile(file)
@@ -95,9 +95,9 @@ func processes() (alive, zombies int) {
 	return alive, zombies
 }
 
-// start runs the program as process 1 of a namespace of its own. It returns the program's output and its
+// startInNamespace runs the program as process 1 of a namespace of its own. It returns the program's output and its
 // process id outside.
-func start(t *testing.T, what string) (cmd *exec.Cmd, lines *bufio.Scanner) {
+func startInNamespace(t *testing.T, what string) (cmd *exec.Cmd, lines *bufio.Scanner) {
 	t.Helper()
 	unshare, err := exec.LookPath("unshare")
 	if err == nil {
@@ -119,15 +119,15 @@ func start(t *testing.T, what string) (cmd *exec.Cmd, lines *bufio.Scanner) {
 	return cmd, bufio.NewScanner(out)
 }
 
-func line(t *testing.T, lines *bufio.Scanner) string {
+func readLine(t *testing.T, lines *bufio.Scanner) string {
 	t.Helper()
 	require.True(t, lines.Scan(), "the program ended")
 	return lines.Text()
 }
 
 func TestZombiesAreCollected(t *testing.T) {
-	cmd, lines := start(t, "exit")
-	require.Equal(t, "zombies: 0", line(t, lines))
+	cmd, lines := startInNamespace(t, "exit")
+	require.Equal(t, "zombies: 0", readLine(t, lines))
 	require.False(t, lines.Scan())
 	require.Error(t, cmd.Wait())
 	require.Equal(t, 7, cmd.ProcessState.ExitCode())
@@ -135,28 +135,28 @@ func TestZombiesAreCollected(t *testing.T) {
 
 // Without a reaper the zombies stay.
 func TestZombiesStayWithoutAReaper(t *testing.T) {
-	cmd, lines := start(t, without+"exit")
-	require.Equal(t, fmt.Sprintf("zombies: %d", 2*orphans), line(t, lines))
+	cmd, lines := startInNamespace(t, withoutReaper+"exit")
+	require.Equal(t, fmt.Sprintf("zombies: %d", 2*orphanCount), readLine(t, lines))
 	require.Error(t, cmd.Wait())
 }
 
 func TestTheProgramsSignalIsTheStatus(t *testing.T) {
-	cmd, lines := start(t, "die")
-	line(t, lines)
+	cmd, lines := startInNamespace(t, "die")
+	readLine(t, lines)
 	require.Error(t, cmd.Wait())
 	require.Equal(t, 128+int(syscall.SIGKILL), cmd.ProcessState.ExitCode())
 }
 
 func TestSignalsArePassedOn(t *testing.T) {
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP} {
-		cmd, lines := start(t, "wait")
-		require.Equal(t, "zombies: 0", line(t, lines))
+		cmd, lines := startInNamespace(t, "wait")
+		require.Equal(t, "zombies: 0", readLine(t, lines))
 		children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", cmd.Process.Pid))
 		require.NoError(t, err)
 		reaper, err := strconv.Atoi(strings.Fields(string(children))[0]) // process 1 of the namespace
 		require.NoError(t, err)
 		require.NoError(t, syscall.Kill(reaper, s))
-		require.Equal(t, "got: "+s.String(), line(t, lines))
+		require.Equal(t, "got: "+s.String(), readLine(t, lines))
 		require.NoError(t, cmd.Wait())
 	}
 }

@@ -27,37 +27,37 @@ var errBusy = errors.New("held by another")
 const (
 	// requestTimeout limits each request to etcd.
 	requestTimeout = 2 * time.Second
-	// lastAsk limits the request that checks, after the time for a lock is over, whether others hold it.
-	lastAsk = time.Second / 2
+	// lastCheckTimeout limits the request that checks, after the time for a lock is over, whether others hold it.
+	lastCheckTimeout = time.Second / 2
 )
 
-// forever is the work time-out of elections: a term that is over waits until nothing of the command is left.
-const forever = 100 * 365 * 24 * time.Hour
+// workTimeout is the work time-out of elections: a term that is over waits until nothing of the command is left.
+const workTimeout = 100 * 365 * 24 * time.Hour
 
 // claim is this process's part in etcd: its sessions, one after the other, and the queue entries on them.
 type claim struct {
-	cfg    Config
-	client *clientv3.Client
-	keeper *etcdsession.Keeper
-	locks  *etcdlock.Etcd       // nil for an election
-	all    *elections.Elections // nil for a lock
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
-	closed bool
+	cfg       Config
+	client    *clientv3.Client
+	keeper    *etcdsession.Keeper
+	locks     *etcdlock.Registry   // nil for an election
+	elections *elections.Elections // nil for a lock
+	cancel    context.CancelFunc
+	wg        sync.WaitGroup
+	closed    bool
 
 	mu   sync.Mutex
 	busy chan struct{} // closed when nothing of the current command is left; nil without a command
 }
 
-// held is a term or lock that this process holds.
-type held struct {
+// heldClaim is a term or lock that this process holds.
+type heldClaim struct {
 	ctx     context.Context // ends when the term or lock is lost
 	session *etcdsession.Session
 	key     string
 	token   int64
-	// idle declares that no work runs under it any more. Only then can giveUp release it.
-	idle   func()
-	giveUp func(ctx context.Context) error
+	// declareIdle declares that no work runs under it any more. Only then can giveUp release it.
+	declareIdle func()
+	release     func(ctx context.Context) error
 }
 
 // newClaim starts the sessions and queues on client, which close closes.
@@ -69,9 +69,9 @@ func newClaim(cfg Config, client *clientv3.Client) (*claim, error) {
 	}
 	var err error
 	c.keeper, err = etcdsession.NewKeeper(etcdsession.KeeperConfig{
-		Config: etcdsession.Config{Client: client, TTL: cfg.TTL, Logger: cfg.Logger, ReadKey: root.Bucket(name)},
+		Config: etcdsession.Config{Client: client, TTL: cfg.TTL, Logger: cfg.Logger, ReadKey: root.BucketPrefix(name)},
 		// Wait until nothing that ran under the session is left. Only then is its lease revoked.
-		OnLost: func(*etcdsession.Session, *session.LostError) { c.idle() },
+		OnLost: func(*etcdsession.Session, *session.LostError) { c.waitIdle() },
 	})
 	if err != nil {
 		return nil, err
@@ -83,14 +83,14 @@ func newClaim(cfg Config, client *clientv3.Client) (*claim, error) {
 	}
 	run := queues.Run
 	if cfg.Election == "" {
-		c.locks = etcdlock.NewEtcd(queues.Queues(root), owner())
+		c.locks = etcdlock.NewRegistry(queues.Queues(root), ownerName())
 	} else {
-		c.all, err = elections.New(elections.Config{Queues: queues.Queues(root), Address: owner(),
-			WorkTimeout: forever, Final: connect.Refuses, Logger: demoteInfoLogger{cfg.Logger}})
+		c.elections, err = elections.New(elections.Config{Queues: queues.Queues(root), Address: ownerName(),
+			WorkTimeout: workTimeout, IsFinal: connect.LacksPermission, Logger: demoteInfoLogger{cfg.Logger}})
 		if err != nil {
 			return nil, err
 		}
-		run = wait.All(queues.Run, c.all.Run)
+		run = wait.RunAll(queues.Run, c.elections.Run)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	c.cancel = cancel
@@ -110,8 +110,8 @@ func (c *claim) close() {
 	_ = c.client.Close() // no more requests are sent
 }
 
-// begin records that a command is about to run. The caller must call end when nothing of the command is left.
-func (c *claim) begin() (end func()) {
+// beginCommand records that a command is about to run. The caller must call end when nothing of the command is left.
+func (c *claim) beginCommand() (end func()) {
 	done := make(chan struct{})
 	c.mu.Lock()
 	c.busy = done
@@ -119,8 +119,8 @@ func (c *claim) begin() (end func()) {
 	return func() { close(done) }
 }
 
-// idle blocks while anything of a command is left.
-func (c *claim) idle() {
+// waitIdle blocks while anything of a command is left.
+func (c *claim) waitIdle() {
 	c.mu.Lock()
 	busy := c.busy
 	c.mu.Unlock()
@@ -129,18 +129,18 @@ func (c *claim) idle() {
 	}
 }
 
-// take blocks until the term or lock is held, or ctx ends. Errors are ctx's cause, errBusy, and refusals by
+// acquire blocks until the term or lock is held, or ctx ends. Errors are ctx's cause, errBusy, and refusals by
 // etcd.
-func (c *claim) take(ctx context.Context) (*held, error) {
+func (c *claim) acquire(ctx context.Context) (*heldClaim, error) {
 	if !c.cfg.Try {
 		waiting, taken := context.WithCancel(ctx)
 		var wg sync.WaitGroup
-		wg.Go(func() { c.sayWaiting(waiting) })
+		wg.Go(func() { c.logWaiting(waiting) })
 		defer wg.Wait()
 		defer taken()
 	}
 	for {
-		h, err := c.takeOnce(ctx)
+		h, err := c.acquireOnce(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -149,33 +149,33 @@ func (c *claim) take(ctx context.Context) (*held, error) {
 		if h.session != nil && h.ctx.Err() == nil {
 			return h, nil
 		}
-		h.idle()
-		if err := h.giveUp(ctx); err != nil && ctx.Err() != nil {
+		h.declareIdle()
+		if err := h.release(ctx); err != nil && ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 	}
 }
 
-// others reports whether a wait was in vain because of other processes: etcd answers, and either the queue has
+// blockedByOthers reports whether a wait was in vain because of other processes: etcd answers, and either the queue has
 // an entry or this process has a session. A session alone is no proof, because it outlives a short outage of
 // etcd.
-func (c *claim) others() bool {
-	ctx, cancel := context.WithTimeout(context.Background(), lastAsk)
+func (c *claim) blockedByOthers() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), lastCheckTimeout)
 	defer cancel()
-	resp, err := c.first(ctx)
+	resp, err := c.readFirstEntry(ctx)
 	return err == nil && (len(resp.Kvs) > 0 || c.keeper.Current() != nil)
 }
 
-// first reads the first entry of the queue, which holds the lock or leads.
-func (c *claim) first(ctx context.Context) (*clientv3.GetResponse, error) {
-	_, name := c.cfg.kind()
-	return c.client.Get(ctx, c.cfg.queues().Queue(name), clientv3.WithPrefix(), clientv3.WithLimit(1),
+// readFirstEntry reads the first entry of the queue, which holds the lock or leads.
+func (c *claim) readFirstEntry(ctx context.Context) (*clientv3.GetResponse, error) {
+	_, name := c.cfg.kindAndName()
+	return c.client.Get(ctx, c.cfg.claimQueues().QueuePrefix(name), clientv3.WithPrefix(), clientv3.WithLimit(1),
 		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
 }
 
-func (c *claim) takeOnce(ctx context.Context) (*held, error) {
-	if c.all != nil {
-		return c.lead(ctx)
+func (c *claim) acquireOnce(ctx context.Context) (*heldClaim, error) {
+	if c.elections != nil {
+		return c.acquireTerm(ctx)
 	}
 	var opts []lock.Option
 	if c.cfg.Shared {
@@ -194,13 +194,14 @@ func (c *claim) takeOnce(ctx context.Context) (*held, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &held{ctx: h.Context(), key: h.(etcdlock.Held).Key(), token: h.Token(), idle: func() {}, giveUp: h.Release}, nil
+	return &heldClaim{ctx: h.Context(), key: h.(etcdlock.Held).Key(), token: h.Token(), declareIdle: func() {},
+		release: h.Release}, nil
 }
 
-// lead waits for a term, which lasts until it is given up or lost. The election waits for the function passed
+// acquireTerm waits for a term, which lasts until it is given up or lost. The election waits for the function passed
 // to Lead, which returns when idle is called.
-func (c *claim) lead(ctx context.Context) (*held, error) {
-	e, err := c.all.Stand(c.cfg.Election)
+func (c *claim) acquireTerm(ctx context.Context) (*heldClaim, error) {
+	e, err := c.elections.Stand(c.cfg.Election)
 	if err != nil {
 		return nil, err
 	}
@@ -214,9 +215,9 @@ func (c *claim) lead(ctx context.Context) (*held, error) {
 	}()
 	select {
 	case t := <-terms:
-		h := &held{ctx: t.Context(), key: t.Key(), token: t.Token()}
-		h.idle = func() { close(over); <-left }
-		h.giveUp = func(ctx context.Context) error {
+		h := &heldClaim{ctx: t.Context(), key: t.Key(), token: t.Token()}
+		h.declareIdle = func() { close(over); <-left }
+		h.release = func(ctx context.Context) error {
 			if err := e.Resign(ctx); !errors.Is(err, election.ErrNotLeader) {
 				return err
 			}

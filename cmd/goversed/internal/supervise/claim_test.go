@@ -24,7 +24,7 @@ func TestNothingIsRevokedBesideACommand(t *testing.T) {
 		cfg.Keys, cfg.TTL = keys, 20*time.Second
 		c, err := newClaim(cfg.withDefaults(), client)
 		require.NoError(t, err)
-		h, err := c.take(ctx)
+		h, err := c.acquire(ctx)
 		require.NoError(t, err)
 		stands := func() bool {
 			resp, err := server.Client().Get(ctx, h.key)
@@ -33,24 +33,24 @@ func TestNothingIsRevokedBesideACommand(t *testing.T) {
 			return resp.Count == 1
 		}
 
-		ended := c.begin()
-		h.session.Lose(session.ReasonUnreachable, errors.New("injected"))
+		ended := c.beginCommand()
+		h.session.EndLocally(session.ReasonUnreachable, errors.New("injected"))
 		<-h.ctx.Done()
 		require.ErrorIs(t, context.Cause(h.ctx), session.ErrLost)
-		_, ok := deadline(h)
+		_, ok := guardDeadline(h)
 		require.False(t, ok)
-		require.Eventually(t, func() bool { return c.keeper.Lost() == 1 }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return c.keeper.LostSessions() == 1 }, 10*time.Second, time.Millisecond)
 		for range 100 { // enough time for a revocation
 			require.True(t, stands(), "it was revoked too early")
 		}
 		ended()
-		h.idle()
+		h.declareIdle()
 		require.Eventually(t, func() bool { return !stands() }, 10*time.Second, time.Millisecond)
 
-		again, err := c.take(ctx) // on the next session
+		again, err := c.acquire(ctx) // on the next session
 		require.NoError(t, err)
 		require.Greater(t, again.token, h.token)
-		again.idle()
+		again.declareIdle()
 		c.close()
 		resp, err := server.Client().Get(ctx, again.key)
 		require.NoError(t, err)

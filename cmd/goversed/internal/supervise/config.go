@@ -86,7 +86,7 @@ func (c Config) withDefaults() Config {
 
 // Validate checks the configuration. Errors match lifecycle.ErrBadName and ErrBadStop.
 func (c Config) Validate() error {
-	kind, name := c.kind()
+	kind, name := c.kindAndName()
 	switch {
 	case c.Etcd.Address == "", len(c.Command) == 0, len(c.Guard) == 0, (c.Election == "") == (c.Lock == ""):
 		return errors.New("supervise: Etcd, Guard, Command and one of Election and Lock are required")
@@ -99,30 +99,30 @@ func (c Config) Validate() error {
 	return state.CheckName(kind, name)
 }
 
-// what names the election or lock in messages.
-func (c Config) what() string {
-	kind, name := c.kind()
+// describe names the election or lock in messages.
+func (c Config) describe() string {
+	kind, name := c.kindAndName()
 	return fmt.Sprintf("%s %q", kind, name)
 }
 
-// kind returns the word election or lock, and the name.
-func (c Config) kind() (kind, name string) {
+// kindAndName returns the word election or lock, and the name.
+func (c Config) kindAndName() (kind, name string) {
 	if c.Election != "" {
 		return "election", c.Election
 	}
 	return "lock", c.Lock
 }
 
-// queues returns the part of etcd's keys in which the election or lock lies.
-func (c Config) queues() state.Queues {
+// claimQueues returns the part of etcd's keys in which the election or lock lies.
+func (c Config) claimQueues() state.Queues {
 	if c.Election != "" {
 		return c.Keys.Elections()
 	}
 	return c.Keys.Locks()
 }
 
-// owner names this process in the values that other candidates see.
-func owner() string {
+// ownerName names this process in the values that other candidates see.
+func ownerName() string {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
@@ -130,7 +130,7 @@ func owner() string {
 	return fmt.Sprintf("%s:%d", host, os.Getpid())
 }
 
-// margin returns the time before the deadline at which SIGKILL is sent.
-func margin(ttl time.Duration) time.Duration {
+// killMargin returns the time before the deadline at which SIGKILL is sent.
+func killMargin(ttl time.Duration) time.Duration {
 	return min(max(ttl/20, 50*time.Millisecond), time.Second)
 }

@@ -14,4 +14,4 @@ const (
 )
 
 // failed wraps an error of goversed's own.
-func failed(err error) error { return &cli.CodeError{Code: ExitFailed, Err: err} }
+func failed(err error) error { return &cli.ExitCodeError{Code: ExitFailed, Err: err} }

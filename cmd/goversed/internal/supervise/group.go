@@ -8,12 +8,12 @@ import (
 	"syscall"
 )
 
-// group is the command with its process group, and its cgroup if it has one.
-type group struct {
+// processGroup is the command with its process group, and its cgroup if it has one.
+type processGroup struct {
 	pid    int    // of the command, which leads the group; 0: unknown
 	cgroup string // its directory, or ""
-	// others holds the children that this process had before it started the guard.
-	others []process
+	// earlierChildren holds the children that this process had before it started the guard.
+	earlierChildren []process
 }
 
 // process identifies a process, also if its number is used again later.
@@ -22,14 +22,14 @@ type process struct {
 	began string // start time in the kernel's unit
 }
 
-func (g group) signal(sig syscall.Signal) {
+func (g processGroup) signal(sig syscall.Signal) {
 	if g.pid != 0 {
 		_ = syscall.Kill(-g.pid, sig) // it fails if the group is gone
 	}
 }
 
-// ask asks all processes of the group to end.
-func (g group) ask() {
+// terminate asks all processes of the group to end.
+func (g processGroup) terminate() {
 	g.signal(syscall.SIGTERM)
 	for _, pid := range cgroupMembers(g.cgroup) {
 		if member, err := syscall.Getpgid(pid); err == nil && member != g.pid { // otherwise signalled with the group
@@ -41,11 +41,11 @@ func (g group) ask() {
 
 // kill kills all processes of the group. If the command's process id is unknown, every child that this process
 // adopted since belongs to it.
-func (g group) kill() {
+func (g processGroup) kill() {
 	killCgroup(g.cgroup)
 	g.signal(syscall.SIGKILL)
 	if g.pid == 0 {
-		all, _ := g.adopted() // kill is repeated for those not seen now
+		all, _ := g.adoptedChildren() // kill is repeated for those not seen now
 		for _, p := range all {
 			_ = syscall.Kill(p.pid, syscall.SIGKILL)
 		}
@@ -54,37 +54,37 @@ func (g group) kill() {
 
 // reap reaps the ended processes of the group that are children of this process. Without that, zombies still
 // count as members of a group.
-func (g group) reap() {
+func (g processGroup) reap() {
 	if g.pid == 0 {
 		reapAll()
 		return
 	}
-	reapThose(-g.pid)
+	reapProcesses(-g.pid)
 }
 
-// gone reports whether no process of the group is left.
-func (g group) gone() bool {
+// allGone reports whether no process of the group is left.
+func (g processGroup) allGone() bool {
 	if cgroupPopulated(g.cgroup) {
 		return false
 	}
 	if g.pid == 0 {
-		left, err := g.adopted()
+		left, err := g.adoptedChildren()
 		return err == nil && len(left) == 0
 	}
 	return errors.Is(syscall.Kill(-g.pid, 0), syscall.ESRCH)
 }
 
-// adopted returns the children that this process did not have before. With an error it returns those it could
+// adoptedChildren returns the children that this process did not have before. With an error it returns those it could
 // see.
-func (g group) adopted() ([]process, error) {
+func (g processGroup) adoptedChildren() ([]process, error) {
 	all, err := orphans()
-	return slices.DeleteFunc(all, func(p process) bool { return slices.Contains(g.others, p) }), err
+	return slices.DeleteFunc(all, func(p process) bool { return slices.Contains(g.earlierChildren, p) }), err
 }
 
 // reapAll reaps all children that have ended. No other goroutine may wait for a child.
-func reapAll() { reapThose(-1) }
+func reapAll() { reapProcesses(-1) }
 
-func reapThose(which int) {
+func reapProcesses(which int) {
 	for {
 		pid, err := syscall.Wait4(which, nil, syscall.WNOHANG, nil)
 		if (err != nil || pid <= 0) && !errors.Is(err, syscall.EINTR) {

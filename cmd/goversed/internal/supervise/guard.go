@@ -52,16 +52,17 @@ func Guard(free func(lease int64) error) error {
 	if err := adoptOrphans(); err != nil {
 		return err
 	}
-	g := &guard{children: children, caught: caught, orders: make(chan order), reports: os.NewFile(reportsFile, "reports")}
+	g := &guard{children: children, caught: caught, orders: make(chan guardOrder),
+		reports: os.NewFile(reportsFile, "reports")}
 	in := json.NewDecoder(os.NewFile(ordersFile, "orders"))
-	var s spec
+	var s guardSpec
 	if in.Decode(&s) != nil {
 		return nil // the holder ended before anything began
 	}
 	go func() { // lives as long as the process
 		defer close(g.orders)
 		for {
-			var o order
+			var o guardOrder
 			if in.Decode(&o) != nil {
 				return
 			}
@@ -73,35 +74,35 @@ func Guard(free func(lease int64) error) error {
 
 // guard is the parent of one command.
 type guard struct {
-	group
-	spec     spec
+	processGroup
+	spec     guardSpec
 	children <-chan os.Signal // SIGCHLD
 	caught   <-chan os.Signal // signals that the guard ignores
-	orders   chan order       // closed when the holder is gone; nil once that is handled
+	orders   chan guardOrder  // closed when the holder is gone; nil once that is handled
 	reports  *os.File
 
-	view   ending.View
+	view   ending.GuardView
 	done   bool // the holder has released
 	status syscall.WaitStatus
 }
 
-func (g *guard) run(s spec, free func(lease int64) error) error {
+func (g *guard) run(s guardSpec, free func(lease int64) error) error {
 	g.spec, g.cgroup, g.view.Until = s, string(s.Cgroup), s.Until
 	g.view.Now = now()
-	if step := s.Times.Guard(g.view); step.Do != ending.Nothing {
-		g.report(report{Gone: true, Why: step.Why}) // starting the guard took too long
-	} else if err := g.start(); err != nil {
-		code, why := notRunnable(string(s.Args[0]), err)
-		g.report(report{Gone: true, Refused: []byte(why), Code: code})
+	if step := s.Times.NextGuardStep(g.view); step.Action != ending.DoNothing {
+		g.sendReport(guardReport{Gone: true, Why: step.Reason}) // starting the guard took too long
+	} else if err := g.startCommand(); err != nil {
+		code, why := startFailure(string(s.Args[0]), err)
+		g.sendReport(guardReport{Gone: true, Refused: []byte(why), Code: code})
 	} else {
-		g.report(report{Pid: g.pid})
-		g.watch()
-		g.report(report{Gone: true, Code: exitCode(g.status), Why: g.view.Why})
+		g.sendReport(guardReport{Pid: g.pid})
+		g.watchCommand()
+		g.sendReport(guardReport{Gone: true, Code: exitCode(g.status), Why: g.view.Reason})
 	}
 	for !g.done && g.orders != nil {
 		select {
 		case o, ok := <-g.orders:
-			g.obey(o, ok)
+			g.handleOrder(o, ok)
 		case <-g.caught:
 		}
 	}
@@ -114,10 +115,11 @@ func (g *guard) run(s spec, free func(lease int64) error) error {
 	return free(s.Lease)
 }
 
-// start starts the command from a thread that lives as long as this process. On Linux, the command dies with
+// startCommand starts the command from a thread that lives as long as this process. On Linux, the command dies with
 // it.
-func (g *guard) start() error {
-	cmd := &exec.Cmd{Path: string(g.spec.Path), Args: texts(g.spec.Args), Env: texts(g.spec.Env), Stdin: os.Stdin,
+func (g *guard) startCommand() error {
+	cmd := &exec.Cmd{Path: string(g.spec.Path), Args: decodeStrings(g.spec.Args), Env: decodeStrings(g.spec.Env),
+		Stdin:  os.Stdin,
 		Stdout: os.Stdout, Stderr: os.Stderr,
 		SysProcAttr: &syscall.SysProcAttr{}}
 	if g.cgroup != "" {
@@ -135,46 +137,46 @@ func (g *guard) start() error {
 	return nil
 }
 
-// watch returns when nothing of the command is left.
-func (g *guard) watch() {
+// watchCommand returns when nothing of the command is left.
+func (g *guard) watchCommand() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		g.collect()
-		g.view.Gone = g.view.Exited && g.gone()
+		g.reapChildren()
+		g.view.Gone = g.view.Exited && g.allGone()
 		g.view.Now = now()
-		step := g.spec.Times.Guard(g.view)
-		g.view.Why = step.Why
-		switch step.Do {
-		case ending.Leave:
+		step := g.spec.Times.NextGuardStep(g.view)
+		g.view.Reason = step.Reason
+		switch step.Action {
+		case ending.LeaveGuard:
 			return
-		case ending.Ask:
+		case ending.SendTerm:
 			g.view.Asked = g.view.Now
-			g.ask()
-		case ending.Kill:
+			g.terminate()
+		case ending.SendKill:
 			g.kill()
 		}
-		timer.Reset(step.Within)
+		timer.Reset(step.CheckWithin)
 		select {
 		case <-timer.C:
 		case <-g.children:
 		case <-g.caught:
 		case o, ok := <-g.orders:
-			g.obey(o, ok)
+			g.handleOrder(o, ok)
 		}
 	}
 }
 
-func (g *guard) obey(o order, ok bool) {
+func (g *guard) handleOrder(o guardOrder, ok bool) {
 	switch {
 	case !ok:
-		g.orders, g.view.Alone = nil, true
+		g.orders, g.view.HolderGone = nil, true
 	case o.Until != nil:
 		g.view.Until = *o.Until
 	case o.End:
-		g.view.Ordered = true
+		g.view.EndOrdered = true
 	case o.Hurry:
-		g.view.Hurry = true
+		g.view.KillOrdered = true
 	case o.Done:
 		g.done = true
 	case o.Signal != 0 && !g.view.Gone:
@@ -182,8 +184,8 @@ func (g *guard) obey(o order, ok bool) {
 	}
 }
 
-// collect reaps all children that have ended: the command, and orphans of its group.
-func (g *guard) collect() {
+// reapChildren reaps all children that have ended: the command, and orphans of its group.
+func (g *guard) reapChildren() {
 	for {
 		var status syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG|syscall.WUNTRACED, nil)
@@ -202,7 +204,7 @@ func (g *guard) collect() {
 	}
 }
 
-func (g *guard) report(r report) {
+func (g *guard) sendReport(r guardReport) {
 	// An error means that the holder is gone; no process needs the report then.
 	_ = json.NewEncoder(g.reports).Encode(r)
 }
@@ -214,8 +216,8 @@ func exitCode(status syscall.WaitStatus) int {
 	return status.ExitStatus()
 }
 
-// notRunnable returns the exit code and message of a command that cannot be run, as shells do.
-func notRunnable(name string, err error) (code int, why string) {
+// startFailure returns the exit code and message of a command that cannot be run, as shells do.
+func startFailure(name string, err error) (code int, why string) {
 	switch {
 	case errors.Is(err, ErrNoCgroup):
 		return ExitFailed, err.Error()

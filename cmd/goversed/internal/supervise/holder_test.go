@@ -17,9 +17,9 @@ import (
 
 // A copy of this test binary with testGuard in its environment is a guard that behaves accordingly.
 const (
-	testGuard    = "SUPERVISE_TEST_GUARD"
-	dies         = "dies"          // before it has reported anything
-	unresponsive = "unresponsive:" // reads no orders; after their end it creates the named file, and revokes nothing
+	testGuard         = "SUPERVISE_TEST_GUARD"
+	guardDies         = "dies"          // before it has reported anything
+	guardUnresponsive = "unresponsive:" // reads no orders; after their end it creates the named file, and revokes nothing
 )
 
 func init() {
@@ -27,25 +27,25 @@ func init() {
 	switch {
 	case how == "":
 		return
-	case len(how) > len(unresponsive) && how[:len(unresponsive)] == unresponsive:
+	case len(how) > len(guardUnresponsive) && how[:len(guardUnresponsive)] == guardUnresponsive:
 		orders := []unix.PollFd{{Fd: ordersFile}} // poll always reports the end
 		for orders[0].Revents&unix.POLLHUP == 0 {
 			_, _ = unix.Poll(orders, -1) // it may be interrupted
 		}
-		if err := os.WriteFile(how[len(unresponsive):], nil, 0o600); err != nil {
+		if err := os.WriteFile(how[len(guardUnresponsive):], nil, 0o600); err != nil {
 			panic(err)
 		}
 	}
 	os.Exit(0)
 }
 
-// aJob returns a job with a guard that behaves as given by how.
-func aJob(t *testing.T, how string) *job {
+// newTestJob returns a job with a guard that behaves as given by how.
+func newTestJob(t *testing.T, how string) *job {
 	t.Helper()
-	cfg := valid()
+	cfg := validConfig()
 	cfg.GuardEnv = append(os.Environ(), testGuard+"="+how)
-	j := &job{r: &runner{cfg: cfg.withDefaults()}}
-	require.NoError(t, j.launch())
+	j := &job{runner: &runner{cfg: cfg.withDefaults()}}
+	require.NoError(t, j.launchGuard())
 	j.begun = true
 	return j
 }
@@ -55,11 +55,11 @@ func aJob(t *testing.T, how string) *job {
 func TestDismissedGuardRevokesNothing(t *testing.T) {
 	t.Parallel()
 	revoked := filepath.Join(t.TempDir(), "revoked")
-	j := aJob(t, unresponsive+revoked)
+	j := newTestJob(t, guardUnresponsive+revoked)
 	require.NoError(t, j.orders.SetWriteDeadline(time.Now().Add(100*time.Millisecond)))
 	_, err := j.orders.Write(make([]byte, 1<<20)) // more than a pipe holds
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-	j.dismiss()
+	j.dismissGuard()
 	require.NoFileExists(t, revoked)
 }
 
@@ -74,21 +74,21 @@ func TestChildrenFromBeforeAreLeftAlone(t *testing.T) {
 				return cmd
 			}
 			before := sleep()
-			j := aJob(t, dies)
+			j := newTestJob(t, guardDies)
 			for said := range j.reports {
 				t.Fatalf("it said %+v", said)
 			}
-			<-j.ended
+			<-j.guardReaped
 			j.unguarded = true
 			if made && runtime.GOOS == "linux" { // on other systems orphans of the command are not adopted
 				left := sleep()
-				j.kill()
+				j.killGuard()
 				require.Error(t, left.Wait(), "it was killed, and may have been reaped")
 			}
-			for j.kill(); !j.end.Gone; j.kill() {
+			for j.killGuard(); !j.lastReport.Gone; j.killGuard() {
 				require.NoError(t, before.Process.Signal(syscall.Signal(0)), "it is not the command's")
 			}
-			j.dismiss()
+			j.dismissGuard()
 			require.NoError(t, before.Process.Kill())
 			require.Error(t, before.Wait())
 			status, ok := before.ProcessState.Sys().(syscall.WaitStatus)

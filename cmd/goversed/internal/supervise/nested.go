@@ -21,18 +21,18 @@ func (c Config) outerKeys() []string {
 	if c.Try {
 		return nil // it does not wait
 	}
-	_, mine := c.kind()
+	_, mine := c.kindAndName()
 	var out []string
-	for _, key := range strings.Fields(lookup(c.Env, keysEnv)) {
-		if name, ok := c.queues().NameOf(key); ok && name == mine && !(c.Shared && state.TraitsOf(key).Shared) {
+	for _, key := range strings.Fields(lookupEnv(c.Env, keysEnv)) {
+		if name, ok := c.claimQueues().NameOf(key); ok && name == mine && !(c.Shared && state.TraitsOf(key).Shared) {
 			out = append(out, key)
 		}
 	}
 	return out
 }
 
-// lookup returns the value of a variable. The last definition counts.
-func lookup(env []string, name string) (value string) {
+// lookupEnv returns the value of a variable. The last definition counts.
+func lookupEnv(env []string, name string) (value string) {
 	for _, e := range env {
 		if v, ok := strings.CutPrefix(e, name+"="); ok {
 			value = v
@@ -41,11 +41,11 @@ func lookup(env []string, name string) (value string) {
 	return value
 }
 
-func (r *runner) nested() error {
+func (r *runner) checkNested() error {
 	if r.cfg.Election != "" {
 		return fmt.Errorf("%s is led by the goversed exec that this one runs under, and %w: run the command itself, or "+
-			"give another --election", r.cfg.what(), errNested)
+			"give another --election", r.cfg.describe(), errNested)
 	}
 	return fmt.Errorf("%s is held by the goversed lock that this one runs under, and %w: run the command itself, or "+
-		"give another NAME", r.cfg.what(), errNested)
+		"give another NAME", r.cfg.describe(), errNested)
 }

@@ -11,30 +11,30 @@ import (
 	"github.com/goverse/goverse/internal/etcd/connect"
 )
 
-// errLate is returned when the time for the wait is over.
-var errLate = errors.New("not free in time")
+// errWaitTimeout is returned when the time for the wait is over.
+var errWaitTimeout = errors.New("not free in time")
 
-// bounded returns the context for all waiting. Timeout covers all of it, from now on.
-func (r *runner) bounded() (context.Context, context.CancelFunc) {
+// waitContext returns the context for all waiting. Timeout covers all of it, from now on.
+func (r *runner) waitContext() (context.Context, context.CancelFunc) {
 	if r.cfg.Lock == "" || r.cfg.Timeout == 0 {
 		return context.WithCancel(context.Background())
 	}
-	return context.WithTimeoutCause(context.Background(), r.cfg.Timeout, errLate)
+	return context.WithTimeoutCause(context.Background(), r.cfg.Timeout, errWaitTimeout)
 }
 
-// reach retries until etcd has answered a client, or ctx ends. Errors are ctx's cause, and errors that retrying
+// reachEtcd retries until etcd has answered a client, or ctx ends. Errors are ctx's cause, and errors that retrying
 // cannot cure.
-func (r *runner) reach(ctx context.Context) (*clientv3.Client, error) {
+func (r *runner) reachEtcd(ctx context.Context) (*clientv3.Client, error) {
 	var nested error
-	client, err := r.cfg.Etcd.Await(ctx, connect.Question{
+	client, err := r.cfg.Etcd.AwaitAnswer(ctx, connect.Question{
 		Ask: func(ctx context.Context, client *clientv3.Client) (err error) {
-			nested, err = r.ask(ctx, client)
+			nested, err = r.askEtcd(ctx, client)
 			return err
 		},
-		Timeout: requestTimeout, Needs: r.needs()})
+		Timeout: requestTimeout, Needs: r.neededRights()})
 	switch {
 	case err != nil && ctx.Err() != nil:
-		r.unanswered = err
+		r.lastReachError = err
 		return nil, context.Cause(ctx)
 	case err == nil && nested != nil:
 		_ = client.Close() // nothing was written
@@ -43,11 +43,11 @@ func (r *runner) reach(ctx context.Context) (*clientv3.Client, error) {
 	return client, err
 }
 
-// ask sends etcd a read that every candidate needs the right to do. Nested is not nil if this process would
+// askEtcd sends etcd a read that every candidate needs the right to do. Nested is not nil if this process would
 // wait for itself.
-func (r *runner) ask(ctx context.Context, client *clientv3.Client) (nested, err error) {
-	_, name := r.cfg.kind()
-	if _, err := client.Get(ctx, r.cfg.queues().Bucket(name), clientv3.WithPrefix(),
+func (r *runner) askEtcd(ctx context.Context, client *clientv3.Client) (nested, err error) {
+	_, name := r.cfg.kindAndName()
+	if _, err := client.Get(ctx, r.cfg.claimQueues().BucketPrefix(name), clientv3.WithPrefix(),
 		clientv3.WithCountOnly()); err != nil {
 		return nil, err
 	}
@@ -56,24 +56,26 @@ func (r *runner) ask(ctx context.Context, client *clientv3.Client) (nested, err 
 		if resp, err := client.Get(ctx, key, clientv3.WithCountOnly()); err != nil {
 			return nil, err
 		} else if resp.Count > 0 {
-			return r.nested(), nil
+			return r.checkNested(), nil
 		}
 	}
 	return nil, nil
 }
 
-// silence returns the reason why etcd did not answer in time.
-func (r *runner) silence() error {
-	if r.unanswered != nil {
-		return r.unanswered
+// silenceError returns the reason why etcd did not answer in time.
+func (r *runner) silenceError() error {
+	if r.lastReachError != nil {
+		return r.lastReachError
 	}
-	return r.explain(context.Background(), context.DeadlineExceeded)
+	return r.explainError(context.Background(), context.DeadlineExceeded)
 }
 
-// explain adds the remedy to an error of etcd, or to its silence.
-func (r *runner) explain(ctx context.Context, err error) error {
-	return r.cfg.Etcd.Explain(ctx, err, r.needs())
+// explainError adds the remedy to an error of etcd, or to its silence.
+func (r *runner) explainError(ctx context.Context, err error) error {
+	return r.cfg.Etcd.Explain(ctx, err, r.neededRights())
 }
 
-// needs names the rights that etcd's user needs.
-func (r *runner) needs() string { return "READ and WRITE on all of " + r.cfg.queues().Root() }
+// neededRights names the rights that etcd's user needs.
+func (r *runner) neededRights() string {
+	return "READ and WRITE on all of " + r.cfg.claimQueues().Root()
+}

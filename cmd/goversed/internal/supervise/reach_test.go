@@ -24,7 +24,7 @@ func TestWhyEtcdDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	for _, user := range []string{"", "u"} {
 		var log bytes.Buffer
-		cfg := valid()
+		cfg := validConfig()
 		cfg.Etcd.Username, cfg.Etcd.Password = user, user
 		cfg.Logger = hclog.New(&hclog.LoggerOptions{Output: &log})
 		cfg.Timeout = time.Second
@@ -51,27 +51,27 @@ func TestWhatEtcdRefusesIsExplained(t *testing.T) {
 	t.Parallel()
 	keys, err := state.NewKeys("/goverse")
 	require.NoError(t, err)
-	r := &runner{cfg: Config{Lock: "it", Keys: keys, Etcd: connect.Config{Words: connect.Flags}}.withDefaults()}
+	r := &runner{cfg: Config{Lock: "it", Keys: keys, Etcd: connect.Config{SettingNames: connect.FlagNames}}.withDefaults()}
 	for err, says := range map[error]string{
 		rpctypes.ErrUserEmpty: "set --etcd-user (GOVERSE_ETCD_USER) and --etcd-password (GOVERSE_ETCD_PASSWORD) to those " +
 			"of a user with READ and WRITE on all of /goverse/work/locks/",
 		rpctypes.ErrPermissionDenied: "grant it READ and WRITE on all of /goverse/work/locks/",
 	} {
-		why := r.explain(t.Context(), err)
+		why := r.explainError(t.Context(), err)
 		require.ErrorIs(t, why, err)
 		require.ErrorIs(t, why, connect.ErrDenied)
 		require.ErrorContains(t, why, says)
 	}
-	require.Equal(t, errBusy, r.explain(t.Context(), errBusy))
+	require.Equal(t, errBusy, r.explainError(t.Context(), errBusy))
 }
 
 func TestWhoIsAround(t *testing.T) {
 	t.Parallel()
 	keys, err := state.NewKeys("/goverse")
 	require.NoError(t, err)
-	led := keys.Elections().Entry("a", 7, 1, state.Traits{})
-	owned := keys.Locks().Entry("a", 7, 1, state.Traits{})
-	shared := keys.Locks().Entry("a", 7, 1, state.Traits{Shared: true})
+	led := keys.Elections().EntryKey("a", 7, 1, state.EntryTraits{})
+	owned := keys.Locks().EntryKey("a", 7, 1, state.EntryTraits{})
+	shared := keys.Locks().EntryKey("a", 7, 1, state.EntryTraits{Shared: true})
 	for name, c := range map[string]struct {
 		cfg  Config
 		env  []string
@@ -100,19 +100,19 @@ func TestNestedAtEtcd(t *testing.T) {
 	ctx, server, keys := startEtcd(t)
 	for _, cfg := range []Config{{Lock: "it"}, {Election: "it"}} {
 		cfg.Keys = keys
-		key := cfg.queues().Entry("it", 7, 1, state.Traits{})
+		key := cfg.claimQueues().EntryKey("it", 7, 1, state.EntryTraits{})
 		cfg.Env = []string{keysEnv + "=" + key}
 		r := &runner{cfg: cfg.withDefaults()}
-		nested, err := r.ask(ctx, server.Client())
+		nested, err := r.askEtcd(ctx, server.Client())
 		require.NoError(t, err)
 		require.NoError(t, nested)
 		_, err = server.Client().Put(ctx, key, "")
 		require.NoError(t, err)
-		nested, err = r.ask(ctx, server.Client())
+		nested, err = r.askEtcd(ctx, server.Client())
 		require.NoError(t, err)
 		require.ErrorIs(t, nested, errNested)
 		r.cfg.Etcd.Address = server.Endpoint()
-		_, err = r.reach(ctx)
+		_, err = r.reachEtcd(ctx)
 		require.Equal(t, nested, err, "it lasts")
 	}
 }

@@ -39,21 +39,21 @@ func Run(cfg Config, signals <-chan os.Signal) error {
 
 // runner is one call of Run.
 type runner struct {
-	cfg       Config
-	signals   <-chan os.Signal
-	path      string // of the command
-	cgroup    string // its directory, or ""
-	claim     *claim
-	asked     syscall.Signal // the signal that ended the wait; 0: none
-	requested bool           // a signal that asks for the end was passed on to the command
-	// unanswered is the error of the last attempt to reach etcd.
-	unanswered error
+	cfg          Config
+	signals      <-chan os.Signal
+	path         string // of the command
+	cgroup       string // its directory, or ""
+	claim        *claim
+	waitSignal   syscall.Signal // the signal that ended the wait; 0: none
+	endRequested bool           // a signal that asks for the end was passed on to the command
+	// lastReachError is the error of the last attempt to reach etcd.
+	lastReachError error
 }
 
 func (r *runner) run() (err error) {
 	if r.path, err = exec.LookPath(r.cfg.Command[0]); err != nil {
-		code, why := notRunnable(r.cfg.Command[0], err)
-		return &cli.CodeError{Code: code, Err: errors.New(why)}
+		code, why := startFailure(r.cfg.Command[0], err)
+		return &cli.ExitCodeError{Code: code, Err: errors.New(why)}
 	}
 	if err := adoptOrphans(); err != nil {
 		return failed(err)
@@ -64,14 +64,14 @@ func (r *runner) run() (err error) {
 		}
 		defer removeCgroup(r.cgroup)
 	}
-	ctx, cancel := r.bounded()
+	ctx, cancel := r.waitContext()
 	defer cancel()
-	client, err := await(ctx, r, r.reach)
-	if err == nil && r.asked != 0 {
+	client, err := awaitOrSignal(ctx, r, r.reachEtcd)
+	if err == nil && r.waitSignal != 0 {
 		_ = client.Close() // nothing was sent
 	}
-	if err != nil || r.asked != 0 {
-		return r.ended(err)
+	if err != nil || r.waitSignal != 0 {
+		return r.waitError(err)
 	}
 	if r.claim, err = newClaim(r.cfg, client); err != nil {
 		_ = client.Close() // the configuration is wrong
@@ -79,62 +79,62 @@ func (r *runner) run() (err error) {
 	}
 	defer r.claim.close()
 	for {
-		h, err := await(ctx, r, r.claim.take)
-		if err == nil && r.asked != 0 {
-			h.idle() // too late to run the command
+		h, err := awaitOrSignal(ctx, r, r.claim.acquire)
+		if err == nil && r.waitSignal != 0 {
+			h.declareIdle() // too late to run the command
 		}
-		if err != nil || r.asked != 0 {
-			return r.ended(r.explain(ctx, err))
+		if err != nil || r.waitSignal != 0 {
+			return r.waitError(r.explainError(ctx, err))
 		}
-		r.sayHeld(h)
-		j, err := r.attend(h)
-		h.idle()
+		r.logHeld(h)
+		j, err := r.runCommand(h)
+		h.declareIdle()
 		if err != nil {
 			return failed(err)
 		}
-		again := r.cfg.Election != "" && j.lost() && !r.requested
-		r.sayEnd(h, j, again)
+		again := r.cfg.Election != "" && j.endedByLoss() && !r.endRequested
+		r.logEnd(h, j, again)
 		if !again {
 			r.claim.close() // revokes the lease, which releases the lock or leadership
-			j.dismiss()
-			return r.result(j)
+			j.dismissGuard()
+			return r.commandError(j)
 		}
-		r.giveUp(h, j)
-		j.dismiss()
+		r.releaseTerm(h, j)
+		j.dismissGuard()
 	}
 }
 
-// giveUp releases leadership if it is still held. If etcd does not answer, leadership is released as soon as it
+// releaseTerm releases leadership if it is still held. If etcd does not answer, leadership is released as soon as it
 // does. The log only warns of that if another candidate requested the leadership.
-func (r *runner) giveUp(h *held, j *job) {
+func (r *runner) releaseTerm(h *heldClaim, j *job) {
 	level := hclog.Debug
-	if errors.Is(j.reason, elections.ErrGaveWay) {
+	if errors.Is(j.lossReason, elections.ErrGaveWay) {
 		level = hclog.Warn
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
 	defer cancel()
-	if err := h.giveUp(ctx); err != nil && ctx.Err() != nil {
+	if err := h.release(ctx); err != nil && ctx.Err() != nil {
 		r.cfg.Logger.Log(level, "could not give leadership up yet, retrying", "election", r.cfg.Election, "error", err)
 	}
 }
 
-// result returns the error of Run after the command's end.
-func (r *runner) result(j *job) error {
+// commandError returns the error of Run after the command's end.
+func (r *runner) commandError(j *job) error {
 	switch {
-	case len(j.end.Refused) > 0:
-		return &cli.CodeError{Code: j.end.Code, Err: errors.New(string(j.end.Refused))}
-	case j.lost() && !r.requested:
-		return &cli.CodeError{Code: ExitLost,
-			Err: fmt.Errorf("%s was lost and the command ended: %w", r.cfg.what(), j.reason)}
-	case j.end.Code == 0:
+	case len(j.lastReport.Refused) > 0:
+		return &cli.ExitCodeError{Code: j.lastReport.Code, Err: errors.New(string(j.lastReport.Refused))}
+	case j.endedByLoss() && !r.endRequested:
+		return &cli.ExitCodeError{Code: ExitLost,
+			Err: fmt.Errorf("%s was lost and the command ended: %w", r.cfg.describe(), j.lossReason)}
+	case j.lastReport.Code == 0:
 		return nil
 	}
-	j.passOn()
-	return &cli.CodeError{Code: j.end.Code}
+	j.passTerminalSignal()
+	return &cli.ExitCodeError{Code: j.lastReport.Code}
 }
 
-// await calls wait. A signal that asks for the end cancels wait's context and is stored in r.asked.
-func await[T any](ctx context.Context, r *runner, wait func(context.Context) (T, error)) (T, error) {
+// awaitOrSignal calls wait. A signal that asks for the end cancels wait's context and is stored in r.asked.
+func awaitOrSignal[T any](ctx context.Context, r *runner, wait func(context.Context) (T, error)) (T, error) {
 	type answer struct {
 		value T
 		err   error
@@ -151,8 +151,8 @@ func await[T any](ctx context.Context, r *runner, wait func(context.Context) (T,
 		case a := <-answers:
 			return a.value, a.err
 		case s := <-r.signals:
-			if sig, ok := s.(syscall.Signal); ok && endsWait(sig) && r.asked == 0 {
-				r.asked = sig
+			if sig, ok := s.(syscall.Signal); ok && endsWait(sig) && r.waitSignal == 0 {
+				r.waitSignal = sig
 				cancel()
 				r.cfg.Logger.Info("a signal ends the wait", "signal", sig.String())
 			}
@@ -169,5 +169,7 @@ func endsWait(sig syscall.Signal) bool {
 	return false
 }
 
-// lost reports whether the command was ended because it was no longer allowed to run.
-func (j *job) lost() bool { return j.end.Why == ending.Ordered || j.end.Why == ending.Deadline }
+// endedByLoss reports whether the command was ended because it was no longer allowed to run.
+func (j *job) endedByLoss() bool {
+	return j.lastReport.Why == ending.EndOrdered || j.lastReport.Why == ending.DeadlineReached
+}

@@ -12,8 +12,8 @@ import (
 	"github.com/goverse/goverse/internal/leasequeue/elections"
 )
 
-// sayAfter is the duration of a wait after which it is logged.
-const sayAfter = time.Second / 5
+// logWaitAfter is the duration of a wait after which it is logged.
+const logWaitAfter = time.Second / 5
 
 // demoteInfoLogger logs the info lines of elections and locks at level debug, because this package logs the same events
 // in its own words.
@@ -22,22 +22,22 @@ type demoteInfoLogger struct{ hclog.Logger }
 // Info implements hclog.Logger.
 func (d demoteInfoLogger) Info(msg string, about ...any) { d.Debug(msg, about...) }
 
-// sayWaiting logs that the wait takes long, and the name of the holder, once. It returns after that, or when
+// logWaiting logs that the wait takes long, and the name of the holder, once. It returns after that, or when
 // ctx ends. While etcd does not answer it logs nothing, because the keeper does.
-func (c *claim) sayWaiting(ctx context.Context) {
-	kind, name := c.cfg.kind()
+func (c *claim) logWaiting(ctx context.Context) {
+	kind, name := c.cfg.kindAndName()
 	for {
 		s, err := c.keeper.Wait(ctx, nil)
 		if err != nil {
 			return
 		}
 		select {
-		case <-time.After(sayAfter):
+		case <-time.After(logWaitAfter):
 		case <-ctx.Done():
 			return
 		}
 		asking, cancel := context.WithTimeout(ctx, requestTimeout)
-		resp, err := c.first(asking)
+		resp, err := c.readFirstEntry(asking)
 		cancel()
 		switch {
 		case err != nil:
@@ -51,17 +51,17 @@ func (c *claim) sayWaiting(ctx context.Context) {
 	}
 }
 
-func (r *runner) sayHeld(h *held) {
+func (r *runner) logHeld(h *heldClaim) {
 	verb := "holds"
 	if r.cfg.Election != "" {
 		verb = "leads"
 	}
-	kind, name := r.cfg.kind()
+	kind, name := r.cfg.kindAndName()
 	r.cfg.Logger.Info(verb+" the "+kind+", starting the command", kind, name, "token", h.token,
 		"command", r.cfg.Command[0])
 }
 
-func (r *runner) sayUnresponsive() {
+func (r *runner) logUnresponsive() {
 	var about []any
 	if r.cfg.GracePeriod > 0 {
 		about = []any{"grace_period", r.cfg.GracePeriod.String()}
@@ -70,7 +70,7 @@ func (r *runner) sayUnresponsive() {
 		about...)
 }
 
-func (r *runner) sayHurry(w request) {
+func (r *runner) logHurry(w endRequest) {
 	if w.again {
 		r.cfg.Logger.Warn("killing the command: it has not ended, and a second signal came")
 		return
@@ -79,22 +79,22 @@ func (r *runner) sayHurry(w request) {
 		"grace_period", r.cfg.GracePeriod.String())
 }
 
-// sayEnd logs the command's end, except where the error from result reports it. Again means that this process
+// logEnd logs the command's end, except where the error from result reports it. Again means that this process
 // campaigns again.
-func (r *runner) sayEnd(h *held, j *job, again bool) {
-	kind, name := r.cfg.kind()
+func (r *runner) logEnd(h *heldClaim, j *job, again bool) {
+	kind, name := r.cfg.kindAndName()
 	about := []any{kind, name, "token", h.token}
 	switch {
-	case again && errors.Is(j.reason, elections.ErrGaveWay):
+	case again && errors.Is(j.lossReason, elections.ErrGaveWay):
 		r.cfg.Logger.Info("leadership goes to another candidate as was asked for, and the command was ended; campaigning "+
 			"again", about...)
 	case again && !j.begun:
 		r.cfg.Logger.Warn("leadership was lost before the command began, campaigning again",
-			append(about, "reason", j.reason)...)
+			append(about, "reason", j.lossReason)...)
 	case again:
 		r.cfg.Logger.Warn("leadership was lost and the command ended, campaigning again",
-			append(about, "reason", j.reason)...)
-	case j.begun && len(j.end.Refused) == 0 && (!j.lost() || r.requested):
-		r.cfg.Logger.Info("the command ended", append(about, "code", j.end.Code)...)
+			append(about, "reason", j.lossReason)...)
+	case j.begun && len(j.lastReport.Refused) == 0 && (!j.endedByLoss() || r.endRequested):
+		r.cfg.Logger.Info("the command ended", append(about, "code", j.lastReport.Code)...)
 	}
 }

@@ -20,19 +20,19 @@ import (
 
 // Tests that run processes are in package integration.
 func TestMain(m *testing.M) {
-	leaktest.RunMore()
+	leaktest.SetParallel()
 	goleak.VerifyTestMain(m)
 }
 
-// valid returns a Config with which etcd is never reached.
-func valid() Config {
-	return Config{Etcd: connect.Config{Address: "127.0.0.1:1", Words: connect.Flags}, Lock: "it",
+// validConfig returns a Config with which etcd is never reached.
+func validConfig() Config {
+	return Config{Etcd: connect.Config{Address: "127.0.0.1:1", SettingNames: connect.FlagNames}, Lock: "it",
 		Command: []string{"true"}, Guard: []string{"guard"}}
 }
 
 func TestConfigIsChecked(t *testing.T) {
 	t.Parallel()
-	require.NoError(t, valid().Validate())
+	require.NoError(t, validConfig().Validate())
 	for _, c := range []struct {
 		change func(*Config)
 		is     error
@@ -45,7 +45,7 @@ func TestConfigIsChecked(t *testing.T) {
 		{func(c *Config) { c.TTL, c.Stop = 2*time.Second, 1100*time.Millisecond }, ErrBadStop},
 		{func(c *Config) { c.Lock = string(make([]byte, 1000)) }, lifecycle.ErrBadName},
 	} {
-		cfg := valid()
+		cfg := validConfig()
 		c.change(&cfg)
 		err := cfg.Validate()
 		require.Error(t, err)
@@ -62,8 +62,8 @@ func TestThereIsTimeToEndTheCommand(t *testing.T) {
 		cfg := Config{TTL: ttl}.withDefaults()
 		// The time left just before a renewal, which happens every third of the TTL, less a hundredth.
 		left := ttl*2/3 - ttl/50
-		require.Greater(t, left, cfg.Stop+2*margin(ttl), ttl)
-		require.Greater(t, left, ttl/2+2*margin(ttl), "the longest stop time, %v", ttl)
+		require.Greater(t, left, cfg.Stop+2*killMargin(ttl), ttl)
+		require.Greater(t, left, ttl/2+2*killMargin(ttl), "the longest stop time, %v", ttl)
 	}
 }
 
@@ -71,14 +71,14 @@ func TestWaitIsEndedByASignal(t *testing.T) {
 	signals := make(chan os.Signal, 2)
 	signals <- syscall.SIGUSR1 // this process does not handle it
 	signals <- syscall.SIGTERM
-	err := Run(valid(), signals)
+	err := Run(validConfig(), signals)
 	require.Equal(t, 143, cli.ExitCode(err))
 }
 
 func TestExitCodesOfShells(t *testing.T) {
 	t.Parallel()
 	for code, path := range map[int]string{ExitNotFound: "/no/such/command", ExitRefused: "/"} {
-		got, says := notRunnable(path, exec.Command(path).Start())
+		got, says := startFailure(path, exec.Command(path).Start())
 		require.Equal(t, code, got)
 		require.Contains(t, says, path)
 	}

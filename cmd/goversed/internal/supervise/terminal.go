@@ -29,7 +29,7 @@ func (j *job) giveTerminal() {
 		return
 	}
 	if unix.IoctlSetPointerInt(0, unix.TIOCSPGRP, j.pid) == nil {
-		j.send(order{Signal: int(syscall.SIGCONT)}, orderTimeout) // it may have read too early and been stopped
+		j.sendMessage(guardOrder{Signal: int(syscall.SIGCONT)}, orderTimeout) // it may have read too early and been stopped
 	}
 }
 
@@ -43,10 +43,10 @@ func (j *job) takeTerminal() {
 	_ = unix.IoctlSetPointerInt(0, unix.TIOCSPGRP, syscall.Getpgrp()) // fails if the terminal was hung up
 }
 
-// passOn sends the signal that ended the command, if it came from the terminal, to this process's group. A
+// passTerminalSignal sends the signal that ended the command, if it came from the terminal, to this process's group. A
 // script that runs goversed would have received it had the terminal stayed with its group.
-func (j *job) passOn() {
-	sig := syscall.Signal(j.end.Code - exitSignal)
+func (j *job) passTerminalSignal() {
+	sig := syscall.Signal(j.lastReport.Code - exitSignal)
 	if !j.terminal || sig != syscall.SIGINT && sig != syscall.SIGQUIT {
 		return
 	}

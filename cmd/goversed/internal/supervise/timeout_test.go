@@ -21,7 +21,7 @@ func TestTimeoutWithoutEtcd(t *testing.T) {
 		func(c *Config) { c.BusyCode = 9 },
 		func(c *Config) { c.Try = true },
 	} {
-		cfg := valid()
+		cfg := validConfig()
 		cfg.Timeout = 50 * time.Millisecond
 		change(&cfg)
 		err := Run(cfg, nil)
@@ -35,10 +35,10 @@ func TestTimeoutWithoutEtcd(t *testing.T) {
 // The time that reaching etcd took is not available for the lock again.
 func TestTimeoutCountsOnce(t *testing.T) {
 	ctx, server, keys := startEtcd(t)
-	cfg := valid()
+	cfg := validConfig()
 	cfg.Keys = keys
-	cfg.GuardEnv = []string{testGuard + "=" + dies} // a started guard would show that the lock was taken
-	cfg.Timeout = 2 * time.Second                   // enough for a free lock
+	cfg.GuardEnv = []string{testGuard + "=" + guardDies} // a started guard would show that the lock was taken
+	cfg.Timeout = 2 * time.Second                        // enough for a free lock
 	relay, err := fault.NewRelay(strings.TrimPrefix(server.Endpoint(), "http://"))
 	require.NoError(t, err)
 	t.Cleanup(relay.Close)
@@ -70,10 +70,10 @@ func TestWaitedForOthers(t *testing.T) {
 	defer r.claim.close()
 	_, err = r.claim.keeper.Wait(ctx, nil)
 	require.NoError(t, err)
-	require.Equal(t, ExitBusy, cli.ExitCode(r.ended(errLate)))
+	require.Equal(t, ExitBusy, cli.ExitCode(r.waitError(errWaitTimeout)))
 	require.NoError(t, server.Close())
 	require.NotNil(t, r.claim.keeper.Current())
-	err = r.ended(errLate)
+	err = r.waitError(errWaitTimeout)
 	require.Equal(t, ExitFailed, cli.ExitCode(err))
 	require.ErrorContains(t, err, "nothing listens there")
 }

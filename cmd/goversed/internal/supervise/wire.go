@@ -5,7 +5,7 @@ import "github.com/goverse/goverse/cmd/goversed/internal/supervise/ending"
 // Strings of the operating system are bytes that need not be UTF-8. JSON strings must be, so encoding/json
 // would replace invalid bytes; it preserves a []byte.
 
-func raw(all []string) [][]byte {
+func encodeStrings(all []string) [][]byte {
 	out := make([][]byte, len(all))
 	for i, s := range all {
 		out[i] = []byte(s)
@@ -13,7 +13,7 @@ func raw(all []string) [][]byte {
 	return out
 }
 
-func texts(all [][]byte) []string {
+func decodeStrings(all [][]byte) []string {
 	out := make([]string, len(all))
 	for i, b := range all {
 		out[i] = string(b)
@@ -21,8 +21,8 @@ func texts(all [][]byte) []string {
 	return out
 }
 
-// spec is the first message of the holder to the guard: the command, and its deadline.
-type spec struct {
+// guardSpec is the first message of the holder to the guard: the command, and its deadline.
+type guardSpec struct {
 	Path  []byte         `json:"path"`
 	Args  [][]byte       `json:"args"` // with the command's name
 	Env   [][]byte       `json:"env"`
@@ -37,8 +37,8 @@ type spec struct {
 	Lease int64 `json:"lease"`
 }
 
-// order is a later message of the holder to the guard. One field is set.
-type order struct {
+// guardOrder is a later message of the holder to the guard. One field is set.
+type guardOrder struct {
 	Until  *ending.Instant `json:"until,omitempty"`
 	Signal int             `json:"signal,omitempty"` // to the command's group
 	End    bool            `json:"end,omitempty"`    // end the command
@@ -46,14 +46,14 @@ type order struct {
 	Done   bool            `json:"done,omitempty"`   // the lock is released, and the guard can leave
 }
 
-// report is a message of the guard to the holder. The first one reports the start; the last one has Gone set.
-type report struct {
+// guardReport is a message of the guard to the holder. The first one reports the start; the last one has Gone set.
+type guardReport struct {
 	Pid int `json:"pid,omitempty"` // of the command, and its group
 	// Refused is the reason why the command could not be started. Code is then the exit code that shells use
 	// for it.
 	Refused []byte `json:"refused,omitempty"`
 	Gone    bool   `json:"gone,omitempty"`
 	// Code is the command's exit code, or 128 plus the number of the signal that ended it.
-	Code int        `json:"code,omitempty"`
-	Why  ending.Why `json:"why,omitempty"`
+	Code int           `json:"code,omitempty"`
+	Why  ending.Reason `json:"why,omitempty"`
 }

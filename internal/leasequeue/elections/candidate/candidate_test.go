@@ -21,18 +21,18 @@ var (
 )
 
 // queue returns a queue of these entries, read at revision 20.
-func queue(entries ...order.Entry) order.Queue { return order.Queue{}.Read(20, entries) }
+func queue(entries ...order.Entry) order.Queue { return order.Queue{}.ApplyRead(20, entries) }
 
 var (
-	own    = order.Entry{Key: "own", Create: 5}
+	own    = order.Entry{Key: "own", CreateRevision: 5}
 	alone  = queue(own)
-	first  = Place{Key: "own", Create: 5, Settled: true, Stands: true}
-	queued = Place{Key: "own", Create: 5}
+	first  = OwnEntry{Key: "own", CreateRevision: 5, Decided: true, MayAct: true}
+	queued = OwnEntry{Key: "own", CreateRevision: 5}
 )
 
 func TestLook(t *testing.T) {
-	leads, placed := Candidate{Stands: true, Standing: Leads}, Candidate{Stands: true, Standing: Placed}
-	ends := Candidate{Stands: true, Standing: Ends}
+	leads, placed := Candidate{WantsToLead: true, Phase: Leading}, Candidate{WantsToLead: true, Phase: Queued}
+	ends := Candidate{WantsToLead: true, Phase: AwaitingWork}
 	for name, c := range map[string]struct {
 		is   Candidate
 		view View
@@ -40,58 +40,64 @@ func TestLook(t *testing.T) {
 		o    Orders
 	}{
 		"follows only": {},
-		"queues": {is: Candidate{Stands: true, Priority: 3},
-			want: Candidate{Stands: true, Standing: Placed, Priority: 3, Placement: 3}, o: Orders{Enter: true}},
-		"not after it left":   {is: Candidate{Stands: true, Gone: errNo}, want: Candidate{Stands: true, Gone: errNo}},
-		"nor while denied":    {is: Candidate{Stands: true, Denied: true}, want: Candidate{Stands: true, Denied: true}},
-		"waits for its place": {is: placed, view: View{Place: queued, Queue: alone}, want: placed},
-		"begins":              {is: placed, view: View{Place: first, Queue: alone}, want: leads, o: Orders{Begin: true}},
-		"goes on":             {is: leads, view: View{Place: first, Queue: alone}, want: leads},
-		"over before it began": {is: placed, view: View{Place: Place{Create: 5, Settled: true, Over: errLost}},
-			want: placed, o: Orders{Abandon: true, Enter: true}},
-		"the session is lost while it waits": {is: placed, view: View{Place: Place{SessionLost: true}},
-			want: placed, o: Orders{Drop: true, Enter: true}},
-		"its place is lost": {is: placed, view: View{Place: Place{Settled: true, Err: entrystate.ErrAgain}},
-			want: placed, o: Orders{Drop: true, Enter: true}},
-		"refused": {is: placed, view: View{Place: Place{Settled: true, Err: errNo}},
-			want: Candidate{Stands: true, Denied: true}, o: Orders{Drop: true, Refused: errNo}},
-		"refused for good": {is: placed, view: View{Place: Place{Settled: true, Err: errNo, Final: true}},
-			want: Candidate{Stands: true, Gone: errNo}, o: Orders{Drop: true, Refused: errNo, Final: true}},
-		"resigns": {is: leads.Resign(), view: View{Place: first, Queue: alone},
-			want: placed, o: Orders{Lower: ErrResigned, Cut: ErrOver, Abandon: true, Enter: true}},
-		"resigns, and waits for its work": {is: leads.Resign(), view: View{Place: first, Queue: alone, Work: 1},
-			want: Candidate{Stands: true, Standing: Ends, GiveUp: ErrResigned}, o: Orders{Lower: ErrResigned, Wait: true}},
-		"which has returned": {is: ends.Resign(), view: View{Place: first, Queue: alone},
-			want: placed, o: Orders{Cut: ErrOver, Abandon: true, Enter: true}},
-		"or was waited for in vain": {is: ends.Resign().Waited(), view: View{Place: first, Queue: alone, Work: 1},
+		"queues": {is: Candidate{WantsToLead: true, Priority: 3},
+			want: Candidate{WantsToLead: true, Phase: Queued, Priority: 3, QueuedPriority: 3}, o: Orders{EnterQueue: true}},
+		"not after it left": {is: Candidate{WantsToLead: true, WithdrawReason: errNo},
+			want: Candidate{WantsToLead: true, WithdrawReason: errNo}},
+		"nor while denied": {is: Candidate{WantsToLead: true, Denied: true},
+			want: Candidate{WantsToLead: true, Denied: true}},
+		"waits for its place": {is: placed, view: View{Entry: queued, Queue: alone}, want: placed},
+		"begins":              {is: placed, view: View{Entry: first, Queue: alone}, want: leads, o: Orders{BeginTerm: true}},
+		"goes on":             {is: leads, view: View{Entry: first, Queue: alone}, want: leads},
+		"over before it began": {is: placed, view: View{Entry: OwnEntry{CreateRevision: 5, Decided: true, EndCause: errLost}},
+			want: placed, o: Orders{ReleaseEntry: true, EnterQueue: true}},
+		"the session is lost while it waits": {is: placed, view: View{Entry: OwnEntry{SessionLost: true}},
+			want: placed, o: Orders{DropEntry: true, EnterQueue: true}},
+		"its place is lost": {is: placed, view: View{Entry: OwnEntry{Decided: true, Err: entrystate.ErrEntryLost}},
+			want: placed, o: Orders{DropEntry: true, EnterQueue: true}},
+		"refused": {is: placed, view: View{Entry: OwnEntry{Decided: true, Err: errNo}},
+			want: Candidate{WantsToLead: true, Denied: true}, o: Orders{DropEntry: true, Refused: errNo}},
+		"refused for good": {is: placed, view: View{Entry: OwnEntry{Decided: true, Err: errNo, Final: true}},
+			want: Candidate{WantsToLead: true, WithdrawReason: errNo}, o: Orders{DropEntry: true, Refused: errNo, Final: true}},
+		"resigns": {is: leads.Resign(), view: View{Entry: first, Queue: alone},
+			want: placed, o: Orders{EndReason: ErrResigned, CancelCause: ErrTermEnded, ReleaseEntry: true, EnterQueue: true}},
+		"resigns, and waits for its work": {is: leads.Resign(), view: View{Entry: first, Queue: alone, RunningWork: 1},
+			want: Candidate{WantsToLead: true, Phase: AwaitingWork, ReleaseReason: ErrResigned},
+			o:    Orders{EndReason: ErrResigned, AwaitWork: true}},
+		"which has returned": {is: ends.Resign(), view: View{Entry: first, Queue: alone},
+			want: placed, o: Orders{CancelCause: ErrTermEnded, ReleaseEntry: true, EnterQueue: true}},
+		"or was waited for in vain": {is: ends.Resign().WorkTimedOut(),
+			view: View{Entry: first, Queue: alone, RunningWork: 1},
 			want: placed,
-			o:    Orders{Cut: ErrOver, Overdue: true, Abandon: true, Enter: true}},
+			o:    Orders{CancelCause: ErrTermEnded, WorkOverdue: true, ReleaseEntry: true, EnterQueue: true}},
 		"and another one may lead meanwhile": {is: ends.Resign(),
-			view: View{Place: first, Queue: queue(), Work: 1}, want: ends.Resign(), o: Orders{Cut: election.ErrKeyLost}},
-		"withdraws": {is: leads.Leave(election.ErrWithdrawn), view: View{Place: first, Queue: alone},
-			want: Candidate{Stands: true, Gone: election.ErrWithdrawn},
-			o:    Orders{Lower: election.ErrWithdrawn, Cut: ErrOver, Abandon: true}},
-		"withdraws from the queue": {is: placed.Leave(election.ErrWithdrawn), view: View{Place: queued, Queue: alone},
-			want: Candidate{Stands: true, Gone: election.ErrWithdrawn}, o: Orders{Abandon: true}},
-		"stands anew": {is: Candidate{Gone: election.ErrWithdrawn}.Stand(nil),
-			want: placed, o: Orders{Enter: true}},
-		"but not after the end": {is: Candidate{Gone: lifecycle.ErrStopped}.Stand(nil),
-			want: Candidate{Stands: true, Gone: lifecycle.ErrStopped}},
-		"its session is lost": {is: leads, view: View{Place: Place{Create: 5, Settled: true, Over: errLost}, Work: 1},
-			want: ends, o: Orders{Lower: errLost, Wait: true, Cut: ErrOver}},
-		"its key is gone": {is: leads, view: View{Place: first, Queue: queue(), Work: 1},
-			want: Candidate{Stands: true, Standing: Ends, GiveUp: election.ErrKeyLost},
-			o:    Orders{Lower: election.ErrKeyLost, Wait: true, Cut: ErrOver}},
-		"its key is gone while it waits": {is: placed, view: View{Place: queued, Queue: queue()},
-			want: placed, o: Orders{Abandon: true, Enter: true}},
-		"another priority": {is: Candidate{Stands: true, Standing: Placed, Priority: 1},
-			view: View{Place: queued, Queue: alone},
-			want: Candidate{Stands: true, Standing: Placed, Priority: 1, Placement: 1},
-			o:    Orders{Abandon: true, Enter: true}},
+			view: View{Entry: first, Queue: queue(), RunningWork: 1}, want: ends.Resign(),
+			o: Orders{CancelCause: election.ErrKeyLost}},
+		"withdraws": {is: leads.Withdraw(election.ErrWithdrawn), view: View{Entry: first, Queue: alone},
+			want: Candidate{WantsToLead: true, WithdrawReason: election.ErrWithdrawn},
+			o:    Orders{EndReason: election.ErrWithdrawn, CancelCause: ErrTermEnded, ReleaseEntry: true}},
+		"withdraws from the queue": {is: placed.Withdraw(election.ErrWithdrawn), view: View{Entry: queued, Queue: alone},
+			want: Candidate{WantsToLead: true, WithdrawReason: election.ErrWithdrawn}, o: Orders{ReleaseEntry: true}},
+		"stands anew": {is: Candidate{WithdrawReason: election.ErrWithdrawn}.Stand(nil),
+			want: placed, o: Orders{EnterQueue: true}},
+		"but not after the end": {is: Candidate{WithdrawReason: lifecycle.ErrStopped}.Stand(nil),
+			want: Candidate{WantsToLead: true, WithdrawReason: lifecycle.ErrStopped}},
+		"its session is lost": {is: leads, view: View{Entry: OwnEntry{CreateRevision: 5, Decided: true, EndCause: errLost},
+			RunningWork: 1},
+			want: ends, o: Orders{EndReason: errLost, AwaitWork: true, CancelCause: ErrTermEnded}},
+		"its key is gone": {is: leads, view: View{Entry: first, Queue: queue(), RunningWork: 1},
+			want: Candidate{WantsToLead: true, Phase: AwaitingWork, ReleaseReason: election.ErrKeyLost},
+			o:    Orders{EndReason: election.ErrKeyLost, AwaitWork: true, CancelCause: ErrTermEnded}},
+		"its key is gone while it waits": {is: placed, view: View{Entry: queued, Queue: queue()},
+			want: placed, o: Orders{ReleaseEntry: true, EnterQueue: true}},
+		"another priority": {is: Candidate{WantsToLead: true, Phase: Queued, Priority: 1},
+			view: View{Entry: queued, Queue: alone},
+			want: Candidate{WantsToLead: true, Phase: Queued, Priority: 1, QueuedPriority: 1},
+			o:    Orders{ReleaseEntry: true, EnterQueue: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			now, o := c.is.Look(c.view)
-			now.Yielding = order.Yielding{}
+			now, o := c.is.Decide(c.view)
+			now.Preferred = order.PreferredSince{}
 			require.Equal(t, c.want, now)
 			require.Equal(t, c.o, o)
 		})
@@ -100,15 +106,15 @@ func TestLook(t *testing.T) {
 
 // A preferred candidate is let pass once it has stood for long enough. Look must be called again at that time.
 func TestLooksAgain(t *testing.T) {
-	c := Candidate{Stands: true, Standing: Leads}
-	v := View{Now: time.Unix(1, 0), PreferAfter: time.Second, Place: first,
-		Queue: queue(own, order.Entry{Key: "better", Create: 6, Priority: 1})}
-	c, o := c.Look(v)
-	require.Equal(t, Orders{Again: time.Second}, o)
+	c := Candidate{WantsToLead: true, Phase: Leading}
+	v := View{Now: time.Unix(1, 0), PreferAfter: time.Second, Entry: first,
+		Queue: queue(own, order.Entry{Key: "better", CreateRevision: 6, Priority: 1})}
+	c, o := c.Decide(v)
+	require.Equal(t, Orders{RecheckAfter: time.Second}, o)
 	v.Now = v.Now.Add(time.Second)
-	c, o = c.Look(v)
-	require.Equal(t, Orders{Lower: ErrGaveWay, Cut: ErrOver, Abandon: true, Enter: true}, o)
-	require.Equal(t, Placed, c.Standing)
+	c, o = c.Decide(v)
+	require.Equal(t, Orders{EndReason: ErrGaveWay, CancelCause: ErrTermEnded, ReleaseEntry: true, EnterQueue: true}, o)
+	require.Equal(t, Queued, c.Phase)
 }
 
 // Whatever is known and requested: a term starts only with a valid entry, and is lowered before its entry is
@@ -123,67 +129,67 @@ func TestWhateverIsKnown(t *testing.T) {
 			case 0:
 				c = c.Stand(nil)
 			case 1:
-				c = c.Leave(election.ErrWithdrawn)
+				c = c.Withdraw(election.ErrWithdrawn)
 			case 2:
 				if leading {
 					c = c.Resign()
 				}
 			case 3:
-				c = c.Waited()
+				c = c.WorkTimedOut()
 			case 4:
-				c = c.Allowed()
+				c = c.RetryAllowed()
 			case 5:
 				priority := rapid.IntRange(0, 2).Draw(t, "priority")
 				c = c.Stand(&priority)
 			}
-			v := View{Work: rapid.IntRange(0, 1).Draw(t, "work"), PreferAfter: time.Second}
+			v := View{RunningWork: rapid.IntRange(0, 1).Draw(t, "work"), PreferAfter: time.Second}
 			switch rapid.IntRange(0, 2).Draw(t, "queue") {
 			case 0:
 				v.Queue = alone
 			case 1:
 				v.Queue = queue()
 			}
-			if c.Standing != None {
-				v.Place = Place{Key: "own"}
+			if c.Phase != NotQueued {
+				v.Entry = OwnEntry{Key: "own"}
 				switch do := rapid.IntRange(0, 4).Draw(t, "place"); {
 				case leading || ending || do == 0:
-					v.Place = first
+					v.Entry = first
 					if do == 1 {
-						v.Place.Over, v.Place.Stands = errLost, false
+						v.Entry.EndCause, v.Entry.MayAct = errLost, false
 					}
 				case do == 1:
-					v.Place = Place{Settled: true, Err: errNo, Final: rapid.Bool().Draw(t, "final")}
+					v.Entry = OwnEntry{Decided: true, Err: errNo, Final: rapid.Bool().Draw(t, "final")}
 				case do == 2:
-					v.Place.SessionLost = true
+					v.Entry.SessionLost = true
 				}
 			}
 			before := c
 			var o Orders
-			c, o = c.Look(v)
-			if o.Lower != nil {
+			c, o = c.Decide(v)
+			if o.EndReason != nil {
 				require.True(t, leading)
 				leading, ending = false, true
 			}
-			require.False(t, leading && (o.Abandon || o.Drop), "abandoned with its flag up")
-			if o.Abandon && ending {
-				require.True(t, v.Work == 0 || o.Overdue)
-				require.NotNil(t, o.Cut)
+			require.False(t, leading && (o.ReleaseEntry || o.DropEntry), "abandoned with its flag up")
+			if o.ReleaseEntry && ending {
+				require.True(t, v.RunningWork == 0 || o.WorkOverdue)
+				require.NotNil(t, o.CancelCause)
 				ending = false
 			}
-			if o.Begin {
-				require.True(t, v.Place.Stands && !leading && !ending)
+			if o.BeginTerm {
+				require.True(t, v.Entry.MayAct && !leading && !ending)
 				leading = true
 			}
-			require.Equal(t, leading, c.Standing == Leads)
-			require.Equal(t, ending, c.Standing == Ends)
-			if o.Enter {
-				require.True(t, c.Stands && c.Gone == nil && !c.Denied)
-				require.False(t, o.Begin)
+			require.Equal(t, leading, c.Phase == Leading)
+			require.Equal(t, ending, c.Phase == AwaitingWork)
+			if o.EnterQueue {
+				require.True(t, c.WantsToLead && c.WithdrawReason == nil && !c.Denied)
+				require.False(t, o.BeginTerm)
 				if rapid.Bool().Draw(t, "no session") {
 					c = c.NotEntered()
 				}
 			}
-			require.False(t, before.Standing == Placed && c.Standing == None && !o.Abandon && !o.Drop && !o.Enter)
+			require.False(t, before.Phase == Queued && c.Phase == NotQueued && !o.ReleaseEntry && !o.DropEntry && !o.EnterQueue)
 		}
 	})
 }

@@ -22,17 +22,17 @@ func (codec) Name() string { return Subtype }
 // Marshal implements encoding.CodecV2. An Encoded can be sent once.
 func (codec) Marshal(v any) (mem.BufferSlice, error) {
 	switch m := v.(type) {
-	case *Encoded:
+	case *EncodedMessage:
 		return m.data, nil
-	case coded:
-		return Encode(m).data, nil
+	case codedMessage:
+		return EncodeMessage(m).data, nil
 	}
 	return encoding.GetCodecV2(proto.Name).Marshal(v)
 }
 
 // Unmarshal implements encoding.CodecV2.
 func (codec) Unmarshal(data mem.BufferSlice, v any) error {
-	m, ok := v.(coded)
+	m, ok := v.(codedMessage)
 	if !ok {
 		return encoding.GetCodecV2(proto.Name).Unmarshal(data, v)
 	}
@@ -40,22 +40,22 @@ func (codec) Unmarshal(data mem.BufferSlice, v any) error {
 	if len(data) == 1 {
 		return m.parse(data[0].ReadOnlyData())
 	}
-	b := space.Get(data.Len())
-	defer space.Put(b)
+	b := buffers.Get(data.Len())
+	defer buffers.Put(b)
 	data.CopyTo(*b)
 	return m.parse(*b)
 }
 
-// Encoded is a message that is already encoded, for callers that must know when its contents are no longer
+// EncodedMessage is a message that is already encoded, for callers that must know when its contents are no longer
 // read.
-type Encoded struct{ data mem.BufferSlice }
+type EncodedMessage struct{ data mem.BufferSlice }
 
-// Encode encodes a message for a stream with the content-subtype Subtype.
-func Encode(m interface {
+// EncodeMessage encodes a message for a stream with the content-subtype Subtype.
+func EncodeMessage(m interface {
 	Size() int
 	Append(b []byte) []byte
-}) *Encoded {
-	b := space.Get(m.Size())
+}) *EncodedMessage {
+	b := buffers.Get(m.Size())
 	*b = m.Append((*b)[:0])
-	return &Encoded{data: mem.BufferSlice{mem.NewBuffer(b, &space)}}
+	return &EncodedMessage{data: mem.BufferSlice{mem.NewBuffer(b, &buffers)}}
 }

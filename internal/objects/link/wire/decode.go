@@ -24,23 +24,23 @@ const (
 	maxCancelled = 512 << 10
 )
 
-// field is one field of a message: its number and its value, by its wire type.
-type field struct {
+// wireField is one field of a message: its number and its value, by its wire type.
+type wireField struct {
 	number protowire.Number
 	kind   protowire.Type
 	varint uint64
 	bytes  []byte
 }
 
-// next parses the first field of b. For wire types that no field here has, it sets only the number and the
+// nextField parses the first field of b. For wire types that no field here has, it sets only the number and the
 // type.
-func next(b []byte) (f field, rest []byte, err error) {
+func nextField(b []byte) (f wireField, rest []byte, err error) {
 	number, kind, n := protowire.ConsumeTag(b)
 	if n < 0 {
-		return field{}, nil, protowire.ParseError(n)
+		return wireField{}, nil, protowire.ParseError(n)
 	}
 	if number > protowire.MaxValidNumber {
-		return field{}, nil, errNumber
+		return wireField{}, nil, errNumber
 	}
 	f.number, f.kind = number, kind
 	b = b[n:]
@@ -55,40 +55,40 @@ func next(b []byte) (f field, rest []byte, err error) {
 		n = protowire.ConsumeFieldValue(number, kind, b)
 	}
 	if n < 0 {
-		return field{}, nil, protowire.ParseError(n)
+		return wireField{}, nil, protowire.ParseError(n)
 	}
 	return f, b[n:], nil
 }
 
-// is reports whether f is the field with that number and wire type. A field of another type is an unknown
+// matches reports whether f is the field with that number and wire type. A field of another type is an unknown
 // field.
-func (f field) is(number protowire.Number, kind protowire.Type) bool {
+func (f wireField) matches(number protowire.Number, kind protowire.Type) bool {
 	return f.number == number && f.kind == kind
 }
 
 func (r *Request) parse(b []byte) (err error) {
 	m, headers := &r.Message, headersLeft(MaxHeaders)
 	for len(b) > 0 {
-		var f field
-		if f, b, err = next(b); err != nil {
+		var f wireField
+		if f, b, err = nextField(b); err != nil {
 			return err
 		}
 		switch {
-		case f.is(requestHello, protowire.BytesType):
+		case f.matches(requestHello, protowire.BytesType):
 			if m.Hello == nil {
 				m.Hello = &objectspb.Hello{}
 			}
 			err = proto.UnmarshalOptions{Merge: true, DiscardUnknown: true}.Unmarshal(f.bytes, m.Hello)
-		case f.is(requestCalls, protowire.BytesType):
+		case f.matches(requestCalls, protowire.BytesType):
 			if len(m.Calls) == MaxCalls {
 				return errMany
 			}
 			c := NewCall()
 			m.Calls = append(m.Calls, c)
 			err = parseCall(f.bytes, c, r.methods, &headers)
-		case f.is(requestCancelled, protowire.BytesType):
+		case f.matches(requestCancelled, protowire.BytesType):
 			m.Cancelled, err = parseIDs(f.bytes, m.Cancelled)
-		case f.is(requestCancelled, protowire.VarintType):
+		case f.matches(requestCancelled, protowire.VarintType):
 			m.Cancelled, err = appendID(m.Cancelled, f.varint)
 		}
 		if err != nil {
@@ -101,11 +101,11 @@ func (r *Request) parse(b []byte) (err error) {
 func (r *Response) parse(b []byte) (err error) {
 	m, headers := &r.Message, headersLeft(MaxHeaders)
 	for len(b) > 0 {
-		var f field
-		if f, b, err = next(b); err != nil {
+		var f wireField
+		if f, b, err = nextField(b); err != nil {
 			return err
 		}
-		if f.is(responseReplies, protowire.BytesType) {
+		if f.matches(responseReplies, protowire.BytesType) {
 			if len(m.Replies) == MaxCalls {
 				return errMany
 			}
@@ -138,35 +138,35 @@ func appendID(ids []uint64, id uint64) ([]uint64, error) {
 	return append(ids, id), nil
 }
 
-func parseCall(b []byte, c *objectspb.Call, methods names, headers *headersLeft) (err error) {
+func parseCall(b []byte, c *objectspb.Call, methods methodNames, headers *headersLeft) (err error) {
 	for len(b) > 0 {
-		var f field
-		if f, b, err = next(b); err != nil {
+		var f wireField
+		if f, b, err = nextField(b); err != nil {
 			return err
 		}
 		switch {
-		case f.is(callID, protowire.VarintType):
+		case f.matches(callID, protowire.VarintType):
 			c.Id = f.varint
-		case f.is(callMethod, protowire.BytesType):
+		case f.matches(callMethod, protowire.BytesType):
 			if !utf8.Valid(f.bytes) {
 				return errUTF8
 			}
-			c.Method = methods.of(f.bytes)
-		case f.is(callKey, protowire.BytesType):
+			c.Method = methods.intern(f.bytes)
+		case f.matches(callKey, protowire.BytesType):
 			c.Key = append(c.Key[:0], f.bytes...)
-		case f.is(callRequest, protowire.BytesType):
-			c.Request = append(fit(c.Request, len(f.bytes)), f.bytes...)
-		case f.is(callMore, protowire.VarintType):
+		case f.matches(callRequest, protowire.BytesType):
+			c.Request = append(fitSpace(c.Request, len(f.bytes)), f.bytes...)
+		case f.matches(callMore, protowire.VarintType):
 			c.More = protowire.DecodeBool(f.varint)
-		case f.is(callTimeout, protowire.VarintType):
+		case f.matches(callTimeout, protowire.VarintType):
 			c.Timeout = int64(f.varint)
-		case f.is(callMetadata, protowire.BytesType):
-			c.Metadata, err = headers.parse(f.bytes, c.Metadata)
-		case f.is(callChain, protowire.BytesType):
+		case f.matches(callMetadata, protowire.BytesType):
+			c.Metadata, err = headers.parseHeader(f.bytes, c.Metadata)
+		case f.matches(callChain, protowire.BytesType):
 			c.Chain, err = parseTurns(f.bytes, c.Chain)
-		case f.is(callChain, protowire.Fixed64Type):
+		case f.matches(callChain, protowire.Fixed64Type):
 			c.Chain = append(c.Chain, f.varint)
-		case f.is(callMapGeneration, protowire.VarintType):
+		case f.matches(callMapGeneration, protowire.VarintType):
 			c.Generation = int64(f.varint)
 		}
 		if err != nil {
@@ -178,24 +178,24 @@ func parseCall(b []byte, c *objectspb.Call, methods names, headers *headersLeft)
 
 func parseReply(b []byte, r *objectspb.Reply, headers *headersLeft) (err error) {
 	for len(b) > 0 {
-		var f field
-		if f, b, err = next(b); err != nil {
+		var f wireField
+		if f, b, err = nextField(b); err != nil {
 			return err
 		}
 		switch {
-		case f.is(replyID, protowire.VarintType):
+		case f.matches(replyID, protowire.VarintType):
 			r.Id = f.varint
-		case f.is(replyResponse, protowire.BytesType):
-			r.Response = append(fit(r.Response, len(f.bytes)), f.bytes...)
-		case f.is(replyMore, protowire.VarintType):
+		case f.matches(replyResponse, protowire.BytesType):
+			r.Response = append(fitSpace(r.Response, len(f.bytes)), f.bytes...)
+		case f.matches(replyMore, protowire.VarintType):
 			r.More = protowire.DecodeBool(f.varint)
-		case f.is(replyStatus, protowire.BytesType):
+		case f.matches(replyStatus, protowire.BytesType):
 			r.Status = append([]byte(nil), f.bytes...)
-		case f.is(replyHeader, protowire.BytesType):
-			r.Header, err = headers.parse(f.bytes, r.Header)
-		case f.is(replyTrailer, protowire.BytesType):
-			r.Trailer, err = headers.parse(f.bytes, r.Trailer)
-		case f.is(replyMoved, protowire.VarintType):
+		case f.matches(replyHeader, protowire.BytesType):
+			r.Header, err = headers.parseHeader(f.bytes, r.Header)
+		case f.matches(replyTrailer, protowire.BytesType):
+			r.Trailer, err = headers.parseHeader(f.bytes, r.Trailer)
+		case f.matches(replyMoved, protowire.VarintType):
 			r.Moved = int64(f.varint)
 		}
 		if err != nil {
@@ -208,8 +208,8 @@ func parseReply(b []byte, r *objectspb.Reply, headers *headersLeft) (err error) 
 // headersLeft is the number of headers that a message may still have.
 type headersLeft int
 
-// parse appends a header.
-func (n *headersLeft) parse(b []byte, headers []*objectspb.Header) ([]*objectspb.Header, error) {
+// parseHeader appends a header.
+func (n *headersLeft) parseHeader(b []byte, headers []*objectspb.Header) ([]*objectspb.Header, error) {
 	if *n == 0 {
 		return headers, errMany
 	}

@@ -11,14 +11,14 @@ import (
 // calls of its own.
 type Request struct {
 	Message objectspb.LinkRequest
-	fast    fast
-	methods names // of the calls received
+	fast    fastMessage
+	methods methodNames // of the calls received
 }
 
 // NewRequest returns an empty Request.
 func NewRequest() *Request {
-	r := &Request{methods: names{}}
-	r.fast = fast{r.Message.ProtoReflect(), r}
+	r := &Request{methods: methodNames{}}
+	r.fast = fastMessage{r.Message.ProtoReflect(), r}
 	return r
 }
 
@@ -26,13 +26,13 @@ func NewRequest() *Request {
 // replies of its own.
 type Response struct {
 	Message objectspb.LinkResponse
-	fast    fast
+	fast    fastMessage
 }
 
 // NewResponse returns an empty Response.
 func NewResponse() *Response {
 	r := &Response{}
-	r.fast = fast{r.Message.ProtoReflect(), r}
+	r.fast = fastMessage{r.Message.ProtoReflect(), r}
 	return r
 }
 
@@ -56,8 +56,8 @@ func (r *Response) Reset() {
 	m.Replies = m.Replies[:0]
 }
 
-// coded is a message with a codec of its own.
-type coded interface {
+// codedMessage is a message with a codec of its own.
+type codedMessage interface {
 	protoreflect.ProtoMessage
 	Reset()
 	Size() int
@@ -65,30 +65,31 @@ type coded interface {
 	parse(b []byte) error
 }
 
-// fast is a message as reflection sees it, with its own encoding and decoding.
-type fast struct {
+// fastMessage is a message as reflection sees it, with its own encoding and decoding.
+type fastMessage struct {
 	protoreflect.Message
-	coded coded
+	coded codedMessage
 }
 
 // Interface implements protoreflect.Message.
-func (f *fast) Interface() protoreflect.ProtoMessage { return f.coded }
+func (f *fastMessage) Interface() protoreflect.ProtoMessage { return f.coded }
 
 // ProtoMethods implements protoreflect.Message.
-func (f *fast) ProtoMethods() *protoiface.Methods { return &fastMethods }
+func (f *fastMessage) ProtoMethods() *protoiface.Methods { return &fastMethods }
 
 // fastMethods are the methods of all messages of this package. No field is required, so all messages are
 // initialized.
 var fastMethods = protoiface.Methods{
 	Flags: protoiface.SupportMarshalDeterministic | protoiface.SupportUnmarshalDiscardUnknown,
 	Size: func(in protoiface.SizeInput) protoiface.SizeOutput {
-		return protoiface.SizeOutput{Size: in.Message.(*fast).coded.Size()}
+		return protoiface.SizeOutput{Size: in.Message.(*fastMessage).coded.Size()}
 	},
 	Marshal: func(in protoiface.MarshalInput) (protoiface.MarshalOutput, error) {
-		return protoiface.MarshalOutput{Buf: in.Message.(*fast).coded.Append(in.Buf)}, nil
+		return protoiface.MarshalOutput{Buf: in.Message.(*fastMessage).coded.Append(in.Buf)}, nil
 	},
 	Unmarshal: func(in protoiface.UnmarshalInput) (protoiface.UnmarshalOutput, error) {
-		return protoiface.UnmarshalOutput{Flags: protoiface.UnmarshalInitialized}, in.Message.(*fast).coded.parse(in.Buf)
+		return protoiface.UnmarshalOutput{Flags: protoiface.UnmarshalInitialized},
+			in.Message.(*fastMessage).coded.parse(in.Buf)
 	},
 	CheckInitialized: func(protoiface.CheckInitializedInput) (protoiface.CheckInitializedOutput, error) {
 		return protoiface.CheckInitializedOutput{}, nil

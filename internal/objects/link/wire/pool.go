@@ -10,14 +10,14 @@ import (
 const maxKept = 64 << 10
 
 var (
-	calls   = sync.Pool{New: func() any { return &objectspb.Call{} }}
-	replies = sync.Pool{New: func() any { return &objectspb.Reply{} }}
+	callPool  = sync.Pool{New: func() any { return &objectspb.Call{} }}
+	replyPool = sync.Pool{New: func() any { return &objectspb.Reply{} }}
 )
 
 // NewCall returns an empty call, possibly with reused space.
-func NewCall() *objectspb.Call { return calls.Get().(*objectspb.Call) }
+func NewCall() *objectspb.Call { return callPool.Get().(*objectspb.Call) }
 
-func newReply() *objectspb.Reply { return replies.Get().(*objectspb.Reply) }
+func newReply() *objectspb.Reply { return replyPool.Get().(*objectspb.Reply) }
 
 // FreeCall gives back a call that was received or made by NewCall, for reuse with the space of its key and its
 // request. The caller must not read any of these afterwards. All else that the call refers to may be kept.
@@ -27,7 +27,7 @@ func FreeCall(c *objectspb.Call) {
 	}
 	c.Id, c.Method, c.Key, c.Request, c.More = 0, "", c.Key[:0], c.Request[:0], false
 	c.Timeout, c.Metadata, c.Chain, c.Generation = 0, nil, nil, 0
-	calls.Put(c)
+	callPool.Put(c)
 }
 
 // FreeReply gives back a reply that was received, for reuse with the space of its response. The caller must not
@@ -38,23 +38,23 @@ func FreeReply(r *objectspb.Reply) {
 	}
 	r.Id, r.Response, r.More, r.Status = 0, r.Response[:0], false, nil
 	r.Header, r.Trailer, r.Moved = nil, nil, 0
-	replies.Put(r)
+	replyPool.Put(r)
 }
 
-// Fits reports whether space is not much larger than its n bytes of content. A message that waits for long must
+// FitsContent reports whether space is not much larger than its n bytes of content. A message that waits for long must
 // not hold much more memory than is counted for it.
-func Fits(space, n int) bool { return space <= 4*n+1024 }
+func FitsContent(space, n int) bool { return space <= 4*n+1024 }
 
-// fit returns empty space for n bytes: the given one, unless it is much too large.
-func fit(space []byte, n int) []byte {
-	if !Fits(cap(space), n) {
+// fitSpace returns empty space for n bytes: the given one, unless it is much too large.
+func fitSpace(space []byte, n int) []byte {
+	if !FitsContent(cap(space), n) {
 		return nil
 	}
 	return space[:0]
 }
 
-// names holds the names of methods that were called, to avoid allocating them for each call.
-type names map[string]string
+// methodNames holds the names of methods that were called, to avoid allocating them for each call.
+type methodNames map[string]string
 
 // The names are limited, because a peer may send names of methods that do not exist.
 const (
@@ -62,8 +62,8 @@ const (
 	maxNameLength = 256
 )
 
-// of returns b as a string.
-func (n names) of(b []byte) string {
+// intern returns b as a string.
+func (n methodNames) intern(b []byte) string {
 	if name, ok := n[string(b)]; ok {
 		return name
 	}

@@ -5,19 +5,19 @@ import (
 	"sync"
 )
 
-// space holds the buffers of messages.
-var space bufferPool
+// buffers holds the buffers of messages.
+var buffers bufferPool
 
 // The buffers have at least 1 KiB, and at most 4 MiB if they are reused.
-const smallest, largest = 10, 22
+const minClass, maxClass = 10, 22
 
 // bufferPool pools buffers by powers of two. It implements mem.BufferPool, and does not clear buffers.
-type bufferPool [largest + 1]sync.Pool
+type bufferPool [maxClass + 1]sync.Pool
 
 // Get implements mem.BufferPool.
 func (p *bufferPool) Get(n int) *[]byte {
-	class := max(smallest, bits.Len(uint(max(n, 1)-1)))
-	if class > largest {
+	class := max(minClass, bits.Len(uint(max(n, 1)-1)))
+	if class > maxClass {
 		b := make([]byte, n)
 		return &b
 	}
@@ -32,7 +32,7 @@ func (p *bufferPool) Get(n int) *[]byte {
 
 // Put implements mem.BufferPool.
 func (p *bufferPool) Put(b *[]byte) {
-	if c := cap(*b); c >= 1<<smallest && c <= 1<<largest && c&(c-1) == 0 {
+	if c := cap(*b); c >= 1<<minClass && c <= 1<<maxClass && c&(c-1) == 0 {
 		p[bits.Len(uint(c)-1)].Put(b)
 	}
 }

@@ -56,7 +56,7 @@ func TestEncodesAsTheGeneratedCodeDoes(t *testing.T) {
 }
 
 // requireSame encodes m by generated code and as out, and reads it as in.
-func requireSame(t *testing.T, m proto.Message, out, in coded) {
+func requireSame(t *testing.T, m proto.Message, out, in codedMessage) {
 	t.Helper()
 	generated, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	require.NoError(t, err)
@@ -103,15 +103,15 @@ func TestWhatIsUsedAgainIsEmpty(t *testing.T) {
 }
 
 func TestMethodsThatAreKeptAreBounded(t *testing.T) {
-	n := names{}
+	n := methodNames{}
 	for i := range 2 * maxNames {
 		name := fmt.Sprint("/a/", i)
-		require.Equal(t, name, n.of([]byte(name)))
+		require.Equal(t, name, n.intern([]byte(name)))
 	}
 	require.Len(t, n, maxNames)
 	long := bytes.Repeat([]byte("m"), maxNameLength+1)
-	n = names{}
-	require.Equal(t, string(long), n.of(long))
+	n = methodNames{}
+	require.Equal(t, string(long), n.intern(long))
 	require.Empty(t, n)
 }
 
@@ -123,7 +123,7 @@ func TestMessagesOfEmptyThingsAreRefused(t *testing.T) {
 		return append(protowire.AppendVarint([]byte{message}, 4<<20-16), empty(list)...)
 	}
 	for name, c := range map[string]struct {
-		in   coded
+		in   codedMessage
 		data []byte
 	}{
 		"calls":                   {NewRequest(), empty(requestCalls<<3 | 2)},
@@ -177,7 +177,7 @@ func FuzzResponse(f *testing.F) {
 	})
 }
 
-func requireReadAlike(t *testing.T, data []byte, own coded, message, generated proto.Message) {
+func requireReadAlike(t *testing.T, data []byte, own codedMessage, message, generated proto.Message) {
 	want := proto.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(data, generated)
 	got := proto.Unmarshal(data, own)
 	require.Equal(t, want == nil, got == nil, "%v, and the generated code: %v", got, want)

@@ -22,17 +22,17 @@ func main() {
 		}
 		return
 	}
-	if err := try(os.Args[1], os.Args[2:]); err != nil {
+	if err := tryMutant(os.Args[1], os.Args[2:]); err != nil {
 		fmt.Fprintln(os.Stderr, "try:", err)
 		os.Exit(1)
 	}
 }
 
-func try(name string, args []string) error {
+func tryMutant(name string, args []string) error {
 	if !slices.ContainsFunc(mutants.All(), func(m mutants.Mutant) bool { return m.Name == name }) {
 		return fmt.Errorf("%s is not the name of a mutant: without arguments all are listed", name)
 	}
-	root, err := mutants.Root()
+	root, err := mutants.ModuleRoot()
 	if err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func try(name string, args []string) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	overlay, err := mutants.Overlay(root, dir, mutants.All())
+	overlay, err := mutants.WriteOverlay(root, dir, mutants.All())
 	if err != nil {
 		return err
 	}

@@ -14,24 +14,24 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// prefix checks that this is the intended prefix.
-func prefix(f Facts) []Finding {
+// diagnosePrefix checks that this is the intended prefix.
+func diagnosePrefix(f Facts) []Finding {
 	if f.State == nil {
 		return nil
 	}
 	c := findings{check: CheckPrefix}
 	var others []string
-	for _, p := range f.Others.Prefixes {
-		others = append(others, fmt.Sprintf("%s (%s)", p.Prefix, count(p.Nodes, "node")))
+	for _, p := range f.OtherClusters.Prefixes {
+		others = append(others, fmt.Sprintf("%s (%s)", p.Prefix, formatCount(p.Nodes, "node")))
 	}
 	members, more := len(f.State.Snapshot.Members), ""
 	switch {
 	case len(others) > 0:
-		more = "; other clusters in this etcd: " + listed(others)
-	case f.Others.Denied:
+		more = "; other clusters in this etcd: " + joinNames(others)
+	case f.OtherClusters.Denied:
 		more = "; this user may not look for other clusters"
 	}
-	if f.Others.More {
+	if f.OtherClusters.More {
 		more += "; not all of etcd's keys were looked at"
 	}
 	switch {
@@ -40,14 +40,14 @@ func prefix(f Facts) []Finding {
 	case members == 0:
 		c.add(Note, "", "no node is registered under %s yet%s", f.Prefix, more)
 	}
-	return c.orOK("%s under %s%s", count(members, "node"), f.Prefix, more)
+	return c.orOKFinding("%s under %s%s", formatCount(members, "node"), f.Prefix, more)
 }
 
 // errNoProcess is returned for JSON that is a record without an instance id.
 var errNoProcess = errors.New("it names no process")
 
-// unreadable returns the reason why a node cannot decode a value in the range, or nil.
-func unreadable(parsed state.ParsedKey, value []byte) (err error) {
+// decodeError returns the reason why a node cannot decode a value in the range, or nil.
+func decodeError(parsed state.ParsedKey, value []byte) (err error) {
 	switch parsed.Kind {
 	case state.KindNode:
 		var r state.Record
@@ -63,15 +63,15 @@ func unreadable(parsed state.ParsedKey, value []byte) (err error) {
 	case state.KindDrain:
 		_, err = state.DecodeDrain(value)
 	case state.KindShardMap:
-		_, err = sharding.Decode(value)
+		_, err = sharding.DecodeMap(value)
 	case state.KindReleased:
 		_, err = sharding.DecodeReport(value)
 	}
 	return err
 }
 
-// values checks that all keys in the range are Goverse's, and can be decoded.
-func values(f Facts) []Finding {
+// diagnoseValues checks that all keys in the range are Goverse's, and can be decoded.
+func diagnoseValues(f Facts) []Finding {
 	if f.State == nil {
 		return nil
 	}
@@ -83,7 +83,7 @@ func values(f Facts) []Finding {
 		if parsed.Kind == state.KindOther && !strings.HasPrefix(kv.Key, keys.DoctorKeys()) {
 			foreign = append(foreign, kv.Key)
 		}
-		err := unreadable(parsed, kv.Value)
+		err := decodeError(parsed, kv.Value)
 		if err == nil {
 			continue
 		}
@@ -105,13 +105,13 @@ func values(f Facts) []Finding {
 	}
 	if len(foreign) > 0 {
 		c.add(Note, "keep keys of your own under another prefix", "%s below %s that no node knows: %s",
-			count(len(foreign), "key"), f.Prefix, listed(foreign))
+			formatCount(len(foreign), "key"), f.Prefix, joinNames(foreign))
 	}
-	return c.orOK("every key of the cluster can be read")
+	return c.orOKFinding("every key of the cluster can be read")
 }
 
-// leader checks that there is a leader, and that it is a node.
-func leader(f Facts) []Finding {
+// diagnoseLeader checks that there is a leader, and that it is a node.
+func diagnoseLeader(f Facts) []Finding {
 	if f.State == nil {
 		return nil
 	}
@@ -131,9 +131,9 @@ func leader(f Facts) []Finding {
 				"%s is no node's and has no lease: it never ends, and is %s", key, where)
 		case place == 0:
 			c.add(Warning, fmt.Sprintf("wait until that program ends, or if it has: etcdctl lease revoke %x", candidate.Lease),
-				"%s, which is no node's, leads: a program outside, as etcdctl elect%s", key, f.left(candidate.Lease))
+				"%s, which is no node's, leads: a program outside, as etcdctl elect%s", key, f.leaseTimeLeft(candidate.Lease))
 		default:
-			c.add(Note, "", "%s, which is no node's, waits in the election's queue%s", key, f.left(candidate.Lease))
+			c.add(Note, "", "%s, which is no node's, waits in the election's queue%s", key, f.leaseTimeLeft(candidate.Lease))
 		}
 	}
 	l := s.Leader()
@@ -149,20 +149,20 @@ func leader(f Facts) []Finding {
 	case l.Address == "" && s.Acting != nil:
 		c.add(Note, "look again in some seconds", "leadership goes from fallback (%s) back to the election", s.Acting.Address)
 	}
-	return c.orOK("%s leads by token %d; %d in the queue", l.Address, l.Token, len(s.Queue))
+	return c.orOKFinding("%s leads by token %d; %d in the queue", l.Address, l.Token, len(s.Queue))
 }
 
-// left describes the remaining time of a lease, if it is known.
-func (f Facts) left(lease int64) string {
-	l, ok := f.Leases.Of[lease]
+// leaseTimeLeft describes the remaining time of a lease, if it is known.
+func (f Facts) leaseTimeLeft(lease int64) string {
+	l, ok := f.Leases.ByID[lease]
 	if !ok {
 		return ""
 	}
 	return fmt.Sprintf("; its lease of %v has %v left", l.Granted, l.Left)
 }
 
-// fallback checks that the election works for every node.
-func fallback(f Facts) []Finding {
+// diagnoseFallback checks that the election works for every node.
+func diagnoseFallback(f Facts) []Finding {
 	if f.State == nil || len(f.State.Snapshot.Members) == 0 {
 		return nil
 	}
@@ -178,11 +178,11 @@ func fallback(f Facts) []Finding {
 			"not work",
 			l.Address)
 	}
-	return c.orOK("the election works for every node")
+	return c.orOKFinding("the election works for every node")
 }
 
-// shards checks that all nodes have the same number of shards.
-func shards(f Facts) []Finding {
+// diagnoseShards checks that all nodes have the same number of shards.
+func diagnoseShards(f Facts) []Finding {
 	if f.State == nil {
 		return nil
 	}
@@ -200,7 +200,7 @@ func shards(f Facts) []Finding {
 	for _, n := range slices.SortedFunc(maps.Keys(by), func(a, b int) int {
 		return cmp.Or(cmp.Compare(len(by[b]), len(by[a])), cmp.Compare(a, b))
 	}) {
-		counts = append(counts, fmt.Sprintf("%d at %s", n, listed(by[n])))
+		counts = append(counts, fmt.Sprintf("%d at %s", n, joinNames(by[n])))
 	}
 	fixed := 0
 	if m := s.Map(); m != nil {
@@ -215,24 +215,24 @@ func shards(f Facts) []Finding {
 			s.Keys.ShardMap()),
 			"the shard map has %d shards, and the nodes have another number: %s", fixed, counts[0])
 	case s.ShardMap == nil:
-		return c.orOK("the shards are not assigned yet: goversed shards plan says what the leader waits for")
+		return c.orOKFinding("the shards are not assigned yet: goversed shards plan says what the leader waits for")
 	}
-	return c.orOK("the shard map and the nodes have the same number of shards")
+	return c.orOKFinding("the shard map and the nodes have the same number of shards")
 }
 
-// long is longer than the TTL of any node's lease.
-const long = 24 * time.Hour
+// longLease is longer than the TTL of any node's lease.
+const longLease = 24 * time.Hour
 
-// leases checks that leases end when their holders do.
-func leases(f Facts) []Finding {
+// diagnoseLeases checks that leases end when their holders do.
+func diagnoseLeases(f Facts) []Finding {
 	if f.State == nil {
 		return nil
 	}
 	c, s := findings{check: CheckLeases}, f.State.Snapshot
 	for _, m := range s.Members {
-		lease, known := f.Leases.Of[m.KeyLease]
+		lease, known := f.Leases.ByID[m.KeyLease]
 		gone := slices.ContainsFunc(f.Nodes, func(n Node) bool {
-			return n.Address == m.Address && (n.Answer == Refused || n.Answer == Another)
+			return n.Address == m.Address && (n.AnswerKind == Refused || n.AnswerKind == Another)
 		})
 		switch {
 		case m.KeyLease == 0:
@@ -248,18 +248,19 @@ func leases(f Facts) []Finding {
 					"its shards and its locks", m.KeyLease, m.Address, lease.Left)
 		}
 	}
-	for _, id := range slices.Sorted(maps.Keys(f.Leases.Of)) {
-		if l := f.Leases.Of[id]; l.Left > long {
+	for _, id := range slices.Sorted(maps.Keys(f.Leases.ByID)) {
+		if l := f.Leases.ByID[id]; l.Left > longLease {
 			c.add(Warning, fmt.Sprintf("find out who made it; if that is gone: etcdctl lease revoke %x", id),
 				"the lease %x, which keys of the cluster are on, goes on for %v", id, l.Left)
 		}
 	}
 	if many := 100; f.Leases.Empty >= many {
 		c.add(Warning, "find the program that creates leases and neither uses nor revokes them",
-			"%d of %d leases that were looked at have no key", f.Leases.Empty, f.Leases.Looked)
+			"%d of %d leases that were looked at have no key", f.Leases.Empty, f.Leases.Examined)
 	}
 	if f.Leases.Total < 0 {
-		return c.orOK("%s of the cluster; this user may not see those of others", count(len(f.Leases.Of), "lease"))
+		return c.orOKFinding("%s of the cluster; this user may not see those of others",
+			formatCount(len(f.Leases.ByID), "lease"))
 	}
-	return c.orOK("%s of the cluster, of %d in etcd", count(len(f.Leases.Of), "lease"), f.Leases.Total)
+	return c.orOKFinding("%s of the cluster, of %d in etcd", formatCount(len(f.Leases.ByID), "lease"), f.Leases.Total)
 }

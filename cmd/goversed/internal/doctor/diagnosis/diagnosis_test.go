@@ -16,15 +16,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const second = time.Second
+const testSecond = time.Second
 
-// kv returns a key on lease 1, 2 or 3 of a node.
-func kv(key, value string, lease, revision int64) state.KV {
+// leasedKV returns a key on lease 1, 2 or 3 of a node.
+func leasedKV(key, value string, lease, revision int64) state.KV {
 	return state.KV{Key: key, Value: []byte(value), Lease: lease, CreateRevision: revision, ModRevision: revision}
 }
 
-// record returns the record of the node on a lease, with more fields in JSON.
-func record(lease int, more string) string {
+// nodeRecord returns the record of the node on a lease, with more fields in JSON.
+func nodeRecord(lease int, more string) string {
 	return fmt.Sprintf(`{"instance_id":"i%d","lease":%d,"ttl":10%s}`, lease, lease, more)
 }
 
@@ -32,40 +32,42 @@ func shardMap(version, shards int) string {
 	return fmt.Sprintf(`{"version":%d,"shards":%d,"generation":1,"grants":[],"moves":[]}`, version, shards)
 }
 
-// well returns the facts of a healthy cluster: an etcd of three members, and two nodes. Each call returns new
+// healthyFacts returns the facts of a healthy cluster: an etcd of three members, and two nodes. Each call returns new
 // values.
-func well(t *testing.T, kvs ...state.KV) Facts {
+func healthyFacts(t *testing.T, kvs ...state.KV) Facts {
 	t.Helper()
 	keys, err := state.NewKeys("/goverse")
 	require.NoError(t, err)
 	if kvs == nil {
-		kvs = []state.KV{kv("/goverse/leader/1", "a:1", 1, 2), kv("/goverse/leader/2", "b:1", 2, 4),
-			kv("/goverse/nodes/a:1", record(1, `,"shards":16`), 1, 3), kv("/goverse/nodes/b:1", record(2, `,"shards":16`), 2, 5)}
+		kvs = []state.KV{leasedKV("/goverse/leader/1", "a:1", 1, 2), leasedKV("/goverse/leader/2", "b:1", 2, 4),
+			leasedKV("/goverse/nodes/a:1", nodeRecord(1, `,"shards":16`), 1, 3),
+			leasedKV("/goverse/nodes/b:1", nodeRecord(2, `,"shards":16`), 2, 5)}
 	}
-	f := Facts{Prefix: "/goverse", TTL: 10 * second,
+	f := Facts{Prefix: "/goverse", TTL: 10 * testSecond,
 		Members: []Member{{ID: 1, Name: "m1"}, {ID: 2, Name: "m2"}, {ID: 3, Name: "m3"}},
-		Round:   Round{Tried: true, Written: time.Millisecond, Seen: time.Millisecond},
-		State:   &State{KVs: kvs, Snapshot: state.Build(keys, 1, 9, kvs)},
-		Leases:  Leases{Total: 2, Of: map[int64]Lease{1: {8 * second, 10 * second}, 2: {8 * second, 10 * second}}}}
+		KeyTest: KeyTest{Tried: true, Written: time.Millisecond, Seen: time.Millisecond},
+		State:   &State{KVs: kvs, Snapshot: state.BuildSnapshot(keys, 1, 9, kvs)},
+		Leases: LeaseFacts{Total: 2, ByID: map[int64]Lease{1: {8 * testSecond, 10 * testSecond},
+			2: {8 * testSecond, 10 * testSecond}}}}
 	for i := range 3 {
-		f.Endpoints = append(f.Endpoints, Endpoint{Address: fmt.Sprintf("e%d:1", i+1), Granted: 10 * second,
+		f.Endpoints = append(f.Endpoints, Endpoint{Address: fmt.Sprintf("e%d:1", i+1), Granted: 10 * testSecond,
 			Status: &Status{Version: "3.7.3", MemberID: uint64(i + 1), Leader: 1, Size: 10 << 20, InUse: 5 << 20,
 				Quota: 2 << 30},
 			Reads: []time.Duration{time.Millisecond}, Writes: []time.Duration{time.Millisecond},
-			Clock: &Clock{-second, second / 2}})
+			Clock: &Clock{-testSecond, testSecond / 2}})
 	}
 	for _, r := range access.Ranges(keys, access.Node) {
 		f.Access = append(f.Access, Access{Range: r})
 	}
 	for _, m := range f.State.Snapshot.Members {
 		f.Nodes = append(f.Nodes, Node{Address: m.Address, Instance: m.InstanceID,
-			HTTP: &HTTP{Address: "h:1", Ready: true, Watches: 1, Watchers: 1}})
+			HTTP: &HTTPStatus{Address: "h:1", Ready: true, Watches: 1, Watchers: 1}})
 	}
 	return f
 }
 
-// certificate adds a certificate that is valid between these times from now, besides a good one.
-func certificate(from, to time.Duration) func(f *Facts) {
+// withCertificate adds a certificate that is valid between these times from now, besides a good one.
+func withCertificate(from, to time.Duration) func(f *Facts) {
 	return func(f *Facts) {
 		f.Now = time.Now()
 		f.Certificates = []Certificate{{"well.pem", f.Now.Add(-24 * time.Hour), f.Now.Add(90 * 24 * time.Hour)},
@@ -76,22 +78,22 @@ func certificate(from, to time.Duration) func(f *Facts) {
 // Certificates that were renewed in time are one finding, and so are endpoints that do not answer.
 func TestCertificatesThatAreWell(t *testing.T) {
 	f := Facts{}
-	certificate(-time.Hour, 24*time.Hour)(&f)
+	withCertificate(-time.Hour, 24*time.Hour)(&f)
 	require.Equal(t, []Finding{{Check: CheckCerts, Severity: OK,
-		Says: "2 certificates seen; the first to expire is that of x.pem, in 24h0m0s"}}, certificates(f))
-	require.Empty(t, certificates(Facts{}))
+		Description: "2 certificates seen; the first to expire is that of x.pem, in 24h0m0s"}}, diagnoseCertificates(f))
+	require.Empty(t, diagnoseCertificates(Facts{}))
 }
 
 func TestSomeEndpointsDoNotAnswer(t *testing.T) {
-	gone := &Failure{Says: "gone"}
+	gone := &Failure{Description: "gone"}
 	f := Facts{Endpoints: []Endpoint{{Address: "a:1", Failure: gone}, {Address: "b:1", Failure: gone}, {Address: "c:1"}},
 		Members: []Member{{Clients: []string{"http://d:1"}}, {Clients: []string{"http://l:1"}, Learner: true}}}
-	require.Equal(t, []Finding{{Check: CheckEndpoints, Severity: Warning, Says: "2 of 3 endpoints do not answer",
+	require.Equal(t, []Finding{{Check: CheckEndpoints, Severity: Warning, Description: "2 of 3 endpoints do not answer",
 		Remedy: "start those members again; or if they are at other addresses now, name these: etcd's members advertise " +
-			"http://d:1"}}, partly(f))
+			"http://d:1"}}, diagnosePartialOutage(f))
 	f.Endpoints[2].Failure = gone
-	require.Empty(t, partly(f), "each says so")
-	require.Empty(t, partly(Facts{Endpoints: []Endpoint{{}, {}}}))
+	require.Empty(t, diagnosePartialOutage(f), "each says so")
+	require.Empty(t, diagnosePartialOutage(Facts{Endpoints: []Endpoint{{}, {}}}))
 }
 
 // One change from the healthy facts is found by one check alone.
@@ -103,13 +105,13 @@ func TestEachRule(t *testing.T) {
 		severity Severity
 		says     string
 	}{
-		"an expired certificate": {alter: certificate(-90*24*time.Hour, -time.Hour), check: CheckCerts, severity: Problem,
+		"an expired certificate": {alter: withCertificate(-90*24*time.Hour, -time.Hour), check: CheckCerts, severity: Problem,
 			says: "the certificate of x.pem expired 1h0m0s ago"},
-		"a certificate of the future": {alter: certificate(time.Hour, 90*24*time.Hour), check: CheckCerts,
+		"a certificate of the future": {alter: withCertificate(time.Hour, 90*24*time.Hour), check: CheckCerts,
 			severity: Problem, says: "the certificate of x.pem is not valid yet"},
-		"a certificate's last two weeks": {alter: certificate(-90*24*time.Hour, 13*24*time.Hour+time.Minute),
+		"a certificate's last two weeks": {alter: withCertificate(-90*24*time.Hour, 13*24*time.Hour+time.Minute),
 			check: CheckCerts, severity: Warning, says: "the certificate of x.pem expires in 13 days"},
-		"the last third of a short one": {alter: certificate(-17*time.Hour, 7*time.Hour), check: CheckCerts,
+		"the last third of a short one": {alter: withCertificate(-17*time.Hour, 7*time.Hour), check: CheckCerts,
 			severity: Warning, says: "the certificate of x.pem expires in 7h0m0s"},
 		"a learner": {alter: func(f *Facts) { f.Endpoints[2].Status.Learner, f.Members[2].Learner = true, true },
 			check: CheckLearners, severity: Warning, says: "e3:1 is a learner"},
@@ -131,14 +133,14 @@ func TestEachRule(t *testing.T) {
 		"two members of etcd": {alter: func(f *Facts) { f.Members, f.Endpoints = f.Members[:2], f.Endpoints[:2] },
 			check: CheckQuorum, severity: Note, says: "stands the loss of neither"},
 		"slow once": {alter: func(f *Facts) {
-			f.Endpoints[0].Reads = []time.Duration{1, 1, 3 * second}
+			f.Endpoints[0].Reads = []time.Duration{1, 1, 3 * testSecond}
 		}, check: CheckLatency, severity: Warning, says: "too slow once"},
 		"no reads at one": {alter: func(f *Facts) {
 			f.Endpoints[0].Reads, f.Endpoints[0].ReadError = nil, "no answer within the time-out"
 		}, check: CheckLatency, severity: Warning, says: "e1:1 answers no linearizable read"},
 		"no renewals": {alter: func(f *Facts) { f.Endpoints[1].RenewError = "no answer within the time-out" },
 			check: CheckLatency, severity: Problem, says: "e2:1 does not renew a lease: no answer within the time-out"},
-		"a clock": {alter: func(f *Facts) { f.Endpoints[1].Clock = &Clock{-9 * second, -8 * second} },
+		"a clock": {alter: func(f *Facts) { f.Endpoints[1].Clock = &Clock{-9 * testSecond, -8 * testSecond} },
 			check: CheckClocks, severity: Warning, says: "the clock of this machine is at least 8s ahead of that of etcd at " +
 				"e2:1"},
 		"no right": {alter: func(f *Facts) { f.Access[2].NoRead, f.Access[2].NoWrite = true, f.Access[2].Parts },
@@ -147,50 +149,52 @@ func TestEachRule(t *testing.T) {
 			check: CheckAccess, severity: Problem, says: "denies the user watches on the range"},
 		"not tried": {alter: func(f *Facts) { f.Access[0].Failed = "silence" },
 			check: CheckAccess, severity: Warning, says: "could not be tried"},
-		"a watch that shows nothing": {alter: func(f *Facts) { f.Round.Failed = "no answer within the time-out" },
+		"a watch that shows nothing": {alter: func(f *Facts) { f.KeyTest.Failed = "no answer within the time-out" },
 			check: CheckAccess, severity: Problem, says: "a key of goversed doctor's own"},
-		"nobody is queued": {kvs: []state.KV{kv("/goverse/nodes/a:1", record(1, ""), 1, 3)},
+		"nobody is queued": {kvs: []state.KV{leasedKV("/goverse/nodes/a:1", nodeRecord(1, ""), 1, 3)},
 			check: CheckLeader, severity: Problem, says: "no node is queued"},
-		"a stray behind the leader": {kvs: []state.KV{kv("/goverse/leader/1", "a:1", 1, 2),
-			kv("/goverse/nodes/a:1", record(1, ""), 1, 3), kv("/goverse/leader/x", "x", 0, 4)},
+		"a stray behind the leader": {kvs: []state.KV{leasedKV("/goverse/leader/1", "a:1", 1, 2),
+			leasedKV("/goverse/nodes/a:1", nodeRecord(1, ""), 1, 3), leasedKV("/goverse/leader/x", "x", 0, 4)},
 			check: CheckLeader, severity: Warning, says: "will lead when those before it are gone"},
-		"an outside candidate": {kvs: []state.KV{kv("/goverse/leader/1", "a:1", 1, 2),
-			kv("/goverse/nodes/a:1", record(1, ""), 1, 3), kv("/goverse/leader/2", "x", 2, 4)},
+		"an outside candidate": {kvs: []state.KV{leasedKV("/goverse/leader/1", "a:1", 1, 2),
+			leasedKV("/goverse/nodes/a:1", nodeRecord(1, ""), 1, 3), leasedKV("/goverse/leader/2", "x", 2, 4)},
 			check: CheckLeader, severity: Note, says: "waits in the election's queue; its lease of 10s has 8s left"},
-		"an election that fails": {kvs: []state.KV{kv("/goverse/leader/1", "a:1", 1, 2),
-			kv("/goverse/nodes/a:1", record(1, `,"election_failed":true,"reason":"denied"`), 1, 3)},
+		"an election that fails": {kvs: []state.KV{leasedKV("/goverse/leader/1", "a:1", 1, 2),
+			leasedKV("/goverse/nodes/a:1", nodeRecord(1, `,"election_failed":true,"reason":"denied"`), 1, 3)},
 			check: CheckFallback, severity: Problem, says: "the election of a:1 does not work: denied"},
-		"a request of another program": {kvs: []state.KV{kv("/goverse/leader/1", "a:1", 1, 2),
-			kv("/goverse/nodes/a:1", record(1, ""), 1, 3), kv("/goverse/leader-request", "x", 0, 4)},
+		"a request of another program": {kvs: []state.KV{leasedKV("/goverse/leader/1", "a:1", 1, 2),
+			leasedKV("/goverse/nodes/a:1", nodeRecord(1, ""), 1, 3), leasedKV("/goverse/leader-request", "x", 0, 4)},
 			check: CheckValues, severity: Warning, says: "/goverse/leader-request cannot be read"},
-		"a map of a newer version": {kvs: []state.KV{kv("/goverse/leader/1", "a:1", 1, 2),
-			kv("/goverse/nodes/a:1", record(1, ""), 1, 3), kv("/goverse/shards/map", shardMap(99, 16), 0, 4)},
+		"a map of a newer version": {kvs: []state.KV{leasedKV("/goverse/leader/1", "a:1", 1, 2),
+			leasedKV("/goverse/nodes/a:1", nodeRecord(1, ""), 1, 3), leasedKV("/goverse/shards/map", shardMap(99, 16), 0, 4)},
 			check: CheckValues, severity: Problem, says: "nor by nodes of that"},
-		"a map with other shards": {kvs: []state.KV{kv("/goverse/leader/1", "a:1", 1, 2),
-			kv("/goverse/nodes/a:1", record(1, `,"shards":16`), 1, 3), kv("/goverse/shards/map", shardMap(1, 17), 0, 4)},
+		"a map with other shards": {kvs: []state.KV{leasedKV("/goverse/leader/1", "a:1", 1, 2),
+			leasedKV("/goverse/nodes/a:1", nodeRecord(1, `,"shards":16`), 1, 3),
+			leasedKV("/goverse/shards/map", shardMap(1, 17), 0, 4)},
 			check: CheckShards, severity: Problem, says: "the shard map has 17 shards, and the nodes have another number: 16 " +
 				"at a:1"},
-		"another lease": {kvs: []state.KV{kv("/goverse/leader/1", "a:1", 1, 2),
-			kv("/goverse/nodes/a:1", record(1, ""), 2, 3)},
+		"another lease": {kvs: []state.KV{leasedKV("/goverse/leader/1", "a:1", 1, 2),
+			leasedKV("/goverse/nodes/a:1", nodeRecord(1, ""), 2, 3)},
 			check: CheckLeases, severity: Warning, says: "on another lease (2) than it says (1)"},
-		"a long lease": {alter: func(f *Facts) { f.Leases.Of[1] = Lease{1000 * time.Hour, 1000 * time.Hour} },
+		"a long lease": {alter: func(f *Facts) { f.Leases.ByID[1] = Lease{1000 * time.Hour, 1000 * time.Hour} },
 			check: CheckLeases, severity: Warning, says: "the lease 1, which keys of the cluster are on, goes on for 1000h"},
-		"empty leases": {alter: func(f *Facts) { f.Leases.Total, f.Leases.Looked, f.Leases.Empty = 900, 256, 200 },
+		"empty leases": {alter: func(f *Facts) { f.Leases.Total, f.Leases.Examined, f.Leases.Empty = 900, 256, 200 },
 			check: CheckLeases, severity: Warning, says: "200 of 256 leases"},
-		"a far node": {kvs: []state.KV{kv("/goverse/leader/1", "a:1", 1, 2), kv("/goverse/nodes/a:1", record(1, ""), 1, 3),
-			kv("/goverse/nodes/b:1", record(2, `,"round_trip_ms":1000`), 2, 4)},
+		"a far node": {kvs: []state.KV{leasedKV("/goverse/leader/1", "a:1", 1, 2),
+			leasedKV("/goverse/nodes/a:1", nodeRecord(1, ""), 1, 3),
+			leasedKV("/goverse/nodes/b:1", nodeRecord(2, `,"round_trip_ms":1000`), 2, 4)},
 			check: CheckCrashes, severity: Warning, says: "b:1 is so far from etcd (1s for one request, a TTL of 10s)"},
-		"an accused node": {kvs: []state.KV{kv("/goverse/leader/1", "a:1", 1, 2),
-			kv("/goverse/nodes-accused/b:1/i1", `{"incarnation":4,"evidence":"refused"}`, 1, 5),
-			kv("/goverse/nodes/a:1", record(1, ""), 1, 3), kv("/goverse/nodes/b:1", record(2, ""), 2, 4)},
+		"an accused node": {kvs: []state.KV{leasedKV("/goverse/leader/1", "a:1", 1, 2),
+			leasedKV("/goverse/nodes-accused/b:1/i1", `{"incarnation":4,"evidence":"refused"}`, 1, 5),
+			leasedKV("/goverse/nodes/a:1", nodeRecord(1, ""), 1, 3), leasedKV("/goverse/nodes/b:1", nodeRecord(2, ""), 2, 4)},
 			check: CheckCrashes, severity: Warning, says: "b:1 is accused of being gone by a:1: refused"},
-		"a leader that does not answer": {kvs: []state.KV{kv("/goverse/leader/1", "a:1", 1, 2),
-			kv("/goverse/nodes-silent/a:1/i2", `{"incarnation":3,"silent_ms":4100}`, 2, 5),
-			kv("/goverse/nodes/a:1", record(1, ""), 1, 3), kv("/goverse/nodes/b:1", record(2, ""), 2, 4)},
+		"a leader that does not answer": {kvs: []state.KV{leasedKV("/goverse/leader/1", "a:1", 1, 2),
+			leasedKV("/goverse/nodes-silent/a:1/i2", `{"incarnation":3,"silent_ms":4100}`, 2, 5),
+			leasedKV("/goverse/nodes/a:1", nodeRecord(1, ""), 1, 3), leasedKV("/goverse/nodes/b:1", nodeRecord(2, ""), 2, 4)},
 			check: CheckCrashes, severity: Problem, says: "the leader, a:1 does not answer: for 4s at least, seen by 1 node;"},
-		"another that does not answer": {kvs: []state.KV{kv("/goverse/leader/1", "a:1", 1, 2),
-			kv("/goverse/nodes-silent/b:1/i1", `{"incarnation":4,"silent_ms":2000}`, 1, 5),
-			kv("/goverse/nodes/a:1", record(1, ""), 1, 3), kv("/goverse/nodes/b:1", record(2, ""), 2, 4)},
+		"another that does not answer": {kvs: []state.KV{leasedKV("/goverse/leader/1", "a:1", 1, 2),
+			leasedKV("/goverse/nodes-silent/b:1/i1", `{"incarnation":4,"silent_ms":2000}`, 1, 5),
+			leasedKV("/goverse/nodes/a:1", nodeRecord(1, ""), 1, 3), leasedKV("/goverse/nodes/b:1", nodeRecord(2, ""), 2, 4)},
 			check: CheckCrashes, severity: Problem, says: "the node b:1 does not answer: for 2s at least, seen by 1 node;"},
 		"nobody watches it": {alter: func(f *Facts) { f.Nodes[0].HTTP.Watchers = 0 },
 			check: CheckCrashes, severity: Warning, says: "watches 1 others and is watched by 0"},
@@ -202,10 +206,10 @@ func TestEachRule(t *testing.T) {
 			check: CheckHTTP, severity: Warning, says: "0.0.0.0:48001, which means another machine to everybody"},
 		"no status": {alter: func(f *Facts) { f.Nodes[0].HTTP.Failed = "refused" },
 			check: CheckHTTP, severity: Note, says: "h:1 does not answer from here: refused"},
-		"another TTL": {alter: func(f *Facts) { f.TTL = 9 * second },
+		"another TTL": {alter: func(f *Facts) { f.TTL = 9 * testSecond },
 			check: CheckTTL, severity: Warning, says: "a TTL of 10s where 9s are asked for"},
 		"nodes with another TTL": {alter: func(f *Facts) {
-			f.TTL = 5 * second
+			f.TTL = 5 * testSecond
 			for i := range f.Endpoints {
 				f.Endpoints[i].Granted = f.TTL
 			}
@@ -214,13 +218,13 @@ func TestEachRule(t *testing.T) {
 			check: CheckUnread, severity: Warning, says: "although etcd answers: silence"},
 		"more nodes than are asked": {alter: func(f *Facts) { f.NodesLeft = 3 },
 			check: CheckAddresses, severity: Note, says: "3 further nodes were not asked"},
-		"other versions of nodes": {kvs: []state.KV{kv("/goverse/leader/1", "a:1", 1, 2),
-			kv("/goverse/nodes/a:1", record(1, `,"version":"v1"`), 1, 3), kv("/goverse/nodes/b:1", record(2,
+		"other versions of nodes": {kvs: []state.KV{leasedKV("/goverse/leader/1", "a:1", 1, 2),
+			leasedKV("/goverse/nodes/a:1", nodeRecord(1, `,"version":"v1"`), 1, 3), leasedKV("/goverse/nodes/b:1", nodeRecord(2,
 				`,"version":"v2"`), 2, 4)},
 			check: CheckVersions, severity: Note, says: "nodes run different versions: v1, v2"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := well(t, c.kvs...)
+			f := healthyFacts(t, c.kvs...)
 			if c.alter != nil {
 				c.alter(&f)
 			}
@@ -228,9 +232,9 @@ func TestEachRule(t *testing.T) {
 			found := false
 			for _, one := range all {
 				require.True(t, one.Severity <= Note || one.Remedy != "", "%v", one)
-				require.NotContains(t, one.Says+one.Remedy, "\n")
-				require.NotContains(t, one.Says+one.Remedy, "%!")
-				if one.Check == c.check && strings.Contains(one.Says, c.says) {
+				require.NotContains(t, one.Description+one.Remedy, "\n")
+				require.NotContains(t, one.Description+one.Remedy, "%!")
+				if one.Check == c.check && strings.Contains(one.Description, c.says) {
 					found = true
 					require.Equal(t, c.severity, one.Severity)
 				}
@@ -242,7 +246,7 @@ func TestEachRule(t *testing.T) {
 }
 
 func TestNothingIsWrong(t *testing.T) {
-	all := Diagnose(well(t))
+	all := Diagnose(healthyFacts(t))
 	require.Equal(t, OK, Worst(all), "%v", all)
 	require.NotEmpty(t, all)
 	require.Equal(t, Problem, Worst(append(all, Finding{Severity: Problem}, Finding{Severity: Note})))
@@ -251,8 +255,9 @@ func TestNothingIsWrong(t *testing.T) {
 // Diagnose does not panic on empty facts.
 func TestNoFacts(t *testing.T) {
 	require.Empty(t, Diagnose(Facts{}))
-	require.Equal(t, []Finding{{Check: CheckUnread, Severity: Note, Says: "the cluster itself was not looked at: why",
-		Remedy: "run goversed doctor again when that is repaired"}}, Diagnose(Facts{Unread: "why"}))
+	require.Equal(t, []Finding{{Check: CheckUnread, Severity: Note,
+		Description: "the cluster itself was not looked at: why",
+		Remedy:      "run goversed doctor again when that is repaired"}}, Diagnose(Facts{Unread: "why"}))
 }
 
 func TestSeverityAsText(t *testing.T) {

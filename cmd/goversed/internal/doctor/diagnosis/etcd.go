@@ -8,15 +8,15 @@ import (
 	"github.com/goverse/goverse/internal/etcd/etcdversion"
 )
 
-// endpoints checks that each endpoint answers, and admits the user.
-func endpoints(f Facts) []Finding {
+// diagnoseEndpoints checks that each endpoint answers, and admits the user.
+func diagnoseEndpoints(f Facts) []Finding {
 	answering := slices.ContainsFunc(f.Endpoints, func(e Endpoint) bool { return e.Failure == nil })
 	var out []Finding
 	for _, e := range f.Endpoints {
-		found := Finding{Check: CheckEndpoints, Severity: OK, Says: e.Address + " answers"}
+		found := Finding{Check: CheckEndpoints, Severity: OK, Description: e.Address + " answers"}
 		switch {
 		case e.Failure != nil:
-			found.Severity, found.Says, found.Remedy = Problem, e.Failure.Says, e.Failure.Remedy
+			found.Severity, found.Description, found.Remedy = Problem, e.Failure.Description, e.Failure.Remedy
 			if e.Failure.Kind == Denied {
 				found.Check = CheckLogin
 			} else if answering {
@@ -24,18 +24,18 @@ func endpoints(f Facts) []Finding {
 				found.Remedy += "; the other endpoints are used meanwhile"
 			}
 		case e.Status != nil:
-			found.Says = fmt.Sprintf("%s answers: etcd %s", e.Address, e.Status.Version)
+			found.Description = fmt.Sprintf("%s answers: etcd %s", e.Address, e.Status.Version)
 			if e.Status.Leader == e.Status.MemberID && e.Status.Leader != 0 {
-				found.Says += ", etcd's leader"
+				found.Description += ", etcd's leader"
 			}
 		}
 		out = append(out, found)
 	}
-	return append(out, partly(f)...)
+	return append(out, diagnosePartialOutage(f)...)
 }
 
-// partly counts the endpoints that do not answer if others do, and suggests addresses to use instead.
-func partly(f Facts) []Finding {
+// diagnosePartialOutage counts the endpoints that do not answer if others do, and suggests addresses to use instead.
+func diagnosePartialOutage(f Facts) []Finding {
 	c := findings{check: CheckEndpoints}
 	silent := 0
 	for _, e := range f.Endpoints {
@@ -47,15 +47,15 @@ func partly(f Facts) []Finding {
 		return nil
 	}
 	remedy := "start those members again"
-	if named := advertised(f); len(named) > 0 {
-		remedy += "; or if they are at other addresses now, name these: etcd's members advertise " + listed(named)
+	if named := advertisedAddresses(f); len(named) > 0 {
+		remedy += "; or if they are at other addresses now, name these: etcd's members advertise " + joinNames(named)
 	}
 	c.add(Warning, remedy, "%d of %d endpoints do not answer", silent, len(f.Endpoints))
 	return c.all
 }
 
-// advertised returns the addresses that the members of etcd advertise to clients.
-func advertised(f Facts) (out []string) {
+// advertisedAddresses returns the addresses that the members of etcd advertise to clients.
+func advertisedAddresses(f Facts) (out []string) {
 	for _, m := range f.Members {
 		if !m.Learner {
 			out = append(out, m.Clients...)
@@ -64,8 +64,8 @@ func advertised(f Facts) (out []string) {
 	return out
 }
 
-// voters returns the number of voting members of etcd, and of those that answered at an endpoint.
-func (f Facts) voters() (all, answering int) {
+// countVoters returns the number of voting members of etcd, and of those that answered at an endpoint.
+func (f Facts) countVoters() (all, answering int) {
 	for _, m := range f.Members {
 		if m.Learner {
 			continue
@@ -78,13 +78,13 @@ func (f Facts) voters() (all, answering int) {
 	return all, answering
 }
 
-// quorum checks that etcd has a quorum, and how many more failures it tolerates.
-func quorum(f Facts) []Finding {
+// diagnoseQuorum checks that etcd has a quorum, and how many more failures it tolerates.
+func diagnoseQuorum(f Facts) []Finding {
 	c := findings{check: CheckQuorum}
-	all, answering := f.voters()
+	all, answering := f.countVoters()
 	needed := all/2 + 1
 	heard := slices.ContainsFunc(f.Endpoints, func(e Endpoint) bool { return e.Status != nil || e.Health != "" })
-	served := slices.ContainsFunc(f.Endpoints, Endpoint.served)
+	served := slices.ContainsFunc(f.Endpoints, Endpoint.servedReads)
 	failed := slices.ContainsFunc(f.Endpoints, func(e Endpoint) bool { return e.Failure != nil })
 	switch {
 	case !heard:
@@ -92,16 +92,17 @@ func quorum(f Facts) []Finding {
 	case !served && all > 0 && answering < needed:
 		c.add(Problem, fmt.Sprintf("start the members that are down, or repair the network between them: %d must run",
 			needed),
-			"etcd has no quorum: %s, so that it decides nothing", share(answering, all))
+			"etcd has no quorum: %s, so that it decides nothing", formatShare(answering, all))
 		return c.all
-	case !served && f.leaderless():
+	case !served && f.etcdLeaderless():
 		c.add(Problem, "start the members that are down, or repair the network between them: more than half must run",
 			"etcd has no leader: too few of its members reach each other, so that it decides nothing")
 		return c.all
 	case !served:
 		return nil // latency reports it
 	case all > 0 && answering < all && failed:
-		c.add(Warning, "start the missing members again", "of etcd, %s; %s", share(answering, all), spare(answering-needed))
+		c.add(Warning, "start the missing members again", "of etcd, %s; %s", formatShare(answering, all),
+			formatSpare(answering-needed))
 	case all > 0 && answering < all:
 		c.add(Note, "name all members in --etcd", "--etcd reaches %d of etcd's %d voting members: when those stop, nodes "+
 			"do not reach the others", answering, all)
@@ -131,31 +132,31 @@ func quorum(f Facts) []Finding {
 		}
 	}
 	if all == 0 {
-		return c.orOK("etcd has a leader%s", name)
+		return c.orOKFinding("etcd has a leader%s", name)
 	}
-	return c.orOK("etcd has a leader%s; %s", name, share(answering, all))
+	return c.orOKFinding("etcd has a leader%s; %s", name, formatShare(answering, all))
 }
 
-func share(answering, all int) string {
+func formatShare(answering, all int) string {
 	return fmt.Sprintf("%d of %d voting members answer here", answering, all)
 }
 
-// leaderless reports whether an endpoint sees no leader of etcd.
-func (f Facts) leaderless() bool {
+// etcdLeaderless reports whether an endpoint sees no leader of etcd.
+func (f Facts) etcdLeaderless() bool {
 	return slices.ContainsFunc(f.Endpoints, func(e Endpoint) bool {
 		return e.Status != nil && e.Status.Leader == 0 || strings.Contains(e.Health, "NO LEADER")
 	})
 }
 
-func spare(n int) string {
+func formatSpare(n int) string {
 	if n <= 0 {
 		return "it stands no further loss"
 	}
 	return fmt.Sprintf("it stands the loss of %d more", n)
 }
 
-// learners checks that no endpoint is a learner, which does not serve the reads of nodes.
-func learners(f Facts) []Finding {
+// diagnoseLearners checks that no endpoint is a learner, which does not serve the reads of nodes.
+func diagnoseLearners(f Facts) []Finding {
 	c := findings{check: CheckLearners}
 	for _, e := range f.Endpoints {
 		if e.Status != nil && e.Status.Learner {
@@ -166,8 +167,8 @@ func learners(f Facts) []Finding {
 	return c.all
 }
 
-// alarms checks that etcd has no alarm, because of which it would refuse writes.
-func alarms(f Facts) []Finding {
+// diagnoseAlarms checks that etcd has no alarm, because of which it would refuse writes.
+func diagnoseAlarms(f Facts) []Finding {
 	c := findings{check: CheckAlarms}
 	heard := false
 	for _, e := range f.Endpoints {
@@ -188,7 +189,7 @@ func alarms(f Facts) []Finding {
 	if !heard {
 		return c.all
 	}
-	return c.orOK("etcd has no alarm")
+	return c.orOKFinding("etcd has no alarm")
 }
 
 const (
@@ -197,8 +198,8 @@ const (
 	mebibyte     = 1 << 20
 )
 
-// space checks that etcd's database is not close to its limit.
-func space(f Facts) []Finding {
+// diagnoseSpace checks that etcd's database is not close to its limit.
+func diagnoseSpace(f Facts) []Finding {
 	c := findings{check: CheckSpace}
 	var largest Status
 	for _, e := range f.Endpoints {
@@ -223,13 +224,13 @@ func space(f Facts) []Finding {
 		return c.all
 	}
 	if largest.Quota <= 0 {
-		return c.orOK("etcd's database has %d MiB; this version does not say its quota", largest.Size/mebibyte)
+		return c.orOKFinding("etcd's database has %d MiB; this version does not say its quota", largest.Size/mebibyte)
 	}
-	return c.orOK("etcd's database has %d MiB of %d", largest.Size/mebibyte, largest.Quota/mebibyte)
+	return c.orOKFinding("etcd's database has %d MiB of %d", largest.Size/mebibyte, largest.Quota/mebibyte)
 }
 
-// versions checks the versions of etcd and of the nodes.
-func versions(f Facts) []Finding {
+// diagnoseVersions checks the versions of etcd and of the nodes.
+func diagnoseVersions(f Facts) []Finding {
 	c := findings{check: CheckVersions}
 	var etcd []string
 	for _, e := range f.Endpoints {
@@ -239,13 +240,14 @@ func versions(f Facts) []Finding {
 		if !slices.Contains(etcd, e.Status.Version) {
 			etcd = append(etcd, e.Status.Version)
 		}
-		if etcdversion.RevokesRenewed(e.Status.Version) {
-			c.add(Warning, etcdversion.Upgrade, "etcd %s at %s can revoke leases that were renewed (etcd's issue 15247), so "+
-				"that two nodes may lead for a moment", e.Status.Version, e.Address)
+		if etcdversion.RevokesRenewedLeases(e.Status.Version) {
+			c.add(Warning, etcdversion.UpgradeRemedy,
+				"etcd %s at %s can revoke leases that were renewed (etcd's issue 15247), so "+
+					"that two nodes may lead for a moment", e.Status.Version, e.Address)
 		}
 	}
 	if len(etcd) > 1 {
-		c.add(Note, "finish the upgrade of etcd", "the members of etcd have different versions: %s", listed(etcd))
+		c.add(Note, "finish the upgrade of etcd", "the members of etcd have different versions: %s", joinNames(etcd))
 	}
 	if f.State != nil {
 		var nodes []string
@@ -255,26 +257,26 @@ func versions(f Facts) []Finding {
 			}
 		}
 		if len(nodes) > 1 {
-			c.add(Note, "finish the upgrade of the nodes", "nodes run different versions: %s", listed(nodes))
+			c.add(Note, "finish the upgrade of the nodes", "nodes run different versions: %s", joinNames(nodes))
 		}
 	}
 	if len(etcd) == 0 {
 		return c.all
 	}
 	if len(f.Members) > 1 {
-		return c.orOK("etcd %s; a leader of it that stood still for most of a TTL can revoke leases that were renewed, for "+
-			"which there are tokens", listed(etcd))
+		return c.orOKFinding("etcd %s; a leader of it that stood still for most of a TTL can revoke leases that were "+
+			"renewed, for which there are tokens", joinNames(etcd))
 	}
-	return c.orOK("etcd %s", listed(etcd))
+	return c.orOKFinding("etcd %s", joinNames(etcd))
 }
 
-// unread reports that most checks lack facts.
-func unread(f Facts) []Finding {
+// diagnoseUnread reports that most checks lack facts.
+func diagnoseUnread(f Facts) []Finding {
 	if f.Unread == "" {
 		return nil
 	}
 	c := findings{check: CheckUnread}
-	if slices.ContainsFunc(f.Endpoints, Endpoint.served) {
+	if slices.ContainsFunc(f.Endpoints, Endpoint.servedReads) {
 		c.add(Warning, "run goversed doctor again; if it stays so, etcd is too busy", "the cluster itself was not looked "+
 			"at, although etcd answers: %s", f.Unread)
 		return c.all

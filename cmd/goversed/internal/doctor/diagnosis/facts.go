@@ -23,17 +23,17 @@ type Facts struct {
 	Unread string
 	// Access holds the rights of the user in each range.
 	Access []Access
-	// Round is the test with a key of the doctor's own.
-	Round Round
+	// KeyTest is the test with a key of the doctor's own.
+	KeyTest KeyTest
 	// State is the content of the cluster's range; nil if it could not be read.
 	State *State
-	// Others describes clusters under other prefixes.
-	Others Others
+	// OtherClusters describes clusters under other prefixes.
+	OtherClusters OtherClusters
 	// Nodes holds the answers of registered nodes, in the order of State's members.
 	Nodes []Node
 	// NodesLeft is the number of nodes that were not asked.
 	NodesLeft int
-	Leases    Leases
+	Leases    LeaseFacts
 }
 
 // FailureKind classifies the failure of an endpoint.
@@ -51,8 +51,8 @@ const (
 
 // Failure describes the reason why an endpoint cannot be used.
 type Failure struct {
-	Kind         FailureKind
-	Says, Remedy string
+	Kind                FailureKind
+	Description, Remedy string
 }
 
 // Endpoint is one address of etcd.
@@ -77,13 +77,13 @@ type Endpoint struct {
 
 // Certificate is a certificate in a file, or one that a server presents.
 type Certificate struct {
-	// Of names its owner: a file with its flag, or an address.
-	Of                  string
+	// Owner names its owner: a file with its flag, or an address.
+	Owner               string
 	NotBefore, NotAfter time.Time
 }
 
-// served reports whether the endpoint answered linearizable reads, which requires a quorum.
-func (e Endpoint) served() bool { return len(e.Reads) > 0 }
+// servedReads reports whether the endpoint answered linearizable reads, which requires a quorum.
+func (e Endpoint) servedReads() bool { return len(e.Reads) > 0 }
 
 // Status is the status that a member of etcd reports.
 type Status struct {
@@ -116,8 +116,8 @@ type Access struct {
 	Failed string
 }
 
-// Round is the test with a key of the doctor's own: write it on a lease, see it in a watch, delete it.
-type Round struct {
+// KeyTest is the test with a key of the doctor's own: write it on a lease, see it in a watch, delete it.
+type KeyTest struct {
 	Tried bool
 	// Written is the time until the write was acknowledged, and Seen the time until the watch showed it.
 	Written, Seen time.Duration
@@ -131,46 +131,46 @@ type State struct {
 	KVs      []state.KV
 }
 
-// Others describes other clusters in the same etcd.
-type Others struct {
+// OtherClusters describes other clusters in the same etcd.
+type OtherClusters struct {
 	// Prefixes lists the prefixes that have nodes.
-	Prefixes []Prefix
+	Prefixes []ClusterPrefix
 	// Denied reports that the user may not search for other clusters. More reports that not all keys were
 	// searched.
 	Denied, More bool
 }
 
-// Prefix is the prefix of another cluster, with the number of keys of nodes seen under it.
-type Prefix struct {
+// ClusterPrefix is the prefix of another cluster, with the number of keys of nodes seen under it.
+type ClusterPrefix struct {
 	Prefix string
 	Nodes  int
 }
 
-// Answer classifies the answer of a node to a request for its identity.
-type Answer int
+// AnswerKind classifies the answer of a node to a request for its identity.
+type AnswerKind int
 
 // Kinds of answers.
 const (
-	Expected   Answer = iota // from the process that is registered
-	Another                  // from another process
-	Refused                  // no process listens
-	Silent                   // no answer, which proves nothing
-	NotNode                  // from another server
-	Unresolved               // the host name is unknown
+	Expected   AnswerKind = iota // from the process that is registered
+	Another                      // from another process
+	Refused                      // no process listens
+	Silent                       // no answer, which proves nothing
+	NotNode                      // from another server
+	Unresolved                   // the host name is unknown
 )
 
 // Node holds the answers of one registered node.
 type Node struct {
-	Address string
-	Answer  Answer
+	Address    string
+	AnswerKind AnswerKind
 	// Instance is the id of the process that answered. Detail is the error if none did.
 	Instance, Detail string
-	// HTTP is nil if the node does not serve it.
-	HTTP *HTTP
+	// HTTPStatus is nil if the node does not serve it.
+	HTTP *HTTPStatus
 }
 
-// HTTP is the status of a node over HTTP.
-type HTTP struct {
+// HTTPStatus is the status of a node over HTTPStatus.
+type HTTPStatus struct {
 	Address string
 	// Failed is the reason why there was no answer, "" if there was one.
 	Failed string
@@ -183,17 +183,17 @@ type HTTP struct {
 	Clock             *Clock
 }
 
-// Clock bounds the lead of another machine's clock over this one's, as exactly as the date of an HTTP answer
+// Clock bounds the lead of another machine's clock over this one's, as exactly as the date of an HTTPStatus answer
 // allows.
 type Clock struct{ AtLeast, AtMost time.Duration }
 
-// Leases describes the leases that matter to the cluster.
-type Leases struct {
-	// Of holds the leases that keys of the cluster's range are on, by id.
-	Of map[int64]Lease
+// LeaseFacts describes the leases that matter to the cluster.
+type LeaseFacts struct {
+	// ByID holds the leases that keys of the cluster's range are on, by id.
+	ByID map[int64]Lease
 	// Total is the number of leases in etcd, or -1 if the user may not see it. Looked is the number of other
 	// leases that were read, and Empty the number of those without a key.
-	Total, Looked, Empty int
+	Total, Examined, Empty int
 }
 
 // Lease holds the times of one lease.

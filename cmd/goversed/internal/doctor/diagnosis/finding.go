@@ -67,8 +67,8 @@ const (
 type Finding struct {
 	Check    string   `json:"check"`
 	Severity Severity `json:"severity"`
-	// Says describes the finding in one line.
-	Says string `json:"says"`
+	// Description describes the finding in one line.
+	Description string `json:"says"`
 	// Remedy is the recommended action. It is never empty above Note.
 	Remedy string `json:"remedy,omitempty"`
 }
@@ -85,9 +85,11 @@ func Worst(all []Finding) Severity {
 // Diagnose runs all checks on the facts. It returns at least one finding, and no duplicates.
 func Diagnose(f Facts) []Finding {
 	var out []Finding
-	for _, check := range []func(Facts) []Finding{endpoints, certificates, quorum, learners, alarms, space,
-		versions, latency, ttl, permissions, clocks, prefix, values, leader, fallback, shards, addresses, status, crashes,
-		leases, unread} {
+	for _, check := range []func(Facts) []Finding{diagnoseEndpoints, diagnoseCertificates, diagnoseQuorum,
+		diagnoseLearners, diagnoseAlarms, diagnoseSpace,
+		diagnoseVersions, diagnoseLatency, diagnoseTTL, diagnosePermissions, diagnoseClocks, diagnosePrefix, diagnoseValues,
+		diagnoseLeader, diagnoseFallback, diagnoseShards, diagnoseAddresses, diagnoseStatus, diagnoseCrashDetection,
+		diagnoseLeases, diagnoseUnread} {
 		for _, one := range check(f) {
 			if !slices.Contains(out, one) {
 				out = append(out, one)
@@ -103,19 +105,19 @@ type findings struct {
 }
 
 func (c *findings) add(s Severity, remedy, format string, args ...any) {
-	c.all = append(c.all, Finding{Check: c.check, Severity: s, Says: fmt.Sprintf(format, args...), Remedy: remedy})
+	c.all = append(c.all, Finding{Check: c.check, Severity: s, Description: fmt.Sprintf(format, args...), Remedy: remedy})
 }
 
-// orOK returns the findings, or a single OK finding if there are none.
-func (c *findings) orOK(format string, args ...any) []Finding {
+// orOKFinding returns the findings, or a single OK finding if there are none.
+func (c *findings) orOKFinding(format string, args ...any) []Finding {
 	if len(c.all) == 0 {
 		c.add(OK, "", format, args...)
 	}
 	return c.all
 }
 
-// listed joins at most five names, and adds the number of the others.
-func listed(names []string) string {
+// joinNames joins at most five names, and adds the number of the others.
+func joinNames(names []string) string {
 	const limit = 5
 	if more := len(names) - limit; more > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:limit], ", "), more)
@@ -123,8 +125,8 @@ func listed(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// short formats a duration with about three digits.
-func short(d time.Duration) string {
+// formatDuration formats a duration with about three digits.
+func formatDuration(d time.Duration) string {
 	switch {
 	case d >= 10*time.Second:
 		return d.Round(time.Second).String()
@@ -134,8 +136,8 @@ func short(d time.Duration) string {
 	return d.Round(10 * time.Microsecond).String()
 }
 
-// count formats a number with a noun: "1 node", "2 nodes".
-func count(n int, what string) string {
+// formatCount formats a number with a noun: "1 node", "2 nodes".
+func formatCount(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}

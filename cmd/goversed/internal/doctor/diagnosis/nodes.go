@@ -10,8 +10,8 @@ import (
 	"github.com/goverse/goverse/internal/crash/suspicion"
 )
 
-// addresses checks that each node answers at its advertised address.
-func addresses(f Facts) []Finding {
+// diagnoseAddresses checks that each node answers at its advertised address.
+func diagnoseAddresses(f Facts) []Finding {
 	if f.State == nil || len(f.Nodes) == 0 {
 		return nil
 	}
@@ -21,7 +21,7 @@ func addresses(f Facts) []Finding {
 		if n.Detail != "" {
 			detail = " (" + n.Detail + ")"
 		}
-		switch n.Answer {
+		switch n.AnswerKind {
 		case Another:
 			registered := ""
 			if m := f.State.Snapshot.Member(n.Address); m != nil {
@@ -47,20 +47,20 @@ func addresses(f Facts) []Finding {
 		}
 	}
 	if f.NodesLeft > 0 {
-		c.add(Note, "", "%s were not asked", count(f.NodesLeft, "further node"))
+		c.add(Note, "", "%s were not asked", formatCount(f.NodesLeft, "further node"))
 	}
-	return c.orOK("%s at the advertised address, as the process that is registered", answer(len(f.Nodes)))
+	return c.orOKFinding("%s at the advertised address, as the process that is registered", formatAnswering(len(f.Nodes)))
 }
 
-func answer(n int) string {
+func formatAnswering(n int) string {
 	if n == 1 {
 		return "1 node answers"
 	}
 	return fmt.Sprintf("%d nodes answer", n)
 }
 
-// status checks the status that nodes report over HTTP.
-func status(f Facts) []Finding {
+// diagnoseStatus checks the status that nodes report over HTTPStatus.
+func diagnoseStatus(f Facts) []Finding {
 	c := findings{check: CheckHTTP}
 	asked := 0
 	for _, n := range f.Nodes {
@@ -72,7 +72,7 @@ func status(f Facts) []Finding {
 		case n.HTTP.Untrusted:
 			c.add(Note, "give the authority's file with --http-ca", "the status of the node %s at %s has a certificate that is "+
 				"not trusted here: %s", n.Address, n.HTTP.Address, n.HTTP.Failed)
-		case everywhere(n.HTTP.Address):
+		case namesAnyInterface(n.HTTP.Address):
 			c.add(Warning, "give its --http (or Config.HTTPAddress) a host that others reach", "the node %s says that its "+
 				"HTTP is at %s, which means another machine to everybody: nobody can be sent there, as by leaderonly",
 				n.Address, n.HTTP.Address)
@@ -87,11 +87,11 @@ func status(f Facts) []Finding {
 	if asked == 0 {
 		return nil
 	}
-	return c.orOK("%s over HTTP, and ready", answer(asked))
+	return c.orOKFinding("%s over HTTP, and ready", formatAnswering(asked))
 }
 
-// everywhere reports whether an HTTP address names no host, but every interface.
-func everywhere(address string) bool {
+// namesAnyInterface reports whether an HTTPStatus address names no host, but every interface.
+func namesAnyInterface(address string) bool {
 	if _, after, ok := strings.Cut(address, "://"); ok {
 		address = after
 	}
@@ -99,15 +99,15 @@ func everywhere(address string) bool {
 	return strings.HasPrefix(address, ":") || err == nil && at.Addr().IsUnspecified()
 }
 
-// crashes checks that the other nodes would notice the crash of each node.
-func crashes(f Facts) []Finding {
+// diagnoseCrashDetection checks that the other nodes would notice the crash of each node.
+func diagnoseCrashDetection(f Facts) []Finding {
 	if f.State == nil || len(f.State.Snapshot.Members) < 2 {
 		return nil
 	}
 	c := findings{check: CheckCrashes}
 	for _, m := range f.State.Snapshot.Members {
 		if suspicion.LeftToLease(m) {
-			c.add(Warning, fmt.Sprintf("run it nearer to etcd, or raise its --ttl to %v", suspicion.TTLFor(m.RoundTrip())),
+			c.add(Warning, fmt.Sprintf("run it nearer to etcd, or raise its --ttl to %v", suspicion.LeastTTL(m.RoundTrip())),
 				"the node %s is so far from etcd (%v for one request, a TTL of %v) that it is left to its lease: if its process "+
 					"dies, the others wait until that has run out", m.Address, m.RoundTrip(), time.Duration(m.TTL)*time.Second)
 		}
@@ -116,7 +116,7 @@ func crashes(f Facts) []Finding {
 		c.add(Warning, "if it runs: check its --advertise and the network between the two", "the node %s is accused of "+
 			"being gone by %s: %s", a.Address, cmp.Or(f.State.Snapshot.AccuserAddress(a), a.Accuser), a.Evidence)
 	}
-	silent(f, &c)
+	addSilentNodes(f, &c)
 	for _, n := range f.Nodes {
 		if n.HTTP != nil && n.HTTP.Failed == "" && n.HTTP.Ready && (n.HTTP.Watches == 0 || n.HTTP.Watchers == 0) {
 			c.add(Warning, "check that the nodes reach each other's addresses, and that --crash-detection is on everywhere",
@@ -124,17 +124,17 @@ func crashes(f Facts) []Finding {
 				n.HTTP.Watches, n.HTTP.Watchers)
 		}
 	}
-	return c.orOK("each node is near enough to etcd that a crash can be noticed before its lease runs out")
+	return c.orOKFinding("each node is near enough to etcd that a crash can be noticed before its lease runs out")
 }
 
-// silent checks that each node answers the nodes that watch it.
-func silent(f Facts, c *findings) {
+// addSilentNodes checks that each node answers the nodes that watch it.
+func addSilentNodes(f Facts, c *findings) {
 	s := f.State.Snapshot
 	leader := s.Leader()
 	for _, m := range s.Members {
 		all, longest := s.SilencesOf(m), time.Duration(0)
 		for _, x := range all {
-			longest = max(longest, x.Silent())
+			longest = max(longest, x.SilentFor())
 		}
 		if len(all) == 0 {
 			continue
@@ -146,6 +146,6 @@ func silent(f Facts, c *findings) {
 		c.add(Problem, "look whether its process is stopped, swaps or lacks processor time, and at the network; if it does "+
 			"not go on, end it: another node takes over at once",
 			"%s %s does not answer: for %v at least, seen by %s; %s", what, m.Address, longest.Truncate(time.Second),
-			count(len(all), "node"), follows)
+			formatCount(len(all), "node"), follows)
 	}
 }

@@ -12,8 +12,8 @@ import (
 // roundShare is the divisor of the TTL that yields the time for one request of a session's round.
 const roundShare = 5
 
-// latency checks that etcd answers fast enough for sessions with that TTL, and for crash detection.
-func latency(f Facts) []Finding {
+// diagnoseLatency checks that etcd answers fast enough for sessions with that TTL, and for crash detection.
+func diagnoseLatency(f Facts) []Finding {
 	c := findings{check: CheckLatency}
 	bound := f.TTL / roundShare
 	var slowest time.Duration
@@ -23,7 +23,7 @@ func latency(f Facts) []Finding {
 		}
 		if e.ReadError != "" {
 			severity := Warning
-			if !slices.ContainsFunc(f.Endpoints, Endpoint.served) {
+			if !slices.ContainsFunc(f.Endpoints, Endpoint.servedReads) {
 				severity = Problem
 			}
 			c.add(severity, "look at etcd's log and quorum, and at the network", "etcd at %s answers no linearizable read: %s",
@@ -41,7 +41,7 @@ func latency(f Facts) []Finding {
 		}
 		read, write := median(e.Reads), median(e.Writes)
 		slowest = max(slowest, read, write)
-		far := suspicion.At(f.TTL, suspicion.Trips(0, e.Reads...)...).RoundTrip()
+		far := suspicion.NewDistance(f.TTL, suspicion.NewTrips(0, e.Reads...)...).RoundTrip()
 		needed := func(d time.Duration) time.Duration {
 			return (roundShare*d + time.Second - 1).Truncate(time.Second)
 		}
@@ -51,25 +51,27 @@ func latency(f Facts) []Finding {
 		switch {
 		case read > bound || write > bound:
 			c.add(Problem, remedy(max(read, write)), "etcd at %s is too slow for a TTL of %v: a read takes %s and a write %s, "+
-				"and a session gives a request %s", e.Address, f.TTL, short(read), short(write), short(bound))
+				"and a session gives a request %s", e.Address, f.TTL, formatDuration(read), formatDuration(write),
+				formatDuration(bound))
 		case slices.Max(e.Reads) > bound || len(e.Writes) > 0 && slices.Max(e.Writes) > bound:
 			c.add(Warning, remedy(slices.Max(append(slices.Clone(e.Writes), e.Reads...))), "etcd at %s was too slow once for "+
 				"a TTL of %v: up to %s for a read and %s for a write, and a session gives a request %s", e.Address, f.TTL,
-				short(slices.Max(e.Reads)), short(maxOf(e.Writes)), short(bound))
+				formatDuration(slices.Max(e.Reads)), formatDuration(longestOf(e.Writes)), formatDuration(bound))
 		case suspicion.LeftToLease(&state.Member{Record: state.Record{TTL: int64(f.TTL / time.Second),
 			RoundTripMS: far.Milliseconds()}}):
-			c.add(Warning, fmt.Sprintf("raise --ttl to %v, or run the nodes nearer to etcd", suspicion.TTLFor(far)),
-				"etcd at %s is so far (%s) that crash detection leaves a node here to its lease", e.Address, short(read))
+			c.add(Warning, fmt.Sprintf("raise --ttl to %v, or run the nodes nearer to etcd", suspicion.LeastTTL(far)),
+				"etcd at %s is so far (%s) that crash detection leaves a node here to its lease", e.Address, formatDuration(read))
 		}
 	}
 	if slowest == 0 {
 		return c.all
 	}
-	return c.orOK("etcd answers within %s, and a session with a TTL of %v gives it %s", short(slowest), f.TTL,
-		short(bound))
+	return c.orOKFinding("etcd answers within %s, and a session with a TTL of %v gives it %s", formatDuration(slowest),
+		f.TTL,
+		formatDuration(bound))
 }
 
-func maxOf(all []time.Duration) time.Duration {
+func longestOf(all []time.Duration) time.Duration {
 	var most time.Duration
 	for _, d := range all {
 		most = max(most, d)
@@ -85,8 +87,8 @@ func median(all []time.Duration) time.Duration {
 	return sorted[len(sorted)/2]
 }
 
-// ttl checks that etcd grants the TTL that nodes request.
-func ttl(f Facts) []Finding {
+// diagnoseTTL checks that etcd grants the TTL that nodes request.
+func diagnoseTTL(f Facts) []Finding {
 	c := findings{check: CheckTTL}
 	granted := false
 	for _, e := range f.Endpoints {
@@ -104,18 +106,18 @@ func ttl(f Facts) []Finding {
 	}
 	if f.State != nil {
 		for _, m := range f.State.Snapshot.Members {
-			if has := time.Duration(m.TTL) * time.Second; m.TTL > 0 && has != f.granted() {
+			if has := time.Duration(m.TTL) * time.Second; m.TTL > 0 && has != f.grantedTTL() {
 				c.add(Note, "give all nodes, and goversed doctor, the same --ttl", "the node %s has a TTL of %v, and etcd is "+
 					"judged here by %v", m.Address, has, f.TTL)
 				break
 			}
 		}
 	}
-	return c.orOK("etcd grants the TTL that is asked for, %v", f.TTL)
+	return c.orOKFinding("etcd grants the TTL that is asked for, %v", f.TTL)
 }
 
-// granted returns the TTL that a node with the doctor's flags would get.
-func (f Facts) granted() time.Duration {
+// grantedTTL returns the TTL that a node with the doctor's flags would get.
+func (f Facts) grantedTTL() time.Duration {
 	most := f.TTL
 	for _, e := range f.Endpoints {
 		most = max(most, e.Granted)
@@ -123,11 +125,12 @@ func (f Facts) granted() time.Duration {
 	return most
 }
 
-// certain is the difference between two clocks above which it is reported. HTTP dates are exact to a second.
-const certain = 2 * time.Second
+// clockTolerance is the difference between two clocks above which it is reported. HTTPStatus dates are exact to a
+// second.
+const clockTolerance = 2 * time.Second
 
-// clocks checks that the clocks of etcd's members, of nodes, and of this machine agree.
-func clocks(f Facts) []Finding {
+// diagnoseClocks checks that the clocks of etcd's members, of nodes, and of this machine agree.
+func diagnoseClocks(f Facts) []Finding {
 	c := findings{check: CheckClocks}
 	type clock struct {
 		name string
@@ -156,10 +159,10 @@ func clocks(f Facts) []Finding {
 			last = one
 		}
 	}
-	if apart := last.AtLeast - first.AtMost; apart > certain {
+	if apart := last.AtLeast - first.AtMost; apart > clockTolerance {
 		c.add(Warning, "synchronise the clocks, with NTP: no term and no lease counts by them, but certificates, tokens of "+
 			"etcd's access control and every log do",
-			"the clock of %s is at least %s ahead of that of %s", last.name, short(apart), first.name)
+			"the clock of %s is at least %s ahead of that of %s", last.name, formatDuration(apart), first.name)
 	}
-	return c.orOK("the clocks of %d processes agree, as far as the dates of HTTP show", len(all))
+	return c.orOKFinding("the clocks of %d processes agree, as far as the dates of HTTP show", len(all))
 }

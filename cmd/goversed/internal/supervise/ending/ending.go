@@ -43,133 +43,133 @@ type Times struct {
 	GracePeriod time.Duration `json:"-"`
 }
 
-// Why is the reason to end a command.
-type Why string
+// Reason is the reason to end a command.
+type Reason string
 
 // Reasons to end a command. The first one that applies is kept.
 const (
 	// Exited means that the command ended by itself and left processes of its group behind.
-	Exited Why = "exited"
-	// Ordered means that the holder gave the order.
-	Ordered Why = "ordered"
-	// Alone means that the holder is gone.
-	Alone Why = "alone"
-	// Deadline means that no later deadline came in time.
-	Deadline Why = "deadline"
-	// Hurried means that the end was requested and is no longer waited for.
-	Hurried Why = "hurried"
+	Exited Reason = "exited"
+	// EndOrdered means that the holder gave the order.
+	EndOrdered Reason = "ordered"
+	// HolderGone means that the holder is gone.
+	HolderGone Reason = "alone"
+	// DeadlineReached means that no later deadline came in time.
+	DeadlineReached Reason = "deadline"
+	// KillOrdered means that the end was requested and is no longer waited for.
+	KillOrdered Reason = "hurried"
 )
 
-// Do is the action to take at one instant.
-type Do int
+// Action is the action to take at one instant.
+type Action int
 
 // Actions to take.
 const (
-	Nothing Do = iota
-	Ask        // send SIGTERM; as the holder: order the guard to end the command
-	Kill       // send SIGKILL
-	Leave      // nothing is left to guard
-	Hurry      // as the holder: order the guard to send SIGKILL at once
+	DoNothing  Action = iota
+	SendTerm          // send SIGTERM; as the holder: order the guard to end the command
+	SendKill          // send SIGKILL
+	LeaveGuard        // nothing is left to guard
+	OrderKill         // as the holder: order the guard to send SIGKILL at once
 )
 
 // Step is the action to take now, and the longest time until the next decision.
 type Step struct {
-	Do     Do
-	Why    Why // set with Ask and Kill
-	Within time.Duration
+	Action      Action
+	Reason      Reason // set with Ask and Kill
+	CheckWithin time.Duration
 }
 
 const (
-	// look is the interval at which the clocks are read while there is nothing to do. It is short because
+	// idleInterval is the interval at which the clocks are read while there is nothing to do. It is short because
 	// timers stop in a suspended machine.
-	look = 250 * time.Millisecond
-	// soon is the interval of checks while a command is being ended.
-	soon = 5 * time.Millisecond
+	idleInterval = 250 * time.Millisecond
+	// endInterval is the interval of checks while a command is being ended.
+	endInterval = 5 * time.Millisecond
 )
 
-// View is the state a guard sees at one instant.
-type View struct {
-	Now     Instant
-	Until   Instant // the last deadline received
-	Ordered bool    // the holder ordered the end of the command
-	Hurry   bool    // the holder ordered to kill it
-	Alone   bool    // the holder is gone
-	Exited  bool    // the command itself has exited
-	Gone    bool    // nothing of the command and its group is left
-	Asked   Instant // when SIGTERM was sent; zero: not yet
-	Why     Why     // reason of the last step
+// GuardView is the state a guard sees at one instant.
+type GuardView struct {
+	Now         Instant
+	Until       Instant // the last deadline received
+	EndOrdered  bool    // the holder ordered the end of the command
+	KillOrdered bool    // the holder ordered to kill it
+	HolderGone  bool    // the holder is gone
+	Exited      bool    // the command itself has exited
+	Gone        bool    // nothing of the command and its group is left
+	Asked       Instant // when SIGTERM was sent; zero: not yet
+	Reason      Reason  // reason of the last step
 }
 
-// Guard returns the next step of a guard.
-func (t Times) Guard(v View) Step {
+// NextGuardStep returns the next step of a guard.
+func (t Times) NextGuardStep(v GuardView) Step {
 	if v.Gone {
-		return Step{Do: Leave, Why: v.Why}
+		return Step{Action: LeaveGuard, Reason: v.Reason}
 	}
 	left := v.Now.Until(v.Until) - t.Margin // time until the last moment for SIGKILL
-	why := v.Why
+	why := v.Reason
 	switch {
 	case why != "":
 	case v.Exited:
 		why = Exited
-	case v.Hurry:
-		why = Hurried
-	case v.Ordered:
-		why = Ordered
-	case v.Alone:
-		why = Alone
+	case v.KillOrdered:
+		why = KillOrdered
+	case v.EndOrdered:
+		why = EndOrdered
+	case v.HolderGone:
+		why = HolderGone
 	case left <= t.Stop:
-		why = Deadline
+		why = DeadlineReached
 	default:
-		return Step{Within: min(left-t.Stop, look)}
+		return Step{CheckWithin: min(left-t.Stop, idleInterval)}
 	}
 	asked := v.Asked != (Instant{})
 	if asked {
 		left = min(left, v.Now.Until(v.Asked.Add(t.Stop)))
 	}
 	switch {
-	case left <= 0, v.Hurry:
-		return Step{Do: Kill, Why: why, Within: soon}
+	case left <= 0, v.KillOrdered:
+		return Step{Action: SendKill, Reason: why, CheckWithin: endInterval}
 	case !asked:
-		return Step{Do: Ask, Why: why, Within: soon}
+		return Step{Action: SendTerm, Reason: why, CheckWithin: endInterval}
 	}
-	return Step{Why: why, Within: min(left, soon)}
+	return Step{Reason: why, CheckWithin: min(left, endInterval)}
 }
 
-// Hold is the state the holder sees at one instant.
-type Hold struct {
-	Now       Instant
-	Until     Instant // the last deadline sent to the guard
-	Lost      bool    // the term or lock is lost
-	Ordered   bool    // the guard has the order to end the command
-	Asked     Instant // when the first signal that asks for the end was passed on; zero: none was
-	Again     bool    // another such signal came: kill without waiting
-	Hurried   bool    // the guard has the order to kill the command
-	Unguarded bool    // the guard is gone
-	Gone      bool    // nothing of the command and its group is left
+// HolderView is the state the holder sees at one instant.
+type HolderView struct {
+	Now         Instant
+	Until       Instant // the last deadline sent to the guard
+	Lost        bool    // the term or lock is lost
+	EndOrdered  bool    // the guard has the order to end the command
+	Asked       Instant // when the first signal that asks for the end was passed on; zero: none was
+	Again       bool    // another such signal came: kill without waiting
+	KillOrdered bool    // the guard has the order to kill the command
+	Unguarded   bool    // the guard is gone
+	Gone        bool    // nothing of the command and its group is left
 }
 
-// Holder returns the next step of the holder. The holder orders the guard to end the command when the term or
+// NextHolderStep returns the next step of the holder. The holder orders the guard to end the command when the term or
 // lock is lost. It orders the guard to kill the command after a second signal, or when the grace period after
 // the first is over. It kills by itself when the guard is gone, or has not ended the command when half of the
 // margin is left.
-func (t Times) Holder(v Hold) Step {
+func (t Times) NextHolderStep(v HolderView) Step {
 	left := v.Now.Until(v.Until) - t.Margin/2
 	switch {
 	case v.Gone:
-		return Step{Do: Leave}
+		return Step{Action: LeaveGuard}
 	case v.Unguarded, left <= 0:
-		return Step{Do: Kill, Within: soon}
-	case v.Lost && !v.Ordered:
-		return Step{Do: Ask, Within: min(left, soon)}
-	case v.Hurried:
+		return Step{Action: SendKill, CheckWithin: endInterval}
+	case v.Lost && !v.EndOrdered:
+		return Step{Action: SendTerm, CheckWithin: min(left, endInterval)}
+	case v.KillOrdered:
 	case v.Again:
-		return Step{Do: Hurry, Within: min(left, soon)}
+		return Step{Action: OrderKill, CheckWithin: min(left, endInterval)}
 	case t.GracePeriod > 0 && v.Asked != (Instant{}):
 		gracePeriod := v.Now.Until(v.Asked.Add(t.GracePeriod))
 		if gracePeriod <= 0 {
-			return Step{Do: Hurry, Within: min(left, soon)}
+			return Step{Action: OrderKill, CheckWithin: min(left, endInterval)}
 		}
 		left = min(left, gracePeriod)
 	}
-	return Step{Within: min(left, look)}
+	return Step{CheckWithin: min(left, idleInterval)}
 }

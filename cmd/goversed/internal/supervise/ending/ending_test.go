@@ -13,75 +13,96 @@ const ms = time.Millisecond
 // A TTL of two seconds.
 var times = Times{Stop: 500 * ms, Margin: 100 * ms}
 
-func at(d time.Duration) Instant { return Instant{Boot: 1, Wall: 1}.Add(d) }
+func instantAt(d time.Duration) Instant { return Instant{Boot: 1, Wall: 1}.Add(d) }
 
 func TestGuard(t *testing.T) {
 	t.Parallel()
-	until := at(1980 * ms)
+	until := instantAt(1980 * ms)
 	for name, c := range map[string]struct {
-		view View
+		view GuardView
 		want Step
 	}{
-		"all is well":          {View{Now: at(0)}, Step{Within: look}},
-		"soon":                 {View{Now: at(1300 * ms)}, Step{Within: 80 * ms}},
-		"the deadline is near": {View{Now: at(1380 * ms)}, Step{Ask, Deadline, soon}},
-		"asked a moment ago": {View{Now: at(1400 * ms), Asked: at(1380 * ms), Why: Deadline}, Step{Why: Deadline,
-			Within: soon}},
-		"a renewal comes too late": {View{Now: at(500 * ms), Asked: at(400 * ms), Why: Deadline}, Step{Why: Deadline,
-			Within: soon}},
-		"no time left": {View{Now: at(1880 * ms), Asked: at(1380 * ms), Why: Deadline}, Step{Kill,
-			Deadline, soon}},
-		"still there": {View{Now: at(1885 * ms), Asked: at(1380 * ms), Why: Deadline}, Step{Kill,
-			Deadline, soon}},
-		"paused past the deadline": {View{Now: at(time.Hour)}, Step{Kill, Deadline, soon}},
-		"ordered":                  {View{Now: at(0), Ordered: true}, Step{Ask, Ordered, soon}},
-		"ordered, and time to stop is over": {View{Now: at(500 * ms), Ordered: true, Asked: at(0), Why: Ordered}, Step{Kill,
-			Ordered,
-			soon}},
-		"ordered, little time left": {View{Now: at(1879 * ms), Ordered: true}, Step{Ask, Ordered, soon}},
-		"ordered just before the deadline": {View{Now: at(1878 * ms), Ordered: true, Asked: at(1877 * ms), Why: Ordered},
-			Step{Why: Ordered, Within: 2 * ms}},
-		"hurried": {View{Now: at(0), Hurry: true}, Step{Kill, Hurried, soon}},
-		"asked, and hurried then": {View{Now: at(ms), Hurry: true, Ordered: true, Asked: at(0), Why: Ordered}, Step{Kill,
-			Ordered, soon}},
-		"hurried, and others are left": {View{Now: at(0), Hurry: true, Exited: true}, Step{Kill, Exited, soon}},
-		"alone":                        {View{Now: at(0), Alone: true}, Step{Ask, Alone, soon}},
-		"others are left":              {View{Now: at(0), Exited: true}, Step{Ask, Exited, soon}},
-		"exited, and alone since": {View{Now: at(0), Exited: true, Alone: true, Asked: at(-ms), Why: Exited},
-			Step{Why: Exited, Within: soon}},
-		"gone":            {View{Now: at(0), Exited: true, Gone: true}, Step{Do: Leave}},
-		"gone when asked": {View{Now: at(0), Gone: true, Why: Ordered}, Step{Do: Leave, Why: Ordered}},
+		"all is well":          {GuardView{Now: instantAt(0)}, Step{CheckWithin: idleInterval}},
+		"soon":                 {GuardView{Now: instantAt(1300 * ms)}, Step{CheckWithin: 80 * ms}},
+		"the deadline is near": {GuardView{Now: instantAt(1380 * ms)}, Step{SendTerm, DeadlineReached, endInterval}},
+		"asked a moment ago": {GuardView{Now: instantAt(1400 * ms), Asked: instantAt(1380 * ms), Reason: DeadlineReached},
+			Step{Reason: DeadlineReached,
+				CheckWithin: endInterval}},
+		"a renewal comes too late": {GuardView{Now: instantAt(500 * ms), Asked: instantAt(400 * ms),
+			Reason: DeadlineReached}, Step{Reason: DeadlineReached,
+			CheckWithin: endInterval}},
+		"no time left": {GuardView{Now: instantAt(1880 * ms), Asked: instantAt(1380 * ms), Reason: DeadlineReached},
+			Step{SendKill,
+				DeadlineReached, endInterval}},
+		"still there": {GuardView{Now: instantAt(1885 * ms), Asked: instantAt(1380 * ms), Reason: DeadlineReached},
+			Step{SendKill,
+				DeadlineReached, endInterval}},
+		"paused past the deadline": {GuardView{Now: instantAt(time.Hour)}, Step{SendKill, DeadlineReached, endInterval}},
+		"ordered":                  {GuardView{Now: instantAt(0), EndOrdered: true}, Step{SendTerm, EndOrdered, endInterval}},
+		"ordered, and time to stop is over": {GuardView{Now: instantAt(500 * ms), EndOrdered: true, Asked: instantAt(0),
+			Reason: EndOrdered}, Step{SendKill,
+			EndOrdered,
+			endInterval}},
+		"ordered, little time left": {GuardView{Now: instantAt(1879 * ms), EndOrdered: true},
+			Step{SendTerm, EndOrdered, endInterval}},
+		"ordered just before the deadline": {GuardView{Now: instantAt(1878 * ms), EndOrdered: true,
+			Asked: instantAt(1877 * ms), Reason: EndOrdered},
+			Step{Reason: EndOrdered, CheckWithin: 2 * ms}},
+		"hurried": {GuardView{Now: instantAt(0), KillOrdered: true}, Step{SendKill, KillOrdered, endInterval}},
+		"asked, and hurried then": {GuardView{Now: instantAt(ms), KillOrdered: true, EndOrdered: true, Asked: instantAt(0),
+			Reason: EndOrdered}, Step{SendKill,
+			EndOrdered, endInterval}},
+		"hurried, and others are left": {GuardView{Now: instantAt(0), KillOrdered: true, Exited: true},
+			Step{SendKill, Exited, endInterval}},
+		"alone": {GuardView{Now: instantAt(0), HolderGone: true},
+			Step{SendTerm, HolderGone, endInterval}},
+		"others are left": {GuardView{Now: instantAt(0), Exited: true}, Step{SendTerm, Exited, endInterval}},
+		"exited, and alone since": {GuardView{Now: instantAt(0), Exited: true, HolderGone: true, Asked: instantAt(-ms),
+			Reason: Exited},
+			Step{Reason: Exited, CheckWithin: endInterval}},
+		"gone": {GuardView{Now: instantAt(0), Exited: true, Gone: true}, Step{Action: LeaveGuard}},
+		"gone when asked": {GuardView{Now: instantAt(0), Gone: true, Reason: EndOrdered},
+			Step{Action: LeaveGuard, Reason: EndOrdered}},
 	} {
 		c.view.Until = until
-		require.Equal(t, c.want, times.Guard(c.view), name)
+		require.Equal(t, c.want, times.NextGuardStep(c.view), name)
 	}
 	// One clock is enough, because the other may stand still or be set back.
 	for _, now := range []Instant{{Boot: until.Boot}, {Wall: until.Wall}} {
-		require.Equal(t, Kill, times.Guard(View{Now: now, Until: until}).Do)
+		require.Equal(t, SendKill, times.NextGuardStep(GuardView{Now: now, Until: until}).Action)
 	}
 }
 
 func TestHolder(t *testing.T) {
 	t.Parallel()
-	until := at(1980 * ms)
+	until := instantAt(1980 * ms)
 	for name, c := range map[string]struct {
-		hold Hold
+		hold HolderView
 		want Step
 	}{
-		"all is well":               {Hold{Now: at(0)}, Step{Within: look}},
-		"lost":                      {Hold{Now: at(0), Lost: true}, Step{Do: Ask, Within: soon}},
-		"lost, and ordered":         {Hold{Now: at(0), Lost: true, Ordered: true}, Step{Within: look}},
-		"the guard is gone":         {Hold{Now: at(0), Unguarded: true}, Step{Do: Kill, Within: soon}},
-		"the guard's time":          {Hold{Now: at(1900 * ms)}, Step{Within: 30 * ms}},
-		"the guard has not done it": {Hold{Now: at(1930 * ms)}, Step{Do: Kill, Within: soon}},
-		"asked to end":              {Hold{Now: at(0), Asked: at(-time.Hour)}, Step{Within: look}},
-		"asked twice":               {Hold{Now: at(0), Asked: at(-ms), Again: true}, Step{Do: Hurry, Within: soon}},
-		"asked twice, and ordered":  {Hold{Now: at(0), Asked: at(-ms), Again: true, Hurried: true}, Step{Within: look}},
-		"lost, and asked twice":     {Hold{Now: at(0), Lost: true, Asked: at(-ms), Again: true}, Step{Do: Ask, Within: soon}},
-		"gone":                      {Hold{Now: at(time.Hour), Gone: true, Lost: true}, Step{Do: Leave}},
+		"all is well": {HolderView{Now: instantAt(0)}, Step{CheckWithin: idleInterval}},
+		"lost": {HolderView{Now: instantAt(0), Lost: true},
+			Step{Action: SendTerm, CheckWithin: endInterval}},
+		"lost, and ordered": {HolderView{Now: instantAt(0), Lost: true, EndOrdered: true},
+			Step{CheckWithin: idleInterval}},
+		"the guard is gone": {HolderView{Now: instantAt(0), Unguarded: true},
+			Step{Action: SendKill, CheckWithin: endInterval}},
+		"the guard's time": {HolderView{Now: instantAt(1900 * ms)}, Step{CheckWithin: 30 * ms}},
+		"the guard has not done it": {HolderView{Now: instantAt(1930 * ms)},
+			Step{Action: SendKill, CheckWithin: endInterval}},
+		"asked to end": {HolderView{Now: instantAt(0), Asked: instantAt(-time.Hour)},
+			Step{CheckWithin: idleInterval}},
+		"asked twice": {HolderView{Now: instantAt(0), Asked: instantAt(-ms), Again: true},
+			Step{Action: OrderKill, CheckWithin: endInterval}},
+		"asked twice, and ordered": {HolderView{Now: instantAt(0), Asked: instantAt(-ms), Again: true, KillOrdered: true},
+			Step{CheckWithin: idleInterval}},
+		"lost, and asked twice": {HolderView{Now: instantAt(0), Lost: true, Asked: instantAt(-ms), Again: true},
+			Step{Action: SendTerm, CheckWithin: endInterval}},
+		"gone": {HolderView{Now: instantAt(time.Hour), Gone: true, Lost: true},
+			Step{Action: LeaveGuard}},
 	} {
 		c.hold.Until = until
-		require.Equal(t, c.want, times.Holder(c.hold), name)
+		require.Equal(t, c.want, times.NextHolderStep(c.hold), name)
 	}
 }
 
@@ -90,16 +111,17 @@ func TestGracePeriodOfTheHolder(t *testing.T) {
 	times := times
 	times.GracePeriod = time.Second
 	for after, want := range map[time.Duration]Step{
-		0: {Within: look}, 900 * ms: {Within: 100 * ms}, time.Second: {Do: Hurry, Within: soon}, time.Hour: {Do: Hurry,
-			Within: soon},
+		0: {CheckWithin: idleInterval}, 900 * ms: {CheckWithin: 100 * ms},
+		time.Second: {Action: OrderKill, CheckWithin: endInterval}, time.Hour: {Action: OrderKill,
+			CheckWithin: endInterval},
 	} {
-		now := at(time.Minute).Add(after)
-		hold := Hold{Now: now, Until: now.Add(2 * time.Second), Asked: at(time.Minute)}
-		require.Equal(t, want, times.Holder(hold), after)
-		hold.Hurried = true
-		require.Equal(t, Step{Within: look}, times.Holder(hold), after)
-		hold.Hurried, hold.Asked = false, Instant{}
-		require.Equal(t, Step{Within: look}, times.Holder(hold), "nobody asked")
+		now := instantAt(time.Minute).Add(after)
+		hold := HolderView{Now: now, Until: now.Add(2 * time.Second), Asked: instantAt(time.Minute)}
+		require.Equal(t, want, times.NextHolderStep(hold), after)
+		hold.KillOrdered = true
+		require.Equal(t, Step{CheckWithin: idleInterval}, times.NextHolderStep(hold), after)
+		hold.KillOrdered, hold.Asked = false, Instant{}
+		require.Equal(t, Step{CheckWithin: idleInterval}, times.NextHolderStep(hold), "nobody asked")
 	}
 }
 
@@ -112,39 +134,39 @@ func TestGuardIsInTime(t *testing.T) {
 			return time.Duration(rapid.Int64Range(0, int64(most)).Draw(t, label))
 		}
 		times := Times{Stop: span(time.Second, "stop"), Margin: span(200*ms, "margin")}
-		v := View{Now: at(0), Until: at(span(3*time.Second, "until"))}
+		v := GuardView{Now: instantAt(0), Until: instantAt(span(3*time.Second, "until"))}
 		killed := false
 		for range 200 {
-			step := times.Guard(v)
+			step := times.NextGuardStep(v)
 			killAt := v.Until.Add(-times.Margin)
 			left := v.Now.Until(killAt)
 			if v.Gone {
-				require.Equal(t, Leave, step.Do)
+				require.Equal(t, LeaveGuard, step.Action)
 				return
 			}
-			require.NotEqual(t, Leave, step.Do)
-			require.Positive(t, step.Within)
-			if left <= 0 || v.Hurry {
-				require.Equal(t, Kill, step.Do)
-			} else if step.Do == Nothing {
-				require.LessOrEqual(t, step.Within, left, "it would sleep too long")
+			require.NotEqual(t, LeaveGuard, step.Action)
+			require.Positive(t, step.CheckWithin)
+			if left <= 0 || v.KillOrdered {
+				require.Equal(t, SendKill, step.Action)
+			} else if step.Action == DoNothing {
+				require.LessOrEqual(t, step.CheckWithin, left, "it would sleep too long")
 			}
 			if killed {
-				require.Equal(t, Kill, step.Do, "killed again until it is gone")
+				require.Equal(t, SendKill, step.Action, "killed again until it is gone")
 			}
-			require.True(t, v.Why == "" || v.Why == step.Why, "the first reason stays")
-			if v.Why = step.Why; step.Do == Ask {
+			require.True(t, v.Reason == "" || v.Reason == step.Reason, "the first reason stays")
+			if v.Reason = step.Reason; step.Action == SendTerm {
 				require.Equal(t, Instant{}, v.Asked, "asked once")
 				v.Asked = v.Now
 			}
-			killed = killed || step.Do == Kill
-			v.Now = v.Now.Add(max(span(step.Within, "slept"), 1))
-			v.Ordered = v.Ordered || rapid.IntRange(0, 50).Draw(t, "ordered") == 0
-			v.Hurry = v.Hurry || rapid.IntRange(0, 100).Draw(t, "hurried") == 0
-			v.Alone = v.Alone || rapid.IntRange(0, 50).Draw(t, "alone") == 0
+			killed = killed || step.Action == SendKill
+			v.Now = v.Now.Add(max(span(step.CheckWithin, "slept"), 1))
+			v.EndOrdered = v.EndOrdered || rapid.IntRange(0, 50).Draw(t, "ordered") == 0
+			v.KillOrdered = v.KillOrdered || rapid.IntRange(0, 100).Draw(t, "hurried") == 0
+			v.HolderGone = v.HolderGone || rapid.IntRange(0, 50).Draw(t, "alone") == 0
 			v.Exited = v.Exited || rapid.IntRange(0, 50).Draw(t, "exited") == 0
 			v.Gone = v.Exited && rapid.IntRange(0, 5).Draw(t, "gone") == 0
-			if !v.Alone && !killed && rapid.IntRange(0, 3).Draw(t, "renewed") == 0 {
+			if !v.HolderGone && !killed && rapid.IntRange(0, 3).Draw(t, "renewed") == 0 {
 				v.Until = v.Until.Add(span(time.Second, "longer"))
 			}
 		}
