@@ -1,6 +1,10 @@
 package cluster
 
-import "context"
+import (
+	"context"
+
+	"github.com/goverse/goverse/internal/wait"
+)
 
 // WatchChanges returns a channel that signals changes in this node's view of the cluster: its leader, members,
 // queue, shards and requests. One signal may stand for several changes. The channel closes when ctx ends or the
@@ -10,7 +14,7 @@ func (c *Cluster) WatchChanges(ctx context.Context) (<-chan struct{}, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := make(chan struct{}, 1)
+	out := wait.NewSignal()
 	started := p.goTracked(func(rest context.Context) {
 		defer close(out)
 		state := p.mirror.Subscribe(nil)
@@ -26,10 +30,7 @@ func (c *Cluster) WatchChanges(ctx context.Context) (<-chan struct{}, error) {
 			case <-rest.Done():
 				return
 			}
-			select {
-			case out <- struct{}{}:
-			default: // the last signal has not been received yet
-			}
+			out.Send()
 		}
 	})
 	if !started {

@@ -8,6 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // ErrNoSession is returned while this node has no session. It opens one as soon as etcd answers.
@@ -42,14 +43,9 @@ func (c *Cluster) WaitForSession(ctx context.Context) (*Session, error) {
 	}
 	for {
 		next := p.keeper.Changed()
-		again, stop := make(chan struct{}, 1), func() {}
+		again, stop := wait.NewSignal(), func() {}
 		if s := p.keeper.Current(); s != nil {
-			stop = s.OnChange(func() {
-				select {
-				case again <- struct{}{}:
-				default:
-				}
-			})
+			stop = s.OnChange(again.Send)
 			if s.Valid() {
 				stop()
 				return &Session{s: s}, nil

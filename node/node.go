@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/reflection"
 
 	"github.com/goverse/goverse/internal/logs/logqueue"
+	"github.com/goverse/goverse/internal/wait"
 	nodepb "github.com/goverse/goverse/proto/goverse/node/v1"
 )
 
@@ -50,7 +51,7 @@ type Node struct {
 	sayGoodbye   func()
 	endStreams   chan struct{} // closed when Stop or Close begins
 	closeStreams func()
-	watcherLost  chan struct{}
+	watcherLost  wait.Signal
 	watchers     watchers
 	roster       atomic.Pointer[Roster]
 	key          ed25519.PrivateKey // proves that a watch comes from this node
@@ -92,7 +93,7 @@ func NewNode(cfg Config) (*Node, error) {
 		stopping:    make(chan struct{}),
 		goodbye:     make(chan struct{}),
 		endStreams:  make(chan struct{}),
-		watcherLost: make(chan struct{}, 1),
+		watcherLost: wait.NewSignal(),
 		key:         key,
 		drained:     make(chan struct{}),
 		served:      make(chan struct{}),

@@ -145,10 +145,7 @@ func (n *Node) lostWatcher(w *watcher) {
 		return
 	}
 	n.log.Debug("lost a watcher", "instance", w.instance)
-	select {
-	case n.watcherLost <- struct{}{}:
-	default:
-	}
+	n.watcherLost.Send()
 }
 
 // WatcherLost returns a channel that receives after a watcher's stream has ended without a goodbye. The watcher

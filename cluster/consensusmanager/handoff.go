@@ -178,5 +178,5 @@ func (h *Shards) freeShard(slot *shardSlot) {
 		h.allFree = make(chan struct{})
 		h.mu.Unlock()
 	}
-	h.wakeLoop()
+	h.wake.Send()
 }

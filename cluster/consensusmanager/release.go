@@ -54,7 +54,7 @@ func (h *Shards) writeReports(ctx context.Context) {
 		if !wait.For(ctx, retry.Next()) {
 			return
 		}
-		h.wakeLoop() // decide again which report is wanted
+		h.wake.Send() // decide again which report is wanted
 	}
 }
 

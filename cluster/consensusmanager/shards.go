@@ -15,6 +15,7 @@ import (
 	"github.com/goverse/goverse/internal/sharding/ownership"
 	"github.com/goverse/goverse/internal/sharding/shardplan"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // finalWait is the last wait for functions in shards when everything else has ended.
@@ -42,9 +43,9 @@ type Shards struct {
 	cfg   ShardsConfig
 	slots []shardSlot
 
-	wake         chan struct{}
+	wake         wait.Signal
 	wantedReport atomic.Pointer[sharding.Report] // report to be written
-	reportWake   chan struct{}                   // receives when a report is wanted
+	reportWake   wait.Signal                     // receives when a report is wanted
 	work         sync.WaitGroup                  // acquisitions and releases in progress
 	acquireSlots chan struct{}                   // held while OnAcquire runs; nil: no limit
 
@@ -75,8 +76,8 @@ func newShards(cfg ShardsConfig) *Shards {
 	if cfg.Logger == nil {
 		cfg.Logger = hclog.NewNullLogger()
 	}
-	h := &Shards{cfg: cfg, slots: make([]shardSlot, cfg.Shards), wake: make(chan struct{}, 1),
-		reportWake: make(chan struct{}, 1), allFree: make(chan struct{}), leaveStarted: make(chan struct{}),
+	h := &Shards{cfg: cfg, slots: make([]shardSlot, cfg.Shards), wake: wait.NewSignal(),
+		reportWake: wait.NewSignal(), allFree: make(chan struct{}), leaveStarted: make(chan struct{}),
 		sessionEnded: make(chan struct{})}
 	if cfg.MaxAcquiring > 0 {
 		h.acquireSlots = make(chan struct{}, cfg.MaxAcquiring)
@@ -123,7 +124,7 @@ func (h *Shards) run(ctx context.Context) {
 func (h *Shards) runSession(ctx context.Context, s *etcdsession.Session) {
 	sub := h.cfg.Mirror.Subscribe(shardplan.ShardsChanged)
 	defer sub.Close()
-	defer s.OnChange(h.wakeLoop)()
+	defer s.OnChange(h.wake.Send)()
 	for {
 		h.reconcile(s)
 		select {
@@ -158,14 +159,7 @@ func (h *Shards) relinquishShards() {
 		close(h.leaveStarted)
 	}
 	h.mu.Unlock()
-	h.wakeLoop()
-}
-
-func (h *Shards) wakeLoop() {
-	select {
-	case h.wake <- struct{}{}:
-	default:
-	}
+	h.wake.Send()
 }
 
 // reconcile compares the shards held with those that should be held, which are none without a session.
@@ -206,9 +200,6 @@ func (h *Shards) reconcile(s *etcdsession.Session) {
 	report := ownership.NextReport(in)
 	h.wantedReport.Store(report)
 	if report != nil {
-		select {
-		case h.reportWake <- struct{}{}:
-		default:
-		}
+		h.reportWake.Send()
 	}
 }

@@ -66,7 +66,7 @@ func (r *sessionRun) startRequest(req candidacy.Request) {
 		case first:
 			le.log.Warn("could not write this node's election key, retrying", "error", err)
 		}
-		le.wakeLoop()
+		le.wake.Send()
 	})
 }
 
@@ -109,7 +109,7 @@ func (r *sessionRun) startCampaign() {
 		}
 		le.notifyLocked()
 		le.mu.Unlock()
-		le.wakeLoop()
+		le.wake.Send()
 	})
 }
 
@@ -135,7 +135,7 @@ func (r *sessionRun) recordJoined(c *campaign, revision int64) {
 		le.candidacy = le.candidacy.CampaignJoined(revision)
 	}
 	le.mu.Unlock()
-	le.wakeLoop()
+	le.wake.Send()
 }
 
 // recordLeaving is called before a cancelled campaign deletes its key.

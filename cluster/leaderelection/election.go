@@ -17,6 +17,7 @@ import (
 	"github.com/goverse/goverse/internal/etcd/watchcache"
 	"github.com/goverse/goverse/internal/member/candidacy"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // Config configures a [LeaderElection]. Client, Address, Mirror and Keeper are required.
@@ -85,7 +86,7 @@ type LeaderElection struct {
 	keeper *etcdsession.Keeper
 
 	term   atomic.Pointer[Term]
-	wake   chan struct{}
+	wake   wait.Signal
 	ctx    context.Context // of the loop; ends with ErrStopped
 	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup // loop, operations, observers
@@ -117,7 +118,7 @@ func New(cfg Config) (*LeaderElection, error) {
 		return nil, err
 	}
 	le := &LeaderElection{cfg: cfg, keys: keys, log: cfg.Logger, mirror: cfg.Mirror, keeper: cfg.Keeper,
-		termDurations: stats.NewDurations(termBounds...), wake: make(chan struct{}, 1),
+		termDurations: stats.NewDurations(termBounds...), wake: wait.NewSignal(),
 		changed: make(chan struct{}), subs: map[*Subscription]struct{}{},
 		candidacy: candidacy.New(candidacy.Settings{Address: cfg.Address, Fallback: cfg.Fallback,
 			WorkTimeout: cfg.WorkTimeout},
@@ -177,7 +178,7 @@ func (le *LeaderElection) Withdraw(ctx context.Context) error {
 	le.candidacy = part
 	le.endTerm(ended, nil)
 	le.mu.Unlock()
-	le.wakeLoop()
+	le.wake.Send()
 	err := le.waitUntil(ctx, func() bool {
 		return le.sessionRun == nil || le.term.Load() == nil && (le.endedTerm == nil || le.endedTerm.running == 0)
 	})
@@ -280,7 +281,7 @@ func (le *LeaderElection) Resign(ctx context.Context) error {
 	le.candidacy = part
 	le.endTerm(ended, nil)
 	le.mu.Unlock()
-	le.wakeLoop()
+	le.wake.Send()
 	return le.waitUntil(ctx, func() bool {
 		return le.sessionRun != r ||
 			le.candidacy.TermKeyGone(t.token, le.mirror.Snapshot())
@@ -302,14 +303,6 @@ func (le *LeaderElection) waitUntil(ctx context.Context, cond func() bool) error
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-	}
-}
-
-// wakeLoop wakes the loop.
-func (le *LeaderElection) wakeLoop() {
-	select {
-	case le.wake <- struct{}{}:
-	default:
 	}
 }
 

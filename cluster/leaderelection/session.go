@@ -58,7 +58,7 @@ func (le *LeaderElection) runSession(s *etcdsession.Session) {
 	le.mu.Unlock()
 	sub := le.mirror.Subscribe(r.concerns)
 	defer sub.Close()
-	defer s.OnChange(le.wakeLoop)()
+	defer s.OnChange(le.wake.Send)()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -127,7 +127,7 @@ func (r *sessionRun) step() time.Duration {
 	le.notifyLocked()
 	r.ownCandidate.Store(le.candidacy.OwnCandidate(snap))
 	if le.mirror.Snapshot() != snap || r.s.Period() != period {
-		le.wakeLoop() // concerns may have judged the newer snapshot by the old settled
+		le.wake.Send() // concerns may have judged the newer snapshot by the old settled
 	}
 	return orders.RecheckAfter
 }
@@ -230,7 +230,7 @@ func (r *sessionRun) protectKey(g *protectedKey, key string, revision int64) {
 			le.endTerm(ended, nil)
 		}
 		le.mu.Unlock()
-		le.wakeLoop()
+		le.wake.Send()
 		le.mirror.Rebuild("a renewal found the own key gone that the watch still shows")
 	})
 }

@@ -177,6 +177,6 @@ func (t *Term) leaveTerm() {
 	}
 	t.le.mu.Unlock()
 	if idle {
-		t.le.wakeLoop()
+		t.le.wake.Send()
 	}
 }

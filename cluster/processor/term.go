@@ -11,6 +11,7 @@ import (
 
 	"github.com/goverse/goverse/internal/callback"
 	"github.com/goverse/goverse/internal/logs/logtext"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // term is one unbroken period in which this process handles events.
@@ -20,10 +21,10 @@ type term[E any] struct {
 	log          hclog.Logger
 	mark         Mark
 	failureState failureState
-	claimed      time.Time     // when the checkpoint was last claimed
-	outage       int           // failures in a row that no event caused
-	fenced       bool          // another process has claimed the checkpoint, which ended the term
-	lagRequests  chan struct{} // requests a measurement of the lag; nil if the source has none
+	claimed      time.Time   // when the checkpoint was last claimed
+	outage       int         // failures in a row that no event caused
+	fenced       bool        // another process has claimed the checkpoint, which ended the term
+	lagRequests  wait.Signal // requests a measurement of the lag; nil if the source has none
 }
 
 // run handles events until ctx ends or another process claims the checkpoint. It returns the reason.
@@ -206,10 +207,7 @@ func (t *term[E]) requestLag() {
 	if !t.p.report.lagOutdated() {
 		return
 	}
-	select {
-	case t.lagRequests <- struct{}{}:
-	default:
-	}
+	t.lagRequests.Send()
 }
 
 // measureLag asks the source for the lag at intervals until the term is over. The returned function ends that and
@@ -220,7 +218,7 @@ func (t *term[E]) measureLag(ctx context.Context) (end func()) {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	t.lagRequests = make(chan struct{}, 1)
+	t.lagRequests = wait.NewSignal()
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for ctx.Err() == nil {

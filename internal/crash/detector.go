@@ -15,6 +15,7 @@ import (
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/etcd/watchcache"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // ErrRefused is matched by a Dialer's error if, and only if, no program listens at the address.
@@ -83,7 +84,7 @@ type Detector struct {
 	ctx    context.Context // of all cases
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
-	wake   chan struct{} // signals that the members to watch may have changed
+	wake   wait.Signal // signals that the members to watch may have changed
 
 	mu      sync.Mutex
 	cases   map[string]*watchedMember // by address, until they have ended
@@ -104,7 +105,7 @@ func New(cfg Config) *Detector {
 	if cfg.Logger == nil {
 		cfg.Logger = hclog.NewNullLogger()
 	}
-	d := &Detector{cfg: cfg, log: cfg.Logger, wake: make(chan struct{}, 1), cases: map[string]*watchedMember{},
+	d := &Detector{cfg: cfg, log: cfg.Logger, wake: wait.NewSignal(), cases: map[string]*watchedMember{},
 		removed: map[string]int{}}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	d.goodbyeCtx, d.endGoodbyes = context.WithCancel(context.Background())
@@ -213,18 +214,11 @@ func (d *Detector) removeCase(w *watchedMember) {
 	d.mu.Lock()
 	delete(d.cases, w.address)
 	d.mu.Unlock()
-	d.wakeLoop()
+	d.wake.Send()
 }
 
 // countsAsWatched reports whether a member counts as watched. The lock is held.
 func (d *Detector) countsAsWatched(m *state.Member) bool {
 	w := d.cases[m.Address]
 	return w == nil || w.incarnation != m.Incarnation || !w.suspected.Load()
-}
-
-func (d *Detector) wakeLoop() {
-	select {
-	case d.wake <- struct{}{}:
-	default:
-	}
 }

@@ -93,7 +93,7 @@ func (w *watchedMember) run() {
 				"address", w.address)
 		}
 		if w.suspected.Swap(!c.CountsAsWatched()) == c.CountsAsWatched() {
-			w.d.wakeLoop()
+			w.d.wake.Send()
 		}
 	}
 	w.awaitGone()

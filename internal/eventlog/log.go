@@ -32,6 +32,7 @@ import (
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/internal/etcd/watchcache"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // Election provides the present leader, as far as this node may report it, and the end of its own last term.
@@ -71,7 +72,7 @@ type Log struct {
 	sub       *watchcache.Subscription
 	snapshots snapshotQueue
 	writer    *writer
-	wake      chan struct{}
+	wake      wait.Signal
 
 	mu        sync.Mutex
 	recent    []event.Event
@@ -89,7 +90,7 @@ type lostSession struct {
 // New returns a log, which Run starts. It observes all snapshots of the mirror from now on, including those
 // before Run: no other node may see the first nodes of a cluster join.
 func New(cfg Config) *Log {
-	l := &Log{cfg: cfg, wake: make(chan struct{}, 1), failovers: newFailovers()}
+	l := &Log{cfg: cfg, wake: wait.NewSignal(), failovers: newFailovers()}
 	l.sub = cfg.Mirror.Subscribe(l.snapshots.enqueueChange)
 	if !cfg.Off {
 		l.writer = newWriter(cfg)
@@ -165,7 +166,7 @@ func (l *Log) ReportSessionLost(lease int64, until time.Time, lost *session.Lost
 		l.lost = append(l.lost, lostSession{id: lease, reason: string(lost.Reason), at: earliestTime(time.Now(), until)})
 	}
 	l.mu.Unlock()
-	wakeUp(l.wake)
+	l.wake.Send()
 }
 
 // RecentEvents returns a copy of the newest events that this node observed, oldest first, whether they are recorded
@@ -181,13 +182,6 @@ func (l *Log) Failovers() Failovers {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.failovers.clone()
-}
-
-func wakeUp(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }
 
 // snapshotQueue queues the snapshots that the observer has not processed yet, in order. The zero value is ready

@@ -14,6 +14,7 @@ import (
 	"github.com/goverse/goverse/cluster/event"
 	"github.com/goverse/goverse/internal/backoff"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 const (
@@ -36,7 +37,7 @@ const deniedRetry = time.Minute
 // writer records events in etcd, in the background.
 type writer struct {
 	cfg  Config
-	wake chan struct{}
+	wake wait.Signal
 	// failing means that the last write failed.
 	failing atomic.Bool
 
@@ -57,7 +58,7 @@ type pendingEvent struct {
 }
 
 func newWriter(cfg Config) *writer {
-	return &writer{cfg: cfg, wake: make(chan struct{}, 1), retry: backoff.Backoff{Policy: retryPolicy}}
+	return &writer{cfg: cfg, wake: wait.NewSignal(), retry: backoff.Backoff{Policy: retryPolicy}}
 }
 
 // addPending queues an event to be recorded after a delay. An event of which this node has the exact facts (own)
@@ -75,7 +76,7 @@ func (w *writer) addPending(e event.Event, own bool, after time.Duration) {
 		w.pending[i] = p
 	}
 	w.mu.Unlock()
-	wakeUp(w.wake)
+	w.wake.Send()
 }
 
 // forgetDerived drops all pending events except those that only this node knows.

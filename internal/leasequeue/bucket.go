@@ -11,6 +11,7 @@ import (
 
 	"github.com/goverse/goverse/internal/leasequeue/order"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // idleTimeout is the time for which an unused watch is kept.
@@ -22,7 +23,7 @@ type bucket struct {
 	r              *sessionRun
 	prefix         string
 	requestsPrefix string // prefix of all requests in the bucket, which are followed together
-	wake           chan struct{}
+	wake           wait.Signal
 
 	// Guarded by Engine.mu:
 
@@ -47,7 +48,7 @@ type watchedQueue struct {
 func (f *watchedQueue) inUse() bool { return len(f.waiters) > 0 || len(f.followers) > 0 }
 
 func newBucket(r *sessionRun, prefix, requests string) *bucket {
-	return &bucket{r: r, prefix: prefix, requestsPrefix: requests, wake: make(chan struct{}, 1),
+	return &bucket{r: r, prefix: prefix, requestsPrefix: requests, wake: wait.NewSignal(),
 		queues: map[string]*watchedQueue{}}
 }
 
@@ -59,7 +60,7 @@ func (b *bucket) addWaiter(x *Entry) {
 	}
 	f.waiters[x.key] = x
 	f.unconfirmed = append(f.unconfirmed, x)
-	wake(b.wake)
+	b.wake.Send()
 }
 
 // removeWaiter undoes addWaiter. The caller holds Engine.mu.
@@ -86,7 +87,7 @@ func (b *bucket) recheckWaiting() {
 	for _, f := range b.queues {
 		f.changed = true
 	}
-	wake(b.wake)
+	b.wake.Send()
 }
 
 // dropUnused drops queues that were unused for a while, and reports whether none is left. The caller holds Engine.mu.

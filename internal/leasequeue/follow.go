@@ -96,7 +96,7 @@ func (r *sessionRun) addFollower(f *Follower) {
 		at := b.ensureQueue(prefix)
 		at.followers = append(at.followers, f)
 	}
-	wake(b.wake)
+	b.wake.Send()
 }
 
 // removeFollower undoes addFollower. The caller holds Engine.mu.

@@ -21,18 +21,18 @@ type MemberView interface {
 type confirmer struct {
 	r              *sessionRun
 	waitForHolders bool // wait for such holders; otherwise assume that they are still there
-	wake           chan struct{}
+	wake           wait.Signal
 	heldEntries    []*Entry // guarded by Engine.mu
 }
 
-func newConfirmer(r *sessionRun, wait bool) *confirmer {
-	return &confirmer{r: r, waitForHolders: wait, wake: make(chan struct{}, 1)}
+func newConfirmer(r *sessionRun, waitForHolders bool) *confirmer {
+	return &confirmer{r: r, waitForHolders: waitForHolders, wake: wait.NewSignal()}
 }
 
 // addEntry holds back an entry. The caller holds Engine.mu.
 func (c *confirmer) addEntry(x *Entry) {
 	c.heldEntries = append(c.heldEntries, x)
-	wake(c.wake)
+	c.wake.Send()
 }
 
 func (c *confirmer) takeEntries() []*Entry {

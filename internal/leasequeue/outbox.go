@@ -1,6 +1,10 @@
 package leasequeue
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/goverse/goverse/internal/wait"
+)
 
 // queueOp creates or deletes the key of an entry.
 type queueOp struct {
@@ -34,7 +38,7 @@ func (o queueOp) deniedQueues() *Queues {
 //
 // The caller of each method holds Engine.mu.
 type outbox struct {
-	wake chan struct{} // receives when there may be something to take
+	wake wait.Signal // receives when there may be something to take
 
 	inFlight  int // etcd operations that were taken and are not done
 	deletions []queueOp
@@ -51,7 +55,7 @@ type queueLine struct {
 }
 
 func newOutbox() *outbox {
-	return &outbox{wake: make(chan struct{}, 1), lines: map[string]queueLine{}}
+	return &outbox{wake: wait.NewSignal(), lines: map[string]queueLine{}}
 }
 
 func (b *outbox) addOp(o queueOp) {
@@ -67,7 +71,7 @@ func (b *outbox) addOp(o queueOp) {
 		b.lines[queue] = queueLine{entering: true}
 	}
 	b.peak = max(b.peak, len(b.lines))
-	wake(b.wake)
+	b.wake.Send()
 }
 
 // takeBatch returns the next batch, of at most limit etcd operations. The caller must call finishOps for each operation
@@ -92,7 +96,7 @@ func (b *outbox) takeBatch(limit int, again ...queueOp) []queueOp {
 		return true
 	})
 	if len(batch) > 0 && len(b.deletions)+len(b.creations) > 0 {
-		wake(b.wake) // another lane; if it finds nothing, the caller of finishOps takes again
+		b.wake.Send() // another lane; if it finds nothing, the caller of finishOps takes again
 	}
 	return batch
 }

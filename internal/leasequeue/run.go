@@ -10,6 +10,7 @@ import (
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/leasequeue/entrystate"
 	"github.com/goverse/goverse/internal/leasequeue/order"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // laneCount limits the batches in flight. Few lanes make large batches, and the larger a batch, the less work per
@@ -22,8 +23,8 @@ type sessionRun struct {
 	session        *etcdsession.Session
 	ctx            context.Context
 	cancel         context.CancelFunc
-	unsubscribe    func()        // from changes of the session
-	sessionChanged chan struct{} // receives when the session has changed
+	unsubscribe    func()      // from changes of the session
+	sessionChanged wait.Signal // receives when the session has changed
 	wg             sync.WaitGroup
 	term           atomic.Uint64 // newest raft term of etcd seen in an answer
 	lanes          [laneCount]*lane
@@ -43,23 +44,15 @@ type sessionRun struct {
 }
 
 func newSessionRun(e *Engine, s *etcdsession.Session) *sessionRun {
-	r := &sessionRun{e: e, session: s, sessionChanged: make(chan struct{}, 1), outbox: newOutbox(), keyring: newKeyring(),
+	r := &sessionRun{e: e, session: s, sessionChanged: wait.NewSignal(), outbox: newOutbox(), keyring: newKeyring(),
 		entries: map[string]*Entry{}, buckets: map[string]*bucket{}}
 	r.ctx, r.cancel = context.WithCancel(s.Context())
 	for i := range r.lanes {
 		r.lanes[i] = newLane(r, i)
 	}
 	r.waitConfirmer, r.tryConfirmer = newConfirmer(r, true), newConfirmer(r, false)
-	r.unsubscribe = s.OnChange(func() { wake(r.sessionChanged) })
+	r.unsubscribe = s.OnChange(r.sessionChanged.Send)
 	return r
-}
-
-// wake wakes the receiver of wake, now or at its next receive.
-func wake(wake chan<- struct{}) {
-	select {
-	case wake <- struct{}{}:
-	default:
-	}
 }
 
 // serveSession follows the session until it is lost or ctx ends.

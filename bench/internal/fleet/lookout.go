@@ -8,6 +8,8 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // Lookout is one bare watch of a prefix. It records etcd's events and the times at which a client without other
@@ -17,7 +19,7 @@ type Lookout struct {
 	ctx    context.Context // the watch's; progress requests must use the same
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
-	news   chan struct{} // has a capacity of one signal
+	news   wait.Signal // has a capacity of one signal
 
 	mu      sync.Mutex
 	seen    []Sighting
@@ -34,7 +36,7 @@ type Sighting struct {
 // Watch opens the watch. Close ends it.
 func Watch(ctx context.Context, client *clientv3.Client, prefix string) (*Lookout, error) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
-	l := &Lookout{client: client, ctx: ctx, cancel: cancel, news: make(chan struct{}, 1)}
+	l := &Lookout{client: client, ctx: ctx, cancel: cancel, news: wait.NewSignal()}
 	events := client.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithCreatedNotify())
 	if first, ok := <-events; !ok || first.Err() != nil {
 		cancel()
@@ -58,10 +60,7 @@ func (l *Lookout) saw(resp clientv3.WatchResponse, at time.Time) {
 	for _, ev := range resp.Events {
 		l.seen = append(l.seen, Sighting{Event: ev, At: at})
 	}
-	select {
-	case l.news <- struct{}{}:
-	default:
-	}
+	l.news.Send()
 }
 
 // Forget discards the events recorded so far.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/internal/objects/route"
+	"github.com/goverse/goverse/internal/wait"
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
@@ -20,7 +21,7 @@ type routeTable struct {
 	current atomic.Pointer[routes]
 	stall   time.Duration
 	// stalled signals that calls have waited for other routes for as long as stall.
-	stalled chan struct{}
+	stalled wait.Signal
 	closed  chan struct{}
 
 	mu          sync.Mutex
@@ -40,7 +41,7 @@ type routes struct {
 }
 
 func newRouteTable(stall time.Duration) *routeTable {
-	return &routeTable{stall: stall, stalled: make(chan struct{}, 1), closed: make(chan struct{})}
+	return &routeTable{stall: stall, stalled: wait.NewSignal(), closed: make(chan struct{})}
 }
 
 // parseRoutes converts a node's report to routes. It returns an error if the report is invalid.
@@ -163,9 +164,6 @@ func (t *routeTable) noteWait() {
 	long := now.Sub(t.since) >= t.stall
 	t.mu.Unlock()
 	if long {
-		select {
-		case t.stalled <- struct{}{}:
-		default:
-		}
+		t.stalled.Send()
 	}
 }

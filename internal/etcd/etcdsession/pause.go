@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/internal/etcd/deadline"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // A process that stands still learns of nothing meanwhile. The deadline covers that as long as etcd respects
@@ -97,13 +98,8 @@ func (s *Session) recordConfirmation(sent, answered deadline.Instant) {
 // AwaitConfirmed blocks while a pause of the process is not confirmed to be harmless, or until ctx or the period ends.
 // It reports whether the period is valid.
 func (t *Period) AwaitConfirmed(ctx context.Context) bool {
-	changed := make(chan struct{}, 1)
-	defer t.s.OnChange(func() {
-		select {
-		case changed <- struct{}{}:
-		default:
-		}
-	})()
+	changed := wait.NewSignal()
+	defer t.s.OnChange(changed.Send)()
 	for t.ValidDespitePause() && !t.Valid() {
 		select {
 		case <-changed:

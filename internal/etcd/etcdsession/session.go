@@ -17,6 +17,7 @@ import (
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/internal/etcd/deadline"
 	"github.com/goverse/goverse/internal/etcd/renewal"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // ErrBadTTL is wrapped by the errors of [Config.Validate] about the TTL.
@@ -101,8 +102,8 @@ type Session struct {
 
 	ctx          context.Context
 	cancel       context.CancelCauseFunc
-	wakeRenewal  chan struct{}
-	wakeDeadline chan struct{} // the deadline moved closer
+	wakeRenewal  wait.Signal
+	wakeDeadline wait.Signal // the deadline moved closer
 	wg           sync.WaitGroup
 
 	mu                   sync.Mutex
@@ -137,7 +138,7 @@ func Open(ctx context.Context, cfg Config) (*Session, error) {
 		return nil, fmt.Errorf("grant a lease of %v: %w", cfg.TTL, err)
 	}
 	s := &Session{cfg: cfg, id: grant.ID, ttl: time.Duration(grant.TTL) * time.Second, raftTerm: grant.GetRaftTerm(),
-		wakeRenewal: make(chan struct{}, 1), wakeDeadline: make(chan struct{}, 1), clusterID: grant.ClusterId}
+		wakeRenewal: wait.NewSignal(), wakeDeadline: wait.NewSignal(), clusterID: grant.ClusterId}
 	renewals, release := renewal.Acquire(cfg.Client)
 	s.renewals, s.endRenewals = renewals, sync.OnceFunc(release)
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
@@ -238,10 +239,7 @@ func (s *Session) Suspected() bool {
 
 // RequestRenewal requests a renewal round now, because of a sign that the session may be gone. It does not block.
 func (s *Session) RequestRenewal() {
-	select {
-	case s.wakeRenewal <- struct{}{}:
-	default:
-	}
+	s.wakeRenewal.Send()
 }
 
 // Suspect reports a sign that others may consider this process gone. It requests a renewal round at once. The
@@ -263,10 +261,7 @@ func (s *Session) SuspectSince(late, within time.Duration) {
 		s.endRound(errSuspected)
 	}
 	s.mu.Unlock()
-	select {
-	case s.wakeDeadline <- struct{}{}:
-	default:
-	}
+	s.wakeDeadline.Send()
 	s.RequestRenewal()
 }
 

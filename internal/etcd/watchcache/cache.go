@@ -16,6 +16,7 @@ import (
 	"github.com/goverse/goverse/internal/etcd/lingering"
 	"github.com/goverse/goverse/internal/etcd/watchprogress"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // Config configures a Mirror. Client and Keys are required.
@@ -49,7 +50,7 @@ type Mirror struct {
 	snapshot        atomic.Pointer[state.Snapshot]
 	ready           chan struct{}
 	knownRevision   atomic.Int64
-	wake            chan struct{}
+	wake            wait.Signal
 	rebuild         chan string
 	rebuilds        atomic.Int64
 	readErr         atomic.Pointer[error]
@@ -84,7 +85,7 @@ func New(cfg Config) *Mirror {
 		cfg:       cfg,
 		log:       cfg.Logger,
 		ready:     make(chan struct{}),
-		wake:      make(chan struct{}, 1),
+		wake:      wait.NewSignal(),
 		rebuild:   make(chan string, 1),
 		lingering: lingering.New(cfg.Member),
 	}
@@ -126,10 +127,7 @@ func (m *Mirror) ObserveHeader(header *etcdserverpb.ResponseHeader, known int64)
 	m.recordTerm(header.RaftTerm)
 	m.age.recordAnswer(header.Revision, time.Now())
 	if m.recordRevision(header.Revision) {
-		select {
-		case m.wake <- struct{}{}:
-		default:
-		}
+		m.wake.Send()
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // Subscription is a coalescing signal that the snapshot has changed. Its methods are safe for concurrent use.
@@ -12,7 +13,7 @@ type Subscription struct {
 	// C receives after a change. One signal may stand for several changes.
 	C <-chan struct{}
 
-	c        chan struct{}
+	c        wait.Signal
 	m        *Mirror
 	concerns func(before, now *state.Snapshot) bool
 }
@@ -23,7 +24,7 @@ type Subscription struct {
 // the one before it, so concerns must be quick and must not block. The first snapshot, stale snapshots and
 // those after a stale one are always signalled.
 func (m *Mirror) Subscribe(concerns func(before, now *state.Snapshot) bool) *Subscription {
-	c := make(chan struct{}, 1)
+	c := wait.NewSignal()
 	s := &Subscription{C: c, c: c, m: m, concerns: concerns}
 	s.Signal()
 	m.mu.Lock()
@@ -34,10 +35,7 @@ func (m *Mirror) Subscribe(concerns func(before, now *state.Snapshot) bool) *Sub
 
 // Signal makes C receive without a change of the snapshot. It does not block.
 func (s *Subscription) Signal() {
-	select {
-	case s.c <- struct{}{}:
-	default:
-	}
+	s.c.Send()
 }
 
 // Close ends the subscription. It does not close C.

@@ -15,6 +15,7 @@ import (
 	"github.com/goverse/goverse/internal/leasequeue"
 	"github.com/goverse/goverse/internal/lifecycle"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // Config configures [Elections]. Queues and Address are required.
@@ -76,7 +77,7 @@ type Elections struct {
 	life    context.Context // ends when closed is set
 	endLife context.CancelCauseFunc
 	wg      sync.WaitGroup // goroutines that feed channels; none is added once closed is set
-	wake    chan struct{}  // receives when an election is dirty
+	wake    wait.Signal    // receives when an election is dirty
 
 	// mu is the only lock of the package. While it is held, nothing that takes another lock is called: the
 	// queues' own notifications take mu, and would deadlock.
@@ -94,7 +95,7 @@ func New(cfg Config) (*Elections, error) {
 	}
 	cfg = cfg.withDefaults()
 	es := &Elections{cfg: cfg, byName: map[string]*Election{},
-		dirty: map[*Election]struct{}{}, wake: make(chan struct{}, 1)}
+		dirty: map[*Election]struct{}{}, wake: wait.NewSignal()}
 	es.life, es.endLife = context.WithCancelCause(context.Background())
 	return es, nil
 }
@@ -184,10 +185,7 @@ func (es *Elections) wakeElection(e *Election) {
 // markDirty is wakeElection for a caller that holds mu.
 func (es *Elections) markDirty(e *Election) {
 	es.dirty[e] = struct{}{}
-	select {
-	case es.wake <- struct{}{}:
-	default:
-	}
+	es.wake.Send()
 }
 
 // Run serves the elections until ctx ends. It must run beside the engine of the queues. It returns when all its

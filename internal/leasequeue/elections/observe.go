@@ -53,12 +53,12 @@ type Subscription struct {
 	C <-chan struct{}
 
 	e *Election
-	c chan struct{}
+	c wait.Signal
 }
 
 // Subscribe returns a new subscription. It does not block.
 func (e *Election) Subscribe() *Subscription {
-	c := make(chan struct{}, 1)
+	c := wait.NewSignal()
 	c <- struct{}{}
 	s := &Subscription{C: c, c: c, e: e}
 	e.elections.mu.Lock()
@@ -80,10 +80,7 @@ func (s *Subscription) Close() {
 // notifySubscribers signals all subscriptions. The caller holds Elections.mu.
 func (e *Election) notifySubscribers() {
 	for _, s := range e.subscriptions {
-		select {
-		case s.c <- struct{}{}:
-		default:
-		}
+		s.c.Send()
 	}
 }
 

@@ -86,7 +86,7 @@ func (m *Membership) remeasureDistance() {
 			"round_trip", now.String(), "before", logged.RoundTrip.String())
 	}
 	if now != before {
-		m.wakeLoop()
+		m.wake.Send()
 	}
 }
 

@@ -75,7 +75,7 @@ type Config struct {
 type Membership struct {
 	cfg  Config
 	log  hclog.Logger
-	wake chan struct{}
+	wake wait.Signal
 
 	mu          sync.Mutex
 	record      state.Record // the desired record, with Lease and TTL of the present session
@@ -92,7 +92,7 @@ func New(cfg Config) *Membership {
 	hostname, _ := os.Hostname() // for operators; may be empty
 	record := cfg.Record
 	record.Hostname, record.Labels = hostname, maps.Clone(record.Labels)
-	return &Membership{cfg: cfg, log: cfg.Logger, wake: make(chan struct{}, 1), record: record.AsStored()}
+	return &Membership{cfg: cfg, log: cfg.Logger, wake: wait.NewSignal(), record: record.AsStored()}
 }
 
 // LastError returns the error of the last attempt to register, or nil if etcd answered it.
@@ -259,7 +259,7 @@ func (m *Membership) setRegistered(s *etcdsession.Session, key string, incarnati
 	m.incarnation = incarnation
 	m.distance.measuredRound = s.RenewedAt()
 	m.mu.Unlock()
-	m.wakeLoop()
+	m.wake.Send()
 }
 
 // Record returns the desired record.
@@ -294,14 +294,7 @@ func (m *Membership) updateRecord(change func(*state.Record)) {
 	change(&m.record)
 	m.record = m.record.AsStored()
 	m.mu.Unlock()
-	m.wakeLoop()
-}
-
-func (m *Membership) wakeLoop() {
-	select {
-	case m.wake <- struct{}{}:
-	default:
-	}
+	m.wake.Send()
 }
 
 // Run keeps the record in etcd equal to the desired one, until ctx ends.

@@ -9,6 +9,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/time/rate"
+
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // Host runs the objects of one node. All methods are safe for concurrent use.
@@ -26,7 +28,7 @@ type Host struct {
 	panicLimiter *rate.Limiter // limits log lines about panics
 	localCalls   sync.Pool     // of *localState; per host, so that none moves between synctest bubbles
 
-	wakeSweeper chan struct{} // signals that there are activations to sweep
+	wakeSweeper wait.Signal // signals that there are activations to sweep
 	ctx         context.Context
 	stop        context.CancelFunc
 	workers     workers
@@ -41,7 +43,7 @@ func New(cfg Config, services *Services) *Host {
 		cfg.Logger = hclog.NewNullLogger()
 	}
 	h := &Host{cfg: cfg, services: services, shards: make([]shard, cfg.Shards.Count()),
-		panicLimiter: rate.NewLimiter(panicsPerSecond, panicsAtOnce), wakeSweeper: make(chan struct{}, 1)}
+		panicLimiter: rate.NewLimiter(panicsPerSecond, panicsAtOnce), wakeSweeper: wait.NewSignal()}
 	for n := range h.shards {
 		h.shards[n].number, h.shards[n].turnBase = n, rand.Uint64()
 		h.shards[n].turns = h.shards[n].turnBase

@@ -21,10 +21,7 @@ func (h *Host) addRecent(o *object) {
 	o.lastUsed = h.tick.Load()
 	r.pushFront(o)
 	r.mu.Unlock()
-	select {
-	case h.wakeSweeper <- struct{}{}:
-	default:
-	}
+	h.wakeSweeper.Send()
 }
 
 // touchObject records that an object was called. The caller holds the lock of its shard.

@@ -38,7 +38,7 @@ func (l *link) sendAlone(w *waiter) {
 	if l.out.isEmpty() && len(l.cancels) == 0 {
 		l.idle = true
 	} else {
-		wakeUp(l.wake)
+		l.wake.Send()
 	}
 	l.mu.Unlock()
 	if err != nil && !errors.Is(err, io.EOF) { // after io.EOF the reader gets the reason

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/internal/objects/link/wire"
+	"github.com/goverse/goverse/internal/wait"
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
@@ -16,7 +17,7 @@ type link struct {
 	peer    *peer
 	ctx     context.Context // of the stream
 	cancel  context.CancelFunc
-	wake    chan struct{} // wakes the writer
+	wake    wait.Signal   // wakes the writer
 	ended   atomic.Bool   // err is set
 	lane    int           // its number among the links to its node
 	ready   atomic.Bool   // the node has accepted it
@@ -71,7 +72,7 @@ var waiterPool = sync.Pool{New: func() any { return &waiter{done: make(chan resu
 
 func newLink(p *peer) *link {
 	ctx, cancel := context.WithCancel(p.pool.ctx)
-	return &link{peer: p, ctx: ctx, cancel: cancel, wake: make(chan struct{}, 1), waiters: map[uint64]*waiter{}}
+	return &link{peer: p, ctx: ctx, cancel: cancel, wake: wait.NewSignal(), waiters: map[uint64]*waiter{}}
 }
 
 // doCall sends a call and waits for its result. It returns errGone if the link accepts no more calls.
@@ -150,7 +151,7 @@ func (l *link) fitsInFlight(w *waiter) bool {
 func (l *link) wakeWriter() {
 	if l.idle {
 		l.idle = false
-		wakeUp(l.wake)
+		l.wake.Send()
 	}
 }
 

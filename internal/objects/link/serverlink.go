@@ -17,6 +17,7 @@ import (
 
 	"github.com/goverse/goverse/internal/budget"
 	"github.com/goverse/goverse/internal/objects/link/wire"
+	"github.com/goverse/goverse/internal/wait"
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
@@ -30,8 +31,8 @@ type serverLink struct {
 	server *Server
 	stream grpc.BidiStreamingServer[objectspb.LinkRequest, objectspb.LinkResponse]
 	ctx    context.Context
-	wake   chan struct{} // wakes the writer
-	room   chan struct{} // wakes the reader when less is held
+	wake   wait.Signal // wakes the writer
+	room   wait.Signal // wakes the reader when less is held
 	ended  chan struct{}
 
 	connection any // identifies the connection in the budget
@@ -55,8 +56,8 @@ type serverLink struct {
 
 func newServerLink(s *Server,
 	stream grpc.BidiStreamingServer[objectspb.LinkRequest, objectspb.LinkResponse]) *serverLink {
-	l := &serverLink{server: s, stream: stream, ctx: stream.Context(), wake: make(chan struct{}, 1),
-		room: make(chan struct{}, 1), ended: make(chan struct{}), inbound: newInboundCalls(s.cfg.Prefix, s.cfg.MaxMessage)}
+	l := &serverLink{server: s, stream: stream, ctx: stream.Context(), wake: wait.NewSignal(),
+		room: wait.NewSignal(), ended: make(chan struct{}), inbound: newInboundCalls(s.cfg.Prefix, s.cfg.MaxMessage)}
 	var remote net.Addr
 	if p, ok := grpcpeer.FromContext(l.ctx); ok {
 		remote = p.Addr
@@ -139,7 +140,7 @@ func (l *serverLink) expirePartials() {
 				partIdle.String()))
 		if l.idle {
 			l.idle = false
-			wakeUp(l.wake)
+			l.wake.Send()
 		}
 	}
 }
@@ -179,7 +180,7 @@ func (l *serverLink) drain(err error) {
 	}
 	l.idle = false
 	l.mu.Unlock()
-	wakeUp(l.wake)
+	l.wake.Send()
 }
 
 // readCalls receives messages until the link ends.
@@ -260,7 +261,7 @@ func (l *serverLink) receiveMessage(m *objectspb.LinkRequest) bool {
 	l.waiting = full
 	l.mu.Unlock()
 	if wake {
-		wakeUp(l.wake)
+		l.wake.Send()
 	}
 	return !full || l.waitForRoom()
 }
@@ -286,13 +287,5 @@ func (l *serverLink) waitForRoom() bool {
 		if !full {
 			return true
 		}
-	}
-}
-
-// wakeUp wakes the goroutine that waits on c. If none waits, the next wait on c returns at once.
-func wakeUp(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
 	}
 }

@@ -24,7 +24,7 @@ func (l *serverLink) recordReply(c *Incoming, r *objectspb.Reply) {
 	}
 	if l.idle && !l.corked && !c.ended {
 		l.idle = false
-		wakeUp(l.wake)
+		l.wake.Send()
 	}
 	l.wakeReader()
 }
@@ -48,7 +48,7 @@ func (l *serverLink) chargeReplies() {
 func (l *serverLink) wakeReader() {
 	if l.waiting && !l.isFull() {
 		l.waiting = false
-		wakeUp(l.room)
+		l.room.Send()
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // Node holds the functions by which a recorder asks a node. Name and Leads are required; with Shards, so is
@@ -50,14 +51,11 @@ func NodeOf(name string, c *cluster.Cluster) Node {
 				cancel()
 				return nil, nil
 			}
-			changed := make(chan struct{}, 1)
+			changed := wait.NewSignal()
 			var wg sync.WaitGroup
 			wg.Go(func() {
 				for range leaders {
-					select {
-					case changed <- struct{}{}:
-					default:
-					}
+					changed.Send()
 				}
 			})
 			return changed, func() {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/leaderelection"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // recordedOutput is a recorder's output that the test reads.
@@ -43,17 +44,14 @@ type fakeNode struct {
 	leads   bool
 	token   int64
 	state   State
-	changed chan struct{}
+	changed wait.Signal
 }
 
 func (a *fakeNode) setAnswer(leads bool, token int64, s State) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.leads, a.token, a.state = leads, token, s
-	select {
-	case a.changed <- struct{}{}:
-	default:
-	}
+	a.changed.Send()
 }
 
 func (a *fakeNode) node(name string) Node {
@@ -63,7 +61,7 @@ func (a *fakeNode) node(name string) Node {
 		Subscribe: func() (<-chan struct{}, func()) { return a.changed, func() {} }}
 }
 
-func newFakeNode() *fakeNode { return &fakeNode{state: Candidate, changed: make(chan struct{}, 1)} }
+func newFakeNode() *fakeNode { return &fakeNode{state: Candidate, changed: wait.NewSignal()} }
 
 // awaitRun waits until the newest run has these values.
 func awaitRun(t *testing.T, p *recordedOutput, leads bool, token int64, s State) Run {

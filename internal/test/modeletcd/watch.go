@@ -8,6 +8,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // watch is a watch on a range. etcd's responses arrive in order. The client reopens a broken watch at its last
@@ -27,7 +29,7 @@ type watch struct {
 	created   bool // the client knows that it was opened
 	over      bool // etcd has ended it
 	responses []clientv3.WatchResponse
-	wake      chan struct{}
+	wake      wait.Signal
 }
 
 // watcher implements clientv3.Watcher. All its watches report their creation.
@@ -62,7 +64,7 @@ func (w watcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOptio
 	c.etcd.mu.Lock()
 	defer c.etcd.mu.Unlock()
 	x := &watch{c: c, request: &pb.WatchCreateRequest{Key: op.KeyBytes(), RangeEnd: op.RangeBytes()}, resume: op.Rev(),
-		wake: make(chan struct{}, 1)}
+		wake: wait.NewSignal()}
 	c.watches = append(c.watches, x)
 	x.requestWatch()
 	out := make(chan clientv3.WatchResponse, 1)
@@ -222,10 +224,7 @@ func (w *watch) deliverResponse() {
 		}
 	}
 	w.responses = append(w.responses, resp)
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
+	w.wake.Send()
 }
 
 func (c *Conn) sendEvents() {

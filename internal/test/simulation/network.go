@@ -8,13 +8,14 @@ import (
 
 	"github.com/goverse/goverse/internal/crash"
 	"github.com/goverse/goverse/internal/crash/heartbeat"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // nodeNetwork is the network side of a process: its connections from and to others. It replaces package node's
 // streams.
 type nodeNetwork struct {
 	p           *process
-	watcherLost chan struct{}
+	watcherLost wait.Signal
 	closed      bool           // it does not listen any more
 	watchers    []*watchStream // open streams from others
 	watching    []*watchStream // its own open streams
@@ -107,10 +108,7 @@ func (s *watchStream) endStream(goodbye, silently, byWatcher bool) {
 	}
 	if !goodbye {
 		s.to.deliverAfter(notice, func() {
-			select {
-			case s.to.node.watcherLost <- struct{}{}:
-			default:
-			}
+			s.to.node.watcherLost.Send()
 			w.checks.recordLostWatcher(s.to)
 		})
 	}

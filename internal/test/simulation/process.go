@@ -61,7 +61,7 @@ func (h *host) startProcess() {
 	p := &process{w: w, host: h, id: fmt.Sprintf("%s#%d", h.address, h.startCount)}
 	p.rand = newRand(w.seed, streamOf("retries", p.id))
 	p.user, p.facts = newNodeUser(p), newProcessFacts(w)
-	p.node = &nodeNetwork{p: p, watcherLost: make(chan struct{}, 1)}
+	p.node = &nodeNetwork{p: p, watcherLost: wait.NewSignal()}
 	p.conn = w.etcd.ConnectTo(h.nextMember, p.id, p.drawDelivery)
 	p.conn.SetProxied(h.roles.proxied)
 	p.conn.SetFrozen(h.link().frozen)

@@ -6,12 +6,13 @@ import (
 
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/test/modeletcd"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // newWorld draws a schedule: the hosts, the faults, and their times. It begins now.
 func newWorld(seed uint64, log bool) *world {
 	w := &world{seed: seed, began: time.Now(), keys: clusterKeys, rand: newRand(seed, 0x60765e), catalogue: allFaults(),
-		wake: make(chan struct{}, 1), ended: make(chan struct{})}
+		wake: wait.NewSignal(), ended: make(chan struct{})}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.faults.w = w

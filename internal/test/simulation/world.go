@@ -11,6 +11,7 @@ import (
 
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/test/modeletcd"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // world is one run with everything in it. Events happen one after the other, with mu held. Calls from the
@@ -27,8 +28,8 @@ type world struct {
 	window         time.Duration // of the planner
 	crashDetection bool          // crash detection is on
 
-	judging atomic.Bool   // stopped clocks are read as if their process continued now
-	wake    chan struct{} // signals an event that the checks must examine
+	judging atomic.Bool // stopped clocks are read as if their process continued now
+	wake    wait.Signal // signals an event that the checks must examine
 	ended   chan struct{}
 	wg      sync.WaitGroup // processes
 
@@ -66,10 +67,7 @@ func (w *world) alter(change func()) {
 
 // wakeChecks signals the checks to examine the present state.
 func (w *world) wakeChecks() {
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
+	w.wake.Send()
 }
 
 // runSchedule processes events until the run is over, and then ends everything.
