@@ -4,11 +4,9 @@ import (
 	"context"
 	"fmt"
 	"time"
-)
 
-// handlerGrace is the time that a stop, once cut short, waits for handlers to return after their contexts were
-// cancelled. Handlers that do not return are left behind.
-const handlerGrace = time.Second
+	"github.com/goverse/goverse/internal/wait"
+)
 
 // goodbyePatience is the time that a watcher has to acknowledge a goodbye.
 const goodbyePatience = 200 * time.Millisecond
@@ -48,16 +46,11 @@ func (n *Node) Stop(ctx context.Context) error {
 	}
 	// A node without running calls drains within a moment. If ctx ended before the call, that must not count as
 	// cut off.
-	moment := time.NewTimer(drainMoment)
-	defer moment.Stop()
-	select {
-	case <-n.drained:
+	if wait.Join(n.drained, drainMoment) {
 		<-n.served
 		return nil
-	case <-moment.C:
 	}
-	cut := n.cutCalls()
-	if !cut {
+	if cut := n.cutCalls(); !cut {
 		return nil
 	}
 	return fmt.Errorf("node: stop of %s: %w: give Stop more time, or end long calls when Stopping is closed (%w)",
@@ -105,11 +98,7 @@ func (n *Node) cutCalls() bool {
 	n.listener.closeConns(true) // otherwise grpc waits for unfinished handshakes
 	n.server.Stop()
 	<-n.served
-	patience := time.NewTimer(handlerGrace)
-	defer patience.Stop()
-	select {
-	case <-n.drained:
-	case <-patience.C:
+	if !wait.Join(n.drained, wait.JoinLimit) {
 		n.log.Error("a call ignores its cancelled context and was left behind", "address", n.advertise)
 	}
 	return true

@@ -17,6 +17,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
+
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // slow is a service with calls that run until they are released or cancelled.
@@ -108,7 +110,7 @@ func TestACallThatIgnoresItsContextIsLeftBehind(t *testing.T) {
 	n, s, outcome := busy(t, true)
 	began := time.Now()
 	require.NoError(t, n.Close())
-	require.Less(t, time.Since(began), handlerGrace+5*time.Second)
+	require.Less(t, time.Since(began), wait.JoinLimit+5*time.Second)
 	require.Error(t, <-outcome)
 	close(s.release) // otherwise the leak check would find it
 	<-n.drained

@@ -18,9 +18,6 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// finalWait is the last wait for functions in shards when everything else has ended.
-const finalWait = time.Second
-
 // ShardsConfig configures a node's part in the shards. OnAcquire, OnRelease, Random and Logger may be nil.
 type ShardsConfig struct {
 	Client       *clientv3.Client
@@ -87,7 +84,7 @@ func newShards(cfg ShardsConfig) *Shards {
 }
 
 // run acquires and releases shards by the map, on one session after the other, until ctx ends. It then releases
-// all that is left and returns when that is done. It does not wait longer than finalWait for functions that
+// all that is left and returns when that is done. It does not wait longer than wait.JoinLimit for functions that
 // ignore the end of their context.
 func (h *Shards) run(ctx context.Context) {
 	var wg sync.WaitGroup
@@ -105,16 +102,7 @@ func (h *Shards) run(ctx context.Context) {
 	h.relinquishShards()
 	h.reconcile(nil)
 	h.stopWaiting()
-	ended := make(chan struct{})
-	go func() {
-		h.work.Wait()
-		close(ended)
-	}()
-	last := time.NewTimer(finalWait)
-	defer last.Stop()
-	select {
-	case <-ended:
-	case <-last.C:
+	if !wait.JoinFunc(h.work.Wait, wait.JoinLimit) {
 		h.cfg.Logger.Warn("what runs in shards goes on after its context ended; not waiting for it any longer",
 			"shards", h.Held())
 	}

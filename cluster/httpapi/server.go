@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/goverse/goverse/internal/logs/logqueue"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // Time limits of a connection: a slow or silent client must not hold a node's file descriptors.
@@ -23,9 +24,6 @@ const (
 	idleTimeout   = time.Minute
 	headerBytes   = 16 << 10
 )
-
-// handlerGrace is the time that a stop waits for handlers to notice the end of their contexts.
-const handlerGrace = time.Second
 
 // stoppingKey is the context key of a channel that closes when the server begins to stop, which ends streams.
 type stoppingKey struct{}
@@ -118,11 +116,7 @@ func (s *Server) Stop(ctx context.Context) error {
 		_ = s.server.Close() // its error is that of the listener, which is already closed
 		err = fmt.Errorf("http: requests at %s were cut off: %w", s.address, err)
 	}
-	patience := time.NewTimer(handlerGrace)
-	defer patience.Stop()
-	select {
-	case <-s.connsClosed:
-	case <-patience.C:
+	if !wait.Join(s.connsClosed, wait.JoinLimit) {
 		s.log.Error("a request ignores its cancelled context and was left behind", "address", s.address)
 	}
 	return err

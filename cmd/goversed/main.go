@@ -8,10 +8,10 @@ import (
 	"io"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/goverse/goverse/cmd/goversed/internal/cli"
 	"github.com/goverse/goverse/cmd/goversed/internal/reaper"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 func main() {
@@ -39,22 +39,7 @@ func runCommandLine(ctx context.Context, args []string, env func(string) (string
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
-	writeWithTimeout(func() { cli.PrintError(stderr, root.Name(), err) })
+	// A pipe may have no reader.
+	wait.JoinFunc(func() { cli.PrintError(stderr, root.Name(), err) }, wait.JoinLimit)
 	return cli.ExitCode(err)
-}
-
-// writeTimeout limits the wait for a reader of the standard error.
-const writeTimeout = time.Second
-
-// writeWithTimeout calls write, but waits for at most writeTimeout, because a pipe may have no reader.
-func writeWithTimeout(write func()) {
-	reported := make(chan struct{})
-	go func() {
-		defer close(reported)
-		write()
-	}()
-	select {
-	case <-reported:
-	case <-time.After(writeTimeout):
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/goverse/goverse/cmd/goversed/internal/cli"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // flaglessVariables lists variables that have a meaning but no flag: those that exec and lock set for COMMAND, and
@@ -108,10 +109,10 @@ func warnUnknownVariables(cmd *cobra.Command, names []string) {
 		}
 	}
 	program, out := cmd.Root().Name(), cmd.ErrOrStderr()
-	writeWithTimeout(func() {
+	wait.JoinFunc(func() { // a pipe may have no reader
 		_, _ = fmt.Fprintf(out, "%s: warning: no command has a flag for the environment variables %s: correct "+
 			"them, or take them out\n", program, strings.Join(unknown, ", ")) // a failed write of a warning is ignored
-	})
+	}, wait.JoinLimit)
 }
 
 // rejectArgs rejects arguments. Most commands take only flags, so a single word is a mistake.

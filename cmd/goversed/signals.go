@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cmd/goversed/internal/cli"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // withSignals returns a context that ends with the first SIGINT or SIGTERM, and one that ends with the second.
@@ -54,9 +55,6 @@ func relaySignals(signals <-chan os.Signal, released <-chan struct{}, now func()
 	}
 }
 
-// reloadTimeout limits the wait for a reload in progress.
-const reloadTimeout = time.Second
-
 // onHangup calls reload at each SIGHUP, which then does not end the process, until release is called. Under
 // nohup SIGHUP stays ignored, and onHangup does nothing. Release waits at most a second for a reload in
 // progress, because its file system may hang.
@@ -80,9 +78,6 @@ func onHangup(reload func()) (release func()) {
 	}()
 	return func() {
 		close(released)
-		select {
-		case <-ended:
-		case <-time.After(reloadTimeout):
-		}
+		wait.Join(ended, wait.JoinLimit)
 	}
 }

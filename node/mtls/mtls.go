@@ -17,6 +17,7 @@ import (
 
 	"github.com/goverse/goverse/internal/callback"
 	"github.com/goverse/goverse/internal/logs/logqueue"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // Certificates holds the content of the files and keeps it current. New creates it. All methods are safe for
@@ -117,16 +118,8 @@ func (c *Certificates) Reload() error {
 // file system hangs. The options continue to work with the last certificates. Close may be called again.
 func (c *Certificates) Close() {
 	c.stop()
-	patience := time.NewTimer(closePatience)
-	defer patience.Stop()
-	select {
-	case <-c.done:
-	case <-patience.C:
-	}
+	wait.Join(c.done, wait.JoinLimit)
 }
-
-// closePatience limits the time that Close waits for a file that is being read.
-const closePatience = time.Second
 
 // reload reads the files and, if they have changed, starts to use their content. Seen identifies the content,
 // even if it is broken.

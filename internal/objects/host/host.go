@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/time/rate"
@@ -65,9 +64,6 @@ func (h *Host) dropTurn(w *waiter) {
 // MarkStopping notes that the node stops. Shards that leave from then on give the reason [objects.Stopping].
 func (h *Host) MarkStopping() { h.stopping.Store(true) }
 
-// closeTimeout limits the time for which Close waits for methods that continue after their contexts have ended.
-const closeTimeout = time.Second
-
 // Close ends the host's goroutines and waits for them, but at most a second for methods that continue after
 // their contexts have ended. It refuses queued calls. All shards must have left before, because Close
 // deactivates no objects.
@@ -82,16 +78,7 @@ func (h *Host) Close() {
 		}
 		s.mu.Unlock()
 	}
-	ended := make(chan struct{})
-	go func() {
-		h.workers.wait()
-		close(ended)
-	}()
-	last := time.NewTimer(closeTimeout)
-	defer last.Stop()
-	select {
-	case <-ended:
-	case <-last.C:
+	if !wait.JoinFunc(h.workers.wait, wait.JoinLimit) {
 		h.cfg.Logger.Warn("methods of objects go on after their contexts have ended; not waiting for them any longer",
 			"turns", h.RunningTurns())
 	}
