@@ -17,9 +17,9 @@ func (c *Cluster) WatchChanges(ctx context.Context) (<-chan struct{}, error) {
 	out := wait.NewSignal()
 	started := p.goTracked(func(rest context.Context) {
 		defer close(out)
-		state := p.mirror.Subscribe(nil)
+		state := p.Mirror.Subscribe(nil)
 		defer state.Close()
-		leader := p.manager.Election().Subscribe()
+		leader := p.Consensus.Election().Subscribe()
 		defer leader.Close()
 		for {
 			select {

@@ -12,16 +12,15 @@ import (
 	"github.com/hashicorp/go-hclog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/consensusmanager"
 	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/cluster/session"
-	"github.com/goverse/goverse/internal/crash"
 	"github.com/goverse/goverse/internal/etcd/connect"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/etcd/watchcache"
 	"github.com/goverse/goverse/internal/eventlog"
 	"github.com/goverse/goverse/internal/lifecycle"
 	"github.com/goverse/goverse/internal/member"
+	"github.com/goverse/goverse/internal/member/inspect"
 	"github.com/goverse/goverse/internal/member/membership"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/node"
@@ -50,6 +49,8 @@ type UnfinishedError = lifecycle.UnfinishedError
 // ([Cluster.Shards], [Cluster.Locks], ...) are never nil. They can be obtained and kept as soon as
 // NewClusterWithNode has returned.
 type Cluster struct {
+	access // for package inspect
+
 	cfg  Config
 	keys state.Keys
 	node *node.Node
@@ -79,6 +80,8 @@ type Cluster struct {
 	stopErr error
 }
 
+type access = inspect.Access
+
 type clusterPhase int
 
 const (
@@ -91,23 +94,18 @@ const (
 
 // nodeParts holds the pieces of a running node.
 type nodeParts struct {
-	client   *clientv3.Client
-	core     *member.Core
-	mirror   *watchcache.Mirror // the core's, like the following
-	keeper   *etcdsession.Keeper
-	member   *membership.Membership
-	manager  *consensusmanager.ConsensusManager
-	detector *crash.Detector
-	work     exclusiveWork
-	objects  *objectParts
-	events   *eventlog.Log
+	*member.Member // the parts below are built on it
+	client         *clientv3.Client
+	work           exclusiveWork
+	objects        *objectParts
+	events         *eventlog.Log
 
-	trackedCtx  context.Context         // ends when the parts built on the core must stop, with ErrStopped as its cause
+	trackedCtx  context.Context         // ends when the parts built on the member must stop; its cause is ErrStopped
 	stopTracked context.CancelCauseFunc // ends trackedCtx
 	tracked     sync.WaitGroup
 
 	mu     sync.Mutex
-	closed bool // set once nothing more may join rest
+	closed bool // set once nothing more may join tracked
 
 	leaders   leaderTimes
 	sightings sightings
@@ -138,14 +136,14 @@ func (p *nodeParts) joinTracked() (left func(), ok bool) {
 	return p.tracked.Done, true
 }
 
-// closeTracked ends trackedCtx, waits for everything that joined rest, and closes the core.
+// closeTracked ends trackedCtx, waits for everything that joined tracked, and closes the member.
 func (p *nodeParts) closeTracked() {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
 	p.stopTracked(ErrStopped)
 	p.tracked.Wait()
-	p.core.Close()
+	p.Member.Close()
 }
 
 // NewClusterWithNode checks the configuration and returns a cluster for the node. The node must not be started,
@@ -168,6 +166,12 @@ func NewClusterWithNode(cfg Config, n *node.Node) (*Cluster, error) {
 	c.consensus, c.shards, c.elections = ConsensusManager{c}, Shards{c}, Elections{c}
 	c.locks, c.effects, c.checkpoints, c.objects = lockRegistry{c}, Effects{c}, Checkpoints{c}, Objects{c}
 	c.events = Events{c}
+	c.access = func() *member.Member {
+		if p := c.parts.Load(); p != nil {
+			return p.Member
+		}
+		return nil
+	}
 	return c, nil
 }
 
@@ -176,7 +180,7 @@ func (c *Cluster) Node() *node.Node { return c.node }
 
 // sessionValid reports whether this node's session is valid now.
 func (p *nodeParts) sessionValid() bool {
-	s := p.keeper.Current()
+	s := p.Keeper.Current()
 	return s != nil && s.Valid()
 }
 
@@ -204,17 +208,16 @@ func (c *Cluster) newParts(ctx context.Context, client *clientv3.Client) (*nodeP
 		},
 		Logger: c.log}
 	var err error
-	if p.core, err = member.New(config); err != nil {
+	if p.Member, err = member.New(config); err != nil {
 		return nil, err
 	}
-	p.mirror, p.keeper, p.member = p.core.Mirror, p.core.Keeper, p.core.Member
-	c.view.Store(p.mirror)
-	p.manager, p.detector = p.core.Manager, p.core.Detector
-	if p.work, err = c.newExclusiveWork(client, p.mirror, p.keeper); err != nil {
+	c.view.Store(p.Mirror)
+	if p.work, err = c.newExclusiveWork(client, p.Mirror, p.Keeper); err != nil {
 		return nil, err
 	}
-	p.events = eventlog.New(eventlog.Config{Client: client, Keys: c.keys, Mirror: p.mirror, Election: p.manager.Election(),
-		Address: c.node.AdvertiseAddress(), Valid: p.sessionValid, Off: c.cfg.Events.Off, Max: c.cfg.Events.Max,
+	p.events = eventlog.New(eventlog.Config{Client: client, Keys: c.keys, Mirror: p.Mirror,
+		Election: p.Consensus.Election(), Address: c.node.AdvertiseAddress(), Valid: p.sessionValid,
+		Off: c.cfg.Events.Off, Max: c.cfg.Events.Max,
 		MaxAge: c.cfg.Events.MaxAge, RequestTimeout: c.cfg.RequestTimeout, Logger: c.log.Named("events")})
 	p.objects, err = c.newObjectParts(p)
 	return p, err

@@ -14,6 +14,7 @@ import (
 	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/member/inspect"
 	"github.com/goverse/goverse/internal/member/request"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/test/etcdtest"
@@ -40,7 +41,7 @@ func TestThreeNodesAgreeAndHandOver(t *testing.T) {
 		require.Equal(t, election.ModeElection, st.Mode)
 		require.Equal(t, x == a, st.State == StateLeader)
 	}
-	m := inspectNode{b}.Snapshot().Member(a.address())
+	m := inspect.Snapshot(b).Member(a.address())
 	require.Equal(t, "x", m.Labels["zone"])
 	require.Equal(t, 3, m.Weight)
 	require.Equal(t, a.Node().InstanceID(), m.InstanceID)
@@ -182,7 +183,7 @@ func TestRestartAtTheAddressOfADeadNodeTakesOverAtOnce(t *testing.T) {
 	ghost(t, etcd.Client(), c.address(), "gone", 600)
 	require.NoError(t, c.Start(etcdtest.Context(t)), "long before the lease of 600 s runs out")
 	awaitLeader(t, c, c.address())
-	require.Len(t, inspectNode{c}.Snapshot().Queue, 1)
+	require.Len(t, inspect.Snapshot(c).Queue, 1)
 	leases, err := etcd.Client().Leases(etcdtest.Context(t))
 	require.NoError(t, err)
 	require.Len(t, leases.Leases, 1)
@@ -255,7 +256,7 @@ func TestTransferAndResign(t *testing.T) {
 	require.Equal(t, StateFollower, o.Status().State)
 
 	before := c.Leader().Token
-	leader, err := request.AwaitHandover(ctx, o.parts.Load().client, o.parts.Load().mirror, state.RequestResign,
+	leader, err := request.AwaitHandover(ctx, o.parts.Load().client, o.parts.Load().Mirror, state.RequestResign,
 		"")
 	require.NoError(t, err)
 	require.Equal(t, d.address(), leader.Address, "b let c pass, and waits at the tail since")
@@ -302,7 +303,7 @@ func TestTransferToOneThatIsQueueingAgain(t *testing.T) {
 	case <-ctx.Done():
 		t.Fatal("a transfer outlives its election")
 	}
-	late.parts.Load().member.MarkStopping()
+	late.parts.Load().Membership.MarkStopping()
 	require.ErrorIs(t, a.Transfer(ctx, late.address()), election.ErrNotCandidate, "it is stopping")
 }
 
@@ -329,14 +330,14 @@ func TestRecordIsKept(t *testing.T) {
 	ctx := etcdtest.Context(t)
 	a := start(t, etcd)
 	key := a.keys.Node(a.address())
-	first := inspectNode{a}.Snapshot().Member(a.address()).Incarnation
+	first := inspect.Snapshot(a).Member(a.address()).Incarnation
 	_, err := etcd.Client().Put(ctx, key, "{}")
 	require.NoError(t, err)
 	awaitState(t, a, func(s *state.Snapshot) bool {
 		m := s.Member(a.address())
 		return m != nil && m.InstanceID == a.node.InstanceID() && m.KeyLease == m.Lease && m.ModRevision > m.Incarnation+1
 	})
-	require.Equal(t, first, inspectNode{a}.Snapshot().Member(a.address()).Incarnation)
+	require.Equal(t, first, inspect.Snapshot(a).Member(a.address()).Incarnation)
 	_, err = etcd.Client().Delete(ctx, key)
 	require.NoError(t, err)
 	awaitState(t, a, func(s *state.Snapshot) bool {
@@ -375,13 +376,13 @@ func TestStopBetweenTwoSessions(t *testing.T) {
 		etcd.Client().KV, etcd.Client().Watcher, blocked, etcd.Client().Maintenance
 	c := start(t, etcd, func(c *Config) { c.Client = client })
 	blocked.on.Store(true)
-	inspectNode{c}.Session().EndLocally(session.ReasonPaused, nil)
+	inspect.Session(c).EndLocally(session.ReasonPaused, nil)
 	require.Eventually(t, func() bool { return errors.Is(c.Session().Err(), ErrNoSession) }, 5*time.Second,
 		time.Millisecond)
 	p := c.parts.Load()
 	require.NoError(t, c.Stop(etcdtest.Context(t)))
-	require.True(t, p.member.Record().Stopping)
-	require.Error(t, p.manager.Election().Start(etcdtest.Context(t)))
+	require.True(t, p.Membership.Record().Stopping)
+	require.Error(t, p.Consensus.Election().Start(etcdtest.Context(t)))
 }
 
 // blockedLease grants no lease while on.

@@ -71,9 +71,9 @@ func (c *Cluster) setDraining(ctx context.Context, address string, undo bool) (D
 	// once trackedCtx has ended the mirror is not updated and no session opens
 	ctx, stop := wait.MergeContexts(ctx, p.trackedCtx)
 	defer stop()
-	if _, err := p.keeper.Wait(ctx, nil); err != nil { // without a session etcd is not answering
+	if _, err := p.Keeper.Wait(ctx, nil); err != nil { // without a session etcd is not answering
 		return Drained{}, fmt.Errorf("wait for a session with etcd: %w", err)
 	}
-	d, err := request.AwaitDrain(ctx, p.client, p.mirror, address, undo, func(int, int) {})
+	d, err := request.AwaitDrain(ctx, p.client, p.Mirror, address, undo, func(int, int) {})
 	return Drained(d), err
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverse/goverse/internal/member/inspect"
 	"github.com/goverse/goverse/internal/member/request"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/test/etcdtest"
@@ -26,6 +27,6 @@ func TestDrainRequestForAMemberThatIsGone(t *testing.T) {
 	_, err = etcd.Client().Revoke(etcdtest.Context(t), lease.ID)
 	require.NoError(t, err)
 	awaitState(t, c, func(s *state.Snapshot) bool { return s.DrainOf(c.address()) == nil })
-	require.NoError(t, c.parts.Load().member.AwaitRecorded(etcdtest.Context(t)))
-	require.True(t, inspectNode{c}.Snapshot().Member(c.address()).Draining, "the member that was asked keeps to it")
+	require.NoError(t, c.parts.Load().Membership.AwaitRecorded(etcdtest.Context(t)))
+	require.True(t, inspect.Snapshot(c).Member(c.address()).Draining, "the member that was asked keeps to it")
 }

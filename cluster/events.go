@@ -105,7 +105,7 @@ func (e *Events) Follow(ctx context.Context, seq int64, each func(event.Event) e
 	defer cancel()
 	for ctx.Err() == nil {
 		// A watch is silent if its etcd was replaced, or if a proxy has lost it. The mirror detects both.
-		begun, stop := contextUntilRebuild(ctx, p.mirror)
+		begun, stop := contextUntilRebuild(ctx, p.Mirror)
 		err := eventlog.Follow(begun, p.client, e.c.keys, seq, func(e event.Event) error {
 			if !e.More {
 				seq = e.Seq

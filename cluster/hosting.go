@@ -32,13 +32,13 @@ type objectParts struct {
 func (c *Cluster) newObjectParts(p *nodeParts) (*objectParts, error) {
 	cfg, log := c.cfg.Objects, c.log.Named("objects")
 	services := host.NewServices(c.services)
-	h := &objectParts{services: services, routes: newRoutes(c, p.mirror),
-		viewMonitor: newViewMonitor(ttlOf(c.cfg), p.sessionValid, p.mirror.CompleteAsOf),
+	h := &objectParts{services: services, routes: newRoutes(c, p.Mirror),
+		viewMonitor: newViewMonitor(ttlOf(c.cfg), p.sessionValid, p.Mirror.CompleteAsOf),
 		budget:      budget.New(cfg.MaxWaitingBytes)}
 	h.pool = link.NewPool(link.Config{Prefix: c.cfg.EtcdPrefix, DialOptions: c.cfg.DialOptions,
 		MaxMessage: cfg.MaxMessage, Present: h.routes.hasMember, Logger: log})
 	self := ""
-	if shards := p.manager.Shards(); shards != nil {
+	if shards := p.Consensus.Shards(); shards != nil {
 		self = c.node.AdvertiseAddress()
 		h.host = host.New(host.Config{Shards: shards, At: c.objects.At,
 			Unary: interceptor.UnaryServer(cfg.UnaryInterceptors), Stream: interceptor.StreamServer(cfg.StreamInterceptors),

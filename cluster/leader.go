@@ -14,7 +14,7 @@ func (c *Cluster) GetLeaderNode() string { return c.Leader().Address }
 // the network. It is false before Start has returned and after Stop.
 func (c *Cluster) IsLeader() bool {
 	p := c.parts.Load()
-	return p != nil && p.manager.Election().IsLeader()
+	return p != nil && p.Consensus.Election().IsLeader()
 }
 
 // Leader returns the current leader. It returns the zero Leader if there is none, while this node is cut off from
@@ -24,7 +24,7 @@ func (c *Cluster) Leader() election.Leader {
 	if p == nil {
 		return election.Leader{}
 	}
-	return p.manager.Election().Leader()
+	return p.Consensus.Election().Leader()
 }
 
 // Term returns this node's current term. It returns false if this node does not lead at this instant.
@@ -33,7 +33,7 @@ func (c *Cluster) Term() (election.Term, bool) {
 	if p == nil {
 		return nil, false
 	}
-	if t := p.manager.Election().Term(); t != nil {
+	if t := p.Consensus.Election().Term(); t != nil {
 		return t, true
 	}
 	return nil, false
@@ -47,7 +47,7 @@ func (c *Cluster) WatchLeader(ctx context.Context) (<-chan election.Leader, erro
 	if err != nil {
 		return nil, err
 	}
-	return p.manager.Election().Watch(ctx)
+	return p.Consensus.Election().Watch(ctx)
 }
 
 // WaitForLeader blocks until there is a leader. Errors are ctx's cause, ErrNotStarted and ErrStopped.
@@ -56,7 +56,7 @@ func (c *Cluster) WaitForLeader(ctx context.Context) (election.Leader, error) {
 	if err != nil {
 		return election.Leader{}, err
 	}
-	return p.manager.Election().WaitForLeader(ctx)
+	return p.Consensus.Election().WaitForLeader(ctx)
 }
 
 // Lead waits until this node leads, then runs fn once. fn's context ends with the term, or with ctx. fn must
@@ -71,7 +71,7 @@ func (c *Cluster) Lead(ctx context.Context, fn func(ctx context.Context, t elect
 	if err != nil {
 		return err
 	}
-	return p.manager.Election().Lead(ctx, fn)
+	return p.Consensus.Election().Lead(ctx, fn)
 }
 
 // LeadEach runs fn once in every term of this node, until ctx ends. fn's context ends with the term, or with ctx,
@@ -85,7 +85,7 @@ func (c *Cluster) LeadEach(ctx context.Context, fn func(ctx context.Context, t e
 	if err != nil {
 		return err
 	}
-	return p.manager.Election().LeadEach(ctx, fn)
+	return p.Consensus.Election().LeadEach(ctx, fn)
 }
 
 // AsLeader runs fn at once if this node leads. Use it for requests that only the leader may answer. Like a
@@ -103,7 +103,7 @@ func (c *Cluster) AsLeader(ctx context.Context, fn func(ctx context.Context, t e
 	if err != nil {
 		return err
 	}
-	return p.manager.Election().AsLeader(ctx, fn)
+	return p.Consensus.Election().AsLeader(ctx, fn)
 }
 
 // Resign gives up leadership. It ends the term's context and waits for the term's work, up to Config.WorkTimeout,
@@ -115,7 +115,7 @@ func (c *Cluster) Resign(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return p.manager.Election().Resign(ctx)
+	return p.Consensus.Election().Resign(ctx)
 }
 
 // Transfer hands leadership over to the member at address, which must be a candidate. The candidates before it
@@ -128,7 +128,7 @@ func (c *Cluster) Transfer(ctx context.Context, address string) error {
 	if err != nil {
 		return err
 	}
-	return p.manager.Election().Transfer(ctx, address)
+	return p.Consensus.Election().Transfer(ctx, address)
 }
 
 // RequestResign asks the leader to give way to the next candidate, as Resign does. A leader without other
@@ -138,7 +138,7 @@ func (c *Cluster) RequestResign(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return p.manager.Election().RequestResign(ctx)
+	return p.Consensus.Election().RequestResign(ctx)
 }
 
 // ConsensusManager is this node's view of what the cluster agrees on. All methods are safe for concurrent use and
@@ -165,5 +165,5 @@ func (m *ConsensusManager) Mode() election.Mode {
 	if p == nil {
 		return election.ModeElection
 	}
-	return p.manager.Mode()
+	return p.Consensus.Mode()
 }

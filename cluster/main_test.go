@@ -56,9 +56,11 @@ func awaitLeader(t *testing.T, c *Cluster, address string) {
 
 func awaitState(t *testing.T, c *Cluster, cond func(*state.Snapshot) bool) *state.Snapshot {
 	t.Helper()
-	s, err := c.parts.Load().mirror.Wait(etcdtest.Context(t), cond)
+	s, err := c.parts.Load().Mirror.Wait(etcdtest.Context(t), cond)
 	require.NoError(t, err)
 	return s
 }
 
-func electionOf(c *Cluster) *leaderelection.LeaderElection { return c.parts.Load().manager.Election() }
+func electionOf(c *Cluster) *leaderelection.LeaderElection {
+	return c.parts.Load().Consensus.Election()
+}

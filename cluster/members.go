@@ -63,7 +63,7 @@ func (c *Cluster) Members() []Member {
 	if p == nil {
 		return nil
 	}
-	return membersOf(p.mirror.Snapshot())
+	return membersOf(p.Mirror.Snapshot())
 }
 
 // Member returns the registered node at that address, as far as this node knows. It returns false if there is
@@ -73,7 +73,7 @@ func (c *Cluster) Member(address string) (Member, bool) {
 	if p == nil {
 		return Member{}, false
 	}
-	s := p.mirror.Snapshot()
+	s := p.Mirror.Snapshot()
 	m := s.Member(address)
 	if m == nil || s.Lingers(m) {
 		return Member{}, false
@@ -90,7 +90,7 @@ func (c *Cluster) WatchMembers(ctx context.Context) (<-chan []Member, error) {
 	if err != nil {
 		return nil, err
 	}
-	now := func() []Member { return membersOf(p.mirror.Snapshot()) }
+	now := func() []Member { return membersOf(p.Mirror.Snapshot()) }
 	return watchValues(ctx, p, membersChanged, now, func(a, b []Member) bool { return reflect.DeepEqual(a, b) })
 }
 
@@ -109,7 +109,7 @@ func watchValues[T any](ctx context.Context, p *nodeParts, concerns func(before,
 		defer close(out)
 		ctx, stop := wait.MergeContexts(ctx, rest)
 		defer stop()
-		sub := p.mirror.Subscribe(concerns)
+		sub := p.Mirror.Subscribe(concerns)
 		defer sub.Close()
 		wait.ForwardFunc(ctx, out, sub.C, now, equal)
 	})

@@ -59,7 +59,7 @@ func (c *Cluster) MemberTable() (MemberTable, error) {
 	if err != nil {
 		return MemberTable{}, err
 	}
-	return newMemberTable(p.mirror.Snapshot(), p.sightings.firstSeen, p.silences.silenceOf), nil
+	return newMemberTable(p.Mirror.Snapshot(), p.sightings.firstSeen, p.silences.silenceOf), nil
 }
 
 // newMemberTable builds the table of a snapshot. since returns when a member was first seen, silent how long it has

@@ -29,7 +29,7 @@ func (c *Cluster) Session() *Session {
 	if err != nil {
 		return &Session{err: err}
 	}
-	if s := p.keeper.Current(); s != nil {
+	if s := p.Keeper.Current(); s != nil {
 		return &Session{s: s}
 	}
 	return &Session{err: ErrNoSession}
@@ -42,9 +42,9 @@ func (c *Cluster) WaitForSession(ctx context.Context) (*Session, error) {
 		return nil, err
 	}
 	for {
-		next := p.keeper.Changed()
+		next := p.Keeper.Changed()
 		again, stop := wait.NewSignal(), func() {}
-		if s := p.keeper.Current(); s != nil {
+		if s := p.Keeper.Current(); s != nil {
 			stop = s.OnChange(again.Send)
 			if s.Valid() {
 				stop()

@@ -34,7 +34,7 @@ func (h *Shards) runningShards() (*consensusmanager.Shards, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.manager.Shards(), nil
+	return p.Consensus.Shards(), nil
 }
 
 // Count returns the number of shards in this node's configuration.
@@ -192,5 +192,5 @@ func (c *Cluster) ShardTable() (shard.Table, error) {
 	if err != nil {
 		return shard.Table{}, err
 	}
-	return shardview.New(p.mirror.Snapshot())
+	return shardview.New(p.Mirror.Snapshot())
 }

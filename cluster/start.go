@@ -50,7 +50,7 @@ func (c *Cluster) Start(ctx context.Context) error {
 	c.early.standAll(c, p)
 	c.phase = phaseRunning
 	// From here on OnAcquire can be called. Everything it may use is in place.
-	p.tracked.Go(func() { p.manager.Run(p.trackedCtx) })
+	p.tracked.Go(func() { p.Consensus.Run(p.trackedCtx) })
 	return nil
 }
 
@@ -84,7 +84,7 @@ func (c *Cluster) createAndJoin(ctx context.Context) (_ *nodeParts, err error) {
 	}
 	c.node.SetReady(true)
 	c.log.Info("this node is part of the cluster", "address", c.node.AdvertiseAddress(), "prefix", c.cfg.EtcdPrefix,
-		"members", len(p.mirror.Snapshot().RegisteredMembers()), event.Field, string(event.NodeJoined))
+		"members", len(p.Mirror.Snapshot().RegisteredMembers()), event.Field, string(event.NodeJoined))
 	return p, nil
 }
 
@@ -101,16 +101,16 @@ func (c *Cluster) startNode() error {
 func (c *Cluster) startParts(p *nodeParts) {
 	restCtx, stopRest := context.WithCancelCause(context.Background())
 	p.trackedCtx, p.stopTracked = restCtx, stopRest
-	p.core.Start()
+	p.Member.Start()
 	p.tracked.Go(func() { p.recordLeaders(restCtx) })
-	p.tracked.Go(func() { p.sightings.followView(restCtx, p.mirror) })
-	p.tracked.Go(func() { p.silences.followView(restCtx, p.mirror) })
+	p.tracked.Go(func() { p.sightings.followView(restCtx, p.Mirror) })
+	p.tracked.Go(func() { p.silences.followView(restCtx, p.Mirror) })
 	p.tracked.Go(func() { p.work.queues.Run(restCtx) })
 	p.tracked.Go(func() { p.work.elections.Run(restCtx) })
 	p.tracked.Go(func() { p.objects.routes.run(restCtx, p.objects.pool.Drop) })
 	p.tracked.Go(func() { p.objects.viewMonitor.run(restCtx) })
 	p.tracked.Go(func() {
-		changed := p.manager.Election().Subscribe()
+		changed := p.Consensus.Election().Subscribe()
 		defer changed.Close()
 		p.events.Run(restCtx, changed.C)
 	})
@@ -121,7 +121,7 @@ func (c *Cluster) startParts(p *nodeParts) {
 
 // awaitJoined waits until the node is registered and queued.
 func (c *Cluster) awaitJoined(ctx context.Context, p *nodeParts) error {
-	if err := p.core.Join(ctx); err != nil {
+	if err := p.Member.Join(ctx); err != nil {
 		return c.joinError(ctx, p, err)
 	}
 	return nil
@@ -129,9 +129,9 @@ func (c *Cluster) awaitJoined(ctx context.Context, p *nodeParts) error {
 
 // joinError adds the last failure to the error of a node that could not join in time.
 func (c *Cluster) joinError(ctx context.Context, p *nodeParts, err error) error {
-	trouble := p.member.LastError()
+	trouble := p.Membership.LastError()
 	if trouble == nil {
-		trouble = p.mirror.ReadError()
+		trouble = p.Mirror.ReadError()
 	}
 	if trouble == nil || errors.Is(err, trouble) {
 		return fmt.Errorf("join the cluster under %s: %w", c.cfg.EtcdPrefix, err)
@@ -144,7 +144,7 @@ func (c *Cluster) joinError(ctx context.Context, p *nodeParts, err error) error 
 
 // recordLeaders remembers when each leader was first seen.
 func (p *nodeParts) recordLeaders(ctx context.Context) {
-	election := p.manager.Election()
+	election := p.Consensus.Election()
 	sub := election.Subscribe()
 	defer sub.Close()
 	wait.Each(ctx, sub.C, func() { p.leaders.recordLeader(election.Leader(), time.Now()) })

@@ -32,10 +32,10 @@ func (c *Cluster) Stats() Stats {
 		return Stats{}
 	}
 	saw := p.events.Failovers()
-	st := Stats{Elected: saw.Elected, Lost: saw.Lost, Terms: p.manager.Election().Lasted()}
-	if t := p.manager.Election().Term(); t != nil {
+	st := Stats{Elected: saw.Elected, Lost: saw.Lost, Terms: p.Consensus.Election().Lasted()}
+	if t := p.Consensus.Election().Term(); t != nil {
 		st.TermBegan = t.AcquiredAt()
 	}
-	st.Renewals, st.RenewalsFailed = p.keeper.Renewals().Read()
+	st.Renewals, st.RenewalsFailed = p.Keeper.Renewals().Read()
 	return st
 }

@@ -101,15 +101,15 @@ func (c *Cluster) Status() Status {
 	c.mu.Lock()
 	at := c.phase
 	c.mu.Unlock()
-	e := p.manager.Election()
-	snap := p.mirror.Snapshot()
-	s := p.keeper.Current()
+	e := p.Consensus.Election()
+	snap := p.Mirror.Snapshot()
+	s := p.Keeper.Current()
 	valid := s != nil && s.Valid() // checked before and after: without a valid session there is no leader
 	leader := e.Leader()
-	st.Mode = p.manager.Mode()
+	st.Mode = p.Consensus.Mode()
 	st.LeaderID, st.Token = leader.Address, leader.Token
 	st.IsLeader = leader.Address != "" && s != nil && leader.Lease == int64(s.ID()) && e.IsLeader()
-	st.Revision, st.ViewSeen = snap.Revision, p.mirror.CompleteAsOf()
+	st.Revision, st.ViewSeen = snap.Revision, p.Mirror.CompleteAsOf()
 	st.State = StateFollower
 	for _, q := range snap.Queue {
 		st.Queue = append(st.Queue, q.Address)
@@ -130,8 +130,8 @@ func (c *Cluster) Status() Status {
 	st.Ready = !st.Stopping && st.SessionValid && !snap.Stale
 	st.ClusterReady = st.Ready && leader.Address != ""
 	st.Terms, st.LastEnd = e.Terms(), e.LastEnd()
-	st.SessionsLost, st.Rebuilds = p.keeper.LostSessions(), p.mirror.RebuildCount()
-	st.Watchers, st.Crashes = c.node.Watchers(), CrashStats(p.detector.Stats())
+	st.SessionsLost, st.Rebuilds = p.Keeper.LostSessions(), p.Mirror.RebuildCount()
+	st.Watchers, st.Crashes = c.node.Watchers(), CrashStats(p.Detector.Stats())
 	for _, m := range snap.RegisteredMembers() {
 		if silent, to := p.silences.silenceOf(snap, m); to > 0 {
 			st.SilentNodes++
@@ -140,7 +140,7 @@ func (c *Cluster) Status() Status {
 			}
 		}
 	}
-	st.Shards = p.manager.ShardStats()
+	st.Shards = p.Consensus.ShardStats()
 	if err := e.Failed(); err != nil {
 		st.ElectionFailed = err.Error()
 	}
@@ -167,16 +167,16 @@ func (c *Cluster) LeaderInfo(ctx context.Context) (LeaderInfo, error) {
 	if err != nil {
 		return LeaderInfo{}, err
 	}
-	e := p.manager.Election()
+	e := p.Consensus.Election()
 	info := LeaderInfo{Leader: e.Leader()}
 	if info.Address == "" {
 		return LeaderInfo{}, election.ErrNoLeader
 	}
-	if m := p.mirror.Snapshot().Member(info.Address); m != nil {
+	if m := p.Mirror.Snapshot().Member(info.Address); m != nil {
 		info.Hostname, info.HTTPAddress = m.Hostname, m.HTTPAddress
 	}
 	if t := e.Term(); t != nil && t.Token() == info.Token {
-		s := p.keeper.Current()
+		s := p.Keeper.Current()
 		if s != nil {
 			info.AcquiredAt, info.RenewedAt, info.ExpiresAt = t.AcquiredAt(), s.RenewedAt(), s.Deadline()
 			return info, nil

@@ -82,35 +82,35 @@ func (c *Cluster) stopParts(ctx context.Context, p *nodeParts) error {
 	c.log.Info("stopping", "address", c.node.AdvertiseAddress())
 	c.node.MarkStopping()
 	p.objects.markStopping()
-	s := p.keeper.Current()
+	s := p.Keeper.Current()
 	stands := s != nil && s.Period().ValidDespitePause()
 	if stands {
 		cut.TTL = s.TTL()
 	}
-	marked := p.core.MarkStopping(ctx) // reports also that etcd answers, so other nodes can take over
+	marked := p.Member.MarkStopping(ctx) // reports also that etcd answers, so other nodes can take over
 	if stands && !marked && ctx.Err() != nil {
 		step("mark stopping", context.Cause(ctx))
 	}
 	// Without a session there is nothing to leave, but a new session must not queue again. So withdraw in any
 	// case.
-	step("leave the election", p.manager.Withdraw(ctx))
+	step("leave the election", p.Consensus.Withdraw(ctx))
 	if marked {
-		step("hand the shards over", p.core.HandOverShards(ctx))
+		step("hand the shards over", p.Member.HandOverShards(ctx))
 	}
-	step("release the shards", p.core.ReleaseShards(ctx))
+	step("release the shards", p.Member.ReleaseShards(ctx))
 	c.closeExclusiveWork(ctx, p.work, step)
-	p.detector.Stop(ctx) // says goodbye to the watched nodes, as node.Stop does to the watchers
+	p.Detector.Stop(ctx) // says goodbye to the watched nodes, as node.Stop does to the watchers
 	step("end the calls of other nodes", p.objects.closeIncoming(ctx))
 	step("stop serving", c.node.Stop(ctx))
 	p.objects.close()
 	if len(cut.Steps) == 0 {
-		p.core.MarkLeft(ctx)
+		p.Member.MarkLeft(ctx)
 	}
-	leaving, left := context.WithTimeout(ctx, p.core.MarkTimeout())
+	leaving, left := context.WithTimeout(ctx, p.Member.MarkTimeout())
 	p.events.RecordLastEvents(leaving)
 	left()
-	cut.Left = p.core.EndSession() // revokes the session
-	step("stop the election", ignoreStopped(p.manager.Stop(ctx)))
+	cut.Left = p.Member.EndSession() // revokes the session
+	step("stop the election", ignoreStopped(p.Consensus.Stop(ctx)))
 	p.closeTracked()
 	c.closeClient(p.client)
 	about := []any{"address", c.node.AdvertiseAddress()}

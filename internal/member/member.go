@@ -2,10 +2,10 @@
 // registration, crash detection, and its part in the election and in the shards. Package cluster runs it beside
 // a serving node; the simulation runs it alone.
 //
-//	New ──► Start ──► Join ──► Manager.Run
+//	New ──► Start ──► Join ──► Consensus.Run
 //	                             │
 //	MarkStopping ◄───────────────┘
-//	  └─► Manager.Withdraw ──► HandOverShards ──► Relinquish ──► Detector.Stop ──► MarkLeft ──► Leave ──► Close
+//	  └─► Consensus.Withdraw ──► HandOverShards ──► Relinquish ──► Detector.Stop ──► MarkLeft ──► Leave ──► Close
 //
 // Each step of a stop is bounded and may be left out. The later steps then do its work, and keys that remain in
 // etcd go with the session.
@@ -34,7 +34,7 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// Config configures a [Core]. All fields are required unless their comment says otherwise.
+// Config configures a [Member]. All fields are required unless their comment says otherwise.
 type Config struct {
 	Client *clientv3.Client
 	// Keys names the cluster's keys.
@@ -60,7 +60,7 @@ type Config struct {
 	// Planning configures the planning of shards while that is this member's duty.
 	Planning shardplan.Settings
 	// Shards configures this member's own part in the shards; nil means none. New fills in the fields that it
-	// shares with the core.
+	// shares with the member.
 	Shards *consensusmanager.ShardsConfig
 
 	// OnLost, if set, is called for each lost session; see etcdsession.KeeperConfig.
@@ -75,14 +75,14 @@ type Config struct {
 	Logger hclog.Logger
 }
 
-// Core holds the parts of a member, which are safe for concurrent use. Its own methods are for the one
-// goroutine that starts and stops it.
-type Core struct {
-	Mirror   *watchcache.Mirror
-	Keeper   *etcdsession.Keeper
-	Member   *membership.Membership
-	Manager  *consensusmanager.ConsensusManager
-	Detector *crash.Detector
+// Member makes this process a member of the cluster. Its parts are safe for concurrent use. Its own methods are for
+// the one goroutine that starts and stops it.
+type Member struct {
+	Mirror     *watchcache.Mirror
+	Keeper     *etcdsession.Keeper
+	Membership *membership.Membership
+	Consensus  *consensusmanager.ConsensusManager
+	Detector   *crash.Detector
 
 	cfg Config
 
@@ -94,47 +94,47 @@ type Core struct {
 	background     sync.WaitGroup
 }
 
-// New assembles a core. Nothing runs before Start.
-func New(cfg Config) (*Core, error) {
-	c := &Core{cfg: cfg, keeperDone: make(chan struct{})}
+// New assembles a member. Nothing runs before Start.
+func New(cfg Config) (*Member, error) {
+	m := &Member{cfg: cfg, keeperDone: make(chan struct{})}
 	log := cfg.Logger
-	c.Mirror = watchcache.New(watchcache.Config{Client: cfg.Client, Keys: cfg.Keys, Member: cfg.Address,
+	m.Mirror = watchcache.New(watchcache.Config{Client: cfg.Client, Keys: cfg.Keys, Member: cfg.Address,
 		LagTimeout:  cfg.TTL / 3,
 		ReadTimeout: cfg.RequestTimeout, Random: cfg.Random, Logger: log.Named("mirror")})
-	c.Member = membership.New(membership.Config{Client: cfg.Client, Keys: cfg.Keys, Mirror: c.Mirror,
+	m.Membership = membership.New(membership.Config{Client: cfg.Client, Keys: cfg.Keys, Mirror: m.Mirror,
 		Address: cfg.Address, Record: cfg.Record, RemovePredecessor: !cfg.Detection.Off,
 		GracePeriod: cfg.Detection.GracePeriod, RequestTimeout: cfg.RequestTimeout, MeasureEvery: cfg.TTL / 3,
 		Identify: cfg.Identify, Random: cfg.Random, Logger: log.Named("member")})
 	keeper, err := etcdsession.NewKeeper(etcdsession.KeeperConfig{
 		Config: etcdsession.Config{Client: cfg.Client, TTL: cfg.TTL, Logger: log.Named("session"),
-			ReadKey: cfg.Keys.Request(), KnownRevision: c.Mirror.KnownRevision, OnRead: c.Mirror.ObserveHeader,
-			KnownTerm: c.Mirror.KnownTerm,
-			Proxied:   c.Mirror.Proxied, Clock: cfg.Clock},
-		Register: c.Member.Register, OnLost: c.handleLostSession, Explain: cfg.Explain, Random: cfg.Random,
+			ReadKey: cfg.Keys.Request(), KnownRevision: m.Mirror.KnownRevision, OnRead: m.Mirror.ObserveHeader,
+			KnownTerm: m.Mirror.KnownTerm,
+			Proxied:   m.Mirror.Proxied, Clock: cfg.Clock},
+		Register: m.Membership.Register, OnLost: m.handleLostSession, Explain: cfg.Explain, Random: cfg.Random,
 	})
 	if err != nil {
 		return nil, err
 	}
-	c.Keeper = keeper
-	c.Detector = crash.New(crash.Config{Client: cfg.Client, Mirror: c.Mirror, Keeper: keeper,
+	m.Keeper = keeper
+	m.Detector = crash.New(crash.Config{Client: cfg.Client, Mirror: m.Mirror, Keeper: keeper,
 		Address: cfg.Address, InstanceID: cfg.Record.InstanceID, WatcherLost: cfg.WatcherLost, Dialer: cfg.Dialer,
 		Settings: cfg.Detection, Random: cfg.Random, Logger: log.Named("crashdetector")})
-	c.Manager, err = consensusmanager.New(c.managerConfig())
-	return c, err
+	m.Consensus, err = consensusmanager.New(m.consensusConfig())
+	return m, err
 }
 
-func (c *Core) managerConfig() consensusmanager.Config {
-	cfg, log := c.cfg, c.cfg.Logger.Named("shards")
+func (m *Member) consensusConfig() consensusmanager.Config {
+	cfg, log := m.cfg, m.cfg.Logger.Named("shards")
 	config := consensusmanager.Config{
 		Election: leaderelection.Config{Client: cfg.Client, Prefix: cfg.Keys.Prefix(), Address: cfg.Address,
 			Observer: cfg.Observer, Fallback: cfg.Fallback, RequestTimeout: cfg.RequestTimeout,
-			WorkTimeout: cfg.WorkTimeout, Mirror: c.Mirror, Keeper: c.Keeper, Logger: cfg.Logger.Named("election")},
-		Planner: consensusmanager.PlannerConfig{Client: cfg.Client, Keys: cfg.Keys, Mirror: c.Mirror, Settings: cfg.Planning,
+			WorkTimeout: cfg.WorkTimeout, Mirror: m.Mirror, Keeper: m.Keeper, Logger: cfg.Logger.Named("election")},
+		Planner: consensusmanager.PlannerConfig{Client: cfg.Client, Keys: cfg.Keys, Mirror: m.Mirror, Settings: cfg.Planning,
 			Timeout: cfg.RequestTimeout, Random: cfg.Random, Logger: log},
 	}
 	if cfg.Shards != nil {
 		shards := *cfg.Shards
-		shards.Client, shards.Keys, shards.Mirror, shards.Keeper = cfg.Client, cfg.Keys, c.Mirror, c.Keeper
+		shards.Client, shards.Keys, shards.Mirror, shards.Keeper = cfg.Client, cfg.Keys, m.Mirror, m.Keeper
 		shards.Address, shards.Timeout, shards.Random, shards.Logger = cfg.Address, cfg.RequestTimeout, cfg.Random, log
 		config.Shards = &shards
 	}
@@ -142,12 +142,12 @@ func (c *Core) managerConfig() consensusmanager.Config {
 }
 
 // handleLostSession is called for each lost session.
-func (c *Core) handleLostSession(s *etcdsession.Session, lost *session.LostError) {
-	c.Member.SessionLost(s, lost)
-	if c.cfg.OnLost != nil {
-		c.cfg.OnLost(s, lost)
+func (m *Member) handleLostSession(s *etcdsession.Session, lost *session.LostError) {
+	m.Membership.SessionLost(s, lost)
+	if m.cfg.OnLost != nil {
+		m.cfg.OnLost(s, lost)
 	}
 	if lost.Reason == session.ReasonOtherHistory { // a watch of the former history stays silent
-		c.Mirror.Rebuild("etcd's history is another one")
+		m.Mirror.Rebuild("etcd's history is another one")
 	}
 }

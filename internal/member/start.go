@@ -33,37 +33,37 @@ func (e *ShardCountError) Error() string {
 func (e *ShardCountError) Unwrap() error { return ErrShardCount }
 
 // Start starts to watch the cluster and to register. It does not block.
-func (c *Core) Start() {
+func (m *Member) Start() {
 	ctx, end := context.WithCancel(context.Background())
-	c.stopBackground = end
-	c.background.Go(func() { _ = c.Mirror.Run(ctx) }) // its only error is the context's
-	c.background.Go(func() { c.Member.Run(ctx) })
-	c.background.Go(func() { c.reportFailure(ctx) })
-	c.background.Go(func() { c.Detector.DefendSelf(ctx) })
-	c.Detector.Start()
+	m.stopBackground = end
+	m.background.Go(func() { _ = m.Mirror.Run(ctx) }) // its only error is the context's
+	m.background.Go(func() { m.Membership.Run(ctx) })
+	m.background.Go(func() { m.reportFailure(ctx) })
+	m.background.Go(func() { m.Detector.DefendSelf(ctx) })
+	m.Detector.Start()
 	keeping, leave := context.WithCancel(context.Background())
-	c.stopKeeper = leave
+	m.stopKeeper = leave
 	go func() {
-		defer close(c.keeperDone)
+		defer close(m.keeperDone)
 		select {
-		case <-c.Mirror.Ready():
-			c.keeperErr = c.Keeper.Run(keeping)
+		case <-m.Mirror.Ready():
+			m.keeperErr = m.Keeper.Run(keeping)
 		case <-keeping.Done():
 		}
 	}()
 }
 
 // reportFailure records in the member record whether the election has failed.
-func (c *Core) reportFailure(ctx context.Context) {
-	election := c.Manager.Election()
+func (m *Member) reportFailure(ctx context.Context) {
+	election := m.Consensus.Election()
 	sub := election.Subscribe()
 	defer sub.Close()
-	wait.Each(ctx, sub.C, func() { c.Member.SetElectionFailed(election.Failed()) })
+	wait.Each(ctx, sub.C, func() { m.Membership.SetElectionFailed(election.Failed()) })
 }
 
 // Join blocks until this member is registered and queued. Errors are ctx's cause, membership.ErrAddressTaken
 // and ErrShardCount.
-func (c *Core) Join(ctx context.Context) error {
+func (m *Member) Join(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	watching := make(chan struct{})
@@ -71,39 +71,39 @@ func (c *Core) Join(ctx context.Context) error {
 	go func() {
 		defer close(watching)
 		select {
-		case <-c.keeperDone:
-			cancel(c.keeperErr)
+		case <-m.keeperDone:
+			cancel(m.keeperErr)
 		case <-ctx.Done():
 		}
 	}()
 	defer cancel(nil)
-	if _, err := c.Keeper.Wait(ctx, nil); err != nil {
+	if _, err := m.Keeper.Wait(ctx, nil); err != nil {
 		return err
 	}
-	snap, err := c.Mirror.Wait(ctx, func(s *state.Snapshot) bool { return s.Member(c.cfg.Address) != nil })
+	snap, err := m.Mirror.Wait(ctx, func(s *state.Snapshot) bool { return s.Member(m.cfg.Address) != nil })
 	if err != nil {
 		return err
 	}
-	if err := c.checkShardCount(snap); err != nil {
+	if err := m.checkShardCount(snap); err != nil {
 		return err
 	}
-	return c.Manager.Start(ctx)
+	return m.Consensus.Start(ctx)
 }
 
 // checkShardCount returns an error if the cluster works with another number of shards than this member, by its map or
 // by the members that registered earlier.
-func (c *Core) checkShardCount(s *state.Snapshot) error {
-	count := c.cfg.Planning.Shards
+func (m *Member) checkShardCount(s *state.Snapshot) error {
+	count := m.cfg.Planning.Shards
 	if count == 0 {
 		return nil
 	}
-	if m := s.Map(); m != nil && m.Shards() != count {
-		return &ShardCountError{Cluster: m.Shards(), Own: count}
+	if shards := s.Map(); shards != nil && shards.Shards() != count {
+		return &ShardCountError{Cluster: shards.Shards(), Own: count}
 	}
-	own := s.Member(c.cfg.Address)
-	for _, m := range s.Members {
-		if own != nil && m.Incarnation < own.Incarnation && m.Shards != 0 && m.Shards != count {
-			return &ShardCountError{Cluster: m.Shards, Own: count, Node: m.Address}
+	own := s.Member(m.cfg.Address)
+	for _, other := range s.Members {
+		if own != nil && other.Incarnation < own.Incarnation && other.Shards != 0 && other.Shards != count {
+			return &ShardCountError{Cluster: other.Shards, Own: count, Node: other.Address}
 		}
 	}
 	return nil

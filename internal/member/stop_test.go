@@ -14,18 +14,18 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A drained member takes nothing over, but plans for others as before.
 func TestDrainedMemberStillPlans(t *testing.T) {
-	c := &Core{cfg: Config{Address: "a:1", Planning: shardplan.Settings{Shards: 8192}}}
+	m := &Member{cfg: Config{Address: "a:1", Planning: shardplan.Settings{Shards: 8192}}}
 	record := state.Record{Shards: 8192}
-	own := &state.Member{Address: c.cfg.Address, Incarnation: 1, Record: record}
+	own := &state.Member{Address: m.cfg.Address, Incarnation: 1, Record: record}
 	taker := &state.Member{Address: "b:1", Incarnation: 2, Record: record} // an observer
 	drained := &state.Member{Address: "c:1", Incarnation: 3, Record: record}
 	drained.Lease, drained.Draining = 3, true
 	queue := []*state.Candidate{{KeyLease: 3, Lease: 3, Address: "c:1", CreateRevision: 4}}
-	require.True(t, c.canHandOver(&state.Snapshot{Members: []*state.Member{own, taker, drained}, Queue: queue}))
-	require.False(t, c.canHandOver(&state.Snapshot{Members: []*state.Member{own, taker}}), "nobody plans")
-	require.False(t, c.canHandOver(&state.Snapshot{Members: []*state.Member{own, drained}, Queue: queue}),
+	require.True(t, m.canHandOver(&state.Snapshot{Members: []*state.Member{own, taker, drained}, Queue: queue}))
+	require.False(t, m.canHandOver(&state.Snapshot{Members: []*state.Member{own, taker}}), "nobody plans")
+	require.False(t, m.canHandOver(&state.Snapshot{Members: []*state.Member{own, drained}, Queue: queue}),
 		"nobody takes them")
 	stopping := *drained
 	stopping.Stopping = true
-	require.False(t, c.canHandOver(&state.Snapshot{Members: []*state.Member{own, taker, &stopping}, Queue: queue}))
+	require.False(t, m.canHandOver(&state.Snapshot{Members: []*state.Member{own, taker, &stopping}, Queue: queue}))
 }

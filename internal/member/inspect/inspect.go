@@ -7,27 +7,41 @@ package inspect
 import (
 	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
+	"github.com/goverse/goverse/internal/member"
 	"github.com/goverse/goverse/internal/state"
 )
 
-// Node gives access to the parts of a cluster.Cluster.
-type Node interface {
-	// Snapshot returns the newest state of the cluster, or nil while the node does not run.
-	Snapshot() *state.Snapshot
-	// Session returns the node's present session, or nil between two sessions and while the node does not run.
-	Session() *etcdsession.Session
-	// Election returns the cluster's election, or nil while the node does not run.
-	Election() *leaderelection.LeaderElection
+// Access returns the member that a cluster runs, or nil while it does not run. A cluster.Cluster embeds it. Its only
+// method is unexported, so this package can call it and users cannot.
+type Access func() *member.Member
+
+func (a Access) runningMember() *member.Member { return a() }
+
+// memberOf returns the member that a *cluster.Cluster runs, or nil.
+func memberOf(cluster any) *member.Member {
+	return cluster.(interface{ runningMember() *member.Member }).runningMember()
 }
 
-// NodeOf returns the Node of a *cluster.Cluster. Package cluster sets it once, at initialization.
-var NodeOf func(cluster any) Node
+// Snapshot returns the newest state that a *cluster.Cluster has of the cluster, or nil while it does not run.
+func Snapshot(cluster any) *state.Snapshot {
+	if m := memberOf(cluster); m != nil {
+		return m.Mirror.Snapshot()
+	}
+	return nil
+}
 
-// Snapshot returns the snapshot of a *cluster.Cluster.
-func Snapshot(cluster any) *state.Snapshot { return NodeOf(cluster).Snapshot() }
+// Session returns the present session of a *cluster.Cluster, or nil between two sessions and while it does not run.
+func Session(cluster any) *etcdsession.Session {
+	if m := memberOf(cluster); m != nil {
+		return m.Keeper.Current()
+	}
+	return nil
+}
 
-// Session returns the session of a *cluster.Cluster.
-func Session(cluster any) *etcdsession.Session { return NodeOf(cluster).Session() }
-
-// Election returns the election of a *cluster.Cluster.
-func Election(cluster any) *leaderelection.LeaderElection { return NodeOf(cluster).Election() }
+// Election returns the election of a *cluster.Cluster, or nil while it does not run.
+func Election(cluster any) *leaderelection.LeaderElection {
+	if m := memberOf(cluster); m != nil {
+		return m.Consensus.Election()
+	}
+	return nil
+}

@@ -172,7 +172,7 @@ func (c *checks) checkClaims(w *world) {
 // currentClaim asks a process for its claims.
 func (p *process) currentClaim() claim {
 	x := claim{p: p, s: p.session()}
-	if p.viewSince == 0 && p.core.Mirror.Snapshot() != nil {
+	if p.viewSince == 0 && p.member.Mirror.Snapshot() != nil {
 		p.w.alter(func() { p.viewSince = p.w.now() })
 	}
 	if x.s == nil {
@@ -180,11 +180,11 @@ func (p *process) currentClaim() claim {
 	}
 	x.valid, x.period = x.s.Valid(), x.s.Period()
 	x.stands = x.period.ValidDespitePause()
-	x.view = p.core.Mirror.Snapshot()
-	if t := p.core.Manager.Election().Term(); t != nil {
+	x.view = p.member.Mirror.Snapshot()
+	if t := p.member.Consensus.Election().Term(); t != nil {
 		x.token, x.mode = t.Token(), t.Mode()
 	}
-	shards := p.core.Manager.Shards()
+	shards := p.member.Consensus.Shards()
 	if shards == nil {
 		return x
 	}

@@ -143,14 +143,14 @@ type shardHandover struct {
 
 // recordHandover is called when a stopping process has waited for other owners to take its shards.
 func (c *checks) recordHandover(p *process, err error) error {
-	s := p.core.Mirror.Snapshot()
+	s := p.member.Mirror.Snapshot()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	own := s.Member(p.host.address)
 	switch {
 	case err != nil || own == nil || own.Incarnation != p.facts.incarnation:
 		c.seen.Count[StopCut]++
-	case p.core.OwnsShards(s):
+	case p.member.OwnsShards(s):
 		c.seen.Count[StopLast]++
 	default:
 		c.seen.Count[StopDrained]++

@@ -103,7 +103,7 @@ func (w *world) processDeviation(s *state.Snapshot, p *process) string {
 	switch {
 	case m == nil || m.InstanceID != p.id || m.Lease != lease || m.KeyLease != lease:
 		return "is not registered"
-	case p.isCandidate() && (p.core.Manager.Election().Failed() != nil || m.ElectionFailed):
+	case p.isCandidate() && (p.member.Consensus.Election().Failed() != nil || m.ElectionFailed):
 		return "says that its election failed"
 	}
 	queued := 0
@@ -123,7 +123,7 @@ func (w *world) processDeviation(s *state.Snapshot, p *process) string {
 	if why := w.unwatchedMember(s, p); why != "" {
 		return why
 	}
-	return snapshotDifference(s, p.core.Mirror.Snapshot())
+	return snapshotDifference(s, p.member.Mirror.Snapshot())
 }
 
 // unwatchedMember returns a member that a process should and can watch but does not.

@@ -92,7 +92,7 @@ type lostWatch struct {
 // recordLostWatcher is called when a process learns that it lost a watcher. Its session must then be confirmed in
 // time.
 func (c *checks) recordLostWatcher(p *process) {
-	s, view := p.session(), p.core.Mirror.Snapshot()
+	s, view := p.session(), p.member.Mirror.Snapshot()
 	if s == nil || view == nil {
 		return
 	}
@@ -147,7 +147,7 @@ const dialTime = 100 * time.Millisecond
 // recordCrash is called before a process is killed while its kernel survives. It checks later that an unhindered
 // watcher had the process removed in time. The caller holds w.mu.
 func (c *checks) recordCrash(p *process) {
-	w, view := c.w, p.core.Mirror.Snapshot()
+	w, view := c.w, p.member.Mirror.Snapshot()
 	if !w.crashDetection || view == nil || w.faults.slow > 0 {
 		return
 	}

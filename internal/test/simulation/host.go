@@ -222,6 +222,6 @@ func (h *host) wasCutOff(since time.Duration) bool {
 	if p == nil {
 		return false
 	}
-	view := p.core.Mirror.Snapshot()
+	view := p.member.Mirror.Snapshot()
 	return p.facts.blind > 0 || p.facts.waits >= since || view == nil || view.Stale
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// process is one process with one node: a real core with its own connections to etcd and to others.
+// process is one process with one node: a real member with its own connections to etcd and to others.
 // The time-outs of the simulated members are the defaults of a cluster.
 const (
 	requestTimeout = 2 * time.Second
@@ -30,18 +30,18 @@ const (
 )
 
 type process struct {
-	w    *world
-	host *host
-	id   string // the instance id
-	conn *modeletcd.Conn
-	core *member.Core
+	w      *world
+	host   *host
+	id     string // the instance id
+	conn   *modeletcd.Conn
+	member *member.Member
 
 	client *clientv3.Client
 	node   *nodeNetwork // the network side
 
 	ctx           context.Context // ends when the process dies
 	cancel        context.CancelFunc
-	wg            sync.WaitGroup // goroutines beside its core
+	wg            sync.WaitGroup // goroutines beside its member
 	dead          atomic.Bool
 	stopRequested bool          // it was asked to stop
 	viewSince     time.Duration // since when it has a view; 0 if it has none
@@ -69,7 +69,7 @@ func (h *host) startProcess() {
 	p.client = p.conn.Client()
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	var err error
-	if p.core, err = member.New(p.config()); err != nil {
+	if p.member, err = member.New(p.config()); err != nil {
 		panic(err) // the configuration is valid
 	}
 	w.checks.recordStart(p)
@@ -114,17 +114,17 @@ func (p *process) drawFraction() float64 {
 
 // runCore runs the process until it has ended.
 func (p *process) runCore() {
-	p.core.Start()
-	err := p.core.Join(p.ctx)
+	p.member.Start()
+	err := p.member.Join(p.ctx)
 	if err == nil {
-		p.wg.Go(func() { p.core.Manager.Run(p.ctx) })
+		p.wg.Go(func() { p.member.Consensus.Run(p.ctx) })
 		p.wg.Go(p.user.runUser)
 		<-p.ctx.Done()
 	}
 	if err != nil && p.ctx.Err() == nil { // it cannot join, for example at an occupied address
 		p.w.log.addProcessLine(p, "gives up: %v", err)
-		p.core.Detector.Stop(p.ctx)
-		_ = p.core.EndSession() // otherwise its lease expires
+		p.member.Detector.Stop(p.ctx)
+		_ = p.member.EndSession() // otherwise its lease expires
 	}
 	if p.dead.CompareAndSwap(false, true) {
 		p.w.mu.Lock()
@@ -134,10 +134,10 @@ func (p *process) runCore() {
 		p.w.mu.Unlock()
 	}
 	p.cancel()
-	p.core.Detector.Stop(p.ctx)
-	_ = p.core.EndSession() // nothing of it reaches etcd if the process is dead
-	_ = p.core.Manager.Stop(p.ctx)
-	p.core.Close()
+	p.member.Detector.Stop(p.ctx)
+	_ = p.member.EndSession() // nothing of it reaches etcd if the process is dead
+	_ = p.member.Consensus.Stop(p.ctx)
+	p.member.Close()
 	p.wg.Wait()
 }
 
@@ -150,15 +150,15 @@ func (p *process) stopCore() {
 	p.w.log.addProcessLine(p, "begins to stop")
 	p.wg.Go(func() {
 		ctx, checks := p.ctx, &p.w.checks
-		marked := p.core.MarkStopping(ctx)
-		cut := p.core.Manager.Withdraw(ctx)
+		marked := p.member.MarkStopping(ctx)
+		cut := p.member.Consensus.Withdraw(ctx)
 		if marked {
-			cut = errors.Join(cut, checks.recordHandover(p, p.core.HandOverShards(ctx)))
+			cut = errors.Join(cut, checks.recordHandover(p, p.member.HandOverShards(ctx)))
 		} else {
 			checks.countOccurrence(StopCut)
 		}
-		cut = errors.Join(cut, p.core.ReleaseShards(ctx))
-		p.core.Detector.Stop(ctx)
+		cut = errors.Join(cut, p.member.ReleaseShards(ctx))
+		p.member.Detector.Stop(ctx)
 		p.w.mu.Lock()
 		p.node.closeStreams(true)
 		p.w.mu.Unlock()
@@ -167,10 +167,10 @@ func (p *process) stopCore() {
 		}
 		wait.For(ctx, p.drawDelay("serves to the end", 200*time.Millisecond))
 		if cut == nil {
-			p.core.MarkLeft(ctx)
+			p.member.MarkLeft(ctx)
 		}
 		last := p.session()
-		if p.core.EndSession() != nil || ctx.Err() != nil {
+		if p.member.EndSession() != nil || ctx.Err() != nil {
 			checks.countOccurrence(StopSilent)
 		} else {
 			checks.checkStop(p, last)
@@ -195,10 +195,10 @@ func (p *process) killProcess(withHost bool) {
 }
 
 // leads reports whether the process leads, as LeaderElection.IsLeader does.
-func (p *process) leads() bool { return p.core.Manager.IsLeader() }
+func (p *process) leads() bool { return p.member.Consensus.IsLeader() }
 
 // session returns the present session, or nil between two.
-func (p *process) session() *etcdsession.Session { return p.core.Keeper.Current() }
+func (p *process) session() *etcdsession.Session { return p.member.Keeper.Current() }
 
 // drawDelay draws a duration up to d for an activity of the process.
 func (p *process) drawDelay(what string, d time.Duration) time.Duration {

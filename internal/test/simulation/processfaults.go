@@ -145,9 +145,9 @@ func requestResignation(w *world, h *host) {
 		ctx, cancel := context.WithTimeout(p.ctx, patience)
 		defer cancel()
 		if kind == state.RequestResign {
-			_ = p.core.Manager.Election().RequestResign(ctx) // it may not be possible
+			_ = p.member.Consensus.Election().RequestResign(ctx) // it may not be possible
 		} else {
-			_ = p.core.Manager.Election().Transfer(ctx, target)
+			_ = p.member.Consensus.Election().Transfer(ctx, target)
 		}
 	})
 }
@@ -161,12 +161,12 @@ func (c *checks) recordResignRequest() {
 
 // resign lets the process give up its leadership, if it leads.
 func (p *process) resign() {
-	t := p.core.Manager.Election().Term()
+	t := p.member.Consensus.Election().Term()
 	if t == nil {
 		return
 	}
 	p.w.checks.recordResigning(t.Token())
-	p.wg.Go(func() { _ = p.core.Manager.Election().Resign(p.ctx) })
+	p.wg.Go(func() { _ = p.member.Consensus.Election().Resign(p.ctx) })
 }
 
 // recordResigning is called with a term that is about to end by giving up its key.

@@ -119,7 +119,7 @@ var termEnds = map[election.Reason]Occurrence{election.ReasonResigned: Resigned,
 func (c *checks) recordSent(p *process, k requestKind, request any) (by planningDuty) {
 	switch k {
 	case requestPlan, requestGuardedWrite:
-		guards, _ := p.core.Manager.Election().Duty()
+		guards, _ := p.member.Consensus.Election().Duty()
 		c.mu.Lock()
 		by = planningDuty{mode: p.facts.mode, token: p.facts.token, lease: p.facts.lease}
 		if k == requestPlan && len(guards) > 0 {

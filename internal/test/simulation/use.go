@@ -49,7 +49,7 @@ func (u *nodeUser) runUser() {
 		u.p.wg.Go(u.runCalls)
 	}
 	for u.p.ctx.Err() == nil {
-		_ = u.p.core.Manager.Election().Lead(u.p.ctx, u.leadTerm) // it fails only when its context has ended
+		_ = u.p.member.Consensus.Election().Lead(u.p.ctx, u.leadTerm) // it fails only when its context has ended
 	}
 }
 
@@ -143,7 +143,7 @@ func (u *nodeUser) release(context.Context, int) {
 
 // runCalls runs calls in shards.
 func (u *nodeUser) runCalls() {
-	shards := u.p.core.Manager.Shards()
+	shards := u.p.member.Consensus.Shards()
 	for u.p.ctx.Err() == nil {
 		wait.For(u.p.ctx, u.drawBetween(0, u.p.w.ttl/4))
 		u.mu.Lock()
