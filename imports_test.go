@@ -27,7 +27,7 @@ var floors = [][]string{
 		"cluster/slogger", "cluster/stats"},
 	{"internal/sharding", "internal/state"},
 	{"internal/crash", "internal/etcd"},
-	{"internal/budget", "node"},
+	{"internal/budget", "internal/peer", "node"},
 	{"cluster/consensusmanager", "cluster/elector", "cluster/internal", "cluster/leaderelection", "cluster/lock",
 		"cluster/objects/client", "cluster/objects/state/postgres", "cluster/processor", "internal/eventlog",
 		"internal/leasequeue", "internal/member", "internal/objects"},

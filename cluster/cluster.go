@@ -22,6 +22,7 @@ import (
 	"github.com/goverse/goverse/internal/member"
 	"github.com/goverse/goverse/internal/member/inspect"
 	"github.com/goverse/goverse/internal/member/membership"
+	"github.com/goverse/goverse/internal/peer"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/node"
 )
@@ -53,7 +54,7 @@ type Cluster struct {
 
 	cfg  Config
 	keys state.Keys
-	node *node.Node
+	node *peer.Node
 	log  hclog.Logger
 	// lookup resolves a host to its addresses; tests replace it.
 	lookup membership.LookupHost
@@ -161,7 +162,7 @@ func NewClusterWithNode(cfg Config, n *node.Node) (*Cluster, error) {
 		return nil, err
 	}
 	cfg.Sharding.Exclude = maps.Clone(cfg.Sharding.Exclude)
-	c := &Cluster{cfg: cfg, keys: keys, node: n, log: cfg.Logger, lookup: net.DefaultResolver.LookupHost,
+	c := &Cluster{cfg: cfg, keys: keys, node: (*peer.Node)(n), log: cfg.Logger, lookup: net.DefaultResolver.LookupHost,
 		stopped: make(chan struct{})}
 	c.consensus, c.shards, c.elections = ConsensusManager{c}, Shards{c}, Elections{c}
 	c.locks, c.effects, c.checkpoints, c.objects = lockRegistry{c}, Effects{c}, Checkpoints{c}, Objects{c}
@@ -176,7 +177,7 @@ func NewClusterWithNode(cfg Config, n *node.Node) (*Cluster, error) {
 }
 
 // Node returns the node that the cluster was created with.
-func (c *Cluster) Node() *node.Node { return c.node }
+func (c *Cluster) Node() *node.Node { return (*node.Node)(c.node) }
 
 // sessionValid reports whether this node's session is valid now.
 func (p *nodeParts) sessionValid() bool {

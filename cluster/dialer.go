@@ -8,20 +8,20 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/goverse/goverse/internal/crash"
-	"github.com/goverse/goverse/node"
+	"github.com/goverse/goverse/internal/peer"
 )
 
 // watchDialer opens watches on other nodes for the crash detector.
 type watchDialer struct {
-	node *node.Node // opens watches in this node's name
+	node *peer.Node // opens watches in this node's name
 	opts []grpc.DialOption
 }
 
-// Watch implements crashdetector.Dialer.
+// Watch implements crash.Dialer.
 func (d watchDialer) Watch(ctx context.Context, address string) (crash.Watch, error) {
 	w, err := d.node.OpenWatch(ctx, address, d.opts...)
 	switch {
-	case errors.Is(err, node.ErrRefused):
+	case errors.Is(err, peer.ErrRefused):
 		return nil, fmt.Errorf("%w: %w", crash.ErrRefused, err)
 	case err != nil:
 		return nil, err
@@ -31,11 +31,11 @@ func (d watchDialer) Watch(ctx context.Context, address string) (crash.Watch, er
 
 // identify returns the instance id of the node that answers at address.
 func (d watchDialer) identify(ctx context.Context, address string) (instance string, err error) {
-	identity, err := node.Identify(ctx, address, d.opts...)
+	identity, err := peer.Identify(ctx, address, d.opts...)
 	return identity.InstanceID, err
 }
 
-type nodeWatch struct{ *node.Watch }
+type nodeWatch struct{ *peer.Watch }
 
-// Instance implements crashdetector.Watch.
+// Instance implements crash.Watch.
 func (w nodeWatch) Instance() string { return w.InstanceID }

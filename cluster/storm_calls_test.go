@@ -11,6 +11,7 @@ import (
 	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/internal/member/inspect"
 	"github.com/goverse/goverse/internal/member/request"
+	"github.com/goverse/goverse/internal/peer"
 	"github.com/goverse/goverse/internal/test/nodetest"
 )
 
@@ -26,7 +27,7 @@ var stormCalls = map[string]func(ctx context.Context, n *stormNode){
 		c := n.cluster
 		_, _, _, _, _, _ = c.IsLeader(), c.GetLeaderNode(), c.Status(), c.Members(), c.Session().Valid(), c.Leader()
 		_, _ = c.Term()
-		_ = c.Node().Watchers()
+		_ = (*peer.Node)(c.Node()).Watchers()
 		_, _ = c.GetConsensusManager().IsLeader(), c.GetConsensusManager().Mode()
 	},
 	"leader": func(ctx context.Context, n *stormNode) {

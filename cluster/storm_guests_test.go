@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
-	"github.com/goverse/goverse/node"
+	"github.com/goverse/goverse/internal/peer"
 )
 
 // guest is a connection from outside to a node. Calling it closes the connection once the node is down.
@@ -24,7 +24,7 @@ var guestKinds = map[string]func(n *stormNode) guest{
 		ctx, cancel := context.WithCancel(context.Background())
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			w, err := node.OpenWatch(ctx, n.cluster.Node().AdvertiseAddress(), "guest",
+			w, err := peer.OpenWatch(ctx, n.cluster.Node().AdvertiseAddress(), "guest",
 				grpc.WithTransportCredentials(n.w.certs.client()))
 			if err == nil {
 				_ = w.Wait(ctx)

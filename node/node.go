@@ -1,223 +1,94 @@
 package node
 
 import (
-	"crypto/ed25519"
-	"crypto/rand"
-	"encoding/hex"
-	"errors"
-	"fmt"
-	"net"
-	"sync"
-	"sync/atomic"
-	"time"
+	"context"
 
-	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/health"
-	healthpb "google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/reflection"
 
-	"github.com/goverse/goverse/internal/logs/logqueue"
-	"github.com/goverse/goverse/internal/wait"
-	nodepb "github.com/goverse/goverse/proto/goverse/node/v1"
+	"github.com/goverse/goverse/internal/peer"
+)
+
+// Errors about addresses. Compare with errors.Is. The message names the field to change; the cause, if there is
+// one, is wrapped.
+var (
+	// ErrBadAddress is returned when the address is malformed, cannot be advertised, or cannot be bound on this
+	// machine.
+	ErrBadAddress = peer.ErrBadAddress
+	// ErrAddressInUse is returned when another socket is bound to the address.
+	ErrAddressInUse = peer.ErrAddressInUse
 )
 
 // Errors about the life cycle of a node. Compare with errors.Is.
 var (
 	// ErrStarted is returned when Start was called before.
-	ErrStarted = errors.New("the node was already started")
+	ErrStarted = peer.ErrStarted
 	// ErrStopped is returned when Stop or Close was called before. Create a new node instead.
-	ErrStopped = errors.New("the node was stopped")
+	ErrStopped = peer.ErrStopped
 	// ErrCallsCut is returned when Stop's context ended while calls were running. Their connections were closed
 	// and their contexts cancelled.
-	ErrCallsCut = errors.New("running calls were cut off")
+	ErrCallsCut = peer.ErrCallsCut
 )
 
 // A Node is the gRPC server of one process. NewNode creates it. All methods are safe for concurrent use.
-type Node struct {
-	log        hclog.Logger
-	instanceID string
-	advertise  string
-	bound      net.Addr
-	listen     func() (net.Listener, error) // at Start; nil: the listener listens already
-	listener   *connListener
-	server     *grpc.Server
-	health     *health.Server
-
-	stopping     chan struct{} // closed by MarkStopping
-	markStopping func()
-	goodbye      chan struct{} // closed when Stop begins, before endStreams
-	sayGoodbye   func()
-	endStreams   chan struct{} // closed when Stop or Close begins
-	closeStreams func()
-	watcherLost  wait.Signal
-	watchers     watchers
-	roster       atomic.Pointer[Roster]
-	key          ed25519.PrivateKey // proves that a watch comes from this node
-	startDrain   func()             // starts grpc's graceful stop, once
-	drained      chan struct{}      // closed when that stop ended, handlers included
-	served       chan struct{}      // closed when Serve returned, or will never be called
-	limits       connLimits
-
-	mu       sync.Mutex
-	started  bool
-	stopped  bool
-	serveErr error
-}
+type Node peer.Node // so that only our own packages reach the methods that a cluster needs
 
 // NewNode checks the configuration and registers the services that every node has. It checks that the address can be
 // bound, but listens there only from Start on, so that a connection made before is refused instead of left waiting.
 // Only a port 0 is bound at once, because the node's address depends on it. A node that is not started must be closed
 // with Close. Errors match ErrBadAddress or ErrAddressInUse.
 func NewNode(cfg Config) (*Node, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, err
-	}
-	var id [16]byte
-	_, _ = rand.Read(id[:]) // never fails: crypto/rand ends the program instead
-	field, address := cfg.listenField()
-	_, key, _ := ed25519.GenerateKey(nil) // never fails, like Read
-	listener, err := net.Listen("tcp", address)
-	if err != nil {
-		return nil, listenError(field, address, err)
-	}
-	_, advertise := cfg.advertiseField()
-	n := &Node{
-		log:         logqueue.New(cfg.Logger),
-		instanceID:  hex.EncodeToString(id[:]),
-		advertise:   withPort(advertise, listener.Addr()),
-		bound:       listener.Addr(),
-		listener:    newConnListener(listener),
-		health:      health.NewServer(),
-		stopping:    make(chan struct{}),
-		goodbye:     make(chan struct{}),
-		endStreams:  make(chan struct{}),
-		watcherLost: wait.NewSignal(),
-		key:         key,
-		drained:     make(chan struct{}),
-		served:      make(chan struct{}),
-		limits:      newConnLimits(),
-	}
-	if !hasPortZero(address) {
-		_ = n.listener.Close()
-		n.listen = func() (net.Listener, error) {
-			listener, err := net.Listen("tcp", n.ListenAddress()) // numeric: it is resolved already
-			if err != nil {
-				return nil, listenError(field, address, err)
-			}
-			return listener, nil
-		}
-	}
-	n.markStopping = sync.OnceFunc(func() {
-		close(n.stopping)
-		n.health.Shutdown() // permanently NOT_SERVING, even after SetReady
-	})
-	n.sayGoodbye = sync.OnceFunc(func() { close(n.goodbye) })
-	n.closeStreams = sync.OnceFunc(func() { close(n.endStreams) })
-	n.startDrain = sync.OnceFunc(func() {
-		go func() {
-			defer close(n.drained)
-			// The listener is closed. If grpc is told to stop before its Serve has noticed that, Serve returns
-			// only after the last call, and Done would wait for it.
-			<-n.served
-			// grpc waits five seconds for each connection's acknowledgement, which a watcher that stands still
-			// does not send.
-			patience := time.AfterFunc(goodbyePatience, n.listener.closeDeparted)
-			defer patience.Stop()
-			n.server.GracefulStop()
-			n.watchers.wg.Wait()
-		}()
-	})
-	n.server = grpc.NewServer(append([]grpc.ServerOption{
-		// Members watch each other with keepalives much shorter than five minutes, the interval below which
-		// grpc would otherwise close the connection as abuse.
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
-		grpc.ChainStreamInterceptor(n.limits.limitOwn, n.endWatches),
-		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeader),
-		grpc.NumStreamWorkers(streamWorkers),
-		grpc.StaticStreamWindowSize(streamWindow), grpc.StaticConnWindowSize(connWindow),
-	}, cfg.ServerOptions...)...)
-	n.health.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
-	own := limitedRegistrar{n.server, n.limits}
-	healthpb.RegisterHealthServer(own, n.health)
-	reflection.Register(n.server) // it has streams only
-	nodepb.RegisterNodeServer(own, identityService{node: n})
-	return n, nil
+	n, err := peer.NewNode(peer.Config(cfg))
+	return (*Node)(n), err
 }
 
 // AdvertiseAddress returns the host:port under which other processes reach this node, with the port that was
 // actually bound.
-func (n *Node) AdvertiseAddress() string { return n.advertise }
+func (n *Node) AdvertiseAddress() string { return (*peer.Node)(n).AdvertiseAddress() }
 
 // ListenAddress returns the IP address and port that the node binds, as reported by the kernel.
-func (n *Node) ListenAddress() string { return n.bound.String() }
+func (n *Node) ListenAddress() string { return (*peer.Node)(n).ListenAddress() }
 
 // InstanceID returns 128 random bits in hex, new for each Node. It tells this process from an earlier one at
 // the same address.
-func (n *Node) InstanceID() string { return n.instanceID }
+func (n *Node) InstanceID() string { return (*peer.Node)(n).InstanceID() }
 
-// SetReady sets the answer of the health service for the whole server (service ""): SERVING or NOT_SERVING. It
-// has no effect once the node is stopping.
-func (n *Node) SetReady(ready bool) {
-	status := healthpb.HealthCheckResponse_NOT_SERVING
-	if ready {
-		status = healthpb.HealthCheckResponse_SERVING
-	}
-	n.health.SetServingStatus("", status)
-}
+// Server returns the registrar for the user's own gRPC services, for use before Start. It panics, like
+// http.Handle, if a service is registered after Start or Stop, or twice. The services health, reflection and
+// goverse.node.v1.Node are registered already. Without this check, gRPC would end the process.
+func (n *Node) Server() grpc.ServiceRegistrar { return (*peer.Node)(n).Server() }
 
 // Start listens and serves in a new goroutine, which Stop and Close join, and returns immediately. It returns
 // ErrStarted the second time and ErrStopped after Stop. If another process has bound the port since NewNode, the error
 // matches ErrAddressInUse, and Start may be called again.
-func (n *Node) Start() error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	switch {
-	case n.stopped:
-		return errStopped()
-	case n.started:
-		return errStarted()
-	}
-	if n.listen != nil {
-		listener, err := n.listen()
-		if err != nil {
-			return err
-		}
-		n.listener.Listener = listener
-	}
-	n.started = true
-	go n.serve()
-	n.log.Info("serving", "address", n.advertise, "listen", n.ListenAddress(), "instance", n.instanceID)
-	return nil
-}
-
-func errStopped() error { return fmt.Errorf("node: %w: make a new one with NewNode", ErrStopped) }
-
-func errStarted() error {
-	return fmt.Errorf("node: %w: a cluster's Start starts its node itself, and one node is for one cluster", ErrStarted)
-}
-
-// serve runs until the listener is closed by Stop, or fails.
-func (n *Node) serve() {
-	defer close(n.served)
-	err := n.server.Serve(n.listener)
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if err != nil && !n.stopped {
-		n.serveErr = fmt.Errorf("node: stopped serving at %s: %w", n.advertise, err)
-		n.log.Error("stopped serving", "address", n.advertise, "error", err)
-	}
-}
+func (n *Node) Start() error { return (*peer.Node)(n).Start() }
 
 // Done returns a channel that is closed when the node no longer serves: after Stop or Close, or after a failure
 // of its listener, which Err then returns.
-func (n *Node) Done() <-chan struct{} { return n.served }
+func (n *Node) Done() <-chan struct{} { return (*peer.Node)(n).Done() }
 
 // Err returns the error because of which the node stopped serving by itself. It returns nil while the node
 // serves, and after Stop or Close.
-func (n *Node) Err() error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.serveErr
-}
+func (n *Node) Err() error { return (*peer.Node)(n).Err() }
+
+// Stopping returns a channel that is closed once the node's cluster begins to stop, or Stop or Close was called.
+// Long streams of a user's own services should end then, because Stop waits for them.
+func (n *Node) Stopping() <-chan struct{} { return (*peer.Node)(n).Stopping() }
+
+// Stop stops the node gracefully. Watchers are sent a goodbye, health becomes NOT_SERVING, the port is freed,
+// new calls are refused, and running calls may finish. Connections with an unfinished handshake are closed
+// immediately.
+//
+// If ctx ends first, Stop closes all connections and cancels the contexts of running calls. The error then
+// matches ErrCallsCut and the cause of ctx's end.
+//
+// Stop returns when every goroutine of the node has ended, except for a handler that ignores its cancelled
+// context for a second. One goroutine of gRPC per connection, keepalive, cannot be joined; it ends by itself,
+// because its connection is closed when Stop returns. Stop may be called at any time: before Start, again (it
+// returns nil if everything has ended), and concurrently, where the context that ends first decides.
+func (n *Node) Stop(ctx context.Context) error { return (*peer.Node)(n).Stop(ctx) }
+
+// Close stops the node immediately, as the end of its process would: running calls are cut off, and watchers
+// get no goodbye. It also frees the port of a node that was never started, and cuts short a Stop in progress.
+// Like Stop it waits for the node's goroutines, at most a second for a handler that ignores its context. It always
+// returns nil.
+func (n *Node) Close() error { return (*peer.Node)(n).Close() }

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/goverse/goverse/internal/peer"
 	"github.com/goverse/goverse/internal/test/certtest"
 	"github.com/goverse/goverse/internal/test/logtest"
 	"github.com/goverse/goverse/node"
@@ -38,7 +39,7 @@ func options(certs *mtls.Certificates) []grpc.ServerOption {
 
 func identify(t *testing.T, n *node.Node, option grpc.DialOption) error {
 	t.Helper()
-	_, err := node.Identify(patient(t), n.AdvertiseAddress(), option)
+	_, err := peer.Identify(patient(t), n.AdvertiseAddress(), option)
 	return err
 }
 
@@ -130,7 +131,7 @@ func TestAClientsCertificateNeedNotBeForServers(t *testing.T) {
 	f.Write(t, a.Issue(t, nil, func(c *x509.Certificate) { c.ExtKeyUsage = c.ExtKeyUsage[1:] }))
 	cfg := config(f)
 	cfg.ClientOnly = true
-	_, err := node.Identify(patient(t), n.AdvertiseAddress(), load(t, cfg).DialOption())
+	_, err := peer.Identify(patient(t), n.AdvertiseAddress(), load(t, cfg).DialOption())
 	require.NoError(t, err)
 }
 
@@ -144,7 +145,7 @@ func TestIntermediateAuthorities(t *testing.T) {
 	f.WriteCA(t, a)
 	certs := load(t, config(f))
 	n := server(t, "127.0.0.1:0", certs)
-	_, err := node.Identify(patient(t), n.AdvertiseAddress(), certs.DialOption())
+	_, err := peer.Identify(patient(t), n.AdvertiseAddress(), certs.DialOption())
 	require.NoError(t, err)
 }
 
@@ -156,7 +157,7 @@ func TestOneFileForCertificateAndKey(t *testing.T) {
 	f.Key = f.Cert
 	certs := load(t, config(f))
 	n := server(t, "127.0.0.1:0", certs)
-	_, err := node.Identify(patient(t), n.AdvertiseAddress(), certs.DialOption())
+	_, err := peer.Identify(patient(t), n.AdvertiseAddress(), certs.DialOption())
 	require.NoError(t, err)
 }
 
@@ -187,13 +188,13 @@ func TestHostsOfCertificates(t *testing.T) {
 			f, _ := files(t, a, c.names...)
 			certs := load(t, config(f))
 			n := server(t, address, certs)
-			_, err := node.Identify(patient(t), n.AdvertiseAddress(), certs.DialOption())
+			_, err := peer.Identify(patient(t), n.AdvertiseAddress(), certs.DialOption())
 			if c.called {
 				require.NoError(t, err)
 				return
 			}
-			require.ErrorIs(t, err, node.ErrNoAnswer)
-			require.NotErrorIs(t, err, node.ErrRefused, "it proves nothing about the process")
+			require.ErrorIs(t, err, peer.ErrNoAnswer)
+			require.NotErrorIs(t, err, peer.ErrRefused, "it proves nothing about the process")
 			require.ErrorContains(t, err, "x509: ")
 		})
 	}
@@ -237,7 +238,7 @@ func TestFilesAreReadAgain(t *testing.T) {
 	broken := kept + `"mtls: CAFile ` + f.CA + ": it holds no PEM certificate"
 	log.Await(t, broken)
 	require.Equal(t, second.Serial, shown(t, n.AdvertiseAddress(), caller).SerialNumber)
-	_, err := node.Identify(patient(t), n.AdvertiseAddress(), certs.DialOption())
+	_, err := peer.Identify(patient(t), n.AdvertiseAddress(), certs.DialOption())
 	require.NoError(t, err)
 	require.Equal(t, 1, log.Count(broken), log.String())
 
@@ -283,7 +284,7 @@ func TestSessionsAreNotResumed(t *testing.T) {
 	f.Write(t, next.Issue(t, []string{"127.0.0.1"}))
 	require.NoError(t, certs.Reload())
 	require.True(t, caller.RootCAs.AppendCertsFromPEM(next.PEM))
-	require.ErrorIs(t, identify(t, n, over(caller)), node.ErrNoAnswer)
+	require.ErrorIs(t, identify(t, n, over(caller)), peer.ErrNoAnswer)
 }
 
 func TestRefusedConnectionsAreLoggedForDebugging(t *testing.T) {

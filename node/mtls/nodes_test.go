@@ -23,6 +23,7 @@ import (
 	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/peer"
 	"github.com/goverse/goverse/internal/test/certtest"
 	"github.com/goverse/goverse/internal/test/etcdtest"
 	"github.com/goverse/goverse/internal/test/logtest"
@@ -121,7 +122,7 @@ func TestACrashIsNoticedAndObjectsAreCalledOverTLS(t *testing.T) {
 	require.Len(t, callAll(t, all), 3)
 	require.Eventually(t, func() bool {
 		for _, m := range all {
-			if m.node.Watchers() != 2 {
+			if (*peer.Node)(m.node).Watchers() != 2 {
 				return false
 			}
 		}
@@ -209,9 +210,9 @@ func TestStrangersAreAnsweredNothing(t *testing.T) {
 			for _, method := range methods {
 				require.Equal(t, codes.Unavailable, status.Code(ask(patient(t), conn, method)), method)
 			}
-			_, err := node.Identify(patient(t), address, option)
-			require.ErrorIs(t, err, node.ErrNoAnswer)
-			require.NotErrorIs(t, err, node.ErrRefused)
+			_, err := peer.Identify(patient(t), address, option)
+			require.ErrorIs(t, err, peer.ErrNoAnswer)
+			require.NotErrorIs(t, err, peer.ErrRefused)
 		})
 	}
 	callAll(t, all)
@@ -320,16 +321,16 @@ func TestCertificatesAreReplacedWhileCallsRun(t *testing.T) {
 	reload(func(f certtest.Files) { f.WriteCA(t, a, next) })
 	require.True(t, looking.RootCAs.AppendCertsFromPEM(next.PEM))
 	issue(next)
-	_, err := node.Identify(patient(t), all[0].address(), over(looking))
+	_, err := peer.Identify(patient(t), all[0].address(), over(looking))
 	require.NoError(t, err, "the old authority's certificates are good as long as it is in the files")
 	reload(func(f certtest.Files) { f.WriteCA(t, next) })
 	calls.more()
 
-	_, err = node.Identify(patient(t), all[0].address(), over(looking))
-	require.ErrorIs(t, err, node.ErrNoAnswer, "and then no more")
+	_, err = peer.Identify(patient(t), all[0].address(), over(looking))
+	require.ErrorIs(t, err, peer.ErrNoAnswer, "and then no more")
 	stale, _ := files(t, a, "127.0.0.1")
 	n := server(t, "127.0.0.1:0", load(t, config(stale)))
-	_, err = node.Identify(patient(t), n.AdvertiseAddress(), caller.DialOption())
+	_, err = peer.Identify(patient(t), n.AdvertiseAddress(), caller.DialOption())
 	require.ErrorContains(t, err, "certificate signed by unknown authority", "neither are servers with those called")
 
 	// Broken files on one node stop nothing, and a node that joins now connects to all others.
@@ -339,7 +340,7 @@ func TestCertificatesAreReplacedWhileCallsRun(t *testing.T) {
 	joined := join(t, etcd, w, f)
 	all = append(all, joined)
 	callAll(t, all)
-	require.Eventually(t, func() bool { return joined.node.Watchers() == 2 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return (*peer.Node)(joined.node).Watchers() == 2 }, time.Minute, time.Millisecond)
 	require.Equal(t, serials[0], shown(t, all[0].address(), client(t, next, next.Issue(t, nil))).SerialNumber.String())
 	calls.more()
 	calls.end()

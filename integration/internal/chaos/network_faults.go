@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/clustertest/fault"
+	"github.com/goverse/goverse/internal/peer"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/test/faults"
 	"github.com/goverse/goverse/internal/test/history"
-	"github.com/goverse/goverse/node"
 )
 
 // faultUntilLost returns a kind of fault that lasts until etcd has removed the node's session, and a moment
@@ -136,7 +136,7 @@ func dropNodePackets(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand
 	accused, silent := n.accusedUntil(ctx, func() error {
 		probe, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 		defer cancel()
-		_, err := node.Identify(probe, n.address())
+		_, err := peer.Identify(probe, n.address())
 		holdFault(ctx, between(rnd, 200*time.Millisecond, time.Second))
 		return err
 	})
@@ -144,7 +144,7 @@ func dropNodePackets(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand
 		return err
 	}
 	switch {
-	case !errors.Is(silent, node.ErrNoAnswer):
+	case !errors.Is(silent, peer.ErrNoAnswer):
 		return errNoEffect
 	case accused:
 		return fmt.Errorf("node %d was accused for its silence", n.index)

@@ -12,6 +12,7 @@ import (
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/etcd/watchcache"
+	"github.com/goverse/goverse/internal/peer"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/test/etcdtest"
 	"github.com/goverse/goverse/internal/test/logtest"
@@ -36,7 +37,7 @@ func register(t *testing.T) (*Membership, *etcdsession.Session, *logtest.Buffer)
 		ReadTimeout: time.Second, Logger: log.Logger()})
 	m := New(Config{Client: client, Keys: keys, Mirror: view, Address: n.AdvertiseAddress(),
 		Identify: func(ctx context.Context, address string) (string, error) {
-			identity, err := node.Identify(ctx, address)
+			identity, err := peer.Identify(ctx, address)
 			return identity.InstanceID, err
 		},
 		Record: state.Record{InstanceID: n.InstanceID()}, RemovePredecessor: true, RequestTimeout: 5 * time.Second,

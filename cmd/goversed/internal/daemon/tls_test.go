@@ -9,9 +9,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/goverse/goverse/internal/peer"
 	"github.com/goverse/goverse/internal/test/certtest"
 	"github.com/goverse/goverse/internal/test/etcdtest"
-	"github.com/goverse/goverse/node"
 	"github.com/goverse/goverse/node/mtls"
 )
 
@@ -36,11 +36,13 @@ func TestNodesOverTLS(t *testing.T) {
 	second, other := startLogged(t, cfg)
 	require.Eventually(t, func() bool { return len(first.waitReady(t).Nodes) == 2 && len(second.waitReady(t).Nodes) == 2 },
 		patience, tick)
-	require.Eventually(t, func() bool { return first.node.Watchers() == 1 && second.node.Watchers() == 1 },
+	require.Eventually(t, func() bool {
+		return (*peer.Node)(first.node).Watchers() == 1 && (*peer.Node)(second.node).Watchers() == 1
+	},
 		patience, tick, "they watch each other")
 
 	identify := func(option grpc.DialOption) error {
-		_, err := node.Identify(etcdtest.Context(t), first.NodeAddress(), option)
+		_, err := peer.Identify(etcdtest.Context(t), first.NodeAddress(), option)
 		return err
 	}
 	stranger, _ := writeCertificate(t, certtest.NewAuthority(t), "127.0.0.1")
@@ -48,8 +50,8 @@ func TestNodesOverTLS(t *testing.T) {
 	require.NoError(t, err)
 	defer strange.Close()
 	require.NoError(t, identify(first.certs.DialOption()))
-	require.ErrorIs(t, identify(strange.DialOption()), node.ErrNoAnswer)
-	require.ErrorIs(t, identify(grpc.WithTransportCredentials(insecure.NewCredentials())), node.ErrNoAnswer)
+	require.ErrorIs(t, identify(strange.DialOption()), peer.ErrNoAnswer)
+	require.ErrorIs(t, identify(grpc.WithTransportCredentials(insecure.NewCredentials())), peer.ErrNoAnswer)
 
 	cert := a.Issue(t, []string{"127.0.0.1"})
 	files.Write(t, cert)

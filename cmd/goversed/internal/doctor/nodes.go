@@ -7,8 +7,8 @@ import (
 	"sync"
 
 	"github.com/goverse/goverse/cmd/goversed/internal/doctor/diagnosis"
+	"github.com/goverse/goverse/internal/peer"
 	"github.com/goverse/goverse/internal/state"
-	"github.com/goverse/goverse/node"
 )
 
 const (
@@ -51,7 +51,7 @@ func (x *examiner) askNode(ctx context.Context, m *state.Member) (out diagnosis.
 	}
 	asking, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
-	said, err := node.Identify(asking, m.Address, x.Options...)
+	said, err := peer.Identify(asking, m.Address, x.Options...)
 	out.AnswerKind = classifyAnswer(err)
 	switch {
 	case err != nil && out.AnswerKind != diagnosis.Refused:
@@ -69,9 +69,9 @@ func classifyAnswer(err error) diagnosis.AnswerKind {
 	switch {
 	case err == nil:
 		return diagnosis.Expected
-	case errors.Is(err, node.ErrRefused):
+	case errors.Is(err, peer.ErrRefused):
 		return diagnosis.Refused
-	case errors.Is(err, node.ErrNotNode):
+	case errors.Is(err, peer.ErrNotNode):
 		return diagnosis.NotNode
 	case unknown && name.IsNotFound:
 		return diagnosis.Unresolved

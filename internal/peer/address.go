@@ -1,4 +1,4 @@
-package node
+package peer
 
 import (
 	"errors"
@@ -10,13 +10,9 @@ import (
 	"syscall"
 )
 
-// Errors about addresses. Compare with errors.Is. The message names the field to change; the cause, if there is
-// one, is wrapped.
+// Errors about addresses; package node describes them.
 var (
-	// ErrBadAddress is returned when the address is malformed, cannot be advertised, or cannot be bound on this
-	// machine.
-	ErrBadAddress = errors.New("bad address")
-	// ErrAddressInUse is returned when another socket is bound to the address.
+	ErrBadAddress   = errors.New("bad address")
 	ErrAddressInUse = errors.New("address already in use")
 )
 

@@ -1,4 +1,4 @@
-package node
+package peer
 
 import (
 	"context"
@@ -19,21 +19,10 @@ const drainMoment = 20 * time.Millisecond
 // calls it before doing so. Stop and Close imply it. It does not block and may be called any number of times.
 func (n *Node) MarkStopping() { n.markStopping() }
 
-// Stopping returns a channel that is closed once MarkStopping, Stop or Close was called. Long streams of a
-// user's own services should end then, because Stop waits for them.
+// Stopping returns a channel that is closed once MarkStopping, Stop or Close was called.
 func (n *Node) Stopping() <-chan struct{} { return n.stopping }
 
-// Stop stops the node gracefully. Watchers are sent a goodbye, health becomes NOT_SERVING, the port is freed,
-// new calls are refused, and running calls may finish. Connections with an unfinished handshake are closed
-// immediately.
-//
-// If ctx ends first, Stop closes all connections and cancels the contexts of running calls. The error then
-// matches ErrCallsCut and the cause of ctx's end.
-//
-// Stop returns when every goroutine of the node has ended, except for a handler that ignores its cancelled
-// context for a second. One goroutine of gRPC per connection, keepalive, cannot be joined; it ends by itself,
-// because its connection is closed when Stop returns. Stop may be called at any time: before Start, again (it
-// returns nil if everything has ended), and concurrently, where the context that ends first decides.
+// Stop stops the node gracefully.
 func (n *Node) Stop(ctx context.Context) error {
 	n.sayGoodbye()
 	n.shutListener()
@@ -57,9 +46,7 @@ func (n *Node) Stop(ctx context.Context) error {
 		n.advertise, ErrCallsCut, context.Cause(ctx))
 }
 
-// Close stops the node immediately, as the end of its process would: running calls are cut off, and watchers
-// get no goodbye. It also frees the port of a node that was never started, and cuts short a Stop in progress.
-// Like Stop it waits for the node's goroutines. It always returns nil.
+// Close stops the node immediately.
 func (n *Node) Close() error {
 	n.shutListener()
 	n.startDrain()

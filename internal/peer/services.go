@@ -1,4 +1,4 @@
-package node
+package peer
 
 import (
 	"context"
@@ -10,9 +10,7 @@ import (
 	nodepb "github.com/goverse/goverse/proto/goverse/node/v1"
 )
 
-// Server returns the registrar for the user's own gRPC services, for use before Start. It panics, like
-// http.Handle, if a service is registered after Start or Stop, or twice. The services health, reflection and
-// goverse.node.v1.Node are registered already. Without this check, gRPC would end the process.
+// Server returns the registrar for the user's own gRPC services. It panics where gRPC would end the process.
 func (n *Node) Server() grpc.ServiceRegistrar { return registrar{node: n} }
 
 // registrar guards grpc's registration, which calls os.Exit on misuse.
