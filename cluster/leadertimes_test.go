@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // slowLeases is an etcd that is slow to return a lease's TTL, or fails.
@@ -24,9 +26,7 @@ type slowLeases struct {
 func (s *slowLeases) TimeToLive(ctx context.Context, _ clientv3.LeaseID, _ ...clientv3.LeaseOption) (
 	*clientv3.LeaseTimeToLiveResponse, error) {
 	s.asked.Add(1)
-	select {
-	case <-time.After(100 * time.Millisecond):
-	case <-ctx.Done():
+	if !wait.For(ctx, 100*time.Millisecond) {
 		return nil, ctx.Err()
 	}
 	return &clientv3.LeaseTimeToLiveResponse{TTL: 8, GrantedTTL: 10}, s.err

@@ -13,6 +13,7 @@ import (
 	"github.com/goverse/goverse/integration/internal/leases"
 	"github.com/goverse/goverse/integration/internal/procs"
 	"github.com/goverse/goverse/internal/test/history"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 const (
@@ -59,10 +60,7 @@ func (a *leadershipPoll) pollNode(ctx context.Context, name string, n *procs.Nod
 			a.runs = append(a.runs, r)
 		}
 		a.mu.Unlock()
-		select {
-		case <-time.After(procs.PollPause(askEvery, time.Since(sent))):
-		case <-ctx.Done():
-		}
+		wait.For(ctx, procs.PollPause(askEvery, time.Since(sent)))
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/httpapi"
 	"github.com/goverse/goverse/internal/test/history"
+	"github.com/goverse/goverse/internal/wait"
 	"github.com/goverse/goverse/node"
 )
 
@@ -108,10 +109,7 @@ func holdLockRepeatedly(ctx context.Context, locks *history.Locks, yield <-chan 
 	for ctx.Err() == nil {
 		h, err := locks.Acquire(ctx, history.LockRequest{Name: workersLock})
 		if err != nil {
-			select {
-			case <-time.After(100 * time.Millisecond):
-			case <-ctx.Done():
-			}
+			wait.For(ctx, 100*time.Millisecond)
 			continue
 		}
 		select {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // gate admits requests on the leader, and makes others wait for a leader.
@@ -89,12 +90,7 @@ var notReadyRefusal = refusal{reason: NotReady,
 
 // pauseBriefly waits for settle, or until ctx ends.
 func (a *attempt) pauseBriefly(ctx context.Context) {
-	t := time.NewTimer(settle)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
+	wait.For(ctx, settle)
 }
 
 func earlierTime(a, b time.Time) time.Time {

@@ -6,6 +6,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // acceptPause is the pause between two attempts to accept after an error, such as a lack of file descriptors.
@@ -42,9 +44,7 @@ func (e *entrance) acceptAll() {
 		case errors.Is(err, net.ErrClosed):
 			return
 		default:
-			select {
-			case <-time.After(acceptPause):
-			case <-e.ctx.Done():
+			if !wait.For(e.ctx, acceptPause) {
 				return
 			}
 		}

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/goverse/goverse/clustertest/fault"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 const (
@@ -102,9 +103,7 @@ func (w *world) awaitEtcdAnswers(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		select {
-		case <-time.After(pollInterval):
-		case <-ctx.Done():
+		if !wait.For(ctx, pollInterval) {
 			return fmt.Errorf("etcd does not answer: %w", err)
 		}
 	}
@@ -124,9 +123,7 @@ func (w *world) awaitMembersJoined(ctx context.Context) error {
 				m.id.Store(st.Header.MemberId)
 				break
 			}
-			select {
-			case <-time.After(pollInterval):
-			case <-ctx.Done():
+			if !wait.For(ctx, pollInterval) {
 				return fmt.Errorf("etcd member %s has not come back: %w", m.endpoint, errors.Join(err, ctx.Err()))
 			}
 		}

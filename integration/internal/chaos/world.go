@@ -24,6 +24,7 @@ import (
 	"github.com/goverse/goverse/internal/etcd/watchcache"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/test/history"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 const (
@@ -264,9 +265,7 @@ func (w *world) awaitNodesCalm(ctx context.Context) error {
 				maps.Equal(st.Serves, ownedShards(w.mirror.Snapshot(), n.address())) {
 				break
 			}
-			select {
-			case <-time.After(pollInterval):
-			case <-ctx.Done():
+			if !wait.For(ctx, pollInterval) {
 				return fmt.Errorf("node %d does not see the cluster as it is: %+v (%s)", n.index, st, w.describe())
 			}
 		}

@@ -15,6 +15,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // pass lets fake time pass.
@@ -46,9 +47,7 @@ func (l *scriptedLease) KeepAliveOnce(ctx context.Context,
 	l.mu.Lock()
 	delay, err := l.delay, l.err
 	l.mu.Unlock()
-	select {
-	case <-time.After(delay):
-	case <-ctx.Done():
+	if !wait.For(ctx, delay) {
 		return nil, ctx.Err()
 	}
 	if err != nil {

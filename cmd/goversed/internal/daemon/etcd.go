@@ -14,6 +14,7 @@ import (
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 const (
@@ -47,9 +48,7 @@ func (d *Daemon) startEtcd(ctx context.Context) (err error) {
 			d.log.Error("this member of etcd cannot start: " + err.Error())
 			said = time.Now()
 		}
-		select {
-		case <-time.After(rejoinInterval):
-		case <-ctx.Done():
+		if !wait.For(ctx, rejoinInterval) {
 			return err
 		}
 	}
@@ -64,9 +63,7 @@ func (d *Daemon) dialEtcd(ctx context.Context, cfg cluster.Config) (*clientv3.Cl
 		if err == nil || !errors.Is(err, cluster.ErrEtcdUnreachable) {
 			return client, err
 		}
-		select {
-		case <-time.After(dialRetryInterval):
-		case <-ctx.Done():
+		if !wait.For(ctx, dialRetryInterval) {
 			return nil, err
 		}
 	}

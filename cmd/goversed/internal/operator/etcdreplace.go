@@ -10,6 +10,8 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/internal/wait"
 )
 
 const (
@@ -74,9 +76,7 @@ func (o *Operator) ReplaceEtcdMember(ctx context.Context, timeout time.Duration,
 		if again {
 			continue
 		}
-		select {
-		case <-time.After(replaceInterval):
-		case <-ctx.Done():
+		if !wait.For(ctx, replaceInterval) {
 			return out, notReplacedError(name, waits)
 		}
 	}

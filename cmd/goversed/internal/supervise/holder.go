@@ -16,6 +16,7 @@ import (
 
 	"github.com/goverse/goverse/cmd/goversed/internal/cli"
 	"github.com/goverse/goverse/cmd/goversed/internal/supervise/ending"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 const (
@@ -107,10 +108,7 @@ func (j *job) awaitStartTime(h *heldClaim) bool {
 			return true
 		}
 		h.session.RequestRenewal()
-		select {
-		case <-time.After(j.times.Margin):
-		case <-h.ctx.Done():
-		}
+		wait.For(h.ctx, j.times.Margin)
 	}
 	return false
 }

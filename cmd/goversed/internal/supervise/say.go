@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/goverse/goverse/internal/leasequeue/elections"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // logWaitAfter is the duration of a wait after which it is logged.
@@ -31,9 +32,7 @@ func (c *claim) logWaiting(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		select {
-		case <-time.After(logWaitAfter):
-		case <-ctx.Done():
+		if !wait.For(ctx, logWaitAfter) {
 			return
 		}
 		asking, cancel := context.WithTimeout(ctx, requestTimeout)
