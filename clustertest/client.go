@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/internal/state/txn"
 )
 
 // wrapClient injects the faults into a client.
@@ -107,30 +109,14 @@ func (kv faultyKV) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse,
 	})
 }
 
-func (kv faultyKV) Txn(ctx context.Context) clientv3.Txn { return &faultyTxn{kv: kv, ctx: ctx} }
-
-// faultyTxn collects the parts of a transaction and sends it at Commit.
-type faultyTxn struct {
-	kv   faultyKV
-	ctx  context.Context
-	cmps []clientv3.Cmp
-	then []clientv3.Op
-	els  []clientv3.Op
-}
-
-func (t *faultyTxn) If(cs ...clientv3.Cmp) clientv3.Txn {
-	t.cmps = append(t.cmps, cs...)
-	return t
-}
-
-func (t *faultyTxn) Then(ops ...clientv3.Op) clientv3.Txn {
-	t.then = append(t.then, copyOps(ops)...)
-	return t
-}
-
-func (t *faultyTxn) Else(ops ...clientv3.Op) clientv3.Txn {
-	t.els = append(t.els, copyOps(ops)...)
-	return t
+func (kv faultyKV) Txn(ctx context.Context) clientv3.Txn {
+	return txn.Collect(func(p txn.Parts) (*clientv3.TxnResponse, error) {
+		then, otherwise := copyOps(p.Then), copyOps(p.Else)
+		send := func(ctx context.Context) (*clientv3.TxnResponse, error) {
+			return kv.KV.Txn(ctx).If(p.If...).Then(then...).Else(otherwise...).Commit()
+		}
+		return sendRequest(ctx, kv.f, txnRequest(then, otherwise), send)
+	})
 }
 
 // copyOps returns a deep copy of ops, because they are sent later and the caller may reuse its memory.
@@ -143,12 +129,6 @@ func copyOps(ops []clientv3.Op) []clientv3.Op {
 		}
 	}
 	return ops
-}
-
-func (t *faultyTxn) Commit() (*clientv3.TxnResponse, error) {
-	return sendRequest(t.ctx, t.kv.f, txnRequest(t.then, t.els), func(ctx context.Context) (*clientv3.TxnResponse, error) {
-		return t.kv.KV.Txn(ctx).If(t.cmps...).Then(t.then...).Else(t.els...).Commit()
-	})
 }
 
 type faultyLease struct {

@@ -79,54 +79,32 @@ func assignedHere(snap *state.Snapshot, address string, lease int64, n int, epoc
 // Txn returns a transaction that etcd commits only under Guard. If it fails because of a new map that leaves
 // the shard alone, it is sent again under that map.
 func (h *Shards) Txn(ctx context.Context, n int, epoch int64) clientv3.Txn {
-	return &shardTxn{h: h, ctx: ctx, n: n, epoch: epoch}
-}
-
-type shardTxn struct {
-	h     *Shards
-	ctx   context.Context
-	n     int
-	epoch int64
-
-	cmps      []clientv3.Cmp
-	then, els []clientv3.Op
-}
-
-func (t *shardTxn) If(cmps ...clientv3.Cmp) clientv3.Txn {
-	t.cmps = append(t.cmps, cmps...)
-	return t
-}
-
-func (t *shardTxn) Then(ops ...clientv3.Op) clientv3.Txn {
-	t.then = append(t.then, ops...)
-	return t
-}
-
-func (t *shardTxn) Else(ops ...clientv3.Op) clientv3.Txn {
-	t.els = append(t.els, ops...)
-	return t
+	return txn.Collect(func(p txn.Parts) (*clientv3.TxnResponse, error) { return h.commitGuarded(ctx, n, epoch, p) })
 }
 
 // errOtherMap reports that the compared revisions have changed and nothing was done.
 var errOtherMap = errors.New("the shard map is another one")
 
-func (t *shardTxn) Commit() (*clientv3.TxnResponse, error) {
+func (h *Shards) commitGuarded(ctx context.Context, n int, epoch int64, p txn.Parts) (*clientv3.TxnResponse, error) {
 	for {
-		was, guard, err := t.h.guardWithRevisions(t.n, t.epoch)
+		was, guard, err := h.guardWithRevisions(n, epoch)
 		if err != nil {
 			return nil, err
 		}
-		resp, err := txn.Fenced(t.ctx, t.h.cfg.Client, txn.Fence{Guards: guard, CheckOver: func() error { return nil },
-			RefusedError: func() error { return errOtherMap }}).If(t.cmps...).Then(t.then...).Else(t.els...).Commit()
+		fence := txn.Fence{Guards: guard, CheckOver: func() error { return nil },
+			RefusedError: func() error { return errOtherMap }}
+		resp, err := fence.Commit(ctx, h.cfg.Client, p)
 		if !errors.Is(err, errOtherMap) {
 			return resp, err
 		}
 		// The mirror will show the new state in a moment.
-		ctx, stop := wait.MergeContexts(t.ctx, t.h.waitCtx)
-		_, err = t.h.cfg.Mirror.Wait(ctx, func(s *state.Snapshot) bool { return guardRevisionsOf(s, t.h.cfg.Address) != was })
+		waiting, stop := wait.MergeContexts(ctx, h.waitCtx)
+		_, err = h.cfg.Mirror.Wait(waiting, func(s *state.Snapshot) bool {
+			return guardRevisionsOf(s, h.cfg.Address) != was
+		})
 		stop()
 		if err != nil {
-			return nil, fmt.Errorf("shard %d: %w: %w", t.n, errOtherMap, err)
+			return nil, fmt.Errorf("shard %d: %w: %w", n, errOtherMap, err)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package leaderelection
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -10,6 +11,7 @@ import (
 	"github.com/goverse/goverse/internal/etcd/watchcache"
 	"github.com/goverse/goverse/internal/member/candidacy"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/state/txn"
 )
 
 // boundedKV adds a time-out to every request of concurrency.Election, which the recipe lacks. It makes a member
@@ -30,59 +32,32 @@ func (kv boundedKV) Get(ctx context.Context, key string, opts ...clientv3.OpOpti
 	return kv.KV.Get(clientv3.WithRequireLeader(ctx), key, opts...)
 }
 
-// Txn starts a transaction. Its time-out runs from here to Commit.
+// Txn returns a transaction with a time-out.
 func (kv boundedKV) Txn(ctx context.Context) clientv3.Txn {
+	return txn.Collect(func(p txn.Parts) (*clientv3.TxnResponse, error) { return kv.commit(ctx, p) })
+}
+
+func (kv boundedKV) commit(ctx context.Context, p txn.Parts) (*clientv3.TxnResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, kv.timeout)
-	return &boundedTxn{Txn: kv.KV.Txn(clientv3.WithRequireLeader(ctx)), kv: kv, cancel: cancel}
-}
-
-type boundedTxn struct {
-	clientv3.Txn
-	kv      boundedKV
-	cancel  context.CancelFunc
-	deletes bool
-	creates bool
-}
-
-func (t *boundedTxn) If(cs ...clientv3.Cmp) clientv3.Txn {
-	t.Txn = t.Txn.If(cs...)
-	return t
-}
-
-func (t *boundedTxn) Then(ops ...clientv3.Op) clientv3.Txn {
-	for _, op := range ops {
-		t.deletes = t.deletes || op.IsDelete()
-		t.creates = t.creates || op.IsPut()
+	defer cancel()
+	if kv.onLeaving != nil && slices.ContainsFunc(p.Then, clientv3.Op.IsDelete) {
+		kv.onLeaving()
 	}
-	t.Txn = t.Txn.Then(ops...)
-	return t
-}
-
-func (t *boundedTxn) Else(ops ...clientv3.Op) clientv3.Txn {
-	t.Txn = t.Txn.Else(ops...)
-	return t
-}
-
-func (t *boundedTxn) Commit() (*clientv3.TxnResponse, error) {
-	defer t.cancel()
-	if t.deletes && t.kv.onLeaving != nil {
-		t.kv.onLeaving()
-	}
-	known := t.kv.mirror.KnownRevision()
-	resp, err := t.Txn.Commit()
+	known := kv.mirror.KnownRevision()
+	resp, err := kv.KV.Txn(clientv3.WithRequireLeader(ctx)).If(p.If...).Then(p.Then...).Else(p.Else...).Commit()
 	if err != nil {
 		return resp, err
 	}
-	t.kv.mirror.ObserveHeader(resp.Header, known)
-	if !t.creates || t.kv.onJoined == nil {
+	kv.mirror.ObserveHeader(resp.Header, known)
+	if kv.onJoined == nil || !slices.ContainsFunc(p.Then, clientv3.Op.IsPut) {
 		return resp, nil
 	}
 	// The campaign's first transaction creates the key or finds it.
 	if resp.Succeeded {
-		t.kv.onJoined(resp.Header.Revision)
+		kv.onJoined(resp.Header.Revision)
 	} else if len(resp.Responses) == 1 {
 		if r := resp.Responses[0].GetResponseRange(); r != nil && len(r.Kvs) == 1 {
-			t.kv.onJoined(r.Kvs[0].CreateRevision)
+			kv.onJoined(r.Kvs[0].CreateRevision)
 		}
 	}
 	return resp, nil

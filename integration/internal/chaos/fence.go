@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/internal/state/txn"
 )
 
 // fence guards writes in a shard like a store that keeps the greatest epoch it has seen. The epoch is stored in
@@ -41,35 +42,18 @@ func (f fence) Token() int64 { return f.epoch }
 // Txn returns a transaction that fails with an error matching election.ErrTermOver if the store has seen a
 // greater epoch.
 func (f fence) Txn(ctx context.Context) clientv3.Txn {
-	return &fencedTxn{fence: f, txn: f.client.Txn(ctx)}
+	return txn.Collect(func(p txn.Parts) (*clientv3.TxnResponse, error) { return f.commit(ctx, p) })
 }
 
-type fencedTxn struct {
-	fence
-	txn  clientv3.Txn
-	then []clientv3.Op
-}
-
-func (t *fencedTxn) If(...clientv3.Cmp) clientv3.Txn {
-	panic("chaos: a fenced write compares nothing else")
-}
-
-func (t *fencedTxn) Then(ops ...clientv3.Op) clientv3.Txn {
-	t.then = append(t.then, ops...)
-	return t
-}
-
-func (t *fencedTxn) Else(...clientv3.Op) clientv3.Txn {
-	panic("chaos: a fenced write does nothing else")
-}
-
-// Commit sends the transaction.
-func (t *fencedTxn) Commit() (*clientv3.TxnResponse, error) {
-	key := fenceKey(t.shard)
-	resp, err := t.txn.If(clientv3.Compare(clientv3.Value(key), "<", sortableEpoch(t.epoch+1))).
-		Then(append(t.then, clientv3.OpPut(key, sortableEpoch(t.epoch)))...).Commit()
+func (f fence) commit(ctx context.Context, p txn.Parts) (*clientv3.TxnResponse, error) {
+	if len(p.If)+len(p.Else) > 0 {
+		panic("chaos: a fenced write compares nothing else, and does nothing else")
+	}
+	key := fenceKey(f.shard)
+	resp, err := f.client.Txn(ctx).If(clientv3.Compare(clientv3.Value(key), "<", sortableEpoch(f.epoch+1))).
+		Then(append(p.Then, clientv3.OpPut(key, sortableEpoch(f.epoch)))...).Commit()
 	if err == nil && !resp.Succeeded {
-		return nil, &election.TermOverError{Token: t.epoch, Reason: "a greater epoch was seen"}
+		return nil, &election.TermOverError{Token: f.epoch, Reason: "a greater epoch was seen"}
 	}
 	return resp, err
 }
