@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
@@ -22,6 +21,7 @@ type insideCall struct {
 	gateway *Gateway
 	in      *link.Incoming
 	call    host.Call
+	request host.Raw
 	reply   objectspb.Reply
 	space   []byte // for the response
 
@@ -32,12 +32,12 @@ type insideCall struct {
 // maxSpace limits the bytes kept for the response of a later call.
 const maxSpace = 8 << 10
 
-// insideCallOf returns the inside that serves a call.
+// insideCallOf returns the insideCall that serves a call.
 func (g *Gateway) insideCallOf(in *link.Incoming) *insideCall {
 	s, ok := in.Scratch.(*insideCall)
 	if !ok {
 		s = &insideCall{gateway: g}
-		s.call.Decode, s.call.Reply, s.onEnd, s.onCancel = s.decodeRequest, s.setResponse, s.endCall, s.cancelCall
+		s.onEnd, s.onCancel = s.endCall, s.cancelCall
 		in.Scratch = s
 	}
 	s.in = in
@@ -48,7 +48,7 @@ func (g *Gateway) insideCallOf(in *link.Incoming) *insideCall {
 func (s *insideCall) Freed() {
 	r := &s.reply
 	r.Response, r.Status, r.Header, r.Trailer, r.Moved = nil, nil, nil, nil, 0
-	s.call.ClearReferences()
+	s.call.Reset()
 }
 
 // Serve implements link.Handler.
@@ -91,26 +91,18 @@ func (s *insideCall) prepareCall() error {
 	call := &s.call
 	call.Method, call.Shard, call.Key, call.Generation = method, shard, key, c.GetGeneration()
 	call.Chain, call.Metadata = c.GetChain(), route.FromHeaders(c.GetMetadata())
-	call.Deadline = time.Time{}
 	if t := min(time.Duration(c.GetTimeout()), maxTimeout); t > 0 {
-		call.Deadline = time.Now().Add(t)
+		call.Deadline.At = time.Now().Add(t)
 	}
+	s.request = c.GetRequest()
+	call.Request, call.Response = &s.request, s
 	call.Peer, _ = peer.FromContext(s.in.Context())
 	return nil
 }
 
-// decodeRequest implements host.Call's Decode.
-func (s *insideCall) decodeRequest(request any) error {
-	return host.Unmarshal(s.in.Call.GetRequest(), request)
-}
-
-// setResponse implements host.Call's Reply.
-func (s *insideCall) setResponse(response any, header, trailer metadata.MD) (err error) {
-	r := &s.reply
-	r.Header, r.Trailer = route.ToHeaders(header), route.ToHeaders(trailer)
-	if response != nil {
-		r.Response, err = host.AppendMarshal(s.space[:0], response)
-	}
+// Take implements host.Taker.
+func (s *insideCall) Take(response any) (err error) {
+	s.reply.Response, err = host.AppendMarshal(s.space[:0], response)
 	return err
 }
 
@@ -124,9 +116,8 @@ func (s *insideCall) endCall(err error) {
 	case err != nil:
 		r.Status = serializeStatus(err)
 	}
-	if !s.call.Reusable(err) {
-		s.in.Scratch = nil
-	} else if cap(r.Response) <= maxSpace {
+	r.Header, r.Trailer = route.ToHeaders(s.call.Header), route.ToHeaders(s.call.Trailer)
+	if cap(r.Response) <= maxSpace {
 		s.space = r.Response
 	}
 	s.in.Reply(r)

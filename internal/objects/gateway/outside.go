@@ -75,9 +75,11 @@ func (g *Gateway) serveUnary(ctx context.Context, method string, request any) (a
 	}
 	defer held.Release()
 	var response takenResponse
-	call := route.Call{Method: method, Key: in.Key, Metadata: in.Metadata, Request: request, Response: &response,
-		RequestOwned: true, Outside: true}
-	err = g.cfg.Router.Do(ctx, &call)
+	call := g.cfg.Router.NewCall()
+	defer g.cfg.Router.FreeCall(call)
+	call.Name, call.Key, call.Metadata, call.Request, call.Response = method, in.Key, in.Metadata, request, &response
+	call.RequestOwned, call.Outside = true, true
+	err = g.cfg.Router.Do(ctx, call)
 	_ = grpc.SetHeader(ctx, call.Header) // fails only if the call has ended
 	_ = grpc.SetTrailer(ctx, call.Trailer)
 	if err != nil {
@@ -100,23 +102,20 @@ func (g *Gateway) checkCurrent() error {
 // takenResponse holds a response on its way to the client.
 type takenResponse struct{ message proto.Message }
 
-// Take implements route.Taker. It copies the response, because the object may keep it.
+// Take implements host.Taker. It copies a message, because the object may keep it.
 func (t *takenResponse) Take(response any) error {
-	m, ok := response.(proto.Message)
-	if !ok {
-		raw, err := host.Marshal(response)
+	switch m := response.(type) {
+	case proto.Message:
+		t.message = proto.Clone(m)
+	case host.Raw:
+		t.message = rawMessage(m)
+	default:
+		raw, err := host.AppendMarshal(nil, response)
 		if err != nil {
 			return err
 		}
-		return t.TakeRaw(raw)
+		t.message = rawMessage(raw)
 	}
-	t.message = proto.Clone(m)
-	return nil
-}
-
-// TakeRaw implements route.Taker.
-func (t *takenResponse) TakeRaw(raw []byte) error {
-	t.message = rawMessage(raw)
 	return nil
 }
 
@@ -161,7 +160,7 @@ func (g *Gateway) serveStream(method string, stream grpc.ServerStream) error {
 	if here {
 		call := &host.Call{Method: m, Shard: n, Key: in.Key, Generation: in.Generation, Chain: in.Chain,
 			Metadata: in.Metadata}
-		call.Deadline, _ = ctx.Deadline()
+		call.Deadline.At, _ = ctx.Deadline()
 		call.Peer, _ = peer.FromContext(ctx)
 		err := g.cfg.Host.ServeStream(call, stream)
 		if !host.IsMoved(err) {

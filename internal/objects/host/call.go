@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -20,104 +21,195 @@ import (
 	"github.com/goverse/goverse/internal/logs/logtext"
 )
 
-// Call is one unary or streaming call to an object of this node.
+// Call is one call of an object, from its caller, or the link or stream that brought it, to the method. Before the
+// call the exported fields are set, except Header and Trailer. The zero value is ready for use. A call that has ended
+// may be used for another one after [Call.Reset].
 type Call struct {
-	Method     *Method
+	Name     string // the full name of the method, "/package.Service/Method"; only the router needs it
+	Key      string
+	Metadata metadata.MD // nil means none
+	// Request is a message, or a *[Raw]. It is read, and Response is written, only until the call has ended or Invoke
+	// has returned. The object receives a copy of a message.
+	Request any
+	// Response is a message to be filled, or a [Taker].
+	Response any
+	// Header and Trailer receive the metadata of the reply.
+	Header, Trailer metadata.MD
+	// RequestOwned reports that no other goroutine uses Request any more, so its contents need not be copied.
+	RequestOwned bool
+	// Outside reports that the caller is not a node and can call another node. If this node may have an
+	// outdated map, the router does not wait for it to learn the owner of the object.
+	Outside bool
+
+	Method     *Method // nil if this process does not host it
 	Shard      int
-	Key        string
-	Generation int64 // of the map by which this node was chosen; 0 means any
-	Chain      []uint64
-	Metadata   metadata.MD
-	Deadline   time.Time // zero means none
-	Peer       *peer.Peer
+	Generation int64    // of the map by which this node was chosen; 0 means any
+	Chain      []uint64 // the turns that wait for the call
+	Deadline   Deadline
+	Peer       *peer.Peer // nil means this process
 
-	// Decode fills the request that is passed to the method.
-	Decode func(request any) error
-	// Reply receives the method's response. It is called before the turn ends, so the object cannot change the
-	// response after the call has ended. It may be called after the caller has stopped waiting.
-	Reply func(response any, header, trailer metadata.MD) error
+	waiter  waiter
+	ctx     *turnContext
+	limit   int                     // bytes of a message, as between nodes; 0 means none
+	done    func(error)             // receives the call's error; nil if a goroutine waits on outcome
+	outcome chan error              // receives nil when the call has its turn, then its error
+	run     func()                  // runTurn
+	decode  func(request any) error // copyRequest
 
-	waiter        waiter
-	timeout       time.Duration // sets Deadline when one is first needed; 0 if Deadline is set, or there is none
-	headers       replyHeaders
-	ready         chan error  // created when the call is queued and a caller waits in its own goroutine
-	done          func(error) // nil if a caller waits in its own goroutine
-	run           func()      // the function that begin runs
 	stream        grpc.ServerStream
 	dropped       chan struct{} // of a stream: closed when its object is dropped
 	awaitedByTurn bool          // of a stream: a turn in its shard waits for it, so the shard does, too
-	ctx           *turnContext
+
+	mu        sync.Mutex // held while the caller's messages are read or written
+	abandoned bool
 }
 
-// Reusable reports whether a call that ended with err may be reused, because nothing refers to it any more.
-func (c *Call) Reusable(err error) bool {
-	// After errMoved another goroutine may still end the turn. A requested context may outlive the call. A
-	// queued call of Deactivated has a timer that refers to its waiter.
-	return !IsMoved(err) && !c.ctx.hasFull() && !AwaitedByDeactivated(c.Chain)
-}
+// Raw is a message in serialized form.
+type Raw []byte
 
-// ClearReferences drops the references of a call that is [Call.Reusable], until its next use.
-func (c *Call) ClearReferences() {
-	c.waiter, c.ctx = waiter{}, nil
-	c.Key, c.Chain, c.Metadata, c.Peer = "", nil, nil, nil
-}
+// Taker receives the response of a call: a message of the type that the object's service uses, or a [Raw]. It must
+// not retain a message, because the object may.
+type Taker interface{ Take(response any) error }
+
+// Abandoned reports whether Invoke has returned before the method. The call is then still in use, and must not be
+// reset.
+func (c *Call) Abandoned() bool { return c.abandoned }
+
+// Reset prepares a call that has ended for another one. It drops all references.
+func (c *Call) Reset() { *c = Call{run: c.run, decode: c.decode, outcome: c.outcome} }
 
 // prepareTurn sets the fields that a call needs to take its turn.
 func (c *Call) prepareTurn(h *Host, caller context.Context) {
-	c.waiter.method, c.waiter.chain, c.waiter.owner = c.Method, c.Chain, c
-	c.headers.method = c.Method
-	c.ctx = &turnContext{host: h, shard: c.Shard, chain: c.Chain, caller: caller, deadline: c.Deadline,
-		timeout: c.timeout, call: c}
+	if c.run == nil {
+		c.run, c.decode = c.runTurn, c.copyRequest
+	}
+	c.Header, c.Trailer = nil, nil
+	c.waiter.method, c.waiter.chain, c.waiter.generation, c.waiter.owner = c.Method, c.Chain, c.Generation, c
+	c.ctx = &turnContext{host: h, shard: c.Shard, chain: c.Chain, caller: caller, deadline: c.Deadline, call: c}
 }
 
-// beforeWait implements resolver.
-func (c *Call) beforeWait() {
-	if c.done == nil {
-		c.ready = make(chan error, 1)
-		c.Deadline, _ = c.ctx.Deadline()
+// takeTurn blocks until the call has its turn, but not beyond its deadline or the end of ctx.
+func (c *Call) takeTurn(ctx context.Context, h *Host) error {
+	if c.outcome == nil {
+		c.outcome = make(chan error, 1)
 	}
+	c.prepareTurn(h, ctx)
+	granted, err := h.requestTurn(&c.waiter, c.Shard, c.Key)
+	if err != nil || granted {
+		return err
+	}
+	return h.awaitTurn(ctx, c)
 }
 
 // resolve implements resolver.
 func (c *Call) resolve(err error) {
-	switch {
-	case c.done == nil:
-		c.ready <- err
-	case err != nil:
-		c.done(err)
-	default:
+	if err == nil && c.done != nil {
 		c.startTurn()
+	} else {
+		c.finish(err)
+	}
+}
+
+// finish passes on the outcome of the call. The call may be reset and used again from then on.
+func (c *Call) finish(err error) {
+	if c.done != nil {
+		c.done(err)
+	} else {
+		c.outcome <- err
 	}
 }
 
 // startTurn performs a call that has its turn, in a goroutine of its own.
 func (c *Call) startTurn() {
-	if c.run == nil {
-		c.run = c.runTurn
-	}
-	if !c.ctx.host.spawn(c.run) {
-		c.ctx.host.dropTurn(&c.waiter)
-		c.done(errMoved)
+	if h := c.ctx.host; !h.spawn(c.run) {
+		go func() { // because the caller may hold the shard's lock
+			h.finishTurn(&c.waiter, nil)
+			c.finish(errMoved)
+		}()
 	}
 }
 
-// runTurn performs the call and passes its error to done.
+// runTurn performs the call and passes on its error.
 func (c *Call) runTurn() {
 	err := errMethodExited
-	defer func() { c.done(err) }()
+	defer func() { c.finish(err) }()
 	err = c.ctx.host.performCall(c)
 }
 
 // errMethodExited is returned for a method that left its goroutine by runtime.Goexit.
 var errMethodExited = status.Error(codes.Internal, "the method did not return")
 
+// copyRequest fills the request that is passed to the method.
+func (c *Call) copyRequest(request any) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.abandoned {
+		return errCancelled
+	}
+	if raw, ok := c.Request.(*Raw); ok {
+		return Unmarshal(*raw, request)
+	}
+	return copyInto(request, c.Request, c.limit, c.RequestOwned)
+}
+
+// copyReply copies the metadata of the reply, and the response unless that is nil. It is called before the turn ends,
+// so the object cannot change the response after the call has ended.
+func (c *Call) copyReply(response any) error {
+	header, trailer := c.ctx.replyMetadata()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.abandoned {
+		return nil
+	}
+	c.Header, c.Trailer = header, trailer
+	if response == nil {
+		return nil
+	}
+	if t, ok := c.Response.(Taker); ok {
+		if err := checkSize(response, c.limit); err != nil {
+			return err
+		}
+		return t.Take(response)
+	}
+	return copyInto(c.Response, response, c.limit, false)
+}
+
+// Invoke makes a call from this process and waits until it or ctx ends. The error is a gRPC status, or one for
+// which [IsMoved] is true. If ctx cannot end, the method runs in the caller's goroutine, and a method that calls
+// runtime.Goexit ends that goroutine. No value of ctx reaches the object.
+func (h *Host) Invoke(ctx context.Context, c *Call) error {
+	c.limit = h.cfg.MaxMessage
+	if err := c.takeTurn(ctx, h); err != nil {
+		return err
+	}
+	if ctx.Done() == nil {
+		return h.performCall(c)
+	}
+	// A goroutine of its own lets the caller return before a method that ignores the end of its context.
+	c.startTurn()
+	select {
+	case err := <-c.outcome:
+		return err
+	case <-ctx.Done():
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	select {
+	case err := <-c.outcome: // it has ended meanwhile
+		return err
+	default:
+		c.abandoned = true
+		return status.FromContextError(ctx.Err()).Err()
+	}
+}
+
 // ServeCall starts a call that came from elsewhere. It does not block. It calls done once, with the error of the
 // call: nil, a gRPC status, or an error for which [IsMoved] is true. done must not block. Cancel may be called once
-// Serve has returned.
+// ServeCall has returned. The size of the messages is not limited.
 func (h *Host) ServeCall(c *Call, done func(error)) {
 	c.prepareTurn(h, nil)
 	c.done = done
-	granted, err := h.requestTurn(&c.waiter, c.Shard, c.Key, c.Generation)
+	granted, err := h.requestTurn(&c.waiter, c.Shard, c.Key)
 	switch {
 	case err != nil:
 		done(err)
@@ -141,15 +233,17 @@ func (h *Host) CancelCall(c *Call) (notStarted bool) {
 
 // awaitTurn waits until a queued call has its turn, but not beyond its deadline or the end of ctx.
 func (h *Host) awaitTurn(ctx context.Context, c *Call) error {
+	c.Deadline.At, _ = c.ctx.Deadline()
+	c.Deadline.Timeout = 0
 	var over <-chan time.Time
-	if _, bounded := ctx.Deadline(); !bounded && !c.Deadline.IsZero() {
-		timer := time.NewTimer(time.Until(c.Deadline))
+	if _, bounded := ctx.Deadline(); !bounded && !c.Deadline.At.IsZero() {
+		timer := time.NewTimer(time.Until(c.Deadline.At))
 		defer timer.Stop()
 		over = timer.C
 	}
 	var late error
 	select {
-	case err := <-c.ready:
+	case err := <-c.outcome:
 		return err
 	case <-over:
 		late = context.DeadlineExceeded
@@ -157,7 +251,7 @@ func (h *Host) awaitTurn(ctx context.Context, c *Call) error {
 		late = ctx.Err()
 	}
 	if !h.abandonWaiter(&c.waiter) {
-		if err := <-c.ready; err != nil {
+		if err := <-c.outcome; err != nil {
 			return err
 		}
 		h.finishTurn(&c.waiter, nil)
@@ -205,20 +299,17 @@ func (h *Host) performCall(c *Call) (err error) {
 
 // performUnary runs a unary method.
 func (h *Host) performUnary(c *Call) error {
-	response, err := c.Method.Unary.Handler(c.waiter.object.impl, c.ctx, c.Decode, h.cfg.Unary)
-	var header, trailer metadata.MD
-	if c.ctx.hasFull() { // otherwise the method cannot have set them
-		header, trailer = c.headers.collected()
+	response, err := c.Method.Unary.Handler(c.waiter.object.impl, c.ctx, c.decode, h.cfg.Unary)
+	switch {
+	case err != nil:
+		err = asStatus(h.errorForCaller(c.Method.Name, c.Key, err))
+	case !h.holdsShard(c):
+		err = errFormerOwner
+	default:
+		return c.copyReply(response)
 	}
-	if err == nil && !h.holdsShard(c) {
-		_ = c.Reply(nil, header, trailer)
-		return errFormerOwner
-	}
-	if err != nil {
-		_ = c.Reply(nil, header, trailer)
-		return asStatus(h.errorForCaller(c.Method.Name, c.Key, err))
-	}
-	return c.Reply(response, header, trailer)
+	_ = c.copyReply(nil)
+	return err
 }
 
 // errFormerOwner is returned if the session by which the node held the shard ended before the method returned.

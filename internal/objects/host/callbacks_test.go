@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/goverse/goverse/cluster/objects"
 	cshard "github.com/goverse/goverse/cluster/shard"
@@ -65,6 +65,25 @@ func (q *quiet) Context() context.Context { return q.ctx }
 func (q *quiet) RecvMsg(any) error        { return nil }
 func (q *quiet) SendMsg(any) error        { return nil }
 
+// brokenRequest is a request that breaks when it is decoded.
+type brokenRequest struct {
+	probepb.AddRequest
+	b *breaks
+}
+
+func (r *brokenRequest) ProtoReflect() protoreflect.Message {
+	r.b.at("decoding a request")
+	return r.AddRequest.ProtoReflect()
+}
+
+// takerFunc is called with each response.
+type takerFunc func()
+
+func (f takerFunc) Take(any) error {
+	f()
+	return nil
+}
+
 // Each user callback panics, or leaves its goroutine as t.FailNow does. Its call ends with an error, all other
 // calls continue, and the shard can be handed over.
 func TestCallbacksThatBreak(t *testing.T) {
@@ -110,13 +129,8 @@ func breaksIn(t *testing.T, of *breaksOf) {
 	add := func() error {
 		ended := make(chan error, 1)
 		h.ServeCall(&Call{Method: h.services.Method(probepb.Probe_Add_FullMethodName), Key: "a", Shard: n,
-			Decode: func(any) error { b.at("decoding a request"); return nil },
-			Reply: func(response any, _, _ metadata.MD) error {
-				if response != nil {
-					b.at("encoding a response")
-				}
-				return nil
-			}}, func(err error) { ended <- err })
+			Request:  &brokenRequest{b: b},
+			Response: takerFunc(func() { b.at("encoding a response") })}, func(err error) { ended <- err })
 		select {
 		case err := <-ended:
 			return err

@@ -12,9 +12,9 @@ import (
 )
 
 // copyInto copies the message from into the message to, deeply, so that neither side sees changes by the other. If
-// given is true, from is no longer used, and to shares its contents instead. A message of more than limit bytes is
+// owned is true, from is no longer used, and to shares its contents instead. A message of more than limit bytes is
 // refused, as it would be between two nodes.
-func copyInto(to, from any, limit int, given bool) error {
+func copyInto(to, from any, limit int, owned bool) error {
 	dst, err := asMessage(to)
 	if err != nil {
 		return err
@@ -30,7 +30,7 @@ func copyInto(to, from any, limit int, given bool) error {
 	d, s := dst.ProtoReflect(), src.ProtoReflect()
 	same := reflect.TypeOf(to) == reflect.TypeOf(from) && d.Descriptor() == s.Descriptor()
 	switch {
-	case same && given:
+	case same && owned:
 		shareContents(d, s)
 		return nil
 	case same:
@@ -57,8 +57,11 @@ func shareContents(dst, src protoreflect.Message) {
 	dst.SetUnknown(src.GetUnknown())
 }
 
-// checkSize returns an error if the message has more than limit bytes.
+// checkSize returns an error if the message has more than limit bytes; a limit of 0 means none.
 func checkSize(v any, limit int) error {
+	if limit == 0 {
+		return nil
+	}
 	m, err := asMessage(v)
 	if err != nil {
 		return err
@@ -69,9 +72,6 @@ func checkSize(v any, limit int) error {
 	}
 	return nil
 }
-
-// Marshal serializes a message.
-func Marshal(from any) ([]byte, error) { return AppendMarshal(nil, from) }
 
 // AppendMarshal appends the serialized message to b.
 func AppendMarshal(b []byte, from any) ([]byte, error) {

@@ -121,17 +121,23 @@ func TestHeaderOfACallThatHasEnded(t *testing.T) {
 		kept <- ctx
 		return &probepb.DoResponse{}, nil
 	})
-	require.NoError(t, s.do(s.ctx(), "a", "keep"))
+	var call Call // reused, as by a router
+	do := func(key, what string) {
+		call.Reset()
+		call.Method, call.Key, call.Shard = s.host.services.Method(probepb.Probe_Do_FullMethodName), key, cshard.Of(key, 16)
+		call.Request, call.Response = &probepb.DoRequest{What: what}, &probepb.DoResponse{}
+		require.NoError(t, s.host.Invoke(context.Background(), &call))
+	}
+	do("a", "keep")
+	require.Equal(t, []string{"b"}, call.Header.Get("a"))
 	old := <-kept
 	s.world.SetAction("late", func(context.Context, *probepb.Probe, *probepb.DoRequest) (*probepb.DoResponse, error) {
 		_ = grpc.SetHeader(old, metadata.Pairs("secret", "of a"))
 		return &probepb.DoResponse{}, nil
 	})
 	for range 20 {
-		l := LocalCall{Method: s.host.services.Method(probepb.Probe_Do_FullMethodName), Key: "b", Shard: cshard.Of("b", 16),
-			Request: &probepb.DoRequest{What: "late"}, Response: &probepb.DoResponse{}}
-		require.NoError(t, s.host.Invoke(context.Background(), &l))
-		require.Empty(t, l.Header)
+		do("b", "late")
+		require.Empty(t, call.Header)
 	}
 }
 
@@ -208,9 +214,8 @@ func TestCallByANewerMap(t *testing.T) {
 		t.Cleanup(s.host.Close)
 		shard := cshard.Of("a", 16)
 		call := func(generation int64) error {
-			l := LocalCall{Method: s.host.services.Method(probepb.Probe_Add_FullMethodName), Key: "a", Shard: shard,
-				Generation: generation, Request: &probepb.AddRequest{}, Response: &probepb.AddResponse{}}
-			return s.host.Invoke(s.ctx(), &l)
+			return s.host.Invoke(s.ctx(), &Call{Method: s.host.services.Method(probepb.Probe_Add_FullMethodName), Key: "a",
+				Shard: shard, Generation: generation, Request: &probepb.AddRequest{}, Response: &probepb.AddResponse{}})
 		}
 		old, newer, forged := make(chan error, 1), make(chan error, 1), make(chan error, 1)
 		go func() { old <- call(10) }()
@@ -250,8 +255,8 @@ func TestCallByANewerMapThatHasCome(t *testing.T) {
 		ended := make(chan error, 2)
 		call := func() {
 			s.host.ServeCall(&Call{Method: s.host.services.Method(probepb.Probe_Add_FullMethodName), Key: "a", Shard: shard,
-				Generation: elsewhere + 1, Decode: func(any) error { return nil },
-				Reply: func(any, metadata.MD, metadata.MD) error { return nil }}, func(err error) { ended <- err })
+				Generation: elsewhere + 1, Request: &probepb.AddRequest{}, Response: &probepb.AddResponse{}},
+				func(err error) { ended <- err })
 		}
 		call()
 		synctest.Wait()
@@ -277,8 +282,7 @@ func TestCallByTheMapOfAnotherHistory(t *testing.T) {
 		ended := make(chan error, 1)
 		began := time.Now()
 		go func() {
-			ended <- s.host.Invoke(s.ctx(), &LocalCall{Method: s.host.services.Method(probepb.Probe_Add_FullMethodName),
-				Key:   "a",
+			ended <- s.host.Invoke(s.ctx(), &Call{Method: s.host.services.Method(probepb.Probe_Add_FullMethodName), Key: "a",
 				Shard: cshard.Of("a", 16), Generation: 40, Request: &probepb.AddRequest{}, Response: &probepb.AddResponse{}})
 		}()
 		synctest.Wait()

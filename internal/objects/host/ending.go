@@ -48,20 +48,26 @@ func errBusy(o *object) error {
 			deactivatedCallWait.String()+": a call by Deactivated does not wait for it any longer")
 }
 
-// expireQueued limits a call's time in its queue to deactivatedCallWait. The waiter is not reused. The caller holds the
-// shard's lock.
-func (h *Host) expireQueued(s *shard, w *waiter) {
+// expireQueued refuses the calls of Deactivated in an object's queue once they have waited for deactivatedCallWait.
+// The caller holds the shard's lock.
+func (h *Host) expireQueued(s *shard, id objectID) {
 	time.AfterFunc(deactivatedCallWait, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if !w.queued {
+		o := s.objects[id]
+		if o == nil {
 			return
 		}
-		o := w.object
-		err := errBusy(o)
-		h.dequeue(w)
-		w.method.countRefused(err)
-		w.owner.resolve(err)
+		for w := o.first; w != nil; {
+			next := w.next
+			if AwaitedByDeactivated(w.chain) && time.Since(w.since) >= deactivatedCallWait {
+				err := errBusy(o)
+				h.dequeue(w)
+				w.method.countRefused(err)
+				w.owner.resolve(err)
+			}
+			w = next
+		}
 		h.forgetEmpty(o)
 	})
 }

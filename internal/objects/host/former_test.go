@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/goverse/goverse/cluster/objects"
@@ -26,15 +25,9 @@ func TestSuccessOfAFormerOwner(t *testing.T) {
 		"from elsewhere": func(s *site) error {
 			ended := make(chan error, 1)
 			s.host.ServeCall(&Call{Method: s.host.services.Method(probepb.Probe_Do_FullMethodName), Key: "a",
-				Shard: cshard.Of("a", 16), Decode: func(request any) error {
-					request.(*probepb.DoRequest).What = "work"
-					return nil
-				}, Reply: func(response any, _, _ metadata.MD) error {
-					if response != nil {
-						t.Error("the reply is taken")
-					}
-					return nil
-				}}, func(err error) { ended <- err })
+				Shard: cshard.Of("a", 16), Request: &probepb.DoRequest{What: "work"}, Response: takerFunc(func() {
+					t.Error("the reply is taken")
+				})}, func(err error) { ended <- err })
 			return <-ended
 		},
 		"by a stream": func(s *site) error {

@@ -162,9 +162,18 @@ const elsewhere = 5
 
 func (s *held) History() int { return 0 }
 
+// testCalls holds calls for reuse, as a router does.
+var testCalls = sync.Pool{New: func() any { return &Call{} }}
+
 func invoke(ctx context.Context, h *Host, method *Method, key string, request, response proto.Message) error {
-	return h.Invoke(ctx, &LocalCall{Method: method, Key: key, Shard: cshard.Of(key, len(h.shards)), Request: request,
-		Response: response})
+	c := testCalls.Get().(*Call)
+	c.Method, c.Key, c.Shard, c.Request, c.Response = method, key, cshard.Of(key, len(h.shards)), request, response
+	err := h.Invoke(ctx, c)
+	if !c.Abandoned() {
+		c.Reset()
+		testCalls.Put(c)
+	}
+	return err
 }
 
 type registrar struct{ all []objects.Service }

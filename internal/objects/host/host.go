@@ -3,7 +3,6 @@ package host
 import (
 	"context"
 	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 
 	"github.com/hashicorp/go-hclog"
@@ -25,7 +24,6 @@ type Host struct {
 
 	references   references
 	panicLimiter *rate.Limiter // limits log lines about panics
-	localCalls   sync.Pool     // of *localState; per host, so that none moves between synctest bubbles
 
 	wakeSweeper wait.Signal // signals that there are activations to sweep
 	ctx         context.Context
@@ -44,10 +42,8 @@ func New(cfg Config, services *Services) *Host {
 	h := &Host{cfg: cfg, services: services, shards: make([]shard, cfg.Shards.Count()),
 		panicLimiter: rate.NewLimiter(panicsPerSecond, panicsAtOnce), wakeSweeper: wait.NewSignal()}
 	for n := range h.shards {
-		h.shards[n].number, h.shards[n].turnBase = n, rand.Uint64()
-		h.shards[n].turns = h.shards[n].turnBase
+		h.shards[n].number, h.shards[n].turns = n, rand.Uint64()
 	}
-	h.localCalls.New = newLocalState
 	h.ctx, h.stop = context.WithCancel(context.Background())
 	h.spawn(h.sweepIdle)
 	return h
@@ -55,11 +51,6 @@ func New(cfg Config, services *Services) *Host {
 
 // spawn runs f in a goroutine that Close waits for. After Close it does not run f and returns false.
 func (h *Host) spawn(f func()) bool { return h.workers.run(f) }
-
-// dropTurn ends a turn that cannot run because the host is closed.
-func (h *Host) dropTurn(w *waiter) {
-	go h.finishTurn(w, nil) // in a goroutine, because the caller may hold the shard's lock
-}
 
 // MarkStopping notes that the node stops. Shards that leave from then on give the reason [objects.Stopping].
 func (h *Host) MarkStopping() { h.stopping.Store(true) }

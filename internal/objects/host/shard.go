@@ -15,8 +15,7 @@ type shard struct {
 	objects  map[objectID]*object // nil if there are none
 	live     int                  // the number of objects that are not empty
 	running  int                  // the number of running turns
-	turnBase uint64               // random, so that no two shards share turn ids; ids of turns follow it
-	turns    uint64               // the id of the last turn
+	turns    uint64               // the id of the last turn; random at first, so no two shards share ids
 	exposed  map[uint64]struct{}  // the ids of running turns that calls may carry; nil if there are none
 	leaving  bool                 // the shard leaves, and no turn has entered since
 	awaiting bool                 // a goroutine waits for the shard
@@ -46,8 +45,8 @@ func (s *shard) newTurn() uint64 {
 	return s.turns
 }
 
-// expose records that calls may carry the id of a turn that waits for them, until untell. The caller holds the
-// lock.
+// expose records that calls may carry the id of a turn that waits for them, until unexpose. The caller holds
+// the lock.
 func (s *shard) expose(turn uint64) {
 	if s.exposed == nil {
 		s.exposed = map[uint64]struct{}{}
@@ -55,7 +54,7 @@ func (s *shard) expose(turn uint64) {
 	s.exposed[turn] = struct{}{}
 }
 
-// unexpose undoes tell. The caller holds the lock.
+// unexpose undoes expose. The caller holds the lock.
 func (s *shard) unexpose(turn uint64) {
 	delete(s.exposed, turn)
 	if len(s.exposed) == 0 {

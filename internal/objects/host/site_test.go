@@ -43,11 +43,11 @@ type at struct {
 }
 
 func (a at) Invoke(ctx context.Context, method string, request, response any, _ ...grpc.CallOption) error {
-	l := LocalCall{Method: a.host.services.Method(method), Key: a.key, Shard: cshard.Of(a.key, a.shards.Count()),
-		Request: request, Response: response}
-	l.Metadata, _ = metadata.FromOutgoingContext(ctx)
-	l.Deadline, _ = ctx.Deadline()
-	return a.host.Invoke(ctx, &l)
+	c := Call{Method: a.host.services.Method(method), Key: a.key, Shard: cshard.Of(a.key, a.shards.Count()),
+		Request: request, Response: response, Chain: ChainOf(ctx)}
+	c.Metadata, _ = metadata.FromOutgoingContext(ctx)
+	c.Deadline.At, _ = ctx.Deadline()
+	return a.host.Invoke(ctx, &c)
 }
 
 func (a at) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallOption) (grpc.ClientStream, error) {

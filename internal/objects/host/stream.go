@@ -18,15 +18,8 @@ import (
 func (h *Host) ServeStream(c *Call, stream grpc.ServerStream) error {
 	ctx := stream.Context()
 	c.stream = stream
-	c.prepareTurn(h, ctx)
-	granted, err := h.requestTurn(&c.waiter, c.Shard, c.Key, c.Generation)
-	if err != nil {
+	if err := c.takeTurn(ctx, h); err != nil {
 		return err
-	}
-	if !granted {
-		if err := h.awaitTurn(ctx, c); err != nil {
-			return err
-		}
 	}
 	leaves := h.cfg.Shards.Staying(c.Shard)
 	if c.awaitedByTurn = h.MustRunHere(c.Shard, c.Chain); c.awaitedByTurn {
@@ -34,11 +27,9 @@ func (h *Host) ServeStream(c *Call, stream grpc.ServerStream) error {
 	}
 	c.registerStream()
 	defer c.unregisterStream()
-	done := make(chan error, 1)
-	c.done = func(err error) { done <- err }
 	c.startTurn()
 	select {
-	case err := <-done:
+	case err := <-c.outcome:
 		if leaves.Err() == nil || status.Code(err) != codes.Canceled {
 			return err
 		}
@@ -65,7 +56,7 @@ func (c *Call) registerStream() {
 	}
 }
 
-// unregisterStream undoes opened.
+// unregisterStream undoes registerStream.
 func (c *Call) unregisterStream() {
 	o := c.waiter.object
 	o.home.mu.Lock()

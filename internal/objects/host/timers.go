@@ -53,20 +53,17 @@ func (t *objectTimer) queueTick() {
 	if t.ended {
 		return
 	}
-	t.waiting = &waiter{method: &o.service.tickMethod, home: o.home, object: o, owner: t}
+	t.waiting = &waiter{method: &o.service.tickMethod, home: o.home, object: o, owner: t, since: time.Now()}
 	o.host.enqueue(o, t.waiting)
 	o.host.advanceObject(o)
 }
-
-// beforeWait implements resolver.
-func (t *objectTimer) beforeWait() {}
 
 // resolve implements resolver.
 func (t *objectTimer) resolve(err error) {
 	w := t.waiting
 	t.waiting = nil
-	if err == nil && !t.object.host.spawn(func() { t.runTick(w) }) {
-		t.object.host.dropTurn(w)
+	if h := t.object.host; err == nil && !h.spawn(func() { t.runTick(w) }) {
+		go h.finishTurn(w, nil) // the caller holds the shard's lock
 	}
 }
 

@@ -19,13 +19,9 @@ func IsMoved(err error) bool { return errors.Is(err, errMoved) }
 // MaxChain limits the turns that may wait for one another.
 const MaxChain = 64
 
-// resolver receives the outcome of a waiter. Its methods are called under the shard's lock and must not block.
-type resolver interface {
-	// beforeWait is called before the waiter is queued.
-	beforeWait()
-	// resolve is called once after queue: with nil when the waiter has its turn, otherwise with an error.
-	resolve(err error)
-}
+// resolver receives the outcome of a waiter that was queued: nil when it has its turn, otherwise an error. resolve is
+// called once, under the shard's lock, and must not block.
+type resolver interface{ resolve(err error) }
 
 // waiter is a call or a tick that waits for its turn, or has it.
 type waiter struct {
@@ -44,9 +40,8 @@ type waiter struct {
 	prev, next *waiter
 }
 
-// requestTurn grants w its turn at once, or queues it, or returns an error. generation is that of the map by which
-// the call came to this node.
-func (h *Host) requestTurn(w *waiter, n int, key string, generation int64) (granted bool, err error) {
+// requestTurn grants w its turn at once, or queues it, or returns an error.
+func (h *Host) requestTurn(w *waiter, n int, key string) (granted bool, err error) {
 	defer func() {
 		if err != nil {
 			w.method.countRefused(err)
@@ -56,7 +51,7 @@ func (h *Host) requestTurn(w *waiter, n int, key string, generation int64) (gran
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o := s.getObject(h, w.method.service, key)
-	w.home, w.object, w.generation = s, o, generation
+	w.home, w.object = s, o
 	if len(w.chain) > 0 {
 		if err := o.checkCycle(w); err != nil {
 			h.forgetEmpty(o)
@@ -70,7 +65,7 @@ func (h *Host) requestTurn(w *waiter, n int, key string, generation int64) (gran
 	switch {
 	case ends && h.waitsForLeave(o, w):
 		err = errLeaving(o)
-	case s.elsewhereGeneration > 0 && generation <= s.elsewhereGeneration && !h.mayEnterLeaving(s, w.chain):
+	case s.elsewhereGeneration > 0 && w.generation <= s.elsewhereGeneration && !h.mayEnterLeaving(s, w.chain):
 		err = errMoved
 	case o.hung:
 		err = errHung(o)
@@ -85,10 +80,10 @@ func (h *Host) requestTurn(w *waiter, n int, key string, generation int64) (gran
 		h.forgetEmpty(o)
 		return false, err
 	}
-	w.owner.beforeWait()
+	w.since = time.Now()
 	h.enqueue(o, w)
 	if ends {
-		h.expireQueued(s, w)
+		h.expireQueued(s, objectID{o.service, key})
 	}
 	if s.leaving {
 		h.awaitShard(s)
@@ -251,7 +246,6 @@ func (h *Host) enqueue(o *object, w *waiter) {
 	if len(w.chain) > 0 {
 		o.queuedChains++
 	}
-	w.since = time.Now()
 	h.waiting.Add(1)
 	o.service.metrics.waiting.Add(1)
 }

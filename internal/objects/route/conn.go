@@ -34,42 +34,35 @@ func (r *Router) Invoke(ctx context.Context, key, method string, request, respon
 
 func (r *Router) invokeDirect(ctx context.Context, key, method string, request, response any,
 	opts []grpc.CallOption) error {
-	call := Call{Method: method, Key: key, Request: request, Response: response}
-	if md, ok := metadata.FromOutgoingContext(ctx); ok {
-		call.Metadata = md
-	}
-	if len(opts) == 0 {
-		return r.Do(ctx, &call)
-	}
 	var asked callOptions
 	if err := asked.readOptions(opts); err != nil {
 		return err
 	}
-	err := r.Do(ctx, &call)
-	asked.applyFinished(&call, err)
+	call := r.NewCall()
+	defer r.FreeCall(call)
+	call.Name, call.Key, call.Request, call.Response = method, key, request, response
+	if md, ok := metadata.FromOutgoingContext(ctx); ok {
+		call.Metadata = md
+	}
+	err := r.Do(ctx, call)
+	asked.applyFinished(call, err)
 	return err
 }
 
-// Call is a unary call to an object on any node.
-type Call struct {
-	Method   string
-	Key      string
-	Metadata metadata.MD
-	// Request is a message. Response is a message to be filled, or a [Taker].
-	Request, Response any
-	// Header and Trailer receive the metadata of the reply.
-	Header, Trailer metadata.MD
-	// RequestOwned reports that no other goroutine uses Request any more.
-	RequestOwned bool
-	// Outside reports that the caller is not a node and can call another node. If this node may have an
-	// outdated map, the call does not wait for it to learn the owner of the object.
-	Outside bool
+// NewCall returns an empty call, to be given back by FreeCall.
+func (r *Router) NewCall() *host.Call {
+	if c, ok := r.calls.Get().(*host.Call); ok {
+		return c
+	}
+	return &host.Call{}
 }
 
-// Taker receives a response of any type, or in its serialized form.
-type Taker interface {
-	host.Taker
-	TakeRaw(raw []byte) error
+// FreeCall gives back a call that is no longer used.
+func (r *Router) FreeCall(c *host.Call) {
+	if !c.Abandoned() {
+		c.Reset()
+		r.calls.Put(c)
+	}
 }
 
 // CheckKey returns an error if no object can have that key.
@@ -96,24 +89,20 @@ func badCallError(problem string) error {
 	return objects.Error(codes.InvalidArgument, objects.ReasonBadCall, "objects: "+problem)
 }
 
-// Do makes a call. The error is a gRPC status.
-func (r *Router) Do(ctx context.Context, c *Call) error {
+// Do makes a unary call by its name, with the chain and the deadline of ctx. The error is a gRPC status.
+func (r *Router) Do(ctx context.Context, c *host.Call) error {
 	if err := CheckKey(c.Key); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
 		return status.FromContextError(err).Err()
 	}
-	a := callAttempt{router: r, call: *c} // a copy, because values stored in an attempt escape to the heap
-	a.deadline, _ = ctx.Deadline()
-	if r.cfg.Services != nil {
-		a.method = r.cfg.Services.Method(c.Method)
-	}
+	a := r.newAttempt(ctx, c)
+	c.RequestOwned = c.RequestOwned && !a.isIdempotent() // a repeated call needs its request again
 	for {
 		err := a.send(ctx)
 		if !errors.Is(err, errRetry) {
 			wire.FreeCall(a.out)
-			c.Header, c.Trailer = a.call.Header, a.call.Trailer
 			return err
 		}
 		r.counters.Retried.Add(1)

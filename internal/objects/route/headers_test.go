@@ -45,9 +45,9 @@ func FuzzReadHeaders(f *testing.F) {
 // Headers that a node adds to a stream are read back unchanged.
 func TestHeadersOfStreams(t *testing.T) {
 	chain := []uint64{1, 1 << 63, 42}
-	ctx := metadata.AppendToOutgoingContext(host.WithChain(context.Background(), chain), "other", "value",
-		objects.KeyHeader, "of another object")
-	md, _ := metadata.FromOutgoingContext(withStreamHeaders(ctx, "/p", "a\x00", 7))
+	ctx := metadata.AppendToOutgoingContext(context.Background(), "other", "value", objects.KeyHeader, "of another object")
+	md, _ := metadata.FromOutgoingContext(withStreamHeaders(ctx, "/p", &host.Call{Key: "a\x00", Chain: chain,
+		Generation: 7}))
 	in, err := ReadHeaders(metadata.NewIncomingContext(context.Background(), md))
 	require.NoError(t, err)
 	require.Equal(t, CallHeaders{Key: "a\x00", Chain: chain, Generation: 7, Forwarded: true, Prefix: "/p",

@@ -57,7 +57,7 @@ type services struct{ all []objects.Service }
 func (s *services) RegisterObjects(o objects.Service) { s.all = append(s.all, o) }
 
 // router returns a router of the node with that part.
-func router(t *testing.T, p *part, server probepb.ProbeServer, options ...objects.Option) *Router {
+func router(t testing.TB, p *part, server probepb.ProbeServer, options ...objects.Option) *Router {
 	var s services
 	objects.Register(&s, probepb.RegisterProbeServer,
 		func(context.Context, *objects.Object) (probepb.ProbeServer, error) { return server, nil }, options...)
@@ -94,7 +94,7 @@ func TestCallIsMadeAgainHere(t *testing.T) {
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() {
-		ended <- r.Do(ctx, &Call{Method: probepb.Probe_Echo_FullMethodName, Key: "a", Request: &probepb.Blob{},
+		ended <- r.Do(ctx, &host.Call{Name: probepb.Probe_Echo_FullMethodName, Key: "a", Request: &probepb.Blob{},
 			Response: &probepb.Blob{}})
 	}()
 	require.Eventually(t, func() bool { return p.refused.Load() > 0 }, 5*time.Second, time.Millisecond)
@@ -111,7 +111,7 @@ func TestRepeatedCallHasARequestOfItsOwn(t *testing.T) {
 	r := router(t, p, e, objects.Idempotent("Echo"))
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	require.NoError(t, r.Do(ctx, &Call{Method: probepb.Probe_Echo_FullMethodName, Key: "a",
+	require.NoError(t, r.Do(ctx, &host.Call{Name: probepb.Probe_Echo_FullMethodName, Key: "a",
 		Request: &probepb.Blob{Data: []byte("hello")}, Response: &probepb.Blob{}, RequestOwned: true}))
 	require.Equal(t, "hello", <-e.saw)
 	require.Equal(t, "hello", <-e.saw)

@@ -54,7 +54,6 @@ type nodeStream struct {
 // openStream opens the stream at the object's present node.
 func (s *objectStream) openStream() error {
 	a := &s.attempt
-	a.deadline, _ = s.ctx.Deadline()
 	for {
 		now, err := a.openStream(s.ctx, s.desc, s.opts)
 		if err == nil {
@@ -185,7 +184,7 @@ func (s *objectStream) reopen(was *nodeStream, err error) error {
 	if s.answered || objects.ReasonOf(err) != objects.ReasonNotStarted || s.ctx.Err() != nil {
 		return s.callerError(was, err)
 	}
-	s.attempt.deadline, _ = s.ctx.Deadline()
+	s.attempt.setDeadline(s.ctx)
 	if err := s.attempt.awaitRetry(s.ctx, SeenOwner{was.owner, was.generation, 0},
 		errors.New(status.Convert(err).Message())); !errors.Is(err, errRetry) {
 		return err

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/goverse/goverse/internal/objects/host"
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
@@ -37,7 +38,7 @@ func (a *callOptions) readOptions(opts []grpc.CallOption) error {
 }
 
 // applyFinished carries out the options that apply when the call has ended.
-func (a *callOptions) applyFinished(c *Call, err error) {
+func (a *callOptions) applyFinished(c *host.Call, err error) {
 	for _, md := range a.header {
 		*md = c.Header
 	}

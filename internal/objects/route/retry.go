@@ -46,22 +46,29 @@ var namedMapRetry = backoff.Policy{First: 2 * time.Second, Last: 10 * time.Secon
 // callAttempt is a call in progress.
 type callAttempt struct {
 	router      *Router
-	call        Call
-	method      *host.Method // nil if not registered in this process
-	deadline    time.Time    // zero means the default, which is computed when first needed
-	shard       int
+	call        *host.Call
 	askedFormer int64 // of the map by which the shard's former owner was asked; 0 if none was
 	pause       backoff.Backoff
 	out         *objectspb.Call // the call with its request, once serialized
 }
 
-// ensureDeadline returns the deadline, and sets the default if there is none. A call that begins at once on this node
-// does not need it, and reading the clock would take a tenth of the call's time.
-func (a *callAttempt) ensureDeadline() time.Time {
-	if a.deadline.IsZero() {
-		a.deadline = time.Now().Add(a.router.cfg.CallTimeout)
+// newAttempt returns a call that was not sent yet, with the chain and the deadline of ctx.
+func (r *Router) newAttempt(ctx context.Context, c *host.Call) callAttempt {
+	c.Chain = host.ChainOf(ctx)
+	if r.cfg.Services != nil {
+		c.Method = r.cfg.Services.Method(c.Name)
 	}
-	return a.deadline
+	a := callAttempt{router: r, call: c}
+	a.setDeadline(ctx)
+	return a
+}
+
+// setDeadline sets the call's deadline: that of ctx, or the default.
+func (a *callAttempt) setDeadline(ctx context.Context) {
+	a.call.Deadline = host.Deadline{Timeout: a.router.cfg.CallTimeout}
+	if at, bounded := ctx.Deadline(); bounded {
+		a.call.Deadline = host.Deadline{At: at}
+	}
 }
 
 // send sends the call to the present place of its object. It returns errRetry if the call must be sent again.
@@ -71,11 +78,10 @@ func (a *callAttempt) send(ctx context.Context) error {
 	if !known {
 		return a.awaitRetry(ctx, SeenOwner{}, nil)
 	}
-	a.shard = n
+	a.call.Shard = n
 	owner, generation := r.cfg.Map.Owner(n)
-	chain := host.ChainOf(ctx)
-	switch former := a.askFormer(chain, owner, generation); {
-	case r.cfg.Host != nil && r.cfg.Host.MustRunHere(n, chain):
+	switch former := a.askFormer(owner, generation); {
+	case r.cfg.Host != nil && r.cfg.Host.MustRunHere(n, a.call.Chain):
 		return a.callLocal(ctx, generation)
 	case former != "":
 		a.askedFormer = generation
@@ -91,12 +97,12 @@ func (a *callAttempt) send(ctx context.Context) error {
 // askFormer returns the node to which a call must be sent before the owner, or "" if there is none. The node
 // that has yet to release the shard may be waiting for that very call, if one of its turns made the call
 // indirectly. It is asked once for each map.
-func (a *callAttempt) askFormer(chain []uint64, owner string, generation int64) string {
+func (a *callAttempt) askFormer(owner string, generation int64) string {
 	r := a.router
-	if len(chain) == 0 || a.askedFormer == generation {
+	if len(a.call.Chain) == 0 || a.askedFormer == generation {
 		return ""
 	}
-	if former := r.cfg.Map.Former(a.shard); former != owner && former != r.cfg.Self {
+	if former := r.cfg.Map.Former(a.call.Shard); former != owner && former != r.cfg.Self {
 		return former
 	}
 	return ""
@@ -104,22 +110,19 @@ func (a *callAttempt) askFormer(chain []uint64, owner string, generation int64) 
 
 // callLocal makes the call on this node.
 func (a *callAttempt) callLocal(ctx context.Context, generation int64) error {
-	c := &a.call
-	if a.method == nil || a.method.Unary == nil {
-		return UnimplementedError(a.router.cfg.Services, c.Method, a.router.cfg.Self)
+	c := a.call
+	if c.Method == nil || c.Method.Unary == nil {
+		return UnimplementedError(a.router.cfg.Services, c.Name, a.router.cfg.Self)
 	}
 	a.router.counters.Local.Add(1)
-	l := host.LocalCall{Method: a.method, Shard: a.shard, Key: c.Key, Generation: generation, Metadata: c.Metadata,
-		Deadline: a.deadline, Timeout: a.router.cfg.CallTimeout, Request: c.Request, Response: c.Response,
-		RequestOwned: c.RequestOwned && !a.isIdempotent()} // a repeated call needs its request again
-	err := a.router.cfg.Host.Invoke(ctx, &l)
+	c.Generation = generation
+	err := a.router.cfg.Host.Invoke(ctx, c)
 	if host.IsMoved(err) { // even by the same map this node is asked again, like any other
 		return a.awaitRetry(ctx, SeenOwner{a.router.cfg.Self, generation, max(1, generation)}, nil)
 	}
 	if a.mayRepeat(err) {
 		return a.awaitRetry(ctx, SeenOwner{a.router.cfg.Self, generation, 0}, err)
 	}
-	c.Header, c.Trailer = l.Header, l.Trailer
 	return err
 }
 
@@ -141,15 +144,15 @@ func UnimplementedError(services *host.Services, method, address string) error {
 
 // callRemote makes the call on another node.
 func (a *callAttempt) callRemote(ctx context.Context, owner string, generation int64) error {
-	c := &a.call
+	c := a.call
 	if a.out == nil {
-		if err := a.serializeCall(ctx); err != nil {
+		if err := a.serializeCall(); err != nil {
 			return err
 		}
 	}
 	a.out.Generation = generation
 	a.router.counters.Remote.Add(1)
-	reply, err := a.router.cfg.Pool.CallBy(ctx, a.ensureDeadline(), owner, a.out)
+	reply, err := a.router.cfg.Pool.CallBy(ctx, a.call.Deadline.Time(), owner, a.out)
 	switch {
 	case err == nil:
 		return a.handleReply(ctx, reply, owner, generation)
@@ -172,12 +175,12 @@ func (a *callAttempt) callRemote(ctx context.Context, owner string, generation i
 		return s.Err()
 	}
 	return status.Errorf(status.FromContextError(err).Code(),
-		"objects: the call may have run: no reply from %s to %s of %q (%v)", owner, c.Method, c.Key, err)
+		"objects: the call may have run: no reply from %s to %s of %q (%v)", owner, c.Name, c.Key, err)
 }
 
 // isIdempotent reports whether the call may be made again although it may have run.
 func (a *callAttempt) isIdempotent() bool {
-	return a.method != nil && a.method.Idempotent || a.router.cfg.Idempotent[a.call.Method]
+	return a.call.Method != nil && a.call.Method.Idempotent || a.router.cfg.Idempotent[a.call.Name]
 }
 
 // mayRepeat reports whether err means that the call may have run, and the method may run again.
@@ -186,10 +189,10 @@ func (a *callAttempt) mayRepeat(err error) bool {
 }
 
 // serializeCall prepares the call that is sent to other nodes.
-func (a *callAttempt) serializeCall(ctx context.Context) (err error) {
-	c := &a.call
-	if _, _, ok := splitMethod(c.Method); !ok {
-		return UnimplementedError(nil, c.Method, "")
+func (a *callAttempt) serializeCall() (err error) {
+	c := a.call
+	if _, _, ok := splitMethod(c.Name); !ok {
+		return UnimplementedError(nil, c.Name, "")
 	}
 	out := wire.NewCall()
 	if out.Request, err = host.AppendMarshal(out.Request, c.Request); err != nil {
@@ -198,8 +201,8 @@ func (a *callAttempt) serializeCall(ctx context.Context) (err error) {
 	if n := len(out.Request); !wire.FitsContent(cap(out.Request), n) {
 		out.Request = bytes.Clone(out.Request)
 	}
-	out.Method, out.Key = c.Method, append(out.Key, c.Key...)
-	out.Metadata, out.Chain = ToHeaders(c.Metadata), host.ChainOf(ctx)
+	out.Method, out.Key = c.Name, append(out.Key, c.Key...)
+	out.Metadata, out.Chain = ToHeaders(c.Metadata), c.Chain
 	a.out = out
 	return nil
 }
@@ -221,8 +224,8 @@ func (a *callAttempt) handleReply(ctx context.Context, reply *objectspb.Reply, o
 		}
 		return err
 	}
-	if t, ok := a.call.Response.(Taker); ok {
-		return t.TakeRaw(reply.GetResponse())
+	if t, ok := a.call.Response.(host.Taker); ok {
+		return t.Take(host.Raw(reply.GetResponse()))
 	}
 	err := host.Unmarshal(reply.GetResponse(), a.call.Response)
 	wire.FreeReply(reply)
@@ -233,7 +236,7 @@ func (a *callAttempt) handleReply(ctx context.Context, reply *objectspb.Reply, o
 // that was not started in time. It waits until the map has changed since seen. If the owner could not be
 // reached, or knows a later map than this process, the wait also ends when it is time to try that owner again.
 func (a *callAttempt) awaitRetry(ctx context.Context, seen SeenOwner, unreachable error) error {
-	limit, again := a.ensureDeadline(), false
+	limit, again := a.call.Deadline.Time(), false
 	switch {
 	case unreachable != nil:
 		a.pause.Policy, again = unreachableRetry, true
@@ -244,7 +247,7 @@ func (a *callAttempt) awaitRetry(ctx context.Context, seen SeenOwner, unreachabl
 	}
 	// The former owner of a shard may be waiting for a call of Deactivated, and this process for the former
 	// owner.
-	ending := host.AwaitedByDeactivated(host.ChainOf(ctx))
+	ending := host.AwaitedByDeactivated(a.call.Chain)
 	if ending {
 		limit, again = time.Now(), false
 	}
@@ -255,7 +258,7 @@ func (a *callAttempt) awaitRetry(ctx context.Context, seen SeenOwner, unreachabl
 	}
 	waiting, cancel := context.WithDeadline(ctx, limit)
 	release := a.router.endWaits(a.call.Outside, cancel)
-	err := a.router.cfg.Map.AwaitChange(waiting, a.shard, seen)
+	err := a.router.cfg.Map.AwaitChange(waiting, a.call.Shard, seen)
 	release()
 	cancel()
 	if err == nil || again && a.router.mayWait(a.call.Outside) == nil && a.checkTime(ctx) == nil &&
@@ -281,7 +284,7 @@ func (a *callAttempt) checkTime(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if !time.Now().Before(a.ensureDeadline()) {
+	if !time.Now().Before(a.call.Deadline.Time()) {
 		return context.DeadlineExceeded
 	}
 	return nil

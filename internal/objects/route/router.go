@@ -2,6 +2,7 @@ package route
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -77,6 +78,7 @@ type Config struct {
 type Router struct {
 	cfg      Config
 	counters Counters
+	calls    sync.Pool // of *host.Call; per router, so that none moves between synctest bubbles
 	// dummyConn is the connection passed to interceptors. Nothing is sent on it.
 	dummyConn *grpc.ClientConn
 

@@ -31,25 +31,25 @@ func (r *Router) NewStream(ctx context.Context, key string, desc *grpc.StreamDes
 		return nil, err
 	}
 	if r.cfg.Stream == nil {
-		return r.openStream(ctx, Call{Method: method, Key: key}, desc, opts)
+		return r.openStream(ctx, &host.Call{Name: method, Key: key}, desc, opts)
 	}
 	return r.cfg.Stream(ctx, desc, r.dummyConn, method,
 		func(ctx context.Context, desc *grpc.StreamDesc, _ *grpc.ClientConn, method string,
 			opts ...grpc.CallOption) (grpc.ClientStream, error) {
-			return r.openStream(ctx, Call{Method: method, Key: key}, desc, opts)
+			return r.openStream(ctx, &host.Call{Name: method, Key: key}, desc, opts)
 		}, opts...)
 }
 
 // ForwardStream opens a streaming call from outside at the owner of its key.
 func (r *Router) ForwardStream(ctx context.Context, key, method string) (grpc.ClientStream, error) {
-	return r.openStream(ctx, Call{Method: method, Key: key, Outside: true},
+	return r.openStream(ctx, &host.Call{Name: method, Key: key, Outside: true},
 		&grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, nil)
 }
 
 // openStream opens a streaming call at the owner of its key.
-func (r *Router) openStream(ctx context.Context, call Call, desc *grpc.StreamDesc,
+func (r *Router) openStream(ctx context.Context, call *host.Call, desc *grpc.StreamDesc,
 	opts []grpc.CallOption) (grpc.ClientStream, error) {
-	s := &objectStream{ctx: ctx, desc: desc, opts: opts, attempt: callAttempt{router: r, call: call}}
+	s := &objectStream{ctx: ctx, desc: desc, opts: opts, attempt: r.newAttempt(ctx, call)}
 	if err := s.openStream(); err != nil {
 		return nil, err
 	}
@@ -64,12 +64,11 @@ func (a *callAttempt) openStream(ctx context.Context, desc *grpc.StreamDesc, opt
 	if !known {
 		return nil, a.awaitRetry(ctx, SeenOwner{}, nil)
 	}
-	a.shard = n
+	a.call.Shard = n
 	owner, generation := r.cfg.Map.Owner(n)
-	chain := host.ChainOf(ctx)
-	if r.cfg.Host != nil && r.cfg.Host.MustRunHere(n, chain) {
+	if r.cfg.Host != nil && r.cfg.Host.MustRunHere(n, a.call.Chain) {
 		owner = r.cfg.Self
-	} else if former := a.askFormer(chain, owner, generation); former != "" {
+	} else if former := a.askFormer(owner, generation); former != "" {
 		owner, a.askedFormer = former, generation
 	}
 	seen := SeenOwner{owner, generation, 0}
@@ -84,8 +83,8 @@ func (a *callAttempt) openStream(ctx context.Context, desc *grpc.StreamDesc, opt
 	if err != nil {
 		return nil, a.awaitRetry(ctx, seen, err)
 	}
-	stream, err := conn.NewStream(withStreamHeaders(ctx, r.cfg.Prefix, a.call.Key, generation), desc, a.call.Method,
-		opts...)
+	a.call.Generation = generation
+	stream, err := conn.NewStream(withStreamHeaders(ctx, r.cfg.Prefix, a.call), desc, a.call.Name, opts...)
 	if err == nil {
 		return &nodeStream{ClientStream: stream, conn: conn, owner: owner, generation: generation}, nil
 	}
@@ -96,17 +95,17 @@ func (a *callAttempt) openStream(ctx context.Context, desc *grpc.StreamDesc, opt
 }
 
 // withStreamHeaders adds the headers of a streaming call.
-func withStreamHeaders(ctx context.Context, prefix, key string, generation int64) context.Context {
+func withStreamHeaders(ctx context.Context, prefix string, c *host.Call) context.Context {
 	md, _ := metadata.FromOutgoingContext(ctx) // a copy
 	if md == nil {
 		md = metadata.MD{}
 	}
 	md.Delete(objects.KeyHeader)
-	md.Set(objects.BinaryKeyHeader, key)
-	md.Set(generationHeader, strconv.FormatInt(generation, 10))
-	if chain := host.ChainOf(ctx); len(chain) > 0 {
-		raw := make([]byte, 0, 8*len(chain))
-		for _, turn := range chain {
+	md.Set(objects.BinaryKeyHeader, c.Key)
+	md.Set(generationHeader, strconv.FormatInt(c.Generation, 10))
+	if len(c.Chain) > 0 {
+		raw := make([]byte, 0, 8*len(c.Chain))
+		for _, turn := range c.Chain {
 			raw = binary.BigEndian.AppendUint64(raw, turn)
 		}
 		md.Set(chainHeader, string(raw))
