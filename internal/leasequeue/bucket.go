@@ -9,6 +9,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/internal/leasequeue/entrystate"
 	"github.com/goverse/goverse/internal/leasequeue/order"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/wait"
@@ -189,12 +190,12 @@ func (b *bucket) notifyWaiters() {
 		f.unconfirmed = nil
 		for _, x := range unconfirmed {
 			if create := x.Token(); f.waiters[x.key] == x && !f.queue.HasEntry(x.key, create) && f.queue.KnownAt(create) {
-				x.applyChange(x.currentState().KeyVanished())
+				x.applyChange(x.state.Load().KeyVanished())
 			}
 		}
 		for _, e := range f.queue.Holders() {
 			if x := f.waiters[e.Key]; x != nil && x.Token() == e.CreateRevision {
-				x.headReached()
+				x.applyInSession(entrystate.State.HeadReached)
 			}
 		}
 	}

@@ -100,7 +100,7 @@ func (e *Engine) beginRun(r *sessionRun) {
 	e.signalChange()
 }
 
-// finishRun stops accepting entries on r's session, waits until its goroutines have ended, and settles the entries
+// finishRun stops accepting entries on r's session, waits until its goroutines have ended, and fails the entries
 // that are left. Followers know nothing until the next session.
 func (e *Engine) finishRun(r *sessionRun) {
 	e.mu.Lock()
@@ -111,7 +111,7 @@ func (e *Engine) finishRun(r *sessionRun) {
 	e.mu.Lock()
 	defer e.unlock()
 	for _, x := range r.entries {
-		x.failGrant(ErrEntryLost)
+		x.applyChange(x.state.Load().FailGrant(ErrEntryLost))
 	}
 	for _, q := range e.queues {
 		for f := range q.followers {

@@ -3,6 +3,7 @@ package leasequeue
 import (
 	"context"
 
+	"github.com/goverse/goverse/internal/leasequeue/entrystate"
 	"github.com/goverse/goverse/internal/wait"
 )
 
@@ -61,7 +62,9 @@ func (c *confirmer) run() {
 		}
 		c.r.e.withLock(func() {
 			for _, x := range held {
-				x.releaseConfirmed(clear)
+				x.applyInSession(func(p entrystate.State, s entrystate.Session) (entrystate.State, entrystate.Orders) {
+					return p.ReleaseConfirmed(clear, s)
+				})
 			}
 		})
 	}

@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/internal/backoff"
+	"github.com/goverse/goverse/internal/leasequeue/entrystate"
 	"github.com/goverse/goverse/internal/leasequeue/order"
 	"github.com/goverse/goverse/internal/wait"
 )
@@ -237,7 +238,7 @@ func (l *lane) deleteKeys(leaving []queueOp) []queueOp {
 func (l *lane) keyDeleted(o queueOp) {
 	o.entry.q.denied = false
 	l.finishOp(o)
-	o.entry.applyChange(o.entry.currentState().KeyDeleted())
+	o.entry.applyChange(o.entry.state.Load().KeyDeleted())
 }
 
 // finishOp records that the operation is finished. If an attempt that puts or deletes the key may still be
@@ -254,7 +255,9 @@ func (l *lane) finishOp(o queueOp) {
 func (l *lane) keyCreated(o queueOp, revision int64, first bool) {
 	o.entry.q.denied = false
 	l.finished = append(l.finished, o)
-	o.entry.keyCreated(revision, first)
+	o.entry.applyInSession(func(p entrystate.State, s entrystate.Session) (entrystate.State, entrystate.Orders) {
+		return p.KeyCreated(revision, first, s)
+	})
 }
 
 // notifyEntries passes the results of a committed batch on to its entries.
@@ -281,16 +284,16 @@ func (l *lane) refuseOp(o queueOp, err error) {
 	x := o.entry
 	x.q.denied = x.q.denied || errors.Is(err, rpctypes.ErrPermissionDenied)
 	if o.creates {
-		x.applyChange(x.currentState().CreationRefused(err))
+		x.applyChange(x.state.Load().CreationRefused(err))
 		return
 	}
-	if x.currentState().Refused == nil {
+	if x.state.Load().Refused == nil {
 		l.r.e.queueNotice(func() {
 			l.r.e.cfg.Logger.Warn("etcd denied deleting a queue entry, retrying until the session ends",
 				"name", x.Name, "key", x.key, "error", err)
 		})
 	}
-	x.applyChange(x.currentState().DeletionRefused(err))
+	x.applyChange(x.state.Load().DeletionRefused(err))
 	l.r.postponeDeletion(x)
 }
 

@@ -95,8 +95,7 @@ func TestLeavesWhenItMay(t *testing.T) {
 			return f
 		})
 		b := s.queues(well)
-		held := s.enter(a, EntrySpec{Name: "it"})
-		<-held.Decided()
+		held := s.awaitGrant(s.enter(a, EntrySpec{Name: "it"}), time.Second)
 		waiting := s.enter(b, EntrySpec{Name: "it"})
 		denied.Store(true)
 		lost, err := held.ReleaseAndWait(s.ctx)
@@ -105,12 +104,7 @@ func TestLeavesWhenItMay(t *testing.T) {
 		<-time.After(time.Minute)
 		require.Len(s, s.e.Keys(held.Key()), 1)
 		denied.Store(false)
-		select {
-		case <-waiting.Decided():
-			require.NoError(s, waiting.Err())
-		case <-time.After(time.Second):
-			s.Error("nobody gives it up")
-		}
+		s.awaitGrant(waiting, time.Second)
 		<-time.After(time.Second)
 		require.NoError(s, held.AwaitDeletion(s.ctx), "it is by now")
 	})
@@ -132,15 +126,15 @@ func TestRefusedAfterSilence(t *testing.T) {
 		})
 		x := s.enter(e, EntrySpec{Name: "it"})
 		<-x.Decided()
-		require.ErrorIs(s, x.Err(), rpctypes.ErrPermissionDenied)
+		_, err := x.Outcome()
+		require.ErrorIs(s, err, rpctypes.ErrPermissionDenied)
 		require.Len(s, s.e.Keys(x.Key()), 1, "it stands all the same")
 		allowed.Store(1)
 		for i := range 2 * laneCount { // each lane finds the outcome of its batch
 			<-s.enter(e, EntrySpec{Name: fmt.Sprint(i)}).Decided()
 		}
 		again := s.enter(e, EntrySpec{Name: "it"})
-		<-again.Decided()
-		require.NoError(s, again.Err())
+		s.awaitGrant(again, time.Second)
 		stands := s.e.Keys(again.Key())
 		require.Len(s, stands, 1)
 		require.Equal(s, stands[0].CreateRevision, again.Token())
@@ -175,10 +169,10 @@ func TestRefusedAfterSilenceOfMany(t *testing.T) {
 			stands := s.e.Keys(x.Key())
 			require.Len(s, stands, 1)
 			require.EqualValues(s, 1, stands[0].Version, "put once")
-			if x.Err() == nil {
-				require.Equal(s, stands[0].CreateRevision, x.Token())
+			if g, err := x.Outcome(); err == nil {
+				require.Equal(s, stands[0].CreateRevision, g.Token())
 			} else {
-				require.ErrorIs(s, x.Err(), rpctypes.ErrPermissionDenied)
+				require.ErrorIs(s, err, rpctypes.ErrPermissionDenied)
 			}
 		}
 	})

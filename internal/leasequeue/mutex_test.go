@@ -23,9 +23,9 @@ func TestNotifiedWithoutTheLock(t *testing.T) {
 				return
 			}
 			_, _ = x.Token(), x.Decided()
-			if x.IsDecided() {
-				x.Revoke(errors.New("no more"))
-				x.Release()
+			if g, _ := x.Outcome(); g != nil {
+				g.Revoke(errors.New("no more"))
+				g.Release()
 			}
 			_ = q.TryEnter(EntrySpec{Name: "another"})
 			_ = q.Closed()
@@ -35,7 +35,9 @@ func TestNotifiedWithoutTheLock(t *testing.T) {
 		x := s.enter(q, EntrySpec{Name: "it", Notify: ask})
 		entered.Store(x)
 		<-x.Decided()
-		ctx := x.Context()
+		g, err := x.Outcome()
+		require.NoError(s, err)
+		ctx := g.Context()
 		ended := make(chan struct{})
 		stop := context.AfterFunc(ctx, func() {
 			ask()

@@ -22,15 +22,17 @@ import (
 	"github.com/goverse/goverse/internal/test/modeletcd"
 )
 
-// settles fails the test unless the entry is granted within d.
-func (s *testBed) settles(x *Entry, d time.Duration) {
+// awaitGrant fails the test unless the entry is granted within d.
+func (s *testBed) awaitGrant(x *Entry, d time.Duration) *Grant {
 	s.Helper()
 	select {
 	case <-x.Decided():
-		require.NoError(s, x.Err())
 	case <-time.After(d):
 		s.Fatal("the entry is not first")
 	}
+	g, err := x.Outcome()
+	require.NoError(s, err)
+	return g
 }
 
 // etcd commits requests that were in flight when its space ran out, and answers as if it had not. The entries
@@ -38,14 +40,14 @@ func (s *testBed) settles(x *Entry, d time.Duration) {
 func TestCommittedWithoutSpace(t *testing.T) {
 	play(t, func(s *testBed) {
 		q := s.queues(well)
-		s.settles(s.enter(q, EntrySpec{Name: "before"}), time.Second)
+		s.awaitGrant(s.enter(q, EntrySpec{Name: "before"}), time.Second)
 		s.e.SetNoSpace(true)
 		x := s.enter(q, EntrySpec{Name: "it"})
-		s.settles(x, 5*time.Second)
+		g := s.awaitGrant(x, 5*time.Second)
 		stands := s.e.Keys(x.Key())
 		require.Len(s, stands, 1)
 		require.Equal(s, stands[0].CreateRevision, x.Token())
-		lost, err := x.ReleaseAndWait(s.ctx)
+		lost, err := g.ReleaseAndWait(s.ctx)
 		require.NoError(s, lost)
 		require.NoError(s, err)
 		require.Empty(s, s.e.Keys(x.Key()))
@@ -63,7 +65,7 @@ func TestSilenceWithoutSpace(t *testing.T) {
 			}
 			return f
 		})
-		s.settles(s.enter(q, EntrySpec{Name: "it"}), 10*time.Second)
+		s.awaitGrant(s.enter(q, EntrySpec{Name: "it"}), 10*time.Second)
 	})
 }
 
@@ -86,7 +88,7 @@ func TestAnswerThatIsTooLarge(t *testing.T) {
 		})
 		s.occupy(q)
 		for _, x := range []*Entry{s.enter(q, EntrySpec{Name: "one"}), s.enter(q, EntrySpec{Name: "two"})} {
-			s.settles(x, 5*time.Second)
+			s.awaitGrant(x, 5*time.Second)
 			stands := s.e.Keys(x.Key())
 			require.Len(s, stands, 1)
 			require.EqualValues(s, 1, stands[0].Version, "put once")
@@ -110,14 +112,12 @@ func TestBucketWithoutAWatchRetires(t *testing.T) {
 			}
 			return f
 		})
-		first := s.enter(q, EntrySpec{Name: "it"})
-		s.settles(first, time.Second)
+		first := s.awaitGrant(s.enter(q, EntrySpec{Name: "it"}), time.Second)
 		second := s.enter(q, EntrySpec{Name: "it"})
 		<-time.After(100 * time.Millisecond) // etcd has it, behind the first
 		_, err := first.ReleaseAndWait(s.ctx)
 		require.NoError(s, err)
-		s.settles(second, 10*time.Second)
-		_, err = second.ReleaseAndWait(s.ctx)
+		_, err = s.awaitGrant(second, 10*time.Second).ReleaseAndWait(s.ctx)
 		require.NoError(s, err)
 		<-time.After(time.Minute)
 		before := reads.Load()
@@ -155,7 +155,7 @@ func TestFewStreamsForADeniedBucket(t *testing.T) {
 		watcher := &refusing{prefix: s.keys.BucketPrefix("denied"), streams: map[string]bool{}}
 		q := s.queues(well, func(client *clientv3.Client) { watcher.Watcher, client.Watcher = client.Watcher, watcher })
 		for _, name := range []string{"denied", "a", "b", "c"} {
-			s.settles(s.enter(q, EntrySpec{Name: name}), time.Second)
+			s.awaitGrant(s.enter(q, EntrySpec{Name: name}), time.Second)
 			s.enter(q, EntrySpec{Name: name}) // it waits
 		}
 		<-time.After(10 * time.Minute)
@@ -185,16 +185,15 @@ func TestWaitsBesideADeniedQueue(t *testing.T) {
 			}
 			return f
 		})
-		ours, theirs := s.enter(q, EntrySpec{Name: "it"}), s.enter(q, EntrySpec{Name: other})
-		s.settles(ours, time.Second)
-		s.settles(theirs, time.Second)
+		ours := s.awaitGrant(s.enter(q, EntrySpec{Name: "it"}), time.Second)
+		s.awaitGrant(s.enter(q, EntrySpec{Name: other}), time.Second)
 		next := s.enter(q, EntrySpec{Name: "it"})
 		s.enter(q, EntrySpec{Name: other})
 		<-time.After(time.Second)
 		denied.Store(true)
 		_, err := ours.ReleaseAndWait(s.ctx)
 		require.NoError(s, err)
-		s.settles(next, 10*time.Second)
+		s.awaitGrant(next, 10*time.Second)
 	})
 }
 
@@ -222,7 +221,7 @@ func TestLostAnswerToMany(t *testing.T) {
 				s.enter(q, EntrySpec{Name: fmt.Sprint("tries ", i), Try: true}))
 		}
 		for _, x := range all {
-			s.settles(x, 10*time.Second)
+			s.awaitGrant(x, 10*time.Second)
 		}
 		require.Less(s, time.Since(began), 2*time.Second)
 	})
@@ -241,15 +240,16 @@ func TestManyKeysAreDeleted(t *testing.T) {
 			all = append(all, s.enter(q, EntrySpec{Name: fmt.Sprint(i)}))
 		}
 		for _, x := range all {
-			s.settles(x, 10*time.Second)
+			s.awaitGrant(x, 10*time.Second)
 		}
 		began := time.Now()
 		for _, x := range all {
 			s.e.Delete(x.Key())
 		}
 		for _, x := range all {
-			<-x.Context().Done()
-			require.ErrorIs(s, context.Cause(x.Context()), ErrKeyLost)
+			g, _ := x.Outcome()
+			<-g.Context().Done()
+			require.ErrorIs(s, context.Cause(g.Context()), ErrKeyLost)
 		}
 		require.Less(s, time.Since(began), 2*time.Second)
 	})
@@ -271,11 +271,11 @@ func TestDeniedBesideOthersWithoutSpace(t *testing.T) {
 			return f
 		})
 		denied := s.enter(q, EntrySpec{Name: "denied"})
-		s.settles(denied, time.Second)
+		s.awaitGrant(denied, time.Second)
 		var others []*Entry
 		for i := range 20 {
 			others = append(others, s.enter(q, EntrySpec{Name: fmt.Sprint(i)}))
-			s.settles(others[i], time.Second)
+			s.awaitGrant(others[i], time.Second)
 		}
 		full.Store(true)
 		for i, x := range others {

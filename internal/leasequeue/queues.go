@@ -85,14 +85,14 @@ type EntrySpec struct {
 	Request bool
 	// Try makes the entry fail with ErrNotFirst instead of waiting.
 	Try bool
-	// Notify, if set, is called when the entry has its token, when it settles, and when a granted entry is
+	// Notify, if set, is called when the entry has its token, when it is decided, and when a granted entry is
 	// revoked or its key is gone. It is not called when the session ends: see [Queues.Changed]. It must not
 	// block. It may be called once more after the entry has ended.
 	Notify func()
 }
 
 // Enter adds an entry on the present session, and blocks until there is a session or ctx ends. It does not wait
-// for the entry to settle. Errors are ctx's cause and lifecycle.ErrStopped.
+// until the entry is decided. Errors are ctx's cause and lifecycle.ErrStopped.
 func (q *Queues) Enter(ctx context.Context, want EntrySpec) (*Entry, error) {
 	for {
 		changed := q.Changed()
@@ -124,7 +124,7 @@ func (q *Queues) TryEnter(want EntrySpec) *Entry {
 
 // Acquire adds an entry and blocks until it is granted or ctx ends. If the session is lost, it starts again on the
 // next one. Errors are ctx's cause, lifecycle.ErrStopped, ErrNotFirst, and etcd's if it refuses the entry.
-func (q *Queues) Acquire(ctx context.Context, want EntrySpec) (*Entry, error) {
+func (q *Queues) Acquire(ctx context.Context, want EntrySpec) (*Grant, error) {
 	for ctx.Err() == nil {
 		x, err := q.Enter(ctx, want)
 		if err != nil {
@@ -132,15 +132,15 @@ func (q *Queues) Acquire(ctx context.Context, want EntrySpec) (*Entry, error) {
 		}
 		select {
 		case <-x.Decided():
-		case <-x.Lost():
+		case <-x.SessionContext().Done():
 			continue // the entry is lost with the session
 		case <-ctx.Done():
 			x.Release()
 			return nil, context.Cause(ctx)
 		}
-		switch err := x.Err(); {
+		switch g, err := x.Outcome(); {
 		case err == nil:
-			return x, nil
+			return g, nil
 		case errors.Is(err, ErrNotFirst):
 			_ = x.AwaitDeletion(ctx) // until the key is gone it blocks other entries with Try
 			return nil, err
@@ -184,7 +184,7 @@ func (q *Queues) releaseEntries() (r *sessionRun, empty <-chan struct{}) {
 	}
 	for _, x := range r.entries {
 		if x.q == q {
-			x.applyChange(x.currentState().RevokeOrRelease())
+			x.applyChange(x.state.Load().RevokeOrRelease())
 		}
 	}
 	return r, q.empty

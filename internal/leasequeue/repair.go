@@ -63,7 +63,7 @@ func (r *sessionRun) compareKeys() {
 	if !used {
 		return
 	}
-	maps.DeleteFunc(known, func(_ string, x *Entry) bool { return !x.currentState().KeyExpected() })
+	maps.DeleteFunc(known, func(_ string, x *Entry) bool { return !x.state.Load().KeyExpected() })
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(r.ctx), r.e.cfg.RequestTimeout)
 	resp, err := r.e.cfg.Client.TimeToLive(ctx, r.session.ID(), clientv3.WithAttachedKeys())
 	cancel()
@@ -137,12 +137,12 @@ func (r *sessionRun) commitRange(ops []clientv3.Op, from, to int, done func(i in
 func (r *sessionRun) handleMissingKey(x *Entry) {
 	r.e.mu.Lock()
 	defer r.e.unlock()
-	if x.currentState().KeyExpected() {
+	if x.state.Load().KeyExpected() {
 		r.e.queueNotice(func() {
 			r.e.cfg.Logger.Warn("a queue entry of this process was deleted out of band", "name", x.Name,
 				"key", x.key)
 		})
-		x.applyChange(x.currentState().KeyVanished())
+		x.applyChange(x.state.Load().KeyVanished())
 	}
 }
 

@@ -87,7 +87,7 @@ func (r *sessionRun) recheckWaiting() {
 	r.e.signalChange()
 }
 
-// addEntry adds the entry, which settles later. The caller holds Engine.mu, and the session is not lost.
+// addEntry adds the entry, which is decided later. The caller holds Engine.mu, and the session is not lost.
 func (r *sessionRun) addEntry(x *Entry) {
 	if !r.lanesStarted {
 		r.lanesStarted = true
@@ -101,7 +101,7 @@ func (r *sessionRun) addEntry(x *Entry) {
 	}
 	x.run = r
 	x.key, x.queue = r.chooseKey(x)
-	x.state.Store(&entryState{State: entrystate.State{Try: x.Try}})
+	x.state.Store(&entrystate.State{Try: x.Try})
 	r.entries[x.key] = x
 	x.q.entries++
 	r.outbox.addOp(queueOp{entry: x, creates: true})

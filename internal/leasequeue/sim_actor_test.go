@@ -42,12 +42,12 @@ func (a *actor) run(ctx context.Context) {
 				a.want(ctx, EntrySpec{Name: a.h.w.names[0]}, 0)
 			}
 			for _, name := range a.h.w.names {
-				x, err := a.h.present().queues(name).Acquire(ctx, EntrySpec{Name: name, Value: a.name})
+				g, err := a.h.present().queues(name).Acquire(ctx, EntrySpec{Name: name, Value: a.name})
 				if err != nil {
 					a.h.w.checks.fail("%s: %s is not available: %v", a.name, name, err)
 					return
 				}
-				a.hold(x)
+				a.hold(g)
 			}
 			return
 		case <-time.After(between(a.rand, 1, 100*time.Millisecond)):
@@ -112,19 +112,19 @@ func (a *actor) want(ctx context.Context, p EntrySpec, patience time.Duration) {
 		a.h.w.log.say("%s: wants %s (shared %v, try %v) by %s", a.name, p.Name, p.Shared, p.Try, x.Key())
 		select {
 		case <-x.Decided():
-		case <-x.Lost():
+		case <-x.SessionContext().Done():
 			continue
 		case <-ctx.Done():
 			c.saw("given up before the answer")
 			a.abandon(x)
 			return
 		}
-		switch err := x.Err(); {
+		switch g, err := x.Outcome(); {
 		case err == nil:
 			if a.h.w.view != nil {
 				a.h.w.view.granted(x, at)
 			}
-			a.hold(x)
+			a.hold(g)
 			return
 		case errors.Is(err, ErrNotFirst):
 			c.saw("tried in vain")
@@ -141,16 +141,16 @@ func (a *actor) want(ctx context.Context, p EntrySpec, patience time.Duration) {
 	}
 }
 
-func (a *actor) hold(x *Entry) {
-	c := a.h.w.checks
-	c.granted(x)
+func (a *actor) hold(g *Grant) {
+	c, x := a.h.w.checks, g.Entry
+	c.granted(g)
 	if a.rand.IntN(4) > 0 {
 		select {
 		case <-time.After(between(a.rand, 1, 100*time.Millisecond)):
-		case <-x.Context().Done():
+		case <-g.Context().Done():
 		}
 	}
-	c.released(x)
+	c.released(g)
 	if a.rand.IntN(3) == 0 {
 		a.abandon(x)
 		return
@@ -158,7 +158,7 @@ func (a *actor) hold(x *Entry) {
 	c.gives(x)
 	ctx, cancel := contextFor(between(a.rand, 1, 2*simTTL))
 	defer cancel()
-	if lost, err := x.ReleaseAndWait(ctx); lost == nil && err == nil {
+	if lost, err := g.ReleaseAndWait(ctx); lost == nil && err == nil {
 		c.left(x)
 	}
 }

@@ -10,7 +10,6 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
-	"github.com/goverse/goverse/internal/leasequeue/entrystate"
 	"github.com/goverse/goverse/internal/test/modeletcd"
 )
 
@@ -28,7 +27,7 @@ type checks struct {
 	tokens    map[string]tokens
 	given     map[*Entry]int // released entries, and the time
 	asked     map[*Entry]int // requested entries, and the time
-	first     map[string][]*Entry
+	first     map[string][]*Grant
 	standing  map[string]int64 // keys, and the time of their creation
 }
 
@@ -103,7 +102,7 @@ func (c *checks) ended(p *process) {
 }
 
 // granted records that a caller continues because the entry is granted.
-func (c *checks) granted(x *Entry) {
+func (c *checks) granted(x *Grant) {
 	stands := c.w.e.Keys(x.queue)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,7 +112,7 @@ func (c *checks) granted(x *Entry) {
 	}
 	token := x.Token()
 	c.w.log.say("%s is first, token %d, valid %v", x.key, token, x.Valid())
-	if c.exempt(x) {
+	if c.exempt(x.Entry) {
 		return
 	}
 	t := c.tokens[x.queue]
@@ -141,7 +140,7 @@ func (c *checks) granted(x *Entry) {
 		c.broken("%s is first with token %d, and its key is not there", x.key, token)
 	}
 	for _, y := range c.first[x.queue] {
-		if !(x.Shared && y.Shared) && y.Valid() && !c.exempt(y) {
+		if !(x.Shared && y.Shared) && y.Valid() && !c.exempt(y.Entry) {
 			c.broken("%s is first with token %d beside %s with %d", x.key, token, y.key, y.Token())
 		}
 	}
@@ -149,7 +148,7 @@ func (c *checks) granted(x *Entry) {
 }
 
 // released records that no caller acts on the entry any more.
-func (c *checks) released(x *Entry) {
+func (c *checks) released(x *Grant) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.w.log.say("%s is given up", x.key)
@@ -207,7 +206,7 @@ func (c *checks) changed(now, before *mvccpb.KeyValue, by *modeletcd.Conn) {
 		c.broken("%s was put late: nobody wants it any more", key)
 	case now != nil:
 		c.created(x)
-	case x != nil && x.Token() == before.CreateRevision && !c.exempt(x) && (x.currentState().KeyExpected() || x.Valid()):
+	case x != nil && x.Token() == before.CreateRevision && !c.exempt(x) && x.state.Load().KeyExpected():
 		c.broken("%s was deleted while it stands", key)
 	}
 }
@@ -239,16 +238,10 @@ func (c *checks) created(x *Entry) {
 		if y == x || y.queue != x.queue || c.asked[x] == 0 || c.given[y] == 0 || c.given[y] > c.asked[x] {
 			continue
 		}
-		if y.Token() != 0 && c.standing[y.key] == y.Token() && !c.exempt(y) && !y.notified() {
+		if y.Token() != 0 && c.standing[y.key] == y.Token() && !c.exempt(y) && !y.state.Load().DeletionAnswered() {
 			c.broken("%s was put before %s was deleted, which was given up before", x.key, y.key)
 		}
 	}
-}
-
-// notified reports whether the owner was notified that the entry's key is gone.
-func (x *Entry) notified() bool {
-	now := x.currentState()
-	return now.Key == entrystate.Absent || now.Refused != nil
 }
 
 // quiet checks the state that remains when all entries are released.

@@ -43,7 +43,7 @@ func newWorld(seed uint64) *world {
 	w := &world{seed: seed, rand: newRand(seed, "schedule"), e: modeletcd.New(), keys: keys,
 		log: &log{began: time.Now()}, calm: make(chan struct{})}
 	w.checks = &checks{w: w, seen: map[string]int{}, tokens: map[string]tokens{}, tainted: map[string]bool{},
-		given: map[*Entry]int{}, asked: map[*Entry]int{}, first: map[string][]*Entry{},
+		given: map[*Entry]int{}, asked: map[*Entry]int{}, first: map[string][]*Grant{},
 		standing: map[string]int64{}}
 	w.e.Changed = w.checks.changed
 	w.view = newView(w)

@@ -101,56 +101,56 @@ func (e *Effects) Once(ctx context.Context, name string,
 		return m.result(name)
 	}
 	for {
-		place, err := e.cfg.Queues.Acquire(ctx, leasequeue.EntrySpec{Name: name, Value: e.cfg.Owner})
+		grant, err := e.cfg.Queues.Acquire(ctx, leasequeue.EntrySpec{Name: name, Value: e.cfg.Owner})
 		if err != nil {
 			return once.Result{}, err
 		}
-		if r, again, err := e.runAttempt(ctx, place, name, fn); !again {
+		if r, again, err := e.runAttempt(ctx, grant, name, fn); !again {
 			return r, err
 		}
 	}
 }
 
-// runAttempt runs an attempt with a granted entry, and releases it. again reports that the entry was lost before
+// runAttempt runs an attempt with a grant, and releases it. again reports that the grant was lost before
 // anything began, or that the mark was changed out of band.
-func (e *Effects) runAttempt(ctx context.Context, place *leasequeue.Entry, name string,
+func (e *Effects) runAttempt(ctx context.Context, grant *leasequeue.Grant, name string,
 	fn func(context.Context, int64) ([]byte, error)) (_ once.Result, again bool, err error) {
-	defer e.releaseEntry(ctx, place)
+	defer e.releaseGrant(ctx, grant)
 	m, err := e.marks.readMark(ctx, name)
 	switch {
 	case err != nil:
-		return once.Result{}, ctx.Err() == nil && !place.Valid(), err
+		return once.Result{}, ctx.Err() == nil && !grant.Valid(), err
 	case m.State == once.Done:
 		r, err := m.result(name)
 		return r, false, err
 	case m.State == once.Running:
 		return once.Result{}, false, m.unknownError(name, nil) // the node that ran it is no longer first
 	}
-	work, stop := place.Within(ctx)
+	work, stop := grant.Within(ctx)
 	defer stop()
-	m.mark = mark{State: once.Running, Attempt: m.Attempt + 1, Token: place.Token(), By: e.cfg.Owner,
+	m.mark = mark{State: once.Running, Attempt: m.Attempt + 1, Token: grant.Token(), By: e.cfg.Owner,
 		Retention: int64(e.cfg.Retention / time.Second)}
-	err = e.marks.writeConfirmed(work, place.Guard(), name, &m)
-	if err == nil && !place.Valid() {
+	err = e.marks.writeConfirmed(work, grant.Guard(), name, &m)
+	if err == nil && !grant.Valid() {
 		err = fmt.Errorf("effect %q: %w", name, errConflict) // timers may be late
 	}
 	if err != nil {
 		if work.Err() != nil {
 			err = errors.Join(err, context.Cause(work))
 		}
-		again := ctx.Err() == nil && (!place.Valid() || errors.Is(err, errConflict))
+		again := ctx.Err() == nil && (!grant.Valid() || errors.Is(err, errConflict))
 		// fn did not run. Record that, because the mark may say Running.
-		return once.Result{}, again, errors.Join(err, e.recordNotBegun(place, name, m))
+		return once.Result{}, again, errors.Join(err, e.recordNotBegun(grant, name, m))
 	}
 	value, failure := fn(work, m.Token)
-	r, err := e.recordOutcome(place, name, m, value, failure)
+	r, err := e.recordOutcome(grant, name, m, value, failure)
 	return r, false, err
 }
 
 // recordNotBegun records that an attempt did not begin. Its mark may stand, or may still be in flight and then finds
-// another mark. If unmark fails, the outcome counts as unknown.
-func (e *Effects) recordNotBegun(place *leasequeue.Entry, name string, m storedMark) error {
-	ctx, cancel := context.WithTimeout(place.SessionContext(), e.cfg.Queues.RequestTimeout())
+// another mark. If it cannot be written, the outcome counts as unknown.
+func (e *Effects) recordNotBegun(grant *leasequeue.Grant, name string, m storedMark) error {
+	ctx, cancel := context.WithTimeout(grant.SessionContext(), e.cfg.Queues.RequestTimeout())
 	defer cancel()
 	var err error
 	for range 2 { // the mark may arrive between the read and the write, once
@@ -161,7 +161,7 @@ func (e *Effects) recordNotBegun(place *leasequeue.Entry, name string, m storedM
 		}
 		back := m
 		back.modRevision, back.State, back.Error = now.modRevision, once.Failed, "it did not begin"
-		if err = e.marks.writeConfirmed(ctx, place.Guard(), name, &back); !errors.Is(err, errConflict) {
+		if err = e.marks.writeConfirmed(ctx, grant.Guard(), name, &back); !errors.Is(err, errConflict) {
 			return err
 		}
 	}
@@ -170,7 +170,7 @@ func (e *Effects) recordNotBegun(place *leasequeue.Entry, name string, m storedM
 
 // recordOutcome records the outcome of an attempt. It retries while the session stands; if the entry is gone, the guard
 // fails.
-func (e *Effects) recordOutcome(place *leasequeue.Entry, name string, m storedMark, value []byte,
+func (e *Effects) recordOutcome(grant *leasequeue.Grant, name string, m storedMark, value []byte,
 	failure error) (once.Result, error) {
 	switch {
 	case failure != nil:
@@ -180,8 +180,8 @@ func (e *Effects) recordOutcome(place *leasequeue.Entry, name string, m storedMa
 	default:
 		m.State, m.Value = once.Done, value
 	}
-	if err := e.marks.writeConfirmed(place.SessionContext(), place.Guard(), name, &m); err != nil {
-		return once.Result{}, m.unknownError(name, errors.Join(failure, err, context.Cause(place.Context())))
+	if err := e.marks.writeConfirmed(grant.SessionContext(), grant.Guard(), name, &m); err != nil {
+		return once.Result{}, m.unknownError(name, errors.Join(failure, err, context.Cause(grant.Context())))
 	}
 	if failure != nil {
 		return once.Result{}, failure
@@ -215,11 +215,11 @@ func (e *Effects) Resolve(ctx context.Context, name string, token int64, tookPla
 		r.state, r.value = once.Done, value
 	}
 	for {
-		place, err := e.cfg.Queues.Acquire(ctx, leasequeue.EntrySpec{Name: name, Value: e.cfg.Owner})
+		grant, err := e.cfg.Queues.Acquire(ctx, leasequeue.EntrySpec{Name: name, Value: e.cfg.Owner})
 		if err != nil {
 			return err
 		}
-		if again, err := e.tryResolve(ctx, place, &r); !again {
+		if again, err := e.tryResolve(ctx, grant, &r); !again {
 			return err
 		}
 	}
@@ -234,10 +234,10 @@ type resolution struct {
 	at    time.Time // time of the last attempt to write it; zero if there was none
 }
 
-// tryResolve carries out Resolve with a granted entry, and releases it. again reports that the entry or the mark
+// tryResolve carries out Resolve with a grant, and releases it. again reports that the grant or the mark
 // had changed, or the session was lost.
-func (e *Effects) tryResolve(ctx context.Context, place *leasequeue.Entry, r *resolution) (again bool, err error) {
-	defer e.releaseEntry(ctx, place)
+func (e *Effects) tryResolve(ctx context.Context, grant *leasequeue.Grant, r *resolution) (again bool, err error) {
+	defer e.releaseGrant(ctx, grant)
 	m, err := e.marks.readMark(ctx, r.name)
 	switch {
 	case err != nil:
@@ -248,9 +248,9 @@ func (e *Effects) tryResolve(ctx context.Context, place *leasequeue.Entry, r *re
 		return false, fmt.Errorf("effect %q, token %d: %w", r.name, r.token, once.ErrNotUnknown)
 	}
 	m.State, m.Value, m.Resolved = r.state, r.value, e.cfg.Owner
-	work, stop := wait.MergeContexts(ctx, place.SessionContext())
+	work, stop := wait.MergeContexts(ctx, grant.SessionContext())
 	defer stop()
-	err = e.marks.writeConfirmed(work, place.Guard(), r.name, &m)
+	err = e.marks.writeConfirmed(work, grant.Guard(), r.name, &m)
 	r.at = m.At
 	switch {
 	case err == nil:
@@ -261,11 +261,11 @@ func (e *Effects) tryResolve(ctx context.Context, place *leasequeue.Entry, r *re
 	return errors.Is(err, errConflict) || work.Err() != nil, err
 }
 
-// releaseEntry releases the entry. If etcd does not confirm in time, that happens later.
-func (e *Effects) releaseEntry(ctx context.Context, place *leasequeue.Entry) {
+// releaseGrant releases the grant. If etcd does not confirm in time, that happens later.
+func (e *Effects) releaseGrant(ctx context.Context, grant *leasequeue.Grant) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.cfg.Queues.RequestTimeout())
 	defer cancel()
-	_, _ = place.ReleaseAndWait(ctx) // all writes were guarded by the entry
+	_, _ = grant.ReleaseAndWait(ctx) // all writes were guarded
 }
 
 // Close runs no further effects, ends the contexts of running ones, and makes the waiting calls fail. It blocks

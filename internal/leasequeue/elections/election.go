@@ -159,16 +159,12 @@ func (e *Election) currentView() candidate.View {
 	x := e.place.entry
 	v := candidate.View{Now: time.Now(), Queue: e.follower.Queue(), Requests: e.pendingRequests(),
 		PreferAfter: e.elections.cfg.PreferAfter}
+	grant, err := x.Outcome()
 	v.Entry = candidate.OwnEntry{Key: x.Key(), CreateRevision: x.Token(), SessionLost: x.SessionContext().Err() != nil,
-		Decided: x.IsDecided()}
-	if !v.Entry.Decided {
-		return v
+		Decided: grant != nil || err != nil, Err: err, Final: err != nil && e.elections.cfg.IsFinal(err)}
+	if grant != nil {
+		v.Entry.EndCause = grant.EndCause()
 	}
-	if v.Entry.Err = x.Err(); v.Entry.Err != nil {
-		v.Entry.Final = e.elections.cfg.IsFinal(v.Entry.Err)
-		return v
-	}
-	v.Entry.MayAct, v.Entry.EndCause = x.ValidDespitePause(), x.EndCause()
 	return v
 }
 
@@ -177,7 +173,7 @@ func (e *Election) endTerm(t *Term, o candidate.Orders) {
 	var over error
 	if o.EndReason != nil {
 		over = e.termOverError(t.token, o.EndReason)
-		t.entry.Revoke(over)
+		t.grant.Revoke(over)
 		e.elections.cfg.Logger.Info("no longer leads the election", "election", e.name, "token", t.token, "reason",
 			o.EndReason)
 	}
@@ -196,7 +192,7 @@ func (e *Election) endTerm(t *Term, o candidate.Orders) {
 	case over != nil:
 		t.cancelWork(over)
 	default:
-		t.cancelWork(t.entry.EndCause())
+		t.cancelWork(t.grant.EndCause())
 	}
 	if o.ReleaseEntry && e.workTimer != nil {
 		e.workTimer.Stop()
@@ -230,8 +226,9 @@ func (e *Election) scheduleRetry(err error, said bool) {
 
 // beginTerm starts a term on a granted entry.
 func (e *Election) beginTerm(place *leasequeue.Entry) {
-	t := &Term{e: e, entry: place, token: place.Token(), acquiredAt: time.Now()}
-	t.workContext, t.cancelWork = context.WithCancelCause(place.PeriodContext())
+	grant, _ := place.Outcome()
+	t := &Term{e: e, grant: grant, token: grant.Token(), acquiredAt: time.Now()}
+	t.workContext, t.cancelWork = context.WithCancelCause(grant.Period().Context())
 	e.term.Store(t)
 	e.elections.cfg.Logger.Info("leads the election", "election", e.name, "token", t.token)
 }

@@ -26,7 +26,7 @@ func (e *Election) resignTerm() *queuePlace {
 	e.elections.mu.Lock()
 	defer e.elections.mu.Unlock()
 	t := e.term.Load()
-	if t == nil || !t.entry.ValidDespitePause() {
+	if t == nil || t.grant.EndCause() != nil {
 		return nil
 	}
 	e.candidate = e.candidate.Resign()
@@ -130,7 +130,7 @@ func (e *Election) awaitRelease(ctx context.Context, place *queuePlace) error {
 		}
 		var lost <-chan struct{}
 		if x != nil {
-			lost = x.Lost()
+			lost = x.SessionContext().Done()
 		}
 		select {
 		case <-sub.C:

@@ -16,7 +16,7 @@ import (
 func (e *Election) Leader() election.Leader {
 	if t := e.Term(); t != nil { // also before the watch shows its key
 		return election.Leader{Address: e.elections.cfg.Address, Token: t.token, Mode: election.ModeElection, Member: true,
-			Lease: t.entry.LeaseID()}
+			Lease: t.grant.LeaseID()}
 	}
 	entries := e.follower.Queue().Entries()
 	if len(entries) == 0 {

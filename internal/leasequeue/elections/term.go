@@ -17,7 +17,7 @@ import (
 // concurrent use.
 type Term struct {
 	e           *Election
-	entry       *leasequeue.Entry
+	grant       *leasequeue.Grant
 	token       int64
 	acquiredAt  time.Time
 	workContext context.Context // ends only once a leader that gives way no longer waits for its work
@@ -31,20 +31,20 @@ func (t *Term) Token() int64 { return t.token }
 
 // Context returns a context that ends with the term, at the session's deadline at the latest. Its cause is an
 // [election.TermOverError], or only its reason if that is a session.LostError or [election.ErrKeyLost].
-func (t *Term) Context() context.Context { return t.entry.Context() }
+func (t *Term) Context() context.Context { return t.grant.Context() }
 
 // Valid reports whether the term may be acted on at this instant. It needs no network.
-func (t *Term) Valid() bool { return t.e.term.Load() == t && t.entry.Valid() }
+func (t *Term) Valid() bool { return t.e.term.Load() == t && t.grant.Valid() }
 
 // Key returns the term's key in etcd. While the term stands there, the key's CreateRevision is the token.
 // Programs that cannot use Guard compare that.
-func (t *Term) Key() string { return t.entry.Key() }
+func (t *Term) Key() string { return t.grant.Key() }
 
 // AcquiredAt returns the time at which this node learned that it leads.
 func (t *Term) AcquiredAt() time.Time { return t.acquiredAt }
 
 // Guard returns conditions that hold in an etcd transaction if and only if the term stands in etcd.
-func (t *Term) Guard() []clientv3.Cmp { return []clientv3.Cmp{t.entry.Guard()} }
+func (t *Term) Guard() []clientv3.Cmp { return []clientv3.Cmp{t.grant.Guard()} }
 
 // Txn returns a transaction that etcd commits only while this term stands. If the term is over, Commit writes
 // nothing and returns an error that matches ErrTermOver. Otherwise it behaves like an ordinary transaction. It
@@ -54,7 +54,7 @@ func (t *Term) Txn(ctx context.Context) clientv3.Txn {
 		Guards: t.Guard(),
 		CheckOver: func() error {
 			// While the leader waits for its work, the key stands although the flag is down.
-			if t.workContext.Err() != nil || !t.entry.HasKey() {
+			if t.workContext.Err() != nil || !t.grant.Period().ValidDespitePause() {
 				return t.overError(session.ErrLost)
 			}
 			return nil
@@ -65,7 +65,7 @@ func (t *Term) Txn(ctx context.Context) clientv3.Txn {
 
 // overError returns the error of the term. Its reason is why, unless the entry already has another one.
 func (t *Term) overError(why error) *election.TermOverError {
-	if cause := t.entry.EndCause(); cause != nil {
+	if cause := t.grant.EndCause(); cause != nil {
 		why = cause
 	}
 	if over, ok := errors.AsType[*election.TermOverError](why); ok {

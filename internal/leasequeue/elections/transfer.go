@@ -86,23 +86,25 @@ func (e *Election) sendRequest(ctx context.Context, q order.Queue, address strin
 		return e.notMovedError(err)
 	}
 	defer e.withdrawRequest(ctx, place)
-	settled, gone := place.Decided(), (<-chan struct{})(nil)
+	decided, granted := place.Decided(), context.Background() // ends with the grant, once there is one
 	for {
 		if done, err := e.requestOutcome(address, request); done {
 			return err
 		}
 		select {
 		case <-sub.C:
-		case <-settled:
-			if err := place.Err(); errors.Is(err, leasequeue.ErrEntryLost) {
+		case <-decided:
+			grant, err := place.Outcome()
+			switch {
+			case errors.Is(err, leasequeue.ErrEntryLost):
 				return e.notMovedError(err)
-			} else if err != nil {
+			case err != nil:
 				return err
 			}
-			settled, gone = nil, place.Context().Done()
-		case <-gone:
-			return e.notMovedError(context.Cause(place.Context()))
-		case <-place.Lost():
+			decided, granted = nil, grant.Context()
+		case <-granted.Done():
+			return e.notMovedError(context.Cause(granted))
+		case <-place.SessionContext().Done():
 			return e.notMovedError(leasequeue.ErrEntryLost)
 		case <-ctx.Done():
 			return e.notMovedError(context.Cause(ctx))
@@ -145,12 +147,8 @@ func (e *Election) requestOutcome(address string, request order.Request) (done b
 // withdrawn when it does, or ends with the session.
 func (e *Election) withdrawRequest(ctx context.Context, place *leasequeue.Entry) {
 	place.Release()
-	select {
-	case <-place.Decided():
-		if place.Err() != nil {
-			return // there is no entry
-		}
-	default:
+	if _, err := place.Outcome(); err != nil {
+		return // there is no entry
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.elections.cfg.Queues.RequestTimeout())
 	defer cancel()

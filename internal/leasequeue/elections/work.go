@@ -22,10 +22,10 @@ func (e *Election) Lead(ctx context.Context, fn func(ctx context.Context, t elec
 		return err
 	}
 	defer e.leaveTerm(t)
-	work, stop := t.entry.Within(ctx)
+	work, stop := t.grant.Within(ctx)
 	defer stop()
 	err = fn(work, t)
-	cause := t.entry.EndCause()
+	cause := t.grant.EndCause()
 	if ctx.Err() != nil || cause == nil || err == nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (e *Election) cancelWork() {
 	t := e.endedTerm
 	e.elections.mu.Unlock()
 	if t != nil {
-		t.cancelWork(t.entry.EndCause())
+		t.cancelWork(t.grant.EndCause())
 	}
 }
 
@@ -111,7 +111,7 @@ func (e *Election) leaveTerm(t *Term) {
 		e.elections.markDirty(e)
 	}
 	e.elections.mu.Unlock()
-	if why := t.entry.EndCause(); over && why != nil { // otherwise reconcile is about to cancel it
+	if why := t.grant.EndCause(); over && why != nil { // otherwise reconcile is about to cancel it
 		t.cancelWork(why)
 	}
 }

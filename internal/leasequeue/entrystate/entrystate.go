@@ -82,7 +82,7 @@ type Session struct {
 
 // Orders lists the actions that the caller must carry out.
 type Orders struct {
-	CloseDecided     bool  // wake all that wait for the entry to settle
+	CloseDecided     bool  // wake all that wait until the entry is decided
 	NotifyOwner      bool  // notify the owner
 	StopCause        error // end the contexts of the grant, with this cause
 	RegisterWaiter   bool  // register for a notification when the entry is first
@@ -93,17 +93,15 @@ type Orders struct {
 	CloseGone        bool  // wake all that wait for the key's end
 }
 
-// MayAct reports whether the entry is granted and only the end of its session can keep it from being acted on.
-func (p State) MayAct() bool { return p.Claim == Granted && p.Err == nil && p.Key == Exists }
-
-// HasKey reports whether the key of a granted entry must still exist.
-func (p State) HasKey() bool { return p.Claim == Granted && p.Key == Exists }
-
 // Decided reports whether it is decided if the entry is granted.
 func (p State) Decided() bool { return p.Claim == Granted || p.Claim == NotGranted }
 
-// KeyExpected reports whether the key should be in etcd.
+// KeyExpected reports whether the key should be in etcd. The holder of a granted entry may act while it is and the
+// session is valid.
 func (p State) KeyExpected() bool { return p.Key == Exists && p.Err == nil }
+
+// DeletionAnswered reports whether the key is gone, or etcd has refused to delete it.
+func (p State) DeletionAnswered() bool { return p.Key == Absent || p.Refused != nil }
 
 // Equivalent reports whether nothing differs. Of errors it compares only whether there are any.
 func (p State) Equivalent(as State) bool {
@@ -191,7 +189,7 @@ func (p State) waitOrFail() (State, Orders) {
 	return p, Orders{RegisterWaiter: !listed}
 }
 
-// FailGrant records that the entry will not be granted. A settled entry stays as it is.
+// FailGrant records that the entry will not be granted. A decided entry stays as it is.
 func (p State) FailGrant(err error) (State, Orders) {
 	if p.Decided() {
 		return p, Orders{}
@@ -204,19 +202,11 @@ func (p State) FailGrant(err error) (State, Orders) {
 
 // Revoke ends a grant. The key stays.
 func (p State) Revoke(cause error) (State, Orders) {
-	if !p.MayAct() {
+	if p.Claim != Granted || !p.KeyExpected() {
 		return p, Orders{}
 	}
 	p.Err = cause
 	return p, Orders{StopCause: cause, NotifyOwner: true}
-}
-
-// MarkLapsed is like Revoke, but orders nothing: the session has already ended the contexts.
-func (p State) MarkLapsed(cause error) State {
-	if p.MayAct() {
-		p.Err = cause
-	}
-	return p
 }
 
 // Release releases the entry in any state.
@@ -245,7 +235,7 @@ func (p State) RevokeOrRelease() (State, Orders) {
 }
 
 // KeyVanished records that the key is missing in etcd though this process did not delete it. A granted entry keeps
-// its key until it is abandoned.
+// its key until it is released.
 func (p State) KeyVanished() (State, Orders) {
 	switch {
 	case p.Key != Exists:

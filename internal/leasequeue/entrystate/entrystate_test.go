@@ -195,7 +195,7 @@ func TestWhateverHappens(t *testing.T) {
 				require.True(t, s.Usable && (s.Fresh || do == 2 || before.Claim == Confirmed))
 				require.Equal(t, Exists, p.Key)
 			}
-			if before.MayAct() && !p.MayAct() {
+			if before.Claim == Granted && before.KeyExpected() && !p.KeyExpected() {
 				require.NotNil(t, o.StopCause)
 			}
 			require.LessOrEqual(t, deletions, 1)

@@ -37,47 +37,47 @@ func NewRegistry(queues *leasequeue.Queues, owner string) *Registry {
 
 // Acquire implements [lock.LockRegistry].
 func (e *Registry) Acquire(ctx context.Context, name string, opts ...lock.Option) (lock.Held, error) {
-	x, err := e.acquireEntry(ctx, name, false, lock.NewOptions(opts...))
+	g, err := e.acquireGrant(ctx, name, false, lock.NewOptions(opts...))
 	if err != nil {
 		return nil, err
 	}
-	return heldLock{x}, nil
+	return heldLock{g}, nil
 }
 
 // TryAcquire implements [lock.LockRegistry].
 func (e *Registry) TryAcquire(ctx context.Context, name string, opts ...lock.Option) (lock.Held, bool, error) {
-	x, err := e.acquireEntry(ctx, name, true, lock.NewOptions(opts...))
+	g, err := e.acquireGrant(ctx, name, true, lock.NewOptions(opts...))
 	switch {
 	case errors.Is(err, leasequeue.ErrNotFirst):
 		return nil, false, nil
 	case err != nil:
 		return nil, false, err
 	}
-	return heldLock{x}, true, nil
+	return heldLock{g}, true, nil
 }
 
-func (e *Registry) acquireEntry(ctx context.Context, name string, try bool, o lock.Options) (*leasequeue.Entry, error) {
+func (e *Registry) acquireGrant(ctx context.Context, name string, try bool, o lock.Options) (*leasequeue.Grant, error) {
 	if err := state.CheckName("lock", name); err != nil {
 		return nil, err
 	}
 	return e.queues.Acquire(ctx, leasequeue.EntrySpec{Name: name, Value: e.owner, Shared: o.Shared, Try: try})
 }
 
-// heldLock is a granted entry in the queue of a lock.
-type heldLock struct{ *leasequeue.Entry }
+// heldLock is a grant in the queue of a lock.
+type heldLock struct{ *leasequeue.Grant }
 
-func (h heldLock) Name() string { return h.Entry.Name }
+func (h heldLock) Name() string { return h.Grant.Name }
 
-func (h heldLock) Guard() []clientv3.Cmp { return []clientv3.Cmp{h.Entry.Guard()} }
+func (h heldLock) Guard() []clientv3.Cmp { return []clientv3.Cmp{h.Grant.Guard()} }
 
 func (h heldLock) Release(ctx context.Context) error {
 	lost, err := h.ReleaseAndWait(ctx)
 	switch {
 	case lost != nil:
-		return &lock.LostError{Name: h.Entry.Name, Token: h.Token(), Err: lost}
+		return &lock.LostError{Name: h.Grant.Name, Token: h.Token(), Err: lost}
 	case err != nil && ctx.Err() == nil:
 		return fmt.Errorf("lock %q, token %d: etcd refuses its release, and is asked again until the session ends: %w",
-			h.Entry.Name, h.Token(), err)
+			h.Grant.Name, h.Token(), err)
 	}
 	return err
 }

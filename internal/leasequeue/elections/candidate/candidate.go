@@ -107,13 +107,11 @@ type OwnEntry struct {
 	// SessionLost is set if the session is lost, and the entry with it.
 	SessionLost bool
 	Decided     bool
-	// Err is the reason why a settled entry was not granted; nil if it was.
+	// Err is the reason why an entry was not granted; nil if it was.
 	Err error
 	// Final is set if Err ends the candidacy.
 	Final bool
-	// MayAct is set if the entry was granted and may be acted on.
-	MayAct bool
-	// EndCause is the reason why a granted entry may no longer be acted on; nil while it may.
+	// EndCause is the reason why the holder of the granted entry must stop; nil while it need not.
 	EndCause error
 }
 
@@ -255,7 +253,7 @@ func (c Candidate) beginOrDrop(p OwnEntry, o *Orders) Candidate {
 		} else {
 			c.Denied = true
 		}
-	case !p.MayAct: // over before the term began
+	case p.EndCause != nil: // over before the term began
 		c.Phase, o.ReleaseEntry = NotQueued, true
 	default:
 		c.Phase, o.BeginTerm = Leading, true

@@ -26,7 +26,7 @@ func queue(entries ...order.Entry) order.Queue { return order.Queue{}.ApplyRead(
 var (
 	own    = order.Entry{Key: "own", CreateRevision: 5}
 	alone  = queue(own)
-	first  = OwnEntry{Key: "own", CreateRevision: 5, Decided: true, MayAct: true}
+	first  = OwnEntry{Key: "own", CreateRevision: 5, Decided: true}
 	queued = OwnEntry{Key: "own", CreateRevision: 5}
 )
 
@@ -155,7 +155,7 @@ func TestWhateverIsKnown(t *testing.T) {
 				case leading || ending || do == 0:
 					v.Entry = first
 					if do == 1 {
-						v.Entry.EndCause, v.Entry.MayAct = errLost, false
+						v.Entry.EndCause = errLost
 					}
 				case do == 1:
 					v.Entry = OwnEntry{Decided: true, Err: errNo, Final: rapid.Bool().Draw(t, "final")}
@@ -177,7 +177,7 @@ func TestWhateverIsKnown(t *testing.T) {
 				ending = false
 			}
 			if o.BeginTerm {
-				require.True(t, v.Entry.MayAct && !leading && !ending)
+				require.True(t, v.Entry.Decided && v.Entry.Err == nil && v.Entry.EndCause == nil && !leading && !ending)
 				leading = true
 			}
 			require.Equal(t, leading, c.Phase == Leading)
