@@ -32,7 +32,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/elector"
 	"github.com/goverse/goverse/cluster/elector/postgres"
 	"github.com/goverse/goverse/cluster/httpapi"
@@ -58,7 +58,7 @@ var (
 	_ *clientv3.Client
 	_ grpc.ServiceRegistrar
 	_ cluster.Config
-	_ election.Leader
+	_ leaderelection.Leader
 	_ = elector.New
 	_ = postgres.New
 	_ = httpapi.New

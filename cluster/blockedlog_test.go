@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/lock"
 	"github.com/goverse/goverse/clustertest"
 )
@@ -89,7 +89,7 @@ func TestALogThatNobodyReads(t *testing.T) {
 	require.Positive(t, st.Log.Waiting)
 	require.Positive(t, st.Log.StalledFor)
 	within(t, "AsLeader", func(ctx context.Context) error {
-		return n.AsLeader(ctx, func(context.Context, election.Term) error { return nil })
+		return n.AsLeader(ctx, func(context.Context, leaderelection.Term) error { return nil })
 	})
 	within(t, "a lock", func(ctx context.Context) error {
 		held, err := n.Locks().Acquire(ctx, "a", lock.Shared())
@@ -107,7 +107,7 @@ func TestALogThatNobodyReads(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return errors.Join(e.Lead(ctx, func(context.Context, election.Term) error { return nil }), e.Close(ctx))
+		return errors.Join(e.Lead(ctx, func(context.Context, leaderelection.Term) error { return nil }), e.Close(ctx))
 	})
 	within(t, "Transfer", func(ctx context.Context) error { return n.Transfer(ctx, second.Address()) })
 	c.WaitLeaderIs(second.Address())

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/internal/leasequeue/elections"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/wait"
@@ -29,11 +29,11 @@ type earlyCandidacies struct {
 
 type earlyRequest struct {
 	candidate *Candidate
-	opts      []election.StandOption
+	opts      []leaderelection.StandOption
 }
 
 // addRequest remembers a request. The lock is held, and the cluster is not started.
-func (e *earlyCandidacies) addRequest(c *Cluster, name string, opts []election.StandOption) (*Candidate, error) {
+func (e *earlyCandidacies) addRequest(c *Cluster, name string, opts []leaderelection.StandOption) (*Candidate, error) {
 	if err := state.CheckName("election", name); err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (e *earlyCandidacies) standAll(c *Cluster, p *nodeParts) {
 }
 
 // runningElection returns the candidacy of a node that runs. Errors are ErrNotStarted, ErrStopped and
-// election.ErrWithdrawn.
+// leaderelection.ErrWithdrawn.
 func (c *Candidate) runningElection() (*elections.Election, error) {
 	if e := c.e.Load(); e != nil {
 		return e, nil
@@ -79,18 +79,18 @@ func (c *Candidate) runningElection() (*elections.Election, error) {
 	if e := c.e.Load(); e != nil { // Start has returned meanwhile
 		return e, nil
 	}
-	return nil, election.ErrWithdrawn // before Start
+	return nil, leaderelection.ErrWithdrawn // before Start
 }
 
 // Name returns the name of the election.
 func (c *Candidate) Name() string { return c.name }
 
 // Leader returns the current leader; see [Election.Leader].
-func (c *Candidate) Leader() election.Leader {
+func (c *Candidate) Leader() leaderelection.Leader {
 	if e := c.e.Load(); e != nil {
 		return e.Leader()
 	}
-	return election.Leader{}
+	return leaderelection.Leader{}
 }
 
 // Queue returns the addresses of the candidates; see [Election.Queue].
@@ -102,7 +102,7 @@ func (c *Candidate) Queue() []string {
 }
 
 // Watch delivers the current leader and its changes; see [Election.Watch].
-func (c *Candidate) Watch(ctx context.Context) (<-chan election.Leader, error) {
+func (c *Candidate) Watch(ctx context.Context) (<-chan leaderelection.Leader, error) {
 	e, err := c.runningElection()
 	if err != nil {
 		return nil, err
@@ -111,10 +111,10 @@ func (c *Candidate) Watch(ctx context.Context) (<-chan election.Leader, error) {
 }
 
 // WaitForLeader blocks until there is a leader; see [Election.WaitForLeader].
-func (c *Candidate) WaitForLeader(ctx context.Context) (election.Leader, error) {
+func (c *Candidate) WaitForLeader(ctx context.Context) (leaderelection.Leader, error) {
 	e, err := c.runningElection()
 	if err != nil {
-		return election.Leader{}, err
+		return leaderelection.Leader{}, err
 	}
 	return e.WaitForLeader(ctx)
 }
@@ -136,7 +136,7 @@ func (c *Candidate) IsLeader() bool {
 
 // Term returns the term by which this node leads the election. It returns false if the node does not lead at this
 // instant.
-func (c *Candidate) Term() (election.Term, bool) {
+func (c *Candidate) Term() (leaderelection.Term, bool) {
 	if e := c.e.Load(); e != nil {
 		if t := e.Term(); t != nil {
 			return t, true
@@ -148,10 +148,10 @@ func (c *Candidate) Term() (election.Term, bool) {
 // Lead waits until this node leads, then runs fn once. fn's context ends with the term, or with ctx. fn must
 // return soon after that, because a leader that gives way waits for it (up to Config.WorkTimeout) before the next
 // one can lead. Lead returns fn's error; if that is the context's error because the term ended, it returns an
-// error that matches election.ErrTermOver. Leadership does not end when fn returns; use Resign for that. LeadEach
-// serves every term. If fn did not run, the error is election.ErrWithdrawn or ErrStopped if no later call would run
-// it either, and ErrNotStarted or ctx's cause otherwise.
-func (c *Candidate) Lead(ctx context.Context, fn func(ctx context.Context, t election.Term) error) error {
+// error that matches leaderelection.ErrTermOver. Leadership does not end when fn returns; use Resign for that. LeadEach
+// serves every term. If fn did not run, the error is leaderelection.ErrWithdrawn or ErrStopped if no later call would
+// run it either, and ErrNotStarted or ctx's cause otherwise.
+func (c *Candidate) Lead(ctx context.Context, fn func(ctx context.Context, t leaderelection.Term) error) error {
 	e, err := c.runningElection()
 	if err != nil {
 		return err
@@ -159,16 +159,16 @@ func (c *Candidate) Lead(ctx context.Context, fn func(ctx context.Context, t ele
 	return e.Lead(ctx, fn)
 }
 
-// LeadEach is [Cluster.LeadEach] for this election. The error is election.ErrWithdrawn if this node withdraws.
-func (c *Candidate) LeadEach(ctx context.Context, fn func(ctx context.Context, t election.Term) error) error {
-	return wait.EachTerm(ctx, election.ErrTermOver, c.Lead, fn)
+// LeadEach is [Cluster.LeadEach] for this election. The error is leaderelection.ErrWithdrawn if this node withdraws.
+func (c *Candidate) LeadEach(ctx context.Context, fn func(ctx context.Context, t leaderelection.Term) error) error {
+	return wait.EachTerm(ctx, leaderelection.ErrTermOver, c.Lead, fn)
 }
 
 // AsLeader runs fn at once if this node leads. Use it for requests that only the leader may answer. It does for
 // this election what [Cluster.AsLeader] does for the cluster's: a leader that gives way waits for fn, and until
-// then fn's context goes on and the term's Txn commits. If fn did not run, the error is election.ErrNotLeader or
+// then fn's context goes on and the term's Txn commits. If fn did not run, the error is leaderelection.ErrNotLeader or
 // ErrNotStarted.
-func (c *Candidate) AsLeader(ctx context.Context, fn func(ctx context.Context, t election.Term) error) error {
+func (c *Candidate) AsLeader(ctx context.Context, fn func(ctx context.Context, t leaderelection.Term) error) error {
 	e, err := c.runningElection()
 	if err != nil {
 		return err
@@ -178,7 +178,7 @@ func (c *Candidate) AsLeader(ctx context.Context, fn func(ctx context.Context, t
 
 // Resign gives up leadership. It ends the term, waits for its functions up to Config.WorkTimeout, and queues this
 // node again at the tail. It blocks until the node has given up its place in the queue, or ctx ends; in the
-// latter case the place is given up as soon as etcd answers. Errors are election.ErrNotLeader if this node does
+// latter case the place is given up as soon as etcd answers. Errors are leaderelection.ErrNotLeader if this node does
 // not lead, ErrNotStarted, ctx's cause, and that of a request that etcd refused. In the last case no other node
 // leads until etcd accepts the deletion, which is retried every third of a TTL, or the session ends.
 func (c *Candidate) Resign(ctx context.Context) error {
@@ -204,7 +204,7 @@ func (c *Candidate) Withdraw(ctx context.Context) error {
 }
 
 // Close withdraws, and stops following the election unless a handle of Observe still does. The channels of Watch
-// close, and blocked calls fail with election.ErrClosed. This affects all callers in this process that have the
+// close, and blocked calls fail with leaderelection.ErrClosed. This affects all callers in this process that have the
 // candidacy. If Stand is called while Close waits, the election stays as that call requests. Close blocks like
 // Resign; if it fails, this node has withdrawn and nothing is closed. Before Start it only cancels the request.
 func (c *Candidate) Close(ctx context.Context) error {

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/embedetcd"
 	"github.com/goverse/goverse/internal/member/inspect"
@@ -38,7 +38,7 @@ func TestThreeNodesAgreeAndHandOver(t *testing.T) {
 		st := x.Status()
 		require.Equal(t, []string{a.address(), b.address(), c.address()}, st.Queue)
 		require.True(t, st.Ready)
-		require.Equal(t, election.ModeElection, st.Mode)
+		require.Equal(t, leaderelection.ModeElection, st.Mode)
 		require.Equal(t, x == a, st.State == StateLeader)
 	}
 	m := inspect.Snapshot(b).Member(a.address())
@@ -243,15 +243,15 @@ func TestTransferAndResign(t *testing.T) {
 	awaitState(t, b, func(s *state.Snapshot) bool { return len(s.Queue) == 4 })
 	require.NoError(t, b.Transfer(ctx, c.address()), "any member may ask")
 	awaitLeader(t, c, c.address())
-	require.Equal(t, election.ReasonRequested, electionOf(a).LastEnd().Reason)
+	require.Equal(t, leaderelection.ReasonRequested, electionOf(a).LastEnd().Reason)
 	log.Await(t, `reason="transfer to `+c.address()+` requested"`)
 	require.NoError(t, b.Transfer(ctx, c.address()), "it leads already")
-	require.ErrorIs(t, b.Transfer(ctx, "127.0.0.1:1"), election.ErrNotMember)
+	require.ErrorIs(t, b.Transfer(ctx, "127.0.0.1:1"), leaderelection.ErrNotMember)
 	awaitState(t, a, func(s *state.Snapshot) bool { return len(s.Queue) == 4 && s.Request == nil })
 
 	o := start(t, etcd, func(c *Config) { c.Observer = true })
 	err := o.Transfer(ctx, o.address())
-	require.ErrorIs(t, err, election.ErrNotCandidate)
+	require.ErrorIs(t, err, leaderelection.ErrNotCandidate)
 	require.ErrorContains(t, err, "(an observer): choose a candidate; goversed nodes shows them")
 	require.Equal(t, StateFollower, o.Status().State)
 
@@ -264,7 +264,7 @@ func TestTransferAndResign(t *testing.T) {
 	log.Await(t, `reason="resign requested"`)
 	awaitLeader(t, d, d.address())
 	require.NoError(t, d.Resign(ctx))
-	require.ErrorIs(t, d.Resign(ctx), election.ErrNotLeader)
+	require.ErrorIs(t, d.Resign(ctx), leaderelection.ErrNotLeader)
 }
 
 // A member that has just given way is briefly not queued. A transfer to it in that moment does not fail.
@@ -292,7 +292,7 @@ func TestTransferToOneThatIsQueueingAgain(t *testing.T) {
 	brief, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 	defer cancel()
 	err := b.Transfer(brief, late.address())
-	require.ErrorIs(t, err, election.ErrNotMoved)
+	require.ErrorIs(t, err, leaderelection.ErrNotMoved)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	moved := make(chan error, 1)
 	go func() { moved <- electionOf(b).Transfer(context.Background(), late.address()) }()
@@ -304,7 +304,7 @@ func TestTransferToOneThatIsQueueingAgain(t *testing.T) {
 		t.Fatal("a transfer outlives its election")
 	}
 	late.parts.Load().Membership.MarkStopping()
-	require.ErrorIs(t, a.Transfer(ctx, late.address()), election.ErrNotCandidate, "it is stopping")
+	require.ErrorIs(t, a.Transfer(ctx, late.address()), leaderelection.ErrNotCandidate, "it is stopping")
 }
 
 func TestLostSessionIsReplacedWithoutARestart(t *testing.T) {

@@ -79,7 +79,7 @@ type Config struct {
 	// WorkTimeout limits how long a leader that gives way waits for the functions in Lead to return. Default 5 s.
 	WorkTimeout time.Duration
 	// PreferAfter is the time that a candidate of a higher priority must wait in the queue of a named election
-	// before others let it pass; see election.Priority. Each candidate that lets it pass applies its own
+	// before others let it pass; see leaderelection.Priority. Each candidate that lets it pass applies its own
 	// PreferAfter. Default 5 s.
 	PreferAfter time.Duration
 	// OnceRetention is the minimum time for which the outcome of an effect (see Once) is remembered. Each outcome

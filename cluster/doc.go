@@ -9,7 +9,7 @@
 //	err = c.Stop(ctx)
 //
 // While IsLeader is true on one node it is false on every other, even after the process was paused, and without a
-// network call. Every term has a fencing token that only grows; [election.Term.Txn] makes etcd refuse the writes
+// network call. Every term has a fencing token that only grows; [leaderelection.Term.Txn] makes etcd refuse the writes
 // of a term that is over.
 //
 // # What is not promised

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/internal/leasequeue/elections"
 	"github.com/goverse/goverse/internal/wait"
 )
@@ -14,12 +14,12 @@ import (
 // candidate in some and only observe others.
 //
 //	outbox, err := c.Elections().Stand("outbox")
-//	err = outbox.LeadEach(ctx, func(ctx context.Context, t election.Term) error {
+//	err = outbox.LeadEach(ctx, func(ctx context.Context, t leaderelection.Term) error {
 //		return publish(ctx, t.Token()) // until ctx ends: the term is over
 //	})
 //
 // Each election is a queue, first come, first served. A leader leads until it resigns, stops, or its session
-// ends. Only an election.Priority, with which some candidates stand, and a requested Transfer move candidates out
+// ends. Only an leaderelection.Priority, with which some candidates stand, and a requested Transfer move candidates out
 // of that order; each candidate gives way by itself. The cluster's own election is separate: its leader plans the
 // shards, and it has a fallback. Named elections have no fallback: while etcd denies access to them there is no
 // leader, and [Candidate.Err] returns the reason.
@@ -31,8 +31,8 @@ func (c *Cluster) Elections() *Elections { return &c.elections }
 // Stand makes this node a candidate in the named election, also if it had withdrawn before. A candidate can
 // become the leader at any time, even while no function runs in Lead; the other candidates then wait for it. Before
 // Start, Stand remembers the request, and the node becomes a candidate once it runs. Stand does not block. Errors
-// are ErrStopped and election.ErrBadName.
-func (es *Elections) Stand(name string, opts ...election.StandOption) (*Candidate, error) {
+// are ErrStopped and leaderelection.ErrBadName.
+func (es *Elections) Stand(name string, opts ...leaderelection.StandOption) (*Candidate, error) {
 	early := &es.c.early
 	early.mu.Lock()
 	p, err := es.c.runningParts()
@@ -54,7 +54,7 @@ func (es *Elections) Stand(name string, opts ...election.StandOption) (*Candidat
 }
 
 // Observe follows the named election without making this node a candidate. It does not block. Errors are
-// ErrNotStarted, ErrStopped and election.ErrBadName.
+// ErrNotStarted, ErrStopped and leaderelection.ErrBadName.
 func (es *Elections) Observe(name string) (*Election, error) {
 	p, err := es.c.runningParts()
 	if err != nil {
@@ -73,7 +73,8 @@ func (es *Elections) Observe(name string) (*Election, error) {
 // more reports whether others follow the last one. Each is read at one revision, but not all at the same one.
 // List blocks until etcd has answered, or ctx ends. Errors are ErrNotStarted, ErrStopped, an [UnfinishedError],
 // and etcd's.
-func (es *Elections) List(ctx context.Context, q election.Query) (found []election.Standing, more bool, err error) {
+func (es *Elections) List(ctx context.Context, q leaderelection.Query) (found []leaderelection.Standing, more bool,
+	err error) {
 	p, err := es.c.runningParts()
 	if err != nil {
 		return nil, false, err
@@ -81,12 +82,12 @@ func (es *Elections) List(ctx context.Context, q election.Query) (found []electi
 	return elections.List(ctx, p.client, es.c.keys, q)
 }
 
-// Look reads the state of one election, with all its candidates. Errors are election.ErrNoLeader if it has none,
-// election.ErrBadName, ErrNotStarted, ErrStopped, and etcd's.
-func (es *Elections) Look(ctx context.Context, name string) (election.Standing, error) {
+// Look reads the state of one election, with all its candidates. Errors are leaderelection.ErrNoLeader if it has none,
+// leaderelection.ErrBadName, ErrNotStarted, ErrStopped, and etcd's.
+func (es *Elections) Look(ctx context.Context, name string) (leaderelection.Standing, error) {
 	p, err := es.c.runningParts()
 	if err != nil {
-		return election.Standing{}, err
+		return leaderelection.Standing{}, err
 	}
 	return elections.ReadState(ctx, p.client, es.c.keys, name)
 }
@@ -107,7 +108,7 @@ func (e *Election) Name() string { return e.e.Name() }
 // this node is cut off from etcd. It returns this node if and only if [Candidate.IsLeader] is true here. Another
 // node that has just become first may not lead yet, while it waits for a former leader that may not have noticed
 // the loss of its lease. Leader does not block.
-func (e *Election) Leader() election.Leader { return e.e.Leader() }
+func (e *Election) Leader() leaderelection.Leader { return e.e.Leader() }
 
 // Queue returns the addresses of the candidates, the leader's first, as far as this node knows.
 func (e *Election) Queue() []string { return e.e.Queue() }
@@ -115,8 +116,8 @@ func (e *Election) Queue() []string { return e.e.Queue() }
 // Watch returns a channel that delivers the current leader, then every change; the zero Leader means that there
 // is none. A slow receiver skips intermediate values and always gets the newest. The channel closes when ctx
 // ends, the election is closed, or the node stops, and never otherwise. Errors are ErrStopped and
-// election.ErrClosed.
-func (e *Election) Watch(ctx context.Context) (<-chan election.Leader, error) {
+// leaderelection.ErrClosed.
+func (e *Election) Watch(ctx context.Context) (<-chan leaderelection.Leader, error) {
 	if e.ctx.Err() != nil {
 		return nil, context.Cause(e.ctx)
 	}
@@ -129,8 +130,8 @@ func (e *Election) Watch(ctx context.Context) (<-chan election.Leader, error) {
 	return out, err
 }
 
-// WaitForLeader blocks until there is a leader. Errors are ctx's cause, ErrStopped and election.ErrClosed.
-func (e *Election) WaitForLeader(ctx context.Context) (election.Leader, error) {
+// WaitForLeader blocks until there is a leader. Errors are ctx's cause, ErrStopped and leaderelection.ErrClosed.
+func (e *Election) WaitForLeader(ctx context.Context) (leaderelection.Leader, error) {
 	ctx, stop := wait.MergeContexts(ctx, e.ctx)
 	defer stop()
 	return e.e.WaitForLeader(ctx)
@@ -142,9 +143,9 @@ func (e *Election) WaitForLeader(ctx context.Context) (election.Leader, error) {
 // last case the request is withdrawn. It returns nil if the target leads, also if it did before. A function in
 // Lead must not call Transfer to end its own term, because the term waits for that function.
 //
-// Errors match election.ErrNoLeader, ErrNotCandidate, ErrOutsider or ErrPreferred, according to this node's
+// Errors match leaderelection.ErrNoLeader, ErrNotCandidate, ErrOutsider or ErrPreferred, according to this node's
 // current view; ErrNotMoved if another candidate leads, or ctx or this node's session ended; ErrStopped;
-// election.ErrClosed; and the error of a request that etcd refused.
+// leaderelection.ErrClosed; and the error of a request that etcd refused.
 func (e *Election) Transfer(ctx context.Context, address string) error {
 	ctx, stop := wait.MergeContexts(ctx, e.ctx)
 	defer stop()
@@ -159,11 +160,11 @@ func (e *Election) RequestResign(ctx context.Context) error {
 	return e.e.RequestResign(ctx)
 }
 
-// Close closes the handle. The channels of its Watch close, and blocked calls fail with election.ErrClosed. Other
+// Close closes the handle. The channels of its Watch close, and blocked calls fail with leaderelection.ErrClosed. Other
 // handles of the same election are not affected. Closing twice is harmless.
 func (e *Election) Close() {
 	e.once.Do(func() {
-		e.cancel(election.ErrClosed)
+		e.cancel(leaderelection.ErrClosed)
 		e.e.Unobserve()
 	})
 }

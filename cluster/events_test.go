@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/event"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/internal/test/etcdtest"
 	"github.com/goverse/goverse/internal/test/nodetest"
@@ -78,17 +78,17 @@ func TestEventsOfALeaderThatGivesWay(t *testing.T) {
 	require.NoError(t, first.Cluster().Resign(etcdtest.Context(t)))
 	lost, _ := eventLog(t, second.Cluster(), "it resigned", of(event.LeaderLost, first.Address()))
 	require.Equal(t, token, lost.Token)
-	require.Equal(t, string(election.ReasonResigned), lost.Reason)
+	require.Equal(t, string(leaderelection.ReasonResigned), lost.Reason)
 	require.Equal(t, first.Address(), lost.RecordedBy, "who knows why")
 	_, _ = eventLog(t, third.Cluster(), "the second leads", of(event.LeaderElected, second.Address()))
 
 	require.NoError(t, third.Cluster().Transfer(etcdtest.Context(t), third.Address()))
 	lost, _ = eventLog(t, first.Cluster(), "it was asked", of(event.LeaderLost, second.Address()))
-	require.Equal(t, string(election.ReasonRequested), lost.Reason)
+	require.Equal(t, string(leaderelection.ReasonRequested), lost.Reason)
 
 	third.Stop()
 	lost, _ = eventLog(t, first.Cluster(), "it stopped", of(event.LeaderLost, third.Address()))
-	require.Equal(t, string(election.ReasonStopped), lost.Reason)
+	require.Equal(t, string(leaderelection.ReasonStopped), lost.Reason)
 	_, events := eventLog(t, first.Cluster(), "it left", of(event.NodeLeft, third.Address()))
 	requireOnce(t, events)
 }
@@ -123,7 +123,7 @@ func TestEventsOfFaults(t *testing.T) {
 	lost, events := eventLog(t, c.Node(2).Cluster(), "by somebody's hand", func(e event.Event) bool {
 		return e.Type == event.LeaderLost && e.Token == token
 	})
-	require.Equal(t, string(election.ReasonKeyLost), lost.Reason)
+	require.Equal(t, string(leaderelection.ReasonKeyLost), lost.Reason)
 	requireOnce(t, events)
 }
 

@@ -9,7 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/embedetcd"
 	"github.com/goverse/goverse/node"
 )
@@ -46,7 +46,7 @@ func Example() {
 	fmt.Println("it is me:", leader.Address == n.AdvertiseAddress(), c.GetConsensusManager().IsLeader())
 
 	// Work that only the leader may do. ctx ends with the term. etcd refuses the write if the term is over.
-	err = c.Lead(ctx, func(ctx context.Context, term election.Term) error {
+	err = c.Lead(ctx, func(ctx context.Context, term leaderelection.Term) error {
 		_, err := term.Txn(ctx).Then(clientv3.OpPut("/example-data/last-run", "now")).Commit()
 		return err
 	})

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/embedetcd"
 	"github.com/goverse/goverse/node"
 )
@@ -38,7 +38,7 @@ func ExampleElections() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	err = outbox.Lead(ctx, func(ctx context.Context, term election.Term) error {
+	err = outbox.Lead(ctx, func(ctx context.Context, term leaderelection.Term) error {
 		fmt.Println("leads:", outbox.IsLeader(), term.Token() > 0)
 		return nil
 	})

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/lock"
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
@@ -24,7 +24,7 @@ func TestPreferAfterIsConfigured(t *testing.T) {
 		_, err = first.WaitForLeader(ctx)
 		require.NoError(t, err)
 		began := time.Now()
-		preferred, err := b.Elections().Stand("job", election.Priority(1))
+		preferred, err := b.Elections().Stand("job", leaderelection.Priority(1))
 		require.NoError(t, err)
 		seen, err := preferred.Watch(ctx)
 		require.NoError(t, err)
@@ -64,7 +64,7 @@ func TestLocksBeforeStart(t *testing.T) {
 func TestStandBeforeStart(t *testing.T) {
 	ctx := etcdtest.Context(t)
 	c := newCluster(t, etcdtest.Start(t), "127.0.0.1:0")
-	early, err := c.Elections().Stand("it", election.Priority(1))
+	early, err := c.Elections().Stand("it", leaderelection.Priority(1))
 	require.NoError(t, err)
 	same, err := c.Elections().Stand("it")
 	require.NoError(t, err)
@@ -73,7 +73,7 @@ func TestStandBeforeStart(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, cancelled.Withdraw(ctx))
 	_, err = c.Elections().Stand("")
-	require.ErrorIs(t, err, election.ErrBadName)
+	require.ErrorIs(t, err, leaderelection.ErrBadName)
 
 	require.Equal(t, "it", early.Name())
 	require.ErrorIs(t, early.Lead(ctx, nil), ErrNotStarted)
@@ -81,14 +81,14 @@ func TestStandBeforeStart(t *testing.T) {
 	require.Zero(t, early.Leader())
 
 	require.NoError(t, c.Start(ctx))
-	require.NoError(t, early.Lead(ctx, func(context.Context, election.Term) error { return nil }))
+	require.NoError(t, early.Lead(ctx, func(context.Context, leaderelection.Term) error { return nil }))
 	require.True(t, early.IsLeader())
 	standing, err := c.Elections().Look(ctx, "it")
 	require.NoError(t, err)
 	require.Equal(t, 1, standing.Candidates[0].Priority, "the options of a later call leave it alone")
 	_, err = c.Elections().Look(ctx, "cancelled")
-	require.ErrorIs(t, err, election.ErrNoLeader)
-	require.ErrorIs(t, cancelled.Lead(ctx, nil), election.ErrWithdrawn)
+	require.ErrorIs(t, err, leaderelection.ErrNoLeader)
+	require.ErrorIs(t, cancelled.Lead(ctx, nil), leaderelection.ErrWithdrawn)
 	require.NoError(t, c.Stop(ctx))
 	require.ErrorIs(t, early.Lead(ctx, nil), ErrStopped)
 }

@@ -9,7 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/internal/test/etcdtest"
@@ -143,7 +143,7 @@ func TestGuards(t *testing.T) {
 
 	e, err := n.Elections().Stand("e")
 	require.NoError(t, err)
-	require.NoError(t, e.Lead(ctx, func(_ context.Context, t2 election.Term) error {
+	require.NoError(t, e.Lead(ctx, func(_ context.Context, t2 leaderelection.Term) error {
 		require.True(t, writes(t2.Guard()))
 		return nil
 	}))
@@ -151,14 +151,14 @@ func TestGuards(t *testing.T) {
 	require.WithinDuration(t, time.Now(), term.AcquiredAt(), 10*time.Second)
 	require.NoError(t, e.Withdraw(ctx))
 	require.False(t, writes(term.Guard()))
-	require.Equal(t, election.ReasonWithdrawn, election.ReasonOf(context.Cause(term.Context())))
+	require.Equal(t, leaderelection.ReasonWithdrawn, leaderelection.ReasonOf(context.Cause(term.Context())))
 
-	require.NoError(t, n.Lead(ctx, func(context.Context, election.Term) error { return nil }))
+	require.NoError(t, n.Lead(ctx, func(context.Context, leaderelection.Term) error { return nil }))
 	own, _ := n.Term()
 	require.True(t, writes(own.Guard()))
 	require.NoError(t, n.Resign(ctx))
 	require.False(t, writes(own.Guard()))
-	require.Equal(t, election.ReasonResigned, election.ReasonOf(context.Cause(own.Context())))
+	require.Equal(t, leaderelection.ReasonResigned, leaderelection.ReasonOf(context.Cause(own.Context())))
 }
 
 // Members, and the owner of a key, are delivered at once and after each change. A slow receiver skips

@@ -18,7 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/lock"
 	"github.com/goverse/goverse/cluster/once"
 	"github.com/goverse/goverse/cluster/processor"
@@ -59,7 +59,7 @@ func (h handles) use(ctx context.Context) map[string]error {
 	errs["session"] = s.Err()
 	brief, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
 	defer cancel()
-	nothing := func(context.Context, election.Term) error { return nil }
+	nothing := func(context.Context, leaderelection.Term) error { return nil }
 	work := func(context.Context, int64) error { return nil }
 	_, errs["WaitForSession"] = h.c.WaitForSession(brief)
 	_, errs["WatchLeader"] = h.c.WatchLeader(brief)
@@ -90,7 +90,7 @@ func (h handles) use(ctx context.Context) map[string]error {
 	}
 	_, errs["ShardTable"] = h.c.ShardTable()
 
-	if c, err := h.elections.Stand("e", election.Priority(1)); err != nil {
+	if c, err := h.elections.Stand("e", leaderelection.Priority(1)); err != nil {
 		errs["elections.Stand"] = err
 	} else {
 		_, _, _, _, _ = c.Name(), c.Leader(), c.Queue(), c.IsLeader(), c.Err()

@@ -9,15 +9,15 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
 // leads is the part of a cluster or a candidacy that this test is about.
 type leads interface {
-	LeadEach(ctx context.Context, fn func(ctx context.Context, t election.Term) error) error
-	WaitForLeader(ctx context.Context) (election.Leader, error)
+	LeadEach(ctx context.Context, fn func(ctx context.Context, t leaderelection.Term) error) error
+	WaitForLeader(ctx context.Context) (leaderelection.Leader, error)
 	Resign(ctx context.Context) error
 }
 
@@ -32,11 +32,11 @@ func TestLeadEachCallsOnceATerm(t *testing.T) {
 	for name, l := range map[string]leads{"cluster": n, "candidate": candidate} {
 		var calls atomic.Int64
 		leading, stop := context.WithCancelCause(ctx)
-		served := make(chan election.Term)
+		served := make(chan leaderelection.Term)
 		ended := make(chan error, 1)
-		var over atomic.Pointer[election.Term]
+		var over atomic.Pointer[leaderelection.Term]
 		go func() {
-			ended <- l.LeadEach(leading, func(ctx context.Context, term election.Term) error {
+			ended <- l.LeadEach(leading, func(ctx context.Context, term leaderelection.Term) error {
 				calls.Add(1)
 				over := over.Load()
 				select {
@@ -65,6 +65,6 @@ func TestLeadEachCallsOnceATerm(t *testing.T) {
 		require.ErrorIs(t, <-ended, stopped, name)
 		require.EqualValues(t, terms, calls.Load(), name)
 		broken := errors.New("broken")
-		require.ErrorIs(t, l.LeadEach(ctx, func(context.Context, election.Term) error { return broken }), broken, name)
+		require.ErrorIs(t, l.LeadEach(ctx, func(context.Context, leaderelection.Term) error { return broken }), broken, name)
 	}
 }

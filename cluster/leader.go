@@ -3,7 +3,7 @@ package cluster
 import (
 	"context"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 )
 
 // GetLeaderNode returns the leader's advertise address. It returns "" if there is no leader, while this node is
@@ -19,30 +19,27 @@ func (c *Cluster) IsLeader() bool {
 
 // Leader returns the current leader. It returns the zero Leader if there is none, while this node is cut off from
 // etcd, before Start has returned and after Stop. It does not block.
-func (c *Cluster) Leader() election.Leader {
+func (c *Cluster) Leader() leaderelection.Leader {
 	p := c.parts.Load()
 	if p == nil {
-		return election.Leader{}
+		return leaderelection.Leader{}
 	}
 	return p.Consensus.Election().Leader()
 }
 
 // Term returns this node's current term. It returns false if this node does not lead at this instant.
-func (c *Cluster) Term() (election.Term, bool) {
+func (c *Cluster) Term() (leaderelection.Term, bool) {
 	p := c.parts.Load()
 	if p == nil {
 		return nil, false
 	}
-	if t := p.Consensus.Election().Term(); t != nil {
-		return t, true
-	}
-	return nil, false
+	return p.Consensus.Election().Term()
 }
 
 // WatchLeader returns a channel that delivers the current leader, then every change; the zero Leader means that
 // there is none. A slow receiver skips intermediate values and always gets the newest. The channel closes when
 // ctx ends or the node stops, and never otherwise. Errors are ErrNotStarted and ErrStopped.
-func (c *Cluster) WatchLeader(ctx context.Context) (<-chan election.Leader, error) {
+func (c *Cluster) WatchLeader(ctx context.Context) (<-chan leaderelection.Leader, error) {
 	p, err := c.runningParts()
 	if err != nil {
 		return nil, err
@@ -51,10 +48,10 @@ func (c *Cluster) WatchLeader(ctx context.Context) (<-chan election.Leader, erro
 }
 
 // WaitForLeader blocks until there is a leader. Errors are ctx's cause, ErrNotStarted and ErrStopped.
-func (c *Cluster) WaitForLeader(ctx context.Context) (election.Leader, error) {
+func (c *Cluster) WaitForLeader(ctx context.Context) (leaderelection.Leader, error) {
 	p, err := c.runningParts()
 	if err != nil {
-		return election.Leader{}, err
+		return leaderelection.Leader{}, err
 	}
 	return p.Consensus.Election().WaitForLeader(ctx)
 }
@@ -62,11 +59,11 @@ func (c *Cluster) WaitForLeader(ctx context.Context) (election.Leader, error) {
 // Lead waits until this node leads, then runs fn once. fn's context ends with the term, or with ctx. fn must
 // return soon after that, because a leader that gives way waits for it (up to Config.WorkTimeout) before the next
 // one can lead. Lead returns fn's error; if that is the context's error because the term ended, it returns an
-// error that matches election.ErrTermOver. Leadership does not end when fn returns; use Resign for that. LeadEach
+// error that matches leaderelection.ErrTermOver. Leadership does not end when fn returns; use Resign for that. LeadEach
 // serves every term. A node can lead without any function in Lead.
 //
 // If fn did not run, the error is ctx's cause, ErrNotStarted or ErrStopped.
-func (c *Cluster) Lead(ctx context.Context, fn func(ctx context.Context, t election.Term) error) error {
+func (c *Cluster) Lead(ctx context.Context, fn func(ctx context.Context, t leaderelection.Term) error) error {
 	p, err := c.runningParts()
 	if err != nil {
 		return err
@@ -80,7 +77,7 @@ func (c *Cluster) Lead(ctx context.Context, fn func(ctx context.Context, t elect
 //
 // LeadEach returns ctx's cause when ctx has ended, and at once any other error that fn returns; this node goes on to
 // lead then. Otherwise the error is ErrNotStarted or ErrStopped.
-func (c *Cluster) LeadEach(ctx context.Context, fn func(ctx context.Context, t election.Term) error) error {
+func (c *Cluster) LeadEach(ctx context.Context, fn func(ctx context.Context, t leaderelection.Term) error) error {
 	p, err := c.runningParts()
 	if err != nil {
 		return err
@@ -94,11 +91,11 @@ func (c *Cluster) LeadEach(ctx context.Context, fn func(ctx context.Context, t e
 // context goes on and the term's Txn commits, although IsLeader is already false. The context ends with ctx; with
 // the session, including its suspension and its deadline; when the leading key is lost; and when WorkTimeout has
 // passed. AsLeader returns fn's error; if that is the context's error because the term ended, it returns an error
-// that matches election.ErrTermOver.
+// that matches leaderelection.ErrTermOver.
 //
-// If fn did not run, the error is election.ErrNotLeader, ErrNotStarted or ErrStopped. AsLeader itself does not
+// If fn did not run, the error is leaderelection.ErrNotLeader, ErrNotStarted or ErrStopped. AsLeader itself does not
 // block. fn must not wait for this node to resign, transfer or stop.
-func (c *Cluster) AsLeader(ctx context.Context, fn func(ctx context.Context, t election.Term) error) error {
+func (c *Cluster) AsLeader(ctx context.Context, fn func(ctx context.Context, t leaderelection.Term) error) error {
 	p, err := c.runningParts()
 	if err != nil {
 		return err
@@ -108,7 +105,7 @@ func (c *Cluster) AsLeader(ctx context.Context, fn func(ctx context.Context, t e
 
 // Resign gives up leadership. It ends the term's context and waits for the term's work, up to Config.WorkTimeout,
 // before it updates etcd; the node then queues again at the tail. Resign blocks until etcd has confirmed that,
-// the session is gone, or ctx ends; in the last case the resignation goes on. Errors are election.ErrNotLeader,
+// the session is gone, or ctx ends; in the last case the resignation goes on. Errors are leaderelection.ErrNotLeader,
 // ctx's cause, ErrNotStarted and ErrStopped.
 func (c *Cluster) Resign(ctx context.Context) error {
 	p, err := c.runningParts()
@@ -121,7 +118,7 @@ func (c *Cluster) Resign(ctx context.Context) error {
 // Transfer hands leadership over to the member at address, which must be a candidate. The candidates before it
 // queue again at the tail. When the target is next, the leader resigns. Any node may call it. Transfer blocks
 // until the target leads, the transfer turns out to be impossible, or ctx ends; in the last case the request is
-// withdrawn. Errors match election.ErrNoLeader, ErrNotMember, ErrNotCandidate, ErrOutsider, ErrFallback or
+// withdrawn. Errors match leaderelection.ErrNoLeader, ErrNotMember, ErrNotCandidate, ErrOutsider, ErrFallback or
 // ErrNotMoved of that package, ErrNotStarted or ErrStopped.
 func (c *Cluster) Transfer(ctx context.Context, address string) error {
 	p, err := c.runningParts()
@@ -156,14 +153,14 @@ func (m *ConsensusManager) GetLeaderNode() string { return m.c.GetLeaderNode() }
 func (m *ConsensusManager) IsLeader() bool { return m.c.IsLeader() }
 
 // Leader returns the current leader; see [Cluster.Leader].
-func (m *ConsensusManager) Leader() election.Leader { return m.c.Leader() }
+func (m *ConsensusManager) Leader() leaderelection.Leader { return m.c.Leader() }
 
 // Mode returns the rule that currently decides leadership. It is fallback if an acting leader leads, or if there
 // is no leader, this node's election failed and it takes part in fallback.
-func (m *ConsensusManager) Mode() election.Mode {
+func (m *ConsensusManager) Mode() leaderelection.Mode {
 	p := m.c.parts.Load()
 	if p == nil {
-		return election.ModeElection
+		return leaderelection.ModeElection
 	}
 	return p.Consensus.Mode()
 }

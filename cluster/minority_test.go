@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/member/inspect"
@@ -82,7 +82,7 @@ func minoritySide(t *testing.T, m *members, etcds time.Duration) {
 	}
 	m.await(func() bool { return alone.Status().LastEnd != nil }, "its term is over")
 	st := alone.Status()
-	require.Equal(t, election.ReasonSessionLost, st.LastEnd.Reason)
+	require.Equal(t, leaderelection.ReasonSessionLost, st.LastEnd.Reason)
 	require.Empty(t, st.LeaderID, "who is cut off cannot say")
 	require.False(t, st.Ready)
 	require.False(t, st.SessionValid)

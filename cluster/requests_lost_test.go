@@ -11,7 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/internal/test/etcdtest"
 	"github.com/goverse/goverse/internal/test/nodetest"
@@ -43,7 +43,7 @@ func askingOfLeader(t *testing.T) (c *clustertest.Cluster, from *clustertest.Nod
 		}, cluster.ErrNoAnswer},
 		{"transfer", nodetest.Keys.Request(), func(ctx context.Context) error {
 			return from.Cluster().Transfer(ctx, from.Address())
-		}, election.ErrNotMoved},
+		}, leaderelection.ErrNotMoved},
 	}
 }
 

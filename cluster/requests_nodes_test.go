@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/lock"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/internal/test/etcdtest"
@@ -72,15 +72,15 @@ func TestLists(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 2)
 	ctx, here, there := etcdtest.Context(t), c.Node(0).Cluster(), c.Node(1).Cluster()
-	e, err := there.Elections().Stand("outbox", election.Priority(3))
+	e, err := there.Elections().Stand("outbox", leaderelection.Priority(3))
 	require.NoError(t, err)
 	leader, err := e.WaitForLeader(ctx) // from the view of its process, which can be later than IsLeader
 	require.NoError(t, err)
-	found, more, err := here.Elections().List(ctx, election.Query{Limit: 10})
+	found, more, err := here.Elections().List(ctx, leaderelection.Query{Limit: 10})
 	require.NoError(t, err)
 	require.False(t, more)
-	require.Equal(t, []election.Standing{{Name: "outbox", Leader: leader, Length: 1,
-		Candidates: []election.Standby{{Address: c.Node(1).Address(), Priority: 3, Member: true}}}}, found)
+	require.Equal(t, []leaderelection.Standing{{Name: "outbox", Leader: leader, Length: 1,
+		Candidates: []leaderelection.Standby{{Address: c.Node(1).Address(), Priority: 3, Member: true}}}}, found)
 
 	alone, err := there.Locks().Acquire(ctx, "alone")
 	require.NoError(t, err)

@@ -33,7 +33,7 @@ func (c *Cluster) Stats() Stats {
 	}
 	saw := p.events.Failovers()
 	st := Stats{Elected: saw.Elected, Lost: saw.Lost, Terms: p.Consensus.Election().Lasted()}
-	if t := p.Consensus.Election().Term(); t != nil {
+	if t, leads := p.Consensus.Election().Term(); leads {
 		st.TermBegan = t.AcquiredAt()
 	}
 	st.Renewals, st.RenewalsFailed = p.Keeper.Renewals().Read()

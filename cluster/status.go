@@ -9,7 +9,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/internal/logs/logqueue"
 )
@@ -36,7 +36,7 @@ type Status struct {
 	IsLeader bool
 	LeaderID string // "" if there is no leader, or this node is cut off
 	Token    int64  // the leader's; 0 if there is none
-	Mode     election.Mode
+	Mode     leaderelection.Mode
 	// Ready reports whether this node can take on work: it is a member, its session is valid, its view of the
 	// cluster is fresh, and it is not stopping. It does not require a leader.
 	Ready bool
@@ -69,7 +69,7 @@ type Status struct {
 	// Shards holds the figures of this node's part in the shards. They are zero with Sharding.Off.
 	Shards shard.Stats
 	// LastEnd is the reason for the end of this node's last term; nil if none has ended.
-	LastEnd *election.TermOverError
+	LastEnd *leaderelection.TermOverError
 	// ElectionFailed is the reason why this node cannot campaign, "" if it can.
 	ElectionFailed string
 	// Log is the state of the queue in front of Config.Logger.
@@ -89,7 +89,7 @@ type LogStatus struct {
 // Status returns this node's view of the cluster. It never blocks and does not use the network. The queue is in
 // order of arrival, the nodes by address.
 func (c *Cluster) Status() Status {
-	st := Status{NodeID: c.node.AdvertiseAddress(), State: StateStarting, Mode: election.ModeElection,
+	st := Status{NodeID: c.node.AdvertiseAddress(), State: StateStarting, Mode: leaderelection.ModeElection,
 		Queue: []string{}, Nodes: []string{}, Log: LogStatus(logqueue.StateOf(c.log))}
 	p, err := c.runningParts()
 	if err != nil {
@@ -149,7 +149,7 @@ func (c *Cluster) Status() Status {
 
 // LeaderInfo holds details about the current leader.
 type LeaderInfo struct {
-	election.Leader
+	leaderelection.Leader
 	Hostname    string
 	HTTPAddress string
 	AcquiredAt  time.Time // on other nodes than the leader: when this node first saw it lead
@@ -161,7 +161,7 @@ type LeaderInfo struct {
 }
 
 // LeaderInfo returns details about the leader. On the leader they are exact; on other nodes it asks etcd for the
-// leader's lease, at most once a second. It returns election.ErrNoLeader if there is no leader.
+// leader's lease, at most once a second. It returns leaderelection.ErrNoLeader if there is no leader.
 func (c *Cluster) LeaderInfo(ctx context.Context) (LeaderInfo, error) {
 	p, err := c.runningParts()
 	if err != nil {
@@ -170,12 +170,12 @@ func (c *Cluster) LeaderInfo(ctx context.Context) (LeaderInfo, error) {
 	e := p.Consensus.Election()
 	info := LeaderInfo{Leader: e.Leader()}
 	if info.Address == "" {
-		return LeaderInfo{}, election.ErrNoLeader
+		return LeaderInfo{}, leaderelection.ErrNoLeader
 	}
 	if m := p.Mirror.Snapshot().Member(info.Address); m != nil {
 		info.Hostname, info.HTTPAddress = m.Hostname, m.HTTPAddress
 	}
-	if t := e.Term(); t != nil && t.Token() == info.Token {
+	if t, leads := e.Term(); leads && t.Token() == info.Token {
 		s := p.Keeper.Current()
 		if s != nil {
 			info.AcquiredAt, info.RenewedAt, info.ExpiresAt = t.AcquiredAt(), s.RenewedAt(), s.Deadline()
@@ -217,7 +217,7 @@ type leaderTimes struct {
 	pending chan struct{} // closed when the request in progress was answered; nil if there is none
 }
 
-func (l *leaderTimes) recordLeader(leader election.Leader, now time.Time) {
+func (l *leaderTimes) recordLeader(leader leaderelection.Leader, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if leader.Token != 0 && leader.Token != l.token {

@@ -8,8 +8,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/event"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/internal/logs/logqueue"
 )
 
@@ -127,9 +127,9 @@ func (c *Cluster) stopParts(ctx context.Context, p *nodeParts) error {
 	return cut
 }
 
-// ignoreStopped drops election.ErrStopped: without a session there is nothing to withdraw from.
+// ignoreStopped drops leaderelection.ErrStopped: without a session there is nothing to withdraw from.
 func ignoreStopped(err error) error {
-	if errors.Is(err, election.ErrStopped) {
+	if errors.Is(err, leaderelection.ErrStopped) {
 		return nil
 	}
 	return err

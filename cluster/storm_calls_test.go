@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/lock"
 	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/internal/member/inspect"
@@ -41,7 +41,7 @@ var stormCalls = map[string]func(ctx context.Context, n *stormNode){
 		}
 	},
 	"lead": func(ctx context.Context, n *stormNode) {
-		_ = n.cluster.Lead(ctx, func(ctx context.Context, _ election.Term) error {
+		_ = n.cluster.Lead(ctx, func(ctx context.Context, _ leaderelection.Term) error {
 			<-ctx.Done()
 			return nil
 		})
@@ -75,11 +75,11 @@ var stormCalls = map[string]func(ctx context.Context, n *stormNode){
 		}
 	},
 	"election": func(ctx context.Context, n *stormNode) {
-		e, err := n.cluster.Elections().Stand("named", election.Priority(len(n.label)%3))
+		e, err := n.cluster.Elections().Stand("named", leaderelection.Priority(len(n.label)%3))
 		if err != nil {
 			return
 		}
-		_ = e.Lead(ctx, func(ctx context.Context, _ election.Term) error {
+		_ = e.Lead(ctx, func(ctx context.Context, _ leaderelection.Term) error {
 			<-ctx.Done()
 			return nil
 		})

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 )
 
 // pollInterval is the interval at which a wait checks its condition even if no node reports a change. A deadline that
@@ -40,7 +40,7 @@ func (c *Cluster) waitUntil(d time.Duration, cond func() bool) bool {
 	defer tick.Stop()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	changes := map[*Node]<-chan election.Leader{}
+	changes := map[*Node]<-chan leaderelection.Leader{}
 	for !cond() {
 		cases := []reflect.SelectCase{
 			{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(bound.C)},
@@ -60,7 +60,7 @@ func (c *Cluster) waitUntil(d time.Duration, cond func() bool) bool {
 			return cond()
 		}
 		if !open {
-			maps.DeleteFunc(changes, func(_ *Node, c <-chan election.Leader) bool {
+			maps.DeleteFunc(changes, func(_ *Node, c <-chan leaderelection.Leader) bool {
 				return reflect.ValueOf(c) == cases[chosen].Chan
 			})
 		}

@@ -21,7 +21,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster"
-	terms "github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/integration/internal/procs"
@@ -238,7 +238,7 @@ func works(t *testing.T, first, second *cluster.Cluster) {
 	ctx := requestContext(t)
 	var unknown any
 	served := errors.New("served")
-	err := first.Lead(ctx, func(ctx context.Context, _ terms.Term) error { return served })
+	err := first.Lead(ctx, func(ctx context.Context, _ leaderelection.Term) error { return served })
 	require.ErrorIs(t, err, served)
 	require.Eventually(t, func() bool {
 		_, ok := first.Member(second.Status().NodeID)

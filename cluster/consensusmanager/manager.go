@@ -14,7 +14,6 @@ import (
 	"context"
 	"sync"
 
-	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/internal/etcd/watchcache"
 )
@@ -93,11 +92,11 @@ func (m *ConsensusManager) IsLeader() bool { return m.election.IsLeader() }
 
 // Mode returns the rule by which leadership goes at present. It is fallback if an acting leader leads. It is
 // also fallback if there is no leader, this node's election has failed, and this node takes part in fallback.
-func (m *ConsensusManager) Mode() election.Mode {
+func (m *ConsensusManager) Mode() leaderelection.Mode {
 	if s := m.mirror.Snapshot(); s != nil && len(s.Queue) == 0 {
 		if s.Acting != nil || m.fallback && m.election.Failed() != nil {
-			return election.ModeFallback
+			return leaderelection.ModeFallback
 		}
 	}
-	return election.ModeElection
+	return leaderelection.ModeElection
 }

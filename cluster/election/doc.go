@@ -1,10 +1,60 @@
-// Package election defines the vocabulary of elections, of the cluster's own and of named ones: the leader, one
-// term of it, the reasons for a term's end, and the errors to test for. The elections themselves are in package
-// cluster.
+// Package election has moved to package [github.com/goverse/goverse/cluster/leaderelection]. Its names remain here as
+// aliases until v1.
 //
-// # What is not promised
-//
-//   - A Leader may be out of date. It is as old as the snapshot or event from which it was read. Only a node's
-//     statement about itself, [Term.Valid], is exact.
-//   - Work may outlive its term. The term's context ends; after that only the token stops work that goes on.
+// Deprecated: import cluster/leaderelection.
 package election
+
+import "github.com/goverse/goverse/cluster/leaderelection"
+
+// Types of package leaderelection.
+type (
+	Reason        = leaderelection.Reason
+	TermOverError = leaderelection.TermOverError
+	Mode          = leaderelection.Mode
+	Leader        = leaderelection.Leader
+	Standing      = leaderelection.Standing
+	Standby       = leaderelection.Standby
+	Query         = leaderelection.Query
+	StandOption   = leaderelection.StandOption
+	StandOptions  = leaderelection.StandOptions
+	Term          = leaderelection.Term
+)
+
+// Errors of package leaderelection.
+var (
+	ErrNotLeader    = leaderelection.ErrNotLeader
+	ErrNoLeader     = leaderelection.ErrNoLeader
+	ErrTermOver     = leaderelection.ErrTermOver
+	ErrBadName      = leaderelection.ErrBadName
+	ErrNotStarted   = leaderelection.ErrNotStarted
+	ErrStopped      = leaderelection.ErrStopped
+	ErrWithdrawn    = leaderelection.ErrWithdrawn
+	ErrClosed       = leaderelection.ErrClosed
+	ErrKeyLost      = leaderelection.ErrKeyLost
+	ErrNotMember    = leaderelection.ErrNotMember
+	ErrNotCandidate = leaderelection.ErrNotCandidate
+	ErrOutsider     = leaderelection.ErrOutsider
+	ErrPreferred    = leaderelection.ErrPreferred
+	ErrFallback     = leaderelection.ErrFallback
+	ErrNotMoved     = leaderelection.ErrNotMoved
+)
+
+// Constants of package leaderelection.
+const (
+	ReasonResigned    = leaderelection.ReasonResigned
+	ReasonRequested   = leaderelection.ReasonRequested
+	ReasonGaveWay     = leaderelection.ReasonGaveWay
+	ReasonWithdrawn   = leaderelection.ReasonWithdrawn
+	ReasonStopped     = leaderelection.ReasonStopped
+	ReasonKeyLost     = leaderelection.ReasonKeyLost
+	ReasonSessionLost = leaderelection.ReasonSessionLost
+	ReasonSuperseded  = leaderelection.ReasonSuperseded
+	ModeElection      = leaderelection.ModeElection
+	ModeFallback      = leaderelection.ModeFallback
+)
+
+// ReasonOf is that of package leaderelection.
+func ReasonOf(err error) Reason { return leaderelection.ReasonOf(err) }
+
+// Priority is that of package leaderelection.
+func Priority(n int) StandOption { return leaderelection.Priority(n) }

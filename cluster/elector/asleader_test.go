@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 )
 
 // Run waits for AsLeader's functions at its end. They are not interrupted before the lease's deadline, and no
@@ -20,7 +20,7 @@ func TestAsLeaderOutlastsRun(t *testing.T) {
 		b := stand(t, "b", store)
 		pass(time.Second)
 		none := func(context.Context, int64) error { t.Error("it does not lead"); return nil }
-		require.Equal(t, election.ErrNotLeader, b.AsLeader(t.Context(), none))
+		require.Equal(t, leaderelection.ErrNotLeader, b.AsLeader(t.Context(), none))
 		run := func() (goOn chan struct{}, ended chan error) {
 			goOn, ended = make(chan struct{}), make(chan error, 1)
 			go func() {
@@ -42,7 +42,7 @@ func TestAsLeaderOutlastsRun(t *testing.T) {
 		a.stop()
 		pass(5 * time.Second)
 		require.False(t, a.IsLeader(), "the flag is lowered first")
-		require.Equal(t, election.ErrNotLeader, a.AsLeader(t.Context(), none))
+		require.Equal(t, leaderelection.ErrNotLeader, a.AsLeader(t.Context(), none))
 		require.False(t, b.IsLeader(), "its work goes on")
 		close(goOn)
 		require.NoError(t, <-ended)

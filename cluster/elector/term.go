@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/internal/callback"
 	"github.com/goverse/goverse/internal/etcd/deadline"
 	"github.com/goverse/goverse/internal/wait"
@@ -84,7 +84,7 @@ func (t *term) endTerm(cause error) {
 }
 
 // AsLeader runs fn at once if this candidate leads, for example to answer a request that only the leader may
-// answer. Otherwise it returns election.ErrNotLeader without running fn.
+// answer. Otherwise it returns leaderelection.ErrNotLeader without running fn.
 //
 // The end of Run does not interrupt fn. Run waits for fn before it calls OnStoppedLeading and releases the
 // lease; the lease is not renewed in the meantime. fn's context holds ctx's values and the term's token
@@ -93,7 +93,7 @@ func (t *term) endTerm(cause error) {
 func (e *Elector) AsLeader(ctx context.Context, fn func(ctx context.Context, token int64) error) error {
 	t := e.currentTerm()
 	if t == nil || !t.enter() {
-		return election.ErrNotLeader
+		return leaderelection.ErrNotLeader
 	}
 	defer t.leave()
 	work, stop := wait.MergeContexts(context.WithValue(ctx, tokenKey{}, t.token), t.workCtx)

@@ -104,7 +104,7 @@ type Event struct {
 	Token int64 `json:"token,omitempty"`
 	// Revision is etcd's revision in the view in which the recording node observed the event.
 	Revision int64 `json:"revision,omitempty"`
-	// Reason is the reason in the words of the log. For the end of a term it is one of election.Reason or
+	// Reason is the reason in the words of the log. For the end of a term it is one of leaderelection.Reason or
 	// [ReasonRemoved]; for a shard map it is [ReasonFirst] or empty.
 	Reason string `json:"reason,omitempty"`
 	// Peer is the advertise address of another node that took part, such as the accuser.

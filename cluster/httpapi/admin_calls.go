@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/once"
 	"github.com/goverse/goverse/cluster/processor"
 )
@@ -25,7 +25,7 @@ type Moved struct {
 	Moved            bool   `json:"moved"` // to another node
 }
 
-func newMoved(before, now election.Leader) Moved {
+func newMoved(before, now leaderelection.Leader) Moved {
 	return Moved{LeaderID: now.Address, Token: now.Token, PreviousLeaderID: before.Address, PreviousToken: before.Token,
 		Moved: now.Address != before.Address}
 }
@@ -53,7 +53,7 @@ func (s *adminCalls) resignLeader(ctx context.Context, r *adminRequest) (any, er
 }
 
 // awaitLeader returns the result of a request. The new leader may be about to lead, so afterwards waits for it.
-func (s *adminCalls) awaitLeader(ctx context.Context, before election.Leader, err error) (any, error) {
+func (s *adminCalls) awaitLeader(ctx context.Context, before leaderelection.Leader, err error) (any, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func (s *adminCalls) moveElection(ctx context.Context, name string, ask func(*cl
 		return nil, err
 	}
 	now, err := s.c.Elections().Look(ctx, name)
-	if err != nil && !errors.Is(err, election.ErrNoLeader) {
+	if err != nil && !errors.Is(err, leaderelection.ErrNoLeader) {
 		return nil, err
 	}
 	return newMoved(before.Leader, now.Leader), nil

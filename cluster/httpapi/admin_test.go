@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/once"
 	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/clustertest"
@@ -234,5 +234,5 @@ func TestAdminWithoutEtcd(t *testing.T) {
 	refuses(t, h, 504, "not-done", "elections/old/resign", "{}") // the leader does not handle requests
 	c.Node(1).Stop()
 	refuses(t, h, 503, "not-running", "resign", "{}")
-	require.ErrorIs(t, c.Node(1).Cluster().RequestResign(t.Context()), election.ErrStopped)
+	require.ErrorIs(t, c.Node(1).Cluster().RequestResign(t.Context()), leaderelection.ErrStopped)
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/lock"
 	"github.com/goverse/goverse/cluster/once"
 )
@@ -103,8 +103,9 @@ func (a *api) serveElections(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	a.serveList(w, r, "elections", q, func(ctx context.Context, c *cluster.Cluster) (any, error) {
-		found, more, err := c.Elections().List(ctx, election.Query{After: q.after, Limit: q.limit, Candidates: maxNamed})
-		page, err := newPage(found, more, err, func(s election.Standing) string { return s.Name })
+		found, more, err := c.Elections().List(ctx, leaderelection.Query{After: q.after, Limit: q.limit,
+			Candidates: maxNamed})
+		page, err := newPage(found, more, err, func(s leaderelection.Standing) string { return s.Name })
 		body := Elections{Page: page,
 			Elections: []Election{}}
 		for _, s := range found {

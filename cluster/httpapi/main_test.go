@@ -13,8 +13,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/internal/problem"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/cluster/stats"
 	"github.com/goverse/goverse/internal/sharding"
@@ -55,7 +55,7 @@ func follower() *fake {
 	seen := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	return &fake{
 		status: cluster.Status{
-			NodeID: followerAt, State: cluster.StateCandidate, LeaderID: leaderAt, Token: 7, Mode: election.ModeElection,
+			NodeID: followerAt, State: cluster.StateCandidate, LeaderID: leaderAt, Token: 7, Mode: leaderelection.ModeElection,
 			Ready: true, ClusterReady: true,
 			Queue: []string{leaderAt, followerAt}, Nodes: []string{leaderAt, followerAt}, Revision: 9,
 			Watchers: 3,
@@ -66,7 +66,8 @@ func follower() *fake {
 		},
 		shards: shardSnapshot(shardMap),
 		info: cluster.LeaderInfo{
-			Leader:   election.Leader{Address: leaderAt, Token: 7, Mode: election.ModeElection, Member: true, Lease: 1},
+			Leader: leaderelection.Leader{Address: leaderAt, Token: 7, Mode: leaderelection.ModeElection, Member: true,
+				Lease: 1},
 			Hostname: "host", HTTPAddress: "127.0.0.1:48001",
 			AcquiredAt: seen, RenewedAt: seen.Add(time.Second), ExpiresAt: seen.Add(11 * time.Second), Estimated: true,
 		},
@@ -118,8 +119,8 @@ func starting() *fake { return outside(cluster.StateStarting) }
 func stopped() *fake  { return outside(cluster.StateStopped) }
 
 func outside(at cluster.NodeState) *fake {
-	return &fake{status: cluster.Status{NodeID: followerAt, State: at, Mode: election.ModeElection},
-		err: election.ErrNoLeader}
+	return &fake{status: cluster.Status{NodeID: followerAt, State: at, Mode: leaderelection.ModeElection},
+		err: leaderelection.ErrNoLeader}
 }
 
 func call(h http.Handler, method, path string) *httptest.ResponseRecorder {

@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/processor"
 )
 
@@ -53,7 +53,7 @@ func statusMetrics() []statusMetric {
 		gauge("queue_length", "Candidates in the election queue, the leader included.",
 			func(st cluster.Status, _ time.Time) float64 { return float64(len(st.Queue)) }),
 		gauge("mode_fallback", "1 while the leader is chosen by name because the election fails.",
-			func(st cluster.Status, _ time.Time) float64 { return boolValue(st.Mode == election.ModeFallback) }),
+			func(st cluster.Status, _ time.Time) float64 { return boolValue(st.Mode == leaderelection.ModeFallback) }),
 		gauge("election_failed", "1 while this node cannot campaign.",
 			func(st cluster.Status, _ time.Time) float64 { return boolValue(st.ElectionFailed != "") }),
 		gauge("session_valid", "1 while this node's session with etcd is valid.",

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 )
 
 func scrape(t *testing.T, h http.Handler) string {
@@ -45,7 +45,7 @@ func TestMetricsFollowTheSource(t *testing.T) {
 	f := leader()
 	h := New(f, Options{})
 	require.Contains(t, scrape(t, h), "goverse_is_leader 1\n")
-	f.status.IsLeader, f.status.LeaderID, f.status.Mode = false, "", election.ModeFallback
+	f.status.IsLeader, f.status.LeaderID, f.status.Mode = false, "", leaderelection.ModeFallback
 	f.status.Deadline, f.status.ElectionFailed = time.Now().Add(-time.Second), "denied"
 	text := scrape(t, h)
 	for _, line := range []string{"goverse_is_leader 0", "goverse_has_leader 0", "goverse_mode_fallback 1",

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 )
 
 // retryAfter is in seconds. One is enough for a handover, and is the minimum of the header.
@@ -113,5 +113,5 @@ func unreadyReason(st cluster.Status) error {
 	case !st.Ready:
 		return errors.New("the view of the cluster is being read anew")
 	}
-	return election.ErrNoLeader
+	return leaderelection.ErrNoLeader
 }

@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/internal/problem"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/once"
 	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/internal/logs/logtext"
@@ -59,11 +59,12 @@ var errorKinds = []struct {
 	errs []error
 }{
 	{notRunningKind, []error{errStarting, cluster.ErrNotStarted, cluster.ErrStopped}},
-	{unknownKind, []error{cluster.ErrUnknownNode, election.ErrNotMember, once.ErrNoMark, processor.ErrUnknown}},
-	{notDoneKind, []error{election.ErrNotMoved, cluster.ErrNoAnswer, cluster.ErrNotEmpty}},
-	{refusedKind, []error{election.ErrNotCandidate, election.ErrOutsider, election.ErrFallback, election.ErrPreferred,
+	{unknownKind, []error{cluster.ErrUnknownNode, leaderelection.ErrNotMember, once.ErrNoMark, processor.ErrUnknown}},
+	{notDoneKind, []error{leaderelection.ErrNotMoved, cluster.ErrNoAnswer, cluster.ErrNotEmpty}},
+	{refusedKind, []error{leaderelection.ErrNotCandidate, leaderelection.ErrOutsider, leaderelection.ErrFallback,
+		leaderelection.ErrPreferred,
 		cluster.ErrDrainRefused, cluster.ErrMemberGone, cluster.ErrUndone, once.ErrNotUnknown}},
-	{noLeaderKind, []error{election.ErrNoLeader}},
+	{noLeaderKind, []error{leaderelection.ErrNoLeader}},
 	{noShardMapKind, []error{cluster.ErrNoShardMap}},
 	{busyKind, []error{errReadLimit}},
 }
@@ -88,7 +89,7 @@ func writeProblem(w http.ResponseWriter, k problemKind, detail string) {
 
 // writeErrorProblem answers with the problem for an error.
 func writeErrorProblem(w http.ResponseWriter, err error) {
-	if errors.Is(err, election.ErrBadName) || errors.Is(err, once.ErrValueTooLong) {
+	if errors.Is(err, leaderelection.ErrBadName) || errors.Is(err, once.ErrValueTooLong) {
 		writePlainProblem(w, http.StatusBadRequest, logtext.OneLine(err))
 		return
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 )
 
 // Status is the body of /cluster/status.
@@ -129,7 +129,7 @@ func (a *api) serveLeader(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	info, err := a.source.LeaderInfo(ctx)
 	if err == nil && info.Address == "" {
-		err = election.ErrNoLeader
+		err = leaderelection.ErrNoLeader
 	}
 	if err != nil {
 		writeUnavailable(w, err)
@@ -159,7 +159,7 @@ func (a *api) serveHealth(w http.ResponseWriter, _ *http.Request) {
 		State: string(st.State), IsLeader: st.IsLeader, LeaderID: st.LeaderID, ClusterSize: len(st.Nodes),
 		ClusterReady: st.ClusterReady, Timestamp: time.Now().UTC(), Version: a.opts.Version,
 	}
-	if st.ClusterReady && st.Mode == election.ModeElection && st.ElectionFailed == "" {
+	if st.ClusterReady && st.Mode == leaderelection.ModeElection && st.ElectionFailed == "" {
 		body.Status = HealthHealthy
 	}
 	writeJSON(w, http.StatusOK, body)

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 )
 
 func TestStatusOfAFollower(t *testing.T) {
@@ -67,7 +67,8 @@ func TestNoLeaderIs503InOneLine(t *testing.T) {
 	t.Parallel()
 	f := follower()
 	f.info = cluster.LeaderInfo{}
-	for _, err := range []error{nil, election.ErrNoLeader, errors.Join(election.ErrNoLeader, errors.New("and more"))} {
+	for _, err := range []error{nil, leaderelection.ErrNoLeader,
+		errors.Join(leaderelection.ErrNoLeader, errors.New("and more"))} {
 		f.err = err
 		code, body := get(t, f, "/cluster/leader")
 		require.Equal(t, http.StatusServiceUnavailable, code)
@@ -95,7 +96,7 @@ func TestHealthIsDegraded(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(*cluster.Status){
 		"not ready":       func(st *cluster.Status) { st.ClusterReady = false },
-		"fallback":        func(st *cluster.Status) { st.Mode = election.ModeFallback },
+		"fallback":        func(st *cluster.Status) { st.Mode = leaderelection.ModeFallback },
 		"election failed": func(st *cluster.Status) { st.ElectionFailed = "denied" },
 	} {
 		f := follower()

@@ -8,17 +8,16 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
 // inside makes le run do as the leader. goOn lets do proceed; result receives its result.
-func inside(t *testing.T, le *one, do func(ctx context.Context, term election.Term) error) (goOn func(),
+func inside(t *testing.T, le *one, do func(ctx context.Context, term Term) error) (goOn func(),
 	result <-chan error) {
 	t.Helper()
 	in, out, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
-		done <- le.AsLeader(t.Context(), func(ctx context.Context, term election.Term) error {
+		done <- le.AsLeader(t.Context(), func(ctx context.Context, term Term) error {
 			close(in)
 			<-out
 			return do(ctx, term)
@@ -29,8 +28,8 @@ func inside(t *testing.T, le *one, do func(ctx context.Context, term election.Te
 }
 
 // put returns a function that writes within the term.
-func put(key string) func(ctx context.Context, term election.Term) error {
-	return func(ctx context.Context, term election.Term) error {
+func put(key string) func(ctx context.Context, term Term) error {
+	return func(ctx context.Context, term Term) error {
 		_, err := term.Txn(ctx).Then(clientv3.OpPut(key, "done")).Commit()
 		return err
 	}
@@ -50,11 +49,11 @@ func TestAsLeaderOutlastsTheFlag(t *testing.T) {
 			a := start(t, client, "a:1", prefix)
 			awaitLeads(t, a)
 			b := start(t, client, "b:1", prefix)
-			require.ErrorIs(t, b.AsLeader(ctx, func(context.Context, election.Term) error {
+			require.ErrorIs(t, b.AsLeader(ctx, func(context.Context, Term) error {
 				t.Error("it does not lead")
 				return nil
-			}), election.ErrNotLeader)
-			goOn, result := inside(t, a, func(ctx context.Context, term election.Term) error {
+			}), ErrNotLeader)
+			goOn, result := inside(t, a, func(ctx context.Context, term Term) error {
 				if err := ctx.Err(); err != nil {
 					return err
 				}
@@ -63,7 +62,7 @@ func TestAsLeaderOutlastsTheFlag(t *testing.T) {
 			gone := make(chan error, 1)
 			go func() { gone <- give(a) }()
 			require.NoError(t, a.waitUntil(ctx, func() bool { return !a.IsLeader() }))
-			require.ErrorIs(t, a.AsLeader(ctx, nil), election.ErrNotLeader, "nothing begins any more")
+			require.ErrorIs(t, a.AsLeader(ctx, nil), ErrNotLeader, "nothing begins any more")
 			require.False(t, b.IsLeader())
 			require.Empty(t, gone)
 			goOn()
@@ -85,15 +84,15 @@ func TestAsLeaderEndsWithWorkTimeout(t *testing.T) {
 	a := start(t, client, "a:1", func(c *Config) { c.WorkTimeout = 50 * time.Millisecond })
 	awaitLeads(t, a)
 	b := start(t, client, "b:1")
-	goOn, result := inside(t, a, func(ctx context.Context, term election.Term) error {
+	goOn, result := inside(t, a, func(ctx context.Context, term Term) error {
 		<-ctx.Done()
-		require.Equal(t, election.ReasonResigned, election.ReasonOf(context.Cause(ctx)))
-		require.ErrorIs(t, put("/late")(context.WithoutCancel(ctx), term), election.ErrTermOver)
+		require.Equal(t, ReasonResigned, ReasonOf(context.Cause(ctx)))
+		require.ErrorIs(t, put("/late")(context.WithoutCancel(ctx), term), ErrTermOver)
 		return ctx.Err()
 	})
 	goOn()
 	require.NoError(t, a.Resign(ctx))
-	require.ErrorIs(t, <-result, election.ErrTermOver)
+	require.ErrorIs(t, <-result, ErrTermOver)
 	awaitLeads(t, b)
 }
 
@@ -102,7 +101,7 @@ func TestAsLeaderEndsWithTheTerm(t *testing.T) {
 	client := etcdtest.Client(t)
 	ctx := etcdtest.Context(t)
 	a := start(t, client, "a:1")
-	until := func(ctx context.Context, _ election.Term) error { <-ctx.Done(); return ctx.Err() }
+	until := func(ctx context.Context, _ Term) error { <-ctx.Done(); return ctx.Err() }
 	for _, fault := range []func() error{
 		func() error {
 			_, err := client.Delete(ctx, a.keys.Queue(), clientv3.WithPrefix())
@@ -118,8 +117,8 @@ func TestAsLeaderEndsWithTheTerm(t *testing.T) {
 		goOn()
 		require.NoError(t, fault())
 		err := <-result
-		require.ErrorIs(t, err, election.ErrTermOver)
-		require.Contains(t, []election.Reason{election.ReasonSessionLost, election.ReasonKeyLost}, election.ReasonOf(err))
+		require.ErrorIs(t, err, ErrTermOver)
+		require.Contains(t, []Reason{ReasonSessionLost, ReasonKeyLost}, ReasonOf(err))
 	}
 }
 
@@ -132,14 +131,14 @@ func TestAsLeaderEndsWithTheKey(t *testing.T) {
 	key := a.keys.Candidate(int64(a.keeper.Current().ID()))
 	awaitLeads(t, a)
 	b := start(t, client, "b:1")
-	goOn, result := inside(t, a, func(ctx context.Context, _ election.Term) error { <-ctx.Done(); return ctx.Err() })
+	goOn, result := inside(t, a, func(ctx context.Context, _ Term) error { <-ctx.Done(); return ctx.Err() })
 	goOn()
 	gone := make(chan error, 1)
 	go func() { gone <- a.Resign(ctx) }()
 	require.NoError(t, a.waitUntil(ctx, func() bool { return !a.IsLeader() }))
 	_, err := client.Delete(ctx, key)
 	require.NoError(t, err)
-	require.ErrorIs(t, <-result, election.ErrTermOver)
+	require.ErrorIs(t, <-result, ErrTermOver)
 	require.NoError(t, <-gone)
 	awaitLeads(t, b)
 }

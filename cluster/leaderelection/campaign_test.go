@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/internal/member/inspect"
 	"github.com/goverse/goverse/internal/test/etcdtest"
@@ -153,7 +153,7 @@ func TestStrayKeyIsAnOutsideCandidate(t *testing.T) {
 	c.WaitQueue("outside:1", c.Node(0).Address(), c.Node(1).Address())
 	for _, n := range c.Nodes() {
 		require.False(t, n.IsLeader())
-		require.Equal(t, election.ModeElection, n.Cluster().Status().Mode)
+		require.Equal(t, leaderelection.ModeElection, n.Cluster().Status().Mode)
 		require.False(t, inspect.Snapshot(n.Cluster()).Leader().Member)
 	}
 	remove()
@@ -171,19 +171,19 @@ func TestObservationSaysNoLeaderAndStaysOpen(t *testing.T) {
 	defer cancel()
 	seen, err := observer.Cluster().WatchLeader(ctx)
 	require.NoError(t, err)
-	next := func() election.Leader {
+	next := func() leaderelection.Leader {
 		select {
 		case l, ok := <-seen:
 			require.True(t, ok, "the observation closed")
 			return l
 		case <-time.After(5 * time.Second):
 			t.Fatal("the observation says nothing")
-			return election.Leader{}
+			return leaderelection.Leader{}
 		}
 	}
 	require.Equal(t, first.Address(), next().Address)
 	first.Stop()
-	require.Equal(t, election.Leader{}, next(), "no leader is said explicitly")
+	require.Equal(t, leaderelection.Leader{}, next(), "no leader is said explicitly")
 	second := c.AddNode()
 	require.Equal(t, second.Address(), next().Address)
 	// The loss of the session does not close the channel either. Without a session there is no leader for this

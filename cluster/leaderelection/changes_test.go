@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/internal/test/etcdtest"
 	"github.com/goverse/goverse/internal/test/nodetest"
@@ -20,7 +20,7 @@ func TestLeaderChangesAreNeverFallback(t *testing.T) {
 	s := nodetest.StartSampler(c)
 	var last int64
 	for range *changes {
-		var term election.Term
+		var term leaderelection.Term
 		leader := c.Node(0)
 		c.Eventually(func() bool {
 			leader = c.WaitLeader()

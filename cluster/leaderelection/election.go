@@ -11,7 +11,6 @@ import (
 	"github.com/hashicorp/go-hclog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/stats"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/etcd/watchcache"
@@ -85,7 +84,7 @@ type LeaderElection struct {
 	mirror *watchcache.Mirror
 	keeper *etcdsession.Keeper
 
-	term   atomic.Pointer[Term]
+	term   atomic.Pointer[ownTerm]
 	wake   wait.Signal
 	ctx    context.Context // of the loop; ends with ErrStopped
 	cancel context.CancelCauseFunc
@@ -100,10 +99,10 @@ type LeaderElection struct {
 	candidacy     candidacy.Candidacy
 	sessionRun    *sessionRun // of the present session; nil between two sessions
 	failure       error       // reason why the election cannot work for this member
-	endedTerm     *Term       // last ended term, until its work is no longer waited for
+	endedTerm     *ownTerm    // last ended term, until its work is no longer waited for
 	terms         int64
 	termDurations stats.Durations // durations of ended terms
-	lastEnd       *election.TermOverError
+	lastEnd       *TermOverError
 }
 
 // New returns an election that does nothing until [LeaderElection.Start]. The error describes a mistake in the
@@ -162,7 +161,7 @@ func (le *LeaderElection) awaitQueued(ctx context.Context) error {
 		return own != nil || le.failure != nil || !le.candidacy.WantsToLead()
 	})
 	if err == nil && stopped {
-		return election.ErrStopped
+		return ErrStopped
 	}
 	return err
 }
@@ -212,7 +211,7 @@ func (le *LeaderElection) Stop(ctx context.Context) error {
 	if started {
 		err = le.Withdraw(ctx)
 	}
-	le.cancel(election.ErrStopped)
+	le.cancel(ErrStopped)
 	le.notifyChange()
 	le.wg.Wait()
 	return err
@@ -225,8 +224,16 @@ func (le *LeaderElection) IsLeader() bool {
 	return t != nil && t.period.Valid()
 }
 
-// Term returns the term by which this node leads at this instant, or nil.
-func (le *LeaderElection) Term() *Term {
+// Term returns the term by which this node leads at this instant. It returns false if this node does not lead.
+func (le *LeaderElection) Term() (Term, bool) {
+	if t := le.currentTerm(); t != nil {
+		return t, true
+	}
+	return nil, false
+}
+
+// currentTerm returns the term by which this node leads at this instant, or nil.
+func (le *LeaderElection) currentTerm() *ownTerm {
 	if t := le.term.Load(); t != nil && t.period.Valid() {
 		return t
 	}
@@ -259,7 +266,7 @@ func (le *LeaderElection) Terms() int64 {
 }
 
 // LastEnd describes the end of this node's last ended term; nil if none has ended.
-func (le *LeaderElection) LastEnd() *election.TermOverError {
+func (le *LeaderElection) LastEnd() *TermOverError {
 	le.mu.Lock()
 	defer le.mu.Unlock()
 	return le.lastEnd
@@ -274,7 +281,7 @@ func (le *LeaderElection) Resign(ctx context.Context) error {
 	t := le.term.Load()
 	if t == nil || !t.period.ValidDespitePause() {
 		le.mu.Unlock()
-		return election.ErrNotLeader
+		return ErrNotLeader
 	}
 	r := le.sessionRun
 	part, ended := le.candidacy.Resign(time.Now(), le.mirror.Snapshot())

@@ -12,7 +12,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 
-	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/etcd/watchcache"
 	"github.com/goverse/goverse/internal/state"
@@ -45,9 +44,9 @@ func TestFirstComeFirstServed(t *testing.T) {
 	require.False(t, a.IsLeader())
 	second := awaitLeads(t, b)
 	require.Greater(t, second.Token(), first.Token())
-	require.ErrorIs(t, context.Cause(first.Context()), election.ErrTermOver)
-	require.Equal(t, election.ReasonResigned, a.LastEnd().Reason)
-	require.ErrorIs(t, a.Resign(etcdtest.Context(t)), election.ErrNotLeader)
+	require.ErrorIs(t, context.Cause(first.Context()), ErrTermOver)
+	require.Equal(t, ReasonResigned, a.LastEnd().Reason)
+	require.ErrorIs(t, a.Resign(etcdtest.Context(t)), ErrNotLeader)
 
 	// a queues again at the tail, so c is next.
 	awaitTail(t, a, "a:1")
@@ -61,7 +60,7 @@ func TestFirstComeFirstServed(t *testing.T) {
 func TestObserverOnlyLooks(t *testing.T) {
 	client := etcdtest.Client(t)
 	o := start(t, client, "o:1", func(c *Config) { c.Observer = true })
-	require.Equal(t, election.Leader{}, o.Leader())
+	require.Equal(t, Leader{}, o.Leader())
 	a := start(t, client, "a:1")
 	awaitLeads(t, a)
 	l, err := o.WaitForLeader(etcdtest.Context(t))
@@ -133,10 +132,10 @@ func TestTxnIsFenced(t *testing.T) {
 	require.NoError(t, a.Resign(ctx))
 	require.True(t, late.Valid())
 	_, err = late.Txn(ctx).Then(clientv3.OpPut("/x", "stale")).Commit()
-	require.ErrorIs(t, err, election.ErrTermOver, "etcd refuses the token")
-	require.Equal(t, election.ReasonResigned, election.ReasonOf(err))
+	require.ErrorIs(t, err, ErrTermOver, "etcd refuses the token")
+	require.Equal(t, ReasonResigned, ReasonOf(err))
 	_, err = term.Txn(ctx).Then(clientv3.OpPut("/x", "stale")).Commit()
-	require.ErrorIs(t, err, election.ErrTermOver, "refused here already")
+	require.ErrorIs(t, err, ErrTermOver, "refused here already")
 	require.EqualError(t, err, fmt.Sprintf("token %d: the term is over: resigned", term.Token()))
 	get, err := client.Get(ctx, "/x")
 	require.NoError(t, err)
@@ -154,10 +153,10 @@ func TestLeadIsAScope(t *testing.T) {
 	inside, finish := make(chan struct{}), make(chan struct{})
 	result := make(chan error, 1)
 	go func() {
-		result <- a.Lead(ctx, func(ctx context.Context, term election.Term) error {
+		result <- a.Lead(ctx, func(ctx context.Context, term Term) error {
 			close(inside)
 			<-ctx.Done()
-			if !errors.Is(context.Cause(ctx), election.ErrTermOver) {
+			if !errors.Is(context.Cause(ctx), ErrTermOver) {
 				return errors.New("the cause is missing")
 			}
 			<-finish
@@ -179,17 +178,17 @@ func TestLeadIsAScope(t *testing.T) {
 	close(finish)
 	require.NoError(t, <-resigned)
 	err = <-result
-	require.ErrorIs(t, err, election.ErrTermOver)
+	require.ErrorIs(t, err, ErrTermOver)
 	require.Equal(t, 1, strings.Count(err.Error(), "token"), err)
 	awaitLeads(t, b)
 }
 
 // A process that continues after its deadline has lost its session, even if nothing else has noticed.
 func TestReasonOfATermThatEndedDuringAPause(t *testing.T) {
-	term := Term{token: 7, ctx: t.Context()}
-	require.Equal(t, election.ReasonSessionLost, election.ReasonOf(term.overError(election.ReasonSessionLost, nil)))
-	require.Equal(t, election.ReasonKeyLost, election.ReasonOf(term.overError(election.ReasonKeyLost,
-		election.ErrKeyLost)))
+	term := ownTerm{token: 7, ctx: t.Context()}
+	require.Equal(t, ReasonSessionLost, ReasonOf(term.overError(ReasonSessionLost, nil)))
+	require.Equal(t, ReasonKeyLost, ReasonOf(term.overError(ReasonKeyLost,
+		ErrKeyLost)))
 }
 
 // Work that does not end delays the next leader by at most WorkTimeout.
@@ -201,7 +200,7 @@ func TestWorkThatDoesNotEnd(t *testing.T) {
 	inside, finish, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = a.Lead(context.Background(), func(context.Context, election.Term) error {
+		_ = a.Lead(context.Background(), func(context.Context, Term) error {
 			close(inside)
 			<-finish
 			return nil
@@ -220,7 +219,7 @@ func TestWatchSaysNoLeader(t *testing.T) {
 	o := start(t, client, "o:1", func(c *Config) { c.Observer = true })
 	seen, err := o.Watch(ctx)
 	require.NoError(t, err)
-	require.Equal(t, election.Leader{}, <-seen, "no leader is said, not left out")
+	require.Equal(t, Leader{}, <-seen, "no leader is said, not left out")
 	a := start(t, client, "a:1")
 	l := <-seen
 	require.Equal(t, "a:1", l.Address)
@@ -230,7 +229,7 @@ func TestWatchSaysNoLeader(t *testing.T) {
 	_, open := <-seen
 	require.False(t, open)
 	_, err = a.Watch(etcdtest.Context(t))
-	require.ErrorIs(t, err, election.ErrStopped)
+	require.ErrorIs(t, err, ErrStopped)
 }
 
 func TestTransfer(t *testing.T) {
@@ -238,7 +237,7 @@ func TestTransfer(t *testing.T) {
 	ctx := etcdtest.Context(t)
 	a := start(t, client, "a:1")
 	awaitLeads(t, a)
-	require.ErrorIs(t, a.Transfer(ctx, "b:1"), election.ErrOutsider, "without member records everybody is an outsider")
+	require.ErrorIs(t, a.Transfer(ctx, "b:1"), ErrOutsider, "without member records everybody is an outsider")
 }
 
 func TestStartGivesUpWithItsContext(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/internal/member/inspect"
@@ -61,7 +61,7 @@ func denyQueue(t *testing.T, c *clustertest.Cluster) *clientv3.Client {
 func inFallback(c *clustertest.Cluster, leader *clustertest.Node) bool {
 	for _, n := range c.Live() {
 		st := n.Cluster().Status()
-		if st.Mode != election.ModeFallback || st.LeaderID != leader.Address() || st.IsLeader != (n == leader) {
+		if st.Mode != leaderelection.ModeFallback || st.LeaderID != leader.Address() || st.IsLeader != (n == leader) {
 			return false
 		}
 	}
@@ -102,7 +102,7 @@ func TestFallbackAndBack(t *testing.T) {
 	inElection := func() bool {
 		for _, n := range c.Live() {
 			st := n.Cluster().Status()
-			if st.Mode != election.ModeElection || len(st.Queue) != 2 || st.LeaderID != st.Queue[0] {
+			if st.Mode != leaderelection.ModeElection || len(st.Queue) != 2 || st.LeaderID != st.Queue[0] {
 				return false
 			}
 		}
@@ -151,7 +151,7 @@ func TestFallbackNone(t *testing.T) {
 		c.Eventually(func() bool { return inspect.Snapshot(n.Cluster()).Member("mark") != nil }, "the mark is seen")
 		st := n.Cluster().Status()
 		require.Empty(t, st.LeaderID)
-		require.Equal(t, election.ModeElection, st.Mode)
+		require.Equal(t, leaderelection.ModeElection, st.Mode)
 		require.NotEmpty(t, st.ElectionFailed)
 		require.Nil(t, inspect.Snapshot(n.Cluster()).Acting)
 	}
@@ -160,7 +160,7 @@ func TestFallbackNone(t *testing.T) {
 	_, err = root.RoleGrantPermission(etcdtest.Context(t), nodeRole, nodetest.Keys.Queue(), nodetest.Keys.QueueEnd(),
 		clientv3.PermissionType(clientv3.PermReadWrite))
 	require.NoError(t, err)
-	require.Equal(t, election.ModeElection, c.WaitLeader().Cluster().Leader().Mode)
+	require.Equal(t, leaderelection.ModeElection, c.WaitLeader().Cluster().Leader().Mode)
 	s.Stop(t)
 }
 

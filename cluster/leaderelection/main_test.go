@@ -55,10 +55,10 @@ func start(t *testing.T, client *clientv3.Client, address string, change ...func
 	return o
 }
 
-func awaitLeads(t *testing.T, le *one) *Term {
+func awaitLeads(t *testing.T, le *one) *ownTerm {
 	t.Helper()
 	require.NoError(t, le.waitUntil(etcdtest.Context(t), le.IsLeader))
-	return le.Term()
+	return le.currentTerm()
 }
 
 // awaitLeader waits until le names the leader at address.

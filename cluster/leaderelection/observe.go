@@ -3,7 +3,6 @@ package leaderelection
 import (
 	"context"
 
-	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/etcd/watchcache"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/state/txn"
@@ -13,34 +12,40 @@ import (
 // Leader returns the leader as far as this node knows. It is the zero value while this node's own session is
 // not valid: the node is cut off then, and another one may lead. It names this node if and only if IsLeader is
 // true. It does not block.
-func (le *LeaderElection) Leader() election.Leader {
+func (le *LeaderElection) Leader() Leader {
 	return le.leaderIn(le.mirror.Snapshot())
 }
 
-func (le *LeaderElection) leaderIn(snap *state.Snapshot) election.Leader {
+func (le *LeaderElection) leaderIn(snap *state.Snapshot) Leader {
 	s := le.keeper.Current()
 	if snap == nil || s == nil || !s.Valid() {
-		return election.Leader{}
+		return Leader{}
 	}
 	l := snap.Leader()
-	t := le.Term()
+	t := le.currentTerm()
 	switch {
 	case l.Address == "":
-		return election.Leader{}
+		return Leader{}
 	case t != nil:
-		return election.Leader{Address: le.cfg.Address, Token: t.token, Mode: t.mode, Member: l.Member, Lease: int64(s.ID())}
+		return Leader{Address: le.cfg.Address, Token: t.token, Mode: modeOf(t.acting), Member: l.Member, Lease: int64(s.ID())}
 	case l.Lease == int64(s.ID()):
-		return election.Leader{} // the own key stands for a moment before or after the term
+		return Leader{} // the own key stands for a moment before or after the term
 	}
-	return l
+	return LeaderIn(snap)
+}
+
+// LeaderIn returns the leader that a snapshot of the cluster's keys shows.
+func LeaderIn(snap *state.Snapshot) Leader {
+	l := snap.Leader()
+	return Leader{Address: l.Address, Token: l.Token, Mode: modeOf(l.Fallback), Member: l.Member, Lease: l.Lease}
 }
 
 // Duty returns guards that hold only while planning is this node's duty, for use in a transaction. ok is false
 // if it is not its duty. The leader plans; while an outside candidate leads, the first member in the queue
 // does. Duty does not block.
 func (le *LeaderElection) Duty() ([]txn.Guard, bool) {
-	if t := le.Term(); t != nil {
-		return txn.TermGuards(le.keys, t.mode, t.lease, t.token), true
+	if t := le.currentTerm(); t != nil {
+		return txn.TermGuards(le.keys, t.acting, t.lease, t.token), true
 	}
 	snap, s := le.mirror.Snapshot(), le.keeper.Current()
 	if snap == nil || s == nil || !s.Valid() {
@@ -54,7 +59,7 @@ func (le *LeaderElection) Duty() ([]txn.Guard, bool) {
 	if first := snap.Planner(); own == nil || first == nil || first.Lease != lease {
 		return nil, false
 	}
-	return txn.TermGuards(le.keys, election.ModeElection, lease, own.CreateRevision), true
+	return txn.TermGuards(le.keys, false, lease, own.CreateRevision), true
 }
 
 // Subscription receives a signal when the state of the election has changed.
@@ -87,7 +92,7 @@ func (s *Subscription) Close() {
 
 // WaitForLeader blocks until there is a leader. If ctx ends or the election is stopped first, it returns ctx's
 // cause or ErrStopped.
-func (le *LeaderElection) WaitForLeader(ctx context.Context) (election.Leader, error) {
+func (le *LeaderElection) WaitForLeader(ctx context.Context) (Leader, error) {
 	sub := le.Subscribe()
 	defer sub.Close()
 	for {
@@ -97,9 +102,9 @@ func (le *LeaderElection) WaitForLeader(ctx context.Context) (election.Leader, e
 		select {
 		case <-sub.C:
 		case <-ctx.Done():
-			return election.Leader{}, context.Cause(ctx)
+			return Leader{}, context.Cause(ctx)
 		case <-le.ctx.Done():
-			return election.Leader{}, election.ErrStopped
+			return Leader{}, ErrStopped
 		}
 	}
 }
@@ -107,12 +112,12 @@ func (le *LeaderElection) WaitForLeader(ctx context.Context) (election.Leader, e
 // Watch delivers the current leader, then changes; the zero Leader means none. Slow receivers skip intermediate
 // values and always get the newest. The channel closes when ctx ends or the election is stopped, and only then.
 // Watch returns ErrStopped if the election is stopped already.
-func (le *LeaderElection) Watch(ctx context.Context) (<-chan election.Leader, error) {
-	out := make(chan election.Leader)
+func (le *LeaderElection) Watch(ctx context.Context) (<-chan Leader, error) {
+	out := make(chan Leader)
 	le.mu.Lock()
 	defer le.mu.Unlock()
 	if le.stopped {
-		return nil, election.ErrStopped
+		return nil, ErrStopped
 	}
 	le.wg.Go(func() {
 		defer close(out)
@@ -122,7 +127,7 @@ func (le *LeaderElection) Watch(ctx context.Context) (<-chan election.Leader, er
 }
 
 // forwardLeaders sends each new leader to out.
-func (le *LeaderElection) forwardLeaders(ctx context.Context, out chan<- election.Leader) {
+func (le *LeaderElection) forwardLeaders(ctx context.Context, out chan<- Leader) {
 	ctx, stop := wait.MergeContexts(ctx, le.ctx)
 	defer stop()
 	sub := le.Subscribe()

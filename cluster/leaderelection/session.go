@@ -8,7 +8,6 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/event"
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
@@ -67,10 +66,10 @@ func (le *LeaderElection) runSession(s *etcdsession.Session) {
 		case <-le.wake:
 		case <-timer.C:
 		case <-s.Done():
-			r.close(election.ReasonSessionLost, s.Err())
+			r.close(candidacy.ReasonSessionLost, s.Err())
 			return
 		case <-le.ctx.Done():
-			r.close(election.ReasonStopped, nil)
+			r.close(candidacy.ReasonStopped, nil)
 			return
 		}
 		if wait := r.step(); wait > 0 {
@@ -117,7 +116,7 @@ func (r *sessionRun) step() time.Duration {
 	}
 	if e := le.endedTerm; e != nil && e.running > 0 && le.candidacy.TermKeyGone(e.token, snap) {
 		// The key was deleted during the wait for the work, so another node may lead already.
-		e.cancelWork(&election.TermOverError{Token: e.token, Reason: election.ReasonKeyLost, Err: election.ErrKeyLost})
+		e.cancelWork(&TermOverError{Token: e.token, Reason: ReasonKeyLost, Err: ErrKeyLost})
 	}
 	le.endTerm(orders.EndedTerm, endCause(orders.EndedTerm, period))
 	r.beginTerm(orders.BegunTerm, period, now)
@@ -144,12 +143,13 @@ func (r *sessionRun) beginTerm(began candidacy.Term, period *etcdsession.Period,
 		return
 	}
 	le := r.le
-	t := &Term{token: began.Token, mode: began.Mode, acquired: now, period: period, lease: int64(r.s.ID()), le: le}
+	t := &ownTerm{token: began.Token, acting: began.Acting, acquired: now, period: period, lease: int64(r.s.ID()), le: le}
 	t.ctx, t.cancel = context.WithCancelCause(period.Context())
 	t.workCtx, t.cancelWork = context.WithCancelCause(period.Context())
 	le.terms++
 	le.term.Store(t)
-	le.log.Info("this node leads", "token", t.token, "mode", string(t.mode), event.Field, string(event.LeaderElected))
+	le.log.Info("this node leads", "token", t.token, "mode", string(modeOf(t.acting)), event.Field,
+		string(event.LeaderElected))
 	le.notifyLocked()
 }
 
@@ -159,7 +159,7 @@ func (le *LeaderElection) endTerm(ended candidacy.Ending, err error) {
 		return
 	}
 	t := le.term.Swap(nil)
-	over := &election.TermOverError{Token: t.token, Reason: election.Reason(ended.Reason), Err: err}
+	over := &TermOverError{Token: t.token, Reason: Reason(ended.Reason), Err: err}
 	le.lastEnd = over
 	le.termDurations.Observe(time.Since(t.acquired))
 	le.endedTerm = t
@@ -167,9 +167,9 @@ func (le *LeaderElection) endTerm(ended candidacy.Ending, err error) {
 	t.endWorkContext(over)
 	level, why := hclog.Info, string(ended.Reason)
 	switch ended.Reason {
-	case election.ReasonKeyLost:
+	case candidacy.ReasonKeyLost:
 		level = hclog.Warn // an out-of-band change
-	case election.ReasonRequested:
+	case candidacy.ReasonRequested:
 		why = err.Error()
 	}
 	le.log.Log(level, "this node no longer leads", "token", t.token, "reason", why, event.Field, string(event.LeaderLost))
@@ -178,7 +178,7 @@ func (le *LeaderElection) endTerm(ended candidacy.Ending, err error) {
 
 // endCause returns the underlying error of a term's end, or nil if there is none.
 func endCause(e candidacy.Ending, period *etcdsession.Period) error {
-	if e.Reason == election.ReasonSessionLost {
+	if e.Reason == candidacy.ReasonSessionLost {
 		return context.Cause(period.Context())
 	}
 	return requestError(e.Request)
@@ -243,7 +243,7 @@ func (g *protectedKey) release() {
 }
 
 // close ends the round.
-func (r *sessionRun) close(reason election.Reason, err error) {
+func (r *sessionRun) close(reason candidacy.Reason, err error) {
 	le := r.le
 	le.mu.Lock()
 	part, ended := le.candidacy.SessionEnded(reason, time.Now())

@@ -3,7 +3,6 @@ package leaderelection
 import (
 	"context"
 
-	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/member/request"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/wait"
@@ -27,12 +26,12 @@ func (le *LeaderElection) RequestResign(ctx context.Context) error {
 func (le *LeaderElection) submitRequest(ctx context.Context, kind state.RequestKind, address string) error {
 	left, ok := le.joinTracked()
 	if !ok {
-		return election.ErrStopped
+		return ErrStopped
 	}
 	defer left()
 	s := le.keeper.Current()
 	if s == nil || !s.Valid() {
-		return election.ErrNoLeader
+		return ErrNoLeader
 	}
 	ctx, stop := wait.MergeContexts(ctx, le.ctx)
 	defer stop()

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/internal/wait"
 )
 
@@ -50,7 +50,7 @@ func (a *attempt) runOnLeader(ctx context.Context, fn func(ctx context.Context))
 			fn(context.WithValue(ctx, tenureKey{}, t))
 			return nil
 		})
-		outside := errors.Is(err, election.ErrNotStarted) || errors.Is(err, election.ErrStopped)
+		outside := errors.Is(err, leaderelection.ErrNotStarted) || errors.Is(err, leaderelection.ErrStopped)
 		switch {
 		case ran:
 			return true, refusal{}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 )
 
 // handled answers with the token of its term.
@@ -82,8 +82,8 @@ func TestRefusals(t *testing.T) {
 			{leader: follows(""), reason: NotLeader},
 			{reason: NoLeader, waits: 2 * time.Second},
 			{leader: Leader{Own: true}, reason: HandingOver, waits: 2 * time.Second},
-			{err: election.ErrNotStarted, reason: NotReady},
-			{err: election.ErrStopped, reason: NotReady},
+			{err: leaderelection.ErrNotStarted, reason: NotReady},
+			{err: leaderelection.ErrStopped, reason: NotReady},
 		} {
 			f := newFake(c.leader)
 			f.err = c.err
@@ -156,7 +156,7 @@ func TestComesAgain(t *testing.T) {
 		f.become(leads())
 		require.Equal(t, "7 body", (<-answer).Body.String())
 
-		f.err = election.ErrStopped
+		f.err = leaderelection.ErrStopped
 		began := time.Now()
 		requireRefused(t, call(h, "POST", "/", RetryHeader, "1"), NotReady, "")
 		require.Equal(t, settle, time.Since(began), "or the load balancer's retries were used up in a moment")
@@ -179,26 +179,26 @@ func TestStopsWhileRequestsWait(t *testing.T) {
 
 // If a leader leaves between the look-ups of its name and its URL, it is not treated as a leader without a URL.
 func TestLeaderThatLeavesMeanwhile(t *testing.T) {
-	a, b := election.Leader{Address: "a", Token: 1}, election.Leader{Address: "b", Token: 2}
+	a, b := leaderelection.Leader{Address: "a", Token: 1}, leaderelection.Leader{Address: "b", Token: 2}
 	for name, c := range map[string]struct {
-		leaders []election.Leader // in the order of the look-ups; the last one repeats
+		leaders []leaderelection.Leader // in the order of the look-ups; the last one repeats
 		urls    map[string]string
-		want    election.Leader
+		want    leaderelection.Leader
 		url     string
 	}{
-		"there":             {[]election.Leader{a}, map[string]string{"a": "x"}, a, "x"},
-		"nowhere":           {[]election.Leader{a}, nil, a, ""},
-		"left, another one": {[]election.Leader{a, b}, map[string]string{"b": "y"}, b, "y"},
-		"left, nobody":      {[]election.Leader{a, {}}, nil, election.Leader{}, ""},
+		"there":             {[]leaderelection.Leader{a}, map[string]string{"a": "x"}, a, "x"},
+		"nowhere":           {[]leaderelection.Leader{a}, nil, a, ""},
+		"left, another one": {[]leaderelection.Leader{a, b}, map[string]string{"b": "y"}, b, "y"},
+		"left, nobody":      {[]leaderelection.Leader{a, {}}, nil, leaderelection.Leader{}, ""},
 	} {
 		leaders := c.leaders
-		known, url := leaderWithURL(func() election.Leader {
+		known, url := leaderWithURL(func() leaderelection.Leader {
 			l := leaders[0]
 			if len(leaders) > 1 {
 				leaders = leaders[1:]
 			}
 			return l
-		}, func(l election.Leader) string { return c.urls[l.Address] })
+		}, func(l leaderelection.Leader) string { return c.urls[l.Address] })
 		require.Equal(t, c.want, known, name)
 		require.Equal(t, c.url, url, name)
 	}

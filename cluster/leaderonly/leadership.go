@@ -6,15 +6,15 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/elector"
+	"github.com/goverse/goverse/cluster/leaderelection"
 )
 
 // Leadership decides which process may answer a request. [Cluster], [Election] and [Elector] return
 // implementations. All methods are safe for concurrent use.
 type Leadership interface {
 	// AsLeader runs fn if this process leads at this instant, as work that a leader that gives way waits for. If
-	// fn did not run, the error matches election.ErrNotLeader, ErrNotStarted or ErrStopped; otherwise it is fn's.
+	// fn did not run, the error matches leaderelection.ErrNotLeader, ErrNotStarted or ErrStopped; otherwise it is fn's.
 	// t is the current term's.
 	AsLeader(ctx context.Context, fn func(ctx context.Context, t Tenure) error) error
 	// Leader returns the leader as far as this process knows. It does not block or use the network.
@@ -47,7 +47,7 @@ type Tenure struct {
 	// Token is the term's fencing token.
 	Token int64
 	// Term is nil with an elector, which has no terms.
-	Term election.Term
+	Term leaderelection.Term
 }
 
 // sameTerm reports whether both are the same leader, in the same phase of the same term.
@@ -59,7 +59,7 @@ type tenureKey struct{}
 
 // TermFrom returns the term that a handler's context belongs to; write with its Txn. It reports false with an
 // elector, and for contexts that do not come from this package.
-func TermFrom(ctx context.Context) (election.Term, bool) {
+func TermFrom(ctx context.Context) (leaderelection.Term, bool) {
 	t, _ := ctx.Value(tenureKey{}).(Tenure)
 	return t.Term, t.Term != nil
 }
@@ -77,13 +77,13 @@ func Cluster(c *cluster.Cluster) Leadership { return clusterLeadership{c} }
 type clusterLeadership struct{ c *cluster.Cluster }
 
 func (l clusterLeadership) AsLeader(ctx context.Context, fn func(context.Context, Tenure) error) error {
-	return l.c.AsLeader(ctx, func(ctx context.Context, t election.Term) error {
+	return l.c.AsLeader(ctx, func(ctx context.Context, t leaderelection.Term) error {
 		return fn(ctx, Tenure{Token: t.Token(), Term: t})
 	})
 }
 
 func (l clusterLeadership) Leader() Leader {
-	known, url := leaderWithURL(l.c.Leader, func(known election.Leader) string { return urlOf(l.c, known) })
+	known, url := leaderWithURL(l.c.Leader, func(known leaderelection.Leader) string { return urlOf(l.c, known) })
 	if known.Address == "" {
 		// This node's key exists for a moment before the term, and after it.
 		st := l.c.Status()
@@ -95,7 +95,8 @@ func (l clusterLeadership) Leader() Leader {
 
 // leaderWithURL returns the leader and its URL. A leader that has just left may no longer be a member when its URL is
 // looked up. By then another node leads, or none does.
-func leaderWithURL(leader func() election.Leader, url func(election.Leader) string) (election.Leader, string) {
+func leaderWithURL(leader func() leaderelection.Leader,
+	url func(leaderelection.Leader) string) (leaderelection.Leader, string) {
 	known := leader()
 	for {
 		at := url(known)
@@ -132,7 +133,7 @@ func secondInQueue(queue []string, c *cluster.Cluster) bool {
 	return len(queue) > 1 && queue[1] == c.Node().AdvertiseAddress()
 }
 
-func urlOf(c *cluster.Cluster, l election.Leader) string {
+func urlOf(c *cluster.Cluster, l leaderelection.Leader) string {
 	m, ok := c.Member(l.Address)
 	if !ok || !l.Member {
 		return ""
@@ -142,15 +143,15 @@ func urlOf(c *cluster.Cluster, l election.Leader) string {
 
 // Named is a named election: a *cluster.Candidate, or a *cluster.Election of a node that only observes.
 type Named interface {
-	Leader() election.Leader
+	Leader() leaderelection.Leader
 	Queue() []string
-	Watch(ctx context.Context) (<-chan election.Leader, error)
+	Watch(ctx context.Context) (<-chan leaderelection.Leader, error)
 }
 
 // candidate has the methods that *cluster.Candidate adds to Named.
 type candidate interface {
 	IsLeader() bool
-	AsLeader(ctx context.Context, fn func(ctx context.Context, t election.Term) error) error
+	AsLeader(ctx context.Context, fn func(ctx context.Context, t leaderelection.Term) error) error
 }
 
 // Election returns the leadership of a named election of c. With a handle that only observes, this node answers
@@ -169,15 +170,15 @@ type electionLeadership struct {
 
 func (l electionLeadership) AsLeader(ctx context.Context, fn func(context.Context, Tenure) error) error {
 	if l.candidate == nil {
-		return election.ErrNotLeader
+		return leaderelection.ErrNotLeader
 	}
-	return l.candidate.AsLeader(ctx, func(ctx context.Context, t election.Term) error {
+	return l.candidate.AsLeader(ctx, func(ctx context.Context, t leaderelection.Term) error {
 		return fn(ctx, Tenure{Token: t.Token(), Term: t})
 	})
 }
 
 func (l electionLeadership) Leader() Leader {
-	known, url := leaderWithURL(l.e.Leader, func(known election.Leader) string { return urlOf(l.c, known) })
+	known, url := leaderWithURL(l.e.Leader, func(known leaderelection.Leader) string { return urlOf(l.c, known) })
 	if known.Address == "" {
 		return Leader{Own: firstInQueue(l.e.Queue(), l.c)}
 	}
@@ -239,7 +240,8 @@ func (l electorLeadership) Await(ctx context.Context, done func() bool) error {
 
 var errWatchEnded = errors.New("this process follows the leader no longer")
 
-func awaitChange(ctx context.Context, changes <-chan election.Leader, tick <-chan time.Time, done func() bool) error {
+func awaitChange(ctx context.Context, changes <-chan leaderelection.Leader, tick <-chan time.Time,
+	done func() bool) error {
 	for !done() {
 		select {
 		case _, open := <-changes:

@@ -7,7 +7,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -54,7 +54,7 @@ func (f *fake) AsLeader(ctx context.Context, fn func(context.Context, Tenure) er
 	case err != nil:
 		return err
 	case !l.Leads:
-		return election.ErrNotLeader
+		return leaderelection.ErrNotLeader
 	}
 	return fn(ctx, Tenure{Token: l.Token})
 }
@@ -84,7 +84,7 @@ func (f *fake) Await(ctx context.Context, done func() bool) error {
 		case done():
 			return nil
 		case stopped:
-			return election.ErrStopped
+			return leaderelection.ErrStopped
 		}
 		select {
 		case <-changed:

@@ -13,8 +13,8 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/elector"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/leaderonly"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/internal/test/etcdtest"
@@ -167,6 +167,6 @@ func TestStreamEndsWithTheTerm(t *testing.T) {
 	began := time.Now()
 	require.NoError(t, of[0].Resign(etcdtest.Context(t)))
 	require.Less(t, time.Since(began), 4*time.Second, "WorkTimeout is 5 s")
-	require.ErrorIs(t, <-ended, election.ErrTermOver)
+	require.ErrorIs(t, <-ended, leaderelection.ErrTermOver)
 	c.WaitLeaderIs(c.Node(1).Address())
 }

@@ -7,7 +7,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/internal/leasequeue"
 	"github.com/goverse/goverse/internal/lifecycle"
 )
@@ -19,7 +19,7 @@ var (
 	// ErrReleased is the cause of a lock's context after Release.
 	ErrReleased = leasequeue.ErrReleased
 	// ErrKeyLost is the cause of a lock's context when another process deleted its key out of band.
-	ErrKeyLost = election.ErrKeyLost
+	ErrKeyLost = leaderelection.ErrKeyLost
 	// ErrNotStarted is returned when the registry's cluster has not started yet.
 	ErrNotStarted = lifecycle.ErrNotStarted
 	// ErrStopped is returned when the node stops, or has stopped. It is also the cause of the contexts of locks

@@ -93,7 +93,7 @@ func (c Config[E]) withDefaults() Config[E] {
 }
 
 // ErrBadConfig is matched by the errors of Config.Validate, except those of a bad name, which match
-// election.ErrBadName.
+// leaderelection.ErrBadName.
 var ErrBadConfig = errors.New("bad processor configuration")
 
 // Validate returns an error if the configuration is invalid.

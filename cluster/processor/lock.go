@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/lock"
 	"github.com/goverse/goverse/internal/wait"
 )
@@ -43,7 +43,7 @@ const withdrawTimeout = 5 * time.Second
 // Candidate is this process's candidacy in an election; a *cluster.Candidate is one.
 type Candidate interface {
 	// Lead waits until this process leads and runs fn within the term.
-	Lead(ctx context.Context, fn func(ctx context.Context, t election.Term) error) error
+	Lead(ctx context.Context, fn func(ctx context.Context, t leaderelection.Term) error) error
 	// Close ends the candidacy and releases its resources.
 	Close(ctx context.Context) error
 	// WatchErr delivers the reason why this process cannot stand, or nil if it can. It returns an error if the
@@ -54,7 +54,7 @@ type Candidate interface {
 // Elections provides elections by name; Cluster.Elections returns one.
 type Elections[C Candidate] interface {
 	// Stand makes this process a candidate.
-	Stand(name string, opts ...election.StandOption) (C, error)
+	Stand(name string, opts ...leaderelection.StandOption) (C, error)
 }
 
 // Election returns a LeaderLock that leads on the node that leads the election. This node is a candidate while
@@ -78,8 +78,8 @@ func Election[C Candidate](in Elections[C], name string) LeaderLock {
 			_ = e.Close(ctx) // done as soon as etcd answers
 		}()
 		defer reportErrors(ctx, e)()
-		err = e.Lead(ctx, func(ctx context.Context, t election.Term) error { return fn(ctx, t.Token()) })
-		over := errors.Is(err, election.ErrStopped) || errors.Is(err, election.ErrNotStarted)
+		err = e.Lead(ctx, func(ctx context.Context, t leaderelection.Term) error { return fn(ctx, t.Token()) })
+		over := errors.Is(err, leaderelection.ErrStopped) || errors.Is(err, leaderelection.ErrNotStarted)
 		if over && ctx.Err() == nil {
 			return fmt.Errorf("%w: election %q: %w", ErrNoLock, name, err)
 		}

@@ -12,7 +12,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/lock"
 	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/clustertest"
@@ -140,7 +140,7 @@ func TestNoLock(t *testing.T) {
 	ended := led(in, func(ctx context.Context, _ int64) error { close(inside); <-ctx.Done(); return context.Cause(ctx) })
 	<-inside
 	require.NoError(t, e.Close(etcdtest.Context(t)))
-	require.ErrorIs(t, <-ended, election.ErrTermOver)
+	require.ErrorIs(t, <-ended, leaderelection.ErrTermOver)
 	off, fresh := notStarted(t, true), notStarted(t, false)
 	for says, l := range map[string]processor.LeaderLock{
 		"stop":              in,

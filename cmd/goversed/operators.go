@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cmd/goversed/internal/cli"
 	"github.com/goverse/goverse/cmd/goversed/internal/operator"
 	"github.com/goverse/goverse/internal/logs/logqueue"
@@ -64,7 +64,7 @@ func interruptedError(ctx context.Context, err error) error {
 	switch {
 	case err == nil || ctx.Err() == nil:
 		return err
-	case errors.Is(err, election.ErrNotMoved):
+	case errors.Is(err, leaderelection.ErrNotMoved):
 		return errors.New("interrupted; no request is left behind")
 	case errors.Is(err, operator.ErrNotEmpty), errors.Is(err, operator.ErrNotConfirmed):
 		return fmt.Errorf("interrupted: %w", err)

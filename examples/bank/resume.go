@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/examples/bank/bankpb"
 )
 
@@ -35,7 +35,7 @@ func (r *resumer) run(ctx context.Context) {
 }
 
 // lead resumes transfers during one term.
-func (r *resumer) lead(ctx context.Context, _ election.Term) error {
+func (r *resumer) lead(ctx context.Context, _ leaderelection.Term) error {
 	again := time.NewTicker(resumeEvery)
 	defer again.Stop()
 	for {

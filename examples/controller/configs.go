@@ -16,7 +16,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/leaderonly"
 )
 
@@ -111,7 +111,7 @@ func (c *configs) write(done string) http.HandlerFunc {
 		defer cancel()
 		before, conflict, err := c.commit(ctx, a, value)
 		switch {
-		case errors.Is(err, election.ErrTermOver):
+		case errors.Is(err, leaderelection.ErrTermOver):
 			// Nothing was written, so the load balancer may send it to the next leader.
 			w.Header().Set("Retry-After", "1")
 			replyError(w, http.StatusServiceUnavailable, err.Error())

@@ -8,7 +8,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 )
 
 // The last time that a leader began is kept in etcd. A new leader thereby finds a run that outlasted its
@@ -21,7 +21,7 @@ const etcdTimeout = 2 * time.Second
 func begunKey(prefix, job string) string { return prefix + "/cron-begun/" + url.PathEscape(job) }
 
 // recordBegin records that the run for due begins. It is called before the run.
-func (j job) recordBegin(ctx context.Context, term election.Term, due time.Time) error {
+func (j job) recordBegin(ctx context.Context, term leaderelection.Term, due time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, etcdTimeout)
 	defer cancel()
 	_, err := term.Txn(ctx).Then(clientv3.OpPut(j.begun, due.UTC().Format(time.RFC3339Nano))).Commit()
@@ -30,7 +30,7 @@ func (j job) recordBegin(ctx context.Context, term election.Term, due time.Time)
 
 // lastBegun returns the last time recorded by begin. For the job's very first leader it records and returns
 // now.
-func (j job) lastBegun(ctx context.Context, term election.Term, now time.Time) (time.Time, error) {
+func (j job) lastBegun(ctx context.Context, term leaderelection.Term, now time.Time) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, etcdTimeout)
 	defer cancel()
 	now = now.UTC()

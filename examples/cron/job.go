@@ -10,7 +10,7 @@ import (
 	"github.com/robfig/cron/v3"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/once"
 )
 
@@ -52,7 +52,7 @@ func serve(ctx context.Context, c *cluster.Cluster, j job, log hclog.Logger) err
 	if err != nil {
 		return err
 	}
-	err = candidate.LeadEach(ctx, func(ctx context.Context, term election.Term) error {
+	err = candidate.LeadEach(ctx, func(ctx context.Context, term leaderelection.Term) error {
 		return j.lead(ctx, c, term, log)
 	})
 	if ctx.Err() != nil {
@@ -63,7 +63,7 @@ func serve(ctx context.Context, c *cluster.Cluster, j job, log hclog.Logger) err
 
 // lead serves the due times until ctx ends. It starts with the last time that a leader began: that run was
 // either cut off, or is known to be done, which costs one read.
-func (j job) lead(ctx context.Context, c *cluster.Cluster, term election.Term, log hclog.Logger) error {
+func (j job) lead(ctx context.Context, c *cluster.Cluster, term leaderelection.Term, log hclog.Logger) error {
 	var from time.Time
 	for {
 		var err error
@@ -91,7 +91,7 @@ func (j job) lead(ctx context.Context, c *cluster.Cluster, term election.Term, l
 }
 
 // serveTime serves one due time and logs the outcome. It returns an error only if ctx has ended.
-func (j job) serveTime(ctx context.Context, c *cluster.Cluster, term election.Term, due time.Time,
+func (j job) serveTime(ctx context.Context, c *cluster.Cluster, term leaderelection.Term, due time.Time,
 	log hclog.Logger) error {
 	name := fmt.Sprintf("cron/%s/%s", j.name, due.Format(time.RFC3339))
 	log = log.With("effect", name, "due", due)

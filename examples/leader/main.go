@@ -16,7 +16,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/slogger"
 	"github.com/goverse/goverse/node"
 )
@@ -48,7 +48,7 @@ func run(ctx context.Context, etcd, listen string) (err error) {
 	}
 	defer func() { err = errors.Join(err, c.Stop(context.Background())) }() // hands everything over
 
-	err = c.LeadEach(ctx, func(ctx context.Context, term election.Term) error {
+	err = c.LeadEach(ctx, func(ctx context.Context, term leaderelection.Term) error {
 		// Called once a term of this copy; ctx ends with the term. etcd refuses the write once the term is over.
 		_, err := term.Txn(ctx).Then(clientv3.OpPut("/example-data/leader", listen)).Commit()
 		return err

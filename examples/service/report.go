@@ -11,7 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 )
 
 // report is the leader's job: it sums up all counts at intervals and serves the sum over HTTP.
@@ -24,13 +24,13 @@ type report struct {
 
 // run makes reports while this node leads, until ctx ends or the cluster stops.
 func (r *report) run(ctx context.Context, every time.Duration) {
-	_ = r.cluster.LeadEach(ctx, func(ctx context.Context, t election.Term) error {
+	_ = r.cluster.LeadEach(ctx, func(ctx context.Context, t leaderelection.Term) error {
 		return r.lead(ctx, t, every)
 	}) // its error is one of these two reasons
 }
 
 // lead makes reports until the term's context ends.
-func (r *report) lead(ctx context.Context, t election.Term, every time.Duration) error {
+func (r *report) lead(ctx context.Context, t leaderelection.Term, every time.Duration) error {
 	due := time.NewTicker(every)
 	defer due.Stop()
 	for {
@@ -46,7 +46,7 @@ func (r *report) lead(ctx context.Context, t election.Term, every time.Duration)
 }
 
 // writeSum writes the sum in a transaction that etcd refuses once the term is over.
-func (r *report) writeSum(ctx context.Context, t election.Term) error {
+func (r *report) writeSum(ctx context.Context, t leaderelection.Term) error {
 	all, err := r.counts.etcd.Get(ctx, r.counts.prefix, clientv3.WithPrefix())
 	if err != nil {
 		return err

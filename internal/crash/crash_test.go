@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/internal/test/etcdtest"
@@ -121,7 +121,7 @@ func TestLostWatcherMakesANodeAskEtcd(t *testing.T) {
 	c.Eventually(func() bool { return alone.Status().LastEnd != nil }, "its term ends")
 	require.False(t, alone.Session().Valid())
 	require.Equal(t, cluster.StateFollower, alone.Status().State)
-	require.Equal(t, election.ReasonSessionLost, alone.Status().LastEnd.Reason)
+	require.Equal(t, leaderelection.ReasonSessionLost, alone.Status().LastEnd.Reason)
 	require.Equal(t, session.ReasonUnconfirmed, session.ReasonOf(alone.Status().LastEnd))
 
 	c.Node(0).Faults().Reconnect()

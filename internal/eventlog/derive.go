@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/event"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -133,7 +133,7 @@ func deriveLeaders(before, now *state.Snapshot, add addFunc) {
 
 // whyLost infers, from the snapshots alone, why a term ended. The leader itself knows the exact reason and
 // reports it if it still can.
-func whyLost(before, now *state.Snapshot, was election.Leader) string {
+func whyLost(before, now *state.Snapshot, was state.Leader) string {
 	m := before.Member(was.Address)
 	if m == nil || !was.Member {
 		return "" // an outside candidate
@@ -141,18 +141,18 @@ func whyLost(before, now *state.Snapshot, was election.Leader) string {
 	next := now.Member(was.Address)
 	switch {
 	case m.Stopping || next != nil && next.Incarnation == m.Incarnation && next.Stopping:
-		return string(election.ReasonStopped)
+		return string(leaderelection.ReasonStopped)
 	case next == nil || next.Incarnation != m.Incarnation:
 		if firstAccusation(before, m) != nil {
 			return event.ReasonRemoved
 		}
-		return string(election.ReasonSessionLost)
-	case was.Mode == election.ModeFallback:
-		return string(election.ReasonSuperseded)
+		return string(leaderelection.ReasonSessionLost)
+	case was.Fallback:
+		return string(leaderelection.ReasonSuperseded)
 	case before.Request != nil && before.Request.Token == was.Token:
-		return string(election.ReasonRequested)
+		return string(leaderelection.ReasonRequested)
 	}
-	return string(election.ReasonResigned)
+	return string(leaderelection.ReasonResigned)
 }
 
 func deriveShards(before, now *state.Snapshot, add addFunc) {

@@ -4,9 +4,9 @@ import (
 	"maps"
 	"time"
 
-	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/event"
 	"github.com/goverse/goverse/cluster/stats"
+	"github.com/goverse/goverse/internal/state"
 )
 
 // failover measures how long the cluster has no leader between two leaders. The time runs from the first sign
@@ -22,7 +22,7 @@ type failover struct {
 // onEvent updates the failover by an event. It sets Seconds in an event that ends the term of a silent leader, and
 // in an event that elects a leader. leader is the leader before the event. silent records since when nodes have
 // been silent.
-func (f failover) onEvent(e *event.Event, leader election.Leader, silent silentSince) failover {
+func (f failover) onEvent(e *event.Event, leader state.Leader, silent silentSince) failover {
 	switch {
 	case e.Type == event.NodeSilent && e.Node == leader.Address:
 		f.silent = silent[e.Node]

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/event"
+	"github.com/goverse/goverse/cluster/leaderelection"
 )
 
 // leaderlessFor is the time without a leader after which the cluster is degraded. There is always a moment
@@ -54,7 +54,8 @@ type leaderlessResult struct {
 // onLeader updates the state by the present leader, as far as the node may report it. before describes the silence
 // of the last leader before its term ended, because a leader that stands still leads in name only. revision is
 // part of the event's id if the cluster has had no leader yet.
-func (l leaderless) onLeader(leader election.Leader, before leaderSilence, revision int64, now time.Time) (leaderless,
+func (l leaderless) onLeader(leader leaderelection.Leader, before leaderSilence, revision int64,
+	now time.Time) (leaderless,
 	leaderlessResult) {
 	if leader.Token == 0 {
 		if !l.began || l.since.IsZero() {

@@ -6,17 +6,18 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/event"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/internal/state"
 )
 
 func TestLeaderless(t *testing.T) {
 	now := time.Unix(1000, 0)
-	a, b, nobody := election.Leader{Address: "a:1", Token: 1}, election.Leader{Address: "b:1", Token: 2}, election.Leader{}
+	a, b, nobody := leaderelection.Leader{Address: "a:1", Token: 1}, leaderelection.Leader{Address: "b:1", Token: 2},
+		leaderelection.Leader{}
 	var l leaderless
 	var before leaderSilence
-	look := func(leader election.Leader, after time.Duration) leaderlessResult {
+	look := func(leader leaderelection.Leader, after time.Duration) leaderlessResult {
 		now = now.Add(after)
 		var v leaderlessResult
 		l, v = l.onLeader(leader, before, 7, now)
@@ -70,7 +71,7 @@ func TestLeaderless(t *testing.T) {
 }
 
 func TestFailover(t *testing.T) {
-	leader := election.Leader{Address: "a:1", Token: 1}
+	leader := state.Leader{Address: "a:1", Token: 1}
 	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
 	var f failover
 	var silent silentSince
@@ -99,10 +100,10 @@ func TestFailover(t *testing.T) {
 	see(event.Event{Type: event.NodeLost, Node: "a:1", Time: at(50)})
 	require.EqualValues(t, 10, see(event.Event{Type: event.LeaderLost, Time: at(50)}), "it had not answered")
 	require.EqualValues(t, 11, see(event.Event{Type: event.LeaderElected, Node: "b:1", Time: at(51)}), "since then")
-	leader = election.Leader{Address: "b:1", Token: 2}
+	leader = state.Leader{Address: "b:1", Token: 2}
 	require.EqualValues(t, 17, see(event.Event{Type: event.LeaderLost, Time: at(60)}), "silent before it led")
 	see(event.Event{Type: event.LeaderElected, Node: "a:1", Time: at(60)})
-	leader = election.Leader{Address: "a:1", Token: 3}
+	leader = state.Leader{Address: "a:1", Token: 3}
 	see(event.Event{Type: event.NodeSilent, Node: "a:1", Time: at(72), Seconds: 2})
 	see(event.Event{Type: event.NodeAnswering, Node: "a:1", Time: at(75), Seconds: 2})
 	require.Zero(t, see(event.Event{Type: event.LeaderLost, Time: at(80)}), "it answers")

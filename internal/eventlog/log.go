@@ -27,8 +27,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/event"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/internal/etcd/watchcache"
 	"github.com/goverse/goverse/internal/state"
@@ -38,8 +38,8 @@ import (
 // Election provides the present leader, as far as this node may report it, and the end of its own last term.
 // *leaderelection.LeaderElection implements it.
 type Election interface {
-	Leader() election.Leader
-	LastEnd() *election.TermOverError
+	Leader() leaderelection.Leader
+	LastEnd() *leaderelection.TermOverError
 }
 
 // Config configures a Log.

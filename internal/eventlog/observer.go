@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/event"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -87,7 +87,7 @@ func (o *observer) reportDegraded(e event.Event, over string) {
 }
 
 // ownEndEvent returns the event for the end of this node's own term, with the exact reason.
-func (o *observer) ownEndEvent(end *election.TermOverError, now time.Time) event.Event {
+func (o *observer) ownEndEvent(end *leaderelection.TermOverError, now time.Time) event.Event {
 	return event.Event{ID: fmt.Sprintf("%s-%d", event.LeaderLost, end.Token), Type: event.LeaderLost, Time: now,
 		Node: o.log.cfg.Address, Token: end.Token, Revision: o.last.Revision, Reason: string(end.Reason)}
 }

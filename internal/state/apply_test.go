@@ -8,8 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
-
-	"github.com/goverse/goverse/cluster/election"
 )
 
 // store is a simple reference version: a map of keys from which each snapshot is built anew.
@@ -125,22 +123,22 @@ func TestLeader(t *testing.T) {
 	a, b := member("a:1", 1), member("b:1", 2)
 	for name, tc := range map[string]struct {
 		kvs     []KV
-		want    election.Leader
+		want    Leader
 		planner string
 	}{
-		"nobody": {[]KV{a, b}, election.Leader{Mode: election.ModeElection}, ""},
-		"first come": {[]KV{a, b, candidate("a:1", 1, 21), candidate("b:1", 2, 20)}, election.Leader{Address: "b:1",
-			Token: 20, Mode: election.ModeElection, Member: true, Lease: 2}, "b:1"},
-		"acting": {[]KV{a, b, acting}, election.Leader{Address: "a:1", Token: 30, Mode: election.ModeFallback,
+		"nobody": {[]KV{a, b}, Leader{}, ""},
+		"first come": {[]KV{a, b, candidate("a:1", 1, 21), candidate("b:1", 2, 20)}, Leader{Address: "b:1",
+			Token: 20, Member: true, Lease: 2}, "b:1"},
+		"acting": {[]KV{a, b, acting}, Leader{Address: "a:1", Token: 30, Fallback: true,
 			Member: true, Lease: 1}, "a:1"},
-		"elected waits": {[]KV{a, b, acting, candidate("b:1", 2, 31)}, election.Leader{Mode: election.ModeElection},
+		"elected waits": {[]KV{a, b, acting, candidate("b:1", 2, 31)}, Leader{},
 			"b:1"},
-		"outside leads": {[]KV{a, b, outside, candidate("b:1", 2, 20)}, election.Leader{Address: "who", Token: 5,
-			Mode: election.ModeElection, Member: false, Lease: 0}, "b:1"},
-		"lease not member": {[]KV{a, candidate("b:1", 2, 20)}, election.Leader{Address: "b:1", Token: 20,
-			Mode: election.ModeElection, Member: false, Lease: 2}, ""},
-		"value is a lie": {[]KV{a, b, candidate("a:1", 2, 20)}, election.Leader{Address: "a:1", Token: 20,
-			Mode: election.ModeElection, Member: true, Lease: 2}, "b:1"},
+		"outside leads": {[]KV{a, b, outside, candidate("b:1", 2, 20)}, Leader{Address: "who", Token: 5,
+			Member: false, Lease: 0}, "b:1"},
+		"lease not member": {[]KV{a, candidate("b:1", 2, 20)}, Leader{Address: "b:1", Token: 20,
+			Member: false, Lease: 2}, ""},
+		"value is a lie": {[]KV{a, b, candidate("a:1", 2, 20)}, Leader{Address: "a:1", Token: 20,
+			Member: true, Lease: 2}, "b:1"},
 	} {
 		s := BuildSnapshot(keys, 1, 100, tc.kvs)
 		require.Equal(t, tc.want, s.Leader(), name)

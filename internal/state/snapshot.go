@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"sync/atomic"
-
-	"github.com/goverse/goverse/cluster/election"
 )
 
 // Candidate is one entry of the election queue.
@@ -111,25 +109,37 @@ func (s *Snapshot) MissesChange(newest int64, total int) bool {
 	return newest > s.Revision || total != s.Total
 }
 
+// Leader is the leader at one revision. The zero Leader means that there is none.
+type Leader struct {
+	Address string
+	// Token is the CreateRevision of the leading key.
+	Token int64
+	// Fallback is set for an acting leader.
+	Fallback bool
+	// Member is false for an outside candidate.
+	Member bool
+	// Lease is the lease of the leading key, 0 if it has none.
+	Lease int64
+}
+
 // Leader returns the leader at this revision. It is the head of the queue, or the acting leader while the queue
 // is empty. While the key of an acting leader still stands, a member at the head does not lead yet; an outside
 // candidate does.
-func (s *Snapshot) Leader() election.Leader {
+func (s *Snapshot) Leader() Leader {
 	switch {
 	case len(s.Queue) == 0 && s.Acting != nil:
 		m := s.Member(s.Acting.Address)
-		return election.Leader{Address: s.Acting.Address, Token: s.Acting.CreateRevision, Mode: election.ModeFallback,
+		return Leader{Address: s.Acting.Address, Token: s.Acting.CreateRevision, Fallback: true,
 			Member: m != nil && m.Lease == s.Acting.Lease, Lease: s.Acting.Lease}
 	case len(s.Queue) > 0:
 		head := s.Queue[0]
 		m := s.MemberOf(head)
 		if m != nil && s.Acting != nil {
-			return election.Leader{Mode: election.ModeElection}
+			return Leader{}
 		}
-		return election.Leader{Address: head.Address, Token: head.CreateRevision, Mode: election.ModeElection,
-			Member: m != nil, Lease: head.Lease}
+		return Leader{Address: head.Address, Token: head.CreateRevision, Member: m != nil, Lease: head.Lease}
 	}
-	return election.Leader{Mode: election.ModeElection}
+	return Leader{}
 }
 
 // Member returns the member at address, or nil if there is none.
@@ -217,7 +227,7 @@ func (s *Snapshot) QueueHead() *Candidate {
 // Planner returns the member that has the duty to plan, or nil if there is none. It is the leader if that is a
 // member. While an outside candidate leads, it is the first member in the queue.
 func (s *Snapshot) Planner() *Member {
-	if l := s.Leader(); l.Mode == election.ModeFallback && l.Member {
+	if l := s.Leader(); l.Fallback && l.Member {
 		return s.Member(l.Address)
 	}
 	for _, c := range s.Queue {

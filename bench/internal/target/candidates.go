@@ -10,7 +10,6 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/etcd/watchcache"
@@ -90,7 +89,7 @@ type armed struct {
 func (c *candidate) arm(ctx context.Context) armed {
 	a := armed{at: make(chan time.Time, 1), failed: make(chan error, 1)}
 	go func() { // ends with ctx at the latest
-		err := c.election.Lead(ctx, func(context.Context, election.Term) error {
+		err := c.election.Lead(ctx, func(context.Context, leaderelection.Term) error {
 			led := c.election.IsLeader()
 			a.at <- time.Now()
 			if !led {
@@ -138,7 +137,7 @@ func newLine(ctx context.Context, clients []*clientv3.Client, prefix string, n i
 func (l line) handOver(ctx context.Context) (time.Duration, error) {
 	old, next := l[0], l[1]
 	token := int64(0)
-	if t := old.election.Term(); t != nil {
+	if t, leads := old.election.Term(); leads {
 		token = t.Token()
 	}
 	waiting := next.arm(ctx)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/goverse/goverse/bench/internal/etcdproc"
 	"github.com/goverse/goverse/bench/internal/report"
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/lock"
 	"github.com/goverse/goverse/internal/leasequeue/elections"
 )
@@ -143,7 +143,7 @@ func holdElections(ctx context.Context, l *locker, n int) ([]*elections.Election
 		out[i] = e
 	}
 	for _, e := range out {
-		if err := e.Lead(ctx, func(context.Context, election.Term) error { return nil }); err != nil {
+		if err := e.Lead(ctx, func(context.Context, leaderelection.Term) error { return nil }); err != nil {
 			return nil, err
 		}
 	}

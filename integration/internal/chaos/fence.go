@@ -8,7 +8,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/internal/state/txn"
 )
 
@@ -39,7 +39,7 @@ func openFences(ctx context.Context, client *clientv3.Client) error {
 // Token returns the epoch.
 func (f fence) Token() int64 { return f.epoch }
 
-// Txn returns a transaction that fails with an error matching election.ErrTermOver if the store has seen a
+// Txn returns a transaction that fails with an error matching leaderelection.ErrTermOver if the store has seen a
 // greater epoch.
 func (f fence) Txn(ctx context.Context) clientv3.Txn {
 	return txn.Collect(func(p txn.Parts) (*clientv3.TxnResponse, error) { return f.commit(ctx, p) })
@@ -53,7 +53,7 @@ func (f fence) commit(ctx context.Context, p txn.Parts) (*clientv3.TxnResponse, 
 	resp, err := f.client.Txn(ctx).If(clientv3.Compare(clientv3.Value(key), "<", sortableEpoch(f.epoch+1))).
 		Then(append(p.Then, clientv3.OpPut(key, sortableEpoch(f.epoch)))...).Commit()
 	if err == nil && !resp.Succeeded {
-		return nil, &election.TermOverError{Token: f.epoch, Reason: "a greater epoch was seen"}
+		return nil, &leaderelection.TermOverError{Token: f.epoch, Reason: "a greater epoch was seen"}
 	}
 	return resp, err
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 )
 
 const churnFor = 2 * time.Second
@@ -37,7 +37,7 @@ func TestWithdrawnIsGone(t *testing.T) {
 	require.NoError(t, err)
 	wg.Go(func() {
 		for ctx.Err() == nil {
-			_ = e.AsLeader(ctx, func(context.Context, election.Term) error { return nil })
+			_ = e.AsLeader(ctx, func(context.Context, leaderelection.Term) error { return nil })
 		}
 	})
 	for began := time.Now(); time.Since(began) < churnFor; {

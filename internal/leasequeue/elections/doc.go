@@ -2,7 +2,7 @@
 // can be a candidate in some and only observe others.
 //
 //	outbox, err := elections.Stand("outbox")
-//	err = outbox.Lead(ctx, func(ctx context.Context, t election.Term) error {
+//	err = outbox.Lead(ctx, func(ctx context.Context, t leaderelection.Term) error {
 //		return publish(ctx, t.Token()) // until ctx ends: the term is over
 //	})
 //

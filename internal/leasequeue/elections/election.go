@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/internal/backoff"
 	"github.com/goverse/goverse/internal/leasequeue"
 	"github.com/goverse/goverse/internal/leasequeue/elections/candidate"
@@ -73,7 +73,7 @@ func (e *Election) Err() error {
 func (e *Election) wake() { e.elections.wakeElection(e) }
 
 // becomeCandidate makes this node a candidate. The caller holds Elections.mu.
-func (e *Election) becomeCandidate(o election.StandOptions) {
+func (e *Election) becomeCandidate(o leaderelection.StandOptions) {
 	e.wanted = true
 	e.candidate = e.candidate.Stand(o.Priority)
 }

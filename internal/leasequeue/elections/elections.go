@@ -11,7 +11,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/internal/leasequeue"
 	"github.com/goverse/goverse/internal/lifecycle"
 	"github.com/goverse/goverse/internal/state"
@@ -102,9 +102,9 @@ func New(cfg Config) (*Elections, error) {
 
 // Stand makes this node a candidate in the election with that name, even if it has withdrawn or was refused
 // before. The same name returns the same election. The election is followed until it is closed or the node
-// stops. Stand does not block. Errors are election.ErrBadName and ErrStopped.
-func (es *Elections) Stand(name string, opts ...election.StandOption) (*Election, error) {
-	var o election.StandOptions
+// stops. Stand does not block. Errors are leaderelection.ErrBadName and ErrStopped.
+func (es *Elections) Stand(name string, opts ...leaderelection.StandOption) (*Election, error) {
+	var o leaderelection.StandOptions
 	for _, opt := range opts {
 		opt(&o)
 	}

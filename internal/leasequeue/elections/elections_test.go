@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/internal/leasequeue/elections"
 	"github.com/goverse/goverse/internal/lifecycle"
@@ -27,19 +27,19 @@ func TestFirstComeFirstServed(t *testing.T) {
 	require.Equal(t, []string{"a:1", "b:1", "c:1"}, c.Queue())
 
 	require.NoError(t, a.Resign(s.ctx))
-	require.ErrorIs(t, context.Cause(first.Context()), election.ErrTermOver)
+	require.ErrorIs(t, context.Cause(first.Context()), leaderelection.ErrTermOver)
 	require.ErrorIs(t, context.Cause(first.Context()), elections.ErrResigned)
 	require.False(t, first.Valid())
 	second := s.leads(b)
 	require.Greater(t, second.Token(), first.Token())
 	s.eventually(func() bool { return fmt.Sprint(c.Queue()) == "[b:1 c:1 a:1]" }, "a is the last now")
-	require.ErrorIs(t, a.Resign(s.ctx), election.ErrNotLeader)
+	require.ErrorIs(t, a.Resign(s.ctx), leaderelection.ErrNotLeader)
 
 	require.NoError(t, b.Withdraw(s.ctx))
 	require.False(t, b.IsLeader())
 	s.leads(c)
 	s.eventually(func() bool { return b.Leader().Address == "c:1" }, "it follows on")
-	require.ErrorIs(t, b.Lead(s.ctx, nil), election.ErrWithdrawn)
+	require.ErrorIs(t, b.Lead(s.ctx, nil), leaderelection.ErrWithdrawn)
 	require.Len(t, s.queue("outbox"), 2)
 }
 
@@ -86,7 +86,7 @@ func TestResignIsNotTakenBack(t *testing.T) {
 	require.ErrorIs(t, a.Resign(ctx), context.Canceled)
 	<-held.Caught()
 	require.False(t, b.IsLeader(), "etcd does not know")
-	require.ErrorIs(t, a.Resign(s.ctx), election.ErrNotLeader)
+	require.ErrorIs(t, a.Resign(s.ctx), leaderelection.ErrNotLeader)
 	s.leads(b)
 	s.eventually(func() bool { return fmt.Sprint(b.Queue()) == "[b:1 a:1]" }, "and queues again")
 	require.NoError(t, held.Release(s.ctx))
@@ -114,7 +114,7 @@ func TestLeadIsAScope(t *testing.T) {
 	b := s.join(s.b, "job")
 	inside, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
-		ended <- a.Lead(s.ctx, func(ctx context.Context, term election.Term) error {
+		ended <- a.Lead(s.ctx, func(ctx context.Context, term leaderelection.Term) error {
 			close(inside)
 			<-ctx.Done()
 			<-goOn
@@ -128,15 +128,15 @@ func TestLeadIsAScope(t *testing.T) {
 	require.False(t, b.IsLeader(), "its work goes on")
 	close(goOn)
 	err := <-ended
-	require.ErrorIs(t, err, election.ErrTermOver)
-	over, ok := errors.AsType[*election.TermOverError](err)
+	require.ErrorIs(t, err, leaderelection.ErrTermOver)
+	over, ok := errors.AsType[*leaderelection.TermOverError](err)
 	require.True(t, ok)
 	require.Equal(t, "job", over.Election)
 	require.NoError(t, <-resigned)
 	s.leads(b)
 
 	own := errors.New("its own")
-	require.Equal(t, own, b.Lead(s.ctx, func(context.Context, election.Term) error { return own }))
+	require.Equal(t, own, b.Lead(s.ctx, func(context.Context, leaderelection.Term) error { return own }))
 	require.True(t, b.IsLeader(), "that it returns gives nothing up")
 }
 
@@ -147,13 +147,13 @@ func TestAsLeaderOutlastsTheFlag(t *testing.T) {
 	a := s.join(s.a, "job")
 	s.leads(a)
 	b := s.join(s.b, "job")
-	none := func(context.Context, election.Term) error { t.Error("it does not lead"); return nil }
-	require.ErrorIs(t, b.AsLeader(s.ctx, none), election.ErrNotLeader)
+	none := func(context.Context, leaderelection.Term) error { t.Error("it does not lead"); return nil }
+	require.ErrorIs(t, b.AsLeader(s.ctx, none), leaderelection.ErrNotLeader)
 	run := func(e *elections.Election, key string, wait func(ctx context.Context)) (begun chan struct{},
 		ended chan error) {
 		begun, ended = make(chan struct{}), make(chan error, 1)
 		go func() {
-			ended <- e.AsLeader(s.ctx, func(ctx context.Context, term election.Term) error {
+			ended <- e.AsLeader(s.ctx, func(ctx context.Context, term leaderelection.Term) error {
 				close(begun)
 				wait(ctx)
 				if _, err := term.Txn(context.WithoutCancel(ctx)).Then(clientv3.OpPut(key, "1")).Commit(); err != nil {
@@ -170,7 +170,7 @@ func TestAsLeaderOutlastsTheFlag(t *testing.T) {
 	resigned := make(chan error, 1)
 	go func() { resigned <- a.Resign(s.ctx) }()
 	s.eventually(func() bool { return !a.IsLeader() }, "the flag first")
-	require.ErrorIs(t, a.AsLeader(s.ctx, none), election.ErrNotLeader)
+	require.ErrorIs(t, a.AsLeader(s.ctx, none), leaderelection.ErrNotLeader)
 	close(goOn)
 	require.NoError(t, <-ended)
 	require.NoError(t, <-resigned)
@@ -179,15 +179,15 @@ func TestAsLeaderOutlastsTheFlag(t *testing.T) {
 	begun, ended = run(b, "/late", func(ctx context.Context) { <-ctx.Done() })
 	<-begun
 	require.NoError(t, b.Resign(s.ctx))
-	require.ErrorIs(t, <-ended, election.ErrTermOver, "broken off after WorkTimeout")
+	require.ErrorIs(t, <-ended, leaderelection.ErrTermOver, "broken off after WorkTimeout")
 	s.leads(a)
 	begun, ended = run(a, "/lost", func(ctx context.Context) { <-ctx.Done() })
 	<-begun
 	_, err := s.client.Delete(s.ctx, s.queue("job")[0])
 	require.NoError(t, err)
 	err = <-ended
-	require.ErrorIs(t, err, election.ErrTermOver)
-	require.Equal(t, election.ReasonKeyLost, election.ReasonOf(err))
+	require.ErrorIs(t, err, leaderelection.ErrTermOver)
+	require.Equal(t, leaderelection.ReasonKeyLost, leaderelection.ReasonOf(err))
 	got, err := s.client.Get(s.ctx, "/", clientv3.WithRange("0"), clientv3.WithKeysOnly())
 	require.NoError(t, err)
 	for _, kv := range got.Kvs {
@@ -203,7 +203,7 @@ func TestWorkThatGoesOnIsWaitedForBounded(t *testing.T) {
 	inside, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = a.Lead(s.ctx, func(context.Context, election.Term) error {
+		_ = a.Lead(s.ctx, func(context.Context, leaderelection.Term) error {
 			close(inside)
 			<-goOn
 			return nil
@@ -229,8 +229,8 @@ func TestTxnIsFenced(t *testing.T) {
 	_, err = s.client.Delete(s.ctx, s.queue("job")[0])
 	require.NoError(t, err)
 	_, err = term.Txn(s.ctx).Then(clientv3.OpPut("/x", "2")).Commit()
-	require.ErrorIs(t, err, election.ErrTermOver, "by etcd, if this node has not noticed")
-	require.Equal(t, election.ReasonKeyLost, election.ReasonOf(err))
+	require.ErrorIs(t, err, leaderelection.ErrTermOver, "by etcd, if this node has not noticed")
+	require.Equal(t, leaderelection.ReasonKeyLost, leaderelection.ReasonOf(err))
 }
 
 func TestWatch(t *testing.T) {
@@ -238,12 +238,12 @@ func TestWatch(t *testing.T) {
 	o := s.observe(s.c, "job")
 	ctx, cancel := context.WithCancel(s.ctx)
 	seen := watchValue(t, o, ctx)
-	require.Equal(t, election.Leader{}, <-seen)
+	require.Equal(t, leaderelection.Leader{}, <-seen)
 	a := s.join(s.a, "job")
 	term := s.leads(a)
 	requireLeader(t, "a:1", term.Token(), <-seen)
 	require.NoError(t, a.Withdraw(s.ctx))
-	require.Equal(t, election.Leader{}, <-seen)
+	require.Equal(t, leaderelection.Leader{}, <-seen)
 	cancel()
 	for range seen {
 	}
@@ -259,12 +259,12 @@ func TestClose(t *testing.T) {
 	for range seen {
 	}
 	_, err := a.Watch(s.ctx)
-	require.ErrorIs(t, err, election.ErrStopped)
-	require.ErrorIs(t, context.Cause(term.Context()), election.ErrStopped)
+	require.ErrorIs(t, err, leaderelection.ErrStopped)
+	require.ErrorIs(t, context.Cause(term.Context()), leaderelection.ErrStopped)
 	s.leads(b)
 	_, err = s.a.Stand("another")
-	require.ErrorIs(t, err, election.ErrStopped)
-	require.ErrorIs(t, a.Lead(s.ctx, nil), election.ErrStopped)
+	require.ErrorIs(t, err, leaderelection.ErrStopped)
+	require.ErrorIs(t, a.Lead(s.ctx, nil), leaderelection.ErrStopped)
 	require.Len(t, s.queue("job"), 1)
 	s.b.Stop()
 	for range ended {
@@ -296,7 +296,7 @@ func TestAsLeaderEndsWithTheKey(t *testing.T) {
 	require.NoError(t, err)
 	begun, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
-		ended <- a.AsLeader(s.ctx, func(ctx context.Context, _ election.Term) error {
+		ended <- a.AsLeader(s.ctx, func(ctx context.Context, _ leaderelection.Term) error {
 			close(begun)
 			<-ctx.Done()
 			return context.Cause(ctx)
@@ -308,7 +308,7 @@ func TestAsLeaderEndsWithTheKey(t *testing.T) {
 	s.eventually(func() bool { return !a.IsLeader() }, "the flag first")
 	_, err = s.client.Delete(s.ctx, string(key.Kvs[0].Key))
 	require.NoError(t, err)
-	require.Equal(t, election.ReasonKeyLost, election.ReasonOf(<-ended), "not by WorkTimeout")
+	require.Equal(t, leaderelection.ReasonKeyLost, leaderelection.ReasonOf(<-ended), "not by WorkTimeout")
 	s.leads(b)
 	<-resigned
 }

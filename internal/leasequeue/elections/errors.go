@@ -3,11 +3,11 @@ package elections
 import (
 	"errors"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/internal/leasequeue/elections/candidate"
 )
 
-// Reasons for the end of a term or of a candidacy, beside those of package election.
+// Reasons for the end of a term or of a candidacy, beside those of package leaderelection.
 var (
 	// ErrObserver is returned when this node only observes the election.
 	ErrObserver = errors.New("this node only observes the election; use Stand to be a candidate in it")
@@ -19,6 +19,6 @@ var (
 )
 
 // termOverError returns the error of the term with that token, with the reason why.
-func (e *Election) termOverError(token int64, why error) *election.TermOverError {
-	return &election.TermOverError{Election: e.name, Token: token, Reason: candidate.ReasonOf(why), Err: why}
+func (e *Election) termOverError(token int64, why error) *leaderelection.TermOverError {
+	return &leaderelection.TermOverError{Election: e.name, Token: token, Reason: candidate.ReasonOf(why), Err: why}
 }

@@ -12,7 +12,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
@@ -60,7 +60,7 @@ func TestKeyOfTheLeaderIsDeleted(t *testing.T) {
 	b := s.join(s.b, "job")
 	inside, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
-		ended <- a.Lead(s.ctx, func(ctx context.Context, _ election.Term) error {
+		ended <- a.Lead(s.ctx, func(ctx context.Context, _ leaderelection.Term) error {
 			close(inside)
 			<-ctx.Done()
 			return ctx.Err()
@@ -73,8 +73,8 @@ func TestKeyOfTheLeaderIsDeleted(t *testing.T) {
 	s.eventually(func() bool { return first.Context().Err() != nil }, "the term ends")
 	require.False(t, first.Valid())
 	for _, over := range []error{context.Cause(first.Context()), <-ended} {
-		require.ErrorIs(t, over, election.ErrTermOver)
-		require.ErrorIs(t, over, election.ErrKeyLost)
+		require.ErrorIs(t, over, leaderelection.ErrTermOver)
+		require.ErrorIs(t, over, leaderelection.ErrKeyLost)
 	}
 	second := s.leads(b)
 	require.Greater(t, second.Token(), first.Token())
@@ -94,7 +94,7 @@ func TestWatchThatIsSilent(t *testing.T) {
 	s.leads(b)
 	s.eventually(func() bool { return o.Leader().Address == "b:1" }, "it hears of it")
 	require.NoError(t, b.Withdraw(s.ctx))
-	s.eventually(func() bool { return o.Leader() == election.Leader{} }, "and that nobody leads")
+	s.eventually(func() bool { return o.Leader() == leaderelection.Leader{} }, "and that nobody leads")
 }
 
 // etcd refuses this node: Err returns the reason, and the node retries at a slow pace.
@@ -123,7 +123,7 @@ func TestDeniedForGood(t *testing.T) {
 	p.Faults.FailNext(clustertest.OpTxn, rpctypes.ErrPermissionDenied, putting)
 	e, err := p.Stand("job")
 	require.NoError(t, err)
-	never := func(context.Context, election.Term) error { return errors.New("it leads") }
+	never := func(context.Context, leaderelection.Term) error { return errors.New("it leads") }
 	require.ErrorIs(t, e.Lead(s.ctx, never), rpctypes.ErrPermissionDenied)
 	require.ErrorIs(t, e.Err(), rpctypes.ErrPermissionDenied)
 	require.ErrorIs(t, e.Lead(s.ctx, never), rpctypes.ErrPermissionDenied, "it is over")
@@ -150,7 +150,7 @@ func TestSessionThatEndsTheTerm(t *testing.T) {
 				first := s.leads(a)
 				inside, ended := make(chan struct{}), make(chan error, 1)
 				go func() {
-					ended <- a.Lead(s.ctx, func(ctx context.Context, _ election.Term) error {
+					ended <- a.Lead(s.ctx, func(ctx context.Context, _ leaderelection.Term) error {
 						close(inside)
 						<-ctx.Done()
 						<-first.Context().Done()
@@ -162,7 +162,7 @@ func TestSessionThatEndsTheTerm(t *testing.T) {
 				now := s.a.Keeper.Current()
 				end(s, now)
 				err := <-ended
-				require.ErrorIs(t, err, election.ErrTermOver)
+				require.ErrorIs(t, err, leaderelection.ErrTermOver)
 				require.ErrorAs(t, err, new(*session.LostError))
 				require.False(t, first.Valid())
 				s.a.Faults.Reconnect()
@@ -192,7 +192,7 @@ func TestSuspendedWhileOthersAreBusy(t *testing.T) {
 		o := s.join(s.a, fmt.Sprint("other ", i))
 		wg.Go(func() {
 			for busy.Err() == nil {
-				_ = o.Lead(busy, func(ctx context.Context, _ election.Term) error {
+				_ = o.Lead(busy, func(ctx context.Context, _ leaderelection.Term) error {
 					<-ctx.Done()
 					return ctx.Err()
 				})
@@ -232,7 +232,7 @@ func TestLeaderIsWhoLeads(t *testing.T) {
 
 	begun, end, ended := make(chan struct{}), make(chan struct{}), make(chan error, 2)
 	go func() {
-		ended <- e.Lead(s.ctx, func(context.Context, election.Term) error { close(begun); <-end; return nil })
+		ended <- e.Lead(s.ctx, func(context.Context, leaderelection.Term) error { close(begun); <-end; return nil })
 	}()
 	<-begun
 	go func() { ended <- e.Resign(s.ctx) }()

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/internal/leasequeue"
 )
 
@@ -16,7 +16,7 @@ import (
 func (e *Election) Resign(ctx context.Context) error {
 	place := e.resignTerm()
 	if place == nil {
-		return fmt.Errorf("election %q: %w", e.name, election.ErrNotLeader)
+		return fmt.Errorf("election %q: %w", e.name, leaderelection.ErrNotLeader)
 	}
 	return e.awaitRelease(ctx, place)
 }
@@ -37,12 +37,12 @@ func (e *Election) resignTerm() *queuePlace {
 // Withdraw ends this node's candidacy. A term ends as by Resign. The node continues to follow the election.
 // Withdraw blocks as Resign does.
 func (e *Election) Withdraw(ctx context.Context) error {
-	return e.withdrawAndWait(ctx, election.ErrWithdrawn)
+	return e.withdrawAndWait(ctx, leaderelection.ErrWithdrawn)
 }
 
 // Close closes the election for all its users in this process. A term ends as by Withdraw. Then the node stops
 // following the election: Leader is empty, the channels of Watch close, and blocked calls fail with
-// election.ErrClosed, except Lead, which fails with ErrWithdrawn or ErrObserver as after Withdraw. Call Stand
+// leaderelection.ErrClosed, except Lead, which fails with ErrWithdrawn or ErrObserver as after Withdraw. Call Stand
 // or Observe to use the election again. If that happens while Close waits, the election stays open as that call
 // requested. Close blocks as Resign does. If it fails, nothing is closed, but this node has withdrawn.
 func (e *Election) Close(ctx context.Context) error {
@@ -85,7 +85,7 @@ func (e *Election) stopFollowing() {
 }
 
 func (e *Election) closedError() error {
-	return fmt.Errorf("election %q: %w", e.name, election.ErrClosed)
+	return fmt.Errorf("election %q: %w", e.name, leaderelection.ErrClosed)
 }
 
 // lifeContext returns a context that ends when the election is closed.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/internal/leasequeue/order"
 	"github.com/goverse/goverse/internal/wait"
 )
@@ -13,25 +13,26 @@ import (
 // cut off from etcd. It names this node if and only if IsLeader is true. Another node that has just become
 // first may not lead yet: it may still wait for a former leader that etcd took the lease from too early. Leader
 // does not block.
-func (e *Election) Leader() election.Leader {
+func (e *Election) Leader() leaderelection.Leader {
 	if t := e.Term(); t != nil { // also before the watch shows its key
-		return election.Leader{Address: e.elections.cfg.Address, Token: t.token, Mode: election.ModeElection, Member: true,
+		return leaderelection.Leader{Address: e.elections.cfg.Address, Token: t.token, Mode: leaderelection.ModeElection,
+			Member: true,
 			Lease: t.grant.LeaseID()}
 	}
 	entries := e.follower.Queue().Entries()
 	if len(entries) == 0 {
-		return election.Leader{}
+		return leaderelection.Leader{}
 	}
 	l := leaderOf(entries[0])
 	if l.Member && l.Address == e.elections.cfg.Address {
-		return election.Leader{} // the own key stands for a moment before or after the term
+		return leaderelection.Leader{} // the own key stands for a moment before or after the term
 	}
 	return l
 }
 
 // leaderOf returns the leader that owns the first entry.
-func leaderOf(first order.Entry) election.Leader {
-	return election.Leader{Address: first.Value, Token: first.CreateRevision, Mode: election.ModeElection,
+func leaderOf(first order.Entry) leaderelection.Leader {
+	return leaderelection.Leader{Address: first.Value, Token: first.CreateRevision, Mode: leaderelection.ModeElection,
 		Member: !first.Foreign,
 		Lease:  first.Lease}
 }
@@ -85,10 +86,10 @@ func (e *Election) notifySubscribers() {
 }
 
 // WaitForLeader blocks until there is a leader or ctx ends. Errors are ctx's cause, lifecycle.ErrStopped and
-// election.ErrClosed.
-func (e *Election) WaitForLeader(ctx context.Context) (election.Leader, error) {
-	var l election.Leader
-	err := e.waitUntil(ctx, func() bool { l = e.Leader(); return l != election.Leader{} })
+// leaderelection.ErrClosed.
+func (e *Election) WaitForLeader(ctx context.Context) (leaderelection.Leader, error) {
+	var l leaderelection.Leader
+	err := e.waitUntil(ctx, func() bool { l = e.Leader(); return l != leaderelection.Leader{} })
 	return l, err
 }
 
@@ -114,8 +115,8 @@ func (e *Election) waitUntil(ctx context.Context, done func() bool) error {
 // Watch delivers the current leader, then changes; the zero Leader means none. Slow receivers skip intermediate
 // values and always get the newest. The channel closes when ctx ends or the election or the node is closed, and
 // only then. If it is closed already, Watch returns an error.
-func (e *Election) Watch(ctx context.Context) (<-chan election.Leader, error) {
-	return watchValue(ctx, e, e.Leader, func(a, b election.Leader) bool { return a == b })
+func (e *Election) Watch(ctx context.Context) (<-chan leaderelection.Leader, error) {
+	return watchValue(ctx, e, e.Leader, func(a, b leaderelection.Leader) bool { return a == b })
 }
 
 // WatchErr delivers the result of Err, then changes, as Watch does for the leader.
@@ -142,7 +143,7 @@ func watchValue[T any](ctx context.Context, e *Election, now func() T, equal fun
 		wait.ForwardFunc(ctx, out, sub.C, now, equal)
 	}
 	if !e.elections.goTracked(forward) {
-		return nil, election.ErrStopped
+		return nil, leaderelection.ErrStopped
 	}
 	return out, nil
 }

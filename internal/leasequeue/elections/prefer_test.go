@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/internal/leasequeue/elections"
 	"github.com/goverse/goverse/internal/test/testbed"
@@ -35,16 +35,16 @@ func TestPreferredLeads(t *testing.T) {
 	// It comes back with the name alone. Another priority is another entry.
 	_, err := s.c.Stand("job")
 	require.NoError(t, err)
-	_, err = s.c.Stand("job", election.Priority(2))
+	_, err = s.c.Stand("job", leaderelection.Priority(2))
 	require.NoError(t, err)
 	require.True(t, term.Valid())
-	_, err = s.b.Stand("job", election.Priority(2))
+	_, err = s.b.Stand("job", leaderelection.Priority(2))
 	require.NoError(t, err)
 	s.eventually(func() bool { return fmt.Sprint(a.Queue()) == "[c:1 b:1 a:1]" && !a.IsLeader() },
 		"before the one that is not preferred")
 	require.True(t, term.Valid(), "equals take nothing from each other")
 
-	_, err = s.c.Stand("job", election.Priority(1))
+	_, err = s.c.Stand("job", leaderelection.Priority(1))
 	require.NoError(t, err)
 	s.leads(b)
 	require.ErrorIs(t, context.Cause(term.Context()), elections.ErrGaveWay)
@@ -70,7 +70,7 @@ func TestPreferredWaitsForTheWork(t *testing.T) {
 	s.leads(a)
 	inside, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
-		ended <- a.Lead(s.ctx, func(ctx context.Context, _ election.Term) error {
+		ended <- a.Lead(s.ctx, func(ctx context.Context, _ leaderelection.Term) error {
 			close(inside)
 			<-ctx.Done()
 			<-goOn
@@ -171,7 +171,7 @@ func TestPreferredThatComesAndGoes(t *testing.T) {
 	term := s.leads(a)
 	for range 5 {
 		p := s.start("d:1")
-		_, err := p.Stand("job", election.Priority(1))
+		_, err := p.Stand("job", leaderelection.Priority(1))
 		require.NoError(t, err)
 		s.eventually(func() bool { return len(s.queue("job")) == 2 }, "it stands")
 		p.Stop()
@@ -193,7 +193,7 @@ func TestOutsiderIsNotPassed(t *testing.T) {
 	b := s.join(s.b, "job")
 	c := s.prefer(s.c, "job", 1)
 	s.eventually(func() bool { return fmt.Sprint(b.Queue()) == "[a:1 elsewhere c:1 b:1]" }, "b lets c pass")
-	require.ErrorIs(t, b.Transfer(s.ctx, "c:1"), election.ErrOutsider)
+	require.ErrorIs(t, b.Transfer(s.ctx, "c:1"), leaderelection.ErrOutsider)
 	require.True(t, term.Valid())
 	_, err = s.client.Delete(s.ctx, outsider)
 	require.NoError(t, err)

@@ -7,7 +7,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/internal/leasequeue"
 	"github.com/goverse/goverse/internal/state/txn"
@@ -30,7 +30,7 @@ type Term struct {
 func (t *Term) Token() int64 { return t.token }
 
 // Context returns a context that ends with the term, at the session's deadline at the latest. Its cause is an
-// [election.TermOverError], or only its reason if that is a session.LostError or [election.ErrKeyLost].
+// [leaderelection.TermOverError], or only its reason if that is a session.LostError or [leaderelection.ErrKeyLost].
 func (t *Term) Context() context.Context { return t.grant.Context() }
 
 // Valid reports whether the term may be acted on at this instant. It needs no network.
@@ -59,16 +59,16 @@ func (t *Term) Txn(ctx context.Context) clientv3.Txn {
 			}
 			return nil
 		},
-		RefusedError: func() error { return t.overError(election.ErrKeyLost) },
+		RefusedError: func() error { return t.overError(leaderelection.ErrKeyLost) },
 	})
 }
 
 // overError returns the error of the term. Its reason is why, unless the entry already has another one.
-func (t *Term) overError(why error) *election.TermOverError {
+func (t *Term) overError(why error) *leaderelection.TermOverError {
 	if cause := t.grant.EndCause(); cause != nil {
 		why = cause
 	}
-	if over, ok := errors.AsType[*election.TermOverError](why); ok {
+	if over, ok := errors.AsType[*leaderelection.TermOverError](why); ok {
 		return over
 	}
 	return t.e.termOverError(t.token, why)

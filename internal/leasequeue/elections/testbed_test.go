@@ -9,7 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/internal/leasequeue/elections"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/test/leaktest"
@@ -67,7 +67,7 @@ func (s *testBed) start(address string) *process {
 }
 
 // join makes a process stand, and returns when all see it in the queue.
-func (s *testBed) join(p *process, name string, opts ...election.StandOption) *elections.Election {
+func (s *testBed) join(p *process, name string, opts ...leaderelection.StandOption) *elections.Election {
 	s.Helper()
 	before := len(s.queue(name))
 	e, err := p.Stand(name, opts...)
@@ -90,7 +90,7 @@ func (s *testBed) observe(p *process, name string) *elections.Election {
 func (s *testBed) prefer(p *process, name string, priority int) *elections.Election {
 	s.Helper()
 	before := len(s.queue(name))
-	e := s.join(p, name, election.Priority(priority))
+	e := s.join(p, name, leaderelection.Priority(priority))
 	s.queued(name, e, before+1)
 	return e
 }
@@ -108,7 +108,7 @@ func (s *testBed) queue(name string) []string {
 func (s *testBed) eventually(cond func() bool, what string) { s.Helper(); s.Eventually(cond, what) }
 
 // leads waits until this node leads the election, and returns the term.
-func (s *testBed) leads(e *elections.Election) election.Term {
+func (s *testBed) leads(e *elections.Election) leaderelection.Term {
 	s.Helper()
 	var t *elections.Term
 	s.eventually(func() bool { t = e.Term(); return t != nil }, "it leads")
@@ -116,14 +116,14 @@ func (s *testBed) leads(e *elections.Election) election.Term {
 	return t
 }
 
-func requireLeader(t *testing.T, address string, token int64, l election.Leader) {
+func requireLeader(t *testing.T, address string, token int64, l leaderelection.Leader) {
 	t.Helper()
 	require.Equal(t, address, l.Address)
 	require.Equal(t, token, l.Token)
 }
 
 // watchValue returns the channel of the election's Watch, which must not fail.
-func watchValue(t *testing.T, e *elections.Election, ctx context.Context) <-chan election.Leader {
+func watchValue(t *testing.T, e *elections.Election, ctx context.Context) <-chan leaderelection.Leader {
 	t.Helper()
 	seen, err := e.Watch(ctx)
 	require.NoError(t, err)

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/internal/leasequeue"
 	"github.com/goverse/goverse/internal/leasequeue/order"
 	"github.com/goverse/goverse/internal/lifecycle"
@@ -22,7 +22,7 @@ import (
 //
 // By what is known here and now, it returns ErrNoLeader, ErrNotCandidate, ErrOutsider or ErrPreferred. It
 // returns ErrNotMoved if another candidate leads, or ctx or this node's session ends; and lifecycle.ErrStopped,
-// election.ErrClosed, or etcd's error.
+// leaderelection.ErrClosed, or etcd's error.
 func (e *Election) Transfer(ctx context.Context, address string) error {
 	if err := e.requestTransfer(ctx, address); err != nil {
 		return fmt.Errorf("election %q: transfer to %s: %w", e.name, address, err)
@@ -44,9 +44,9 @@ func (e *Election) requestTransfer(ctx context.Context, address string) error {
 	}
 	switch {
 	case len(entries) == 0:
-		return election.ErrNoLeader
+		return leaderelection.ErrNoLeader
 	case target < 0:
-		return election.ErrNotCandidate
+		return leaderelection.ErrNotCandidate
 	case target == 0:
 		return nil
 	}
@@ -59,7 +59,7 @@ func (e *Election) requestTransfer(ctx context.Context, address string) error {
 func (e *Election) RequestResign(ctx context.Context) error {
 	q, err := e.awaitQueue(ctx)
 	if err == nil && len(q.Entries()) == 0 {
-		err = election.ErrNoLeader
+		err = leaderelection.ErrNoLeader
 	}
 	if err == nil {
 		err = e.sendRequest(ctx, q, "", order.Request{Token: q.Entries()[0].CreateRevision})
@@ -113,10 +113,10 @@ func (e *Election) sendRequest(ctx context.Context, q order.Queue, address strin
 }
 
 func (e *Election) notMovedError(err error) error {
-	if errors.Is(err, lifecycle.ErrStopped) || errors.Is(err, election.ErrClosed) {
+	if errors.Is(err, lifecycle.ErrStopped) || errors.Is(err, leaderelection.ErrClosed) {
 		return err
 	}
-	return fmt.Errorf("%w: %w", election.ErrNotMoved, err)
+	return fmt.Errorf("%w: %w", leaderelection.ErrNotMoved, err)
 }
 
 // requestOutcome returns the outcome of a request if it is known.
@@ -134,11 +134,11 @@ func (e *Election) requestOutcome(address string, request order.Request) (done b
 	case len(entries) > 0 && entries[0].CreateRevision == request.TargetRevision:
 		return true, nil
 	case !slices.ContainsFunc(entries, func(x order.Entry) bool { return x.Value == address }):
-		return true, election.ErrNotCandidate
-	case errors.Is(err, election.ErrNotCandidate):
-		return true, fmt.Errorf("%w: it has queued anew meanwhile; ask again", election.ErrNotMoved)
+		return true, leaderelection.ErrNotCandidate
+	case errors.Is(err, leaderelection.ErrNotCandidate):
+		return true, fmt.Errorf("%w: it has queued anew meanwhile; ask again", leaderelection.ErrNotMoved)
 	case errors.Is(err, order.ErrLeaderChanged):
-		return true, fmt.Errorf("%w: %s leads instead", election.ErrNotMoved, entries[0].Value)
+		return true, fmt.Errorf("%w: %s leads instead", leaderelection.ErrNotMoved, entries[0].Value)
 	}
 	return true, err
 }

@@ -11,7 +11,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/internal/leasequeue/elections"
 	"github.com/goverse/goverse/internal/test/testbed"
@@ -45,16 +45,16 @@ func TestTransfer(t *testing.T) {
 	s.eventually(func() bool { return len(c.Queue()) == 3 }, "it knows")
 	require.NoError(t, c.Transfer(s.ctx, "a:1"), "the leader itself")
 	s.leads(a)
-	require.ErrorIs(t, d.Transfer(s.ctx, "e:1"), election.ErrNotCandidate)
-	require.ErrorIs(t, d.Transfer(s.ctx, "d:1"), election.ErrNotCandidate)
+	require.ErrorIs(t, d.Transfer(s.ctx, "e:1"), leaderelection.ErrNotCandidate)
+	require.ErrorIs(t, d.Transfer(s.ctx, "d:1"), leaderelection.ErrNotCandidate)
 	require.Empty(t, s.requests("job"))
 
 	s.eventually(func() bool { return d.Leader().Address == "a:1" }, "it knows")
 	require.NoError(t, d.RequestResign(s.ctx))
 	s.eventually(func() bool { return d.Leader().Address != "a:1" }, "another one leads")
 	empty := s.observe(s.a, "another")
-	require.ErrorIs(t, empty.Transfer(s.ctx, "a:1"), election.ErrNoLeader)
-	require.ErrorIs(t, empty.RequestResign(s.ctx), election.ErrNoLeader)
+	require.ErrorIs(t, empty.Transfer(s.ctx, "a:1"), leaderelection.ErrNoLeader)
+	require.ErrorIs(t, empty.RequestResign(s.ctx), leaderelection.ErrNoLeader)
 	alone := s.join(s.b, "alone")
 	before := s.leads(alone)
 	s.eventually(func() bool { return len(alone.Queue()) == 1 }, "it knows")
@@ -67,7 +67,7 @@ func TestTransferToOneThatIsNotPreferred(t *testing.T) {
 	a := s.prefer(s.a, "job", 1)
 	term := s.leads(a)
 	b := s.join(s.b, "job")
-	require.ErrorIs(t, b.Transfer(s.ctx, "b:1"), election.ErrPreferred)
+	require.ErrorIs(t, b.Transfer(s.ctx, "b:1"), leaderelection.ErrPreferred)
 	require.True(t, term.Valid())
 }
 
@@ -90,7 +90,7 @@ func TestRequestIsTakenBack(t *testing.T) {
 	require.Len(t, s.requests("job"), 1)
 	cancel(own)
 	err = <-failed
-	require.ErrorIs(t, err, election.ErrNotMoved)
+	require.ErrorIs(t, err, leaderelection.ErrNotMoved)
 	require.ErrorIs(t, err, own)
 	require.Empty(t, s.requests("job"))
 
@@ -103,7 +103,7 @@ func TestRequestIsTakenBack(t *testing.T) {
 	_, err = s.client.Revoke(s.ctx, lease.ID)
 	require.NoError(t, err)
 	require.NoError(t, <-failed)
-	require.ErrorIs(t, <-second, election.ErrNotMoved)
+	require.ErrorIs(t, <-second, leaderelection.ErrNotMoved)
 	s.leads(a)
 	require.Empty(t, s.requests("job"))
 }
@@ -116,7 +116,7 @@ func TestTargetQueuesAnew(t *testing.T) {
 	term := s.leads(a)
 	inside, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
-		ended <- a.Lead(s.ctx, func(context.Context, election.Term) error {
+		ended <- a.Lead(s.ctx, func(context.Context, leaderelection.Term) error {
 			close(inside)
 			<-goOn
 			return nil
@@ -128,10 +128,10 @@ func TestTargetQueuesAnew(t *testing.T) {
 	failed := make(chan error, 1)
 	go func() { failed <- b.Transfer(s.ctx, "b:1") }()
 	<-term.Context().Done()
-	_, err := s.b.Stand("job", election.Priority(-1))
+	_, err := s.b.Stand("job", leaderelection.Priority(-1))
 	require.NoError(t, err)
-	if err := <-failed; !errors.Is(err, election.ErrNotCandidate) {
-		require.ErrorIs(t, err, election.ErrNotMoved)
+	if err := <-failed; !errors.Is(err, leaderelection.ErrNotCandidate) {
+		require.ErrorIs(t, err, leaderelection.ErrNotMoved)
 	}
 	close(goOn)
 	require.NoError(t, <-ended)
@@ -143,7 +143,7 @@ func TestTargetIsGone(t *testing.T) {
 	term := s.leads(a)
 	inside, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
-		ended <- a.Lead(s.ctx, func(ctx context.Context, _ election.Term) error {
+		ended <- a.Lead(s.ctx, func(ctx context.Context, _ leaderelection.Term) error {
 			close(inside)
 			<-ctx.Done()
 			<-time.After(200 * time.Millisecond) // its work takes a while
@@ -157,9 +157,9 @@ func TestTargetIsGone(t *testing.T) {
 	go func() { failed <- a.Transfer(s.ctx, "c:1") }()
 	<-term.Context().Done()
 	require.NoError(t, c.Withdraw(s.ctx))
-	require.ErrorIs(t, <-failed, election.ErrNotCandidate)
+	require.ErrorIs(t, <-failed, leaderelection.ErrNotCandidate)
 	s.leads(b)
-	require.ErrorIs(t, <-ended, election.ErrTermOver)
+	require.ErrorIs(t, <-ended, leaderelection.ErrTermOver)
 	require.Empty(t, s.requests("job"))
 }
 
@@ -188,7 +188,7 @@ func TestFaultsOfTheAsker(t *testing.T) {
 	s.c.Faults.CutOff()
 	ctx, cancel := context.WithTimeout(s.ctx, 100*time.Millisecond)
 	defer cancel()
-	require.ErrorIs(t, c.Transfer(ctx, "a:1"), election.ErrNotMoved)
+	require.ErrorIs(t, c.Transfer(ctx, "a:1"), leaderelection.ErrNotMoved)
 	s.c.Faults.Reconnect()
 	require.True(t, b.IsLeader())
 	s.eventually(func() bool { return len(s.requests("job")) == 0 }, "as soon as etcd answers, whatever it has done")
@@ -201,7 +201,7 @@ func TestSessionOfTheAskerIsLost(t *testing.T) {
 	c := s.observe(s.c, "job")
 	s.eventually(func() bool { return len(c.Queue()) == 2 }, "it knows")
 	s.c.Faults.CutOff()
-	require.ErrorIs(t, c.Transfer(s.ctx, c.Queue()[1]), election.ErrNotMoved)
+	require.ErrorIs(t, c.Transfer(s.ctx, c.Queue()[1]), leaderelection.ErrNotMoved)
 	s.c.Faults.Reconnect()
 }
 
@@ -218,9 +218,9 @@ func TestTransferWhenClosed(t *testing.T) {
 	go func() { failed <- b.Transfer(s.ctx, "a:1") }()
 	s.eventually(func() bool { return len(s.requests("job")) == 1 }, "it asked")
 	require.NoError(t, s.b.Close(s.ctx))
-	require.ErrorIs(t, <-failed, election.ErrStopped)
+	require.ErrorIs(t, <-failed, leaderelection.ErrStopped)
 	require.Empty(t, s.requests("job"))
-	require.ErrorIs(t, b.Transfer(s.ctx, "a:1"), election.ErrStopped)
+	require.ErrorIs(t, b.Transfer(s.ctx, "a:1"), leaderelection.ErrStopped)
 }
 
 // An election is closed: nothing of it is left here until it is requested again.
@@ -232,15 +232,15 @@ func TestClosedElection(t *testing.T) {
 	<-seen
 	b := s.join(s.b, "job")
 	require.NoError(t, a.Close(s.ctx))
-	require.ErrorIs(t, context.Cause(term.Context()), election.ErrWithdrawn)
+	require.ErrorIs(t, context.Cause(term.Context()), leaderelection.ErrWithdrawn)
 	s.leads(b)
 	for range seen {
 	}
 	require.Zero(t, a.Leader())
 	_, err := a.WaitForLeader(s.ctx)
-	require.ErrorIs(t, err, election.ErrClosed)
-	require.ErrorIs(t, a.Transfer(s.ctx, "b:1"), election.ErrClosed)
-	require.ErrorIs(t, a.Lead(s.ctx, nil), election.ErrWithdrawn)
+	require.ErrorIs(t, err, leaderelection.ErrClosed)
+	require.ErrorIs(t, a.Transfer(s.ctx, "b:1"), leaderelection.ErrClosed)
+	require.ErrorIs(t, a.Lead(s.ctx, nil), leaderelection.ErrWithdrawn)
 	require.NoError(t, a.Close(s.ctx), "again")
 	again := s.join(s.a, "job")
 	require.NotSame(t, a, again)
@@ -255,7 +255,7 @@ func TestClosedAndWantedAgain(t *testing.T) {
 	term := s.leads(a)
 	inside, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
-		ended <- a.Lead(s.ctx, func(context.Context, election.Term) error {
+		ended <- a.Lead(s.ctx, func(context.Context, leaderelection.Term) error {
 			close(inside)
 			<-goOn
 			return nil

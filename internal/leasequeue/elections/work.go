@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/internal/leasequeue/elections/candidate"
 	"github.com/goverse/goverse/internal/wait"
 )
@@ -16,7 +16,7 @@ import (
 // matches ErrTermOver. The node keeps the leadership when fn returns (call Resign to end it). fn runs once:
 // call Lead in a loop to serve every term. If fn cannot run, now or later, Lead returns ErrObserver,
 // ErrWithdrawn or lifecycle.ErrStopped; if ctx ends first, its cause.
-func (e *Election) Lead(ctx context.Context, fn func(ctx context.Context, t election.Term) error) error {
+func (e *Election) Lead(ctx context.Context, fn func(ctx context.Context, t leaderelection.Term) error) error {
 	t, err := e.awaitTerm(ctx)
 	if err != nil {
 		return err
@@ -30,7 +30,7 @@ func (e *Election) Lead(ctx context.Context, fn func(ctx context.Context, t elec
 		return err
 	}
 	// The context's cause may be only the reason. More may be known now.
-	said := errors.Is(err, election.ErrTermOver)
+	said := errors.Is(err, leaderelection.ErrTermOver)
 	ofTheEnd := errors.Is(err, context.Canceled) || errors.Is(err, cause) || errors.Is(cause, err)
 	if said || !ofTheEnd {
 		return err
@@ -44,10 +44,10 @@ func (e *Election) Lead(ctx context.Context, fn func(ctx context.Context, t elec
 // key is lost, and when WorkTimeout has passed since the leader gave way. AsLeader returns fn's error. If that
 // is the context's error because the term ended, it returns an error that matches ErrTermOver. If this node
 // does not lead, it returns ErrNotLeader and does not run fn.
-func (e *Election) AsLeader(ctx context.Context, fn func(ctx context.Context, t election.Term) error) error {
+func (e *Election) AsLeader(ctx context.Context, fn func(ctx context.Context, t leaderelection.Term) error) error {
 	t, _ := e.joinTerm()
 	if t == nil {
-		return fmt.Errorf("election %q: %w", e.name, election.ErrNotLeader)
+		return fmt.Errorf("election %q: %w", e.name, leaderelection.ErrNotLeader)
 	}
 	defer e.leaveTerm(t)
 	work, stop := wait.MergeContexts(ctx, t.workContext)

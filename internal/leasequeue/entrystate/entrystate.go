@@ -16,7 +16,6 @@ package entrystate
 import (
 	"errors"
 
-	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/lifecycle"
 )
 
@@ -28,7 +27,7 @@ var (
 	// ErrNotFirst is returned when an entry with Try is not first.
 	ErrNotFirst = errors.New("another one is first")
 	// ErrKeyLost reports that the key was deleted out of band.
-	ErrKeyLost = election.ErrKeyLost
+	ErrKeyLost = lifecycle.ErrKeyLost
 	// ErrReleased reports that the holder released the entry.
 	ErrReleased = errors.New("it was given up")
 )

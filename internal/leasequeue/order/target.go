@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/internal/lifecycle"
 )
 
 // ErrLeaderChanged is returned when a request is void because the first entry is another one than when the request was
@@ -47,13 +47,13 @@ func (q Queue) CheckRequest(w Request) error {
 		target = q.indexOf(w.TargetKey)
 		switch {
 		case target <= 0 || q.entries[target].CreateRevision != w.TargetRevision:
-			return election.ErrNotCandidate
+			return lifecycle.ErrNotCandidate
 		case slices.ContainsFunc(q.entries, func(e Entry) bool { return e.Priority > q.entries[target].Priority }):
-			return election.ErrPreferred
+			return lifecycle.ErrPreferred
 		}
 	}
 	if slices.ContainsFunc(q.entries[:min(target, len(q.entries))], func(e Entry) bool { return e.Foreign }) {
-		return election.ErrOutsider
+		return lifecycle.ErrOutsider
 	}
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/internal/lifecycle"
 )
 
 // world is a queue as it really is, with its history and its requests.
@@ -323,16 +323,16 @@ func TestRequestesAreVoid(t *testing.T) {
 		{Key: "b", CreateRevision: 3,
 			Priority: 1}})
 	for want, request := range map[error]Request{
-		ErrLeaderChanged:         {Token: 2},
-		election.ErrNotCandidate: {Token: 1, TargetKey: "b", TargetRevision: 2},
-		election.ErrPreferred:    {Token: 1, TargetKey: "x", TargetRevision: 2},
-		election.ErrOutsider:     {Token: 1, TargetKey: "b", TargetRevision: 3},
+		ErrLeaderChanged:          {Token: 2},
+		lifecycle.ErrNotCandidate: {Token: 1, TargetKey: "b", TargetRevision: 2},
+		lifecycle.ErrPreferred:    {Token: 1, TargetKey: "x", TargetRevision: 2},
+		lifecycle.ErrOutsider:     {Token: 1, TargetKey: "b", TargetRevision: 3},
 	} {
 		require.ErrorIs(t, q.CheckRequest(request), want)
 		require.Equal(t, request, ParseRequest(request.Encode()))
 	}
 	require.NoError(t, q.CheckRequest(Request{Token: 1}))
-	require.ErrorIs(t, q.CheckRequest(Request{Token: 1, TargetKey: "a", TargetRevision: 1}), election.ErrNotCandidate,
+	require.ErrorIs(t, q.CheckRequest(Request{Token: 1, TargetKey: "a", TargetRevision: 1}), lifecycle.ErrNotCandidate,
 		"who leads")
 	require.ErrorIs(t, Queue{}.CheckRequest(Request{}), ErrLeaderChanged)
 	require.Equal(t, Request{}, ParseRequest("x"))

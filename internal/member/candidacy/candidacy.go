@@ -3,7 +3,6 @@ package candidacy
 import (
 	"time"
 
-	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -16,8 +15,8 @@ type Settings struct {
 
 // Term is one unbroken term of leadership. The zero value means none.
 type Term struct {
-	Token int64 // CreateRevision of the leading key
-	Mode  election.Mode
+	Token  int64 // CreateRevision of the leading key
+	Acting bool  // under the acting key, in fallback
 }
 
 // Candidacy is a member's part in the election, over all its sessions. It is immutable.

@@ -1,7 +1,6 @@
 package candidacy
 
 import (
-	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -18,7 +17,7 @@ type view struct {
 // decision is the result of decide: the term to lead by (0 means none) and the action on the own keys.
 type decision struct {
 	lead     int64
-	mode     election.Mode
+	acting   bool // lead by the acting key
 	action   Action
 	revision int64 // CreateRevision of the key to act on; ModRevision for RepairKey
 }
@@ -30,7 +29,7 @@ func decide(v view) decision {
 	s := v.snapshot
 	own, place := s.CandidateOn(v.lease)
 	acting := s.ActingOn(v.lease)
-	d := decision{mode: election.ModeElection}
+	d := decision{}
 
 	keep := own != nil && v.standing && v.keyUsable(own.CreateRevision) && !mustGiveWay(s, place)
 	keepActing := acting != nil && entitledToAct(v) && v.keyUsable(acting.CreateRevision)
@@ -48,7 +47,7 @@ func decide(v view) decision {
 	case keep && place == 0 && s.Acting == nil && may(own.CreateRevision):
 		d.lead = own.CreateRevision
 	case keepActing && may(acting.CreateRevision):
-		d.lead, d.mode = acting.CreateRevision, election.ModeFallback
+		d.lead, d.acting = acting.CreateRevision, true
 	}
 
 	if v.requestInFlight {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -72,9 +71,9 @@ func TestDecide(t *testing.T) {
 	altered.Value, altered.ModRevision = []byte("x"), 50
 	unleased := own
 	unleased.Lease, unleased.ModRevision = 0, 51
-	leads := func(lead int64) decision { return decision{lead: lead, mode: election.ModeElection} }
+	leads := func(lead int64) decision { return decision{lead: lead} }
 	does := func(do Action, rev int64) decision {
-		return decision{mode: election.ModeElection, action: do, revision: rev}
+		return decision{action: do, revision: rev}
 	}
 
 	for _, tc := range []struct {
@@ -168,7 +167,7 @@ func TestDecide(t *testing.T) {
 		{"failed, somebody queues", given{failed: "a:1", kvs: []state.KV{queued(otherLease, 30)}}, failedNow, leads(0)},
 		{"failed, another acts", given{failed: "a:1", kvs: []state.KV{acts(otherLease, 30)}}, failedNow, leads(0)},
 		{"acts", given{failed: "a:1", kvs: []state.KV{acts(ownLease, 30)}}, failedNow, decision{lead: 30,
-			mode: election.ModeFallback}},
+			acting: true}},
 		{"acts, somebody queues: lower the flag, delete the key", given{failed: "a:1", kvs: []state.KV{acts(ownLease, 30),
 			queued(otherLease, 31)}}, failedNow, does(DeleteActing, 30)},
 		{"acts, the election works again", given{kvs: []state.KV{acts(ownLease, 30)}}, nil, does(DeleteActing, 30)},

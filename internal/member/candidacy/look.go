@@ -50,7 +50,7 @@ func (c Candidacy) Decide(in Input) (Candidacy, Orders) {
 		d = decide(v)
 	}
 	if d.lead != 0 && c.term.Token == 0 {
-		c.term = Term{Token: d.lead, Mode: d.mode}
+		c.term = Term{Token: d.lead, Acting: d.acting}
 		o.BegunTerm = c.term
 	}
 	if d.action != NoAction && !in.Now.Before(c.retryAt) {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/state/txn"
 )
@@ -39,7 +38,7 @@ func TestJoinAndLead(t *testing.T) {
 	require.Equal(t, Orders{}, o, "second in the queue")
 	require.EqualValues(t, 20, c.CandidateRevision(), "renewals look for the key")
 	c, o = c.Decide(at(0, queue(queued(ownLease, 20))))
-	require.Equal(t, Orders{BegunTerm: Term{20, election.ModeElection}}, o)
+	require.Equal(t, Orders{BegunTerm: Term{Token: 20}}, o)
 	require.Equal(t, o.BegunTerm, c.Term())
 }
 
@@ -54,7 +53,7 @@ func leads(t *testing.T) Candidacy {
 func TestResign(t *testing.T) {
 	both := queue(queued(ownLease, 20), queued(otherLease, 21))
 	c, ended := leads(t).Resign(began, both)
-	require.Equal(t, Ending{Token: 20, Reason: election.ReasonResigned}, ended)
+	require.Equal(t, Ending{Token: 20, Reason: ReasonResigned}, ended)
 	require.Zero(t, c.Term())
 	require.False(t, c.TermKeyGone(20, both))
 
@@ -84,7 +83,7 @@ func TestResign(t *testing.T) {
 func TestAskedToGiveWay(t *testing.T) {
 	s := queue(queued(ownLease, 20), queued(otherLease, 21), request(state.RequestResign, 20, "", 0))
 	c, o := leads(t).Decide(at(0, s))
-	require.Equal(t, Ending{Token: 20, Reason: election.ReasonRequested, Request: s.Request}, o.EndedTerm)
+	require.Equal(t, Ending{Token: 20, Reason: ReasonRequested, Request: s.Request}, o.EndedTerm)
 	require.Equal(t, Request{Action: LeaveQueue, Revision: 20}, o.Request)
 	require.Zero(t, c.Term())
 
@@ -120,22 +119,22 @@ func TestKeysThatEnd(t *testing.T) {
 		want  Ending
 	}{
 		"a renewal missed it": {func(c Candidacy) (Candidacy, Ending) { return c.KeyMissed(20, began) },
-			Ending{Token: 20, Reason: election.ReasonKeyLost}},
+			Ending{Token: 20, Reason: ReasonKeyLost}},
 		"a renewal missed an older one": {func(c Candidacy) (Candidacy, Ending) { return c.KeyMissed(19, began) },
 			Ending{}},
 		"its campaign is cancelled": {func(c Candidacy) (Candidacy,
 			Ending) {
 			return c.CampaignCancelled(20, true, began)
-		}, Ending{Token: 20, Reason: election.ReasonKeyLost}},
+		}, Ending{Token: 20, Reason: ReasonKeyLost}},
 		"its campaign ends with the session": {func(c Candidacy) (Candidacy,
 			Ending) {
 			return c.CampaignCancelled(20, false, began)
-		}, Ending{Token: 20, Reason: election.ReasonSessionLost}},
+		}, Ending{Token: 20, Reason: ReasonSessionLost}},
 		"the session is lost": {func(c Candidacy) (Candidacy, Ending) {
-			return c.SessionEnded(election.ReasonSessionLost,
+			return c.SessionEnded(ReasonSessionLost,
 				began)
 		},
-			Ending{Token: 20, Reason: election.ReasonSessionLost}},
+			Ending{Token: 20, Reason: ReasonSessionLost}},
 		"a campaign without a key is cancelled": {func(c Candidacy) (Candidacy,
 			Ending) {
 			return c.CampaignCancelled(0, true, began)
@@ -161,7 +160,7 @@ func TestKeysThatEnd(t *testing.T) {
 }
 
 func TestWhatASessionLeavesToTheNext(t *testing.T) {
-	c, _ := leads(t).SessionEnded(election.ReasonSessionLost, began)
+	c, _ := leads(t).SessionEnded(ReasonSessionLost, began)
 	c = c.OnSession(otherLease, ttl)
 	mine := queued(otherLease, 30)
 	mine.Value = []byte("a:1")
@@ -204,19 +203,19 @@ func TestActing(t *testing.T) {
 	require.Equal(t, Orders{RecheckAfter: 1}, o, "not in a loop")
 	acting := given{failed: "a:1", kvs: []state.KV{acts(ownLease, 30)}}
 	c, o = c.Decide(at(time.Second, acting.build()))
-	require.Equal(t, Term{30, election.ModeFallback}, o.BegunTerm)
+	require.Equal(t, Term{30, true}, o.BegunTerm)
 	require.EqualValues(t, 30, c.ActingRevision())
 
 	acting.kvs = append(acting.kvs, queued(otherLease, 31))
 	c, o = c.Decide(at(time.Second, acting.build()))
-	require.Equal(t, Ending{Token: 30, Reason: election.ReasonSuperseded}, o.EndedTerm)
+	require.Equal(t, Ending{Token: 30, Reason: ReasonSuperseded}, o.EndedTerm)
 	require.Equal(t, Request{Action: DeleteActing, Revision: 30, Txn: txn.DeleteActing(keysForTest(), 30)}, o.Request)
 	require.Zero(t, c.ActingRevision())
 }
 
 func TestRequestsThatFail(t *testing.T) {
 	c, o := leads(t).Withdraw(began)
-	require.Equal(t, Ending{Token: 20, Reason: election.ReasonStopped}, o)
+	require.Equal(t, Ending{Token: 20, Reason: ReasonStopped}, o)
 	s := queue(queued(ownLease, 20))
 	for i, wait := range []time.Duration{50, 100, 200, 400, 800, 1600, 3200, 3200} {
 		c, _ = c.OnSession(ownLease, ttl).Decide(at(0, s)) // as if no time had to pass

@@ -1,7 +1,7 @@
 package candidacy
 
 import (
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/internal/lifecycle"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -33,7 +33,7 @@ func mustGiveWay(s *state.Snapshot, place int) bool {
 func TransferTarget(s *state.Snapshot, address string, incarnation int64) (int, error) {
 	m := s.Member(address)
 	if m == nil || (incarnation != 0 && m.Incarnation != incarnation) {
-		return 0, election.ErrNotMember
+		return 0, lifecycle.ErrNotMember
 	}
 	target := -1
 	for i, c := range s.Queue {
@@ -41,11 +41,11 @@ func TransferTarget(s *state.Snapshot, address string, incarnation int64) (int, 
 		case owner == m:
 			target = i
 		case owner == nil && target < 0:
-			return 0, election.ErrOutsider
+			return 0, lifecycle.ErrOutsider
 		}
 	}
 	if target < 0 {
-		return 0, election.ErrNotCandidate
+		return 0, lifecycle.ErrNotCandidate
 	}
 	return target, nil
 }

@@ -1,7 +1,6 @@
 package txn
 
 import (
-	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -27,9 +26,9 @@ func RewriteCandidate(keys state.Keys, lease int64, address string, modRevision 
 }
 
 // TermGuards returns guards that hold if and only if the key of a term stands: the candidate's key on the given
-// lease, or, in fallback, the acting key while there is no candidate.
-func TermGuards(keys state.Keys, mode election.Mode, lease, token int64) []Guard {
-	if mode == election.ModeFallback {
+// lease, or, of an acting leader, the acting key while there is no candidate.
+func TermGuards(keys state.Keys, acting bool, lease, token int64) []Guard {
+	if acting {
 		return []Guard{created(keys.Acting(), token), queueEmpty(keys)}
 	}
 	return []Guard{created(keys.Candidate(lease), token)}

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/embedetcd"
 )
@@ -36,7 +36,7 @@ func TestOperationsAreRecordedWithTheirOutcome(t *testing.T) {
 	require.Zero(t, empty.Revision)
 	accepted := g.Write(ctx, unfencedTerm{3, c.Client()})
 	require.Equal(t, OutcomeAccepted, accepted.Outcome)
-	refused := g.Write(ctx, denyingTerm{&election.TermOverError{Token: 9}})
+	refused := g.Write(ctx, denyingTerm{&leaderelection.TermOverError{Token: 9}})
 	require.Equal(t, OutcomeRefused, refused.Outcome)
 	unknown := g.Write(ctx, denyingTerm{errors.New("lost")})
 	require.Equal(t, OutcomeUnknown, unknown.Outcome)
@@ -63,7 +63,7 @@ func TestAttemptIsRecordedBeforeItIsSent(t *testing.T) {
 	rec := NewRecorder(p, "test")
 	var left History
 	g := rec.Register("a", nil, key)
-	g.Write(t.Context(), hookedTerm{denyingTerm{election.ErrTermOver}, func() { left = p.readHistory(t) }})
+	g.Write(t.Context(), hookedTerm{denyingTerm{leaderelection.ErrTermOver}, func() { left = p.readHistory(t) }})
 	require.Len(t, left.Ops, 1)
 	require.Equal(t, OutcomeUnknown, left.Ops[0].Outcome)
 	require.Equal(t, OutcomeRefused, p.readHistory(t).Ops[0].Outcome)

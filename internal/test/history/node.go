@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/internal/wait"
 )
 
@@ -82,7 +82,7 @@ func (n Node) WithShards(c *cluster.Cluster) Node {
 // leadsByTerm asks for the term before and after it asks whether the node leads. If both terms are the same, the
 // answer was about that term. If a term begins or ends meanwhile, leads asks again. If there is no term each
 // time, the answer is wrong, and leads returns it with token 0, so that it is reported.
-func leadsByTerm(isLeader func() bool, term func() (election.Term, bool)) (bool, int64) {
+func leadsByTerm(isLeader func() bool, term func() (leaderelection.Term, bool)) (bool, int64) {
 	for range 10 {
 		before, _ := term()
 		yes := isLeader()
@@ -129,4 +129,4 @@ func TermOf(c *cluster.Cluster) func() FencedTerm {
 	}
 }
 
-var _ FencedTerm = election.Term(nil)
+var _ FencedTerm = leaderelection.Term(nil)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/internal/wait"
 )
@@ -220,25 +219,25 @@ func TestReading(t *testing.T) {
 }
 
 func TestLeadsIsAboutOneInstant(t *testing.T) {
-	one, two := &leaderelection.Term{}, &leaderelection.Term{}
+	one, two := &namedTerm{name: "one"}, &namedTerm{name: "two"}
 	for name, test := range map[string]struct {
-		terms []election.Term // answers to Term; the last one is repeated
-		yes   []bool          // answers to IsLeader
+		terms []leaderelection.Term // answers to Term; the last one is repeated
+		yes   []bool                // answers to IsLeader
 		want  bool
 		asked int // calls of IsLeader
 	}{
-		"leads":                  {[]election.Term{one}, []bool{true}, true, 1},
-		"does not":               {[]election.Term{nil}, []bool{false}, false, 1},
-		"begins meanwhile":       {[]election.Term{nil, one}, []bool{true}, true, 2},
-		"ends meanwhile":         {[]election.Term{one, nil}, []bool{true, false}, false, 2},
-		"another term meanwhile": {[]election.Term{one, two}, []bool{true}, true, 2},
-		"yes without a term":     {[]election.Term{nil}, []bool{true}, true, 10},
+		"leads":                  {[]leaderelection.Term{one}, []bool{true}, true, 1},
+		"does not":               {[]leaderelection.Term{nil}, []bool{false}, false, 1},
+		"begins meanwhile":       {[]leaderelection.Term{nil, one}, []bool{true}, true, 2},
+		"ends meanwhile":         {[]leaderelection.Term{one, nil}, []bool{true, false}, false, 2},
+		"another term meanwhile": {[]leaderelection.Term{one, two}, []bool{true}, true, 2},
+		"yes without a term":     {[]leaderelection.Term{nil}, []bool{true}, true, 10},
 	} {
 		next, asked := 0, 0
 		yes, _ := leadsByTerm(func() bool {
 			asked++
 			return test.yes[min(asked, len(test.yes))-1]
-		}, func() (election.Term, bool) {
+		}, func() (leaderelection.Term, bool) {
 			next++
 			t := test.terms[min(next, len(test.terms))-1]
 			return t, t != nil
@@ -246,4 +245,10 @@ func TestLeadsIsAboutOneInstant(t *testing.T) {
 		require.Equal(t, test.want, yes, name)
 		require.Equal(t, test.asked, asked, name)
 	}
+}
+
+// namedTerm is a term that is only compared.
+type namedTerm struct {
+	leaderelection.Term
+	name string
 }

@@ -10,13 +10,13 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 )
 
 // attemptTimeout limits one operation of Work.
 const attemptTimeout = 2 * time.Second
 
-// FencedTerm is a term with transactions that etcd refuses once the term is over: an [election.Term], or a test's
+// FencedTerm is a term with transactions that etcd refuses once the term is over: an [leaderelection.Term], or a test's
 // substitute.
 type FencedTerm interface {
 	Token() int64
@@ -48,7 +48,7 @@ func (r *Recorder) ShardRegister(node string, client *clientv3.Client, key strin
 }
 
 // Write makes one guarded write and records it, before it is sent and when it is answered. It blocks until etcd
-// has answered or ctx ends. The outcome is refused only if the error matches election.ErrTermOver; after any
+// has answered or ctx ends. The outcome is refused only if the error matches leaderelection.ErrTermOver; after any
 // other error it is unknown.
 func (g *Register) Write(ctx context.Context, term FencedTerm) Op {
 	op := g.newOp()
@@ -60,7 +60,7 @@ func (g *Register) Write(ctx context.Context, term FencedTerm) Op {
 	switch {
 	case err == nil:
 		op.Outcome, op.Revision = OutcomeAccepted, resp.Header.Revision
-	case errors.Is(err, election.ErrTermOver):
+	case errors.Is(err, leaderelection.ErrTermOver):
 		op.Outcome, op.Error = OutcomeRefused, err.Error()
 	default:
 		op.Error = err.Error()

@@ -48,13 +48,13 @@ var ofElections = []Mutant{{
 	In:   []string{simulation},
 	Edits: []Edit{
 		{"internal/member/candidacy/ending.go",
-			`return c.end(election.ReasonResigned, now, s)`,
+			`return c.end(ReasonResigned, now, s)`,
 			`c.barred = max(c.barred, c.term.Token)
 	return c, Ending{}`},
-		{"internal/member/candidacy/ending.go", `return c.end(election.ReasonStopped, now, nil)`, `return c, Ending{}`},
+		{"internal/member/candidacy/ending.go", `return c.end(ReasonStopped, now, nil)`, `return c, Ending{}`},
 		{"internal/member/candidacy/decide.go",
-			`d.lead, d.mode = acting.CreateRevision, election.ModeFallback`,
-			`d.lead, d.mode = acting.CreateRevision, election.ModeFallback
+			`d.lead, d.acting = acting.CreateRevision, true`,
+			`d.lead, d.acting = acting.CreateRevision, true
 	case own != nil && own.CreateRevision == v.term.Token && own.CreateRevision > v.gone:
 		d.lead = own.CreateRevision`},
 	},
@@ -77,7 +77,7 @@ var ofElections = []Mutant{{
 	What: "a term's transactions have no fence",
 	In:   []string{simulation},
 	Edits: []Edit{{"internal/state/txn/election.go",
-		`if mode == election.ModeFallback {`,
+		`if acting {`,
 		`return nil
-	if mode == election.ModeFallback {`}},
+	if acting {`}},
 }}

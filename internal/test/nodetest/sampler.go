@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/clustertest"
 )
 
@@ -56,7 +56,7 @@ func leaderToken(n *clustertest.Node) int64 {
 func (s *Sampler) sampleOnce(nodes []*clustertest.Node) {
 	s.Samples++
 	for i, a := range nodes {
-		if a.Cluster().Status().Mode == election.ModeFallback {
+		if a.Cluster().Status().Mode == leaderelection.ModeFallback {
 			s.Fallback++
 		}
 		first := leaderToken(a)

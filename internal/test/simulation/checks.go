@@ -8,7 +8,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/test/modeletcd"
@@ -66,7 +66,7 @@ type processFacts struct {
 	tries       time.Duration // since when it tries the next round; -1 if it does not
 
 	token int64 // of the present term, or the last one
-	mode  election.Mode
+	mode  leaderelection.Mode
 	over  time.Duration // end of that term; -1 if it has not ended
 
 	serves []int64 // by shard: the epoch under which it was last seen to serve
@@ -123,7 +123,7 @@ type claim struct {
 	period *etcdsession.Period
 	stands bool
 	token  int64 // of the term by which it leads; 0 if it does not lead
-	mode   election.Mode
+	mode   leaderelection.Mode
 	view   *state.Snapshot
 	shards []int64 // by shard: the epoch under which it holds it; 0 if it does not
 	served []bool
@@ -181,8 +181,11 @@ func (p *process) currentClaim() claim {
 	x.valid, x.period = x.s.Valid(), x.s.Period()
 	x.stands = x.period.ValidDespitePause()
 	x.view = p.member.Mirror.Snapshot()
-	if t := p.member.Consensus.Election().Term(); t != nil {
-		x.token, x.mode = t.Token(), t.Mode()
+	if t, leads := p.member.Consensus.Election().Term(); leads {
+		x.token, x.mode = t.Token(), leaderelection.ModeElection
+		if t.(interface{ Acting() bool }).Acting() {
+			x.mode = leaderelection.ModeFallback
+		}
 	}
 	shards := p.member.Consensus.Shards()
 	if shards == nil {

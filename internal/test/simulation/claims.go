@@ -7,7 +7,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/state"
 )
@@ -94,7 +94,7 @@ func (c *checks) checkLeader(x *claim) {
 // termKeyDefect returns the reason why a term's key does not entitle to lead, or "" if it does.
 func (c *checks) termKeyDefect(x *claim) string {
 	keys := c.w.keys
-	if x.mode == election.ModeFallback {
+	if x.mode == leaderelection.ModeFallback {
 		if !c.truth.keyExists(keys.Acting(), x.token) {
 			return "the acting key is gone"
 		}
@@ -200,7 +200,7 @@ func (c *checks) checkOverlap(leaders []*claim) {
 // at once.
 func (c *checks) checkBesideOutside(leaders []*claim) {
 	head := c.truth.firstCandidate()
-	if len(leaders) == 0 || leaders[0].mode != election.ModeFallback || head == nil ||
+	if len(leaders) == 0 || leaders[0].mode != leaderelection.ModeFallback || head == nil ||
 		c.w.hostAt(string(head.Value)) != nil {
 		c.outside = 0
 		return

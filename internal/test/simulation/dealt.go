@@ -7,7 +7,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/sharding"
 	"github.com/goverse/goverse/internal/sharding/shardplan"
@@ -18,7 +18,7 @@ import (
 // that revision.
 func (c *checks) checkAcceptedMap(p *process, d planningDuty, r *pb.TxnRequest) {
 	c.seen.Count[PlanAccepted]++
-	if d.mode == election.ModeFallback {
+	if d.mode == leaderelection.ModeFallback {
 		c.seen.Count[PlanActing]++
 	} else if d.token != p.facts.token || p.facts.over >= 0 {
 		c.seen.Count[PlanOutside]++
@@ -60,7 +60,7 @@ func (c *checks) countRefusedMap(d planningDuty) {
 // is the duty of the leader or, beside a leading outside candidate, of the first member in the queue.
 func (c *checks) plannerDefect(d planningDuty) string {
 	keys := c.w.keys
-	if d.mode == election.ModeFallback {
+	if d.mode == leaderelection.ModeFallback {
 		switch {
 		case !c.truth.keyExists(keys.Acting(), d.token):
 			return "the acting key is gone"

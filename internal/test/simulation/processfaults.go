@@ -161,8 +161,8 @@ func (c *checks) recordResignRequest() {
 
 // resign lets the process give up its leadership, if it leads.
 func (p *process) resign() {
-	t := p.member.Consensus.Election().Term()
-	if t == nil {
+	t, leads := p.member.Consensus.Election().Term()
+	if !leads {
 		return
 	}
 	p.w.checks.recordResigning(t.Token())

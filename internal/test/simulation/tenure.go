@@ -7,8 +7,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
-	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/event"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/state/txn"
@@ -22,7 +22,7 @@ func (c *checks) checkEvent(p *process, what event.Type, f logFields) {
 	defer c.w.wakeChecks()
 	switch what {
 	case event.LeaderElected:
-		c.checkTermBegan(p, f.number("token"), election.Mode(f.text("mode")))
+		c.checkTermBegan(p, f.number("token"), leaderelection.Mode(f.text("mode")))
 	case event.LeaderLost:
 		c.checkTermEnded(p, f.number("token"), f.text("reason"))
 	case event.SessionLost:
@@ -48,7 +48,7 @@ var shardMoves = map[string]Occurrence{"assigned": ShardAssigned, "drained": Sha
 	"rebalanced": ShardRebalanced}
 
 // checkTermBegan checks every new term.
-func (c *checks) checkTermBegan(p *process, token int64, mode election.Mode) {
+func (c *checks) checkTermBegan(p *process, token int64, mode leaderelection.Mode) {
 	c.seen.Count[TermBegan]++
 	k := &p.facts
 	if k.token != 0 && c.workStillRuns(p, k.token) {
@@ -59,7 +59,7 @@ func (c *checks) checkTermBegan(p *process, token int64, mode election.Mode) {
 	}
 	c.largestTermToken = max(c.largestTermToken, token)
 	k.token, k.mode, k.over = token, mode, -1
-	if mode == election.ModeFallback {
+	if mode == leaderelection.ModeFallback {
 		c.seen.Count[ActingTerm]++
 		if !k.mayAct {
 			c.fail("P3", "%s acts as leader, though its election has not failed", p.id)
@@ -87,7 +87,7 @@ func (c *checks) workStillRuns(p *process, token int64) bool {
 func (c *checks) checkTermEnded(p *process, token int64, reason string) {
 	k := &p.facts
 	k.over = c.w.now()
-	if o, counted := termEnds[election.Reason(reason)]; counted {
+	if o, counted := termEnds[leaderelection.Reason(reason)]; counted {
 		c.seen.Count[o]++
 	} else if reason != "" {
 		c.seen.Count[GaveWay]++ // the reason is the requester's own text
@@ -95,12 +95,12 @@ func (c *checks) checkTermEnded(p *process, token int64, reason string) {
 	if p.user.functionRuns(token) {
 		c.seen.Count[WorkAwaited]++
 	}
-	switch election.Reason(reason) {
-	case election.ReasonSessionLost:
+	switch leaderelection.Reason(reason) {
+	case leaderelection.ReasonSessionLost:
 		c.resigned = append(c.resigned, token) // if the session was only suspended, the member queues anew
-	case election.ReasonKeyLost:
+	case leaderelection.ReasonKeyLost:
 		key := c.w.keys.Acting()
-		if s := p.session(); k.mode != election.ModeFallback && s != nil {
+		if s := p.session(); k.mode != leaderelection.ModeFallback && s != nil {
 			key = c.w.keys.Candidate(int64(s.ID()))
 		}
 		if c.truth.keyExists(key, token) {
@@ -110,9 +110,11 @@ func (c *checks) checkTermEnded(p *process, token int64, reason string) {
 	c.w.faults.reachMoment(p, momentTermEnded)
 }
 
-var termEnds = map[election.Reason]Occurrence{election.ReasonResigned: Resigned, election.ReasonRequested: GaveWay,
-	election.ReasonKeyLost: KeyLost, election.ReasonSessionLost: SessionLost, election.ReasonSuperseded: Superseded,
-	election.ReasonStopped: Withdrawn}
+var termEnds = map[leaderelection.Reason]Occurrence{leaderelection.ReasonResigned: Resigned,
+	leaderelection.ReasonRequested: GaveWay,
+	leaderelection.ReasonKeyLost:   KeyLost, leaderelection.ReasonSessionLost: SessionLost,
+	leaderelection.ReasonSuperseded: Superseded,
+	leaderelection.ReasonStopped:    Withdrawn}
 
 // recordSent is called with every request that is about to be sent. For a shard map or a guarded write it returns the
 // duty under which it is sent.
@@ -239,11 +241,11 @@ func (c *checks) checkWrite(p *process, d planningDuty) {
 	c.seen.Count[WriteAccepted]++
 	why := ""
 	switch {
-	case d.mode == election.ModeFallback && !c.truth.keyExists(c.w.keys.Acting(), d.token):
+	case d.mode == leaderelection.ModeFallback && !c.truth.keyExists(c.w.keys.Acting(), d.token):
 		why = "the acting key is gone"
-	case d.mode == election.ModeFallback && c.truth.firstCandidate() != nil:
+	case d.mode == leaderelection.ModeFallback && c.truth.firstCandidate() != nil:
 		why = "somebody queues"
-	case d.mode != election.ModeFallback && !c.candidateExists(d.token):
+	case d.mode != leaderelection.ModeFallback && !c.candidateExists(d.token):
 		why = "its key is gone"
 	}
 	if why != "" {
@@ -285,16 +287,16 @@ func (c *checks) checkGaveUp(p *process, kv *mvccpb.KeyValue) {
 
 // planningDuty identifies the key that entitles a process to plan.
 type planningDuty struct {
-	mode  election.Mode
+	mode  leaderelection.Mode
 	token int64
 	lease int64
 }
 
 // dutyOf returns the duty that the guards check.
 func (w *world) dutyOf(guards []txn.Guard) planningDuty {
-	d := planningDuty{mode: election.ModeElection, token: guards[0].Revision}
+	d := planningDuty{mode: leaderelection.ModeElection, token: guards[0].Revision}
 	if guards[0].Key == w.keys.Acting() {
-		d.mode = election.ModeFallback
+		d.mode = leaderelection.ModeFallback
 	} else {
 		d.lease = w.keys.Parse(guards[0].Key).Lease
 	}

@@ -8,7 +8,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/internal/wait"
 )
 
@@ -54,7 +54,7 @@ func (u *nodeUser) runUser() {
 }
 
 // leadTerm is the function of a term. Some of its runs return late.
-func (u *nodeUser) leadTerm(ctx context.Context, t election.Term) error {
+func (u *nodeUser) leadTerm(ctx context.Context, t leaderelection.Term) error {
 	u.countInside(t.Token(), 1)
 	defer u.countInside(t.Token(), -1)
 	u.p.w.faults.reachMoment(u.p, momentTermBegan)
@@ -84,7 +84,7 @@ func (u *nodeUser) functionRuns(token int64) bool {
 }
 
 // writeUnderFence writes under the term's fence until the term is over.
-func (u *nodeUser) writeUnderFence(ctx context.Context, t election.Term) {
+func (u *nodeUser) writeUnderFence(ctx context.Context, t leaderelection.Term) {
 	for {
 		wait.For(ctx, u.drawBetween(0, u.p.w.ttl))
 		if ctx.Err() != nil {

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/shard"
 )
 
@@ -18,7 +18,7 @@ type statusSource struct {
 
 func newStatusSource(address string) *statusSource {
 	return &statusSource{startStatus: cluster.Status{NodeID: address, State: cluster.StateStarting,
-		Mode: election.ModeElection}}
+		Mode: leaderelection.ModeElection}}
 }
 
 func (s *statusSource) setCluster(c *cluster.Cluster) { s.cluster.Store(c) }

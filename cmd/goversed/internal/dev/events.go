@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -31,7 +30,7 @@ type event struct {
 	kind    eventKind
 	address string // of the node concerned
 	token   int64  // set for leads and leaderHandedOver
-	mode    election.Mode
+	acting  bool   // in fallback
 	outside bool   // the leader is not a member, but another program in the same election
 	shards  int    // set for served: the number of shards
 	elapsed string // set for leads and served: the time the loop measured, "" if none
@@ -45,7 +44,7 @@ func (h event) describe() string {
 		name += " (another program)"
 	}
 	verb := "leads"
-	if h.mode == election.ModeFallback {
+	if h.acting {
 		verb = "leads in fallback"
 	}
 	switch h.kind {
@@ -118,7 +117,7 @@ func leaderChange(before, after *state.Snapshot) (event, bool) {
 	if was.Token == is.Token {
 		return event{}, false
 	}
-	h := event{kind: leaderElected, address: is.Address, token: is.Token, mode: is.Mode,
+	h := event{kind: leaderElected, address: is.Address, token: is.Token, acting: is.Fallback,
 		outside: is.Address != "" && !is.Member}
 	voluntary := false
 	if was.Address != "" {
@@ -134,7 +133,7 @@ func leaderChange(before, after *state.Snapshot) (event, bool) {
 }
 
 // termEndReason returns the reason why a term ended, and reports whether its leader gave way and still lives.
-func termEndReason(before, after *state.Snapshot, was election.Leader) (why string, voluntary bool) {
+func termEndReason(before, after *state.Snapshot, was state.Leader) (why string, voluntary bool) {
 	m := before.Member(was.Address)
 	if m == nil || m.Lease != was.Lease {
 		return was.Address + "'s key is gone", false

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/internal/member/request"
 	"github.com/goverse/goverse/internal/state"
 )
@@ -23,7 +23,7 @@ type Outcome struct {
 
 // Resign asks the leader to give way to the next candidate, and blocks until there is a leader with a new
 // token. That is the same node again if it is alone. Resign returns ErrNoNodes and the errors of Read and
-// request.AwaitHandover. When timeout has passed, the error is election.ErrNotMoved, and the request is
+// request.AwaitHandover. When timeout has passed, the error is leaderelection.ErrNotMoved, and the request is
 // withdrawn.
 func (o *Operator) Resign(ctx context.Context, timeout time.Duration) (Outcome, error) {
 	return o.requestMove(ctx, timeout, state.RequestResign, "")
@@ -51,7 +51,7 @@ func (o *Operator) requestMove(ctx context.Context, timeout time.Duration, kind 
 	before := s.Leader()
 	after, err := request.AwaitHandover(ctx, o.client, m, kind, address)
 	switch {
-	case errors.Is(err, election.ErrNotMoved) && ctx.Err() != nil:
+	case errors.Is(err, leaderelection.ErrNotMoved) && ctx.Err() != nil:
 		return Outcome{}, fmt.Errorf("%w; no request is left behind, look at goversed status or give more --timeout than %v",
 			err, timeout)
 	case err != nil:

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/clustertest"
 )
 
@@ -70,7 +70,7 @@ func TestMovesThatAreImpossible(t *testing.T) {
 	require.ErrorIs(t, err, ErrNoNodes)
 	c.WaitLeaderIs(c.AddNode().Address())
 	_, err = o.Transfer(testContext(t), patience, "127.0.0.1:1")
-	require.ErrorIs(t, err, election.ErrNotMember)
+	require.ErrorIs(t, err, leaderelection.ErrNotMember)
 	requireNothingLeft(t, c)
 }
 
@@ -83,7 +83,7 @@ func TestMoveThatTakesTooLong(t *testing.T) {
 	c.Node(0).Faults().FreezeWatch()
 	began := time.Now()
 	_, err := openOperator(t, c).Resign(testContext(t), 2*time.Second)
-	require.ErrorIs(t, err, election.ErrNotMoved)
+	require.ErrorIs(t, err, leaderelection.ErrNotMoved)
 	require.ErrorContains(t, err, "--timeout")
 	require.Less(t, time.Since(began), 10*time.Second)
 	requireNothingLeft(t, c)

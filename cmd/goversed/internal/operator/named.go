@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/internal/leasequeue"
 	"github.com/goverse/goverse/internal/leasequeue/elections"
 	"github.com/goverse/goverse/internal/state"
@@ -37,9 +37,9 @@ const electionsPerRead = 1000
 // limits one step, in which etcd must answer something. Elections returns the errors of Read.
 func (o *Operator) Elections(ctx context.Context, timeout time.Duration) ([]NamedElection, error) {
 	out := []NamedElection{}
-	q := election.Query{Limit: electionsPerRead}
+	q := leaderelection.Query{Limit: electionsPerRead}
 	for more := true; more; {
-		var found []election.Standing
+		var found []leaderelection.Standing
 		after, err := o.listFor(ctx, timeout, "READ on the prefix "+o.keys.Elections().Root(),
 			func(ctx context.Context) (err error) {
 				found, more, err = elections.List(ctx, o.client, o.keys, q)
@@ -64,7 +64,7 @@ func (o *Operator) Elections(ctx context.Context, timeout time.Duration) ([]Name
 	return out, nil
 }
 
-func namedElection(s election.Standing) NamedElection {
+func namedElection(s leaderelection.Standing) NamedElection {
 	e := NamedElection{Name: s.Name, LeaderID: s.Leader.Address, Token: s.Leader.Token}
 	for _, c := range s.Candidates {
 		e.Candidates = append(e.Candidates, NamedCandidate(c))
@@ -74,7 +74,7 @@ func namedElection(s election.Standing) NamedElection {
 
 // TransferElection asks for a named election to be led by the candidate at address, and blocks until it is. It
 // is no error if the candidate leads already. TransferElection returns the errors of Read and
-// elections.Election.Transfer. When timeout has passed, the error is election.ErrNotMoved, and the request is
+// elections.Election.Transfer. When timeout has passed, the error is leaderelection.ErrNotMoved, and the request is
 // withdrawn.
 func (o *Operator) TransferElection(ctx context.Context, timeout time.Duration, name, address string) (Outcome, error) {
 	return o.askNamed(ctx, timeout, name, func(ctx context.Context, e *elections.Election) error {
@@ -114,17 +114,17 @@ func (o *Operator) askNamed(ctx context.Context, timeout time.Duration, name str
 		PreviousLeaderID: before.Address, PreviousToken: before.Token, Moved: now.Address != before.Address}, nil
 }
 
-func (o *Operator) readNamedLeader(ctx context.Context, name string) (election.Leader, error) {
+func (o *Operator) readNamedLeader(ctx context.Context, name string) (leaderelection.Leader, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	var e election.Standing
+	var e leaderelection.Standing
 	err := o.etcd.Ask(ctx, "READ on the prefix "+o.keys.Elections().Root(), func(ctx context.Context) (err error) {
 		e, err = elections.ReadState(ctx, o.client, o.keys, name)
 		return err
 	})
-	if errors.Is(err, election.ErrNoLeader) {
+	if errors.Is(err, leaderelection.ErrNoLeader) {
 		err = fmt.Errorf("election %s: %w; goversed elections shows those that somebody leads",
-			quoteIfUnclear(name), election.ErrNoLeader)
+			quoteIfUnclear(name), leaderelection.ErrNoLeader)
 	}
 	return e.Leader, err
 }

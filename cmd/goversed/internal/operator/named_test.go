@@ -9,7 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/test/nodetest"
@@ -22,7 +22,7 @@ func TestNamedElections(t *testing.T) {
 	all, err := o.Elections(testContext(t), time.Minute)
 	require.NoError(t, err)
 	require.Empty(t, all)
-	stand := func(i int, name string, opts ...election.StandOption) *cluster.Candidate {
+	stand := func(i int, name string, opts ...leaderelection.StandOption) *cluster.Candidate {
 		e, err := c.Node(i).Cluster().Elections().Stand(name, opts...)
 		require.NoError(t, err)
 		c.Eventually(func() bool { return strings.Contains(strings.Join(e.Queue(), " "), c.Node(i).Address()) }, "it stands")
@@ -31,7 +31,7 @@ func TestNamedElections(t *testing.T) {
 	a, b, third := c.Node(0).Address(), c.Node(1).Address(), c.Node(2).Address()
 	first := stand(0, "outbox")
 	second := stand(1, "outbox")
-	stand(2, "outbox", election.Priority(-1))
+	stand(2, "outbox", leaderelection.Priority(-1))
 	stand(1, "a name/with, all")
 	c.Eventually(first.IsLeader, "it leads")
 
@@ -51,11 +51,11 @@ func TestNamedElections(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, out.Moved)
 	_, err = o.TransferElection(testContext(t), patience, "outbox", third)
-	require.ErrorIs(t, err, election.ErrPreferred)
+	require.ErrorIs(t, err, leaderelection.ErrPreferred)
 	_, err = o.TransferElection(testContext(t), patience, "outbox", "127.0.0.1:1")
-	require.ErrorIs(t, err, election.ErrNotCandidate)
+	require.ErrorIs(t, err, leaderelection.ErrNotCandidate)
 	_, err = o.TransferElection(testContext(t), patience, "nothing", b)
-	require.ErrorIs(t, err, election.ErrNoLeader)
+	require.ErrorIs(t, err, leaderelection.ErrNoLeader)
 	require.ErrorContains(t, err, "goversed elections shows")
 
 	out, err = o.ResignElection(testContext(t), patience, "a name/with, all")
@@ -68,7 +68,7 @@ func TestNamedElections(t *testing.T) {
 	require.NoError(t, err)
 	stand(0, "old")
 	_, err = o.TransferElection(testContext(t), time.Second, "old", a)
-	require.ErrorIs(t, err, election.ErrNotMoved)
+	require.ErrorIs(t, err, leaderelection.ErrNotMoved)
 	requests, err := c.Client().Get(testContext(t), nodetest.Keys.Elections().Requests().Root(), clientv3.WithPrefix())
 	require.NoError(t, err)
 	for _, kv := range requests.Kvs {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 )
 
 // The printers write text, or one JSON value and a line break.
@@ -31,13 +31,13 @@ func PrintStatus(out io.Writer, d Details, asJSON bool) error {
 	return PrintNodes(out, d, false)
 }
 
-// PrintLeader writes the leader's address, or fails with ErrNoNodes or election.ErrNoLeader.
+// PrintLeader writes the leader's address, or fails with ErrNoNodes or leaderelection.ErrNoLeader.
 func PrintLeader(out io.Writer, d Details, asJSON bool) error {
 	switch {
 	case d.LeaderID == "" && d.ClusterSize == 0:
 		return noNodesError(d.prefix)
 	case d.LeaderID == "":
-		return election.ErrNoLeader
+		return leaderelection.ErrNoLeader
 	}
 	if asJSON {
 		return printJSON(out, d.Leader())

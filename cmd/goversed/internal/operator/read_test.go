@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/clustertest/fault"
 	"github.com/goverse/goverse/internal/state"
@@ -107,7 +107,7 @@ func TestReadOfNothing(t *testing.T) {
 	require.EqualError(t, PrintLeader(&out, d, true), "no node is registered under /goverse: check --prefix")
 	some := d
 	some.ClusterSize = 1
-	require.ErrorIs(t, PrintLeader(&out, some, true), election.ErrNoLeader)
+	require.ErrorIs(t, PrintLeader(&out, some, true), leaderelection.ErrNoLeader)
 	require.Empty(t, out.String())
 	require.NoError(t, PrintStatus(&out, d, false))
 	require.Regexp(t, `^leader    none\nqueue     none\nnodes     0\nrevision  \d+\n\n`+

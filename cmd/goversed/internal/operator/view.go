@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -68,7 +69,7 @@ type Leader struct {
 }
 
 func newView(s *state.Snapshot) View {
-	l := s.Leader()
+	l := leaderelection.LeaderIn(s)
 	v := View{LeaderID: l.Address, Term: l.Token, Token: l.Token, Mode: string(l.Mode), Member: l.Member,
 		ClusterSize: len(s.Members), Queue: make([]string, 0, len(s.Queue)), Nodes: make([]string, 0, len(s.Members)),
 		Revision: s.Revision, Stale: s.Stale}

@@ -10,7 +10,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/lock"
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/internal/etcd/connect"
@@ -207,7 +207,7 @@ func (c *claim) acquireTerm(ctx context.Context) (*heldClaim, error) {
 	}
 	terms, over, left := make(chan *elections.Term, 1), make(chan struct{}), make(chan error, 1)
 	go func() { // ends with ctx, or after idle
-		left <- e.Lead(ctx, func(_ context.Context, t election.Term) error {
+		left <- e.Lead(ctx, func(_ context.Context, t leaderelection.Term) error {
 			terms <- t.(*elections.Term) // it has the key, which the command needs
 			<-over
 			return nil
@@ -218,7 +218,7 @@ func (c *claim) acquireTerm(ctx context.Context) (*heldClaim, error) {
 		h := &heldClaim{ctx: t.Context(), key: t.Key(), token: t.Token()}
 		h.declareIdle = func() { close(over); <-left }
 		h.release = func(ctx context.Context) error {
-			if err := e.Resign(ctx); !errors.Is(err, election.ErrNotLeader) {
+			if err := e.Resign(ctx); !errors.Is(err, leaderelection.ErrNotLeader) {
 				return err
 			}
 			return nil // it is lost already

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cmd/goversed/internal/cli"
 )
 
@@ -35,7 +35,7 @@ func (r *runner) busyError(err error) error {
 // lossReason returns the reason why the term or lock was lost. If it is still held, it returns the reason why
 // the command had to end before. Stood is the longest time that this process stood still.
 func lossReason(cause error, stood, ttl time.Duration, guardStood bool) error {
-	if over, ok := errors.AsType[*election.TermOverError](cause); ok {
+	if over, ok := errors.AsType[*leaderelection.TermOverError](cause); ok {
 		return over.Err // the caller names the election itself
 	}
 	switch {

@@ -11,7 +11,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/cmd/goversed/internal/cli"
 	"github.com/goverse/goverse/cmd/goversed/internal/supervise/ending"
@@ -33,7 +33,7 @@ func TestReasonForTheEnd(t *testing.T) {
 	t.Parallel()
 	const ttl = 8 * time.Second
 	lost := &session.LostError{Reason: session.ReasonRevoked}
-	require.Equal(t, elections.ErrGaveWay, lossReason(&election.TermOverError{Election: "e", Token: 3,
+	require.Equal(t, elections.ErrGaveWay, lossReason(&leaderelection.TermOverError{Election: "e", Token: 3,
 		Err: elections.ErrGaveWay}, 0, ttl, false))
 	require.Equal(t, lost, lossReason(lost, time.Hour, ttl, true))
 	require.Equal(t, errUnconfirmed, lossReason(nil, ttl/8-1, ttl, false))

@@ -15,14 +15,14 @@ import (
 	"errors"
 	"time"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/internal/leasequeue/entrystate"
 	"github.com/goverse/goverse/internal/leasequeue/order"
 	"github.com/goverse/goverse/internal/lifecycle"
 )
 
-// Reasons for the end of a term, beside those of package election.
+// Reasons for the end of a term, beside those of package leaderelection.
 var (
 	// ErrResigned is the reason of a term that ended by Resign.
 	ErrResigned = errors.New("it resigned")
@@ -154,7 +154,7 @@ var ErrTermEnded = errors.New("the term is over")
 func (c Candidate) Decide(v View) (Candidate, Orders) {
 	var o Orders
 	if c.Phase != NotQueued && c.ReleaseReason == nil && v.keyVanished() {
-		c.ReleaseReason = election.ErrKeyLost // the watch may report it long before the session does
+		c.ReleaseReason = leaderelection.ErrKeyLost // the watch may report it long before the session does
 	}
 	c, o.RecheckAfter = c.yieldIfPreferred(v)
 	c = c.endTerm(v, &o)
@@ -217,7 +217,7 @@ func (c Candidate) endTerm(v View, o *Orders) Candidate {
 	if c.Phase == Leading && (c.ReleaseReason != nil || lost != nil) {
 		o.EndReason = cmp.Or(lost, c.ReleaseReason)
 		o.AwaitWork = true
-		if v.RunningWork == 0 || lost != nil || errors.Is(o.EndReason, election.ErrKeyLost) {
+		if v.RunningWork == 0 || lost != nil || errors.Is(o.EndReason, leaderelection.ErrKeyLost) {
 			o.CancelCause = ErrTermEnded
 		}
 		c.Phase, c.WaitExpired = AwaitingWork, false
@@ -227,7 +227,7 @@ func (c Candidate) endTerm(v View, o *Orders) Candidate {
 	}
 	if v.RunningWork > 0 && !c.WaitExpired {
 		if o.CancelCause == nil && v.keyVanished() { // another candidate may lead already
-			o.CancelCause = election.ErrKeyLost
+			o.CancelCause = leaderelection.ErrKeyLost
 		}
 		return c
 	}
@@ -262,14 +262,14 @@ func (c Candidate) beginOrDrop(p OwnEntry, o *Orders) Candidate {
 }
 
 // ReasonOf returns the reason of a term's end, or "" for an error of another kind.
-func ReasonOf(err error) election.Reason {
-	for sentinel, reason := range map[error]election.Reason{
-		ErrResigned:           election.ReasonResigned,
-		ErrGaveWay:            election.ReasonGaveWay,
-		election.ErrWithdrawn: election.ReasonWithdrawn,
-		lifecycle.ErrStopped:  election.ReasonStopped,
-		election.ErrKeyLost:   election.ReasonKeyLost,
-		session.ErrLost:       election.ReasonSessionLost,
+func ReasonOf(err error) leaderelection.Reason {
+	for sentinel, reason := range map[error]leaderelection.Reason{
+		ErrResigned:                 leaderelection.ReasonResigned,
+		ErrGaveWay:                  leaderelection.ReasonGaveWay,
+		leaderelection.ErrWithdrawn: leaderelection.ReasonWithdrawn,
+		lifecycle.ErrStopped:        leaderelection.ReasonStopped,
+		leaderelection.ErrKeyLost:   leaderelection.ReasonKeyLost,
+		session.ErrLost:             leaderelection.ReasonSessionLost,
 	} {
 		if errors.Is(err, sentinel) {
 			return reason

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/internal/leasequeue/entrystate"
 	"github.com/goverse/goverse/internal/leasequeue/order"
@@ -72,13 +72,14 @@ func TestLook(t *testing.T) {
 			o:    Orders{CancelCause: ErrTermEnded, WorkOverdue: true, ReleaseEntry: true, EnterQueue: true}},
 		"and another one may lead meanwhile": {is: ends.Resign(),
 			view: View{Entry: first, Queue: queue(), RunningWork: 1}, want: ends.Resign(),
-			o: Orders{CancelCause: election.ErrKeyLost}},
-		"withdraws": {is: leads.Withdraw(election.ErrWithdrawn), view: View{Entry: first, Queue: alone},
-			want: Candidate{WantsToLead: true, WithdrawReason: election.ErrWithdrawn},
-			o:    Orders{EndReason: election.ErrWithdrawn, CancelCause: ErrTermEnded, ReleaseEntry: true}},
-		"withdraws from the queue": {is: placed.Withdraw(election.ErrWithdrawn), view: View{Entry: queued, Queue: alone},
-			want: Candidate{WantsToLead: true, WithdrawReason: election.ErrWithdrawn}, o: Orders{ReleaseEntry: true}},
-		"stands anew": {is: Candidate{WithdrawReason: election.ErrWithdrawn}.Stand(nil),
+			o: Orders{CancelCause: leaderelection.ErrKeyLost}},
+		"withdraws": {is: leads.Withdraw(leaderelection.ErrWithdrawn), view: View{Entry: first, Queue: alone},
+			want: Candidate{WantsToLead: true, WithdrawReason: leaderelection.ErrWithdrawn},
+			o:    Orders{EndReason: leaderelection.ErrWithdrawn, CancelCause: ErrTermEnded, ReleaseEntry: true}},
+		"withdraws from the queue": {is: placed.Withdraw(leaderelection.ErrWithdrawn),
+			view: View{Entry: queued, Queue: alone},
+			want: Candidate{WantsToLead: true, WithdrawReason: leaderelection.ErrWithdrawn}, o: Orders{ReleaseEntry: true}},
+		"stands anew": {is: Candidate{WithdrawReason: leaderelection.ErrWithdrawn}.Stand(nil),
 			want: placed, o: Orders{EnterQueue: true}},
 		"but not after the end": {is: Candidate{WithdrawReason: lifecycle.ErrStopped}.Stand(nil),
 			want: Candidate{WantsToLead: true, WithdrawReason: lifecycle.ErrStopped}},
@@ -86,8 +87,8 @@ func TestLook(t *testing.T) {
 			RunningWork: 1},
 			want: ends, o: Orders{EndReason: errLost, AwaitWork: true, CancelCause: ErrTermEnded}},
 		"its key is gone": {is: leads, view: View{Entry: first, Queue: queue(), RunningWork: 1},
-			want: Candidate{WantsToLead: true, Phase: AwaitingWork, ReleaseReason: election.ErrKeyLost},
-			o:    Orders{EndReason: election.ErrKeyLost, AwaitWork: true, CancelCause: ErrTermEnded}},
+			want: Candidate{WantsToLead: true, Phase: AwaitingWork, ReleaseReason: leaderelection.ErrKeyLost},
+			o:    Orders{EndReason: leaderelection.ErrKeyLost, AwaitWork: true, CancelCause: ErrTermEnded}},
 		"its key is gone while it waits": {is: placed, view: View{Entry: queued, Queue: queue()},
 			want: placed, o: Orders{ReleaseEntry: true, EnterQueue: true}},
 		"another priority": {is: Candidate{WantsToLead: true, Phase: Queued, Priority: 1},
@@ -129,7 +130,7 @@ func TestWhateverIsKnown(t *testing.T) {
 			case 0:
 				c = c.Stand(nil)
 			case 1:
-				c = c.Withdraw(election.ErrWithdrawn)
+				c = c.Withdraw(leaderelection.ErrWithdrawn)
 			case 2:
 				if leading {
 					c = c.Resign()

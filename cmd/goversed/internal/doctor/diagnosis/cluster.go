@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/sharding"
 	"github.com/goverse/goverse/internal/state"
 )
@@ -173,7 +172,7 @@ func diagnoseFallback(f Facts) []Finding {
 				"the election of %s does not work: %s", m.Address, cmp.Or(m.Reason, "it does not say why"))
 		}
 	}
-	if l := s.Leader(); l.Mode == election.ModeFallback {
+	if l := s.Leader(); l.Fallback {
 		c.add(Problem, "repair what keeps the nodes from the election", "%s leads in fallback, because the election does "+
 			"not work",
 			l.Address)

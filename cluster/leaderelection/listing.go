@@ -1,4 +1,4 @@
-package election
+package leaderelection
 
 // Standing describes the state of one named election, as read from etcd.
 type Standing struct {

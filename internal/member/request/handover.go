@@ -7,8 +7,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/etcd/watchcache"
+	"github.com/goverse/goverse/internal/lifecycle"
 	"github.com/goverse/goverse/internal/member/candidacy"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/state/txn"
@@ -22,13 +22,13 @@ import (
 // because it has just given way, is waited for.
 //
 // AwaitHandover blocks until m shows an outcome, or ctx or that lease ends. Set a deadline on ctx. In the
-// latter two cases the error matches ErrNotMoved and the cause. Other errors are election.ErrNoLeader,
-// ErrFallback, ErrOutsider, ErrNotMember and ErrNotCandidate, and etcd's.
+// latter two cases the error matches ErrNotMoved and the cause. Other errors are ErrNoLeader, ErrFallback,
+// ErrOutsider, ErrNotMember and ErrNotCandidate of package lifecycle, and etcd's.
 func AwaitHandover(ctx context.Context, client *clientv3.Client, m *watchcache.Mirror, kind state.RequestKind,
-	address string) (election.Leader, error) {
+	address string) (state.Leader, error) {
 	snap := m.Snapshot()
 	if snap == nil {
-		return election.Leader{}, election.ErrNoLeader
+		return state.Leader{}, lifecycle.ErrNoLeader
 	}
 	leader := snap.Leader()
 	if err := checkMovable(leader); err != nil {
@@ -53,30 +53,30 @@ func AwaitHandover(ctx context.Context, client *clientv3.Client, m *watchcache.M
 
 	session, withdraw, err := openSession(ctx, client, snap.Keys)
 	if err != nil {
-		return leader, unwrittenError(ctx, err, election.ErrNotMoved)
+		return leader, unwrittenError(ctx, err, lifecycle.ErrNotMoved)
 	}
 	defer withdraw()
 	ctx, stop := wait.MergeContexts(ctx, session.Context())
 	defer stop()
 	resp, err := txn.Commit(ctx, client, txn.WriteRequest(snap.Keys, int64(session.ID()), snap.Queue[0].Key, req))
 	if err != nil {
-		return leader, unwrittenError(ctx, fmt.Errorf("ask the leader: %w", err), election.ErrNotMoved)
+		return leader, unwrittenError(ctx, fmt.Errorf("ask the leader: %w", err), lifecycle.ErrNotMoved)
 	}
 	if !resp.Succeeded {
-		return leader, fmt.Errorf("the leader changed meanwhile: %w", election.ErrNoLeader)
+		return leader, fmt.Errorf("the leader changed meanwhile: %w", lifecycle.ErrNoLeader)
 	}
 	return awaitOutcome(ctx, m, leader, req)
 }
 
 // checkMovable returns the reason why l cannot be asked to give way, or nil if it can.
-func checkMovable(l election.Leader) error {
+func checkMovable(l state.Leader) error {
 	switch {
 	case l.Address == "":
-		return election.ErrNoLeader
-	case l.Mode == election.ModeFallback:
-		return election.ErrFallback
+		return lifecycle.ErrNoLeader
+	case l.Fallback:
+		return lifecycle.ErrFallback
 	case !l.Member:
-		return election.ErrOutsider
+		return lifecycle.ErrOutsider
 	}
 	return nil
 }
@@ -86,14 +86,14 @@ func checkMovable(l election.Leader) error {
 func awaitTarget(ctx context.Context, m *watchcache.Mirror, address string) (int, *state.Snapshot, error) {
 	snap, err := m.Wait(ctx, func(s *state.Snapshot) bool {
 		_, err := candidacy.TransferTarget(s, address, 0)
-		return !errors.Is(err, election.ErrNotCandidate) || notCandidateReason(s.Member(address)) != nil ||
-			s.Leader().Mode == election.ModeFallback
+		return !errors.Is(err, lifecycle.ErrNotCandidate) || notCandidateReason(s.Member(address)) != nil ||
+			s.Leader().Fallback
 	})
 	if err != nil {
-		return 0, nil, fmt.Errorf("%w: that member is not in the queue yet: %w", election.ErrNotMoved, err)
+		return 0, nil, fmt.Errorf("%w: that member is not in the queue yet: %w", lifecycle.ErrNotMoved, err)
 	}
 	place, err := candidacy.TransferTarget(snap, address, 0)
-	if errors.Is(err, election.ErrNotCandidate) {
+	if errors.Is(err, lifecycle.ErrNotCandidate) {
 		if why := notCandidateReason(snap.Member(address)); why != nil {
 			err = why
 		}
@@ -114,11 +114,11 @@ func notCandidateReason(m *state.Member) error {
 	default:
 		return nil
 	}
-	return fmt.Errorf("%w (%s): choose a candidate; goversed nodes shows them", election.ErrNotCandidate, why)
+	return fmt.Errorf("%w (%s): choose a candidate; goversed nodes shows them", lifecycle.ErrNotCandidate, why)
 }
 
-func awaitOutcome(ctx context.Context, m *watchcache.Mirror, before election.Leader,
-	req state.RequestRecord) (election.Leader, error) {
+func awaitOutcome(ctx context.Context, m *watchcache.Mirror, before state.Leader,
+	req state.RequestRecord) (state.Leader, error) {
 	snap, err := m.Wait(ctx, func(s *state.Snapshot) bool {
 		if req.Kind == state.RequestTransfer {
 			if t := s.Member(req.Target); t == nil || t.Incarnation != req.Incarnation {
@@ -129,14 +129,14 @@ func awaitOutcome(ctx context.Context, m *watchcache.Mirror, before election.Lea
 		return l.Address != "" && l.Token != before.Token
 	})
 	if err != nil {
-		return before, fmt.Errorf("%w: %w", election.ErrNotMoved, err)
+		return before, fmt.Errorf("%w: %w", lifecycle.ErrNotMoved, err)
 	}
 	l := snap.Leader()
 	switch {
 	case req.Kind == state.RequestResign || l.Address == req.Target:
 		return l, nil
 	case snap.Member(req.Target) == nil:
-		return l, fmt.Errorf("%s is gone: %w", req.Target, election.ErrNotMember)
+		return l, fmt.Errorf("%s is gone: %w", req.Target, lifecycle.ErrNotMember)
 	}
-	return l, fmt.Errorf("%s leads instead: %w", l.Address, election.ErrNotMoved)
+	return l, fmt.Errorf("%s leads instead: %w", l.Address, lifecycle.ErrNotMoved)
 }

@@ -1,4 +1,4 @@
-package election
+package leaderelection
 
 // Mode is the rule by which a leader is chosen.
 type Mode string
@@ -11,6 +11,14 @@ const (
 	// cluster cannot work. Named elections have no fallback.
 	ModeFallback Mode = "fallback"
 )
+
+// modeOf returns the mode of a leader that is an acting one or a candidate.
+func modeOf(acting bool) Mode {
+	if acting {
+		return ModeFallback
+	}
+	return ModeElection
+}
 
 // Leader is the leader of an election. The zero Leader means that there is none.
 type Leader struct {

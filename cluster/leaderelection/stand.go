@@ -1,4 +1,4 @@
-package election
+package leaderelection
 
 // StandOption configures a node's candidacy in a named election.
 type StandOption func(*StandOptions)
