@@ -137,14 +137,13 @@ func (p *nodeParts) joinTracked() (left func(), ok bool) {
 	return p.tracked.Done, true
 }
 
-// closeTracked ends trackedCtx, waits for everything that joined tracked, and closes the member.
+// closeTracked ends trackedCtx, and waits for everything that joined tracked.
 func (p *nodeParts) closeTracked() {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
 	p.stopTracked(ErrStopped)
 	p.tracked.Wait()
-	p.Member.Close()
 }
 
 // NewClusterWithNode checks the configuration and returns a cluster for the node. The node must not be started,

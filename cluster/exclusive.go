@@ -15,6 +15,7 @@ import (
 	"github.com/goverse/goverse/internal/leasequeue/effects"
 	"github.com/goverse/goverse/internal/leasequeue/elections"
 	"github.com/goverse/goverse/internal/leasequeue/etcdlock"
+	"github.com/goverse/goverse/internal/member"
 )
 
 // exclusiveWork holds what only one node may do at a time, or once. All of it uses the node's one session and one queue
@@ -54,7 +55,7 @@ func (c *Cluster) newExclusiveWork(client *clientv3.Client, view *watchcache.Mir
 // closeExclusiveWork gives up all leaderships, grants no further locks, and waits for work under locks and for running
 // effects, for as long as a leader waits for its work. The contexts of all these have ended. Work that does not
 // end in time is reported as a step that was cut short.
-func (c *Cluster) closeExclusiveWork(ctx context.Context, w exclusiveWork, step func(what string, err error)) {
+func (c *Cluster) closeExclusiveWork(ctx context.Context, w exclusiveWork, r *member.StopReport) {
 	within := func(timeout time.Duration, end func(context.Context) error) error {
 		brief, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
@@ -71,7 +72,7 @@ func (c *Cluster) closeExclusiveWork(ctx context.Context, w exclusiveWork, step 
 	wg.Go(func() { locks = within(c.cfg.WorkTimeout, w.locks.Close) })
 	wg.Go(func() { effects = within(c.cfg.WorkTimeout, w.effects.Close) })
 	wg.Wait()
-	step("end the work of named elections", elections)
-	step("have the locks released", locks)
-	step("end the effects that run", effects)
+	r.RecordStep("end the work of named elections", elections)
+	r.RecordStep("have the locks released", locks)
+	r.RecordStep("end the effects that run", effects)
 }

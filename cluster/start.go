@@ -50,7 +50,7 @@ func (c *Cluster) Start(ctx context.Context) error {
 	c.early.standAll(c, p)
 	c.phase = phaseRunning
 	// From here on OnAcquire can be called. Everything it may use is in place.
-	p.tracked.Go(func() { p.Consensus.Run(p.trackedCtx) })
+	p.StartDuties()
 	return nil
 }
 

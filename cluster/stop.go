@@ -2,15 +2,14 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/event"
-	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/internal/logs/logqueue"
+	"github.com/goverse/goverse/internal/member"
 )
 
 // Stop hands everything over and leaves the cluster. It takes these steps in order:
@@ -71,68 +70,38 @@ func (c *Cluster) recordEnd(err error) {
 	close(c.stopped)
 }
 
-// stopParts stops the parts in order.
+// stopParts stops the parts in the order of [member.Member.Stop].
 func (c *Cluster) stopParts(ctx context.Context, p *nodeParts) error {
-	cut := &CutShortError{Etcd: strings.Join(p.client.Endpoints(), ","), TTL: ttlOf(c.cfg)}
-	step := func(what string, err error) {
-		if err != nil {
-			cut.Steps = append(cut.Steps, &stepError{step: what, err: err})
-		}
-	}
 	c.log.Info("stopping", "address", c.node.AdvertiseAddress())
-	c.node.MarkStopping()
-	p.objects.markStopping()
-	s := p.Keeper.Current()
-	stands := s != nil && s.Period().ValidDespitePause()
-	if stands {
+	cut := &CutShortError{Etcd: strings.Join(p.client.Endpoints(), ","), TTL: ttlOf(c.cfg)}
+	if s := p.Keeper.Current(); s != nil && s.Period().ValidDespitePause() {
 		cut.TTL = s.TTL()
 	}
-	marked := p.Member.MarkStopping(ctx) // reports also that etcd answers, so other nodes can take over
-	if stands && !marked && ctx.Err() != nil {
-		step("mark stopping", context.Cause(ctx))
-	}
-	// Without a session there is nothing to leave, but a new session must not queue again. So withdraw in any
-	// case.
-	step("leave the election", p.Consensus.Withdraw(ctx))
-	if marked {
-		step("hand the shards over", p.Member.HandOverShards(ctx))
-	}
-	step("release the shards", p.Member.ReleaseShards(ctx))
-	c.closeExclusiveWork(ctx, p.work, step)
-	p.Detector.Stop(ctx) // says goodbye to the watched nodes, as node.Stop does to the watchers
-	step("end the calls of other nodes", p.objects.closeIncoming(ctx))
-	step("stop serving", c.node.Stop(ctx))
-	p.objects.close()
-	if len(cut.Steps) == 0 {
-		p.Member.MarkLeft(ctx)
-	}
-	leaving, left := context.WithTimeout(ctx, p.Member.MarkTimeout())
-	p.events.RecordLastEvents(leaving)
-	left()
-	cut.Left = p.Member.EndSession() // revokes the session
-	step("stop the election", ignoreStopped(p.Consensus.Stop(ctx)))
-	p.closeTracked()
+	c.node.MarkStopping()
+	p.objects.markStopping()
+	r := p.Stop(ctx, member.StopHooks{
+		EndWork: func(ctx context.Context, r *member.StopReport) { c.closeExclusiveWork(ctx, p.work, r) },
+		StopServing: func(ctx context.Context, r *member.StopReport) {
+			r.RecordStep("end the calls of other nodes", p.objects.closeIncoming(ctx))
+			r.RecordStep("stop serving", c.node.Stop(ctx))
+			p.objects.close()
+		},
+		WriteLast: p.events.RecordLastEvents,
+		Close:     p.closeTracked,
+	})
 	c.closeClient(p.client)
 	about := []any{"address", c.node.AdvertiseAddress()}
 	// Otherwise Start has failed, or other nodes see this one until its lease ends.
-	if c.parts.Load() == p && cut.Left == nil {
+	if c.parts.Load() == p && r.Left == nil {
 		about = append(about, event.Field, string(event.NodeLeft))
 	}
 	c.log.Info("stopped", about...)
 	logqueue.Flush(ctx, c.log)
-	cut.Cause = context.Cause(ctx)
+	cut.Steps, cut.Left, cut.Cause = r.CutShort, r.Left, context.Cause(ctx)
 	if len(cut.Steps) == 0 && cut.Left == nil {
 		return nil
 	}
 	return cut
-}
-
-// ignoreStopped drops leaderelection.ErrStopped: without a session there is nothing to withdraw from.
-func ignoreStopped(err error) error {
-	if errors.Is(err, leaderelection.ErrStopped) {
-		return nil
-	}
-	return err
 }
 
 func (c *Cluster) closeClient(client *clientv3.Client) {

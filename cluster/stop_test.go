@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/internal/member"
 	"github.com/goverse/goverse/internal/test/etcdtest"
 	"github.com/goverse/goverse/node"
 )
@@ -109,8 +110,10 @@ func (x *unansweredTxn) Commit() (*clientv3.TxnResponse, error) {
 
 func TestCutShortErrorSaysEachReasonOnce(t *testing.T) {
 	cause := errors.New("it was asked to stop at once")
-	calls := &stepError{"stop serving", fmt.Errorf("node: %w: give Stop more time (%w)", node.ErrCallsCut, cause)}
-	mark, leave := &stepError{"mark stopping", cause}, &stepError{"leave the election", context.DeadlineExceeded}
+	calls := &member.StepError{Step: "stop serving",
+		Err: fmt.Errorf("node: %w: give Stop more time (%w)", node.ErrCallsCut, cause)}
+	mark := &member.StepError{Step: "mark stopping", Err: cause}
+	leave := &member.StepError{Step: "leave the election", Err: context.DeadlineExceeded}
 	e := &CutShortError{Steps: []error{mark, leave, calls}, Cause: cause}
 	require.EqualError(t, e, "the stop was cut short (it was asked to stop at once): mark stopping; leave the "+
 		"election; stop serving: running calls were cut off")

@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/goverse/goverse/internal/etcd/connect"
+	"github.com/goverse/goverse/internal/member"
 	"github.com/goverse/goverse/node"
 )
 
@@ -29,16 +30,6 @@ type CutShortError struct {
 	TTL  time.Duration
 }
 
-// stepError wraps the error of one step of a stop.
-type stepError struct {
-	step string
-	err  error
-}
-
-func (e *stepError) Error() string { return e.step + ": " + e.err.Error() }
-
-func (e *stepError) Unwrap() error { return e.err }
-
 // Error describes the keys left in etcd, and names the steps that were cut short for another reason than etcd's
 // silence. The cause appears once.
 func (e *CutShortError) Error() string {
@@ -50,8 +41,8 @@ func (e *CutShortError) Error() string {
 			continue
 		}
 		text := err.Error()
-		if step := (*stepError)(nil); late && errors.As(err, &step) && (cut || e.Cause != nil) {
-			text = step.step
+		if step := (*member.StepError)(nil); late && errors.As(err, &step) && (cut || e.Cause != nil) {
+			text = step.Step
 			if cut {
 				text += ": " + node.ErrCallsCut.Error()
 			}

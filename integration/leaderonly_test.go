@@ -3,7 +3,6 @@
 package integration
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"net"
@@ -76,7 +75,7 @@ func observe(t *testing.T, client *clientv3.Client) *leaderelection.LeaderElecti
 		Address: "observer", Observer: true, Mirror: base.Mirror, Keeper: base.Keeper})
 	require.NoError(t, err)
 	require.NoError(t, observer.Start(etcdtest.Context(t)))
-	t.Cleanup(func() { require.NoError(t, observer.Stop(context.Background())) })
+	t.Cleanup(observer.Close)
 	return observer
 }
 

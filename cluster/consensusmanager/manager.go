@@ -81,8 +81,8 @@ func (m *ConsensusManager) Start(ctx context.Context) error { return m.election.
 // [leaderelection.LeaderElection.Withdraw].
 func (m *ConsensusManager) Withdraw(ctx context.Context) error { return m.election.Withdraw(ctx) }
 
-// Stop withdraws and waits for all goroutines.
-func (m *ConsensusManager) Stop(ctx context.Context) error { return m.election.Stop(ctx) }
+// Close stops observing and waits for all goroutines; see [leaderelection.LeaderElection.Close].
+func (m *ConsensusManager) Close() { m.election.Close() }
 
 // Election returns the election, with its terms, Lead, Watch, Resign and Transfer.
 func (m *ConsensusManager) Election() *leaderelection.LeaderElection { return m.election }

@@ -38,7 +38,7 @@ type Config struct {
 	// context has ended. Default 5 s.
 	WorkTimeout time.Duration
 	// Mirror and Keeper belong to the caller, which must run them. It must also end the session once the
-	// election is stopped: a request that timed out during Stop may still be committed, and its key then goes
+	// election is stopped: a request that timed out during Withdraw may still be committed, and its key then goes
 	// only with the session.
 	Mirror *watchcache.Mirror
 	Keeper *etcdsession.Keeper
@@ -139,9 +139,10 @@ func (le *LeaderElection) Start(ctx context.Context) error {
 	le.wg.Go(le.run)
 	le.mu.Unlock()
 	if err := le.awaitQueued(ctx); err != nil {
-		stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), le.cfg.RequestTimeout)
+		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), le.cfg.RequestTimeout)
 		defer cancel()
-		_ = le.Stop(stopCtx) // unconfirmed requests end with the lease
+		_ = le.Withdraw(undo) // unconfirmed requests end with the lease
+		le.Close()
 		return fmt.Errorf("join the election under %s: %w", le.keys.Election(), err)
 	}
 	return nil
@@ -196,25 +197,15 @@ func (le *LeaderElection) Withdraw(ctx context.Context) error {
 	return err
 }
 
-// Stop withdraws, stops observing, and waits for all goroutines. If ctx ends before the withdrawal is
-// confirmed, Stop does the rest all the same and returns ctx's cause.
-func (le *LeaderElection) Stop(ctx context.Context) error {
+// Close ends this node's term and candidacy, stops observing, and waits for all goroutines. It makes no request: call
+// Withdraw first, or end the session, which deletes this node's keys.
+func (le *LeaderElection) Close() {
 	le.mu.Lock()
-	if le.stopped {
-		le.mu.Unlock()
-		return nil
-	}
 	le.stopped = true
-	started := le.started
 	le.mu.Unlock()
-	var err error
-	if started {
-		err = le.Withdraw(ctx)
-	}
 	le.cancel(ErrStopped)
 	le.notifyChange()
 	le.wg.Wait()
-	return err
 }
 
 // IsLeader reports whether this node leads at this instant. It reads atomics and the clock: no lock, no

@@ -29,7 +29,8 @@ type one struct {
 // Stop stops the election and ends its session.
 func (o *one) Stop(ctx context.Context) error {
 	defer o.base.Stop()
-	return o.LeaderElection.Stop(ctx)
+	defer o.Close()
+	return o.Withdraw(ctx)
 }
 
 // stands returns an election at address that was not started.

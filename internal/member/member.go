@@ -2,13 +2,9 @@
 // registration, crash detection, and its part in the election and in the shards. Package cluster runs it beside
 // a serving node; the simulation runs it alone.
 //
-//	New ──► Start ──► Join ──► Consensus.Run
-//	                             │
-//	MarkStopping ◄───────────────┘
-//	  └─► Consensus.Withdraw ──► HandOverShards ──► Relinquish ──► Detector.Stop ──► MarkLeft ──► Leave ──► Close
+//	New ──► Start ──► Join ──► StartDuties ──► Stop
 //
-// Each step of a stop is bounded and may be left out. The later steps then do its work, and keys that remain in
-// etcd go with the session.
+// [Member.Stop] describes the order of a stop.
 //
 // Not promised: a server. The caller must listen at the member's address, and say goodbye to the watchers of
 // this member.
@@ -90,6 +86,7 @@ type Member struct {
 	keeperDone chan struct{}
 	keeperErr  error // the keeper's error; read it after left is closed
 
+	backgroundCtx  context.Context // ends when the stop is done but for the remaining goroutines
 	stopBackground context.CancelFunc
 	background     sync.WaitGroup
 }

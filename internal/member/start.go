@@ -35,7 +35,7 @@ func (e *ShardCountError) Unwrap() error { return ErrShardCount }
 // Start starts to watch the cluster and to register. It does not block.
 func (m *Member) Start() {
 	ctx, end := context.WithCancel(context.Background())
-	m.stopBackground = end
+	m.backgroundCtx, m.stopBackground = ctx, end
 	m.background.Go(func() { _ = m.Mirror.Run(ctx) }) // its only error is the context's
 	m.background.Go(func() { m.Membership.Run(ctx) })
 	m.background.Go(func() { m.reportFailure(ctx) })
@@ -89,6 +89,10 @@ func (m *Member) Join(ctx context.Context) error {
 	}
 	return m.Consensus.Start(ctx)
 }
+
+// StartDuties starts to plan the shards while that is this member's duty, and to acquire its own. Call it after Join.
+// It does not block.
+func (m *Member) StartDuties() { m.background.Go(func() { m.Consensus.Run(m.backgroundCtx) }) }
 
 // checkShardCount returns an error if the cluster works with another number of shards than this member, by its map or
 // by the members that registered earlier.

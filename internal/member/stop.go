@@ -1,116 +1,82 @@
 package member
 
-import (
-	"context"
-	"slices"
-	"time"
+import "context"
 
-	"github.com/goverse/goverse/internal/sharding"
-	"github.com/goverse/goverse/internal/sharding/shardplan"
-	"github.com/goverse/goverse/internal/state"
-)
-
-// markTimeout limits the wait until the record says that this member stops. It takes a millisecond unless etcd
-// is away.
-const markTimeout = time.Second
-
-// MarkTimeout returns the limit of requests that a stopping member makes only for the sake of others.
-func (m *Member) MarkTimeout() time.Duration { return min(m.cfg.RequestTimeout, markTimeout) }
-
-// MarkStopping records that this member stops, and reports whether others can know it and take over, because
-// etcd has answered. It blocks for MarkTimeout at most.
-func (m *Member) MarkStopping(ctx context.Context) (marked bool) {
-	m.Membership.MarkStopping()
-	s := m.Keeper.Current()
-	if s == nil || !s.Period().ValidDespitePause() {
-		return false
+// Stop hands this member's duties over and ends it. The order of its steps, each of which is bounded:
+//
+//   - It records that this member stops, so that its end is no crash, and takes it out of the election.
+//   - It waits until other members own its shards, and releases the rest.
+//   - It ends the work that depends on the session: hooks.EndWork.
+//   - It says goodbye to the watched members, and has the server do so to the watchers: hooks.StopServing.
+//   - It records that the other members need not wait for this one, if all its work has ended.
+//   - It makes the last requests, hooks.WriteLast, ends the session and revokes its lease.
+//   - It waits for all goroutines: hooks.Close.
+//
+// The later steps do the work of a step that was cut short, and keys that remain in etcd go with the session. If ctx
+// ends, Stop waits for nothing but the revocation, for about a second. Stop may follow a Join that has failed.
+func (m *Member) Stop(ctx context.Context, hooks StopHooks) *StopReport {
+	r := &StopReport{}
+	m.announceStop(ctx, r)
+	// Without a session there is nothing to leave, but a new session must not queue again.
+	r.RecordStep("leave the election", m.Consensus.Withdraw(ctx))
+	if r.Announced {
+		r.RecordStep("hand the shards over", m.handOverShards(ctx))
 	}
-	ctx, cancel := context.WithTimeout(ctx, m.MarkTimeout())
-	defer cancel()
-	return m.Membership.AwaitRecorded(ctx) == nil
+	r.RecordStep("release the shards", m.releaseShards(ctx))
+	if hooks.EndWork != nil {
+		hooks.EndWork(ctx, r)
+	}
+	m.Detector.Stop(ctx)
+	if hooks.StopServing != nil {
+		hooks.StopServing(ctx, r)
+	}
+	m.leave(ctx, r, hooks.WriteLast)
+	m.Consensus.Close()
+	if hooks.Close != nil {
+		hooks.Close()
+	}
+	m.close()
+	return r
 }
 
-// HandOverShards blocks until the map assigns no shard to this member, no member is left that could plan or take the
-// shards, or ctx ends.
-func (m *Member) HandOverShards(ctx context.Context) error {
-	s := m.Keeper.Current()
-	if m.cfg.Shards == nil || s == nil {
-		return nil
-	}
-	// However long functions in the shards take, the others have two requests to make.
-	ctx, cancel := context.WithTimeout(ctx, max(m.cfg.Shards.DrainTimeout, 2*m.cfg.RequestTimeout))
-	defer cancel()
-	period := s.Period()
-	defer context.AfterFunc(period.Context(), cancel)()
-	_, err := m.Mirror.Wait(ctx, func(s *state.Snapshot) bool { return !m.OwnsShards(s) || !m.canHandOver(s) })
-	if !period.ValidDespitePause() {
-		return nil // nothing is left to hand over
-	}
-	return err
+// StopHooks holds the parts that those who build on a member have in its stop. Each may be nil.
+type StopHooks struct {
+	// EndWork ends the work that depends on the session, such as that under locks. This member no longer leads, and
+	// has released its shards.
+	EndWork func(ctx context.Context, r *StopReport)
+	// StopServing says goodbye to the members that watch this one, and serves running calls to their end.
+	StopServing func(ctx context.Context, r *StopReport)
+	// WriteLast makes this member's last requests. Its context ends after a second at most.
+	WriteLast func(ctx context.Context)
+	// Close ends the goroutines that use the member, and waits for them. The session has ended.
+	Close func()
 }
 
-// ReleaseShards releases the remaining shards. It waits for work that ignores the end of its context as long as a
-// leader waits for its work.
-func (m *Member) ReleaseShards(ctx context.Context) error {
-	if m.cfg.Shards == nil {
-		return nil
+// StopReport describes a stop.
+type StopReport struct {
+	// Announced is set if etcd has recorded that this member stops, so that the others can take over.
+	Announced bool
+	// CutShort holds a StepError for each step that was cut short, in order.
+	CutShort []error
+	// Left is the error because of which etcd did not confirm that this member's keys are gone, or nil.
+	Left error
+}
+
+// StepError is the error of a step of a stop that was cut short.
+type StepError struct {
+	Step string
+	Err  error
+}
+
+// Error returns a text with the step.
+func (e *StepError) Error() string { return e.Step + ": " + e.Err.Error() }
+
+// Unwrap returns the step's error.
+func (e *StepError) Unwrap() error { return e.Err }
+
+// RecordStep records that a step was cut short, if err is not nil.
+func (r *StopReport) RecordStep(step string, err error) {
+	if err != nil {
+		r.CutShort = append(r.CutShort, &StepError{step, err})
 	}
-	ctx, cancel := context.WithTimeout(ctx, m.cfg.Shards.DrainTimeout+m.cfg.WorkTimeout)
-	defer cancel()
-	return m.Consensus.Relinquish(ctx)
-}
-
-// OwnsShards reports whether the map assigns shards to this member.
-func (m *Member) OwnsShards(s *state.Snapshot) bool {
-	own, shards := s.Member(m.cfg.Address), s.Map()
-	if own == nil || shards == nil {
-		return false
-	}
-	me := sharding.Owner{Address: own.Address, Incarnation: own.Incarnation}
-	return slices.ContainsFunc(shards.Loads(), func(load sharding.Load) bool { return load.Owner == me })
-}
-
-// canHandOver reports whether other members can plan and take this member's shards.
-func (m *Member) canHandOver(s *state.Snapshot) bool {
-	taker := false
-	for _, other := range shardplan.PlanMembers(s, m.cfg.Planning) {
-		taker = taker || !other.Excluded && other.Address != m.cfg.Address
-	}
-	planner := slices.ContainsFunc(s.Members, func(other *state.Member) bool {
-		if other.Stopping || other.Address == m.cfg.Address {
-			return false
-		}
-		queued, _ := s.CandidateOn(other.Lease)
-		return queued != nil || other.ElectionFailed
-	})
-	return taker && planner
-}
-
-// MarkLeft records that the others need not wait for this member. Call it only when all its work has ended.
-// Without it they wait, because they cannot distinguish this member from one that does not know that its lease
-// is gone.
-func (m *Member) MarkLeft(ctx context.Context) {
-	s := m.Keeper.Current()
-	if s == nil || !s.Period().ValidDespitePause() || s.RaftTerm() >= m.Mirror.KnownTerm() {
-		return
-	}
-	m.Membership.MarkLeft()
-	ctx, cancel := context.WithTimeout(ctx, m.MarkTimeout())
-	defer cancel()
-	_ = m.Membership.AwaitRecorded(ctx) // if it fails, the others wait
-}
-
-// EndSession ends the session and revokes its lease. If etcd does not answer, it blocks for about a second and
-// returns etcd's error; this member's keys then stay until the lease ends.
-func (m *Member) EndSession() error {
-	m.stopKeeper()
-	<-m.keeperDone
-	return m.Keeper.RevokeError()
-}
-
-// Close ends the remaining goroutines of Start and waits for them. Call EndSession, Detector.Stop and
-// Consensus.Stop first.
-func (m *Member) Close() {
-	m.stopBackground()
-	m.background.Wait()
 }

@@ -70,7 +70,8 @@ func newCandidate(ctx context.Context, client *clientv3.Client, prefix, address 
 
 // close leaves the queue, if ctx permits, and waits for all goroutines.
 func (c *candidate) close(ctx context.Context) error {
-	err := c.election.Stop(ctx)
+	err := c.election.Withdraw(ctx)
+	c.election.Close()
 	c.stop()
 	<-c.kept
 	c.stopRest()

@@ -44,7 +44,7 @@ const (
 
 // All returns all mutants.
 func All() []Mutant {
-	return slices.Concat(ofSessions, ofElections, ofCrashDetection, ofMirrors, ofShards, ofObjects, ofLeaseQueues)
+	return slices.Concat(ofSessions, ofElections, ofCrashDetection, ofMirrors, ofShards, ofStops, ofObjects, ofLeaseQueues)
 }
 
 // mutantsFor returns the mutants that a package has to find.

@@ -70,7 +70,7 @@ type processFacts struct {
 	over  time.Duration // end of that term; -1 if it has not ended
 
 	serves []int64 // by shard: the epoch under which it was last seen to serve
-	stops  shardHandover
+	stop   stopFacts
 	sleeps planIdle
 }
 
@@ -234,7 +234,9 @@ func (c *checks) handlePut(p *process, parsed state.ParsedKey, now, before *mvcc
 		case before == nil:
 			c.checkEarlyReport(p, now)
 			p.facts.incarnation, p.facts.lease = now.CreateRevision, now.Lease
-		case before.Lease != now.Lease && before.Lease != 0 && !slices.Contains(c.taints, now.CreateRevision):
+		case before.Lease == now.Lease:
+			c.checkLeftRecord(p, now.Value)
+		case before.Lease != 0 && !slices.Contains(c.taints, now.CreateRevision):
 			c.fail("P6", "%s registered over the one at %d", p.id, now.CreateRevision)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/goverse/goverse/cluster/leaderelection"
-	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/sharding"
 	"github.com/goverse/goverse/internal/sharding/shardplan"
 	"github.com/goverse/goverse/internal/state"
@@ -131,62 +130,5 @@ func (c *checks) processOnLease(lease int64) *process {
 func (c *checks) countStragglers(value []byte) {
 	if r, err := sharding.DecodeReport(value); err == nil && len(r.Busy) > 0 {
 		c.seen.Count[Straggled]++
-	}
-}
-
-// shardHandover records the handover of a stopping process's shards.
-type shardHandover struct {
-	drained     bool
-	incarnation int64 // the process's own
-	generation  int64 // of the map it saw last
-}
-
-// recordHandover is called when a stopping process has waited for other owners to take its shards.
-func (c *checks) recordHandover(p *process, err error) error {
-	s := p.member.Mirror.Snapshot()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	own := s.Member(p.host.address)
-	switch {
-	case err != nil || own == nil || own.Incarnation != p.facts.incarnation:
-		c.seen.Count[StopCut]++
-	case p.member.OwnsShards(s):
-		c.seen.Count[StopLast]++
-	default:
-		c.seen.Count[StopDrained]++
-		p.facts.stops = shardHandover{drained: true, incarnation: own.Incarnation}
-		if m := s.Map(); m != nil {
-			p.facts.stops.generation = m.Generation()
-		}
-	}
-	return err
-}
-
-// checkStop is called when a process has stopped. It checks that the process owns none of the shards it
-// handed over. A planner that had not seen it leave may have assigned it a shard later; that shard is
-// reassigned.
-func (c *checks) checkStop(p *process, last *etcdsession.Session) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if p.dead.Load() {
-		return
-	}
-	if kv := c.truth.getKey(c.w.keys.Node(p.host.address)); last != nil && kv != nil && kv.Lease == int64(last.ID()) {
-		c.fail("P4", "%s has stopped, and is registered still", p.id)
-	}
-	kv := c.truth.getKey(c.w.keys.ShardMap())
-	if kv == nil || !p.facts.stops.drained {
-		return
-	}
-	m, err := sharding.DecodeMap(kv.Value)
-	if err != nil {
-		return
-	}
-	me := sharding.Owner{Address: p.host.address, Incarnation: p.facts.stops.incarnation}
-	for n := range m.Shards() {
-		owner, _ := m.Owner(n)
-		if owner == me && max(m.Epoch(n), kv.CreateRevision) <= p.facts.stops.generation {
-			c.fail("P5", "%s has stopped, and shard %d is still its", p.id, n)
-		}
 	}
 }

@@ -2,7 +2,6 @@ package simulation
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -22,13 +21,13 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// process is one process with one node: a real member with its own connections to etcd and to others.
 // The time-outs of the simulated members are the defaults of a cluster.
 const (
 	requestTimeout = 2 * time.Second
 	workTimeout    = 5 * time.Second
 )
 
+// process is one process with one node: a real member with its own connections to etcd and to others.
 type process struct {
 	w      *world
 	host   *host
@@ -41,6 +40,8 @@ type process struct {
 
 	ctx           context.Context // ends when the process dies
 	cancel        context.CancelFunc
+	running       context.Context // ends when the process is asked to stop, or dies
+	stopRunning   context.CancelFunc
 	wg            sync.WaitGroup // goroutines beside its member
 	dead          atomic.Bool
 	stopRequested bool          // it was asked to stop
@@ -68,6 +69,7 @@ func (h *host) startProcess() {
 	p.conn.SetHeld(h.link().held || h.standsStill())
 	p.client = p.conn.Client()
 	p.ctx, p.cancel = context.WithCancel(context.Background())
+	p.running, p.stopRunning = context.WithCancel(p.ctx)
 	var err error
 	if p.member, err = member.New(p.config()); err != nil {
 		panic(err) // the configuration is valid
@@ -75,7 +77,7 @@ func (h *host) startProcess() {
 	w.checks.recordStart(p)
 	w.alter(func() { h.process = p })
 	w.log.addProcessLine(p, "starts")
-	w.wg.Go(p.runCore)
+	w.wg.Go(p.runMember)
 }
 
 func (p *process) config() member.Config {
@@ -112,73 +114,26 @@ func (p *process) drawFraction() float64 {
 	return p.rand.Float64()
 }
 
-// runCore runs the process until it has ended.
-func (p *process) runCore() {
+// runMember runs the process until it has ended.
+func (p *process) runMember() {
 	p.member.Start()
-	err := p.member.Join(p.ctx)
+	err := p.member.Join(p.running)
 	if err == nil {
-		p.wg.Go(func() { p.member.Consensus.Run(p.ctx) })
+		p.member.StartDuties()
 		p.wg.Go(p.user.runUser)
-		<-p.ctx.Done()
+		<-p.running.Done()
 	}
-	if err != nil && p.ctx.Err() == nil { // it cannot join, for example at an occupied address
+	failed := p.running.Err() == nil // it cannot join, for example at an occupied address
+	if failed {
 		p.w.log.addProcessLine(p, "gives up: %v", err)
-		p.member.Detector.Stop(p.ctx)
-		_ = p.member.EndSession() // otherwise its lease expires
 	}
-	if p.dead.CompareAndSwap(false, true) {
+	p.stopMember()
+	if failed {
 		p.w.mu.Lock()
-		p.node.closeStreams(false)
-		p.w.alter(func() { p.host.process = nil })
 		p.w.startAgain(p.host)
 		p.w.mu.Unlock()
 	}
-	p.cancel()
-	p.member.Detector.Stop(p.ctx)
-	_ = p.member.EndSession() // nothing of it reaches etcd if the process is dead
-	_ = p.member.Consensus.Stop(p.ctx)
-	p.member.Close()
 	p.wg.Wait()
-}
-
-// stopCore does the steps of Cluster.Stop with the core, in the same order.
-func (p *process) stopCore() {
-	if p.stopRequested {
-		return
-	}
-	p.w.alter(func() { p.stopRequested = true })
-	p.w.log.addProcessLine(p, "begins to stop")
-	p.wg.Go(func() {
-		ctx, checks := p.ctx, &p.w.checks
-		marked := p.member.MarkStopping(ctx)
-		cut := p.member.Consensus.Withdraw(ctx)
-		if marked {
-			cut = errors.Join(cut, checks.recordHandover(p, p.member.HandOverShards(ctx)))
-		} else {
-			checks.countOccurrence(StopCut)
-		}
-		cut = errors.Join(cut, p.member.ReleaseShards(ctx))
-		p.member.Detector.Stop(ctx)
-		p.w.mu.Lock()
-		p.node.closeStreams(true)
-		p.w.mu.Unlock()
-		if p.host.roles.drains {
-			<-ctx.Done() // a call takes forever
-		}
-		wait.For(ctx, p.drawDelay("serves to the end", 200*time.Millisecond))
-		if cut == nil {
-			p.member.MarkLeft(ctx)
-		}
-		last := p.session()
-		if p.member.EndSession() != nil || ctx.Err() != nil {
-			checks.countOccurrence(StopSilent)
-		} else {
-			checks.checkStop(p, last)
-		}
-		p.w.mu.Lock()
-		defer p.w.mu.Unlock()
-		p.killProcess(false)
-	})
 }
 
 // killProcess ends the process at once, as SIGKILL does. Its kernel closes its sockets unless the host is lost too. The

@@ -125,7 +125,7 @@ func stopAndStart(w *world, h *host) {
 		return
 	}
 	w.noteFault(h, "is asked to stop")
-	h.process.stopCore()
+	h.process.requestStop()
 	w.startAgain(h)
 }
 

@@ -61,6 +61,7 @@ const (
 	StopLast
 	StopCut
 	StopSilent
+	StopRecorded
 	MapTaken
 	ReportTaken
 	EarlyReported
@@ -85,7 +86,8 @@ func (o Occurrence) String() string {
 		"shard maps of a second planner: a hand made the first look like no member",
 		"shards assigned that had no owner", "shards drained off a member", "shards rebalanced", "shards served",
 		"reports", "reports with stragglers", "stops: shards handed over", "stops: nobody to take over",
-		"stops: shards not handed over", "stops: etcd did not answer", "shard maps taken by a hand",
+		"stops: shards not handed over", "stops: etcd did not answer", "stops: recorded that nobody need wait",
+		"shard maps taken by a hand",
 		"reports taken by a hand", "registrations that say that etcd revoked the lease early"}[o]
 }
 

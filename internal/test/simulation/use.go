@@ -48,8 +48,8 @@ func (u *nodeUser) runUser() {
 	if u.p.host.roles.shards > 0 {
 		u.p.wg.Go(u.runCalls)
 	}
-	for u.p.ctx.Err() == nil {
-		_ = u.p.member.Consensus.Election().Lead(u.p.ctx, u.leadTerm) // it fails only when its context has ended
+	for err := error(nil); err == nil; {
+		err = u.p.member.Consensus.Election().Lead(u.p.ctx, u.leadTerm)
 	}
 }
 
