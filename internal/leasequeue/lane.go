@@ -54,7 +54,9 @@ func (l *lane) run() {
 				return
 			}
 		}
-		if !l.deleteSingle(batch) && !l.commitBatch(batch) {
+		// A single deletion needs no number, which saves etcd work.
+		deleted := len(batch) == 1 && !batch[0].creates && len(l.deleteKeys(batch)) == 0
+		if !deleted && l.commitBatch(batch) != nil {
 			return
 		}
 		// Let the notified goroutines run first: what they request at once can go with the next batch.
@@ -80,29 +82,14 @@ func (l *lane) reportFinished() {
 	l.finished = l.finished[:0]
 }
 
-// deleteSingle sends a batch that is a single deletion. It needs no number, which saves etcd work: its condition is
-// on the key itself, so it may be committed late or twice. deleteSingle reports whether the outcome is resolved.
-func (l *lane) deleteSingle(batch []queueOp) bool {
-	if len(batch) != 1 || batch[0].creates {
-		return false
-	}
-	o := batch[0]
-	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(l.r.ctx), l.r.e.cfg.RequestTimeout)
-	defer cancel()
-	_, err := l.r.e.cfg.Client.Txn(ctx).If(o.entry.Guard()).Then(clientv3.OpDelete(o.entry.key)).Commit()
-	switch {
-	case err == nil:
-		l.r.e.withLock(func() { l.keyDeleted(o) })
-	case errors.Is(err, rpctypes.ErrPermissionDenied):
-		l.r.e.withLock(func() { l.refuseOp(o, err) })
-	default:
-		return false
-	}
-	return true
+// commitBatch commits the batch and notifies its entries. If etcd refuses some of it, it is halved, so that the refusal
+// affects only these. It returns an error when the session is lost.
+func (l *lane) commitBatch(batch []queueOp) error {
+	return commitInParts(batch, len(batch), l.commitPart)
 }
 
-// commitBatch commits the batch and notifies its entries. It returns false when the session is lost.
-func (l *lane) commitBatch(batch []queueOp) bool {
+// commitPart is commitBatch for a batch or a part of one. It returns what is to be halved.
+func (l *lane) commitPart(batch []queueOp) (refused []queueOp, _ error) {
 	retry := l.r.e.newBackoff(laneRetry)
 	l.number++
 	for {
@@ -111,64 +98,61 @@ func (l *lane) commitBatch(batch []queueOp) bool {
 		case err == nil && resp.Succeeded:
 			l.setCounterRevision(resp.Header.Revision)
 			l.notifyEntries(batch, resp)
-			return true
+			return nil, nil
 		case err == nil:
 			// The counter has changed. Either an earlier attempt was committed and its answer lost, or it was
 			// changed out of band.
 			if l.adoptTxnCounter(resp) {
-				return l.completeBatch(batch)
+				return nil, l.completeBatch(batch)
 			}
 			continue
 		case l.r.ctx.Err() != nil:
-			return false
+			return nil, context.Cause(l.r.ctx)
 		}
 		committed, unresolved := l.resolveFailure(err)
 		if committed {
-			return l.completeBatch(batch)
+			return nil, l.completeBatch(batch)
 		}
 		denied := errors.Is(err, rpctypes.ErrPermissionDenied)
-		tooMuch := errors.Is(err, rpctypes.ErrTooManyOps) || tooLarge(err)
-		switch {
-		case denied && l.attemptOpen && !errors.Is(unresolved, rpctypes.ErrPermissionDenied), tooMuch && l.attemptOpen:
-			// The outcome of earlier attempts must be known first.
-		case denied && l.attemptOpen:
-			// Even that question is denied, so everything is denied.
-			l.r.e.withLock(func() {
-				for _, o := range batch {
-					l.refuseOp(o, err)
-				}
-			})
-			return true
-		case (denied || tooMuch) && len(batch) > 1:
-			// Halve, so that a refusal affects only the entries that cause it.
-			half := len(batch) / 2
-			if tooMuch {
-				l.batchLimit = max(2, l.batchLimit/2)
-			}
-			return l.commitBatch(batch[:half]) && l.commitBatch(batch[half:])
-		case denied, tooMuch:
-			l.r.e.withLock(func() { l.refuseOp(batch[0], err) })
-			return true
+		switch allDenied := denied && errors.Is(unresolved, rpctypes.ErrPermissionDenied); {
+		case halvable(err) && l.attemptOpen && !allDenied:
+			// The outcome of earlier attempts must be known first. If even that question is denied, everything is.
+		case halvable(err):
+			return l.halveOrRefuse(batch, allDenied, err), nil
 		case errors.Is(err, rpctypes.ErrLeaseNotFound):
 			l.r.session.RequestRenewal() // it finds out the reason
 		case errors.Is(err, rpctypes.ErrNoSpace):
 			if batch = l.drainBatch(batch); len(batch) == 0 {
-				return true
+				return nil, nil
 			}
 		}
 		if !wait.For(l.r.ctx, retry.Next()) {
-			return false
+			return nil, context.Cause(l.r.ctx)
 		}
 	}
 }
 
+// halveOrRefuse handles the refusal of a batch. It returns the batch if a part of it may be accepted. Otherwise, and
+// with all set, it refuses all operations.
+func (l *lane) halveOrRefuse(batch []queueOp, all bool, err error) (halve []queueOp) {
+	if len(batch) > 1 && !all {
+		if !errors.Is(err, rpctypes.ErrPermissionDenied) { // it was too large
+			l.batchLimit = max(2, l.batchLimit/2)
+		}
+		return batch
+	}
+	l.r.e.withLock(func() {
+		for _, o := range batch {
+			l.refuseOp(o, err)
+		}
+	})
+	return nil
+}
+
 // sendBatch makes one attempt to commit the batch.
 func (l *lane) sendBatch(batch []queueOp) (*clientv3.TxnResponse, error) {
-	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(l.r.ctx), l.r.e.cfg.RequestTimeout)
-	defer cancel()
 	defer l.composer.dropKeys()
-	return l.r.e.cfg.Client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(l.counter), "=", l.modified)).
-		Then(l.composer.compose(l.counter, l.number, batch)...).Else(clientv3.OpGet(l.counter)).Commit()
+	return l.commitNext(l.composer.compose(l.counter, l.number, batch)...)
 }
 
 // maxNestedTxns limits the nested transactions with a condition of their own in one transaction. It leaves room below
@@ -186,8 +170,7 @@ func (l *lane) drainBatch(batch []queueOp) []queueOp {
 	return l.deleteLeaving(batch)
 }
 
-// deleteLeaving deletes the keys of leaving entries in batch. The deletions carry no number, but each has its own
-// key's condition, so they may be committed late. deleteLeaving returns the rest of the batch.
+// deleteLeaving deletes the keys of leaving entries in batch, as deleteKeys does. It returns the rest of the batch.
 func (l *lane) deleteLeaving(batch []queueOp) []queueOp {
 	var leaving, rest []queueOp
 	limit := min(maxNestedTxns, max(1, l.batchLimit/2))
@@ -204,34 +187,41 @@ func (l *lane) deleteLeaving(batch []queueOp) []queueOp {
 	return append(l.deleteKeys(leaving), rest...)
 }
 
-// deleteKeys deletes the keys in one transaction. It returns the operations that must be tried again.
-func (l *lane) deleteKeys(leaving []queueOp) []queueOp {
-	ops := make([]clientv3.Op, len(leaving))
-	for i, o := range leaving {
-		ops[i] = clientv3.OpTxn([]clientv3.Cmp{o.entry.Guard()}, []clientv3.Op{clientv3.OpDelete(o.entry.key)}, nil)
+// deleteKeys deletes the keys of leaving entries without a number: each deletion has its own key's condition, so it may
+// be committed late or twice. It returns the operations that must be tried again.
+func (l *lane) deleteKeys(leaving []queueOp) (again []queueOp) {
+	_ = commitInParts(leaving, len(leaving), func(part []queueOp) (refused []queueOp, _ error) {
+		switch err := l.sendDeletions(part); {
+		case err == nil:
+			l.r.e.withLock(func() {
+				for _, o := range part {
+					l.keyDeleted(o)
+				}
+			})
+		case halvable(err):
+			return l.halveOrRefuse(part, false, err), nil
+		default:
+			again = append(again, part...)
+		}
+		return nil, nil
+	})
+	return again
+}
+
+// sendDeletions makes one attempt to delete the keys in one transaction.
+func (l *lane) sendDeletions(part []queueOp) error {
+	var when []clientv3.Cmp
+	var ops []clientv3.Op
+	for _, o := range part {
+		guard, deletion := []clientv3.Cmp{o.entry.Guard()}, []clientv3.Op{clientv3.OpDelete(o.entry.key)}
+		if len(part) == 1 {
+			when, ops = guard, deletion
+		} else {
+			ops = append(ops, clientv3.OpTxn(guard, deletion, nil))
+		}
 	}
-	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(l.r.ctx), l.r.e.cfg.RequestTimeout)
-	defer cancel()
-	_, err := l.r.e.cfg.Client.Txn(ctx).Then(ops...).Commit()
-	denied := errors.Is(err, rpctypes.ErrPermissionDenied)
-	switch half := len(leaving) / 2; {
-	case err == nil:
-		l.r.e.withLock(func() {
-			for _, o := range leaving {
-				l.keyDeleted(o)
-			}
-		})
-		return nil
-	case denied && half > 0:
-		again := l.deleteKeys(leaving[:half])
-		return append(again, l.deleteKeys(leaving[half:])...)
-	case denied:
-		l.r.e.withLock(func() { l.refuseOp(leaving[0], err) })
-		return nil
-	case errors.Is(err, rpctypes.ErrTooManyOps):
-		l.batchLimit = max(2, l.batchLimit/2)
-	}
-	return leaving
+	_, err := l.r.commitTxn(l.r.ctx, when, ops, nil)
+	return err
 }
 
 // keyDeleted records that the key was deleted. The caller holds Engine.mu.
@@ -262,7 +252,6 @@ func (l *lane) keyCreated(o queueOp, revision int64, first bool) {
 
 // notifyEntries passes the results of a committed batch on to its entries.
 func (l *lane) notifyEntries(batch []queueOp, resp *clientv3.TxnResponse) {
-	l.r.recordTerm(resp.Header)
 	all := batchResponses(resp)
 	l.r.e.withLock(func() {
 		for _, o := range batch {

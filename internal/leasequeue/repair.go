@@ -95,42 +95,43 @@ func (r *sessionRun) compareKeys() {
 // read are left out.
 func (r *sessionRun) createRevisions(keys []string) map[string]int64 {
 	out := make(map[string]int64, len(keys))
-	ops := make([]clientv3.Op, len(keys))
+	ops := make([]repairOp, len(keys))
 	for i, key := range keys {
-		ops[i] = clientv3.OpGet(key, clientv3.WithKeysOnly())
+		ops[i] = repairOp{clientv3.OpGet(key, clientv3.WithKeysOnly()), func(found *etcdserverpb.ResponseOp) {
+			out[key] = 0
+			if kvs := found.GetResponseRange().Kvs; len(kvs) > 0 {
+				out[key] = kvs[0].CreateRevision
+			}
+		}}
 	}
-	r.commitOps(ops, func(i int, found *etcdserverpb.ResponseOp) {
-		out[keys[i]] = 0
-		if kvs := found.GetResponseRange().Kvs; len(kvs) > 0 {
-			out[keys[i]] = kvs[0].CreateRevision
-		}
-	})
+	r.commitOps(ops)
 	return out
 }
 
-// commitOps sends operations in large transactions, and calls done for each that was carried out.
-func (r *sessionRun) commitOps(ops []clientv3.Op, done func(i int, resp *etcdserverpb.ResponseOp)) {
-	for from := 0; from < len(ops); from += maxReadsPerTxn {
-		r.commitRange(ops, from, min(from+maxReadsPerTxn, len(ops)), done)
-	}
+// repairOp is an operation, and a function to be called if it was carried out.
+type repairOp struct {
+	op   clientv3.Op
+	done func(*etcdserverpb.ResponseOp)
 }
 
-// commitRange is commitOps for the operations in [from, to).
-func (r *sessionRun) commitRange(ops []clientv3.Op, from, to int, done func(i int, resp *etcdserverpb.ResponseOp)) {
-	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(r.ctx), r.e.cfg.RequestTimeout)
-	defer cancel()
-	resp, err := r.e.cfg.Client.Txn(ctx).Then(ops[from:to]...).Commit()
-	switch {
-	case err == nil:
-		for i, answer := range resp.Responses {
-			done(from+i, answer)
+// commitOps sends operations in large transactions, or in smaller ones if etcd denies some.
+func (r *sessionRun) commitOps(ops []repairOp) {
+	_ = commitInParts(ops, maxReadsPerTxn, func(part []repairOp) (refused []repairOp, _ error) {
+		all := make([]clientv3.Op, len(part))
+		for i, o := range part {
+			all[i] = o.op
 		}
-	case to-from > 1 && (errors.Is(err, rpctypes.ErrTooManyOps) || errors.Is(err, rpctypes.ErrPermissionDenied)):
-		// Halve, so that a denial affects only the denied keys.
-		half := (from + to) / 2
-		r.commitRange(ops, from, half, done)
-		r.commitRange(ops, half, to, done)
-	}
+		resp, err := r.commitTxn(r.ctx, nil, all, nil)
+		switch {
+		case err == nil:
+			for i, answer := range resp.Responses {
+				part[i].done(answer)
+			}
+		case halvable(err) && len(part) > 1:
+			return part, nil
+		}
+		return nil, nil
+	})
 }
 
 // handleMissingKey handles an entry if its key should exist but does not.
@@ -151,20 +152,19 @@ func (r *sessionRun) handleMissingKey(x *Entry) {
 func (r *sessionRun) deleteUnknown(keys []string) (gone map[string]bool) {
 	gone = map[string]bool{}
 	keys = slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return r.ownsKey(key) || !r.e.servesKey(key) })
-	var left []string
-	var deletions []clientv3.Op
+	var deletions []repairOp
 	for key, created := range r.createRevisions(keys) {
 		switch {
 		case created == 0:
 			gone[key] = true // it was an entry of ours, released meanwhile
 		case !r.ownsKey(key):
 			r.e.cfg.Logger.Warn("deleting an unexpected key on this process's lease", "key", key)
-			left = append(left, key)
-			deletions = append(deletions, clientv3.OpTxn([]clientv3.Cmp{
-				clientv3.Compare(clientv3.CreateRevision(key), "=", created)}, []clientv3.Op{clientv3.OpDelete(key)}, nil))
+			deletions = append(deletions, repairOp{clientv3.OpTxn([]clientv3.Cmp{
+				clientv3.Compare(clientv3.CreateRevision(key), "=", created)}, []clientv3.Op{clientv3.OpDelete(key)}, nil),
+				func(done *etcdserverpb.ResponseOp) { gone[key] = done.GetResponseTxn().Succeeded }})
 		}
 	}
-	r.commitOps(deletions, func(i int, resp *etcdserverpb.ResponseOp) { gone[left[i]] = resp.GetResponseTxn().Succeeded })
+	r.commitOps(deletions)
 	return gone
 }
 

@@ -3,14 +3,11 @@ package leasequeue
 import (
 	"context"
 	"errors"
-	"slices"
 	"strconv"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/goverse/goverse/internal/wait"
 )
@@ -40,21 +37,16 @@ func neverCommitted(err error) bool {
 	return false
 }
 
-// tooLarge reports whether a request or an answer is too long for etcd or for either end of the connection. If
-// the answer is too long, the attempt was committed.
-func tooLarge(err error) bool {
-	if errors.As(err, new(rpctypes.EtcdError)) {
-		return errors.Is(err, rpctypes.ErrRequestTooLarge)
-	}
-	return status.Code(err) == codes.ResourceExhausted
+// commitNext sends a transaction on the condition that the counter is as the last known batch left it. Otherwise the
+// answer has the counter.
+func (l *lane) commitNext(then ...clientv3.Op) (*clientv3.TxnResponse, error) {
+	return l.r.commitTxn(l.r.ctx, []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(l.counter), "=", l.modified)},
+		then, []clientv3.Op{clientv3.OpGet(l.counter)})
 }
 
 // resolveOutcome determines whether the last batch was committed. If it was not, it never will be.
 func (l *lane) resolveOutcome() (committed bool, err error) {
-	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(l.r.ctx), l.r.e.cfg.RequestTimeout)
-	defer cancel()
-	resp, err := l.r.e.cfg.Client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(l.counter), "=", l.modified)).
-		Then(clientv3.OpPut(l.counter, "", clientv3.WithLease(l.r.session.ID()))).Else(clientv3.OpGet(l.counter)).Commit()
+	resp, err := l.commitNext(clientv3.OpPut(l.counter, "", clientv3.WithLease(l.r.session.ID())))
 	switch {
 	case err != nil:
 		return false, err
@@ -105,9 +97,9 @@ func (l *lane) adoptCounter(kvs []*mvccpb.KeyValue) bool {
 	return string(kvs[0].Value) == strconv.FormatInt(l.number, 10)
 }
 
-// completeBatch notifies the entries of a committed batch if its answer was lost. It returns false when the session
+// completeBatch notifies the entries of a committed batch if its answer was lost. It returns an error when the session
 // is lost.
-func (l *lane) completeBatch(batch []queueOp) bool {
+func (l *lane) completeBatch(batch []queueOp) error {
 	var trying []queueOp
 	l.r.e.withLock(func() {
 		for _, o := range batch {
@@ -121,43 +113,34 @@ func (l *lane) completeBatch(batch []queueOp) bool {
 			}
 		}
 	})
-	for some := range slices.Chunk(trying, maxReadsPerTxn) {
-		if !l.notifyTryEntries(some) {
-			return false
-		}
-	}
-	return true
+	return commitInParts(trying, maxReadsPerTxn, l.notifyTryEntries)
 }
 
-// notifyTryEntries determines for created entries with Try whether they are first, and notifies them. It returns false
-// when the session is lost.
-func (l *lane) notifyTryEntries(created []queueOp) bool {
+// notifyTryEntries determines for created entries with Try whether they are first, and notifies them. It returns what
+// is to be halved, and an error when the session is lost.
+func (l *lane) notifyTryEntries(created []queueOp) (refused []queueOp, _ error) {
 	ops := make([]clientv3.Op, len(created))
 	for i, o := range created {
 		ops[i] = readQueueOp(o.entry)
 	}
 	for retry := l.r.e.newBackoff(laneRetry); ; {
-		ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(l.r.ctx), l.r.e.cfg.RequestTimeout)
-		resp, err := l.r.e.cfg.Client.Txn(ctx).Then(ops...).Commit()
-		cancel()
-		denied := errors.Is(err, rpctypes.ErrPermissionDenied)
-		switch half := len(created) / 2; {
+		resp, err := l.r.commitTxn(l.r.ctx, nil, ops, nil)
+		switch {
 		case err == nil:
-			l.r.recordTerm(resp.Header)
 			l.r.e.withLock(func() {
 				for i, o := range created {
 					found := (*clientv3.GetResponse)(resp.Responses[i].GetResponseRange())
 					l.keyCreated(o, l.modified, ahead(o.entry, found))
 				}
 			})
-			return true
-		case half > 0 && (denied || errors.Is(err, rpctypes.ErrTooManyOps)):
-			return l.notifyTryEntries(created[:half]) && l.notifyTryEntries(created[half:])
-		case denied: // its watch has to report it instead
+			return nil, nil
+		case halvable(err) && len(created) > 1:
+			return created, nil
+		case errors.Is(err, rpctypes.ErrPermissionDenied): // its watch has to report it instead
 			l.r.e.withLock(func() { l.keyCreated(created[0], l.modified, false) })
-			return true
+			return nil, nil
 		case !wait.For(l.r.ctx, retry.Next()):
-			return false
+			return nil, context.Cause(l.r.ctx)
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -172,14 +171,18 @@ func (b *bucket) readQueues(ctx context.Context, again bool) error {
 	var unread []string
 	b.r.e.withLock(func() { unread = b.unreadQueues(again) })
 	var denied error
-	for some := range slices.Chunk(unread, maxReadsPerTxn) {
-		err := b.readPrefixes(ctx, some)
-		if err != nil && !errors.Is(err, rpctypes.ErrPermissionDenied) {
-			return err
+	err := commitInParts(unread, maxReadsPerTxn, func(prefixes []string) (refused []string, _ error) {
+		err := b.readPrefixes(ctx, prefixes)
+		switch {
+		case halvable(err) && len(prefixes) > 1:
+			return prefixes, nil
+		case errors.Is(err, rpctypes.ErrPermissionDenied):
+			denied = cmp.Or(denied, err)
+			return nil, nil
 		}
-		denied = cmp.Or(denied, err)
-	}
-	return denied
+		return nil, err
+	})
+	return cmp.Or(err, denied)
 }
 
 func (b *bucket) readPrefixes(ctx context.Context, prefixes []string) error {
@@ -187,18 +190,10 @@ func (b *bucket) readPrefixes(ctx context.Context, prefixes []string) error {
 	for i, prefix := range prefixes {
 		ops[i] = clientv3.OpGet(prefix, clientv3.WithPrefix())
 	}
-	timed, cancel := context.WithTimeout(ctx, b.r.e.cfg.RequestTimeout)
-	defer cancel()
-	resp, err := b.r.e.cfg.Client.Txn(timed).Then(ops...).Commit()
-	if half := len(prefixes) / 2; half > 0 &&
-		(errors.Is(err, rpctypes.ErrTooManyOps) || errors.Is(err, rpctypes.ErrPermissionDenied)) {
-		// Halve, so that a denial affects only the denied queues.
-		return errors.Join(b.readPrefixes(ctx, prefixes[:half]), b.readPrefixes(ctx, prefixes[half:]))
-	}
+	resp, err := b.r.commitTxn(ctx, nil, ops, nil)
 	if err != nil {
 		return fmt.Errorf("read the queues: %w", err)
 	}
-	b.r.recordTerm(resp.Header)
 	found := make([]order.Queue, len(prefixes))
 	for i := range found {
 		entries := parseEntries((*clientv3.GetResponse)(resp.Responses[i].GetResponseRange()))

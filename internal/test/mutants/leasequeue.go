@@ -12,10 +12,9 @@ var ofLeaseQueues = []Mutant{{
 	What: "a batch is sent without the condition that the one before it is the last",
 	In:   []string{queues},
 	Edits: []Edit{{"internal/leasequeue/lane.go",
-		`If(clientv3.Compare(clientv3.ModRevision(l.counter), "=", l.modified)).
-		Then(l.composer.compose(`,
-		`If().
-		Then(l.composer.compose(`}},
+		`return l.commitNext(l.composer.compose(l.counter, l.number, batch)...)`,
+		`return l.r.commitTxn(l.r.ctx, nil, l.composer.compose(l.counter, l.number, batch),
+			[]clientv3.Op{clientv3.OpGet(l.counter)})`}},
 }, {
 	Name: "barred-key-given",
 	What: "a key is assigned that a request under way may still delete",
@@ -39,10 +38,9 @@ var ofLeaseQueues = []Mutant{{
 	Name: "release-unguarded",
 	What: "the keys of entries that leave are deleted without a number and without their own condition",
 	In:   []string{queues},
-	Edits: []Edit{
-		{"internal/leasequeue/lane.go", `If(o.entry.Guard()).Then`, `If().Then`},
-		{"internal/leasequeue/lane.go", `clientv3.OpTxn([]clientv3.Cmp{o.entry.Guard()},`, `clientv3.OpTxn(nil,`},
-	},
+	Edits: []Edit{{"internal/leasequeue/lane.go",
+		`guard, deletion := []clientv3.Cmp{o.entry.Guard()},`,
+		`guard, deletion := []clientv3.Cmp(nil),`}},
 }, {
 	Name: "found-is-first",
 	What: "an entry whose answer was lost is taken for first",
