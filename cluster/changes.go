@@ -6,10 +6,10 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// WatchChanges returns a channel that signals changes in this node's view of the cluster: its leader, members,
+// SignalChanges returns a channel that signals changes in this node's view of the cluster: its leader, members,
 // queue, shards and requests. One signal may stand for several changes. The channel closes when ctx ends or the
 // node stops, and never otherwise. Errors are ErrNotStarted and ErrStopped.
-func (c *Cluster) WatchChanges(ctx context.Context) (<-chan struct{}, error) {
+func (c *Cluster) SignalChanges(ctx context.Context) (<-chan struct{}, error) {
 	p, err := c.runningParts()
 	if err != nil {
 		return nil, err

@@ -69,7 +69,7 @@ type Cluster struct {
 	shards      Shards
 	elections   Elections
 	early       earlyCandidacies
-	locks       lockRegistry
+	locks       Locks
 	effects     Effects
 	checkpoints Checkpoints
 	objects     Objects
@@ -164,7 +164,7 @@ func NewClusterWithNode(cfg Config, n *node.Node) (*Cluster, error) {
 	c := &Cluster{cfg: cfg, keys: keys, node: (*peer.Node)(n), log: cfg.Logger, lookup: net.DefaultResolver.LookupHost,
 		stopped: make(chan struct{})}
 	c.consensus, c.shards, c.elections = ConsensusManager{c}, Shards{c}, Elections{c}
-	c.locks, c.effects, c.checkpoints, c.objects = lockRegistry{c}, Effects{c}, Checkpoints{c}, Objects{c}
+	c.locks, c.effects, c.checkpoints, c.objects = Locks{c}, Effects{c}, Checkpoints{c}, Objects{c}
 	c.events = Events{c}
 	c.access = func() *member.Member {
 		if p := c.parts.Load(); p != nil {

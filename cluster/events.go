@@ -65,38 +65,30 @@ func (e *Events) Recent() []event.Event {
 	return p.events.RecentEvents()
 }
 
-// EventQuery selects the events to list. The zero value selects all.
-type EventQuery struct {
-	// Since excludes events before this time.
-	Since time.Time
-	// Limit keeps only this many of the newest events; 0 means no limit.
-	Limit int
-}
-
-// List reads the log, oldest first. It blocks for one request to etcd. Errors are etcd's, ctx's, ErrNotStarted
-// and ErrStopped.
-func (e *Events) List(ctx context.Context, q EventQuery) ([]event.Event, error) {
+// List reads the log, oldest first; more reports whether q.Limit has left out older events. It blocks for one request
+// to etcd. Errors are etcd's, ctx's, ErrNotStarted and ErrStopped.
+func (e *Events) List(ctx context.Context, q event.Query) (found []event.Event, more bool, err error) {
 	p, err := e.c.runningParts()
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.c.cfg.RequestTimeout)
 	defer cancel()
-	events, _, _, err := eventlog.List(ctx, p.client, e.c.keys, eventlog.Query(q))
+	log, err := eventlog.List(ctx, p.client, e.c.keys, q)
 	if err != nil {
-		return nil, fmt.Errorf("read the event log: %w", err)
+		return nil, false, fmt.Errorf("read the event log: %w", err)
 	}
-	return events, nil
+	return log.Events, log.More, nil
 }
 
-// Follow calls each with every event recorded in the log after seq (see event.Event.Seq), then with new events,
-// in the order in which they were recorded. A seq of 0 starts from the beginning. Follow blocks until ctx ends,
-// the node stops, or each returns an error. It returns that error, ErrStopped if the node stops, and nil
+// ForEach calls fn with every event recorded in the log after seq (see event.Event.Seq), then with new events,
+// in the order in which they were recorded. A seq of 0 starts from the beginning. ForEach blocks until ctx ends,
+// the node stops, or fn returns an error. It returns that error, ErrStopped if the node stops, and nil
 // otherwise. While etcd is away no events arrive. Each call costs etcd one watch, whatever the number of nodes.
 //
 // Events recorded in one transaction have the same Seq, and all but the last have More set. To lose none, resume
 // after the Seq of an event without More; recognise events that arrive twice by their ID.
-func (e *Events) Follow(ctx context.Context, seq int64, each func(event.Event) error) error {
+func (e *Events) ForEach(ctx context.Context, seq int64, fn func(event.Event) error) error {
 	p, err := e.c.runningParts()
 	if err != nil {
 		return err
@@ -110,7 +102,7 @@ func (e *Events) Follow(ctx context.Context, seq int64, each func(event.Event) e
 			if !e.More {
 				seq = e.Seq
 			}
-			return each(e)
+			return fn(e)
 		})
 		stop()
 		if err != nil {

@@ -27,7 +27,7 @@ func eventLog(t *testing.T, c *cluster.Cluster, what string, is func(event.Event
 	var found event.Event
 	require.Eventually(t, func() bool {
 		var err error
-		events, err = c.Events().List(etcdtest.Context(t), cluster.EventQuery{})
+		events, _, err = c.Events().List(etcdtest.Context(t), event.Query{})
 		require.NoError(t, err)
 		i := slices.IndexFunc(events, is)
 		if i < 0 {
@@ -191,7 +191,7 @@ func TestFollowEvents(t *testing.T) {
 	enough := errors.New("enough")
 	var seqs []int64
 	next := func(after int64, until event.Type) (last event.Event) {
-		err := c.Node(1).Cluster().Events().Follow(etcdtest.Context(t), after, func(e event.Event) error {
+		err := c.Node(1).Cluster().Events().ForEach(etcdtest.Context(t), after, func(e event.Event) error {
 			seqs = append(seqs, e.Seq)
 			if last = e; e.Type == until {
 				return enough
@@ -210,9 +210,9 @@ func TestFollowEvents(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.NoError(t, c.Node(0).Cluster().Events().Follow(ctx, 0, func(event.Event) error { return nil }))
+	require.NoError(t, c.Node(0).Cluster().Events().ForEach(ctx, 0, func(event.Event) error { return nil }))
 	c.Node(0).Stop()
-	_, err := c.Node(0).Cluster().Events().List(etcdtest.Context(t), cluster.EventQuery{})
+	_, _, err := c.Node(0).Cluster().Events().List(etcdtest.Context(t), event.Query{})
 	require.ErrorIs(t, err, cluster.ErrStopped)
 	require.Nil(t, c.Node(0).Cluster().Events().Recent())
 	require.NotEmpty(t, c.Node(1).Cluster().Events().Recent())

@@ -10,8 +10,10 @@ import (
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/leaderelection"
+	"github.com/goverse/goverse/cluster/lock"
 	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/internal/leasequeue/etcdlock"
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
@@ -31,7 +33,6 @@ func TestShardTransactions(t *testing.T) {
 	c := clustertest.New(t, 1, few(8))
 	first := c.Node(0).Cluster()
 	put := clientv3.OpPut("/guarded", "x")
-	var stale []clientv3.Cmp
 	var epoch int64
 	number := -1
 	moved := make(chan struct{})
@@ -50,30 +51,30 @@ func TestShardTransactions(t *testing.T) {
 	}()
 	<-inside
 	commit := func() error {
-		txn, err := first.Shards().Txn(ctx, number, epoch)
-		require.NoError(t, err)
-		resp, err := txn.Then(put).Commit()
+		resp, err := first.Shards().Ownership(number, epoch).Txn(ctx).Then(put).Commit()
 		if err == nil {
 			require.True(t, resp.Succeeded)
 		}
 		return err
 	}
 	require.NoError(t, commit())
-	stale, err := first.Shards().Guard(number, epoch)
-	require.NoError(t, err)
+	owned := first.Shards().Ownership(number, epoch)
+	stale := owned.Guard()
 	resp, err := c.Client().Txn(ctx).If(stale...).Then(put).Commit()
 	require.NoError(t, err)
 	require.True(t, resp.Succeeded)
 	// The caller's own comparisons are evaluated separately.
-	txn, err := first.Shards().Txn(ctx, number, epoch)
-	require.NoError(t, err)
-	resp, err = txn.If(clientv3.Compare(clientv3.Version("/guarded"), "=",
+	resp, err = owned.Txn(ctx).If(clientv3.Compare(clientv3.Version("/guarded"), "=",
 		0)).Then(put).Else(clientv3.OpGet("/guarded")).Commit()
 	require.NoError(t, err)
 	require.False(t, resp.Succeeded)
 	require.Len(t, resp.Responses[0].GetResponseRange().Kvs, 1)
 	// Another epoch is not this owner's.
-	_, err = first.Shards().Guard(number, epoch-1)
+	other := first.Shards().Ownership(number, epoch-1)
+	resp, err = c.Client().Txn(ctx).If(other.Guard()...).Then(put).Commit()
+	require.NoError(t, err)
+	require.False(t, resp.Succeeded)
+	_, err = other.Txn(ctx).Then(put).Commit()
 	require.ErrorIs(t, err, shard.ErrNotOwner)
 
 	// Add nodes until the shard is to move. It does not move while Serve runs.
@@ -106,8 +107,7 @@ func TestShardTransactions(t *testing.T) {
 	resp, err = c.Client().Txn(ctx).If(stale...).Then(put).Commit()
 	require.NoError(t, err)
 	require.False(t, resp.Succeeded, "the map is another one")
-	guard, err := first.Shards().Guard(number, epoch)
-	require.NoError(t, err)
+	guard := owned.Guard()
 	close(leave)
 	require.NoError(t, <-left)
 	c.Eventually(func() bool {
@@ -122,6 +122,62 @@ func TestShardTransactions(t *testing.T) {
 	resp, err = c.Client().Txn(ctx).If(guard...).Then(put).Commit()
 	require.NoError(t, err)
 	require.False(t, resp.Succeeded, "a guard of before the release holds no more when the next owner serves")
+}
+
+// A term, a lock and a shard guard transactions in the same way.
+type fenced interface {
+	Guard() []clientv3.Cmp
+	Txn(ctx context.Context) clientv3.Txn
+}
+
+var (
+	_ fenced = leaderelection.Term(nil)
+	_ fenced = lock.Held(nil)
+	_ fenced = (*cluster.Ownership)(nil)
+)
+
+// A transaction under a lock commits while the lock is held. After its loss or release nothing is written.
+func TestLockTransactions(t *testing.T) {
+	t.Parallel()
+	ctx := etcdtest.Context(t)
+	c := clustertest.New(t, 1)
+	n := c.Node(0)
+	commit := func(held lock.Held) (*clientv3.TxnResponse, error) {
+		return held.Txn(ctx).If(clientv3.Compare(clientv3.Version("/under/lock"), "=", 0)).
+			Then(clientv3.OpPut("/under/lock", "x")).Else(clientv3.OpGet("/under/lock")).Commit()
+	}
+	held, err := n.Cluster().Locks().Acquire(ctx, "l")
+	require.NoError(t, err)
+	resp, err := commit(held)
+	require.NoError(t, err)
+	require.True(t, resp.Succeeded)
+	resp, err = commit(held)
+	require.NoError(t, err, "the lock is held")
+	require.False(t, resp.Succeeded, "it concerns the caller's own comparison")
+	require.Len(t, resp.Responses[0].GetResponseRange().Kvs, 1)
+	require.NoError(t, held.Release(ctx))
+	_, err = commit(held)
+	require.ErrorIs(t, err, lock.ErrReleased)
+
+	held, err = n.Cluster().Locks().Acquire(ctx, "l")
+	require.NoError(t, err)
+	n.Faults().FreezeWatch() // so the node does not see the deletion
+	_, err = c.Client().Delete(ctx, held.(etcdlock.Held).Key())
+	require.NoError(t, err)
+	_, err = commit(held)
+	require.ErrorIs(t, err, lock.ErrLost, "etcd refuses it")
+	require.True(t, held.Valid(), "the node does not know")
+	n.Faults().Heal()
+	<-held.Context().Done()
+	_, err = commit(held)
+	require.ErrorIs(t, err, lock.ErrLost)
+	var lost *lock.LostError
+	require.ErrorAs(t, held.Release(ctx), &lost)
+
+	inMemory, err := new(lock.Memory).Acquire(ctx, "l")
+	require.NoError(t, err)
+	_, err = commit(inMemory)
+	require.ErrorContains(t, err, "kept in memory", "it does not pretend to guard")
 }
 
 // The holder of a lock, and the leader of a named election, can guard their own transactions.

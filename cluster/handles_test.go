@@ -32,7 +32,7 @@ type handles struct {
 	consensus   *cluster.ConsensusManager
 	shards      *cluster.Shards
 	elections   *cluster.Elections
-	locks       lock.LockRegistry
+	locks       *cluster.Locks
 	effects     *cluster.Effects
 	checkpoints *cluster.Checkpoints
 	objects     *cluster.Objects
@@ -82,12 +82,7 @@ func (h handles) use(ctx context.Context) map[string]error {
 	errs["shards.Serve"] = h.shards.Serve(brief, "a", work)
 	errs["shards.Hold"] = h.shards.Hold(brief, "a", work)
 	errs["shards.HoldAlone"] = h.shards.HoldAlone(brief, "a", "b", work)
-	_, errs["shards.Guard"] = h.shards.Guard(0, epoch)
-	if txn, err := h.shards.Txn(brief, 0, epoch); err != nil {
-		errs["shards.Txn"] = err
-	} else {
-		_, errs["shards.Txn"] = txn.Then(clientv3.OpGet("/x")).Commit()
-	}
+	_, errs["shards.Txn"] = h.shards.Ownership(0, epoch).Txn(brief).Then(clientv3.OpGet("/x")).Commit()
 	_, errs["ShardTable"] = h.c.ShardTable()
 
 	if c, err := h.elections.Stand("e", leaderelection.Priority(1)); err != nil {
@@ -121,6 +116,7 @@ func (h handles) use(ctx context.Context) map[string]error {
 		_, _, _, _, _ = held.Name(), held.Token(), held.Valid(), held.Context(), held.Guard()
 		errs["held.Release"] = held.Release(ctx)
 	}
+	_, _, errs["locks.List"] = h.locks.List(brief, lock.Query{})
 	if held, ok, err := h.locks.TryAcquire(brief, "m"); err != nil {
 		errs["locks.TryAcquire"] = err
 	} else if ok {
@@ -129,7 +125,7 @@ func (h handles) use(ctx context.Context) map[string]error {
 	_, errs["Once"] = h.c.Once(brief, "o", func(context.Context, int64) ([]byte, error) { return nil, nil })
 	errs["effects.Resolve"] = h.effects.Resolve(brief, "p", 1, true, nil)
 	_, errs["effects.Look"] = h.effects.Look(brief, "p")
-	_, _, errs["effects.List"] = h.effects.List(brief, once.Query{Limit: 1})
+	_, _, errs["effects.List"] = h.effects.List(brief, once.Query{})
 	mark, err := h.checkpoints.Claim(brief, "c", 0)
 	errs["checkpoints.Claim"] = err
 	_, errs["checkpoints.Advance"] = h.checkpoints.Advance(brief, "c", mark, func(context.Context) (processor.Progress,

@@ -6,12 +6,12 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/goverse/goverse/cluster/objects"
-	"github.com/goverse/goverse/internal/budget"
 	"github.com/goverse/goverse/internal/objects/gateway"
 	"github.com/goverse/goverse/internal/objects/host"
 	"github.com/goverse/goverse/internal/objects/interceptor"
 	"github.com/goverse/goverse/internal/objects/link"
 	"github.com/goverse/goverse/internal/objects/route"
+	"github.com/goverse/goverse/internal/peer/budget"
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 

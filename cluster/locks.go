@@ -7,15 +7,16 @@ import (
 	"github.com/goverse/goverse/internal/leasequeue/etcdlock"
 )
 
-// Locks returns the registry of the cluster's named locks, on this node's session. It is never nil. Its error is
+// Locks implements [lock.LockRegistry]: it grants the cluster's named locks, on this node's session. Its error is
 // ErrNotStarted until Start has returned, and ErrStopped after Stop. Stop ends the contexts of held locks, and
 // waits up to Config.WorkTimeout for their release.
-func (c *Cluster) Locks() lock.LockRegistry { return c.locks }
+type Locks struct{ c *Cluster }
 
-type lockRegistry struct{ c *Cluster }
+// Locks returns the handle for named locks. It is never nil.
+func (c *Cluster) Locks() *Locks { return &c.locks }
 
-// Acquire implements lock.LockRegistry.
-func (l lockRegistry) Acquire(ctx context.Context, name string, opts ...lock.Option) (lock.Held, error) {
+// Acquire implements [lock.LockRegistry].
+func (l *Locks) Acquire(ctx context.Context, name string, opts ...lock.Option) (lock.Held, error) {
 	p, err := l.c.runningParts()
 	if err != nil {
 		return nil, err
@@ -23,8 +24,8 @@ func (l lockRegistry) Acquire(ctx context.Context, name string, opts ...lock.Opt
 	return p.work.locks.Acquire(ctx, name, opts...)
 }
 
-// TryAcquire implements lock.LockRegistry.
-func (l lockRegistry) TryAcquire(ctx context.Context, name string, opts ...lock.Option) (lock.Held, bool, error) {
+// TryAcquire implements [lock.LockRegistry].
+func (l *Locks) TryAcquire(ctx context.Context, name string, opts ...lock.Option) (lock.Held, bool, error) {
 	p, err := l.c.runningParts()
 	if err != nil {
 		return nil, false, err
@@ -32,13 +33,13 @@ func (l lockRegistry) TryAcquire(ctx context.Context, name string, opts ...lock.
 	return p.work.locks.TryAcquire(ctx, name, opts...)
 }
 
-// ListLocks reads the states of all locks in the cluster that are held or waited for; more reports whether others
-// follow the last one. Each is read at one revision, but not all at the same one. ListLocks blocks until etcd has
+// List reads the states of the locks in the cluster that are held or waited for; more reports whether others
+// follow the last one. Each is read at one revision, but not all at the same one. List blocks until etcd has
 // answered, or ctx ends. Errors are ErrNotStarted, ErrStopped, an [UnfinishedError], and etcd's.
-func (c *Cluster) ListLocks(ctx context.Context, q lock.Query) (found []lock.Standing, more bool, err error) {
-	p, err := c.runningParts()
+func (l *Locks) List(ctx context.Context, q lock.Query) (found []lock.Standing, more bool, err error) {
+	p, err := l.c.runningParts()
 	if err != nil {
 		return nil, false, err
 	}
-	return etcdlock.List(ctx, p.client, c.keys, q)
+	return etcdlock.List(ctx, p.client, l.c.keys, q)
 }

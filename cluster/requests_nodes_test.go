@@ -76,7 +76,7 @@ func TestLists(t *testing.T) {
 	require.NoError(t, err)
 	leader, err := e.WaitForLeader(ctx) // from the view of its process, which can be later than IsLeader
 	require.NoError(t, err)
-	found, more, err := here.Elections().List(ctx, leaderelection.Query{Limit: 10})
+	found, more, err := here.Elections().List(ctx, leaderelection.Query{})
 	require.NoError(t, err)
 	require.False(t, more)
 	require.Equal(t, []leaderelection.Standing{{Name: "outbox", Leader: leader, Length: 1,
@@ -104,12 +104,16 @@ func TestLists(t *testing.T) {
 	require.EventuallyWithT(t, func(t *assert.CollectT) {
 		got, q := map[string]lock.Standing{}, lock.Query{Limit: 1}
 		for more := true; more; {
-			locks, goesOn, err := here.ListLocks(ctx, q)
+			locks, goesOn, err := here.Locks().List(ctx, q)
 			require.NoError(t, err)
 			require.Len(t, locks, 1)
 			got[locks[0].Name], q.After, more = locks[0], locks[0].Name, goesOn
 		}
 		require.Equal(t, want, got)
+		all, more, err := here.Locks().List(ctx, lock.Query{})
+		require.NoError(t, err)
+		require.Len(t, all, 2, "the zero query selects all")
+		require.False(t, more)
 	}, 20*time.Second, 10*time.Millisecond)
 	stop()
 	<-gone

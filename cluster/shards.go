@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/goverse/goverse/cluster/consensusmanager"
 	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/internal/lifecycle"
@@ -93,7 +91,7 @@ func shardMapChanged(before, now *state.Snapshot) bool { return before.ShardMap 
 // and at the session's deadline. Its cause in the latter two cases is shard.ErrNotOwner or a session.LostError.
 // The shard is not handed over before fn has returned, unless the session is lost. After that only the epoch
 // protects the writes of fn. epoch is a fencing token that grows with every owner of the shard. Pass it to the
-// systems outside of etcd that fn writes to; in etcd, use [Shards.Txn]. For work that goes on until the shard is
+// systems outside of etcd that fn writes to; in etcd, use [Ownership.Txn]. For work that goes on until the shard is
 // handed over, see [Shards.Hold].
 func (h *Shards) Serve(ctx context.Context, key string, fn func(ctx context.Context, epoch int64) error) error {
 	s, err := h.runningShards()
@@ -147,32 +145,7 @@ func (h *Shards) Held() int {
 	return s.Held()
 }
 
-// Guard returns comparisons that hold in an etcd transaction only while this node owns the shard of that number
-// under that epoch, from OnAcquire until OnRelease has returned. Use them in transactions of your own, as in
-// client.Txn(ctx).If(guard...). They compare the whole shard map and everything that this node has released. They
-// therefore also fail once after a rebalance that left this shard alone; call Guard again in that case. It fails
-// with a shard.NotOwnerError if the shard is lost. [Shards.Txn] does this by itself. Guard does not block.
-func (h *Shards) Guard(number int, epoch int64) ([]clientv3.Cmp, error) {
-	s, err := h.shardsFor(number)
-	if err != nil {
-		return nil, err
-	}
-	return s.Guard(number, epoch)
-}
-
-// Txn returns a transaction that etcd commits only while this node owns the shard of that number under that
-// epoch, as with Guard. If it does not, Commit writes nothing and returns a shard.NotOwnerError. Otherwise Commit
-// behaves as in an ordinary transaction: Succeeded concerns the caller's own comparisons. The transaction must
-// not be used concurrently.
-func (h *Shards) Txn(ctx context.Context, number int, epoch int64) (clientv3.Txn, error) {
-	s, err := h.shardsFor(number)
-	if err != nil {
-		return nil, err
-	}
-	return s.Txn(ctx, number, epoch), nil
-}
-
-// shardsFor is running, with a check that the shard exists.
+// shardsFor is runningShards, with a check that the shard exists.
 func (h *Shards) shardsFor(number int) (*consensusmanager.Shards, error) {
 	s, err := h.runningShards()
 	if err == nil && (number < 0 || number >= h.Count()) {

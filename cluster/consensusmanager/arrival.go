@@ -37,7 +37,7 @@ func (h *Shards) announceMoves(m *sharding.Map, own sharding.Owner) {
 // recordArrival records the duration of the move that brought a shard here, if there was one.
 func (h *Shards) recordArrival(slot *shardSlot, epoch int64) {
 	if since := slot.takeArrival(epoch); !since.IsZero() {
-		h.pauses.observe(time.Since(since))
+		h.pauses.Observe(time.Since(since))
 	}
 }
 

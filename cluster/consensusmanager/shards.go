@@ -11,6 +11,7 @@ import (
 
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/etcd/watchcache"
+	"github.com/goverse/goverse/internal/histogram"
 	"github.com/goverse/goverse/internal/sharding"
 	"github.com/goverse/goverse/internal/sharding/ownership"
 	"github.com/goverse/goverse/internal/sharding/shardplan"
@@ -55,8 +56,8 @@ type Shards struct {
 	announcedMap announcedMap   // used by look alone
 	own          sharding.Owner // used by look alone: this member as registered now or last
 	phases       [phaseReleasing + 1]atomic.Int64
-	held         atomic.Int64 // number of shards that are not free
-	pauses       handoffPauses
+	held         atomic.Int64         // number of shards that are not free
+	pauses       *histogram.Durations // durations of moves to this node
 
 	mu            sync.Mutex
 	leaving       bool           // nothing is acquired any more
@@ -74,8 +75,8 @@ func newShards(cfg ShardsConfig) *Shards {
 		cfg.Logger = hclog.NewNullLogger()
 	}
 	h := &Shards{cfg: cfg, slots: make([]shardSlot, cfg.Shards), wake: wait.NewSignal(),
-		reportWake: wait.NewSignal(), allFree: make(chan struct{}), leaveStarted: make(chan struct{}),
-		sessionEnded: make(chan struct{})}
+		pauses: histogram.NewDurations(pauseBounds...), reportWake: wait.NewSignal(), allFree: make(chan struct{}),
+		leaveStarted: make(chan struct{}), sessionEnded: make(chan struct{})}
 	if cfg.MaxAcquiring > 0 {
 		h.acquireSlots = make(chan struct{}, cfg.MaxAcquiring)
 	}

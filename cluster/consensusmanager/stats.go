@@ -1,12 +1,10 @@
 package consensusmanager
 
 import (
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/goverse/goverse/cluster/shard"
-	"github.com/goverse/goverse/cluster/stats"
 	"github.com/goverse/goverse/internal/sharding"
 )
 
@@ -33,7 +31,7 @@ func (h *Shards) fillStats(st *shard.Stats) {
 	if s := h.cfg.Keeper.Current(); s == nil || !s.Valid() {
 		st.Serving = 0
 	}
-	st.Pauses = h.pauses.read()
+	st.Pauses = h.pauses.Snapshot()
 }
 
 // planStats counts the plans that were written.
@@ -53,28 +51,4 @@ func (p *planStats) fillStats(st *shard.Stats) {
 	st.Plans, st.Assigned, st.Drained, st.Rebalanced = p.plans.Load(), p.assigned.Load(), p.drained.Load(),
 		p.rebalanced.Load()
 	st.PlanTime = time.Duration(p.took.Load())
-}
-
-// handoffPauses collects the durations of moves. The zero value is ready to use.
-type handoffPauses struct {
-	mu  sync.Mutex
-	all stats.Durations
-}
-
-func (p *handoffPauses) observe(pause time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.all.Buckets == nil {
-		p.all = stats.NewDurations(pauseBounds...)
-	}
-	p.all.Observe(pause)
-}
-
-func (p *handoffPauses) read() stats.Durations {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.all.Buckets == nil {
-		return stats.NewDurations(pauseBounds...)
-	}
-	return p.all.Clone()
 }

@@ -7,16 +7,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cluster/stats"
+	"github.com/goverse/goverse/internal/histogram"
 	"github.com/goverse/goverse/internal/sharding"
 )
 
 func TestPausesAreCountedUpwards(t *testing.T) {
 	t.Parallel()
-	var all handoffPauses
+	all := histogram.NewDurations(pauseBounds...)
 	for _, pause := range []time.Duration{300 * time.Microsecond, time.Millisecond, 3 * time.Millisecond, 2 * time.Hour} {
-		all.observe(pause)
+		all.Observe(pause)
 	}
-	p := all.read()
+	p := all.Snapshot()
 	require.EqualValues(t, 4, p.Count)
 	require.Equal(t, 2*time.Hour+4300*time.Microsecond, p.Sum)
 	require.Equal(t, stats.Bucket{AtMost: time.Millisecond, Count: 2}, p.Buckets[0], "a bound belongs to its bucket")
@@ -58,14 +59,14 @@ func TestArrivals(t *testing.T) {
 		h.recordArrival(&h.slots[move.Shard], 5) // acquired again after a suspension
 	}
 	require.Equal(t, 2, moved)
-	require.EqualValues(t, 2, h.pauses.all.Count)
+	require.EqualValues(t, 2, h.pauses.Snapshot().Count)
 
 	alone := plan(9, both, sharding.Repair, b)
 	h.announceMoves(alone, b)
 	for shard := range 4 {
 		h.recordArrival(&h.slots[shard], alone.Epoch(shard))
 	}
-	require.EqualValues(t, 2, h.pauses.all.Count, "what a crash gave came by no move")
+	require.EqualValues(t, 2, h.pauses.Snapshot().Count, "what a crash gave came by no move")
 
 	other := newShards(ShardsConfig{Shards: 8})
 	other.announceMoves(both, b)

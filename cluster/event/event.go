@@ -14,6 +14,16 @@ package event
 
 import "time"
 
+// Query selects the events that Events.List of package cluster returns. The zero value selects all.
+type Query struct {
+	// After excludes events up to this Seq.
+	After int64
+	// Since excludes events before this time.
+	Since time.Time
+	// Limit is the maximum number of events to return, the newest ones; 0 means no limit.
+	Limit int
+}
+
 // Type is the kind of an event. Programs may test for these names, which do not change. New types may be added.
 type Type string
 

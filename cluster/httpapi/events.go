@@ -74,7 +74,7 @@ func (a *api) serveEvents(w http.ResponseWriter, r *http.Request) {
 // readLog reads the whole log, once a second for all requests.
 func (a *api) readLog(ctx context.Context, c *cluster.Cluster) (Events, error) {
 	found, err := a.lists.get(ctx, "events", a.opts.LeaderTimeout, func(ctx context.Context) (any, error) {
-		events, err := c.Events().List(ctx, cluster.EventQuery{})
+		events, _, err := c.Events().List(ctx, event.Query{})
 		return Events{Source: EventsOfLog, ReadAt: time.Now().UTC(), Events: events}, err
 	})
 	body, _ := found.(Events)
@@ -129,7 +129,7 @@ func (a *api) streamEvents(w http.ResponseWriter, r *http.Request) {
 	if s.sendEvent(id(after), "beat", []byte("{}")) != nil { // lets the client return even before the first event
 		return
 	}
-	_ = c.Events().Follow(s.ctx, after, func(e event.Event) error { // ends when the client has gone, or the node stops
+	_ = c.Events().ForEach(s.ctx, after, func(e event.Event) error { // ends when the client has gone, or the node stops
 		data, err := json.Marshal(e)
 		if err != nil {
 			return err

@@ -125,7 +125,7 @@ func (a *api) serveLocks(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	a.serveList(w, r, "locks", q, func(ctx context.Context, c *cluster.Cluster) (any, error) {
-		found, more, err := c.ListLocks(ctx, lock.Query{After: q.after, Limit: q.limit, Holders: maxNamed})
+		found, more, err := c.Locks().List(ctx, lock.Query{After: q.after, Limit: q.limit, Holders: maxNamed})
 		page, err := newPage(found, more, err, func(s lock.Standing) string { return s.Name })
 		body := Locks{Page: page, Locks: []Lock{}}
 		for _, s := range found {

@@ -125,7 +125,7 @@ func (m objectMetrics) collect(view objectView, st cluster.Status, ch chan<- pro
 		for reason, n := range s.Deactivations {
 			ch <- prometheus.MustNewConstMetric(m.deactivations, prometheus.CounterValue, float64(n), s.Name, string(reason))
 		}
-		ch <- histogram(m.callDuration, s.Latency, s.Name)
-		ch <- histogram(m.queueDuration, s.Queued, s.Name)
+		ch <- newHistogram(m.callDuration, s.Latency, s.Name)
+		ch <- newHistogram(m.queueDuration, s.Queued, s.Name)
 	}
 }

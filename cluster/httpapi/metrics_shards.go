@@ -81,5 +81,5 @@ func collectShards(source Source, st cluster.Status, metrics []shardMetric, ch c
 	for _, m := range metrics {
 		ch <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(f))
 	}
-	ch <- histogram(pauseDesc, st.Shards.Pauses)
+	ch <- newHistogram(pauseDesc, st.Shards.Pauses)
 }

@@ -48,19 +48,19 @@ func collectStats(source Source, ch chan<- prometheus.Metric) {
 	for reason, n := range st.Lost {
 		ch <- prometheus.MustNewConstMetric(leadersLostDesc, prometheus.CounterValue, float64(n), reason)
 	}
-	ch <- histogram(failoverDesc, st.Elected)
+	ch <- newHistogram(failoverDesc, st.Elected)
 	began := 0.0
 	if !st.TermBegan.IsZero() {
 		began = float64(st.TermBegan.UnixMilli()) / 1000
 	}
 	ch <- prometheus.MustNewConstMetric(termBeganDesc, prometheus.GaugeValue, began)
-	ch <- histogram(termDesc, st.Terms)
+	ch <- newHistogram(termDesc, st.Terms)
 	ch <- prometheus.MustNewConstMetric(renewalsDesc, prometheus.CounterValue, float64(st.Renewals.Count), "renewed")
 	ch <- prometheus.MustNewConstMetric(renewalsDesc, prometheus.CounterValue, float64(st.RenewalsFailed), "failed")
-	ch <- histogram(renewalDesc, st.Renewals)
+	ch <- newHistogram(renewalDesc, st.Renewals)
 }
 
-func histogram(desc *prometheus.Desc, d stats.Durations, labels ...string) prometheus.Metric {
+func newHistogram(desc *prometheus.Desc, d stats.Durations, labels ...string) prometheus.Metric {
 	buckets := make(map[float64]uint64, len(d.Buckets))
 	for _, b := range d.Buckets {
 		buckets[b.AtMost.Seconds()] = uint64(b.Count)

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/stats"
+	"github.com/goverse/goverse/internal/histogram"
 )
 
 var updateDoc = flag.Bool("metrics.update", false, "write docs/metrics.md anew")
@@ -26,8 +26,9 @@ const metricsDoc = "../../docs/metrics.md"
 type all struct{ *fake }
 
 func (all) Stats() cluster.Stats {
-	d := stats.NewDurations(time.Millisecond, time.Second)
-	d.Observe(2 * time.Millisecond)
+	recorded := histogram.NewDurations(time.Millisecond, time.Second)
+	recorded.Observe(2 * time.Millisecond)
+	d := recorded.Snapshot()
 	return cluster.Stats{Elected: d, Terms: d, Renewals: d, RenewalsFailed: 3, Lost: map[string]int64{"resigned": 2}}
 }
 

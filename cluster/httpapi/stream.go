@@ -115,7 +115,7 @@ func (rt *router) streamPages(w http.ResponseWriter, r *http.Request) {
 	defer s.close()
 	var changed <-chan struct{}
 	if c, _ := clusterOf(rt.source); c != nil {
-		changed, _ = c.WatchChanges(s.ctx) // fails for a node that does not run, which changes only by starting
+		changed, _ = c.SignalChanges(s.ctx) // fails for a node that does not run, which changes only by starting
 	}
 	sent := make([][]byte, len(pages))
 	var looks sync.WaitGroup
@@ -153,7 +153,7 @@ func (rt *router) streamPages(w http.ResponseWriter, r *http.Request) {
 			}
 		case <-look.C:
 			if c, _ := clusterOf(rt.source); changed == nil && c != nil {
-				changed, _ = c.WatchChanges(s.ctx)
+				changed, _ = c.SignalChanges(s.ctx)
 			}
 		case <-s.ctx.Done():
 			return

@@ -14,6 +14,7 @@ import (
 	"github.com/goverse/goverse/cluster/stats"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/etcd/watchcache"
+	"github.com/goverse/goverse/internal/histogram"
 	"github.com/goverse/goverse/internal/member/candidacy"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/wait"
@@ -101,7 +102,7 @@ type LeaderElection struct {
 	failure       error       // reason why the election cannot work for this member
 	endedTerm     *ownTerm    // last ended term, until its work is no longer waited for
 	terms         int64
-	termDurations stats.Durations // durations of ended terms
+	termDurations *histogram.Durations // durations of ended terms
 	lastEnd       *TermOverError
 }
 
@@ -117,7 +118,7 @@ func New(cfg Config) (*LeaderElection, error) {
 		return nil, err
 	}
 	le := &LeaderElection{cfg: cfg, keys: keys, log: cfg.Logger, mirror: cfg.Mirror, keeper: cfg.Keeper,
-		termDurations: stats.NewDurations(termBounds...), wake: wait.NewSignal(),
+		termDurations: histogram.NewDurations(termBounds...), wake: wait.NewSignal(),
 		changed: make(chan struct{}), subs: map[*Subscription]struct{}{},
 		candidacy: candidacy.New(candidacy.Settings{Address: cfg.Address, Fallback: cfg.Fallback,
 			WorkTimeout: cfg.WorkTimeout},
@@ -244,9 +245,7 @@ var termBounds = []time.Duration{time.Second, 10 * time.Second, time.Minute, 10 
 
 // Lasted returns the durations of this node's ended terms.
 func (le *LeaderElection) Lasted() stats.Durations {
-	le.mu.Lock()
-	defer le.mu.Unlock()
-	return le.termDurations.Clone()
+	return le.termDurations.Snapshot()
 }
 
 // Terms returns the number of terms that this node has begun.

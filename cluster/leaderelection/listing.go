@@ -19,11 +19,11 @@ type Standby struct {
 	Member   bool // false for an outside candidate
 }
 
-// Query selects the elections that Elections.List of package cluster returns.
+// Query selects the elections that Elections.List of package cluster returns. The zero value selects all.
 type Query struct {
 	// After excludes elections up to this name, in List's order.
 	After string
-	// Limit is the maximum number of elections to return, at least 1.
+	// Limit is the maximum number of elections to return; 0 means no limit.
 	Limit int
 	// Candidates limits the candidates listed for each election; 0 lists all.
 	Candidates int

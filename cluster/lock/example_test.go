@@ -31,13 +31,10 @@ func ExampleLockRegistry() {
 	// its context has ended: it was given up
 }
 
-// Writes to etcd under a lock use its guard: etcd refuses a holder that has lost the lock without noticing.
-func ExampleHeld_guard() {
-	write := func(ctx context.Context, etcd *clientv3.Client, held lock.Held) error {
-		resp, err := etcd.Txn(ctx).If(held.Guard()...).Then(clientv3.OpPut("/invoice/42", "paid")).Commit()
-		if err == nil && !resp.Succeeded {
-			err = lock.ErrLost
-		}
+// Writes to etcd under a lock use its Txn: etcd refuses a holder that has lost the lock without noticing.
+func ExampleHeld_txn() {
+	write := func(ctx context.Context, held lock.Held) error {
+		_, err := held.Txn(ctx).Then(clientv3.OpPut("/invoice/42", "paid")).Commit() // lock.ErrLost if it is lost
 		return err
 	}
 	_ = write

@@ -21,11 +21,11 @@ type Holder struct {
 	Token int64
 }
 
-// Query selects the locks that Cluster.ListLocks of package cluster returns.
+// Query selects the locks that Locks.List of package cluster returns. The zero value selects all.
 type Query struct {
-	// After excludes locks up to this name, in ListLocks' order.
+	// After excludes locks up to this name, in List's order.
 	After string
-	// Limit is the maximum number of locks to return, at least 1.
+	// Limit is the maximum number of locks to return; 0 means no limit.
 	Limit int
 	// Holders limits the holders listed for each lock; 0 lists all.
 	Holders int

@@ -75,11 +75,16 @@ type Held interface {
 	Context() context.Context
 	// Valid reports whether the caller may act on the lock at this instant. It does not use the network.
 	Valid() bool
-	// Guard returns comparisons that hold in an etcd transaction exactly while this grant lasts. Use them for
-	// writes to etcd under the lock, as in client.Txn(ctx).If(held.Guard()...). A write without an answer may
-	// still be committed as long as the grant lasts, even after a later write. A caller that cannot tell the two
-	// apart must release the lock before it goes on. A lock of [Memory] has no guard.
+	// Guard returns comparisons that hold in an etcd transaction exactly while the grant lasts in etcd. Use them
+	// in transactions of your own, as in client.Txn(ctx).If(held.Guard()...). A lock of [Memory] has none.
 	Guard() []clientv3.Cmp
+	// Txn returns a transaction that etcd commits only while this grant lasts. If the lock is lost or released,
+	// Commit writes nothing and returns an error that matches ErrLost or ErrReleased. Otherwise Commit behaves as in
+	// an ordinary transaction: Succeeded concerns the caller's own comparisons. The transaction must not be used
+	// concurrently. A write without an answer may still be committed as long as the grant lasts, even after a later
+	// write; a caller that cannot tell the two apart must release the lock before it goes on. Under a lock of
+	// [Memory], Commit always fails.
+	Txn(ctx context.Context) clientv3.Txn
 	// Release ends the lock's context, gives up the lock, and blocks until that is done or ctx ends. In the
 	// latter case the lock is given up as soon as etcd answers. Releasing twice is harmless. The error is ctx's
 	// cause; a LostError if the lock was lost before, so that work under it may have overlapped with another
@@ -92,7 +97,7 @@ type Held interface {
 // Option configures how a lock is acquired.
 type Option func(*Options)
 
-// Options holds the options of one call. Implementations of LockRegistry obtain it from [NewOptions].
+// Options holds the options of one call. Implementations of LockRegistry apply each Option to the zero value.
 type Options struct {
 	Shared bool // set by Shared
 }
@@ -101,12 +106,3 @@ type Options struct {
 // exclusively. First come, first served applies here too: a shared request does not pass a caller that waits for
 // an exclusive lock.
 func Shared() Option { return func(o *Options) { o.Shared = true } }
-
-// NewOptions returns the options that opts set.
-func NewOptions(opts ...Option) Options {
-	var o Options
-	for _, opt := range opts {
-		opt(&o)
-	}
-	return o
-}

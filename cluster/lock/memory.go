@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"sync"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/goverse/goverse/internal/leasequeue/order"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/state/txn"
 )
 
 // Memory is a registry within this process. The zero value works.
@@ -31,7 +33,7 @@ func (m *Memory) Acquire(ctx context.Context, name string, opts ...Option) (Held
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	h, holds := m.enterQueue(name, NewOptions(opts...))
+	h, holds := m.enterQueue(name, opts)
 	select {
 	case <-holds:
 		return h, nil
@@ -49,7 +51,7 @@ func (m *Memory) TryAcquire(ctx context.Context, name string, opts ...Option) (H
 	if ctx.Err() != nil {
 		return nil, false, context.Cause(ctx)
 	}
-	h, holds := m.enterQueue(name, NewOptions(opts...))
+	h, holds := m.enterQueue(name, opts)
 	select {
 	case <-holds:
 		return h, true, nil
@@ -60,7 +62,11 @@ func (m *Memory) TryAcquire(ctx context.Context, name string, opts ...Option) (H
 }
 
 // enterQueue queues an entry, and returns a channel that closes when the entry holds the lock.
-func (m *Memory) enterQueue(name string, o Options) (*memoryHeld, <-chan struct{}) {
+func (m *Memory) enterQueue(name string, opts []Option) (*memoryHeld, <-chan struct{}) {
+	var o Options
+	for _, opt := range opts {
+		opt(&o)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.last++
@@ -121,6 +127,10 @@ func (h *memoryHeld) Token() int64             { return h.token }
 func (h *memoryHeld) Context() context.Context { return h.ctx }
 func (h *memoryHeld) Valid() bool              { return h.ctx.Err() == nil }
 func (h *memoryHeld) Guard() []clientv3.Cmp    { return nil }
+
+func (h *memoryHeld) Txn(context.Context) clientv3.Txn {
+	return txn.Failed(fmt.Errorf("lock %q is kept in memory: etcd cannot guard a transaction with it", h.name))
+}
 
 func (h *memoryHeld) Release(context.Context) error {
 	h.cancel(ErrReleased)

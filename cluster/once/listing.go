@@ -44,11 +44,11 @@ type Standing struct {
 	Retention time.Duration
 }
 
-// Query selects the effects that Effects.List of package cluster returns.
+// Query selects the effects that Effects.List of package cluster returns. The zero value selects all.
 type Query struct {
 	// After excludes effects up to this name, in List's order.
 	After string
-	// Limit is the maximum number of effects to return, at least 1.
+	// Limit is the maximum number of effects to return; 0 means no limit.
 	Limit int
 	// Unknown restricts the list to effects with an unknown outcome.
 	Unknown bool

@@ -67,10 +67,7 @@ func (s *counts) add(ctx context.Context, key string, n, epoch int64) (int64, er
 		}
 	}
 	count += n
-	txn, err := s.shards.Txn(ctx, s.shards.Shard(key), epoch)
-	if err != nil {
-		return 0, err
-	}
-	_, err = txn.Then(clientv3.OpPut(at, strconv.FormatInt(count, 10))).Commit()
+	owned := s.shards.Ownership(s.shards.Shard(key), epoch)
+	_, err = owned.Txn(ctx).Then(clientv3.OpPut(at, strconv.FormatInt(count, 10))).Commit()
 	return count, err
 }

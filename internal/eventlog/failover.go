@@ -6,6 +6,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/event"
 	"github.com/goverse/goverse/cluster/stats"
+	"github.com/goverse/goverse/internal/histogram"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -62,7 +63,12 @@ type Failovers struct {
 	Elected stats.Durations
 	// Lost is the number of ended terms by reason.
 	Lost map[string]int64
+}
 
+// failoverCounter counts changes of leader.
+type failoverCounter struct {
+	elected    *histogram.Durations
+	lost       map[string]int64
 	lostBefore bool // a leader was lost before
 }
 
@@ -71,23 +77,23 @@ var failoverBounds = []time.Duration{time.Millisecond, 5 * time.Millisecond, 25 
 	100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2500 * time.Millisecond,
 	5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute}
 
-func newFailovers() Failovers {
-	return Failovers{Elected: stats.NewDurations(failoverBounds...), Lost: map[string]int64{}}
+func newFailoverCounter() failoverCounter {
+	return failoverCounter{elected: histogram.NewDurations(failoverBounds...), lost: map[string]int64{}}
 }
 
-func (f *Failovers) countEvent(e event.Event) {
+func (f *failoverCounter) countEvent(e event.Event) {
 	switch e.Type {
 	case event.LeaderLost:
-		f.Lost[e.Reason]++
+		f.lost[e.Reason]++
 		f.lostBefore = true
 	case event.LeaderElected:
 		if !f.lostBefore {
 			return // the first leader that this node observes
 		}
-		f.Elected.Observe(time.Duration(e.Seconds * float64(time.Second)))
+		f.elected.Observe(time.Duration(e.Seconds * float64(time.Second)))
 	}
 }
 
-func (f Failovers) clone() Failovers {
-	return Failovers{Elected: f.Elected.Clone(), Lost: maps.Clone(f.Lost)}
+func (f *failoverCounter) read() Failovers {
+	return Failovers{Elected: f.elected.Snapshot(), Lost: maps.Clone(f.lost)}
 }

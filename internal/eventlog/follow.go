@@ -46,25 +46,25 @@ var streamCount atomic.Int64
 // calls works when the watch is open.
 func followOnce(ctx context.Context, client *clientv3.Client, keys state.Keys, after *int64,
 	each func(event.Event) error, works func()) error {
-	events, _, revision, err := List(ctx, client, keys, Query{})
+	log, err := List(ctx, client, keys, event.Query{})
 	if err != nil {
 		return err
 	}
-	if revision < *after {
+	if log.Revision < *after {
 		*after = 0 // etcd was restored or replaced
 	}
-	slices.SortStableFunc(events, bySeq)
-	events = slices.DeleteFunc(events, func(e event.Event) bool { return e.Seq <= *after })
+	slices.SortStableFunc(log.Events, bySeq)
+	events := slices.DeleteFunc(log.Events, func(e event.Event) bool { return e.Seq <= *after })
 	if err := callInOrder(events, each); err != nil {
 		return err
 	}
-	*after = revision
+	*after = log.Revision
 	// Each watch has a stream of its own. etcd checks whether a watch is allowed with the token that its stream
 	// was opened with. Another watch may keep an older stream open although its token is no longer valid.
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(
 		metadata.AppendToOutgoingContext(ctx, "goverse-events", strconv.FormatInt(streamCount.Add(1), 10))))
 	defer cancel()
-	for resp := range client.Watch(ctx, keys.Events(), clientv3.WithPrefix(), clientv3.WithRev(revision+1),
+	for resp := range client.Watch(ctx, keys.Events(), clientv3.WithPrefix(), clientv3.WithRev(log.Revision+1),
 		clientv3.WithFilterDelete(), clientv3.WithCreatedNotify()) {
 		if err := resp.Err(); err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
 			return err

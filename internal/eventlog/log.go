@@ -77,7 +77,7 @@ type Log struct {
 	mu        sync.Mutex
 	recent    []event.Event
 	lost      []lostSession
-	failovers Failovers
+	failovers failoverCounter
 }
 
 // lostSession is a session that ended without being closed.
@@ -90,7 +90,7 @@ type lostSession struct {
 // New returns a log, which Run starts. It observes all snapshots of the mirror from now on, including those
 // before Run: no other node may see the first nodes of a cluster join.
 func New(cfg Config) *Log {
-	l := &Log{cfg: cfg, wake: wait.NewSignal(), failovers: newFailovers()}
+	l := &Log{cfg: cfg, wake: wait.NewSignal(), failovers: newFailoverCounter()}
 	l.sub = cfg.Mirror.Subscribe(l.snapshots.enqueueChange)
 	if !cfg.Off {
 		l.writer = newWriter(cfg)
@@ -181,7 +181,7 @@ func (l *Log) RecentEvents() []event.Event {
 func (l *Log) Failovers() Failovers {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.failovers.clone()
+	return l.failovers.read()
 }
 
 // snapshotQueue queues the snapshots that the observer has not processed yet, in order. The zero value is ready

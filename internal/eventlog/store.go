@@ -99,37 +99,36 @@ func decodeEvent(keys state.Keys, key string, value []byte, seq int64) (event.Ev
 	return e, nil
 }
 
-// Query selects the events to list. The zero value selects all.
-type Query struct {
-	// Since excludes events before that time.
-	Since time.Time
-	// Limit selects the newest events, at most that many; 0 means no limit.
-	Limit int
+// Listing holds events that List has read.
+type Listing struct {
+	Events  []event.Event // oldest first
+	More    bool          // the query's limit has left out older events
+	Skipped int           // number of values in the log that are not events
+	// Revision is the revision at which the log was read. [Follow] can continue after it.
+	Revision int64
 }
 
-// List reads the log, oldest event first. skipped is the number of values that are not events. revision is the
-// revision at which the log was read; [Follow] can continue after it. List blocks for one request to etcd.
-func List(ctx context.Context, kv clientv3.KV, keys state.Keys, q Query) (_ []event.Event, skipped int,
-	revision int64, err error) {
-	resp, err := kv.Get(ctx, keys.Events(), clientv3.WithPrefix())
+// List reads the log. It blocks for one request to etcd.
+func List(ctx context.Context, kv clientv3.KV, keys state.Keys, q event.Query) (Listing, error) {
+	resp, err := kv.Get(ctx, keys.Events(), clientv3.WithPrefix(), clientv3.WithMinCreateRev(q.After+1))
 	if err != nil {
-		return nil, 0, 0, err
+		return Listing{}, err
 	}
-	out := make([]event.Event, 0, len(resp.Kvs))
+	l := Listing{Events: make([]event.Event, 0, len(resp.Kvs)), Revision: resp.Header.Revision}
 	for _, pair := range resp.Kvs {
 		e, err := decodeEvent(keys, string(pair.Key), pair.Value, pair.CreateRevision)
 		switch {
 		case err != nil:
-			skipped++
+			l.Skipped++
 		case !e.Time.Before(q.Since):
-			out = append(out, e)
+			l.Events = append(l.Events, e)
 		}
 	}
-	slices.SortFunc(out, compareEvents)
-	if q.Limit > 0 && len(out) > q.Limit {
-		out = out[len(out)-q.Limit:]
+	slices.SortFunc(l.Events, compareEvents)
+	if excess := len(l.Events) - q.Limit; q.Limit > 0 && excess > 0 {
+		l.Events, l.More = l.Events[excess:], true
 	}
-	return out, skipped, resp.Header.Revision, nil
+	return l, nil
 }
 
 // compareEvents orders events by their times. Events observed by one node at one instant are ordered by etcd's

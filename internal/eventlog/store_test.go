@@ -23,11 +23,11 @@ func keysUnder(t *testing.T, prefix string) state.Keys {
 	return keys
 }
 
-func list(t *testing.T, kv clientv3.KV, keys state.Keys, q Query) []event.Event {
+func list(t *testing.T, kv clientv3.KV, keys state.Keys, q event.Query) []event.Event {
 	t.Helper()
-	events, _, _, err := List(etcdtest.Context(t), kv, keys, q)
+	log, err := List(etcdtest.Context(t), kv, keys, q)
 	require.NoError(t, err)
-	return events
+	return log.Events
 }
 
 func TestStore(t *testing.T) {
@@ -47,7 +47,7 @@ func TestStore(t *testing.T) {
 	again := make(7)
 	again.Node = "other:1"
 	require.NoError(t, recordEvents(ctx, client, keys, []event.Event{again}))
-	got := list(t, client, keys, Query{})
+	got := list(t, client, keys, event.Query{})
 	require.Len(t, got, 100)
 	require.Equal(t, "a:1", got[6].Node, "it is recorded once, as it was first")
 	for i, e := range got {
@@ -56,23 +56,33 @@ func TestStore(t *testing.T) {
 		require.Equal(t, all[i], e)
 	}
 
-	require.Len(t, list(t, client, keys, Query{Since: all[90].Time}), 10)
-	require.Equal(t, all[99].ID, list(t, client, keys, Query{Limit: 1})[0].ID, "the newest")
+	require.Len(t, list(t, client, keys, event.Query{Since: all[90].Time}), 10)
+	newest, err := List(ctx, client, keys, event.Query{Limit: 1})
+	require.NoError(t, err)
+	require.Equal(t, all[99].ID, newest.Events[0].ID)
+	require.True(t, newest.More, "older ones were left out")
+	later := list(t, client, keys, event.Query{After: got[95].Seq})
+	require.Less(t, len(later), 100)
+	for _, e := range later {
+		require.Greater(t, e.Seq, got[95].Seq)
+	}
+	require.Empty(t, list(t, client, keys, event.Query{After: newest.Events[0].Seq}))
 
 	for key, value := range map[string]string{"foreign": "{", "typeless": "{}",
 		"long": strings.Repeat("x", maxEventSize+1)} {
 		_, err := client.Put(ctx, keys.Event(key), value)
 		require.NoError(t, err)
 	}
-	got, skipped, _, err := List(ctx, client, keys, Query{})
+	log, err := List(ctx, client, keys, event.Query{})
 	require.NoError(t, err)
-	require.Len(t, got, 100)
-	require.Equal(t, 3, skipped)
+	require.Len(t, log.Events, 100)
+	require.Equal(t, 3, log.Skipped)
+	require.False(t, log.More)
 
 	require.NoError(t, pruneEvents(ctx, client, keys, 53, began))
-	require.Equal(t, all[50].ID, list(t, client, keys, Query{})[0].ID, "the three that are no events count, too")
+	require.Equal(t, all[50].ID, list(t, client, keys, event.Query{})[0].ID, "the three that are no events count, too")
 	require.NoError(t, pruneEvents(ctx, client, keys, 1000, all[89].Time.Add(time.Millisecond)))
-	require.Equal(t, all[90].ID, list(t, client, keys, Query{})[0].ID)
+	require.Equal(t, all[90].ID, list(t, client, keys, event.Query{})[0].ID)
 	resp, err := client.Get(ctx, keys.Events(), clientv3.WithPrefix(), clientv3.WithCountOnly())
 	require.NoError(t, err)
 	require.EqualValues(t, 13, resp.Count)
@@ -88,11 +98,11 @@ func TestLongReasonsAreReadByAll(t *testing.T) {
 		e := event.Event{ID: fmt.Sprintf("node_removed-%d", i), Type: event.NodeRemoved, Revision: int64(i + 1),
 			Reason: reason, Time: time.Now().UTC()}
 		require.NoError(t, recordEvents(ctx, client, keys, []event.Event{e}))
-		got, skipped, _, err := List(ctx, client, keys, Query{})
+		log, err := List(ctx, client, keys, event.Query{})
 		require.NoError(t, err)
-		require.Zero(t, skipped)
-		require.Len(t, got, i+1)
-		require.Equal(t, reason[:5], got[i].Reason[:5])
+		require.Zero(t, log.Skipped)
+		require.Len(t, log.Events, i+1)
+		require.Equal(t, reason[:5], log.Events[i].Reason[:5])
 	}
 }
 

@@ -153,15 +153,15 @@ func (w *writer) recordDue(ctx context.Context, records bool, now time.Time) err
 func (w *writer) catchUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, w.cfg.RequestTimeout)
 	defer cancel()
-	events, _, _, err := List(ctx, w.cfg.Client, w.cfg.Keys, Query{})
+	log, err := List(ctx, w.cfg.Client, w.cfg.Keys, event.Query{})
 	if err != nil {
 		return err
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.pending = missingEvents(w.pending, events, w.cfg.Max, time.Now().Add(-w.cfg.MaxAge))
+	w.pending = missingEvents(w.pending, log.Events, w.cfg.Max, time.Now().Add(-w.cfg.MaxAge))
 	w.pending = slices.DeleteFunc(w.pending, func(p pendingEvent) bool {
-		return !p.own && isDisproved(p.Event, events, w.cfg.Address)
+		return !p.own && isDisproved(p.Event, log.Events, w.cfg.Address)
 	})
 	return nil
 }

@@ -3,6 +3,7 @@ package leasequeue
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -16,7 +17,7 @@ import (
 type Query struct {
 	// After skips all queues up to and including that name, in the order of List.
 	After string
-	// Limit limits the number of queues. It must be at least 1.
+	// Limit limits the number of queues; 0 means all.
 	Limit int
 	// Entries limits the entries read of each queue; 0 means all.
 	Entries int
@@ -46,6 +47,9 @@ const (
 func List(ctx context.Context, client *clientv3.Client, queues state.Queues, q Query) (found []QueueState, more bool,
 	err error) {
 	ctx = clientv3.WithRequireLeader(ctx)
+	if q.Limit == 0 {
+		q.Limit = math.MaxInt - 1
+	}
 	from, end := queues.Root(), clientv3.GetPrefixRangeEnd(queues.Root())
 	if q.After != "" {
 		from = clientv3.GetPrefixRangeEnd(queues.QueuePrefix(q.After))

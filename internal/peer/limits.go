@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
-	"github.com/goverse/goverse/internal/budget"
+	"github.com/goverse/goverse/internal/peer/budget"
 )
 
 const (

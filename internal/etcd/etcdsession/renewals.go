@@ -3,10 +3,11 @@ package etcdsession
 import (
 	"context"
 	"errors"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/goverse/goverse/cluster/stats"
+	"github.com/goverse/goverse/internal/histogram"
 )
 
 // renewalBounds range from an etcd next door to the request timeout of a session with a long TTL.
@@ -17,13 +18,12 @@ var renewalBounds = []time.Duration{time.Millisecond, 2500 * time.Microsecond, 5
 // Renewals counts the rounds of sessions. A round is a renewal and the read that confirms it. Renewals is safe
 // for concurrent use; a nil Renewals counts nothing.
 type Renewals struct {
-	mu     sync.Mutex
-	failed int64
-	took   stats.Durations // durations of the rounds that succeeded
+	failed atomic.Int64
+	took   *histogram.Durations // durations of the rounds that succeeded
 }
 
 // NewRenewals returns a Renewals with all counts at zero.
-func NewRenewals() *Renewals { return &Renewals{took: stats.NewDurations(renewalBounds...)} }
+func NewRenewals() *Renewals { return &Renewals{took: histogram.NewDurations(renewalBounds...)} }
 
 // observeRound counts a round. It ignores rounds that were abandoned for another one or because the session was
 // closed.
@@ -31,10 +31,8 @@ func (r *Renewals) observeRound(took time.Duration, err error) {
 	if r == nil || errors.Is(err, errSuspected) || errors.Is(err, context.Canceled) {
 		return
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if err != nil {
-		r.failed++
+		r.failed.Add(1)
 		return
 	}
 	r.took.Observe(took)
@@ -42,7 +40,5 @@ func (r *Renewals) observeRound(took time.Duration, err error) {
 
 // Read returns the durations of the rounds that succeeded and the number of those that failed.
 func (r *Renewals) Read() (took stats.Durations, failed int64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.took.Clone(), r.failed
+	return r.took.Snapshot(), r.failed.Load()
 }

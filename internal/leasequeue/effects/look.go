@@ -3,6 +3,7 @@ package effects
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -45,6 +46,9 @@ const (
 func List(ctx context.Context, client *clientv3.Client, keys state.Keys,
 	q once.Query) (found []once.Standing, more bool, err error) {
 	root := keys.EffectMarks()
+	if q.Limit == 0 {
+		q.Limit = math.MaxInt - 1
+	}
 	from, page := root, min(q.Limit+1, maxMarksPerRead)
 	opts := []clientv3.OpOption{clientv3.WithRange(clientv3.GetPrefixRangeEnd(root))}
 	if q.Unknown {

@@ -4,6 +4,7 @@
 package etcdlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/goverse/goverse/cluster/lock"
 	"github.com/goverse/goverse/internal/leasequeue"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/state/txn"
 )
 
 // Held is implemented by every lock.Held of an [Registry].
@@ -37,26 +39,31 @@ func NewRegistry(queues *leasequeue.Queues, owner string) *Registry {
 
 // Acquire implements [lock.LockRegistry].
 func (e *Registry) Acquire(ctx context.Context, name string, opts ...lock.Option) (lock.Held, error) {
-	g, err := e.acquireGrant(ctx, name, false, lock.NewOptions(opts...))
+	g, err := e.acquireGrant(ctx, name, false, opts)
 	if err != nil {
 		return nil, err
 	}
-	return heldLock{g}, nil
+	return heldLock{g, e.queues.Client()}, nil
 }
 
 // TryAcquire implements [lock.LockRegistry].
 func (e *Registry) TryAcquire(ctx context.Context, name string, opts ...lock.Option) (lock.Held, bool, error) {
-	g, err := e.acquireGrant(ctx, name, true, lock.NewOptions(opts...))
+	g, err := e.acquireGrant(ctx, name, true, opts)
 	switch {
 	case errors.Is(err, leasequeue.ErrNotFirst):
 		return nil, false, nil
 	case err != nil:
 		return nil, false, err
 	}
-	return heldLock{g}, true, nil
+	return heldLock{g, e.queues.Client()}, true, nil
 }
 
-func (e *Registry) acquireGrant(ctx context.Context, name string, try bool, o lock.Options) (*leasequeue.Grant, error) {
+func (e *Registry) acquireGrant(ctx context.Context, name string, try bool, opts []lock.Option) (*leasequeue.Grant,
+	error) {
+	var o lock.Options
+	for _, opt := range opts {
+		opt(&o)
+	}
 	if err := state.CheckName("lock", name); err != nil {
 		return nil, err
 	}
@@ -64,11 +71,31 @@ func (e *Registry) acquireGrant(ctx context.Context, name string, try bool, o lo
 }
 
 // heldLock is a grant in the queue of a lock.
-type heldLock struct{ *leasequeue.Grant }
+type heldLock struct {
+	*leasequeue.Grant
+	client *clientv3.Client
+}
 
 func (h heldLock) Name() string { return h.Grant.Name }
 
 func (h heldLock) Guard() []clientv3.Cmp { return []clientv3.Cmp{h.Grant.Guard()} }
+
+func (h heldLock) Txn(ctx context.Context) clientv3.Txn {
+	return txn.Fenced(ctx, h.client, txn.Fence{Guards: h.Guard(),
+		CheckOver:    func() error { return h.overError(h.EndCause()) },
+		RefusedError: func() error { return h.overError(cmp.Or(h.EndCause(), lock.ErrKeyLost)) }})
+}
+
+// overError returns the error of a lock that is not held any more because of why, or nil if why is nil.
+func (h heldLock) overError(why error) error {
+	switch {
+	case why == nil:
+		return nil
+	case errors.Is(why, lock.ErrReleased):
+		return fmt.Errorf("lock %q, token %d: %w", h.Grant.Name, h.Token(), why)
+	}
+	return &lock.LostError{Name: h.Grant.Name, Token: h.Token(), Err: why}
+}
 
 func (h heldLock) Release(ctx context.Context) error {
 	lost, err := h.ReleaseAndWait(ctx)

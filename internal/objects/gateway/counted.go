@@ -10,8 +10,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/goverse/goverse/internal/budget"
 	"github.com/goverse/goverse/internal/objects/route"
+	"github.com/goverse/goverse/internal/peer/budget"
 )
 
 const (

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
-	"github.com/goverse/goverse/internal/budget"
+	"github.com/goverse/goverse/internal/peer/budget"
 )
 
 // sink is a stream that discards all messages.

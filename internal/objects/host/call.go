@@ -292,7 +292,7 @@ func (h *Host) performCall(c *Call) (err error) {
 	returned = true
 	c.Method.outcomes.count(c.Shard, status.Code(err))
 	if sampled {
-		o.service.metrics.latency.observe(time.Since(began))
+		o.service.metrics.latency.Observe(time.Since(began))
 	}
 	return err
 }

@@ -9,14 +9,14 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/goverse/goverse/cluster/objects"
-	"github.com/goverse/goverse/cluster/stats"
+	"github.com/goverse/goverse/internal/histogram"
 )
 
 // serviceMetrics holds the metrics of one service.
 type serviceMetrics struct {
 	active, waiting, panics       atomic.Int64
 	reasons                       [len(reasonNames)]atomic.Int64 // deactivations by reason
-	latency, queued               histogram
+	latency, queued               *histogram.Durations
 	lastWarning, unwarnedFailures atomic.Int64 // the last log line about failed activations, and the failures since
 }
 
@@ -79,31 +79,9 @@ func (f *serviceMetrics) countDeactivated(reason objects.Reason) {
 }
 
 // latencyBounds are the upper bounds of the histograms: from a call in memory to a call that waits for others.
-var latencyBounds = [...]time.Duration{10 * time.Microsecond, 100 * time.Microsecond,
+var latencyBounds = []time.Duration{10 * time.Microsecond, 100 * time.Microsecond,
 	time.Millisecond, 3 * time.Millisecond, 10 * time.Millisecond, 30 * time.Millisecond, 100 * time.Millisecond,
 	300 * time.Millisecond, time.Second, 3 * time.Second, 10 * time.Second, 30 * time.Second}
-
-// histogram counts durations by the first bound that they do not exceed.
-type histogram struct {
-	sum    atomic.Int64
-	counts [len(latencyBounds) + 1]atomic.Int64
-}
-
-func (h *histogram) observe(d time.Duration) {
-	h.sum.Add(int64(d))
-	h.counts[sort.Search(len(latencyBounds), func(i int) bool { return d <= latencyBounds[i] })].Add(1)
-}
-
-func (h *histogram) read() stats.Durations {
-	d := stats.NewDurations(latencyBounds[:]...)
-	d.Sum = time.Duration(h.sum.Load())
-	for i := range d.Buckets {
-		d.Count += h.counts[i].Load()
-		d.Buckets[i].Count = d.Count
-	}
-	d.Count += h.counts[len(latencyBounds)].Load()
-	return d
-}
 
 // Stats returns the metrics of all services, in the order of their names. It does not block.
 func (t *Services) Stats() []objects.ServiceStats {
@@ -111,7 +89,7 @@ func (t *Services) Stats() []objects.ServiceStats {
 	for _, s := range t.byName {
 		f := &s.metrics
 		one := objects.ServiceStats{Name: s.name, Active: f.active.Load(), Waiting: f.waiting.Load(),
-			Panics: f.panics.Load(), Latency: f.latency.read(), Queued: f.queued.read(),
+			Panics: f.panics.Load(), Latency: f.latency.Snapshot(), Queued: f.queued.Snapshot(),
 			Deactivations: map[objects.Reason]int64{}}
 		for i, name := range reasonNames {
 			one.Deactivations[name] = f.reasons[i].Load()

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/goverse/goverse/cluster/objects"
+	"github.com/goverse/goverse/internal/histogram"
 )
 
 // Services holds the registered services and finds their methods. It does not change once calls arrive.
@@ -58,7 +59,9 @@ func (t *Services) addService(r objects.Service) {
 	if t.byName[name] != nil {
 		panic(fmt.Sprintf("objects: service %s is registered twice: register each service once", name))
 	}
-	s := &service{registered: r, name: name, idleAfter: r.Options.IdleAfter, maxQueue: r.Options.MaxQueue}
+	s := &service{registered: r, name: name, idleAfter: r.Options.IdleAfter, maxQueue: r.Options.MaxQueue,
+		metrics: serviceMetrics{latency: histogram.NewDurations(latencyBounds...),
+			queued: histogram.NewDurations(latencyBounds...)}}
 	s.tickMethod = Method{service: s, isTick: true}
 	t.byName[name] = s
 	method := func(short string) *Method {

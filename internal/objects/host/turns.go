@@ -189,7 +189,7 @@ func (h *Host) advanceObject(o *object) {
 			return
 		}
 		if h.grantTurn(o, w) {
-			o.service.metrics.queued.observe(time.Since(w.since))
+			o.service.metrics.queued.Observe(time.Since(w.since))
 			h.dequeue(w)
 			w.owner.resolve(nil)
 		} else if o.home.awaiting && o.queuedChains == 0 { // calls with chains may be able to enter the shard already

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/goverse/goverse/internal/budget"
 	"github.com/goverse/goverse/internal/objects/link/wire"
+	"github.com/goverse/goverse/internal/peer/budget"
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 

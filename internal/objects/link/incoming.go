@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/goverse/goverse/internal/budget"
+	"github.com/goverse/goverse/internal/peer/budget"
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/goverse/goverse/internal/budget"
+	"github.com/goverse/goverse/internal/peer/budget"
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 

@@ -15,8 +15,8 @@ import (
 	grpcpeer "google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
-	"github.com/goverse/goverse/internal/budget"
 	"github.com/goverse/goverse/internal/objects/link/wire"
+	"github.com/goverse/goverse/internal/peer/budget"
 	"github.com/goverse/goverse/internal/wait"
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )

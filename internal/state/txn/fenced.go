@@ -22,6 +22,11 @@ func Fenced(ctx context.Context, kv clientv3.KV, f Fence) clientv3.Txn {
 	return Collect(func(p Parts) (*clientv3.TxnResponse, error) { return f.Commit(ctx, kv, p) })
 }
 
+// Failed returns a transaction that sends nothing, and whose Commit returns err.
+func Failed(err error) clientv3.Txn {
+	return Collect(func(Parts) (*clientv3.TxnResponse, error) { return nil, err })
+}
+
 // Commit nests the caller's transaction under the fence. That distinguishes a fence that does not hold from the
 // caller's own comparisons.
 func (f Fence) Commit(ctx context.Context, kv clientv3.KV, p Parts) (*clientv3.TxnResponse, error) {

@@ -56,7 +56,7 @@ func TestNodesAndARestoredBackup(t *testing.T) {
 			defer followed.Wait()
 			defer ends()
 			followed.Go(func() {
-				_ = other.cluster.Events().Follow(following, 0, func(e event.Event) error {
+				_ = other.cluster.Events().ForEach(following, 0, func(e event.Event) error {
 					if e.Type == event.LeaderElected {
 						elected <- e.Token
 					}

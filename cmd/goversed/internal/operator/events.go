@@ -14,24 +14,23 @@ import (
 // errors of Read and of show.
 func (o *Operator) Events(ctx context.Context, timeout time.Duration, since time.Time, limit int, follow bool,
 	show func(event.Event) error) (skipped int, err error) {
-	var events []event.Event
-	var revision int64
+	var log eventlog.Listing
 	first, cancel := context.WithTimeout(ctx, timeout)
 	err = o.etcd.Ask(first, "READ on the prefix "+o.keys.Events(), func(ctx context.Context) (err error) {
-		events, skipped, revision, err = eventlog.List(ctx, o.client, o.keys, eventlog.Query{Since: since, Limit: limit})
+		log, err = eventlog.List(ctx, o.client, o.keys, event.Query{Since: since, Limit: limit})
 		return err
 	})
 	cancel()
 	if err != nil {
 		return 0, err
 	}
-	for _, e := range events {
+	for _, e := range log.Events {
 		if err := show(e); err != nil {
-			return skipped, err
+			return log.Skipped, err
 		}
 	}
 	if follow {
-		err = eventlog.Follow(ctx, o.client, o.keys, revision, show)
+		err = eventlog.Follow(ctx, o.client, o.keys, log.Revision, show)
 	}
-	return skipped, err
+	return log.Skipped, err
 }
