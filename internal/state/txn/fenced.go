@@ -22,7 +22,7 @@ func Fenced(ctx context.Context, kv clientv3.KV, f Fence) clientv3.Txn {
 	return Collect(func(p Parts) (*clientv3.TxnResponse, error) { return f.Commit(ctx, kv, p) })
 }
 
-// Failed returns a transaction that sends nothing, and whose Commit returns err.
+// Failed returns a transaction that sends nothing. Its Commit returns err.
 func Failed(err error) clientv3.Txn {
 	return Collect(func(Parts) (*clientv3.TxnResponse, error) { return nil, err })
 }
