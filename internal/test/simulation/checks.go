@@ -1,7 +1,6 @@
 package simulation
 
 import (
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -20,8 +19,6 @@ type checks struct {
 	w *world
 
 	mu        sync.Mutex
-	failure   *Failure
-	seen      Seen
 	truth     etcdState
 	processes map[*modeletcd.Conn]*process
 	author    originator // of the out-of-band change in progress
@@ -44,7 +41,7 @@ type checks struct {
 
 func newChecks(w *world) checks {
 	return checks{w: w, truth: newEtcdState(w.keys), processes: map[*modeletcd.Conn]*process{}, ended: map[int64]bool{},
-		shardOwners: newOwners(w.shards), seen: newSeen(len(w.catalogue))}
+		shardOwners: newOwners(w.shards)}
 }
 
 // processFacts holds the checks' knowledge of one process.
@@ -80,33 +77,10 @@ func newProcessFacts(w *world) processFacts {
 		over: -1, tries: -1, serves: make([]int64, w.shards)}
 }
 
-// Failure describes a broken promise.
-type Failure struct {
-	Promise string // a short name
-	What    string
-	At      time.Duration
-}
-
-// String returns the failure in one line.
-func (f *Failure) String() string {
-	return fmt.Sprintf("%s broken after %v: %s", f.Promise, f.At.Round(time.Microsecond), f.What)
-}
-
-// fail records that a promise was broken. Only the first failure counts; it ends the run soon. The caller holds
-// c.mu.
+// fail records that a promise was broken. The first failure ends the run soon.
 func (c *checks) fail(promise, format string, args ...any) {
-	if c.failure == nil {
-		c.failure = &Failure{Promise: promise, What: fmt.Sprintf(format, args...), At: c.w.now()}
-		c.w.log.addLine("BROKEN: %s: %s", promise, c.failure.What)
-		c.w.wakeChecks()
-	}
-}
-
-// countOccurrence counts an occurrence.
-func (c *checks) countOccurrence(o Occurrence) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.seen.Count[o]++
+	c.w.Fail(promise+" broken: "+format, args...)
+	c.w.wakeChecks()
 }
 
 func (c *checks) recordStart(p *process) {
@@ -129,7 +103,7 @@ type claim struct {
 	served []bool
 }
 
-// checkClaims checks the claims of all processes. The caller holds w.mu.
+// checkClaims checks the claims of all processes. The caller holds w.Mu.
 func (c *checks) checkClaims(w *world) {
 	w.judging.Store(true)
 	claims := make([]claim, 0, len(w.hosts))
@@ -164,7 +138,7 @@ func (c *checks) checkClaims(w *world) {
 	c.resetHolders()
 	c.checkOverlap(leaders)
 	c.checkBesideOutside(leaders)
-	if c.failure != nil {
+	if w.Failure() != "" {
 		w.endRun()
 	}
 }
@@ -173,7 +147,7 @@ func (c *checks) checkClaims(w *world) {
 func (p *process) currentClaim() claim {
 	x := claim{p: p, s: p.session()}
 	if p.viewSince == 0 && p.member.Mirror.Snapshot() != nil {
-		p.w.alter(func() { p.viewSince = p.w.now() })
+		p.w.alter(func() { p.viewSince = p.w.Now() })
 	}
 	if x.s == nil {
 		return x
@@ -249,7 +223,7 @@ func (c *checks) handleDelete(p *process, parsed state.ParsedKey, kv *mvccpb.Key
 	}
 	switch {
 	case p == nil && c.author != byNobody:
-		c.losses = append(c.losses, keyLoss{token: kv.CreateRevision, at: c.w.now(), by: c.author})
+		c.losses = append(c.losses, keyLoss{token: kv.CreateRevision, at: c.w.Now(), by: c.author})
 	case p == nil && parsed.Kind == state.KindNode: // its lease has ended
 		c.ended[kv.Lease] = true
 	case p == nil:
@@ -257,7 +231,7 @@ func (c *checks) handleDelete(p *process, parsed state.ParsedKey, kv *mvccpb.Key
 		kv.CreateRevision != p.facts.incarnation, kv.Lease != 0 && kv.Lease != p.facts.lease &&
 		parsed.Kind == state.KindCandidate:
 		// A removal on evidence, and the revocation that follows it.
-		c.losses = append(c.losses, keyLoss{token: kv.CreateRevision, lease: kv.Lease, at: c.w.now(), by: byRemoval})
+		c.losses = append(c.losses, keyLoss{token: kv.CreateRevision, lease: kv.Lease, at: c.w.Now(), by: byRemoval})
 	case parsed.Kind == state.KindCandidate:
 		c.checkGaveUp(p, kv)
 	}

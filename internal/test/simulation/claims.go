@@ -12,19 +12,6 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// originator is the originator of the loss of a living member's key or lease.
-type originator int
-
-const (
-	byNobody           originator = iota
-	byOutOfBand                   // an out-of-band change
-	byRemoval                     // on evidence
-	byEtcdEarly                   // etcd: a deposed leader of etcd has all leases revoked
-	byEtcdPartly                  // the same, but it steps down before it has revoked all
-	byOutsideCandidate            // leads beside an acting leader
-	exempts
-)
-
 // keyLoss is a key or a lease that a living member lost out of band or by a removal on evidence.
 type keyLoss struct {
 	token int64 // of a key; 0 for a lease
@@ -47,14 +34,14 @@ func (c *checks) checkPeriod(x *claim) {
 		if !lapsed {
 			k.periods[x.period] = true
 			if x.s.Err() == nil {
-				c.seen.Count[Suspended]++
+				c.w.Counts.Count(Suspended)
 			}
 		}
 	} else if lapsed {
-		c.fail("P1", "%s claims in a period again that was over", x.p.id)
+		c.fail("P1", "%s claims again in a period that has lapsed", x.p.id)
 	} else if len(k.periods) > 0 && x.valid && x.s.Err() == nil && !k.periods[nil] {
 		k.periods[nil] = true
-		c.seen.Count[Resumed]++
+		c.w.Counts.Count(Resumed)
 	}
 }
 
@@ -62,11 +49,11 @@ func (c *checks) checkPeriod(x *claim) {
 func (c *checks) checkSession(x *claim) {
 	lease := int64(x.s.ID())
 	if c.ended[lease] && c.findLoss(x.p, x.s, 0) == nil {
-		c.fail("P1", "%s counts on lease %x, which has ended", x.p.id, lease)
+		c.fail("P1", "%s relies on lease %x, which has ended", x.p.id, lease)
 	}
 	for _, d := range x.p.facts.lost {
-		if c.w.now() >= d.by && d.s == x.s && x.p.facts.confirmed[lease] < d.at {
-			c.fail("P1", "%s counts on its session, though the loss of a watcher was not answered for in time", x.p.id)
+		if c.w.Now() >= d.by && d.s == x.s && x.p.facts.confirmed[lease] < d.at {
+			c.fail("P1", "%s relies on its session, although etcd has not confirmed it in time after the loss of a watcher", x.p.id)
 		}
 	}
 }
@@ -83,12 +70,11 @@ func (c *checks) checkLeader(x *claim) {
 		c.fail("P1", "%s leads with token %d, but %s", x.p.id, x.token, why)
 		return
 	}
-	e := &c.seen.Exempt[t.by]
 	if !slices.Contains(c.keyless, x.p) {
 		c.keyless = append(c.keyless, x.p)
-		e.Keyless++
+		c.w.Counts.Count(t.by.keyless())
 	}
-	e.LongestKeyless = max(e.LongestKeyless, c.w.now()-t.at)
+	c.w.Counts.Lasted(t.by.keyless(), c.w.Now()-t.at)
 }
 
 // termKeyDefect returns the reason why a term's key does not entitle to lead, or "" if it does.
@@ -138,9 +124,9 @@ func (c *checks) checkEarlyReport(p *process, node *mvccpb.KeyValue) {
 	}
 	record, err := state.DecodeRecord(node.Value)
 	if err != nil || !record.RevokedEarly {
-		c.fail("P1", "%s does not say that etcd revoked lease %x early", p.id, int64(s.ID()))
+		c.fail("P1", "%s does not report that etcd revoked lease %x early", p.id, int64(s.ID()))
 	}
-	c.seen.Count[EarlyReported]++
+	c.w.Counts.Count(EarlyReported)
 }
 
 // lossExcuses reports whether the loss of p's key or lease excuses that other makes the same claim. Most losses do.
@@ -184,12 +170,7 @@ func (c *checks) checkOverlap(leaders []*claim) {
 	for _, two := range [2][2]*claim{{a, b}, {b, a}} {
 		x, other := two[0], two[1]
 		if t := c.findLoss(x.p, x.s, x.token); t != nil && c.lossExcuses(t, x.p, other.p) {
-			e := &c.seen.Exempt[t.by]
-			if c.beside == 0 {
-				c.beside = c.w.now()
-				e.Overlaps++
-			}
-			e.Longest = max(e.Longest, c.w.now()-c.beside)
+			c.countLasting(t.by.overlaps(), &c.beside)
 			return
 		}
 	}
@@ -205,10 +186,14 @@ func (c *checks) checkBesideOutside(leaders []*claim) {
 		c.outside = 0
 		return
 	}
-	e := &c.seen.Exempt[byOutsideCandidate]
-	if c.outside == 0 {
-		c.outside = c.w.now()
-		e.Overlaps++
+	c.countLasting(byOutsideCandidate.overlaps(), &c.outside)
+}
+
+// countLasting counts an exempt case that lasts. since is the time of its begin, 0 before it.
+func (c *checks) countLasting(event string, since *time.Duration) {
+	if *since == 0 {
+		*since = c.w.Now()
+		c.w.Counts.Count(event)
 	}
-	e.Longest = max(e.Longest, c.w.now()-c.outside)
+	c.w.Counts.Lasted(event, c.w.Now()-*since)
 }

@@ -16,11 +16,11 @@ import (
 // checkAcceptedMap checks every map that etcd accepted from a process: planning must have been the process's duty at
 // that revision.
 func (c *checks) checkAcceptedMap(p *process, d planningDuty, r *pb.TxnRequest) {
-	c.seen.Count[PlanAccepted]++
+	c.w.Counts.Count(PlanAccepted)
 	if d.mode == leaderelection.ModeFallback {
-		c.seen.Count[PlanActing]++
+		c.w.Counts.Count(PlanActing)
 	} else if d.token != p.facts.token || p.facts.over >= 0 {
-		c.seen.Count[PlanOutside]++
+		c.w.Counts.Count(PlanOutside)
 	}
 	if why := c.plannerDefect(d); why != "" {
 		c.fail("P5", "etcd accepted a map of %s with token %d, but %s", p.id, d.token, why)
@@ -28,7 +28,7 @@ func (c *checks) checkAcceptedMap(p *process, d planningDuty, r *pb.TxnRequest) 
 	_, value := c.w.findPut(r, state.KindShardMap)
 	m, err := sharding.DecodeMap(value)
 	if err != nil {
-		c.fail("P5", "etcd accepted a map of %s that nobody can read: %v", p.id, err)
+		c.fail("P5", "etcd accepted a map of %s that is unreadable: %v", p.id, err)
 		return
 	}
 	m = m.NotBefore(c.truth.getKey(c.w.keys.ShardMap()).CreateRevision)
@@ -39,7 +39,7 @@ func (c *checks) checkAcceptedMap(p *process, d planningDuty, r *pb.TxnRequest) 
 	for n := range c.w.shards {
 		epoch := m.Epoch(n)
 		if epoch < c.granted[n] {
-			c.fail("P5", "the map of %s gives shard %d away under epoch %d, after one of %d",
+			c.fail("P5", "the map of %s assigns shard %d under epoch %d, after one of %d",
 				p.id, n, epoch, c.granted[n])
 		}
 		c.granted[n] = epoch
@@ -49,9 +49,9 @@ func (c *checks) checkAcceptedMap(p *process, d planningDuty, r *pb.TxnRequest) 
 // countRefusedMap counts every map that etcd refused.
 func (c *checks) countRefusedMap(d planningDuty) {
 	if c.plannerDefect(d) != "" {
-		c.seen.Count[PlanTooLate]++
+		c.w.Counts.Count(PlanTooLate)
 	} else {
-		c.seen.Count[PlanOvertaken]++
+		c.w.Counts.Count(PlanOvertaken)
 	}
 }
 
@@ -64,7 +64,7 @@ func (c *checks) plannerDefect(d planningDuty) string {
 		case !c.truth.keyExists(keys.Acting(), d.token):
 			return "the acting key is gone"
 		case c.truth.firstCandidate() != nil:
-			return "somebody queues"
+			return "a candidate queues"
 		}
 		return ""
 	}
@@ -77,7 +77,7 @@ func (c *checks) plannerDefect(d planningDuty) string {
 		case kv.CreateRevision >= d.token || p == nil ||
 			!c.truth.keyExists(keys.Node(p.host.address), p.facts.incarnation):
 		case slices.Contains(c.taints, p.facts.incarnation):
-			c.seen.Count[PlanBeside]++ // it was no member for a moment
+			c.w.Counts.Count(PlanBeside) // it was no member for a moment
 		default:
 			return fmt.Sprintf("%s queues before it", p.id)
 		}
@@ -95,24 +95,24 @@ type planIdle struct {
 // map by the time of its slowest retry.
 func (c *checks) checkPlannerActive(x *claim) {
 	p, k := x.p, &x.p.facts.sleeps
-	if x.view == nil || x.view.Stale || p.host.wasHindered(c.w.now()) {
+	if x.view == nil || x.view.Stale || p.host.wasHindered(c.w.Now()) {
 		*k = planIdle{}
 		return
 	}
 	if x.view != k.view {
-		_, o := shardplan.New(c.w.planSettings(p.host.roles.shards)).Decide(x.view, c.w.began.Add(c.w.now()))
+		_, o := shardplan.New(c.w.planSettings(p.host.roles.shards)).Decide(x.view, c.w.Began.Add(c.w.Now()))
 		switch {
 		case o.Plan.Assigned+o.Plan.Drained == 0:
 			k.since = 0
 		case k.view == nil || k.since == 0 || k.view.ShardMap != x.view.ShardMap:
-			k.since = c.w.now()
+			k.since = c.w.Now()
 		}
 		k.view = x.view
 	}
 	longest := shardplan.WriteRetry.Delay(100, 1) + requestTimeout
-	if k.since != 0 && c.w.now()-k.since > longest && !p.host.wasHindered(k.since) {
-		c.fail("P5", "%s leads and sleeps over shards without an owner, or that are to leave theirs, for %v", p.id,
-			c.w.now()-k.since)
+	if k.since != 0 && c.w.Now()-k.since > longest && !p.host.wasHindered(k.since) {
+		c.fail("P5", "%s leads and has not planned shards without an owner, or shards to drain, for %v", p.id,
+			c.w.Now()-k.since)
 	}
 }
 
@@ -129,6 +129,6 @@ func (c *checks) processOnLease(lease int64) *process {
 // countStragglers counts the written reports that name stragglers.
 func (c *checks) countStragglers(value []byte) {
 	if r, err := sharding.DecodeReport(value); err == nil && len(r.Busy) > 0 {
-		c.seen.Count[Straggled]++
+		c.w.Counts.Count(Straggled)
 	}
 }

@@ -1,24 +1,20 @@
 package simulation
 
 import (
-	"math/rand/v2"
-	"time"
-
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/goverse/goverse/internal/test/modeletcd"
+	"github.com/goverse/goverse/internal/test/schedule"
 )
 
-// drawDelivery draws the delivery of a request of the process. It depends on the kind of request and on the number
-// of such requests before it, not on the order in which a process happens to send requests of different kinds.
+// drawDelivery draws the delivery of a request of the process, and notifies the checks of its course.
 func (p *process) drawDelivery(request any) modeletcd.Delivery {
-	w, h, l, k := p.w, p.host, p.host.link(), p.w.kindOf(request)
-	p.randMu.Lock()
-	p.requestCounts[k]++
-	r := newRand(w.seed, streamOf(p.id)+uint64(k)<<40+p.requestCounts[k])
-	p.randMu.Unlock()
-	d := modeletcd.Delivery{Out: h.drawDelay(r, l), Back: h.drawDelay(r, l)}
+	w, k := p.w, p.w.kindOf(request)
+	if k != requestWatchResponse && !p.dead.Load() {
+		w.faults.reachMoment(p, momentSent+faultMoment(k))
+	}
+	d, outcome := p.host.link.Deliver(uint64(k), request)
 	if k == requestWatchResponse {
 		return d
 	}
@@ -26,32 +22,18 @@ func (p *process) drawDelivery(request any) modeletcd.Delivery {
 		d.Lost = true
 		return d
 	}
-	outcome, after := w.faults.nextOutcome(p, k)
-	switch outcome {
-	case outcomeLost:
-		d.Lost = true
-	case outcomeUnanswered:
-		d.Unanswered = true
-	case outcomeLate:
-		d.Out, d.Unanswered = d.Out+after, true
-	}
-	d.Lost = d.Lost || l.noRequests
-	d.Unanswered = d.Unanswered || l.noAnswers
-	if p.isDenied(request, l) {
-		d.Refused = modeletcd.Denied
-	}
-	if outcome != outcomeArrives {
-		w.log.addProcessLine(p, "its %s %s", k, outcome)
+	if outcome != schedule.Arrives {
+		p.logf("its %s: %s", k, outcome)
 	}
 	if d.Lost || d.Unanswered {
-		w.checks.recordDoomed(p, k, outcome)
+		w.checks.recordUnanswered(p, k)
 	}
 	if k == requestWatch {
 		w.checks.recordWatchOpen(p, d.Out+d.Back, d.Lost)
 	}
 	by := w.checks.recordSent(p, k, request)
 	d.CarriedOut = func(answer any, err error) {
-		w.log.noteExecuted(p, k, answer, err)
+		p.logExecuted(k, answer, err)
 		w.checks.checkExecuted(p, k, request, by, answer, err)
 		w.faults.reachMoment(p, momentExecuted+faultMoment(k))
 		w.wakeChecks()
@@ -64,29 +46,23 @@ func (p *process) drawDelivery(request any) modeletcd.Delivery {
 	return d
 }
 
-// drawDelay draws the duration of one way to etcd or back.
-func (h *host) drawDelay(r *rand.Rand, l link) time.Duration {
-	return h.distance + drawBetween(r, minHop, maxHop) + drawBetween(r, 0, l.slow) +
-		drawBetween(r, 0, l.busy)
-}
-
-// isDenied reports whether etcd's access control refuses a request: a write to the queue, or the renewal or
-// revocation of a lease with a key in it.
-func (p *process) isDenied(request any, l link) bool {
+// concernsCandidate reports whether a denial of the queue concerns a request: a write to the queue, or the renewal
+// or revocation of a lease with a key in it.
+func (w *world) concernsCandidate(request any, queue string) bool {
 	switch r := request.(type) {
 	case *pb.TxnRequest:
-		return l.denied && p.w.touchesQueue(r)
+		return schedule.Writes(r, queue)
 	case *pb.LeaseKeepAliveRequest:
-		return l.denied && p.w.checks.candidateQueued(r.ID)
+		return w.checks.candidateQueued(r.ID)
 	case *pb.LeaseRevokeRequest:
-		return l.denied && p.w.checks.candidateQueued(r.ID)
+		return w.checks.candidateQueued(r.ID)
 	}
 	return false
 }
 
-// noteExecuted notes etcd's execution of a request.
-func (t *transcript) noteExecuted(p *process, k requestKind, answer any, err error) {
-	if !t.on || err == nil && (k == requestRenew || k == requestRoundRead || k == requestMeasure) {
+// logExecuted records etcd's execution of a request.
+func (p *process) logExecuted(k requestKind, answer any, err error) {
+	if !p.w.Log.On() || err == nil && (k == requestRenew || k == requestRoundRead || k == requestMeasure) {
 		return
 	}
 	what := "done"
@@ -99,5 +75,5 @@ func (t *transcript) noteExecuted(p *process, k requestKind, answer any, err err
 	if err != nil {
 		what = rpctypes.Error(err).Error()
 	}
-	t.addProcessLine(p, "etcd got its %s: %s", k, what)
+	p.logf("etcd got its %s: %s", k, what)
 }

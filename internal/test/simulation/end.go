@@ -20,34 +20,25 @@ func (w *world) awaitRecovery(healed time.Duration) {
 	case wrong == "":
 		w.checks.checkClaims(w)
 		w.endRun()
-	case w.now()-healed > w.recoveryBound():
-		w.checks.failUnlocked("P6", "%v after everything was healed: %s", (w.now() - healed).Round(time.Millisecond), wrong)
-		if w.log.on {
-			w.log.addTruth()
-		}
+	case w.Now()-healed > w.recoveryBound():
+		w.checks.fail("P6", "%v after everything was healed: %s", (w.Now() - healed).Round(time.Millisecond), wrong)
+		w.logKeys()
 		w.endRun()
 	default:
-		w.after(w.ttl/8, func() { w.awaitRecovery(healed) })
+		w.After(w.ttl/8, func() { w.awaitRecovery(healed) })
 	}
-}
-
-// failUnlocked is fail for callers that do not hold c.mu.
-func (c *checks) failUnlocked(promise, format string, args ...any) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.fail(promise, format, args...)
 }
 
 // trueSnapshot returns the truth in the form of a member's snapshot.
 func (w *world) trueSnapshot() *state.Snapshot {
 	var kvs []state.KV
-	for _, kv := range w.etcd.Keys(w.keys.Prefix()) {
+	for _, kv := range w.Etcd.Keys(w.keys.Prefix()) {
 		if key := string(kv.Key); key >= w.keys.RangeStart() && key < w.keys.RangeEnd() {
 			kvs = append(kvs, state.KV{Key: key, Value: kv.Value, CreateRevision: kv.CreateRevision,
 				ModRevision: kv.ModRevision, Lease: kv.Lease})
 		}
 	}
-	return state.BuildSnapshot(w.keys, 0, w.etcd.Revision(), kvs)
+	return state.BuildSnapshot(w.keys, 0, w.Etcd.Revision(), kvs)
 }
 
 // findDeviation returns the first deviation from a recovered cluster, or "" if there is none.
@@ -77,13 +68,13 @@ func (w *world) findDeviation() string {
 	case len(s.Accusations) > 0:
 		return fmt.Sprintf("an accusation of %s is left", s.Accusations[0].Address)
 	case len(s.Silences) > 0:
-		return fmt.Sprintf("%s is said to be silent", s.Silences[0].Address)
+		return fmt.Sprintf("%s is reported silent", s.Silences[0].Address)
 	case standing > 0 && leaders != 1:
 		return fmt.Sprintf("%d lead", leaders)
 	}
-	for _, l := range w.etcd.Leases() {
+	for _, l := range w.Etcd.Leases() {
 		if !w.leaseInUse(l.ID) {
-			return fmt.Sprintf("lease %x is nobody's", l.ID)
+			return fmt.Sprintf("lease %x belongs to no session", l.ID)
 		}
 	}
 	return w.shardDeviation(s)
@@ -166,7 +157,7 @@ func snapshotDifference(truth, s *state.Snapshot) string {
 // them. No other process may delete them.
 func (w *world) deleteOrphanKeys() {
 	w.deleteMap()
-	for _, kv := range w.etcd.Keys(w.keys.Prefix()) {
+	for _, kv := range w.Etcd.Keys(w.keys.Prefix()) {
 		if key := string(kv.Key); kv.Lease == 0 && key != w.keys.ShardMap() && !w.hasLivingOwner(key, kv.CreateRevision) {
 			w.changeOutOfBand(byNobody, deleteOp(key))
 		}

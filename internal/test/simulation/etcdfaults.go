@@ -2,126 +2,98 @@ package simulation
 
 import (
 	"time"
+
+	"github.com/goverse/goverse/internal/test/schedule"
 )
+
+func loseRequest(w *world, h *host) {
+	k := schedule.Pick(w.Rand, requestRead, requestGrant, requestRenew, requestRoundRead,
+		requestRevoke, requestRegister, requestRegister, requestRecord,
+		requestCampaign, requestCampaign, requestCampaign, requestQueueRead, requestLeaveQueue, requestLeaveQueue,
+		requestLeaveQueue, requestElectionChange, requestElectionChange, requestGuardedWrite, requestGuardedWrite,
+		requestAccuse, requestRemove, requestRefute, requestResign, requestPlan, requestPlan, requestReport,
+		requestReport)
+	r := schedule.Rule{Group: uint64(k), Skip: w.Rand.IntN(3)}
+	if !w.OneIn(3) {
+		r.Link, r.Skip = h.link, w.Rand.IntN(2)
+	}
+	r.Outcome = schedule.Pick(w.Rand, schedule.Lost, schedule.Unanswered, schedule.Unanswered, schedule.Late,
+		schedule.Late)
+	r.Delay = w.Between(0, w.ttl)
+	if w.OneIn(3) {
+		r.Delay = w.Between(0, 2*w.ttl)
+	}
+	w.addRule(r)
+}
+
+// addRule adds a rule for the outcome of a request.
+func (w *world) addRule(r schedule.Rule) {
+	of := "any process"
+	if r.Link != nil {
+		of = r.Link.Name
+	}
+	if r.Outcome != schedule.Late {
+		r.Delay = 0
+	}
+	w.noteFault(nil, "%s of %s after %d others: %s", requestKind(r.Group), of, r.Skip, r.Outcome)
+	w.AddRule(r)
+}
+
+// delayNext delays the next request of that kind, of a host or with nil of any, beyond its time-out.
+func (w *world) delayNext(h *host, k requestKind) {
+	r := schedule.Rule{Group: uint64(k), Outcome: schedule.Late, Delay: w.Between(0, w.ttl)}
+	if h != nil {
+		r.Link = h.link
+	}
+	w.addRule(r)
+}
+
+func loseMessages(w *world, h *host) {
+	how := w.Rand.IntN(3)
+	h.link.LoseMessages(w.drawDuration(h), how != 1, how != 2)
+}
+
+// slowThenCut delays etcd's answers until a renewal has been answered, and then cuts the connection for long.
+func slowThenCut(w *world, h *host) {
+	h.link.SlowDown(w.ttl, w.Between(0, w.ttl/5))
+	w.faults.addTrigger(faultTrigger{moment: momentAnswered + faultMoment(requestRoundRead), host: h,
+		begin: func() { h.link.CutOff(w.ttl + w.Between(0, w.ttl)) }})
+}
+
+// silenceWatch lets a watch deliver nothing any more without any error; or the next one, after it was opened.
+func silenceWatch(w *world, h *host) {
+	p := h.process
+	if p == nil {
+		return
+	}
+	next := w.OneIn(2)
+	w.noteFault(h, "its watch is silent (the next one: %t)", next)
+	w.checks.recordBlindWatch(p, next)
+	p.conn.SilenceWatches(next)
+}
 
 func electEtcd(w *world, _ *host) {
 	w.noteFault(nil, "etcd elects another leader: every lease gets another TTL")
-	w.etcd.Elect(w.rand.IntN(w.members))
+	w.Etcd.Elect(w.Rand.IntN(w.Members))
 	for _, h := range w.hosts {
-		if h.process != nil && w.drawChance(2) {
-			h.process.conn.BreakWatches()
+		if w.OneIn(2) {
+			h.link.BreakWatch()
 		}
 	}
-	w.stopEtcdFor(w.drawBetween(0, time.Second))
-}
-
-func stopEtcd(w *world, h *host) { w.stopEtcdFor(w.drawDuration(h)) }
-
-// stopEtcdFor makes etcd unavailable for d. No lease expires meanwhile, and each has a whole TTL afterwards.
-func (w *world) stopEtcdFor(d time.Duration) {
-	if w.faults.away {
-		return
-	}
-	w.noteFault(nil, "etcd is away for %v", d)
-	w.alter(func() { w.faults.away = true })
-	w.etcd.SetDown(true)
-	w.faults.endAfter(d, func() {
-		w.noteFault(nil, "etcd is back")
-		w.alter(func() { w.faults.away = false })
-		for _, h := range w.hosts {
-			h.markHindered()
-		}
-		w.etcd.SetDown(false)
-	})
-}
-
-// breakMemberFor applies a fault to one of several members of etcd for d. The others continue once they have a leader.
-func (w *world) breakMemberFor(d time.Duration, index int, set func(member int, on bool)) {
-	w.alter(func() { w.faults.sick++ })
-	set(index, true)
-	w.faults.endAfter(d, func() {
-		w.noteFault(nil, "member %d of etcd is well again", index)
-		set(index, false)
-		w.alter(func() { w.faults.sick-- })
-		for _, h := range w.hosts { // requests to it may still be waiting
-			h.markHinderedUntil(w.now() + requestTimeout)
-		}
-	})
-}
-
-// etcdLeader returns the member that leads etcd, or a random one if none does.
-func (w *world) etcdLeader() int {
-	if l := w.etcd.Leader(); l >= 0 {
-		return l
-	}
-	return w.rand.IntN(w.members)
-}
-
-func stopMember(w *world, h *host) {
-	member := w.etcdLeader()
-	if w.drawChance(3) {
-		member = w.rand.IntN(w.members)
-	}
-	w.stopMemberFor(member, w.drawDuration(h))
-}
-
-// stopMemberFor stops a member of etcd for d. When it continues, it answers the requests that arrived meanwhile
-// before it learns that another member leads.
-func (w *world) stopMemberFor(member int, d time.Duration) {
-	if w.members == 1 {
-		w.stopEtcdFor(d)
-		return
-	}
-	w.noteFault(nil, "member %d of etcd stands still for %v", member, d)
-	w.breakMemberFor(d, member, w.etcd.SetStopped)
-}
-
-// stutterLeader stops the leader of etcd until another one has been elected, and again shortly after it continues.
-func stutterLeader(w *world, _ *host) {
-	member, first := w.etcdLeader(), w.drawBetween(time.Second, 2*w.ttl)
-	w.stopMemberFor(member, first)
-	w.after(first+w.drawBetween(0, 100*time.Millisecond), func() {
-		if !w.faults.isHealed() && !w.faults.away {
-			w.stopMemberFor(member, w.drawBetween(0, 2*w.ttl))
-		}
-	})
-}
-
-func cutMember(w *world, h *host) {
-	if w.members == 1 {
-		w.stopEtcdFor(w.drawDuration(h))
-		return
-	}
-	member, d := w.rand.IntN(w.members), w.drawDuration(h)
-	if w.drawChance(2) {
-		member = w.etcdLeader()
-	}
-	w.noteFault(nil, "member %d of etcd is cut off from the others for %v", member, d)
-	w.breakMemberFor(d, member, w.etcd.SetCut)
-}
-
-func moveEtcdLeader(w *world, _ *host) {
-	w.noteFault(nil, "etcd's lead moves")
-	w.etcd.Transfer(w.rand.IntN(w.members))
+	w.StopEtcd(w.Between(0, time.Second))
 }
 
 // denyCandidates lets etcd refuse the candidates' keys of one host, of some or of all.
 func denyCandidates(w *world, h *host) {
 	d := w.drawDuration(h)
-	others := w.rand.IntN(3)
+	others := w.Rand.IntN(3)
 	for _, x := range w.hosts {
-		if x == h || others == 1 && w.drawChance(2) || others == 2 {
-			w.denyCandidatesFor(x, max(d+w.drawBetween(-50*time.Millisecond, 50*time.Millisecond), 0))
+		if x == h || others == 1 && w.OneIn(2) || others == 2 {
+			x.denyCandidacy(max(d+w.Between(-50*time.Millisecond, 50*time.Millisecond), 0))
 		}
 	}
 }
 
-func (w *world) denyCandidatesFor(h *host, d time.Duration) {
-	w.noteFault(h, "etcd denies its candidacy for %v", d)
-	h.changeLink(func(l *link) { l.denied = true })
-	w.faults.endAfter(d, func() {
-		w.noteFault(h, "etcd allows its candidacy")
-		h.changeLink(func(l *link) { l.denied = false })
-		h.allowed = w.now()
-	})
+func (h *host) denyCandidacy(d time.Duration) {
+	h.link.Deny(d, h.w.keys.Queue(), func() { h.allowed = h.w.Now() })
 }

@@ -32,9 +32,9 @@ func (c *checks) livingProcess(address string, incarnation int64) *process {
 
 // checkAccusations checks every accusation that was written. Silence must not lead to one.
 func (c *checks) checkAccusations(accuser *process, r *pb.TxnRequest) {
-	c.seen.Count[Accused]++
+	c.w.Counts.Count(Accused)
 	parsed, value := c.w.findPut(r, state.KindAccusation)
-	c.accusations = append(c.accusations, accusation{parsed.Address, parsed.Accuser, c.w.now()})
+	c.accusations = append(c.accusations, accusation{parsed.Address, parsed.Accuser, c.w.Now()})
 	said, err := state.DecodeAccusation(value)
 	if err != nil {
 		c.fail("P4", "%s wrote an accusation that nobody can read: %v", accuser.id, err)
@@ -42,7 +42,7 @@ func (c *checks) checkAccusations(accuser *process, r *pb.TxnRequest) {
 	}
 	if kv := c.truth.getKey(c.w.keys.Node(parsed.Address)); kv != nil {
 		if record, err := state.DecodeRecord(kv.Value); err == nil && record.RoundTripMS > 0 {
-			c.seen.Count[FarAccused]++
+			c.w.Counts.Count(FarAccused)
 		}
 	}
 	// A process that starts at an occupied address accuses the occupant, which may be its own record after an
@@ -64,10 +64,10 @@ func (c *checks) checkRemovals(accuser *process, r *pb.TxnRequest) {
 	}
 	p := c.livingProcess(node.Address, incarnation)
 	if p == nil || p == accuser {
-		c.seen.Count[DeadRemoved]++
+		c.w.Counts.Count(DeadRemoved)
 		return
 	}
-	c.seen.Count[LivingRemoved]++
+	c.w.Counts.Count(LivingRemoved)
 	at := time.Duration(-1)
 	for _, a := range c.accusations {
 		if a.address == node.Address && a.accuser == accuser.id {
@@ -100,13 +100,13 @@ func (c *checks) recordLostWatcher(p *process) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	within = max(within, etcdsession.Slowdown*p.facts.round) // a session gives a slow round more time
-	c.seen.Count[Suspected]++
-	if h := p.host; h.resumedAt >= 0 && c.w.now()-h.resumedAt < c.w.ttl {
+	c.w.Counts.Count(Suspected)
+	if h := p.host; h.resumedAt >= 0 && c.w.Now()-h.resumedAt < c.w.ttl {
 		return // by its own clocks the last round took as long as it stood still
 	}
-	d := lostWatch{s: s, at: c.w.now(), by: c.w.now() + longestTrueTime(within)}
+	d := lostWatch{s: s, at: c.w.Now(), by: c.w.Now() + longestTrueTime(within)}
 	p.facts.lost = append(p.facts.lost, d)
-	c.w.after(d.by-d.at, func() {}) // its claims are checked at that time
+	c.w.After(d.by-d.at, func() {}) // its claims are checked at that time
 }
 
 // recordConfirmedRound is called when etcd has answered in full a renewal round that began at began.
@@ -134,7 +134,7 @@ func (c *checks) recordWatchOpen(p *process, takes time.Duration, lost bool) {
 	if p.facts.blind = max(0, p.facts.blind-1); lost {
 		p.facts.blind = max(1, p.facts.blind)
 	}
-	p.facts.waits = max(p.facts.waits, c.w.now()+takes)
+	p.facts.waits = max(p.facts.waits, c.w.Now()+takes)
 }
 
 // minStreamAge is the least age of a stream that counts, because a stream that breaks often is reopened with
@@ -145,24 +145,24 @@ const minStreamAge = 2 * time.Second
 const dialTime = 100 * time.Millisecond
 
 // recordCrash is called before a process is killed while its kernel survives. It checks later that an unhindered
-// watcher had the process removed in time. The caller holds w.mu.
+// watcher had the process removed in time. The caller holds w.Mu.
 func (c *checks) recordCrash(p *process) {
 	w, view := c.w, p.member.Mirror.Snapshot()
 	if !w.crashDetection || view == nil || w.faults.slow > 0 {
 		return
 	}
 	m := view.Member(p.host.address)
-	began, incarnation, born := w.now(), c.lastIncarnation(p), p.host.startCount
-	if m == nil || m.Incarnation != incarnation || suspicion.LeftToLease(m) || !p.host.link().isHealthy() {
+	began, incarnation, born := w.Now(), c.lastIncarnation(p), p.host.startCount
+	if m == nil || m.Incarnation != incarnation || suspicion.LeftToLease(m) || !p.host.link.State().IsHealthy() {
 		return
 	}
 	for _, s := range p.node.watchers {
-		watcher, session, trip := s.from, s.from.session(), 2*s.from.host.distance+2*maxHop
+		watcher, session, trip := s.from, s.from.session(), 2*s.from.host.link.Distance+2*maxHop
 		if began-s.opened < minStreamAge || session == nil || !watcher.mayRemove(p, session, began) {
 			continue
 		}
 		within := dialTime + 2*trip + suspicion.GracePeriod(crash.DefaultGracePeriod, trip, m)
-		w.after(within, func() {
+		w.After(within, func() {
 			// If the watcher was hindered meanwhile, the check does not apply. Nor does it if another process
 			// started at the address, which has time to take it over itself.
 			swift := w.faults.slow == 0 && w.faults.slowUntil < began
@@ -176,7 +176,7 @@ func (c *checks) recordCrash(p *process) {
 // mayRemove reports whether nothing keeps the process, now or since then, from having other removed on that
 // session. If etcd denies it the deletion of a candidate's key, the lease decides.
 func (p *process) mayRemove(other *process, session *etcdsession.Session, since time.Duration) bool {
-	denied := p.host.link().denied || p.host.allowed > since
+	denied := p.host.link.State().Denied != "" || p.host.allowed > since
 	return !p.dead.Load() && !p.stopRequested && p.host.reaches(other.host) && session.Valid() && !denied
 }
 
@@ -189,8 +189,8 @@ func (c *checks) checkNoticed(p, watcher *process, incarnation int64, killed tim
 		return
 	}
 	if c.truth.keyExists(c.w.keys.Node(p.host.address), incarnation) {
-		c.fail("P4", "%s was killed %v ago, %s watched it, and it is registered still", p.id, c.w.now()-killed, watcher.id)
+		c.fail("P4", "%s was killed %v ago, %s watched it, and it is registered still", p.id, c.w.Now()-killed, watcher.id)
 		return
 	}
-	c.seen.Count[CrashNoticed]++
+	c.w.Counts.Count(CrashNoticed)
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/internal/etcd/deadline"
+	"github.com/goverse/goverse/internal/test/schedule"
 )
 
 // host is the place where processes run, one after the other, at the same address. It has the clocks, the
@@ -23,11 +24,7 @@ type host struct {
 	setBack   bool          // the wall clock was stepped back
 	resumed   chan struct{} // closed when it continues; nil while nothing stands still
 
-	distance  time.Duration // from etcd, one way
-	member    int           // the member of etcd that it uses
-	roams     bool          // it uses the members of etcd in turn
-	turns     atomic.Int64
-	linkState atomic.Pointer[link]
+	link      *schedule.Link // to etcd
 	refuses   bool           // its address refuses connections
 	silent    bool           // its address gives no answer, and it reaches no other host
 	apart     time.Duration  // the last instant at which it was hindered other than by standing still; see hinder
@@ -49,48 +46,11 @@ type roles struct {
 	asked    bool // its user has an OnAcquire function
 }
 
-// link is the state of one host's connection to etcd. It is immutable.
-type link struct {
-	noRequests, noAnswers bool          // requests or answers are lost
-	slow                  time.Duration // extra delay of each way, at most
-	held                  bool          // messages wait: the network is cut, and nothing is lost
-	frozen                bool          // watches deliver nothing
-	denied                bool          // etcd's access control refuses its candidate's key
-	busy                  time.Duration // scheduling delay of the host's goroutines, at most
-}
-
-// isHealthy reports whether the link has no fault. A denied candidacy does not count, because it delays nothing.
-func (l link) isHealthy() bool {
-	l.denied = false
-	return l == link{}
-}
-
-// nextMember returns the member of etcd that the next request goes to.
-func (h *host) nextMember() int {
-	if h.roams {
-		return int(h.turns.Add(1)) % h.w.members
-	}
-	return h.member
-}
-
-// link returns the present state of its connection to etcd.
-func (h *host) link() link { return *h.linkState.Load() }
-
-// changeLink changes its connection to etcd. The caller holds w.mu.
-func (h *host) changeLink(change func(*link)) {
-	l := h.link()
-	change(&l)
-	h.linkState.Store(&l)
-	if p := h.process; p != nil {
-		p.conn.SetFrozen(l.frozen)
-		p.conn.SetHeld(l.held || h.standsStill())
-	}
-}
-
 func newHost(w *world, address string) *host {
-	h := &host{w: w, address: address, apart: -1, lagged: -1, refused: -1, resumedAt: -1, cut: map[*host]bool{}}
-	h.linkState.Store(&link{})
-	h.clocks.Store(&clocks{rate: w.rand.Int64N(2*maxDrift+1) - maxDrift, frozen: -1, suspended: -1})
+	h := &host{w: w, address: address, link: w.NewLink(address), apart: -1, lagged: -1, refused: -1, resumedAt: -1,
+		cut: map[*host]bool{}}
+	h.link.Denies = w.concernsCandidate
+	h.clocks.Store(&clocks{rate: w.Rand.Int64N(2*maxDrift+1) - maxDrift, frozen: -1, suspended: -1})
 	return h
 }
 
@@ -109,7 +69,7 @@ type clocks struct {
 // now returns the readings of both clocks. A stopped process reads no clock. In the simulation its goroutines
 // may still run; for them no time has passed.
 func (h *host) now() deadline.Instant {
-	c, ran := h.clocks.Load(), h.w.now()
+	c, ran := h.clocks.Load(), h.w.Now()
 	if c.frozen >= 0 && !h.w.judging.Load() {
 		ran = c.frozen
 	}
@@ -118,7 +78,7 @@ func (h *host) now() deadline.Instant {
 		mono = min(ran, c.suspended) - c.stood
 	}
 	return deadline.Instant{Mono: int64(mono) + int64(mono)*c.rate/1e6 + 1,
-		Wall: h.w.began.UnixNano() + int64(ran) + int64(ran)*c.rate/1e6 + int64(c.ahead)}
+		Wall: h.w.Began.UnixNano() + int64(ran) + int64(ran)*c.rate/1e6 + int64(c.ahead)}
 }
 
 // longestTrueTime returns the longest true time that a clock can take to show d, plus a millisecond.
@@ -143,7 +103,7 @@ func (h *host) suspendMachine() {
 	h.w.alter(func() { h.suspended = true })
 	h.beginStandstill()
 	c := *h.clocks.Load()
-	c.suspended = h.w.now()
+	c.suspended = h.w.Now()
 	h.clocks.Store(&c)
 }
 
@@ -151,7 +111,7 @@ func (h *host) suspendMachine() {
 func (h *host) resumeMachine() {
 	h.w.alter(func() { h.suspended = false })
 	c := *h.clocks.Load()
-	c.stood += h.w.now() - c.suspended
+	c.stood += h.w.Now() - c.suspended
 	c.suspended = -1
 	h.clocks.Store(&c)
 	h.endStandstill()
@@ -162,19 +122,17 @@ func (h *host) beginStandstill() {
 	if c.frozen >= 0 {
 		return
 	}
-	c.frozen = h.w.now()
+	c.frozen = h.w.Now()
 	h.clocks.Store(&c)
 	h.resumed = make(chan struct{})
-	if h.process != nil {
-		h.process.conn.SetHeld(true)
-	}
+	h.link.Change(func(s *schedule.LinkState) { s.Stopped = true })
 }
 
 func (h *host) endStandstill() {
 	if h.standsStill() {
 		return
 	}
-	h.resumedAt = h.w.now()
+	h.resumedAt = h.w.Now()
 	h.w.alter(func() { h.lagged = max(h.lagged, h.resumedAt) })
 	h.w.checks.checkClaims(h.w) // check its claims at this instant, before it learns anything new
 	c := *h.clocks.Load()
@@ -182,9 +140,7 @@ func (h *host) endStandstill() {
 	h.clocks.Store(&c)
 	close(h.resumed)
 	h.resumed = nil
-	if h.process != nil {
-		h.process.conn.SetHeld(h.link().held)
-	}
+	h.link.Change(func(s *schedule.LinkState) { s.Stopped = false })
 }
 
 // stepClock steps the wall clock.
@@ -198,12 +154,17 @@ func (h *host) stepClock(by time.Duration) {
 // standsStill reports whether the process or the machine stands still.
 func (h *host) standsStill() bool { return h.paused || h.suspended }
 
-// markHindered records that a fault, such as a cut connection to etcd, now keeps the host from answering as fast as a
-// healthy one. A host that is not hindered must not be considered dead.
-func (h *host) markHindered() { h.markHinderedUntil(h.w.now()) }
-
-func (h *host) markHinderedUntil(t time.Duration) {
-	h.w.alter(func() { h.apart, h.lagged = max(h.apart, t), max(h.lagged, t) })
+// markHindered records that a fault, such as a cut connection to etcd, keeps the host of a link, or with nil each
+// host, from answering as fast as a healthy one until a time. A host that is not hindered must not be considered
+// dead.
+func (w *world) markHindered(l *schedule.Link, until time.Duration) {
+	w.alter(func() {
+		for _, h := range w.hosts {
+			if l == nil || l == h.link {
+				h.apart, h.lagged = max(h.apart, until), max(h.lagged, until)
+			}
+		}
+	})
 }
 
 // wasHindered reports whether the host was hindered or stood still at any time since then. The caller holds the
@@ -215,7 +176,7 @@ func (h *host) wasHindered(since time.Duration) bool {
 // wasCutOff reports whether at any time since then, for another reason than standing still, the host could not
 // learn of etcd's events immediately. The caller holds the checks' mu.
 func (h *host) wasCutOff(since time.Duration) bool {
-	if h.apart >= since || !h.link().isHealthy() || h.w.faults.away || h.w.faults.sick > 0 {
+	if h.apart >= since || !h.link.State().IsHealthy() || !h.w.EtcdWell() {
 		return true
 	}
 	p := h.process

@@ -42,8 +42,8 @@ func (l logger) notifyChecks(msg string, args []any) {
 	if what := fields.text(event.Field); what != "" {
 		l.p.w.checks.checkEvent(l.p, event.Type(what), fields)
 	}
-	if l.p.w.log.on {
-		l.p.w.log.addProcessLine(l.p, "%s: %s%s", l.name, msg, fields)
+	if l.p.w.Log.On() {
+		l.p.logf("%s: %s%s", l.name, msg, fields)
 	}
 }
 

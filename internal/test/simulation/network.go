@@ -54,11 +54,11 @@ func (s *watchStream) Heartbeats() bool { return true }
 // watcher itself stands still.
 func (s *watchStream) Heard() uint64 {
 	w := s.from.w
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
 	here, there := s.from.host, s.to.host
 	if here.standsStill() || !s.over && !s.to.dead.Load() && here.reaches(there) && there.reaches(here) {
-		s.heard = uint64((w.now() - s.opened) / heartbeat.SendEvery)
+		s.heard = uint64((w.Now() - s.opened) / heartbeat.SendEvery)
 	}
 	return s.heard
 }
@@ -76,8 +76,8 @@ func (s *watchStream) Wait(ctx context.Context) error {
 // Close implements crash.Watch.
 func (s *watchStream) Close(ctx context.Context) {
 	w := s.from.w
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
 	if !s.over {
 		s.endStream(ctx.Err() == nil, false, true)
 	}
@@ -85,7 +85,7 @@ func (s *watchStream) Close(ctx context.Context) {
 
 // endStream ends a stream. After a goodbye neither side suspects a crash. Otherwise the watched process learns that
 // it lost a watcher, and the watcher that the stream broke. A watcher that ended the stream itself is not
-// notified. The caller holds w.mu.
+// notified. The caller holds w.Mu.
 func (s *watchStream) endStream(goodbye, silently, byWatcher bool) {
 	if s.over {
 		return
@@ -94,9 +94,9 @@ func (s *watchStream) endStream(goodbye, silently, byWatcher bool) {
 	s.to.node.watchers = removeValue(s.to.node.watchers, s)
 	s.from.node.watching = removeValue(s.from.node.watching, s)
 	w := s.from.w
-	notice := w.drawBetween(minNotice, maxNotice) + w.drawBetween(0, w.faults.slow)
+	notice := w.Between(minNotice, maxNotice) + w.Between(0, w.faults.slow)
 	if silently {
-		notice = w.drawBetween(minSilence, maxSilence)
+		notice = w.Between(minSilence, maxSilence)
 	}
 	if !byWatcher {
 		s.from.deliverAfter(notice, func() {
@@ -115,9 +115,9 @@ func (s *watchStream) endStream(goodbye, silently, byWatcher bool) {
 }
 
 // deliverAfter calls do at a process after d if the process lives then. If it stands still, do is called when it
-// continues. The caller holds w.mu.
+// continues. The caller holds w.Mu.
 func (p *process) deliverAfter(d time.Duration, do func()) {
-	p.w.after(d, func() {
+	p.w.After(d, func() {
 		switch {
 		case p.dead.Load():
 		case p.host.standsStill():
@@ -144,16 +144,16 @@ func (h *host) reaches(there *host) bool {
 // nil if none does. If the address gives no answer, answered is never called.
 func (n *nodeNetwork) dialProcess(address string, answered func(there *process)) {
 	p, there := n.p, n.p.w.hostAt(address)
-	hop := p.w.drawBetween(minHop, maxHop) + p.w.drawBetween(0, p.w.faults.slow) + p.host.drawLag() + there.drawLag()
-	p.w.after(hop, func() {
+	hop := p.w.Between(minHop, maxHop) + p.w.Between(0, p.w.faults.slow) + p.host.drawLag() + there.drawLag()
+	p.w.After(hop, func() {
 		target := there.process
 		switch {
 		case !p.host.reaches(there):
 		case there.refuses || target == nil || target.node.closed:
-			p.w.alter(func() { there.refused = p.w.now() })
-			p.deliverAfter(p.w.drawBetween(minNotice, maxNotice), func() { answered(nil) })
+			p.w.alter(func() { there.refused = p.w.Now() })
+			p.deliverAfter(p.w.Between(minNotice, maxNotice), func() { answered(nil) })
 		default:
-			p.deliverAfter(p.w.drawBetween(minNotice, maxNotice), func() { answered(target) })
+			p.deliverAfter(p.w.Between(minNotice, maxNotice), func() { answered(target) })
 		}
 	})
 }
@@ -162,7 +162,7 @@ func (n *nodeNetwork) dialProcess(address string, answered func(there *process))
 func dialAndUse[T any](n *nodeNetwork, ctx context.Context, address string, use func(there *process) T) (none T,
 	err error) {
 	answers := make(chan *T, 1)
-	n.p.w.mu.Lock()
+	n.p.w.Mu.Lock()
 	n.dialProcess(address, func(there *process) {
 		if there == nil {
 			answers <- nil
@@ -174,7 +174,7 @@ func dialAndUse[T any](n *nodeNetwork, ctx context.Context, address string, use 
 		got := use(there)
 		answers <- &got
 	})
-	n.p.w.mu.Unlock()
+	n.p.w.Mu.Unlock()
 	select {
 	case got := <-answers:
 		if got == nil {
@@ -189,7 +189,7 @@ func dialAndUse[T any](n *nodeNetwork, ctx context.Context, address string, use 
 // Watch implements crash.Dialer.
 func (n *nodeNetwork) Watch(ctx context.Context, address string) (crash.Watch, error) {
 	s, err := dialAndUse(n, ctx, address, func(there *process) *watchStream {
-		s := &watchStream{from: n.p, to: there, opened: n.p.w.now(), ended: make(chan struct{})}
+		s := &watchStream{from: n.p, to: there, opened: n.p.w.Now(), ended: make(chan struct{})}
 		if there.dead.Load() || there.node.closed {
 			s.over, s.err = true, errWatchBroken
 			close(s.ended)
@@ -210,7 +210,7 @@ func (n *nodeNetwork) identify(ctx context.Context, address string) (string, err
 	return dialAndUse(n, ctx, address, func(there *process) string { return there.id })
 }
 
-// closeStreams ends the streams, with or without a goodbye, and stops listening. The caller holds w.mu.
+// closeStreams ends the streams, with or without a goodbye, and stops listening. The caller holds w.Mu.
 func (n *nodeNetwork) closeStreams(goodbye bool) {
 	n.closed = true
 	for _, s := range slices.Clone(n.watchers) {
@@ -241,5 +241,5 @@ func removeValue[T comparable](s []T, v T) []T {
 
 // drawLag draws the delay of messages that arrive at a busy host.
 func (h *host) drawLag() time.Duration {
-	return h.w.drawBetween(0, h.link().busy)
+	return h.w.Between(0, h.link.State().Busy)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/goverse/goverse/internal/sharding"
 	"github.com/goverse/goverse/internal/test/modeletcd"
+	"github.com/goverse/goverse/internal/test/schedule"
 )
 
 func putOp(key, value string, lease int64) *pb.RequestOp {
@@ -25,7 +26,7 @@ func deleteOp(key string) *pb.RequestOp {
 // changeOutOfBand makes one out-of-band change; author is the originator of a deletion.
 func (w *world) changeOutOfBand(author originator, op *pb.RequestOp) {
 	w.checks.setOriginator(author)
-	_, _ = w.etcd.Execute(&pb.TxnRequest{Success: []*pb.RequestOp{op}}) // the lease may be gone
+	_, _ = w.Etcd.Execute(&pb.TxnRequest{Success: []*pb.RequestOp{op}}) // the lease may be gone
 	w.checks.setOriginator(byNobody)
 }
 
@@ -33,7 +34,7 @@ func (w *world) changeOutOfBand(author originator, op *pb.RequestOp) {
 func (w *world) revokeLease(author originator, lease int64) {
 	w.checks.recordLoss(author, lease)
 	w.checks.setOriginator(author)
-	w.etcd.Revoke(lease)
+	w.Etcd.Revoke(lease)
 	w.checks.setOriginator(byNobody)
 }
 
@@ -51,7 +52,7 @@ func (c *checks) recordLoss(author originator, lease int64) {
 	if author == byNobody {
 		return
 	}
-	t := keyLoss{lease: lease, at: c.w.now(), by: author}
+	t := keyLoss{lease: lease, at: c.w.Now(), by: author}
 	for _, p := range c.processes {
 		if s := p.session(); s != nil && int64(s.ID()) == lease && s.Err() == nil && !p.dead.Load() {
 			t.from = p
@@ -60,62 +61,55 @@ func (c *checks) recordLoss(author originator, lease int64) {
 	c.losses = append(c.losses, t)
 }
 
-// countFault counts a fault.
-func (c *checks) countFault(n int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.seen.Faults[n]++
-}
-
 // changeKeysOutOfBand changes or deletes a key of a host, or revokes its lease, out of band.
 func changeKeysOutOfBand(w *world, h *host) {
 	p := h.process
-	if p == nil || p.session() == nil || w.faults.away {
+	if p == nil || p.session() == nil || w.EtcdDown() {
 		return
 	}
 	lease := int64(p.session().ID())
-	key := pickOne(w, []string{w.keys.Candidate(lease), w.keys.Candidate(lease), w.keys.Node(h.address), w.keys.Acting()})
-	switch w.rand.IntN(4) {
+	key := schedule.Pick(w.Rand, w.keys.Candidate(lease), w.keys.Candidate(lease), w.keys.Node(h.address), w.keys.Acting())
+	switch w.Rand.IntN(4) {
 	case 0:
-		w.noteFault(h, "somebody revokes its lease %x", lease)
+		w.noteFault(h, "its lease %x is revoked out of band", lease)
 		w.revokeLease(byOutOfBand, lease)
 	case 1:
 		kv := w.checks.currentKey(key)
 		if kv == nil || key == w.keys.Acting() {
 			return
 		}
-		w.noteFault(h, "somebody alters %s", key)
+		w.noteFault(h, "%s is altered out of band", key)
 		if key == w.keys.Node(h.address) {
 			w.checks.recordTainted(kv.CreateRevision)
 		}
 		onto := int64(0)
-		if w.drawChance(2) {
+		if w.OneIn(2) {
 			onto = kv.Lease
 		}
-		w.changeOutOfBand(byOutOfBand, putOp(key, "somebody", onto))
+		w.changeOutOfBand(byOutOfBand, putOp(key, "altered", onto))
 	default:
-		w.noteFault(h, "somebody deletes %s", key)
+		w.noteFault(h, "%s is deleted out of band", key)
 		w.changeOutOfBand(byOutOfBand, deleteOp(key))
 	}
 }
 
 // changeShardsOutOfBand changes or deletes the shard map or a report out of band.
 func changeShardsOutOfBand(w *world, h *host) {
-	if w.faults.away {
+	if w.EtcdDown() {
 		return
 	}
-	switch w.rand.IntN(8) {
+	switch w.Rand.IntN(8) {
 	case 0, 1, 2:
 		if w.checks.currentKey(w.keys.ShardMap()) != nil {
-			w.noteFault(nil, "somebody deletes the shard map")
+			w.noteFault(nil, "the shard map is deleted out of band")
 			w.changeOutOfBand(byOutOfBand, deleteOp(w.keys.ShardMap()))
 			w.checks.recordMapTaken()
 		}
 	case 3, 4:
-		w.noteFault(nil, "somebody writes garbage into the shard map")
-		w.changeOutOfBand(byOutOfBand, putOp(w.keys.ShardMap(), "somebody", 0))
+		w.noteFault(nil, "the shard map is overwritten with garbage")
+		w.changeOutOfBand(byOutOfBand, putOp(w.keys.ShardMap(), "altered", 0))
 		w.checks.recordMapTaken()
-		w.faults.endAfter(w.drawDuration(h), w.deleteMap)
+		w.EndAfter(w.drawDuration(h), w.deleteMap)
 	default:
 		changeReportOutOfBand(w, h)
 	}
@@ -130,7 +124,7 @@ func (w *world) deleteMap() {
 	if _, err := sharding.DecodeMap(kv.Value); err == nil {
 		return
 	}
-	w.noteFault(nil, "somebody deletes the shard map that cannot be read")
+	w.noteFault(nil, "the unreadable shard map is deleted")
 	w.changeOutOfBand(byOutOfBand, deleteOp(w.keys.ShardMap()))
 	w.checks.recordMapTaken()
 }
@@ -142,21 +136,21 @@ func changeReportOutOfBand(w *world, h *host) {
 	if kv == nil {
 		return
 	}
-	w.checks.countOccurrence(ReportTaken)
-	switch w.rand.IntN(3) {
+	w.Counts.Count(ReportTaken)
+	switch w.Rand.IntN(3) {
 	case 0:
-		w.noteFault(h, "somebody deletes its report")
+		w.noteFault(h, "its report is deleted out of band")
 		w.changeOutOfBand(byOutOfBand, deleteOp(key))
 	case 1:
-		w.noteFault(h, "somebody writes garbage into its report")
-		w.changeOutOfBand(byOutOfBand, putOp(key, "somebody", kv.Lease))
+		w.noteFault(h, "its report is overwritten with garbage")
+		w.changeOutOfBand(byOutOfBand, putOp(key, "altered", kv.Lease))
 	default:
 		incarnation := w.checks.lastIncarnation(h.process)
 		if incarnation == 0 {
 			return
 		}
-		w.noteFault(h, "somebody reports in its name that it has released everything")
-		r := sharding.Report{Incarnation: incarnation, Generation: w.etcd.Revision() + 1000}
+		w.noteFault(h, "a forged report says that it has released all shards")
+		r := sharding.Report{Incarnation: incarnation, Generation: w.Etcd.Revision() + 1000}
 		w.changeOutOfBand(byOutOfBand, putOp(key, string(r.Encode()), kv.Lease))
 		w.checks.recordForged(forgedReport{address: h.address, incarnation: r.Incarnation})
 	}
@@ -165,42 +159,42 @@ func changeReportOutOfBand(w *world, h *host) {
 // revokeEarly simulates a leader of etcd that stood still and was deposed. When it continues, it has leases
 // revoked that its successor has renewed. Some processes are cut off at that time.
 func revokeEarly(w *world, h *host) {
-	if w.faults.away {
+	if w.EtcdDown() {
 		return
 	}
-	w.noteFault(nil, "etcd elects another leader, the old one stands still")
-	known := w.etcd.Term()
-	if w.etcd.Elect(w.rand.IntN(w.members)); w.etcd.Term() == known {
+	w.noteFault(nil, "etcd elects another leader while the old one is stopped")
+	known := w.Etcd.Term()
+	if w.Etcd.Elect(w.Rand.IntN(w.Members)); w.Etcd.Term() == known {
 		return // that member is not up
 	}
-	if w.drawChance(2) {
-		w.cutEtcdFor(h, w.drawDuration(h))
+	if w.OneIn(2) {
+		h.link.CutOff(w.drawDuration(h))
 	}
-	again := pickOne(w, w.hosts)
-	w.after(w.drawBetween(0, w.ttl), func() {
-		if w.drawChance(2) { // a new process cannot know the earlier claims
+	again := schedule.Pick(w.Rand, w.hosts...)
+	w.After(w.Between(0, w.ttl), func() {
+		if w.OneIn(2) { // a new process cannot know the earlier claims
 			w.restart(again)
 		}
-		if w.faults.away || w.faults.isHealed() {
+		if w.EtcdDown() || w.IsHealed() {
 			return
 		}
-		w.noteFault(nil, "the old leader of etcd goes on")
-		if l := w.leadingProcess(); l != nil && w.drawChance(2) { // it learns nothing of that
-			w.pauseFor(l.host, w.drawBetween(100*time.Millisecond, w.ttl))
+		w.noteFault(nil, "the old leader of etcd continues")
+		if l := w.leadingProcess(); l != nil && w.OneIn(2) { // it learns nothing of that
+			w.pauseFor(l.host, w.Between(100*time.Millisecond, w.ttl))
 		}
-		by, leases := byEtcdEarly, w.etcd.Leases()
-		if w.drawChance(2) {
+		by, leases := byEtcdEarly, w.Etcd.Leases()
+		if w.OneIn(2) {
 			by = byEtcdPartly
-			w.rand.Shuffle(len(leases), func(i, j int) { leases[i], leases[j] = leases[j], leases[i] })
+			w.Rand.Shuffle(len(leases), func(i, j int) { leases[i], leases[j] = leases[j], leases[i] })
 		}
 		for _, l := range leases {
 			if l.Granted > known || time.Until(l.Ends) > w.ttl {
 				continue // granted since then, or an outside candidate's
 			}
-			if by == byEtcdPartly && w.drawChance(2) {
+			if by == byEtcdPartly && w.OneIn(2) {
 				break
 			}
-			w.after(w.drawBetween(0, maxApart), func() { w.revokeLeaseEarly(l.ID, by) })
+			w.After(w.Between(0, maxApart), func() { w.revokeLeaseEarly(l.ID, by) })
 		}
 	})
 }
@@ -210,7 +204,7 @@ func revokeEarly(w *world, h *host) {
 const maxApart = 5 * time.Millisecond
 
 func (w *world) revokeLeaseEarly(lease int64, author originator) {
-	if !slices.ContainsFunc(w.etcd.Leases(), func(l modeletcd.Lease) bool { return l.ID == lease }) {
+	if !slices.ContainsFunc(w.Etcd.Leases(), func(l modeletcd.Lease) bool { return l.ID == lease }) {
 		return
 	}
 	w.noteFault(nil, "etcd revokes lease %x early", lease)
@@ -220,24 +214,24 @@ func (w *world) revokeLeaseEarly(lease int64, author originator) {
 // addOutsider adds an outside candidate: a program that is no node and queues with concurrency.Election, or an
 // operator's etcdctl elect. It is no member, leads when it is first, and leaves or dies.
 func addOutsider(w *world, _ *host) {
-	if w.faults.away {
+	if w.EtcdDown() {
 		return
 	}
-	lease := w.etcd.Grant(int64(1000 * w.ttl / time.Second)) // so long because it would renew it
+	lease := w.Etcd.Grant(int64(1000 * w.ttl / time.Second)) // so long because it would renew it
 	key := w.keys.Candidate(lease)
-	if w.drawChance(4) {
+	if w.OneIn(4) {
 		key = w.keys.Queue() + fmt.Sprintf("stray/%d", lease)
 	}
 	w.noteFault(nil, "an outside candidate queues on lease %x", lease)
 	w.changeOutOfBand(byNobody, putOp(key, "outside", lease))
-	w.faults.endAfter(w.drawBetween(0, 2*w.ttl), func() {
-		if w.drawChance(2) {
+	w.EndAfter(w.Between(0, 2*w.ttl), func() {
+		if w.OneIn(2) {
 			w.noteFault(nil, "the outside candidate on lease %x leaves", lease)
 			w.revokeLease(byNobody, lease)
 			return
 		}
 		w.noteFault(nil, "the outside candidate on lease %x dies", lease)
-		w.after(w.drawBetween(0, w.ttl), func() { w.revokeLease(byNobody, lease) })
+		w.After(w.Between(0, w.ttl), func() { w.revokeLease(byNobody, lease) })
 	})
 }
 
@@ -254,10 +248,10 @@ func (c *checks) recordForged(f forgedReport) {
 }
 
 func (c *checks) recordMapTaken() {
-	at := c.w.etcd.Revision()
+	at := c.w.Etcd.Revision()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.seen.Count[MapTaken]++
+	c.w.Counts.Count(MapTaken)
 	c.outOfBandMaps = append(c.outOfBandMaps, at)
 }
 

@@ -63,12 +63,7 @@ func (c *checks) checkHeldTwice(n int, a, b *claim) {
 		return
 	}
 	c.two[n] = true
-	e := &c.seen.Beside[by]
-	if c.since[n] == 0 {
-		c.since[n] = c.w.now()
-		e.Overlaps++
-	}
-	e.Longest = max(e.Longest, c.w.now()-c.since[n])
+	c.countLasting(string(by), &c.since[n])
 }
 
 // findBesideCase returns the exempt case in which two processes may hold a shard, if there is one. The older
@@ -93,7 +88,7 @@ func (c *checks) findBesideCase(a, b *process, older, newer int64) (besideCause,
 		}) {
 		return besideMapChange, true
 	}
-	return 0, false
+	return "", false
 }
 
 // recordReport is called with every report that was written or deleted. The report before it no longer counts for
@@ -119,8 +114,8 @@ func (c *checks) resetHolders() {
 // checkServing checks a process that begins to serve a shard. Its epoch must be new, or still the process's own.
 func (c *checks) checkServing(p *process, x *claim, n int) {
 	epoch := x.shards[n]
-	c.w.log.addProcessLine(p, "serves shard %d under epoch %d", n, epoch)
-	c.seen.Count[ShardServed]++
+	p.logf("serves shard %d under epoch %d", n, epoch)
+	c.w.Counts.Count(ShardServed)
 	last := c.last[n]
 	switch {
 	case epoch > c.epochs[n]:
@@ -128,7 +123,7 @@ func (c *checks) checkServing(p *process, x *claim, n int) {
 	case epoch == c.epochs[n] && last == p:
 	default:
 		if by, excused := c.findBesideCase(p, last, epoch, c.epochs[n]); excused {
-			c.seen.Beside[by].Late++
+			c.w.Counts.Count(by.late())
 			return
 		}
 		c.fail("P5", "%s serves shard %d under epoch %d, after %s under %d", p.id, n, epoch, last.id, c.epochs[n])

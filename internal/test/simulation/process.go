@@ -18,6 +18,7 @@ import (
 	"github.com/goverse/goverse/internal/sharding/shardplan"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/test/modeletcd"
+	"github.com/goverse/goverse/internal/test/schedule"
 	"github.com/goverse/goverse/internal/wait"
 )
 
@@ -47,9 +48,8 @@ type process struct {
 	stopRequested bool          // it was asked to stop
 	viewSince     time.Duration // since when it has a view; 0 if it has none
 
-	randMu        sync.Mutex
-	rand          *rand.Rand           // for retries
-	requestCounts [requestKinds]uint64 // requests so far
+	randMu sync.Mutex
+	rand   *rand.Rand // for retries
 
 	user  nodeUser
 	facts processFacts
@@ -60,13 +60,11 @@ func (h *host) startProcess() {
 	w := h.w
 	h.startCount++
 	p := &process{w: w, host: h, id: fmt.Sprintf("%s#%d", h.address, h.startCount)}
-	p.rand = newRand(w.seed, streamOf("retries", p.id))
+	p.rand = schedule.NewRand(w.Seed, "retries", p.id)
 	p.user, p.facts = newNodeUser(p), newProcessFacts(w)
 	p.node = &nodeNetwork{p: p, watcherLost: wait.NewSignal()}
-	p.conn = w.etcd.ConnectTo(h.nextMember, p.id, p.drawDelivery)
+	p.conn = h.link.Connect(p.id, p.drawDelivery)
 	p.conn.SetProxied(h.roles.proxied)
-	p.conn.SetFrozen(h.link().frozen)
-	p.conn.SetHeld(h.link().held || h.standsStill())
 	p.client = p.conn.Client()
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.running, p.stopRunning = context.WithCancel(p.ctx)
@@ -76,7 +74,7 @@ func (h *host) startProcess() {
 	}
 	w.checks.recordStart(p)
 	w.alter(func() { h.process = p })
-	w.log.addProcessLine(p, "starts")
+	p.logf("starts")
 	w.wg.Go(p.runMember)
 }
 
@@ -125,26 +123,27 @@ func (p *process) runMember() {
 	}
 	failed := p.running.Err() == nil // it cannot join, for example at an occupied address
 	if failed {
-		p.w.log.addProcessLine(p, "gives up: %v", err)
+		p.logf("gives up: %v", err)
 	}
 	p.stopMember()
 	if failed {
-		p.w.mu.Lock()
+		p.w.Mu.Lock()
 		p.w.startAgain(p.host)
-		p.w.mu.Unlock()
+		p.w.Mu.Unlock()
 	}
 	p.wg.Wait()
 }
 
 // killProcess ends the process at once, as SIGKILL does. Its kernel closes its sockets unless the host is lost too. The
-// caller holds w.mu.
+// caller holds w.Mu.
 func (p *process) killProcess(withHost bool) {
 	if p.dead.Swap(true) {
 		return
 	}
-	p.w.log.addProcessLine(p, "is gone")
+	p.logf("is gone")
 	p.node.breakStreams(withHost)
 	p.w.alter(func() { p.host.process = nil })
+	p.host.link.Disconnect()
 	p.conn.SetFrozen(true)
 	p.cancel()
 }
@@ -157,5 +156,5 @@ func (p *process) session() *etcdsession.Session { return p.member.Keeper.Curren
 
 // drawDelay draws a duration up to d for an activity of the process.
 func (p *process) drawDelay(what string, d time.Duration) time.Duration {
-	return drawBetween(newRand(p.w.seed, streamOf(what, p.id)), 0, d)
+	return schedule.Between(schedule.NewRand(p.w.Seed, what, p.id), 0, d)
 }

@@ -5,17 +5,17 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/test/schedule"
 )
 
 func pauseProcess(w *world, h *host) { w.pauseFor(h, w.drawDuration(h)) }
 
 // pauseInRenewal stops the process while a renewal's answer is under way, until about the session's deadline.
 func pauseInRenewal(w *world, h *host) {
-	w.faults.addTrigger(faultTrigger{moment: momentExecuted + faultMoment(pickOne(w,
-		[]requestKind{requestRenew, requestRoundRead})), host: h,
+	w.faults.addTrigger(faultTrigger{moment: momentExecuted + faultMoment(schedule.Pick(w.Rand, requestRenew, requestRoundRead)), host: h,
 		begin: func() {
 			if p := h.process; p != nil && p.session() != nil {
-				w.pauseFor(h, max(0, p.session().TimeLeft()+w.drawBetween(-time.Millisecond, 20*time.Millisecond)))
+				w.pauseFor(h, max(0, p.session().TimeLeft()+w.Between(-time.Millisecond, 20*time.Millisecond)))
 			}
 		}})
 }
@@ -24,10 +24,9 @@ func pauseInRenewal(w *world, h *host) {
 // clear the suspicion. When it continues, the answer is too late, or too late for its claims.
 func pauseInSuspicion(w *world, h *host) {
 	breakStreams(w, h)
-	w.after(maxNotice/2, func() {
-		w.faults.addTrigger(faultTrigger{moment: momentExecuted + faultMoment(pickOne(w,
-			[]requestKind{requestRenew, requestRoundRead})), host: h,
-			begin: func() { w.pauseFor(h, w.drawBetween(0, w.ttl)) }})
+	w.After(maxNotice/2, func() {
+		w.faults.addTrigger(faultTrigger{moment: momentExecuted + faultMoment(schedule.Pick(w.Rand, requestRenew, requestRoundRead)), host: h,
+			begin: func() { w.pauseFor(h, w.Between(0, w.ttl)) }})
 	})
 }
 
@@ -39,8 +38,8 @@ func (w *world) pauseFor(h *host, d time.Duration) {
 	}
 	w.noteFault(h, "is paused for %v", d)
 	h.pauseProcess()
-	w.faults.endAfter(d, func() {
-		w.noteFault(h, "goes on")
+	w.EndAfter(d, func() {
+		w.noteFault(h, "continues")
 		h.resumeProcess()
 	})
 }
@@ -52,26 +51,19 @@ func suspendMachine(w *world, h *host) {
 	d := w.drawDuration(h)
 	w.noteFault(h, "its machine is suspended for %v", d)
 	h.suspendMachine()
-	w.faults.endAfter(d, func() {
-		w.noteFault(h, "its machine goes on")
+	w.EndAfter(d, func() {
+		w.noteFault(h, "its machine continues")
 		h.resumeMachine()
 	})
 }
 
 func stepWall(w *world, h *host) {
-	by := w.drawBetween(-2*w.ttl, 2*w.ttl)
+	by := w.Between(-2*w.ttl, 2*w.ttl)
 	if c := h.clocks.Load(); c.stood > 0 || h.suspended {
 		by = by.Abs() // set back around a suspension, neither clock would show the time that passed
 	}
 	w.noteFault(h, "its wall clock is stepped by %v", by)
 	h.stepClock(by)
-}
-
-func busyMachine(w *world, h *host) {
-	d, slow := w.drawDuration(h), pickOne(w, []time.Duration{5 * time.Millisecond, 100 * time.Millisecond, time.Second})
-	w.noteFault(h, "is so busy that goroutines wait for up to %v, for %v", slow, d)
-	h.changeLink(func(l *link) { l.busy = slow })
-	w.faults.endAfter(d, func() { w.repairLink(h, func(l *link) { l.busy = 0 }) })
 }
 
 func crashProcess(w *world, h *host) {
@@ -89,7 +81,7 @@ func (w *world) restart(h *host) {
 	if h.process != nil && !h.standsStill() {
 		w.noteFault(h, "crashes, and starts again")
 		h.process.killProcess(false)
-		w.after(w.drawBetween(0, 10*time.Millisecond), h.ensureStarted)
+		w.After(w.Between(0, 10*time.Millisecond), h.ensureStarted)
 	}
 }
 
@@ -101,19 +93,19 @@ func loseHost(w *world, h *host) {
 	w.noteFault(h, "its host is lost")
 	h.process.killProcess(true)
 	h.silent = true
-	w.faults.endAfter(w.drawDuration(h), func() { h.silent = false })
+	w.EndAfter(w.drawDuration(h), func() { h.silent = false })
 	w.startAgain(h)
 }
 
 func (w *world) startAgain(h *host) {
-	if w.drawChance(2) {
+	if w.OneIn(2) {
 		return // it starts when everything is healed
 	}
 	d := w.drawDuration(h)
-	if w.drawChance(3) {
-		d = w.drawBetween(0, 50*time.Millisecond)
+	if w.OneIn(3) {
+		d = w.Between(0, 50*time.Millisecond)
 	}
-	w.after(d, func() {
+	w.After(d, func() {
 		if h.process == nil && !h.silent {
 			h.startProcess()
 		}
@@ -135,12 +127,12 @@ func requestResignation(w *world, h *host) {
 		return
 	}
 	kind, target := state.RequestResign, ""
-	if w.drawChance(2) {
-		kind, target = state.RequestTransfer, pickOne(w, w.hosts).address
+	if w.OneIn(2) {
+		kind, target = state.RequestTransfer, schedule.Pick(w.Rand, w.hosts...).address
 	}
-	w.log.addProcessLine(p, "asks for %s to %q", kind, target)
+	p.logf("requests %s to %q", kind, target)
 	w.checks.recordResignRequest()
-	patience := w.drawBetween(0, w.ttl)
+	patience := w.Between(0, w.ttl)
 	p.wg.Go(func() {
 		ctx, cancel := context.WithTimeout(p.ctx, patience)
 		defer cancel()
@@ -178,15 +170,15 @@ func (c *checks) recordResigning(token int64) {
 
 // pauseInPlanning stops the leader when it has made a plan but not sent it, or while the plan is under way.
 func pauseInPlanning(w *world, h *host) {
-	t := faultTrigger{moment: pickOne(w, []faultMoment{momentSent, momentExecuted}) + faultMoment(requestPlan),
-		skip: w.rand.IntN(2)}
+	t := faultTrigger{moment: schedule.Pick(w.Rand, momentSent, momentExecuted) + faultMoment(requestPlan),
+		skip: w.Rand.IntN(2)}
 	t.begin = func() {
 		if l := w.leadingProcess(); l != nil {
 			w.pauseFor(l.host, w.drawDuration(l.host))
 		}
 	}
 	w.faults.addTrigger(t)
-	if w.drawChance(2) { // the crash gives it something to plan
-		w.after(w.drawBetween(0, 50*time.Millisecond), func() { crashProcess(w, h) })
+	if w.OneIn(2) { // the crash gives it something to plan
+		w.After(w.Between(0, 50*time.Millisecond), func() { crashProcess(w, h) })
 	}
 }

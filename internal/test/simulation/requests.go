@@ -151,19 +151,3 @@ func (w *world) findDelete(r *pb.TxnRequest, kind state.KeyKind) state.ParsedKey
 	}
 	return state.ParsedKey{}
 }
-
-// touchesQueue reports whether a transaction would write or delete a candidate's key.
-func (w *world) touchesQueue(r *pb.TxnRequest) bool {
-	for _, ops := range [][]*pb.RequestOp{r.Success, r.Failure} {
-		for _, op := range ops {
-			key := op.GetRequestPut().GetKey()
-			if d := op.GetRequestDeleteRange(); d != nil {
-				key = d.Key
-			}
-			if strings.HasPrefix(string(key), w.keys.Queue()) {
-				return true
-			}
-		}
-	}
-	return false
-}

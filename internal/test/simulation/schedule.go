@@ -5,70 +5,65 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/internal/state"
-	"github.com/goverse/goverse/internal/test/modeletcd"
+	"github.com/goverse/goverse/internal/test/schedule"
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// newWorld draws a schedule: the hosts, the faults, and their times. It begins now.
-func newWorld(seed uint64, log bool) *world {
-	w := &world{seed: seed, began: time.Now(), keys: clusterKeys, rand: newRand(seed, 0x60765e), catalogue: allFaults(),
-		wake: wait.NewSignal(), ended: make(chan struct{})}
-	w.mu.Lock()
-	defer w.mu.Unlock()
+// play draws a schedule and runs it.
+func play(base *schedule.World) {
+	w := &world{World: base, keys: clusterKeys, wake: wait.NewSignal(), ended: make(chan struct{})}
+	w.Happened, w.Hindered, w.RequestTimeout = w.wakeChecks, w.markHindered, requestTimeout
+	w.drawSchedule()
+	w.runSchedule()
+}
+
+// drawSchedule draws the hosts, the faults, and their times.
+func (w *world) drawSchedule() {
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
 	w.faults.w = w
-	w.log = transcript{w: w, on: log}
-	w.ttl = pickOne(w, []time.Duration{2 * time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second})
-	w.shards, w.window = pickOne(w, []int{5, 7}), pickOne(w, []time.Duration{50 * time.Millisecond, time.Second})
-	w.members = pickOne(w, []int{1, 1, 3})
-	w.etcd = modeletcd.NewCluster(w.members, etcdDelays(seed))
+	w.ttl = schedule.Pick(w.Rand, 2*time.Second, 2*time.Second, 5*time.Second, 10*time.Second)
+	w.shards, w.window = schedule.Pick(w.Rand, 5, 7), schedule.Pick(w.Rand, 50*time.Millisecond, time.Second)
+	w.StartEtcd(schedule.Pick(w.Rand, 1, 1, 3))
 	w.checks = newChecks(w)
-	w.etcd.Changed = w.checks.handleChange
-	w.crashDetection = !w.drawChance(4)
-	fallback, far := !w.drawChance(4), w.drawChance(3)
-	for i := range 3 + w.rand.IntN(3) {
+	w.Etcd.Changed = w.checks.handleChange
+	w.crashDetection = !w.OneIn(4)
+	fallback, far := !w.OneIn(4), w.OneIn(3)
+	for i := range 3 + w.Rand.IntN(3) {
 		h := newHost(w, fmt.Sprintf("%c:1", 'a'+i))
-		h.roles = roles{observer: w.drawChance(10), fallback: fallback, drains: w.drawChance(10),
-			shards: w.shards, excluded: w.drawChance(10), asked: w.drawChance(2), proxied: w.drawChance(4)}
-		if w.drawChance(12) {
+		h.roles = roles{observer: w.OneIn(10), fallback: fallback, drains: w.OneIn(10),
+			shards: w.shards, excluded: w.OneIn(10), asked: w.OneIn(2), proxied: w.OneIn(4)}
+		if w.OneIn(12) {
 			h.roles.shards = 0
 		}
-		if h.member = w.rand.IntN(w.members); w.drawChance(3) {
-			h.roams = true
-		}
+		h.link.Member, h.link.Roams = w.Rand.IntN(w.Members), w.OneIn(3)
 		if far {
-			h.distance = w.drawDistance(h.roles.proxied)
+			h.link.Distance = w.drawDistance(h.roles.proxied)
 		}
 		w.hosts = append(w.hosts, h)
-		begin := w.drawBetween(0, 50*time.Millisecond)
-		if w.drawChance(5) {
-			begin = w.drawBetween(0, 2*w.ttl)
+		begin := w.Between(0, 50*time.Millisecond)
+		if w.OneIn(5) {
+			begin = w.Between(0, 2*w.ttl)
 		}
-		w.after(begin, h.ensureStarted)
+		w.After(begin, h.ensureStarted)
 	}
-	if fallback && w.drawChance(6) { // at first no node can be elected
+	if fallback && w.OneIn(6) { // at first no node can be elected
 		for _, h := range w.hosts {
-			if !w.drawChance(5) {
-				w.after(0, func() { w.denyCandidatesFor(h, w.drawBetween(0, 2*w.ttl)) })
+			if !w.OneIn(5) {
+				w.After(0, func() { h.denyCandidacy(w.Between(0, 2*w.ttl)) })
 			}
 		}
 	}
-	if w.drawChance(3) {
+	if w.OneIn(3) {
 		w.writeElsewhere()
 	}
-	end := w.ttl + w.drawBetween(0, 2*w.ttl)
-	for range 1 + w.rand.IntN(6) {
+	end := w.ttl + w.Between(0, 2*w.ttl)
+	for range 1 + w.Rand.IntN(6) {
 		w.planFault(end)
 	}
-	w.after(end, w.healAndRecover)
-	w.log.addLine("seed %d: %d hosts, %d members of etcd, TTL %v, crash detection %t, fallback %t; "+
-		"everything is healed at %v", seed, len(w.hosts), w.members, w.ttl, w.crashDetection, fallback, end)
-	return w
-}
-
-// etcdDelays returns a function that draws delays among the members of etcd.
-func etcdDelays(seed uint64) func(least, most time.Duration) time.Duration {
-	r := newRand(seed, streamOf("etcd"))
-	return func(least, most time.Duration) time.Duration { return drawBetween(r, least, most) } // etcd holds its lock
+	w.After(end, w.healAndRecover)
+	w.Log.Addf("", "seed %d: %d hosts, %d members of etcd, TTL %v, crash detection %t, fallback %t; "+
+		"all faults end at %v", w.Seed, len(w.hosts), w.Members, w.ttl, w.crashDetection, fallback, end)
 }
 
 // ensureStarted starts a process if none runs.
@@ -81,8 +76,8 @@ func (h *host) ensureStarted() {
 // drawDistance draws a host's distance from etcd, one way, such that renewal rounds can still succeed. A proxy
 // adds a request to each round and takes up to a second off the lease.
 func (w *world) drawDistance(proxied bool) time.Duration {
-	d, ways, ttl := pickOne(w, []time.Duration{0, 0, 20 * time.Millisecond, 80 * time.Millisecond,
-		200 * time.Millisecond}),
+	d, ways, ttl := schedule.Pick(w.Rand, 0, 0, 20*time.Millisecond, 80*time.Millisecond,
+		200*time.Millisecond),
 		time.Duration(4), w.ttl
 	if proxied {
 		ways, ttl = 6, w.ttl-time.Second
@@ -104,67 +99,66 @@ var clusterKeys = func() state.Keys {
 
 // planFault draws one fault and its start: at any instant, or at a moment of interest.
 func (w *world) planFault(end time.Duration) {
-	n := w.drawFault()
-	h := pickOne(w, w.hosts)
-	toLeader := w.drawChance(2)
+	fault := schedule.Draw(w.Rand, allFaults())
+	h := schedule.Pick(w.Rand, w.hosts...)
+	toLeader := w.OneIn(2)
 	begin := func() {
-		if w.faults.isHealed() {
+		if w.IsHealed() {
 			return
 		}
 		target := h
 		if l := w.leadingProcess(); toLeader && l != nil {
 			target = l.host
 		}
-		w.checks.countFault(n)
-		w.noteFault(target, "%s", w.catalogue[n].name)
-		w.catalogue[n].begin(w, target)
+		w.Counts.Count(fault.Event())
+		w.noteFault(target, "%s", fault.Name)
+		fault.Begin(w, target)
 	}
-	if w.drawChance(2) {
-		w.after(w.drawBetween(0, end), begin)
+	if w.OneIn(2) {
+		w.After(w.Between(0, end), begin)
 		return
 	}
-	t := faultTrigger{moment: w.drawMoment(), skip: w.rand.IntN(4), begin: begin}
-	switch w.rand.IntN(4) {
+	t := faultTrigger{moment: w.drawMoment(), skip: w.Rand.IntN(4), begin: begin}
+	switch w.Rand.IntN(4) {
 	case 0:
-		t.after = w.drawBetween(0, 3*time.Millisecond)
+		t.after = w.Between(0, 3*time.Millisecond)
 	case 1:
-		t.after = w.drawBetween(0, 200*time.Millisecond)
+		t.after = w.Between(0, 200*time.Millisecond)
 	}
-	if w.drawChance(2) {
+	if w.OneIn(2) {
 		t.host = h
 	}
-	w.after(w.drawBetween(0, end), func() { w.faults.addTrigger(t) })
+	w.After(w.Between(0, end), func() { w.faults.addTrigger(t) })
 }
 
 // drawMoment draws a moment, and prefers rare and important ones.
 func (w *world) drawMoment() faultMoment {
-	if w.drawChance(4) {
-		return momentTermBegan + faultMoment(w.rand.IntN(2))
+	if w.OneIn(4) {
+		return momentTermBegan + faultMoment(w.Rand.IntN(2))
 	}
-	k := pickOne(w, []requestKind{requestRenew, requestRoundRead, requestCampaign, requestCampaign, requestQueueRead,
+	k := schedule.Pick(w.Rand, requestRenew, requestRoundRead, requestCampaign, requestCampaign, requestQueueRead,
 		requestLeaveQueue, requestLeaveQueue, requestRegister, requestRegister,
 		requestGrant, requestRevoke, requestRead, requestElectionChange, requestElectionChange, requestRecord,
 		requestAccuse, requestRemove, requestRefute, requestGuardedWrite, requestResign, requestPlan,
-		requestPlan, requestReport, requestReport})
-	return faultMoment(w.rand.IntN(3))*faultMoment(requestKinds) + faultMoment(k)
+		requestPlan, requestReport, requestReport)
+	return faultMoment(w.Rand.IntN(3))*faultMoment(requestKinds) + faultMoment(k)
 }
 
 // healAndRecover ends all faults, starts the missing processes, and waits for the cluster to recover.
 func (w *world) healAndRecover() {
-	w.log.addLine("everything is healed")
-	w.faults.healAll()
+	w.HealAll()
 	for _, h := range w.hosts {
 		if h.process == nil {
-			w.after(w.drawBetween(0, w.ttl/4), h.ensureStarted)
+			w.After(w.Between(0, w.ttl/4), h.ensureStarted)
 		}
 	}
-	healed := w.now()
-	w.after(w.ttl/4+time.Millisecond, func() { w.awaitRecovery(healed) })
+	healed := w.Now()
+	w.After(w.ttl/4+time.Millisecond, func() { w.awaitRecovery(healed) })
 }
 
 // writeElsewhere repeatedly writes a key outside the cluster's range.
 func (w *world) writeElsewhere() {
-	w.after(w.drawBetween(1, w.ttl/10), func() {
+	w.After(w.Between(1, w.ttl/10), func() {
 		w.changeOutOfBand(byNobody, putOp("/elsewhere", "", 0))
 		w.writeElsewhere()
 	})

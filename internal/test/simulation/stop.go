@@ -27,7 +27,7 @@ func (p *process) requestStop() {
 			p.facts.stop.period = s.Period()
 		}
 	})
-	p.w.log.addProcessLine(p, "begins to stop")
+	p.logf("begins to stop")
 	p.stopRunning()
 }
 
@@ -42,17 +42,17 @@ func (p *process) stopMember() {
 		WriteLast:   func(context.Context) { last = p.session() },
 	})
 	checks.checkStop(p, r, last)
-	p.w.mu.Lock()
-	defer p.w.mu.Unlock()
+	p.w.Mu.Lock()
+	defer p.w.Mu.Unlock()
 	p.killProcess(false)
 }
 
 // stopServing simulates the server's part in a stop.
 func (p *process) stopServing(ctx context.Context, r *member.StopReport) {
 	p.w.checks.checkNotServing(p, r)
-	p.w.mu.Lock()
+	p.w.Mu.Lock()
 	p.node.closeStreams(true)
-	p.w.mu.Unlock()
+	p.w.Mu.Unlock()
 	if p.host.roles.drains {
 		<-ctx.Done() // a call takes forever
 	}
@@ -94,7 +94,7 @@ func (c *checks) checkHandover(p *process, r *member.StopReport) {
 		return
 	}
 	if s == nil || !r.Announced || p.facts.stop.sessionLost() {
-		c.seen.Count[StopCut]++
+		c.w.Counts.Count(StopCut)
 		return
 	}
 	stop := &p.facts.stop
@@ -102,17 +102,17 @@ func (c *checks) checkHandover(p *process, r *member.StopReport) {
 	own, m := s.Member(p.host.address), s.Map()
 	switch {
 	case own == nil || own.Incarnation != stop.owner.Incarnation:
-		c.seen.Count[StopCut]++
+		c.w.Counts.Count(StopCut)
 	case m == nil || countOwned(m, stop.owner) == 0:
-		c.seen.Count[StopDrained]++
+		c.w.Counts.Count(StopDrained)
 		stop.handedOver = true
 		if m != nil {
 			stop.generation = m.Generation()
 		}
 	case len(r.CutShort) > 0:
-		c.seen.Count[StopCut]++
+		c.w.Counts.Count(StopCut)
 	default:
-		c.seen.Count[StopLast]++
+		c.w.Counts.Count(StopLast)
 		if p.couldHandOver(s) {
 			c.fail("P4", "%s stops with shards that others could take", p.id)
 		}
@@ -156,7 +156,7 @@ func (c *checks) checkLeftRecord(p *process, value []byte) {
 	if record, err := state.DecodeRecord(value); err != nil || !record.Left {
 		return
 	}
-	c.seen.Count[StopRecorded]++
+	c.w.Counts.Count(StopRecorded)
 	if !p.facts.stop.workEnded {
 		c.fail("P1", "%s says that it has left while it is working", p.id)
 	}
@@ -172,7 +172,7 @@ func (c *checks) checkStop(p *process, r *member.StopReport, last *etcdsession.S
 		return
 	}
 	if r.Left != nil || p.ctx.Err() != nil {
-		c.seen.Count[StopSilent]++
+		c.w.Counts.Count(StopSilent)
 		return
 	}
 	if kv := c.truth.getKey(c.w.keys.Node(p.host.address)); last != nil && kv != nil && kv.Lease == int64(last.ID()) {

@@ -27,29 +27,29 @@ func (c *checks) checkEvent(p *process, what event.Type, f logFields) {
 		c.checkTermEnded(p, f.number("token"), f.text("reason"))
 	case event.SessionLost:
 		if o, counted := sessionEnds[session.Reason(f.text("reason"))]; counted {
-			c.seen.Count[o]++
+			c.w.Counts.Count(o)
 		}
 	case event.NodeRefuted:
-		c.seen.Count[Refuted]++
+		c.w.Counts.Count(Refuted)
 	case event.ShardsRebalanced:
 		for name, o := range shardMoves {
 			n, _ := f.value(name).(int)
-			c.seen.Count[o] += n
+			c.w.Counts.Add(o, n)
 		}
 	}
 }
 
-var sessionEnds = map[session.Reason]Occurrence{session.ReasonExpired: SessionExpired,
+var sessionEnds = map[session.Reason]string{session.ReasonExpired: SessionExpired,
 	session.ReasonUnreachable: SessionExpired, session.ReasonPaused: SessionPaused, session.ReasonRevoked: SessionRevoked,
 	session.ReasonPermission: SessionPermission, session.ReasonKeyLost: SessionKeyLost}
 
 // shardMoves maps the fields of a log line about a new shard map to the occurrences that they count.
-var shardMoves = map[string]Occurrence{"assigned": ShardAssigned, "drained": ShardDrained,
+var shardMoves = map[string]string{"assigned": ShardAssigned, "drained": ShardDrained,
 	"rebalanced": ShardRebalanced}
 
 // checkTermBegan checks every new term.
 func (c *checks) checkTermBegan(p *process, token int64, mode leaderelection.Mode) {
-	c.seen.Count[TermBegan]++
+	c.w.Counts.Count(TermBegan)
 	k := &p.facts
 	if k.token != 0 && c.workStillRuns(p, k.token) {
 		c.fail("P2", "%s leads with token %d while work of token %d is running", p.id, token, k.token)
@@ -60,7 +60,7 @@ func (c *checks) checkTermBegan(p *process, token int64, mode leaderelection.Mod
 	c.largestTermToken = max(c.largestTermToken, token)
 	k.token, k.mode, k.over = token, mode, -1
 	if mode == leaderelection.ModeFallback {
-		c.seen.Count[ActingTerm]++
+		c.w.Counts.Count(ActingTerm)
 		if !k.mayAct {
 			c.fail("P3", "%s acts as leader, though its election has not failed", p.id)
 		}
@@ -80,20 +80,20 @@ func (c *checks) recordRecovery(x *claim) {
 // workStillRuns reports whether work of a process's last term still runs and must be waited for.
 func (c *checks) workStillRuns(p *process, token int64) bool {
 	k := &p.facts
-	return k.token == token && k.over >= 0 && c.w.now() < k.over+workTimeout && p.user.functionRuns(token)
+	return k.token == token && k.over >= 0 && c.w.Now() < k.over+workTimeout && p.user.functionRuns(token)
 }
 
 // checkTermEnded checks every ended term. No member may lose its term while it has its key.
 func (c *checks) checkTermEnded(p *process, token int64, reason string) {
 	k := &p.facts
-	k.over = c.w.now()
+	k.over = c.w.Now()
 	if o, counted := termEnds[leaderelection.Reason(reason)]; counted {
-		c.seen.Count[o]++
+		c.w.Counts.Count(o)
 	} else if reason != "" {
-		c.seen.Count[GaveWay]++ // the reason is the requester's own text
+		c.w.Counts.Count(GaveWay) // the reason is the requester's own text
 	}
 	if p.user.functionRuns(token) {
-		c.seen.Count[WorkAwaited]++
+		c.w.Counts.Count(WorkAwaited)
 	}
 	switch leaderelection.Reason(reason) {
 	case leaderelection.ReasonSessionLost:
@@ -110,7 +110,7 @@ func (c *checks) checkTermEnded(p *process, token int64, reason string) {
 	c.w.faults.reachMoment(p, momentTermEnded)
 }
 
-var termEnds = map[leaderelection.Reason]Occurrence{leaderelection.ReasonResigned: Resigned,
+var termEnds = map[leaderelection.Reason]string{leaderelection.ReasonResigned: Resigned,
 	leaderelection.ReasonRequested: GaveWay,
 	leaderelection.ReasonKeyLost:   KeyLost, leaderelection.ReasonSessionLost: SessionLost,
 	leaderelection.ReasonSuperseded: Superseded,
@@ -138,9 +138,9 @@ func (c *checks) recordSent(p *process, k requestKind, request any) (by planning
 	case requestRenew:
 		if r, ok := request.(*pb.LeaseKeepAliveRequest); ok {
 			c.mu.Lock()
-			p.facts.roundBegan[r.ID] = c.w.now()
+			p.facts.roundBegan[r.ID] = c.w.Now()
 			if p.facts.tries < 0 {
-				p.facts.tries = c.w.now()
+				p.facts.tries = c.w.Now()
 			}
 			c.mu.Unlock()
 		}
@@ -148,21 +148,15 @@ func (c *checks) recordSent(p *process, k requestKind, request any) (by planning
 	return by
 }
 
-// recordDoomed is called with a request that is lost, or that has its answer lost.
-func (c *checks) recordDoomed(p *process, k requestKind, f requestOutcome) {
+// recordUnanswered is called with a request that its sender gets no answer to.
+func (c *checks) recordUnanswered(p *process, k requestKind) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	// The process waits in vain until a time-out.
-	p.facts.waits = max(p.facts.waits, c.w.now()+requestTimeout)
+	p.facts.waits = max(p.facts.waits, c.w.Now()+requestTimeout)
 	if k == requestCampaign || k == requestQueueRead {
 		p.facts.failures++
-		c.seen.Count[CampaignFailed]++
-	}
-	if f == outcomeUnanswered {
-		c.seen.Count[AnswerLost]++
-	}
-	if f == outcomeLate {
-		c.seen.Count[CameLate]++
+		c.w.Counts.Count(CampaignFailed)
 	}
 }
 
@@ -185,26 +179,26 @@ func (c *checks) checkExecuted(p *process, k requestKind, request any, by planni
 	case k == requestGuardedWrite && held:
 		c.checkWrite(p, by)
 	case k == requestGuardedWrite:
-		c.seen.Count[WriteRefused]++
+		c.w.Counts.Count(WriteRefused)
 	case k == requestAccuse && held:
 		c.checkAccusations(p, r)
 	case k == requestRemove && held:
 		c.checkRemovals(p, r)
 	case k == requestReport && held:
-		c.seen.Count[Reported]++
+		c.w.Counts.Count(Reported)
 		_, value := c.w.findPut(r, state.KindReleased)
 		c.countStragglers(value)
 	case k == requestRecord && held:
-		c.seen.Count[Recorded]++
+		c.w.Counts.Count(Recorded)
 	case k == requestRefute && held:
-		c.seen.Count[Withdrew]++
+		c.w.Counts.Count(Withdrew)
 	case k == requestCompare:
-		c.seen.Count[WatchCompared]++
+		c.w.Counts.Count(WatchCompared)
 	case k == requestRead && p.viewSince != 0:
-		c.seen.Count[ViewReadAnew]++
+		c.w.Counts.Count(ViewReadAnew)
 	case k == requestElectionChange && held:
 		if parsed, _ := c.w.findPut(r, state.KindCandidate); parsed.Kind == state.KindCandidate {
-			c.seen.Count[KeyRewritten]++
+			c.w.Counts.Count(KeyRewritten)
 		}
 	}
 }
@@ -228,17 +222,17 @@ func (c *checks) recordAnswer(p *process, k requestKind, answer any, err error) 
 			}
 		}
 		if !all {
-			c.seen.Count[KeyMissed]++
+			c.w.Counts.Count(KeyMissed)
 		}
 		known.confirmed[int64(s.ID())] = began
-		known.round, known.tries = c.w.now()-known.tries, -1
+		known.round, known.tries = c.w.Now()-known.tries, -1
 		c.recordConfirmedRound(p, began)
 	}
 }
 
 // checkWrite checks every guarded write that etcd accepted.
 func (c *checks) checkWrite(p *process, d planningDuty) {
-	c.seen.Count[WriteAccepted]++
+	c.w.Counts.Count(WriteAccepted)
 	why := ""
 	switch {
 	case d.mode == leaderelection.ModeFallback && !c.truth.keyExists(c.w.keys.Acting(), d.token):

@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/leaderelection"
+	"github.com/goverse/goverse/internal/test/schedule"
 	"github.com/goverse/goverse/internal/wait"
 )
 
@@ -26,7 +27,7 @@ type nodeUser struct {
 }
 
 func newNodeUser(p *process) nodeUser {
-	return nodeUser{p: p, rand: newRand(p.w.seed, streamOf("use", p.id)), inside: map[int64]int{},
+	return nodeUser{p: p, rand: schedule.NewRand(p.w.Seed, "use", p.id), inside: map[int64]int{},
 		asks: map[int]acquireCall{}}
 }
 
@@ -34,7 +35,7 @@ func newNodeUser(p *process) nodeUser {
 func (u *nodeUser) drawBetween(a, b time.Duration) time.Duration {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return drawBetween(u.rand, a, b)
+	return schedule.Between(u.rand, a, b)
 }
 
 func (u *nodeUser) drawChance(n int) bool {
