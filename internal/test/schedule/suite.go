@@ -45,6 +45,9 @@ type Result struct {
 	Transcript string // "" unless requested
 }
 
+// longestRun limits the real time of one schedule, of which most take some milliseconds.
+const longestRun = 30 * time.Second
+
 // RunSeed runs the schedule of a seed. The seed does not determine the order in which Go runs goroutines at one
 // instant, so a failed seed may have to be run a few times to fail again.
 func (s *Suite) RunSeed(t *testing.T, seed uint64, transcript bool) (r Result) {
@@ -53,6 +56,10 @@ func (s *Suite) RunSeed(t *testing.T, seed uint64, transcript bool) (r Result) {
 			panic(fmt.Sprintf("seed %d: %v", seed, p))
 		}
 	}()
+	spin := time.AfterFunc(longestRun, func() { // the panic shows the goroutines
+		panic(fmt.Sprintf("seed %d: it repeats something without a pause, so virtual time stands still", seed))
+	})
+	defer spin.Stop()
 	synctest.Test(t, func(*testing.T) {
 		w := newWorld(seed, transcript)
 		s.Play(w)
