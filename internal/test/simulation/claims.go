@@ -53,7 +53,7 @@ func (c *checks) checkSession(x *claim) {
 	}
 	for _, d := range x.p.facts.lost {
 		if c.w.Now() >= d.by && d.s == x.s && x.p.facts.confirmed[lease] < d.at {
-			c.fail("P1", "%s relies on its session, although etcd has not confirmed it in time after the loss of a watcher", x.p.id)
+			c.fail("P1", "%s relies on its session, unconfirmed after the loss of a watcher", x.p.id)
 		}
 	}
 }

@@ -12,7 +12,8 @@ func pauseProcess(w *world, h *host) { w.pauseFor(h, w.drawDuration(h)) }
 
 // pauseInRenewal stops the process while a renewal's answer is under way, until about the session's deadline.
 func pauseInRenewal(w *world, h *host) {
-	w.faults.addTrigger(faultTrigger{moment: momentExecuted + faultMoment(schedule.Pick(w.Rand, requestRenew, requestRoundRead)), host: h,
+	w.faults.addTrigger(faultTrigger{
+		moment: momentExecuted + faultMoment(schedule.Pick(w.Rand, requestRenew, requestRoundRead)), host: h,
 		begin: func() {
 			if p := h.process; p != nil && p.session() != nil {
 				w.pauseFor(h, max(0, p.session().TimeLeft()+w.Between(-time.Millisecond, 20*time.Millisecond)))
@@ -25,7 +26,8 @@ func pauseInRenewal(w *world, h *host) {
 func pauseInSuspicion(w *world, h *host) {
 	breakStreams(w, h)
 	w.After(maxNotice/2, func() {
-		w.faults.addTrigger(faultTrigger{moment: momentExecuted + faultMoment(schedule.Pick(w.Rand, requestRenew, requestRoundRead)), host: h,
+		w.faults.addTrigger(faultTrigger{
+			moment: momentExecuted + faultMoment(schedule.Pick(w.Rand, requestRenew, requestRoundRead)), host: h,
 			begin: func() { w.pauseFor(h, w.Between(0, w.ttl)) }})
 	})
 }

@@ -62,11 +62,12 @@ const (
 type originator string
 
 const (
-	byNobody           originator = ""
-	byOutOfBand        originator = "whose key or lease was taken out of band"
-	byRemoval          originator = "that were removed on evidence"
-	byEtcdEarly        originator = "whose lease etcd revoked early"                      // a deposed leader of etcd revoked all
-	byEtcdPartly       originator = "whose lease etcd revoked early, but not all others'" // it stepped down before
+	byNobody    originator = ""
+	byOutOfBand originator = "whose key or lease was taken out of band"
+	byRemoval   originator = "that were removed on evidence"
+	// A deposed leader of etcd revokes all leases, or steps down before it has done so.
+	byEtcdEarly        originator = "whose lease etcd revoked early"
+	byEtcdPartly       originator = "whose lease etcd revoked early, but not all others'"
 	byOutsideCandidate originator = "in fallback beside an outside candidate"
 )
 
@@ -74,7 +75,9 @@ const (
 func (o originator) keyless() string { return "exempt: leaders " + string(o) }
 
 // overlaps returns the name of the cases in which another process led as well.
-func (o originator) overlaps() string { return "exempt: two leaders, one of them " + string(o) }
+func (o originator) overlaps() string {
+	return "exempt: leaders " + string(o) + ": beside the next one"
+}
 
 // besideCause is the reason why two processes may hold one shard. Its text is the name of the counted cases.
 type besideCause string
