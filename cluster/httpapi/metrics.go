@@ -44,7 +44,8 @@ func statusMetrics() []statusMetric {
 			func(st cluster.Status, _ time.Time) float64 { return boolValue(st.LeaderID != "") }),
 		gauge("leader_token", "Fencing token of the leader's term, 0 when there is no leader.",
 			func(st cluster.Status, _ time.Time) float64 { return float64(st.Token) }),
-		gauge("ready", "1 while this node can be given work: its session is valid, its view fresh, and it does not stop.",
+		gauge("ready", "1 while this node can take work: its session is valid, its view is current, and it does "+
+			"not stop.",
 			func(st cluster.Status, _ time.Time) float64 { return boolValue(st.Ready) }),
 		gauge("cluster_ready", "1 while this node is ready and knows a leader.",
 			func(st cluster.Status, _ time.Time) float64 { return boolValue(st.ClusterReady) }),
@@ -65,8 +66,8 @@ func statusMetrics() []statusMetric {
 				}
 				return max(0, st.Deadline.Sub(now).Seconds())
 			}),
-		gauge("view_age_seconds", "Age of this node's view of the cluster: what etcd had done so long ago it has; 0 before "+
-			"it has one.",
+		gauge("view_age_seconds", "Age of this node's view of the cluster: it contains all that etcd had "+
+			"committed that long ago; 0 before the first.",
 			func(st cluster.Status, now time.Time) float64 {
 				if st.ViewSeen.IsZero() {
 					return 0
@@ -79,13 +80,13 @@ func statusMetrics() []statusMetric {
 			func(st cluster.Status, _ time.Time) float64 { return float64(st.Terms) }),
 		counter("sessions_lost_total", "Sessions with etcd that this node lost.",
 			func(st cluster.Status, _ time.Time) float64 { return float64(st.SessionsLost) }),
-		counter("log_lines_lost_total", "Lines of this node's log that were never written, because what it is written to "+
-			"did not take them.",
+		counter("log_lines_lost_total", "Lines of this node's log that were never written, because the log's "+
+			"destination did not take them in time.",
 			func(st cluster.Status, _ time.Time) float64 { return float64(st.Log.Lost) }),
-		gauge("log_stalled_seconds", "Seconds that the line of the log which is being written has taken, 0 when none is.",
+		gauge("log_stalled_seconds", "Seconds for which the line being written to the log has waited for the log's "+
+			"destination, 0 when none is.",
 			func(st cluster.Status, _ time.Time) float64 { return st.Log.StalledFor.Seconds() }),
-		counter("mirror_rebuilds_total", "Times that the view of the cluster was read anew after its watch was lost or "+
-			"lagged.",
+		counter("mirror_rebuilds_total", "Rebuilds of the view of the cluster after its watch was lost or lagged.",
 			func(st cluster.Status, _ time.Time) float64 { return float64(st.Rebuilds) }),
 		gauge("silent_nodes", "Registered nodes that do not answer the nodes that watch them.",
 			func(st cluster.Status, _ time.Time) float64 { return float64(st.SilentNodes) }),
@@ -105,7 +106,7 @@ func statusMetrics() []statusMetric {
 		counter("crash_refutations_total", "Accusations against this node that it refuted.",
 			func(st cluster.Status, _ time.Time) float64 { return float64(st.Crashes.Refutations) }),
 		counter("crash_watchers_lost_total",
-			"Times that a watcher of this node was lost, so that it asked etcd for a confirmation.",
+			"Lost watchers of this node, after each of which it asked etcd to confirm its session.",
 			func(st cluster.Status, _ time.Time) float64 { return float64(st.Crashes.WatchersLost) }),
 	}
 }
@@ -127,7 +128,8 @@ type statusCollector struct {
 }
 
 var expiryDesc = prometheus.NewDesc("goverse_certificate_expiry_timestamp_seconds",
-	"When the certificate expires that this process uses of a file; of authorities, the one that lasts longest.",
+	"Expiry of the certificate in a file that this process uses; of several authorities, of "+
+		"the one that lasts longest.",
 	[]string{"file", "use"}, nil)
 
 // Describe implements prometheus.Collector.
@@ -174,7 +176,7 @@ func NewCollector(source Source, opts Options) prometheus.Collector {
 }
 
 func newCollector(source Source, view func() objectView, opts Options) *statusCollector {
-	build := prometheus.NewDesc("goverse_build_info", "Always 1; the label tells the program's version.", nil,
+	build := prometheus.NewDesc("goverse_build_info", "Always 1; the label has the program's version.", nil,
 		prometheus.Labels{"version": opts.Version})
 	return &statusCollector{source: source, build: build, metrics: statusMetrics(), shards: shardMetrics(),
 		processors: opts.Processors, processorMetrics: processorMetrics(), objects: view, objectMetrics: newObjectMetrics(),

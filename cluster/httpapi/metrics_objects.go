@@ -27,8 +27,8 @@ func objectDesc(name, help string, labels ...string) *prometheus.Desc {
 
 // callsMetric returns the metric of the calls to objects on this node, or on others.
 func callsMetric(to string, value func(objects.Stats) int64) nodeMetric {
-	const help = "Unary calls that this node sent to objects: local, on this node, or remote. Calls from outside that " +
-		"came in here are among them; one that was sent anew is counted each time."
+	const help = "Unary calls that this node sent to objects: local, on this node, or remote. They include calls from " +
+		"outside that this node received; a call that is sent again counts each time."
 	return nodeMetric{prometheus.NewDesc("goverse_objects_calls_made_total", help, nil, prometheus.Labels{"to": to}),
 		prometheus.CounterValue, value}
 }
@@ -49,14 +49,14 @@ func newObjectMetrics() objectMetrics {
 				func(st objects.Stats) int64 { return int64(st.Running) }},
 			callsMetric("local", func(st objects.Stats) int64 { return st.Local }),
 			callsMetric("remote", func(st objects.Stats) int64 { return st.Remote }),
-			{objectDesc("calls_retried_total", "Times that a call was tried anew on this node: no node owned the "+
-				"object's shard, or it had moved, or its node was gone."), prometheus.CounterValue,
+			{objectDesc("calls_retried_total", "Retries of calls on this node: no node owned the object's "+
+				"shard, or it had moved, or its node was gone."), prometheus.CounterValue,
 				func(st objects.Stats) int64 { return st.Retried }},
-			{objectDesc("calls_lost_total", "Calls of this node whose connection was lost: they may have run, or run still."),
+			{objectDesc("calls_lost_total", "Calls of this node whose connection was lost: they may have "+
+				"run, or may still run."),
 				prometheus.CounterValue, func(st objects.Stats) int64 { return st.Lost }},
-			{objectDesc("waiting_bytes", "Bytes that wait on this node at most: requests, parts of them, replies, and "+
-				"streams "+
-				"that are not read."), prometheus.GaugeValue, func(st objects.Stats) int64 { return st.WaitingBytes }},
+			{objectDesc("waiting_bytes", "Bytes that wait on this node, at most: requests, parts of them, replies, "+
+				"and streams that are not read."), prometheus.GaugeValue, func(st objects.Stats) int64 { return st.WaitingBytes }},
 			{objectDesc("waiting_bytes_limit", "Bytes that may wait on this node: Objects.MaxWaitingBytes."),
 				prometheus.GaugeValue, func(st objects.Stats) int64 { return st.MaxWaitingBytes }},
 			{objectDesc("bytes_refused_total", "Calls and streams that this node refused because too many bytes of their "+
@@ -70,19 +70,18 @@ func newObjectMetrics() objectMetrics {
 			{objectDesc("panics_total", "Panics of methods, ticks, factories and Deactivated on this node.", "service"),
 				prometheus.CounterValue, func(s objects.ServiceStats) int64 { return s.Panics }},
 		},
-		calls: objectDesc("calls_total", "Calls that ran on this node, by how they ended. Those that were refused before "+
-			"they were started are not among them.", "service", "method", "code"),
-		refused: objectDesc("calls_refused_total", "Calls that this node did not start, and no other one: their "+
-			"object was "+
-			"busy, could not be activated, or waited for them, or their time was up while they waited.", "service", "method",
+		calls: objectDesc("calls_total", "Calls that ran on this node, by status code, without those that were "+
+			"refused before they started.", "service", "method", "code"),
+		refused: objectDesc("calls_refused_total", "Calls that no node started: their object was busy, could not be "+
+			"activated, or waited for them, or their deadline came first.", "service", "method",
 			"code"),
 		deactivations: objectDesc("deactivations_total", "Objects that were deactivated on this node: idle, evicted for "+
 			"others, moved with their shard, stopping with the node, lost with its session, failed by a panic, or "+
 			"requested by themselves.", "service", "reason"),
-		callDuration: objectDesc("call_duration_seconds", "For how long methods ran on this node, without the wait for "+
-			"their turn. About one call in eight is timed: count and sum are of those, and are not scaled up.", "service"),
-		queueDuration: objectDesc("queue_duration_seconds", "For how long calls waited on this node for their turn, of "+
-			"those that had to wait and were started.", "service"),
+		callDuration: objectDesc("call_duration_seconds", "Run time of methods on this node, without the wait for "+
+			"their turn. About one call in eight is timed; count and sum are not scaled up.", "service"),
+		queueDuration: objectDesc("queue_duration_seconds", "Wait of calls on this node for their turn, of those that "+
+			"had to wait and were started.", "service"),
 	}
 }
 

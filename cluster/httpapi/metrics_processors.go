@@ -21,10 +21,10 @@ func newProcessorMetric(kind prometheus.ValueType, name, help string,
 
 func processorMetrics() []processorMetric {
 	lag := newProcessorMetric(prometheus.GaugeValue, "lag_events",
-		"Events that wait, where the source can tell and the processor processes here.", nil)
+		"Events that wait, if the source can count them, while the processor runs on this node.", nil)
 	lag.value = func(s processor.Status) (float64, bool) { return float64(s.Lag), s.Lag >= 0 }
 	handled := newProcessorMetric(prometheus.GaugeValue, "handled_timestamp_seconds",
-		"When the last batch was stored here.", nil)
+		"Time at which this node last stored a batch.", nil)
 	handled.value = func(s processor.Status) (float64, bool) {
 		return float64(s.HandledAt.UnixMilli()) / 1000, !s.HandledAt.IsZero()
 	}
@@ -38,7 +38,7 @@ func processorMetrics() []processorMetric {
 				"the first.",
 			func(s processor.Status) float64 { return float64(s.Token) }),
 		lag, handled,
-		newProcessorMetric(prometheus.GaugeValue, "attempts", "How often the event that is next has failed.",
+		newProcessorMetric(prometheus.GaugeValue, "attempts", "Failures of the next event so far.",
 			func(s processor.Status) float64 { return float64(s.Attempts) }),
 		newProcessorMetric(prometheus.CounterValue, "events_total", "Events that were handled on this node.",
 			func(s processor.Status) float64 { return float64(s.Handled) }),
@@ -46,7 +46,8 @@ func processorMetrics() []processorMetric {
 			func(s processor.Status) float64 { return float64(s.Batches) }),
 		newProcessorMetric(prometheus.CounterValue, "retries_total", "Attempts at events that failed on this node.",
 			func(s processor.Status) float64 { return float64(s.Retries) }),
-		newProcessorMetric(prometheus.CounterValue, "parked_total", "Events that this node gave up: they are not handled.",
+		newProcessorMetric(prometheus.CounterValue, "parked_total",
+			"Events that this node parked without having handled them.",
 			func(s processor.Status) float64 { return float64(s.Parked) }),
 		newProcessorMetric(prometheus.CounterValue, "failures_total",
 			"Failures of the source, the checkpoint or the leader lock on this node.",

@@ -25,8 +25,8 @@ func shardGauge(name, help string, value func(shardFigures) float64) shardMetric
 }
 
 func shardMovesMetric(kind string, value func(shardFigures) float64) shardMetric {
-	const help = "Shards that this node's plans moved: assigned because their owner was gone, drained off a node on its " +
-		"way out, rebalanced for an even load."
+	const help = "Shards that this node's plans moved: assigned because their owner was gone, drained off " +
+		"a node that leaves, or rebalanced."
 	return shardMetric{prometheus.NewDesc("goverse_shards_moves_total", help, nil, prometheus.Labels{"kind": kind}),
 		prometheus.CounterValue, value}
 }
@@ -37,19 +37,19 @@ func shardMetrics() []shardMetric {
 			func(f shardFigures) float64 { return float64(f.Shards) }},
 		shardGauge("generation", "Generation of the shard map, 0 when there is none.",
 			func(f shardFigures) float64 { return float64(f.table.Generation) }),
-		shardGauge("owned", "Shards that the map gives to this node.",
+		shardGauge("owned", "Shards that the map assigns to this node.",
 			func(f shardFigures) float64 { return float64(f.own.Count) }),
 		shardGauge("acquiring", "Shards that this node prepares to serve.",
 			func(f shardFigures) float64 { return float64(f.Acquiring) }),
 		shardGauge("serving", "Shards that this node serves, 0 while its session is not valid.",
 			func(f shardFigures) float64 { return float64(f.Serving) }),
-		shardGauge("releasing", "Shards that this node releases: calls in them are waited for.",
+		shardGauge("releasing", "Shards that this node releases; it waits for the calls in them.",
 			func(f shardFigures) float64 { return float64(f.Releasing) }),
 		shardGauge("waiting", "Shards of this node that their former owner has not released.",
 			func(f shardFigures) float64 { return float64(f.Waiting) }),
 		shardGauge("moves_open", "Shards in the whole cluster that their former owner has not released.",
 			func(f shardFigures) float64 { return float64(f.table.OpenMoves) }),
-		shardGauge("plan_seconds", "How long the last shard map that this node wrote took to compute, 0 before the first.",
+		shardGauge("plan_seconds", "Time that this node took to compute its last shard map, 0 before the first.",
 			func(f shardFigures) float64 { return f.PlanTime.Seconds() }),
 		{prometheus.NewDesc("goverse_shards_plans_total", "Shard maps that this node wrote.", nil, nil),
 			prometheus.CounterValue,

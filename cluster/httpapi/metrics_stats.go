@@ -19,17 +19,16 @@ var (
 	leadersLostDesc = prometheus.NewDesc("goverse_leaders_lost_total",
 		"Terms of the cluster's leaders that this node saw end, by reason.", []string{"reason"}, nil)
 	failoverDesc = prometheus.NewDesc("goverse_failover_duration_seconds",
-		"For each leader that this node saw elected after another one, the time without a leader: from the first "+
-			"sign that "+
-			"the former one was gone, as that it did not answer.", nil, nil)
+		"Time without a leader before each election that this node saw, from the first sign that "+
+			"the former leader was gone, such as its silence.", nil, nil)
 	termBeganDesc = prometheus.NewDesc("goverse_term_began_timestamp_seconds",
-		"When this node learned that it leads, 0 while it does not.", nil, nil)
+		"Time at which this node learned that it leads, 0 while it does not.", nil, nil)
 	termDesc = prometheus.NewDesc("goverse_term_duration_seconds",
-		"How long the terms lasted that this node led and that have ended.", nil, nil)
+		"Duration of the terms that this node led and that have ended.", nil, nil)
 	renewalsDesc = prometheus.NewDesc("goverse_session_renewals_total",
 		"Renewals of this node's session with etcd, by outcome.", []string{"outcome"}, nil)
 	renewalDesc = prometheus.NewDesc("goverse_session_renewal_duration_seconds",
-		"How long the renewals took that counted, with the read that confirms each.", nil, nil)
+		"Duration of successful renewals, with the read that confirms each.", nil, nil)
 )
 
 func describeStats(ch chan<- *prometheus.Desc) {
