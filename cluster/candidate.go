@@ -8,8 +8,8 @@ import (
 
 	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/internal/leasequeue/elections"
+	"github.com/goverse/goverse/internal/lifecycle/termscope"
 	"github.com/goverse/goverse/internal/state"
-	"github.com/goverse/goverse/internal/wait"
 )
 
 // Candidate is this node's candidacy in one named election. A process has one for each name, shared by all of its
@@ -161,7 +161,7 @@ func (c *Candidate) Lead(ctx context.Context, fn func(ctx context.Context, t lea
 
 // LeadEach is [Cluster.LeadEach] for this election. The error is leaderelection.ErrWithdrawn if this node withdraws.
 func (c *Candidate) LeadEach(ctx context.Context, fn func(ctx context.Context, t leaderelection.Term) error) error {
-	return wait.EachTerm(ctx, leaderelection.ErrTermOver, c.Lead, fn)
+	return termscope.LeadEach(ctx, c.Lead, fn)
 }
 
 // AsLeader runs fn at once if this node leads. Use it for requests that only the leader may answer. It does for

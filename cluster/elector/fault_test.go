@@ -250,9 +250,9 @@ func TestClocksThatDisagree(t *testing.T) {
 				}
 				pass(1)
 				require.False(t, e.IsLeader())
-				<-term.ctx.Done()
+				<-term.scope.Context().Done()
 				require.LessOrEqual(t, time.Since(began), max(c.valid, time.Second), "timers see it, too")
-				require.ErrorIs(t, context.Cause(term.ctx), ErrExpired)
+				require.ErrorIs(t, context.Cause(term.scope.Context()), ErrExpired)
 				<-term.done
 			})
 		})

@@ -9,24 +9,19 @@ import (
 	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/internal/callback"
 	"github.com/goverse/goverse/internal/etcd/deadline"
-	"github.com/goverse/goverse/internal/wait"
+	"github.com/goverse/goverse/internal/lifecycle/termscope"
 )
 
 // term is one unbroken period of this candidate's leadership.
 type term struct {
-	e      *Elector
-	token  int64
-	claim  atomic.Pointer[deadline.Claim]
-	over   atomic.Bool
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	done   chan struct{} // closed when all callbacks have returned, including AsLeader's functions
+	e     *Elector
+	token int64
+	claim atomic.Pointer[deadline.Claim]
+	done  chan struct{} // closed when all callbacks have returned, including AsLeader's functions
 
-	workCtx    context.Context // outlasts ctx while a stopping leader waits for AsLeader's functions
-	cancelWork context.CancelCauseFunc
-	mu         sync.Mutex
-	running    int           // number of AsLeader's functions that run
-	idle       chan struct{} // closed when the term is over and none of them runs
+	mu    sync.Mutex
+	scope *termscope.Scope // of AsLeader's functions; its lock is mu
+	idle  chan struct{}    // closed when the term is over and none of them runs
 }
 
 // startTerm begins a term, which ends at the claim's deadline or with run's context. Wait for done to join its
@@ -35,8 +30,7 @@ func (e *Elector) startTerm(run context.Context, token int64, claim deadline.Cla
 	t := &term{e: e, token: token, done: make(chan struct{}), idle: make(chan struct{})}
 	t.claim.Store(&claim)
 	base := context.WithValue(context.WithoutCancel(run), tokenKey{}, token)
-	t.ctx, t.cancel = context.WithCancelCause(base)
-	t.workCtx, t.cancelWork = context.WithCancelCause(base)
+	t.scope = termscope.New(termscope.Owner{Lock: &t.mu, OnIdle: func() { close(t.idle) }}, base, base)
 	e.term.Store(t)
 	watched := make(chan struct{})
 	go func() {
@@ -45,7 +39,7 @@ func (e *Elector) startTerm(run context.Context, token int64, claim deadline.Cla
 	}()
 	go func() {
 		defer close(t.done)
-		e.logAbandoned("OnStartedLeading", callback.RunUnrecovered(func() { e.cfg.OnStartedLeading(t.ctx) }))
+		e.logAbandoned("OnStartedLeading", callback.RunUnrecovered(func() { e.cfg.OnStartedLeading(t.scope.Context()) }))
 		<-watched // until the term is over
 		<-t.idle
 		e.logAbandoned("OnStoppedLeading", callback.RunUnrecovered(e.cfg.OnStoppedLeading))
@@ -71,16 +65,13 @@ func TokenFrom(ctx context.Context) int64 {
 }
 
 // valid reports whether this candidate leads in this term at this instant.
-func (t *term) valid() bool { return !t.over.Load() && t.claim.Load().Valid(t.e.now()) }
+func (t *term) valid() bool { return !t.scope.Ended() && t.claim.Load().Valid(t.e.now()) }
 
 // endTerm ends the term: first its flag, then its context. Functions of AsLeader go on.
 func (t *term) endTerm(cause error) {
 	t.mu.Lock()
-	if !t.over.Swap(true) && t.running == 0 {
-		close(t.idle)
-	}
-	t.mu.Unlock()
-	t.cancel(cause)
+	defer t.mu.Unlock()
+	t.scope.End(cause)
 }
 
 // AsLeader runs fn at once if this candidate leads, for example to answer a request that only the leader may
@@ -95,38 +86,26 @@ func (e *Elector) AsLeader(ctx context.Context, fn func(ctx context.Context, tok
 	if t == nil || !t.enter() {
 		return leaderelection.ErrNotLeader
 	}
-	defer t.leave()
-	work, stop := wait.MergeContexts(context.WithValue(ctx, tokenKey{}, t.token), t.workCtx)
-	defer stop()
-	return fn(work, t.token)
+	return t.scope.RunIntoTail(context.WithValue(ctx, tokenKey{}, t.token), func(ctx context.Context) error {
+		return fn(ctx, t.token)
+	})
 }
 
+// enter counts a function of AsLeader. It reports whether this candidate leads.
 func (t *term) enter() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.valid() {
-		return false
-	}
-	t.running++
-	return true
+	return t.valid() && t.scope.Enter()
 }
 
-func (t *term) leave() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.running--; t.running == 0 && t.over.Load() {
-		close(t.idle)
-	}
-}
-
-// watchDeadline ends the term and its AsLeader functions when they are due. It does no I/O, so nothing can delay it. It
-// checks more often than needed, because timers do not notice a wall clock that was set or a machine that was
+// watchDeadline ends the term and its AsLeader functions when they are due. It does no I/O, so nothing can delay it.
+// It checks more often than needed, because timers do not notice a wall clock that was set or a machine that was
 // suspended.
 func (t *term) watchDeadline(run context.Context, often time.Duration) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	defer func() { t.cancelWork(context.Cause(t.ctx)) }()
-	stopped, over := run.Done(), t.ctx.Done()
+	defer func() { t.scope.CutOff(context.Cause(t.scope.Context())) }()
+	stopped, over := run.Done(), t.scope.Context().Done()
 	for {
 		select {
 		case <-timer.C:
@@ -141,7 +120,7 @@ func (t *term) watchDeadline(run context.Context, often time.Duration) {
 		left := t.e.now().Until(t.claim.Load().ValidUntil())
 		if left <= 0 {
 			t.endTerm(ErrExpired)
-			t.cancelWork(ErrExpired)
+			t.scope.CutOff(ErrExpired)
 			return
 		}
 		timer.Reset(min(left, often))

@@ -16,7 +16,7 @@ var (
 	// ErrNoLeader is returned when the election currently has no leader.
 	ErrNoLeader = lifecycle.ErrNoLeader
 	// ErrTermOver is returned when the term has ended; nothing was written under it.
-	ErrTermOver = errors.New("the term is over")
+	ErrTermOver = lifecycle.ErrTermOver
 	// ErrBadName is returned for a name of an election that is not from 1 to 512 bytes long.
 	ErrBadName = lifecycle.ErrBadName
 	// ErrNotStarted is returned when the cluster has not started yet.

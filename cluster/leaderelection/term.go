@@ -8,6 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
+	"github.com/goverse/goverse/internal/lifecycle/termscope"
 	"github.com/goverse/goverse/internal/state/txn"
 	"github.com/goverse/goverse/internal/wait"
 )
@@ -115,9 +116,9 @@ func (le *LeaderElection) Lead(ctx context.Context, fn func(ctx context.Context,
 	return err
 }
 
-// LeadEach runs fn once in every term of this node, until ctx ends; see wait.EachTerm for what it returns.
+// LeadEach runs fn once in every term of this node, until ctx ends; see termscope.LeadEach for what it returns.
 func (le *LeaderElection) LeadEach(ctx context.Context, fn func(ctx context.Context, t Term) error) error {
-	return wait.EachTerm(ctx, ErrTermOver, le.Lead, fn)
+	return termscope.LeadEach(ctx, le.Lead, fn)
 }
 
 // AsLeader runs fn at once if this node leads. If the leader gives way meanwhile (it resigns, transfers or

@@ -18,6 +18,8 @@ var (
 	ErrStopped = errors.New("the node has stopped, or is stopping")
 	// ErrShardingOff is returned by a node that takes no part in the shards.
 	ErrShardingOff = errors.New("this node takes no part in the shards, because Sharding.Off is set")
+	// ErrTermOver is returned when a term of leadership has ended; nothing was written under it.
+	ErrTermOver = errors.New("the term is over")
 	// ErrBadName is returned for a name from which no key in etcd can be made.
 	ErrBadName = errors.New("bad name")
 )

@@ -2,7 +2,6 @@ package elections
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
@@ -29,7 +28,7 @@ type Election struct {
 
 	candidate     candidate.Candidate
 	place         *queuePlace // nil means none; written by reconcile
-	endedTerm     *Term       // ended term in which functions still run
+	endedTerm     *Term       // ended term with functions that are waited for
 	wanted        bool        // requested since Close was called
 	observers     int         // calls of Observe minus calls of Unobserve
 	standErr      error       // reason why the node cannot stand
@@ -38,10 +37,7 @@ type Election struct {
 	life          context.Context         // ends when the election is closed; made on demand
 	endLife       context.CancelCauseFunc // ends life
 
-	// Used by reconcile alone:
-
-	recheckTimer *time.Timer // looks again; made on demand
-	workTimer    *time.Timer // limits the wait for functions of a term that is over
+	recheckTimer *time.Timer // looks again; made on demand, and used by reconcile alone
 }
 
 // queuePlace identifies one stay in the queue, from the moment it is planned.
@@ -102,14 +98,13 @@ func (e *Election) reconcile() {
 	if t == nil {
 		t = e.endedTerm
 	}
-	if t != nil {
-		view.RunningWork = t.running
-	}
+	view.WorkRunning = t != nil && t.scope.Busy()
 	var o candidate.Orders
 	e.candidate, o = e.candidate.Decide(view)
 	if o.EndReason != nil {
 		e.term.Store(nil) // the flag goes down first
 		e.endedTerm = t
+		t.scope.End(e.termOverError(t.token, o.EndReason))
 	}
 	if o.ReleaseEntry || o.DropEntry {
 		e.place, e.endedTerm = nil, nil
@@ -168,46 +163,16 @@ func (e *Election) currentView() candidate.View {
 	return v
 }
 
-// endTerm carries out the orders about a term that is over or ends now.
+// endTerm carries out the orders about the entry of a term that is over or ends now.
 func (e *Election) endTerm(t *Term, o candidate.Orders) {
-	var over error
 	if o.EndReason != nil {
-		over = e.termOverError(t.token, o.EndReason)
-		t.grant.Revoke(over)
+		t.grant.Revoke(e.termOverError(t.token, o.EndReason))
 		e.elections.cfg.Logger.Info("no longer leads the election", "election", e.name, "token", t.token, "reason",
 			o.EndReason)
 	}
-	if o.AwaitWork {
-		e.workTimer = time.AfterFunc(e.elections.cfg.WorkTimeout, func() { e.workTimedOut(t) })
+	if o.CutOffReason != nil {
+		t.scope.CutOff(e.termOverError(t.token, o.CutOffReason))
 	}
-	if o.WorkOverdue {
-		e.elections.cfg.Logger.Warn("functions in a term that is over go on; not waiting for them any longer", "election",
-			e.name,
-			"token", t.token)
-	}
-	switch {
-	case o.CancelCause == nil:
-	case !errors.Is(o.CancelCause, candidate.ErrTermEnded):
-		t.cancelWork(e.termOverError(t.token, o.CancelCause))
-	case over != nil:
-		t.cancelWork(over)
-	default:
-		t.cancelWork(t.grant.EndCause())
-	}
-	if o.ReleaseEntry && e.workTimer != nil {
-		e.workTimer.Stop()
-		e.workTimer = nil
-	}
-}
-
-// workTimedOut records that WorkTimeout has passed since the term ended.
-func (e *Election) workTimedOut(t *Term) {
-	e.elections.mu.Lock()
-	if e.endedTerm == t {
-		e.candidate = e.candidate.WorkTimedOut()
-	}
-	e.elections.mu.Unlock()
-	e.wake()
 }
 
 // scheduleRetry logs etcd's refusal, unless said is set because it was logged before, and schedules another attempt.
@@ -227,8 +192,7 @@ func (e *Election) scheduleRetry(err error, said bool) {
 // beginTerm starts a term on a granted entry.
 func (e *Election) beginTerm(place *leasequeue.Entry) {
 	grant, _ := place.Outcome()
-	t := &Term{e: e, grant: grant, token: grant.Token(), acquiredAt: time.Now()}
-	t.workContext, t.cancelWork = context.WithCancelCause(grant.Period().Context())
+	t := e.newTerm(grant)
 	e.term.Store(t)
 	e.elections.cfg.Logger.Info("leads the election", "election", e.name, "token", t.token)
 }

@@ -207,7 +207,7 @@ func (es *Elections) Run(ctx context.Context) {
 	for _, e := range es.stopAccepting() {
 		_ = e.endCandidacy(lifecycle.ErrStopped)
 		e.reconcile()
-		e.cancelWork()
+		e.abandonWork()
 	}
 	es.wg.Wait()
 }

@@ -17,7 +17,7 @@ func (e *Election) Leader() leaderelection.Leader {
 	if t := e.Term(); t != nil { // also before the watch shows its key
 		return leaderelection.Leader{Address: e.elections.cfg.Address, Token: t.token, Mode: leaderelection.ModeElection,
 			Member: true,
-			Lease: t.grant.LeaseID()}
+			Lease:  t.grant.LeaseID()}
 	}
 	entries := e.follower.Queue().Entries()
 	if len(entries) == 0 {

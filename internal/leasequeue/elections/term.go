@@ -1,8 +1,8 @@
 package elections
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -10,19 +10,32 @@ import (
 	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/internal/leasequeue"
+	"github.com/goverse/goverse/internal/lifecycle/termscope"
 	"github.com/goverse/goverse/internal/state/txn"
 )
 
 // Term represents one unbroken term of this node's leadership in one election. All methods are safe for
 // concurrent use.
 type Term struct {
-	e           *Election
-	grant       *leasequeue.Grant
-	token       int64
-	acquiredAt  time.Time
-	workContext context.Context // ends only once a leader that gives way no longer waits for its work
-	cancelWork  context.CancelCauseFunc
-	running     int // number of functions that run in the term; guarded by Elections.mu
+	e          *Election
+	grant      *leasequeue.Grant
+	token      int64
+	acquiredAt time.Time
+	scope      *termscope.Scope // its lock is Elections.mu
+}
+
+// newTerm returns the term of a grant.
+func (e *Election) newTerm(grant *leasequeue.Grant) *Term {
+	t := &Term{e: e, grant: grant, token: grant.Token(), acquiredAt: time.Now()}
+	t.scope = termscope.New(termscope.Owner{Lock: &e.elections.mu, WorkTimeout: e.elections.cfg.WorkTimeout,
+		OnIdle: func() { e.elections.markDirty(e) },
+		OnOverdue: func(int) {
+			e.elections.cfg.Logger.Warn("functions in a term that is over go on; not waiting for them any longer",
+				"election", e.name, "token", t.token)
+		},
+		OverError: func(why error) error { return e.termOverError(t.token, why) },
+	}, grant.Context(), grant.Period().Context())
+	return t
 }
 
 // Token returns the fencing token. It grows from term to term of the election. Pass it with each write outside
@@ -31,7 +44,7 @@ func (t *Term) Token() int64 { return t.token }
 
 // Context returns a context that ends with the term, at the session's deadline at the latest. Its cause is an
 // [leaderelection.TermOverError], or only its reason if that is a session.LostError or [leaderelection.ErrKeyLost].
-func (t *Term) Context() context.Context { return t.grant.Context() }
+func (t *Term) Context() context.Context { return t.scope.Context() }
 
 // Valid reports whether the term may be acted on at this instant. It needs no network.
 func (t *Term) Valid() bool { return t.e.term.Load() == t && t.grant.Valid() }
@@ -54,22 +67,11 @@ func (t *Term) Txn(ctx context.Context) clientv3.Txn {
 		Guards: t.Guard(),
 		CheckOver: func() error {
 			// While the leader waits for its work, the key stands although the flag is down.
-			if t.workContext.Err() != nil || !t.grant.Period().ValidDespitePause() {
-				return t.overError(session.ErrLost)
+			if t.scope.Tail().Err() != nil || !t.grant.Period().ValidDespitePause() {
+				return t.scope.OverError(cmp.Or(t.grant.EndCause(), session.ErrLost))
 			}
 			return nil
 		},
-		RefusedError: func() error { return t.overError(leaderelection.ErrKeyLost) },
+		RefusedError: func() error { return t.scope.OverError(leaderelection.ErrKeyLost) },
 	})
-}
-
-// overError returns the error of the term. Its reason is why, unless the entry already has another one.
-func (t *Term) overError(why error) *leaderelection.TermOverError {
-	if cause := t.grant.EndCause(); cause != nil {
-		why = cause
-	}
-	if over, ok := errors.AsType[*leaderelection.TermOverError](why); ok {
-		return over
-	}
-	return t.e.termOverError(t.token, why)
 }

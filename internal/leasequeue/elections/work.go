@@ -2,12 +2,10 @@ package elections
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/internal/leasequeue/elections/candidate"
-	"github.com/goverse/goverse/internal/wait"
 )
 
 // Lead blocks until this node leads, runs fn, and returns fn's error. fn's context ends with the term or with
@@ -21,21 +19,7 @@ func (e *Election) Lead(ctx context.Context, fn func(ctx context.Context, t lead
 	if err != nil {
 		return err
 	}
-	defer e.leaveTerm(t)
-	work, stop := t.grant.Within(ctx)
-	defer stop()
-	err = fn(work, t)
-	cause := t.grant.EndCause()
-	if ctx.Err() != nil || cause == nil || err == nil {
-		return err
-	}
-	// The context's cause may be only the reason. More may be known now.
-	said := errors.Is(err, leaderelection.ErrTermOver)
-	ofTheEnd := errors.Is(err, context.Canceled) || errors.Is(err, cause) || errors.Is(cause, err)
-	if said || !ofTheEnd {
-		return err
-	}
-	return t.overError(cause)
+	return t.scope.RunUntilEnd(ctx, func(ctx context.Context) error { return fn(ctx, t) })
 }
 
 // AsLeader runs fn at once if this node leads. If the leader gives way meanwhile, it waits for fn, up to
@@ -49,23 +33,15 @@ func (e *Election) AsLeader(ctx context.Context, fn func(ctx context.Context, t 
 	if t == nil {
 		return fmt.Errorf("election %q: %w", e.name, leaderelection.ErrNotLeader)
 	}
-	defer e.leaveTerm(t)
-	work, stop := wait.MergeContexts(ctx, t.workContext)
-	defer stop()
-	err := fn(work, t)
-	if errors.Is(err, context.Canceled) && ctx.Err() == nil && t.workContext.Err() != nil {
-		return t.overError(context.Cause(t.workContext))
-	}
-	return err
+	return t.scope.RunIntoTail(ctx, func(ctx context.Context) error { return fn(ctx, t) })
 }
 
-// cancelWork ends the contexts of work in a term that is over and that no caller waits for any longer.
-func (e *Election) cancelWork() {
+// abandonWork ends the contexts of functions that still run and stops waiting for them.
+func (e *Election) abandonWork() {
 	e.elections.mu.Lock()
-	t := e.endedTerm
-	e.elections.mu.Unlock()
-	if t != nil {
-		t.cancelWork(t.grant.EndCause())
+	defer e.elections.mu.Unlock()
+	if e.endedTerm != nil {
+		e.endedTerm.scope.Abandon()
 	}
 }
 
@@ -74,8 +50,8 @@ func (e *Election) joinTerm() (*Term, candidate.Candidate) {
 	e.elections.mu.Lock()
 	defer e.elections.mu.Unlock()
 	t := e.Term()
-	if t != nil {
-		t.running++
+	if t != nil && !t.scope.Enter() {
+		t = nil
 	}
 	return t, e.candidate
 }
@@ -99,19 +75,5 @@ func (e *Election) awaitTerm(ctx context.Context) (*Term, error) {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
-	}
-}
-
-func (e *Election) leaveTerm(t *Term) {
-	e.elections.mu.Lock()
-	t.running--
-	idle := t.running == 0
-	over := idle && e.term.Load() != t
-	if idle {
-		e.elections.markDirty(e)
-	}
-	e.elections.mu.Unlock()
-	if why := t.grant.EndCause(); over && why != nil { // otherwise reconcile is about to cancel it
-		t.cancelWork(why)
 	}
 }

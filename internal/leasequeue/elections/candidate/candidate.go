@@ -4,8 +4,8 @@
 //
 //	NotQueued ─EnterQueue─► Queued ─BeginTerm─► Leading ─EndReason─► AwaitingWork ─ReleaseEntry─► NotQueued
 //
-// A leader that must stop lowers its flag at once. It releases its entry when the functions in its term have
-// returned or WorkTimeout has passed.
+// A leader that must stop lowers its flag at once. It releases its entry when no function of its term is waited for
+// any longer.
 //
 // Not promised: freshness. A decision is as good as the view it is based on.
 package candidate
@@ -54,10 +54,8 @@ type Candidate struct {
 	// WithdrawReason is the reason why the process is no candidate although WantsToLead is set; nil if it is one.
 	WithdrawReason error
 	// Denied is set for a while after etcd has refused the process.
-	Denied bool
-	// WaitExpired is set when WorkTimeout has passed since the term ended.
-	WaitExpired bool
-	Preferred   order.PreferredSince
+	Denied    bool
+	Preferred order.PreferredSince
 }
 
 // Stand makes the process a candidate.
@@ -94,8 +92,8 @@ type View struct {
 	Requests []order.Request
 	// Entry is this process's entry.
 	Entry OwnEntry
-	// RunningWork counts the functions that run in its term.
-	RunningWork int
+	// WorkRunning is set while functions of its term run and are waited for.
+	WorkRunning bool
 	// PreferAfter is the time that a preferred candidate must stand before others let it pass.
 	PreferAfter time.Duration
 }
@@ -125,13 +123,8 @@ func (v View) keyVanished() bool {
 type Orders struct {
 	// EndReason ends the term for that reason. Its flag goes down first.
 	EndReason error
-	// AwaitWork starts the limited wait for the functions in the term that is over.
-	AwaitWork bool
-	// CancelCause ends the contexts of the functions in the term that is over, with that reason. ErrTermEnded stands for
-	// the reason of the term's end.
-	CancelCause error
-	// WorkOverdue reports that functions in the term did not return in time.
-	WorkOverdue bool
+	// CutOffReason ends the contexts of all functions in the term that is over, for that reason.
+	CutOffReason error
 	// ReleaseEntry releases the entry.
 	ReleaseEntry bool
 	// DropEntry forgets an entry that has ended.
@@ -146,9 +139,6 @@ type Orders struct {
 	// RecheckAfter is the time after which to look again even if nothing changes; 0 means not to.
 	RecheckAfter time.Duration
 }
-
-// ErrTermEnded in Orders.CancelCause stands for the reason of the term's end.
-var ErrTermEnded = errors.New("the term is over")
 
 // Decide returns the state that follows from the view, and the actions to carry out.
 func (c Candidate) Decide(v View) (Candidate, Orders) {
@@ -182,12 +172,6 @@ func (c Candidate) NotEntered() Candidate {
 	return c
 }
 
-// WorkTimedOut records that WorkTimeout has passed since the term ended.
-func (c Candidate) WorkTimedOut() Candidate {
-	c.WaitExpired = c.WaitExpired || c.Phase == AwaitingWork
-	return c
-}
-
 // RetryAllowed records that etcd may be asked again.
 func (c Candidate) RetryAllowed() Candidate {
 	c.Denied = false
@@ -210,29 +194,22 @@ func (c Candidate) yieldIfPreferred(v View) (_ Candidate, again time.Duration) {
 	return c, again
 }
 
-// endTerm ends a term that is over or must end. It releases the entry when the functions in the term have returned
-// or WorkTimeout has passed.
+// endTerm ends a term that is over or must end. It releases the entry when no function of the term is waited for.
 func (c Candidate) endTerm(v View, o *Orders) Candidate {
 	lost := v.Entry.EndCause
 	if c.Phase == Leading && (c.ReleaseReason != nil || lost != nil) {
-		o.EndReason = cmp.Or(lost, c.ReleaseReason)
-		o.AwaitWork = true
-		if v.RunningWork == 0 || lost != nil || errors.Is(o.EndReason, leaderelection.ErrKeyLost) {
-			o.CancelCause = ErrTermEnded
+		c.Phase, o.EndReason = AwaitingWork, cmp.Or(lost, c.ReleaseReason)
+		if lost != nil || errors.Is(o.EndReason, leaderelection.ErrKeyLost) {
+			o.CutOffReason = o.EndReason
 		}
-		c.Phase, c.WaitExpired = AwaitingWork, false
 	}
-	if c.Phase != AwaitingWork {
-		return c
+	switch {
+	case c.Phase != AwaitingWork:
+	case !v.WorkRunning:
+		c.Phase, o.ReleaseEntry = NotQueued, true
+	case o.CutOffReason == nil && v.keyVanished(): // another candidate may lead already
+		o.CutOffReason = leaderelection.ErrKeyLost
 	}
-	if v.RunningWork > 0 && !c.WaitExpired {
-		if o.CancelCause == nil && v.keyVanished() { // another candidate may lead already
-			o.CancelCause = leaderelection.ErrKeyLost
-		}
-		return c
-	}
-	o.AwaitWork, o.WorkOverdue, o.CancelCause, o.ReleaseEntry = false, v.RunningWork > 0, ErrTermEnded, true
-	c.Phase, c.WaitExpired = NotQueued, false
 	return c
 }
 

@@ -60,22 +60,18 @@ func TestLook(t *testing.T) {
 		"refused for good": {is: placed, view: View{Entry: OwnEntry{Decided: true, Err: errNo, Final: true}},
 			want: Candidate{WantsToLead: true, WithdrawReason: errNo}, o: Orders{DropEntry: true, Refused: errNo, Final: true}},
 		"resigns": {is: leads.Resign(), view: View{Entry: first, Queue: alone},
-			want: placed, o: Orders{EndReason: ErrResigned, CancelCause: ErrTermEnded, ReleaseEntry: true, EnterQueue: true}},
-		"resigns, and waits for its work": {is: leads.Resign(), view: View{Entry: first, Queue: alone, RunningWork: 1},
+			want: placed, o: Orders{EndReason: ErrResigned, ReleaseEntry: true, EnterQueue: true}},
+		"resigns, and waits for its work": {is: leads.Resign(), view: View{Entry: first, Queue: alone, WorkRunning: true},
 			want: Candidate{WantsToLead: true, Phase: AwaitingWork, ReleaseReason: ErrResigned},
-			o:    Orders{EndReason: ErrResigned, AwaitWork: true}},
+			o:    Orders{EndReason: ErrResigned}},
 		"which has returned": {is: ends.Resign(), view: View{Entry: first, Queue: alone},
-			want: placed, o: Orders{CancelCause: ErrTermEnded, ReleaseEntry: true, EnterQueue: true}},
-		"or was waited for in vain": {is: ends.Resign().WorkTimedOut(),
-			view: View{Entry: first, Queue: alone, RunningWork: 1},
-			want: placed,
-			o:    Orders{CancelCause: ErrTermEnded, WorkOverdue: true, ReleaseEntry: true, EnterQueue: true}},
+			want: placed, o: Orders{ReleaseEntry: true, EnterQueue: true}},
 		"and another one may lead meanwhile": {is: ends.Resign(),
-			view: View{Entry: first, Queue: queue(), RunningWork: 1}, want: ends.Resign(),
-			o: Orders{CancelCause: leaderelection.ErrKeyLost}},
+			view: View{Entry: first, Queue: queue(), WorkRunning: true}, want: ends.Resign(),
+			o: Orders{CutOffReason: leaderelection.ErrKeyLost}},
 		"withdraws": {is: leads.Withdraw(leaderelection.ErrWithdrawn), view: View{Entry: first, Queue: alone},
 			want: Candidate{WantsToLead: true, WithdrawReason: leaderelection.ErrWithdrawn},
-			o:    Orders{EndReason: leaderelection.ErrWithdrawn, CancelCause: ErrTermEnded, ReleaseEntry: true}},
+			o:    Orders{EndReason: leaderelection.ErrWithdrawn, ReleaseEntry: true}},
 		"withdraws from the queue": {is: placed.Withdraw(leaderelection.ErrWithdrawn),
 			view: View{Entry: queued, Queue: alone},
 			want: Candidate{WantsToLead: true, WithdrawReason: leaderelection.ErrWithdrawn}, o: Orders{ReleaseEntry: true}},
@@ -84,11 +80,11 @@ func TestLook(t *testing.T) {
 		"but not after the end": {is: Candidate{WithdrawReason: lifecycle.ErrStopped}.Stand(nil),
 			want: Candidate{WantsToLead: true, WithdrawReason: lifecycle.ErrStopped}},
 		"its session is lost": {is: leads, view: View{Entry: OwnEntry{CreateRevision: 5, Decided: true, EndCause: errLost},
-			RunningWork: 1},
-			want: ends, o: Orders{EndReason: errLost, AwaitWork: true, CancelCause: ErrTermEnded}},
-		"its key is gone": {is: leads, view: View{Entry: first, Queue: queue(), RunningWork: 1},
+			WorkRunning: true},
+			want: ends, o: Orders{EndReason: errLost, CutOffReason: errLost}},
+		"its key is gone": {is: leads, view: View{Entry: first, Queue: queue(), WorkRunning: true},
 			want: Candidate{WantsToLead: true, Phase: AwaitingWork, ReleaseReason: leaderelection.ErrKeyLost},
-			o:    Orders{EndReason: leaderelection.ErrKeyLost, AwaitWork: true, CancelCause: ErrTermEnded}},
+			o:    Orders{EndReason: leaderelection.ErrKeyLost, CutOffReason: leaderelection.ErrKeyLost}},
 		"its key is gone while it waits": {is: placed, view: View{Entry: queued, Queue: queue()},
 			want: placed, o: Orders{ReleaseEntry: true, EnterQueue: true}},
 		"another priority": {is: Candidate{WantsToLead: true, Phase: Queued, Priority: 1},
@@ -114,19 +110,19 @@ func TestLooksAgain(t *testing.T) {
 	require.Equal(t, Orders{RecheckAfter: time.Second}, o)
 	v.Now = v.Now.Add(time.Second)
 	c, o = c.Decide(v)
-	require.Equal(t, Orders{EndReason: ErrGaveWay, CancelCause: ErrTermEnded, ReleaseEntry: true, EnterQueue: true}, o)
+	require.Equal(t, Orders{EndReason: ErrGaveWay, ReleaseEntry: true, EnterQueue: true}, o)
 	require.Equal(t, Queued, c.Phase)
 }
 
 // Whatever is known and requested: a term starts only with a valid entry, and is lowered before its entry is
-// abandoned. The entry is abandoned only when no work runs or the wait is over. A process that must not stand
+// abandoned. The entry is abandoned only when no work is waited for. A process that must not stand
 // does not queue.
 func TestWhateverIsKnown(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var c Candidate
 		leading, ending := false, false
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
-			switch rapid.IntRange(0, 6).Draw(t, "wants") {
+			switch rapid.IntRange(0, 5).Draw(t, "wants") {
 			case 0:
 				c = c.Stand(nil)
 			case 1:
@@ -136,14 +132,12 @@ func TestWhateverIsKnown(t *testing.T) {
 					c = c.Resign()
 				}
 			case 3:
-				c = c.WorkTimedOut()
-			case 4:
 				c = c.RetryAllowed()
-			case 5:
+			case 4:
 				priority := rapid.IntRange(0, 2).Draw(t, "priority")
 				c = c.Stand(&priority)
 			}
-			v := View{RunningWork: rapid.IntRange(0, 1).Draw(t, "work"), PreferAfter: time.Second}
+			v := View{WorkRunning: rapid.Bool().Draw(t, "work"), PreferAfter: time.Second}
 			switch rapid.IntRange(0, 2).Draw(t, "queue") {
 			case 0:
 				v.Queue = alone
@@ -173,8 +167,7 @@ func TestWhateverIsKnown(t *testing.T) {
 			}
 			require.False(t, leading && (o.ReleaseEntry || o.DropEntry), "abandoned with its flag up")
 			if o.ReleaseEntry && ending {
-				require.True(t, v.RunningWork == 0 || o.WorkOverdue)
-				require.NotNil(t, o.CancelCause)
+				require.False(t, v.WorkRunning)
 				ending = false
 			}
 			if o.BeginTerm {

@@ -1,4 +1,4 @@
-package wait
+package termscope
 
 import (
 	"context"
@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-)
 
-var errTermOver = errors.New("the term is over")
+	"github.com/goverse/goverse/internal/lifecycle"
+)
 
 // terms leads terms of a second each, as an election does.
 func terms(ctx context.Context, fn func(context.Context, int) error) error {
@@ -23,18 +23,18 @@ func terms(ctx context.Context, fn func(context.Context, int) error) error {
 	defer end()
 	err := fn(term, int(began.Unix()))
 	if term.Err() != nil && ctx.Err() == nil {
-		return errTermOver
+		return lifecycle.ErrTermOver
 	}
 	return err
 }
 
-func TestEachTermCallsOnceATerm(t *testing.T) {
-	for name, returned := range map[string]error{"nil": nil, "an error that says that the term is over": errTermOver} {
+func TestLeadEachCallsOnceATerm(t *testing.T) {
+	for name, returned := range map[string]error{"nil": nil, "the end of the term": lifecycle.ErrTermOver} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			stopped := errors.New("stopped")
 			var calls []int
-			err := EachTerm(ctx, errTermOver, terms, func(_ context.Context, term int) error {
+			err := LeadEach(ctx, terms, func(_ context.Context, term int) error {
 				if calls = append(calls, term); len(calls) == 5 {
 					cancel(stopped)
 				}
@@ -49,13 +49,13 @@ func TestEachTermCallsOnceATerm(t *testing.T) {
 	}
 }
 
-func TestEachTermReturnsOtherErrors(t *testing.T) {
+func TestLeadEachReturnsOtherErrors(t *testing.T) {
 	broken := errors.New("broken")
 	calls := 0
-	err := EachTerm(t.Context(), errTermOver, terms, func(context.Context, int) error { calls++; return broken })
+	err := LeadEach(t.Context(), terms, func(context.Context, int) error { calls++; return broken })
 	require.Equal(t, broken, err)
 	require.Equal(t, 1, calls)
 	fails := func(context.Context, func(context.Context, int) error) error { return broken }
-	err = EachTerm(t.Context(), errTermOver, fails, func(context.Context, int) error { panic("it is not led") })
+	err = LeadEach(t.Context(), fails, func(context.Context, int) error { panic("it is not led") })
 	require.Equal(t, broken, err)
 }

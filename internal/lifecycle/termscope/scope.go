@@ -1,0 +1,185 @@
+// Package termscope runs functions within one term of leadership. All elections of Goverse use it: the cluster's
+// own, the named ones, and the elector.
+//
+//	the term leads ──End──► the owner waits for running functions ──► idle: the key may be given up
+//	Context  ─────────┤                                          │
+//	Tail     ────────────────────────────────────────────────────┤
+//
+// A [Scope] counts the functions that run. After its end none can begin. Functions of Lead ([Scope.RunUntilEnd])
+// must return when the term ends. Functions of AsLeader ([Scope.RunIntoTail]) may go on while the owner waits,
+// until the owner's WorkTimeout has passed or [Scope.CutOff] is called.
+//
+// Not promised: a function that ignores the end of its context goes on. Only the token of the term stops its
+// writes.
+package termscope
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/goverse/goverse/internal/lifecycle"
+	"github.com/goverse/goverse/internal/wait"
+)
+
+// Owner describes the election that a scope belongs to.
+type Owner struct {
+	// Lock guards the scope beside the owner's own state, so that the owner decides on a fixed number of functions.
+	Lock sync.Locker
+	// WorkTimeout limits the wait for functions after the end of the term. 0 means no limit.
+	WorkTimeout time.Duration
+	// OnIdle is called once after the end of the term, when no function is waited for any longer. Lock is held.
+	OnIdle func()
+	// OnOverdue is called after OnIdle if functions still run when WorkTimeout has passed. Lock is not held.
+	OnOverdue func(running int)
+	// OverError makes an error that matches ErrTermOver from the reason for the end of the term. If it is nil,
+	// errors of functions are returned unchanged.
+	OverError func(why error) error
+}
+
+// Scope represents the functions that run in one term. It is safe for concurrent use where Owner.Lock is not
+// mentioned.
+type Scope struct {
+	owner     Owner
+	ctx, tail context.Context
+	endTerm   context.CancelCauseFunc
+	endTail   context.CancelCauseFunc
+	ended     atomic.Bool
+
+	// Guarded by Owner.Lock:
+
+	running int
+	idle    bool        // no function is waited for any longer
+	timeout *time.Timer // nil unless functions are waited for
+}
+
+// New returns the scope of a term that begins. Its contexts end with term and tail at the latest.
+func New(owner Owner, term, tail context.Context) *Scope {
+	s := &Scope{owner: owner}
+	s.ctx, s.endTerm = context.WithCancelCause(term)
+	s.tail, s.endTail = context.WithCancelCause(tail)
+	return s
+}
+
+// Context returns a context that ends with the term.
+func (s *Scope) Context() context.Context { return s.ctx }
+
+// Tail returns a context that ends when the functions of the term are no longer waited for, or are cut off.
+func (s *Scope) Tail() context.Context { return s.tail }
+
+// Ended reports whether End was called.
+func (s *Scope) Ended() bool { return s.ended.Load() }
+
+// Enter counts a function, unless the term has ended. RunUntilEnd or RunIntoTail must follow. The caller holds
+// Owner.Lock.
+func (s *Scope) Enter() bool {
+	if s.ended.Load() {
+		return false
+	}
+	s.running++
+	return true
+}
+
+// Busy reports whether functions of the term run and are waited for. The caller holds Owner.Lock.
+func (s *Scope) Busy() bool { return s.running > 0 && !s.idle }
+
+// End ends the term for the given reason: no function can begin any more, and Context ends. Running functions are
+// waited for. Further calls do nothing. The caller holds Owner.Lock.
+func (s *Scope) End(why error) {
+	if s.ended.Swap(true) {
+		return
+	}
+	s.endTerm(why)
+	switch {
+	case s.running == 0:
+		s.stopWaiting()
+	case s.owner.WorkTimeout > 0:
+		s.timeout = time.AfterFunc(s.owner.WorkTimeout, s.timeOut)
+	}
+}
+
+// CutOff ends Tail for the given reason. Running functions are still waited for.
+func (s *Scope) CutOff(why error) { s.endTail(why) }
+
+// Abandon stops waiting for running functions of a term that has ended, as if WorkTimeout had passed. The caller
+// holds Owner.Lock.
+func (s *Scope) Abandon() {
+	if s.ended.Load() && !s.idle {
+		s.stopWaiting()
+	}
+}
+
+// stopWaiting ends Tail and reports that the scope is idle. The caller holds Owner.Lock.
+func (s *Scope) stopWaiting() {
+	s.idle = true
+	if s.timeout != nil {
+		s.timeout.Stop()
+	}
+	s.endTail(context.Cause(s.ctx))
+	s.owner.OnIdle()
+}
+
+// timeOut stops waiting when WorkTimeout has passed.
+func (s *Scope) timeOut() {
+	s.owner.Lock.Lock()
+	overdue := s.Busy()
+	running := s.running
+	s.Abandon()
+	s.owner.Lock.Unlock()
+	if overdue {
+		s.owner.OnOverdue(running)
+	}
+}
+
+// RunUntilEnd runs fn after Enter. fn's context ends with ctx and with Context. If fn's error reports the end of
+// the term, RunUntilEnd returns an error that matches ErrTermOver and names the reason. Otherwise it returns fn's
+// error.
+func (s *Scope) RunUntilEnd(ctx context.Context, fn func(context.Context) error) error {
+	return s.run(ctx, s.ctx, fn)
+}
+
+// RunIntoTail is like RunUntilEnd, but fn's context ends with Tail instead of Context.
+func (s *Scope) RunIntoTail(ctx context.Context, fn func(context.Context) error) error {
+	return s.run(ctx, s.tail, fn)
+}
+
+func (s *Scope) run(ctx, scope context.Context, fn func(context.Context) error) error {
+	defer s.leave()
+	work, stop := wait.MergeContexts(ctx, scope)
+	defer stop()
+	err := fn(work)
+	cause := context.Cause(scope)
+	switch {
+	case err == nil || cause == nil || ctx.Err() != nil || s.owner.OverError == nil:
+	case errors.Is(err, lifecycle.ErrTermOver):
+	case errors.Is(err, context.Canceled), errors.Is(err, cause), errors.Is(cause, err):
+		return s.overError(cause)
+	}
+	return err
+}
+
+// leave undoes Enter.
+func (s *Scope) leave() {
+	s.owner.Lock.Lock()
+	defer s.owner.Lock.Unlock()
+	if s.running--; s.running == 0 {
+		s.Abandon()
+	}
+}
+
+// OverError returns the error of the term. Its reason is why, unless Context has ended for another one.
+func (s *Scope) OverError(why error) error {
+	if cause := context.Cause(s.ctx); cause != nil {
+		why = cause
+	}
+	return s.overError(why)
+}
+
+func (s *Scope) overError(why error) error {
+	if errors.Is(why, lifecycle.ErrTermOver) {
+		return why
+	}
+	return s.owner.OverError(why)
+}
