@@ -3,17 +3,11 @@ package cluster
 import (
 	"context"
 	"sync"
-	"time"
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/goverse/goverse/internal/backoff"
 	"github.com/goverse/goverse/internal/callback"
-	"github.com/goverse/goverse/internal/wait"
 )
-
-// runRetry is the pause before a Sharding.Run that has failed is called again.
-var runRetry = backoff.Policy{First: time.Second / 4, Last: 10 * time.Second}
 
 // shardRuns calls Sharding.Run for the shards of this node, between OnAcquire and OnRelease.
 type shardRuns struct {
@@ -35,31 +29,9 @@ func (r *shardRuns) onAcquire(ctx context.Context, shard int, epoch int64) {
 	r.mu.Unlock()
 	go func() { // release waits for it
 		defer close(ended)
-		r.repeatRun(ctx, shard, epoch)
+		callback.Repeat(ctx, r.log, "Sharding.Run failed, calling it again",
+			func() error { return r.sharding.Run(ctx, shard, epoch) }, "shard", shard)
 	}()
-}
-
-// repeatRun calls Run until it returns nil or ctx ends.
-func (r *shardRuns) repeatRun(ctx context.Context, shard int, epoch int64) {
-	pause := backoff.Backoff{Policy: runRetry}
-	for ctx.Err() == nil {
-		began := time.Now()
-		err := callback.Run(func() error { return r.sharding.Run(ctx, shard, epoch) })
-		if err == nil || ctx.Err() != nil {
-			return
-		}
-		if time.Since(began) > runRetry.Last {
-			pause.Reset()
-		}
-		about := []any{"shard", shard, "error", err}
-		if stack := callback.PanicStack(err); stack != "" {
-			about = append(about, "stack", stack)
-		}
-		r.log.Error("Sharding.Run failed, calling it again", about...)
-		if !wait.For(ctx, pause.Next()) {
-			return
-		}
-	}
 }
 
 // onRelease is called after the context of acquire has ended. It waits for Run, however long that takes.

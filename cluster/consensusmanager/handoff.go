@@ -2,11 +2,9 @@ package consensusmanager
 
 import (
 	"context"
-	"math/rand/v2"
 	"slices"
 	"time"
 
-	"github.com/goverse/goverse/internal/backoff"
 	"github.com/goverse/goverse/internal/callback"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/sharding"
@@ -16,10 +14,6 @@ import (
 
 // overdueLogDelay is the time in which shards with late calls are collected for one line in the log.
 const overdueLogDelay = 20 * time.Millisecond
-
-// hookRetryFirst and hookRetryLast bound the pause before a failed OnAcquire is called again. The pause doubles
-// each time.
-const hookRetryFirst, hookRetryLast = time.Second / 4, 10 * time.Second
 
 func (h *Shards) acquireShard(g ownership.Grant, period *etcdsession.Period) {
 	slot := &h.slots[g.Shard]
@@ -60,45 +54,24 @@ func (h *Shards) acquireShard(g ownership.Grant, period *etcdsession.Period) {
 }
 
 // callOnAcquire calls OnAcquire when the shard's turn comes, and again if it fails by a panic or by ending its
-// goroutine. Until it succeeds the shard is not served. ask returns false if ctx ends before the first call.
-func (h *Shards) callOnAcquire(ctx context.Context, g ownership.Grant) bool {
-	again := backoff.Policy{First: hookRetryFirst, Last: hookRetryLast}
-	for failures := 1; ; failures++ {
-		asked, err := h.tryOnAcquire(ctx, g)
-		if err == nil {
-			return asked
+// goroutine. Until it succeeds the shard is not served. asked is false if ctx ends before the first call; otherwise
+// OnRelease must undo the calls.
+func (h *Shards) callOnAcquire(ctx context.Context, g ownership.Grant) (asked bool) {
+	callback.Repeat(ctx, h.cfg.Logger, "OnAcquire failed, calling it again: the shard is not served before", func() error {
+		if h.acquireSlots != nil {
+			select {
+			case h.acquireSlots <- struct{}{}:
+				defer func() { <-h.acquireSlots }()
+			case <-ctx.Done():
+			}
 		}
-		h.logHookFailure("OnAcquire", g.Shard, err)
-		if !wait.For(ctx, again.Delay(failures, rand.Float64())) {
-			return true // OnRelease must undo the failed calls
+		if ctx.Err() == nil {
+			asked = true
+			h.cfg.OnAcquire(ctx, g.Shard, g.Epoch)
 		}
-	}
-}
-
-// logHookFailure logs that a user's function has failed.
-func (h *Shards) logHookFailure(hook string, shard int, err error) {
-	about := []any{"shard", shard, "error", err}
-	if stack := callback.PanicStack(err); stack != "" {
-		about = append(about, "stack", stack)
-	}
-	h.cfg.Logger.Error(hook+" failed, "+map[string]string{"OnAcquire": "calling it again: the shard is not served before",
-		"OnRelease": "releasing the shard all the same"}[hook], about...)
-}
-
-// tryOnAcquire calls OnAcquire when the shard's turn comes.
-func (h *Shards) tryOnAcquire(ctx context.Context, g ownership.Grant) (asked bool, err error) {
-	if h.acquireSlots != nil {
-		select {
-		case h.acquireSlots <- struct{}{}:
-			defer func() { <-h.acquireSlots }()
-		case <-ctx.Done():
-			return false, nil
-		}
-		if ctx.Err() != nil {
-			return false, nil
-		}
-	}
-	return true, callback.Run(func() error { h.cfg.OnAcquire(ctx, g.Shard, g.Epoch); return nil })
+		return nil
+	}, "shard", g.Shard)
+	return asked
 }
 
 func (h *Shards) releaseShard(shard int) {
@@ -141,7 +114,7 @@ func (h *Shards) finishRelease(slot *shardSlot, shard int, drained <-chan struct
 		err := callback.Run(func() error { h.cfg.OnRelease(ctx, shard); return nil })
 		cancel()
 		if err != nil {
-			h.logHookFailure("OnRelease", shard, err)
+			callback.LogFailure(h.cfg.Logger, "OnRelease failed, releasing the shard all the same", err, "shard", shard)
 		}
 	}
 	h.freeShard(slot)

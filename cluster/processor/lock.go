@@ -15,8 +15,10 @@ import (
 // LeaderLock decides when this process may handle events. See Election, Lock, Shard and LockFunc.
 type LeaderLock interface {
 	// Lead waits until this process leads, runs fn, and releases the lead when fn has returned. fn's context
-	// ends with the lead or with ctx. token is never 0, and larger than the tokens of all earlier leaders. Lead
-	// returns fn's error, or the reason why fn did not run. That error matches ErrNoLock if fn can never run.
+	// ends with the lead or with ctx. token is larger than the tokens of all earlier leaders. A lock without tokens
+	// passes 0: the checkpoint then takes its last token plus one, so that an earlier leader is fenced when the next
+	// one claims the checkpoint. Lead returns fn's error, or the reason why fn did not run. That error matches
+	// ErrNoLock if fn can never run.
 	Lead(ctx context.Context, fn func(ctx context.Context, token int64) error) error
 }
 
@@ -32,7 +34,7 @@ func (f LockFunc) Lead(ctx context.Context, fn func(ctx context.Context, token i
 	return f(ctx, fn)
 }
 
-// leadAlone always leads; token 0 lets the checkpoint choose the token.
+// leadAlone always leads, without a token.
 func leadAlone(ctx context.Context, fn func(ctx context.Context, token int64) error) error {
 	return fn(ctx, 0)
 }

@@ -31,8 +31,8 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// PanicStack returns the stack of the panic that err reports, for the log; "" if err reports none.
-func PanicStack(err error) string {
+// panicStack returns the stack of the panic that err reports, for the log; "" if err reports none.
+func panicStack(err error) string {
 	if p, ok := errors.AsType[*PanicError](err); ok {
 		return string(p.Stack)
 	}

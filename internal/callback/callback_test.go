@@ -18,9 +18,9 @@ func TestRun(t *testing.T) {
 	err := Run(func() error { panic(io.EOF) })
 	require.ErrorIs(t, err, io.EOF)
 	require.EqualError(t, err, "panic: EOF")
-	require.Contains(t, PanicStack(err), "callback_test.go")
+	require.Contains(t, panicStack(err), "callback_test.go")
 	require.EqualError(t, Run(func() error { panic("text") }), "panic: text")
-	require.Empty(t, PanicStack(errors.New("another")))
+	require.Empty(t, panicStack(errors.New("another")))
 }
 
 func TestFinish(t *testing.T) {

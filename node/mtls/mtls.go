@@ -173,8 +173,7 @@ func (c *Certificates) notifyReplaced(former, now *generation) {
 		c.cfg.Replaced(!slices.EqualFunc(former.authorities, now.authorities, (*x509.Certificate).Equal))
 		return nil
 	}); err != nil {
-		c.log.Error("Replaced did not return; the files are looked at all the same", "error", err, "stack",
-			callback.PanicStack(err))
+		callback.LogFailure(c.log, "Replaced did not return; the files are looked at all the same", err)
 	}
 }
 
