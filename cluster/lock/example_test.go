@@ -28,7 +28,7 @@ func ExampleLockRegistry() {
 	// somebody else gets it: false <nil>
 	// may be acted on: true token: 1
 	// released: <nil>
-	// its context has ended: it was given up
+	// its context has ended: it was released
 }
 
 // Writes to etcd under a lock use its Txn: etcd refuses a holder that has lost the lock without noticing.

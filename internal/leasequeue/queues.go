@@ -23,9 +23,9 @@ type Queues struct {
 	// Guarded by Engine.mu:
 
 	closed    bool
-	denied    bool          // etcd has denied an operation, and none has succeeded since: see outbox.takeBatch
-	entries   int           // entries on the present session
-	empty     chan struct{} // closed when no entry is left; made on demand
+	denied    bool  // etcd has denied an operation, and none has succeeded since: see outbox.takeBatch
+	entries   int   // entries on the present session
+	empty     latch // closed when no entry is left
 	followers map[*Follower]struct{}
 }
 
@@ -179,22 +179,19 @@ func (q *Queues) releaseEntries() (r *sessionRun, empty <-chan struct{}) {
 	if r == nil || q.entries == 0 {
 		return nil, nil
 	}
-	if q.empty == nil {
-		q.empty = make(chan struct{})
-	}
+	empty = q.empty.channel(false)
 	for _, x := range r.entries {
 		if x.q == q {
 			x.applyChange(x.state.Load().RevokeOrRelease())
 		}
 	}
-	return r, q.empty
+	return r, empty
 }
 
 // entryRemoved records that an entry's key is gone. The caller holds Engine.mu.
 func (q *Queues) entryRemoved() {
-	if q.entries--; q.entries == 0 && q.empty != nil {
-		close(q.empty)
-		q.empty = nil
+	if q.entries--; q.entries == 0 {
+		q.empty.close()
 	}
 }
 

@@ -31,7 +31,7 @@ var streamRetry = backoff.Policy{First: time.Second, Last: 5 * time.Minute}
 var (
 	errRefused = errors.New("etcd refuses the watch")
 	errIdle    = errors.New("no entry waits in these queues any longer")
-	errSilent  = errors.New("the watch does not tell what a read shows")
+	errSilent  = errors.New("the watch did not report a change that a read shows")
 )
 
 // run watches until the bucket has been idle for a while or the session is lost.

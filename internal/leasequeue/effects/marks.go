@@ -17,7 +17,7 @@ import (
 )
 
 // errConflict reports that the entry or the mark has changed.
-var errConflict = errors.New("the place in the effect's queue was lost, or its mark was changed out of band")
+var errConflict = errors.New("the effect's queue entry was lost, or its mark was changed out of band")
 
 // mark is the stored state of an effect. State is Running, Done or Failed, or "" if the effect was never
 // attempted.

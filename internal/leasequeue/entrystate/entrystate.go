@@ -23,13 +23,13 @@ import (
 var (
 	// ErrEntryLost is returned when the entry is lost with its session or by an out-of-band change. A caller that
 	// still wants one must enter again.
-	ErrEntryLost = errors.New("the place in the queue is lost")
+	ErrEntryLost = errors.New("the queue entry is lost")
 	// ErrNotFirst is returned when an entry with Try is not first.
-	ErrNotFirst = errors.New("another one is first")
+	ErrNotFirst = errors.New("another entry is first")
 	// ErrKeyLost reports that the key was deleted out of band.
 	ErrKeyLost = lifecycle.ErrKeyLost
 	// ErrReleased reports that the holder released the entry.
-	ErrReleased = errors.New("it was given up")
+	ErrReleased = errors.New("it was released")
 )
 
 // Claim is the progress of an entry towards being granted.
