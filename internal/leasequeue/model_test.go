@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/state"
@@ -42,20 +41,19 @@ func play(t *testing.T, do func(s *testBed)) {
 }
 
 // queues returns the queues of a process. Its requests take 2 ms unless delivery says otherwise.
-func (s *testBed) queues(delivery func(request any) modeletcd.Delivery, change ...func(*clientv3.Client)) *Queues {
+func (s *testBed) queues(delivery func(request any) modeletcd.Delivery, change ...func(*etcdsession.Config)) *Queues {
 	conn := s.e.Connect("", func(request any) modeletcd.Delivery {
 		f := delivery(request)
 		f.Out, f.Back = max(f.Out, time.Millisecond), max(f.Back, time.Millisecond)
 		return f
 	})
-	client := conn.Client()
+	cfg := etcdsession.Config{Client: conn.Client(), TTL: 2 * time.Second}
 	for _, c := range change {
-		c(client)
+		c(&cfg)
 	}
-	keeper, err := etcdsession.NewKeeper(etcdsession.KeeperConfig{Config: etcdsession.Config{Client: client,
-		TTL: 2 * time.Second}})
+	keeper, err := etcdsession.NewKeeper(etcdsession.KeeperConfig{Config: cfg})
 	require.NoError(s, err)
-	e, err := New(Config{Client: client, Keeper: keeper, RequestTimeout: time.Second}, s.keys)
+	e, err := New(Config{Client: cfg.Client, Keeper: keeper, RequestTimeout: time.Second}, s.keys)
 	require.NoError(s, err)
 	s.wg.Go(func() { _ = keeper.Run(s.ctx) })
 	s.wg.Go(func() { e.Run(s.ctx) })

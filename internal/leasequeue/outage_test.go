@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/test/modeletcd"
 )
 
@@ -153,7 +154,9 @@ func (r *refusing) Watch(ctx context.Context, key string, opts ...clientv3.OpOpt
 func TestFewStreamsForADeniedBucket(t *testing.T) {
 	play(t, func(s *testBed) {
 		watcher := &refusing{prefix: s.keys.BucketPrefix("denied"), streams: map[string]bool{}}
-		q := s.queues(well, func(client *clientv3.Client) { watcher.Watcher, client.Watcher = client.Watcher, watcher })
+		q := s.queues(well, func(c *etcdsession.Config) {
+			watcher.Watcher, c.Client.Watcher = c.Client.Watcher, watcher
+		})
 		for _, name := range []string{"denied", "a", "b", "c"} {
 			s.awaitGrant(s.enter(q, EntrySpec{Name: name}), time.Second)
 			s.enter(q, EntrySpec{Name: name}) // it waits

@@ -1,0 +1,65 @@
+package leasequeue
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/internal/etcd/deadline"
+	"github.com/goverse/goverse/internal/etcd/etcdsession"
+)
+
+// A holder knows at once that the session's deadline has passed, even before the session's own goroutines notice. Its
+// release reports that the grant was lost.
+func TestHolderKnowsOfThePassedDeadline(t *testing.T) {
+	var late atomic.Int64
+	clock := func() deadline.Instant { return deadline.Now().Add(time.Duration(late.Load())) }
+	play(t, func(s *testBed) {
+		q := s.queues(well, func(c *etcdsession.Config) { c.Clock = clock })
+		g := s.awaitGrant(s.enter(q, EntrySpec{Name: "it"}), time.Second)
+		require.True(s, g.Valid())
+		require.NoError(s, g.EndCause())
+		late.Store(int64(time.Hour))
+		require.False(s, g.Valid())
+		require.NoError(s, g.Period().Context().Err(), "the session has not noticed")
+		require.ErrorIs(s, g.EndCause(), session.ErrLost)
+		work, stop := g.Within(s.ctx)
+		defer stop()
+		require.ErrorIs(s, context.Cause(work), session.ErrLost)
+		lost, err := g.ReleaseAndWait(s.ctx)
+		require.ErrorIs(s, lost, session.ErrLost)
+		require.NoError(s, err)
+		require.ErrorIs(s, context.Cause(g.Context()), session.ErrLost)
+	})
+}
+
+// The contexts of a grant end with the first reason for which its holder must stop.
+func TestContextsEndWithTheFirstReason(t *testing.T) {
+	play(t, func(s *testBed) {
+		q := s.queues(well)
+		g := s.awaitGrant(s.enter(q, EntrySpec{Name: "it"}), time.Second)
+		before := g.Context()
+		work, stop := g.Within(s.ctx)
+		first := errors.New("first")
+		g.Revoke(first)
+		g.Revoke(errors.New("second"))
+		require.Len(s, s.e.Keys(g.Key()), 1, "its key stands until it is released")
+		lost, err := g.ReleaseAndWait(s.ctx)
+		require.Equal(s, first, lost)
+		require.NoError(s, err)
+		after, stopAfter := g.Within(s.ctx)
+		for _, ctx := range []context.Context{before, work, after, g.Context()} {
+			require.Equal(s, first, context.Cause(ctx))
+		}
+		require.NoError(s, g.Period().Context().Err())
+		require.Len(s, g.contexts, 3)
+		stop()
+		stopAfter()
+		require.Len(s, g.contexts, 1, "what was added is forgotten")
+	})
+}
