@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"strconv"
 	"time"
 
@@ -14,105 +13,91 @@ import (
 	"google.golang.org/protobuf/protoadapt"
 
 	"github.com/goverse/goverse/cluster/objects"
-	"github.com/goverse/goverse/internal/logs/logtext"
 )
 
-// activateObject creates the implementation of an object for the calls that wait. The caller holds the shard's lock.
-func (h *Host) activateObject(o *object) {
-	chain := o.first.chain
-	epoch, ok := h.enterShard(o.home, chain)
-	for w := o.first.next; !ok && w != nil && o.queuedChains > 0; w = w.next {
-		if o.home.hasTurnOf(w.chain) {
-			chain = w.chain
-			epoch, ok = h.cfg.Shards.Reenter(o.home.number)
+// startActivation begins to create the implementation of an object for the turns that wait. The caller holds the
+// shard's lock.
+func (o *object) startActivation() {
+	s, chain := o.home, o.turns.first.chain
+	epoch, ok := s.enterShard(chain)
+	for t := o.turns.first.next; !ok && t != nil && o.turns.queuedChains > 0; t = t.next {
+		if chain = t.chain; s.ids.hasExposed(chain) {
+			epoch, ok = s.host.cfg.Shards.Reenter(s.number)
 		}
 	}
 	if !ok {
-		h.awaitShard(o.home)
+		s.awaitServed()
 		return
 	}
-	o.phase, o.epoch, o.turn, o.since = phaseActivating, epoch, o.home.newTurn(), time.Now()
-	o.home.live++
-	o.home.expose(o.turn)
-	chain = chainOf(chain, o.turn)
-	if !h.spawn(func() { h.runFactory(o, chain) }) {
-		o.home.unexpose(o.turn)
-		o.phase, o.turn = phaseEmpty, 0
-		o.home.live--
-		h.cfg.Shards.Exit(o.home.number)
-		h.refuseWaiters(o, errMoved)
+	id := s.ids.nextID()
+	o.phase, o.epoch, o.turns.exclusive, o.since = phaseActivating, epoch, id, time.Now()
+	s.live++
+	s.ids.exposeID(id)
+	chain = chainOf(chain, id)
+	if !s.host.workers.run(func() { o.runFactory(chain) }) {
+		o.endActivating()
+		s.exitShard()
+		o.refuseWaiting(errMoved)
 	}
 }
 
+// endActivating makes an object empty that could not be activated. The caller holds the shard's lock.
+func (o *object) endActivating() {
+	o.home.ids.concealID(o.turns.exclusive)
+	o.phase, o.turns.exclusive = phaseEmpty, 0
+	o.home.live--
+}
+
 // runFactory runs the factory.
-func (h *Host) runFactory(o *object, chain []uint64) {
-	defer h.cfg.Shards.Exit(o.home.number)
-	room := h.makeRoom()
-	overdue := time.AfterFunc(h.cfg.ActivationTimeout, func() { h.refuseOverdue(o) })
+func (o *object) runFactory(chain []uint64) {
+	h := o.home.host
+	defer o.home.exitShard()
+	room := h.evictor.makeRoom()
+	overdue := time.AfterFunc(h.cfg.ActivationTimeout, o.refuseOverdue)
 	impl, err := any(nil), errFull
 	defer func() { // also if the factory has left its goroutine
 		overdue.Stop()
-		h.finishActivation(o, impl, err)
+		o.finishActivation(impl, err)
 	}()
 	if room {
 		err = errNoReturn
-		impl, err = h.constructObject(o, chain)
+		impl, err = o.callFactory(chain)
 	}
 }
 
 // errNoReturn is returned for a factory that left its goroutine by runtime.Goexit.
 var errNoReturn = errors.New("the factory did not return")
 
-// finishActivation ends an activation. It grants turns to the waiting calls, or refuses them if the activation failed.
-func (h *Host) finishActivation(o *object, impl any, err error) {
-	o.home.mu.Lock()
-	defer o.home.mu.Unlock()
-	o.home.unexpose(o.turn)
-	o.turn = 0
+// finishActivation ends an activation. It begins the waiting turns, or refuses them if the activation failed.
+func (o *object) finishActivation(impl any, err error) {
+	s, h := o.home, o.home.host
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if err == nil && !o.hung {
-		o.impl, o.phase = impl, phaseActive
-		o.service.metrics.active.Add(1)
-		h.addRecent(o)
-		h.advanceObject(o)
+		s.ids.concealID(o.turns.exclusive)
+		o.impl, o.phase, o.turns.exclusive = impl, phaseActive, 0
+		h.evictor.addActivation(o)
+		o.advanceTurns()
 		return
 	}
-	h.activations.Add(-1)
-	o.home.live--
+	h.evictor.activations.Add(-1)
 	if err == nil {
 		err = errHung(o)
 	}
-	o.phase = phaseEmpty
-	o.endExtras()
-	h.warnActivation(o, err)
-	h.refuseWaiters(o, activationError(o, h.errorForCaller(o.service.name, o.key, err)))
+	o.endActivating()
+	o.extras.endWork()
+	h.failures.warnActivation(o, err)
+	o.refuseWaiting(activationError(o, h.failures.errorForCaller(o.service.name, o.key, err)))
 }
 
-// warnEvery is the least time between log lines about failed activations of one service.
-const warnEvery = time.Second
-
-// warnActivation logs a failed activation, with the number of failures since the last such line.
-func (h *Host) warnActivation(o *object, err error) {
-	f := &o.service.metrics
-	f.unwarnedFailures.Add(1)
-	now, last := time.Now().UnixNano(), f.lastWarning.Load()
-	if now-last < int64(warnEvery) || !f.lastWarning.CompareAndSwap(last, now) {
-		return
-	}
-	h.cfg.Logger.Warn("could not activate an object; the next call of it tries again", "service", o.service.name,
-		"key", loggedKey(o.key), "error", logtext.OneLine(err), "failures", f.unwarnedFailures.Swap(0))
-}
-
-// constructObject calls the factory and Activated.
-func (h *Host) constructObject(o *object, chain []uint64) (impl any, err error) {
+// callFactory calls the factory and Activated.
+func (o *object) callFactory(chain []uint64) (impl any, err error) {
+	h := o.home.host
 	ctx, cancel := context.WithTimeout(h.cfg.Shards.Drained(o.home.number), h.cfg.ActivationTimeout)
 	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {
-			o.service.metrics.panics.Add(1)
-			if h.panicLimiter.Allow() {
-				h.cfg.Logger.Error("the factory of an object panicked", "service", o.service.name, "key", loggedKey(o.key),
-					"panic", p, "stack", string(debug.Stack()))
-			}
+			h.failures.reportPanic(o, "the factory of an object panicked", p)
 			impl, err = nil, status.Error(codes.Internal, "the factory panicked; see the log of its node")
 		}
 	}()
@@ -140,16 +125,17 @@ func factoryError(err error) error {
 
 // refuseOverdue refuses the calls that wait for a factory that has exceeded its time-out. The object still waits for
 // the factory.
-func (h *Host) refuseOverdue(o *object) {
+func (o *object) refuseOverdue() {
 	o.home.mu.Lock()
 	defer o.home.mu.Unlock()
 	if o.phase != phaseActivating {
 		return
 	}
 	o.hung = true
+	h := o.home.host
 	h.cfg.Logger.Warn("the factory of an object has not returned in time; its key cannot be called until it does",
 		"service", o.service.name, "key", loggedKey(o.key), "after", h.cfg.ActivationTimeout.String())
-	h.refuseWaiters(o, errHung(o))
+	o.refuseWaiting(errHung(o))
 }
 
 var errFull = status.Error(codes.ResourceExhausted,

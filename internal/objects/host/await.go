@@ -15,24 +15,30 @@ const (
 	hintCheckEvery = hintLifetime / 4 // the interval at which hints are checked for expiry
 )
 
-// awaitShard makes sure that the waiting calls are resolved when the shard is served or belongs to another node. The
-// caller holds the shard's lock.
-func (h *Host) awaitShard(s *shard) {
+// awaitServed makes sure that the waiting calls are resolved when the shard is served or belongs to another node. The
+// caller holds the lock.
+func (s *shard) awaitServed() {
 	if s.awaiting {
 		return
 	}
-	if s.awaiting = h.spawn(func() { h.resolveShard(s) }); s.awaiting {
+	if s.awaiting = s.host.workers.run(s.resolveWhenServed); s.awaiting {
 		return
 	}
-	for _, o := range s.objects { // the host is closed
-		h.refuseWaiters(o, errMoved)
+	s.refuseAll() // the host is closed
+}
+
+// refuseAll refuses all calls that wait for objects of the shard. The caller holds the lock.
+func (s *shard) refuseAll() {
+	for _, o := range s.objects {
+		o.refuseWaiting(errMoved)
 	}
 }
 
-// resolveShard waits until a shard is served or assigned to another node, and resolves its calls. If the shard is
-// another node's, settle keeps waiting for calls that came by a newer map. If the newer map assigns the shard
-// to this node, settle waits without limit until the former owner has released it.
-func (h *Host) resolveShard(s *shard) {
+// resolveWhenServed waits until the shard is served or assigned to another node, and resolves its calls. If the shard
+// is another node's, it keeps waiting for calls that came by a newer map. If the newer map assigns the shard to this
+// node, it waits without limit until the former owner has released the shard.
+func (s *shard) resolveWhenServed() {
+	h := s.host
 	history, seen := h.cfg.Shards.History(), int64(-1)
 	for {
 		ctx, cancel := h.ctx, context.CancelFunc(func() {})
@@ -44,23 +50,23 @@ func (h *Host) resolveShard(s *shard) {
 		if h.cfg.Shards.History() != history || h.ctx.Err() != nil {
 			generation = math.MaxInt64
 		}
-		if h.resolveCalls(s, generation, err) {
+		if s.resolveCalls(generation, err) {
 			return
 		}
 		seen = generation
 	}
 }
 
-// resolveCalls resolves the calls of a shard. A nil err means that the shard is served. Otherwise the map of the
+// resolveCalls resolves the calls of the shard. A nil err means that the shard is served. Otherwise the map of the
 // given generation does not assign the shard to this node; a negative generation means that the map assigns it
-// to this node, which does not serve it yet. settled reports whether no call waits any longer for the shard.
-func (h *Host) resolveCalls(s *shard, generation int64, err error) bool {
+// to this node, which does not serve it yet. It reports whether no call waits any longer for the shard.
+func (s *shard) resolveCalls(generation int64, err error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil {
 		s.awaiting, s.elsewhereGeneration = false, 0
 		for _, o := range s.objects {
-			h.advanceObject(o)
+			o.advanceTurns()
 		}
 		return true
 	}
@@ -71,8 +77,8 @@ func (h *Host) resolveCalls(s *shard, generation int64, err error) bool {
 	late := time.Now().Add(-hintLifetime)
 	over := true
 	for _, o := range s.objects {
-		if o.first != nil {
-			over = h.refuseMoved(o, generation, late) && over
+		if o.turns.first != nil {
+			over = o.refuseMoved(generation, late) && over
 		}
 	}
 	s.awaiting, s.elsewhereGeneration = !over, generation
@@ -80,8 +86,8 @@ func (h *Host) resolveCalls(s *shard, generation int64, err error) bool {
 		s.elsewhereGeneration = 0
 	}
 	for _, o := range s.objects {
-		if o.first != nil {
-			h.advanceObject(o)
+		if o.turns.first != nil {
+			o.advanceTurns()
 		}
 	}
 	return over
@@ -90,20 +96,19 @@ func (h *Host) resolveCalls(s *shard, generation int64, err error) bool {
 // refuseMoved refuses the calls that wait for an object if the map of that generation assigns its shard elsewhere. It
 // keeps calls that may enter the leaving shard, and calls that came by a newer map and were queued after late.
 // It reports whether it kept none of the latter. The caller holds the shard's lock.
-func (h *Host) refuseMoved(o *object, generation int64, late time.Time) (over bool) {
+func (o *object) refuseMoved(generation int64, late time.Time) (over bool) {
 	over = true
-	for w := o.first; w != nil; {
-		next := w.next
+	for t := o.turns.first; t != nil; {
+		next := t.next
 		switch {
-		case h.mayEnterLeaving(o.home, w.chain):
-		case w.generation > generation && w.since.After(late):
+		case o.home.mayReenter(t.chain):
+		case t.generation > generation && t.since.After(late):
 			over = false
 		default:
-			h.dequeue(w)
-			w.owner.resolve(errMoved)
+			o.refuseTurn(t, errMoved)
 		}
-		w = next
+		t = next
 	}
-	h.forgetEmpty(o)
+	o.forgetIfEmpty()
 	return over
 }

@@ -3,7 +3,6 @@ package host
 import (
 	"context"
 	"errors"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -48,7 +47,7 @@ type Call struct {
 	Deadline   Deadline
 	Peer       *peer.Peer // nil means this process
 
-	waiter  waiter
+	turn    turn
 	ctx     *turnContext
 	limit   int                     // bytes of a message, as between nodes; 0 means none
 	done    func(error)             // receives the call's error; nil if a goroutine waits on outcome
@@ -84,8 +83,9 @@ func (c *Call) prepareTurn(h *Host, caller context.Context) {
 		c.run, c.decode = c.runTurn, c.copyRequest
 	}
 	c.Header, c.Trailer = nil, nil
-	c.waiter.method, c.waiter.chain, c.waiter.generation, c.waiter.owner = c.Method, c.Chain, c.Generation, c
-	c.ctx = &turnContext{host: h, shard: c.Shard, chain: c.Chain, caller: caller, deadline: c.Deadline, call: c}
+	s := &h.shards[c.Shard]
+	c.turn = turn{method: c.Method, chain: c.Chain, generation: c.Generation, owner: c, home: s}
+	c.ctx = &turnContext{shard: s, chain: c.Chain, caller: caller, deadline: c.Deadline, call: c}
 }
 
 // takeTurn blocks until the call has its turn, but not beyond its deadline or the end of ctx.
@@ -94,24 +94,24 @@ func (c *Call) takeTurn(ctx context.Context, h *Host) error {
 		c.outcome = make(chan error, 1)
 	}
 	c.prepareTurn(h, ctx)
-	granted, err := h.requestTurn(&c.waiter, c.Shard, c.Key)
-	if err != nil || granted {
+	begun, err := c.turn.requestTurn(c.Key)
+	if err != nil || begun {
 		return err
 	}
-	return h.awaitTurn(ctx, c)
+	return c.awaitTurn(ctx)
 }
 
-// resolve implements resolver.
-func (c *Call) resolve(err error) {
+// resolveTurn implements resolver.
+func (c *Call) resolveTurn(err error) {
 	if err == nil && c.done != nil {
 		c.startTurn()
 	} else {
-		c.finish(err)
+		c.finishCall(err)
 	}
 }
 
-// finish passes on the outcome of the call. The call may be reset and used again from then on.
-func (c *Call) finish(err error) {
+// finishCall passes on the outcome of the call. The call may be reset and used again from then on.
+func (c *Call) finishCall(err error) {
 	if c.done != nil {
 		c.done(err)
 	} else {
@@ -121,10 +121,10 @@ func (c *Call) finish(err error) {
 
 // startTurn performs a call that has its turn, in a goroutine of its own.
 func (c *Call) startTurn() {
-	if h := c.ctx.host; !h.spawn(c.run) {
+	if !c.turn.home.host.workers.run(c.run) {
 		go func() { // because the caller may hold the shard's lock
-			h.finishTurn(&c.waiter, nil)
-			c.finish(errMoved)
+			c.turn.finishTurn(nil)
+			c.finishCall(errMoved)
 		}()
 	}
 }
@@ -132,8 +132,8 @@ func (c *Call) startTurn() {
 // runTurn performs the call and passes on its error.
 func (c *Call) runTurn() {
 	err := errMethodExited
-	defer func() { c.finish(err) }()
-	err = c.ctx.host.performCall(c)
+	defer func() { c.finishCall(err) }()
+	err = c.performCall()
 }
 
 // errMethodExited is returned for a method that left its goroutine by runtime.Goexit.
@@ -183,7 +183,7 @@ func (h *Host) Invoke(ctx context.Context, c *Call) error {
 		return err
 	}
 	if ctx.Done() == nil {
-		return h.performCall(c)
+		return c.performCall()
 	}
 	// A goroutine of its own lets the caller return before a method that ignores the end of its context.
 	c.startTurn()
@@ -204,26 +204,26 @@ func (h *Host) Invoke(ctx context.Context, c *Call) error {
 }
 
 // ServeCall starts a call that came from elsewhere. It does not block. It calls done once, with the error of the
-// call: nil, a gRPC status, or an error for which [IsMoved] is true. done must not block. Cancel may be called once
+// call: nil, a gRPC status, or an error for which [IsMoved] is true. done must not block. CancelCall may be called once
 // ServeCall has returned. The size of the messages is not limited.
 func (h *Host) ServeCall(c *Call, done func(error)) {
 	c.prepareTurn(h, nil)
 	c.done = done
-	granted, err := h.requestTurn(&c.waiter, c.Shard, c.Key)
+	begun, err := c.turn.requestTurn(c.Key)
 	switch {
 	case err != nil:
 		done(err)
-	case granted:
+	case begun:
 		c.startTurn()
 	}
 }
 
 var errCancelled = status.FromContextError(context.Canceled).Err()
 
-// CancelCall ends a call that Serve has started and that no caller waits for any longer. It returns true if the
+// CancelCall ends a call that ServeCall has started and that no caller waits for any longer. It returns true if the
 // call was not started and will not be. done is not called then.
 func (h *Host) CancelCall(c *Call) (notStarted bool) {
-	if h.abandonWaiter(&c.waiter) {
+	if c.turn.abandonTurn() {
 		c.Method.countRefused(errCancelled)
 		return true
 	}
@@ -231,8 +231,8 @@ func (h *Host) CancelCall(c *Call) (notStarted bool) {
 	return false
 }
 
-// awaitTurn waits until a queued call has its turn, but not beyond its deadline or the end of ctx.
-func (h *Host) awaitTurn(ctx context.Context, c *Call) error {
+// awaitTurn blocks until a queued call has its turn, but not beyond its deadline or the end of ctx.
+func (c *Call) awaitTurn(ctx context.Context) error {
 	c.Deadline.At, _ = c.ctx.Deadline()
 	c.Deadline.Timeout = 0
 	var over <-chan time.Time
@@ -250,11 +250,11 @@ func (h *Host) awaitTurn(ctx context.Context, c *Call) error {
 	case <-ctx.Done():
 		late = ctx.Err()
 	}
-	if !h.abandonWaiter(&c.waiter) {
+	if !c.turn.abandonTurn() {
 		if err := <-c.outcome; err != nil {
 			return err
 		}
-		h.finishTurn(&c.waiter, nil)
+		c.turn.finishTurn(nil)
 	}
 	err := objects.Error(status.FromContextError(late).Code(), objects.ReasonNotStarted,
 		"objects: "+c.Method.service.name+" "+quotedKey(c.Key)+": the call was waiting for its turn: "+late.Error())
@@ -266,50 +266,54 @@ func (h *Host) awaitTurn(ctx context.Context, c *Call) error {
 const sampleEvery = 8
 
 // performCall runs the method of a call that has its turn, and ends the turn. The error is a gRPC status.
-func (h *Host) performCall(c *Call) (err error) {
-	o := c.waiter.object
+func (c *Call) performCall() (err error) {
 	returned := false
 	defer func() {
 		if !returned {
-			err = h.handlePanic(c, recover())
+			err = c.handlePanic(recover())
 			c.Method.outcomes.count(c.Shard, codes.Internal)
 		}
 		c.ctx.endTurn()
-		h.finishTurn(&c.waiter, c.ctx)
+		c.turn.finishTurn(c.ctx)
 	}()
-	c.ctx.turn = c.waiter.turn
+	c.ctx.turn = c.turn.id
 	// Reading the clock takes a tenth of the time of a call in memory.
 	var began time.Time
-	sampled := c.waiter.turn%sampleEvery == 0
+	sampled := c.turn.id%sampleEvery == 0
 	if sampled {
 		began = time.Now()
 	}
 	if c.stream == nil {
-		err = h.performUnary(c)
+		err = c.performUnary()
 	} else {
-		err = h.performStream(c)
+		err = c.performStream()
 	}
 	returned = true
 	c.Method.outcomes.count(c.Shard, status.Code(err))
 	if sampled {
-		o.service.metrics.latency.Observe(time.Since(began))
+		c.Method.service.metrics.latency.Observe(time.Since(began))
 	}
 	return err
 }
 
 // performUnary runs a unary method.
-func (h *Host) performUnary(c *Call) error {
-	response, err := c.Method.Unary.Handler(c.waiter.object.impl, c.ctx, c.decode, h.cfg.Unary)
+func (c *Call) performUnary() error {
+	response, err := c.Method.Unary.Handler(c.turn.object.impl, c.ctx, c.decode, c.turn.home.host.cfg.Unary)
 	switch {
 	case err != nil:
-		err = asStatus(h.errorForCaller(c.Method.Name, c.Key, err))
-	case !h.holdsShard(c):
+		err = c.errorForCaller(err)
+	case !c.holdsShard():
 		err = errFormerOwner
 	default:
 		return c.copyReply(response)
 	}
 	_ = c.copyReply(nil)
 	return err
+}
+
+// errorForCaller returns a method's error as its caller gets it.
+func (c *Call) errorForCaller(err error) error {
+	return asStatus(c.turn.home.host.failures.errorForCaller(c.Method.Name, c.Key, err))
 }
 
 // errFormerOwner is returned if the session by which the node held the shard ended before the method returned.
@@ -319,7 +323,9 @@ var errFormerOwner = objects.Error(codes.Unavailable, objects.ReasonMayHaveStart
 
 // holdsShard reports whether the node still holds the shard under the epoch of the call's object. Only then is the
 // method's result that of the only activation.
-func (h *Host) holdsShard(c *Call) bool { return h.cfg.Shards.Holds(c.Shard, c.waiter.object.epoch) }
+func (c *Call) holdsShard() bool {
+	return c.turn.home.host.cfg.Shards.Holds(c.Shard, c.turn.object.epoch)
+}
 
 // asStatus returns a method's error as gRPC's server sends it. A method may return the error of a call that it
 // made itself. asStatus removes the ErrorInfo of that call, because it does not apply to the method's own call.
@@ -348,14 +354,10 @@ func asStatus(err error) error {
 }
 
 // handlePanic drops the object of a call that panicked or left its goroutine.
-func (h *Host) handlePanic(c *Call, p any) error {
-	o := c.waiter.object
-	o.service.metrics.panics.Add(1)
-	if h.panicLimiter.Allow() { // because a client can repeat a call that panics; the metrics count all
-		h.cfg.Logger.Error("a call panicked; its object is dropped", "method", c.Method.Name, "key", loggedKey(c.Key),
-			"panic", p, "stack", string(debug.Stack()))
-	}
-	h.dropLater(o, objects.Failed)
+func (c *Call) handlePanic(p any) error {
+	o := c.turn.object
+	o.home.host.failures.reportPanic(o, "a call panicked; its object is dropped", p, "method", c.Method.Name)
+	o.dropActivation(objects.Failed)
 	return objects.Error(codes.Internal, objects.ReasonPanic, "objects: "+o.displayName()+
 		": the method panicked; see the log of its node")
 }

@@ -150,7 +150,7 @@ func breaksIn(t *testing.T, of *breaksOf) {
 	drop := func() {
 		shards.release(ctx, h, n, cshard.ErrNotOwner) // it must return
 		require.Zero(t, h.RunningTurns())
-		require.Zero(t, h.activations.Load())
+		require.Zero(t, h.evictor.activations.Load())
 		shards.acquire(n)
 	}
 	if of.in == "Deactivated" {

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"path"
 	"reflect"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -74,13 +77,25 @@ func revealsDetails(err error) bool {
 	return false
 }
 
-// references holds the references under which the log has the errors that callers do not see. Errors of one
-// kind share a reference for a while, so an outage does not flood the log.
-type references struct {
-	mu  sync.Mutex
-	all map[errorKind]errorReference
+// failures reports the failures of objects, and limits the lines that clients can cause in the log.
+type failures struct {
+	logger hclog.Logger
+	panics *rate.Limiter
+
+	mu         sync.Mutex
+	references map[errorKind]errorReference
 }
 
+// panicsPerSecond limits the log lines about panics; panicsAtOnce is the burst.
+const panicsPerSecond, panicsAtOnce = 5, 20
+
+func newFailures(logger hclog.Logger) *failures {
+	return &failures{logger: logger, panics: rate.NewLimiter(panicsPerSecond, panicsAtOnce),
+		references: map[errorKind]errorReference{}}
+}
+
+// errorKind and errorReference give the errors of one kind a common reference for a while, so an outage does not flood
+// the log. Callers get the reference of an error that only the log shows.
 type errorKind struct {
 	method string // of a registered service
 	code   codes.Code
@@ -95,31 +110,52 @@ type errorReference struct {
 const referenceLifetime = 10 * time.Second
 
 // referenceOf returns the reference for a kind and reports whether it is new.
-func (r *references) referenceOf(k errorKind, now time.Time) (id string, fresh bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if ref := r.all[k]; now.Before(ref.until) {
+func (f *failures) referenceOf(k errorKind, now time.Time) (id string, fresh bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if ref := f.references[k]; now.Before(ref.until) {
 		return ref.id, false
 	}
-	if r.all == nil {
-		r.all = map[errorKind]errorReference{}
-	}
 	id = rand.Text()[:8]
-	r.all[k] = errorReference{id, now.Add(referenceLifetime)}
+	f.references[k] = errorReference{id, now.Add(referenceLifetime)}
 	return id, true
 }
 
 // errorForCaller returns the error that callers get. If they must not see err, it returns a reference instead, and
 // logs err once for each new reference.
-func (h *Host) errorForCaller(method, key string, err error) error {
+func (f *failures) errorForCaller(method, key string, err error) error {
 	code, callers, ok := concealDetails(err)
 	if !ok {
 		return err
 	}
-	id, fresh := h.references.referenceOf(errorKind{method, code}, time.Now())
+	id, fresh := f.referenceOf(errorKind{method, code}, time.Now())
 	if fresh {
-		h.cfg.Logger.Warn("calls fail; callers get the code and the reference", "method", method, "key", loggedKey(key),
+		f.logger.Warn("calls fail; callers get the code and the reference", "method", method, "key", loggedKey(key),
 			"code", code.String(), "reference", id, "error", logtext.OneLine(err))
 	}
 	return status.Error(code, fmt.Sprintf("%s (reference %s in the log of the object's node)", callers, id))
+}
+
+// reportPanic counts the panic p of an object's code, or that the code has left its goroutine, and logs it.
+func (f *failures) reportPanic(o *object, message string, p any, more ...any) {
+	o.service.metrics.panics.Add(1)
+	if f.panics.Allow() { // because a client can repeat a call that panics; the metrics count all
+		f.logger.Error(message, append([]any{"service", o.service.name, "key", loggedKey(o.key), "panic", p,
+			"stack", string(debug.Stack())}, more...)...)
+	}
+}
+
+// warnEvery is the least time between log lines about failed activations of one service.
+const warnEvery = time.Second
+
+// warnActivation logs a failed activation, with the number of failures since the last such line.
+func (f *failures) warnActivation(o *object, err error) {
+	m := &o.service.metrics
+	m.unwarnedFailures.Add(1)
+	now, last := time.Now().UnixNano(), m.lastWarning.Load()
+	if now-last < int64(warnEvery) || !m.lastWarning.CompareAndSwap(last, now) {
+		return
+	}
+	f.logger.Warn("could not activate an object; the next call of it tries again", "service", o.service.name,
+		"key", loggedKey(o.key), "error", logtext.OneLine(err), "failures", m.unwarnedFailures.Swap(0))
 }

@@ -31,12 +31,11 @@ func (d *Deadline) Time() time.Time {
 // turnContext is the context of one turn. The parts that other contexts and gRPC's metadata need are created on
 // first use; most calls never use them.
 type turnContext struct {
-	host    *Host
-	shard   int
+	shard   *shard
 	chain   []uint64
 	turn    uint64
 	exposed bool // the turn's number may have been sent with calls
-	over    bool // the turn has ended; the shard's lock protects told and over
+	over    bool // the turn has ended; the shard's lock protects exposed and over
 	// caller ends the turn when it ends; nil if only the deadline does. Its values are not visible to the turn.
 	caller context.Context
 
@@ -95,13 +94,12 @@ func (c *turnContext) exposeChain() []uint64 {
 		return *chain
 	}
 	chain := chainOf(c.chain, c.turn)
-	s := &c.host.shards[c.shard]
-	s.mu.Lock()
+	c.shard.mu.Lock()
 	if !c.over && c.turn != 0 {
 		c.exposed = true
-		s.expose(c.turn)
+		c.shard.ids.exposeID(c.turn)
 	}
-	s.mu.Unlock()
+	c.shard.mu.Unlock()
 	c.exposedChain.Store(&chain)
 	return chain
 }
@@ -151,10 +149,11 @@ func (c *turnContext) ensureFull() *fullContext {
 			}
 		}))
 	}
-	owned := c.host.cfg.Shards.Drained(c.shard)
+	shards := c.shard.host.cfg.Shards
+	owned := shards.Drained(c.shard.number)
 	if c.call != nil {
 		if c.call.Method.Stream != nil && !c.call.awaitedByTurn {
-			owned = c.host.cfg.Shards.Staying(c.shard)
+			owned = shards.Staying(c.shard.number)
 		}
 		ctx = c.call.withValues(ctx, &f.headers)
 	}
@@ -196,7 +195,7 @@ func (c *turnContext) endEarly(cause error) {
 	c.endEarlyLocked(cause)
 }
 
-// endEarlyLocked is cut for callers that hold the lock.
+// endEarlyLocked is endEarly for callers that hold the lock.
 func (c *turnContext) endEarlyLocked(cause error) {
 	if c.cause == nil {
 		c.cause = cause
@@ -255,7 +254,7 @@ func (t *replyHeaders) SendHeader(md metadata.MD) error {
 	return nil
 }
 
-// collected returns the headers and trailers that were set.
+// collected returns the metadata that was set.
 func (t *replyHeaders) collected() (header, trailer metadata.MD) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -96,7 +96,7 @@ func TestGoexit(t *testing.T) {
 	}
 	err := s.do(s.ctx(), "a", "drop")
 	require.Equal(t, objects.ReasonActivation, objects.ReasonOf(err))
-	require.Zero(t, s.host.activations.Load())
+	require.Zero(t, s.host.evictor.activations.Load())
 
 	s.world.Leave = runtime.Goexit
 	s.world.SetAction("drop", drop)
@@ -108,7 +108,7 @@ func TestGoexit(t *testing.T) {
 		require.NoError(t, err)
 	}
 	s.shards.release(s.ctx(), s.host, 0, cshard.ErrNotOwner) // must return
-	s.eventually(func() bool { return s.host.activations.Load() == 0 })
+	s.eventually(func() bool { return s.host.evictor.activations.Load() == 0 })
 }
 
 // A goroutine of a method that has returned sets a header. No other caller receives it.
@@ -198,7 +198,7 @@ func TestCallWithinALeavingShard(t *testing.T) {
 	close(leaving)
 	require.NoError(t, <-ended)
 	<-released
-	s.eventually(func() bool { return s.host.activations.Load() == 0 })
+	s.eventually(func() bool { return s.host.evictor.activations.Load() == 0 })
 }
 
 // A call that came by a newer map than the node's waits for that map for a while. Other calls do not wait

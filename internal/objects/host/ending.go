@@ -24,17 +24,10 @@ func AwaitedByDeactivated(chain []uint64) bool { return slices.Contains(chain, d
 // be waiting for the object that is being deactivated.
 const deactivatedCallWait = 500 * time.Millisecond
 
-// waitsForLeave reports whether a call that was not granted a turn would wait for the end of an activation or for
-// the object's shard. The caller holds the shard's lock.
-func (h *Host) waitsForLeave(o *object, w *waiter) bool {
-	if o.phase == phaseDeactivating || o.dropReason != "" {
-		return true
-	}
-	_, ok := h.enterShard(o.home, w.chain)
-	if ok {
-		h.cfg.Shards.Exit(o.home.number)
-	}
-	return !ok
+// waitsForLeave reports whether a turn that could not begin would wait for the end of an activation or for the
+// object's shard. The caller holds the shard's lock.
+func (o *object) waitsForLeave(t *turn) bool {
+	return o.phase == phaseDeactivating || o.dropReason != "" || !o.home.mayEnter(t.chain)
 }
 
 func errLeaving(o *object) error {
@@ -49,8 +42,8 @@ func errBusy(o *object) error {
 }
 
 // expireQueued refuses the calls of Deactivated in an object's queue once they have waited for deactivatedCallWait.
-// The caller holds the shard's lock.
-func (h *Host) expireQueued(s *shard, id objectID) {
+// The caller holds the lock.
+func (s *shard) expireQueued(id objectID) {
 	time.AfterFunc(deactivatedCallWait, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -58,16 +51,13 @@ func (h *Host) expireQueued(s *shard, id objectID) {
 		if o == nil {
 			return
 		}
-		for w := o.first; w != nil; {
-			next := w.next
-			if AwaitedByDeactivated(w.chain) && time.Since(w.since) >= deactivatedCallWait {
-				err := errBusy(o)
-				h.dequeue(w)
-				w.method.countRefused(err)
-				w.owner.resolve(err)
+		for t := o.turns.first; t != nil; {
+			next := t.next
+			if AwaitedByDeactivated(t.chain) && time.Since(t.since) >= deactivatedCallWait {
+				o.refuseTurn(t, errBusy(o))
 			}
-			w = next
+			t = next
 		}
-		h.forgetEmpty(o)
+		o.forgetIfEmpty()
 	})
 }

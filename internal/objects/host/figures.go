@@ -65,7 +65,7 @@ func (s *countStripe) read(calls map[codes.Code]int64) {
 	}
 }
 
-// reasonNames lists the reasons of deactivations in the order of figures.reasons.
+// reasonNames lists the reasons of deactivations in the order of serviceMetrics.reasons.
 var reasonNames = [...]objects.Reason{objects.Idle, objects.Evicted, objects.Moved, objects.Stopping, objects.Lost,
 	objects.Failed, objects.Requested}
 
@@ -118,40 +118,28 @@ func (h *Host) RunningTurns() (turns int) {
 
 // DescribeObjects describes the objects with that key in a shard of this node, at most one of each service, in the
 // order of the services' names.
-func (h *Host) DescribeObjects(n int, key string) []objects.Activity {
+func (h *Host) DescribeObjects(n int, key string) (all []objects.Activity) {
 	s := &h.shards[n]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var all []objects.Activity
 	for _, service := range h.services.byName {
-		o := s.objects[objectID{service, key}]
-		if o == nil {
-			continue
+		if o := s.objects[objectID{service, key}]; o != nil {
+			all = append(all, o.describeActivity())
 		}
-		running := int(o.beside)
-		if o.turn != 0 && o.phase == phaseActive {
-			running++
-		}
-		a := objects.Activity{Service: service.name, Epoch: o.epoch, State: o.phase.String(), Waiting: int(o.queued),
-			Running: running}
-		if !o.since.IsZero() {
-			a.Age = time.Since(o.since)
-		}
-		all = append(all, a)
 	}
 	sort.Slice(all, func(i, j int) bool { return all[i].Service < all[j].Service })
 	return all
 }
 
-// String returns the phase as operators see it.
-func (p phase) String() string {
-	switch p {
-	case phaseActivating:
-		return "activating"
-	case phaseActive:
-		return "active"
-	case phaseDeactivating:
-		return "deactivating"
+// describeActivity describes the object for operators. The caller holds the shard's lock.
+func (o *object) describeActivity() objects.Activity {
+	a := objects.Activity{Service: o.service.name, Epoch: o.epoch, State: o.phase.String(),
+		Waiting: int(o.turns.queued), Running: int(o.turns.beside)}
+	if o.turns.exclusive != 0 && o.phase == phaseActive {
+		a.Running++
 	}
-	return "waiting"
+	if !o.since.IsZero() {
+		a.Age = time.Since(o.since)
+	}
+	return a
 }

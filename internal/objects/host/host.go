@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 
 	"github.com/hashicorp/go-hclog"
-	"golang.org/x/time/rate"
 
 	"github.com/goverse/goverse/internal/wait"
 )
@@ -16,41 +15,53 @@ type Host struct {
 	cfg      Config
 	services *Services
 	shards   []shard
+	waiting  atomic.Int64 // calls in queues
+	stopping atomic.Bool
+	evictor  *evictor
+	failures *failures
 
-	activations atomic.Int64 // activations
-	waiting     atomic.Int64 // calls in queues
-	tick        atomic.Int64 // the present tick of the coarse clock
-	stopping    atomic.Bool
-
-	references   references
-	panicLimiter *rate.Limiter // limits log lines about panics
-
-	wakeSweeper wait.Signal // signals that there are activations to sweep
-	ctx         context.Context
-	stop        context.CancelFunc
-	workers     workers
+	ctx     context.Context // ends with Close
+	stop    context.CancelFunc
+	workers workers
 }
 
-// panicsPerSecond limits the log lines about panics of calls; panicsAtOnce is the burst.
-const panicsPerSecond, panicsAtOnce = 5, 20
-
-// New returns a host. It runs nothing but its sweeper before the first call.
+// New returns a host. It runs nothing but its evictor before the first call.
 func New(cfg Config, services *Services) *Host {
 	if cfg.Logger == nil {
 		cfg.Logger = hclog.NewNullLogger()
 	}
 	h := &Host{cfg: cfg, services: services, shards: make([]shard, cfg.Shards.Count()),
-		panicLimiter: rate.NewLimiter(panicsPerSecond, panicsAtOnce), wakeSweeper: wait.NewSignal()}
+		evictor: newEvictor(cfg, services), failures: newFailures(cfg.Logger)}
 	for n := range h.shards {
-		h.shards[n].number, h.shards[n].turns = n, rand.Uint64()
+		s := &h.shards[n]
+		s.host, s.number, s.ids.last = h, n, rand.Uint64()
 	}
 	h.ctx, h.stop = context.WithCancel(context.Background())
-	h.spawn(h.sweepIdle)
+	h.workers.run(func() { h.evictor.sweepServices(h.ctx) })
 	return h
 }
 
-// spawn runs f in a goroutine that Close waits for. After Close it does not run f and returns false.
-func (h *Host) spawn(f func()) bool { return h.workers.run(f) }
+// MustRunHere reports whether a call must be made on this node although the map names another owner. That is so if a
+// turn in the call's own shard waits for it, because the shard does not leave this node before that turn has
+// ended. It is also so for calls of Deactivated to its own shard, which this node refuses.
+func (h *Host) MustRunHere(n int, chain []uint64) bool {
+	return len(chain) > 0 && h.shards[n].mustRunHere(chain)
+}
+
+// Leaving implements consensusmanager.Residents. It makes queued calls move on without waiting for running
+// ones.
+func (h *Host) Leaving(n int) { h.shards[n].markLeaving() }
+
+// Occupied implements consensusmanager.Residents.
+func (h *Host) Occupied(n int) bool {
+	s := &h.shards[n]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.live > 0
+}
+
+// Leave implements consensusmanager.Residents. It deactivates all objects of a shard.
+func (h *Host) Leave(ctx context.Context, n int) { h.shards[n].leaveShard(ctx) }
 
 // MarkStopping notes that the node stops. Shards that leave from then on give the reason [objects.Stopping].
 func (h *Host) MarkStopping() { h.stopping.Store(true) }
@@ -64,9 +75,7 @@ func (h *Host) Close() {
 	for n := range h.shards {
 		s := &h.shards[n]
 		s.mu.Lock()
-		for _, o := range s.objects {
-			h.refuseWaiters(o, errMoved)
-		}
+		s.refuseAll()
 		s.mu.Unlock()
 	}
 	if !wait.JoinFunc(h.workers.wait, wait.JoinLimit) {

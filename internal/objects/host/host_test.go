@@ -172,9 +172,8 @@ func TestPanicDropsTheObject(t *testing.T) {
 		require.EqualValues(t, 1, reply.GetSum(), "a new activation")
 		events := s.world.Events()
 		require.Equal(t, objects.Failed, events[len(events)-2].Reason)
-		s.host.dropLater(s.host.shards[cshard.Of("a",
-			16)].objects[objectID{s.host.services.byName["goverse.testkit.probe.Probe"],
-			"a"}], objects.Requested)
+		id := objectID{s.host.services.byName["goverse.testkit.probe.Probe"], "a"}
+		s.host.shards[cshard.Of("a", 16)].objects[id].dropActivation(objects.Requested)
 	}
 }
 
@@ -215,7 +214,7 @@ func TestFactories(t *testing.T) {
 		return err == nil
 	})
 	// A factory that ends with its time-out returns after its callers have been answered.
-	s.eventually(func() bool { return s.host.activations.Load() == 1 })
+	s.eventually(func() bool { return s.host.evictor.activations.Load() == 1 })
 }
 
 func TestCallerDoesNotWaitForWhatIgnoresItsContext(t *testing.T) {

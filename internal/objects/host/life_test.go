@@ -27,13 +27,13 @@ func TestIdleObjectsAreDeactivated(t *testing.T) {
 		_, err := s.client(fmt.Sprint(i)).Echo(s.ctx(), &probepb.Blob{})
 		require.NoError(t, err)
 	}
-	s.eventually(func() bool { return s.host.activations.Load() == 1 })
+	s.eventually(func() bool { return s.host.evictor.activations.Load() == 1 })
 	for _, e := range s.world.Events() {
 		require.False(t, e.Key == "busy" && e.Reason != "")
 	}
 	close(end)
 	wg.Wait()
-	s.eventually(func() bool { return s.host.activations.Load() == 0 })
+	s.eventually(func() bool { return s.host.evictor.activations.Load() == 0 })
 	for n := range s.host.shards {
 		sh := &s.host.shards[n]
 		sh.mu.Lock()
@@ -48,7 +48,7 @@ func TestLeastRecentlyCalledIsEvicted(t *testing.T) {
 	for i := range 10 {
 		_, err := s.client(fmt.Sprint(i)).Echo(s.ctx(), &probepb.Blob{})
 		require.NoError(t, err)
-		s.eventually(func() bool { return s.host.activations.Load() <= 3 })
+		s.eventually(func() bool { return s.host.evictor.activations.Load() <= 3 })
 	}
 	var evicted []string
 	for _, e := range s.world.Events() {
@@ -102,7 +102,7 @@ func TestShardLeaves(t *testing.T) {
 	<-left
 	require.Zero(t, s.world.Active("a"))
 	require.Equal(t, objects.Moved, s.world.Events()[1].Reason)
-	require.Zero(t, s.host.activations.Load())
+	require.Zero(t, s.host.evictor.activations.Load())
 	s.shards.acquire(n)
 	require.NoError(t, s.do(s.ctx(), "a", "wait"))
 	require.EqualValues(t, 2, s.world.Events()[2].Epoch)

@@ -48,13 +48,13 @@ func TestManyObjects(t *testing.T) {
 		require.NoError(t, invoke(context.Background(), h, echo, key, &probepb.AddRequest{}, &probepb.AddResponse{}))
 	}
 	took := time.Since(began)
-	if active := h.activations.Load(); active == int64(*many) { // otherwise some are already idle
+	if active := h.evictor.activations.Load(); active == int64(*many) { // otherwise some are already idle
 		each := float64(heap()-before) / float64(*many)
 		t.Logf("%d objects: %.0f bytes each, %v to activate one", *many, each, took/time.Duration(*many))
 		require.Less(t, each, 400.0)
 		require.LessOrEqual(t, runtime.NumGoroutine(), goroutines+maxIdleWorkers, "an object at rest has no goroutine")
 	}
-	require.Eventually(t, func() bool { return h.activations.Load() == 0 }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return h.evictor.activations.Load() == 0 }, time.Minute, 10*time.Millisecond)
 	after := heap()
 	t.Logf("all of them idle after %v; %d bytes are left of each", time.Since(began),
 		(int64(after)-int64(before))/int64(*many))

@@ -7,73 +7,34 @@ import (
 	"github.com/goverse/goverse/cluster/objects"
 )
 
-// shard holds the objects of one shard on this node.
+// shard holds the objects of one shard on this node, and admits their turns.
 type shard struct {
+	host   *Host
 	number int
 
 	mu       sync.Mutex
 	objects  map[objectID]*object // nil if there are none
 	live     int                  // the number of objects that are not empty
 	running  int                  // the number of running turns
-	turns    uint64               // the id of the last turn; random at first, so no two shards share ids
-	exposed  map[uint64]struct{}  // the ids of running turns that calls may carry; nil if there are none
-	leaving  bool                 // the shard leaves, and no turn has entered since
-	awaiting bool                 // a goroutine waits for the shard
+	ids      turnIDs
+	leaving  bool // the shard leaves, and no turn has entered since
+	awaiting bool // a goroutine waits for the shard
 	// generation of a map that assigns the shard elsewhere, while awaiting; otherwise 0
 	elsewhereGeneration int64
 }
 
 // getObject returns the object of a key, and creates it if necessary. The caller holds the lock.
-func (s *shard) getObject(h *Host, service *service, key string) *object {
-	if o := s.objects[objectID{service, key}]; o != nil {
+func (s *shard) getObject(id objectID) *object {
+	if o := s.objects[id]; o != nil {
 		return o
 	}
-	o := &object{host: h, service: service, home: s, key: key}
-	o.Object = objects.Make(o)
+	o := &object{service: id.service, home: s, key: id.key}
+	o.Object = objects.Make((*activation)(o))
 	if s.objects == nil {
 		s.objects = map[objectID]*object{}
 	}
-	s.objects[objectID{service, key}] = o
+	s.objects[id] = o
 	return o
-}
-
-// newTurn returns the id of a new turn. It is never 0 and is unique. The caller holds the lock.
-func (s *shard) newTurn() uint64 {
-	if s.turns++; s.turns == 0 {
-		s.turns++
-	}
-	return s.turns
-}
-
-// expose records that calls may carry the id of a turn that waits for them, until unexpose. The caller holds
-// the lock.
-func (s *shard) expose(turn uint64) {
-	if s.exposed == nil {
-		s.exposed = map[uint64]struct{}{}
-	}
-	s.exposed[turn] = struct{}{}
-}
-
-// unexpose undoes expose. The caller holds the lock.
-func (s *shard) unexpose(turn uint64) {
-	delete(s.exposed, turn)
-	if len(s.exposed) == 0 {
-		s.exposed = nil // because maps do not shrink
-	}
-}
-
-// hasTurnOf reports whether one of the turns in the chain runs in this shard on this node. An id that was never
-// sent to a caller is guessed with a probability of 2^-64. The caller holds the lock.
-func (s *shard) hasTurnOf(chain []uint64) bool {
-	if s.exposed == nil {
-		return false
-	}
-	for _, turn := range chain {
-		if _, ok := s.exposed[turn]; ok {
-			return true
-		}
-	}
-	return false
 }
 
 // removeObject removes an object from the table. The caller holds the lock.
@@ -85,108 +46,154 @@ func (s *shard) removeObject(o *object) {
 	}
 }
 
-// MustRunHere reports whether a call must be made on this node although the map names another owner. That is so if a
-// turn in the call's own shard waits for it, because the shard does not leave this node before that turn has
-// ended. It is also so for calls of Deactivated to its own shard, which this node refuses.
-func (h *Host) MustRunHere(n int, chain []uint64) bool {
-	if len(chain) == 0 {
-		return false
+// enterShard admits a turn with that chain to the shard. The caller holds the lock, and calls exitShard when the turn
+// has ended.
+func (s *shard) enterShard(chain []uint64) (epoch int64, ok bool) {
+	if epoch, ok = s.host.cfg.Shards.Enter(s.number); ok {
+		s.leaving = false
+		return epoch, true
 	}
-	s := &h.shards[n]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return h.mayEnterLeaving(s, chain) || AwaitedByDeactivated(chain) && s.hasTurnOf(chain)
+	if s.ids.hasExposed(chain) {
+		return s.host.cfg.Shards.Reenter(s.number)
+	}
+	return 0, false
 }
 
-// mayEnterLeaving reports whether a call may enter a shard that leaves. The caller holds the shard's lock.
-func (h *Host) mayEnterLeaving(s *shard, chain []uint64) bool {
-	if !s.hasTurnOf(chain) {
-		return false
-	}
-	_, ok := h.cfg.Shards.Reenter(s.number)
+// exitShard ends what enterShard has admitted.
+func (s *shard) exitShard() { s.host.cfg.Shards.Exit(s.number) }
+
+// mayEnter reports whether enterShard would admit a turn with that chain. The caller holds the lock.
+func (s *shard) mayEnter(chain []uint64) bool {
+	_, ok := s.enterShard(chain)
 	if ok {
-		h.cfg.Shards.Exit(s.number)
+		s.exitShard()
 	}
 	return ok
 }
 
-// Leaving implements consensusmanager.Residents. It makes queued calls move on without waiting for running
-// ones.
-func (h *Host) Leaving(n int) {
-	s := &h.shards[n]
+// mayReenter reports whether a turn with that chain may enter the shard although it leaves. The caller holds the lock.
+func (s *shard) mayReenter(chain []uint64) bool {
+	if !s.ids.hasExposed(chain) {
+		return false
+	}
+	_, ok := s.host.cfg.Shards.Reenter(s.number)
+	if ok {
+		s.exitShard()
+	}
+	return ok
+}
+
+// mustRunHere implements Host.MustRunHere.
+func (s *shard) mustRunHere(chain []uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mayReenter(chain) || AwaitedByDeactivated(chain) && s.ids.hasExposed(chain)
+}
+
+// markLeaving implements Host.Leaving.
+func (s *shard) markLeaving() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.leaving = true
 	for _, o := range s.objects {
-		if o.first != nil {
-			h.awaitShard(s)
+		if o.turns.first != nil {
+			s.awaitServed()
 			return
 		}
 	}
 }
 
-// enterShard admits a turn with that chain to the shard. The caller holds the lock.
-func (h *Host) enterShard(s *shard, chain []uint64) (epoch int64, ok bool) {
-	if epoch, ok = h.cfg.Shards.Enter(s.number); ok {
-		s.leaving = false
-		return epoch, true
-	}
-	if s.hasTurnOf(chain) {
-		return h.cfg.Shards.Reenter(s.number)
-	}
-	return 0, false
-}
-
-// Occupied implements consensusmanager.Residents.
-func (h *Host) Occupied(n int) bool {
-	s := &h.shards[n]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.live > 0
-}
-
 // maxLeavers limits the objects of one shard that are deactivated at a time.
 const maxLeavers = 32
 
-// Leave implements consensusmanager.Residents. It deactivates all objects of a shard.
-func (h *Host) Leave(ctx context.Context, n int) {
-	s := &h.shards[n]
-	s.mu.Lock()
-	var all []*object
-	for _, o := range s.objects {
-		if o.phase == phaseActive { // the others had entered the shard, so they have ended
-			h.retireObject(o)
-			all = append(all, o)
-		}
-	}
-	s.mu.Unlock()
+// leaveShard implements Host.Leave.
+func (s *shard) leaveShard(ctx context.Context) {
+	all := s.retireObjects()
 	if len(all) == 0 {
 		return
 	}
-	reason := h.leaveReason(n, all[0].epoch)
+	reason := s.leaveReason(all[0].epoch)
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	turn := make(chan struct{}, maxLeavers)
+	slots := make(chan struct{}, maxLeavers)
 	for _, o := range all {
 		if !o.hasDeactivated() {
-			h.finishDeactivation(ctx, o, reason)
+			o.finishDeactivation(ctx, reason)
 			continue
 		}
-		turn <- struct{}{}
+		slots <- struct{}{}
 		wg.Go(func() {
-			defer func() { <-turn }()
-			h.finishDeactivation(ctx, o, reason)
+			defer func() { <-slots }()
+			o.finishDeactivation(ctx, reason)
 		})
 	}
 }
 
+// retireObjects retires all active objects and returns them. The others had entered the shard, so they have ended.
+func (s *shard) retireObjects() (all []*object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range s.objects {
+		if o.phase == phaseActive {
+			o.retireActivation()
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
 // leaveReason returns the reason why a shard held under that epoch leaves.
-func (h *Host) leaveReason(n int, epoch int64) objects.Reason {
+func (s *shard) leaveReason(epoch int64) objects.Reason {
 	switch {
-	case !h.cfg.Shards.Holds(n, epoch): // another node may have it, or have had it
+	case !s.host.cfg.Shards.Holds(s.number, epoch): // another node may have it, or have had it
 		return objects.Lost
-	case h.stopping.Load():
+	case s.host.stopping.Load():
 		return objects.Stopping
 	}
 	return objects.Moved
+}
+
+// turnIDs numbers the turns of a shard and recognises the turns that calls carry in their chains. Its owner holds a
+// lock.
+type turnIDs struct {
+	last    uint64              // random at first, so no two shards share ids
+	exposed map[uint64]struct{} // the ids of running turns that calls may carry; nil if there are none
+}
+
+// nextID returns the id of a new turn. It is never 0 and is unique.
+func (i *turnIDs) nextID() uint64 {
+	if i.last++; i.last == 0 {
+		i.last++
+	}
+	return i.last
+}
+
+// exposeID records that calls may carry the id of a turn that waits for them, until concealID.
+func (i *turnIDs) exposeID(id uint64) {
+	if i.exposed == nil {
+		i.exposed = map[uint64]struct{}{}
+	}
+	i.exposed[id] = struct{}{}
+}
+
+// concealID undoes exposeID.
+func (i *turnIDs) concealID(id uint64) {
+	delete(i.exposed, id)
+	if len(i.exposed) == 0 {
+		i.exposed = nil // because maps do not shrink
+	}
+}
+
+// hasExposed reports whether a turn in the chain runs in this shard on this node. An id that was never sent to a caller
+// is guessed with a probability of 2^-64.
+func (i *turnIDs) hasExposed(chain []uint64) bool {
+	if i.exposed == nil {
+		return false
+	}
+	for _, id := range chain {
+		if _, ok := i.exposed[id]; ok {
+			return true
+		}
+	}
+	return false
 }

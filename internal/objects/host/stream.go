@@ -42,7 +42,7 @@ func (h *Host) ServeStream(c *Call, stream grpc.ServerStream) error {
 
 // registerStream registers the stream, which ends when its object is dropped.
 func (c *Call) registerStream() {
-	o := c.waiter.object
+	o := c.turn.object
 	c.dropped = make(chan struct{})
 	o.home.mu.Lock()
 	defer o.home.mu.Unlock()
@@ -52,13 +52,13 @@ func (c *Call) registerStream() {
 	}
 	e.streams[c] = struct{}{}
 	if o.dropReason != "" { // dropped since the stream got its turn
-		o.endOpenWork()
+		e.endOpenWork()
 	}
 }
 
 // unregisterStream undoes registerStream.
 func (c *Call) unregisterStream() {
-	o := c.waiter.object
+	o := c.turn.object
 	o.home.mu.Lock()
 	defer o.home.mu.Unlock()
 	if o.extras != nil {
@@ -73,23 +73,22 @@ var errStreamCut = objects.Error(codes.Unavailable, objects.ReasonMayHaveStarted
 	"objects: the object of this stream was dropped, or is handed over to another node: call again")
 
 // performStream runs a streaming method and converts its error for the caller.
-func (h *Host) performStream(c *Call) error {
-	impl, stream := c.waiter.object.impl, &turnStream{ServerStream: c.stream, ctx: c.ctx}
-	err := h.runStream(c, impl, stream)
-	if err == nil && !h.holdsShard(c) {
+func (c *Call) performStream() error {
+	err := c.runStream(&turnStream{ServerStream: c.stream, ctx: c.ctx})
+	if err == nil && !c.holdsShard() {
 		return errFormerOwner
 	}
-	return asStatus(h.errorForCaller(c.Method.Name, c.Key, err))
+	return c.errorForCaller(err)
 }
 
 // runStream runs a streaming method within the interceptors.
-func (h *Host) runStream(c *Call, impl any, stream grpc.ServerStream) error {
-	if h.cfg.Stream == nil {
-		return c.Method.Stream.Handler(impl, stream)
+func (c *Call) runStream(stream grpc.ServerStream) error {
+	impl, around, desc := c.turn.object.impl, c.turn.home.host.cfg.Stream, c.Method.Stream
+	if around == nil {
+		return desc.Handler(impl, stream)
 	}
-	return h.cfg.Stream(impl, stream, &grpc.StreamServerInfo{FullMethod: c.Method.Name,
-		IsClientStream: c.Method.Stream.ClientStreams, IsServerStream: c.Method.Stream.ServerStreams},
-		c.Method.Stream.Handler)
+	return around(impl, stream, &grpc.StreamServerInfo{FullMethod: c.Method.Name,
+		IsClientStream: desc.ClientStreams, IsServerStream: desc.ServerStreams}, desc.Handler)
 }
 
 // turnStream is a stream with the context of its turn.

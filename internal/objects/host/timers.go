@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -15,23 +14,12 @@ type objectTimer struct {
 	tick    func(ctx context.Context)
 	period  time.Duration // 0 means once
 	timer   *time.Timer
-	waiting *waiter // nil if no tick waits
+	waiting *turn // nil if no tick waits
 	ended   bool
 }
 
-// Every implements objects.Activation.
-func (o *object) Every(period time.Duration, tick func(ctx context.Context)) (stop func()) {
-	if period <= 0 {
-		panic("objects: the period of Object.Every is to be positive")
-	}
-	return o.scheduleTick(period, period, tick)
-}
-
-// After implements objects.Activation.
-func (o *object) After(delay time.Duration, tick func(ctx context.Context)) (stop func()) {
-	return o.scheduleTick(delay, 0, tick)
-}
-
+// scheduleTick queues a tick after the delay, and again one period after the end of each tick; a period of 0 means
+// once.
 func (o *object) scheduleTick(delay, period time.Duration, tick func(ctx context.Context)) (stop func()) {
 	t := &objectTimer{object: o, tick: tick, period: period}
 	o.home.mu.Lock()
@@ -53,36 +41,33 @@ func (t *objectTimer) queueTick() {
 	if t.ended {
 		return
 	}
-	t.waiting = &waiter{method: &o.service.tickMethod, home: o.home, object: o, owner: t, since: time.Now()}
-	o.host.enqueue(o, t.waiting)
-	o.host.advanceObject(o)
+	t.waiting = &turn{method: &o.service.tickMethod, home: o.home, object: o, owner: t, since: time.Now()}
+	o.enqueueTurn(t.waiting)
+	o.advanceTurns()
 }
 
-// resolve implements resolver.
-func (t *objectTimer) resolve(err error) {
-	w := t.waiting
+// resolveTurn implements resolver.
+func (t *objectTimer) resolveTurn(err error) {
+	turn := t.waiting
 	t.waiting = nil
-	if h := t.object.host; err == nil && !h.spawn(func() { t.runTick(w) }) {
-		go h.finishTurn(w, nil) // the caller holds the shard's lock
+	if err == nil && !t.object.home.host.workers.run(func() { t.runTick(turn) }) {
+		go turn.finishTurn(nil) // the caller holds the shard's lock
 	}
 }
 
 // runTick runs one tick.
-func (t *objectTimer) runTick(w *waiter) {
-	o, h := t.object, t.object.host
-	c := &turnContext{host: h, shard: o.home.number, turn: w.turn}
+func (t *objectTimer) runTick(turn *turn) {
+	o := t.object
+	c := &turnContext{shard: o.home, turn: turn.id}
 	returned := false
 	defer func() {
 		if !returned { // also if it has left its goroutine
-			p := recover()
-			o.service.metrics.panics.Add(1)
-			h.cfg.Logger.Error("a tick of an object panicked; the object is dropped", "service", o.service.name,
-				"key", loggedKey(o.key), "panic", p, "stack", string(debug.Stack()))
-			h.dropLater(o, objects.Failed)
+			o.home.host.failures.reportPanic(o, "a tick of an object panicked; the object is dropped", recover())
+			o.dropActivation(objects.Failed)
 		}
 		c.endTurn()
 		t.armNext()
-		h.finishTurn(w, c)
+		turn.finishTurn(c)
 	}()
 	t.tick(c)
 	returned = true
@@ -110,9 +95,9 @@ func (t *objectTimer) stop() {
 func (t *objectTimer) endTicks() {
 	t.ended = true
 	t.timer.Stop()
-	if w := t.waiting; w != nil {
+	if t.waiting != nil {
+		t.object.dequeueTurn(t.waiting)
 		t.waiting = nil
-		t.object.host.dequeue(w)
 	}
 }
 

@@ -2,7 +2,6 @@ package host
 
 import (
 	"errors"
-	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -19,261 +18,181 @@ func IsMoved(err error) bool { return errors.Is(err, errMoved) }
 // MaxChain limits the turns that may wait for one another.
 const MaxChain = 64
 
-// resolver receives the outcome of a waiter that was queued: nil when it has its turn, otherwise an error. resolve is
-// called once, under the shard's lock, and must not block.
-type resolver interface{ resolve(err error) }
-
-// waiter is a call or a tick that waits for its turn, or has it.
-type waiter struct {
-	method     *Method
-	chain      []uint64 // the turns that wait for this one
-	generation int64    // of the map by which it came to this node
-	owner      resolver
-
-	home       *shard
-	object     *object // replaced if the awaited activation ends before the turn
-	turn       uint64  // its own turn, once it has one
-	exclusive  bool    // it has the object to itself
-	queued     bool
-	since      time.Time // the time when it was queued
-	beside     bool      // while queued: it does not need the object to itself
-	prev, next *waiter
-}
-
-// requestTurn grants w its turn at once, or queues it, or returns an error.
-func (h *Host) requestTurn(w *waiter, n int, key string) (granted bool, err error) {
-	defer func() {
-		if err != nil {
-			w.method.countRefused(err)
-		}
-	}()
-	s := &h.shards[n]
+// requestTurn begins the turn of a call of the object with that key at once, or queues it, or returns an error.
+func (t *turn) requestTurn(key string) (begun bool, err error) {
+	s := t.home
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	o := s.getObject(h, w.method.service, key)
-	w.home, w.object = s, o
-	if len(w.chain) > 0 {
-		if err := o.checkCycle(w); err != nil {
-			h.forgetEmpty(o)
+	t.object = s.getObject(objectID{t.method.service, key})
+	begun, err = t.object.admitTurn(t)
+	if err != nil {
+		t.method.countRefused(err)
+		t.object.forgetIfEmpty()
+	}
+	return begun, err
+}
+
+// finishTurn ends the turn. ctx is its context, or nil if none was made.
+func (t *turn) finishTurn(ctx *turnContext) {
+	s, o := t.home, t.object
+	s.mu.Lock()
+	s.running--
+	if ctx != nil {
+		if ctx.over = true; ctx.exposed {
+			s.ids.concealID(t.id)
+		}
+	}
+	o.turns.endTurn(t)
+	if !t.method.isTick && o.phase == phaseActive {
+		s.host.evictor.touchObject(o)
+	}
+	o.advanceTurns()
+	s.mu.Unlock()
+	s.exitShard()
+}
+
+// abandonTurn removes a waiting turn from its queue. It returns false if the turn is already resolved.
+func (t *turn) abandonTurn() bool {
+	t.home.mu.Lock()
+	defer t.home.mu.Unlock()
+	if !t.queued {
+		return false
+	}
+	t.object.dequeueTurn(t)
+	t.object.forgetIfEmpty()
+	return true
+}
+
+// admitTurn begins a turn at once, or queues it, or returns an error. The caller holds the shard's lock.
+func (o *object) admitTurn(t *turn) (begun bool, err error) {
+	if len(t.chain) > 0 {
+		if err := o.checkCycle(t); err != nil {
 			return false, err
 		}
 	}
-	if (o.first == nil || !o.needsTurn(w)) && h.grantTurn(o, w) {
+	if (o.turns.first == nil || !o.turns.needsExclusive(t)) && o.beginTurn(t) {
 		return true, nil
 	}
-	ends := AwaitedByDeactivated(w.chain)
+	s, ends := o.home, AwaitedByDeactivated(t.chain)
 	switch {
-	case ends && h.waitsForLeave(o, w):
-		err = errLeaving(o)
-	case s.elsewhereGeneration > 0 && w.generation <= s.elsewhereGeneration && !h.mayEnterLeaving(s, w.chain):
-		err = errMoved
+	case ends && o.waitsForLeave(t):
+		return false, errLeaving(o)
+	case s.elsewhereGeneration > 0 && t.generation <= s.elsewhereGeneration && !s.mayReenter(t.chain):
+		return false, errMoved
 	case o.hung:
-		err = errHung(o)
-	case int(o.queued) >= orDefault(o.service.maxQueue, h.cfg.MaxQueue):
-		err = objects.Error(codes.ResourceExhausted, objects.ReasonQueueFull, "objects: "+o.displayName()+
+		return false, errHung(o)
+	case int(o.turns.queued) >= orDefault(o.service.maxQueue, s.host.cfg.MaxQueue):
+		return false, objects.Error(codes.ResourceExhausted, objects.ReasonQueueFull, "objects: "+o.displayName()+
 			": too many calls wait for this object: call it less often, or raise its MaxQueue")
-	case h.waiting.Load() >= int64(h.cfg.MaxWaiting):
-		err = objects.Error(codes.ResourceExhausted, objects.ReasonQueueFull,
+	case s.host.waiting.Load() >= int64(s.host.cfg.MaxWaiting):
+		return false, objects.Error(codes.ResourceExhausted, objects.ReasonQueueFull,
 			"objects: too many calls wait for objects of this node")
 	}
-	if err != nil {
-		h.forgetEmpty(o)
-		return false, err
-	}
-	w.since = time.Now()
-	h.enqueue(o, w)
+	t.since = time.Now()
+	o.enqueueTurn(t)
 	if ends {
-		h.expireQueued(s, objectID{o.service, key})
+		s.expireQueued(objectID{o.service, o.key})
 	}
 	if s.leaving {
-		h.awaitShard(s)
+		s.awaitServed()
 	}
-	h.advanceObject(o)
+	o.advanceTurns()
 	return false, nil
 }
 
 // checkCycle returns an error if the call comes back to an object in which a turn waits for it, or if its chain is
 // too long.
-func (o *object) checkCycle(w *waiter) error {
+func (o *object) checkCycle(t *turn) error {
+	problem := ": the call comes back to an object that waits for it: change the order of the calls, or make " +
+		t.method.Name + " Reentrant"
 	switch {
-	case len(w.chain) >= MaxChain:
-		return objects.Error(codes.FailedPrecondition, objects.ReasonCycle,
-			"objects: "+o.displayName()+": too many objects wait for one another in this chain of calls")
-	case o.turn == 0 || !slices.Contains(w.chain, o.turn) || !o.needsTurn(w) && o.phase == phaseActive:
+	case len(t.chain) >= MaxChain:
+		problem = ": too many objects wait for one another in this chain of calls"
+	case !o.turns.waitsFor(t) || !o.turns.needsExclusive(t) && o.phase == phaseActive:
 		return nil
+	case o.phase == phaseDeactivating:
+		problem = ": the call comes back to an object whose Deactivated waits for it: do there what is to be done " +
+			"without calling it"
 	}
-	if o.phase == phaseDeactivating {
-		return objects.Error(codes.FailedPrecondition, objects.ReasonCycle, "objects: "+o.displayName()+
-			": the call comes back to an object whose Deactivated waits for it: do there what is to be done without calling it")
-	}
-	return objects.Error(codes.FailedPrecondition, objects.ReasonCycle, "objects: "+o.displayName()+
-		": the call comes back to an object that waits for it: change the order of the calls, or make "+w.method.Name+
-		" Reentrant")
+	return objects.Error(codes.FailedPrecondition, objects.ReasonCycle, "objects: "+o.displayName()+problem)
 }
 
-// needsTurn reports whether a call needs the object to itself.
-func (o *object) needsTurn(w *waiter) bool {
-	if w.method.concurrent {
+// beginTurn begins a turn if that is possible now. The caller holds the shard's lock.
+func (o *object) beginTurn(t *turn) bool {
+	if o.phase != phaseActive || !o.turns.mayBegin(t, o.dropReason != "") {
 		return false
 	}
-	return !w.method.reentrant || o.turn == 0 || !slices.Contains(w.chain, o.turn)
-}
-
-// grantTurn grants w its turn if that is possible now. The caller holds the shard's lock.
-func (h *Host) grantTurn(o *object, w *waiter) bool {
-	alone := o.needsTurn(w)
-	// A turn in an object that is to be dropped may wait for a call that comes back.
-	back := !alone && len(w.chain) > 0 && (o.turn != 0 || o.beside > 0)
-	if o.phase != phaseActive || o.dropReason != "" && !back || alone && o.turn != 0 {
+	s := o.home
+	if _, ok := s.enterShard(t.chain); !ok {
+		s.awaitServed()
 		return false
 	}
-	if _, ok := h.enterShard(o.home, w.chain); !ok {
-		h.awaitShard(o.home)
-		return false
-	}
-	w.turn, w.exclusive = o.home.newTurn(), alone
-	if alone {
-		o.turn = w.turn
-	} else {
-		o.beside++
-	}
-	o.home.running++
+	o.turns.beginTurn(t, s.ids.nextID())
+	s.running++
 	return true
 }
 
-// finishTurn ends a turn. ctx is its context, or nil if none was made.
-func (h *Host) finishTurn(w *waiter, ctx *turnContext) {
-	o, s := w.object, w.object.home
-	s.mu.Lock()
-	s.running--
-	if ctx != nil {
-		if ctx.over = true; ctx.exposed {
-			s.unexpose(w.turn)
-		}
+// advanceTurns does all that the object's state permits now: it activates the object for its waiting turns, begins
+// them, or drops the object. The caller holds the shard's lock.
+func (o *object) advanceTurns() {
+	switch {
+	case o.phase == phaseEmpty && o.turns.first != nil:
+		o.startActivation()
+	case o.phase != phaseActive:
+	case o.dropReason == "":
+		o.beginWaiting()
+	case !o.turns.isRunning():
+		o.startDeactivation(o.dropReason)
 	}
-	if w.exclusive {
-		o.turn = 0
-	} else {
-		o.beside--
-	}
-	if !w.method.isTick {
-		h.touchObject(o)
-	}
-	h.advanceObject(o)
-	s.mu.Unlock()
-	h.cfg.Shards.Exit(s.number)
 }
 
-// advanceObject does all that an object's state permits now: it activates the object for its waiters, grants them
-// turns, or drops the object. The caller holds the shard's lock.
-func (h *Host) advanceObject(o *object) {
-	switch o.phase {
-	case phaseEmpty:
-		if o.first != nil {
-			h.activateObject(o)
-		}
-		return
-	case phaseActive:
-	default:
-		return
-	}
-	if o.dropReason != "" {
-		if o.turn == 0 && o.beside == 0 {
-			h.deactivateObject(o, o.dropReason)
-		}
-		return
-	}
-	for w := o.first; w != nil; {
-		next := w.next
-		if o.turn != 0 && o.queuedBeside == 0 {
+// beginWaiting begins all waiting turns that may begin. The caller holds the shard's lock.
+func (o *object) beginWaiting() {
+	for t := o.turns.first; t != nil && !o.turns.isBlocked(); {
+		next := t.next
+		if o.beginTurn(t) {
+			o.service.metrics.queued.Observe(time.Since(t.since))
+			o.dequeueTurn(t)
+			t.owner.resolveTurn(nil)
+		} else if o.home.awaiting && o.turns.queuedChains == 0 { // turns with chains may be able to enter already
 			return
 		}
-		if h.grantTurn(o, w) {
-			o.service.metrics.queued.Observe(time.Since(w.since))
-			h.dequeue(w)
-			w.owner.resolve(nil)
-		} else if o.home.awaiting && o.queuedChains == 0 { // calls with chains may be able to enter the shard already
-			return
-		}
-		w = next
+		t = next
 	}
 }
 
-// refuseWaiters resolves all waiters of an object with err. The caller holds the shard's lock.
-func (h *Host) refuseWaiters(o *object, err error) {
-	for w := o.first; w != nil; w = o.first {
-		h.dequeue(w)
-		w.method.countRefused(err)
-		w.owner.resolve(err)
-	}
-	h.forgetEmpty(o)
+// refuseTurn resolves a waiting turn with err. The caller holds the shard's lock.
+func (o *object) refuseTurn(t *turn, err error) {
+	o.dequeueTurn(t)
+	t.method.countRefused(err)
+	t.owner.resolveTurn(err)
 }
 
-// abandonWaiter removes a waiter from its queue. It returns false if the waiter is already resolved.
-func (h *Host) abandonWaiter(w *waiter) bool {
-	s := w.home
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !w.queued {
-		return false
+// refuseWaiting refuses all waiting turns of the object. The caller holds the shard's lock.
+func (o *object) refuseWaiting(err error) {
+	for o.turns.first != nil {
+		o.refuseTurn(o.turns.first, err)
 	}
-	o := w.object
-	h.dequeue(w)
-	h.forgetEmpty(o)
-	return true
+	o.forgetIfEmpty()
 }
 
-// forgetEmpty forgets an object that is empty and has no waiters. The caller holds the shard's lock.
-func (h *Host) forgetEmpty(o *object) {
-	if o.phase == phaseEmpty && o.first == nil {
+// forgetIfEmpty forgets an object that is empty and has no waiting turns. The caller holds the shard's lock.
+func (o *object) forgetIfEmpty() {
+	if o.phase == phaseEmpty && o.turns.first == nil {
 		o.home.removeObject(o)
 	}
 }
 
-// enqueue queues w. The caller holds the shard's lock.
-func (h *Host) enqueue(o *object, w *waiter) {
-	w.queued, w.prev = true, o.last
-	if o.last == nil {
-		o.first = w
-	} else {
-		o.last.next = w
-	}
-	o.last = w
-	o.queued++
-	if w.beside = !o.needsTurn(w); w.beside {
-		o.queuedBeside++
-	}
-	if len(w.chain) > 0 {
-		o.queuedChains++
-	}
-	h.waiting.Add(1)
+// enqueueTurn queues a turn. The caller holds the shard's lock.
+func (o *object) enqueueTurn(t *turn) {
+	o.turns.pushTurn(t)
+	o.home.host.waiting.Add(1)
 	o.service.metrics.waiting.Add(1)
 }
 
-// dequeue removes w from the queue. The caller holds the shard's lock.
-func (h *Host) dequeue(w *waiter) {
-	o := w.object
-	if w.prev == nil {
-		o.first = w.next
-	} else {
-		w.prev.next = w.next
-	}
-	if w.next == nil {
-		o.last = w.prev
-	} else {
-		w.next.prev = w.prev
-	}
-	w.prev, w.next, w.queued = nil, nil, false
-	o.queued--
-	if w.beside {
-		o.queuedBeside--
-	}
-	if len(w.chain) > 0 {
-		o.queuedChains--
-	}
-	h.waiting.Add(-1)
+// dequeueTurn removes a turn from the queue. The caller holds the shard's lock.
+func (o *object) dequeueTurn(t *turn) {
+	o.turns.removeTurn(t)
+	o.home.host.waiting.Add(-1)
 	o.service.metrics.waiting.Add(-1)
 }
-
-// displayName returns the object's name for messages.
-func (o *object) displayName() string { return o.service.name + " " + quotedKey(o.key) }

@@ -53,11 +53,7 @@ var ofObjects = []Mutant{{
 	In:   []string{hosts},
 	Test: "TestShardLeaves",
 	Edits: []Edit{{"internal/objects/host/shard.go",
-		`s := &h.shards[n]
-	s.mu.Lock()
-	var all []*object`,
+		`all := s.retireObjects()`,
 		`return
-	s := &h.shards[n]
-	s.mu.Lock()
-	var all []*object`}},
+	all := s.retireObjects()`}},
 }}
