@@ -17,7 +17,8 @@ func (c Candidacy) OwnCandidate(s *state.Snapshot) *state.Candidate {
 }
 
 // ChangeMatters reports whether a change of the snapshot can matter to a member. own is the result of OwnCandidate
-// after its last look, and place its place in the queue. It is called for every change of the cluster, on every node.
+// after its last decision, and place its place in the queue. It is called for every change of the cluster, on every
+// node.
 func ChangeMatters(own *state.Candidate, place *state.QueuePlace, before, now *state.Snapshot) bool {
 	switch {
 	case own == nil || place.Find(now, own.CreateRevision) != own:

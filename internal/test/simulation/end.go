@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/goverse/goverse/internal/crash"
@@ -70,8 +71,9 @@ func (w *world) findDeviation() string {
 	case standing > 0 && leaders != 1:
 		return fmt.Sprintf("%d lead", leaders)
 	}
-	for _, x := range s.Silences { // a node that stops may have closed its port long before its last call ends
-		if p := w.hostAt(x.Address).process; p == nil || !p.stopRequested {
+	for _, x := range s.Silences {
+		// A node that stops closes its port, and erases its marks no more, maybe long before its last call ends.
+		if p := w.hostAt(x.Address).process; (p == nil || !p.stopRequested) && !w.watcherStops(x.Watcher) {
 			return fmt.Sprintf("%s is reported silent", x.Address)
 		}
 	}
@@ -81,6 +83,13 @@ func (w *world) findDeviation() string {
 		}
 	}
 	return w.shardDeviation(s)
+}
+
+// watcherStops reports whether the process with that instance id was asked to stop.
+func (w *world) watcherStops(id string) bool {
+	return slices.ContainsFunc(w.hosts, func(h *host) bool {
+		return h.process != nil && h.process.id == id && h.process.stopRequested
+	})
 }
 
 // isCandidate reports whether the process stands for election.

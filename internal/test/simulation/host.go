@@ -27,7 +27,7 @@ type host struct {
 	link      *schedule.Link // to etcd
 	refuses   bool           // its address refuses connections
 	silent    bool           // its address gives no answer, and it reaches no other host
-	apart     time.Duration  // the last instant at which it was hindered other than by standing still; see hinder
+	apart     time.Duration  // the last instant at which it was hindered other than by standing still
 	lagged    time.Duration  // the last instant at which it was hindered or stood still
 	refused   time.Duration  // the last instant at which it refused a connection; -1 if never
 	resumedAt time.Duration  // when it last continued after standing still; -1 if never

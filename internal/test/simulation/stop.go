@@ -72,16 +72,15 @@ type stopFacts struct {
 	generation int64          // of the map that it saw then
 }
 
-// sessionLost reports whether the process has lost the session that it had when it was asked to stop, or whether that
-// was suspended.
-func (f *stopFacts) sessionLost() bool {
+// examineSession reports whether the session that the process had when it was asked to stop has been valid ever since,
+// and whether the process itself has closed it.
+func (f *stopFacts) examineSession() (valid, closed bool) {
 	if f.session == nil {
-		return true
+		return false, false
 	}
-	if lost, ended := errors.AsType[*session.LostError](f.session.Err()); ended {
-		return lost.Reason != session.ReasonClosed
-	}
-	return f.session.Period() != f.period || !f.period.ValidDespitePause()
+	lost, ended := errors.AsType[*session.LostError](f.session.Err())
+	return !ended && f.session.Period() == f.period && f.period.ValidDespitePause(),
+		ended && lost.Reason == session.ReasonClosed
 }
 
 // checkHandover is called when a stopping process has released its shards. Others must own them, if they could take
@@ -93,11 +92,15 @@ func (c *checks) checkHandover(p *process, r *member.StopReport) {
 	if !p.stopRequested || p.dead.Load() {
 		return
 	}
-	if s == nil || !r.Announced || p.facts.stop.sessionLost() {
+	stop := &p.facts.stop
+	valid, closed := stop.examineSession()
+	if closed {
+		c.fail("P4", "%s ends its session before its work", p.id)
+	}
+	if s == nil || !r.Announced || !valid {
 		c.w.Counts.Count(StopCut)
 		return
 	}
-	stop := &p.facts.stop
 	stop.owner = sharding.Owner{Address: p.host.address, Incarnation: p.facts.incarnation}
 	own, m := s.Member(p.host.address), s.Map()
 	switch {

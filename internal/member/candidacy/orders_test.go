@@ -24,7 +24,7 @@ func at(d time.Duration, s *state.Snapshot) Input {
 
 func queue(kvs ...state.KV) *state.Snapshot { return given{kvs: kvs}.build() }
 
-// From the first look to the first term.
+// From the first decision to the first term.
 func TestJoinAndLead(t *testing.T) {
 	c, o := member().Decide(at(0, queue()))
 	require.Equal(t, Orders{Request: Request{Action: JoinQueue}}, o)

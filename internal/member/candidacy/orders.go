@@ -6,7 +6,7 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// Input holds the input of a look.
+// Input holds the input of a decision.
 type Input struct {
 	Snapshot       *state.Snapshot
 	Now            time.Time
@@ -16,19 +16,19 @@ type Input struct {
 	OldWorkRunning bool // a function still runs in the last ended term
 }
 
-// Orders lists the actions that follow from a look. [Candidacy.CandidateRevision] and [Candidacy.ActingRevision] name
-// the keys to protect.
+// Orders lists the actions that follow from a decision. [Candidacy.CandidateRevision] and [Candidacy.ActingRevision]
+// name the keys to protect.
 type Orders struct {
 	Recovered    bool   // the election works again for this member
 	WorkTimedOut bool   // stop waiting for the work of the last term
 	EndedTerm    Ending // end this term first, if it has a token
 	BegunTerm    Term   // then begin this term, if it has a token
 	Request      Request
-	// RecheckAfter is the time after which to look again even if nothing changes; 0 means never.
+	// RecheckAfter is the time after which to decide again even if nothing changes; 0 means never.
 	RecheckAfter time.Duration
 }
 
-// Decide makes one decision. The caller must carry out the orders before it looks again, but need not wait for
+// Decide makes one decision. The caller must carry out the orders before it decides again, but need not wait for
 // the request.
 func (c Candidacy) Decide(in Input) (Candidacy, Orders) {
 	var o Orders
