@@ -287,7 +287,7 @@ func TestTransferToOneThatIsQueueingAgain(t *testing.T) {
 	// The wait is limited: a transfer to a node that cannot queue now ends with its context.
 	late := start(t, etcd)
 	awaitState(t, b, func(s *state.Snapshot) bool { return s.Member(late.address()) != nil && len(s.Queue) == 3 })
-	require.NoError(t, electionOf(late).Withdraw(ctx))
+	require.NoError(t, late.parts.Load().Consensus.Withdraw(ctx))
 	awaitState(t, b, func(s *state.Snapshot) bool { return len(s.Queue) == 2 })
 	brief, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 	defer cancel()
@@ -382,7 +382,7 @@ func TestStopBetweenTwoSessions(t *testing.T) {
 	p := c.parts.Load()
 	require.NoError(t, c.Stop(etcdtest.Context(t)))
 	require.True(t, p.Membership.Record().Stopping)
-	require.Error(t, p.Consensus.Election().Start(etcdtest.Context(t)))
+	require.Error(t, p.Consensus.Start(etcdtest.Context(t)))
 }
 
 // blockedLease grants no lease while on.

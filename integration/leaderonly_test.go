@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"net"
@@ -17,7 +18,6 @@ import (
 
 	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/integration/internal/procs"
-	"github.com/goverse/goverse/internal/test/basetest"
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
@@ -70,12 +70,11 @@ func startControllers(t *testing.T, elsewhere string) *controllers {
 // observe returns an observer of the controllers' election.
 func observe(t *testing.T, client *clientv3.Client) *leaderelection.LeaderElection {
 	t.Helper()
-	base := basetest.Start(t, client, controllerPrefix, 10*time.Second)
-	observer, err := leaderelection.New(leaderelection.Config{Client: client, Prefix: controllerPrefix,
-		Address: "observer", Observer: true, Mirror: base.Mirror, Keeper: base.Keeper})
+	observer, runner, err := leaderelection.New(leaderelection.Config{Client: client, EtcdPrefix: controllerPrefix,
+		Observer: true})
 	require.NoError(t, err)
-	require.NoError(t, observer.Start(etcdtest.Context(t)))
-	t.Cleanup(observer.Close)
+	require.NoError(t, runner.Start(etcdtest.Context(t)))
+	t.Cleanup(func() { require.NoError(t, runner.Stop(context.Background())) })
 	return observer
 }
 

@@ -21,6 +21,7 @@ import (
 // ConsensusManager holds one node's view of the agreed state. All methods are safe for concurrent use.
 type ConsensusManager struct {
 	election *leaderelection.LeaderElection
+	part     *leaderelection.Participation // starts and ends election
 	mirror   *watchcache.Mirror
 	fallback bool
 	planner  *planner
@@ -29,18 +30,18 @@ type ConsensusManager struct {
 
 // Config configures a [ConsensusManager]. Without Shards this node owns no shards.
 type Config struct {
-	Election leaderelection.Config
+	Election leaderelection.MemberConfig
 	Planner  PlannerConfig
 	Shards   *ShardsConfig
 }
 
 // New returns a manager over a running mirror. cfg.Election.Mirror must be set.
 func New(cfg Config) (*ConsensusManager, error) {
-	election, err := leaderelection.New(cfg.Election)
+	election, part, err := leaderelection.NewForMember(cfg.Election)
 	if err != nil {
 		return nil, err
 	}
-	m := &ConsensusManager{election: election, mirror: cfg.Election.Mirror, fallback: cfg.Election.Fallback}
+	m := &ConsensusManager{election: election, part: part, mirror: cfg.Election.Mirror, fallback: cfg.Election.Fallback}
 	m.planner = newPlanner(cfg.Planner, election)
 	if cfg.Shards != nil {
 		m.shards = newShards(*cfg.Shards)
@@ -74,15 +75,15 @@ func (m *ConsensusManager) Relinquish(ctx context.Context) error {
 	return m.shards.awaitIdle(ctx)
 }
 
-// Start joins the election; see [leaderelection.LeaderElection.Start].
-func (m *ConsensusManager) Start(ctx context.Context) error { return m.election.Start(ctx) }
+// Start joins the election; see [leaderelection.Participation.Start].
+func (m *ConsensusManager) Start(ctx context.Context) error { return m.part.Start(ctx) }
 
 // Withdraw ends this node's candidacy for good and continues to observe; see
-// [leaderelection.LeaderElection.Withdraw].
-func (m *ConsensusManager) Withdraw(ctx context.Context) error { return m.election.Withdraw(ctx) }
+// [leaderelection.Participation.Withdraw].
+func (m *ConsensusManager) Withdraw(ctx context.Context) error { return m.part.Withdraw(ctx) }
 
-// Close stops observing and waits for all goroutines; see [leaderelection.LeaderElection.Close].
-func (m *ConsensusManager) Close() { m.election.Close() }
+// Close stops observing and waits for all goroutines; see [leaderelection.Participation.Close].
+func (m *ConsensusManager) Close() { m.part.Close() }
 
 // Election returns the election, with its terms, Lead, Watch, Resign and Transfer.
 func (m *ConsensusManager) Election() *leaderelection.LeaderElection { return m.election }

@@ -45,7 +45,7 @@ func TestAsLeaderOutlastsTheFlag(t *testing.T) {
 		"stop":   func(le *one) error { return le.Stop(ctx) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			prefix := func(c *Config) { c.Prefix = "/" + name }
+			prefix := func(c *MemberConfig) { c.Prefix = "/" + name }
 			a := start(t, client, "a:1", prefix)
 			awaitLeads(t, a)
 			b := start(t, client, "b:1", prefix)
@@ -81,7 +81,7 @@ func TestAsLeaderOutlastsTheFlag(t *testing.T) {
 func TestAsLeaderEndsWithWorkTimeout(t *testing.T) {
 	client := etcdtest.Client(t)
 	ctx := etcdtest.Context(t)
-	a := start(t, client, "a:1", func(c *Config) { c.WorkTimeout = 50 * time.Millisecond })
+	a := start(t, client, "a:1", func(c *MemberConfig) { c.WorkTimeout = 50 * time.Millisecond })
 	awaitLeads(t, a)
 	b := start(t, client, "b:1")
 	goOn, result := inside(t, a, func(ctx context.Context, term Term) error {
@@ -127,7 +127,7 @@ func TestAsLeaderEndsWithTheTerm(t *testing.T) {
 func TestAsLeaderEndsWithTheKey(t *testing.T) {
 	client := etcdtest.Client(t)
 	ctx := etcdtest.Context(t)
-	a := start(t, client, "a:1", func(c *Config) { c.WorkTimeout = time.Hour })
+	a := start(t, client, "a:1", func(c *MemberConfig) { c.WorkTimeout = time.Hour })
 	key := a.keys.Candidate(int64(a.keeper.Current().ID()))
 	awaitLeads(t, a)
 	b := start(t, client, "b:1")

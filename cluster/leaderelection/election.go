@@ -3,7 +3,6 @@ package leaderelection
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,8 +19,9 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// Config configures a [LeaderElection]. Client, Address, Mirror and Keeper are required.
-type Config struct {
+// MemberConfig configures the election of a member that watches etcd, keeps a session and registers by itself, as a
+// node does. Only packages of this module can fill it in. Client, Address, Mirror and Keeper are required.
+type MemberConfig struct {
 	// Client reaches etcd. The election never closes it.
 	Client *clientv3.Client
 	// Prefix is the cluster's prefix; the queue lies under <Prefix>/leader/. Default /goverse.
@@ -39,7 +39,7 @@ type Config struct {
 	// context has ended. Default 5 s.
 	WorkTimeout time.Duration
 	// Mirror and Keeper belong to the caller, which must run them. It must also end the session once the
-	// election is stopped: a request that timed out during Withdraw may still be committed, and its key then goes
+	// election is stopped: a request that timed out during Stop may still be committed, and its key then goes
 	// only with the session.
 	Mirror *watchcache.Mirror
 	Keeper *etcdsession.Keeper
@@ -47,7 +47,7 @@ type Config struct {
 	Logger hclog.Logger
 }
 
-func (c Config) withDefaults() Config {
+func (c MemberConfig) withDefaults() MemberConfig {
 	if c.Prefix == "" {
 		c.Prefix = "/goverse"
 	}
@@ -64,22 +64,22 @@ func (c Config) withDefaults() Config {
 }
 
 // Validate reports the first required field that is missing.
-func (c Config) Validate() error {
+func (c MemberConfig) Validate() error {
 	if c.Client == nil {
-		return errors.New("leaderelection: Config.Client is nil; give it an etcd client")
+		return errors.New("leaderelection: MemberConfig.Client is nil; give it an etcd client")
 	}
 	if c.Address == "" {
-		return errors.New("leaderelection: Config.Address is empty; set the address that others should reach this node at")
+		return errors.New("leaderelection: MemberConfig.Address is empty; set the address of this member")
 	}
 	if c.Mirror == nil || c.Keeper == nil {
-		return errors.New("leaderelection: Config.Mirror or Config.Keeper is nil; give it both")
+		return errors.New("leaderelection: MemberConfig.Mirror or MemberConfig.Keeper is nil; give it both")
 	}
 	return nil
 }
 
 // LeaderElection represents one node's part in the election. All methods are safe for concurrent use.
 type LeaderElection struct {
-	cfg    Config
+	cfg    MemberConfig
 	keys   state.Keys
 	log    hclog.Logger
 	mirror *watchcache.Mirror
@@ -106,16 +106,16 @@ type LeaderElection struct {
 	lastEnd       *TermOverError
 }
 
-// New returns an election that does nothing until [LeaderElection.Start]. The error describes a mistake in the
-// configuration.
-func New(cfg Config) (*LeaderElection, error) {
+// NewForMember returns the election of a member, and the value that starts and ends it. The error describes a mistake
+// in the configuration.
+func NewForMember(cfg MemberConfig) (*LeaderElection, *Participation, error) {
 	if err := cfg.Validate(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	cfg = cfg.withDefaults()
 	keys, err := state.NewKeys(cfg.Prefix)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	le := &LeaderElection{cfg: cfg, keys: keys, log: cfg.Logger, mirror: cfg.Mirror, keeper: cfg.Keeper,
 		termDurations: histogram.NewDurations(termBounds...), wake: wait.NewSignal(),
@@ -124,89 +124,7 @@ func New(cfg Config) (*LeaderElection, error) {
 			WorkTimeout: cfg.WorkTimeout},
 			!cfg.Observer)}
 	le.ctx, le.cancel = context.WithCancelCause(context.Background())
-	return le, nil
-}
-
-// Start starts to observe and, unless the node is an observer, to queue. It returns once this node is queued or
-// its election has failed; for an observer, once it sees the cluster. It does not wait for leadership. If ctx
-// ends first, everything is undone and an error returned.
-func (le *LeaderElection) Start(ctx context.Context) error {
-	le.mu.Lock()
-	if le.started || le.stopped {
-		le.mu.Unlock()
-		return ErrStarted
-	}
-	le.started = true
-	le.wg.Go(le.run)
-	le.mu.Unlock()
-	if err := le.awaitQueued(ctx); err != nil {
-		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), le.cfg.RequestTimeout)
-		defer cancel()
-		_ = le.Withdraw(undo) // unconfirmed requests end with the lease
-		le.Close()
-		return fmt.Errorf("join the election under %s: %w", le.keys.Election(), err)
-	}
-	return nil
-}
-
-func (le *LeaderElection) awaitQueued(ctx context.Context) error {
-	stopped := false
-	err := le.waitUntil(ctx, func() bool {
-		s := le.mirror.Snapshot()
-		if stopped = le.stopped; stopped {
-			return true
-		}
-		if s == nil || le.sessionRun == nil {
-			return false
-		}
-		own, _ := s.CandidateOn(int64(le.sessionRun.s.ID()))
-		return own != nil || le.failure != nil || !le.candidacy.WantsToLead()
-	})
-	if err == nil && stopped {
-		return ErrStopped
-	}
-	return err
-}
-
-// Withdraw ends this node's leadership, if it leads, and its candidacy for good. The flag goes down within
-// microseconds. The call then blocks until the work in Lead has returned (at most WorkTimeout) and etcd has
-// confirmed the deletion of the key (at most RequestTimeout; after that it is still retried, and the end of the
-// session deletes the key in any case). It returns earlier if the session is lost or ctx ends; only the latter
-// is an error. The election continues to observe.
-func (le *LeaderElection) Withdraw(ctx context.Context) error {
-	le.mu.Lock()
-	part, ended := le.candidacy.Withdraw(time.Now())
-	le.candidacy = part
-	le.endTerm(ended, nil)
-	le.mu.Unlock()
-	le.wake.Send()
-	err := le.waitUntil(ctx, func() bool {
-		return le.sessionRun == nil || le.term.Load() == nil && (le.endedTerm == nil || le.endedTerm.running == 0)
-	})
-	if err != nil {
-		return err
-	}
-	bounded, cancel := context.WithTimeout(ctx, le.cfg.RequestTimeout)
-	defer cancel()
-	err = le.waitUntil(bounded, func() bool {
-		return le.sessionRun == nil ||
-			le.candidacy.NothingLeft(le.mirror.Snapshot())
-	})
-	if ctx.Err() == nil {
-		return nil
-	}
-	return err
-}
-
-// Close ends this node's term and candidacy, stops observing, and waits for all goroutines. It makes no request: call
-// Withdraw first, or end the session, which deletes this node's keys.
-func (le *LeaderElection) Close() {
-	le.mu.Lock()
-	le.stopped = true
-	le.mu.Unlock()
-	le.cancel(ErrStopped)
-	le.notifyChange()
-	le.wg.Wait()
+	return le, &Participation{le}, nil
 }
 
 // IsLeader reports whether this node leads at this instant. It reads atomics and the clock: no lock, no

@@ -20,11 +20,11 @@ import (
 
 func TestConfigIsChecked(t *testing.T) {
 	client, m, k := clientv3.NewCtxClient(context.Background()), &watchcache.Mirror{}, &etcdsession.Keeper{}
-	require.NoError(t, Config{Client: client, Address: "a", Mirror: m, Keeper: k}.Validate())
-	for _, cfg := range []Config{{}, {Client: client, Mirror: m, Keeper: k}, {Address: "a", Mirror: m, Keeper: k},
+	require.NoError(t, MemberConfig{Client: client, Address: "a", Mirror: m, Keeper: k}.Validate())
+	for _, cfg := range []MemberConfig{{}, {Client: client, Mirror: m, Keeper: k}, {Address: "a", Mirror: m, Keeper: k},
 		{Client: client, Address: "a", Mirror: m}, {Client: client, Address: "a", Keeper: k},
 		{Client: client, Address: "a", Prefix: "x", Mirror: m, Keeper: k}} {
-		_, err := New(cfg)
+		_, _, err := NewForMember(cfg)
 		require.Error(t, err)
 	}
 }
@@ -59,7 +59,7 @@ func TestFirstComeFirstServed(t *testing.T) {
 
 func TestObserverOnlyLooks(t *testing.T) {
 	client := etcdtest.Client(t)
-	o := start(t, client, "o:1", func(c *Config) { c.Observer = true })
+	o := start(t, client, "o:1", func(c *MemberConfig) { c.Observer = true })
 	require.Equal(t, Leader{}, o.Leader())
 	a := start(t, client, "a:1")
 	awaitLeads(t, a)
@@ -194,7 +194,7 @@ func TestReasonOfATermThatEndedDuringAPause(t *testing.T) {
 // Work that does not end delays the next leader by at most WorkTimeout.
 func TestWorkThatDoesNotEnd(t *testing.T) {
 	client := etcdtest.Client(t)
-	a := start(t, client, "a:1", func(c *Config) { c.WorkTimeout = 50 * time.Millisecond })
+	a := start(t, client, "a:1", func(c *MemberConfig) { c.WorkTimeout = 50 * time.Millisecond })
 	awaitLeads(t, a)
 	b := start(t, client, "b:1")
 	inside, finish, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
@@ -216,7 +216,7 @@ func TestWorkThatDoesNotEnd(t *testing.T) {
 func TestWatchSaysNoLeader(t *testing.T) {
 	client := etcdtest.Client(t)
 	ctx, cancel := context.WithCancel(etcdtest.Context(t))
-	o := start(t, client, "o:1", func(c *Config) { c.Observer = true })
+	o := start(t, client, "o:1", func(c *MemberConfig) { c.Observer = true })
 	seen, err := o.Watch(ctx)
 	require.NoError(t, err)
 	require.Equal(t, Leader{}, <-seen, "no leader is said, not left out")

@@ -16,11 +16,11 @@ import (
 )
 
 // logged returns an option that sets a logger, and a function that returns the log.
-func logged() (func(*Config), func() string) {
+func logged() (func(*MemberConfig), func() string) {
 	var mu sync.Mutex
 	var buf bytes.Buffer
 	logger := hclog.New(&hclog.LoggerOptions{Output: &buf, Mutex: &mu})
-	return func(c *Config) { c.Logger = logger }, func() string {
+	return func(c *MemberConfig) { c.Logger = logger }, func() string {
 		mu.Lock()
 		defer mu.Unlock()
 		return buf.String()
@@ -75,7 +75,7 @@ func TestADeniedCandidacyNamesTheRemedy(t *testing.T) {
 	denied.KV, denied.Lease, denied.Watcher = deniedKV{client.KV}, client.Lease, client.Watcher
 	for _, fallback := range []bool{true, false} {
 		with, text := logged()
-		a := start(t, denied, "a:1", with, func(c *Config) { c.Fallback = fallback })
+		a := start(t, denied, "a:1", with, func(c *MemberConfig) { c.Fallback = fallback })
 		require.ErrorIs(t, a.Failed(), rpctypes.ErrPermissionDenied)
 		require.Contains(t, text(), "[ERROR] etcd denies this node's candidacy: grant WRITE on /goverse/leader/; ")
 		require.Equal(t, fallback, bytes.Contains([]byte(text()), []byte("goes by name")))

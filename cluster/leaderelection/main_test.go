@@ -23,32 +23,34 @@ func TestMain(m *testing.M) {
 // one is an election with its mirror and session, which end when the election is stopped.
 type one struct {
 	*LeaderElection
+	*Participation
 	base *basetest.Base
 }
 
 // Stop stops the election and ends its session.
 func (o *one) Stop(ctx context.Context) error {
 	defer o.base.Stop()
-	defer o.Close()
-	return o.Withdraw(ctx)
+	err := o.Withdraw(ctx)
+	o.Close()
+	return err
 }
 
 // stands returns an election at address that was not started.
-func stands(t *testing.T, client *clientv3.Client, address string, change ...func(*Config)) *one {
+func stands(t *testing.T, client *clientv3.Client, address string, change ...func(*MemberConfig)) *one {
 	t.Helper()
-	cfg := Config{Client: client, Prefix: "/goverse", Address: address}
+	cfg := MemberConfig{Client: client, Prefix: "/goverse", Address: address}
 	for _, c := range change {
 		c(&cfg)
 	}
 	base := basetest.Start(t, client, cfg.Prefix, 2*time.Second)
 	cfg.Mirror, cfg.Keeper = base.Mirror, base.Keeper
-	le, err := New(cfg)
+	le, part, err := NewForMember(cfg)
 	require.NoError(t, err)
-	return &one{le, base}
+	return &one{le, part, base}
 }
 
 // start returns a started election at address. It is stopped at the end of the test.
-func start(t *testing.T, client *clientv3.Client, address string, change ...func(*Config)) *one {
+func start(t *testing.T, client *clientv3.Client, address string, change ...func(*MemberConfig)) *one {
 	t.Helper()
 	o := stands(t, client, address, change...)
 	require.NoError(t, o.Start(etcdtest.Context(t)))

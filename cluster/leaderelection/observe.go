@@ -41,8 +41,7 @@ func LeaderIn(snap *state.Snapshot) Leader {
 }
 
 // Duty returns guards that hold only while planning is this node's duty, for use in a transaction. ok is false
-// if it is not its duty. The leader plans; while an outside candidate leads, the first member in the queue
-// does. Duty does not block.
+// if it is another member's ([state.Snapshot.Planner]). Duty does not block.
 func (le *LeaderElection) Duty() ([]txn.Guard, bool) {
 	if t := le.currentTerm(); t != nil {
 		return txn.TermGuards(le.keys, t.acting, t.lease, t.token), true
@@ -51,10 +50,10 @@ func (le *LeaderElection) Duty() ([]txn.Guard, bool) {
 	if snap == nil || s == nil || !s.Valid() {
 		return nil, false
 	}
-	if l := snap.Leader(); l.Address == "" || l.Member {
+	lease := int64(s.ID())
+	if l := snap.Leader(); l.Address == "" || l.Member && l.Lease == lease {
 		return nil, false
 	}
-	lease := int64(s.ID())
 	own, _ := snap.CandidateOn(lease)
 	if first := snap.Planner(); own == nil || first == nil || first.Lease != lease {
 		return nil, false

@@ -140,7 +140,7 @@ func TestLateKeyOfANodeThatWithdrewIsCleared(t *testing.T) {
 	c := clustertest.New(t, 3)
 	c.WaitLeaderIs(c.Node(0).Address())
 	for _, n := range []*clustertest.Node{c.Node(2), c.Node(0)} {
-		require.NoError(t, inspect.Election(n.Cluster()).Withdraw(etcdtest.Context(t)))
+		require.NoError(t, inspect.Withdraw(etcdtest.Context(t), n.Cluster()))
 		for range *rounds {
 			c.PutLateCandidateKey(n)
 			c.Within(5*time.Second, func() bool { return len(queueKeys(t, c)) == 2-boolInt(n == c.Node(0)) },

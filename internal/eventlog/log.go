@@ -151,7 +151,7 @@ func leavesLast(s *state.Snapshot, self string) (m *state.Member, last bool) {
 		switch {
 		case other.Address == self:
 			m = other
-		case !other.Stopping:
+		case !other.Stopping && !other.ElectionOnly:
 			return nil, false
 		}
 	}

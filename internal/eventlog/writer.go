@@ -267,7 +267,8 @@ func recorderAddress(s *state.Snapshot) string {
 	if m := s.Planner(); m != nil {
 		return m.Address
 	}
-	registered := s.RegisteredMembers()
+	registered := slices.DeleteFunc(slices.Clone(s.RegisteredMembers()),
+		func(m *state.Member) bool { return m.ElectionOnly })
 	if len(registered) == 0 {
 		return ""
 	}

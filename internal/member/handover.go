@@ -56,7 +56,7 @@ func (m *Member) canHandOver(s *state.Snapshot) bool {
 		taker = taker || !other.Excluded && other.Address != m.cfg.Address
 	}
 	planner := slices.ContainsFunc(s.Members, func(other *state.Member) bool {
-		if other.Stopping || other.Address == m.cfg.Address {
+		if other.Stopping || other.ElectionOnly || other.Address == m.cfg.Address {
 			return false
 		}
 		queued, _ := s.CandidateOn(other.Lease)

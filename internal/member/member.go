@@ -12,7 +12,6 @@ package member
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -24,8 +23,7 @@ import (
 	"github.com/goverse/goverse/internal/crash"
 	"github.com/goverse/goverse/internal/etcd/deadline"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
-	"github.com/goverse/goverse/internal/etcd/watchcache"
-	"github.com/goverse/goverse/internal/member/membership"
+	"github.com/goverse/goverse/internal/member/registration"
 	"github.com/goverse/goverse/internal/sharding/shardplan"
 	"github.com/goverse/goverse/internal/state"
 )
@@ -74,48 +72,26 @@ type Config struct {
 // Member makes this process a member of the cluster. Its parts are safe for concurrent use. Its own methods are for
 // the one goroutine that starts and stops it.
 type Member struct {
-	Mirror     *watchcache.Mirror
-	Keeper     *etcdsession.Keeper
-	Membership *membership.Membership
-	Consensus  *consensusmanager.ConsensusManager
-	Detector   *crash.Detector
+	*registration.Registration
+	Consensus *consensusmanager.ConsensusManager
+	Detector  *crash.Detector
 
 	cfg Config
-
-	stopKeeper context.CancelFunc // makes the keeper revoke the session
-	keeperDone chan struct{}
-	keeperErr  error // the keeper's error; read it after left is closed
-
-	backgroundCtx  context.Context // ends when the stop is done but for the remaining goroutines
-	stopBackground context.CancelFunc
-	background     sync.WaitGroup
 }
 
 // New assembles a member. Nothing runs before Start.
 func New(cfg Config) (*Member, error) {
-	m := &Member{cfg: cfg, keeperDone: make(chan struct{})}
-	log := cfg.Logger
-	m.Mirror = watchcache.New(watchcache.Config{Client: cfg.Client, Keys: cfg.Keys, Member: cfg.Address,
-		LagTimeout:  cfg.TTL / 3,
-		ReadTimeout: cfg.RequestTimeout, Random: cfg.Random, Logger: log.Named("mirror")})
-	m.Membership = membership.New(membership.Config{Client: cfg.Client, Keys: cfg.Keys, Mirror: m.Mirror,
-		Address: cfg.Address, Record: cfg.Record, RemovePredecessor: !cfg.Detection.Off,
-		GracePeriod: cfg.Detection.GracePeriod, RequestTimeout: cfg.RequestTimeout, MeasureEvery: cfg.TTL / 3,
-		Identify: cfg.Identify, Random: cfg.Random, Logger: log.Named("member")})
-	keeper, err := etcdsession.NewKeeper(etcdsession.KeeperConfig{
-		Config: etcdsession.Config{Client: cfg.Client, TTL: cfg.TTL, Logger: log.Named("session"),
-			ReadKey: cfg.Keys.Request(), KnownRevision: m.Mirror.KnownRevision, OnRead: m.Mirror.ObserveHeader,
-			KnownTerm: m.Mirror.KnownTerm,
-			Proxied:   m.Mirror.Proxied, Clock: cfg.Clock},
-		Register: m.Membership.Register, OnLost: m.handleLostSession, Explain: cfg.Explain, Random: cfg.Random,
-	})
+	registered, err := registration.New(registration.Config{Client: cfg.Client, Keys: cfg.Keys, TTL: cfg.TTL,
+		RequestTimeout: cfg.RequestTimeout, Address: cfg.Address, Record: cfg.Record,
+		RemovePredecessor: !cfg.Detection.Off, GracePeriod: cfg.Detection.GracePeriod, Identify: cfg.Identify,
+		OnLost: cfg.OnLost, Explain: cfg.Explain, Clock: cfg.Clock, Random: cfg.Random, Logger: cfg.Logger})
 	if err != nil {
 		return nil, err
 	}
-	m.Keeper = keeper
-	m.Detector = crash.New(crash.Config{Client: cfg.Client, Mirror: m.Mirror, Keeper: keeper,
+	m := &Member{Registration: registered, cfg: cfg}
+	m.Detector = crash.New(crash.Config{Client: cfg.Client, Mirror: m.Mirror, Keeper: m.Keeper,
 		Address: cfg.Address, InstanceID: cfg.Record.InstanceID, WatcherLost: cfg.WatcherLost, Dialer: cfg.Dialer,
-		Settings: cfg.Detection, Random: cfg.Random, Logger: log.Named("crashdetector")})
+		Settings: cfg.Detection, Random: cfg.Random, Logger: cfg.Logger.Named("crashdetector")})
 	m.Consensus, err = consensusmanager.New(m.consensusConfig())
 	return m, err
 }
@@ -123,7 +99,7 @@ func New(cfg Config) (*Member, error) {
 func (m *Member) consensusConfig() consensusmanager.Config {
 	cfg, log := m.cfg, m.cfg.Logger.Named("shards")
 	config := consensusmanager.Config{
-		Election: leaderelection.Config{Client: cfg.Client, Prefix: cfg.Keys.Prefix(), Address: cfg.Address,
+		Election: leaderelection.MemberConfig{Client: cfg.Client, Prefix: cfg.Keys.Prefix(), Address: cfg.Address,
 			Observer: cfg.Observer, Fallback: cfg.Fallback, RequestTimeout: cfg.RequestTimeout,
 			WorkTimeout: cfg.WorkTimeout, Mirror: m.Mirror, Keeper: m.Keeper, Logger: cfg.Logger.Named("election")},
 		Planner: consensusmanager.PlannerConfig{Client: cfg.Client, Keys: cfg.Keys, Mirror: m.Mirror, Settings: cfg.Planning,
@@ -136,15 +112,4 @@ func (m *Member) consensusConfig() consensusmanager.Config {
 		config.Shards = &shards
 	}
 	return config
-}
-
-// handleLostSession is called for each lost session.
-func (m *Member) handleLostSession(s *etcdsession.Session, lost *session.LostError) {
-	m.Membership.SessionLost(s, lost)
-	if m.cfg.OnLost != nil {
-		m.cfg.OnLost(s, lost)
-	}
-	if lost.Reason == session.ReasonOtherHistory { // a watch of the former history stays silent
-		m.Mirror.Rebuild("etcd's history is another one")
-	}
 }

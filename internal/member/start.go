@@ -34,23 +34,10 @@ func (e *ShardCountError) Unwrap() error { return ErrShardCount }
 
 // Start starts to watch the cluster and to register. It does not block.
 func (m *Member) Start() {
-	ctx, end := context.WithCancel(context.Background())
-	m.backgroundCtx, m.stopBackground = ctx, end
-	m.background.Go(func() { _ = m.Mirror.Run(ctx) }) // its only error is the context's
-	m.background.Go(func() { m.Membership.Run(ctx) })
-	m.background.Go(func() { m.reportFailure(ctx) })
-	m.background.Go(func() { m.Detector.DefendSelf(ctx) })
+	m.Registration.Start()
+	m.Go(m.reportFailure)
+	m.Go(m.Detector.DefendSelf)
 	m.Detector.Start()
-	keeping, leave := context.WithCancel(context.Background())
-	m.stopKeeper = leave
-	go func() {
-		defer close(m.keeperDone)
-		select {
-		case <-m.Mirror.Ready():
-			m.keeperErr = m.Keeper.Run(keeping)
-		case <-keeping.Done():
-		}
-	}()
 }
 
 // reportFailure records in the member record whether the election has failed.
@@ -64,23 +51,7 @@ func (m *Member) reportFailure(ctx context.Context) {
 // Join blocks until this member is registered and queued. Errors are ctx's cause, membership.ErrAddressTaken
 // and ErrShardCount.
 func (m *Member) Join(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	watching := make(chan struct{})
-	defer func() { <-watching }()
-	go func() {
-		defer close(watching)
-		select {
-		case <-m.keeperDone:
-			cancel(m.keeperErr)
-		case <-ctx.Done():
-		}
-	}()
-	defer cancel(nil)
-	if _, err := m.Keeper.Wait(ctx, nil); err != nil {
-		return err
-	}
-	snap, err := m.Mirror.Wait(ctx, func(s *state.Snapshot) bool { return s.Member(m.cfg.Address) != nil })
+	snap, err := m.AwaitRegistered(ctx)
 	if err != nil {
 		return err
 	}
@@ -92,7 +63,7 @@ func (m *Member) Join(ctx context.Context) error {
 
 // StartDuties starts to plan the shards while that is this member's duty, and to acquire its own. Call it after Join.
 // It does not block.
-func (m *Member) StartDuties() { m.background.Go(func() { m.Consensus.Run(m.backgroundCtx) }) }
+func (m *Member) StartDuties() { m.Go(m.Consensus.Run) }
 
 // checkShardCount returns an error if the cluster works with another number of shards than this member, by its map or
 // by the members that registered earlier.

@@ -16,7 +16,9 @@ import "context"
 // ends, Stop waits for nothing but the revocation, for about a second. Stop may follow a Join that has failed.
 func (m *Member) Stop(ctx context.Context, hooks StopHooks) *StopReport {
 	r := &StopReport{}
-	m.announceStop(ctx, r)
+	var err error
+	r.Announced, err = m.MarkStopping(ctx)
+	r.RecordStep("mark stopping", err)
 	// Without a session there is nothing to leave, but a new session must not queue again.
 	r.RecordStep("leave the election", m.Consensus.Withdraw(ctx))
 	if r.Announced {
@@ -30,12 +32,20 @@ func (m *Member) Stop(ctx context.Context, hooks StopHooks) *StopReport {
 	if hooks.StopServing != nil {
 		hooks.StopServing(ctx, r)
 	}
-	m.leave(ctx, r, hooks.WriteLast)
+	if len(r.CutShort) == 0 {
+		m.MarkLeft(ctx)
+	}
+	if hooks.WriteLast != nil {
+		last, cancel := m.WithMarkTimeout(ctx)
+		hooks.WriteLast(last)
+		cancel()
+	}
+	r.Left = m.EndSession()
 	m.Consensus.Close()
 	if hooks.Close != nil {
 		hooks.Close()
 	}
-	m.close()
+	m.Registration.Close()
 	return r
 }
 

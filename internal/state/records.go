@@ -37,6 +37,10 @@ type Record struct {
 	Weight int `json:"weight,omitempty"`
 	// Observer is set if the member never stands for election.
 	Observer bool `json:"observer,omitempty"`
+	// ElectionOnly is set if the member is a candidate and nothing else: a process of package leaderelection. It has
+	// no server, so its address is a name that cannot be dialed. It plans no shards and has none, crash detection
+	// leaves it to its lease, and it takes no part in fallback.
+	ElectionOnly bool `json:"election_only,omitempty"`
 	// Draining is set if the member releases its shards and gets none. In all else it is an ordinary member,
 	// unless it is Stopping.
 	Draining bool `json:"draining,omitempty"`

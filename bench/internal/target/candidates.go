@@ -24,6 +24,7 @@ const queueTTL = 60 * time.Second
 // process.
 type candidate struct {
 	election *leaderelection.LeaderElection
+	part     *leaderelection.Participation
 	mirror   *watchcache.Mirror
 	address  string
 	stop     context.CancelFunc // ends the session
@@ -45,8 +46,8 @@ func newCandidate(ctx context.Context, client *clientv3.Client, prefix, address 
 	if err != nil {
 		return nil, err
 	}
-	c.election, err = leaderelection.New(leaderelection.Config{Client: client, Prefix: prefix, Address: address,
-		Mirror: c.mirror, Keeper: keeper})
+	c.election, c.part, err = leaderelection.NewForMember(leaderelection.MemberConfig{Client: client, Prefix: prefix,
+		Address: address, Mirror: c.mirror, Keeper: keeper})
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +63,7 @@ func newCandidate(ctx context.Context, client *clientv3.Client, prefix, address 
 		case <-keeperCtx.Done():
 		}
 	}()
-	if err := c.election.Start(ctx); err != nil {
+	if err := c.part.Start(ctx); err != nil {
 		return nil, errors.Join(err, c.close(ctx))
 	}
 	return c, nil
@@ -70,8 +71,8 @@ func newCandidate(ctx context.Context, client *clientv3.Client, prefix, address 
 
 // close leaves the queue, if ctx permits, and waits for all goroutines.
 func (c *candidate) close(ctx context.Context) error {
-	err := c.election.Withdraw(ctx)
-	c.election.Close()
+	err := c.part.Withdraw(ctx)
+	c.part.Close()
 	c.stop()
 	<-c.kept
 	c.stopRest()

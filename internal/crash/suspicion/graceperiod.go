@@ -24,9 +24,10 @@ func GracePeriod(least, took time.Duration, m *state.Member) time.Duration {
 }
 
 // LeftToLease reports whether m is too far from etcd to be removed on evidence, because most of its lease would
-// have expired by the end of its grace period. Such a member is not accused.
+// have expired by the end of its grace period, or that it has no server to answer watchers. Such a member is not
+// accused.
 func LeftToLease(m *state.Member) bool {
-	return m.RoundTrip() > 0 && periodsPerTTL*slowdown*m.RoundTrip() > time.Duration(m.TTL)*time.Second
+	return m.ElectionOnly || m.RoundTrip() > 0 && periodsPerTTL*slowdown*m.RoundTrip() > time.Duration(m.TTL)*time.Second
 }
 
 // LeastTTL returns the smallest TTL, in whole seconds, with which a member at that round trip is not left to its

@@ -21,6 +21,9 @@ func WatchTargets(s *state.Snapshot, me Self, k int, counts func(*state.Member) 
 	var out []*state.Member
 	for i, most := 1, maxTargetFactor*k; i < len(s.Members) && k > 0 && len(out) < most; i++ {
 		m := s.Members[(own+i)%len(s.Members)]
+		if m.ElectionOnly {
+			continue // it has no server
+		}
 		out = append(out, m)
 		if counts(m) {
 			k--
@@ -35,7 +38,7 @@ func WatchTargets(s *state.Snapshot, me Self, k int, counts func(*state.Member) 
 // at all.
 func WatcherKey(s *state.Snapshot, address, instance string, k int) (key []byte, member bool) {
 	i := slices.IndexFunc(s.Members, func(m *state.Member) bool { return m.InstanceID == instance && instance != "" })
-	if i < 0 || s.Members[i].Address == address {
+	if i < 0 || s.Members[i].Address == address || s.Members[i].ElectionOnly {
 		return nil, false
 	}
 	if key := s.Members[i].WatchKey; len(key) > 0 {

@@ -5,6 +5,8 @@
 package inspect
 
 import (
+	"context"
+
 	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/member"
@@ -44,4 +46,9 @@ func Election(cluster any) *leaderelection.LeaderElection {
 		return m.Consensus.Election()
 	}
 	return nil
+}
+
+// Withdraw takes the node of a running *cluster.Cluster out of the election for good.
+func Withdraw(ctx context.Context, cluster any) error {
+	return memberOf(cluster).Consensus.Withdraw(ctx)
 }

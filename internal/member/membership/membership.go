@@ -33,6 +33,10 @@ import (
 var ErrAddressTaken = errors.New("the address is taken by another node that lives; give this one another advertise " +
 	"address, or stop that one")
 
+// ErrIDTaken is returned when another living process takes part in the election under this identity.
+var ErrIDTaken = errors.New("the identity is taken by another process that lives; give this one another ID, or stop " +
+	"that one")
+
 // errDetectionOff is the reason not to remove the predecessor when crash detection is off.
 var errDetectionOff = errors.New("crash detection is off")
 
@@ -63,7 +67,8 @@ type Config struct {
 	GracePeriod       time.Duration // time that the predecessor has to refute the accusation
 	RequestTimeout    time.Duration
 	MeasureEvery      time.Duration // pause between looks at the session's rounds
-	// Identify returns the instance id of the process that answers at an address, which is this node's own.
+	// Identify returns the instance id of the process that answers at an address, which is this node's own. It is not
+	// used by a member of an election only.
 	Identify func(ctx context.Context, address string) (instance string, err error)
 	// Random returns numbers in [0, 1) that spread retries in time. A simulation sets it to be reproducible. It
 	// must be safe for concurrent use. Default: math/rand's.
@@ -191,6 +196,9 @@ func (m *Membership) freeAddress(ctx context.Context, s *etcdsession.Session, th
 		// An earlier session of this process. Its lease is being revoked, or must run out if that is denied.
 		return m.awaitGone(ctx, there), context.Cause(ctx)
 	}
+	if m.cfg.Record.ElectionOnly {
+		return m.awaitIdentity(ctx, there, warned)
+	}
 	attempt, cancel := context.WithTimeout(ctx, identifyTimeout)
 	instance, err := m.cfg.Identify(attempt, m.cfg.Address)
 	cancel()
@@ -208,13 +216,49 @@ func (m *Membership) freeAddress(ctx context.Context, s *etcdsession.Session, th
 		return false, fmt.Errorf("%s: %w (instance %s at host %q)",
 			m.cfg.Address, ErrAddressTaken, instance, there.Hostname)
 	}
-	if !*warned {
-		*warned = true
-		m.log.Warn("the address is registered by another instance, which may be gone; waiting for its lease to run out",
-			"address", m.cfg.Address, "instance", there.InstanceID, "at_most", (time.Duration(there.TTL) * time.Second).String(),
-			"reason", err)
-	}
+	m.warnTaken(there, warned, "reason", err)
 	return m.awaitGone(ctx, there), context.Cause(ctx)
+}
+
+// warnTaken warns, the first time, that the lease of another instance at this node's address is waited for.
+func (m *Membership) warnTaken(there *state.Member, warned *bool, more ...any) {
+	if *warned {
+		return
+	}
+	*warned = true
+	m.log.Warn("the address is registered by another instance, which may be gone; waiting for its lease to run out",
+		append([]any{"address", m.cfg.Address, "instance", there.InstanceID, "at_most",
+			(time.Duration(there.TTL) * time.Second).String()}, more...)...)
+}
+
+// renewalsSeen is the number of renewals that show that another instance lives. A change of etcd's leader, too, makes a
+// lease last longer.
+const renewalsSeen = 3
+
+// awaitIdentity waits until another instance with this process's identity is gone. It returns ErrIDTaken if that
+// instance renews its lease, because nothing answers at an identity.
+func (m *Membership) awaitIdentity(ctx context.Context, there *state.Member, warned *bool) (free bool, err error) {
+	m.warnTaken(there, warned)
+	for renewals, before := 0, int64(0); ; {
+		attempt, cancel := context.WithTimeout(ctx, m.cfg.RequestTimeout)
+		lease, err := m.cfg.Client.TimeToLive(attempt, clientv3.LeaseID(there.Lease))
+		cancel()
+		if err == nil { // otherwise only the snapshot shows that the instance is gone
+			if before > 0 && lease.TTL >= before { // a second has passed, in awaitGone
+				renewals++
+			}
+			before = lease.TTL
+		}
+		if renewals == renewalsSeen {
+			return false, fmt.Errorf("%s: %w (it is at host %q)", m.cfg.Address, ErrIDTaken, there.Hostname)
+		}
+		if m.awaitGone(ctx, there) {
+			return true, nil
+		}
+		if ctx.Err() != nil {
+			return false, context.Cause(ctx)
+		}
+	}
 }
 
 // removePredecessor removes the instance that had this address. This process answers at the address, so that

@@ -6,8 +6,7 @@ var ofStops = []Mutant{{
 	What: "a stopping member revokes its lease before it hands its shards over",
 	In:   []string{simulation},
 	Edits: []Edit{{"internal/member/stop.go",
-		`if r.Announced {`, `m.stopKeeper()
-	<-m.keeperDone
+		`if r.Announced {`, `_ = m.EndSession()
 	if r.Announced {`}},
 }, {
 	Name: "handover-skipped",
@@ -26,7 +25,7 @@ var ofStops = []Mutant{{
 	What: "a stopping member records that it acts no more before its work has ended",
 	In:   []string{simulation},
 	Edits: []Edit{{"internal/member/stop.go",
-		`m.Detector.Stop(ctx)`, `m.markLeft(ctx)
+		`m.Detector.Stop(ctx)`, `m.MarkLeft(ctx)
 	m.Detector.Stop(ctx)`}},
 }, {
 	Name: "stop-keeps-candidacy",

@@ -1,0 +1,227 @@
+package leaderelection
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/internal/etcd/connect"
+	"github.com/goverse/goverse/internal/logs/logqueue"
+	"github.com/goverse/goverse/internal/member/membership"
+	"github.com/goverse/goverse/internal/member/registration"
+	"github.com/goverse/goverse/internal/state"
+)
+
+// Errors of New and Runner.Start. Test for them with errors.Is.
+var (
+	// ErrBadConfig is returned by New for a mistake in the configuration.
+	ErrBadConfig = errors.New("bad configuration of the election")
+	// ErrIDTaken is returned by Start when another living process takes part under this identity.
+	ErrIDTaken = membership.ErrIDTaken
+	// ErrEtcdUnreachable, ErrEtcdDenied and ErrNotEtcd are returned by Start when etcd does not answer, refuses the
+	// user, or is another server.
+	ErrEtcdUnreachable = connect.ErrUnreachable
+	ErrEtcdDenied      = connect.ErrDenied
+	ErrNotEtcd         = connect.ErrNotEtcd
+)
+
+// Config configures a process's part in an election by itself. The zero value works with an etcd at localhost:2379.
+type Config struct {
+	// EtcdAddress is one address of etcd, or several separated by commas. Default localhost:2379. It is unused with
+	// Client.
+	EtcdAddress string
+	// Client is an etcd client to use instead, for example with TLS or a password; see cluster.NewEtcdClient. The
+	// election does not close it.
+	Client *clientv3.Client
+	// EtcdPrefix is the prefix of the election's keys; the queue lies under <EtcdPrefix>/leader/. It must be the same
+	// in all processes of an election. Nodes of a cluster with this prefix take part in the same election, and so do
+	// other programs with concurrency.Election and etcdctl elect. Default /goverse.
+	EtcdPrefix string
+	// ID names this process. Others see it as the leader's address. No two processes that live may have the same. A
+	// process that crashed leaves its ID for a TTL. Default: the host name and a random part.
+	ID string
+	// TTL is the session's time-to-live, in whole seconds. After a crash the next process leads within TTL. Default
+	// 10 s. etcd grants at least 1.5 times its own election time-out (2 s by default); the granted TTL applies.
+	TTL time.Duration
+	// RequestTimeout limits each request to etcd. Default 2 s.
+	RequestTimeout time.Duration
+	// WorkTimeout limits how long a leader that gives way waits for the functions in Lead to return after their
+	// context has ended. Default 5 s.
+	WorkTimeout time.Duration
+	// Observer makes the process observe without ever standing for election.
+	Observer bool
+	// Logger receives one line per event of interest to an operator, and etcd's own warnings. Default: none.
+	Logger hclog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	if c.EtcdAddress == "" {
+		c.EtcdAddress = "localhost:2379"
+	}
+	if c.EtcdPrefix == "" {
+		c.EtcdPrefix = "/goverse"
+	}
+	if c.ID == "" {
+		host, _ := os.Hostname() // may be empty
+		c.ID = host + "-" + strings.ToLower(rand.Text()[:8])
+	}
+	if c.TTL == 0 {
+		c.TTL = 10 * time.Second
+	}
+	if c.RequestTimeout == 0 {
+		c.RequestTimeout = 2 * time.Second
+	}
+	if c.WorkTimeout == 0 {
+		c.WorkTimeout = 5 * time.Second
+	}
+	c.Logger = logqueue.New(c.Logger)
+	return c
+}
+
+func (c Config) validate() error {
+	switch {
+	case c.TTL < time.Second || c.TTL > 24*time.Hour || c.TTL%time.Second != 0:
+		return fmt.Errorf("%w: TTL is %v: give whole seconds from 1 to 86400; 10 is a good one", ErrBadConfig, c.TTL)
+	case c.RequestTimeout < 0 || c.WorkTimeout < 0:
+		return fmt.Errorf("%w: RequestTimeout or WorkTimeout is negative; leave it 0 for the default", ErrBadConfig)
+	}
+	return nil
+}
+
+// Runner starts and stops a process's part in an election by itself.
+type Runner struct {
+	cfg           Config
+	keys          state.Keys
+	registration  *registration.Registration
+	participation *Participation
+
+	ownClient bool // the client is this process's own
+
+	mu      sync.Mutex
+	running bool
+	ended   bool
+}
+
+// New returns this process's part in an election, for those that use it, and the value that starts and stops it. It
+// opens no port, and nothing runs before [Runner.Start]. Errors match ErrBadConfig or state ErrBadPrefix.
+//
+// The process is shown among the members of a cluster with the same prefix. It plans no shards and has none: while it
+// leads, the first node in the queue plans them. There is no fallback by name, which needs a cluster's members.
+func New(cfg Config) (*LeaderElection, *Runner, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, nil, err
+	}
+	keys, err := state.NewKeys(cfg.EtcdPrefix)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: EtcdPrefix: %w", ErrBadConfig, err)
+	}
+	r := &Runner{cfg: cfg, keys: keys}
+	client := cfg.Client
+	if client == nil {
+		config := connect.Config{Address: cfg.EtcdAddress, Logger: cfg.Logger}
+		if client, err = config.Connect(context.Background()); err != nil { // without a user it does not connect yet
+			return nil, nil, fmt.Errorf("%w: EtcdAddress: %w", ErrBadConfig, err)
+		}
+		r.cfg.Client, r.ownClient = client, true
+	}
+	r.registration, err = registration.New(registration.Config{Client: client, Keys: keys, TTL: cfg.TTL,
+		RequestTimeout: cfg.RequestTimeout, Address: cfg.ID, Logger: cfg.Logger,
+		Record: state.Record{InstanceID: rand.Text(), Observer: cfg.Observer, ElectionOnly: true}})
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ErrBadConfig, err)
+	}
+	le, participation, err := NewForMember(MemberConfig{Client: client, Prefix: cfg.EtcdPrefix, Address: cfg.ID,
+		Observer: cfg.Observer, RequestTimeout: cfg.RequestTimeout, WorkTimeout: cfg.WorkTimeout,
+		Mirror: r.registration.Mirror, Keeper: r.registration.Keeper, Logger: cfg.Logger.Named("election")})
+	if err != nil {
+		return nil, nil, err
+	}
+	r.participation = participation
+	return le, r, nil
+}
+
+// Start registers this process and queues it. It returns once the process is queued; it does not wait until it leads.
+// While etcd cannot be reached, Start keeps trying until ctx ends, so give ctx a deadline. After an error everything is
+// undone. It starts once: a second call returns ErrStarted.
+func (r *Runner) Start(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.running || r.ended {
+		return ErrStarted
+	}
+	if err := r.join(ctx); err != nil {
+		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.RequestTimeout)
+		defer cancel()
+		_ = r.end(undo) // the error of the start says more
+		return err
+	}
+	return nil
+}
+
+// join starts the parts and waits until this process is queued.
+func (r *Runner) join(ctx context.Context) error {
+	_, err := connect.ForClient(r.cfg.Client, r.cfg.Logger).AwaitAnswer(ctx, connect.Question{
+		Ask: func(ctx context.Context, client *clientv3.Client) error {
+			_, err := client.Get(ctx, r.keys.RangeStart(), clientv3.WithRange(r.keys.RangeEnd()), clientv3.WithCountOnly())
+			return err
+		},
+		Timeout: r.cfg.RequestTimeout,
+		Needs:   "READ and WRITE on the range " + r.keys.RangeStart() + " to " + r.keys.RangeEnd()})
+	if err != nil {
+		return err
+	}
+	r.running = true
+	r.registration.Start()
+	if _, err := r.registration.AwaitRegistered(ctx); err != nil {
+		return fmt.Errorf("take part in the election under %s: %w", r.cfg.EtcdPrefix, err)
+	}
+	return r.participation.Start(ctx)
+}
+
+// Stop hands the leadership over, if this process leads, and leaves: it ends the term and waits for its work (at most
+// WorkTimeout), leaves the queue, revokes the session, so that nothing of the process is left in etcd, and waits for
+// every goroutine. If ctx ends first, Stop revokes the session at once and returns ctx's cause. If etcd does not
+// answer, the error is etcd's, and the keys stay until the TTL has passed. Stop may be called without Start, and more
+// than once.
+func (r *Runner) Stop(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended {
+		return nil
+	}
+	return r.end(ctx)
+}
+
+// end stops what runs. The caller holds the lock.
+func (r *Runner) end(ctx context.Context) error {
+	r.ended = true
+	var err error
+	if r.running {
+		_, _ = r.registration.MarkStopping(ctx) // if it fails, the others wait for the session's end
+		if err = r.participation.Withdraw(ctx); err == nil {
+			r.registration.MarkLeft(ctx)
+		}
+		err = errors.Join(err, r.registration.EndSession())
+	}
+	r.participation.Close()
+	if r.running {
+		r.registration.Close()
+	}
+	if r.ownClient {
+		_ = r.cfg.Client.Close() // its error only says that its context was cancelled
+	}
+	logqueue.Flush(ctx, r.cfg.Logger)
+	if err != nil {
+		return fmt.Errorf("leave the election under %s: %w", r.cfg.EtcdPrefix, err)
+	}
+	return nil
+}

@@ -1,0 +1,196 @@
+package leaderelection_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/leaderelection"
+	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/test/etcdtest"
+)
+
+// alone is a process's part in an election by itself.
+type alone struct {
+	*leaderelection.LeaderElection
+	*leaderelection.Runner
+}
+
+// takePart returns a started part in the election under /alone. It is stopped at the end of the test.
+func takePart(t *testing.T, client *clientv3.Client, id string, change ...func(*leaderelection.Config)) alone {
+	t.Helper()
+	cfg := leaderelection.Config{Client: client, EtcdPrefix: "/alone", ID: id, TTL: 2 * time.Second}
+	for _, c := range change {
+		c(&cfg)
+	}
+	election, runner, err := leaderelection.New(cfg)
+	require.NoError(t, err)
+	require.NoError(t, runner.Start(etcdtest.Context(t)))
+	t.Cleanup(func() { require.NoError(t, runner.Stop(context.Background())) })
+	return alone{election, runner}
+}
+
+// awaitLeads waits until a leads.
+func (a alone) awaitLeads(t *testing.T) leaderelection.Term {
+	t.Helper()
+	var term leaderelection.Term
+	require.NoError(t, a.Lead(etcdtest.Context(t), func(_ context.Context, t leaderelection.Term) error {
+		term = t
+		return nil
+	}))
+	return term
+}
+
+// awaitLeader waits until a names the leader.
+func (a alone) awaitLeader(t *testing.T, id string) {
+	t.Helper()
+	ctx := etcdtest.Context(t)
+	seen, err := a.Watch(ctx)
+	require.NoError(t, err)
+	for l := range seen {
+		if l.Address == id {
+			return
+		}
+	}
+	require.NoError(t, ctx.Err())
+}
+
+func TestConfigOfAnElectionAloneIsChecked(t *testing.T) {
+	for _, cfg := range []leaderelection.Config{{TTL: time.Millisecond}, {TTL: 1500 * time.Millisecond},
+		{TTL: 48 * time.Hour},
+		{WorkTimeout: -1}, {EtcdPrefix: "without slash"}} {
+		_, _, err := leaderelection.New(cfg)
+		require.ErrorIs(t, err, leaderelection.ErrBadConfig, "%+v", cfg)
+	}
+	_, runner, err := leaderelection.New(leaderelection.Config{})
+	require.NoError(t, err)
+	require.NoError(t, runner.Stop(t.Context()), "without a start")
+	require.NoError(t, runner.Stop(t.Context()))
+	require.ErrorIs(t, runner.Start(t.Context()), leaderelection.ErrStarted)
+}
+
+// Three processes: the leader resigns, transfers and stops; tokens grow, and writes of an old term are refused.
+func TestElectionAlone(t *testing.T) {
+	client := etcdtest.Client(t)
+	ctx := etcdtest.Context(t)
+	a := takePart(t, client, "a")
+	first := a.awaitLeads(t)
+	b := takePart(t, client, "b")
+	c := takePart(t, client, "c")
+	b.awaitLeader(t, "a")
+	require.True(t, a.IsLeader())
+	require.True(t, b.Leader().Member)
+	require.ErrorIs(t, b.Start(ctx), leaderelection.ErrStarted)
+
+	require.NoError(t, a.Resign(ctx))
+	second := b.awaitLeads(t)
+	require.Greater(t, second.Token(), first.Token())
+	_, err := first.Txn(ctx).Then(clientv3.OpPut("/stale", "")).Commit()
+	require.ErrorIs(t, err, leaderelection.ErrTermOver)
+
+	require.NoError(t, a.Transfer(ctx, "a"), "any process may ask for it")
+	third := a.awaitLeads(t)
+	require.Greater(t, third.Token(), second.Token())
+
+	inside, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- a.LeadEach(ctx, func(ctx context.Context, _ leaderelection.Term) error {
+			close(inside)
+			<-ctx.Done()
+			return ctx.Err()
+		})
+	}()
+	<-inside
+	require.NoError(t, a.Stop(ctx))
+	require.ErrorIs(t, <-ended, leaderelection.ErrStopped)
+	require.False(t, a.IsLeader())
+	_, err = a.Watch(ctx)
+	require.ErrorIs(t, err, leaderelection.ErrStopped)
+	_, err = c.WaitForLeader(ctx)
+	require.NoError(t, err)
+	require.NoError(t, b.Stop(ctx))
+	c.awaitLeads(t)
+	require.NoError(t, c.Stop(ctx))
+	left, err := client.Get(ctx, "/alone", clientv3.WithPrefix())
+	require.NoError(t, err)
+	require.Empty(t, left.Kvs, "nothing is left")
+}
+
+// An identity that a living process has is refused, and one that a process left by a crash is free after a TTL.
+func TestIdentityThatIsTaken(t *testing.T) {
+	client := etcdtest.Client(t)
+	a := takePart(t, client, "same")
+	a.awaitLeads(t)
+	_, second, err := leaderelection.New(leaderelection.Config{Client: client, EtcdPrefix: "/alone", ID: "same",
+		TTL: 2 * time.Second})
+	require.NoError(t, err)
+	require.ErrorIs(t, second.Start(etcdtest.Context(t)), leaderelection.ErrIDTaken)
+	require.True(t, a.IsLeader())
+
+	lease, err := client.Grant(t.Context(), 2)
+	require.NoError(t, err)
+	record := state.Record{InstanceID: "x", Lease: int64(lease.ID), TTL: 2, ElectionOnly: true}
+	_, err = client.Put(t.Context(), "/alone/nodes/crashed", record.Encode(), clientv3.WithLease(lease.ID))
+	require.NoError(t, err)
+	takePart(t, client, "crashed")
+}
+
+// A session that is lost is replaced, and the process queues again.
+func TestLostSessionOfAnElectionAlone(t *testing.T) {
+	client := etcdtest.Client(t)
+	ctx := etcdtest.Context(t)
+	a := takePart(t, client, "a")
+	first := a.awaitLeads(t)
+	_, err := client.Revoke(ctx, clientv3.LeaseID(a.Leader().Lease))
+	require.NoError(t, err)
+	<-first.Context().Done()
+	require.Greater(t, a.awaitLeads(t).Token(), first.Token())
+}
+
+// Processes of an election only, nodes and other programs queue together. While such a process leads, a node plans the
+// shards, and the nodes serve them all.
+func TestElectionAloneBesideNodes(t *testing.T) {
+	const shards = 16
+	c := clustertest.New(t, 0, clustertest.WithConfig(func(_ int, cfg *cluster.Config) { cfg.Sharding.Shards = shards }))
+	client := c.Client()
+	ctx := etcdtest.Context(t)
+	a := takePart(t, client, "a", func(cfg *leaderelection.Config) { cfg.EtcdPrefix = clustertest.Prefix })
+	a.awaitLeads(t)
+	n, other := c.AddNode(), c.AddNode()
+	require.Equal(t, "a", n.Cluster().GetLeaderNode())
+	c.Eventually(func() bool {
+		return n.Cluster().Status().Shards.Serving+other.Cluster().Status().Shards.Serving == shards
+	}, "all shards served while a process leads that plans none")
+
+	require.ErrorIs(t, a.Transfer(ctx, "nobody"), leaderelection.ErrNotMember)
+	require.NoError(t, n.Cluster().Transfer(ctx, n.Address()))
+	c.WaitLeaderIs(n.Address())
+	a.awaitLeader(t, n.Address())
+	require.NoError(t, n.Cluster().Transfer(ctx, "a"))
+	a.awaitLeads(t)
+
+	s, err := concurrency.NewSession(client, concurrency.WithTTL(5))
+	require.NoError(t, err)
+	outside := concurrency.NewElection(s, clustertest.Prefix+"/leader")
+	won := make(chan error, 1)
+	go func() { won <- outside.Campaign(ctx, "outside") }()
+	other.Stop()
+	n.Stop()
+	c.Eventually(func() bool {
+		queue, err := client.Get(ctx, clustertest.Prefix+"/leader/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+		return err == nil && queue.Count == 2
+	}, "the other program queued")
+	require.NoError(t, a.Resign(ctx))
+	require.NoError(t, <-won)
+	a.awaitLeader(t, "outside")
+	require.False(t, a.Leader().Member)
+	require.NoError(t, outside.Resign(ctx))
+	a.awaitLeads(t)
+	require.NoError(t, s.Close())
+}

@@ -1,0 +1,142 @@
+// Package registration keeps a process registered under a cluster's prefix: it watches the prefix, keeps a session,
+// and writes the process's record for each session. A node is built on it, and so is an election by itself.
+//
+// Not promised: a registration at any given time. The process is registered while etcd answers and its address is
+// free.
+package registration
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/internal/etcd/deadline"
+	"github.com/goverse/goverse/internal/etcd/etcdsession"
+	"github.com/goverse/goverse/internal/etcd/watchcache"
+	"github.com/goverse/goverse/internal/member/membership"
+	"github.com/goverse/goverse/internal/state"
+)
+
+// Config configures a [Registration]. All fields are required unless their comment says otherwise.
+type Config struct {
+	Client *clientv3.Client
+	// Keys names the cluster's keys.
+	Keys state.Keys
+	// TTL is that of the session's lease. RequestTimeout limits each request to etcd.
+	TTL, RequestTimeout time.Duration
+	// Address and Record describe this process. The record's InstanceID distinguishes it from others.
+	Address string
+	Record  state.Record
+	// RemovePredecessor, GracePeriod and Identify say how another instance at this address is removed; see
+	// membership.Config. By default its lease is waited for.
+	RemovePredecessor bool
+	GracePeriod       time.Duration
+	Identify          func(ctx context.Context, address string) (instance string, err error)
+
+	// OnLost, if set, is called for each lost session; see etcdsession.KeeperConfig.
+	OnLost func(s *etcdsession.Session, lost *session.LostError)
+	// Explain, if set, adds the remedy to an error by which etcd refuses this user. It is used for the log.
+	Explain func(err error) error
+
+	// Clock is the session's clock; nil means this machine's.
+	Clock func() deadline.Instant
+	// Random returns numbers in [0, 1) that spread retries in time; nil means math/rand's.
+	Random func() float64
+	Logger hclog.Logger
+}
+
+// Registration keeps this process registered. Its parts are safe for concurrent use. Its own methods are for the one
+// goroutine that starts and stops it.
+type Registration struct {
+	Mirror     *watchcache.Mirror
+	Keeper     *etcdsession.Keeper
+	Membership *membership.Membership
+
+	cfg Config
+
+	stopKeeper context.CancelFunc // makes the keeper revoke the session
+	keeperDone chan struct{}
+	keeperErr  error // the keeper's error; read it after keeperDone is closed
+
+	backgroundCtx  context.Context // ends with Close
+	stopBackground context.CancelFunc
+	background     sync.WaitGroup
+}
+
+// New assembles a registration. Nothing runs before Start.
+func New(cfg Config) (*Registration, error) {
+	r := &Registration{cfg: cfg, keeperDone: make(chan struct{})}
+	log := cfg.Logger
+	r.Mirror = watchcache.New(watchcache.Config{Client: cfg.Client, Keys: cfg.Keys, Member: cfg.Address,
+		LagTimeout: cfg.TTL / 3, ReadTimeout: cfg.RequestTimeout, Random: cfg.Random, Logger: log.Named("mirror")})
+	r.Membership = membership.New(membership.Config{Client: cfg.Client, Keys: cfg.Keys, Mirror: r.Mirror,
+		Address: cfg.Address, Record: cfg.Record, RemovePredecessor: cfg.RemovePredecessor,
+		GracePeriod: cfg.GracePeriod, Identify: cfg.Identify, RequestTimeout: cfg.RequestTimeout, MeasureEvery: cfg.TTL / 3,
+		Random: cfg.Random, Logger: log.Named("member")})
+	keeper, err := etcdsession.NewKeeper(etcdsession.KeeperConfig{
+		Config: etcdsession.Config{Client: cfg.Client, TTL: cfg.TTL, Logger: log.Named("session"),
+			ReadKey: cfg.Keys.Request(), KnownRevision: r.Mirror.KnownRevision, OnRead: r.Mirror.ObserveHeader,
+			KnownTerm: r.Mirror.KnownTerm, Proxied: r.Mirror.Proxied, Clock: cfg.Clock},
+		Register: r.Membership.Register, OnLost: r.handleLostSession, Explain: cfg.Explain, Random: cfg.Random,
+	})
+	r.Keeper = keeper
+	return r, err
+}
+
+// handleLostSession is called for each lost session.
+func (r *Registration) handleLostSession(s *etcdsession.Session, lost *session.LostError) {
+	r.Membership.SessionLost(s, lost)
+	if r.cfg.OnLost != nil {
+		r.cfg.OnLost(s, lost)
+	}
+	if lost.Reason == session.ReasonOtherHistory { // a watch of the former history stays silent
+		r.Mirror.Rebuild("etcd's history is another one")
+	}
+}
+
+// Start starts to watch the cluster and to register. It does not block.
+func (r *Registration) Start() {
+	r.backgroundCtx, r.stopBackground = context.WithCancel(context.Background())
+	r.Go(func(ctx context.Context) { _ = r.Mirror.Run(ctx) }) // its only error is the context's
+	r.Go(r.Membership.Run)
+	keeping, leave := context.WithCancel(context.Background())
+	r.stopKeeper = leave
+	go func() {
+		defer close(r.keeperDone)
+		select {
+		case <-r.Mirror.Ready():
+			r.keeperErr = r.Keeper.Run(keeping)
+		case <-keeping.Done():
+		}
+	}()
+}
+
+// Go runs f in a goroutine until Close, which ends its context and waits for it. Call it after Start.
+func (r *Registration) Go(f func(ctx context.Context)) {
+	r.background.Go(func() { f(r.backgroundCtx) })
+}
+
+// AwaitRegistered blocks until the snapshot shows this process registered, and returns it. Errors are ctx's cause
+// and membership.ErrAddressTaken.
+func (r *Registration) AwaitRegistered(ctx context.Context) (*state.Snapshot, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	watching := make(chan struct{})
+	defer func() { <-watching }()
+	defer cancel(nil)
+	go func() {
+		defer close(watching)
+		select {
+		case <-r.keeperDone:
+			cancel(r.keeperErr)
+		case <-ctx.Done():
+		}
+	}()
+	if _, err := r.Keeper.Wait(ctx, nil); err != nil {
+		return nil, err
+	}
+	return r.Mirror.Wait(ctx, func(s *state.Snapshot) bool { return s.Member(r.cfg.Address) != nil })
+}
