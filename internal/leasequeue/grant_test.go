@@ -8,10 +8,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/internal/etcd/deadline"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
+	"github.com/goverse/goverse/internal/test/modeletcd"
 )
 
 // A holder knows at once that the session's deadline has passed, even before the session's own goroutines notice. Its
@@ -61,5 +65,25 @@ func TestContextsEndWithTheFirstReason(t *testing.T) {
 		stop()
 		stopAfter()
 		require.Len(s, g.contexts, 1, "what was added is forgotten")
+	})
+}
+
+// A deletion whose answer was too long for the connection is sent again, because it was carried out.
+func TestDeletionWithALongAnswer(t *testing.T) {
+	play(t, func(s *testBed) {
+		var long atomic.Bool
+		q := s.queues(func(request any) (f modeletcd.Delivery) {
+			r, ok := request.(*pb.TxnRequest)
+			if ok && deletes(r, s.keys.QueuePrefix("it")) && long.Swap(false) {
+				f.Refused = status.Error(codes.ResourceExhausted, "the answer is too long")
+			}
+			return f
+		})
+		g := s.awaitGrant(s.enter(q, EntrySpec{Name: "it"}), time.Second)
+		long.Store(true)
+		lost, err := g.ReleaseAndWait(s.ctx)
+		require.NoError(s, lost)
+		require.NoError(s, err)
+		require.False(s, long.Load())
 	})
 }

@@ -117,8 +117,11 @@ func (l *lane) commitPart(batch []queueOp) (refused []queueOp, _ error) {
 		switch allDenied := denied && errors.Is(unresolved, rpctypes.ErrPermissionDenied); {
 		case halvable(err) && l.attemptOpen && !allDenied:
 			// The outcome of earlier attempts must be known first. If even that question is denied, everything is.
+		case halvable(err) && len(batch) > 1 && !allDenied:
+			return l.halve(batch, err), nil
 		case halvable(err):
-			return l.halveOrRefuse(batch, allDenied, err), nil
+			l.refuseOps(batch, err)
+			return nil, nil
 		case errors.Is(err, rpctypes.ErrLeaseNotFound):
 			l.r.session.RequestRenewal() // it finds out the reason
 		case errors.Is(err, rpctypes.ErrNoSpace):
@@ -132,21 +135,21 @@ func (l *lane) commitPart(batch []queueOp) (refused []queueOp, _ error) {
 	}
 }
 
-// halveOrRefuse handles the refusal of a batch. It returns the batch if a part of it may be accepted. Otherwise, and
-// with all set, it refuses all operations.
-func (l *lane) halveOrRefuse(batch []queueOp, all bool, err error) (halve []queueOp) {
-	if len(batch) > 1 && !all {
-		if !errors.Is(err, rpctypes.ErrPermissionDenied) { // it was too large
-			l.batchLimit = max(2, l.batchLimit/2)
-		}
-		return batch
+// halve returns the batch, to be sent in two halves. If it was too large, the next batches are smaller.
+func (l *lane) halve(batch []queueOp, err error) []queueOp {
+	if !errors.Is(err, rpctypes.ErrPermissionDenied) {
+		l.batchLimit = max(2, l.batchLimit/2)
 	}
+	return batch
+}
+
+// refuseOps handles etcd's refusal of all these operations.
+func (l *lane) refuseOps(batch []queueOp, err error) {
 	l.r.e.withLock(func() {
 		for _, o := range batch {
 			l.refuseOp(o, err)
 		}
 	})
-	return nil
 }
 
 // sendBatch makes one attempt to commit the batch.
@@ -198,8 +201,10 @@ func (l *lane) deleteKeys(leaving []queueOp) (again []queueOp) {
 					l.keyDeleted(o)
 				}
 			})
-		case halvable(err):
-			return l.halveOrRefuse(part, false, err), nil
+		case halvable(err) && len(part) > 1:
+			return l.halve(part, err), nil
+		case errors.Is(err, rpctypes.ErrPermissionDenied):
+			l.refuseOps(part, err)
 		default:
 			again = append(again, part...)
 		}
