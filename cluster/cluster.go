@@ -22,6 +22,7 @@ import (
 	"github.com/goverse/goverse/internal/member"
 	"github.com/goverse/goverse/internal/member/inspect"
 	"github.com/goverse/goverse/internal/member/membership"
+	"github.com/goverse/goverse/internal/objects/host"
 	"github.com/goverse/goverse/internal/peer"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/node"
@@ -193,13 +194,13 @@ func (c *Cluster) newRecord() state.Record {
 
 // newParts creates the parts and starts none of them. Of ctx, which is Start's, only values are used.
 func (c *Cluster) newParts(ctx context.Context, client *clientv3.Client) (*nodeParts, error) {
-	p := &nodeParts{client: client}
+	p := &nodeParts{client: client, objects: &objectParts{services: host.NewServices(c.services)}}
 	nodes := watchDialer{node: c.node, opts: c.cfg.DialOptions}
 	config := member.Config{Client: client, Keys: c.keys, TTL: ttlOf(c.cfg), RequestTimeout: c.cfg.RequestTimeout,
 		WorkTimeout: c.cfg.WorkTimeout, Address: c.node.AdvertiseAddress(), Record: c.newRecord(), Observer: c.cfg.Observer,
 		Fallback: c.cfg.Fallback == FallbackByName, Detection: c.cfg.CrashDetection.settings(), Dialer: nodes,
 		WatcherLost: c.node.WatcherLost(), Identify: nodes.identify, Planning: c.cfg.Sharding.planSettings(),
-		Shards: c.cfg.Sharding.ownerConfig(c.log),
+		Shards: c.shardsConfig(p.objects),
 		OnLost: func(s *etcdsession.Session, lost *session.LostError) {
 			p.events.ReportSessionLost(int64(s.ID()), s.Deadline(), lost)
 		},
@@ -219,8 +220,7 @@ func (c *Cluster) newParts(ctx context.Context, client *clientv3.Client) (*nodeP
 		Election: p.Consensus.Election(), Address: c.node.AdvertiseAddress(), Valid: p.sessionValid,
 		Off: c.cfg.Events.Off, Max: c.cfg.Events.Max,
 		MaxAge: c.cfg.Events.MaxAge, RequestTimeout: c.cfg.RequestTimeout, Logger: c.log.Named("events")})
-	p.objects, err = c.newObjectParts(p)
-	return p, err
+	return p, c.completeObjects(p)
 }
 
 // runningParts returns the parts of a running node. The error is ErrNotStarted or ErrStopped.

@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/goverse/goverse/cluster/consensusmanager"
 	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/internal/objects/gateway"
 	"github.com/goverse/goverse/internal/objects/host"
@@ -28,41 +29,52 @@ type objectParts struct {
 	budget      *budget.Budget
 }
 
-// newObjectParts creates the parts that run and call objects. The manager's shards must not run yet.
-func (c *Cluster) newObjectParts(p *nodeParts) (*objectParts, error) {
-	cfg, log := c.cfg.Objects, c.log.Named("objects")
-	services := host.NewServices(c.services)
-	h := &objectParts{services: services, routes: newRoutes(c, p.Mirror),
-		viewMonitor: newViewMonitor(ttlOf(c.cfg), p.sessionValid, p.Mirror.CompleteAsOf),
-		budget:      budget.New(cfg.MaxWaitingBytes)}
+// shardsConfig configures this node's own shards and the objects that live in them; it returns nil if the node takes no
+// part.
+func (c *Cluster) shardsConfig(h *objectParts) *consensusmanager.ShardsConfig {
+	config := c.cfg.Sharding.ownerConfig(c.log)
+	if config != nil {
+		config.Residents = func(shards *consensusmanager.Shards) consensusmanager.Residents {
+			h.host = c.newHost(shards, h.services)
+			return h.host
+		}
+	}
+	return config
+}
+
+// newHost returns the host of the objects in this node's shards. It runs nothing before the first call.
+func (c *Cluster) newHost(shards host.Shards, services *host.Services) *host.Host {
+	cfg := c.cfg.Objects
+	return host.New(host.Config{Shards: shards, At: c.objects.At,
+		Unary: interceptor.UnaryServer(cfg.UnaryInterceptors), Stream: interceptor.StreamServer(cfg.StreamInterceptors),
+		IdleAfter: cfg.IdleAfter, MaxActive: cfg.MaxActive, MaxQueue: cfg.MaxQueue, MaxWaiting: cfg.MaxWaiting,
+		MaxMessage: cfg.MaxMessage, ActivationTimeout: cfg.ActivationTimeout,
+		DrainTimeout: c.cfg.Sharding.DrainTimeout, Logger: c.log.Named("objects")}, services)
+}
+
+// completeObjects creates the parts that call objects and let calls in.
+func (c *Cluster) completeObjects(p *nodeParts) (err error) {
+	cfg, log, h := c.cfg.Objects, c.log.Named("objects"), p.objects
+	h.routes, h.budget = newRoutes(c, p.Mirror), budget.New(cfg.MaxWaitingBytes)
+	h.viewMonitor = newViewMonitor(ttlOf(c.cfg), p.sessionValid, p.Mirror.CompleteAsOf)
 	h.pool = link.NewPool(link.Config{Prefix: c.cfg.EtcdPrefix, DialOptions: c.cfg.DialOptions,
 		MaxMessage: cfg.MaxMessage, Present: h.routes.hasMember, Logger: log})
 	self := ""
-	if shards := p.Consensus.Shards(); shards != nil {
+	if h.host != nil {
 		self = c.node.AdvertiseAddress()
-		h.host = host.New(host.Config{Shards: shards, At: c.objects.At,
-			Unary: interceptor.UnaryServer(cfg.UnaryInterceptors), Stream: interceptor.StreamServer(cfg.StreamInterceptors),
-			IdleAfter: cfg.IdleAfter, MaxActive: cfg.MaxActive, MaxQueue: cfg.MaxQueue, MaxWaiting: cfg.MaxWaiting,
-			MaxMessage:        cfg.MaxMessage,
-			ActivationTimeout: cfg.ActivationTimeout, DrainTimeout: c.cfg.Sharding.DrainTimeout, Logger: log}, services)
-		shards.SetResidents(h.host)
 	}
-	router, err := route.New(route.Config{Map: h.routes, Pool: h.pool, Prefix: c.cfg.EtcdPrefix, Host: h.host, Self: self,
-		Services: services, Current: h.viewMonitor.currentContext,
+	h.router, err = route.New(route.Config{Map: h.routes, Pool: h.pool, Prefix: c.cfg.EtcdPrefix, Host: h.host, Self: self,
+		Services: h.services, Current: h.viewMonitor.currentContext,
 		CallTimeout: cfg.CallTimeout, Unary: interceptor.UnaryClient(cfg.UnaryClientInterceptors),
 		Stream: interceptor.StreamClient(cfg.StreamClientInterceptors), Logger: log})
 	if err != nil {
-		if h.host != nil {
-			h.host.Close()
-		}
-		return nil, err
+		return err
 	}
-	h.router = router
-	h.gateway = gateway.New(gateway.Config{Router: router, Map: h.routes, Services: services, Host: h.host, Self: self,
+	h.gateway = gateway.New(gateway.Config{Router: h.router, Map: h.routes, Services: h.services, Host: h.host, Self: self,
 		Prefix: c.cfg.EtcdPrefix, Current: h.viewMonitor.currentContext, Budget: h.budget})
 	h.links = link.NewServer(link.ServerConfig{Prefix: c.cfg.EtcdPrefix, Handler: h.gateway, MaxMessage: cfg.MaxMessage,
 		Budget: h.budget})
-	return h, nil
+	return nil
 }
 
 // stats returns figures about all of it.

@@ -14,9 +14,6 @@ type Residents interface {
 	Leave(ctx context.Context, shard int)
 }
 
-// SetResidents sets the residents. It must be called before Run.
-func (h *Shards) SetResidents(r Residents) { h.residents = r }
-
 // removeResidents makes the residents of a shard leave.
 func (h *Shards) removeResidents(n int) {
 	if h.residents == nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// ShardsConfig configures a node's part in the shards. OnAcquire, OnRelease, Random and Logger may be nil.
+// ShardsConfig configures a node's part in the shards. OnAcquire, OnRelease, Residents, Random and Logger may be nil.
 type ShardsConfig struct {
 	Client       *clientv3.Client
 	Keys         state.Keys
@@ -32,7 +32,8 @@ type ShardsConfig struct {
 	OnAcquire    func(ctx context.Context, shard int, epoch int64)
 	MaxAcquiring int // limits concurrent calls of OnAcquire; 0: no limit
 	OnRelease    func(ctx context.Context, shard int)
-	Random       func() float64 // spreads retries in time; nil: math/rand's
+	Residents    func(*Shards) Residents // creates what lives in the shards, which do not run yet; nil: nothing does
+	Random       func() float64          // spreads retries in time; nil: math/rand's
 	Logger       hclog.Logger
 }
 
@@ -81,6 +82,9 @@ func newShards(cfg ShardsConfig) *Shards {
 		h.acquireSlots = make(chan struct{}, cfg.MaxAcquiring)
 	}
 	h.waitCtx, h.stopWaiting = context.WithCancel(context.Background())
+	if cfg.Residents != nil {
+		h.residents = cfg.Residents(h)
+	}
 	return h
 }
 

@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 
 	"github.com/hashicorp/go-hclog"
@@ -25,7 +26,7 @@ type Host struct {
 	workers workers
 }
 
-// New returns a host. It runs nothing but its evictor before the first call.
+// New returns a host. It runs nothing before the first call.
 func New(cfg Config, services *Services) *Host {
 	if cfg.Logger == nil {
 		cfg.Logger = hclog.NewNullLogger()
@@ -37,7 +38,7 @@ func New(cfg Config, services *Services) *Host {
 		s.host, s.number, s.ids.last = h, n, rand.Uint64()
 	}
 	h.ctx, h.stop = context.WithCancel(context.Background())
-	h.workers.run(func() { h.evictor.sweepServices(h.ctx) })
+	h.evictor.start = sync.OnceFunc(func() { h.workers.run(func() { h.evictor.sweepServices(h.ctx) }) })
 	return h
 }
 

@@ -17,6 +17,7 @@ type evictor struct {
 	activations atomic.Int64
 	tick        atomic.Int64  // the present tick of the coarse clock
 	wake        chan struct{} // signals that there are activations to sweep
+	start       func()        // starts sweepServices once
 }
 
 func newEvictor(cfg Config, services *Services) *evictor {
@@ -28,6 +29,7 @@ func newEvictor(cfg Config, services *Services) *evictor {
 func (e *evictor) addActivation(o *object) {
 	o.service.metrics.active.Add(1)
 	o.service.recent.addObject(o, e.tick.Load())
+	e.start()
 	select {
 	case e.wake <- struct{}{}:
 	default:

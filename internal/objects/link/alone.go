@@ -10,14 +10,14 @@ import (
 
 // maySendAlone reports whether the caller may send a call itself, which saves waking the writer. That requires that
 // Send does not block: the peer has read all that was sent before, because it has answered all of it or a small
-// call that was sent later. The caller holds the lock, and w is already among the waiters.
-func (l *link) maySendAlone(w *waiter) bool {
-	return l.idle && l.stream != nil && len(l.waiters) == 1 && len(l.cancels) == 0 && l.unprovenUpTo == 0 &&
+// call that was sent later. The caller holds the lock, and w is already in l.outgoing.
+func (l *link) maySendAlone(w *outgoing) bool {
+	return l.idle && l.stream != nil && len(l.outgoing) == 1 && len(l.cancels) == 0 && l.unprovenUpTo == 0 &&
 		len(w.payload) <= partSize
 }
 
 // sendAlone sends a call in place of the writer. The caller holds the lock; sendAlone releases it.
-func (l *link) sendAlone(w *waiter) {
+func (l *link) sendAlone(w *outgoing) {
 	l.idle, l.callerSends = false, true
 	l.begun++
 	w.begun, w.taken = l.begun, len(w.payload)

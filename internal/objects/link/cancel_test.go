@@ -80,7 +80,7 @@ func TestTheHandlerIsNotifiedOfACancellation(t *testing.T) {
 	other.OnCancel(func() { t.Error("it was answered") })
 	other.Reply(nil)
 	require.NoError(t, <-ended)
-	require.Empty(t, l(p, s).waiters)
+	require.Empty(t, l(p, s).outgoing)
 	require.Zero(t, l(p, s).inFlight)
 }
 

@@ -12,7 +12,7 @@ import (
 
 // deliveredReply is a call that has ended, with its result.
 type deliveredReply struct {
-	w *waiter
+	w *outgoing
 	result
 }
 
@@ -31,7 +31,7 @@ func (l *link) matchReplies(m *objectspb.LinkResponse, ended []deliveredReply) (
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, r := range m.Replies {
-		w := l.waiters[r.GetId()]
+		w := l.outgoing[r.GetId()]
 		if w == nil {
 			wire.FreeReply(r)
 			continue // it was cancelled or never existed
@@ -64,7 +64,7 @@ func (l *link) matchReplies(m *objectspb.LinkResponse, ended []deliveredReply) (
 
 // addReply adds a reply or a part of one, and returns the result once it is complete. The caller holds the
 // link's lock.
-func (w *waiter) addReply(r *objectspb.Reply, max int) (res result, done bool, err error) {
+func (w *outgoing) addReply(r *objectspb.Reply, max int) (res result, done bool, err error) {
 	switch {
 	case len(w.parts)+len(r.Response) > max:
 		err := status.Errorf(codes.ResourceExhausted, "link: the response has more than %d bytes: raise MaxMessage on both "+

@@ -16,12 +16,12 @@ func unconnected(t testing.TB, n int, max int) *link {
 	t.Cleanup(p.Close)
 	l := newLink(&peer{pool: p})
 	for range n {
-		w := &waiter{done: make(chan result, 1), entry: entry{payload: make([]byte, 10), extra: frameOverhead}}
+		w := &outgoing{done: make(chan result, 1), entry: entry{payload: make([]byte, 10), extra: frameOverhead}}
 		w.cost = 100
 		require.True(t, l.beginCall(w))
 	}
-	for id := range l.waiters {
-		if w := l.waiters[id]; id < uint64(n) {
+	for id := range l.outgoing {
+		if w := l.outgoing[id]; id < uint64(n) {
 			l.out.remove(&w.entry)
 			w.begun, w.taken = id, len(w.payload)
 		}
@@ -36,7 +36,7 @@ func replies(all ...*objectspb.Reply) *objectspb.LinkResponse {
 
 func TestDeliver(t *testing.T) {
 	l := unconnected(t, 6, 10)
-	one := l.waiters[1]
+	one := l.outgoing[1]
 	ended, err := l.deliverReplies(replies(&objectspb.Reply{Id: 77},
 		&objectspb.Reply{Id: 1, Response: []byte("abc"), More: true},
 		&objectspb.Reply{Id: 2, Response: []byte("x")}, &objectspb.Reply{Id: 2}), nil)
@@ -51,7 +51,7 @@ func TestDeliver(t *testing.T) {
 	require.Equal(t, "abcdefg", string(res.reply.Response))
 	require.EqualValues(t, 3, res.reply.Moved)
 
-	three, four := l.waiters[3], l.waiters[4]
+	three, four := l.outgoing[3], l.outgoing[4]
 	_, err = l.deliverReplies(replies(&objectspb.Reply{Id: 3, Response: make([]byte, 6), More: true},
 		&objectspb.Reply{Id: 3, Response: make([]byte, 6), More: true},
 		&objectspb.Reply{Id: 4, Response: make([]byte, 11)}), nil)
@@ -65,7 +65,7 @@ func TestDeliver(t *testing.T) {
 	require.ErrorContains(t, err, "empty part")
 	_, err = l.deliverReplies(replies(&objectspb.Reply{Id: 6}), nil)
 	require.ErrorContains(t, err, "not sent")
-	l.waiters[6].begun = 6
+	l.outgoing[6].begun = 6
 	_, err = l.deliverReplies(replies(&objectspb.Reply{Id: 6}), nil)
 	require.ErrorContains(t, err, "not sent", "it is being encoded")
 }
@@ -76,17 +76,17 @@ func FuzzReply(f *testing.F) {
 	f.Add(messages(replies(&objectspb.Reply{Id: 1, Response: make([]byte, 101)}, &objectspb.Reply{Id: 5})))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		l := unconnected(t, 5, 100)
-		known := len(l.waiters)
+		known := len(l.outgoing)
 		for _, m := range decode(data, func() *objectspb.LinkResponse { return &objectspb.LinkResponse{} }) {
 			ended, err := l.deliverReplies(m, nil)
 			known -= len(ended)
-			require.Len(t, l.waiters, known)
+			require.Len(t, l.outgoing, known)
 			for _, d := range ended {
 				if d.err == nil {
 					require.LessOrEqual(t, len(d.reply.Response), 100)
 				}
 			}
-			for _, w := range l.waiters {
+			for _, w := range l.outgoing {
 				require.LessOrEqual(t, len(w.parts), 100)
 			}
 			if err != nil {

@@ -28,7 +28,7 @@ type link struct {
 	encoding sync.Mutex
 
 	mu           sync.Mutex
-	waiters      map[uint64]*waiter // all calls without a result
+	outgoing     map[uint64]*outgoing // all calls without a result
 	lastID       uint64
 	begun        uint64     // the number of calls taken to be sent, at least their first part
 	blocked      entryQueue // calls that wait until less is in flight
@@ -42,8 +42,8 @@ type link struct {
 	err          error        // why the link accepts no more calls
 }
 
-// waiter is a call in flight, with the channel on which its caller waits for the result.
-type waiter struct {
+// outgoing is a call in flight, with the channel on which its caller waits for the result.
+type outgoing struct {
 	entry
 	cost    int64
 	parts   []byte // of the response
@@ -53,7 +53,7 @@ type waiter struct {
 }
 
 // startTimer returns a channel that receives when d has passed. The next call reuses the timer.
-func (w *waiter) startTimer(d time.Duration) <-chan time.Time {
+func (w *outgoing) startTimer(d time.Duration) <-chan time.Time {
 	if w.timer == nil {
 		w.timer = time.NewTimer(d)
 	} else {
@@ -68,17 +68,17 @@ type result struct {
 	err   error
 }
 
-var waiterPool = sync.Pool{New: func() any { return &waiter{done: make(chan result, 1)} }}
+var outgoingPool = sync.Pool{New: func() any { return &outgoing{done: make(chan result, 1)} }}
 
 func newLink(p *peer) *link {
 	ctx, cancel := context.WithCancel(p.pool.ctx)
-	return &link{peer: p, ctx: ctx, cancel: cancel, wake: wait.NewSignal(), waiters: map[uint64]*waiter{}}
+	return &link{peer: p, ctx: ctx, cancel: cancel, wake: wait.NewSignal(), outgoing: map[uint64]*outgoing{}}
 }
 
 // doCall sends a call and waits for its result. It returns errGone if the link accepts no more calls.
 func (l *link) doCall(ctx context.Context, deadline time.Time, call *objectspb.Call, extra int,
 	cost int64) (*objectspb.Reply, error) {
-	w := waiterPool.Get().(*waiter)
+	w := outgoingPool.Get().(*outgoing)
 	w.entry = entry{call: call, payload: call.Request, extra: extra}
 	w.cost = cost
 	var over <-chan time.Time
@@ -111,13 +111,13 @@ func (l *link) doCall(ctx context.Context, deadline time.Time, call *objectspb.C
 		l.awaitEncoded() // because a reply to one part does not mean that the next part is no longer read
 	}
 	w.entry, w.parts = entry{}, nil
-	waiterPool.Put(w)
+	outgoingPool.Put(w)
 	return res.reply, res.err
 }
 
 // beginCall appends the call to the outbox, or to the calls that wait until less is in flight. It returns false if
 // the link accepts no more calls.
-func (l *link) beginCall(w *waiter) bool {
+func (l *link) beginCall(w *outgoing) bool {
 	l.mu.Lock()
 	if l.err != nil {
 		l.mu.Unlock()
@@ -125,7 +125,7 @@ func (l *link) beginCall(w *waiter) bool {
 	}
 	l.lastID++
 	w.id = l.lastID
-	l.waiters[w.id] = w
+	l.outgoing[w.id] = w
 	if l.blocked.n > 0 || !l.fitsInFlight(w) {
 		l.blocked.push(&w.entry)
 		l.mu.Unlock()
@@ -143,7 +143,7 @@ func (l *link) beginCall(w *waiter) bool {
 }
 
 // fitsInFlight reports whether the call may be in flight beside the others. The caller holds the lock.
-func (l *link) fitsInFlight(w *waiter) bool {
+func (l *link) fitsInFlight(w *outgoing) bool {
 	return l.inFlight == 0 || l.inFlight+w.cost <= l.peer.laneShare(l.lane)
 }
 
@@ -156,8 +156,8 @@ func (l *link) wakeWriter() {
 }
 
 // forgetCall removes a call that has ended, and lets blocked calls begin that now fit. The caller holds the lock.
-func (l *link) forgetCall(w *waiter) {
-	delete(l.waiters, w.id)
+func (l *link) forgetCall(w *outgoing) {
+	delete(l.outgoing, w.id)
 	if w.inQueue == &l.blocked {
 		l.blocked.remove(&w.entry)
 	} else {
@@ -165,7 +165,7 @@ func (l *link) forgetCall(w *waiter) {
 		l.inFlight -= w.cost
 	}
 	for l.blocked.n > 0 {
-		next := l.waiters[l.blocked.first.id]
+		next := l.outgoing[l.blocked.first.id]
 		if !l.fitsInFlight(next) {
 			return
 		}
@@ -179,9 +179,9 @@ func (l *link) forgetCall(w *waiter) {
 // abandonCall ends a call for which its caller no longer waits, and returns the call's error: why, and also
 // ErrNotSent if nothing of the call was sent. It returns nil if the call already had a result. Once abandon has
 // returned, the link no longer reads the call.
-func (l *link) abandonCall(w *waiter, why error) error {
+func (l *link) abandonCall(w *outgoing, why error) error {
 	l.mu.Lock()
-	if l.waiters[w.id] != w {
+	if l.outgoing[w.id] != w {
 		l.mu.Unlock()
 		return nil
 	}
@@ -210,7 +210,7 @@ func (l *link) awaitEncoded() {
 func (l *link) endIdle() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.waiters) > 0 {
+	if len(l.outgoing) > 0 {
 		return false
 	}
 	l.stopAccepting(errGone)
@@ -232,8 +232,8 @@ func (l *link) stopAccepting(err error) {
 func (l *link) failCalls(cause error, taken int64) {
 	l.mu.Lock()
 	l.stopAccepting(cause)
-	ended := l.waiters
-	l.waiters = nil
+	ended := l.outgoing
+	l.outgoing = nil
 	l.blocked, l.out, l.cancels = entryQueue{}, outbox{}, nil
 	l.mu.Unlock()
 	for _, w := range ended {
