@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
@@ -141,4 +142,36 @@ func TestAsLeaderEndsWithTheKey(t *testing.T) {
 	require.ErrorIs(t, <-result, ErrTermOver)
 	require.NoError(t, <-gone)
 	awaitLeads(t, b)
+}
+
+// A function may return the context's error or its cause: that the session is lost is the end of the term, for Lead,
+// LeadEach and AsLeader alike.
+func TestTheCauseIsTheEndOfTheTerm(t *testing.T) {
+	client := etcdtest.Client(t)
+	a := start(t, client, "a:1")
+	for name, lead := range map[string]func(context.Context, func(context.Context, Term) error) error{
+		"Lead": a.Lead, "AsLeader": a.AsLeader} {
+		first := awaitLeads(t, a)
+		err := lead(t.Context(), func(ctx context.Context, _ Term) error {
+			a.keeper.Current().EndLocally(session.ReasonRevoked, nil)
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		require.ErrorIs(t, err, ErrTermOver, name)
+		require.ErrorIs(t, err, session.ErrLost, name)
+		require.Equal(t, ReasonSessionLost, ReasonOf(err), name)
+		_, err = client.Revoke(etcdtest.Context(t), clientv3.LeaseID(first.lease))
+		require.NoError(t, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	terms := 0
+	require.ErrorIs(t, a.LeadEach(ctx, func(ctx context.Context, _ Term) error {
+		if terms++; terms == 2 {
+			cancel()
+			return nil
+		}
+		a.keeper.Current().EndLocally(session.ReasonRevoked, nil)
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}), context.Canceled, "every term")
 }

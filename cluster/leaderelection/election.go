@@ -100,7 +100,7 @@ type LeaderElection struct {
 	candidacy     candidacy.Candidacy
 	sessionRun    *sessionRun // of the present session; nil between two sessions
 	failure       error       // reason why the election cannot work for this member
-	endedTerm     *ownTerm    // last ended term, until its work is no longer waited for
+	lastTerm      *ownTerm    // the present term or the last one; nil if there was none
 	terms         int64
 	termDurations *histogram.Durations // durations of ended terms
 	lastEnd       *TermOverError
@@ -120,9 +120,7 @@ func NewForMember(cfg MemberConfig) (*LeaderElection, *Participation, error) {
 	le := &LeaderElection{cfg: cfg, keys: keys, log: cfg.Logger, mirror: cfg.Mirror, keeper: cfg.Keeper,
 		termDurations: histogram.NewDurations(termBounds...), wake: wait.NewSignal(),
 		changed: make(chan struct{}), subs: map[*Subscription]struct{}{},
-		candidacy: candidacy.New(candidacy.Settings{Address: cfg.Address, Fallback: cfg.Fallback,
-			WorkTimeout: cfg.WorkTimeout},
-			!cfg.Observer)}
+		candidacy: candidacy.New(candidacy.Settings{Address: cfg.Address, Fallback: cfg.Fallback}, !cfg.Observer)}
 	le.ctx, le.cancel = context.WithCancelCause(context.Background())
 	return le, &Participation{le}, nil
 }

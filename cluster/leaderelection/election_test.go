@@ -12,8 +12,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 
+	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/etcd/watchcache"
+	"github.com/goverse/goverse/internal/lifecycle/termscope"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
@@ -127,7 +129,7 @@ func TestTxnIsFenced(t *testing.T) {
 	// The term is over in etcd and this process has not noticed, as after a pause between Valid and the write.
 	late := *term
 	le := &LeaderElection{cfg: a.cfg, keys: a.keys}
-	late.le, late.workCtx = le, ctx
+	late.le, late.scope = le, termscope.New(termscope.Owner{}, term.Context(), ctx)
 	le.term.Store(&late)
 	require.NoError(t, a.Resign(ctx))
 	require.True(t, late.Valid())
@@ -185,10 +187,9 @@ func TestLeadIsAScope(t *testing.T) {
 
 // A process that continues after its deadline has lost its session, even if nothing else has noticed.
 func TestReasonOfATermThatEndedDuringAPause(t *testing.T) {
-	term := ownTerm{token: 7, ctx: t.Context()}
-	require.Equal(t, ReasonSessionLost, ReasonOf(term.overError(ReasonSessionLost, nil)))
-	require.Equal(t, ReasonKeyLost, ReasonOf(term.overError(ReasonKeyLost,
-		ErrKeyLost)))
+	term := awaitLeads(t, start(t, etcdtest.Client(t), "a:1"))
+	require.Equal(t, ReasonSessionLost, ReasonOf(term.scope.OverError(session.ErrLost)))
+	require.Equal(t, ReasonKeyLost, ReasonOf(term.scope.OverError(ErrKeyLost)))
 }
 
 // Work that does not end delays the next leader by at most WorkTimeout.

@@ -66,7 +66,7 @@ func (p *Participation) Withdraw(ctx context.Context) error {
 	le.mu.Unlock()
 	le.wake.Send()
 	err := le.waitUntil(ctx, func() bool {
-		return le.sessionRun == nil || le.term.Load() == nil && (le.endedTerm == nil || le.endedTerm.running == 0)
+		return le.sessionRun == nil || le.term.Load() == nil && !le.workRunning()
 	})
 	if err != nil {
 		return err
@@ -93,4 +93,9 @@ func (p *Participation) Close() {
 	le.cancel(ErrStopped)
 	le.notifyChange()
 	le.wg.Wait()
+	le.mu.Lock()
+	defer le.mu.Unlock()
+	if le.lastTerm != nil {
+		le.lastTerm.scope.Abandon()
+	}
 }

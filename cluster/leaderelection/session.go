@@ -100,23 +100,15 @@ func (r *sessionRun) step() time.Duration {
 	}
 	var orders candidacy.Orders
 	le.candidacy, orders = le.candidacy.Decide(candidacy.Input{Snapshot: snap, Now: now, Valid: period.ValidDespitePause(),
-		Suspected:   r.s.Suspected(),
-		WorkRunning: t != nil && t.running > 0, OldWorkRunning: le.endedTerm != nil && le.endedTerm.running > 0})
+		Suspected: r.s.Suspected(), WorkRunning: le.workRunning()})
 	r.protectKeys()
 	if orders.Recovered {
 		le.log.Info("the election works again for this node")
 		le.failure = nil
 	}
-	if orders.WorkTimedOut {
-		e := le.endedTerm
-		e.cancelWork(context.Cause(e.ctx))
-		le.endedTerm = nil
-		le.log.Warn("work of the last term goes on after its context ended; not waiting for it any longer",
-			"token", e.token, "functions", e.running)
-	}
-	if e := le.endedTerm; e != nil && e.running > 0 && le.candidacy.TermKeyGone(e.token, snap) {
+	if t := le.lastTerm; t != nil && t.scope.Ended() && t.scope.Busy() && le.candidacy.TermKeyGone(t.token, snap) {
 		// The key was deleted during the wait for the work, so another node may lead already.
-		e.cancelWork(&TermOverError{Token: e.token, Reason: ReasonKeyLost, Err: ErrKeyLost})
+		t.scope.CutOff(&TermOverError{Token: t.token, Reason: ReasonKeyLost, Err: ErrKeyLost})
 	}
 	le.endTerm(orders.EndedTerm, endCause(orders.EndedTerm, period))
 	r.beginTerm(orders.BegunTerm, period, now)
@@ -143,15 +135,18 @@ func (r *sessionRun) beginTerm(began candidacy.Term, period *etcdsession.Period,
 		return
 	}
 	le := r.le
-	t := &ownTerm{token: began.Token, acting: began.Acting, acquired: now, period: period, lease: int64(r.s.ID()), le: le}
-	t.ctx, t.cancel = context.WithCancelCause(period.Context())
-	t.workCtx, t.cancelWork = context.WithCancelCause(period.Context())
+	t := le.newTerm(began, int64(r.s.ID()), period, now)
 	le.terms++
+	le.lastTerm = t
 	le.term.Store(t)
 	le.log.Info("this node leads", "token", t.token, "mode", string(modeOf(t.acting)), event.Field,
 		string(event.LeaderElected))
 	le.notifyLocked()
 }
+
+// workRunning reports whether functions of the present or the last term run and are waited for. The caller holds
+// le.mu.
+func (le *LeaderElection) workRunning() bool { return le.lastTerm != nil && le.lastTerm.scope.Busy() }
 
 // endTerm lowers the flag and then ends the context, if a term has ended. The caller holds le.mu.
 func (le *LeaderElection) endTerm(ended candidacy.Ending, err error) {
@@ -162,9 +157,10 @@ func (le *LeaderElection) endTerm(ended candidacy.Ending, err error) {
 	over := &TermOverError{Token: t.token, Reason: Reason(ended.Reason), Err: err}
 	le.lastEnd = over
 	le.termDurations.Observe(time.Since(t.acquired))
-	le.endedTerm = t
-	t.cancel(over)
-	t.endWorkContext(over)
+	t.scope.End(over)
+	if over.Reason == ReasonKeyLost || over.Reason == ReasonSessionLost {
+		t.scope.CutOff(over)
+	}
 	level, why := hclog.Info, string(ended.Reason)
 	switch ended.Reason {
 	case candidacy.ReasonKeyLost:
@@ -253,9 +249,6 @@ func (r *sessionRun) close(reason candidacy.Reason, err error) {
 	r.actingKey.release()
 	if r.campaign != nil {
 		r.campaign.cancel()
-	}
-	if le.endedTerm != nil {
-		le.endedTerm.cancelWork(context.Cause(le.endedTerm.ctx)) // its work is no longer waited for
 	}
 	le.sessionRun = nil
 	le.notifyLocked()

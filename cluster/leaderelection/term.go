@@ -2,15 +2,15 @@ package leaderelection
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/lifecycle/termscope"
+	"github.com/goverse/goverse/internal/member/candidacy"
 	"github.com/goverse/goverse/internal/state/txn"
-	"github.com/goverse/goverse/internal/wait"
 )
 
 // Term is one unbroken period of this node's leadership of one election. All methods are safe for concurrent use,
@@ -41,17 +41,28 @@ type Term interface {
 
 // ownTerm represents one unbroken term of this node's leadership. All methods are safe for concurrent use.
 type ownTerm struct {
-	token      int64
-	acting     bool // in fallback, by the acting key
-	acquired   time.Time
-	period     *etcdsession.Period
-	lease      int64
-	le         *LeaderElection
-	ctx        context.Context
-	cancel     context.CancelCauseFunc
-	workCtx    context.Context // like ctx, but lasts while a leader that gives way waits for its work
-	cancelWork context.CancelCauseFunc
-	running    int // number of functions that run in the term; guarded by le.mu
+	token    int64
+	acting   bool // in fallback, by the acting key
+	acquired time.Time
+	period   *etcdsession.Period
+	lease    int64
+	le       *LeaderElection
+	scope    *termscope.Scope // its lock is le.mu
+}
+
+// newTerm returns a term that begins.
+func (le *LeaderElection) newTerm(began candidacy.Term, lease int64, period *etcdsession.Period,
+	now time.Time) *ownTerm {
+	t := &ownTerm{token: began.Token, acting: began.Acting, acquired: now, period: period, lease: lease, le: le}
+	t.scope = termscope.New(termscope.Owner{Lock: &le.mu, WorkTimeout: le.cfg.WorkTimeout, OnIdle: le.wake.Send,
+		OnOverdue: func(running int) {
+			le.log.Warn("work of the last term goes on after its context ended; not waiting for it any longer",
+				"token", t.token, "functions", running)
+		},
+		OverError: func(why error) error {
+			return &TermOverError{Token: t.token, Reason: ReasonOf(why), Err: why}
+		}}, period.Context(), period.Context())
+	return t
 }
 
 // Token returns the fencing token, the CreateRevision of the leading key. It grows from term to term of the
@@ -67,7 +78,7 @@ func (t *ownTerm) AcquiredAt() time.Time { return t.acquired }
 
 // Context returns a context that ends with the term, when the session is suspended, and at its deadline at the
 // latest. Its cause is an [TermOverError] or a session.LostError.
-func (t *ownTerm) Context() context.Context { return t.ctx }
+func (t *ownTerm) Context() context.Context { return t.scope.Context() }
 
 // Valid reports whether the term may be acted on at this instant. It needs no lock, allocation or network.
 func (t *ownTerm) Valid() bool {
@@ -82,12 +93,12 @@ func (t *ownTerm) Txn(ctx context.Context) clientv3.Txn {
 		Guards: t.Guard(),
 		CheckOver: func() error {
 			// While the leader waits for its work, the key stands although the flag is down.
-			if t.workCtx.Err() != nil || !t.period.ValidDespitePause() {
-				return t.overError(ReasonSessionLost, nil)
+			if t.scope.Tail().Err() != nil || !t.period.ValidDespitePause() {
+				return t.scope.OverError(session.ErrLost)
 			}
 			return nil
 		},
-		RefusedError: func() error { return t.overError(ReasonKeyLost, ErrKeyLost) },
+		RefusedError: func() error { return t.scope.OverError(ErrKeyLost) },
 	})
 }
 
@@ -106,14 +117,7 @@ func (le *LeaderElection) Lead(ctx context.Context, fn func(ctx context.Context,
 	if err != nil {
 		return err
 	}
-	defer t.leaveTerm()
-	work, stop := wait.MergeContexts(ctx, t.ctx)
-	defer stop()
-	err = fn(work, t)
-	if errors.Is(err, context.Canceled) && ctx.Err() == nil && t.ctx.Err() != nil {
-		return t.overError(ReasonSessionLost, nil)
-	}
-	return err
+	return t.scope.RunUntilEnd(ctx, func(ctx context.Context) error { return fn(ctx, t) })
 }
 
 // LeadEach runs fn once in every term of this node, until ctx ends; see termscope.LeadEach for what it returns.
@@ -128,81 +132,35 @@ func (le *LeaderElection) LeadEach(ctx context.Context, fn func(ctx context.Cont
 // AsLeader returns fn's error. If that is the context's error because the term ended, it returns an error that
 // matches ErrTermOver. If this node does not lead, it returns ErrNotLeader and does not run fn.
 func (le *LeaderElection) AsLeader(ctx context.Context, fn func(ctx context.Context, t Term) error) error {
+	le.mu.Lock()
 	t := le.tryEnterTerm()
+	le.mu.Unlock()
 	if t == nil {
 		return ErrNotLeader
 	}
-	defer t.leaveTerm()
-	work, stop := wait.MergeContexts(ctx, t.workCtx)
-	defer stop()
-	err := fn(work, t)
-	if errors.Is(err, context.Canceled) && ctx.Err() == nil && t.workCtx.Err() != nil {
-		return t.overError(ReasonSessionLost, nil)
-	}
-	return err
+	return t.scope.RunIntoTail(ctx, func(ctx context.Context) error { return fn(ctx, t) })
 }
 
-// tryEnterTerm counts the caller as work of the present term. It returns nil if this node does not lead.
+// tryEnterTerm counts the caller as work of the present term. It returns nil if this node does not lead. The caller
+// holds le.mu.
 func (le *LeaderElection) tryEnterTerm() *ownTerm {
-	le.mu.Lock()
-	defer le.mu.Unlock()
-	t := le.currentTerm()
-	if t != nil {
-		t.running++
+	if t := le.currentTerm(); t != nil && t.scope.Enter() {
+		return t
 	}
-	return t
-}
-
-// endWorkContext ends the tail context of a term that is over, unless this node gave way and waits for work. The
-// caller holds le.mu.
-func (t *ownTerm) endWorkContext(over *TermOverError) {
-	if t.running == 0 || over.Reason == ReasonKeyLost || over.Reason == ReasonSessionLost {
-		t.cancelWork(over)
-	}
-}
-
-// overError returns the error of the term. Its reason is the given one unless the term's context already has
-// another.
-func (t *ownTerm) overError(reason Reason, why error) *TermOverError {
-	cause := context.Cause(t.ctx)
-	if over, ok := errors.AsType[*TermOverError](cause); ok {
-		return over
-	}
-	if cause != nil { // endTerm sets a TermOverError, so this is the session's end
-		reason, why = ReasonSessionLost, cause
-	}
-	return &TermOverError{Token: t.token, Reason: reason, Err: why}
+	return nil
 }
 
 // enterTerm blocks until this node leads, and counts the caller as work of the term.
 func (le *LeaderElection) enterTerm(ctx context.Context) (*ownTerm, error) {
 	var t *ownTerm
 	err := le.waitUntil(ctx, func() bool {
-		if le.stopped {
-			return true
+		if !le.stopped {
+			t = le.tryEnterTerm()
 		}
-		if t = le.term.Load(); t == nil || !t.period.Valid() {
-			t = nil
-			return false
-		}
-		t.running++
-		return true
+		return le.stopped || t != nil
 	})
 	if err == nil && t == nil {
 		err = ErrStopped
 	}
 	return t, err
-}
-
-func (t *ownTerm) leaveTerm() {
-	t.le.mu.Lock()
-	t.running--
-	idle := t.running == 0
-	if idle && t.ctx.Err() != nil {
-		t.cancelWork(context.Cause(t.ctx))
-	}
-	t.le.mu.Unlock()
-	if idle {
-		t.le.wake.Send()
-	}
 }

@@ -8,9 +8,8 @@ import (
 
 // Settings holds the parameters that stay the same for one member.
 type Settings struct {
-	Address     string        // value of the candidate's key
-	Fallback    bool          // takes part in fallback
-	WorkTimeout time.Duration // limits how long a new term waits for the work of the last one
+	Address  string // value of the candidate's key
+	Fallback bool   // takes part in fallback
 }
 
 // Term is one unbroken term of leadership. The zero value means none.
@@ -21,10 +20,9 @@ type Term struct {
 
 // Candidacy is a member's part in the election, over all its sessions. It is immutable.
 type Candidacy struct {
-	cfg          Settings
-	standing     bool      // wants to lead; false for an observer and while stopping
-	failed       bool      // the election does not work for this member
-	workDeadline time.Time // end of the wait for the last term's work; zero means none
+	cfg      Settings
+	standing bool // wants to lead; false for an observer and while stopping
+	failed   bool // the election does not work for this member
 
 	// The fields below belong to the present session and start anew with each.
 	lease int64
@@ -49,11 +47,10 @@ type Candidacy struct {
 // New returns the candidacy of a member that has no session yet.
 func New(cfg Settings, standing bool) Candidacy { return Candidacy{cfg: cfg, standing: standing} }
 
-// OnSession returns the candidacy reset for a new session. It keeps only whether this member stands, whether the
-// election has failed, and the wait for the last term's work.
+// OnSession returns the candidacy reset for a new session. It keeps only whether this member stands and whether
+// the election has failed.
 func (c Candidacy) OnSession(lease int64, ttl time.Duration) Candidacy {
-	return Candidacy{cfg: c.cfg, standing: c.standing, failed: c.failed, workDeadline: c.workDeadline, lease: lease,
-		ttl: ttl}
+	return Candidacy{cfg: c.cfg, standing: c.standing, failed: c.failed, lease: lease, ttl: ttl}
 }
 
 // Term returns the term by which this member leads if its session is valid.

@@ -38,7 +38,6 @@ func (c Candidacy) end(reason Reason, now time.Time, s *state.Snapshot) (Candida
 	e := Ending{Token: c.term.Token, Reason: reason}
 	c.barred = max(c.barred, c.term.Token)
 	c.term = Term{}
-	c.workDeadline = now.Add(c.cfg.WorkTimeout)
 	if reason == ReasonRequested {
 		e.Request = s.Request
 	}

@@ -8,22 +8,20 @@ import (
 
 // Input holds the input of a decision.
 type Input struct {
-	Snapshot       *state.Snapshot
-	Now            time.Time
-	Valid          bool // the session may be acted on
-	Suspected      bool // others may take this member for gone
-	WorkRunning    bool // a function runs in the present term
-	OldWorkRunning bool // a function still runs in the last ended term
+	Snapshot    *state.Snapshot
+	Now         time.Time
+	Valid       bool // the session may be acted on
+	Suspected   bool // others may take this member for gone
+	WorkRunning bool // functions of the present or the last term run and are waited for
 }
 
 // Orders lists the actions that follow from a decision. [Candidacy.CandidateRevision] and [Candidacy.ActingRevision]
 // name the keys to protect.
 type Orders struct {
-	Recovered    bool   // the election works again for this member
-	WorkTimedOut bool   // stop waiting for the work of the last term
-	EndedTerm    Ending // end this term first, if it has a token
-	BegunTerm    Term   // then begin this term, if it has a token
-	Request      Request
+	Recovered bool   // the election works again for this member
+	EndedTerm Ending // end this term first, if it has a token
+	BegunTerm Term   // then begin this term, if it has a token
+	Request   Request
 	// RecheckAfter is the time after which to decide again even if nothing changes; 0 means never.
 	RecheckAfter time.Duration
 }
@@ -34,19 +32,13 @@ func (c Candidacy) Decide(in Input) (Candidacy, Orders) {
 	var o Orders
 	s := in.Snapshot
 	c, o.Recovered = c.noteOwnKeys(s)
-	working := in.OldWorkRunning
-	if working && !in.Now.Before(c.workDeadline) {
-		working, o.WorkTimedOut = false, true
-		c.workDeadline = time.Time{}
-	}
 	v := view{Candidacy: c, snapshot: s, valid: in.Valid, suspected: in.Suspected,
 		retryDue: !in.Now.Before(c.failures.nextTry),
-		working:  working}
+		working:  in.WorkRunning && c.term.Token == 0}
 	d := decide(v)
 	if c.term.Token != 0 && c.term.Token != d.lead {
 		c, o.EndedTerm = c.end(endReason(v), in.Now, s)
-		working = in.WorkRunning
-		v.Candidacy, v.retryDue, v.working = c, !in.Now.Before(c.failures.nextTry), working
+		v.Candidacy, v.retryDue, v.working = c, !in.Now.Before(c.failures.nextTry), in.WorkRunning
 		d = decide(v)
 	}
 	if d.lead != 0 && c.term.Token == 0 {
@@ -56,7 +48,7 @@ func (c Candidacy) Decide(in Input) (Candidacy, Orders) {
 	if d.action != NoAction && !in.Now.Before(c.retryAt) {
 		c, o.Request = c.buildRequest(d, s.Keys, in.Now)
 	}
-	o.RecheckAfter = c.nextRecheck(in.Now, working)
+	o.RecheckAfter = c.nextRecheck(in.Now)
 	return c, o
 }
 
@@ -83,7 +75,7 @@ func (c Candidacy) noteOwnKeys(s *state.Snapshot) (_ Candidacy, recovered bool) 
 }
 
 // nextRecheck returns the time until the next wait ends, or 0 if there is none.
-func (c Candidacy) nextRecheck(now time.Time, working bool) time.Duration {
+func (c Candidacy) nextRecheck(now time.Time) time.Duration {
 	var next time.Time
 	consider := func(t time.Time) {
 		if t.After(now) && (next.IsZero() || t.Before(next)) {
@@ -92,9 +84,6 @@ func (c Candidacy) nextRecheck(now time.Time, working bool) time.Duration {
 	}
 	consider(c.retryAt)
 	consider(c.failures.nextTry)
-	if working {
-		consider(c.workDeadline)
-	}
 	if next.IsZero() {
 		return 0
 	}

@@ -15,7 +15,7 @@ const ttl = 10 * time.Second
 var began = time.Unix(1000, 0)
 
 func member() Candidacy {
-	return New(Settings{Address: "a:1", Fallback: true, WorkTimeout: 5 * time.Second}, true).OnSession(ownLease, ttl)
+	return New(Settings{Address: "a:1", Fallback: true}, true).OnSession(ownLease, ttl)
 }
 
 func at(d time.Duration, s *state.Snapshot) Input {
@@ -58,12 +58,12 @@ func TestResign(t *testing.T) {
 	require.False(t, c.TermKeyGone(20, both))
 
 	seen := at(0, both)
-	seen.OldWorkRunning = true
+	seen.WorkRunning = true
 	c, o := c.Decide(seen)
 	require.Equal(t, Orders{RecheckAfter: requeueDelay}, o, "work is running")
 	seen.Now = began.Add(requeueDelay)
 	_, o = c.Decide(seen)
-	require.Equal(t, Orders{RecheckAfter: 5*time.Second - requeueDelay}, o, "until it is given up on")
+	require.Equal(t, Orders{}, o, "until it is waited for no more")
 
 	c, o = c.Decide(at(time.Millisecond, both))
 	require.Equal(t, Request{Action: LeaveQueue, Revision: 20}, o.Request)
@@ -94,19 +94,13 @@ func TestAskedToGiveWay(t *testing.T) {
 	require.Equal(t, NoAction, o.Request.Action, "a function is still in the term that ended just now")
 }
 
-func TestWorkIsNotWaitedForForever(t *testing.T) {
+func TestNothingIsLeft(t *testing.T) {
 	s := queue(queued(ownLease, 20))
 	c, _ := leads(t).Withdraw(began)
-	seen := at(5*time.Second-1, s)
-	seen.OldWorkRunning = true
-	c, o := c.Decide(seen)
-	require.Equal(t, Orders{RecheckAfter: 1}, o)
-	seen.Now = seen.Now.Add(1)
-	c, o = c.Decide(seen)
-	require.True(t, o.WorkTimedOut)
+	c, o := c.Decide(at(0, s))
 	require.Equal(t, LeaveQueue, o.Request.Action)
 	require.False(t, c.NothingLeft(s))
-	c, _ = c.RequestFinished(o.Request, Succeeded, seen.Now)
+	c, _ = c.RequestFinished(o.Request, Succeeded, began)
 	require.True(t, c.NothingLeft(s))
 	require.True(t, c.NothingLeft(queue()))
 }
@@ -166,10 +160,9 @@ func TestWhatASessionLeavesToTheNext(t *testing.T) {
 	mine.Value = []byte("a:1")
 	s := queue(mine)
 	seen := at(time.Second, s)
-	seen.OldWorkRunning = true
+	seen.WorkRunning = true
 	c2, o := c.Decide(seen)
 	require.Zero(t, o.BegunTerm, "work of the last term is running")
-	require.Equal(t, 4*time.Second, o.RecheckAfter)
 	require.EqualValues(t, 30, c2.CandidateRevision())
 	_, o = c.Decide(at(time.Second, s))
 	require.EqualValues(t, 30, o.BegunTerm.Token)
