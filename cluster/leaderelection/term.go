@@ -39,7 +39,7 @@ type Term interface {
 	Txn(ctx context.Context) clientv3.Txn
 }
 
-// ownTerm represents one unbroken term of this node's leadership. All methods are safe for concurrent use.
+// ownTerm implements Term for the cluster's own election.
 type ownTerm struct {
 	token    int64
 	acting   bool // in fallback, by the acting key
@@ -65,9 +65,7 @@ func (le *LeaderElection) newTerm(began candidacy.Term, lease int64, period *etc
 	return t
 }
 
-// Token returns the fencing token, the CreateRevision of the leading key. It grows from term to term of the
-// cluster. Pass it with each write outside etcd, and let the store refuse a token smaller than the largest it
-// has seen.
+// Token returns the fencing token, the CreateRevision of the leading key.
 func (t *ownTerm) Token() int64 { return t.token }
 
 // Acting reports whether the term is one in fallback.
@@ -85,9 +83,7 @@ func (t *ownTerm) Valid() bool {
 	return t.le.term.Load() == t && t.period.Valid()
 }
 
-// Txn returns a transaction that etcd commits only while this term stands. If the term is over, Commit writes
-// nothing and returns an error that matches ErrTermOver. Otherwise it behaves like an ordinary transaction;
-// Succeeded concerns the caller's own comparisons. It is not safe for concurrent use.
+// Txn returns a transaction that etcd commits only while this term stands.
 func (t *ownTerm) Txn(ctx context.Context) clientv3.Txn {
 	return txn.Fenced(ctx, t.le.cfg.Client, txn.Fence{
 		Guards: t.Guard(),

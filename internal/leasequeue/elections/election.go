@@ -11,6 +11,7 @@ import (
 	"github.com/goverse/goverse/internal/leasequeue"
 	"github.com/goverse/goverse/internal/leasequeue/elections/candidate"
 	"github.com/goverse/goverse/internal/leasequeue/order"
+	"github.com/goverse/goverse/internal/lifecycle/termscope"
 )
 
 // deniedRetry is the pause before this node stands again after etcd has refused it.
@@ -192,7 +193,15 @@ func (e *Election) scheduleRetry(err error, said bool) {
 // beginTerm starts a term on a granted entry.
 func (e *Election) beginTerm(place *leasequeue.Entry) {
 	grant, _ := place.Outcome()
-	t := e.newTerm(grant)
+	t := &Term{e: e, grant: grant, token: grant.Token(), acquiredAt: time.Now()}
+	t.scope = termscope.New(termscope.Owner{Lock: &e.elections.mu, WorkTimeout: e.elections.cfg.WorkTimeout,
+		OnIdle: func() { e.elections.markDirty(e) },
+		OnOverdue: func(int) {
+			e.elections.cfg.Logger.Warn("functions in a term that is over go on; not waiting for them any longer",
+				"election", e.name, "token", t.token)
+		},
+		OverError: func(why error) error { return e.termOverError(t.token, why) },
+	}, grant.Context(), grant.Period().Context())
 	e.term.Store(t)
 	e.elections.cfg.Logger.Info("leads the election", "election", e.name, "token", t.token)
 }

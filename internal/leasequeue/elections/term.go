@@ -14,8 +14,8 @@ import (
 	"github.com/goverse/goverse/internal/state/txn"
 )
 
-// Term represents one unbroken term of this node's leadership in one election. All methods are safe for
-// concurrent use.
+// Term represents one unbroken term of this node's leadership in one election. It implements leaderelection.Term, and
+// Key.
 type Term struct {
 	e          *Election
 	grant      *leasequeue.Grant
@@ -24,22 +24,7 @@ type Term struct {
 	scope      *termscope.Scope // its lock is Elections.mu
 }
 
-// newTerm returns the term of a grant.
-func (e *Election) newTerm(grant *leasequeue.Grant) *Term {
-	t := &Term{e: e, grant: grant, token: grant.Token(), acquiredAt: time.Now()}
-	t.scope = termscope.New(termscope.Owner{Lock: &e.elections.mu, WorkTimeout: e.elections.cfg.WorkTimeout,
-		OnIdle: func() { e.elections.markDirty(e) },
-		OnOverdue: func(int) {
-			e.elections.cfg.Logger.Warn("functions in a term that is over go on; not waiting for them any longer",
-				"election", e.name, "token", t.token)
-		},
-		OverError: func(why error) error { return e.termOverError(t.token, why) },
-	}, grant.Context(), grant.Period().Context())
-	return t
-}
-
-// Token returns the fencing token. It grows from term to term of the election. Pass it with each write outside
-// etcd, and let the store refuse a token smaller than the largest it has seen.
+// Token returns the fencing token.
 func (t *Term) Token() int64 { return t.token }
 
 // Context returns a context that ends with the term, at the session's deadline at the latest. Its cause is an
@@ -59,9 +44,7 @@ func (t *Term) AcquiredAt() time.Time { return t.acquiredAt }
 // Guard returns conditions that hold in an etcd transaction if and only if the term stands in etcd.
 func (t *Term) Guard() []clientv3.Cmp { return []clientv3.Cmp{t.grant.Guard()} }
 
-// Txn returns a transaction that etcd commits only while this term stands. If the term is over, Commit writes
-// nothing and returns an error that matches ErrTermOver. Otherwise it behaves like an ordinary transaction. It
-// is not safe for concurrent use.
+// Txn returns a transaction that etcd commits only while this term stands.
 func (t *Term) Txn(ctx context.Context) clientv3.Txn {
 	return txn.Fenced(ctx, t.e.elections.cfg.Queues.Client(), txn.Fence{
 		Guards: t.Guard(),

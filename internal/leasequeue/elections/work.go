@@ -8,12 +8,8 @@ import (
 	"github.com/goverse/goverse/internal/leasequeue/elections/candidate"
 )
 
-// Lead blocks until this node leads, runs fn, and returns fn's error. fn's context ends with the term or with
-// ctx. fn must return soon after, because a leader that gives way waits for it, up to WorkTimeout, before the
-// next one can lead. If fn returns its context's error because the term ended, Lead returns an error that
-// matches ErrTermOver. The node keeps the leadership when fn returns (call Resign to end it). fn runs once:
-// call Lead in a loop to serve every term. If fn cannot run, now or later, Lead returns ErrObserver,
-// ErrWithdrawn or lifecycle.ErrStopped; if ctx ends first, its cause.
+// Lead is LeaderElection.Lead of package leaderelection for this election. If fn cannot run, now or later, it returns
+// ErrObserver, ErrWithdrawn or lifecycle.ErrStopped; if ctx ends first, its cause.
 func (e *Election) Lead(ctx context.Context, fn func(ctx context.Context, t leaderelection.Term) error) error {
 	t, err := e.awaitTerm(ctx)
 	if err != nil {
@@ -22,12 +18,7 @@ func (e *Election) Lead(ctx context.Context, fn func(ctx context.Context, t lead
 	return t.scope.RunUntilEnd(ctx, func(ctx context.Context) error { return fn(ctx, t) })
 }
 
-// AsLeader runs fn at once if this node leads. If the leader gives way meanwhile, it waits for fn, up to
-// WorkTimeout, instead of cutting it off. Until fn has returned the term's Txn still commits, though IsLeader
-// is false. fn's context ends with ctx, with the session (also by its suspension or deadline), when the leading
-// key is lost, and when WorkTimeout has passed since the leader gave way. AsLeader returns fn's error. If that
-// is the context's error because the term ended, it returns an error that matches ErrTermOver. If this node
-// does not lead, it returns ErrNotLeader and does not run fn.
+// AsLeader is LeaderElection.AsLeader of package leaderelection for this election.
 func (e *Election) AsLeader(ctx context.Context, fn func(ctx context.Context, t leaderelection.Term) error) error {
 	t, _ := e.joinTerm()
 	if t == nil {
