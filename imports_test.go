@@ -24,7 +24,7 @@ var floors = [][]string{
 	{"proto", "internal/backoff", "internal/callback", "internal/child", "internal/lifecycle", "internal/logs",
 		"internal/port", "internal/wait"},
 	{"cluster/event", "cluster/objects", "cluster/once", "cluster/session", "cluster/shard", "cluster/slogger",
-		"cluster/stats", "internal/histogram"},
+		"cluster/stats", "internal/histogram", "internal/objects/hosted"},
 	{"internal/sharding", "internal/state"},
 	{"internal/crash", "internal/etcd"},
 	{"internal/peer", "node"},

@@ -12,7 +12,6 @@ import (
 	"github.com/hashicorp/go-hclog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/internal/etcd/connect"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
@@ -23,6 +22,7 @@ import (
 	"github.com/goverse/goverse/internal/member/inspect"
 	"github.com/goverse/goverse/internal/member/membership"
 	"github.com/goverse/goverse/internal/objects/host"
+	"github.com/goverse/goverse/internal/objects/hosted"
 	"github.com/goverse/goverse/internal/peer"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/node"
@@ -64,7 +64,7 @@ type Cluster struct {
 	parts    atomic.Pointer[nodeParts]         // nil before Start has returned, and after Stop
 	finished atomic.Bool                       // Stop has returned, or Start has failed
 
-	services []objects.Service // guarded by mu before Start, constant afterwards
+	services []hosted.Service // guarded by mu before Start, constant afterwards
 
 	consensus   ConsensusManager
 	shards      Shards
@@ -73,7 +73,7 @@ type Cluster struct {
 	locks       Locks
 	effects     Effects
 	checkpoints Checkpoints
-	objects     Objects
+	objects     *hosted.Handle
 	events      Events
 
 	mu      sync.Mutex
@@ -165,7 +165,7 @@ func NewClusterWithNode(cfg Config, n *node.Node) (*Cluster, error) {
 	c := &Cluster{cfg: cfg, keys: keys, node: (*peer.Node)(n), log: cfg.Logger, lookup: net.DefaultResolver.LookupHost,
 		stopped: make(chan struct{})}
 	c.consensus, c.shards, c.elections = ConsensusManager{c}, Shards{c}, Elections{c}
-	c.locks, c.effects, c.checkpoints, c.objects = Locks{c}, Effects{c}, Checkpoints{c}, Objects{c}
+	c.locks, c.effects, c.checkpoints, c.objects = Locks{c}, Effects{c}, Checkpoints{c}, hosted.NewHandle(objectCalls{c})
 	c.events = Events{c}
 	c.access = func() *member.Member {
 		if p := c.parts.Load(); p != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/lock"
+	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/cluster/once"
 	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/internal/test/etcdtest"
@@ -35,7 +36,7 @@ type handles struct {
 	locks       *cluster.Locks
 	effects     *cluster.Effects
 	checkpoints *cluster.Checkpoints
-	objects     *cluster.Objects
+	objects     *objects.Objects
 }
 
 func handlesOf(c *cluster.Cluster) handles {

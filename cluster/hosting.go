@@ -45,7 +45,7 @@ func (c *Cluster) shardsConfig(h *objectParts) *consensusmanager.ShardsConfig {
 // newHost returns the host of the objects in this node's shards. It runs nothing before the first call.
 func (c *Cluster) newHost(shards host.Shards, services *host.Services) *host.Host {
 	cfg := c.cfg.Objects
-	return host.New(host.Config{Shards: shards, At: c.objects.At,
+	return host.New(host.Config{Shards: shards, At: c.Objects().At,
 		Unary: interceptor.UnaryServer(cfg.UnaryInterceptors), Stream: interceptor.StreamServer(cfg.StreamInterceptors),
 		IdleAfter: cfg.IdleAfter, MaxActive: cfg.MaxActive, MaxQueue: cfg.MaxQueue, MaxWaiting: cfg.MaxWaiting,
 		MaxMessage: cfg.MaxMessage, ActivationTimeout: cfg.ActivationTimeout,

@@ -9,31 +9,18 @@ import (
 
 	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/internal/objects/gateway"
+	"github.com/goverse/goverse/internal/objects/hosted"
 )
 
-// Objects calls objects, wherever in the cluster they are; see package objects. All methods are safe for
-// concurrent use.
-type Objects struct{ c *Cluster }
-
 // Objects returns the handle for calling the cluster's objects. It is never nil.
-func (c *Cluster) Objects() *Objects { return &c.objects }
+func (c *Cluster) Objects() *objects.Objects { return (*objects.Objects)(c.objects) }
 
-// At returns a connection to the objects with that key, one for each service, to pass to a generated client:
-//
-//	counterpb.NewCounterClient(c.Objects().At("alice"))
-//
-// The connection opens no network connection of its own and need not be closed. It can be obtained and kept as
-// soon as NewClusterWithNode has returned. Keys have 1 to [objects.MaxKey] bytes. A call goes to the node that
-// owns the key's shard. While the shard moves, or has no owner yet, the call waits until its deadline, or for
-// Config.Objects.CallTimeout if it has none. Errors are gRPC statuses; [objects.NotStarted] reports whether the
-// call certainly had no effect. Errors of a node that does not run are UNAVAILABLE and match ErrNotStarted or
-// ErrStopped. Any node may call objects, even one without shards of its own. Only the call options for headers,
-// trailers and the call's end have an effect.
-func (o *Objects) At(key string) grpc.ClientConnInterface { return &objectConn{o.c, key} }
+// objectCalls implements the cluster behind an objects.Objects.
+type objectCalls struct{ c *Cluster }
 
-// Stats returns figures about this node's part in the objects. They are zero while the node does not run. Stats
-// does not use the network.
-func (o *Objects) Stats() objects.Stats {
+func (o objectCalls) At(key string) grpc.ClientConnInterface { return &objectConn{o.c, key} }
+
+func (o objectCalls) Stats() objects.Stats {
 	p, err := o.c.runningParts()
 	if err != nil {
 		return objects.Stats{}
@@ -41,9 +28,7 @@ func (o *Objects) Stats() objects.Stats {
 	return p.objects.stats()
 }
 
-// Find returns the address of the node that owns the objects with that key, as far as this node knows, "" if no
-// node does, and the activations of those objects on this node.
-func (o *Objects) Find(key string) (owner string, here []objects.Activity) {
+func (o objectCalls) Find(key string) (owner string, here []objects.Activity) {
 	p, err := o.c.runningParts()
 	if err != nil {
 		return "", nil
@@ -96,12 +81,12 @@ func (e *notRunningError) Unwrap() error { return e.err }
 
 // GRPCStatus converts the error to a status.
 func (e *notRunningError) GRPCStatus() *status.Status {
-	return status.Convert(objects.Error(codes.Unavailable, objects.ReasonNotStarted, e.err.Error()))
+	return status.Convert(hosted.Error(codes.Unavailable, objects.ReasonNotStarted, e.err.Error()))
 }
 
-// RegisterObjects hosts a service as objects. [objects.Register] calls it, before Start. It panics after Start,
-// or if the node already has a service of that name.
-func (c *Cluster) RegisterObjects(s objects.Service) {
+// Register panics after Start, or if the node already has a service of that name.
+func (o objectCalls) Register(s hosted.Service) {
+	c := o.c
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.phase != phaseNew {

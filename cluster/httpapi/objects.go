@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/cluster/stats"
@@ -16,7 +15,7 @@ import (
 // ObjectSource is a Source with objects to show; *cluster.Cluster implements it.
 type ObjectSource interface {
 	// Objects returns the handle for figures and keys, or nil while there is none.
-	Objects() *cluster.Objects
+	Objects() *objects.Objects
 }
 
 // objectView gives access to a node's objects. It must not block.

@@ -2,8 +2,9 @@ package objects
 
 import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/goverse/goverse/internal/objects/hosted"
 )
 
 // MaxKey limits the length of a key, in bytes.
@@ -19,7 +20,7 @@ const (
 // Domain is the domain of the google.rpc.ErrorInfo in the details of an error that comes from Goverse and not
 // from the called object. Its reason is one of the following.
 const (
-	Domain = "goverse"
+	Domain = hosted.ErrorDomain
 
 	// ReasonNotStarted comes with UNAVAILABLE, DEADLINE_EXCEEDED or CANCELLED. The call was certainly not
 	// started.
@@ -40,15 +41,6 @@ const (
 	// ReasonPanic comes with INTERNAL. The method panicked.
 	ReasonPanic = "PANIC"
 )
-
-// Error returns the error of a call that Goverse itself answers: a gRPC status with a google.rpc.ErrorInfo.
-func Error(code codes.Code, reason, message string) error {
-	s, err := status.New(code, message).WithDetails(&errdetails.ErrorInfo{Reason: reason, Domain: Domain})
-	if err != nil { // the code is OK
-		return status.Error(codes.Internal, message)
-	}
-	return s.Err()
-}
 
 // ReasonOf returns the reason in the details of a call's error, or "" if the error does not come from Goverse
 // itself.

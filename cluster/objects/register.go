@@ -7,21 +7,13 @@ import (
 	"slices"
 
 	"google.golang.org/grpc"
+
+	"github.com/goverse/goverse/internal/objects/hosted"
 )
 
-// Service describes a gRPC service that is hosted as objects. [Register] creates it.
-type Service struct {
-	// Desc is the generated description of the service.
-	Desc *grpc.ServiceDesc
-	// New returns the implementation of one object; see [Register].
-	New func(ctx context.Context, o *Object) (any, error)
-	// Options holds the options passed to Register.
-	Options Options
-}
-
-// Registrar accepts services; a *cluster.Cluster is one. RegisterObjects panics as Register does.
+// Registrar hosts services; a *cluster.Cluster is one.
 type Registrar interface {
-	RegisterObjects(Service)
+	Objects() *Objects
 }
 
 // Register hosts a service as objects. Call it before the cluster's Start. register is the generated function
@@ -49,10 +41,10 @@ func Register[T any](c Registrar, register func(grpc.ServiceRegistrar, T),
 		panic(fmt.Sprintf("objects: %s: the implementations are of type %v, which is no interface", caught.desc.ServiceName,
 			t))
 	}
-	c.RegisterObjects(Service{
+	c.Objects().cluster().Register(hosted.Service{
 		Desc: caught.desc,
-		New: func(ctx context.Context, o *Object) (any, error) {
-			impl, err := factory(ctx, o)
+		New: func(ctx context.Context, o *hosted.Object) (any, error) {
+			impl, err := factory(ctx, (*Object)(o))
 			if err != nil {
 				return nil, err
 			}

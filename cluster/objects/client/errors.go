@@ -11,6 +11,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/internal/logs/logtext"
+	"github.com/goverse/goverse/internal/objects/hosted"
 )
 
 // The errors of a client; test for them with errors.Is.
@@ -95,7 +96,7 @@ func (closedError) Unwrap() error { return ErrClosed }
 
 // GRPCStatus returns the error as a gRPC status.
 func (closedError) GRPCStatus() *status.Status {
-	return status.Convert(objects.Error(codes.Unavailable, objects.ReasonNotStarted, ErrClosed.Error()))
+	return status.Convert(hosted.Error(codes.Unavailable, objects.ReasonNotStarted, ErrClosed.Error()))
 }
 
 // contextError returns the error of an ended context, with its cause if that is another error.

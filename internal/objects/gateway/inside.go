@@ -10,6 +10,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/internal/objects/host"
+	"github.com/goverse/goverse/internal/objects/hosted"
 	"github.com/goverse/goverse/internal/objects/link"
 	"github.com/goverse/goverse/internal/objects/route"
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
@@ -71,7 +72,7 @@ func (s *insideCall) prepareCall() error {
 	method := g.cfg.Services.Method(c.GetMethod())
 	switch {
 	case g.cfg.Host == nil:
-		return objects.Error(codes.Unavailable, objects.ReasonNotStarted, "objects: this node hosts no objects")
+		return hosted.Error(codes.Unavailable, objects.ReasonNotStarted, "objects: this node hosts no objects")
 	case method == nil || method.Unary == nil:
 		return route.UnimplementedError(g.cfg.Services, c.GetMethod(), g.cfg.Self)
 	case c.GetTimeout() < 0:
@@ -86,7 +87,7 @@ func (s *insideCall) prepareCall() error {
 	}
 	shard, known := g.cfg.Map.Shard(key)
 	if !known {
-		return objects.Error(codes.Unavailable, objects.ReasonNotStarted, "objects: this node knows no shard map yet")
+		return hosted.Error(codes.Unavailable, objects.ReasonNotStarted, "objects: this node knows no shard map yet")
 	}
 	call := &s.call
 	call.Method, call.Shard, call.Key, call.Generation = method, shard, key, c.GetGeneration()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/internal/objects/host"
+	"github.com/goverse/goverse/internal/objects/hosted"
 	"github.com/goverse/goverse/internal/objects/route"
 )
 
@@ -95,7 +96,7 @@ func (g *Gateway) checkCurrent() error {
 	if why == nil {
 		return nil
 	}
-	return objects.Error(codes.Unavailable, objects.ReasonNotStarted,
+	return hosted.Error(codes.Unavailable, objects.ReasonNotStarted,
 		"objects: the call was not started: "+why.Error()+": call another node")
 }
 
@@ -147,7 +148,7 @@ func (g *Gateway) serveStream(method string, stream grpc.ServerStream) error {
 	}
 	n, known := g.cfg.Map.Shard(in.Key)
 	if !known {
-		return objects.Error(codes.Unavailable, objects.ReasonNotStarted, "objects: this node knows no shard map yet")
+		return hosted.Error(codes.Unavailable, objects.ReasonNotStarted, "objects: this node knows no shard map yet")
 	}
 	owner, _ := g.cfg.Map.Owner(n)
 	here := g.cfg.Host != nil && (in.Forwarded || owner == g.cfg.Self)
@@ -168,7 +169,7 @@ func (g *Gateway) serveStream(method string, stream grpc.ServerStream) error {
 		}
 	}
 	if in.Forwarded {
-		return objects.Error(codes.Unavailable, objects.ReasonNotStarted,
+		return hosted.Error(codes.Unavailable, objects.ReasonNotStarted,
 			"objects: the object's shard has moved while the call was under way: call again")
 	}
 	return g.forwardStream(ctx, in, m, stream)
@@ -183,7 +184,7 @@ func (g *Gateway) forwardStream(ctx context.Context, in route.CallHeaders, m *ho
 	out, err := g.cfg.Router.ForwardStream(ctx, in.Key, m.Name)
 	if err != nil {
 		if g.ctx.Err() != nil {
-			return objects.Error(codes.Unavailable, objects.ReasonNotStarted, "objects: this node stops")
+			return hosted.Error(codes.Unavailable, objects.ReasonNotStarted, "objects: this node stops")
 		}
 		return err
 	}
@@ -219,7 +220,7 @@ func (g *Gateway) forwardStream(ctx context.Context, in route.CallHeaders, m *ho
 	case errors.Is(err, io.EOF):
 		return nil
 	case g.ctx.Err() != nil:
-		return objects.Error(codes.Unavailable, objects.ReasonMayHaveStarted,
+		return hosted.Error(codes.Unavailable, objects.ReasonMayHaveStarted,
 			"objects: the node that forwarded this stream stops: call again")
 	}
 	return status.Convert(err).Err()

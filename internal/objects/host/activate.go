@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/protoadapt"
 
 	"github.com/goverse/goverse/cluster/objects"
+	"github.com/goverse/goverse/internal/objects/hosted"
 )
 
 // startActivation begins to create the implementation of an object for the turns that wait. The caller holds the
@@ -142,7 +143,7 @@ var errFull = status.Error(codes.ResourceExhausted,
 	"this node has as many activations as MaxActive allows, and all are in use")
 
 func errHung(o *object) error {
-	return objects.Error(codes.Unavailable, objects.ReasonActivation, "objects: "+o.displayName()+
+	return hosted.Error(codes.Unavailable, objects.ReasonActivation, "objects: "+o.displayName()+
 		": its factory has not returned within the activation time-out")
 }
 

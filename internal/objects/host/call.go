@@ -18,6 +18,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/internal/logs/logtext"
+	"github.com/goverse/goverse/internal/objects/hosted"
 )
 
 // Call is one call of an object, from its caller, or the link or stream that brought it, to the method. Before the
@@ -256,7 +257,7 @@ func (c *Call) awaitTurn(ctx context.Context) error {
 		}
 		c.turn.finishTurn(nil)
 	}
-	err := objects.Error(status.FromContextError(late).Code(), objects.ReasonNotStarted,
+	err := hosted.Error(status.FromContextError(late).Code(), objects.ReasonNotStarted,
 		"objects: "+c.Method.service.name+" "+quotedKey(c.Key)+": the call was waiting for its turn: "+late.Error())
 	c.Method.countRefused(err)
 	return err
@@ -318,7 +319,7 @@ func (c *Call) errorForCaller(err error) error {
 
 // errFormerOwner is returned if the session by which the node held the shard ended before the method returned.
 // Another activation may have answered other calls since then, of which this one knew nothing.
-var errFormerOwner = objects.Error(codes.Unavailable, objects.ReasonMayHaveStarted,
+var errFormerOwner = hosted.Error(codes.Unavailable, objects.ReasonMayHaveStarted,
 	"objects: the call may have run: its node lost the object's shard meanwhile")
 
 // holdsShard reports whether the node still holds the shard under the epoch of the call's object. Only then is the
@@ -358,6 +359,6 @@ func (c *Call) handlePanic(p any) error {
 	o := c.turn.object
 	o.home.host.failures.reportPanic(o, "a call panicked; its object is dropped", p, "method", c.Method.Name)
 	o.dropActivation(objects.Failed)
-	return objects.Error(codes.Internal, objects.ReasonPanic, "objects: "+o.displayName()+
+	return hosted.Error(codes.Internal, objects.ReasonPanic, "objects: "+o.displayName()+
 		": the method panicked; see the log of its node")
 }

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/goverse/goverse/cluster/objects"
+	"github.com/goverse/goverse/internal/objects/hosted"
 )
 
 // deactivatedMark in a chain marks a call that Deactivated makes, or that such a call waits for. No turn has that
@@ -31,12 +32,12 @@ func (o *object) waitsForLeave(t *turn) bool {
 }
 
 func errLeaving(o *object) error {
-	return objects.Error(codes.Unavailable, objects.ReasonNotStarted, "objects: "+o.displayName()+
+	return hosted.Error(codes.Unavailable, objects.ReasonNotStarted, "objects: "+o.displayName()+
 		": it is being deactivated, or its shard is on its way: a call by Deactivated does not wait for that")
 }
 
 func errBusy(o *object) error {
-	return objects.Error(codes.Unavailable, objects.ReasonNotStarted,
+	return hosted.Error(codes.Unavailable, objects.ReasonNotStarted,
 		"objects: "+o.displayName()+": it has been busy for "+
 			deactivatedCallWait.String()+": a call by Deactivated does not wait for it any longer")
 }

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"sync"
 
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/goverse/goverse/cluster/objects"
 	cshard "github.com/goverse/goverse/cluster/shard"
+	"github.com/goverse/goverse/internal/objects/hosted"
 )
 
 // held is a node's part in the shards, for tests without a cluster.
@@ -176,6 +178,14 @@ func invoke(ctx context.Context, h *Host, method *Method, key string, request, r
 	return err
 }
 
-type registrar struct{ all []objects.Service }
+type registrar struct{ all []hosted.Service }
 
-func (r *registrar) RegisterObjects(s objects.Service) { r.all = append(r.all, s) }
+func (r *registrar) Objects() *objects.Objects { return (*objects.Objects)(hosted.NewHandle(r)) }
+
+func (r *registrar) Register(s hosted.Service) { r.all = append(r.all, s) }
+
+func (*registrar) At(string) grpc.ClientConnInterface { return nil }
+
+func (*registrar) Find(string) (owner string, here []objects.Activity) { return "", nil }
+
+func (*registrar) Stats() (none objects.Stats) { return none }

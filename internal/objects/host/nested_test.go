@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/goverse/goverse/cluster/objects"
+	"github.com/goverse/goverse/internal/objects/hosted"
 	"github.com/goverse/goverse/internal/test/probepb"
 )
 
@@ -18,7 +19,7 @@ import (
 // its own call.
 func TestErrorOfANestedCall(t *testing.T) {
 	for _, reason := range []string{objects.ReasonNotStarted, objects.ReasonMayHaveStarted} {
-		nested := status.Convert(objects.Error(codes.Unavailable, reason, "elsewhere"))
+		nested := status.Convert(hosted.Error(codes.Unavailable, reason, "elsewhere"))
 		nested, err := nested.WithDetails(&errdetails.ResourceInfo{ResourceName: "theirs"})
 		require.NoError(t, err)
 		s := newSite(t, nil)

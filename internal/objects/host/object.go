@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/goverse/goverse/cluster/objects"
+	"github.com/goverse/goverse/internal/objects/hosted"
 )
 
 // phase is the stage of an object's life.
@@ -36,10 +37,10 @@ func (p phase) String() string {
 // object is one activation of a service and a key, or the queue of calls that wait for it. It lasts from its
 // first call until nothing of it is left. The lock of its shard protects all fields that change.
 type object struct {
-	objects.Object // the part that the implementation sees
-	service        *service
-	home           *shard
-	key            string
+	hosted.Object // the part that the implementation sees
+	service       *service
+	home          *shard
+	key           string
 
 	impl   any           // set before the first turn
 	epoch  int64         // set before the factory runs
@@ -114,22 +115,22 @@ func (e *objectExtras) endWork() {
 	e.timers = nil
 }
 
-// activation is an object as its implementation sees it. It implements objects.Activation.
+// activation is an object as its implementation sees it. It implements hosted.Activation.
 type activation object
 
-// Service implements objects.Activation.
+// Service implements hosted.Activation.
 func (a *activation) Service() string { return a.service.name }
 
-// Key implements objects.Activation.
+// Key implements hosted.Activation.
 func (a *activation) Key() string { return a.key }
 
-// Shard implements objects.Activation.
+// Shard implements hosted.Activation.
 func (a *activation) Shard() int { return a.home.number }
 
-// Epoch implements objects.Activation.
+// Epoch implements hosted.Activation.
 func (a *activation) Epoch() int64 { return a.epoch }
 
-// Valid implements objects.Activation. The shard is checked after the phase was read. So if the shard has been
+// Valid implements hosted.Activation. The shard is checked after the phase was read. So if the shard has been
 // held without a break, the activation was valid when its phase was read.
 func (a *activation) Valid() bool {
 	a.home.mu.Lock()
@@ -138,10 +139,10 @@ func (a *activation) Valid() bool {
 	return !over && a.home.host.cfg.Shards.Holds(a.home.number, a.epoch)
 }
 
-// At implements objects.Activation.
+// At implements hosted.Activation.
 func (a *activation) At(key string) grpc.ClientConnInterface { return a.home.host.cfg.At(key) }
 
-// Context implements objects.Activation.
+// Context implements hosted.Activation.
 func (a *activation) Context() context.Context {
 	a.home.mu.Lock()
 	defer a.home.mu.Unlock()
@@ -157,7 +158,7 @@ func (a *activation) Context() context.Context {
 	return e.ctx
 }
 
-// Every implements objects.Activation.
+// Every implements hosted.Activation.
 func (a *activation) Every(period time.Duration, tick func(ctx context.Context)) (stop func()) {
 	if period <= 0 {
 		panic("objects: the period of Object.Every is to be positive")
@@ -165,10 +166,10 @@ func (a *activation) Every(period time.Duration, tick func(ctx context.Context))
 	return (*object)(a).scheduleTick(period, period, tick)
 }
 
-// After implements objects.Activation.
+// After implements hosted.Activation.
 func (a *activation) After(delay time.Duration, tick func(ctx context.Context)) (stop func()) {
 	return (*object)(a).scheduleTick(delay, 0, tick)
 }
 
-// Deactivate implements objects.Activation.
+// Deactivate implements hosted.Activation.
 func (a *activation) Deactivate() { (*object)(a).dropActivation(objects.Requested) }

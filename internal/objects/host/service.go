@@ -6,8 +6,8 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/internal/histogram"
+	"github.com/goverse/goverse/internal/objects/hosted"
 )
 
 // Services holds the registered services and finds their methods. It does not change once calls arrive.
@@ -17,7 +17,7 @@ type Services struct {
 }
 
 // NewServices returns the table of the given services. It panics if a service is registered twice.
-func NewServices(registered []objects.Service) *Services {
+func NewServices(registered []hosted.Service) *Services {
 	t := &Services{byName: map[string]*service{}, methods: map[string]*Method{}}
 	for _, r := range registered {
 		t.addService(r)
@@ -27,7 +27,7 @@ func NewServices(registered []objects.Service) *Services {
 
 // service is one hosted service.
 type service struct {
-	registered objects.Service
+	registered hosted.Service
 	name       string
 	idleAfter  time.Duration // 0 means the host's
 	maxQueue   int           // 0 means the host's
@@ -54,7 +54,7 @@ type Method struct {
 	refused               countStripe // calls that were not started
 }
 
-func (t *Services) addService(r objects.Service) {
+func (t *Services) addService(r hosted.Service) {
 	name := r.Desc.ServiceName
 	if t.byName[name] != nil {
 		panic(fmt.Sprintf("objects: service %s is registered twice: register each service once", name))
@@ -66,9 +66,9 @@ func (t *Services) addService(r objects.Service) {
 	t.byName[name] = s
 	method := func(short string) *Method {
 		m := &Method{service: s, Name: "/" + name + "/" + short, shortName: short,
-			Idempotent: objects.Names(r.Options.Idempotent, short),
-			concurrent: objects.Names(r.Options.Concurrent, short),
-			reentrant:  objects.Names(r.Options.Reentrant, short)}
+			Idempotent: hosted.Includes(r.Options.Idempotent, short),
+			concurrent: hosted.Includes(r.Options.Concurrent, short),
+			reentrant:  hosted.Includes(r.Options.Reentrant, short)}
 		t.methods[m.Name] = m
 		s.methods = append(s.methods, m)
 		return m

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/goverse/goverse/cluster/objects"
+	"github.com/goverse/goverse/internal/objects/hosted"
 )
 
 // shard holds the objects of one shard on this node, and admits their turns.
@@ -29,7 +30,7 @@ func (s *shard) getObject(id objectID) *object {
 		return o
 	}
 	o := &object{service: id.service, home: s, key: id.key}
-	o.Object = objects.Make((*activation)(o))
+	o.Object = hosted.NewObject((*activation)(o))
 	if s.objects == nil {
 		s.objects = map[objectID]*object{}
 	}

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/goverse/goverse/cluster/objects"
+	"github.com/goverse/goverse/internal/objects/hosted"
 )
 
 // ServeStream makes a streaming call over a stream of gRPC's server, and blocks until the call ends. The gRPC handler
@@ -69,7 +70,7 @@ func (c *Call) unregisterStream() {
 // errDropped is the cause with which the context of a stream ends when its object is dropped.
 var errDropped = errors.New("the object is dropped")
 
-var errStreamCut = objects.Error(codes.Unavailable, objects.ReasonMayHaveStarted,
+var errStreamCut = hosted.Error(codes.Unavailable, objects.ReasonMayHaveStarted,
 	"objects: the object of this stream was dropped, or is handed over to another node: call again")
 
 // performStream runs a streaming method and converts its error for the caller.

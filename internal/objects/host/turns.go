@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/goverse/goverse/cluster/objects"
+	"github.com/goverse/goverse/internal/objects/hosted"
 )
 
 // errMoved is returned for a call that was not started because its shard is not this node's.
@@ -82,10 +83,10 @@ func (o *object) admitTurn(t *turn) (begun bool, err error) {
 	case o.hung:
 		return false, errHung(o)
 	case int(o.turns.queued) >= orDefault(o.service.maxQueue, s.host.cfg.MaxQueue):
-		return false, objects.Error(codes.ResourceExhausted, objects.ReasonQueueFull, "objects: "+o.displayName()+
+		return false, hosted.Error(codes.ResourceExhausted, objects.ReasonQueueFull, "objects: "+o.displayName()+
 			": too many calls wait for this object: call it less often, or raise its MaxQueue")
 	case s.host.waiting.Load() >= int64(s.host.cfg.MaxWaiting):
-		return false, objects.Error(codes.ResourceExhausted, objects.ReasonQueueFull,
+		return false, hosted.Error(codes.ResourceExhausted, objects.ReasonQueueFull,
 			"objects: too many calls wait for objects of this node")
 	}
 	t.since = time.Now()
@@ -114,7 +115,7 @@ func (o *object) checkCycle(t *turn) error {
 		problem = ": the call comes back to an object whose Deactivated waits for it: do there what is to be done " +
 			"without calling it"
 	}
-	return objects.Error(codes.FailedPrecondition, objects.ReasonCycle, "objects: "+o.displayName()+problem)
+	return hosted.Error(codes.FailedPrecondition, objects.ReasonCycle, "objects: "+o.displayName()+problem)
 }
 
 // beginTurn begins a turn if that is possible now. The caller holds the shard's lock.

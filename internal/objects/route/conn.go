@@ -13,6 +13,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/internal/objects/host"
+	"github.com/goverse/goverse/internal/objects/hosted"
 	"github.com/goverse/goverse/internal/objects/link/wire"
 )
 
@@ -86,7 +87,7 @@ func CheckChain(turns int) error {
 }
 
 func badCallError(problem string) error {
-	return objects.Error(codes.InvalidArgument, objects.ReasonBadCall, "objects: "+problem)
+	return hosted.Error(codes.InvalidArgument, objects.ReasonBadCall, "objects: "+problem)
 }
 
 // Do makes a unary call by its name, with the chain and the deadline of ctx. The error is a gRPC status.

@@ -8,9 +8,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
 
 	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/internal/objects/host"
+	"github.com/goverse/goverse/internal/objects/hosted"
 	"github.com/goverse/goverse/internal/objects/link"
 	"github.com/goverse/goverse/internal/test/probepb"
 )
@@ -52,9 +54,17 @@ func (p *part) Await(context.Context, int, int64) (int64, error) {
 	return 7, errors.New("the shard is elsewhere")
 }
 
-type services struct{ all []objects.Service }
+type services struct{ all []hosted.Service }
 
-func (s *services) RegisterObjects(o objects.Service) { s.all = append(s.all, o) }
+func (s *services) Objects() *objects.Objects { return (*objects.Objects)(hosted.NewHandle(s)) }
+
+func (s *services) Register(o hosted.Service) { s.all = append(s.all, o) }
+
+func (*services) At(string) grpc.ClientConnInterface { return nil }
+
+func (*services) Find(string) (owner string, here []objects.Activity) { return "", nil }
+
+func (*services) Stats() (none objects.Stats) { return none }
 
 // router returns a router of the node with that part.
 func router(t testing.TB, p *part, server probepb.ProbeServer, options ...objects.Option) *Router {

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/goverse/goverse/cluster/objects"
+	"github.com/goverse/goverse/internal/objects/hosted"
 )
 
 // Limits of the messages of a stream that are kept to be sent again in case the stream was not started.
@@ -225,7 +226,7 @@ func (s *objectStream) callerError(was *nodeStream, err error) error {
 	switch code := status.Code(err); {
 	case code == codes.Unavailable && objects.ReasonOf(err) == "",
 		code == codes.Canceled && was.conn.GetState() == connectivity.Shutdown:
-		return objects.Error(codes.Unavailable, objects.ReasonMayHaveStarted,
+		return hosted.Error(codes.Unavailable, objects.ReasonMayHaveStarted,
 			"objects: lost "+was.owner+", where the object of this stream was: "+status.Convert(err).Message())
 	}
 	return err

@@ -16,6 +16,7 @@ import (
 	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/internal/backoff"
 	"github.com/goverse/goverse/internal/objects/host"
+	"github.com/goverse/goverse/internal/objects/hosted"
 	"github.com/goverse/goverse/internal/objects/link"
 	"github.com/goverse/goverse/internal/objects/link/wire"
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
@@ -131,13 +132,13 @@ func UnimplementedError(services *host.Services, method, address string) error {
 	service, _, ok := splitMethod(method)
 	switch {
 	case !ok || services != nil && services.Has(service):
-		return objects.Error(codes.Unimplemented, objects.ReasonBadCall,
+		return hosted.Error(codes.Unimplemented, objects.ReasonBadCall,
 			fmt.Sprintf("objects: unknown method %s, or it is called as another kind of method than it is", method))
 	case address == "":
-		return objects.Error(codes.Unimplemented, objects.ReasonBadCall,
+		return hosted.Error(codes.Unimplemented, objects.ReasonBadCall,
 			fmt.Sprintf("objects: service %s is not registered on this node, which takes no part in the shards", service))
 	}
-	return objects.Error(codes.Unimplemented, objects.ReasonBadCall, fmt.Sprintf("objects: service %s is not registered "+
+	return hosted.Error(codes.Unimplemented, objects.ReasonBadCall, fmt.Sprintf("objects: service %s is not registered "+
 		"on the node %s, which owns the object's shard: register it there, too, or keep that node out of the shards "+
 		"(Sharding.Off, goversed node --sharding off) or under another prefix", service, address))
 }
@@ -159,16 +160,16 @@ func (a *callAttempt) callRemote(ctx context.Context, owner string, generation i
 	case errors.Is(err, link.ErrNotSent):
 		return a.awaitRetry(ctx, SeenOwner{owner, generation, 0}, err)
 	case errors.Is(err, link.ErrRefused):
-		return objects.Error(codes.Unavailable, objects.ReasonNotStarted, "objects: "+err.Error())
+		return hosted.Error(codes.Unavailable, objects.ReasonNotStarted, "objects: "+err.Error())
 	case errors.Is(err, link.ErrClosed):
-		return objects.Error(codes.Unavailable, objects.ReasonMayHaveStarted,
+		return hosted.Error(codes.Unavailable, objects.ReasonMayHaveStarted,
 			"objects: the call may have run: its caller's process has closed the connections between nodes")
 	case errors.Is(err, link.ErrLost):
 		a.router.counters.Lost.Add(1)
 		if a.isIdempotent() {
 			return a.awaitRetry(ctx, SeenOwner{owner, generation, 0}, err)
 		}
-		return objects.Error(codes.Unavailable, objects.ReasonMayHaveStarted,
+		return hosted.Error(codes.Unavailable, objects.ReasonMayHaveStarted,
 			"objects: the call may have run: "+err.Error())
 	}
 	if s, ok := status.FromError(err); ok {
@@ -273,7 +274,7 @@ func (a *callAttempt) awaitRetry(ctx context.Context, seen SeenOwner, unreachabl
 		what = unreachable.Error()
 	}
 	if ending && ctx.Err() == nil {
-		return objects.Error(codes.Unavailable, objects.ReasonNotStarted,
+		return hosted.Error(codes.Unavailable, objects.ReasonNotStarted,
 			"objects: the call was not started: "+what+" (a call by Deactivated does not wait for that)")
 	}
 	return a.notStartedError(ctx, what, err)
@@ -301,6 +302,6 @@ func (a *callAttempt) notStartedError(ctx context.Context, what string, err erro
 			code = codes.Canceled
 		}
 	}
-	return objects.Error(code, objects.ReasonNotStarted,
+	return hosted.Error(code, objects.ReasonNotStarted,
 		fmt.Sprintf("objects: the call was not started: %s (%v)", what, err))
 }

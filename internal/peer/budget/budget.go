@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/goverse/goverse/cluster/objects"
+	"github.com/goverse/goverse/internal/objects/hosted"
 )
 
 // Budget limits the bytes that may wait in this node. All methods are safe for concurrent use. A nil Budget has
@@ -116,15 +117,15 @@ const tooMuch = "too much of this connection waits in this node: wait for less a
 	"Objects.MaxWaitingBytes of the node"
 
 // ErrFull is the status of calls that were refused before they were started.
-var ErrFull = objects.Error(codes.ResourceExhausted, objects.ReasonQueueFull, "objects: "+tooMuch)
+var ErrFull = hosted.Error(codes.ResourceExhausted, objects.ReasonQueueFull, "objects: "+tooMuch)
 
 // ErrUnreceived is the status of calls that were refused before their request was received.
-var ErrUnreceived = objects.Error(codes.ResourceExhausted, objects.ReasonQueueFull, "objects: too many requests of "+
+var ErrUnreceived = hosted.Error(codes.ResourceExhausted, objects.ReasonQueueFull, "objects: too many requests of "+
 	"this connection are being received: have fewer calls under way until their requests have come, or open another "+
 	"connection")
 
 // ErrUnread is the status of a stream that may not continue. Its call may have been started.
-var ErrUnread = objects.Error(codes.ResourceExhausted, objects.ReasonMayHaveStarted, "objects: the stream is not read "+
+var ErrUnread = hosted.Error(codes.ResourceExhausted, objects.ReasonMayHaveStarted, "objects: the stream is not read "+
 	"fast enough, and "+tooMuch)
 
 // Hold counts the bytes of one stream. It is not safe for concurrent use. The zero value has no limit.

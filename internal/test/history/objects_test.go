@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/goverse/goverse/cluster/objects"
+	"github.com/goverse/goverse/internal/objects/hosted"
 )
 
 // activationRuns is an activation of the object "x": first asked at asked, and certainly active between from and
@@ -140,7 +141,7 @@ func TestManyCallsOfAnObject(t *testing.T) {
 
 // fakeActivation is an activation with a validity that the test sets.
 type fakeActivation struct {
-	objects.Activation
+	hosted.Activation
 	valid atomic.Bool
 }
 
@@ -166,8 +167,8 @@ func TestActivationsAreSampled(t *testing.T) {
 		activate := func() (*fakeActivation, *Activation) {
 			f := &fakeActivation{}
 			f.valid.Store(true)
-			o := objects.Make(f)
-			return f, of.Activated(&o)
+			o := hosted.NewObject(f)
+			return f, of.Activated((*objects.Object)(&o))
 		}
 		first, a := activate()
 		pauseFor(t.Context(), 3*sampleEvery)

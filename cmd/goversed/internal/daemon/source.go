@@ -6,6 +6,7 @@ import (
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/leaderelection"
+	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/cluster/shard"
 )
 
@@ -56,7 +57,7 @@ func (s *statusSource) Stats() cluster.Stats {
 }
 
 // Objects implements httpapi.ObjectSource. A goversed node hosts no objects, but can locate their keys.
-func (s *statusSource) Objects() *cluster.Objects {
+func (s *statusSource) Objects() *objects.Objects {
 	if c := s.cluster.Load(); c != nil {
 		return c.Objects()
 	}
