@@ -68,16 +68,19 @@ func (c *Cluster) watcherKey(instanceID string) (key []byte, member bool) {
 // CrashStats counts what crash detection observed and did on a node.
 type CrashStats struct {
 	// Watching is the number of open watches on other members.
-	Watching int64
+	Watching int64 `json:"watching"`
 	// Accusations counts those written by this node, Removals those that led to a removal, and Refuted those that
 	// the accused member refuted.
-	Accusations, Removals, Refuted int64
+	Accusations int64 `json:"accusations"`
+	Removals    int64 `json:"removals"`
+	Refuted     int64 `json:"refuted"`
 	// Refutations counts refutations by this node of accusations against itself. WatchersLost counts the watchers
 	// it lost.
-	Refutations, WatchersLost int64
+	Refutations  int64 `json:"refutations"`
+	WatchersLost int64 `json:"watchers_lost"`
 	// Silent is the number of members watched by this node that currently do not answer it.
-	Silent int64
+	Silent int64 `json:"silent"`
 	// LastGracePeriod is the time that the member last removed by this node had to refute; 0 if it has removed
 	// none.
-	LastGracePeriod time.Duration
+	LastGracePeriod time.Duration `json:"last_grace_period_ns"`
 }

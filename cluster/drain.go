@@ -29,13 +29,13 @@ var (
 
 // Drained describes the progress of a drain, or a drain that was undone.
 type Drained struct {
-	Address     string
-	Incarnation int64
-	Draining    bool // false after Undrain
-	Changed     bool // false if the node was already draining, or for Undrain, already was not
-	Before      int  // shards that it had at the time of the request; 0 for Undrain
-	Left        int  // shards that it has not released yet
-	Leader      bool // the node leads; a drain does not change that
+	Address     string `json:"address"`
+	Incarnation int64  `json:"incarnation"`
+	Draining    bool   `json:"draining"` // false after Undrain
+	Changed     bool   `json:"changed"`  // false if the node was already draining, or for Undrain, already was not
+	Before      int    `json:"before"`   // shards that it had at the time of the request; 0 for Undrain
+	Left        int    `json:"left"`     // shards that it has not released yet
+	Leader      bool   `json:"leader"`   // the node leads; a drain does not change that
 }
 
 // Drain asks the node at address to give up its shards, and waits until the shard map no longer names it and it

@@ -161,10 +161,12 @@ func (e *Election) RequestResign(ctx context.Context) error {
 }
 
 // Close closes the handle. The channels of its Watch close, and blocked calls fail with leaderelection.ErrClosed. Other
-// handles of the same election are not affected. Closing twice is harmless.
-func (e *Election) Close() {
+// handles of the same election are not affected. Closing twice is harmless. Close does not block, and always returns
+// nil.
+func (e *Election) Close() error {
 	e.once.Do(func() {
 		e.cancel(leaderelection.ErrClosed)
 		e.e.Unobserve()
 	})
+	return nil
 }

@@ -124,18 +124,6 @@ func TestShardTransactions(t *testing.T) {
 	require.False(t, resp.Succeeded, "a guard of before the release holds no more when the next owner serves")
 }
 
-// A term, a lock and a shard guard transactions in the same way.
-type fenced interface {
-	Guard() []clientv3.Cmp
-	Txn(ctx context.Context) clientv3.Txn
-}
-
-var (
-	_ fenced = leaderelection.Term(nil)
-	_ fenced = lock.Held(nil)
-	_ fenced = (*cluster.Ownership)(nil)
-)
-
 // A transaction under a lock commits while the lock is held. After its loss or release nothing is written.
 func TestLockTransactions(t *testing.T) {
 	t.Parallel()

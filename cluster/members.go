@@ -12,28 +12,28 @@ import (
 
 // Member is a registered node, as described by its record in etcd.
 type Member struct {
-	Address string // where other nodes reach it
+	Address string `json:"address"` // where other nodes reach it
 	// Incarnation is the CreateRevision of the member's node key. It only grows, and distinguishes this process
 	// from another one at the same address.
-	Incarnation int64
-	InstanceID  string // random, one per process
-	Hostname    string // for display
-	HTTPAddress string // where it serves HTTP, "" if nowhere
-	Version     string // of the program
-	Labels      map[string]string
-	Weight      int
+	Incarnation int64             `json:"incarnation"`
+	InstanceID  string            `json:"instance_id"`  // random, one per process
+	Hostname    string            `json:"hostname"`     // for display
+	HTTPAddress string            `json:"http_address"` // where it serves HTTP, "" if nowhere
+	Version     string            `json:"version"`      // of the program
+	Labels      map[string]string `json:"labels"`
+	Weight      int               `json:"weight"`
 	// Shards is the number of shards it works with, 0 if it takes no part in them.
-	Shards int
+	Shards int `json:"shards"`
 	// Observer members never stand for election.
-	Observer bool
+	Observer bool `json:"observer"`
 	// Draining members give up their shards and get none.
-	Draining bool
+	Draining bool `json:"draining"`
 	// Stopping members are about to leave.
-	Stopping bool
+	Stopping bool `json:"stopping"`
 	// ElectionFailed is the reason why the member cannot be a candidate, "" if it can.
-	ElectionFailed string
+	ElectionFailed string `json:"election_failed"`
 	// RoundTrip is the duration of its requests to etcd, in coarse steps.
-	RoundTrip time.Duration
+	RoundTrip time.Duration `json:"round_trip_ns"`
 }
 
 func memberOf(m *state.Member) Member {

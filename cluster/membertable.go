@@ -25,31 +25,31 @@ const (
 
 // MemberTable lists the members as this node sees them, at one revision.
 type MemberTable struct {
-	Revision int64
-	Members  []MemberRow // by address
+	Revision int64       `json:"revision"`
+	Members  []MemberRow `json:"members"` // by address
 }
 
 // MemberRow is a member, with what other nodes know about it.
 type MemberRow struct {
 	Member
-	State MemberState
+	State MemberState `json:"state"`
 	// Place is the member's place in the queue, counted from 1; 0 if it is not queued.
-	Place int
+	Place int `json:"place"`
 	// SeenSince is the time, by this node's clock, at which this node first saw this incarnation registered; zero
 	// if it has just joined. etcd keeps no time of registration: for a member older than this node, SeenSince is
 	// the time at which this node joined.
-	SeenSince time.Time
+	SeenSince time.Time `json:"seen_since"`
 	// Owned is the number of shards that the map assigns to the member.
-	Owned int
+	Owned int `json:"owned"`
 	// Suspected is set while an accusation says that the member's process is gone and the member has not refuted
 	// it.
-	Suspected bool
+	Suspected bool `json:"suspected"`
 	// Silent is the time for which the member has not answered its watchers, according to them; its process may
 	// stand still. SilentTo is the number of watchers that report it. Both are 0 while the member answers. Silent
 	// is the time that a watcher reported, plus the time since this node learned of that report, by this node's
 	// clock.
-	Silent   time.Duration
-	SilentTo int
+	Silent   time.Duration `json:"silent_ns"`
+	SilentTo int           `json:"silent_to"`
 }
 
 // MemberTable returns this node's view of the members. It does not block. Errors are ErrNotStarted and

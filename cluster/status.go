@@ -31,59 +31,59 @@ func (s NodeState) Running() bool { return s != StateStarting && s != StateStopp
 
 // Status is a node's view of the cluster at one instant.
 type Status struct {
-	NodeID   string // advertise address
-	State    NodeState
-	IsLeader bool
-	LeaderID string // "" if there is no leader, or this node is cut off
-	Token    int64  // the leader's; 0 if there is none
-	Mode     leaderelection.Mode
+	NodeID   string              `json:"node_id"` // advertise address
+	State    NodeState           `json:"state"`
+	IsLeader bool                `json:"is_leader"`
+	LeaderID string              `json:"leader_id"` // "" if there is no leader, or this node is cut off
+	Token    int64               `json:"token"`     // the leader's; 0 if there is none
+	Mode     leaderelection.Mode `json:"mode"`
 	// Ready reports whether this node can take on work: it is a member, its session is valid, its view of the
 	// cluster is fresh, and it is not stopping. It does not require a leader.
-	Ready bool
+	Ready bool `json:"ready"`
 	// Stopping reports whether Stop was called and has not returned.
-	Stopping bool
+	Stopping bool `json:"stopping"`
 	// ClusterReady reports whether the node is Ready and knows a leader.
-	ClusterReady bool
-	Queue        []string
-	Nodes        []string
-	Revision     int64
+	ClusterReady bool     `json:"cluster_ready"`
+	Queue        []string `json:"queue"`
+	Nodes        []string `json:"nodes"`
+	Revision     int64    `json:"revision"`
 	// ViewSeen is the latest time up to which this node's view is known to include every change in etcd; zero
 	// before the first view. It advances every third of the TTL, and not while etcd is away.
-	ViewSeen time.Time
+	ViewSeen time.Time `json:"view_seen"`
 
-	SessionValid bool
-	SessionTTL   time.Duration // as granted
-	Deadline     time.Time     // of the session; zero without one
+	SessionValid bool          `json:"session_valid"`
+	SessionTTL   time.Duration `json:"session_ttl_ns"` // as granted
+	Deadline     time.Time     `json:"deadline"`       // of the session; zero without one
 	// Counters since Start.
-	Terms        int64 // that this node began
-	SessionsLost int64
-	Rebuilds     int64 // reads of the whole cluster after a lost or lagging watch
+	Terms        int64 `json:"terms"` // that this node began
+	SessionsLost int64 `json:"sessions_lost"`
+	Rebuilds     int64 `json:"rebuilds"` // reads of the whole cluster after a lost or lagging watch
 	// Watchers is the number of other nodes that would notice the death of this process.
-	Watchers int
+	Watchers int `json:"watchers"`
 	// SilentNodes is the number of registered nodes that do not answer their watchers, according to these.
 	// LeaderSilent is the time for which the leader has not answered, 0 if it does. See MemberRow.
-	SilentNodes  int
-	LeaderSilent time.Duration
+	SilentNodes  int           `json:"silent_nodes"`
+	LeaderSilent time.Duration `json:"leader_silent_ns"`
 	// Crashes counts what crash detection observed and did on this node.
-	Crashes CrashStats
+	Crashes CrashStats `json:"crashes"`
 	// Shards holds the figures of this node's part in the shards. They are zero with Sharding.Off.
-	Shards shard.Stats
+	Shards shard.Stats `json:"shards"`
 	// LastEnd is the reason for the end of this node's last term; nil if none has ended.
-	LastEnd *leaderelection.TermOverError
+	LastEnd *leaderelection.TermOverError `json:"last_end"`
 	// ElectionFailed is the reason why this node cannot campaign, "" if it can.
-	ElectionFailed string
+	ElectionFailed string `json:"election_failed"`
 	// Log is the state of the queue in front of Config.Logger.
-	Log LogStatus
+	Log LogStatus `json:"log"`
 }
 
 // LogStatus is the state of a queue of log lines.
 type LogStatus struct {
 	// Waiting is the number of lines waiting to be written.
-	Waiting int
+	Waiting int `json:"waiting"`
 	// Lost counts the lines never written because too many waited.
-	Lost uint64
+	Lost uint64 `json:"lost"`
 	// StalledFor is the time that the write in progress has taken so far; 0 if there is none.
-	StalledFor time.Duration
+	StalledFor time.Duration `json:"stalled_for_ns"`
 }
 
 // Status returns this node's view of the cluster. It never blocks and does not use the network. The queue is in
@@ -150,14 +150,14 @@ func (c *Cluster) Status() Status {
 // LeaderInfo holds details about the current leader.
 type LeaderInfo struct {
 	leaderelection.Leader
-	Hostname    string
-	HTTPAddress string
-	AcquiredAt  time.Time // on other nodes than the leader: when this node first saw it lead
-	RenewedAt   time.Time
-	ExpiresAt   time.Time
+	Hostname    string    `json:"hostname"`
+	HTTPAddress string    `json:"http_address"`
+	AcquiredAt  time.Time `json:"acquired_at"` // on other nodes than the leader: when this node first saw it lead
+	RenewedAt   time.Time `json:"renewed_at"`
+	ExpiresAt   time.Time `json:"expires_at"`
 	// Estimated is false on the leader itself. On other nodes the times are derived from etcd's answer about the
 	// lease, to the second.
-	Estimated bool
+	Estimated bool `json:"estimated"`
 }
 
 // LeaderInfo returns details about the leader. On the leader they are exact; on other nodes it asks etcd for the

@@ -283,6 +283,6 @@ func (w *objectWorld) dial(workers ...*objectsWorker) *client.Client {
 	defer cancel()
 	c, err := client.Dial(ctx, cfg)
 	require.NoError(w, err)
-	w.Cleanup(c.Close)
+	w.Cleanup(func() { _ = c.Close() })
 	return c
 }

@@ -34,7 +34,7 @@
 //
 //   - There is no order. The first candidate to write leads, not the first to come.
 //   - A handover is not always fast. After a release it takes up to RetryPeriod, unless the store is a
-//     [LeaseWatcher]. After a crash it takes up to LeaseDuration + RetryPeriod.
+//     [LeaseWaiter]. After a crash it takes up to LeaseDuration + RetryPeriod.
 //   - Two candidates may lead at once if both clocks of one stand still, as in a guest that its hypervisor
 //     stopped, or if one clock runs 1 % slower than another's.
 //   - Two candidates may lead, until the first one's next renewal, after an out-of-band change, or if the store

@@ -17,7 +17,7 @@ import (
 )
 
 // Etcd is a lease store in etcd: a key without an etcd lease, compared by its ModRevision. It is a
-// [LeaseWatcher] and safe for concurrent use.
+// [LeaseWaiter] and safe for concurrent use.
 type Etcd struct {
 	client *clientv3.Client
 	key    string
@@ -132,8 +132,8 @@ func leaseOf(r etcdRecord, modified int64) Lease {
 // watchesOpened counts the watches that this process has opened.
 var watchesOpened atomic.Int64
 
-// WatchLease implements [LeaseWatcher].
-func (e *Etcd) WatchLease(ctx context.Context, version string) error {
+// WaitForChange implements [LeaseWaiter].
+func (e *Etcd) WaitForChange(ctx context.Context, version string) error {
 	modified, err := strconv.ParseInt(version, 16, 64)
 	if err != nil {
 		return nil // no record has that version

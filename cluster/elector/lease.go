@@ -54,10 +54,10 @@ type LeaseStore interface {
 	UpdateLease(ctx context.Context, lease Lease) (Lease, error)
 }
 
-// LeaseWatcher is optionally implemented by a [LeaseStore]. Candidates then notice a release at once, instead
+// LeaseWaiter is optionally implemented by a [LeaseStore]. Candidates then notice a release at once, instead
 // of at their next read. Nothing else depends on it.
-type LeaseWatcher interface {
-	// WatchLease waits until the store's record has another version or was deleted, and returns nil. It returns
+type LeaseWaiter interface {
+	// WaitForChange waits until the store's record has another version or was deleted, and returns nil. It returns
 	// an error if ctx ends or the watch fails.
-	WatchLease(ctx context.Context, version string) error
+	WaitForChange(ctx context.Context, version string) error
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // Memory is a lease store in the memory of this process, for tests and for programs that run alone. It is a
-// [LeaseWatcher].
+// [LeaseWaiter].
 type Memory struct {
 	mu      sync.Mutex
 	lease   Lease // without a Version if there is no record
@@ -62,8 +62,8 @@ func (m *Memory) replaceLease(ctx context.Context, version string, lease Lease, 
 	return lease, nil
 }
 
-// WatchLease implements [LeaseWatcher].
-func (m *Memory) WatchLease(ctx context.Context, version string) error {
+// WaitForChange implements [LeaseWaiter].
+func (m *Memory) WaitForChange(ctx context.Context, version string) error {
 	m.mu.Lock()
 	now, changed := m.lease.Version, m.changed
 	m.mu.Unlock()

@@ -102,7 +102,7 @@ func (r *run) restUntil(ctx context.Context, now deadline.Instant, until int64) 
 // watchRecord watches the record if the store can. The channel is closed when the record changes. stop ends the watch
 // and waits for it.
 func (r *run) watchRecord(ctx context.Context) (changed <-chan struct{}, stop func()) {
-	w, can := r.e.cfg.LeaseStore.(LeaseWatcher)
+	w, can := r.e.cfg.LeaseStore.(LeaseWaiter)
 	if !can || !r.state.writesKnown || !r.state.found || r.state.leading || r.err != nil {
 		return nil, func() {}
 	}
@@ -111,7 +111,7 @@ func (r *run) watchRecord(ctx context.Context) (changed <-chan struct{}, stop fu
 	notified, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		if callback.Run(func() error { return w.WatchLease(ctx, version) }) == nil {
+		if callback.Run(func() error { return w.WaitForChange(ctx, version) }) == nil {
 			close(notified)
 		}
 	}()

@@ -14,7 +14,7 @@ import (
 // etcd invalidates the tokens of a user when the password is set, and refuses new watches on a stream that was
 // opened with one. An elector that then begins to watch is notified of a change all the same, while the watch
 // of another elector with the same client goes on.
-func TestWatchLeaseWhenTheTokenIsForgotten(t *testing.T) {
+func TestWaitForChangeWhenTheTokenIsForgotten(t *testing.T) {
 	t.Parallel()
 	s := newTestBed(t)
 	_, client, forget := etcdtest.EnableUser(t, s.server)
@@ -30,7 +30,7 @@ func TestWatchLeaseWhenTheTokenIsForgotten(t *testing.T) {
 		lease, err := store.CreateLease(s.ctx, elector.Lease{HolderIdentity: "a"})
 		require.NoError(t, err)
 		ended := make(chan error, 1)
-		watching.Go(func() { ended <- store.WatchLease(running, lease.Version) })
+		watching.Go(func() { ended <- store.WaitForChange(running, lease.Version) })
 		<-watches.Answered
 		return store, lease, ended
 	}

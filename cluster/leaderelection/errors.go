@@ -72,10 +72,10 @@ const (
 
 // TermOverError describes the end of a term. It matches [ErrTermOver].
 type TermOverError struct {
-	Election string // the election's name, "" for the cluster's own
-	Token    int64
-	Reason   Reason
-	Err      error // details behind Reason, for example a session.LostError; may be nil
+	Election string `json:"election"` // the election's name, "" for the cluster's own
+	Token    int64  `json:"token"`
+	Reason   Reason `json:"reason"`
+	Err      error  `json:"-"` // details behind Reason, for example a session.LostError; may be nil
 }
 
 // Error names the election, the token and the reason.

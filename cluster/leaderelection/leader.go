@@ -23,14 +23,14 @@ func modeOf(acting bool) Mode {
 // Leader is the leader of an election. The zero Leader means that there is none.
 type Leader struct {
 	// Address is the leader's advertise address, "" if there is no leader.
-	Address string
+	Address string `json:"address"`
 	// Token is the fencing token of the leader's term: an etcd CreateRevision, which grows from term to term.
-	Token int64
+	Token int64 `json:"token"`
 	// Mode is the rule by which the leader was chosen.
-	Mode Mode
+	Mode Mode `json:"mode"`
 	// Member is false for an outside candidate: a program that queues with
 	// concurrency.Election on the same prefix, or etcdctl elect.
-	Member bool
+	Member bool `json:"member"`
 	// Lease is the id of the lease of the leading key, 0 if the key has none.
-	Lease int64
+	Lease int64 `json:"lease"`
 }

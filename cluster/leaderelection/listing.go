@@ -2,21 +2,21 @@ package leaderelection
 
 // Standing describes the state of one named election, as read from etcd.
 type Standing struct {
-	Name string
+	Name string `json:"name"`
 	// Leader is the candidate that is first in the queue. It may not lead yet, while it waits for a former leader
 	// that may not have noticed the loss of its lease.
-	Leader Leader
+	Leader Leader `json:"leader"`
 	// Candidates lists the candidates, the leader first: all, or the first Query.Candidates of them.
-	Candidates []Standby
+	Candidates []Standby `json:"candidates"`
 	// Length is the number of candidates, including the leader.
-	Length int
+	Length int `json:"length"`
 }
 
 // Standby is one candidate in a named election.
 type Standby struct {
-	Address  string
-	Priority int
-	Member   bool // false for an outside candidate
+	Address  string `json:"address"`
+	Priority int    `json:"priority"`
+	Member   bool   `json:"member"` // false for an outside candidate
 }
 
 // Query selects the elections that Elections.List of package cluster returns. The zero value selects all.

@@ -22,26 +22,26 @@ const (
 
 // Standing describes the state of one effect, and the attempt that it belongs to.
 type Standing struct {
-	Name  string
-	State State
+	Name  string `json:"name"`
+	State State  `json:"state"`
 	// Attempt is the attempt's number from 1, Token its fencing token, and By the node that made it.
-	Attempt int
-	Token   int64
-	By      string
+	Attempt int    `json:"attempt"`
+	Token   int64  `json:"token"`
+	By      string `json:"by"`
 	// At is the time at which the state was written, or a running attempt began, by the writer's clock. It is
 	// zero if the writer's version did not record it.
-	At time.Time
+	At time.Time `json:"at"`
 	// Value is the value that the effect returned.
-	Value []byte
+	Value []byte `json:"value"`
 	// Dropped is the length in bytes of a value that was too long to store; Value is empty then.
-	Dropped int
+	Dropped int `json:"dropped"`
 	// Error is the reason why the effect failed, or why its mark cannot be read.
-	Error string
+	Error string `json:"error"`
 	// Resolved names the node that resolved the outcome, "" if the attempt itself recorded it.
-	Resolved string
+	Resolved string `json:"resolved"`
 	// Retention is the time for which the nodes that run this effect remember its outcome, 0 if unknown. A
 	// program that resolves the outcome should remember it for as long.
-	Retention time.Duration
+	Retention time.Duration `json:"retention_ns"`
 }
 
 // Query selects the effects that Effects.List of package cluster returns. The zero value selects all.

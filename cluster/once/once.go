@@ -65,10 +65,10 @@ func (e *UnknownError) Unwrap() error { return e.Err }
 // Result holds the outcome of an effect that took place.
 type Result struct {
 	// Value is the value that the function returned.
-	Value []byte
+	Value []byte `json:"value"`
 	// Attempt is the number of the attempt that took place, from 1, and Token its fencing token.
-	Attempt int
-	Token   int64
+	Attempt int   `json:"attempt"`
+	Token   int64 `json:"token"`
 	// Ran reports whether this call ran the effect.
-	Ran bool
+	Ran bool `json:"ran"`
 }

@@ -7,28 +7,28 @@ import (
 
 // Status describes a processor at one instant. Counters count in this process since New.
 type Status struct {
-	Name    string
-	Leading bool      // this process handles the events
-	Paused  bool      // no further event is handled until Resume
-	Token   int64     // of the last term
-	Since   time.Time // when that term began
+	Name    string    `json:"name"`
+	Leading bool      `json:"leading"` // this process handles the events
+	Paused  bool      `json:"paused"`  // no further event is handled until Resume
+	Token   int64     `json:"token"`   // of the last term
+	Since   time.Time `json:"since"`   // when that term began
 	// Position is that of the last event known to be done; "" before the first term.
-	Position Position
+	Position Position `json:"position"`
 	// Lag is the number of events after Position when the source was last asked; -1 if unknown.
-	Lag int64
+	Lag int64 `json:"lag"`
 	// Handled counts events, PerSecond is their rate over the last seconds, and HandledAt is the time at which
 	// the last batch was stored.
-	Handled   int64
-	PerSecond float64
-	HandledAt time.Time
-	Batches   int64
-	Retries   int64 // failed attempts
-	Parked    int64
-	Failures  int64 // of the source, the checkpoint and the lock
+	Handled   int64     `json:"handled"`
+	PerSecond float64   `json:"per_second"`
+	HandledAt time.Time `json:"handled_at"`
+	Batches   int64     `json:"batches"`
+	Retries   int64     `json:"retries"` // failed attempts
+	Parked    int64     `json:"parked"`
+	Failures  int64     `json:"failures"` // of the source, the checkpoint and the lock
 	// Attempts counts the failures of the next event; 0 if it has not failed.
-	Attempts    int
-	LastError   string // "" if there was no error
-	LastErrorAt time.Time
+	Attempts    int       `json:"attempts"`
+	LastError   string    `json:"last_error"` // "" if there was no error
+	LastErrorAt time.Time `json:"last_error_at"`
 }
 
 // statusReport holds the status and the values from which it is computed.

@@ -7,12 +7,12 @@ import (
 
 // Owner identifies the node that owns a shard. The zero Owner means that no node does.
 type Owner struct {
-	Address string
+	Address string `json:"address"`
 	// Incarnation distinguishes this process from others at the same address. It is the CreateRevision of the
 	// process's node key.
-	Incarnation int64
+	Incarnation int64 `json:"incarnation"`
 	// Epoch is the owner's fencing token. It is larger than that of every earlier owner of the shard.
-	Epoch int64
+	Epoch int64 `json:"epoch"`
 }
 
 // ErrNotOwner is matched by every [NotOwnerError].

@@ -25,7 +25,7 @@ func through(t *testing.T, s *embedetcd.Server) (*Relay, *clientv3.Client) {
 	t.Helper()
 	r, err := NewRelay(s.Endpoint())
 	require.NoError(t, err)
-	t.Cleanup(r.Close)
+	t.Cleanup(func() { _ = r.Close() })
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{r.Address()}, DialTimeout: patience,
 		Logger: zap.NewNop()})
 	require.NoError(t, err)

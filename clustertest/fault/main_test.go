@@ -74,7 +74,7 @@ func relayed(t *testing.T) (*Relay, *host) {
 	h := newHost(t)
 	r, err := NewRelay(h.address)
 	require.NoError(t, err)
-	t.Cleanup(r.Close)
+	t.Cleanup(func() { _ = r.Close() })
 	return r, h
 }
 

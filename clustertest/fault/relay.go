@@ -94,8 +94,8 @@ func (r *Relay) Traffic(d Direction) Traffic {
 }
 
 // Close closes every connection, releases the port, and returns when all goroutines have ended. Closing again
-// does nothing.
-func (r *Relay) Close() {
+// does nothing. The error is always nil.
+func (r *Relay) Close() error {
 	r.openMu.Lock()
 	defer r.openMu.Unlock()
 	r.shutPort()
@@ -106,6 +106,7 @@ func (r *Relay) Close() {
 	if first {
 		r.port.release()
 	}
+	return nil
 }
 
 // openPort listens on the port unless the relay listens already. The caller holds turn.

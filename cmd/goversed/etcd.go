@@ -60,7 +60,7 @@ func (e *etcdFlags) apply(cfg *cluster.Config) (release func(), err error) {
 		return func() {}, nil
 	}
 	e.certs, cfg.CurrentTLS = certs, certs.EtcdTLS
-	return certs.Close, nil
+	return func() { _ = certs.Close() }, nil
 }
 
 // applySettings is apply without the certificate files. Its errors concern the command line.

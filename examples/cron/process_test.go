@@ -211,7 +211,7 @@ func TestWhatHasNotBegunIsTriedAgain(t *testing.T) {
 	c := newCopies(t)
 	relay, err := fault.NewRelay(c.etcd.Endpoint())
 	require.NoError(t, err)
-	t.Cleanup(relay.Close)
+	t.Cleanup(func() { _ = relay.Close() })
 	p := c.start(relay.Address(), "1m", record)
 	for begun := true; begun; {
 		c.says(p, "served", effect(c.more(1).due))

@@ -45,7 +45,7 @@ func load(t *testing.T, cfg mtls.Config) *mtls.Certificates {
 	t.Helper()
 	certs, err := mtls.New(cfg)
 	require.NoError(t, err)
-	t.Cleanup(certs.Close)
+	t.Cleanup(func() { _ = certs.Close() })
 	return certs
 }
 

@@ -115,10 +115,12 @@ func (c *Certificates) Reload() error {
 }
 
 // Close stops reading the files, and waits for a read in progress. It waits for at most a second, in case a
-// file system hangs. The options continue to work with the last certificates. Close may be called again.
-func (c *Certificates) Close() {
+// file system hangs. The options continue to work with the last certificates. Close may be called again. It
+// always returns nil.
+func (c *Certificates) Close() error {
 	c.stop()
 	wait.Join(c.done, wait.JoinLimit)
+	return nil
 }
 
 // reload reads the files and, if they have changed, starts to use their content. Seen identifies the content,

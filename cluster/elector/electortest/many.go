@@ -110,12 +110,12 @@ func checkIncrements(ctx context.Context, store elector.LeaseStore) error {
 	return errors.Join(append(failures, err)...)
 }
 
-// errNoWatch is returned if the store is no LeaseWatcher, so there is nothing to check.
-var errNoWatch = errors.New("the store is no elector.LeaseWatcher")
+// errNoWatch is returned if the store is no LeaseWaiter, so there is nothing to check.
+var errNoWatch = errors.New("the store is no elector.LeaseWaiter")
 
-// checkWatch checks stores that are a LeaseWatcher.
+// checkWatch checks stores that are a LeaseWaiter.
 func checkWatch(ctx context.Context, store elector.LeaseStore) error {
-	watcher, ok := store.(elector.LeaseWatcher)
+	watcher, ok := store.(elector.LeaseWaiter)
 	if !ok {
 		return errNoWatch
 	}
@@ -125,20 +125,20 @@ func checkWatch(ctx context.Context, store elector.LeaseStore) error {
 	}
 	ended, cancel := context.WithCancel(ctx)
 	notified := make(chan error, 2)
-	go func() { notified <- watcher.WatchLease(ctx, first.Version) }()
-	go func() { notified <- watcher.WatchLease(ended, first.Version) }()
+	go func() { notified <- watcher.WaitForChange(ctx, first.Version) }()
+	go func() { notified <- watcher.WaitForChange(ended, first.Version) }()
 	cancel()
 	if err := <-notified; err == nil {
-		return errors.New("WatchLease returned nil before anything was written")
+		return errors.New("WaitForChange returned nil before anything was written")
 	}
 	if _, err := store.UpdateLease(ctx, first); err != nil {
 		return err
 	}
 	if err := <-notified; err != nil {
-		return fmt.Errorf("WatchLease, when the record was written: %w", err)
+		return fmt.Errorf("WaitForChange, when the record was written: %w", err)
 	}
-	if err := watcher.WatchLease(ctx, first.Version); err != nil {
-		return fmt.Errorf("WatchLease of a version that is gone: %w", err)
+	if err := watcher.WaitForChange(ctx, first.Version); err != nil {
+		return fmt.Errorf("WaitForChange of a version that is gone: %w", err)
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ import (
 const patience = 30 * time.Second
 
 // Run checks the stores that open returns. Each must be without a record and safe for concurrent use. open may
-// skip the test. Stores that are not an elector.LeaseWatcher skip the checks that need one.
+// skip the test. Stores that are not an elector.LeaseWaiter skip the checks that need one.
 func Run(t *testing.T, open func(t *testing.T) elector.LeaseStore) {
 	for _, c := range checks {
 		t.Run(c.name, func(t *testing.T) {

@@ -148,7 +148,7 @@ func TestTheSuiteFindsMutants(t *testing.T) {
 // blindWatch reports that every record has changed.
 type blindWatch struct{ *elector.Memory }
 
-func (blindWatch) WatchLease(context.Context, string) error { return nil }
+func (blindWatch) WaitForChange(context.Context, string) error { return nil }
 
 func TestTheSuiteFindsAWatchThatLies(t *testing.T) {
 	require.Equal(t, []string{"a watch reports"}, failing(t,

@@ -136,8 +136,8 @@ func (c *Client) closeGone() {
 // Close closes the client and waits for its goroutines to end. Calls in flight fail with UNAVAILABLE; of these,
 // objects.NotStarted reports the calls that were still waiting for an owner. Later calls fail with an
 // UNAVAILABLE error that matches ErrClosed. Connections made with Resolver keep their address. Close may be
-// called more than once.
-func (c *Client) Close() {
+// called more than once. It always returns nil.
+func (c *Client) Close() error {
 	c.closeOnce.Do(func() {
 		c.closed.Store(true)
 		c.mu.Lock()
@@ -152,6 +152,7 @@ func (c *Client) Close() {
 			c.router.Close()
 		}
 	})
+	return nil
 }
 
 // At returns a connection to the objects with the given key, one of each service, for a generated client:

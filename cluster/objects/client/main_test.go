@@ -26,6 +26,6 @@ func dialWithTiming(t *testing.T, cfg client.Config) *client.Client {
 	t.Helper()
 	c, err := client.Dial(patient(t), cfg)
 	require.NoError(t, err)
-	t.Cleanup(c.Close)
+	t.Cleanup(func() { _ = c.Close() })
 	return c
 }

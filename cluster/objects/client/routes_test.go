@@ -142,7 +142,7 @@ func switchBackoff(t *testing.T, nodes ...*scripted) *client.Client {
 	}
 	c, err := client.DialRestless(patient(t), cfg)
 	require.NoError(t, err)
-	t.Cleanup(c.Close)
+	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
 
@@ -252,7 +252,7 @@ func TestANodeThatFallsSilentIsLeft(t *testing.T) {
 	log := &logtest.Buffer{}
 	c, err := client.Dial(patient(t), client.Config{Addresses: []string{silent.address}, Logger: log.Logger()})
 	require.NoError(t, err)
-	t.Cleanup(c.Close)
+	t.Cleanup(func() { _ = c.Close() })
 	awaitGeneration(t, c, 8)
 	// If the other node takes a while to answer, the silent node is asked, and lost, again.
 	require.NotEmpty(t, log.Line("the node that reported the routes is lost", silent.address, "does not answer"))
@@ -267,7 +267,7 @@ func TestANodeThatIsOutOfDateIsLeft(t *testing.T) {
 	log := &logtest.Buffer{}
 	c, err := client.Dial(patient(t), client.Config{Addresses: []string{stale.address}, Logger: log.Logger()})
 	require.NoError(t, err)
-	t.Cleanup(c.Close)
+	t.Cleanup(func() { _ = c.Close() })
 	stale.refuse(status.Error(codes.Unavailable, "no answer from etcd"))
 	awaitGeneration(t, c, 8)
 	require.NotEmpty(t, log.Line("the node that reported the routes is lost", stale.address, "no answer from etcd"))
@@ -355,7 +355,7 @@ func TestOlderMapsOfACurrentNodeCount(t *testing.T) {
 	first.say(70, restored.address, "")
 	c, err := client.Dial(patient(t), client.Config{Addresses: []string{first.address}})
 	require.NoError(t, err)
-	t.Cleanup(c.Close)
+	t.Cleanup(func() { _ = c.Close() })
 	restored.report(&objectspb.WatchRoutesResponse{Prefix: "/scripted", Generation: 5, Owners: []uint32{1},
 		Addresses: []string{restored.address}, Heartbeat: int64(time.Second)})
 	began := time.Now()

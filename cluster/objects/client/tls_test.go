@@ -27,7 +27,7 @@ func TestMutualTLS(t *testing.T) {
 	f.WriteCA(t, a)
 	certs, err := mtls.New(mtls.Config{CertFile: f.Cert, KeyFile: f.Key, CAFile: f.CA})
 	require.NoError(t, err)
-	t.Cleanup(certs.Close)
+	t.Cleanup(func() { _ = certs.Close() })
 	n, err := node.NewNode(node.Config{ListenAddress: "127.0.0.1:0",
 		ServerOptions: []grpc.ServerOption{certs.ServerOption()}})
 	require.NoError(t, err)

@@ -19,7 +19,7 @@ func farAway(t testing.TB, window int32, distance time.Duration, opts ...grpc.Se
 	s := local(t, echo, append(opts, grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(16<<20))...)
 	relay, err := fault.NewRelay(s.address)
 	require.NoError(t, err)
-	t.Cleanup(relay.Close)
+	t.Cleanup(func() { _ = relay.Close() })
 	relay.Delay(fault.Both, distance)
 	return relay.Address()
 }

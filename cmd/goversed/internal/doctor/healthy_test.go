@@ -41,7 +41,7 @@ func TestHealthyCluster(t *testing.T) {
 
 	certs, err := mtls.New(mtls.Config{CertFile: etcd.files.Cert, KeyFile: etcd.files.Key, CAFile: etcd.files.CA})
 	require.NoError(t, err)
-	t.Cleanup(certs.Close)
+	t.Cleanup(func() { _ = certs.Close() })
 	for range 3 {
 		startNode(t, certs, cluster.Config{EtcdAddress: endpoints, EtcdPrefix: clustertest.Prefix, TLS: config, Username: "u",
 			Password: "p", LeaderElectionTTL: 10})

@@ -192,7 +192,7 @@ func TestSlow(t *testing.T) {
 	t.Parallel()
 	relay, err := fault.NewRelay(strings.TrimPrefix(etcdtest.Start(t).Endpoint(), "http://"))
 	require.NoError(t, err)
-	t.Cleanup(relay.Close)
+	t.Cleanup(func() { _ = relay.Close() })
 	relay.Delay(fault.Both, slowAnswer) // a probe gets no answer in time
 	_, err = openOperatorAt(t, relay.Address()).Read(testContext(t))
 	require.NoError(t, err)
@@ -220,7 +220,7 @@ func TestUnreachableWithAUser(t *testing.T) {
 
 	relay, err := fault.NewRelay(strings.TrimPrefix(etcdtest.Start(t).Endpoint(), "http://"))
 	require.NoError(t, err)
-	t.Cleanup(relay.Close)
+	t.Cleanup(func() { _ = relay.Close() })
 	cfg.EtcdAddress = relay.Address()
 	relay.Delay(fault.FromTarget, slowAnswer/2)
 	_, err = Open(cfg, slowAnswer/2)

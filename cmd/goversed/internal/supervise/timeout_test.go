@@ -41,7 +41,7 @@ func TestTimeoutCountsOnce(t *testing.T) {
 	cfg.Timeout = 2 * time.Second                        // enough for a free lock
 	relay, err := fault.NewRelay(strings.TrimPrefix(server.Endpoint(), "http://"))
 	require.NoError(t, err)
-	t.Cleanup(relay.Close)
+	t.Cleanup(func() { _ = relay.Close() })
 	relay.Blackhole(fault.Both)
 	healed := make(chan struct{})
 	time.AfterFunc(cfg.Timeout+50*time.Millisecond, func() {
