@@ -252,3 +252,6 @@ type namedTerm struct {
 	leaderelection.Term
 	name string
 }
+
+// Token implements leaderelection.Term.
+func (*namedTerm) Token() int64 { return 1 }
