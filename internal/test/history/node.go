@@ -40,29 +40,43 @@ type Node struct {
 // [Node.WithShards] adds its shards.
 func NodeOf(name string, c *cluster.Cluster) Node {
 	return Node{
-		Name:    name,
-		Leads:   func() (bool, int64) { return leadsByTerm(c.IsLeader, c.Term) },
-		State:   func() State { return stateOf(c) },
-		Session: func() int64 { return int64(c.Session().ID()) },
-		Subscribe: func() (<-chan struct{}, func()) {
-			ctx, cancel := context.WithCancel(context.Background())
-			leaders, err := c.WatchLeader(ctx)
-			if err != nil {
-				cancel()
-				return nil, nil
+		Name:      name,
+		Leads:     func() (bool, int64) { return leadsByTerm(c.IsLeader, c.Term) },
+		State:     func() State { return stateOf(c) },
+		Session:   func() int64 { return int64(c.Session().ID()) },
+		Subscribe: subscriber(c.WatchLeader),
+	}
+}
+
+// ElectionOf returns a Node that asks an election by itself about leadership. The election may be started later.
+func ElectionOf(name string, e *leaderelection.LeaderElection) Node {
+	return Node{
+		Name:      name,
+		Leads:     func() (bool, int64) { return leadsByTerm(e.IsLeader, e.Term) },
+		Subscribe: subscriber(e.Watch),
+	}
+}
+
+// subscriber returns the function Subscribe of a node whose leaders watch delivers.
+func subscriber(watch func(context.Context) (<-chan leaderelection.Leader, error)) func() (<-chan struct{}, func()) {
+	return func() (<-chan struct{}, func()) {
+		ctx, cancel := context.WithCancel(context.Background())
+		leaders, err := watch(ctx)
+		if err != nil {
+			cancel()
+			return nil, nil
+		}
+		changed := wait.NewSignal()
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for range leaders {
+				changed.Send()
 			}
-			changed := wait.NewSignal()
-			var wg sync.WaitGroup
-			wg.Go(func() {
-				for range leaders {
-					changed.Send()
-				}
-			})
-			return changed, func() {
-				cancel()
-				wg.Wait()
-			}
-		},
+		})
+		return changed, func() {
+			cancel()
+			wg.Wait()
+		}
 	}
 }
 
