@@ -74,6 +74,7 @@ var (
 
 // readmeGiven holds the parameters of each program of the README: the values that it uses and a reader has.
 var readmeGiven = []string{
+	`etcd string, publish func(context.Context, int64) error`,
 	`c *cluster.Cluster, n *node.Node, err error, pb struct{ RegisterOrdersServer func(grpc.ServiceRegistrar, any) }`,
 	`c *cluster.Cluster`,
 	`n *node.Node, store, follow func(context.Context, int64) error`,
@@ -85,8 +86,8 @@ var readmeGiven = []string{
 
 // readmeTypes holds declarations that a program needs.
 var readmeTypes = map[int]string{
-	0: `type orders struct{ cluster *cluster.Cluster }`,
-	1: `type counter struct { counterpb.UnimplementedCounterServer; key string }`,
+	1: `type orders struct{ cluster *cluster.Cluster }`,
+	2: `type counter struct { counterpb.UnimplementedCounterServer; key string }`,
 }
 
 // wholeProgram is the file with the README's first program.

@@ -10,7 +10,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/examples/internal/trial"
-	"github.com/goverse/goverse/internal/port"
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
@@ -22,23 +21,17 @@ func TestLeader(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
 	ctx := etcdtest.Context(t)
-	leads := func(address string) {
+	leads := func(id string) {
 		t.Helper()
 		require.Eventually(t, func() bool {
 			got, err := etcd.Client().Get(ctx, "/example-data/leader")
 			require.NoError(t, err)
-			return len(got.Kvs) == 1 && string(got.Kvs[0].Value) == address
+			return len(got.Kvs) == 1 && string(got.Kvs[0].Value) == id
 		}, 20*time.Second, 10*time.Millisecond)
 	}
-	var addresses []string
-	for range 3 {
-		address, err := port.Servers.Draw("127.0.0.1")
-		require.NoError(t, err)
-		addresses = append(addresses, address)
-	}
-	first := trial.Program(t, "-etcd", etcd.Endpoint(), "-listen", addresses[0])
-	leads(addresses[0])
-	second := trial.Program(t, "-etcd", etcd.Endpoint(), "-listen", addresses[1])
+	first := trial.Program(t, "-etcd", etcd.Endpoint(), "-id", "first")
+	leads("first")
+	second := trial.Program(t, "-etcd", etcd.Endpoint(), "-id", "second")
 	require.Eventually(t, func() bool { // until it is queued
 		got, err := etcd.Client().Get(ctx, "/example/nodes/", clientv3.WithPrefix())
 		require.NoError(t, err)
@@ -46,8 +39,8 @@ func TestLeader(t *testing.T) {
 	}, 20*time.Second, 10*time.Millisecond)
 	_, err := first.Kill()
 	require.NoError(t, err)
-	leads(addresses[1])
-	trial.Program(t, "-etcd", etcd.Endpoint(), "-listen", addresses[2])
+	leads("second")
+	trial.Program(t, "-etcd", etcd.Endpoint(), "-id", "third")
 	trial.StopWithin(t, 10*time.Second, second)
-	leads(addresses[2])
+	leads("third")
 }
