@@ -9,6 +9,11 @@ type Kind[Begin any] struct {
 	Begin  Begin
 }
 
+// NewKind returns a kind of fault.
+func NewKind[Begin any](weight int, name string, begin Begin) Kind[Begin] {
+	return Kind[Begin]{Weight: weight, Name: name, Begin: begin}
+}
+
 // Event returns the name by which the kind is counted.
 func (k Kind[Begin]) Event() string { return "fault: " + k.Name }
 

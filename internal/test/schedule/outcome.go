@@ -24,11 +24,12 @@ const (
 	Refused    Outcome = "requests refused"
 	Misreport  Outcome = "requests executed and answered with an error"
 	Denied     Outcome = "requests denied"
+	Delayed    Outcome = "answers delayed"
 )
 
 // Odds holds the probabilities, in a thousand, of the outcomes of a link's requests.
 type Odds struct {
-	Unanswered, Late, Lost, Refused int
+	Unanswered, Late, Lost, Refused, Delayed int
 	// Broken is the probability, for a request with one of the other outcomes, that its sender soon learns that the
 	// connection broke.
 	Broken int
@@ -91,7 +92,7 @@ func (w *World) drawOutcome(r *rand.Rand, o Odds, request any, d *modeletcd.Deli
 	for _, x := range []struct {
 		odds    int
 		outcome Outcome
-	}{{o.Unanswered, Unanswered}, {o.Late, Late}, {o.Lost, Lost}, {o.Refused, Refused}} {
+	}{{o.Unanswered, Unanswered}, {o.Late, Late}, {o.Lost, Lost}, {o.Refused, Refused}, {o.Delayed, Delayed}} {
 		if roll < x.odds {
 			outcome = x.outcome
 			break
@@ -108,6 +109,9 @@ func (w *World) drawOutcome(r *rand.Rand, o Odds, request any, d *modeletcd.Deli
 		}
 	case Lost:
 		d.Lost = true
+	case Delayed:
+		d.Back += Between(r, 0, w.RequestTimeout)
+		return Delayed
 	case Refused:
 		if r.IntN(4) == 0 {
 			d.Instead = Pick(r, misreports...)

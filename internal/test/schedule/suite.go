@@ -68,6 +68,14 @@ func (s *Suite) RunSeed(t *testing.T, seed uint64, transcript bool) (r Result) {
 	return r
 }
 
+// repeatFailure runs the schedule of a failed seed with a transcript, until it fails again.
+func (s *Suite) repeatFailure(t *testing.T, seed uint64) (r Result) {
+	for n := 0; n < 10 && r.Failure == ""; n++ {
+		r = s.RunSeed(t, seed, true)
+	}
+	return r
+}
+
 // OnOneCore makes goroutines run one at a time until the test ends, so that a seed nearly always gives the same
 // result.
 func OnOneCore(t *testing.T) {
@@ -92,7 +100,7 @@ func (s *Suite) Run(t *testing.T) {
 			continue
 		}
 		if broken++; broken == 1 {
-			t.Errorf("seed %d: %s\n%s", seed, r.Failure, s.RunSeed(t, seed, true).Transcript)
+			t.Errorf("seed %d: %s\n%s", seed, r.Failure, s.repeatFailure(t, seed).Transcript)
 		} else if broken < 20 {
 			t.Errorf("seed %d: %s", seed, r.Failure)
 		}
