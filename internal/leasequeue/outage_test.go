@@ -21,6 +21,7 @@ import (
 
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/test/modeletcd"
+	"github.com/goverse/goverse/internal/test/schedule"
 )
 
 // awaitGrant fails the test unless the entry is granted within d.
@@ -182,7 +183,7 @@ func TestWaitsBesideADeniedQueue(t *testing.T) {
 			case *pb.WatchRequest:
 				f.Lost = true // a watch would cover both queues
 			case *pb.TxnRequest:
-				if denied.Load() && touches(r, s.keys.QueuePrefix(other)) {
+				if denied.Load() && schedule.Touches(r, s.keys.QueuePrefix(other)) {
 					f.Refused = modeletcd.Denied
 				}
 			}

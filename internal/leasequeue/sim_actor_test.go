@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/goverse/goverse/internal/lifecycle"
+	"github.com/goverse/goverse/internal/test/schedule"
 )
 
 func leaseName(id int64) string { return strconv.FormatInt(id, 16) }
@@ -29,7 +30,7 @@ type actor struct {
 
 func newActor(h *host, i int) *actor {
 	name := fmt.Sprint(h.name, "/", i)
-	return &actor{h: h, name: name, rand: newRand(h.w.seed, name)}
+	return &actor{h: h, name: name, rand: schedule.NewRand(h.w.Seed, name)}
 }
 
 // run takes entries until the faults end, and then each of them once more, however long that takes.
@@ -38,19 +39,19 @@ func (a *actor) run(ctx context.Context) {
 		select {
 		case <-a.h.w.calm:
 			for i := 0; i < 3 && a.h.w.idle; i++ {
-				<-time.After(between(a.rand, idleTimeout-time.Second, idleTimeout+2*simTTL)) // about as long as watches are kept
+				<-time.After(schedule.Between(a.rand, idleTimeout-time.Second, idleTimeout+2*simTTL)) // about as long as watches are kept
 				a.want(ctx, EntrySpec{Name: a.h.w.names[0]}, 0)
 			}
 			for _, name := range a.h.w.names {
 				g, err := a.h.present().queues(name).Acquire(ctx, EntrySpec{Name: name, Value: a.name})
 				if err != nil {
-					a.h.w.checks.fail("%s: %s is not available: %v", a.name, name, err)
+					a.h.w.Fail("%s: %s is not available: %v", a.name, name, err)
 					return
 				}
 				a.hold(g)
 			}
 			return
-		case <-time.After(between(a.rand, 1, 100*time.Millisecond)):
+		case <-time.After(schedule.Between(a.rand, 1, 100*time.Millisecond)):
 		}
 		if a.rand.IntN(10) == 0 {
 			a.wantAll(ctx)
@@ -64,11 +65,11 @@ func (a *actor) run(ctx context.Context) {
 			p.Try = true
 		case 4:
 			p.Request = true
-			a.h.w.checks.saw("requested")
+			a.h.w.Counts.Count("requested")
 		}
 		patience := time.Duration(0)
 		if a.rand.IntN(2) == 0 {
-			patience = between(a.rand, 1, []time.Duration{10 * time.Millisecond, 100 * time.Millisecond,
+			patience = schedule.Between(a.rand, 1, []time.Duration{10 * time.Millisecond, 100 * time.Millisecond,
 				time.Second}[a.rand.IntN(3)])
 		}
 		a.want(ctx, p, patience)
@@ -77,12 +78,12 @@ func (a *actor) run(ctx context.Context) {
 
 // wantAll takes an entry in every queue at once, so that many go together.
 func (a *actor) wantAll(ctx context.Context) {
-	a.h.w.checks.saw("all at once")
+	a.h.w.Counts.Count("all at once")
 	var wg sync.WaitGroup
 	for i, name := range a.h.w.names {
-		one := &actor{a.h, fmt.Sprint(a.name, "+", i), newRand(a.rand.Uint64(), name)}
+		one := &actor{a.h, fmt.Sprint(a.name, "+", i), schedule.NewRand(a.rand.Uint64(), name)}
 		wg.Go(func() {
-			one.want(ctx, EntrySpec{Name: name, Value: one.name}, between(one.rand, time.Millisecond, time.Second))
+			one.want(ctx, EntrySpec{Name: name, Value: one.name}, schedule.Between(one.rand, time.Millisecond, time.Second))
 		})
 	}
 	wg.Wait()
@@ -103,19 +104,19 @@ func (a *actor) want(ctx context.Context, p EntrySpec, patience time.Duration) {
 		x, err := q.Enter(ctx, p)
 		if err != nil {
 			if errors.Is(err, lifecycle.ErrStopped) {
-				<-time.After(between(a.rand, 1, 10*time.Millisecond)) // until there is another process
+				<-time.After(schedule.Between(a.rand, 1, 10*time.Millisecond)) // until there is another process
 				continue
 			}
 			return
 		}
 		c.asks(x, asked)
-		a.h.w.log.say("%s: wants %s (shared %v, try %v) by %s", a.name, p.Name, p.Shared, p.Try, x.Key())
+		a.h.w.Log.Addf("", "%s: wants %s (shared %v, try %v) by %s", a.name, p.Name, p.Shared, p.Try, x.Key())
 		select {
 		case <-x.Decided():
 		case <-x.SessionContext().Done():
 			continue
 		case <-ctx.Done():
-			c.saw("given up before the answer")
+			a.h.w.Counts.Count("given up before the answer")
 			a.abandon(x)
 			return
 		}
@@ -127,15 +128,15 @@ func (a *actor) want(ctx context.Context, p EntrySpec, patience time.Duration) {
 			a.hold(g)
 			return
 		case errors.Is(err, ErrNotFirst):
-			c.saw("tried in vain")
+			a.h.w.Counts.Count("tried in vain")
 			return
 		case errors.Is(err, rpctypes.ErrPermissionDenied):
-			c.saw("refused to enter")
+			a.h.w.Counts.Count("refused to enter")
 			return
 		case errors.Is(err, lifecycle.ErrStopped):
-			<-time.After(between(a.rand, 1, 10*time.Millisecond))
+			<-time.After(schedule.Between(a.rand, 1, 10*time.Millisecond))
 		case !errors.Is(err, ErrEntryLost) && !errors.Is(err, rpctypes.ErrTooManyOps) && !tooLarge(err):
-			c.fail("%s: %v", x.Key(), err)
+			c.w.Fail("%s: %v", x.Key(), err)
 			return
 		}
 	}
@@ -146,7 +147,7 @@ func (a *actor) hold(g *Grant) {
 	c.granted(g)
 	if a.rand.IntN(4) > 0 {
 		select {
-		case <-time.After(between(a.rand, 1, 100*time.Millisecond)):
+		case <-time.After(schedule.Between(a.rand, 1, 100*time.Millisecond)):
 		case <-g.Context().Done():
 		}
 	}
@@ -156,7 +157,7 @@ func (a *actor) hold(g *Grant) {
 		return
 	}
 	c.gives(x)
-	ctx, cancel := contextFor(between(a.rand, 1, 2*simTTL))
+	ctx, cancel := contextFor(schedule.Between(a.rand, 1, 2*simTTL))
 	defer cancel()
 	if lost, err := g.ReleaseAndWait(ctx); lost == nil && err == nil {
 		c.left(x)
@@ -164,7 +165,7 @@ func (a *actor) hold(g *Grant) {
 }
 
 func (a *actor) abandon(x *Entry) {
-	a.h.w.log.say("%s: abandons %s", a.name, x.Key())
+	a.h.w.Log.Addf("", "%s: abandons %s", a.name, x.Key())
 	a.h.w.checks.gives(x)
 	x.Release()
 }

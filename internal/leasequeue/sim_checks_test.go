@@ -1,7 +1,6 @@
 package leasequeue
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/goverse/goverse/internal/test/modeletcd"
+	"github.com/goverse/goverse/internal/test/schedule"
 )
 
 // checks holds the promises and the observations. Out-of-band changes are exempt: entries with a deleted key,
@@ -19,39 +19,14 @@ type checks struct {
 	w *world
 
 	mu        sync.Mutex
-	failure   string
-	seen      map[string]int
 	sequence  int
 	processes map[*modeletcd.Conn]*process
-	tainted   map[string]bool // entries, and leases, by name
-	tokens    map[string]tokens
-	given     map[*Entry]int // released entries, and the time
-	asked     map[*Entry]int // requested entries, and the time
+	tainted   map[string]bool             // entries, and leases, by name
+	tokens    map[string]*schedule.Tokens // by queue
+	given     map[*Entry]int              // released entries, and the time
+	asked     map[*Entry]int              // requested entries, and the time
 	first     map[string][]*Grant
 	standing  map[string]int64 // keys, and the time of their creation
-}
-
-// tokens holds the largest tokens granted in a queue.
-type tokens struct{ exclusive, any int64 }
-
-func (c *checks) saw(what string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.seen[what]++
-}
-
-// fail records a broken promise. The first one counts.
-func (c *checks) fail(format string, args ...any) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.broken(format, args...)
-}
-
-func (c *checks) broken(format string, args ...any) {
-	if c.failure == "" {
-		c.failure = fmt.Sprintf(format, args...)
-		c.w.log.say("BROKEN: %s", c.failure)
-	}
 }
 
 func (c *checks) next() int {
@@ -103,27 +78,26 @@ func (c *checks) ended(p *process) {
 
 // granted records that a caller continues because the entry is granted.
 func (c *checks) granted(x *Grant) {
-	stands := c.w.e.Keys(x.queue)
+	stands := c.w.Etcd.Keys(x.queue)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.seen["first"]++
+	c.w.Counts.Count("first")
 	if x.Shared {
-		c.seen["shared"]++
+		c.w.Counts.Count("shared")
 	}
 	token := x.Token()
-	c.w.log.say("%s is first, token %d, valid %v", x.key, token, x.Valid())
+	c.w.Log.Addf("", "%s is first, token %d, valid %v", x.key, token, x.Valid())
 	if c.exempt(x.Entry) {
 		return
 	}
 	t := c.tokens[x.queue]
-	if token <= t.exclusive || !x.Shared && token <= t.any {
-		c.broken("%s has token %d, after %+v", x.key, token, t)
+	if t == nil {
+		t = &schedule.Tokens{}
+		c.tokens[x.queue] = t
 	}
-	t.any = max(t.any, token)
-	if !x.Shared {
-		t.exclusive = max(t.exclusive, token)
+	if greater := t.Observe(token, x.Shared); greater != 0 {
+		c.w.Fail("%s has token %d, after %d", x.key, token, greater)
 	}
-	c.tokens[x.queue] = t
 	if !x.Valid() {
 		return
 	}
@@ -133,15 +107,15 @@ func (c *checks) granted(x *Grant) {
 		case string(kv.Key) == x.key:
 			has = kv.CreateRevision == token
 		case kv.CreateRevision < token && !(x.Shared && strings.HasSuffix(string(kv.Key), "-shared")):
-			c.broken("%s is first with token %d, though %s was created at %d", x.key, token, kv.Key, kv.CreateRevision)
+			c.w.Fail("%s is first with token %d, though %s was created at %d", x.key, token, kv.Key, kv.CreateRevision)
 		}
 	}
 	if !has {
-		c.broken("%s is first with token %d, and its key is not there", x.key, token)
+		c.w.Fail("%s is first with token %d, and its key is not there", x.key, token)
 	}
 	for _, y := range c.first[x.queue] {
 		if !(x.Shared && y.Shared) && y.Valid() && !c.exempt(y.Entry) {
-			c.broken("%s is first with token %d beside %s with %d", x.key, token, y.key, y.Token())
+			c.w.Fail("%s is first with token %d beside %s with %d", x.key, token, y.key, y.Token())
 		}
 	}
 	c.first[x.queue] = append(c.first[x.queue], x)
@@ -151,7 +125,7 @@ func (c *checks) granted(x *Grant) {
 func (c *checks) released(x *Grant) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.w.log.say("%s is given up", x.key)
+	c.w.Log.Addf("", "%s is given up", x.key)
 	for i, y := range c.first[x.queue] {
 		if x == y {
 			c.first[x.queue] = append(c.first[x.queue][:i:i], c.first[x.queue][i+1:]...)
@@ -162,12 +136,12 @@ func (c *checks) released(x *Grant) {
 
 // left checks that the key is gone, as was reported.
 func (c *checks) left(x *Entry) {
-	stands := c.w.e.Keys(x.key)
+	stands := c.w.Etcd.Keys(x.key)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(stands) > 0 && string(stands[0].Key) == x.key && stands[0].CreateRevision == x.Token() &&
 		x.run.ctx.Err() == nil && !c.exempt(x) {
-		c.broken("%s was left, and its key is there", x.key)
+		c.w.Fail("%s was left, and its key is there", x.key)
 	}
 }
 
@@ -180,17 +154,17 @@ func (c *checks) changed(now, before *mvccpb.KeyValue, by *modeletcd.Conn) {
 	key := string(kv.Key)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	name := "nobody"
+	name := "the outside"
 	if by != nil {
 		name = by.Name
 	}
 	switch {
 	case now == nil:
 		delete(c.standing, key)
-		c.w.log.say("etcd: %s deletes %s, created at %d", name, key, before.CreateRevision)
+		c.w.Log.Addf("", "etcd: %s deletes %s, created at %d", name, key, before.CreateRevision)
 	default:
 		c.standing[key] = now.CreateRevision
-		c.w.log.say("etcd: %s puts %s = %s at %d, version %d", name, key, now.Value, now.ModRevision, now.Version)
+		c.w.Log.Addf("", "etcd: %s puts %s = %s at %d, version %d", name, key, now.Value, now.ModRevision, now.Version)
 	}
 	if _, queued := c.w.queueOf(key); !queued || strings.HasSuffix(key, "/stray") {
 		return
@@ -199,15 +173,15 @@ func (c *checks) changed(now, before *mvccpb.KeyValue, by *modeletcd.Conn) {
 	switch {
 	case !known:
 	case now != nil && before != nil:
-		c.broken("%s was put twice", key)
+		c.w.Fail("%s was put twice", key)
 	case now != nil && x == nil && barred:
-		c.seen["put late after a denial"]++ // the next tick deletes it again
+		c.w.Counts.Count("put late after a denial") // the next tick deletes it again
 	case now != nil && x == nil:
-		c.broken("%s was put late: nobody wants it any more", key)
+		c.w.Fail("%s was put late: no entry waits for it", key)
 	case now != nil:
 		c.created(x)
 	case x != nil && x.Token() == before.CreateRevision && !c.exempt(x) && x.state.Load().KeyExpected():
-		c.broken("%s was deleted while it stands", key)
+		c.w.Fail("%s was deleted while it stands", key)
 	}
 }
 
@@ -239,30 +213,30 @@ func (c *checks) created(x *Entry) {
 			continue
 		}
 		if y.Token() != 0 && c.standing[y.key] == y.Token() && !c.exempt(y) && !y.state.Load().DeletionAnswered() {
-			c.broken("%s was put before %s was deleted, which was given up before", x.key, y.key)
+			c.w.Fail("%s was put before %s was deleted, which was given up before", x.key, y.key)
 		}
 	}
 }
 
 // quiet checks the state that remains when all entries are released.
 func (c *checks) quiet() {
-	for _, kv := range c.w.e.Keys(c.w.keys.Prefix()) {
+	for _, kv := range c.w.Etcd.Keys(c.w.keys.Prefix()) {
 		if _, queued := c.w.queueOf(string(kv.Key)); queued {
-			c.fail("%s is left", kv.Key)
+			c.w.Fail("%s is left", kv.Key)
 		}
 	}
 	for _, h := range c.w.hosts {
 		p := h.present()
 		for _, f := range p.heard {
 			if q := f.Queue(); !q.Known() || len(q.Entries())+len(f.Requests()) > 0 {
-				c.fail("%s knows of %v and %v in queues that are empty", h.name, q.Entries(), f.Requests())
+				c.w.Fail("%s knows of %v and %v in queues that are empty", h.name, q.Entries(), f.Requests())
 			}
 		}
 		p.engine.mu.Lock()
 		r := p.engine.run
 		p.engine.mu.Unlock()
 		if r == nil {
-			c.fail("%s has no session", h.name)
+			c.w.Fail("%s has no session", h.name)
 			continue
 		}
 		synctest.Wait() // the lanes are idle
@@ -273,7 +247,7 @@ func (c *checks) quiet() {
 		p.engine.mu.Lock()
 		if len(r.entries)+max(0, len(r.keyring.barred)-open)+len(r.stuck)+
 			r.outbox.inFlight+len(r.outbox.deletions)+len(r.outbox.creations)+len(r.outbox.lines) > 0 {
-			c.fail("%s still has %d entries, %d keys barred, %d to try again, %d operations under way, %d lines", h.name,
+			c.w.Fail("%s still has %d entries, %d keys barred, %d to try again, %d operations under way, %d lines", h.name,
 				len(r.entries), len(r.keyring.barred), len(r.stuck), r.outbox.inFlight, len(r.outbox.lines))
 		}
 		p.engine.mu.Unlock()

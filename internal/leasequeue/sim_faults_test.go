@@ -10,106 +10,28 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
-	"github.com/goverse/goverse/internal/test/modeletcd"
+	"github.com/goverse/goverse/internal/test/schedule"
 )
 
-// weather holds the probabilities, in a thousand, of each fault of a host's requests.
-type weather struct {
-	unanswered int // committed, and the answer lost
-	late       int // committed long after its sender gave up and others were committed
-	lost       int
-	refused    int           // with one error or another
-	broken     int           // of the above: the sender learns at once that the connection broke
-	slow       time.Duration // largest delay of watches
-	denied     string        // the queue with that prefix is denied
-}
+// calm is the state of a link without faults.
+var calm = schedule.LinkState{SlowWatch: 5 * time.Millisecond}
 
-var calm = weather{slow: 5 * time.Millisecond}
-
-// storm draws a weather with faults.
-func (w *world) storm() weather {
-	some := func(most int) int { return w.rand.IntN(2) * w.rand.IntN(most) }
-	x := weather{unanswered: some(300), late: some(300), lost: some(200), refused: some(200), broken: w.rand.IntN(1000),
-		slow: calm.slow}
-	if w.rand.IntN(3) == 0 {
-		x.slow = between(w.rand, calm.slow, time.Second)
+// drawStorm draws a state with faults of requests and watches.
+func (w *world) drawStorm() schedule.LinkState {
+	some := func(most int) int { return w.Rand.IntN(2) * w.Rand.IntN(most) }
+	x := calm
+	x.Odds = schedule.Odds{Unanswered: some(300), Late: some(300), Lost: some(200), Refused: some(200),
+		Broken: w.Rand.IntN(1000)}
+	if w.OneIn(3) {
+		x.SlowWatch = w.Between(calm.SlowWatch, time.Second)
 	}
 	return x
 }
 
-// refusals holds the errors that etcd may return instead of carrying a request out.
-var refusals = []error{rpctypes.ErrGRPCPermissionDenied, rpctypes.ErrGRPCNoSpace, rpctypes.ErrGRPCNoSpace,
-	rpctypes.ErrGRPCNoSpace, rpctypes.ErrGRPCTooManyOps,
-	rpctypes.ErrGRPCRequestTooLarge, rpctypes.ErrGRPCNoLeader, rpctypes.ErrGRPCTimeout,
-	rpctypes.ErrGRPCRequestTooManyRequests}
-
-// reports holds the errors that etcd may return although it has carried the request out.
-var reports = []error{rpctypes.ErrGRPCNoSpace, status.Error(codes.ResourceExhausted, "the answer is too large")}
-
-// delivery returns the delivery of a request of this host. It depends on the request and on how often it was
-// made, not on the order of the process's requests.
-func (h *host) delivery(request any) modeletcd.Delivery {
-	label := label(request)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.asked[label]++
-	rand := newRand(h.w.seed^label, fmt.Sprint(h.name, h.asked[label]))
-	f := modeletcd.Delivery{Out: between(rand, time.Millisecond, 4*time.Millisecond), Back: between(rand, time.Millisecond,
-		4*time.Millisecond)}
-	roll := rand.IntN(1000)
-	hit := func(permille int) bool {
-		roll -= permille
-		return roll < 0 && roll >= -permille
-	}
-	x := h.weather
-	switch r := request.(type) {
-	case *pb.WatchResponse:
-		f.Back = between(rand, time.Millisecond, max(x.slow, calm.slow))
-		return f
-	case *pb.TxnRequest:
-		if x.denied != "" && touches(r, x.denied) {
-			h.w.checks.saw("denied a queue")
-			f.Refused = rpctypes.ErrGRPCPermissionDenied
-			return f
-		}
-	case *pb.RangeRequest:
-	default:
-		x.refused = 0 // it would concern the session, not the entries
-	}
-	breaks := rand.IntN(1000) < x.broken
-	switch {
-	case hit(x.unanswered):
-		h.w.checks.saw("answers lost")
-		f.Unanswered = true
-	case hit(x.late):
-		h.w.checks.saw("carried out late")
-		f.Out = between(rand, simTimeout, 8*simTimeout)
-		if breaks {
-			f.Out = between(rand, 20*time.Millisecond, simTimeout) // the sender learns it at once
-		}
-	case hit(x.lost):
-		h.w.checks.saw("requests lost")
-		f.Lost = true
-	case hit(x.refused):
-		if rand.IntN(4) == 0 {
-			h.w.checks.saw("refused, and carried out")
-			f.Instead = reports[rand.IntN(len(reports))]
-			return f
-		}
-		h.w.checks.saw("refused")
-		f.Refused = refusals[rand.IntN(len(refusals))]
-		return f
-	default:
-		return f
-	}
-	if breaks {
-		f.Broken = between(rand, time.Millisecond, 10*time.Millisecond)
-	}
-	return f
+// set replaces the faults of the host's requests and watches; others go on.
+func (h *host) set(x schedule.LinkState) {
+	h.link.Change(func(s *schedule.LinkState) { s.Odds, s.SlowWatch, s.Denied = x.Odds, x.SlowWatch, x.Denied })
 }
 
 // label returns a number for the subject of a request, whatever its lane and the order of its keys.
@@ -151,202 +73,169 @@ func label(request any) (sum uint64) {
 	return sum
 }
 
-func touches(r *pb.TxnRequest, prefix string) bool {
-	return slices.ContainsFunc(slices.Concat(r.Success, r.Failure), func(op *pb.RequestOp) bool {
-		if inner := op.GetRequestTxn(); inner != nil {
-			return touches(inner, prefix)
-		}
-		for _, key := range [][]byte{op.GetRequestPut().GetKey(), op.GetRequestDeleteRange().GetKey(),
-			op.GetRequestRange().GetKey()} {
-			if bytes.HasPrefix(key, []byte(prefix)) {
-				return true
-			}
-		}
-		return false
-	})
+// requiredEvents returns the events that a run must bring about.
+func requiredEvents() []string {
+	events := []string{string(schedule.Unanswered), string(schedule.Late), string(schedule.Lost),
+		string(schedule.Refused), string(schedule.Misreport), string(schedule.Denied), "first", "all at once",
+		"idle times", "requested", "given up before the answer", "tried in vain", "shared", "refused to enter",
+		"processes stopped", "processes killed", "processes closed", "former holders that rely on their entry",
+		"tries while a former holder relied on its entry"}
+	for _, k := range faultKinds() {
+		events = append(events, k.Event())
+	}
+	return events
 }
 
-func (h *host) set(x weather) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.weather = x
-}
-
-// events lists the events that a run must bring about.
-var events = []string{"answers lost", "carried out late", "requests lost", "refused", "refused, and carried out",
-	"denied a queue", "first", "all at once", "idle times", "requested", "given up before the answer", "tried in vain",
-	"shared", "refused to enter", "no space", "no space while requests are late", "cut off", "frozen watch",
-	"broken watch", "ended watch", "compaction", "key deleted by hand", "lease revoked by hand",
-	"key written by hand", "suspicion", "stopped", "killed", "closed", "leases extended", "places not given up",
-	"tried while a place was not given up"}
-
-// goWrong causes faults for the faulty time, and ends them.
-func (w *world) goWrong() {
-	if w.rand.IntN(4) == 0 {
-		w.e.MaxOps = 3 + w.rand.IntN(4) // an entry takes three: the counter, the key, the count
+// causeFaults causes faults for the faulty time, and ends them.
+func (w *world) causeFaults() {
+	w.Mu.Lock()
+	if w.OneIn(4) {
+		w.Etcd.MaxOps = 3 + w.Rand.IntN(4) // an entry takes three: the counter, the key, the count
 	}
 	for _, h := range w.hosts {
 		h.set(calm)
-		if w.rand.IntN(2) == 0 {
-			h.set(w.storm())
+		if w.OneIn(2) {
+			h.set(w.drawStorm())
 		}
 	}
-	repair := map[string]func(){}
-	end := time.Now().Add(faulty)
-	pause, what := faulty/4, func() (int, *host) { return w.rand.IntN(kinds), w.hosts[w.rand.IntN(len(w.hosts))] }
-	if w.rand.IntN(3) == 0 { // one kind of fault again and again
-		again, at := what()
-		if w.rand.IntN(3) == 0 {
-			again = kinds - 1
-		}
-		pause, what = faulty/10, func() (int, *host) { return again, at }
+	kinds := faultKinds()
+	pause, draw := faulty/4, func() (faultKind, *host) {
+		return schedule.Draw(w.Rand, kinds), schedule.Pick(w.Rand, w.hosts...)
 	}
-	for {
-		<-time.After(between(w.rand, 1, 2*pause))
-		if time.Now().After(end) {
+	if w.OneIn(3) { // one kind of fault again and again
+		again, at := draw()
+		if w.OneIn(3) {
+			again = kinds[len(kinds)-1]
+		}
+		pause, draw = faulty/10, func() (faultKind, *host) { return again, at }
+	}
+	for end := w.Now() + faulty; ; {
+		d := w.Between(1, 2*pause)
+		w.Mu.Unlock()
+		<-time.After(d)
+		w.Mu.Lock()
+		if w.Now() > end {
 			break
 		}
-		kind, at := what()
-		w.happen(kind, at, repair)
+		kind, h := draw()
+		w.Counts.Count(kind.Event())
+		w.Log.Addf(h.name, "FAULT %s", kind.Name)
+		if wait := kind.Begin(w, h); wait != nil {
+			w.Mu.Unlock()
+			wait()
+			w.Mu.Lock()
+		}
 	}
-	for _, m := range repair {
-		m()
-	}
-	w.e.SetNoSpace(false)
+	defer w.Mu.Unlock()
+	w.HealAll()
+	w.Etcd.SetNoSpace(false)
 	for _, h := range w.hosts {
 		h.set(calm)
 	}
 }
 
-// kinds is the number of kinds of faults. A kind that must meet many others counts more than once.
-const kinds = 20
+// faultKind is a kind of fault at a host. Begin returns nil, or a function that carries out what takes time.
+type faultKind = schedule.Kind[func(w *world, h *host) (wait func())]
 
-// happen causes one fault at a host. It is repaired after a while or at the end.
-func (w *world) happen(kind int, h *host, repair map[string]func()) {
-	p := h.present()
-	lasting := func(what string, again func()) {
-		w.checks.saw(what)
-		d := between(w.rand, 10*time.Millisecond, 2*simTTL)
-		w.log.say("%s: %s for %v", p.conn.Name, what, d)
-		key := p.conn.Name + what
-		repair[key] = again
-		time.AfterFunc(d, again)
-	}
-	once := func(what string) {
-		w.checks.saw(what)
-		w.log.say("%s: %s", p.conn.Name, what)
-	}
-	switch kind {
-	case 0:
-		once("storm")
-		h.set(w.storm())
-	case 1:
-		x := w.storm()
-		x.denied = w.queue(w.names[w.rand.IntN(len(w.names))])
-		if w.rand.IntN(3) == 0 {
-			x.denied = w.keys.Prefix()
-		}
-		w.log.say("%s: denied %s", p.conn.Name, x.denied)
-		h.set(x)
-	case 2, 3:
-		lasting("cut off", func() { p.conn.SetHeld(false) })
-		p.conn.SetHeld(true)
-	case 4:
-		lasting("frozen watch", func() { p.conn.SetFrozen(false) })
-		p.conn.SetFrozen(true)
-	case 5:
-		once("broken watch")
-		p.conn.BreakWatches()
-	case 6:
-		once("ended watch")
-		p.conn.AbortWatches()
-	case 7:
-		once("compaction")
-		w.e.Compact()
-	case 8, 9:
-		lasting("no space", func() { w.e.SetNoSpace(false) })
-		w.e.SetNoSpace(true)
-	case 10, 11:
-		if kv := w.someKey(p); kv != nil {
-			once("key deleted by hand")
-			w.checks.taint(placeName(string(kv.Key), kv.CreateRevision))
-			w.e.Delete(string(kv.Key))
-		}
-	case 12:
-		if s := p.keeper.Current(); s != nil {
-			once("lease revoked by hand")
-			w.checks.taint(leaseName(int64(s.ID())))
-			w.e.Revoke(int64(s.ID()))
-		}
-	case 13:
-		if s := p.keeper.Current(); s != nil {
-			once("key written by hand")
-			key := w.queue(w.names[w.rand.IntN(len(w.names))]) + "stray"
-			put := &pb.PutRequest{Key: []byte(key), Lease: int64(s.ID())}
-			_, _ = w.e.Execute(&pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: put}}}})
-		}
-	case 14:
-		if s := p.keeper.Current(); s != nil {
-			once("suspicion")
-			s.Suspect(between(w.rand, 1, 100*time.Millisecond))
-		}
-	case 15:
-		once("leases extended")
-		w.e.ExtendLeases()
-	case 16:
-		w.replace(h, p, once)
-	case 17, 18, 19:
-		once("no space while requests are late")
-		h.set(weather{late: 400, broken: 1000, slow: calm.slow})
-		w.e.SetNoSpace(true)
-		time.AfterFunc(between(w.rand, 20*time.Millisecond, simTimeout), func() {
-			h.set(calm)
-			w.e.SetNoSpace(false)
+// faultKinds returns all kinds. A kind that must meet many others weighs more.
+func faultKinds() []faultKind {
+	at := func(weight int, name string, begin func(w *world, h *host)) faultKind {
+		return schedule.NewKind(weight, name, func(w *world, h *host) func() {
+			begin(w, h)
+			return nil
 		})
+	}
+	onSession := func(weight int, name string, begin func(w *world, h *host, lease int64)) faultKind {
+		return at(weight, name, func(w *world, h *host) {
+			if s := h.present().keeper.Current(); s != nil {
+				begin(w, h, int64(s.ID()))
+			}
+		})
+	}
+	return []faultKind{
+		at(1, "requests lost, late or refused at random", func(w *world, h *host) { h.set(w.drawStorm()) }),
+		at(1, "queues denied", func(w *world, h *host) {
+			x := w.drawStorm()
+			x.Denied = w.queue(schedule.Pick(w.Rand, w.names...))
+			if w.OneIn(3) {
+				x.Denied = w.keys.Prefix()
+			}
+			h.set(x)
+		}),
+		at(2, "cut off from etcd", func(w *world, h *host) { h.link.CutOff(w.drawDuration()) }),
+		at(1, "watch frozen", func(w *world, h *host) { h.link.FreezeWatch(w.drawDuration()) }),
+		at(1, "watch broken", func(_ *world, h *host) { h.link.BreakWatch() }),
+		at(1, "watch ended by etcd", func(_ *world, h *host) { h.link.EndWatch() }),
+		at(1, "compaction", func(w *world, _ *host) { w.Compact() }),
+		at(2, "no space", func(w *world, _ *host) { w.FillSpace(w.drawDuration()) }),
+		onSession(2, "key deleted out of band", func(w *world, _ *host, lease int64) {
+			if kv := w.drawKey(lease); kv != nil {
+				w.checks.taint(placeName(string(kv.Key), kv.CreateRevision))
+				w.Etcd.Delete(string(kv.Key))
+			}
+		}),
+		onSession(1, "lease revoked out of band", func(w *world, _ *host, lease int64) {
+			w.checks.taint(leaseName(lease))
+			w.Etcd.Revoke(lease)
+		}),
+		onSession(1, "key written out of band", func(w *world, _ *host, lease int64) {
+			key := w.queue(schedule.Pick(w.Rand, w.names...)) + "stray"
+			put := &pb.PutRequest{Key: []byte(key), Lease: lease}
+			_, _ = w.Etcd.Execute(&pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: put}}}})
+		}),
+		onSession(1, "session suspected", func(w *world, h *host, _ int64) {
+			h.present().keeper.Current().Suspect(w.Between(1, 100*time.Millisecond))
+		}),
+		at(1, "leases extended", func(w *world, _ *host) { w.Etcd.ExtendLeases() }),
+		schedule.NewKind(1, "process replaced", replaceProcess),
+		at(3, "no space while requests are late", func(w *world, h *host) {
+			d := w.Between(20*time.Millisecond, simTimeout)
+			h.set(schedule.LinkState{Odds: schedule.Odds{Late: 400, Broken: 1000}, SlowWatch: calm.SlowWatch})
+			w.FillSpace(d)
+			w.EndAfter(d, func() { h.set(calm) })
+		}),
 	}
 }
 
-// replace ends a process, in an orderly way or not, and starts another one.
-func (w *world) replace(h *host, p *process, once func(string)) {
-	switch w.rand.IntN(3) {
-	case 0:
-		once("killed")
-		p.conn.SetHeld(true) // requests in flight still arrive some day
+// drawDuration draws the duration of a fault.
+func (w *world) drawDuration() time.Duration { return w.Between(10*time.Millisecond, 2*simTTL) }
+
+// replaceProcess ends a process, in an orderly way or not, and starts another one.
+func replaceProcess(w *world, h *host) (wait func()) {
+	p, how, closes, arrive := h.present(), w.Rand.IntN(3), w.Between(1, simTTL), w.Between(1, 3*simTTL)
+	w.Counts.Count([]string{"processes killed", "processes closed", "processes stopped"}[how])
+	if how == 0 {
+		p.conn.SetHeld(true)
 		p.cancel()
-		time.AfterFunc(between(w.rand, 1, 3*simTTL), func() { p.conn.SetHeld(false) })
-	case 1:
-		once("closed")
-		ctx, cancel := contextFor(between(w.rand, 1, simTTL))
-		p.close(ctx)
-		cancel()
-		fallthrough
-	default:
-		once("stopped")
 	}
-	w.checks.ended(p)
-	p.cancel()
-	p.wg.Wait()
-	h.start()
+	return func() {
+		if how == 1 {
+			ctx, cancel := contextFor(closes)
+			p.close(ctx)
+			cancel()
+		}
+		w.checks.ended(p)
+		p.cancel()
+		p.wg.Wait()
+		time.AfterFunc(arrive, func() { p.conn.SetHeld(false) }) // requests in flight still arrive some day
+		h.start()
+	}
 }
 
 // placeName names a key while it stands.
 func placeName(key string, create int64) string { return fmt.Sprint(key, " of ", create) }
 
-// someKey returns a key of a queue on the process's session, or nil if there is none.
-func (w *world) someKey(p *process) *mvccpb.KeyValue {
-	s := p.keeper.Current()
-	if s == nil {
-		return nil
-	}
+// drawKey draws a key of a queue on a lease, or returns nil if there is none.
+func (w *world) drawKey(lease int64) *mvccpb.KeyValue {
 	var keys []*mvccpb.KeyValue
-	for _, kv := range w.e.Keys(w.keys.Prefix()) {
+	for _, kv := range w.Etcd.Keys(w.keys.Prefix()) {
 		if name, ok := w.nameOf(string(kv.Key)); ok && slices.Contains(w.names, name) &&
-			strings.Contains(string(kv.Key), "/"+leaseName(int64(s.ID()))+"-") {
+			strings.Contains(string(kv.Key), "/"+leaseName(lease)+"-") {
 			keys = append(keys, kv)
 		}
 	}
 	if len(keys) == 0 {
 		return nil
 	}
-	return keys[w.rand.IntN(len(keys))]
+	return keys[w.Rand.IntN(len(keys))]
 }

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/goverse/goverse/internal/test/schedule"
 )
 
 // view is the view that all processes of a world share. At times a former holder may still rely on its entry;
@@ -20,7 +22,7 @@ type view struct {
 }
 
 func newView(w *world) *view {
-	v := &view{w: w, rand: newRand(w.seed, "view")}
+	v := &view{w: w, rand: schedule.NewRand(w.Seed, "view")}
 	if v.rand.IntN(3) > 0 {
 		return nil
 	}
@@ -31,7 +33,7 @@ func newView(w *world) *view {
 func (v *view) draw(from, to time.Duration) (d time.Duration, happens bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return between(v.rand, from, to), v.rand.IntN(5) == 0
+	return schedule.Between(v.rand, from, to), v.rand.IntN(5) == 0
 }
 
 // run lets a former holder rely on its entry now and then, until the faults end.
@@ -43,7 +45,7 @@ func (v *view) run() {
 			return
 		case <-time.After(pause):
 		}
-		v.w.checks.saw("places not given up")
+		v.w.Counts.Count("former holders that rely on their entry")
 		v.set(true)
 		lasts, _ := v.draw(10*time.Millisecond, simTTL)
 		<-time.After(lasts)
@@ -54,7 +56,7 @@ func (v *view) run() {
 func (v *view) set(lingers bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.w.log.say("somebody counts on a place that is gone: %v", lingers)
+	v.w.Log.Addf("", "a former holder relies on an entry that is gone: %v", lingers)
 	if lingers {
 		v.since, v.changed = time.Now(), make(chan struct{})
 		return
@@ -92,7 +94,7 @@ func (v *view) Confirm(ctx context.Context, wait bool) (clear bool, err error) {
 	case over == nil:
 		return true, nil
 	case !wait:
-		v.w.checks.saw("tried while a place was not given up")
+		v.w.Counts.Count("tries while a former holder relied on its entry")
 		return false, nil
 	}
 	select {
@@ -106,6 +108,6 @@ func (v *view) Confirm(ctx context.Context, wait bool) (clear bool, err error) {
 // granted checks an entry that was granted, with the time of its request.
 func (v *view) granted(x *Entry, asked time.Time) {
 	if since, over := v.lingers(); over != nil && since.Before(asked) {
-		v.w.checks.fail("%s was first while another one counted on its place that was gone", x.Key())
+		v.w.Fail("%s was first while a former holder relied on its entry", x.Key())
 	}
 }

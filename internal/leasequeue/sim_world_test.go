@@ -3,14 +3,13 @@ package leasequeue
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/test/modeletcd"
+	"github.com/goverse/goverse/internal/test/schedule"
 )
 
 const (
@@ -22,62 +21,57 @@ const (
 
 // world holds everything of one schedule.
 type world struct {
-	seed   uint64
-	rand   *rand.Rand // determines the schedule
-	e      *modeletcd.Etcd
+	*schedule.World
 	keys   state.Keys
 	names  []string
 	hosts  []*host
 	checks *checks
-	view   *view // nil: a key that is gone was released
-	log    *log
+	view   *view         // nil: a key that is gone was released
 	calm   chan struct{} // closed when the faults have ended
 	idle   bool          // there are no followers, and there are times without any entry
 }
 
-func newWorld(seed uint64) *world {
+func newWorld(base *schedule.World) *world {
 	keys, err := state.NewKeys("/sim")
 	if err != nil {
 		panic(err)
 	}
-	w := &world{seed: seed, rand: newRand(seed, "schedule"), e: modeletcd.New(), keys: keys,
-		log: &log{began: time.Now()}, calm: make(chan struct{})}
-	w.checks = &checks{w: w, seen: map[string]int{}, tokens: map[string]tokens{}, tainted: map[string]bool{},
+	w := &world{World: base, keys: keys, calm: make(chan struct{})}
+	w.RequestTimeout = simTimeout
+	w.StartEtcd(1)
+	w.checks = &checks{w: w, tokens: map[string]*schedule.Tokens{}, tainted: map[string]bool{},
 		given: map[*Entry]int{}, asked: map[*Entry]int{}, first: map[string][]*Grant{},
 		standing: map[string]int64{}}
-	w.e.Changed = w.checks.changed
+	w.Etcd.Changed = w.checks.changed
 	w.view = newView(w)
-	names := 1 + w.rand.IntN(3)
-	if w.rand.IntN(5) == 0 {
+	names := 1 + w.Rand.IntN(3)
+	if w.Rand.IntN(5) == 0 {
 		names = 10
 	}
 	for i := range names {
 		w.names = append(w.names, string(rune('p'+i)))
 	}
-	if w.rand.IntN(10) == 0 {
-		w.checks.saw("idle times")
+	if w.Rand.IntN(10) == 0 {
+		w.Counts.Count("idle times")
 		w.idle = true
 	}
-	for i := range 1 + w.rand.IntN(3) {
-		w.hosts = append(w.hosts, &host{w: w, name: string(rune('a' + i)), asked: map[uint64]int{}})
+	for i := range 1 + w.Rand.IntN(3) {
+		w.hosts = append(w.hosts, newHost(w, string(rune('a'+i))))
 	}
 	return w
 }
 
-// between returns a random time, to the nanosecond, so that two events hardly ever coincide.
-func between(r *rand.Rand, from, to time.Duration) time.Duration {
-	return from + time.Duration(r.Int64N(int64(to-from)))
-}
-
-func (w *world) run() {
-	defer w.e.Close()
+// playSchedule runs one schedule.
+func playSchedule(base *schedule.World) {
+	w := newWorld(base)
+	defer w.Etcd.Close()
 	for _, h := range w.hosts {
 		h.start()
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var actors sync.WaitGroup
 	for _, h := range w.hosts {
-		for i := range 1 + w.rand.IntN(3) {
+		for i := range 1 + w.Rand.IntN(3) {
 			a := newActor(h, i)
 			actors.Go(func() { a.run(ctx) })
 		}
@@ -85,9 +79,8 @@ func (w *world) run() {
 	if w.view != nil {
 		actors.Go(w.view.run)
 	}
-	w.goWrong()
+	w.causeFaults()
 	close(w.calm)
-	w.log.say("all is well from now on")
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -98,28 +91,33 @@ func (w *world) run() {
 		<-time.After(2 * simTTL)
 		w.checks.quiet()
 	case <-time.After(patience):
-		w.checks.fail("somebody waits forever")
+		w.Fail("a caller waits forever")
 	}
 	cancel()
 	<-ended
 	for _, h := range w.hosts {
 		h.stop()
 	}
-	if left := w.e.Keys(""); len(left) > 0 {
-		w.checks.fail("%s is left of processes that have stopped", left[0].Key)
+	if left := w.Etcd.Keys(""); len(left) > 0 {
+		w.Fail("%s remains, although its process has stopped", left[0].Key)
 	}
 }
 
 // host runs one process after the other.
 type host struct {
-	w       *world
-	name    string
-	weather weather
+	w    *world
+	link *schedule.Link // to etcd
+	name string
 
-	mu    sync.Mutex
-	p     *process
-	n     int
-	asked map[uint64]int // number of requests, by label
+	mu sync.Mutex
+	p  *process
+	n  int
+}
+
+func newHost(w *world, name string) *host {
+	h := &host{w: w, name: name, link: w.NewLink(name)}
+	h.link.MinHop, h.link.MaxHop = time.Millisecond, 4*time.Millisecond
+	return h
 }
 
 // process is an engine with its connection and session.
@@ -139,11 +137,14 @@ func (h *host) start() {
 	defer h.mu.Unlock()
 	h.n++
 	p := &process{h: h}
-	p.conn = h.w.e.Connect(fmt.Sprint(h.name, h.n), h.delivery)
+	p.conn = h.link.Connect(fmt.Sprint(h.name, h.n), func(request any) modeletcd.Delivery {
+		d, _ := h.link.Deliver(label(request), request)
+		return d
+	})
 	client := p.conn.Client()
 	chance := func(of string) func() float64 { // determined by the seed
 		var mu sync.Mutex
-		r := newRand(h.w.seed, fmt.Sprint(of, h.name, h.n))
+		r := schedule.NewRand(h.w.Seed, of, h.name, h.n)
 		return func() float64 {
 			mu.Lock()
 			defer mu.Unlock()
@@ -231,32 +232,4 @@ func (h *host) stop() {
 	p := h.present()
 	p.cancel()
 	p.wg.Wait()
-}
-
-// log records the events. They are formatted only on demand.
-type log struct {
-	began time.Time
-	mu    sync.Mutex
-	lines []said
-}
-
-type said struct {
-	at     time.Duration
-	format string
-	args   []any
-}
-
-func (l *log) say(format string, args ...any) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.lines = append(l.lines, said{time.Since(l.began), format, args})
-}
-
-func (l *log) String() string {
-	var b strings.Builder
-	for _, line := range l.lines {
-		fmt.Fprintf(&b, "%11.6fs ", line.at.Seconds())
-		fmt.Fprintf(&b, line.format+"\n", line.args...)
-	}
-	return b.String()
 }

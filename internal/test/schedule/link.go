@@ -59,7 +59,7 @@ func (w *World) NewLink(name string) *Link {
 	l := &Link{World: w, Name: name, counts: map[uint64]uint64{}, MinHop: 100 * time.Microsecond,
 		MaxHop: 1500 * time.Microsecond, Denies: func(request any, prefix string) bool {
 			r, ok := request.(*pb.TxnRequest)
-			return ok && (Writes(r, prefix) || reads(r, prefix))
+			return ok && Touches(r, prefix)
 		}}
 	l.state.Store(&LinkState{})
 	return l
@@ -139,15 +139,17 @@ func (l *Link) Deliver(group uint64, request any) (d modeletcd.Delivery, outcome
 	return d, outcome
 }
 
+// Touches reports whether a transaction would put, delete or read a key with this prefix.
+func Touches(r *pb.TxnRequest, prefix string) bool {
+	return Writes(r, prefix) ||
+		anyKey(r, prefix, func(op *pb.RequestOp) []byte { return op.GetRequestRange().GetKey() })
+}
+
 // Writes reports whether a transaction would put or delete a key with this prefix.
 func Writes(r *pb.TxnRequest, prefix string) bool {
 	return anyKey(r, prefix, func(op *pb.RequestOp) []byte {
 		return append(op.GetRequestPut().GetKey(), op.GetRequestDeleteRange().GetKey()...)
 	})
-}
-
-func reads(r *pb.TxnRequest, prefix string) bool {
-	return anyKey(r, prefix, func(op *pb.RequestOp) []byte { return op.GetRequestRange().GetKey() })
 }
 
 func anyKey(r *pb.TxnRequest, prefix string, keyOf func(*pb.RequestOp) []byte) bool {
