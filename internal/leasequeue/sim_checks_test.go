@@ -9,8 +9,8 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
+	"github.com/goverse/goverse/internal/test/invariant"
 	"github.com/goverse/goverse/internal/test/modeletcd"
-	"github.com/goverse/goverse/internal/test/schedule"
 )
 
 // checks holds the promises and the observations. Out-of-band changes are exempt: entries with a deleted key,
@@ -21,10 +21,10 @@ type checks struct {
 	mu        sync.Mutex
 	sequence  int
 	processes map[*modeletcd.Conn]*process
-	tainted   map[string]bool             // entries, and leases, by name
-	tokens    map[string]*schedule.Tokens // by queue
-	given     map[*Entry]int              // released entries, and the time
-	asked     map[*Entry]int              // requested entries, and the time
+	tainted   map[string]bool                      // entries, and leases, by name
+	tokens    map[string]*invariant.Tokens[*Grant] // by queue
+	given     map[*Entry]int                       // released entries, and the time
+	asked     map[*Entry]int                       // requested entries, and the time
 	first     map[string][]*Grant
 	standing  map[string]int64 // keys, and the time of their creation
 }
@@ -92,12 +92,13 @@ func (c *checks) granted(x *Grant) {
 	}
 	t := c.tokens[x.queue]
 	if t == nil {
-		t = &schedule.Tokens{}
+		t = &invariant.Tokens[*Grant]{}
 		c.tokens[x.queue] = t
 	}
-	if greater := t.Observe(token, x.Shared); greater != 0 {
-		c.w.Fail("%s has token %d, after %d", x.key, token, greater)
+	if greatest, holder := t.Greatest(x.Shared); token <= greatest {
+		c.w.Fail("%s has token %d, after %s with %d", x.key, token, holder.key, greatest)
 	}
+	t.Add(token, x.Shared, x)
 	if !x.Valid() {
 		return
 	}

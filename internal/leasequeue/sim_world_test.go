@@ -8,6 +8,7 @@ import (
 
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/test/invariant"
 	"github.com/goverse/goverse/internal/test/modeletcd"
 	"github.com/goverse/goverse/internal/test/schedule"
 )
@@ -39,7 +40,7 @@ func newWorld(base *schedule.World) *world {
 	w := &world{World: base, keys: keys, calm: make(chan struct{})}
 	w.RequestTimeout = simTimeout
 	w.StartEtcd(1)
-	w.checks = &checks{w: w, tokens: map[string]*schedule.Tokens{}, tainted: map[string]bool{},
+	w.checks = &checks{w: w, tokens: map[string]*invariant.Tokens[*Grant]{}, tainted: map[string]bool{},
 		given: map[*Entry]int{}, asked: map[*Entry]int{}, first: map[string][]*Grant{},
 		standing: map[string]int64{}}
 	w.Etcd.Changed = w.checks.changed

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	"github.com/goverse/goverse/internal/test/invariant"
 )
 
 // checkTokens finds terms of a subject without a token, and terms with a token no greater than those of all terms
@@ -20,24 +22,12 @@ func checkTokens(terms []Term) []Finding {
 	byStart := slices.Clone(terms)
 	slices.SortFunc(byStart, func(a, b Term) int { return cmp.Compare(a.First.Before, b.First.Before) })
 	var out []Finding
-	var every, exclusive *Term // the greatest before y
-	greater := func(a, b *Term) *Term {
-		if a == nil || b.Token >= a.Token {
-			return b
-		}
-		return a
-	}
+	var before invariant.Tokens[*Term] // of the terms before y
 	for _, y := range byStart {
 		for ; len(byEnd) > 0 && y.startsAfter(byEnd[0]); byEnd = byEnd[1:] {
-			every = greater(every, &byEnd[0])
-			if !byEnd[0].Shared {
-				exclusive = greater(exclusive, &byEnd[0])
-			}
+			before.Add(byEnd[0].Token, byEnd[0].Shared, &byEnd[0])
 		}
-		greatest := every
-		if y.Shared {
-			greatest = exclusive
-		}
+		_, greatest := before.Greatest(y.Shared)
 		f := Finding{Kind: Token, Subject: y.Subject, From: y.First.Before, To: y.Last.After}
 		switch {
 		case y.Token == 0:

@@ -10,6 +10,7 @@ import (
 	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/test/invariant"
 	"github.com/goverse/goverse/internal/test/modeletcd"
 )
 
@@ -23,14 +24,13 @@ type checks struct {
 	processes map[*modeletcd.Conn]*process
 	author    originator // of the out-of-band change in progress
 
-	losses            []keyLoss
-	taints            []int64        // incarnations of members with altered records
-	ended             map[int64]bool // leases
-	accusations       []accusation
-	requests          int
-	resigned          []int64 // tokens of terms that ended by giving up the key
-	largestTermToken  int64   // the largest token of a term
-	largestWriteToken int64   // the largest token of a guarded write
+	losses        []keyLoss
+	taints        []int64        // incarnations of members with altered records
+	ended         map[int64]bool // leases
+	accusations   []accusation
+	requests      int
+	resigned      []int64                    // tokens of terms that ended by giving up the key
+	terms, writes invariant.Tokens[*process] // of terms, and of guarded writes
 
 	shardOwners
 

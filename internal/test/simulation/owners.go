@@ -3,15 +3,16 @@ package simulation
 import (
 	"slices"
 	"time"
+
+	"github.com/goverse/goverse/internal/test/invariant"
 )
 
 // shardOwners holds the checks' knowledge of the serving of shards.
 type shardOwners struct {
-	holds  []*claim        // by shard, at this instant
-	since  []time.Duration // by shard: since when two hold it at once, excused; 0 if they do not
-	two    []bool          // by shard: two hold it at this instant
-	epochs []int64         // by shard: the largest epoch under which it was served
-	last   []*process      // by shard: the process that served it under that epoch
+	holds  []*claim                     // by shard, at this instant
+	since  []time.Duration              // by shard: since when two hold it at once, excused; 0 if they do not
+	two    []bool                       // by shard: two hold it at this instant
+	served []invariant.Tokens[*process] // by shard: the epochs under which it was served
 
 	granted    []int64 // by shard: the epoch in the newest map that a process wrote
 	generation int64   // the largest of a map
@@ -29,7 +30,7 @@ type forgedReport struct {
 
 func newOwners(shards int) shardOwners {
 	return shardOwners{holds: make([]*claim, shards), since: make([]time.Duration, shards), two: make([]bool, shards),
-		epochs: make([]int64, shards), last: make([]*process, shards), granted: make([]int64, shards)}
+		served: make([]invariant.Tokens[*process], shards), granted: make([]int64, shards)}
 }
 
 // checkHold checks that no other process holds a shard that a process with a valid session holds. A process holds a
@@ -116,16 +117,15 @@ func (c *checks) checkServing(p *process, x *claim, n int) {
 	epoch := x.shards[n]
 	p.logf("serves shard %d under epoch %d", n, epoch)
 	c.w.Counts.Count(ShardServed)
-	last := c.last[n]
-	switch {
-	case epoch > c.epochs[n]:
-		c.epochs[n], c.last[n] = epoch, p
-	case epoch == c.epochs[n] && last == p:
+	switch greatest, last := c.served[n].Greatest(false); {
+	case epoch > greatest:
+		c.served[n].Add(epoch, false, p)
+	case epoch == greatest && last == p:
 	default:
-		if by, excused := c.findBesideCase(p, last, epoch, c.epochs[n]); excused {
+		if by, excused := c.findBesideCase(p, last, epoch, greatest); excused {
 			c.w.Counts.Count(by.late())
 			return
 		}
-		c.fail("P5", "%s serves shard %d under epoch %d, after %s under %d", p.id, n, epoch, last.id, c.epochs[n])
+		c.fail("P5", "%s serves shard %d under epoch %d, after %s under %d", p.id, n, epoch, last.id, greatest)
 	}
 }

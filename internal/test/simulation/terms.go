@@ -54,10 +54,11 @@ func (c *checks) checkTermBegan(p *process, token int64, mode leaderelection.Mod
 	if k.token != 0 && c.workStillRuns(p, k.token) {
 		c.fail("P2", "%s leads with token %d while work of token %d is running", p.id, token, k.token)
 	}
-	if s := p.session(); token <= c.largestTermToken && (s == nil || c.findLoss(p, s, token) == nil) {
-		c.fail("P2", "%s leads with token %d, after a term with token %d", p.id, token, c.largestTermToken)
+	greatest, _ := c.terms.Greatest(false)
+	if s := p.session(); token <= greatest && (s == nil || c.findLoss(p, s, token) == nil) {
+		c.fail("P2", "%s leads with token %d, after a term with token %d", p.id, token, greatest)
 	}
-	c.largestTermToken = max(c.largestTermToken, token)
+	c.terms.Add(token, false, p)
 	k.token, k.mode, k.over = token, mode, -1
 	if mode == leaderelection.ModeFallback {
 		c.w.Counts.Count(ActingTerm)
@@ -245,10 +246,10 @@ func (c *checks) checkWrite(p *process, d planningDuty) {
 	if why != "" {
 		c.fail("P2", "etcd accepted a write of %s with token %d, but %s", p.id, d.token, why)
 	}
-	if d.token < c.largestWriteToken {
-		c.fail("P2", "etcd accepted a write of %s with token %d after one with %d", p.id, d.token, c.largestWriteToken)
+	if greatest, other := c.writes.Greatest(false); d.token < greatest {
+		c.fail("P2", "etcd accepted a write of %s with token %d after one of %s with %d", p.id, d.token, other.id, greatest)
 	}
-	c.largestWriteToken = max(c.largestWriteToken, d.token)
+	c.writes.Add(d.token, false, p)
 }
 
 // candidateExists reports whether a candidate's key with that CreateRevision exists.
