@@ -162,19 +162,19 @@ func faultKinds() []faultKind {
 			}
 			h.set(x)
 		}),
-		at(2, "cut off from etcd", func(w *world, h *host) { h.link.CutOff(w.drawDuration()) }),
-		at(1, "watch frozen", func(w *world, h *host) { h.link.FreezeWatch(w.drawDuration()) }),
-		at(1, "watch broken", func(_ *world, h *host) { h.link.BreakWatch() }),
-		at(1, "watch ended by etcd", func(_ *world, h *host) { h.link.EndWatch() }),
-		at(1, "compaction", func(w *world, _ *host) { w.Compact() }),
+		at(2, schedule.CutOff, func(w *world, h *host) { h.link.CutOff(w.drawDuration()) }),
+		at(1, schedule.WatchFrozen, func(w *world, h *host) { h.link.FreezeWatch(w.drawDuration()) }),
+		at(1, schedule.WatchBroken, func(_ *world, h *host) { h.link.BreakWatch() }),
+		at(1, schedule.WatchEnded, func(_ *world, h *host) { h.link.EndWatch() }),
+		at(1, schedule.Compaction, func(w *world, _ *host) { w.Compact() }),
 		at(2, "no space", func(w *world, _ *host) { w.FillSpace(w.drawDuration()) }),
-		onSession(2, "key deleted out of band", func(w *world, _ *host, lease int64) {
+		onSession(2, schedule.KeyDeleted, func(w *world, _ *host, lease int64) {
 			if kv := w.drawKey(lease); kv != nil {
 				w.checks.taint(placeName(string(kv.Key), kv.CreateRevision))
 				w.Etcd.Delete(string(kv.Key))
 			}
 		}),
-		onSession(1, "lease revoked out of band", func(w *world, _ *host, lease int64) {
+		onSession(1, schedule.LeaseRevoked, func(w *world, _ *host, lease int64) {
 			w.checks.taint(leaseName(lease))
 			w.Etcd.Revoke(lease)
 		}),

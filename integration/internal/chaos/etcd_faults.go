@@ -17,6 +17,8 @@ import (
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/test/faults"
 	"github.com/goverse/goverse/internal/test/history"
+	"github.com/goverse/goverse/internal/test/schedule"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // revokeLease revokes the lease of a node's session.
@@ -82,11 +84,11 @@ func freezeWatch(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) er
 		return err
 	}
 	ttl := time.Duration(w.cfg.TTL) * time.Second
-	for until := time.Now().Add(between(rnd, ttl, ttl*3/2)); time.Now().Before(until); {
+	for until := time.Now().Add(schedule.Between(rnd, ttl, ttl*3/2)); time.Now().Before(until); {
 		if _, err := w.client.Put(ctx, tickKey, ""); err != nil {
 			return err
 		}
-		holdFault(ctx, 100*time.Millisecond)
+		wait.For(ctx, 100*time.Millisecond)
 	}
 	if _, err := n.ask(ctx, askThawWatch); err != nil {
 		return err
@@ -101,7 +103,7 @@ func freezeWatch(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) er
 		case time.Now().After(deadline):
 			return fmt.Errorf("node %d did not notice that its watch was frozen", n.index)
 		}
-		holdFault(ctx, pollInterval)
+		wait.For(ctx, pollInterval)
 	}
 }
 
@@ -119,7 +121,7 @@ func killMember(ctx context.Context, w *world, _ *chaosNode, rnd *rand.Rand) err
 	if err := w.awaitEtcdAnswers(ctx); err != nil { // the others answer
 		return err
 	}
-	holdFault(ctx, between(rnd, 0, 1500*time.Millisecond))
+	wait.For(ctx, schedule.Between(rnd, 0, 1500*time.Millisecond))
 	if err := m.start(); err != nil {
 		return err
 	}
@@ -139,7 +141,7 @@ func restartEtcd(ctx context.Context, w *world, _ *chaosNode, rnd *rand.Rand) er
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	holdFault(ctx, between(rnd, 0, 2*time.Duration(w.cfg.TTL)*time.Second))
+	wait.For(ctx, schedule.Between(rnd, 0, 2*time.Duration(w.cfg.TTL)*time.Second))
 	for _, m := range w.members {
 		if err := m.start(); err != nil {
 			return err
@@ -156,7 +158,7 @@ func freezeEtcd(ctx context.Context, w *world, _ *chaosNode, rnd *rand.Rand) err
 	if _, err := m.currentProcess().Freeze(); err != nil {
 		return err
 	}
-	holdFault(ctx, between(rnd, 0, 2*time.Duration(w.cfg.TTL)*time.Second))
+	wait.For(ctx, schedule.Between(rnd, 0, 2*time.Duration(w.cfg.TTL)*time.Second))
 	_, err := m.currentProcess().Thaw()
 	return errors.Join(err, w.awaitEtcdAnswers(ctx), w.awaitMembersJoined(ctx))
 }
@@ -169,7 +171,7 @@ func compactHistory(ctx context.Context, w *world, _ *chaosNode, rnd *rand.Rand)
 	if err != nil {
 		return err
 	}
-	holdFault(ctx, between(rnd, 300*time.Millisecond, time.Second))
+	wait.For(ctx, schedule.Between(rnd, 300*time.Millisecond, time.Second))
 	err = churn.Stop(ctx)
 	if err == nil && churn.Stats().Compactions == 0 {
 		err = errNoEffect

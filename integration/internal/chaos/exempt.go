@@ -10,6 +10,7 @@ import (
 
 	"github.com/goverse/goverse/internal/test/faults"
 	"github.com/goverse/goverse/internal/test/history"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // RemoveAlive causes the overlap that crash detection does not exclude. A living leader pauses for a moment,
@@ -41,7 +42,7 @@ func RemoveAlive(ctx context.Context, cfg Config) (v history.Verdict, took time.
 		return errors.Join(gone, err)
 	})
 	// Wait long enough for any claim that it may still make.
-	holdFault(ctx, time.Duration(cfg.TTL)*time.Second)
+	wait.For(ctx, time.Duration(cfg.TTL)*time.Second)
 	err = errors.Join(err, n.healNetwork())
 	if err == nil {
 		err = n.awaitBack(ctx, before)

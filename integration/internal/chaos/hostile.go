@@ -20,6 +20,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/internal/test/probepb"
+	"github.com/goverse/goverse/internal/wait"
 	nodepb "github.com/goverse/goverse/proto/goverse/node/v1"
 	objectspb "github.com/goverse/goverse/proto/goverse/objects/v1"
 )
@@ -85,7 +86,7 @@ func (h *attacker) repeatAttack(ctx context.Context, n *chaosNode, every time.Du
 				done.Add(1)
 			}
 			cancel()
-			holdFault(ctx, every)
+			wait.For(ctx, every)
 		}
 	})
 }
@@ -110,7 +111,7 @@ func forgeStream(ctx context.Context, conn *grpc.ClientConn, rnd *rand.Rand) err
 	if err := stream.Send(&probepb.Blob{Data: []byte("hostile")}); err != nil {
 		return err
 	}
-	holdFault(ctx, time.Duration(rnd.IntN(100))*time.Millisecond)
+	wait.For(ctx, time.Duration(rnd.IntN(100))*time.Millisecond)
 	return nil
 }
 
@@ -141,7 +142,7 @@ func (h *attacker) breakWatch(ctx context.Context, conn *grpc.ClientConn) error 
 	if err := stream.Send(&nodepb.WatchRequest{InstanceId: name}); err != nil { // now it is a watcher
 		return err
 	}
-	holdFault(ctx, pollInterval)
+	wait.For(ctx, pollInterval)
 	return nil
 }
 
@@ -174,7 +175,7 @@ func leaveUnread(ctx context.Context, conn *grpc.ClientConn) error {
 	if _, err := stream.Header(); err != nil {
 		return err
 	}
-	holdFault(ctx, unreadFor)
+	wait.For(ctx, unreadFor)
 	return nil
 }
 
@@ -197,7 +198,7 @@ func forgeLink(ctx context.Context, conn *grpc.ClientConn) error {
 	if err := stream.Send(request); err != nil {
 		return err
 	}
-	holdFault(ctx, 2*linkEvery)
+	wait.For(ctx, 2*linkEvery)
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/goverse/goverse/internal/test/faults"
+	"github.com/goverse/goverse/internal/test/schedule"
 )
 
 // faultKind is one kind of fault. Its function do causes the fault, keeps it for a while, observes its effect, and
@@ -28,30 +29,30 @@ type faultKind struct {
 // allFaultKinds returns all kinds of faults. Those on the path to etcd come from the catalogue in package faults.
 func allFaultKinds() []faultKind {
 	return []faultKind{
-		{name: "process killed", members: 1, do: killProcess},
-		{name: "process stopped", do: stopProcess},
+		{name: schedule.ProcessKilled, members: 1, do: killProcess},
+		{name: schedule.ProcessStopped, do: stopProcess},
 		{name: "process frozen past the TTL", do: freezeProcess},
-		{name: "process paused", members: 1, do: pauseProcess},
+		{name: schedule.ProcessPaused, members: 1, do: pauseProcess},
 		alsoWithMembers(faultUntilLost(faults.CutOff)),
 		faultUntilLost(faults.RequestsDropped),
 		faultUntilLost(faults.AnswersDropped),
 		slowingFault(faults.Delayed),
 		slowingFault(faults.Throttled),
 		{name: faults.Reset.Name, do: resetConnections},
-		{name: "node's port refuses", etcdWell: true, do: refuseConnections},
+		{name: schedule.PortRefuses, etcdWell: true, do: refuseConnections},
 		{name: "packets between nodes dropped", etcdWell: true, do: dropNodePackets},
 		{name: "refusing and cut off at once", etcdWell: true, do: isolateNode},
-		{name: "lease revoked out of band", etcdWell: true, do: revokeLease},
-		{name: "key deleted out of band", etcdWell: true, do: deleteKey},
-		{name: "lock's key deleted out of band", etcdWell: true, do: deleteLockKey},
+		{name: schedule.LeaseRevoked, etcdWell: true, do: revokeLease},
+		{name: schedule.KeyDeleted, etcdWell: true, do: deleteKey},
+		{name: schedule.LockKeyDeleted, etcdWell: true, do: deleteLockKey},
 		{name: faults.WatchFrozen.Name, etcdWell: true, do: freezeWatch},
 		{name: "etcd member killed", atEtcd: true, others: true, members: 1, do: killMember},
-		{name: "etcd member stopped", atEtcd: true, others: true, members: 2, do: freezeMember},
+		{name: schedule.MemberStopped, atEtcd: true, others: true, members: 2, do: freezeMember},
 		{name: "etcd member stutters", atEtcd: true, others: true, members: 2, do: stutterMember},
 		{name: "etcd members cut off from each other", atEtcd: true, others: true, members: 2, do: cutMembers},
 		{name: "etcd stands still", atEtcd: true, alone: true, do: freezeEtcd},
 		{name: "etcd killed and restarted", atEtcd: true, do: restartEtcd},
-		{name: "compaction under load", atEtcd: true, do: compactHistory},
+		{name: schedule.CompactionUnderLoad, atEtcd: true, do: compactHistory},
 	}
 }
 

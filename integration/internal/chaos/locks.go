@@ -15,6 +15,7 @@ import (
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/internal/test/history"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 const (
@@ -91,7 +92,7 @@ func (w *world) settled(ctx context.Context) error {
 // itself.
 func deleteLockKey(ctx context.Context, w *world, n *chaosNode, _ *rand.Rand) error {
 	until := time.Now().Add(effectPatience)
-	for ; time.Now().Before(until) && ctx.Err() == nil; holdFault(ctx, time.Millisecond) {
+	for ; time.Now().Before(until) && ctx.Err() == nil; wait.For(ctx, time.Millisecond) {
 		m := w.mirror.Snapshot().Member(n.address())
 		if m == nil {
 			continue
@@ -118,7 +119,7 @@ func deleteLockKey(ctx context.Context, w *world, n *chaosNode, _ *rand.Rand) er
 			}
 			if gone {
 				// The node checks its key every third of the TTL. No other fault may prevent that check.
-				holdFault(ctx, time.Duration(w.cfg.TTL)*time.Second/3+500*time.Millisecond)
+				wait.For(ctx, time.Duration(w.cfg.TTL)*time.Second/3+500*time.Millisecond)
 				return nil
 			}
 		}

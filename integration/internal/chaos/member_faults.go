@@ -15,6 +15,8 @@ import (
 	"github.com/goverse/goverse/integration/internal/leases"
 	"github.com/goverse/goverse/integration/internal/procs"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/test/schedule"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // electionTimeout is etcd's election timeout.
@@ -114,7 +116,7 @@ func freezeMember(ctx context.Context, w *world, _ *chaosNode, rnd *rand.Rand) e
 		return errors.Join(err, back())
 	}
 	others := w.awaitOthers(ctx, m, w.takeoverTime())
-	holdFault(ctx, between(rnd, 0, 2*time.Second))
+	wait.For(ctx, schedule.Between(rnd, 0, 2*time.Second))
 	_, err := m.currentProcess().Thaw()
 	return errors.Join(others, err, w.awaitEtcdWhole(ctx), back())
 }
@@ -137,11 +139,11 @@ func stutterMember(ctx context.Context, w *world, _ *chaosNode, rnd *rand.Rand) 
 		errs = append(errs, err)
 	}
 	stop()
-	holdFault(ctx, between(rnd, ttl/2, ttl))
+	wait.For(ctx, schedule.Between(rnd, ttl/2, ttl))
 	goOn()
-	holdFault(ctx, between(rnd, 50*time.Millisecond, ttl/3))
+	wait.For(ctx, schedule.Between(rnd, 50*time.Millisecond, ttl/3))
 	stop()
-	holdFault(ctx, between(rnd, ttl*3/4, ttl*3/2))
+	wait.For(ctx, schedule.Between(rnd, ttl*3/4, ttl*3/2))
 	// Each leader of etcd that was elected in that moment has extended the leases.
 	errs = append(errs, w.awaitOthers(ctx, m, w.takeoverTime()))
 	goOn()
@@ -177,7 +179,7 @@ func cutMembers(ctx context.Context, w *world, _ *chaosNode, rnd *rand.Rand) err
 	} else {
 		errs = append(errs, w.awaitEtcdAnswers(ctx))
 	}
-	holdFault(ctx, between(rnd, 0, time.Duration(w.cfg.TTL)*time.Second))
+	wait.For(ctx, schedule.Between(rnd, 0, time.Duration(w.cfg.TTL)*time.Second))
 	errs = append(errs, tell(procs.MendPeer)...)
 	return errors.Join(append(errs, w.awaitEtcdWhole(ctx), back())...)
 }
@@ -185,7 +187,7 @@ func cutMembers(ctx context.Context, w *world, _ *chaosNode, rnd *rand.Rand) err
 // awaitDeposed waits until a member that led etcd learns that it does not lead any more.
 func (w *world) awaitDeposed(ctx context.Context, m *member, led bool) error {
 	for until := time.Now().Add(effectPatience); led && time.Now().Before(until) &&
-		ctx.Err() == nil; holdFault(ctx, pollInterval) {
+		ctx.Err() == nil; wait.For(ctx, pollInterval) {
 		attempt, cancel := context.WithTimeout(ctx, time.Second)
 		var st *clientv3.StatusResponse
 		st, err := w.client.Status(attempt, m.endpoint)
@@ -204,6 +206,6 @@ func (w *world) awaitDeposed(ctx context.Context, m *member, led bool) error {
 // that it will revoke.
 func (w *world) awaitEtcdWhole(ctx context.Context) error {
 	err := errors.Join(w.awaitEtcdAnswers(ctx), w.awaitMembersJoined(ctx))
-	holdFault(ctx, lateRevocation)
+	wait.For(ctx, lateRevocation)
 	return err
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/test/faults"
 	"github.com/goverse/goverse/internal/test/history"
+	"github.com/goverse/goverse/internal/test/schedule"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // faultUntilLost returns a kind of fault that lasts until etcd has removed the node's session, and a moment
@@ -25,7 +27,7 @@ func faultUntilLost(f faults.Fault) faultKind {
 		before := n.incarnation()
 		f.Begin(n.etcdPath(), rnd)
 		accused, gone := n.accusedUntil(ctx, func() error { return n.awaitGone(ctx, before) })
-		holdFault(ctx, between(rnd, 0, time.Second))
+		wait.For(ctx, schedule.Between(rnd, 0, time.Second))
 		if err := errors.Join(n.healNetwork(), gone); err != nil {
 			return err
 		}
@@ -43,7 +45,7 @@ func slowingFault(f faults.Fault) faultKind {
 		defer end()
 		before := n.etcdPath().Traffic()
 		f.Begin(n.etcdPath(), rnd)
-		holdFault(ctx, between(rnd, 500*time.Millisecond, 2*time.Second))
+		wait.For(ctx, schedule.Between(rnd, 500*time.Millisecond, 2*time.Second))
 		through := n.etcdPath().Traffic() - before
 		if err := n.healNetwork(); err != nil {
 			return err
@@ -72,7 +74,7 @@ func resetConnections(ctx context.Context, w *world, n *chaosNode, rnd *rand.Ran
 func (n *chaosNode) awaitView(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, effectPatience)
 	defer cancel()
-	for made := int64(0); ; holdFault(ctx, pollInterval) {
+	for made := int64(0); ; wait.For(ctx, pollInterval) {
 		if made == 0 {
 			attempt, cancel := context.WithTimeout(ctx, time.Second)
 			// The key does not belong to the cluster, but its watch covers it.
@@ -123,7 +125,7 @@ func refuseConnections(ctx context.Context, w *world, n *chaosNode, rnd *rand.Ra
 func (n *chaosNode) awaitWatchers(ctx context.Context) {
 	const watchers, patience = 2, 5 * time.Second
 	for until := time.Now().Add(patience); time.Now().Before(until) && n.entrance.Connections() < watchers; {
-		holdFault(ctx, pollInterval)
+		wait.For(ctx, pollInterval)
 	}
 }
 
@@ -137,7 +139,7 @@ func dropNodePackets(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand
 		probe, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 		defer cancel()
 		_, err := peer.Identify(probe, n.address())
-		holdFault(ctx, between(rnd, 200*time.Millisecond, time.Second))
+		wait.For(ctx, schedule.Between(rnd, 200*time.Millisecond, time.Second))
 		return err
 	})
 	if err := n.entrance.Heal(); err != nil {
@@ -165,7 +167,7 @@ func isolateNode(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) er
 		n.entrance.Refuse()
 		return n.awaitGone(ctx, before)
 	})
-	holdFault(ctx, between(rnd, 0, 500*time.Millisecond))
+	wait.For(ctx, schedule.Between(rnd, 0, 500*time.Millisecond))
 	if err := errors.Join(n.healNetwork(), err); err != nil {
 		return err
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/goverse/goverse/cluster/objects/state/etcd"
 	"github.com/goverse/goverse/internal/test/history"
 	"github.com/goverse/goverse/internal/test/probepb"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 const (
@@ -182,7 +183,7 @@ func (o *outsideCallers) callUntilAnswered(ctx context.Context, key string, adds
 		if ctx.Err() != nil {
 			return fmt.Errorf("object %s does not answer: %w", key, err)
 		}
-		holdFault(ctx, pollInterval)
+		wait.For(ctx, pollInterval)
 	}
 }
 

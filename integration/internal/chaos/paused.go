@@ -12,6 +12,7 @@ import (
 
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/test/history"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // RevokePaused causes, at the worst moment, a fault that a deposed leader of etcd can cause. While the leading
@@ -42,7 +43,7 @@ func (w *world) revokePaused(ctx context.Context) error {
 	if err := w.moveLead(ctx); err != nil {
 		return err
 	}
-	holdFault(ctx, time.Duration(w.cfg.TTL)*time.Second/2)
+	wait.For(ctx, time.Duration(w.cfg.TTL)*time.Second/2)
 	n := w.leader()
 	if n == nil {
 		return errors.New("nobody leads")
@@ -63,12 +64,12 @@ func (w *world) revokePaused(ctx context.Context) error {
 			return l.Address != "" && l.Token != leader.Token
 		})
 	}
-	holdFault(ctx, 300*time.Millisecond) // the others wait for 200 ms
+	wait.For(ctx, 300*time.Millisecond) // the others wait for 200 ms
 	_, thawed := n.currentProcess().Thaw()
 	if err := errors.Join(err, thawed); err != nil {
 		return err
 	}
-	holdFault(ctx, 200*time.Millisecond) // long enough for any claim that it may still make
+	wait.For(ctx, 200*time.Millisecond) // long enough for any claim that it may still make
 	end()
 	return errors.Join(n.awaitBack(ctx, own.Incarnation), w.awaitCalm(ctx))
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/test/schedule"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // errNoEffect is returned when a fault had no observable effect.
@@ -19,21 +21,6 @@ var errNoEffect = errors.New("no effect was seen")
 // effectPatience limits the wait for an effect. It covers a lease of the longest TTL that etcd extends because
 // its own leader changed, twice if that leader stutters.
 const effectPatience = 40 * time.Second
-
-// holdFault waits for d, or until ctx ends, while a fault lasts.
-func holdFault(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-}
-
-// between returns a random duration from least up to most.
-func between(rnd *rand.Rand, least, most time.Duration) time.Duration {
-	return least + time.Duration(rnd.Int64N(int64(most-least)))
-}
 
 // incarnation returns the node's current incarnation in etcd, or 0 if it is not registered.
 func (n *chaosNode) incarnation() int64 {
@@ -84,7 +71,7 @@ func killProcess(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) er
 			return err
 		}
 	} else {
-		holdFault(ctx, between(rnd, 0, 200*time.Millisecond))
+		wait.For(ctx, schedule.Between(rnd, 0, 200*time.Millisecond))
 	}
 	if err := n.entrance.Heal(); err != nil {
 		return err
@@ -125,7 +112,7 @@ func stopProcess(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) er
 	if err := n.awaitGone(ctx, before); err != nil {
 		return err
 	}
-	holdFault(ctx, between(rnd, 0, 300*time.Millisecond))
+	wait.For(ctx, schedule.Between(rnd, 0, 300*time.Millisecond))
 	if err := n.entrance.Heal(); err != nil {
 		return err
 	}
@@ -145,7 +132,7 @@ func freezeProcess(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) 
 		return err
 	}
 	accused, gone := n.accusedUntil(ctx, func() error { return n.awaitGone(ctx, before) })
-	holdFault(ctx, between(rnd, 0, time.Second))
+	wait.For(ctx, schedule.Between(rnd, 0, time.Second))
 	_, err := n.currentProcess().Thaw()
 	if err := errors.Join(err, gone); err != nil {
 		return err
@@ -189,7 +176,7 @@ func pauseProcess(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) e
 	if _, err := n.currentProcess().Freeze(); err != nil { // returns when all threads have stopped
 		return err
 	}
-	holdFault(ctx, between(rnd, 50*time.Millisecond, time.Duration(w.cfg.TTL)*time.Second/2))
+	wait.For(ctx, schedule.Between(rnd, 50*time.Millisecond, time.Duration(w.cfg.TTL)*time.Second/2))
 	_, err := n.currentProcess().Thaw()
 	return err
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/internal/test/history"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 const (
@@ -177,7 +178,7 @@ func (r *runner) chooseNode(ctx context.Context, k faultKind) (n *chaosNode, own
 			serves, well := n.checkWell(ctx)
 			if !well {
 				n.busy.Unlock()
-				holdFault(ctx, pollInterval)
+				wait.For(ctx, pollInterval)
 				continue
 			}
 			r.mu.Lock()
@@ -188,7 +189,7 @@ func (r *runner) chooseNode(ctx context.Context, k faultKind) (n *chaosNode, own
 			r.mu.Unlock()
 			return n, serves > 0, func() { n.busy.Unlock(); release() }
 		}
-		holdFault(ctx, time.Millisecond)
+		wait.For(ctx, time.Millisecond)
 	}
 }
 

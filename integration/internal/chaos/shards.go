@@ -14,6 +14,7 @@ import (
 	"github.com/goverse/goverse/internal/sharding"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/test/history"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 const (
@@ -67,7 +68,7 @@ func (g *shardWriter) storeEpoch(ctx context.Context, shard int, epoch int64) {
 		case history.OutcomeRefused:
 			<-ctx.Done() // another node owns it by now
 		default:
-			holdFault(ctx, pollInterval)
+			wait.For(ctx, pollInterval)
 		}
 	}
 }

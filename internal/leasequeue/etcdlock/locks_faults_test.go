@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/internal/test/history"
+	"github.com/goverse/goverse/internal/test/schedule"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 const (
@@ -122,7 +124,7 @@ func oneLockRound(dir string, seed uint64) (r lockRound) {
 		n := bed.nodes[(seed+uint64(lane))%uint64(len(bed.nodes))]
 		faults.Go(func() {
 			for i := lane; i < faultsEach; i += 2 {
-				last(ctx, between(own, 0, 200*time.Millisecond))
+				wait.For(ctx, schedule.Between(own, 0, 200*time.Millisecond))
 				k := dealt(seed*faultsEach + uint64(i))
 				effect, err := k.do(ctx, bed, n, own)
 				mu.Lock()
@@ -130,7 +132,7 @@ func oneLockRound(dir string, seed uint64) (r lockRound) {
 					r.done[k.name]++
 				}
 				if err != nil {
-					r.err = errors.Join(r.err, fmt.Errorf("%s at %s: %bed", k.name, n.name, err))
+					r.err = errors.Join(r.err, fmt.Errorf("%s at %s: %w", k.name, n.name, err))
 				}
 				mu.Unlock()
 			}
@@ -140,7 +142,7 @@ func oneLockRound(dir string, seed uint64) (r lockRound) {
 	for _, n := range bed.nodes {
 		r.err = errors.Join(r.err, n.toEtcd().EndFaults())
 	}
-	last(ctx, between(rnd, 0, 100*time.Millisecond))
+	wait.For(ctx, schedule.Between(rnd, 0, 100*time.Millisecond))
 	r.err = errors.Join(r.err, bed.obtain(ctx))
 	stop()
 	workers.Wait()

@@ -13,6 +13,8 @@ import (
 	"github.com/goverse/goverse/clustertest/fault"
 	"github.com/goverse/goverse/internal/test/faults"
 	"github.com/goverse/goverse/internal/test/history"
+	"github.com/goverse/goverse/internal/test/schedule"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // lockFault is one kind of fault. do applies it to a node and undoes it. It reports whether it had an effect.
@@ -38,23 +40,11 @@ func lockFaults() []lockFault {
 		{"answers lost", answersLost},
 		{"requests carried out late", carriedOutLate},
 		{"requests refused", requestsRefused},
-		{"lease revoked out of band", leaseRevoked},
-		{"lock's key deleted out of band", lockDeleted},
+		{schedule.LeaseRevoked, leaseRevoked},
+		{schedule.LockKeyDeleted, lockDeleted},
 		{"etcd restarted", etcdRestarted},
-		{"compaction under load", compacted},
+		{schedule.CompactionUnderLoad, compacted},
 	}
-}
-
-// last waits for the duration of a fault.
-func last(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
-}
-
-func between(rnd *rand.Rand, least, most time.Duration) time.Duration {
-	return least + time.Duration(rnd.Int64N(int64(most-least)))
 }
 
 // untilSessionLost lasts until the node has lost its session, and a moment longer.
@@ -71,7 +61,7 @@ func untilSessionLost(f faults.Fault) lockFault {
 		case <-s.Done():
 		case <-ctx.Done():
 		}
-		last(ctx, between(rnd, 0, time.Second))
+		wait.For(ctx, schedule.Between(rnd, 0, time.Second))
 		return ctx.Err() == nil, n.toEtcd().EndFaults()
 	}}
 }
@@ -83,9 +73,9 @@ func briefly(f faults.Fault) lockFault {
 		defer bed.rec.BeginFault(n.name, name, "")()
 		before := n.toEtcd().Traffic()
 		f.Begin(n.toEtcd(), rnd)
-		last(ctx, between(rnd, 50*time.Millisecond, lockTTL/2))
+		wait.For(ctx, schedule.Between(rnd, 50*time.Millisecond, lockTTL/2))
 		err := n.toEtcd().EndFaults()
-		last(ctx, 50*time.Millisecond)
+		wait.For(ctx, 50*time.Millisecond)
 		return n.toEtcd().Traffic() > before, err
 	}}
 }
@@ -95,7 +85,7 @@ func refused(ctx context.Context, bed *lockTestBed, n *lockNode, rnd *rand.Rand)
 	defer bed.rec.BeginFault(n.name, faults.Refused.Name, "")()
 	had := n.toEtcd().Connections()
 	faults.Refused.Begin(n.toEtcd(), rnd)
-	last(ctx, between(rnd, 50*time.Millisecond, lockTTL/2))
+	wait.For(ctx, schedule.Between(rnd, 50*time.Millisecond, lockTTL/2))
 	return had > 0, n.toEtcd().EndFaults()
 }
 
@@ -108,7 +98,7 @@ func suspended(ctx context.Context, bed *lockTestBed, n *lockNode, rnd *rand.Ran
 	defer bed.rec.BeginFault(n.name, "suspended", "")()
 	faults.RequestsStuck.Begin(n.toEtcd(), rnd)
 	s.Suspect(10 * time.Millisecond)
-	last(ctx, between(rnd, 20*time.Millisecond, lockTTL/2))
+	wait.For(ctx, schedule.Between(rnd, 20*time.Millisecond, lockTTL/2))
 	effect := !s.Valid()
 	return effect, n.toEtcd().EndFaults()
 }
@@ -116,7 +106,7 @@ func suspended(ctx context.Context, bed *lockTestBed, n *lockNode, rnd *rand.Ran
 func watchFrozen(ctx context.Context, bed *lockTestBed, n *lockNode, rnd *rand.Rand) (bool, error) {
 	defer bed.rec.BeginFault(n.name, faults.WatchFrozen.Name, "")()
 	faults.WatchFrozen.Begin(n.toEtcd(), rnd)
-	last(ctx, between(rnd, lockTTL/4, lockTTL))
+	wait.For(ctx, schedule.Between(rnd, lockTTL/4, lockTTL))
 	return true, n.toEtcd().EndFaults()
 }
 
@@ -126,7 +116,7 @@ func answersLost(ctx context.Context, bed *lockTestBed, n *lockNode, rnd *rand.R
 	for range 4 {
 		n.faults.LoseAnswer(clustertest.OpWrite, bed.some(rnd))
 	}
-	last(ctx, between(rnd, 500*time.Millisecond, lockTTL))
+	wait.For(ctx, schedule.Between(rnd, 500*time.Millisecond, lockTTL))
 	return true, n.toEtcd().EndFaults()
 }
 
@@ -137,7 +127,7 @@ func carriedOutLate(ctx context.Context, bed *lockTestBed, n *lockNode, rnd *ran
 	for range 4 {
 		late = append(late, n.faults.HoldNext(clustertest.OpWrite, bed.some(rnd)))
 	}
-	last(ctx, between(rnd, 500*time.Millisecond, lockTTL))
+	wait.For(ctx, schedule.Between(rnd, 500*time.Millisecond, lockTTL))
 	err := n.toEtcd().EndFaults()
 	effect := false
 	for _, h := range late {
@@ -160,7 +150,7 @@ func requestsRefused(ctx context.Context, bed *lockTestBed, n *lockNode, rnd *ra
 		n.faults.FailNext(clustertest.OpWrite, []error{rpctypes.ErrTimeout, rpctypes.ErrNoSpace,
 			rpctypes.ErrTooManyRequests}[rnd.IntN(3)], bed.some(rnd))
 	}
-	last(ctx, between(rnd, 300*time.Millisecond, lockTTL/2))
+	wait.For(ctx, schedule.Between(rnd, 300*time.Millisecond, lockTTL/2))
 	return true, n.toEtcd().EndFaults()
 }
 
@@ -234,7 +224,7 @@ func lockDeleted(ctx context.Context, bed *lockTestBed, n *lockNode, _ *rand.Ran
 				return err == nil, nil
 			}
 		}
-		last(ctx, 5*time.Millisecond)
+		wait.For(ctx, 5*time.Millisecond)
 	}
 	return false, nil
 }
@@ -247,7 +237,7 @@ func etcdRestarted(ctx context.Context, bed *lockTestBed, _ *lockNode, rnd *rand
 	if err := bed.etcd.Close(); err != nil {
 		return false, err
 	}
-	last(ctx, between(rnd, 0, lockTTL+time.Second))
+	wait.For(ctx, schedule.Between(rnd, 0, lockTTL+time.Second))
 	return true, bed.startEtcd(ctx)
 }
 
@@ -260,7 +250,7 @@ func compacted(ctx context.Context, bed *lockTestBed, _ *lockNode, rnd *rand.Ran
 	if err != nil {
 		return false, err
 	}
-	last(ctx, between(rnd, 500*time.Millisecond, 1500*time.Millisecond))
+	wait.For(ctx, schedule.Between(rnd, 500*time.Millisecond, 1500*time.Millisecond))
 	err = churn.Stop(ctx)
 	return churn.Stats().Compactions > 0, err
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/goverse/goverse/internal/test/faults"
 	"github.com/goverse/goverse/internal/test/history"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // The judgement of the rounds finds mutants: nodes that do not share their locks and effects, and unguarded
@@ -51,7 +52,7 @@ func TestLocksMutants(t *testing.T) {
 					require.True(t, effect)
 				}
 			}
-			last(ctx, time.Second)
+			wait.For(ctx, time.Second)
 			stop()
 			workers.Wait()
 			v, err := bed.judge(lockLimits)

@@ -238,7 +238,7 @@ func (bed *lockTestBed) each(ctx context.Context, do func(context.Context, *lock
 	for i, n := range bed.nodes {
 		wg.Go(func() {
 			if err := do(ctx, n); err != nil {
-				errs[i] = fmt.Errorf("after the faults, %s: %bed", n.name, err)
+				errs[i] = fmt.Errorf("after the faults, %s: %w", n.name, err)
 			}
 		})
 	}

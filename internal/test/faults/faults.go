@@ -14,6 +14,7 @@ import (
 
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/clustertest/fault"
+	"github.com/goverse/goverse/internal/test/schedule"
 )
 
 // Target is one process's connection to etcd. A test leaves out the parts that it does not have; faults of such
@@ -65,7 +66,7 @@ var (
 var (
 	RequestsStuck = clientFault("requests stuck", (*clustertest.Faults).CutOff)
 	RenewalsStuck = clientFault("renewals stuck", (*clustertest.Faults).StopRenewing)
-	WatchFrozen   = clientFault("watch frozen", (*clustertest.Faults).FreezeWatch)
+	WatchFrozen   = clientFault(schedule.WatchFrozen, (*clustertest.Faults).FreezeWatch)
 )
 
 func drawDelay(rnd *rand.Rand) time.Duration {

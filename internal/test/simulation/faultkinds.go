@@ -18,22 +18,22 @@ func allFaults() []faultKind {
 	return []faultKind{
 		kind(8, "one request lost, unanswered or late", loseRequest),
 		kind(4, "two requests lost, unanswered or late", func(w *world, h *host) { loseRequest(w, h); loseRequest(w, h) }),
-		kind(6, "cut off from etcd", func(w *world, h *host) { h.link.CutOff(w.drawDuration(h)) }),
+		kind(6, schedule.CutOff, func(w *world, h *host) { h.link.CutOff(w.drawDuration(h)) }),
 		kind(4, "requests or answers of etcd lost", loseMessages),
 		kind(3, "messages to and from etcd delayed", func(w *world, h *host) {
 			h.link.SlowDown(w.drawDuration(h), schedule.Pick(w.Rand, 20*time.Millisecond, 200*time.Millisecond, w.ttl/5))
 		}),
-		kind(5, "watch frozen", func(w *world, h *host) { h.link.FreezeWatch(w.drawDuration(h)) }),
+		kind(5, schedule.WatchFrozen, func(w *world, h *host) { h.link.FreezeWatch(w.drawDuration(h)) }),
 		kind(4, "watch silent", silenceWatch),
-		kind(3, "watch ended by etcd", func(_ *world, h *host) { h.link.EndWatch() }),
-		kind(3, "watch broken", func(_ *world, h *host) { h.link.BreakWatch() }),
-		kind(2, "compaction", func(w *world, _ *host) { w.Compact() }),
+		kind(3, schedule.WatchEnded, func(_ *world, h *host) { h.link.EndWatch() }),
+		kind(3, schedule.WatchBroken, func(_ *world, h *host) { h.link.BreakWatch() }),
+		kind(2, schedule.Compaction, func(w *world, _ *host) { w.Compact() }),
 		kind(3, "compaction behind a frozen watch", func(w *world, h *host) {
 			d := w.drawDuration(h)
 			h.link.FreezeWatch(d)
 			w.After(d*9/10, w.Compact)
 		}),
-		kind(6, "process paused", pauseProcess),
+		kind(6, schedule.ProcessPaused, pauseProcess),
 		kind(2, "process paused during a renewal", pauseInRenewal),
 		kind(2, "process paused during the renewal after the loss of a watcher", pauseInSuspicion),
 		kind(2, "machine suspended", suspendMachine),
@@ -41,9 +41,9 @@ func allFaults() []faultKind {
 		kind(2, "machine busy", func(w *world, h *host) {
 			h.link.KeepBusy(w.drawDuration(h), schedule.Pick(w.Rand, 5*time.Millisecond, 100*time.Millisecond, time.Second))
 		}),
-		kind(6, "process killed", crashProcess),
+		kind(6, schedule.ProcessKilled, crashProcess),
 		kind(2, "host lost", loseHost),
-		kind(4, "process stopped", stopAndStart),
+		kind(4, schedule.ProcessStopped, stopAndStart),
 		kind(2, "process stopped and cut off from etcd", func(w *world, h *host) {
 			stopAndStart(w, h)
 			w.After(w.Between(0, 20*time.Millisecond), func() { h.link.CutOff(w.drawDuration(h)) })
@@ -72,7 +72,7 @@ func allFaults() []faultKind {
 		}),
 		kind(3, "etcd elects another leader", electEtcd),
 		kind(3, "etcd down", func(w *world, h *host) { w.StopEtcd(w.drawDuration(h)) }),
-		kind(3, "etcd member stopped", func(w *world, h *host) { w.StopMember(w.AnyMember(3), w.drawDuration(h)) }),
+		kind(3, schedule.MemberStopped, func(w *world, h *host) { w.StopMember(w.AnyMember(3), w.drawDuration(h)) }),
 		kind(3, "etcd's leader stutters", func(w *world, _ *host) {
 			w.Stutter(w.EtcdLeader(), w.Between(time.Second, 2*w.ttl), w.Between(0, 100*time.Millisecond),
 				w.Between(0, 2*w.ttl))
@@ -107,7 +107,7 @@ func allFaults() []faultKind {
 			h.link.FreezeWatch(w.Between(0, w.ttl))
 			addOutsider(w, h)
 		}),
-		kind(4, "node's port refuses", refuseConnections),
+		kind(4, schedule.PortRefuses, refuseConnections),
 		kind(3, "connections of watchers broken", breakStreams),
 		kind(2, "host unreachable", silenceHost),
 		kind(3, "delayed, then cut off from etcd", slowThenCut),
