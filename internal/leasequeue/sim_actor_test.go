@@ -39,7 +39,8 @@ func (a *actor) run(ctx context.Context) {
 		select {
 		case <-a.h.w.calm:
 			for i := 0; i < 3 && a.h.w.idle; i++ {
-				<-time.After(schedule.Between(a.rand, idleTimeout-time.Second, idleTimeout+2*simTTL)) // about as long as watches are kept
+				// About as long as watches are kept.
+				<-time.After(schedule.Between(a.rand, idleTimeout-time.Second, idleTimeout+2*simTTL))
 				a.want(ctx, EntrySpec{Name: a.h.w.names[0]}, 0)
 			}
 			for _, name := range a.h.w.names {
