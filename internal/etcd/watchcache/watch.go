@@ -49,10 +49,22 @@ func (m *Mirror) watchUntilRead(ctx context.Context, s *state.Snapshot) (stood t
 	}
 }
 
+// watch is one watch of the range.
+type watch struct {
+	m         *Mirror
+	ctx       context.Context
+	upTo      int64 // the revision that it follows
+	snapshot  *state.Snapshot
+	progress  watchprogress.Watch
+	opened    time.Time   // zero until etcd has opened the watch
+	lag       *time.Timer // fires when an awaited revision is late
+	lingering *time.Timer // fires when a member may no longer linger
+}
+
 // watchOnce folds the events after a revision into snapshots until the watch fails or lags. It returns how long it
 // stood.
 func (m *Mirror) watchOnce(ctx context.Context, upTo int64) (stood time.Duration, err error) {
-	s := m.Snapshot()
+	w := &watch{m: m, upTo: upTo, snapshot: m.Snapshot(), progress: watchprogress.NewWatch(upTo)}
 	// The stream belongs to this mirror alone, so that its progress requests are not answered to every other
 	// mirror on the same client.
 	ctx = metadata.AppendToOutgoingContext(ctx, "goverse-mirror", m.streamID)
@@ -60,98 +72,33 @@ func (m *Mirror) watchOnce(ctx context.Context, upTo int64) (stood time.Duration
 	var checks sync.WaitGroup
 	defer checks.Wait()
 	defer cancel()
+	w.ctx = ctx
 	// Watch itself blocks until etcd has opened the stream.
 	opening := time.AfterFunc(m.cfg.LagTimeout, cancel)
-	w := watchprogress.NewWatch(upTo)
 	events := m.cfg.Client.Watch(ctx, m.watchStart(), clientv3.WithRange(m.cfg.Keys.RangeEnd()),
-		clientv3.WithRev(w.StartRevision()), clientv3.WithCreatedNotify())
+		clientv3.WithRev(w.progress.StartRevision()), clientv3.WithCreatedNotify())
 	if !opening.Stop() {
 		return 0, errNotOpened
 	}
-	var opened time.Time
-	defer func() {
-		if !opened.IsZero() {
-			stood = time.Since(opened)
-		}
-	}()
-
-	lag := time.NewTimer(m.cfg.LagTimeout)
-	defer lag.Stop()
-	set := func(timer watchprogress.TimerAction) {
-		switch timer {
-		case watchprogress.StopTimer:
-			lag.Stop()
-		case watchprogress.StartTimer:
-			lag.Reset(m.cfg.LagTimeout)
-			if !m.proxyState.ExpectsProgress() {
-				return
-			}
-			// The timeout is short because events wait meanwhile. The timer covers a missing answer.
-			pctx, cancel := context.WithTimeout(ctx, progressTimeout)
-			_ = m.cfg.Client.RequestProgress(pctx)
-			cancel()
-		}
-	}
+	w.lag, w.lingering = time.NewTimer(m.cfg.LagTimeout), time.NewTimer(0)
+	defer w.lag.Stop()
+	defer w.lingering.Stop()
 	compared := make(chan comparison)
-	var timer watchprogress.TimerAction
-	lingering := time.NewTimer(0)
-	defer lingering.Stop()
-	for {
+	for err == nil {
 		select {
 		case resp, ok := <-events:
-			if !ok {
-				return 0, errors.New("the watch ended")
-			}
-			if err := resp.Err(); err != nil {
-				if !w.IsOpen() {
-					return 0, fmt.Errorf("%w: %w", errNotOpened, err)
-				}
-				return 0, fmt.Errorf("watch: %w", err)
-			}
-			if !w.IsOpen() {
-				opened = time.Now()
-				m.markReady()
-			}
-			switch resp.Header.ClusterId {
-			case s.ClusterID:
-			case 0: // a proxy has joined this watch to one of its own
-				var again bool
-				if m.proxyState, again = m.proxyState.OnJoined(); again {
-					m.reportProxy()
-					return 0, &reopenError{upTo: upTo, reason: "the watch was joined to another one by a proxy"}
-				}
-			default:
-				return 0, fmt.Errorf("%w: the watch is answered by another etcd", errRebuild)
-			}
-			m.recordTerm(resp.Header.RaftTerm)
-			if len(resp.Events) > 0 {
-				s = m.applyEvents(s, resp.Events)
-				if len(s.Lingering) > 0 {
-					lingering.Reset(0)
-				}
-			}
-			if resp.IsProgressNotify() {
-				m.proxyState = m.proxyState.OnProgress()
-			}
-			w, timer = w.OnAnswer(resp.Header.Revision, resp.Created, m.KnownRevision())
-			m.recordRevision(w.ReachedRevision())
-			m.age.recordReached(w.ReachedRevision())
-			set(timer)
+			err = w.handleResponse(resp, ok)
 		case <-m.wake:
-			w, timer = w.OnKnownRevision(m.KnownRevision())
-			set(timer)
-		case <-lingering.C:
-			var again time.Duration
-			if s, again = m.expireLingering(s); again > 0 {
-				lingering.Reset(again)
-			}
+			w.advance(w.progress.OnKnownRevision(m.KnownRevision()))
+		case <-w.lingering.C:
+			w.expireLingering()
 		case reason := <-m.rebuild:
-			return 0, fmt.Errorf("%w: %s", errRebuild, reason)
-		case <-lag.C:
-			if !w.IsOpen() {
+			err = fmt.Errorf("%w: %s", errRebuild, reason)
+		case <-w.lag.C:
+			if !w.progress.IsOpen() {
 				return 0, errNotOpened
 			}
-			awaited := w.AwaitedRevision()
+			awaited := w.progress.AwaitedRevision()
 			checks.Go(func() {
 				select {
 				case compared <- m.compareWithEtcd(ctx, awaited):
@@ -159,23 +106,103 @@ func (m *Mirror) watchOnce(ctx context.Context, upTo int64) (stood time.Duration
 				}
 			})
 		case c := <-compared:
-			if c.revision != w.AwaitedRevision() {
-				break // an event or a report was faster
-			}
-			if err := c.checkSnapshot(s); err != nil {
-				return 0, fmt.Errorf("%w: %w", errRebuild, err)
-			}
-			var again bool
-			if m.proxyState, again = m.proxyState.OnNoProgress(); again {
-				return 0, &reopenError{upTo: c.revision, reason: "the watch does not report progress"}
-			}
-			m.reportProxy()
-			w, timer = w.OnNothingMissing(m.KnownRevision())
-			m.age.recordReached(c.revision)
-			set(timer)
+			err = w.handleComparison(c)
 		case <-ctx.Done():
-			return 0, ctx.Err()
+			err = ctx.Err()
 		}
+	}
+	if !w.opened.IsZero() {
+		stood = time.Since(w.opened)
+	}
+	return stood, err
+}
+
+// handleResponse folds the events of an answer into the snapshot. ok is false after the last answer.
+func (w *watch) handleResponse(resp clientv3.WatchResponse, ok bool) error {
+	m := w.m
+	if !ok {
+		return errors.New("the watch ended")
+	}
+	if err := resp.Err(); err != nil {
+		if !w.progress.IsOpen() {
+			return fmt.Errorf("%w: %w", errNotOpened, err)
+		}
+		return fmt.Errorf("watch: %w", err)
+	}
+	if !w.progress.IsOpen() {
+		w.opened = time.Now()
+		m.markReady()
+	}
+	switch resp.Header.ClusterId {
+	case w.snapshot.ClusterID:
+	case 0: // a proxy has joined this watch to one of its own
+		var again bool
+		if m.proxyState, again = m.proxyState.OnJoined(); again {
+			m.reportProxy()
+			return &reopenError{upTo: w.upTo, reason: "the watch was joined to another one by a proxy"}
+		}
+	default:
+		return fmt.Errorf("%w: the watch is answered by another etcd", errRebuild)
+	}
+	m.recordTerm(resp.Header.RaftTerm)
+	if len(resp.Events) > 0 {
+		w.snapshot = m.applyEvents(w.snapshot, resp.Events)
+		if len(w.snapshot.Lingering) > 0 {
+			w.lingering.Reset(0)
+		}
+	}
+	if resp.IsProgressNotify() {
+		m.proxyState = m.proxyState.OnProgress()
+	}
+	next, timer := w.progress.OnAnswer(resp.Header.Revision, resp.Created, m.KnownRevision())
+	m.recordRevision(next.ReachedRevision())
+	m.age.recordReached(next.ReachedRevision())
+	w.advance(next, timer)
+	return nil
+}
+
+// handleComparison ends the watch if a change is missing.
+func (w *watch) handleComparison(c comparison) error {
+	m := w.m
+	if c.revision != w.progress.AwaitedRevision() {
+		return nil // an event or a report was faster
+	}
+	if err := c.checkSnapshot(w.snapshot); err != nil {
+		return fmt.Errorf("%w: %w", errRebuild, err)
+	}
+	var again bool
+	if m.proxyState, again = m.proxyState.OnNoProgress(); again {
+		return &reopenError{upTo: c.revision, reason: "the watch does not report progress"}
+	}
+	m.reportProxy()
+	next, timer := w.progress.OnNothingMissing(m.KnownRevision())
+	m.age.recordReached(c.revision)
+	w.advance(next, timer)
+	return nil
+}
+
+// advance records the progress and sets the lag timer.
+func (w *watch) advance(progress watchprogress.Watch, timer watchprogress.TimerAction) {
+	w.progress = progress
+	switch timer {
+	case watchprogress.StopTimer:
+		w.lag.Stop()
+	case watchprogress.StartTimer:
+		w.lag.Reset(w.m.cfg.LagTimeout)
+		if !w.m.proxyState.ExpectsProgress() {
+			return
+		}
+		// The timeout is short because events wait meanwhile. The timer covers a missing answer.
+		ctx, cancel := context.WithTimeout(w.ctx, progressTimeout)
+		_ = w.m.cfg.Client.RequestProgress(ctx)
+		cancel()
+	}
+}
+
+func (w *watch) expireLingering() {
+	var again time.Duration
+	if w.snapshot, again = w.m.expireLingering(w.snapshot); again > 0 {
+		w.lingering.Reset(again)
 	}
 }
 
