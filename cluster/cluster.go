@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/connect"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/etcd/watchcache"
@@ -196,18 +197,17 @@ func (c *Cluster) newRecord() state.Record {
 func (c *Cluster) newParts(ctx context.Context, client *clientv3.Client) (*nodeParts, error) {
 	p := &nodeParts{client: client, objects: &objectParts{services: host.NewServices(c.services)}}
 	nodes := watchDialer{node: c.node, opts: c.cfg.DialOptions}
-	config := member.Config{Client: client, Keys: c.keys, TTL: ttlOf(c.cfg), RequestTimeout: c.cfg.RequestTimeout,
-		WorkTimeout: c.cfg.WorkTimeout, Address: c.node.AdvertiseAddress(), Record: c.newRecord(), Observer: c.cfg.Observer,
-		Fallback: c.cfg.Fallback == FallbackByName, Detection: c.cfg.CrashDetection.settings(), Dialer: nodes,
-		WatcherLost: c.node.WatcherLost(), Identify: nodes.identify, Planning: c.cfg.Sharding.planSettings(),
-		Shards: c.shardsConfig(p.objects),
+	process := etcd.Process{Client: client, Keys: c.keys, Address: c.node.AdvertiseAddress(),
+		RequestTimeout: c.cfg.RequestTimeout, Logger: c.log}
+	config := member.Config{Process: process, Settings: c.managerSettings(p.objects), TTL: ttlOf(c.cfg),
+		Record: c.newRecord(), Detection: c.cfg.CrashDetection.settings(), Dialer: nodes,
+		WatcherLost: c.node.WatcherLost(), Identify: nodes.identify,
 		OnLost: func(s *etcdsession.Session, lost *session.LostError) {
 			p.events.ReportSessionLost(int64(s.ID()), s.Deadline(), lost)
 		},
 		Explain: func(err error) error {
 			return c.cfg.connectConfig(connect.SettingNamesOf(ctx)).Explain(context.WithoutCancel(ctx), err, c.requiredRights())
-		},
-		Logger: c.log}
+		}}
 	var err error
 	if p.Member, err = member.New(config); err != nil {
 		return nil, err
@@ -216,10 +216,9 @@ func (c *Cluster) newParts(ctx context.Context, client *clientv3.Client) (*nodeP
 	if p.work, err = c.newExclusiveWork(client, p.Mirror, p.Keeper); err != nil {
 		return nil, err
 	}
-	p.events = eventlog.New(eventlog.Config{Client: client, Keys: c.keys, Mirror: p.Mirror,
-		Election: p.Consensus.Election(), Address: c.node.AdvertiseAddress(), Valid: p.sessionValid,
-		Off: c.cfg.Events.Off, Max: c.cfg.Events.Max,
-		MaxAge: c.cfg.Events.MaxAge, RequestTimeout: c.cfg.RequestTimeout, Logger: c.log.Named("events")})
+	p.events = eventlog.New(eventlog.Config{Process: process.Named("events"), Mirror: p.Mirror,
+		Election: p.Consensus.Election(), Valid: p.sessionValid, Off: c.cfg.Events.Off, Max: c.cfg.Events.Max,
+		MaxAge: c.cfg.Events.MaxAge})
 	return p, c.completeObjects(p)
 }
 

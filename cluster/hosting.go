@@ -29,17 +29,14 @@ type objectParts struct {
 	budget      *budget.Budget
 }
 
-// shardsConfig configures this node's own shards and the objects that live in them; it returns nil if the node takes no
-// part.
-func (c *Cluster) shardsConfig(h *objectParts) *consensusmanager.ShardsConfig {
-	config := c.cfg.Sharding.ownerConfig(c.log)
-	if config != nil {
-		config.Residents = func(shards *consensusmanager.Shards) consensusmanager.Residents {
-			h.host = c.newHost(shards, h.services)
-			return h.host
-		}
+// managerSettings configures this node's part in the election and in the shards, which have h as their residents.
+func (c *Cluster) managerSettings(h *objectParts) consensusmanager.Settings {
+	s := c.cfg.managerSettings(c.log)
+	s.Residents = func(shards *consensusmanager.Shards) consensusmanager.Residents {
+		h.host = c.newHost(shards, h.services)
+		return h.host
 	}
-	return config
+	return s
 }
 
 // newHost returns the host of the objects in this node's shards. It runs nothing before the first call.

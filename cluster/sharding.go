@@ -125,21 +125,16 @@ func (s Sharding) publishedCount() int {
 	return s.Shards
 }
 
-func (s Sharding) planSettings() shardplan.Settings {
-	return shardplan.Settings{Shards: s.publishedCount(), Window: s.Window, MinMembers: s.MinMembers, Exclude: s.Exclude,
-		Budget: s.MovesPerMinute}
-}
-
-// ownerConfig configures this node's own shards; it returns nil if the node takes no part.
-func (s Sharding) ownerConfig(log hclog.Logger) *consensusmanager.ShardsConfig {
-	if s.Off {
-		return nil
-	}
-	part := &consensusmanager.ShardsConfig{Shards: s.Shards, DrainTimeout: s.DrainTimeout, OnAcquire: s.OnAcquire,
-		MaxAcquiring: s.MaxAcquiring, OnRelease: s.OnRelease}
+// managerSettings configures this node's part in the election and in the shards.
+func (c Config) managerSettings(log hclog.Logger) consensusmanager.Settings {
+	s := c.Sharding
+	m := consensusmanager.Settings{Observer: c.Observer, Fallback: c.Fallback == FallbackByName,
+		WorkTimeout: c.WorkTimeout, Planning: shardplan.Settings{Shards: s.publishedCount(), Window: s.Window,
+			MinMembers: s.MinMembers, Exclude: s.Exclude, Budget: s.MovesPerMinute},
+		DrainTimeout: s.DrainTimeout, OnAcquire: s.OnAcquire, MaxAcquiring: s.MaxAcquiring, OnRelease: s.OnRelease}
 	if s.Run != nil {
 		runs := &shardRuns{sharding: s, log: log, runs: map[int]chan struct{}{}}
-		part.OnAcquire, part.OnRelease = runs.onAcquire, runs.onRelease
+		m.OnAcquire, m.OnRelease = runs.onAcquire, runs.onRelease
 	}
-	return part
+	return m
 }

@@ -15,6 +15,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/integration/internal/procs"
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 )
 
@@ -38,7 +39,8 @@ func TestEtcdsLeaderMoves(t *testing.T) {
 
 	var sessions []*etcdsession.Session
 	for i := range movedSessions {
-		s, err := etcdsession.Open(requestContext(t), etcdsession.Config{Client: members.Client(i % 3), TTL: movedTTL})
+		s, err := etcdsession.Open(requestContext(t), etcdsession.Config{TTL: movedTTL,
+			Process: etcd.Process{Client: members.Client(i % 3)}})
 		require.NoError(t, err)
 		defer func() { _ = s.Close(context.Background()) }()
 		sessions = append(sessions, s)

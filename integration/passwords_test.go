@@ -20,6 +20,7 @@ import (
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/integration/internal/procs"
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 )
 
@@ -50,7 +51,8 @@ func (u *users) open(t *testing.T, endpoint string) {
 		clients[i] = client
 	}
 	for i := range *passwordSessions {
-		s, err := etcdsession.Open(requestContext(t), etcdsession.Config{Client: clients[i%len(clients)], TTL: passwordTTL})
+		s, err := etcdsession.Open(requestContext(t), etcdsession.Config{TTL: passwordTTL,
+			Process: etcd.Process{Client: clients[i%len(clients)]}})
 		require.NoError(t, err)
 		u.sessions = append(u.sessions, s)
 	}

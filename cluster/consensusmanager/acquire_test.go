@@ -16,7 +16,7 @@ import (
 func TestMaxAcquiring(t *testing.T) {
 	t.Parallel()
 	begun, goOn, released := make(chan int, 4), make(chan struct{}), make(chan int, 4)
-	h, s := part(t, ShardsConfig{DrainTimeout: time.Hour, MaxAcquiring: 2,
+	h, s := part(t, Settings{DrainTimeout: time.Hour, MaxAcquiring: 2,
 		OnAcquire: func(_ context.Context, shard int, _ int64) {
 			begun <- shard
 			<-goOn

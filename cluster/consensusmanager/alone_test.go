@@ -16,7 +16,7 @@ import (
 // runs, and may stop waiting.
 func TestHoldAlone(t *testing.T) {
 	t.Parallel()
-	h, s := part(t, ShardsConfig{DrainTimeout: time.Hour})
+	h, s := part(t, Settings{DrainTimeout: time.Hour})
 	shard := h.Shard("it")
 	slot := &h.slots[shard]
 	defer h.work.Wait()

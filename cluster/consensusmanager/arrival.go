@@ -22,7 +22,7 @@ type announcedMap struct {
 // announceMoves records the time at which a new map moves shards to this node. Only look calls it.
 func (h *Shards) announceMoves(m *sharding.Map, own sharding.Owner) {
 	seen := announcedMap{m, own}
-	if m == nil || own == (sharding.Owner{}) || seen == h.announcedMap || m.Shards() != h.cfg.Shards {
+	if m == nil || own == (sharding.Owner{}) || seen == h.announcedMap || m.Shards() != h.cfg.Planning.Shards {
 		return
 	}
 	h.announcedMap = seen

@@ -15,21 +15,31 @@ import (
 	"github.com/goverse/goverse/internal/etcd/watchcache"
 	"github.com/goverse/goverse/internal/lifecycle"
 	"github.com/goverse/goverse/internal/sharding/ownership"
+	"github.com/goverse/goverse/internal/sharding/shardplan"
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
 const patience = 20 * time.Second
 
+// ofShards configures a number of shards.
+func ofShards(n int) Settings { return Settings{Planning: shardplan.Settings{Shards: n}} }
+
 // part returns a node's part in the shards on a real session. The test acquires and releases.
-func part(t testing.TB, cfg ShardsConfig) (*Shards, *etcdsession.Session) {
+func part(t testing.TB, settings Settings) (*Shards, *etcdsession.Session) {
+	t.Helper()
+	return partOf(t, Config{Settings: settings})
+}
+
+func partOf(t testing.TB, cfg Config) (*Shards, *etcdsession.Session) {
 	t.Helper()
 	ctx := etcdtest.Context(t)
-	client := etcdtest.Client(t)
-	s, err := etcdsession.Open(ctx, etcdsession.Config{Client: client, TTL: time.Hour})
+	cfg.Client = etcdtest.Client(t)
+	s, err := etcdsession.Open(ctx, etcdsession.Config{Process: cfg.Process, TTL: time.Hour})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close(etcdtest.Context(t))) })
-	cfg.Client, cfg.Shards, cfg.Mirror = client, 4, watchcache.New(watchcache.Config{Client: client}) // without a snapshot
-	return newShards(cfg), s
+	cfg.Process = cfg.WithDefaults()
+	cfg.Planning, cfg.Mirror = shardplan.Settings{Shards: 4}, watchcache.New(watchcache.Config{Process: cfg.Process})
+	return newShards(cfg), s // the mirror has no snapshot
 }
 
 // inside is a call that stays in a shard until its context has ended.
@@ -78,7 +88,7 @@ func waitsFor(t *testing.T, slot *shardSlot) {
 func TestHold(t *testing.T) {
 	t.Parallel()
 	acquiring, acquired := make(chan struct{}), make(chan struct{})
-	h, s := part(t, ShardsConfig{DrainTimeout: time.Hour, OnAcquire: func(context.Context, int, int64) {
+	h, s := part(t, Settings{DrainTimeout: time.Hour, OnAcquire: func(context.Context, int, int64) {
 		acquiring <- struct{}{}
 		<-acquired
 	}})
@@ -122,7 +132,7 @@ func TestHoldAgain(t *testing.T) {
 	t.Parallel()
 	var keep atomic.Bool
 	var h *Shards
-	h, s := part(t, ShardsConfig{DrainTimeout: time.Hour, OnAcquire: func(ctx context.Context, number int, _ int64) {
+	h, s := part(t, Settings{DrainTimeout: time.Hour, OnAcquire: func(ctx context.Context, number int, _ int64) {
 		if !keep.Load() {
 			h.releaseShard(number)
 		}
@@ -149,7 +159,7 @@ func TestHoldAgain(t *testing.T) {
 	close(first.leave)
 	free()
 
-	other, err := etcdsession.Open(etcdtest.Context(t), etcdsession.Config{Client: h.cfg.Client, TTL: time.Hour})
+	other, err := etcdsession.Open(etcdtest.Context(t), etcdsession.Config{Process: h.cfg.Process, TTL: time.Hour})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, other.Close(etcdtest.Context(t))) }()
 	h.acquireShard(ownership.Grant{Shard: number, Epoch: 7}, other.Period())
@@ -170,7 +180,7 @@ func TestHoldAgain(t *testing.T) {
 
 // BenchmarkServing measures the cost of each call.
 func BenchmarkServing(b *testing.B) {
-	h, s := part(b, ShardsConfig{})
+	h, s := part(b, Settings{})
 	h.acquireShard(ownership.Grant{Shard: h.Shard("it"), Epoch: 5}, s.Period())
 	b.Run("Serve", func(b *testing.B) {
 		b.ReportAllocs()

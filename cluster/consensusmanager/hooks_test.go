@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/sharding/ownership"
 	"github.com/goverse/goverse/internal/test/etcdtest"
 	"github.com/goverse/goverse/internal/test/logtest"
@@ -27,7 +28,8 @@ func TestHooksThatDoNotReturn(t *testing.T) {
 			t.Parallel()
 			var log logtest.Buffer
 			var acquires, releases atomic.Int64
-			h, s := part(t, ShardsConfig{DrainTimeout: time.Hour, MaxAcquiring: 1, Logger: log.Logger(),
+			h, s := partOf(t, Config{Process: etcd.Process{Logger: log.Logger()}, Settings: Settings{
+				DrainTimeout: time.Hour, MaxAcquiring: 1,
 				OnAcquire: func(context.Context, int, int64) {
 					if acquires.Add(1) <= 2 {
 						leave()
@@ -36,7 +38,7 @@ func TestHooksThatDoNotReturn(t *testing.T) {
 				OnRelease: func(context.Context, int) {
 					releases.Add(1)
 					leave()
-				}})
+				}}})
 			for shard := range 2 {
 				h.acquireShard(ownership.Grant{Shard: shard, Epoch: 5}, s.Period())
 			}
@@ -63,7 +65,7 @@ func TestHooksThatDoNotReturn(t *testing.T) {
 func TestAShardIsLostWhileItsHookFails(t *testing.T) {
 	t.Parallel()
 	var acquires, releases atomic.Int64
-	h, s := part(t, ShardsConfig{DrainTimeout: time.Hour, MaxAcquiring: 1,
+	h, s := part(t, Settings{DrainTimeout: time.Hour, MaxAcquiring: 1,
 		OnAcquire: func(context.Context, int, int64) { acquires.Add(1); runtime.Goexit() },
 		OnRelease: func(context.Context, int) { releases.Add(1) }})
 	h.acquireShard(ownership.Grant{Shard: 1, Epoch: 5}, s.Period())

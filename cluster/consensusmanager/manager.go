@@ -1,6 +1,6 @@
 // Package consensusmanager holds the state that the cluster agrees on: leader, members, queue, and the owners
 // of shards. It starts and stops the election. It also plans the shards while that is this node's duty
-// ([PlannerConfig]), and acquires and releases this node's own ([Shards]).
+// (see [Settings]), and acquires and releases this node's own ([Shards]).
 //
 // All answers come from the node's own snapshot and session, without a request to etcd.
 //
@@ -13,9 +13,13 @@ package consensusmanager
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/goverse/goverse/cluster/leaderelection"
+	"github.com/goverse/goverse/internal/etcd"
+	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/etcd/watchcache"
+	"github.com/goverse/goverse/internal/sharding/shardplan"
 )
 
 // ConsensusManager holds one node's view of the agreed state. All methods are safe for concurrent use.
@@ -28,23 +32,45 @@ type ConsensusManager struct {
 	shards   *Shards // nil if sharding is off
 }
 
-// Config configures a [ConsensusManager]. Without Shards this node owns no shards.
+// Config configures a [ConsensusManager]. The mirror must run.
 type Config struct {
-	Election leaderelection.MemberConfig
-	Planner  PlannerConfig
-	Shards   *ShardsConfig
+	etcd.Process
+	Mirror *watchcache.Mirror
+	Keeper *etcdsession.Keeper
+	Settings
 }
 
-// New returns a manager over a running mirror. cfg.Election.Mirror must be set.
+// Settings configures a node's part in what the cluster agrees on.
+type Settings struct {
+	// Observer, Fallback and WorkTimeout are those of [leaderelection.MemberConfig].
+	Observer, Fallback bool
+	WorkTimeout        time.Duration
+	// Planning configures the planning of shards while that is this node's duty. Without Planning.Shards this node
+	// owns no shards, and the settings below do not matter.
+	Planning     shardplan.Settings
+	DrainTimeout time.Duration
+	// OnAcquire and OnRelease may be nil. MaxAcquiring limits concurrent calls of OnAcquire; 0: no limit.
+	OnAcquire    func(ctx context.Context, shard int, epoch int64)
+	MaxAcquiring int
+	OnRelease    func(ctx context.Context, shard int)
+	// Residents creates what lives in the shards, which do not run yet. It may be nil.
+	Residents func(*Shards) Residents
+}
+
+// New returns a manager over a running mirror.
 func New(cfg Config) (*ConsensusManager, error) {
-	election, part, err := leaderelection.NewForMember(cfg.Election)
+	election, part, err := leaderelection.NewForMember(leaderelection.MemberConfig{Client: cfg.Client,
+		Prefix: cfg.Keys.Prefix(), Address: cfg.Address, Observer: cfg.Observer, Fallback: cfg.Fallback,
+		RequestTimeout: cfg.RequestTimeout, WorkTimeout: cfg.WorkTimeout, Mirror: cfg.Mirror, Keeper: cfg.Keeper,
+		Logger: cfg.Named("election").Logger})
 	if err != nil {
 		return nil, err
 	}
-	m := &ConsensusManager{election: election, part: part, mirror: cfg.Election.Mirror, fallback: cfg.Election.Fallback}
-	m.planner = newPlanner(cfg.Planner, election)
-	if cfg.Shards != nil {
-		m.shards = newShards(*cfg.Shards)
+	m := &ConsensusManager{election: election, part: part, mirror: cfg.Mirror, fallback: cfg.Fallback}
+	cfg.Process = cfg.Named("shards").WithDefaults()
+	m.planner = newPlanner(cfg, election)
+	if cfg.Planning.Shards > 0 {
+		m.shards = newShards(cfg)
 	}
 	return m, nil
 }

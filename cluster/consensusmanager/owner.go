@@ -11,10 +11,10 @@ import (
 )
 
 // Shard returns the shard of a key.
-func (h *Shards) Shard(key string) int { return shard.Of(key, h.cfg.Shards) }
+func (h *Shards) Shard(key string) int { return shard.Of(key, h.cfg.Planning.Shards) }
 
 // Count returns the number of shards.
-func (h *Shards) Count() int { return h.cfg.Shards }
+func (h *Shards) Count() int { return h.cfg.Planning.Shards }
 
 // Owner returns the member that owns a key's shard, as far as this node knows, and the epoch. ok is false if
 // the shard has no owner. Owner does not block. The owner may not serve the shard yet or any more; only the
@@ -26,7 +26,7 @@ func (h *Shards) Owner(key string) (owner sharding.Owner, epoch int64, ok bool) 
 // OwnerOf is like Owner, by the shard's number from 0 to Count-1.
 func (h *Shards) OwnerOf(shard int) (owner sharding.Owner, epoch int64, ok bool) {
 	m := h.cfg.Mirror.Snapshot().Map()
-	if m == nil || m.Shards() != h.cfg.Shards {
+	if m == nil || m.Shards() != h.cfg.Planning.Shards {
 		return sharding.Owner{}, 0, false
 	}
 	owner, ok = m.Owner(shard)

@@ -4,63 +4,39 @@ import (
 	"context"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/goverse/goverse/cluster/event"
 	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/internal/backoff"
-	"github.com/goverse/goverse/internal/etcd/watchcache"
 	"github.com/goverse/goverse/internal/sharding/shardplan"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/state/txn"
 )
 
-// PlannerConfig configures the planning of shards. Random and Logger may be nil.
-type PlannerConfig struct {
-	Client   *clientv3.Client
-	Keys     state.Keys
-	Mirror   *watchcache.Mirror
-	Settings shardplan.Settings
-	Timeout  time.Duration  // limits one request to etcd
-	Random   func() float64 // spreads retries in time; nil: math/rand's
-	Logger   hclog.Logger
-}
-
 // planner writes the shard map while that is this node's duty. Package shardplan decides; planner carries it
 // out.
 type planner struct {
-	client   *clientv3.Client
-	keys     state.Keys
-	mirror   *watchcache.Mirror
+	cfg      Config
 	election *leaderelection.LeaderElection
-	settings shardplan.Settings
-	timeout  time.Duration
-	log      hclog.Logger
 
 	unreadableRevision int64           // ModRevision of the last map that was reported as unreadable; -1 means none
 	writeBackoff       backoff.Backoff // after a map that could not be written
 	stats              planStats
 }
 
-func newPlanner(cfg PlannerConfig, election *leaderelection.LeaderElection) *planner {
-	if cfg.Logger == nil {
-		cfg.Logger = hclog.NewNullLogger()
-	}
-	return &planner{unreadableRevision: -1, client: cfg.Client, keys: cfg.Keys, mirror: cfg.Mirror, election: election,
-		settings: cfg.Settings, timeout: cfg.Timeout, log: cfg.Logger,
+func newPlanner(cfg Config, election *leaderelection.LeaderElection) *planner {
+	return &planner{cfg: cfg, election: election, unreadableRevision: -1,
 		writeBackoff: backoff.Backoff{Policy: shardplan.WriteRetry, Random: cfg.Random}}
 }
 
 // run plans after every change that planning depends on, until ctx ends.
 func (p *planner) run(ctx context.Context) {
-	sub := p.mirror.Subscribe(shardplan.ChangeMatters)
+	sub := p.cfg.Mirror.Subscribe(shardplan.ChangeMatters)
 	defer sub.Close()
 	duty := p.election.Subscribe()
 	defer duty.Close()
 	again := time.NewTimer(time.Hour)
 	defer again.Stop()
-	part := shardplan.New(p.settings)
+	part := shardplan.New(p.cfg.Planning)
 	for {
 		select {
 		case <-sub.C:
@@ -77,7 +53,7 @@ func (p *planner) run(ctx context.Context) {
 }
 
 func (p *planner) planOnce(ctx context.Context, part shardplan.Planner) (shardplan.Planner, time.Duration) {
-	snap := p.mirror.Snapshot()
+	snap := p.cfg.Mirror.Snapshot()
 	fence, mine := p.election.Duty()
 	switch {
 	case !mine:
@@ -92,10 +68,10 @@ func (p *planner) planOnce(ctx context.Context, part shardplan.Planner) (shardpl
 		return part, orders.RecheckAfter
 	}
 	planned := time.Now()
-	attempt, cancel := context.WithTimeout(ctx, p.timeout)
+	attempt, cancel := context.WithTimeout(ctx, p.cfg.RequestTimeout)
 	defer cancel()
-	known := p.mirror.KnownRevision()
-	resp, err := txn.Commit(attempt, p.client, txn.WriteMap(p.keys, fence, orders.Plan.Map, orders.OverRevision))
+	known := p.cfg.Mirror.KnownRevision()
+	resp, err := txn.Commit(attempt, p.cfg.Client, txn.WriteMap(p.cfg.Keys, fence, orders.Plan.Map, orders.OverRevision))
 	switch {
 	case ctx.Err() != nil:
 		return part, 0
@@ -103,7 +79,7 @@ func (p *planner) planOnce(ctx context.Context, part shardplan.Planner) (shardpl
 		return part, p.writeFailed(err)
 	}
 	p.writeBackoff.Reset()
-	p.mirror.ObserveHeader(resp.Header, known)
+	p.cfg.Mirror.ObserveHeader(resp.Header, known)
 	if !resp.Succeeded {
 		return part, shardplan.RecheckDelay // another node planned, or this node's duty is over; the snapshot will show it
 	}
@@ -113,18 +89,18 @@ func (p *planner) planOnce(ctx context.Context, part shardplan.Planner) (shardpl
 	if orders.OverRevision == 0 { // the first map counts from the revision at which its key was created
 		written = written.NotBefore(resp.Header.Revision)
 	}
-	p.log.Info("wrote the shard map", "generation", written.Generation(), "assigned", orders.Plan.Assigned,
+	p.cfg.Logger.Info("wrote the shard map", "generation", written.Generation(), "assigned", orders.Plan.Assigned,
 		"drained", orders.Plan.Drained, "rebalanced", orders.Plan.Rebalanced,
 		"planned_in", planned.Sub(began).Round(10*time.Microsecond).String(), event.Field, string(event.ShardsRebalanced))
 	// The next plan is based on this map, so wait until the snapshot shows it.
-	_, _ = p.mirror.Wait(attempt, func(s *state.Snapshot) bool { return s.Revision >= resp.Header.Revision })
+	_, _ = p.cfg.Mirror.Wait(attempt, func(s *state.Snapshot) bool { return s.Revision >= resp.Header.Revision })
 	return part, shardplan.RecheckDelay
 }
 
 // writeFailed logs the first of several failures to write a map, and returns the pause before the next attempt.
 func (p *planner) writeFailed(err error) time.Duration {
 	if p.writeBackoff.Failures() == 0 {
-		p.log.Warn("could not write the shard map, retrying", "error", err)
+		p.cfg.Logger.Warn("could not write the shard map, retrying", "error", err)
 	}
 	return p.writeBackoff.Next()
 }
@@ -135,6 +111,6 @@ func (p *planner) logUnplannable(over int64, err error) {
 		return
 	}
 	p.unreadableRevision = over
-	p.log.Error("the shard map cannot be read or planned over: if no newer version of Goverse wrote it, delete "+
-		p.keys.ShardMap(), "error", err)
+	p.cfg.Logger.Error("the shard map cannot be read or planned over: if no newer version of Goverse wrote it, delete "+
+		p.cfg.Keys.ShardMap(), "error", err)
 }

@@ -71,7 +71,7 @@ func (h *Shards) writeReport(ctx context.Context, r *sharding.Report) error {
 		}
 		over = old.ModRevision
 	}
-	attempt, cancel := context.WithTimeout(ctx, h.cfg.Timeout)
+	attempt, cancel := context.WithTimeout(ctx, h.cfg.RequestTimeout)
 	defer cancel()
 	known := h.cfg.Mirror.KnownRevision()
 	resp, err := txn.Commit(attempt, h.cfg.Client, txn.WriteReport(h.cfg.Keys, h.cfg.Address, int64(s.ID()), *r, over))

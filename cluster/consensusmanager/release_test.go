@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/etcd/watchcache"
 	"github.com/goverse/goverse/internal/sharding"
@@ -21,9 +22,9 @@ func TestAReportThatStandsIsNotWrittenAgain(t *testing.T) {
 	keys, err := state.NewKeys("/goverse")
 	require.NoError(t, err)
 
-	m := watchcache.New(watchcache.Config{Client: client, Keys: keys, LagTimeout: 5 * time.Second})
-	keeper, err := etcdsession.NewKeeper(etcdsession.KeeperConfig{Config: etcdsession.Config{Client: client,
-		TTL: 10 * time.Second}})
+	m := watchcache.New(watchcache.Config{Process: etcd.Process{Client: client, Keys: keys}, LagTimeout: 5 * time.Second})
+	keeper, err := etcdsession.NewKeeper(etcdsession.Config{Process: etcd.Process{Client: client},
+		TTL: 10 * time.Second}, etcdsession.Hooks{})
 	require.NoError(t, err)
 	var wg sync.WaitGroup
 	running, stop := context.WithCancel(ctx)
@@ -39,8 +40,8 @@ func TestAReportThatStandsIsNotWrittenAgain(t *testing.T) {
 	_, err = m.Wait(ctx, func(s *state.Snapshot) bool { return s.Revision >= put.Header.Revision })
 	require.NoError(t, err)
 
-	h := newShards(ShardsConfig{Client: client, Keys: keys, Mirror: m, Keeper: keeper, Address: address, Shards: 8,
-		Timeout: 5 * time.Second})
+	h := newShards(Config{Process: etcd.Process{Client: client, Keys: keys, Address: address,
+		RequestTimeout: 5 * time.Second}, Mirror: m, Keeper: keeper, Settings: ofShards(8)})
 	write := func(r sharding.Report) int64 {
 		require.NoError(t, h.writeReport(ctx, &r))
 		resp, err := client.Get(ctx, keys.Released(address))

@@ -4,42 +4,18 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
-	"time"
-
-	"github.com/hashicorp/go-hclog"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
-	"github.com/goverse/goverse/internal/etcd/watchcache"
 	"github.com/goverse/goverse/internal/histogram"
 	"github.com/goverse/goverse/internal/sharding"
 	"github.com/goverse/goverse/internal/sharding/ownership"
 	"github.com/goverse/goverse/internal/sharding/shardplan"
-	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// ShardsConfig configures a node's part in the shards. OnAcquire, OnRelease, Residents, Random and Logger may be nil.
-type ShardsConfig struct {
-	Client       *clientv3.Client
-	Keys         state.Keys
-	Mirror       *watchcache.Mirror
-	Keeper       *etcdsession.Keeper
-	Address      string
-	Shards       int
-	DrainTimeout time.Duration
-	Timeout      time.Duration // limits one request to etcd
-	OnAcquire    func(ctx context.Context, shard int, epoch int64)
-	MaxAcquiring int // limits concurrent calls of OnAcquire; 0: no limit
-	OnRelease    func(ctx context.Context, shard int)
-	Residents    func(*Shards) Residents // creates what lives in the shards, which do not run yet; nil: nothing does
-	Random       func() float64          // spreads retries in time; nil: math/rand's
-	Logger       hclog.Logger
-}
-
 // Shards represents this node's part in the shards. All methods are safe for concurrent use.
 type Shards struct {
-	cfg   ShardsConfig
+	cfg   Config
 	slots []shardSlot
 
 	wake         wait.Signal
@@ -71,11 +47,8 @@ type Shards struct {
 }
 
 // newShards returns a Shards that does nothing until run.
-func newShards(cfg ShardsConfig) *Shards {
-	if cfg.Logger == nil {
-		cfg.Logger = hclog.NewNullLogger()
-	}
-	h := &Shards{cfg: cfg, slots: make([]shardSlot, cfg.Shards), wake: wait.NewSignal(),
+func newShards(cfg Config) *Shards {
+	h := &Shards{cfg: cfg, slots: make([]shardSlot, cfg.Planning.Shards), wake: wait.NewSignal(),
 		pauses: histogram.NewDurations(pauseBounds...), reportWake: wait.NewSignal(), allFree: make(chan struct{}),
 		leaveStarted: make(chan struct{}), sessionEnded: make(chan struct{})}
 	if cfg.MaxAcquiring > 0 {
@@ -165,7 +138,7 @@ func (h *Shards) reconcile(s *etcdsession.Session) {
 	leaving := h.leaving
 	h.mu.Unlock()
 	var period *etcdsession.Period
-	in := ownership.Input{Shards: h.cfg.Shards, Map: snap.Map(), Done: snap.MoveDone, Withheld: snap.ShardWithheld,
+	in := ownership.Input{Shards: h.Count(), Map: snap.Map(), Done: snap.MoveDone, Withheld: snap.ShardWithheld,
 		Held: func(shard int) int64 { return h.slots[shard].heldEpoch(period) }}
 	var lease int64
 	if s != nil {

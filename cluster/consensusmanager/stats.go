@@ -24,7 +24,7 @@ func (m *ConsensusManager) ShardStats() shard.Stats {
 }
 
 func (h *Shards) fillStats(st *shard.Stats) {
-	st.Shards, st.Waiting = h.cfg.Shards, h.Waiting()
+	st.Shards, st.Waiting = h.cfg.Planning.Shards, h.Waiting()
 	// A shard between two phases may be subtracted from one before it is added to the next.
 	now := func(p slotPhase) int64 { return max(h.phases[p].Load(), 0) }
 	st.Acquiring, st.Serving, st.Releasing = now(phaseAcquiring), now(phaseServing), now(phaseReleasing)

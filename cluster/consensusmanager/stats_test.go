@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cluster/stats"
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/histogram"
 	"github.com/goverse/goverse/internal/sharding"
 )
@@ -44,7 +45,7 @@ func TestArrivals(t *testing.T) {
 	}
 	first := plan(1, nil, sharding.Repair, a)
 	both := plan(5, first, sharding.Rebalance, a, b)
-	h := newShards(ShardsConfig{Address: b.Address, Shards: 4})
+	h := newShards(Config{Process: etcd.Process{Address: b.Address}, Settings: ofShards(4)})
 
 	h.announceMoves(first, b)
 	h.announceMoves(both, sharding.Owner{}) // not registered: the map is examined again when it is
@@ -68,7 +69,7 @@ func TestArrivals(t *testing.T) {
 	}
 	require.EqualValues(t, 2, h.pauses.Snapshot().Count, "what a crash gave came by no move")
 
-	other := newShards(ShardsConfig{Shards: 8})
+	other := newShards(Config{Settings: ofShards(8)})
 	other.announceMoves(both, b)
 	require.Nil(t, other.announcedMap.in, "a map with another number of shards is none")
 }

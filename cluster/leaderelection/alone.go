@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/connect"
 	"github.com/goverse/goverse/internal/logs/logqueue"
 	"github.com/goverse/goverse/internal/member/membership"
@@ -133,8 +134,9 @@ func New(cfg Config) (*LeaderElection, *Runner, error) {
 		}
 		r.cfg.Client, r.ownClient = client, true
 	}
-	r.registration, err = registration.New(registration.Config{Client: client, Keys: keys, TTL: cfg.TTL,
-		RequestTimeout: cfg.RequestTimeout, Address: cfg.ID, Logger: cfg.Logger,
+	r.registration, err = registration.New(registration.Config{TTL: cfg.TTL,
+		Process: etcd.Process{Client: client, Keys: keys, Address: cfg.ID, RequestTimeout: cfg.RequestTimeout,
+			Logger: cfg.Logger},
 		Record: state.Record{InstanceID: rand.Text(), Observer: cfg.Observer, ElectionOnly: true}})
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", ErrBadConfig, err)

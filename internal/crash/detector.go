@@ -3,15 +3,14 @@ package crash
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/internal/crash/suspicion"
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/etcd/watchcache"
 	"github.com/goverse/goverse/internal/state"
@@ -42,21 +41,17 @@ type Watch interface {
 	Close(ctx context.Context)
 }
 
-// Config configures a Detector. All fields but Random and Logger are required.
+// Config configures a Detector.
 type Config struct {
-	Client *clientv3.Client
+	etcd.Process
 	Mirror *watchcache.Mirror
 	Keeper *etcdsession.Keeper
-	// Address and InstanceID identify this member.
-	Address, InstanceID string
-	Dialer              Dialer
+	// InstanceID identifies this process.
+	InstanceID string
+	Dialer     Dialer
 	// WatcherLost receives when a stream to this member broke.
 	WatcherLost <-chan struct{}
 	Settings    Settings
-	// Random returns a number in [0, 1), used to spread retries. Simulations set it to be reproducible. It must
-	// be safe for concurrent use. Default: math/rand's.
-	Random func() float64
-	Logger hclog.Logger
 }
 
 // Stats holds counts since the start, and present values.
@@ -99,12 +94,7 @@ type Detector struct {
 // New returns a detector. [Detector.Start] starts it.
 func New(cfg Config) *Detector {
 	cfg.Settings = cfg.Settings.WithDefaults()
-	if cfg.Random == nil {
-		cfg.Random = rand.Float64
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = hclog.NewNullLogger()
-	}
+	cfg.Process = cfg.WithDefaults()
 	d := &Detector{cfg: cfg, log: cfg.Logger, wake: wait.NewSignal(), cases: map[string]*watchedMember{},
 		removed: map[string]int{}}
 	d.ctx, d.cancel = context.WithCancel(context.Background())

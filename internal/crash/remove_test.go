@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
 
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/etcd/watchcache"
 	"github.com/goverse/goverse/internal/state"
@@ -48,7 +49,7 @@ func newTestBed(t *testing.T) *testBed {
 	require.NoError(t, err)
 	mine, err := client.Grant(ctx, 60)
 	require.NoError(t, err)
-	keeper, err := etcdsession.NewKeeper(etcdsession.KeeperConfig{Config: etcdsession.Config{Client: client}})
+	keeper, err := etcdsession.NewKeeper(etcdsession.Config{Process: etcd.Process{Client: client}}, etcdsession.Hooks{})
 	require.NoError(t, err)
 	return &testBed{ctx: ctx, keeper: keeper, client: client, keys: keys,
 		accused: &state.Member{Address: "a:1", Incarnation: put.Header.Revision, KeyLease: int64(lease.ID), Record: record},
@@ -80,8 +81,8 @@ func TestNobodyRefutes(t *testing.T) {
 func TestTheAccusedRefutes(t *testing.T) {
 	t.Parallel()
 	s := newTestBed(t)
-	m := watchcache.New(watchcache.Config{Client: s.client, Keys: s.keys})
-	d := New(Config{Client: s.client, Mirror: m, Keeper: s.keeper, Address: "a:1", InstanceID: "i"})
+	m := watchcache.New(watchcache.Config{Process: etcd.Process{Client: s.client, Keys: s.keys}})
+	d := New(Config{Process: etcd.Process{Client: s.client, Address: "a:1"}, Mirror: m, Keeper: s.keeper, InstanceID: "i"})
 	ctx, cancel := context.WithCancel(s.ctx)
 	ended := make(chan struct{}, 2)
 	go func() { _ = m.Run(ctx); ended <- struct{}{} }()
@@ -122,8 +123,8 @@ func TestGoneByItself(t *testing.T) {
 // that is gone.
 func TestVoidAccusationIsTakenBack(t *testing.T) {
 	s := newTestBed(t)
-	m := watchcache.New(watchcache.Config{Client: s.client, Keys: s.keys})
-	d := New(Config{Client: s.client, Mirror: m, Keeper: s.keeper, Address: "x:1", InstanceID: "x"})
+	m := watchcache.New(watchcache.Config{Process: etcd.Process{Client: s.client, Keys: s.keys}})
+	d := New(Config{Process: etcd.Process{Client: s.client, Address: "x:1"}, Mirror: m, Keeper: s.keeper, InstanceID: "x"})
 	ctx, cancel := context.WithCancel(s.ctx)
 	ended := make(chan struct{}, 2)
 	go func() { _ = m.Run(ctx); ended <- struct{}{} }()

@@ -24,12 +24,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/goverse/goverse/cluster/event"
 	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/watchcache"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/wait"
@@ -44,12 +42,9 @@ type Election interface {
 
 // Config configures a Log.
 type Config struct {
-	Client   *clientv3.Client
-	Keys     state.Keys
+	etcd.Process
 	Mirror   *watchcache.Mirror
 	Election Election
-	// Address is the address of this node.
-	Address string
 	// Valid reports whether this node's session is valid. It must not block.
 	Valid func() bool
 	// Off makes the node log events without recording them.
@@ -57,9 +52,6 @@ type Config struct {
 	// Max limits the number of events in etcd, and MaxAge their age.
 	Max    int
 	MaxAge time.Duration
-	// RequestTimeout bounds one request to etcd.
-	RequestTimeout time.Duration
-	Logger         hclog.Logger
 }
 
 // maxRecent limits the events that a node remembers, and those that it keeps because it may have to record

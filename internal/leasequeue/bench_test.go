@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/test/modeletcd"
@@ -19,10 +20,10 @@ import (
 func benchQueues(b *testing.B) *Queues {
 	keys, err := state.NewKeys("/model")
 	require.NoError(b, err)
-	etcd := modeletcd.New()
-	client := etcd.Connect("", well).Client()
-	keeper, err := etcdsession.NewKeeper(etcdsession.KeeperConfig{Config: etcdsession.Config{Client: client,
-		TTL: time.Minute}})
+	server := modeletcd.New()
+	client := server.Connect("", well).Client()
+	keeper, err := etcdsession.NewKeeper(etcdsession.Config{Process: etcd.Process{Client: client},
+		TTL: time.Minute}, etcdsession.Hooks{})
 	require.NoError(b, err)
 	e, err := New(Config{Client: client, Keeper: keeper}, keys.Locks())
 	require.NoError(b, err)
@@ -33,7 +34,7 @@ func benchQueues(b *testing.B) *Queues {
 	b.Cleanup(func() {
 		cancel()
 		wg.Wait()
-		etcd.Close()
+		server.Close()
 	})
 	b.ReportAllocs()
 	return e.Queues(keys.Locks())

@@ -13,6 +13,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/test/modeletcd"
@@ -47,11 +48,11 @@ func (s *testBed) queues(delivery func(request any) modeletcd.Delivery, change .
 		f.Out, f.Back = max(f.Out, time.Millisecond), max(f.Back, time.Millisecond)
 		return f
 	})
-	cfg := etcdsession.Config{Client: conn.Client(), TTL: 2 * time.Second}
+	cfg := etcdsession.Config{Process: etcd.Process{Client: conn.Client()}, TTL: 2 * time.Second}
 	for _, c := range change {
 		c(&cfg)
 	}
-	keeper, err := etcdsession.NewKeeper(etcdsession.KeeperConfig{Config: cfg})
+	keeper, err := etcdsession.NewKeeper(cfg, etcdsession.Hooks{})
 	require.NoError(s, err)
 	e, err := New(Config{Client: cfg.Client, Keeper: keeper, RequestTimeout: time.Second}, s.keys)
 	require.NoError(s, err)

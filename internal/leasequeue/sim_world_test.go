@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/test/invariant"
@@ -153,8 +154,8 @@ func (h *host) start() {
 		}
 	}
 	var err error
-	if p.keeper, err = etcdsession.NewKeeper(etcdsession.KeeperConfig{Config: etcdsession.Config{Client: client,
-		TTL: simTTL}, Random: chance("session")}); err != nil {
+	if p.keeper, err = etcdsession.NewKeeper(etcdsession.Config{TTL: simTTL,
+		Process: etcd.Process{Client: client, Random: chance("session")}}, etcdsession.Hooks{}); err != nil {
 		panic(err)
 	}
 	cfg := Config{Client: client, Keeper: p.keeper, RequestTimeout: simTimeout, Random: chance("queues")}

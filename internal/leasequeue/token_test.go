@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/test/etcdtest"
@@ -22,8 +23,8 @@ func TestWatchesWhenTheTokenIsForgotten(t *testing.T) {
 	prefix, err := state.NewKeys("/p")
 	require.NoError(t, err)
 	keys := prefix.Locks()
-	keeper, err := etcdsession.NewKeeper(etcdsession.KeeperConfig{Config: etcdsession.Config{Client: client,
-		TTL: time.Minute}})
+	keeper, err := etcdsession.NewKeeper(etcdsession.Config{Process: etcd.Process{Client: client},
+		TTL: time.Minute}, etcdsession.Hooks{})
 	require.NoError(t, err)
 	e, err := New(Config{Client: client, Keeper: keeper}, keys)
 	require.NoError(t, err)

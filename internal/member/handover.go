@@ -13,11 +13,11 @@ import (
 // shards, or ctx ends.
 func (m *Member) handOverShards(ctx context.Context) error {
 	s := m.Keeper.Current()
-	if m.cfg.Shards == nil || s == nil {
+	if m.Consensus.Shards() == nil || s == nil {
 		return nil
 	}
 	// However long functions in the shards take, the others have two requests to make.
-	ctx, cancel := context.WithTimeout(ctx, max(m.cfg.Shards.DrainTimeout, 2*m.cfg.RequestTimeout))
+	ctx, cancel := context.WithTimeout(ctx, max(m.cfg.DrainTimeout, 2*m.cfg.RequestTimeout))
 	defer cancel()
 	period := s.Period()
 	defer context.AfterFunc(period.Context(), cancel)()
@@ -31,10 +31,7 @@ func (m *Member) handOverShards(ctx context.Context) error {
 // releaseShards releases the remaining shards. It waits for work that ignores the end of its context as long as a
 // leader waits for its work.
 func (m *Member) releaseShards(ctx context.Context) error {
-	if m.cfg.Shards == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, m.cfg.Shards.DrainTimeout+m.cfg.WorkTimeout)
+	ctx, cancel := context.WithTimeout(ctx, m.cfg.DrainTimeout+m.cfg.WorkTimeout)
 	defer cancel()
 	return m.Consensus.Relinquish(ctx)
 }

@@ -6,6 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/goverse/goverse/cluster/consensusmanager"
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/sharding/shardplan"
 	"github.com/goverse/goverse/internal/state"
 )
@@ -14,7 +16,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A drained member takes nothing over, but plans for others as before.
 func TestDrainedMemberStillPlans(t *testing.T) {
-	m := &Member{cfg: Config{Address: "a:1", Planning: shardplan.Settings{Shards: 8192}}}
+	m := &Member{cfg: Config{Process: etcd.Process{Address: "a:1"},
+		Settings: consensusmanager.Settings{Planning: shardplan.Settings{Shards: 8192}}}}
 	record := state.Record{Shards: 8192}
 	own := &state.Member{Address: m.cfg.Address, Incarnation: 1, Record: record}
 	taker := &state.Member{Address: "b:1", Incarnation: 2, Record: record} // an observer

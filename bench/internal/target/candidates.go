@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/leaderelection"
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/etcd/watchcache"
 	"github.com/goverse/goverse/internal/state"
@@ -40,9 +41,9 @@ func newCandidate(ctx context.Context, client *clientv3.Client, prefix, address 
 		return nil, err
 	}
 	c := &candidate{address: address, kept: make(chan struct{})}
-	c.mirror = watchcache.New(watchcache.Config{Client: client, Keys: keys, LagTimeout: queueTTL / 3})
-	keeper, err := etcdsession.NewKeeper(etcdsession.KeeperConfig{Config: etcdsession.Config{Client: client,
-		TTL: queueTTL}})
+	process := etcd.Process{Client: client, Keys: keys}
+	c.mirror = watchcache.New(watchcache.Config{Process: process, LagTimeout: queueTTL / 3})
+	keeper, err := etcdsession.NewKeeper(etcdsession.Config{Process: process, TTL: queueTTL}, etcdsession.Hooks{})
 	if err != nil {
 		return nil, err
 	}

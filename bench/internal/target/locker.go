@@ -8,6 +8,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/leasequeue"
 	"github.com/goverse/goverse/internal/leasequeue/elections"
@@ -32,8 +33,8 @@ func newLocker(ctx context.Context, client *clientv3.Client, address string) (*l
 	if err != nil {
 		return nil, err
 	}
-	keeper, err := etcdsession.NewKeeper(etcdsession.KeeperConfig{Config: etcdsession.Config{Client: client,
-		TTL: lockTTL}})
+	keeper, err := etcdsession.NewKeeper(etcdsession.Config{Process: etcd.Process{Client: client},
+		TTL: lockTTL}, etcdsession.Hooks{})
 	if err != nil {
 		return nil, err
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/goverse/goverse/clustertest/fault"
 	"github.com/goverse/goverse/integration/internal/leases"
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/watchcache"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/test/history"
@@ -104,7 +105,7 @@ func newWorld(ctx context.Context, cfg Config) (_ *world, err error) {
 	}
 	life, cancel := context.WithCancel(context.Background())
 	w.cancel = cancel
-	w.mirror = watchcache.New(watchcache.Config{Client: w.client, Keys: w.keys})
+	w.mirror = watchcache.New(watchcache.Config{Process: etcd.Process{Client: w.client, Keys: w.keys}})
 	w.wg.Go(func() { _ = w.mirror.Run(life) })
 	if w.file, err = os.Create(filepath.Join(w.dir, "faults.jsonl")); err != nil {
 		return w, err

@@ -15,6 +15,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/wait"
 )
 
@@ -64,7 +65,7 @@ func openScripted(t *testing.T, lease *scriptedLease) *Session {
 	t.Helper()
 	client := clientv3.NewCtxClient(context.Background())
 	client.Lease, client.KV = lease, turnsKV{e: &turns{endpoints: 1}}
-	s, err := Open(context.Background(), Config{Client: client, TTL: 10 * time.Second})
+	s, err := Open(context.Background(), Config{Process: etcd.Process{Client: client}, TTL: 10 * time.Second})
 	require.NoError(t, err)
 	return s
 }

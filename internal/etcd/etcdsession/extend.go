@@ -27,7 +27,7 @@ type leaseExtension struct {
 // extendLease renews the lease. Through a proxy it then asks etcd how long the lease lasts; the proxy passes that
 // request on.
 func (s *Session) extendLease(ctx context.Context) (leaseExtension, error) {
-	if s.cfg.Proxied != nil && s.cfg.Proxied() {
+	if s.cfg.View.Proxied() {
 		answer, err := s.renewals.RenewAlone(ctx, s.id)
 		if err != nil {
 			return leaseExtension{}, err

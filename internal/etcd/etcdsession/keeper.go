@@ -17,32 +17,29 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// KeeperConfig configures a Keeper.
-type KeeperConfig struct {
-	Config
-	// Register, if set, is called with every new session before Current returns it. It creates the keys that
+// Hooks are called by a Keeper. Each may be nil.
+type Hooks struct {
+	// Register is called with every new session before Current returns it. It creates the keys that
 	// depend on the session, such as a node key, and calls Protect for them. It blocks until that is done, the
 	// session is lost (the keeper then opens another), or its context ends. If Register fails while the session
 	// stands, and no earlier session of this keeper was registered, Run returns the error. After the first
 	// registration, failures are retried with a new session.
 	Register func(ctx context.Context, s *Session) error
-	// OnLost, if set, is called with every session that was lost without being closed. The keeper revokes the
+	// OnLost is called with every session that was lost without being closed. The keeper revokes the
 	// lease and opens the next session only after OnLost returns. OnLost should block only until everything has
 	// ended that must end before other nodes may proceed.
 	OnLost func(s *Session, lost *session.LostError)
-	// Explain, if set, adds the remedy to errors that report that etcd refused this user, for the log. It must
+	// Explain adds the remedy to errors that report that etcd refused this user, for the log. It must
 	// not block.
 	Explain func(err error) error
-	// Random returns a number in [0, 1), used to spread retries. Simulations set it to be reproducible. It is
-	// called from one goroutine. Default: math/rand's.
-	Random func() float64
 }
 
 // Keeper always maintains one session. When the session is lost, the keeper revokes its lease as soon as etcd
 // answers, and opens and registers a new one. All methods are safe for concurrent use.
 type Keeper struct {
-	cfg KeeperConfig
-	log hclog.Logger
+	cfg   Config
+	hooks Hooks
+	log   hclog.Logger
 
 	outage outage // used by Run's goroutine alone
 
@@ -59,15 +56,15 @@ const (
 )
 
 // NewKeeper returns a keeper, which [Keeper.Run] starts. It returns an error if the configuration is invalid.
-func NewKeeper(cfg KeeperConfig) (*Keeper, error) {
+func NewKeeper(cfg Config, hooks Hooks) (*Keeper, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	cfg.Config = cfg.withDefaults()
+	cfg = cfg.withDefaults()
 	if cfg.Renewals == nil {
 		cfg.Renewals = NewRenewals()
 	}
-	return &Keeper{cfg: cfg, log: cfg.Logger, changed: make(chan struct{})}, nil
+	return &Keeper{cfg: cfg, hooks: hooks, log: cfg.Logger, changed: make(chan struct{})}, nil
 }
 
 // Renewals returns the counts of all its sessions so far.
@@ -171,8 +168,8 @@ func (k *Keeper) Run(ctx context.Context) error {
 				about = append(about, "error", lost.Err)
 			}
 			k.log.Error("the session is lost, opening a new one", about...)
-			if k.cfg.OnLost != nil {
-				k.cfg.OnLost(s, lost)
+			if k.hooks.OnLost != nil {
+				k.hooks.OnLost(s, lost)
 			}
 		}
 		k.setCurrent(nil)
@@ -189,16 +186,16 @@ func isUserRefused(err error) bool {
 
 // explainRefusal returns err for the log, with the remedy if etcd refused the user.
 func (k *Keeper) explainRefusal(err error) error {
-	if k.cfg.Explain == nil || !isUserRefused(err) {
+	if k.hooks.Explain == nil || !isUserRefused(err) {
 		return err
 	}
-	return k.cfg.Explain(err)
+	return k.hooks.Explain(err)
 }
 
 func (k *Keeper) openSession(ctx context.Context) (*Session, error) {
 	octx, cancel := context.WithTimeout(ctx, max(openTimeout, k.cfg.TTL/5))
 	defer cancel()
-	s, err := Open(octx, k.cfg.Config)
+	s, err := Open(octx, k.cfg)
 	if err == nil && s.TTL() != k.cfg.TTL {
 		k.log.Warn("etcd granted another TTL than requested: its minimum is 1.5 election time-outs",
 			"asked", k.cfg.TTL.String(), "granted", s.TTL().String())
@@ -207,12 +204,12 @@ func (k *Keeper) openSession(ctx context.Context) (*Session, error) {
 }
 
 func (k *Keeper) registerSession(ctx context.Context, s *Session) error {
-	if k.cfg.Register == nil {
+	if k.hooks.Register == nil {
 		return nil
 	}
 	ctx, stop := wait.MergeContexts(ctx, s.Context())
 	defer stop()
-	if err := k.cfg.Register(ctx, s); err != nil {
+	if err := k.hooks.Register(ctx, s); err != nil {
 		return fmt.Errorf("register: %w", err)
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/test/etcdtest"
 	"github.com/goverse/goverse/internal/test/logtest"
 )
@@ -45,7 +46,7 @@ func TestRenewalsOfAUserAreNoLogIns(t *testing.T) {
 	ctx := etcdtest.Context(t)
 	var sessions []*Session
 	for range 5 {
-		s, err := Open(ctx, Config{Client: client, TTL: time.Second})
+		s, err := Open(ctx, Config{Process: etcd.Process{Client: client}, TTL: time.Second})
 		require.NoError(t, err)
 		defer func() { _ = s.Close(ctx) }()
 		sessions = append(sessions, s)
@@ -92,7 +93,7 @@ func TestAccessControlIsTurnedOn(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	log, lost := &logtest.Buffer{}, make(chan *session.LostError, 1)
-	k, err := NewKeeper(KeeperConfig{Config: Config{Client: client, TTL: time.Second, Logger: log.Logger()},
+	k, err := NewKeeper(Config{Process: etcd.Process{Client: client, Logger: log.Logger()}, TTL: time.Second}, Hooks{
 		OnLost:  func(_ *Session, why *session.LostError) { lost <- why },
 		Explain: func(err error) error { return fmt.Errorf("give it a user: %w", err) }})
 	require.NoError(t, err)

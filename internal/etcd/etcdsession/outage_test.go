@@ -14,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/internal/etcd"
 )
 
 // awayLease is an etcd that can be away: requests then get no answer. While it ignores renewals, only they get
@@ -62,8 +63,9 @@ func runKeeper(t *testing.T, lease clientv3.Lease) (k *Keeper, log *bytes.Buffer
 	client := clientv3.NewCtxClient(context.Background())
 	client.Lease, client.KV = lease, turnsKV{e: &turns{endpoints: 1}}
 	log = &bytes.Buffer{}
-	k, err := NewKeeper(KeeperConfig{Config: Config{Client: client, TTL: 10 * time.Second,
-		Logger: hclog.New(&hclog.LoggerOptions{Output: log, JSONFormat: true})}})
+	k, err := NewKeeper(Config{
+		Process: etcd.Process{Client: client, Logger: hclog.New(&hclog.LoggerOptions{Output: log, JSONFormat: true})},
+		TTL:     10 * time.Second}, Hooks{})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

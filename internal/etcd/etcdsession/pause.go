@@ -37,11 +37,7 @@ var errStarved = errors.New("this process stands still again and again, for more
 
 // leaseAtRisk reports whether etcd may revoke the lease before its time.
 func (s *Session) leaseAtRisk() bool {
-	newest := s.newestTerm.Load()
-	if s.cfg.KnownTerm != nil {
-		newest = max(newest, s.cfg.KnownTerm())
-	}
-	return newest > s.raftTerm
+	return max(s.newestTerm.Load(), s.cfg.View.KnownTerm()) > s.raftTerm
 }
 
 // pausesHarmless reports whether no pause makes the existing claims invalid.

@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/deadline"
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
@@ -16,12 +17,12 @@ import (
 // risky returns a session that depends on a key and has a lease that etcd may revoke early.
 func risky(t *testing.T) (*Session, *clientv3.Client, string) {
 	t.Helper()
-	etcd := etcdtest.Start(t)
+	server := etcdtest.Start(t)
 	ctx := etcdtest.Context(t)
-	s, err := Open(ctx, Config{Client: etcd.Client(), TTL: 30 * time.Second})
+	s, err := Open(ctx, Config{Process: etcd.Process{Client: server.Client()}, TTL: 30 * time.Second})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close(context.Background()) }) // some tests have lost it
-	resp, err := etcd.Client().Put(ctx, "/pause/key", "", clientv3.WithLease(s.ID()))
+	resp, err := server.Client().Put(ctx, "/pause/key", "", clientv3.WithLease(s.ID()))
 	require.NoError(t, err)
 	s.ProtectKey("/pause/key", resp.Header.Revision, nil)
 	require.Eventually(t, func() bool { return *s.pauses.Load() != (deadline.Pauses{}) }, 10*time.Second, time.Millisecond)
@@ -38,7 +39,7 @@ func risky(t *testing.T) (*Session, *clientv3.Client, string) {
 		defer s.mu.Unlock()
 		return !s.pauses.Load().Unconfirmed() && s.Valid()
 	}, 10*time.Second, time.Millisecond)
-	return s, etcd.Client(), "/pause/key"
+	return s, server.Client(), "/pause/key"
 }
 
 // locked keeps the session's own goroutine from running while f runs, even if f ends the test.

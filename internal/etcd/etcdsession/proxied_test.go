@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/internal/etcd"
 )
 
 // proxiedLease answers renewals as a proxy does: with the answer to an earlier renewal of its own.
@@ -39,14 +41,19 @@ func (l *proxiedLease) at() time.Time {
 	return l.renewed
 }
 
+// proxyView is the view of a process behind a proxy.
+type proxyView struct{ noView }
+
+func (proxyView) Proxied() bool { return true }
+
 // A proxy's answer may belong to an earlier renewal, so etcd's own report of the remaining time counts.
 func TestBehindAProxyEtcdIsAskedHowLongTheLeaseLasts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lease := &proxiedLease{scriptedLease: &scriptedLease{}}
 		client := clientv3.NewCtxClient(context.Background())
 		client.Lease, client.KV = lease, turnsKV{e: &turns{endpoints: 1}}
-		s, err := Open(context.Background(), Config{Client: client, TTL: 10 * time.Second,
-			Proxied: func() bool { return true }})
+		s, err := Open(context.Background(), Config{Process: etcd.Process{Client: client}, TTL: 10 * time.Second,
+			View: proxyView{}})
 		require.NoError(t, err)
 		defer func() { require.NoError(t, s.Close(context.Background())) }()
 		for _, older := range []time.Duration{0, 100 * time.Millisecond, 1500 * time.Millisecond, 0} {

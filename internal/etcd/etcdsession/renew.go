@@ -105,9 +105,7 @@ func (s *Session) renewLease() error {
 	protected := s.protected
 	known := s.revision
 	s.mu.Unlock()
-	if s.cfg.KnownRevision != nil {
-		known = max(known, s.cfg.KnownRevision())
-	}
+	known = max(known, s.cfg.View.KnownRevision())
 
 	err := s.runRound(round, protected, known)
 	if errors.Is(err, errOtherTerm) {
@@ -249,9 +247,7 @@ func (s *Session) readProtectedKeys(ctx context.Context, term uint64, protected 
 			p.lost()
 		}
 	}
-	if s.cfg.OnRead != nil {
-		s.cfg.OnRead(resp.Header, known)
-	}
+	s.cfg.View.ObserveHeader(resp.Header, known)
 	s.newestTerm.Store(max(resp.Header.GetRaftTerm(), s.newestTerm.Load())) // only this goroutine stores it
 	if !deadline.RenewalConfirmed(term, resp.Header.GetRaftTerm()) {
 		return fmt.Errorf("%w: renewed in %d, read in %d", errOtherTerm, term, resp.Header.GetRaftTerm())

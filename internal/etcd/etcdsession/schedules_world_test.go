@@ -9,6 +9,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/test/modeletcd"
 	"github.com/goverse/goverse/internal/test/schedule"
 )
@@ -91,7 +92,8 @@ func (w *world) startProcess(i int) {
 	})
 	client := conn.Client()
 	registrations := 0
-	k, err := NewKeeper(KeeperConfig{Config: Config{Client: client, TTL: scheduleTTL}, Register: func(ctx context.Context,
+	cfg := Config{Process: etcd.Process{Client: client}, TTL: scheduleTTL}
+	k, err := NewKeeper(cfg, Hooks{Register: func(ctx context.Context,
 		s *Session) error {
 		w.mu.Lock()
 		w.sessions[int64(s.ID())] = s

@@ -1,6 +1,7 @@
 package etcdsession
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,12 +10,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/deadline"
 	"github.com/goverse/goverse/internal/etcd/renewal"
 	"github.com/goverse/goverse/internal/wait"
@@ -23,35 +24,42 @@ import (
 // ErrBadTTL is wrapped by the errors of [Config.Validate] about the TTL.
 var ErrBadTTL = errors.New("bad session TTL")
 
-// Config configures a Session. Client is required.
+// View is a mirror of etcd, as a session uses it. Its methods must not block.
+type View interface {
+	// KnownRevision returns the newest etcd revision known to this process. It is called before each linearizable
+	// read. An answer at a smaller revision means that etcd has another history.
+	KnownRevision() int64
+	// KnownTerm returns the newest raft term of etcd that this process knows.
+	KnownTerm() uint64
+	// ObserveHeader receives the header of each renewal's read, and the known revision from before the read.
+	ObserveHeader(header *etcdserverpb.ResponseHeader, known int64)
+	// Proxied reports whether etcd is reached through a proxy that answers renewals itself, such as etcd
+	// grpc-proxy. Its answers may belong to earlier renewals, so the session asks etcd how long the lease lasts.
+	// etcd reports that in whole seconds, which costs up to a second.
+	Proxied() bool
+}
+
+// noView is the view of a session without a mirror.
+type noView struct{}
+
+func (noView) KnownRevision() int64                              { return 0 }
+func (noView) KnownTerm() uint64                                 { return 0 }
+func (noView) ObserveHeader(*etcdserverpb.ResponseHeader, int64) {}
+func (noView) Proxied() bool                                     { return false }
+
+// Config configures a Session.
 type Config struct {
-	// Client reaches etcd. The session never closes it.
-	Client *clientv3.Client
+	etcd.Process
 	// TTL is the lease's time to live: whole seconds, at least one. Default 10 s. etcd may grant more (its
 	// minimum is 2 s at its default timing); the granted value counts.
 	TTL time.Duration
 	// ReadKey is the key that a renewal reads while no key is protected. It may be any key that the user may
-	// read, and need not exist. Default "/goverse/leader-request".
+	// read, and need not exist. Default: Keys.Request.
 	ReadKey string
-	// KnownRevision, if set, returns the newest etcd revision known to this process. It is called before each
-	// linearizable read. An answer at a smaller revision means that etcd has another history. It must not
-	// block.
-	KnownRevision func() int64
-	// KnownTerm, if set, returns the newest raft term of etcd that this process knows. It must not block.
-	KnownTerm func() uint64
-	// OnRead, if set, receives the header of each renewal's read, and the known revision from before the read.
-	// It must not block.
-	OnRead func(header *etcdserverpb.ResponseHeader, known int64)
-	// Proxied, if set, reports whether etcd is reached through a proxy that answers renewals itself, such as
-	// etcd grpc-proxy. Its answers may belong to earlier renewals, so the session asks etcd how long the lease
-	// lasts. etcd reports that in whole seconds, which costs up to a second. Proxied must not block.
-	Proxied func() bool
-	// Clock reads both clocks of the deadline. It must not block. Default: the clocks of this machine.
-	Clock func() deadline.Instant
+	// View is the mirror of this process. Default: it has none.
+	View View
 	// Renewals, if set, counts the rounds of this session. Sessions may share it.
 	Renewals *Renewals
-	// Logger receives one line for each event that concerns an operator. Default: none.
-	Logger hclog.Logger
 }
 
 // Validate returns an error that describes the first invalid setting, or nil.
@@ -69,17 +77,11 @@ func (c Config) Validate() error {
 }
 
 func (c Config) withDefaults() Config {
-	if c.TTL == 0 {
-		c.TTL = 10 * time.Second
-	}
-	if c.ReadKey == "" {
-		c.ReadKey = "/goverse/leader-request"
-	}
-	if c.Clock == nil {
-		c.Clock = deadline.Now
-	}
-	if c.Logger == nil {
-		c.Logger = hclog.NewNullLogger()
+	c.Process = c.Process.WithDefaults()
+	c.TTL = cmp.Or(c.TTL, 10*time.Second)
+	c.ReadKey = cmp.Or(c.ReadKey, c.Keys.Request())
+	if c.View == nil {
+		c.View = noView{}
 	}
 	return c
 }

@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 
 	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
@@ -19,7 +20,7 @@ func TestConfigIsChecked(t *testing.T) {
 	require.ErrorContains(t, err, "Config.Client")
 	client := clientv3.NewCtxClient(context.Background())
 	for _, ttl := range []time.Duration{-time.Second, 1500 * time.Millisecond, time.Millisecond, 1 << 62} {
-		require.ErrorIs(t, Config{Client: client, TTL: ttl}.Validate(), ErrBadTTL, "%v", ttl)
+		require.ErrorIs(t, Config{Process: etcd.Process{Client: client}, TTL: ttl}.Validate(), ErrBadTTL, "%v", ttl)
 	}
 }
 
@@ -27,7 +28,7 @@ func TestRenewalKeepsTheSessionAndCloseRevokes(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Client(t)
 	ctx := etcdtest.Context(t)
-	s, err := Open(ctx, Config{Client: client, TTL: time.Second})
+	s, err := Open(ctx, Config{Process: etcd.Process{Client: client}, TTL: time.Second})
 	require.NoError(t, err)
 	first := s.Deadline()
 	require.Eventually(t, func() bool { return s.Deadline().After(first.Add(time.Second)) }, 10*time.Second,
@@ -50,7 +51,7 @@ func TestRenewalLooksForTheProtectedKeys(t *testing.T) {
 	client := etcdtest.Client(t)
 	ctx := etcdtest.Context(t)
 	open := func() (*Session, int64) {
-		s, err := Open(ctx, Config{Client: client, TTL: time.Second})
+		s, err := Open(ctx, Config{Process: etcd.Process{Client: client}, TTL: time.Second})
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = s.Close(context.Background()) })
 		put, err := client.Put(ctx, "/k", "v")
@@ -88,7 +89,7 @@ func TestRevokedFromOutside(t *testing.T) {
 	t.Parallel()
 	client := etcdtest.Client(t)
 	ctx := etcdtest.Context(t)
-	s, err := Open(ctx, Config{Client: client, TTL: 2 * time.Second})
+	s, err := Open(ctx, Config{Process: etcd.Process{Client: client}, TTL: 2 * time.Second})
 	require.NoError(t, err)
 	_, err = client.Revoke(ctx, s.ID())
 	require.NoError(t, err)
@@ -97,10 +98,15 @@ func TestRevokedFromOutside(t *testing.T) {
 	require.NoError(t, s.Close(ctx))
 }
 
+// futureView knows a revision that etcd has not reached.
+type futureView struct{ noView }
+
+func (futureView) KnownRevision() int64 { return 1 << 40 }
+
 func TestAnswerFromThePastIsAnotherHistory(t *testing.T) {
 	client := etcdtest.Client(t)
 	ctx := etcdtest.Context(t)
-	s, err := Open(ctx, Config{Client: client, TTL: 2 * time.Second, KnownRevision: func() int64 { return 1 << 40 }})
+	s, err := Open(ctx, Config{Process: etcd.Process{Client: client}, TTL: 2 * time.Second, View: futureView{}})
 	require.NoError(t, err)
 	s.ProtectKey("/k", 1, func() {})
 	s.RequestRenewal()
@@ -118,7 +124,7 @@ func TestGoesQuietBeforeTheLeaseEnds(t *testing.T) {
 	cut := &cutLease{Lease: client.Lease}
 	derived := clientv3.NewCtxClient(ctx)
 	derived.KV, derived.Lease = client.KV, cut
-	s, err := Open(ctx, Config{Client: derived, TTL: time.Second})
+	s, err := Open(ctx, Config{Process: etcd.Process{Client: derived}, TTL: time.Second})
 	require.NoError(t, err)
 	_, err = server.Client().Put(ctx, "/k", "v", clientv3.WithLease(s.ID()))
 	require.NoError(t, err)
@@ -144,7 +150,7 @@ func (l *cutLease) KeepAliveOnce(ctx context.Context, _ clientv3.LeaseID) (*clie
 func TestUnderConcurrencySession(t *testing.T) {
 	client := etcdtest.Client(t)
 	ctx := etcdtest.Context(t)
-	s, err := Open(ctx, Config{Client: client, TTL: 2 * time.Second})
+	s, err := Open(ctx, Config{Process: etcd.Process{Client: client}, TTL: 2 * time.Second})
 	require.NoError(t, err)
 	derived := clientv3.NewCtxClient(ctx)
 	derived.KV, derived.Watcher, derived.Lease = client.KV, client.Watcher, s.Lease()
@@ -164,8 +170,7 @@ func TestKeeperReplacesLostSessions(t *testing.T) {
 	ctx := etcdtest.Context(t)
 	var seen []session.Reason
 	registered := 0
-	k, err := NewKeeper(KeeperConfig{
-		Config:   Config{Client: client, TTL: time.Second},
+	k, err := NewKeeper(Config{Process: etcd.Process{Client: client}, TTL: time.Second}, Hooks{
 		Register: func(context.Context, *Session) error { registered++; return nil },
 		OnLost:   func(_ *Session, lost *session.LostError) { seen = append(seen, lost.Reason) },
 	})
@@ -198,7 +203,7 @@ func TestKeeperReplacesLostSessions(t *testing.T) {
 func TestKeeperFirstRegistrationIsFinal(t *testing.T) {
 	client := etcdtest.Client(t)
 	refused := errors.New("taken")
-	k, err := NewKeeper(KeeperConfig{Config: Config{Client: client, TTL: time.Second},
+	k, err := NewKeeper(Config{Process: etcd.Process{Client: client}, TTL: time.Second}, Hooks{
 		Register: func(context.Context, *Session) error { return refused }})
 	require.NoError(t, err)
 	require.ErrorIs(t, k.Run(etcdtest.Context(t)), refused)

@@ -15,6 +15,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/deadline"
 	"github.com/goverse/goverse/internal/test/modeletcd"
 )
@@ -54,7 +55,7 @@ func newStarved(t *testing.T, seed uint64) *starved {
 		defer draws.Unlock()
 		return modeletcd.Delivery{Out: time.Duration(ways.Int64N(int64(slow))), Back: time.Duration(ways.Int64N(int64(slow)))}
 	})
-	k, err := NewKeeper(KeeperConfig{Config: Config{Client: p.conn.Client(), TTL: scheduleTTL, Clock: p.clock},
+	k, err := NewKeeper(Config{Process: etcd.Process{Client: p.conn.Client(), Clock: p.clock}, TTL: scheduleTTL}, Hooks{
 		Register: p.register, OnLost: func(_ *Session, lost *session.LostError) {
 			p.mu.Lock()
 			defer p.mu.Unlock()

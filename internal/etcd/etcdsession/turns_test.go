@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/internal/etcd"
 )
 
 // turns is an etcd in fake time with several endpoints, which receive a client's requests in turn. One of them
@@ -124,7 +125,7 @@ func TestSessionOutlivesABadEndpoint(t *testing.T) {
 				t.Run(fmt.Sprintf("%d endpoints, turn %d, refuses %t", endpoints, first, knows), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						e := &turns{endpoints: endpoints}
-						s, err := Open(context.Background(), Config{Client: e.client(), TTL: 10 * time.Second})
+						s, err := Open(context.Background(), Config{Process: etcd.Process{Client: e.client()}, TTL: 10 * time.Second})
 						require.NoError(t, err)
 						s.ProtectKey("key", 1, nil)
 						e.from(first, true, knows)
@@ -152,7 +153,7 @@ func TestSessionOutlivesABadEndpoint(t *testing.T) {
 func TestSessionEndsWithTheOnlyEndpointCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &turns{endpoints: 1}
-		s, err := Open(context.Background(), Config{Client: e.client(), TTL: 10 * time.Second})
+		s, err := Open(context.Background(), Config{Process: etcd.Process{Client: e.client()}, TTL: 10 * time.Second})
 		require.NoError(t, err)
 		s.ProtectKey("key", 1, nil)
 		e.from(0, true, true)
@@ -164,7 +165,7 @@ func TestSessionEndsWithTheOnlyEndpointCutOff(t *testing.T) {
 		require.Greater(t, e.requests(), 20)
 		require.Less(t, e.requests(), 60)
 		require.ErrorIs(t, s.Close(context.Background()), rpctypes.ErrNoLeader)
-		_, err = Open(context.Background(), Config{Client: e.client(), TTL: 10 * time.Second})
+		_, err = Open(context.Background(), Config{Process: etcd.Process{Client: e.client()}, TTL: 10 * time.Second})
 		require.ErrorIs(t, err, rpctypes.ErrNoLeader)
 		e.from(0, false, false)
 		require.NoError(t, s.Close(context.Background()))

@@ -1,10 +1,10 @@
 package watchcache
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,33 +13,23 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/lingering"
 	"github.com/goverse/goverse/internal/etcd/watchprogress"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// Config configures a Mirror. Client and Keys are required.
+// Config configures a Mirror. It mirrors the range of Keys.
 type Config struct {
-	// Client reaches etcd. The mirror never closes it.
-	Client *clientv3.Client
-	// Keys is the range to mirror.
-	Keys state.Keys
-	// ReadTimeout limits one read of the range. Default 5 s.
-	ReadTimeout time.Duration
+	// If Address is set, it is that of a member. Other members then stay in view for a while after etcd may have
+	// revoked their leases early; see package lingering. Otherwise members that are gone from etcd are gone from
+	// the view. RequestTimeout limits one read of the range. Default 5 s.
+	etcd.Process
 	// LagTimeout limits the time that the watch may take to reach a revision that is known to exist (see Saw).
 	// Then the mirror compares its snapshot with etcd. It is also the longest pause before the range is read
 	// anew. Default 3 s; a third of the session's TTL is a good value.
 	LagTimeout time.Duration
-	// Member is the address of the member that uses this mirror. If it is set, other members stay in view for a
-	// while after etcd may have revoked their leases early; see package lingering. Default "": members that are
-	// gone from etcd are gone from the view.
-	Member string
-	// Random returns a number in [0, 1), used to spread retries. Simulations set it to be reproducible. It must
-	// be safe for concurrent use. Default: math/rand's.
-	Random func() float64
-	// Logger receives one line when the watch is lost and one when it is restored. Default: none.
-	Logger hclog.Logger
 }
 
 // Mirror is the running copy. All methods are safe for concurrent use.
@@ -69,25 +59,16 @@ type Mirror struct {
 
 // New returns a mirror, which [Mirror.Run] fills and keeps current.
 func New(cfg Config) *Mirror {
-	if cfg.ReadTimeout <= 0 {
-		cfg.ReadTimeout = 5 * time.Second
-	}
-	if cfg.LagTimeout <= 0 {
-		cfg.LagTimeout = 3 * time.Second
-	}
-	if cfg.Random == nil {
-		cfg.Random = rand.Float64
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = hclog.NewNullLogger()
-	}
+	cfg.RequestTimeout = cmp.Or(cfg.RequestTimeout, 5*time.Second)
+	cfg.LagTimeout = cmp.Or(cfg.LagTimeout, 3*time.Second)
+	cfg.Process = cfg.WithDefaults()
 	m := &Mirror{
 		cfg:       cfg,
 		log:       cfg.Logger,
 		ready:     make(chan struct{}),
 		wake:      wait.NewSignal(),
 		rebuild:   make(chan string, 1),
-		lingering: lingering.New(cfg.Member),
+		lingering: lingering.New(cfg.Address),
 	}
 	m.streamID = fmt.Sprintf("%p", m)
 	return m

@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
 
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
@@ -91,7 +92,7 @@ func TestFollowsEveryChange(t *testing.T) {
 	ctx := etcdtest.Context(t)
 	_, err := client.Put(ctx, keys.Candidate(1), "a:1")
 	require.NoError(t, err)
-	m := New(Config{Client: client, Keys: keys})
+	m := New(Config{Process: etcd.Process{Client: client, Keys: keys}})
 	require.Nil(t, m.Snapshot())
 	run(t, m)
 	require.Len(t, m.Snapshot().Queue, 1, "what was there before")
@@ -119,7 +120,7 @@ func TestFrozenWatchIsFoundOut(t *testing.T) {
 	client, keys := etcdtest.Client(t), testKeys(t)
 	ctx := etcdtest.Context(t)
 	derived, g := gateWatches(client)
-	m := New(Config{Client: derived, Keys: keys, LagTimeout: 50 * time.Millisecond})
+	m := New(Config{Process: etcd.Process{Client: derived, Keys: keys}, LagTimeout: 50 * time.Millisecond})
 	run(t, m)
 	g.freeze(true)
 	put, err := client.Put(ctx, keys.Candidate(1), "a:1")
@@ -144,7 +145,7 @@ func TestRevisionsElsewhereAreNoLag(t *testing.T) {
 	client, keys := etcdtest.Client(t), testKeys(t)
 	ctx := etcdtest.Context(t)
 	const lag = 150 * time.Millisecond
-	m := New(Config{Client: client, Keys: keys, LagTimeout: lag})
+	m := New(Config{Process: etcd.Process{Client: client, Keys: keys}, LagTimeout: lag})
 	run(t, m)
 	for i := range 5 {
 		put, err := client.Put(ctx, "/elsewhere", fmt.Sprint(i))
@@ -159,7 +160,7 @@ func TestWatchThatIsNeverOpened(t *testing.T) {
 	client, keys := etcdtest.Client(t), testKeys(t)
 	derived := clientv3.NewCtxClient(context.Background())
 	derived.KV, derived.Watcher = client.KV, &silentWatcher{Watcher: client.Watcher, silent: 2}
-	m := New(Config{Client: derived, Keys: keys, LagTimeout: 50 * time.Millisecond})
+	m := New(Config{Process: etcd.Process{Client: derived, Keys: keys}, LagTimeout: 50 * time.Millisecond})
 	run(t, m)
 	require.EqualValues(t, 1, m.RebuildCount(), "two watches to a read")
 }
@@ -182,7 +183,7 @@ func TestCompactionIsSurvived(t *testing.T) {
 	client, keys := etcdtest.Client(t), testKeys(t)
 	ctx := etcdtest.Context(t)
 	derived, g := gateWatches(client)
-	m := New(Config{Client: derived, Keys: keys})
+	m := New(Config{Process: etcd.Process{Client: derived, Keys: keys}})
 	run(t, m)
 	g.freeze(true)
 	var last int64
@@ -212,7 +213,7 @@ func TestOtherHistoryIsTold(t *testing.T) {
 	derived := clientv3.NewCtxClient(ctx)
 	kv := &switchKV{KV: first}
 	derived.KV, derived.Watcher = kv, first.Watcher
-	m := New(Config{Client: derived, Keys: keys})
+	m := New(Config{Process: etcd.Process{Client: derived, Keys: keys}})
 	run(t, m)
 	require.Zero(t, m.Snapshot().History)
 	kv.set(second)
@@ -228,7 +229,7 @@ func TestOtherHistoryOfAQuietRange(t *testing.T) {
 	keys := testKeys(t)
 	ctx := etcdtest.Context(t)
 	client := etcdtest.Client(t)
-	m := New(Config{Client: client, Keys: keys, LagTimeout: 50 * time.Millisecond})
+	m := New(Config{Process: etcd.Process{Client: client, Keys: keys}, LagTimeout: 50 * time.Millisecond})
 	run(t, m)
 	m.ObserveHeader(&etcdserverpb.ResponseHeader{ClusterId: m.Snapshot().ClusterID, Revision: 3000}, 0)
 	_, err := m.Wait(ctx, func(s *state.Snapshot) bool { return s.History == 1 })
@@ -263,7 +264,7 @@ func (s *switchKV) Get(ctx context.Context, key string, opts ...clientv3.OpOptio
 func TestSubscribersNeverHoldTheMirrorUp(t *testing.T) {
 	client, keys := etcdtest.Client(t), testKeys(t)
 	ctx := etcdtest.Context(t)
-	m := New(Config{Client: client, Keys: keys})
+	m := New(Config{Process: etcd.Process{Client: client, Keys: keys}})
 	run(t, m)
 	lazy := m.Subscribe(nil)
 	defer lazy.Close()

@@ -24,7 +24,7 @@ type comparison struct {
 // ago, so that changes on their way have arrived; 0 means the present one. A member of etcd that is cut off
 // from the others refuses, with rpctypes.ErrNoLeader.
 func (m *Mirror) compareWithEtcd(ctx context.Context, revision int64) comparison {
-	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), m.cfg.ReadTimeout)
+	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), m.cfg.RequestTimeout)
 	defer cancel()
 	c := comparison{revision: revision}
 	resp, err := m.cfg.Client.Get(ctx, m.cfg.Keys.RangeStart(), clientv3.WithRange(m.cfg.Keys.RangeEnd()),

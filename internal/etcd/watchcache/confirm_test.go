@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
@@ -29,7 +30,8 @@ func TestFreshAndConfirm(t *testing.T) {
 	term := now.Header.RaftTerm
 	register(term)
 	client, watch := gateWatches(plain)
-	m := New(Config{Client: client, Keys: keys, Member: "me:1", LagTimeout: 300 * time.Millisecond})
+	m := New(Config{
+		Process: etcd.Process{Client: client, Keys: keys, Address: "me:1"}, LagTimeout: 300 * time.Millisecond})
 	run(t, m)
 	require.True(t, m.Fresh(term))
 	require.True(t, m.Fresh(0), "the mirror knows the term itself")
@@ -64,7 +66,7 @@ func TestFreshAndConfirm(t *testing.T) {
 func TestConfirmIsCurrent(t *testing.T) {
 	client, keys := etcdtest.Client(t), testKeys(t)
 	ctx := etcdtest.Context(t)
-	m := New(Config{Client: client, Keys: keys, Member: "me:1", LagTimeout: time.Hour})
+	m := New(Config{Process: etcd.Process{Client: client, Keys: keys, Address: "me:1"}, LagTimeout: time.Hour})
 	run(t, m)
 	for i := range 20 {
 		_, err := client.Put(ctx, keys.Candidate(int64(i+1)), "")
@@ -94,7 +96,7 @@ func (cutOff) Get(ctx context.Context, _ string, _ ...clientv3.OpOption) (*clien
 func TestConfirmIsRefusedWithoutALeader(t *testing.T) {
 	client := clientv3.NewCtxClient(t.Context())
 	client.KV = cutOff{}
-	m := New(Config{Client: client, Keys: testKeys(t), ReadTimeout: 5 * time.Second})
+	m := New(Config{Process: etcd.Process{Client: client, Keys: testKeys(t), RequestTimeout: 5 * time.Second}})
 	_, err := m.Confirm(t.Context(), false)
 	require.ErrorIs(t, err, rpctypes.ErrNoLeader)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/test/etcdtest"
 	"github.com/goverse/goverse/internal/test/logtest"
@@ -22,7 +23,7 @@ func TestForeignKeysAreReported(t *testing.T) {
 	}
 	put(keys.Node("a:1"), "no record")
 	log := &logtest.Buffer{}
-	m := New(Config{Client: client, Keys: keys, Logger: log.Logger()})
+	m := New(Config{Process: etcd.Process{Client: client, Keys: keys, Logger: log.Logger()}})
 	run(t, m)
 	at := func(revision int64) *state.Snapshot {
 		s, err := m.Wait(ctx, func(s *state.Snapshot) bool { return s.Revision >= revision })

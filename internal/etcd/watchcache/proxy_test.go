@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/test/etcdtest"
 	"github.com/goverse/goverse/internal/test/logtest"
@@ -82,8 +83,7 @@ func behindAProxy(t *testing.T, w *proxyWatcher) (*Mirror, *clientv3.Client, *lo
 	derived := clientv3.NewCtxClient(context.Background())
 	derived.KV, derived.Watcher = client.KV, w
 	log := &logtest.Buffer{}
-	m := New(Config{Client: derived, Keys: keys, LagTimeout: proxyLag,
-		Logger: log.Logger()})
+	m := New(Config{Process: etcd.Process{Client: derived, Keys: keys, Logger: log.Logger()}, LagTimeout: proxyLag})
 	run(t, m)
 	return m, client, log
 }
@@ -164,7 +164,7 @@ func TestDeadWatchMovesOver(t *testing.T) {
 	w := &firstIsDead{Watcher: client.Watcher}
 	derived := clientv3.NewCtxClient(ctx)
 	derived.KV, derived.Watcher = client.KV, w
-	m := New(Config{Client: derived, Keys: keys, LagTimeout: proxyLag})
+	m := New(Config{Process: etcd.Process{Client: derived, Keys: keys}, LagTimeout: proxyLag})
 	run(t, m)
 	put, err := client.Put(ctx, "/elsewhere", "x")
 	require.NoError(t, err)

@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/internal/etcd"
 )
 
 const tooMany = 5000
@@ -85,7 +87,7 @@ func TestEachReadAgainIsAfterAPause(t *testing.T) {
 				defer cancel()
 				client := clientv3.NewCtxClient(ctx)
 				client.KV, client.Watcher = b, b
-				m := New(Config{Client: client, Keys: testKeys(t)})
+				m := New(Config{Process: etcd.Process{Client: client, Keys: testKeys(t)}})
 				b.m = m
 				require.ErrorIs(t, m.Run(ctx), context.DeadlineExceeded)
 				synctest.Wait()

@@ -77,7 +77,7 @@ func (m *Mirror) readRange(ctx context.Context, quiet *bool) (*state.Snapshot, e
 	default:
 	}
 	known, sent := m.KnownRevision(), time.Now()
-	rctx, cancel := context.WithTimeout(ctx, m.cfg.ReadTimeout)
+	rctx, cancel := context.WithTimeout(ctx, m.cfg.RequestTimeout)
 	next, term, err := readWithTerm(rctx, m.cfg.Client, m.cfg.Keys)
 	cancel()
 	if err != nil {

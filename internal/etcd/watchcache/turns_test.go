@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
 
@@ -66,7 +67,9 @@ func TestBadEndpointOfTwo(t *testing.T) {
 		pairs := &turns{sent: first}
 		derived := clientv3.NewCtxClient(context.Background())
 		derived.KV, derived.Watcher = turnsKV{client.KV, pairs}, turnsWatcher{client.Watcher, pairs}
-		m := New(Config{Client: derived, Keys: keys, ReadTimeout: 100 * time.Millisecond, LagTimeout: 100 * time.Millisecond})
+		m := New(Config{
+			Process:    etcd.Process{Client: derived, Keys: keys, RequestTimeout: 100 * time.Millisecond},
+			LagTimeout: 100 * time.Millisecond})
 		run(t, m)
 		_, err := client.Put(etcdtest.Context(t), keys.Candidate(1), "a:1")
 		require.NoError(t, err)

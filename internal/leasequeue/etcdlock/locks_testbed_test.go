@@ -18,6 +18,7 @@ import (
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/clustertest/fault"
 	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/leasequeue"
 	"github.com/goverse/goverse/internal/leasequeue/effects"
@@ -155,8 +156,8 @@ func (bed *lockTestBed) addNode(name string) (err error) {
 		}
 	}
 	const timeout = time.Second // a shorter delay by a busy machine is no fault
-	if n.keeper, err = etcdsession.NewKeeper(etcdsession.KeeperConfig{Config: etcdsession.Config{Client: n.client,
-		TTL: lockTTL}}); err != nil {
+	if n.keeper, err = etcdsession.NewKeeper(etcdsession.Config{Process: etcd.Process{Client: n.client},
+		TTL: lockTTL}, etcdsession.Hooks{}); err != nil {
 		return err
 	}
 	queues, err := leasequeue.New(leasequeue.Config{Client: n.client, Keeper: n.keeper, RequestTimeout: timeout},

@@ -22,6 +22,7 @@ import (
 	"github.com/goverse/goverse/internal/backoff"
 	"github.com/goverse/goverse/internal/crash"
 	"github.com/goverse/goverse/internal/crash/suspicion"
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/etcd/watchcache"
 	"github.com/goverse/goverse/internal/state"
@@ -55,25 +56,18 @@ var (
 
 // Config configures a [Membership]. All fields are required unless their comment says otherwise.
 type Config struct {
-	Client  *clientv3.Client
-	Keys    state.Keys
-	Mirror  *watchcache.Mirror
-	Address string // address at which others reach the node; it also names the record
+	etcd.Process
+	Mirror *watchcache.Mirror
 	// Record is the node's record. Membership fills in the fields of the session.
 	Record state.Record
 	// RemovePredecessor lets this node accuse another instance registered at its address, if this process
 	// answers there.
 	RemovePredecessor bool
 	GracePeriod       time.Duration // time that the predecessor has to refute the accusation
-	RequestTimeout    time.Duration
 	MeasureEvery      time.Duration // pause between looks at the session's rounds
 	// Identify returns the instance id of the process that answers at an address, which is this node's own. It is not
 	// used by a member of an election only.
 	Identify func(ctx context.Context, address string) (instance string, err error)
-	// Random returns numbers in [0, 1) that spread retries in time. A simulation sets it to be reproducible. It
-	// must be safe for concurrent use. Default: math/rand's.
-	Random func() float64
-	Logger hclog.Logger
 }
 
 // Membership keeps this node's record. Its methods are safe for concurrent use.

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/etcd/watchcache"
 	"github.com/goverse/goverse/internal/peer"
@@ -32,16 +33,16 @@ func register(t *testing.T) (*Membership, *etcdsession.Session, *logtest.Buffer)
 	keys, err := state.NewKeys("/membership")
 	require.NoError(t, err)
 	log := &logtest.Buffer{}
-	view := watchcache.New(watchcache.Config{Client: client, Keys: keys, Member: n.AdvertiseAddress(),
-		LagTimeout:  time.Second,
-		ReadTimeout: time.Second, Logger: log.Logger()})
-	m := New(Config{Client: client, Keys: keys, Mirror: view, Address: n.AdvertiseAddress(),
+	process := etcd.Process{Client: client, Keys: keys, Address: n.AdvertiseAddress(), RequestTimeout: 5 * time.Second,
+		Logger: log.Logger()}
+	view := watchcache.New(watchcache.Config{Process: process, LagTimeout: time.Second})
+	m := New(Config{Process: process, Mirror: view,
 		Identify: func(ctx context.Context, address string) (string, error) {
 			identity, err := peer.Identify(ctx, address)
 			return identity.InstanceID, err
 		},
-		Record: state.Record{InstanceID: n.InstanceID()}, RemovePredecessor: true, RequestTimeout: 5 * time.Second,
-		MeasureEvery: time.Second, Logger: log.Logger()})
+		Record: state.Record{InstanceID: n.InstanceID()}, RemovePredecessor: true,
+		MeasureEvery: time.Second})
 	running, stop := context.WithCancel(context.Background())
 	done := make(chan struct{}, 2)
 	go func() { _ = view.Run(running); done <- struct{}{} }() // its only error is the context's
@@ -51,7 +52,7 @@ func register(t *testing.T) (*Membership, *etcdsession.Session, *logtest.Buffer)
 		<-done
 		<-done
 	})
-	s, err := etcdsession.Open(ctx, etcdsession.Config{Client: client, TTL: 10 * time.Second})
+	s, err := etcdsession.Open(ctx, etcdsession.Config{Process: etcd.Process{Client: client}, TTL: 10 * time.Second})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close(context.Background())) })
 	require.NoError(t, m.Register(ctx, s))

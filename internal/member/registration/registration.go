@@ -10,11 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/goverse/goverse/cluster/session"
-	"github.com/goverse/goverse/internal/etcd/deadline"
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/etcd/watchcache"
 	"github.com/goverse/goverse/internal/member/membership"
@@ -23,30 +20,21 @@ import (
 
 // Config configures a [Registration]. All fields are required unless their comment says otherwise.
 type Config struct {
-	Client *clientv3.Client
-	// Keys names the cluster's keys.
-	Keys state.Keys
-	// TTL is that of the session's lease. RequestTimeout limits each request to etcd.
-	TTL, RequestTimeout time.Duration
-	// Address and Record describe this process. The record's InstanceID distinguishes it from others.
-	Address string
-	Record  state.Record
+	etcd.Process
+	// TTL is that of the session's lease.
+	TTL time.Duration
+	// Record describes this process. Its InstanceID distinguishes it from others.
+	Record state.Record
 	// RemovePredecessor, GracePeriod and Identify say how another instance at this address is removed; see
 	// membership.Config. By default its lease is waited for.
 	RemovePredecessor bool
 	GracePeriod       time.Duration
 	Identify          func(ctx context.Context, address string) (instance string, err error)
 
-	// OnLost, if set, is called for each lost session; see etcdsession.KeeperConfig.
+	// OnLost, if set, is called for each lost session; see etcdsession.Hooks.
 	OnLost func(s *etcdsession.Session, lost *session.LostError)
 	// Explain, if set, adds the remedy to an error by which etcd refuses this user. It is used for the log.
 	Explain func(err error) error
-
-	// Clock is the session's clock; nil means this machine's.
-	Clock func() deadline.Instant
-	// Random returns numbers in [0, 1) that spread retries in time; nil means math/rand's.
-	Random func() float64
-	Logger hclog.Logger
 }
 
 // Registration keeps this process registered. Its parts are safe for concurrent use. Its own methods are for the one
@@ -70,19 +58,13 @@ type Registration struct {
 // New assembles a registration. Nothing runs before Start.
 func New(cfg Config) (*Registration, error) {
 	r := &Registration{cfg: cfg, keeperDone: make(chan struct{})}
-	log := cfg.Logger
-	r.Mirror = watchcache.New(watchcache.Config{Client: cfg.Client, Keys: cfg.Keys, Member: cfg.Address,
-		LagTimeout: cfg.TTL / 3, ReadTimeout: cfg.RequestTimeout, Random: cfg.Random, Logger: log.Named("mirror")})
-	r.Membership = membership.New(membership.Config{Client: cfg.Client, Keys: cfg.Keys, Mirror: r.Mirror,
-		Address: cfg.Address, Record: cfg.Record, RemovePredecessor: cfg.RemovePredecessor,
-		GracePeriod: cfg.GracePeriod, Identify: cfg.Identify, RequestTimeout: cfg.RequestTimeout, MeasureEvery: cfg.TTL / 3,
-		Random: cfg.Random, Logger: log.Named("member")})
-	keeper, err := etcdsession.NewKeeper(etcdsession.KeeperConfig{
-		Config: etcdsession.Config{Client: cfg.Client, TTL: cfg.TTL, Logger: log.Named("session"),
-			ReadKey: cfg.Keys.Request(), KnownRevision: r.Mirror.KnownRevision, OnRead: r.Mirror.ObserveHeader,
-			KnownTerm: r.Mirror.KnownTerm, Proxied: r.Mirror.Proxied, Clock: cfg.Clock},
-		Register: r.Membership.Register, OnLost: r.handleLostSession, Explain: cfg.Explain, Random: cfg.Random,
-	})
+	r.Mirror = watchcache.New(watchcache.Config{Process: cfg.Named("mirror"), LagTimeout: cfg.TTL / 3})
+	r.Membership = membership.New(membership.Config{Process: cfg.Named("member"), Mirror: r.Mirror, Record: cfg.Record,
+		RemovePredecessor: cfg.RemovePredecessor, GracePeriod: cfg.GracePeriod, Identify: cfg.Identify,
+		MeasureEvery: cfg.TTL / 3})
+	keeper, err := etcdsession.NewKeeper(
+		etcdsession.Config{Process: cfg.Named("session"), TTL: cfg.TTL, View: r.Mirror},
+		etcdsession.Hooks{Register: r.Membership.Register, OnLost: r.handleLostSession, Explain: cfg.Explain})
 	r.Keeper = keeper
 	return r, err
 }

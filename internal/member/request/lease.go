@@ -8,6 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/internal/backoff"
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/wait"
@@ -29,7 +30,7 @@ var withdrawRetry = backoff.Policy{First: 50 * time.Millisecond, Last: 200 * tim
 // at most; without confirmation the request ends within leaseTTL.
 func openSession(ctx context.Context, client *clientv3.Client,
 	keys state.Keys) (s *etcdsession.Session, withdraw func(), err error) {
-	s, err = etcdsession.Open(ctx, etcdsession.Config{Client: client, TTL: leaseTTL, ReadKey: keys.Request()})
+	s, err = etcdsession.Open(ctx, etcdsession.Config{Process: etcd.Process{Client: client, Keys: keys}, TTL: leaseTTL})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/etcd/watchcache"
 	"github.com/goverse/goverse/internal/state"
@@ -32,10 +33,9 @@ func Start(t testing.TB, client *clientv3.Client, prefix string, ttl time.Durati
 	t.Helper()
 	keys, err := state.NewKeys(prefix)
 	require.NoError(t, err)
-	m := watchcache.New(watchcache.Config{Client: client, Keys: keys})
-	k, err := etcdsession.NewKeeper(etcdsession.KeeperConfig{
-		Config: etcdsession.Config{Client: client, TTL: ttl, ReadKey: keys.Request(), KnownRevision: m.KnownRevision,
-			OnRead: m.ObserveHeader, Proxied: m.Proxied},
+	process := etcd.Process{Client: client, Keys: keys}
+	m := watchcache.New(watchcache.Config{Process: process})
+	k, err := etcdsession.NewKeeper(etcdsession.Config{Process: process, TTL: ttl, View: m}, etcdsession.Hooks{
 		OnLost: func(_ *etcdsession.Session, lost *session.LostError) {
 			if lost.Reason == session.ReasonOtherHistory {
 				m.Rebuild("etcd's history is another one")

@@ -14,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/test/etcdtest"
 )
@@ -36,7 +37,8 @@ func Start(t testing.TB, endpoint string, ttl time.Duration,
 	client := etcdtest.Dial(t, endpoint)
 	p := &Process{Client: client, Faults: clustertest.Inject(client)}
 	var err error
-	p.Keeper, err = etcdsession.NewKeeper(etcdsession.KeeperConfig{Config: etcdsession.Config{Client: client, TTL: ttl}})
+	p.Keeper, err = etcdsession.NewKeeper(etcdsession.Config{Process: etcd.Process{Client: client}, TTL: ttl},
+		etcdsession.Hooks{})
 	require.NoError(t, err)
 	run, err := wire(p)
 	require.NoError(t, err)

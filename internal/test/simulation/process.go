@@ -13,6 +13,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/consensusmanager"
 	"github.com/goverse/goverse/internal/crash"
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/member"
 	"github.com/goverse/goverse/internal/sharding/shardplan"
@@ -80,21 +81,19 @@ func (h *host) startProcess() {
 
 func (p *process) config() member.Config {
 	w, r := p.w, p.host.roles
-	c := member.Config{Client: p.client, Keys: w.keys, TTL: w.ttl, RequestTimeout: requestTimeout,
-		WorkTimeout: workTimeout, Address: p.host.address,
-		Record:   state.Record{InstanceID: p.id, Shards: r.shards, Observer: r.observer},
-		Observer: r.observer, Fallback: r.fallback,
+	c := member.Config{
+		Process: etcd.Process{Client: p.client, Keys: w.keys, Address: p.host.address, RequestTimeout: requestTimeout,
+			Clock: p.host.now, Random: p.drawFraction, Logger: logger{Logger: hclog.NewNullLogger(), p: p}},
+		Settings: consensusmanager.Settings{Observer: r.observer, Fallback: r.fallback, WorkTimeout: workTimeout,
+			Planning: w.planSettings(r.shards), DrainTimeout: w.ttl, OnRelease: p.user.release},
+		TTL: w.ttl, Record: state.Record{InstanceID: p.id, Shards: r.shards, Observer: r.observer},
 		Detection: crash.Settings{Off: !w.crashDetection}.WithDefaults(), Dialer: p.node,
-		WatcherLost: p.node.watcherLost, Identify: p.node.identify, Planning: w.planSettings(r.shards),
-		Clock: p.host.now, Random: p.drawFraction, Logger: logger{Logger: hclog.NewNullLogger(), p: p}}
+		WatcherLost: p.node.watcherLost, Identify: p.node.identify}
 	if r.excluded {
 		c.Record.Labels = excluded
 	}
-	if r.shards > 0 {
-		c.Shards = &consensusmanager.ShardsConfig{Shards: r.shards, DrainTimeout: w.ttl, OnRelease: p.user.release}
-		if r.asked {
-			c.Shards.OnAcquire = p.user.acquire
-		}
+	if r.asked {
+		c.OnAcquire = p.user.acquire
 	}
 	return c
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/watchcache"
 	"github.com/goverse/goverse/internal/state"
 )
@@ -82,7 +83,8 @@ func runWithEtcd(ctx context.Context, cfg Config, begun time.Time, server *embed
 	if err != nil {
 		return err
 	}
-	m := watchcache.New(watchcache.Config{Client: server.Client(), Keys: keys, Logger: newWarnLogger("dev", logs)})
+	m := watchcache.New(watchcache.Config{Process: etcd.Process{Client: server.Client(), Keys: keys,
+		Logger: newWarnLogger("dev", logs)}})
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	mirrorCtx, stopMirror := context.WithCancel(context.Background())

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 )
 
@@ -17,8 +18,8 @@ const requestOwner = "an operator"
 // newKeeper returns a keeper of an operator's session, which onSession runs. ReadKey is a key that its user may
 // read.
 func (o *Operator) newKeeper(readKey string) (*etcdsession.Keeper, error) {
-	return etcdsession.NewKeeper(etcdsession.KeeperConfig{Config: etcdsession.Config{Client: o.client, TTL: requestTTL,
-		ReadKey: readKey}})
+	return etcdsession.NewKeeper(etcdsession.Config{Process: etcd.Process{Client: o.client}, TTL: requestTTL,
+		ReadKey: readKey}, etcdsession.Hooks{})
 }
 
 // onSession calls do while the keeper and run are running. It ends both and the session before it returns.

@@ -8,6 +8,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/watchcache"
 	"github.com/goverse/goverse/internal/state"
 )
@@ -123,7 +124,7 @@ func sameView(a, b View) bool {
 // runMirror runs a mirror until stop is called, which joins it.
 func (o *Operator) runMirror(ctx context.Context) (m *watchcache.Mirror, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	m = watchcache.New(watchcache.Config{Client: o.client, Keys: o.keys})
+	m = watchcache.New(watchcache.Config{Process: etcd.Process{Client: o.client, Keys: o.keys}})
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = m.Run(ctx) }) // fails only when its context ends
 	return m, func() {

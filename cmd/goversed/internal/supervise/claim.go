@@ -13,6 +13,7 @@ import (
 	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/lock"
 	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/connect"
 	"github.com/goverse/goverse/internal/etcd/etcdsession"
 	"github.com/goverse/goverse/internal/leasequeue"
@@ -68,11 +69,12 @@ func newClaim(cfg Config, client *clientv3.Client) (*claim, error) {
 		root, name = cfg.Keys.Elections(), cfg.Election
 	}
 	var err error
-	c.keeper, err = etcdsession.NewKeeper(etcdsession.KeeperConfig{
-		Config: etcdsession.Config{Client: client, TTL: cfg.TTL, Logger: cfg.Logger, ReadKey: root.BucketPrefix(name)},
-		// Wait until nothing that ran under the session is left. Only then is its lease revoked.
-		OnLost: func(*etcdsession.Session, *session.LostError) { c.waitIdle() },
-	})
+	process := etcd.Process{Client: client, Logger: cfg.Logger}
+	c.keeper, err = etcdsession.NewKeeper(
+		etcdsession.Config{Process: process, TTL: cfg.TTL, ReadKey: root.BucketPrefix(name)}, etcdsession.Hooks{
+			// Wait until nothing that ran under the session is left. Only then is its lease revoked.
+			OnLost: func(*etcdsession.Session, *session.LostError) { c.waitIdle() },
+		})
 	if err != nil {
 		return nil, err
 	}
