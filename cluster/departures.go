@@ -14,8 +14,8 @@ import (
 // all its calls before it deleted its key, but their callers may not have had a chance to run since.
 const closeDelay = 2 * time.Second
 
-// departures decides which connections to close because the node at their other end is gone. It is a value: look
-// returns its successor.
+// departures decides which connections to close because the node at their other end is gone. It is a value:
+// applySnapshot returns its successor.
 type departures struct {
 	members map[string]presentMember // the members of the last snapshot
 	stopped map[string]stoppedMember // members that have stopped since
@@ -33,8 +33,8 @@ type stoppedMember struct {
 	until       time.Time // the time to close its connections
 }
 
-// applySnapshot applies a snapshot. stopping names the members that were stopping in snapshots that look has not seen.
-// It returns the addresses to which connections must be closed now, and the delay after which to call look again, 0
+// applySnapshot applies a snapshot. stopping names the members that were stopping in snapshots that it has not seen.
+// It returns the addresses to which connections must be closed now, and the delay after which to call it again, 0
 // for at the next change.
 func (d departures) applySnapshot(s *state.Snapshot, stopping map[string]bool, now time.Time) (next departures,
 	gone []string,

@@ -21,7 +21,7 @@ type shardRoutes struct {
 
 	mu       sync.Mutex
 	snapshot *state.Snapshot
-	nodes    departures                     // as of seen
+	nodes    departures                     // as of snapshot
 	current  *objectspb.WatchRoutesResponse // built from both on demand; nil: not built yet
 	changed  chan struct{}                  // closed when Routes would return something else
 }

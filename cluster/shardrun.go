@@ -27,14 +27,14 @@ func (r *shardRuns) onAcquire(ctx context.Context, shard int, epoch int64) {
 	r.mu.Lock()
 	r.runs[shard] = ended
 	r.mu.Unlock()
-	go func() { // release waits for it
+	go func() { // onRelease waits for it
 		defer close(ended)
 		callback.Repeat(ctx, r.log, "Sharding.Run failed, calling it again",
 			func() error { return r.sharding.Run(ctx, shard, epoch) }, "shard", shard)
 	}()
 }
 
-// onRelease is called after the context of acquire has ended. It waits for Run, however long that takes.
+// onRelease is called after the context of onAcquire has ended. It waits for Run, however long that takes.
 func (r *shardRuns) onRelease(ctx context.Context, shard int) {
 	r.mu.Lock()
 	ended := r.runs[shard]

@@ -39,7 +39,7 @@ func (c *viewMonitor) beginPeriod() {
 // out of date. While it may be, the returned context has already ended.
 func (c *viewMonitor) currentContext() context.Context { return c.period.Load().ctx }
 
-// run keeps context up to date until ctx ends.
+// run keeps currentContext up to date until ctx ends.
 func (c *viewMonitor) run(ctx context.Context) {
 	look := time.NewTicker(min(max(c.ttl/20, 20*time.Millisecond), 250*time.Millisecond))
 	defer look.Stop()

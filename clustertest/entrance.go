@@ -40,7 +40,7 @@ func (n *Node) mustHaveEntrance() {
 	}
 }
 
-// entranceAttempts limits the ports that enter tries to find one that is free at both addresses.
+// entranceAttempts limits the ports that createNode tries to find one that is free at both addresses.
 const entranceAttempts = 20
 
 // createNode creates the node at a port of its own and, with WithEntrances, a relay in front of it.

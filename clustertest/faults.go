@@ -16,7 +16,7 @@ type Faults struct {
 	renewing *gate
 	watching *gate
 	linked   *gate
-	dead     chan struct{} // closed by die
+	dead     chan struct{} // closed by markDead
 	kill     func()
 
 	mu    sync.Mutex

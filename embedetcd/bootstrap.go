@@ -105,7 +105,7 @@ func nextStep(c Config, mine greeting, others map[string]peerAnswer) (bootStep, 
 // proposedNonce returns the random part that others have agreed on; otherwise the nonce of the first member by name.
 func proposedNonce(c Config, mine greeting, others map[string]peerAnswer, agreed map[string]bool) string {
 	for token := range agreed {
-		return token // next has checked that there is only one
+		return token // nextStep has checked that there is only one
 	}
 	first := slices.Min(slices.Collect(maps.Keys(c.Peers)))
 	if first == c.Name {
@@ -114,7 +114,7 @@ func proposedNonce(c Config, mine greeting, others map[string]peerAnswer, agreed
 	return others[first].greeting.Nonce
 }
 
-// nextRunning is the part of next for the case that other members already run etcd.
+// nextRunning is the part of nextStep for the case that other members already run etcd.
 func nextRunning(c Config, others map[string]peerAnswer, running, missing []string) (bootStep, error) {
 	own := c.PeerTLS.scheme() + "://" + c.Peers[c.Name]
 	var added *membership.Member

@@ -20,7 +20,7 @@ const dbPatience = 250 * time.Millisecond
 var errCutShort = errors.New("the file is cut short")
 
 // checkDatabase inspects the database before etcd opens it. etcd panics on a damaged database, in a goroutine of its
-// own, and waits forever for one that another program has open. check reads only a little of the file; etcd
+// own, and waits forever for one that another program has open. checkDatabase reads only a little of the file; etcd
 // alone finds damage deep inside.
 func (d *dataDir) checkDatabase() error {
 	path := filepath.Join(d.path, "member", "snap", "db")

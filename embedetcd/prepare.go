@@ -136,7 +136,7 @@ func prepareBoot(ctx context.Context, c Config, dir *dataDir) (bootPlan, error) 
 }
 
 // clearRemains removes the remains of an etcd that was ended before it had created its log. If kept is false, this
-// member stored no greeting here, so etcd did create a log, and the log is lost: clear then fails if there is a
+// member stored no greeting here, so etcd did create a log, and the log is lost: clearRemains then fails if there is a
 // database.
 func (d *dataDir) clearRemains(kept bool) error {
 	member := filepath.Join(d.path, "member")

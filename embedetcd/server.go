@@ -37,7 +37,7 @@ type Server struct {
 	closing   chan struct{}
 	closeOnce sync.Once
 	closeErr  error
-	done      chan struct{} // closed by watch, with err set before
+	done      chan struct{} // closed by recordEnd, with err set before
 	err       error
 }
 

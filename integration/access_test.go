@@ -26,7 +26,7 @@ const (
 )
 
 // enableAccess turns etcd's access control on. The nodes' user may read everything and write everything except the
-// candidates' keys. guarded returns the administrator's client.
+// candidates' keys. enableAccess returns the administrator's client.
 func enableAccess(t *testing.T, etcd *procs.Etcd) *clientv3.Client {
 	t.Helper()
 	open := etcd.Client(t, "", "")

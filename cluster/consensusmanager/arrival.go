@@ -19,7 +19,7 @@ type announcedMap struct {
 	own sharding.Owner
 }
 
-// announceMoves records the time at which a new map moves shards to this node. Only look calls it.
+// announceMoves records the time at which a new map moves shards to this node. Only reconcile calls it.
 func (h *Shards) announceMoves(m *sharding.Map, own sharding.Owner) {
 	seen := announcedMap{m, own}
 	if m == nil || own == (sharding.Owner{}) || seen == h.announcedMap || m.Shards() != h.cfg.Planning.Shards {

@@ -12,7 +12,7 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// overdueLogDelay is the time in which shards with late calls are collected for one line in the log.
+// overdueLogDelay is the time in which shards with overdue calls are collected for one line in the log.
 const overdueLogDelay = 20 * time.Millisecond
 
 func (h *Shards) acquireShard(g ownership.Grant, period *etcdsession.Period) {

@@ -30,8 +30,8 @@ type Shards struct {
 	stopWaiting context.CancelFunc
 
 	aloneMutex   keyedMutex     // of HoldAlone
-	announcedMap announcedMap   // used by look alone
-	own          sharding.Owner // used by look alone: this member as registered now or last
+	announcedMap announcedMap   // used by reconcile alone
+	own          sharding.Owner // used by reconcile alone: this member as registered now or last
 	phases       [phaseReleasing + 1]atomic.Int64
 	held         atomic.Int64         // number of shards that are not free
 	pauses       *histogram.Durations // durations of moves to this node
@@ -116,8 +116,8 @@ func (h *Shards) recordSessionLoss() {
 	h.sessionEnded = make(chan struct{})
 }
 
-// relinquishShards makes the node release all its shards. It acquires none after leave has returned. leave does not
-// block: see idle.
+// relinquishShards makes the node release all its shards. It acquires none after the call. The call does not
+// block: see awaitIdle.
 func (h *Shards) relinquishShards() {
 	h.mu.Lock()
 	if !h.leaving {

@@ -27,7 +27,7 @@ type shardSlot struct {
 	epoch       int64
 	calls       int                 // calls that run in it
 	period      *etcdsession.Period // validity period in which it was acquired
-	drained     chan struct{}       // closed when running falls to 0 while releasing; nil if not waited for
+	drained     chan struct{}       // closed when calls falls to 0 while releasing; nil if not waited for
 	servedNext  chan struct{}       // closed when the shard is served next; nil if not waited for
 	arrival     moveArrival
 
@@ -110,7 +110,7 @@ func (s *shardSlot) enterCall() (ctx context.Context, epoch int64, ok bool) {
 	return s.ownerContext(), s.epoch, true
 }
 
-// admitCall is enter without the owner's context.
+// admitCall is enterCall without the owner's context.
 func (s *shardSlot) admitCall() (epoch int64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,7 +121,7 @@ func (s *shardSlot) admitCall() (epoch int64, ok bool) {
 	return s.epoch, true
 }
 
-// readmitCall is like admit, but also admits calls while the shard is being released, as long as other calls run in
+// readmitCall is like admitCall, but also admits calls while the shard is being released, as long as other calls run in
 // it.
 func (s *shardSlot) readmitCall() (epoch int64, ok bool) {
 	s.mu.Lock()
@@ -133,8 +133,8 @@ func (s *shardSlot) readmitCall() (epoch int64, ok bool) {
 	return s.epoch, true
 }
 
-// enterStay is enter for a function that stays until the shard must be released: the context ends then. If the shard
-// is not served, join returns a channel that is closed when it is.
+// enterStay is enterCall for functions that stay until the shard must be released: the context ends then. If the shard
+// is not served, enterStay returns a channel that is closed when it is.
 func (s *shardSlot) enterStay() (ctx context.Context, epoch int64, awaited <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,10 +8,10 @@ import (
 )
 
 // leaseState is the knowledge and the lease of one elector. It is a value without clock or I/O; its methods
-// return the next standing.
+// return the next state.
 //
 // Only an answered write begins or extends a term, and it counts from when it was sent. An unanswered write
-// leaves the standing unsure. The record is then read, and the result only serves as the version to compare
+// leaves the state unsure. The record is then read, and the result only serves as the version to compare
 // with next. So it does not matter whether a delayed write is carried out.
 type leaseState struct {
 	id, instance string
@@ -48,8 +48,8 @@ const (
 
 type step struct {
 	do    action
-	at    int64 // of rest, on the monotonic clock
-	lease Lease // of create and update
+	at    int64 // of doRest, on the monotonic clock
+	lease Lease // of doCreate and doUpdate
 }
 
 // leads reports whether this elector leads at this instant.
@@ -68,7 +68,7 @@ func (s leaseState) takeoverDelay() time.Duration {
 
 // leaseVacant reports whether the lease may be taken. Elapsed time is measured with the monotonic clock, from when
 // this elector saw the record, not from the record's own times. The elector's own lease does not block it,
-// because vacant is not called in a term or while its callbacks run. A record with the largest possible number
+// because leaseVacant is not called in a term or while its callbacks run. A record with the largest possible number
 // leaves no number for another term. No elector wrote it, and it must be deleted.
 func (s leaseState) leaseVacant(now deadline.Instant) bool {
 	if s.last == math.MaxInt64 {
@@ -136,7 +136,7 @@ func storedTime(now deadline.Instant) time.Time {
 	return time.Unix(0, now.Wall).UTC().Truncate(time.Microsecond)
 }
 
-// withRequestSent returns the standing while a request is in flight.
+// withRequestSent returns the state while a request is in flight.
 func (s leaseState) withRequestSent(do action) leaseState {
 	if do == doCreate || do == doUpdate {
 		s.writesKnown, s.writeSent, s.unanswered, s.replacedVersion = false, true, true, s.record.Version
@@ -144,7 +144,7 @@ func (s leaseState) withRequestSent(do action) leaseState {
 	return s
 }
 
-// withRead returns the standing after a read that was answered now.
+// withRead returns the state after a read that was answered now.
 func (s leaseState) withRead(record Lease, found bool, now deadline.Instant) leaseState {
 	s = s.withRecord(record, found, now)
 	switch {
@@ -158,7 +158,7 @@ func (s leaseState) withRead(record Lease, found bool, now deadline.Instant) lea
 	return s
 }
 
-// withWrite returns the standing after record was written by a request that was sent and answered at these
+// withWrite returns the state after record was written by a request that was sent and answered at these
 // instants.
 func (s leaseState) withWrite(record Lease, sent, answered deadline.Instant) leaseState {
 	s = s.withRecord(record, true, answered)
@@ -183,7 +183,7 @@ func (s leaseState) withRecord(record Lease, found bool, now deadline.Instant) l
 	return s
 }
 
-// withFailure returns the standing after a request that failed now. After a conflict the record has changed and is
+// withFailure returns the state after a request that failed now. After a conflict the record has changed and is
 // read soon. A leader retries soon as well.
 func (s leaseState) withFailure(conflict bool, now deadline.Instant) leaseState {
 	pause := s.period
@@ -198,13 +198,13 @@ func (s leaseState) withFailure(conflict bool, now deadline.Instant) leaseState 
 	return s
 }
 
-// withReadDue returns the standing after a sign that the record may have changed.
+// withReadDue returns the state after a sign that the record may have changed.
 func (s leaseState) withReadDue(now deadline.Instant) leaseState {
 	s.next = min(s.next, now.Mono)
 	return s
 }
 
-// withTermEnded returns the standing after a term, while its callbacks run; returned, after they have returned.
+// withTermEnded returns the state after a term, while its callbacks run; returned, after they have returned.
 func (s leaseState) withTermEnded() leaseState {
 	s.leading, s.working = false, true
 	return s

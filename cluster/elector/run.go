@@ -11,7 +11,7 @@ import (
 	"github.com/goverse/goverse/internal/logs/logtext"
 )
 
-// run is the shell of one call of Run. It carries out the decisions of standing, one request at a time.
+// run is the shell of one call of Run. It carries out the decisions of leaseState, one request at a time.
 type run struct {
 	e         *Elector
 	state     leaseState

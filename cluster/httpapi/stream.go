@@ -213,7 +213,7 @@ func (rt *router) renderPage(page string) []byte {
 		recoverPanic(w, func() { found.handle(w, r, name) })
 		return json.Marshal(Push{Status: w.status, Body: bytes.TrimSpace(w.body.Bytes())})
 	})
-	if err != nil { // impossible: streamed checked the page, and the body is JSON
+	if err != nil { // impossible: requestedPages checked the page, and the body is JSON
 		return nil
 	}
 	push, _ := answered.([]byte)

@@ -112,7 +112,7 @@ type Runner struct {
 }
 
 // New returns this process's part in an election, for those that use it, and the value that starts and stops it. It
-// opens no port, and nothing runs before [Runner.Start]. Errors match ErrBadConfig or state ErrBadPrefix.
+// opens no port, and nothing runs before [Runner.Start]. Errors match ErrBadConfig or cluster.ErrBadPrefix.
 //
 // The process is shown among the members of a cluster with the same prefix. It plans no shards and has none: while it
 // leads, the first node in the queue plans them. There is no fallback by name, which needs a cluster's members.

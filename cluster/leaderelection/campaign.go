@@ -91,7 +91,7 @@ func (r *sessionRun) startCampaign() {
 		le.candidacy = le.candidacy.CampaignBegan()
 	}
 	le.mu.Unlock()
-	stop := context.AfterFunc(le.ctx, cancel) // the round may have been closed meanwhile
+	stop := context.AfterFunc(le.ctx, cancel) // the run may have been closed meanwhile
 	le.wg.Go(func() {
 		defer close(c.done)
 		defer cancel()

@@ -75,7 +75,7 @@ func TestCampaignWhoseAnswerIsLostQueuesOnce(t *testing.T) {
 	c.WaitLeaderIs(n.Address())
 }
 
-// Guards: round.resign through ResumeElection, retried by decide until gone is confirmed. A second Resign of
+// Guards: deleteCandidateKey through ResumeElection, retried by decide until gone is confirmed. A second Resign of
 // the campaign's own election would do nothing.
 func TestResignIsRetriedUntilConfirmed(t *testing.T) {
 	t.Parallel()
@@ -104,7 +104,7 @@ func TestResignIsRetriedUntilConfirmed(t *testing.T) {
 	c.WaitLeaderIs(c.Node(1).Address())
 }
 
-// Guards: the comparison of the CreateRevision in every delete (round.resign), so that a delete that arrives
+// Guards: the comparison of the CreateRevision in every delete (deleteCandidateKey), so that a delete that arrives
 // after the node queued again finds another key; and barred, so that the old key is not adopted while its
 // delete is in flight.
 func TestLateDeleteLeavesTheNewCandidacyAlone(t *testing.T) {
@@ -124,7 +124,7 @@ func TestLateDeleteLeavesTheNewCandidacyAlone(t *testing.T) {
 	c.WaitLeaderIs(leader.Address())
 }
 
-// Guards: Rewrite, with its guard on the ModRevision, which repairs an altered key.
+// Guards: txn.RewriteCandidate, with its guard on the ModRevision, which repairs an altered key.
 func TestAlteredCandidateKeyIsPutRight(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 2)
@@ -230,7 +230,7 @@ func TestStartIsBoundedWhenTheGrantHangs(t *testing.T) {
 	require.Less(t, time.Since(began), 1500*time.Millisecond)
 }
 
-// Guards: reach.Await, which ends with Start's context.
+// Guards: connect.Config.AwaitAnswer, which ends with Start's context.
 func TestStartIsBoundedWhenEtcdIsSilent(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 0)

@@ -92,7 +92,7 @@ type LeaderElection struct {
 	wg     sync.WaitGroup // loop, operations, observers
 
 	mu            sync.Mutex
-	changed       chan struct{} // closed and replaced at every change of the own part if asked is set
+	changed       chan struct{} // closed and replaced at every change of the own part if changeAwaited is set
 	changeAwaited bool
 	subs          map[*Subscription]struct{}
 	started       bool

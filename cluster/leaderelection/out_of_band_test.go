@@ -116,7 +116,7 @@ func TestOnlyTheWatchFrozen(t *testing.T) {
 	})
 }
 
-// Guards: Session.Protect of the candidate's key. The renewal's read does not find the key although the watch
+// Guards: Session.ProtectKey of the candidate's key. The renewal's read does not find the key although the watch
 // still shows it.
 func TestWatchFrozenAndCandidateKeyDeleted(t *testing.T) {
 	eachPlace(t, 2, func(t *testing.T, c *clustertest.Cluster, victim *clustertest.Node) {

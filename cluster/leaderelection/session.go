@@ -24,7 +24,7 @@ type sessionRun struct {
 	campaign *campaign // campaign under way; nil if none
 
 	ownCandidate atomic.Pointer[state.Candidate] // the own key as the last step left it; nil if there is none
-	ownPlace     state.QueuePlace                // place of settled in the queue
+	ownPlace     state.QueuePlace                // place of ownCandidate in the queue
 	candidateKey protectedKey                    // protects the own candidate's key
 	actingKey    protectedKey                    // protects the own acting key
 }
@@ -45,7 +45,7 @@ func (le *LeaderElection) run() {
 	}
 }
 
-// runSession takes a step at every relevant change, poke and timer, until the session or the election ends.
+// runSession takes a step at every relevant change, wake-up and timer, until the session or the election ends.
 func (le *LeaderElection) runSession(s *etcdsession.Session) {
 	r := &sessionRun{le: le, s: s}
 	if snap := le.mirror.Snapshot(); snap != nil {
@@ -118,12 +118,12 @@ func (r *sessionRun) step() time.Duration {
 	le.notifyLocked()
 	r.ownCandidate.Store(le.candidacy.OwnCandidate(snap))
 	if le.mirror.Snapshot() != snap || r.s.Period() != period {
-		le.wake.Send() // concerns may have judged the newer snapshot by the old settled
+		le.wake.Send() // concerns may have judged the newer snapshot by the old ownCandidate
 	}
 	return orders.RecheckAfter
 }
 
-// concerns reports whether a change can matter to this round. The mirror's goroutine calls it for every change
+// concerns reports whether a change can matter to this run. The mirror's goroutine calls it for every change
 // of the cluster, on every node.
 func (r *sessionRun) concerns(before, now *state.Snapshot) bool {
 	return candidacy.ChangeMatters(r.ownCandidate.Load(), &r.ownPlace, before, now)
@@ -238,7 +238,7 @@ func (g *protectedKey) release() {
 	}
 }
 
-// close ends the round.
+// close ends the run.
 func (r *sessionRun) close(reason candidacy.Reason, err error) {
 	le := r.le
 	le.mu.Lock()

@@ -45,7 +45,7 @@ const (
 
 // decideRequest decides from the known leader l. next reports whether this process is next in the queue, held whether
 // the request has waited for a leader here, and tried whether forwarding it to that leader failed. moment is the time
-// to linger.
+// to wait briefly.
 func decideRequest(l Leader, next bool, h requestHint, held, tried bool) (_ decision, moment time.Duration) {
 	switch {
 	case l.Name == "" || l.Own:

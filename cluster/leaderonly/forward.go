@@ -69,7 +69,7 @@ type forwardedRequest struct {
 	ctx  context.Context // of the original request
 }
 
-// ownTrace hides the proxy's client trace from the transport. The leader answers the Expect header set by rewrite
+// ownTrace hides the proxy's client trace from the transport. The leader answers the Expect header of rewriteRequest
 // with 100 Continue, and the proxy would pass that on to a client that did not ask for it.
 type ownTrace struct{ http.RoundTripper }
 

@@ -129,7 +129,7 @@ func (g *pauseGate) nextChange() <-chan struct{} {
 	return g.changed
 }
 
-// awaitResume waits while the processor is paused, until ctx ends. Like idle, it claims the checkpoint at each
+// awaitResume waits while the processor is paused, until ctx ends. Like awaitEvents, it claims the checkpoint at each
 // CheckInterval, because it may have been rewound or claimed by another process.
 func (t *term[E]) awaitResume(ctx context.Context, token int64) error {
 	shut, changed := t.p.gate.isShut()

@@ -168,7 +168,7 @@ func (t *term[E]) recordRecovery() {
 	t.outage = 0
 }
 
-// sourceChanged returns the channel that wakes idle. It must be called before the source is read, so that no change
+// sourceChanged returns the channel that wakes awaitEvents. Call it before the source is read, so that no change
 // is missed.
 func (t *term[E]) sourceChanged() <-chan struct{} {
 	if c, ok := t.cfg.Source.(Changer); ok {

@@ -49,7 +49,7 @@ const (
 	causePoison
 )
 
-// withFailure returns the trouble after a failure of the event at a position.
+// withFailure returns the state after a failure of the event at a position.
 func (t failureState) withFailure(at Position, err error, v failureCause) failureState {
 	if t.at != at {
 		t = failureState{at: at, limit: t.limit}
@@ -63,14 +63,14 @@ func (t failureState) withFailure(at Position, err error, v failureCause) failur
 	return t
 }
 
-// withOutage returns the trouble after a failure that no event caused. That may also be why the event failed, so
+// withOutage returns the state after a failure that no event caused. That may also be why the event failed, so
 // the event is not parked without a further attempt.
 func (t failureState) withOutage() failureState {
 	t.extraAttempt = t.at != ""
 	return t
 }
 
-// withRefusal returns the trouble after events at these positions failed together, when it is unknown which of them
+// withRefusal returns the state after events at these positions failed together, when it is unknown which of them
 // is the cause. The batches are halved until a single event is left.
 func (t failureState) withRefusal(events []Position, err error) failureState {
 	if len(events) == 1 {
@@ -82,7 +82,7 @@ func (t failureState) withRefusal(events []Position, err error) failureState {
 	return t
 }
 
-// withSuccess returns the trouble after the events at these positions, at least one, are done.
+// withSuccess returns the state after the events at these positions, at least one, are done.
 func (t failureState) withSuccess(events []Position, batchSize int) failureState {
 	limit := 2 * t.limit
 	if limit >= batchSize {

@@ -19,7 +19,7 @@ type entrance struct {
 	listener net.Listener
 	ctx      context.Context
 	cancel   context.CancelFunc
-	accepted chan struct{} // closed when accept has returned
+	accepted chan struct{} // closed when acceptAll has returned
 	wg       sync.WaitGroup
 
 	mu    sync.Mutex

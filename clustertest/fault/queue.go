@@ -6,7 +6,7 @@ import "sync"
 // blocks, as with a full TCP window.
 const queueBytes = 1 << 20
 
-// queue holds the pieces of one direction between receive and deliver.
+// queue holds the pieces of one direction between receivePieces and deliverPieces.
 type queue struct {
 	mu      sync.Mutex
 	changed sync.Cond

@@ -15,7 +15,7 @@ type Relay struct {
 	target string
 	port   *port
 
-	openMu sync.Mutex // serializes open and shut; locked before mu
+	openMu sync.Mutex // serializes openPort and shutPort; locked before mu
 
 	mu       sync.Mutex
 	entrance *entrance // nil while the port refuses
@@ -109,7 +109,7 @@ func (r *Relay) Close() error {
 	return nil
 }
 
-// openPort listens on the port unless the relay listens already. The caller holds turn.
+// openPort listens on the port unless the relay listens already. The caller holds openMu.
 func (r *Relay) openPort() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -127,7 +127,7 @@ func (r *Relay) openPort() error {
 	return nil
 }
 
-// shutPort makes the port refuse and returns when all its connections have ended. The caller holds turn.
+// shutPort makes the port refuse and returns when all its connections have ended. The caller holds openMu.
 func (r *Relay) shutPort() {
 	r.mu.Lock()
 	e := r.entrance
@@ -138,7 +138,7 @@ func (r *Relay) shutPort() {
 	}
 }
 
-// admitBytes returns how many of the waiting bytes may be delivered now (see way.admit), and reserves the line's
+// admitBytes returns how many of the waiting bytes may be delivered now (see way.admitBytes), and reserves the line's
 // time for them. changed is closed when the answer may have changed.
 func (r *Relay) admitBytes(d Direction, arrived time.Time,
 	waiting int) (n int, wait time.Duration, changed <-chan struct{}) {

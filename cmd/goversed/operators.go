@@ -112,7 +112,7 @@ func showResult[T any](get func(ctx context.Context, o *operator.Operator) (T, e
 	}
 }
 
-// showRead is like showing, with the --timeout for get.
+// showRead is like showResult, with the --timeout for get.
 func showRead[T any](f *operatorFlags, get func(ctx context.Context, o *operator.Operator) (T, error),
 	show func(out io.Writer, what T, json bool) error) operatorAction {
 	return showResult(func(ctx context.Context, o *operator.Operator) (T, error) {
@@ -122,7 +122,7 @@ func showRead[T any](f *operatorFlags, get func(ctx context.Context, o *operator
 	}, show)
 }
 
-// showList is like showing, for a get that may need many requests to etcd. Get limits each of them; a --timeout
+// showList is like showResult, for a get that may need many requests to etcd. Get limits each of them; a --timeout
 // on the command line limits all of them.
 func showList[T any](f *operatorFlags, get func(ctx context.Context, o *operator.Operator) (T, error),
 	show func(out io.Writer, what T, json bool) error) operatorAction {

@@ -56,7 +56,7 @@ type watchedMember struct {
 	session            *etcdsession.Session
 	accuser            Accuser
 	accusationRevision int64         // revision of the accusation
-	requestTime        time.Duration // time of one request when it was written: see Accuser.leastTook
+	requestTime        time.Duration // time of one request when it was written: see Accuser.leastRequestTime
 	evidence           string
 
 	acknowledged time.Time // when etcd acknowledged it

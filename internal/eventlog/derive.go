@@ -10,7 +10,7 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// mayHoldEvents reports whether Derive might find an event between the two snapshots, or whether the reason of the
+// mayHoldEvents reports whether DeriveEvents may find an event between the two snapshots, or whether the reason of the
 // next event changed. Every node calls it at every change of the cluster, so it only compares the identity of
 // the lists, which are never modified.
 func mayHoldEvents(before, now *state.Snapshot) bool {

@@ -40,7 +40,7 @@ func (s leaderSilence) leaderlessSince(token int64, seen time.Time) time.Time {
 	return earliestTime(seen, s.since)
 }
 
-// leaderlessResult is the result of a look.
+// leaderlessResult is the result of onLeader.
 type leaderlessResult struct {
 	events []event.Event
 	// withdrawnID is the id of an event that turned out to concern this node alone: the same leader still leads.

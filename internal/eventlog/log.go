@@ -1,8 +1,8 @@
 // Package eventlog implements a node's part in the cluster's event log. It derives events from the node's
 // snapshots, logs them, and records them in etcd, once for all nodes.
 //
-//	mirror ── snapshots ──► Derive ──┬──► a line of the log
-//	election, session ───────────────┴──► writer ──► etcd, if this node is the one that records
+//	mirror ── snapshots ──► DeriveEvents ──┬──► a line of the log
+//	election, session ─────────────────────┴──► writer ──► etcd, if this node is the one that records
 //
 // Every node derives the same events with the same ids, so any of them may record them. An event that is
 // recorded twice is stored once, because it is only ever created. The *recorder* records: the leader, or the

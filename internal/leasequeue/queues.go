@@ -23,7 +23,7 @@ type Queues struct {
 	// Guarded by Engine.mu:
 
 	closed    bool
-	denied    bool  // etcd has denied an operation, and none has succeeded since: see outbox.takeBatch
+	denied    bool  // etcd has denied an operation, and none has succeeded since: see queueOp.deniedQueues
 	entries   int   // entries on the present session
 	empty     latch // closed when no entry is left
 	followers map[*Follower]struct{}

@@ -1,5 +1,5 @@
 // Package lifecycle holds the errors that several public packages share, most of them about a node that does
-// not run. Each is one value, whichever package returns it. Packages cluster, election, lock and once export
+// not run. Each is one value, whichever package returns it. Packages cluster, leaderelection, lock and once export
 // them under their own names.
 //
 // Not promised: anything else. The package has no state.

@@ -8,7 +8,7 @@ import (
 )
 
 // connListener is a listener that keeps track of its open connections. Both the graceful and the hard stop of grpc
-// wait for connections with a handshake (TLS, then HTTP/2's preface and settings) in progress. Without conns, a
+// wait for connections with a handshake (TLS, then HTTP/2's preface and settings) in progress. Without connListener, a
 // connection that is silent, or stalls during the handshake, would delay a stop by two minutes.
 type connListener struct {
 	net.Listener

@@ -154,7 +154,7 @@ func (w *Watch) sendHeartbeats() {
 		}
 		w.send.Lock()
 		if !w.goodbyeSent { // sending after goodbye would make gRPC abort the stream
-			_ = w.stream.Send(&nodepb.WatchRequest{}) // listen reports the error if the watch has ended
+			_ = w.stream.Send(&nodepb.WatchRequest{}) // awaitEnd reports the error if the watch has ended
 		}
 		w.send.Unlock()
 	}

@@ -16,7 +16,7 @@ type Record struct {
 	// InstanceID is a random id per process. It distinguishes two processes at one address.
 	InstanceID string `json:"instance_id"`
 	// WatchKey is the public key with which the watched members verify that this process is their watcher. It
-	// is nil in records of older versions. See node.SetRoster.
+	// is nil in records of older versions. See peer.Node.SetRoster.
 	WatchKey []byte `json:"watch_key,omitempty"`
 	// Lease is the id of the member's session. A queue entry belongs to this member if and only if it has this
 	// lease id.

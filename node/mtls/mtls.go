@@ -135,7 +135,7 @@ func (c *Certificates) reload() (seen string, err error) {
 	return seen, err
 }
 
-// readGeneration is look without log lines and callbacks. Now is nil unless the content is new.
+// readGeneration is reload without log lines and callbacks. Now is nil unless the content is new.
 func (c *Certificates) readGeneration() (seen string, former, now *generation, err error) {
 	held, err := c.cfg.readFiles()
 	if err != nil {

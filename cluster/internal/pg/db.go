@@ -123,7 +123,7 @@ func (d *DB) runPlain(ctx context.Context, do func(Querier) error) error {
 }
 
 // Begin begins a transaction in a session that accepts writes, as far as that is known without a request. Pass
-// the transaction's error to Ended.
+// the transaction's error to EndTx.
 func (d *DB) Begin(ctx context.Context, opts pgx.TxOptions) (tx pgx.Tx, err error) {
 	defer func() {
 		if err = WithRemedy(err); err != nil { // a read-only session can begin transactions, too
@@ -149,7 +149,7 @@ func (d *DB) Begin(ctx context.Context, opts pgx.TxOptions) (tx pgx.Tx, err erro
 }
 
 // EndTx reports the error that ends a transaction, nil if it was committed. Call it before the rollback. If the
-// connection is of no further use, Ended closes it. Ended returns err, with the remedy if there is one.
+// connection is of no further use, EndTx closes it. EndTx returns err, with the remedy if there is one.
 func (d *DB) EndTx(tx pgx.Tx, err error) error {
 	if d.reset != nil && connUseless(err) {
 		d.retireConn(tx.Conn())

@@ -16,7 +16,7 @@ import (
 )
 
 // routeTable holds the latest routes. It implements route.Map. All methods are safe for concurrent use, but only one
-// goroutine may call put.
+// goroutine may call replaceRoutes.
 type routeTable struct {
 	current atomic.Pointer[routes]
 	stall   time.Duration

@@ -30,7 +30,7 @@ type State[T proto.Message] struct {
 	deleted bool // by fn
 
 	tx       *transaction // has not ended yet
-	beforeTx storedRecord // the mark before the transaction
+	beforeTx storedRecord // the record before the transaction
 
 	err        error  // the reason if it is stale
 	deactivate func() // deactivates the object when it becomes stale

@@ -77,7 +77,7 @@ func (h *attacker) repeatAttack(ctx context.Context, n *chaosNode, every time.Du
 			grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: callTimeout,
 				Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, MaxDelay: 200 * time.Millisecond, Multiplier: 2}}))
 		if err != nil {
-			return // idle then reports it
+			return // checkAllAttacked then reports it
 		}
 		defer func() { _ = conn.Close() }() // it holds no data
 		for ctx.Err() == nil {

@@ -243,7 +243,7 @@ func (r *runner) firstError() error {
 	return r.err
 }
 
-// Add returns the sums of the counts of several worlds, in the order of kinds.
+// Add returns the sums of the counts of several worlds, in the order of allFaultKinds.
 func Add(counts ...[]Count) []Count {
 	sum := map[string]Count{}
 	for _, c := range slices.Concat(counts...) {

@@ -24,9 +24,9 @@ import (
 )
 
 const (
-	// checkInterval is the interval between two looks.
+	// checkInterval is the interval between two checks.
 	checkInterval = 200 * time.Millisecond
-	// checkTimeout limits one look.
+	// checkTimeout limits one check.
 	checkTimeout = time.Second
 	// countError is the error of etcd's own count, which is in whole seconds.
 	countError = 500 * time.Millisecond

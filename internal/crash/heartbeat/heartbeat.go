@@ -1,16 +1,16 @@
 // Package heartbeat computes, from the heartbeats that arrive over a watch, for how long the process at its
 // other end has been silent. It is pure: values, without a clock or a goroutine of their own.
 //
-//	               Opened, and it sends heartbeats
-//	not counting ──────────────────────────────────► counting: each look adds the time since the last one,
+//	             OnOpened, and it sends heartbeats
+//	not counting ──────────────────────────────────► counting: each OnCheck adds the time since the last one,
 //	     ▲                                           a heartbeat or an opened watch begins at nothing
-//	     └────────────── Goodbye ────────────────────────┘
+//	     └──────────── OnGoodbye ────────────────────────┘
 //
 // A process of an older version, which sends no heartbeats, never counts as silent. The count continues when a
 // watch breaks: a process that stood still, and lost its connection for that, is as silent as before.
 //
 // The listening process may have stood still itself, and then finds all that was sent meanwhile unread. Its own
-// pause must not count as the other's silence, so each look adds only a short time at most. (Restarting the
+// pause must not count as the other's silence, so each check adds only a short time at most. (Restarting the
 // count after each pause would hide the silence from a busy machine, which pauses more often than that.)
 //
 // Not promised: a silent process need not be dead. It may continue after a pause.
@@ -23,9 +23,9 @@ const (
 	SendEvery = 500 * time.Millisecond
 	// SilentAfter is the silence after which other nodes are notified.
 	SilentAfter = 2 * time.Second
-	// CheckEvery is the time between two looks.
+	// CheckEvery is the time between two checks.
 	CheckEvery = 100 * time.Millisecond
-	// maxCounted is the longest time that one look adds. If more time has passed, this process stood still.
+	// maxCounted is the longest time that one check adds. If more time has passed, this process stood still.
 	maxCounted = 150 * time.Millisecond
 )
 
@@ -33,7 +33,7 @@ const (
 // nothing.
 type Listener struct {
 	counting  bool
-	heard     uint64 // heartbeats of the present watch at the last look
+	heard     uint64 // heartbeats of the present watch at the last check
 	lastCheck time.Time
 	silent    time.Duration
 }

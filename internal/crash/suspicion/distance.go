@@ -13,7 +13,7 @@ const (
 	// makes a request slower than the distance, never faster.
 	tripSamples = 3
 	// maxEtcdMembers limits the number of members of etcd for which round trips are kept. A member of etcd that
-	// answers none of the last forgotten round trips is forgotten: it is gone, or is no longer asked.
+	// answers none of the last forgottenAfter round trips is forgotten: it is gone, or is no longer asked.
 	maxEtcdMembers, forgottenAfter = 9, 60
 	// shrinkEvery is the shortest time between two recordings of a smaller distance.
 	shrinkEvery = time.Minute
@@ -36,7 +36,7 @@ func NewTrips(member uint64, took ...time.Duration) (trips []Trip) {
 }
 
 // Distance is a member's distance from etcd: the measured round trip of one request, and the value in the
-// member's record. It is a value; begin with At.
+// member's record. It is a value; begin with NewDistance.
 //
 // The distance to one member of etcd is the least of the last three round trips to it; the remainder is load,
 // of etcd or of this machine. The distance from etcd is the greatest of these, because etcd's client uses its
@@ -63,7 +63,7 @@ type etcdTrips struct {
 	lastNumber int // the last one's number among all round trips
 }
 
-// leastTrip returns the least of the last samples round trips.
+// leastTrip returns the least of the last tripSamples round trips.
 func (w etcdTrips) leastTrip() time.Duration { return slices.Min(w.last[:min(w.n, tripSamples)]) }
 
 // NewDistance returns the distance of a member that starts with sessions of the given TTL, from the given round trips.
@@ -154,8 +154,8 @@ func (l LoggedDistance) Outdated(now time.Time, roundTrip time.Duration) bool {
 // longer than any request that a session's round waits for, a fifth of the TTL.
 func farthestStep(ttl time.Duration) time.Duration { return stepDown(ttl / (periodsPerTTL * slowdown)) }
 
-// stepUp returns the smallest step that is not less than the round trip. A step is near times 5/4, 6/4, 7/4 or
-// 8/4 of a power of two. For a round trip up to near, stepUp returns 0.
+// stepUp returns the smallest step that is not less than the round trip. A step is nearLimit times 5/4, 6/4, 7/4 or
+// 8/4 of a power of two. For a round trip up to nearLimit, stepUp returns 0.
 func stepUp(roundTrip time.Duration) time.Duration {
 	if roundTrip <= nearLimit {
 		return 0

@@ -11,7 +11,7 @@ const maxTargetFactor = 8
 
 // WatchTargets returns the members that this instance watches: those that follow it in the order of addresses, until
 // k of them count (see Case.CountsAsWatched). If many members died at once, the members behind them are thus watched
-// without waiting for the removals. While the instance is not registered, Targets returns none: a predecessor
+// without waiting for the removals. While the instance is not registered, WatchTargets returns none: a predecessor
 // may be registered, and only a registered member may accuse.
 func WatchTargets(s *state.Snapshot, me Self, k int, counts func(*state.Member) bool) []*state.Member {
 	own := slices.Index(s.Members, me.registeredMember(s))

@@ -53,7 +53,7 @@ type monitoredWatcher struct {
 	done <-chan struct{}
 }
 
-// Close waits for the attendant and closes the watches.
+// Close waits for the endpoint monitor and closes the watches.
 func (w monitoredWatcher) Close() error {
 	<-w.done
 	return w.Watcher.Close()

@@ -24,7 +24,7 @@ const remindEvery = 30 * time.Second
 
 // Question describes a question for etcd.
 type Question struct {
-	// Ask sends the question. It is called again until it returns nil or an error that lasts.
+	// Ask sends the question. It is called again until it returns nil or a permanent error.
 	Ask func(ctx context.Context, client *clientv3.Client) error
 	// Timeout bounds each call of Ask.
 	Timeout time.Duration
@@ -33,9 +33,9 @@ type Question struct {
 }
 
 // AwaitAnswer blocks until etcd has answered the question, and returns the client. The caller closes that client,
-// unless the Config comes from Through. A cause that lasts (see Lasts) ends Await: immediately if etcd itself
-// refused the user, otherwise after two seconds. In all other cases Await retries until ctx ends. It warns when
-// etcd has not answered for half a second, and again every half minute. When ctx ends, Await returns the reason
+// unless the Config comes from ForClient. A permanent cause (see IsPermanent) ends the wait: immediately if etcd itself
+// refused the user, otherwise after two seconds. In all other cases it retries until ctx ends. It warns when
+// etcd has not answered for half a second, and again every half minute. When ctx ends, it returns the reason
 // why etcd did not answer; if that was not found before the deadline of ctx, finding it takes up to two more
 // seconds per address. Errors match ErrUnreachable, ErrNotEtcd or ErrDenied.
 func (c Config) AwaitAnswer(ctx context.Context, q Question) (*clientv3.Client, error) {

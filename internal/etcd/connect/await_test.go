@@ -29,7 +29,7 @@ func anyKey() Question {
 	return Question{Ask: ask, Timeout: time.Hour, Needs: "READ on /goverse"}
 }
 
-// await returns the outcome of Await: its own end, or its first warning that etcd does not answer.
+// await returns the outcome of AwaitAnswer: its own end, or its first warning that etcd does not answer.
 func await(t *testing.T, cfg Config) (warned string, err error) {
 	t.Helper()
 	log := &logtest.Buffer{}

@@ -33,16 +33,16 @@ type Config struct {
 	FixedEndpoints bool
 	// DialTimeout limits one attempt to connect, and one log-in. Default 2 s.
 	DialTimeout time.Duration
-	// Logger receives etcd's own warnings and the messages of Await. Default: none.
+	// Logger receives etcd's own warnings and the messages of AwaitAnswer. Default: none.
 	Logger hclog.Logger
-	// SettingNames names these settings in errors and in the log. Default Fields.
+	// SettingNames names these settings in errors and in the log. Default FieldNames.
 	SettingNames SettingNames
 
 	// existing is an existing client; its TLS configuration is not accessible.
 	existing *clientv3.Client
 }
 
-// ForClient returns a Config for an existing client, which Await does not close.
+// ForClient returns a Config for an existing client, which AwaitAnswer does not close.
 func ForClient(client *clientv3.Client, log hclog.Logger) Config {
 	return Config{Address: strings.Join(client.Endpoints(), ","), Username: client.Username, Logger: log,
 		SettingNames: clientNames, existing: client}

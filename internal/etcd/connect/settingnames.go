@@ -31,7 +31,7 @@ func WithSettingNames(ctx context.Context, w SettingNames) context.Context {
 	return context.WithValue(ctx, settingNamesKey{}, w)
 }
 
-// SettingNamesOf returns the words that WithSettingNames attached to ctx, otherwise Fields.
+// SettingNamesOf returns the words that WithSettingNames attached to ctx, otherwise FieldNames.
 func SettingNamesOf(ctx context.Context) SettingNames {
 	if w, ok := ctx.Value(settingNamesKey{}).(SettingNames); ok {
 		return w

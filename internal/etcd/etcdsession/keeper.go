@@ -20,7 +20,7 @@ import (
 // Hooks are called by a Keeper. Each may be nil.
 type Hooks struct {
 	// Register is called with every new session before Current returns it. It creates the keys that
-	// depend on the session, such as a node key, and calls Protect for them. It blocks until that is done, the
+	// depend on the session, such as a node key, and calls ProtectKey for them. It blocks until that is done, the
 	// session is lost (the keeper then opens another), or its context ends. If Register fails while the session
 	// stands, and no earlier session of this keeper was registered, Run returns the error. After the first
 	// registration, failures are retried with a new session.
@@ -93,7 +93,7 @@ func (k *Keeper) LostSessions() int64 {
 }
 
 // RevokeError returns the error because of which Run, after its context had ended, could not revoke the last lease.
-// The keys of that lease remain until it expires. Left returns nil if etcd confirmed that the lease is gone.
+// The keys of that lease remain until it expires. RevokeError returns nil if etcd confirmed that the lease is gone.
 func (k *Keeper) RevokeError() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -216,8 +216,8 @@ func (k *Keeper) registerSession(ctx context.Context, s *Session) error {
 }
 
 // revokeSession ends s and its lease, and retries until etcd has answered. A lease does not run while etcd is away,
-// and gets a fresh TTL when etcd is back. If revoke gave up early, the old node key would block the new
-// session. While the keeper is being stopped, revoke retries for closeTimeout only, because a node must be able
+// and gets a fresh TTL when etcd is back. If revokeSession gave up early, the old node key would block the new
+// session. While the keeper is being stopped, it retries for closeTimeout only, because a node must be able
 // to stop while etcd is away.
 func (k *Keeper) revokeSession(ctx context.Context, s *Session, lost *session.LostError) {
 	if lost != nil && lost.Reason == session.ReasonRevoked {

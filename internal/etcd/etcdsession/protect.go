@@ -12,7 +12,7 @@ type Protection struct {
 // not show that, the renewing goroutine calls lost before the deadline moves, so lost must not block. A nil
 // lost means that the session itself depends on the key and is lost with it.
 //
-// Only a read that was sent after Protect returned can call lost.
+// Only a read that was sent after ProtectKey returned can call lost.
 func (s *Session) ProtectKey(key string, createRevision int64, lost func()) *Protection {
 	p := &Protection{s: s, key: key, create: createRevision, lost: lost}
 	s.mu.Lock()

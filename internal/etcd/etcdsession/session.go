@@ -177,7 +177,7 @@ func (s *Session) LeaseEnded() bool { return s.claim.Load().Ended(s.cfg.Clock())
 
 // TimeLeft returns how long Valid stays true unless the session is renewed, on the clock that has less time left.
 // It is meant for passing the deadline to another process, which has clocks of its own. If Valid is no longer
-// true, Left is zero or negative.
+// true, TimeLeft is zero or negative.
 func (s *Session) TimeLeft() time.Duration {
 	if s.ended.Load() {
 		return 0
@@ -205,7 +205,7 @@ func (s *Session) Err() error {
 	return s.lost
 }
 
-// EndLocally ends the session without asking etcd. Valid is false when Lose returns. Only the first call has an
+// EndLocally ends the session without asking etcd. Valid is false when EndLocally returns. Only the first call has an
 // effect.
 func (s *Session) EndLocally(reason session.Reason, err error) {
 	s.mu.Lock()

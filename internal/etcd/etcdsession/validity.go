@@ -57,7 +57,7 @@ func (s *Session) OnChange(changed func()) (stop func()) {
 
 type listener struct{ changed func() }
 
-// setClaim makes claim the present one. If claim belongs to a new period, count begins that period and reports
+// setClaim makes claim the present one. If claim belongs to a new period, setClaim begins that period and reports
 // that the session is valid again. The lock is held, or the session is new.
 func (s *Session) setClaim(claim deadline.Claim) (again bool) {
 	before := s.claim.Swap(&claim)

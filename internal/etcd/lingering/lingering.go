@@ -51,11 +51,11 @@ type keptMember struct {
 	since time.Time
 }
 
-// New returns the part of the member at own, without lingering members. The member at own itself never lingers
-// in it, because it knows its own keys and claims. In the zero Part no member ever lingers.
+// New returns the Members of the process at own, with no member lingering. The member at own itself never lingers
+// in it, because it knows its own keys and claims. In the zero Members no member ever lingers.
 func New(own string) Members { return Members{own: own} }
 
-// OnTerm returns the part after an answer of etcd in the given raft term.
+// OnTerm returns the Members after an answer of etcd in the given raft term.
 func (p Members) OnTerm(term uint64) Members {
 	p.term = max(p.term, term)
 	return p
@@ -129,7 +129,7 @@ func (p Members) applyRevision(s *state.Snapshot, events []state.Event, now time
 	return p.recordReports(next, events, now), next
 }
 
-// keepMembers returns the part and the next snapshot with these members, which are gone from s, kept in view.
+// keepMembers returns the Members and the next snapshot with these members, which are gone from s, kept in view.
 func (p Members) keepMembers(s, next *state.Snapshot, gone []*state.Member, now time.Time) (Members, *state.Snapshot) {
 	p.kept = slices.Clone(p.kept)
 	for _, m := range gone {
@@ -169,7 +169,7 @@ func (p Members) recordReport(m *state.Member, now time.Time) Members {
 	return p
 }
 
-// OnRead returns the part and the view after the range was read anew: s with the members that linger, given the
+// OnRead returns the Members and the view after the range was read anew: s with the members that linger, given the
 // view before.
 func (p Members) OnRead(before, s *state.Snapshot, now time.Time) (Members, *state.Snapshot) {
 	if p.own == "" || before == nil || before.History != s.History {

@@ -22,7 +22,7 @@ import (
 )
 
 // ReplaceAuth makes client log in this way. cfg is the configuration that the client was made with. credentials,
-// unless nil, returns the user and password for each log-in. Attach must be called before the client is used.
+// unless nil, returns the user and password for each log-in. ReplaceAuth must be called before the client is used.
 func ReplaceAuth(client *clientv3.Client, cfg clientv3.Config,
 	credentials func() (username, password string, err error)) {
 	if cfg.Username == "" {
@@ -120,7 +120,7 @@ func (a *sharedAuth) logIn(ctx context.Context, name, password string) (*clientv
 }
 
 // AskCredentials calls credentials and returns the user and password, but waits no longer than ctx. If credentials
-// panics or ends its goroutine, Ask returns an error.
+// panics or ends its goroutine, AskCredentials returns an error.
 func AskCredentials(ctx context.Context, credentials func() (username, password string, err error)) (string, string,
 	error) {
 	type pair struct{ username, password string }

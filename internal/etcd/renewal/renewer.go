@@ -34,7 +34,7 @@ type Renewer struct {
 	singlesLeft int // number of further renewals that get a stream of their own
 }
 
-// After maxStalls standing streams that stalled although each had answered when it was fresh, the next singles
+// After maxStalls standing streams that stalled although each had answered when it was fresh, the next singleRenewals
 // renewals get a stream of their own. Then another stream is left standing.
 const maxStalls, singleRenewals = 3, 300
 

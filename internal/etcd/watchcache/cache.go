@@ -26,7 +26,7 @@ type Config struct {
 	// revoked their leases early; see package lingering. Otherwise members that are gone from etcd are gone from
 	// the view. RequestTimeout limits one read of the range. Default 5 s.
 	etcd.Process
-	// LagTimeout limits the time that the watch may take to reach a revision that is known to exist (see Saw).
+	// LagTimeout limits the time that the watch may take to reach a revision that is known to exist (see ObserveHeader).
 	// Then the mirror compares its snapshot with etcd. It is also the longest pause before the range is read
 	// anew. Default 3 s; a third of the session's TTL is a good value.
 	LagTimeout time.Duration
@@ -95,9 +95,9 @@ func (m *Mirror) RebuildCount() int64 { return m.rebuilds.Load() }
 // to a request sent after this call is older only if etcd has another history.
 func (m *Mirror) KnownRevision() int64 { return m.knownRevision.Load() }
 
-// ObserveHeader reports the header of a linearizable answer of etcd, with the value of Known from before its request
+// ObserveHeader reports the header of a linearizable answer of etcd, and KnownRevision as it was before its request
 // was sent. The mirror reads the range anew if the answer belongs to another history. It also does so if neither an
-// event nor a progress report reaches the answer's revision within LagTimeout and a change is missing. Saw does
+// event nor a progress report reaches the answer's revision within LagTimeout and a change is missing. It does
 // not block.
 func (m *Mirror) ObserveHeader(header *etcdserverpb.ResponseHeader, known int64) {
 	s := m.Snapshot()
@@ -150,7 +150,7 @@ func ReadSnapshot(ctx context.Context, client *clientv3.Client, keys state.Keys)
 	return s, err
 }
 
-// readWithTerm does the same as Read and also returns etcd's raft term.
+// readWithTerm does the same as ReadSnapshot and also returns etcd's raft term.
 func readWithTerm(ctx context.Context, client *clientv3.Client, keys state.Keys) (_ *state.Snapshot, term uint64,
 	_ error) {
 	resp, err := client.Get(clientv3.WithRequireLeader(ctx), keys.RangeStart(), clientv3.WithRange(keys.RangeEnd()))

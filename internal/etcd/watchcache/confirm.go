@@ -18,7 +18,7 @@ type freshness struct {
 // Fresh reports whether no other member can still rely on keys that are gone from etcd without noticing. That
 // is so if the snapshot is not stale, no member lingers, and none can begin to, because no lease is older than
 // etcd's newest raft term that this process knows. term is the newest one that the caller knows. Fresh does not
-// block and sends no request. Without [Config.Member] only the staleness of the snapshot counts.
+// block and sends no request. Without an Address only the staleness of the snapshot counts.
 func (m *Mirror) Fresh(term uint64) bool {
 	m.recordTerm(term)
 	s, term := m.Snapshot(), m.knownTerm.Load()

@@ -14,7 +14,7 @@ var ReadRetry = backoff.Policy{First: firstPause, Last: 750 * time.Millisecond}
 const firstPause = 20 * time.Millisecond
 
 // ReadPauses computes the pauses before the cluster is read again because its watch was lost. Each is twice as long
-// as the one before. Pauses is immutable; the zero value has counted no losses.
+// as the one before. ReadPauses is immutable; the zero value has counted no losses.
 type ReadPauses struct{ losses int }
 
 // Next returns the pause before the next read, after a watch was lost that had stood for the given time. A

@@ -2,9 +2,9 @@
 // whether it lags. It has no clock, no goroutine and no I/O. Package watchcache keeps the present value and
 // runs the timer.
 //
-//	read at R ──► Since(R) ──(opened)──► calm ◄──(reached)── awaiting ──(timer)──► compare with etcd
+//	read at R ──► NewWatch ──(opened)──► calm ◄──(reached)── awaiting ──(timer)──► compare with etcd
 //	                                       ▲ └──(a newer revision is known)──►┘           │
-//	                                       └────(nothing is missing: Checked)◄────────────┤
+//	                                       └───────────────(OnNothingMissing)◄────────────┤
 //	                                         (something is): read again, after a Pause ◄──┘
 //
 // A watch reaches a revision by an event, by a progress report, or because a comparison with etcd has shown

@@ -19,27 +19,27 @@ func (y ProxyState) NeedsOwnRange() bool { return y.ownRange }
 // ExpectsProgress reports whether watches are expected to report progress on request.
 func (y ProxyState) ExpectsProgress() bool { return y.withoutProgress < maxWithoutProgress }
 
-// OnRead returns the way after the range was read anew. The next watch may take another path, so it is tried
+// OnRead returns the state after the range was read anew. The next watch may take another path, so it is tried
 // again.
 func (y ProxyState) OnRead() ProxyState {
 	y.withoutProgress = min(y.withoutProgress, maxWithoutProgress-1)
 	return y
 }
 
-// OnProgress returns the way after a watch has reported progress.
+// OnProgress returns the state after a watch has reported progress.
 func (y ProxyState) OnProgress() ProxyState {
 	y.withoutProgress = 0
 	return y
 }
 
-// OnNoProgress returns the way after a watch has reported no progress although it lacks nothing. It also reports
+// OnNoProgress returns the state after a watch has reported no progress although it lacks nothing. It also reports
 // whether to open another watch, because this one may be dead.
 func (y ProxyState) OnNoProgress() (ProxyState, bool) {
 	y.ownRange, y.withoutProgress = true, min(y.withoutProgress+1, maxWithoutProgress)
 	return y, y.ExpectsProgress()
 }
 
-// OnJoined returns the way after a proxy has joined the watch to another one. It also reports whether to open
+// OnJoined returns the state after a proxy has joined the watch to another one. It also reports whether to open
 // another watch, one that the proxy cannot join.
 func (y ProxyState) OnJoined() (ProxyState, bool) {
 	again := !y.ownRange

@@ -17,7 +17,7 @@ import (
 	"github.com/goverse/goverse/internal/state/txn"
 )
 
-// Held is implemented by every lock.Held of an [Registry].
+// Held is implemented by every lock.Held of a [Registry].
 type Held interface {
 	lock.Held
 	// Key returns the key in etcd that the grant rests on. While the grant stands, the key's CreateRevision is

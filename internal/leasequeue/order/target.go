@@ -11,7 +11,7 @@ import (
 )
 
 // ErrLeaderChanged is returned when a request is void because the first entry is another one than when the request was
-// made. Package election has the errors for the other reasons.
+// made. Package leaderelection has the errors for the other reasons.
 var ErrLeaderChanged = errors.New("another candidate leads than at the time of the request")
 
 // Request asks the first entry of a queue to give way. It is void if that entry is no longer first or the

@@ -188,7 +188,7 @@ func (g *Gateway) forwardStream(ctx context.Context, in route.CallHeaders, m *ho
 		}
 		return err
 	}
-	// The goroutine ends with the stream, which ends when forward returns.
+	// The goroutine ends with the stream, which ends when forwardStream returns.
 	go func() {
 		for {
 			var message emptypb.Empty

@@ -22,7 +22,7 @@ type turn struct {
 	prev, next *turn
 }
 
-// resolver receives the outcome of a turn that was queued: nil when the turn has begun, otherwise an error. resolve is
+// resolver receives the outcome of a queued turn: nil when the turn has begun, otherwise an error. resolveTurn is
 // called once, under the shard's lock, and must not block.
 type resolver interface{ resolveTurn(err error) }
 

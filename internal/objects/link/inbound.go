@@ -22,7 +22,7 @@ type inboundCalls struct {
 	partials    map[uint64]*partialCall // incomplete calls
 	begun       uint64                  // calls of which the first part has arrived
 	spare       []*Incoming             // for reuse
-	lastArrived []*Incoming             // of the last arrived
+	lastArrived []*Incoming             // calls of the last message, for reuse of the slice
 
 	// takeBytes counts bytes as held, and returns false if they are too many; giveBytes releases them.
 	takeBytes func(n int64) bool

@@ -64,7 +64,7 @@ func (c *Incoming) OnCancel(f func()) {
 }
 
 // endWait records that the caller no longer waits for the reply, and returns a function to be called without the
-// lock, or nil. The caller of end holds the lock.
+// lock, or nil. The caller of endWait holds the lock.
 func (c *Incoming) endWait() func() {
 	f := c.onCancel
 	c.ended, c.onCancel = true, nil

@@ -177,7 +177,7 @@ func (l *link) forgetCall(w *outgoing) {
 }
 
 // abandonCall ends a call for which its caller no longer waits, and returns the call's error: why, and also
-// ErrNotSent if nothing of the call was sent. It returns nil if the call already had a result. Once abandon has
+// ErrNotSent if nothing of the call was sent. It returns nil if the call already had a result. Once abandonCall has
 // returned, the link no longer reads the call.
 func (l *link) abandonCall(w *outgoing, why error) error {
 	l.mu.Lock()

@@ -46,7 +46,7 @@ func (l *link) run() {
 	<-written
 }
 
-// openStream opens the stream and returns it once the node has accepted it. If open fails, no call was sent.
+// openStream opens the stream and returns it once the node has accepted it. If openStream fails, no call was sent.
 func (l *link) openStream() (clientStream, error) {
 	s, err := objectspb.NewObjectsClient(l.peer.linkConn).Link(l.ctx, grpc.WaitForReady(false),
 		grpc.CallContentSubtype(wire.Subtype), grpc.MaxCallSendMsgSize(maxStreamMessage),

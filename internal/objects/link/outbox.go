@@ -95,7 +95,7 @@ func (b *outbox) remove(e *entry) {
 
 // takeFrames appends the frames of the next message. These are first the small entries that fit beside one part, but
 // at least one. Then follows one part of each large entry in turn, while they fit, but at least one part. If
-// whole is set, further parts follow until the message is full.
+// fillMessages is set, further parts follow until the message is full.
 func (b *outbox) takeFrames(frames []frame) []frame {
 	for b.ring.n < sendParts && b.large.n > 0 {
 		e := b.large.first

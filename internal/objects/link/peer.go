@@ -36,10 +36,10 @@ type peer struct {
 	links       [maxLanes]atomic.Pointer[link] // only the first unless the node is far
 	distance    atomic.Int64                   // the least time in which a link was opened; 0 if none was
 	openedCount atomic.Int64                   // how often a link was opened
-	allOpen     chan struct{}                  // closed when that has happened lanes times
+	allOpen     chan struct{}                  // closed when that has happened maxLanes times
 
 	openMoreOnce sync.Once
-	widenUntil   time.Time // calls wait for wide until then
+	widenUntil   time.Time // calls wait for allOpen until then
 
 	mu      sync.Mutex
 	retired bool // opens no further links or streams

@@ -68,7 +68,7 @@ func newServerLink(s *Server,
 }
 
 // chargeBytes charges bytes to the link. It returns false if the budget refuses them. The caller holds the lock, also
-// for give and owe.
+// for releaseBytes and chargeAnyway.
 func (l *serverLink) chargeBytes(n int64) bool {
 	if l.credit < n {
 		taken, ok := l.server.cfg.Budget.ChargeUpTo(l.connection, n, max(n, creditStep))

@@ -113,7 +113,7 @@ func (s *objectStream) CloseSend() error {
 	defer s.mu.Unlock()
 	s.closed = true
 	if s.resent != nil {
-		return nil // resend closes it afterwards
+		return nil // resendKept closes it afterwards
 	}
 	return s.current.CloseSend()
 }

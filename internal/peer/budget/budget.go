@@ -50,7 +50,7 @@ func (b *Budget) Charge(connection any, n int64) bool {
 	return ok
 }
 
-// ChargeUpTo is like Take for a range of sizes: it charges the larger number, most, if that is allowed, and otherwise
+// ChargeUpTo is like Charge for a range of sizes: it charges the larger number, most, if that is allowed, and otherwise
 // n. It returns the number charged. It is for callers that need n bytes now and more soon.
 func (b *Budget) ChargeUpTo(connection any, n, most int64) (taken int64, ok bool) {
 	if b == nil {

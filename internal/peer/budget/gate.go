@@ -29,28 +29,28 @@ type connectionGate struct {
 	passed  int64         // the number that have come out
 }
 
-// gateWaiter is a request that waits at a door.
+// gateWaiter is a request that waits at a gate.
 type gateWaiter struct {
-	number   int64         // its position in the door's order
+	number   int64         // its position in the gate's order
 	admitted chan struct{} // closed when it is admitted
 
 	// The gate's lock protects the following fields.
 	entered, gone       bool
-	seen                int64 // the door's passed at the last look
-	stillChecks, checks int   // looks since at least few passed, and all looks
+	seen                int64 // the gate's passed at the last check
+	stillChecks, checks int   // checks since at least minPassed passed, and all checks
 }
 
 // Any number may wait while others pass quickly. Many small requests that begin together pass one after the
-// other, which may take the process a while. If few have passed for two looks, or the wait lasts long, too many
+// other, which may take the process a while. If few have passed for two checks, or the wait lasts long, too many
 // wait.
 const (
 	checkEvery     = 100 * time.Millisecond
-	minPassed      = 32 // between two looks
-	maxStillChecks = 2  // in looks
-	maxChecks      = 20 // in looks
+	minPassed      = 32 // between two checks
+	maxStillChecks = 2  // consecutive ones
+	maxChecks      = 20 // in all
 )
 
-// NewGate returns a Gate. The argument most limits the requests of a connection that are inside, and maxWaiting
+// NewGate returns a Gate. The argument most limits the requests of a connection that are inside, and mostWaiting
 // those that may wait for long.
 func NewGate(most, mostWaiting int) *Gate {
 	return &Gate{maxInside: most, maxWaiting: mostWaiting, connections: map[any]*connectionGate{}}

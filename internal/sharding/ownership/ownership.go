@@ -53,7 +53,7 @@ type Grant struct {
 	Epoch int64
 }
 
-// Orders lists the actions that follow from a look.
+// Orders lists the actions that follow from a decision.
 type Orders struct {
 	Acquire []Grant
 	// Release lists held shards that should not be held. Some may be on their way already.
@@ -120,7 +120,7 @@ var (
 )
 
 // NextReport returns the report that this member must write about the shards that move away from it, nil if the one
-// in etcd suffices. Call it once the orders of a look are being carried out, so that shards that were free
+// in etcd suffices. Call it once the orders of Decide are being carried out, so that shards that were free
 // immediately need no report of their own. No report is needed if no other member waits for one. The exception
 // is a report in this member's name by another process, which claims a release that has not happened, or names
 // a later map.

@@ -61,7 +61,7 @@ type Planner struct {
 	spentAt        time.Time
 }
 
-// New returns a planner that has not looked yet.
+// New returns a planner that has not decided yet.
 func New(cfg Settings) Planner { return Planner{cfg: cfg} }
 
 // OffDuty returns the planner for the time while planning is not its duty. When it is again, the window begins
@@ -70,7 +70,7 @@ func (p Planner) OffDuty() Planner {
 	return Planner{cfg: p.cfg, spentMoves: p.spentMoves, spentAt: p.spentAt}
 }
 
-// Orders lists the actions that follow from a look.
+// Orders lists the actions that follow from a decision.
 type Orders struct {
 	// Plan is the map to write, if it moves any shard, over the map that was written at OverRevision (0: there is
 	// none).

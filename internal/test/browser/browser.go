@@ -4,7 +4,7 @@
 //	b := browser.Start(t)
 //	p := b.Open(t, browser.View{Width: 1280, Height: 900}, "http://"+address+"/")
 //	p.Await(t, `document.querySelector("h1").textContent == "Goverse"`)
-//	p.Clean(t, "http://"+address)   // no request to elsewhere, nothing in the console
+//	p.RequireClean(t, "http://"+address) // no request to elsewhere, nothing in the console
 //
 // Where Chromium is not installed, a test is skipped, or fails if GOVERSE_REQUIRE names chromium.
 //

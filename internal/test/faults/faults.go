@@ -91,7 +91,7 @@ func clientFault(name string, begin func(*clustertest.Faults)) Fault {
 	}}
 }
 
-// Begin begins the fault, which lasts until Undo; Reset is over when Do returns. Delayed and Throttled draw their
+// Begin begins the fault, which lasts until EndFaults; Reset is over on return. Delayed and Throttled draw their
 // delay and rate from rnd; the others draw nothing.
 func (f Fault) Begin(t Target, rnd *rand.Rand) { f.begin(t, rnd) }
 

@@ -7,9 +7,9 @@
 //	rec := history.Record(t, history.Limits{  // judged when the test ends
 //		Exempt: map[string]time.Duration{history.LeaseRevoked: time.Second}})
 //	for i, n := range c.Nodes() {
-//		rec.Add(history.Of(fmt.Sprint("node", i), n.Cluster()))
+//		rec.Add(history.NodeOf(fmt.Sprint("node", i), n.Cluster()))
 //	}
-//	rec.Do("node0", history.LeaseRevoked, func() error { c.RevokeLease(c.Node(0)); return nil })
+//	rec.Intervene("node0", history.LeaseRevoked, func() error { c.RevokeLease(c.Node(0)); return nil })
 //
 // If the nodes run in several processes, each process records to a file of its own with [NewRecorder]. The
 // parent merges the files with [ReadFiles] and judges them with [Check]:

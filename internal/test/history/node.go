@@ -94,8 +94,8 @@ func (n Node) WithShards(c *cluster.Cluster) Node {
 }
 
 // leadsByTerm asks for the term before and after it asks whether the node leads. If both terms are the same, the
-// answer was about that term. If a term begins or ends meanwhile, leads asks again. If there is no term each
-// time, the answer is wrong, and leads returns it with token 0, so that it is reported.
+// answer was about that term. If a term begins or ends meanwhile, leadsByTerm asks again. If there is no term each
+// time, the answer is wrong, and leadsByTerm returns it with token 0, so that it is reported.
 func leadsByTerm(isLeader func() bool, term func() (leaderelection.Term, bool)) (bool, int64) {
 	for range 10 {
 		before, _ := term()

@@ -66,7 +66,7 @@ func (r *Recorder) Stop() error {
 }
 
 // BeginFault records the start of a fault at a node, or at all nodes if node is "". The fault lasts until end is
-// called, which records its end. Call Begin before the fault is injected, and end after it is undone, because
+// called, which records its end. Call BeginFault before the fault is injected, and end after it is undone, because
 // the mark must cover it.
 func (r *Recorder) BeginFault(node, name, text string) (end func()) {
 	m := Mark{Process: r.process, ID: r.ids.Add(1), Node: node, Name: name, Text: text, From: Now()}

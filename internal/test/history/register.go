@@ -39,7 +39,7 @@ func (r *Recorder) Register(node string, client *clientv3.Client, key string) *R
 	return &Register{rec: r, node: node, client: client, key: key}
 }
 
-// ShardRegister returns a register that a shard's owner writes under its epoch. The Fenced passed to Write must
+// ShardRegister returns a register that a shard's owner writes under its epoch. The FencedTerm passed to Write must
 // let etcd refuse a write under an epoch smaller than one that the register has seen, and every owner must
 // write before it serves. Only under these conditions does a write break a promise if it is accepted after the
 // next owner has begun to serve; such writes are reported.
@@ -130,7 +130,7 @@ func (g *Register) newOp() Op {
 // encodeValue puts the token in front of the value; etcd's own history of the key then shows it.
 func encodeValue(token int64, value string) string { return fmt.Sprintf("%d %s", token, value) }
 
-// decodeValue reverses encode. It returns text of another form as a value with token 0, which no recorder writes.
+// decodeValue reverses encodeValue. It returns text of another form as a value with token 0, which no recorder writes.
 func decodeValue(stored []byte) (token int64, value string) {
 	first, rest, ok := strings.Cut(string(stored), " ")
 	token, err := strconv.ParseInt(first, 10, 64)

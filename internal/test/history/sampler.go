@@ -86,8 +86,8 @@ func (s *sampler) sampleLeadership() Run {
 }
 
 // sampleClaim fills in a run's first sample: whether there is a claim, its token, and its session. If the session
-// changed during the question, ask repeats it, because the process may have stood still in between and lost its
-// session. After ten attempts the answers are wrong, and ask returns the last one, so that it is reported.
+// changed during the question, sampleClaim repeats it, because the process may have stood still in between and lost its
+// session. After ten attempts the answers are wrong, and sampleClaim returns the last one, so that it is reported.
 func (r Run) sampleClaim(session func() int64, claim func() (token int64, ok bool)) Run {
 	r.Session = session()
 	for range 10 {
@@ -132,7 +132,7 @@ func (s *sampler) sampleShards() (lines []recordLine) {
 		return nil
 	}
 	for i, one := range s.shardRuns {
-		// A shard that remains unserved need not be written: see unserved.
+		// A shard that remains unserved need not be written: see findUnserved.
 		lines = append(lines, s.shards[i].addSample(one, one.Leads)...)
 	}
 	return lines

@@ -38,7 +38,7 @@ type Conn struct {
 	nextMember func() int // returns the member for the next request
 	delivery   func(request any) Delivery
 	held       bool
-	waiting    []func() // called with the lock held when Hold ends
+	waiting    []func() // called with the lock held after SetHeld(false)
 	watches    []*watch
 	frozen     bool
 	proxied    bool
@@ -63,7 +63,7 @@ func (e *Etcd) ConnectTo(to func() int, name string, delivery func(request any) 
 	return c
 }
 
-// SetHeld stops everything under way in both directions until Hold(false), as when the network is cut or the
+// SetHeld stops everything under way in both directions until SetHeld(false), as when the network is cut or the
 // process stands still.
 func (c *Conn) SetHeld(on bool) {
 	c.etcd.mu.Lock()
@@ -87,7 +87,7 @@ func (c *Conn) SetProxied(on bool) {
 	c.proxied = on
 }
 
-// runUnlessHeld calls on now, or when Hold ends. The caller holds the lock.
+// runUnlessHeld calls on now, or after SetHeld(false). The caller holds the lock.
 func (c *Conn) runUnlessHeld(on func()) {
 	if c.held {
 		c.waiting = append(c.waiting, on)
@@ -96,7 +96,7 @@ func (c *Conn) runUnlessHeld(on func()) {
 	}
 }
 
-// runAfter calls do with the lock held, after d or, if that is later, when Hold ends.
+// runAfter calls do with the lock held, after d or, if that is later, after SetHeld(false).
 func (c *Conn) runAfter(d time.Duration, do func()) {
 	time.AfterFunc(d, func() {
 		c.etcd.mu.Lock()

@@ -2,9 +2,9 @@
 // in virtual time (testing/synctest). Code that uses etcd's client runs on it unchanged, and every fault can be
 // injected.
 //
-//	client ──► Conn (Delivery, Hold) ──► Etcd: keys, leases, watches
-//	   ◄──────────────┘                        │
-//	   ◄───────────── watch (Break, Freeze) ◄──┘
+//	client ──► Conn (Delivery, SetHeld) ──► Etcd: keys, leases, watches
+//	   ◄──────────────┘                           │
+//	   ◄────── watch (BreakWatches, SetFrozen) ◄──┘
 //
 // Requests are executed one after the other, each at one instant, and have the form of etcd's own protocol. A
 // request that its client has given up may still be executed later. There is no order between two requests of

@@ -35,7 +35,7 @@ type watch struct {
 // watcher implements clientv3.Watcher. All its watches report their creation.
 type watcher struct{ c *Conn }
 
-// RequestProgress makes the watches report their progress, unless the connection is [Conn.SetProxied].
+// RequestProgress makes the watches report their progress, unless [Conn.SetProxied] is in effect.
 func (w watcher) RequestProgress(context.Context) error {
 	c := w.c
 	c.etcd.mu.Lock()
@@ -233,7 +233,7 @@ func (c *Conn) sendEvents() {
 	}
 }
 
-// SetFrozen stops the watches from delivering events, until Freeze(false).
+// SetFrozen stops the watches from delivering events, until SetFrozen(false).
 func (c *Conn) SetFrozen(on bool) {
 	c.etcd.mu.Lock()
 	defer c.etcd.mu.Unlock()

@@ -116,7 +116,7 @@ func TestOneMutantIsOn(t *testing.T) {
 }
 
 // TestFind checks that a mutant is found by the seed of a failed schedule, or by its own test, and that
-// otherwise find returns an error.
+// otherwise runMutant returns an error.
 func TestFind(t *testing.T) {
 	root := writeProgram(t)
 	tests, err := buildTests(root, t.TempDir(), ".", smallMutants)

@@ -10,7 +10,7 @@ import (
 )
 
 // Sampler asks all nodes many times a millisecond which of them leads, and records overlaps: two nodes that
-// lead at once. It is faster than package history and records nothing else. Read its counters only after End.
+// lead at once. It is faster than package history and records nothing else. Read its counters only after Stop.
 type Sampler struct {
 	Fallback int   // the number of reports of fallback
 	Samples  int64 // the number of passes
@@ -21,7 +21,7 @@ type Sampler struct {
 	overlaps []string
 }
 
-// StartSampler samples the present nodes of c until End.
+// StartSampler samples the present nodes of c until Stop.
 func StartSampler(c *clustertest.Cluster) *Sampler {
 	s, nodes := &Sampler{c: c, stop: make(chan struct{})}, c.Nodes()
 	s.wg.Go(func() {

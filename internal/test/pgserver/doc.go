@@ -1,6 +1,6 @@
 // Package pgserver starts PostgreSQL servers from the installed package, for tests and benchmarks.
 //
-//	db := pgserver.ForTest(t)                 skips where PostgreSQL is not installed
+//	db := pgserver.StartForTest(t)            skips where PostgreSQL is not installed
 //	pool, err := pgxpool.New(ctx, db.URL())
 //
 // Each server has its own directory, listens on a port of 127.0.0.1 and trusts any client from there. Use it

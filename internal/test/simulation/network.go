@@ -158,7 +158,7 @@ func (n *nodeNetwork) dialProcess(address string, answered func(there *process))
 	})
 }
 
-// dialAndUse is dial for callers that wait for the answer.
+// dialAndUse is dialProcess for callers that wait for the answer.
 func dialAndUse[T any](n *nodeNetwork, ctx context.Context, address string, use func(there *process) T) (none T,
 	err error) {
 	answers := make(chan *T, 1)

@@ -73,7 +73,7 @@ func NewEngine(p *Process, counters state.Queues) (*leasequeue.Engine, error) {
 	return NewEngineWithin(RequestTimeout, p, counters)
 }
 
-// NewEngineWithin is Queues with a time limit for the requests to etcd.
+// NewEngineWithin is NewEngine with a time limit for the requests to etcd.
 func NewEngineWithin(timeout time.Duration, p *Process, counters state.Queues) (*leasequeue.Engine, error) {
 	return leasequeue.New(leasequeue.Config{Client: p.Client, Keeper: p.Keeper, RequestTimeout: timeout}, counters)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/goverse/goverse/cluster/objects/state"
 )
 
-// A lease is used for the retention divided by shared, or for keysPerLease keys: etcd deletes all keys of a
+// A lease is used for the retention divided by leasesPerRetention, or for keysPerLease keys: etcd deletes all keys of a
 // lease at once.
 const (
 	leasesPerRetention = 8
@@ -65,7 +65,7 @@ func (l *replyLeases) forgetLease(id clientv3.LeaseID) {
 var errNoLease = errors.New("a lease was not granted")
 
 // commitTxn sends a transaction, with a lease if leased is set. If the lease no longer exists, which etcd reports
-// before it writes anything, commit tries again with a new lease, up to three times in all.
+// before it writes anything, commitTxn tries again with a new lease, up to three times in all.
 func (s *Store) commitTxn(ctx context.Context, leased bool,
 	txn func(clientv3.LeaseID) clientv3.Txn) (*clientv3.TxnResponse, error) {
 	if !leased {

@@ -15,7 +15,7 @@ import (
 	"github.com/goverse/goverse/cluster/objects/state"
 )
 
-// rounds is the number of races: a store that reads and then writes fails only in some of them. many is the
+// rounds is the number of races: a store that reads and then writes fails only in some of them. participants is the
 // number of participants.
 const (
 	rounds       = 20

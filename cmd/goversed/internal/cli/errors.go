@@ -112,7 +112,7 @@ func ExitCode(err error) int {
 	return ExitFailure
 }
 
-// PrintError writes err in one line. It writes nothing if err is nil or a ExitCodeError without Err.
+// PrintError writes err in one line. It writes nothing if err is nil or an ExitCodeError without Err.
 func PrintError(w io.Writer, program string, err error) {
 	if code, ok := errors.AsType[*ExitCodeError](err); ok && code.Err == nil {
 		return

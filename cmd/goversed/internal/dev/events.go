@@ -29,11 +29,11 @@ const (
 type event struct {
 	kind    eventKind
 	address string // of the node concerned
-	token   int64  // set for leads and leaderHandedOver
+	token   int64  // set for leaderElected and leaderHandedOver
 	acting  bool   // in fallback
 	outside bool   // the leader is not a member, but another program in the same election
-	shards  int    // set for served: the number of shards
-	elapsed string // set for leads and served: the time the loop measured, "" if none
+	shards  int    // set for shardsServed: the number of shards
+	elapsed string // set for leaderElected and shardsServed: the time the loop measured, "" if none
 	reason  string
 }
 

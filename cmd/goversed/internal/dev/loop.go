@@ -149,7 +149,7 @@ func (l *eventLoop) runDue(now time.Time) {
 	}
 }
 
-// untilNextDue returns the time until due must run again.
+// untilNextDue returns the time until runDue must run again.
 func (l *eventLoop) untilNextDue(now time.Time) time.Duration {
 	next := now.Add(time.Hour)
 	sooner := func(t time.Time) {

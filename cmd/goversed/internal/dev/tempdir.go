@@ -14,7 +14,7 @@ const (
 	tempPattern = "goverse-dev-"
 	tempLock    = "lock"
 
-	// minTempAge is the age below which sweep spares a directory, because its owner may be about to lock it.
+	// minTempAge is the age below which sweepTempDirs spares a directory, because its owner may be about to lock it.
 	minTempAge = time.Minute
 )
 

@@ -127,7 +127,7 @@ func mayWrite(all []diagnosis.Access, key string) bool {
 	return false
 }
 
-// ownKeyTTL is the TTL of the key that round writes, in seconds. It exceeds the duration of round.
+// ownKeyTTL is the TTL of the key that testOwnKey writes, in seconds. It exceeds the duration of that test.
 const ownKeyTTL = 10
 
 // testOwnKey writes a key of its own on a lease, waits until a watch shows it, and deletes it.

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// measuredReads and leases are the numbers of requests with which the speed of an endpoint is measured.
+	// measuredReads and measuredLeases are the numbers of requests with which the speed of an endpoint is measured.
 	measuredReads  = 6
 	measuredLeases = 2
 )

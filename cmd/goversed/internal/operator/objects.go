@@ -74,7 +74,7 @@ type Object struct {
 // Objects reads the members from etcd and asks each for its objects, and for those with the key if it is not
 // empty. A node that does not answer within wait, or answers with an error, is listed with that error. Nodes
 // are dialed with opts, without any in plain text. Objects returns the errors of Read, ErrNoNodes, and with a
-// key the errors of shardview.Map.
+// key the errors of shardview.MapOf.
 func (o *Operator) Objects(ctx context.Context, wait time.Duration, key string,
 	opts ...grpc.DialOption) (Objects, error) {
 	snap, err := o.read(ctx)

@@ -75,7 +75,7 @@ func processAttributes() *syscall.SysProcAttr {
 func forwardedSignals() (all []os.Signal) {
 	for s := unix.Signal(1); s <= 64; s++ {
 		switch s {
-		case unix.SIGKILL, unix.SIGSTOP, unix.SIGCHLD, // cannot be caught, or is handled by collect
+		case unix.SIGKILL, unix.SIGSTOP, unix.SIGCHLD, // cannot be caught, or is handled by reapChildren
 			unix.SIGURG, unix.SIGPIPE, unix.SIGTTIN, unix.SIGTTOU, // meant for this process
 			unix.SIGSEGV, unix.SIGBUS, unix.SIGFPE, unix.SIGILL, unix.SIGTRAP, unix.SIGSYS, // faults
 			32, 33: // used by the C library

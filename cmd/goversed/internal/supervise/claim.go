@@ -56,7 +56,7 @@ type heldClaim struct {
 	session *etcdsession.Session
 	key     string
 	token   int64
-	// declareIdle declares that no work runs under it any more. Only then can giveUp release it.
+	// declareIdle declares that no work runs under it any more. Only then can releaseTerm release it.
 	declareIdle func()
 	release     func(ctx context.Context) error
 }
@@ -201,14 +201,14 @@ func (c *claim) acquireOnce(ctx context.Context) (*heldClaim, error) {
 }
 
 // acquireTerm waits for a term, which lasts until it is given up or lost. The election waits for the function passed
-// to Lead, which returns when idle is called.
+// to Lead, which returns when declareIdle is called.
 func (c *claim) acquireTerm(ctx context.Context) (*heldClaim, error) {
 	e, err := c.elections.Stand(c.cfg.Election)
 	if err != nil {
 		return nil, err
 	}
 	terms, over, left := make(chan *elections.Term, 1), make(chan struct{}), make(chan error, 1)
-	go func() { // ends with ctx, or after idle
+	go func() { // ends with ctx, or after declareIdle
 		left <- e.Lead(ctx, func(_ context.Context, t leaderelection.Term) error {
 			terms <- t.(*elections.Term) // it has the key, which the command needs
 			<-over

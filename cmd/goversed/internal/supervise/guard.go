@@ -133,7 +133,7 @@ func (g *guard) startCommand() error {
 	if err := child.NewStarter().Start(cmd); err != nil {
 		return err
 	}
-	g.pid = cmd.Process.Pid // collect reaps it, with all others
+	g.pid = cmd.Process.Pid // reapChildren reaps it, with all others
 	return nil
 }
 

@@ -59,7 +59,7 @@ type job struct {
 	request         endRequest  // for the command's end, by signals to this process
 	killOrdered     bool        // the guard has the order to kill the command
 	lastWatched     ending.Instant
-	longestPause    time.Duration // the longest time between two rounds of watch
+	longestPause    time.Duration // the longest time between two rounds of watchGuard
 	// unresponsiveTimer fires when unresponsiveAfter is over; nil means that no signal has asked for the end yet.
 	unresponsiveTimer <-chan time.Time
 }
@@ -67,7 +67,7 @@ type job struct {
 // endRequest records the signals that asked for the command's end.
 type endRequest struct {
 	asked ending.Instant // when the first one arrived; zero: none did
-	again bool           // another one arrived at least cli.SecondAfter later
+	again bool           // another one arrived at least cli.SecondSignalAfter later
 }
 
 // addSignal returns the request after another signal that asks for the end.
@@ -151,7 +151,7 @@ func (j *job) launchGuard() error {
 		defer close(j.guardReaped)
 		_ = j.guard.Wait() // its exit status does not matter
 	}()
-	go func() { // ends when the guard is gone, which dismiss ensures
+	go func() { // ends when the guard is gone, which dismissGuard ensures
 		defer close(j.reports)
 		defer reports.Close() // it was only read
 		for in := json.NewDecoder(reports); ; {
@@ -273,7 +273,7 @@ func (j *job) handleReport(said guardReport, ok bool) {
 	}
 }
 
-// killGuard kills the guard. Once the guard is gone and all its reports are read, kill ends the processes it left.
+// killGuard kills the guard. Once the guard is gone and all its reports are read, killGuard ends the processes it left.
 //
 // The command's group is never killed while the guard lives, because the group may be gone and its number in
 // use again. Processes that a dead guard leaves are orphans that this process adopts, so their numbers stay

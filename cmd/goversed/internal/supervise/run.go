@@ -19,7 +19,7 @@ import (
 )
 
 // Run waits until this process holds the lock or leads the election, and runs the command. It releases the lock
-// or leadership when nothing of the command is left, and returns nil or a cli.CodeError with the exit code. It
+// or leadership when nothing of the command is left, and returns nil or a cli.ExitCodeError with the exit code. It
 // blocks until then. If leadership is lost, Run campaigns again.
 //
 // Run passes signals on to the command's group. While it waits for the lock or election, SIGINT, SIGTERM,
@@ -133,7 +133,7 @@ func (r *runner) commandError(j *job) error {
 	return &cli.ExitCodeError{Code: j.lastReport.Code}
 }
 
-// awaitOrSignal calls wait. A signal that asks for the end cancels wait's context and is stored in r.asked.
+// awaitOrSignal calls wait. A signal that asks for the end cancels wait's context and is stored in r.waitSignal.
 func awaitOrSignal[T any](ctx context.Context, r *runner, wait func(context.Context) (T, error)) (T, error) {
 	type answer struct {
 		value T

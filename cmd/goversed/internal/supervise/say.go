@@ -78,7 +78,7 @@ func (r *runner) logHurry(w endRequest) {
 		"grace_period", r.cfg.GracePeriod.String())
 }
 
-// logEnd logs the command's end, except where the error from result reports it. Again means that this process
+// logEnd logs the command's end, except where the error from commandError reports it. Again means that this process
 // campaigns again.
 func (r *runner) logEnd(h *heldClaim, j *job, again bool) {
 	kind, name := r.cfg.kindAndName()

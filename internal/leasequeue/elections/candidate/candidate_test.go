@@ -101,7 +101,7 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// A preferred candidate is let pass once it has stood for long enough. Look must be called again at that time.
+// A preferred candidate is let pass once it has stood for long enough. Decide must be called again at that time.
 func TestLooksAgain(t *testing.T) {
 	c := Candidate{WantsToLead: true, Phase: Leading}
 	v := View{Now: time.Unix(1, 0), PreferAfter: time.Second, Entry: first,

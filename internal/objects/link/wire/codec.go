@@ -19,7 +19,7 @@ type codec struct{}
 // Name implements encoding.CodecV2.
 func (codec) Name() string { return Subtype }
 
-// Marshal implements encoding.CodecV2. An Encoded can be sent once.
+// Marshal implements encoding.CodecV2. An EncodedMessage can be sent once.
 func (codec) Marshal(v any) (mem.BufferSlice, error) {
 	switch m := v.(type) {
 	case *EncodedMessage:

@@ -88,7 +88,7 @@ func diagnoseQuorum(f Facts) []Finding {
 	failed := slices.ContainsFunc(f.Endpoints, func(e Endpoint) bool { return e.Failure != nil })
 	switch {
 	case !heard:
-		return nil // endpoints reports it
+		return nil // diagnoseEndpoints reports it
 	case !served && all > 0 && answering < needed:
 		c.add(Problem, fmt.Sprintf("start the members that are down, or repair the network between them: %d must run",
 			needed),
@@ -99,7 +99,7 @@ func diagnoseQuorum(f Facts) []Finding {
 			"etcd has no leader: too few of its members reach each other, so that it decides nothing")
 		return c.all
 	case !served:
-		return nil // latency reports it
+		return nil // diagnoseLatency reports it
 	case all > 0 && answering < all && failed:
 		c.add(Warning, "start the missing members again", "of etcd, %s; %s", formatShare(answering, all),
 			formatSpare(answering-needed))

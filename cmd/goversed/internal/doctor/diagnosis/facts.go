@@ -165,11 +165,11 @@ type Node struct {
 	AnswerKind AnswerKind
 	// Instance is the id of the process that answered. Detail is the error if none did.
 	Instance, Detail string
-	// HTTPStatus is nil if the node does not serve it.
+	// HTTP is nil if the node does not serve it.
 	HTTP *HTTPStatus
 }
 
-// HTTPStatus is the status of a node over HTTPStatus.
+// HTTPStatus is the status of a node over HTTP.
 type HTTPStatus struct {
 	Address string
 	// Failed is the reason why there was no answer, "" if there was one.
@@ -183,7 +183,7 @@ type HTTPStatus struct {
 	Clock             *Clock
 }
 
-// Clock bounds the lead of another machine's clock over this one's, as exactly as the date of an HTTPStatus answer
+// Clock bounds the lead of another machine's clock over this one's, as exactly as the date of an HTTP answer
 // allows.
 type Clock struct{ AtLeast, AtMost time.Duration }
 
@@ -191,7 +191,7 @@ type Clock struct{ AtLeast, AtMost time.Duration }
 type LeaseFacts struct {
 	// ByID holds the leases that keys of the cluster's range are on, by id.
 	ByID map[int64]Lease
-	// Total is the number of leases in etcd, or -1 if the user may not see it. Looked is the number of other
+	// Total is the number of leases in etcd, or -1 if the user may not see it. Examined is the number of other
 	// leases that were read, and Empty the number of those without a key.
 	Total, Examined, Empty int
 }

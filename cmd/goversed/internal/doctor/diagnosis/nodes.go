@@ -59,7 +59,7 @@ func formatAnswering(n int) string {
 	return fmt.Sprintf("%d nodes answer", n)
 }
 
-// diagnoseStatus checks the status that nodes report over HTTPStatus.
+// diagnoseStatus checks the status that nodes report over HTTP.
 func diagnoseStatus(f Facts) []Finding {
 	c := findings{check: CheckHTTP}
 	asked := 0
@@ -90,7 +90,7 @@ func diagnoseStatus(f Facts) []Finding {
 	return c.orOKFinding("%s over HTTP, and ready", formatAnswering(asked))
 }
 
-// namesAnyInterface reports whether an HTTPStatus address names no host, but every interface.
+// namesAnyInterface reports whether an HTTP address names no host, but every interface.
 func namesAnyInterface(address string) bool {
 	if _, after, ok := strings.Cut(address, "://"); ok {
 		address = after

@@ -125,7 +125,7 @@ func (f Facts) grantedTTL() time.Duration {
 	return most
 }
 
-// clockTolerance is the difference between two clocks above which it is reported. HTTPStatus dates are exact to a
+// clockTolerance is the difference between two clocks above which it is reported. HTTP dates are exact to a
 // second.
 const clockTolerance = 2 * time.Second
 

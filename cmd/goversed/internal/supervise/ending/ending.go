@@ -75,7 +75,7 @@ const (
 // Step is the action to take now, and the longest time until the next decision.
 type Step struct {
 	Action      Action
-	Reason      Reason // set with Ask and Kill
+	Reason      Reason // set with SendTerm and SendKill
 	CheckWithin time.Duration
 }
 
