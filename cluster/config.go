@@ -4,15 +4,13 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 
+	"github.com/goverse/goverse/internal/etcd/connect"
 	"github.com/goverse/goverse/internal/logs/logqueue"
 	"github.com/goverse/goverse/internal/state"
 )
@@ -22,7 +20,7 @@ var (
 	// ErrBadTTL is returned for a LeaderElectionTTL that is out of range.
 	ErrBadTTL = errors.New("bad LeaderElectionTTL")
 	// ErrBadEtcdAddress is returned for a malformed EtcdAddress.
-	ErrBadEtcdAddress = errors.New("bad EtcdAddress")
+	ErrBadEtcdAddress = connect.ErrBadAddress
 	// ErrBadPrefix is returned for an EtcdPrefix that cannot be used.
 	ErrBadPrefix = state.ErrBadPrefix
 	// ErrBadConfig is returned for all other errors in the configuration.
@@ -164,7 +162,7 @@ func (c Config) Validate() error {
 		return fmt.Errorf("%w: %d s: give a number of seconds from 1 to 86400; 10 is a good one",
 			ErrBadTTL, c.LeaderElectionTTL)
 	}
-	if err := checkEtcdAddresses(c.EtcdAddress); err != nil {
+	if err := connect.CheckAddresses(c.EtcdAddress); err != nil {
 		return err
 	}
 	for name, d := range map[string]time.Duration{"DialTimeout": c.DialTimeout, "RequestTimeout": c.RequestTimeout,
@@ -221,25 +219,4 @@ func labelBytes(labels map[string]string) (size int) {
 		size += len(name) + len(value)
 	}
 	return size
-}
-
-// checkEtcdAddresses checks the syntax of a list of etcd addresses.
-func checkEtcdAddresses(addresses string) error {
-	for address := range strings.SplitSeq(addresses, ",") {
-		address = strings.TrimSpace(address)
-		hostPort := address
-		if scheme, rest, ok := strings.Cut(address, "://"); ok {
-			if scheme != "http" && scheme != "https" {
-				return fmt.Errorf("%w %q: the scheme is http or https", ErrBadEtcdAddress, address)
-			}
-			hostPort = strings.TrimSuffix(rest, "/")
-		}
-		host, port, err := net.SplitHostPort(hostPort)
-		if n, perr := strconv.Atoi(port); err != nil || perr != nil || n < 1 || n > 65535 || host == "" ||
-			strings.ContainsAny(host, " \t/") {
-			return fmt.Errorf("%w %q: write host:port, as in localhost:2379, several with commas between",
-				ErrBadEtcdAddress, address)
-		}
-	}
-	return nil
 }

@@ -28,7 +28,7 @@ var (
 // reason. Errors match ErrBadEtcdAddress, ErrEtcdUnreachable, ErrEtcdDenied or ErrNotEtcd.
 func NewEtcdClient(cfg Config) (*clientv3.Client, error) {
 	cfg = cfg.withDefaults()
-	if err := checkEtcdAddresses(cfg.EtcdAddress); err != nil {
+	if err := connect.CheckAddresses(cfg.EtcdAddress); err != nil {
 		return nil, err
 	}
 	cfg.Client = nil

@@ -12,7 +12,7 @@ import (
 
 // Member is a registered node, as described by its record in etcd.
 type Member struct {
-	Address string `json:"address"` // where other nodes reach it
+	Address string `json:"address"` // where other nodes reach it, or the ID of a member with ElectionOnly
 	// Incarnation is the CreateRevision of the member's node key. It only grows, and distinguishes this process
 	// from another one at the same address.
 	Incarnation int64             `json:"incarnation"`
@@ -26,6 +26,8 @@ type Member struct {
 	Shards int `json:"shards"`
 	// Observer members never stand for election.
 	Observer bool `json:"observer"`
+	// ElectionOnly members are processes of package leaderelection: they have no server and no shards.
+	ElectionOnly bool `json:"election_only"`
 	// Draining members give up their shards and get none.
 	Draining bool `json:"draining"`
 	// Stopping members are about to leave.
@@ -40,7 +42,8 @@ func memberOf(m *state.Member) Member {
 	out := Member{Address: m.Address, Incarnation: m.Incarnation, InstanceID: m.InstanceID, Hostname: m.Hostname,
 		HTTPAddress: m.HTTPAddress, Version: m.Version, Labels: maps.Clone(m.Labels),
 		Weight: max(m.Weight, 1), Shards: m.Shards,
-		Observer: m.Observer, Draining: m.Draining, Stopping: m.Stopping, RoundTrip: m.Record.RoundTrip()}
+		Observer: m.Observer, ElectionOnly: m.ElectionOnly, Draining: m.Draining, Stopping: m.Stopping,
+		RoundTrip: m.Record.RoundTrip()}
 	if m.ElectionFailed {
 		out.ElectionFailed = m.Reason
 	}

@@ -129,10 +129,7 @@ func (c *Cluster) awaitJoined(ctx context.Context, p *nodeParts) error {
 
 // joinError adds the last failure to the error of a node that could not join in time.
 func (c *Cluster) joinError(ctx context.Context, p *nodeParts, err error) error {
-	trouble := p.Membership.LastError()
-	if trouble == nil {
-		trouble = p.Mirror.ReadError()
-	}
+	trouble := p.LastError()
 	if trouble == nil || errors.Is(err, trouble) {
 		return fmt.Errorf("join the cluster under %s: %w", c.cfg.EtcdPrefix, err)
 	}

@@ -150,6 +150,11 @@ func (s *Snapshot) Member(address string) *Member {
 	return nil
 }
 
+// MembersWithServer returns the members that can be dialed, in order of addresses: all but those of an election only.
+func (s *Snapshot) MembersWithServer() []*Member {
+	return slices.DeleteFunc(slices.Clone(s.Members), func(m *Member) bool { return m.ElectionOnly })
+}
+
 // MemberOf returns the member that owns the queue entry c, or nil for an outside candidate. The value of c only
 // suggests the address; the lease decides.
 func (s *Snapshot) MemberOf(c *Candidate) *Member {

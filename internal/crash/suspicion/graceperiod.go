@@ -23,9 +23,9 @@ func GracePeriod(least, took time.Duration, m *state.Member) time.Duration {
 	return max(least, slowdown*took, slowdown*m.RoundTrip())
 }
 
-// LeftToLease reports whether m is too far from etcd to be removed on evidence, because most of its lease would
-// have expired by the end of its grace period, or that it has no server to answer watchers. Such a member is not
-// accused.
+// LeftToLease reports whether m cannot be removed on evidence, because it is so far from etcd that most of its lease
+// would have expired by the end of its grace period, or because it has no server to answer watchers. Such a member is
+// not accused.
 func LeftToLease(m *state.Member) bool {
 	return m.ElectionOnly || m.RoundTrip() > 0 && periodsPerTTL*slowdown*m.RoundTrip() > time.Duration(m.TTL)*time.Second
 }

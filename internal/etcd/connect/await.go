@@ -1,6 +1,7 @@
 package connect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -40,7 +41,7 @@ type Question struct {
 // seconds per address. Errors match ErrUnreachable, ErrNotEtcd or ErrDenied.
 func (c Config) AwaitAnswer(ctx context.Context, q Question) (*clientv3.Client, error) {
 	c = c.withDefaults()
-	client, said := c.existing, c.newOutageLog(ctx)
+	client, said := cmp.Or(c.existing, c.made), c.newOutageLog(ctx)
 	retry := backoff.Backoff{Policy: askRetry}
 	var lasting *problem // a lasting cause, seen at every attempt since the time below
 	var since time.Time
@@ -77,7 +78,7 @@ func (c Config) AwaitAnswer(ctx context.Context, q Question) (*clientv3.Client, 
 		if p.cause == unknownCause && said.lastProblem != nil {
 			p = said.lastProblem // the end of ctx does not explain more
 		}
-		if client != nil && c.existing == nil {
+		if client != nil && c.existing == nil && c.made == nil {
 			_ = client.Close() // nothing was written
 		}
 		return nil, p

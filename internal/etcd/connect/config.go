@@ -40,6 +40,14 @@ type Config struct {
 
 	// existing is an existing client; its TLS configuration is not accessible.
 	existing *clientv3.Client
+	// made is a client of Connect with these settings.
+	made *clientv3.Client
+}
+
+// ForMade returns the settings with the client that their Connect has made, which AwaitAnswer uses and does not close.
+func (c Config) ForMade(client *clientv3.Client) Config {
+	c.made = client
+	return c
 }
 
 // ForClient returns a Config for an existing client, which AwaitAnswer does not close.

@@ -95,9 +95,6 @@ func (m *Membership) remeasureDistance() {
 func (m *Membership) setDistance(d suspicion.Distance) (warn func()) {
 	m.distance.Distance = d
 	m.record.RoundTripMS = d.RoundTrip().Milliseconds()
-	if m.record.ElectionOnly {
-		m.record.RoundTripMS = time.Hour.Milliseconds() // makes nodes that do not know ElectionOnly leave it to its lease
-	}
 	was, ttl := m.distance.leftToLease, time.Duration(m.record.TTL)*time.Second
 	m.distance.leftToLease = suspicion.LeftToLease(&state.Member{Record: m.record})
 	if !m.distance.leftToLease || was || !m.cfg.RemovePredecessor {

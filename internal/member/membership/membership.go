@@ -190,7 +190,7 @@ func (m *Membership) freeAddress(ctx context.Context, s *etcdsession.Session, th
 		// An earlier session of this process. Its lease is being revoked, or must run out if that is denied.
 		return m.awaitGone(ctx, there), context.Cause(ctx)
 	}
-	if m.cfg.Record.ElectionOnly {
+	if m.cfg.Record.ElectionOnly || there.ElectionOnly {
 		return m.awaitIdentity(ctx, there, warned)
 	}
 	attempt, cancel := context.WithTimeout(ctx, identifyTimeout)
@@ -225,25 +225,31 @@ func (m *Membership) warnTaken(there *state.Member, warned *bool, more ...any) {
 			(time.Duration(there.TTL) * time.Second).String()}, more...)...)
 }
 
-// renewalsSeen is the number of renewals that show that another instance lives. A change of etcd's leader, too, makes a
-// lease last longer.
+// renewalsSeen is the number of renewals that show that another instance lives.
 const renewalsSeen = 3
 
 // awaitIdentity waits until another instance with this process's identity is gone. It returns ErrIDTaken if that
-// instance renews its lease, because nothing answers at an identity.
+// instance renews its lease, because nothing answers at an identity: three renewals take about a TTL. Until then
+// LastError names that instance.
 func (m *Membership) awaitIdentity(ctx context.Context, there *state.Member, warned *bool) (free bool, err error) {
+	if there.KeyLease == 0 {
+		return false, fmt.Errorf("%s: %w, or its key has no lease: delete %s if no such process runs", m.cfg.Address,
+			ErrIDTaken, m.cfg.Keys.Node(m.cfg.Address))
+	}
 	m.warnTaken(there, warned)
-	for renewals, before := 0, int64(0); ; {
+	m.mu.Lock()
+	m.lastErr = fmt.Errorf("%s is registered by a process at host %q, whose lease of %d s is waited for", m.cfg.Address,
+		there.Hostname, there.TTL)
+	m.mu.Unlock()
+	var renewals leaseRenewals
+	for {
 		attempt, cancel := context.WithTimeout(ctx, m.cfg.RequestTimeout)
-		lease, err := m.cfg.Client.TimeToLive(attempt, clientv3.LeaseID(there.Lease))
+		lease, err := m.cfg.Client.TimeToLive(attempt, clientv3.LeaseID(there.KeyLease))
 		cancel()
 		if err == nil { // otherwise only the snapshot shows that the instance is gone
-			if before > 0 && lease.TTL >= before { // a second has passed, in awaitGone
-				renewals++
-			}
-			before = lease.TTL
+			renewals = renewals.next(lease.TTL, lease.GetRaftTerm())
 		}
-		if renewals == renewalsSeen {
+		if renewals.count == renewalsSeen {
 			return false, fmt.Errorf("%s: %w (it is at host %q)", m.cfg.Address, ErrIDTaken, there.Hostname)
 		}
 		if m.awaitGone(ctx, there) {
@@ -253,6 +259,26 @@ func (m *Membership) awaitIdentity(ctx context.Context, there *state.Member, war
 			return false, context.Cause(ctx)
 		}
 	}
+}
+
+// leaseRenewals counts the renewals of another process's lease.
+type leaseRenewals struct {
+	count     int
+	remaining int64 // seconds, at the last look; 0 before the first
+	term      uint64
+}
+
+// next returns the count after a look at the seconds that remain, at least a second after the one before. A new leader
+// of etcd, in a new raft term, makes all leases last longer, so the count begins anew.
+func (r leaseRenewals) next(remaining int64, term uint64) leaseRenewals {
+	switch {
+	case term != r.term:
+		r.count = 0
+	case r.remaining > 0 && remaining >= r.remaining:
+		r.count++
+	}
+	r.remaining, r.term = remaining, term
+	return r
 }
 
 // removePredecessor removes the instance that had this address. This process answers at the address, so that

@@ -128,3 +128,16 @@ func TestWhatIsReportedOfALostSession(t *testing.T) {
 	require.NoError(t, m.Register(etcdtest.Context(t), s))
 	require.True(t, m.Record().RevokedEarly)
 }
+
+func TestRenewalsOfAnotherLease(t *testing.T) {
+	var r leaseRenewals
+	for _, remaining := range []int64{3, 2, 1} {
+		r = r.next(remaining, 7)
+	}
+	require.Zero(t, r.count, "a lease that runs out is not renewed")
+	r = r.next(3, 7).next(3, 7)
+	require.Equal(t, 2, r.count)
+	r = r.next(9, 8)
+	require.Zero(t, r.count, "etcd's new leader makes every lease last longer")
+	require.Equal(t, 1, r.next(9, 8).count)
+}

@@ -122,3 +122,12 @@ func (r *Registration) AwaitRegistered(ctx context.Context) (*state.Snapshot, er
 	}
 	return r.Mirror.Wait(ctx, func(s *state.Snapshot) bool { return s.Member(r.cfg.Address) != nil })
 }
+
+// LastError returns the last error that kept this process from registering or from watching the cluster; nil if there
+// is none.
+func (r *Registration) LastError() error {
+	if err := r.Membership.LastError(); err != nil {
+		return err
+	}
+	return r.Mirror.ReadError()
+}

@@ -108,8 +108,8 @@ func (x *examiner) examineCluster(ctx context.Context, client *clientv3.Client, 
 			return
 		}
 		var inner sync.WaitGroup
-		inner.Go(func() { f.Nodes, f.NodesLeft = x.askNodes(ctx, f.State.Snapshot.Members) })
-		inner.Go(func() { x.addNodeCertificates(ctx, f.State.Snapshot.Members, seen) })
+		inner.Go(func() { f.Nodes, f.NodesLeft = x.askNodes(ctx, f.State.Snapshot.MembersWithServer()) })
+		inner.Go(func() { x.addNodeCertificates(ctx, f.State.Snapshot.MembersWithServer(), seen) })
 		inner.Go(func() { f.Leases = x.readLeases(ctx, client, f.State.KVs) })
 		inner.Wait()
 	})

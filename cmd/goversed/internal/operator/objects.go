@@ -90,9 +90,10 @@ func (o *Operator) Objects(ctx context.Context, wait time.Duration, key string,
 			return Objects{}, err
 		}
 	}
-	all.Nodes = make([]NodeObjects, len(snap.Members))
+	nodes := snap.MembersWithServer()
+	all.Nodes = make([]NodeObjects, len(nodes))
 	var wg sync.WaitGroup
-	for i, m := range snap.Members {
+	for i, m := range nodes {
 		wg.Go(func() { all.Nodes[i] = o.describeNode(ctx, wait, m.Address, key, opts) })
 	}
 	wg.Wait()

@@ -69,6 +69,9 @@ func (n Node) notes() string {
 	if n.Observer {
 		notes = append(notes, "observer")
 	}
+	if n.ElectionOnly {
+		notes = append(notes, "election only")
+	}
 	switch {
 	case n.Stopping:
 		notes = append(notes, "stopping")

@@ -44,8 +44,9 @@ type Node struct {
 	Weight         int               `json:"weight"`
 	Labels         map[string]string `json:"labels,omitempty"`
 	Observer       bool              `json:"observer"`
-	Draining       bool              `json:"draining"` // gives its shards up, and gets none
-	Stopping       bool              `json:"stopping"` // is about to leave
+	ElectionOnly   bool              `json:"election_only,omitempty"` // has no server and no shards
+	Draining       bool              `json:"draining"`                // gives its shards up, and gets none
+	Stopping       bool              `json:"stopping"`                // is about to leave
 	ElectionFailed bool              `json:"election_failed"`
 	Reason         string            `json:"reason,omitempty"` // why its election failed
 	// RoundTripMS is the time its requests to etcd take, in milliseconds, if etcd is far.
@@ -91,7 +92,7 @@ func newDetails(s *state.Snapshot) Details {
 	for _, m := range s.Members {
 		n := Node{Address: m.Address, State: "follower", Incarnation: m.Incarnation, InstanceID: m.InstanceID,
 			Hostname: m.Hostname, HTTPAddress: m.HTTPAddress, Version: m.Version, TTL: m.TTL, Weight: max(m.Weight, 1),
-			Labels: m.Labels, Observer: m.Observer, Draining: m.Draining, Stopping: m.Stopping,
+			Labels: m.Labels, Observer: m.Observer, ElectionOnly: m.ElectionOnly, Draining: m.Draining, Stopping: m.Stopping,
 			ElectionFailed: m.ElectionFailed, Reason: m.Reason,
 			RoundTripMS: m.RoundTripMS}
 		n.SilentSeconds, n.SilentTo = memberSilence(s, m)

@@ -101,12 +101,12 @@ func namesAnyInterface(address string) bool {
 
 // diagnoseCrashDetection checks that the other nodes would notice the crash of each node.
 func diagnoseCrashDetection(f Facts) []Finding {
-	if f.State == nil || len(f.State.Snapshot.Members) < 2 {
+	if f.State == nil || len(f.State.Snapshot.MembersWithServer()) < 2 {
 		return nil
 	}
 	c := findings{check: CheckCrashes}
-	for _, m := range f.State.Snapshot.Members {
-		if suspicion.LeftToLease(m) && !m.ElectionOnly {
+	for _, m := range f.State.Snapshot.MembersWithServer() {
+		if suspicion.LeftToLease(m) {
 			c.add(Warning, fmt.Sprintf("run it nearer to etcd, or raise its --ttl to %v", suspicion.LeastTTL(m.RoundTrip())),
 				"the node %s is so far from etcd (%v for one request, a TTL of %v) that it is left to its lease: if its process "+
 					"dies, the others wait until that has run out", m.Address, m.RoundTrip(), time.Duration(m.TTL)*time.Second)

@@ -12,8 +12,10 @@ import (
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/internal/port"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/test/etcdtest"
+	"github.com/goverse/goverse/internal/test/logtest"
 )
 
 // alone is a process's part in an election by itself.
@@ -62,17 +64,42 @@ func (a alone) awaitLeader(t *testing.T, id string) {
 }
 
 func TestConfigOfAnElectionAloneIsChecked(t *testing.T) {
-	for _, cfg := range []leaderelection.Config{{TTL: time.Millisecond}, {TTL: 1500 * time.Millisecond},
-		{TTL: 48 * time.Hour},
-		{WorkTimeout: -1}, {EtcdPrefix: "without slash"}} {
+	for _, alter := range []func(*leaderelection.Config){
+		func(c *leaderelection.Config) { c.EtcdPrefix = "" },
+		func(c *leaderelection.Config) { c.EtcdPrefix = "without slash" },
+		func(c *leaderelection.Config) { c.EtcdAddress = " " },
+		func(c *leaderelection.Config) { c.EtcdAddress = "localhost" },
+		func(c *leaderelection.Config) { c.TTL = time.Millisecond },
+		func(c *leaderelection.Config) { c.TTL = 1500 * time.Millisecond },
+		func(c *leaderelection.Config) { c.TTL = 48 * time.Hour },
+		func(c *leaderelection.Config) { c.WorkTimeout = -1 },
+	} {
+		cfg := leaderelection.Config{EtcdPrefix: "/alone"}
+		alter(&cfg)
 		_, _, err := leaderelection.New(cfg)
 		require.ErrorIs(t, err, leaderelection.ErrBadConfig, "%+v", cfg)
 	}
-	_, runner, err := leaderelection.New(leaderelection.Config{})
+	_, runner, err := leaderelection.New(leaderelection.Config{EtcdPrefix: "/alone"})
 	require.NoError(t, err)
 	require.NoError(t, runner.Stop(t.Context()), "without a start")
 	require.NoError(t, runner.Stop(t.Context()))
 	require.ErrorIs(t, runner.Start(t.Context()), leaderelection.ErrStarted)
+}
+
+// A Stop ends a Start that waits for etcd.
+func TestStopDuringStart(t *testing.T) {
+	nobody, err := port.Servers.Draw("127.0.0.1")
+	require.NoError(t, err)
+	var log logtest.Buffer
+	_, runner, err := leaderelection.New(leaderelection.Config{EtcdAddress: nobody, EtcdPrefix: "/alone",
+		Logger: log.Logger()})
+	require.NoError(t, err)
+	started := make(chan error, 1)
+	go func() { started <- runner.Start(context.Background()) }()
+	log.Await(t, nobody) // etcd does not answer there
+	require.ErrorIs(t, runner.Start(t.Context()), leaderelection.ErrStarted)
+	require.NoError(t, runner.Stop(etcdtest.Context(t)))
+	require.ErrorIs(t, <-started, leaderelection.ErrStopped)
 }
 
 // Three processes: the leader resigns, transfers and stops; tokens grow, and writes of an old term are refused.

@@ -34,7 +34,7 @@ var (
 	ErrNotEtcd         = connect.ErrNotEtcd
 )
 
-// Config configures a process's part in an election by itself. The zero value works with an etcd at localhost:2379.
+// Config configures a process's part in an election by itself. EtcdPrefix is required.
 type Config struct {
 	// EtcdAddress is one address of etcd, or several separated by commas. Default localhost:2379. It is unused with
 	// Client.
@@ -44,10 +44,11 @@ type Config struct {
 	Client *clientv3.Client
 	// EtcdPrefix is the prefix of the election's keys; the queue lies under <EtcdPrefix>/leader/. It must be the same
 	// in all processes of an election. Nodes of a cluster with this prefix take part in the same election, and so do
-	// other programs with concurrency.Election and etcdctl elect. Default /goverse.
+	// other programs with concurrency.Election and etcdctl elect.
 	EtcdPrefix string
-	// ID names this process. Others see it as the leader's address. No two processes that live may have the same. A
-	// process that crashed leaves its ID for a TTL. Default: the host name and a random part.
+	// ID names this process. Others see it as the leader's address. No two processes that live may have the same: after
+	// about a TTL the second one's Start fails with ErrIDTaken. A process that crashed leaves its ID for a TTL. Default:
+	// the host name and a random part.
 	ID string
 	// TTL is the session's time-to-live, in whole seconds. After a crash the next process leads within TTL. Default
 	// 10 s. etcd grants at least 1.5 times its own election time-out (2 s by default); the granted TTL applies.
@@ -67,9 +68,6 @@ func (c Config) withDefaults() Config {
 	if c.EtcdAddress == "" {
 		c.EtcdAddress = "localhost:2379"
 	}
-	if c.EtcdPrefix == "" {
-		c.EtcdPrefix = "/goverse"
-	}
 	if c.ID == "" {
 		host, _ := os.Hostname() // may be empty
 		c.ID = host + "-" + strings.ToLower(rand.Text()[:8])
@@ -88,7 +86,14 @@ func (c Config) withDefaults() Config {
 }
 
 func (c Config) validate() error {
+	if c.Client == nil {
+		if err := connect.CheckAddresses(c.EtcdAddress); err != nil {
+			return fmt.Errorf("%w: %w", ErrBadConfig, err)
+		}
+	}
 	switch {
+	case c.EtcdPrefix == "":
+		return fmt.Errorf("%w: EtcdPrefix is empty: name the election, as in /orders/leader-of-import", ErrBadConfig)
 	case c.TTL < time.Second || c.TTL > 24*time.Hour || c.TTL%time.Second != 0:
 		return fmt.Errorf("%w: TTL is %v: give whole seconds from 1 to 86400; 10 is a good one", ErrBadConfig, c.TTL)
 	case c.RequestTimeout < 0 || c.WorkTimeout < 0:
@@ -97,22 +102,27 @@ func (c Config) validate() error {
 	return nil
 }
 
-// Runner starts and stops a process's part in an election by itself.
+// Runner starts and stops a process's part in an election by itself. Its methods are safe for concurrent use. Call Stop
+// also if Start was never called or has failed.
 type Runner struct {
 	cfg           Config
 	keys          state.Keys
+	connection    connect.Config
+	election      *LeaderElection
 	registration  *registration.Registration
 	participation *Participation
 
-	ownClient bool // the client is this process's own
-
-	mu      sync.Mutex
-	running bool
-	ended   bool
+	mu          sync.Mutex
+	started     chan struct{} // nil before Start; closed when Start returns
+	cancelStart context.CancelCauseFunc
+	joined      bool          // the parts run
+	stopped     chan struct{} // nil before Stop; closed when Stop has ended everything
+	stopErr     error
+	ended       bool
 }
 
 // New returns this process's part in an election, for those that use it, and the value that starts and stops it. It
-// opens no port, and nothing runs before [Runner.Start]. Errors match ErrBadConfig or cluster.ErrBadPrefix.
+// opens no port and makes no request before [Runner.Start]. Errors match ErrBadConfig.
 //
 // The process is shown among the members of a cluster with the same prefix. It plans no shards and has none: while it
 // leads, the first node in the queue plans them. There is no fallback by name, which needs a cluster's members.
@@ -127,87 +137,153 @@ func New(cfg Config) (*LeaderElection, *Runner, error) {
 	}
 	r := &Runner{cfg: cfg, keys: keys}
 	client := cfg.Client
-	if client == nil {
+	if client != nil {
+		r.connection = connect.ForClient(client, cfg.Logger)
+	} else {
 		config := connect.Config{Address: cfg.EtcdAddress, Logger: cfg.Logger}
 		if client, err = config.Connect(context.Background()); err != nil { // without a user it does not connect yet
 			return nil, nil, fmt.Errorf("%w: EtcdAddress: %w", ErrBadConfig, err)
 		}
-		r.cfg.Client, r.ownClient = client, true
+		r.connection = config.ForMade(client)
 	}
-	r.registration, err = registration.New(registration.Config{TTL: cfg.TTL,
-		Process: etcd.Process{Client: client, Keys: keys, Address: cfg.ID, RequestTimeout: cfg.RequestTimeout,
-			Logger: cfg.Logger},
-		Record: state.Record{InstanceID: rand.Text(), Observer: cfg.Observer, ElectionOnly: true}})
-	if err != nil {
+	if err := r.assemble(client); err != nil {
+		r.closeClient(client)
 		return nil, nil, fmt.Errorf("%w: %w", ErrBadConfig, err)
 	}
-	le, participation, err := NewForMember(MemberConfig{Client: client, Prefix: cfg.EtcdPrefix, Address: cfg.ID,
+	return r.election, r, nil
+}
+
+// assemble makes the parts, none of which runs yet.
+func (r *Runner) assemble(client *clientv3.Client) (err error) {
+	cfg := r.cfg
+	r.registration, err = registration.New(registration.Config{TTL: cfg.TTL,
+		Process: etcd.Process{Client: client, Keys: r.keys, Address: cfg.ID, RequestTimeout: cfg.RequestTimeout,
+			Logger: cfg.Logger},
+		Record: state.Record{InstanceID: rand.Text(), Observer: cfg.Observer, ElectionOnly: true},
+		Explain: func(err error) error {
+			return r.connection.Explain(context.Background(), err, r.requiredRights())
+		}})
+	if err != nil {
+		return err
+	}
+	r.election, r.participation, err = NewForMember(MemberConfig{Client: client, Prefix: cfg.EtcdPrefix, Address: cfg.ID,
 		Observer: cfg.Observer, RequestTimeout: cfg.RequestTimeout, WorkTimeout: cfg.WorkTimeout,
 		Mirror: r.registration.Mirror, Keeper: r.registration.Keeper, Logger: cfg.Logger.Named("election")})
-	if err != nil {
-		return nil, nil, err
-	}
-	r.participation = participation
-	return le, r, nil
+	return err
+}
+
+// requiredRights describes the rights that the process's etcd user needs.
+func (r *Runner) requiredRights() string {
+	return "READ and WRITE on the range " + r.keys.RangeStart() + " to " + r.keys.RangeEnd()
 }
 
 // Start registers this process and queues it. It returns once the process is queued; it does not wait until it leads.
-// While etcd cannot be reached, Start keeps trying until ctx ends, so give ctx a deadline. After an error everything is
-// undone. It starts once: a second call returns ErrStarted.
+// While etcd cannot be reached, Start keeps trying until ctx ends or Stop is called, so give ctx a deadline. After an
+// error everything is undone. It starts once: a second call returns ErrStarted.
 func (r *Runner) Start(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.running || r.ended {
+	if r.started != nil || r.stopped != nil {
+		r.mu.Unlock()
 		return ErrStarted
 	}
+	r.started, r.cancelStart = make(chan struct{}), cancel
+	r.mu.Unlock()
+	defer close(r.started)
 	if err := r.join(ctx); err != nil {
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.RequestTimeout)
 		defer cancel()
 		_ = r.end(undo) // the error of the start says more
-		return err
+		if errors.Is(context.Cause(ctx), ErrStopped) {
+			err = ErrStopped
+		}
+		return fmt.Errorf("take part in the election under %s: %w", r.cfg.EtcdPrefix, err)
 	}
 	return nil
 }
 
 // join starts the parts and waits until this process is queued.
 func (r *Runner) join(ctx context.Context) error {
-	_, err := connect.ForClient(r.cfg.Client, r.cfg.Logger).AwaitAnswer(ctx, connect.Question{
+	_, err := r.connection.AwaitAnswer(ctx, connect.Question{
 		Ask: func(ctx context.Context, client *clientv3.Client) error {
 			_, err := client.Get(ctx, r.keys.RangeStart(), clientv3.WithRange(r.keys.RangeEnd()), clientv3.WithCountOnly())
 			return err
 		},
-		Timeout: r.cfg.RequestTimeout,
-		Needs:   "READ and WRITE on the range " + r.keys.RangeStart() + " to " + r.keys.RangeEnd()})
+		Timeout: r.cfg.RequestTimeout, Needs: r.requiredRights()})
 	if err != nil {
 		return err
 	}
-	r.running = true
+	r.mu.Lock()
+	r.joined = true
+	r.mu.Unlock()
 	r.registration.Start()
 	if _, err := r.registration.AwaitRegistered(ctx); err != nil {
-		return fmt.Errorf("take part in the election under %s: %w", r.cfg.EtcdPrefix, err)
+		return r.explain(ctx, err, r.registration.LastError())
 	}
-	return r.participation.Start(ctx)
+	if err := r.participation.Start(ctx); err != nil {
+		return err
+	}
+	if err := r.election.Failed(); err != nil { // etcd refuses the candidate's key, and there is no fallback
+		return r.explain(ctx, err, err)
+	}
+	return nil
+}
+
+// explain adds the trouble behind an error of Start, with its remedy.
+func (r *Runner) explain(ctx context.Context, err, trouble error) error {
+	if trouble == nil {
+		return err
+	}
+	if connect.LacksPermission(trouble) {
+		trouble = r.connection.Explain(context.WithoutCancel(ctx), trouble, r.requiredRights())
+	}
+	if errors.Is(err, trouble) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, trouble)
 }
 
 // Stop hands the leadership over, if this process leads, and leaves: it ends the term and waits for its work (at most
 // WorkTimeout), leaves the queue, revokes the session, so that nothing of the process is left in etcd, and waits for
 // every goroutine. If ctx ends first, Stop revokes the session at once and returns ctx's cause. If etcd does not
-// answer, the error is etcd's, and the keys stay until the TTL has passed. Stop may be called without Start, and more
-// than once.
+// answer, the error is etcd's, and the keys stay until the TTL has passed. A Start that has not returned ends with
+// ErrStopped. A later Stop waits for the first one and returns its result.
 func (r *Runner) Stop(ctx context.Context) error {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.ended {
-		return nil
+	if r.stopped != nil {
+		stopped := r.stopped
+		r.mu.Unlock()
+		select {
+		case <-stopped:
+			return r.stopErr
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
-	return r.end(ctx)
+	r.stopped = make(chan struct{})
+	started, cancelStart := r.started, r.cancelStart
+	r.mu.Unlock()
+	defer close(r.stopped)
+	if started != nil {
+		cancelStart(ErrStopped)
+		<-started // it undoes what it has begun, which is bounded by two request time-outs
+	}
+	r.stopErr = r.end(ctx)
+	return r.stopErr
 }
 
-// end stops what runs. The caller holds the lock.
+// end stops what runs, once.
 func (r *Runner) end(ctx context.Context) error {
+	r.mu.Lock()
+	joined, ended := r.joined, r.ended
 	r.ended = true
+	r.mu.Unlock()
+	if ended {
+		return nil
+	}
 	var err error
-	if r.running {
+	if joined {
 		_, _ = r.registration.MarkStopping(ctx) // if it fails, the others wait for the session's end
 		if err = r.participation.Withdraw(ctx); err == nil {
 			r.registration.MarkLeft(ctx)
@@ -215,15 +291,20 @@ func (r *Runner) end(ctx context.Context) error {
 		err = errors.Join(err, r.registration.EndSession())
 	}
 	r.participation.Close()
-	if r.running {
+	if joined {
 		r.registration.Close()
 	}
-	if r.ownClient {
-		_ = r.cfg.Client.Close() // its error only says that its context was cancelled
-	}
+	r.closeClient(r.election.cfg.Client)
 	logqueue.Flush(ctx, r.cfg.Logger)
 	if err != nil {
 		return fmt.Errorf("leave the election under %s: %w", r.cfg.EtcdPrefix, err)
 	}
 	return nil
+}
+
+// closeClient closes a client that New has made.
+func (r *Runner) closeClient(client *clientv3.Client) {
+	if r.cfg.Client == nil {
+		_ = client.Close() // its error only says that its context was cancelled
+	}
 }
