@@ -250,6 +250,9 @@ func (r *sessionRun) close(reason candidacy.Reason, err error) {
 	if r.campaign != nil {
 		r.campaign.cancel()
 	}
+	if t := le.lastTerm; t != nil {
+		t.scope.CutOff(context.Cause(t.scope.Context())) // its work is no longer waited for
+	}
 	le.sessionRun = nil
 	le.notifyLocked()
 	le.mu.Unlock()

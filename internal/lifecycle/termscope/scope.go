@@ -154,6 +154,7 @@ func (s *Scope) run(ctx, scope context.Context, fn func(context.Context) error) 
 	switch {
 	case err == nil || cause == nil || ctx.Err() != nil || s.owner.OverError == nil:
 	case errors.Is(err, lifecycle.ErrTermOver):
+	case errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, cause): // fn's own, although it may be part of cause
 	case errors.Is(err, context.Canceled), errors.Is(err, cause), errors.Is(cause, err):
 		return s.overError(cause)
 	}

@@ -197,7 +197,9 @@ func TestErrorsOfFunctions(t *testing.T) {
 			func(context.Context) error { return errSession }, errSession},
 		"the end as the owner names it": {resign, context.Context.Err, named},
 		"its own":                       {resign, func(context.Context) error { return broken }, broken},
-		"a refused write":               {lose, func(context.Context) error { return named }, named},
+		"its own time-out": {func(o *owner) { o.endSession(fmt.Errorf("unreachable: %w", context.DeadlineExceeded)) },
+			func(context.Context) error { return context.DeadlineExceeded }, context.DeadlineExceeded},
+		"a refused write": {lose, func(context.Context) error { return named }, named},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			for _, run := range []func(*Scope, context.Context, func(context.Context) error) error{
@@ -213,7 +215,8 @@ func TestErrorsOfFunctions(t *testing.T) {
 					return c.says(ctx)
 				})
 				require.ErrorIs(t, err, c.want, name)
-				require.Equal(t, c.want != nil && c.want != broken, errors.Is(err, lifecycle.ErrTermOver), name)
+				require.Equal(t, c.want != nil && c.want != broken && c.want != context.DeadlineExceeded,
+					errors.Is(err, lifecycle.ErrTermOver), name)
 				o.end(errResigned)
 			}
 		})
