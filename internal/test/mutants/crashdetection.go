@@ -26,7 +26,7 @@ var ofCrashDetection = []Mutant{{
 	Name:  "refute-nothing",
 	What:  "accusations against the own living member are left alone",
 	In:    []string{simulation},
-	Edits: []Edit{{"internal/crash/suspicion/against.go", `if own == nil {`, `if true {`}},
+	Edits: []Edit{{"internal/crash/suspicion/refutation.go", `if own == nil {`, `if true {`}},
 }, {
 	Name: "silence-is-evidence",
 	What: "a time-out is taken for a refusal",

@@ -47,11 +47,11 @@ var ofElections = []Mutant{{
 	What: "a leader gives the key up first, and lowers the flag when etcd has confirmed it",
 	In:   []string{simulation},
 	Edits: []Edit{
-		{"internal/member/candidacy/ending.go",
+		{"internal/member/candidacy/termend.go",
 			`return c.end(ReasonResigned, now, s)`,
 			`c.barred = max(c.barred, c.term.Token)
 	return c, Ending{}`},
-		{"internal/member/candidacy/ending.go", `return c.end(ReasonStopped, now, nil)`, `return c, Ending{}`},
+		{"internal/member/candidacy/termend.go", `return c.end(ReasonStopped, now, nil)`, `return c, Ending{}`},
 		{"internal/member/candidacy/decide.go",
 			`d.lead, d.acting = acting.CreateRevision, true`,
 			`d.lead, d.acting = acting.CreateRevision, true
