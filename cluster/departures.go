@@ -14,9 +14,9 @@ import (
 // all its calls before it deleted its key, but their callers may not have had a chance to run since.
 const closeDelay = 2 * time.Second
 
-// departures decides which connections to close because the node at their other end is gone. It is a value:
+// connectionCloser decides which connections to close because the node at their other end is gone. It is a value:
 // applySnapshot returns its successor.
-type departures struct {
+type connectionCloser struct {
 	members map[string]presentMember // the members of the last snapshot
 	stopped map[string]stoppedMember // members that have stopped since
 }
@@ -36,10 +36,11 @@ type stoppedMember struct {
 // applySnapshot applies a snapshot. stopping names the members that were stopping in snapshots that it has not seen.
 // It returns the addresses to which connections must be closed now, and the delay after which to call it again, 0
 // for at the next change.
-func (d departures) applySnapshot(s *state.Snapshot, stopping map[string]bool, now time.Time) (next departures,
+func (d connectionCloser) applySnapshot(s *state.Snapshot, stopping map[string]bool,
+	now time.Time) (next connectionCloser,
 	gone []string,
 	again time.Duration) {
-	next = departures{members: map[string]presentMember{}, stopped: map[string]stoppedMember{}}
+	next = connectionCloser{members: map[string]presentMember{}, stopped: map[string]stoppedMember{}}
 	for _, m := range s.Members {
 		next.members[m.Address] = presentMember{m.Incarnation, m.Stopping || stopping[m.Address]}
 	}
@@ -72,7 +73,7 @@ func (d departures) applySnapshot(s *state.Snapshot, stopping map[string]bool, n
 }
 
 // connectedNodes returns the nodes to which connections are kept, by address.
-func (d departures) connectedNodes() []*objectspb.WatchRoutesResponse_Node {
+func (d connectionCloser) connectedNodes() []*objectspb.WatchRoutesResponse_Node {
 	out := make([]*objectspb.WatchRoutesResponse_Node, 0, len(d.members)+len(d.stopped))
 	for address, p := range d.members {
 		out = append(out, &objectspb.WatchRoutesResponse_Node{Address: address, Incarnation: p.incarnation})

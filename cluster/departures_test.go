@@ -17,7 +17,7 @@ func TestDepartures(t *testing.T) {
 	stopping.Stopping = true
 	began := time.Unix(1000, 0)
 
-	d, gone, again := departures{}.applySnapshot(of(stays, crashes, stops), nil, began)
+	d, gone, again := connectionCloser{}.applySnapshot(of(stays, crashes, stops), nil, began)
 	require.Empty(t, gone)
 	require.Zero(t, again)
 	d, gone, _ = d.applySnapshot(of(stays, crashes, &stopping), nil, began)
@@ -51,7 +51,7 @@ func TestDepartureBetweenTwoLooks(t *testing.T) {
 	marked.Stopping = true
 	began := time.Unix(1000, 0)
 	var seen stoppingNodes
-	before, _, _ := departures{}.applySnapshot(of(stops), seen.takeSeen(), began)
+	before, _, _ := connectionCloser{}.applySnapshot(of(stops), seen.takeSeen(), began)
 	same := of(stops)
 	require.False(t, seen.concerns(same, same))
 	require.True(t, seen.concerns(of(stops), of(&marked)))
@@ -77,7 +77,7 @@ func TestDepartureOfAnIncarnation(t *testing.T) {
 	of := func(incarnation int64) *state.Snapshot {
 		return &state.Snapshot{Members: []*state.Member{{Address: "a:1", Incarnation: incarnation}}}
 	}
-	before, _, _ := departures{}.applySnapshot(of(5), nil, time.Unix(1000, 0))
+	before, _, _ := connectionCloser{}.applySnapshot(of(5), nil, time.Unix(1000, 0))
 	same, gone, _ := before.applySnapshot(of(5), nil, time.Unix(1001, 0))
 	require.Empty(t, gone)
 	next, gone, _ := same.applySnapshot(of(8), nil, time.Unix(1002, 0))
@@ -92,7 +92,7 @@ func TestNodesToKeepConnectionsTo(t *testing.T) {
 	stays, stops := &state.Member{Address: "stays:1"}, &state.Member{Address: "a-stops:1", Incarnation: 3}
 	stops.Stopping = true
 	began := time.Unix(1000, 0)
-	d, _, _ := departures{}.applySnapshot(of(stays, stops), nil, began)
+	d, _, _ := connectionCloser{}.applySnapshot(of(stays, stops), nil, began)
 	require.Len(t, d.connectedNodes(), 2)
 	d, _, _ = d.applySnapshot(of(stays), nil, began)
 	require.Len(t, d.connectedNodes(), 2)

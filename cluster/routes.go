@@ -21,7 +21,7 @@ type shardRoutes struct {
 
 	mu       sync.Mutex
 	snapshot *state.Snapshot
-	nodes    departures                     // as of snapshot
+	nodes    connectionCloser               // as of snapshot
 	current  *objectspb.WatchRoutesResponse // built from both on demand; nil: not built yet
 	changed  chan struct{}                  // closed when Routes would return something else
 }
@@ -114,7 +114,7 @@ func (r *shardRoutes) run(ctx context.Context, drop func(address string)) {
 	defer sub.Close()
 	due := time.NewTimer(0)
 	defer due.Stop()
-	var known departures
+	var known connectionCloser
 	for {
 		select {
 		case <-sub.C:
@@ -139,7 +139,7 @@ func (r *shardRoutes) run(ctx context.Context, drop func(address string)) {
 }
 
 // publishRoutes makes Routes return the routes of a snapshot.
-func (r *shardRoutes) publishRoutes(s *state.Snapshot, nodes departures) {
+func (r *shardRoutes) publishRoutes(s *state.Snapshot, nodes connectionCloser) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.snapshot, r.nodes, r.current = s, nodes, nil
@@ -148,7 +148,7 @@ func (r *shardRoutes) publishRoutes(s *state.Snapshot, nodes departures) {
 }
 
 // newRoutesResponse converts a snapshot for clients that are no nodes; it returns nil while there is no map.
-func newRoutesResponse(s *state.Snapshot, prefix string, seen departures) *objectspb.WatchRoutesResponse {
+func newRoutesResponse(s *state.Snapshot, prefix string, seen connectionCloser) *objectspb.WatchRoutesResponse {
 	m := s.Map()
 	if m == nil {
 		return nil

@@ -18,13 +18,13 @@ const (
 )
 
 const (
-	// settle is the time for which a repeated request waits on a node that is not next in the queue. A request that
+	// settleDelay is the time for which a repeated request waits on a node that is not next in the queue. A request that
 	// has waited for a new leader is held for it too, until that leader itself knows that it leads. The view of one
 	// node may be slightly behind that of another.
-	settle = 25 * time.Millisecond
-	// takeover is the time for which a repeated request waits on the node that is next in the queue. Some crashes
+	settleDelay = 25 * time.Millisecond
+	// takeoverWait is the time for which a repeated request waits on the node that is next in the queue. Some crashes
 	// are noticed within it. If a transfer caused the repetition, the wait is in vain, so takeover is not longer.
-	takeover = 200 * time.Millisecond
+	takeoverWait = 200 * time.Millisecond
 )
 
 // requestHint describes the earlier path of a request, as given in its headers.
@@ -53,13 +53,13 @@ func decideRequest(l Leader, next bool, h requestHint, held, tried bool) (_ deci
 	case h.forwarded && h.token > l.Token && l.Token != 0:
 		// The forwarding node knows a newer leader, and soon this node does too. But its token may also belong to
 		// another history, and any client can send the header.
-		return decisionWaitBriefly, takeover
+		return decisionWaitBriefly, takeoverWait
 	case tried:
 		return decisionHold, 0 // for another leader
 	case h.retry && next:
-		return decisionWaitBriefly, takeover // the leader refuses it, or is dead
+		return decisionWaitBriefly, takeoverWait // the leader refuses it, or is dead
 	case h.retry, held:
-		return decisionWaitBriefly, settle
+		return decisionWaitBriefly, settleDelay
 	}
 	return decisionElsewhere, 0
 }

@@ -118,12 +118,12 @@ func TestForwardedToALeaderThatStandsStill(t *testing.T) {
 	}
 	forward()
 	began := time.Now()
-	time.AfterFunc(prompt/2, func() { f.become(Leader{}) }) // without a leader: it may lead again
-	time.AfterFunc(prompt, func() { f.become(Leader{Name: "c:1", URL: there, Token: 9}) })
+	time.AfterFunc(leaderCheckAfter/2, func() { f.become(Leader{}) }) // without a leader: it may lead again
+	time.AfterFunc(leaderCheckAfter, func() { f.become(Leader{Name: "c:1", URL: there, Token: 9}) })
 	w := <-answers
 	require.Equal(t, http.StatusBadGateway, w.Code)
 	require.Contains(t, w.Body.String(), "may have carried it out")
-	require.GreaterOrEqual(t, time.Since(began), prompt+lastAnswers)
+	require.GreaterOrEqual(t, time.Since(began), leaderCheckAfter+formerLeaderTimeout)
 	require.Less(t, time.Since(began), 15*time.Second)
 
 	f.become(follows(leader.URL))

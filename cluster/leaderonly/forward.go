@@ -34,11 +34,11 @@ var errRefused = errors.New("the node that was taken for the leader refused the 
 var errReplaced = errors.New("another node leads, and the former leader does not answer")
 
 const (
-	// prompt is the time after which a forwarder checks for a new leader. Most requests are answered sooner.
-	prompt = time.Second
-	// lastAnswers is the time that a former leader has for its answer once another node leads. Its work as the
+	// leaderCheckAfter is the time after which a forwarder checks for a new leader. Most requests are answered sooner.
+	leaderCheckAfter = time.Second
+	// formerLeaderTimeout is the time that a former leader has for its answer once another node leads. Its work as the
 	// leader has ended by then.
-	lastAnswers = 2 * time.Second
+	formerLeaderTimeout = 2 * time.Second
 )
 
 func newForwarder(l Leadership, opts Options) *forwarder {
@@ -162,7 +162,7 @@ func (f *forwarder) watchReplaced(ctx context.Context, to Leader, end context.Ca
 			now := f.leadership.Leader().Name
 			return now != "" && now != to.Name
 		}
-		if wait.For(ctx, prompt) && f.leadership.Await(ctx, another) == nil && wait.For(ctx, lastAnswers) {
+		if wait.For(ctx, leaderCheckAfter) && f.leadership.Await(ctx, another) == nil && wait.For(ctx, formerLeaderTimeout) {
 			end(errReplaced)
 		}
 	}()

@@ -90,7 +90,7 @@ var notReadyRefusal = refusal{reason: NotReady,
 
 // pauseBriefly waits for settle, or until ctx ends.
 func (a *attempt) pauseBriefly(ctx context.Context) {
-	wait.For(ctx, settle)
+	wait.For(ctx, settleDelay)
 }
 
 func earlierTime(a, b time.Time) time.Time {

@@ -127,7 +127,7 @@ func TestWaitsForTheNextLeader(t *testing.T) {
 		began := time.Now()
 		f.become(follows(there))
 		requireRefused(t, <-answers, NotLeader, there)
-		require.Equal(t, settle, time.Since(began), "so that the next leader knows of it, too")
+		require.Equal(t, settleDelay, time.Since(began), "so that the next leader knows of it, too")
 	})
 }
 
@@ -144,10 +144,10 @@ func TestComesAgain(t *testing.T) {
 		}
 		require.Zero(t, took())
 		require.Zero(t, took(RetryHeader, "0"))
-		require.Equal(t, settle, took(RetryHeader, "1"))
+		require.Equal(t, settleDelay, took(RetryHeader, "1"))
 		f.next = true
 		require.Zero(t, took())
-		require.Equal(t, takeover, took(RetryHeader, "1"))
+		require.Equal(t, takeoverWait, took(RetryHeader, "1"))
 		answer := make(chan *httptest.ResponseRecorder)
 		go func() { answer <- call(h, "POST", "/", RetryHeader, "1") }()
 		synctest.Wait()
@@ -159,7 +159,7 @@ func TestComesAgain(t *testing.T) {
 		f.err = leaderelection.ErrStopped
 		began := time.Now()
 		requireRefused(t, call(h, "POST", "/", RetryHeader, "1"), NotReady, "")
-		require.Equal(t, settle, time.Since(began), "or the load balancer's retries were used up in a moment")
+		require.Equal(t, settleDelay, time.Since(began), "or the load balancer's retries were used up in a moment")
 	})
 }
 

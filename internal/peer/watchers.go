@@ -16,8 +16,8 @@ const (
 	watchesPerConn = 4
 	// maxStrangers limits the watches by processes that have not proved membership.
 	maxStrangers = 256
-	// introduction is the time a stranger has before it can be evicted. It is enough for a member's proof.
-	introduction = time.Second
+	// proofTimeout is the time a stranger has before it can be evicted. It is enough for a member's proof.
+	proofTimeout = time.Second
 	// maxInstanceID limits the length of a watcher's instance id.
 	maxInstanceID = 128
 )
@@ -94,7 +94,7 @@ func (w *watchers) admitWatcher(x *watcher, proved func(*watcher) bool) error {
 	// Check again, because a member may have joined since, and its proof is valid now.
 	strangers := slices.DeleteFunc(w.list(), proved)
 	for _, s := range strangers {
-		if x.opened.Sub(s.opened) >= introduction && w.removeWatcher(s) {
+		if x.opened.Sub(s.opened) >= proofTimeout && w.removeWatcher(s) {
 			close(s.evicted)
 			break
 		}

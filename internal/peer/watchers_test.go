@@ -283,7 +283,7 @@ func TestStrangersMakeRoom(t *testing.T) {
 		}
 		late := newcomer()
 		require.Error(t, all.admitWatcher(late, nobody), "none has had the time to prove anything")
-		<-time.After(introduction) // of virtual time
+		<-time.After(proofTimeout) // of virtual time
 		late = newcomer()
 		require.NoError(t, all.admitWatcher(late, nobody))
 		select {

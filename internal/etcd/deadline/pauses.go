@@ -22,13 +22,13 @@ const (
 // beat that is late. Pauses is immutable: the methods return the value that follows. The zero value belongs to
 // a process before its first beat.
 type Pauses struct {
-	last    Instant // the time of the last beat
-	began   bool    // there was a beat
-	unsure  bool    // the process stood still, and no round has confirmed since that it still holds its keys
-	first   Instant // when the first pause was noticed that no confirming round was sent after; while unsure
-	noticed Instant // when the latest pause was noticed; while unsure
-	calm    Instant // until when a round permits new work
-	wasted  time.Duration
+	last         Instant // the time of the last beat
+	began        bool    // there was a beat
+	unsure       bool    // the process stood still, and no round has confirmed since that it still holds its keys
+	first        Instant // when the first pause was noticed that no confirming round was sent after; while unsure
+	noticed      Instant // when the latest pause was noticed; while unsure
+	newWorkUntil Instant // until when a round permits new work
+	wasted       time.Duration
 }
 
 // OnBeat returns the value after a beat at now, and the length of the pause before it, 0 if there was none.
@@ -74,7 +74,7 @@ func (p *Pauses) Unconfirmed() bool { return p.unsure }
 // sent after a pause permits new work for a second from its answer, even if there were short pauses since. That
 // is equivalent to work that began when the round was sent, followed by a pause; on such a lease, work that has
 // begun continues over a pause.
-func (p *Pauses) MayBeginWork(now Instant) bool { return !p.Stood(now) || !now.Reached(p.calm) }
+func (p *Pauses) MayBeginWork(now Instant) bool { return !p.Stood(now) || !now.Reached(p.newWorkUntil) }
 
 // OnRound returns the value after a round, sent and answered at these instants, that found all keys as they
 // were. The round confirms existing claims only if the process ran all the time since it was sent: otherwise
@@ -88,7 +88,7 @@ func (p *Pauses) OnRound(sent, answered Instant) Pauses {
 		after.unsure = false
 		after.wasted += min(time.Duration(answered.Mono-p.noticed.Mono), maxWaitCost)
 	case sent.Mono >= p.first.Mono && !answered.Reached(p.last.Add(permitDuration)):
-		after.first, after.calm = p.noticed, answered.Add(permitDuration)
+		after.first, after.newWorkUntil = p.noticed, answered.Add(permitDuration)
 	}
 	return after
 }

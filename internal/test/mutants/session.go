@@ -74,5 +74,5 @@ var ofSessions = []Mutant{{
 	In:   []string{sessions},
 	Test: "TestPausesAtAnyRate",
 	Edits: []Edit{{"internal/etcd/deadline/pauses.go",
-		`return !p.Stood(now) || !now.Reached(p.calm)`, `return !p.Stood(now)`}},
+		`return !p.Stood(now) || !now.Reached(p.newWorkUntil)`, `return !p.Stood(now)`}},
 }}
