@@ -17,7 +17,7 @@ const BlankType = "about:blank"
 
 // Problem describes the failure of a request. It is a value; Status is required.
 type Problem struct {
-	// Type is a URI that identifies the kind of problem. Empty means BlankType.
+	// Type is a URI that identifies the kind of problem. Empty means about:blank.
 	Type string `json:"type"`
 	// Title describes the type, and is the same for all problems of that type. Empty means the text of the
 	// status.
