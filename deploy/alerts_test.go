@@ -53,7 +53,7 @@ func TestAlerts(t *testing.T) {
 
 // The alerts select only reasons that the code uses.
 func TestReasonsOfAlerts(t *testing.T) {
-	code := read(t, "..", "internal", "member", "candidacy", "ending.go") + read(t, "..", "cluster", "event", "event.go")
+	code := read(t, "..", "internal", "member", "candidacy", "termend.go") + read(t, "..", "cluster", "event", "event.go")
 	found := 0
 	for _, rule := range alerts(t) {
 		for _, reason := range reasons(t, rule.Expr) {
