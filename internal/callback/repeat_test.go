@@ -30,7 +30,7 @@ func TestRepeat(t *testing.T) {
 			case 2:
 				runtime.Goexit()
 			case 3:
-				time.Sleep(time.Minute)
+				<-time.After(time.Minute) // of the bubble
 				return errors.New("broken")
 			case 4:
 				return nil

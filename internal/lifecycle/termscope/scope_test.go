@@ -108,7 +108,7 @@ func TestTailLastsWhileFunctionsRun(t *testing.T) {
 		require.Equal(t, 1, o.idle)
 		o.end(errTaken)
 		require.Equal(t, 1, o.idle, "once")
-		time.Sleep(2 * workTimeout)
+		<-time.After(2 * workTimeout) // of the bubble
 		require.Zero(t, o.overdue)
 	})
 }
@@ -156,7 +156,7 @@ func TestAbandon(t *testing.T) {
 		o.locked(o.Abandon)
 		require.False(t, o.busy())
 		require.ErrorIs(t, <-done, errResigned)
-		time.Sleep(2 * workTimeout)
+		<-time.After(2 * workTimeout) // of the bubble
 		require.Equal(t, 1, o.idle)
 		require.Zero(t, o.overdue)
 	})
