@@ -22,6 +22,7 @@ import (
 	"github.com/goverse/goverse/internal/member"
 	"github.com/goverse/goverse/internal/member/inspect"
 	"github.com/goverse/goverse/internal/member/membership"
+	"github.com/goverse/goverse/internal/member/registration"
 	"github.com/goverse/goverse/internal/objects/host"
 	"github.com/goverse/goverse/internal/objects/hosted"
 	"github.com/goverse/goverse/internal/peer"
@@ -206,7 +207,8 @@ func (c *Cluster) newParts(ctx context.Context, client *clientv3.Client) (*nodeP
 			p.events.ReportSessionLost(int64(s.ID()), s.Deadline(), lost)
 		},
 		Explain: func(err error) error {
-			return c.cfg.connectConfig(connect.SettingNamesOf(ctx)).Explain(context.WithoutCancel(ctx), err, c.requiredRights())
+			return c.cfg.connectConfig(connect.SettingNamesOf(ctx)).Explain(context.WithoutCancel(ctx), err,
+				registration.RequiredRights(c.keys))
 		}}
 	var err error
 	if p.Member, err = member.New(config); err != nil {

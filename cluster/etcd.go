@@ -5,9 +5,10 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/internal/etcd"
 	"github.com/goverse/goverse/internal/etcd/connect"
-	"github.com/goverse/goverse/internal/etcd/etcdversion"
 	"github.com/goverse/goverse/internal/logs/logqueue"
+	"github.com/goverse/goverse/internal/member/registration"
 )
 
 // Errors of Start and NewEtcdClient while etcd is not available. Test for them with errors.Is. Their text names
@@ -45,52 +46,8 @@ func (c Config) connectConfig(w connect.SettingNames) connect.Config {
 		Credentials: c.Credentials, DialTimeout: c.DialTimeout, Logger: logqueue.New(c.Logger), SettingNames: w}
 }
 
-// connectEtcd creates the client, waits until etcd answers, and warns of servers that are too old.
+// connectEtcd creates the client and waits until etcd answers.
 func (c *Cluster) connectEtcd(ctx context.Context) (*clientv3.Client, error) {
-	client, err := c.cfg.connectConfig(connect.SettingNamesOf(ctx)).AwaitAnswer(ctx, connect.Question{
-		Ask: func(ctx context.Context, client *clientv3.Client) error {
-			_, err := client.Get(ctx, c.keys.RangeStart(), clientv3.WithRange(c.keys.RangeEnd()), clientv3.WithCountOnly())
-			return err
-		},
-		Timeout: c.cfg.RequestTimeout, Needs: c.requiredRights()})
-	if err == nil {
-		warnOldServers(ctx, c.cfg, client)
-	}
-	return client, err
-}
-
-// requiredRights describes the rights that a node's etcd user needs.
-func (c *Cluster) requiredRights() string {
-	return "READ and WRITE on the range " + c.keys.RangeStart() + " to " + c.keys.RangeEnd()
-}
-
-// warnOldServers logs a warning if a server can revoke leases that were renewed (etcd's issue 15247). Servers
-// before 3.4.31 and 3.5.13 do so easily, later ones only in clusters of several members. P1 does not hold then.
-func warnOldServers(ctx context.Context, cfg Config, client *clientv3.Client) {
-	newest := ""
-	for _, endpoint := range client.Endpoints() {
-		attempt, cancel := context.WithTimeout(ctx, cfg.RequestTimeout)
-		status, err := client.Status(attempt, endpoint)
-		cancel()
-		if err != nil {
-			continue // at least one endpoint has answered before
-		}
-		newest = max(newest, status.Version)
-		if etcdversion.RevokesRenewedLeases(status.Version) {
-			cfg.Logger.Warn("this etcd can revoke leases that were renewed, so that two nodes may lead for a moment: "+
-				etcdversion.UpgradeRemedy,
-				"endpoint", endpoint, "version", status.Version)
-			return
-		}
-	}
-	if client.Cluster == nil {
-		return // a client assembled from parts, without a Cluster
-	}
-	attempt, cancel := context.WithTimeout(ctx, cfg.RequestTimeout)
-	defer cancel()
-	if members, err := client.MemberList(attempt); err == nil && len(members.Members) > 1 {
-		cfg.Logger.Info("a leader of this etcd that stood still for most of a TTL can revoke leases that were renewed: "+
-			"guard writes with tokens",
-			"version", newest, "members", len(members.Members))
-	}
+	return registration.AwaitEtcd(ctx, c.cfg.connectConfig(connect.SettingNamesOf(ctx)),
+		etcd.Process{Keys: c.keys, RequestTimeout: c.cfg.RequestTimeout, Logger: c.log})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/goverse/goverse/cluster/event"
 	"github.com/goverse/goverse/internal/etcd/connect"
 	"github.com/goverse/goverse/internal/member/membership"
+	"github.com/goverse/goverse/internal/member/registration"
 	"github.com/goverse/goverse/internal/wait"
 	"github.com/goverse/goverse/node"
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
@@ -129,14 +130,8 @@ func (c *Cluster) awaitJoined(ctx context.Context, p *nodeParts) error {
 
 // joinError adds the last failure to the error of a node that could not join in time.
 func (c *Cluster) joinError(ctx context.Context, p *nodeParts, err error) error {
-	trouble := p.LastError()
-	if trouble == nil || errors.Is(err, trouble) {
-		return fmt.Errorf("join the cluster under %s: %w", c.cfg.EtcdPrefix, err)
-	}
-	if connect.LacksPermission(trouble) {
-		trouble = c.cfg.connectConfig(connect.SettingNamesOf(ctx)).Explain(ctx, trouble, c.requiredRights())
-	}
-	return fmt.Errorf("join the cluster under %s: %w: %w", c.cfg.EtcdPrefix, err, trouble)
+	err = registration.ExplainJoin(ctx, c.cfg.connectConfig(connect.SettingNamesOf(ctx)), c.keys, err, p.LastError())
+	return fmt.Errorf("join the cluster under %s: %w", c.cfg.EtcdPrefix, err)
 }
 
 // recordLeaders remembers when each leader was first seen.

@@ -1,6 +1,7 @@
 package leaderelection
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -65,22 +66,14 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.EtcdAddress == "" {
-		c.EtcdAddress = "localhost:2379"
-	}
+	c.EtcdAddress = cmp.Or(c.EtcdAddress, "localhost:2379")
 	if c.ID == "" {
 		host, _ := os.Hostname() // may be empty
 		c.ID = host + "-" + strings.ToLower(rand.Text()[:8])
 	}
-	if c.TTL == 0 {
-		c.TTL = 10 * time.Second
-	}
-	if c.RequestTimeout == 0 {
-		c.RequestTimeout = 2 * time.Second
-	}
-	if c.WorkTimeout == 0 {
-		c.WorkTimeout = 5 * time.Second
-	}
+	c.TTL = cmp.Or(c.TTL, 10*time.Second)
+	c.RequestTimeout = cmp.Or(c.RequestTimeout, etcd.DefaultTimeout)
+	c.WorkTimeout = cmp.Or(c.WorkTimeout, 5*time.Second)
 	c.Logger = logqueue.New(c.Logger)
 	return c
 }
@@ -103,7 +96,7 @@ func (c Config) validate() error {
 }
 
 // Runner starts and stops a process's part in an election by itself. Its methods are safe for concurrent use. Call Stop
-// also if Start was never called or has failed.
+// also if Start was never called.
 type Runner struct {
 	cfg           Config
 	keys          state.Keys
@@ -115,10 +108,11 @@ type Runner struct {
 	mu          sync.Mutex
 	started     chan struct{} // nil before Start; closed when Start returns
 	cancelStart context.CancelCauseFunc
-	joined      bool          // the parts run
+	joined      bool          // the parts run; written before started is closed
 	stopped     chan struct{} // nil before Stop; closed when Stop has ended everything
-	stopErr     error
-	ended       bool
+
+	endOnce sync.Once
+	endErr  error
 }
 
 // New returns this process's part in an election, for those that use it, and the value that starts and stops it. It
@@ -161,7 +155,7 @@ func (r *Runner) assemble(client *clientv3.Client) (err error) {
 			Logger: cfg.Logger},
 		Record: state.Record{InstanceID: rand.Text(), Observer: cfg.Observer, ElectionOnly: true},
 		Explain: func(err error) error {
-			return r.connection.Explain(context.Background(), err, r.requiredRights())
+			return r.connection.Explain(context.Background(), err, registration.RequiredRights(r.keys))
 		}})
 	if err != nil {
 		return err
@@ -170,11 +164,6 @@ func (r *Runner) assemble(client *clientv3.Client) (err error) {
 		Observer: cfg.Observer, RequestTimeout: cfg.RequestTimeout, WorkTimeout: cfg.WorkTimeout,
 		Mirror: r.registration.Mirror, Keeper: r.registration.Keeper, Logger: cfg.Logger.Named("election")})
 	return err
-}
-
-// requiredRights describes the rights that the process's etcd user needs.
-func (r *Runner) requiredRights() string {
-	return "READ and WRITE on the range " + r.keys.RangeStart() + " to " + r.keys.RangeEnd()
 }
 
 // Start registers this process and queues it. It returns once the process is queued; it does not wait until it leads.
@@ -191,57 +180,40 @@ func (r *Runner) Start(ctx context.Context) error {
 	r.started, r.cancelStart = make(chan struct{}), cancel
 	r.mu.Unlock()
 	defer close(r.started)
-	if err := r.join(ctx); err != nil {
+	err := r.join(ctx)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(context.Cause(ctx), ErrStopped): // Stop undoes it
+		err = ErrStopped
+	default:
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.RequestTimeout)
 		defer cancel()
-		_ = r.end(undo) // the error of the start says more
-		if errors.Is(context.Cause(ctx), ErrStopped) {
-			err = ErrStopped
-		}
-		return fmt.Errorf("take part in the election under %s: %w", r.cfg.EtcdPrefix, err)
+		_ = r.end(undo) // kept for Stop; the error of the start says more
 	}
-	return nil
+	return fmt.Errorf("take part in the election under %s: %w", r.cfg.EtcdPrefix, err)
 }
 
 // join starts the parts and waits until this process is queued.
 func (r *Runner) join(ctx context.Context) error {
-	_, err := r.connection.AwaitAnswer(ctx, connect.Question{
-		Ask: func(ctx context.Context, client *clientv3.Client) error {
-			_, err := client.Get(ctx, r.keys.RangeStart(), clientv3.WithRange(r.keys.RangeEnd()), clientv3.WithCountOnly())
-			return err
-		},
-		Timeout: r.cfg.RequestTimeout, Needs: r.requiredRights()})
+	_, err := registration.AwaitEtcd(ctx, r.connection, etcd.Process{Keys: r.keys,
+		RequestTimeout: r.cfg.RequestTimeout, Logger: r.cfg.Logger})
 	if err != nil {
 		return err
 	}
-	r.mu.Lock()
 	r.joined = true
-	r.mu.Unlock()
 	r.registration.Start()
 	if _, err := r.registration.AwaitRegistered(ctx); err != nil {
-		return r.explain(ctx, err, r.registration.LastError())
+		return registration.ExplainJoin(ctx, r.connection, r.keys, err, r.registration.LastError())
 	}
 	if err := r.participation.Start(ctx); err != nil {
 		return err
 	}
-	if err := r.election.Failed(); err != nil { // etcd refuses the candidate's key, and there is no fallback
-		return r.explain(ctx, err, err)
+	// There is no fallback. If etcd denies the candidate's key, this process cannot take part.
+	if err := r.election.Failed(); err != nil {
+		return r.connection.Explain(context.WithoutCancel(ctx), err, registration.RequiredRights(r.keys))
 	}
 	return nil
-}
-
-// explain adds the trouble behind an error of Start, with its remedy.
-func (r *Runner) explain(ctx context.Context, err, trouble error) error {
-	if trouble == nil {
-		return err
-	}
-	if connect.LacksPermission(trouble) {
-		trouble = r.connection.Explain(context.WithoutCancel(ctx), trouble, r.requiredRights())
-	}
-	if errors.Is(err, trouble) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", err, trouble)
 }
 
 // Stop hands the leadership over, if this process leads, and leaves: it ends the term and waits for its work (at most
@@ -256,7 +228,7 @@ func (r *Runner) Stop(ctx context.Context) error {
 		r.mu.Unlock()
 		select {
 		case <-stopped:
-			return r.stopErr
+			return r.endErr
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -267,39 +239,37 @@ func (r *Runner) Stop(ctx context.Context) error {
 	defer close(r.stopped)
 	if started != nil {
 		cancelStart(ErrStopped)
-		<-started // it undoes what it has begun, which is bounded by two request time-outs
+		<-started
 	}
-	r.stopErr = r.end(ctx)
-	return r.stopErr
+	return r.end(ctx)
 }
 
-// end stops what runs, once.
+// end stops what runs, once, and returns the error of that.
 func (r *Runner) end(ctx context.Context) error {
-	r.mu.Lock()
-	joined, ended := r.joined, r.ended
-	r.ended = true
-	r.mu.Unlock()
-	if ended {
+	r.endOnce.Do(func() {
+		if err := r.endParts(ctx); err != nil {
+			r.endErr = fmt.Errorf("leave the election under %s: %w", r.cfg.EtcdPrefix, err)
+		}
+		r.closeClient(r.election.cfg.Client)
+		logqueue.Flush(ctx, r.cfg.Logger)
+	})
+	return r.endErr
+}
+
+func (r *Runner) endParts(ctx context.Context) error {
+	if !r.joined {
+		r.participation.Close()
 		return nil
 	}
-	var err error
-	if joined {
-		_, _ = r.registration.MarkStopping(ctx) // if it fails, the others wait for the session's end
-		if err = r.participation.Withdraw(ctx); err == nil {
-			r.registration.MarkLeft(ctx)
-		}
-		err = errors.Join(err, r.registration.EndSession())
+	_, _ = r.registration.MarkStopping(ctx) // if it fails, the others wait for the session's end
+	err := r.participation.Withdraw(ctx)
+	if err == nil {
+		r.registration.MarkLeft(ctx)
 	}
+	err = errors.Join(err, r.registration.EndSession())
 	r.participation.Close()
-	if joined {
-		r.registration.Close()
-	}
-	r.closeClient(r.election.cfg.Client)
-	logqueue.Flush(ctx, r.cfg.Logger)
-	if err != nil {
-		return fmt.Errorf("leave the election under %s: %w", r.cfg.EtcdPrefix, err)
-	}
-	return nil
+	r.registration.Close()
+	return err
 }
 
 // closeClient closes a client that New has made.

@@ -53,9 +53,6 @@ func (c Candidacy) OnSession(lease int64, ttl time.Duration) Candidacy {
 	return Candidacy{cfg: c.cfg, standing: c.standing, failed: c.failed, lease: lease, ttl: ttl}
 }
 
-// Term returns the term by which this member leads if its session is valid.
-func (c Candidacy) Term() Term { return c.term }
-
 // WantsToLead reports whether this member wants to lead.
 func (c Candidacy) WantsToLead() bool { return c.standing }
 

@@ -39,7 +39,7 @@ func TestJoinAndLead(t *testing.T) {
 	require.EqualValues(t, 20, c.CandidateRevision(), "renewals look for the key")
 	c, o = c.Decide(at(0, queue(queued(ownLease, 20))))
 	require.Equal(t, Orders{BegunTerm: Term{Token: 20}}, o)
-	require.Equal(t, o.BegunTerm, c.Term())
+	require.Equal(t, o.BegunTerm, c.term)
 }
 
 func leads(t *testing.T) Candidacy {
@@ -54,7 +54,7 @@ func TestResign(t *testing.T) {
 	both := queue(queued(ownLease, 20), queued(otherLease, 21))
 	c, ended := leads(t).Resign(began, both)
 	require.Equal(t, Ending{Token: 20, Reason: ReasonResigned}, ended)
-	require.Zero(t, c.Term())
+	require.Zero(t, c.term)
 	require.False(t, c.TermKeyGone(20, both))
 
 	seen := at(0, both)
@@ -85,7 +85,7 @@ func TestAskedToGiveWay(t *testing.T) {
 	c, o := leads(t).Decide(at(0, s))
 	require.Equal(t, Ending{Token: 20, Reason: ReasonRequested, Request: s.Request}, o.EndedTerm)
 	require.Equal(t, Request{Action: LeaveQueue, Revision: 20}, o.Request)
-	require.Zero(t, c.Term())
+	require.Zero(t, c.term)
 
 	seen := at(0, s)
 	seen.WorkRunning = true
@@ -141,7 +141,7 @@ func TestKeysThatEnd(t *testing.T) {
 			_, o := c.Decide(at(0, s))
 			require.Zero(t, o.BegunTerm, name)
 		} else {
-			require.EqualValues(t, 20, c.Term().Token, name)
+			require.EqualValues(t, 20, c.term.Token, name)
 		}
 	}
 

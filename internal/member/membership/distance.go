@@ -59,7 +59,7 @@ func (m *Membership) measureDistance(ctx context.Context, key string) error {
 // remeasureDistance uses the session's last read, if there was a renewal round since the last time.
 func (m *Membership) remeasureDistance() {
 	m.mu.Lock()
-	if m.incarnation == 0 {
+	if m.incarnation == 0 || m.record.ElectionOnly {
 		m.mu.Unlock()
 		return
 	}

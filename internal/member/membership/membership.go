@@ -123,7 +123,7 @@ func (m *Membership) Register(ctx context.Context, s *etcdsession.Session) error
 	m.record.RevokedEarly = m.revokedEarly
 	m.mu.Unlock()
 	key := m.cfg.Keys.Node(m.cfg.Address)
-	warned, measured := false, false
+	warned, measured := false, m.cfg.Record.ElectionOnly // such a member is never accused
 	pause := backoff.Backoff{Policy: registerRetry, Random: m.cfg.Random}
 	for {
 		known := m.cfg.Mirror.KnownRevision()
@@ -228,19 +228,28 @@ func (m *Membership) warnTaken(there *state.Member, warned *bool, more ...any) {
 // renewalsSeen is the number of renewals that show that another instance lives.
 const renewalsSeen = 3
 
-// awaitIdentity waits until another instance with this process's identity is gone. It returns ErrIDTaken if that
-// instance renews its lease, because nothing answers at an identity: three renewals take about a TTL. Until then
-// LastError names that instance.
+// awaitIdentity waits until another instance with this process's identity is gone. It returns ErrIDTaken, or
+// ErrAddressTaken to a node, if that instance renews its lease, because nothing answers at an identity: three renewals
+// take about a TTL. Until then LastError names that instance.
 func (m *Membership) awaitIdentity(ctx context.Context, there *state.Member, warned *bool) (free bool, err error) {
-	if there.KeyLease == 0 {
-		return false, fmt.Errorf("%s: %w, or its key has no lease: delete %s if no such process runs", m.cfg.Address,
-			ErrIDTaken, m.cfg.Keys.Node(m.cfg.Address))
-	}
 	m.warnTaken(there, warned)
 	m.mu.Lock()
 	m.lastErr = fmt.Errorf("%s is registered by a process at host %q, whose lease of %d s is waited for", m.cfg.Address,
 		there.Hostname, there.TTL)
 	m.mu.Unlock()
+	defer func() { // the error that is returned says more
+		m.mu.Lock()
+		m.lastErr = nil
+		m.mu.Unlock()
+	}()
+	taken := ErrAddressTaken
+	if m.cfg.Record.ElectionOnly {
+		taken = ErrIDTaken
+	}
+	if there.KeyLease == 0 {
+		return false, fmt.Errorf("%s: %w, or its key has no lease: delete %s if no such process runs", m.cfg.Address,
+			taken, m.cfg.Keys.Node(m.cfg.Address))
+	}
 	var renewals leaseRenewals
 	for {
 		attempt, cancel := context.WithTimeout(ctx, m.cfg.RequestTimeout)
@@ -250,7 +259,7 @@ func (m *Membership) awaitIdentity(ctx context.Context, there *state.Member, war
 			renewals = renewals.next(lease.TTL, lease.GetRaftTerm())
 		}
 		if renewals.count == renewalsSeen {
-			return false, fmt.Errorf("%s: %w (it is at host %q)", m.cfg.Address, ErrIDTaken, there.Hostname)
+			return false, fmt.Errorf("%s: %w (it is at host %q)", m.cfg.Address, taken, there.Hostname)
 		}
 		if m.awaitGone(ctx, there) {
 			return true, nil
